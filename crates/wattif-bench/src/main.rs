@@ -1,0 +1,3 @@
+//! wattif-bench
+
+fn main() {}

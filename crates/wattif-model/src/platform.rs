@@ -1,0 +1,277 @@
+//! The machine as data: CPUs, frequency domains, clusters with idle states, costs, noise and power.
+//!
+//! A platform states *physics and firmware facts*; it knows nothing of policies. Every number in `platforms/*.toml`
+//! carries its source or is marked estimated.
+
+use crate::ids::{ClusterId, CpuId, CpuSet, DomainId};
+use serde::{Deserialize, Serialize};
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Platform {
+    /// Such as `hikey620`.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// Tick rate where the kernel profile does not set one.
+    pub hz: u32,
+    /// All CPUs, in order of their id.
+    pub cpus: Vec<Cpu>,
+    /// Frequency domains: CPUs that share a clock.
+    pub domains: Vec<FreqDomain>,
+    /// Power clusters: CPUs that share idle states of cluster scope.
+    pub clusters: Vec<Cluster>,
+    /// Throughput of each of `n` busy hardware threads of a core, in 1024ths of the core alone, for n = 1, 2, …
+    /// Without SMT: `[1024]`.
+    pub smt_share: Vec<u32>,
+    /// Kernel path lengths and hardware delays.
+    pub costs: Costs,
+    /// Explicit randomness.
+    pub noise: Noise,
+    /// How powers are to be read.
+    pub power: PowerModel,
+    /// Slack of timers of fair tasks, ns (the kernel's default is 50 µs).
+    pub timer_slack_ns: u64,
+    /// rt-app's `run` is in µs at this CPU's full speed.
+    pub calibration_cpu: CpuId,
+    /// What is measured, estimated or calibrated; shown with every result.
+    pub trust: Vec<String>,
+}
+
+/// A logical CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Core type, such as `cortex-a53`.
+    pub core_type: String,
+    /// Physical core: SMT siblings have the same number.
+    pub core: u32,
+    /// Power cluster.
+    pub cluster: ClusterId,
+    /// Frequency domain.
+    pub domain: DomainId,
+    /// Last-level cache it shares.
+    pub llc: u32,
+    /// Package (die).
+    pub package: u32,
+    /// NUMA node.
+    pub node: u32,
+    /// `capacity_orig`: speed at the highest frequency, 1..=1024.
+    pub capacity: u32,
+}
+
+/// CPUs that share a clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FreqDomain {
+    /// Its CPUs.
+    pub cpus: CpuSet,
+    /// Operating points by ascending frequency; at least one.
+    pub opps: Vec<Opp>,
+    /// From the request until the CPUs run at the new frequency, ns.
+    pub transition_latency_ns: u64,
+    /// The driver's own rate limit, ns, where it sets one (`transition_delay_us`).
+    pub transition_delay_ns: Option<u64>,
+    /// Power by operating point and idle state.
+    pub power: PowerTable,
+}
+
+/// An operating point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opp {
+    /// Frequency, kHz.
+    pub khz: u32,
+    /// Speed at this frequency: 1..=1024, the CPU's `capacity` at the highest.
+    pub capacity: u32,
+    /// Voltage where known, µV.
+    pub uv: Option<u32>,
+}
+
+/// CPUs that sleep together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Its CPUs.
+    pub cpus: CpuSet,
+    /// Idle states, shallowest first; at least one.
+    pub idle: Vec<IdleState>,
+}
+
+/// Who must be idle for a state to be entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// The CPU alone.
+    Cpu,
+    /// All hardware threads of the core.
+    Core,
+    /// All CPUs of the cluster.
+    Cluster,
+}
+
+/// An idle state. Governors see `advertised`; the machine does `actual`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IdleState {
+    /// Such as `WFI`.
+    pub name: String,
+    /// Who must be idle.
+    pub scope: Scope,
+    /// The CPU spins and looks for work: no interrupt is needed to wake it.
+    pub polling: bool,
+    /// Switched off by default (`disable` in sysfs).
+    pub disabled: bool,
+    /// What the firmware says.
+    pub advertised: Advertised,
+    /// What the hardware does.
+    pub actual: Actual,
+}
+
+/// What a cpuidle governor is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advertised {
+    /// `exit_latency_ns`.
+    pub exit_ns: u64,
+    /// `target_residency_ns`.
+    pub residency_ns: u64,
+}
+
+/// What entering and leaving really takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actual {
+    /// From the decision until the state is reached; a wake-up during it has to wait for its end.
+    pub entry_ns: u64,
+    /// From the wake-up until the CPU executes.
+    pub exit_ns: u64,
+}
+
+/// Kernel path lengths on this machine, ns at full speed of the fastest CPU, and hardware delays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Costs {
+    /// From `schedule()` of one thread to user code of the next.
+    pub context_switch_ns: u64,
+    /// `try_to_wake_up` of one thread.
+    pub wakeup_ns: u64,
+    /// Sending an inter-processor interrupt until the other CPU takes it.
+    pub ipi_ns: u64,
+    /// Entry, handler and exit of a timer interrupt.
+    pub timer_irq_ns: u64,
+    /// The tick's work on top of its timer interrupt.
+    pub tick_ns: u64,
+    /// Refilling caches after a move within the last-level cache.
+    pub migration_ns: u64,
+    /// Refilling caches after a move to another last-level cache.
+    pub migration_llc_ns: u64,
+    /// Which of these come from a measurement; the others are estimated.
+    pub source: String,
+}
+
+/// Randomness of the machine; each source is a stream of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Interrupt handling takes this much longer, exponential, mean ns (0: none).
+    pub irq_jitter_ns: u64,
+    /// Each piece of work is longer or shorter by this much, uniform, in 1/1,000,000.
+    pub work_ppm: u32,
+    /// Threads start this late, uniform, ns.
+    pub start_spread_ns: u64,
+    /// Background threads.
+    pub housekeeping: Vec<Housekeeping>,
+    /// Where the figures come from.
+    pub source: String,
+}
+
+/// A background thread, on every CPU or one for all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Housekeeping {
+    /// Its name, such as `kworker`.
+    pub name: String,
+    /// One pinned to each CPU.
+    pub per_cpu: bool,
+    /// Mean time between activations, exponential, ns.
+    pub interval_ns: u64,
+    /// Mean work per activation at full speed, exponential, ns.
+    pub work_ns: u64,
+}
+
+/// How powers are to be read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PowerModel {
+    /// The unit of every power of this platform.
+    pub unit: PowerUnit,
+    /// Rest of the system, always on: µW, or abstract units × 1000.
+    pub base_uw: u64,
+    /// May absolute watts be printed? Only when the powers are sourced, not estimated.
+    pub sourced: bool,
+}
+
+/// The three power vocabularies found in the wild; never mixed within a platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PowerUnit {
+    /// The kernel's energy model: µW per busy CPU, dynamic power only.
+    EnergyModel,
+    /// Legacy EAS tables: abstract core and cluster costs (one unit is kept as 1000).
+    EasCosts,
+    /// Measured curves: active per CPU, static per domain, idle per CPU; µW.
+    Measured,
+    /// Nothing known: no energy is reported.
+    Unknown,
+}
+
+/// Power of one frequency domain, in the platform's unit (µW, or abstract × 1000). Index `o` is the operating point.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PowerTable {
+    /// One busy CPU at `o` (EM `power_uw`, EAS core busy cost, measured active).
+    pub busy_uw: Vec<u64>,
+    /// One CPU in idle state `s` (outer index) at `o`; a state list of length 1 in the inner index holds for all `o`.
+    pub idle_uw: Vec<Vec<u64>>,
+    /// The cluster or domain while at least one of its CPUs is busy, at `o` (EAS cluster busy cost, measured static).
+    pub cluster_busy_uw: Vec<u64>,
+    /// The cluster while all its CPUs are idle, by the shallowest idle state among them (EAS cluster idle cost).
+    /// Measured curves put the static power here for states that keep the cluster on.
+    pub cluster_idle_uw: Vec<Vec<u64>>,
+}
+
+impl PowerTable {
+    /// Power of a busy CPU at operating point `opp`.
+    pub fn busy(&self, opp: usize) -> u64 {
+        self.busy_uw.get(opp).copied().unwrap_or(0)
+    }
+    /// Power of a CPU in idle state `state` while its domain is at `opp`.
+    pub fn idle(&self, state: usize, opp: usize) -> u64 {
+        pick(&self.idle_uw, state, opp)
+    }
+    /// Power of a cluster with a busy CPU.
+    pub fn cluster_busy(&self, opp: usize) -> u64 {
+        self.cluster_busy_uw.get(opp).copied().unwrap_or(0)
+    }
+    /// Power of a cluster whose shallowest CPU is in `state`.
+    pub fn cluster_idle(&self, state: usize, opp: usize) -> u64 {
+        pick(&self.cluster_idle_uw, state, opp)
+    }
+}
+
+fn pick(table: &[Vec<u64>], state: usize, opp: usize) -> u64 {
+    let row = table.get(state).map_or(&[][..], Vec::as_slice);
+    row.get(opp).or(row.last()).copied().unwrap_or(0)
+}
+
+impl Platform {
+    /// Number of CPUs.
+    pub fn nr_cpus(&self) -> usize {
+        self.cpus.len()
+    }
+    /// The CPUs for which `same` holds, such as those of one last-level cache.
+    pub fn cpus_where(&self, same: impl Fn(&Cpu) -> bool) -> CpuSet {
+        (0..self.cpus.len() as u32).map(CpuId).filter(|c| same(&self.cpus[c.at()])).collect()
+    }
+    /// The frequency domain of a CPU.
+    pub fn domain_of(&self, cpu: CpuId) -> &FreqDomain {
+        &self.domains[self.cpus[cpu.at()].domain.at()]
+    }
+    /// The idle states of a CPU.
+    pub fn idle_states(&self, cpu: CpuId) -> &[IdleState] {
+        &self.clusters[self.cpus[cpu.at()].cluster.at()].idle
+    }
+    /// Do CPUs differ in `capacity`?
+    pub fn is_asymmetric(&self) -> bool {
+        self.cpus.iter().any(|c| c.capacity != self.cpus[0].capacity)
+    }
+}

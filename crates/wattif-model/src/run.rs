@@ -1,0 +1,99 @@
+//! A run: everything needed to reproduce a simulation, its canonical text and hash; and the trait through which `lab`
+//! asks for runs without seeing the simulator.
+
+use crate::kernel::KernelSpec;
+use crate::platform::Platform;
+use crate::trace::Observer;
+use crate::units::Ns;
+use crate::workload::Workload;
+use serde::{Deserialize, Serialize};
+
+/// Platform × workload × kernel × seed × duration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// The machine.
+    pub platform: Platform,
+    /// What runs on it.
+    pub workload: Workload,
+    /// The policies under test.
+    pub kernel: KernelSpec,
+    /// Random seed of all noise streams.
+    pub seed: u64,
+    /// How long to simulate.
+    pub duration: Ns,
+}
+
+impl RunSpec {
+    /// The canonical text: compact JSON, fields in declaration order, maps sorted.
+    pub fn canonical(&self) -> String {
+        serde_json::to_string(self).expect("a RunSpec holds only integers, strings and string-keyed maps")
+    }
+
+    /// BLAKE3 of the canonical text, in hexadecimal.
+    pub fn hash(&self) -> String {
+        blake3::hash(self.canonical().as_bytes()).to_hex().to_string()
+    }
+}
+
+/// What the simulator says when a run cannot be completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunError {
+    /// A thread went through its program without consuming time.
+    NoProgress {
+        /// Name of the thread.
+        thread: String,
+        /// When.
+        at: Ns,
+    },
+    /// The kernel profile names something that does not exist, or a tunable is out of range.
+    Kernel(String),
+    /// The workload cannot run on the platform.
+    Workload(String),
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::NoProgress { thread, at } => {
+                write!(f, "thread `{thread}` loops at {at} without ever consuming time; give it a run, sleep or timer event")
+            }
+            RunError::Kernel(why) | RunError::Workload(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// One thread blocked for ever at the end of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    /// Name of the thread.
+    pub thread: String,
+    /// What it waits for, such as "mutex `m`".
+    pub waits_for: String,
+    /// Threads that hold it, where it has holders.
+    pub held_by: Vec<String>,
+}
+
+/// What a finished run reports besides its events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Digest of the tracepoint events.
+    pub digest: String,
+    /// Events handled by the engine.
+    pub events: u64,
+    /// Context switches to a thread (not to idle).
+    pub slices: u64,
+    /// End of the run: its duration, or earlier when every thread has ended.
+    pub end: Ns,
+    /// Exact energy as the machine integrated it.
+    pub energy: crate::trace::EnergyTotals,
+    /// Threads that can never run again: a deadlock, or a lost signal.
+    pub deadlock: Vec<Blocked>,
+}
+
+/// Executes runs; implemented by the facade. `lab` plans and analyses through it.
+pub trait Runner {
+    /// Run `spec`, streaming its events to `observers`.
+    fn run(&self, spec: &RunSpec, observers: &mut [&mut dyn Observer]) -> Result<RunSummary, RunError>;
+}

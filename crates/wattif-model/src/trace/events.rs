@@ -1,0 +1,326 @@
+//! The events. Names and fields of the first group are the kernel's tracepoints.
+
+use crate::ids::{ClusterId, CpuId, DomainId, Pid};
+
+/// Why a thread left its CPU (`prev_state` of `sched_switch`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PrevState {
+    /// `R`: still runnable (preempted or yielded).
+    Running,
+    /// `S`: interruptible sleep.
+    Sleeping,
+    /// `D`: waits for a device.
+    DiskSleep,
+    /// `X`: ended.
+    Dead,
+}
+
+/// One event. 32 bytes or less each, `Copy`: nothing is allocated for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    // ---- tracepoints of the kernel -------------------------------------------------------------------------------
+    /// `sched_switch`.
+    SchedSwitch {
+        /// Who leaves; 0 is the idle task.
+        prev_pid: Pid,
+        /// Kernel priority 0..=139 (120 is nice 0).
+        prev_prio: u8,
+        /// Why.
+        prev_state: PrevState,
+        /// Who comes.
+        next_pid: Pid,
+        /// Its priority.
+        next_prio: u8,
+    },
+    /// `sched_waking`: the wake-up begins.
+    SchedWaking {
+        /// Who is woken.
+        pid: Pid,
+        /// Its priority.
+        prio: u8,
+        /// CPU it last ran on.
+        target_cpu: CpuId,
+    },
+    /// `sched_wakeup`: it is on a run queue.
+    SchedWakeup {
+        /// Who.
+        pid: Pid,
+        /// Its priority.
+        prio: u8,
+        /// Where.
+        target_cpu: CpuId,
+    },
+    /// `sched_wakeup_new`: a new thread is on a run queue.
+    SchedWakeupNew {
+        /// Who.
+        pid: Pid,
+        /// Its priority.
+        prio: u8,
+        /// Where.
+        target_cpu: CpuId,
+    },
+    /// `sched_migrate_task`.
+    SchedMigrateTask {
+        /// Who.
+        pid: Pid,
+        /// Its priority.
+        prio: u8,
+        /// From.
+        orig_cpu: CpuId,
+        /// To.
+        dest_cpu: CpuId,
+    },
+    /// `sched_process_fork`.
+    SchedProcessFork {
+        /// Parent.
+        pid: Pid,
+        /// Child.
+        child_pid: Pid,
+    },
+    /// `sched_process_exit`.
+    SchedProcessExit {
+        /// Who.
+        pid: Pid,
+        /// Its priority.
+        prio: u8,
+    },
+    /// `cpu_idle`: the kernel enters `state`, or leaves idle ([`Event::IDLE_EXIT`]).
+    CpuIdle {
+        /// State index, or [`Event::IDLE_EXIT`].
+        state: u32,
+    },
+    /// `cpu_idle_miss`: as the kernel's `above`/`below` counters judge the sleep that just ended.
+    CpuIdleMiss {
+        /// State entered.
+        state: u32,
+        /// True: a deeper state would have been right (`below`); false: too deep (`above`).
+        below: bool,
+    },
+    /// `cpu_frequency` of every CPU of a domain.
+    CpuFrequency {
+        /// The domain.
+        domain: DomainId,
+        /// New frequency.
+        khz: u32,
+        /// Its index in the platform's table.
+        opp: u32,
+    },
+    /// `pelt_cfs`-like signal record of a CPU.
+    PeltCfs {
+        /// `util_avg`.
+        util_avg: u32,
+        /// `runnable_avg`.
+        runnable_avg: u32,
+        /// `load_avg`.
+        load_avg: u32,
+        /// Sum of `util_est` of queued tasks.
+        util_est: u32,
+    },
+    /// `pelt_se`-like signal record of a task.
+    PeltSe {
+        /// Who.
+        pid: Pid,
+        /// `util_avg`.
+        util_avg: u32,
+        /// `runnable_avg`.
+        runnable_avg: u32,
+        /// `load_avg`.
+        load_avg: u32,
+    },
+
+    // ---- hardware ------------------------------------------------------------------------------------------------
+    /// The power level of a CPU changed.
+    CpuPower {
+        /// New level.
+        level: PowerLevel,
+    },
+    /// The power level of a cluster changed.
+    ClusterPower {
+        /// Which.
+        cluster: ClusterId,
+        /// New level.
+        level: PowerLevel,
+    },
+
+    // ---- programs ------------------------------------------------------------------------------------------------
+    /// A thread came back from a timer: rt-app's `wu_lat`, from the nominal expiry until it reads the clock.
+    TimerWake {
+        /// Who.
+        pid: Pid,
+        /// Nominal expiry until the clock was read, ns; 0 when it was late and did not sleep.
+        wu_lat_ns: u64,
+        /// It came too late to sleep.
+        missed: bool,
+    },
+    /// One line of rt-app's log: a phase iteration ended.
+    RtappStats {
+        /// Who.
+        pid: Pid,
+        /// Sum of `wu_lat` over the timers of the phase, ns.
+        wu_lat_ns: u64,
+        /// Wall time in run events, ns.
+        run_ns: u64,
+        /// Wall time of the iteration, ns.
+        period_ns: u64,
+        /// Slack of the last timer, ns (negative: overrun).
+        slack_ns: i64,
+    },
+    /// The rest of that log line: what was configured.
+    RtappConfigured {
+        /// Who.
+        pid: Pid,
+        /// Sum of run and runtime, µs.
+        c_duration_us: u64,
+        /// Sum of timer periods, µs.
+        c_period_us: u64,
+    },
+    /// A mark of the program: a transaction, request, frame or stage ended.
+    Mark {
+        /// Who.
+        pid: Pid,
+        /// What (index into the workload's mark names).
+        mark: u32,
+        /// When it began (arrival of the request, start of the frame), ns since the start of the run.
+        began_ns: u64,
+    },
+
+    // ---- decisions with their inputs -----------------------------------------------------------------------------
+    /// Wake-up, fork or exec placement.
+    Placement(Placement),
+    /// Frequency governor.
+    Frequency(FrequencyChoice),
+    /// Idle governor.
+    Idle(IdleChoice),
+    /// The load balancer moved, or failed to move, tasks.
+    Balance(BalanceChoice),
+}
+
+impl Event {
+    /// `state` of a `cpu_idle` exit.
+    pub const IDLE_EXIT: u32 = u32::MAX;
+}
+
+/// Power level of a CPU or cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PowerLevel {
+    /// Executing, or entering or leaving an idle state.
+    Busy,
+    /// In this idle state.
+    Idle(u8),
+}
+
+/// Which rule chose the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PlacementReason {
+    /// Only one CPU allowed.
+    Pinned,
+    /// `select_idle_sibling`: the target itself was idle.
+    TargetIdle,
+    /// The previous CPU was idle.
+    PrevIdle,
+    /// The recently used CPU was idle.
+    RecentIdle,
+    /// A fully idle core.
+    IdleCore,
+    /// An idle SMT sibling.
+    IdleSmt,
+    /// An idle CPU found by the scan.
+    IdleScan,
+    /// The CPU runs only SCHED_IDLE tasks.
+    SchedIdle,
+    /// An idle CPU with enough capacity.
+    IdleCapacity,
+    /// Nothing idle found: the target of `wake_affine`.
+    Target,
+    /// `find_idlest_cpu`: shallowest idle CPU.
+    Idlest,
+    /// `find_idlest_cpu`: least loaded CPU.
+    LeastLoaded,
+    /// Energy-aware: the cheapest CPU.
+    Energy,
+    /// Real-time or deadline placement.
+    Priority,
+}
+
+/// A placement with its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Who is placed.
+    pub pid: Pid,
+    /// Previous CPU.
+    pub prev_cpu: CpuId,
+    /// CPU of the waker.
+    pub this_cpu: CpuId,
+    /// Target after `wake_affine`.
+    pub target: CpuId,
+    /// Chosen CPU.
+    pub cpu: CpuId,
+    /// By which rule.
+    pub reason: PlacementReason,
+    /// CPUs looked at by the scan.
+    pub scanned: u16,
+    /// Runnable tasks on the chosen CPU before.
+    pub nr_running: u16,
+}
+
+/// A frequency decision with its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrequencyChoice {
+    /// The domain.
+    pub domain: DomainId,
+    /// Requested frequency, kHz.
+    pub next_khz: u32,
+    /// Frequency before, kHz.
+    pub prev_khz: u32,
+    /// Utilisation the request is for.
+    pub util: u32,
+    /// `util_avg` of the deciding CPU.
+    pub util_avg: u32,
+    /// `util_est` of the deciding CPU.
+    pub util_est: u32,
+    /// `runnable_avg` of the deciding CPU.
+    pub runnable_avg: u32,
+    /// I/O-wait boost.
+    pub iowait_boost: u32,
+}
+
+/// An idle decision with its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleChoice {
+    /// Chosen state.
+    pub state: u8,
+    /// The tick was stopped.
+    pub stop_tick: bool,
+    /// What the governor expected, ns (`u64::MAX`: no expectation).
+    pub predicted_ns: u64,
+    /// Time to the next timer, ns (`u64::MAX`: not asked).
+    pub sleep_length_ns: u64,
+}
+
+/// What a balance pass did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BalanceChoice {
+    /// CPU that pulled.
+    pub dst_cpu: CpuId,
+    /// CPU pulled from.
+    pub src_cpu: CpuId,
+    /// Tasks moved.
+    pub moved: u16,
+    /// Which pass.
+    pub kind: BalanceKind,
+    /// Imbalance that was to be moved, in the unit of `migration`.
+    pub imbalance: u32,
+}
+
+/// Kinds of balance pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BalanceKind {
+    /// On the tick.
+    Periodic,
+    /// The CPU is about to go idle.
+    NewIdle,
+    /// For an idle CPU whose tick is stopped.
+    Nohz,
+    /// The stopper pushed the running task.
+    Active,
+}

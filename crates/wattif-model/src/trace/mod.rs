@@ -1,0 +1,88 @@
+//! What a run says: tracepoints with the kernel's names and fields, our decision events, and who listens.
+
+mod events;
+
+pub use events::*;
+
+use crate::ids::{CpuId, Pid};
+use crate::platform::Platform;
+use crate::units::{Fj, Ns};
+
+/// Which families of events an observer wants; a record nobody wants is never built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interest(pub u32);
+
+impl Interest {
+    /// `sched_*` tracepoints.
+    pub const SCHED: Interest = Interest(1);
+    /// `cpu_idle` and actual entry and exit.
+    pub const IDLE: Interest = Interest(2);
+    /// `cpu_frequency`.
+    pub const FREQ: Interest = Interest(4);
+    /// Power levels of CPUs and clusters, for energy.
+    pub const POWER: Interest = Interest(8);
+    /// Log lines, marks and timer wake-ups of programs.
+    pub const PROGRAM: Interest = Interest(16);
+    /// Placement, frequency and idle decisions with their inputs.
+    pub const DECISIONS: Interest = Interest(32);
+    /// Load-tracking signals.
+    pub const SIGNALS: Interest = Interest(64);
+    /// Everything.
+    pub const ALL: Interest = Interest(127);
+
+    /// Both.
+    pub const fn and(self, other: Interest) -> Interest {
+        Interest(self.0 | other.0)
+    }
+    /// Is any family of `other` wanted?
+    pub const fn wants(self, other: Interest) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// A thread, as observers learn of it before its first event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// Its id.
+    pub pid: Pid,
+    /// Name as in a trace, such as `cfs_thread-0`.
+    pub comm: String,
+    /// The task of the workload it is an instance of, such as `cfs_thread`; housekeeping threads have their own.
+    pub task: String,
+    /// `SCHED_OTHER` …
+    pub policy: &'static str,
+    /// Part of the workload (false: housekeeping).
+    pub workload: bool,
+}
+
+/// Listens to a run. All methods but [`Observer::event`] have empty defaults.
+pub trait Observer {
+    /// Families wanted; asked once before the run.
+    fn interest(&self) -> Interest;
+    /// The run begins at time 0 with every CPU idle at its lowest operating point unless events say otherwise.
+    fn start(&mut self, _platform: &Platform) {}
+    /// A thread exists from now on.
+    fn thread(&mut self, _thread: &ThreadInfo) {}
+    /// Something happened at `at` on `cpu`.
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event);
+    /// The run ended.
+    fn finish(&mut self, _end: Ns) {}
+}
+
+/// Energy by place; sums exactly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EnergyTotals {
+    /// Per CPU.
+    pub cpus: Vec<Fj>,
+    /// Per cluster.
+    pub clusters: Vec<Fj>,
+    /// Rest of the system.
+    pub base: Fj,
+}
+
+impl EnergyTotals {
+    /// Everything.
+    pub fn total(&self) -> Fj {
+        self.cpus.iter().chain(&self.clusters).fold(self.base, |a, &b| a + b)
+    }
+}

@@ -1,0 +1,351 @@
+//! What runs: threads, each with a program, and the resources they share. One language for rt-app files, for the
+//! models and for replayed traces.
+//!
+//! A [`Workload`] lists tasks in order of creation. A task has `instances` threads, all with the same [`Program`], a list of
+//! [`Op`]s with structured jumps. Ids in ops index the tables of the workload.
+
+pub mod dist;
+
+use crate::ids::CpuSet;
+use crate::units::Ns;
+use dist::Dist;
+use serde::{Deserialize, Serialize};
+
+/// Everything that runs on a platform.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Such as `sched_idle`.
+    pub name: String,
+    /// Its own duration; `None`: until all threads have ended, or the run's limit.
+    pub duration: Option<Ns>,
+    /// Tasks in order of creation.
+    pub tasks: Vec<TaskSpec>,
+    /// Mutexes.
+    pub mutexes: Vec<Named>,
+    /// Mutexes lend priority (`pi_enabled`).
+    pub pi_enabled: bool,
+    /// Condition variables.
+    pub conds: Vec<Named>,
+    /// Barriers.
+    pub barriers: Vec<BarrierSpec>,
+    /// Semaphores.
+    pub semaphores: Vec<SemaphoreSpec>,
+    /// Periodic timers; a `shared` one has a single expiry for all threads.
+    pub timers: Vec<TimerSpec>,
+    /// Device queues.
+    pub devices: Vec<DeviceSpec>,
+    /// Shared work counters.
+    pub counters: Vec<CounterSpec>,
+    /// Token queues between tasks.
+    pub queues: Vec<Named>,
+    /// Names of marks.
+    pub marks: Vec<String>,
+    /// Groups (cgroups); index 0 is the root.
+    pub groups: Vec<GroupSpec>,
+}
+
+/// A resource that has only a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// For diagnostics.
+    pub name: String,
+}
+
+/// All `parties` must arrive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BarrierSpec {
+    /// For diagnostics.
+    pub name: String,
+    /// Threads that must arrive.
+    pub parties: u32,
+}
+
+/// A counting semaphore.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SemaphoreSpec {
+    /// For diagnostics.
+    pub name: String,
+    /// Initial value.
+    pub initial: u32,
+}
+
+/// A periodic timer of rt-app's kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimerSpec {
+    /// For diagnostics.
+    pub name: String,
+    /// One expiry for all threads that name it; otherwise each thread has its own.
+    pub shared: bool,
+}
+
+/// A device with `servers` parallel channels and a FIFO queue; a request blocks its thread until served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSpec {
+    /// `disk`, `gpu`, `network` …
+    pub name: String,
+    /// Requests served at once.
+    pub servers: u32,
+}
+
+/// Work shared by threads: each takes a chunk until none is left (dynamic OpenMP); reset when all were taken and
+/// the region's barrier is passed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterSpec {
+    /// For diagnostics.
+    pub name: String,
+    /// Iterations per round.
+    pub total: u64,
+}
+
+/// A cpu cgroup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSpec {
+    /// Path such as `/background`; the root is `/`.
+    pub path: String,
+    /// `cpu.weight` as the load weight it stands for: 1024 by default.
+    pub shares: u32,
+    /// `cpu.idle`: the whole group is SCHED_IDLE.
+    pub idle: bool,
+}
+
+impl GroupSpec {
+    /// The root group.
+    pub fn root() -> GroupSpec {
+        GroupSpec { path: "/".into(), shares: 1024, idle: false }
+    }
+}
+
+/// A task: `instances` threads with one program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// Its name; threads are called `name-index`.
+    pub name: String,
+    /// Threads created at the start; 0: only a template for [`Op::Fork`].
+    pub instances: u32,
+    /// After the common start.
+    pub delay: Ns,
+    /// Scheduling attributes at the start.
+    pub attr: SchedAttr,
+    /// Allowed CPUs; `None`: all.
+    pub cpus: Option<CpuSet>,
+    /// Group it starts in.
+    pub group: u32,
+    /// What its threads do.
+    pub program: Program,
+}
+
+/// Scheduling policy, by the kernel's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Policy {
+    /// `SCHED_OTHER`.
+    #[default]
+    Normal,
+    /// `SCHED_BATCH`.
+    Batch,
+    /// `SCHED_IDLE`.
+    Idle,
+    /// `SCHED_FIFO`.
+    Fifo,
+    /// `SCHED_RR`.
+    Rr,
+    /// `SCHED_DEADLINE`.
+    Deadline,
+}
+
+impl Policy {
+    /// The kernel's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Normal => "SCHED_OTHER",
+            Policy::Batch => "SCHED_BATCH",
+            Policy::Idle => "SCHED_IDLE",
+            Policy::Fifo => "SCHED_FIFO",
+            Policy::Rr => "SCHED_RR",
+            Policy::Deadline => "SCHED_DEADLINE",
+        }
+    }
+    /// Served by the fair class?
+    pub const fn is_fair(self) -> bool {
+        matches!(self, Policy::Normal | Policy::Batch | Policy::Idle)
+    }
+    /// Served by the real-time class?
+    pub const fn is_rt(self) -> bool {
+        matches!(self, Policy::Fifo | Policy::Rr)
+    }
+}
+
+/// `sched_attr`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedAttr {
+    /// Policy.
+    pub policy: Policy,
+    /// Nice value of fair tasks, -20..=19.
+    pub nice: i8,
+    /// Priority of real-time tasks, 1..=99 (higher wins).
+    pub rt_priority: u8,
+    /// Deadline: budget. Fair: custom slice, 0 for the default.
+    pub runtime: Ns,
+    /// Deadline: relative deadline.
+    pub deadline: Ns,
+    /// Deadline: period.
+    pub period: Ns,
+    /// `uclamp_min`, 0..=1024; `None`: unchanged.
+    pub util_min: Option<u16>,
+    /// `uclamp_max`, 0..=1024; `None`: unchanged.
+    pub util_max: Option<u16>,
+}
+
+/// A list of ops; `pc` starts at 0 and the thread ends after the last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// The ops.
+    pub ops: Vec<Op>,
+}
+
+/// How much: a fixed number or a draw from a distribution (from the thread's own random stream). Unit by use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Amount {
+    /// Always this.
+    Fixed(u64),
+    /// A draw per execution.
+    Random(Dist),
+}
+
+/// One step of a program. Durations are ns; "work" is ns at capacity 1024.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Op {
+    // ---- executing -----------------------------------------------------------------------------------------------
+    /// Work that scales with capacity and frequency (rt-app `run`).
+    Run(Amount),
+    /// Work that does not (memory, I/O): the same wall time at any frequency while it has the CPU.
+    RunInsensitive(Amount),
+    /// Spin until this much wall time has passed since the op began, preempted time included (rt-app `runtime`:
+    /// checked every `chunk` of work).
+    Spin {
+        /// Wall time.
+        wall: Amount,
+        /// Work between two looks at the clock.
+        chunk: u64,
+    },
+    /// Spin up to `spin` wall ns for a token of `queue`, then block for it (adaptive waiting).
+    SpinThenBlock {
+        /// Longest spin.
+        spin: Amount,
+        /// Token queue waited on.
+        queue: u32,
+    },
+    // ---- time ----------------------------------------------------------------------------------------------------
+    /// Relative sleep.
+    Sleep(Amount),
+    /// rt-app's timer: sleep until the next expiry; see `spec` of rt-app for relative and absolute.
+    Timer {
+        /// Index into [`Workload::timers`].
+        timer: u32,
+        /// Period, ns.
+        period: Amount,
+        /// A missed expiry is caught up instead of skipped.
+        absolute: bool,
+    },
+    // ---- synchronisation -----------------------------------------------------------------------------------------
+    /// Take a mutex.
+    Lock(u32),
+    /// Release it.
+    Unlock(u32),
+    /// Wait for a condition; the mutex, where given, is released meanwhile.
+    Wait {
+        /// Condition.
+        cond: u32,
+        /// Mutex held.
+        mutex: Option<u32>,
+    },
+    /// Wake one waiter; lost if nobody waits.
+    Signal(u32),
+    /// Wake all waiters; lost if nobody waits.
+    Broadcast(u32),
+    /// Wait until all parties have arrived.
+    Barrier(u32),
+    /// Add one to a semaphore.
+    SemPost(u32),
+    /// Take one from a semaphore.
+    SemWait(u32),
+    /// Put a token into a queue, stamped with the time (or with the stamp of the token last got, when `forward`).
+    Put {
+        /// Queue.
+        queue: u32,
+        /// Keep the stamp of the token this thread got last: a request handed on.
+        forward: bool,
+    },
+    /// Take a token, waiting for one.
+    Get(u32),
+    /// Ask a device and block until it has served the request.
+    Device {
+        /// Device.
+        device: u32,
+        /// Service time.
+        service: Amount,
+    },
+    /// Take up to `chunk` iterations from a counter; `per_iteration` work each. Jumps to `done` when none is left.
+    TakeWork {
+        /// Counter.
+        counter: u32,
+        /// Iterations to take.
+        chunk: Chunk,
+        /// Work per iteration.
+        per_iteration: Amount,
+        /// Where to go on when nothing is left.
+        done: u32,
+    },
+    /// Refill a counter (one thread, between regions).
+    ResetWork(u32),
+    /// `sched_yield`.
+    Yield,
+    // ---- structure -----------------------------------------------------------------------------------------------
+    /// Repeat the ops up to the matching [`Op::LoopEnd`] `count` times (`None`: for ever). Zero skips them.
+    Loop {
+        /// Times.
+        count: Option<u64>,
+        /// Index of the matching `LoopEnd`.
+        end: u32,
+    },
+    /// End of a loop; `begin` is the index of its [`Op::Loop`].
+    LoopEnd {
+        /// Index of the `Loop`.
+        begin: u32,
+    },
+    /// Unconditional jump.
+    Jump(u32),
+    /// Create a thread of task `task`.
+    Fork(u32),
+    /// End the thread.
+    Exit,
+    // ---- attributes and marks ------------------------------------------------------------------------------------
+    /// `sched_setattr`; a no-op when nothing changes.
+    SetAttr(SchedAttr),
+    /// `sched_setaffinity`; `None`: all CPUs.
+    SetAffinity(Option<CpuSet>),
+    /// Move to a group.
+    SetGroup(u32),
+    /// An rt-app phase iteration begins.
+    PhaseBegin,
+    /// It ends: emits a log line.
+    PhaseEnd,
+    /// A unit of work ended: emits [`crate::trace::Event::Mark`]; it began at the stamp of the last token, or at
+    /// the last `MarkBegin`.
+    Mark(u32),
+    /// A unit of work of this thread begins now.
+    MarkBegin,
+}
+
+/// How many iterations a thread takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Chunk {
+    /// This many (OpenMP dynamic).
+    Fixed(u64),
+    /// Remaining / parties, at least this many (OpenMP guided).
+    Guided {
+        /// Threads.
+        parties: u32,
+        /// Smallest chunk.
+        min: u64,
+    },
+}

@@ -1,0 +1,1 @@
+//! Frequency governors: one file each, by their sysfs names.

@@ -1,0 +1,1 @@
+//! Idle governors: one file each, by their sysfs names.

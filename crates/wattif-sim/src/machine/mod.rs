@@ -1,0 +1,1 @@
+//! The hardware: physics only. It decides nothing.

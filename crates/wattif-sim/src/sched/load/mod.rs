@@ -1,0 +1,3 @@
+//! Load tracking.
+
+pub mod pelt;

@@ -1,0 +1,1 @@
+//! Where a task goes when it wakes up.

@@ -1,0 +1,4 @@
+//! wattif: what-if analysis of Linux CPU scheduling and CPU power management. The facade: files, threads and the
+//! command line live here and nowhere else.
+
+pub mod verify;

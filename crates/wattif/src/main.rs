@@ -1,0 +1,3 @@
+//! The wattif command line.
+
+fn main() {}
