@@ -84,7 +84,11 @@ impl CpuSet {
     }
     /// CPUs of both sets, ascending (`for_each_cpu_and`).
     pub fn iter_and<'a>(&'a self, other: &'a CpuSet) -> impl Iterator<Item = CpuId> + 'a {
-        self.0.iter().zip(&other.0).enumerate().flat_map(|(i, (a, b))| Bits(a & b).map(move |b| CpuId(i as u32 * 64 + b)))
+        self.0
+            .iter()
+            .zip(&other.0)
+            .enumerate()
+            .flat_map(|(i, (a, b))| Bits(a & b).map(move |b| CpuId(i as u32 * 64 + b)))
     }
     /// The lowest CPU.
     pub fn min(&self) -> Option<CpuId> {

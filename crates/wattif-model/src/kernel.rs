@@ -24,8 +24,7 @@ pub enum Slot {
 
 impl Slot {
     /// All slots in a fixed order.
-    pub const ALL: [Slot; 6] =
-        [Slot::Class, Slot::Load, Slot::Placement, Slot::Balance, Slot::Cpufreq, Slot::Cpuidle];
+    pub const ALL: [Slot; 6] = [Slot::Class, Slot::Load, Slot::Placement, Slot::Balance, Slot::Cpufreq, Slot::Cpuidle];
 
     /// Its name in a kernel profile and in `--set`.
     pub const fn name(self) -> &'static str {

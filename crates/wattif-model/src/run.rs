@@ -55,7 +55,10 @@ impl std::fmt::Display for RunError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             RunError::NoProgress { thread, at } => {
-                write!(f, "thread `{thread}` loops at {at} without ever consuming time; give it a run, sleep or timer event")
+                write!(
+                    f,
+                    "thread `{thread}` loops at {at} without ever consuming time; give it a run, sleep or timer event"
+                )
             }
             RunError::Kernel(why) | RunError::Workload(why) => f.write_str(why),
         }

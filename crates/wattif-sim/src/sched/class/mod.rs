@@ -1,1 +1,66 @@
-//! Scheduling classes.
+//! Scheduling classes, shaped like the kernel's `struct sched_class`.
+//!
+//! A class holds its tunables; its run queues live in [`Sched`] (`rq.rt`, `rq.dl`, `cfs`), and it changes nothing else there
+//! but the entities of its own tasks, `rq.need_resched`, `rq.nr_running` and `rq.util_changed`.
+//! `core` updates the rq clock before it calls a class, as the kernel does.
+
+use super::Sched;
+use wattif_model::{CpuId, Pid};
+
+/// Flags of an enqueue (`ENQUEUE_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enqueue {
+    /// The task wakes up.
+    pub wakeup: bool,
+    /// It was moved to this CPU by the wake-up.
+    pub migrated: bool,
+    /// It is new.
+    pub initial: bool,
+    /// Undo of a dequeue for a change of attributes.
+    pub restore: bool,
+    /// EEVDF: it is still queued, with a delayed dequeue.
+    pub delayed: bool,
+}
+
+/// Flags of a dequeue (`DEQUEUE_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dequeue {
+    /// The task goes to sleep.
+    pub sleep: bool,
+    /// Temporary, for a change of attributes.
+    pub save: bool,
+    /// EEVDF: complete a delayed dequeue.
+    pub delayed: bool,
+}
+
+/// A scheduling class.
+pub trait SchedClass {
+    /// Queue a task. `rq.nr_running` is counted here.
+    fn enqueue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, flags: Enqueue);
+    /// Take a task off its queue; false when EEVDF delayed it (it then stays on the queue, asleep).
+    fn dequeue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, flags: Dequeue) -> bool;
+    /// `sched_yield` of the running task.
+    fn yield_task(&self, s: &mut Sched, cpu: CpuId);
+    /// A task of this class was queued while `rq.curr` runs: should it preempt? Sets `rq.need_resched`.
+    fn wakeup_preempt(&self, s: &mut Sched, cpu: CpuId, pid: Pid, fork: bool);
+    /// The next task to run, without changing who runs; completing delayed dequeues is allowed.
+    fn pick_task(&self, s: &mut Sched, cpu: CpuId) -> Option<Pid>;
+    /// The running task leaves the CPU (still queued or not).
+    fn put_prev_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid);
+    /// A task gets the CPU (`first`), or keeps it after a change of attributes.
+    fn set_next_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, first: bool);
+    /// The tick found the task running. May set `rq.need_resched`.
+    fn task_tick(&self, s: &mut Sched, cpu: CpuId, pid: Pid);
+    /// Account the running task up to now.
+    fn update_curr(&self, s: &mut Sched, cpu: CpuId);
+    /// A new task is about to be placed; `pid.cpu` is set.
+    fn task_fork(&self, _s: &mut Sched, _pid: Pid) {}
+    /// A sleeping or waking task is about to change to `new_cpu`; its old queue is not locked (`migrate_task_rq`).
+    fn migrate_task_rq(&self, _s: &mut Sched, _pid: Pid, _new_cpu: CpuId) {}
+    /// Its priority changed while queued.
+    fn prio_changed(&self, s: &mut Sched, cpu: CpuId, pid: Pid, old_prio: u8);
+    /// It came from another class and is queued.
+    fn switched_to(&self, s: &mut Sched, cpu: CpuId, pid: Pid);
+    /// It left for another class.
+    fn switched_from(&self, _s: &mut Sched, _cpu: CpuId, _pid: Pid) {}
+}

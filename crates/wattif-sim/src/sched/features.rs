@@ -1,0 +1,72 @@
+//! Scheduler features, by the kernel's names (`kernel/sched/features.h`): switches of a kernel profile.
+
+macro_rules! features {
+    ($($(#[$doc:meta])* $field:ident = $name:literal: $default:literal;)*) => {
+        /// Which features are on. Defaults are those of 6.12.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Features { $($(#[$doc])* pub $field: bool,)* }
+
+        impl Default for Features {
+            fn default() -> Features {
+                Features { $($field: $default,)* }
+            }
+        }
+
+        impl Features {
+            /// Every feature's name and default.
+            pub const ALL: &'static [(&'static str, bool)] = &[$(($name, $default),)*];
+
+            /// Sets a feature by name; false when there is none of that name.
+            pub fn set(&mut self, name: &str, on: bool) -> bool {
+                match name {
+                    $($name => self.$field = on,)*
+                    _ => return false,
+                }
+                true
+            }
+        }
+    };
+}
+
+features! {
+    /// CFS gives a sleeper at most half a latency of credit.
+    gentle_fair_sleepers = "GENTLE_FAIR_SLEEPERS": true;
+    /// CFS starts a new task at the end of the current period.
+    start_debit = "START_DEBIT": true;
+    /// Prefer the woken task at the next pick.
+    next_buddy = "NEXT_BUDDY": false;
+    /// CFS: prefer the preempted task when it runs on.
+    last_buddy = "LAST_BUDDY": true;
+    /// A wake-up may preempt.
+    wakeup_preemption = "WAKEUP_PREEMPTION": true;
+    /// `select_idle_cpu` limits its scan by average idle time.
+    sis_prop = "SIS_PROP": false;
+    /// `select_idle_cpu` limits its scan by utilisation.
+    sis_util = "SIS_UTIL": true;
+    /// `wake_affine` looks at idleness.
+    wa_idle = "WA_IDLE": true;
+    /// `wake_affine` compares loads.
+    wa_weight = "WA_WEIGHT": true;
+    /// `wake_affine` bias towards the previous CPU.
+    wa_bias = "WA_BIAS": true;
+    /// Estimated utilisation.
+    util_est = "UTIL_EST": true;
+    /// EEVDF: keep the lag over a sleep.
+    place_lag = "PLACE_LAG": true;
+    /// EEVDF: half a slice for a new task.
+    place_deadline_initial = "PLACE_DEADLINE_INITIAL": true;
+    /// EEVDF: keep a relative deadline over a migration.
+    place_rel_deadline = "PLACE_REL_DEADLINE": true;
+    /// EEVDF: a picked task runs until its lag is zero or its slice is used.
+    run_to_parity = "RUN_TO_PARITY": true;
+    /// EEVDF: a shorter slice may preempt in spite of that.
+    preempt_short = "PREEMPT_SHORT": true;
+    /// EEVDF: a task that sleeps with negative lag stays queued until it is picked.
+    delay_dequeue = "DELAY_DEQUEUE": true;
+    /// EEVDF: a delayed task loses its lag when it leaves.
+    delay_zero = "DELAY_ZERO": true;
+    /// Load balance ignores loads below 16 while it fails.
+    lb_min = "LB_MIN": false;
+    /// Wake-ups to another cache domain are queued by IPI.
+    ttwu_queue = "TTWU_QUEUE": true;
+}

@@ -1,0 +1,209 @@
+//! Run queues (`struct rq`, `struct cfs_rq`, …): plain state; the classes and `core` hold the behaviour.
+
+use super::load::pelt::SchedAvg;
+use super::task::NONE;
+use std::collections::BTreeSet;
+use wattif_model::{CpuId, Pid};
+
+/// The run queue of a CPU.
+#[derive(Clone, Debug, Default)]
+pub struct Rq {
+    /// Whose.
+    pub cpu: CpuId,
+    /// `rq_clock`: sched_clock at the last update, ns.
+    pub clock: u64,
+    /// `rq_clock_task`: without interrupt time, ns.
+    pub clock_task: u64,
+    /// Scaled by capacity and frequency, ns.
+    pub clock_pelt: u64,
+    /// Idle time that saturation swallowed, ns.
+    pub lost_idle_time: u64,
+    /// `clock` when the CPU became idle.
+    pub clock_idle: u64,
+    /// `clock_pelt - lost_idle_time` when the CPU became idle.
+    pub clock_pelt_idle: u64,
+    /// Interrupt time since the last clock update, ns; taken off `clock_task` by it.
+    pub irq_pending_ns: u64,
+    /// `capacity_orig_of`, 1..=1024.
+    pub cpu_capacity_orig: u32,
+    /// `capacity_of`: what is left for fair tasks.
+    pub cpu_capacity: u32,
+    /// `arch_scale_freq_capacity`: current frequency over the highest, × 1024.
+    pub freq_cap: u32,
+    /// Who executes; 0: the idle task.
+    pub curr: Pid,
+    /// Runnable tasks of all classes, the running one included.
+    pub nr_running: u32,
+    /// `TIF_NEED_RESCHED` of the running task.
+    pub need_resched: bool,
+    /// A fair queue's utilisation changed: `core` calls the frequency governor at the end of the operation.
+    pub util_changed: bool,
+    /// Real-time queue.
+    pub rt: RtRq,
+    /// Deadline queue.
+    pub dl: DlRq,
+    /// Utilisation by real-time tasks.
+    pub avg_rt: SchedAvg,
+    /// Utilisation by deadline tasks.
+    pub avg_dl: SchedAvg,
+    /// Utilisation by interrupts.
+    pub avg_irq: SchedAvg,
+    /// Clock when the CPU last became idle, 0 when it is not.
+    pub idle_stamp: u64,
+    /// Mean idle time, ns.
+    pub avg_idle: u64,
+    /// Most that a newly-idle balance may cost, ns.
+    pub max_idle_balance_cost: u64,
+    /// Idle state the CPU is in, as the kernel knows it (`idle_get_state`).
+    pub idle_state: Option<u8>,
+    /// Advertised exit latency of that state, ns.
+    pub idle_exit_latency_ns: u64,
+    /// The tick is stopped (NOHZ).
+    pub tick_stopped: bool,
+    /// Calls of the idle loop with the tick stopped or not (`tick_nohz_get_idle_calls_cpu`).
+    pub idle_calls: u64,
+    /// Threads that wait for a device and last ran here.
+    pub nr_iowait: u32,
+    /// Time of the next periodic balance, ns.
+    pub next_balance: u64,
+    /// Per level, lowest first: which domain, and the state of balancing in it.
+    pub sd: Vec<super::topology::SdState>,
+    /// The stopper is about to push the running task to `push_cpu`.
+    pub active_balance: bool,
+    /// Destination of that push.
+    pub push_cpu: CpuId,
+    /// Load of a running task that does not fit this CPU, 0 otherwise.
+    pub misfit_task_load: u64,
+    /// Blocked load remains to be decayed although the CPU is idle.
+    pub has_blocked_load: bool,
+    /// Cost of a wake-up scan in the last-level cache, ns (EWMA).
+    pub avg_scan_cost: u64,
+    /// Σ of `uclamp_min` maximum over runnable tasks; 0 when none.
+    pub uclamp_min: u32,
+    /// Maximum of `uclamp_max` over runnable tasks; 1024 when none.
+    pub uclamp_max: u32,
+    /// No task is runnable: the last `uclamp_max` is kept (`UCLAMP_FLAG_IDLE`).
+    pub uclamp_idle: bool,
+}
+
+/// The fair queue of a group on a CPU.
+#[derive(Clone, Debug)]
+pub struct CfsRq {
+    /// Which CPU.
+    pub cpu: CpuId,
+    /// Which group.
+    pub group: u32,
+    /// The group's entity on this CPU ([`NONE`] for a root queue).
+    pub se: usize,
+    /// Σ weight of queued entities, scaled by 1024.
+    pub load_weight: u64,
+    /// Entities queued, the running one included.
+    pub nr_queued: u32,
+    /// Tasks queued here and below (`h_nr_running`; `h_nr_queued` since 6.13 and in 6.12.y).
+    pub h_nr_running: u32,
+    /// Of these, tasks with a delayed dequeue.
+    pub h_nr_delayed: u32,
+    /// SCHED_IDLE tasks, or tasks of idle groups, queued here and below.
+    pub idle_h_nr_running: u32,
+    /// SCHED_IDLE entities queued directly here.
+    pub idle_nr_running: u32,
+    /// Running entity ([`NONE`]: none).
+    pub curr: usize,
+    /// Buddies of CFS.
+    pub next: usize,
+    /// Buddies of CFS.
+    pub last: usize,
+    /// Buddies of CFS.
+    pub skip: usize,
+    /// CFS: monotonic lower bound of vruntime.
+    pub min_vruntime: u64,
+    /// EEVDF: reference point of the sums.
+    pub zero_vruntime: u64,
+    /// EEVDF: Σ weight · (vruntime − zero) of entities in the tree.
+    pub sum_wkey: i64,
+    /// EEVDF: Σ weight of entities in the tree.
+    pub sum_w: u64,
+    /// The tree: `(key, seq, entity)` in picking order. `fair` decides the representation; see `class/fair.rs`.
+    pub tree: BTreeSet<(i128, u64, usize)>,
+    /// Load tracking.
+    pub avg: SchedAvg,
+    /// Load of tasks that left while blocked, to be folded in at the next update.
+    pub removed: Removed,
+    /// This queue's part of the group's load.
+    pub tg_load_avg_contrib: u64,
+}
+
+impl Default for CfsRq {
+    fn default() -> CfsRq {
+        CfsRq {
+            cpu: CpuId(0),
+            group: 0,
+            se: NONE,
+            load_weight: 0,
+            nr_queued: 0,
+            h_nr_running: 0,
+            h_nr_delayed: 0,
+            idle_h_nr_running: 0,
+            idle_nr_running: 0,
+            curr: NONE,
+            next: NONE,
+            last: NONE,
+            skip: NONE,
+            // The kernel starts just below the wrap to find code that forgets it.
+            min_vruntime: (1u64 << 20).wrapping_neg(),
+            zero_vruntime: (1u64 << 20).wrapping_neg(),
+            sum_wkey: 0,
+            sum_w: 0,
+            tree: BTreeSet::new(),
+            avg: SchedAvg::default(),
+            removed: Removed::default(),
+            tg_load_avg_contrib: 0,
+        }
+    }
+}
+
+/// `cfs_rq->removed`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// How many tasks.
+    pub nr: u32,
+    /// Σ of their `load_avg`.
+    pub load_avg: u64,
+    /// Σ of their `util_avg`.
+    pub util_avg: u64,
+    /// Σ of their `runnable_avg`.
+    pub runnable_avg: u64,
+}
+
+/// Real-time queue: a FIFO per priority.
+#[derive(Clone, Debug, Default)]
+pub struct RtRq {
+    /// `(prio, order, pid)` in picking order, the running task included.
+    pub queue: BTreeSet<(u8, i64, Pid)>,
+    /// Next order number at the tail; the head counts down.
+    pub tail: i64,
+    /// Next order number at the head.
+    pub head: i64,
+    /// Tasks queued.
+    pub rt_nr_running: u32,
+}
+
+/// Deadline queue.
+#[derive(Clone, Debug, Default)]
+pub struct DlRq {
+    /// `(deadline, pid)` in picking order, the running task included.
+    pub queue: BTreeSet<(u64, Pid)>,
+    /// Tasks queued.
+    pub dl_nr_running: u32,
+    /// Σ bandwidth of active tasks, 2^20 = 1 CPU.
+    pub running_bw: u64,
+}
+
+/// `struct root_domain`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RootDomain {
+    /// Some CPU has more than one task, or a misfit one.
+    pub overloaded: bool,
+    /// Some CPU's utilisation does not fit its capacity.
+    pub overutilized: bool,
+}

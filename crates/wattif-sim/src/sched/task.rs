@@ -1,0 +1,209 @@
+//! Tasks and their scheduling entities (`struct task_struct`, `struct sched_entity`, `struct task_group`).
+
+use super::load::pelt::SchedAvg;
+use wattif_model::workload::Policy;
+use wattif_model::{CpuId, CpuSet, Pid};
+
+/// No entity, no queue.
+pub const NONE: usize = usize::MAX;
+
+/// What a thread is doing, from the scheduler's point of view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// Created, never woken yet (`TASK_NEW`).
+    #[default]
+    New,
+    /// `TASK_RUNNING`: on a run queue or executing.
+    Running,
+    /// `TASK_INTERRUPTIBLE`.
+    Sleeping,
+    /// `TASK_UNINTERRUPTIBLE`: waits for a device.
+    DiskSleep,
+    /// Ended.
+    Dead,
+}
+
+/// `p->on_rq`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnRq {
+    /// Not on a queue.
+    #[default]
+    No,
+    /// `TASK_ON_RQ_QUEUED`.
+    Queued,
+    /// `TASK_ON_RQ_MIGRATING`.
+    Migrating,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default)]
+pub struct Task {
+    /// Its id.
+    pub pid: Pid,
+    /// What it is doing.
+    pub state: State,
+    /// Is it on a queue?
+    pub on_rq: OnRq,
+    /// `task_cpu()`.
+    pub cpu: CpuId,
+    /// Its policy.
+    pub policy: Policy,
+    /// Nice value of a fair task.
+    pub nice: i8,
+    /// Real-time priority, 1..=99.
+    pub rt_priority: u8,
+    /// Effective kernel priority, 0 (highest) ..= 139: 99 − rt_priority, 120 + nice, −1 mapped to 0 for deadline;
+    /// raised by priority inheritance.
+    pub prio: u8,
+    /// Priority without inheritance.
+    pub normal_prio: u8,
+    /// Allowed CPUs.
+    pub cpus: CpuSet,
+    /// Number of allowed CPUs.
+    pub nr_cpus_allowed: u32,
+    /// Group (index into `Sched::groups`).
+    pub group: u32,
+    /// `uclamp_min` asked for, 0..=1024.
+    pub uclamp_min: u32,
+    /// `uclamp_max` asked for, 0..=1024.
+    pub uclamp_max: u32,
+    /// CPU used before the present one (`recent_used_cpu`).
+    pub recent_used_cpu: CpuId,
+    /// `wakee_flips`.
+    pub wakee_flips: u32,
+    /// Time of the last halving of `wakee_flips`, ns.
+    pub wakee_flip_decay_ts: u64,
+    /// `last_wakee`.
+    pub last_wakee: Pid,
+    /// Real-time state.
+    pub rt: RtEntity,
+    /// Deadline state.
+    pub dl: DlEntity,
+    /// `in_iowait`: sleeps for a device.
+    pub in_iowait: bool,
+    /// A thread pinned to one CPU by the kernel (per-CPU kthread).
+    pub per_cpu_kthread: bool,
+    /// When it last left a CPU, rq clock ns; 0 never (cache hotness).
+    pub last_ran: u64,
+}
+
+/// `struct sched_rt_entity`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RtEntity {
+    /// Rest of the round-robin quantum, ticks.
+    pub time_slice: u32,
+    /// Execution start of the current run, clock_task ns.
+    pub exec_start: u64,
+    /// Total execution time, ns.
+    pub sum_exec_runtime: u64,
+}
+
+/// `struct sched_dl_entity`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DlEntity {
+    /// Budget per period, ns.
+    pub dl_runtime: u64,
+    /// Relative deadline, ns.
+    pub dl_deadline: u64,
+    /// Period, ns.
+    pub dl_period: u64,
+    /// Bandwidth, 2^20 = 1 CPU.
+    pub dl_bw: u64,
+    /// Rest of the budget, ns; may be negative.
+    pub runtime: i64,
+    /// Absolute deadline, rq clock ns.
+    pub deadline: u64,
+    /// Out of budget until the replenishment.
+    pub throttled: bool,
+    /// Execution start of the current run, clock_task ns.
+    pub exec_start: u64,
+    /// Total execution time, ns.
+    pub sum_exec_runtime: u64,
+}
+
+/// `struct sched_entity`, of a task or of a group on a CPU.
+#[derive(Clone, Debug)]
+pub struct SchedEntity {
+    /// `load.weight`, scaled by 1024 (nice 0: 1 << 20).
+    pub weight: u64,
+    /// 2^32 / (weight >> 10), or 0 when it must be computed.
+    pub inv_weight: u32,
+    /// On a fair queue (`se->on_rq`); the running entity too.
+    pub on_rq: bool,
+    /// Virtual run time, ns of nice 0; wraps.
+    pub vruntime: u64,
+    /// EEVDF: virtual deadline.
+    pub deadline: u64,
+    /// EEVDF: lag when off the queue; protected deadline while running.
+    pub vlag: i64,
+    /// EEVDF: requested slice, ns.
+    pub slice: u64,
+    /// The slice was asked for by `sched_setattr`.
+    pub custom_slice: bool,
+    /// EEVDF: dequeue was delayed.
+    pub sched_delayed: bool,
+    /// EEVDF: `deadline` is relative (after a dequeue that was no sleep).
+    pub rel_deadline: bool,
+    /// Start of the interval not yet accounted, clock_task ns.
+    pub exec_start: u64,
+    /// Total execution time, ns.
+    pub sum_exec_runtime: u64,
+    /// `sum_exec_runtime` when it was picked.
+    pub prev_sum_exec_runtime: u64,
+    /// Load tracking.
+    pub avg: SchedAvg,
+    /// Entity of the group this one is queued under ([`NONE`] at the root).
+    pub parent: usize,
+    /// Queue it is (to be) queued on.
+    pub cfs_rq: usize,
+    /// Queue it owns, for a group's entity ([`NONE`] for a task).
+    pub my_q: usize,
+    /// Runnable entities below (group) for `runnable_avg`.
+    pub runnable_weight: u64,
+    /// SCHED_IDLE task, or a group with `cpu.idle`.
+    pub idle: bool,
+    /// Order of insertion among equals in the queue.
+    pub seq: u64,
+}
+
+impl Default for SchedEntity {
+    fn default() -> SchedEntity {
+        SchedEntity {
+            weight: 1 << 20,
+            inv_weight: 4_194_304,
+            on_rq: false,
+            vruntime: 0,
+            deadline: 0,
+            vlag: 0,
+            slice: 0,
+            custom_slice: false,
+            sched_delayed: false,
+            rel_deadline: false,
+            exec_start: 0,
+            sum_exec_runtime: 0,
+            prev_sum_exec_runtime: 0,
+            avg: SchedAvg::default(),
+            parent: NONE,
+            cfs_rq: 0,
+            my_q: NONE,
+            runnable_weight: 0,
+            idle: false,
+            seq: 0,
+        }
+    }
+}
+
+/// `struct task_group`.
+#[derive(Clone, Debug)]
+pub struct TaskGroup {
+    /// Path.
+    pub path: String,
+    /// Parent group; the root is its own.
+    pub parent: u32,
+    /// Weight it is entitled to among its siblings, as a load weight (1024 = nice 0).
+    pub shares: u64,
+    /// `cpu.idle`.
+    pub idle: bool,
+    /// Σ `tg_load_avg_contrib` of its queues.
+    pub load_avg: u64,
+}
