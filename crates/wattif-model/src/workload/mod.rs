@@ -328,7 +328,12 @@ pub enum Op {
     /// An rt-app phase iteration begins.
     PhaseBegin,
     /// It ends: emits a log line.
-    PhaseEnd,
+    PhaseEnd {
+        /// What the file configured: sum of run and runtime, µs.
+        c_duration_us: u64,
+        /// Sum of timer periods, µs.
+        c_period_us: u64,
+    },
     /// A unit of work ended: emits [`crate::trace::Event::Mark`]; it began at the stamp of the last token, or at
     /// the last `MarkBegin`.
     Mark(u32),
