@@ -1,0 +1,400 @@
+//! The event queue: who acts next, and when.
+//!
+//! Every source of events (the end of a CPU's run, its tick, its timer interrupt, a frequency change …) owns one *slot*, a small
+//! number, and is armed at most once at a time. [`EventQueue`] orders the armed slots by (time, order of arming), so ties are
+//! first come, first served on every machine; a slot is re-armed or cancelled in O(log n), and nothing is allocated after
+//! construction.
+//!
+//! Below it lies [`IndexedHeap`], a 4-ary min-heap whose elements know their place. Several heaps may share one
+//! [`Positions`] table when an element is in at most one of them at a time, such as the timers of all CPUs.
+
+use wattif_model::units::Ns;
+
+/// Marks an element that is in no heap.
+const NOWHERE: u32 = u32::MAX;
+/// Bits of an entry's `order` that hold the element; the rest counts armings.
+const ELEMENT_BITS: u32 = 20;
+const ELEMENT_MASK: u64 = (1 << ELEMENT_BITS) - 1;
+/// Children per node: four entries of 16 bytes are one cache line.
+const ARITY: usize = 4;
+
+/// Where each element is in its heap, and the counter that breaks ties, shared by all heaps that use the table.
+#[derive(Clone, Debug, Default)]
+pub struct Positions {
+    at: Vec<u32>,
+    /// Number of armings so far, already shifted by [`ELEMENT_BITS`].
+    armings: u64,
+}
+
+impl Positions {
+    /// Elements a table can hold.
+    pub const MAX_ELEMENTS: usize = 1 << ELEMENT_BITS;
+
+    /// Elements `0..n`, none of them in a heap.
+    pub fn new(n: usize) -> Positions {
+        assert!(n <= Self::MAX_ELEMENTS, "at most {} elements", Self::MAX_ELEMENTS);
+        Positions { at: vec![NOWHERE; n], armings: 0 }
+    }
+
+    /// One more element, in no heap; returns its number.
+    pub fn add(&mut self) -> u32 {
+        assert!(self.at.len() < Self::MAX_ELEMENTS, "at most {} elements", Self::MAX_ELEMENTS);
+        self.at.push(NOWHERE);
+        self.at.len() as u32 - 1
+    }
+
+    /// Is the element in a heap (of those that share the table)?
+    #[inline]
+    pub fn is_armed(&self, element: u32) -> bool {
+        self.at[element as usize] != NOWHERE
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.at.len()
+    }
+
+    /// No elements at all?
+    pub fn is_empty(&self) -> bool {
+        self.at.is_empty()
+    }
+
+    #[inline]
+    fn next_order(&mut self, element: u32) -> u64 {
+        self.armings += 1 << ELEMENT_BITS;
+        // 2^44 armings last a month at 10 million a second.
+        assert!(self.armings != 0, "the arming counter wrapped");
+        self.armings | u64::from(element)
+    }
+}
+
+/// Key, then order of arming; the low bits of `order` are the element.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: u64,
+    order: u64,
+}
+
+impl Entry {
+    #[inline]
+    fn rank(self) -> u128 {
+        u128::from(self.key) << 64 | u128::from(self.order)
+    }
+    #[inline]
+    fn element(self) -> u32 {
+        (self.order & ELEMENT_MASK) as u32
+    }
+}
+
+/// A 4-ary min-heap over element numbers, ordered by (key, order of arming), whose elements can be removed and re-keyed.
+#[derive(Clone, Debug, Default)]
+pub struct IndexedHeap {
+    entries: Vec<Entry>,
+}
+
+impl IndexedHeap {
+    /// Empty, with room for `capacity` elements before it allocates.
+    pub fn with_capacity(capacity: usize) -> IndexedHeap {
+        IndexedHeap { entries: Vec::with_capacity(capacity) }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Nothing in it?
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The least key and its element.
+    #[inline]
+    pub fn peek(&self) -> Option<(u64, u32)> {
+        self.entries.first().map(|e| (e.key, e.element()))
+    }
+
+    /// The key of an element of this heap; `None` when it is in no heap.
+    #[inline]
+    pub fn key_of(&self, positions: &Positions, element: u32) -> Option<u64> {
+        let at = positions.at[element as usize];
+        (at != NOWHERE).then(|| self.owned(at, element).key)
+    }
+
+    /// Insert `element` with `key`, or give it that key if it is in *this* heap already; either way it comes after all
+    /// elements of the same key.
+    #[inline]
+    pub fn arm(&mut self, positions: &mut Positions, element: u32, key: u64) {
+        let entry = Entry { key, order: positions.next_order(element) };
+        let at = positions.at[element as usize];
+        if at == NOWHERE {
+            self.entries.push(entry);
+            self.sift_up(positions, self.entries.len() - 1, entry);
+            return;
+        }
+        // A new order is larger than any before, so only a smaller key moves up.
+        if key < self.owned(at, element).key {
+            self.sift_up(positions, at as usize, entry);
+        } else {
+            self.sift_down(positions, at as usize, entry);
+        }
+    }
+
+    /// Remove `element`; false when it is in no heap.
+    #[inline]
+    pub fn cancel(&mut self, positions: &mut Positions, element: u32) -> bool {
+        let at = positions.at[element as usize];
+        if at == NOWHERE {
+            return false;
+        }
+        self.owned(at, element);
+        self.remove_at(positions, at as usize);
+        true
+    }
+
+    /// Remove and return the least key and its element.
+    #[inline]
+    pub fn pop(&mut self, positions: &mut Positions) -> Option<(u64, u32)> {
+        let first = *self.entries.first()?;
+        self.remove_at(positions, 0);
+        Some((first.key, first.element()))
+    }
+
+    /// The entry at a position read from the table; it must be the element's own, or the element is in another heap.
+    #[inline]
+    fn owned(&self, at: u32, element: u32) -> Entry {
+        let entry = self.entries.get(at as usize).copied();
+        entry.filter(|e| e.element() == element).expect("an element is armed in one heap at a time")
+    }
+
+    #[inline]
+    fn remove_at(&mut self, positions: &mut Positions, at: usize) {
+        positions.at[self.entries[at].element() as usize] = NOWHERE;
+        let last = self.entries.pop().expect("not empty");
+        if at == self.entries.len() {
+            return;
+        }
+        if at > 0 && last.rank() < self.entries[(at - 1) / ARITY].rank() {
+            self.sift_up(positions, at, last);
+        } else {
+            self.sift_down(positions, at, last);
+        }
+    }
+
+    /// Place `entry` at `at` or above; `at` counts as empty.
+    #[inline]
+    fn sift_up(&mut self, positions: &mut Positions, mut at: usize, entry: Entry) {
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            let above = self.entries[parent];
+            if above.rank() < entry.rank() {
+                break;
+            }
+            self.put(positions, at, above);
+            at = parent;
+        }
+        self.put(positions, at, entry);
+    }
+
+    /// Place `entry` at `at` or below; `at` counts as empty.
+    #[inline]
+    fn sift_down(&mut self, positions: &mut Positions, mut at: usize, entry: Entry) {
+        while let Some((child, below)) = self.least_child(at) {
+            if entry.rank() < below.rank() {
+                break;
+            }
+            self.put(positions, at, below);
+            at = child;
+        }
+        self.put(positions, at, entry);
+    }
+
+    #[inline]
+    fn least_child(&self, at: usize) -> Option<(usize, Entry)> {
+        let first = at * ARITY + 1;
+        let least = |a: (usize, Entry), b: (usize, Entry)| if b.1.rank() < a.1.rank() { b } else { a };
+        if let Some(&[a, b, c, d]) = self.entries.get(first..first + ARITY) {
+            let (left, right) = (least((first, a), (first + 1, b)), least((first + 2, c), (first + 3, d)));
+            return Some(least(left, right));
+        }
+        let tail = self.entries.get(first..)?;
+        tail.iter().enumerate().map(|(i, &e)| (first + i, e)).reduce(least)
+    }
+
+    #[inline]
+    fn put(&mut self, positions: &mut Positions, at: usize, entry: Entry) {
+        self.entries[at] = entry;
+        positions.at[entry.element() as usize] = at as u32;
+    }
+}
+
+/// Slots armed for points in time; see the module.
+#[derive(Clone, Debug, Default)]
+pub struct EventQueue {
+    heap: IndexedHeap,
+    positions: Positions,
+}
+
+impl EventQueue {
+    /// Slots `0..n`, none armed.
+    pub fn with_slots(n: usize) -> EventQueue {
+        EventQueue { heap: IndexedHeap::with_capacity(n), positions: Positions::new(n) }
+    }
+
+    /// One more slot; returns its number.
+    pub fn add_slot(&mut self) -> u32 {
+        let slot = self.positions.add();
+        self.heap.entries.reserve(self.positions.len() - self.heap.len());
+        slot
+    }
+
+    /// Arm `slot` for `at`, in place of what it was armed for.
+    #[inline]
+    pub fn schedule(&mut self, slot: u32, at: Ns) {
+        self.heap.arm(&mut self.positions, slot, at.0);
+    }
+
+    /// Disarm `slot`; false when it was not armed.
+    #[inline]
+    pub fn cancel(&mut self, slot: u32) -> bool {
+        self.heap.cancel(&mut self.positions, slot)
+    }
+
+    /// The next event; its slot is disarmed.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(Ns, u32)> {
+        self.heap.pop(&mut self.positions).map(|(at, slot)| (Ns(at), slot))
+    }
+
+    /// The next event, left in place.
+    #[inline]
+    pub fn peek(&self) -> Option<(Ns, u32)> {
+        self.heap.peek().map(|(at, slot)| (Ns(at), slot))
+    }
+
+    /// Is the slot armed?
+    #[inline]
+    pub fn is_armed(&self, slot: u32) -> bool {
+        self.positions.is_armed(slot)
+    }
+
+    /// When the slot will fire, if it is armed.
+    #[inline]
+    pub fn time_of(&self, slot: u32) -> Option<Ns> {
+        self.heap.key_of(&self.positions, slot).map(Ns)
+    }
+
+    /// Slots that exist.
+    pub fn slots(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// Armed slots.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Nothing armed?
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn ties_are_first_come_first_served() {
+        let mut q = EventQueue::with_slots(5);
+        for slot in [3, 1, 4, 0, 2] {
+            q.schedule(slot, Ns(7));
+        }
+        q.schedule(3, Ns(7)); // re-armed: now the last
+        let order: Vec<u32> = std::iter::from_fn(|| q.pop()).map(|(_, s)| s).collect();
+        assert_eq!(order, [1, 4, 0, 2, 3]);
+    }
+
+    #[test]
+    fn slots_are_added_cancelled_and_queried() {
+        let mut q = EventQueue::with_slots(1);
+        let slot = q.add_slot();
+        q.schedule(slot, Ns(9));
+        assert_eq!((slot, q.time_of(slot), q.time_of(0), q.is_armed(0)), (1, Some(Ns(9)), None, false));
+        assert!(q.cancel(slot) && !q.cancel(slot) && q.is_empty() && q.peek().is_none());
+    }
+
+    #[test]
+    fn heaps_share_positions() {
+        let mut positions = Positions::new(3);
+        let mut heaps = [IndexedHeap::default(), IndexedHeap::default()];
+        heaps[0].arm(&mut positions, 0, 30);
+        heaps[1].arm(&mut positions, 1, 20);
+        heaps[0].arm(&mut positions, 2, 10);
+        assert_eq!(heaps[0].peek(), Some((10, 2)));
+        assert!(heaps[0].cancel(&mut positions, 2));
+        heaps[1].arm(&mut positions, 2, 20); // the element moves on; the tie goes to 1
+        assert_eq!(heaps[1].pop(&mut positions), Some((20, 1)));
+        assert_eq!(heaps[1].key_of(&positions, 2), Some(20));
+        assert_eq!(heaps[0].pop(&mut positions), Some((30, 0)));
+    }
+
+    #[test]
+    #[should_panic(expected = "one heap at a time")]
+    fn an_element_cannot_be_in_two_heaps() {
+        let mut positions = Positions::new(2);
+        let (mut a, mut b) = (IndexedHeap::default(), IndexedHeap::default());
+        a.arm(&mut positions, 0, 1);
+        b.arm(&mut positions, 0, 1);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Schedule(u32, u64),
+        Cancel(u32),
+        Pop,
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            5 => (0..40u32, 0..25u64).prop_map(|(s, t)| Act::Schedule(s, t)),
+            1 => (0..40u32).prop_map(Act::Cancel),
+            2 => Just(Act::Pop),
+        ];
+        prop::collection::vec(act, 0..400)
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_an_ordered_map(acts in acts()) {
+            let mut q = EventQueue::with_slots(40);
+            let mut model: BTreeMap<(u64, u64), u32> = BTreeMap::new();
+            let drop = |model: &mut BTreeMap<(u64, u64), u32>, slot: u32| {
+                let key = model.iter().find(|(_, s)| **s == slot).map(|(k, _)| *k);
+                key.map(|k| model.remove(&k)).is_some()
+            };
+            for (seq, act) in acts.into_iter().enumerate() {
+                match act {
+                    Act::Schedule(slot, t) => {
+                        drop(&mut model, slot);
+                        model.insert((t, seq as u64), slot);
+                        q.schedule(slot, Ns(t));
+                    }
+                    Act::Cancel(slot) => prop_assert_eq!(q.cancel(slot), drop(&mut model, slot)),
+                    Act::Pop => {
+                        let expect = model.pop_first().map(|((t, _), s)| (Ns(t), s));
+                        prop_assert_eq!(q.pop(), expect);
+                    }
+                }
+                prop_assert_eq!(q.len(), model.len());
+                prop_assert_eq!(q.peek(), model.first_key_value().map(|((t, _), &s)| (Ns(*t), s)));
+                for slot in 0..40 {
+                    let expect = model.iter().find(|(_, s)| **s == slot).map(|((t, _), _)| Ns(*t));
+                    prop_assert_eq!(q.time_of(slot), expect);
+                }
+            }
+        }
+    }
+}
