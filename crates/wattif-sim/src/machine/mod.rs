@@ -1,1 +1,58 @@
-//! The hardware: physics only. It decides nothing.
+//! The hardware: physics only. It executes work at the present speed, changes clocks after their latency, enters and leaves
+//! idle states with their actual latencies, keeps timers and counts energy. It decides nothing: without any policy
+//! it still compiles.
+
+pub mod cpu;
+pub mod energy;
+pub mod freq;
+pub mod idle;
+pub mod timer;
+
+use cpu::{Cpu, Segment};
+use energy::Energy;
+use freq::Clock;
+use timer::Timers;
+use wattif_model::platform::Platform;
+use wattif_model::{CpuId, Pid};
+
+/// A machine at work.
+#[derive(Debug)]
+pub struct Machine {
+    /// Its description.
+    pub platform: Platform,
+    /// Its CPUs.
+    pub cpus: Vec<Cpu>,
+    /// The clocks of its frequency domains.
+    pub clocks: Vec<Clock>,
+    /// Its meters.
+    pub energy: Energy,
+    /// High-resolution timers.
+    pub timers: Timers,
+    /// What is left of each thread's present step, by pid.
+    pub segments: Vec<Segment>,
+}
+
+impl Machine {
+    /// Every CPU awake without a thread, every clock at its lowest operating point.
+    pub fn new(platform: &Platform) -> Machine {
+        let mut machine = Machine {
+            cpus: platform.cpus.iter().map(|_| Cpu::default()).collect(),
+            clocks: platform.domains.iter().map(|_| Clock::default()).collect(),
+            energy: Energy::new(platform),
+            timers: Timers::new(platform.nr_cpus()),
+            segments: vec![Segment::Done],
+            platform: platform.clone(),
+        };
+        for cpu in 0..platform.nr_cpus() as u32 {
+            machine.update_speed(CpuId(cpu));
+        }
+        machine
+    }
+
+    /// Room for one more thread.
+    pub fn add_thread(&mut self, pid: Pid) {
+        assert_eq!(pid.at(), self.segments.len(), "pids are given in order");
+        self.segments.push(Segment::Done);
+        self.timers.add_thread();
+    }
+}

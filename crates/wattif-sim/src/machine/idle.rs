@@ -1,0 +1,96 @@
+//! Idle states: entering takes its time, and a wake-up during it has to wait for its end; leaving takes its own. A state of
+//! cluster scope is reached only when all CPUs of the cluster have asked for one; until then the CPU is in its
+//! deepest state of narrower scope, and leaves at that state's price.
+
+use super::Machine;
+use wattif_model::platform::Scope;
+use wattif_model::{CpuId, Pid};
+
+/// A CPU's sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sleep {
+    /// State asked for.
+    pub state: usize,
+    /// Where on the way it is.
+    pub phase: Phase,
+    /// When it began, ns.
+    pub began: u64,
+}
+
+/// Stages of a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// On the way in, until then.
+    Entering(u64),
+    /// In.
+    Asleep,
+    /// On the way out, until then.
+    Leaving(u64),
+}
+
+impl Machine {
+    /// Begins to enter `state`; returns when it will be reached.
+    pub fn enter_idle(&mut self, cpu: CpuId, state: usize, now: u64) -> u64 {
+        self.execute(cpu, Pid(0), now);
+        let reached = now + self.states(cpu)[self.reachable(cpu, state)].actual.entry_ns;
+        let phase = if reached > now { Phase::Entering(reached) } else { Phase::Asleep };
+        self.cpus[cpu.at()].sleep = Some(Sleep { state, phase, began: now });
+        reached
+    }
+
+    /// The way in is done.
+    pub fn reached_idle(&mut self, cpu: CpuId) {
+        let sleep = self.cpus[cpu.at()].sleep.as_mut().expect("the CPU was on its way in");
+        sleep.phase = Phase::Asleep;
+    }
+
+    /// An interrupt for a sleeping CPU: when it will execute again; `None` if it is already on its way out.
+    pub fn wake(&mut self, cpu: CpuId, now: u64) -> Option<u64> {
+        let sleep = self.cpus[cpu.at()].sleep?;
+        let from = match sleep.phase {
+            Phase::Entering(until) => until,
+            Phase::Asleep => now,
+            Phase::Leaving(_) => return None,
+        };
+        let ready = from + self.states(cpu)[self.reachable(cpu, sleep.state)].actual.exit_ns;
+        self.cpus[cpu.at()].sleep = Some(Sleep { phase: Phase::Leaving(ready), ..sleep });
+        Some(ready)
+    }
+
+    /// The way out is done: the sleep that ended.
+    pub fn left_idle(&mut self, cpu: CpuId, now: u64) -> Sleep {
+        let c = &mut self.cpus[cpu.at()];
+        c.since = now;
+        c.sleep.take().expect("the CPU was asleep")
+    }
+
+    /// Is the CPU asleep in a polling state, where it sees new work without an interrupt?
+    pub fn is_polling(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.at()].sleep.is_some_and(|s| self.states(cpu)[s.state].polling)
+    }
+
+    /// The state the hardware can be in now: `state`, or the deepest narrower one while others of its scope are awake.
+    fn reachable(&self, cpu: CpuId, state: usize) -> usize {
+        let states = self.states(cpu);
+        (0..=state).rev().find(|&s| s == 0 || self.mates_sleep(cpu, states[s].scope)).unwrap_or(0)
+    }
+
+    fn mates_sleep(&self, cpu: CpuId, scope: Scope) -> bool {
+        let sleeps = |c: CpuId| c == cpu || self.asleep_at_least(c, scope);
+        match scope {
+            Scope::Cpu => true,
+            Scope::Core => self.siblings(cpu).all(sleeps),
+            Scope::Cluster => self.platform.clusters[self.platform.cpus[cpu.at()].cluster.at()].cpus.iter().all(sleeps),
+        }
+    }
+
+    fn asleep_at_least(&self, cpu: CpuId, scope: Scope) -> bool {
+        self.cpus[cpu.at()]
+            .sleep
+            .is_some_and(|s| s.phase == Phase::Asleep && (self.states(cpu)[s.state].scope as u8) >= scope as u8)
+    }
+
+    fn states(&self, cpu: CpuId) -> &[wattif_model::platform::IdleState] {
+        self.platform.idle_states(cpu)
+    }
+}
