@@ -5,6 +5,9 @@
 //! [`Op`]s with structured jumps. Ids in ops index the tables of the workload.
 
 pub mod dist;
+pub mod models;
+mod phone;
+mod server;
 
 use crate::ids::CpuSet;
 use crate::units::Ns;

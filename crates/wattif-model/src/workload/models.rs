@@ -1,0 +1,129 @@
+//! Workload models: programs written here instead of read from a file. One model a file, one line in [`MODELS`].
+
+use super::{Policy, SchedAttr, Workload};
+use std::collections::BTreeMap;
+
+/// A parameter of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Such as `request_us`; units last.
+    pub name: &'static str,
+    /// Value where none is given.
+    pub default: &'static str,
+    /// Least and largest number; `None`: a word.
+    pub range: Option<(u64, u64)>,
+    /// Words allowed, where it is a word.
+    pub words: &'static [&'static str],
+    /// One line.
+    pub doc: &'static str,
+}
+
+/// A workload model.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    /// Such as `server`.
+    pub name: &'static str,
+    /// One line.
+    pub title: &'static str,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// Builds the workload.
+    pub build: fn(&Params) -> Workload,
+}
+
+/// Every model.
+pub static MODELS: &[Model] = &[super::server::MODEL, super::phone::MODEL];
+
+/// A model by name.
+pub fn model(name: &str) -> Option<&'static Model> {
+    MODELS.iter().find(|m| m.name == name)
+}
+
+/// Values of a model's parameters, all checked.
+#[derive(Clone, Debug)]
+pub struct Params {
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Model {
+    /// The workload with some parameters set; all mistakes at once.
+    pub fn workload(&self, set: &[(String, String)]) -> Result<Workload, Vec<String>> {
+        let mut values: BTreeMap<&'static str, String> =
+            self.params.iter().map(|p| (p.name, p.default.to_string())).collect();
+        let mut wrong = Vec::new();
+        for (name, value) in set {
+            match self.params.iter().find(|p| p.name == name) {
+                None => {
+                    let all: Vec<&str> = self.params.iter().map(|p| p.name).collect();
+                    wrong.push(format!("model `{}` has no parameter `{name}`; it has: {}", self.name, all.join(", ")));
+                }
+                Some(p) => match p.check(value) {
+                    Ok(()) => drop(values.insert(p.name, value.clone())),
+                    Err(why) => wrong.push(why),
+                },
+            }
+        }
+        if wrong.is_empty() { Ok((self.build)(&Params { values })) } else { Err(wrong) }
+    }
+}
+
+impl Param {
+    fn check(&self, value: &str) -> Result<(), String> {
+        match self.range {
+            Some((lo, hi)) => match value.parse::<u64>() {
+                Ok(v) if (lo..=hi).contains(&v) => Ok(()),
+                _ => Err(format!("`{}` takes a number in {lo}..={hi}, not `{value}`", self.name)),
+            },
+            None if self.words.contains(&value) => Ok(()),
+            None => Err(format!("`{}` takes one of {}, not `{value}`", self.name, self.words.join(", "))),
+        }
+    }
+}
+
+impl Params {
+    /// A number.
+    pub fn int(&self, name: &str) -> u64 {
+        self.values[name].parse().expect("checked when it was set")
+    }
+    /// A word.
+    pub fn word(&self, name: &str) -> &str {
+        &self.values[name]
+    }
+    /// Attributes of a side job, by the word of [`SIDE_POLICY`].
+    pub(super) fn side_attr(&self) -> SchedAttr {
+        let (policy, nice) = match self.word("side_policy") {
+            "nice19" => (Policy::Normal, 19),
+            "SCHED_BATCH" => (Policy::Batch, 0),
+            "SCHED_IDLE" => (Policy::Idle, 0),
+            _ => (Policy::Normal, 0),
+        };
+        SchedAttr { policy, nice, ..SchedAttr::default() }
+    }
+}
+
+/// How a side job is scheduled.
+pub(super) const SIDE_POLICY: Param = Param {
+    name: "side_policy",
+    default: "nice0",
+    range: None,
+    words: &["nice0", "nice19", "SCHED_BATCH", "SCHED_IDLE"],
+    doc: "how the side job is scheduled",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_model_builds_and_checks_its_parameters() {
+        for model in MODELS {
+            let workload = model.workload(&[]).expect("defaults are valid");
+            assert!(!workload.tasks.is_empty());
+            for p in model.params {
+                p.check(p.default).expect("a default is valid");
+            }
+        }
+        let wrong = model("server").unwrap().workload(&[("workers".into(), "0".into()), ("x".into(), "1".into())]);
+        assert_eq!(wrong.unwrap_err().len(), 2);
+    }
+}
