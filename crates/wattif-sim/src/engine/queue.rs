@@ -174,11 +174,19 @@ impl IndexedHeap {
         if at == self.entries.len() {
             return;
         }
-        if at > 0 && last.rank() < self.entries[(at - 1) / ARITY].rank() {
-            self.sift_up(positions, at, last);
-        } else {
-            self.sift_down(positions, at, last);
+        // The last entry nearly always belongs at the bottom: let the hole sink there without comparing, then look up.
+        let bottom = self.sink_hole(positions, at);
+        self.sift_up(positions, bottom, last);
+    }
+
+    /// Move the hole at `at` down to a leaf; returns where it ends.
+    #[inline]
+    fn sink_hole(&mut self, positions: &mut Positions, mut at: usize) -> usize {
+        while let Some((child, below)) = self.least_child(at) {
+            self.put(positions, at, below);
+            at = child;
         }
+        at
     }
 
     /// Place `entry` at `at` or above; `at` counts as empty.
@@ -212,13 +220,15 @@ impl IndexedHeap {
     #[inline]
     fn least_child(&self, at: usize) -> Option<(usize, Entry)> {
         let first = at * ARITY + 1;
-        let least = |a: (usize, Entry), b: (usize, Entry)| if b.1.rank() < a.1.rank() { b } else { a };
-        if let Some(&[a, b, c, d]) = self.entries.get(first..first + ARITY) {
-            let (left, right) = (least((first, a), (first + 1, b)), least((first + 2, c), (first + 3, d)));
-            return Some(least(left, right));
+        if let Some(four) = self.entries.get(first..first + ARITY) {
+            // Indices by arithmetic: which child is least is unpredictable, and a wrong guess costs more than the compares.
+            let left = usize::from(four[1].rank() < four[0].rank());
+            let right = 2 + usize::from(four[3].rank() < four[2].rank());
+            let least = left + (right - left) * usize::from(four[right & 3].rank() < four[left].rank());
+            return Some((first + least, four[least & 3]));
         }
         let tail = self.entries.get(first..)?;
-        tail.iter().enumerate().map(|(i, &e)| (first + i, e)).reduce(least)
+        tail.iter().enumerate().map(|(i, &e)| (first + i, e)).min_by_key(|(_, e)| e.rank())
     }
 
     #[inline]
