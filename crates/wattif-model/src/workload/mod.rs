@@ -214,7 +214,7 @@ pub enum Amount {
     Random(Dist),
 }
 
-/// One step of a program. Durations are ns; "work" is ns at capacity 1024.
+/// One step of a program. Durations are ns; "work" is ns at the full speed of the platform's calibration CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
     // ---- executing -----------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ pub mod cpu;
 pub mod energy;
 pub mod freq;
 pub mod idle;
+pub mod program;
+pub mod resources;
 pub mod timer;
 
 use cpu::{Cpu, Segment};

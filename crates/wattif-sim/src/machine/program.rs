@@ -1,0 +1,720 @@
+//! The interpreter of the program language ([`Op`]): what each thread does next.
+//!
+//! [`Programs`] holds every thread's place in its program and the resources they share. The scheduler calls
+//! [`Programs::resume`] when a thread has the CPU and its last [`Step`] is finished; ops run until one needs time or blocks. What
+//! an op does to others (wake-ups, forks, log events) is collected in [`Effects`]. Nothing here decides who runs where.
+//!
+//! rt-app's events keep rt-app's meaning. Where C library and kernel let threads compete, so do we: a woken waiter of a mutex
+//! or semaphore must still win it, a condition's waiter re-acquires the mutex, a signal nobody waits for is lost.
+//! FIDELITY(barrier): a barrier has generations; rt-app's own lets a thread that comes round before the others left slip through.
+
+mod code;
+mod locks;
+#[cfg(test)]
+mod tests;
+
+use super::cpu::Segment;
+use super::resources::{Rank, Resources};
+use crate::engine::queue::{IndexedHeap, Positions};
+use crate::engine::rng::{Rng, SequenceState};
+use code::{Code, Instr};
+use wattif_model::Pid;
+use wattif_model::ids::CpuSet;
+use wattif_model::run::{Blocked, RunError};
+use wattif_model::trace::Event;
+use wattif_model::units::{CAPACITY_SCALE, Ns};
+use wattif_model::workload::{Amount, Op, SchedAttr, Workload};
+
+/// Ops a thread may go through at one point in time before the run is given up.
+const MAX_OPS_WITHOUT_TIME: u32 = 100_000;
+/// Threads a task may be forked into (rt-app's limit).
+const MAX_FORKS: u32 = 1024;
+/// Work between two looks of a spinning waiter at its queue, ns at full speed.
+const POLL_NS: u64 = 1_000;
+/// Draws per chunk of iterations; larger chunks scale their sum.
+const MAX_DRAWS: u64 = 256;
+
+/// Times and amounts of work end here (146 years), so that sums with them do not overflow.
+const FOREVER: u64 = u64::MAX / 4;
+
+/// What a thread does next, until [`Programs::resume`] is called again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Execute this on a CPU. Resume when it is done, or when the thread is listed in [`Effects::polled`].
+    Execute(Segment),
+    /// Sleep until this nominal time; timer slack is the scheduler's. A time that has passed still means a call to sleep.
+    Sleep {
+        /// Absolute time.
+        until: Ns,
+    },
+    /// Sleep until listed in [`Effects::wakes`].
+    Block {
+        /// For what.
+        on: WaitReason,
+    },
+    /// `sched_yield`, then resume when it has the CPU again.
+    Yield,
+    /// Apply [`Programs::attr`], then resume.
+    SetAttr,
+    /// Apply [`Programs::affinity`], then resume where it is allowed.
+    SetAffinity,
+    /// Move to [`Programs::group`], then resume.
+    SetGroup,
+    /// The thread has ended; it is not resumed again.
+    Exit,
+    /// The run cannot go on; [`Programs::failure`] says why.
+    Fail,
+}
+
+/// What a blocked thread waits for, by index into the workload's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// A mutex.
+    Mutex(u32),
+    /// A condition.
+    Cond(u32),
+    /// The other parties of a barrier.
+    Barrier(u32),
+    /// A semaphore.
+    Semaphore(u32),
+    /// A token.
+    Queue(u32),
+    /// A device: `D` in a trace, and I/O wait to the governors.
+    Device(u32),
+}
+
+impl WaitReason {
+    /// Does the wait count as I/O wait?
+    pub fn is_io(self) -> bool {
+        matches!(self, WaitReason::Device(_))
+    }
+}
+
+/// A thread to be created: give it the next pid and call [`Programs::start_forked`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fork {
+    /// Who forked.
+    pub parent: Pid,
+    /// Index of the task.
+    pub task: u32,
+    /// Counts the forks of that task from 0.
+    pub number: u32,
+}
+
+/// Priority inheritance changed: `pid` runs with the better of its own attributes and those of `donor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boost {
+    /// Who holds the mutex.
+    pub pid: Pid,
+    /// Whose attributes it gets; `None`: its own again.
+    pub donor: Option<Pid>,
+}
+
+/// What ops did to others. Reused: the caller handles and clears it after each call.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    /// Blocked threads to wake, in order.
+    pub wakes: Vec<Pid>,
+    /// Threads whose spin for a token has succeeded: what is left of their segment is void.
+    pub polled: Vec<Pid>,
+    /// Threads to create.
+    pub forks: Vec<Fork>,
+    /// Program events, only when they are wanted.
+    pub events: Vec<Event>,
+    /// Changes of priority inheritance.
+    pub boosts: Vec<Boost>,
+    /// [`Programs::next_completion`] may have changed.
+    pub devices_changed: bool,
+}
+
+impl Effects {
+    /// Nothing to handle?
+    pub fn is_empty(&self) -> bool {
+        !self.devices_changed
+            && self.wakes.is_empty()
+            && self.polled.is_empty()
+            && self.forks.is_empty()
+            && self.events.is_empty()
+            && self.boosts.is_empty()
+    }
+    /// Ready for the next call; keeps its memory.
+    pub fn clear(&mut self) {
+        self.wakes.clear();
+        self.polled.clear();
+        self.forks.clear();
+        self.events.clear();
+        self.boosts.clear();
+        self.devices_changed = false;
+    }
+}
+
+/// What the interpreter needs to know besides the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Seed of the run.
+    pub seed: u64,
+    /// Each piece of work is longer or shorter by up to this, 1/1,000,000 ([`wattif_model::platform::Noise::work_ppm`]).
+    pub work_ppm: u32,
+    /// Units per ns of work: the capacity of the calibration CPU at full speed.
+    pub unit_capacity: u64,
+    /// Emit [`Event::TimerWake`], [`Event::RtappStats`], [`Event::RtappConfigured`] and [`Event::Mark`].
+    pub want_program_events: bool,
+}
+
+/// What is to be completed when a thread is resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    /// Its very first step: the task's delay.
+    Start,
+    /// Nothing.
+    Ready,
+    /// A run or runtime event that began then.
+    Timed { began: Ns },
+    /// A sleep until this expiry of a timer.
+    Timer { expiry: Ns },
+    /// To win a mutex.
+    Mutex(u32),
+    /// To win the mutex of a condition, or nothing more.
+    Cond(Option<u32>),
+    /// To win a semaphore.
+    Semaphore(u32),
+    /// A token has been handed over, or the spin for it ran out.
+    Poll { queue: u32, got: bool },
+    /// It ended.
+    Dead,
+}
+
+/// A thread's place in its program.
+#[derive(Clone, Debug)]
+struct Thread {
+    name: String,
+    task: u32,
+    pc: u32,
+    pending: Pending,
+    /// Blocked and not yet woken.
+    waiting: Option<WaitReason>,
+    attr: SchedAttr,
+    affinity: Option<CpuSet>,
+    group: u32,
+    /// First expiry of its timers: start + delay.
+    first_expiry: Ns,
+    loops: Vec<u64>,
+    timers: Vec<Option<Ns>>,
+    sequences: Vec<SequenceState>,
+    program_rng: Rng,
+    work_rng: Rng,
+    /// Stamp of the token got last.
+    stamp: Option<Ns>,
+    /// Begin of the unit of work that the next mark ends.
+    began: Ns,
+    phase: Phase,
+    /// When `ops` was last reset, and ops since.
+    ops_since: Ns,
+    ops: u32,
+    /// PI mutexes it holds, and who lends it priority.
+    held: Vec<u32>,
+    donor: Option<Pid>,
+}
+
+/// rt-app's log line in the making.
+#[derive(Clone, Copy, Debug, Default)]
+struct Phase {
+    began: Ns,
+    run_ns: u64,
+    wu_lat_ns: u64,
+    slack_ns: i64,
+}
+
+/// Every thread's program and what they share.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    setup: Setup,
+    workload: Workload,
+    code: Vec<Code>,
+    /// By pid; 0 is nobody.
+    threads: Vec<Option<Thread>>,
+    started: u32,
+    alive: u32,
+    forks: Vec<u32>,
+    resources: Resources,
+    /// Requests being served, by pid and end of service.
+    served: IndexedHeap,
+    positions: Positions,
+    /// Device a thread's request is at, by pid.
+    served_by: Vec<u32>,
+    failure: Option<RunError>,
+}
+
+impl Programs {
+    /// Checks every program of the workload; no thread exists yet.
+    pub fn new(workload: &Workload, setup: Setup) -> Result<Programs, RunError> {
+        let code = workload.tasks.iter().map(|t| Code::new(t, workload)).collect::<Result<Vec<_>, _>>();
+        Ok(Programs {
+            setup,
+            code: code.map_err(RunError::Workload)?,
+            resources: Resources::new(workload),
+            forks: vec![0; workload.tasks.len()],
+            threads: vec![None],
+            positions: Positions::new(1),
+            served_by: vec![0],
+            served: IndexedHeap::default(),
+            started: 0,
+            alive: 0,
+            failure: None,
+            workload: without_programs(workload),
+        })
+    }
+
+    /// A thread of the start: `task` is its index in the workload, `t_zero` the common start. Called in file order, once per
+    /// instance; it is called `task-index`, counting all threads. Pids come in order, others' may lie between.
+    pub fn start(&mut self, pid: Pid, task: u32, t_zero: Ns) {
+        let name = format!("{}-{}", self.workload.tasks[task as usize].name, self.started);
+        self.create(pid, task, name, t_zero);
+    }
+
+    /// A thread asked for by [`Effects::forks`]; it is called `task-index-number`.
+    pub fn start_forked(&mut self, pid: Pid, fork: Fork, now: Ns) {
+        let task = &self.workload.tasks[fork.task as usize].name;
+        let name = format!("{task}-{}-{:04}", self.started, fork.number);
+        self.create(pid, fork.task, name, now);
+    }
+
+    fn create(&mut self, pid: Pid, task: u32, name: String, start: Ns) {
+        assert!(pid.at() >= self.threads.len() && pid != Pid(0), "pids are given in order");
+        while self.threads.len() <= pid.at() {
+            self.threads.push(None);
+            self.positions.add();
+            self.served_by.push(0);
+        }
+        let spec = &self.workload.tasks[task as usize];
+        let code = &self.code[task as usize];
+        self.threads[pid.at()] = Some(Thread {
+            task,
+            pc: 0,
+            pending: Pending::Start,
+            waiting: None,
+            attr: spec.attr,
+            affinity: spec.cpus.clone(),
+            group: spec.group,
+            first_expiry: later(start, spec.delay.0),
+            loops: vec![0; code.loops],
+            timers: vec![None; code.timers],
+            sequences: vec![SequenceState::default(); code.sequences],
+            program_rng: Rng::stream(self.setup.seed, &format!("program/{name}")),
+            work_rng: Rng::stream(self.setup.seed, &format!("work/{name}")),
+            stamp: None,
+            began: start,
+            phase: Phase { began: start, ..Phase::default() },
+            ops_since: start,
+            ops: 0,
+            held: Vec::new(),
+            donor: None,
+            name,
+        });
+        self.started += 1;
+        self.alive += 1;
+    }
+
+    /// The thread's last step is finished and it has a CPU at `now`: what it does next.
+    ///
+    /// `out` collects what it does to others; it is not cleared here.
+    pub fn resume(&mut self, pid: Pid, now: Ns, out: &mut Effects) -> Step {
+        let thread = self.thread(pid);
+        assert!(thread.waiting.is_none() && thread.pending != Pending::Dead, "resumed a blocked or ended thread");
+        if thread.ops_since != now {
+            (thread.ops_since, thread.ops) = (now, 0);
+        }
+        if let Some(step) = self.complete(pid, now, out) {
+            return step;
+        }
+        let task = self.thread(pid).task as usize;
+        // Lent out for the loop: ops change everything but the code.
+        let code = std::mem::take(&mut self.code[task].instrs);
+        let step = self.run_ops(&code, pid, now, out);
+        self.code[task].instrs = code;
+        step
+    }
+
+    fn run_ops(&mut self, code: &[Instr], pid: Pid, now: Ns, out: &mut Effects) -> Step {
+        loop {
+            let thread = self.thread(pid);
+            thread.ops += 1;
+            if thread.ops > MAX_OPS_WITHOUT_TIME {
+                let thread = thread.name.clone();
+                return self.fail(RunError::NoProgress { thread, at: now });
+            }
+            let Some(instr) = code.get(thread.pc as usize) else { return self.exit(pid) };
+            thread.pc += 1;
+            if let Some(step) = self.execute(instr, pid, now, out) {
+                return step;
+            }
+        }
+    }
+
+    /// Finish what the last step began; a step when that needs another one.
+    fn complete(&mut self, pid: Pid, now: Ns, out: &mut Effects) -> Option<Step> {
+        let thread = self.thread(pid);
+        match std::mem::replace(&mut thread.pending, Pending::Ready) {
+            Pending::Ready => None,
+            Pending::Start => {
+                let until = thread.first_expiry;
+                thread.began = until.max(now);
+                (until > now).then_some(Step::Sleep { until })
+            }
+            Pending::Timed { began } => {
+                thread.phase.run_ns += now.since(began);
+                None
+            }
+            Pending::Timer { expiry } => {
+                let wu_lat_ns = now.since(expiry);
+                thread.phase.wu_lat_ns += wu_lat_ns;
+                self.emit(out, Event::TimerWake { pid, wu_lat_ns, missed: false });
+                None
+            }
+            Pending::Mutex(mutex) | Pending::Cond(Some(mutex)) => self.lock(pid, mutex, out),
+            Pending::Cond(None) => None,
+            Pending::Semaphore(semaphore) => self.sem_wait(pid, semaphore),
+            Pending::Poll { got: true, .. } => None,
+            Pending::Poll { queue, got: false } => Some(self.stop_polling(pid, queue)),
+            Pending::Dead => unreachable!("checked by the caller"),
+        }
+    }
+
+    fn execute(&mut self, instr: &Instr, pid: Pid, now: Ns, out: &mut Effects) -> Option<Step> {
+        match instr.op {
+            Op::Run(ref work) => self.run(pid, work, instr, now),
+            Op::RunInsensitive(ref wall) => {
+                let units = self.draw(pid, wall, instr).saturating_mul(CAPACITY_SCALE);
+                let units = self.noisy(pid, units);
+                (units > 0).then_some(Step::Execute(Segment::Insensitive(units)))
+            }
+            Op::Spin { ref wall, chunk } => Some(self.spin(pid, wall, chunk, instr, now)),
+            Op::SpinThenBlock { ref spin, queue } => self.spin_then_block(pid, spin, queue, instr, now),
+            Op::Sleep(ref ns) => Some(Step::Sleep { until: later(now, self.draw(pid, ns, instr)) }),
+            Op::Timer { timer, ref period, absolute } => {
+                let period = self.draw(pid, period, instr);
+                self.timer(pid, timer, period, absolute, instr, now, out)
+            }
+            Op::Lock(mutex) => self.lock(pid, mutex, out),
+            Op::Unlock(mutex) => self.unlock(pid, mutex, out),
+            Op::Wait { cond, mutex } => Some(self.wait(pid, cond, mutex, out)),
+            Op::Signal(cond) => self.signal(cond, out),
+            Op::Broadcast(cond) => self.broadcast(cond, out),
+            Op::Barrier(barrier) => self.barrier(pid, barrier, out),
+            Op::SemPost(semaphore) => self.sem_post(semaphore, out),
+            Op::SemWait(semaphore) => self.sem_wait(pid, semaphore),
+            Op::Put { queue, forward } => self.put(pid, queue, forward, now, out),
+            Op::Get(queue) => self.get(pid, queue),
+            Op::Device { device, ref service } => {
+                let service = self.draw(pid, service, instr);
+                Some(self.request(pid, device, service, now, out))
+            }
+            Op::TakeWork { counter, chunk, ref per_iteration, done } => {
+                match self.resources.counters[counter as usize].take(chunk) {
+                    0 => self.jump(pid, done),
+                    n => self.iterate(pid, n, per_iteration, instr),
+                }
+            }
+            Op::ResetWork(counter) => {
+                let counter = &mut self.resources.counters[counter as usize];
+                counter.left = counter.total;
+                None
+            }
+            Op::Yield => Some(Step::Yield),
+            Op::Loop { count, end } => self.loop_begin(pid, count, end, instr),
+            Op::LoopEnd { begin } => self.loop_end(pid, begin, instr),
+            Op::Jump(to) => self.jump(pid, to),
+            Op::Fork(task) => self.fork(pid, task, out),
+            Op::Exit => Some(self.exit(pid)),
+            Op::SetAttr(attr) => self.set_attr(pid, attr, out),
+            Op::SetAffinity(ref cpus) => {
+                let thread = self.thread(pid);
+                let changed = thread.affinity != *cpus;
+                thread.affinity.clone_from(cpus);
+                changed.then_some(Step::SetAffinity)
+            }
+            Op::SetGroup(group) => {
+                let before = std::mem::replace(&mut self.thread(pid).group, group);
+                (before != group).then_some(Step::SetGroup)
+            }
+            Op::PhaseBegin => {
+                self.thread(pid).phase = Phase { began: now, ..Phase::default() };
+                None
+            }
+            Op::PhaseEnd { c_duration_us, c_period_us } => self.phase_end(pid, c_duration_us, c_period_us, now, out),
+            Op::Mark(mark) => {
+                let began_ns = self.thread(pid).began.0;
+                self.emit(out, Event::Mark { pid, mark, began_ns });
+                None
+            }
+            Op::MarkBegin => {
+                self.thread(pid).began = now;
+                None
+            }
+        }
+    }
+
+    // ---- executing and time ------------------------------------------------------------------------------------------
+
+    fn run(&mut self, pid: Pid, work: &Amount, instr: &Instr, now: Ns) -> Option<Step> {
+        let work_ns = self.draw(pid, work, instr);
+        let segment = self.work(pid, work_ns)?;
+        self.thread(pid).pending = Pending::Timed { began: now };
+        Some(Step::Execute(segment))
+    }
+
+    /// At least one chunk; then until the clock, read after each chunk, shows that the time has passed.
+    fn spin(&mut self, pid: Pid, wall: &Amount, chunk: u64, instr: &Instr, now: Ns) -> Step {
+        let until = later(now, self.draw(pid, wall, instr));
+        self.thread(pid).pending = Pending::Timed { began: now };
+        Step::Execute(self.spin_segment(until, chunk))
+    }
+
+    fn spin_segment(&self, until: Ns, chunk_ns: u64) -> Segment {
+        let chunk = chunk_ns.saturating_mul(self.setup.unit_capacity).clamp(1, FOREVER);
+        Segment::Spin { until: until.0, chunk, left: chunk }
+    }
+
+    /// `n` iterations at once. Drawn amounts are drawn for each, but no more than [`MAX_DRAWS`] times.
+    fn iterate(&mut self, pid: Pid, n: u64, per_iteration: &Amount, instr: &Instr) -> Option<Step> {
+        let draws = if matches!(per_iteration, Amount::Fixed(_)) { 1 } else { n.min(MAX_DRAWS) };
+        let sum: u128 = (0..draws).map(|_| u128::from(self.draw(pid, per_iteration, instr))).sum();
+        let work_ns = (sum.saturating_mul(n.into()) / u128::from(draws)).min(FOREVER.into()) as u64;
+        self.work(pid, work_ns).map(Step::Execute)
+    }
+
+    /// Work of `work_ns` at the calibration CPU's full speed; `None` when it is nothing.
+    fn work(&mut self, pid: Pid, work_ns: u64) -> Option<Segment> {
+        let units = self.noisy(pid, work_ns.saturating_mul(self.setup.unit_capacity));
+        (units > 0).then_some(Segment::Scaled(units))
+    }
+
+    /// The platform's work noise; it never turns something into nothing.
+    fn noisy(&mut self, pid: Pid, units: u64) -> u64 {
+        let ppm = i64::from(self.setup.work_ppm);
+        if ppm == 0 || units == 0 {
+            return units.min(FOREVER);
+        }
+        let drawn = self.thread(pid).work_rng.uniform_i64(-ppm, ppm);
+        let noisy = i128::from(units) * i128::from(1_000_000 + drawn) / 1_000_000;
+        noisy.clamp(1, FOREVER.into()) as u64
+    }
+
+    fn draw(&mut self, pid: Pid, amount: &Amount, instr: &Instr) -> u64 {
+        match amount {
+            Amount::Fixed(n) => *n,
+            Amount::Random(dist) => {
+                let thread = self.thread(pid);
+                let Thread { program_rng, sequences, .. } = thread;
+                program_rng.draw(dist, &mut sequences[instr.sequence as usize])
+            }
+        }
+    }
+
+    /// rt-app's timer: the expiry moves on by a period per use; when it has passed already, the sum of `wu_lat` starts anew, and
+    /// a relative timer goes on from now while an absolute one catches up.
+    fn timer(
+        &mut self,
+        pid: Pid,
+        timer: u32,
+        period: u64,
+        absolute: bool,
+        instr: &Instr,
+        now: Ns,
+        out: &mut Effects,
+    ) -> Option<Step> {
+        let shared = self.workload.timers[timer as usize].shared;
+        let Programs { threads, resources, .. } = self;
+        let thread = threads[pid.at()].as_mut().expect("a thread");
+        let next =
+            if shared { &mut resources.timers[timer as usize] } else { &mut thread.timers[instr.local as usize] };
+        let expiry = later(next.unwrap_or(thread.first_expiry), period);
+        let missed = now >= expiry;
+        *next = Some(if missed && !absolute { now } else { expiry });
+        thread.phase.slack_ns = i64::try_from(i128::from(expiry.0) - i128::from(now.0)).unwrap_or(i64::MAX);
+        if missed {
+            thread.phase.wu_lat_ns = 0;
+            self.emit(out, Event::TimerWake { pid, wu_lat_ns: 0, missed });
+            return None;
+        }
+        thread.pending = Pending::Timer { expiry };
+        Some(Step::Sleep { until: expiry })
+    }
+
+    // ---- structure ---------------------------------------------------------------------------------------------------
+
+    fn loop_begin(&mut self, pid: Pid, count: Option<u64>, end: u32, instr: &Instr) -> Option<Step> {
+        let thread = self.thread(pid);
+        match count {
+            Some(0) => thread.pc = end + 1,
+            _ => thread.loops[instr.local as usize] = count.unwrap_or(u64::MAX),
+        }
+        None
+    }
+
+    fn loop_end(&mut self, pid: Pid, begin: u32, instr: &Instr) -> Option<Step> {
+        let thread = self.thread(pid);
+        let left = &mut thread.loops[instr.local as usize];
+        // u64::MAX stands for ever; a jump into a loop finds 0 and leaves at its end.
+        if *left != u64::MAX {
+            *left = left.saturating_sub(1);
+        }
+        if *left > 0 {
+            thread.pc = begin + 1;
+        }
+        None
+    }
+
+    fn jump(&mut self, pid: Pid, to: u32) -> Option<Step> {
+        self.thread(pid).pc = to;
+        None
+    }
+
+    fn fork(&mut self, pid: Pid, task: u32, out: &mut Effects) -> Option<Step> {
+        let number = self.forks[task as usize];
+        if number == MAX_FORKS {
+            let task = &self.workload.tasks[task as usize].name;
+            let parent = &self.thread_ref(pid).name;
+            let why = format!(
+                "thread `{parent}` forks task `{task}` for the {}th time; {MAX_FORKS} is the limit",
+                number + 1
+            );
+            return Some(self.fail(RunError::Workload(why)));
+        }
+        self.forks[task as usize] += 1;
+        out.forks.push(Fork { parent: pid, task, number });
+        None
+    }
+
+    fn exit(&mut self, pid: Pid) -> Step {
+        self.thread(pid).pending = Pending::Dead;
+        self.alive -= 1;
+        Step::Exit
+    }
+
+    fn fail(&mut self, error: RunError) -> Step {
+        self.failure = Some(error);
+        Step::Fail
+    }
+
+    // ---- attributes and log ------------------------------------------------------------------------------------------
+
+    /// A clamp that is not given stays as it is.
+    fn set_attr(&mut self, pid: Pid, attr: SchedAttr, out: &mut Effects) -> Option<Step> {
+        let thread = self.thread(pid);
+        let old = thread.attr;
+        thread.attr =
+            SchedAttr { util_min: attr.util_min.or(old.util_min), util_max: attr.util_max.or(old.util_max), ..attr };
+        if thread.attr == old {
+            return None;
+        }
+        self.update_boost(pid, out);
+        Some(Step::SetAttr)
+    }
+
+    fn phase_end(
+        &mut self,
+        pid: Pid,
+        c_duration_us: u64,
+        c_period_us: u64,
+        now: Ns,
+        out: &mut Effects,
+    ) -> Option<Step> {
+        let Phase { began, run_ns, wu_lat_ns, slack_ns } = self.thread(pid).phase;
+        let period_ns = now.since(began);
+        self.emit(out, Event::RtappStats { pid, wu_lat_ns, run_ns, period_ns, slack_ns });
+        self.emit(out, Event::RtappConfigured { pid, c_duration_us, c_period_us });
+        None
+    }
+
+    fn emit(&self, out: &mut Effects, event: Event) {
+        if self.setup.want_program_events {
+            out.events.push(event);
+        }
+    }
+
+    // ---- queries -----------------------------------------------------------------------------------------------------
+
+    /// Is this pid a thread of the workload (housekeeping threads are not)?
+    pub fn contains(&self, pid: Pid) -> bool {
+        self.threads.get(pid.at()).is_some_and(Option::is_some)
+    }
+    /// Name of a thread as in a trace, such as `cfs_thread-0`.
+    pub fn name(&self, pid: Pid) -> &str {
+        &self.thread_ref(pid).name
+    }
+    /// Index of its task.
+    pub fn task(&self, pid: Pid) -> u32 {
+        self.thread_ref(pid).task
+    }
+    /// Its scheduling attributes, without what it inherits.
+    pub fn attr(&self, pid: Pid) -> &SchedAttr {
+        &self.thread_ref(pid).attr
+    }
+    /// CPUs it is allowed on; `None`: all.
+    pub fn affinity(&self, pid: Pid) -> Option<&CpuSet> {
+        self.thread_ref(pid).affinity.as_ref()
+    }
+    /// Its group.
+    pub fn group(&self, pid: Pid) -> u32 {
+        self.thread_ref(pid).group
+    }
+    /// Threads that have not ended.
+    pub fn alive(&self) -> u32 {
+        self.alive
+    }
+    /// Why a [`Step::Fail`] was returned.
+    pub fn failure(&self) -> Option<&RunError> {
+        self.failure.as_ref()
+    }
+
+    /// Blocked threads, in order of creation: what each waits for and who holds it. When nothing else can happen any more,
+    /// these are deadlocked.
+    pub fn blocked(&self) -> Vec<Blocked> {
+        let waiting = self.threads.iter().flatten().filter_map(|t| Some((t, t.waiting?)));
+        waiting
+            .map(|(t, on)| {
+                let (waits_for, holder) = self.describe(on);
+                let held_by = holder.map(|pid| self.name(pid).to_string()).into_iter().collect();
+                Blocked { thread: t.name.clone(), waits_for, held_by }
+            })
+            .collect()
+    }
+
+    fn describe(&self, on: WaitReason) -> (String, Option<Pid>) {
+        let w = &self.workload;
+        let (kind, name, holder) = match on {
+            WaitReason::Mutex(i) => ("mutex", &w.mutexes[i as usize].name, self.resources.mutexes[i as usize].owner),
+            WaitReason::Cond(i) => ("condition", &w.conds[i as usize].name, None),
+            WaitReason::Barrier(i) => ("barrier", &w.barriers[i as usize].name, None),
+            WaitReason::Semaphore(i) => ("semaphore", &w.semaphores[i as usize].name, None),
+            WaitReason::Queue(i) => ("queue", &w.queues[i as usize].name, None),
+            WaitReason::Device(i) => ("device", &w.devices[i as usize].name, None),
+        };
+        (format!("{kind} `{name}`"), holder)
+    }
+
+    #[inline]
+    fn thread(&mut self, pid: Pid) -> &mut Thread {
+        self.threads[pid.at()].as_mut().expect("a thread of the workload")
+    }
+    #[inline]
+    fn thread_ref(&self, pid: Pid) -> &Thread {
+        self.threads[pid.at()].as_ref().expect("a thread of the workload")
+    }
+    fn rank(&self, pid: Pid) -> Rank {
+        Rank::of(&self.thread_ref(pid).attr)
+    }
+}
+
+/// Names and attributes only: the programs live in [`Code`].
+fn without_programs(workload: &Workload) -> Workload {
+    let mut rest = workload.clone();
+    rest.tasks.iter_mut().for_each(|t| t.program.ops = Vec::new());
+    rest
+}
+
+/// `ns` after `at`, at most the end of time.
+fn later(at: Ns, ns: u64) -> Ns {
+    Ns(at.0.saturating_add(ns).min(FOREVER))
+}

@@ -1,0 +1,647 @@
+//! Every op, driven by hand: each thread has a CPU whenever it wants one, and the clock is a number.
+
+use super::*;
+use wattif_model::ids::CpuId;
+use wattif_model::workload::dist::Dist;
+use wattif_model::workload::{
+    BarrierSpec, Chunk, CounterSpec, DeviceSpec, GroupSpec, Named, Policy, Program, SemaphoreSpec, TaskSpec, TimerSpec,
+};
+
+const US: u64 = 1_000;
+
+fn fixed(n: u64) -> Amount {
+    Amount::Fixed(n)
+}
+
+fn named(name: &str) -> Named {
+    Named { name: name.into() }
+}
+
+fn task(name: &str, ops: &[Op]) -> TaskSpec {
+    TaskSpec {
+        name: name.into(),
+        instances: 1,
+        delay: Ns(0),
+        attr: SchedAttr::default(),
+        cpus: None,
+        group: 0,
+        program: Program { ops: ops.to_vec() },
+    }
+}
+
+/// Tasks `a`, `b`, `c` … with these programs, and two of every resource. Timer 0 is shared, timer 1 is each thread's own.
+fn workload(programs: &[&[Op]]) -> Workload {
+    let names = ["a", "b", "c", "d"];
+    Workload {
+        tasks: programs.iter().zip(names).map(|(ops, name)| task(name, ops)).collect(),
+        mutexes: vec![named("m"), named("n")],
+        conds: vec![named("c"), named("d")],
+        barriers: vec![BarrierSpec { name: "bar".into(), parties: 2 }],
+        semaphores: vec![
+            SemaphoreSpec { name: "one".into(), initial: 1 },
+            SemaphoreSpec { name: "zero".into(), initial: 0 },
+        ],
+        timers: vec![
+            TimerSpec { name: "tick".into(), shared: true },
+            TimerSpec { name: "unique".into(), shared: false },
+        ],
+        devices: vec![DeviceSpec { name: "disk".into(), servers: 1 }, DeviceSpec { name: "net".into(), servers: 2 }],
+        counters: vec![CounterSpec { name: "iterations".into(), total: 10 }],
+        queues: vec![named("q"), named("r")],
+        marks: vec!["frame".into()],
+        groups: vec![GroupSpec::root(), GroupSpec { path: "/bg".into(), ..GroupSpec::root() }],
+        ..Workload::default()
+    }
+}
+
+const SETUP: Setup = Setup { seed: 1, work_ppm: 0, unit_capacity: 1024, want_program_events: true };
+
+struct World {
+    programs: Programs,
+    out: Effects,
+}
+
+impl World {
+    fn of(workload: &Workload, setup: Setup) -> World {
+        let mut programs = Programs::new(workload, setup).expect("a valid workload");
+        for (i, t) in workload.tasks.iter().enumerate().filter(|(_, t)| t.instances > 0) {
+            assert_eq!(t.instances, 1);
+            programs.start(Pid(i as u32 + 1), i as u32, Ns(0));
+        }
+        World { programs, out: Effects::default() }
+    }
+
+    fn new(programs: &[&[Op]]) -> World {
+        World::of(&workload(programs), SETUP)
+    }
+
+    /// Resume thread `pid` at `us`; effects of earlier calls are dropped.
+    fn at(&mut self, us: u64, pid: u32) -> Step {
+        self.out.clear();
+        self.programs.resume(Pid(pid), Ns(us * US), &mut self.out)
+    }
+
+    fn all(&mut self, calls: &[(u64, u32)]) {
+        for &(us, pid) in calls {
+            self.at(us, pid);
+        }
+    }
+
+    fn woken(&self) -> Vec<u32> {
+        self.out.wakes.iter().map(|p| p.0).collect()
+    }
+
+    fn blocked(&self) -> Vec<(String, String, String)> {
+        let all = self.programs.blocked().into_iter();
+        all.map(|b| (b.thread, b.waits_for, b.held_by.join(","))).collect()
+    }
+}
+
+fn work(us: u64) -> Step {
+    Step::Execute(Segment::Scaled(us * US * 1024))
+}
+
+fn run(us: u64) -> Op {
+    Op::Run(fixed(us * US))
+}
+
+fn sleep_until(us: u64) -> Step {
+    Step::Sleep { until: Ns(us * US) }
+}
+
+fn block(on: WaitReason) -> Step {
+    Step::Block { on }
+}
+
+#[test]
+fn run_is_work_at_the_calibration_cpus_speed() {
+    let mut w = World::new(&[&[run(5), Op::Run(fixed(0)), run(7)]]);
+    assert_eq!([w.at(0, 1), w.at(5, 1), w.at(12, 1)], [work(5), work(7), Step::Exit]);
+    let little = Setup { unit_capacity: 400, ..SETUP };
+    let mut w = World::of(&workload(&[&[run(5)]]), little);
+    assert_eq!(w.at(0, 1), Step::Execute(Segment::Scaled(5 * US * 400)));
+}
+
+#[test]
+fn insensitive_work_takes_its_wall_time() {
+    let little = Setup { unit_capacity: 400, ..SETUP };
+    let mut w = World::of(&workload(&[&[Op::RunInsensitive(fixed(9 * US))]]), little);
+    assert_eq!(w.at(0, 1), Step::Execute(Segment::Insensitive(9 * US * 1024)));
+    assert_eq!(w.at(9, 1), Step::Exit);
+}
+
+#[test]
+fn spin_ends_by_the_clock_and_counts_preempted_time() {
+    let spin = Op::Spin { wall: fixed(100 * US), chunk: 32 * US };
+    let end = Op::PhaseEnd { c_duration_us: 100, c_period_us: 0 };
+    let mut w = World::new(&[&[Op::PhaseBegin, spin, end]]);
+    let chunk = 32 * US * 1024;
+    let segment = Segment::Spin { until: 150 * US, chunk, left: chunk };
+    assert_eq!(w.at(50, 1), Step::Execute(segment));
+    assert_eq!(w.at(400, 1), Step::Exit); // preempted for long
+    assert!(matches!(w.out.events[0], Event::RtappStats { run_ns: 350_000, period_ns: 350_000, .. }));
+}
+
+#[test]
+fn spin_then_block_polls_then_sleeps() {
+    let wait = Op::SpinThenBlock { spin: fixed(50 * US), queue: 0 };
+    let put = Op::Put { queue: 0, forward: false };
+    let mut w = World::new(&[&[wait.clone(), wait.clone(), wait.clone(), run(1)], &[put.clone(), put.clone(), put]]);
+    let poll = |until: u64| {
+        let chunk = POLL_NS * 1024;
+        Step::Execute(Segment::Spin { until: until * US, chunk, left: chunk })
+    };
+    assert_eq!(w.at(10, 1), poll(60)); // 1: nobody comes
+    assert_eq!(w.at(60, 1), block(WaitReason::Queue(0)));
+    // The three puts: the sleeper is woken, then two tokens are kept and taken without a step.
+    assert_eq!((w.at(70, 2), w.woken()), (Step::Exit, vec![1]));
+    assert_eq!(w.at(71, 1), work(1));
+}
+
+#[test]
+fn a_spinner_is_served_before_a_sleeper() {
+    let wait = Op::SpinThenBlock { spin: fixed(50 * US), queue: 0 };
+    let put = Op::Put { queue: 0, forward: false };
+    let mut w = World::new(&[&[wait, run(1)], &[Op::Get(0), run(2)], &[put]]);
+    assert_eq!(w.at(0, 2), block(WaitReason::Queue(0)));
+    w.at(0, 1);
+    assert_eq!(w.at(20, 3), Step::Exit);
+    assert_eq!((w.woken(), w.out.polled.clone()), (vec![], vec![Pid(1)]));
+    assert_eq!(w.at(20, 1), work(1));
+}
+
+#[test]
+fn sleep_is_relative_and_never_skipped() {
+    let mut w = World::new(&[&[run(3), Op::Sleep(fixed(10 * US)), Op::Sleep(fixed(0)), run(1)]]);
+    w.at(0, 1);
+    assert_eq!([w.at(4, 1), w.at(15, 1), w.at(15, 1)], [sleep_until(14), sleep_until(15), work(1)]);
+}
+
+/// `delay`, then a timer of 100 µs used over and over.
+fn timer_world(timer: u32, absolute: bool, delay_us: u64) -> World {
+    let ops = [
+        Op::Loop { count: None, end: 5 },
+        Op::PhaseBegin,
+        run(10),
+        Op::Timer { timer, period: fixed(100 * US), absolute },
+        Op::PhaseEnd { c_duration_us: 10, c_period_us: 100 },
+        Op::LoopEnd { begin: 0 },
+    ];
+    let mut load = workload(&[&ops, &ops]);
+    load.tasks[0].delay = Ns(delay_us * US);
+    World::of(&load, SETUP)
+}
+
+fn wakes(w: &World) -> Vec<(u64, bool)> {
+    let of = |e: &Event| match *e {
+        Event::TimerWake { wu_lat_ns, missed, .. } => Some((wu_lat_ns, missed)),
+        _ => None,
+    };
+    w.out.events.iter().filter_map(of).collect()
+}
+
+#[test]
+fn timer_counts_from_the_start_and_measures_wake_up_latency() {
+    let mut w = timer_world(1, false, 0);
+    assert_eq!([w.at(0, 1), w.at(10, 1)], [work(10), sleep_until(100)]);
+    assert_eq!(w.at(103, 1), work(10)); // 3 µs late
+    let stats = Event::RtappStats {
+        pid: Pid(1),
+        wu_lat_ns: 3 * US,
+        run_ns: 10 * US,
+        period_ns: 103 * US,
+        slack_ns: 90 * US as i64,
+    };
+    let configured = Event::RtappConfigured { pid: Pid(1), c_duration_us: 10, c_period_us: 100 };
+    let wake = Event::TimerWake { pid: Pid(1), wu_lat_ns: 3 * US, missed: false };
+    assert_eq!(w.out.events, [wake, stats, configured]);
+    assert_eq!(w.at(113, 1), sleep_until(200)); // no drift
+}
+
+#[test]
+fn a_delay_moves_the_first_expiry() {
+    let mut w = timer_world(1, false, 70);
+    assert_eq!([w.at(0, 1), w.at(72, 1), w.at(82, 1)], [sleep_until(70), work(10), sleep_until(170)]);
+}
+
+#[test]
+fn a_relative_timer_skips_what_it_missed() {
+    let mut w = timer_world(1, false, 0);
+    w.at(0, 1);
+    assert_eq!(w.at(250, 1), work(10));
+    assert_eq!(wakes(&w), [(0, true)]);
+    assert!(matches!(w.out.events[1], Event::RtappStats { slack_ns: -150_000, wu_lat_ns: 0, .. }));
+    assert_eq!(w.at(260, 1), sleep_until(350)); // from the miss on
+}
+
+#[test]
+fn an_absolute_timer_catches_up() {
+    let mut w = timer_world(1, true, 0);
+    w.at(0, 1);
+    assert_eq!([w.at(250, 1), w.at(260, 1)], [work(10), work(10)]); // 100 and 200 are gone
+    assert_eq!(wakes(&w), [(0, true)]);
+    assert_eq!(w.at(270, 1), sleep_until(300));
+}
+
+#[test]
+fn a_shared_timer_has_one_expiry_and_a_unique_one_its_own() {
+    let mut shared = timer_world(0, false, 0);
+    let mut unique = timer_world(1, false, 0);
+    for w in [&mut shared, &mut unique] {
+        w.all(&[(0, 1), (0, 2), (10, 1)]);
+    }
+    assert_eq!([shared.at(20, 2), unique.at(20, 2)], [sleep_until(200), sleep_until(100)]);
+}
+
+#[test]
+fn wu_lat_sums_over_a_phase_and_a_miss_clears_it() {
+    let timer = |us: u64| Op::Timer { timer: 1, period: fixed(us * US), absolute: false };
+    let end = Op::PhaseEnd { c_duration_us: 0, c_period_us: 0 };
+    let mut w = World::new(&[&[Op::PhaseBegin, timer(10), timer(10), end.clone(), timer(10), timer(1), end]]);
+    assert_eq!([w.at(0, 1), w.at(12, 1)], [sleep_until(10), sleep_until(20)]);
+    assert_eq!(w.at(23, 1), sleep_until(30));
+    assert!(matches!(w.out.events[1], Event::RtappStats { wu_lat_ns: 5_000, .. }));
+    w.at(39, 1);
+    assert_eq!(wakes(&w), [(9 * US, false), (0, true)]);
+    assert!(matches!(w.out.events[2], Event::RtappStats { wu_lat_ns: 0, .. }));
+}
+
+#[test]
+fn a_mutex_excludes_and_its_waiter_must_win_it() {
+    let ops = [Op::Lock(0), run(10), Op::Unlock(0), run(1)];
+    let mut w = World::new(&[&ops, &ops, &ops]);
+    assert_eq!([w.at(0, 1), w.at(1, 2)], [work(10), block(WaitReason::Mutex(0))]);
+    assert_eq!(w.blocked(), [("b-1".into(), "mutex `m`".into(), "a-0".into())]);
+    assert_eq!((w.at(10, 1), w.woken()), (work(1), vec![2]));
+    assert_eq!(w.at(10, 3), work(10)); // a newcomer is faster
+    assert_eq!(w.at(11, 2), block(WaitReason::Mutex(0)));
+    assert_eq!((w.at(20, 3), w.woken()), (work(1), vec![2]));
+    assert_eq!(w.at(21, 2), work(10));
+}
+
+#[test]
+fn unlocking_a_free_mutex_does_nothing() {
+    let mut w = World::new(&[&[Op::Unlock(0), Op::Lock(0), Op::Lock(0)]]);
+    assert_eq!(w.at(0, 1), block(WaitReason::Mutex(0))); // locking twice hangs, as it does
+    assert_eq!(w.blocked(), [("a-0".into(), "mutex `m`".into(), "a-0".into())]);
+}
+
+fn fifo(rt_priority: u8) -> SchedAttr {
+    SchedAttr { policy: Policy::Fifo, rt_priority, ..SchedAttr::default() }
+}
+
+#[test]
+fn priority_is_lent_along_the_chain_and_given_back() {
+    let low = [Op::Lock(0), run(10), Op::Unlock(0), run(1)];
+    let middle = [Op::Lock(1), Op::Lock(0), run(5), Op::Unlock(0), Op::Unlock(1), run(1)];
+    let high = [Op::Lock(1), run(2), Op::Unlock(1)];
+    let mut load = workload(&[&low, &middle, &high]);
+    load.pi_enabled = true;
+    load.tasks[2].attr = fifo(50);
+    let mut w = World::of(&load, SETUP);
+    w.at(0, 1);
+    assert_eq!(w.at(1, 2), block(WaitReason::Mutex(0)));
+    assert_eq!(w.out.boosts, []); // fair threads lend each other nothing
+    assert_eq!(w.at(2, 3), block(WaitReason::Mutex(1)));
+    let lent = |pid, donor: Option<u32>| Boost { pid: Pid(pid), donor: donor.map(Pid) };
+    assert_eq!(w.out.boosts, [lent(2, Some(3)), lent(1, Some(3))]);
+    // Handed over: the heir owns it when it wakes up.
+    assert_eq!((w.at(10, 1), w.woken()), (work(1), vec![2]));
+    assert_eq!(w.out.boosts, [lent(1, None)]);
+    assert_eq!(w.at(10, 2), work(5));
+    assert_eq!((w.at(15, 2), w.woken()), (work(1), vec![3]));
+    assert_eq!(w.out.boosts, [lent(2, None)]);
+    assert_eq!(w.at(15, 3), work(2));
+}
+
+#[test]
+fn without_pi_nothing_is_lent_but_real_time_goes_first() {
+    let ops = [Op::Lock(0), run(10), Op::Unlock(0), run(1)];
+    let mut load = workload(&[&ops, &ops, &ops]);
+    load.tasks[2].attr = fifo(1);
+    let mut w = World::of(&load, SETUP);
+    w.all(&[(0, 1), (1, 2), (2, 3)]);
+    assert_eq!(w.out.boosts, []);
+    w.at(10, 1);
+    assert_eq!((w.woken(), w.out.boosts.len()), (vec![3], 0));
+}
+
+#[test]
+fn a_condition_releases_the_mutex_and_takes_it_again() {
+    let waiter = [Op::Lock(0), Op::Wait { cond: 0, mutex: Some(0) }, run(3), Op::Unlock(0)];
+    let signaller = [Op::Lock(0), Op::Signal(0), run(10), Op::Unlock(0), run(1)];
+    let mut w = World::new(&[&waiter, &signaller]);
+    assert_eq!(w.at(0, 1), block(WaitReason::Cond(0)));
+    assert_eq!((w.at(1, 2), w.woken()), (work(10), vec![1])); // it got the mutex
+    assert_eq!(w.at(2, 1), block(WaitReason::Mutex(0))); // awake, but the mutex is taken
+    assert_eq!((w.at(11, 2), w.woken()), (work(1), vec![1]));
+    assert_eq!(w.at(12, 1), work(3));
+}
+
+#[test]
+fn a_signal_wakes_one_a_broadcast_all_and_nobody_means_lost() {
+    let wait = |n: u64| [Op::Wait { cond: 0, mutex: None }, run(n)];
+    let (first, second) = (wait(1), wait(2));
+    let mut w =
+        World::new(&[&first, &second, &[Op::Signal(0), run(1), Op::Broadcast(0), run(1), Op::Signal(0)], &first]);
+    w.all(&[(0, 1), (0, 2)]);
+    assert_eq!((w.at(1, 3), w.woken()), (work(1), vec![1]));
+    w.at(1, 4);
+    assert_eq!((w.at(2, 3), w.woken()), (work(1), vec![2, 4]));
+    assert_eq!((w.at(3, 3), w.woken()), (Step::Exit, vec![])); // lost
+    assert_eq!(w.at(3, 2), work(2));
+}
+
+#[test]
+fn a_barrier_lets_all_go_when_the_last_arrives() {
+    let round = [Op::Barrier(0), run(1), Op::Barrier(0), run(2)];
+    let mut w = World::new(&[&round, &round]);
+    assert_eq!(w.at(0, 1), block(WaitReason::Barrier(0)));
+    assert_eq!((w.at(5, 2), w.woken()), (work(1), vec![1]));
+    // It comes round before the other has left: a new generation.
+    assert_eq!(w.at(6, 2), block(WaitReason::Barrier(0)));
+    assert_eq!(w.at(7, 1), work(1));
+    assert_eq!((w.at(8, 1), w.woken()), (work(2), vec![2]));
+}
+
+#[test]
+fn a_semaphore_remembers_posts() {
+    let mut w =
+        World::new(&[&[Op::SemWait(0), run(1), Op::SemWait(0), run(2)], &[Op::SemPost(0), run(1), Op::SemPost(0)]]);
+    assert_eq!(w.at(0, 1), work(1)); // initial 1
+    assert_eq!(w.at(1, 1), block(WaitReason::Semaphore(0)));
+    assert_eq!((w.at(2, 2), w.woken()), (work(1), vec![1]));
+    assert_eq!(w.at(3, 1), work(2));
+    assert_eq!((w.at(3, 2), w.woken()), (Step::Exit, vec![]));
+    assert_eq!(w.programs.resources.semaphores[0].count, 1);
+}
+
+#[test]
+fn a_woken_semaphore_waiter_competes() {
+    let mut w = World::new(&[&[Op::SemWait(1), run(1)], &[Op::SemPost(1), Op::SemWait(1), run(2)]]);
+    w.at(0, 1);
+    assert_eq!((w.at(1, 2), w.woken()), (work(2), vec![1])); // the poster took it back
+    assert_eq!(w.at(2, 1), block(WaitReason::Semaphore(1)));
+}
+
+#[test]
+fn tokens_carry_their_stamp_and_forward_keeps_it() {
+    let source = [run(1), Op::Put { queue: 0, forward: false }];
+    let relay = [Op::Get(0), run(5), Op::Put { queue: 1, forward: true }, Op::Mark(0)];
+    let sink = [Op::Get(1), Op::Mark(0)];
+    let mut w = World::new(&[&source, &relay, &sink]);
+    assert_eq!([w.at(0, 3), w.at(0, 2)], [block(WaitReason::Queue(1)), block(WaitReason::Queue(0))]);
+    w.all(&[(0, 1), (1, 1)]);
+    assert_eq!((w.woken(), w.at(3, 2)), (vec![2], work(5)));
+    let mark = |pid| Event::Mark { pid: Pid(pid), mark: 0, began_ns: US };
+    assert_eq!((w.at(8, 2), w.woken(), w.out.events.clone()), (Step::Exit, vec![3], vec![mark(2)]));
+    assert_eq!((w.at(9, 3), w.out.events.clone()), (Step::Exit, vec![mark(3)]));
+}
+
+#[test]
+fn tokens_wait_in_order() {
+    let put = Op::Put { queue: 0, forward: false };
+    let get = [Op::Get(0), Op::Mark(0), Op::Get(0), Op::Mark(0)];
+    let mut w = World::new(&[&[put.clone(), run(1), put], &get]);
+    w.all(&[(0, 1), (1, 1)]);
+    assert_eq!(w.at(9, 2), Step::Exit);
+    let began: Vec<u64> = (w.out.events.iter())
+        .map(|e| match e {
+            Event::Mark { began_ns, .. } => *began_ns,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(began, [0, US]);
+}
+
+#[test]
+fn a_device_serves_in_order_up_to_its_servers() {
+    let ask = |device, us: u64| [Op::Device { device, service: fixed(us * US) }, run(1)];
+    let (a, b, c) = (ask(0, 10), ask(0, 20), ask(0, 5));
+    let mut w = World::new(&[&a, &b, &c]);
+    assert_eq!(w.at(0, 1), block(WaitReason::Device(0)));
+    assert!(w.out.devices_changed && WaitReason::Device(0).is_io());
+    w.all(&[(1, 2), (2, 3)]);
+    assert!(!w.out.devices_changed);
+    let mut done = Vec::new();
+    while let Some(at) = w.programs.next_completion() {
+        w.out.clear();
+        w.programs.devices_done(at, &mut w.out);
+        done.push((at.0 / US, w.woken()));
+    }
+    assert_eq!(done, [(10, vec![1]), (30, vec![2]), (35, vec![3])]);
+    assert_eq!(w.at(35, 3), work(1));
+
+    let (a, b) = (ask(1, 10), ask(1, 4));
+    let mut w = World::new(&[&a, &b]);
+    w.all(&[(0, 1), (1, 2)]);
+    assert_eq!(w.programs.next_completion(), Some(Ns(5 * US))); // both at once
+}
+
+#[test]
+fn take_work_shares_a_counter() {
+    let ops = |chunk| {
+        let take = Op::TakeWork { counter: 0, chunk, per_iteration: fixed(US), done: 2 };
+        [take, Op::Jump(0), Op::Exit]
+    };
+    let (four, rest) = (ops(Chunk::Fixed(4)), ops(Chunk::Guided { parties: 2, min: 1 }));
+    let mut w = World::new(&[&four, &rest, &[Op::ResetWork(0)]]);
+    assert_eq!([w.at(0, 1), w.at(0, 2)], [work(4), work(3)]); // 10 - 4 = 6, half of it
+    assert_eq!([w.at(4, 1), w.at(4, 2), w.at(8, 1)], [work(3), Step::Exit, Step::Exit]);
+    w.at(8, 3);
+    assert_eq!(w.programs.resources.counters[0].left, 10);
+}
+
+#[test]
+fn drawn_iterations_are_summed() {
+    let per_iteration = Amount::Random(Dist::Sequence { values: vec![US, 3 * US] });
+    let take = Op::TakeWork { counter: 0, chunk: Chunk::Fixed(5), per_iteration, done: 2 };
+    let mut w = World::new(&[&[take, Op::Jump(0)]]);
+    assert_eq!([w.at(0, 1), w.at(9, 1)], [work(9), work(11)]);
+}
+
+#[test]
+fn yield_goes_on_when_resumed() {
+    let mut w = World::new(&[&[Op::Yield, run(1)]]);
+    assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::Yield, work(1)]);
+}
+
+#[test]
+fn loops_nest_repeat_and_skip() {
+    let ops = [
+        Op::Loop { count: Some(2), end: 5 },
+        run(1),
+        Op::Loop { count: Some(2), end: 4 },
+        run(2),
+        Op::LoopEnd { begin: 2 },
+        Op::LoopEnd { begin: 0 },
+        Op::Loop { count: Some(0), end: 8 },
+        run(9),
+        Op::LoopEnd { begin: 6 },
+        run(3),
+    ];
+    let mut w = World::new(&[&ops]);
+    let steps: Vec<Step> = (0..8).map(|t| w.at(t, 1)).collect();
+    let expect = [work(1), work(2), work(2), work(1), work(2), work(2), work(3), Step::Exit];
+    assert_eq!(steps, expect);
+}
+
+#[test]
+fn an_endless_loop_is_left_by_exit_or_jump() {
+    let exit = [Op::Loop { count: None, end: 3 }, run(1), Op::Jump(4), Op::LoopEnd { begin: 0 }, Op::Exit, run(9)];
+    let mut w = World::new(&[&exit, &[Op::Loop { count: None, end: 2 }, run(1), Op::LoopEnd { begin: 0 }]]);
+    assert_eq!([w.at(0, 1), w.at(1, 1)], [work(1), Step::Exit]);
+    assert_eq!(w.programs.alive(), 1);
+    assert!((0..1000).all(|t| w.at(t, 2) == work(1)));
+}
+
+#[test]
+fn fork_names_its_thread_and_has_a_limit() {
+    let mut load = workload(&[
+        &[run(1), Op::Fork(1), run(1), Op::Fork(1)],
+        &[Op::Timer { timer: 1, period: fixed(10 * US), absolute: false }],
+    ]);
+    load.tasks[1].instances = 0;
+    let mut w = World::of(&load, SETUP);
+    w.at(0, 1);
+    assert_eq!(w.at(7, 1), work(1));
+    let fork = Fork { parent: Pid(1), task: 1, number: 0 };
+    assert_eq!(w.out.forks, [fork]);
+    w.programs.start_forked(Pid(2), fork, Ns(7 * US));
+    assert_eq!((w.programs.name(Pid(2)), w.programs.alive()), ("b-1-0000", 2));
+    assert_eq!(w.at(7, 2), sleep_until(17)); // its timers count from its birth
+    w.programs.forks[1] = MAX_FORKS;
+    assert_eq!(w.at(8, 1), Step::Fail);
+    assert!(w.programs.failure().unwrap().to_string().contains("1024 is the limit"));
+}
+
+#[test]
+fn attributes_change_only_when_they_differ() {
+    let clamped = SchedAttr { nice: 5, util_min: Some(100), ..SchedAttr::default() };
+    let unclamped = SchedAttr { util_min: None, ..clamped };
+    let cpus = Some(CpuSet::one(CpuId(1)));
+    let ops = [
+        Op::SetAttr(SchedAttr::default()),
+        Op::SetAttr(clamped),
+        Op::SetAttr(unclamped),
+        Op::SetAffinity(None),
+        Op::SetAffinity(cpus.clone()),
+        Op::SetAffinity(cpus.clone()),
+        Op::SetGroup(0),
+        Op::SetGroup(1),
+        run(1),
+    ];
+    let mut w = World::new(&[&ops]);
+    assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetAttr, Step::SetAffinity]);
+    assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetGroup, work(1)]);
+    let p = &w.programs;
+    assert_eq!((*p.attr(Pid(1)), p.affinity(Pid(1)), p.group(Pid(1))), (clamped, cpus.as_ref(), 1));
+}
+
+#[test]
+fn marks_begin_where_they_are_told() {
+    let mut w = World::new(&[&[run(1), Op::MarkBegin, run(2), Op::Mark(0)]]);
+    w.all(&[(0, 1), (1, 1), (3, 1)]);
+    assert_eq!(w.out.events, [Event::Mark { pid: Pid(1), mark: 0, began_ns: US }]);
+}
+
+#[test]
+fn unwanted_events_are_not_made() {
+    let ops = [Op::PhaseBegin, Op::Mark(0), Op::PhaseEnd { c_duration_us: 0, c_period_us: 0 }];
+    let mut w = World::of(&workload(&[&ops]), Setup { want_program_events: false, ..SETUP });
+    assert_eq!((w.at(0, 1), w.out.is_empty()), (Step::Exit, true));
+}
+
+#[test]
+fn a_program_that_takes_no_time_ends_the_run() {
+    let mut w = World::new(&[&[Op::Jump(0)], &[Op::Yield, Op::Jump(0)], &[Op::Sleep(fixed(0)), Op::Jump(0)]]);
+    assert_eq!(w.at(5, 1), Step::Fail);
+    assert_eq!(w.programs.failure(), Some(&RunError::NoProgress { thread: "a-0".into(), at: Ns(5 * US) }));
+    // Steps that take no time count, too; those that do start the count anew.
+    assert!((0..1_000_000).any(|_| w.at(6, 2) == Step::Fail));
+    assert!((0..200_000).all(|t| w.at(t, 3) != Step::Fail));
+}
+
+#[test]
+fn work_noise_is_bounded_and_each_threads_own() {
+    let ops = [Op::Loop { count: None, end: 2 }, Op::Run(fixed(1_000_000)), Op::LoopEnd { begin: 0 }];
+    let noisy = Setup { work_ppm: 1000, ..SETUP };
+    let draws = |w: &mut World, pid| -> Vec<u64> {
+        let units = |s| if let Step::Execute(Segment::Scaled(u)) = s { u } else { panic!("{s:?}") };
+        (0..100).map(|t| units(w.at(t, pid))).collect()
+    };
+    let mut alone = World::of(&workload(&[&ops]), noisy);
+    let mut both = World::of(&workload(&[&ops, &ops]), noisy);
+    let (a, b) = (draws(&mut both, 2), draws(&mut both, 1));
+    assert_eq!(draws(&mut alone, 1), b); // another thread shifts nothing
+    assert_ne!(a, b);
+    let nominal = 1_000_000 * 1024;
+    assert!(b.iter().all(|u| u.abs_diff(nominal) <= nominal / 1000) && b.iter().any(|&u| u < nominal));
+    assert!(b.iter().any(|&u| u > nominal));
+}
+
+#[test]
+fn amounts_are_drawn_per_use_from_the_threads_stream() {
+    let seq = |v: &[u64]| Amount::Random(Dist::Sequence { values: v.to_vec() });
+    let ops = [
+        Op::Loop { count: None, end: 3 },
+        Op::Run(seq(&[US, 2 * US])),
+        Op::Sleep(seq(&[5 * US, 6 * US, 7 * US])),
+        Op::LoopEnd { begin: 0 },
+    ];
+    let mut w = World::new(&[&ops]);
+    let steps: Vec<Step> = (0..6).map(|_| w.at(0, 1)).collect();
+    assert_eq!(steps, [work(1), sleep_until(5), work(2), sleep_until(6), work(1), sleep_until(7)]);
+}
+
+#[test]
+fn huge_times_saturate() {
+    let ops = [
+        Op::Sleep(fixed(u64::MAX)),
+        Op::Run(fixed(u64::MAX)),
+        Op::Spin { wall: fixed(u64::MAX), chunk: 1 },
+        Op::Timer { timer: 1, period: fixed(u64::MAX), absolute: false },
+        Op::TakeWork {
+            counter: 0,
+            chunk: Chunk::Fixed(u64::MAX),
+            per_iteration: Amount::Random(Dist::Sequence { values: vec![u64::MAX] }),
+            done: 0,
+        },
+        Op::Device { device: 0, service: fixed(u64::MAX) },
+    ];
+    let mut load = workload(&[&ops]);
+    load.counters[0].total = u64::MAX;
+    let mut w = World::of(&load, Setup { work_ppm: 1000, ..SETUP });
+    assert_eq!(w.at(1, 1), Step::Sleep { until: Ns(FOREVER) });
+    let steps: Vec<Step> = (2..7).map(|t| w.at(t, 1)).collect();
+    assert_eq!(steps[0], Step::Execute(Segment::Scaled(FOREVER)));
+    assert!(matches!(steps[1], Step::Execute(Segment::Spin { until: FOREVER, .. })));
+    assert_eq!(steps[2..4], [Step::Sleep { until: Ns(FOREVER) }, Step::Execute(Segment::Scaled(FOREVER))]);
+    assert_eq!(w.programs.next_completion(), Some(Ns(FOREVER)));
+}
+
+#[test]
+fn bad_programs_are_refused() {
+    let refused = |ops: &[Op], why: &str| {
+        let error = Programs::new(&workload(&[ops]), SETUP).expect_err("refused").to_string();
+        assert!(error.contains(why) && error.contains("task `a`"), "{error}");
+    };
+    refused(&[Op::Lock(2)], "mutex 2 does not exist");
+    refused(&[Op::Wait { cond: 0, mutex: Some(7) }], "mutex 7");
+    refused(&[Op::Jump(2)], "jump target 2");
+    refused(&[Op::Loop { count: None, end: 0 }], "its end is not at 0");
+    refused(&[Op::LoopEnd { begin: 0 }], "its loop is not at 0");
+    refused(&[run(1), Op::LoopEnd { begin: 9 }], "op 1");
+    refused(&[Op::Fork(1)], "task 1");
+    refused(&[Op::SetGroup(5)], "group 5");
+    let mut dead = workload(&[&[Op::Device { device: 0, service: fixed(1) }]]);
+    dead.devices[0].servers = 0;
+    assert!(Programs::new(&dead, SETUP).is_err());
+}
+
+#[test]
+#[should_panic(expected = "resumed a blocked")]
+fn resuming_a_blocked_thread_is_our_bug() {
+    let mut w = World::new(&[&[Op::Get(0)]]);
+    w.all(&[(0, 1), (1, 1)]);
+}
