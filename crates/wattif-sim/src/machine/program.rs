@@ -496,8 +496,13 @@ impl Programs {
             return units.min(FOREVER);
         }
         let drawn = self.thread(pid).work_rng.uniform_i64(-ppm, ppm);
-        let noisy = i128::from(units) * i128::from(1_000_000 + drawn) / 1_000_000;
-        noisy.clamp(1, FOREVER.into()) as u64
+        let factor = (1_000_000 + drawn).max(0) as u64;
+        // 128-bit division is slow, and needed only for hours of work.
+        let noisy = match units.checked_mul(factor) {
+            Some(product) => product / 1_000_000,
+            None => (u128::from(units) * u128::from(factor) / 1_000_000).min(FOREVER.into()) as u64,
+        };
+        noisy.clamp(1, FOREVER)
     }
 
     fn draw(&mut self, pid: Pid, amount: &Amount, instr: &Instr) -> u64 {
