@@ -1,1 +1,13 @@
-//! placeholder
+//! Traces to answers: metrics, statistics, comparisons and experiments. Cannot see the simulator.
+//!
+//! Read in this order: [`metrics`] listens to one run and makes a [`metrics::RunReport`]; [`stats`] says how sure a figure
+//! is; [`compare`] folds the reports of several kernels and seeds into a [`compare::Comparison`]; [`experiment`] holds a
+//! gallery entry (a question, its published numbers, what must hold) beside simulated figures. [`table`] and [`plot`]
+//! draw text and SVG; both are pure string functions.
+
+//compare
+//experiment
+//metrics
+//plot
+pub mod stats;
+pub mod table;
