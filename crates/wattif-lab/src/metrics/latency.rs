@@ -1,0 +1,189 @@
+//! How long from being woken to running? Two latencies that are never mixed: what a trace shows, and what rt-app logs.
+//! Only threads of the workload count; housekeeping is left out.
+
+use super::distribution::{Distribution, Summary};
+use super::pids::PidTable;
+use serde::{Deserialize, Serialize};
+use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::{CpuId, Ns, Pid};
+
+/// Bins of a [`Histogram`]: ten of 100 µs, and one for all that is longer.
+pub const BINS: usize = 11;
+
+/// Counts by 100 µs, as in the published tables: `0..100`, `100..200`, …, `900..1000`, and 1000 µs or more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram(pub [u64; BINS]);
+
+impl Histogram {
+    fn record(&mut self, ns: u64) {
+        self.0[((ns / 100_000) as usize).min(BINS - 1)] += 1;
+    }
+    fn merge(&mut self, other: &Histogram) {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a += b);
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    task: String,
+    values: Distribution,
+    bins: Histogram,
+}
+
+#[derive(Clone, Debug)]
+struct Thread {
+    /// Index of its task's group; `None`: housekeeping.
+    group: Option<usize>,
+    values: Distribution,
+    woken: Option<Ns>,
+    on_cpu: bool,
+}
+
+/// Latencies by thread, by task and overall.
+#[derive(Clone, Debug, Default)]
+pub struct Latency {
+    threads: PidTable<Thread>,
+    groups: Vec<Group>,
+}
+
+impl Latency {
+    fn announce(&mut self, thread: &ThreadInfo) {
+        let group = thread.workload.then(|| self.group(&thread.task));
+        let new = || Thread { group, values: Distribution::coarse(), woken: None, on_cpu: false };
+        self.threads.entry(thread.pid, new);
+    }
+    fn group(&mut self, task: &str) -> usize {
+        self.groups.iter().position(|g| g.task == task).unwrap_or_else(|| {
+            self.groups.push(Group { task: task.into(), values: Distribution::precise(), bins: Histogram::default() });
+            self.groups.len() - 1
+        })
+    }
+    fn record(&mut self, pid: Pid, ns: u64) {
+        let Some(thread) = self.threads.get_mut(pid) else { return };
+        let Some(group) = thread.group else { return };
+        thread.values.record(ns);
+        self.groups[group].values.record(ns);
+        self.groups[group].bins.record(ns);
+    }
+
+    /// Of all threads of the workload.
+    pub fn overall(&self) -> (Distribution, Histogram) {
+        let mut all = (Distribution::precise(), Histogram::default());
+        for group in &self.groups {
+            all.0.merge(&group.values);
+            all.1.merge(&group.bins);
+        }
+        all
+    }
+    /// Of all threads of one task of the workload.
+    pub fn of_task(&self, task: &str) -> Option<(&Distribution, &Histogram)> {
+        self.groups.iter().find(|g| g.task == task).map(|g| (&g.values, &g.bins))
+    }
+    /// Of one thread; `None` for housekeeping.
+    pub fn of_thread(&self, pid: Pid) -> Option<Summary> {
+        self.threads.get(pid).filter(|t| t.group.is_some()).map(|t| t.values.summary_us())
+    }
+}
+
+/// `wakeup_latency_us`: from `sched_waking` until the thread is switched in.
+#[derive(Clone, Debug, Default)]
+pub struct WakeupLatency(pub Latency);
+
+impl Observer for WakeupLatency {
+    fn interest(&self) -> Interest {
+        Interest::SCHED
+    }
+    fn thread(&mut self, thread: &ThreadInfo) {
+        self.0.announce(thread);
+    }
+    fn event(&mut self, at: Ns, _cpu: CpuId, event: &Event) {
+        match *event {
+            Event::SchedWaking { pid, .. } => self.waking(at, pid),
+            Event::SchedSwitch { prev_pid, next_pid, .. } => {
+                if let Some(prev) = self.0.threads.get_mut(prev_pid) {
+                    prev.on_cpu = false;
+                }
+                self.switched_in(at, next_pid);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl WakeupLatency {
+    /// A thread that is woken while it still runs (it was about to sleep) waits for nothing; of several wake-ups before
+    /// it runs, the first counts.
+    fn waking(&mut self, at: Ns, pid: Pid) {
+        if let Some(t) = self.0.threads.get_mut(pid).filter(|t| !t.on_cpu) {
+            t.woken.get_or_insert(at);
+        }
+    }
+    fn switched_in(&mut self, at: Ns, pid: Pid) {
+        let Some(next) = self.0.threads.get_mut(pid) else { return };
+        next.on_cpu = true;
+        if let Some(woken) = next.woken.take() {
+            self.0.record(pid, at.since(woken));
+        }
+    }
+}
+
+/// `wu_lat_us`: the column of rt-app's log, whole µs as it prints them.
+#[derive(Clone, Debug, Default)]
+pub struct WuLat(pub Latency);
+
+impl Observer for WuLat {
+    fn interest(&self) -> Interest {
+        Interest::PROGRAM
+    }
+    fn thread(&mut self, thread: &ThreadInfo) {
+        self.0.announce(thread);
+    }
+    fn event(&mut self, _at: Ns, _cpu: CpuId, event: &Event) {
+        if let Event::RtappStats { pid, wu_lat_ns, .. } = *event {
+            self.0.record(pid, wu_lat_ns / 1_000 * 1_000);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testbed::*;
+    use super::*;
+    use wattif_model::trace::PrevState;
+
+    #[test]
+    fn waking_to_switch_in() {
+        let mut w = WakeupLatency::default();
+        w.thread(&thread(1, "a"));
+        w.thread(&housekeeping(2, "kworker"));
+        play(
+            &mut w,
+            &[
+                (100, 0, waking(1)),
+                (150, 0, waking(1)),
+                (700, 0, switch(0, 1, PrevState::Running)),
+                (800, 0, waking(1)),
+                (900, 0, waking(2)),
+                (950, 0, switch(1, 2, PrevState::Running)),
+                (990, 0, switch(2, 1, PrevState::Sleeping)),
+            ],
+        );
+        let (all, _) = w.0.overall();
+        assert_eq!((all.count(), all.quantile(1.0)), (1, 600), "woken while running and housekeeping do not count");
+        assert_eq!(w.0.of_thread(Pid(1)).unwrap().count, 1);
+        assert_eq!(w.0.of_thread(Pid(2)), None);
+    }
+
+    #[test]
+    fn wu_lat_bins() {
+        let mut w = WuLat::default();
+        w.thread(&thread(1, "a"));
+        w.thread(&thread(2, "b"));
+        for (pid, ns) in [(1, 0), (1, 99_999), (1, 100_000), (2, 999_999), (2, 1_000_000), (2, 67_664_000), (9, 5)] {
+            w.event(Ns(0), CpuId(0), &rtapp(pid, ns));
+        }
+        assert_eq!(w.0.overall().1.0, [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(w.0.of_task("a").unwrap().0.summary_us().max, 100.0);
+        assert_eq!(w.0.of_task("a").unwrap().0.quantile(0.5), 99_000, "rt-app logs whole µs");
+    }
+}

@@ -1,0 +1,204 @@
+//! A figure of a report by its name. The names are those of [`super::list`].
+
+use super::{GroupReport, Histogram, RunReport, Summary};
+
+impl RunReport {
+    /// The figure called `name`, of one task's threads alone where `task` is given. `None` when the run has no such
+    /// figure: an unknown name, a task that did not run, a percentile of nothing, or a metric that is not by task.
+    pub fn metric(&self, name: &str, task: Option<&str>) -> Option<f64> {
+        match task {
+            Some(task) => self.group(task)?.figure(name),
+            None => self.whole(name),
+        }
+    }
+
+    /// A task by name; that of the workload where housekeeping has the same.
+    fn group(&self, task: &str) -> Option<&GroupReport> {
+        let named = || self.by_task.iter().filter(|g| g.task == task);
+        named().find(|g| g.workload).or_else(|| named().next())
+    }
+
+    fn whole(&self, name: &str) -> Option<f64> {
+        let m = &self.metrics;
+        match name {
+            "slices" => return Some(m.slices as f64),
+            "migrations" => return Some(m.migrations as f64),
+            "power_mean" => return m.power_mean,
+            "runtime_s" | "cpu_share" | "work_s" | "activations" => return self.sum_of_workload(name),
+            _ => {}
+        }
+        let (family, rest) = name.split_once('.')?;
+        match family {
+            "wakeup_latency_us" => m.wakeup_latency_us.field(rest),
+            "wu_lat_us" => m.wu_lat_us.field(rest),
+            "hist" => bin(&m.wu_lat_hist, &m.wu_lat_us, rest),
+            "energy" => self.energy(rest),
+            "idle_accuracy" => self.idle_accuracy(rest),
+            "idle" => self.idle(rest),
+            "frames" => self.frames(rest),
+            "throughput" => m.throughput.get(rest).map(|t| t.per_s),
+            "tasks" => self.of_named_task(rest),
+            "cpus" => self.cpus(rest),
+            "domains" => self.domains(rest),
+            _ => None,
+        }
+    }
+
+    fn sum_of_workload(&self, name: &str) -> Option<f64> {
+        self.by_task.iter().filter(|g| g.workload).map(|g| g.figure(name)).sum()
+    }
+
+    fn energy(&self, rest: &str) -> Option<f64> {
+        let e = self.metrics.energy.as_ref()?;
+        let one = |list: &[f64], index: &str| list.get(index.parse::<usize>().ok()?).copied();
+        match rest.split_once('.') {
+            None => match rest {
+                "total" => Some(e.total),
+                "base" => Some(e.base),
+                "cpus" => Some(e.cpus.iter().sum()),
+                "clusters" => Some(e.clusters.iter().sum()),
+                _ => None,
+            },
+            Some(("cpus", cpu)) => one(&e.cpus, cpu),
+            Some(("clusters", cluster)) => one(&e.clusters, cluster),
+            Some(_) => None,
+        }
+    }
+
+    fn idle_accuracy(&self, rest: &str) -> Option<f64> {
+        let a = self.metrics.idle_accuracy?;
+        match rest {
+            "correct_pct" => Some(a.correct_pct),
+            "above_pct" => Some(a.above_pct),
+            "below_pct" => Some(a.below_pct),
+            _ => None,
+        }
+    }
+
+    /// `STATE.residency_s`, `STATE.usage`: over all CPUs.
+    fn idle(&self, rest: &str) -> Option<f64> {
+        let (state, figure) = rest.rsplit_once('.')?;
+        let rows: Vec<_> = self.cpus.iter().flat_map(|c| &c.idle).filter(|s| s.name == state).collect();
+        match figure {
+            _ if rows.is_empty() => None,
+            "residency_s" => Some(rows.iter().map(|s| s.residency_s).sum()),
+            "usage" => Some(rows.iter().map(|s| s.usage as f64).sum()),
+            _ => None,
+        }
+    }
+
+    fn frames(&self, rest: &str) -> Option<f64> {
+        let (mark, stat) = rest.rsplit_once('.')?;
+        self.metrics.frames.get(mark)?.duration_us.field(stat)
+    }
+
+    /// `TASK.FIGURE`; both may contain dots.
+    fn of_named_task(&self, rest: &str) -> Option<f64> {
+        let figure = |g: &GroupReport| g.figure(rest.strip_prefix(g.task.as_str())?.strip_prefix('.')?);
+        let with = |workload| self.by_task.iter().filter(move |g| g.workload == workload).find_map(figure);
+        with(true).or_else(|| with(false))
+    }
+
+    fn cpus(&self, rest: &str) -> Option<f64> {
+        match rest.split_once('.') {
+            None if rest == "busy_s" => Some(self.cpus.iter().map(|c| c.busy_s).sum()),
+            Some((cpu, "busy_s")) => self.cpus.get(cpu.parse::<usize>().ok()?).map(|c| c.busy_s),
+            _ => None,
+        }
+    }
+
+    fn domains(&self, rest: &str) -> Option<f64> {
+        let Some((domain, figure)) = rest.split_once('.') else {
+            return (rest == "transitions").then(|| self.domains.iter().map(|d| d.transitions as f64).sum());
+        };
+        let d = self.domains.get(domain.parse::<usize>().ok()?)?;
+        match figure {
+            "transitions" => Some(d.transitions as f64),
+            "khz_mean" => {
+                let whole: f64 = d.freq_residency.iter().map(|f| f.s).sum();
+                let weighted: f64 = d.freq_residency.iter().map(|f| f.s * f64::from(f.khz)).sum();
+                (whole > 0.0).then(|| weighted / whole)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl GroupReport {
+    /// A figure of this task's threads.
+    fn figure(&self, name: &str) -> Option<f64> {
+        match name.split_once('.') {
+            None => match name {
+                "runtime_s" => Some(self.runtime_s),
+                "cpu_share" => Some(self.cpu_share),
+                "work_s" => Some(self.work_s),
+                "activations" => Some(self.activations as f64),
+                "migrations" => Some(self.migrations as f64),
+                _ => None,
+            },
+            Some(("wakeup_latency_us", stat)) => self.wakeup_latency_us.field(stat),
+            Some(("wu_lat_us", stat)) => self.wu_lat_us.field(stat),
+            Some(("hist", index)) => bin(&self.wu_lat_hist, &self.wu_lat_us, index),
+            Some(_) => None,
+        }
+    }
+}
+
+/// A bin of a histogram that has values.
+fn bin(histogram: &Histogram, of: &Summary, index: &str) -> Option<f64> {
+    let index: usize = index.parse().ok()?;
+    histogram.0.get(index).filter(|_| of.count > 0).map(|&n| n as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::sample;
+    use super::super::{Summary, list};
+
+    #[test]
+    fn by_name() {
+        let r = sample();
+        for (name, task, want) in [
+            ("wu_lat_us.count", None, Some(1.0)),
+            ("wu_lat_us.mean", Some("a"), Some(2.0)),
+            ("wakeup_latency_us.p99", None, Some(2.0)),
+            ("wakeup_latency_us.stddev", None, None),
+            ("hist.0", Some("a"), Some(1.0)),
+            ("hist.11", None, None),
+            ("throughput.request", None, Some(100.0)),
+            ("frames.request.p50", None, Some(3000.0)),
+            ("tasks.a.runtime_s", None, Some(0.003998)),
+            ("tasks.a.wu_lat_us.max", None, Some(2.0)),
+            ("tasks.kworker.runtime_s", None, Some(0.001)),
+            ("runtime_s", None, Some(0.003998)),
+            ("activations", Some("a"), Some(1.0)),
+            ("idle.off.usage", None, Some(1.0)),
+            ("idle.deep.usage", None, None),
+            ("cpus.0.busy_s", None, Some(0.009)),
+            ("domains.transitions", None, Some(1.0)),
+            ("domains.0.khz_mean", None, Some(650_000.0)),
+            ("energy.total", Some("a"), None),
+            ("wu_lat_us.mean", Some("nobody"), None),
+            ("nonsense", None, None),
+        ] {
+            let got = r.metric(name, task);
+            let same = got.zip(want).map_or(got.is_none() && want.is_none(), |(g, w)| (g - w).abs() <= 1e-9 * w.abs());
+            assert!(same, "{name} of {task:?}: {got:?}, not {want:?}");
+        }
+    }
+
+    /// Every name of the list leads somewhere: the list and the lookup cannot drift apart.
+    #[test]
+    fn every_listed_name_has_a_figure() {
+        let r = sample();
+        for m in list() {
+            for stat in Summary::FIELDS.iter().filter(|s| **s != "stddev") {
+                let name = m.name.replace("<stat>", stat).replace("<mark>", "request").replace("<task>", "a");
+                let name = name.replace("<bin>", "10").replace("<state>", "WFI");
+                let name = ["<cpu>", "<cluster>", "<domain>"].iter().fold(name, |n, hole| n.replace(hole, "1"));
+                assert!(r.metric(&name, None).is_some(), "{name}");
+                assert_eq!(r.metric(&name, Some("a")).is_some(), m.by_task, "{name} of a task");
+            }
+        }
+    }
+}

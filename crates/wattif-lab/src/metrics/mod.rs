@@ -1,0 +1,113 @@
+//! What one run says. Each file answers one question and is an observer of its own; [`Metrics`] runs them all in
+//! constant memory and makes the [`RunReport`].
+
+mod cpus;
+mod distribution;
+mod energy;
+mod frames;
+mod frequency;
+mod idle;
+mod latency;
+mod lookup;
+mod names;
+mod pids;
+mod report;
+mod tasks;
+#[cfg(test)]
+mod testbed;
+mod throughput;
+
+pub use cpus::{CpuReport, Cpus, IdleReport};
+pub use distribution::{Distribution, Summary};
+pub use energy::{Energy, EnergyReport};
+pub use frames::{Frames, MarkReport};
+pub use frequency::{DomainReport, FreqResidency, Frequency};
+pub use idle::IdleAccuracy;
+pub use latency::{BINS, Histogram, Latency, WakeupLatency, WuLat};
+pub use names::{Better, MetricInfo, info, list};
+pub use report::{GroupReport, MarkRate, RunMetrics, RunReport, TaskReport};
+pub use tasks::{TaskTotals, Tasks};
+pub use throughput::Throughput;
+
+use wattif_model::platform::Platform;
+use wattif_model::run::RunSpec;
+use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::{CpuId, Ns};
+
+/// All metrics of a run. Give it to the runner as an observer, then ask for the report.
+pub struct Metrics {
+    wakeup: WakeupLatency,
+    wu_lat: WuLat,
+    tasks: Tasks,
+    cpus: Cpus,
+    frequency: Frequency,
+    energy: Energy,
+    frames: Frames,
+    throughput: Throughput,
+    end: Ns,
+}
+
+impl Metrics {
+    /// For a run of `spec`.
+    pub fn new(spec: &RunSpec) -> Metrics {
+        Metrics::for_trace(&spec.platform, &spec.workload.marks)
+    }
+    /// For events of `platform` whose marks are called `marks`.
+    pub fn for_trace(platform: &Platform, marks: &[String]) -> Metrics {
+        Metrics {
+            wakeup: WakeupLatency::default(),
+            wu_lat: WuLat::default(),
+            tasks: Tasks::new(platform.nr_cpus()),
+            cpus: Cpus::new(platform),
+            frequency: Frequency::new(platform),
+            energy: Energy::new(platform),
+            frames: Frames::new(marks),
+            throughput: Throughput::new(platform),
+            end: Ns::ZERO,
+        }
+    }
+}
+
+impl Observer for Metrics {
+    fn interest(&self) -> Interest {
+        Interest::SCHED.and(Interest::IDLE).and(Interest::FREQ).and(Interest::POWER).and(Interest::PROGRAM)
+    }
+    fn thread(&mut self, thread: &ThreadInfo) {
+        self.wakeup.thread(thread);
+        self.wu_lat.thread(thread);
+        self.tasks.thread(thread);
+        self.throughput.thread(thread);
+    }
+    /// Events go only to those who look at them.
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match event {
+            Event::SchedSwitch { .. } => {
+                self.wakeup.event(at, cpu, event);
+                self.tasks.event(at, cpu, event);
+                self.throughput.event(at, cpu, event);
+            }
+            Event::SchedWaking { .. } => self.wakeup.event(at, cpu, event),
+            Event::SchedWakeup { .. } | Event::SchedWakeupNew { .. } | Event::SchedMigrateTask { .. } => {
+                self.tasks.event(at, cpu, event);
+            }
+            Event::CpuIdle { .. } | Event::CpuIdleMiss { .. } => self.cpus.event(at, cpu, event),
+            Event::CpuFrequency { .. } => {
+                self.frequency.event(at, cpu, event);
+                self.energy.event(at, cpu, event);
+                self.throughput.event(at, cpu, event);
+            }
+            Event::CpuPower { .. } | Event::ClusterPower { .. } => self.energy.event(at, cpu, event),
+            Event::RtappStats { .. } => self.wu_lat.event(at, cpu, event),
+            Event::Mark { .. } => self.frames.event(at, cpu, event),
+            _ => {}
+        }
+    }
+    fn finish(&mut self, end: Ns) {
+        self.end = end;
+        self.tasks.finish(end);
+        self.cpus.finish(end);
+        self.frequency.finish(end);
+        self.energy.finish(end);
+        self.throughput.finish(end);
+    }
+}

@@ -1,0 +1,123 @@
+//! The names of metrics, as experiments, `--fail-if` and tables use them.
+
+use serde::Serialize;
+
+/// Which way is good?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Less is better.
+    Lower,
+    /// More is better.
+    Higher,
+}
+
+/// A metric, or a family of them: `<…>` in the name stands for any text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MetricInfo {
+    /// Such as `wu_lat_us.mean`.
+    pub name: &'static str,
+    /// Such as `µs`; empty for plain counts.
+    pub unit: &'static str,
+    /// Which way is good.
+    pub better: Better,
+    /// Can be asked of one task alone (`threads` in an experiment).
+    pub by_task: bool,
+    /// One line for people.
+    pub doc: &'static str,
+}
+
+const fn lower(name: &'static str, unit: &'static str, by_task: bool, doc: &'static str) -> MetricInfo {
+    MetricInfo { name, unit, better: Better::Lower, by_task, doc }
+}
+
+const fn higher(name: &'static str, unit: &'static str, by_task: bool, doc: &'static str) -> MetricInfo {
+    MetricInfo { better: Better::Higher, ..lower(name, unit, by_task, doc) }
+}
+
+/// All metrics. The first entry that matches a name describes it.
+#[rustfmt::skip]
+const METRICS: &[MetricInfo] = &[
+    higher("wu_lat_us.count", "", true, "Log lines of rt-app: phase iterations that ended. Overruns skip iterations."),
+    lower("wu_lat_us.<stat>", "µs", true, "Wake-up latency as rt-app logs it: nominal expiry until the thread reads the clock; 0 when late. <stat> is min, max, sum, mean, stddev (n − 1), p50, p90, p95, p99 or p999."),
+    higher("wakeup_latency_us.count", "", true, "Wake-ups that led to a switch."),
+    lower("wakeup_latency_us.<stat>", "µs", true, "From sched_waking until the thread is switched in: what a trace shows."),
+    lower("hist.<bin>", "", true, "wu_lat_us by 100 µs: bins 0 to 9, and 10 for 1000 µs or more."),
+    lower("energy.total", "J", false, "Energy of CPUs, clusters and the rest of the system. The unit is the platform's."),
+    lower("energy.base", "J", false, "Energy of the rest of the system."),
+    lower("energy.cpus", "J", false, "Energy of all CPUs."),
+    lower("energy.clusters", "J", false, "Energy of all clusters."),
+    lower("energy.cpus.<cpu>", "J", false, "Energy of one CPU."),
+    lower("energy.clusters.<cluster>", "J", false, "Energy of one cluster."),
+    lower("power_mean", "W", false, "energy.total by the length of the run."),
+    higher("idle_accuracy.correct_pct", "%", false, "Sleeps in the right idle state."),
+    lower("idle_accuracy.above_pct", "%", false, "Sleeps in too deep a state."),
+    lower("idle_accuracy.below_pct", "%", false, "Sleeps in too shallow a state."),
+    higher("idle.<state>.residency_s", "s", false, "Time of all CPUs in the idle state of this name."),
+    higher("idle.<state>.usage", "", false, "Sleeps of all CPUs in the idle state of this name."),
+    higher("frames.<mark>.count", "", false, "Units of work with this mark."),
+    lower("frames.<mark>.<stat>", "µs", false, "Duration of units of work with this mark; <stat> as in wu_lat_us."),
+    higher("throughput.<mark>", "1/s", false, "Units of work with this mark per second."),
+    higher("runtime_s", "s", true, "CPU time of the workload, or of one task."),
+    higher("cpu_share", "", true, "CPU time by the length of the run: CPUs' worth."),
+    higher("work_s", "s", true, "CPU time weighted by speed: seconds of the fastest CPU at full speed."),
+    higher("activations", "", true, "Wake-ups."),
+    lower("migrations", "", true, "Moves to another CPU; of all threads, housekeeping included, unless asked of one task."),
+    higher("tasks.<task>.runtime_s", "s", false, "CPU time of all threads of a task."),
+    higher("tasks.<task>.cpu_share", "", false, "The same by the length of the run."),
+    higher("tasks.<task>.work_s", "s", false, "The same weighted by speed."),
+    higher("tasks.<task>.activations", "", false, "Wake-ups of a task."),
+    lower("tasks.<task>.migrations", "", false, "Moves of a task to another CPU."),
+    higher("tasks.<task>.wu_lat_us.count", "", false, "Log lines of a task."),
+    lower("tasks.<task>.wu_lat_us.<stat>", "µs", false, "wu_lat_us of a task."),
+    higher("tasks.<task>.wakeup_latency_us.count", "", false, "Wake-ups of a task that led to a switch."),
+    lower("tasks.<task>.wakeup_latency_us.<stat>", "µs", false, "wakeup_latency_us of a task."),
+    lower("tasks.<task>.hist.<bin>", "", false, "wu_lat_us of a task by 100 µs."),
+    lower("cpus.busy_s", "s", false, "Time of all CPUs not in an idle state."),
+    lower("cpus.<cpu>.busy_s", "s", false, "Time of one CPU not in an idle state."),
+    lower("domains.transitions", "", false, "Changes of frequency, all domains."),
+    lower("domains.<domain>.transitions", "", false, "Changes of frequency of one domain."),
+    higher("domains.<domain>.khz_mean", "kHz", false, "Time-weighted mean frequency of one domain."),
+    lower("slices", "", false, "Context switches to a thread."),
+];
+
+/// All metrics with their units, for `wattif list metrics`.
+pub fn list() -> &'static [MetricInfo] {
+    METRICS
+}
+
+/// What a name means; `None` when no metric has it.
+pub fn info(name: &str) -> Option<&'static MetricInfo> {
+    METRICS.iter().find(|m| matches(m.name, name))
+}
+
+/// Does `name` fit `pattern`? `<…>` takes any text that is not empty, dots included.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((literal, rest)) = pattern.split_once('<') else { return pattern == name };
+    let Some(name) = name.strip_prefix(literal) else { return false };
+    let after = rest.split_once('>').map_or("", |(_, after)| after);
+    let ends = name.char_indices().skip(1).map(|(i, _)| i).chain([name.len()]);
+    !name.is_empty() && ends.into_iter().any(|i| matches(after, &name[i..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (name, pattern) in [
+            ("wu_lat_us.count", "wu_lat_us.count"),
+            ("wu_lat_us.p99", "wu_lat_us.<stat>"),
+            ("tasks.a.b.runtime_s", "tasks.<task>.runtime_s"),
+            ("tasks.x.wu_lat_us.count", "tasks.<task>.wu_lat_us.count"),
+            ("throughput.µ", "throughput.<mark>"),
+            ("energy.cpus.3", "energy.cpus.<cpu>"),
+        ] {
+            assert_eq!(info(name).map(|m| m.name), Some(pattern), "{name}");
+        }
+        for name in ["wu_lat_us", "wu_lat_us.", "tasks..runtime_s", "latency", ""] {
+            assert_eq!(info(name), None, "{name}");
+        }
+    }
+}
