@@ -1,1 +1,8 @@
-//! placeholder
+//! Bytes in, nouns out: readers (and, with time, writers) of the file formats around a run. No file I/O here: text or
+//! bytes come in, a noun of `wattif-model` and a list of diagnostics go out.
+//!
+//! | module | reads | into |
+//! |---|---|---|
+//! | [`rtapp`] | rt-app JSON | `Workload` |
+
+pub mod rtapp;

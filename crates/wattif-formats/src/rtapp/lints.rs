@@ -1,0 +1,162 @@
+//! The numbered lints of the rt-app reader, and the list a reading fills.
+
+use super::json::Span;
+use wattif_model::check::{Diagnostic, Severity};
+
+/// A numbered finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lint {
+    /// Stable code.
+    pub code: &'static str,
+    /// What it is about.
+    pub what: &'static str,
+}
+
+const fn lint(code: &'static str, what: &'static str) -> Lint {
+    Lint { code, what }
+}
+
+/// Every lint: errors refuse the file, warnings name what rt-app silently does, notes list what has no effect here.
+pub const LINTS: &[Lint] = &[
+    lint("rtapp::E01", "not JSON"),
+    lint("rtapp::E02", "a limit of size, nesting or number is exceeded"),
+    lint("rtapp::E03", "a mandatory key is missing"),
+    lint("rtapp::E04", "wrong type for a known key"),
+    lint("rtapp::E05", "a number is negative, too large or out of range"),
+    lint("rtapp::E06", "unknown scheduling policy"),
+    lint("rtapp::E07", "a phase has no events"),
+    lint("rtapp::E08", "fork of a task that does not exist"),
+    lint("rtapp::E09", "a CPU that does not exist, or a malformed CPU list"),
+    lint("rtapp::E10", "too many threads"),
+    lint("rtapp::E11", "an endless loop that never consumes time"),
+    lint("rtapp::E12", "unknown word where one of a few is due"),
+    lint("rtapp::E13", "memrun parameters do not match those of the same `ref`"),
+    lint("rtapp::E14", "scheduling attributes the kernel refuses"),
+    lint("rtapp::E15", "an override names a path that does not exist"),
+    lint("rtapp::E16", "a key without a value"),
+    lint("rtapp::W01", "unknown key, close to a known one: rt-app ignores it silently"),
+    lint("rtapp::W02", "repeated key collapses: first place, last value"),
+    lint("rtapp::W03", "resume of a name that never suspends: wakes nobody"),
+    lint("rtapp::W04", "event `runtime` in a task without phases is also read as the task's slice or budget"),
+    lint("rtapp::W05", "thread name over 15 characters: the kernel refuses it and the thread stays `rt-app`"),
+    lint("rtapp::W06", "key without effect in this place"),
+    lint("rtapp::W07", "loop 0"),
+    lint("rtapp::W08", "key read as an event because it begins like one"),
+    lint("rtapp::W09", "timer shared by several threads"),
+    lint("rtapp::W10", "signal that nobody ever waits for"),
+    lint("rtapp::W11", "wait that nobody ever ends"),
+    lint("rtapp::W12", "mutex waited with or unlocked but never locked, or locked and never unlocked"),
+    lint("rtapp::W13", "barrier that counts more parties than can arrive"),
+    lint("rtapp::W14", "long loop that never consumes time"),
+    lint("rtapp::W15", "phase that is never reached"),
+    lint("rtapp::W16", "timer without period, of unknown mode, or made absolute elsewhere"),
+    lint("rtapp::W17", "duration 0 means no limit"),
+    lint("rtapp::W18", "repeated task name: the later task is renamed"),
+    lint("rtapp::W19", "task with instance 0 that nobody forks"),
+    lint("rtapp::N01", "accepted, without meaning in a simulation"),
+    lint("rtapp::N02", "unknown key, ignored as rt-app does"),
+    lint("rtapp::N03", "accepted here, refused by rt-app"),
+];
+
+/// Most diagnostics kept; a hostile file could cause one a key.
+const MAX_DIAGNOSTICS: usize = 1000;
+
+/// Collects diagnostics.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    list: Vec<Diagnostic>,
+    dropped: usize,
+    errors: usize,
+    lesser_kept: usize,
+}
+
+/// The diagnostic just added; lets the caller attach a help line.
+pub(super) struct Added<'a>(Option<&'a mut Diagnostic>);
+
+impl Added<'_> {
+    pub fn help(self, text: impl Into<String>) {
+        if let Some(d) = self.0 {
+            d.help = Some(text.into());
+        }
+    }
+}
+
+impl Report {
+    pub fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) -> Added<'_> {
+        self.errors += 1;
+        self.add(Diagnostic::error(code, span, message))
+    }
+    pub fn warning(&mut self, code: &'static str, span: Span, message: impl Into<String>) -> Added<'_> {
+        self.add(Diagnostic::warning(code, span, message))
+    }
+    pub fn note(&mut self, code: &'static str, span: Span, message: impl Into<String>) -> Added<'_> {
+        self.add(Diagnostic::note(code, span, message))
+    }
+    pub fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+    /// Number of errors so far.
+    pub fn errors(&self) -> usize {
+        self.errors
+    }
+
+    /// Errors are never dropped in favour of notes: when full, the first lesser finding makes room.
+    fn add(&mut self, diagnostic: Diagnostic) -> Added<'_> {
+        debug_assert!(LINTS.iter().any(|l| l.code == diagnostic.code), "{} is not listed", diagnostic.code);
+        if self.list.len() >= MAX_DIAGNOSTICS {
+            self.dropped += 1;
+            if !diagnostic.is_error() || self.lesser_kept == 0 {
+                return Added(None);
+            }
+            let room = self.list.iter().position(|d| !d.is_error()).expect("lesser_kept counts them");
+            self.list.swap_remove(room);
+            self.lesser_kept -= 1;
+        }
+        self.lesser_kept += usize::from(!diagnostic.is_error());
+        self.list.push(diagnostic);
+        Added(self.list.last_mut())
+    }
+
+    /// All findings in the order of the text.
+    pub fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.list.sort_by_key(|d| (d.span.start, std::cmp::Reverse(d.severity)));
+        if self.dropped > 0 {
+            let severity = if self.errors > 0 { Severity::Error } else { Severity::Warning };
+            let message = format!("{} more findings are not shown", self.dropped);
+            self.list.push(Diagnostic { severity, ..Diagnostic::error("rtapp::E02", 0..0, message) });
+        }
+        self.list
+    }
+}
+
+/// A name for a message: escaped, shortened, in backquotes.
+pub(super) fn quoted(name: &str) -> String {
+    const MAX: usize = 48;
+    let short: String = name.chars().take(MAX).flat_map(char::escape_debug).collect();
+    let more = if name.chars().nth(MAX).is_some() { "…" } else { "" };
+    format!("`{short}{more}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_survive_a_flood_of_notes() {
+        let mut report = Report::default();
+        for i in 0..5000 {
+            report.note("rtapp::N02", i..i, "x");
+        }
+        report.error("rtapp::E01", 9..9, "y");
+        let list = report.into_diagnostics();
+        assert_eq!(list.len(), MAX_DIAGNOSTICS + 1);
+        assert!(list.iter().any(|d| d.message == "y"));
+    }
+
+    #[test]
+    fn codes_are_unique() {
+        let mut codes: Vec<_> = LINTS.iter().map(|l| l.code).collect();
+        codes.dedup();
+        assert_eq!(codes.len(), LINTS.len());
+    }
+}

@@ -1,0 +1,142 @@
+//! rt-app workload files: JSON with tasks, phases and events, read into a [`Workload`].
+//!
+//! The grammar is that of rt-app's C master of May 2026. What rt-app does silently (repeated keys that collapse, unknown
+//! keys, a `resume` nobody hears) is a numbered lint here; [`LINTS`] lists them all: `E` refuses the file, `W` says what
+//! rt-app does instead of what the author probably meant, `N` lists what has no effect in a simulation.
+//!
+//! | dialect | repeated event keys | `suspend` |
+//! |---|---|---|
+//! | [`Dialect::Workgen`] (default) | each is an event, as after rt-app's pre-processor | waits on its task's name |
+//! | [`Dialect::RtApp`] | exactly json-c: first place, last value | the same; a value is mandatory |
+//! | [`Dialect::LegacySuspend`] | each is an event | waits on the name given, as before 2025 |
+//!
+//! The way of a file: [`json`](self) text → tree (bounded) → overrides → repeated keys → global → tasks → phases → events
+//! → cross-checks of resources.
+
+mod events;
+mod global;
+mod json;
+mod keys;
+mod lints;
+pub mod memory;
+mod overrides;
+mod phases;
+mod resources;
+mod sched;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use json::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};
+pub use lints::{LINTS, Lint};
+pub use values::MAX_US;
+
+use global::Global;
+use lints::Report;
+use tasks::Context;
+use values::Holds;
+use wattif_model::check::Diagnostic;
+use wattif_model::workload::{GroupSpec, Workload};
+
+/// Most threads, and most tasks, of a workload.
+pub const MAX_THREADS: u64 = 65_536;
+/// Most task groups besides the root (rt-app's own limit).
+pub const MAX_GROUPS: usize = 32;
+/// Longest name of a task or group, bytes.
+pub const MAX_NAME: usize = 255;
+
+/// How repeated keys and `suspend` are read; see the [module](self).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// Exactly as rt-app reads the file.
+    RtApp,
+    /// As rt-app reads it after its pre-processor `workgen`.
+    #[default]
+    Workgen,
+    /// Like `Workgen`, and the value of `suspend` is the name waited on.
+    LegacySuspend,
+}
+
+/// What a reading needs besides the text.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Dialect.
+    pub dialect: Dialect,
+    /// CPUs of the platform; a CPU beyond is an error. `None`: unknown.
+    pub nr_cpus: Option<usize>,
+    /// Overrides, such as (`tasks.idle_thread.instance`, `0`): the file is patched before it is interpreted.
+    pub set: Vec<(String, String)>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Parsed {
+    /// The workload, when there is no error.
+    pub workload: Option<Workload>,
+    /// All findings, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+    /// `calibration: "CPU<n>"`: the CPU at whose full speed `run` counts, where the file names one.
+    pub calibration_cpu: Option<u32>,
+}
+
+/// Read an rt-app file. `name` becomes the workload's.
+pub fn parse(text: &str, name: &str, options: &Options) -> Parsed {
+    let mut report = Report::default();
+    let Some(mut root) = json::parse(text, options.dialect != Dialect::RtApp, &mut report) else {
+        return Parsed { diagnostics: report.into_diagnostics(), ..Parsed::default() };
+    };
+    for (path, value) in &options.set {
+        overrides::apply(&mut root, path, value, &mut report);
+    }
+    values::repeated(&mut root, Holds::Root, options.dialect == Dialect::RtApp, &mut report);
+    interpret(&root, name, options, report)
+}
+
+fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Report) -> Parsed {
+    let members = values::object("the root", root, &mut report);
+    for m in members.iter().filter(|m| !keys::ROOT.contains(&m.name.as_str())) {
+        keys::unknown(m, &[keys::ROOT], false, &mut report);
+    }
+    let global = match values::find(members, "global") {
+        Some(m) => Global::read(values::object("global", &m.value, &mut report), options, &mut report),
+        None => Global::default(),
+    };
+    if let Some(m) = values::find(members, "resources") {
+        global::resources(values::object("resources", &m.value, &mut report), &mut report);
+    }
+    let calibration_cpu = global.calibration_cpu;
+    let mut workload =
+        Workload { name: name.into(), duration: global.duration, pi_enabled: global.pi_enabled, ..Workload::default() };
+    let mut context = Context::new(options, global, report);
+    match values::find(members, "tasks") {
+        Some(m) => {
+            let tasks = values::object("tasks", &m.value, &mut context.report);
+            context.tasks(tasks, &mut workload);
+        }
+        None if matches!(root.value, json::Json::Object(_)) => {
+            context.report.error("rtapp::E03", root.span.clone(), "the key `tasks` is missing");
+        }
+        None => {}
+    }
+    context.resources.fill(&mut workload);
+    context.resources.lint(&mut context.report);
+    let failed = context.report.has_errors();
+    Parsed { workload: (!failed).then_some(workload), diagnostics: context.report.into_diagnostics(), calibration_cpu }
+}
+
+impl<'a> Context<'a> {
+    fn new(options: &'a Options, global: Global, report: Report) -> Context<'a> {
+        Context {
+            options,
+            report,
+            global,
+            resources: Default::default(),
+            task_index: Default::default(),
+            forked: Default::default(),
+            locks: Default::default(),
+            buffers: Default::default(),
+            groups: vec![GroupSpec::root()],
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Overrides: `tasks.idle_thread.instance=0` patches the tree before it is interpreted.
+//!
+//! A path names members from the root, separated by dots; `*` stands for all members of an object. The last name may
+//! be new when it is a word of the grammar at that place; everything before it must exist.
+
+use super::json::{Json, Member, Node, Span, parse_value};
+use super::keys;
+use super::lints::{Report, quoted};
+
+/// Apply `path = value`; an error when no value was changed.
+pub(super) fn apply(root: &mut Node, path: &str, value: &str, report: &mut Report) {
+    let names: Vec<&str> = path.split('.').collect();
+    if names == ["global", "duration"] || names.first() == Some(&"global") {
+        ensure_global(root);
+    }
+    let mut failed = None;
+    let changed = set(root, &names, Place::Root, value, &mut failed);
+    if changed > 0 {
+        return;
+    }
+    let (at, near) = failed.unwrap_or_default();
+    let message = format!("override {}: nothing is called {} there", quoted(path), quoted(&at));
+    report.error("rtapp::E15", 0..0, message).help(match near.is_empty() {
+        true => "nothing can be set there".to_string(),
+        false => format!("there are {near}"),
+    });
+}
+
+/// Where in the grammar an object stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    Global,
+    Tasks,
+    Task,
+    Phases,
+    Phase,
+    Other,
+}
+
+impl Place {
+    fn below(self, name: &str) -> Place {
+        match (self, name) {
+            (Place::Root, "tasks") => Place::Tasks,
+            (Place::Root, "global") => Place::Global,
+            (Place::Tasks, _) => Place::Task,
+            (Place::Task, "phases") => Place::Phases,
+            (Place::Phases, _) => Place::Phase,
+            _ => Place::Other,
+        }
+    }
+    fn allows(self, name: &str) -> bool {
+        match self {
+            Place::Global => keys::GLOBAL.contains(&name),
+            Place::Task => keys::TASK.contains(&name) || keys::SCHED.contains(&name) || keys::event(name).is_some(),
+            Place::Phase => keys::PHASE.contains(&name) || keys::SCHED.contains(&name) || keys::event(name).is_some(),
+            _ => false,
+        }
+    }
+}
+
+fn ensure_global(root: &mut Node) {
+    let Json::Object(members) = &mut root.value else { return };
+    if !members.iter().any(|m| m.name == "global") {
+        members.push(Member {
+            name: "global".into(),
+            name_span: 0..0,
+            value: Node { span: 0..0, value: Json::Object(vec![]) },
+        });
+    }
+}
+
+/// How many values were set; the first name that was not found, with its neighbours, goes to `failed`.
+fn set(node: &mut Node, names: &[&str], place: Place, value: &str, failed: &mut Option<(String, String)>) -> usize {
+    let (name, rest) = (names[0], &names[1..]);
+    let span = node.span.clone();
+    match &mut node.value {
+        Json::Object(members) if rest.is_empty() => set_member(members, name, place, value, &span, failed),
+        Json::Object(members) => {
+            let matching = members.iter_mut().filter(|m| name == "*" || m.name == name);
+            let changed: Vec<usize> =
+                matching.map(|m| set(&mut m.value, rest, place.below(&m.name), value, failed)).collect();
+            if changed.is_empty() {
+                fail(failed, name, members.iter().map(|m| m.name.as_str()));
+            }
+            changed.iter().sum()
+        }
+        Json::Array(items) => match name.parse::<usize>().ok().and_then(|i| items.get_mut(i)) {
+            Some(item) if rest.is_empty() => {
+                *item = parse_value(value, item.span.clone());
+                1
+            }
+            Some(item) => set(item, rest, Place::Other, value, failed),
+            None => {
+                fail(failed, name, std::iter::empty());
+                0
+            }
+        },
+        _ => {
+            fail(failed, name, std::iter::empty());
+            0
+        }
+    }
+}
+
+fn set_member(
+    members: &mut Vec<Member>,
+    name: &str,
+    place: Place,
+    value: &str,
+    span: &Span,
+    failed: &mut Option<(String, String)>,
+) -> usize {
+    let mut changed = 0;
+    for m in members.iter_mut().filter(|m| name == "*" || m.name == name) {
+        m.value = parse_value(value, m.value.span.clone());
+        changed += 1;
+    }
+    if changed == 0 && place.allows(name) {
+        let start = span.start..span.start;
+        members.push(Member { name: name.into(), name_span: start.clone(), value: parse_value(value, start) });
+        changed = 1;
+    }
+    if changed == 0 {
+        fail(failed, name, members.iter().map(|m| m.name.as_str()));
+    }
+    changed
+}
+
+fn fail<'a>(failed: &mut Option<(String, String)>, name: &str, present: impl Iterator<Item = &'a str> + Clone) {
+    if failed.is_none() {
+        let near = match keys::nearest(name, present.clone()) {
+            Some(near) => quoted(near),
+            None => present.take(8).map(quoted).collect::<Vec<_>>().join(", "),
+        };
+        *failed = Some((name.into(), near));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, value: &str, expect: Result<&str, &str>) {
+        let text =
+            r#"{"tasks": {"idle_thread": {"instance": 5, "run": 1}, "b": {"phases": {"p": {"run": 2}}, "cpus": [1]}}}"#;
+        let mut report = Report::default();
+        let mut root = super::super::json::parse(text, true, &mut report).unwrap();
+        apply(&mut root, path, value, &mut report);
+        match expect {
+            Ok(piece) => assert!(format!("{root:?}").contains(piece), "{root:?}"),
+            Err(help) => assert_eq!(report.into_diagnostics()[0].help.as_deref(), Some(help)),
+        }
+    }
+
+    #[test]
+    fn paths() {
+        check("tasks.idle_thread.instance", "0", Ok(r#"Number("0")"#));
+        check("tasks.b.phases.p.run", "77", Ok(r#"Number("77")"#));
+        check("tasks.b.cpus.0", "3", Ok(r#"Number("3")"#));
+        check("tasks.idle_thread.policy", "SCHED_OTHER", Ok(r#"Text("SCHED_OTHER")"#));
+        check("tasks.*.loop", "9", Ok(r#"Number("9")"#));
+        check("global.duration", "2", Ok(r#"Number("2")"#));
+        check("tasks.idle_thred.instance", "0", Err("there are `idle_thread`"));
+        check("tasks.b.phases.q.run", "0", Err("there are `p`"));
+        check("tasks.b.frag", "0", Err("there are `phases`, `cpus`"));
+        check("tasks.b.cpus.x.y", "0", Err("nothing can be set there"));
+        check("", "0", Err("there are `tasks`"));
+    }
+}

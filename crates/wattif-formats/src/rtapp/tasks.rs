@@ -1,0 +1,234 @@
+//! Tasks: each object becomes a task with its attributes and program.
+
+use super::global::Global;
+use super::json::{Json, Member, Span};
+use super::keys;
+use super::lints::{Report, quoted};
+use super::phases::State;
+use super::resources::Resources;
+use super::sched::{self, Keys};
+use super::{MAX_GROUPS, MAX_NAME, MAX_THREADS, Options, values};
+use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::workload::{GroupSpec, Op, SchedAttr, TaskSpec, Workload};
+use wattif_model::{CpuSet, Ns};
+
+/// Everything known while a file is read.
+pub(super) struct Context<'a> {
+    pub options: &'a Options,
+    pub report: Report,
+    pub global: Global,
+    pub resources: Resources,
+    /// Task name → index.
+    pub task_index: BTreeMap<String, u32>,
+    /// Tasks some `fork` names.
+    pub forked: BTreeSet<u32>,
+    /// Mutexes of the task being read.
+    pub locks: Locks,
+    /// `memrun` buffers by `ref`.
+    pub buffers: BTreeMap<String, String>,
+    pub groups: Vec<GroupSpec>,
+}
+
+/// First places where a task locks, unlocks, or waits with each mutex.
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    pub locked: BTreeMap<String, Span>,
+    pub unlocked: BTreeMap<String, Span>,
+    pub waited: BTreeMap<String, Span>,
+}
+
+/// A task, before its events are read.
+pub(super) struct Task<'a> {
+    pub name: &'a str,
+    pub index: u32,
+    pub instances: u32,
+    pub name_span: Span,
+    pub members: &'a [Member],
+}
+
+impl Context<'_> {
+    /// Read all tasks into `workload`.
+    pub(super) fn tasks(&mut self, tasks: &[Member], workload: &mut Workload) {
+        let list = self.list(tasks);
+        for task in &list {
+            let spec = self.task(task);
+            workload.tasks.push(spec);
+        }
+        for task in list.iter().filter(|t| t.instances == 0 && !self.forked.contains(&t.index)) {
+            let message = format!("task {} has instance 0 and nobody forks it: it never runs", quoted(task.name));
+            self.report.warning("rtapp::W19", task.name_span.clone(), message);
+        }
+        self.settle_timers(workload);
+        workload.groups = std::mem::take(&mut self.groups);
+    }
+
+    /// Names and instances first: forks and barriers refer to tasks further down.
+    fn list<'t>(&mut self, tasks: &'t [Member]) -> Vec<Task<'t>> {
+        let mut list = Vec::new();
+        let mut threads = 0u64;
+        for m in tasks {
+            if m.name.len() > MAX_NAME {
+                let message = format!("the task name {} has over {MAX_NAME} bytes", quoted(&m.name));
+                self.report.error("rtapp::E02", m.name_span.clone(), message);
+                continue;
+            }
+            let members = values::object(&m.name, &m.value, &mut self.report);
+            if !matches!(m.value.value, Json::Object(_)) {
+                continue;
+            }
+            let instance = values::find(members, "instance");
+            let instances = instance.map_or(Some(1), |i| values::int(i, 0..=i32::MAX as i64, &mut self.report));
+            let instances = instances.unwrap_or(1) as u32;
+            let index = list.len() as u32;
+            threads += instances as u64;
+            self.task_index.insert(m.name.clone(), index);
+            list.push(Task { name: &m.name, index, instances, name_span: m.name_span.clone(), members });
+        }
+        if list.is_empty() && !self.report.has_errors() {
+            self.report.error("rtapp::E03", 0..0, "there are no tasks");
+        }
+        if threads.max(list.len() as u64) > MAX_THREADS {
+            let message = format!("{threads} threads of {} tasks; the limit is {MAX_THREADS} of each", list.len());
+            self.report.error("rtapp::E10", 0..0, message);
+        }
+        list
+    }
+
+    fn task(&mut self, task: &Task<'_>) -> TaskSpec {
+        self.locks = Locks::default();
+        self.lint_comm(task);
+        let phases = values::find(task.members, "phases");
+        self.task_keys(task, phases.is_some());
+        let mut keys = Keys::read(task.members, true, &mut self.report);
+        keys.policy.get_or_insert(self.global.default_policy);
+        keys.span.get_or_insert(task.name_span.clone());
+        let attr = keys.apply(SchedAttr::default());
+        keys.validate(&attr, &mut self.report);
+        let cpus = self.cpus(task.members);
+        let group = self.group(task.members, &attr);
+        let delay = values::find(task.members, "delay").and_then(|m| values::us(m, &mut self.report)).unwrap_or(0);
+        let group = group.unwrap_or(0);
+        let program = match phases {
+            Some(phases) => self.phases(task, phases, State { attr, group }, cpus.clone()),
+            None => self.single(task),
+        };
+        self.lint_locks();
+        TaskSpec {
+            name: task.name.into(),
+            instances: task.instances,
+            delay: Ns::from_us(delay),
+            attr,
+            cpus,
+            group,
+            program,
+        }
+    }
+
+    fn lint_comm(&mut self, task: &Task<'_>) {
+        const COMM: usize = 15;
+        let longest = format!("{}-{}", task.name, task.instances.saturating_sub(1));
+        if longest.len() > COMM {
+            let message =
+                format!("the thread name {} has over {COMM} characters: the kernel refuses it", quoted(&longest));
+            self.report
+                .warning("rtapp::W05", task.name_span.clone(), message)
+                .help("under rt-app such a thread is called `rt-app`, and traces cannot be matched to it");
+        }
+    }
+
+    /// Keys of a task that mean nothing, or not what they seem.
+    fn task_keys(&mut self, task: &Task<'_>, has_phases: bool) {
+        for m in task.members {
+            let is_event = keys::event(&m.name).is_some();
+            match m.name.as_str() {
+                "nodes_membind" => self.membind(m),
+                "runtime" if !has_phases => {
+                    let message =
+                        "in a task without phases rt-app reads `runtime` also as the slice (or deadline budget)";
+                    self.report
+                        .warning("rtapp::W04", m.name_span.clone(), message)
+                        .help("call the event `runtime0` to avoid it");
+                }
+                "runtime" => {}
+                name if keys::TASK.contains(&name) || keys::SCHED.contains(&name) => {}
+                _ if is_event && has_phases => {
+                    let message = format!("the event {} beside `phases` is never executed", quoted(&m.name));
+                    self.report.warning("rtapp::W06", m.name_span.clone(), message);
+                }
+                _ if is_event => {}
+                _ => keys::unknown(m, &[keys::TASK, keys::SCHED], true, &mut self.report),
+            }
+        }
+    }
+
+    pub(super) fn membind(&mut self, m: &Member) {
+        let message = "`nodes_membind`: memory placement is not simulated";
+        self.report.note("rtapp::N01", m.name_span.clone(), message);
+    }
+
+    pub(super) fn cpus(&mut self, members: &[Member]) -> Option<CpuSet> {
+        let m = values::find(members, "cpus")?;
+        sched::cpus(m, self.options.dialect, self.options.nr_cpus, &mut self.report)
+    }
+
+    pub(super) fn group(&mut self, members: &[Member], attr: &SchedAttr) -> Option<u32> {
+        let m = values::find(members, "taskgroup")?;
+        let path = values::text(m, &mut self.report)?;
+        if path.is_empty() {
+            return None;
+        }
+        let mut refuse = |why: String| {
+            self.report.error("rtapp::E14", m.value.span.clone(), why);
+            None
+        };
+        if !path.starts_with('/') || path.len() > MAX_NAME {
+            return refuse(format!("the taskgroup {} must start with `/`", quoted(path)));
+        }
+        if !attr.policy.is_fair() {
+            return refuse(format!("a taskgroup holds fair tasks only, not {}", attr.policy.name()));
+        }
+        if let Some(at) = self.groups.iter().position(|g| g.path == path) {
+            return Some(at as u32);
+        }
+        if self.groups.len() > MAX_GROUPS {
+            return refuse(format!("more than {MAX_GROUPS} taskgroups"));
+        }
+        self.groups.push(GroupSpec { path: path.into(), ..GroupSpec::root() });
+        Some(self.groups.len() as u32 - 1)
+    }
+
+    /// Events a timer made absolute anywhere in the file, of any thread that shares it, are absolute everywhere.
+    fn settle_timers(&mut self, workload: &mut Workload) {
+        let mut told = BTreeSet::new();
+        for (index, task) in workload.tasks.iter_mut().enumerate() {
+            for op in &mut task.program.ops {
+                let Op::Timer { timer, absolute, .. } = op else { continue };
+                let settled = self.resources.is_absolute(*timer, index as u32);
+                if settled && !*absolute && told.insert(*timer) {
+                    let message = "a timer once `absolute` is so in every event that names it, also in this one";
+                    self.report.warning("rtapp::W16", self.resources.timer_span(*timer), message);
+                }
+                *absolute = settled;
+            }
+        }
+    }
+
+    fn lint_locks(&mut self) {
+        let Locks { locked, unlocked, waited } = std::mem::take(&mut self.locks);
+        let mut warn = |span: &Span, message: String| {
+            self.report.warning("rtapp::W12", span.clone(), message);
+        };
+        for (name, span) in waited.iter().filter(|(name, _)| !locked.contains_key(*name)) {
+            warn(span, format!("waits with mutex {} but never locks it", quoted(name)));
+        }
+        for (name, span) in unlocked.iter().filter(|(name, _)| !locked.contains_key(*name)) {
+            warn(span, format!("unlocks mutex {} but never locks it", quoted(name)));
+        }
+        for (name, span) in locked.iter().filter(|(name, _)| !unlocked.contains_key(*name)) {
+            warn(
+                span,
+                format!("locks mutex {} but never unlocks it: the second time it waits for itself", quoted(name)),
+            );
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! One `check` per feature: what a small file becomes, or which lints it causes.
+
+use super::*;
+use wattif_model::workload::{Amount, Op};
+
+fn options(dialect: Dialect) -> Options {
+    Options { dialect, nr_cpus: Some(8), set: vec![] }
+}
+
+/// Ops of a program in a short form.
+fn show(ops: &[Op]) -> String {
+    let us = |a: &Amount| match a {
+        Amount::Fixed(ns) if ns % 1000 == 0 => (ns / 1000).to_string(),
+        Amount::Fixed(ns) => format!("{ns}ns"),
+        Amount::Random(_) => "?".into(),
+    };
+    let one = |op: &Op| match op {
+        Op::Run(a) => format!("run {}", us(a)),
+        Op::RunInsensitive(a) => format!("mem {}", us(a)),
+        Op::Spin { wall, chunk } => format!("spin {}/{}", us(wall), chunk / 1000),
+        Op::Sleep(a) => format!("sleep {}", us(a)),
+        Op::Timer { timer, period, absolute } => {
+            format!("timer{timer} {}{}", us(period), if *absolute { " abs" } else { "" })
+        }
+        Op::Lock(m) => format!("lock {m}"),
+        Op::Unlock(m) => format!("unlock {m}"),
+        Op::Wait { cond, mutex: None } => format!("wait {cond}"),
+        Op::Wait { cond, mutex: Some(m) } => format!("wait {cond}/{m}"),
+        Op::Signal(c) => format!("signal {c}"),
+        Op::Broadcast(c) => format!("broad {c}"),
+        Op::Barrier(b) => format!("barrier {b}"),
+        Op::SemPost(s) => format!("post {s}"),
+        Op::SemWait(s) => format!("take {s}"),
+        Op::Yield => "yield".into(),
+        Op::Fork(t) => format!("fork {t}"),
+        Op::Loop { count, end } => format!("loop({} ..{end})", count.map_or("∞".into(), |n| n.to_string())),
+        Op::LoopEnd { begin } => format!("end({begin})"),
+        Op::SetAttr(a) => format!("{}:{}:{}", a.policy.name(), a.nice, a.rt_priority),
+        Op::SetAffinity(c) => format!("cpus {}", c.as_ref().map_or("all".into(), |c| c.to_string())),
+        Op::SetGroup(g) => format!("group {g}"),
+        Op::PhaseBegin => "<".into(),
+        Op::PhaseEnd => ">".into(),
+        other => format!("{other:?}"),
+    };
+    ops.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn workload(text: &str) -> Workload {
+    let parsed = parse(text, "test", &options(Dialect::Workgen));
+    parsed.workload.unwrap_or_else(|| panic!("{:#?}", parsed.diagnostics))
+}
+
+/// The program of the first task.
+#[track_caller]
+fn check(text: &str, program: &str) {
+    assert_eq!(show(&workload(text).tasks[0].program.ops), program);
+}
+
+/// The program of a phase-less endless task with these members, without the loop around it.
+#[track_caller]
+fn check_events(members: &str, program: &str) {
+    let text = format!(r#"{{"tasks": {{"a": {{"loop": 1, {members}}}}}}}"#);
+    check(&text, program);
+}
+
+/// Codes of all findings but notes, in the order of the text.
+#[track_caller]
+fn check_lints(dialect: Dialect, text: &str, codes: &str) {
+    let parsed = parse(text, "test", &options(dialect));
+    let notable = parsed.diagnostics.iter().filter(|d| d.severity > wattif_model::check::Severity::Note);
+    let found: Vec<_> = notable.map(|d| d.code.trim_start_matches("rtapp::")).collect();
+    assert_eq!(found.join(" "), codes, "{:#?}", parsed.diagnostics);
+    assert_eq!(parsed.workload.is_none(), codes.contains('E'));
+}
+
+#[track_caller]
+fn lints(text: &str, codes: &str) {
+    check_lints(Dialect::Workgen, text, codes);
+}
+
+/// Lints of one task with these members.
+#[track_caller]
+fn task_lints(members: &str, codes: &str) {
+    lints(&format!(r#"{{"tasks": {{"a": {{{members}}}}}}}"#), codes);
+}
+
+#[test]
+fn executing() {
+    check_events(r#""run": 5333"#, "< run 5333 >");
+    check_events(r#""runtime0": 1000"#, "< spin 1000/32 >");
+    check_events(r#""sleep": 7"#, "< sleep 7 >");
+    check_events(r#""runtime1": {"duration": 5, "mode": "loadwait"}"#, "< spin 5/32 >");
+    check_events(r#""yield": "", "run": 1"#, "< yield run 1 >");
+    check_events(r#""mem": 4000000"#, "< mem 1000 >");
+    check_events(r#""iorun": 4194305"#, "< mem 1 >");
+    check_events(r#""memrun": {"type": "read", "size": 4096, "count": 1000}"#, "< mem 1 >");
+    check_events(r#""memrun": {"type": "chase", "size": 4096, "count": 500, "pattern": "sequential"}"#, "< mem 1 >");
+}
+
+#[test]
+fn iorun_to_a_device_copies() {
+    check(r#"{"global": {"io_device": "/dev/sda"}, "tasks": {"a": {"loop": 1, "iorun": 1000}}}"#, "< mem 1 >");
+}
+
+#[test]
+fn synchronising() {
+    check_events(r#""lock": "m", "run": 1, "unlock": "m""#, "< lock 0 run 1 unlock 0 >");
+    check_events(r#""lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m""#, "< lock 0 wait 0/0 unlock 0 >");
+    check_events(r#""sync": {"ref": "c", "mutex": "m"}"#, "< signal 0 wait 0/0 >");
+    check_events(r#""signal": "c", "broad": "c", "run": 1"#, "< signal 0 broad 0 run 1 >");
+    check_events(r#""suspend": "x""#, "< wait 0 >");
+    check_events(r#""suspend", "run": 4"#, "< wait 0 run 4 >");
+    check_events(r#""resume": "b", "resume2": "a", "run": 1"#, "< broad 0 broad 1 run 1 >");
+    check_events(r#""sem_post": "s", "sem_wait": "s", "sem_wait2": "t""#, "< post 0 take 0 take 1 >");
+    check_events(r#""barrier": "b""#, "< barrier 0 >");
+    check_events(r#""wait": {}"#, "< wait 0/0 >");
+}
+
+#[test]
+fn barrier_counts_textual_uses() {
+    let w = workload(r#"{"tasks": {"a": {"instance": 3, "barrier": "b"}, "c": {"barrier": "b", "run": 1}}}"#);
+    assert_eq!(w.barriers[0].parties, 4);
+    lints(r#"{"tasks": {"a": {"barrier": "b", "run": 1, "barrier2": "b"}}}"#, "W13");
+}
+
+#[test]
+fn timers() {
+    check_events(r#""timer": {"ref": "unique", "period": 7777}"#, "< timer0 7777 >");
+    check_events(r#""timer": {"ref": "t", "period": 5, "mode": "absolute"}"#, "< timer0 5 abs >");
+    let text = r#"{"tasks": {"a": {"instance": 2, "timer": {"ref": "t", "period": 5}},
+                             "b": {"timer": {"ref": "t", "period": 5, "mode": "absolute"}}}}"#;
+    check(text, "loop(∞ ..4) < timer0 5 abs > end(0)");
+    assert!(workload(text).timers[0].shared);
+    lints(text, "W16 W09");
+    let unique = r#"{"tasks": {"a": {"timer": {"ref": "unique", "period": 5}},
+                               "b": {"timer": {"ref": "unique", "period": 5, "mode": "absolute"}}}}"#;
+    check(unique, "loop(∞ ..4) < timer0 5 > end(0)");
+    lints(unique, "");
+    task_lints(r#""run": 1, "timer": {"ref": "unique", "period": 5, "mode": "Absolute"}"#, "W16");
+    task_lints(r#""run": 1, "timer": {"ref": "unique"}"#, "W16");
+}
+
+#[test]
+fn fork_and_template() {
+    let text = r#"{"tasks": {"a": {"loop": 1, "run": 1, "fork": "kid"}, "kid": {"instance": 0, "loop": 1, "run": 2}}}"#;
+    check(text, "< run 1 fork 1 >");
+    lints(text, "");
+    task_lints(r#""run": 1, "fork": "b""#, "E08");
+    lints(r#"{"tasks": {"a": {"run": 1}, "b": {"instance": 0, "run": 1}}}"#, "W19");
+}
+
+#[test]
+fn loops_and_phases() {
+    check(r#"{"tasks": {"a": {"run": 1}}}"#, "loop(∞ ..4) < run 1 > end(0)");
+    check(r#"{"tasks": {"a": {"run": 1, "loop": 3}}}"#, "loop(3 ..4) < run 1 > end(0)");
+    check(
+        r#"{"tasks": {"a": {"phases": {"p": {"loop": 2, "run": 1}, "q": {"sleep": 3}}}}}"#,
+        "loop(∞ ..9) loop(2 ..5) < run 1 > end(1) < sleep 3 > end(0)",
+    );
+    check(r#"{"tasks": {"a": {"loop": 1, "phases": {"p": {"run": 1}, "q": {"sleep": 3}}}}}"#, "< run 1 > < sleep 3 >");
+    check(r#"{"tasks": {"a": {"loop": 0, "phases": {"p": {"run": 1}}}}}"#, "");
+    check(r#"{"tasks": {"a": {"loop": 1, "phases": {"p": {"loop": -1, "run": 1}}}}}"#, "loop(∞ ..4) < run 1 > end(0)");
+    lints(r#"{"tasks": {"a": {"loop": 0, "phases": {"p": {"run": 1}}}}}"#, "W07");
+    lints(r#"{"tasks": {"a": {"phases": {"p": {"loop": 0, "run": 1}, "q": {"run": 2}}}}}"#, "W07 W15");
+    task_lints(r#""loop": 0, "run": 1"#, "W07");
+}
+
+#[test]
+fn attributes_at_every_iteration() {
+    check(
+        r#"{"tasks": {"a": {"loop": 2, "cpus": [7], "phases": {
+            "p": {"loop": 2, "policy": "SCHED_FIFO", "cpus": [0, 1], "run": 1}, "q": {"policy": "SCHED_OTHER", "priority": 5, "run": 2}}}}}"#,
+        "loop(2 ..13) loop(2 ..7) cpus 0-1 SCHED_FIFO:0:10 < run 1 > end(1) cpus 7 SCHED_OTHER:5:0 < run 2 > end(0)",
+    );
+}
+
+#[test]
+fn first_pass_differs_where_a_phase_inherits() {
+    check(
+        r#"{"tasks": {"a": {"phases": {"p": {"priority": 3, "run": 1}, "q": {"policy": "SCHED_RR", "run": 2}}}}}"#,
+        "SCHED_OTHER:3:0 < run 1 > SCHED_RR:0:10 < run 2 > \
+         loop(∞ ..17) SCHED_RR:0:3 < run 1 > SCHED_RR:0:10 < run 2 > end(8)",
+    );
+}
+
+#[test]
+fn scheduling_keys() {
+    let attr = |members: &str| {
+        let w = workload(&format!(r#"{{"tasks": {{"a": {{{members}, "run": 1}}}}}}"#));
+        w.tasks[0].attr
+    };
+    let a = attr(r#""policy": "SCHED_BATCH", "priority": -5, "dl-runtime": 3000, "util_min": 100, "util_max": -1"#);
+    assert_eq!(
+        (a.policy.name(), a.nice, a.runtime.0, a.util_min, a.util_max),
+        ("SCHED_BATCH", -5, 3_000_000, Some(100), None)
+    );
+    let a = attr(r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "dl-period": 5000"#);
+    assert_eq!((a.runtime.0, a.deadline.0, a.period.0), (1_000_000, 5_000_000, 5_000_000));
+    let a = attr(r#""policy": "SCHED_DEADLINE", "runtime": 1000, "deadline": 4000, "period": 5000"#);
+    assert_eq!((a.runtime.0, a.deadline.0, a.period.0), (1_000_000, 4_000_000, 5_000_000));
+    assert_eq!(attr(r#""policy": "SCHED_RR""#).rt_priority, 10);
+    assert_eq!(attr(r#""runtime": 1000"#).runtime.0, 1_000_000);
+}
+
+#[test]
+fn scheduling_errors() {
+    task_lints(r#""policy": "SCHED_EXT", "run": 1"#, "E06");
+    task_lints(r#""priority": 20, "run": 1"#, "E14");
+    task_lints(r#""policy": "SCHED_FIFO", "priority": 0, "run": 1"#, "E14");
+    task_lints(r#""policy": "SCHED_DEADLINE", "run": 1"#, "E14");
+    task_lints(r#""util_min": 1025, "run": 1"#, "E05");
+    task_lints(r#""util_min": 800, "util_max": 400, "run": 1"#, "E14");
+    task_lints(r#""taskgroup": "bg", "run": 1"#, "E14");
+    task_lints(r#""taskgroup": "/bg", "policy": "SCHED_RR", "run": 1"#, "E14");
+    lints(r#"{"global": {"default_policy": "X"}, "tasks": {"a": {"run": 1}}}"#, "E06");
+}
+
+#[test]
+fn groups_and_globals() {
+    let w = workload(
+        r#"{"global": {"duration": 5, "default_policy": "SCHED_IDLE", "pi_enabled": true, "calibration": "CPU4"},
+            "tasks": {"a": {"taskgroup": "/bg", "delay": 30, "loop": 1, "phases": {"p": {"run": 1}, "q": {"taskgroup": "/", "run": 1}}}}}"#,
+    );
+    assert_eq!(w.duration.unwrap().0, 5_000_000_000);
+    assert_eq!((w.tasks[0].attr.policy.name(), w.pi_enabled, w.tasks[0].delay.0), ("SCHED_IDLE", true, 30_000));
+    assert_eq!((w.tasks[0].group, w.groups[1].path.as_str()), (1, "/bg"));
+    assert_eq!(show(&w.tasks[0].program.ops), "< run 1 > group 0 < run 1 >");
+}
+
+#[test]
+fn cpus() {
+    let set =
+        |cpus: &str| workload(&format!(r#"{{"tasks": {{"a": {{"cpus": {cpus}, "run": 1}}}}}}"#)).tasks[0].cpus.clone();
+    assert_eq!(set("[0, 3]").unwrap().to_string(), "0,3");
+    assert_eq!(set(r#"["0-2", 7]"#).unwrap().to_string(), "0-2,7");
+    assert_eq!(set(r#""4-5""#).unwrap().to_string(), "4-5");
+    let text = r#"{"tasks": {"a": {"cpus": "0-2", "run": 1}}}"#;
+    check_lints(Dialect::RtApp, text, "E09");
+    for bad in ["[8]", "[]", "[true]", "\"x\"", "\"2-1\"", "\"0-99999999\"", "5"] {
+        task_lints(&format!(r#""cpus": {bad}, "run": 1"#), "E09");
+    }
+    task_lints(r#""cpus": [-1], "run": 1"#, "E05");
+}
+
+#[test]
+fn dialects() {
+    let text = r#"{"tasks": {"a": {"loop": 1, "run": 275, "sleep": 3, "run": 4725}}}"#;
+    check(text, "< run 275 sleep 3 run 4725 >");
+    lints(text, "");
+    let exact = parse(text, "test", &options(Dialect::RtApp));
+    assert_eq!(show(&exact.workload.unwrap().tasks[0].program.ops), "< run 4725 sleep 3 >");
+    check_lints(Dialect::RtApp, text, "W02");
+    check_lints(Dialect::RtApp, r#"{"tasks": {"a": {"suspend", "run": 1}}}"#, "E16 W11");
+
+    let old = r#"{"tasks": {"a": {"suspend": "Go", "run": 1}, "b": {"resume": "Go", "run": 1}}}"#;
+    check_lints(Dialect::LegacySuspend, old, "");
+    lints(old, "W11 W03");
+}
+
+#[test]
+fn repeated_phases_and_tasks() {
+    check(r#"{"tasks": {"a": {"loop": 1, "phases": {"p": {"run": 1}, "p": {"run": 2}}}}}"#, "< run 1 > < run 2 >");
+    let w = workload(r#"{"tasks": {"a": {"run": 1}, "a": {"run": 2}, "a1": {"run": 3}}}"#);
+    assert_eq!(w.tasks.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["a", "a2", "a1"]);
+    task_lints(r#""loop": 1, "run": 1, "loop": 2"#, "W02");
+}
+
+#[test]
+fn keys_that_surprise() {
+    task_lints(r#""runner": 1"#, "W08");
+    task_lints(r#""memory": 64"#, "W08");
+    task_lints(r#""run1": 1, "run_b": 2, "runA": 1"#, "");
+    task_lints(r#""lock_order": {"x": 1}, "run": 1"#, "E04");
+    task_lints(r#""rum": 1, "run": 1"#, "W01");
+    task_lints(r#""priorty": 1, "run": 1"#, "W01");
+    task_lints(r#""frag": 1, "run": 1"#, "");
+    task_lints(r#""runtime": 1000"#, "W04");
+    task_lints(r#""run": 1, "phases": {"p": {"run": 1, "delay": 5, "period": 1}}"#, "W06 W06 W06");
+    lints(r#"{"global": {"logsize": 4}, "tasks": {"a": {"run": 1}}}"#, "W01");
+    lints(r#"{"tasks": {"a_rather_long_name": {"run": 1}}}"#, "W05");
+    lints(r#"{"global": {"duration": 0}, "tasks": {"a": {"run": 1}}}"#, "W17");
+}
+
+#[test]
+fn lost_and_endless_waits() {
+    task_lints(r#""run": 1, "resume": "x""#, "W03");
+    task_lints(r#""run": 1, "signal": "x""#, "W10");
+    task_lints(r#""suspend": """#, "W11");
+    task_lints(r#""sem_wait": "s""#, "W11");
+    task_lints(r#""run": 1, "unlock": "m""#, "W12");
+    task_lints(r#""run": 1, "lock": "m""#, "W12");
+    task_lints(r#""wait": {"ref": "c", "mutex": "m"}, "signal": "c""#, "W12");
+}
+
+#[test]
+fn loops_without_time() {
+    task_lints(r#""yield": """#, "E11");
+    task_lints(r#""run": 0, "lock": "m", "unlock": "m""#, "E11");
+    task_lints(r#""loop": 100000, "yield": """#, "W14");
+    task_lints(r#""phases": {"p": {"yield": ""}, "q": {"yield": ""}}"#, "E11");
+    task_lints(r#""phases": {"p": {"yield": ""}, "q": {"run": 1}}"#, "");
+    task_lints(r#""sleep": 0"#, "");
+}
+
+#[test]
+fn wrong_values() {
+    lints("", "E01");
+    lints("[]", "E04");
+    lints("{}", "E03");
+    lints(r#"{"tasks": null}"#, "E03");
+    lints(r#"{"tasks": {}}"#, "E03");
+    lints(r#"{"tasks": []}"#, "E04");
+    lints(r#"{"tasks": {"a": 1}}"#, "E04");
+    task_lints(r#""delay": 1"#, "E07");
+    task_lints(r#""phases": {}"#, "E07");
+    task_lints(r#""run": -1"#, "E05");
+    task_lints(r#""run": 1.5"#, "E04");
+    task_lints(r#""run": "5""#, "E04");
+    task_lints(r#""run": 99999999999999999999999"#, "E05");
+    task_lints(r#""run": 1, "instance": -1"#, "E05");
+    task_lints(r#""run": 1, "instance": 100000"#, "E10");
+    task_lints(r#""run": 1, "memrun": {"type": "read", "size": 1}"#, "E03");
+    task_lints(r#""run": 1, "memrun": {"type": "x", "size": 1, "count": 1}"#, "E12");
+    task_lints(
+        r#""memrun": {"type": "read", "size": 1, "count": 1, "ref": "r"}, "memrun2": {"type": "read", "size": 2, "count": 1, "ref": "r"}"#,
+        "E13",
+    );
+    lints(
+        r#"{"resources": {"m": {"type": "mutex"}, "n": {"type": "lamp"}, "o": {}}, "tasks": {"a": {"run": 1}}}"#,
+        "E12 E03",
+    );
+    lints(r#"{"global": {"duration": -5, "lock_pages": 1}, "tasks": {"a": {"run": 1}}}"#, "E05 E04");
+}
+
+#[test]
+fn ten_mistakes_show_at_once() {
+    task_lints(
+        r#""run": -1, "sleep": "x", "policy": "Y", "cpus": [99], "fork": "z", "barrier": 4"#,
+        "E05 E04 E06 E09 E08 E04",
+    );
+}
+
+#[test]
+fn overrides_reach_the_program() {
+    let text = r#"{"tasks": {"a": {"run": 1, "loop": 1}}}"#;
+    let set = [("tasks.a.run", "9"), ("tasks.a.policy", "SCHED_IDLE"), ("global.duration", "2")];
+    let set = set.map(|(p, v)| (p.to_string(), v.to_string())).to_vec();
+    let w = parse(text, "t", &Options { set, ..Options::default() }).workload.unwrap();
+    assert_eq!(show(&w.tasks[0].program.ops), "< run 9 >");
+    assert_eq!((w.tasks[0].attr.policy.name(), w.duration.unwrap().0), ("SCHED_IDLE", 2_000_000_000));
+    let missing = Options { set: vec![("tasks.b.run".into(), "1".into())], ..Options::default() };
+    assert_eq!(parse(text, "t", &missing).diagnostics[0].code, "rtapp::E15");
+}
+
+#[test]
+fn notes_list_what_has_no_effect() {
+    let text = r#"{"global": {"logdir": "./", "gnuplot": false, "calibration": 200}, "tasks": {"a": {"run": 1, "nodes_membind": [0], "x": 1}}}"#;
+    let codes: Vec<_> = parse(text, "t", &Options::default()).diagnostics.iter().map(|d| d.code).collect();
+    assert_eq!(codes, ["rtapp::N01", "rtapp::N01", "rtapp::N01", "rtapp::N01", "rtapp::N02"]);
+}

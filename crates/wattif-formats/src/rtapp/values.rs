@@ -1,0 +1,162 @@
+//! Typed access to members, and what becomes of repeated keys.
+
+use super::json::{Json, Member, Node};
+use super::keys;
+use super::lints::{Report, quoted};
+use std::collections::BTreeMap;
+
+/// Longest time accepted, µs: 11.5 days. rt-app itself stops at 2^31.
+pub const MAX_US: i64 = 1_000_000_000_000;
+
+/// The members of an object; an error, and none, otherwise.
+pub(super) fn object<'a>(what: &str, node: &'a Node, report: &mut Report) -> &'a [Member] {
+    match &node.value {
+        Json::Object(members) => members,
+        other => {
+            wrong_type(what, "an object", node, other, report);
+            &[]
+        }
+    }
+}
+
+fn wrong_type(what: &str, expected: &str, node: &Node, found: &Json, report: &mut Report) {
+    let message = format!("{} must be {expected}, not {}", quoted(what), found.kind());
+    let added = report.error("rtapp::E04", node.span.clone(), message);
+    if found.kind() == "a float" && expected == "an integer" {
+        added.help("all times are whole microseconds");
+    }
+}
+
+/// The member called `name`; a null value counts as absent, as in json-c.
+pub(super) fn find<'a>(members: &'a [Member], name: &str) -> Option<&'a Member> {
+    members.iter().rev().find(|m| m.name == name).filter(|m| m.value.value != Json::Null)
+}
+
+/// An integer in `range`.
+pub(super) fn int(member: &Member, range: std::ops::RangeInclusive<i64>, report: &mut Report) -> Option<i64> {
+    let node = &member.value;
+    let Json::Number(text) = &node.value else {
+        wrong_type(&member.name, "an integer", node, &node.value, report);
+        return None;
+    };
+    if node.value.kind() == "a float" {
+        wrong_type(&member.name, "an integer", node, &node.value, report);
+        return None;
+    }
+    let value = text.parse::<i64>().ok().filter(|v| range.contains(v));
+    if value.is_none() {
+        let (lo, hi) = (range.start(), range.end());
+        let message = format!("{} = {} is out of range: {lo}..={hi}", quoted(&member.name), quoted(text));
+        report.error("rtapp::E05", node.span.clone(), message);
+    }
+    value
+}
+
+/// A duration in µs.
+pub(super) fn us(member: &Member, report: &mut Report) -> Option<u64> {
+    int(member, 0..=MAX_US, report).map(|v| v as u64)
+}
+
+/// A string.
+pub(super) fn text<'a>(member: &'a Member, report: &mut Report) -> Option<&'a str> {
+    match &member.value.value {
+        Json::Text(text) => Some(text),
+        other => {
+            wrong_type(&member.name, "a string", &member.value, other, report);
+            None
+        }
+    }
+}
+
+/// A boolean.
+pub(super) fn boolean(member: &Member, report: &mut Report) -> Option<bool> {
+    match &member.value.value {
+        Json::Bool(b) => Some(*b),
+        other => {
+            wrong_type(&member.name, "a boolean", &member.value, other, report);
+            None
+        }
+    }
+}
+
+/// What an object holds, for repeated keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    Root,
+    Tasks,
+    Events,
+    Phases,
+    Other,
+}
+
+/// Resolve repeated keys. `collapse`: exactly as json-c (first place, last value); otherwise every event, phase and
+/// task is kept, as after rt-app's pre-processor.
+pub(super) fn repeated(node: &mut Node, holds: Holds, collapse: bool, report: &mut Report) {
+    let members = match &mut node.value {
+        Json::Object(members) => members,
+        Json::Array(items) => return items.iter_mut().for_each(|n| repeated(n, Holds::Other, collapse, report)),
+        _ => return,
+    };
+    match holds {
+        Holds::Tasks if !collapse => rename(members, report),
+        Holds::Phases if !collapse => {}
+        _ => merge(members, |name| collapse || holds != Holds::Events || keys::event(name).is_none(), report),
+    }
+    for m in members.iter_mut() {
+        let below = match (holds, m.name.as_str()) {
+            (Holds::Root, "tasks") => Holds::Tasks,
+            (Holds::Tasks | Holds::Phases, _) => Holds::Events,
+            (Holds::Events, "phases") => Holds::Phases,
+            _ => Holds::Other,
+        };
+        repeated(&mut m.value, below, collapse, report);
+    }
+}
+
+fn merge(members: &mut Vec<Member>, merges: impl Fn(&str) -> bool, report: &mut Report) {
+    let mut first: BTreeMap<String, usize> = BTreeMap::new();
+    let mut kept: Vec<Member> = Vec::with_capacity(members.len());
+    for m in members.drain(..) {
+        match first.get(&m.name).filter(|_| merges(&m.name)) {
+            Some(&at) => {
+                let message = format!(
+                    "repeated key {}: the first place and this value are kept, the earlier value is lost",
+                    quoted(&m.name)
+                );
+                report
+                    .warning("rtapp::W02", m.name_span.clone(), message)
+                    .help("give each event a name of its own, such as `run1`, `run2`");
+                kept[at].value = m.value;
+            }
+            None => {
+                first.entry(m.name.clone()).or_insert(kept.len());
+                kept.push(m);
+            }
+        }
+    }
+    *members = kept;
+}
+
+fn rename(members: &mut [Member], report: &mut Report) {
+    let mut taken: BTreeMap<String, u32> = members.iter().map(|m| (m.name.clone(), 0)).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for m in members {
+        if seen.insert(m.name.clone()) {
+            continue;
+        }
+        let mut next = taken[&m.name];
+        let name = loop {
+            next += 1;
+            let name = format!("{}{next}", m.name);
+            if !taken.contains_key(&name) {
+                break name;
+            }
+        };
+        taken.insert(m.name.clone(), next);
+        taken.insert(name.clone(), 0);
+        seen.insert(name.clone());
+        let message = format!("repeated task name {}: this one is called {}", quoted(&m.name), quoted(&name));
+        report.warning("rtapp::W18", m.name_span.clone(), message);
+        m.name = name;
+    }
+}
