@@ -4,5 +4,11 @@
 //! | module | reads | into |
 //! |---|---|---|
 //! | [`rtapp`] | rt-app JSON | `Workload` |
+//! | [`platform_toml`] | platform files | `Platform` |
+//! | [`kernel_toml`] | kernel profiles | `KernelSpec` |
 
+pub mod kernel_toml;
+pub mod platform_toml;
 pub mod rtapp;
+mod toml_tree;
+mod words;

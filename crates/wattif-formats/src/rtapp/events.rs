@@ -2,10 +2,11 @@
 
 use super::json::{Json, Member, Span};
 use super::keys::{self, Event};
-use super::lints::{Report, quoted};
+use super::lints::Report;
 use super::tasks::{Context, Task};
 use super::values::{self, MAX_US};
 use super::{Dialect, memory};
+use crate::words::{nearest, quoted};
 use wattif_model::workload::{Amount, Op};
 
 /// Work rt-app does between two looks at the clock in `runtime`, ns.
@@ -143,7 +144,7 @@ impl Context<'_> {
             self.forked.insert(target);
             return Some(Op::Fork(target));
         }
-        let near = keys::nearest(name, self.task_index.keys().map(String::as_str));
+        let near = nearest(name, self.task_index.keys().map(String::as_str));
         let help = near.map(|n| format!("did you mean {}?", quoted(n)));
         let added = self.report.error("rtapp::E08", span.clone(), format!("fork of {}: no such task", quoted(name)));
         if let Some(help) = help {

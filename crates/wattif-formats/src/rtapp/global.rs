@@ -2,8 +2,9 @@
 
 use super::json::{Json, Member};
 use super::keys;
-use super::lints::{Report, quoted};
+use super::lints::Report;
 use super::{Dialect, Options, sched, values};
+use crate::words::quoted;
 use wattif_model::Ns;
 use wattif_model::workload::Policy;
 

@@ -3,7 +3,8 @@
 //! The text is scanned once before `jsonc-parser` sees it: depth and number of values are bounded there, and keys
 //! without a value are found. The result is an owned tree with the span of every value, which `--set` can patch.
 
-use super::lints::{Report, quoted};
+use super::lints::Report;
+use crate::words::quoted;
 use jsonc_parser::ast;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use std::ops::Range;

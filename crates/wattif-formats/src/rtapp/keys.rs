@@ -1,7 +1,8 @@
 //! The words of the grammar: event names and how keys match them, the keys of each object, and the nearest word.
 
 use super::json::Member;
-use super::lints::{Report, quoted};
+use super::lints::Report;
+use crate::words::{nearest, quoted};
 
 /// An event, in the order in which rt-app compares prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,18 +96,6 @@ pub(super) fn unknown(member: &Member, known: &[&[&str]], events: bool, report: 
             report.note("rtapp::N02", member.name_span.clone(), message);
         }
     }
-}
-
-/// The closest of `words`, when it is close: a typing slip away, or different only in case and punctuation.
-pub(super) fn nearest<'a>(name: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    const LONGEST: usize = 64; // the distance is quadratic
-    if name.len() > LONGEST {
-        return None;
-    }
-    let bare = |s: &str| s.to_lowercase().replace(['-', '_', ' '], "");
-    let name = bare(name);
-    let scored = words.map(|w| (strsim::damerau_levenshtein(&name, &bare(w)), w));
-    scored.filter(|(d, w)| *d * 3 <= w.len().max(3)).min_by_key(|(d, _)| *d).map(|(_, w)| w)
 }
 
 #[cfg(test)]

@@ -129,14 +129,6 @@ impl Report {
     }
 }
 
-/// A name for a message: escaped, shortened, in backquotes.
-pub(super) fn quoted(name: &str) -> String {
-    const MAX: usize = 48;
-    let short: String = name.chars().take(MAX).flat_map(char::escape_debug).collect();
-    let more = if name.chars().nth(MAX).is_some() { "…" } else { "" };
-    format!("`{short}{more}`")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

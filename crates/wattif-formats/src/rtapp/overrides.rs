@@ -5,7 +5,8 @@
 
 use super::json::{Json, Member, Node, Span, parse_value};
 use super::keys;
-use super::lints::{Report, quoted};
+use super::lints::Report;
+use crate::words::{nearest, quoted};
 
 /// Apply `path = value`; an error when no value was changed.
 pub(super) fn apply(root: &mut Node, path: &str, value: &str, report: &mut Report) {
@@ -129,7 +130,7 @@ fn set_member(
 
 fn fail<'a>(failed: &mut Option<(String, String)>, name: &str, present: impl Iterator<Item = &'a str> + Clone) {
     if failed.is_none() {
-        let near = match keys::nearest(name, present.clone()) {
+        let near = match nearest(name, present.clone()) {
             Some(near) => quoted(near),
             None => present.take(8).map(quoted).collect::<Vec<_>>().join(", "),
         };

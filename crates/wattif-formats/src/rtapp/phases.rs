@@ -7,10 +7,10 @@
 use super::events::{Events, Passes, lint_loop};
 use super::json::{Member, Span};
 use super::keys;
-use super::lints::quoted;
 use super::sched::Keys;
 use super::tasks::{Context, Task};
 use super::values;
+use crate::words::quoted;
 use wattif_model::CpuSet;
 use wattif_model::workload::{Op, Program, SchedAttr};
 

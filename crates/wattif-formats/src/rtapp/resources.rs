@@ -2,7 +2,8 @@
 //! place lose its effect.
 
 use super::json::Span;
-use super::lints::{Report, quoted};
+use super::lints::Report;
+use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::workload::{BarrierSpec, Named, SemaphoreSpec, TimerSpec, Workload};
 

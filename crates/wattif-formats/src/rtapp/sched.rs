@@ -2,8 +2,9 @@
 
 use super::Dialect;
 use super::json::{Json, Member, Node, Span};
-use super::lints::{Report, quoted};
+use super::lints::Report;
 use super::values;
+use crate::words::quoted;
 use wattif_model::workload::{Policy, SchedAttr};
 use wattif_model::{CpuId, CpuSet, Ns};
 

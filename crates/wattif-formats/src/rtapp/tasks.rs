@@ -3,11 +3,12 @@
 use super::global::Global;
 use super::json::{Json, Member, Span};
 use super::keys;
-use super::lints::{Report, quoted};
+use super::lints::Report;
 use super::phases::State;
 use super::resources::Resources;
 use super::sched::{self, Keys};
 use super::{MAX_GROUPS, MAX_NAME, MAX_THREADS, Options, values};
+use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::workload::{GroupSpec, Op, SchedAttr, TaskSpec, Workload};
 use wattif_model::{CpuSet, Ns};

@@ -2,7 +2,8 @@
 
 use super::json::{Json, Member, Node};
 use super::keys;
-use super::lints::{Report, quoted};
+use super::lints::Report;
+use crate::words::quoted;
 use std::collections::BTreeMap;
 
 /// Longest time accepted, µs: 11.5 days. rt-app itself stops at 2^31.

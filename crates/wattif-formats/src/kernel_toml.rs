@@ -1,0 +1,300 @@
+//! Kernel profiles: TOML that names one policy of each kind, tunables that differ from their defaults, and features.
+//!
+//! ```toml
+//! name     = "linux-5.4"
+//! inherits = "linux-5.3"          # everything not said here
+//!
+//! [policies]                      # slot = policy
+//! cpuidle = "menu"
+//!
+//! [placement.select_idle_sibling] # slot.policy: its tunables
+//! sched_idle = "5.4"
+//!
+//! [features]                      # by the kernel's name
+//! SIS_PROP = true
+//! ```
+//! Which policies and tunables exist is the registry's knowledge, not this reader's. Codes: `kernel::E01` syntax · `E02`
+//! limit · `E03` missing key · `E04` wrong type · `E05` range · `E06` unknown key · `E07` inheritance · `E08` override.
+
+use crate::toml_tree::{self, Codes, Node, Report, Table};
+use crate::words::quoted;
+use wattif_model::check::Diagnostic;
+use wattif_model::kernel::{KernelSpec, Slot, Value};
+
+/// Longest chain of `inherits`.
+pub const MAX_DEPTH: usize = 16;
+/// Longest name of a policy, tunable or feature, bytes.
+const MAX_NAME: usize = 128;
+
+const CODES: Codes = Codes {
+    syntax: "kernel::E01",
+    limit: "kernel::E02",
+    missing: "kernel::E03",
+    wrong_type: "kernel::E04",
+    range: "kernel::E05",
+    unknown: "kernel::E06",
+    overriding: "kernel::E08",
+};
+
+/// What came of a reading.
+#[derive(Clone, Debug, Default)]
+pub struct Parsed {
+    /// The resolved profile, when there is no error.
+    pub kernel: Option<KernelSpec>,
+    /// All findings; those of parents name the parent and have an empty span.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Read a profile. `parent` gives the text of the profile `inherits` names.
+pub fn parse(text: &str, parent: &dyn Fn(&str) -> Option<String>) -> Parsed {
+    let mut report = Report::new(CODES);
+    let mut layers = vec![layer(text, &mut report)];
+    ancestors(&mut layers, parent, &mut report);
+    let mut kernel = KernelSpec::default();
+    for layer in layers.into_iter().rev() {
+        layer.onto(&mut kernel);
+    }
+    missing_slots(&kernel, &mut report);
+    Parsed { kernel: (!report.has_errors()).then_some(kernel), diagnostics: report.into_diagnostics() }
+}
+
+/// Override one thing of a resolved profile: `policy.tunable`, `slot` (a policy for it), or `features.NAME`.
+/// A slot in front of `policy.tunable` is accepted. Whether the name exists is for the registry to say.
+pub fn set(kernel: &mut KernelSpec, path: &str, value: &str) -> Result<(), Diagnostic> {
+    let refuse = |why: String| Err(Diagnostic::error("kernel::E08", 0..0, why));
+    let value = match toml_tree::parse_value(value) {
+        toml_tree::Value::Int(i) => Value::Int(i),
+        toml_tree::Value::Bool(b) => Value::Bool(b),
+        _ => Value::Text(value.trim_matches('"').to_string()),
+    };
+    let names: Vec<&str> = path.split('.').collect();
+    match (&names[..], value) {
+        ([name] | ["policies", name], value) => match slot(name) {
+            Some(slot) => kernel.policies.insert(slot, value.to_string()),
+            None => return refuse(format!("override {}: write policy.tunable=value or slot=policy", quoted(path))),
+        }
+        .map_or(Ok(()), |_| Ok(())),
+        (["features", name], Value::Bool(on)) => {
+            kernel.features.insert(name.to_string(), on);
+            Ok(())
+        }
+        (["features", name], value) => refuse(format!("feature {} is true or false, not `{value}`", quoted(name))),
+        ([policy, tunable], value) => {
+            kernel.tunables.insert(format!("{policy}.{tunable}"), value);
+            Ok(())
+        }
+        ([first, policy, tunable], value) if slot(first).is_some() => {
+            kernel.tunables.insert(format!("{policy}.{tunable}"), value);
+            Ok(())
+        }
+        _ => refuse(format!("override {}: write policy.tunable=value or slot=policy", quoted(path))),
+    }
+}
+
+fn slot(name: &str) -> Option<Slot> {
+    Slot::ALL.into_iter().find(|s| s.name() == name)
+}
+
+/// One file of the chain.
+#[derive(Debug, Default)]
+struct Layer {
+    inherits: Option<String>,
+    spec: KernelSpec,
+}
+
+impl Layer {
+    fn onto(self, kernel: &mut KernelSpec) {
+        kernel.name = self.spec.name;
+        if !self.spec.title.is_empty() {
+            kernel.title = self.spec.title;
+        }
+        kernel.policies.extend(self.spec.policies);
+        kernel.tunables.extend(self.spec.tunables);
+        kernel.features.extend(self.spec.features);
+    }
+}
+
+/// Follow `inherits` to the root of the chain.
+fn ancestors(layers: &mut Vec<Layer>, parent: &dyn Fn(&str) -> Option<String>, report: &mut Report) {
+    let mut seen = vec![layers[0].spec.name.clone()];
+    while let Some(name) = layers.last().and_then(|l| l.inherits.clone()) {
+        if seen.contains(&name) {
+            report.error("kernel::E07", 0..0, format!("{} inherits from itself: {}", quoted(&name), seen.join(" → ")));
+            return;
+        }
+        if layers.len() >= MAX_DEPTH {
+            report.error("kernel::E07", 0..0, format!("more than {MAX_DEPTH} generations of `inherits`"));
+            return;
+        }
+        let Some(text) = parent(&name) else {
+            report.error("kernel::E07", 0..0, format!("inherits {}: there is no such profile", quoted(&name)));
+            return;
+        };
+        let mut own = Report::new(CODES);
+        layers.push(layer(&text, &mut own));
+        for d in own.into_diagnostics() {
+            let message = format!("in the parent {}: {}", quoted(&name), d.message);
+            report.push(Diagnostic { span: 0..0, message, ..d });
+        }
+        seen.push(name);
+    }
+}
+
+fn layer(text: &str, report: &mut Report) -> Layer {
+    let mut root = toml_tree::parse(text, report);
+    let mut spec = KernelSpec { name: String::new(), ..KernelSpec::default() };
+    if let Some(name) = root.need("name", report) {
+        spec.name = name.text("name", report).unwrap_or_default().to_string();
+    }
+    spec.title = root.text("title", report).unwrap_or_default();
+    let inherits = root.text("inherits", report);
+    policies(root.table("policies", report), &mut spec, report);
+    features(root.table("features", report), &mut spec, report);
+    for slot in Slot::ALL {
+        let policies = root.table(slot.name(), report);
+        for (policy, (_, node)) in policies.entries {
+            let Some(table) = node.table(&policy, report) else { continue };
+            tunables(&policy, table, &mut spec, report);
+        }
+    }
+    let known = ["name", "title", "inherits", "policies", "features"];
+    let slots = Slot::ALL.map(Slot::name);
+    root.finish(&[&known[..], &slots[..]].concat(), report);
+    Layer { inherits, spec }
+}
+
+fn policies(mut table: Table, spec: &mut KernelSpec, report: &mut Report) {
+    for slot in Slot::ALL {
+        if let Some(policy) = table.text(slot.name(), report) {
+            spec.policies.insert(slot, policy);
+        }
+    }
+    table.finish(&Slot::ALL.map(Slot::name), report);
+}
+
+fn features(table: Table, spec: &mut KernelSpec, report: &mut Report) {
+    for (name, (_, node)) in table.entries {
+        match node.value {
+            toml_tree::Value::Bool(on) if name.len() <= MAX_NAME => {
+                spec.features.insert(name, on);
+            }
+            _ => {
+                let message = format!("feature {} must be true or false", quoted(&name));
+                report.error(CODES.wrong_type, node.span, message);
+            }
+        }
+    }
+}
+
+fn tunables(policy: &str, table: Table, spec: &mut KernelSpec, report: &mut Report) {
+    for (name, (span, node)) in table.entries {
+        if policy.len() + name.len() > MAX_NAME {
+            report.error(CODES.limit, span, format!("the name {} is too long", quoted(&name)));
+            continue;
+        }
+        if let Some(value) = tunable(&name, node, report) {
+            spec.tunables.insert(format!("{policy}.{name}"), value);
+        }
+    }
+}
+
+fn tunable(name: &str, node: Node, report: &mut Report) -> Option<Value> {
+    match node.value {
+        toml_tree::Value::Bool(b) => Some(Value::Bool(b)),
+        toml_tree::Value::Int(i) => Some(Value::Int(i)),
+        toml_tree::Value::Text(t) => Some(Value::Text(t)),
+        other => {
+            let message = format!("tunable {} must be a number, word or boolean, not {}", quoted(name), other.kind());
+            report.error(CODES.wrong_type, node.span, message);
+            None
+        }
+    }
+}
+
+fn missing_slots(kernel: &KernelSpec, report: &mut Report) {
+    for slot in Slot::ALL.into_iter().filter(|s| !kernel.policies.contains_key(s)) {
+        let message = format!("no policy for `{}`, neither here nor inherited", slot.name());
+        report.push(
+            Diagnostic::error(CODES.missing, 0..0, message).help(format!("add `{} = …` to [policies]", slot.name())),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = r#"
+        name = "base"
+        title = "Base"
+        [policies]
+        class = "cfs"
+        load = "pelt"
+        placement = "select_task_rq_fair"
+        balance = "load_balance"
+        cpufreq = "schedutil"
+        cpuidle = "menu"
+        [placement.select_idle_sibling]
+        sched_idle = "off"
+        [features]
+        SIS_PROP = true
+    "#;
+
+    fn parents(name: &str) -> Option<String> {
+        match name {
+            "base" => Some(BASE.into()),
+            "loop" => Some("name = 'loop'\ninherits = 'loop2'".into()),
+            "loop2" => Some("name = 'loop2'\ninherits = 'loop'".into()),
+            "bad" => Some("name = 5".into()),
+            _ => None,
+        }
+    }
+
+    /// Codes of the errors, or the piece of the resolved profile that is asked for.
+    #[track_caller]
+    fn check(text: &str, expect: Result<(&str, &str), &str>) {
+        let parsed = parse(text, &parents);
+        let codes: Vec<_> = parsed.diagnostics.iter().map(|d| d.code.trim_start_matches("kernel::")).collect();
+        match (expect, parsed.kernel) {
+            (Ok((tunable, value)), Some(k)) => assert_eq!(k.tunables[tunable].to_string(), value),
+            (Err(expected), None) => assert_eq!(codes.join(" "), expected, "{:#?}", parsed.diagnostics),
+            (_, kernel) => panic!("{kernel:?} {:#?}", parsed.diagnostics),
+        }
+    }
+
+    #[test]
+    fn layers() {
+        check(BASE, Ok(("select_idle_sibling.sched_idle", "off")));
+        check("name = 'x'\ninherits = 'base'", Ok(("select_idle_sibling.sched_idle", "off")));
+        let child = "name = 'x'\ninherits = 'base'\n[placement.select_idle_sibling]\nsched_idle = '5.4'\n[class.cfs]\nsched_latency_us = 6000";
+        check(child, Ok(("select_idle_sibling.sched_idle", "5.4")));
+        check(child, Ok(("cfs.sched_latency_us", "6000")));
+        assert_eq!(parse(child, &parents).kernel.unwrap().name, "x");
+    }
+
+    #[test]
+    fn mistakes() {
+        check("name = 'x'\ninherits = 'loop'", Err("E07 E03 E03 E03 E03 E03 E03"));
+        check("name = 'x'\ninherits = 'none'", Err("E07 E03 E03 E03 E03 E03 E03"));
+        check("inherits = 'base'", Err("E03"));
+        check("name = 'x'\ninherits = 'base'\nplacment = 5\n[features]\nA = 1", Err("E06 E04"));
+        check("name = 'x'\ninherits = 'base'\n[class.cfs]\nx = 1.5\n[cpuidle]\nmenu = 3", Err("E04 E04"));
+        check("name = 'x'\ninherits = 'base'\n[", Err("E01"));
+        check("name = 'x'\ninherits = 'bad'", Err("E04 E03 E03 E03 E03 E03 E03"));
+    }
+
+    #[test]
+    fn overrides() {
+        let mut k = parse(BASE, &parents).kernel.unwrap();
+        set(&mut k, "select_idle_sibling.sched_idle", "5.6").unwrap();
+        set(&mut k, "class", "eevdf").unwrap();
+        set(&mut k, "cpufreq.schedutil.rate_limit_us", "500").unwrap();
+        set(&mut k, "features.SIS_PROP", "false").unwrap();
+        assert_eq!(k.tunables["select_idle_sibling.sched_idle"], Value::Text("5.6".into()));
+        assert_eq!(k.tunables["schedutil.rate_limit_us"], Value::Int(500));
+        assert_eq!((k.policies[&Slot::Class].as_str(), k.features["SIS_PROP"]), ("eevdf", false));
+        for (path, value) in [("x", "1"), ("features.A", "2"), ("a.b.c", "1"), ("a.b.c.d", "1")] {
+            assert_eq!(set(&mut k, path, value).unwrap_err().code, "kernel::E08");
+        }
+    }
+}

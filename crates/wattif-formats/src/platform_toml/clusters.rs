@@ -1,0 +1,101 @@
+//! Clusters and their idle states.
+
+use super::{CODES, CONTRADICTION, cpulist, machine};
+use crate::toml_tree::{Report, Span, Table};
+use crate::words::quoted;
+use wattif_model::CpuSet;
+use wattif_model::check::Diagnostic;
+use wattif_model::platform::{Actual, Advertised, Cluster, IdleState, Scope};
+
+/// A cluster and where it stands.
+pub(super) struct Placed {
+    pub cluster: Cluster,
+    pub span: Span,
+}
+
+const MAX_STATES: usize = 10; // CPUIDLE_STATE_MAX
+
+pub(super) fn is_key(key: &str) -> bool {
+    ["polling", "disabled", "exit_us", "exit_ns", "entry_us", "entry_ns", "residency_us", "residency_ns"].contains(&key)
+}
+
+pub(super) fn read(root: &mut Table, report: &mut Report) -> Vec<Placed> {
+    let tables = root.tables("cluster", report);
+    if tables.is_empty() {
+        report.error(CODES.missing, 0..0, "there is no [[cluster]]");
+    }
+    tables.into_iter().flat_map(|t| clusters(t, report)).collect()
+}
+
+/// One entry: one cluster, or several with the same states.
+fn clusters(mut table: Table, report: &mut Report) -> Vec<Placed> {
+    let span = table.span.clone();
+    let sets = table.need("cpus", report).map(|n| cpulist::parts(n, "cpus", None, report)).unwrap_or_default();
+    let states = table.tables("idle", report);
+    if states.is_empty() || states.len() > MAX_STATES {
+        report.error(CODES.range, span.clone(), format!("a cluster has 1 to {MAX_STATES} idle states in `idle`"));
+        return vec![];
+    }
+    let idle: Vec<IdleState> = states.into_iter().map(|s| state(s, report)).collect();
+    table.finish(&["cpus", "idle"], report);
+    let deeper = |w: &[IdleState]| w[0].advertised.exit_ns > w[1].advertised.exit_ns;
+    if let Some(w) = idle.windows(2).find(|w| deeper(w)) {
+        let message =
+            format!("idle state {} comes after {} but is quicker to leave", quoted(&w[1].name), quoted(&w[0].name));
+        report.push(Diagnostic::warning("platform::W01", span.clone(), message));
+    }
+    sets.into_iter().map(|cpus| Placed { cluster: Cluster { cpus, idle: idle.clone() }, span: span.clone() }).collect()
+}
+
+fn state(mut table: Table, report: &mut Report) -> IdleState {
+    let name = table.need("name", report).and_then(|n| n.text("name", report).map(String::from)).unwrap_or_default();
+    let scope = scope(&mut table, report);
+    let mut advertised = table.table("advertised", report);
+    let mut actual = table.table("actual", report);
+    let state = IdleState {
+        name,
+        scope,
+        polling: table.boolean("polling", report).unwrap_or(false),
+        disabled: table.boolean("disabled", report).unwrap_or(false),
+        advertised: Advertised {
+            exit_ns: machine::need_time(&mut advertised, "exit", report),
+            residency_ns: machine::need_time(&mut advertised, "residency", report),
+        },
+        actual: Actual {
+            entry_ns: machine::need_time(&mut actual, "entry", report),
+            exit_ns: machine::need_time(&mut actual, "exit", report),
+        },
+    };
+    advertised.finish(&["exit_us", "residency_us"], report);
+    actual.finish(&["entry_us", "exit_us"], report);
+    table.finish(&["name", "scope", "polling", "disabled", "advertised", "actual"], report);
+    state
+}
+
+fn scope(table: &mut Table, report: &mut Report) -> Scope {
+    match table.text("scope", report).as_deref() {
+        None | Some("cpu") => Scope::Cpu,
+        Some("core") => Scope::Core,
+        Some("cluster") => Scope::Cluster,
+        Some(other) => {
+            let message = format!("unknown scope {}: cpu, core or cluster", quoted(other));
+            report.error(CODES.range, table.span.clone(), message);
+            Scope::Cpu
+        }
+    }
+}
+
+/// Every CPU in exactly one cluster.
+pub(super) fn check(clusters: &[Placed], nr: usize, report: &mut Report) {
+    let mut all = CpuSet::default();
+    for c in clusters {
+        if let Some(cpu) = all.iter_and(&c.cluster.cpus).next() {
+            report.error(CONTRADICTION, c.span.clone(), format!("CPU {cpu} is in two clusters"));
+        }
+        c.cluster.cpus.iter().for_each(|cpu| all.insert(cpu));
+    }
+    if all != CpuSet::first(nr) && !(all.len() == nr && all.iter().last().is_none_or(|c| c.at() < nr)) {
+        let message = format!("clusters hold CPUs {all}, frequency domains 0-{}", nr.saturating_sub(1));
+        report.error(CONTRADICTION, 0..0, message);
+    }
+}

@@ -1,0 +1,170 @@
+//! Frequency domains: operating points, capacities, and powers in the platform's vocabulary.
+
+use super::{CODES, CONTRADICTION, cpulist, machine};
+use crate::toml_tree::{Report, Span, Table};
+use wattif_model::CpuSet;
+use wattif_model::check::Diagnostic;
+use wattif_model::platform::{FreqDomain, Opp, PowerTable, PowerUnit};
+
+/// A domain with what belongs to its CPUs.
+pub(super) struct Domain {
+    pub domain: FreqDomain,
+    pub core: String,
+    pub capacity: u32,
+    pub span: Span,
+}
+
+const MAX_OPPS: usize = 256;
+/// Largest power, µW (or thousandths): a kilowatt.
+const MAX_UW: i64 = 1_000_000_000;
+
+pub(super) fn read(root: &mut Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain> {
+    let tables = root.tables("domain", report);
+    if tables.is_empty() {
+        report.error(CODES.missing, 0..0, "there is no [[domain]]");
+    }
+    tables.into_iter().flat_map(|t| domain(t, unit, report)).collect()
+}
+
+/// One entry: one domain, or several with the same facts.
+fn domain(mut table: Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain> {
+    let span = table.span.clone();
+    let sets = table.need("cpus", report).map(|n| cpulist::parts(n, "cpus", None, report)).unwrap_or_default();
+    let core = table.text("core", report).unwrap_or_else(|| "cpu".into());
+    let capacity = table.int("capacity", 1..=1024, report).unwrap_or(1024) as u32;
+    let transition_latency_ns = machine::time(&mut table, "transition", report).unwrap_or(0);
+    let transition_delay_ns = machine::time(&mut table, "transition_delay", report);
+    let (opps, power) = opps(&mut table, unit, capacity, report);
+    let known = ["cpus", "core", "capacity", "transition_us", "transition_delay_us", "opps", "static_states"];
+    table.finish(&[&known[..], &["idle_core", "idle_cluster"]].concat(), report);
+    if opps.is_empty() {
+        report.error(CODES.missing, span.clone(), "a domain needs at least one operating point in `opps`");
+        return vec![];
+    }
+    let domain = |cpus| FreqDomain {
+        cpus,
+        opps: opps.clone(),
+        transition_latency_ns,
+        transition_delay_ns,
+        power: power.clone(),
+    };
+    let domains = sets.into_iter().map(|cpus| (domain(cpus), core.clone()));
+    domains.map(|(domain, core)| Domain { domain, core, capacity, span: span.clone() }).collect()
+}
+
+fn opps(table: &mut Table, unit: PowerUnit, capacity: u32, report: &mut Report) -> (Vec<Opp>, PowerTable) {
+    let entries = table.tables("opps", report);
+    if entries.len() > MAX_OPPS {
+        report.error(CODES.limit, table.span.clone(), format!("more than {MAX_OPPS} operating points"));
+        return Default::default();
+    }
+    let mut power = PowerTable::default();
+    let mut found: Vec<(Option<u32>, Opp, Span)> = Vec::new();
+    for mut entry in entries {
+        let span = entry.span.clone();
+        let khz = entry.need("khz", report).and_then(|n| n.int("khz", 1..=100_000_000, report)).unwrap_or(1) as u32;
+        let uv = entry.int("uv", 1..=10_000_000, report).map(|v| v as u32);
+        let own = entry.int("capacity", 1..=1024, report).map(|v| v as u32);
+        powers(&mut entry, unit, &mut power, report);
+        entry.finish(&["khz", "uv", "capacity"], report);
+        found.push((own, Opp { khz, capacity: 1, uv }, span));
+    }
+    domain_powers(table, unit, found.len(), &mut power, report);
+    (capacities(found, capacity, report), power)
+}
+
+/// Fill in capacities and check the order: frequencies rise, capacities do not fall, the highest is the CPU's.
+fn capacities(found: Vec<(Option<u32>, Opp, Span)>, capacity: u32, report: &mut Report) -> Vec<Opp> {
+    let max = found.last().map_or(1, |(_, opp, _)| opp.khz);
+    let mut opps: Vec<Opp> = Vec::with_capacity(found.len());
+    for (own, mut opp, span) in found {
+        // As the kernel does: capacity · f / f_max, rounded down.
+        let computed = (capacity as u64 * opp.khz as u64 / max as u64).clamp(1, 1024) as u32;
+        opp.capacity = own.unwrap_or(computed);
+        let last = opps.last();
+        if last.is_some_and(|l| l.khz >= opp.khz || l.capacity > opp.capacity) {
+            report.error(CONTRADICTION, span, "operating points must be in ascending order of frequency and capacity");
+        } else if opp.khz == max && opp.capacity != capacity {
+            let message = format!("the highest operating point has capacity {}, the CPU {capacity}", opp.capacity);
+            report.error(CONTRADICTION, span, message);
+        }
+        opps.push(opp);
+    }
+    opps
+}
+
+/// Powers of one operating point.
+fn powers(entry: &mut Table, unit: PowerUnit, power: &mut PowerTable, report: &mut Report) {
+    let mut need = |key: &str, scale: u64| {
+        let value = entry.need(key, report).and_then(|n| n.int(key, 0..=MAX_UW, report));
+        value.unwrap_or(0) as u64 * scale
+    };
+    match unit {
+        PowerUnit::Unknown => {}
+        PowerUnit::EnergyModel => power.busy_uw.push(need("uw", 1)),
+        PowerUnit::EasCosts => {
+            power.busy_uw.push(need("core", 1000));
+            power.cluster_busy_uw.push(need("cluster", 1000));
+        }
+        PowerUnit::Measured => {
+            power.busy_uw.push(need("active_uw", 1));
+            power.cluster_busy_uw.push(need("static_uw", 1));
+            let states = ints(entry, "idle_uw", 1, report);
+            power.idle_uw.resize(power.idle_uw.len().max(states.len()), Vec::new());
+            for (state, uw) in states.into_iter().enumerate() {
+                power.idle_uw[state].push(uw);
+            }
+        }
+    }
+}
+
+/// Powers by idle state.
+fn domain_powers(table: &mut Table, unit: PowerUnit, opps: usize, power: &mut PowerTable, report: &mut Report) {
+    match unit {
+        PowerUnit::EasCosts => {
+            let column = |v: Vec<u64>| v.into_iter().map(|p| vec![p]).collect();
+            power.idle_uw = column(ints(table, "idle_core", 1000, report));
+            power.cluster_idle_uw = column(ints(table, "idle_cluster", 1000, report));
+        }
+        PowerUnit::Measured => {
+            let on = table.int("static_states", 0..=16, report).unwrap_or(1) as usize;
+            power.cluster_idle_uw = vec![power.cluster_busy_uw.clone(); on];
+            power.cluster_idle_uw.push(vec![0]); // deeper states switch the static part off
+            if power.idle_uw.iter().any(|row| row.len() != opps) {
+                let message = "`idle_uw` must name the same idle states in every operating point";
+                report.error(CONTRADICTION, table.span.clone(), message);
+            }
+        }
+        PowerUnit::EnergyModel | PowerUnit::Unknown => {}
+    }
+}
+
+fn ints(table: &mut Table, key: &str, scale: u64, report: &mut Report) -> Vec<u64> {
+    let Some(node) = table.take(key) else { return vec![] };
+    let items = node.array(key, report);
+    if items.len() > 16 {
+        report.error(CODES.limit, table.span.clone(), "more than 16 idle states");
+        return vec![];
+    }
+    items.iter().map(|n| n.int(key, 0..=MAX_UW, report).unwrap_or(0) as u64 * scale).collect()
+}
+
+/// Every CPU below the number of CPUs in exactly one domain, and the biggest one has capacity 1024.
+pub(super) fn check(domains: &[Domain], report: &mut Report) -> usize {
+    let mut all = CpuSet::default();
+    for d in domains {
+        if let Some(cpu) = all.iter_and(&d.domain.cpus).next() {
+            report.error(CONTRADICTION, d.span.clone(), format!("CPU {cpu} is in two frequency domains"));
+        }
+        d.domain.cpus.iter().for_each(|c| all.insert(c));
+    }
+    let nr = all.iter().last().map_or(0, |c| c.at() + 1);
+    if all.len() != nr {
+        report.error(CONTRADICTION, 0..0, format!("CPUs must be numbered from 0 without gaps: {all} of {nr}"));
+    }
+    if nr > 0 && domains.iter().all(|d| d.capacity != 1024) {
+        let message = "no CPU has capacity 1024: capacities are relative to the biggest CPU at its highest frequency";
+        report.push(Diagnostic::warning("platform::W01", domains[0].span.clone(), message));
+    }
+    nr
+}

@@ -1,0 +1,179 @@
+//! CPUs and their topology, costs, noise, and the keys with a unit of time.
+
+use super::clusters::{self, Placed};
+use super::domains::{self, Domain};
+use super::{CODES, CONTRADICTION, cpulist};
+use crate::toml_tree::{Report, Table};
+use crate::words::quoted;
+use wattif_model::platform::{Costs, Cpu, Housekeeping, Noise};
+use wattif_model::{ClusterId, CpuId, CpuSet, DomainId};
+
+/// Longest time in a platform file, ns: a thousand seconds.
+const MAX_NS: i64 = 1_000_000_000_000;
+const COSTS: [&str; 7] = ["context_switch", "wakeup", "ipi", "timer_irq", "tick", "migration", "migration_llc"];
+const NOISE: [&str; 3] = ["irq_jitter", "start_spread", "work_ppm"];
+
+/// Keys that an override may add.
+pub(super) fn is_key(key: &str) -> bool {
+    let stem = ["_ns", "_us", "_ms"].iter().find_map(|unit| key.strip_suffix(unit)).unwrap_or(key);
+    COSTS.contains(&stem) || NOISE.contains(&stem) || ["transition", "transition_delay", "timer_slack"].contains(&stem)
+}
+
+/// A time written as `stem_ns`, `stem_us` or `stem_ms`, in ns.
+pub(super) fn time(table: &mut Table, stem: &str, report: &mut Report) -> Option<u64> {
+    let mut found = None;
+    for (unit, ns) in [("ns", 1), ("us", 1_000), ("ms", 1_000_000)] {
+        let key = format!("{stem}_{unit}");
+        if let Some(node) = table.take(&key) {
+            if found.is_some() {
+                let message = format!("{} is given twice, in two units", quoted(stem));
+                report.error(CONTRADICTION, node.span.clone(), message);
+            }
+            found = node.int(&key, 0..=MAX_NS / ns, report).map(|v| (v * ns) as u64).or(Some(0));
+        }
+    }
+    found
+}
+
+/// A mandatory time; 0 when it is missing and the mistake was reported.
+pub(super) fn need_time(table: &mut Table, stem: &str, report: &mut Report) -> u64 {
+    time(table, stem, report).unwrap_or_else(|| {
+        report.error(CODES.missing, table.span.clone(), format!("the key `{stem}_us` (or `_ns`) is missing"));
+        0
+    })
+}
+
+/// A list of strings.
+pub(super) fn texts(table: &mut Table, key: &str, report: &mut Report) -> Vec<String> {
+    let items = table.take(key).map(|n| n.array(key, report)).unwrap_or_default();
+    items.iter().filter_map(|n| n.text(key, report).map(String::from)).collect()
+}
+
+/// All CPUs; `None` when there are none.
+pub(super) fn cpus(
+    domains: &[Domain],
+    clusters: &[Placed],
+    mut topology: Table,
+    report: &mut Report,
+) -> Option<Vec<Cpu>> {
+    let nr = domains::check(domains, report);
+    clusters::check(clusters, nr, report);
+    let each: Vec<u32> = (0..nr as u32).collect();
+    let core = partition(&mut topology, "core", nr, report).unwrap_or(each);
+    let llc = partition(&mut topology, "llc", nr, report).unwrap_or_else(|| vec![0; nr]);
+    let package = partition(&mut topology, "package", nr, report).unwrap_or_else(|| vec![0; nr]);
+    let node = partition(&mut topology, "node", nr, report).unwrap_or_else(|| package.clone());
+    topology.finish(&["core", "llc", "package", "node"], report);
+    nested(&core, &llc, "core", "last-level cache", report);
+    nested(&llc, &package, "last-level cache", "package", report);
+    if nr == 0 || report.has_errors() {
+        return None;
+    }
+    let cpu = |at: usize| {
+        let id = CpuId(at as u32);
+        let domain = domains.iter().position(|d| d.domain.cpus.contains(id))?;
+        let cluster = clusters.iter().position(|c| c.cluster.cpus.contains(id))?;
+        Some(Cpu {
+            core_type: domains[domain].core.clone(),
+            core: core[at],
+            cluster: ClusterId(cluster as u32),
+            domain: DomainId(domain as u32),
+            llc: llc[at],
+            package: package[at],
+            node: node[at],
+            capacity: domains[domain].capacity,
+        })
+    };
+    (0..nr).map(cpu).collect()
+}
+
+/// For each CPU the number of the part it belongs to: a list of CPU lists, or a regular form.
+fn partition(table: &mut Table, key: &str, nr: usize, report: &mut Report) -> Option<Vec<u32>> {
+    let node = table.take(key)?;
+    let span = node.span.clone();
+    let parts = cpulist::parts(node, key, Some(nr), report);
+    let mut of = vec![u32::MAX; nr];
+    for (part, set) in parts.iter().enumerate() {
+        for cpu in set.iter() {
+            let message = match of.get_mut(cpu.at()) {
+                Some(slot) if *slot == u32::MAX => {
+                    *slot = part as u32;
+                    continue;
+                }
+                Some(_) => format!("CPU {cpu} is in two parts of `{key}`"),
+                None => format!("`{key}`: CPU {cpu} does not exist"),
+            };
+            report.error(CONTRADICTION, span.clone(), message);
+        }
+    }
+    if let Some(cpu) = of.iter().position(|p| *p == u32::MAX) {
+        report.error(CONTRADICTION, span, format!("`{key}` does not name CPU {cpu}"));
+        return None;
+    }
+    Some(of)
+}
+
+fn nested(inner: &[u32], outer: &[u32], what: &str, of: &str, report: &mut Report) {
+    let mut seen = std::collections::BTreeMap::new();
+    for (i, o) in inner.iter().zip(outer) {
+        if *seen.entry(i).or_insert(o) != o {
+            report.error(CONTRADICTION, 0..0, format!("a {what} lies in two of the {of}s"));
+            return;
+        }
+    }
+}
+
+/// Throughput by number of busy threads; as many entries as a core has threads.
+pub(super) fn smt_share(root: &mut Table, cpus: &[Cpu], report: &mut Report) -> Vec<u32> {
+    let mut threads = std::collections::BTreeMap::new();
+    cpus.iter().for_each(|c| *threads.entry(c.core).or_insert(0usize) += 1);
+    let most = threads.values().copied().max().unwrap_or(1);
+    let span = root.span.clone();
+    let share: Vec<u32> = match root.take("smt_share") {
+        None => vec![1024],
+        Some(node) => {
+            let items = node.array("smt_share", report);
+            items.iter().filter_map(|n| n.int("smt_share", 1..=1024, report)).map(|v| v as u32).collect()
+        }
+    };
+    if share.len() != most || share.first() != Some(&1024) {
+        let message = format!("`smt_share` needs one entry for each of the {most} threads of a core, the first 1024");
+        report.error(CONTRADICTION, span, message);
+    }
+    share
+}
+
+pub(super) fn costs(mut table: Table, report: &mut Report) -> Costs {
+    let [context_switch_ns, wakeup_ns, ipi_ns, timer_irq_ns, tick_ns, migration_ns, migration_llc_ns] =
+        COSTS.map(|stem| need_time(&mut table, stem, report));
+    let source = table.text("source", report).unwrap_or_else(|| "estimated".into());
+    table.finish(&["context_switch_us", "wakeup_us", "ipi_us", "timer_irq_us", "tick_us", "source"], report);
+    Costs { context_switch_ns, wakeup_ns, ipi_ns, timer_irq_ns, tick_ns, migration_ns, migration_llc_ns, source }
+}
+
+pub(super) fn noise(mut table: Table, report: &mut Report) -> Noise {
+    let noise = Noise {
+        irq_jitter_ns: time(&mut table, "irq_jitter", report).unwrap_or(0),
+        work_ppm: table.int("work_ppm", 0..=500_000, report).unwrap_or(0) as u32,
+        start_spread_ns: time(&mut table, "start_spread", report).unwrap_or(0),
+        housekeeping: table.tables("housekeeping", report).into_iter().map(|t| housekeeping(t, report)).collect(),
+        source: table.text("source", report).unwrap_or_else(|| "estimated".into()),
+    };
+    table.finish(&["irq_jitter_us", "work_ppm", "start_spread_us", "housekeeping", "source"], report);
+    noise
+}
+
+fn housekeeping(mut table: Table, report: &mut Report) -> Housekeeping {
+    let name = table.need("name", report).and_then(|n| n.text("name", report).map(String::from)).unwrap_or_default();
+    let thread = Housekeeping {
+        name,
+        per_cpu: table.boolean("per_cpu", report).unwrap_or(false),
+        interval_ns: need_time(&mut table, "interval", report),
+        work_ns: need_time(&mut table, "work", report),
+    };
+    if thread.interval_ns < 100_000 {
+        report.error(CODES.range, table.span.clone(), "housekeeping more often than every 100 µs");
+    }
+    table.finish(&["name", "per_cpu", "interval_ms", "work_us"], report);
+    thread
+}

@@ -1,0 +1,168 @@
+//! Platform files: TOML with the facts of a machine, read into a [`Platform`].
+//!
+//! ```toml
+//! name = "board"                    # title, hz (250), timer_slack_us (50), calibration_cpu (0), trust: optional
+//! smt_share = [1024, 640]           # throughput of each of 1, 2, … busy threads of a core, 1024ths; default [1024]
+//!
+//! [power]                           # absent: unknown, no energy is reported
+//! unit    = "energy_model"          # which of the three vocabularies the powers below are in
+//! sourced = true                    # absolute watts may be printed
+//! base_uw = 0                       # rest of the system (eas_costs: `base`, abstract units)
+//!
+//! [topology]                        # lists of CPU lists; { every = 4 }: 0-3, 4-7, …; { stride = 32 }: 0 and 32, 1 and 33, …
+//! llc = ["0-3", "4-7"]              # also core (SMT siblings), package, node; default: one llc, package and node
+//!
+//! [[domain]]                        # one clock
+//! cpus = "0-3"                      # or several domains with the same facts: ["0", "1"], { of = 64, every = 2 }
+//! core = "cortex-a53"
+//! capacity = 462                    # at the highest operating point, 1..=1024
+//! transition_us = 300               # request to effect; transition_delay_us: the driver's rate limit, where it has one
+//! opps = [ { khz = 533_000, uv = 700_000, uw = 28_728 }, … ]   # capacity: default capacity·khz/max, rounded down
+//!
+//! [[cluster]]                       # CPUs that sleep together; several with the same states in one entry
+//! cpus = ["0-3", "4-7"]
+//! idle = [ { name = "WFI", scope = "cpu", advertised = { exit_us = 1, residency_us = 1 }, actual = { entry_us = 0, exit_us = 1 } } ]
+//!
+//! [costs]                           # context_switch, wakeup, ipi, timer_irq, tick, migration, migration_llc, each _ns or _us; source
+//! [noise]                           # irq_jitter_us, work_ppm, start_spread_us, source; [[noise.housekeeping]]
+//! ```
+//! Powers by vocabulary: `energy_model`: `uw` in an operating point (one busy CPU, dynamic). `eas_costs`: `core`, `cluster` in
+//! an operating point, `idle_core = [..]`, `idle_cluster = [..]` by idle state in the domain, all abstract. `measured`:
+//! `active_uw`, `static_uw`, `idle_uw = [..]` in an operating point, `static_states` in the domain: how many of the
+//! shallowest idle states leave the static power on (1). A key of another vocabulary is an unknown key.
+//!
+//! Every time may be written with `_ns`, `_us` or `_ms`. Codes: `platform::E01` syntax · `E02` limit · `E03` missing key ·
+//! `E04` wrong type · `E05` range · `E06` unknown key · `E07` contradiction · `E08` override · `W01` unusual.
+
+mod clusters;
+mod cpulist;
+mod domains;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use crate::toml_tree::{self, Codes, Report, Table};
+use crate::words::quoted;
+use wattif_model::CpuId;
+use wattif_model::check::Diagnostic;
+use wattif_model::platform::{Platform, PowerModel, PowerUnit};
+
+const CODES: Codes = Codes {
+    syntax: "platform::E01",
+    limit: "platform::E02",
+    missing: "platform::E03",
+    wrong_type: "platform::E04",
+    range: "platform::E05",
+    unknown: "platform::E06",
+    overriding: "platform::E08",
+};
+/// The file contradicts itself.
+const CONTRADICTION: &str = "platform::E07";
+
+/// What a reading needs besides the text.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Overrides, such as (`clusters.*.idle.*.actual.exit_us`, `0`): `*` stands for all, an idle state may be named.
+    pub set: Vec<(String, String)>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Parsed {
+    /// The platform, when there is no error.
+    pub platform: Option<Platform>,
+    /// All findings, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Read a platform file.
+pub fn parse(text: &str, options: &Options) -> Parsed {
+    let mut report = Report::new(CODES);
+    let mut root = toml_tree::parse(text, &mut report);
+    for (path, value) in &options.set {
+        overriding(&mut root, path, value, &mut report);
+    }
+    let platform = platform(root, &mut report);
+    Parsed { platform: platform.filter(|_| !report.has_errors()), diagnostics: report.into_diagnostics() }
+}
+
+const ROOT: &[&str] = &[
+    "name",
+    "title",
+    "hz",
+    "timer_slack_us",
+    "calibration_cpu",
+    "smt_share",
+    "trust",
+    "power",
+    "topology",
+    "domain",
+    "cluster",
+    "costs",
+    "noise",
+];
+
+fn overriding(root: &mut Table, path: &str, value: &str, report: &mut Report) {
+    let mut names: Vec<&str> = path.split('.').collect();
+    names[0] = match names[0] {
+        "clusters" => "cluster",
+        "domains" => "domain",
+        other => other,
+    };
+    let value = toml_tree::parse_value(value);
+    let known = |key: &str| machine::is_key(key) || ROOT.contains(&key) || clusters::is_key(key);
+    let mut failed = None;
+    if toml_tree::set(root, &names, &value, &known, &mut failed, CODES.overriding) == 0 {
+        let nothing =
+            || Diagnostic::error(CODES.overriding, 0..0, format!("override {} changes nothing", quoted(path)));
+        report.push(failed.unwrap_or_else(nothing));
+    }
+}
+
+fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
+    let name = root.need("name", report).and_then(|n| n.text("name", report).map(String::from)).unwrap_or_default();
+    let title = root.text("title", report).unwrap_or_else(|| name.clone());
+    let hz = root.int("hz", 24..=10_000, report).unwrap_or(250) as u32;
+    let power = power(root.table("power", report), report);
+    let domains = domains::read(&mut root, power.unit, report);
+    let clusters = clusters::read(&mut root, report);
+    let cpus = machine::cpus(&domains, &clusters, root.table("topology", report), report)?;
+    let calibration = root.int("calibration_cpu", 0..=cpus.len() as i64 - 1, report).unwrap_or(0);
+    let timer_slack_ns = machine::time(&mut root, "timer_slack", report).unwrap_or(50_000);
+    let platform = Platform {
+        name,
+        title,
+        hz,
+        smt_share: machine::smt_share(&mut root, &cpus, report),
+        costs: machine::costs(root.table("costs", report), report),
+        noise: machine::noise(root.table("noise", report), report),
+        power,
+        timer_slack_ns,
+        calibration_cpu: CpuId(calibration as u32),
+        trust: machine::texts(&mut root, "trust", report),
+        domains: domains.into_iter().map(|d| d.domain).collect(),
+        clusters: clusters.into_iter().map(|c| c.cluster).collect(),
+        cpus,
+    };
+    root.finish(ROOT, report);
+    Some(platform)
+}
+
+fn power(mut table: Table, report: &mut Report) -> PowerModel {
+    let unit = match table.text("unit", report).as_deref() {
+        Some("energy_model") => PowerUnit::EnergyModel,
+        Some("eas_costs") => PowerUnit::EasCosts,
+        Some("measured") => PowerUnit::Measured,
+        None | Some("unknown") => PowerUnit::Unknown,
+        Some(other) => {
+            let d = Diagnostic::error(CODES.range, table.span.clone(), format!("unknown power unit {}", quoted(other)));
+            report.push(d.help("energy_model, eas_costs, measured or unknown"));
+            PowerUnit::Unknown
+        }
+    };
+    let (key, scale) = if unit == PowerUnit::EasCosts { ("base", 1000) } else { ("base_uw", 1) };
+    let base_uw = table.int(key, 0..=1_000_000_000, report).unwrap_or(0) as u64 * scale;
+    let sourced = table.boolean("sourced", report).unwrap_or(false);
+    table.finish(&["unit", key, "sourced"], report);
+    PowerModel { unit, base_uw, sourced }
+}

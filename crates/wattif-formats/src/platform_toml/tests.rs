@@ -1,0 +1,143 @@
+use super::*;
+
+const BOARD: &str = r#"
+name = "board"
+smt_share = [1024]
+[power]
+unit = "energy_model"
+[topology]
+llc = ["0-1", "2-3"]
+[[domain]]
+cpus = "0-1"
+core = "little"
+capacity = 400
+transition_us = 300
+opps = [ { khz = 500, uv = 700_000, uw = 10 }, { khz = 1000, uw = 30 } ]
+[[domain]]
+cpus = "2-3"
+core = "big"
+opps = [ { khz = 2000, uw = 90 } ]
+[[cluster]]
+cpus = ["0-1", "2-3"]
+idle = [
+  { name = "WFI", advertised = { exit_us = 1, residency_us = 1 }, actual = { entry_us = 0, exit_us = 1 } },
+  { name = "off", scope = "cluster", advertised = { exit_us = 900, residency_us = 2000 }, actual = { entry_us = 400, exit_ns = 250_500 } },
+]
+[costs]
+context_switch_us = 4
+wakeup_us = 3
+ipi_us = 3
+timer_irq_us = 4
+tick_us = 3
+migration_us = 10
+migration_llc_us = 30
+[noise]
+work_ppm = 2000
+housekeeping = [ { name = "kworker", per_cpu = true, interval_ms = 50, work_us = 60 } ]
+"#;
+
+#[track_caller]
+fn read(text: &str, set: &[(&str, &str)]) -> Platform {
+    let set = set.iter().map(|(p, v)| (p.to_string(), v.to_string())).collect();
+    let parsed = parse(text, &Options { set });
+    parsed.platform.unwrap_or_else(|| panic!("{:#?}", parsed.diagnostics))
+}
+
+/// Codes after replacing `from` by `to` in the board.
+#[track_caller]
+fn check(from: &str, to: &str, codes: &str) {
+    assert!(BOARD.contains(from), "{from} is not in the board");
+    let parsed = parse(&BOARD.replacen(from, to, 1), &Options::default());
+    let found: Vec<_> = parsed.diagnostics.iter().map(|d| d.code.trim_start_matches("platform::")).collect();
+    assert_eq!(found.join(" "), codes, "{:#?}", parsed.diagnostics);
+    assert_eq!(parsed.platform.is_none(), codes.contains('E'));
+}
+
+#[test]
+fn a_board() {
+    let p = read(BOARD, &[]);
+    assert_eq!((p.nr_cpus(), p.domains.len(), p.clusters.len(), p.hz), (4, 2, 2, 250));
+    assert_eq!(p.domains[0].opps[0].capacity, 200, "capacity · f / f_max");
+    assert_eq!(p.domains[0].power.busy_uw, [10, 30]);
+    assert_eq!(p.cpus[3].llc, 1);
+    assert_eq!(p.clusters[1].idle[1].actual.exit_ns, 250_500);
+    assert_eq!(p.noise.housekeeping[0].interval_ns, 50_000_000);
+    assert_eq!((p.timer_slack_ns, p.smt_share), (50_000, vec![1024]));
+}
+
+#[test]
+fn overrides() {
+    let p = read(BOARD, &[("clusters.*.idle.*.actual.exit_us", "0")]);
+    assert!(p.clusters.iter().flat_map(|c| &c.idle).all(|s| s.actual.exit_ns == 0));
+    let p = read(BOARD, &[("clusters.0.idle.off.disabled", "true"), ("costs.ipi_ns", "1"), ("hz", "1000")]);
+    assert!(p.clusters[0].idle[1].disabled && p.clusters[1].idle[1].disabled, "one entry, two clusters");
+    assert_eq!((p.costs.ipi_ns, p.hz), (1, 1000));
+    let set = |path: &str| vec![(path.to_string(), "1".to_string())];
+    for path in ["clusters.*.idel.0.name", "clusters.9.idle", "x", "", "hz.y"] {
+        let parsed = parse(BOARD, &Options { set: set(path) });
+        assert!(parsed.diagnostics.iter().any(|d| d.code == "platform::E08"), "{path}");
+    }
+}
+
+#[test]
+fn mistakes() {
+    check("name = \"board\"", "", "E03");
+    check("capacity = 400", "capacity = 4000", "E05");
+    check("capacity = 400", "capactiy = 400", "E06");
+    check("{ khz = 500,", "{ khz = 1500,", "E07");
+    check("cpus = \"2-3\"", "cpus = \"3-4\"", "E07 E07 E07");
+    check("cpus = \"2-3\"", "cpus = \"1-3\"", "E07");
+    check("cpus = \"2-3\"", "cpus = \"2-99999\"", "E07 E07 E07 W01 E05");
+    check("cpus = [\"0-1\", \"2-3\"]", "cpus = [\"0-1\"]", "E07");
+    check("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-1\"]", "E07");
+    check("llc = [\"0-1\", \"2-3\"]", "llc = { every = 2 }", "");
+    check("uw = 90", "core = 90", "E03 E06");
+    check("smt_share = [1024]", "smt_share = [1024, 600]", "E07");
+    check("wakeup_us = 3", "wakeup_us = \"3\"", "E04");
+    check("core = \"big\"", "core = \"big\"\ncapacity = 900", "W01");
+    check("[costs]", "[costs", "E01");
+    check("exit_us = 900", "exit_us = 0", "W01");
+    check("interval_ms = 50", "interval_us = 1", "E05");
+}
+
+#[test]
+fn three_vocabularies() {
+    let eas = BOARD
+        .replace("energy_model", "eas_costs")
+        .replace("uw = 10 }", "core = 69, cluster = 16 }")
+        .replace("uw = 30 }", "core = 124, cluster = 29 }")
+        .replace("uw = 90 }", "core = 670, cluster = 112 }")
+        .replace("core = \"big\"", "core = \"big\"\nidle_core = [15, 0]\nidle_cluster = [47, 0]");
+    let p = read(&eas, &[]).domains[1].power.clone();
+    assert_eq!((p.busy(0), p.cluster_busy(0), p.idle(0, 0), p.cluster_idle(0, 0)), (670_000, 112_000, 15_000, 47_000));
+    let measured = BOARD
+        .replace("energy_model", "measured")
+        .replace("uw = 10 }", "active_uw = 10, static_uw = 5, idle_uw = [3, 0] }")
+        .replace("uw = 30 }", "active_uw = 30, static_uw = 7, idle_uw = [4, 0] }")
+        .replace("uw = 90 }", "active_uw = 90, static_uw = 9, idle_uw = [6, 1] }");
+    let p = read(&measured, &[]).domains[0].power.clone();
+    assert_eq!((p.busy(1), p.idle(0, 1), p.idle(0, 0)), (30, 4, 3));
+    assert_eq!((p.cluster_busy(1), p.cluster_idle(0, 1), p.cluster_idle(1, 1)), (7, 7, 0));
+}
+
+#[test]
+fn a_server_in_few_lines() {
+    let server = BOARD
+        .split("[[domain]]")
+        .next()
+        .unwrap()
+        .replace("llc = [\"0-1\", \"2-3\"]", "core = { stride = 32 }\nllc = { every = 32 }");
+    let server = server.replace("smt_share = [1024]", "smt_share = [1024, 620]").replace("energy_model", "unknown");
+    let costs = &BOARD[BOARD.find("[costs]").unwrap()..];
+    let idle =
+        r#"{ name = "C1", advertised = { exit_us = 1, residency_us = 1 }, actual = { entry_us = 0, exit_us = 1 } }"#;
+    let text = format!(
+        "{server}[[domain]]\ncpus = {{ of = 64, stride = 32 }}\nopps = [ {{ khz = 1000 }} ]\n\
+         [[cluster]]\ncpus = {{ of = 64, every = 64 }}\nidle = [ {idle} ]\n{costs}"
+    );
+    let parsed = parse(&text, &Options::default());
+    assert!(parsed.diagnostics.iter().all(|d| d.message.contains("two of the")), "{:?}", parsed.diagnostics);
+    let p = read(&text.replace("llc = { every = 32 }", "llc = [\"0-63\"]"), &[]);
+    assert_eq!((p.nr_cpus(), p.domains.len(), p.clusters.len()), (64, 32, 1));
+    assert_eq!((p.cpus[33].core, p.cpus[33].domain.0, p.smt_share), (1, 1, vec![1024, 620]));
+}

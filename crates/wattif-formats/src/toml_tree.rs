@@ -1,0 +1,363 @@
+//! TOML as an owned tree with spans: typed access that collects mistakes, keys that must all be used, overrides by path.
+//! Serves [`crate::platform_toml`] and [`crate::kernel_toml`].
+
+use crate::words::{nearest, quoted};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+use wattif_model::check::Diagnostic;
+
+pub(crate) type Span = Range<usize>;
+
+/// Largest text accepted, bytes.
+pub(crate) const MAX_BYTES: usize = 4 << 20;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub span: Span,
+    pub value: Value,
+}
+
+/// What kind of value.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Int(i64),
+    Bool(bool),
+    Text(String),
+    /// A float or date: no format here has one.
+    Other(&'static str),
+    Array(Vec<Node>),
+    Table(Table),
+}
+
+/// A table; reading a key takes it, [`Table::finish`] complains about the rest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub span: Span,
+    pub entries: BTreeMap<String, (Span, Node)>,
+}
+
+/// The codes of a format's diagnostics.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Codes {
+    pub syntax: &'static str,
+    pub limit: &'static str,
+    pub missing: &'static str,
+    pub wrong_type: &'static str,
+    pub range: &'static str,
+    pub unknown: &'static str,
+    pub overriding: &'static str,
+}
+
+/// Collects the mistakes of one text.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub codes: Codes,
+    pub list: Vec<Diagnostic>,
+}
+
+/// Most diagnostics kept.
+const MAX_DIAGNOSTICS: usize = 200;
+
+impl Report {
+    pub fn new(codes: Codes) -> Report {
+        Report { codes, list: Vec::new() }
+    }
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        if self.list.len() < MAX_DIAGNOSTICS || diagnostic.is_error() && !self.has_errors() {
+            self.list.push(diagnostic);
+        }
+    }
+    pub fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
+        self.push(Diagnostic::error(code, span, message));
+    }
+    pub fn has_errors(&self) -> bool {
+        self.list.iter().any(Diagnostic::is_error)
+    }
+    pub fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.list.sort_by_key(|d| d.span.start);
+        self.list
+    }
+}
+
+/// Parse `text`; syntax errors go to `report`, and what could be read is returned.
+pub(crate) fn parse(text: &str, report: &mut Report) -> Table {
+    if text.len() > MAX_BYTES {
+        report.error(report.codes.limit, 0..0, format!("the file has {} bytes; the limit is {MAX_BYTES}", text.len()));
+        return Table::default();
+    }
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for e in errors {
+        let message = format!("not TOML: {}", e.message());
+        report.error(report.codes.syntax, e.span().unwrap_or(0..0), message);
+    }
+    let span = table.span();
+    convert_table(table.into_inner(), span)
+}
+
+fn convert_table(table: DeTable<'_>, span: Span) -> Table {
+    let entry = |(key, value): (toml::Spanned<std::borrow::Cow<'_, str>>, toml::Spanned<DeValue<'_>>)| {
+        let span = key.span();
+        (key.into_inner().into_owned(), (span, convert(value)))
+    };
+    Table { span, entries: table.into_iter().map(entry).collect() }
+}
+
+fn convert(value: toml::Spanned<DeValue<'_>>) -> Node {
+    let span = value.span();
+    let value = match value.into_inner() {
+        DeValue::String(s) => Value::Text(s.into_owned()),
+        DeValue::Integer(i) => match i64::from_str_radix(i.as_str(), i.radix()) {
+            Ok(i) => Value::Int(i),
+            Err(_) => Value::Other("an integer beyond 64 bits"),
+        },
+        DeValue::Boolean(b) => Value::Bool(b),
+        DeValue::Float(_) => Value::Other("a float"),
+        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Array(items) => Value::Array(items.into_iter().map(convert).collect()),
+        DeValue::Table(t) => Value::Table(convert_table(t, span.clone())),
+    };
+    Node { span, value }
+}
+
+impl Value {
+    /// For "expected …, found …".
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Int(_) => "an integer",
+            Value::Bool(_) => "a boolean",
+            Value::Text(_) => "a string",
+            Value::Other(kind) => kind,
+            Value::Array(_) => "an array",
+            Value::Table(_) => "a table",
+        }
+    }
+}
+
+impl Node {
+    fn wrong(&self, key: &str, expected: &str, report: &mut Report) {
+        let message = format!("{} must be {expected}, not {}", quoted(key), self.value.kind());
+        report.error(report.codes.wrong_type, self.span.clone(), message);
+    }
+    /// An integer in `range`.
+    pub fn int(&self, key: &str, range: std::ops::RangeInclusive<i64>, report: &mut Report) -> Option<i64> {
+        match self.value {
+            Value::Int(i) if range.contains(&i) => Some(i),
+            Value::Int(i) => {
+                let message = format!("{} = {i} is out of range: {}..={}", quoted(key), range.start(), range.end());
+                report.error(report.codes.range, self.span.clone(), message);
+                None
+            }
+            _ => {
+                self.wrong(key, "an integer", report);
+                None
+            }
+        }
+    }
+    /// A string.
+    pub fn text(&self, key: &str, report: &mut Report) -> Option<&str> {
+        match &self.value {
+            Value::Text(t) => Some(t),
+            _ => {
+                self.wrong(key, "a string", report);
+                None
+            }
+        }
+    }
+    /// A table.
+    pub fn table(self, key: &str, report: &mut Report) -> Option<Table> {
+        match self.value {
+            Value::Table(t) => Some(t),
+            _ => {
+                self.wrong(key, "a table", report);
+                None
+            }
+        }
+    }
+    /// The items of an array.
+    pub fn array(self, key: &str, report: &mut Report) -> Vec<Node> {
+        match self.value {
+            Value::Array(items) => items,
+            _ => {
+                self.wrong(key, "an array", report);
+                vec![]
+            }
+        }
+    }
+}
+
+impl Table {
+    /// The value of `key`, taken.
+    pub fn take(&mut self, key: &str) -> Option<Node> {
+        self.entries.remove(key).map(|(_, node)| node)
+    }
+    /// The value of a mandatory key.
+    pub fn need(&mut self, key: &str, report: &mut Report) -> Option<Node> {
+        let found = self.take(key);
+        if found.is_none() {
+            report.error(report.codes.missing, self.span.clone(), format!("the key `{key}` is missing"));
+        }
+        found
+    }
+    pub fn int(&mut self, key: &str, range: std::ops::RangeInclusive<i64>, report: &mut Report) -> Option<i64> {
+        self.take(key)?.int(key, range, report)
+    }
+    pub fn text(&mut self, key: &str, report: &mut Report) -> Option<String> {
+        self.take(key)?.text(key, report).map(String::from)
+    }
+    pub fn boolean(&mut self, key: &str, report: &mut Report) -> Option<bool> {
+        let node = self.take(key)?;
+        match node.value {
+            Value::Bool(b) => Some(b),
+            _ => {
+                node.wrong(key, "a boolean", report);
+                None
+            }
+        }
+    }
+    /// A table below; empty when absent.
+    pub fn table(&mut self, key: &str, report: &mut Report) -> Table {
+        let absent = Table { span: self.span.clone(), ..Table::default() };
+        self.take(key).map_or(Some(absent.clone()), |n| n.table(key, report)).unwrap_or(absent)
+    }
+    /// The tables of an array of tables; empty when absent.
+    pub fn tables(&mut self, key: &str, report: &mut Report) -> Vec<Table> {
+        let Some(node) = self.take(key) else { return vec![] };
+        node.array(key, report).into_iter().filter_map(|n| n.table(key, report)).collect()
+    }
+    /// Complain about keys nobody took; `known` are offered as corrections.
+    pub fn finish(self, known: &[&str], report: &mut Report) {
+        if report.list.iter().any(|d| d.code == report.codes.syntax) {
+            return; // what the parser made of a broken line is not the author's
+        }
+        for (key, (span, _)) in self.entries {
+            let d = Diagnostic::error(report.codes.unknown, span, format!("unknown key {}", quoted(&key)));
+            report.push(match nearest(&key, known.iter().copied()) {
+                Some(near) => d.help(format!("did you mean `{near}`?")),
+                None => d,
+            });
+        }
+    }
+}
+
+/// A value on its own: TOML, or a bare word taken as a string.
+pub(crate) fn parse_value(text: &str) -> Value {
+    let bare = || Value::Text(text.to_string());
+    DeValue::parse(text).map_or_else(|_| bare(), |node| convert(node).value)
+}
+
+/// Set the value at `path` (dots; `*` for every element; an array element by number or by its `name`).
+/// `known`: keys that may be new at the end of the path. The number of values set; what was not found in `failed`.
+pub(crate) fn set(
+    table: &mut Table,
+    path: &[&str],
+    value: &Value,
+    known: &dyn Fn(&str) -> bool,
+    failed: &mut Option<Diagnostic>,
+    code: &'static str,
+) -> usize {
+    let (key, rest) = (path[0], &path[1..]);
+    if rest.is_empty() {
+        return set_leaf(table, key, value, known, failed, code);
+    }
+    let matching = table.entries.iter_mut().filter(|(k, _)| key == "*" || *k == key);
+    let nodes: Vec<&mut Node> = matching.map(|(_, (_, node))| node).collect();
+    if nodes.is_empty() {
+        fail(failed, code, key, table.entries.keys().map(String::as_str));
+        return 0;
+    }
+    nodes.into_iter().map(|node| set_below(node, rest, value, known, failed, code)).sum()
+}
+
+fn set_below(
+    node: &mut Node,
+    path: &[&str],
+    value: &Value,
+    known: &dyn Fn(&str) -> bool,
+    failed: &mut Option<Diagnostic>,
+    code: &'static str,
+) -> usize {
+    match &mut node.value {
+        Value::Table(t) => set(t, path, value, known, failed, code),
+        Value::Array(items) => {
+            let mut changed = 0;
+            let mut found = false;
+            for (i, item) in items.iter_mut().enumerate().filter(|(i, item)| selects(path[0], *i, item)) {
+                let _ = i;
+                found = true;
+                match path.len() {
+                    1 => {
+                        item.value = value.clone();
+                        changed += 1;
+                    }
+                    _ => changed += set_below(item, &path[1..], value, known, failed, code),
+                }
+            }
+            if !found {
+                fail(failed, code, path[0], items.iter().filter_map(name_of));
+            }
+            changed
+        }
+        _ => {
+            fail(failed, code, path[0], std::iter::empty());
+            0
+        }
+    }
+}
+
+fn selects(key: &str, index: usize, item: &Node) -> bool {
+    key == "*" || key.parse() == Ok(index) || name_of(item) == Some(key)
+}
+
+fn name_of(item: &Node) -> Option<&str> {
+    let Value::Table(t) = &item.value else { return None };
+    match &t.entries.get("name")?.1.value {
+        Value::Text(name) => Some(name),
+        _ => None,
+    }
+}
+
+fn set_leaf(
+    table: &mut Table,
+    key: &str,
+    value: &Value,
+    known: &dyn Fn(&str) -> bool,
+    failed: &mut Option<Diagnostic>,
+    code: &'static str,
+) -> usize {
+    let mut changed = 0;
+    for (_, (_, node)) in table.entries.iter_mut().filter(|(k, _)| key == "*" || *k == key) {
+        node.value = value.clone();
+        changed += 1;
+    }
+    if changed == 0 && known(key) {
+        table.entries.retain(|k, _| stem(k) != stem(key)); // the same quantity in another unit
+        let span = table.span.clone();
+        table.entries.insert(key.into(), (span.clone(), Node { span, value: value.clone() }));
+        changed = 1;
+    }
+    if changed == 0 {
+        fail(failed, code, key, table.entries.keys().map(String::as_str));
+    }
+    changed
+}
+
+/// A key without its unit of time.
+fn stem(key: &str) -> &str {
+    ["_ns", "_us", "_ms"].iter().find_map(|unit| key.strip_suffix(unit)).unwrap_or(key)
+}
+
+fn fail<'a>(
+    failed: &mut Option<Diagnostic>,
+    code: &'static str,
+    key: &str,
+    present: impl Iterator<Item = &'a str> + Clone,
+) {
+    let near = match nearest(key, present.clone()) {
+        Some(near) => format!("did you mean {}?", quoted(near)),
+        None => format!("there are {}", present.take(12).map(quoted).collect::<Vec<_>>().join(", ")),
+    };
+    let message = format!("override: nothing is called {}", quoted(key));
+    failed.get_or_insert(Diagnostic::error(code, 0..0, message).help(near));
+}
