@@ -1,10 +1,13 @@
 //! Scheduling domains: which CPUs share what, from the platform's topology, as the kernel's `build_sched_domains`.
 //!
 //! Levels, lowest first, those with a single CPU or the same span as the one below left out: `SMT` (one core), `MC` (one
-//! last-level cache), `PKG` (one package; `DIE` before 6.7), `NUMA`. A [`Domain`] is shared by all its CPUs; what the
-//! balancer remembers is per CPU and level, in [`SdState`].
+//! last-level cache), `PKG` (one NUMA node; `DIE` before 6.7), `NUMA` (all nodes). A [`Domain`] is shared by all its
+//! CPUs; what the balancer remembers is per CPU and level, in [`SdState`].
+//!
+//! FIDELITY(numa-levels): one NUMA level, whatever the distances between nodes are.
 
-use wattif_model::platform::Platform;
+use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::platform::{Cpu, Platform};
 use wattif_model::{CpuId, CpuSet};
 
 /// What the CPUs of a domain share.
@@ -14,10 +17,26 @@ pub enum Level {
     Smt,
     /// Last-level cache.
     Mc,
-    /// Package.
+    /// NUMA node.
     Pkg,
     /// The machine, over its NUMA nodes.
     Numa,
+}
+
+/// What a kernel version decides about domains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DomainParams {
+    /// Imbalance tolerated above the cache level, percent: 117 since 5.10, 125 before.
+    pub imbalance_pct: u32,
+    /// Factor of the balance interval on a busy CPU: 16 since 5.10, 32 before.
+    pub busy_factor: u32,
+}
+
+impl DomainParams {
+    /// Kernels before 5.10.
+    pub const BEFORE_5_10: DomainParams = DomainParams { imbalance_pct: 125, busy_factor: 32 };
+    /// Kernels since 5.10.
+    pub const SINCE_5_10: DomainParams = DomainParams { imbalance_pct: 117, busy_factor: 16 };
 }
 
 /// A scheduling domain (`struct sched_domain`, the part that does not change).
@@ -29,13 +48,15 @@ pub struct Domain {
     pub span: CpuSet,
     /// Number of CPUs.
     pub weight: u32,
-    /// Parts between which it balances: the domains one level below.
+    /// Parts between which it balances: the domains one level below, in order of their first CPU.
     pub groups: Vec<Group>,
-    /// Imbalance that is tolerated, percent: 110 SMT, 117 others, 125 by default.
+    /// Index of the domain below of the span's first CPU; `None` when groups are single CPUs.
+    pub child: Option<usize>,
+    /// Imbalance that is tolerated, percent: 110 SMT, 117 MC, others see [`DomainParams`].
     pub imbalance_pct: u32,
     /// Failed passes before hot tasks are moved.
     pub cache_nice_tries: u32,
-    /// Shortest interval of balancing, ticks of 1 ms: the weight.
+    /// Shortest interval of balancing, ms: the weight.
     pub min_interval_ms: u64,
     /// Longest: twice the weight.
     pub max_interval_ms: u64,
@@ -43,12 +64,18 @@ pub struct Domain {
     pub busy_factor: u32,
     /// `SD_SHARE_LLC`.
     pub share_llc: bool,
-    /// `SD_PREFER_SIBLING` of the child.
+    /// `SD_SHARE_CPUCAPACITY`: its CPUs are threads of one core.
+    pub share_cpucapacity: bool,
+    /// `SD_PREFER_SIBLING` of the child: spread over the groups although each has room.
     pub prefer_sibling: bool,
     /// `SD_ASYM_CPUCAPACITY`: CPUs of different capacity.
     pub asym_cpucapacity: bool,
+    /// `SD_ASYM_CPUCAPACITY_FULL`: CPUs of every capacity that the machine has.
+    pub asym_cpucapacity_full: bool,
     /// `SD_NUMA`.
     pub numa: bool,
+    /// Tasks that a NUMA node may have more than another before they are spread.
+    pub imb_numa_nr: u32,
 }
 
 /// A scheduling group.
@@ -58,12 +85,18 @@ pub struct Group {
     pub cpus: CpuSet,
     /// Number of CPUs.
     pub weight: u32,
+    /// Number of cores.
+    pub cores: u32,
     /// Σ `capacity_of`, updated by balancing.
     pub capacity: u64,
     /// Least `capacity_of`.
     pub min_capacity: u64,
     /// Largest `capacity_of`.
     pub max_capacity: u64,
+    /// When the capacities are due for an update, ns.
+    pub next_update: u64,
+    /// A task that its affinity keeps from moving left an imbalance here (`sgc->imbalance`).
+    pub imbalance: bool,
     /// CPU that may balance for the group (`group_balance_cpu`).
     pub balance_cpu: CpuId,
 }
@@ -94,6 +127,8 @@ pub struct Topology {
     pub domains: Vec<Domain>,
     /// Per CPU: its domains, lowest first.
     pub of_cpu: Vec<Vec<usize>>,
+    /// Per CPU: index of its own group in each of these domains.
+    pub local_group: Vec<Vec<usize>>,
     /// Per CPU: index of the highest domain that shares the last-level cache (`sd_llc`), if it has more than one CPU.
     pub sd_llc: Vec<Option<usize>>,
     /// Per CPU: number of its last-level cache (`sd_llc_id`).
@@ -108,8 +143,12 @@ pub struct Topology {
     pub smt: Vec<CpuSet>,
     /// More than one hardware thread per core somewhere?
     pub has_smt: bool,
-    /// Per CPU: the lowest domain with CPUs of different capacity (`sd_asym_cpucapacity`).
+    /// Per CPU: the lowest domain with CPUs of every capacity (`sd_asym_cpucapacity`).
     pub sd_asym: Vec<Option<usize>>,
+    /// Is there any such domain (`sched_asym_cpucap_active`)?
+    pub has_asym: bool,
+    /// The largest `capacity_orig` (`rd->max_cpu_capacity`).
+    pub max_cpu_capacity: u32,
 }
 
 /// `struct sched_domain_shared`.
@@ -119,29 +158,59 @@ pub struct LlcShared {
     pub nr_idle_scan: u32,
     /// A core may be idle.
     pub has_idle_cores: bool,
+    /// CPUs with work (`nr_busy_cpus`).
+    pub nr_busy_cpus: u32,
 }
 
 impl Topology {
-    /// Builds the domains of a platform.
+    /// The domains of a platform under a kernel since 5.10.
     pub fn new(platform: &Platform) -> Topology {
-        let n = platform.nr_cpus();
+        Topology::of_cpus(&platform.cpus, DomainParams::SINCE_5_10)
+    }
+
+    /// The domains that CPUs get from a kernel.
+    ///
+    /// `PKG` spans a NUMA node whatever the packages are (the kernel's `cpu_cpu_mask`), and a cache that crosses nodes
+    /// is cut at their border.
+    pub fn of_cpus(cpus: &[Cpu], params: DomainParams) -> Topology {
+        let n = cpus.len();
         let mut t = Topology {
             of_cpu: vec![Vec::new(); n],
+            local_group: vec![Vec::new(); n],
             sd_llc: vec![None; n],
             sd_asym: vec![None; n],
+            smt: partition(cpus, |c| (c.package, c.core)),
+            llc_id: vec![0; n],
+            max_cpu_capacity: cpus.iter().map(|c| c.capacity).max().unwrap_or(0),
             ..Topology::default()
         };
-        for c in 0..n as u32 {
-            let cpu = &platform.cpus[c as usize];
-            t.smt.push(platform.cpus_where(|o| (o.package, o.core) == (cpu.package, cpu.core)));
-            let llc = platform.cpus_where(|o| o.llc == cpu.llc);
-            t.llc_id.push(llc.min().expect("a CPU is in its own cache's set").0);
-            t.llc_size.push(llc.len() as u32);
-        }
         t.has_smt = t.smt.iter().any(|s| s.len() > 1);
-        t.number_llcs(platform);
-        t.build_levels(platform);
+        let llc = partition(cpus, |c| (c.node, c.llc));
+        t.number_llcs(&llc);
+        let levels = [
+            (Level::Smt, t.smt.clone()),
+            (Level::Mc, llc),
+            (Level::Pkg, partition(cpus, |c| (c.node, 0))),
+            (Level::Numa, vec![CpuSet::first(n); n]),
+        ];
+        let mut below: Vec<CpuSet> = (0..n as u32).map(|c| CpuSet::one(CpuId(c))).collect();
+        for (level, spans) in levels {
+            t.add_level(cpus, params, level, &spans, &mut below);
+        }
+        t.has_asym = t.sd_asym.iter().any(Option::is_some);
         t
+    }
+
+    /// What balancing on a CPU starts from; `core` puts it into `rq.sd`.
+    pub fn sd_states(&self, cpu: CpuId) -> Vec<SdState> {
+        let groups = self.local_group[cpu.at()].iter();
+        let state = |(&domain, &local_group): (&usize, &usize)| SdState {
+            domain,
+            local_group,
+            balance_interval_ms: self.domains[domain].min_interval_ms,
+            ..SdState::default()
+        };
+        self.of_cpu[cpu.at()].iter().zip(groups).map(state).collect()
     }
 
     /// Do two CPUs share their last-level cache (`cpus_share_cache`)?
@@ -150,95 +219,86 @@ impl Topology {
         self.llc_id[a.at()] == self.llc_id[b.at()]
     }
 
-    /// Renumbers caches 0, 1, … in order of their first CPU.
-    fn number_llcs(&mut self, platform: &Platform) {
-        let mut firsts: Vec<u32> = self.llc_id.clone();
-        firsts.sort_unstable();
-        firsts.dedup();
-        for id in &mut self.llc_id {
-            *id = firsts.binary_search(id).expect("it is in the list it was taken from") as u32;
-        }
-        self.llc_span =
-            firsts.iter().map(|&f| platform.cpus_where(|o| o.llc == platform.cpus[f as usize].llc)).collect();
-        self.llc_shared = vec![LlcShared::default(); firsts.len()];
+    /// State shared by the last-level cache of a CPU; `None` when the CPU has the cache for itself.
+    #[inline]
+    pub fn llc_shared(&self, cpu: CpuId) -> Option<&LlcShared> {
+        self.sd_llc[cpu.at()].map(|_| &self.llc_shared[self.llc_id[cpu.at()] as usize])
     }
 
-    fn build_levels(&mut self, platform: &Platform) {
-        let n = platform.nr_cpus();
-        let mut below: Vec<CpuSet> = (0..n as u32).map(|c| CpuSet::one(CpuId(c))).collect();
-        let mut child: Vec<Option<usize>> = vec![None; n];
-        for level in [Level::Smt, Level::Mc, Level::Pkg, Level::Numa] {
-            let mut here: Vec<CpuSet> = Vec::with_capacity(n);
-            for c in 0..n {
-                let first = below[c].min().expect("a span holds its CPU");
-                // CPUs of one span are handled once; the others copy.
-                if first.at() < c {
-                    let done = here[first.at()].clone();
-                    here.push(done);
-                    continue;
-                }
-                let me = &platform.cpus[c];
-                here.push(match level {
-                    Level::Smt => self.smt[c].clone(),
-                    Level::Mc => self.llc_span[self.llc_id[c] as usize].clone(),
-                    Level::Pkg => platform.cpus_where(|o| o.package == me.package),
-                    Level::Numa => CpuSet::first(n),
-                });
+    /// The same, to change.
+    #[inline]
+    pub fn llc_shared_mut(&mut self, cpu: CpuId) -> Option<&mut LlcShared> {
+        self.sd_llc[cpu.at()].map(|_| &mut self.llc_shared[self.llc_id[cpu.at()] as usize])
+    }
+
+    /// Numbers caches 0, 1, … in order of their first CPU.
+    fn number_llcs(&mut self, llc: &[CpuSet]) {
+        for (cpu, span) in llc.iter().enumerate() {
+            let first = span.min().expect("a CPU is in its own cache's set").at();
+            if first == cpu {
+                self.llc_span.push(span.clone());
+                self.llc_id[cpu] = self.llc_span.len() as u32 - 1;
+            } else {
+                self.llc_id[cpu] = self.llc_id[first];
             }
-            self.add_level(platform, level, &here, &mut below, &mut child);
+            self.llc_size.push(span.len() as u32);
         }
+        self.llc_shared = vec![LlcShared::default(); self.llc_span.len()];
     }
 
-    fn add_level(
-        &mut self,
-        platform: &Platform,
-        level: Level,
-        here: &[CpuSet],
-        below: &mut [CpuSet],
-        child: &mut [Option<usize>],
-    ) {
-        for c in 0..here.len() {
-            let first = here[c].min().expect("a span holds its CPU").at();
-            if here[c].len() <= below[c].len() && first != c || here[c] == below[c] {
+    /// Adds the domains of a level, except where they would have one CPU or the span of the level below (`sd_degenerate`).
+    fn add_level(&mut self, cpus: &[Cpu], params: DomainParams, level: Level, spans: &[CpuSet], below: &mut [CpuSet]) {
+        let mut domain_of_first = vec![usize::MAX; spans.len()];
+        for cpu in 0..spans.len() {
+            if spans[cpu].len() <= below[cpu].len() {
                 continue;
             }
-            if first == c {
-                self.add_domain(platform, level, &here[c], below, child[c]);
+            let first = spans[cpu].min().expect("a span holds its CPU").at();
+            if first == cpu {
+                domain_of_first[cpu] = self.domains.len();
+                let domain = self.domain(cpus, params, level, &spans[cpu], below);
+                self.domains.push(domain);
             }
+            self.attach(cpu, domain_of_first[first]);
         }
-        for c in 0..here.len() {
-            if here[c].len() > below[c].len() {
-                let domain = self.domains.iter().rposition(|d| d.level == level && d.span.contains(CpuId(c as u32)));
-                let domain = domain.expect("the domain was just added");
-                self.of_cpu[c].push(domain);
-                child[c] = Some(domain);
-                if self.domains[domain].share_llc {
-                    self.sd_llc[c] = Some(domain);
-                }
-                if self.domains[domain].asym_cpucapacity && self.sd_asym[c].is_none() {
-                    self.sd_asym[c] = Some(domain);
-                }
-            }
+        for (below, span) in below.iter_mut().zip(spans).filter(|(b, s)| s.len() > b.len()) {
+            below.clone_from(span);
         }
-        below.clone_from_slice(here);
     }
 
-    fn add_domain(&mut self, platform: &Platform, level: Level, span: &CpuSet, below: &[CpuSet], child: Option<usize>) {
-        let mut groups: Vec<Group> = Vec::new();
-        for cpu in span.iter() {
-            let cpus = &below[cpu.at()];
-            if cpus.min() == Some(cpu) {
-                groups.push(Group::new(platform, cpus.clone()));
-            }
+    /// Puts a domain on top of a CPU's list.
+    fn attach(&mut self, cpu: usize, domain: usize) {
+        let d = &self.domains[domain];
+        let id = CpuId(cpu as u32);
+        // Groups are in order of their first CPU: the last that begins at or before this CPU may still not hold it.
+        let local = d.groups.iter().position(|g| g.cpus.contains(id)).expect("the groups cover the domain");
+        if d.share_llc {
+            self.sd_llc[cpu] = Some(domain);
         }
+        if d.asym_cpucapacity_full && self.sd_asym[cpu].is_none() {
+            self.sd_asym[cpu] = Some(domain);
+        }
+        self.of_cpu[cpu].push(domain);
+        self.local_group[cpu].push(local);
+    }
+
+    fn domain(&self, cpus: &[Cpu], params: DomainParams, level: Level, span: &CpuSet, below: &[CpuSet]) -> Domain {
+        let first = span.min().expect("a domain is not empty").at();
+        let child = self.of_cpu[first].last().copied();
         let weight = span.len() as u32;
-        let capacities = || span.iter().map(|c| platform.cpus[c.at()].capacity);
-        self.domains.push(Domain {
+        let capacities = distinct_capacities(span.iter().map(|c| &cpus[c.at()]));
+        let asym = capacities > 1;
+        Domain {
             level,
             span: span.clone(),
             weight,
-            groups,
-            imbalance_pct: if level == Level::Smt { 110 } else { 117 },
+            groups: self.groups(cpus, span, below),
+            child,
+            imbalance_pct: match level {
+                Level::Smt => 110,
+                Level::Mc => 117,
+                Level::Pkg | Level::Numa => params.imbalance_pct,
+            },
             cache_nice_tries: match level {
                 Level::Smt => 0,
                 Level::Mc | Level::Pkg => 1,
@@ -246,25 +306,151 @@ impl Topology {
             },
             min_interval_ms: u64::from(weight),
             max_interval_ms: 2 * u64::from(weight),
-            busy_factor: 16,
+            busy_factor: params.busy_factor,
             share_llc: level <= Level::Mc,
-            prefer_sibling: child.is_none_or(|c| self.domains[c].level != Level::Numa) && level != Level::Numa,
-            asym_cpucapacity: capacities().min() != capacities().max(),
+            share_cpucapacity: level == Level::Smt,
+            // A domain asks its parent to spread, unless that would be over CPUs of different capacity.
+            prefer_sibling: child.is_some_and(|c| self.domains[c].level != Level::Numa) && !asym,
+            asym_cpucapacity: asym,
+            asym_cpucapacity_full: asym && capacities == distinct_capacities(cpus.iter()),
             numa: level == Level::Numa,
-        });
+            imb_numa_nr: self.imb_numa_nr(level, weight, child),
+        }
+    }
+
+    fn groups(&self, cpus: &[Cpu], span: &CpuSet, below: &[CpuSet]) -> Vec<Group> {
+        let firsts = span.iter().filter(|c| below[c.at()].min() == Some(*c));
+        firsts.map(|c| self.group(cpus, &below[c.at()])).collect()
+    }
+
+    fn group(&self, cpus: &[Cpu], members: &CpuSet) -> Group {
+        let capacities = || members.iter().map(|c| u64::from(cpus[c.at()].capacity));
+        Group {
+            weight: members.len() as u32,
+            cores: members.iter().filter(|c| self.smt[c.at()].min() == Some(*c)).count() as u32,
+            capacity: capacities().sum(),
+            min_capacity: capacities().min().unwrap_or(0),
+            max_capacity: capacities().max().unwrap_or(0),
+            next_update: 0,
+            imbalance: false,
+            balance_cpu: members.min().expect("a group is not empty"),
+            cpus: members.clone(),
+        }
+    }
+
+    /// A node may have one task more per last-level cache, or for an eighth of its CPUs when it has one cache.
+    fn imb_numa_nr(&self, level: Level, weight: u32, child: Option<usize>) -> u32 {
+        let Some(child) = child.map(|c| &self.domains[c]) else { return 0 };
+        if level < Level::Pkg {
+            return 0;
+        }
+        if !child.share_llc {
+            return child.imb_numa_nr;
+        }
+        let nr_llcs = weight / child.weight;
+        if nr_llcs == 1 { (weight >> 3).max(1) } else { nr_llcs.max(1) }
     }
 }
 
-impl Group {
-    fn new(platform: &Platform, cpus: CpuSet) -> Group {
-        let capacities: Vec<u64> = cpus.iter().map(|c| u64::from(platform.cpus[c.at()].capacity)).collect();
-        Group {
-            weight: cpus.len() as u32,
-            capacity: capacities.iter().sum(),
-            min_capacity: capacities.iter().copied().min().unwrap_or(0),
-            max_capacity: capacities.iter().copied().max().unwrap_or(0),
-            balance_cpu: cpus.min().expect("a group is not empty"),
-            cpus,
-        }
+/// For every CPU the set of those with the same key.
+fn partition<K: Ord>(cpus: &[Cpu], key: impl Fn(&Cpu) -> K) -> Vec<CpuSet> {
+    let mut sets: BTreeMap<K, CpuSet> = BTreeMap::new();
+    for (i, cpu) in cpus.iter().enumerate() {
+        sets.entry(key(cpu)).or_default().insert(CpuId(i as u32));
+    }
+    cpus.iter().map(|cpu| sets[&key(cpu)].clone()).collect()
+}
+
+fn distinct_capacities<'a>(cpus: impl Iterator<Item = &'a Cpu>) -> usize {
+    cpus.map(|c| c.capacity).collect::<BTreeSet<u32>>().len()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use wattif_model::{ClusterId, DomainId};
+
+    /// CPUs of one machine by (core, cache, node, capacity).
+    pub(crate) fn cpus(n: u32, of: impl Fn(u32) -> (u32, u32, u32, u32)) -> Vec<Cpu> {
+        (0..n)
+            .map(|c| {
+                let (core, llc, node, capacity) = of(c);
+                let core_type = "test".to_string();
+                Cpu { core_type, core, cluster: ClusterId(0), domain: DomainId(0), llc, package: node, node, capacity }
+            })
+            .collect()
+    }
+
+    /// One line per domain of CPU 0 and of the last CPU.
+    fn levels(cpus: &[Cpu]) -> Vec<String> {
+        let t = Topology::of_cpus(cpus, DomainParams::SINCE_5_10);
+        let line = |&d: &usize| {
+            let d = &t.domains[d];
+            let flags = [(d.prefer_sibling, "spread"), (d.asym_cpucapacity, "asym"), (d.asym_cpucapacity_full, "full")];
+            let flags: Vec<&str> = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+            format!("{:?} {} of {} {} {}", d.level, d.span, d.groups.len(), d.imbalance_pct, flags.join(" "))
+                .trim()
+                .to_string()
+        };
+        let last = t.of_cpu.last().expect("there are CPUs");
+        t.of_cpu[0].iter().chain(last.iter().filter(|d| !t.of_cpu[0].contains(d))).map(line).collect()
+    }
+
+    #[test]
+    fn levels_of_known_machines() {
+        let two_clusters = cpus(8, |c| (c, c / 4, 0, 1024));
+        assert_eq!(levels(&two_clusters), ["Mc 0-3 of 4 117", "Pkg 0-7 of 2 117 spread", "Mc 4-7 of 4 117"]);
+        let big_little = cpus(8, |c| (c, c / 4, 0, if c < 4 { 462 } else { 1024 }));
+        assert_eq!(levels(&big_little), ["Mc 0-3 of 4 117", "Pkg 0-7 of 2 117 asym full", "Mc 4-7 of 4 117"]);
+        let one_cache = cpus(8, |c| (c, 0, 0, 1024));
+        assert_eq!(levels(&one_cache), ["Mc 0-7 of 8 117"]);
+        let dynamiq = cpus(8, |c| (c, 0, 0, [160, 160, 160, 160, 500, 500, 500, 1024][c as usize]));
+        assert_eq!(levels(&dynamiq), ["Mc 0-7 of 8 117 asym full"]);
+        let server = cpus(32, |c| (c / 2, c / 8, c / 16, 1024));
+        assert_eq!(
+            levels(&server),
+            [
+                "Smt 0-1 of 2 110",
+                "Mc 0-7 of 4 117 spread",
+                "Pkg 0-15 of 2 117 spread",
+                "Numa 0-31 of 2 117 spread",
+                "Smt 30-31 of 2 110",
+                "Mc 24-31 of 4 117 spread",
+                "Pkg 16-31 of 2 117 spread"
+            ]
+        );
+        assert_eq!(levels(&cpus(1, |_| (0, 0, 0, 1024))), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_lone_cluster_beside_wider_ones_has_fewer_levels() {
+        // 1 + 3 + 4 with a cache each: the prime core has no MC level.
+        let t = Topology::of_cpus(
+            &cpus(8, |c| (c, [0, 1, 1, 1, 2, 2, 2, 2][c as usize], 0, 1024)),
+            DomainParams::SINCE_5_10,
+        );
+        assert_eq!((t.of_cpu[0].len(), t.of_cpu[1].len()), (1, 2));
+        assert_eq!((t.sd_llc[0], t.llc_size[0], t.llc_size[4]), (None, 1, 4));
+        assert!(t.cpus_share_cache(CpuId(1), CpuId(3)) && !t.cpus_share_cache(CpuId(0), CpuId(1)));
+        assert_eq!(t.local_group[7], [3, 2]);
+    }
+
+    #[test]
+    fn eras_differ_above_the_cache() {
+        let two_sockets = cpus(32, |c| (c, c / 16, c / 16, 1024));
+        let old = Topology::of_cpus(&two_sockets, DomainParams::BEFORE_5_10);
+        let pct: Vec<u32> = old.of_cpu[0].iter().map(|&d| old.domains[d].imbalance_pct).collect();
+        assert_eq!(pct, [117, 125]);
+        assert_eq!(old.domains[0].busy_factor, 32);
+        let numa = old.of_cpu[0][1];
+        assert_eq!((old.domains[numa].numa, old.domains[numa].imb_numa_nr), (true, 2));
+    }
+
+    #[test]
+    fn a_thousand_cpus() {
+        let t = Topology::of_cpus(&cpus(1024, |c| (c / 2, c / 16, c / 256, 1024)), DomainParams::SINCE_5_10);
+        assert_eq!(t.of_cpu[1023].len(), 4);
+        assert_eq!((t.llc_span.len(), t.domains.len()), (64, 512 + 64 + 4 + 1));
+        assert_eq!(t.sd_states(CpuId(1023)).last().map(|sd| (sd.local_group, sd.balance_interval_ms)), Some((3, 1024)));
     }
 }
