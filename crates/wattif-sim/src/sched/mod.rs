@@ -3,6 +3,7 @@
 //! [`Sched`] is the kernel's state: tasks, run queues, domains. Policies read it (they call it [`View`]); scheduling classes
 //! change their own queues in it; only `core` moves tasks between CPUs and switches them.
 
+pub mod balance;
 pub mod class;
 pub mod features;
 pub mod load;

@@ -28,6 +28,8 @@ pub struct Rq {
     pub cpu_capacity_orig: u32,
     /// `capacity_of`: what is left for fair tasks.
     pub cpu_capacity: u32,
+    /// Capacity lost to a cap on frequency (`hw_load_avg`, `cpufreq_get_pressure`).
+    pub hw_pressure: u32,
     /// `arch_scale_freq_capacity`: current frequency over the highest, × 1024.
     pub freq_cap: u32,
     /// Who executes; 0: the idle task.
@@ -206,4 +208,6 @@ pub struct RootDomain {
     pub overloaded: bool,
     /// Some CPU's utilisation does not fit its capacity.
     pub overutilized: bool,
+    /// Some task or group has utilisation clamps (`uclamp_is_used`).
+    pub uclamp_used: bool,
 }

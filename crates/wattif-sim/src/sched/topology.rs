@@ -79,7 +79,7 @@ pub struct Domain {
 }
 
 /// A scheduling group.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Group {
     /// Its CPUs.
     pub cpus: CpuSet,

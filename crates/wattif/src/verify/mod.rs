@@ -3,6 +3,8 @@
 //! A vector file is csv (header line) or jsonl, gzipped or not. Its *kind* follows from its name; each kind is one
 //! entry of [`KINDS`] with one check function, in the file of the policy family it covers.
 
+pub mod wakeup;
+
 use std::fmt::Display;
 
 /// A vector file, decompressed.
@@ -118,4 +120,4 @@ impl<'a> Row<'_, 'a> {
 }
 
 /// Every kind of vector file.
-pub static KINDS: &[Kind] = &[];
+pub static KINDS: &[Kind] = &[wakeup::KIND];

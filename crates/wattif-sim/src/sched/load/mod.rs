@@ -1,3 +1,4 @@
 //! Load tracking.
 
+pub mod cpu_load;
 pub mod pelt;

@@ -1,0 +1,3 @@
+//! Moving tasks between run queues.
+
+pub mod group_stats;

@@ -1,0 +1,365 @@
+//! `find_idlest_cpu`: the slow path of placement, for new tasks and new programs.
+//!
+//! # Idea
+//! A task that begins has no cache to lose, so the whole machine is open: at every level of the topology take the group
+//! with most room, in it the CPU that can start soonest, and go on below until single CPUs are left.
+//!
+//! # Signals
+//! | name | unit, range | source | updated |
+//! |---|---|---|---|
+//! | `cpu_load`, `runnable_avg`, utilisation | load; 0..=1024 per CPU | load tracker, without the task itself | PELT updates |
+//! | `nr_running`, idle CPUs | count | run queues | – |
+//! | `exit_latency` | µs | idle state that the CPU is in, as advertised | idle entry and exit |
+//! | `idle_stamp` | ns | run queue | when the CPU became idle |
+//! | group capacity | Σ `capacity_of` | domains | load balance |
+//!
+//! # Decision
+//! From the highest domain down, seen from `cpu` (at first the forking CPU):
+//! 1. `find_idlest_group`, generation `group` (5.5+): classify every group with an allowed CPU; a group of a lower class
+//!    than the local one wins; within a class: has_spare → more idle CPUs, then less utilisation; fully busy, overloaded →
+//!    smaller average load, by more than `imbalance_pct`; misfit → larger capacity. Nothing better: stay, one level down.
+//! 2. Generation `load` (5.4 and before): spare capacity first (except for fork): stay if this group has more than half
+//!    of the task's utilisation to spare and about as much as the best; else the group with most spare capacity if that
+//!    suffices; else the group with the least runnable load, or, where those are close, the least load average.
+//! 3. In the group, CPUs in ascending order. `sched_idle = 5.6`: the first CPU that runs only SCHED_IDLE tasks ends the
+//!    search. An idle CPU: smallest exit latency, then (or with the state unknown) the latest idle stamp. No idle CPU:
+//!    `sched_idle = 5.4`: the first sched-idle one; else the least load, at first that of `cpu`.
+//! 4. It is another CPU: go on from there, in the largest of its domains that is smaller than the present one.
+//!
+//! Worked example: two clusters of four, CPU 0 forks, CPU 1 and all of cluster 1 idle. Both groups have spare room,
+//! cluster 1 has more idle CPUs: among 4..7 CPU 6, in WFI (1 µs), beats CPU 4 in a deeper state (600 µs).
+//!
+//! # State and cost
+//! None; O(CPUs), at each level.
+//!
+//! # Where it fails
+//! `sched_idle = 5.6` takes a CPU that runs background work although an idle one is there: right for latency (the CPU
+//! is awake), wrong for energy and for the background work. The first of equal groups wins, so that low CPUs fill up first.
+//!
+//! # Differences from the kernel
+//! None known: `find_idlest_group_cpu` agrees on every row of `wakeup_5.6` (400), `wakeup_5.6_no_sched_idle` (400) and
+//! `wakeup_6.12` (500). The search for the group is from knowledge of the kernel's behaviour, without vectors.
+//!
+//! # Source
+//! Linux 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour): `find_idlest_cpu` (`sched_balance_find_dst_cpu`),
+//! `find_idlest_group`, `find_idlest_group_cpu`, `update_sg_wakeup_stats`, `update_pick_idlest`. The `sched_idle` steps:
+//! commits 3c29e651e16d (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026).
+
+use super::select_idle_sibling::SchedIdle;
+use super::{Choice, Kind, Request, SyncLoad};
+use crate::sched::balance::group_stats::{GroupStats, GroupType, group_classify};
+use crate::sched::load::cpu_load::{
+    cpu_load, cpu_load_without, cpu_runnable_load, cpu_runnable_without, cpu_util_without, task_fits_cpu,
+    task_running_on_cpu, task_util,
+};
+use crate::sched::topology::{Domain, Group};
+use crate::sched::{Sched, View};
+use wattif_model::trace::PlacementReason;
+use wattif_model::{CpuId, Pid};
+
+/// `find_idlest_cpu.generation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Generation {
+    /// `load`: 5.4 and before.
+    Load,
+    /// `group`: since 5.5.
+    #[default]
+    Group,
+}
+
+impl Generation {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 2] = ["load", "group"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Generation> {
+        match name {
+            "load" => Some(Generation::Load),
+            "group" => Some(Generation::Group),
+            _ => None,
+        }
+    }
+}
+
+/// The slow path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FindIdlestCpu {
+    /// How the group is chosen.
+    pub generation: Generation,
+    /// What a CPU that runs only SCHED_IDLE tasks is worth.
+    pub sched_idle: SchedIdle,
+}
+
+/// A CPU of a group, and why.
+pub type Idlest = (CpuId, PlacementReason);
+
+impl FindIdlestCpu {
+    /// `find_idlest_cpu`, from the domain at `level` of the request's CPU.
+    #[doc(alias = "sched_balance_find_dst_cpu")]
+    pub fn find(&self, s: &mut Sched, req: &Request, level: usize, sync_entity_load_avg: SyncLoad<'_>) -> Choice {
+        let choice = |(cpu, reason)| Choice { cpu, reason, target: req.this_cpu, scanned: 0 };
+        let top = &s.topology.domains[s.topology.of_cpu[req.this_cpu.at()][level]];
+        if !top.span.intersects(&s.tasks[req.pid.at()].cpus) {
+            return choice((req.prev_cpu, PlacementReason::Target));
+        }
+        if req.kind != Kind::Fork {
+            sync_entity_load_avg(s, req.pid);
+        }
+        choice(self.descend(s, req, level))
+    }
+
+    fn descend(&self, s: &View, req: &Request, level: usize) -> Idlest {
+        let (mut cpu, mut level) = (req.this_cpu, Some(level));
+        let mut found = (cpu, PlacementReason::LeastLoaded);
+        while let Some(l) = level {
+            let sd = &s.topology.domains[s.topology.of_cpu[cpu.at()][l]];
+            level = l.checked_sub(1);
+            let local = s.topology.local_group[cpu.at()][l];
+            let group = match self.generation {
+                Generation::Load => find_idlest_group_by_load(s, sd, local, req.pid, req.kind == Kind::Fork),
+                Generation::Group => find_idlest_group(s, sd, local, req.pid),
+            };
+            let Some(group) = group else { continue };
+            found = self.find_idlest_group_cpu(s, &sd.groups[group], req.pid, cpu);
+            if found.0 != cpu {
+                cpu = found.0;
+                let of_cpu = s.topology.of_cpu[cpu.at()].iter();
+                let smaller = of_cpu.take_while(|d| s.topology.domains[**d].weight < sd.weight).count();
+                level = smaller.checked_sub(1);
+            }
+        }
+        found
+    }
+
+    /// `find_idlest_group_cpu`: the CPU of a group that can start the task soonest.
+    #[doc(alias = "sched_balance_find_dst_group_cpu")]
+    pub fn find_idlest_group_cpu(&self, s: &View, group: &Group, pid: Pid, this_cpu: CpuId) -> Idlest {
+        if group.weight == 1 {
+            let cpu = group.cpus.min().expect("a group is not empty");
+            let idle = s.available_idle_cpu(cpu);
+            return (cpu, if idle { PlacementReason::Idlest } else { PlacementReason::LeastLoaded });
+        }
+        let (mut shallowest, mut sched_idle, mut least_loaded) = (Shallowest::default(), None, (u64::MAX, this_cpu));
+        for cpu in group.cpus.iter_and(&s.tasks[pid.at()].cpus) {
+            if self.sched_idle >= SchedIdle::V5_6 && self.sched_idle.counts(s, cpu, pid) {
+                return (cpu, PlacementReason::SchedIdle);
+            }
+            if s.available_idle_cpu(cpu) {
+                shallowest.consider(s, cpu);
+            } else if shallowest.cpu.is_none() && sched_idle.is_none() {
+                if self.sched_idle == SchedIdle::V5_4 && self.sched_idle.counts(s, cpu, pid) {
+                    sched_idle = Some(cpu);
+                    continue;
+                }
+                let load = self.load(s, cpu);
+                if load < least_loaded.0 {
+                    least_loaded = (load, cpu);
+                }
+            }
+        }
+        let shallowest = shallowest.cpu.map(|c| (c, PlacementReason::Idlest));
+        let sched_idle = sched_idle.map(|c| (c, PlacementReason::SchedIdle));
+        shallowest.or(sched_idle).unwrap_or((least_loaded.1, PlacementReason::LeastLoaded))
+    }
+
+    fn load(&self, s: &View, cpu: CpuId) -> u64 {
+        match self.generation {
+            Generation::Load => cpu_runnable_load(s, cpu),
+            Generation::Group => cpu_load(s, cpu),
+        }
+    }
+}
+
+/// The idle CPU that wakes fastest; of equals the one that went idle last, its cache is the warmest.
+struct Shallowest {
+    cpu: Option<CpuId>,
+    exit_latency_us: u64,
+    idle_stamp: u64,
+}
+
+impl Default for Shallowest {
+    fn default() -> Shallowest {
+        Shallowest { cpu: None, exit_latency_us: u64::from(u32::MAX), idle_stamp: 0 }
+    }
+}
+
+impl Shallowest {
+    fn consider(&mut self, s: &View, cpu: CpuId) {
+        let rq = &s.rqs[cpu.at()];
+        match rq.idle_state.map(|_| rq.idle_exit_latency_ns / 1000) {
+            Some(us) if us < self.exit_latency_us => self.exit_latency_us = us,
+            Some(us) if us > self.exit_latency_us => return,
+            _ if rq.idle_stamp <= self.idle_stamp => return,
+            _ => {}
+        }
+        self.idle_stamp = rq.idle_stamp;
+        self.cpu = Some(cpu);
+    }
+}
+
+/// Groups of a domain in the kernel's order: the local one first, then by CPU, wrapping.
+fn groups_from(sd: &Domain, local: usize) -> impl Iterator<Item = (usize, &Group)> {
+    let n = sd.groups.len();
+    (0..n).map(move |i| (local + i) % n).map(|g| (g, &sd.groups[g]))
+}
+
+/// `find_idlest_group` since 5.5: a group with more room than the local one, if there is one.
+#[doc(alias = "sched_balance_find_dst_group")]
+fn find_idlest_group(s: &View, sd: &Domain, local: usize, pid: Pid) -> Option<usize> {
+    let mut here: Option<GroupStats> = None;
+    let mut idlest: Option<(usize, GroupStats)> = None;
+    for (g, group) in groups_from(sd, local) {
+        if !group.cpus.intersects(&s.tasks[pid.at()].cpus) {
+            continue;
+        }
+        let sgs = update_sg_wakeup_stats(s, sd, group, pid);
+        if g == local {
+            here = Some(sgs);
+        } else if update_pick_idlest(sd, idlest.as_ref(), group, &sgs) {
+            idlest = Some((g, sgs));
+        }
+    }
+    let (g, there) = idlest?;
+    let Some(here) = here else { return Some(g) };
+    let better = match here.group_type.cmp(&there.group_type) {
+        std::cmp::Ordering::Less => false,
+        std::cmp::Ordering::Greater => true,
+        std::cmp::Ordering::Equal => worth_leaving(s, sd, (&here, &sd.groups[local]), (&there, &sd.groups[g]), pid),
+    };
+    better.then_some(g)
+}
+
+/// Of two groups of the same class: is the other one better by enough?
+fn worth_leaving(s: &View, sd: &Domain, local: (&GroupStats, &Group), idlest: (&GroupStats, &Group), pid: Pid) -> bool {
+    let (here, there) = (local.0, idlest.0);
+    match here.group_type {
+        GroupType::Overloaded | GroupType::FullyBusy => {
+            let pct = u64::from(sd.imbalance_pct);
+            let imbalance = 1024 * (pct - 100) / 100;
+            let near = sd.numa && there.avg_load + imbalance >= here.avg_load;
+            !near && there.avg_load < here.avg_load + imbalance && 100 * here.avg_load > pct * there.avg_load
+        }
+        GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => false,
+        GroupType::MisfitTask => local.1.max_capacity < idlest.1.max_capacity,
+        GroupType::HasSpare => {
+            let stays = sd.numa && {
+                let allowed = local.1.cpus.iter_and(&s.tasks[pid.at()].cpus).count() as u32;
+                let imb_numa_nr = sd.imb_numa_nr.min(allowed);
+                adjust_numa_imbalance(here.idle_cpus.abs_diff(there.idle_cpus), here.sum_nr_running + 1, imb_numa_nr)
+                    == 0
+            };
+            !stays && here.idle_cpus < there.idle_cpus
+        }
+    }
+}
+
+/// `adjust_numa_imbalance`: a small imbalance between lightly loaded nodes is left alone.
+pub(crate) fn adjust_numa_imbalance(imbalance: u32, dst_running: u32, imb_numa_nr: u32) -> u32 {
+    // Two tasks may communicate: keep a pair together.
+    if dst_running > imb_numa_nr || imbalance > 2 { imbalance } else { 0 }
+}
+
+fn update_sg_wakeup_stats(s: &View, sd: &Domain, group: &Group, pid: Pid) -> GroupStats {
+    let mut sgs = GroupStats { group_capacity: group.capacity, group_weight: group.weight, ..GroupStats::default() };
+    let mut fits = false;
+    for cpu in group.cpus.iter() {
+        let rq = &s.rqs[cpu.at()];
+        let own = u32::from(task_running_on_cpu(s, cpu, pid));
+        sgs.group_load += cpu_load_without(s, cpu, pid);
+        sgs.group_util += cpu_util_without(s, cpu, pid);
+        sgs.group_runnable += cpu_runnable_without(s, cpu, pid);
+        sgs.sum_h_nr_running += s.cfs[cpu.at()].h_nr_running.saturating_sub(own);
+        let nr_running = rq.nr_running.saturating_sub(own);
+        sgs.sum_nr_running += nr_running;
+        sgs.idle_cpus += u32::from(nr_running == 0 && (rq.curr == Pid(0) || rq.curr == pid));
+        fits = fits || sd.asym_cpucapacity && task_fits_cpu(s, pid, cpu);
+    }
+    sgs.group_misfit_task_load = u64::from(sd.asym_cpucapacity && !fits);
+    sgs.group_type = group_classify(sd.imbalance_pct, group, &sgs);
+    if matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
+        sgs.avg_load = sgs.group_load * 1024 / sgs.group_capacity.max(1);
+    }
+    sgs
+}
+
+/// `update_pick_idlest`: does this group replace the idlest so far?
+fn update_pick_idlest(sd: &Domain, idlest: Option<&(usize, GroupStats)>, group: &Group, sgs: &GroupStats) -> bool {
+    // The search starts from an overloaded group of unbounded load.
+    let start =
+        GroupStats { avg_load: u64::from(u32::MAX), group_type: GroupType::Overloaded, ..GroupStats::default() };
+    let best = idlest.map_or(&start, |i| &i.1);
+    if sgs.group_type != best.group_type {
+        return sgs.group_type < best.group_type;
+    }
+    match sgs.group_type {
+        GroupType::Overloaded | GroupType::FullyBusy => best.avg_load > sgs.avg_load,
+        GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => false,
+        GroupType::MisfitTask => idlest.is_none_or(|i| sd.groups[i.0].max_capacity < group.max_capacity),
+        GroupType::HasSpare => {
+            sgs.idle_cpus > best.idle_cpus || (sgs.idle_cpus == best.idle_cpus && best.group_util > sgs.group_util)
+        }
+    }
+}
+
+/// `find_idlest_group` up to 5.4: by spare capacity, else by load.
+fn find_idlest_group_by_load(s: &View, sd: &Domain, local: usize, pid: Pid, fork: bool) -> Option<usize> {
+    let pct = u64::from(sd.imbalance_pct);
+    let (scale, imbalance) = (100 + (pct - 100) / 2, 1024 * (pct - 100) / 100);
+    let mut here = Loads { runnable: u64::MAX, avg: u64::MAX, spare: 0 };
+    let (mut idlest, mut min_runnable, mut min_avg) = (None, u64::MAX, u64::MAX);
+    let (mut most_spare_group, mut most_spare) = (None, 0);
+    for (g, group) in groups_from(sd, local) {
+        if !group.cpus.intersects(&s.tasks[pid.at()].cpus) {
+            continue;
+        }
+        let loads = Loads::of(s, group, pid);
+        if g == local {
+            here = loads;
+            continue;
+        }
+        if min_runnable > loads.runnable + imbalance {
+            (min_runnable, min_avg, idlest) = (loads.runnable, loads.avg, Some(g));
+        } else if loads.runnable < min_runnable.wrapping_add(imbalance) && 100 * min_avg > scale * loads.avg {
+            // The runnable loads are close: look at the blocked load too.
+            (min_avg, idlest) = (loads.avg, Some(g));
+        }
+        if most_spare < loads.spare {
+            (most_spare, most_spare_group) = (loads.spare, Some(g));
+        }
+    }
+    // A new task has no utilisation yet.
+    if !fork {
+        let half = task_util(s, pid) / 2;
+        if here.spare > half && scale * here.spare > 100 * most_spare {
+            return None;
+        }
+        if most_spare > half {
+            return most_spare_group;
+        }
+    }
+    let idlest = idlest?;
+    let far = sd.numa && min_runnable.wrapping_add(imbalance) >= here.runnable;
+    let lighter_here = min_runnable > here.runnable.wrapping_add(imbalance);
+    let close = here.runnable < min_runnable.wrapping_add(imbalance) && 100 * here.avg < scale * min_avg;
+    (!far && !lighter_here && !close).then_some(idlest)
+}
+
+/// Loads of a group over its capacity, × 1024, and the most room one of its CPUs has.
+#[derive(Clone, Copy)]
+struct Loads {
+    runnable: u64,
+    avg: u64,
+    spare: u64,
+}
+
+impl Loads {
+    fn of(s: &View, group: &Group, pid: Pid) -> Loads {
+        let capacity = group.capacity.max(1);
+        let spare = |cpu: CpuId| u64::from(s.rqs[cpu.at()].cpu_capacity).saturating_sub(cpu_util_without(s, cpu, pid));
+        Loads {
+            runnable: group.cpus.iter().map(|c| cpu_runnable_load(s, c)).sum::<u64>() * 1024 / capacity,
+            avg: group.cpus.iter().map(|c| cpu_load(s, c)).sum::<u64>() * 1024 / capacity,
+            spare: group.cpus.iter().map(spare).max().unwrap_or(0),
+        }
+    }
+}
