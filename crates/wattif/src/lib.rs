@@ -1,4 +1,10 @@
 //! wattif: what-if analysis of Linux CPU scheduling and CPU power management. The facade: files, threads and the
 //! command line live here and nowhere else.
 
+pub mod cli;
+pub mod data;
+pub mod error;
+pub mod ftrace;
 pub mod verify;
+
+pub use error::{Error, Findings, Look};

@@ -1,3 +1,7 @@
-//! The wattif command line.
+//! The wattif command line; see `wattif::cli`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    wattif::cli::main()
+}

@@ -4,6 +4,7 @@
 //! entry of [`KINDS`] with one check function, in the file of the policy family it covers.
 
 pub mod wakeup;
+pub mod folder;
 
 use std::fmt::Display;
 

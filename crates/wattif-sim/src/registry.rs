@@ -1,0 +1,316 @@
+//! Name → policy: its slot, its manual page (the header of its file), its tunables, and how it is built.
+//!
+//! Adding a policy: one file, one line in [`POLICIES`], one arm in the `build_*` function of its slot.
+
+use crate::cpufreq::{self, FreqGovernor};
+use crate::cpuidle::{self, IdleGovernor};
+use crate::sched::Sched;
+use crate::sched::balance::LoadBalancer;
+use crate::sched::class::SchedClass;
+use crate::sched::features::Features;
+use crate::sched::placement::WakeupPlacement;
+use wattif_model::kernel::{KernelSpec, Slot, Value};
+use wattif_model::run::{RunError, RunSpec};
+
+/// A tunable of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunable {
+    /// Such as `generation`.
+    pub name: &'static str,
+    /// The value where the kernel profile sets none.
+    pub default: &'static str,
+    /// All values allowed; empty: any number that `doc` allows.
+    pub allowed: &'static [&'static str],
+    /// One line: meaning, unit, range.
+    pub doc: &'static str,
+}
+
+/// A policy that a kernel profile can name.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Its CLI, file and sysfs name.
+    pub name: &'static str,
+    /// Where it goes.
+    pub slot: Slot,
+    /// It fills the slot by its name; otherwise it is a step that every kernel has, with tunables of its own.
+    pub selectable: bool,
+    source: &'static str,
+    /// Its tunables.
+    pub tunables: &'static [Tunable],
+}
+
+macro_rules! policy {
+    ($name:literal, $slot:ident, $selectable:literal, $file:literal, $tunables:expr) => {
+        Policy {
+            name: $name,
+            slot: Slot::$slot,
+            selectable: $selectable,
+            source: include_str!($file),
+            tunables: $tunables,
+        }
+    };
+}
+
+/// Every built-in policy.
+pub static POLICIES: &[Policy] = &[
+    policy!("cfs", Class, true, "sched/class/cfs.rs", crate::sched::class::cfs::TUNABLES),
+    policy!("eevdf", Class, true, "sched/class/eevdf.rs", crate::sched::class::eevdf::TUNABLES),
+    policy!("rt", Class, false, "sched/class/rt.rs", &[]),
+    policy!("deadline", Class, false, "sched/class/deadline.rs", &[]),
+    policy!("pelt", Load, true, "sched/load/pelt.rs", crate::sched::load::pelt::TUNABLES),
+    policy!("util_est", Load, false, "sched/load/util_est.rs", crate::sched::load::util_est::TUNABLES),
+    policy!("select_task_rq_fair", Placement, true, "sched/placement/mod.rs", crate::sched::placement::TUNABLES),
+    policy!("select_idle_sibling", Placement, false, "sched/placement/select_idle_sibling.rs", crate::sched::placement::select_idle_sibling::TUNABLES),
+    policy!("find_idlest_cpu", Placement, false, "sched/placement/find_idlest_cpu.rs", crate::sched::placement::find_idlest_cpu::TUNABLES),
+    policy!("wake_affine", Placement, false, "sched/placement/wake_affine.rs", crate::sched::placement::wake_affine::TUNABLES),
+    policy!("cpu_util", Placement, false, "sched/placement/cpu_util.rs", crate::sched::placement::cpu_util::TUNABLES),
+    policy!("eas", Placement, false, "sched/placement/eas.rs", crate::sched::placement::eas::TUNABLES),
+    policy!("load_balance", Balance, true, "sched/balance/load_balance.rs", crate::sched::balance::TUNABLES),
+    policy!("schedutil", Cpufreq, true, "cpufreq/schedutil.rs", cpufreq::schedutil::TUNABLES),
+    policy!("performance", Cpufreq, true, "cpufreq/performance.rs", &[]),
+    policy!("powersave", Cpufreq, true, "cpufreq/powersave.rs", &[]),
+    policy!("userspace", Cpufreq, true, "cpufreq/userspace.rs", cpufreq::userspace::TUNABLES),
+    policy!("ondemand", Cpufreq, true, "cpufreq/ondemand.rs", cpufreq::ondemand::TUNABLES),
+    policy!("conservative", Cpufreq, true, "cpufreq/conservative.rs", cpufreq::conservative::TUNABLES),
+    policy!("menu", Cpuidle, true, "cpuidle/menu.rs", cpuidle::menu::TUNABLES),
+    policy!("teo", Cpuidle, true, "cpuidle/teo.rs", cpuidle::teo::TUNABLES),
+    policy!("teo_weighted", Cpuidle, true, "cpuidle/teo_weighted.rs", cpuidle::teo_weighted::TUNABLES),
+    policy!("ladder", Cpuidle, true, "cpuidle/ladder.rs", cpuidle::ladder::TUNABLES),
+    policy!("haltpoll", Cpuidle, true, "cpuidle/haltpoll.rs", cpuidle::haltpoll::TUNABLES),
+];
+
+/// A policy by name.
+pub fn policy(name: &str) -> Option<&'static Policy> {
+    POLICIES.iter().find(|p| p.name == name)
+}
+
+impl Policy {
+    /// The manual page: the header of the policy's file, as Markdown.
+    pub fn manual(&self) -> String {
+        let header = self.source.lines().take_while(|l| l.starts_with("//!"));
+        header.map(|l| l[3..].strip_prefix(' ').unwrap_or(&l[3..])).collect::<Vec<_>>().join("\n")
+    }
+    /// The first line of the manual.
+    pub fn summary(&self) -> String {
+        self.manual().lines().next().unwrap_or("").trim_end_matches('.').to_string()
+    }
+    /// A tunable by name.
+    pub fn tunable(&self, name: &str) -> Option<&'static Tunable> {
+        self.tunables.iter().find(|t| t.name == name)
+    }
+}
+
+/// What is wrong with a kernel profile: unknown policies, tunables, features, values.
+pub fn check(kernel: &KernelSpec) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (slot, name) in &kernel.policies {
+        match policy(name) {
+            Some(p) if p.slot == *slot && p.selectable => {}
+            _ => wrong.push(format!("`{name}` is no policy of kind {}; there are: {}", slot.name(), names(*slot))),
+        }
+    }
+    wrong.extend(kernel.tunables.iter().filter_map(|(path, value)| check_tunable(path, value)));
+    for name in kernel.features.keys().filter(|n| !Features::ALL.iter().any(|(f, _)| f == n)) {
+        wrong.push(format!("there is no scheduler feature `{name}`"));
+    }
+    wrong
+}
+
+fn names(slot: Slot) -> String {
+    let of_slot = POLICIES.iter().filter(|p| p.slot == slot && p.selectable);
+    of_slot.map(|p| p.name).collect::<Vec<_>>().join(", ")
+}
+
+fn check_tunable(path: &str, value: &Value) -> Option<String> {
+    let Some((name, tunable)) = path.split_once('.') else {
+        return Some(format!("`{path}` is no `policy.tunable`"));
+    };
+    let Some(policy) = policy(name) else {
+        return Some(format!("there is no policy `{name}`"));
+    };
+    let Some(known) = policy.tunable(tunable) else {
+        let all: Vec<&str> = policy.tunables.iter().map(|t| t.name).collect();
+        return Some(format!("`{name}` has no tunable `{tunable}`; it has: {}", all.join(", ")));
+    };
+    let text = value.to_string();
+    if known.allowed.is_empty() {
+        return text.parse::<u64>().err().map(|_| format!("`{path}` takes a number, not `{text}`"));
+    }
+    let ok = known.allowed.contains(&text.as_str());
+    (!ok).then(|| format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ")))
+}
+
+/// The tunables of one policy under a kernel profile.
+pub(crate) struct Tunables<'a> {
+    kernel: &'a KernelSpec,
+    policy: &'static Policy,
+}
+
+impl<'a> Tunables<'a> {
+    pub(crate) fn of(kernel: &'a KernelSpec, name: &str) -> Tunables<'a> {
+        Tunables { kernel, policy: policy(name).expect("a built-in policy") }
+    }
+    /// The value of a tunable; its default where the profile says nothing.
+    pub(crate) fn text(&self, name: &str) -> String {
+        let known = self.policy.tunable(name).expect("the policy declares the tunables it reads");
+        let set = self.kernel.tunables.get(&format!("{}.{name}", self.policy.name));
+        set.map_or(known.default.to_string(), Value::to_string)
+    }
+    /// A number.
+    pub(crate) fn int(&self, name: &str) -> u64 {
+        self.text(name).parse().expect("checked before")
+    }
+    /// A number, where the default is a word such as `auto`.
+    pub(crate) fn maybe_int(&self, name: &str) -> Option<u64> {
+        self.text(name).parse().ok()
+    }
+}
+
+/// Everything that a kernel profile decides about a run.
+pub(crate) struct Built {
+    pub sched: Sched,
+    pub fair: Box<dyn SchedClass>,
+    pub rt: Box<dyn SchedClass>,
+    pub dl: Box<dyn SchedClass>,
+    pub placement: Box<dyn WakeupPlacement>,
+    pub balancer: Box<dyn LoadBalancer>,
+    pub cpufreq: Vec<Box<dyn FreqGovernor>>,
+    pub cpuidle: Box<dyn IdleGovernor>,
+}
+
+/// Builds the kernel of a run, or says everything that is wrong with its profile.
+pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
+    let wrong = check(&spec.kernel);
+    if !wrong.is_empty() {
+        return Err(RunError::Kernel(wrong.join("\n")));
+    }
+    let (kernel, platform) = (&spec.kernel, &spec.platform);
+    let tick_ns = cpuidle::tick_nsec(platform.hz);
+    Ok(Built {
+        sched: build_sched(spec, tick_ns),
+        fair: build_class(kernel, platform.nr_cpus()),
+        rt: Box::new(Rt),
+        dl: Box::new(Deadline),
+        placement: Box::new(build_placement(kernel, platform)),
+        balancer: Box::new(build_balancer(kernel, platform)),
+        cpufreq: platform.domains.iter().map(|_| build_cpufreq(kernel)).collect(),
+        cpuidle: build_cpuidle(kernel, platform.nr_cpus(), tick_ns),
+    })
+}
+
+/// The policy in a slot; profiles are checked, so there is one.
+fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
+    let default = match slot {
+        Slot::Class => "eevdf",
+        Slot::Load => "pelt",
+        Slot::Placement => "select_task_rq_fair",
+        Slot::Balance => "load_balance",
+        Slot::Cpufreq => "schedutil",
+        Slot::Cpuidle => "menu",
+    };
+    kernel.policies.get(&slot).map_or(default, String::as_str)
+}
+
+fn build_sched(spec: &RunSpec, tick_ns: u64) -> Sched {
+    let (kernel, platform) = (&spec.kernel, &spec.platform);
+    let mut features = Features::default();
+    for (name, on) in &kernel.features {
+        assert!(features.set(name, *on), "features are checked");
+    }
+    let pelt_tunables = Tunables::of(kernel, "pelt");
+    let half_life = pelt_tunables.int("half_life_ms") as u32;
+    let mut pelt = Pelt::with_half_life(half_life).expect("the registry allows 8, 16 and 32");
+    pelt.scaled = pelt_tunables.text("generation") == "scaled";
+    pelt.migrate_lag = pelt_tunables.text("migrate_lag") == "true";
+    pelt.post_init = if pelt_tunables.text("post_init") == "6.1" { PostInit::V6_1 } else { PostInit::V6_12 };
+    let util_est = Tunables::of(kernel, "util_est").text("generation");
+    let mut s = Sched::bare(platform.nr_cpus(), tick_ns);
+    s.topology = Topology::new(platform);
+    s.features = features;
+    s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
+    s.groups = build_groups(&spec.workload.groups);
+    let queues = s.groups.len() * platform.nr_cpus();
+    s.cfs = vec![CfsRq::default(); queues];
+    s.se = vec![SchedEntity::default(); queues + 1];
+    for (rq, cpu) in s.rqs.iter_mut().zip(&platform.cpus) {
+        rq.pelt = pelt;
+        (rq.cpu_capacity_orig, rq.cpu_capacity) = (cpu.capacity, cpu.capacity);
+    }
+    init_groups(&mut s);
+    s
+}
+
+/// The groups of a workload, the root first, each after its parent.
+fn build_groups(specs: &[GroupSpec]) -> Vec<TaskGroup> {
+    let mut groups = vec![TaskGroup::root()];
+    for spec in specs.iter().filter(|g| g.path != "/") {
+        let up = spec.path.rsplit_once('/').map_or("", |(up, _)| up);
+        let parent = groups.iter().position(|g| g.path == up).unwrap_or(0) as u32;
+        let (path, shares) = (spec.path.clone(), u64::from(spec.shares));
+        groups.push(TaskGroup { path, parent, shares, idle: spec.idle, load_avg: 0 });
+    }
+    groups
+}
+
+fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {
+    let name = chosen(kernel, Slot::Class);
+    let t = Tunables::of(kernel, name);
+    if name == "cfs" {
+        let mut cfs = Cfs::new(nr_cpus);
+        cfs.sched_latency_ns = t.maybe_int("sched_latency_ns").unwrap_or(cfs.sched_latency_ns);
+        cfs.min_granularity_ns = t.maybe_int("min_granularity_ns").unwrap_or(cfs.min_granularity_ns);
+        cfs.idle_min_granularity_ns = t.maybe_int("idle_min_granularity_ns").unwrap_or(cfs.idle_min_granularity_ns);
+        cfs.wakeup_granularity_ns = t.maybe_int("wakeup_granularity_ns").unwrap_or(cfs.wakeup_granularity_ns);
+        Box::new(cfs)
+    } else {
+        let mut eevdf = Eevdf::new(nr_cpus);
+        eevdf.base_slice_ns = t.maybe_int("base_slice_ns").unwrap_or(eevdf.base_slice_ns);
+        Box::new(eevdf)
+    }
+}
+
+/// The value of a tunable whose words a policy's own parser knows; the registry has checked it.
+fn parsed<T>(tunables: &Tunables<'_>, name: &str, parse: impl Fn(&str) -> Option<T>) -> T {
+    parse(&tunables.text(name)).expect("the registry allows only what the policy parses")
+}
+
+fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair {
+    let (sis, idlest) = (Tunables::of(kernel, "select_idle_sibling"), Tunables::of(kernel, "find_idlest_cpu"));
+    let (affine, own) = (Tunables::of(kernel, "wake_affine"), Tunables::of(kernel, "select_task_rq_fair"));
+    let mut p = SelectTaskRqFair::default();
+    p.select_idle_sibling.generation = parsed(&sis, "generation", select_idle_sibling::Generation::parse);
+    p.select_idle_sibling.sched_idle = parsed(&sis, "sched_idle", SchedIdle::parse);
+    p.select_idle_sibling.scan = parsed(&sis, "scan", Scan::parse);
+    p.find_idlest_cpu.generation = parsed(&idlest, "generation", find_idlest_cpu::Generation::parse);
+    p.find_idlest_cpu.sched_idle = parsed(&idlest, "sched_idle", SchedIdle::parse);
+    p.wake_affine.generation = parsed(&affine, "generation", wake_affine::Generation::parse);
+    p.before_5_7 = own.text("before_5_7") == "true";
+    let _ = platform;
+    p
+}
+
+fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
+    let name = chosen(kernel, Slot::Cpufreq);
+    let t = Tunables::of(kernel, name);
+    match name {
+        "performance" => Box::new(cpufreq::performance::Performance::new()),
+        "powersave" => Box::new(cpufreq::powersave::Powersave::new()),
+        "userspace" => Box::new(cpufreq::userspace::Userspace::new(t.int("setspeed_khz") as u32)),
+        "ondemand" => Box::new(cpufreq::ondemand::Ondemand::new(cpufreq::ondemand::Tunables::from_registry(&t))),
+        "conservative" => {
+            Box::new(cpufreq::conservative::Conservative::new(cpufreq::conservative::Tunables::from_registry(&t)))
+        }
+        _ => Box::new(Schedutil::new(schedutil::Tunables {
+            generation: parsed(&t, "generation", schedutil::Generation::parse),
+            rate_limit_us: t.maybe_int("rate_limit_us"),
+            boost: parsed(&Tunables::of(kernel, "cpu_util"), "boost", Boost::parse),
+        })),
+    }
+}
+
+fn build_cpuidle(kernel: &KernelSpec, nr_cpus: usize, tick_ns: u64) -> Box<dyn IdleGovernor> {
+    let name = chosen(kernel, Slot::Cpuidle);
+    let t = Tunables::of(kernel, name);
+    let generation = t.policy.tunable("generation").map_or(String::new(), |g| t.text(g.name));
+    cpuidle::build(name, &generation, nr_cpus, tick_ns).expect("the registry allows only known generations")
+}

@@ -1,0 +1,166 @@
+//! From nothing to a running system: governors start, CPUs go idle, threads are created.
+
+use super::class::fair;
+use super::core::IDLE;
+use super::task::{SchedEntity, State, Task};
+use crate::cpufreq::{CpufreqPolicy, FreqGovernor};
+use crate::cpuidle::CpuidleState;
+use crate::engine::rng::Rng;
+use crate::machine::program::Fork;
+use crate::machine::timer::TimerKind;
+use crate::simulation::{Kernel, Source};
+use wattif_model::run::RunError;
+use wattif_model::trace::ThreadInfo;
+use wattif_model::workload::{Policy, SchedAttr};
+use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
+
+impl Kernel<'_, '_> {
+    /// Everything that happens at time 0.
+    pub(crate) fn boot(&mut self) -> Result<(), RunError> {
+        self.start_governors();
+        self.create_threads()?;
+        self.create_stoppers();
+        for cpu in 0..self.s.nr_cpus() as u32 {
+            let cpu = CpuId(cpu);
+            self.arm(Source::Tick(cpu), self.next_tick(0));
+            self.do_idle(cpu);
+        }
+        Ok(())
+    }
+
+    fn start_governors(&mut self) {
+        for d in 0..self.m.platform.domains.len() as u32 {
+            let domain = DomainId(d);
+            let mut policy = CpufreqPolicy::of_domain(&self.m.platform, domain, self.s.tick_ns);
+            policy.cur = policy.cpuinfo_min;
+            let view = super::view::Signals { s: &self.s, cpus: &self.cpus };
+            let khz = self.cpufreq[domain.at()].start(policy, 0, &view);
+            // The firmware has set the first frequency before the run: no transition is in flight at time 0.
+            let opps = &self.m.platform.domains[domain.at()].opps;
+            let opp = khz.and_then(|khz| opps.iter().position(|o| o.khz >= khz)).unwrap_or(0);
+            self.m.clocks[domain.at()].opp = opp;
+            self.set_clock(domain, opp);
+        }
+        for cpu in 0..self.s.nr_cpus() as u32 {
+            let states: Vec<CpuidleState> = self.m.platform.idle_states(CpuId(cpu)).iter().map(CpuidleState::from).collect();
+            self.cpuidle.enable(CpuId(cpu), &states);
+        }
+    }
+
+    /// The threads of the workload and the background threads of the platform, in order; a launcher on the first CPU wakes
+    /// each of them a little after the start, as far apart as the platform's noise says.
+    fn create_threads(&mut self) -> Result<(), RunError> {
+        let spread = self.m.platform.noise.start_spread_ns;
+        for task in 0..self.programs.nr_tasks() {
+            for _ in 0..self.programs.spec(task).instances {
+                let pid = self.create_thread(task, None)?;
+                let name = self.programs.name(pid);
+                let late = Rng::stream(self.seed, &format!("start/{name}")).uniform(0, spread);
+                self.m.timers.arm(CpuId(0), pid, TimerKind::Sleep, late, late);
+            }
+        }
+        Ok(())
+    }
+
+    /// `copy_process`: a thread of `task` exists; it has never run.
+    pub(crate) fn create_thread(&mut self, task: u32, fork: Option<Fork>) -> Result<Pid, RunError> {
+        let pid = Pid(self.s.tasks.len() as u32);
+        match fork {
+            Some(fork) => self.programs.start_forked(pid, fork, Ns(self.s.now)),
+            None => self.programs.start(pid, task, Ns(self.s.now)),
+        }
+        let (attr, group) = (*self.programs.attr(pid), self.programs.group(pid));
+        let all = CpuSet::first(self.s.nr_cpus());
+        let cpus = self.programs.affinity(pid).map_or(all.clone(), |c| c.and(&all));
+        if cpus.is_empty() {
+            let thread = self.programs.name(pid);
+            return Err(RunError::Workload(format!("thread `{thread}` may run on no CPU of this platform")));
+        }
+        let home = fork.map_or(CpuId(0), |f| self.s.tasks[f.parent.at()].cpu);
+        self.add_task(pid, &attr, cpus, group, home);
+        let workload = self.is_workload(task);
+        self.alive += u32::from(workload);
+        self.out.thread(&ThreadInfo {
+            pid,
+            comm: self.programs.name(pid).to_string(),
+            task: self.programs.spec(task).name.clone(),
+            policy: attr.policy.name(),
+            workload,
+        });
+        Ok(pid)
+    }
+
+    /// Is the task one of the workload, not of the platform's background?
+    pub(crate) fn is_workload(&self, task: u32) -> bool {
+        task < self.workload_tasks
+    }
+
+    fn add_task(&mut self, pid: Pid, attr: &SchedAttr, cpus: CpuSet, group: u32, home: CpuId) {
+        let task = Task {
+            pid,
+            state: State::New,
+            cpu: home,
+            recent_used_cpu: home,
+            nr_cpus_allowed: cpus.len() as u32,
+            cpus,
+            group,
+            uclamp_max: 1024,
+            ..Task::default()
+        };
+        self.s.tasks.push(task);
+        self.s.se.push(SchedEntity::default());
+        self.m.add_thread(pid);
+        self.apply_attr(pid, attr);
+        fair::init_task(&mut self.s, pid);
+    }
+
+    fn create_stoppers(&mut self) {
+        for cpu in 0..self.s.nr_cpus() as u32 {
+            let pid = Pid(self.s.tasks.len() as u32);
+            let attr = SchedAttr { policy: Policy::Fifo, rt_priority: 99, ..SchedAttr::default() };
+            self.add_task(pid, &attr, CpuSet::one(CpuId(cpu)), 0, CpuId(cpu));
+            let task = &mut self.s.tasks[pid.at()];
+            (task.stopper, task.per_cpu_kthread, task.state) = (true, true, State::Sleeping);
+            self.cpus[cpu as usize].stop.pid = pid;
+            let info = ThreadInfo {
+                pid,
+                comm: format!("migration/{cpu}"),
+                task: "migration".into(),
+                policy: Policy::Fifo.name(),
+                workload: false,
+            };
+            self.out.thread(&info);
+        }
+    }
+
+    /// `__setscheduler`: the attributes of a task that is on no queue.
+    pub(crate) fn apply_attr(&mut self, pid: Pid, attr: &SchedAttr) {
+        debug_assert_ne!(pid, IDLE);
+        let task = &mut self.s.tasks[pid.at()];
+        (task.policy, task.nice, task.rt_priority) = (attr.policy, attr.nice, attr.rt_priority);
+        task.normal_prio = match attr.policy {
+            Policy::Deadline => 0,
+            Policy::Fifo | Policy::Rr => 99 - attr.rt_priority.min(99),
+            _ => (120 + i16::from(attr.nice)) as u8,
+        };
+        task.prio = task.normal_prio;
+        if attr.policy == Policy::Deadline {
+            let dl = &mut task.dl;
+            (dl.dl_runtime, dl.dl_deadline, dl.dl_period) = (attr.runtime.0, attr.deadline.0, attr.period.0);
+            // to_ratio: 2^20 is one CPU.
+            dl.dl_bw = (u128::from(dl.dl_runtime) << 20).checked_div(u128::from(dl.dl_period)).unwrap_or(0) as u64;
+        }
+        if let Some(min) = attr.util_min {
+            task.uclamp_min = u32::from(min);
+        }
+        if let Some(max) = attr.util_max {
+            task.uclamp_max = u32::from(max);
+        }
+        self.s.rd.uclamp_used |= attr.util_min.is_some() || attr.util_max.is_some();
+        if attr.policy.is_fair() {
+            let i = self.s.se_of(pid);
+            let se = &mut self.s.se[i];
+            (se.custom_slice, se.slice) = (attr.runtime.0 != 0, attr.runtime.0);
+        }
+    }
+}

@@ -1,0 +1,623 @@
+//! The spine: `try_to_wake_up`, `schedule`, `sched_tick`, migration. Read this file first.
+//!
+//! Time passes only between events. A handler does everything that the kernel does at that point at once, and adds up
+//! what it costs in [`CpuContext::cost_ns`]; the cost delays whatever the CPU does next: the interrupted thread, the
+//! next one, or `schedule()` itself. So a wake-up by a timer shows as: interrupt, `sched_waking`, cost of interrupt and
+//! wake-up, `sched_switch`, cost of the switch, and then the thread reads its clock.
+//!
+//! ```text
+//!   timer ──► timer_interrupt ──► try_to_wake_up ──► kick ──► schedule ──► step (program) ──┐
+//!                                   │  select_task_rq        pick, switch     │ sleeps, ends  │
+//!                                   └─ resched: IPI, idle exit ◄──────────────┴───────────────┘
+//! ```
+//! `idle.rs` is what a CPU does without a thread, `syscalls.rs` what threads ask for, `stop.rs` the stopper.
+
+use super::class::{Dequeue, Enqueue};
+use super::load::pelt;
+use super::class::fair;
+use super::placement::{Kind, Request};
+use super::task::{OnRq, State};
+use crate::cpufreq::UpdateFlags;
+use crate::engine::rng::Rng;
+use crate::machine::cpu::Segment;
+use crate::machine::timer::TimerKind;
+use crate::simulation::{Kernel, Source};
+use wattif_model::trace::{Event, Interest, Placement, PrevState};
+use wattif_model::workload::Policy;
+use wattif_model::{CpuId, DomainId, Ns, Pid};
+
+/// The idle task.
+pub const IDLE: Pid = Pid(0);
+
+/// The class of a task that is neither the idle task nor a stopper. A macro, so that the borrow is of the class alone.
+macro_rules! class {
+    ($kernel:expr, $pid:expr) => {
+        match $kernel.class_id($pid) {
+            $crate::sched::core::ClassId::Deadline => &*$kernel.dl,
+            $crate::sched::core::ClassId::Rt => &*$kernel.rt,
+            _ => &*$kernel.fair,
+        }
+    };
+}
+pub(crate) use class;
+
+/// What a CPU is doing in the kernel, beyond its run queue.
+#[derive(Debug)]
+pub struct CpuContext {
+    /// Kernel time of the handler that is executing, ns.
+    pub cost_ns: u64,
+    /// That handler is of an interrupt.
+    pub in_irq: bool,
+    /// A tick came while the CPU was asleep and is to be handled on the way out.
+    pub tick_pending: bool,
+    /// Devices have served requests and are to be handled on the way out.
+    pub device_pending: bool,
+    /// Asked to balance for CPUs whose tick is stopped (`nohz_flags`).
+    pub nohz_balance: bool,
+    /// The stopper of this CPU.
+    pub stop: super::stop::Stopper,
+    /// Jitter of interrupts.
+    pub irq_rng: Rng,
+    /// Random numbers of the idle governor.
+    pub idle_rng: Rng,
+    /// Idle time so far, ns.
+    pub idle_ns: u64,
+    /// Since when it is idle, ns.
+    pub idle_since: u64,
+}
+
+/// Classes in order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClassId {
+    /// Nothing to run.
+    Idle,
+    /// CFS or EEVDF.
+    Fair,
+    /// FIFO and RR, and whoever inherits such a priority.
+    Rt,
+    /// Deadline.
+    Deadline,
+    /// The stopper.
+    Stop,
+}
+
+impl CpuContext {
+    /// A CPU that does nothing.
+    pub fn new(irq_rng: Rng, idle_rng: Rng) -> CpuContext {
+        CpuContext {
+            cost_ns: 0,
+            in_irq: false,
+            tick_pending: false,
+            device_pending: false,
+            nohz_balance: false,
+            stop: super::stop::Stopper::default(),
+            irq_rng,
+            idle_rng,
+            idle_ns: 0,
+            idle_since: 0,
+        }
+    }
+}
+
+impl Kernel<'_, '_> {
+    // ---- events --------------------------------------------------------------------------------------------------
+
+    /// The interrupt of a CPU's high-resolution timers.
+    pub(crate) fn timer_interrupt(&mut self, cpu: CpuId) {
+        if self.m.cpus[cpu.at()].sleep.is_some() {
+            return self.wake_cpu(cpu, self.s.now);
+        }
+        self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
+        self.expire_timers(cpu);
+        self.irq_exit(cpu);
+    }
+
+    /// The tick (`tick_nohz_handler`, `sched_tick`).
+    pub(crate) fn tick(&mut self, cpu: CpuId) {
+        self.arm(Source::Tick(cpu), self.next_tick(self.s.now));
+        if self.m.cpus[cpu.at()].sleep.is_some() {
+            self.cpus[cpu.at()].tick_pending = true;
+            return self.wake_cpu(cpu, self.s.now);
+        }
+        self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
+        self.sched_tick(cpu);
+        self.expire_timers(cpu);
+        self.irq_exit(cpu);
+    }
+
+    /// Awake: `schedule()` is due. Asleep: the way in or out is done.
+    pub(crate) fn kick(&mut self, cpu: CpuId) {
+        if self.m.cpus[cpu.at()].sleep.is_some() {
+            return self.idle_phase_done(cpu);
+        }
+        self.m.account(cpu, self.s.now);
+        self.schedule(cpu);
+    }
+
+    /// The running thread's step is done, or its switch: the program goes on.
+    pub(crate) fn step(&mut self, cpu: CpuId) {
+        self.m.account(cpu, self.s.now);
+        let pid = self.s.rqs[cpu.at()].curr;
+        debug_assert_ne!(pid, IDLE, "the idle task has no steps");
+        if self.m.segments[pid.at()] != Segment::Done || self.m.cpus[cpu.at()].stall_ns > 0 {
+            return self.arm_step(cpu);
+        }
+        if self.stopper_of(cpu) == Some(pid) {
+            return self.stopper_step(cpu);
+        }
+        self.run_program(cpu, pid);
+    }
+
+    /// A clock has reached its new frequency.
+    pub(crate) fn clock_changed(&mut self, domain: DomainId) {
+        let now = self.s.now;
+        for i in 0..self.cpufreq_cpus(domain).len() {
+            let cpu = self.cpufreq_cpus(domain)[i];
+            self.m.account(cpu, now);
+        }
+        let (opp, next) = self.m.finish_transition(domain, now);
+        if let Some(at) = next {
+            self.arm(Source::Clock(domain), at);
+        }
+        self.set_clock(domain, opp);
+    }
+
+    // ---- interrupts ----------------------------------------------------------------------------------------------
+
+    /// An interrupt begins on an awake CPU.
+    pub(crate) fn irq_enter(&mut self, cpu: CpuId, cost_ns: u64) {
+        self.m.account(cpu, self.s.now);
+        let mean = self.m.platform.noise.irq_jitter_ns;
+        let jitter = if mean == 0 { 0 } else { self.cpus[cpu.at()].irq_rng.exponential(mean) };
+        let context = &mut self.cpus[cpu.at()];
+        (context.cost_ns, context.in_irq) = (cost_ns + jitter, true);
+    }
+
+    /// It ends: the interrupted thread goes on later by what the interrupt took, or `schedule()` follows.
+    pub(crate) fn irq_exit(&mut self, cpu: CpuId) {
+        let cost = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
+        self.cpus[cpu.at()].in_irq = false;
+        self.s.rqs[cpu.at()].irq_pending_ns += cost;
+        self.finish_handler(cpu, cost);
+        self.program_timer(cpu);
+    }
+
+    /// Fires every timer of the CPU whose time has come.
+    pub(crate) fn expire_timers(&mut self, cpu: CpuId) {
+        while let Some((pid, kind)) = self.m.timers.pop_expired(cpu, self.s.now) {
+            match kind {
+                TimerKind::Sleep if self.s.tasks[pid.at()].state == State::New => self.wake_up_new_task(pid, cpu),
+                TimerKind::Sleep => self.try_to_wake_up(pid, cpu, false),
+                TimerKind::Replenish => self.replenish(pid, cpu),
+            }
+        }
+    }
+
+    /// Programs the CPU's interrupt for its first timer.
+    pub(crate) fn program_timer(&mut self, cpu: CpuId) {
+        match self.m.timers.next(cpu) {
+            Some(at) => self.arm(Source::Timer(cpu), at.max(self.s.now)),
+            None => self.disarm(Source::Timer(cpu)),
+        }
+    }
+
+    /// After a handler that took `cost` on an awake CPU.
+    fn finish_handler(&mut self, cpu: CpuId, cost: u64) {
+        let now = self.s.now;
+        let rq = &self.s.rqs[cpu.at()];
+        if rq.curr != IDLE {
+            self.m.cpus[cpu.at()].stall_ns += cost;
+        }
+        if rq.need_resched || rq.curr == IDLE {
+            self.kick_at(cpu, now + cost);
+        }
+        if self.s.rqs[cpu.at()].curr != IDLE {
+            self.arm_step(cpu);
+        }
+    }
+
+    /// `schedule()` on `cpu` not later than `at`.
+    fn kick_at(&mut self, cpu: CpuId, at: u64) {
+        let slot = self.slots.of(Source::Kick(cpu));
+        if self.queue.time_of(slot).is_none_or(|t| t.0 > at) {
+            self.queue.schedule(slot, Ns(at));
+        }
+    }
+
+    /// `resched_curr()` seen from `from`: a CPU other than its own needs an interrupt, a sleeping one has to wake up first.
+    pub(crate) fn resched(&mut self, cpu: CpuId, from: CpuId) {
+        self.s.rqs[cpu.at()].need_resched = true;
+        // The own CPU looks at the flag when its handler ends.
+        if cpu == from && self.m.cpus[cpu.at()].sleep.is_none() {
+            return;
+        }
+        let sent = self.s.now + self.cpus[from.at()].cost_ns;
+        let polling = self.m.is_polling(cpu);
+        let seen = if polling { sent } else { sent + self.m.platform.costs.ipi_ns };
+        if self.m.cpus[cpu.at()].sleep.is_some() {
+            self.wake_cpu(cpu, seen);
+        } else {
+            self.kick_at(cpu, seen);
+        }
+    }
+
+    // ---- waking --------------------------------------------------------------------------------------------------
+
+    /// `try_to_wake_up`: `pid` is to run again; the waker executes on `this_cpu`.
+    pub(crate) fn try_to_wake_up(&mut self, pid: Pid, this_cpu: CpuId, sync: bool) {
+        let task = &self.s.tasks[pid.at()];
+        if !matches!(task.state, State::Sleeping | State::DiskSleep) {
+            return;
+        }
+        let (prev_cpu, prio, iowait) = (task.cpu, task.prio, task.in_iowait);
+        self.trace_sched(this_cpu, Event::SchedWaking { pid, prio, target_cpu: prev_cpu });
+        self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
+        self.s.tasks[pid.at()].state = State::Running;
+        if self.s.tasks[pid.at()].on_rq == OnRq::Queued {
+            return self.ttwu_runnable(pid, this_cpu);
+        }
+        if iowait {
+            self.s.tasks[pid.at()].in_iowait = false;
+            self.s.rqs[prev_cpu.at()].nr_iowait -= 1;
+        }
+        let cpu = self.select_task_rq(pid, this_cpu, Kind::Wakeup { sync });
+        if cpu != prev_cpu {
+            class!(self, pid).migrate_task_rq(&mut self.s, pid, cpu);
+            self.set_task_cpu(pid, this_cpu, cpu);
+        }
+        self.activate(pid, cpu, Enqueue { wakeup: true, migrated: cpu != prev_cpu, ..Enqueue::default() }, iowait);
+        self.check_preempt(pid, cpu, this_cpu, false);
+        self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu });
+    }
+
+    /// Still queued: EEVDF delayed its dequeue.
+    fn ttwu_runnable(&mut self, pid: Pid, this_cpu: CpuId) {
+        let (cpu, prio) = (self.s.tasks[pid.at()].cpu, self.prio(pid));
+        self.activate(pid, cpu, Enqueue { wakeup: true, delayed: true, ..Enqueue::default() }, false);
+        self.check_preempt(pid, cpu, this_cpu, false);
+        self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu });
+    }
+
+    /// `wake_up_new_task`: the first activation of a thread created on `this_cpu`.
+    pub(crate) fn wake_up_new_task(&mut self, pid: Pid, this_cpu: CpuId) {
+        self.s.tasks[pid.at()].state = State::Running;
+        let cpu = self.select_task_rq(pid, this_cpu, Kind::Fork);
+        let task = &mut self.s.tasks[pid.at()];
+        (task.cpu, task.recent_used_cpu) = (cpu, cpu);
+        fair::set_task_rq(&mut self.s, pid, cpu);
+        self.update_rq_clock(cpu);
+        class!(self, pid).task_fork(&mut self.s, pid);
+        self.activate(pid, cpu, Enqueue { initial: true, ..Enqueue::default() }, false);
+        self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
+        self.check_preempt(pid, cpu, this_cpu, true);
+        let prio = self.prio(pid);
+        self.trace_sched(this_cpu, Event::SchedWakeupNew { pid, prio, target_cpu: cpu });
+    }
+
+    /// `select_task_rq`: where shall it run?
+    fn select_task_rq(&mut self, pid: Pid, this_cpu: CpuId, kind: Kind) -> CpuId {
+        let prev_cpu = self.s.tasks[pid.at()].cpu;
+        self.update_rq_clock(this_cpu);
+        let in_irq = self.cpus[this_cpu.at()].in_irq;
+        let request = Request { pid, prev_cpu, this_cpu, kind, in_irq };
+        let choice = match self.class_id(pid) {
+            ClassId::Fair => self.placement.select_task_rq(&mut self.s, &request, &fair::sync_entity_load_avg),
+            _ => super::class::rt::select_task_rq(&self.s, &request),
+        };
+        debug_assert!(self.s.tasks[pid.at()].cpus.contains(choice.cpu));
+        if self.out.wants(Interest::DECISIONS) {
+            let nr_running = self.s.rqs[choice.cpu.at()].nr_running.min(u16::MAX.into()) as u16;
+            let placement = Placement {
+                pid,
+                prev_cpu,
+                this_cpu,
+                target: choice.target,
+                cpu: choice.cpu,
+                reason: choice.reason,
+                scanned: choice.scanned,
+                nr_running,
+            };
+            self.out.tell(self.s.now, this_cpu, Interest::DECISIONS, Event::Placement(placement));
+        }
+        choice.cpu
+    }
+
+    /// Puts a task on the queue of `cpu` (`activate_task`, `ttwu_do_activate`).
+    pub(crate) fn activate(&mut self, pid: Pid, cpu: CpuId, flags: Enqueue, iowait: bool) {
+        self.update_rq_clock(cpu);
+        class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
+        self.s.tasks[pid.at()].on_rq = OnRq::Queued;
+        self.update_avg_idle(cpu);
+        self.cpufreq_update(cpu, UpdateFlags { iowait });
+    }
+
+    /// `wakeup_preempt`: does the newcomer take the CPU from who runs there?
+    pub(crate) fn check_preempt(&mut self, pid: Pid, cpu: CpuId, from: CpuId, fork: bool) {
+        let curr = self.s.rqs[cpu.at()].curr;
+        let (new, old) = (self.class_id(pid), self.class_id(curr));
+        if new > old {
+            self.resched(cpu, from);
+        } else if new == old && curr != pid {
+            class!(self, pid).wakeup_preempt(&mut self.s, cpu, pid, fork);
+            if self.s.rqs[cpu.at()].need_resched {
+                self.resched(cpu, from);
+            }
+        }
+    }
+
+    /// The end of an idle period counts into the CPU's mean idle time.
+    fn update_avg_idle(&mut self, cpu: CpuId) {
+        let rq = &mut self.s.rqs[cpu.at()];
+        if rq.idle_stamp != 0 {
+            let delta = rq.clock - rq.idle_stamp;
+            let diff = delta as i64 - rq.avg_idle as i64;
+            rq.avg_idle = (rq.avg_idle as i64 + diff / 8) as u64;
+            rq.avg_idle = rq.avg_idle.min(2 * rq.max_idle_balance_cost);
+            rq.idle_stamp = 0;
+        }
+    }
+
+    // ---- switching -----------------------------------------------------------------------------------------------
+
+    /// `__schedule`: the CPU takes the best task it has. The machine is accounted up to now; the previous task, if it
+    /// blocked, is already off its queue.
+    pub(crate) fn schedule(&mut self, cpu: CpuId) {
+        self.disarm(Source::Kick(cpu));
+        self.update_rq_clock(cpu);
+        let prev = self.s.rqs[cpu.at()].curr;
+        let next = self.pick_next_task(cpu);
+        self.s.rqs[cpu.at()].need_resched = false;
+        let carried = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
+        if next == prev {
+            if next == IDLE {
+                return self.do_idle(cpu);
+            }
+            self.m.cpus[cpu.at()].stall_ns += carried;
+            return self.arm_step(cpu);
+        }
+        self.context_switch(cpu, prev, next, carried);
+    }
+
+    fn context_switch(&mut self, cpu: CpuId, prev: Pid, next: Pid, carried_ns: u64) {
+        let now = self.s.now;
+        let prev_state = self.prev_state(prev);
+        let event = Event::SchedSwitch {
+            prev_pid: prev,
+            prev_prio: self.prio(prev),
+            prev_state,
+            next_pid: next,
+            next_prio: self.prio(next),
+        };
+        self.s.rqs[cpu.at()].curr = next;
+        self.trace_sched(cpu, event);
+        if prev == IDLE {
+            self.idle_exit(cpu);
+        }
+        self.set_busy(cpu, next);
+        if next == IDLE {
+            self.disarm(Source::Step(cpu));
+            self.s.rqs[cpu.at()].idle_stamp = self.s.rqs[cpu.at()].clock;
+            self.cpus[cpu.at()].idle_since = now;
+            return self.do_idle(cpu);
+        }
+        self.slices += 1;
+        let refill = self.refill_cost(next, cpu);
+        self.m.cpus[cpu.at()].stall_ns = carried_ns + self.m.platform.costs.context_switch_ns + refill;
+        self.arm_step(cpu);
+    }
+
+    /// Hands the hardware thread over; SMT siblings change speed with it.
+    fn set_busy(&mut self, cpu: CpuId, next: Pid) {
+        let now = self.s.now;
+        let was = self.m.cpus[cpu.at()].running != IDLE;
+        self.m.execute(cpu, next, now);
+        if was != (next != IDLE) && self.s.topology.has_smt {
+            for i in 0..self.s.nr_cpus() as u32 {
+                if self.s.topology.smt[cpu.at()].contains(CpuId(i)) {
+                    self.m.account(CpuId(i), now);
+                    self.m.update_speed(CpuId(i));
+                    if CpuId(i) != cpu {
+                        self.arm_step(CpuId(i));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Caches to fill again when a thread comes to a CPU it did not run on last.
+    fn refill_cost(&mut self, pid: Pid, cpu: CpuId) -> u64 {
+        let last = std::mem::replace(&mut self.s.tasks[pid.at()].cache_cpu, Some(cpu));
+        match last {
+            Some(last) if last == cpu => 0,
+            Some(last) if self.s.topology.cpus_share_cache(last, cpu) => self.m.platform.costs.migration_ns,
+            Some(_) => self.m.platform.costs.migration_llc_ns,
+            None => 0,
+        }
+    }
+
+    /// `pick_next_task`: by class; a CPU with nothing left tries to pull from others first.
+    fn pick_next_task(&mut self, cpu: CpuId) -> Pid {
+        let prev = self.s.rqs[cpu.at()].curr;
+        let mut next = self.pick_task(cpu);
+        if next == IDLE && self.newidle_balance(cpu) {
+            next = self.pick_task(cpu);
+        }
+        if next != prev {
+            self.put_prev_set_next_task(cpu, prev, next);
+        }
+        next
+    }
+
+    fn pick_task(&mut self, cpu: CpuId) -> Pid {
+        let rq = &self.s.rqs[cpu.at()];
+        if rq.nr_running == 0 {
+            return IDLE;
+        }
+        if self.cpus[cpu.at()].stop.runnable {
+            return self.cpus[cpu.at()].stop.pid;
+        }
+        let (dl, rt) = (rq.dl.dl_nr_running > 0, rq.rt.rt_nr_running > 0);
+        let mut next = None;
+        if dl {
+            next = self.dl.pick_task(&mut self.s, cpu);
+        }
+        if next.is_none() && rt {
+            next = self.rt.pick_task(&mut self.s, cpu);
+        }
+        next.or_else(|| self.fair.pick_task(&mut self.s, cpu)).unwrap_or(IDLE)
+    }
+
+    fn put_prev_set_next_task(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
+        self.s.tasks[prev.at()].last_ran = self.s.rqs[cpu.at()].clock_task;
+        let (from, to) = (self.class_id(prev), self.class_id(next));
+        if (from, to) == (ClassId::Fair, ClassId::Fair) {
+            return self.fair.put_prev_set_next_task(&mut self.s, cpu, prev, next);
+        }
+        if from != ClassId::Idle && from != ClassId::Stop {
+            class!(self, prev).put_prev_task(&mut self.s, cpu, prev);
+        }
+        match to {
+            ClassId::Stop => {}
+            ClassId::Idle => {
+                pelt::update_idle_rq_clock_pelt(&mut self.s.rqs[cpu.at()], &self.s.cfs[cpu.at()]);
+                self.placement.update_idle_core(&mut self.s, cpu);
+            }
+            _ => class!(self, next).set_next_task(&mut self.s, cpu, next, true),
+        }
+    }
+
+    fn prev_state(&self, prev: Pid) -> PrevState {
+        match self.s.tasks[prev.at()].state {
+            State::Sleeping => PrevState::Sleeping,
+            State::DiskSleep => PrevState::DiskSleep,
+            State::Dead => PrevState::Dead,
+            State::Running | State::New => PrevState::Running,
+        }
+    }
+
+    /// The running task goes to sleep: off its queue (unless the class delays that), then `schedule()`.
+    pub(crate) fn block(&mut self, cpu: CpuId, pid: Pid, state: State) {
+        self.update_rq_clock(cpu);
+        self.s.tasks[pid.at()].state = state;
+        if state == State::DiskSleep {
+            self.s.tasks[pid.at()].in_iowait = true;
+            self.s.rqs[cpu.at()].nr_iowait += 1;
+        }
+        if class!(self, pid).dequeue_task(&mut self.s, cpu, pid, Dequeue { sleep: true, ..Dequeue::default() }) {
+            self.s.tasks[pid.at()].on_rq = OnRq::No;
+        }
+        self.cpufreq_update(cpu, UpdateFlags::default());
+        self.schedule(cpu);
+    }
+
+    /// When the running thread's step ends.
+    pub(crate) fn arm_step(&mut self, cpu: CpuId) {
+        match self.m.step_end(cpu) {
+            Some(at) => self.arm(Source::Step(cpu), at),
+            None => self.disarm(Source::Step(cpu)),
+        }
+    }
+
+    // ---- the tick ------------------------------------------------------------------------------------------------
+
+    /// `sched_tick`.
+    pub(crate) fn sched_tick(&mut self, cpu: CpuId) {
+        self.cpus[cpu.at()].cost_ns += self.m.platform.costs.tick_ns;
+        self.update_rq_clock(cpu);
+        let curr = self.s.rqs[cpu.at()].curr;
+        match self.class_id(curr) {
+            ClassId::Fair => self.fair.task_tick(&mut self.s, cpu, curr),
+            ClassId::Rt => self.rt.task_tick(&mut self.s, cpu, curr),
+            ClassId::Deadline => self.dl.task_tick(&mut self.s, cpu, curr),
+            ClassId::Stop | ClassId::Idle => {}
+        }
+        self.cpufreq_update(cpu, UpdateFlags::default());
+        self.trigger_load_balance(cpu);
+    }
+
+    /// The tick after `now`: all CPUs tick at the same instants.
+    pub(crate) fn next_tick(&self, now: u64) -> u64 {
+        (now / self.s.tick_ns + 1) * self.s.tick_ns
+    }
+
+    // ---- frequency -----------------------------------------------------------------------------------------------
+
+    /// `cpufreq_update_util`, where the utilisation of a CPU changed.
+    pub(crate) fn cpufreq_update(&mut self, cpu: CpuId, flags: UpdateFlags) {
+        if !std::mem::take(&mut self.s.rqs[cpu.at()].util_changed) && !flags.iowait {
+            return;
+        }
+        let domain = self.m.platform.cpus[cpu.at()].domain;
+        let view = super::view::Signals { s: &self.s, cpus: &self.cpus };
+        let now = self.s.now;
+        if let Some(khz) = self.cpufreq[domain.at()].update_util(now, cpu, flags, &view) {
+            self.request_khz(domain, cpu, khz);
+        }
+    }
+
+    /// The governor asked for a frequency.
+    pub(crate) fn request_khz(&mut self, domain: DomainId, cpu: CpuId, khz: u32) {
+        if self.out.wants(Interest::DECISIONS) {
+            let choice = self.cpufreq[domain.at()].choice();
+            self.out.tell(self.s.now, cpu, Interest::DECISIONS, Event::Frequency(choice));
+        }
+        let opps = &self.m.platform.domains[domain.at()].opps;
+        let opp = opps.iter().position(|o| o.khz >= khz).unwrap_or(opps.len() - 1);
+        if let Some(at) = self.m.request_opp(domain, opp, self.s.now) {
+            self.arm(Source::Clock(domain), at);
+        }
+    }
+
+    /// The clock of a domain runs at `opp`: speeds, PELT scale, power. Its CPUs are accounted up to now.
+    pub(crate) fn set_clock(&mut self, domain: DomainId, opp: usize) {
+        let (now, cpus) = (self.s.now, self.cpufreq_cpus(domain).len());
+        let opps = &self.m.platform.domains[domain.at()].opps;
+        let khz = opps[opp].khz;
+        let freq_cap = (u64::from(khz) << 10) / u64::from(opps[opps.len() - 1].khz);
+        self.m.energy.set_opp(&self.m.platform, domain, opp, now);
+        let first = self.cpufreq_cpus(domain)[0];
+        let event = Event::CpuFrequency { domain, khz, opp: opp as u32 };
+        self.out.tracepoint(now, first, Interest::FREQ, event);
+        for i in 0..cpus {
+            let cpu = self.cpufreq_cpus(domain)[i];
+            self.s.rqs[cpu.at()].freq_cap = freq_cap as u32;
+            self.m.update_speed(cpu);
+            if self.s.rqs[cpu.at()].curr != IDLE {
+                self.arm_step(cpu);
+            }
+        }
+    }
+
+    /// The CPUs of a frequency domain.
+    fn cpufreq_cpus(&self, domain: DomainId) -> &[CpuId] {
+        &self.cpufreq[domain.at()].policy().cpus
+    }
+
+    // ---- small things --------------------------------------------------------------------------------------------
+
+    /// `update_rq_clock`.
+    #[inline]
+    pub(crate) fn update_rq_clock(&mut self, cpu: CpuId) {
+        pelt::update_rq_clock(&mut self.s.rqs[cpu.at()], self.s.now);
+    }
+
+    /// `set_task_cpu`: the task belongs to another CPU from now on; it is on no queue.
+    pub(crate) fn set_task_cpu(&mut self, pid: Pid, this_cpu: CpuId, dest_cpu: CpuId) {
+        let (orig_cpu, prio) = (self.s.tasks[pid.at()].cpu, self.prio(pid));
+        self.trace_sched(this_cpu, Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu });
+        self.s.tasks[pid.at()].cpu = dest_cpu;
+        super::class::fair::set_task_rq(&mut self.s, pid, dest_cpu);
+    }
+
+    /// The class a task is in now, by its effective priority.
+    pub(crate) fn class_id(&self, pid: Pid) -> ClassId {
+        let task = &self.s.tasks[pid.at()];
+        match task.policy {
+            _ if pid == IDLE => ClassId::Idle,
+            _ if task.stopper => ClassId::Stop,
+            Policy::Deadline => ClassId::Deadline,
+            _ if task.prio < 100 => ClassId::Rt,
+            _ => ClassId::Fair,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The idle loop (`kernel/sched/idle.c`, `tick-sched.c`): what a CPU does without a thread.
+//!
+//! Ask the idle governor, stop or keep the tick as it says, let the machine sleep. An interrupt wakes the machine, after the
+//! state's actual exit latency; then the pending interrupts are handled and `schedule()` looks for work; if there is
+//! none, the loop turns again.
+
+use super::core::IDLE;
+use super::view::IdleQuery;
+use crate::cpuidle::{IdleSelection, IdleSleep};
+use crate::machine::idle::Phase;
+use crate::simulation::{Kernel, Source};
+use wattif_model::CpuId;
+use wattif_model::trace::{Event, IdleChoice, Interest, PowerLevel};
+
+impl Kernel<'_, '_> {
+    /// One turn of the idle loop.
+    pub(crate) fn do_idle(&mut self, cpu: CpuId) {
+        let now = self.s.now;
+        self.s.rqs[cpu.at()].idle_calls += 1;
+        let selection = self.cpuidle_select(cpu);
+        self.tick_nohz(cpu, selection.stop_tick);
+        let states = self.m.platform.idle_states(cpu);
+        let state = selection.state.min(states.len() - 1);
+        let exit_latency_ns = states[state].advertised.exit_ns;
+        let rq = &mut self.s.rqs[cpu.at()];
+        (rq.idle_state, rq.idle_exit_latency_ns) = (Some(state as u8), exit_latency_ns);
+        self.out.tracepoint(now, cpu, Interest::IDLE, Event::CpuIdle { state: state as u32 });
+        let reached = self.m.enter_idle(cpu, state, now);
+        if reached > now {
+            self.arm(Source::Kick(cpu), reached);
+        } else {
+            self.set_power(cpu, PowerLevel::Idle(state as u8));
+        }
+        self.program_timer(cpu);
+    }
+
+    fn cpuidle_select(&mut self, cpu: CpuId) -> IdleSelection {
+        let next_tick = self.queue.time_of(self.slots.of(Source::Tick(cpu))).map(|t| t.0);
+        let tick_after = self.next_tick(self.s.now);
+        let mut view = IdleQuery {
+            now: self.s.now,
+            next_tick: next_tick.unwrap_or(tick_after),
+            tick_stopped: self.s.rqs[cpu.at()].tick_stopped,
+            next_timer: self.m.timers.next(cpu),
+            nr_iowait: self.s.rqs[cpu.at()].nr_iowait,
+            disable_mask: self.disable_mask(cpu),
+            rng: &mut self.cpus[cpu.at()].idle_rng,
+            asked: None,
+        };
+        let selection = self.cpuidle.select(cpu, &mut view);
+        if self.out.wants(Interest::DECISIONS) {
+            let asked = view.asked;
+            let choice = IdleChoice {
+                state: selection.state as u8,
+                stop_tick: selection.stop_tick,
+                predicted_ns: u64::try_from(selection.predicted_ns).unwrap_or(0),
+                sleep_length_ns: asked.map_or(u64::MAX, |ns| u64::try_from(ns).unwrap_or(0)),
+            };
+            self.out.tell(self.s.now, cpu, Interest::DECISIONS, Event::Idle(choice));
+        }
+        selection
+    }
+
+    fn disable_mask(&self, cpu: CpuId) -> u32 {
+        let states = self.m.platform.idle_states(cpu);
+        states.iter().enumerate().fold(0, |mask, (i, s)| mask | u32::from(s.disabled) << i)
+    }
+
+    /// `tick_nohz_idle_stop_tick` or `_retain_tick`: the tick stops only when nothing is due before it.
+    fn tick_nohz(&mut self, cpu: CpuId, stop: bool) {
+        let rq = &self.s.rqs[cpu.at()];
+        if !stop || rq.tick_stopped {
+            return;
+        }
+        let slot = self.slots.of(Source::Tick(cpu));
+        let due_before = |timer: u64| self.queue.time_of(slot).is_some_and(|tick| timer <= tick.0);
+        if self.m.timers.next(cpu).is_some_and(due_before) {
+            return;
+        }
+        self.disarm(Source::Tick(cpu));
+        let rq = &mut self.s.rqs[cpu.at()];
+        rq.tick_stopped = true;
+        rq.has_blocked_load = true;
+    }
+
+    /// An interrupt at `at` for a sleeping CPU.
+    pub(crate) fn wake_cpu(&mut self, cpu: CpuId, at: u64) {
+        if let Some(ready) = self.m.wake(cpu, at) {
+            self.arm(Source::Kick(cpu), ready);
+            if self.m.energy.level(cpu) != PowerLevel::Busy {
+                self.set_power(cpu, PowerLevel::Busy);
+            }
+        }
+    }
+
+    /// The CPU is asleep, or awake again.
+    pub(crate) fn idle_phase_done(&mut self, cpu: CpuId) {
+        let sleep = self.m.cpus[cpu.at()].sleep.expect("only a sleeping CPU has phases");
+        match sleep.phase {
+            Phase::Entering(_) => {
+                self.m.reached_idle(cpu);
+                self.set_power(cpu, PowerLevel::Idle(sleep.state as u8));
+            }
+            Phase::Asleep => unreachable!("nothing is due for a CPU that is asleep"),
+            Phase::Leaving(_) => self.wakes_up(cpu),
+        }
+    }
+
+    /// The CPU executes again: account the sleep, handle what is pending, look for work.
+    fn wakes_up(&mut self, cpu: CpuId) {
+        let now = self.s.now;
+        let sleep = self.m.left_idle(cpu, now);
+        self.out.tracepoint(now, cpu, Interest::IDLE, Event::CpuIdle { state: Event::IDLE_EXIT });
+        let rq = &mut self.s.rqs[cpu.at()];
+        (rq.idle_state, rq.idle_exit_latency_ns) = (None, 0);
+        self.judge_sleep(cpu, sleep.state, now - sleep.began);
+        let pending_tick = std::mem::take(&mut self.cpus[cpu.at()].tick_pending);
+        self.cpuidle.reflect(cpu, &IdleSleep {
+            entered: Some(sleep.state),
+            residency_ns: now - sleep.began,
+            poll_time_limit: false,
+            got_tick: pending_tick,
+            clock_ns: now,
+        });
+        let irq = pending_tick || self.m.timers.next(cpu).is_some_and(|t| t <= now);
+        let cost = if irq { self.m.platform.costs.timer_irq_ns } else { 0 };
+        self.irq_enter(cpu, cost);
+        if pending_tick {
+            self.sched_tick(cpu);
+        }
+        self.expire_timers(cpu);
+        if std::mem::take(&mut self.cpus[cpu.at()].device_pending) {
+            self.devices_done(cpu);
+        }
+        if std::mem::take(&mut self.cpus[cpu.at()].nohz_balance) {
+            self.nohz_idle_balance(cpu);
+        }
+        self.irq_exit(cpu);
+    }
+
+    /// The kernel's own verdict: `above` when the state was too deep, `below` when a deeper one had fitted.
+    fn judge_sleep(&mut self, cpu: CpuId, entered: usize, residency_ns: u64) {
+        let states = self.m.platform.idle_states(cpu);
+        let enabled = |i: &usize| !states[*i].disabled;
+        let told = states[entered].advertised;
+        let miss = if residency_ns < told.residency_ns {
+            (0..entered).any(|i| enabled(&i)).then_some(false)
+        } else if residency_ns > told.exit_ns {
+            let deeper = (entered + 1..states.len()).find(enabled);
+            deeper.filter(|&d| residency_ns - told.exit_ns >= states[d].advertised.residency_ns).map(|_| true)
+        } else {
+            None
+        };
+        if let Some(below) = miss {
+            let event = Event::CpuIdleMiss { state: entered as u32, below };
+            self.out.tracepoint(self.s.now, cpu, Interest::IDLE, event);
+        }
+    }
+
+    /// `tick_nohz_idle_exit`: a thread follows, so the tick goes on.
+    pub(crate) fn idle_exit(&mut self, cpu: CpuId) {
+        let now = self.s.now;
+        let context = &mut self.cpus[cpu.at()];
+        context.idle_ns += now - context.idle_since;
+        if std::mem::take(&mut self.s.rqs[cpu.at()].tick_stopped) {
+            self.arm(Source::Tick(cpu), self.next_tick(now));
+        }
+    }
+
+    /// The power level of a CPU, and perhaps of its cluster.
+    pub(crate) fn set_power(&mut self, cpu: CpuId, level: PowerLevel) {
+        let now = self.s.now;
+        let cluster_level = self.m.energy.set_level(&self.m.platform, cpu, level, now);
+        self.out.tell(now, cpu, Interest::POWER, Event::CpuPower { level });
+        if let Some(level) = cluster_level {
+            let cluster = self.m.platform.cpus[cpu.at()].cluster;
+            self.out.tell(now, cpu, Interest::POWER, Event::ClusterPower { cluster, level });
+        }
+    }
+
+    /// Is a CPU in the idle loop?
+    pub(crate) fn is_idle(&self, cpu: CpuId) -> bool {
+        self.s.rqs[cpu.at()].curr == IDLE
+    }
+}

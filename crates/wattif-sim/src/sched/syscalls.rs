@@ -1,0 +1,289 @@
+//! What threads ask for: to sleep, to wait, to wake others, to change their attributes, to create threads, to end.
+
+use super::class::{Dequeue, Enqueue, fair};
+use super::core::{ClassId, IDLE, class};
+use super::stop::Work;
+use super::task::{OnRq, State};
+use crate::machine::cpu::Segment;
+use crate::machine::program::{Boost, Effects, Fork, Step};
+use crate::machine::timer::TimerKind;
+use crate::simulation::{Kernel, Source};
+use wattif_model::run::RunError;
+use wattif_model::trace::{Event, Interest};
+use wattif_model::{CpuId, CpuSet, Ns, Pid};
+
+impl Kernel<'_, '_> {
+    /// The program of the running thread goes on until it needs time, waits, or ends.
+    pub(crate) fn run_program(&mut self, cpu: CpuId, pid: Pid) {
+        self.cpus[cpu.at()].cost_ns = 0;
+        loop {
+            let mut effects = std::mem::take(&mut self.effects);
+            let step = self.programs.resume(pid, Ns(self.s.now), &mut effects);
+            self.apply_effects(cpu, &mut effects);
+            self.effects = effects;
+            match step {
+                Step::Execute(segment) => return self.go_on(cpu, pid, segment),
+                Step::Sleep { until } => {
+                    self.arm_sleep(cpu, pid, until.0);
+                    return self.block(cpu, pid, State::Sleeping);
+                }
+                Step::Block { on } => {
+                    let state = if on.is_io() { State::DiskSleep } else { State::Sleeping };
+                    return self.block(cpu, pid, state);
+                }
+                Step::Yield => return self.sched_yield(cpu, pid),
+                Step::SetAttr => self.sched_setattr(cpu, pid),
+                Step::SetGroup => self.sched_move_task(pid),
+                Step::SetAffinity => {
+                    self.sched_setaffinity(cpu, pid);
+                    if !self.s.tasks[pid.at()].cpus.contains(cpu) {
+                        // The program goes on where the stopper puts the thread.
+                        return self.go_on(cpu, pid, Segment::Done);
+                    }
+                }
+                Step::Exit => return self.exit(cpu, pid),
+                Step::Fail => {
+                    self.error = self.programs.failure().cloned();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The thread executes; what its calls cost comes first.
+    fn go_on(&mut self, cpu: CpuId, pid: Pid, segment: Segment) {
+        self.m.segments[pid.at()] = segment;
+        let cost = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
+        self.m.cpus[cpu.at()].stall_ns += cost;
+        self.arm_step(cpu);
+        if self.s.rqs[cpu.at()].need_resched {
+            self.m.account(cpu, self.s.now);
+            self.schedule(cpu);
+        }
+    }
+
+    /// A timer on this CPU ends the sleep; fair tasks allow it some slack.
+    fn arm_sleep(&mut self, cpu: CpuId, pid: Pid, until: u64) {
+        let slack = if self.class_id(pid) == ClassId::Fair { self.m.platform.timer_slack_ns } else { 0 };
+        self.m.timers.arm(cpu, pid, TimerKind::Sleep, until, until.saturating_add(slack));
+        self.program_timer(cpu);
+    }
+
+    /// Requests have been served: the devices' interrupt comes to the first CPU.
+    pub(crate) fn device_interrupt(&mut self) {
+        let cpu = CpuId(0);
+        if self.m.cpus[cpu.at()].sleep.is_some() {
+            self.cpus[cpu.at()].device_pending = true;
+            return self.wake_cpu(cpu, self.s.now);
+        }
+        self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
+        self.devices_done(cpu);
+        self.irq_exit(cpu);
+    }
+
+    /// The handler of that interrupt.
+    pub(crate) fn devices_done(&mut self, cpu: CpuId) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.programs.devices_done(Ns(self.s.now), &mut effects);
+        self.apply_effects(cpu, &mut effects);
+        self.effects = effects;
+    }
+
+    fn apply_effects(&mut self, cpu: CpuId, effects: &mut Effects) {
+        if effects.is_empty() {
+            return;
+        }
+        for event in effects.events.drain(..) {
+            self.out.tell(self.s.now, cpu, Interest::PROGRAM, event);
+        }
+        for boost in effects.boosts.drain(..) {
+            self.rt_mutex_setprio(boost, cpu);
+        }
+        for pid in effects.wakes.drain(..) {
+            self.try_to_wake_up(pid, cpu, false);
+        }
+        for pid in effects.polled.drain(..) {
+            self.end_spin(pid);
+        }
+        for fork in effects.forks.drain(..) {
+            self.fork(cpu, fork);
+        }
+        if std::mem::take(&mut effects.devices_changed) {
+            match self.programs.next_completion() {
+                Some(at) => self.arm(Source::Devices, at.0),
+                None => self.disarm(Source::Devices),
+            }
+        }
+    }
+
+    /// A spinning thread has got what it spun for.
+    fn end_spin(&mut self, pid: Pid) {
+        let cpu = self.s.tasks[pid.at()].cpu;
+        let running = self.m.cpus[cpu.at()].running == pid;
+        if running {
+            self.m.account(cpu, self.s.now);
+        }
+        self.m.segments[pid.at()] = Segment::Done;
+        if running {
+            self.arm_step(cpu);
+        }
+    }
+
+    fn fork(&mut self, cpu: CpuId, fork: Fork) {
+        match self.create_thread(fork.task, Some(fork)) {
+            Ok(child) => {
+                self.trace_sched(cpu, Event::SchedProcessFork { pid: fork.parent, child_pid: child });
+                self.wake_up_new_task(child, cpu);
+            }
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    fn sched_yield(&mut self, cpu: CpuId, pid: Pid) {
+        self.update_rq_clock(cpu);
+        class!(self, pid).yield_task(&mut self.s, cpu);
+        self.schedule(cpu);
+    }
+
+    fn exit(&mut self, cpu: CpuId, pid: Pid) {
+        let prio = self.prio(pid);
+        self.trace_sched(cpu, Event::SchedProcessExit { pid, prio });
+        if self.is_workload(self.programs.task(pid)) {
+            self.alive -= 1;
+        }
+        self.block(cpu, pid, State::Dead);
+    }
+
+    // ---- attributes ----------------------------------------------------------------------------------------------
+
+    /// `__sched_setscheduler` of the running thread.
+    fn sched_setattr(&mut self, cpu: CpuId, pid: Pid) {
+        let attr = *self.programs.attr(pid);
+        self.change(pid, cpu, OnRq::Queued, |kernel| {
+            kernel.apply_attr(pid, &attr);
+            kernel.fair.reweight_task(&mut kernel.s, pid);
+        });
+    }
+
+    /// Priority inheritance: the owner of a mutex runs at the better of its own priority and that of its first waiter.
+    fn rt_mutex_setprio(&mut self, boost: Boost, from: CpuId) {
+        let normal = self.s.tasks[boost.pid.at()].normal_prio;
+        let prio = boost.donor.map_or(normal, |donor| normal.min(self.s.tasks[donor.at()].prio));
+        if prio != self.s.tasks[boost.pid.at()].prio {
+            self.change(boost.pid, from, OnRq::Queued, |kernel| kernel.s.tasks[boost.pid.at()].prio = prio);
+        }
+    }
+
+    /// Takes a task off its queue, lets `change` change what decides about its place, and puts it back
+    /// (`sched_change_begin` … `sched_change_end`).
+    ///
+    /// `meanwhile` is what the task's load tracking sees: `Queued` keeps it where it is, `Migrating` takes it off too.
+    fn change(&mut self, pid: Pid, from: CpuId, meanwhile: OnRq, change: impl FnOnce(&mut Self)) {
+        let cpu = self.s.tasks[pid.at()].cpu;
+        self.update_rq_clock(cpu);
+        let queued = self.s.tasks[pid.at()].on_rq == OnRq::Queued;
+        let running = self.s.rqs[cpu.at()].curr == pid;
+        let (old_class, old_prio) = (self.class_id(pid), self.prio(pid));
+        if queued {
+            self.s.tasks[pid.at()].on_rq = meanwhile;
+            class!(self, pid).dequeue_task(&mut self.s, cpu, pid, Dequeue { save: true, ..Dequeue::default() });
+        }
+        if running {
+            class!(self, pid).put_prev_task(&mut self.s, cpu, pid);
+        }
+        change(self);
+        if queued {
+            class!(self, pid).enqueue_task(&mut self.s, cpu, pid, Enqueue { restore: true, ..Enqueue::default() });
+            self.s.tasks[pid.at()].on_rq = OnRq::Queued;
+        }
+        if running {
+            class!(self, pid).set_next_task(&mut self.s, cpu, pid, false);
+        }
+        if self.class_id(pid) != old_class {
+            if queued {
+                self.check_preempt(pid, cpu, from, false);
+                class!(self, pid).switched_to(&mut self.s, cpu, pid);
+            }
+        } else if queued && old_prio != self.prio(pid) {
+            class!(self, pid).prio_changed(&mut self.s, cpu, pid, old_prio);
+        }
+        if running && self.class_id(pid) < old_class {
+            self.s.rqs[cpu.at()].need_resched = true;
+        }
+        if self.s.rqs[cpu.at()].need_resched && self.s.rqs[cpu.at()].curr != IDLE {
+            self.resched(cpu, from);
+        }
+        self.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
+    }
+
+    /// `sched_setaffinity`: a task that is where it may no longer be is moved by the stopper.
+    fn sched_setaffinity(&mut self, cpu: CpuId, pid: Pid) {
+        let all = CpuSet::first(self.s.nr_cpus());
+        let allowed = self.programs.affinity(pid).map_or(all.clone(), |c| c.and(&all));
+        if allowed.is_empty() {
+            let thread = self.programs.name(pid);
+            self.error = Some(RunError::Workload(format!("thread `{thread}` asks for CPUs this platform does not have")));
+            return;
+        }
+        let task = &mut self.s.tasks[pid.at()];
+        task.nr_cpus_allowed = allowed.len() as u32;
+        task.cpus = allowed;
+        if !task.cpus.contains(task.cpu) && task.on_rq == OnRq::Queued {
+            let on = task.cpu;
+            self.stop_one_cpu(on, Work::Migrate(pid), cpu);
+        }
+    }
+
+    /// `migration_cpu_stop`: the stopper of `cpu` moves a queued task to a CPU it may use.
+    pub(crate) fn migration_cpu_stop(&mut self, cpu: CpuId, pid: Pid) {
+        let task = &self.s.tasks[pid.at()];
+        if task.on_rq != OnRq::Queued || task.cpu != cpu || task.cpus.contains(cpu) {
+            return;
+        }
+        let dest = task.cpus.iter().min_by_key(|c| self.s.rqs[c.at()].nr_running).expect("a task may run somewhere");
+        self.move_queued_task(pid, dest, cpu);
+    }
+
+    /// `move_queued_task`: from the queue of its CPU to that of `dest`.
+    pub(crate) fn move_queued_task(&mut self, pid: Pid, dest: CpuId, from: CpuId) {
+        self.detach_task(pid, dest, from);
+        self.attach_task(pid, dest, from);
+    }
+
+    /// `detach_task`: off its queue, on its way to `dest`.
+    pub(crate) fn detach_task(&mut self, pid: Pid, dest: CpuId, from: CpuId) {
+        let src = self.s.tasks[pid.at()].cpu;
+        self.update_rq_clock(src);
+        self.s.tasks[pid.at()].on_rq = OnRq::Migrating;
+        class!(self, pid).dequeue_task(&mut self.s, src, pid, Dequeue::default());
+        class!(self, pid).migrate_task_rq(&mut self.s, pid, dest);
+        self.set_task_cpu(pid, from, dest);
+    }
+
+    /// `attach_task`: onto the queue of the CPU it is on its way to.
+    pub(crate) fn attach_task(&mut self, pid: Pid, dest: CpuId, from: CpuId) {
+        self.activate(pid, dest, Enqueue::default(), false);
+        self.check_preempt(pid, dest, from, false);
+    }
+
+    /// `sched_move_task`: to another group. The task's load leaves the queue of the old one and joins that of the new.
+    fn sched_move_task(&mut self, pid: Pid) {
+        let (group, cpu) = (self.programs.group(pid), self.s.tasks[pid.at()].cpu);
+        if self.s.tasks[pid.at()].group == group {
+            return;
+        }
+        self.change(pid, cpu, OnRq::Migrating, |kernel| {
+            kernel.fair.migrate_task_rq(&mut kernel.s, pid, cpu);
+            kernel.s.tasks[pid.at()].group = group;
+            fair::set_task_rq(&mut kernel.s, pid, cpu);
+        });
+    }
+
+    /// The budget of a deadline task is full again.
+    pub(crate) fn replenish(&mut self, pid: Pid, cpu: CpuId) {
+        let on = self.s.tasks[pid.at()].cpu;
+        self.update_rq_clock(on);
+        super::class::deadline::replenish(&mut self.s, on, pid);
+        self.check_preempt(pid, on, cpu, false);
+    }
+}

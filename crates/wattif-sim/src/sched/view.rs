@@ -1,0 +1,95 @@
+//! What governors see of the kernel.
+
+use super::Sched;
+use super::core::{CpuContext, IDLE};
+use crate::cpufreq::{CpuSignals, FreqView};
+use crate::cpuidle::{IdleView, KTIME_MAX, NO_LATENCY_LIMIT, SleepLength};
+use crate::engine::rng::Rng;
+use crate::sched::placement::cpu_util::cpu_bw_dl;
+use wattif_model::CpuId;
+
+/// The signals a frequency governor reads.
+pub(crate) struct Signals<'a> {
+    pub s: &'a Sched,
+    pub cpus: &'a [CpuContext],
+}
+
+impl FreqView for Signals<'_> {
+    fn signals(&self, cpu: CpuId) -> CpuSignals {
+        self.s.signals(cpu)
+    }
+    fn bw_dl(&self, cpu: CpuId) -> u64 {
+        cpu_bw_dl(self.s.rqs[cpu.at()].dl.running_bw)
+    }
+    fn idle_calls(&self, cpu: CpuId) -> u64 {
+        self.s.rqs[cpu.at()].idle_calls
+    }
+    fn idle_time_us(&self, cpu: CpuId) -> u64 {
+        let c = &self.cpus[cpu.at()];
+        let now_idle = self.s.rqs[cpu.at()].curr == IDLE;
+        (c.idle_ns + if now_idle { self.s.now - c.idle_since } else { 0 }) / 1000
+    }
+}
+
+impl Sched {
+    /// What the load trackers publish about a CPU.
+    pub(crate) fn signals(&self, cpu: CpuId) -> CpuSignals {
+        let (rq, cfs) = (&self.rqs[cpu.at()], &self.cfs[cpu.at()]);
+        CpuSignals {
+            util_avg: cfs.avg.util_avg,
+            util_est: if self.features.util_est { u64::from(cfs.avg.util_est) } else { 0 },
+            runnable_avg: cfs.avg.runnable_avg,
+            util_rt: rq.avg_rt.util_avg,
+            util_dl: rq.avg_dl.util_avg,
+            bw_dl: cpu_bw_dl(rq.dl.running_bw),
+            util_irq: rq.avg_irq.util_avg,
+            rt_nr_running: rq.rt.rt_nr_running,
+            uclamp_min: u64::from(rq.uclamp_min),
+            uclamp_max: u64::from(rq.uclamp_max),
+            uclamp_used: self.rd.uclamp_used,
+            uclamp_idle: rq.uclamp_idle,
+            capacity: u64::from(rq.cpu_capacity_orig),
+        }
+    }
+}
+
+/// What an idle governor may ask.
+pub(crate) struct IdleQuery<'a> {
+    pub now: u64,
+    pub next_tick: u64,
+    pub tick_stopped: bool,
+    pub next_timer: Option<u64>,
+    pub nr_iowait: u32,
+    pub disable_mask: u32,
+    pub rng: &'a mut Rng,
+    /// The sleep length, if it was asked for.
+    pub asked: Option<i64>,
+}
+
+impl IdleView for IdleQuery<'_> {
+    fn local_clock(&self) -> u64 {
+        self.now
+    }
+    fn disable_mask(&self) -> u32 {
+        self.disable_mask
+    }
+    fn latency_req_ns(&self) -> i64 {
+        NO_LATENCY_LIMIT
+    }
+    fn tick_stopped(&self) -> bool {
+        self.tick_stopped
+    }
+    fn nr_iowait(&self) -> u32 {
+        self.nr_iowait
+    }
+    fn sleep_length(&mut self) -> SleepLength {
+        let until = |at: u64| at as i64 - self.now as i64;
+        let sleep_length_ns = self.next_timer.map_or(KTIME_MAX, until);
+        let delta_tick_ns = if self.tick_stopped { sleep_length_ns } else { sleep_length_ns.min(until(self.next_tick)) };
+        self.asked = Some(sleep_length_ns);
+        SleepLength { sleep_length_ns, delta_tick_ns }
+    }
+    fn random_u32(&mut self) -> u32 {
+        (self.rng.next_u64() >> 32) as u32
+    }
+}

@@ -1,0 +1,300 @@
+//! A run: builds machine and kernel from a [`RunSpec`], turns the crank, tells observers.
+//!
+//! The loop is small: take the next event of the queue, move the clock, hand it to the handler in `sched/`. Every event
+//! source owns one slot of the queue, see [`Slots`].
+
+use crate::cpuidle::IdleGovernor;
+use crate::cpufreq::FreqGovernor;
+use crate::engine::digest::Digest;
+use crate::engine::queue::EventQueue;
+use crate::engine::rng::Rng;
+use crate::machine::Machine;
+use crate::machine::program::{Effects, Programs, Setup};
+use crate::registry;
+use crate::sched::Sched;
+use crate::sched::balance::LoadBalancer;
+use crate::sched::class::SchedClass;
+use crate::sched::core::CpuContext;
+use crate::sched::placement::WakeupPlacement;
+use wattif_model::platform::Platform;
+use wattif_model::run::{RunError, RunSpec, RunSummary};
+use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::workload::dist::Dist;
+use wattif_model::workload::{Amount, Op, Program, SchedAttr, TaskSpec, Workload};
+use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
+
+/// Runs `spec` to its end, streaming events to `observers`.
+///
+/// The result depends on `spec` alone: not on who observes, not on the machine this runs on.
+pub fn simulate(spec: &RunSpec, observers: &mut [&mut dyn Observer]) -> Result<RunSummary, RunError> {
+    let mut kernel = Kernel::new(spec, observers)?;
+    kernel.boot()?;
+    kernel.run(spec.duration.0)?;
+    Ok(kernel.finish())
+}
+
+/// The kernel under test on its machine, and everything a run needs.
+pub struct Kernel<'o, 'p> {
+    /// Scheduler state.
+    pub s: Sched,
+    /// The hardware.
+    pub m: Machine,
+    pub(crate) programs: Programs,
+    pub(crate) effects: Effects,
+    pub(crate) fair: Box<dyn SchedClass>,
+    pub(crate) rt: Box<dyn SchedClass>,
+    pub(crate) dl: Box<dyn SchedClass>,
+    pub(crate) placement: Box<dyn WakeupPlacement>,
+    pub(crate) balancer: Box<dyn LoadBalancer>,
+    pub(crate) cpufreq: Vec<Box<dyn FreqGovernor>>,
+    pub(crate) cpuidle: Box<dyn IdleGovernor>,
+    pub(crate) queue: EventQueue,
+    pub(crate) slots: Slots,
+    /// What each CPU is doing in the kernel.
+    pub(crate) cpus: Vec<CpuContext>,
+    pub(crate) out: Out<'o, 'p>,
+    pub(crate) error: Option<RunError>,
+    pub(crate) slices: u64,
+    pub(crate) events: u64,
+    /// Threads of the workload that have not ended.
+    pub(crate) alive: u32,
+    /// Tasks of the workload; those after it are the platform's background.
+    pub(crate) workload_tasks: u32,
+    /// The run ends with the last thread of the workload.
+    ends_with_threads: bool,
+    pub(crate) seed: u64,
+}
+
+/// Numbers of the event queue's slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Slots {
+    nr_cpus: u32,
+    nr_domains: u32,
+}
+
+/// What a slot means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The running thread's step ends.
+    Step(CpuId),
+    /// The tick.
+    Tick(CpuId),
+    /// The interrupt of the CPU's high-resolution timers.
+    Timer(CpuId),
+    /// Awake: `schedule()` is due. Asleep: the way in or out is done.
+    Kick(CpuId),
+    /// A clock reaches its new frequency.
+    Clock(DomainId),
+    /// Devices have served requests.
+    Devices,
+}
+
+impl Slots {
+    const PER_CPU: u32 = 4;
+
+    /// The slot of a source.
+    #[inline]
+    pub fn of(self, source: Source) -> u32 {
+        match source {
+            Source::Step(c) => c.0 * Slots::PER_CPU,
+            Source::Tick(c) => c.0 * Slots::PER_CPU + 1,
+            Source::Timer(c) => c.0 * Slots::PER_CPU + 2,
+            Source::Kick(c) => c.0 * Slots::PER_CPU + 3,
+            Source::Clock(d) => self.nr_cpus * Slots::PER_CPU + d.0,
+            Source::Devices => self.nr_cpus * Slots::PER_CPU + self.nr_domains,
+        }
+    }
+
+    #[inline]
+    fn source(self, slot: u32) -> Source {
+        let cpu = CpuId(slot / Slots::PER_CPU);
+        if cpu.0 >= self.nr_cpus {
+            let domain = slot - self.nr_cpus * Slots::PER_CPU;
+            return if domain < self.nr_domains { Source::Clock(DomainId(domain)) } else { Source::Devices };
+        }
+        match slot % Slots::PER_CPU {
+            0 => Source::Step(cpu),
+            1 => Source::Tick(cpu),
+            2 => Source::Timer(cpu),
+            _ => Source::Kick(cpu),
+        }
+    }
+}
+
+/// Where events go: the digest, and the observers that want them.
+pub struct Out<'o, 'p> {
+    pub(crate) digest: Digest,
+    observers: &'o mut [&'p mut dyn Observer],
+    wants: Vec<Interest>,
+    any: Interest,
+}
+
+impl<'o, 'p> Out<'o, 'p> {
+    fn new(observers: &'o mut [&'p mut dyn Observer], platform: &Platform) -> Out<'o, 'p> {
+        observers.iter_mut().for_each(|o| o.start(platform));
+        let wants: Vec<Interest> = observers.iter().map(|o| o.interest()).collect();
+        let any = wants.iter().fold(Interest::default(), |a, &b| a.and(b));
+        Out { digest: Digest::new(), observers, wants, any }
+    }
+
+    /// Does anybody want this family? Decision records are built only then.
+    #[inline]
+    pub(crate) fn wants(&self, family: Interest) -> bool {
+        self.any.wants(family)
+    }
+
+    /// A tracepoint: goes into the digest and to those who want the family.
+    #[inline]
+    pub(crate) fn tracepoint(&mut self, now: u64, cpu: CpuId, family: Interest, event: Event) {
+        self.digest.feed(Ns(now), cpu, &event);
+        self.tell(now, cpu, family, event);
+    }
+
+    /// Any other event: to those who want the family.
+    #[inline]
+    pub(crate) fn tell(&mut self, now: u64, cpu: CpuId, family: Interest, event: Event) {
+        if !self.any.wants(family) {
+            return;
+        }
+        for (observer, wants) in self.observers.iter_mut().zip(&self.wants) {
+            if wants.wants(family) {
+                observer.event(Ns(now), cpu, &event);
+            }
+        }
+    }
+
+    pub(crate) fn thread(&mut self, thread: &ThreadInfo) {
+        self.observers.iter_mut().for_each(|o| o.thread(thread));
+    }
+}
+
+impl<'o, 'p> Kernel<'o, 'p> {
+    fn new(spec: &RunSpec, observers: &'o mut [&'p mut dyn Observer]) -> Result<Kernel<'o, 'p>, RunError> {
+        let platform = &spec.platform;
+        let built = registry::build(spec)?;
+        let stream = |what: &str, cpu: usize| Rng::stream(spec.seed, &format!("{what}/{cpu}"));
+        let out = Out::new(observers, platform);
+        let calibration = platform.cpus[platform.calibration_cpu.at()].capacity;
+        let setup = Setup {
+            seed: spec.seed,
+            work_ppm: platform.noise.work_ppm,
+            unit_capacity: u64::from(calibration),
+            want_program_events: out.wants(Interest::PROGRAM),
+        };
+        let slots = Slots { nr_cpus: platform.nr_cpus() as u32, nr_domains: platform.domains.len() as u32 };
+        let nr_slots = platform.nr_cpus() * Slots::PER_CPU as usize + platform.domains.len() + 1;
+        Ok(Kernel {
+            m: Machine::new(platform),
+            programs: Programs::new(&with_housekeeping(spec), setup)?,
+            workload_tasks: spec.workload.tasks.len() as u32,
+            ends_with_threads: spec.workload.duration.is_none(),
+            effects: Effects::default(),
+            s: built.sched,
+            fair: built.fair,
+            rt: built.rt,
+            dl: built.dl,
+            placement: built.placement,
+            balancer: built.balancer,
+            cpufreq: built.cpufreq,
+            cpuidle: built.cpuidle,
+            queue: EventQueue::with_slots(nr_slots),
+            slots,
+            cpus: (0..platform.nr_cpus()).map(|c| CpuContext::new(stream("irq", c), stream("cpuidle", c))).collect(),
+            out,
+            error: None,
+            slices: 0,
+            events: 0,
+            alive: 0,
+            seed: spec.seed,
+        })
+    }
+
+    fn run(&mut self, end: u64) -> Result<(), RunError> {
+        while let Some((Ns(at), slot)) = self.queue.peek() {
+            if at >= end {
+                break;
+            }
+            self.queue.pop();
+            self.s.now = at;
+            self.events += 1;
+            match self.slots.source(slot) {
+                Source::Step(cpu) => self.step(cpu),
+                Source::Tick(cpu) => self.tick(cpu),
+                Source::Timer(cpu) => self.timer_interrupt(cpu),
+                Source::Kick(cpu) => self.kick(cpu),
+                Source::Clock(domain) => self.clock_changed(domain),
+                Source::Devices => self.device_interrupt(),
+            }
+            if let Some(error) = self.error.take() {
+                return Err(error);
+            }
+            if self.alive == 0 && self.ends_with_threads {
+                return Ok(());
+            }
+        }
+        self.s.now = end;
+        Ok(())
+    }
+
+    fn finish(self) -> RunSummary {
+        let end = self.s.now;
+        let Kernel { out, m, programs, events, slices, workload_tasks, .. } = self;
+        for observer in out.observers.iter_mut() {
+            observer.finish(Ns(end));
+        }
+        RunSummary {
+            digest: out.digest.finish(),
+            events,
+            slices,
+            end: Ns(end),
+            energy: m.energy.totals(end),
+            deadlock: programs.deadlocked(workload_tasks),
+        }
+    }
+
+    /// Sets the time at which a source speaks next, replacing what it had.
+    #[inline]
+    pub(crate) fn arm(&mut self, source: Source, at: u64) {
+        self.queue.schedule(self.slots.of(source), Ns(at));
+    }
+
+    #[inline]
+    pub(crate) fn disarm(&mut self, source: Source) {
+        self.queue.cancel(self.slots.of(source));
+    }
+
+    /// A scheduler tracepoint on `cpu`, now.
+    #[inline]
+    pub(crate) fn trace_sched(&mut self, cpu: CpuId, event: Event) {
+        self.out.tracepoint(self.s.now, cpu, Interest::SCHED, event);
+    }
+
+    /// The priority a tracepoint shows.
+    #[inline]
+    pub(crate) fn prio(&self, pid: Pid) -> u8 {
+        self.s.tasks[pid.at()].prio
+    }
+}
+
+/// The workload, and after it the background threads of the platform.
+fn with_housekeeping(spec: &RunSpec) -> Workload {
+    let mut workload = spec.workload.clone();
+    for noise in &spec.platform.noise.housekeeping {
+        let pinned = |cpu| Some(CpuSet::one(CpuId(cpu)));
+        let homes: Vec<Option<CpuSet>> =
+            if noise.per_cpu { (0..spec.platform.nr_cpus() as u32).map(pinned).collect() } else { vec![None] };
+        for cpus in homes {
+            let name = cpus.as_ref().and_then(CpuSet::min).map_or(noise.name.clone(), |c| format!("{}/{c}", noise.name));
+            let ops = vec![
+                Op::Loop { count: None, end: 3 },
+                Op::Sleep(Amount::Random(Dist::Exponential { mean: noise.interval_ns })),
+                Op::Run(Amount::Random(Dist::Exponential { mean: noise.work_ns })),
+                Op::LoopEnd { begin: 0 },
+            ];
+            let delay = Ns::ZERO;
+            let (attr, program) = (SchedAttr::default(), Program { ops });
+            workload.tasks.push(TaskSpec { name, instances: 1, delay, attr, cpus, group: 0, program });
+        }
+    }
+    workload
+}

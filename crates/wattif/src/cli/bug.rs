@@ -1,0 +1,62 @@
+//! A panic is a bug of ours: say what is needed to reproduce it, and exit with 3.
+
+use super::{Exit, output};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Mutex, PoisonError};
+
+/// What a panicking run was.
+static LAST: Mutex<Bug> = Mutex::new(Bug { message: String::new(), run: None });
+
+struct Bug {
+    message: String,
+    run: Option<String>,
+}
+
+fn last() -> std::sync::MutexGuard<'static, Bug> {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Remember which run panicked: its seed, hash, kernel and time, and the command that repeats it.
+pub fn remember(run: String) {
+    last().run.get_or_insert(run);
+}
+
+/// Run `verb`; a panic in it is reported with everything needed to reproduce it.
+pub fn guarded(verb: impl FnOnce() -> Exit) -> Exit {
+    panic::set_hook(Box::new(|info| {
+        let mut bug = last();
+        if bug.message.is_empty() {
+            bug.message = info.to_string();
+        }
+    }));
+    panic::catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|_| {
+        output::note(&report(&last()));
+        Exit::Bug
+    })
+}
+
+fn report(bug: &Bug) -> String {
+    let command = std::env::args().map(|a| quote(&a)).collect::<Vec<_>>().join(" ");
+    let run = bug.run.as_deref().unwrap_or("  no run was in progress");
+    format!(
+        "bug in wattif {}: {}\n{run}\n  command: {command}\nPlease report this with the lines above; the run is deterministic.\n",
+        env!("CARGO_PKG_VERSION"),
+        bug.message,
+    )
+}
+
+/// A word as a shell reads it.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoting() {
+        assert_eq!(["a.b=1", "it's", ""].map(quote), ["a.b=1", "'it'\\''s'", "''"]);
+    }
+}

@@ -1,0 +1,130 @@
+//! The command line: one file a verb. Data goes to stdout, notes and progress to stderr.
+
+mod bug;
+mod completions;
+
+mod list;
+mod output;
+mod verify;
+
+use crate::error::{Error, Look};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+/// What the process says with its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// The answer is no: a tolerance missed, a row differs.
+    No = 1,
+    /// Bad input or usage.
+    BadInput = 2,
+    /// A bug of ours.
+    Bug = 3,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  wattif run app.json                             an rt-app file on hikey960 under linux-6.12
+  wattif compare app.json -k linux-5.3 -k linux-5.6 --seeds 20
+  wattif repro                                    the gallery: published beside simulated
+  wattif explain teo                              a policy's manual
+  wattif list platforms                           what there is to choose from
+
+Exit codes: 0 done · 1 the answer is no · 2 bad input or usage · 3 a bug of wattif";
+
+/// What-if analysis of Linux CPU scheduling and CPU power management: a workload, a platform and kernels go in; latency,
+/// frames, energy and idle accuracy come out, deterministically.
+#[derive(Debug, Parser)]
+#[command(name = "wattif", version, after_help = EXAMPLES, max_term_width = 120)]
+pub struct Cli {
+    /// When to use colours; NO_COLOR is honoured.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    color: When,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum When {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+
+    List(list::Args),
+    Verify(verify::Args),
+    Completions(completions::Args),
+    Man(completions::ManArgs),
+}
+
+/// The definition of the command line, for completions, the manual page and the reference.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Run the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(refused) => {
+            let _ = refused.print();
+            return ExitCode::from(if refused.use_stderr() { Exit::BadInput as u8 } else { 0 });
+        }
+    };
+    let look = cli.look();
+    let exit = bug::guarded(|| match cli.verb.run() {
+        Ok(exit) => exit,
+        Err(error) => {
+            output::note(&error.render(look));
+            Exit::BadInput
+        }
+    });
+    ExitCode::from(exit as u8)
+}
+
+impl Cli {
+    /// Colours and width of stderr's and stdout's text.
+    fn look(&self) -> Look {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let color = match self.color {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => !no_color && std::io::stderr().is_terminal() && std::io::stdout().is_terminal(),
+        };
+        let width = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(100);
+        Look { color, width: width.clamp(40, 200) }
+    }
+}
+
+impl Verb {
+    fn run(self) -> Result<Exit, Error> {
+        match self {
+
+            Verb::List(args) => list::run(&args),
+            Verb::Verify(args) => verify::run(&args),
+            Verb::Completions(args) => completions::run(&args),
+            Verb::Man(args) => completions::man(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definition_is_consistent() {
+        command().debug_assert();
+    }
+}

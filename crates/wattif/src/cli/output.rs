@@ -1,0 +1,49 @@
+//! Where text goes: stdout for data, stderr for notes, bars only on a terminal, files under their final name only when complete.
+
+use crate::error::Error;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// Data: to stdout. A reader that goes away (`| head`) ends the output quietly.
+pub fn data(text: &str) -> Result<(), Error> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Error::file("stdout", e)),
+        _ => Ok(()),
+    }
+}
+
+/// Data as one JSON object on stdout.
+pub fn json(value: &impl Serialize) -> Result<(), Error> {
+    let mut text = serde_json::to_string_pretty(value).expect("reports are string-keyed");
+    text.push('\n');
+    data(&text)
+}
+
+/// A note: to stderr.
+pub fn note(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(text.as_bytes());
+    if !text.ends_with('\n') {
+        let _ = err.write_all(b"\n");
+    }
+}
+
+/// Write a file under a temporary name, then rename it.
+pub fn file(path: &Path, text: &str) -> Result<(), Error> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(|e| Error::file(path, e))?;
+    temporary.write_all(text.as_bytes()).map_err(|e| Error::file(path, e))?;
+    let file = temporary.persist(path).map_err(|e| Error::file(path, e.error))?;
+    crate::ftrace::readable(&file);
+    Ok(())
+}
+
+/// A progress bar on stderr; invisible when that is not a terminal.
+pub fn bar(total: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} {eta}").expect("a constant template");
+    bar.with_style(style).with_message(what)
+}

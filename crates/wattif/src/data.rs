@@ -1,0 +1,198 @@
+//! The data that is built in: platforms, kernel profiles, the gallery; and how a name becomes a text.
+//!
+//! A name without a separator and extension is looked up here; anything else is a path; `-` is standard input.
+
+use crate::error::Error;
+use include_dir::{Dir, File, include_dir};
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
+static KERNELS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../kernels");
+static GALLERY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../gallery");
+
+/// An input file may not be larger: 512 MiB.
+pub const MAX_INPUT_BYTES: u64 = 512 << 20;
+
+/// A text with its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Path, or the path of the built-in file, or `stdin`.
+    pub name: String,
+    /// Contents.
+    pub text: Arc<str>,
+}
+
+/// A collection of built-in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collection {
+    /// `platforms/*.toml`.
+    Platforms,
+    /// `kernels/*.toml`.
+    Kernels,
+}
+
+impl Collection {
+    fn dir(self) -> &'static Dir<'static> {
+        match self {
+            Collection::Platforms => &PLATFORMS,
+            Collection::Kernels => &KERNELS,
+        }
+    }
+    fn noun(self) -> (&'static str, &'static str) {
+        match self {
+            Collection::Platforms => ("platform", "wattif list platforms"),
+            Collection::Kernels => ("kernel", "wattif list kernels"),
+        }
+    }
+    /// Names of all members, sorted as people count (`linux-5.6` before `linux-5.14`).
+    pub fn names(self) -> Vec<&'static str> {
+        let mut names: Vec<&str> = self.dir().files().filter(|f| has_extension(f, "toml")).map(name_of).collect();
+        names.sort_by(|a, b| natural(a).cmp(&natural(b)));
+        names
+    }
+    /// The built-in member of this name.
+    pub fn built_in(self, name: &str) -> Option<Source> {
+        let file = self.dir().get_file(format!("{name}.toml"))?;
+        Some(source(file))
+    }
+    /// A built-in name, a path, or `-`.
+    pub fn resolve(self, name: &str) -> Result<Source, Error> {
+        if let Some(source) = self.built_in(name) {
+            return Ok(source);
+        }
+        if name == "-" || is_path(name) {
+            return read(name);
+        }
+        let (what, list) = self.noun();
+        Err(Error::unknown(what, name, self.names(), list))
+    }
+}
+
+/// Names of the gallery's experiments.
+pub fn experiments() -> Vec<&'static str> {
+    let mut names: Vec<&str> = GALLERY
+        .dirs()
+        .filter(|d| d.get_file(d.path().join("experiment.toml")).is_some())
+        .filter_map(|d| d.path().file_name()?.to_str())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// A file of an experiment, such as `experiment.toml`; `experiment` is its name, `gallery/NAME`, or a folder.
+pub fn experiment_file(experiment: &str, file: &str) -> Result<Source, Error> {
+    let name = experiment.trim_end_matches('/');
+    let name = name.strip_prefix("gallery/").unwrap_or(name);
+    if let Some(found) = GALLERY.get_file(Path::new(name).join(file)) {
+        return Ok(source(found));
+    }
+    if Path::new(experiment).is_dir() {
+        return read(&Path::new(experiment).join(file).display().to_string());
+    }
+    if GALLERY.get_dir(name).is_some() {
+        return Err(Error::file(format!("gallery/{name}/{file}"), "the experiment has no such file"));
+    }
+    Err(Error::unknown("experiment", name, experiments(), "wattif list workloads"))
+}
+
+/// Workloads of the gallery, as `experiment/file.json`.
+pub fn workloads() -> Vec<String> {
+    let mut names: Vec<String> = GALLERY
+        .dirs()
+        .flat_map(|d| d.files())
+        .filter(|f| has_extension(f, "json"))
+        .map(|f| f.path().display().to_string())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// A workload: a path, `-`, or one of the gallery (`gallery/sched_idle_placement/sched_idle.json`, or `sched_idle`).
+pub fn workload(name: &str) -> Result<Source, Error> {
+    if name == "-" || Path::new(name).is_file() {
+        return read(name);
+    }
+    let short = name.strip_prefix("gallery/").unwrap_or(name);
+    let all = workloads();
+    let found = all.iter().find(|w| *w == short || Path::new(w).file_stem().is_some_and(|s| s == short));
+    if let Some(file) = found.and_then(|w| GALLERY.get_file(w)) {
+        return Ok(source(file));
+    }
+    if is_path(name) {
+        return read(name);
+    }
+    let stems = all.iter().filter_map(|w| Path::new(w).file_stem()?.to_str());
+    Err(Error::unknown("workload", name, stems, "wattif list workloads"))
+}
+
+/// The first comment line of a built-in file, without its `#`, and without a leading `path:`.
+pub fn headline(text: &str) -> String {
+    let first = text.lines().next().unwrap_or("").trim_start_matches('#').trim();
+    first.split_once(": ").map_or(first, |(_, rest)| rest).to_string()
+}
+
+/// The text of a file, or of standard input for `-`, bounded by [`MAX_INPUT_BYTES`].
+pub fn read(path: &str) -> Result<Source, Error> {
+    let mut bytes = Vec::new();
+    let result = match path {
+        "-" => std::io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes),
+        _ => std::fs::File::open(path).and_then(|f| f.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes)),
+    };
+    result.map_err(|e| Error::file(path, e))?;
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(Error::file(path, format!("larger than {} MiB", MAX_INPUT_BYTES >> 20)));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|e| Error::file(path, format!("not UTF-8 text: byte {} is invalid", e.utf8_error().valid_up_to())))?;
+    let name = if path == "-" { "stdin".to_string() } else { path.to_string() };
+    Ok(Source { name, text: text.into() })
+}
+
+fn is_path(name: &str) -> bool {
+    name.contains(['/', '\\']) || name.ends_with(".toml") || name.ends_with(".json")
+}
+
+fn source(file: &File<'static>) -> Source {
+    let text = file.contents_utf8().expect("built-in files are text");
+    Source { name: file.path().display().to_string(), text: text.into() }
+}
+
+fn has_extension(file: &File<'_>, extension: &str) -> bool {
+    file.path().extension().is_some_and(|e| e == extension)
+}
+
+fn name_of<'a>(file: &File<'a>) -> &'a str {
+    file.path().file_stem().and_then(|s| s.to_str()).unwrap_or("")
+}
+
+/// Sort key that compares runs of digits as numbers.
+fn natural(name: &str) -> Vec<(u64, &str)> {
+    let mut key = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let text = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |i| i + digits);
+        key.push((rest[..digits].parse().unwrap_or(0), &rest[digits..text]));
+        rest = &rest[text..];
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_sort_as_numbers() {
+        let mut names = ["linux-5.14", "linux-5.6", "android-4.9", "linux-5.4"];
+        names.sort_by(|a, b| natural(a).cmp(&natural(b)));
+        assert_eq!(names, ["android-4.9", "linux-5.4", "linux-5.6", "linux-5.14"]);
+    }
+
+    #[test]
+    fn headline_drops_the_name() {
+        assert_eq!(headline("# HiKey 620: a board\nname = 1"), "a board");
+    }
+}

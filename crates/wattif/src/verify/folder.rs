@@ -1,0 +1,205 @@
+//! Walks a folder of vector files, finds the kind of each and tallies its rows.
+
+use super::{KINDS, Kind, Tally, VectorFile};
+use crate::error::Error;
+use flate2::read::GzDecoder;
+use rayon::prelude::*;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A decompressed file may not be larger.
+pub const MAX_BYTES: u64 = 512 << 20;
+/// Folders nested deeper are refused.
+const MAX_DEPTH: usize = 16;
+
+/// What `verify` prints as JSON: `wattif.verify/1`.
+#[derive(Clone, Debug, Serialize)]
+pub struct VerifyReport {
+    /// `wattif.verify/1`.
+    pub schema: &'static str,
+    /// One entry a file, by path.
+    pub files: Vec<FileReport>,
+    /// Recordings of a real kernel; replaying them is not offered yet, so this is empty.
+    pub recordings: Vec<serde_json::Value>,
+}
+
+/// One vector file.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FileReport {
+    /// Path below the folder.
+    pub file: String,
+    /// Name of its [`Kind`]; `companion` when another file of the folder is checked together with it.
+    pub kind: String,
+    /// Kernel the rows come from.
+    pub kernel: String,
+    /// Rows compared.
+    pub rows: u64,
+    /// Rows that differ.
+    pub mismatches: u64,
+    /// The first of them with its inputs.
+    pub first_mismatch: Option<String>,
+    /// Why the file could not be checked.
+    pub error: Option<String>,
+}
+
+impl VerifyReport {
+    /// Rows and mismatches of all files.
+    pub fn totals(&self) -> (u64, u64) {
+        self.files.iter().fold((0, 0), |(r, m), f| (r + f.rows, m + f.mismatches))
+    }
+    /// Files that could not be checked.
+    pub fn errors(&self) -> usize {
+        self.files.iter().filter(|f| f.error.is_some()).count()
+    }
+}
+
+/// Replay every vector file below `dir`; `done` is called after each (from any thread).
+pub fn verify_dir(dir: &Path, done: &(dyn Fn(&FileReport) + Sync)) -> Result<VerifyReport, Error> {
+    let mut paths = Vec::new();
+    walk(dir, 0, &mut paths)?;
+    if paths.is_empty() {
+        return Err(Error::file(dir, "no vector files (csv, jsonl, gzipped or not) here"));
+    }
+    let files = paths
+        .par_iter()
+        .map(|path| {
+            let report = check_file(dir, path, &paths);
+            done(&report);
+            report
+        })
+        .collect();
+    Ok(VerifyReport { schema: "wattif.verify/1", files, recordings: Vec::new() })
+}
+
+/// Vector files and `cases.json` below `dir`, sorted. A folder with a `cases.json` yields only that.
+fn walk(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+    if depth > MAX_DEPTH {
+        return Err(Error::file(dir, format!("folders are nested deeper than {MAX_DEPTH}")));
+    }
+    let mut entries: Vec<PathBuf> = fs::read_dir(dir)
+        .and_then(|entries| entries.map(|e| e.map(|e| e.path())).collect())
+        .map_err(|e| Error::file(dir, e))?;
+    entries.sort();
+    if let Some(cases) = entries.iter().find(|p| p.ends_with("cases.json")) {
+        found.push(cases.clone());
+        return Ok(());
+    }
+    for path in entries {
+        let is_link = path.is_symlink();
+        if path.is_dir() && !is_link {
+            walk(&path, depth + 1, found)?;
+        } else if path.is_file() && stem(&path).is_some() {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The file name without `.gz` and `.csv` or `.jsonl`; `None` for other files.
+fn stem(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?;
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    name.strip_suffix(".csv").or_else(|| name.strip_suffix(".jsonl"))
+}
+
+fn kind_of(stem: &str) -> Option<(&'static Kind, String)> {
+    KINDS.iter().find_map(|k| (k.kernel)(stem).map(|kernel| (k, kernel)))
+}
+
+fn check_file(dir: &Path, path: &Path, all: &[PathBuf]) -> FileReport {
+    let file = path.strip_prefix(dir).unwrap_or(path).display().to_string();
+    let Some(stem) = stem(path) else {
+        let error = Some("recordings are not replayed yet; only vector files are verified".to_string());
+        return FileReport { file, kind: "recordings".into(), error, ..FileReport::default() };
+    };
+    let siblings = || all.iter().filter(|p| p.parent() == path.parent() && p.as_path() != path);
+    let Some((kind, kernel)) = kind_of(stem) else {
+        return match siblings().filter_map(|p| self::stem(p)).find(|s| extends(stem, s) && kind_of(s).is_some()) {
+            Some(main) => FileReport { file, kind: "companion".into(), kernel: main.into(), ..FileReport::default() },
+            None => FileReport { file, error: Some(no_kind(stem)), ..FileReport::default() },
+        };
+    };
+    let report = FileReport { file, kind: kind.name.into(), kernel, ..FileReport::default() };
+    match load(path, stem, siblings()).and_then(|vector| (kind.check)(&vector)) {
+        Ok(Tally { rows: 0, .. }) => FileReport { error: Some("no row was compared".into()), ..report },
+        Ok(Tally { rows, mismatches, first_mismatch }) => FileReport { rows, mismatches, first_mismatch, ..report },
+        Err(error) => FileReport { error: Some(error), ..report },
+    }
+}
+
+/// Is `stem` the name of a companion of `main`, such as `fair_6.12_seqs` of `fair_6.12`?
+fn extends(stem: &str, main: &str) -> bool {
+    stem.strip_prefix(main).is_some_and(|rest| rest.starts_with('_'))
+}
+
+fn no_kind(stem: &str) -> String {
+    let kinds: Vec<&str> = KINDS.iter().map(|k| k.name).collect();
+    format!("no kind of vector file has this name (`{stem}`); known kinds: {}", kinds.join(", "))
+}
+
+fn load<'a>(path: &Path, stem: &str, siblings: impl Iterator<Item = &'a PathBuf>) -> Result<VectorFile, String> {
+    let mut companions = BTreeMap::new();
+    for other in siblings {
+        if let Some(name) = self::stem(other).filter(|name| extends(name, stem)) {
+            companions.insert(name.to_string(), read_text(other)?);
+        }
+    }
+    Ok(VectorFile { stem: stem.to_string(), text: read_text(path)?, companions })
+}
+
+/// The text of a file, gunzipped when its name ends in `.gz`; at most [`MAX_BYTES`].
+fn read_text(path: &Path) -> Result<String, String> {
+    let file = fs::File::open(path).map_err(|e| e.to_string())?;
+    let gz = path.extension().is_some_and(|e| e == "gz");
+    let bytes = if gz { bounded(GzDecoder::new(file)) } else { bounded(file) }?;
+    String::from_utf8(bytes).map_err(|e| format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
+}
+
+fn bounded(reader: impl Read) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("larger than {} MiB when decompressed", MAX_BYTES >> 20));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        dir
+    }
+    fn verify(files: &[(&str, &str)]) -> VerifyReport {
+        verify_dir(folder(files).path(), &|_| {}).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error_row() {
+        let report = verify(&[("nonsense.csv", "a\n1\n"), ("README.md", ""), ("rec/cases.json", "{}")]);
+        let errors: Vec<&str> = report.files.iter().map(|f| f.error.as_deref().unwrap()).collect();
+        assert_eq!(report.files.len(), 2);
+        assert!(errors[0].contains("`nonsense`") && errors[1].contains("not replayed yet"), "{errors:?}");
+    }
+
+    #[test]
+    fn companions_extend_a_name() {
+        assert!(extends("fair_6.12_seqs", "fair_6.12") && !extends("fair_6.12", "fair_6.1"));
+    }
+
+    #[test]
+    fn empty_and_truncated() {
+        assert!(verify_dir(folder(&[]).path(), &|_| {}).is_err());
+        let dir = folder(&[("x.csv.gz", "\u{1f}")]);
+        assert!(read_text(&dir.path().join("x.csv.gz")).is_err());
+    }
+}
