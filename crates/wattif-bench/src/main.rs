@@ -1,3 +1,28 @@
-//! wattif-bench
+//! Fixed runs, one JSON line per case: `cargo xtask bench [CASE…]`.
+//!
+//! Every case runs in a process of its own, so that its peak memory is its own. Instructions per slice come from callgrind, as
+//! the difference of two short runs, so that reading the inputs does not count; they are `null` where valgrind is missing.
 
-fn main() {}
+mod cases;
+mod measure;
+
+use cases::CASES;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["--here", case] => measure::here(case),
+        ["--slices", case, milliseconds] => measure::slices(case, milliseconds),
+        names if names.iter().all(|n| CASES.iter().any(|c| c.name == *n)) => measure::all(names),
+        _ => Err(format!("cases are: {}", CASES.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))),
+    };
+    done.map_or_else(
+        |why| {
+            eprintln!("wattif-bench: {why}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}

@@ -2,8 +2,8 @@
 //! of a file at once.
 
 use miette::{
-    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, MietteError, MietteSpanContents,
-    Report, SourceCode, SourceSpan, SpanContents,
+    GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, MietteError, MietteSpanContents, Report,
+    SourceCode, SourceSpan, SpanContents,
 };
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -47,7 +47,8 @@ impl TextTrace {
             Some(e) => Err(e),
             None => self.out.into_inner().map_err(|e| e.into_error()),
         };
-        let file = named.and_then(|file| file.persist(&path).map_err(|e| e.error)).map_err(|e| Error::file(&path, e))?;
+        let file =
+            named.and_then(|file| file.persist(&path).map_err(|e| e.error)).map_err(|e| Error::file(&path, e))?;
         readable(&file);
         Ok(())
     }
@@ -111,7 +112,10 @@ impl TextTrace {
             }
             Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu } => {
                 let comm = self.comm(pid);
-                ("sched_migrate_task", format!("comm={comm} pid={pid} prio={prio} orig_cpu={orig_cpu} dest_cpu={dest_cpu}"))
+                (
+                    "sched_migrate_task",
+                    format!("comm={comm} pid={pid} prio={prio} orig_cpu={orig_cpu} dest_cpu={dest_cpu}"),
+                )
             }
             Event::SchedProcessFork { pid, child_pid } => {
                 let (comm, child) = (self.comm(pid), self.comm(child_pid));
@@ -124,9 +128,10 @@ impl TextTrace {
             Event::CpuIdleMiss { state, below } => {
                 ("cpu_idle_miss", format!("cpu_id={cpu} state={state} type={}", if below { "below" } else { "above" }))
             }
-            Event::TimerWake { pid, wu_lat_ns, missed } => {
-                ("wattif_timer_wake", format!("comm={} pid={pid} wu_lat_ns={wu_lat_ns} missed={missed}", self.comm(pid)))
-            }
+            Event::TimerWake { pid, wu_lat_ns, missed } => (
+                "wattif_timer_wake",
+                format!("comm={} pid={pid} wu_lat_ns={wu_lat_ns} missed={missed}", self.comm(pid)),
+            ),
             Event::Mark { pid, mark, began_ns } => {
                 ("wattif_mark", format!("comm={} pid={pid} mark={mark} began_ns={began_ns}", self.comm(pid)))
             }
@@ -165,7 +170,14 @@ fn decision(event: &Event) -> Option<(&'static str, String)> {
             "wattif_placement",
             format!(
                 "pid={} prev_cpu={} this_cpu={} target={} cpu={} reason={} scanned={} nr_running={}",
-                p.pid, p.prev_cpu, p.this_cpu, p.target, p.cpu, snake(p.reason), p.scanned, p.nr_running
+                p.pid,
+                p.prev_cpu,
+                p.this_cpu,
+                p.target,
+                p.cpu,
+                snake(p.reason),
+                p.scanned,
+                p.nr_running
             ),
         ),
         Event::Frequency(f) => (

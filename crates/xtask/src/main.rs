@@ -1,3 +1,37 @@
-//! xtask
+//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask gen`.
 
-fn main() {}
+mod generate;
+mod step;
+mod test;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test              everything: format, lints, tests, the wasm32 build, generated docs, the gallery
+  bench [CASE…]     fixed runs, one JSON line per case
+  gen [--check]     write docs/reference from the registries; --check only says whether it is fresh
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["test"] => test::everything(),
+        ["bench", cases @ ..] => test::bench(cases),
+        ["gen"] => generate::write(),
+        ["gen", "--check"] => generate::check(),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -5,7 +5,10 @@ use crate::data::{self, Collection};
 use crate::error::Error;
 use clap::ValueEnum;
 use serde::Serialize;
+use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
+use wattif_model::workload::models::MODELS;
+use wattif_sim::registry::{POLICIES, Policy};
 
 /// List what there is to choose from.
 #[derive(Debug, clap::Args)]
@@ -25,8 +28,12 @@ enum Kind {
     Platforms,
     /// Kernel profiles, for -k.
     Kernels,
-    /// Workloads of the gallery.
+    /// Policies a kernel can have, and the steps every kernel has.
+    Policies,
+    /// Workloads of the gallery, and models.
     Workloads,
+    /// Metrics, for --until, experiments and reports.
+    Metrics,
     /// File formats that are read or written.
     Formats,
 }
@@ -52,6 +59,8 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let (kind, items) = match args.kind {
         Kind::Platforms => ("platforms", built_in(Collection::Platforms)),
         Kind::Kernels => ("kernels", built_in(Collection::Kernels)),
+        Kind::Policies => ("policies", policies()),
+        Kind::Metrics => ("metrics", metrics::list().iter().map(|m| item(m.name, m.doc)).collect()),
         Kind::Workloads => ("workloads", workloads()),
         Kind::Formats => ("formats", FORMATS.iter().map(|(n, a)| item(*n, *a)).collect()),
     };
@@ -71,15 +80,19 @@ fn built_in(collection: Collection) -> Vec<Item> {
     collection.names().into_iter().map(|name| item(name, about(name))).collect()
 }
 
+fn policies() -> Vec<Item> {
+    let about = |p: &Policy| format!("{}{}: {}", p.slot.name(), if p.selectable { "" } else { " step" }, p.summary());
+    POLICIES.iter().map(|p| item(p.name, about(p))).collect()
+}
+
 fn workloads() -> Vec<Item> {
-    data::workloads()
-        .into_iter()
-        .map(|path| {
-            let experiment = path.split('/').next().unwrap_or_default().to_string();
-            let question = data::experiment_file(&experiment, "experiment.toml");
-            item(format!("gallery/{path}"), question.map(|s| data::headline(&s.text)).unwrap_or_default())
-        })
-        .collect()
+    let models = MODELS.iter().map(|m| item(m.name, m.title));
+    let files = data::workloads().into_iter().map(|path| {
+        let experiment = path.split('/').next().unwrap_or_default().to_string();
+        let question = data::experiment_file(&experiment, "experiment.toml");
+        item(format!("gallery/{path}"), question.map(|s| data::headline(&s.text)).unwrap_or_default())
+    });
+    models.chain(files).collect()
 }
 
 fn text(items: &[Item]) -> String {

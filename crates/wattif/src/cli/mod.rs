@@ -1,12 +1,14 @@
 //! The command line: one file a verb. Data goes to stdout, notes and progress to stderr.
 
-mod bug;
 mod completions;
-
+mod explain;
+mod inputs;
 mod list;
 mod output;
+mod run;
 mod verify;
 
+use crate::bug;
 use crate::error::{Error, Look};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use std::io::IsTerminal;
@@ -61,7 +63,8 @@ enum When {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-
+    Run(run::Args),
+    Explain(explain::Args),
     List(list::Args),
     Verify(verify::Args),
     Completions(completions::Args),
@@ -83,13 +86,18 @@ pub fn main() -> ExitCode {
         }
     };
     let look = cli.look();
-    let exit = bug::guarded(|| match cli.verb.run() {
-        Ok(exit) => exit,
-        Err(error) => {
-            output::note(&error.render(look));
-            Exit::BadInput
-        }
-    });
+    let exit = bug::guarded(|| cli.verb.run(look)).map_or_else(
+        |bug| {
+            output::note(&bug);
+            Exit::Bug
+        },
+        |answer| {
+            answer.unwrap_or_else(|error| {
+                output::note(&error.render(look));
+                Exit::BadInput
+            })
+        },
+    );
     ExitCode::from(exit as u8)
 }
 
@@ -108,9 +116,10 @@ impl Cli {
 }
 
 impl Verb {
-    fn run(self) -> Result<Exit, Error> {
+    fn run(self, look: Look) -> Result<Exit, Error> {
         match self {
-
+            Verb::Run(args) => run::run(&args, look),
+            Verb::Explain(args) => explain::run(&args, look),
             Verb::List(args) => list::run(&args),
             Verb::Verify(args) => verify::run(&args),
             Verb::Completions(args) => completions::run(&args),

@@ -11,7 +11,9 @@ use wattif_lab::table::{Align, Table};
 /// Every csv or jsonl file below DIR, gzipped or not, is a vector file; its kind follows from its name. A file of no known
 /// kind is an error. Recordings (a folder with a cases.json) are not replayed yet.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  wattif verify crates/wattif/tests/vectors\n\nExit codes: 0 every row agrees · 1 a row differs · 2 a file could not be checked")]
+#[command(
+    after_help = "Example:\n  wattif verify crates/wattif/tests/vectors\n\nExit codes: 0 every row agrees · 1 a row differs · 2 a file could not be checked"
+)]
 pub struct Args {
     /// Folder with vector files.
     dir: PathBuf,

@@ -1,6 +1,5 @@
-//! A panic is a bug of ours: say what is needed to reproduce it, and exit with 3.
+//! A panic is a bug of ours: it says what is needed to reproduce it.
 
-use super::{Exit, output};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
 
@@ -21,18 +20,15 @@ pub fn remember(run: String) {
     last().run.get_or_insert(run);
 }
 
-/// Run `verb`; a panic in it is reported with everything needed to reproduce it.
-pub fn guarded(verb: impl FnOnce() -> Exit) -> Exit {
+/// Run `work`; a panic in it becomes a text with everything needed to reproduce it.
+pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     panic::set_hook(Box::new(|info| {
         let mut bug = last();
         if bug.message.is_empty() {
             bug.message = info.to_string();
         }
     }));
-    panic::catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|_| {
-        output::note(&report(&last()));
-        Exit::Bug
-    })
+    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| report(&last()))
 }
 
 fn report(bug: &Bug) -> String {
@@ -48,7 +44,11 @@ fn report(bug: &Bug) -> String {
 /// A word as a shell reads it.
 pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,123 @@
+//! What is run.
+
+use wattif::data::Source;
+use wattif::load;
+use wattif::settings::Settings;
+use wattif_formats::rtapp::Dialect;
+use wattif_model::platform::{Cluster, Cpu, FreqDomain, Platform};
+use wattif_model::run::RunSpec;
+use wattif_model::{ClusterId, CpuId, DomainId, Ns};
+
+/// A fixed case.
+pub struct Case {
+    /// As printed.
+    pub name: &'static str,
+    /// What to run; more than one for an experiment.
+    pub specs: fn() -> Result<Vec<RunSpec>, String>,
+}
+
+/// All cases.
+pub static CASES: &[Case] = &[
+    Case { name: "eight_cpus", specs: || eight_cpus(8, 60) },
+    Case { name: "cpus_64", specs: || eight_cpus(64, 10) },
+    Case { name: "cpus_256", specs: || eight_cpus(256, 3) },
+    Case { name: "cpus_1024", specs: || eight_cpus(1024, 1) },
+    Case { name: "sched_idle_20x4", specs: sched_idle },
+];
+
+const EIGHT_CPUS: &str = include_str!("../data/eight_cpus.json");
+
+/// Three threads per CPU: two of 2 ms every 8 ms or so, one in the background.
+fn eight_cpus(nr_cpus: usize, seconds: u64) -> Result<Vec<RunSpec>, String> {
+    let mut settings = Settings::default();
+    settings.add("workload.tasks.fg.instance", &(nr_cpus * 2).to_string());
+    settings.add("workload.tasks.bg.instance", &nr_cpus.to_string());
+    let mut platform = load::platform("hikey620", &settings).map_err(|e| e.to_string())?.value;
+    platform.hz = 250;
+    let source = Source { name: "eight_cpus.json".into(), text: EIGHT_CPUS.into() };
+    let workload = load::parse_workload(source, nr_cpus, Dialect::Workgen, &settings).map_err(|e| e.to_string())?;
+    Ok(vec![RunSpec {
+        platform: widened(&platform, nr_cpus),
+        workload: workload.value.workload,
+        kernel: load::kernel("linux-5.6", &settings).map_err(|e| e.to_string())?.value,
+        seed: 1,
+        duration: Ns::from_s(seconds),
+    }])
+}
+
+/// The experiment of 20 seeds on four kernels.
+fn sched_idle() -> Result<Vec<RunSpec>, String> {
+    let none = Settings::default();
+    let platform = load::platform("hikey620", &none).map_err(|e| e.to_string())?.value;
+    let workload =
+        load::workload("sched_idle", platform.nr_cpus(), Dialect::Workgen, &none).map_err(|e| e.to_string())?;
+    let mut specs = Vec::new();
+    for kernel in ["linux-5.3", "linux-5.4", "linux-5.6", "linux-6.12"] {
+        let kernel = load::kernel(kernel, &none).map_err(|e| e.to_string())?.value;
+        specs.extend((1..=20).map(|seed| RunSpec {
+            platform: platform.clone(),
+            workload: workload.value.workload.clone(),
+            kernel: kernel.clone(),
+            seed,
+            duration: Ns::from_s(5),
+        }));
+    }
+    Ok(specs)
+}
+
+/// The platform repeated: a clock and a cache per eight CPUs, 64 to a package, 256 to a node.
+fn widened(base: &Platform, nr_cpus: usize) -> Platform {
+    let per_domain = base.nr_cpus();
+    if nr_cpus == per_domain {
+        return base.clone();
+    }
+    let clusters = base.clusters.len();
+    let cpus = (0..nr_cpus).map(|i| {
+        let (copy, model) = (i / per_domain, &base.cpus[i % per_domain]);
+        Cpu {
+            core: i as u32,
+            cluster: ClusterId((copy * clusters) as u32 + model.cluster.0),
+            domain: DomainId(copy as u32),
+            llc: copy as u32,
+            package: i as u32 / 64,
+            node: i as u32 / 256,
+            ..model.clone()
+        }
+    });
+    let copies = nr_cpus / per_domain;
+    let shifted =
+        |set: &wattif_model::CpuSet, copy: usize| set.iter().map(|c| CpuId(c.0 + (copy * per_domain) as u32)).collect();
+    let domain = |copy| FreqDomain { cpus: shifted(&base.domains[0].cpus, copy), ..base.domains[0].clone() };
+    let cluster = |i: usize| {
+        let model = &base.clusters[i % clusters];
+        Cluster { cpus: shifted(&model.cpus, i / clusters), ..model.clone() }
+    };
+    Platform {
+        name: format!("{}-{nr_cpus}", base.name),
+        cpus: cpus.collect(),
+        domains: (0..copies).map(domain).collect(),
+        clusters: (0..copies * clusters).map(cluster).collect(),
+        ..base.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_is_well_formed() {
+        for case in CASES {
+            for spec in (case.specs)().expect(case.name) {
+                let p = &spec.platform;
+                assert!(
+                    p.cpus.iter().enumerate().all(|(i, c)| p.domains[c.domain.at()].cpus.contains(CpuId(i as u32)))
+                );
+                assert!(
+                    p.cpus.iter().enumerate().all(|(i, c)| p.clusters[c.cluster.at()].cpus.contains(CpuId(i as u32)))
+                );
+                assert_eq!(p.domains.iter().map(|d| d.cpus.len()).sum::<usize>(), p.nr_cpus());
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The options that say what is run, shared by the verbs that run something.
+
+use super::output;
+use crate::error::{Error, Findings, Look};
+use crate::load;
+use crate::settings::{Settings, duration_ns};
+use clap::ValueEnum;
+use wattif_formats::rtapp;
+use wattif_model::Ns;
+use wattif_model::check::Severity;
+use wattif_model::run::RunSpec;
+
+/// Which reading of rt-app's grammar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dialect {
+    /// Repeated keys are events of their own, as after rt-app's workgen.
+    Workgen,
+    /// Exactly as rt-app's own parser: of repeated keys the last value counts.
+    Rtapp,
+    /// As workgen, and the value of `suspend` is the name waited on (before 2025).
+    LegacySuspend,
+}
+
+impl From<Dialect> for rtapp::Dialect {
+    fn from(dialect: Dialect) -> rtapp::Dialect {
+        match dialect {
+            Dialect::Workgen => rtapp::Dialect::Workgen,
+            Dialect::Rtapp => rtapp::Dialect::RtApp,
+            Dialect::LegacySuspend => rtapp::Dialect::LegacySuspend,
+        }
+    }
+}
+
+/// Platform, overrides, duration, seed.
+#[derive(Debug, clap::Args)]
+pub struct Inputs {
+    /// Machine: a name (`wattif list platforms`), a TOML file, or - for stdin.
+    #[arg(short, long, value_name = "PLATFORM", default_value = "hikey960")]
+    pub platform: String,
+    /// Override: policy.tunable=V, slot=policy, features.NAME=true, workload.PATH=V, platform.PATH=V; repeatable.
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// Simulated time, such as 5s or 250ms; the workload's own or 10 s by default.
+    #[arg(long, value_name = "TIME", value_parser = duration_ns)]
+    pub duration: Option<u64>,
+    /// Seed of all noise; of the first run where there are several.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How rt-app files are read.
+    #[arg(long, value_enum, default_value = "workgen")]
+    pub dialect: Dialect,
+}
+
+/// What is to be run: a spec per kernel, all with the first seed.
+pub struct Loaded {
+    /// In the order of the kernels.
+    pub specs: Vec<RunSpec>,
+    /// Overrides.
+    pub settings: Settings,
+    /// Warnings and notes about all inputs.
+    pub findings: Vec<Findings>,
+}
+
+impl Inputs {
+    /// Read everything; mistakes of all inputs are shown before the first is returned.
+    pub fn load(&self, workload: &str, kernels: &[String], look: Look) -> Result<Loaded, Error> {
+        if workload == "-" && self.platform == "-" {
+            return Err(Error::Usage("only one of WORKLOAD and -p can be standard input".into()));
+        }
+        let settings = Settings::parse(&self.set)?;
+        let mut findings = Vec::new();
+        let platform = load::platform(&self.platform, &settings);
+        let nr_cpus = platform.as_ref().map_or(usize::MAX, |p| p.value.nr_cpus());
+        let workload = load::workload(workload, nr_cpus, self.dialect.into(), &settings);
+        let kernels: Vec<_> = kernels.iter().map(|k| load::kernel(k, &settings)).collect();
+        let failures = platform.is_err() as usize + workload.is_err() as usize;
+        if failures + kernels.iter().filter(|k| k.is_err()).count() > 1 {
+            return Err(all_errors(
+                platform.err().into_iter().chain(workload.err()).chain(kernels.into_iter().filter_map(Result::err)),
+                look,
+            ));
+        }
+        let (mut platform, workload) = (platform?, workload?);
+        platform.value.calibration_cpu = workload.value.calibration_cpu.unwrap_or(platform.value.calibration_cpu);
+        let duration = self.duration.map_or_else(|| load::default_duration(&workload.value.workload), Ns);
+        findings.extend([platform.findings, workload.findings]);
+        let mut specs = Vec::new();
+        for kernel in kernels {
+            let kernel = kernel?;
+            findings.push(kernel.findings);
+            specs.push(RunSpec {
+                platform: platform.value.clone(),
+                workload: workload.value.workload.clone(),
+                kernel: kernel.value,
+                seed: self.seed,
+                duration,
+            });
+        }
+        findings.retain(|f| !f.diagnostics.is_empty());
+        for f in &findings {
+            output::note(&f.render(look, Severity::Note));
+        }
+        Ok(Loaded { specs, settings, findings })
+    }
+}
+
+/// Shows all but the last of several errors, and returns that.
+fn all_errors(errors: impl Iterator<Item = Error>, look: Look) -> Error {
+    let mut errors: Vec<Error> = errors.collect();
+    let last = errors.pop().expect("several errors");
+    errors.iter().for_each(|e| output::note(&e.render(look)));
+    last
+}

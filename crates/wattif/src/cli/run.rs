@@ -1,0 +1,71 @@
+//! `wattif run WORKLOAD`.
+
+use super::inputs::Inputs;
+use super::{Exit, output};
+use crate::error::{Error, Look};
+use crate::ftrace::TextTrace;
+use crate::run::{RunJson, run as simulate};
+use crate::text;
+use clap::ValueEnum;
+use std::path::PathBuf;
+use wattif_model::trace::Observer;
+
+/// Simulate one workload on one platform under one kernel.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wattif run app.json
+  wattif run app.json -p hikey620 -k linux-5.6 --duration 5s
+  wattif run app.json --set cpufreq=performance --set teo.generation=5.6
+  wattif run app.json --trace trace.txt --trace-detail decisions
+  wattif run app.json --json | jq .metrics.wakeup_latency_us.p99")]
+pub struct Args {
+    /// An rt-app JSON file, - for stdin, a workload of the gallery, or a model.
+    #[arg(value_name = "WORKLOAD")]
+    workload: String,
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Kernel profile: a name (`wattif list kernels`) or a TOML file.
+    #[arg(short, long, value_name = "KERNEL", default_value = "linux-6.12")]
+    kernel: String,
+    /// Print one JSON object (wattif.run/1).
+    #[arg(long)]
+    json: bool,
+    /// Write the events as text, in the columns of trace-cmd report.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// What goes into the trace.
+    #[arg(long, value_enum, value_name = "DETAIL", default_value = "tracepoints", requires = "trace")]
+    trace_detail: Detail,
+}
+
+/// What goes into a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Detail {
+    /// The kernel's tracepoints and the marks of programs.
+    Tracepoints,
+    /// Also what each policy decided, with the inputs it saw.
+    Decisions,
+}
+
+pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    let loaded = args.inputs.load(&args.workload, std::slice::from_ref(&args.kernel), look)?;
+    let spec = &loaded.specs[0];
+    let decisions = args.trace_detail == Detail::Decisions;
+    let mut trace = args.trace.as_ref().map(|path| TextTrace::create(path, decisions)).transpose()?;
+    let mut observers: Vec<&mut dyn Observer> = Vec::new();
+    if let Some(trace) = &mut trace {
+        observers.push(trace);
+    }
+    let outcome = simulate(spec, &mut observers)?;
+    if let Some(trace) = trace {
+        trace.finish()?;
+    }
+    let set = loaded.settings.to_map();
+    match args.json {
+        true => output::json(&RunJson::new(spec, set, &loaded.findings, &outcome))?,
+        false => output::data(&text::run(spec, &set, &outcome))?,
+    }
+    output::note(&text::speed(spec, &outcome));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,128 @@
+//! Names and files to nouns: a platform, a kernel, a workload, each with what its parser had to say.
+
+use crate::data::{self, Collection, Source};
+use crate::error::{Error, Findings, nearest};
+use crate::settings::Settings;
+use std::path::Path;
+use wattif_formats::rtapp::{self, Dialect};
+use wattif_formats::{kernel_toml, platform_toml};
+use wattif_model::check::Diagnostic;
+use wattif_model::kernel::KernelSpec;
+use wattif_model::platform::Platform;
+use wattif_model::workload::Workload;
+use wattif_model::workload::models::{self, Model};
+use wattif_model::{CpuId, Ns};
+use wattif_sim::registry;
+use wattif_sim::sched::features::Features;
+
+/// A noun, with the warnings and notes its text gave rise to.
+#[derive(Clone, Debug)]
+pub struct Loaded<T> {
+    /// What was read.
+    pub value: T,
+    /// What there is to say about it; no errors.
+    pub findings: Findings,
+}
+
+/// A workload and what its file says of the platform.
+#[derive(Clone, Debug)]
+pub struct LoadedWorkload {
+    /// What runs.
+    pub workload: Workload,
+    /// The CPU at whose full speed `run` counts, where the file names one.
+    pub calibration_cpu: Option<CpuId>,
+}
+
+/// A platform: a built-in name, a path, or `-` for standard input.
+pub fn platform(name: &str, settings: &Settings) -> Result<Loaded<Platform>, Error> {
+    let source = Collection::Platforms.resolve(name)?;
+    let parsed = platform_toml::parse(&source.text, &platform_toml::Options { set: settings.platform.clone() });
+    loaded(source, parsed.platform, parsed.diagnostics)
+}
+
+/// A kernel profile: a built-in name or a path. Parents (`inherits`) are looked up beside the file, then among the built-in ones.
+pub fn kernel(name: &str, settings: &Settings) -> Result<Loaded<KernelSpec>, Error> {
+    let source = Collection::Kernels.resolve(name)?;
+    let folder = Path::new(&source.name).parent().map(Path::to_path_buf).unwrap_or_default();
+    let parent = |name: &str| {
+        let beside = data::read(&folder.join(format!("{name}.toml")).display().to_string()).ok();
+        Collection::Kernels.built_in(name).or(beside).map(|s| s.text.to_string())
+    };
+    let mut parsed = kernel_toml::parse(&source.text, &parent);
+    if let Some(kernel) = &mut parsed.kernel {
+        let refused = settings.kernel.iter().filter_map(|(path, value)| kernel_toml::set(kernel, path, value).err());
+        parsed.diagnostics.extend(refused);
+        parsed
+            .diagnostics
+            .extend(registry::check(kernel).into_iter().map(|message| unregistered(&source.text, message)));
+    }
+    loaded(source, parsed.kernel, parsed.diagnostics)
+}
+
+/// A workload for a machine of `nr_cpus`: a model's name, or an rt-app file: a path, `-`, or a name of the gallery.
+pub fn workload(
+    name: &str,
+    nr_cpus: usize,
+    dialect: Dialect,
+    settings: &Settings,
+) -> Result<Loaded<LoadedWorkload>, Error> {
+    match models::model(name) {
+        Some(model) => from_model(model, settings),
+        None => parse_workload(data::workload(name)?, nr_cpus, dialect, settings),
+    }
+}
+
+fn from_model(model: &Model, settings: &Settings) -> Result<Loaded<LoadedWorkload>, Error> {
+    let source = Source { name: format!("model {}", model.name), text: "".into() };
+    let built = model.workload(&settings.workload);
+    let wrong = built.as_ref().err().cloned().unwrap_or_default();
+    let diagnostics = wrong.into_iter().map(|why| Diagnostic::error("model::E01", 0..0, why)).collect();
+    let value = built.ok().map(|workload| LoadedWorkload { workload, calibration_cpu: None });
+    loaded(source, value, diagnostics)
+}
+
+/// A workload from a text already read.
+pub fn parse_workload(
+    source: Source,
+    nr_cpus: usize,
+    dialect: Dialect,
+    settings: &Settings,
+) -> Result<Loaded<LoadedWorkload>, Error> {
+    let stem = Path::new(&source.name).file_stem().and_then(|s| s.to_str()).unwrap_or("workload").to_string();
+    let options = rtapp::Options { dialect, nr_cpus: Some(nr_cpus), set: settings.workload.clone() };
+    let parsed = rtapp::parse(&source.text, &stem, &options);
+    let calibration_cpu = parsed.calibration_cpu.map(CpuId);
+    let value = parsed.workload.map(|workload| LoadedWorkload { workload, calibration_cpu });
+    loaded(source, value, parsed.diagnostics)
+}
+
+/// How long to run where nobody says: the workload's own duration, or 10 s.
+pub fn default_duration(workload: &Workload) -> Ns {
+    workload.duration.filter(|d| d.0 > 0).unwrap_or(Ns::from_s(10))
+}
+
+fn loaded<T>(source: Source, value: Option<T>, diagnostics: Vec<Diagnostic>) -> Result<Loaded<T>, Error> {
+    let findings = Findings { name: source.name, text: source.text, diagnostics };
+    match value {
+        Some(value) if !findings.has_errors() => Ok(Loaded { value, findings }),
+        _ => Err(Error::Input(findings)),
+    }
+}
+
+/// What the registry does not know, at its place in the profile where it is written there, with names like it.
+fn unregistered(text: &str, message: String) -> Diagnostic {
+    let name = message.split('`').nth(1).unwrap_or_default();
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let span = text.find(last).filter(|_| !last.is_empty()).map_or(0..0, |at| at..at + last.len());
+    let tunables: Vec<String> =
+        registry::POLICIES.iter().flat_map(|p| p.tunables.iter().map(|t| format!("{}.{}", p.name, t.name))).collect();
+    let policies = registry::POLICIES.iter().map(|p| p.name);
+    let features = Features::ALL.iter().map(|(name, _)| *name);
+    let near = nearest(name, policies.chain(features).chain(tunables.iter().map(String::as_str)));
+    let help = if near.is_empty() {
+        "`wattif list policies` prints all".into()
+    } else {
+        format!("did you mean {}?", near.join(", "))
+    };
+    Diagnostic::error("kernel::E20", span, message).help(help)
+}

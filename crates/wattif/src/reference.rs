@@ -1,0 +1,109 @@
+//! The reference pages, written from the registries and the definition of the command line (`cargo xtask gen`).
+
+use crate::cli;
+use std::fmt::Write as _;
+use wattif_lab::metrics;
+use wattif_lab::table::{Align, Table};
+use wattif_model::kernel::Slot;
+use wattif_model::workload::models::MODELS;
+use wattif_sim::registry::{POLICIES, Policy};
+use wattif_sim::sched::features::Features;
+
+const NOTICE: &str = "<!-- Written by `cargo xtask gen`; do not edit. -->\n";
+
+/// File name and Markdown of every page.
+pub fn pages() -> Vec<(String, String)> {
+    vec![
+        ("cli.md".into(), command_line()),
+        ("policies.md".into(), policies()),
+        ("features.md".into(), features()),
+        ("models.md".into(), models()),
+        ("metrics.md".into(), metric_names()),
+    ]
+}
+
+fn page(title: &str) -> String {
+    format!("{NOTICE}# {title}\n\n")
+}
+
+fn words<const N: usize>(columns: [&str; N]) -> Table {
+    Table::new(columns.map(|c| (c, Align::Left)))
+}
+
+fn command_line() -> String {
+    let mut out = page("Command line");
+    let mut root = cli::command().term_width(100).color(clap::ColorChoice::Never);
+    root.build();
+    let verbs: Vec<String> = root.get_subcommands().map(|v| v.get_name().to_string()).filter(|n| n != "help").collect();
+    let _ = writeln!(out, "```text\n{}```\n", trimmed(&root.render_long_help().to_string()));
+    for name in verbs {
+        let verb = root.find_subcommand_mut(&name).expect("a verb of the list");
+        let _ = writeln!(out, "## wattif {name}\n\n```text\n{}```\n", trimmed(&verb.render_long_help().to_string()));
+    }
+    out
+}
+
+fn trimmed(help: &str) -> String {
+    help.lines().map(|l| format!("{}\n", l.trim_end())).collect()
+}
+
+fn policies() -> String {
+    let mut out = page("Policies");
+    out +=
+        "The manual page of each is `wattif explain NAME`. A policy that is no choice is a step every kernel has.\n\n";
+    for slot in Slot::ALL {
+        let _ = writeln!(out, "## {}\n", slot.name());
+        let mut table = words(["policy", "choice", "what it is"]);
+        for p in POLICIES.iter().filter(|p| p.slot == slot) {
+            table.row([format!("`{}`", p.name), if p.selectable { "yes" } else { "" }.into(), p.summary()]);
+        }
+        out += &table.to_markdown();
+        out.push('\n');
+        POLICIES.iter().filter(|p| p.slot == slot && !p.tunables.is_empty()).for_each(|p| out += &tunables(p));
+    }
+    out
+}
+
+fn tunables(policy: &Policy) -> String {
+    let mut table = words(["tunable", "default", "allowed", "meaning"]);
+    for t in policy.tunables {
+        let allowed = if t.allowed.is_empty() { "a number".into() } else { t.allowed.join(", ") };
+        table.row([format!("`{}.{}`", policy.name, t.name), t.default.into(), allowed, t.doc.into()]);
+    }
+    table.to_markdown() + "\n"
+}
+
+fn features() -> String {
+    let mut table = words(["feature", "default (6.12)"]);
+    Features::ALL.iter().for_each(|(name, on)| table.row([format!("`{name}`"), on.to_string()]));
+    page("Scheduler features") + "Set one with `--set features.NAME=true`.\n\n" + &table.to_markdown()
+}
+
+fn models() -> String {
+    let mut out = page("Workload models") + "Run one by its name; set a parameter with `--set workload.NAME=VALUE`.\n";
+    for m in MODELS {
+        let _ = writeln!(out, "\n## {}\n\n{}\n", m.name, m.title);
+        let mut table = words(["parameter", "default", "allowed", "meaning"]);
+        for p in m.params {
+            let allowed = p.range.map_or_else(|| p.words.join(", "), |(lo, hi)| format!("{lo} to {hi}"));
+            table.row([format!("`{}`", p.name), p.default.into(), allowed, p.doc.into()]);
+        }
+        out += &table.to_markdown();
+    }
+    out
+}
+
+fn metric_names() -> String {
+    let mut table = words(["metric", "unit", "better", "of one task", "meaning"]);
+    for m in metrics::list() {
+        let better = format!("{:?}", m.better).to_lowercase();
+        table.row([
+            format!("`{}`", m.name),
+            m.unit.into(),
+            better,
+            if m.by_task { "yes" } else { "" }.into(),
+            m.doc.into(),
+        ]);
+    }
+    page("Metrics") + &table.to_markdown()
+}

@@ -1,0 +1,189 @@
+//! Running: one spec or many, and what a run says as `wattif.run/1`.
+
+use crate::bug;
+use crate::error::{Error, Findings};
+use rayon::prelude::*;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Instant;
+use wattif_lab::metrics::{CpuReport, DomainReport, GroupReport, Metrics, RunMetrics, RunReport, TaskReport};
+use wattif_model::run::{Blocked, RunError, RunSpec, RunSummary, Runner};
+use wattif_model::trace::{Event, Interest, Observer};
+use wattif_model::{CpuId, Ns};
+use wattif_sim::simulation::simulate;
+
+/// Runs on this machine, in this thread. A panic of the simulator is noted with what reproduces it, and goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulator;
+
+impl Runner for Simulator {
+    fn run(&self, spec: &RunSpec, observers: &mut [&mut dyn Observer]) -> Result<RunSummary, RunError> {
+        panic::catch_unwind(AssertUnwindSafe(|| simulate(spec, observers))).unwrap_or_else(|cause| {
+            bug::remember(last_words(spec));
+            panic::resume_unwind(cause)
+        })
+    }
+}
+
+/// Seed, hash and time of a run that panicked; the time by running it again, which ends the same way.
+fn last_words(spec: &RunSpec) -> String {
+    let mut clock = Clock(Ns::ZERO);
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| simulate(spec, &mut [&mut clock])));
+    format!(
+        "  platform {} · kernel {} · workload {} · seed {} · simulated time {}\n  spec {}",
+        spec.platform.name,
+        spec.kernel.name,
+        spec.workload.name,
+        spec.seed,
+        clock.0,
+        spec.hash()
+    )
+}
+
+/// Remembers the time of the last event.
+struct Clock(Ns);
+
+impl Observer for Clock {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, _: CpuId, _: &Event) {
+        self.0 = at;
+    }
+}
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the simulator reports.
+    pub summary: RunSummary,
+    /// What the metrics say.
+    pub report: RunReport,
+    /// Real time it took, s.
+    pub wall_s: f64,
+}
+
+/// Run `spec` with all metrics and `others` listening.
+pub fn run(spec: &RunSpec, others: &mut [&mut dyn Observer]) -> Result<Outcome, Error> {
+    let begun = Instant::now();
+    let mut metrics = Metrics::new(spec);
+    let mut observers: Vec<&mut dyn Observer> = vec![&mut metrics];
+    for other in others {
+        observers.push(&mut **other);
+    }
+    let summary = Simulator.run(spec, &mut observers)?;
+    Ok(Outcome { summary, report: metrics.into_report(), wall_s: begun.elapsed().as_secs_f64() })
+}
+
+/// Run many on all cores; results in the order of `specs`, whatever the number of threads. `done` is called after each.
+pub fn run_all(specs: &[RunSpec], done: &(dyn Fn() + Sync)) -> Result<Vec<Outcome>, Error> {
+    let one = |spec: &RunSpec| {
+        let outcome = run(spec, &mut []);
+        done();
+        outcome
+    };
+    specs.par_iter().map(one).collect()
+}
+
+/// `wattif.run/1`.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunJson<'a> {
+    schema: &'static str,
+    version: &'static str,
+    spec: SpecJson<'a>,
+    digest: &'a str,
+    wall_s: f64,
+    events: u64,
+    slices: u64,
+    end_s: f64,
+    metrics: &'a RunMetrics,
+    tasks: &'a [TaskReport],
+    by_task: &'a [GroupReport],
+    cpus: &'a [CpuReport],
+    domains: &'a [DomainReport],
+    deadlock: &'a [Blocked],
+    notes: Vec<NoteJson>,
+    trust: &'a [String],
+}
+
+/// What was run, in names and in full.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpecJson<'a> {
+    platform: &'a str,
+    kernel: &'a str,
+    workload: &'a str,
+    seed: u64,
+    duration_s: f64,
+    set: BTreeMap<String, String>,
+    hash: String,
+    content: &'a RunSpec,
+}
+
+/// Something the input says that has no effect, or another effect than it seems.
+#[derive(Clone, Debug, Serialize)]
+pub struct NoteJson {
+    file: String,
+    line: usize,
+    column: usize,
+    code: &'static str,
+    message: String,
+}
+
+impl<'a> SpecJson<'a> {
+    /// Of a run.
+    pub fn new(spec: &'a RunSpec, set: BTreeMap<String, String>) -> SpecJson<'a> {
+        SpecJson {
+            platform: &spec.platform.name,
+            kernel: &spec.kernel.name,
+            workload: &spec.workload.name,
+            seed: spec.seed,
+            duration_s: spec.duration.as_s_f64(),
+            set,
+            hash: spec.hash(),
+            content: spec,
+        }
+    }
+}
+
+/// Findings of the inputs as JSON.
+pub fn notes(findings: &[Findings]) -> Vec<NoteJson> {
+    let of = |f: &Findings| {
+        let note = |d: &wattif_model::check::Diagnostic| {
+            let (line, column) = d.line_column(&f.text);
+            NoteJson { file: f.name.clone(), line, column, code: d.code, message: d.message.clone() }
+        };
+        f.diagnostics.iter().map(note).collect::<Vec<_>>()
+    };
+    findings.iter().flat_map(of).collect()
+}
+
+impl<'a> RunJson<'a> {
+    /// Everything about one run.
+    pub fn new(
+        spec: &'a RunSpec,
+        set: BTreeMap<String, String>,
+        findings: &[Findings],
+        outcome: &'a Outcome,
+    ) -> RunJson<'a> {
+        let Outcome { summary, report, wall_s } = outcome;
+        RunJson {
+            schema: "wattif.run/1",
+            version: env!("CARGO_PKG_VERSION"),
+            spec: SpecJson::new(spec, set),
+            digest: &summary.digest,
+            wall_s: *wall_s,
+            events: summary.events,
+            slices: summary.slices,
+            end_s: summary.end.as_s_f64(),
+            metrics: &report.metrics,
+            tasks: &report.tasks,
+            by_task: &report.by_task,
+            cpus: &report.cpus,
+            domains: &report.domains,
+            deadlock: &summary.deadlock,
+            notes: notes(findings),
+            trust: &spec.platform.trust,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What a run says, for people: aligned tables under one line that names everything that was used.
+
+use crate::run::Outcome;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use wattif_lab::metrics::{DomainReport, RunReport, Summary};
+use wattif_lab::table::{Align, Table, cell};
+use wattif_model::platform::{Platform, PowerUnit};
+use wattif_model::run::{Blocked, RunSpec};
+
+/// More threads than this are shown by task.
+const THREADS_SHOWN: usize = 24;
+/// More CPUs than this are not shown one by one.
+const CPUS_SHOWN: usize = 64;
+
+/// Everything about one run.
+pub fn run(spec: &RunSpec, set: &BTreeMap<String, String>, outcome: &Outcome) -> String {
+    let report = &outcome.report;
+    let mut out = used(spec, set, &format!("seed {}", spec.seed));
+    let _ = writeln!(out, "digest    {}\nspec      {}", outcome.summary.digest, spec.hash());
+    let sections = [
+        ("Latency (µs)", latency(report)),
+        ("Threads", threads(report)),
+        ("CPUs", cpus(report)),
+        ("Frequency", domains(&report.domains)),
+        ("Energy", energy(spec, report)),
+        ("Blocked for ever at the end", deadlock(&outcome.summary.deadlock)),
+        ("How far to trust it", trust(&spec.platform)),
+    ];
+    for (title, body) in sections.iter().filter(|(_, body)| !body.is_empty()) {
+        let _ = write!(out, "\n{title}\n{}", indented(body));
+    }
+    out
+}
+
+/// The lines that name platform, kernel, workload, duration, seeds and overrides.
+pub fn used(spec: &RunSpec, set: &BTreeMap<String, String>, seeds: &str) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "workload  {}: {} s, {seeds}", spec.workload.name, cell(spec.duration.as_s_f64()));
+    let _ = writeln!(out, "platform  {}: {}", spec.platform.name, spec.platform.title);
+    let _ = writeln!(out, "kernel    {}: {}", spec.kernel.name, spec.kernel.title);
+    for (path, value) in set {
+        let _ = writeln!(out, "set       {path} = {value}");
+    }
+    out
+}
+
+/// How long it took; a note, for it differs every time.
+pub fn speed(spec: &RunSpec, outcome: &Outcome) -> String {
+    let sim = outcome.summary.end.as_s_f64();
+    let (slices, wall) = (outcome.summary.slices, outcome.wall_s.max(1e-9));
+    format!(
+        "{}: {slices} slices in {} s, {} × real time",
+        spec.workload.name,
+        wattif_lab::table::number(wall, 3),
+        wattif_lab::table::number(sim / wall, 3)
+    )
+}
+
+/// What is measured, estimated or calibrated.
+pub fn trust(platform: &Platform) -> String {
+    let mut lines: Vec<String> = platform.trust.clone();
+    lines.push(format!("costs: {}", platform.costs.source));
+    lines.push(format!("noise: {}", platform.noise.source));
+    lines.push(match (platform.power.unit, platform.power.sourced) {
+        (PowerUnit::Unknown, _) => "power: nothing is known, no energy is reported".into(),
+        (PowerUnit::EasCosts, _) => "power: abstract units of an EAS table; only ratios mean something".into(),
+        (_, true) => "power: sourced, absolute figures".into(),
+        (_, false) => "power: estimated; only ratios mean something".into(),
+    });
+    lines.iter().map(|l| format!("- {l}\n")).collect()
+}
+
+fn indented(body: &str) -> String {
+    body.lines().map(|l| if l.is_empty() { "\n".to_string() } else { format!("  {l}\n") }).collect()
+}
+
+fn columns(names: &[&'static str]) -> Table {
+    Table::new(names.iter().enumerate().map(|(i, n)| (*n, if i == 0 { Align::Left } else { Align::Right })))
+}
+
+fn summary(s: &Summary) -> Vec<String> {
+    if s.count == 0 {
+        return vec!["0".into()];
+    }
+    let figures = [s.min, s.mean, s.stddev, s.p50, s.p90, s.p99, s.p999, s.max];
+    std::iter::once(s.count.to_string()).chain(figures.map(cell)).collect()
+}
+
+fn latency(report: &RunReport) -> String {
+    let mut table = columns(&["", "count", "min", "mean", "stddev", "p50", "p90", "p99", "p99.9", "max"]);
+    let mut row = |name: &str, s: &Summary| table.row(std::iter::once(name.to_string()).chain(summary(s)));
+    row("waking to running (wakeup_latency)", &report.metrics.wakeup_latency_us);
+    row("as rt-app logs it (wu_lat)", &report.metrics.wu_lat_us);
+    for (mark, frames) in &report.metrics.frames {
+        row(&format!("{mark}"), &frames.duration_us);
+    }
+    table.to_text()
+}
+
+fn threads(report: &RunReport) -> String {
+    let mut table =
+        columns(&["", "threads", "policy", "runtime s", "CPU %", "wake-ups", "migrations", "wakeup mean µs", "p99 µs"]);
+    if report.tasks.len() <= THREADS_SHOWN {
+        for t in &report.tasks {
+            let (mean, p99) = t.wakeup_latency_us.as_ref().map_or(Default::default(), mean_p99);
+            table.row([
+                &t.name,
+                "1",
+                &t.policy,
+                &cell(t.runtime_s),
+                &percent(t.cpu_share),
+                &t.activations.to_string(),
+                &t.migrations.to_string(),
+                &mean,
+                &p99,
+            ]);
+        }
+        return table.to_text();
+    }
+    for g in &report.by_task {
+        let (mean, p99) = mean_p99(&g.wakeup_latency_us);
+        table.row([
+            &g.task,
+            g.threads.to_string().as_str(),
+            "",
+            &cell(g.runtime_s),
+            &percent(g.cpu_share),
+            &g.activations.to_string(),
+            &g.migrations.to_string(),
+            &mean,
+            &p99,
+        ]);
+    }
+    table.to_text()
+}
+
+fn mean_p99(s: &Summary) -> (String, String) {
+    if s.count == 0 { Default::default() } else { (cell(s.mean), cell(s.p99)) }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", share * 100.0)
+}
+
+fn cpus(report: &RunReport) -> String {
+    if report.cpus.len() > CPUS_SHOWN {
+        return format!("{} CPUs; --json lists each\n", report.cpus.len());
+    }
+    let states: Vec<&str> = {
+        let mut names: Vec<&str> = Vec::new();
+        report.cpus.iter().flat_map(|c| &c.idle).for_each(|i| {
+            if !names.contains(&i.name.as_str()) {
+                names.push(&i.name)
+            }
+        });
+        names
+    };
+    let head = ["CPU".to_string(), "busy %".into()].into_iter().chain(states.iter().map(|s| format!("{s} %")));
+    let head = head.chain(["sleeps", "too deep", "too shallow"].map(String::from));
+    let mut table = Table::new(head.map(|h| (h, Align::Right)));
+    let length = report.metrics.duration_s.max(f64::MIN_POSITIVE);
+    for c in &report.cpus {
+        let idle = |name: &str| c.idle.iter().filter(|i| i.name == name).map(|i| i.residency_s).sum::<f64>();
+        let sum = |of: fn(&wattif_lab::metrics::IdleReport) -> u64| c.idle.iter().map(of).sum::<u64>().to_string();
+        let shares = states.iter().map(|s| percent(idle(s) / length));
+        let row = [c.cpu.to_string(), percent(c.busy_s / length)].into_iter().chain(shares);
+        table.row(row.chain([sum(|i| i.usage), sum(|i| i.above), sum(|i| i.below)]));
+    }
+    table.to_text()
+}
+
+fn domains(domains: &[DomainReport]) -> String {
+    let mut table =
+        Table::new([("CPUs", Align::Left), ("transitions", Align::Right), ("share of time by MHz", Align::Left)]);
+    for d in domains {
+        let total: f64 = d.freq_residency.iter().map(|f| f.s).sum();
+        let used = d.freq_residency.iter().filter(|f| f.s > 0.0);
+        let shares: Vec<String> =
+            used.map(|f| format!("{} {}%", f.khz / 1000, percent(f.s / total.max(f64::MIN_POSITIVE)))).collect();
+        table.row([d.cpus.clone(), d.transitions.to_string(), shares.join("  ")]);
+    }
+    table.to_text()
+}
+
+/// Absolute only where the platform's powers are sourced.
+fn energy(spec: &RunSpec, report: &RunReport) -> String {
+    let Some(e) = &report.metrics.energy else { return String::new() };
+    let mut table = columns(&["", &"energy", "share %"]);
+    let mut row = |name: &str, value: f64| {
+        let share = if e.total > 0.0 { percent(value / e.total) } else { "–".into() };
+        table.row([name.to_string(), format!("{} {}", cell(value), e.unit), share]);
+    };
+    row("CPUs", e.cpus.iter().sum());
+    row("clusters", e.clusters.iter().sum());
+    row("rest of the system", e.base);
+    row("total", e.total);
+    let mut out = table.to_text();
+    let absolute = spec.platform.power.sourced && spec.platform.power.unit != PowerUnit::EasCosts;
+    match report.metrics.power_mean.filter(|_| absolute) {
+        Some(watts) => drop(writeln!(out, "mean power {} W", cell(watts))),
+        None => out += "relative: the platform's powers are not sourced, so only ratios between runs mean something\n",
+    }
+    out
+}
+
+/// Who waits for whom.
+fn deadlock(blocked: &[Blocked]) -> String {
+    let line = |b: &Blocked| match b.held_by.as_slice() {
+        [] => format!("{} waits for {}; nobody will ever give it\n", b.thread, b.waits_for),
+        holders => format!("{} waits for {}, held by {}\n", b.thread, b.waits_for, holders.join(", ")),
+    };
+    blocked.iter().map(line).collect()
+}

@@ -1,0 +1,135 @@
+//! The invariants that are absences: what the sources of a crate must not contain or depend on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/wattif lies two folders down").to_path_buf()
+}
+
+/// Files below `dir` with one of these extensions, sorted; no build output, no hidden folders.
+fn files(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut entries: Vec<PathBuf> = fs::read_dir(dir).into_iter().flatten().map(|e| e.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && !name.starts_with('.') && !name.starts_with("target") {
+            found.extend(files(&path, extensions));
+        } else if path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The code of a source file: without comments, and without the tests at its end.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap();
+    text.lines().map(|l| l.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+fn holds_word(text: &str, word: &str) -> bool {
+    let boundary = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    text.match_indices(word)
+        .any(|(i, _)| boundary(text[..i].chars().next_back()) && boundary(text[i + word.len()..].chars().next()))
+}
+
+/// Occurrences of `words` in the sources of the crates below the facade, less the files of `allowed`.
+fn offences(words: &[&str], allowed: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for krate in ["wattif-model", "wattif-sim"] {
+        let dir = root().join("crates").join(krate).join("src");
+        let sources = files(&dir, &["rs"]);
+        assert!(sources.len() > 5, "{krate} has sources");
+        for path in sources.iter().filter(|p| !allowed.iter().any(|a| p.ends_with(a))) {
+            let code = code(path);
+            let hits = words.iter().filter(|w| holds_word(&code, w));
+            found.extend(hits.map(|w| format!("{}: {w}", path.strip_prefix(root()).unwrap().display())));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_system_below_the_facade() {
+    let system = ["std::fs", "std::thread", "std::time", "std::env", "std::net", "std::process", "std::io", "std::os"];
+    let system = system.iter().chain(&["Instant", "SystemTime", "thread_local", "println", "eprintln", "rayon"]);
+    assert_eq!(offences(&system.copied().collect::<Vec<_>>(), &[]), [""; 0]);
+}
+
+#[test]
+fn no_iteration_in_hash_order() {
+    assert_eq!(offences(&["HashMap", "HashSet", "RandomState", "DefaultHasher"], &[]), [""; 0]);
+}
+
+/// Floats are for display and for drawing from distributions, with libm, which gives the same bits everywhere.
+#[test]
+fn no_floats_in_machine_state() {
+    let allowed = ["wattif-model/src/units.rs", "wattif-sim/src/engine/rng.rs"];
+    assert_eq!(offences(&["f32", "f64"], &allowed), [""; 0]);
+    for file in allowed {
+        assert!(root().join("crates").join(file).is_file(), "{file} is gone: take it off the list");
+    }
+}
+
+/// `[dependencies]` of a crate that are ours.
+fn own_dependencies(krate: &str) -> Vec<String> {
+    let manifest = fs::read_to_string(root().join("crates").join(krate).join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    let mut names = Vec::new();
+    for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+        let table = manifest.get(section).and_then(toml::Value::as_table);
+        names.extend(table.into_iter().flat_map(|t| t.keys().cloned()).filter(|k| k.starts_with("wattif")));
+    }
+    names
+}
+
+#[test]
+fn siblings_do_not_see_each_other() {
+    assert_eq!(own_dependencies("wattif-model"), [""; 0]);
+    for sibling in ["wattif-sim", "wattif-formats", "wattif-lab"] {
+        assert_eq!(own_dependencies(sibling), ["wattif-model"], "{sibling}");
+    }
+}
+
+/// The machine decides nothing: it names no policy.
+#[test]
+fn machine_and_engine_know_no_policy() {
+    for (folder, forbidden) in [
+        ("machine", &["crate::sched", "crate::cpufreq", "crate::cpuidle", "crate::registry"][..]),
+        ("engine", &["crate::machine", "crate::sched", "CpuId"]),
+    ] {
+        for path in files(&root().join("crates/wattif-sim/src").join(folder), &["rs"]) {
+            let code = code(&path);
+            let hits: Vec<_> = forbidden.iter().filter(|w| code.contains(**w)).collect();
+            let feeds_digest = path.ends_with("engine/digest.rs") && hits == [&"CpuId"];
+            assert!(hits.is_empty() || feeds_digest, "{}: {hits:?}", path.display());
+        }
+    }
+}
+
+/// What a user does not have: a folder of the machine this was written on.
+#[test]
+fn no_path_of_one_machine() {
+    let texts = files(&root(), &["rs", "toml", "md", "json", "cff", "html"]);
+    let needles =
+        [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat(), ["/ho", "me/"].concat(), ["../sha", "red"].concat()];
+    let mut found = Vec::new();
+    for path in texts {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        found.extend(needles.iter().filter(|n| text.contains(*n)).map(|n| format!("{}: {n}", path.display())));
+    }
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn unsafe_code_is_forbidden_everywhere() {
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+    for krate in fs::read_dir(root().join("crates")).unwrap() {
+        let manifest = fs::read_to_string(krate.unwrap().path().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{manifest}");
+    }
+}

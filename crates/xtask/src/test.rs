@@ -1,0 +1,45 @@
+//! `cargo xtask test`: every check of the project, one after the other; the first that fails ends it.
+
+use crate::generate;
+use crate::step::{cargo, output, run};
+
+const WASM: &str = "wasm32-unknown-unknown";
+
+/// Everything.
+pub fn everything() -> Result<(), String> {
+    let cargo = cargo();
+    run(&cargo, &["fmt", "--all", "--", "--check"])?;
+    run(&cargo, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    wasm()?;
+    generate::check()?;
+    run(&cargo, &["test", "--workspace", "--locked"])
+}
+
+/// Model, simulator, parsers and lab have no system below them: they build for wasm32.
+fn wasm() -> Result<(), String> {
+    if !has_wasm() && run("rustup", &["target", "add", WASM]).is_err() {
+        return skip("wasm32: the target is not installed and cannot be");
+    }
+    let crates = ["wattif-model", "wattif-sim", "wattif-formats", "wattif-lab"];
+    let packages = crates.iter().flat_map(|c| ["-p", *c]);
+    let args: Vec<&str> = ["check", "--locked", "--target", WASM].into_iter().chain(packages).collect();
+    run(&cargo(), &args)
+}
+
+fn has_wasm() -> bool {
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let libdir = output(&rustc, &["--print", "target-libdir", "--target", WASM]);
+    libdir.is_some_and(|dir| std::path::Path::new(dir.trim()).is_dir())
+}
+
+/// A check that this machine cannot do is said aloud, last and first.
+fn skip(why: &str) -> Result<(), String> {
+    eprintln!("xtask: SKIPPED {why}");
+    Ok(())
+}
+
+/// `cargo xtask bench`: the release build, one JSON line per case.
+pub fn bench(cases: &[&str]) -> Result<(), String> {
+    let args = ["run", "--release", "--locked", "--quiet", "-p", "wattif-bench", "--"];
+    run(&cargo(), &args.iter().chain(cases).copied().collect::<Vec<_>>())
+}
