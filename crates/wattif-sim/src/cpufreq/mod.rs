@@ -1,1 +1,253 @@
 //! Frequency governors: one file each, by their sysfs names.
+//!
+//! A governor serves one frequency domain and owns its state. The scheduler calls [`FreqGovernor::update_util`] wherever
+//! the kernel calls `cpufreq_update_util`: enqueue, dequeue, tick, migration, decay of blocked utilisation. What it
+//! returns is a request to the hardware; how long the transition takes is the machine's affair.
+
+pub mod conservative;
+pub mod cpufreq_governor;
+pub mod freq_table;
+pub mod ondemand;
+pub mod performance;
+pub mod powersave;
+pub mod schedutil;
+pub mod userspace;
+
+pub use crate::sched::placement::cpu_util::CpuSignals;
+use freq_table::{FreqEntry, FreqTable, Relation};
+use wattif_model::ids::{CpuId, DomainId};
+use wattif_model::platform::Platform;
+use wattif_model::trace::FrequencyChoice;
+
+/// Flags of a utilisation update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpdateFlags {
+    /// A task that waited for I/O is being woken (`SCHED_CPUFREQ_IOWAIT`).
+    pub iowait: bool,
+}
+
+/// What a governor may read.
+pub trait FreqView {
+    /// Signals of a CPU now.
+    fn signals(&self, cpu: CpuId) -> CpuSignals;
+
+    /// `bw_dl` alone. Asked for at every update, also when no decision is due: override it where `signals` is dear.
+    fn bw_dl(&self, cpu: CpuId) -> u64 {
+        self.signals(cpu).bw_dl
+    }
+
+    /// How often the CPU has entered the idle loop with the tick stopped or asked to stop (`tick_nohz_get_idle_calls_cpu`).
+    fn idle_calls(&self, cpu: CpuId) -> u64;
+
+    /// Idle time of the CPU since the start of the run, µs, rounded down (`get_cpu_idle_time`; waiting for I/O counts as idle).
+    fn idle_time_us(&self, cpu: CpuId) -> u64;
+}
+
+/// The domain as a governor sees it (`struct cpufreq_policy`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpufreqPolicy {
+    /// Which domain.
+    pub domain: DomainId,
+    /// Its CPUs, ascending; at least one.
+    pub cpus: Vec<CpuId>,
+    /// Its frequencies.
+    pub table: FreqTable,
+    /// Lower limit, kHz.
+    pub min: u32,
+    /// Upper limit, kHz.
+    pub max: u32,
+    /// Lowest frequency of the hardware, kHz (`cpuinfo.min_freq`).
+    pub cpuinfo_min: u32,
+    /// Highest frequency of the hardware, kHz (`cpuinfo.max_freq`).
+    pub cpuinfo_max: u32,
+    /// Frequency last requested, kHz.
+    pub cur: u32,
+    /// Frequency at which capacity was measured, kHz; 0 when the architecture has none (`arch_scale_freq_ref`).
+    pub freq_ref: u32,
+    /// Utilisation is scaled by frequency (`arch_scale_freq_invariant`).
+    pub freq_invariant: bool,
+    /// The driver's transition latency, ns; 0 unknown.
+    pub transition_latency_ns: u64,
+    /// The driver's own rate limit, µs; 0 none.
+    pub transition_delay_us: u64,
+    /// Tick period, ns (`TICK_NSEC`).
+    pub tick_ns: u64,
+}
+
+impl CpufreqPolicy {
+    /// Of a platform's domain: limits are the hardware's, utilisation is frequency-invariant, `cur` is the highest frequency.
+    pub fn of_domain(platform: &Platform, domain: DomainId, tick_ns: u64) -> CpufreqPolicy {
+        let d = &platform.domains[domain.at()];
+        let entries: Vec<FreqEntry> = d.opps.iter().map(|o| FreqEntry { khz: o.khz, inefficient: false }).collect();
+        let table = FreqTable::new(&entries, false);
+        let (lowest, highest) = (table.lowest(), table.highest());
+        CpufreqPolicy {
+            domain,
+            cpus: d.cpus.iter().collect(),
+            table,
+            min: lowest,
+            max: highest,
+            cpuinfo_min: lowest,
+            cpuinfo_max: highest,
+            cur: highest,
+            freq_ref: highest,
+            freq_invariant: true,
+            transition_latency_ns: d.transition_latency_ns,
+            transition_delay_us: d.transition_delay_ns.unwrap_or(0) / 1000,
+            tick_ns,
+        }
+    }
+
+    /// Several CPUs share the clock (`policy_is_shared`).
+    pub fn is_shared(&self) -> bool {
+        self.cpus.len() > 1
+    }
+
+    /// `cpufreq_driver_resolve_freq`: the frequency that a wish of `target_khz` leads to.
+    #[doc(alias = "cpufreq_driver_resolve_freq")]
+    pub fn resolve_freq(&self, target_khz: u32) -> u32 {
+        self.table.resolve(target_khz, self.min, self.max, Relation::LE)
+    }
+
+    /// `__cpufreq_driver_target`: request a frequency; `None` when it is the current one.
+    #[doc(alias = "__cpufreq_driver_target")]
+    pub fn driver_target(&mut self, target_khz: u32, relation: Relation) -> Option<u32> {
+        let khz = self.table.resolve(target_khz, self.min, self.max, relation);
+        (khz != self.cur).then(|| {
+            self.cur = khz;
+            khz
+        })
+    }
+
+    /// `cpufreq_policy_apply_limits`: set the limits and bring the current frequency within them.
+    #[doc(alias = "cpufreq_policy_apply_limits")]
+    pub fn apply_limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32> {
+        (self.min, self.max) = (min_khz, max_khz);
+        if self.max < self.cur {
+            self.driver_target(self.max, Relation::HE)
+        } else if self.min > self.cur {
+            self.driver_target(self.min, Relation::LE)
+        } else {
+            None
+        }
+    }
+
+    /// Rate limit of the driver in µs by the rule of 6.9 and later (`cpufreq_policy_transition_delay_us`).
+    #[doc(alias = "cpufreq_policy_transition_delay_us")]
+    pub fn transition_delay_us(&self) -> u64 {
+        match (self.transition_delay_us, self.transition_latency_ns / 1000) {
+            (0, 0) => 1000,
+            (0, latency) => latency + (latency >> 1), // half as long again to breathe
+            (delay, _) => delay,
+        }
+    }
+
+    /// The same before 6.9: a thousand times the latency, at most 10 ms.
+    #[doc(alias = "cpufreq_policy_transition_delay_us")]
+    pub fn transition_delay_us_6_1(&self) -> u64 {
+        match (self.transition_delay_us, self.transition_latency_ns / 1000) {
+            (0, 0) => 1000,
+            (0, latency) => (latency * 1000).min(10_000),
+            (delay, _) => delay,
+        }
+    }
+}
+
+/// A frequency governor of one domain. Every method that may decide returns the frequency to request, kHz.
+pub trait FreqGovernor {
+    /// Takes charge of the domain; state begins anew. Called once before everything else, and the limits are as in `policy`.
+    fn start(&mut self, policy: CpufreqPolicy, now_ns: u64, view: &dyn FreqView) -> Option<u32>;
+
+    /// Utilisation of `cpu`, one of the domain, may have changed. Called very often; returns at once when nothing is due.
+    fn update_util(&mut self, now_ns: u64, cpu: CpuId, flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
+        let _ = (now_ns, cpu, flags, view);
+        None
+    }
+
+    /// The limits became `min_khz..=max_khz`.
+    fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32>;
+
+    /// For governors that sample: time from a sample until the next is due, ns. [`FreqGovernor::update_util`] keeps it,
+    /// as kernels since 4.6 do; a caller needs it only to sample from a timer instead, as older ones did.
+    fn sampling_interval_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes a sample and decides, whether due or not.
+    fn sample(&mut self, now_ns: u64, view: &dyn FreqView) -> Option<u32> {
+        let _ = (now_ns, view);
+        None
+    }
+
+    /// The domain as this governor left it.
+    fn policy(&self) -> &CpufreqPolicy;
+
+    /// The last request with its inputs.
+    fn choice(&self) -> FrequencyChoice;
+}
+
+/// A request of a governor that has no inputs.
+pub(crate) fn choice_without_inputs(domain: DomainId, prev_khz: u32, next_khz: u32) -> FrequencyChoice {
+    FrequencyChoice { domain, next_khz, prev_khz, util: 0, util_avg: 0, util_est: 0, runnable_avg: 0, iowait_boost: 0 }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A domain of CPUs `0..nr`, 500, 800, 1000 MHz, at 500.
+    pub(crate) fn policy(nr: u32) -> CpufreqPolicy {
+        let entries = [500_000, 800_000, 1_000_000].map(|khz| FreqEntry { khz, inefficient: false });
+        CpufreqPolicy {
+            cpus: (0..nr).map(CpuId).collect(),
+            table: FreqTable::new(&entries, false),
+            min: 500_000,
+            max: 1_000_000,
+            cpuinfo_min: 500_000,
+            cpuinfo_max: 1_000_000,
+            cur: 500_000,
+            freq_ref: 1_000_000,
+            freq_invariant: true,
+            tick_ns: 4_000_000,
+            ..CpufreqPolicy::default()
+        }
+    }
+
+    /// Every CPU looks the same.
+    #[derive(Default)]
+    pub(crate) struct Fixed {
+        pub signals: CpuSignals,
+        pub idle_calls: u64,
+        pub idle_time_us: u64,
+    }
+
+    impl FreqView for Fixed {
+        fn signals(&self, _: CpuId) -> CpuSignals {
+            self.signals
+        }
+        fn idle_calls(&self, _: CpuId) -> u64 {
+            self.idle_calls
+        }
+        fn idle_time_us(&self, _: CpuId) -> u64 {
+            self.idle_time_us
+        }
+    }
+
+    #[test]
+    fn rate_limit_of_the_driver() {
+        let with =
+            |delay, latency| CpufreqPolicy { transition_delay_us: delay, transition_latency_ns: latency, ..policy(1) };
+        let both = |p: CpufreqPolicy| (p.transition_delay_us(), p.transition_delay_us_6_1());
+        assert_eq!(both(with(700, 50_000)), (700, 700));
+        assert_eq!(both(with(0, 50_000)), (75, 10_000));
+        assert_eq!(both(with(0, 0)), (1000, 1000));
+    }
+
+    #[test]
+    fn limits_move_the_current_frequency() {
+        let mut p = policy(1);
+        assert_eq!(p.apply_limits(600_000, 1_000_000), Some(800_000));
+        assert_eq!(p.apply_limits(500_000, 700_000), Some(500_000));
+        assert_eq!(p.apply_limits(500_000, 900_000), None);
+    }
+}

@@ -5,6 +5,7 @@
 
 pub mod wakeup;
 pub mod folder;
+pub mod cpufreq;
 
 use std::fmt::Display;
 
@@ -121,4 +122,10 @@ impl<'a> Row<'_, 'a> {
 }
 
 /// Every kind of vector file.
-pub static KINDS: &[Kind] = &[wakeup::KIND];
+pub static KINDS: &[Kind] = &[
+    cpufreq::DBS_GOVERNORS,
+    cpufreq::EFFECTIVE_UTIL,
+    cpufreq::FREQ_TABLE,
+    cpufreq::SCHEDUTIL,
+    wakeup::KIND,
+];

@@ -41,6 +41,7 @@
 //! # Source
 //! Linux 6.12.117 and 5.6.4 `kernel/sched/fair.c`: `select_task_rq_fair`, `wake_cap` (behaviour).
 
+pub mod cpu_util;
 pub mod find_idlest_cpu;
 pub mod select_idle_sibling;
 pub mod wake_affine;

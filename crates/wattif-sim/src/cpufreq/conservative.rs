@@ -1,0 +1,215 @@
+//! Conservative frequency governor: one step up when busy, one step down when idle.
+//!
+//! # Idea
+//! Like ondemand, but without jumps: the wanted frequency moves by a fixed step per sample, so that short bursts do not
+//! reach the expensive frequencies.
+//!
+//! # Signals
+//! | name | unit, range | source | updated |
+//! |---|---|---|---|
+//! | idle time | µs | the CPU's idle loop | continuously |
+//! | `min`, `max` | kHz | the domain | limits |
+//!
+//! # Decision
+//! A utilisation update at least `sampling_rate_us` after the last sample; step := `freq_step_pct` of `max` (5 kHz if that
+//! is 0; a `freq_step_pct` of 0 stops the governor):
+//! 1. Load as in ondemand.
+//! 2. Wanted frequency outside the limits: start again from the current frequency.
+//! 3. After long sleeps, and if no load measured since the last sample reached `down_threshold`: down one step for each
+//!    sampling period slept, at most to `min`.
+//! 4. Load > `up_threshold`: up one step, at most to `max`; the highest frequency at or below it.
+//! 5. Else, at every `sampling_down_factor`-th sample, load < `down_threshold`: down one step; the lowest frequency at or above.
+//!
+//! Worked example, 500, 800 and 1000 MHz, step 50 MHz, at 500: loads of 90, 90, … % raise the wish to 550, 600, …; the sixth
+//! makes it 800 and the frequency changes. Then 10 %: the wish is 750, still 800 MHz.
+//!
+//! # State and cost
+//! The wish and a counter per domain, three words per CPU. An update that is not due costs one comparison.
+//!
+//! # Where it fails
+//! Twenty samples from the lowest to the highest frequency with the default step: bursts end before it gets there.
+//!
+//! # Differences from the kernel
+//! Bit-exact with the rows of `dbs_governors_6.12` for this governor. The decision is taken in the update itself, not in
+//! a work item a little later. `ignore_nice_load` is 0. The condition on load in step 3 is of 2026 and its stable backports.
+//!
+//! # Source
+//! Linux 6.12.117 `drivers/cpufreq/cpufreq_conservative.c`, `cpufreq_governor.c` (behaviour).
+
+use super::cpufreq_governor::{Dbs, DbsTunables, NO_IDLE_PERIODS};
+use super::freq_table::Relation;
+use super::{CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
+use wattif_model::ids::CpuId;
+use wattif_model::trace::FrequencyChoice;
+
+/// Tunables; the default is the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunables {
+    /// Sampling, `up_threshold` (80), `sampling_down_factor` (1): samples from one step down to the next.
+    pub dbs: DbsTunables,
+    /// Load below which the frequency falls, per cent (20).
+    pub down_threshold: u32,
+    /// Step in per cent of the upper limit (5).
+    pub freq_step_pct: u32,
+}
+
+impl Default for Tunables {
+    fn default() -> Tunables {
+        let dbs = DbsTunables { sampling_rate_us: None, up_threshold: 80, sampling_down_factor: 1 };
+        Tunables { dbs, down_threshold: 20, freq_step_pct: 5 }
+    }
+}
+
+/// The governor of one domain.
+#[derive(Clone, Debug, Default)]
+pub struct Conservative {
+    tunables: Tunables,
+    dbs: Dbs,
+    requested_freq: u32,
+    down_skip: u32,
+    prev_khz: u32,
+    load: u32,
+}
+
+impl Conservative {
+    /// A governor without a domain yet.
+    pub fn new(tunables: Tunables) -> Conservative {
+        Conservative { tunables, ..Conservative::default() }
+    }
+    /// Sampling state.
+    pub fn dbs(&self) -> &Dbs {
+        &self.dbs
+    }
+    /// Load at the last sample, per cent.
+    pub fn load(&self) -> u32 {
+        self.load
+    }
+    /// The wish, kHz.
+    pub fn requested_freq(&self) -> u32 {
+        self.requested_freq
+    }
+    /// Samples since the last step down was considered.
+    pub fn down_skip(&self) -> u32 {
+        self.down_skip
+    }
+
+    fn freq_step(&self) -> u32 {
+        let step = self.tunables.freq_step_pct.wrapping_mul(self.dbs.policy.max) / 100; // u32 as in the kernel
+        if step == 0 { 5 } else { step }
+    }
+
+    #[doc(alias = "cs_dbs_update")]
+    fn decide(&mut self) -> Option<u32> {
+        if self.tunables.freq_step_pct == 0 {
+            return None;
+        }
+        let (min, max, step) = (self.dbs.policy.min, self.dbs.policy.max, self.freq_step());
+        let mut wish = self.requested_freq;
+        if !(min..=max).contains(&wish) {
+            wish = self.dbs.policy.cur;
+            self.requested_freq = wish;
+        }
+        wish = self.after_sleep(wish, step);
+        if self.load > self.tunables.dbs.up_threshold {
+            self.down_skip = 0;
+            return self.request(wish, max, (wish + step).min(max), Relation::HE);
+        }
+        self.down_skip += 1;
+        if self.down_skip < self.tunables.dbs.sampling_down_factor {
+            return None;
+        }
+        self.down_skip = 0;
+        if self.load >= self.tunables.down_threshold {
+            return None;
+        }
+        let lower = if wish > step { wish - step } else { min };
+        // What the sleep took off counts even if that alone reached the end of the range.
+        self.request(self.requested_freq, min, lower.max(min), Relation::LE)
+    }
+
+    /// The steps down that the sampling periods slept through would have made. They are made once.
+    fn after_sleep(&mut self, wish: u32, step: u32) -> u32 {
+        let periods = self.dbs.idle_periods;
+        if periods == NO_IDLE_PERIODS || self.dbs.max_sample_load >= self.tunables.down_threshold {
+            return wish;
+        }
+        self.dbs.idle_periods = NO_IDLE_PERIODS;
+        let min = self.dbs.policy.min;
+        let steps = periods.wrapping_mul(step); // u32 as in the kernel
+        if wish > min.wrapping_add(steps) { wish - steps } else { min }
+    }
+
+    /// Nothing happens, and the wish is not stored, at the `end` of the range.
+    fn request(&mut self, wish: u32, end: u32, next: u32, relation: Relation) -> Option<u32> {
+        if wish == end {
+            return None;
+        }
+        self.requested_freq = next;
+        self.dbs.policy.driver_target(next, relation)
+    }
+}
+
+impl FreqGovernor for Conservative {
+    fn start(&mut self, policy: CpufreqPolicy, now_ns: u64, view: &dyn FreqView) -> Option<u32> {
+        self.requested_freq = policy.cur;
+        self.down_skip = 0;
+        self.dbs = Dbs::start(policy, &self.tunables.dbs, now_ns, view);
+        None
+    }
+
+    fn update_util(&mut self, now_ns: u64, _cpu: CpuId, _flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
+        if self.dbs.due(now_ns) { self.sample(now_ns, view) } else { None }
+    }
+
+    fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32> {
+        self.prev_khz = self.dbs.policy.cur;
+        let next = self.dbs.limits(min_khz, max_khz);
+        self.requested_freq = self.dbs.policy.cur;
+        next
+    }
+
+    fn sampling_interval_ns(&self) -> Option<u64> {
+        Some(self.dbs.interval_ns())
+    }
+
+    fn sample(&mut self, now_ns: u64, view: &dyn FreqView) -> Option<u32> {
+        self.prev_khz = self.dbs.policy.cur;
+        self.load = self.dbs.update(now_ns, view);
+        let next = self.decide();
+        self.dbs.next_sample_after(1);
+        next
+    }
+
+    fn policy(&self) -> &CpufreqPolicy {
+        &self.dbs.policy
+    }
+
+    /// `util` is the load in 1024ths.
+    fn choice(&self) -> FrequencyChoice {
+        let choice = choice_without_inputs(self.dbs.policy.domain, self.prev_khz, self.dbs.policy.cur);
+        FrequencyChoice { util: self.load * 1024 / 100, ..choice }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Fixed, policy};
+    use super::*;
+
+    #[test]
+    fn worked_example() {
+        let mut g = Conservative::new(Tunables::default());
+        let idle = |idle_time_us| Fixed { idle_time_us, ..Fixed::default() };
+        g.start(policy(1), 0, &idle(0));
+        let mut at = |ms: u64, idle_us| {
+            let next = g.update_util(ms * 1_000_000, CpuId(0), UpdateFlags::default(), &idle(idle_us));
+            (next, g.requested_freq())
+        };
+        assert_eq!(at(10, 1_000), (None, 550_000));
+        for sample in 2..6 {
+            assert_eq!(at(sample * 10, sample * 1_000), (None, 500_000 + sample as u32 * 50_000));
+        }
+        assert_eq!(at(60, 6_000), (Some(800_000), 800_000));
+        assert_eq!(at(70, 15_000), (None, 750_000));
+    }
+}

@@ -1,0 +1,474 @@
+//! Schedutil frequency governor: the scheduler's own utilisation, turned into a frequency.
+//!
+//! # Idea
+//! The scheduler knows how much of a CPU its tasks need. A CPU that is 40 % used at full speed gets by with 40 % of it;
+//! a quarter on top leaves room for growth. So every change of utilisation asks for `1.25 × f_ref × util / capacity`, at
+//! most once per `rate_limit_us`.
+//!
+//! # Signals
+//! | name | unit, range | source | updated |
+//! |---|---|---|---|
+//! | `util_avg`, `util_est`, `runnable_avg` | 1024ths | [`cpu_util`], with `cpu_util.boost` | PELT updates |
+//! | `util_rt`, `util_dl`, `bw_dl`, `util_irq`, clamps | 1024ths | [`effective_cpu_util`] | PELT updates, enqueue |
+//! | iowait | flag | the scheduler, waking a task that waited for I/O | per update |
+//! | `idle_calls` | count | the CPU's idle loop | idle entry |
+//! | `min`, `max`, table, `freq_ref` | kHz | the domain | limits |
+//!
+//! # Decision
+//! Per update of a CPU:
+//! 1. Boost: the CPU's iowait boost begins at 128, doubles with each request to 1024 (one step per decision), and is
+//!    dropped after a tick without update.
+//! 2. Not due: nothing. Due when the last *change* is `rate_limit_us` ago, when the limits changed, or when the CPU's
+//!    deadline bandwidth exceeds what the last decision granted.
+//! 3. u := effective utilisation, at least the boost (boosts nobody renewed are halved first; below 128 they end).
+//!    `6.12`: u + u/4, within what the clamps, deadlines and interrupts allow; these may ask for more than headroom
+//!    does. `6.1`: clamps first, headroom last.
+//! 4. Over the CPUs of the domain, the largest.
+//! 5. raw := `f_ref`·u / capacity. Same as last time: keep the frequency. Else the lowest efficient one of the table at or
+//!    above raw.
+//! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
+//!
+//! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
+//! 750 → 732,421 → 800 MHz. 300 µs later util is 200: not due with the default of 1 ms. At the next update after that:
+//! 500 MHz if the CPU has been idle in between, else it stays.
+//!
+//! # State and cost
+//! Domain: last frequency, raw value, time. CPU: last update, boost, granted bandwidth. An update that is not due costs a
+//! few comparisons; a decision O(CPUs of the domain + frequencies).
+//!
+//! # Where it fails
+//! Utilisation rises with PELT's half-life, so a burst is answered late; a blocked task's `util_est` helps only tasks that
+//! repeat. `runnable_avg` doubles the request of tasks that wait for each other. In a shared domain the loudest CPU rules.
+//!
+//! # Differences from the kernel
+//! Bit-exact with `schedutil_6.12`, `schedutil_6.12` without boost and `schedutil_6.1` (1,920 rows each). The switch is
+//! always the driver's fast switch: no kthread decides later, and a CPU may update any domain it belongs to only.
+//! `sugov_update_single_perf` (drivers that take a performance level) is not modelled. Generation `6.1` also honours
+//! `cpu_util.boost`, which that kernel did not have: leave it off for that kernel.
+//!
+//! # Source
+//! Linux 6.12.117 and 6.1.192 `kernel/sched/cpufreq_schedutil.c` (behaviour; vectors of the kernel's own code).
+
+use super::{CpuSignals, CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
+use crate::sched::placement::cpu_util::{
+    Boost, UtilType, cpu_util, effective_cpu_util, effective_cpu_util_6_1, map_util_perf, sugov_effective_cpu_perf,
+    uclamp_rq_is_capped, uclamp_rq_util_with,
+};
+use wattif_model::ids::CpuId;
+use wattif_model::trace::FrequencyChoice;
+use wattif_model::units::CAPACITY_SCALE;
+
+const IOWAIT_BOOST_MIN: u64 = CAPACITY_SCALE / 8;
+
+/// Eras of the governor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Generation {
+    /// Up to 6.7: clamps before headroom.
+    V6_1,
+    /// 6.8 and later: headroom before clamps, `freq_ref`.
+    #[default]
+    V6_12,
+}
+
+impl Generation {
+    /// The values of the tunable `generation`.
+    pub const NAMES: [&'static str; 2] = ["6.1", "6.12"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Generation> {
+        match name {
+            "6.1" => Some(Generation::V6_1),
+            "6.12" => Some(Generation::V6_12),
+            _ => None,
+        }
+    }
+}
+
+/// Tunables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tunables {
+    /// Era.
+    pub generation: Generation,
+    /// Least time between two changes, µs; `None`: what the driver says (1000 if nothing).
+    pub rate_limit_us: Option<u64>,
+    /// `cpu_util.boost`.
+    pub boost: Boost,
+}
+
+/// State of one CPU (`struct sugov_cpu`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SugovCpu {
+    /// Which.
+    pub cpu: CpuId,
+    /// Performance last computed, 1024ths; without headroom in generation `6.1`.
+    pub util: u64,
+    /// What the last decision granted beyond utilisation: least performance (`6.12`) or deadline bandwidth (`6.1`).
+    #[doc(alias = "bw_dl")]
+    pub bw_min: u64,
+    /// Boost for I/O, 0 or 128..=1024.
+    pub iowait_boost: u64,
+    /// It was requested since the last decision.
+    pub iowait_boost_pending: bool,
+    /// Time of the last update, ns.
+    pub last_update: u64,
+    saved_idle_calls: u64,
+}
+
+/// The governor of one domain.
+#[derive(Clone, Debug)]
+pub struct Schedutil {
+    tunables: Tunables,
+    policy: CpufreqPolicy,
+    freq_update_delay_ns: u64,
+    cpus: Vec<SugovCpu>,
+    /// CPU − first CPU → index into `cpus`.
+    slots: Vec<u32>,
+    next_freq: u32,
+    cached_raw_freq: u32,
+    last_freq_update_time: u64,
+    limits_changed: bool,
+    need_freq_update: bool,
+    choice: FrequencyChoice,
+}
+
+impl Schedutil {
+    /// A governor without a domain yet.
+    pub fn new(tunables: Tunables) -> Schedutil {
+        Schedutil {
+            tunables,
+            policy: CpufreqPolicy::default(),
+            freq_update_delay_ns: 0,
+            cpus: Vec::new(),
+            slots: Vec::new(),
+            next_freq: 0,
+            cached_raw_freq: 0,
+            last_freq_update_time: 0,
+            limits_changed: false,
+            need_freq_update: false,
+            choice: choice_without_inputs(Default::default(), 0, 0),
+        }
+    }
+
+    /// States of the CPUs, ascending.
+    pub fn cpus(&self) -> &[SugovCpu] {
+        &self.cpus
+    }
+    /// Frequency last decided, kHz; 0 before the first decision.
+    pub fn next_freq(&self) -> u32 {
+        self.next_freq
+    }
+    /// Raw frequency last computed, kHz.
+    pub fn cached_raw_freq(&self) -> u32 {
+        self.cached_raw_freq
+    }
+    /// Time of the last change, ns.
+    pub fn last_freq_update_time(&self) -> u64 {
+        self.last_freq_update_time
+    }
+    /// The limits changed and no decision has taken that into account yet.
+    pub fn need_freq_update(&self) -> bool {
+        self.need_freq_update
+    }
+
+    fn slot(&self, cpu: CpuId) -> usize {
+        self.slots[cpu.at() - self.cpus[0].cpu.at()] as usize
+    }
+
+    /// Limits or deadlines make a decision due at once; else it waits for the rate limit.
+    #[doc(alias = "sugov_should_update_freq")]
+    fn should_update_freq(&mut self, now_ns: u64) -> bool {
+        if self.limits_changed {
+            self.limits_changed = false;
+            self.need_freq_update = true;
+            return true;
+        }
+        // s64: a clock behind the last change is not due.
+        now_ns.wrapping_sub(self.last_freq_update_time) as i64 >= self.freq_update_delay_ns as i64
+    }
+
+    #[doc(alias = "sugov_next_freq_shared")]
+    fn update_shared(&mut self, now_ns: u64, at: usize, view: &dyn FreqView) -> u32 {
+        let mut loudest = (0, self.decide_cpu(0, now_ns, view));
+        let mut capacity = loudest.1.capacity;
+        for i in 1..self.cpus.len() {
+            let signals = self.decide_cpu(i, now_ns, view);
+            if i == at {
+                capacity = signals.capacity;
+            }
+            // Capacities in a domain are equal as a rule; only the older generation minds if not.
+            let (util, most) = (self.cpus[i].util, self.cpus[loudest.0].util);
+            let louder = match self.tunables.generation {
+                Generation::V6_12 => util > most,
+                Generation::V6_1 => util * loudest.1.capacity > signals.capacity * most,
+            };
+            if louder {
+                loudest = (i, signals);
+            }
+        }
+        if self.tunables.generation == Generation::V6_1 {
+            capacity = loudest.1.capacity;
+        }
+        self.remember_inputs(loudest.0, &loudest.1);
+        self.get_next_freq(self.cpus[loudest.0].util, capacity)
+    }
+
+    fn update_single(&mut self, now_ns: u64, view: &dyn FreqView) -> u32 {
+        let signals = self.decide_cpu(0, now_ns, view);
+        self.remember_inputs(0, &signals);
+        let cached = self.cached_raw_freq;
+        let next = self.get_next_freq(self.cpus[0].util, signals.capacity);
+        if self.hold_freq(&signals, view) && next < self.next_freq && !self.need_freq_update {
+            self.cached_raw_freq = cached;
+            return self.next_freq;
+        }
+        next
+    }
+
+    /// The CPU is busy, so that the utilisation of a task that came or went a moment ago must not slow it down.
+    /// Not evaluated, and the count not saved, while a clamp holds the CPU down.
+    #[doc(alias = "sugov_cpu_is_busy")]
+    fn hold_freq(&mut self, signals: &CpuSignals, view: &dyn FreqView) -> bool {
+        if uclamp_rq_is_capped(signals) {
+            return false;
+        }
+        let idle_calls = view.idle_calls(self.cpus[0].cpu);
+        let busy = idle_calls == self.cpus[0].saved_idle_calls;
+        self.cpus[0].saved_idle_calls = idle_calls;
+        busy
+    }
+
+    #[doc(alias = "sugov_get_util")]
+    fn decide_cpu(&mut self, i: usize, now_ns: u64, view: &dyn FreqView) -> CpuSignals {
+        let signals = view.signals(self.cpus[i].cpu);
+        let cfs = cpu_util(&signals, None, self.tunables.boost);
+        let boost = self.cpus[i].iowait_apply(now_ns, self.policy.tick_ns, signals.capacity);
+        let c = &mut self.cpus[i];
+        match self.tunables.generation {
+            Generation::V6_12 => {
+                let e = effective_cpu_util(&signals, cfs);
+                c.bw_min = e.min;
+                c.util = sugov_effective_cpu_perf(e.util.max(boost), e.min, e.max);
+            }
+            Generation::V6_1 => {
+                c.bw_min = signals.bw_dl;
+                c.util = effective_cpu_util_6_1(&signals, cfs, UtilType::Frequency, None);
+                if boost > 0 {
+                    c.util = c.util.max(uclamp_rq_util_with(&signals, boost, None));
+                }
+            }
+        }
+        signals
+    }
+
+    fn get_next_freq(&mut self, util: u64, capacity: u64) -> u32 {
+        let p = &self.policy;
+        let (reference, util) = match self.tunables.generation {
+            Generation::V6_12 if p.freq_ref != 0 => (p.freq_ref, util),
+            Generation::V6_12 if p.freq_invariant => (p.cpuinfo_max, util),
+            Generation::V6_12 => (p.cur + (p.cur >> 2), util),
+            Generation::V6_1 if p.freq_invariant => (p.cpuinfo_max, map_util_perf(util)),
+            Generation::V6_1 => (p.cur, map_util_perf(util)),
+        };
+        let raw = (u64::from(reference) * util / capacity) as u32; // C: unsigned long cut to unsigned int
+        if raw == self.cached_raw_freq && !self.need_freq_update {
+            return self.next_freq;
+        }
+        self.cached_raw_freq = raw;
+        self.policy.resolve_freq(raw)
+    }
+
+    /// Only a change counts as an update for the rate limit.
+    #[doc(alias = "sugov_update_next_freq")]
+    fn update_next_freq(&mut self, now_ns: u64, next_freq: u32) -> Option<u32> {
+        self.need_freq_update = false;
+        if next_freq == self.next_freq {
+            return None;
+        }
+        self.choice.prev_khz = self.policy.cur;
+        self.choice.next_khz = next_freq;
+        self.next_freq = next_freq;
+        self.last_freq_update_time = now_ns;
+        self.policy.cur = next_freq;
+        Some(next_freq)
+    }
+
+    fn remember_inputs(&mut self, i: usize, signals: &CpuSignals) {
+        let c = &self.cpus[i];
+        self.choice.util = c.util as u32;
+        self.choice.util_avg = signals.util_avg as u32;
+        self.choice.util_est = signals.util_est as u32;
+        self.choice.runnable_avg = signals.runnable_avg as u32;
+        self.choice.iowait_boost = c.iowait_boost as u32;
+    }
+}
+
+impl SugovCpu {
+    /// Drops a boost that is older than a tick; true if it was. `boost`: it is renewed in the same breath.
+    #[doc(alias = "sugov_iowait_reset")]
+    fn iowait_reset(&mut self, now_ns: u64, tick_ns: u64, boost: bool) -> bool {
+        if now_ns.wrapping_sub(self.last_update) as i64 <= tick_ns as i64 {
+            return false;
+        }
+        self.iowait_boost = if boost { IOWAIT_BOOST_MIN } else { 0 };
+        self.iowait_boost_pending = boost;
+        true
+    }
+
+    /// Takes note of a request; the boost grows once per decision however many there are.
+    #[doc(alias = "sugov_iowait_boost")]
+    fn iowait_boost(&mut self, now_ns: u64, tick_ns: u64, requested: bool) {
+        if self.iowait_boost > 0 && self.iowait_reset(now_ns, tick_ns, requested) {
+            return;
+        }
+        if requested && !self.iowait_boost_pending {
+            self.iowait_boost_pending = true;
+            self.iowait_boost = (self.iowait_boost * 2).clamp(IOWAIT_BOOST_MIN, CAPACITY_SCALE);
+        }
+    }
+
+    /// The boost as utilisation. One that was not requested since the last decision is halved.
+    #[doc(alias = "sugov_iowait_apply")]
+    fn iowait_apply(&mut self, now_ns: u64, tick_ns: u64, capacity: u64) -> u64 {
+        if self.iowait_boost == 0 || self.iowait_reset(now_ns, tick_ns, false) {
+            return 0;
+        }
+        if !self.iowait_boost_pending {
+            self.iowait_boost >>= 1;
+            if self.iowait_boost < IOWAIT_BOOST_MIN {
+                self.iowait_boost = 0;
+                return 0;
+            }
+        }
+        self.iowait_boost_pending = false;
+        self.iowait_boost * capacity / CAPACITY_SCALE
+    }
+}
+
+impl FreqGovernor for Schedutil {
+    fn start(&mut self, policy: CpufreqPolicy, _now_ns: u64, _view: &dyn FreqView) -> Option<u32> {
+        assert!(!policy.cpus.is_empty(), "a frequency domain without CPUs");
+        let mut fresh = Schedutil::new(self.tunables);
+        let delay_us = self.tunables.rate_limit_us.unwrap_or_else(|| match self.tunables.generation {
+            Generation::V6_12 => policy.transition_delay_us(),
+            Generation::V6_1 => policy.transition_delay_us_6_1(),
+        });
+        fresh.freq_update_delay_ns = delay_us * 1000;
+        fresh.cpus = policy.cpus.iter().map(|&cpu| SugovCpu { cpu, ..SugovCpu::default() }).collect();
+        let first = policy.cpus[0].at();
+        let last = policy.cpus[policy.cpus.len() - 1].at();
+        fresh.slots = vec![u32::MAX; last - first + 1];
+        for (i, cpu) in policy.cpus.iter().enumerate() {
+            fresh.slots[cpu.at() - first] = i as u32;
+        }
+        fresh.choice.domain = policy.domain;
+        fresh.policy = policy;
+        *self = fresh;
+        None
+    }
+
+    fn update_util(&mut self, now_ns: u64, cpu: CpuId, flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
+        let i = self.slot(cpu);
+        let tick_ns = self.policy.tick_ns;
+        let c = &mut self.cpus[i];
+        c.iowait_boost(now_ns, tick_ns, flags.iowait);
+        c.last_update = now_ns;
+        if view.bw_dl(cpu) > c.bw_min {
+            self.limits_changed = true; // deadline tasks must not wait for the rate limit
+        }
+        if !self.should_update_freq(now_ns) {
+            return None;
+        }
+        let next =
+            if self.cpus.len() > 1 { self.update_shared(now_ns, i, view) } else { self.update_single(now_ns, view) };
+        self.update_next_freq(now_ns, next)
+    }
+
+    fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32> {
+        (self.policy.min, self.policy.max) = (min_khz, max_khz);
+        self.limits_changed = true;
+        None
+    }
+
+    fn policy(&self) -> &CpufreqPolicy {
+        &self.policy
+    }
+
+    fn choice(&self) -> FrequencyChoice {
+        self.choice
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Fixed, policy};
+    use super::*;
+
+    const NONE: UpdateFlags = UpdateFlags { iowait: false };
+
+    fn busy(util_avg: u64) -> Fixed {
+        let signals = CpuSignals { util_avg, uclamp_max: 1024, capacity: 1024, ..CpuSignals::default() };
+        Fixed { signals, ..Fixed::default() }
+    }
+
+    fn started(generation: Generation, nr: u32) -> Schedutil {
+        let mut g = Schedutil::new(Tunables { generation, ..Tunables::default() });
+        g.start(policy(nr), 0, &busy(0));
+        g
+    }
+
+    #[test]
+    fn worked_example() {
+        for generation in [Generation::V6_1, Generation::V6_12] {
+            let mut g = started(generation, 1);
+            let mut at = |us: u64, util, idle_calls| {
+                g.update_util(us * 1000, CpuId(0), NONE, &Fixed { idle_calls, ..busy(util) })
+            };
+            assert_eq!(at(10_000, 300, 1), Some(500_000));
+            assert_eq!(at(20_000, 600, 2), Some(800_000));
+            assert_eq!(at(20_300, 200, 3), None, "not due");
+            assert_eq!(at(22_000, 200, 2), None, "busy since the last decision");
+            assert_eq!(at(24_000, 200, 3), Some(500_000));
+        }
+    }
+
+    #[test]
+    fn the_loudest_cpu_of_a_domain_rules_and_the_choice_tells_its_inputs() {
+        struct TwoCpus;
+        impl FreqView for TwoCpus {
+            fn signals(&self, cpu: CpuId) -> CpuSignals {
+                busy(if cpu.0 == 1 { 700 } else { 100 }).signals
+            }
+            fn idle_calls(&self, _: CpuId) -> u64 {
+                0
+            }
+            fn idle_time_us(&self, _: CpuId) -> u64 {
+                0
+            }
+        }
+        let mut g = started(Generation::V6_12, 2);
+        assert_eq!(g.update_util(10_000_000, CpuId(0), NONE, &TwoCpus), Some(1_000_000));
+        assert_eq!((g.choice().util_avg, g.choice().util, g.choice().prev_khz), (700, 875, 500_000));
+    }
+
+    #[test]
+    fn iowait_boost_doubles_and_fades() {
+        let mut c = SugovCpu::default();
+        let seen: Vec<u64> = (1..=5)
+            .map(|ms| {
+                c.iowait_boost(ms * 1_000_000, 4_000_000, ms < 4);
+                c.last_update = ms * 1_000_000;
+                c.iowait_apply(ms * 1_000_000, 4_000_000, 512)
+            })
+            .collect();
+        assert_eq!(seen, [64, 128, 256, 128, 64]);
+    }
+
+    #[test]
+    fn deadline_bandwidth_does_not_wait() {
+        let mut g = started(Generation::V6_12, 1);
+        assert_eq!(g.update_util(10_000_000, CpuId(0), NONE, &busy(100)), Some(500_000));
+        let mut view = busy(100);
+        view.signals.bw_dl = 900;
+        assert_eq!(g.update_util(10_001_000, CpuId(0), NONE, &view), Some(1_000_000));
+    }
+}

@@ -1,0 +1,332 @@
+//! Utilisation of a CPU: what schedutil and energy-aware placement take a run queue's signals for.
+//!
+//! # Idea
+//! One number between 0 and the CPU's capacity that says how much of it the fair tasks need: the larger of what they
+//! have used lately (`util_avg`), of what they are known to need once awake (`util_est`) and, with `boost`, of what
+//! they would have used without waiting for each other (`runnable_avg`). On top of it the *effective* utilisation adds
+//! the real-time and deadline classes and interrupts, and applies the clamps of the run queue.
+//!
+//! # Signals
+//! | name | unit, range | source | updated |
+//! |---|---|---|---|
+//! | `util_avg`, `runnable_avg` | 0..=1024 and above | load tracker, the CPU's fair run queue | PELT updates |
+//! | `util_est` | 0..=1024 and above | sum over the queued fair tasks | enqueue, dequeue |
+//! | `util_rt`, `util_dl`, `util_irq` | 0..=1024 | load tracker | PELT updates |
+//! | `bw_dl` | 0..=1024 | admitted running bandwidth of deadline tasks | deadline enqueue, dequeue |
+//! | `uclamp_min`, `uclamp_max` | 0..=1024 | maximum over the runnable tasks | enqueue, dequeue |
+//! | `capacity` | 1..=1024 | platform | never |
+//!
+//! # Decision
+//! 1. u := `util_avg`; boost `h1`: u := max(u, `runnable_avg`).
+//! 2. A task that would leave this CPU is taken off (floor 0), one that would come is added. Boost `h2` does so for
+//!    `runnable_avg` with the task's own `runnable_avg` and takes the maximum only then.
+//! 3. e := `util_est`, plus the task's if it would run here, minus it if it is queued now and would not; u := max(u, e).
+//! 4. u := min(u, `capacity`).
+//!
+//! Worked example: three tasks of 100 that wait for each other have `util_avg` 300 and `runnable_avg` 600. Without boost
+//! u = 300; with `h1` or `h2` 600. Looked at without one of them (util 100, runnable 200): 200; `h1` 500; `h2` 400.
+//!
+//! # State and cost
+//! None; a dozen integer operations.
+//!
+//! # Where it fails
+//! `runnable_avg` counts waiting as need: producers and consumers that contend without needing speed double the
+//! frequency. `h1` mixes two signals when a task leaves (runnable − util), which `h2` corrects.
+//!
+//! # Differences from the kernel
+//! None known: bit-exact with `effective_util_6.1` and `effective_util_6.12` (1,500 rows each), and through schedutil and
+//! energy-aware placement with theirs. The first, short-lived form of the boost, which also raised `util_est`, is not offered.
+//!
+//! # Source
+//! Linux 6.12.117 and 6.1.192: `kernel/sched/fair.c` (`cpu_util`), `kernel/sched/syscalls.c` and `core.c`
+//! (`effective_cpu_util`), `cpufreq_schedutil.c`. `h1`: commit 7d0583cf9ec7 (June 2023) as in 6.5; `h2`: commit
+//! 29922fdfc2a4 (June 2026), in 6.12.97 and later.
+
+use wattif_model::units::CAPACITY_SCALE;
+
+/// What a run queue publishes about one CPU. Everything is in 1024ths of the biggest CPU unless stated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuSignals {
+    /// Running average of the fair tasks.
+    pub util_avg: u64,
+    /// Sum of the estimates of the queued fair tasks.
+    pub util_est: u64,
+    /// Runnable average of the fair tasks.
+    pub runnable_avg: u64,
+    /// Running average of real-time tasks.
+    pub util_rt: u64,
+    /// Running average of deadline tasks.
+    pub util_dl: u64,
+    /// Bandwidth of the running deadline tasks, see [`cpu_bw_dl`].
+    pub bw_dl: u64,
+    /// Share of time in interrupts.
+    pub util_irq: u64,
+    /// Runnable real-time tasks.
+    pub rt_nr_running: u32,
+    /// Largest `uclamp_min` of the runnable tasks.
+    pub uclamp_min: u64,
+    /// Largest `uclamp_max` of the runnable tasks.
+    pub uclamp_max: u64,
+    /// Some task or group of the system uses utilisation clamps.
+    pub uclamp_used: bool,
+    /// The clamp values are left over from before the CPU went idle.
+    pub uclamp_idle: bool,
+    /// `capacity_orig`: 1..=1024.
+    pub capacity: u64,
+}
+
+/// `cpu_bw_dl`: running deadline bandwidth (1 << 20 is a whole CPU) in capacity units.
+pub const fn cpu_bw_dl(running_bw: u64) -> u64 {
+    running_bw.wrapping_mul(CAPACITY_SCALE) >> 20
+}
+
+/// `cpu_util.boost`: how waiting raises the utilisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Boost {
+    /// `off`: not at all (6.4 and before).
+    #[default]
+    Off,
+    /// `h1`: 6.5 until mid-2026.
+    H1,
+    /// `h2`: arithmetic corrected, 6.12.97 and later.
+    H2,
+}
+
+impl Boost {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["off", "h1", "h2"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Boost> {
+        match name {
+            "off" => Some(Boost::Off),
+            "h1" => Some(Boost::H1),
+            "h2" => Some(Boost::H2),
+            _ => None,
+        }
+    }
+}
+
+/// Signals of the task being placed, in 1024ths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskSignals {
+    /// `util_avg`.
+    pub util_avg: u64,
+    /// `runnable_avg`.
+    pub runnable_avg: u64,
+    /// `_task_util_est`: the stored estimate without its flag (before 6.8 the larger of its two words).
+    pub util_est: u64,
+    /// It is on a run queue now, so that queue's `util_est` contains it (exec balancing; not at a wake-up).
+    pub queued: bool,
+    /// Effective `uclamp_min`, 0 without clamps.
+    pub uclamp_min: u64,
+    /// Effective `uclamp_max`, 1024 without clamps.
+    pub uclamp_max: u64,
+}
+
+impl TaskSignals {
+    /// `task_util_est`: the larger of its use and its estimate.
+    pub fn task_util_est(&self) -> u64 {
+        self.util_avg.max(self.util_est)
+    }
+}
+
+/// A task that the question is about, as seen from one CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Moving<'a> {
+    /// The task.
+    pub task: &'a TaskSignals,
+    /// Its signals are part of this CPU's (`task_cpu(p) == cpu`).
+    pub here: bool,
+    /// It is to run on this CPU (`dst_cpu == cpu`).
+    pub dst: bool,
+}
+
+impl Moving<'_> {
+    fn apply(&self, cpu: u64, task: u64) -> u64 {
+        match (self.here, self.dst) {
+            (true, false) => cpu.saturating_sub(task),
+            (false, true) => cpu + task,
+            _ => cpu,
+        }
+    }
+    fn apply_util_est(&self, cpu: u64) -> u64 {
+        match (self.dst, self.task.queued) {
+            (true, _) => cpu + self.task.util_est,
+            // The kernel takes it off whichever CPU is asked about; a queued task is in the sum of its own only.
+            (false, true) => cpu.saturating_sub(self.task.util_est),
+            (false, false) => cpu,
+        }
+    }
+}
+
+/// Utilisation of a CPU by fair tasks, 0..=`capacity`: as it is, or as it would be if `moving` had moved.
+pub fn cpu_util(cpu: &CpuSignals, moving: Option<Moving<'_>>, boost: Boost) -> u64 {
+    let mut util = cpu.util_avg;
+    let mut runnable = cpu.runnable_avg;
+    let mut util_est = cpu.util_est;
+    if boost == Boost::H1 {
+        util = util.max(runnable);
+    }
+    if let Some(moving) = moving {
+        util = moving.apply(util, moving.task.util_avg);
+        runnable = moving.apply(runnable, moving.task.runnable_avg);
+        util_est = moving.apply_util_est(util_est);
+    }
+    if boost == Boost::H2 {
+        util = util.max(runnable);
+    }
+    util.max(util_est).min(cpu.capacity)
+}
+
+/// `scale_irq_capacity`: what is left of `util` when interrupts take `irq` of `capacity`.
+pub fn scale_irq_capacity(util: u64, irq: u64, capacity: u64) -> u64 {
+    util * (capacity - irq) / capacity
+}
+
+/// Utilisation by all classes, with the performance that the classes and clamps allow for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effective {
+    /// Utilisation, 0..=`capacity`.
+    pub util: u64,
+    /// Performance that must be granted.
+    pub min: u64,
+    /// Performance that suffices.
+    pub max: u64,
+}
+
+/// `effective_cpu_util` of 6.8 and later; `util_cfs` is a [`cpu_util`].
+pub fn effective_cpu_util(cpu: &CpuSignals, util_cfs: u64) -> Effective {
+    let (cap, irq) = (cpu.capacity, cpu.util_irq);
+    if irq >= cap {
+        return Effective { util: cap, min: cap, max: cap };
+    }
+    let mut min = (irq + cpu.bw_dl).max(cpu.uclamp_min);
+    if !cpu.uclamp_used && cpu.rt_nr_running > 0 {
+        min = min.max(cap);
+    }
+    let max = cap.min(cpu.uclamp_max);
+    Effective { util: with_irq(util_cfs + cpu.util_rt + cpu.util_dl, irq, cap), min, max }
+}
+
+fn with_irq(util: u64, irq: u64, cap: u64) -> u64 {
+    if util >= cap { cap } else { (scale_irq_capacity(util, irq, cap) + irq).min(cap) }
+}
+
+/// `sugov_effective_cpu_perf`: the performance to ask for, with a quarter of headroom. May exceed the capacity.
+pub fn sugov_effective_cpu_perf(actual: u64, min: u64, max: u64) -> u64 {
+    map_util_perf(actual).min(max).max(min)
+}
+
+/// `map_util_perf`: a quarter of headroom.
+pub const fn map_util_perf(util: u64) -> u64 {
+    util + (util >> 2)
+}
+
+/// What [`effective_cpu_util_6_1`] is for (`enum cpu_util_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UtilType {
+    /// `FREQUENCY_UTIL`: a frequency request, with clamps and deadline bandwidth.
+    Frequency,
+    /// `ENERGY_UTIL`: busy time.
+    Energy,
+}
+
+/// `effective_cpu_util` before 6.8 (`schedutil_cpu_util` before 5.11). `task` is one that would run here, for its clamps.
+#[doc(alias = "effective_cpu_util")]
+#[doc(alias = "schedutil_cpu_util")]
+pub fn effective_cpu_util_6_1(cpu: &CpuSignals, util_cfs: u64, ty: UtilType, task: Option<&TaskSignals>) -> u64 {
+    let (cap, irq) = (cpu.capacity, cpu.util_irq);
+    let frequency = ty == UtilType::Frequency;
+    if irq >= cap || (frequency && !cpu.uclamp_used && cpu.rt_nr_running > 0) {
+        return cap;
+    }
+    let mut util = util_cfs + cpu.util_rt;
+    if frequency {
+        util = uclamp_rq_util_with(cpu, util, task);
+    }
+    if util + cpu.util_dl >= cap {
+        return cap;
+    }
+    if !frequency {
+        util += cpu.util_dl;
+    }
+    util = scale_irq_capacity(util, irq, cap) + irq;
+    if frequency {
+        util += cpu.bw_dl;
+    }
+    util.min(cap)
+}
+
+/// `uclamp_rq_util_with`: `util` within the clamps of the run queue, as they would be with `task` on it.
+pub fn uclamp_rq_util_with(cpu: &CpuSignals, util: u64, task: Option<&TaskSignals>) -> u64 {
+    if !cpu.uclamp_used {
+        return util;
+    }
+    let (min, max) = match task {
+        None => (cpu.uclamp_min, cpu.uclamp_max),
+        Some(p) if cpu.uclamp_idle => (p.uclamp_min, p.uclamp_max),
+        Some(p) => (p.uclamp_min.max(cpu.uclamp_min), p.uclamp_max.max(cpu.uclamp_max)),
+    };
+    // The minimum wins where the clamps cross, so this is not `clamp`.
+    if min >= max { min } else { util.clamp(min, max) }
+}
+
+/// `uclamp_rq_is_capped`: is the CPU held down by its `uclamp_max`?
+pub fn uclamp_rq_is_capped(cpu: &CpuSignals) -> bool {
+    cpu.uclamp_used
+        && cpu.uclamp_max != CAPACITY_SCALE
+        && cpu_util(cpu, None, Boost::Off) + cpu.util_rt >= cpu.uclamp_max
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTENDED: CpuSignals = CpuSignals {
+        util_avg: 300,
+        util_est: 0,
+        runnable_avg: 600,
+        util_rt: 0,
+        util_dl: 0,
+        bw_dl: 0,
+        util_irq: 0,
+        rt_nr_running: 0,
+        uclamp_min: 0,
+        uclamp_max: 1024,
+        uclamp_used: false,
+        uclamp_idle: false,
+        capacity: 1024,
+    };
+
+    #[test]
+    fn worked_example() {
+        let task = TaskSignals { util_avg: 100, runnable_avg: 200, ..TaskSignals::default() };
+        let leaves = Some(Moving { task: &task, here: true, dst: false });
+        for (boost, all, rest) in [(Boost::Off, 300, 200), (Boost::H1, 600, 500), (Boost::H2, 600, 400)] {
+            assert_eq!(
+                (cpu_util(&CONTENDED, None, boost), cpu_util(&CONTENDED, leaves, boost)),
+                (all, rest),
+                "{boost:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_queued_task_is_in_the_estimate_of_its_queue_once() {
+        let cpu = CpuSignals { util_est: 400, ..CONTENDED };
+        let task = TaskSignals { util_est: 150, queued: true, ..TaskSignals::default() };
+        let ask = |dst| cpu_util(&cpu, Some(Moving { task: &task, here: true, dst }), Boost::Off);
+        assert_eq!((ask(false), ask(true)), (300, 550));
+    }
+
+    #[test]
+    fn interrupts_take_their_share_and_real_time_asks_for_everything() {
+        let irq = CpuSignals { util_irq: 512, ..CONTENDED };
+        assert_eq!(effective_cpu_util(&irq, 300), Effective { util: 150 + 512, min: 512, max: 1024 });
+        let rt = CpuSignals { rt_nr_running: 1, ..CONTENDED };
+        assert_eq!(effective_cpu_util(&rt, 300).min, 1024);
+        assert_eq!(effective_cpu_util_6_1(&rt, 300, UtilType::Frequency, None), 1024);
+        assert_eq!(effective_cpu_util_6_1(&rt, 300, UtilType::Energy, None), 300);
+    }
+}
