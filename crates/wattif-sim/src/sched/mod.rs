@@ -11,6 +11,7 @@ pub mod placement;
 pub mod rq;
 pub mod task;
 pub mod topology;
+pub mod uclamp;
 
 use features::Features;
 use rq::{CfsRq, Rq};
@@ -37,6 +38,8 @@ pub struct Sched {
     pub topology: Topology,
     /// Scheduler features (`/sys/kernel/debug/sched/features`).
     pub features: Features,
+    /// Rules of estimated utilisation.
+    pub util_est: load::util_est::Generation,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// System-wide overload and energy state (`struct root_domain`).
@@ -47,6 +50,32 @@ pub struct Sched {
 pub type View = Sched;
 
 impl Sched {
+    /// A machine of equal CPUs at full speed, without topology and tasks but the idle one: for tests of classes.
+    pub fn bare(nr_cpus: usize, tick_ns: u64) -> Sched {
+        let rq = |c| Rq {
+            cpu: CpuId(c),
+            cpu_capacity_orig: 1024,
+            cpu_capacity: 1024,
+            freq_cap: 1024,
+            uclamp_max: 1024,
+            ..Rq::default()
+        };
+        let mut s = Sched {
+            now: 0,
+            tasks: vec![Task::default()],
+            se: vec![SchedEntity::default(); nr_cpus + 1],
+            rqs: (0..nr_cpus as u32).map(rq).collect(),
+            cfs: vec![CfsRq::default(); nr_cpus],
+            groups: vec![task::TaskGroup::root()],
+            topology: Topology::default(),
+            features: Features::default(),
+            util_est: load::util_est::Generation::default(),
+            tick_ns,
+            rd: rq::RootDomain::default(),
+        };
+        class::fair::init_groups(&mut s);
+        s
+    }
     /// Number of CPUs.
     #[inline]
     pub fn nr_cpus(&self) -> usize {

@@ -1,8 +1,9 @@
 //! Run queues (`struct rq`, `struct cfs_rq`, …): plain state; the classes and `core` hold the behaviour.
 
-use super::load::pelt::SchedAvg;
+use super::class::timeline::{SortedVec, Timeline};
+use super::load::pelt::{Pelt, SchedAvg};
 use super::task::NONE;
-use std::collections::BTreeSet;
+use super::uclamp::UclampRq;
 use wattif_model::{CpuId, Pid};
 
 /// The run queue of a CPU.
@@ -24,6 +25,8 @@ pub struct Rq {
     pub clock_pelt_idle: u64,
     /// Interrupt time since the last clock update, ns; taken off `clock_task` by it.
     pub irq_pending_ns: u64,
+    /// Constants and generation of the load tracker, the same on every CPU.
+    pub pelt: Pelt,
     /// `capacity_orig_of`, 1..=1024.
     pub cpu_capacity_orig: u32,
     /// `capacity_of`: what is left for fair tasks.
@@ -80,7 +83,9 @@ pub struct Rq {
     pub has_blocked_load: bool,
     /// Cost of a wake-up scan in the last-level cache, ns (EWMA).
     pub avg_scan_cost: u64,
-    /// Σ of `uclamp_min` maximum over runnable tasks; 0 when none.
+    /// Clamps of the runnable tasks, by bucket; the next three are their result.
+    pub uclamp: UclampRq,
+    /// Maximum of `uclamp_min` over runnable tasks; 0 when none.
     pub uclamp_min: u32,
     /// Maximum of `uclamp_max` over runnable tasks; 1024 when none.
     pub uclamp_max: u32,
@@ -125,14 +130,20 @@ pub struct CfsRq {
     pub sum_wkey: i64,
     /// EEVDF: Σ weight of entities in the tree.
     pub sum_w: u64,
-    /// The tree: `(key, seq, entity)` in picking order. `fair` decides the representation; see `class/fair.rs`.
-    pub tree: BTreeSet<(i128, u64, usize)>,
+    /// Entities in picking order, without the running one.
+    pub tree: Timeline,
     /// Load tracking.
     pub avg: SchedAvg,
     /// Load of tasks that left while blocked, to be folded in at the next update.
     pub removed: Removed,
     /// This queue's part of the group's load.
     pub tg_load_avg_contrib: u64,
+    /// When that was last updated, rq clock ns.
+    pub last_update_tg_load_avg: u64,
+    /// A change below has to be carried into the group's entity.
+    pub propagate: bool,
+    /// Σ runnable time to carry with it.
+    pub prop_runnable_sum: i64,
 }
 
 impl Default for CfsRq {
@@ -156,10 +167,13 @@ impl Default for CfsRq {
             zero_vruntime: (1u64 << 20).wrapping_neg(),
             sum_wkey: 0,
             sum_w: 0,
-            tree: BTreeSet::new(),
+            tree: Timeline::default(),
             avg: SchedAvg::default(),
             removed: Removed::default(),
             tg_load_avg_contrib: 0,
+            last_update_tg_load_avg: 0,
+            propagate: false,
+            prop_runnable_sum: 0,
         }
     }
 }
@@ -181,7 +195,7 @@ pub struct Removed {
 #[derive(Clone, Debug, Default)]
 pub struct RtRq {
     /// `(prio, order, pid)` in picking order, the running task included.
-    pub queue: BTreeSet<(u8, i64, Pid)>,
+    pub queue: SortedVec<(u8, i64, Pid)>,
     /// Next order number at the tail; the head counts down.
     pub tail: i64,
     /// Next order number at the head.
@@ -194,7 +208,7 @@ pub struct RtRq {
 #[derive(Clone, Debug, Default)]
 pub struct DlRq {
     /// `(deadline, pid)` in picking order, the running task included.
-    pub queue: BTreeSet<(u64, Pid)>,
+    pub queue: SortedVec<(u64, Pid)>,
     /// Tasks queued.
     pub dl_nr_running: u32,
     /// Σ bandwidth of active tasks, 2^20 = 1 CPU.

@@ -152,6 +152,8 @@ pub struct SchedEntity {
     pub prev_sum_exec_runtime: u64,
     /// Load tracking.
     pub avg: SchedAvg,
+    /// `avg` is part of its queue's. (The kernel writes this as `last_update_time != 0`; our clocks may start at 0.)
+    pub attached: bool,
     /// Entity of the group this one is queued under ([`NONE`] at the root).
     pub parent: usize,
     /// Queue it is (to be) queued on.
@@ -162,8 +164,6 @@ pub struct SchedEntity {
     pub runnable_weight: u64,
     /// SCHED_IDLE task, or a group with `cpu.idle`.
     pub idle: bool,
-    /// Order of insertion among equals in the queue.
-    pub seq: u64,
 }
 
 impl Default for SchedEntity {
@@ -183,12 +183,12 @@ impl Default for SchedEntity {
             sum_exec_runtime: 0,
             prev_sum_exec_runtime: 0,
             avg: SchedAvg::default(),
+            attached: false,
             parent: NONE,
             cfs_rq: 0,
             my_q: NONE,
             runnable_weight: 0,
             idle: false,
-            seq: 0,
         }
     }
 }
@@ -206,4 +206,11 @@ pub struct TaskGroup {
     pub idle: bool,
     /// Σ `tg_load_avg_contrib` of its queues.
     pub load_avg: u64,
+}
+
+impl TaskGroup {
+    /// The root group.
+    pub fn root() -> TaskGroup {
+        TaskGroup { path: "/".to_string(), parent: 0, shares: 1024, idle: false, load_avg: 0 }
+    }
 }

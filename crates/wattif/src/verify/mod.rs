@@ -6,6 +6,9 @@
 pub mod wakeup;
 pub mod folder;
 pub mod cpufreq;
+pub mod fair;
+pub mod pelt;
+pub mod util_est;
 
 use std::fmt::Display;
 
@@ -128,4 +131,17 @@ pub static KINDS: &[Kind] = &[
     cpufreq::FREQ_TABLE,
     cpufreq::SCHEDUTIL,
     wakeup::KIND,
+    pelt::TABLES,
+    pelt::DECAY,
+    pelt::SEGMENTS,
+    pelt::SUM,
+    pelt::CLOCK,
+    pelt::IRQ,
+    pelt::ATTACH_DETACH,
+    pelt::POST_INIT,
+    util_est::UTIL_EST,
+    fair::PRIO_WEIGHTS,
+    fair::CALC_DELTA,
+    fair::CFS_UNIT,
+    fair::FAIR,
 ];

@@ -4,6 +4,11 @@
 //! but the entities of its own tasks, `rq.need_resched`, `rq.nr_running` and `rq.util_changed`.
 //! `core` updates the rq clock before it calls a class, as the kernel does.
 
+pub mod cfs;
+pub mod fair;
+pub mod timeline;
+pub mod weight;
+
 use super::Sched;
 use wattif_model::{CpuId, Pid};
 
@@ -49,6 +54,13 @@ pub trait SchedClass {
     fn put_prev_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid);
     /// A task gets the CPU (`first`), or keeps it after a change of attributes.
     fn set_next_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, first: bool);
+    /// Both at once, for two tasks of this class: what they share (groups) keeps running.
+    fn put_prev_set_next_task(&self, s: &mut Sched, cpu: CpuId, prev: Pid, next: Pid) {
+        if prev != next {
+            self.put_prev_task(s, cpu, prev);
+            self.set_next_task(s, cpu, next, true);
+        }
+    }
     /// The tick found the task running. May set `rq.need_resched`.
     fn task_tick(&self, s: &mut Sched, cpu: CpuId, pid: Pid);
     /// Account the running task up to now.
@@ -57,6 +69,8 @@ pub trait SchedClass {
     fn task_fork(&self, _s: &mut Sched, _pid: Pid) {}
     /// A sleeping or waking task is about to change to `new_cpu`; its old queue is not locked (`migrate_task_rq`).
     fn migrate_task_rq(&self, _s: &mut Sched, _pid: Pid, _new_cpu: CpuId) {}
+    /// Its nice value or fair policy changed; it is off its queue, or was never on one (`reweight_task`).
+    fn reweight_task(&self, _s: &mut Sched, _pid: Pid) {}
     /// Its priority changed while queued.
     fn prio_changed(&self, s: &mut Sched, cpu: CpuId, pid: Pid, old_prio: u8);
     /// It came from another class and is queued.

@@ -2,3 +2,4 @@
 
 pub mod cpu_load;
 pub mod pelt;
+pub mod util_est;

@@ -1,0 +1,101 @@
+//! Utilisation clamps of a run queue: the maximum over its runnable tasks, by bucket, as the kernel's.
+//!
+//! `core` calls [`uclamp_rq_inc`] after a task was queued and [`uclamp_rq_dec`] before it leaves, for tasks of all classes.
+
+use super::Sched;
+use wattif_model::{CpuId, Pid};
+
+/// `UCLAMP_BUCKETS`: the kernel's default configuration.
+const BUCKETS: usize = 5;
+/// Width of a bucket, `DIV_ROUND_CLOSEST(1024, BUCKETS)`.
+const BUCKET_DELTA: u32 = 205;
+
+/// Tasks of one bucket (`struct uclamp_bucket`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    tasks: u32,
+    /// Largest clamp while it has tasks: a bucket overshoots until it empties, as in the kernel.
+    value: u32,
+}
+
+/// `rq->uclamp`: buckets of `uclamp_min` and of `uclamp_max`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UclampRq {
+    min: [Bucket; BUCKETS],
+    max: [Bucket; BUCKETS],
+}
+
+fn bucket_of(clamp: u32) -> usize {
+    ((clamp / BUCKET_DELTA) as usize).min(BUCKETS - 1)
+}
+
+fn inc(buckets: &mut [Bucket; BUCKETS], rq_value: &mut u32, clamp: u32) {
+    let bucket = &mut buckets[bucket_of(clamp)];
+    bucket.tasks += 1;
+    if bucket.tasks == 1 || clamp > bucket.value {
+        bucket.value = clamp;
+    }
+    *rq_value = (*rq_value).max(clamp);
+}
+
+/// True when no bucket has tasks any more.
+fn dec(buckets: &mut [Bucket; BUCKETS], rq_value: &mut u32, clamp: u32) -> bool {
+    let bucket = &mut buckets[bucket_of(clamp)];
+    assert!(bucket.tasks > 0, "a clamped task leaves the bucket it entered");
+    bucket.tasks -= 1;
+    if bucket.tasks > 0 || bucket.value < *rq_value {
+        return false;
+    }
+    match buckets.iter().rev().find(|b| b.tasks > 0) {
+        Some(b) => *rq_value = b.value,
+        None => return true,
+    }
+    false
+}
+
+/// A task became runnable: its clamps count.
+pub fn uclamp_rq_inc(s: &mut Sched, cpu: CpuId, pid: Pid) {
+    let (rq, task) = (&mut s.rqs[cpu.at()], &s.tasks[pid.at()]);
+    if rq.uclamp_idle {
+        rq.uclamp_idle = false;
+        (rq.uclamp_min, rq.uclamp_max) = (task.uclamp_min, task.uclamp_max);
+    }
+    inc(&mut rq.uclamp.min, &mut rq.uclamp_min, task.uclamp_min);
+    inc(&mut rq.uclamp.max, &mut rq.uclamp_max, task.uclamp_max);
+}
+
+/// A task stops being runnable. The last one leaves its `uclamp_max` behind, so that blocked utilisation stays clamped.
+pub fn uclamp_rq_dec(s: &mut Sched, cpu: CpuId, pid: Pid) {
+    let (rq, task) = (&mut s.rqs[cpu.at()], &s.tasks[pid.at()]);
+    if dec(&mut rq.uclamp.min, &mut rq.uclamp_min, task.uclamp_min) {
+        rq.uclamp_min = 0;
+    }
+    if dec(&mut rq.uclamp.max, &mut rq.uclamp_max, task.uclamp_max) {
+        rq.uclamp_idle = true;
+        rq.uclamp_max = task.uclamp_max;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maximum_over_runnable_tasks_and_last_one_kept() {
+        let mut s = Sched::bare(1, 4_000_000);
+        for (min, max) in [(100, 300), (512, 1024)] {
+            let pid = crate::sched::class::fair::tests::spawn(&mut s, 0);
+            (s.tasks[pid.at()].uclamp_min, s.tasks[pid.at()].uclamp_max) = (min, max);
+        }
+        s.rqs[0].uclamp_idle = true;
+        let value = |s: &Sched| (s.rqs[0].uclamp_min, s.rqs[0].uclamp_max);
+        uclamp_rq_inc(&mut s, CpuId(0), Pid(1));
+        assert_eq!(value(&s), (100, 300));
+        uclamp_rq_inc(&mut s, CpuId(0), Pid(2));
+        assert_eq!(value(&s), (512, 1024));
+        uclamp_rq_dec(&mut s, CpuId(0), Pid(2));
+        assert_eq!(value(&s), (100, 300));
+        uclamp_rq_dec(&mut s, CpuId(0), Pid(1));
+        assert_eq!((value(&s), s.rqs[0].uclamp_idle), ((0, 300), true));
+    }
+}
