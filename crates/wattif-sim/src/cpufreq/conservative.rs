@@ -112,7 +112,7 @@ impl Conservative {
         wish = self.after_sleep(wish, step);
         if self.load > self.tunables.dbs.up_threshold {
             self.down_skip = 0;
-            return self.request(wish, max, (wish + step).min(max), Relation::HE);
+            return self.request(wish, max, wish.saturating_add(step).min(max), Relation::HE);
         }
         self.down_skip += 1;
         if self.down_skip < self.tunables.dbs.sampling_down_factor {
@@ -136,7 +136,7 @@ impl Conservative {
         self.dbs.idle_periods = NO_IDLE_PERIODS;
         let min = self.dbs.policy.min;
         let steps = periods.wrapping_mul(step); // u32 as in the kernel
-        if wish > min.wrapping_add(steps) { wish - steps } else { min }
+        if wish > min.wrapping_add(steps) { wish.saturating_sub(steps) } else { min }
     }
 
     /// Nothing happens, and the wish is not stored, at the `end` of the range.

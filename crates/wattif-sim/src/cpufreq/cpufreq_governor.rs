@@ -105,7 +105,7 @@ impl Dbs {
     /// `dbs_update`: the highest load of a CPU since the last sample, per cent; of one that slept long, before that sleep.
     #[doc(alias = "dbs_update")]
     pub fn update(&mut self, now_ns: u64, view: &dyn FreqView) -> u32 {
-        let period_us = self.sampling_rate_us.wrapping_mul(self.rate_mult);
+        let period_us = self.sampling_rate_us.wrapping_mul(self.rate_mult).max(1);
         let mut max_load = 0;
         self.idle_periods = NO_IDLE_PERIODS;
         self.max_sample_load = 0;

@@ -63,6 +63,15 @@ impl FreqTable {
         FreqTable { slots, descending, efficiencies_available }
     }
 
+    /// Marks the frequencies for which `inefficient` holds, by an energy model, to be skipped (`em_cpufreq_update_efficiencies`).
+    #[doc(alias = "em_cpufreq_update_efficiencies")]
+    pub fn mark_inefficient(&mut self, inefficient: impl Fn(u32) -> bool) {
+        for (entry, _) in &mut self.slots {
+            entry.inefficient |= inefficient(entry.khz);
+            self.efficiencies_available |= entry.inefficient;
+        }
+    }
+
     /// The lowest frequency, kHz.
     pub fn lowest(&self) -> u32 {
         self.slots.first().map_or(0, |s| s.0.khz)
@@ -146,5 +155,8 @@ mod tests {
         let t = table(&[500, 800, 1000], &[800]);
         assert_eq!(t.resolve(600, 500, 1000, Relation::LE), 1000);
         assert_eq!(t.resolve(600, 500, 900, Relation::LE), 800);
+        let mut marked = table(&[500, 800, 1000], &[]);
+        marked.mark_inefficient(|khz| khz == 800);
+        assert_eq!(marked, t);
     }
 }

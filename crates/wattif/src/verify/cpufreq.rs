@@ -25,13 +25,19 @@ pub const SCHEDUTIL: Kind = Kind { name: "schedutil", kernel: |stem| tagged(stem
 pub const DBS_GOVERNORS: Kind =
     Kind { name: "dbs_governors", kernel: |stem| tagged(stem, "dbs_governors_"), check: dbs_governors };
 
-/// The kernel a tag of a vector file stands for: `6.12_noboost` is 6.12 with another tunable.
-pub(super) fn boost_of(tag: &str) -> Boost {
-    if tag == "6.12" { Boost::H2 } else { Boost::Off }
+/// The era and the boost of the utilisation that the kernel tag of a file's name stands for: `6.12_noboost` is 6.12 with
+/// another tunable.
+pub(super) fn kernel_of(file: &VectorFile, prefix: &str, known: &[&str]) -> Result<(String, Boost), VectorError> {
+    let tag = tagged(&file.stem, prefix).unwrap_or_default();
+    let generation = tag.strip_suffix("_noboost").unwrap_or(&tag).to_string();
+    if !known.contains(&generation.as_str()) {
+        return Err(format!("there is nothing to compare kernel `{tag}` with; known are {}", known.join(", ")));
+    }
+    Ok((generation, if tag == "6.12" { Boost::H2 } else { Boost::Off }))
 }
 
 /// Capacities, utilisations and clamps are at most this in a vector file; beyond it the arithmetic might overflow.
-pub(super) const SIGNAL_MAX: u64 = 1 << 31;
+pub(super) const SIGNAL_MAX: u64 = 1 << 20;
 
 /// Rejects signals no kernel could have.
 pub(super) fn plausible(line: usize, s: CpuSignals) -> Result<CpuSignals, VectorError> {
@@ -42,7 +48,7 @@ pub(super) fn plausible(line: usize, s: CpuSignals) -> Result<CpuSignals, Vector
 
 fn effective_util(file: &VectorFile) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
-    let old = file.stem.ends_with("6.1");
+    let old = kernel_of(file, "effective_util_", &Generation::NAMES)?.0 == "6.1";
     Csv::new(&file.text)?.for_each(|row| {
         let cpu = plausible(row.line, signals_of(row)?)?;
         let cfs: u64 = row.num("util_cfs_arg")?;
@@ -208,16 +214,15 @@ struct Sequence {
 }
 
 fn schedutil(file: &VectorFile) -> Result<Tally, VectorError> {
-    let tag = tagged(&file.stem, "schedutil_").unwrap_or_default();
-    let generation = if tag == "6.1" { Generation::V6_1 } else { Generation::V6_12 };
+    let (tag, boost) = kernel_of(file, "schedutil_", &Generation::NAMES)?;
+    let generation = Generation::parse(&tag).unwrap_or_default();
     let mut tally = Tally::default();
     let mut current: Option<Sequence> = None;
     for (i, text) in file.text.lines().enumerate().filter(|(_, t)| !t.is_empty()) {
         let line = i + 1;
         match serde_json::from_str(text).map_err(|e| format!("line {line}: {e}"))? {
             SugovLine::Config { seq, config } => {
-                let tunables =
-                    Tunables { generation, rate_limit_us: Some(config.rate_limit_us), boost: boost_of(&tag) };
+                let tunables = Tunables { generation, rate_limit_us: Some(config.rate_limit_us), boost };
                 current = Some(Sequence { seq, governor: start_sugov(line, &config, tunables)?, config });
             }
             SugovLine::Call(call) => {
@@ -233,7 +238,8 @@ fn schedutil(file: &VectorFile) -> Result<Tally, VectorError> {
 
 fn start_sugov(line: usize, c: &SugovConfig, tunables: Tunables) -> Result<Schedutil, VectorError> {
     let usable = (1..=64).contains(&c.ncpu) && c.hz > 0 && c.rate_limit_us < 1 << 40 && c.cur < 1 << 31;
-    if !usable || !c.table.iter().any(|e| e.0 != ENTRY_INVALID) {
+    let valid = || c.table.iter().map(|e| e.0).filter(|&khz| khz != ENTRY_INVALID);
+    if !usable || valid().count() == 0 || valid().any(|khz| khz >= 1 << 31) {
         return Err(format!("line {line}: the configuration makes no sense"));
     }
     let entries: Vec<_> = c.table.iter().map(|&(khz, flag)| FreqEntry { khz, inefficient: flag != 0 }).collect();
@@ -344,6 +350,7 @@ impl Sampler {
 fn dbs_governors(file: &VectorFile) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     let mut sampler: Option<Sampler> = None;
+    kernel_of(file, "dbs_governors_", &["6.12"])?;
     Csv::new(&file.text)?.for_each(|row| {
         let idle: Result<Vec<u64>, _> = row.text("idle_us")?.split(';').map(str::parse).collect();
         let idle_time_us = idle.map_err(|e| format!("line {}: idle_us: {e}", row.line))?;

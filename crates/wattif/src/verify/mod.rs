@@ -9,6 +9,7 @@ pub mod cpufreq;
 pub mod fair;
 pub mod pelt;
 pub mod util_est;
+pub mod eas;
 
 use std::fmt::Display;
 
@@ -145,3 +146,5 @@ pub static KINDS: &[Kind] = &[
     fair::CFS_UNIT,
     fair::FAIR,
 ];
+pub static KINDS: &[Kind] =
+    &[cpufreq::EFFECTIVE_UTIL, cpufreq::FREQ_TABLE, cpufreq::SCHEDUTIL, cpufreq::DBS_GOVERNORS, eas::EM, eas::FEEC];

@@ -231,3 +231,5 @@ fn wake_cap(s: &mut Sched, req: &Request, sync_entity_load_avg: SyncLoad<'_>) ->
     sync_entity_load_avg(s, req.pid);
     !fits_capacity(task_util_est(s, req.pid), u64::from(min_cap))
 }
+pub mod eas;
+pub mod energy_model;

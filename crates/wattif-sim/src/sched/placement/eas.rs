@@ -1,0 +1,489 @@
+//! Energy-aware placement: the CPU on which a waking task costs least energy.
+//!
+//! # Idea
+//! Adding a task to a CPU may raise the frequency of everything in its domain. So for the most promising CPU of each domain,
+//! and for the one the task ran on, estimate the energy of the domain with and without it, and take the smallest increase.
+//! It works while every CPU has capacity to spare; on an overutilized system load balancing decides instead.
+//!
+//! # Signals
+//! | name | unit, range | source | updated |
+//! |---|---|---|---|
+//! | fair, real-time, deadline, interrupt utilisation, clamps | 1024ths | [`CpuSignals`] | PELT updates, enqueue |
+//! | `util_avg`, `runnable_avg`, `util_est`, clamps of the task | 1024ths | [`TaskSignals`], synchronised to now | last sleep |
+//! | `capacity_of` | 1024ths | capacity less real-time, deadline, interrupts and pressure | load balancing |
+//! | pressure | 1024ths | capacity lost to thermal or cpufreq limits | limits |
+//! | energy model | per domain | [`EmPerfDomain`] | never |
+//!
+//! # Decision
+//! 1. Overutilized: no decision. A task without utilisation or minimum clamp: the previous CPU.
+//! 2. Per domain: u := `cpu_util` of each allowed CPU with the task on it (no boost). It fits when u × 1.25 < `capacity_of`, or
+//!    its maximum clamp says so; it fits *badly* when the minimum clamp wants more than the CPU has.
+//! 3. Candidate: of the CPUs that fit best the one with most spare capacity, other than the previous CPU and with more to
+//!    spare than it.
+//! 4. ΔE := energy with the task there − energy without it, at the frequency the busiest CPU of the domain asks for
+//!    (with boost) and for the busy time of all.
+//! 5. The candidate that fits best, then has the smallest ΔE; the previous CPU unless strictly better. `5.6`: the
+//!    previous CPU unless the saving exceeds 1/16 of everything.
+//!
+//! Worked example, little CPUs (capacity 400; cost 200 per unit at every speed) and big ones (1024; cost 500): a task of 100
+//! that ran on a big CPU. Little: 100 × 200 = 20,000 more; big: 100 × 500 = 50,000 more → little. A task of 350 does not fit
+//! there (350 × 1.25 = 437) → big.
+//!
+//! # State and cost
+//! A scratch list of the CPUs of one domain; nothing is allocated per decision. O(CPUs + candidates × states).
+//!
+//! # Where it fails
+//! The model knows no idle states, no cluster power, no cost of waking a domain. One candidate a domain misses packing within it.
+//! Decisions are made at wake-ups only: a task that never sleeps is not moved.
+//!
+//! # Differences from the kernel
+//! Bit-exact with `feec_6.12`, `feec_6.12` without boost, `feec_6.1` and `feec_5.6` (600 decisions each, every fit and energy).
+//! The kernel asks whether the system is overutilized in different places in different versions; here it is always step 1.
+//! Kept: in a domain, a CPU whose clamps are idle inherits the clamps computed for the CPU before it.
+//!
+//! # Source
+//! Linux 6.12.117, 6.1.192, 5.6.4 `kernel/sched/fair.c` (`find_energy_efficient_cpu`; behaviour).
+
+use super::cpu_util::{
+    Boost, CpuSignals, Moving, TaskSignals, UtilType, cpu_util, effective_cpu_util, effective_cpu_util_6_1,
+    scale_irq_capacity, sugov_effective_cpu_perf, uclamp_rq_util_with,
+};
+use super::energy_model::{EmPerfDomain, Generation};
+use wattif_model::ids::{CpuId, CpuSet, DomainId};
+use wattif_model::platform::Platform;
+use wattif_model::units::CAPACITY_SCALE;
+
+/// What the decision reads of the machine.
+pub trait EasView {
+    /// Signals of a CPU now.
+    fn signals(&self, cpu: CpuId) -> CpuSignals;
+    /// Capacity left for fair tasks, 1..=1024 (`capacity_of`).
+    fn capacity_of(&self, cpu: CpuId) -> u64;
+    /// Capacity lost to limits, 0..: since 6.10 the larger of hardware and cpufreq pressure, in 6.1 thermal pressure.
+    fn pressure(&self, cpu: CpuId) -> u64 {
+        let _ = cpu;
+        0
+    }
+    /// Some CPU of the root domain is overutilized.
+    fn overutilized(&self) -> bool;
+}
+
+/// The task to place.
+#[derive(Clone, Copy, Debug)]
+pub struct EasTask<'a> {
+    /// Its signals, aged to now.
+    pub signals: TaskSignals,
+    /// The CPU it ran on; its utilisation is still counted there.
+    pub prev_cpu: CpuId,
+    /// Where it may run.
+    pub allowed: &'a CpuSet,
+}
+
+/// Tunables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tunables {
+    /// Era.
+    pub generation: Generation,
+    /// `cpu_util.boost` for the frequency a domain would run at.
+    pub boost: Boost,
+}
+
+/// CPUs that change frequency together, with their model (`struct perf_domain`).
+#[derive(Clone, Debug, Default)]
+pub struct PerfDomain {
+    /// Its CPUs that are online.
+    pub cpus: CpuSet,
+    /// Its model.
+    pub em: EmPerfDomain,
+}
+
+/// Terms of the estimate for the domain looked at (`struct energy_env`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EnergyEnv {
+    /// Busy time the task brings.
+    pub task_busy_time: u64,
+    /// Busy time of the domain without it.
+    pub pd_busy_time: u64,
+    /// Capacity of one CPU, less pressure.
+    pub cpu_cap: u64,
+    /// Capacity of the domain.
+    pub pd_cap: u64,
+}
+
+/// How well a task fits on a CPU: ordered, and `No` excludes the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(i32)]
+pub enum Fit {
+    /// It fits but for its minimum clamp; also the rank of "no CPU".
+    Badly = -1,
+    /// It does not fit.
+    No = 0,
+    /// It fits.
+    Well = 1,
+}
+
+/// Clamps of the task together with those of a run queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Clamps {
+    min: u64,
+    max: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PdCpu {
+    cpu: CpuId,
+    signals: CpuSignals,
+    /// Busy time without the task (5.6: what it adds to the sum).
+    busy: u64,
+    /// Performance it asks for without the task.
+    perf: u64,
+}
+
+/// Energy-aware placement on one machine.
+#[derive(Clone, Debug)]
+pub struct Eas {
+    tunables: Tunables,
+    pds: Vec<PerfDomain>,
+    eenv: EnergyEnv,
+    cpus: Vec<PdCpu>,
+}
+
+struct Best {
+    delta: u64,
+    cpu: CpuId,
+    fit: Fit,
+    actual_cap: u64,
+}
+
+struct Candidates {
+    prev: Option<(u64, Fit)>,
+    other: Option<(u64, Fit, CpuId)>,
+}
+
+impl Eas {
+    /// On these domains, in the order the kernel lists them (the last registered first).
+    pub fn new(tunables: Tunables, pds: Vec<PerfDomain>) -> Eas {
+        let most = pds.iter().map(|pd| pd.cpus.len()).max().unwrap_or(0);
+        Eas { tunables, pds, eenv: EnergyEnv::default(), cpus: Vec::with_capacity(most) }
+    }
+
+    /// On a platform, or `None` where the kernel would not enable it: CPUs of equal capacity, SMT, or a domain whose powers
+    /// are not known. That every domain must run schedutil is for the caller to see to.
+    #[doc(alias = "sched_is_eas_possible")]
+    pub fn of_platform(tunables: Tunables, platform: &Platform) -> Option<Eas> {
+        if !platform.is_asymmetric() || platform.smt_share.len() > 1 {
+            return None;
+        }
+        let pd = |i: usize| {
+            let em = EmPerfDomain::of_domain(tunables.generation, platform, DomainId(i as u32))?;
+            Some(PerfDomain { cpus: platform.domains[i].cpus.clone(), em })
+        };
+        // The kernel puts each domain it meets, by ascending CPU, in front of its list.
+        let mut order: Vec<usize> = (0..platform.domains.len()).collect();
+        order.sort_by_key(|&i| std::cmp::Reverse(platform.domains[i].cpus.min()));
+        Some(Eas::new(tunables, order.into_iter().map(pd).collect::<Option<_>>()?))
+    }
+
+    /// The domains, in order.
+    pub fn pds(&self) -> &[PerfDomain] {
+        &self.pds
+    }
+
+    /// The CPU for a waking task, or `None`: the ordinary path decides.
+    pub fn find_energy_efficient_cpu(&mut self, task: &EasTask<'_>, view: &dyn EasView) -> Option<CpuId> {
+        if self.pds.is_empty() || view.overutilized() {
+            return None;
+        }
+        Some(match self.tunables.generation {
+            Generation::V5_6 => self.find_5_6(task, view),
+            Generation::V6_1 | Generation::V6_12 => self.find(task, view),
+        })
+    }
+
+    fn find(&mut self, task: &EasTask<'_>, view: &dyn EasView) -> CpuId {
+        let prev_cpu = task.prev_cpu;
+        if task.signals.task_util_est() == 0 && task_clamps(task, view).min == 0 {
+            return prev_cpu;
+        }
+        let mut best = Best { delta: u64::MAX, cpu: prev_cpu, fit: Fit::Badly, actual_cap: 0 };
+        let mut prev = Best { delta: u64::MAX, cpu: prev_cpu, fit: Fit::Badly, actual_cap: 0 };
+        for pd in 0..self.pds.len() {
+            let found = self.candidates(pd, task, view);
+            if let Some((_, fit)) = found.prev {
+                prev.fit = fit;
+            }
+            if found.prev.is_none() && found.other.is_none() {
+                continue; // also where every CPU is offline
+            }
+            self.enter(pd, task, view);
+            let base = self.compute_energy(pd, task, None);
+            let actual_cap = self.eenv.cpu_cap;
+            if found.prev.is_some() {
+                // Less energy with the task than without: signals changed under us. Stay.
+                let Some(delta) = self.compute_energy(pd, task, Some(prev_cpu)).checked_sub(base) else {
+                    return prev_cpu;
+                };
+                prev = Best { delta, actual_cap, ..prev };
+                best.delta = best.delta.min(delta);
+            }
+            let Some((spare, fit, cpu)) = found.other else { continue };
+            let worse = found.prev.is_some_and(|(prev_spare, _)| spare <= prev_spare)
+                || fit < best.fit
+                || (fit == Fit::Badly && actual_cap <= best.actual_cap);
+            if worse {
+                continue;
+            }
+            let Some(delta) = self.compute_energy(pd, task, Some(cpu)).checked_sub(base) else { return prev_cpu };
+            if fit == Fit::Well && best.fit == Fit::Well && delta >= best.delta {
+                continue;
+            }
+            best = Best { delta, cpu, fit, actual_cap };
+        }
+        let better = best.fit > prev.fit
+            || (best.fit == Fit::Well && best.delta < prev.delta)
+            || (best.fit == Fit::Badly && best.actual_cap > prev.actual_cap);
+        if better { best.cpu } else { prev_cpu }
+    }
+
+    /// Step 2 and 3 for a domain.
+    fn candidates(&self, pd: usize, task: &EasTask<'_>, view: &dyn EasView) -> Candidates {
+        let mut clamps = task_clamps(task, view);
+        let mut found = Candidates { prev: None, other: None };
+        for cpu in self.pds[pd].cpus.iter_and(task.allowed) {
+            let (util, fit) = fit_with_task(cpu, task, &mut clamps, view);
+            let spare = view.capacity_of(cpu).saturating_sub(util);
+            if fit == Fit::No {
+                continue;
+            } else if cpu == task.prev_cpu {
+                found.prev = Some((spare, fit));
+            } else if found.other.is_none_or(|(most, best, _)| fit > best || (fit == best && spare > most)) {
+                found.other = Some((spare, fit, cpu));
+            }
+        }
+        found
+    }
+
+    /// Prepares [`Eas::compute_energy`] for a domain that has a CPU: signals are read once.
+    #[doc(alias = "eenv_pd_busy_time")]
+    #[doc(alias = "eenv_task_busy_time")]
+    pub fn enter(&mut self, pd: usize, task: &EasTask<'_>, view: &dyn EasView) {
+        let cpus = &self.pds[pd].cpus;
+        self.cpus.clear();
+        for cpu in cpus.iter() {
+            let signals = view.signals(cpu);
+            let (busy, perf) = self.tunables.needs(&signals, task, cpu, None);
+            self.cpus.push(PdCpu { cpu, signals, busy, perf });
+        }
+        let first = &self.cpus[0];
+        let cpu_cap = first.signals.capacity.saturating_sub(view.pressure(first.cpu));
+        let pd_cap = cpu_cap * self.cpus.len() as u64;
+        let busy: u64 = self.cpus.iter().map(|c| c.busy).sum();
+        self.eenv = EnergyEnv {
+            task_busy_time: task_busy_time(task, &view.signals(task.prev_cpu)),
+            pd_busy_time: busy.min(pd_cap),
+            cpu_cap,
+            pd_cap,
+        };
+    }
+
+    /// The terms of the domain last entered.
+    pub fn eenv(&self) -> EnergyEnv {
+        self.eenv
+    }
+
+    /// Energy of the domain last entered without the task, or with the task on its CPU `dst`.
+    pub fn compute_energy(&self, pd: usize, task: &EasTask<'_>, dst: Option<CpuId>) -> u64 {
+        let em = &self.pds[pd].em;
+        let (mut max_util, mut sum_util) = (0, 0);
+        for c in &self.cpus {
+            // The task changes only the CPU it would run on.
+            let here = dst == Some(c.cpu);
+            let (busy, perf) = if here { self.tunables.needs(&c.signals, task, c.cpu, dst) } else { (c.busy, c.perf) };
+            max_util = perf.max(max_util);
+            sum_util += busy;
+        }
+        if self.tunables.generation == Generation::V5_6 {
+            return em.em_cpu_energy(max_util, sum_util, u64::MAX);
+        }
+        let e = &self.eenv;
+        let task_busy_time = if dst.is_some() { e.task_busy_time } else { 0 };
+        let busy_time = (e.pd_busy_time + task_busy_time).min(e.pd_cap);
+        em.em_cpu_energy(max_util.min(e.cpu_cap), busy_time, e.cpu_cap)
+    }
+
+    fn find_5_6(&mut self, task: &EasTask<'_>, view: &dyn EasView) -> CpuId {
+        let (mut prev_delta, mut best_delta, mut base_energy) = (u64::MAX, u64::MAX, 0u64);
+        let mut best = task.prev_cpu;
+        if task.signals.task_util_est() == 0 {
+            return task.prev_cpu;
+        }
+        for pd in 0..self.pds.len() {
+            if self.pds[pd].cpus.is_empty() {
+                continue;
+            }
+            self.enter(pd, task, view);
+            let base = self.compute_energy(pd, task, None);
+            base_energy = base_energy.wrapping_add(base);
+            let (prev_fits, candidate) = self.candidates_5_6(pd, task, view);
+            // Unsigned as in the kernel: an increase below zero would wrap to a huge one.
+            if prev_fits {
+                prev_delta = self.compute_energy(pd, task, Some(task.prev_cpu)).wrapping_sub(base);
+                best_delta = best_delta.min(prev_delta);
+            }
+            if let Some(cpu) = candidate.filter(|&c| c != task.prev_cpu) {
+                let delta = self.compute_energy(pd, task, Some(cpu)).wrapping_sub(base);
+                if delta < best_delta {
+                    (best_delta, best) = (delta, cpu);
+                }
+            }
+        }
+        let saves = prev_delta.wrapping_sub(best_delta) > prev_delta.wrapping_add(base_energy) >> 4;
+        if prev_delta == u64::MAX || saves { best } else { task.prev_cpu }
+    }
+
+    /// Does the previous CPU fit, and which CPU of the domain that fits, it included, has most spare capacity?
+    fn candidates_5_6(&self, pd: usize, task: &EasTask<'_>, view: &dyn EasView) -> (bool, Option<CpuId>) {
+        let (mut prev_fits, mut best, mut max_spare_cap) = (false, None, 0);
+        for cpu in self.pds[pd].cpus.iter_and(task.allowed) {
+            let signals = view.signals(cpu);
+            let capacity = view.capacity_of(cpu);
+            let util = cpu_util(&signals, Some(moving(task, cpu, Some(cpu))), Boost::Off);
+            if !fits_capacity(uclamp_rq_util_with(&signals, util, Some(&task.signals)), capacity) {
+                continue;
+            }
+            prev_fits |= cpu == task.prev_cpu;
+            // A maximum clamp lets a task fit that leaves less than nothing; unsigned, that is most of all.
+            let spare = capacity.wrapping_sub(util);
+            if spare > max_spare_cap {
+                (max_spare_cap, best) = (spare, Some(cpu));
+            }
+        }
+        (prev_fits, best)
+    }
+}
+
+impl Tunables {
+    /// What a CPU adds to the busy time of its domain and the performance it asks for, when the task runs on `dst`.
+    #[doc(alias = "eenv_pd_max_util")]
+    fn needs(&self, signals: &CpuSignals, task: &EasTask<'_>, cpu: CpuId, dst: Option<CpuId>) -> (u64, u64) {
+        let moving = Some(moving(task, cpu, dst));
+        let plain = cpu_util(signals, moving, Boost::Off);
+        let boosted = if self.boost == Boost::Off { plain } else { cpu_util(signals, moving, self.boost) };
+        let here = (dst == Some(cpu)).then_some(&task.signals);
+        if self.generation == Generation::V6_12 {
+            (effective_cpu_util(signals, plain).util, perf_with_task(signals, boosted, here))
+        } else {
+            let frequency = effective_cpu_util_6_1(signals, boosted, UtilType::Frequency, here);
+            (effective_cpu_util_6_1(signals, plain, UtilType::Energy, None), frequency)
+        }
+    }
+}
+
+fn perf_with_task(signals: &CpuSignals, util: u64, task: Option<&TaskSignals>) -> u64 {
+    let mut e = effective_cpu_util(signals, util);
+    if let Some(p) = task.filter(|_| signals.uclamp_used) {
+        e.min = e.min.max(p.uclamp_min);
+        // The clamp left on an idle run queue is no constraint.
+        e.max = if signals.uclamp_idle { p.uclamp_max } else { e.max.max(p.uclamp_max) };
+    }
+    sugov_effective_cpu_perf(e.util, e.min, e.max)
+}
+
+fn moving<'a>(task: &'a EasTask<'_>, cpu: CpuId, dst: Option<CpuId>) -> Moving<'a> {
+    Moving { task: &task.signals, here: cpu == task.prev_cpu, dst: dst == Some(cpu) }
+}
+
+/// Busy time of the task, scaled by what interrupts leave of its previous CPU.
+fn task_busy_time(task: &EasTask<'_>, prev: &CpuSignals) -> u64 {
+    if prev.util_irq >= prev.capacity {
+        return prev.capacity;
+    }
+    scale_irq_capacity(task.signals.task_util_est(), prev.util_irq, prev.capacity)
+}
+
+/// Clamps of the task alone: where the walk through a domain begins.
+pub fn task_clamps(task: &EasTask<'_>, view: &dyn EasView) -> Clamps {
+    if view.signals(task.prev_cpu).uclamp_used {
+        Clamps { min: task.signals.uclamp_min, max: task.signals.uclamp_max }
+    } else {
+        Clamps { min: 0, max: CAPACITY_SCALE }
+    }
+}
+
+/// Utilisation of a CPU with the task on it, and whether it fits. `clamps` begins as [`task_clamps`] in each domain and is
+/// carried from CPU to CPU: one whose clamps are idle is judged by those of the CPU before it.
+pub fn fit_with_task(cpu: CpuId, task: &EasTask<'_>, clamps: &mut Clamps, view: &dyn EasView) -> (u64, Fit) {
+    let signals = view.signals(cpu);
+    let util = cpu_util(&signals, Some(moving(task, cpu, Some(cpu))), Boost::Off);
+    if signals.uclamp_used && !signals.uclamp_idle {
+        clamps.min = signals.uclamp_min.max(task.signals.uclamp_min);
+        clamps.max = signals.uclamp_max.max(task.signals.uclamp_max);
+    }
+    (util, util_fits_cpu(util, *clamps, cpu, &signals, view))
+}
+
+/// `fits_capacity`: a fifth of the capacity is to stay free.
+pub const fn fits_capacity(util: u64, capacity: u64) -> bool {
+    util * 1280 < capacity * 1024
+}
+
+fn util_fits_cpu(util: u64, clamps: Clamps, cpu: CpuId, signals: &CpuSignals, view: &dyn EasView) -> Fit {
+    let mut fits = fits_capacity(util, view.capacity_of(cpu));
+    if signals.uclamp_used {
+        let capped = !(signals.capacity == CAPACITY_SCALE && clamps.max == CAPACITY_SCALE);
+        fits |= capped && clamps.max <= signals.capacity;
+        let min = clamps.min.min(clamps.max);
+        if fits && util < min && min > signals.capacity.saturating_sub(view.pressure(cpu)) {
+            return Fit::Badly;
+        }
+    }
+    if fits { Fit::Well } else { Fit::No }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CPUs 0 and 1 little, 2 and 3 big; all idle but for the task, which ran on `prev`.
+    struct Idle {
+        prev: CpuId,
+        task_util: u64,
+        overutilized: bool,
+    }
+
+    impl EasView for Idle {
+        fn signals(&self, cpu: CpuId) -> CpuSignals {
+            let util_avg = if cpu == self.prev { self.task_util } else { 0 };
+            CpuSignals { util_avg, uclamp_max: 1024, capacity: self.capacity_of(cpu), ..CpuSignals::default() }
+        }
+        fn capacity_of(&self, cpu: CpuId) -> u64 {
+            if cpu.0 < 2 { 400 } else { 1024 }
+        }
+        fn overutilized(&self) -> bool {
+            self.overutilized
+        }
+    }
+
+    fn place(generation: Generation, util: u64, overutilized: bool) -> Option<u32> {
+        let pd = |mask, capacity, cost| PerfDomain {
+            cpus: CpuSet::from_mask(mask),
+            em: EmPerfDomain::new(generation, capacity, &[(1_000_000, cost * capacity / 10)], false),
+        };
+        let mut eas =
+            Eas::new(Tunables { generation, boost: Boost::Off }, vec![pd(0b1100, 1024, 500), pd(0b11, 400, 200)]);
+        let signals = TaskSignals { util_avg: util, uclamp_max: 1024, ..TaskSignals::default() };
+        let view = Idle { prev: CpuId(2), task_util: util, overutilized };
+        let task = EasTask { signals, prev_cpu: CpuId(2), allowed: &CpuSet::first(4) };
+        eas.find_energy_efficient_cpu(&task, &view).map(|c| c.0)
+    }
+
+    #[test]
+    fn worked_example() {
+        for generation in [Generation::V5_6, Generation::V6_1, Generation::V6_12] {
+            assert_eq!(place(generation, 100, false), Some(0), "{generation:?}");
+            assert_eq!(place(generation, 350, false), Some(2), "{generation:?}");
+            assert_eq!(place(generation, 0, false), Some(2), "{generation:?}");
+            assert_eq!(place(generation, 100, true), None, "{generation:?}");
+        }
+    }
+}
