@@ -42,7 +42,7 @@
 //!
 //! # Differences from the kernel
 //! Bit-exact with `schedutil_6.12`, `schedutil_6.12` without boost and `schedutil_6.1` (1,920 rows each). The switch is
-//! always the driver's fast switch: no kthread decides later, and a CPU may update any domain it belongs to only.
+//! always the driver's fast switch, so no kthread is involved, and only CPUs of the domain update it.
 //! `sugov_update_single_perf` (drivers that take a performance level) is not modelled. Generation `6.1` also honours
 //! `cpu_util.boost`, which that kernel did not have: leave it off for that kernel.
 //!

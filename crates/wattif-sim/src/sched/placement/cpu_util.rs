@@ -35,7 +35,8 @@
 //!
 //! # Differences from the kernel
 //! None known: bit-exact with `effective_util_6.1` and `effective_util_6.12` (1,500 rows each), and through schedutil and
-//! energy-aware placement with theirs. The first, short-lived form of the boost, which also raised `util_est`, is not offered.
+//! energy-aware placement with theirs (`off` and `h2`; no vectors of a kernel with `h1` exist). The first, short-lived form of
+//! the boost, which also raised `util_est`, is not offered.
 //!
 //! # Source
 //! Linux 6.12.117 and 6.1.192: `kernel/sched/fair.c` (`cpu_util`), `kernel/sched/syscalls.c` and `core.c`
