@@ -1,0 +1,418 @@
+//! Menu idle governor: the next timer, corrected by experience, or the rhythm of the last sleeps.
+//!
+//! # Idea
+//! A sleep rarely lasts until the next timer, but by how much it falls short is a habit of the workload. So learn, for
+//! each order of magnitude of the timer distance, the mean ratio of slept to expected time, and multiply. Besides, if
+//! the last eight sleeps were nearly equally long, the next will be as well. The smaller of the two guesses is the
+//! prediction, and the deepest state that pays within it is taken.
+//!
+//! # Signals
+//! | name | unit, range | source | updated |
+//! |---|---|---|---|
+//! | `sleep_length`, `delta_tick` | ns | the CPU's timers, without and with tick | per call; 6.12: if it matters |
+//! | `last_residency` | ns | the idle loop, measured | when the CPU wakes |
+//! | `correction_factor[bucket]` | 0..=8192 is 0..=1 | learned | one bucket per sleep |
+//! | `intervals` | 8 × µs, `u32` | learned | one per sleep |
+//! | `nr_iowait` | tasks | run queue | per call, 6.1 only |
+//! | `latency_req` | ns | PM QoS of the run | per call |
+//!
+//! # Decision
+//! 1. Learn from the last sleep: take off the exit latency (halve short sleeps; a tick that interrupted a longer wait
+//!    counts as 45 ms, a poll that hit its limit as the whole wait), cap at the wait expected, then move that bucket's
+//!    factor by an eighth towards slept/expected (towards 1 from 50 ms on) and note the time in `intervals`.
+//! 2. Typical interval: the mean of `intervals` (those below 36 minutes) if the deviation is ≤ 20 µs, or below a sixth
+//!    of the mean of at least six; otherwise discard the longest and try again, as long as more than six are left.
+//! 3. 6.12: a typical interval ≤ 15 µs with the tick running is the prediction, and timers are not asked. Otherwise
+//!    (6.1: always) predict min(typical, sleep length × factor of its bucket). With the tick stopped, a prediction
+//!    below a tick is replaced by the sleep length: being wrong would last long.
+//! 4. 6.1: the tolerated exit latency is at most prediction / (1 + 10 × tasks in I/O).
+//! 5. Deepest enabled state with residency ≤ prediction and exit latency ≤ limit. Polling gives way to the next enabled
+//!    state if its residency is before the timer and (6.1) its exit latency within the limit, or (6.12) its exit
+//!    latency within the prediction and its residency below 15 µs.
+//! 6. Keep the tick if the state polls or the prediction is below a tick, and then no state whose residency exceeds the
+//!    time to the next tick.
+//!
+//! Worked example, states 2/2, 10/20, 133/600 µs (latency/residency), timer in 60 ms, factor 6272/8192: 60 ms × 0.766 =
+//! 46 ms → the deepest. If the last eight sleeps were 18, 20, 19, 18, 20, 19, 18, 19 µs: mean 18 µs → the first, tick
+//! kept.
+//!
+//! # State and cost
+//! 6 (6.1: 12) factors, 8 intervals and the last expectation per CPU. O(states + 3 × 8) per decision and, in 6.1, one
+//! timer query; 6.12 saves the query on CPUs that wake every few microseconds.
+//!
+//! # Where it fails
+//! Factors mix all causes of early wake-ups, so two alternating rhythms average to a sleep that never happens. Outliers
+//! are forgiven only when long: two short sleeps among six equal ones hide the rhythm. The 6.1 latency limit keeps a
+//! CPU with a task in I/O shallow however long the device takes.
+//!
+//! # Differences from the kernel
+//! None known: bit-exact with `idle_menu-6.12` and `idle_menu-6.1` (5,760 rows each). As in the kernel, no timer at all
+//! (`KTIME_MAX`) overflows the product with the factor and predicts 0.
+//!
+//! # Source
+//! Linux 6.12.117 and 6.1.192 `drivers/cpuidle/governors/menu.c` (behaviour; vectors described in `spec/golden.md`).
+
+use super::{
+    CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, RESIDENCY_THRESHOLD_NS, SleepLength,
+    StateTable, Tunable, is_disabled, list, settle_tick,
+};
+use wattif_model::ids::CpuId;
+
+/// Tunables of `menu`.
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "generation",
+    default: "6.12",
+    allowed: &["6.1", "6.12"],
+    doc: "the governor of this kernel; 6.1 counts I/O waiters and always asks for the next timer",
+}];
+
+/// Buckets of the timer distance: below 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, and above.
+const BUCKETS: usize = 6;
+const INTERVALS: usize = 8;
+/// Unity of the correction factors is `RESOLUTION * DECAY`.
+const RESOLUTION: u64 = 1024;
+const DECAY: u64 = 8;
+const UNITY: u64 = RESOLUTION * DECAY;
+const NSEC_PER_USEC: u64 = 1000;
+/// Sleeps from here on count as perfectly predicted, ns.
+const MAX_INTERESTING: u64 = 50_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Generation {
+    V6_1,
+    V6_12,
+}
+
+/// The governor; see the module's manual.
+#[derive(Clone, Debug)]
+#[doc(alias = "menu_governor")]
+pub struct Menu {
+    generation: Generation,
+    tick_ns: i64,
+    cpus: Vec<MenuDevice>,
+}
+
+#[derive(Clone, Debug, Default)]
+#[doc(alias = "menu_device")]
+struct MenuDevice {
+    states: StateTable,
+    /// The last sleep, until it has been learned from.
+    sleep: Option<IdleSleep>,
+    /// Time in the last state, 0 when the driver refused it or at boot.
+    last_residency_ns: u64,
+    next_timer_ns: u64,
+    bucket: usize,
+    correction_factor: [u32; 2 * BUCKETS],
+    /// µs.
+    intervals: [u32; INTERVALS],
+    interval_ptr: usize,
+}
+
+/// The guess and what it was made from.
+struct Prediction {
+    predicted_ns: i64,
+    delta_tick_ns: i64,
+    latency_req_ns: i64,
+}
+
+/// `menu` of a generation; `""` is the default.
+pub fn build(generation: &str, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
+    let generation = match generation {
+        "6.1" => Generation::V6_1,
+        "6.12" | "" => Generation::V6_12,
+        _ => return None,
+    };
+    Some(Box::new(Menu { generation, tick_ns: tick_ns as i64, cpus: vec![MenuDevice::default(); nr_cpus] }))
+}
+
+impl IdleGovernor for Menu {
+    #[doc(alias = "menu_enable_device")]
+    fn enable(&mut self, cpu: CpuId, states: &[CpuidleState]) {
+        let correction_factor = [UNITY as u32; 2 * BUCKETS];
+        let states = StateTable::new(states);
+        self.cpus[cpu.at()] = MenuDevice { states, correction_factor, ..MenuDevice::default() };
+    }
+
+    #[doc(alias = "menu_select")]
+    fn select(&mut self, cpu: CpuId, view: &mut dyn IdleView) -> IdleSelection {
+        let data = &mut self.cpus[cpu.at()];
+        data.learn(self.tick_ns as u64);
+        let prediction = match self.generation {
+            Generation::V6_1 => data.predict_6_1(view, self.tick_ns),
+            Generation::V6_12 => data.predict_6_12(view, self.tick_ns),
+        };
+        match prediction {
+            Some(prediction) => data.choose(self.generation, self.tick_ns, view, prediction),
+            // State 0 whatever happens: keep the tick only if it polls.
+            None => {
+                IdleSelection { state: 0, stop_tick: !data.states[0].polling, predicted_ns: data.next_timer_ns as i64 }
+            }
+        }
+    }
+
+    #[doc(alias = "menu_reflect")]
+    fn reflect(&mut self, cpu: CpuId, sleep: &IdleSleep) {
+        let data = &mut self.cpus[cpu.at()];
+        data.last_residency_ns = sleep.residency_ns;
+        if sleep.entered.is_some() {
+            data.sleep = Some(*sleep);
+        }
+    }
+
+    fn debug_state(&self, cpu: CpuId) -> String {
+        let data = &self.cpus[cpu.at()];
+        let buckets = if self.generation == Generation::V6_1 { 2 * BUCKETS } else { BUCKETS };
+        let factors = list(data.correction_factor[..buckets].iter().map(u32::to_string));
+        let intervals = list(data.intervals.iter().map(u32::to_string));
+        format!("{}|{}|{factors}|{intervals}", data.next_timer_ns, data.bucket)
+    }
+}
+
+impl MenuDevice {
+    fn learn(&mut self, tick_ns: u64) {
+        match self.sleep.take() {
+            Some(sleep) => self.menu_update(&sleep, tick_ns),
+            // The driver refused the state: nothing older may look like a rhythm.
+            None if self.last_residency_ns == 0 => self.push_interval(u32::MAX),
+            None => {}
+        }
+    }
+
+    fn menu_update(&mut self, sleep: &IdleSleep, tick_ns: u64) {
+        let measured_ns = self.measured_ns(sleep, tick_ns).min(self.next_timer_ns);
+        let factor = &mut self.correction_factor[self.bucket];
+        *factor -= *factor / DECAY as u32;
+        *factor += if self.next_timer_ns > 0 && measured_ns < MAX_INTERESTING {
+            (RESOLUTION * measured_ns / self.next_timer_ns) as u32
+        } else {
+            RESOLUTION as u32
+        };
+        // The kernel's conversion truncates to 32 bits.
+        self.push_interval((measured_ns / NSEC_PER_USEC) as u32);
+    }
+
+    fn measured_ns(&self, sleep: &IdleSleep, tick_ns: u64) -> u64 {
+        let state = &self.states[sleep.entered.unwrap_or(0)];
+        if sleep.got_tick && self.next_timer_ns > tick_ns {
+            // Without the tick, which the governor itself has kept, the sleep would have been long.
+            return 9 * MAX_INTERESTING / 10;
+        }
+        if state.polling && sleep.poll_time_limit {
+            return self.next_timer_ns;
+        }
+        let exit_latency_ns = state.exit_latency_ns as u64;
+        if sleep.residency_ns > 2 * exit_latency_ns {
+            sleep.residency_ns - exit_latency_ns
+        } else {
+            sleep.residency_ns / 2
+        }
+    }
+
+    fn push_interval(&mut self, us: u32) {
+        self.intervals[self.interval_ptr] = us;
+        self.interval_ptr = (self.interval_ptr + 1) % INTERVALS;
+    }
+
+    /// `None`: state 0 will do.
+    fn predict_6_1(&mut self, view: &mut dyn IdleView, tick_ns: i64) -> Option<Prediction> {
+        let nr_iowaiters = view.nr_iowait();
+        let delta_tick_ns = self.query_timer(view, nr_iowaiters);
+        let mut latency_req_ns = view.latency_req_ns();
+        if self.shallowest_will_do(view, latency_req_ns) {
+            return None;
+        }
+        let timer_us = self.corrected_timer_us();
+        // C multiplies in 64 bits: two u32 widened.
+        let mut predicted_ns =
+            i64::from(timer_us.min(self.typical_interval(|min, _| min >= timer_us))) * NSEC_PER_USEC as i64;
+        if view.tick_stopped() {
+            if predicted_ns < tick_ns {
+                predicted_ns = self.next_timer_ns as i64;
+            }
+        } else {
+            let performance_multiplier = 1 + 10 * i64::from(nr_iowaiters);
+            latency_req_ns = latency_req_ns.min(predicted_ns / performance_multiplier);
+        }
+        Some(Prediction { predicted_ns, delta_tick_ns, latency_req_ns })
+    }
+
+    /// `None`: state 0 will do.
+    fn predict_6_12(&mut self, view: &mut dyn IdleView, tick_ns: i64) -> Option<Prediction> {
+        let mut predicted_ns = i64::from(self.typical_interval(|_, max| max == 0)) * NSEC_PER_USEC as i64;
+        let delta_tick_ns;
+        let tick_stopped = view.tick_stopped();
+        if predicted_ns > RESIDENCY_THRESHOLD_NS || tick_stopped {
+            delta_tick_ns = self.query_timer(view, 0);
+            predicted_ns = predicted_ns.min(i64::from(self.corrected_timer_us()) * NSEC_PER_USEC as i64);
+            if tick_stopped && predicted_ns < tick_ns {
+                predicted_ns = self.next_timer_ns as i64;
+            }
+        } else {
+            // Nobody asked: take the next timer as far away and the tick as half a period away.
+            self.next_timer_ns = KTIME_MAX as u64;
+            self.bucket = BUCKETS - 1;
+            delta_tick_ns = tick_ns / 2;
+        }
+        let latency_req_ns = view.latency_req_ns();
+        (!self.shallowest_will_do(view, latency_req_ns)).then_some(Prediction {
+            predicted_ns,
+            delta_tick_ns,
+            latency_req_ns,
+        })
+    }
+
+    /// Notes the time to the next timer and its bucket; returns the time to the next event including the tick.
+    fn query_timer(&mut self, view: &mut dyn IdleView, nr_iowaiters: u32) -> i64 {
+        let SleepLength { sleep_length_ns, delta_tick_ns } = view.sleep_length();
+        self.next_timer_ns = sleep_length_ns.max(0) as u64;
+        self.bucket = which_bucket(self.next_timer_ns, nr_iowaiters);
+        if sleep_length_ns < 0 { 0 } else { delta_tick_ns }
+    }
+
+    fn shallowest_will_do(&self, view: &dyn IdleView, latency_req_ns: i64) -> bool {
+        if self.states.len() <= 1 || latency_req_ns == 0 {
+            return true;
+        }
+        let next = &self.states[1];
+        let useless = (self.next_timer_ns as i64) < next.target_residency_ns || latency_req_ns < next.exit_latency_ns;
+        useless && !is_disabled(view.disable_mask(), 0)
+    }
+
+    /// Timer distance × factor, rounded to µs. Both steps wrap as in C: `KTIME_MAX` overflows 64 bits, 71 minutes 32.
+    fn corrected_timer_us(&self) -> u32 {
+        let factor = u64::from(self.correction_factor[self.bucket]);
+        let scaled = self.next_timer_ns.wrapping_mul(factor).wrapping_add(UNITY * NSEC_PER_USEC / 2);
+        (scaled / (UNITY * NSEC_PER_USEC)) as u32
+    }
+
+    /// The rhythm of the last sleeps, µs, or `u32::MAX`; also where `useless` says so of the shortest and the longest
+    /// one still considered. Outliers are dropped from the top only.
+    #[doc(alias = "get_typical_interval")]
+    fn typical_interval(&self, useless: impl Fn(u32, u32) -> bool) -> u32 {
+        let mut thresh = i32::MAX as u32;
+        loop {
+            let kept = || self.intervals.iter().copied().filter(|v| *v <= thresh);
+            let (mut min, mut max, mut sum, mut divisor) = (u32::MAX, 0, 0u64, 0u64);
+            for value in kept() {
+                sum += u64::from(value);
+                divisor += 1;
+                max = max.max(value);
+                min = min.min(value);
+            }
+            if useless(min, max) {
+                return u32::MAX;
+            }
+            let avg = sum / divisor;
+            // At most 8 × 2^62: no overflow.
+            let variance = kept().map(|v| u64::from(v).abs_diff(avg).pow(2)).sum::<u64>() / divisor;
+            if is_typical(avg, variance, divisor) {
+                return avg as u32;
+            }
+            if divisor * 4 <= INTERVALS as u64 * 3 {
+                return u32::MAX;
+            }
+            thresh = max - 1;
+        }
+    }
+
+    fn choose(&self, generation: Generation, tick_ns: i64, view: &dyn IdleView, p: Prediction) -> IdleSelection {
+        let Prediction { mut predicted_ns, delta_tick_ns, latency_req_ns } = p;
+        let (disabled, tick_stopped) = (view.disable_mask(), view.tick_stopped());
+        let mut chosen = None;
+        for (i, s) in self.states.iter().enumerate().filter(|(i, _)| !is_disabled(disabled, *i)) {
+            let idx = *chosen.get_or_insert(i);
+            let current = &self.states[idx];
+            let too_slow = s.exit_latency_ns > latency_req_ns;
+            if too_slow && generation == Generation::V6_12 {
+                break;
+            }
+            if s.target_residency_ns > predicted_ns {
+                if current.polling && self.beats_polling(generation, s, predicted_ns, latency_req_ns) {
+                    predicted_ns = s.target_residency_ns;
+                    chosen = Some(i);
+                } else if predicted_ns >= tick_ns && !tick_stopped {
+                    // The state found is shallow: keep the tick and look again when it comes.
+                    predicted_ns = current.target_residency_ns;
+                } else if predicted_ns >= tick_ns {
+                    // No tick will correct a shallow choice; so prefer this one if the next event is that far.
+                    let deeper = current.target_residency_ns < tick_ns && s.target_residency_ns <= delta_tick_ns;
+                    return IdleSelection { state: if deeper { i } else { idx }, stop_tick: true, predicted_ns };
+                }
+                break;
+            }
+            if too_slow {
+                break;
+            }
+            chosen = Some(i);
+        }
+        let (idx, delta) = ((chosen.unwrap_or(0), 0), (delta_tick_ns, delta_tick_ns));
+        settle_tick(&self.states, view, tick_ns, idx, predicted_ns, delta)
+    }
+
+    /// Rather this state than polling, although its residency exceeds the prediction?
+    fn beats_polling(&self, generation: Generation, s: &CpuidleState, predicted_ns: i64, latency_req_ns: i64) -> bool {
+        let before_timer = s.target_residency_ns as u64 <= self.next_timer_ns;
+        let cheap = match generation {
+            Generation::V6_1 => s.exit_latency_ns <= latency_req_ns,
+            Generation::V6_12 => s.exit_latency_ns <= predicted_ns && s.target_residency_ns < RESIDENCY_THRESHOLD_NS,
+        };
+        before_timer && cheap
+    }
+}
+
+fn which_bucket(duration_ns: u64, nr_iowaiters: u32) -> usize {
+    let waiting = if nr_iowaiters > 0 { BUCKETS } else { 0 };
+    let limits = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+    waiting + limits.iter().position(|l| duration_ns < *l).unwrap_or(BUCKETS - 1)
+}
+
+/// Small deviation in absolute terms (20 µs), or below a sixth of the mean of at least six samples.
+fn is_typical(avg: u64, variance: u64, divisor: u64) -> bool {
+    let relative = divisor * 4 >= INTERVALS as u64 * 3;
+    variance <= u64::MAX / 36 && ((relative && avg * avg > variance * 36) || variance <= 400)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{FakeView, slept, states};
+    use super::*;
+
+    const CPU: CpuId = CpuId(0);
+
+    fn after_sleeps(generation: &str, us: &[u64]) -> Box<dyn IdleGovernor> {
+        let mut menu = build(generation, 1, 4_000_000).expect("a known generation");
+        menu.enable(CPU, &states(&[(2, 2), (10, 20), (133, 600)]));
+        for us in us {
+            menu.select(CPU, &mut FakeView::timer_in(60_000_000));
+            menu.reflect(CPU, &slept(0, us * 1000 + 2000, 0));
+        }
+        menu
+    }
+
+    #[test]
+    fn the_manuals_worked_example() {
+        for generation in ["6.1", "6.12"] {
+            let mut menu = after_sleeps(generation, &[18, 20, 19, 18, 20, 19, 18, 19]);
+            let chosen = menu.select(CPU, &mut FakeView::timer_in(60_000_000));
+            assert_eq!((chosen.state, chosen.stop_tick, chosen.predicted_ns), (0, false, 18_000), "{generation}");
+            let irregular = [100, 50_000, 900, 59_000, 4_000, 20_000, 300, 35_000];
+            let unsure = after_sleeps(generation, &irregular).select(CPU, &mut FakeView::timer_in(60_000_000));
+            assert_eq!((unsure.state, unsure.stop_tick), (2, true), "{generation}");
+        }
+    }
+
+    #[test]
+    fn only_the_old_generation_asks_for_timers_in_a_fast_rhythm() {
+        for (generation, queries) in [("6.1", 1), ("6.12", 0)] {
+            let mut view = FakeView::timer_in(60_000_000);
+            after_sleeps(generation, &[5; 8]).select(CPU, &mut view);
+            assert_eq!(view.queries, queries, "{generation}");
+        }
+    }
+
+    #[test]
+    fn buckets_are_decades_of_time() {
+        assert_eq!([9_999, 10_000, 999_999, 99_999_999, 100_000_000].map(|ns| which_bucket(ns, 0)), [0, 1, 2, 4, 5]);
+        assert_eq!(which_bucket(9_999, 1), 6);
+    }
+}
