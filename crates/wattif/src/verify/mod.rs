@@ -5,6 +5,7 @@
 
 pub mod wakeup;
 pub mod folder;
+pub mod idle;
 pub mod cpufreq;
 pub mod fair;
 pub mod pelt;
@@ -131,6 +132,7 @@ pub static KINDS: &[Kind] = &[
     cpufreq::EFFECTIVE_UTIL,
     cpufreq::FREQ_TABLE,
     cpufreq::SCHEDUTIL,
+    idle::KIND,
     wakeup::KIND,
     pelt::TABLES,
     pelt::DECAY,
