@@ -5,9 +5,9 @@
 //! gallery entry (a question, its published numbers, what must hold) beside simulated figures. [`table`] and [`plot`]
 //! draw text and SVG; both are pure string functions.
 
-// compare
+pub mod compare;
 // experiment
 pub mod metrics;
-// plot
+pub mod plot;
 pub mod stats;
 pub mod table;

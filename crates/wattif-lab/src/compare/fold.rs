@@ -1,0 +1,223 @@
+//! From the reports of runs to the `wattif.compare/1` object.
+
+use crate::metrics::{Better, RunReport, info};
+use crate::stats::{bca_mean, holm, mean, paired_ratio};
+use serde::Serialize;
+
+/// `schema` of a comparison.
+pub const SCHEMA: &str = "wattif.compare/1";
+
+/// A comparison, as the contract asks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// What was run; the caller's.
+    pub spec: serde_json::Value,
+    /// Names; the first is what the others are compared with.
+    pub kernels: Vec<String>,
+    /// Runs of each kernel.
+    pub seeds: usize,
+    /// A row per metric.
+    pub metrics: Vec<MetricRow>,
+}
+
+/// One metric.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MetricRow {
+    /// Its name.
+    pub name: String,
+    /// Its unit; empty for counts.
+    pub unit: String,
+    /// Which way is good.
+    pub better: Better,
+    /// Per kernel, in the order of `kernels`.
+    pub per_kernel: Vec<Estimate>,
+    /// Per kernel, in the order of `kernels`; the first compares with itself.
+    pub ratio_to_first: Vec<RatioRow>,
+}
+
+/// A mean over seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Estimate {
+    /// `None`: a run has no such figure.
+    pub mean: Option<f64>,
+    /// 95 % BCa interval; `None` below two seeds.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// A ratio of means over paired seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct RatioRow {
+    /// This kernel's mean by the first's; `None` where a run has no figure or the first's mean is 0.
+    pub value: Option<f64>,
+    /// 95 % BCa interval, pairs drawn together.
+    pub ci95: Option<[f64; 2]>,
+    /// Two-sided, paired sign-flip permutation.
+    pub p: Option<f64>,
+    /// The same after Holm's correction over all ratios of this comparison.
+    pub p_holm: Option<f64>,
+}
+
+/// Compare kernels by the metrics of `names`. `runs[kernel][i]` is the report of the i-th seed; every kernel has the
+/// same seeds in the same order. Panics when the shapes do not agree.
+pub fn fold(
+    spec: serde_json::Value,
+    kernels: &[String],
+    names: &[impl AsRef<str>],
+    runs: &[Vec<RunReport>],
+) -> Comparison {
+    assert_eq!(kernels.len(), runs.len(), "one list of runs per kernel");
+    let seeds = runs.first().map_or(0, Vec::len);
+    assert!(runs.iter().all(|r| r.len() == seeds), "every kernel has the same seeds");
+    let mut metrics: Vec<MetricRow> = names.iter().map(|name| row(name.as_ref(), runs)).collect();
+    correct(&mut metrics);
+    Comparison { schema: SCHEMA, spec, kernels: kernels.to_vec(), seeds, metrics }
+}
+
+fn row(name: &str, runs: &[Vec<RunReport>]) -> MetricRow {
+    let values: Vec<Option<Vec<f64>>> =
+        runs.iter().map(|of| of.iter().map(|r| r.metric(name, None)).collect()).collect();
+    let first = values.first().cloned().flatten();
+    let about = info(name);
+    MetricRow {
+        name: name.to_owned(),
+        unit: unit_of(name, about.map_or("", |m| m.unit), runs),
+        better: about.map_or(Better::Lower, |m| m.better),
+        per_kernel: values.iter().map(|v| estimate(v.as_deref())).collect(),
+        ratio_to_first: values.iter().map(|v| ratio(v.as_deref(), first.as_deref())).collect(),
+    }
+}
+
+/// Energies have the unit of the platform.
+fn unit_of(name: &str, listed: &str, runs: &[Vec<RunReport>]) -> String {
+    let energy = runs.iter().flatten().find_map(|r| r.metrics.energy.as_ref()).map_or("J", |e| e.unit.as_str());
+    match (name.split('.').next(), energy) {
+        (Some("energy"), unit) => unit.to_owned(),
+        (Some("power_mean"), "relative") => "relative".to_owned(),
+        (Some("power_mean"), "cost*s") => "cost".to_owned(),
+        _ => listed.to_owned(),
+    }
+}
+
+fn estimate(values: Option<&[f64]>) -> Estimate {
+    let values = values.filter(|v| !v.is_empty());
+    Estimate { mean: values.map(mean), ci95: values.and_then(bca_mean) }
+}
+
+fn ratio(variant: Option<&[f64]>, first: Option<&[f64]>) -> RatioRow {
+    let Some((variant, first)) = variant.zip(first).filter(|(v, _)| !v.is_empty()) else {
+        return RatioRow::default();
+    };
+    let r = paired_ratio(variant, first);
+    RatioRow { value: Some(r.value).filter(|v| v.is_finite()), ci95: r.ci95, p: Some(r.p), p_holm: None }
+}
+
+/// Holm over all comparisons made; those of the first kernel with itself are none.
+fn correct(metrics: &mut [MetricRow]) {
+    let mut made: Vec<&mut RatioRow> = metrics.iter_mut().flat_map(|m| m.ratio_to_first.iter_mut().skip(1)).collect();
+    let p: Vec<f64> = made.iter().map(|r| r.p.unwrap_or(f64::NAN)).collect();
+    made.iter_mut().zip(holm(&p)).for_each(|(r, p)| r.p_holm = Some(p).filter(|p| !p.is_nan()));
+}
+
+/// The metrics a comparison shows when none are named: those of a fixed selection that every run has, then those of
+/// the workload's own marks, then the work of each task.
+pub fn headline_metrics(runs: &[Vec<RunReport>]) -> Vec<String> {
+    const FIXED: [&str; 15] = [
+        "wu_lat_us.count",
+        "wu_lat_us.mean",
+        "wu_lat_us.p99",
+        "wu_lat_us.max",
+        "wakeup_latency_us.mean",
+        "wakeup_latency_us.p50",
+        "wakeup_latency_us.p99",
+        "wakeup_latency_us.max",
+        "energy.total",
+        "idle_accuracy.correct_pct",
+        "idle_accuracy.above_pct",
+        "idle_accuracy.below_pct",
+        "migrations",
+        "slices",
+        "domains.transitions",
+    ];
+    let Some(one) = runs.iter().flatten().next() else { return Vec::new() };
+    let mut names: Vec<String> = FIXED.map(String::from).into();
+    for mark in one.metrics.frames.keys() {
+        names.extend(["mean", "p50", "p99"].map(|stat| format!("frames.{mark}.{stat}")));
+        names.push(format!("throughput.{mark}"));
+    }
+    names.extend(one.by_task.iter().filter(|g| g.workload).map(|g| format!("tasks.{}.work_s", g.task)));
+    // A log that is empty everywhere has a count of 0 that says nothing.
+    let said = |name: &str, r: &RunReport| r.metric(name, None).filter(|v| !(name == "wu_lat_us.count" && *v == 0.0));
+    names.retain(|name| runs.iter().flatten().all(|r| said(name, r).is_some()));
+    names
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::metrics::Summary;
+
+    pub fn report(mean: f64) -> RunReport {
+        let mut r = RunReport::default();
+        r.metrics.wu_lat_us = Summary { count: 10, mean, p99: 2.0 * mean, max: 3.0 * mean, ..Summary::default() };
+        r.metrics.migrations = 7;
+        r
+    }
+
+    pub fn comparison() -> Comparison {
+        let slow: Vec<RunReport> = [1000., 1100., 900., 1050., 1150., 980.].map(report).into();
+        let fast: Vec<RunReport> = [100., 112., 91., 103., 117., 99.].map(report).into();
+        let runs = [slow, fast];
+        let names = headline_metrics(&runs);
+        fold(serde_json::json!({"platform": "bed"}), &["linux-5.3".into(), "linux-5.4".into()], &names, &runs)
+    }
+
+    #[test]
+    fn means_and_ratios() {
+        let c = comparison();
+        let names: Vec<&str> = c.metrics.iter().map(|m| m.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "wu_lat_us.count",
+                "wu_lat_us.mean",
+                "wu_lat_us.p99",
+                "wu_lat_us.max",
+                "migrations",
+                "slices",
+                "domains.transitions"
+            ]
+        );
+        let mean = &c.metrics[1];
+        assert_eq!((mean.unit.as_str(), mean.per_kernel[0].mean), ("µs", Some(1030.0)));
+        let r = &mean.ratio_to_first[1];
+        let [lo, hi] = r.ci95.unwrap();
+        assert!(lo < r.value.unwrap() && r.value.unwrap() < hi && hi - lo < 0.01, "pairs cancel the noise of the seed");
+        assert_eq!(r.p, Some(2.0 / 64.0));
+        assert!(r.p_holm >= r.p);
+        assert_eq!(mean.ratio_to_first[0].value, Some(1.0));
+        assert_eq!(c.metrics[4].ratio_to_first[1].p, Some(1.0));
+    }
+
+    #[test]
+    fn contract() {
+        let json = serde_json::to_value(comparison()).unwrap();
+        assert_eq!(json["schema"], "wattif.compare/1");
+        assert_eq!(json["metrics"][1]["better"], "lower");
+        assert_eq!(json["metrics"][1]["per_kernel"][0]["ci95"].as_array().unwrap().len(), 2);
+        assert!(json["metrics"][1]["ratio_to_first"][1]["p"].is_f64());
+        assert_eq!(json["spec"]["platform"], "bed");
+    }
+
+    #[test]
+    fn missing_figures_and_one_seed() {
+        let one = [vec![report(5.0)], vec![report(6.0)]];
+        let c = fold(serde_json::Value::Null, &["a".into(), "b".into()], &["energy.total", "wu_lat_us.mean"], &one);
+        assert_eq!(
+            (c.metrics[0].per_kernel[0], c.metrics[0].ratio_to_first[1]),
+            (Estimate::default(), RatioRow::default())
+        );
+        assert_eq!((c.metrics[1].per_kernel[1].mean, c.metrics[1].per_kernel[1].ci95), (Some(6.0), None));
+    }
+}

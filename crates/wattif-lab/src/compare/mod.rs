@@ -1,0 +1,11 @@
+//! Two or more kernels on the same seeds: what changes, and is the difference real?
+//!
+//! [`Plan`] says which runs are needed, [`fold`] makes a [`Comparison`] of their reports, [`Comparison::to_text`] and
+//! [`Comparison::to_markdown`] draw it.
+
+mod fold;
+mod plan;
+mod render;
+
+pub use fold::{Comparison, Estimate, MetricRow, RatioRow, SCHEMA, fold, headline_metrics};
+pub use plan::{Plan, PlannedRun};

@@ -1,0 +1,98 @@
+//! A comparison as text and as Markdown: the same table.
+
+use super::fold::{Comparison, MetricRow};
+use crate::metrics::Better;
+use crate::table::{Align, Table, cell, interval, number, p_value};
+
+impl Comparison {
+    /// For a terminal.
+    pub fn to_text(&self) -> String {
+        self.table().to_text() + "\n" + &self.legend()
+    }
+    /// For a web page or a mail.
+    pub fn to_markdown(&self) -> String {
+        self.table().to_markdown() + "\n" + &self.legend()
+    }
+
+    fn table(&self) -> Table {
+        use Align::{Left, Right};
+        let first = self.kernels.first().map_or("", String::as_str);
+        let mut table = Table::new([
+            ("metric".to_owned(), Left),
+            ("unit".into(), Left),
+            ("kernel".into(), Left),
+            ("mean".into(), Right),
+            ("95 % interval".into(), Right),
+            (format!("ratio to {first}"), Right),
+            ("95 % interval".into(), Right),
+            ("p (Holm)".into(), Right),
+            (String::new(), Left),
+        ]);
+        for metric in &self.metrics {
+            (0..self.kernels.len()).for_each(|k| table.row(self.cells(metric, k)));
+        }
+        table
+    }
+
+    /// Name and unit only beside the first kernel; nothing about the ratio of the first to itself.
+    fn cells(&self, metric: &MetricRow, k: usize) -> Vec<String> {
+        let (name, unit) = if k == 0 { (metric.name.as_str(), metric.unit.as_str()) } else { ("", "") };
+        let (of, ratio) = (&metric.per_kernel[k], &metric.ratio_to_first[k]);
+        let mut cells = vec![name.to_owned(), unit.to_owned(), self.kernels[k].clone()];
+        cells.extend([cell(of.mean.unwrap_or(f64::NAN)), interval(of.ci95)]);
+        if k > 0 {
+            let short = |ci: [f64; 2]| format!("[{}, {}]", number(ci[0], 4), number(ci[1], 4));
+            cells.push(number(ratio.value.unwrap_or(f64::NAN), 4));
+            cells.push(ratio.ci95.map_or("–".into(), short));
+            cells.push(p_value(ratio.p_holm.unwrap_or(f64::NAN)));
+            cells.push(verdict(metric, k).to_owned());
+        }
+        cells
+    }
+
+    fn legend(&self) -> String {
+        let n = self.seeds;
+        let what = "mean over paired seeds; 95 % BCa bootstrap intervals; p of a paired sign-flip permutation, \
+                    Holm-corrected over the table";
+        let alone = if n < 2 { ". One seed says nothing about chance: use --seeds" } else { "" };
+        format!("{n} {}: {what}{alone}.\n", if n == 1 { "seed" } else { "seeds" })
+    }
+}
+
+/// Better or worse, only where chance is no likely explanation.
+fn verdict(metric: &MetricRow, k: usize) -> &'static str {
+    let ratio = &metric.ratio_to_first[k];
+    let real = ratio.p_holm.is_some_and(|p| p < 0.05);
+    match (real, ratio.value.unwrap_or(1.0) < 1.0, metric.better) {
+        (false, ..) => "",
+        (true, true, Better::Lower) | (true, false, Better::Higher) => "better",
+        (true, ..) => "worse",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fold::fold;
+    use super::super::fold::tests::{comparison, report};
+
+    #[test]
+    fn text_is_aligned() {
+        let text = comparison().to_text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("metric") && lines[0].contains("ratio to linux-5.3"), "{text}");
+        let mean = lines.iter().position(|l| l.starts_with("wu_lat_us.mean")).unwrap();
+        assert!(lines[mean].contains("µs") && lines[mean].contains("1030"), "{text}");
+        let column = |l: &str| l.chars().position(|c| c == '[').unwrap();
+        assert!(lines[mean + 1].contains("linux-5.4") && column(lines[mean]) > 0, "{text}");
+        assert!(text.contains("6 seeds:") && text.lines().all(|l| l == l.trim_end()));
+        assert!(comparison().to_markdown().contains("| wu_lat_us.mean | µs | linux-5.3 | 1030 |"));
+    }
+
+    #[test]
+    fn verdicts() {
+        let runs = [(0..10).map(|i| report(100.0 + f64::from(i))).collect(), (0..10).map(|_| report(5.0)).collect()];
+        let names = ["wu_lat_us.mean", "migrations"];
+        let text = fold(serde_json::Value::Null, &["a".into(), "b".into()], &names, &runs).to_text();
+        assert_eq!(text.matches("better").count(), 1, "{text}");
+    }
+}

@@ -1,0 +1,384 @@
+//! Small SVG drawings: scatter and lines with error bars, cumulative distributions, bars. They read on light and dark
+//! pages alike and carry a title and a description for those who cannot see them.
+
+use crate::table::number;
+use std::fmt::Write;
+
+/// Colours that people with any colour vision tell apart (Okabe and Ito), of middle lightness for light and dark pages.
+const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f"];
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 440.0;
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 44.0;
+const BOTTOM: f64 = 58.0;
+
+/// An axis.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Axis {
+    /// What, and its unit.
+    pub label: String,
+    /// Logarithmic; values of 0 or less are then left out.
+    pub log: bool,
+}
+
+/// What every drawing has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chart {
+    /// Shown above, and the accessible name.
+    pub title: String,
+    /// What is to be seen, for those who cannot see it.
+    pub desc: String,
+    /// Horizontal.
+    pub x: Axis,
+    /// Vertical.
+    pub y: Axis,
+}
+
+/// A point with the ends of its error bars.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point {
+    /// Horizontal value.
+    pub x: f64,
+    /// Vertical value.
+    pub y: f64,
+    /// Ends of the horizontal error bar.
+    pub x_ci: Option<[f64; 2]>,
+    /// Ends of the vertical error bar.
+    pub y_ci: Option<[f64; 2]>,
+    /// Written beside it; may be empty.
+    pub label: String,
+}
+
+/// Points of one colour.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// In the legend; a single series without a name has no legend.
+    pub name: String,
+    /// In order.
+    pub points: Vec<Point>,
+    /// Connect them.
+    pub line: bool,
+    /// Draw them.
+    pub dots: bool,
+}
+
+/// Points, with error bars and labels, and lines.
+pub fn scatter(chart: &Chart, series: &[Series]) -> String {
+    let corners = || series.iter().flat_map(|s| &s.points).flat_map(corners_of);
+    let x = Scale::new(corners().map(|c| c.0), chart.x.log, LEFT, WIDTH - RIGHT, false);
+    let y = Scale::new(corners().map(|c| c.1), chart.y.log, HEIGHT - BOTTOM, TOP, false);
+    let mut svg = open(chart);
+    draw_axes(&mut svg, chart, Some(&x), &y);
+    series.iter().zip(COLOURS.iter().cycle()).for_each(|(s, colour)| draw_series(&mut svg, s, colour, &x, &y));
+    draw_legend(&mut svg, series.iter().map(|s| s.name.as_str()));
+    svg + "</svg>\n"
+}
+
+/// Cumulative distributions: (value, share of values not above), ascending, as steps.
+pub fn cdf(chart: &Chart, curves: &[(String, Vec<(f64, f64)>)]) -> String {
+    let series: Vec<Series> = curves.iter().map(|(name, curve)| steps(name, curve)).collect();
+    scatter(chart, &series)
+}
+
+fn steps(name: &str, curve: &[(f64, f64)]) -> Series {
+    let point = |x: f64, y: f64| Point { x, y, ..Point::default() };
+    let before = std::iter::once(0.0).chain(curve.iter().map(|c| c.1));
+    let points = curve.iter().zip(before).flat_map(|(&(x, share), below)| [point(x, below), point(x, share)]);
+    Series { name: name.to_owned(), points: points.collect(), line: true, dots: false }
+}
+
+/// Bars from 0 in groups: each series has a name and, per category, a value with the ends of its error bar.
+pub fn bars(chart: &Chart, categories: &[String], series: &[(String, Vec<(f64, Option<[f64; 2]>)>)]) -> String {
+    let tops =
+        series.iter().flat_map(|(_, v)| v).flat_map(|(v, ci)| [*v, ci.map_or(*v, |c| c[0]), ci.map_or(*v, |c| c[1])]);
+    let y = Scale::new(tops.chain([0.0]), false, HEIGHT - BOTTOM, TOP, true);
+    let mut svg = open(chart);
+    draw_axes(&mut svg, chart, None, &y);
+    let group = (WIDTH - LEFT - RIGHT) / categories.len().max(1) as f64;
+    let width = group * 0.8 / series.len().max(1) as f64;
+    for (k, (name, values)) in series.iter().enumerate() {
+        for (i, (value, ci)) in values.iter().enumerate().take(categories.len()) {
+            let left = LEFT + group * (i as f64 + 0.1) + width * k as f64;
+            draw_bar(
+                &mut svg,
+                &y,
+                left,
+                width,
+                *value,
+                *ci,
+                COLOURS[k % COLOURS.len()],
+                &format!("{} {name}", categories[i]),
+            );
+        }
+    }
+    for (i, category) in categories.iter().enumerate() {
+        text(&mut svg, LEFT + group * (i as f64 + 0.5), HEIGHT - BOTTOM + 18.0, "middle", category);
+    }
+    draw_legend(&mut svg, series.iter().map(|s| s.0.as_str()));
+    svg + "</svg>\n"
+}
+
+/// Values to positions.
+struct Scale {
+    lo: f64,
+    hi: f64,
+    log: bool,
+    from: f64,
+    to: f64,
+}
+
+impl Scale {
+    /// Covers all values that can be shown, with a little room unless an end is 0 and `tight`.
+    fn new(values: impl Iterator<Item = f64>, log: bool, from: f64, to: f64, tight: bool) -> Scale {
+        let shown = values.filter(|v| v.is_finite() && (!log || *v > 0.0));
+        let (lo, hi) = shown
+            .map(|v| if log { v.log10() } else { v })
+            .fold((f64::MAX, f64::MIN), |(lo, hi), v| (lo.min(v), hi.max(v)));
+        let (lo, hi) = if lo > hi { (0.0, 1.0) } else { (lo, hi) };
+        let room = if hi > lo {
+            (hi - lo) * 0.06
+        } else if log {
+            0.5
+        } else {
+            (hi.abs() * 0.1).max(1e-9)
+        };
+        let lower = if (tight && lo == 0.0) || (!log && lo >= 0.0 && lo < room) { lo.min(0.0) } else { lo - room };
+        Scale { lo: lower, hi: hi + room, log, from, to }
+    }
+    fn at(&self, value: f64) -> Option<f64> {
+        let v = if self.log { value.log10() } else { value };
+        v.is_finite().then(|| self.from + (v - self.lo) / (self.hi - self.lo) * (self.to - self.from))
+    }
+    /// Round values within the scale, five or so.
+    fn ticks(&self) -> Vec<f64> {
+        if self.log && self.hi - self.lo > 1.0 {
+            let decades =
+                (self.lo.ceil() as i32..=self.hi.floor() as i32).step_by(((self.hi - self.lo) as usize / 8).max(1));
+            return decades.map(|e| 10f64.powi(e)).collect();
+        }
+        let (lo, hi) = if self.log { (10f64.powf(self.lo), 10f64.powf(self.hi)) } else { (self.lo, self.hi) };
+        let step = round_step((hi - lo) / 5.0);
+        let first = (lo / step).ceil() as i64;
+        (0..20).map(|i| (first + i) as f64 * step).take_while(|v| *v <= hi).collect()
+    }
+}
+
+/// 1, 2 or 5 times a power of ten.
+fn round_step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough).unwrap_or(power * 10.0)
+}
+
+fn corners_of(p: &Point) -> [(f64, f64); 3] {
+    let end = |i: usize| (p.x_ci.map_or(p.x, |c| c[i]), p.y_ci.map_or(p.y, |c| c[i]));
+    [(p.x, p.y), end(0), end(1)]
+}
+
+fn open(chart: &Chart) -> String {
+    let (title, desc) = (escape(&chart.title), escape(&chart.desc));
+    format!(
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t d" font-family="system-ui, sans-serif" font-size="13">
+<title id="t">{title}</title>
+<desc id="d">{desc}</desc>
+<style>text{{fill:#333}}.grid{{stroke:#8884}}.axis{{stroke:#888}}@media(prefers-color-scheme:dark){{text{{fill:#ddd}}}}</style>
+<text x="{LEFT}" y="24" font-size="15" font-weight="600">{title}</text>
+"##
+    )
+}
+
+fn draw_axes(svg: &mut String, chart: &Chart, x: Option<&Scale>, y: &Scale) {
+    let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    for value in y.ticks() {
+        let Some(at) = y.at(value) else { continue };
+        line(svg, "grid", [LEFT, at, right, at]);
+        text(svg, LEFT - 8.0, at + 4.0, "end", &tick(value));
+    }
+    for value in x.map_or(Vec::new(), Scale::ticks) {
+        let Some(at) = x.and_then(|x| x.at(value)) else { continue };
+        line(svg, "grid", [at, TOP, at, bottom]);
+        text(svg, at, bottom + 18.0, "middle", &tick(value));
+    }
+    line(svg, "axis", [LEFT, bottom, right, bottom]);
+    line(svg, "axis", [LEFT, TOP, LEFT, bottom]);
+    text(svg, (LEFT + right) / 2.0, HEIGHT - 14.0, "middle", &chart.x.label);
+    let middle = (TOP + bottom) / 2.0;
+    let label = escape(&chart.y.label);
+    let _ =
+        writeln!(svg, r#"<text transform="translate(18 {middle}) rotate(-90)" text-anchor="middle">{label}</text>"#);
+}
+
+/// Without zeros at the end, and without the noise of adding steps.
+fn tick(value: f64) -> String {
+    let text = number(value, 5);
+    if text.contains('.') && !text.contains('e') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+fn draw_series(svg: &mut String, series: &Series, colour: &str, x: &Scale, y: &Scale) {
+    let _ = writeln!(svg, r#"<g stroke="{colour}" fill="{colour}">"#);
+    if series.line {
+        let at = |p: &Point| x.at(p.x).zip(y.at(p.y)).map(|(x, y)| format!("{x:.1},{y:.1}"));
+        let points: Vec<String> = series.points.iter().filter_map(at).collect();
+        let _ = writeln!(svg, r#"<polyline fill="none" stroke-width="2" points="{}"/>"#, points.join(" "));
+    }
+    if series.dots {
+        series.points.iter().for_each(|p| draw_point(svg, p, x, y));
+    }
+    svg.push_str("</g>\n");
+}
+
+fn draw_point(svg: &mut String, p: &Point, x: &Scale, y: &Scale) {
+    let Some((cx, cy)) = x.at(p.x).zip(y.at(p.y)) else { return };
+    if let Some((a, b)) = p.x_ci.and_then(|c| x.at(c[0]).zip(x.at(c[1]))) {
+        line(svg, "bar", [a, cy, b, cy]);
+    }
+    if let Some((a, b)) = p.y_ci.and_then(|c| y.at(c[0]).zip(y.at(c[1]))) {
+        line(svg, "bar", [cx, a, cx, b]);
+    }
+    let name = escape(&format!("{}: {}, {}", p.label, number(p.x, 4), number(p.y, 4)));
+    let _ = writeln!(svg, r#"<circle cx="{cx:.1}" cy="{cy:.1}" r="4"><title>{name}</title></circle>"#);
+    if !p.label.is_empty() {
+        // Towards the middle, so that no label leaves the drawing.
+        let (dx, anchor) = if cx > WIDTH * 0.6 { (-8.0, "end") } else { (8.0, "start") };
+        let _ = writeln!(svg, r#"<g stroke="none">"#);
+        text(svg, cx + dx, cy - 6.0, anchor, &p.label);
+        svg.push_str("</g>\n");
+    }
+}
+
+fn draw_bar(
+    svg: &mut String,
+    y: &Scale,
+    left: f64,
+    width: f64,
+    value: f64,
+    ci: Option<[f64; 2]>,
+    colour: &str,
+    name: &str,
+) {
+    let Some((top, zero)) = y.at(value).zip(y.at(0.0)) else { return };
+    let (from, height) = (top.min(zero), (top - zero).abs());
+    let name = escape(&format!("{name}: {}", number(value, 4)));
+    let _ = writeln!(
+        svg,
+        r#"<rect x="{left:.1}" y="{from:.1}" width="{width:.1}" height="{height:.1}" fill="{colour}"><title>{name}</title></rect>"#
+    );
+    if let Some((a, b)) = ci.and_then(|c| y.at(c[0]).zip(y.at(c[1]))) {
+        let middle = left + width / 2.0;
+        line(svg, "axis", [middle, a, middle, b]);
+    }
+}
+
+fn draw_legend<'a>(svg: &mut String, names: impl Iterator<Item = &'a str>) {
+    for (i, (name, colour)) in names.zip(COLOURS.iter().cycle()).enumerate().filter(|(_, (name, _))| !name.is_empty()) {
+        let y = TOP + 14.0 + 18.0 * i as f64;
+        let _ = writeln!(svg, r#"<rect x="{}" y="{}" width="10" height="10" fill="{colour}"/>"#, LEFT + 12.0, y - 9.0);
+        text(svg, LEFT + 28.0, y, "start", name);
+    }
+}
+
+fn line(svg: &mut String, class: &str, [x1, y1, x2, y2]: [f64; 4]) {
+    let _ = writeln!(svg, r#"<line class="{class}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#);
+}
+
+fn text(svg: &mut String, x: f64, y: f64, anchor: &str, content: &str) {
+    let _ = writeln!(svg, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#, escape(content));
+}
+
+/// Names come from files and traces: nothing of them may become markup. Control characters are not allowed in XML.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart() -> Chart {
+        Chart {
+            title: "p99 <against> throughput".into(),
+            desc: "d".into(),
+            x: Axis { label: "work/s".into(), log: false },
+            y: Axis { label: "µs".into(), log: true },
+        }
+    }
+
+    fn point(x: f64, y: f64, label: &str) -> Point {
+        Point { x, y, y_ci: Some([y * 0.9, y * 1.1]), label: label.into(), ..Point::default() }
+    }
+
+    /// Tags balance, coordinates are numbers within the drawing.
+    fn check(svg: &str) {
+        assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
+        for tag in ["g", "text", "title", "desc", "circle"] {
+            let opened = svg.matches(&format!("<{tag} ")).count() + svg.matches(&format!("<{tag}>")).count();
+            assert_eq!(opened, svg.matches(&format!("</{tag}>")).count(), "{tag}: {svg}");
+        }
+        assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{svg}");
+        assert!(svg.contains("<title id=\"t\">") && svg.contains("<desc id=\"d\">"));
+    }
+
+    #[test]
+    fn scatter_with_bars_and_labels() {
+        let s = Series {
+            name: "side & job".into(),
+            points: vec![
+                point(1.0, 100.0, "nice 0"),
+                point(2.0, 1e4, "SCHED_IDLE"),
+                point(3.0, 0.0, "not on a log axis"),
+            ],
+            line: true,
+            dots: true,
+        };
+        let svg = scatter(&chart(), &[s]);
+        check(&svg);
+        assert_eq!(svg.matches("<circle").count(), 2);
+        assert!(svg.contains("side &amp; job") && svg.contains("&lt;against&gt;") && svg.contains(">1000<"));
+    }
+
+    #[test]
+    fn nothing_one_point_and_nonsense() {
+        check(&scatter(&chart(), &[]));
+        for p in [point(5.0, 5.0, "\u{1}<script>"), point(f64::NAN, f64::INFINITY, "x"), point(0.0, 0.0, "")] {
+            check(&scatter(&chart(), &[Series { points: vec![p], dots: true, line: true, ..Series::default() }]));
+        }
+        check(&bars(&chart(), &[], &[]));
+    }
+
+    #[test]
+    fn cdf_steps_and_bars() {
+        let mut c = chart();
+        (c.x.log, c.y.log) = (true, false);
+        let svg = cdf(&c, &[("linux-5.3".into(), vec![(10.0, 0.5), (1000.0, 1.0)])]);
+        check(&svg);
+        let points = svg.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert_eq!(points.split(' ').count(), 4);
+        let svg = bars(&c, &["a".into(), "b".into()], &[("k".into(), vec![(1.0, Some([0.5, 1.5])), (-2.0, None)])]);
+        check(&svg);
+        assert_eq!(svg.matches("<title>").count(), 2);
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        let s = Scale::new([0.0, 9.7].into_iter(), false, 0.0, 100.0, true);
+        assert_eq!(s.ticks(), [0.0, 5.0, 10.0]);
+        let s = Scale::new([10.0, 1e5].into_iter(), true, 0.0, 100.0, false);
+        assert_eq!(s.ticks(), [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
+    }
+}
