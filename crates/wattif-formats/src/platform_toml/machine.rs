@@ -6,7 +6,7 @@ use super::{CODES, CONTRADICTION, cpulist};
 use crate::toml_tree::{Report, Table};
 use crate::words::quoted;
 use wattif_model::platform::{Costs, Cpu, Housekeeping, Noise};
-use wattif_model::{ClusterId, CpuId, CpuSet, DomainId};
+use wattif_model::{ClusterId, CpuId, DomainId};
 
 /// Longest time in a platform file, ns: a thousand seconds.
 const MAX_NS: i64 = 1_000_000_000_000;
