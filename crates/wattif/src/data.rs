@@ -127,8 +127,12 @@ pub fn workload(name: &str) -> Result<Source, Error> {
     Err(Error::unknown("workload", name, stems, "wattif list workloads"))
 }
 
-/// The first comment line of a built-in file, without its `#`, and without a leading `path:`.
+/// The `title` of a built-in file; else its first comment line, without its `#`, and without a leading `path:`.
 pub fn headline(text: &str) -> String {
+    let title = text.parse::<toml::Table>().ok().and_then(|t| t.get("title")?.as_str().map(String::from));
+    if let Some(title) = title {
+        return title;
+    }
     let first = text.lines().next().unwrap_or("").trim_start_matches('#').trim();
     first.split_once(": ").map_or(first, |(_, rest)| rest).to_string()
 }

@@ -73,7 +73,7 @@ impl Error {
     /// As shown on the terminal.
     pub fn render(&self, look: Look) -> String {
         match self {
-            Error::Input(findings) => findings.render(look, Severity::Error),
+            Error::Input(findings) => findings.render(look, Severity::Note),
             Error::Unknown { near, list, .. } => {
                 let near = near.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
                 let near = if near.is_empty() { String::new() } else { format!("  did you mean {near}?\n") };
@@ -135,7 +135,7 @@ impl Findings {
 
     fn render_one(&self, d: &Diagnostic, look: Look, out: &mut String) {
         let whole = d.span.is_empty() && d.span.start == 0;
-        let lines = self.lines_around(d.span.start, d.span.end);
+        let lines = line_bounds(&self.text, d.span.start);
         let quotable = !whole && lines.len() <= QUOTED_BYTES && !self.text[lines.clone()].trim().is_empty();
         let (line, column) = d.line_column(&self.text);
         let place = if whole { self.name.clone() } else { format!("{}:{line}:{column}", self.name) };
@@ -154,29 +154,17 @@ impl Findings {
         }
         let excerpt = Excerpt { name: self.name.clone(), text: self.text.clone() };
         let report = Report::from(shown).with_source_code(excerpt);
-        let _ = match look.color {
-            true => GraphicalReportHandler::new_themed(GraphicalTheme::unicode())
-                .with_width(look.width)
-                .with_context_lines(0)
-                .render_report(out, report.as_ref()),
-            false => GraphicalReportHandler::new_themed(GraphicalTheme::none())
-                .with_width(look.width)
-                .with_context_lines(0)
-                .render_report(out, report.as_ref()),
-        };
-    }
-
-    /// Bytes of the lines that `start..end` touches; only the first of them when there are several.
-    fn lines_around(&self, start: usize, end: usize) -> std::ops::Range<usize> {
-        line_bounds(&self.text, start, end)
+        let theme = if look.color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(look.width).with_context_lines(1);
+        let _ = handler.render_report(out, report.as_ref());
     }
 }
 
-fn line_bounds(text: &str, start: usize, end: usize) -> std::ops::Range<usize> {
-    let start = text.floor_char_boundary(start.min(text.len()));
-    let _ = end;
-    let from = text[..start].rfind('\n').map_or(0, |i| i + 1);
-    let to = text[start..].find('\n').map_or(text.len(), |i| start + i);
+/// Bytes of the line that holds `at`.
+fn line_bounds(text: &str, at: usize) -> std::ops::Range<usize> {
+    let at = text.floor_char_boundary(at.min(text.len()));
+    let from = text[..at].rfind('\n').map_or(0, |i| i + 1);
+    let to = text[at..].find('\n').map_or(text.len(), |i| at + i);
     from..to
 }
 
@@ -191,14 +179,48 @@ impl SourceCode for Excerpt {
     fn read_span<'a>(
         &'a self,
         span: &SourceSpan,
-        _before: usize,
+        before: usize,
         _after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let lines = line_bounds(&self.text, span.offset(), span.offset() + span.len());
-        let line = self.text[..lines.start].bytes().filter(|b| *b == b'\n').count();
-        let data = &self.text.as_bytes()[lines.clone()];
-        let span = SourceSpan::new(lines.start.into(), lines.len());
-        // The column counts from the label: miette adds the offset of the label within the first line itself.
-        Ok(Box::new(MietteSpanContents::new_named(self.name.clone(), data, span, line, 0, 1)))
+        let bounds = line_bounds(&self.text, span.offset());
+        let line = self.text.as_bytes()[..bounds.start].iter().filter(|b| **b == b'\n').count();
+        // Asked without context, miette wants the place of the label itself, for the head of the snippet.
+        let at = self.text.floor_char_boundary(span.offset().clamp(bounds.start, bounds.end));
+        let column = if before == 0 { self.text[bounds.start..at].chars().count() } else { 0 };
+        let data = &self.text.as_bytes()[bounds.clone()];
+        let whole = SourceSpan::new(bounds.start.into(), bounds.len());
+        Ok(Box::new(MietteSpanContents::new_named(self.name.clone(), data, whole, line, column, 1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn place_snippet_and_help() {
+        let text = "{\n  \"rnu\": 5 }";
+        let at = text.find("rnu").unwrap();
+        let diagnostics = vec![Diagnostic::error("x::E1", at..at + 3, "unknown key `rnu`").help("did you mean `run`?")];
+        let findings = Findings { name: "a.json".into(), text: text.into(), diagnostics };
+        let shown = findings.render(Look::PLAIN, Severity::Note);
+        for part in ["[a.json:2:4]", "\"rnu\": 5 }", "unknown key `rnu`", "did you mean `run`?", "x::E1"] {
+            assert!(shown.contains(part), "{part} is missing in\n{shown}");
+        }
+    }
+
+    #[test]
+    fn long_lines_and_many_findings_are_bounded() {
+        let text = format!("{{{}}}", " ".repeat(1_000_000));
+        let diagnostics = (0..500).map(|i| Diagnostic::error("x::E1", i * 9..i * 9 + 1, "bad")).collect();
+        let findings = Findings { name: "a.json".into(), text: text.into(), diagnostics };
+        let shown = findings.render(Look::PLAIN, Severity::Note);
+        assert!(shown.len() < 10_000 && shown.contains("a.json:1:10: bad") && shown.contains("460 more"), "{shown}");
+    }
+
+    #[test]
+    fn nearest_first() {
+        assert_eq!(nearest("linux-5.5", ["hikey620", "linux-5.4", "linux-6.12"])[0], "linux-5.4");
+        assert!(nearest("zzz", ["hikey620"]).is_empty());
     }
 }

@@ -112,8 +112,7 @@ fn loaded<T>(source: Source, value: Option<T>, diagnostics: Vec<Diagnostic>) -> 
 /// What the registry does not know, at its place in the profile where it is written there, with names like it.
 fn unregistered(text: &str, message: String) -> Diagnostic {
     let name = message.split('`').nth(1).unwrap_or_default();
-    let last = name.rsplit('.').next().unwrap_or_default();
-    let span = text.find(last).filter(|_| !last.is_empty()).map_or(0..0, |at| at..at + last.len());
+    let span = written(text, name.rsplit('.').next().unwrap_or_default());
     let tunables: Vec<String> =
         registry::POLICIES.iter().flat_map(|p| p.tunables.iter().map(|t| format!("{}.{}", p.name, t.name))).collect();
     let policies = registry::POLICIES.iter().map(|p| p.name);
@@ -125,4 +124,14 @@ fn unregistered(text: &str, message: String) -> Diagnostic {
         format!("did you mean {}?", near.join(", "))
     };
     Diagnostic::error("kernel::E20", span, message).help(help)
+}
+
+/// Where a word stands in a profile as a key, a value or the end of a table's name; empty when it does not.
+fn written(text: &str, word: &str) -> std::ops::Range<usize> {
+    let stands = |at: &usize| {
+        let (before, after) = (text[..*at].chars().next_back(), text[at + word.len()..].chars().next());
+        before.is_none_or(|c| "\n.[\"".contains(c)) && after.is_none_or(|c| "\"] =\t".contains(c))
+    };
+    let mut places = text.match_indices(word).map(|(at, _)| at).filter(stands);
+    places.next().filter(|_| !word.is_empty()).map_or(0..0, |at| at..at + word.len())
 }

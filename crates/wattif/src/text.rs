@@ -93,7 +93,7 @@ fn latency(report: &RunReport) -> String {
     row("waking to running (wakeup_latency)", &report.metrics.wakeup_latency_us);
     row("as rt-app logs it (wu_lat)", &report.metrics.wu_lat_us);
     for (mark, frames) in &report.metrics.frames {
-        row(&format!("{mark}"), &frames.duration_us);
+        row(mark, &frames.duration_us);
     }
     table.to_text()
 }
@@ -186,7 +186,7 @@ fn domains(domains: &[DomainReport]) -> String {
 /// Absolute only where the platform's powers are sourced.
 fn energy(spec: &RunSpec, report: &RunReport) -> String {
     let Some(e) = &report.metrics.energy else { return String::new() };
-    let mut table = columns(&["", &"energy", "share %"]);
+    let mut table = columns(&["", "energy", "share %"]);
     let mut row = |name: &str, value: f64| {
         let share = if e.total > 0.0 { percent(value / e.total) } else { "–".into() };
         table.row([name.to_string(), format!("{} {}", cell(value), e.unit), share]);
