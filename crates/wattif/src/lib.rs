@@ -1,10 +1,30 @@
 //! wattif: what-if analysis of Linux CPU scheduling and CPU power management. The facade: files, threads and the
 //! command line live here and nowhere else.
+//!
+//! [`load`] turns names and files into nouns, [`run`] runs them, [`experiment`] runs entries of the gallery, [`verify`] replays
+//! vectors of the kernel's own code, and [`cli`] is the command line on top. A run in a few lines:
+//!
+//! ```
+//! use wattif::{Dialect, Ns, RunSpec, Settings, load, run};
+//!
+//! let settings = Settings::parse(&["cpufreq=performance"])?;
+//! let platform = load::platform("hikey620", &settings)?.value;
+//! let kernel = load::kernel("linux-5.6", &settings)?.value;
+//! let workload = load::workload("server", platform.nr_cpus(), Dialect::Workgen, &settings)?.value.workload;
+//! let spec = RunSpec { platform, workload, kernel, seed: 1, duration: Ns::from_ms(100) };
+//!
+//! let outcome = run::run(&spec, &mut [])?;
+//! assert!(outcome.summary.slices > 0);
+//! assert_eq!(outcome.report.cpus.len(), 8);
+//! assert_eq!(run::run(&spec, &mut [])?.summary.digest, outcome.summary.digest);
+//! # Ok::<(), wattif::Error>(())
+//! ```
 
 pub mod bug;
 pub mod cli;
 pub mod data;
 pub mod error;
+pub mod experiment;
 pub mod ftrace;
 pub mod load;
 pub mod markdown;
@@ -15,3 +35,8 @@ pub mod text;
 pub mod verify;
 
 pub use error::{Error, Findings, Look};
+pub use run::Simulator;
+pub use settings::Settings;
+pub use wattif_formats::rtapp::Dialect;
+pub use wattif_model::Ns;
+pub use wattif_model::run::{RunSpec, Runner};

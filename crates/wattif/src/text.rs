@@ -71,7 +71,8 @@ pub fn trust(platform: &Platform) -> String {
     lines.iter().map(|l| format!("- {l}\n")).collect()
 }
 
-fn indented(body: &str) -> String {
+/// Two columns in.
+pub fn indented(body: &str) -> String {
     body.lines().map(|l| if l.is_empty() { "\n".to_string() } else { format!("  {l}\n") }).collect()
 }
 

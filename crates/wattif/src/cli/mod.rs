@@ -1,10 +1,12 @@
 //! The command line: one file a verb. Data goes to stdout, notes and progress to stderr.
 
+mod compare;
 mod completions;
 mod explain;
 mod inputs;
 mod list;
 mod output;
+mod repro;
 mod run;
 mod verify;
 
@@ -64,6 +66,8 @@ enum When {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(run::Args),
+    Compare(compare::Args),
+    Repro(repro::Args),
     Explain(explain::Args),
     List(list::Args),
     Verify(verify::Args),
@@ -119,6 +123,8 @@ impl Verb {
     fn run(self, look: Look) -> Result<Exit, Error> {
         match self {
             Verb::Run(args) => run::run(&args, look),
+            Verb::Compare(args) => compare::run(&args, look),
+            Verb::Repro(args) => repro::run(&args, look),
             Verb::Explain(args) => explain::run(&args, look),
             Verb::List(args) => list::run(&args),
             Verb::Verify(args) => verify::run(&args),

@@ -8,6 +8,9 @@ use crate::run::{RunJson, run as simulate};
 use crate::text;
 use clap::ValueEnum;
 use std::path::PathBuf;
+use wattif_lab::metrics::RunReport;
+use wattif_lab::plot::{self, Axis, Chart};
+use wattif_model::run::RunSpec;
 use wattif_model::trace::Observer;
 
 /// Simulate one workload on one platform under one kernel.
@@ -37,6 +40,9 @@ pub struct Args {
     /// What goes into the trace.
     #[arg(long, value_enum, value_name = "DETAIL", default_value = "tracepoints", requires = "trace")]
     trace_detail: Detail,
+    /// Draw the distribution of wake-up latency, a curve per task.
+    #[arg(long, value_name = "NAME.svg")]
+    plot: Option<PathBuf>,
 }
 
 /// What goes into a trace.
@@ -61,6 +67,9 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     if let Some(trace) = trace {
         trace.finish()?;
     }
+    if let Some(path) = &args.plot {
+        output::file(path, &drawing(spec, &outcome.report))?;
+    }
     let set = loaded.settings.to_map();
     match args.json {
         true => output::json(&RunJson::new(spec, set, &loaded.findings, &outcome))?,
@@ -68,4 +77,20 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     }
     output::note(&text::speed(spec, &outcome));
     Ok(Exit::Done)
+}
+
+fn drawing(spec: &RunSpec, report: &RunReport) -> String {
+    let chart = Chart {
+        title: format!("{} on {} under {}: wake-up latency", spec.workload.name, spec.platform.name, spec.kernel.name),
+        desc: format!("Share of wake-ups not above a latency, per task; seed {}.", spec.seed),
+        x: Axis { label: "waking to running, µs".into(), log: true },
+        y: Axis { label: "share of wake-ups".into(), log: false },
+    };
+    let curves: Vec<_> = report
+        .by_task
+        .iter()
+        .filter(|g| g.workload && !g.wakeup_latency_cdf.is_empty())
+        .map(|g| (g.task.clone(), g.wakeup_latency_cdf.clone()))
+        .collect();
+    plot::cdf(&chart, &curves)
 }

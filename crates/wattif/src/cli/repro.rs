@@ -1,0 +1,102 @@
+//! `wattif repro [NAME…]`.
+
+use super::{Exit, output};
+use crate::error::{Error, Look};
+use crate::experiment::{self, Entry};
+use crate::{data, load, text};
+use std::path::PathBuf;
+use wattif_lab::experiment::{Plan, Repro, ResultRow, Results};
+
+/// Run the experiments of the gallery: published numbers beside simulated ones, and the counter-tests.
+///
+/// A row holds when its tolerance does, and when its counter-test does: the effect must vanish with its mechanism.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wattif repro                                 everything
+  wattif repro sched_idle_placement
+  wattif repro sched_idle_placement --seeds 5 --json
+
+Exit codes: 0 every row holds · 1 a row misses its tolerance or its counter-test")]
+pub struct Args {
+    /// Experiments by name, or folders with an experiment.toml; all of the gallery by default.
+    names: Vec<String>,
+    /// Seeds per arm, instead of what the experiment says.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    seeds: Option<u64>,
+    /// Print one JSON object (wattif.repro/1).
+    #[arg(long)]
+    json: bool,
+    /// Write the drawings of the experiments into this folder, as SVG.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
+    let all = || data::experiments().into_iter().map(String::from).collect();
+    let names: Vec<String> = if args.names.is_empty() { all() } else { args.names.clone() };
+    let entries: Vec<Entry> = names.iter().map(|n| experiment::load(n)).collect::<Result<_, _>>()?;
+    let mut rows: Vec<ResultRow> = Vec::new();
+    for entry in &entries {
+        let (plan, results) = simulate(entry, args.seeds)?;
+        let found = entry.experiment.evaluate(&results);
+        if !args.json {
+            output::data(&page(entry, &plan, &found, &results)?)?;
+        }
+        for plot in
+            args.plots.iter().flat_map(|dir| entry.experiment.plots(&results).into_iter().map(move |p| (dir, p)))
+        {
+            output::file(&plot.0.join(format!("{}.svg", plot.1.name)), &plot.1.svg)?;
+        }
+        rows.extend(found);
+    }
+    let repro = Repro::new(rows);
+    match args.json {
+        true => output::json(&repro)?,
+        false => output::data(&verdict(&repro))?,
+    }
+    Ok(if repro.ok() { Exit::Done } else { Exit::No })
+}
+
+fn simulate(entry: &Entry, seeds: Option<u64>) -> Result<(Plan, Results), Error> {
+    let mut plan = entry.experiment.plan();
+    if let Some(seeds) = seeds {
+        plan.seeds = (1..=seeds).collect();
+    }
+    let bar = output::bar((plan.arms.len() * plan.seeds.len()) as u64, "simulating");
+    let results = entry.run(&plan, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    Ok((plan, results))
+}
+
+/// One experiment: what was run, published beside simulated, how far to trust it.
+fn page(entry: &Entry, plan: &Plan, rows: &[ResultRow], results: &Results) -> Result<String, Error> {
+    let spec = entry.spec(&plan.arms[0])?;
+    let e = &entry.experiment;
+    let mut out = format!(
+        "{}: platforms {}; kernels {}; {} s; seeds 1 to {}; {} runs\n\n",
+        e.name,
+        e.platforms.join(", "),
+        e.kernels.join(", "),
+        wattif_lab::table::cell(spec.duration.as_s_f64()),
+        plan.seeds.len(),
+        plan.arms.len() * plan.seeds.len(),
+    );
+    out += &e.to_text(rows, results);
+    for name in &e.platforms {
+        let platform = load::platform(name, &Default::default())?.value;
+        out += &format!("\nHow far to trust {name}\n{}", text::indented(&text::trust(&platform)));
+    }
+    out.push('\n');
+    Ok(out)
+}
+
+fn verdict(repro: &Repro) -> String {
+    let missed: Vec<&str> = repro.results.iter().filter(|r| !r.ok).map(|r| r.id.as_str()).collect();
+    let of = repro.results.len();
+    match (repro.ok(), missed.is_empty()) {
+        (true, _) => format!("{of} of {of} rows hold\n"),
+        (false, false) => format!("{} of {of} rows hold; missed: {}\n", of - missed.len(), missed.join(", ")),
+        (false, true) => format!("{of} rows within tolerance; a counter-test fails\n"),
+    }
+}

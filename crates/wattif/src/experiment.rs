@@ -1,0 +1,82 @@
+//! Entries of the gallery: reading one, and running what it plans.
+
+use crate::data;
+use crate::error::{Error, Findings};
+use crate::load;
+use crate::run::run_all;
+use crate::settings::Settings;
+use std::path::Path;
+use wattif_formats::rtapp::Dialect;
+use wattif_lab::experiment::{Arm, Experiment, Plan, Results};
+use wattif_model::run::RunSpec;
+use wattif_model::workload::models;
+
+/// An experiment and where its files lie.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its content.
+    pub experiment: Experiment,
+    /// As it was asked for: a name, `gallery/NAME`, or a folder.
+    pub folder: String,
+}
+
+/// Read an experiment: its name in the gallery, `gallery/NAME`, or a folder with an `experiment.toml`.
+pub fn load(folder: &str) -> Result<Entry, Error> {
+    let source = data::experiment_file(folder, "experiment.toml")?;
+    let name = Path::new(folder.trim_end_matches('/')).file_name().and_then(|n| n.to_str()).unwrap_or(folder);
+    let parsed = Experiment::parse(name, &source.text);
+    let refused =
+        |diagnostics| Error::Input(Findings { name: source.name.clone(), text: source.text.clone(), diagnostics });
+    Ok(Entry { experiment: parsed.map_err(refused)?, folder: folder.to_string() })
+}
+
+impl Entry {
+    /// What to run for an arm, with the first seed.
+    pub fn spec(&self, arm: &Arm) -> Result<RunSpec, Error> {
+        let mut settings = Settings::default();
+        arm.set.iter().for_each(|(path, value)| settings.add(path, &value.to_string()));
+        let mut platform = load::platform(&arm.platform, &settings)?.value;
+        let kernel = load::kernel(&arm.kernel, &settings)?.value;
+        let read = match models::model(&arm.workload) {
+            Some(_) => load::workload(&arm.workload, platform.nr_cpus(), self.dialect()?, &settings)?,
+            None => {
+                let source = data::experiment_file(&self.folder, &arm.workload)?;
+                load::parse_workload(source, platform.nr_cpus(), self.dialect()?, &settings)?
+            }
+        };
+        platform.calibration_cpu = read.value.calibration_cpu.unwrap_or(platform.calibration_cpu);
+        let workload = read.value.workload;
+        let duration = self.experiment.duration.unwrap_or_else(|| load::default_duration(&workload));
+        Ok(RunSpec { platform, workload, kernel, seed: 1, duration })
+    }
+
+    fn dialect(&self) -> Result<Dialect, Error> {
+        match self.experiment.dialect.as_deref() {
+            None | Some("workgen") => Ok(Dialect::Workgen),
+            Some("rtapp") => Ok(Dialect::RtApp),
+            Some("legacy-suspend") => Ok(Dialect::LegacySuspend),
+            Some(other) => Err(Error::Usage(format!("dialect `{other}`: there are workgen, rtapp and legacy-suspend"))),
+        }
+    }
+
+    /// The specs of a plan, arm by arm, seed by seed.
+    pub fn specs(&self, plan: &Plan) -> Result<Vec<RunSpec>, Error> {
+        let mut specs = Vec::with_capacity(plan.arms.len() * plan.seeds.len());
+        for arm in &plan.arms {
+            let spec = self.spec(arm)?;
+            specs.extend(plan.seeds.iter().map(|&seed| RunSpec { seed, ..spec.clone() }));
+        }
+        Ok(specs)
+    }
+
+    /// Run all of a plan on all cores; `done` is called after each run.
+    pub fn run(&self, plan: &Plan, done: &(dyn Fn() + Sync)) -> Result<Results, Error> {
+        let mut outcomes = run_all(&self.specs(plan)?, done)?.into_iter();
+        let mut results = Results::default();
+        for arm in &plan.arms {
+            let reports = outcomes.by_ref().take(plan.seeds.len()).map(|o| o.report).collect();
+            results.insert(arm.clone(), reports);
+        }
+        Ok(results)
+    }
+}
