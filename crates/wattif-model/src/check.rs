@@ -52,7 +52,11 @@ impl Diagnostic {
     }
     /// 1-based line and column (in characters) of the start of the span in `text`.
     pub fn line_column(&self, text: &str) -> (usize, usize) {
-        let upto = &text[..text.floor_char_boundary(self.span.start.min(text.len()))];
+        let mut end = self.span.start.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let upto = &text[..end];
         let line = upto.matches('\n').count() + 1;
         (line, upto.rsplit('\n').next().unwrap_or("").chars().count() + 1)
     }
