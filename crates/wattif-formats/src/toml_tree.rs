@@ -87,6 +87,11 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Table {
         report.error(report.codes.limit, 0..0, format!("the file has {} bytes; the limit is {MAX_BYTES}", text.len()));
         return Table::default();
     }
+    if let Some(at) = deep_key(text) {
+        let message = format!("a line with more than {MAX_DOTS} dots");
+        report.error(report.codes.limit, at..at, message);
+        return Table::default();
+    }
     let (table, errors) = DeTable::parse_recoverable(text);
     for e in errors {
         let message = format!("not TOML: {}", e.message());
@@ -94,6 +99,25 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Table {
     }
     let span = table.span();
     convert_table(table.into_inner(), span)
+}
+
+/// Most dots in a line. Each part of a dotted key is a level of nesting, which the parser does not bound.
+const MAX_DOTS: usize = 100;
+
+/// Where a line holds more dots than that.
+fn deep_key(text: &str) -> Option<usize> {
+    let mut dots = 0;
+    for (at, b) in text.bytes().enumerate() {
+        match b {
+            b'.' => dots += 1,
+            b'\n' => dots = 0,
+            _ => {}
+        }
+        if dots > MAX_DOTS {
+            return Some(at);
+        }
+    }
+    None
 }
 
 fn convert_table(table: DeTable<'_>, span: Span) -> Table {
@@ -232,6 +256,9 @@ impl Table {
             return; // what the parser made of a broken line is not the author's
         }
         for (key, (span, _)) in self.entries {
+            if report.list.len() >= MAX_DIAGNOSTICS {
+                return;
+            }
             let d = Diagnostic::error(report.codes.unknown, span, format!("unknown key {}", quoted(&key)));
             report.push(match nearest(&key, known.iter().copied()) {
                 Some(near) => d.help(format!("did you mean `{near}`?")),

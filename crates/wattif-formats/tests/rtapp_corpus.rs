@@ -99,6 +99,9 @@ fn big_files() {
     let tasks: Vec<String> = (0..100_000).map(|i| format!("\"t{i}\": {{\"run\": 1}}")).collect();
     let parsed = parse(&format!("{{\"tasks\": {{{}}}}}", tasks.join(",")), "big", &Options::default());
     assert!(parsed.workload.is_none() && parsed.diagnostics.iter().any(|d| d.code == "rtapp::E10"));
+    let slips: Vec<String> = (0..400_000).map(|i| format!("\"rum{i:040}\": 1, \"fork{i}\": \"nobody\"")).collect();
+    let parsed = parse(&format!("{{\"tasks\": {{\"a\": {{{}}}}}}}", slips.join(",")), "big", &Options::default());
+    assert!(parsed.workload.is_none() && parsed.diagnostics.len() <= 1001);
     let big = format!("{{\"tasks\": {{\"{}\": {{\"run\": 1}}}}}}", "x".repeat(100 << 20));
     assert_eq!(parse(&big, "big", &Options::default()).diagnostics[0].code, "rtapp::E02");
 }

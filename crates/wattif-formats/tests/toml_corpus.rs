@@ -49,3 +49,25 @@ fn kernels() {
         kernel_toml::parse(text, &|name| (name == "linux-5.3").then(|| parent.clone()));
     });
 }
+
+/// Nesting of every kind is bounded: no stack overflow, no long wait.
+#[test]
+fn deep_and_large() {
+    let n = 1_000_000;
+    let deep = [
+        "[".repeat(n),
+        "{a=".repeat(n),
+        format!("a = {}", "[".repeat(n)),
+        format!("a = {}", "{a=".repeat(n)),
+        format!("{}a = 1", "a.".repeat(n)),
+        format!("{}a = 1", "a .\t".repeat(n)),
+        format!("{}a = 1", "'a'.".repeat(n)),
+        format!("{}a = 1", "'='.".repeat(n)),
+        format!("[{}a]", "a.".repeat(n)),
+        (0..300_000).map(|i| format!("k{i} = 1\n")).collect(),
+    ];
+    for text in &deep {
+        assert!(platform_toml::parse(text, &Default::default()).platform.is_none());
+        assert!(kernel_toml::parse(text, &|_| None).kernel.is_none());
+    }
+}

@@ -144,7 +144,9 @@ impl Context<'_> {
             self.forked.insert(target);
             return Some(Op::Fork(target));
         }
-        let near = nearest(name, self.task_index.keys().map(String::as_str));
+        const SEARCHED: usize = 1000;
+        let names = self.task_index.keys().map(String::as_str).take(SEARCHED);
+        let near = if self.report.is_full() { None } else { nearest(name, names) };
         let help = near.map(|n| format!("did you mean {}?", quoted(n)));
         let added = self.report.error("rtapp::E08", span.clone(), format!("fork of {}: no such task", quoted(name)));
         if let Some(help) = help {

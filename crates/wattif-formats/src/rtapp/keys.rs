@@ -84,6 +84,9 @@ pub(super) const PHASE: &[&str] = &["loop", "cpus", "nodes_membind", "taskgroup"
 
 /// Say something about a key that is none of `known`: nearby words are offered.
 pub(super) fn unknown(member: &Member, known: &[&[&str]], events: bool, report: &mut Report) {
+    if report.is_full() {
+        return report.drop_one();
+    }
     let words = known.iter().copied().flatten().copied();
     let events = EVENTS.iter().map(|(name, _)| *name).filter(|_| events);
     match nearest(&member.name, words.chain(events)) {

@@ -95,6 +95,14 @@ impl Report {
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
+    /// Nothing more is shown, so help lines need no work: keeps a hostile file of a million slips cheap.
+    pub fn is_full(&self) -> bool {
+        self.list.len() >= MAX_DIAGNOSTICS
+    }
+    /// Count a finding that is neither an error nor shown.
+    pub fn drop_one(&mut self) {
+        self.dropped += 1;
+    }
     /// Number of errors so far.
     pub fn errors(&self) -> usize {
         self.errors
@@ -143,6 +151,15 @@ mod tests {
         let list = report.into_diagnostics();
         assert_eq!(list.len(), MAX_DIAGNOSTICS + 1);
         assert!(list.iter().any(|d| d.message == "y"));
+    }
+
+    #[test]
+    fn the_table_of_the_manual_is_complete() {
+        let manual = include_str!("mod.rs");
+        for lint in LINTS {
+            let row = format!("//! | `{}` | {} |\n", lint.code.trim_start_matches("rtapp::"), lint.what);
+            assert!(manual.contains(&row), "{row}");
+        }
     }
 
     #[test]

@@ -12,6 +12,47 @@
 //!
 //! The way of a file: [`json`](self) text → tree (bounded) → overrides → repeated keys → global → tasks → phases → events
 //! → cross-checks of resources.
+//!
+//! | lint | about |
+//! |---|---|
+//! | `E01` | not JSON |
+//! | `E02` | a limit of size, nesting or number is exceeded |
+//! | `E03` | a mandatory key is missing |
+//! | `E04` | wrong type for a known key |
+//! | `E05` | a number is negative, too large or out of range |
+//! | `E06` | unknown scheduling policy |
+//! | `E07` | a phase has no events |
+//! | `E08` | fork of a task that does not exist |
+//! | `E09` | a CPU that does not exist, or a malformed CPU list |
+//! | `E10` | too many threads |
+//! | `E11` | an endless loop that never consumes time |
+//! | `E12` | unknown word where one of a few is due |
+//! | `E13` | memrun parameters do not match those of the same `ref` |
+//! | `E14` | scheduling attributes the kernel refuses |
+//! | `E15` | an override names a path that does not exist |
+//! | `E16` | a key without a value |
+//! | `W01` | unknown key, close to a known one: rt-app ignores it silently |
+//! | `W02` | repeated key collapses: first place, last value |
+//! | `W03` | resume of a name that never suspends: wakes nobody |
+//! | `W04` | event `runtime` in a task without phases is also read as the task's slice or budget |
+//! | `W05` | thread name over 15 characters: the kernel refuses it and the thread stays `rt-app` |
+//! | `W06` | key without effect in this place |
+//! | `W07` | loop 0 |
+//! | `W08` | key read as an event because it begins like one |
+//! | `W09` | timer shared by several threads |
+//! | `W10` | signal that nobody ever waits for |
+//! | `W11` | wait that nobody ever ends |
+//! | `W12` | mutex waited with or unlocked but never locked, or locked and never unlocked |
+//! | `W13` | barrier that counts more parties than can arrive |
+//! | `W14` | long loop that never consumes time |
+//! | `W15` | phase that is never reached |
+//! | `W16` | timer without period, of unknown mode, or made absolute elsewhere |
+//! | `W17` | duration 0 means no limit |
+//! | `W18` | repeated task name: the later task is renamed |
+//! | `W19` | task with instance 0 that nobody forks |
+//! | `N01` | accepted, without meaning in a simulation |
+//! | `N02` | unknown key, ignored as rt-app does |
+//! | `N03` | accepted here, refused by rt-app |
 
 mod events;
 mod global;
