@@ -11,10 +11,13 @@ pub fn heading(text: &str, look: Look) -> String {
 /// Draw a page.
 pub fn to_terminal(page: &str, look: Look) -> String {
     let mut out = String::new();
+    let mut after_item = false;
     for block in blocks(page) {
-        if !out.is_empty() {
+        let item = matches!(block, Block::Text(_, 1..));
+        if !out.is_empty() && !(item && after_item) {
             out.push('\n');
         }
+        after_item = item;
         match block {
             Block::Heading(text) => out += &format!("{}\n", heading(text, look)),
             Block::Table(rows) => out += &table(&rows),
