@@ -53,8 +53,21 @@ pub fn build(name: &str, generation: &str, nr_cpus: usize, tick_ns: u64) -> Opti
         "haltpoll" => haltpoll::build(generation, nr_cpus, tick_ns),
         "ladder" => ladder::build(generation, nr_cpus, tick_ns),
         "menu" => menu::build(generation, nr_cpus, tick_ns),
-        "teo" => teo::build(generation, nr_cpus, tick_ns),
-        "teo_weighted" => teo_weighted::build(generation, nr_cpus, tick_ns),
+        _ => build_with_intervals(name, generation, teo::INTERVALS, nr_cpus, tick_ns),
+    }
+}
+
+/// As [`build`], for the governors with a tunable `intervals`, which must not be 0.
+pub fn build_with_intervals(
+    name: &str,
+    generation: &str,
+    intervals: usize,
+    nr_cpus: usize,
+    tick_ns: u64,
+) -> Option<Box<dyn IdleGovernor>> {
+    match name {
+        "teo" => teo::build(generation, intervals, nr_cpus, tick_ns),
+        "teo_weighted" => teo_weighted::build(generation, intervals, nr_cpus, tick_ns),
         _ => None,
     }
 }

@@ -92,13 +92,9 @@ const NR_RECENT: usize = 9;
 /// Sleeps remembered one by one in 5.6.
 pub(super) const INTERVALS: usize = 8;
 
-/// `teo` of a generation; `""` is the default, `5.14` another name for `6.1`.
-pub fn build(generation: &str, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
-    build_with(generation, INTERVALS, nr_cpus, tick_ns)
-}
-
-/// `teo` of a generation with a history of `intervals` ≥ 1 sleeps, which only generation 5.6 has.
-pub fn build_with(generation: &str, intervals: usize, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
+/// `teo` of a generation (`""` is the default, `5.14` another name for `6.1`) with a history of `intervals` ≥ 1 sleeps,
+/// which only generation 5.6 has.
+pub fn build(generation: &str, intervals: usize, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
     let tick_ns = tick_ns as i64;
     Some(match generation {
         "5.6" => Box::new(Teo56 { cpus: vec![EarlyHits::new(intervals, tick_ns); nr_cpus] }),
@@ -760,7 +756,7 @@ mod tests {
     const CPU: CpuId = CpuId(0);
 
     fn after_sleeps(generation: &str, us: &[u64]) -> Box<dyn IdleGovernor> {
-        let mut teo = build(generation, 1, 4_000_000).expect("a known generation");
+        let mut teo = build(generation, INTERVALS, 1, 4_000_000).expect("a known generation");
         teo.enable(CPU, &states(&[(2, 2), (10, 20), (133, 600)]));
         for us in us {
             let chosen = teo.select(CPU, &mut FakeView::timer_in(60_000_000));

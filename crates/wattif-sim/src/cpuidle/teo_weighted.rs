@@ -50,7 +50,7 @@
 //! P. R. Sampat, "Weighted approach to gather and use history in TEO governor", linux-pm, 22 February 2020 (v1) and 11
 //! May 2020 (v2), on Linux 5.6 (behaviour; vectors described in `spec/golden.md`).
 
-use super::teo::{Draft, EarlyHits, INTERVALS, Lesson};
+use super::teo::{Draft, EarlyHits, Lesson};
 use super::{
     CPUIDLE_STATE_MAX, CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, StateTable, Tunable,
     is_disabled, list,
@@ -97,13 +97,8 @@ struct Weighted {
     weights: [Row; CPUIDLE_STATE_MAX],
 }
 
-/// `teo_weighted` of a generation; `""` is the default.
-pub fn build(generation: &str, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
-    build_with(generation, INTERVALS, nr_cpus, tick_ns)
-}
-
-/// `teo_weighted` of a generation with a history of `intervals` ≥ 1 sleeps.
-pub fn build_with(generation: &str, intervals: usize, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
+/// `teo_weighted` of a generation (`""` is the default) with a history of `intervals` ≥ 1 sleeps.
+pub fn build(generation: &str, intervals: usize, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
     let posting = match generation {
         "v1" => V1,
         "v2" | "" => V2,
