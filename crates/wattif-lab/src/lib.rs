@@ -6,7 +6,7 @@
 //! draw text and SVG; both are pure string functions.
 
 pub mod compare;
-// experiment
+pub mod experiment;
 pub mod metrics;
 pub mod plot;
 pub mod stats;

@@ -63,6 +63,9 @@ pub struct Series {
     pub dots: bool,
 }
 
+/// Bars of one colour: a name and, per category, a value with the ends of its error bar.
+pub type BarSeries = (String, Vec<(f64, Option<[f64; 2]>)>);
+
 /// Points, with error bars and labels, and lines.
 pub fn scatter(chart: &Chart, series: &[Series]) -> String {
     let corners = || series.iter().flat_map(|s| &s.points).flat_map(corners_of);
@@ -88,8 +91,8 @@ fn steps(name: &str, curve: &[(f64, f64)]) -> Series {
     Series { name: name.to_owned(), points: points.collect(), line: true, dots: false }
 }
 
-/// Bars from 0 in groups: each series has a name and, per category, a value with the ends of its error bar.
-pub fn bars(chart: &Chart, categories: &[String], series: &[(String, Vec<(f64, Option<[f64; 2]>)>)]) -> String {
+/// Bars from 0, grouped by category.
+pub fn bars(chart: &Chart, categories: &[String], series: &[BarSeries]) -> String {
     let tops =
         series.iter().flat_map(|(_, v)| v).flat_map(|(v, ci)| [*v, ci.map_or(*v, |c| c[0]), ci.map_or(*v, |c| c[1])]);
     let y = Scale::new(tops.chain([0.0]), false, HEIGHT - BOTTOM, TOP, true);

@@ -1,0 +1,333 @@
+//! Published beside simulated: the entries of `wattif.repro/1`.
+
+use super::{Class, CounterSpec, Experiment, Expr, Figures, Overrides, Results, RowSpec};
+use crate::metrics::info;
+use crate::stats::{Ratio, bca_mean, mean, paired_ratio};
+use serde::Serialize;
+
+/// `schema` of a reproduction.
+pub const SCHEMA: &str = "wattif.repro/1";
+
+/// Everything that was reproduced, or not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Repro {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Rows of all experiments.
+    pub results: Vec<ResultRow>,
+}
+
+impl Repro {
+    /// From the rows of experiments.
+    pub fn new(results: Vec<ResultRow>) -> Repro {
+        Repro { schema: SCHEMA, results }
+    }
+    /// Does every row hold, and every counter-test?
+    pub fn ok(&self) -> bool {
+        self.results.iter().all(|r| r.ok && r.counter_tests.iter().all(|c| c.ok))
+    }
+}
+
+/// One published result. On a further platform its id ends with `/platform=NAME`; the plain id is the main platform's,
+/// and ok only when it holds on all of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResultRow {
+    /// Such as `3.1`.
+    pub id: String,
+    /// Folder of the gallery.
+    pub experiment: String,
+    /// Platform it was simulated on.
+    pub platform: String,
+    /// Name of the metric.
+    pub metric: String,
+    /// Task whose threads count.
+    pub threads: Option<String>,
+    /// Unit of published and simulated values; empty for counts.
+    pub unit: String,
+    /// Quantitative, direction or statement.
+    pub class: Class,
+    /// Figures by arm.
+    pub arms: Vec<ArmFigure>,
+    /// Of two arms.
+    pub ratio: Option<RatioFigure>,
+    /// The condition.
+    pub tolerance: String,
+    /// Does it hold?
+    pub ok: bool,
+    /// The counter-test; where there are several, the first that failed, or the first.
+    pub counter_test: Option<CounterFigure>,
+    /// All counter-tests.
+    pub counter_tests: Vec<CounterFigure>,
+    /// What is missing or was said about it.
+    pub notes: Vec<String>,
+}
+
+/// Figures of an arm.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ArmFigure {
+    /// The arm's name: a kernel, or a kernel with a variant.
+    pub kernel: String,
+    /// As published.
+    pub published: Option<f64>,
+    /// Mean over seeds.
+    pub simulated: Option<f64>,
+    /// Its 95 % BCa interval.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// A ratio of two arms.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RatioFigure {
+    /// [variant, baseline].
+    pub of: [String; 2],
+    /// As published, or the quotient of published values.
+    pub published: Option<f64>,
+    /// Of means over seeds.
+    pub simulated: Option<f64>,
+    /// Its 95 % BCa interval, pairs drawn together.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// A counter-test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CounterFigure {
+    /// What was taken away.
+    pub what: String,
+    /// By these settings.
+    pub set: Overrides,
+    /// The ratio without it.
+    pub simulated_ratio: Option<f64>,
+    /// Its 95 % BCa interval.
+    pub ci95: Option<[f64; 2]>,
+    /// The condition.
+    pub tolerance: String,
+    /// Did the effect vanish as it must?
+    pub ok: bool,
+    /// The figure that is missing, if one is.
+    pub missing: Option<String>,
+}
+
+impl Experiment {
+    /// Judge every row on every platform it is for. Rows come in the order of the file, each plain id followed by its
+    /// further platforms.
+    pub fn evaluate(&self, results: &Results) -> Vec<ResultRow> {
+        self.rows.iter().flat_map(|row| self.evaluate_row(row, results)).collect()
+    }
+
+    fn evaluate_row(&self, row: &RowSpec, results: &Results) -> Vec<ResultRow> {
+        let mut rows: Vec<ResultRow> = row.platforms.iter().map(|p| self.on_platform(row, p, results)).collect();
+        let Some((plain, further)) = rows.split_first_mut() else { return rows };
+        for row in further.iter_mut() {
+            row.id = format!("{}/platform={}", row.id, row.platform);
+        }
+        plain.ok &= further.iter().all(|r| r.ok);
+        plain.notes.extend(further.iter().filter(|r| !r.ok).map(|r| format!("does not hold on {}", r.platform)));
+        rows
+    }
+
+    fn on_platform(&self, row: &RowSpec, platform: &str, results: &Results) -> ResultRow {
+        let nothing = Overrides::new();
+        let scene = Scene {
+            experiment: self,
+            row,
+            platform,
+            set: &nothing,
+            metric: &row.metric,
+            results,
+            ratio: row.ratio.as_ref(),
+        };
+        let (ok, missing) = judge(row.holds.as_ref(), &scene);
+        let counter_tests: Vec<CounterFigure> = row.counters.iter().map(|c| scene.counter(c)).collect();
+        ResultRow {
+            id: row.id.clone(),
+            experiment: self.name.clone(),
+            platform: platform.to_owned(),
+            metric: row.metric.clone(),
+            threads: row.threads.clone(),
+            unit: scene.unit(),
+            class: row.class,
+            arms: row.arms.iter().map(|arm| scene.arm_figure(arm)).collect(),
+            ratio: row.ratio.as_ref().filter(|_| shows_ratio(row)).map(|of| scene.ratio_figure(of)),
+            tolerance: row.holds.as_ref().map_or("none: a statement", Expr::text).to_owned(),
+            ok,
+            counter_test: counter_tests.iter().find(|c| !c.ok).or(counter_tests.first()).cloned(),
+            counter_tests,
+            notes: missing.into_iter().chain(row.note.clone()).collect(),
+        }
+    }
+}
+
+/// A ratio is shown where it is judged or published, or compares arms that are shown.
+fn shows_ratio(row: &RowSpec) -> bool {
+    let judged = row.holds.as_ref().is_some_and(Expr::uses_ratio) || row.published_ratio.is_some();
+    judged || row.ratio.iter().flatten().all(|arm| row.arms.contains(arm))
+}
+
+/// Does it hold, and if that cannot be told, why?
+fn judge(holds: Option<&Expr>, scene: &Scene<'_>) -> (bool, Option<String>) {
+    match holds.map(|h| h.eval(scene)) {
+        None => (true, None),
+        Some(Ok(ok)) => (ok, None),
+        Some(Err(missing)) => (false, Some(missing)),
+    }
+}
+
+/// Where a condition looks its figures up.
+struct Scene<'a> {
+    experiment: &'a Experiment,
+    row: &'a RowSpec,
+    platform: &'a str,
+    set: &'a Overrides,
+    metric: &'a str,
+    results: &'a Results,
+    ratio: Option<&'a [String; 2]>,
+}
+
+impl Scene<'_> {
+    fn values(&self, arm: &str, metric: Option<&str>) -> Option<Vec<f64>> {
+        let arm = self.experiment.resolve(arm, self.platform, self.set).ok()?;
+        self.results.values(&arm, metric.unwrap_or(self.metric), self.row.threads.as_deref())
+    }
+
+    fn paired(&self) -> Option<Ratio> {
+        let [variant, baseline] = self.ratio?;
+        let (variant, baseline) = (self.values(variant, None)?, self.values(baseline, None)?);
+        (variant.len() == baseline.len()).then(|| paired_ratio(&variant, &baseline))
+    }
+
+    fn arm_figure(&self, arm: &str) -> ArmFigure {
+        let values = self.values(arm, None);
+        ArmFigure {
+            kernel: arm.to_owned(),
+            published: self.published(arm),
+            simulated: values.as_deref().map(mean),
+            ci95: values.as_deref().and_then(bca_mean),
+        }
+    }
+
+    fn ratio_figure(&self, of: &[String; 2]) -> RatioFigure {
+        let quotient = || Some(self.published(&of[0])? / self.published(&of[1])?);
+        let simulated = self.paired();
+        RatioFigure {
+            of: of.clone(),
+            published: self.row.published_ratio.or_else(quotient),
+            simulated: simulated.map(|r| r.value),
+            ci95: simulated.and_then(|r| r.ci95),
+        }
+    }
+
+    fn counter(&self, counter: &CounterSpec) -> CounterFigure {
+        let without = Scene {
+            set: &counter.set,
+            metric: counter.metric.as_deref().unwrap_or(self.metric),
+            ratio: counter.ratio.as_ref().or(self.ratio),
+            ..*self
+        };
+        let (ok, missing) = judge(Some(&counter.holds), &without);
+        let ratio = without.paired().filter(|_| counter.holds.uses_ratio());
+        CounterFigure {
+            what: counter.what.clone(),
+            set: counter.set.clone(),
+            simulated_ratio: ratio.map(|r| r.value),
+            ci95: ratio.and_then(|r| r.ci95),
+            tolerance: counter.holds.text().to_owned(),
+            ok,
+            missing,
+        }
+    }
+
+    /// The platform's unit for energies, the list's for all else.
+    fn unit(&self) -> String {
+        let listed = info(self.metric).map_or("", |m| m.unit);
+        let arm = self.row.arms.first().and_then(|a| self.experiment.resolve(a, self.platform, self.set).ok());
+        let report = arm.as_ref().and_then(|a| self.results.reports(a).first());
+        match report.and_then(|r| r.metrics.energy.as_ref()) {
+            Some(energy) if self.metric.starts_with("energy.") => energy.unit.clone(),
+            _ => listed.to_owned(),
+        }
+    }
+}
+
+impl Figures for Scene<'_> {
+    fn simulated(&self, arm: &str, metric: Option<&str>) -> Option<f64> {
+        self.values(arm, metric).as_deref().map(mean)
+    }
+    fn interval(&self, arm: &str, metric: Option<&str>) -> Option<[f64; 2]> {
+        self.values(arm, metric).as_deref().and_then(bca_mean)
+    }
+    fn published(&self, arm: &str) -> Option<f64> {
+        self.row.published.get(arm).copied().filter(|v| !v.is_nan())
+    }
+    fn ratio(&self) -> Option<f64> {
+        self.paired().map(|r| r.value)
+    }
+    fn ratio_interval(&self) -> Option<[f64; 2]> {
+        self.paired().and_then(|r| r.ci95)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testbed::*;
+    use super::*;
+
+    #[test]
+    fn holds_and_counter_vanishes() {
+        let e = experiment();
+        let rows = e.evaluate(&results(&e));
+        let ids: Vec<&str> = rows.iter().map(|r| r.id.as_str()).collect();
+        assert_eq!(ids, ["3.1", "3.1/platform=a83t", "3.5"]);
+        let row = &rows[0];
+        assert!(row.ok && (row.ratio.as_ref().unwrap().simulated.unwrap() - 0.1).abs() < 1e-9);
+        assert!((row.ratio.as_ref().unwrap().published.unwrap() - 0.09195).abs() < 1e-4);
+        assert_eq!((row.arms[2].kernel.as_str(), row.arms[2].published), ("linux-5.6", None));
+        let counter = row.counter_test.as_ref().unwrap();
+        assert_eq!((counter.what.as_str(), counter.simulated_ratio, counter.ok), ("no hogs", Some(1.0), true));
+        assert!(Repro::new(rows).ok());
+    }
+
+    #[test]
+    fn a_miss_on_one_platform_fails_the_plain_id() {
+        let e = experiment();
+        let mut r = results(&e);
+        let slow = e.resolve("linux-5.4", "a83t", &Overrides::new()).unwrap();
+        r.insert(slow, (0..20).map(|_| report(900.0)).collect());
+        let rows = e.evaluate(&r);
+        assert_eq!(rows.iter().map(|r| r.ok).collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!(rows[0].notes, ["does not hold on a83t"]);
+        assert!(!Repro::new(rows).ok());
+    }
+
+    /// Hogs that do not matter for the difference: the counter-test must say so.
+    #[test]
+    fn a_counter_test_can_fail() {
+        let e = experiment();
+        let mut r = results(&e);
+        let without = e.resolve("linux-5.3+no_hogs", "hikey620", &Overrides::new()).unwrap();
+        r.insert(without, (0..20).map(|_| report(900.0)).collect());
+        let rows = e.evaluate(&r);
+        assert!(rows[0].ok && !rows[0].counter_test.as_ref().unwrap().ok);
+        assert!(!Repro::new(rows).ok());
+    }
+
+    #[test]
+    fn missing_runs_are_said() {
+        let rows = experiment().evaluate(&Results::default());
+        assert!(rows.iter().all(|r| !r.ok));
+        assert_eq!(rows[1].notes, ["the ratio has no value"]);
+        assert!(rows[0].counter_tests[0].missing.is_some());
+    }
+
+    #[test]
+    fn contract() {
+        let e = experiment();
+        let json = serde_json::to_value(Repro::new(e.evaluate(&results(&e)))).unwrap();
+        assert_eq!(json["schema"], "wattif.repro/1");
+        let row = &json["results"][0];
+        assert_eq!((&row["class"], &row["unit"], &row["ok"]), (&"Q".into(), &"µs".into(), &true.into()));
+        assert_eq!(row["arms"][0]["published"], 1116.68);
+        assert_eq!(row["ratio"]["of"], serde_json::json!(["linux-5.4", "linux-5.3"]));
+        assert_eq!(row["counter_test"]["simulated_ratio"], 1.0);
+        assert!(row["tolerance"].as_str().unwrap().starts_with("ratio <= 1/5"));
+    }
+}

@@ -1,0 +1,173 @@
+//! A gallery entry: a question, its published numbers, and what must hold for us to say that we reproduce them.
+//!
+//! [`Experiment::parse`] reads `experiment.toml`, [`Experiment::plan`] lists the runs it needs,
+//! [`Experiment::evaluate`] puts published beside simulated, [`Experiment::to_text`] draws that, and
+//! [`Experiment::plots`] draws what its `[[plot]]`s ask for.
+
+mod duration;
+mod evaluate;
+mod expr;
+mod parse;
+mod plan;
+mod plots;
+mod render;
+mod results;
+#[cfg(test)]
+mod testbed;
+
+pub use duration::parse_duration;
+pub use evaluate::{ArmFigure, CounterFigure, RatioFigure, Repro, ResultRow, SCHEMA};
+pub use expr::{Expr, ExprError, Figures};
+pub use plan::{Arm, Plan};
+pub use plots::Plot;
+pub use results::Results;
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use wattif_model::Ns;
+use wattif_model::kernel::Value;
+
+/// Settings that differ from the files named, such as `workload.tasks.idle_thread.instance` → 0.
+pub type Overrides = BTreeMap<String, Value>;
+
+/// A parsed `experiment.toml`. Every arm it names exists and every condition is well formed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// Folder of the gallery.
+    pub name: String,
+    /// What is asked, one line.
+    pub question: String,
+    /// Where the published numbers come from.
+    pub source: String,
+    /// The main platform, then those it is repeated on.
+    pub platforms: Vec<String>,
+    /// File or name of the workload.
+    pub workload: String,
+    /// Dialect of a workload file, where it is not the default.
+    pub dialect: Option<String>,
+    /// How long to simulate; `None`: the workload's own.
+    pub duration: Option<Ns>,
+    /// Runs per arm: seeds `1..=seeds`.
+    pub seeds: u64,
+    /// Kernels; the first is the baseline unless a row says otherwise.
+    pub kernels: Vec<String>,
+    /// Named deviations that act as further arms.
+    pub variants: BTreeMap<String, Variant>,
+    /// Published results with their conditions.
+    pub rows: Vec<RowSpec>,
+    /// Published tables, shown without a condition.
+    pub tables: Vec<TableSpec>,
+    /// Published histograms, shown without a condition.
+    pub histograms: Vec<HistogramSpec>,
+    /// Drawings.
+    pub plots: Vec<PlotSpec>,
+}
+
+/// A named deviation. As an arm, `NAME` means this on its kernel or the first one, `KERNEL+NAME` on that kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
+    /// Kernel of the bare name.
+    pub kernel: Option<String>,
+    /// Another workload.
+    pub workload: Option<String>,
+    /// Settings.
+    pub set: Overrides,
+}
+
+/// Quantitative target, direction only, or a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the line above says it")]
+pub enum Class {
+    Q,
+    D,
+    S,
+}
+
+/// A published result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowSpec {
+    /// As in the list of published results, such as `3.1`.
+    pub id: String,
+    /// Name of the metric.
+    pub metric: String,
+    /// Task whose threads count; `None`: all of the workload.
+    pub threads: Option<String>,
+    /// By arm.
+    pub published: BTreeMap<String, f64>,
+    /// Published ratio, where it is not the quotient of published values.
+    pub published_ratio: Option<f64>,
+    /// What it claims.
+    pub class: Class,
+    /// [variant, baseline]; `None`: fewer than two arms.
+    pub ratio: Option<[String; 2]>,
+    /// The tolerance; `None` only for statements.
+    pub holds: Option<Expr>,
+    /// Remove the mechanism, and the effect must vanish.
+    pub counters: Vec<CounterSpec>,
+    /// Arms shown, in order: those named in the file, or all kernels and whatever else the row names.
+    pub arms: Vec<String>,
+    /// Platforms it holds on.
+    pub platforms: Vec<String>,
+    /// One line for people.
+    pub note: Option<String>,
+}
+
+/// A counter-test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CounterSpec {
+    /// What is taken away, for people.
+    pub what: String,
+    /// The settings that take it away, on top of each arm's own.
+    pub set: Overrides,
+    /// What must then hold.
+    pub holds: Expr,
+    /// Another metric than the row's.
+    pub metric: Option<String>,
+    /// Another ratio than the row's.
+    pub ratio: Option<[String; 2]>,
+}
+
+/// A published table: metrics by arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableSpec {
+    /// Above it.
+    pub title: String,
+    /// Its rows.
+    pub metrics: Vec<String>,
+    /// Task whose threads count.
+    pub threads: Option<String>,
+    /// By arm, a value per metric (`nan` where nothing was published).
+    pub published: BTreeMap<String, Vec<f64>>,
+    /// Arms shown, in order.
+    pub arms: Vec<String>,
+}
+
+/// A published histogram of `wu_lat_us` by 100 µs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistogramSpec {
+    /// Above it.
+    pub title: String,
+    /// Task whose threads count.
+    pub threads: Option<String>,
+    /// By arm, 11 counts (`nan` where a bin was not published).
+    pub published: BTreeMap<String, Vec<f64>>,
+    /// Arms shown, in order.
+    pub arms: Vec<String>,
+}
+
+/// A drawing: a point per arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlotSpec {
+    /// File name without ending.
+    pub name: String,
+    /// Above it.
+    pub title: String,
+    /// Metric across, and the task whose threads count.
+    pub x: (String, Option<String>),
+    /// Metric upwards, and the task whose threads count.
+    pub y: (String, Option<String>),
+    /// Logarithmic upwards.
+    pub log_y: bool,
+    /// Arms shown, in order.
+    pub arms: Vec<String>,
+}

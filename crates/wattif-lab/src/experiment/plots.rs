@@ -1,0 +1,98 @@
+//! The drawings an experiment asks for: a point per arm, with its intervals.
+
+use super::{Experiment, Overrides, PlotSpec, Results};
+use crate::metrics::info;
+use crate::plot::{Axis, Chart, Point, Series, scatter};
+use crate::stats::{bca_mean, mean};
+
+/// A drawing, ready to be written to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plot {
+    /// File name without ending: the plot's, and the platform's beyond the first.
+    pub name: String,
+    /// The SVG.
+    pub svg: String,
+}
+
+impl Experiment {
+    /// All drawings on all platforms. Arms without figures are left out of the drawing and named in its description.
+    pub fn plots(&self, results: &Results) -> Vec<Plot> {
+        let on = |(i, platform): (usize, &String)| {
+            let suffix = if i == 0 { String::new() } else { format!("-{platform}") };
+            let draw = move |spec: &PlotSpec| Plot {
+                name: format!("{}{suffix}", spec.name),
+                svg: self.draw(spec, platform, results),
+            };
+            self.plots.iter().map(draw).collect::<Vec<_>>()
+        };
+        self.platforms.iter().enumerate().flat_map(on).collect()
+    }
+
+    /// One colour per kernel: variants of a kernel share it.
+    fn draw(&self, spec: &PlotSpec, platform: &str, results: &Results) -> String {
+        let mut series: Vec<Series> = Vec::new();
+        let mut missing = Vec::new();
+        for name in &spec.arms {
+            let Ok(arm) = self.resolve(name, platform, &Overrides::new()) else { continue };
+            let values =
+                |(metric, threads): &(String, Option<String>)| results.values(&arm, metric, threads.as_deref());
+            let Some((x, y)) = values(&spec.x).zip(values(&spec.y)) else {
+                missing.push(name.as_str());
+                continue;
+            };
+            let label =
+                name.strip_prefix(arm.kernel.as_str()).map_or(name.as_str(), |rest| rest.trim_start_matches('+'));
+            let point =
+                Point { x: mean(&x), y: mean(&y), x_ci: bca_mean(&x), y_ci: bca_mean(&y), label: label.to_owned() };
+            match series.iter_mut().find(|s| s.name == arm.kernel) {
+                Some(s) => s.points.push(point),
+                None => series.push(Series { name: arm.kernel.clone(), points: vec![point], line: false, dots: true }),
+            }
+        }
+        scatter(&self.chart(spec, platform, &missing), &series)
+    }
+
+    fn chart(&self, spec: &PlotSpec, platform: &str, missing: &[&str]) -> Chart {
+        let without =
+            if missing.is_empty() { String::new() } else { format!(" No figures for {}.", missing.join(", ")) };
+        Chart {
+            title: format!("{} ({platform})", spec.title),
+            desc: format!(
+                "{} against {} by arm on {platform}: means over {} seeds with 95 % intervals.{without}",
+                spec.y.0, spec.x.0, self.seeds
+            ),
+            x: Axis { label: label(&spec.x), log: false },
+            y: Axis { label: label(&spec.y), log: spec.log_y },
+        }
+    }
+}
+
+fn label((metric, threads): &(String, Option<String>)) -> String {
+    let of = threads.as_ref().map_or(String::new(), |t| format!(" of {t}"));
+    match info(metric).map_or("", |m| m.unit) {
+        "" => format!("{metric}{of}"),
+        unit => format!("{metric}{of}, {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testbed::*;
+    use super::*;
+
+    #[test]
+    fn a_point_per_arm() {
+        let e = experiment();
+        let plots = e.plots(&results(&e));
+        assert_eq!(plots.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["latency", "latency-a83t"]);
+        let svg = &plots[0].svg;
+        assert_eq!(svg.matches("<circle").count(), 3);
+        assert!(svg.contains("wu_lat_us.max of cfs_thread, µs") && svg.contains("Mean against maximum (hikey620)"));
+    }
+
+    #[test]
+    fn missing_arms_are_named() {
+        let plots = experiment().plots(&Results::default());
+        assert!(plots[0].svg.contains("No figures for linux-5.3, linux-5.4, linux-5.6."));
+    }
+}

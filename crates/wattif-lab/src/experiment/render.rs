@@ -1,0 +1,203 @@
+//! An evaluated experiment as text: published beside simulated.
+
+use super::{CounterFigure, Experiment, HistogramSpec, Overrides, ResultRow, Results, TableSpec};
+use crate::metrics::BINS;
+use crate::stats::{bca_mean, mean};
+use crate::table::{Align, Table, cell, interval, number, verbatim};
+
+impl Experiment {
+    /// What was asked, every row with its verdict, and the tables and histograms, by platform.
+    pub fn to_text(&self, rows: &[ResultRow], results: &Results) -> String {
+        let mut out = self.head();
+        for platform in &self.platforms {
+            let here: Vec<&ResultRow> = rows.iter().filter(|r| r.platform == *platform).collect();
+            out += &format!("\non {platform}\n\n{}", rows_table(&here).to_text());
+            for table in &self.tables {
+                out += &format!("\n{} ({platform})\n\n{}", table.title, self.table(table, platform, results).to_text());
+            }
+            for histogram in &self.histograms {
+                let drawn = self.histogram(histogram, platform, results).to_text();
+                out += &format!("\n{} ({platform}; counts, mean over seeds)\n\n{drawn}", histogram.title);
+            }
+        }
+        out + "\n" + &verdict(rows)
+    }
+
+    fn head(&self) -> String {
+        let duration = self.duration.map_or("its own length".into(), |d| format!("{} s", d.as_s_f64()));
+        format!(
+            "{}: {}\nsource: {}\n{}, {duration}, {} {} per arm; intervals are 95 % BCa bootstrap over seeds\n",
+            self.name,
+            self.question,
+            self.source,
+            self.workload,
+            self.seeds,
+            if self.seeds == 1 { "seed" } else { "seeds" }
+        )
+    }
+
+    fn values(
+        &self,
+        arm: &str,
+        platform: &str,
+        results: &Results,
+        metric: &str,
+        threads: Option<&str>,
+    ) -> Option<Vec<f64>> {
+        let arm = self.resolve(arm, platform, &Overrides::new()).ok()?;
+        results.values(&arm, metric, threads)
+    }
+
+    fn table(&self, spec: &TableSpec, platform: &str, results: &Results) -> Table {
+        let mut table = columns(["metric", "arm", "published", "simulated", "95 % interval"], 2);
+        for (i, metric) in spec.metrics.iter().enumerate() {
+            for (k, arm) in spec.arms.iter().enumerate() {
+                let published = spec.published.get(arm).map_or(f64::NAN, |v| v[i]);
+                let values = self.values(arm, platform, results, metric, spec.threads.as_deref());
+                table.row([
+                    if k == 0 { metric.clone() } else { String::new() },
+                    arm.clone(),
+                    verbatim(published),
+                    cell(values.as_deref().map_or(f64::NAN, mean)),
+                    interval(values.as_deref().and_then(bca_mean)),
+                ]);
+            }
+        }
+        table
+    }
+
+    fn histogram(&self, spec: &HistogramSpec, platform: &str, results: &Results) -> Table {
+        let heads = spec.arms.iter().flat_map(|arm| {
+            let published = spec.published.contains_key(arm).then(|| format!("{arm} published"));
+            published.into_iter().chain([format!("{arm} simulated")])
+        });
+        let mut table =
+            Table::new(std::iter::once(("µs".to_owned(), Align::Left)).chain(heads.map(|h| (h, Align::Right))));
+        for bin in 0..BINS {
+            let label = if bin == BINS - 1 {
+                format!(">= {}", bin * 100)
+            } else {
+                format!("{}..{}", bin * 100, bin * 100 + 100)
+            };
+            let cells = spec.arms.iter().flat_map(|arm| {
+                let values = self.values(arm, platform, results, &format!("hist.{bin}"), spec.threads.as_deref());
+                let simulated = values.as_deref().map_or(f64::NAN, mean);
+                spec.published.get(arm).map(|p| verbatim(p[bin])).into_iter().chain([count(simulated)])
+            });
+            table.row(std::iter::once(label).chain(cells));
+        }
+        table
+    }
+}
+
+/// Mean counts: whole, or with one decimal when small.
+fn count(value: f64) -> String {
+    verbatim(if value >= 100.0 { value.round() } else { (value * 10.0).round() / 10.0 })
+}
+
+fn columns<const N: usize>(names: [&str; N], words: usize) -> Table {
+    Table::new(names.into_iter().enumerate().map(|(i, n)| (n, if i < words { Align::Left } else { Align::Right })))
+}
+
+fn rows_table(rows: &[&ResultRow]) -> Table {
+    let mut table = Table::new([
+        ("id", Align::Left),
+        ("what", Align::Left),
+        ("published", Align::Right),
+        ("simulated", Align::Right),
+        ("95 % interval", Align::Right),
+        ("", Align::Left),
+    ]);
+    rows.iter().for_each(|row| add_row(&mut table, row));
+    table
+}
+
+fn add_row(table: &mut Table, row: &ResultRow) {
+    let of = row.threads.as_ref().map_or(String::new(), |t| format!(" of {t}"));
+    let unit = if row.unit.is_empty() { String::new() } else { format!(", {}", row.unit) };
+    let id = row.id.split("/platform=").next().unwrap_or(&row.id);
+    table.row([id.to_owned(), format!("{}{of}{unit} [{:?}]", row.metric, row.class)]);
+    for arm in &row.arms {
+        let (published, simulated) = (arm.published.unwrap_or(f64::NAN), arm.simulated.unwrap_or(f64::NAN));
+        table.row([
+            String::new(),
+            format!("  {}", arm.kernel),
+            verbatim(published),
+            cell(simulated),
+            interval(arm.ci95),
+        ]);
+    }
+    if let Some(ratio) = &row.ratio {
+        let three = |v: Option<f64>| number(v.unwrap_or(f64::NAN), 3);
+        let what = format!("  {} / {}", ratio.of[0], ratio.of[1]);
+        table.row([String::new(), what, three(ratio.published), three(ratio.simulated), short(ratio.ci95)]);
+    }
+    table.line(format!("  {:4} {}", mark(row.ok), row.tolerance));
+    row.counter_tests.iter().for_each(|c| table.line(counter_line(c)));
+    row.notes.iter().for_each(|note| table.line(format!("       note: {note}")));
+}
+
+fn counter_line(c: &CounterFigure) -> String {
+    let ratio = c.simulated_ratio.map_or(String::new(), |r| format!("ratio {} {}, ", number(r, 3), short(c.ci95)));
+    let missing = c.missing.as_ref().map_or(String::new(), |m| format!(" ({m})"));
+    format!("  {:4} counter-test, {}: {ratio}must hold: {}{missing}", mark(c.ok), c.what, c.tolerance)
+}
+
+fn short(ci95: Option<[f64; 2]>) -> String {
+    ci95.map_or("–".into(), |[lo, hi]| format!("[{}, {}]", number(lo, 3), number(hi, 3)))
+}
+
+fn mark(ok: bool) -> &'static str {
+    if ok { "ok" } else { "FAIL" }
+}
+
+fn verdict(rows: &[ResultRow]) -> String {
+    let share = |ok: usize, of: usize| format!("{ok} of {of}");
+    let counters: Vec<_> = rows.iter().flat_map(|r| &r.counter_tests).collect();
+    let (rows_ok, counters_ok) = (rows.iter().filter(|r| r.ok).count(), counters.iter().filter(|c| c.ok).count());
+    format!("{} rows hold, {} counter-tests\n", share(rows_ok, rows.len()), share(counters_ok, counters.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testbed::*;
+    use super::*;
+
+    #[test]
+    fn text() {
+        let e = experiment();
+        let r = results(&e);
+        let text = e.to_text(&e.evaluate(&r), &r);
+        for part in [
+            "sched_idle_placement: 8 periodic tasks",
+            "on hikey620\n",
+            "on a83t\n",
+            "3.1  wu_lat_us.mean of cfs_thread, µs [Q]",
+            "1116.68",
+            "linux-5.4 / linux-5.3",
+            "  ok   ratio <= 1/5 and 50 <= simulated('linux-5.4') <= 200\n",
+            "  ok   counter-test, no hogs: ratio 1.00 [1.00, 1.00], must hold: 0.95 <= ratio <= 1.05\n",
+            "no_hogs published  no_hogs simulated\n",
+            "0..100                  3688               5000\n",
+            ">= 1000                   17                  7\n",
+            "3 of 3 rows hold, 2 of 2 counter-tests\n",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        assert!(text.lines().all(|l| l == l.trim_end()));
+    }
+
+    #[test]
+    fn failures_are_loud() {
+        let e = experiment();
+        let r = Results::default();
+        let text = e.to_text(&e.evaluate(&r), &r);
+        assert!(text.contains("  FAIL ratio <= 1/5") && text.contains("note: the ratio has no value"), "{text}");
+        assert!(text.contains("0 of 3 rows hold"), "{text}");
+    }
+
+    #[test]
+    fn counts() {
+        assert_eq!([3101.4, 148.26, 7.0, 0.04, f64::NAN].map(count), ["3101", "148", "7", "0", "–"]);
+    }
+}
