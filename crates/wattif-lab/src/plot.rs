@@ -10,7 +10,7 @@ const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 24.0;
-const TOP: f64 = 44.0;
+const TOP: f64 = 62.0;
 const BOTTOM: f64 = 58.0;
 
 /// An axis.
@@ -153,17 +153,26 @@ impl Scale {
         let v = if self.log { value.log10() } else { value };
         v.is_finite().then(|| self.from + (v - self.lo) / (self.hi - self.lo) * (self.to - self.from))
     }
-    /// Round values within the scale, five or so.
+    /// Round values within the scale, four to nine.
     fn ticks(&self) -> Vec<f64> {
         if self.log && self.hi - self.lo > 1.0 {
-            let decades =
-                (self.lo.ceil() as i32..=self.hi.floor() as i32).step_by(((self.hi - self.lo) as usize / 8).max(1));
-            return decades.map(|e| 10f64.powi(e)).collect();
+            return self.decades();
         }
         let (lo, hi) = if self.log { (10f64.powf(self.lo), 10f64.powf(self.hi)) } else { (self.lo, self.hi) };
-        let step = round_step((hi - lo) / 5.0);
+        let step = round_step((hi - lo) / 7.0);
         let first = (lo / step).ceil() as i64;
         (0..20).map(|i| (first + i) as f64 * step).take_while(|v| *v <= hi).collect()
+    }
+    /// Powers of ten; with 2 and 5 between where there are few.
+    fn decades(&self) -> Vec<f64> {
+        let span = self.hi - self.lo;
+        let every = ((span / 8.0) as usize).max(1);
+        let between: &[f64] = if span < 3.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        (self.lo.floor() as i32..=self.hi.floor() as i32)
+            .step_by(every)
+            .flat_map(|e| between.iter().map(move |m| m * 10f64.powi(e)))
+            .filter(|v| (self.lo..=self.hi).contains(&v.log10()))
+            .collect()
     }
 }
 
@@ -276,11 +285,14 @@ fn draw_bar(
     }
 }
 
+/// In a line between the title and the drawing, where it hides nothing.
 fn draw_legend<'a>(svg: &mut String, names: impl Iterator<Item = &'a str>) {
-    for (i, (name, colour)) in names.zip(COLOURS.iter().cycle()).enumerate().filter(|(_, (name, _))| !name.is_empty()) {
-        let y = TOP + 14.0 + 18.0 * i as f64;
-        let _ = writeln!(svg, r#"<rect x="{}" y="{}" width="10" height="10" fill="{colour}"/>"#, LEFT + 12.0, y - 9.0);
-        text(svg, LEFT + 28.0, y, "start", name);
+    let mut x = LEFT;
+    for (name, colour) in names.zip(COLOURS.iter().cycle()).filter(|(name, _)| !name.is_empty()) {
+        let _ = writeln!(svg, r#"<rect x="{x:.1}" y="39" width="10" height="10" fill="{colour}"/>"#);
+        text(svg, x + 16.0, 48.0, "start", name);
+        // Widths of letters are the reader's; this is generous for most.
+        x += 40.0 + 7.5 * name.chars().count() as f64;
     }
 }
 
@@ -380,8 +392,10 @@ mod tests {
     #[test]
     fn ticks_are_round() {
         let s = Scale::new([0.0, 9.7].into_iter(), false, 0.0, 100.0, true);
-        assert_eq!(s.ticks(), [0.0, 5.0, 10.0]);
+        assert_eq!(s.ticks(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         let s = Scale::new([10.0, 1e5].into_iter(), true, 0.0, 100.0, false);
         assert_eq!(s.ticks(), [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
+        let s = Scale::new([20.0, 1e3].into_iter(), true, 0.0, 100.0, false);
+        assert_eq!(s.ticks(), [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]);
     }
 }
