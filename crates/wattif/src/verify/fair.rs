@@ -8,7 +8,8 @@ use wattif_model::workload::Policy;
 use wattif_model::{CpuId, Pid};
 use wattif_sim::sched::Sched;
 use wattif_sim::sched::class::cfs::Cfs;
-use wattif_sim::sched::class::fair;
+use wattif_sim::sched::class::eevdf::{self, Eevdf};
+use wattif_sim::sched::class::fair::{self, Fair};
 use wattif_sim::sched::class::timeline::Node;
 use wattif_sim::sched::class::weight::{
     SCHED_PRIO_TO_WEIGHT, SCHED_PRIO_TO_WMULT, WEIGHT_IDLEPRIO, WMULT_IDLEPRIO, calc_delta, calc_delta_fair, load_weight,
@@ -25,6 +26,8 @@ pub const PRIO_WEIGHTS: Kind =
 pub const CALC_DELTA: Kind = Kind { name: "calc_delta", kernel: |s| exactly(s, "calc_delta"), check: calc_deltas };
 /// `cfs_unit_*`.
 pub const CFS_UNIT: Kind = Kind { name: "cfs_unit", kernel: |s| tagged(s, "cfs_unit_"), check: cfs_unit };
+/// `eevdf_unit_*`.
+pub const EEVDF_UNIT: Kind = Kind { name: "eevdf_unit", kernel: |s| tagged(s, "eevdf_unit_"), check: eevdf_unit };
 /// `fair_*`, with `fair_*_seqs` beside it.
 pub const FAIR: Kind = Kind {
     name: "fair",
@@ -191,6 +194,116 @@ fn run_cfs_case(case: &CfsCase) -> CfsResults {
     ((slices, vslices, pick), (wpe, resched, s.se[i].vruntime))
 }
 
+#[derive(Deserialize)]
+struct EevdfCase {
+    case: u64,
+    base_slice: u64,
+    zero_vruntime: u64,
+    ents: Vec<EevdfEnt>,
+    eligible: Vec<u8>,
+    pick: i64,
+    #[serde(rename = "V")]
+    v: u64,
+    sum_wkey_after: i64,
+    sum_w: u64,
+    lag: Vec<i64>,
+    place: EevdfPlace,
+    reweight: EevdfReweight,
+}
+
+#[derive(Deserialize)]
+struct EevdfEnt {
+    w: u64,
+    vr: u64,
+    dl: u64,
+    slice: u64,
+    curr: u8,
+    protect: u8,
+}
+
+#[derive(Deserialize)]
+struct EevdfPlace {
+    w: u64,
+    vlag: i64,
+    custom_slice: u64,
+    rel_deadline: u8,
+    rel_value: i64,
+    initial: u8,
+    vruntime: u64,
+    deadline: u64,
+    slice: u64,
+}
+
+#[derive(Deserialize)]
+struct EevdfReweight {
+    ent: usize,
+    new_w: u64,
+    vruntime: u64,
+    deadline: u64,
+}
+
+fn eevdf_unit(file: &VectorFile) -> Result<Tally, VectorError> {
+    let mut tally = Tally::default();
+    for (at, text) in file.text.lines().enumerate() {
+        let case: EevdfCase = serde_json::from_str(text).map_err(|e| format!("line {}: {e}", at + 1))?;
+        let weights = case.ents.iter().map(|e| e.w).chain([case.place.w, case.reweight.new_w]);
+        let times = case.ents.iter().map(|e| e.slice).chain([case.base_slice, case.place.custom_slice]);
+        let bad_weight = weights.into_iter().any(|w| w == 0 || w > MAX_WEIGHT);
+        let bad_time = times.into_iter().any(|t| t == 0 && case.base_slice == 0 || t > MAX_TIME);
+        if bad_weight || bad_time || case.ents.is_empty() || case.reweight.ent >= case.ents.len() {
+            return Err(format!("line {}: case {} is no kernel's", at + 1, case.case));
+        }
+        let (place, reweight) = (&case.place, &case.reweight);
+        let want = (
+            (case.eligible.clone(), case.pick, case.v, case.sum_wkey_after, case.sum_w, case.lag.clone()),
+            (place.vruntime, place.deadline, place.slice),
+            (reweight.vruntime, reweight.deadline),
+        );
+        tally.compare(at + 1, format!("case {}", case.case), want, run_eevdf_case(&case));
+    }
+    Ok(tally)
+}
+
+type EevdfResults = ((Vec<u8>, i64, u64, i64, u64, Vec<i64>), (u64, u64, u64), (u64, u64));
+
+fn run_eevdf_case(case: &EevdfCase) -> EevdfResults {
+    let class = Eevdf { base_slice_ns: case.base_slice };
+    let mut s = Sched::bare(1, 4_000_000);
+    s.cfs[0].zero_vruntime = case.zero_vruntime;
+    let mut ents = Vec::new();
+    for e in &case.ents {
+        let i = add_entity(&mut s, e.w, e.vr, false);
+        (s.se[i].deadline, s.se[i].slice) = (e.dl, e.slice);
+        if e.curr != 0 {
+            s.cfs[0].curr = i;
+            s.se[i].vlag = e.dl.wrapping_add(u64::from(e.protect == 0)) as i64;
+        } else {
+            class.tree_insert(&mut s, 0, i);
+        }
+        ents.push(i);
+    }
+    let eligible = ents.iter().map(|&i| u8::from(eevdf::entity_eligible(&s, 0, i))).collect();
+    let picked = class.pick_eevdf(&s, 0);
+    let pick = ents.iter().position(|&i| i == picked).map_or(-1, |i| i as i64);
+    let v = eevdf::avg_vruntime(&mut s, 0);
+    let (wkey, w) = (s.cfs[0].sum_wkey, s.cfs[0].sum_w);
+    let lag = ents.iter().map(|&i| class.entity_lag(&s, v, i)).collect();
+
+    let p = &case.place;
+    let pid = add_task(&mut s);
+    let i = s.se_of(pid);
+    let se = &mut s.se[i];
+    (se.weight, se.inv_weight, se.vlag) = (p.w << 10, inv_weight(p.w), p.vlag);
+    (se.slice, se.custom_slice) = (p.custom_slice, p.custom_slice != 0);
+    (se.rel_deadline, se.deadline) = (p.rel_deadline != 0, p.rel_value as u64);
+    class.place_entity(&mut s, 0, i, p.initial != 0);
+    let placed = (s.se[i].vruntime, s.se[i].deadline, s.se[i].slice);
+
+    let i = ents[case.reweight.ent];
+    class.reweight_eevdf(&mut s, i, v, case.reweight.new_w << 10);
+    ((eligible, pick, v, wkey, w, lag), placed, (s.se[i].vruntime, s.se[i].deadline))
+}
+
 // ---- scripts -------------------------------------------------------------------------------------------------------
 
 #[derive(Deserialize)]
@@ -259,6 +372,7 @@ impl Script {
         let mut s = Sched::bare(seq.ncpu, 4_000_000);
         let class: Box<dyn SchedClass> = match tag {
             "6.1" => Box::new(Cfs::scaled(seq.granularity_factor)),
+            "6.12" => Box::new(Eevdf { base_slice_ns: 700_000 * seq.granularity_factor }),
             other => return Err(format!("no fair class of kernel `{other}` here")),
         };
         let eevdf = tag != "6.1";

@@ -146,6 +146,7 @@ pub static KINDS: &[Kind] = &[
     fair::PRIO_WEIGHTS,
     fair::CALC_DELTA,
     fair::CFS_UNIT,
+    fair::EEVDF_UNIT,
     fair::FAIR,
 ];
 pub static KINDS: &[Kind] =

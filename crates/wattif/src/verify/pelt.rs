@@ -260,7 +260,8 @@ fn averages(row: &Row<'_, '_>, prefix: &str) -> Result<SchedAvg, VectorError> {
 
 fn post_init(file: &VectorFile) -> Result<Tally, VectorError> {
     let old = file.stem == "post_init_6.1";
-    let pelt = Pelt { post_init: if old { PostInit::V6_1 } else { PostInit::V6_12 }, ..Pelt::default() };
+    let mut pelt = Pelt::default();
+    pelt.post_init = if old { PostInit::V6_1 } else { PostInit::V6_12 };
     let mut tally = Tally::default();
     Csv::new(&file.text)?.for_each(|row| {
         let weight = (at_most(row, "weight_scaled", 1 << 30)? >> 10).max(2);

@@ -5,6 +5,7 @@
 //! `core` updates the rq clock before it calls a class, as the kernel does.
 
 pub mod cfs;
+pub mod eevdf;
 pub mod fair;
 pub mod timeline;
 pub mod weight;
