@@ -12,7 +12,8 @@ use wattif_sim::sched::class::eevdf::{self, Eevdf};
 use wattif_sim::sched::class::fair::{self, Fair};
 use wattif_sim::sched::class::timeline::Node;
 use wattif_sim::sched::class::weight::{
-    SCHED_PRIO_TO_WEIGHT, SCHED_PRIO_TO_WMULT, WEIGHT_IDLEPRIO, WMULT_IDLEPRIO, calc_delta, calc_delta_fair, load_weight,
+    SCHED_PRIO_TO_WEIGHT, SCHED_PRIO_TO_WMULT, WEIGHT_IDLEPRIO, WMULT_IDLEPRIO, calc_delta, calc_delta_fair,
+    load_weight,
 };
 use wattif_sim::sched::class::{Dequeue, Enqueue, SchedClass};
 use wattif_sim::sched::load::pelt::{self, PostInit};
@@ -29,11 +30,8 @@ pub const CFS_UNIT: Kind = Kind { name: "cfs_unit", kernel: |s| tagged(s, "cfs_u
 /// `eevdf_unit_*`.
 pub const EEVDF_UNIT: Kind = Kind { name: "eevdf_unit", kernel: |s| tagged(s, "eevdf_unit_"), check: eevdf_unit };
 /// `fair_*`, with `fair_*_seqs` beside it.
-pub const FAIR: Kind = Kind {
-    name: "fair",
-    kernel: |s| tagged(s, "fair_").filter(|tag| !tag.ends_with("_seqs")),
-    check: fair_scripts,
-};
+pub const FAIR: Kind =
+    Kind { name: "fair", kernel: |s| tagged(s, "fair_").filter(|tag| !tag.ends_with("_seqs")), check: fair_scripts };
 
 /// Times in vector files are less than this, ns.
 const MAX_TIME: u64 = 1 << 60;
@@ -175,7 +173,7 @@ fn run_cfs_case(case: &CfsCase) -> CfsResults {
     let pick = ents.iter().position(|&i| i == picked).map_or(-1, |i| i as i64);
     let wpe = ents.iter().map(|&i| class.wakeup_preempt_entity(&s.se[ents[0]], &s.se[i])).collect();
     s.se[ents[0]].sum_exec_runtime = case.delta_exec;
-    class.check_preempt_tick(&mut s, 0, ents[0]);
+    class.entity_ticked(&mut s, 0, ents[0]);
     let resched = u8::from(s.rqs[0].need_resched);
 
     let p = &case.place;
@@ -183,7 +181,8 @@ fn run_cfs_case(case: &CfsCase) -> CfsResults {
     let i = s.se_of(pid);
     s.se[i] = SchedEntity {
         weight: p.w << 10,
-        inv_weight: inv_weight(p.w),
+        // It came without an inverse, as a group's entity does.
+        inv_weight: 0,
         idle: p.idle != 0,
         vruntime: p.vruntime_in,
         exec_start: p.exec_start,
@@ -273,7 +272,8 @@ fn run_eevdf_case(case: &EevdfCase) -> EevdfResults {
     let mut ents = Vec::new();
     for e in &case.ents {
         let i = add_entity(&mut s, e.w, e.vr, false);
-        (s.se[i].deadline, s.se[i].slice) = (e.dl, e.slice);
+        // These entities came without an inverse.
+        (s.se[i].deadline, s.se[i].slice, s.se[i].inv_weight) = (e.dl, e.slice, 0);
         if e.curr != 0 {
             s.cfs[0].curr = i;
             s.se[i].vlag = e.dl.wrapping_add(u64::from(e.protect == 0)) as i64;
@@ -293,7 +293,8 @@ fn run_eevdf_case(case: &EevdfCase) -> EevdfResults {
     let pid = add_task(&mut s);
     let i = s.se_of(pid);
     let se = &mut s.se[i];
-    (se.weight, se.inv_weight, se.vlag) = (p.w << 10, inv_weight(p.w), p.vlag);
+    // The joining entity came without an inverse, as a group's does.
+    (se.weight, se.inv_weight, se.vlag) = (p.w << 10, 0, p.vlag);
     (se.slice, se.custom_slice) = (p.custom_slice, p.custom_slice != 0);
     (se.rel_deadline, se.deadline) = (p.rel_deadline != 0, p.rel_value as u64);
     class.place_entity(&mut s, 0, i, p.initial != 0);
@@ -436,7 +437,7 @@ impl Script {
         }
         check_state(s, row, op, cpu, pid)?;
         match op {
-            "irq" => s.rqs[cpu.at()].irq_pending_ns += at_most(row, "a1", MAX_TIME)?,
+            "irq" => s.rqs[cpu.at()].irq_pending_ns = at_most(row, "a1", MAX_TIME)?,
             "freq" => s.rqs[cpu.at()].freq_cap = at_most(row, "a1", 1024)? as u32,
             "new" => new_task(s, class, cpu, pid),
             "migrate_off" => {
@@ -568,11 +569,7 @@ impl Script {
         column(&format!("{prefix}_load_avg"), avg.load_avg.to_string())?;
         column(&format!("{prefix}_runnable_avg"), avg.runnable_avg.to_string())?;
         column(&format!("{prefix}_util_avg"), avg.util_avg.to_string())?;
-        let est = if self.eevdf {
-            avg.util_est.to_string()
-        } else {
-            format!("{}:{}", avg.util_est, avg.util_est_ewma)
-        };
+        let est = if self.eevdf { avg.util_est.to_string() } else { format!("{}:{}", avg.util_est, avg.util_est_ewma) };
         column(&format!("{prefix}_util_est"), est)
     }
 }
@@ -626,12 +623,7 @@ fn block(
     Ok((want != u8::from(done)).then(|| format!("a1: expected {want}, got {}", u8::from(done))))
 }
 
-fn pick(
-    s: &mut Sched,
-    class: &dyn SchedClass,
-    cpu: CpuId,
-    want: Option<Pid>,
-) -> Result<Option<String>, VectorError> {
+fn pick(s: &mut Sched, class: &dyn SchedClass, cpu: CpuId, want: Option<Pid>) -> Result<Option<String>, VectorError> {
     let prev = s.rqs[cpu.at()].curr;
     let next = class.pick_task(s, cpu);
     match next {

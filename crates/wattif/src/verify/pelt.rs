@@ -139,7 +139,8 @@ fn clock(file: &VectorFile) -> Result<Tally, VectorError> {
             pelt::update_rq_clock(&mut rq, now);
             switch(row, &mut rq)?;
         }
-        let columns = ["clock", "clock_task", "clock_pelt", "lost_idle_time", "rq_clock_pelt", "clock_idle", "clock_pelt_idle"];
+        let columns =
+            ["clock", "clock_task", "clock_pelt", "lost_idle_time", "rq_clock_pelt", "clock_idle", "clock_pelt_idle"];
         let mut want = [0u64; 7];
         for (want, column) in want.iter_mut().zip(columns) {
             *want = row.num(column)?;

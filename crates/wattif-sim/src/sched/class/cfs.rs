@@ -87,11 +87,8 @@ impl Cfs {
     pub fn sched_slice(&self, s: &Sched, q: usize, i: usize) -> u64 {
         // ALT_PERIOD: all tasks of the CPU count, not only those of the queue.
         let nr = s.cfs[s.cfs[q].cpu.at()].h_nr_running + u32::from(!s.se[i].on_rq);
-        let mut slice = if nr > SCHED_NR_LATENCY {
-            u64::from(nr) * self.min_granularity_ns
-        } else {
-            self.sched_latency_ns
-        };
+        let mut slice =
+            if nr > SCHED_NR_LATENCY { u64::from(nr) * self.min_granularity_ns } else { self.sched_latency_ns };
         let mut at = i;
         while at != NONE {
             let se = &s.se[at];
@@ -112,11 +109,7 @@ impl Cfs {
     /// Should `se` preempt `curr`? 1 yes, 0 it is behind but not by enough, −1 it is ahead.
     pub fn wakeup_preempt_entity(&self, curr: &SchedEntity, se: &SchedEntity) -> i32 {
         let vdiff = curr.vruntime.wrapping_sub(se.vruntime) as i64;
-        if vdiff <= 0 {
-            -1
-        } else {
-            i32::from(vdiff > calc_delta_fair(self.wakeup_granularity_ns, se) as i64)
-        }
+        if vdiff <= 0 { -1 } else { i32::from(vdiff > calc_delta_fair(self.wakeup_granularity_ns, se) as i64) }
     }
 
     /// Where a new or waking entity joins: never ahead of its own past.
@@ -131,8 +124,7 @@ impl Cfs {
         }
         let clock_task = s.rqs[s.cfs[q].cpu.at()].clock_task;
         let se = &mut s.se[i];
-        se.vruntime =
-            if is_long_sleeper(se, clock_task) { vruntime } else { max_vruntime(se.vruntime, vruntime) };
+        se.vruntime = if is_long_sleeper(se, clock_task) { vruntime } else { max_vruntime(se.vruntime, vruntime) };
     }
 
     /// The entity that should run now.

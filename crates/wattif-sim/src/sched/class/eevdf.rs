@@ -97,7 +97,8 @@ impl Eevdf {
     }
 
     /// The slice is used: a new request. True if so.
-    fn update_deadline(&self, se: &mut SchedEntity) -> bool {
+    fn update_deadline(&self, s: &mut Sched, q: usize, i: usize) -> bool {
+        let se = &mut s.se[i];
         if (se.vruntime.wrapping_sub(se.deadline) as i64) < 0 {
             return false;
         }
@@ -105,6 +106,8 @@ impl Eevdf {
             se.slice = self.base_slice_ns;
         }
         se.deadline = se.vruntime.wrapping_add(calc_delta_fair(se.slice, se));
+        // The reference point follows even a task that is never switched, so that keys stay small.
+        avg_vruntime(s, q);
         true
     }
 
@@ -438,7 +441,7 @@ impl Fair for Eevdf {
     #[inline]
     fn update_curr_entity(&self, s: &mut Sched, q: usize) {
         let Some((i, _)) = fair::update_curr_se(s, q) else { return };
-        let resched = self.update_deadline(&mut s.se[i]);
+        let resched = self.update_deadline(s, q, i);
         if s.cfs[q].nr_queued == 1 {
             return;
         }
@@ -479,10 +482,7 @@ impl Fair for Eevdf {
     }
 
     #[inline]
-    fn entity_ticked(&self, s: &mut Sched, q: usize, _i: usize) {
-        // The reference point follows even a task that is never switched, so that keys stay small.
-        avg_vruntime(s, q);
-    }
+    fn entity_ticked(&self, _s: &mut Sched, _q: usize, _i: usize) {}
 
     #[inline]
     fn tree_insert(&self, s: &mut Sched, q: usize, i: usize) {
@@ -566,9 +566,13 @@ impl SchedClass for Eevdf {
             return;
         }
         fair::clear_buddies(s, i);
-        self.update_curr_entity(s, s.se[i].cfs_rq);
-        let se = &mut s.se[i];
-        se.deadline = se.deadline.wrapping_add(calc_delta_fair(se.slice, se));
+        let q = s.se[i].cfs_rq;
+        self.update_curr_entity(s, q);
+        // It forfeits the rest of its slice, if it is one it may use.
+        if entity_eligible(s, q, i) {
+            s.se[i].vruntime = s.se[i].deadline;
+            self.update_deadline(s, q, i);
+        }
     }
 
     fn wakeup_preempt(&self, s: &mut Sched, cpu: CpuId, pid: Pid, fork: bool) {

@@ -351,8 +351,14 @@ pub fn init_groups(s: &mut Sched) {
             s.cfs[q].se = q;
             let idle = s.groups[group as usize].idle;
             let parent_se = s.cfs[parent].se;
-            s.se[q] =
-                SchedEntity { my_q: q, cfs_rq: parent, parent: parent_se, attached: true, idle, ..SchedEntity::default() };
+            s.se[q] = SchedEntity {
+                my_q: q,
+                cfs_rq: parent,
+                parent: parent_se,
+                attached: true,
+                idle,
+                ..SchedEntity::default()
+            };
         }
     }
 }
