@@ -11,6 +11,8 @@ pub mod placement;
 pub mod rq;
 pub mod task;
 pub mod topology;
+#[cfg(test)]
+pub(crate) mod toy;
 pub mod uclamp;
 
 use features::Features;

@@ -158,8 +158,6 @@ pub struct LlcShared {
     pub nr_idle_scan: u32,
     /// A core may be idle.
     pub has_idle_cores: bool,
-    /// CPUs with work (`nr_busy_cpus`).
-    pub nr_busy_cpus: u32,
 }
 
 impl Topology {

@@ -332,6 +332,13 @@ mod tests {
     }
 
     #[test]
+    fn eras_are_told_apart() {
+        let with_sched_idle = include_bytes!("../../tests/vectors/wakeup_5.6.jsonl.gz");
+        assert!(replay("wakeup_5.6_no_sched_idle", with_sched_idle).mismatches > 50);
+        assert!(replay("wakeup_6.12", with_sched_idle).mismatches > 50);
+    }
+
+    #[test]
     fn a_malformed_row_is_an_error() {
         for text in ["{", "{\"case\":0}", "null"] {
             let file =

@@ -1,3 +1,274 @@
-//! Moving tasks between run queues.
+//! Load balancing: moving tasks between run queues, at the tick, when a CPU is about to go idle, and for idle CPUs
+//! whose tick is stopped.
+//!
+//! # Idea
+//! Every CPU looks, domain by domain, for the group of CPUs that needs help most, in it for the busiest CPU, and pulls
+//! tasks from there until what it came for is moved. Small domains are looked at often, large ones rarely; a CPU about
+//! to go idle looks at once, if that costs less than it expects to idle. A running task cannot be pulled: after several
+//! failed passes the other CPU is asked to push it (active balance).
+//!
+//! # Signals
+//! | name | unit, range | source | updated |
+//! |---|---|---|---|
+//! | load, `runnable_avg`, utilisation of a CPU | load; 0..=1024 | load tracker | PELT updates |
+//! | `nr_running`, `h_nr_running`, idle | count | run queues | – |
+//! | `capacity_of` | 1..=1024 | what real-time, deadline and interrupts leave of the CPU | here |
+//! | `misfit_task_load` | load, 0: none | run queue, see [`update_misfit_status`] | tick, pick |
+//! | `avg_idle` | ns | run queue | idle exit |
+//! | `nr_balance_failed`, `balance_interval` | count; ms | per CPU and domain | here |
+//! | `exec_start` | ns | task: when it last ran | class |
+//! | `rd.overloaded`, `rd.overutilized` | yes, no | root domain | enqueue; here |
+//!
+//! # Decision
+//! *When.* `periodic`: at the tick after `next_balance`, for each domain whose interval is over: `balance_interval` ms,
+//! times `busy_factor` (16; 32 before 5.10) on a busy CPU, where since 5.6 one that runs only SCHED_IDLE tasks is not
+//! busy. `newidle`: if some CPU of the machine has a task to give away and `avg_idle` exceeds the cost of looking. Of a
+//! group only one CPU balances periodically: the first idle one (6.6+: on an idle core), else the first.
+//!
+//! One pass (`load_balance`):
+//! 1. Find the busiest group. Generation `load` (5.4): by load over capacity. `group` (5.5+): by class, from has_spare
+//!    over fully_busy, misfit_task, smt_balance, imbalanced to overloaded; see `busiest`.
+//! 2. How much to move, and in which unit: load, utilisation, tasks, or a misfit task; see `imbalance`, `by_load`.
+//! 3. Find the busiest CPU of the group in that unit.
+//! 4. Detach tasks in queue order while the imbalance lasts, none that is running, kept away by its affinity, or cache
+//!    hot (ran within 500 µs), unless passes failed `cache_nice_tries` times; at most 32. Attach them here.
+//! 5. Tasks that only other CPUs of this group may take: go on for those. All of that CPU's tasks pinned: start again
+//!    without it.
+//! 6. Nothing moved: count a failure (not when newly idle), and for a misfit task, a CPU that lost much of its capacity,
+//!    or more than `cache_nice_tries` + 2 failures ask for active balance.
+//! 7. The interval: back to the shortest after an imbalance, doubled after balance.
+//!
+//! `nohz`: a busy CPU's tick kicks an idle CPU without tick (the first) when it has two tasks, lost capacity, has a
+//! misfit task, or shares its cache with another busy CPU; that CPU then balances for all idle ones.
+//!
+//! Worked example: two CPUs, two always-runnable tasks on CPU 0, CPU 1 goes idle. Group {0} has 2 tasks on 1 CPU and
+//! more runnable time than capacity: overloaded; group {1} has spare room; the domain shares its cache, so tasks are
+//! counted: (2 − 0)/2 = 1 task; the waiting one moves.
+//!
+//! # State and cost
+//! Interval, failures and cost per CPU and domain; the nohz clock. A pass is O(CPUs of the domain).
+//!
+//! # Where it fails
+//! It sees averages: a task that just migrated weighs on its old CPU until that is updated. Balancing by load (5.4) leaves
+//! a CPU idle while another queues, when few heavy tasks hide many light ones.
+//!
+//! # Differences from the kernel
+//! FIDELITY(cfs-tasks): tasks are tried in picking order; the kernel's list is by the last enqueue or pick, oldest first.
+//! FIDELITY(newidle-cost): the cost of a newly-idle pass is not measured but `newidle_cost_ns` plus a part per CPU, estimated.
+//! FIDELITY(numa-balancing): no preferred nodes, no `fbq_type`. FIDELITY(asym-packing): no priorities between CPUs.
+//! FIDELITY(nohz-needs-update): a CPU that stops its tick moves the nohz clock at once, not at the next kick.
+//! There are no vectors for balancing: it is from knowledge of the kernel's behaviour, with unit tests.
+//!
+//! # Source
+//! Linux 5.4, 5.6, 6.1, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
+//! (`sched_balance_domains`), `newidle_balance` (`sched_balance_newidle`), `nohz_balancer_kick`, `_nohz_idle_balance`.
+//! SCHED_IDLE: commit 323af6deaf70 (5.6).
 
+mod busiest;
+mod by_load;
+mod capacity;
+mod detach;
 pub mod group_stats;
+mod imbalance;
+mod load_balance;
+mod nohz;
+
+pub use nohz::Kick;
+
+use super::load::cpu_load::{cpu_util_cfs, task_fits_cpu, task_h_load, util_fits_cpu};
+use super::{Sched, View};
+use crate::sched::load::cpu_load::Fit;
+use wattif_model::trace::BalanceChoice;
+use wattif_model::{CpuId, Pid};
+
+/// What the balancer does to the machine; `core` implements it.
+///
+/// Between two steps the state is consistent: a detached task is on no queue, on its way.
+pub trait Transaction {
+    /// The state.
+    fn view(&self) -> &View;
+    /// The state, for what is the balancer's own: `rq.sd`, `next_balance`, `cpu_capacity`, `active_balance`, `push_cpu`,
+    /// `max_idle_balance_cost`, `idle_stamp`, `has_blocked_load`, `misfit_task_load`; groups' capacity and imbalance;
+    /// `nr_idle_scan`; `rd`.
+    fn state(&mut self) -> &mut Sched;
+    /// Brings a run queue's clock up to now (`update_rq_clock`).
+    fn update_rq_clock(&mut self, cpu: CpuId);
+    /// Decays what blocked tasks left on a CPU; true while some is left.
+    fn update_blocked_averages(&mut self, cpu: CpuId) -> bool;
+    /// Takes a queued task off its CPU, on its way to `dst` (`detach_task`). Only [`LoadBalancer::active_balance`]
+    /// detaches the running task.
+    fn detach(&mut self, pid: Pid, dst: CpuId);
+    /// Queues it there and checks for preemption (`attach_task`).
+    fn attach(&mut self, pid: Pid, dst: CpuId);
+    /// `src.active_balance` and `push_cpu` were just set: run the stopper there soon, which calls
+    /// [`LoadBalancer::active_balance`].
+    fn kick_active_balance(&mut self, src: CpuId);
+    /// A pass found an imbalance; `choice.moved` says what came of it.
+    fn record(&mut self, choice: BalanceChoice);
+}
+
+/// A load balancer.
+pub trait LoadBalancer {
+    /// At the tick, when `now >= rq.next_balance`; `idle`: the tick found the idle task.
+    fn periodic(&mut self, txn: &mut dyn Transaction, cpu: CpuId, idle: bool);
+    /// The CPU has nothing to run. Tasks pulled; sets `idle_stamp` when there are none.
+    fn newidle(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> u32;
+    /// At the tick of a busy CPU: the idle CPU to interrupt, which then calls [`LoadBalancer::nohz_idle_balance`].
+    fn nohz_balancer_kick(&mut self, s: &View, cpu: CpuId) -> Option<Kick>;
+    /// On the kicked CPU: balance for all idle CPUs without tick.
+    fn nohz_idle_balance(&mut self, txn: &mut dyn Transaction, kick: Kick);
+    /// A CPU stopped its tick.
+    fn nohz_balance_enter_idle(&mut self, s: &mut Sched, cpu: CpuId);
+    /// The stopper runs on `src`: push a task, the running one included, to `push_cpu`. True when one was moved.
+    fn active_balance(&mut self, txn: &mut dyn Transaction, src: CpuId) -> bool;
+}
+
+/// `load_balance.generation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Generation {
+    /// `5.4` (also `load`): groups by load.
+    V5_4,
+    /// `5.6`: groups by class; SCHED_IDLE CPUs are not busy.
+    V5_6,
+    /// `6.1`: runnable time counts, active balance only for tasks, limits relax with failures.
+    V6_1,
+    /// `6.12` (also `group`): cores, SMT groups.
+    #[default]
+    V6_12,
+}
+
+impl Generation {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 4] = ["5.4", "5.6", "6.1", "6.12"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Generation> {
+        match name {
+            "5.4" | "load" => Some(Generation::V5_4),
+            "5.6" => Some(Generation::V5_6),
+            "6.1" => Some(Generation::V6_1),
+            "6.12" | "group" => Some(Generation::V6_12),
+            _ => None,
+        }
+    }
+}
+
+/// The kernel's load balancer.
+#[derive(Clone, Debug)]
+pub struct FairBalancer {
+    /// Era.
+    pub generation: Generation,
+    /// `sysctl_sched_migration_cost`: a task that ran more recently is cache hot, ns.
+    pub migration_cost_ns: u64,
+    /// `sysctl_sched_nr_migrate`: tasks looked at per pass.
+    pub nr_migrate: u32,
+    /// `CONFIG_PREEMPTION`: a newly-idle pass takes one task only.
+    pub preemption: bool,
+    /// Energy-aware scheduling is on: no balancing unless overutilised.
+    pub eas: bool,
+    /// What a newly-idle pass over a domain costs, ns.
+    pub newidle_cost_ns: u64,
+    /// The same, for each CPU of the domain, ns.
+    pub newidle_cost_per_cpu_ns: u64,
+    nohz: nohz::Nohz,
+    /// Tasks of the source queue, in the order in which they are tried.
+    candidates: Vec<Pid>,
+    /// Tasks on their way.
+    detached: Vec<Pid>,
+}
+
+impl Default for FairBalancer {
+    fn default() -> FairBalancer {
+        FairBalancer::new(Generation::default())
+    }
+}
+
+impl FairBalancer {
+    /// Of an era.
+    pub fn new(generation: Generation) -> FairBalancer {
+        FairBalancer {
+            generation,
+            migration_cost_ns: 500_000,
+            nr_migrate: 32,
+            preemption: true,
+            eas: false,
+            newidle_cost_ns: 500,
+            newidle_cost_per_cpu_ns: 100,
+            nohz: nohz::Nohz::default(),
+            candidates: Vec::new(),
+            detached: Vec::new(),
+        }
+    }
+}
+
+/// Is the destination idle (`enum cpu_idle_type`)?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdleType {
+    /// No.
+    NotIdle,
+    /// Yes, since some time.
+    Idle,
+    /// It is about to be.
+    NewlyIdle,
+}
+
+/// What is to be moved, and in which unit (`enum migration_type`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Migration {
+    /// Load.
+    #[default]
+    Load,
+    /// Utilisation.
+    Util,
+    /// A number of tasks.
+    Task,
+    /// A task that does not fit its CPU.
+    Misfit,
+}
+
+/// `update_misfit_status`: remembers that the running task does not fit its CPU; `core` calls it for the picked task, at
+/// the tick, and with `None` when the CPU goes idle.
+pub fn update_misfit_status(s: &mut Sched, cpu: CpuId, running: Option<Pid>) {
+    if !s.topology.has_asym {
+        return;
+    }
+    let misfit = running.filter(|&pid| is_misfit(s, cpu, pid));
+    // Not 0 even where the load rounds to it.
+    s.rqs[cpu.at()].misfit_task_load = misfit.map_or(0, |pid| task_h_load(s, pid).max(1));
+}
+
+fn is_misfit(s: &View, cpu: CpuId, pid: Pid) -> bool {
+    let p = &s.tasks[pid.at()];
+    let capacity = |c: CpuId| s.rqs[c.at()].cpu_capacity_orig;
+    let here = capacity(cpu);
+    p.nr_cpus_allowed > 1
+        && !task_fits_cpu(s, pid, cpu)
+        && p.cpus.iter().any(|c| c.at() < s.nr_cpus() && capacity(c) > here)
+}
+
+/// `cpu_overutilized`: the CPU's utilisation does not fit it, clamps included.
+pub fn cpu_overutilized(s: &View, cpu: CpuId) -> bool {
+    let rq = &s.rqs[cpu.at()];
+    util_fits_cpu(s, cpu_util_cfs(s, cpu), u64::from(rq.uclamp_min), u64::from(rq.uclamp_max), cpu) == Fit::No
+}
+
+/// After a dequeue that left only SCHED_IDLE tasks: balance early, to pull others (5.6+). `was_sched_idle` is
+/// [`Sched::sched_idle_cpu`] before it.
+pub fn balance_early(s: &mut Sched, cpu: CpuId, was_sched_idle: bool) {
+    if !was_sched_idle && s.sched_idle_cpu(cpu) {
+        s.rqs[cpu.at()].next_balance = jiffies_ns(s);
+    }
+}
+
+/// Now, cut to the tick.
+pub(crate) fn jiffies_ns(s: &View) -> u64 {
+    s.now / s.tick_ns * s.tick_ns
+}
+
+/// Ticks per second.
+pub(crate) fn hz(s: &View) -> u64 {
+    (1_000_000_000 + s.tick_ns / 2) / s.tick_ns
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,9 +7,6 @@ use crate::sched::{Sched, View};
 use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::{CpuId, Pid};
 
-/// Bit of a task's `util_est` that says "unchanged since the last update".
-const UTIL_AVG_UNCHANGED: u32 = 1 << 31;
-
 /// `cpu_load`: load average of the fair queue, blocked tasks included (1024 = one nice-0 task always runnable).
 #[inline]
 #[doc(alias = "weighted_cpuload")]
@@ -29,7 +26,7 @@ pub fn cpu_runnable_load(s: &View, cpu: CpuId) -> u64 {
 pub fn queued_entities(s: &View, cfs: usize) -> impl Iterator<Item = usize> + '_ {
     let q = &s.cfs[cfs];
     let curr = (q.curr != NONE && s.se[q.curr].on_rq).then_some(q.curr);
-    q.tree.iter().map(|&(_, _, se)| se).filter(move |se| Some(*se) != curr).chain(curr)
+    q.tree.iter().map(|node| node.se).filter(move |se| Some(*se) != curr).chain(curr)
 }
 
 /// `task_h_load`: the part of its CPU's load that a task is, through the groups above it.
@@ -57,12 +54,11 @@ pub fn task_util(s: &View, pid: Pid) -> u64 {
     s.se[s.se_of(pid)].avg.util_avg
 }
 
-/// `_task_util_est`: the stored estimate. Before 6.8 it has two words, later the second stays 0.
+/// `_task_util_est`: the stored estimate.
 #[inline]
 #[doc(alias = "_task_util_est")]
 pub fn stored_util_est(s: &View, pid: Pid) -> u64 {
-    let avg = &s.se[s.se_of(pid)].avg;
-    u64::from((avg.util_est & !UTIL_AVG_UNCHANGED).max(avg.util_est_ewma))
+    u64::from(s.util_est.estimate(&s.se[s.se_of(pid)].avg))
 }
 
 /// `task_util_est`: the larger of its average and its estimate.
@@ -109,7 +105,7 @@ pub fn cpu_runnable_without(s: &View, cpu: CpuId, pid: Pid) -> u64 {
 
 /// Are the task's averages part of the CPU's? Not those of a new or just migrated one.
 fn contributes(s: &View, cpu: CpuId, pid: Pid) -> bool {
-    s.tasks[pid.at()].cpu == cpu && s.se[s.se_of(pid)].avg.last_update_time != 0
+    s.tasks[pid.at()].cpu == cpu && s.se[s.se_of(pid)].attached
 }
 
 /// `task_running_on_cpu`: is the task queued on this CPU?

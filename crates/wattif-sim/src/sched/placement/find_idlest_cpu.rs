@@ -34,7 +34,9 @@
 //!
 //! # Where it fails
 //! `sched_idle = 5.6` takes a CPU that runs background work although an idle one is there: right for latency (the CPU
-//! is awake), wrong for energy and for the background work. The first of equal groups wins, so that low CPUs fill up first.
+//! is awake), wrong for energy and for the background work. The choice of the group does not know of it: where the
+//! lowest groups are single CPUs, the descent ends on a really idle one. `load`: with no load anywhere the search still
+//! leaves the CPU it has, for the next one.
 //!
 //! # Differences from the kernel
 //! None known: `find_idlest_group_cpu` agrees on every row of `wakeup_5.6` (400), `wakeup_5.6_no_sched_idle` (400) and

@@ -42,6 +42,8 @@
 //! Linux 6.12.117 and 5.6.4 `kernel/sched/fair.c`: `select_task_rq_fair`, `wake_cap` (behaviour).
 
 pub mod cpu_util;
+pub mod eas;
+pub mod energy_model;
 pub mod find_idlest_cpu;
 pub mod select_idle_sibling;
 pub mod wake_affine;
@@ -178,9 +180,11 @@ impl SelectTaskRqFair {
     }
 
     fn want_affine(&self, s: &mut Sched, req: &Request, sync_entity_load_avg: SyncLoad<'_>) -> bool {
-        !self.wake_affine.wake_wide(s, req.this_cpu, req.pid)
-            && !(self.before_5_7 && wake_cap(s, req, sync_entity_load_avg))
-            && s.tasks[req.pid.at()].cpus.contains(req.this_cpu)
+        let wide = self.wake_affine.wake_wide(s, req.this_cpu, req.pid);
+        if wide || (self.before_5_7 && wake_cap(s, req, sync_entity_load_avg)) {
+            return false;
+        }
+        s.tasks[req.pid.at()].cpus.contains(req.this_cpu)
     }
 
     /// Up the domains of this CPU: the target of a wake-up, or the level from which to search for the idlest CPU.
@@ -231,5 +235,6 @@ fn wake_cap(s: &mut Sched, req: &Request, sync_entity_load_avg: SyncLoad<'_>) ->
     sync_entity_load_avg(s, req.pid);
     !fits_capacity(task_util_est(s, req.pid), u64::from(min_cap))
 }
-pub mod eas;
-pub mod energy_model;
+
+#[cfg(test)]
+mod tests;

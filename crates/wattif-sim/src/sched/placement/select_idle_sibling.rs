@@ -10,7 +10,7 @@
 //! |---|---|---|---|
 //! | idle, sched-idle | yes, no | run queue: nothing runs; only SCHED_IDLE tasks are runnable | – |
 //! | `recent_used_cpu` | CPU | task | here |
-//! | `nr_idle_scan` | CPUs | cache (`SIS_UTIL`) | newly-idle load balance, from the cache's utilisation |
+//! | `nr_idle_scan` | CPUs | cache (`SIS_UTIL`) | periodic load balance, from the cache's utilisation |
 //! | `avg_idle`, `avg_scan_cost` | ns | run queue of the waker's CPU (`SIS_PROP`) | idle exit; here |
 //! | `has_idle_cores` | yes, no | cache | a core became idle; a scan found none |
 //! | `task_util_est`, clamps, `capacity_of` | 0..=1024 | load tracker, run queues; different capacities only | PELT; load balance |
@@ -252,14 +252,13 @@ impl SelectIdleSibling {
         target: CpuId,
         sync_entity_load_avg: SyncLoad<'_>,
     ) -> Option<(CpuId, PlacementReason)> {
-        if s.topology.has_asym && self.generation >= Generation::V5_7 {
-            if let Some(sd) = s.topology.sd_asym[target.at()] {
-                if self.generation == Generation::V5_7 {
-                    sync_entity_load_avg(s, req.pid);
-                }
-                let found = self.select_idle_capacity(s, sd, req.pid, target);
-                return found.map(|cpu| (cpu, PlacementReason::IdleCapacity));
+        let asym = s.topology.sd_asym[target.at()].filter(|_| self.generation >= Generation::V5_7);
+        if let Some(sd) = asym {
+            if self.generation == Generation::V5_7 {
+                sync_entity_load_avg(s, req.pid);
             }
+            let found = self.select_idle_capacity(s, sd, req.pid, target);
+            return found.map(|cpu| (cpu, PlacementReason::IdleCapacity));
         }
         let sd = s.topology.sd_llc[target.at()]?;
         if self.generation >= Generation::V6_1 {
@@ -287,10 +286,10 @@ impl SelectIdleSibling {
         target: CpuId,
     ) -> Option<(CpuId, PlacementReason)> {
         let has_idle_core = s.topology.has_smt && s.topology.llc_shared(target).is_some_and(|l| l.has_idle_cores);
-        if s.topology.has_smt && !has_idle_core && s.topology.cpus_share_cache(req.prev_cpu, target) {
-            if let Some(cpu) = self.select_idle_smt(s, sd, req.pid, req.prev_cpu) {
-                return Some((cpu, PlacementReason::IdleSmt));
-            }
+        let sibling = s.topology.has_smt && !has_idle_core && s.topology.cpus_share_cache(req.prev_cpu, target);
+        let sibling = if sibling { self.select_idle_smt(s, sd, req.pid, req.prev_cpu) } else { None };
+        if let Some(cpu) = sibling {
+            return Some((cpu, PlacementReason::IdleSmt));
         }
         if has_idle_core {
             return self.scan_cores(s, sd, req.pid, target);

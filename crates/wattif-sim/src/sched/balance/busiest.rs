@@ -1,0 +1,343 @@
+//! The busiest group and the busiest CPU: since 5.5 by class of group ("generation group"), before by load.
+//!
+//! A group that is in a worse class is busier. Within a class: overloaded by average load; misfit by the largest misfit
+//! load; fully busy and has_spare by fewest idle CPUs, then most running tasks. A group without a fair task, a misfit that
+//! this CPU cannot help, and single tasks on CPUs of more capacity than this one are never busiest.
+
+use super::capacity::{capacity_greater, check_cpu_capacity, update_group_capacity, update_idle_cpu_scan};
+use super::group_stats::{GroupStats, GroupType, group_classify};
+use super::imbalance::{calculate_imbalance, sibling_imbalance};
+use super::load_balance::Env;
+use super::{FairBalancer, Generation, IdleType, Migration, by_load, cpu_overutilized, jiffies_ns};
+use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, cpu_util_cfs};
+use crate::sched::topology::{Domain, Group};
+use crate::sched::{Sched, View};
+use wattif_model::CpuId;
+
+/// What a pass learns of a domain (`struct sd_lb_stats`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SdStats {
+    /// Our group.
+    pub local: GroupStats,
+    /// Index of the busiest other one.
+    pub busiest_group: Option<usize>,
+    /// Its statistics.
+    pub busiest: GroupStats,
+    /// Σ load.
+    pub total_load: u64,
+    /// Σ capacity.
+    pub total_capacity: u64,
+    /// Load over capacity, × 1024, of the domain.
+    pub avg_load: u64,
+    /// Spread over groups rather than fill one.
+    pub prefer_sibling: bool,
+}
+
+impl SdStats {
+    /// Load over capacity of the whole domain.
+    pub(super) fn average(&self) -> u64 {
+        self.total_load * 1024 / self.total_capacity.max(1)
+    }
+}
+
+impl FairBalancer {
+    /// `find_busiest_group`: the group to pull from, with the imbalance in `env`; `None` when balanced.
+    #[doc(alias = "sched_balance_find_src_group")]
+    pub(super) fn find_busiest_group(&self, s: &mut Sched, env: &mut Env) -> Option<usize> {
+        let mut sds = self.update_sd_lb_stats(s, env);
+        let group = sds.busiest_group?;
+        let stays = self.eas && !s.rd.overutilized;
+        let found = match self.generation {
+            Generation::V5_4 => !stays && by_load::is_imbalanced(s, env, &mut sds),
+            // Since 6.9 a misfit task is helped although the rest of the system is not overutilised.
+            generation => {
+                let misfit = generation == Generation::V6_12 && sds.busiest.group_type == GroupType::MisfitTask;
+                (misfit || !stays) && self.is_imbalanced(s, env, &mut sds)
+            }
+        };
+        if !found {
+            return None;
+        }
+        match self.generation {
+            Generation::V5_4 => by_load::calculate_imbalance(s, env, &mut sds),
+            generation => calculate_imbalance(s, env, &mut sds, generation),
+        }
+        (env.imbalance > 0).then_some(group)
+    }
+
+    /// Is the difference between our group and the busiest worth a move?
+    fn is_imbalanced(&self, s: &View, env: &Env, sds: &mut SdStats) -> bool {
+        let (local, busiest) = (sds.local, sds.busiest);
+        if matches!(busiest.group_type, GroupType::MisfitTask | GroupType::AsymPacking | GroupType::Imbalanced) {
+            return true;
+        }
+        if local.group_type > busiest.group_type {
+            return false;
+        }
+        if local.group_type == GroupType::Overloaded {
+            sds.avg_load = sds.average();
+            let pct = u64::from(env.sd(s).imbalance_pct);
+            if local.avg_load >= busiest.avg_load
+                || local.avg_load >= sds.avg_load
+                || 100 * busiest.avg_load <= pct * local.avg_load
+            {
+                return false;
+            }
+        }
+        let spread = sds.prefer_sibling && local.group_type == GroupType::HasSpare;
+        if spread && sibling_imbalance(s, env, sds, self.generation) > 1 {
+            return true;
+        }
+        if busiest.group_type == GroupType::Overloaded {
+            return true;
+        }
+        // Nobody waits for long: only an idle CPU may even things out, and not to mirror the imbalance.
+        let sd = env.sd(s);
+        let smt_to_core = busiest.group_type == GroupType::SmtBalance
+            && is_smt(&sd.groups[env.local_group]) != sds.busiest_group.is_some_and(|g| is_smt(&sd.groups[g]));
+        let idler = busiest.group_weight == 1 || local.idle_cpus > busiest.idle_cpus + 1;
+        env.is_idle() && (smt_to_core || (idler && busiest.sum_h_nr_running > 1))
+    }
+
+    /// `update_sd_lb_stats`: all groups of the domain, ours first, then by CPU.
+    fn update_sd_lb_stats(&self, s: &mut Sched, env: &Env) -> SdStats {
+        let mut sds = SdStats { prefer_sibling: env.sd(s).prefer_sibling, ..SdStats::default() };
+        if self.generation > Generation::V5_4 {
+            sds.busiest.idle_cpus = u32::MAX;
+        }
+        let (mut overloaded, mut overutilized, mut sum_util) = (false, false, 0);
+        let n = env.sd(s).groups.len();
+        for i in 0..n {
+            let g = (env.local_group + i) % n;
+            let due = |s: &View| jiffies_ns(s) >= env.sd(s).groups[g].next_update;
+            if i == 0 && (env.idle != IdleType::NewlyIdle || due(s)) {
+                update_group_capacity(s, env.sd_cpu, env.level);
+            }
+            let mut sgs = self.update_sg_lb_stats(s, env, g, &mut overloaded);
+            overutilized |=
+                self.eas && env.sd(s).groups[g].cpus.iter().any(|c| env.includes(s, c) && cpu_overutilized(s, c));
+            if i == 0 {
+                sds.local = sgs;
+            } else if self.picks(s, env, &sds, g, &mut sgs) {
+                (sds.busiest_group, sds.busiest) = (Some(g), sgs);
+            }
+            sds.total_load += sgs.group_load;
+            sds.total_capacity += sgs.group_capacity;
+            sum_util += sgs.group_util;
+        }
+        let top = env.level + 1 == s.rqs[env.sd_cpu.at()].sd.len();
+        if top {
+            s.rd.overloaded = overloaded;
+        }
+        if self.eas {
+            s.rd.overutilized = overutilized || (!top && s.rd.overutilized);
+        }
+        let sd = env.sd(s);
+        let (pct, weight) = (sd.imbalance_pct, sd.weight);
+        let is_llc = weight == s.topology.llc_size[env.sd_cpu.at()];
+        if s.features.sis_util && env.idle != IdleType::NewlyIdle && is_llc {
+            update_idle_cpu_scan(s, env.sd_cpu, pct, sum_util);
+        }
+        sds
+    }
+
+    fn picks(&self, s: &View, env: &Env, sds: &SdStats, g: usize, sgs: &mut GroupStats) -> bool {
+        match self.generation {
+            Generation::V5_4 => by_load::update_sd_pick_busiest(s, env, sds, g, sgs),
+            generation => update_sd_pick_busiest(s, env, sds, g, sgs, generation),
+        }
+    }
+
+    /// `update_sg_lb_stats`: one group.
+    fn update_sg_lb_stats(&self, s: &View, env: &Env, g: usize, overloaded: &mut bool) -> GroupStats {
+        let sd = env.sd(s);
+        let group = &sd.groups[g];
+        let local = g == env.local_group;
+        let by_load = self.generation == Generation::V5_4;
+        let mut sgs =
+            GroupStats { group_capacity: group.capacity, group_weight: group.weight, ..GroupStats::default() };
+        for cpu in group.cpus.iter().filter(|&c| env.includes(s, c)) {
+            let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
+            let load = if by_load { cpu_runnable_load(s, cpu) } else { cpu_load(s, cpu) };
+            sgs.group_load += load;
+            sgs.group_util += cpu_util_cfs(s, cpu);
+            // Runnable time counts since 5.7.
+            sgs.group_runnable += if self.generation >= Generation::V6_1 { cfs.avg.runnable_avg } else { 0 };
+            sgs.sum_h_nr_running += cfs.h_nr_running;
+            sgs.sum_nr_running += rq.nr_running;
+            *overloaded |= rq.nr_running > 1;
+            if rq.nr_running == 0 && s.idle_cpu(cpu) {
+                sgs.idle_cpus += 1;
+                continue;
+            }
+            if local && !by_load {
+                continue;
+            }
+            let misfit = self.misfit_load(s, env, cpu, load);
+            sgs.group_misfit_task_load = sgs.group_misfit_task_load.max(misfit);
+            *overloaded |= sd.asym_cpucapacity && misfit > 0;
+        }
+        if by_load {
+            by_load::finish(s, env, group, &mut sgs);
+            return sgs;
+        }
+        let smt = self.generation == Generation::V6_12 && !local && env.is_idle();
+        sgs.group_smt_balance = smt && is_smt(group) && sgs.sum_h_nr_running > 1;
+        sgs.group_type = group_classify(sd.imbalance_pct, group, &sgs);
+        if sgs.group_type == GroupType::Overloaded {
+            sgs.avg_load = sgs.group_load * 1024 / sgs.group_capacity.max(1);
+        }
+        sgs
+    }
+
+    /// Load of a task that would be better off on another CPU, 0: none.
+    fn misfit_load(&self, s: &View, env: &Env, cpu: CpuId, load: u64) -> u64 {
+        let sd = env.sd(s);
+        if sd.asym_cpucapacity {
+            return s.rqs[cpu.at()].misfit_task_load;
+        }
+        // Since 6.1: alone on a CPU that other classes reduced.
+        let reduced = self.generation >= Generation::V6_1
+            && env.is_idle()
+            && s.cfs[cpu.at()].h_nr_running == 1
+            && check_cpu_capacity(s, cpu, sd.imbalance_pct);
+        if reduced { load } else { 0 }
+    }
+
+    /// `find_busiest_queue`: the CPU of the group with most of what is to be moved.
+    #[doc(alias = "sched_balance_find_src_rq")]
+    pub(super) fn find_busiest_queue(&self, s: &View, env: &Env, group: usize) -> Option<CpuId> {
+        let sd = env.sd(s);
+        let mut best = Busiest { cpu: None, amount: 0, capacity: 1 };
+        for cpu in sd.groups[group].cpus.iter().filter(|&c| env.includes(s, c)) {
+            if env.migration == Migration::Misfit && self.generation == Generation::V5_4 {
+                best.consider(cpu, s.rqs[cpu.at()].misfit_task_load);
+                continue;
+            }
+            let by_load = self.generation == Generation::V5_4;
+            let h_nr_running = s.cfs[cpu.at()].h_nr_running;
+            let nr_running = if by_load { s.rqs[cpu.at()].nr_running } else { h_nr_running };
+            if h_nr_running == 0 || (sd.asym_cpucapacity && nr_running == 1 && !self.is_upward(s, env, cpu)) {
+                continue;
+            }
+            match env.migration {
+                Migration::Load => {
+                    let load = if by_load { cpu_runnable_load(s, cpu) } else { cpu_load(s, cpu) };
+                    let whole = nr_running == 1 && load as i64 > env.imbalance;
+                    if !whole || check_cpu_capacity(s, cpu, sd.imbalance_pct) {
+                        best.consider_scaled(cpu, load, u64::from(s.rqs[cpu.at()].cpu_capacity));
+                    }
+                }
+                // One task would have to stay anyway.
+                Migration::Util if nr_running > 1 => best.consider(cpu, self.util(s, cpu)),
+                Migration::Util => {}
+                Migration::Task => best.consider(cpu, u64::from(nr_running)),
+                Migration::Misfit => best.consider(cpu, s.rqs[cpu.at()].misfit_task_load),
+            }
+        }
+        best.cpu
+    }
+
+    /// Has the destination more capacity? Since 5.13 by 5 %.
+    fn is_upward(&self, s: &View, env: &Env, cpu: CpuId) -> bool {
+        let capacity = |c: CpuId| u64::from(s.rqs[c.at()].cpu_capacity);
+        if self.generation >= Generation::V6_1 {
+            return capacity_greater(capacity(env.dst_cpu), capacity(cpu));
+        }
+        capacity(env.dst_cpu) >= capacity(cpu)
+    }
+
+    /// `cpu_util_cfs_boost` since 6.5: waiting counts too.
+    fn util(&self, s: &View, cpu: CpuId) -> u64 {
+        let runnable = if self.generation == Generation::V6_12 { s.cfs[cpu.at()].avg.runnable_avg } else { 0 };
+        cpu_util_cfs(s, cpu).max(runnable.min(u64::from(s.rqs[cpu.at()].cpu_capacity_orig)))
+    }
+}
+
+/// The busiest CPU so far; the first among equals stays.
+struct Busiest {
+    cpu: Option<CpuId>,
+    amount: u64,
+    capacity: u64,
+}
+
+impl Busiest {
+    fn consider(&mut self, cpu: CpuId, amount: u64) {
+        if amount > self.amount {
+            (self.cpu, self.amount) = (Some(cpu), amount);
+        }
+    }
+    /// Compares amount/capacity by cross-multiplication.
+    fn consider_scaled(&mut self, cpu: CpuId, amount: u64, capacity: u64) {
+        if amount * self.capacity > self.amount * capacity {
+            *self = Busiest { cpu: Some(cpu), amount, capacity };
+        }
+    }
+}
+
+/// Is the group the threads of one core (`SD_SHARE_CPUCAPACITY` of the child)?
+fn is_smt(group: &Group) -> bool {
+    group.cores == 1 && group.weight > 1
+}
+
+/// `update_sd_pick_busiest` since 5.5.
+fn update_sd_pick_busiest(
+    s: &View,
+    env: &Env,
+    sds: &SdStats,
+    g: usize,
+    sgs: &GroupStats,
+    generation: Generation,
+) -> bool {
+    let sd = env.sd(s);
+    let group = &sd.groups[g];
+    if sgs.sum_h_nr_running == 0 {
+        return false;
+    }
+    let misfit = sd.asym_cpucapacity && sgs.group_type == GroupType::MisfitTask;
+    if misfit && (!can_help(s, env, group, generation) || sds.local.group_type != GroupType::HasSpare) {
+        return false;
+    }
+    let busiest = &sds.busiest;
+    if sgs.group_type != busiest.group_type {
+        return sgs.group_type > busiest.group_type;
+    }
+    let busiest_is_smt = sds.busiest_group.is_some_and(|b| is_smt(&sd.groups[b]));
+    let more_running = sgs.idle_cpus < busiest.idle_cpus
+        || (sgs.idle_cpus == busiest.idle_cpus && sgs.sum_nr_running > busiest.sum_nr_running);
+    let busier = match sgs.group_type {
+        GroupType::Overloaded => return sgs.avg_load > busiest.avg_load,
+        GroupType::Imbalanced | GroupType::AsymPacking => return false,
+        GroupType::MisfitTask => return sgs.group_misfit_task_load > busiest.group_misfit_task_load,
+        GroupType::SmtBalance if sgs.idle_cpus != 0 || busiest.idle_cpus != 0 => more_running,
+        GroupType::SmtBalance | GroupType::FullyBusy if generation == Generation::V6_12 => !busiest_is_smt,
+        GroupType::SmtBalance | GroupType::FullyBusy => sgs.avg_load > busiest.avg_load,
+        // A core that serves one task is left alone; a group of whole cores is preferred to it.
+        GroupType::HasSpare
+            if generation == Generation::V6_12 && sds.busiest_group.is_some() && busiest_is_smt != is_smt(group) =>
+        {
+            return !(is_smt(group) && sgs.sum_h_nr_running <= 1);
+        }
+        GroupType::HasSpare => more_running,
+    };
+    busier
+        && !(sd.asym_cpucapacity
+            && sgs.group_type <= GroupType::FullyBusy
+            && is_stronger(s, env, sd, group, generation))
+}
+
+/// Has our CPU (6.x) or group (5.x) more capacity than any CPU of that group, so that a misfit of it may fit here?
+fn can_help(s: &View, env: &Env, group: &Group, generation: Generation) -> bool {
+    if generation >= Generation::V6_1 {
+        return capacity_greater(u64::from(s.rqs[env.dst_cpu.at()].cpu_capacity), group.max_capacity);
+    }
+    by_load::smaller(group.max_capacity, env.sd(s).groups[env.local_group].max_capacity)
+}
+
+/// Has even the weakest CPU of that group more capacity than we: is every single task better off there?
+fn is_stronger(s: &View, env: &Env, sd: &Domain, group: &Group, generation: Generation) -> bool {
+    if generation >= Generation::V6_1 {
+        return capacity_greater(group.min_capacity, u64::from(s.rqs[env.dst_cpu.at()].cpu_capacity));
+    }
+    by_load::smaller(sd.groups[env.local_group].min_capacity, group.min_capacity)
+}

@@ -1,0 +1,168 @@
+//! Balancing by load, 5.4 and before ("generation load"): what differs from classes of groups.
+//!
+//! A group's load over its capacity is its `avg_load`; the group with the largest is busiest, overloaded ones before
+//! imbalanced, misfit and others. Moved is what brings both groups to the domain's average, but not so much that the
+//! busiest gets idle CPUs; less than one task's mean load is rounded up to one task if the two groups would not just
+//! swap roles, or if more capacity gets used (`fix_small_imbalance`).
+//!
+//! Worked example: two big CPUs of capacity 1441, three little ones of 606, five always-running nice-0 tasks, one per
+//! CPU. avg_load is 2048·1024/2882 = 727 and 3072·1024/1818 = 1730, the domain's 1115. A big CPU finds 1730·100 >
+//! 727·117, wants min((1730−1115)·1818, (1115−727)·2882)/1024 = 1091, and the little CPUs with one task of 1024 each are
+//! not above that: one of them is chosen, nothing on it can be detached, and after four failures its task is pushed.
+
+use super::busiest::SdStats;
+use super::group_stats::{GroupStats, GroupType};
+use super::load_balance::Env;
+use super::{IdleType, Migration};
+use crate::sched::View;
+use crate::sched::load::cpu_load::cpu_runnable_load;
+use crate::sched::topology::Group;
+
+/// Load of a nice-0 task.
+const NICE_0_LOAD: u64 = 1024;
+
+/// `group_has_capacity`.
+fn has_capacity(imbalance_pct: u32, sgs: &GroupStats) -> bool {
+    sgs.sum_h_nr_running < sgs.group_weight || sgs.group_capacity * 100 > sgs.group_util * u64::from(imbalance_pct)
+}
+
+fn is_overloaded(imbalance_pct: u32, sgs: &GroupStats) -> bool {
+    sgs.sum_h_nr_running > sgs.group_weight && sgs.group_capacity * 100 < sgs.group_util * u64::from(imbalance_pct)
+}
+
+fn classify(group: &Group, sgs: &GroupStats) -> GroupType {
+    match sgs {
+        _ if sgs.group_no_capacity => GroupType::Overloaded,
+        _ if group.imbalance => GroupType::Imbalanced,
+        _ if sgs.group_misfit_task_load > 0 => GroupType::MisfitTask,
+        _ => GroupType::HasSpare,
+    }
+}
+
+/// The derived fields of a group's statistics.
+pub(super) fn finish(s: &View, env: &Env, group: &Group, sgs: &mut GroupStats) {
+    sgs.avg_load = sgs.group_load * 1024 / sgs.group_capacity.max(1);
+    sgs.load_per_task = sgs.group_load.checked_div(u64::from(sgs.sum_h_nr_running)).unwrap_or(0);
+    sgs.group_no_capacity = is_overloaded(env.sd(s).imbalance_pct, sgs);
+    sgs.group_type = classify(group, sgs);
+}
+
+/// `group_smaller_max_cpu_capacity`, `group_smaller_min_cpu_capacity`: smaller by a fifth.
+pub(super) const fn smaller(a: u64, b: u64) -> bool {
+    a * 1280 < b * 1024
+}
+
+/// `update_sd_pick_busiest`, after the capacity of a group whose child domain spreads was lowered.
+pub(super) fn update_sd_pick_busiest(s: &View, env: &Env, sds: &SdStats, g: usize, sgs: &mut GroupStats) -> bool {
+    let sd = env.sd(s);
+    let (group, local) = (&sd.groups[g], &sd.groups[env.local_group]);
+    let has_room = has_capacity(sd.imbalance_pct, &sds.local);
+    if sds.prefer_sibling && has_room && sgs.sum_h_nr_running > sds.local.sum_h_nr_running + 1 {
+        sgs.group_no_capacity = true;
+        sgs.group_type = classify(group, sgs);
+    }
+    let misfit = sgs.group_type == GroupType::MisfitTask;
+    if misfit && !(smaller(group.max_capacity, local.max_capacity) && has_room) {
+        return false;
+    }
+    let busiest = &sds.busiest;
+    if sgs.group_type != busiest.group_type {
+        return sgs.group_type > busiest.group_type;
+    }
+    if sgs.avg_load <= busiest.avg_load {
+        return false;
+    }
+    let fine_there = sgs.sum_h_nr_running <= sgs.group_weight && smaller(local.min_capacity, group.min_capacity);
+    let lesser_misfit = misfit && sgs.group_misfit_task_load < busiest.group_misfit_task_load;
+    !(sd.asym_cpucapacity && (fine_there || lesser_misfit))
+}
+
+/// The checks of `find_busiest_group`.
+pub(super) fn is_imbalanced(s: &View, env: &Env, sds: &mut SdStats) -> bool {
+    let (local, busiest) = (&sds.local, &sds.busiest);
+    let pct = env.sd(s).imbalance_pct;
+    if busiest.sum_h_nr_running == 0 {
+        return false;
+    }
+    sds.avg_load = sds.total_load * 1024 / sds.total_capacity.max(1);
+    let fills_room = env.is_idle() && has_capacity(pct, local) && busiest.group_no_capacity;
+    if fills_room || matches!(busiest.group_type, GroupType::Imbalanced | GroupType::MisfitTask) {
+        return true;
+    }
+    if local.avg_load >= busiest.avg_load || local.avg_load >= sds.avg_load {
+        return false;
+    }
+    if env.idle == IdleType::Idle {
+        return busiest.group_type == GroupType::Overloaded || local.idle_cpus > busiest.idle_cpus + 1;
+    }
+    100 * busiest.avg_load > u64::from(pct) * local.avg_load
+}
+
+/// `calculate_imbalance`.
+pub(super) fn calculate_imbalance(s: &View, env: &mut Env, sds: &mut SdStats) {
+    let avg = sds.avg_load;
+    let misfit = sds.busiest.group_type == GroupType::MisfitTask;
+    env.migration = if misfit { Migration::Misfit } else { Migration::Load };
+    if sds.busiest.group_type == GroupType::Imbalanced {
+        sds.busiest.load_per_task = sds.busiest.load_per_task.min(avg);
+    }
+    let (local, busiest) = (&sds.local, &sds.busiest);
+    if !misfit && (busiest.avg_load <= avg || local.avg_load >= avg) {
+        env.imbalance = fix_small_imbalance(s, env, sds, 0) as i64;
+        return;
+    }
+    // Unsigned in the kernel: a misfit group below the average gives an enormous pull.
+    let max_pull = busiest.avg_load.wrapping_sub(avg).min(load_above_capacity(sds));
+    let give = max_pull.wrapping_mul(busiest.group_capacity);
+    let take = avg.wrapping_sub(local.avg_load).wrapping_mul(local.group_capacity);
+    let mut imbalance = give.min(take) / 1024;
+    if misfit {
+        imbalance = imbalance.max(busiest.group_misfit_task_load);
+    }
+    if imbalance < busiest.load_per_task {
+        imbalance = fix_small_imbalance(s, env, sds, imbalance);
+    }
+    env.imbalance = imbalance as i64;
+}
+
+/// Where no CPU is idle none should become so: the load beyond one task per capacity of the busiest group.
+fn load_above_capacity(sds: &SdStats) -> u64 {
+    let busiest = &sds.busiest;
+    if busiest.group_type != GroupType::Overloaded || sds.local.group_type != GroupType::Overloaded {
+        return u64::MAX;
+    }
+    let tasks = u64::from(busiest.sum_h_nr_running) * 1024;
+    if tasks > busiest.group_capacity {
+        (tasks - busiest.group_capacity) * NICE_0_LOAD / busiest.group_capacity
+    } else {
+        u64::MAX
+    }
+}
+
+/// `fix_small_imbalance`: less than a task; should one move all the same?
+fn fix_small_imbalance(s: &View, env: &Env, sds: &SdStats, imbalance: u64) -> u64 {
+    let (local, busiest) = (&sds.local, &sds.busiest);
+    let per_task = busiest.load_per_task;
+    let (mut local_per_task, mut imbn) = (local.load_per_task, 2);
+    if local.sum_h_nr_running == 0 {
+        let nr = u64::from(s.cfs[env.dst_cpu.at()].h_nr_running);
+        local_per_task = cpu_runnable_load(s, env.dst_cpu).checked_div(nr).unwrap_or(0);
+    } else if per_task > local_per_task {
+        imbn = 1;
+    }
+    let scaled = per_task * 1024 / busiest.group_capacity.max(1);
+    if busiest.avg_load + scaled >= local.avg_load + scaled * imbn {
+        return per_task;
+    }
+    // Would more capacity be used after the move?
+    let used = |capacity: u64, per_task: u64, load: u64| capacity * per_task.min(load);
+    let now = used(busiest.group_capacity, per_task, busiest.avg_load)
+        + used(local.group_capacity, local_per_task, local.avg_load);
+    let mut moved = 0;
+    if busiest.avg_load > scaled {
+        moved += used(busiest.group_capacity, per_task, busiest.avg_load - scaled);
+    }
+    let added = (busiest.avg_load * busiest.group_capacity).min(per_task * 1024) / local.group_capacity.max(1);
+    moved += used(local.group_capacity, local_per_task, local.avg_load + added);
+    if moved / 1024 > now / 1024 { per_task } else { imbalance }
+}

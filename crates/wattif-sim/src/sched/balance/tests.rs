@@ -1,0 +1,390 @@
+//! Balancing on hand-built machines, in both generations.
+
+use super::busiest::SdStats;
+use super::capacity::{scale_rt_capacity, update_idle_cpu_scan};
+use super::group_stats::{GroupStats, GroupType};
+use super::load_balance::Env;
+use super::*;
+use crate::sched::topology::tests::cpus;
+use crate::sched::toy::Toy;
+use wattif_model::CpuSet;
+use wattif_model::trace::BalanceKind;
+
+const ALL: [Generation; 4] = [Generation::V5_4, Generation::V5_6, Generation::V6_1, Generation::V6_12];
+
+fn smp(n: u32) -> Toy {
+    Toy::new(&cpus(n, |c| (c, 0, 0, 1024)))
+}
+
+/// Passes of one CPU, all domains due each time.
+fn passes(toy: &mut Toy, b: &mut FairBalancer, cpu: u32, idle: bool, n: u32) {
+    for _ in 0..n {
+        toy.advance(1000);
+        b.periodic(toy, CpuId(cpu), idle);
+    }
+}
+
+#[test]
+fn an_idle_cpu_pulls_the_waiting_task() {
+    for generation in ALL {
+        for newly_idle in [true, false] {
+            let (mut toy, mut b) = (smp(2), FairBalancer::new(generation));
+            toy.spawn(0);
+            let waiting = toy.spawn(0);
+            if newly_idle {
+                assert_eq!(b.newidle(&mut toy, CpuId(1)), 1, "{generation:?}");
+            } else {
+                b.periodic(&mut toy, CpuId(1), true);
+            }
+            assert_eq!((toy.nr_running(), toy.s.tasks[waiting.at()].cpu), (vec![1, 1], CpuId(1)), "{generation:?}");
+            assert_eq!(toy.choices.len(), 1);
+            let kind = if newly_idle { BalanceKind::NewIdle } else { BalanceKind::Periodic };
+            assert_eq!((toy.choices[0].moved, toy.choices[0].kind), (1, kind));
+        }
+    }
+}
+
+#[test]
+fn one_task_per_cpu_is_balanced() {
+    for generation in ALL {
+        let (mut toy, mut b) = (smp(4), FairBalancer::new(generation));
+        toy.spawn_on(0..4);
+        for cpu in 0..4 {
+            passes(&mut toy, &mut b, cpu, false, 10);
+        }
+        assert_eq!((toy.nr_running(), toy.choices.len(), toy.kicks.len()), (vec![1; 4], 0, 0), "{generation:?}");
+        // Balanced passes are made ever more rarely.
+        assert_eq!(toy.s.rqs[0].sd[0].balance_interval_ms, 8, "{generation:?}");
+    }
+}
+
+#[test]
+fn a_single_task_is_not_moved_between_equal_cpus() {
+    for generation in ALL {
+        let (mut toy, mut b) = (smp(2), FairBalancer::new(generation));
+        toy.spawn(0);
+        passes(&mut toy, &mut b, 1, true, 20);
+        assert_eq!((toy.nr_running(), toy.kicks.len()), (vec![1, 0], 0), "{generation:?}");
+    }
+}
+
+#[test]
+fn many_tasks_spread_until_even() {
+    for generation in ALL {
+        let (mut toy, mut b) = (smp(4), FairBalancer::new(generation));
+        toy.spawn_on([0; 8]);
+        for _ in 0..8 {
+            for cpu in 1..4 {
+                let idle = toy.s.idle_cpu(CpuId(cpu));
+                passes(&mut toy, &mut b, cpu, idle, 1);
+            }
+        }
+        let nr = toy.nr_running();
+        assert!(nr.iter().all(|n| (1..=3).contains(n)) && nr.iter().sum::<u32>() == 8, "{generation:?}: {nr:?}");
+    }
+}
+
+#[test]
+fn pinned_tasks_stay_and_are_looked_at_ever_more_rarely() {
+    for generation in ALL {
+        let (mut toy, mut b) = (smp(2), FairBalancer::new(generation));
+        for _ in 0..2 {
+            let pid = toy.spawn(0);
+            toy.pin(pid, CpuSet::one(CpuId(0)));
+        }
+        passes(&mut toy, &mut b, 1, true, 12);
+        assert_eq!((toy.nr_running(), toy.kicks.len()), (vec![2, 0], 0), "{generation:?}");
+        assert_eq!(toy.s.rqs[1].sd[0].balance_interval_ms, 512, "{generation:?}");
+    }
+}
+
+#[test]
+fn a_task_that_we_may_not_take_goes_to_our_neighbour() {
+    for generation in ALL {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, 1024)));
+        let mut b = FairBalancer::new(generation);
+        toy.spawn(0);
+        for cpu in [0, 0, 1, 1] {
+            let pid = toy.spawn(cpu);
+            toy.pin(pid, [0, 1, 3].map(CpuId).into_iter().collect());
+        }
+        passes(&mut toy, &mut b, 2, true, 4);
+        assert!(toy.nr_running()[3] > 0, "{generation:?}: {:?}", toy.nr_running());
+    }
+}
+
+#[test]
+fn hot_tasks_stay_until_passes_fail() {
+    let (mut toy, mut b) = (smp(2), FairBalancer::default());
+    toy.spawn(0);
+    let waiting = toy.spawn(0);
+    let se = toy.s.se_of(waiting);
+    let mut moved_at = None;
+    for pass in 1..=4 {
+        toy.advance(1000);
+        toy.s.se[se].exec_start = toy.s.now - 499_999;
+        b.periodic(&mut toy, CpuId(1), true);
+        if toy.nr_running() == [1, 1] {
+            moved_at = moved_at.or(Some(pass));
+        }
+    }
+    // cache_nice_tries is 1 within a cache: the third pass follows two failures.
+    assert_eq!(moved_at, Some(3));
+}
+
+#[test]
+fn tasks_of_sched_idle_are_never_hot() {
+    let (mut toy, mut b) = (smp(2), FairBalancer::default());
+    toy.spawn(0);
+    let waiting = toy.spawn(0);
+    let se = toy.s.se_of(waiting);
+    toy.s.se[se].exec_start = toy.s.now;
+    toy.make_idle_policy(waiting);
+    b.periodic(&mut toy, CpuId(1), true);
+    assert_eq!(toy.s.tasks[waiting.at()].cpu, CpuId(1));
+}
+
+#[test]
+fn a_cpu_of_background_tasks_balances_as_often_as_an_idle_one_since_5_6() {
+    for (generation, ms) in [(Generation::V5_4, 64), (Generation::V5_6, 4), (Generation::V6_12, 4)] {
+        let (mut toy, b) = (smp(4), FairBalancer::new(generation));
+        let pid = toy.spawn(0);
+        toy.make_idle_policy(pid);
+        let busy = !(generation >= Generation::V5_6 && toy.s.sched_idle_cpu(CpuId(0)));
+        assert_eq!(b.balance_interval(&toy.s, CpuId(0), 0, busy), ms * 1_000_000, "{generation:?}");
+        let mut b = b;
+        b.periodic(&mut toy, CpuId(0), false);
+        // The pass was balanced: the interval has doubled.
+        assert_eq!(toy.s.rqs[0].next_balance - toy.s.now, 2 * ms * 1_000_000, "{generation:?}");
+    }
+}
+
+#[test]
+fn a_busy_cpu_is_not_due_together_with_the_level_below() {
+    let (toy, old, new) = (smp(4), FairBalancer::new(Generation::V5_6), FairBalancer::default());
+    let interval = |b: &FairBalancer| b.balance_interval(&toy.s, CpuId(0), 0, true);
+    assert_eq!((interval(&old), interval(&new)), (64_000_000, 60_000_000));
+}
+
+#[test]
+fn a_misfit_task_is_pushed_to_a_bigger_cpu() {
+    for generation in ALL {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
+        let mut b = FairBalancer::new(generation);
+        let pid = toy.spawn(0);
+        update_misfit_status(&mut toy.s, CpuId(0), Some(pid));
+        assert!(toy.s.rqs[0].misfit_task_load > 0);
+        passes(&mut toy, &mut b, 2, true, 1);
+        assert_eq!((&toy.kicks[..], toy.s.rqs[0].push_cpu), (&[CpuId(0)][..], CpuId(2)), "{generation:?}");
+        assert!(b.active_balance(&mut toy, CpuId(0)));
+        assert_eq!((toy.nr_running(), toy.s.rqs[0].active_balance), (vec![0, 0, 1, 0], false), "{generation:?}");
+        assert!(!b.active_balance(&mut toy, CpuId(0)), "it was asked for once");
+        // And it does not come back.
+        passes(&mut toy, &mut b, 0, true, 20);
+        assert_eq!(toy.nr_running(), [0, 0, 1, 0], "{generation:?}");
+    }
+}
+
+#[test]
+fn misfit_status_follows_the_task() {
+    let mut toy = Toy::new(&cpus(2, |c| (c, 0, 0, [400, 1024][c as usize])));
+    let pid = toy.spawn(0);
+    let status = |toy: &mut Toy, cpu: u32, p| {
+        update_misfit_status(&mut toy.s, CpuId(cpu), p);
+        toy.s.rqs[cpu as usize].misfit_task_load
+    };
+    // 1024 · 1024 / 1025: the task's share of the load, rounded down.
+    assert_eq!(status(&mut toy, 0, Some(pid)), 1023);
+    assert_eq!(status(&mut toy, 0, None), 0);
+    assert_eq!(status(&mut toy, 1, Some(pid)), 0, "there is no bigger CPU");
+    toy.pin(pid, CpuSet::one(CpuId(0)));
+    assert_eq!(status(&mut toy, 0, Some(pid)), 0, "it may not leave");
+}
+
+#[test]
+fn clusters_that_ask_for_it_share_the_tasks() {
+    // Four tasks, one per CPU of a cluster, the other idle: two of them are pushed over.
+    let mut toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+    let mut b = FairBalancer::default();
+    toy.spawn_on(0..4);
+    passes(&mut toy, &mut b, 4, true, 3);
+    assert_eq!(toy.kicks, [], "running tasks cannot be pulled");
+    passes(&mut toy, &mut b, 4, true, 1);
+    assert_eq!(toy.kicks, [CpuId(0)]);
+    b.active_balance(&mut toy, CpuId(0));
+    passes(&mut toy, &mut b, 5, true, 4);
+    assert_eq!(toy.kicks, [CpuId(0), CpuId(1)]);
+    b.active_balance(&mut toy, CpuId(1));
+    passes(&mut toy, &mut b, 6, true, 8);
+    assert_eq!((toy.nr_running(), toy.kicks.len()), (vec![0, 0, 1, 1, 1, 1, 0, 0], 2));
+}
+
+#[test]
+fn of_a_group_the_first_idle_cpu_balances() {
+    let mut toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+    let mut b = FairBalancer::default();
+    toy.spawn_on([0; 3]);
+    toy.spawn(4);
+    passes(&mut toy, &mut b, 6, true, 3);
+    assert_eq!(toy.nr_running()[0], 3, "CPU 5 is idle and comes first");
+    passes(&mut toy, &mut b, 5, true, 1);
+    assert_eq!(toy.nr_running()[0], 2);
+}
+
+#[test]
+fn a_newly_idle_cpu_looks_only_when_it_pays() {
+    let pulls = |change: &dyn Fn(&mut Toy)| {
+        let (mut toy, mut b) = (smp(2), FairBalancer::default());
+        toy.spawn(0);
+        toy.spawn(0);
+        change(&mut toy);
+        let pulled = b.newidle(&mut toy, CpuId(1));
+        (pulled, toy.s.rqs[1].idle_stamp)
+    };
+    assert_eq!(pulls(&|_| ()), (1, 0));
+    assert_eq!(pulls(&|t| t.s.rd.overloaded = false), (0, 1_000_000_000));
+    let costly = |t: &mut Toy| (t.s.rqs[1].sd[0].max_newidle_lb_cost, t.s.rqs[1].avg_idle) = (50_000, 49_999);
+    assert_eq!(pulls(&costly), (0, 1_000_000_000));
+}
+
+#[test]
+fn a_busy_cpu_kicks_an_idle_one_that_serves_all() {
+    let (mut toy, mut b) = (smp(4), FairBalancer::default());
+    toy.spawn_on([0; 3]);
+    assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)), None, "nobody has stopped its tick");
+    for cpu in 1..4 {
+        toy.s.rqs[cpu].tick_stopped = true;
+        b.nohz_balance_enter_idle(&mut toy.s, CpuId(cpu as u32));
+    }
+    let kick = b.nohz_balancer_kick(&toy.s, CpuId(0)).expect("two tasks wait");
+    assert_eq!(kick, Kick { target: CpuId(1), balance: true });
+    let again = b.nohz_balancer_kick(&toy.s, CpuId(0)).map(|k| k.balance);
+    assert_eq!(again, Some(false), "balancing is asked for once per tick; blocked load is still to be decayed");
+    toy.advance(25);
+    b.nohz_idle_balance(&mut toy, kick);
+    assert_eq!(toy.nr_running(), [1, 0, 1, 1], "the kicked CPU helps the others first");
+    assert_eq!(toy.choices[0].kind, BalanceKind::Nohz);
+}
+
+#[test]
+fn one_busy_cpu_needs_no_help_but_two_in_a_cache_do() {
+    let (mut toy, mut b) = (smp(4), FairBalancer::default());
+    toy.spawn(0);
+    (1..4).for_each(|c| toy.s.rqs[c].tick_stopped = true);
+    assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)), None);
+    toy.spawn(1);
+    assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)).map(|k| k.target), Some(CpuId(2)));
+}
+
+#[test]
+fn scan_limit_falls_to_nothing_at_85_percent() {
+    let mut toy = smp(8);
+    let mut nr = |util: u64| {
+        update_idle_cpu_scan(&mut toy.s, CpuId(0), 117, util * 8);
+        toy.s.topology.llc_shared[0].nr_idle_scan
+    };
+    assert_eq!([0, 300, 512, 800, 874, 876, 1024].map(&mut nr), [8, 7, 5, 1, 0, 0, 0]);
+}
+
+#[test]
+fn other_classes_and_interrupts_reduce_capacity() {
+    let mut toy = smp(1);
+    let rq = &mut toy.s.rqs[0];
+    (rq.avg_rt.util_avg, rq.avg_irq.util_avg, rq.hw_pressure) = (200, 102, 24);
+    assert_eq!(scale_rt_capacity(&toy.s, CpuId(0)), 800 * 898 / 1000);
+    toy.s.rqs[0].avg_dl.util_avg = 800;
+    assert_eq!(scale_rt_capacity(&toy.s, CpuId(0)), 1);
+}
+
+/// Five hogs on a 2 + 3 machine that says 1441 and 606: by load, a little CPU's task belongs on a big one.
+#[test]
+fn by_load_an_uneven_machine_moves_a_task_to_the_big_cpus() {
+    let mut toy = Toy::new(&cpus(5, |c| (c, u32::from(c >= 2), 0, if c < 2 { 1441 } else { 606 })));
+    let mut b = FairBalancer::new(Generation::V5_4);
+    toy.spawn_on(0..5);
+    let mut env = Env::new(&toy.s, CpuId(0), 1, IdleType::NotIdle);
+    assert_eq!(b.find_busiest_group(&mut toy.s, &mut env), Some(1));
+    assert_eq!(env.imbalance, 1091);
+    assert_eq!(b.find_busiest_queue(&toy.s, &env, 1), Some(CpuId(2)));
+    passes(&mut toy, &mut b, 0, false, 3);
+    assert_eq!(toy.kicks, []);
+    passes(&mut toy, &mut b, 0, false, 1);
+    assert_eq!(toy.kicks, [CpuId(2)]);
+    b.active_balance(&mut toy, CpuId(2));
+    // Three on the big ones and an idle little one is stable.
+    passes(&mut toy, &mut b, 2, true, 10);
+    passes(&mut toy, &mut b, 0, false, 10);
+    let nr = toy.nr_running();
+    assert_eq!((nr[0] + nr[1], &nr[2..]), (3, &[0, 1, 1][..]));
+    // By class of groups one task per CPU is balanced.
+    let mut toy = Toy::new(&cpus(5, |c| (c, u32::from(c >= 2), 0, if c < 2 { 1441 } else { 606 })));
+    toy.spawn_on(0..5);
+    passes(&mut toy, &mut FairBalancer::default(), 0, false, 10);
+    assert_eq!((toy.nr_running(), toy.kicks.len()), (vec![1; 5], 0));
+}
+
+#[test]
+fn load_is_moved_towards_the_average() {
+    let toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+    let group = |load: u64, group_type| GroupStats {
+        group_load: load,
+        avg_load: load * 1024 / 4096,
+        group_capacity: 4096,
+        group_weight: 4,
+        sum_nr_running: 8,
+        sum_h_nr_running: 8,
+        group_type,
+        ..GroupStats::default()
+    };
+    let mut sds = SdStats {
+        local: group(4096, GroupType::FullyBusy),
+        busiest_group: Some(1),
+        busiest: group(12_288, GroupType::Overloaded),
+        total_load: 16_384,
+        total_capacity: 8192,
+        ..SdStats::default()
+    };
+    let mut env = Env::new(&toy.s, CpuId(0), 1, IdleType::NotIdle);
+    imbalance::calculate_imbalance(&toy.s, &mut env, &mut sds, Generation::V6_12);
+    assert_eq!((env.migration, env.imbalance), (Migration::Load, 4096));
+    // With room, and beyond the cache: utilisation, up to what is spare here.
+    (sds.local.group_type, sds.local.group_util, env.idle) = (GroupType::HasSpare, 3000, IdleType::Idle);
+    imbalance::calculate_imbalance(&toy.s, &mut env, &mut sds, Generation::V6_12);
+    assert_eq!((env.migration, env.imbalance), (Migration::Util, 1096));
+    sds.local.group_util = 4096;
+    imbalance::calculate_imbalance(&toy.s, &mut env, &mut sds, Generation::V6_12);
+    assert_eq!((env.migration, env.imbalance), (Migration::Task, 1));
+}
+
+#[test]
+fn energy_aware_systems_balance_only_when_overutilised() {
+    let (mut toy, mut b) = (smp(2), FairBalancer::default());
+    b.eas = true;
+    toy.spawn(0);
+    let waiting = toy.spawn(0);
+    for pid in 1..=2 {
+        let se = toy.s.se_of(Pid(pid));
+        toy.s.se[se].avg.util_avg = 300;
+    }
+    toy.make_idle_policy(waiting);
+    toy.s.tasks[waiting.at()].policy = wattif_model::workload::Policy::Normal;
+    passes(&mut toy, &mut b, 1, true, 3);
+    assert_eq!((toy.nr_running(), toy.s.rd.overutilized), (vec![2, 0], false));
+    let se = toy.s.se_of(waiting);
+    toy.s.se[se].avg.util_avg = 600;
+    toy.make_idle_policy(waiting);
+    passes(&mut toy, &mut b, 1, true, 1);
+    assert_eq!((toy.nr_running(), toy.s.rd.overutilized), (vec![1, 1], true));
+}
+
+#[test]
+fn a_cpu_left_with_background_work_is_due_at_once() {
+    let mut toy = smp(2);
+    let pid = toy.spawn(0);
+    toy.make_idle_policy(pid);
+    toy.s.rqs[0].next_balance = u64::MAX;
+    balance_early(&mut toy.s, CpuId(0), true);
+    assert_eq!(toy.s.rqs[0].next_balance, u64::MAX, "it was before too");
+    balance_early(&mut toy.s, CpuId(0), false);
+    assert_eq!(toy.s.rqs[0].next_balance, toy.s.now);
+}

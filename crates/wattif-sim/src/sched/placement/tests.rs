@@ -1,0 +1,225 @@
+//! Whole placements on hand-built machines; the single steps are covered by the kernel's vectors.
+
+use super::select_idle_sibling::{Generation, Scan, SchedIdle};
+use super::*;
+use crate::sched::topology::Group;
+use crate::sched::topology::tests::cpus;
+use crate::sched::toy::Toy;
+use wattif_model::CpuSet;
+
+fn smp(n: u32) -> Toy {
+    Toy::new(&cpus(n, |c| (c, 0, 0, 1024)))
+}
+
+fn place(toy: &mut Toy, policy: &mut SelectTaskRqFair, pid: Pid, this: u32, kind: Kind) -> Choice {
+    let prev_cpu = toy.s.tasks[pid.at()].cpu;
+    let req = Request { pid, prev_cpu, this_cpu: CpuId(this), kind, in_irq: false };
+    policy.select_task_rq(&mut toy.s, &req, &|_, _| ())
+}
+
+const WAKEUP: Kind = Kind::Wakeup { sync: false };
+
+fn cpu_and_reason(c: Choice) -> (u32, PlacementReason) {
+    (c.cpu.0, c.reason)
+}
+
+#[test]
+fn a_pinned_task_has_no_choice() {
+    let (mut toy, mut policy) = (smp(4), SelectTaskRqFair::default());
+    let pid = toy.sleeper(0);
+    toy.pin(pid, CpuSet::one(CpuId(3)));
+    assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, pid, 1, WAKEUP)), (3, PlacementReason::Pinned));
+}
+
+#[test]
+fn a_wakeup_goes_where_the_cache_is_warm_and_a_cpu_idle() {
+    let (mut toy, mut policy) = (smp(4), SelectTaskRqFair::default());
+    let pid = toy.sleeper(2);
+    toy.spawn(0);
+    toy.s.topology.llc_shared[0].nr_idle_scan = 4;
+    assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, pid, 0, WAKEUP)), (2, PlacementReason::TargetIdle));
+    toy.spawn(2);
+    toy.spawn(3);
+    let scan = place(&mut toy, &mut policy, pid, 0, WAKEUP);
+    assert_eq!(
+        (cpu_and_reason(scan), scan.scanned),
+        ((1, PlacementReason::IdleScan), 3 - u16::from(scan.target.0 == 0) * 2)
+    );
+    toy.spawn(1);
+    let none = place(&mut toy, &mut policy, pid, 0, WAKEUP);
+    assert_eq!((none.reason, none.cpu), (PlacementReason::Target, none.target));
+}
+
+#[test]
+fn a_sync_wakeup_by_a_lone_waker_stays_with_it() {
+    let (mut toy, mut policy) = (smp(2), SelectTaskRqFair::default());
+    let pid = toy.sleeper(1);
+    toy.spawn_on([0, 1]);
+    let choice = place(&mut toy, &mut policy, pid, 0, Kind::Wakeup { sync: true });
+    assert_eq!((choice.target, choice.reason), (CpuId(0), PlacementReason::Target));
+    assert_eq!(place(&mut toy, &mut policy, pid, 0, WAKEUP).target, CpuId(1));
+}
+
+#[test]
+fn a_new_task_goes_to_the_emptier_cluster_and_the_shallowest_cpu() {
+    for generation in [find_idlest_cpu::Generation::Load, find_idlest_cpu::Generation::Group] {
+        let mut toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+        let mut policy = SelectTaskRqFair::default();
+        policy.find_idlest_cpu.generation = generation;
+        toy.spawn_on([0, 2]);
+        for (cpu, us) in [(4, 600), (5, 600), (6, 1), (7, 600)] {
+            (toy.s.rqs[cpu].idle_state, toy.s.rqs[cpu].idle_exit_latency_ns) = (Some(0), us * 1000);
+        }
+        let child = toy.sleeper(0);
+        for kind in [Kind::Fork, Kind::Exec] {
+            let choice = place(&mut toy, &mut policy, child, 0, kind);
+            // By load: a new task leaves even CPU 6, for "no less loaded" is enough; another one stays in its cluster,
+            // which has a CPU with all its capacity to spare.
+            let expect = match (generation, kind) {
+                (find_idlest_cpu::Generation::Load, Kind::Fork) => 7,
+                (find_idlest_cpu::Generation::Load, _) => 1,
+                _ => 6,
+            };
+            assert_eq!(cpu_and_reason(choice), (expect, PlacementReason::Idlest), "{generation:?} {kind:?}");
+        }
+        toy.pin(child, CpuSet::first(4));
+        let choice = place(&mut toy, &mut policy, child, 0, Kind::Fork);
+        assert!(choice.cpu == CpuId(1) || choice.cpu == CpuId(3), "{generation:?}: {choice:?}");
+    }
+}
+
+/// CPU 0 runs a normal task, CPU 1 background work, CPU 2 sleeps deeply, CPU 3 is busy.
+fn background() -> (Toy, Pid) {
+    let mut toy = smp(4);
+    toy.spawn_on([0, 3]);
+    let pid = toy.spawn(1);
+    toy.make_idle_policy(pid);
+    (toy.s.rqs[2].idle_state, toy.s.rqs[2].idle_stamp) = (Some(1), 5);
+    toy.s.topology.llc_shared[0].nr_idle_scan = 4;
+    let task = toy.sleeper(0);
+    (toy, task)
+}
+
+#[test]
+fn background_work_gives_way_by_era() {
+    for (sched_idle, forked, woken) in [
+        (SchedIdle::Off, (2, PlacementReason::Idlest), (2, PlacementReason::IdleScan)),
+        (SchedIdle::V5_4, (2, PlacementReason::Idlest), (2, PlacementReason::IdleScan)),
+        (SchedIdle::V5_6, (1, PlacementReason::SchedIdle), (1, PlacementReason::SchedIdle)),
+        (SchedIdle::V2026, (1, PlacementReason::SchedIdle), (1, PlacementReason::SchedIdle)),
+    ] {
+        let (mut toy, task) = background();
+        let mut policy = SelectTaskRqFair::default();
+        policy.find_idlest_cpu.sched_idle = sched_idle;
+        policy.select_idle_sibling = SelectIdleSibling::new(Generation::V5_6, sched_idle, Scan::All);
+        let all = Group { cpus: CpuSet::first(4), weight: 4, ..Group::default() };
+        let (cpu, reason) = policy.find_idlest_cpu.find_idlest_group_cpu(&toy.s, &all, task, CpuId(0));
+        assert_eq!((cpu.0, reason), forked, "{sched_idle:?}");
+        assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, task, 0, WAKEUP)), woken, "{sched_idle:?}");
+        // With nothing idle the 5.4 form takes it too; without any form the task waits on a busy CPU.
+        toy.spawn(2);
+        let choice = place(&mut toy, &mut policy, task, 0, WAKEUP);
+        assert_eq!(choice.cpu == CpuId(1), sched_idle != SchedIdle::Off, "{sched_idle:?}");
+        // Background work does not make way for more of it since 2026.
+        toy.s.tasks[task.at()].policy = wattif_model::workload::Policy::Idle;
+        let choice = place(&mut toy, &mut policy, task, 0, WAKEUP);
+        let expect = matches!(sched_idle, SchedIdle::V5_4 | SchedIdle::V5_6);
+        assert_eq!(choice.cpu == CpuId(1), expect, "{sched_idle:?}");
+    }
+}
+
+#[test]
+fn an_idle_core_comes_before_an_idle_thread() {
+    for generation in [Generation::V5_6, Generation::V6_12] {
+        let mut toy = Toy::new(&cpus(8, |c| (c % 4, 0, 0, 1024)));
+        let select_idle_sibling = SelectIdleSibling::new(generation, SchedIdle::V5_6, Scan::Util);
+        let mut policy = SelectTaskRqFair { select_idle_sibling, ..SelectTaskRqFair::default() };
+        toy.s.topology.llc_shared[0].nr_idle_scan = 8;
+        // Threads c and c + 4 share a core; one thread of each but core 3 is busy.
+        toy.spawn_on([0, 1, 2, 4]);
+        let task = toy.sleeper(0);
+        policy.update_idle_core(&mut toy.s, CpuId(7));
+        assert!(toy.s.topology.llc_shared[0].has_idle_cores);
+        let choice = place(&mut toy, &mut policy, task, 0, WAKEUP);
+        assert_eq!(cpu_and_reason(choice), (3, PlacementReason::IdleCore), "{generation:?}");
+        toy.spawn(3);
+        let choice = place(&mut toy, &mut policy, task, 0, WAKEUP);
+        assert_eq!(choice.reason, PlacementReason::IdleScan, "{generation:?}");
+        assert!([5, 6, 7].contains(&choice.cpu.0), "{generation:?}: {choice:?}");
+        assert!(!toy.s.topology.llc_shared[0].has_idle_cores, "the search found none");
+        toy.pin(task, [0, 4, 6].map(CpuId).into_iter().collect());
+        assert_eq!(place(&mut toy, &mut policy, task, 0, WAKEUP).cpu, CpuId(6), "{generation:?}");
+    }
+}
+
+#[test]
+fn a_sibling_of_the_previous_cpu_is_tried_first_when_no_core_is_idle() {
+    let mut toy = Toy::new(&cpus(8, |c| (c % 4, 0, 0, 1024)));
+    let mut policy = SelectTaskRqFair::default();
+    toy.s.topology.llc_shared[0].nr_idle_scan = 8;
+    toy.spawn_on([0, 1, 2, 3]);
+    let task = toy.sleeper(2);
+    assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, task, 0, WAKEUP)), (6, PlacementReason::IdleSmt));
+}
+
+#[test]
+fn a_big_task_finds_a_big_cpu() {
+    let mut toy = Toy::new(&cpus(4, |c| (c, 0, 0, if c < 2 { 400 } else { 1024 })));
+    let task = toy.sleeper(0);
+    let se = toy.s.se_of(task);
+    let mut ask = |generation, util, before_5_7| {
+        toy.s.se[se].avg.util_avg = util;
+        let mut policy = SelectTaskRqFair { before_5_7, ..SelectTaskRqFair::default() };
+        policy.select_idle_sibling.generation = generation;
+        place(&mut toy, &mut policy, task, 0, WAKEUP).cpu.0
+    };
+    for generation in [Generation::V5_7, Generation::V6_1, Generation::V6_12] {
+        assert_eq!((ask(generation, 100, false), ask(generation, 600, false)), (0, 2), "{generation:?}");
+    }
+    // Before, capacity was seen by the slow path only.
+    assert_eq!((ask(Generation::V5_6, 100, true), ask(Generation::V5_6, 600, false)), (0, 0));
+}
+
+#[test]
+fn before_5_7_a_task_too_big_for_both_takes_the_slow_path() {
+    let mut toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, if c < 4 { 400 } else { 1024 })));
+    let task = toy.sleeper(0);
+    let se = toy.s.se_of(task);
+    toy.s.se[se].avg.util_avg = 600;
+    toy.spawn(1);
+    let mut policy = SelectTaskRqFair { before_5_7: true, ..SelectTaskRqFair::default() };
+    policy.select_idle_sibling.generation = Generation::V5_6;
+    (4..8).for_each(|c| toy.s.rqs[c].idle_stamp = 10 - c as u64);
+    assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, task, 0, WAKEUP)), (4, PlacementReason::Idlest));
+    toy.s.se[se].avg.util_avg = 100;
+    assert_eq!(place(&mut toy, &mut policy, task, 0, WAKEUP).cpu, CpuId(0));
+}
+
+#[test]
+fn energy_aware_placement_is_asked_first_unless_overutilised() {
+    struct Cheapest;
+    impl EnergyAware for Cheapest {
+        fn find_energy_efficient_cpu(&mut self, _: &mut Sched, _: &Request, _: SyncLoad<'_>) -> Option<CpuId> {
+            Some(CpuId(3))
+        }
+    }
+    let mut toy = smp(4);
+    let task = toy.sleeper(0);
+    let mut policy = SelectTaskRqFair { eas: Some(Box::new(Cheapest)), ..SelectTaskRqFair::default() };
+    assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, task, 0, WAKEUP)), (3, PlacementReason::Energy));
+    toy.s.rd.overutilized = true;
+    assert_eq!(place(&mut toy, &mut policy, task, 0, WAKEUP).cpu, CpuId(0));
+}
+
+#[test]
+fn idle_tasks_count_their_wakees_per_cpu() {
+    let (mut toy, mut policy) = (smp(4), SelectTaskRqFair::default());
+    let (a, b) = (toy.sleeper(0), toy.sleeper(0));
+    for pid in [a, b, a] {
+        place(&mut toy, &mut policy, pid, 1, WAKEUP);
+    }
+    place(&mut toy, &mut policy, a, 2, WAKEUP);
+    let flips = |cpu| policy.wake_affine.waker(&toy.s, CpuId(cpu)).flips;
+    assert_eq!([flips(1), flips(2), flips(3)], [3, 1, 0]);
+    assert_eq!(toy.s.tasks[0].wakee_flips, 0);
+}
