@@ -213,6 +213,8 @@ pub struct DlRq {
     pub dl_nr_running: u32,
     /// Σ bandwidth of active tasks, 2^20 = 1 CPU.
     pub running_bw: u64,
+    /// `(time of replenishment, pid)` of tasks without budget.
+    pub throttled: SortedVec<(u64, Pid)>,
 }
 
 /// `struct root_domain`.

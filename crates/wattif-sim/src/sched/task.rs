@@ -115,6 +115,10 @@ pub struct DlEntity {
     pub deadline: u64,
     /// Out of budget until the replenishment.
     pub throttled: bool,
+    /// It gave up the rest of its budget.
+    pub yielded: bool,
+    /// Jobs that ended after their deadline.
+    pub misses: u64,
     /// Execution start of the current run, clock_task ns.
     pub exec_start: u64,
     /// Total execution time, ns.

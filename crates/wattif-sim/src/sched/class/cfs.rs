@@ -307,6 +307,7 @@ impl Fair for Cfs {
 impl SchedClass for Cfs {
     fn enqueue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, mut flags: Enqueue) {
         let mut i = s.se_of(pid);
+        flags.migrated |= s.tasks[pid.at()].on_rq == OnRq::Migrating;
         if flags.initial {
             fair::post_init_entity_util_avg(s, pid);
         }

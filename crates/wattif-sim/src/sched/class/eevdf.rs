@@ -506,6 +506,7 @@ impl Fair for Eevdf {
 impl SchedClass for Eevdf {
     fn enqueue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, mut flags: Enqueue) {
         let mut i = s.se_of(pid);
+        flags.migrated |= s.tasks[pid.at()].on_rq == OnRq::Migrating;
         if flags.initial {
             fair::post_init_entity_util_avg(s, pid);
         }

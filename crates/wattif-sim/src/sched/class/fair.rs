@@ -5,8 +5,7 @@
 //! group's queue of its CPU, a group's entity on the parent group's. Without groups every loop over the hierarchy runs once.
 //!
 //! FIDELITY(group-propagation): group shares, propagation of load through groups and SCHED_IDLE groups follow the kernel, but
-//! no vectors of it exist. CFS bandwidth is not modelled. FIDELITY(h-load-cache): the kernel refreshes a queue's `h_load` once
-//! per jiffy, we compute it when asked.
+//! no vectors of it exist. CFS bandwidth is not modelled.
 
 use super::weight::{calc_delta_fair, load_weight, scale_load_down, se_weight};
 use super::{Dequeue, Enqueue, SchedClass};
@@ -394,14 +393,29 @@ pub fn post_init_entity_util_avg(s: &mut Sched, pid: Pid) {
     rq.pelt.post_init_util(&mut se.avg, weight, &s.cfs[se.cfs_rq].avg, rq.cpu_capacity_orig);
 }
 
-/// A blocked task leaves its CPU: its averages are aged to its queue's last update and are taken off there later.
-#[doc(alias = "sync_entity_load_avg")]
-pub(super) fn remove_entity_load_avg(s: &mut Sched, i: usize) {
+/// Ages a blocked task's averages to the last update of the queue it slept on.
+pub fn sync_entity_load_avg(s: &mut Sched, pid: Pid) {
+    let i = s.se_of(pid);
+    if s.se[i].attached && !s.se[i].on_rq {
+        sync_entity(s, i);
+    }
+}
+
+#[inline]
+fn sync_entity(s: &mut Sched, i: usize) {
     let se = &mut s.se[i];
+    let cfs = &s.cfs[se.cfs_rq];
+    let rq = &s.rqs[cfs.cpu.at()];
     let weight = se_weight(se);
+    rq.pelt.update_blocked_se(At { now: cfs.avg.last_update_time, ..rq.pelt_at() }, &mut se.avg, weight);
+}
+
+/// A blocked task leaves its CPU: its averages are aged to its queue's last update and are taken off there later.
+pub(super) fn remove_entity_load_avg(s: &mut Sched, i: usize) {
+    sync_entity(s, i);
+    let se = &s.se[i];
     let cfs = &mut s.cfs[se.cfs_rq];
     let rq = &s.rqs[cfs.cpu.at()];
-    rq.pelt.update_blocked_se(At { now: cfs.avg.last_update_time, ..rq.pelt_at() }, &mut se.avg, weight);
     cfs.removed.nr += 1;
     cfs.removed.util_avg += se.avg.util_avg;
     cfs.removed.load_avg += se.avg.load_avg;
@@ -496,28 +510,6 @@ pub(super) fn reweight_task<F: Fair + ?Sized>(f: &F, s: &mut Sched, pid: Pid) {
     let (weight, inv_weight) = load_weight(task.nice, idle);
     f.reweight_entity(s, i, weight);
     (s.se[i].inv_weight, s.se[i].idle) = (inv_weight, idle);
-}
-
-/// A task's part of its CPU's load, through its groups.
-pub fn task_h_load(s: &Sched, pid: Pid) -> u64 {
-    let se = &s.se[s.se_of(pid)];
-    se.avg.load_avg * h_load(s, se.cfs_rq) / (s.cfs[se.cfs_rq].avg.load_avg + 1)
-}
-
-fn h_load(s: &Sched, q: usize) -> u64 {
-    match s.cfs[q].se {
-        NONE => s.cfs[q].avg.load_avg,
-        i => {
-            let se = &s.se[i];
-            h_load(s, se.cfs_rq) * se.avg.load_avg / (s.cfs[se.cfs_rq].avg.load_avg + 1)
-        }
-    }
-}
-
-/// `cpu_load()`: the root queue's weighted load.
-#[inline]
-pub fn cpu_load(s: &Sched, cpu: CpuId) -> u64 {
-    s.cfs[cpu.at()].avg.load_avg
 }
 
 /// The last normal task left and SCHED_IDLE ones remain: balance at once.

@@ -5,8 +5,10 @@
 //! `core` updates the rq clock before it calls a class, as the kernel does.
 
 pub mod cfs;
+pub mod deadline;
 pub mod eevdf;
 pub mod fair;
+pub mod rt;
 pub mod timeline;
 pub mod weight;
 

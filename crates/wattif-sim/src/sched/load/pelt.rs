@@ -546,7 +546,7 @@ mod tests {
         let mut full = rq.clone();
         update_idle_rq_clock_pelt(&mut rq, &CfsRq::default());
         assert_eq!((rq.clock_pelt, rq.lost_idle_time), (1_000_000, 0));
-        full.avg_rt.util_sum = 47_742_000;
+        full.avg_rt.util_sum = 47_800_000;
         update_idle_rq_clock_pelt(&mut full, &CfsRq::default());
         assert_eq!((full.rq_clock_pelt(), full.lost_idle_time), (500_000, 500_000));
     }
