@@ -1,10 +1,11 @@
 //! A hand-built machine for tests of placement and balancing: always-runnable tasks on queues without a class.
 
+use super::Sched;
 use super::balance::Transaction;
-use super::rq::{CfsRq, RootDomain, Rq};
-use super::task::{NONE, OnRq, SchedEntity, State, Task, TaskGroup};
+use super::class::timeline::{Node, Timeline};
+use super::rq::Rq;
+use super::task::{NONE, OnRq, SchedEntity, State, Task};
 use super::topology::{DomainParams, Topology};
-use super::{Sched, features::Features};
 use wattif_model::platform::Cpu;
 use wattif_model::trace::BalanceChoice;
 use wattif_model::workload::Policy;
@@ -38,18 +39,10 @@ impl Toy {
             sd: topology.sd_states(CpuId(c as u32)),
             ..Rq::default()
         };
-        let s = Sched {
-            now: 1_000_000_000,
-            tasks: vec![Task::default()],
-            se: vec![SchedEntity::default(); n + 1],
-            rqs: (0..n).map(rq).collect(),
-            cfs: (0..n).map(|c| CfsRq { cpu: CpuId(c as u32), ..CfsRq::default() }).collect(),
-            groups: vec![TaskGroup { path: "/".to_string(), parent: 0, shares: 1024, idle: false, load_avg: 0 }],
-            topology,
-            features: Features::default(),
-            tick_ns: 4_000_000,
-            rd: RootDomain::default(),
-        };
+        let mut s = Sched::bare(n, 4_000_000);
+        s.now = 1_000_000_000;
+        s.rqs = (0..n).map(rq).collect();
+        s.topology = topology;
         Toy { s, kicks: Vec::new(), choices: Vec::new(), queues: vec![Vec::new(); n] }
     }
 
@@ -123,7 +116,10 @@ impl Toy {
         let load = sum(&|se| se.avg.load_avg);
         let util = sum(&|se| se.avg.util_avg).min(u64::from(self.s.rqs[c].cpu_capacity_orig));
         let se_of_curr = if curr == Pid(0) { NONE } else { self.s.se_of(curr) };
-        let tree = self.queues[c].iter().enumerate().map(|(i, p)| (i as i128, 0, self.s.se_of(*p))).collect();
+        let mut tree = Timeline::default();
+        for (key, pid) in self.queues[c].iter().enumerate() {
+            tree.insert(Node { key: key as u64, vruntime: 0, se: self.s.se_of(*pid) });
+        }
         let cfs = &mut self.s.cfs[c];
         (cfs.avg.load_avg, cfs.avg.util_avg, cfs.avg.runnable_avg) = (load, util, 1024 * all.len() as u64);
         (cfs.h_nr_running, cfs.idle_h_nr_running) = (all.len() as u32, idle);
@@ -167,7 +163,7 @@ impl Transaction for Toy {
         let p = &mut self.s.tasks[pid.at()];
         (p.cpu, p.on_rq, p.state) = (dst, OnRq::Queued, State::Running);
         let se = self.s.se_of(pid);
-        (self.s.se[se].on_rq, self.s.se[se].avg.last_update_time) = (true, self.s.now);
+        (self.s.se[se].on_rq, self.s.se[se].attached) = (true, true);
         if self.s.rqs[dst.at()].curr == Pid(0) {
             self.s.rqs[dst.at()].curr = pid;
         } else {

@@ -6,14 +6,13 @@ use serde::Deserialize;
 use wattif_model::platform::Cpu;
 use wattif_model::{ClusterId, CpuId, CpuSet, DomainId, Pid};
 use wattif_sim::sched::Sched;
-use wattif_sim::sched::features::Features;
 use wattif_sim::sched::load::pelt::SchedAvg;
 use wattif_sim::sched::placement::find_idlest_cpu::{self, FindIdlestCpu};
 use wattif_sim::sched::placement::select_idle_sibling::{self, Scan, SchedIdle, SelectIdleSibling};
 use wattif_sim::sched::placement::wake_affine::{self, TaskLoads, WakeAffine, Waker};
 use wattif_sim::sched::placement::{self, Request};
 use wattif_sim::sched::rq::{CfsRq, RootDomain, Rq};
-use wattif_sim::sched::task::{SchedEntity, Task, TaskGroup};
+use wattif_sim::sched::task::{SchedEntity, Task};
 use wattif_sim::sched::topology::{DomainParams, Group, Topology};
 
 /// `wakeup_KERNEL`.
@@ -164,17 +163,16 @@ impl Row {
         (avg.util_avg, avg.util_est) = (self.task.util, self.task.util_est);
         tasks[CURRENT.at()].per_cpu_kthread = self.per_cpu_kthread_current == 1;
         tasks[0].per_cpu_kthread = self.per_cpu_kthread_current == 1;
+        let tick_ns = 1_000_000_000 / self.hz;
         Sched {
-            now: NOW_JIFFIES * (1_000_000_000 / self.hz),
-            tick_ns: 1_000_000_000 / self.hz,
+            now: NOW_JIFFIES * tick_ns,
             tasks,
             se,
             rqs: (0..n as u32).map(|c| self.rq(CpuId(c))).collect(),
             cfs: (0..n as u32).map(|c| self.cfs(CpuId(c))).collect(),
-            groups: vec![TaskGroup { path: "/".to_string(), parent: 0, shares: 1024, idle: false, load_avg: 0 }],
             topology: self.topology(),
-            features: Features::default(),
             rd: RootDomain { uclamp_used: self.uclamp_used == 1, ..RootDomain::default() },
+            ..Sched::bare(n, tick_ns)
         }
     }
 

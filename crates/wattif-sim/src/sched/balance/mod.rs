@@ -252,14 +252,6 @@ pub fn cpu_overutilized(s: &View, cpu: CpuId) -> bool {
     util_fits_cpu(s, cpu_util_cfs(s, cpu), u64::from(rq.uclamp_min), u64::from(rq.uclamp_max), cpu) == Fit::No
 }
 
-/// After a dequeue that left only SCHED_IDLE tasks: balance early, to pull others (5.6+). `was_sched_idle` is
-/// [`Sched::sched_idle_cpu`] before it.
-pub fn balance_early(s: &mut Sched, cpu: CpuId, was_sched_idle: bool) {
-    if !was_sched_idle && s.sched_idle_cpu(cpu) {
-        s.rqs[cpu.at()].next_balance = jiffies_ns(s);
-    }
-}
-
 /// Now, cut to the tick.
 pub(crate) fn jiffies_ns(s: &View) -> u64 {
     s.now / s.tick_ns * s.tick_ns

@@ -376,15 +376,3 @@ fn energy_aware_systems_balance_only_when_overutilised() {
     passes(&mut toy, &mut b, 1, true, 1);
     assert_eq!((toy.nr_running(), toy.s.rd.overutilized), (vec![1, 1], true));
 }
-
-#[test]
-fn a_cpu_left_with_background_work_is_due_at_once() {
-    let mut toy = smp(2);
-    let pid = toy.spawn(0);
-    toy.make_idle_policy(pid);
-    toy.s.rqs[0].next_balance = u64::MAX;
-    balance_early(&mut toy.s, CpuId(0), true);
-    assert_eq!(toy.s.rqs[0].next_balance, u64::MAX, "it was before too");
-    balance_early(&mut toy.s, CpuId(0), false);
-    assert_eq!(toy.s.rqs[0].next_balance, toy.s.now);
-}
