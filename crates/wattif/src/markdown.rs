@@ -129,7 +129,7 @@ mod tests {
     fn page() {
         let text = "Title line.\n\n# Idea\none two three\nfour\n1. first step goes\n   on here\n2. second\n\n| a | b |\n|---|---|\n| `x` | y\\|z |\n";
         let look = Look { color: false, width: 18 };
-        let want = "  Title line.\n\nIdea\n\n  one two\n  three four\n\n  1. first\n     step goes\n     on here\n\n  2. second\n\n  a    b\n  ---  ---\n  `x`  y|z\n";
+        let want = "  Title line.\n\nIdea\n\n  one two three\n  four\n\n  1. first step\n     goes on\n     here\n  2. second\n\n  a    b\n  ---  ---\n  `x`  y|z\n";
         assert_eq!(to_terminal(text, look), want);
     }
 }
