@@ -7,4 +7,8 @@ pub mod cpufreq;
 pub mod cpuidle;
 pub mod engine;
 pub mod machine;
+pub mod registry;
 pub mod sched;
+pub mod simulation;
+
+pub use simulation::{Kernel, simulate};

@@ -2,15 +2,36 @@
 //!
 //! Adding a policy: one file, one line in [`POLICIES`], one arm in the `build_*` function of its slot.
 
+use crate::cpufreq::conservative::{self, Conservative};
+use crate::cpufreq::cpufreq_governor::DbsTunables;
+use crate::cpufreq::ondemand::{self, Ondemand};
+use crate::cpufreq::schedutil::{self, Schedutil};
 use crate::cpufreq::{self, FreqGovernor};
 use crate::cpuidle::{self, IdleGovernor};
 use crate::sched::Sched;
-use crate::sched::balance::LoadBalancer;
+use crate::sched::balance::{self, FairBalancer, LoadBalancer};
 use crate::sched::class::SchedClass;
+use crate::sched::class::cfs::Cfs;
+use crate::sched::class::deadline::Deadline;
+use crate::sched::class::eevdf::Eevdf;
+use crate::sched::class::fair::init_groups;
+use crate::sched::class::rt::Rt;
 use crate::sched::features::Features;
-use crate::sched::placement::WakeupPlacement;
+use crate::sched::load::pelt::{Pelt, PostInit};
+use crate::sched::load::util_est;
+use crate::sched::placement::cpu_util::Boost;
+use crate::sched::placement::select_idle_sibling::{Scan, SchedIdle};
+use crate::sched::placement::{
+    EnergyAware, SelectTaskRqFair, WakeupPlacement, eas, energy_model, find_idlest_cpu, select_idle_sibling,
+    wake_affine,
+};
+use crate::sched::rq::CfsRq;
+use crate::sched::task::{SchedEntity, TaskGroup};
+use crate::sched::topology::{DomainParams, Topology};
 use wattif_model::kernel::{KernelSpec, Slot, Value};
+use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec};
+use wattif_model::workload::GroupSpec;
 
 /// A tunable of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +81,30 @@ pub static POLICIES: &[Policy] = &[
     policy!("pelt", Load, true, "sched/load/pelt.rs", crate::sched::load::pelt::TUNABLES),
     policy!("util_est", Load, false, "sched/load/util_est.rs", crate::sched::load::util_est::TUNABLES),
     policy!("select_task_rq_fair", Placement, true, "sched/placement/mod.rs", crate::sched::placement::TUNABLES),
-    policy!("select_idle_sibling", Placement, false, "sched/placement/select_idle_sibling.rs", crate::sched::placement::select_idle_sibling::TUNABLES),
-    policy!("find_idlest_cpu", Placement, false, "sched/placement/find_idlest_cpu.rs", crate::sched::placement::find_idlest_cpu::TUNABLES),
-    policy!("wake_affine", Placement, false, "sched/placement/wake_affine.rs", crate::sched::placement::wake_affine::TUNABLES),
+    policy!(
+        "select_idle_sibling",
+        Placement,
+        false,
+        "sched/placement/select_idle_sibling.rs",
+        crate::sched::placement::select_idle_sibling::TUNABLES
+    ),
+    policy!(
+        "find_idlest_cpu",
+        Placement,
+        false,
+        "sched/placement/find_idlest_cpu.rs",
+        crate::sched::placement::find_idlest_cpu::TUNABLES
+    ),
+    policy!(
+        "wake_affine",
+        Placement,
+        false,
+        "sched/placement/wake_affine.rs",
+        crate::sched::placement::wake_affine::TUNABLES
+    ),
     policy!("cpu_util", Placement, false, "sched/placement/cpu_util.rs", crate::sched::placement::cpu_util::TUNABLES),
     policy!("eas", Placement, false, "sched/placement/eas.rs", crate::sched::placement::eas::TUNABLES),
-    policy!("load_balance", Balance, true, "sched/balance/load_balance.rs", crate::sched::balance::TUNABLES),
+    policy!("load_balance", Balance, true, "sched/balance/mod.rs", balance::TUNABLES),
     policy!("schedutil", Cpufreq, true, "cpufreq/schedutil.rs", cpufreq::schedutil::TUNABLES),
     policy!("performance", Cpufreq, true, "cpufreq/performance.rs", &[]),
     policy!("powersave", Cpufreq, true, "cpufreq/powersave.rs", &[]),
@@ -186,13 +225,14 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
     }
     let (kernel, platform) = (&spec.kernel, &spec.platform);
     let tick_ns = cpuidle::tick_nsec(platform.hz);
+    let placement = build_placement(kernel, platform);
     Ok(Built {
         sched: build_sched(spec, tick_ns),
         fair: build_class(kernel, platform.nr_cpus()),
         rt: Box::new(Rt),
         dl: Box::new(Deadline),
-        placement: Box::new(build_placement(kernel, platform)),
-        balancer: Box::new(build_balancer(kernel, platform)),
+        balancer: Box::new(build_balancer(kernel, placement.eas.is_some())),
+        placement: Box::new(placement),
         cpufreq: platform.domains.iter().map(|_| build_cpufreq(kernel)).collect(),
         cpuidle: build_cpuidle(kernel, platform.nr_cpus(), tick_ns),
     })
@@ -211,6 +251,9 @@ fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
     kernel.policies.get(&slot).map_or(default, String::as_str)
 }
 
+/// `sysctl_sched_migration_cost`.
+const MIGRATION_COST_NS: u64 = 500_000;
+
 fn build_sched(spec: &RunSpec, tick_ns: u64) -> Sched {
     let (kernel, platform) = (&spec.kernel, &spec.platform);
     let mut features = Features::default();
@@ -225,7 +268,9 @@ fn build_sched(spec: &RunSpec, tick_ns: u64) -> Sched {
     pelt.post_init = if pelt_tunables.text("post_init") == "6.1" { PostInit::V6_1 } else { PostInit::V6_12 };
     let util_est = Tunables::of(kernel, "util_est").text("generation");
     let mut s = Sched::bare(platform.nr_cpus(), tick_ns);
-    s.topology = Topology::new(platform);
+    let before_5_10 = Tunables::of(kernel, "load_balance").text("generation").starts_with("5.");
+    let params = if before_5_10 { DomainParams::BEFORE_5_10 } else { DomainParams::SINCE_5_10 };
+    s.topology = Topology::of_cpus(&platform.cpus, params);
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
     s.groups = build_groups(&spec.workload.groups);
@@ -235,6 +280,9 @@ fn build_sched(spec: &RunSpec, tick_ns: u64) -> Sched {
     for (rq, cpu) in s.rqs.iter_mut().zip(&platform.cpus) {
         rq.pelt = pelt;
         (rq.cpu_capacity_orig, rq.cpu_capacity) = (cpu.capacity, cpu.capacity);
+        // A fresh CPU expects to be idle for twice the cost of a migration.
+        (rq.avg_idle, rq.max_idle_balance_cost) = (2 * MIGRATION_COST_NS, MIGRATION_COST_NS);
+        rq.sd = s.topology.sd_states(rq.cpu);
     }
     init_groups(&mut s);
     s
@@ -269,6 +317,15 @@ fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {
     }
 }
 
+fn eas_generation(name: &str) -> Option<energy_model::Generation> {
+    match name {
+        "5.6" => Some(energy_model::Generation::V5_6),
+        "6.1" => Some(energy_model::Generation::V6_1),
+        "6.12" => Some(energy_model::Generation::V6_12),
+        _ => None,
+    }
+}
+
 /// The value of a tunable whose words a policy's own parser knows; the registry has checked it.
 fn parsed<T>(tunables: &Tunables<'_>, name: &str, parse: impl Fn(&str) -> Option<T>) -> T {
     parse(&tunables.text(name)).expect("the registry allows only what the policy parses")
@@ -285,8 +342,24 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p.find_idlest_cpu.sched_idle = parsed(&idlest, "sched_idle", SchedIdle::parse);
     p.wake_affine.generation = parsed(&affine, "generation", wake_affine::Generation::parse);
     p.before_5_7 = own.text("before_5_7") == "true";
-    let _ = platform;
+    let eas = Tunables::of(kernel, "eas");
+    // Energy-aware placement is possible only under schedutil, see `sched_is_eas_possible`.
+    if eas.text("generation") != "off" && chosen(kernel, Slot::Cpufreq) == "schedutil" {
+        let generation = parsed(&eas, "generation", eas_generation);
+        let boost = parsed(&Tunables::of(kernel, "cpu_util"), "boost", Boost::parse);
+        let model = eas::Eas::of_platform(eas::Tunables { generation, boost }, platform);
+        p.eas = model.map(|eas| Box::new(eas) as Box<dyn EnergyAware>);
+    }
     p
+}
+
+fn build_balancer(kernel: &KernelSpec, eas: bool) -> FairBalancer {
+    let t = Tunables::of(kernel, "load_balance");
+    let mut balancer = FairBalancer::new(parsed(&t, "generation", balance::Generation::parse));
+    balancer.migration_cost_ns = t.int("migration_cost_ns");
+    balancer.nr_migrate = t.int("nr_migrate") as u32;
+    balancer.eas = eas;
+    balancer
 }
 
 fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
@@ -296,10 +369,12 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
         "performance" => Box::new(cpufreq::performance::Performance::new()),
         "powersave" => Box::new(cpufreq::powersave::Powersave::new()),
         "userspace" => Box::new(cpufreq::userspace::Userspace::new(t.int("setspeed_khz") as u32)),
-        "ondemand" => Box::new(cpufreq::ondemand::Ondemand::new(cpufreq::ondemand::Tunables::from_registry(&t))),
-        "conservative" => {
-            Box::new(cpufreq::conservative::Conservative::new(cpufreq::conservative::Tunables::from_registry(&t)))
-        }
+        "ondemand" => Box::new(Ondemand::new(ondemand::Tunables { dbs: dbs_tunables(&t) })),
+        "conservative" => Box::new(Conservative::new(conservative::Tunables {
+            dbs: dbs_tunables(&t),
+            down_threshold: t.int("down_threshold") as u32,
+            freq_step_pct: t.int("freq_step_pct") as u32,
+        })),
         _ => Box::new(Schedutil::new(schedutil::Tunables {
             generation: parsed(&t, "generation", schedutil::Generation::parse),
             rate_limit_us: t.maybe_int("rate_limit_us"),
@@ -308,9 +383,25 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
     }
 }
 
+/// What the sampling governors share.
+fn dbs_tunables(t: &Tunables<'_>) -> DbsTunables {
+    DbsTunables {
+        sampling_rate_us: t.maybe_int("sampling_rate_us").map(|us| us as u32),
+        up_threshold: t.int("up_threshold") as u32,
+        sampling_down_factor: t.int("sampling_down_factor") as u32,
+    }
+}
+
 fn build_cpuidle(kernel: &KernelSpec, nr_cpus: usize, tick_ns: u64) -> Box<dyn IdleGovernor> {
     let name = chosen(kernel, Slot::Cpuidle);
     let t = Tunables::of(kernel, name);
     let generation = t.policy.tunable("generation").map_or(String::new(), |g| t.text(g.name));
-    cpuidle::build(name, &generation, nr_cpus, tick_ns).expect("the registry allows only known generations")
+    let built = match t.policy.tunable("intervals") {
+        Some(_) => {
+            let intervals = (t.int("intervals") as usize).max(1);
+            cpuidle::build_with_intervals(name, &generation, intervals, nr_cpus, tick_ns)
+        }
+        None => cpuidle::build(name, &generation, nr_cpus, tick_ns),
+    };
+    built.expect("the registry allows only known generations")
 }

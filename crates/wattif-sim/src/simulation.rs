@@ -3,8 +3,8 @@
 //! The loop is small: take the next event of the queue, move the clock, hand it to the handler in `sched/`. Every event
 //! source owns one slot of the queue, see [`Slots`].
 
-use crate::cpuidle::IdleGovernor;
 use crate::cpufreq::FreqGovernor;
+use crate::cpuidle::IdleGovernor;
 use crate::engine::digest::Digest;
 use crate::engine::queue::EventQueue;
 use crate::engine::rng::Rng;
@@ -45,7 +45,8 @@ pub struct Kernel<'o, 'p> {
     pub(crate) rt: Box<dyn SchedClass>,
     pub(crate) dl: Box<dyn SchedClass>,
     pub(crate) placement: Box<dyn WakeupPlacement>,
-    pub(crate) balancer: Box<dyn LoadBalancer>,
+    /// Lent to the pass that is under way.
+    pub(crate) balancer: Option<Box<dyn LoadBalancer>>,
     pub(crate) cpufreq: Vec<Box<dyn FreqGovernor>>,
     pub(crate) cpuidle: Box<dyn IdleGovernor>,
     pub(crate) queue: EventQueue,
@@ -194,7 +195,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             rt: built.rt,
             dl: built.dl,
             placement: built.placement,
-            balancer: built.balancer,
+            balancer: Some(built.balancer),
             cpufreq: built.cpufreq,
             cpuidle: built.cpuidle,
             queue: EventQueue::with_slots(nr_slots),
@@ -284,7 +285,8 @@ fn with_housekeeping(spec: &RunSpec) -> Workload {
         let homes: Vec<Option<CpuSet>> =
             if noise.per_cpu { (0..spec.platform.nr_cpus() as u32).map(pinned).collect() } else { vec![None] };
         for cpus in homes {
-            let name = cpus.as_ref().and_then(CpuSet::min).map_or(noise.name.clone(), |c| format!("{}/{c}", noise.name));
+            let name =
+                cpus.as_ref().and_then(CpuSet::min).map_or(noise.name.clone(), |c| format!("{}/{c}", noise.name));
             let ops = vec![
                 Op::Loop { count: None, end: 3 },
                 Op::Sleep(Amount::Random(Dist::Exponential { mean: noise.interval_ns })),

@@ -12,7 +12,7 @@ use super::tasks::{Context, Task};
 use super::values;
 use crate::words::quoted;
 use wattif_model::CpuSet;
-use wattif_model::workload::{Op, Program, SchedAttr};
+use wattif_model::workload::{Amount, Op, Program, SchedAttr};
 
 /// A phase, read.
 #[derive(Debug)]
@@ -185,8 +185,21 @@ fn emit(ops: &mut Vec<Op>, phase: &Phase, attributes: &[Op]) {
         ops.extend_from_slice(attributes);
         ops.push(Op::PhaseBegin);
         ops.extend_from_slice(&phase.events.ops);
-        ops.push(Op::PhaseEnd);
+        ops.push(configured(&phase.events.ops));
     });
+}
+
+/// The end of a phase, with what its log line says was configured.
+fn configured(ops: &[Op]) -> Op {
+    let (mut c_duration_us, mut c_period_us) = (0, 0);
+    for op in ops {
+        match op {
+            Op::Run(Amount::Fixed(ns)) | Op::Spin { wall: Amount::Fixed(ns), .. } => c_duration_us += ns / 1000,
+            Op::Timer { period: Amount::Fixed(ns), .. } => c_period_us += ns / 1000,
+            _ => {}
+        }
+    }
+    Op::PhaseEnd { c_duration_us, c_period_us }
 }
 
 fn repeat(ops: &mut Vec<Op>, count: Option<u64>, body: impl FnOnce(&mut Vec<Op>)) {

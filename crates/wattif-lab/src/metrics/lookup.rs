@@ -32,6 +32,7 @@ impl RunReport {
             "wakeup_latency_us" => m.wakeup_latency_us.field(rest),
             "wu_lat_us" => m.wu_lat_us.field(rest),
             "hist" => bin(&m.wu_lat_hist, &m.wu_lat_us, rest),
+            "hist_share" => share(&m.wu_lat_hist, &m.wu_lat_us, rest),
             "energy" => self.energy(rest),
             "idle_accuracy" => self.idle_accuracy(rest),
             "idle" => self.idle(rest),
@@ -139,6 +140,7 @@ impl GroupReport {
             Some(("wakeup_latency_us", stat)) => self.wakeup_latency_us.field(stat),
             Some(("wu_lat_us", stat)) => self.wu_lat_us.field(stat),
             Some(("hist", index)) => bin(&self.wu_lat_hist, &self.wu_lat_us, index),
+            Some(("hist_share", index)) => share(&self.wu_lat_hist, &self.wu_lat_us, index),
             Some(_) => None,
         }
     }
@@ -148,6 +150,11 @@ impl GroupReport {
 fn bin(histogram: &Histogram, of: &Summary, index: &str) -> Option<f64> {
     let index: usize = index.parse().ok()?;
     histogram.0.get(index).filter(|_| of.count > 0).map(|&n| n as f64)
+}
+
+/// A bin as a share of all values.
+fn share(histogram: &Histogram, of: &Summary, index: &str) -> Option<f64> {
+    bin(histogram, of, index).map(|n| n / of.count as f64)
 }
 
 #[cfg(test)]
@@ -165,6 +172,7 @@ mod tests {
             ("wakeup_latency_us.stddev", None, None),
             ("hist.0", Some("a"), Some(1.0)),
             ("hist.11", None, None),
+            ("hist_share.0", Some("a"), Some(1.0)),
             ("throughput.request", None, Some(100.0)),
             ("frames.request.p50", None, Some(3000.0)),
             ("tasks.a.runtime_s", None, Some(0.003998)),

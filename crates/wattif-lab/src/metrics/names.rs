@@ -43,6 +43,7 @@ const METRICS: &[MetricInfo] = &[
     higher("wakeup_latency_us.count", "", true, "Wake-ups that led to a switch."),
     lower("wakeup_latency_us.<stat>", "µs", true, "From sched_waking until the thread is switched in: what a trace shows."),
     lower("hist.<bin>", "", true, "wu_lat_us by 100 µs: bins 0 to 9, and 10 for 1000 µs or more."),
+    higher("hist_share.<bin>", "", true, "The same as a share of all, 0 to 1."),
     lower("energy.total", "J", false, "Energy of CPUs, clusters and the rest of the system. The unit is the platform's."),
     lower("energy.base", "J", false, "Energy of the rest of the system."),
     lower("energy.cpus", "J", false, "Energy of all CPUs."),

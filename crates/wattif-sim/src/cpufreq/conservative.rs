@@ -39,8 +39,28 @@
 use super::cpufreq_governor::{Dbs, DbsTunables, NO_IDLE_PERIODS};
 use super::freq_table::Relation;
 use super::{CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
+use crate::registry::Tunable;
 use wattif_model::ids::CpuId;
 use wattif_model::trace::FrequencyChoice;
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "sampling_rate_us",
+        default: "auto",
+        allowed: &[],
+        doc: "time between samples, µs; auto: what the driver says",
+    },
+    Tunable {
+        name: "up_threshold",
+        default: "80",
+        allowed: &[],
+        doc: "load above which the frequency rises, per cent",
+    },
+    Tunable { name: "down_threshold", default: "20", allowed: &[], doc: "load below which it falls, per cent" },
+    Tunable { name: "freq_step_pct", default: "5", allowed: &[], doc: "step, per cent of the highest frequency" },
+    Tunable { name: "sampling_down_factor", default: "1", allowed: &[], doc: "samples from one step down to the next" },
+];
 
 /// Tunables; the default is the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,8 +37,31 @@
 use super::cpufreq_governor::{Dbs, DbsTunables};
 use super::freq_table::Relation;
 use super::{CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
+use crate::registry::Tunable;
 use wattif_model::ids::CpuId;
 use wattif_model::trace::FrequencyChoice;
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "sampling_rate_us",
+        default: "auto",
+        allowed: &[],
+        doc: "time between samples, µs; auto: what the driver says",
+    },
+    Tunable {
+        name: "up_threshold",
+        default: "95",
+        allowed: &[],
+        doc: "load above which the highest frequency follows, per cent",
+    },
+    Tunable {
+        name: "sampling_down_factor",
+        default: "1",
+        allowed: &[],
+        doc: "periods to stay at the highest frequency",
+    },
+];
 
 /// Tunables; the default is the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

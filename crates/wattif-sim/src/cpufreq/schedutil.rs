@@ -50,6 +50,7 @@
 //! Linux 6.12.117 and 6.1.192 `kernel/sched/cpufreq_schedutil.c` (behaviour; vectors of the kernel's own code).
 
 use super::{CpuSignals, CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
+use crate::registry::Tunable;
 use crate::sched::placement::cpu_util::{
     Boost, UtilType, cpu_util, effective_cpu_util, effective_cpu_util_6_1, map_util_perf, sugov_effective_cpu_perf,
     uclamp_rq_is_capped, uclamp_rq_util_with,
@@ -57,6 +58,22 @@ use crate::sched::placement::cpu_util::{
 use wattif_model::ids::CpuId;
 use wattif_model::trace::FrequencyChoice;
 use wattif_model::units::CAPACITY_SCALE;
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "generation",
+        default: "6.12",
+        allowed: &["6.1", "6.12"],
+        doc: "clamps before headroom (up to 6.7) or headroom before clamps",
+    },
+    Tunable {
+        name: "rate_limit_us",
+        default: "auto",
+        allowed: &[],
+        doc: "least time between two changes, µs; auto: what the driver says",
+    },
+];
 
 const IOWAIT_BOOST_MIN: u64 = CAPACITY_SCALE / 8;
 

@@ -30,7 +30,12 @@
 
 use super::freq_table::Relation;
 use super::{CpufreqPolicy, FreqGovernor, FreqView, choice_without_inputs};
+use crate::registry::Tunable;
 use wattif_model::trace::FrequencyChoice;
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] =
+    &[Tunable { name: "setspeed_khz", default: "0", allowed: &[], doc: "frequency to hold, kHz; 0: the lowest" }];
 
 /// The governor of one domain.
 #[derive(Clone, Debug, Default)]

@@ -11,6 +11,7 @@ pub mod menu;
 pub mod teo;
 pub mod teo_weighted;
 
+use crate::registry::Tunable;
 use std::ops::Deref;
 use wattif_model::ids::CpuId;
 use wattif_model::platform::IdleState;
@@ -23,19 +24,6 @@ pub const NO_LATENCY_LIMIT: i64 = i64::MAX;
 pub const KTIME_MAX: i64 = i64::MAX;
 /// Idle durations up to this, ns, are too short for the next timer to be worth asking for (`RESIDENCY_THRESHOLD_NS`).
 pub const RESIDENCY_THRESHOLD_NS: i64 = 15_000;
-
-/// A tunable of a governor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunable {
-    /// Such as `generation`.
-    pub name: &'static str,
-    /// The value where the kernel profile sets none.
-    pub default: &'static str,
-    /// All values allowed.
-    pub allowed: &'static [&'static str],
-    /// One line.
-    pub doc: &'static str,
-}
 
 /// The built-in governors: name and tunables, in alphabetical order.
 pub const GOVERNORS: &[(&str, &[Tunable])] = &[

@@ -23,7 +23,7 @@ use wattif_model::ids::CpuSet;
 use wattif_model::run::{Blocked, RunError};
 use wattif_model::trace::Event;
 use wattif_model::units::{CAPACITY_SCALE, Ns};
-use wattif_model::workload::{Amount, Op, SchedAttr, Workload};
+use wattif_model::workload::{Amount, Op, SchedAttr, TaskSpec, Workload};
 
 /// Ops a thread may go through at one point in time before the run is given up.
 const MAX_OPS_WITHOUT_TIME: u32 = 100_000;
@@ -648,6 +648,14 @@ impl Programs {
     pub fn name(&self, pid: Pid) -> &str {
         &self.thread_ref(pid).name
     }
+    /// Number of tasks of the workload.
+    pub fn nr_tasks(&self) -> u32 {
+        self.workload.tasks.len() as u32
+    }
+    /// A task by index.
+    pub fn spec(&self, task: u32) -> &TaskSpec {
+        &self.workload.tasks[task as usize]
+    }
     /// Index of its task.
     pub fn task(&self, pid: Pid) -> u32 {
         self.thread_ref(pid).task
@@ -673,17 +681,36 @@ impl Programs {
         self.failure.as_ref()
     }
 
-    /// Blocked threads, in order of creation: what each waits for and who holds it. When nothing else can happen any more,
-    /// these are deadlocked.
-    pub fn blocked(&self) -> Vec<Blocked> {
-        let waiting = self.threads.iter().flatten().filter_map(|t| Some((t, t.waiting?)));
-        waiting
-            .map(|(t, on)| {
-                let (waits_for, holder) = self.describe(on);
-                let held_by = holder.map(|pid| self.name(pid).to_string()).into_iter().collect();
-                Blocked { thread: t.name.clone(), waits_for, held_by }
-            })
-            .collect()
+    /// Threads that can never go on: all, when every thread of the first `tasks` tasks that is left waits for another; else
+    /// those whose mutex is held by a thread that has ended or waits, over other mutexes, for itself. In order of creation.
+    pub fn deadlocked(&self, tasks: u32) -> Vec<Blocked> {
+        let of_interest = |t: &&Thread| t.task < tasks && t.pending != Pending::Dead;
+        let mut left = self.threads.iter().flatten().filter(of_interest).peekable();
+        let all = left.peek().is_some() && left.all(|t| t.waiting.is_some_and(|on| !on.is_io()));
+        let stuck = |t: &Thread| t.waiting.is_some_and(|on| all || self.never_released(on));
+        let stuck = self.threads.iter().flatten().filter(|t| t.task < tasks && stuck(t));
+        stuck.filter_map(|t| Some(self.blocked(t, t.waiting?))).collect()
+    }
+
+    /// Does the chain of owners lead to a thread that has ended, or round in a circle?
+    fn never_released(&self, on: WaitReason) -> bool {
+        let mut on = on;
+        for _ in 0..self.threads.len() {
+            let WaitReason::Mutex(m) = on else { return false };
+            let Some(owner) = self.resources.mutexes[m as usize].owner else { return false };
+            let owner = self.thread_ref(owner);
+            match owner.waiting {
+                Some(next) => on = next,
+                None => return owner.pending == Pending::Dead,
+            }
+        }
+        true
+    }
+
+    fn blocked(&self, thread: &Thread, on: WaitReason) -> Blocked {
+        let (waits_for, holder) = self.describe(on);
+        let held_by = holder.map(|pid| self.name(pid).to_string()).into_iter().collect();
+        Blocked { thread: thread.name.clone(), waits_for, held_by }
     }
 
     fn describe(&self, on: WaitReason) -> (String, Option<Pid>) {

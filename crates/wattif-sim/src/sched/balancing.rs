@@ -1,6 +1,110 @@
-//! When the balancer runs, and the steps it may take: `core`'s side of load balancing.
+//! When the balancer runs, and the steps it may take: `core`'s side of load balancing. The balancer looks at the state and
+//! says what to move; detaching and attaching is done here.
 
+use super::balance::{Kick, Transaction, cpu_overutilized, update_misfit_status};
+use super::class::fair;
 use super::core::IDLE;
 use super::stop::Work;
+use super::{Sched, View};
 use crate::simulation::Kernel;
-use wattif_model::CpuId;
+use wattif_model::trace::{BalanceChoice, Event, Interest};
+use wattif_model::{CpuId, Pid};
+
+/// A kernel while it balances, on the CPU that executes the pass.
+struct Pass<'a, 'o, 'p> {
+    kernel: &'a mut Kernel<'o, 'p>,
+    cpu: CpuId,
+}
+
+impl Kernel<'_, '_> {
+    /// The CPU has nothing left: pull something, if that is worth its cost. True when there is something to run now.
+    pub(crate) fn newidle_balance(&mut self, cpu: CpuId) -> bool {
+        update_misfit_status(&mut self.s, cpu, None);
+        self.balance(cpu, |balancer, pass| balancer.newidle(pass, cpu));
+        self.s.rqs[cpu.at()].nr_running > 0
+    }
+
+    /// At the tick: balance if it is time, and see whether an idle CPU should balance for others.
+    pub(crate) fn trigger_load_balance(&mut self, cpu: CpuId) {
+        let rq = &self.s.rqs[cpu.at()];
+        let (idle, due) = (rq.curr == IDLE, self.s.now >= rq.next_balance);
+        if self.s.topology.has_asym && !self.s.rd.overutilized {
+            self.s.rd.overutilized = cpu_overutilized(&self.s, cpu);
+        }
+        if due {
+            self.balance(cpu, |balancer, pass| balancer.periodic(pass, cpu, idle));
+        }
+        let balancer = self.balancer.as_mut().expect("no pass is under way");
+        if !idle && let Some(kick) = balancer.nohz_balancer_kick(&self.s, cpu) {
+            self.kick_nohz(kick, cpu);
+        }
+    }
+
+    /// Interrupts an idle CPU so that it balances for all that sleep without tick.
+    fn kick_nohz(&mut self, kick: Kick, from: CpuId) {
+        let target = kick.target;
+        if self.cpus[target.at()].nohz_balance.replace(kick).is_none() && self.m.cpus[target.at()].sleep.is_some() {
+            let at = self.s.now + self.cpus[from.at()].cost_ns + self.m.platform.costs.ipi_ns;
+            self.wake_cpu(target, at);
+        }
+    }
+
+    /// The kicked CPU is awake.
+    pub(crate) fn nohz_idle_balance(&mut self, cpu: CpuId) {
+        if let Some(kick) = self.cpus[cpu.at()].nohz_balance.take() {
+            self.balance(cpu, |balancer, pass| balancer.nohz_idle_balance(pass, kick));
+        }
+    }
+
+    /// The stopper pushes a task away from its CPU.
+    pub(crate) fn active_balance(&mut self, cpu: CpuId) {
+        self.balance(cpu, |balancer, pass| balancer.active_balance(pass, cpu));
+    }
+
+    /// A CPU stopped its tick.
+    pub(crate) fn nohz_balance_enter_idle(&mut self, cpu: CpuId) {
+        self.balancer.as_mut().expect("no pass is under way").nohz_balance_enter_idle(&mut self.s, cpu);
+    }
+
+    fn balance<R>(
+        &mut self,
+        cpu: CpuId,
+        pass: impl FnOnce(&mut dyn super::balance::LoadBalancer, &mut dyn Transaction) -> R,
+    ) -> R {
+        let mut balancer = self.balancer.take().expect("passes do not nest");
+        let result = pass(&mut *balancer, &mut Pass { kernel: self, cpu });
+        self.balancer = Some(balancer);
+        result
+    }
+}
+
+impl Transaction for Pass<'_, '_, '_> {
+    fn view(&self) -> &View {
+        &self.kernel.s
+    }
+    fn state(&mut self) -> &mut Sched {
+        &mut self.kernel.s
+    }
+    fn update_rq_clock(&mut self, cpu: CpuId) {
+        self.kernel.update_rq_clock(cpu);
+    }
+    fn update_blocked_averages(&mut self, cpu: CpuId) -> bool {
+        self.kernel.update_rq_clock(cpu);
+        let left = fair::update_blocked_averages(&mut self.kernel.s, cpu);
+        self.kernel.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
+        left
+    }
+    fn detach(&mut self, pid: Pid, dst: CpuId) {
+        self.kernel.detach_task(pid, dst, self.cpu);
+    }
+    fn attach(&mut self, pid: Pid, dst: CpuId) {
+        self.kernel.attach_task(pid, dst, self.cpu);
+    }
+    fn kick_active_balance(&mut self, src: CpuId) {
+        self.kernel.stop_one_cpu(src, Work::ActiveBalance, self.cpu);
+    }
+    fn record(&mut self, choice: BalanceChoice) {
+        let now = self.kernel.s.now;
+        self.kernel.out.tell(now, self.cpu, Interest::DECISIONS, Event::Balance(choice));
+    }
+}

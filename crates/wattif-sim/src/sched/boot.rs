@@ -3,7 +3,7 @@
 use super::class::fair;
 use super::core::IDLE;
 use super::task::{SchedEntity, State, Task};
-use crate::cpufreq::{CpufreqPolicy, FreqGovernor};
+use crate::cpufreq::CpufreqPolicy;
 use crate::cpuidle::CpuidleState;
 use crate::engine::rng::Rng;
 use crate::machine::program::Fork;
@@ -42,7 +42,8 @@ impl Kernel<'_, '_> {
             self.set_clock(domain, opp);
         }
         for cpu in 0..self.s.nr_cpus() as u32 {
-            let states: Vec<CpuidleState> = self.m.platform.idle_states(CpuId(cpu)).iter().map(CpuidleState::from).collect();
+            let states: Vec<CpuidleState> =
+                self.m.platform.idle_states(CpuId(cpu)).iter().map(CpuidleState::from).collect();
             self.cpuidle.enable(CpuId(cpu), &states);
         }
     }

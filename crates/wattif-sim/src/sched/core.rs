@@ -12,9 +12,9 @@
 //! ```
 //! `idle.rs` is what a CPU does without a thread, `syscalls.rs` what threads ask for, `stop.rs` the stopper.
 
-use super::class::{Dequeue, Enqueue};
+use super::balance::update_misfit_status;
+use super::class::{Dequeue, Enqueue, deadline, fair};
 use super::load::pelt;
-use super::class::fair;
 use super::placement::{Kind, Request};
 use super::task::{OnRq, State};
 use crate::cpufreq::UpdateFlags;
@@ -53,7 +53,7 @@ pub struct CpuContext {
     /// Devices have served requests and are to be handled on the way out.
     pub device_pending: bool,
     /// Asked to balance for CPUs whose tick is stopped (`nohz_flags`).
-    pub nohz_balance: bool,
+    pub nohz_balance: Option<super::balance::Kick>,
     /// The stopper of this CPU.
     pub stop: super::stop::Stopper,
     /// Jitter of interrupts.
@@ -89,7 +89,7 @@ impl CpuContext {
             in_irq: false,
             tick_pending: false,
             device_pending: false,
-            nohz_balance: false,
+            nohz_balance: None,
             stop: super::stop::Stopper::default(),
             irq_rng,
             idle_rng,
@@ -327,6 +327,8 @@ impl Kernel<'_, '_> {
         self.update_rq_clock(cpu);
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
         self.s.tasks[pid.at()].on_rq = OnRq::Queued;
+        // add_nr_running: somebody has a task to give away.
+        self.s.rd.overloaded |= self.s.rqs[cpu.at()].nr_running >= 2;
         self.update_avg_idle(cpu);
         self.cpufreq_update(cpu, UpdateFlags { iowait });
     }
@@ -367,6 +369,10 @@ impl Kernel<'_, '_> {
         let prev = self.s.rqs[cpu.at()].curr;
         let next = self.pick_next_task(cpu);
         self.s.rqs[cpu.at()].need_resched = false;
+        if let Some((at, pid)) = deadline::next_replenish(&self.s, cpu) {
+            self.m.timers.arm(cpu, pid, TimerKind::Replenish, at, at);
+            self.program_timer(cpu);
+        }
         let carried = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
         if next == prev {
             if next == IDLE {
@@ -471,7 +477,8 @@ impl Kernel<'_, '_> {
         self.s.tasks[prev.at()].last_ran = self.s.rqs[cpu.at()].clock_task;
         let (from, to) = (self.class_id(prev), self.class_id(next));
         if (from, to) == (ClassId::Fair, ClassId::Fair) {
-            return self.fair.put_prev_set_next_task(&mut self.s, cpu, prev, next);
+            self.fair.put_prev_set_next_task(&mut self.s, cpu, prev, next);
+            return update_misfit_status(&mut self.s, cpu, Some(next));
         }
         if from != ClassId::Idle && from != ClassId::Stop {
             class!(self, prev).put_prev_task(&mut self.s, cpu, prev);
@@ -483,6 +490,9 @@ impl Kernel<'_, '_> {
                 self.placement.update_idle_core(&mut self.s, cpu);
             }
             _ => class!(self, next).set_next_task(&mut self.s, cpu, next, true),
+        }
+        if to == ClassId::Fair {
+            update_misfit_status(&mut self.s, cpu, Some(next));
         }
     }
 
@@ -526,7 +536,10 @@ impl Kernel<'_, '_> {
         self.update_rq_clock(cpu);
         let curr = self.s.rqs[cpu.at()].curr;
         match self.class_id(curr) {
-            ClassId::Fair => self.fair.task_tick(&mut self.s, cpu, curr),
+            ClassId::Fair => {
+                self.fair.task_tick(&mut self.s, cpu, curr);
+                update_misfit_status(&mut self.s, cpu, Some(curr));
+            }
             ClassId::Rt => self.rt.task_tick(&mut self.s, cpu, curr),
             ClassId::Deadline => self.dl.task_tick(&mut self.s, cpu, curr),
             ClassId::Stop | ClassId::Idle => {}

@@ -4,7 +4,6 @@
 //! state's actual exit latency; then the pending interrupts are handled and `schedule()` looks for work; if there is
 //! none, the loop turns again.
 
-use super::core::IDLE;
 use super::view::IdleQuery;
 use crate::cpuidle::{IdleSelection, IdleSleep};
 use crate::machine::idle::Phase;
@@ -78,9 +77,8 @@ impl Kernel<'_, '_> {
             return;
         }
         self.disarm(Source::Tick(cpu));
-        let rq = &mut self.s.rqs[cpu.at()];
-        rq.tick_stopped = true;
-        rq.has_blocked_load = true;
+        self.s.rqs[cpu.at()].tick_stopped = true;
+        self.nohz_balance_enter_idle(cpu);
     }
 
     /// An interrupt at `at` for a sleeping CPU.
@@ -115,13 +113,16 @@ impl Kernel<'_, '_> {
         (rq.idle_state, rq.idle_exit_latency_ns) = (None, 0);
         self.judge_sleep(cpu, sleep.state, now - sleep.began);
         let pending_tick = std::mem::take(&mut self.cpus[cpu.at()].tick_pending);
-        self.cpuidle.reflect(cpu, &IdleSleep {
-            entered: Some(sleep.state),
-            residency_ns: now - sleep.began,
-            poll_time_limit: false,
-            got_tick: pending_tick,
-            clock_ns: now,
-        });
+        self.cpuidle.reflect(
+            cpu,
+            &IdleSleep {
+                entered: Some(sleep.state),
+                residency_ns: now - sleep.began,
+                poll_time_limit: false,
+                got_tick: pending_tick,
+                clock_ns: now,
+            },
+        );
         let irq = pending_tick || self.m.timers.next(cpu).is_some_and(|t| t <= now);
         let cost = if irq { self.m.platform.costs.timer_irq_ns } else { 0 };
         self.irq_enter(cpu, cost);
@@ -132,9 +133,7 @@ impl Kernel<'_, '_> {
         if std::mem::take(&mut self.cpus[cpu.at()].device_pending) {
             self.devices_done(cpu);
         }
-        if std::mem::take(&mut self.cpus[cpu.at()].nohz_balance) {
-            self.nohz_idle_balance(cpu);
-        }
+        self.nohz_idle_balance(cpu);
         self.irq_exit(cpu);
     }
 
@@ -176,10 +175,5 @@ impl Kernel<'_, '_> {
             let cluster = self.m.platform.cpus[cpu.at()].cluster;
             self.out.tell(now, cpu, Interest::POWER, Event::ClusterPower { cluster, level });
         }
-    }
-
-    /// Is a CPU in the idle loop?
-    pub(crate) fn is_idle(&self, cpu: CpuId) -> bool {
-        self.s.rqs[cpu.at()].curr == IDLE
     }
 }

@@ -4,16 +4,23 @@
 //! change their own queues in it; only `core` moves tasks between CPUs and switches them.
 
 pub mod balance;
+pub mod balancing;
+pub mod boot;
 pub mod class;
+pub mod core;
 pub mod features;
+pub mod idle;
 pub mod load;
 pub mod placement;
 pub mod rq;
+pub mod stop;
+pub mod syscalls;
 pub mod task;
 pub mod topology;
 #[cfg(test)]
 pub(crate) mod toy;
 pub mod uclamp;
+pub mod view;
 
 use features::Features;
 use rq::{CfsRq, Rq};

@@ -222,7 +222,8 @@ impl Kernel<'_, '_> {
         let allowed = self.programs.affinity(pid).map_or(all.clone(), |c| c.and(&all));
         if allowed.is_empty() {
             let thread = self.programs.name(pid);
-            self.error = Some(RunError::Workload(format!("thread `{thread}` asks for CPUs this platform does not have")));
+            self.error =
+                Some(RunError::Workload(format!("thread `{thread}` asks for CPUs this platform does not have")));
             return;
         }
         let task = &mut self.s.tasks[pid.at()];

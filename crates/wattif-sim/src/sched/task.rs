@@ -83,6 +83,10 @@ pub struct Task {
     pub in_iowait: bool,
     /// A thread pinned to one CPU by the kernel (per-CPU kthread).
     pub per_cpu_kthread: bool,
+    /// CPU whose caches hold its data: where it last ran.
+    pub cache_cpu: Option<CpuId>,
+    /// The stopper of its CPU (`migration/N`): above every class.
+    pub stopper: bool,
     /// When it last left a CPU, rq clock ns; 0 never (cache hotness).
     pub last_ran: u64,
 }

@@ -3,10 +3,16 @@
 use super::Sched;
 use super::core::{CpuContext, IDLE};
 use crate::cpufreq::{CpuSignals, FreqView};
-use crate::cpuidle::{IdleView, KTIME_MAX, NO_LATENCY_LIMIT, SleepLength};
+use crate::cpuidle::{IdleView, NO_LATENCY_LIMIT, SleepLength};
 use crate::engine::rng::Rng;
-use crate::sched::placement::cpu_util::cpu_bw_dl;
+use crate::sched::placement::cpu_util::{TaskSignals, cpu_bw_dl};
+use crate::sched::placement::eas::{Eas, EasTask, EasView};
+use crate::sched::placement::{EnergyAware, Request, SyncLoad};
 use wattif_model::CpuId;
+
+/// Without any timer the clock source still has to be read before it wraps (`timekeeping_max_deferment`): a quarter
+/// of an hour, as usual for a 56-bit counter of some MHz.
+const MAX_DEFERMENT_NS: i64 = 900_000_000_000;
 
 /// The signals a frequency governor reads.
 pub(crate) struct Signals<'a> {
@@ -84,12 +90,47 @@ impl IdleView for IdleQuery<'_> {
     }
     fn sleep_length(&mut self) -> SleepLength {
         let until = |at: u64| at as i64 - self.now as i64;
-        let sleep_length_ns = self.next_timer.map_or(KTIME_MAX, until);
-        let delta_tick_ns = if self.tick_stopped { sleep_length_ns } else { sleep_length_ns.min(until(self.next_tick)) };
+        let sleep_length_ns = self.next_timer.map_or(MAX_DEFERMENT_NS, until);
+        let delta_tick_ns =
+            if self.tick_stopped { sleep_length_ns } else { sleep_length_ns.min(until(self.next_tick)) };
         self.asked = Some(sleep_length_ns);
         SleepLength { sleep_length_ns, delta_tick_ns }
     }
     fn random_u32(&mut self) -> u32 {
         (self.rng.next_u64() >> 32) as u32
+    }
+}
+
+impl EasView for Sched {
+    fn signals(&self, cpu: CpuId) -> CpuSignals {
+        Sched::signals(self, cpu)
+    }
+    fn capacity_of(&self, cpu: CpuId) -> u64 {
+        u64::from(self.rqs[cpu.at()].cpu_capacity)
+    }
+    fn pressure(&self, cpu: CpuId) -> u64 {
+        u64::from(self.rqs[cpu.at()].hw_pressure)
+    }
+    fn overutilized(&self) -> bool {
+        self.rd.overutilized
+    }
+}
+
+impl EnergyAware for Eas {
+    fn find_energy_efficient_cpu(&mut self, s: &mut Sched, req: &Request, sync: SyncLoad<'_>) -> Option<CpuId> {
+        if s.rd.overutilized {
+            return None;
+        }
+        sync(s, req.pid);
+        let (task, avg) = (&s.tasks[req.pid.at()], &s.se[s.se_of(req.pid)].avg);
+        let signals = TaskSignals {
+            util_avg: avg.util_avg,
+            runnable_avg: avg.runnable_avg,
+            util_est: if s.features.util_est { u64::from(s.util_est.estimate(avg)) } else { 0 },
+            queued: false,
+            uclamp_min: u64::from(task.uclamp_min),
+            uclamp_max: u64::from(task.uclamp_max),
+        };
+        Eas::find_energy_efficient_cpu(self, &EasTask { signals, prev_cpu: req.prev_cpu, allowed: &task.cpus }, s)
     }
 }

@@ -3,14 +3,14 @@
 //! A vector file is csv (header line) or jsonl, gzipped or not. Its *kind* follows from its name; each kind is one
 //! entry of [`KINDS`] with one check function, in the file of the policy family it covers.
 
-pub mod wakeup;
+pub mod cpufreq;
+pub mod eas;
+pub mod fair;
 pub mod folder;
 pub mod idle;
-pub mod cpufreq;
-pub mod fair;
 pub mod pelt;
 pub mod util_est;
-pub mod eas;
+pub mod wakeup;
 
 use std::fmt::Display;
 

@@ -92,7 +92,7 @@ impl World {
     }
 
     fn blocked(&self) -> Vec<(String, String, String)> {
-        let all = self.programs.blocked().into_iter();
+        let all = self.programs.deadlocked(u32::MAX).into_iter();
         all.map(|b| (b.thread, b.waits_for, b.held_by.join(","))).collect()
     }
 }
@@ -271,12 +271,23 @@ fn a_mutex_excludes_and_its_waiter_must_win_it() {
     let ops = [Op::Lock(0), run(10), Op::Unlock(0), run(1)];
     let mut w = World::new(&[&ops, &ops, &ops]);
     assert_eq!([w.at(0, 1), w.at(1, 2)], [work(10), block(WaitReason::Mutex(0))]);
-    assert_eq!(w.blocked(), [("b-1".into(), "mutex `m`".into(), "a-0".into())]);
+    assert_eq!(w.blocked(), [], "its owner runs");
     assert_eq!((w.at(10, 1), w.woken()), (work(1), vec![2]));
     assert_eq!(w.at(10, 3), work(10)); // a newcomer is faster
     assert_eq!(w.at(11, 2), block(WaitReason::Mutex(0)));
     assert_eq!((w.at(20, 3), w.woken()), (work(1), vec![2]));
     assert_eq!(w.at(21, 2), work(10));
+}
+
+#[test]
+fn a_circle_of_mutexes_is_a_deadlock_although_others_go_on() {
+    let (ab, ba) = ([Op::Lock(0), run(1), Op::Lock(1)], [Op::Lock(1), run(1), Op::Lock(0)]);
+    let mut w = World::new(&[&ab, &ba, &[run(100)]]);
+    assert_eq!([w.at(0, 1), w.at(0, 2), w.at(0, 3)], [work(1), work(1), work(100)]);
+    assert_eq!([w.at(1, 1), w.at(1, 2)], [block(WaitReason::Mutex(1)), block(WaitReason::Mutex(0))]);
+    let names: Vec<String> =
+        w.blocked().into_iter().map(|(thread, _, held_by)| format!("{thread} by {held_by}")).collect();
+    assert_eq!(names, ["a-0 by b-1", "b-1 by a-0"]);
 }
 
 #[test]

@@ -77,9 +77,27 @@ pub use nohz::Kick;
 
 use super::load::cpu_load::{cpu_util_cfs, task_fits_cpu, task_h_load, util_fits_cpu};
 use super::{Sched, View};
+use crate::registry::Tunable;
 use crate::sched::load::cpu_load::Fit;
 use wattif_model::trace::BalanceChoice;
 use wattif_model::{CpuId, Pid};
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "generation",
+        default: "6.12",
+        allowed: &["5.4", "5.6", "6.1", "6.12"],
+        doc: "by load (5.4) or by class of groups, with the rules of this kernel",
+    },
+    Tunable {
+        name: "migration_cost_ns",
+        default: "500000",
+        allowed: &[],
+        doc: "a task that ran more recently is cache hot, ns",
+    },
+    Tunable { name: "nr_migrate", default: "32", allowed: &[], doc: "tasks looked at per pass" },
+];
 
 /// What the balancer does to the machine; `core` implements it.
 ///

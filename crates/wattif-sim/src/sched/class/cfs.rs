@@ -46,10 +46,39 @@ use super::fair::{self, Fair, Update, update_load_avg};
 use super::timeline::Node;
 use super::weight::{calc_delta, calc_delta_fair};
 use super::{Dequeue, Enqueue, SchedClass};
+use crate::registry::Tunable;
 use crate::sched::Sched;
 use crate::sched::task::{NONE, OnRq, SchedEntity, State};
 use wattif_model::workload::Policy;
 use wattif_model::{CpuId, Pid};
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "sched_latency_ns",
+        default: "auto",
+        allowed: &[],
+        doc: "period in which every runnable task should run, ns; auto: 6 ms × (1 + log2 of the CPUs, at most 8)",
+    },
+    Tunable {
+        name: "min_granularity_ns",
+        default: "auto",
+        allowed: &[],
+        doc: "shortest slice, ns; auto: 0.75 ms × the same factor",
+    },
+    Tunable {
+        name: "idle_min_granularity_ns",
+        default: "auto",
+        allowed: &[],
+        doc: "shortest slice of a SCHED_IDLE entity among others, ns; auto: 0.75 ms",
+    },
+    Tunable {
+        name: "wakeup_granularity_ns",
+        default: "auto",
+        allowed: &[],
+        doc: "virtual time by which a wakee must be behind to preempt, ns; auto: 1 ms × the same factor",
+    },
+];
 
 /// The class and its tunables, scaled by the number of CPUs already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,11 +48,20 @@ use super::fair::{self, Fair, Update, update_load_avg};
 use super::timeline::Node;
 use super::weight::{calc_delta_fair, scale_load_down, se_weight};
 use super::{Dequeue, Enqueue, SchedClass};
+use crate::registry::Tunable;
 use crate::sched::Sched;
 use crate::sched::rq::CfsRq;
 use crate::sched::task::{NONE, OnRq, SchedEntity};
 use wattif_model::workload::Policy;
 use wattif_model::{CpuId, Pid};
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "base_slice_ns",
+    default: "auto",
+    allowed: &[],
+    doc: "slice of a task that asks for none, ns; auto: 0.7 ms × (1 + log2 of the CPUs, at most 8)",
+}];
 
 /// The class and its tunables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,6 @@ pub fn cpu_runnable_load(s: &View, cpu: CpuId) -> u64 {
 pub fn queued_entities(s: &View, cfs: usize) -> impl Iterator<Item = usize> + '_ {
     let q = &s.cfs[cfs];
     let curr = (q.curr != NONE && s.se[q.curr].on_rq).then_some(q.curr);
-    q.tree.iter().map(|node| node.se).filter(move |se| Some(*se) != curr).chain(curr)
     q.tree.iter().map(|n| n.se).filter(move |se| Some(*se) != curr).chain(curr)
 }
 

@@ -44,7 +44,36 @@
 //! # Source
 //! Linux 6.12.117 `kernel/sched/pelt.c`, `pelt.h` (behaviour; vectors of 6.1.192 and 6.12.117).
 
+use crate::registry::Tunable;
 use crate::sched::rq::{CfsRq, Removed, Rq};
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "generation",
+        default: "clock_pelt",
+        allowed: &["clock_pelt", "scaled"],
+        doc: "clock_pelt: time is scaled (5.1 and later); scaled: contributions are (4.4 to 5.0)",
+    },
+    Tunable {
+        name: "half_life_ms",
+        default: "32",
+        allowed: &["8", "16", "32"],
+        doc: "half-life in periods of 1.048576 ms",
+    },
+    Tunable {
+        name: "post_init",
+        default: "6.12",
+        allowed: &["6.1", "6.12"],
+        doc: "rule for the first utilisation of a new task",
+    },
+    Tunable {
+        name: "migrate_lag",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "a task that wakes on another CPU is aged by what its idle CPU missed (6.0 and later)",
+    },
+];
 
 /// Running averages of an entity or run queue (`struct sched_avg`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -35,6 +35,15 @@
 //! Linux 6.1.192, 6.12.117 `kernel/sched/fair.c` (`util_est_enqueue`, `util_est_dequeue`, `util_est_update`).
 
 use super::pelt::SchedAvg;
+use crate::registry::Tunable;
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "generation",
+    default: "6.12",
+    allowed: &["4.17", "5.5", "6.1", "6.12"],
+    doc: "rules of this kernel",
+}];
 
 /// Which rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -43,7 +43,16 @@
 //! (`effective_cpu_util`), `cpufreq_schedutil.c`. `h1`: commit 7d0583cf9ec7 (June 2023) as in 6.5; `h2`: commit
 //! 29922fdfc2a4 (June 2026), in 6.12.97 and later.
 
+use crate::registry::Tunable;
 use wattif_model::units::CAPACITY_SCALE;
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "boost",
+    default: "h2",
+    allowed: &["off", "h1", "h2"],
+    doc: "how waiting raises the utilisation: not at all (6.4 and before), 6.5 to mid-2026, since then",
+}];
 
 /// What a run queue publishes about one CPU. Everything is in 1024ths of the biggest CPU unless stated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

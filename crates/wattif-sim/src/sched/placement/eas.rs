@@ -49,9 +49,18 @@ use super::cpu_util::{
     scale_irq_capacity, sugov_effective_cpu_perf, uclamp_rq_util_with,
 };
 use super::energy_model::{EmPerfDomain, Generation};
+use crate::registry::Tunable;
 use wattif_model::ids::{CpuId, CpuSet, DomainId};
 use wattif_model::platform::Platform;
 use wattif_model::units::CAPACITY_SCALE;
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "generation",
+    default: "6.12",
+    allowed: &["off", "5.6", "6.1", "6.12"],
+    doc: "rules of this kernel; off: no energy-aware placement",
+}];
 
 /// What the decision reads of the machine.
 pub trait EasView {

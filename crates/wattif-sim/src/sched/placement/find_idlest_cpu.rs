@@ -49,6 +49,7 @@
 
 use super::select_idle_sibling::SchedIdle;
 use super::{Choice, Kind, Request, SyncLoad};
+use crate::registry::Tunable;
 use crate::sched::balance::group_stats::{GroupStats, GroupType, group_classify};
 use crate::sched::load::cpu_load::{
     cpu_load, cpu_load_without, cpu_runnable_load, cpu_runnable_without, cpu_util_without, task_fits_cpu,
@@ -58,6 +59,22 @@ use crate::sched::topology::{Domain, Group};
 use crate::sched::{Sched, View};
 use wattif_model::trace::PlacementReason;
 use wattif_model::{CpuId, Pid};
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "generation",
+        default: "group",
+        allowed: &["load", "group"],
+        doc: "choice of the group: by load (up to 5.4) or by class (5.5 and later)",
+    },
+    Tunable {
+        name: "sched_idle",
+        default: "5.6",
+        allowed: &["off", "5.4", "5.6", "2026"],
+        doc: "what a CPU that runs only SCHED_IDLE tasks counts as",
+    },
+];
 
 /// `find_idlest_cpu.generation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -50,11 +50,20 @@ pub mod wake_affine;
 
 use super::load::cpu_load::{fits_capacity, task_util_est};
 use super::{Sched, View};
+use crate::registry::Tunable;
 use find_idlest_cpu::FindIdlestCpu;
 use select_idle_sibling::SelectIdleSibling;
 use wake_affine::{TaskLoads, WakeAffine};
 use wattif_model::trace::PlacementReason;
 use wattif_model::{CpuId, Pid};
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "before_5_7",
+    default: "false",
+    allowed: &["true", "false"],
+    doc: "rules before 5.7: wake_cap, and recent_used_cpu of the waker",
+}];
 
 /// Why a CPU is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,12 +59,35 @@
 //! fd54d81c2c0e (2026) for `sched_idle`.
 
 use super::{Choice, Request, SyncLoad};
+use crate::registry::Tunable;
 use crate::sched::load::cpu_load::{
     Fit, fits_capacity, get_actual_cpu_capacity, task_fit, task_fits_cpu, task_util_est,
 };
 use crate::sched::{Sched, View};
 use wattif_model::trace::PlacementReason;
 use wattif_model::{CpuId, CpuSet, Pid};
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "generation",
+        default: "6.12",
+        allowed: &["5.4", "5.6", "5.7", "6.1", "6.12"],
+        doc: "order of the steps in this kernel",
+    },
+    Tunable {
+        name: "sched_idle",
+        default: "5.6",
+        allowed: &["off", "5.4", "5.6", "2026"],
+        doc: "what a CPU that runs only SCHED_IDLE tasks counts as",
+    },
+    Tunable {
+        name: "scan",
+        default: "util",
+        allowed: &["prop", "util", "all"],
+        doc: "how many CPUs the scan looks at: by average idle time, by utilisation, all",
+    },
+];
 
 /// `sched_idle`: what a CPU is worth that runs only SCHED_IDLE tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -47,9 +47,18 @@
 //! # Source
 //! Linux 5.6.4 and 6.12.117 `kernel/sched/fair.c` (behaviour).
 
+use crate::registry::Tunable;
 use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, task_h_load};
 use crate::sched::{Sched, View};
 use wattif_model::{CpuId, Pid};
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "generation",
+    default: "6.12",
+    allowed: &["5.4", "5.6", "5.11", "6.12"],
+    doc: "rules of this kernel",
+}];
 
 /// `wake_affine.generation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
