@@ -327,6 +327,7 @@ impl Kernel<'_, '_> {
         self.update_rq_clock(cpu);
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
         self.s.tasks[pid.at()].on_rq = OnRq::Queued;
+        self.s.list_move(pid);
         // add_nr_running: somebody has a task to give away.
         self.s.rd.overloaded |= self.s.rqs[cpu.at()].nr_running >= 2;
         self.update_avg_idle(cpu);
@@ -475,6 +476,7 @@ impl Kernel<'_, '_> {
 
     fn put_prev_set_next_task(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
         self.s.tasks[prev.at()].last_ran = self.s.rqs[cpu.at()].clock_task;
+        self.s.list_move(next);
         let (from, to) = (self.class_id(prev), self.class_id(next));
         if (from, to) == (ClassId::Fair, ClassId::Fair) {
             self.fair.put_prev_set_next_task(&mut self.s, cpu, prev, next);

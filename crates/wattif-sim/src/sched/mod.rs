@@ -47,6 +47,8 @@ pub struct Sched {
     pub topology: Topology,
     /// Scheduler features (`/sys/kernel/debug/sched/features`).
     pub features: Features,
+    /// Enqueues and picks so far, see [`Task::group_node`].
+    pub nr_list_moves: u64,
     /// Rules of estimated utilisation.
     pub util_est: load::util_est::Generation,
     /// Length of a tick, ns.
@@ -78,6 +80,7 @@ impl Sched {
             groups: vec![task::TaskGroup::root()],
             topology: Topology::default(),
             features: Features::default(),
+            nr_list_moves: 0,
             util_est: load::util_est::Generation::default(),
             tick_ns,
             rd: rq::RootDomain::default(),
@@ -104,6 +107,12 @@ impl Sched {
     #[inline]
     pub fn cfs_of(&self, group: u32, cpu: CpuId) -> usize {
         group as usize * self.rqs.len() + cpu.at()
+    }
+    /// Moves a task to the head of `rq->cfs_tasks`.
+    #[inline]
+    pub fn list_move(&mut self, pid: Pid) {
+        self.nr_list_moves += 1;
+        self.tasks[pid.at()].group_node = self.nr_list_moves;
     }
     /// `idle_cpu()`: the idle task runs, nothing is queued.
     #[inline]

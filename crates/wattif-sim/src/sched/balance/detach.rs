@@ -122,15 +122,11 @@ impl FairBalancer {
         since < self.migration_cost_ns as i64
     }
 
-    /// The source's fair tasks, those that wait longest first, the running one last.
+    /// The source's fair tasks from the tail of `rq->cfs_tasks`: those whose last enqueue or pick is longest ago first.
     pub(super) fn list_candidates(&mut self, s: &View, src: CpuId) {
         self.candidates.clear();
         list_queue(s, src.at(), &mut self.candidates);
-        let curr = s.rqs[src.at()].curr;
-        if let Some(at) = self.candidates.iter().position(|p| *p == curr) {
-            self.candidates.remove(at);
-            self.candidates.push(curr);
-        }
+        self.candidates.sort_unstable_by_key(|p| s.tasks[p.at()].group_node);
     }
 }
 

@@ -30,7 +30,7 @@
 //!    over fully_busy, misfit_task, smt_balance, imbalanced to overloaded; see `busiest`.
 //! 2. How much to move, and in which unit: load, utilisation, tasks, or a misfit task; see `imbalance`, `by_load`.
 //! 3. Find the busiest CPU of the group in that unit.
-//! 4. Detach tasks in queue order while the imbalance lasts, none that is running, kept away by its affinity, or cache
+//! 4. Detach tasks, those first whose last enqueue or pick is longest ago, while the imbalance lasts, none that is running, kept away by its affinity, or cache
 //!    hot (ran within 500 µs), unless passes failed `cache_nice_tries` times; at most 32. Attach them here.
 //! 5. Tasks that only other CPUs of this group may take: go on for those. All of that CPU's tasks pinned: start again
 //!    without it.
@@ -53,7 +53,6 @@
 //! a CPU idle while another queues, when few heavy tasks hide many light ones.
 //!
 //! # Differences from the kernel
-//! FIDELITY(cfs-tasks): tasks are tried in picking order; the kernel's list is by the last enqueue or pick, oldest first.
 //! FIDELITY(newidle-cost): the cost of a newly-idle pass is not measured but `newidle_cost_ns` plus a part per CPU, estimated.
 //! FIDELITY(numa-balancing): no preferred nodes, no `fbq_type`. FIDELITY(asym-packing): no priorities between CPUs.
 //! FIDELITY(nohz-needs-update): a CPU that stops its tick moves the nohz clock at once, not at the next kick.
