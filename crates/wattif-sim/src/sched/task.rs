@@ -212,7 +212,7 @@ pub struct TaskGroup {
     pub parent: u32,
     /// Weight it is entitled to among its siblings, as a load weight (1024 = nice 0).
     pub shares: u64,
-    /// `cpu.idle`.
+    /// `cpu.idle`; it then has the weight of SCHED_IDLE, whatever its shares.
     pub idle: bool,
     /// Σ `tg_load_avg_contrib` of its queues.
     pub load_avg: u64,

@@ -7,7 +7,7 @@
 //! FIDELITY(group-propagation): group shares, propagation of load through groups and SCHED_IDLE groups follow the kernel, but
 //! no vectors of it exist. CFS bandwidth is not modelled.
 
-use super::weight::{calc_delta_fair, load_weight, scale_load_down, se_weight};
+use super::weight::{WEIGHT_IDLEPRIO, calc_delta_fair, load_weight, scale_load_down, se_weight};
 use super::{Dequeue, Enqueue, SchedClass};
 use crate::sched::Sched;
 use crate::sched::load::pelt::{self, At};
@@ -278,7 +278,7 @@ fn update_tg_load_avg(s: &mut Sched, q: usize) {
 fn calc_group_shares(s: &Sched, q: usize) -> u64 {
     let cfs = &s.cfs[q];
     let group = &s.groups[cfs.group as usize];
-    let tg_shares = group.shares << 10;
+    let tg_shares = if group.idle { u64::from(WEIGHT_IDLEPRIO) } else { group.shares } << 10;
     let load = scale_load_down(cfs.load_weight).max(cfs.avg.load_avg);
     let tg_weight = (group.load_avg + load).saturating_sub(cfs.tg_load_avg_contrib);
     let shares = (tg_shares * load).checked_div(tg_weight).unwrap_or(tg_shares * load);
@@ -772,17 +772,5 @@ pub(super) fn switched_to<F: Fair + ?Sized>(f: &F, s: &mut Sched, cpu: CpuId, pi
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::sched::task::Task;
-
-    /// A new fair task on CPU 0 of a bare machine, not queued.
-    pub(crate) fn spawn(s: &mut Sched, nice: i8) -> Pid {
-        let pid = Pid(s.tasks.len() as u32);
-        let prio = (120 + i32::from(nice)) as u8;
-        s.tasks.push(Task { pid, nice, prio, normal_prio: prio, ..Task::default() });
-        s.se.push(SchedEntity::default());
-        init_task(s, pid);
-        pid
-    }
-}
+#[path = "fair_tests.rs"]
+pub(crate) mod tests;
