@@ -252,7 +252,7 @@ fn averages(row: &Row<'_, '_>, prefix: &str) -> Result<SchedAvg, VectorError> {
         util_avg: column("util_avg", MAX_AVG)?,
         util_sum: column("util_sum", u64::from(u32::MAX))? as u32,
         load_avg: column("load_avg", MAX_AVG)?,
-        load_sum: column("load_sum", MAX_SUM)?.min(if prefix == "s_" { 1 << 30 } else { MAX_SUM }),
+        load_sum: column("load_sum", if prefix == "s_" { 1 << 30 } else { MAX_SUM })?,
         runnable_avg: column("runnable_avg", MAX_AVG)?,
         runnable_sum: column("runnable_sum", MAX_SUM)?,
         ..SchedAvg::default()

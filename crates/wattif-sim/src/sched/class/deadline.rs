@@ -126,7 +126,7 @@ impl SchedClass for Deadline {
         if delta as i64 > 0 {
             dl.exec_start = now;
             dl.sum_exec_runtime += delta;
-            let scaled = ((delta * u64::from(freq)) >> 10) * u64::from(cap) >> 10;
+            let scaled = (((delta * u64::from(freq)) >> 10) * u64::from(cap)) >> 10;
             dl.runtime -= scaled as i64;
         }
         if dl.runtime <= 0 || dl.yielded {

@@ -606,6 +606,10 @@ pub(super) fn clear_buddies(s: &mut Sched, i: usize) {
             i = s.se[i].parent;
         }
     }
+    let cfs = &s.cfs[s.se[i].cfs_rq];
+    if cfs.last != i && cfs.next != i && cfs.skip != i {
+        return;
+    }
     clear(s, i, |c| &mut c.last);
     clear(s, i, |c| &mut c.next);
     clear(s, i, |c| &mut c.skip);

@@ -37,7 +37,7 @@
 //! needs, and a shorter half-life trades this for jitter of periodic tasks.
 //!
 //! # Differences from the kernel
-//! None known for `clock_pelt`: bit-exact with `pelt_*` (11,280 rows of each kernel, half-lives 8, 16, 32). `scaled` follows the
+//! None known for `clock_pelt`: bit-exact with `pelt_*` (12,905 rows, half-lives 8, 16, 32). `scaled` follows the
 //! description of 4.4–5.0; FIDELITY(pelt-scaled): no vectors of such a kernel exist here, and its weighted runnable load
 //! (`runnable_load_avg`, until 5.6) is not tracked. Hardware pressure is not modelled.
 //!
