@@ -17,6 +17,7 @@ use super::class::{Dequeue, Enqueue, deadline, fair};
 use super::load::pelt;
 use super::placement::{Kind, Request};
 use super::task::{OnRq, State};
+use super::uclamp;
 use crate::cpufreq::UpdateFlags;
 use crate::engine::rng::Rng;
 use crate::machine::cpu::Segment;
@@ -325,13 +326,30 @@ impl Kernel<'_, '_> {
     /// Puts a task on the queue of `cpu` (`activate_task`, `ttwu_do_activate`).
     pub(crate) fn activate(&mut self, pid: Pid, cpu: CpuId, flags: Enqueue, iowait: bool) {
         self.update_rq_clock(cpu);
-        class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
+        self.enqueue_task(cpu, pid, flags);
         self.s.tasks[pid.at()].on_rq = OnRq::Queued;
         self.s.list_move(pid);
         // add_nr_running: somebody has a task to give away.
         self.s.rd.overloaded |= self.s.rqs[cpu.at()].nr_running >= 2;
         self.update_avg_idle(cpu);
         self.cpufreq_update(cpu, UpdateFlags { iowait });
+    }
+
+    /// `enqueue_task`: the class queues it, and its clamps count.
+    pub(crate) fn enqueue_task(&mut self, cpu: CpuId, pid: Pid, flags: Enqueue) {
+        class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
+        if self.s.rd.uclamp_used && !self.s.tasks[pid.at()].uclamp_active {
+            self.s.tasks[pid.at()].uclamp_active = true;
+            uclamp::uclamp_rq_inc(&mut self.s, cpu, pid);
+        }
+    }
+
+    /// `dequeue_task`: its clamps no longer count, even where the class delays the rest; false in that case.
+    pub(crate) fn dequeue_task(&mut self, cpu: CpuId, pid: Pid, flags: Dequeue) -> bool {
+        if std::mem::take(&mut self.s.tasks[pid.at()].uclamp_active) {
+            uclamp::uclamp_rq_dec(&mut self.s, cpu, pid);
+        }
+        class!(self, pid).dequeue_task(&mut self.s, cpu, pid, flags)
     }
 
     /// `wakeup_preempt`: does the newcomer take the CPU from who runs there?
@@ -515,7 +533,7 @@ impl Kernel<'_, '_> {
             self.s.tasks[pid.at()].in_iowait = true;
             self.s.rqs[cpu.at()].nr_iowait += 1;
         }
-        if class!(self, pid).dequeue_task(&mut self.s, cpu, pid, Dequeue { sleep: true, ..Dequeue::default() }) {
+        if self.dequeue_task(cpu, pid, Dequeue { sleep: true, ..Dequeue::default() }) {
             self.s.tasks[pid.at()].on_rq = OnRq::No;
         }
         self.cpufreq_update(cpu, UpdateFlags::default());

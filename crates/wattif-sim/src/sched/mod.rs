@@ -69,6 +69,7 @@ impl Sched {
             cpu_capacity: 1024,
             freq_cap: 1024,
             uclamp_max: 1024,
+            uclamp_idle: true,
             ..Rq::default()
         };
         let mut s = Sched {

@@ -186,14 +186,14 @@ impl Kernel<'_, '_> {
         let (old_class, old_prio) = (self.class_id(pid), self.prio(pid));
         if queued {
             self.s.tasks[pid.at()].on_rq = meanwhile;
-            class!(self, pid).dequeue_task(&mut self.s, cpu, pid, Dequeue { save: true, ..Dequeue::default() });
+            self.dequeue_task(cpu, pid, Dequeue { save: true, ..Dequeue::default() });
         }
         if running {
             class!(self, pid).put_prev_task(&mut self.s, cpu, pid);
         }
         change(self);
         if queued {
-            class!(self, pid).enqueue_task(&mut self.s, cpu, pid, Enqueue { restore: true, ..Enqueue::default() });
+            self.enqueue_task(cpu, pid, Enqueue { restore: true, ..Enqueue::default() });
             self.s.tasks[pid.at()].on_rq = OnRq::Queued;
         }
         if running {
@@ -256,7 +256,7 @@ impl Kernel<'_, '_> {
         let src = self.s.tasks[pid.at()].cpu;
         self.update_rq_clock(src);
         self.s.tasks[pid.at()].on_rq = OnRq::Migrating;
-        class!(self, pid).dequeue_task(&mut self.s, src, pid, Dequeue::default());
+        self.dequeue_task(src, pid, Dequeue::default());
         class!(self, pid).migrate_task_rq(&mut self.s, pid, dest);
         self.set_task_cpu(pid, from, dest);
     }

@@ -67,6 +67,8 @@ pub struct Task {
     pub uclamp_min: u32,
     /// `uclamp_max` asked for, 0..=1024.
     pub uclamp_max: u32,
+    /// Its clamps count on its run queue now.
+    pub uclamp_active: bool,
     /// CPU used before the present one (`recent_used_cpu`).
     pub recent_used_cpu: CpuId,
     /// `wakee_flips`.
