@@ -129,6 +129,9 @@ pub struct SugovCpu {
     /// Time of the last update, ns.
     pub last_update: u64,
     saved_idle_calls: u64,
+    /// What `util` was computed from, and the version of it ([`FreqView::version`]).
+    signals: CpuSignals,
+    version: u64,
 }
 
 /// The governor of one domain.
@@ -205,33 +208,29 @@ impl Schedutil {
 
     #[doc(alias = "sugov_next_freq_shared")]
     fn update_shared(&mut self, now_ns: u64, at: usize, view: &dyn FreqView) -> u32 {
-        let mut loudest = (0, self.decide_cpu(0, now_ns, view));
-        let mut capacity = loudest.1.capacity;
-        for i in 1..self.cpus.len() {
-            let signals = self.decide_cpu(i, now_ns, view);
-            if i == at {
-                capacity = signals.capacity;
-            }
+        let mut loudest = 0;
+        for i in 0..self.cpus.len() {
+            self.decide_cpu(i, now_ns, view);
             // Capacities in a domain are equal as a rule; only the older generation minds if not.
-            let (util, most) = (self.cpus[i].util, self.cpus[loudest.0].util);
+            let (this, most) = (&self.cpus[i], &self.cpus[loudest]);
             let louder = match self.tunables.generation {
-                Generation::V6_12 => util > most,
-                Generation::V6_1 => util * loudest.1.capacity > signals.capacity * most,
+                Generation::V6_12 => this.util > most.util,
+                Generation::V6_1 => this.util * most.signals.capacity > this.signals.capacity * most.util,
             };
             if louder {
-                loudest = (i, signals);
+                loudest = i;
             }
         }
-        if self.tunables.generation == Generation::V6_1 {
-            capacity = loudest.1.capacity;
-        }
-        self.remember_inputs(loudest.0, &loudest.1);
-        self.get_next_freq(self.cpus[loudest.0].util, capacity)
+        let of = if self.tunables.generation == Generation::V6_1 { loudest } else { at };
+        let capacity = self.cpus[of].signals.capacity;
+        self.remember_inputs(loudest);
+        self.get_next_freq(self.cpus[loudest].util, capacity)
     }
 
     fn update_single(&mut self, now_ns: u64, view: &dyn FreqView) -> u32 {
-        let signals = self.decide_cpu(0, now_ns, view);
-        self.remember_inputs(0, &signals);
+        self.decide_cpu(0, now_ns, view);
+        self.remember_inputs(0);
+        let signals = self.cpus[0].signals;
         let cached = self.cached_raw_freq;
         let next = self.get_next_freq(self.cpus[0].util, signals.capacity);
         if self.hold_freq(&signals, view) && next < self.next_freq && !self.need_freq_update {
@@ -255,8 +254,22 @@ impl Schedutil {
     }
 
     #[doc(alias = "sugov_get_util")]
-    fn decide_cpu(&mut self, i: usize, now_ns: u64, view: &dyn FreqView) -> CpuSignals {
-        let signals = view.signals(self.cpus[i].cpu);
+    #[inline]
+    fn decide_cpu(&mut self, i: usize, now_ns: u64, view: &dyn FreqView) {
+        let c = &mut self.cpus[i];
+        let version = view.version(c.cpu);
+        // Without a boost the answer depends on the signals alone.
+        if version != 0 && version == c.version && c.iowait_boost == 0 {
+            debug_assert_eq!(c.signals, view.signals(c.cpu), "the version of a CPU's signals changes with them");
+            return;
+        }
+        self.compute_util(i, now_ns, version, view);
+    }
+
+    fn compute_util(&mut self, i: usize, now_ns: u64, version: u64, view: &dyn FreqView) {
+        let c = &mut self.cpus[i];
+        let signals = view.signals(c.cpu);
+        (c.signals, c.version) = (signals, version);
         let cfs = cpu_util(&signals, None, self.tunables.boost);
         let boost = self.cpus[i].iowait_apply(now_ns, self.policy.tick_ns, signals.capacity);
         let c = &mut self.cpus[i];
@@ -274,7 +287,6 @@ impl Schedutil {
                 }
             }
         }
-        signals
     }
 
     fn get_next_freq(&mut self, util: u64, capacity: u64) -> u32 {
@@ -309,8 +321,9 @@ impl Schedutil {
         Some(next_freq)
     }
 
-    fn remember_inputs(&mut self, i: usize, signals: &CpuSignals) {
+    fn remember_inputs(&mut self, i: usize) {
         let c = &self.cpus[i];
+        let signals = &c.signals;
         self.choice.util = c.util as u32;
         self.choice.util_avg = signals.util_avg as u32;
         self.choice.util_est = signals.util_est as u32;

@@ -5,8 +5,8 @@
 //! first come, first served on every machine; a slot is re-armed or cancelled in O(log n), and nothing is allocated after
 //! construction.
 //!
-//! Below it lies [`IndexedHeap`], a 4-ary min-heap whose elements know their place. Several heaps may share one
-//! [`Positions`] table when an element is in at most one of them at a time, such as the timers of all CPUs.
+//! [`IndexedHeap`] is for many elements in many queues: a 4-ary min-heap whose elements know their place. Several heaps share
+//! one [`Positions`] table when an element is in at most one of them at a time, such as the timers of all CPUs.
 
 use wattif_model::units::Ns;
 
@@ -238,75 +238,179 @@ impl IndexedHeap {
     }
 }
 
+/// When a slot fires (high half), and in which order among equals (low half); a disarmed slot comes last.
+type Due = u128;
+
+const DISARMED: Due = Due::MAX;
+/// Slots, or nodes, under a node of the winner tree.
+const FANOUT: usize = 8;
+
 /// Slots armed for points in time; see the module.
+///
+/// A winner tree: each node knows which of the 8 slots, or nodes, below it is due first. Arming a slot that does not
+/// become the first of its node, which is the usual case, touches nothing else; taking the first one looks at 8 entries per
+/// level. A machine of 8 CPUs has two levels, one of 1024 has four.
 #[derive(Clone, Debug, Default)]
 pub struct EventQueue {
-    heap: IndexedHeap,
-    positions: Positions,
+    due: Vec<Due>,
+    /// Level by level, the winning slot of each node; the last level has one node.
+    winners: Vec<Vec<u32>>,
+    armed: usize,
+    armings: u64,
 }
 
 impl EventQueue {
     /// Slots `0..n`, none armed.
     pub fn with_slots(n: usize) -> EventQueue {
-        EventQueue { heap: IndexedHeap::with_capacity(n), positions: Positions::new(n) }
+        let mut queue = EventQueue { due: vec![DISARMED; n], ..EventQueue::default() };
+        queue.build();
+        queue
     }
 
     /// One more slot; returns its number.
     pub fn add_slot(&mut self) -> u32 {
-        let slot = self.positions.add();
-        self.heap.entries.reserve(self.positions.len() - self.heap.len());
-        slot
+        self.due.push(DISARMED);
+        self.build();
+        self.due.len() as u32 - 1
     }
 
-    /// Arm `slot` for `at`, in place of what it was armed for.
+    /// Arm `slot` for `at`, in place of what it was armed for. The end of time counts as a moment before it.
     #[inline]
     pub fn schedule(&mut self, slot: u32, at: Ns) {
-        self.heap.arm(&mut self.positions, slot, at.0);
+        self.armings += 1;
+        let at = at.0.min(u64::MAX - 1);
+        self.set(slot, Due::from(at) << 64 | Due::from(self.armings));
     }
 
     /// Disarm `slot`; false when it was not armed.
     #[inline]
     pub fn cancel(&mut self, slot: u32) -> bool {
-        self.heap.cancel(&mut self.positions, slot)
+        let armed = self.is_armed(slot);
+        if armed {
+            self.set(slot, DISARMED);
+        }
+        armed
     }
 
     /// The next event; its slot is disarmed.
     #[inline]
     pub fn pop(&mut self) -> Option<(Ns, u32)> {
-        self.heap.pop(&mut self.positions).map(|(at, slot)| (Ns(at), slot))
+        let next = self.peek()?;
+        self.set(next.1, DISARMED);
+        Some(next)
     }
 
     /// The next event, left in place.
     #[inline]
     pub fn peek(&self) -> Option<(Ns, u32)> {
-        self.heap.peek().map(|(at, slot)| (Ns(at), slot))
+        let slot = *self.winners.last()?.first()?;
+        self.time_of(slot).map(|at| (at, slot))
     }
 
     /// Is the slot armed?
     #[inline]
     pub fn is_armed(&self, slot: u32) -> bool {
-        self.positions.is_armed(slot)
+        self.due[slot as usize] != DISARMED
     }
 
     /// When the slot will fire, if it is armed.
     #[inline]
     pub fn time_of(&self, slot: u32) -> Option<Ns> {
-        self.heap.key_of(&self.positions, slot).map(Ns)
+        let due = self.due[slot as usize];
+        (due != DISARMED).then_some(Ns((due >> 64) as u64))
     }
 
     /// Slots that exist.
     pub fn slots(&self) -> usize {
-        self.positions.len()
+        self.due.len()
     }
 
     /// Armed slots.
     pub fn len(&self) -> usize {
-        self.heap.len()
+        self.armed
     }
 
     /// Nothing armed?
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.armed == 0
+    }
+
+    #[inline]
+    fn set(&mut self, slot: u32, due: Due) {
+        let old = std::mem::replace(&mut self.due[slot as usize], due);
+        self.armed += usize::from(due != DISARMED);
+        self.armed -= usize::from(old != DISARMED);
+        if due < old { self.rise(slot, due) } else { self.sink(slot) }
+    }
+
+    /// A slot is due earlier than before: it may win against those that won so far.
+    #[inline]
+    fn rise(&mut self, slot: u32, due: Due) {
+        let mut node = slot as usize;
+        for winners in &mut self.winners {
+            node /= FANOUT;
+            let winner = &mut winners[node];
+            if *winner != slot {
+                if self.due[*winner as usize] < due {
+                    return;
+                }
+                *winner = slot;
+            }
+        }
+    }
+
+    /// A slot is due later: where it won, somebody else may win now.
+    #[inline]
+    fn sink(&mut self, slot: u32) {
+        let mut node = slot as usize;
+        for level in 0..self.winners.len() {
+            node /= FANOUT;
+            if self.winners[level][node] != slot {
+                return;
+            }
+            self.winners[level][node] = self.first_below(level, node);
+        }
+    }
+
+    /// Which slot below a node is due first.
+    #[inline]
+    fn first_below(&self, level: usize, node: usize) -> u32 {
+        let first = node * FANOUT;
+        if level == 0 {
+            let slots = &self.due[first..self.due.len().min(first + FANOUT)];
+            let (mut best, mut least) = (0, slots[0]);
+            for (i, &due) in slots.iter().enumerate().skip(1) {
+                if due < least {
+                    (best, least) = (i, due);
+                }
+            }
+            return (first + best) as u32;
+        }
+        let below = &self.winners[level - 1];
+        let nodes = &below[first..below.len().min(first + FANOUT)];
+        let (mut best, mut least) = (nodes[0], self.due[nodes[0] as usize]);
+        for &slot in &nodes[1..] {
+            let due = self.due[slot as usize];
+            if due < least {
+                (best, least) = (slot, due);
+            }
+        }
+        best
+    }
+
+    /// Sets up the tree for the slots that exist.
+    fn build(&mut self) {
+        self.winners.clear();
+        let mut width = self.due.len();
+        while width > 0 {
+            let level = self.winners.len();
+            width = width.div_ceil(FANOUT);
+            let winners = (0..width).map(|node| self.first_below(level, node)).collect();
+            self.winners.push(winners);
+            if width == 1 {
+                break;
+            }
+        }
     }
 }
 

@@ -196,9 +196,14 @@ impl Kernel<'_, '_> {
 
     /// Programs the CPU's interrupt for its first timer.
     pub(crate) fn program_timer(&mut self, cpu: CpuId) {
-        match self.m.timers.next(cpu) {
-            Some(at) => self.arm(Source::Timer(cpu), at.max(self.s.now)),
-            None => self.disarm(Source::Timer(cpu)),
+        let at = self.m.timers.next(cpu).map(|at| Ns(at.max(self.s.now)));
+        let slot = self.slots.of(Source::Timer(cpu));
+        if at == self.queue.time_of(slot) {
+            return;
+        }
+        match at {
+            Some(at) => self.queue.schedule(slot, at),
+            None => drop(self.queue.cancel(slot)),
         }
     }
 
@@ -338,6 +343,7 @@ impl Kernel<'_, '_> {
     /// `enqueue_task`: the class queues it, and its clamps count.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, pid: Pid, flags: Enqueue) {
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
+        self.s.rqs[cpu.at()].version += 1;
         if self.s.rd.uclamp_used && !self.s.tasks[pid.at()].uclamp_active {
             self.s.tasks[pid.at()].uclamp_active = true;
             uclamp::uclamp_rq_inc(&mut self.s, cpu, pid);
@@ -349,6 +355,7 @@ impl Kernel<'_, '_> {
         if std::mem::take(&mut self.s.tasks[pid.at()].uclamp_active) {
             uclamp::uclamp_rq_dec(&mut self.s, cpu, pid);
         }
+        self.s.rqs[cpu.at()].version += 1;
         class!(self, pid).dequeue_task(&mut self.s, cpu, pid, flags)
     }
 
@@ -631,7 +638,9 @@ impl Kernel<'_, '_> {
     /// `update_rq_clock`.
     #[inline]
     pub(crate) fn update_rq_clock(&mut self, cpu: CpuId) {
-        pelt::update_rq_clock(&mut self.s.rqs[cpu.at()], self.s.now);
+        let rq = &mut self.s.rqs[cpu.at()];
+        rq.version += 1;
+        pelt::update_rq_clock(rq, self.s.now);
     }
 
     /// `set_task_cpu`: the task belongs to another CPU from now on; it is on no queue.
