@@ -14,7 +14,8 @@ pub fn to_terminal(page: &str, look: Look) -> String {
     let mut after_item = false;
     for block in blocks(page) {
         let item = matches!(block, Block::Text(_, 1..));
-        if !out.is_empty() && !(item && after_item) {
+        let together = item && after_item;
+        if !out.is_empty() && !together {
             out.push('\n');
         }
         after_item = item;

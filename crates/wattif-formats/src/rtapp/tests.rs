@@ -39,7 +39,7 @@ fn show(ops: &[Op]) -> String {
         Op::SetAffinity(c) => format!("cpus {}", c.as_ref().map_or("all".into(), |c| c.to_string())),
         Op::SetGroup(g) => format!("group {g}"),
         Op::PhaseBegin => "<".into(),
-        Op::PhaseEnd => ">".into(),
+        Op::PhaseEnd { .. } => ">".into(),
         other => format!("{other:?}"),
     };
     ops.iter().map(one).collect::<Vec<_>>().join(" ")
