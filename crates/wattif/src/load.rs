@@ -67,14 +67,21 @@ pub fn workload(
     settings: &Settings,
 ) -> Result<Loaded<LoadedWorkload>, Error> {
     match models::model(name) {
-        Some(model) => from_model(model, settings),
+        Some(model) => from_model(model, nr_cpus, settings),
         None => parse_workload(data::workload(name)?, nr_cpus, dialect, settings),
     }
 }
 
-fn from_model(model: &Model, settings: &Settings) -> Result<Loaded<LoadedWorkload>, Error> {
+/// A model is made for as many CPUs as there are, unless a setting says otherwise.
+fn from_model(model: &Model, nr_cpus: usize, settings: &Settings) -> Result<Loaded<LoadedWorkload>, Error> {
     let source = Source { name: format!("model {}", model.name), text: "".into() };
-    let built = model.workload(&settings.workload);
+    let mut set = settings.workload.clone();
+    if model.params.iter().any(|p| p.name == "cpus") && !set.iter().any(|(name, _)| name == "cpus") {
+        // Without a platform (its own error is shown) there is no number; with too many CPUs the model's limit holds.
+        let cpus = if nr_cpus == usize::MAX { 8 } else { nr_cpus.min(1024) };
+        set.push(("cpus".into(), cpus.to_string()));
+    }
+    let built = model.workload(&set);
     let wrong = built.as_ref().err().cloned().unwrap_or_default();
     let diagnostics = wrong.into_iter().map(|why| Diagnostic::error("model::E01", 0..0, why)).collect();
     let value = built.ok().map(|workload| LoadedWorkload { workload, calibration_cpu: None });

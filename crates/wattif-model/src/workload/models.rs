@@ -101,6 +101,15 @@ impl Params {
     }
 }
 
+/// Size of the machine a model is made for. Whoever knows the platform sets it to the number of its CPUs.
+pub(super) const CPUS: Param = Param {
+    name: "cpus",
+    default: "8",
+    range: Some((1, 1024)),
+    words: &[],
+    doc: "CPUs to make work for; those of the platform unless set",
+};
+
 /// How a side job is scheduled.
 pub(super) const SIDE_POLICY: Param = Param {
     name: "side_policy",
@@ -123,7 +132,7 @@ mod tests {
                 p.check(p.default).expect("a default is valid");
             }
         }
-        let wrong = model("server").unwrap().workload(&[("workers".into(), "0".into()), ("x".into(), "1".into())]);
+        let wrong = model("server").unwrap().workload(&[("service_us".into(), "0".into()), ("x".into(), "1".into())]);
         assert_eq!(wrong.unwrap_err().len(), 2);
     }
 }

@@ -1,12 +1,13 @@
 //! `phone`: a user interface drawing frames beside background compilation (an app being installed).
 //!
-//! Every vsync the UI thread computes, then hands the frame to the render thread; a frame ends when that is done, and is late
-//! after one period. The compiler's threads alternate between work and short reads from flash.
+//! Every vsync the UI thread computes the next frame; its helpers (layout, image decoding) compute beside it, started first. Then the
+//! frame goes to the render thread, from there to the compositor; a frame ends when that is done, and its latency runs from its
+//! vsync. The compiler's threads alternate between work and short reads from flash.
 
 use super::dist::Dist;
-use super::models::{Model, Param, Params, SIDE_POLICY};
-use super::server::forever;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, Program, SchedAttr, TaskSpec, TimerSpec, Workload};
+use super::models::{CPUS, Model, Param, Params, SIDE_POLICY};
+use super::server::{forever, task};
+use super::{Amount, DeviceSpec, GroupSpec, Named, Op, Policy, SchedAttr, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -14,58 +15,88 @@ pub const MODEL: Model = Model {
     name: "phone",
     title: "a user interface at a frame rate, and background compilation as side job",
     params: &[
+        CPUS,
         Param { name: "frame_us", default: "16667", range: Some((1000, 1_000_000)), words: &[], doc: "vsync period" },
         Param {
             name: "ui_us",
-            default: "4000",
+            default: "3000",
             range: Some((1, 1_000_000)),
             words: &[],
-            doc: "median UI work per frame",
+            doc: "median work of the UI thread per frame",
         },
         Param {
             name: "render_us",
+            default: "4000",
+            range: Some((1, 1_000_000)),
+            words: &[],
+            doc: "median work of the render thread per frame",
+        },
+        Param {
+            name: "compose_us",
+            default: "1200",
+            range: Some((1, 1_000_000)),
+            words: &[],
+            doc: "median work of the compositor per frame",
+        },
+        Param { name: "helpers", default: "3", range: Some((0, 64)), words: &[], doc: "helper threads of the app" },
+        Param {
+            name: "helper_us",
             default: "5000",
             range: Some((1, 1_000_000)),
             words: &[],
-            doc: "median render work per frame",
+            doc: "median work of each helper per frame",
         },
-        Param { name: "side_threads", default: "10", range: Some((0, 1024)), words: &[], doc: "compiler threads" },
+        Param {
+            name: "side_threads_per_cpu",
+            default: "1",
+            range: Some((0, 64)),
+            words: &[],
+            doc: "compiler threads, per CPU; 0: no side job",
+        },
         Param { name: "unit_us", default: "15000", range: Some((1, 10_000_000)), words: &[], doc: "work per method" },
         SIDE_POLICY,
     ],
     build,
 };
 
+/// σ of the logarithm of every piece of work, in 1/1000.
+const SIGMA_MILLI: u32 = 250;
+/// Mean time of a read from flash.
+const FLASH_NS: u64 = 400_000;
+
+/// Queues between the stages of a frame.
+const VSYNC: u32 = 0;
+const HELP: u32 = 1;
+const RENDER: u32 = 2;
+const COMPOSE: u32 = 3;
+
 fn build(p: &Params) -> Workload {
-    let task = |name: &str, instances: u64, attr: SchedAttr, ops: Vec<Op>| TaskSpec {
-        name: name.into(),
-        instances: instances as u32,
-        delay: Ns::ZERO,
-        attr,
-        cpus: None,
-        group: 0,
-        program: Program { ops },
+    let work = |name| {
+        let median = p.int(name) * 1000;
+        Op::Run(Amount::Random(Dist::LogNormal { median, sigma_milli: SIGMA_MILLI }))
     };
-    let spread = |us: u64| Amount::Random(Dist::LogNormal { median: us * 1000, sigma_milli: 250 });
+    let put = |queue| Op::Put { queue, forward: true };
     let period = Amount::Fixed(p.int("frame_us") * 1000);
-    let ui = forever(vec![
-        Op::Timer { timer: 0, period, absolute: false },
-        Op::Run(spread(p.int("ui_us") / 2)),
-        Op::Put { queue: 0, forward: false },
-        Op::Run(spread(p.int("ui_us") / 2)),
-    ]);
-    let render = forever(vec![Op::Get(0), Op::Run(spread(p.int("render_us"))), Op::Mark(0)]);
-    let flash = Dist::Exponential { mean: 400_000 };
-    let compile = forever(vec![
-        Op::MarkBegin,
-        Op::Device { device: 0, service: Amount::Random(flash) },
-        Op::Run(spread(p.int("unit_us"))),
-        Op::Mark(1),
-    ]);
-    let interactive = SchedAttr { nice: -4, ..SchedAttr::default() };
-    let mut tasks = vec![task("ui", 1, interactive, ui), task("render", 1, interactive, render)];
-    if p.int("side_threads") > 0 {
-        tasks.push(task("dex2oat", p.int("side_threads"), p.side_attr(), compile));
+    let vsync = vec![Op::Timer { timer: 0, period, absolute: true }, Op::Put { queue: VSYNC, forward: false }];
+    let mut ui = vec![Op::Get(VSYNC)];
+    ui.extend((0..p.int("helpers")).map(|_| put(HELP)));
+    ui.extend([work("ui_us"), put(RENDER)]);
+    let interrupt = SchedAttr { policy: Policy::Fifo, rt_priority: 50, ..SchedAttr::default() };
+    let nice = |nice| SchedAttr { nice, ..SchedAttr::default() };
+    let mut tasks = vec![
+        task("irq/display", 1, interrupt, forever(vsync)),
+        task("ui", 1, nice(-4), forever(ui)),
+        task("render", 1, nice(-4), forever(vec![Op::Get(RENDER), work("render_us"), put(COMPOSE)])),
+        task("compositor", 1, nice(-8), forever(vec![Op::Get(COMPOSE), work("compose_us"), Op::Mark(0)])),
+    ];
+    if p.int("helpers") > 0 {
+        tasks.push(task("helper", p.int("helpers"), nice(0), forever(vec![Op::Get(HELP), work("helper_us")])));
+    }
+    let side = p.int("cpus") * p.int("side_threads_per_cpu");
+    if side > 0 {
+        let read = Op::Device { device: 0, service: Amount::Random(Dist::Exponential { mean: FLASH_NS }) };
+        let compile = forever(vec![Op::MarkBegin, read, work("unit_us"), Op::Mark(1)]);
+        tasks.push(task("dex2oat", side, p.side_attr(), compile));
     }
     Workload {
         name: MODEL.name.into(),
@@ -73,7 +104,7 @@ fn build(p: &Params) -> Workload {
         tasks,
         timers: vec![TimerSpec { name: "vsync".into(), shared: false }],
         devices: vec![DeviceSpec { name: "flash".into(), servers: 4 }],
-        queues: vec![Named { name: "frames".into() }],
+        queues: ["vsync", "help", "render", "compose"].map(|name| Named { name: name.into() }).into(),
         marks: vec!["frame".into(), "method".into()],
         groups: vec![GroupSpec::root()],
         ..Workload::default()

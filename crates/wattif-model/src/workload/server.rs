@@ -1,12 +1,13 @@
 //! `server`: a latency-sensitive server beside a video-encoding side job.
 //!
-//! Requests arrive at a Poisson rate from the network and wait in one queue; workers take them, compute (log-normal service
-//! time) and answer. The encoder has one thread per CPU, each encoding slices of a frame without pause. A request's latency runs
-//! from its arrival to its answer; the side job's throughput is slices per second.
+//! Requests arrive at a Poisson rate and wait in one queue; threads of a pool take them, compute (log-normal service time) and
+//! answer. The network card's interrupt thread (SCHED_FIFO 50, as `irq/…` threads are) brings them in at their own times, however slow
+//! the server is: an overload shows as a growing queue. The encoder has one thread per CPU, each encoding slices of a
+//! frame without pause. A request's latency runs from its arrival to its answer; the side job's throughput is slices per second.
 
 use super::dist::Dist;
-use super::models::{Model, Param, Params, SIDE_POLICY};
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, Program, SchedAttr, TaskSpec, Workload};
+use super::models::{CPUS, Model, Param, Params, SIDE_POLICY};
+use super::{Amount, GroupSpec, Named, Op, Policy, Program, SchedAttr, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -14,30 +15,82 @@ pub const MODEL: Model = Model {
     name: "server",
     title: "a server with Poisson arrivals on most CPUs, and a video encoder as side job",
     params: &[
-        Param { name: "workers", default: "8", range: Some((1, 1024)), words: &[], doc: "threads that serve requests" },
+        CPUS,
         Param {
-            name: "requests_per_s",
-            default: "2000",
-            range: Some((1, 1_000_000)),
+            name: "load_pct",
+            default: "70",
+            range: Some((1, 1000)),
             words: &[],
-            doc: "mean arrival rate",
+            doc: "work of all requests, in percent of `cpus` at full speed; gives the mean arrival rate",
         },
         Param {
             name: "service_us",
-            default: "1800",
+            default: "2500",
             range: Some((1, 10_000_000)),
             words: &[],
             doc: "median work of a request at full speed; sigma of its logarithm is 0.5",
         },
-        Param { name: "side_threads", default: "8", range: Some((0, 1024)), words: &[], doc: "threads of the encoder" },
+        Param {
+            name: "workers_per_cpu",
+            default: "4",
+            range: Some((1, 64)),
+            words: &[],
+            doc: "threads of the pool, per CPU: so many requests are served at once",
+        },
+        Param {
+            name: "side_threads_per_cpu",
+            default: "1",
+            range: Some((0, 64)),
+            words: &[],
+            doc: "threads of the encoder, per CPU; 0: no side job",
+        },
         Param { name: "slice_us", default: "4000", range: Some((1, 10_000_000)), words: &[], doc: "work per slice" },
         SIDE_POLICY,
     ],
     build,
 };
 
+/// σ of the logarithm of a request's work, in 1/1000; its mean is then 1.1331 times the median.
+const SIGMA_MILLI: u32 = 500;
+const MEAN_OF_MEDIAN_E4: u64 = 11_331;
+
 fn build(p: &Params) -> Workload {
-    let task = |name: &str, instances: u64, attr: SchedAttr, ops: Vec<Op>| TaskSpec {
+    let cpus = p.int("cpus");
+    let median = p.int("service_us") * 1000;
+    // A period of the timer per request; one that was missed is caught up, so that arrivals do not depend on the server.
+    let between = Dist::Exponential { mean: (median * MEAN_OF_MEDIAN_E4 / 100 / (cpus * p.int("load_pct"))).max(1) };
+    let arrivals = forever(vec![
+        Op::Timer { timer: 0, period: Amount::Random(between), absolute: true },
+        Op::Put { queue: 0, forward: false },
+    ]);
+    let service = Dist::LogNormal { median, sigma_milli: SIGMA_MILLI };
+    let serve = forever(vec![Op::Get(0), Op::Run(Amount::Random(service)), Op::Mark(0)]);
+    let slice = Dist::LogNormal { median: p.int("slice_us") * 1000, sigma_milli: 200 };
+    let encode = forever(vec![Op::MarkBegin, Op::Run(Amount::Random(slice)), Op::Mark(1)]);
+    let interrupt = SchedAttr { policy: Policy::Fifo, rt_priority: 50, ..SchedAttr::default() };
+    let side = cpus * p.int("side_threads_per_cpu");
+    let mut tasks = vec![
+        task("irq/network", 1, interrupt, arrivals),
+        task("worker", cpus * p.int("workers_per_cpu"), SchedAttr::default(), serve),
+    ];
+    if side > 0 {
+        tasks.push(task("encoder", side, p.side_attr(), encode));
+    }
+    Workload {
+        name: MODEL.name.into(),
+        duration: Some(Ns::from_s(10)),
+        tasks,
+        timers: vec![TimerSpec { name: "arrivals".into(), shared: false }],
+        queues: vec![Named { name: "requests".into() }],
+        marks: vec!["request".into(), "slice".into()],
+        groups: vec![GroupSpec::root()],
+        ..Workload::default()
+    }
+}
+
+/// `instances` threads on any CPU.
+pub(super) fn task(name: &str, instances: u64, attr: SchedAttr, ops: Vec<Op>) -> TaskSpec {
+    TaskSpec {
         name: name.into(),
         instances: instances as u32,
         delay: Ns::ZERO,
@@ -45,32 +98,6 @@ fn build(p: &Params) -> Workload {
         cpus: None,
         group: 0,
         program: Program { ops },
-    };
-    // The network card is a device: the time between two requests is its service time, so a client costs no CPU but
-    // its interrupt and the hand-over.
-    let between = Dist::Exponential { mean: 1_000_000_000 / p.int("requests_per_s") };
-    let arrivals =
-        forever(vec![Op::Device { device: 0, service: Amount::Random(between) }, Op::Put { queue: 0, forward: false }]);
-    let service = Dist::LogNormal { median: p.int("service_us") * 1000, sigma_milli: 500 };
-    let serve = forever(vec![Op::Get(0), Op::Run(Amount::Random(service)), Op::Mark(0)]);
-    let slice = Dist::LogNormal { median: p.int("slice_us") * 1000, sigma_milli: 200 };
-    let encode = forever(vec![Op::MarkBegin, Op::Run(Amount::Random(slice)), Op::Mark(1)]);
-    let mut tasks = vec![
-        task("network", 1, SchedAttr::default(), arrivals),
-        task("worker", p.int("workers"), SchedAttr::default(), serve),
-    ];
-    if p.int("side_threads") > 0 {
-        tasks.push(task("encoder", p.int("side_threads"), p.side_attr(), encode));
-    }
-    Workload {
-        name: MODEL.name.into(),
-        duration: Some(Ns::from_s(10)),
-        tasks,
-        devices: vec![DeviceSpec { name: "network".into(), servers: 1 }],
-        queues: vec![Named { name: "requests".into() }],
-        marks: vec!["request".into(), "slice".into()],
-        groups: vec![GroupSpec::root()],
-        ..Workload::default()
     }
 }
 
@@ -81,4 +108,27 @@ pub(super) fn forever(body: Vec<Op>) -> Vec<Op> {
     ops.extend(body);
     ops.push(Op::LoopEnd { begin: 0 });
     ops
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 8 CPUs at 70 %: 5.6 s of work a second, in requests of 2.833 ms.
+    #[test]
+    fn arrivals_make_the_load() {
+        for (cpus, load, mean_ns) in [("8", "70", 505_848), ("8", "35", 1_011_696), ("64", "70", 63_231)] {
+            let set = [("cpus".to_string(), cpus.to_string()), ("load_pct".to_string(), load.to_string())];
+            let built = MODEL.workload(&set).unwrap();
+            let Op::Timer { period: Amount::Random(ref d), .. } = built.tasks[0].program.ops[1] else { panic!() };
+            assert_eq!(*d, Dist::Exponential { mean: mean_ns });
+            assert_eq!(built.tasks[1].instances, 4 * cpus.parse::<u32>().unwrap());
+        }
+    }
+
+    #[test]
+    fn alone() {
+        let built = MODEL.workload(&[("side_threads_per_cpu".into(), "0".into())]).unwrap();
+        assert_eq!(built.tasks.len(), 2);
+    }
 }
