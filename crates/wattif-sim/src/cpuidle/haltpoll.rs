@@ -34,7 +34,7 @@
 //! platform with a single one gets that one. With more, those beyond the second are never used, as in the kernel.
 //!
 //! # Source
-//! Linux 6.12.117 `drivers/cpuidle/governors/haltpoll.c` (behaviour; vectors described in `spec/golden.md`).
+//! Linux 6.12.117 `drivers/cpuidle/governors/haltpoll.c` (behaviour; vectors of that code).
 
 use super::{CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, Tunable};
 use wattif_model::ids::CpuId;

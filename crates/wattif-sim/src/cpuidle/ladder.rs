@@ -36,7 +36,7 @@
 //! None known: bit-exact with `idle_ladder-6.12` (2,640 rows).
 //!
 //! # Source
-//! Linux 6.12.117 `drivers/cpuidle/governors/ladder.c` (behaviour; vectors described in `spec/golden.md`).
+//! Linux 6.12.117 `drivers/cpuidle/governors/ladder.c` (behaviour; vectors of that code).
 
 use super::{CPUIDLE_STATE_MAX, CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX};
 use super::{StateTable, Tunable, is_disabled, list};

@@ -50,7 +50,7 @@
 //! (`KTIME_MAX`) overflows the product with the factor and predicts 0.
 //!
 //! # Source
-//! Linux 6.12.117 and 6.1.192 `drivers/cpuidle/governors/menu.c` (behaviour; vectors described in `spec/golden.md`).
+//! Linux 6.12.117 and 6.1.192 `drivers/cpuidle/governors/menu.c` (behaviour; vectors of that code).
 
 use super::{
     CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, RESIDENCY_THRESHOLD_NS, SleepLength,

@@ -59,8 +59,8 @@
 //! constant, 8, in the kernel.
 //!
 //! # Source
-//! Linux 6.12.117, 6.1.192 and 5.6.4 `drivers/cpuidle/governors/teo.c` (behaviour; vectors described in
-//! `spec/golden.md`).
+//! Linux 6.12.117, 6.1.192 and 5.6.4 `drivers/cpuidle/governors/teo.c` (behaviour; vectors of
+//! that code).
 
 use super::{
     CPUIDLE_STATE_MAX, CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX,

@@ -48,7 +48,7 @@
 //!
 //! # Source
 //! P. R. Sampat, "Weighted approach to gather and use history in TEO governor", linux-pm, 22 February 2020 (v1) and 11
-//! May 2020 (v2), on Linux 5.6 (behaviour; vectors described in `spec/golden.md`).
+//! May 2020 (v2), on Linux 5.6 (behaviour; vectors of that code).
 
 use super::teo::{Draft, EarlyHits, Lesson};
 use super::{

@@ -40,7 +40,7 @@
 //! Kernels before 5.13 have no lower bound on a slice (BASE_SLICE).
 //!
 //! # Source
-//! Linux 6.1.192 `kernel/sched/fair.c` (behaviour; vectors described in the golden-vector notes).
+//! Linux 6.1.192 `kernel/sched/fair.c` (behaviour; vectors of that code).
 
 use super::fair::{self, Fair, Update, update_load_avg};
 use super::timeline::Node;
