@@ -272,6 +272,7 @@ impl Kernel<'_, '_> {
             self.set_task_cpu(pid, this_cpu, cpu);
         }
         self.activate(pid, cpu, Enqueue { wakeup: true, migrated: cpu != prev_cpu, ..Enqueue::default() }, iowait);
+        self.update_avg_idle(cpu);
         self.check_preempt(pid, cpu, this_cpu, false);
         self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu });
     }
@@ -336,7 +337,6 @@ impl Kernel<'_, '_> {
         self.s.list_move(pid);
         // add_nr_running: somebody has a task to give away.
         self.s.rd.overloaded |= self.s.rqs[cpu.at()].nr_running >= 2;
-        self.update_avg_idle(cpu);
         self.cpufreq_update(cpu, UpdateFlags { iowait });
     }
 
@@ -373,7 +373,8 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// The end of an idle period counts into the CPU's mean idle time.
+    /// A wake-up ends an idle period, which counts into the CPU's mean idle time. A task that balancing pulls does not:
+    /// its CPU has not been idle, and would soon look too busy to balance at all.
     fn update_avg_idle(&mut self, cpu: CpuId) {
         let rq = &mut self.s.rqs[cpu.at()];
         if rq.idle_stamp != 0 {
