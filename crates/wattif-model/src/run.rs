@@ -89,6 +89,9 @@ pub struct RunSummary {
     pub slices: u64,
     /// End of the run: its duration, or earlier when every thread has ended.
     pub end: Ns,
+    /// Work that threads of the workload executed, spins not counted: ns at the calibration CPU's full speed × its
+    /// capacity; for work that does not scale, ns × 1024.
+    pub work: u128,
     /// Exact energy as the machine integrated it.
     pub energy: crate::trace::EnergyTotals,
     /// Threads that can never run again: a deadlock, or a lost signal.

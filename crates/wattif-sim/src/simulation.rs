@@ -14,7 +14,7 @@ use crate::registry;
 use crate::sched::Sched;
 use crate::sched::balance::LoadBalancer;
 use crate::sched::class::SchedClass;
-use crate::sched::core::CpuContext;
+use crate::sched::core::{CpuContext, IDLE};
 use crate::sched::placement::WakeupPlacement;
 use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec, RunSummary};
@@ -237,8 +237,9 @@ impl<'o, 'p> Kernel<'o, 'p> {
         Ok(())
     }
 
-    fn finish(self) -> RunSummary {
+    fn finish(mut self) -> RunSummary {
         let end = self.s.now;
+        let work = self.work_done();
         let Kernel { out, m, programs, events, slices, workload_tasks, .. } = self;
         for observer in out.observers.iter_mut() {
             observer.finish(Ns(end));
@@ -248,9 +249,19 @@ impl<'o, 'p> Kernel<'o, 'p> {
             events,
             slices,
             end: Ns(end),
+            work,
             energy: m.energy.totals(end),
             deadlock: programs.deadlocked(workload_tasks),
         }
+    }
+
+    /// Work that the workload's threads have executed by now.
+    fn work_done(&mut self) -> u128 {
+        let end = self.s.now;
+        (0..self.s.nr_cpus() as u32).for_each(|cpu| self.m.account(CpuId(cpu), end));
+        let ours = self.s.tasks.iter().filter(|t| t.pid != IDLE && !t.stopper);
+        let ours = ours.filter(|t| self.is_workload(self.programs.task(t.pid)));
+        ours.map(|t| self.m.executed(t.pid)).sum()
     }
 
     /// Sets the time at which a source speaks next, replacing what it had.

@@ -86,9 +86,29 @@ impl Segment {
     fn scaled(units: u64) -> Segment {
         if units == 0 { Segment::Done } else { Segment::Scaled(units) }
     }
+
+    /// Work that has to be done whatever the clock shows, units.
+    fn work(self) -> u64 {
+        match self {
+            Segment::Scaled(units) | Segment::Insensitive(units) => units,
+            Segment::Done | Segment::Spin { .. } => 0,
+        }
+    }
 }
 
 impl Machine {
+    /// Gives a thread its next step. Work is conserved: the last step is done, or was a spin that has become void.
+    pub fn give(&mut self, pid: Pid, segment: Segment) {
+        let old = std::mem::replace(&mut self.segments[pid.at()], segment);
+        assert_eq!(old.work(), 0, "thread {} gets a new step before the last is done", pid.0);
+        self.given[pid.at()] += u128::from(segment.work());
+    }
+
+    /// Work a thread has executed so far, units: what it was given less what is left of it.
+    pub fn executed(&self, pid: Pid) -> u128 {
+        self.given[pid.at()] - u128::from(self.segments[pid.at()].work())
+    }
+
     /// Accounts what a CPU has executed up to `now`.
     pub fn account(&mut self, cpu: CpuId, now: u64) {
         let c = &mut self.cpus[cpu.at()];

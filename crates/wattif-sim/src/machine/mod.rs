@@ -32,6 +32,8 @@ pub struct Machine {
     pub timers: Timers,
     /// What is left of each thread's present step, by pid.
     pub segments: Vec<Segment>,
+    /// Work each thread was given so far, by pid, units.
+    given: Vec<u128>,
 }
 
 impl Machine {
@@ -43,6 +45,7 @@ impl Machine {
             energy: Energy::new(platform),
             timers: Timers::new(platform.nr_cpus()),
             segments: vec![Segment::Done],
+            given: vec![0],
             platform: platform.clone(),
         };
         for cpu in 0..platform.nr_cpus() as u32 {
@@ -55,6 +58,7 @@ impl Machine {
     pub fn add_thread(&mut self, pid: Pid) {
         assert_eq!(pid.at(), self.segments.len(), "pids are given in order");
         self.segments.push(Segment::Done);
+        self.given.push(0);
         self.timers.add_thread();
     }
 }

@@ -188,6 +188,7 @@ enum Pending {
 #[derive(Clone, Debug)]
 struct Thread {
     name: String,
+    stream: String,
     task: u32,
     pc: u32,
     pending: Pending,
@@ -234,6 +235,8 @@ pub struct Programs {
     /// By pid; 0 is nobody.
     threads: Vec<Option<Thread>>,
     started: u32,
+    /// Threads of each task so far.
+    created: Vec<u32>,
     alive: u32,
     forks: Vec<u32>,
     resources: Resources,
@@ -259,6 +262,7 @@ impl Programs {
             served_by: vec![0],
             served: IndexedHeap::default(),
             started: 0,
+            created: vec![0; workload.tasks.len()],
             alive: 0,
             failure: None,
             workload: without_programs(workload),
@@ -288,6 +292,8 @@ impl Programs {
         }
         let spec = &self.workload.tasks[task as usize];
         let code = &self.code[task as usize];
+        // By its place within its task: threads of other tasks, which its name counts, shift no draw.
+        let stream = format!("{}/{}", spec.name, self.created[task as usize]);
         self.threads[pid.at()] = Some(Thread {
             task,
             pc: 0,
@@ -300,8 +306,8 @@ impl Programs {
             loops: vec![0; code.loops],
             timers: vec![None; code.timers],
             sequences: vec![SequenceState::default(); code.sequences],
-            program_rng: Rng::stream(self.setup.seed, &format!("program/{name}")),
-            work_rng: Rng::stream(self.setup.seed, &format!("work/{name}")),
+            program_rng: Rng::stream(self.setup.seed, &format!("program/{stream}")),
+            work_rng: Rng::stream(self.setup.seed, &format!("work/{stream}")),
             stamp: None,
             began: start,
             phase: Phase { began: start, ..Phase::default() },
@@ -310,8 +316,10 @@ impl Programs {
             held: Vec::new(),
             donor: None,
             name,
+            stream,
         });
         self.started += 1;
+        self.created[task as usize] += 1;
         self.alive += 1;
     }
 
@@ -647,6 +655,10 @@ impl Programs {
     /// Name of a thread as in a trace, such as `cfs_thread-0`.
     pub fn name(&self, pid: Pid) -> &str {
         &self.thread_ref(pid).name
+    }
+    /// What its random streams are named after: its task, and its number within that.
+    pub fn stream(&self, pid: Pid) -> &str {
+        &self.thread_ref(pid).stream
     }
     /// Number of tasks of the workload.
     pub fn nr_tasks(&self) -> u32 {

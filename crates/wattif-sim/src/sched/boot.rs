@@ -55,8 +55,8 @@ impl Kernel<'_, '_> {
         for task in 0..self.programs.nr_tasks() {
             for _ in 0..self.programs.spec(task).instances {
                 let pid = self.create_thread(task, None)?;
-                let name = self.programs.name(pid);
-                let late = Rng::stream(self.seed, &format!("start/{name}")).uniform(0, spread);
+                let stream = self.programs.stream(pid);
+                let late = Rng::stream(self.seed, &format!("start/{stream}")).uniform(0, spread);
                 self.m.timers.arm(CpuId(0), pid, TimerKind::Sleep, late, late);
             }
         }

@@ -459,7 +459,7 @@ impl Kernel<'_, '_> {
 
     /// Caches to fill again when a thread comes to a CPU it did not run on last.
     fn refill_cost(&mut self, pid: Pid, cpu: CpuId) -> u64 {
-        let last = std::mem::replace(&mut self.s.tasks[pid.at()].cache_cpu, Some(cpu));
+        let last = self.s.tasks[pid.at()].cache_cpu.replace(cpu);
         match last {
             Some(last) if last == cpu => 0,
             Some(last) if self.s.topology.cpus_share_cache(last, cpu) => self.m.platform.costs.migration_ns,

@@ -41,7 +41,7 @@ impl Kernel<'_, '_> {
             (task.state, task.on_rq) = (State::Running, OnRq::Queued);
             // One path of the kernel's migration code; it does not depend on the clock of the CPU.
             let path = self.m.platform.costs.wakeup_ns;
-            self.m.segments[pid.at()] = Segment::Insensitive(path * CAPACITY_SCALE);
+            self.m.give(pid, Segment::Insensitive(path * CAPACITY_SCALE));
             self.resched(cpu, from);
         }
     }

@@ -52,7 +52,7 @@ impl Kernel<'_, '_> {
 
     /// The thread executes; what its calls cost comes first.
     fn go_on(&mut self, cpu: CpuId, pid: Pid, segment: Segment) {
-        self.m.segments[pid.at()] = segment;
+        self.m.give(pid, segment);
         let cost = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
         self.m.cpus[cpu.at()].stall_ns += cost;
         self.arm_step(cpu);
@@ -123,7 +123,7 @@ impl Kernel<'_, '_> {
         if running {
             self.m.account(cpu, self.s.now);
         }
-        self.m.segments[pid.at()] = Segment::Done;
+        self.m.give(pid, Segment::Done);
         if running {
             self.arm_step(cpu);
         }
