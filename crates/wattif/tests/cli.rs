@@ -129,7 +129,7 @@ fn json_is_one_object_and_nothing_else() {
 fn text_names_everything_used_and_is_the_same_every_time() {
     let o = run_small(&[]);
     let text = out(&o);
-    for part in ["hikey620", "linux-5.6", "seed 1", "0.1 s", "How far to trust it", "Latency", "CPUs", "Frequency"] {
+    for part in ["hikey620", "linux-5.6", "seed 1", "0.1000 s", "How far to trust it", "Latency", "CPUs", "Frequency"] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }
     assert!(text.lines().all(|l| l == l.trim_end()), "no space at the end of a line");

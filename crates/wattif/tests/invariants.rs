@@ -1,5 +1,8 @@
 //! The invariants of a run, on the built-in platforms and kernels and on random workloads.
 
+mod laws;
+
+use laws::Laws;
 use proptest::prelude::*;
 use wattif::data::{Collection, Source};
 use wattif::load;
@@ -7,9 +10,12 @@ use wattif::run::{Simulator, run, run_all};
 use wattif::settings::Settings;
 use wattif_formats::rtapp::Dialect;
 use wattif_lab::metrics::Cpus;
+use wattif_model::kernel::Slot;
+use wattif_model::platform::{Housekeeping, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
-use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
-use wattif_model::{CpuId, Ns, Pid};
+use wattif_model::trace::{Event, Interest, Observer};
+use wattif_model::{CpuId, Ns};
+use wattif_sim::registry::POLICIES;
 
 /// Two busy groups, a background hog, a sleeper, and two threads that share a lock.
 const MIXED: &str = r#"{ "tasks": {
@@ -26,6 +32,11 @@ fn spec(platform: &str, kernel: &str, text: &str, seed: u64) -> RunSpec {
     let workload = load::parse_workload(source, platform.nr_cpus(), Dialect::Workgen, &none).expect("valid");
     let kernel = load::kernel(kernel, &none).expect("built in").value;
     RunSpec { platform, workload: workload.value.workload, kernel, seed, duration: Ns::from_ms(400) }
+}
+
+/// Names of the policies that can fill a slot.
+fn policies(slot: Slot) -> Vec<&'static str> {
+    POLICIES.iter().filter(|p| p.slot == slot && p.selectable).map(|p| p.name).collect()
 }
 
 fn digest(spec: &RunSpec) -> String {
@@ -72,15 +83,19 @@ impl Observer for Everything {
 
 #[test]
 fn who_observes_changes_nothing() {
-    let spec = spec("hikey620", "linux-5.6", MIXED, 7);
-    let observed = Simulator.run(&spec, &mut [&mut Everything]).unwrap();
-    assert_eq!(observed, Simulator.run(&spec, &mut []).unwrap());
+    for platform in ["hikey620", "power9_2s16c"] {
+        let spec = spec(platform, "linux-6.12", MIXED, 7);
+        let alone = Simulator.run(&spec, &mut []).unwrap();
+        assert_eq!(Simulator.run(&spec, &mut [&mut Everything]).unwrap(), alone);
+        assert_eq!(run(&spec, &mut []).unwrap().summary, alone, "with all metrics");
+    }
 }
 
-/// Every residency sums to the length of the run; the energy of the metric is that of the machine, to the femtojoule.
-fn accounts_balance(spec: &RunSpec) {
-    let mut cpus = Cpus::new(&spec.platform);
-    let outcome = run(spec, &mut [&mut cpus]).unwrap();
+/// Every residency sums to the length of the run; the energy of the metric is that of the machine, to the femtojoule; the
+/// trace obeys the laws of a scheduler.
+fn accounts_balance(spec: &RunSpec) -> String {
+    let (mut cpus, mut laws) = (Cpus::new(&spec.platform), Laws::new(spec));
+    let outcome = run(spec, &mut [&mut cpus, &mut laws]).unwrap();
     let end = outcome.summary.end.0;
     for cpu in 0..spec.platform.nr_cpus() as u32 {
         let (busy, idle) = cpus.residencies_ns(CpuId(cpu));
@@ -91,95 +106,169 @@ fn accounts_balance(spec: &RunSpec) {
         let total: f64 = domain.freq_residency.iter().map(|f| f.s).sum();
         assert!((total - outcome.summary.end.as_s_f64()).abs() < 1e-9);
     }
+    outcome.summary.digest
 }
 
 #[test]
-fn accounts_balance_on_every_platform_and_kernel() {
+fn accounts_balance_on_every_platform() {
+    let mut units = Vec::new();
     for platform in Collection::Platforms.names() {
-        accounts_balance(&spec(platform, "linux-6.12", MIXED, 3));
+        let spec = RunSpec { duration: Ns::from_ms(100), ..spec(platform, "linux-6.12", MIXED, 3) };
+        accounts_balance(&spec);
+        units.push(spec.platform.power.unit);
     }
-    for kernel in Collection::Kernels.names() {
-        accounts_balance(&spec("hikey620", kernel, MIXED, 3));
-    }
-}
-
-/// `wu_lat` of every log line of the threads of one task.
-#[derive(Default)]
-struct Log {
-    task: &'static str,
-    pids: Vec<Pid>,
-    lines: Vec<(Ns, String, u64)>,
-    names: Vec<String>,
-}
-
-impl Observer for Log {
-    fn interest(&self) -> Interest {
-        Interest::PROGRAM
-    }
-    fn thread(&mut self, thread: &ThreadInfo) {
-        if thread.task == self.task {
-            self.pids.push(thread.pid);
-            self.names.push(thread.comm.clone());
-        }
-    }
-    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
-        if let Event::RtappStats { pid, wu_lat_ns, .. } = event
-            && let Some(i) = self.pids.iter().position(|p| p == pid)
-        {
-            self.lines.push((at, self.names[i].clone(), *wu_lat_ns));
-        }
+    for unit in [PowerUnit::EnergyModel, PowerUnit::EasCosts, PowerUnit::Measured] {
+        assert!(units.contains(&unit), "a platform speaks {unit:?}");
     }
 }
 
 #[test]
-fn another_task_shifts_no_random_stream() {
-    let periodic = r#""periodic": { "instance": 5, "run": 1500, "timer": { "ref": "unique", "period": 4000 } }"#;
-    let alone = format!(r#"{{ "tasks": {{ {periodic} }} }}"#);
-    let never = format!(
-        r#"{{ "tasks": {{ {periodic}, "later": {{ "instance": 3, "delay": 9000000, "run": 10, "sleep": 10 }} }} }}"#
-    );
-    let log = |text: &str| {
-        let mut log = Log { task: "periodic", ..Log::default() };
-        Simulator.run(&spec("hikey620", "linux-5.6", text, 11), &mut [&mut log]).unwrap();
-        assert!(log.lines.len() > 100, "{} lines", log.lines.len());
-        log.lines
-    };
-    assert_eq!(log(&alone), log(&never));
+fn accounts_balance_under_every_kernel_and_governor() {
+    for platform in ["hikey620", "vm_8vcpu"] {
+        for kernel in Collection::Kernels.names() {
+            accounts_balance(&spec(platform, kernel, MIXED, 3));
+        }
+        for slot in [Slot::Cpufreq, Slot::Cpuidle] {
+            for policy in policies(slot) {
+                let mut spec = spec(platform, "linux-6.12", MIXED, 3);
+                spec.kernel.policies.insert(slot, policy.into());
+                accounts_balance(&spec);
+            }
+        }
+    }
 }
 
-fn random_workload() -> impl Strategy<Value = String> {
-    let task = (1u32..6, 0u32..4, 50u32..4000, 100u32..6000, 0u32..3, -10i32..15);
-    prop::collection::vec(task, 1..5).prop_map(|tasks| {
-        let body: Vec<String> = tasks
-            .iter()
-            .enumerate()
-            .map(|(i, (n, kind, run, rest, policy, nice))| {
-                let policy = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE"][*policy as usize];
-                let wait = match kind {
-                    0 => format!(r#""sleep": {rest}"#),
-                    1 => format!(r#""timer": {{ "ref": "unique", "period": {rest} }}"#),
-                    2 => format!(r#""timer": {{ "ref": "shared", "period": {rest}, "mode": "absolute" }}"#),
-                    _ => r#""lock": "m", "run9": 5, "unlock": "m", "sleep": 50"#.to_string(),
-                };
-                format!(
-                    r#""t{i}": {{ "instance": {n}, "policy": "{policy}", "priority": {nice}, "run": {run}, {wait} }}"#
-                )
-            })
-            .collect();
-        format!(r#"{{ "tasks": {{ {} }} }}"#, body.join(", "))
-    })
+/// Tasks that end: threads × loops × work, a lock, a fork. Together 240.4 ms at full speed.
+const FINITE: [&str; 3] = [
+    r#""naps": { "instance": 6, "loop": 20, "run": 700, "sleep": 300 }"#,
+    r#""locks": { "instance": 3, "loop": 5, "lock": "m", "run": 400, "unlock": "m", "run1": 10000, "sleep": 10 }"#,
+    r#""forks": { "loop": 2, "run": 100, "fork": "child" }, "child": { "instance": 0, "loop": 1, "run": 100 }"#,
+];
+const FINITE_MS: u128 = 84 + 156;
+
+fn finite(platform: &str, kernel: &str, tasks: &[&str], work_ppm: u32) -> RunSpec {
+    let text = format!(r#"{{ "tasks": {{ {} }} }}"#, tasks.join(", "));
+    let mut spec = RunSpec { duration: Ns::from_s(20), ..spec(platform, kernel, &text, 5) };
+    spec.platform.noise.work_ppm = work_ppm;
+    spec
+}
+
+/// Work of a run in which every thread comes to its end.
+fn work(spec: &RunSpec) -> u128 {
+    let mut laws = Laws::new(spec);
+    let summary = Simulator.run(spec, &mut [&mut laws]).unwrap();
+    assert!(summary.end < spec.duration, "it ended");
+    assert_eq!(summary.deadlock, []);
+    summary.work
+}
+
+#[test]
+fn work_is_conserved() {
+    for platform in ["hikey620", "juno_r2", "vm_8vcpu", "power9_2s16c"] {
+        for kernel in Collection::Kernels.names() {
+            let spec = finite(platform, kernel, &FINITE, 0);
+            let unit = u128::from(spec.platform.cpus[spec.platform.calibration_cpu.at()].capacity);
+            let expected = FINITE_MS * 1_000_000 + 400_000;
+            assert_eq!(work(&spec), expected * unit, "{platform} under {kernel}");
+        }
+    }
+}
+
+/// The work of each thread is drawn from its own stream. So the sum over tasks run alone is the sum of a run of all, in
+/// whatever order, with whatever else, under whatever kernel.
+#[test]
+fn nothing_shifts_a_random_stream() {
+    let run = |kernel: &str, tasks: &[&str]| finite("hikey620", kernel, tasks, 200_000);
+    let alone: u128 = FINITE.iter().map(|task| work(&run("linux-6.12", &[task]))).sum();
+    let fixed = work(&finite("hikey620", "linux-6.12", &FINITE, 0));
+    assert_ne!(alone, fixed, "there is noise");
+    for kernel in Collection::Kernels.names() {
+        assert_eq!(work(&run(kernel, &FINITE)), alone, "{kernel}");
+    }
+    assert_eq!(work(&run("linux-6.12", &[FINITE[2], FINITE[0], FINITE[1]])), alone, "in another order");
+    let mut noisy = run("linux-6.12", &FINITE);
+    let name = "another".into();
+    noisy.platform.noise.housekeeping.push(Housekeeping { name, per_cpu: true, interval_ns: 900_000, work_ns: 90_000 });
+    noisy.platform.noise.irq_jitter_ns += 1000;
+    assert_eq!(work(&noisy), alone, "with more in the background");
+}
+
+/// Random runs. A case that fails is printed as a RunSpec.
+struct Case(RunSpec);
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let RunSpec { platform, kernel, seed, duration, .. } = &self.0;
+        write!(f, "{} under {} {:?}, seed {seed}, {duration}\n", platform.name, kernel.name, kernel.policies)?;
+        f.write_str(&self.0.canonical())
+    }
+}
+
+/// A task `i`: how many, what it does, how long, how long not, under which policy and priority.
+fn task(i: usize, (n, kind, run, rest, policy, nice): (u32, u32, u32, u32, u32, i32)) -> String {
+    // A group holds fair tasks only.
+    let kind = if kind == 6 && (2..=4).contains(&policy) { 10 } else { kind };
+    let policy = match policy {
+        0 => format!(r#""policy": "SCHED_BATCH", "priority": {nice}"#),
+        1 => r#""policy": "SCHED_IDLE""#.to_string(),
+        2 => format!(r#""policy": "SCHED_FIFO", "priority": {}"#, nice + 40),
+        3 => format!(r#""policy": "SCHED_RR", "priority": {}"#, nice + 40),
+        4 => format!(
+            r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "dl-deadline": {0}, "dl-period": {0}"#,
+            4000 + rest
+        ),
+        5 => format!(r#""util_min": {}, "util_max": 700"#, (nice + 10) * 20),
+        _ => format!(r#""priority": {nice}"#),
+    };
+    let body = match kind {
+        0 => format!(r#""run": {run}, "timer": {{ "ref": "unique", "period": {rest} }}"#),
+        1 => format!(r#""run": {run}, "timer": {{ "ref": "shared", "period": {rest}, "mode": "absolute" }}"#),
+        2 => format!(r#""run": {run}, "lock": "m", "run9": {rest}, "unlock": "m", "sleep": 50"#),
+        3 => format!(r#""run": {run}, "barrier": "b{i}", "sleep": {rest}"#),
+        4 => format!(r#""run": {run}, "yield": "", "run1": 10, "sleep": {rest}"#),
+        5 => format!(r#""loop": 4, "run": {run}, "fork": "child", "sleep": {rest}"#),
+        6 => format!(r#""taskgroup": "/g{}", "run": {run}, "sleep": {rest}"#, i % 2),
+        7 => format!(r#""run": {run}, "iorun": 3000"#),
+        8 => format!(r#""runtime": {run}, "sleep": {rest}"#),
+        9 => format!(
+            r#""phases": {{ "a": {{ "cpus": [0], "run": {run}, "sleep": {rest} }}, "b": {{ "cpus": [1], "run": {run} }} }}"#
+        ),
+        _ => format!(r#""run": {run}, "sleep": {rest}"#),
+    };
+    format!(r#""t{i}": {{ "instance": {n}, {policy}, {body} }}"#)
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let pick = any::<prop::sample::Index>;
+    let tasks = prop::collection::vec((1u32..6, 0u32..12, 50u32..4000, 100u32..6000, 0u32..9, -10i32..15), 1..6);
+    let kernel = (pick(), pick(), pick());
+    (tasks, any::<bool>(), pick(), any::<bool>(), kernel, any::<u64>(), 1u64..50).prop_map(
+        |(tasks, pi, platform, smt, (kernel, freq, idle), seed, ms)| {
+            let tasks: Vec<String> = tasks.into_iter().enumerate().map(|(i, t)| task(i, t)).collect();
+            let child = r#""child": { "instance": 0, "loop": 1, "run": 300 }"#;
+            let text =
+                format!(r#"{{ "tasks": {{ {}, {child} }}, "global": {{ "pi_enabled": {pi} }} }}"#, tasks.join(", "));
+            let threads = ["vm_8vcpu", "xeon_icx", "power9_2s16c", "epyc_milan"];
+            let platforms = if smt { threads.to_vec() } else { Collection::Platforms.names() };
+            let mut spec = spec(
+                platform.get::<&str>(&platforms[..]),
+                kernel.get::<&str>(&Collection::Kernels.names()[..]),
+                &text,
+                seed,
+            );
+            for (slot, choice) in [(Slot::Cpufreq, freq), (Slot::Cpuidle, idle)] {
+                spec.kernel.policies.insert(slot, choice.get::<&str>(&policies(slot)[..]).to_string());
+            }
+            Case(RunSpec { duration: Ns::from_ms(ms), ..spec })
+        },
+    )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn accounts_balance_on_random_runs(
-        text in random_workload(), seed in any::<u64>(), platform in 0usize..1000, kernel in 0usize..1000, ms in 1u64..300,
-    ) {
-        let (platforms, kernels) = (Collection::Platforms.names(), Collection::Kernels.names());
-        let mut spec = spec(platforms[platform % platforms.len()], kernels[kernel % kernels.len()], &text, seed);
-        spec.duration = Ns::from_ms(ms);
-        accounts_balance(&spec);
-        prop_assert_eq!(digest(&spec), digest(&spec));
+    fn accounts_balance_on_random_runs(case in cases()) {
+        let observed = accounts_balance(&case.0);
+        prop_assert_eq!(observed, digest(&case.0));
     }
 }
