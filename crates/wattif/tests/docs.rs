@@ -8,7 +8,7 @@ fn console_blocks() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two folders down");
     let cases = trycmd::TestCases::new();
     cases.env("NO_COLOR", "1").env("COLUMNS", "100");
-    for page in ["README.md", "docs/*.md", "docs/*/*.md", "gallery/*/README.md"] {
-        cases.case(root.join(page));
+    for pages in ["*.md", "docs/*.md", "docs/*/*.md", "gallery/*.md", "gallery/*/README.md"] {
+        cases.case(root.join(pages));
     }
 }
