@@ -73,7 +73,11 @@ pub fn scatter(chart: &Chart, series: &[Series]) -> String {
     let y = Scale::new(corners().map(|c| c.1), chart.y.log, HEIGHT - BOTTOM, TOP, false);
     let mut svg = open(chart);
     draw_axes(&mut svg, chart, Some(&x), &y);
-    series.iter().zip(COLOURS.iter().cycle()).for_each(|(s, colour)| draw_series(&mut svg, s, colour, &x, &y));
+    for (k, (s, colour)) in series.iter().zip(COLOURS.iter().cycle()).enumerate() {
+        // Smaller from series to series: a point hides none of another colour below it.
+        draw_series(&mut svg, s, colour, (6.0 - k as f64).max(3.0), &x, &y);
+    }
+    draw_labels(&mut svg, series, &x, &y);
     draw_legend(&mut svg, series.iter().map(|s| s.name.as_str()));
     svg + "</svg>\n"
 }
@@ -120,6 +124,50 @@ pub fn bars(chart: &Chart, categories: &[String], series: &[BarSeries]) -> Strin
     }
     draw_legend(&mut svg, series.iter().map(|s| s.0.as_str()));
     svg + "</svg>\n"
+}
+
+/// Ratios, a line per category and a point per series with its interval, on a logarithmic axis around 1; ratios of 0 or
+/// less are left out.
+pub fn forest(chart: &Chart, categories: &[String], series: &[BarSeries]) -> String {
+    let longest = categories.iter().map(|c| c.chars().count()).max().unwrap_or(0);
+    let left = (24.0 + 7.5 * longest as f64).clamp(LEFT, WIDTH * 0.55);
+    let step = 13.0 * series.len().max(1) as f64 + 11.0;
+    let bottom = TOP + step * categories.len().max(1) as f64;
+    let ends =
+        series.iter().flat_map(|(_, v)| v).flat_map(|(v, ci)| [*v, ci.map_or(*v, |c| c[0]), ci.map_or(*v, |c| c[1])]);
+    let x = Scale::new(ends.chain([0.9, 1.0, 1.1]), true, left, WIDTH - RIGHT, false);
+    let mut svg = open_sized(chart, bottom + BOTTOM);
+    for value in x.ticks() {
+        let Some(at) = x.at(value) else { continue };
+        line(&mut svg, if value == 1.0 { "axis" } else { "grid" }, [at, TOP, at, bottom]);
+        text(&mut svg, at, bottom + 18.0, "middle", &tick(value));
+    }
+    line(&mut svg, "axis", [left, bottom, WIDTH - RIGHT, bottom]);
+    text(&mut svg, (left + WIDTH - RIGHT) / 2.0, bottom + 44.0, "middle", &chart.x.label);
+    for (i, category) in categories.iter().enumerate() {
+        let top = TOP + step * i as f64;
+        line(&mut svg, "grid", [left, top, WIDTH - RIGHT, top]);
+        text(&mut svg, left - 8.0, top + step / 2.0 + 4.0, "end", category);
+    }
+    for (k, ((name, values), colour)) in series.iter().zip(COLOURS.iter().cycle()).enumerate() {
+        let _ = writeln!(svg, r#"<g stroke="{colour}" fill="{colour}">"#);
+        for (i, (value, ci)) in values.iter().enumerate().take(categories.len()) {
+            let at = TOP + step * i as f64 + 12.0 + 13.0 * k as f64;
+            draw_ratio(&mut svg, &x, at, *value, *ci, &format!("{} {name}", categories[i]));
+        }
+        svg.push_str("</g>\n");
+    }
+    draw_legend(&mut svg, series.iter().map(|s| s.0.as_str()));
+    svg + "</svg>\n"
+}
+
+fn draw_ratio(svg: &mut String, x: &Scale, cy: f64, value: f64, ci: Option<[f64; 2]>, name: &str) {
+    let Some(cx) = x.at(value) else { return };
+    if let Some((a, b)) = ci.and_then(|c| x.at(c[0]).zip(x.at(c[1]))) {
+        line(svg, "bar", [a, cy, b, cy]);
+    }
+    let name = escape(&format!("{name}: {}", number(value, 4)));
+    let _ = writeln!(svg, r#"<circle cx="{cx:.1}" cy="{cy:.1}" r="4"><title>{name}</title></circle>"#);
 }
 
 /// Values to positions.
@@ -188,9 +236,13 @@ fn corners_of(p: &Point) -> [(f64, f64); 3] {
 }
 
 fn open(chart: &Chart) -> String {
+    open_sized(chart, HEIGHT)
+}
+
+fn open_sized(chart: &Chart, height: f64) -> String {
     let (title, desc) = (escape(&chart.title), escape(&chart.desc));
     format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t d" font-family="system-ui, sans-serif" font-size="13">
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="t d" font-family="system-ui, sans-serif" font-size="13">
 <title id="t">{title}</title>
 <desc id="d">{desc}</desc>
 <style>text{{fill:#333}}.grid{{stroke:#8884}}.axis{{stroke:#888}}@media(prefers-color-scheme:dark){{text{{fill:#ddd}}}}</style>
@@ -230,7 +282,7 @@ fn tick(value: f64) -> String {
     }
 }
 
-fn draw_series(svg: &mut String, series: &Series, colour: &str, x: &Scale, y: &Scale) {
+fn draw_series(svg: &mut String, series: &Series, colour: &str, radius: f64, x: &Scale, y: &Scale) {
     let _ = writeln!(svg, r#"<g stroke="{colour}" fill="{colour}">"#);
     if series.line {
         let at = |p: &Point| x.at(p.x).zip(y.at(p.y)).map(|(x, y)| format!("{x:.1},{y:.1}"));
@@ -238,12 +290,12 @@ fn draw_series(svg: &mut String, series: &Series, colour: &str, x: &Scale, y: &S
         let _ = writeln!(svg, r#"<polyline fill="none" stroke-width="2" points="{}"/>"#, points.join(" "));
     }
     if series.dots {
-        series.points.iter().for_each(|p| draw_point(svg, p, x, y));
+        series.points.iter().for_each(|p| draw_point(svg, p, radius, x, y));
     }
     svg.push_str("</g>\n");
 }
 
-fn draw_point(svg: &mut String, p: &Point, x: &Scale, y: &Scale) {
+fn draw_point(svg: &mut String, p: &Point, radius: f64, x: &Scale, y: &Scale) {
     let Some((cx, cy)) = x.at(p.x).zip(y.at(p.y)) else { return };
     if let Some((a, b)) = p.x_ci.and_then(|c| x.at(c[0]).zip(x.at(c[1]))) {
         line(svg, "bar", [a, cy, b, cy]);
@@ -252,14 +304,54 @@ fn draw_point(svg: &mut String, p: &Point, x: &Scale, y: &Scale) {
         line(svg, "bar", [cx, a, cx, b]);
     }
     let name = escape(&format!("{}: {}, {}", p.label, number(p.x, 4), number(p.y, 4)));
-    let _ = writeln!(svg, r#"<circle cx="{cx:.1}" cy="{cy:.1}" r="4"><title>{name}</title></circle>"#);
-    if !p.label.is_empty() {
-        // Towards the middle, so that no label leaves the drawing.
-        let (dx, anchor) = if cx > WIDTH * 0.6 { (-8.0, "end") } else { (8.0, "start") };
-        let _ = writeln!(svg, r#"<g stroke="none">"#);
-        text(svg, cx + dx, cy - 6.0, anchor, &p.label);
-        svg.push_str("</g>\n");
+    let _ = writeln!(svg, r#"<circle cx="{cx:.1}" cy="{cy:.1}" r="{radius}"><title>{name}</title></circle>"#);
+}
+
+/// Where a label may stand beside its point, best first: its shift and whether it ends there.
+const PLACES: [(f64, f64, bool); 8] = [
+    (9.0, -6.0, false),
+    (-9.0, -6.0, true),
+    (9.0, 15.0, false),
+    (-9.0, 15.0, true),
+    (9.0, -20.0, false),
+    (-9.0, -20.0, true),
+    (9.0, 29.0, false),
+    (-9.0, 29.0, true),
+];
+
+/// A label beside each point, where it covers no other label and no point. One that finds no place is left out, as is one that
+/// would repeat that of a point at the same place; hovering still shows it.
+fn draw_labels(svg: &mut String, series: &[Series], x: &Scale, y: &Scale) {
+    let place = |p: &Point| x.at(p.x).zip(y.at(p.y));
+    let shown = || series.iter().filter(|s| s.dots).flat_map(|s| &s.points);
+    let mut taken: Vec<[f64; 4]> =
+        shown().filter_map(place).map(|(cx, cy)| [cx - 5.0, cy - 5.0, cx + 5.0, cy + 5.0]).collect();
+    let mut labelled: Vec<(f64, f64, &str)> = Vec::new();
+    for p in shown().filter(|p| !p.label.is_empty()) {
+        let Some((cx, cy)) = place(p) else { continue };
+        let near =
+            |&(ox, oy, label): &(f64, f64, &str)| label == p.label && (ox - cx).abs() < 4.0 && (oy - cy).abs() < 4.0;
+        if labelled.iter().any(near) {
+            continue;
+        }
+        labelled.push((cx, cy, &p.label));
+        let free = |place: &&(f64, f64, bool)| {
+            let b = label_box(cx, cy, place, &p.label);
+            let inside = b[0] >= LEFT && b[2] <= WIDTH && b[1] >= TOP - 10.0 && b[3] <= HEIGHT - BOTTOM;
+            inside && !taken.iter().any(|t| b[0] < t[2] && t[0] < b[2] && b[1] < t[3] && t[1] < b[3])
+        };
+        if let Some(place) = PLACES.iter().find(free) {
+            taken.push(label_box(cx, cy, place, &p.label));
+            text(svg, cx + place.0, cy + place.1, if place.2 { "end" } else { "start" }, &p.label);
+        }
     }
+}
+
+/// Left, top, right, bottom. Widths of letters are the reader's; this is generous for most.
+fn label_box(cx: f64, cy: f64, &(dx, dy, ends): &(f64, f64, bool), label: &str) -> [f64; 4] {
+    let width = 7.5 * label.chars().count() as f64;
+    let left = if ends { cx + dx - width } else { cx + dx };
+    [left, cy + dy - 11.0, left + width, cy + dy + 3.0]
 }
 
 fn draw_bar(
@@ -387,6 +479,32 @@ mod tests {
         let svg = bars(&c, &["a".into(), "b".into()], &[("k".into(), vec![(1.0, Some([0.5, 1.5])), (-2.0, None)])]);
         check(&svg);
         assert_eq!(svg.matches("<title>").count(), 2);
+    }
+
+    #[test]
+    fn labels_cover_nothing() {
+        let many = |n: usize| (0..n).map(|i| point(1.0, 100.0, &format!("label {i}"))).collect();
+        let s = Series { points: many(20), dots: true, ..Series::default() };
+        let svg = scatter(&chart(), &[s]);
+        check(&svg);
+        assert_eq!(svg.matches("<circle").count(), 20);
+        // Eight places around a point, of which those that lie in the drawing are taken, each once.
+        let labels = svg.matches(">label ").count() - 20; // less the titles
+        assert!((4..=8).contains(&labels), "{labels}");
+        let twice =
+            |name: &str| Series { name: name.into(), points: vec![point(1.0, 5.0, "same")], dots: true, line: false };
+        assert_eq!(scatter(&chart(), &[twice("a"), twice("b")]).matches(">same<").count(), 1);
+    }
+
+    #[test]
+    fn forest_of_ratios() {
+        let categories = ["wakeup_latency_us.mean".into(), "migrations".into()];
+        let series = ("linux-5.6".into(), vec![(0.34, Some([0.28, 0.37])), (6.7, None)]);
+        let svg = forest(&chart(), &categories, &[series, ("none".into(), vec![(0.0, None), (f64::NAN, None)])]);
+        check(&svg);
+        assert_eq!(svg.matches("<circle").count(), 2);
+        assert!(svg.contains(">migrations<") && svg.contains(">1<"));
+        check(&forest(&chart(), &[], &[]));
     }
 
     #[test]

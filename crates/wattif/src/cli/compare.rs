@@ -118,7 +118,7 @@ fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool)
     }
 }
 
-/// Bars of the ratios to the first kernel.
+/// The ratios to the first kernel.
 fn drawing(comparison: &Comparison, spec: &RunSpec) -> String {
     let rows: Vec<_> =
         comparison.metrics.iter().filter(|m| m.ratio_to_first.iter().all(|r| r.value.is_some())).collect();
@@ -126,7 +126,7 @@ fn drawing(comparison: &Comparison, spec: &RunSpec) -> String {
     let chart = Chart {
         title: format!("{} on {}: ratio to {first}", spec.workload.name, spec.platform.name),
         desc: format!("Mean over {} paired seeds with 95 % intervals, per metric and kernel.", comparison.seeds),
-        y: Axis { label: format!("ratio to {first}"), log: false },
+        x: Axis { label: format!("ratio to {first}"), log: true },
         ..Chart::default()
     };
     let categories: Vec<String> = rows.iter().map(|m| m.name.clone()).collect();
@@ -134,5 +134,5 @@ fn drawing(comparison: &Comparison, spec: &RunSpec) -> String {
         rows.iter().map(|m| (m.ratio_to_first[k].value.unwrap_or(f64::NAN), m.ratio_to_first[k].ci95)).collect()
     };
     let series: Vec<_> = (1..comparison.kernels.len()).map(|k| (comparison.kernels[k].clone(), of(k))).collect();
-    plot::bars(&chart, &categories, &series)
+    plot::forest(&chart, &categories, &series)
 }

@@ -36,6 +36,9 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     let all = || data::experiments().into_iter().map(String::from).collect();
     let names: Vec<String> = if args.names.is_empty() { all() } else { args.names.clone() };
     let entries: Vec<Entry> = names.iter().map(|n| experiment::load(n)).collect::<Result<_, _>>()?;
+    if let Some(dir) = &args.plots {
+        std::fs::create_dir_all(dir).map_err(|e| Error::file(dir, e))?;
+    }
     let mut rows: Vec<ResultRow> = Vec::new();
     for entry in &entries {
         let (plan, results) = simulate(entry, args.seeds)?;
