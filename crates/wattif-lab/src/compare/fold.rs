@@ -120,8 +120,8 @@ fn correct(metrics: &mut [MetricRow]) {
     made.iter_mut().zip(holm(&p)).for_each(|(r, p)| r.p_holm = Some(p).filter(|p| !p.is_nan()));
 }
 
-/// The metrics a comparison shows when none are named: those of a fixed selection that every run has, then those of
-/// the workload's own marks, then the work of each task.
+/// The metrics a comparison shows when none are named: those of the workload's own marks, then those of a fixed
+/// selection that every run has, then the work of each task.
 pub fn headline_metrics(runs: &[Vec<RunReport>]) -> Vec<String> {
     const FIXED: [&str; 15] = [
         "wu_lat_us.count",
@@ -141,11 +141,12 @@ pub fn headline_metrics(runs: &[Vec<RunReport>]) -> Vec<String> {
         "domains.transitions",
     ];
     let Some(one) = runs.iter().flatten().next() else { return Vec::new() };
-    let mut names: Vec<String> = FIXED.map(String::from).into();
+    let mut names: Vec<String> = Vec::new();
     for mark in one.metrics.frames.keys() {
         names.extend(["mean", "p50", "p99"].map(|stat| format!("frames.{mark}.{stat}")));
         names.push(format!("throughput.{mark}"));
     }
+    names.extend(FIXED.map(String::from));
     names.extend(one.by_task.iter().filter(|g| g.workload).map(|g| format!("tasks.{}.work_s", g.task)));
     // A log that is empty everywhere has a count of 0 that says nothing.
     let said = |name: &str, r: &RunReport| r.metric(name, None).filter(|v| !(name == "wu_lat_us.count" && *v == 0.0));

@@ -54,8 +54,21 @@ impl Comparison {
         let n = self.seeds;
         let what = "mean over paired seeds; 95 % BCa bootstrap intervals; p of a paired sign-flip permutation, \
                     Holm-corrected over the table";
-        let alone = if n < 2 { ". One seed says nothing about chance: use --seeds" } else { "" };
-        format!("{n} {}: {what}{alone}.\n", if n == 1 { "seed" } else { "seeds" })
+        format!("{n} {}: {what}{}.\n", if n == 1 { "seed" } else { "seeds" }, self.too_few())
+    }
+
+    /// The smallest p of n paired signs is 2^(1−n), which the correction multiplies by the number of ratios.
+    fn too_few(&self) -> String {
+        let ratios = self.metrics.len() * self.kernels.len().saturating_sub(1);
+        let smallest = |n: usize| 0.5f64.powi(n as i32 - 1) * ratios as f64;
+        match self.seeds {
+            0 | 1 => ". One seed says nothing about chance: use --seeds".into(),
+            n if smallest(n) < 0.05 => String::new(),
+            n => {
+                let enough = (n..64).find(|&n| smallest(n) < 0.05).unwrap_or(64);
+                format!(". So few seeds cannot show a corrected p below 0.05: use --seeds {enough}")
+            }
+        }
     }
 }
 
