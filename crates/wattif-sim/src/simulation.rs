@@ -200,7 +200,9 @@ impl<'o, 'p> Kernel<'o, 'p> {
             cpuidle: built.cpuidle,
             queue: EventQueue::with_slots(nr_slots),
             slots,
-            cpus: (0..platform.nr_cpus()).map(|c| CpuContext::new(stream("irq", c), stream("cpuidle", c))).collect(),
+            cpus: (0..platform.nr_cpus())
+                .map(|c| CpuContext::new(stream("irq", c), stream("cpuidle", c), stream("balance", c)))
+                .collect(),
             out,
             error: None,
             slices: 0,

@@ -103,6 +103,9 @@ impl Transaction for Pass<'_, '_, '_> {
     fn kick_active_balance(&mut self, src: CpuId) {
         self.kernel.stop_one_cpu(src, Work::ActiveBalance, self.cpu);
     }
+    fn dice(&mut self, cpu: CpuId) -> u32 {
+        self.kernel.cpus[cpu.at()].balance_rng.uniform(0, 1023) as u32
+    }
     fn record(&mut self, choice: BalanceChoice) {
         let now = self.kernel.s.now;
         self.kernel.out.tell(now, self.cpu, Interest::DECISIONS, Event::Balance(choice));

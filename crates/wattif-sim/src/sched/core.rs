@@ -61,6 +61,8 @@ pub struct CpuContext {
     pub irq_rng: Rng,
     /// Random numbers of the idle governor.
     pub idle_rng: Rng,
+    /// Random numbers of the balancer (`sched_rng`).
+    pub balance_rng: Rng,
     /// Idle time so far, ns.
     pub idle_ns: u64,
     /// Since when it is idle, ns.
@@ -84,7 +86,7 @@ pub enum ClassId {
 
 impl CpuContext {
     /// A CPU that does nothing.
-    pub fn new(irq_rng: Rng, idle_rng: Rng) -> CpuContext {
+    pub fn new(irq_rng: Rng, idle_rng: Rng, balance_rng: Rng) -> CpuContext {
         CpuContext {
             cost_ns: 0,
             in_irq: false,
@@ -94,6 +96,7 @@ impl CpuContext {
             stop: super::stop::Stopper::default(),
             irq_rng,
             idle_rng,
+            balance_rng,
             idle_ns: 0,
             idle_since: 0,
         }

@@ -67,6 +67,8 @@ features! {
     delay_zero = "DELAY_ZERO": true;
     /// Load balance ignores loads below 16 while it fails.
     lb_min = "LB_MIN": false;
+    /// A newly idle CPU throws dice whether to look for tasks, the odds being its success so far.
+    ni_random = "NI_RANDOM": true;
     /// Wake-ups to another cache domain are queued by IPI.
     ttwu_queue = "TTWU_QUEUE": true;
 }

@@ -118,6 +118,39 @@ pub struct SdState {
     pub max_newidle_lb_cost: u64,
     /// When that was last decayed, ns.
     pub last_decay: u64,
+    /// Newly-idle passes of late, successes among them (each for as many as the dice suppressed), and their ratio × 1024.
+    pub newidle: NewidleStats,
+}
+
+/// How well newly-idle passes of a CPU over a domain do (`newidle_call`, `newidle_success`, `newidle_ratio`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewidleStats {
+    /// Passes, the suppressed ones included: 512..1024.
+    pub call: u32,
+    /// Passes that pulled something.
+    pub success: u32,
+    /// `success` when `call` last reached 1024.
+    pub ratio: u32,
+}
+
+impl Default for NewidleStats {
+    /// Half of them, until something is known.
+    fn default() -> NewidleStats {
+        NewidleStats { call: 512, success: 256, ratio: 512 }
+    }
+}
+
+impl NewidleStats {
+    /// `update_newidle_stats`: every 1024 passes the ratio is taken, and the past counts half.
+    pub fn update(&mut self, success: u32) {
+        self.call += 1;
+        self.success += success;
+        if self.call >= 1024 {
+            self.ratio = self.success;
+            self.call /= 2;
+            self.success /= 2;
+        }
+    }
 }
 
 /// The domains of a machine, and look-ups that the hot paths need.

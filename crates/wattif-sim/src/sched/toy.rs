@@ -19,6 +19,8 @@ pub(crate) struct Toy {
     pub kicks: Vec<CpuId>,
     /// What passes reported.
     pub choices: Vec<BalanceChoice>,
+    /// What the dice show.
+    pub dice: u32,
     /// Queued tasks by CPU, in picking order, the running one not included.
     queues: Vec<Vec<Pid>>,
 }
@@ -43,7 +45,7 @@ impl Toy {
         s.now = 1_000_000_000;
         s.rqs = (0..n).map(rq).collect();
         s.topology = topology;
-        Toy { s, kicks: Vec::new(), choices: Vec::new(), queues: vec![Vec::new(); n] }
+        Toy { s, kicks: Vec::new(), choices: Vec::new(), dice: 0, queues: vec![Vec::new(); n] }
     }
 
     /// An always-runnable nice-0 task on a CPU, cache cold.
@@ -173,6 +175,9 @@ impl Transaction for Toy {
     }
     fn kick_active_balance(&mut self, src: CpuId) {
         self.kicks.push(src);
+    }
+    fn dice(&mut self, _: CpuId) -> u32 {
+        self.dice
     }
     fn record(&mut self, choice: BalanceChoice) {
         self.choices.push(choice);

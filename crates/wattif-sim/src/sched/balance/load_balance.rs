@@ -109,6 +109,19 @@ pub(super) fn max_interval(s: &View) -> u64 {
     (hz(s) * s.nr_cpus() as u64 / 10).max(1)
 }
 
+/// `NI_RANDOM`: shall the newly idle CPU look? If so, a success counts for as many as the dice suppress.
+fn throw_dice(txn: &mut dyn Transaction, cpu: CpuId, level: usize) -> Option<u32> {
+    if !txn.view().features.ni_random {
+        return Some(1);
+    }
+    let weight = 1 + txn.view().rqs[cpu.at()].sd[level].newidle.ratio;
+    if txn.dice(cpu) > weight {
+        txn.state().rqs[cpu.at()].sd[level].newidle.update(0);
+        return None;
+    }
+    Some((1024 + weight / 2) / weight)
+}
+
 impl FairBalancer {
     /// `get_sd_balance_interval`, ns.
     pub(super) fn balance_interval(&self, s: &View, cpu: CpuId, level: usize, busy: bool) -> u64 {
@@ -411,8 +424,10 @@ impl FairBalancer {
             }
             let weight = u64::from(txn.view().topology.domains[rq.sd[level].domain].weight);
             let cost = self.newidle_cost_ns + weight * self.newidle_cost_per_cpu_ns;
+            let Some(odds) = throw_dice(txn, cpu, level) else { continue };
             let (moved, ours) = self.load_balance(txn, cpu, level, IdleType::NewlyIdle);
             pulled = moved;
+            txn.state().rqs[cpu.at()].sd[level].newidle.update(if moved > 0 { odds } else { 0 });
             self.update_newidle_cost(txn, cpu, level, cost);
             spent += cost;
             if pulled > 0 || !ours || txn.view().rqs[cpu.at()].nr_running > 0 {

@@ -23,6 +23,8 @@
 //! *When.* `periodic`: at the tick after `next_balance`, for each domain whose interval is over: `balance_interval` ms,
 //! times `busy_factor` (16; 32 before 5.10) on a busy CPU, where since 5.6 one that runs only SCHED_IDLE tasks is not
 //! busy. `newidle`: if some CPU of the machine has a task to give away and `avg_idle` exceeds the cost of looking. Of a
+//! With `NI_RANDOM` (6.19, and later stable releases of 6.1 and 6.12) dice decide on top of that, the odds being the share
+//! of newly-idle passes that pulled something, of the last 512 to 1024. Of a
 //! group only one CPU balances periodically: the first idle one (6.6+: on an idle core), else the first.
 //!
 //! One pass (`load_balance`):
@@ -120,6 +122,8 @@ pub trait Transaction {
     /// `src.active_balance` and `push_cpu` were just set: run the stopper there soon, which calls
     /// [`LoadBalancer::active_balance`].
     fn kick_active_balance(&mut self, src: CpuId);
+    /// A random number of 0..1024 (`sched_rng`), from the stream of the CPU.
+    fn dice(&mut self, cpu: CpuId) -> u32;
     /// A pass found an imbalance; `choice.moved` says what came of it.
     fn record(&mut self, choice: BalanceChoice);
 }

@@ -5,6 +5,7 @@ use super::capacity::{scale_rt_capacity, update_idle_cpu_scan};
 use super::group_stats::{GroupStats, GroupType};
 use super::load_balance::Env;
 use super::*;
+use crate::sched::topology::NewidleStats;
 use crate::sched::topology::tests::cpus;
 use crate::sched::toy::Toy;
 use wattif_model::CpuSet;
@@ -245,6 +246,36 @@ fn a_newly_idle_cpu_looks_only_when_it_pays() {
     assert_eq!(pulls(&|t| t.s.rd.overloaded = false), (0, 1_000_000_000));
     let costly = |t: &mut Toy| (t.s.rqs[1].sd[0].max_newidle_lb_cost, t.s.rqs[1].avg_idle) = (50_000, 49_999);
     assert_eq!(pulls(&costly), (0, 1_000_000_000));
+}
+
+#[test]
+fn dice_decide_whether_a_newly_idle_cpu_looks() {
+    let pulls = |dice: u32, on: bool| {
+        let (mut toy, mut b) = (smp(2), FairBalancer::default());
+        (toy.dice, toy.s.features.ni_random) = (dice, on);
+        toy.spawn(0);
+        toy.spawn(0);
+        (b.newidle(&mut toy, CpuId(1)), toy.s.rqs[1].sd[0].newidle)
+    };
+    let stats = |success| NewidleStats { call: 513, success, ratio: 512 };
+    assert_eq!(
+        pulls(513, true),
+        (1, stats(258)),
+        "a success stands for itself and the pass that odds of a half suppress"
+    );
+    assert_eq!(pulls(514, true), (0, stats(256)));
+    assert_eq!(pulls(1023, false), (1, stats(257)));
+}
+
+#[test]
+fn the_odds_follow_success_and_forget_by_halves() {
+    let mut stats = NewidleStats::default();
+    (0..511).for_each(|_| stats.update(0));
+    assert_eq!(stats.ratio, 512);
+    stats.update(0);
+    assert_eq!(stats, NewidleStats { call: 512, success: 128, ratio: 256 });
+    (0..512).for_each(|_| stats.update(2));
+    assert_eq!(stats, NewidleStats { call: 512, success: 576, ratio: 1152 }, "more than sure");
 }
 
 #[test]
