@@ -231,7 +231,7 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
         fair: build_class(kernel, platform.nr_cpus()),
         rt: Box::new(Rt),
         dl: Box::new(Deadline),
-        balancer: Box::new(build_balancer(kernel, placement.eas.is_some())),
+        balancer: Box::new(build_balancer(kernel, platform, placement.eas.is_some())),
         placement: Box::new(placement),
         cpufreq: platform.domains.iter().map(|_| build_cpufreq(kernel)).collect(),
         cpuidle: build_cpuidle(kernel, platform.nr_cpus(), tick_ns),
@@ -353,12 +353,13 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p
 }
 
-fn build_balancer(kernel: &KernelSpec, eas: bool) -> FairBalancer {
+fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> FairBalancer {
     let t = Tunables::of(kernel, "load_balance");
     let mut balancer = FairBalancer::new(parsed(&t, "generation", balance::Generation::parse));
     balancer.migration_cost_ns = t.int("migration_cost_ns");
     balancer.nr_migrate = t.int("nr_migrate") as u32;
     balancer.eas = eas;
+    (balancer.pass_cost_ns, balancer.pass_cost_per_cpu_ns) = (platform.costs.wakeup_ns, platform.costs.wakeup_ns / 8);
     balancer
 }
 

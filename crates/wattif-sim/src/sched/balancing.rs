@@ -106,6 +106,9 @@ impl Transaction for Pass<'_, '_, '_> {
     fn dice(&mut self, cpu: CpuId) -> u32 {
         self.kernel.cpus[cpu.at()].balance_rng.uniform(0, 1023) as u32
     }
+    fn spend(&mut self, ns: u64) {
+        self.kernel.cpus[self.cpu.at()].cost_ns += ns;
+    }
     fn record(&mut self, choice: BalanceChoice) {
         let now = self.kernel.s.now;
         self.kernel.out.tell(now, self.cpu, Interest::DECISIONS, Event::Balance(choice));

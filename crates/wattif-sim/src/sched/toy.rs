@@ -179,6 +179,7 @@ impl Transaction for Toy {
     fn dice(&mut self, _: CpuId) -> u32 {
         self.dice
     }
+    fn spend(&mut self, _ns: u64) {}
     fn record(&mut self, choice: BalanceChoice) {
         self.choices.push(choice);
     }

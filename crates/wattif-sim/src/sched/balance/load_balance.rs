@@ -149,6 +149,7 @@ impl FairBalancer {
             self.settle(txn, &env, Outcome::Balanced);
             return (0, false);
         }
+        txn.spend(self.pass_cost(txn.view(), cpu, level));
         let outcome = self.pass(txn, &mut env);
         self.settle(txn, &env, outcome);
         let moved = if let Outcome::Unbalanced { moved, .. } = outcome { moved } else { 0 };
@@ -422,8 +423,7 @@ impl FairBalancer {
             if rq.avg_idle < spent + rq.sd[level].max_newidle_lb_cost {
                 break;
             }
-            let weight = u64::from(txn.view().topology.domains[rq.sd[level].domain].weight);
-            let cost = self.newidle_cost_ns + weight * self.newidle_cost_per_cpu_ns;
+            let cost = self.pass_cost(txn.view(), cpu, level);
             let Some(odds) = throw_dice(txn, cpu, level) else { continue };
             let (moved, ours) = self.load_balance(txn, cpu, level, IdleType::NewlyIdle);
             pulled = moved;
@@ -442,6 +442,12 @@ impl FairBalancer {
     /// `update_next_balance`: when an idle CPU is due in a domain.
     fn next_pass(&self, s: &View, cpu: CpuId, level: usize) -> u64 {
         s.rqs[cpu.at()].sd[level].last_balance + self.balance_interval(s, cpu, level, false)
+    }
+
+    /// What a pass over a domain costs, ns.
+    fn pass_cost(&self, s: &View, cpu: CpuId, level: usize) -> u64 {
+        let weight = u64::from(s.topology.domains[s.rqs[cpu.at()].sd[level].domain].weight);
+        self.pass_cost_ns + weight * self.pass_cost_per_cpu_ns
     }
 
     /// `update_newidle_cost`: the maximum, which decays by 1 % a second.

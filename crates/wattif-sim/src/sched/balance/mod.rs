@@ -55,7 +55,8 @@
 //! a CPU idle while another queues, when few heavy tasks hide many light ones.
 //!
 //! # Differences from the kernel
-//! FIDELITY(newidle-cost): the cost of a newly-idle pass is not measured but `newidle_cost_ns` plus a part per CPU, estimated.
+//! FIDELITY(balance-cost): what a pass costs is not measured but estimated: the platform's wake-up path, and an eighth of it
+//! for each CPU of the domain.
 //! FIDELITY(numa-balancing): no preferred nodes, no `fbq_type`. FIDELITY(asym-packing): no priorities between CPUs.
 //! FIDELITY(nohz-needs-update): a CPU that stops its tick moves the nohz clock at once, not at the next kick.
 //! There are no vectors for balancing: it is from knowledge of the kernel's behaviour, with unit tests.
@@ -124,6 +125,8 @@ pub trait Transaction {
     fn kick_active_balance(&mut self, src: CpuId);
     /// A random number of 0..1024 (`sched_rng`), from the stream of the CPU.
     fn dice(&mut self, cpu: CpuId) -> u32;
+    /// The CPU spends this long on looking, ns.
+    fn spend(&mut self, ns: u64);
     /// A pass found an imbalance; `choice.moved` says what came of it.
     fn record(&mut self, choice: BalanceChoice);
 }
@@ -187,10 +190,10 @@ pub struct FairBalancer {
     pub preemption: bool,
     /// Energy-aware scheduling is on: no balancing unless overutilised.
     pub eas: bool,
-    /// What a newly-idle pass over a domain costs, ns.
-    pub newidle_cost_ns: u64,
+    /// What a pass over a domain costs, ns.
+    pub pass_cost_ns: u64,
     /// The same, for each CPU of the domain, ns.
-    pub newidle_cost_per_cpu_ns: u64,
+    pub pass_cost_per_cpu_ns: u64,
     nohz: nohz::Nohz,
     /// Tasks of the source queue, in the order in which they are tried.
     candidates: Vec<Pid>,
@@ -213,8 +216,8 @@ impl FairBalancer {
             nr_migrate: 32,
             preemption: true,
             eas: false,
-            newidle_cost_ns: 500,
-            newidle_cost_per_cpu_ns: 100,
+            pass_cost_ns: 0,
+            pass_cost_per_cpu_ns: 0,
             nohz: nohz::Nohz::default(),
             candidates: Vec::new(),
             detached: Vec::new(),
