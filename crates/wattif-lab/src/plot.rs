@@ -308,11 +308,13 @@ fn draw_point(svg: &mut String, p: &Point, radius: f64, x: &Scale, y: &Scale) {
 }
 
 /// Where a label may stand beside its point, best first: its shift and whether it ends there.
-const PLACES: [(f64, f64, bool); 8] = [
+const PLACES: [(f64, f64, bool); 10] = [
     (9.0, -6.0, false),
     (-9.0, -6.0, true),
     (9.0, 15.0, false),
     (-9.0, 15.0, true),
+    (12.0, 4.0, false),
+    (-12.0, 4.0, true),
     (9.0, -20.0, false),
     (-9.0, -20.0, true),
     (9.0, 29.0, false),
@@ -488,9 +490,9 @@ mod tests {
         let svg = scatter(&chart(), &[s]);
         check(&svg);
         assert_eq!(svg.matches("<circle").count(), 20);
-        // Eight places around a point, of which those that lie in the drawing are taken, each once.
+        // Ten places around a point, of which those that lie in the drawing are taken, each once.
         let labels = svg.matches(">label ").count() - 20; // less the titles
-        assert!((4..=8).contains(&labels), "{labels}");
+        assert!((4..=10).contains(&labels), "{labels}");
         let twice =
             |name: &str| Series { name: name.into(), points: vec![point(1.0, 5.0, "same")], dots: true, line: false };
         assert_eq!(scatter(&chart(), &[twice("a"), twice("b")]).matches(">same<").count(), 1);

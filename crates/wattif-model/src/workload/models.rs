@@ -113,7 +113,7 @@ pub(super) const CPUS: Param = Param {
 /// How a side job is scheduled.
 pub(super) const SIDE_POLICY: Param = Param {
     name: "side_policy",
-    default: "nice0",
+    default: "SCHED_IDLE",
     range: None,
     words: &["nice0", "nice19", "SCHED_BATCH", "SCHED_IDLE"],
     doc: "how the side job is scheduled",
