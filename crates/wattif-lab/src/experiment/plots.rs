@@ -40,10 +40,8 @@ impl Experiment {
                 missing.push(name.as_str());
                 continue;
             };
-            let label =
-                name.strip_prefix(arm.kernel.as_str()).map_or(name.as_str(), |rest| rest.trim_start_matches('+'));
-            let point =
-                Point { x: mean(&x), y: mean(&y), x_ci: bca_mean(&x), y_ci: bca_mean(&y), label: label.to_owned() };
+            let label = own_words(name, &arm.kernel, &spec.arms);
+            let point = Point { x: mean(&x), y: mean(&y), x_ci: bca_mean(&x), y_ci: bca_mean(&y), label };
             match series.iter_mut().find(|s| s.name == arm.kernel) {
                 Some(s) => s.points.push(point),
                 None => series.push(Series { name: arm.kernel.clone(), points: vec![point], line: false, dots: true }),
@@ -67,6 +65,13 @@ impl Experiment {
     }
 }
 
+/// Of an arm's name what the legend (its kernel) and the other arms do not say.
+fn own_words(name: &str, kernel: &str, all: &[String]) -> String {
+    let everywhere = |word: &str| all.len() > 1 && all.iter().all(|arm| arm.split('+').any(|w| w.trim() == word));
+    let words = name.split('+').map(str::trim).filter(|w| *w != kernel && !everywhere(w));
+    words.collect::<Vec<_>>().join("+")
+}
+
 fn label((metric, threads): &(String, Option<String>)) -> String {
     let of = threads.as_ref().map_or(String::new(), |t| format!(" of {t}"));
     match info(metric).map_or("", |m| m.unit) {
@@ -88,6 +93,14 @@ mod tests {
         let svg = &plots[0].svg;
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(svg.contains("wu_lat_us.max of cfs_thread, µs") && svg.contains("Mean against maximum (hikey620)"));
+    }
+
+    #[test]
+    fn labels_say_what_differs() {
+        let all = ["linux-5.3+phone+idle".to_owned(), "linux-5.6+phone+nice0".into(), "phone".into()];
+        assert_eq!(own_words(&all[0], "linux-5.3", &all), "idle");
+        assert_eq!(own_words(&all[0], "linux-5.3", &all[..1]), "phone+idle");
+        assert_eq!(own_words("no_hogs", "linux-5.3", &all), "no_hogs");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! An evaluated experiment as text: published beside simulated.
 
 use super::{CounterFigure, Experiment, HistogramSpec, Overrides, ResultRow, Results, TableSpec};
-use crate::metrics::BINS;
+use crate::metrics::{BINS, info};
 use crate::stats::{bca_mean, mean};
 use crate::table::{Align, Table, cell, interval, number, verbatim};
 
@@ -49,6 +49,31 @@ impl Experiment {
     }
 
     fn table(&self, spec: &TableSpec, platform: &str, results: &Results) -> Table {
+        match spec.published.is_empty() {
+            true => self.simulated_table(spec, platform, results),
+            false => self.published_table(spec, platform, results),
+        }
+    }
+
+    /// A row per arm: nothing was published to stand beside it.
+    fn simulated_table(&self, spec: &TableSpec, platform: &str, results: &Results) -> Table {
+        let head = |metric: &String| {
+            let unit = info(metric).map_or("", |m| m.unit);
+            if unit.is_empty() { metric.clone() } else { format!("{metric}, {unit}") }
+        };
+        let heads = spec.metrics.iter().flat_map(|m| [(head(m), Align::Right), ("95 % interval".into(), Align::Right)]);
+        let mut table = Table::new(std::iter::once(("arm".to_owned(), Align::Left)).chain(heads));
+        for arm in &spec.arms {
+            let cells = spec.metrics.iter().flat_map(|metric| {
+                let values = self.values(arm, platform, results, metric, spec.threads.as_deref());
+                [cell(values.as_deref().map_or(f64::NAN, mean)), interval(values.as_deref().and_then(bca_mean))]
+            });
+            table.row(std::iter::once(arm.clone()).chain(cells));
+        }
+        table
+    }
+
+    fn published_table(&self, spec: &TableSpec, platform: &str, results: &Results) -> Table {
         let mut table = columns(["metric", "arm", "published", "simulated", "95 % interval"], 2);
         for (i, metric) in spec.metrics.iter().enumerate() {
             for (k, arm) in spec.arms.iter().enumerate() {
@@ -185,6 +210,17 @@ mod tests {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
         assert!(text.lines().all(|l| l == l.trim_end()));
+    }
+
+    #[test]
+    fn nothing_published() {
+        let mut e = experiment();
+        e.tables[0].published.clear();
+        let r = results(&e);
+        let text = e.to_text(&e.evaluate(&r), &r);
+        let head = text.lines().find(|l| l.starts_with("arm ")).unwrap();
+        assert!(head.contains("wu_lat_us.max, µs") && !head.contains("published"), "{text}");
+        assert!(text.lines().any(|l| l.starts_with("linux-5.4  ") && l.contains("306")), "{text}");
     }
 
     #[test]
