@@ -166,6 +166,8 @@ pub struct Setup {
 enum Pending {
     /// Its very first step: the task's delay.
     Start,
+    /// The delay is over: what the file says about scheduling is applied, one call after the other.
+    Attributes(Attribute),
     /// Nothing.
     Ready,
     /// A run or runtime event that began then.
@@ -182,6 +184,14 @@ enum Pending {
     Poll { queue: u32, got: bool },
     /// It ended.
     Dead,
+}
+
+/// What a thread sets for itself after its delay, in rt-app's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attribute {
+    Policy,
+    Group,
+    Affinity,
 }
 
 /// A thread's place in its program.
@@ -294,14 +304,16 @@ impl Programs {
         let code = &self.code[task as usize];
         // By its place within its task: threads of other tasks, which its name counts, shift no draw.
         let stream = format!("{}/{}", spec.name, self.created[task as usize]);
+        // A thread sleeps its delay as it was born and sets its attributes afterwards, as rt-app's do.
+        let late = spec.delay.0 > 0;
         self.threads[pid.at()] = Some(Thread {
             task,
             pc: 0,
             pending: Pending::Start,
             waiting: None,
-            attr: spec.attr,
-            affinity: spec.cpus.clone(),
-            group: spec.group,
+            attr: if late { SchedAttr::default() } else { spec.attr },
+            affinity: spec.cpus.clone().filter(|_| !late),
+            group: if late { 0 } else { spec.group },
             first_expiry: later(start, spec.delay.0),
             loops: vec![0; code.loops],
             timers: vec![None; code.timers],
@@ -367,8 +379,10 @@ impl Programs {
             Pending::Start => {
                 let until = thread.first_expiry;
                 thread.began = until.max(now);
-                (until > now).then_some(Step::Sleep { until })
+                thread.pending = Pending::Attributes(Attribute::Policy);
+                if until > now { Some(Step::Sleep { until }) } else { self.complete(pid, now, out) }
             }
+            Pending::Attributes(which) => self.set_attribute(pid, which, now, out),
             Pending::Timed { began } => {
                 thread.phase.run_ns += now.since(began);
                 None
@@ -435,16 +449,8 @@ impl Programs {
             Op::Fork(task) => self.fork(pid, task, out),
             Op::Exit => Some(self.exit(pid)),
             Op::SetAttr(attr) => self.set_attr(pid, attr, out),
-            Op::SetAffinity(ref cpus) => {
-                let thread = self.thread(pid);
-                let changed = thread.affinity != *cpus;
-                thread.affinity.clone_from(cpus);
-                changed.then_some(Step::SetAffinity)
-            }
-            Op::SetGroup(group) => {
-                let before = std::mem::replace(&mut self.thread(pid).group, group);
-                (before != group).then_some(Step::SetGroup)
-            }
+            Op::SetAffinity(ref cpus) => self.set_affinity(pid, cpus),
+            Op::SetGroup(group) => self.set_group(pid, group),
             Op::PhaseBegin => {
                 self.thread(pid).phase = Phase { began: now, ..Phase::default() };
                 None
@@ -612,6 +618,32 @@ impl Programs {
 
     // ---- attributes and log ------------------------------------------------------------------------------------------
 
+    /// One of the attributes a thread sets for itself after its delay; nothing is asked for that it has already.
+    fn set_attribute(&mut self, pid: Pid, which: Attribute, now: Ns, out: &mut Effects) -> Option<Step> {
+        let task = self.thread(pid).task as usize;
+        let TaskSpec { attr, cpus, group, .. } = &self.workload.tasks[task];
+        let (attr, group) = (*attr, *group);
+        let (step, next) = match which {
+            Attribute::Policy => (self.set_attr(pid, attr, out), Pending::Attributes(Attribute::Group)),
+            Attribute::Group => (self.set_group(pid, group), Pending::Attributes(Attribute::Affinity)),
+            Attribute::Affinity => (self.set_affinity(pid, &cpus.clone()), Pending::Ready),
+        };
+        self.thread(pid).pending = next;
+        if step.is_some() || next == Pending::Ready { step } else { self.complete(pid, now, out) }
+    }
+
+    fn set_affinity(&mut self, pid: Pid, cpus: &Option<CpuSet>) -> Option<Step> {
+        let thread = self.thread(pid);
+        let changed = thread.affinity != *cpus;
+        thread.affinity.clone_from(cpus);
+        changed.then_some(Step::SetAffinity)
+    }
+
+    fn set_group(&mut self, pid: Pid, group: u32) -> Option<Step> {
+        let before = std::mem::replace(&mut self.thread(pid).group, group);
+        (before != group).then_some(Step::SetGroup)
+    }
+
     /// A clamp that is not given stays as it is.
     fn set_attr(&mut self, pid: Pid, attr: SchedAttr, out: &mut Effects) -> Option<Step> {
         let thread = self.thread(pid);
@@ -675,6 +707,10 @@ impl Programs {
     /// Its scheduling attributes, without what it inherits.
     pub fn attr(&self, pid: Pid) -> &SchedAttr {
         &self.thread_ref(pid).attr
+    }
+    /// Who lends it priority.
+    pub fn donor(&self, pid: Pid) -> Option<Pid> {
+        self.thread_ref(pid).donor
     }
     /// CPUs it is allowed on; `None`: all.
     pub fn affinity(&self, pid: Pid) -> Option<&CpuSet> {

@@ -85,7 +85,7 @@ impl Kernel<'_, '_> {
             pid,
             comm: self.programs.name(pid).to_string(),
             task: self.programs.spec(task).name.clone(),
-            policy: attr.policy.name(),
+            policy: self.programs.spec(task).attr.policy.name(),
             workload,
         });
         Ok(pid)

@@ -225,6 +225,30 @@ fn a_delay_moves_the_first_expiry() {
 }
 
 #[test]
+fn attributes_are_set_after_the_delay() {
+    let mut load = workload(&[&[run(5)]]);
+    let attr = SchedAttr { policy: Policy::Fifo, rt_priority: 20, ..SchedAttr::default() };
+    (load.tasks[0].attr, load.tasks[0].cpus, load.tasks[0].group) = (attr, Some(CpuSet::one(CpuId(1))), 1);
+    let mut now = World::of(&load, SETUP);
+    assert_eq!(now.programs.attr(Pid(1)), &attr, "without a delay it is born with them");
+    assert_eq!(now.at(0, 1), work(5));
+    load.tasks[0].delay = Ns(70 * US);
+    let mut w = World::of(&load, SETUP);
+    assert_eq!((w.programs.attr(Pid(1)).policy, w.programs.affinity(Pid(1))), (Policy::Normal, None));
+    assert_eq!([w.at(0, 1), w.at(70, 1)], [sleep_until(70), Step::SetAttr]);
+    assert_eq!([w.at(70, 1), w.at(70, 1), w.at(70, 1)], [Step::SetGroup, Step::SetAffinity, work(5)]);
+    assert_eq!((w.programs.attr(Pid(1)), w.programs.group(Pid(1))), (&attr, 1));
+    load.tasks[0].attr = SchedAttr::default();
+    let mut w = World::of(&load, SETUP);
+    w.at(0, 1);
+    assert_eq!(
+        [w.at(70, 1), w.at(70, 1), w.at(70, 1)],
+        [Step::SetGroup, Step::SetAffinity, work(5)],
+        "what it has already is not asked for"
+    );
+}
+
+#[test]
 fn a_relative_timer_skips_what_it_missed() {
     let mut w = timer_world(1, false, 0);
     w.at(0, 1);
