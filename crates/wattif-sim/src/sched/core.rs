@@ -278,6 +278,7 @@ impl Kernel<'_, '_> {
         self.update_avg_idle(cpu);
         self.check_preempt(pid, cpu, this_cpu, false);
         self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu });
+        self.task_woken_rt(pid, cpu, this_cpu);
     }
 
     /// Still queued: EEVDF delayed its dequeue.
@@ -302,6 +303,7 @@ impl Kernel<'_, '_> {
         self.check_preempt(pid, cpu, this_cpu, true);
         let prio = self.prio(pid);
         self.trace_sched(this_cpu, Event::SchedWakeupNew { pid, prio, target_cpu: cpu });
+        self.task_woken_rt(pid, cpu, this_cpu);
     }
 
     /// `select_task_rq`: where shall it run?
@@ -399,10 +401,7 @@ impl Kernel<'_, '_> {
         let prev = self.s.rqs[cpu.at()].curr;
         let next = self.pick_next_task(cpu);
         self.s.rqs[cpu.at()].need_resched = false;
-        if let Some((at, pid)) = deadline::next_replenish(&self.s, cpu) {
-            self.m.timers.arm(cpu, pid, TimerKind::Replenish, at, at);
-            self.program_timer(cpu);
-        }
+        self.arm_replenish(cpu);
         let carried = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
         if next == prev {
             if next == IDLE {
@@ -412,6 +411,15 @@ impl Kernel<'_, '_> {
             return self.arm_step(cpu);
         }
         self.context_switch(cpu, prev, next, carried);
+        self.push_rt_tasks(cpu, cpu);
+    }
+
+    /// The timer of the throttled task whose budget comes back first.
+    pub(crate) fn arm_replenish(&mut self, cpu: CpuId) {
+        if let Some((at, pid)) = deadline::next_replenish(&self.s, cpu) {
+            self.m.timers.arm(cpu, pid, TimerKind::Replenish, at, at);
+            self.program_timer(cpu);
+        }
     }
 
     fn context_switch(&mut self, cpu: CpuId, prev: Pid, next: Pid, carried_ns: u64) {
@@ -474,6 +482,7 @@ impl Kernel<'_, '_> {
     /// `pick_next_task`: by class; a CPU with nothing left tries to pull from others first.
     fn pick_next_task(&mut self, cpu: CpuId) -> Pid {
         let prev = self.s.rqs[cpu.at()].curr;
+        self.balance_rt(cpu, prev);
         let mut next = self.pick_task(cpu);
         if next == IDLE && self.newidle_balance(cpu) {
             next = self.pick_task(cpu);

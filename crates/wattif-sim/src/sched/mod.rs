@@ -13,6 +13,7 @@ pub mod idle;
 pub mod load;
 pub mod placement;
 pub mod rq;
+pub mod rt_balance;
 pub mod stop;
 pub mod syscalls;
 pub mod task;

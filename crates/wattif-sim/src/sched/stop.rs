@@ -41,7 +41,8 @@ impl Kernel<'_, '_> {
             (task.state, task.on_rq) = (State::Running, OnRq::Queued);
             // One path of the kernel's migration code; it does not depend on the clock of the CPU.
             let path = self.m.platform.costs.wakeup_ns;
-            self.m.give(pid, Segment::Insensitive(path * CAPACITY_SCALE));
+            // At least something: a segment of nothing would never be done.
+            self.m.give(pid, Segment::Insensitive((path * CAPACITY_SCALE).max(1)));
             self.resched(cpu, from);
         }
     }

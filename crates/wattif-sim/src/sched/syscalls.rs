@@ -161,6 +161,10 @@ impl Kernel<'_, '_> {
         let attr = *self.programs.attr(pid);
         self.change(pid, cpu, OnRq::Queued, |kernel| {
             kernel.apply_attr(pid, &attr);
+            // What is lent to it stays (`rt_effective_prio`).
+            let lent = kernel.programs.donor(pid).map(|donor| kernel.s.tasks[donor.at()].prio);
+            let task = &mut kernel.s.tasks[pid.at()];
+            task.prio = lent.map_or(task.normal_prio, |prio| task.normal_prio.min(prio));
             kernel.fair.reweight_task(&mut kernel.s, pid);
         });
     }
@@ -210,6 +214,7 @@ impl Kernel<'_, '_> {
         if running && self.class_id(pid) < old_class {
             self.s.rqs[cpu.at()].need_resched = true;
         }
+        self.balance_rt_change(pid, cpu, from, (old_class, old_prio));
         if self.s.rqs[cpu.at()].need_resched && self.s.rqs[cpu.at()].curr != IDLE {
             self.resched(cpu, from);
         }
@@ -285,6 +290,9 @@ impl Kernel<'_, '_> {
         let on = self.s.tasks[pid.at()].cpu;
         self.update_rq_clock(on);
         super::class::deadline::replenish(&mut self.s, on, pid);
-        self.check_preempt(pid, on, cpu, false);
+        if self.s.tasks[pid.at()].on_rq == OnRq::Queued {
+            self.check_preempt(pid, on, cpu, false);
+        }
+        self.arm_replenish(cpu);
     }
 }

@@ -17,8 +17,9 @@
 //! 3. SCHED_RR: at the tick that ends 100 ms of running, to the end of its priority, if it is not alone there.
 //! 4. Placement of a wakee: the CPU it was on, unless a real-time task runs there that it does not preempt or that may not
 //!    move; then a CPU with the least urgent work: the previous one, the waker's, the nearest.
-//! 5. A CPU with a second runnable real-time task pushes it to a CPU where it may run at once ([`push_rt_task`]), and a CPU
-//!    that runs out of real-time work pulls one ([`pull_rt_task`]).
+//! 5. A CPU where a real-time task has to wait pushes it, after each wake-up and switch, to a CPU where it may run at once
+//!    ([`push_rt_task`]); a CPU whose real-time task leaves pulls the most urgent one that waits elsewhere
+//!    ([`pull_rt_task`]). `sched/rt_balance.rs` says when.
 //!
 //! Worked example: priorities 10 (running) and 50 (wakes up) on one CPU: 50 runs at once, 10 goes on where it was.
 //!
@@ -199,7 +200,8 @@ fn urgency(s: &Sched, cpu: CpuId) -> u32 {
     }
     // The stopper runs without being in this class's queue.
     let curr = &s.tasks[rq.curr.at()];
-    let running = (rq.curr != Pid(0) && is_rt(curr)).then_some(curr.prio);
+    let runs_on = rq.curr != Pid(0) && curr.on_rq == OnRq::Queued;
+    let running = (runs_on && is_rt(curr)).then_some(curr.prio);
     let first = rq.rt.queue.first().map(|e| e.0);
     running.into_iter().chain(first).min().map_or(0, |prio| 99 - u32::from(prio.min(98)))
 }
