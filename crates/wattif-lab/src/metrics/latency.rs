@@ -128,19 +128,59 @@ impl WakeupLatency {
 }
 
 /// `wu_lat_us`: the column of rt-app's log, whole µs as it prints them.
-#[derive(Clone, Debug, Default)]
-pub struct WuLat(pub Latency);
+///
+/// rt-app writes a line per phase iteration and 0 when no timer was used in it. A task's own figures have every line; those
+/// of the whole run only lines of iterations with a timer, so that a hog without one does not dilute them.
+#[derive(Clone, Debug)]
+pub struct WuLat {
+    /// Every line, by thread and task.
+    pub lines: Latency,
+    timed: (Distribution, Histogram),
+    /// Threads that used a timer since their last line.
+    used: PidTable<bool>,
+}
+
+impl Default for WuLat {
+    fn default() -> WuLat {
+        let timed = (Distribution::precise(), Histogram::default());
+        WuLat { lines: Latency::default(), timed, used: PidTable::default() }
+    }
+}
+
+impl WuLat {
+    /// Lines with a timer, of all threads of the workload.
+    pub fn overall(&self) -> &(Distribution, Histogram) {
+        &self.timed
+    }
+    /// A line ends; did it have a timer?
+    fn line(&mut self, pid: Pid, ns: u64) {
+        self.lines.record(pid, ns);
+        if self.used.get_mut(pid).is_some_and(std::mem::take) {
+            self.timed.0.record(ns);
+            self.timed.1.record(ns);
+        }
+    }
+}
 
 impl Observer for WuLat {
     fn interest(&self) -> Interest {
         Interest::PROGRAM
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        self.0.announce(thread);
+        self.lines.announce(thread);
+        if thread.workload {
+            self.used.entry(thread.pid, || false);
+        }
     }
     fn event(&mut self, _at: Ns, _cpu: CpuId, event: &Event) {
-        if let Event::RtappStats { pid, wu_lat_ns, .. } = *event {
-            self.0.record(pid, wu_lat_ns / 1_000 * 1_000);
+        match *event {
+            Event::TimerWake { pid, .. } => {
+                if let Some(used) = self.used.get_mut(pid) {
+                    *used = true;
+                }
+            }
+            Event::RtappStats { pid, wu_lat_ns, .. } => self.line(pid, wu_lat_ns / 1_000 * 1_000),
+            _ => {}
         }
     }
 }
@@ -180,10 +220,25 @@ mod tests {
         w.thread(&thread(1, "a"));
         w.thread(&thread(2, "b"));
         for (pid, ns) in [(1, 0), (1, 99_999), (1, 100_000), (2, 999_999), (2, 1_000_000), (2, 67_664_000), (9, 5)] {
+            w.event(Ns(0), CpuId(0), &timer_wake(pid, ns));
             w.event(Ns(0), CpuId(0), &rtapp(pid, ns));
         }
-        assert_eq!(w.0.overall().1.0, [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
-        assert_eq!(w.0.of_task("a").unwrap().0.summary_us().max, 100.0);
-        assert_eq!(w.0.of_task("a").unwrap().0.quantile(0.5), 99_000, "rt-app logs whole µs");
+        assert_eq!(w.overall().1.0, [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(w.lines.of_task("a").unwrap().0.summary_us().max, 100.0);
+        assert_eq!(w.lines.of_task("a").unwrap().0.quantile(0.5), 99_000, "rt-app logs whole µs");
+    }
+
+    #[test]
+    fn lines_without_a_timer_count_for_their_task_alone() {
+        let mut w = WuLat::default();
+        w.thread(&thread(1, "periodic"));
+        w.thread(&thread(2, "hog"));
+        // The periodic thread's second phase has no timer; the hog never uses one.
+        let stream = [timer_wake(1, 7_000), rtapp(2, 0), rtapp(1, 7_000), rtapp(1, 0), rtapp(2, 0), rtapp(2, 0)];
+        stream.iter().for_each(|e| w.event(Ns(0), CpuId(0), e));
+        let whole = w.overall().0.summary_us();
+        assert_eq!((whole.count, whole.mean), (1, 7.0));
+        let count = |task| w.lines.of_task(task).unwrap().0.count();
+        assert_eq!((count("periodic"), count("hog")), (2, 3));
     }
 }

@@ -97,7 +97,7 @@ impl Observer for Metrics {
                 self.throughput.event(at, cpu, event);
             }
             Event::CpuPower { .. } | Event::ClusterPower { .. } => self.energy.event(at, cpu, event),
-            Event::RtappStats { .. } => self.wu_lat.event(at, cpu, event),
+            Event::RtappStats { .. } | Event::TimerWake { .. } => self.wu_lat.event(at, cpu, event),
             Event::Mark { .. } => self.frames.event(at, cpu, event),
             _ => {}
         }

@@ -38,11 +38,11 @@ const fn higher(name: &'static str, unit: &'static str, by_task: bool, doc: &'st
 /// All metrics. The first entry that matches a name describes it.
 #[rustfmt::skip]
 const METRICS: &[MetricInfo] = &[
-    higher("wu_lat_us.count", "", true, "Log lines of rt-app: phase iterations that ended. Overruns skip iterations."),
-    lower("wu_lat_us.<stat>", "µs", true, "Wake-up latency as rt-app logs it: nominal expiry until the thread reads the clock; 0 when late. <stat> is min, max, sum, mean, stddev (n − 1), p50, p90, p95, p99 or p999."),
+    higher("wu_lat_us.count", "", true, "Log lines of rt-app: phase iterations that ended. Overruns skip iterations. Of the whole run only those that used a timer, of a task all."),
+    lower("wu_lat_us.<stat>", "µs", true, "Wake-up latency as rt-app logs it: nominal expiry until the thread reads the clock; 0 when late. Of the whole run only log lines of phase iterations that used a timer count; of a task all, and one without a timer has 0. <stat> is min, max, sum, mean, stddev (n − 1), p50, p90, p95, p99 or p999."),
     higher("wakeup_latency_us.count", "", true, "Wake-ups that led to a switch."),
     lower("wakeup_latency_us.<stat>", "µs", true, "From sched_waking until the thread is switched in: what a trace shows."),
-    lower("hist.<bin>", "", true, "wu_lat_us by 100 µs: bins 0 to 9, and 10 for 1000 µs or more."),
+    lower("hist.<bin>", "", true, "wu_lat_us by 100 µs: bins 0 to 9, and 10 for 1000 µs or more; of the same log lines."),
     higher("hist_share.<bin>", "", true, "The same as a share of all, 0 to 1."),
     lower("energy.total", "J", false, "Energy of CPUs, clusters and the rest of the system. The unit is the platform's."),
     lower("energy.base", "J", false, "Energy of the rest of the system."),

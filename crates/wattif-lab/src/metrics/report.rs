@@ -138,14 +138,14 @@ impl Metrics {
         let duration_s = self.end.as_s_f64();
         let energy = self.energy.report();
         let power_mean = energy.as_ref().filter(|_| duration_s > 0.0).map(|e: &EnergyReport| e.total / duration_s);
-        let (wu_lat, wu_lat_hist) = self.wu_lat.0.overall();
+        let (wu_lat, wu_lat_hist) = self.wu_lat.overall();
         RunMetrics {
             duration_s,
             slices: self.tasks.slices(),
             migrations: self.tasks.migrations(),
             wakeup_latency_us: self.wakeup.0.overall().0.summary_us(),
             wu_lat_us: wu_lat.summary_us(),
-            wu_lat_hist,
+            wu_lat_hist: *wu_lat_hist,
             energy,
             power_mean,
             idle_accuracy: IdleAccuracy::of(cpus),
@@ -184,7 +184,7 @@ impl Metrics {
             migrations: t.migrations,
             work_s: self.throughput.work_s(t.info.pid),
             wakeup_latency_us: self.wakeup.0.of_thread(t.info.pid),
-            wu_lat_us: self.wu_lat.0.of_thread(t.info.pid),
+            wu_lat_us: self.wu_lat.lines.of_thread(t.info.pid),
         }
     }
 
@@ -207,7 +207,7 @@ impl Metrics {
         let values = |l: &Latency| l.of_task(&of.task).map(|(d, h)| (d.summary_us(), *h, d.cdf_us()));
         if of.workload {
             let (wakeup, _, wakeup_cdf) = values(&self.wakeup.0).unwrap_or_default();
-            let (wu_lat, hist, wu_lat_cdf) = values(&self.wu_lat.0).unwrap_or_default();
+            let (wu_lat, hist, wu_lat_cdf) = values(&self.wu_lat.lines).unwrap_or_default();
             (group.wakeup_latency_us, group.wakeup_latency_cdf) = (wakeup, wakeup_cdf);
             (group.wu_lat_us, group.wu_lat_hist, group.wu_lat_cdf) = (wu_lat, hist, wu_lat_cdf);
         }
@@ -250,6 +250,7 @@ pub(super) mod tests {
                 (ms, 0, idle(Event::IDLE_EXIT)),
                 (ms, 0, Event::CpuIdleMiss { state: 1, below: false }),
                 (ms + 2_000, 0, switch(0, 1, Running)),
+                (3 * ms, 0, timer_wake(1, 2_500)),
                 (3 * ms, 0, rtapp(1, 2_500)),
                 (4 * ms, 0, Event::Mark { pid: Pid(1), mark: 0, began_ns: ms }),
                 (5 * ms, 0, switch(1, 3, Sleeping)),

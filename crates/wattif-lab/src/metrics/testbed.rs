@@ -104,6 +104,10 @@ pub fn switch(prev: u32, next: u32, prev_state: PrevState) -> Event {
     Event::SchedSwitch { prev_pid: Pid(prev), prev_prio: 120, prev_state, next_pid: Pid(next), next_prio: 120 }
 }
 
+pub fn timer_wake(pid: u32, wu_lat_ns: u64) -> Event {
+    Event::TimerWake { pid: Pid(pid), wu_lat_ns, missed: false }
+}
+
 pub fn rtapp(pid: u32, wu_lat_ns: u64) -> Event {
     Event::RtappStats { pid: Pid(pid), wu_lat_ns, run_ns: 0, period_ns: 0, slack_ns: 0 }
 }
