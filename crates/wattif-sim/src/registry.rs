@@ -160,6 +160,9 @@ fn names(slot: Slot) -> String {
     of_slot.map(|p| p.name).collect::<Vec<_>>().join(", ")
 }
 
+/// Largest number a tunable takes: 1000 s in ns, far from any overflow.
+const MAX_TUNABLE: u64 = 1_000_000_000_000;
+
 fn check_tunable(path: &str, value: &Value) -> Option<String> {
     let Some((name, tunable)) = path.split_once('.') else {
         return Some(format!("`{path}` is no `policy.tunable`"));
@@ -173,7 +176,10 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
     };
     let text = value.to_string();
     if known.allowed.is_empty() {
-        return text.parse::<u64>().err().map(|_| format!("`{path}` takes a number, not `{text}`"));
+        return match text.parse::<u64>() {
+            Err(_) => Some(format!("`{path}` takes a number, not `{text}`")),
+            Ok(n) => (n > MAX_TUNABLE).then(|| format!("`{path}` takes at most {MAX_TUNABLE}, not `{text}`")),
+        };
     }
     let ok = known.allowed.contains(&text.as_str());
     (!ok).then(|| format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ")))

@@ -124,7 +124,8 @@ pub fn workload(name: &str) -> Result<Source, Error> {
         return read(name);
     }
     let stems = all.iter().filter_map(|w| Path::new(w).file_stem()?.to_str());
-    Err(Error::unknown("workload", name, stems, "wattif list workloads"))
+    let models = wattif_model::workload::models::MODELS.iter().map(|m| m.name);
+    Err(Error::unknown("workload", name, stems.chain(models), "wattif list workloads"))
 }
 
 /// The `title` of a built-in file; else its first comment line, without its `#`, and without a leading `path:`.

@@ -120,17 +120,25 @@ fn loaded<T>(source: Source, value: Option<T>, diagnostics: Vec<Diagnostic>) -> 
 fn unregistered(text: &str, message: String) -> Diagnostic {
     let name = message.split('`').nth(1).unwrap_or_default();
     let span = written(text, name.rsplit('.').next().unwrap_or_default());
-    let tunables: Vec<String> =
-        registry::POLICIES.iter().flat_map(|p| p.tunables.iter().map(|t| format!("{}.{}", p.name, t.name))).collect();
-    let policies = registry::POLICIES.iter().map(|p| p.name);
+    let diagnostic = Diagnostic::error("kernel::E20", span, message.clone());
+    if message.contains(" takes ") {
+        return diagnostic; // the name is right, its value is not: the message says what it may be
+    }
     let features = Features::ALL.iter().map(|(name, _)| *name);
-    let near = nearest(name, policies.chain(features).chain(tunables.iter().map(String::as_str)));
-    let help = if near.is_empty() {
-        "`wattif list policies` prints all".into()
-    } else {
-        format!("did you mean {}?", near.join(", "))
+    let owner = registry::POLICIES.iter().find(|p| p.name == name);
+    let near = match owner {
+        // `policy` has no tunable `name`
+        Some(policy) => {
+            let unknown = message.split('`').nth(3).unwrap_or_default();
+            let tunables = nearest(unknown, policy.tunables.iter().map(|t| t.name));
+            tunables.into_iter().map(|t| format!("{}.{t}", policy.name)).collect()
+        }
+        None => nearest(name, registry::POLICIES.iter().map(|p| p.name).chain(features)),
     };
-    Diagnostic::error("kernel::E20", span, message).help(help)
+    match near.is_empty() {
+        true => diagnostic.help("`wattif list policies` prints all, `wattif explain POLICY` its tunables"),
+        false => diagnostic.help(format!("did you mean {}?", near.join(", "))),
+    }
 }
 
 /// Where a word stands in a profile as a key, a value or the end of a table's name; empty when it does not.

@@ -205,6 +205,19 @@ fn energy(spec: &RunSpec, report: &RunReport) -> String {
     out
 }
 
+/// What stderr says of threads that wait for ever: who waits for whom, a few of them.
+pub fn deadlock_warning(blocked: &[Blocked]) -> String {
+    const SHOWN: usize = 8;
+    let n = blocked.len();
+    let all = if n == 1 { "1 thread is".into() } else { format!("{n} threads are") };
+    let mut out = format!("warning: {all} blocked for ever at the end\n");
+    out += &indented(&deadlock(&blocked[..n.min(SHOWN)]));
+    if n > SHOWN {
+        out += &format!("  … and {} more\n", n - SHOWN);
+    }
+    out
+}
+
 /// Who waits for whom.
 fn deadlock(blocked: &[Blocked]) -> String {
     let line = |b: &Blocked| match b.held_by.as_slice() {

@@ -75,6 +75,9 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         true => output::json(&RunJson::new(spec, set, &loaded.findings, &outcome))?,
         false => output::data(&text::run(spec, &set, &outcome))?,
     }
+    if !outcome.summary.deadlock.is_empty() {
+        output::note(&text::deadlock_warning(&outcome.summary.deadlock));
+    }
     output::note(&text::speed(spec, &outcome));
     Ok(Exit::Done)
 }
