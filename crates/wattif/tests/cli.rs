@@ -77,6 +77,168 @@ fn bad_options() {
     }
 }
 
+/// One mistake a line: arguments besides the workload, the file, and what has to be said about it.
+#[test]
+fn mistakes_are_named() {
+    let files: &[(&str, &[&str])] = &[
+        (r#"{"tasks":{"a":{"run":"1000"}}}"#, &["rtapp::E04", "`run` must be an integer, not a string"]),
+        (r#"{"tasks":{"a":{"run":1.5}}}"#, &["rtapp::E04", "whole microseconds"]),
+        (r#"{"tasks":{"a":{"timer":1000}}}"#, &["rtapp::E04", "`timer` must be an object"]),
+        (r#"{"tasks":{"a":{"lock":{},"run":1}}}"#, &["rtapp::E04", "`lock` must be a string"]),
+        (r#"{"tasks":{"a":{"run":-1}}}"#, &["rtapp::E05", "`run` = `-1` is out of range"]),
+        (r#"{"tasks":{"a":{"sleep":99999999999999999999}}}"#, &["rtapp::E05", "out of range"]),
+        (r#"{"tasks":{"a":{"delay":9223372036854775807,"run":1}}}"#, &["rtapp::E05", "`delay`"]),
+        (r#"{"tasks":{"a":{"instance":-2,"run":1}}}"#, &["rtapp::E05", "`instance`"]),
+        (r#"{"tasks":{"a":{"policy":"SCHED_EXT","run":1}}}"#, &["rtapp::E06", "SCHED_DEADLINE"]),
+        (r#"{"tasks":{"a":{"policy":"SCHED_FIFO","priority":-3,"run":1}}}"#, &["rtapp::E14", "1..=99"]),
+        (r#"{"tasks":{"a":{"priority":30,"run":1}}}"#, &["rtapp::E14", "-20..=19"]),
+        (r#"{"tasks":{"a":{"policy":"SCHED_DEADLINE","run":1}}}"#, &["rtapp::E14", "dl-runtime <= dl-deadline"]),
+        (r#"{"tasks":{"a":{"util_min":900,"util_max":100,"run":1}}}"#, &["rtapp::E14", "above util_max"]),
+        (r#"{"tasks":{"a":{"policy":"SCHED_RR","taskgroup":"/g","run":1}}}"#, &["rtapp::E14", "fair tasks only"]),
+        (r#"{"tasks":{"a":{"loop":3}}}"#, &["rtapp::E07", "no events found"]),
+        (
+            r#"{"tasks":{"a":{"run":1,"fork":"worke"},"worker":{"instance":0,"run":1}}}"#,
+            &["rtapp::E08", "did you mean `worker`?"],
+        ),
+        (r#"{"tasks":{"a":{"cpus":[8],"run":1}}}"#, &["rtapp::E09", "CPU 8 does not exist", "has 8 (0..=7)"]),
+        (r#"{"tasks":{"a":{"cpus":[],"run":1}}}"#, &["rtapp::E09", "names no CPU"]),
+        (r#"{"tasks":{"a":{"signal":"c"}}}"#, &["rtapp::E11", "never ends", "give it a run, sleep or timer"]),
+        (r#"{"tasks":{"a":{"loop":2000000000,"signal":"c"}}}"#, &["rtapp::W14", "without ever consuming time"]),
+        (r#"{"tasks":{"a":{"memrun":{"type":"read"},"run":1}}}"#, &["rtapp::E03", "needs the key `size`"]),
+        (r#"{"global":{}}"#, &["rtapp::E03", "`tasks` is missing"]),
+        (r#"{"tasks":{}}"#, &["rtapp::E03", "no tasks"]),
+        (r#"{"tasks":{"a":{"run":1}},"global":{"calibration":"CPU9"}}"#, &["rtapp::E09", "CPU 9"]),
+    ];
+    for (file, said) in files {
+        let o = with_stdin(&["run", "-", "-p", "hikey620", "--duration", "10ms"], file.as_bytes());
+        assert_eq!(o.status.code(), Some(2), "{file}: {}", err(&o));
+        assert!(said.iter().all(|s| err(&o).contains(s)), "{file}: {said:?} in {}", err(&o));
+        assert_eq!(out(&o), "", "{file}");
+    }
+}
+
+#[test]
+fn unknown_keys_are_warned_of_and_do_not_stop_a_run() {
+    let file = r#"{"tasks":{"a":{"rum":5,"run":100,"sleep":100,"loopp":3,"runner":3,"frag":1}},"globl":{}}"#;
+    let o = with_stdin(&["run", "-", "-p", "hikey620", "--duration", "10ms"], file.as_bytes());
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+    for said in [
+        "did you mean `run`?",
+        "did you mean `loop`?",
+        "did you mean `global`?",
+        "`runner` is read as an event `run`",
+        "unknown key `frag`",
+    ] {
+        assert!(err(&o).contains(said), "{said}: {}", err(&o));
+    }
+}
+
+#[test]
+fn unknown_settings_say_what_is_near() {
+    for (set, said) in [
+        ("teo.utill=1", "`teo` has no tunable `utill`"),
+        ("teo.interval=1", "did you mean teo.intervals?"),
+        ("teo.generation=9", "takes one of 5.6, 6.1, 6.12, not `9`"),
+        ("features.SIS_PRO=true", "did you mean SIS_PROP?"),
+        ("cpufreq=schedutl", "did you mean schedutil?"),
+        ("cpuidle=too", "did you mean teo?"),
+        ("schedutil.rate_limit_us=soon", "takes a number, not `soon`"),
+        ("schedutil.rate_limit_us=-1", "takes a number, not `-1`"),
+        ("schedutil.rate_limit_us=18446744073709551615", "takes at most 1000000000000"),
+        ("platform.hz=0", "out of range"),
+        ("platform.hz=99999999999999999999", "hz"),
+        ("workload.tasks.a.rum.x=3", "rtapp::E15"),
+    ] {
+        let o = run_small(&["--set", set]);
+        assert_eq!(o.status.code(), Some(2), "--set {set}");
+        assert!(err(&o).contains(said), "--set {set}: {}", err(&o));
+    }
+    let o = done(&["run", "servr"]);
+    assert!(err(&o).contains("did you mean `server`?"), "{}", err(&o));
+}
+
+#[test]
+fn files_that_are_no_such_thing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let platform = wattif::data::Collection::Platforms.built_in("hikey620").unwrap().text;
+    let kernel = wattif::data::Collection::Kernels.built_in("linux-6.12").unwrap().text;
+    std::fs::write(path("w.json"), SMALL).unwrap();
+    std::fs::write(path("bin.toml"), b"\xff\xfe\0").unwrap();
+    for at in (0..platform.len() / 2).step_by(97).filter(|at| platform.is_char_boundary(*at)) {
+        std::fs::write(path("p.toml"), &platform[..at]).unwrap();
+        let o = done(&["run", &path("w.json"), "-p", &path("p.toml"), "--duration", "1ms"]);
+        assert_eq!(o.status.code(), Some(2), "platform cut at {at}: {}", err(&o));
+        assert!(!err(&o).is_empty());
+    }
+    let cut = kernel.find("inherits").unwrap();
+    std::fs::write(path("k.toml"), &kernel[..cut]).unwrap();
+    for args in [
+        ["-k", &path("k.toml")],
+        ["-k", &path("bin.toml")],
+        ["-p", &path("bin.toml")],
+        ["-k", &path("w.json")],
+        ["-p", &path("w.json")],
+        ["-p", dir.path().to_str().unwrap()],
+    ] {
+        let o = done(&["run", &path("w.json"), args[0], args[1], "--duration", "1ms"]);
+        assert_eq!(o.status.code(), Some(2), "{args:?}: {}", err(&o));
+    }
+}
+
+#[test]
+fn many_tasks_and_large_files_are_answered() {
+    let tasks: Vec<String> = (0..100_000).map(|i| format!("\"t{i}\":{{\"run\":1000}}")).collect();
+    let many = format!("{{\"tasks\":{{{}}}}}", tasks.join(","));
+    let instances = r#"{"tasks":{"a":{"instance":100000,"run":1000}}}"#.to_string();
+    let forks = r#"{"tasks":{"a":{"run":10,"fork":"b"},"b":{"instance":0,"loop":1,"run":10}}}"#.to_string();
+    let large = format!("{{\"tasks\":{{\"a\":{{\"run\":1}}}},\"x\":\"{}\"}}", "x".repeat(100 << 20));
+    for (text, said) in [
+        (&many, "100000 tasks; the limit is 65536"),
+        (&instances, "100000 threads"),
+        (&forks, "1024 is the limit"),
+        (&large, "the limit is 67108864 (64 MiB)"),
+    ] {
+        let o = with_stdin(&["run", "-", "-p", "hikey620", "--duration", "1s"], text.as_bytes());
+        assert_eq!(o.status.code(), Some(2), "{}", err(&o));
+        assert!(err(&o).contains(said), "{said}: {}", err(&o));
+    }
+    let some = r#"{"tasks":{"a":{"instance":5000,"run":1000,"sleep":1000}}}"#;
+    let o = with_stdin(&["run", "-", "-p", "hikey620", "--duration", "20ms"], some.as_bytes());
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+}
+
+#[test]
+fn defaults_are_printed() {
+    let text = out(&with_stdin(&["run", "-", "--duration", "10ms"], SMALL.as_bytes()));
+    assert!(text.contains("platform  hikey960:") && text.contains("kernel    linux-6.12:"), "{text}");
+    let text = out(&with_stdin(&["run", "-", "-p", "hikey620"], SMALL.as_bytes()));
+    assert!(text.contains(" 1 s, seed 1"), "the file's own duration: {text}");
+}
+
+/// Every tunable at the ends of its range: a run, or an error that names it, never a panic.
+#[test]
+fn tunables_at_their_ends() {
+    use wattif::{Dialect, RunSpec, Settings, load};
+    let platform = load::platform("hikey620", &Settings::default()).unwrap().value;
+    let workload = load::workload("server", 8, Dialect::Workgen, &Settings::default()).unwrap().value.workload;
+    for policy in wattif_sim::registry::POLICIES.iter().filter(|p| p.selectable) {
+        for tunable in policy.tunables.iter().filter(|t| t.allowed.is_empty()) {
+            for value in ["0", "1", "4294967296", "1000000000000"] {
+                let set = format!("{}.{}={value}", policy.name, tunable.name);
+                let slot = format!("{}={}", policy.slot.name(), policy.name);
+                let settings = Settings::parse(&[slot.as_str(), set.as_str()]).unwrap();
+                let Ok(kernel) = load::kernel("linux-6.12", &settings) else { continue };
+                let (platform, workload) = (platform.clone(), workload.clone());
+                let spec =
+                    RunSpec { platform, workload, kernel: kernel.value, seed: 1, duration: wattif::Ns::from_ms(30) };
+                let ended = std::panic::catch_unwind(|| wattif::run::run(&spec, &mut []));
+                assert!(ended.is_ok(), "--set {slot} --set {set} panics");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_mistake_of_a_file_shows_at_once() {
     let bad =

@@ -1,0 +1,174 @@
+//! What scripts rely on: `--json` prints one object with the fields of the contract, whatever is said on stderr.
+
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+fn wattif(args: &[&str], stdin: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wattif"));
+    command.args(args).env("NO_COLOR", "1");
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+/// The one object on stdout.
+fn object(args: &[&str], stdin: &str) -> Value {
+    let o = wattif(args, stdin);
+    assert!(matches!(o.status.code(), Some(0 | 1)), "{args:?}: {}", String::from_utf8_lossy(&o.stderr));
+    let value: Value = serde_json::from_slice(&o.stdout).expect("exactly one JSON value");
+    assert!(value.is_object());
+    value
+}
+
+/// Every field of `shape` is in `value`, with a value of its kind: `0` stands for a number, `""` for a text, an array for an
+/// array of such elements (one at least), `{}` for any object; `null` for a number, object or null.
+fn check(value: &Value, shape: &Value, path: &str) {
+    let ok = match shape {
+        Value::Null => value.is_null() || value.is_number() || value.is_object() || value.is_array(),
+        Value::Bool(_) => value.is_boolean(),
+        Value::Number(_) => value.is_number(),
+        Value::String(_) => value.is_string(),
+        Value::Array(_) => value.as_array().is_some_and(|a| !a.is_empty()),
+        Value::Object(_) => value.is_object(),
+    };
+    assert!(ok, "{path} is {value}, expected something like {shape}");
+    match shape {
+        Value::Array(items) => {
+            let elements = value.as_array().unwrap();
+            elements.iter().enumerate().for_each(|(i, e)| check(e, &items[0], &format!("{path}[{i}]")));
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let found = value.get(name).unwrap_or_else(|| panic!("{path}.{name} is missing"));
+                check(found, field, &format!("{path}.{name}"));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Frames are of models; a thread and a lock that is never given give the other fields something to say.
+const WORKLOAD: &str = r#"{ "tasks": {
+    "a": { "instance": 2, "run": 1000, "timer": { "ref": "unique", "period": 4000 } },
+    "first": { "loop": 1, "lock": "m", "run": 100, "lock2": "n" }, "odd": { "loop": 1, "logstats": 1, "run": 10 } } }"#;
+
+fn distribution() -> Value {
+    let names = ["count", "min", "max", "sum", "mean", "stddev", "p50", "p90", "p95", "p99", "p999"];
+    Value::Object(names.iter().map(|n| (n.to_string(), json!(null))).collect())
+}
+
+#[test]
+fn run() {
+    let args = ["run", "-", "-p", "hikey620", "-k", "linux-5.6", "--duration", "200ms", "--seed", "7", "--json"];
+    let found = object(&[&args[..], &["--set", "schedutil.rate_limit_us=1000"]].concat(), WORKLOAD);
+    let shape = json!({
+        "schema": "wattif.run/1", "version": "", "digest": "", "wall_s": 0, "events": 0, "slices": 0,
+        "spec": { "platform": "", "kernel": "", "workload": "", "seed": 0, "duration_s": 0, "set": {}, "hash": "",
+                  "content": { "platform": {}, "workload": {}, "kernel": {}, "seed": 0, "duration": 0 } },
+        "metrics": { "wakeup_latency_us": distribution(), "wu_lat_us": distribution(),
+                     "energy": { "unit": "", "total": 0, "cpus": [0], "clusters": [0], "base": 0 }, "power_mean": 0,
+                     "idle_accuracy": { "correct_pct": 0, "above_pct": 0, "below_pct": 0 }, "frames": {}, "throughput": {} },
+        "tasks": [{ "name": "", "pid": 0, "policy": "", "runtime_s": 0, "cpu_share": 0, "activations": 0, "wakeup_latency_us": null }],
+        "cpus": [{ "cpu": 0, "busy_s": 0, "energy": 0,
+                   "idle": [{ "state": 0, "name": "", "residency_s": 0, "usage": 0, "above": 0, "below": 0 }] }],
+        "domains": [{ "freq_residency": [{ "khz": 0, "s": 0 }], "transitions": 0 }],
+        "notes": [{ "file": "", "line": 0, "column": 0, "code": "", "message": "" }], "trust": [""]
+    });
+    check(&found, &shape, "run");
+    assert_eq!(found["schema"], "wattif.run/1");
+    assert_eq!((&found["spec"]["seed"], &found["spec"]["duration_s"]), (&json!(7), &json!(0.2)));
+    assert_eq!(found["spec"]["set"], json!({ "schedutil.rate_limit_us": "1000" }));
+    assert!(!found["domains"][0]["cpus"].is_null());
+    assert_eq!(found["deadlock"], json!([]));
+    assert_eq!((found["cpus"].as_array().unwrap().len(), found["domains"].as_array().unwrap().len()), (8, 1));
+    let whole = &found["metrics"]["wu_lat_us"]["count"];
+    assert_eq!(whole, &json!(98), "two threads, 49 expiries each; the others use no timer");
+    let again = object(&[&args[..], &["--set", "schedutil.rate_limit_us=1000"]].concat(), WORKLOAD);
+    assert_eq!((&again["digest"], &again["spec"]), (&found["digest"], &found["spec"]));
+}
+
+#[test]
+fn frames_and_throughput_of_a_model() {
+    let found = object(&["run", "server", "-p", "hikey620", "-k", "linux-5.6", "--duration", "200ms", "--json"], "");
+    let some = |name: &str| found["metrics"][name].as_object().unwrap().values().next().cloned().unwrap_or_default();
+    check(&some("frames"), &json!({ "duration_us": distribution() }), "frames");
+    check(&some("throughput"), &json!({ "count": 0, "per_s": 0 }), "throughput");
+}
+
+/// Two threads take two locks in opposite order.
+const CROSSED: &str = r#"{ "tasks": {
+    "a": { "loop": 1, "lock": "m", "run": 100, "sleep": 1000, "lock2": "n", "unlock": "n", "unlock2": "m" },
+    "b": { "loop": 1, "lock": "n", "run": 100, "sleep": 1000, "lock2": "m", "unlock": "m", "unlock2": "n" } } }"#;
+
+#[test]
+fn a_deadlock_is_told_and_is_no_failure() {
+    let args = ["run", "-", "-p", "hikey620", "-k", "linux-6.12", "--duration", "50ms"];
+    let o = wattif(&args, CROSSED);
+    let (out, err) = (String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
+    assert_eq!(o.status.code(), Some(0), "{err}");
+    for text in [&out, &err] {
+        assert!(text.contains("a-0 waits for mutex `n`, held by b-1"), "{text}");
+        assert!(text.contains("b-1 waits for mutex `m`, held by a-0"), "{text}");
+    }
+    assert!(err.contains("warning: 2 threads are blocked for ever"), "{err}");
+    let found = object(&[&args[..], &["--json"]].concat(), CROSSED);
+    let expect = json!([
+        { "thread": "a-0", "waits_for": "mutex `n`", "held_by": ["b-1"] },
+        { "thread": "b-1", "waits_for": "mutex `m`", "held_by": ["a-0"] }
+    ]);
+    assert_eq!(found["deadlock"], expect);
+    let one = r#"{ "tasks": { "w": { "sem_wait": "s", "run": 1 }, "busy": { "run": 100, "sleep": 100, "loop": 3 } } }"#;
+    let found = object(&[&args[..], &["--json"]].concat(), one);
+    assert_eq!(found["deadlock"], json!([{ "thread": "w-0", "waits_for": "semaphore `s`", "held_by": [] }]));
+}
+
+#[test]
+fn compare() {
+    let args = ["compare", "-", "-p", "hikey620", "-k", "linux-5.3", "-k", "linux-5.6", "-k", "linux-6.1"];
+    let found = object(&[&args[..], &["--seeds", "3", "--duration", "40ms", "--json"]].concat(), WORKLOAD);
+    let shape = json!({
+        "schema": "", "spec": { "platform": "", "workload": "", "duration_s": 0, "seeds": [0] }, "kernels": [""],
+        "metrics": [{ "name": "", "unit": "", "better": "", "per_kernel": [{ "mean": null, "ci95": null }],
+                      "ratio_to_first": [{ "value": null, "ci95": null, "p": null }] }]
+    });
+    check(&found, &shape, "compare");
+    assert_eq!(found["schema"], "wattif.compare/1");
+    for metric in found["metrics"].as_array().unwrap() {
+        assert_eq!(metric["per_kernel"].as_array().unwrap().len(), 3, "{metric}");
+        assert_eq!(metric["ratio_to_first"].as_array().unwrap().len(), 3, "{metric}");
+        assert!(["lower", "higher"].contains(&metric["better"].as_str().unwrap()), "{metric}");
+    }
+}
+
+#[test]
+fn repro() {
+    let found = object(&["repro", "sched_idle_placement", "--seeds", "1", "--json"], "");
+    let shape = json!({
+        "schema": "", "results": [{
+            "id": "", "experiment": "", "metric": "", "unit": "", "class": "", "ratio": null, "tolerance": "", "ok": true,
+            "arms": [{ "kernel": "", "published": null, "simulated": null, "ci95": null }], "counter_test": null
+        }]
+    });
+    check(&found, &shape, "repro");
+    assert_eq!(found["schema"], "wattif.repro/1");
+    for row in found["results"].as_array().unwrap().iter().filter(|r| !r["counter_test"].is_null()) {
+        check(&row["counter_test"], &json!({ "what": "", "simulated_ratio": null, "ok": true }), "counter_test");
+    }
+    for row in found["results"].as_array().unwrap().iter().filter(|r| !r["ratio"].is_null()) {
+        check(&row["ratio"], &json!({ "of": [""], "published": null, "simulated": null, "ci95": null }), "ratio");
+    }
+}
+
+#[test]
+fn verify() {
+    let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(format!("{vectors}/calc_delta.csv.gz"), folder.path().join("calc_delta.csv.gz")).unwrap();
+    let found = object(&["verify", folder.path().to_str().unwrap(), "--json"], "");
+    let file = json!({ "file": "", "kind": "", "kernel": "", "rows": 0, "mismatches": 0, "first_mismatch": null });
+    check(&found, &json!({ "schema": "", "files": [file] }), "verify");
+    assert_eq!((&found["schema"], &found["files"][0]["mismatches"]), (&json!("wattif.verify/1"), &json!(0)));
+    assert!(found["recordings"].is_array());
+}
