@@ -13,8 +13,8 @@ use wattif_lab::metrics::Cpus;
 use wattif_model::kernel::Slot;
 use wattif_model::platform::{Housekeeping, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
-use wattif_model::trace::{Event, Interest, Observer};
-use wattif_model::{CpuId, Ns};
+use wattif_model::trace::{BalanceKind, Event, Interest, Observer};
+use wattif_model::{CpuId, Ns, Pid};
 use wattif_sim::registry::POLICIES;
 
 /// Two busy groups, a background hog, a sleeper, and two threads that share a lock.
@@ -89,6 +89,48 @@ fn who_observes_changes_nothing() {
         assert_eq!(Simulator.run(&spec, &mut [&mut Everything]).unwrap(), alone);
         assert_eq!(run(&spec, &mut []).unwrap().summary, alone, "with all metrics");
     }
+}
+
+/// Newly-idle passes on a CPU whose idle task was running already.
+#[derive(Default)]
+struct IdleLookers {
+    current: Vec<Pid>,
+    passes: usize,
+    while_idle: Vec<(Ns, CpuId)>,
+}
+
+impl Observer for IdleLookers {
+    fn interest(&self) -> Interest {
+        Interest::SCHED.and(Interest::DECISIONS)
+    }
+    fn start(&mut self, platform: &wattif_model::platform::Platform) {
+        self.current = vec![Pid(0); platform.nr_cpus()];
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match event {
+            Event::SchedSwitch { next_pid, .. } => self.current[cpu.at()] = *next_pid,
+            Event::Balance(b) if b.kind == BalanceKind::NewIdle => {
+                self.passes += 1;
+                if self.current[b.dst_cpu.at()] == Pid(0) {
+                    self.while_idle.push((at, b.dst_cpu));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn only_a_cpu_whose_thread_left_balances_as_newly_idle() {
+    let sched_idle = r#"{ "tasks": {
+        "cfs":  { "instance": 8, "run": 5333, "timer": { "ref": "unique", "period": 7777 } },
+        "idle": { "instance": 5, "run": 3000, "policy": "SCHED_IDLE" }
+    }, "global": { "duration": 5 } }"#;
+    let mut seen = IdleLookers::default();
+    let spec = RunSpec { duration: Ns::from_ms(5000), ..spec("hikey620", "linux-5.3", sched_idle, 1) };
+    Simulator.run(&spec, &mut [&mut seen]).unwrap();
+    assert!(seen.passes > 100, "{} passes", seen.passes);
+    assert_eq!(seen.while_idle, [], "an interrupt of an idle CPU is no reason to look for work elsewhere");
 }
 
 /// Every residency sums to the length of the run; the energy of the metric is that of the machine, to the femtojoule; the

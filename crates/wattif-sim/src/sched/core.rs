@@ -399,6 +399,12 @@ impl Kernel<'_, '_> {
         self.disarm(Source::Kick(cpu));
         self.update_rq_clock(cpu);
         let prev = self.s.rqs[cpu.at()].curr;
+        let rq = &self.s.rqs[cpu.at()];
+        if prev == IDLE && !rq.need_resched && rq.nr_running == 0 {
+            // An interrupt that woke nobody: the idle loop turns again without looking for work elsewhere.
+            self.cpus[cpu.at()].cost_ns = 0;
+            return self.do_idle(cpu);
+        }
         let next = self.pick_next_task(cpu);
         self.s.rqs[cpu.at()].need_resched = false;
         self.arm_replenish(cpu);
