@@ -77,8 +77,8 @@ impl FairBalancer {
     /// `can_migrate_task`: may and should this task leave its CPU for `env.dst_cpu`?
     pub(super) fn can_migrate_task(&self, s: &View, pid: Pid, env: &mut Env) -> bool {
         let p = &s.tasks[pid.at()];
-        let delayed = s.se[s.se_of(pid)].sched_delayed;
-        if p.per_cpu_kthread || (delayed && env.migration != Migration::Load) {
+        // A task that is delayed moves as well (6.12; not since 6.13, unless load is to be moved): nothing runs after all.
+        if p.per_cpu_kthread {
             return false;
         }
         if !p.cpus.contains(env.dst_cpu) {

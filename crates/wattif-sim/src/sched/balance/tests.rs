@@ -268,6 +268,17 @@ fn dice_decide_whether_a_newly_idle_cpu_looks() {
 }
 
 #[test]
+fn a_task_that_sleeps_with_its_dequeue_delayed_is_pulled_like_any_other() {
+    let (mut toy, mut b) = (smp(2), FairBalancer::default());
+    toy.spawn(0);
+    let pid = toy.spawn(0);
+    let se = toy.s.se_of(pid);
+    toy.s.se[se].sched_delayed = true;
+    assert_eq!(b.newidle(&mut toy, CpuId(1)), 1);
+    assert_eq!(toy.s.tasks[pid.at()].cpu, CpuId(1));
+}
+
+#[test]
 fn the_odds_follow_success_and_forget_by_halves() {
     let mut stats = NewidleStats::default();
     (0..511).for_each(|_| stats.update(0));
