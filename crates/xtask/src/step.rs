@@ -16,10 +16,17 @@ pub fn cargo() -> String {
 
 /// Run a command in the root; its output goes to ours.
 pub fn run(program: &str, args: &[&str]) -> Result<(), String> {
+    run_with(program, args, &[])
+}
+
+/// The same, with more in its environment.
+pub fn run_with(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<(), String> {
     let shown = format!("{} {}", if program == cargo() { "cargo" } else { program }, args.join(" "));
     eprintln!("xtask: {shown}");
     let begun = Instant::now();
-    let status = Command::new(program).args(args).current_dir(root()).status().map_err(|e| format!("{shown}: {e}"))?;
+    let mut command = Command::new(program);
+    command.args(args).envs(env.iter().copied()).current_dir(root());
+    let status = command.status().map_err(|e| format!("{shown}: {e}"))?;
     eprintln!("xtask: {shown}: {status} after {:.1} s", begun.elapsed().as_secs_f64());
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}")) }
 }
