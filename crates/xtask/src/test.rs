@@ -4,27 +4,15 @@ use crate::step::{cargo, output, run};
 
 const WASM: &str = "wasm32-unknown-unknown";
 
-/// Seeds of the gallery's runs here; the experiments themselves ask for more.
-const SEEDS: &str = "5";
-
-/// Everything. The tests come last, so that their own closing lines are the end of the output; one of them holds the
-/// generated pages to the code. The gallery runs the binary that was built with them: one build for all.
+/// Everything. The tests come last, so that their own closing lines are the end of the output; they hold the
+/// generated pages to the code, run the gallery and execute the documents.
 pub fn everything() -> Result<(), String> {
     let cargo = cargo();
-    let wattif = built("wattif")?;
     run(&cargo, &["fmt", "--all", "--", "--check"])?;
     run(&cargo, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     run(&cargo, &["doc", "--workspace", "--no-deps", "--lib", "--locked"])?;
     wasm()?;
-    run(&cargo, &["test", "--workspace", "--locked", "--no-run"])?;
-    run(&wattif, &["repro", "--seeds", SEEDS])?;
     run(&cargo, &["test", "--workspace", "--locked"])
-}
-
-/// A program of the development build, which lies beside this one.
-fn built(name: &str) -> Result<String, String> {
-    let this = std::env::current_exe().map_err(|e| format!("where this program lies: {e}"))?;
-    Ok(this.with_file_name(name).display().to_string())
 }
 
 /// Simulator and model have no system below them: they build for wasm32.

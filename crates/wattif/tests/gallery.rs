@@ -1,0 +1,24 @@
+//! The gallery with few seeds: every row holds with its counter-tests, but for those that are known to miss.
+
+use wattif::{data, experiment};
+
+/// Rows that miss their tolerance, each explained in the README of its experiment. One that begins to hold leaves this list.
+const KNOWN_TO_MISS: &[&str] = &["3.3", "3.3/platform=a83t"];
+
+#[test]
+fn rows_hold_and_counter_tests_too() {
+    let mut missed = Vec::new();
+    for name in data::experiments() {
+        let entry = experiment::load(name).expect("a gallery entry is valid");
+        let mut plan = entry.experiment.plan();
+        plan.seeds = (1..=5).collect();
+        let results = entry.run(&plan, &|| ()).expect("a gallery entry runs");
+        for row in entry.experiment.evaluate(&results) {
+            let counter = row.counter_test.as_ref().is_none_or(|c| c.ok);
+            if !row.ok || !counter {
+                missed.push(row.id.clone());
+            }
+        }
+    }
+    assert_eq!(missed, KNOWN_TO_MISS);
+}
