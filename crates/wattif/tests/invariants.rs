@@ -13,7 +13,7 @@ use wattif_lab::metrics::Cpus;
 use wattif_model::kernel::Slot;
 use wattif_model::platform::{Housekeeping, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
-use wattif_model::trace::{BalanceKind, Event, Interest, Observer};
+use wattif_model::trace::{BalanceKind, Event, Interest, Observer, PrevState, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 use wattif_sim::registry::POLICIES;
 
@@ -178,6 +178,46 @@ fn accounts_balance_under_every_kernel_and_governor() {
             }
         }
     }
+}
+
+/// The laws can be broken: a good trace of one thread, and what becomes of it without one of its events, or too early.
+#[test]
+fn laws_notice() {
+    let (spec, pid, cpu) = (spec("hikey620", "linux-6.12", MIXED, 1), Pid(1), CpuId(2));
+    let switch = |prev_pid, prev_state, next_pid| Event::SchedSwitch {
+        prev_pid,
+        prev_prio: 120,
+        prev_state,
+        next_pid,
+        next_prio: 120,
+    };
+    let good = [
+        Event::SchedWakeupNew { pid, prio: 120, target_cpu: cpu },
+        switch(Pid(0), PrevState::Running, pid),
+        switch(pid, PrevState::Sleeping, Pid(0)),
+        Event::CpuIdle { state: 0 },
+        Event::SchedWaking { pid, prio: 120, target_cpu: cpu },
+        Event::SchedWakeup { pid, prio: 120, target_cpu: cpu },
+        Event::CpuIdle { state: Event::IDLE_EXIT },
+        switch(Pid(0), PrevState::Running, pid),
+    ];
+    let lawful = |events: &[Event], end: Ns| {
+        let mut laws = Laws::new(&spec);
+        let (comm, task) = ("a-0".into(), "a".into());
+        laws.thread(&ThreadInfo { pid, comm, task, policy: "SCHED_OTHER", workload: true });
+        let play = || {
+            events.iter().enumerate().for_each(|(at, event)| laws.event(Ns(at as u64), cpu, event));
+            laws.finish(end);
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(play)).is_ok()
+    };
+    assert!(lawful(&good, Ns::from_s(1)));
+    for missing in 0..good.len() - 1 {
+        let rest = [&good[..missing], &good[missing + 1..]].concat();
+        assert!(!lawful(&rest, Ns::from_s(1)), "without {:?}", good[missing]);
+    }
+    assert!(!lawful(&good[..7], Ns::from_s(1)), "it waits for an idle CPU");
+    assert!(lawful(&good[..7], Ns::from_ms(1)), "but not for long");
 }
 
 /// Tasks that end: threads × loops × work, a lock, a fork. Together 240.4 ms at full speed.
