@@ -281,7 +281,7 @@ struct Case(RunSpec);
 impl std::fmt::Debug for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let RunSpec { platform, kernel, seed, duration, .. } = &self.0;
-        write!(f, "{} under {} {:?}, seed {seed}, {duration}\n", platform.name, kernel.name, kernel.policies)?;
+        writeln!(f, "{} under {} {:?}, seed {seed}, {duration}", platform.name, kernel.name, kernel.policies)?;
         f.write_str(&self.0.canonical())
     }
 }
