@@ -262,12 +262,13 @@ impl Kernel<'_, '_> {
         self.trace_sched(this_cpu, Event::SchedWaking { pid, prio, target_cpu: prev_cpu });
         self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
         self.s.tasks[pid.at()].state = State::Running;
-        if self.s.tasks[pid.at()].on_rq == OnRq::Queued {
-            return self.ttwu_runnable(pid, this_cpu);
-        }
         if iowait {
             self.s.tasks[pid.at()].in_iowait = false;
-            self.s.rqs[prev_cpu.at()].nr_iowait -= 1;
+            let cpu = self.s.tasks[pid.at()].iowait_cpu;
+            self.s.rqs[cpu.at()].nr_iowait -= 1;
+        }
+        if self.s.tasks[pid.at()].on_rq == OnRq::Queued {
+            return self.ttwu_runnable(pid, this_cpu);
         }
         let cpu = self.select_task_rq(pid, this_cpu, Kind::Wakeup { sync });
         if cpu != prev_cpu {
@@ -556,7 +557,8 @@ impl Kernel<'_, '_> {
         self.update_rq_clock(cpu);
         self.s.tasks[pid.at()].state = state;
         if state == State::DiskSleep {
-            self.s.tasks[pid.at()].in_iowait = true;
+            let task = &mut self.s.tasks[pid.at()];
+            (task.in_iowait, task.iowait_cpu) = (true, cpu);
             self.s.rqs[cpu.at()].nr_iowait += 1;
         }
         if self.dequeue_task(cpu, pid, Dequeue { sleep: true, ..Dequeue::default() }) {

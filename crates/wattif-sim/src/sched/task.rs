@@ -83,6 +83,8 @@ pub struct Task {
     pub dl: DlEntity,
     /// `in_iowait`: sleeps for a device.
     pub in_iowait: bool,
+    /// Where that sleep counts (`nr_iowait`): a task whose dequeue is delayed may be moved meanwhile.
+    pub iowait_cpu: CpuId,
     /// A thread pinned to one CPU by the kernel (per-CPU kthread).
     pub per_cpu_kthread: bool,
     /// CPU whose caches hold its data: where it last ran.
