@@ -346,11 +346,12 @@ impl Kernel<'_, '_> {
         self.cpufreq_update(cpu, UpdateFlags { iowait });
     }
 
-    /// `enqueue_task`: the class queues it, and its clamps count.
+    /// `enqueue_task`: the class queues it, and its clamps count, unless it sleeps and was only moved.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, pid: Pid, flags: Enqueue) {
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
         self.s.rqs[cpu.at()].version += 1;
-        if self.s.rd.uclamp_used && !self.s.tasks[pid.at()].uclamp_active {
+        let sleeps = self.s.se[self.s.se_of(pid)].sched_delayed;
+        if self.s.rd.uclamp_used && !sleeps && !self.s.tasks[pid.at()].uclamp_active {
             self.s.tasks[pid.at()].uclamp_active = true;
             uclamp::uclamp_rq_inc(&mut self.s, cpu, pid);
         }
@@ -521,6 +522,8 @@ impl Kernel<'_, '_> {
 
     fn put_prev_set_next_task(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
         self.s.tasks[prev.at()].last_ran = self.s.rqs[cpu.at()].clock_task;
+        // Classes age their averages here, perhaps after a governor has looked.
+        self.s.rqs[cpu.at()].version += 1;
         self.s.list_move(next);
         let (from, to) = (self.class_id(prev), self.class_id(next));
         if (from, to) == (ClassId::Fair, ClassId::Fair) {
