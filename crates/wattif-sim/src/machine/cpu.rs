@@ -134,16 +134,13 @@ impl Machine {
         })
     }
 
-    /// From now on the CPU executes `pid` (0: nobody) after the overhead it already has. Returns the siblings whose
-    /// speed changed with it.
+    /// From now on the CPU executes `pid` (0: nobody) after the overhead it already has.
     pub fn execute(&mut self, cpu: CpuId, pid: Pid, now: u64) {
         self.account(cpu, now);
-        let was_busy = self.cpus[cpu.at()].running != Pid(0);
         self.cpus[cpu.at()].running = pid;
         if pid == Pid(0) {
             self.cpus[cpu.at()].stall_ns = 0;
         }
-        debug_assert!(was_busy || pid != Pid(0) || self.cpus[cpu.at()].stall_ns == 0);
     }
 
     /// Recomputes the speed of a CPU from its clock and its busy siblings. The CPU must be accounted up to now.

@@ -1,7 +1,7 @@
 //! When the balancer runs, and the steps it may take: `core`'s side of load balancing. The balancer looks at the state and
 //! says what to move; detaching and attaching is done here.
 
-use super::balance::{Kick, Transaction, cpu_overutilized, update_misfit_status};
+use super::balance::{Kick, Transaction, cpu_overutilized};
 use super::class::fair;
 use super::core::IDLE;
 use super::stop::Work;
@@ -19,7 +19,6 @@ struct Pass<'a, 'o, 'p> {
 impl Kernel<'_, '_> {
     /// The CPU has nothing left: pull something, if that is worth its cost. True when there is something to run now.
     pub(crate) fn newidle_balance(&mut self, cpu: CpuId) -> bool {
-        update_misfit_status(&mut self.s, cpu, None);
         self.balance(cpu, |balancer, pass| balancer.newidle(pass, cpu));
         self.s.rqs[cpu.at()].nr_running > 0
     }

@@ -464,15 +464,16 @@ impl Kernel<'_, '_> {
         let was = self.m.cpus[cpu.at()].running != IDLE;
         self.m.execute(cpu, next, now);
         if was != (next != IDLE) && self.s.topology.has_smt {
-            for i in 0..self.s.nr_cpus() as u32 {
-                if self.s.topology.smt[cpu.at()].contains(CpuId(i)) {
-                    self.m.account(CpuId(i), now);
-                    self.m.update_speed(CpuId(i));
-                    if CpuId(i) != cpu {
-                        self.arm_step(CpuId(i));
-                    }
+            // Lent out for the loop.
+            let threads = std::mem::take(&mut self.s.topology.smt[cpu.at()]);
+            for sibling in threads.iter() {
+                self.m.account(sibling, now);
+                self.m.update_speed(sibling);
+                if sibling != cpu {
+                    self.arm_step(sibling);
                 }
             }
+            self.s.topology.smt[cpu.at()] = threads;
         }
     }
 
