@@ -3,10 +3,12 @@
 //!
 //! | module | reads | into |
 //! |---|---|---|
+//! | [`cgroup`] | files of a cpu cgroup | `GroupSpec` |
 //! | [`rtapp`] | rt-app JSON | `Workload` |
 //! | [`platform_toml`] | platform files | `Platform` |
 //! | [`kernel_toml`] | kernel profiles | `KernelSpec` |
 
+pub mod cgroup;
 pub mod kernel_toml;
 pub mod platform_toml;
 pub mod rtapp;

@@ -233,7 +233,7 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
     let tick_ns = cpuidle::tick_nsec(platform.hz);
     let placement = build_placement(kernel, platform);
     Ok(Built {
-        sched: build_sched(spec, tick_ns),
+        sched: build_sched(spec, build_groups(&spec.workload.groups)?, tick_ns),
         fair: build_class(kernel, platform.nr_cpus()),
         rt: Box::new(Rt),
         dl: Box::new(Deadline),
@@ -260,7 +260,7 @@ fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
 /// `sysctl_sched_migration_cost`.
 const MIGRATION_COST_NS: u64 = 500_000;
 
-fn build_sched(spec: &RunSpec, tick_ns: u64) -> Sched {
+fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64) -> Sched {
     let (kernel, platform) = (&spec.kernel, &spec.platform);
     let mut features = Features::default();
     for (name, on) in &kernel.features {
@@ -279,7 +279,7 @@ fn build_sched(spec: &RunSpec, tick_ns: u64) -> Sched {
     s.topology = Topology::of_cpus(&platform.cpus, params);
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
-    s.groups = build_groups(&spec.workload.groups);
+    s.groups = groups;
     let queues = s.groups.len() * platform.nr_cpus();
     s.cfs = vec![CfsRq::default(); queues];
     s.se = vec![SchedEntity::default(); queues + 1];
@@ -295,15 +295,18 @@ fn build_sched(spec: &RunSpec, tick_ns: u64) -> Sched {
 }
 
 /// The groups of a workload, the root first, each after its parent.
-fn build_groups(specs: &[GroupSpec]) -> Vec<TaskGroup> {
+fn build_groups(specs: &[GroupSpec]) -> Result<Vec<TaskGroup>, RunError> {
     let mut groups = vec![TaskGroup::root()];
     for spec in specs.iter().filter(|g| g.path != "/") {
-        let up = spec.path.rsplit_once('/').map_or("", |(up, _)| up);
-        let parent = groups.iter().position(|g| g.path == up).unwrap_or(0) as u32;
+        let up = spec.path.rsplit_once('/').map(|(up, _)| if up.is_empty() { "/" } else { up });
+        let parent = groups.iter().position(|g| Some(g.path.as_str()) == up);
+        let Some(parent) = parent.map(|p| p as u32) else {
+            return Err(RunError::Workload(format!("group `{}` stands before the group above it", spec.path)));
+        };
         let (path, shares) = (spec.path.clone(), u64::from(spec.shares));
         groups.push(TaskGroup { path, parent, shares, idle: spec.idle, load_avg: 0 });
     }
-    groups
+    Ok(groups)
 }
 
 fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {

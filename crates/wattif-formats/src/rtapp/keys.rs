@@ -58,7 +58,7 @@ pub(super) fn event(key: &str) -> Option<(&'static str, Event)> {
     EVENTS.into_iter().find(|(name, _)| key.starts_with(name))
 }
 
-pub(super) const ROOT: &[&str] = &["tasks", "global", "resources"];
+pub(super) const ROOT: &[&str] = &["tasks", "global", "resources", "groups"];
 pub(super) const GLOBAL: &[&str] = &[
     "duration",
     "calibration",

@@ -56,6 +56,7 @@ pub const LINTS: &[Lint] = &[
     lint("rtapp::N01", "accepted, without meaning in a simulation"),
     lint("rtapp::N02", "unknown key, ignored as rt-app does"),
     lint("rtapp::N03", "accepted here, refused by rt-app"),
+    lint("rtapp::N04", "accepted here, ignored by rt-app"),
 ];
 
 /// Most diagnostics kept; a hostile file could cause one a key.

@@ -53,9 +53,11 @@
 //! | `N01` | accepted, without meaning in a simulation |
 //! | `N02` | unknown key, ignored as rt-app does |
 //! | `N03` | accepted here, refused by rt-app |
+//! | `N04` | accepted here, ignored by rt-app |
 
 mod events;
 mod global;
+mod groups;
 mod json;
 mod keys;
 mod lints;
@@ -82,9 +84,9 @@ use wattif_model::workload::{GroupSpec, Workload};
 
 /// Most threads, and most tasks, of a workload.
 pub const MAX_THREADS: u64 = 65_536;
-/// Most task groups besides the root (rt-app's own limit).
+/// Most groups that tasks name, besides the root (rt-app's own limit).
 pub const MAX_GROUPS: usize = 32;
-/// Longest name of a task or group, bytes.
+/// Longest name of a task, bytes.
 pub const MAX_NAME: usize = 255;
 
 /// How repeated keys and `suspend` are read; see the [module](self).
@@ -160,6 +162,12 @@ fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Repor
         }
         None => {}
     }
+    if let Some(m) = values::find(members, "groups") {
+        let message = "rt-app ignores `groups`: there, write the files of these cgroups by hand";
+        context.report.note("rtapp::N04", m.name_span.clone(), message);
+        let groups = values::object("groups", &m.value, &mut context.report);
+        groups::read(groups, &mut workload.groups, &mut context.report);
+    }
     context.resources.fill(&mut workload);
     context.resources.lint(&mut context.report);
     let failed = context.report.has_errors();
@@ -178,6 +186,7 @@ impl<'a> Context<'a> {
             locks: Default::default(),
             buffers: Default::default(),
             groups: vec![GroupSpec::root()],
+            named_groups: Default::default(),
         }
     }
 }

@@ -1,18 +1,23 @@
 //! Overrides: `tasks.idle_thread.instance=0` patches the tree before it is interpreted.
 //!
 //! A path names members from the root, separated by dots; `*` stands for all members of an object. The last name may
-//! be new when it is a word of the grammar at that place; everything before it must exist.
+//! be new when it is a word of the grammar at that place; everything before it must exist. The files of a group have dots
+//! in their names: `groups./app.cpu.weight=300`.
 
 use super::json::{Json, Member, Node, Span, parse_value};
 use super::keys;
 use super::lints::Report;
+use crate::cgroup;
 use crate::words::{nearest, quoted};
 
 /// Apply `path = value`; an error when no value was changed.
 pub(super) fn apply(root: &mut Node, path: &str, value: &str, report: &mut Report) {
-    let names: Vec<&str> = path.split('.').collect();
-    if names == ["global", "duration"] || names.first() == Some(&"global") {
-        ensure_global(root);
+    let names = names(path);
+    match names[..] {
+        ["global", ..] => ensure(root, &["global"]),
+        // A group comes to be by being named.
+        ["groups", group, _] if group != "*" => ensure(root, &["groups", group]),
+        _ => {}
     }
     let mut failed = None;
     let changed = set(root, &names, Place::Root, value, &mut failed);
@@ -36,6 +41,8 @@ enum Place {
     Task,
     Phases,
     Phase,
+    Groups,
+    Group,
     Other,
 }
 
@@ -44,6 +51,8 @@ impl Place {
         match (self, name) {
             (Place::Root, "tasks") => Place::Tasks,
             (Place::Root, "global") => Place::Global,
+            (Place::Root, "groups") => Place::Groups,
+            (Place::Groups, _) => Place::Group,
             (Place::Tasks, _) => Place::Task,
             (Place::Task, "phases") => Place::Phases,
             (Place::Phases, _) => Place::Phase,
@@ -55,20 +64,30 @@ impl Place {
             Place::Global => keys::GLOBAL.contains(&name),
             Place::Task => keys::TASK.contains(&name) || keys::SCHED.contains(&name) || keys::event(name).is_some(),
             Place::Phase => keys::PHASE.contains(&name) || keys::SCHED.contains(&name) || keys::event(name).is_some(),
+            Place::Group => cgroup::FILES.contains(&name),
             _ => false,
         }
     }
 }
 
-fn ensure_global(root: &mut Node) {
-    let Json::Object(members) = &mut root.value else { return };
-    if !members.iter().any(|m| m.name == "global") {
-        members.push(Member {
-            name: "global".into(),
-            name_span: 0..0,
-            value: Node { span: 0..0, value: Json::Object(vec![]) },
-        });
+/// The names of a path. Those of groups and of their files have dots in them.
+fn names(path: &str) -> Vec<&str> {
+    if let Some(rest) = path.strip_prefix("groups.")
+        && let Some(dot) = rest.find(".cpu.")
+    {
+        return vec!["groups", &rest[..dot], &rest[dot + 1..]];
     }
+    path.split('.').collect()
+}
+
+/// Makes the objects of a path where they do not exist.
+fn ensure(node: &mut Node, names: &[&str]) {
+    let (Json::Object(members), [name, rest @ ..]) = (&mut node.value, names) else { return };
+    if !members.iter().any(|m| m.name == *name) {
+        let value = Node { span: 0..0, value: Json::Object(vec![]) };
+        members.push(Member { name: name.to_string(), name_span: 0..0, value });
+    }
+    members.iter_mut().filter(|m| m.name == *name).for_each(|m| ensure(&mut m.value, rest));
 }
 
 /// How many values were set; the first name that was not found, with its neighbours, goes to `failed`.
@@ -163,6 +182,8 @@ mod tests {
         check("tasks.idle_thread.policy", "SCHED_OTHER", Ok(r#"Text("SCHED_OTHER")"#));
         check("tasks.*.loop", "9", Ok(r#"Number("9")"#));
         check("global.duration", "2", Ok(r#"Number("2")"#));
+        check("groups./a.b/c.cpu.max.burst", "5", Ok(r#"Member { name: "cpu.max.burst""#));
+        check("groups./a.cpu.wieght", "5", Err("nothing can be set there"));
         check("tasks.idle_thred.instance", "0", Err("there are `idle_thread`"));
         check("tasks.b.phases.q.run", "0", Err("there are `p`"));
         check("tasks.b.frag", "0", Err("there are `phases`, `cpus`"));

@@ -8,6 +8,7 @@ use super::phases::State;
 use super::resources::Resources;
 use super::sched::{self, Keys};
 use super::{MAX_GROUPS, MAX_NAME, MAX_THREADS, Options, values};
+use crate::cgroup;
 use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::workload::{GroupSpec, Op, SchedAttr, TaskSpec, Workload};
@@ -28,6 +29,8 @@ pub(super) struct Context<'a> {
     /// `memrun` buffers by `ref`.
     pub buffers: BTreeMap<String, String>,
     pub groups: Vec<GroupSpec>,
+    /// Those that tasks name, without the ones above them.
+    pub named_groups: BTreeSet<u32>,
 }
 
 /// First places where a task locks, unlocks, or waits with each mutex.
@@ -182,20 +185,18 @@ impl Context<'_> {
             self.report.error("rtapp::E14", m.value.span.clone(), why);
             None
         };
-        if !path.starts_with('/') || path.len() > MAX_NAME {
-            return refuse(format!("the taskgroup {} must start with `/`", quoted(path)));
-        }
         if !attr.policy.is_fair() {
             return refuse(format!("a taskgroup holds fair tasks only, not {}", attr.policy.name()));
         }
-        if let Some(at) = self.groups.iter().position(|g| g.path == path) {
-            return Some(at as u32);
+        match cgroup::add(&mut self.groups, path) {
+            Ok(0) => Some(0),
+            Ok(at) if self.named_groups.len() < MAX_GROUPS || self.named_groups.contains(&at) => {
+                self.named_groups.insert(at);
+                Some(at)
+            }
+            Ok(_) => refuse(format!("more than {MAX_GROUPS} taskgroups")),
+            Err(why) => refuse(why),
         }
-        if self.groups.len() > MAX_GROUPS {
-            return refuse(format!("more than {MAX_GROUPS} taskgroups"));
-        }
-        self.groups.push(GroupSpec { path: path.into(), ..GroupSpec::root() });
-        Some(self.groups.len() as u32 - 1)
     }
 
     /// Events a timer made absolute anywhere in the file, of any thread that shares it, are absolute everywhere.

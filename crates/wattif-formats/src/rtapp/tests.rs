@@ -1,6 +1,7 @@
 //! One `check` per feature: what a small file becomes, or which lints it causes.
 
 use super::*;
+use wattif_model::Ns;
 use wattif_model::workload::{Amount, Op};
 
 fn options(dialect: Dialect) -> Options {
@@ -226,6 +227,28 @@ fn groups_and_globals() {
     assert_eq!((w.tasks[0].attr.policy.name(), w.pi_enabled, w.tasks[0].delay.0), ("SCHED_IDLE", true, 30_000));
     assert_eq!((w.tasks[0].group, w.groups[1].path.as_str()), (1, "/bg"));
     assert_eq!(show(&w.tasks[0].program.ops), "< run 1 > group 0 < run 1 >");
+}
+
+#[test]
+fn groups_have_weights_and_limits() {
+    let text = r#"{"tasks": {"a": {"taskgroup": "/app/fg", "run": 1}},
+        "groups": {"/app": {"cpu.weight": 300, "cpu.uclamp.max": "60.5"}, "/app/fg": {"cpu.max": "20000 50000", "cpu.idle": true}}}"#;
+    let w = workload(text);
+    let paths: Vec<&str> = w.groups.iter().map(|g| g.path.as_str()).collect();
+    assert_eq!((paths, w.tasks[0].group), (vec!["/", "/app", "/app/fg"], 2));
+    assert_eq!((w.groups[1].shares, w.groups[1].uclamp_max, w.groups[2].idle), (3072, 620, true));
+    assert_eq!((w.groups[2].quota, w.groups[2].period), (Some(Ns::from_ms(20)), Ns::from_ms(50)));
+    for (groups, code) in [
+        (r#"{"/": {"cpu.weight": 300}}"#, "E14"),
+        (r#"{"a": {}}"#, "E14"),
+        (r#"{"/a": {"cpu.wieght": 300}}"#, "E14"),
+        (r#"{"/a": {"cpu.weight": 0}}"#, "E14"),
+        (r#"{"/a": {"cpu.weight": [1]}}"#, "E04"),
+        (r#"{"/a": {"cpu.max": "500 100000"}}"#, "E14"),
+        (r#"{"/a": 5}"#, "E04"),
+    ] {
+        lints(&format!(r#"{{"tasks": {{"a": {{"run": 1}}}}, "groups": {groups}}}"#), code);
+    }
 }
 
 #[test]

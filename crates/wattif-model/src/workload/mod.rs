@@ -43,7 +43,7 @@ pub struct Workload {
     pub queues: Vec<Named>,
     /// Names of marks.
     pub marks: Vec<String>,
-    /// Groups (cgroups); index 0 is the root.
+    /// Groups (cgroups); index 0 is the root, and each stands after the group above it.
     pub groups: Vec<GroupSpec>,
 }
 
@@ -109,12 +109,39 @@ pub struct GroupSpec {
     pub shares: u32,
     /// `cpu.idle`: the whole group is SCHED_IDLE.
     pub idle: bool,
+    /// `cpu.max`: run time of all CPUs together per period; `None`: no limit.
+    pub quota: Option<Ns>,
+    /// Length of a bandwidth period.
+    pub period: Ns,
+    /// `cpu.max.burst`: unused quota that may be saved for later.
+    pub burst: Ns,
+    /// `cpu.uclamp.min`, 0..=1024: utilisation its tasks are raised to at least.
+    pub uclamp_min: u16,
+    /// `cpu.uclamp.max`, 0..=1024: utilisation its tasks are held to at most; limits `uclamp_min` too.
+    pub uclamp_max: u16,
 }
 
 impl GroupSpec {
     /// The root group.
     pub fn root() -> GroupSpec {
-        GroupSpec { path: "/".into(), shares: 1024, idle: false }
+        GroupSpec::named("/")
+    }
+    /// A group with the kernel's defaults.
+    pub fn named(path: &str) -> GroupSpec {
+        GroupSpec {
+            path: path.into(),
+            shares: 1024,
+            idle: false,
+            quota: None,
+            period: Ns::from_ms(100),
+            burst: Ns::ZERO,
+            uclamp_min: 0,
+            uclamp_max: 1024,
+        }
+    }
+    /// The load weight of a `cpu.weight` of 1..=10000 (`sched_weight_from_cgroup`).
+    pub const fn shares_of_weight(weight: u32) -> u32 {
+        (weight * 1024 + 50) / 100
     }
 }
 
