@@ -72,6 +72,18 @@ pub struct FreqDomain {
     pub transition_delay_ns: Option<u64>,
     /// Power by operating point and idle state.
     pub power: PowerTable,
+    /// What the devicetree said of these CPUs before capacities, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dt_clock: Option<DtClock>,
+}
+
+/// Clock and efficiency of a CPU as ARM kernels before 4.13 read them, to compute `cpu_power`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DtClock {
+    /// `clock-frequency` of the devicetree, Hz.
+    pub hz: u64,
+    /// Work per clock, relative to other core types (`table_efficiency`).
+    pub efficiency: u32,
 }
 
 /// An operating point.

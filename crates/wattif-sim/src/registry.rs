@@ -9,7 +9,7 @@ use crate::cpufreq::schedutil::{self, Schedutil};
 use crate::cpufreq::{self, FreqGovernor};
 use crate::cpuidle::{self, IdleGovernor};
 use crate::sched::Sched;
-use crate::sched::balance::{self, FairBalancer, LoadBalancer};
+use crate::sched::balance::{self, FairBalancer, LoadBalancer, cpu_power};
 use crate::sched::class::SchedClass;
 use crate::sched::class::cfs::Cfs;
 use crate::sched::class::deadline::Deadline;
@@ -27,7 +27,7 @@ use crate::sched::placement::{
 };
 use crate::sched::rq::CfsRq;
 use crate::sched::task::{SchedEntity, TaskGroup};
-use crate::sched::topology::{DomainParams, Topology};
+use crate::sched::topology::{Asym, DomainParams, Topology};
 use wattif_model::kernel::{KernelSpec, Slot, Value};
 use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec};
@@ -105,6 +105,7 @@ pub static POLICIES: &[Policy] = &[
     policy!("cpu_util", Placement, false, "sched/placement/cpu_util.rs", crate::sched::placement::cpu_util::TUNABLES),
     policy!("eas", Placement, false, "sched/placement/eas.rs", crate::sched::placement::eas::TUNABLES),
     policy!("load_balance", Balance, true, "sched/balance/mod.rs", balance::TUNABLES),
+    policy!("cpu_power", Balance, true, "sched/balance/cpu_power.rs", cpu_power::TUNABLES),
     policy!("schedutil", Cpufreq, true, "cpufreq/schedutil.rs", cpufreq::schedutil::TUNABLES),
     policy!("performance", Cpufreq, true, "cpufreq/performance.rs", &[]),
     policy!("powersave", Cpufreq, true, "cpufreq/powersave.rs", &[]),
@@ -232,12 +233,13 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
     let (kernel, platform) = (&spec.kernel, &spec.platform);
     let tick_ns = cpuidle::tick_nsec(platform.hz);
     let placement = build_placement(kernel, platform);
+    let balancer = build_balancer(kernel, platform, placement.eas.is_some())?;
     Ok(Built {
-        sched: build_sched(spec, build_groups(&spec.workload.groups)?, tick_ns),
+        sched: build_sched(spec, build_groups(&spec.workload.groups)?, tick_ns, &balancer),
         fair: build_class(kernel, platform.nr_cpus()),
         rt: Box::new(Rt),
         dl: Box::new(Deadline),
-        balancer: Box::new(build_balancer(kernel, platform, placement.eas.is_some())),
+        balancer: Box::new(balancer),
         placement: Box::new(placement),
         cpufreq: platform.domains.iter().map(|_| build_cpufreq(kernel)).collect(),
         cpuidle: build_cpuidle(kernel, platform.nr_cpus(), tick_ns),
@@ -260,7 +262,7 @@ fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
 /// `sysctl_sched_migration_cost`.
 const MIGRATION_COST_NS: u64 = 500_000;
 
-fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64) -> Sched {
+fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &FairBalancer) -> Sched {
     let (kernel, platform) = (&spec.kernel, &spec.platform);
     let mut features = Features::default();
     for (name, on) in &kernel.features {
@@ -269,14 +271,13 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64) -> Sched {
     let pelt_tunables = Tunables::of(kernel, "pelt");
     let half_life = pelt_tunables.int("half_life_ms") as u32;
     let mut pelt = Pelt::with_half_life(half_life).expect("the registry allows 8, 16 and 32");
-    pelt.scaled = pelt_tunables.text("generation") == "scaled";
+    pelt.unscaled = pelt_tunables.text("generation") == "unscaled";
+    pelt.scaled = pelt.unscaled || pelt_tunables.text("generation") == "scaled";
     pelt.migrate_lag = pelt_tunables.text("migrate_lag") == "true";
     pelt.post_init = if pelt_tunables.text("post_init") == "6.1" { PostInit::V6_1 } else { PostInit::V6_12 };
     let util_est = Tunables::of(kernel, "util_est").text("generation");
     let mut s = Sched::bare(platform.nr_cpus(), tick_ns);
-    let before_5_10 = Tunables::of(kernel, "load_balance").text("generation").starts_with("5.");
-    let params = if before_5_10 { DomainParams::BEFORE_5_10 } else { DomainParams::SINCE_5_10 };
-    s.topology = Topology::of_cpus(&platform.cpus, params);
+    s.topology = build_topology(kernel, platform, balancer);
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
     s.groups = groups;
@@ -285,13 +286,28 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64) -> Sched {
     s.se = vec![SchedEntity::default(); queues + 1];
     for (rq, cpu) in s.rqs.iter_mut().zip(&platform.cpus) {
         rq.pelt = pelt;
-        (rq.cpu_capacity_orig, rq.cpu_capacity) = (cpu.capacity, cpu.capacity);
+        let power = balancer.power.original.get(rq.cpu.at());
+        (rq.cpu_capacity_orig, rq.cpu_capacity) = (cpu.capacity, power.copied().unwrap_or(cpu.capacity));
         // A fresh CPU expects to be idle for twice the cost of a migration.
         (rq.avg_idle, rq.max_idle_balance_cost) = (2 * MIGRATION_COST_NS, MIGRATION_COST_NS);
         rq.sd = s.topology.sd_states(rq.cpu);
     }
     init_groups(&mut s);
     s
+}
+
+/// The domains; to a kernel of the age of `cpu_power` that is what CPUs have, and capacity does not exist.
+fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalancer) -> Topology {
+    if balancer.generation == balance::Generation::V3_13 {
+        let mut cpus = platform.cpus.clone();
+        cpus.iter_mut().zip(&balancer.power.original).for_each(|(cpu, power)| cpu.capacity = *power);
+        return Topology::of_cpus(&cpus, DomainParams::V3_13);
+    }
+    let t = Tunables::of(kernel, "load_balance");
+    let before_5_10 = t.text("generation").starts_with("5.");
+    let params = if before_5_10 { DomainParams::BEFORE_5_10 } else { DomainParams::SINCE_5_10 };
+    let asym = parsed(&t, "asym_capacity", Asym::parse);
+    Topology::of_cpus(&platform.cpus, DomainParams { asym, ..params })
 }
 
 /// The groups of a workload, the root first, each after its parent.
@@ -362,14 +378,36 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p
 }
 
-fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> FairBalancer {
-    let t = Tunables::of(kernel, "load_balance");
-    let mut balancer = FairBalancer::new(parsed(&t, "generation", balance::Generation::parse));
+fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result<FairBalancer, RunError> {
+    let name = chosen(kernel, Slot::Balance);
+    let t = Tunables::of(kernel, name);
+    let mut balancer = match name {
+        "cpu_power" => FairBalancer::new(balance::Generation::V3_13),
+        _ => FairBalancer::new(parsed(&t, "generation", balance::Generation::parse)),
+    };
+    if name == "cpu_power" {
+        let cores = t.text("cores") == "true";
+        balancer.power = cpu_power::CpuPower { original: build_powers(&t, platform)?, cores };
+    }
     balancer.migration_cost_ns = t.int("migration_cost_ns");
     balancer.nr_migrate = t.int("nr_migrate") as u32;
     balancer.eas = eas;
     (balancer.pass_cost_ns, balancer.pass_cost_per_cpu_ns) = (platform.costs.wakeup_ns, platform.costs.wakeup_ns / 8);
-    balancer
+    Ok(balancer)
+}
+
+/// `cpu_power` of every CPU.
+fn build_powers(t: &Tunables<'_>, platform: &Platform) -> Result<Vec<u32>, RunError> {
+    if t.text("source") == "default" {
+        return Ok(cpu_power::default_powers(&platform.cpus));
+    }
+    cpu_power::efficiency_powers(platform).ok_or_else(|| {
+        RunError::Kernel(format!(
+            "`cpu_power.source` = `efficiency` needs `efficiency` and `dt_clock_khz` of every domain; platform `{}` \
+             does not state them: set `cpu_power.source` to `default`, or add them to the platform",
+            platform.name
+        ))
+    })
 }
 
 fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {

@@ -4,7 +4,7 @@ use super::{CODES, CONTRADICTION, cpulist, machine};
 use crate::toml_tree::{Report, Span, Table};
 use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::{FreqDomain, Opp, PowerTable, PowerUnit};
+use wattif_model::platform::{DtClock, FreqDomain, Opp, PowerTable, PowerUnit};
 
 /// A domain with what belongs to its CPUs.
 pub(super) struct Domain {
@@ -35,8 +35,10 @@ fn domain(mut table: Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain>
     let transition_latency_ns = machine::time(&mut table, "transition", report).unwrap_or(0);
     let transition_delay_ns = machine::time(&mut table, "transition_delay", report);
     let (opps, power) = opps(&mut table, unit, capacity, report);
+    let dt_clock = dt_clock(&mut table, report);
     let known = ["cpus", "core", "capacity", "transition_us", "transition_delay_us", "opps", "static_states"];
-    table.finish(&[&known[..], &["idle_core", "idle_cluster"]].concat(), report);
+    let further = ["idle_core", "idle_cluster", "efficiency", "dt_clock_khz"];
+    table.finish(&[&known[..], &further].concat(), report);
     if opps.is_empty() {
         report.error(CODES.missing, span.clone(), "a domain needs at least one operating point in `opps`");
         return vec![];
@@ -47,9 +49,28 @@ fn domain(mut table: Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain>
         transition_latency_ns,
         transition_delay_ns,
         power: power.clone(),
+        dt_clock,
     };
     let domains = sets.into_iter().map(|cpus| (domain(cpus), core.clone()));
     domains.map(|(domain, core)| Domain { domain, core, capacity, span: span.clone() }).collect()
+}
+
+/// `efficiency` and `dt_clock_khz`, from which old kernels compute `cpu_power`: both or neither.
+fn dt_clock(table: &mut Table, report: &mut Report) -> Option<DtClock> {
+    let (given, wanted) = match (table.take("efficiency"), table.take("dt_clock_khz")) {
+        (Some(efficiency), Some(khz)) => {
+            let efficiency = efficiency.int("efficiency", 1..=1_000_000, report);
+            let hz = khz.int("dt_clock_khz", 1_049..=100_000_000, report).map(|khz| khz as u64 * 1000);
+            return Some(DtClock { hz: hz?, efficiency: efficiency? as u32 });
+        }
+        (Some(_), None) => ("efficiency", "dt_clock_khz"),
+        (None, Some(_)) => ("dt_clock_khz", "efficiency"),
+        (None, None) => return None,
+    };
+    let message = format!("`{given}` without `{wanted}`: `cpu_power` is computed from both");
+    let help = format!("state `{wanted}` too, or leave `{given}` out: then `cpu_power` is 1024");
+    report.push(Diagnostic::error(CONTRADICTION, table.span.clone(), message).help(help));
+    None
 }
 
 fn opps(table: &mut Table, unit: PowerUnit, capacity: u32, report: &mut Report) -> (Vec<Opp>, PowerTable) {

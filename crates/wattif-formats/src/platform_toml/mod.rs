@@ -17,6 +17,7 @@
 //! core = "cortex-a53"
 //! capacity = 462                    # at the highest operating point, 1..=1024
 //! transition_us = 300               # request to effect; transition_delay_us: the driver's rate limit, where it has one
+//! efficiency = 2048                 # with dt_clock_khz = 800_000: what kernels before 4.13 compute cpu_power from; optional
 //! opps = [ { khz = 533_000, uv = 700_000, uw = 28_728 }, … ]   # capacity: default capacity·khz/max, rounded down
 //!
 //! [[cluster]]                       # CPUs that sleep together; several with the same states in one entry

@@ -63,6 +63,7 @@ fn domain(first: u32, capacity: u32) -> FreqDomain {
             cluster_busy_uw: vec![40, 60],
             cluster_idle_uw: vec![vec![17], vec![1]],
         },
+        dt_clock: None,
     }
 }
 

@@ -26,17 +26,62 @@ pub enum Level {
 /// What a kernel version decides about domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DomainParams {
-    /// Imbalance tolerated above the cache level, percent: 117 since 5.10, 125 before.
-    pub imbalance_pct: u32,
-    /// Factor of the balance interval on a busy CPU: 16 since 5.10, 32 before.
+    /// Imbalance tolerated, percent, by [`Level`].
+    pub imbalance_pct: [u32; 4],
+    /// Factor of the balance interval on a busy CPU: 16 since 5.10, 32 before, 64 in 3.13.
     pub busy_factor: u32,
+    /// Shortest and longest interval of balancing, ms; `None`: the weight of the domain and twice that.
+    pub interval_ms: Option<(u64, u64)>,
+    /// A domain asks its parent to spread from this level on.
+    pub spreads_from: Level,
+    /// What the kernel makes of different capacities.
+    pub asym: Asym,
 }
 
 impl DomainParams {
+    /// 3.13. `cpu_power` takes the place of capacities.
+    pub const V3_13: DomainParams = DomainParams {
+        imbalance_pct: [110, 125, 117, 125],
+        busy_factor: 64,
+        interval_ms: Some((1, 4)),
+        spreads_from: Level::Pkg,
+        asym: Asym::Off,
+    };
     /// Kernels before 5.10.
-    pub const BEFORE_5_10: DomainParams = DomainParams { imbalance_pct: 125, busy_factor: 32 };
+    pub const BEFORE_5_10: DomainParams = DomainParams {
+        imbalance_pct: [110, 117, 125, 125],
+        busy_factor: 32,
+        interval_ms: None,
+        spreads_from: Level::Smt,
+        asym: Asym::Misfit,
+    };
     /// Kernels since 5.10.
-    pub const SINCE_5_10: DomainParams = DomainParams { imbalance_pct: 117, busy_factor: 16 };
+    pub const SINCE_5_10: DomainParams =
+        DomainParams { imbalance_pct: [110, 117, 117, 117], busy_factor: 16, ..DomainParams::BEFORE_5_10 };
+}
+
+/// What a kernel makes of CPUs of different capacity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asym {
+    /// `off`: nothing (before 4.10).
+    Off,
+    /// `wakeup`: `SD_ASYM_CPUCAPACITY`; wake-ups look at it, and full groups of more capacity are not pulled from (4.10).
+    Wakeup,
+    /// `misfit`: and balancing moves tasks that do not fit their CPU (4.20).
+    #[default]
+    Misfit,
+}
+
+impl Asym {
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Asym> {
+        Some(match name {
+            "off" => Asym::Off,
+            "wakeup" => Asym::Wakeup,
+            "misfit" => Asym::Misfit,
+            _ => return None,
+        })
+    }
 }
 
 /// A scheduling domain (`struct sched_domain`, the part that does not change).
@@ -52,15 +97,15 @@ pub struct Domain {
     pub groups: Vec<Group>,
     /// Index of the domain below of the span's first CPU; `None` when groups are single CPUs.
     pub child: Option<usize>,
-    /// Imbalance that is tolerated, percent: 110 SMT, 117 MC, others see [`DomainParams`].
+    /// Imbalance that is tolerated, percent, see [`DomainParams`].
     pub imbalance_pct: u32,
     /// Failed passes before hot tasks are moved.
     pub cache_nice_tries: u32,
-    /// Shortest interval of balancing, ms: the weight.
+    /// Shortest interval of balancing, ms.
     pub min_interval_ms: u64,
-    /// Longest: twice the weight.
+    /// Longest.
     pub max_interval_ms: u64,
-    /// Interval is multiplied by this on a busy CPU (16; 32 before 5.10).
+    /// Interval is multiplied by this on a busy CPU (see [`DomainParams`]).
     pub busy_factor: u32,
     /// `SD_SHARE_LLC`.
     pub share_llc: bool,
@@ -180,6 +225,8 @@ pub struct Topology {
     pub sd_asym: Vec<Option<usize>>,
     /// Is there any such domain (`sched_asym_cpucap_active`)?
     pub has_asym: bool,
+    /// And tasks that do not fit their CPU are moved to a bigger one?
+    pub has_misfit: bool,
     /// The largest `capacity_orig` (`rd->max_cpu_capacity`).
     pub max_cpu_capacity: u32,
 }
@@ -229,6 +276,7 @@ impl Topology {
             t.add_level(cpus, params, level, &spans, &mut below);
         }
         t.has_asym = t.sd_asym.iter().any(Option::is_some);
+        t.has_misfit = t.has_asym && params.asym == Asym::Misfit;
         t
     }
 
@@ -318,30 +366,28 @@ impl Topology {
         let child = self.of_cpu[first].last().copied();
         let weight = span.len() as u32;
         let capacities = distinct_capacities(span.iter().map(|c| &cpus[c.at()]));
-        let asym = capacities > 1;
+        let asym = capacities > 1 && params.asym > Asym::Off;
+        let (min_interval_ms, max_interval_ms) = params.interval_ms.unwrap_or((weight.into(), 2 * u64::from(weight)));
         Domain {
             level,
             span: span.clone(),
             weight,
             groups: self.groups(cpus, span, below),
             child,
-            imbalance_pct: match level {
-                Level::Smt => 110,
-                Level::Mc => 117,
-                Level::Pkg | Level::Numa => params.imbalance_pct,
-            },
+            imbalance_pct: params.imbalance_pct[level as usize],
             cache_nice_tries: match level {
                 Level::Smt => 0,
                 Level::Mc | Level::Pkg => 1,
                 Level::Numa => 2,
             },
-            min_interval_ms: u64::from(weight),
-            max_interval_ms: 2 * u64::from(weight),
+            min_interval_ms,
+            max_interval_ms,
             busy_factor: params.busy_factor,
             share_llc: level <= Level::Mc,
             share_cpucapacity: level == Level::Smt,
             // A domain asks its parent to spread, unless that would be over CPUs of different capacity.
-            prefer_sibling: child.is_some_and(|c| self.domains[c].level != Level::Numa) && !asym,
+            prefer_sibling: child.is_some_and(|c| (params.spreads_from..Level::Numa).contains(&self.domains[c].level))
+                && !asym,
             asym_cpucapacity: asym,
             asym_cpucapacity_full: asym && capacities == distinct_capacities(cpus.iter()),
             numa: level == Level::Numa,

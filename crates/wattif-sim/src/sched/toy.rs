@@ -28,7 +28,12 @@ pub(crate) struct Toy {
 impl Toy {
     /// Idle CPUs, one second after start, with ticks of 4 ms.
     pub fn new(cpus: &[Cpu]) -> Toy {
-        let topology = Topology::of_cpus(cpus, DomainParams::SINCE_5_10);
+        Toy::with_params(cpus, DomainParams::SINCE_5_10)
+    }
+
+    /// The same under the domains of a kernel.
+    pub fn with_params(cpus: &[Cpu], params: DomainParams) -> Toy {
+        let topology = Topology::of_cpus(cpus, params);
         let n = cpus.len();
         let rq = |c: usize| Rq {
             cpu: CpuId(c as u32),

@@ -4,11 +4,13 @@
 //! load; fully busy and has_spare by fewest idle CPUs, then most running tasks. A group without a fair task, a misfit that
 //! this CPU cannot help, and single tasks on CPUs of more capacity than this one are never busiest.
 
-use super::capacity::{capacity_greater, check_cpu_capacity, update_group_capacity, update_idle_cpu_scan};
+use super::capacity::{
+    capacity_greater, check_cpu_capacity, scale_rt_capacity, update_group_capacity, update_idle_cpu_scan,
+};
 use super::group_stats::{GroupStats, GroupType, group_classify};
 use super::imbalance::{calculate_imbalance, sibling_imbalance};
 use super::load_balance::Env;
-use super::{FairBalancer, Generation, IdleType, Migration, by_load, cpu_overutilized, jiffies_ns};
+use super::{FairBalancer, Generation, IdleType, Migration, by_load, cpu_overutilized, cpu_power, jiffies_ns};
 use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, cpu_util_cfs};
 use crate::sched::topology::{Domain, Group};
 use crate::sched::{Sched, View};
@@ -48,6 +50,7 @@ impl FairBalancer {
         let group = sds.busiest_group?;
         let stays = self.eas && !s.rd.overutilized;
         let found = match self.generation {
+            Generation::V3_13 => cpu_power::is_imbalanced(env, env.sd(s).imbalance_pct, &mut sds),
             Generation::V5_4 => !stays && by_load::is_imbalanced(s, env, &mut sds),
             // Since 6.9 a misfit task is helped although the rest of the system is not overutilised.
             generation => {
@@ -59,6 +62,7 @@ impl FairBalancer {
             return None;
         }
         match self.generation {
+            Generation::V3_13 => cpu_power::calculate_imbalance(s, env, &mut sds),
             Generation::V5_4 => by_load::calculate_imbalance(s, env, &mut sds),
             generation => calculate_imbalance(s, env, &mut sds, generation),
         }
@@ -100,9 +104,9 @@ impl FairBalancer {
     }
 
     /// `update_sd_lb_stats`: all groups of the domain, ours first, then by CPU.
-    fn update_sd_lb_stats(&self, s: &mut Sched, env: &Env) -> SdStats {
+    pub(super) fn update_sd_lb_stats(&self, s: &mut Sched, env: &Env) -> SdStats {
         let mut sds = SdStats { prefer_sibling: env.sd(s).prefer_sibling, ..SdStats::default() };
-        if self.generation > Generation::V5_4 {
+        if !self.generation.is_by_load() {
             sds.busiest.idle_cpus = u32::MAX;
         }
         let (mut overloaded, mut overutilized, mut sum_util) = (false, false, 0);
@@ -111,7 +115,10 @@ impl FairBalancer {
             let g = (env.local_group + i) % n;
             let due = |s: &View| jiffies_ns(s) >= env.sd(s).groups[g].next_update;
             if i == 0 && (env.idle != IdleType::NewlyIdle || due(s)) {
-                update_group_capacity(s, env.sd_cpu, env.level);
+                update_group_capacity(s, env.sd_cpu, env.level, |s, cpu| match self.generation {
+                    Generation::V3_13 => cpu_power::scale_rt_power(s, cpu, self.power.original[cpu.at()]),
+                    _ => scale_rt_capacity(s, cpu),
+                });
             }
             let mut sgs = self.update_sg_lb_stats(s, env, g, &mut overloaded);
             overutilized |=
@@ -143,17 +150,18 @@ impl FairBalancer {
 
     fn picks(&self, s: &View, env: &Env, sds: &SdStats, g: usize, sgs: &mut GroupStats) -> bool {
         match self.generation {
+            Generation::V3_13 => cpu_power::update_sd_pick_busiest(sds, sgs),
             Generation::V5_4 => by_load::update_sd_pick_busiest(s, env, sds, g, sgs),
             generation => update_sd_pick_busiest(s, env, sds, g, sgs, generation),
         }
     }
 
     /// `update_sg_lb_stats`: one group.
-    fn update_sg_lb_stats(&self, s: &View, env: &Env, g: usize, overloaded: &mut bool) -> GroupStats {
+    pub(super) fn update_sg_lb_stats(&self, s: &View, env: &Env, g: usize, overloaded: &mut bool) -> GroupStats {
         let sd = env.sd(s);
         let group = &sd.groups[g];
         let local = g == env.local_group;
-        let by_load = self.generation == Generation::V5_4;
+        let by_load = self.generation.is_by_load();
         let mut sgs =
             GroupStats { group_capacity: group.capacity, group_weight: group.weight, ..GroupStats::default() };
         for cpu in group.cpus.iter().filter(|&c| env.includes(s, c)) {
@@ -177,9 +185,16 @@ impl FairBalancer {
             sgs.group_misfit_task_load = sgs.group_misfit_task_load.max(misfit);
             *overloaded |= sd.asym_cpucapacity && misfit > 0;
         }
-        if by_load {
-            by_load::finish(s, env, group, &mut sgs);
-            return sgs;
+        match self.generation {
+            Generation::V3_13 => {
+                self.power.finish(env, s, group, &mut sgs);
+                return sgs;
+            }
+            Generation::V5_4 => {
+                by_load::finish(s, env, group, &mut sgs);
+                return sgs;
+            }
+            _ => {}
         }
         let smt = self.generation == Generation::V6_12 && !local && env.is_idle();
         sgs.group_smt_balance = smt && is_smt(group) && sgs.sum_h_nr_running > 1;
@@ -194,7 +209,7 @@ impl FairBalancer {
     fn misfit_load(&self, s: &View, env: &Env, cpu: CpuId, load: u64) -> u64 {
         let sd = env.sd(s);
         if sd.asym_cpucapacity {
-            return s.rqs[cpu.at()].misfit_task_load;
+            return s.rqs[cpu.at()].misfit_task_load; // 0 where the kernel knows no misfit tasks
         }
         // Since 6.1: alone on a CPU that other classes reduced.
         let reduced = self.generation >= Generation::V6_1
@@ -207,8 +222,11 @@ impl FairBalancer {
     /// `find_busiest_queue`: the CPU of the group with most of what is to be moved.
     #[doc(alias = "sched_balance_find_src_rq")]
     pub(super) fn find_busiest_queue(&self, s: &View, env: &Env, group: usize) -> Option<CpuId> {
+        if self.generation == Generation::V3_13 {
+            return self.power.find_busiest_queue(s, env, group);
+        }
         let sd = env.sd(s);
-        let mut best = Busiest { cpu: None, amount: 0, capacity: 1 };
+        let mut best = Busiest::default();
         for cpu in sd.groups[group].cpus.iter().filter(|&c| env.includes(s, c)) {
             if env.migration == Migration::Misfit && self.generation == Generation::V5_4 {
                 best.consider(cpu, s.rqs[cpu.at()].misfit_task_load);
@@ -255,10 +273,17 @@ impl FairBalancer {
 }
 
 /// The busiest CPU so far; the first among equals stays.
-struct Busiest {
-    cpu: Option<CpuId>,
+pub(super) struct Busiest {
+    /// Which.
+    pub cpu: Option<CpuId>,
     amount: u64,
     capacity: u64,
+}
+
+impl Default for Busiest {
+    fn default() -> Busiest {
+        Busiest { cpu: None, amount: 0, capacity: 1 }
+    }
 }
 
 impl Busiest {
@@ -268,7 +293,7 @@ impl Busiest {
         }
     }
     /// Compares amount/capacity by cross-multiplication.
-    fn consider_scaled(&mut self, cpu: CpuId, amount: u64, capacity: u64) {
+    pub(super) fn consider_scaled(&mut self, cpu: CpuId, amount: u64, capacity: u64) {
         if amount * self.capacity > self.amount * capacity {
             *self = Busiest { cpu: Some(cpu), amount, capacity };
         }

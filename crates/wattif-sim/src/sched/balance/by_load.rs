@@ -4,11 +4,6 @@
 //! imbalanced, misfit and others. Moved is what brings both groups to the domain's average, but not so much that the
 //! busiest gets idle CPUs; less than one task's mean load is rounded up to one task if the two groups would not just
 //! swap roles, or if more capacity gets used (`fix_small_imbalance`).
-//!
-//! Worked example: two big CPUs of capacity 1441, three little ones of 606, five always-running nice-0 tasks, one per
-//! CPU. avg_load is 2048·1024/2882 = 727 and 3072·1024/1818 = 1730, the domain's 1115. A big CPU finds 1730·100 >
-//! 727·117, wants min((1730−1115)·1818, (1115−727)·2882)/1024 = 1091, and the little CPUs with one task of 1024 each are
-//! not above that: one of them is chosen, nothing on it can be detached, and after four failures its task is pushed.
 
 use super::busiest::SdStats;
 use super::group_stats::{GroupStats, GroupType};
@@ -140,7 +135,7 @@ fn load_above_capacity(sds: &SdStats) -> u64 {
 }
 
 /// `fix_small_imbalance`: less than a task; should one move all the same?
-fn fix_small_imbalance(s: &View, env: &Env, sds: &SdStats, imbalance: u64) -> u64 {
+pub(super) fn fix_small_imbalance(s: &View, env: &Env, sds: &SdStats, imbalance: u64) -> u64 {
     let (local, busiest) = (&sds.local, &sds.busiest);
     let per_task = busiest.load_per_task;
     let (mut local_per_task, mut imbn) = (local.load_per_task, 2);

@@ -17,15 +17,16 @@ pub(super) fn scale_rt_capacity(s: &View, cpu: CpuId) -> u64 {
     ((max - used) * (max - irq) / max).max(1)
 }
 
-/// `update_group_capacity`: the CPU's own group, from the groups below it.
-pub(super) fn update_group_capacity(s: &mut Sched, cpu: CpuId, level: usize) {
+/// `update_group_capacity`: the CPU's own group, from the groups below it, or from the CPU's `of_cpu` at the lowest level.
+#[doc(alias = "update_group_power")]
+pub(super) fn update_group_capacity(s: &mut Sched, cpu: CpuId, level: usize, of_cpu: impl Fn(&View, CpuId) -> u64) {
     let sd = &s.rqs[cpu.at()].sd[level];
     let (domain, local, interval_ms) = (sd.domain, sd.local_group, sd.balance_interval_ms);
     let interval = msecs_to_jiffies(interval_ms, hz(s)).clamp(1, max_interval(s));
     let next_update = jiffies_ns(s) + interval * s.tick_ns;
     let (capacity, min, max) = match level.checked_sub(1) {
         None => {
-            let capacity = scale_rt_capacity(s, cpu);
+            let capacity = of_cpu(s, cpu);
             s.rqs[cpu.at()].cpu_capacity = capacity as u32;
             (capacity, capacity, capacity)
         }

@@ -39,8 +39,8 @@ impl FairBalancer {
     fn reduces_imbalance(&self, s: &View, pid: Pid, env: &mut Env) -> bool {
         let sd = &s.rqs[env.sd_cpu.at()].sd[env.level];
         let failed = sd.nr_balance_failed;
-        // 5.4 knows load only; a misfit task is pushed, not pulled.
-        let by_load = self.generation == Generation::V5_4;
+        // Up to 5.4 load only; a misfit task is pushed, not pulled.
+        let by_load = self.generation.is_by_load();
         let amount = match env.migration {
             _ if by_load && s.features.lb_min && task_h_load(s, pid) < 16 && failed == 0 => return false,
             _ if by_load && task_h_load(s, pid) / 2 > env.imbalance.max(0) as u64 => return false,

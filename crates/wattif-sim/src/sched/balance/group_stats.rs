@@ -53,6 +53,8 @@ pub struct GroupStats {
     pub group_no_capacity: bool,
     /// Load-based generation: mean load per runnable task.
     pub load_per_task: u64,
+    /// 3.13 (`group_capacity` there): tasks that the group's power serves.
+    pub serves: u32,
 }
 
 /// `group_has_capacity`: is there room, by number of tasks or else by runnable time and utilisation?

@@ -264,7 +264,8 @@ impl FairBalancer {
             return true;
         }
         let capacity = |c: CpuId| u64::from(s.rqs[c.at()].cpu_capacity);
-        let reduced = env.is_idle()
+        let reduced = self.generation > Generation::V3_13
+            && env.is_idle()
             && s.cfs[env.src_cpu.at()].h_nr_running == 1
             && check_cpu_capacity(s, env.src_cpu, sd.imbalance_pct)
             && capacity(env.src_cpu) * u64::from(sd.imbalance_pct) < capacity(env.dst_cpu) * 100;
@@ -412,7 +413,8 @@ impl FairBalancer {
         let cost = rq.sd.first().map_or(0, |sd| sd.max_newidle_lb_cost);
         // Before 5.16 a fixed cost was assumed, later the measured one.
         let least = if self.generation < Generation::V6_1 { self.migration_cost_ns } else { cost };
-        s.rd.overloaded && rq.avg_idle >= least
+        // Whether anybody has a task to give away is known since 3.17.
+        (s.rd.overloaded || self.generation == Generation::V3_13) && rq.avg_idle >= least
     }
 
     fn newidle_domains(&mut self, txn: &mut dyn Transaction, cpu: CpuId, next_balance: &mut u64) -> u32 {

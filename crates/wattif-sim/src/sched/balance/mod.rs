@@ -69,6 +69,7 @@
 mod busiest;
 mod by_load;
 mod capacity;
+pub mod cpu_power;
 mod detach;
 pub mod group_stats;
 mod imbalance;
@@ -99,6 +100,12 @@ pub const TUNABLES: &[Tunable] = &[
         doc: "a task that ran more recently is cache hot, ns",
     },
     Tunable { name: "nr_migrate", default: "32", allowed: &[], doc: "tasks looked at per pass" },
+    Tunable {
+        name: "asym_capacity",
+        default: "misfit",
+        allowed: &["off", "wakeup", "misfit"],
+        doc: "different capacities: unknown (before 4.10), known to wake-ups (4.10), misfit tasks are moved (4.20)",
+    },
 ];
 
 /// What the balancer does to the machine; `core` implements it.
@@ -150,6 +157,8 @@ pub trait LoadBalancer {
 /// `load_balance.generation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
+    /// The policy `cpu_power`: groups by load over power, room in whole tasks.
+    V3_13,
     /// `5.4` (also `load`): groups by load.
     V5_4,
     /// `5.6`: groups by class; SCHED_IDLE CPUs are not busy.
@@ -162,6 +171,11 @@ pub enum Generation {
 }
 
 impl Generation {
+    /// Groups are compared by load, not by class.
+    pub(crate) fn is_by_load(self) -> bool {
+        self <= Generation::V5_4
+    }
+
     /// The values of the tunable.
     pub const NAMES: [&'static str; 4] = ["5.4", "5.6", "6.1", "6.12"];
 
@@ -194,6 +208,8 @@ pub struct FairBalancer {
     pub pass_cost_ns: u64,
     /// The same, for each CPU of the domain, ns.
     pub pass_cost_per_cpu_ns: u64,
+    /// Powers of the CPUs; 3.13 only.
+    pub power: cpu_power::CpuPower,
     nohz: nohz::Nohz,
     /// Tasks of the source queue, in the order in which they are tried.
     candidates: Vec<Pid>,
@@ -218,6 +234,7 @@ impl FairBalancer {
             eas: false,
             pass_cost_ns: 0,
             pass_cost_per_cpu_ns: 0,
+            power: cpu_power::CpuPower::default(),
             nohz: nohz::Nohz::default(),
             candidates: Vec::new(),
             detached: Vec::new(),
@@ -253,7 +270,7 @@ pub(crate) enum Migration {
 /// `update_misfit_status`: remembers that the running task does not fit its CPU; `core` calls it for the picked task, at
 /// the tick, and with `None` when the CPU goes idle.
 pub fn update_misfit_status(s: &mut Sched, cpu: CpuId, running: Option<Pid>) {
-    if !s.topology.has_asym {
+    if !s.topology.has_misfit {
         return;
     }
     let misfit = running.filter(|&pid| is_misfit(s, cpu, pid));

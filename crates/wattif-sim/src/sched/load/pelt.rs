@@ -28,6 +28,7 @@
 //! `generation` decides how speed enters. `clock_pelt` (5.1 and later): the clock of a busy CPU advances by Δ · speed; when the
 //! CPU becomes idle it jumps to wall time, unless the CPU was saturated, so utilisation can exceed the present capacity.
 //! `scaled` (4.4–5.0): decay in wall time, the contribution × speed, so utilisation is bounded by the present capacity.
+//! `unscaled` (3.8–4.3): wall time and no speed: a second on a slow CPU counts as much as one on a fast CPU.
 //!
 //! # State and cost
 //! One [`SchedAvg`] per entity, per fair queue, and three per CPU. O(1); three divisions when a boundary was crossed.
@@ -52,8 +53,8 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "clock_pelt",
-        allowed: &["clock_pelt", "scaled"],
-        doc: "clock_pelt: time is scaled (5.1 and later); scaled: contributions are (4.4 to 5.0)",
+        allowed: &["clock_pelt", "scaled", "unscaled"],
+        doc: "clock_pelt: time is scaled (5.1 and later); scaled: contributions are (4.4 to 5.0); unscaled: speed is ignored (3.8 to 4.3)",
     },
     Tunable {
         name: "half_life_ms",
@@ -134,8 +135,10 @@ pub struct Pelt {
     shift: u32,
     /// `LOAD_AVG_MAX`: the sum of an endless contribution of 1024 per period.
     pub load_avg_max: u32,
-    /// Generation `scaled` (4.4–5.0) instead of `clock_pelt`.
+    /// Generation `scaled` (4.4–5.0) or `unscaled` instead of `clock_pelt`.
     pub scaled: bool,
+    /// Speed does not enter: with `scaled`, generation `unscaled` (3.8–4.3).
+    pub unscaled: bool,
     /// A task that wakes on another CPU is aged by the estimated time its idle CPU's clock missed (6.0 and later).
     pub migrate_lag: bool,
     /// First utilisation of a new task.
@@ -145,7 +148,14 @@ pub struct Pelt {
 /// The kernel's default: half-life 32, `clock_pelt`, rules of 6.12.
 impl Default for Pelt {
     fn default() -> Pelt {
-        Pelt { shift: 5, load_avg_max: 47742, scaled: false, migrate_lag: true, post_init: PostInit::V6_12 }
+        Pelt {
+            shift: 5,
+            load_avg_max: 47742,
+            scaled: false,
+            unscaled: false,
+            migrate_lag: true,
+            post_init: PostInit::V6_12,
+        }
     }
 }
 
@@ -413,6 +423,9 @@ impl Rq {
     #[inline]
     pub fn pelt_at(&self) -> At {
         let now = if self.pelt.scaled { self.clock_task } else { self.rq_clock_pelt() };
+        if self.pelt.unscaled {
+            return At::full_speed(now);
+        }
         At { now, freq: self.freq_cap, cpu: self.cpu_capacity_orig }
     }
 }
@@ -550,6 +563,18 @@ mod tests {
             pelt.update(At::full_speed((1 << 30) + ms * 1_000_000), &mut sa, 1, 1, true);
         }
         assert!((144..=147).contains(&ms), "{ms}");
+    }
+
+    #[test]
+    fn unscaled_ignores_speed() {
+        let rq = Rq {
+            pelt: Pelt { scaled: true, unscaled: true, ..Pelt::default() },
+            freq_cap: 512,
+            cpu_capacity_orig: 400,
+            ..Rq::default()
+        };
+        let at = rq.pelt_at();
+        assert_eq!((at.freq, at.cpu), (1024, 1024));
     }
 
     /// `scaled` is bounded by the present capacity, `clock_pelt` is not.

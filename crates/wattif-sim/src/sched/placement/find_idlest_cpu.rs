@@ -21,7 +21,9 @@
 //! 2. Generation `load` (5.4 and before): spare capacity first (except for fork): stay if this group has more than half
 //!    of the task's utilisation to spare and about as much as the best; else the group with most spare capacity if that
 //!    suffices; else the group with the least runnable load, or, where those are close, the least load average.
-//! 3. In the group, CPUs in ascending order. `sched_idle = 5.6`: the first CPU that runs only SCHED_IDLE tasks ends the
+//!    Generation `3.13`: the other group with the least runnable load over power, unless 100 · ours < (100 + (imbalance_pct −
+//!    100)/2) · its load: on an idle machine, where both are 0, the task leaves. Single CPUs' capacities do not count.
+//! 3. In the group, CPUs in ascending order (`3.13`: the least runnable load; of equals the first, or `cpu`). `sched_idle = 5.6`: the first CPU that runs only SCHED_IDLE tasks ends the
 //!    search. An idle CPU: smallest exit latency, then (or with the state unknown) the latest idle stamp. No idle CPU:
 //!    `sched_idle = 5.4`: the first sched-idle one; else the least load, at first that of `cpu`.
 //! 4. It is another CPU: go on from there, in the largest of its domains that is smaller than the present one.
@@ -43,7 +45,7 @@
 //! `wakeup_6.12` (500). The search for the group is from knowledge of the kernel's behaviour, without vectors.
 //!
 //! # Source
-//! Linux 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour): `find_idlest_cpu` (`sched_balance_find_dst_cpu`),
+//! Linux 3.13, 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour): `find_idlest_cpu` (`sched_balance_find_dst_cpu`),
 //! `find_idlest_group`, `find_idlest_group_cpu`, `update_sg_wakeup_stats`, `update_pick_idlest`. The `sched_idle` steps:
 //! commits 3c29e651e16d (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026).
 
@@ -65,8 +67,8 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "group",
-        allowed: &["load", "group"],
-        doc: "choice of the group: by load (up to 5.4) or by class (5.5 and later)",
+        allowed: &["3.13", "load", "group"],
+        doc: "choice of the group: by load alone (3.13), by spare capacity and load (4.10 to 5.4) or by class (5.5 and later)",
     },
     Tunable {
         name: "sched_idle",
@@ -79,7 +81,9 @@ pub const TUNABLES: &[Tunable] = &[
 /// `find_idlest_cpu.generation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
-    /// `load`: 5.4 and before.
+    /// `3.13`: load alone, and a CPU's idle state does not matter.
+    V3_13,
+    /// `load`: 4.10 to 5.4.
     Load,
     /// `group`: since 5.5.
     #[default]
@@ -88,11 +92,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 2] = ["load", "group"];
+    pub const NAMES: [&'static str; 3] = ["3.13", "load", "group"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
         match name {
+            "3.13" => Some(Generation::V3_13),
             "load" => Some(Generation::Load),
             "group" => Some(Generation::Group),
             _ => None,
@@ -135,6 +140,7 @@ impl FindIdlestCpu {
             level = l.checked_sub(1);
             let local = s.topology.local_group[cpu.at()][l];
             let group = match self.generation {
+                Generation::V3_13 => find_idlest_group_3_13(s, sd, local, req.pid),
                 Generation::Load => find_idlest_group_by_load(s, sd, local, req.pid, req.kind == Kind::Fork),
                 Generation::Group => find_idlest_group(s, sd, local, req.pid),
             };
@@ -153,6 +159,9 @@ impl FindIdlestCpu {
     /// `find_idlest_group_cpu`: the CPU of a group that can start the task soonest.
     #[doc(alias = "sched_balance_find_dst_group_cpu")]
     pub fn find_idlest_group_cpu(&self, s: &View, group: &Group, pid: Pid, this_cpu: CpuId) -> Idlest {
+        if self.generation == Generation::V3_13 {
+            return find_idlest_cpu_3_13(s, group, pid, this_cpu);
+        }
         if group.weight == 1 {
             let cpu = group.cpus.min().expect("a group is not empty");
             let idle = s.available_idle_cpu(cpu);
@@ -183,7 +192,7 @@ impl FindIdlestCpu {
 
     fn load(&self, s: &View, cpu: CpuId) -> u64 {
         match self.generation {
-            Generation::Load => cpu_runnable_load(s, cpu),
+            Generation::V3_13 | Generation::Load => cpu_runnable_load(s, cpu),
             Generation::Group => cpu_load(s, cpu),
         }
     }
@@ -361,6 +370,37 @@ fn find_idlest_group_by_load(s: &View, sd: &Domain, local: usize, pid: Pid, fork
     let lighter_here = min_runnable > here.runnable.wrapping_add(imbalance);
     let close = here.runnable < min_runnable.wrapping_add(imbalance) && 100 * here.avg < scale * min_avg;
     (!far && !lighter_here && !close).then_some(idlest)
+}
+
+/// `find_idlest_group` of 3.13: the other group with the least load over power, unless ours has hardly more. On an idle
+/// machine neither has any, and the task leaves.
+fn find_idlest_group_3_13(s: &View, sd: &Domain, local: usize, pid: Pid) -> Option<usize> {
+    let scale = 100 + (u64::from(sd.imbalance_pct) - 100) / 2;
+    let load =
+        |group: &Group| group.cpus.iter().map(|c| cpu_runnable_load(s, c)).sum::<u64>() * 1024 / group.capacity.max(1);
+    let (mut here, mut idlest) = (0, None);
+    for (g, group) in groups_from(sd, local).filter(|(_, g)| g.cpus.intersects(&s.tasks[pid.at()].cpus)) {
+        let load = load(group);
+        if g == local {
+            here = load;
+        } else if idlest.is_none_or(|(_, least)| load < least) {
+            idlest = Some((g, load));
+        }
+    }
+    idlest.filter(|(_, least)| 100 * here >= scale * least).map(|(g, _)| g)
+}
+
+/// `find_idlest_cpu` of 3.13: the least load; of equals the first, or the CPU we are on.
+fn find_idlest_cpu_3_13(s: &View, group: &Group, pid: Pid, this_cpu: CpuId) -> Idlest {
+    let mut least: Option<(u64, CpuId)> = None;
+    for cpu in group.cpus.iter_and(&s.tasks[pid.at()].cpus) {
+        let load = cpu_runnable_load(s, cpu);
+        if least.is_none_or(|(l, _)| load < l || (load == l && cpu == this_cpu)) {
+            least = Some((load, cpu));
+        }
+    }
+    let cpu = least.map_or(this_cpu, |l| l.1);
+    (cpu, if s.available_idle_cpu(cpu) { PlacementReason::Idlest } else { PlacementReason::LeastLoaded })
 }
 
 /// Loads of a group over its capacity, × 1024, and the most room one of its CPUs has.

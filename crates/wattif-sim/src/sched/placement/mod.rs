@@ -206,7 +206,10 @@ impl SelectTaskRqFair {
                 if req.this_cpu == req.prev_cpu {
                     return (req.prev_cpu, None);
                 }
-                let loads = || TaskLoads::of(s, req.pid, req.this_cpu);
+                let loads = || match self.wake_affine.generation {
+                    wake_affine::Generation::V3_13 => TaskLoads::weights_of(s, req.pid, req.this_cpu),
+                    _ => TaskLoads::of(s, req.pid, req.this_cpu),
+                };
                 let (this, prev) = (req.this_cpu, req.prev_cpu);
                 let target = self.wake_affine.wake_affine(s, sd.imbalance_pct, loads, this, prev, sync);
                 return (target, None);

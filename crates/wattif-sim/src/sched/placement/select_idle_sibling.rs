@@ -31,6 +31,9 @@
 //!    (`avg_scan_cost` + 1), at least 4, of which the last is not looked at.
 //! 8. The target.
 //!
+//! Generation `3.13`: steps 1 and 2; then, from the cache's domain down, the first group whose CPUs are all idle and not
+//! the target: its first CPU that is allowed; else the target. Capacities do not count.
+//!
 //! | `sched_idle` | target, previous, recent | SMT sibling, scan | used since |
 //! |---|---|---|---|
 //! | `off` | idle | idle | – |
@@ -55,7 +58,7 @@
 //! FIDELITY(wake-avg-idle): between 5.12 and 6.5 `SIS_PROP` aged `avg_idle` while the CPU was busy; it is off by default there.
 //!
 //! # Source
-//! Linux 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour). Commits 3c29e651e16d (5.4), 17346452b25b (5.6),
+//! Linux 3.13, 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour). Commits 3c29e651e16d (5.4), 17346452b25b (5.6),
 //! fd54d81c2c0e (2026) for `sched_idle`.
 
 use super::{Choice, Request, SyncLoad};
@@ -72,7 +75,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["5.4", "5.6", "5.7", "6.1", "6.12"],
+        allowed: &["3.13", "5.4", "5.6", "5.7", "6.1", "6.12"],
         doc: "order of the steps in this kernel",
     },
     Tunable {
@@ -135,6 +138,8 @@ impl SchedIdle {
 /// `select_idle_sibling.generation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
+    /// `3.13`: a group of the cache whose CPUs are all idle, and no single CPU of another.
+    V3_13,
     /// `5.4`: no rule for per-CPU kernel threads, capacities are not looked at.
     V5_4,
     /// `5.6`: with that rule.
@@ -150,12 +155,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 5] = ["5.4", "5.6", "5.7", "6.1", "6.12"];
+    pub const NAMES: [&'static str; 6] = ["3.13", "5.4", "5.6", "5.7", "6.1", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
         use Generation::*;
-        Generation::NAMES.iter().position(|n| *n == name).map(|i| [V5_4, V5_6, V5_7, V6_1, V6_12][i])
+        Generation::NAMES.iter().position(|n| *n == name).map(|i| [V3_13, V5_4, V5_6, V5_7, V6_1, V6_12][i])
     }
 }
 
@@ -224,6 +229,7 @@ impl SelectIdleSibling {
         self.scanned = 0;
         // 5.7 to 5.9 looked for capacity before anything else.
         let found = match self.generation {
+            Generation::V3_13 => self.near(s, req, target),
             Generation::V5_7 if s.topology.has_asym => None,
             _ => self.near(s, req, target).or_else(|| self.recent(s, req, target)),
         };
@@ -283,6 +289,9 @@ impl SelectIdleSibling {
             let found = self.select_idle_capacity(s, sd, req.pid, target);
             return found.map(|cpu| (cpu, PlacementReason::IdleCapacity));
         }
+        if self.generation == Generation::V3_13 {
+            return self.idle_group(s, req.pid, target).map(|cpu| (cpu, PlacementReason::IdleScan));
+        }
         let sd = s.topology.sd_llc[target.at()]?;
         if self.generation >= Generation::V6_1 {
             return self.search_once(s, sd, req, target);
@@ -298,6 +307,25 @@ impl SelectIdleSibling {
         }
         let sibling = if smt { self.select_idle_smt(s, sd, pid, target) } else { None };
         sibling.map(|cpu| (cpu, PlacementReason::IdleSmt))
+    }
+
+    /// 3.13: from the cache down, a group whose CPUs are all idle; its first CPU that is allowed.
+    fn idle_group(&mut self, s: &View, pid: Pid, target: CpuId) -> Option<CpuId> {
+        let allowed = &s.tasks[pid.at()].cpus;
+        let domains = &s.topology.of_cpu[target.at()];
+        let shared = domains.iter().take_while(|&&d| s.topology.domains[d].share_llc).count();
+        for level in (0..shared).rev() {
+            let groups = &s.topology.domains[domains[level]].groups;
+            let local = s.topology.local_group[target.at()][level];
+            for group in (0..groups.len()).map(|i| &groups[(local + i) % groups.len()].cpus) {
+                self.scanned += 1;
+                let first = group.iter_and(allowed).next();
+                if first.is_some() && group.iter().all(|c| c != target && s.idle_cpu(c)) {
+                    return first;
+                }
+            }
+        }
+        None
     }
 
     /// Since 5.13: a sibling when no core is idle, then one scan.

@@ -2,8 +2,8 @@
 
 use super::select_idle_sibling::{Generation, Scan, SchedIdle};
 use super::*;
-use crate::sched::topology::Group;
 use crate::sched::topology::tests::cpus;
+use crate::sched::topology::{DomainParams, Group};
 use crate::sched::toy::Toy;
 use wattif_model::CpuSet;
 
@@ -222,4 +222,48 @@ fn idle_tasks_count_their_wakees_per_cpu() {
     let flips = |cpu| policy.wake_affine.waker(&toy.s, CpuId(cpu)).flips;
     assert_eq!([flips(1), flips(2), flips(3)], [3, 1, 0]);
     assert_eq!(toy.s.tasks[0].wakee_flips, 0);
+}
+
+/// The rules of 3.13, on two CPUs of power 1441 and three of 606.
+fn of_3_13() -> (Toy, SelectTaskRqFair) {
+    let power = |c| if c < 2 { 1441 } else { 606 };
+    let toy = Toy::with_params(&cpus(5, |c| (c, u32::from(c >= 2), 0, power(c))), DomainParams::V3_13);
+    let mut policy = SelectTaskRqFair { before_5_7: true, ..SelectTaskRqFair::default() };
+    policy.find_idlest_cpu.generation = find_idlest_cpu::Generation::V3_13;
+    policy.select_idle_sibling = SelectIdleSibling::new(Generation::V3_13, SchedIdle::Off, Scan::All);
+    policy.wake_affine.generation = wake_affine::Generation::V3_13;
+    (toy, policy)
+}
+
+#[test]
+fn a_new_task_of_3_13_leaves_an_idle_cluster_and_stays_beside_noise() {
+    let (mut toy, mut policy) = of_3_13();
+    let child = toy.sleeper(0);
+    let place = |toy: &mut Toy, policy: &mut _, this| cpu_and_reason(place(toy, policy, child, this, Kind::Fork));
+    // Nobody has any load: at every level the next group is as good, whether it is slow or fast.
+    assert_eq!(place(&mut toy, &mut policy, 0), (3, PlacementReason::Idlest));
+    assert_eq!(place(&mut toy, &mut policy, 4), (1, PlacementReason::Idlest));
+    // A task on a slow CPU makes the fast ones the better place.
+    toy.spawn(3);
+    assert_eq!(place(&mut toy, &mut policy, 0), (1, PlacementReason::Idlest));
+    assert_eq!(place(&mut toy, &mut policy, 4), (1, PlacementReason::Idlest));
+    // One on a fast CPU too: load over power is 1024·1024/2882 = 363 here, 576 there.
+    toy.spawn(0);
+    assert_eq!(place(&mut toy, &mut policy, 4).0, 1);
+    assert_eq!(place(&mut toy, &mut policy, 1).0, 1);
+}
+
+#[test]
+fn a_wakeup_of_3_13_takes_idle_groups_of_its_cache_only() {
+    let (mut toy, mut policy) = of_3_13();
+    let pid = toy.sleeper(2);
+    assert_eq!(place(&mut toy, &mut policy, pid, 2, WAKEUP).cpu, CpuId(2), "idle");
+    toy.spawn_on([2, 3]);
+    assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, pid, 2, WAKEUP)), (4, PlacementReason::IdleScan));
+    toy.spawn(4);
+    assert_eq!(
+        cpu_and_reason(place(&mut toy, &mut policy, pid, 2, WAKEUP)),
+        (2, PlacementReason::Target),
+        "two fast CPUs are idle, behind another cache"
+    );
 }

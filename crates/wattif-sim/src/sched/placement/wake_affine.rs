@@ -27,6 +27,9 @@
 //! 5. Compare this · 100 · capacity(prev) < prev · (100 + (imbalance_pct − 100)/2) · capacity(this), plus 1 on the right
 //!    if sync: true → this CPU, else the previous one.
 //!
+//! Generation `3.13` knows neither feature: this CPU, if its load (minus the waker's weight if sync) is 0, or with the
+//! task's weight within step 5's comparison of the previous CPU's, or if both loads together are less than one task here.
+//!
 //! `wake_wide`: with a ≥ b the `wakee_flips` of waker and wakee and n the CPUs of the cache: b ≥ n and a ≥ b·n.
 //!
 //! Worked example: equal capacities, imbalance_pct 117, loads 500 here and 1600 there, the task's load 400, not sync:
@@ -42,10 +45,10 @@
 //! # Differences from the kernel
 //! None known in the arithmetic: bit-exact with the columns `wake_affine`, `wake_affine_sync`, `wake_affine_idle`,
 //! `wake_wide_*` and `current_flips_after_record` of `wakeup_5.6` (400 rows), `wakeup_5.6_no_sched_idle` (400) and
-//! `wakeup_6.12` (500). Up to 5.4 the compared load is that of runnable tasks only, see `cpu_runnable_load`.
+//! `wakeup_6.12` (500). FIDELITY(effective-load): `3.13` ignores groups, whose share the kernel estimated here. Up to 5.4 the compared load is that of runnable tasks only, see `cpu_runnable_load`.
 //!
 //! # Source
-//! Linux 5.6.4 and 6.12.117 `kernel/sched/fair.c` (behaviour).
+//! Linux 3.13, 5.6.4 and 6.12.117 `kernel/sched/fair.c` (behaviour).
 
 use crate::registry::Tunable;
 use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, task_h_load};
@@ -56,13 +59,15 @@ use wattif_model::{CpuId, Pid};
 pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "6.12",
-    allowed: &["5.4", "5.6", "5.11", "6.12"],
+    allowed: &["3.13", "5.4", "5.6", "5.11", "6.12"],
     doc: "rules of this kernel",
 }];
 
 /// `wake_affine.generation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
+    /// `3.13`: loads and weights, idleness does not count.
+    V3_13,
     /// `5.4`: compares runnable load.
     V5_4,
     /// `5.6`: compares load with blocked tasks.
@@ -76,11 +81,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 4] = ["5.4", "5.6", "5.11", "6.12"];
+    pub const NAMES: [&'static str; 5] = ["3.13", "5.4", "5.6", "5.11", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        let all = [Generation::V5_4, Generation::V5_6, Generation::V5_11, Generation::V6_12];
+        use Generation::*;
+        let all = [V3_13, V5_4, V5_6, V5_11, V6_12];
         Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
     }
 }
@@ -146,6 +152,9 @@ impl WakeAffine {
         prev: CpuId,
         sync: bool,
     ) -> CpuId {
+        if self.generation == Generation::V3_13 {
+            return if affine_3_13(s, imbalance_pct, loads(), this, prev, sync) { this } else { prev };
+        }
         let mut target = None;
         if s.features.wa_idle {
             target = self.wake_affine_idle(s, this, prev, sync);
@@ -230,7 +239,25 @@ impl WakeAffine {
     }
 }
 
-/// `task_h_load` of the two tasks of a wake-up.
+/// `wake_affine` of 3.13: is this CPU's load with the task within the tolerated imbalance of the previous one's, or are
+/// both together less than a task?
+fn affine_3_13(s: &View, imbalance_pct: u32, weights: TaskLoads, this: CpuId, prev: CpuId, sync: bool) -> bool {
+    let power = |cpu: CpuId| i64::from(s.rqs[cpu.at()].cpu_capacity);
+    let mut here = cpu_runnable_load(s, this) as i64;
+    let there = cpu_runnable_load(s, prev) as i64;
+    if sync {
+        here -= weights.current as i64;
+    }
+    let scale = 100 + i64::from((imbalance_pct - 100) / 2);
+    let with_task = 100 * power(prev) * (here + weights.task as i64);
+    if here <= 0 || with_task <= scale * power(this) * there {
+        return true;
+    }
+    let per_task = (cpu_runnable_load(s, this) as i64).checked_div(i64::from(s.rqs[this.at()].nr_running));
+    here <= there && here + there <= per_task.unwrap_or(0)
+}
+
+/// `task_h_load` of the two tasks of a wake-up; their weights in 3.13.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLoads {
     /// The woken task.
@@ -243,5 +270,35 @@ impl TaskLoads {
     /// Of a task that is woken by who runs on `this_cpu`.
     pub fn of(s: &View, pid: Pid, this_cpu: CpuId) -> TaskLoads {
         TaskLoads { task: task_h_load(s, pid), current: task_h_load(s, s.rqs[this_cpu.at()].curr) }
+    }
+
+    /// Their weights.
+    pub fn weights_of(s: &View, pid: Pid, this_cpu: CpuId) -> TaskLoads {
+        let weight = |pid: Pid| if pid == Pid(0) { 0 } else { s.se[s.se_of(pid)].weight >> 10 };
+        TaskLoads { task: weight(pid), current: weight(s.rqs[this_cpu.at()].curr) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::topology::tests::cpus;
+    use crate::sched::toy::Toy;
+
+    #[test]
+    fn rules_of_3_13() {
+        let check = |spawned: &[u32], sync, expect: u32| {
+            let mut toy = Toy::new(&cpus(2, |c| (c, 0, 0, 1024)));
+            toy.spawn_on(spawned.iter().copied());
+            let weights = TaskLoads { task: 1024, current: 1024 };
+            let policy = WakeAffine::new(Generation::V3_13);
+            let got = policy.wake_affine(&toy.s, 125, || weights, CpuId(0), CpuId(1), sync);
+            assert_eq!(got, CpuId(expect), "{spawned:?} {sync}");
+        };
+        check(&[], false, 0); // no load here
+        check(&[0], true, 0); // the waker is about to leave
+        check(&[0], false, 1); // 100 · 2048 > 112 · 0, and 1024 > 0
+        check(&[0, 1, 1], false, 0); // 100 · 2048 ≤ 112 · 2048
+        check(&[0, 0, 1, 1], false, 1); // 100 · 3072 > 112 · 2048
     }
 }
