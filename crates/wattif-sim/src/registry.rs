@@ -40,7 +40,7 @@ pub struct Tunable {
     pub name: &'static str,
     /// The value where the kernel profile sets none.
     pub default: &'static str,
-    /// All values allowed; empty: any number that `doc` allows.
+    /// All values allowed, `1..=49` for the numbers between; empty: any number that `doc` allows.
     pub allowed: &'static [&'static str],
     /// One line: meaning, unit, range.
     pub doc: &'static str,
@@ -176,6 +176,9 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
         return Some(format!("`{name}` has no tunable `{tunable}`; it has: {}", all.join(", ")));
     };
     let text = value.to_string();
+    if known.allowed.iter().any(|a| range(a).is_some_and(|r| text.parse().is_ok_and(|n: u64| r.contains(&n)))) {
+        return None;
+    }
     if known.allowed.is_empty() {
         return match text.parse::<u64>() {
             Err(_) => Some(format!("`{path}` takes a number, not `{text}`")),
@@ -184,6 +187,12 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
     }
     let ok = known.allowed.contains(&text.as_str());
     (!ok).then(|| format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ")))
+}
+
+/// Such as `1..=49` among the values of a tunable.
+fn range(allowed: &str) -> Option<std::ops::RangeInclusive<u64>> {
+    let (lo, hi) = allowed.split_once("..=")?;
+    Some(lo.parse().ok()?..=hi.parse().ok()?)
 }
 
 /// The tunables of one policy under a kernel profile.
@@ -444,6 +453,10 @@ fn build_cpuidle(kernel: &KernelSpec, nr_cpus: usize, tick_ns: u64) -> Box<dyn I
     let name = chosen(kernel, Slot::Cpuidle);
     let t = Tunables::of(kernel, name);
     let generation = t.policy.tunable("generation").map_or(String::new(), |g| t.text(g.name));
+    if name == "teo_weighted" {
+        let built = cpuidle::teo_weighted::build(&generation, weighted_tuning(&t), nr_cpus, tick_ns);
+        return built.expect("the registry allows only known generations");
+    }
     let built = match t.policy.tunable("intervals") {
         Some(_) => {
             let intervals = (t.int("intervals") as usize).max(1);
@@ -452,4 +465,15 @@ fn build_cpuidle(kernel: &KernelSpec, nr_cpus: usize, tick_ns: u64) -> Box<dyn I
         None => cpuidle::build(name, &generation, nr_cpus, tick_ns),
     };
     built.expect("the registry allows only known generations")
+}
+
+fn weighted_tuning(t: &Tunables<'_>) -> cpuidle::teo_weighted::Tuning {
+    cpuidle::teo_weighted::Tuning {
+        intervals: t.int("intervals") as usize,
+        learning_rate: t.maybe_int("learning_rate").map(|percent| percent as u32),
+        dynamic: t.text("rate") == "dynamic",
+        aging_ns: t.int("aging_ms") * 1_000_000,
+        argmax: t.text("pick") == "argmax",
+        from_table: t.text("start") == "table",
+    }
 }

@@ -192,6 +192,10 @@ fn decision(event: &Event) -> Option<(&'static str, String)> {
             let (state, stop) = (i.state, i.stop_tick);
             ("wattif_idle", format!("state={state} stop_tick={stop} predicted_ns={predicted} sleep_length_ns={sleep}"))
         }
+        Event::IdleWeights(w) => {
+            let weights = w.weights[..usize::from(w.states)].iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+            ("wattif_idle_weights", format!("entered={} weights={weights}", w.entered))
+        }
         Event::Balance(b) => {
             let kind = format!("{:?}", b.kind).to_lowercase();
             let (dst, src, moved, imbalance) = (b.dst_cpu, b.src_cpu, b.moved, b.imbalance);

@@ -191,6 +191,8 @@ pub enum Event {
     Frequency(FrequencyChoice),
     /// Idle governor.
     Idle(IdleChoice),
+    /// What a weighted idle governor has learned from the last sleep.
+    IdleWeights(IdleWeights),
     /// The load balancer moved, or failed to move, tasks.
     Balance(BalanceChoice),
 }
@@ -295,6 +297,17 @@ pub struct IdleChoice {
     pub predicted_ns: u64,
     /// Time to the next timer, ns (`u64::MAX`: not asked).
     pub sleep_length_ns: u64,
+}
+
+/// One row of a weighted governor's matrix: how likely which state would have been right after `entered` was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleWeights {
+    /// The state entered.
+    pub entered: u8,
+    /// How many of `weights` there are.
+    pub states: u8,
+    /// By state, 1/100 %.
+    pub weights: [u16; 10],
 }
 
 /// What a balance pass did.

@@ -15,6 +15,7 @@ use crate::registry::Tunable;
 use std::ops::Deref;
 use wattif_model::ids::CpuId;
 use wattif_model::platform::IdleState;
+use wattif_model::trace::IdleWeights;
 
 /// The most idle states a CPU may have (the kernel's limit).
 pub const CPUIDLE_STATE_MAX: usize = 10;
@@ -55,7 +56,10 @@ pub fn build_with_intervals(
 ) -> Option<Box<dyn IdleGovernor>> {
     match name {
         "teo" => teo::build(generation, intervals, nr_cpus, tick_ns),
-        "teo_weighted" => teo_weighted::build(generation, intervals, nr_cpus, tick_ns),
+        "teo_weighted" => {
+            let tuning = teo_weighted::Tuning { intervals, ..teo_weighted::Tuning::default() };
+            teo_weighted::build(generation, tuning, nr_cpus, tick_ns)
+        }
         _ => None,
     }
 }
@@ -184,6 +188,10 @@ pub trait IdleView {
     fn tick_stopped(&self) -> bool;
     /// Tasks of this CPU that wait for I/O (`nr_iowait_cpu`).
     fn nr_iowait(&self) -> u32;
+    /// Utilisation of the CPU and its capacity, 0..=1024 both (`sched_cpu_util`, `arch_scale_cpu_capacity`).
+    fn cpu_util(&self) -> (u64, u64) {
+        (0, 1024)
+    }
     /// Time to the next timer: expensive, to be asked at most once and only when needed.
     fn sleep_length(&mut self) -> SleepLength;
     /// The next number of the governor's own random stream.
@@ -229,6 +237,10 @@ pub trait IdleGovernor: Send {
     fn poll_limit_ns(&mut self, _cpu: CpuId, poll_time_ns: u64) -> u64 {
         poll_time_ns
     }
+    /// What the last `select` has learned, for governors that keep weights; for the trace only.
+    fn learned(&self, _cpu: CpuId) -> Option<IdleWeights> {
+        None
+    }
     /// The per-CPU state as text in the format of the golden vectors; for `verify` and debugging.
     fn debug_state(&self, cpu: CpuId) -> String;
 }
@@ -250,6 +262,7 @@ pub(crate) mod testing {
         pub tick_stopped: bool,
         pub sleep: SleepLength,
         pub random: u32,
+        pub cpu_util: u64,
         pub queries: u32,
     }
 
@@ -257,7 +270,16 @@ pub(crate) mod testing {
         pub fn timer_in(sleep_length_ns: i64) -> FakeView {
             let sleep = SleepLength { sleep_length_ns, delta_tick_ns: sleep_length_ns.min(4_000_000) };
             let (latency_req_ns, tick_stopped) = (NO_LATENCY_LIMIT, false);
-            FakeView { clock_ns: 0, disable_mask: 0, latency_req_ns, tick_stopped, sleep, random: 0, queries: 0 }
+            FakeView {
+                clock_ns: 0,
+                disable_mask: 0,
+                latency_req_ns,
+                tick_stopped,
+                sleep,
+                random: 0,
+                cpu_util: 0,
+                queries: 0,
+            }
         }
     }
 
@@ -276,6 +298,9 @@ pub(crate) mod testing {
         }
         fn nr_iowait(&self) -> u32 {
             0
+        }
+        fn cpu_util(&self) -> (u64, u64) {
+            (self.cpu_util, 1024)
         }
         fn sleep_length(&mut self) -> SleepLength {
             self.queries += 1;
@@ -375,6 +400,7 @@ mod tests {
             view.clock_ns = clock_ns;
             view.random = (next() * 3) as u32;
             view.tick_stopped = next() % 4 == 0;
+            view.cpu_util = next() % 40;
             view.latency_req_ns = [NO_LATENCY_LIMIT, NO_LATENCY_LIMIT, 0, 2500][next() as usize % 4];
             view.disable_mask = if step / 500 % 2 == 1 { next() as u32 & 0x3ff } else { 0 };
             let chosen = governor.select(cpu, &mut view);

@@ -26,9 +26,33 @@
 //! |---|---|---|---|
 //! | `v1` (February 2020) | 5 | 70 %, 30 % shared | takes off *cumulative* weights while walking; falls off the end |
 //! | `v2` (May 2020) | 10 | 60 %, 40 % shared | as meant |
+//! | `ideal` (the idea as it was presented) | 10 | 70 %, 30 % shared | over the whole row |
+//!
+//! `ideal`: a row always sums to 100 %. The state that would have been right is the one that fitted the sleep. If it is
+//! the one entered, that gains `LR` points, taken equally from the others; otherwise `LR` % of the entered state's weight
+//! moves to it. The draw is over all enabled states of the row, deeper ones included, within the latency limit and the
+//! time to the timer.
+//!
+//! What the idea left open is a tunable of all three: `learning_rate`; `rate` = dynamic (twice the row's recent share of
+//! misses times `LR`, at least 1 %: a row that is right learns slowly); `aging_ms` (weights go back to equal ones with
+//! this time constant); `pick` = argmax (the heaviest state instead of a draw); `start` = table (the share of the others
+//! falls with the distance of their residencies, in powers of two).
+//!
+//! The matrix in words, for a CPU whose sleeps end after 15 µs or after 15 ms (`ideal`, states snooze, stop0, stop2,
+//! stop4 of a POWER9; percent):
+//!
+//! | entered | snooze | stop0 | stop2 | stop4 | in words |
+//! |---|---:|---:|---:|---:|---|
+//! | snooze | 70 | 10 | 10 | 10 | never entered: nothing learned |
+//! | stop0 | 5 | 90 | 0 | 5 | "when I chose stop0 it was right; now and then stop4 would have been" |
+//! | stop2 | 2 | 48 | 2 | 48 | "stop2 is never right: half of the time too deep, half too shallow" |
+//! | stop4 | 3 | 30 | 3 | 64 | "stop4 is right in two of three cases, in the third stop0 would have been" |
+//!
+//! A trace with decisions has the matrix over time: one `idle_weights` record of the row learned, per sleep.
 //!
 //! Worked example (v2, 4 states): entered state 2, right was 1: row 1333 1333 6000 1333 → 1289 1466 5800 1289. A draw
-//! of 40 for state 1: cumulative 1289, 2755; 40 % is 1102 < 1289 → state 0.
+//! of 40 for state 1: cumulative 1289, 2755; 40 % is 1102 < 1289 → state 0. `ideal`: weights 12, 7, 45, 36 are
+//! cumulative 12, 19, 64, 100; a draw of 60 is state 2.
 //!
 //! # State and cost
 //! As `teo` 5.6, and states² weights per CPU. O(states) per decision.
@@ -41,14 +65,19 @@
 //! - The draw never goes deeper than the state drawn for (v2), although the row may say so.
 //! - The draw yields the position among *enabled* states, taken for a state number: wrong where one in the middle is
 //!   disabled.
+//! - Weights do not converge to frequencies. In v1 and v2 each is multiplied by 1 + `LR` when its state was right and by
+//!   1 − `LR`/(states − 1) when not, so it drifts to its cap or its floor, whichever side of ln(1/(1 − `LR`/(states −
+//!   1))) / ln((1 + `LR`)/(1 − `LR`/(states − 1))), about 1/states, the frequency is on. In `ideal` the diagonal of a
+//!   state that is right with probability q settles at q/(1 − q), and at 100 % from a half on.
 //!
 //! # Differences from the kernel
-//! None known: bit-exact with `idle_wteo-v1` and `idle_wteo-v2` (5,760 rows each). The patches draw from
-//! `get_random_bytes`; here it is a seeded stream.
+//! None known for `v1` and `v2` without other tunables: bit-exact with `idle_wteo-v1` and `idle_wteo-v2` (5,760 rows
+//! each). The patches draw from `get_random_bytes`; here it is a seeded stream. `ideal` was never posted.
 //!
 //! # Source
 //! P. R. Sampat, "Weighted approach to gather and use history in TEO governor", linux-pm, 22 February 2020 (v1) and 11
-//! May 2020 (v2), on Linux 5.6 (behaviour; vectors of that code).
+//! May 2020 (v2), on Linux 5.6 (behaviour; vectors of that code). `ideal`: P. R. Sampat, "Timer events oriented CPU idle
+//! governor and its future" (2020).
 
 use super::teo::{Draft, EarlyHits, Lesson};
 use super::{
@@ -56,38 +85,115 @@ use super::{
     is_disabled, list,
 };
 use wattif_model::ids::CpuId;
+use wattif_model::trace::IdleWeights;
 
 /// Tunables of `teo_weighted`.
 pub const TUNABLES: &[Tunable] = &[
-    Tunable { name: "generation", default: "v2", allowed: &["v1", "v2"], doc: "the posting of the patch" },
+    Tunable {
+        name: "generation",
+        default: "v2",
+        allowed: &["v1", "v2", "ideal"],
+        doc: "the posting of the patch, or the idea as it was presented",
+    },
     Tunable {
         name: "intervals",
         default: "8",
         allowed: &["8", "16", "32", "64", "128"],
         doc: "how many sleeps are remembered one by one",
     },
+    Tunable {
+        name: "learning_rate",
+        default: "auto",
+        allowed: &["auto", "1..=49"],
+        doc: "percent that a weight changes by; auto: 5 in v1, 10 else",
+    },
+    Tunable {
+        name: "rate",
+        default: "fixed",
+        allowed: &["fixed", "dynamic"],
+        doc: "dynamic: learning_rate times twice the row's recent share of misses",
+    },
+    Tunable {
+        name: "aging_ms",
+        default: "0",
+        allowed: &["0..=1000000"],
+        doc: "time constant with which weights go back to equal ones, ms; 0: never",
+    },
+    Tunable {
+        name: "pick",
+        default: "draw",
+        allowed: &["draw", "argmax"],
+        doc: "a random state by its weight, or the heaviest",
+    },
+    Tunable {
+        name: "start",
+        default: "flat",
+        allowed: &["flat", "table"],
+        doc: "first weights of the other states: equal, or by the distance of their residencies",
+    },
 ];
 
-/// What the two postings differ in.
-#[derive(Clone, Copy, Debug)]
-struct Posting {
-    /// Percent.
-    learning_rate: u32,
-    /// Weight at the start on the diagonal, 1/100 %.
-    diagonal: u32,
-    /// The draw's bugs of v1.
-    walks_off: bool,
+/// Weights of `ideal` are 1/1,000,000 %, so that rounding does not show.
+const FULL: u32 = 100_000_000;
+/// One in the share of misses.
+const ONE: u32 = 1024;
+
+/// Which rules learn and draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Semantics {
+    V1,
+    V2,
+    Ideal,
 }
 
-const V1: Posting = Posting { learning_rate: 5, diagonal: 7000, walks_off: true };
-const V2: Posting = Posting { learning_rate: 10, diagonal: 6000, walks_off: false };
+/// What can be tuned beyond the generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Sleeps remembered one by one, ≥ 1.
+    pub intervals: usize,
+    /// Percent, 1..=49; `None`: the generation's.
+    pub learning_rate: Option<u32>,
+    /// The rate follows the row's recent misses.
+    pub dynamic: bool,
+    /// Time constant of forgetting, ns; 0: never.
+    pub aging_ns: u64,
+    /// Take the heaviest state instead of drawing one.
+    pub argmax: bool,
+    /// Start from the distances of residencies.
+    pub from_table: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        let intervals = super::teo::INTERVALS;
+        Tuning { intervals, learning_rate: None, dynamic: false, aging_ns: 0, argmax: false, from_table: false }
+    }
+}
+
+/// The rules of a run.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    semantics: Semantics,
+    /// 1/100 %.
+    rate: u32,
+    /// Weight at the start on the diagonal, 1/100 %.
+    diagonal: u32,
+    tuning: Tuning,
+}
+
+impl Rules {
+    /// What a row sums to at the start.
+    fn whole(&self) -> u32 {
+        if self.semantics == Semantics::Ideal { FULL } else { 10_000 }
+    }
+}
 
 type Row = [u32; CPUIDLE_STATE_MAX];
 
 /// The governor; see the module's manual.
 #[derive(Clone, Debug)]
 pub struct TeoWeighted {
-    posting: Posting,
+    rules: Rules,
     cpus: Vec<Weighted>,
 }
 
@@ -95,40 +201,72 @@ pub struct TeoWeighted {
 struct Weighted {
     teo: EarlyHits,
     weights: [Row; CPUIDLE_STATE_MAX],
+    /// Recent share of misses by row, of [`ONE`].
+    misses: Row,
+    /// Up to when each row has been aged, ns.
+    aged_ns: [u64; CPUIDLE_STATE_MAX],
+    /// The row that the last `select` has changed.
+    learned: Option<usize>,
 }
 
-/// `teo_weighted` of a generation (`""` is the default) with a history of `intervals` ≥ 1 sleeps.
-pub fn build(generation: &str, intervals: usize, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
-    let posting = match generation {
-        "v1" => V1,
-        "v2" | "" => V2,
+/// `teo_weighted` of a generation (`""` is the default).
+pub fn build(generation: &str, tuning: Tuning, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
+    let (semantics, rate, diagonal) = match generation {
+        "v1" => (Semantics::V1, 5, 7000),
+        "v2" | "" => (Semantics::V2, 10, 6000),
+        "ideal" => (Semantics::Ideal, 10, 7000),
         _ => return None,
     };
-    let cpu = Weighted { teo: EarlyHits::new(intervals, tick_ns as i64), weights: Default::default() };
-    Some(Box::new(TeoWeighted { posting, cpus: vec![cpu; nr_cpus] }))
+    let rate = tuning.learning_rate.unwrap_or(rate) * 100;
+    assert!((100..=4900).contains(&rate), "a learning rate of {rate} hundredths of a percent");
+    let cpu = Weighted {
+        teo: EarlyHits::new(tuning.intervals, tick_ns as i64),
+        weights: Default::default(),
+        misses: Default::default(),
+        aged_ns: Default::default(),
+        learned: None,
+    };
+    let rules = Rules { semantics, rate, diagonal, tuning };
+    Some(Box::new(TeoWeighted { rules, cpus: vec![cpu; nr_cpus] }))
 }
 
 impl IdleGovernor for TeoWeighted {
     fn enable(&mut self, cpu: CpuId, states: &[CpuidleState]) {
         let data = &mut self.cpus[cpu.at()];
         data.teo.enable(states);
-        data.weights = initial_weights(self.posting, states.len());
+        data.weights = initial_weights(&self.rules, &data.teo.states);
+        (data.misses, data.aged_ns) = ([ONE / 2; CPUIDLE_STATE_MAX], Default::default());
     }
 
     fn select(&mut self, cpu: CpuId, view: &mut dyn IdleView) -> IdleSelection {
         let data = &mut self.cpus[cpu.at()];
-        if let Some(lesson) = data.teo.learn() {
-            learn(self.posting, &mut data.weights[lesson.entered][..data.teo.states.len()], &lesson);
+        let lesson = data.teo.learn();
+        data.learned = lesson.as_ref().map(|l| l.entered);
+        if let Some(lesson) = lesson {
+            data.learn(&self.rules, view.local_clock(), &lesson);
         }
         let mut draft = data.teo.choose(view);
+        let timer_ns = draft.duration_ns;
         if data.teo.apply_intervals(view, &mut draft) {
-            data.draw(self.posting, view, &mut draft);
+            data.age(&self.rules, draft.idx, view.local_clock());
+            match self.rules.semantics {
+                Semantics::Ideal => data.draw_ideal(&self.rules, view, timer_ns, &mut draft),
+                _ => data.draw(&self.rules, view, &mut draft),
+            }
         }
         data.teo.settle(view, &draft)
     }
 
     fn reflect(&mut self, cpu: CpuId, sleep: &IdleSleep) {
         self.cpus[cpu.at()].teo.reflect(sleep);
+    }
+
+    fn learned(&self, cpu: CpuId) -> Option<IdleWeights> {
+        let data = &self.cpus[cpu.at()];
+        let entered = data.learned?;
+        let unit = self.rules.whole() / 10_000;
+        let weights = data.weights[entered].map(|w| (w / unit).min(u32::from(u16::MAX)) as u16);
+        Some(IdleWeights { entered: entered as u8, states: data.teo.states.len() as u8, weights })
     }
 
     fn debug_state(&self, cpu: CpuId) -> String {
@@ -139,50 +277,188 @@ impl IdleGovernor for TeoWeighted {
     }
 }
 
-fn initial_weights(posting: Posting, count: usize) -> [Row; CPUIDLE_STATE_MAX] {
-    // A single state has no others to share with.
-    let others = (10_000 - posting.diagonal) / (count as u32 - 1).max(1);
+fn initial_weights(rules: &Rules, states: &StateTable) -> [Row; CPUIDLE_STATE_MAX] {
+    let count = states.len();
+    let diagonal = rules.whole() / 10_000 * rules.diagonal;
+    let rest = rules.whole() - diagonal;
     let mut weights = [[0; CPUIDLE_STATE_MAX]; CPUIDLE_STATE_MAX];
     for (i, row) in weights[..count].iter_mut().enumerate() {
-        row[..count].fill(others);
-        row[i] = posting.diagonal;
+        let near = |j: usize| if rules.tuning.from_table { nearness(states, i, j) } else { 1 };
+        let sum: u64 = (0..count).filter(|j| *j != i).map(near).sum();
+        for (j, weight) in row[..count].iter_mut().enumerate() {
+            *weight = if j == i { diagonal } else { (u64::from(rest) * near(j) / sum) as u32 };
+        }
+        if rules.semantics == Semantics::Ideal {
+            // A single state has no others to share with; a division leaves a rest.
+            row[i] = FULL - (row[..count].iter().sum::<u32>() - row[i]);
+        }
     }
     weights
 }
 
-/// Changes the row of the state entered, all of its enabled and disabled states.
-fn learn(posting: Posting, row: &mut [u32], lesson: &Lesson) {
-    let rate = posting.learning_rate;
-    let others = (row.len() as u32 - 1).max(1);
+/// The nearer the residencies of two states in powers of two, the more.
+fn nearness(states: &StateTable, i: usize, j: usize) -> u64 {
+    let magnitude = |i: usize| (states[i].target_residency_ns.max(0) + 1).ilog2();
+    (1 << 16) / u64::from(1 + magnitude(i).abs_diff(magnitude(j)))
+}
+
+impl Weighted {
+    /// Changes the row of the state entered, all of its enabled and disabled states.
+    fn learn(&mut self, rules: &Rules, now_ns: u64, lesson: &Lesson) {
+        let row = lesson.entered;
+        self.age(rules, row, now_ns);
+        let count = self.teo.states.len();
+        let right = right_state(rules.semantics, lesson);
+        let rate = if rules.tuning.dynamic { self.dynamic_rate(rules.rate, row, right == row) } else { rules.rate };
+        match rules.semantics {
+            Semantics::Ideal => learn_ideal(rate, &mut self.weights[row][..count], row, right),
+            _ => learn(rules.rate, rate, &mut self.weights[row][..count], right),
+        }
+    }
+
+    fn dynamic_rate(&mut self, rate: u32, row: usize, hit: bool) -> u32 {
+        let misses = &mut self.misses[row];
+        *misses -= *misses >> 3;
+        *misses += if hit { 0 } else { ONE >> 3 };
+        (2 * rate * *misses / ONE).clamp(100, 4900)
+    }
+
+    /// Moves a row towards equal weights, in steps of at least 1/64 of the time constant.
+    fn age(&mut self, rules: &Rules, row: usize, now_ns: u64) {
+        let tau_ns = rules.tuning.aging_ns;
+        let elapsed_ns = now_ns.saturating_sub(self.aged_ns[row]);
+        if tau_ns == 0 || elapsed_ns < tau_ns / 64 {
+            return;
+        }
+        self.aged_ns[row] = now_ns;
+        let kept = decay_exp(elapsed_ns, tau_ns);
+        let weights = &mut self.weights[row][..self.teo.states.len()];
+        let sum: u64 = weights.iter().map(|w| u64::from(*w)).sum();
+        let mean = sum / weights.len() as u64;
+        for w in weights.iter_mut() {
+            *w = ((u64::from(*w) * kept + mean * (UNITY - kept)) / UNITY) as u32;
+        }
+        if rules.semantics == Semantics::Ideal {
+            // What rounding took.
+            weights[row] += FULL - weights.iter().sum::<u32>();
+        }
+    }
+
+    fn draw(&self, rules: &Rules, view: &mut dyn IdleView, draft: &mut Draft) {
+        let disabled = view.disable_mask();
+        let row = &self.weights[draft.idx];
+        if rules.tuning.argmax {
+            draft.idx = heaviest(row, disabled, draft.idx).unwrap_or(draft.idx);
+            return;
+        }
+        let rnd = view.random_u32();
+        let mut cumulative = Row::default();
+        let count = accumulate(row, &self.teo.states, disabled, draft.idx, &mut cumulative);
+        let list = &cumulative[..count];
+        let sum = list.last().copied().unwrap_or(0);
+        let walks_off = rules.semantics == Semantics::V1;
+        let position = if walks_off { walk_v1(rnd, sum, list) } else { walk_v2(rnd, sum, list) };
+        // Falling off the end leaves the loop's counter: one beyond the list.
+        draft.idx = position.unwrap_or(count);
+    }
+
+    /// Over the whole row, but no state that is too slow to leave or sure to be interrupted by the timer.
+    fn draw_ideal(&self, rules: &Rules, view: &mut dyn IdleView, timer_ns: u64, draft: &mut Draft) {
+        let latency_req_ns = view.latency_req_ns();
+        let fits = |s: &CpuidleState| {
+            s.exit_latency_ns <= latency_req_ns && s.target_residency_ns as u64 <= timer_ns.max(draft.duration_ns)
+        };
+        let deepest = self.teo.states.iter().rposition(fits).unwrap_or(0).max(draft.idx);
+        let (row, disabled) = (&self.weights[draft.idx], view.disable_mask());
+        let picked = if rules.tuning.argmax {
+            heaviest(row, disabled, deepest)
+        } else {
+            walk_ideal(view.random_u32(), row, disabled, deepest)
+        };
+        draft.idx = picked.unwrap_or(draft.idx);
+        draft.duration_ns = draft.duration_ns.max(self.teo.states[draft.idx].target_residency_ns as u64);
+    }
+}
+
+/// The state that would have been right.
+fn right_state(semantics: Semantics, lesson: &Lesson) -> usize {
+    if semantics == Semantics::Ideal {
+        return lesson.idx_hit.unwrap_or(0);
+    }
     let hit = lesson.idx_hit == Some(lesson.idx_timer);
-    let right = if hit { lesson.entered } else { lesson.idx_hit.unwrap_or(lesson.idx_timer) };
+    if hit { lesson.entered } else { lesson.idx_hit.unwrap_or(lesson.idx_timer) }
+}
+
+/// Rules of the postings; `bound` (the fixed rate) sets floor and cap. Rates in 1/100 %.
+fn learn(bound: u32, rate: u32, row: &mut [u32], right: usize) {
+    let others = (row.len() as u32 - 1).max(1);
     for (i, weight) in row.iter_mut().enumerate() {
         if i == right {
-            let gain = rate * *weight / 100;
-            if *weight + gain < (100 - rate) * 100 {
+            let gain = rate * *weight / 10_000;
+            if *weight + gain < 10_000 - bound {
                 *weight += gain;
             }
         } else {
-            let loss = rate * *weight / (others * 100);
-            if *weight - loss > rate * 100 {
+            let loss = rate * *weight / (others * 10_000);
+            if *weight - loss > bound {
                 *weight -= loss;
             }
         }
     }
 }
 
-impl Weighted {
-    fn draw(&self, posting: Posting, view: &mut dyn IdleView, draft: &mut Draft) {
-        let rnd = view.random_u32();
-        let mut cumulative = Row::default();
-        let count =
-            accumulate(&self.weights[draft.idx], &self.teo.states, view.disable_mask(), draft.idx, &mut cumulative);
-        let list = &cumulative[..count];
-        let sum = list.last().copied().unwrap_or(0);
-        let position = if posting.walks_off { walk_v1(rnd, sum, list) } else { walk_v2(rnd, sum, list) };
-        // Falling off the end leaves the loop's counter: one beyond the list.
-        draft.idx = position.unwrap_or(count);
+/// The sum of the row stays [`FULL`].
+fn learn_ideal(rate: u32, row: &mut [u32], entered: usize, right: usize) {
+    if right != entered {
+        let moved = (u64::from(row[entered]) * u64::from(rate) / 10_000) as u32;
+        row[entered] -= moved;
+        row[right] += moved;
+        return;
     }
+    let mut wanted = FULL / 10_000 * rate;
+    // Equal parts of those that still have something; what one cannot give the others do.
+    loop {
+        let givers = row.iter().enumerate().filter(|(i, w)| *i != entered && **w > 0).count() as u32;
+        if givers == 0 || wanted < givers {
+            return;
+        }
+        let part = wanted / givers;
+        for i in (0..row.len()).filter(|i| *i != entered) {
+            let given = row[i].min(part);
+            row[i] -= given;
+            row[entered] += given;
+            wanted -= given;
+        }
+    }
+}
+
+const UNITY: u64 = 1 << 16;
+
+/// e^(−t/τ) in 1/65536, by the third order of its reciprocal: within 2 % up to τ, and 0 far beyond.
+fn decay_exp(t_ns: u64, tau_ns: u64) -> u64 {
+    let x = (u128::from(t_ns) * u128::from(UNITY) / u128::from(tau_ns.max(1))).min(u128::from(64 * UNITY)) as u64;
+    let (x2, x3) = (x * x / UNITY, x * x / UNITY * x / UNITY);
+    UNITY * UNITY / (UNITY + x + x2 / 2 + x3 / 6)
+}
+
+/// The enabled state up to `deepest` with the greatest weight; the shallowest of equals.
+fn heaviest(row: &Row, disabled: u32, deepest: usize) -> Option<usize> {
+    let enabled = (0..=deepest.min(CPUIDLE_STATE_MAX - 1)).filter(|i| !is_disabled(disabled, *i));
+    enabled.rev().max_by_key(|i| row[*i])
+}
+
+/// The first enabled state whose cumulative weight exceeds that part of the sum which `rnd` is of 2³².
+fn walk_ideal(rnd: u32, row: &Row, disabled: u32, deepest: usize) -> Option<usize> {
+    let enabled = || (0..=deepest).filter(|i| !is_disabled(disabled, *i));
+    let sum: u64 = enabled().map(|i| u64::from(row[i])).sum();
+    let mut left = u64::from(rnd) * sum >> 32;
+    enabled().find(|i| match left.checked_sub(u64::from(row[*i])) {
+        None => true,
+        Some(rest) => {
+            left = rest;
+            false
+        }
+    })
 }
 
 /// Cumulative weights of the enabled states up to `idx`; returns how many there are.
@@ -215,26 +491,56 @@ fn walk_v1(rnd: u32, sum: u32, cumulative: &[u32]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::states;
+    use super::super::testing::{FakeView, states};
     use super::*;
+
+    fn rules(semantics: Semantics, tuning: Tuning) -> Rules {
+        let (rate, diagonal) = match semantics {
+            Semantics::V1 => (500, 7000),
+            Semantics::V2 => (1000, 6000),
+            Semantics::Ideal => (1000, 7000),
+        };
+        Rules { semantics, rate, diagonal, tuning }
+    }
+
+    fn table() -> StateTable {
+        StateTable::new(&states(&[(0, 0), (2, 2), (10, 20), (133, 600)]))
+    }
+
+    fn start(semantics: Semantics) -> [Row; CPUIDLE_STATE_MAX] {
+        initial_weights(&rules(semantics, Tuning::default()), &table())
+    }
 
     #[test]
     fn the_manuals_worked_example() {
-        let mut weights = initial_weights(V2, 4);
-        learn(V2, &mut weights[2][..4], &Lesson { entered: 2, idx_timer: 3, idx_hit: Some(1) });
+        let mut weights = start(Semantics::V2);
+        let lesson = Lesson { entered: 2, idx_timer: 3, idx_hit: Some(1) };
+        learn(1000, 1000, &mut weights[2][..4], right_state(Semantics::V2, &lesson));
         assert_eq!(weights[2][..4], [1289, 1466, 5800, 1289]);
 
-        let table = StateTable::new(&states(&[(0, 0), (2, 2), (10, 20), (133, 600)]));
         let mut cumulative = Row::default();
-        assert_eq!(accumulate(&weights[2], &table, 0, 1, &mut cumulative), 2);
+        assert_eq!(accumulate(&weights[2], &table(), 0, 1, &mut cumulative), 2);
         assert_eq!(cumulative[..2], [1289, 2755]);
         assert_eq!([walk_v2(40, 2755, &cumulative[..2]), walk_v2(50, 2755, &cumulative[..2])], [Some(0), Some(1)]);
+
+        let mut row = Row::default();
+        row[..4].copy_from_slice(&[12, 7, 45, 36]);
+        let of_100 = |n: u64| ((n << 32) / 100 + 1) as u32;
+        assert_eq!(
+            [11, 12, 18, 19, 60, 64, 99].map(|n| walk_ideal(of_100(n), &row, 0, 3).unwrap()),
+            [0, 1, 1, 2, 2, 3, 3]
+        );
+        assert_eq!(walk_ideal(of_100(60), &row, 0b0100, 3), Some(3), "33 of 55, the third state disabled");
+        assert_eq!(
+            (heaviest(&row, 0, 3), heaviest(&row, 0, 1), heaviest(&row, 0b0100, 3)),
+            (Some(2), Some(0), Some(3))
+        );
     }
 
     #[test]
     fn weights_stay_within_their_bounds() {
-        let mut row = initial_weights(V2, 4)[0];
-        (0..100).for_each(|_| learn(V2, &mut row[..4], &Lesson { entered: 0, idx_timer: 0, idx_hit: Some(0) }));
+        let mut row = start(Semantics::V2)[0];
+        (0..100).for_each(|_| learn(1000, 1000, &mut row[..4], 0));
         assert!(row[0] < 9000 && row[1..4].iter().all(|w| *w > 1000), "{row:?}");
     }
 
@@ -246,5 +552,132 @@ mod tests {
         assert_eq!(walk_v1(99, 1500, &cumulative), Some(1));
         // A negative remainder wraps to 42 million.
         assert_eq!(walk_v1(-53i32 as u32, 1500, &cumulative), None);
+    }
+
+    /// A stream of independent numbers below 10,000.
+    fn independent() -> impl FnMut() -> u32 {
+        let mut rng = crate::engine::rng::Rng::stream(1, "weights");
+        move || rng.uniform(0, 9_999) as u32
+    }
+
+    #[test]
+    fn ideal_rows_always_sum_to_the_whole() {
+        let (mut weights, mut next) = (start(Semantics::Ideal), independent());
+        for _ in 0..10_000 {
+            let (row, right, rate) = ((next() % 4) as usize, (next() % 4) as usize, 100 + next() % 4800);
+            learn_ideal(rate, &mut weights[row][..4], row, right);
+            assert_eq!(weights[row].iter().sum::<u32>(), FULL);
+        }
+    }
+
+    /// Two states, independent sleeps, the entered one right with probability q: a hit adds LR, a miss takes LR of the
+    /// weight, so the mean weight m keeps still where q = (1 − q) m.
+    #[test]
+    fn the_ideal_diagonal_settles_at_q_by_1_minus_q() {
+        for (q, rate, expect) in [(2_000, 1000, 0.25), (3_000, 500, 3.0 / 7.0), (4_000, 200, 2.0 / 3.0)] {
+            let (mut row, mut next, mut sum) = ([FULL / 2; 2], independent(), 0.0);
+            const STEPS: u32 = 200_000;
+            for step in 0..2 * STEPS {
+                learn_ideal(rate, &mut row, 0, usize::from(next() >= q));
+                sum += if step >= STEPS { f64::from(row[0]) / f64::from(FULL) } else { 0.0 };
+            }
+            let mean = sum / f64::from(STEPS);
+            assert!((mean / expect - 1.0).abs() < 0.02, "q {q}: {mean} instead of {expect}");
+        }
+        let (mut row, mut next) = ([FULL / 2; 2], independent());
+        (0..20_000).for_each(|_| learn_ideal(100, &mut row, 0, usize::from(next() >= 6_000)));
+        assert!(row[0] > FULL / 100 * 95, "right in most cases: nearly all weight, not 60 %: {row:?}");
+    }
+
+    /// In the postings a weight is multiplied by 1 + LR or 1 − LR/(n − 1): it goes to its cap or its floor, whichever side of
+    /// the threshold the frequency of its state is on.
+    #[test]
+    fn posted_weights_go_to_cap_or_floor_by_the_threshold() {
+        let (lr, others) = (0.10f64, 3.0);
+        let (up, down) = ((1.0 + lr).ln(), -(1.0 - lr / others).ln());
+        let threshold = down / (up + down);
+        assert!((threshold - 0.2624).abs() < 1e-4);
+        for (frequency, rises) in [(threshold - 0.06, false), (threshold + 0.06, true)] {
+            let (mut row, mut next) = ([2500u32; 4], independent());
+            let limit = (frequency * 10_000.0) as u32;
+            // The other sleeps are spread evenly over the other three states.
+            let mut at_cap = 0;
+            for step in 0..40_000 {
+                let draw = next();
+                let right = if draw < limit { 0 } else { 1 + (draw % 3) as usize };
+                learn(1000, 1000, &mut row, right);
+                at_cap += u32::from(step >= 20_000 && row[0] > 5000);
+            }
+            assert_eq!(at_cap > 10_000, rises, "frequency {frequency}: above a half in {at_cap} of 20000 steps");
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_right_learns_slowly() {
+        let mut data = Weighted {
+            teo: EarlyHits::new(8, 4_000_000),
+            weights: start(Semantics::Ideal),
+            misses: [ONE / 2; CPUIDLE_STATE_MAX],
+            aged_ns: Default::default(),
+            learned: None,
+        };
+        let slow = (0..50).map(|_| data.dynamic_rate(1000, 1, true)).last();
+        let fast = (0..50).map(|_| data.dynamic_rate(1000, 1, false)).last().unwrap();
+        assert_eq!(slow, Some(100));
+        assert!((1900..=2000).contains(&fast), "{fast}");
+    }
+
+    #[test]
+    fn weights_age_towards_equal_ones_by_the_time_constant() {
+        for semantics in [Semantics::V2, Semantics::Ideal] {
+            let tuning = Tuning { aging_ns: 1_000_000_000, ..Tuning::default() };
+            let rules = rules(semantics, tuning);
+            let mut teo = EarlyHits::new(8, 4_000_000);
+            teo.enable(&table());
+            let mut data = Weighted {
+                teo,
+                weights: start(semantics),
+                misses: Default::default(),
+                aged_ns: Default::default(),
+                learned: None,
+            };
+            let before = f64::from(data.weights[1][1]) / f64::from(rules.whole());
+            // In many steps, most of them too short to count alone.
+            (1..=10_000).for_each(|i| data.age(&rules, 1, i * 100_000));
+            let after = f64::from(data.weights[1][1]) / f64::from(rules.whole());
+            let expect = 0.25 + (before - 0.25) * (-1.0f64).exp();
+            assert!((after - expect).abs() < 0.01, "{semantics:?}: {before} → {after}, not {expect}");
+            let sum = data.weights[1].iter().sum::<u32>();
+            assert!(sum.abs_diff(rules.whole()) <= rules.whole() / 50, "{sum}");
+        }
+    }
+
+    #[test]
+    fn near_states_start_heavier_with_a_table() {
+        let tuning = Tuning { from_table: true, ..Tuning::default() };
+        let row = initial_weights(&rules(Semantics::Ideal, tuning), &table())[3];
+        assert!(row[2] > row[1] && row[1] > row[0] && row[3] > row[2], "{row:?}");
+        assert_eq!(row.iter().sum::<u32>(), FULL);
+    }
+
+    #[test]
+    fn ideal_may_draw_deeper_but_not_beyond_timer_and_latency() {
+        let mut teo = EarlyHits::new(8, 4_000_000);
+        teo.enable(&table());
+        let mut weights = start(Semantics::Ideal);
+        weights[1] = Row::default();
+        weights[1][3] = FULL;
+        let data = Weighted { teo, weights, misses: Default::default(), aged_ns: Default::default(), learned: None };
+        let drawn = |timer_ns: u64, latency_req_ns| {
+            let mut view = FakeView::timer_in(timer_ns as i64);
+            (view.latency_req_ns, view.random) = (latency_req_ns, u32::MAX / 2);
+            let mut draft = Draft { idx: 1, duration_ns: 5_000, delta_tick_ns: 4_000_000 };
+            let rules = rules(Semantics::Ideal, Tuning::default());
+            data.draw_ideal(&rules, &mut view, timer_ns, &mut draft);
+            draft.idx
+        };
+        assert_eq!(drawn(60_000_000, i64::MAX), 3);
+        assert!(drawn(100_000, i64::MAX) < 3, "the timer comes first");
+        assert!(drawn(60_000_000, 50_000) < 3, "too slow to leave");
     }
 }

@@ -36,6 +36,9 @@ impl Kernel<'_, '_> {
     fn cpuidle_select(&mut self, cpu: CpuId) -> IdleSelection {
         let next_tick = self.queue.time_of(self.slots.of(Source::Tick(cpu))).map(|t| t.0);
         let tick_after = self.next_tick(self.s.now);
+        let (rq, cfs) = (&self.s.rqs[cpu.at()], &self.s.cfs[cpu.at()]);
+        let util = cfs.avg.util_avg + rq.avg_rt.util_avg + rq.avg_dl.util_avg;
+        let capacity = u64::from(rq.cpu_capacity_orig);
         let mut view = IdleQuery {
             now: self.s.now,
             next_tick: next_tick.unwrap_or(tick_after),
@@ -43,6 +46,7 @@ impl Kernel<'_, '_> {
             next_timer: self.m.timers.next(cpu),
             nr_iowait: self.s.rqs[cpu.at()].nr_iowait,
             disable_mask: self.disable_mask(cpu),
+            cpu_util: (util.min(capacity), capacity),
             rng: &mut self.cpus[cpu.at()].idle_rng,
             asked: None,
         };
@@ -55,6 +59,9 @@ impl Kernel<'_, '_> {
                 predicted_ns: u64::try_from(selection.predicted_ns).unwrap_or(0),
                 sleep_length_ns: asked.map_or(u64::MAX, |ns| u64::try_from(ns).unwrap_or(0)),
             };
+            if let Some(weights) = self.cpuidle.learned(cpu) {
+                self.out.tell(self.s.now, cpu, Interest::DECISIONS, Event::IdleWeights(weights));
+            }
             self.out.tell(self.s.now, cpu, Interest::DECISIONS, Event::Idle(choice));
         }
         selection

@@ -70,6 +70,7 @@ pub(crate) struct IdleQuery<'a> {
     pub next_timer: Option<u64>,
     pub nr_iowait: u32,
     pub disable_mask: u32,
+    pub cpu_util: (u64, u64),
     pub rng: &'a mut Rng,
     /// The sleep length, if it was asked for.
     pub asked: Option<i64>,
@@ -90,6 +91,9 @@ impl IdleView for IdleQuery<'_> {
     }
     fn nr_iowait(&self) -> u32 {
         self.nr_iowait
+    }
+    fn cpu_util(&self) -> (u64, u64) {
+        self.cpu_util
     }
     fn sleep_length(&mut self) -> SleepLength {
         let until = |at: u64| at as i64 - self.now as i64;
