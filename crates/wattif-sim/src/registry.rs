@@ -113,6 +113,7 @@ pub static POLICIES: &[Policy] = &[
     policy!("ondemand", Cpufreq, true, "cpufreq/ondemand.rs", cpufreq::ondemand::TUNABLES),
     policy!("conservative", Cpufreq, true, "cpufreq/conservative.rs", cpufreq::conservative::TUNABLES),
     policy!("menu", Cpuidle, true, "cpuidle/menu.rs", cpuidle::menu::TUNABLES),
+    policy!("oracle", Cpuidle, true, "cpuidle/oracle.rs", cpuidle::oracle::TUNABLES),
     policy!("teo", Cpuidle, true, "cpuidle/teo.rs", cpuidle::teo::TUNABLES),
     policy!("teo_weighted", Cpuidle, true, "cpuidle/teo_weighted.rs", cpuidle::teo_weighted::TUNABLES),
     policy!("ladder", Cpuidle, true, "cpuidle/ladder.rs", cpuidle::ladder::TUNABLES),
@@ -186,7 +187,7 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
         };
     }
     let ok = known.allowed.contains(&text.as_str());
-    (!ok).then(|| format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ")))
+    (!ok).then(|| format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ").replace("..=", " to ")))
 }
 
 /// Such as `1..=49` among the values of a tunable.
@@ -251,7 +252,7 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
         balancer: Box::new(balancer),
         placement: Box::new(placement),
         cpufreq: platform.domains.iter().map(|_| build_cpufreq(kernel)).collect(),
-        cpuidle: build_cpuidle(kernel, platform.nr_cpus(), tick_ns),
+        cpuidle: build_cpuidle(kernel, platform, tick_ns),
     })
 }
 
@@ -449,10 +450,20 @@ fn dbs_tunables(t: &Tunables<'_>) -> DbsTunables {
     }
 }
 
-fn build_cpuidle(kernel: &KernelSpec, nr_cpus: usize, tick_ns: u64) -> Box<dyn IdleGovernor> {
+/// Does the idle governor need a first pass that finds out the future?
+pub(crate) fn needs_foresight(kernel: &KernelSpec) -> bool {
+    chosen(kernel, Slot::Cpuidle) == "oracle"
+}
+
+fn build_cpuidle(kernel: &KernelSpec, platform: &Platform, tick_ns: u64) -> Box<dyn IdleGovernor> {
+    let nr_cpus = platform.nr_cpus();
     let name = chosen(kernel, Slot::Cpuidle);
     let t = Tunables::of(kernel, name);
     let generation = t.policy.tunable("generation").map_or(String::new(), |g| t.text(g.name));
+    if name == "oracle" {
+        let built = cpuidle::oracle::build(&generation, cpuidle::oracle::costs(platform), nr_cpus);
+        return built.expect("it has one generation");
+    }
     if name == "teo_weighted" {
         let built = cpuidle::teo_weighted::build(&generation, weighted_tuning(&t), nr_cpus, tick_ns);
         return built.expect("the registry allows only known generations");

@@ -5,6 +5,7 @@
 
 use crate::cpufreq::FreqGovernor;
 use crate::cpuidle::IdleGovernor;
+use crate::cpuidle::oracle::Foresight;
 use crate::engine::digest::Digest;
 use crate::engine::queue::EventQueue;
 use crate::engine::rng::Rng;
@@ -27,10 +28,22 @@ use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 ///
 /// The result depends on `spec` alone: not on who observes, not on the machine this runs on.
 pub fn simulate(spec: &RunSpec, observers: &mut [&mut dyn Observer]) -> Result<RunSummary, RunError> {
+    let foresight = registry::needs_foresight(&spec.kernel).then(|| look_ahead(spec)).transpose()?;
     let mut kernel = Kernel::new(spec, observers)?;
+    (kernel.m.prescient, kernel.foresight) = (foresight.is_some(), foresight);
     kernel.boot()?;
     kernel.run(spec.duration.0)?;
     Ok(kernel.finish())
+}
+
+/// The length of every sleep of a run whose sleeps cost no time. The run that knows them is the same run: it chooses states
+/// by them, and no choice costs time there either.
+fn look_ahead(spec: &RunSpec) -> Result<Foresight, RunError> {
+    let mut kernel = Kernel::new(spec, &mut [])?;
+    (kernel.m.prescient, kernel.foresight) = (true, Some(Foresight::recording(spec.platform.nr_cpus())));
+    kernel.boot()?;
+    kernel.run(spec.duration.0)?;
+    Ok(kernel.foresight.take().expect("it was given one").known())
 }
 
 /// The kernel under test on its machine, and everything a run needs.
@@ -49,6 +62,8 @@ pub struct Kernel<'o, 'p> {
     pub(crate) balancer: Option<Box<dyn LoadBalancer>>,
     pub(crate) cpufreq: Vec<Box<dyn FreqGovernor>>,
     pub(crate) cpuidle: Box<dyn IdleGovernor>,
+    /// For the oracle only.
+    pub(crate) foresight: Option<Foresight>,
     pub(crate) queue: EventQueue,
     pub(crate) slots: Slots,
     /// What each CPU is doing in the kernel.
@@ -198,6 +213,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             balancer: Some(built.balancer),
             cpufreq: built.cpufreq,
             cpuidle: built.cpuidle,
+            foresight: None,
             queue: EventQueue::with_slots(nr_slots),
             slots,
             cpus: (0..platform.nr_cpus())

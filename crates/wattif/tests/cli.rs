@@ -138,7 +138,10 @@ fn unknown_settings_say_what_is_near() {
     for (set, said) in [
         ("teo.utill=1", "`teo` has no tunable `utill`"),
         ("teo.interval=1", "did you mean teo.intervals?"),
-        ("teo.generation=9", "takes one of 5.6, 6.1, 6.12, not `9`"),
+        ("teo.generation=9", "takes one of 5.6, 5.14, 6.1, 6.3-util, 6.12, 6.14, not `9`"),
+        ("teo_weighted.learning_rate=0", "takes one of auto, 1 to 49, not `0`"),
+        ("teo_weighted.learning_rate=50", "takes one of auto, 1 to 49, not `50`"),
+        ("teo_weighted.aging_ms=1000001", "takes one of 0 to 1000000, not `1000001`"),
         ("features.SIS_PRO=true", "did you mean SIS_PROP?"),
         ("cpufreq=schedutl", "did you mean schedutil?"),
         ("cpuidle=too", "did you mean teo?"),

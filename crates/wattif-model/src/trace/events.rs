@@ -142,6 +142,9 @@ pub enum Event {
         level: PowerLevel,
     },
 
+    /// An idle period ended: how long it was, and how late the CPU came out of it.
+    IdlePeriod(IdlePeriod),
+
     // ---- programs ------------------------------------------------------------------------------------------------
     /// A thread came back from a timer: rt-app's `wu_lat`, from the nominal expiry until it reads the clock.
     TimerWake {
@@ -209,6 +212,34 @@ pub enum PowerLevel {
     Busy,
     /// In this idle state.
     Idle(u8),
+}
+
+/// What ended an idle period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IdleCause {
+    /// A high-resolution timer.
+    Timer,
+    /// The tick that was kept.
+    Tick,
+    /// A device.
+    Device,
+    /// Another CPU: a wake-up or a request to balance.
+    Ipi,
+    /// The time limit of a polling state.
+    PollLimit,
+}
+
+/// One idle period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdlePeriod {
+    /// State asked for.
+    pub state: u8,
+    /// What ended it.
+    pub cause: IdleCause,
+    /// From the decision until something asked the CPU to wake up, ns.
+    pub length_ns: u64,
+    /// From then until the CPU executed, ns.
+    pub late_ns: u64,
 }
 
 /// Which rule chose the CPU.

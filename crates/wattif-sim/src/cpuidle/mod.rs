@@ -8,6 +8,7 @@
 pub mod haltpoll;
 pub mod ladder;
 pub mod menu;
+pub mod oracle;
 pub mod teo;
 pub mod teo_weighted;
 
@@ -31,6 +32,7 @@ pub const GOVERNORS: &[(&str, &[Tunable])] = &[
     ("haltpoll", haltpoll::TUNABLES),
     ("ladder", ladder::TUNABLES),
     ("menu", menu::TUNABLES),
+    ("oracle", oracle::TUNABLES),
     ("teo", teo::TUNABLES),
     ("teo_weighted", teo_weighted::TUNABLES),
 ];
@@ -42,6 +44,7 @@ pub fn build(name: &str, generation: &str, nr_cpus: usize, tick_ns: u64) -> Opti
         "haltpoll" => haltpoll::build(generation, nr_cpus, tick_ns),
         "ladder" => ladder::build(generation, nr_cpus, tick_ns),
         "menu" => menu::build(generation, nr_cpus, tick_ns),
+        "oracle" => oracle::build(generation, Vec::new(), nr_cpus),
         _ => build_with_intervals(name, generation, teo::INTERVALS, nr_cpus, tick_ns),
     }
 }
@@ -191,6 +194,14 @@ pub trait IdleView {
     /// Utilisation of the CPU and its capacity, 0..=1024 both (`sched_cpu_util`, `arch_scale_cpu_capacity`).
     fn cpu_util(&self) -> (u64, u64) {
         (0, 1024)
+    }
+    /// Operating point of the CPU's clock; only the oracle asks.
+    fn opp(&self) -> usize {
+        0
+    }
+    /// How long this sleep will last, ns: known to nobody but the oracle in its second pass.
+    fn idle_length_ns(&self) -> Option<u64> {
+        None
     }
     /// Time to the next timer: expensive, to be asked at most once and only when needed.
     fn sleep_length(&mut self) -> SleepLength;

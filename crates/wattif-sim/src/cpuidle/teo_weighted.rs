@@ -451,7 +451,7 @@ fn heaviest(row: &Row, disabled: u32, deepest: usize) -> Option<usize> {
 fn walk_ideal(rnd: u32, row: &Row, disabled: u32, deepest: usize) -> Option<usize> {
     let enabled = || (0..=deepest).filter(|i| !is_disabled(disabled, *i));
     let sum: u64 = enabled().map(|i| u64::from(row[i])).sum();
-    let mut left = u64::from(rnd) * sum >> 32;
+    let mut left = (u64::from(rnd) * sum) >> 32;
     enabled().find(|i| match left.checked_sub(u64::from(row[*i])) {
         None => true,
         Some(rest) => {

@@ -77,6 +77,7 @@ impl Digest {
             | Event::Placement(_)
             | Event::Frequency(_)
             | Event::Idle(_)
+            | Event::IdlePeriod(_)
             | Event::IdleWeights(_)
             | Event::Balance(_) => {}
         }

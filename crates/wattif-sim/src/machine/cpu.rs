@@ -157,7 +157,8 @@ impl Machine {
 
     /// A CPU's share of its core in 1024ths, by the number of busy hardware threads.
     fn smt_share(&self, cpu: CpuId) -> u64 {
-        let busy = self.siblings(cpu).filter(|&c| c == cpu || self.cpus[c.at()].running != Pid(0)).count();
+        let threads = self.threads_of(cpu).iter();
+        let busy = threads.filter(|c| **c == cpu || self.cpus[c.at()].running != Pid(0)).count();
         let table = &self.platform.smt_share;
         u64::from(table[(busy.max(1) - 1).min(table.len() - 1)])
     }

@@ -15,6 +15,8 @@ pub struct Sleep {
     pub phase: Phase,
     /// When it began, ns.
     pub began: u64,
+    /// When an interrupt asked for its end, ns; until then the latest time there is.
+    pub woken: u64,
 }
 
 /// Stages of a sleep.
@@ -32,9 +34,10 @@ impl Machine {
     /// Begins to enter `state`; returns when it will be reached.
     pub fn enter_idle(&mut self, cpu: CpuId, state: usize, now: u64) -> u64 {
         self.execute(cpu, Pid(0), now);
-        let reached = now + self.states(cpu)[self.reachable(cpu, state)].actual.entry_ns;
+        let entry_ns = self.states(cpu)[self.reachable(cpu, state)].actual.entry_ns;
+        let reached = if self.prescient { now } else { now + entry_ns };
         let phase = if reached > now { Phase::Entering(reached) } else { Phase::Asleep };
-        self.cpus[cpu.at()].sleep = Some(Sleep { state, phase, began: now });
+        self.cpus[cpu.at()].sleep = Some(Sleep { state, phase, began: now, woken: u64::MAX });
         reached
     }
 
@@ -52,8 +55,9 @@ impl Machine {
             Phase::Asleep => now,
             Phase::Leaving(_) => return None,
         };
-        let ready = from + self.states(cpu)[self.reachable(cpu, sleep.state)].actual.exit_ns;
-        self.cpus[cpu.at()].sleep = Some(Sleep { phase: Phase::Leaving(ready), ..sleep });
+        let exit_ns = self.states(cpu)[self.reachable(cpu, sleep.state)].actual.exit_ns;
+        let ready = if self.prescient { now } else { from + exit_ns };
+        self.cpus[cpu.at()].sleep = Some(Sleep { phase: Phase::Leaving(ready), woken: now, ..sleep });
         Some(ready)
     }
 
@@ -66,7 +70,15 @@ impl Machine {
 
     /// Is the CPU asleep in a polling state, where it sees new work without an interrupt?
     pub fn is_polling(&self, cpu: CpuId) -> bool {
-        self.cpus[cpu.at()].sleep.is_some_and(|s| self.states(cpu)[s.state].polling)
+        !self.prescient && self.cpus[cpu.at()].sleep.is_some_and(|s| self.states(cpu)[s.state].polling)
+    }
+
+    /// The state whose power a CPU draws that has asked for `state`: a state of the core needs all its hardware threads.
+    /// States of a cluster count for the cluster's own power.
+    pub fn powered(&self, cpu: CpuId, state: usize) -> usize {
+        let states = self.states(cpu);
+        let reached = |s: &usize| states[*s].scope != Scope::Core || self.mates_sleep(cpu, Scope::Core);
+        (0..=state).rev().find(reached).unwrap_or(0)
     }
 
     /// The state the hardware can be in now: `state`, or the deepest narrower one while others of its scope are awake.
@@ -79,7 +91,7 @@ impl Machine {
         let sleeps = |c: CpuId| c == cpu || self.asleep_at_least(c, scope);
         match scope {
             Scope::Cpu => true,
-            Scope::Core => self.siblings(cpu).all(sleeps),
+            Scope::Core => self.threads_of(cpu).iter().copied().all(sleeps),
             Scope::Cluster => self.platform.clusters[self.platform.cpus[cpu.at()].cluster.at()].cpus.iter().all(sleeps),
         }
     }

@@ -14,7 +14,7 @@ use cpu::{Cpu, Segment};
 use energy::Energy;
 use freq::Clock;
 use timer::Timers;
-use wattif_model::platform::Platform;
+use wattif_model::platform::{Platform, Scope};
 use wattif_model::{CpuId, Pid};
 
 /// A machine at work.
@@ -32,6 +32,12 @@ pub struct Machine {
     pub timers: Timers,
     /// What is left of each thread's present step, by pid.
     pub segments: Vec<Segment>,
+    /// Some idle state needs all hardware threads of a core.
+    pub core_states: bool,
+    /// Hardware threads of each CPU's core.
+    threads: Vec<Vec<CpuId>>,
+    /// Sleeps are entered and left in no time: whoever chose them knew their end (see `cpuidle/oracle.rs`).
+    pub prescient: bool,
     /// Work each thread was given so far, by pid, units.
     given: Vec<u128>,
 }
@@ -45,13 +51,22 @@ impl Machine {
             energy: Energy::new(platform),
             timers: Timers::new(platform.nr_cpus()),
             segments: vec![Segment::Done],
+            core_states: platform.clusters.iter().any(|c| c.idle.iter().any(|s| s.scope == Scope::Core)),
+            threads: Vec::new(),
+            prescient: false,
             given: vec![0],
             platform: platform.clone(),
         };
+        machine.threads = (0..platform.nr_cpus() as u32).map(|c| machine.siblings(CpuId(c)).collect()).collect();
         for cpu in 0..platform.nr_cpus() as u32 {
             machine.update_speed(CpuId(cpu));
         }
         machine
+    }
+
+    /// Hardware threads of a CPU's core, itself included.
+    pub fn threads_of(&self, cpu: CpuId) -> &[CpuId] {
+        &self.threads[cpu.at()]
     }
 
     /// Room for one more thread.

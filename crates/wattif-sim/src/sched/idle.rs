@@ -5,11 +5,11 @@
 //! none, the loop turns again.
 
 use super::view::IdleQuery;
-use crate::cpuidle::{IdleSelection, IdleSleep};
+use crate::cpuidle::{CPUIDLE_STATE_MAX, CpuidleState, IdleSelection, IdleSleep, StateTable};
 use crate::machine::idle::Phase;
 use crate::simulation::{Kernel, Source};
 use wattif_model::CpuId;
-use wattif_model::trace::{Event, IdleChoice, Interest, PowerLevel};
+use wattif_model::trace::{Event, IdleCause, IdleChoice, IdlePeriod, Interest, PowerLevel};
 
 impl Kernel<'_, '_> {
     /// One turn of the idle loop.
@@ -20,17 +20,52 @@ impl Kernel<'_, '_> {
         self.tick_nohz(cpu, selection.stop_tick);
         let states = self.m.platform.idle_states(cpu);
         let state = selection.state.min(states.len() - 1);
-        let exit_latency_ns = states[state].advertised.exit_ns;
+        // Leaving costs one who knows the future nothing, whatever the state.
+        let exit_latency_ns = if self.m.prescient { 0 } else { states[state].advertised.exit_ns };
+        let poll = states[state].polling && !self.m.prescient;
         let rq = &mut self.s.rqs[cpu.at()];
         (rq.idle_state, rq.idle_exit_latency_ns) = (Some(state as u8), exit_latency_ns);
         self.out.tracepoint(now, cpu, Interest::IDLE, Event::CpuIdle { state: state as u32 });
         let reached = self.m.enter_idle(cpu, state, now);
         if reached > now {
             self.arm(Source::Kick(cpu), reached);
+        } else if self.m.prescient {
+            self.foreseen_power(cpu);
         } else {
             self.set_power(cpu, PowerLevel::Idle(state as u8));
         }
+        if poll {
+            let limit = self.poll_limit(cpu);
+            self.arm(Source::Kick(cpu), reached + limit);
+        }
         self.program_timer(cpu);
+    }
+
+    /// How long the polling state polls before the idle loop looks again, ns.
+    fn poll_limit(&mut self, cpu: CpuId) -> u64 {
+        let mut states = [CpuidleState::default(); CPUIDLE_STATE_MAX];
+        let known = self.m.platform.idle_states(cpu);
+        known.iter().zip(&mut states).for_each(|(s, state)| *state = s.into());
+        let table = StateTable::new(&states[..known.len()]);
+        let poll_time_ns = table.cpuidle_poll_time(self.disable_mask(cpu), self.s.tick_ns);
+        self.cpuidle.poll_limit_ns(cpu, poll_time_ns).max(1)
+    }
+
+    /// The power of a sleep whose length is known: the way in, the state, and the way out before its end.
+    fn foreseen_power(&mut self, cpu: CpuId) {
+        let now = self.s.now;
+        let Some(sleep) = self.m.cpus[cpu.at()].sleep else { return };
+        let actual = self.m.platform.idle_states(cpu)[sleep.state].actual;
+        let end = self.foresight.as_ref().and_then(|f| f.now(cpu)).map_or(u64::MAX, |ns| sleep.began + ns);
+        let (inside, out) = (sleep.began + actual.entry_ns, end.saturating_sub(actual.exit_ns));
+        if inside < out && (inside..out).contains(&now) {
+            self.set_power(cpu, PowerLevel::Idle(sleep.state as u8));
+        } else {
+            self.set_power(cpu, PowerLevel::Busy);
+        }
+        if let Some(next) = [inside, out].into_iter().find(|at| *at > now && *at < end) {
+            self.arm(Source::Kick(cpu), next);
+        }
     }
 
     fn cpuidle_select(&mut self, cpu: CpuId) -> IdleSelection {
@@ -47,6 +82,8 @@ impl Kernel<'_, '_> {
             nr_iowait: self.s.rqs[cpu.at()].nr_iowait,
             disable_mask: self.disable_mask(cpu),
             cpu_util: (util.min(capacity), capacity),
+            opp: self.m.clocks[self.m.platform.cpus[cpu.at()].domain.at()].opp,
+            idle_length_ns: self.foresight.as_mut().and_then(|f| f.next(cpu)),
             rng: &mut self.cpus[cpu.at()].idle_rng,
             asked: None,
         };
@@ -106,30 +143,60 @@ impl Kernel<'_, '_> {
                 self.m.reached_idle(cpu);
                 self.set_power(cpu, PowerLevel::Idle(sleep.state as u8));
             }
-            Phase::Asleep => unreachable!("nothing is due for a CPU that is asleep"),
+            Phase::Asleep if self.m.prescient => self.foreseen_power(cpu),
+            Phase::Asleep => self.poll_time_limit(cpu),
             Phase::Leaving(_) => self.wakes_up(cpu),
+        }
+    }
+
+    /// The polling state gives up: the idle loop turns again.
+    fn poll_time_limit(&mut self, cpu: CpuId) {
+        self.end_sleep(cpu, true, false);
+        self.do_idle(cpu);
+    }
+
+    /// Accounts a sleep, and tells the governor.
+    fn end_sleep(&mut self, cpu: CpuId, poll_time_limit: bool, got_tick: bool) {
+        let now = self.s.now;
+        let sleep = self.m.left_idle(cpu, now);
+        self.out.tracepoint(now, cpu, Interest::IDLE, Event::CpuIdle { state: Event::IDLE_EXIT });
+        let rq = &mut self.s.rqs[cpu.at()];
+        (rq.idle_state, rq.idle_exit_latency_ns) = (None, 0);
+        let woken = sleep.woken.min(now);
+        if self.out.wants(Interest::IDLE) {
+            let cause = self.wake_cause(cpu, poll_time_limit, got_tick, woken);
+            let (length_ns, late_ns) = (woken - sleep.began, now - woken);
+            let period = IdlePeriod { state: sleep.state as u8, cause, length_ns, late_ns };
+            self.out.tell(now, cpu, Interest::IDLE, Event::IdlePeriod(period));
+        }
+        if let Some(foresight) = &mut self.foresight {
+            foresight.ended(cpu, now - sleep.began);
+        }
+        let residency_ns = now - sleep.began;
+        self.judge_sleep(cpu, sleep.state, residency_ns);
+        let entered = Some(sleep.state);
+        self.cpuidle.reflect(cpu, &IdleSleep { entered, residency_ns, poll_time_limit, got_tick, clock_ns: now });
+    }
+
+    fn wake_cause(&self, cpu: CpuId, poll_time_limit: bool, got_tick: bool, woken: u64) -> IdleCause {
+        if poll_time_limit {
+            IdleCause::PollLimit
+        } else if self.m.timers.next(cpu).is_some_and(|at| at <= woken) {
+            IdleCause::Timer
+        } else if got_tick {
+            IdleCause::Tick
+        } else if self.cpus[cpu.at()].device_pending {
+            IdleCause::Device
+        } else {
+            IdleCause::Ipi
         }
     }
 
     /// The CPU executes again: account the sleep, handle what is pending, look for work.
     fn wakes_up(&mut self, cpu: CpuId) {
         let now = self.s.now;
-        let sleep = self.m.left_idle(cpu, now);
-        self.out.tracepoint(now, cpu, Interest::IDLE, Event::CpuIdle { state: Event::IDLE_EXIT });
-        let rq = &mut self.s.rqs[cpu.at()];
-        (rq.idle_state, rq.idle_exit_latency_ns) = (None, 0);
-        self.judge_sleep(cpu, sleep.state, now - sleep.began);
         let pending_tick = std::mem::take(&mut self.cpus[cpu.at()].tick_pending);
-        self.cpuidle.reflect(
-            cpu,
-            &IdleSleep {
-                entered: Some(sleep.state),
-                residency_ns: now - sleep.began,
-                poll_time_limit: false,
-                got_tick: pending_tick,
-                clock_ns: now,
-            },
-        );
+        self.end_sleep(cpu, false, pending_tick);
         let irq = pending_tick || self.m.timers.next(cpu).is_some_and(|t| t <= now);
         let cost = if irq { self.m.platform.costs.timer_irq_ns } else { 0 };
         self.irq_enter(cpu, cost);
@@ -174,7 +241,35 @@ impl Kernel<'_, '_> {
     }
 
     /// The power level of a CPU, and perhaps of its cluster.
+    ///
+    /// A state of the core is drawn by all its hardware threads or none, so those that sleep change with it.
     pub(crate) fn set_power(&mut self, cpu: CpuId, level: PowerLevel) {
+        if !self.m.core_states {
+            return self.meter(cpu, level);
+        }
+        self.meter(cpu, self.powered(cpu, level));
+        for i in 0..self.m.threads_of(cpu).len() {
+            let mate = self.m.threads_of(cpu)[i];
+            let level = self.m.energy.level(mate);
+            if mate == cpu || level == PowerLevel::Busy {
+                continue;
+            }
+            let Some(sleep) = self.m.cpus[mate.at()].sleep else { continue };
+            let new = self.powered(mate, PowerLevel::Idle(sleep.state as u8));
+            if new != level {
+                self.meter(mate, new);
+            }
+        }
+    }
+
+    fn powered(&self, cpu: CpuId, level: PowerLevel) -> PowerLevel {
+        match level {
+            PowerLevel::Busy => PowerLevel::Busy,
+            PowerLevel::Idle(state) => PowerLevel::Idle(self.m.powered(cpu, state as usize) as u8),
+        }
+    }
+
+    fn meter(&mut self, cpu: CpuId, level: PowerLevel) {
         let now = self.s.now;
         let cluster_level = self.m.energy.set_level(&self.m.platform, cpu, level, now);
         self.out.tell(now, cpu, Interest::POWER, Event::CpuPower { level });

@@ -71,6 +71,8 @@ pub(crate) struct IdleQuery<'a> {
     pub nr_iowait: u32,
     pub disable_mask: u32,
     pub cpu_util: (u64, u64),
+    pub opp: usize,
+    pub idle_length_ns: Option<u64>,
     pub rng: &'a mut Rng,
     /// The sleep length, if it was asked for.
     pub asked: Option<i64>,
@@ -94,6 +96,12 @@ impl IdleView for IdleQuery<'_> {
     }
     fn cpu_util(&self) -> (u64, u64) {
         self.cpu_util
+    }
+    fn opp(&self) -> usize {
+        self.opp
+    }
+    fn idle_length_ns(&self) -> Option<u64> {
+        self.idle_length_ns
     }
     fn sleep_length(&mut self) -> SleepLength {
         let until = |at: u64| at as i64 - self.now as i64;
