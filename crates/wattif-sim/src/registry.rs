@@ -8,9 +8,11 @@ use crate::cpufreq::ondemand::{self, Ondemand};
 use crate::cpufreq::schedutil::{self, Schedutil};
 use crate::cpufreq::{self, FreqGovernor};
 use crate::cpuidle::{self, IdleGovernor};
+use crate::engine::rng::Rng;
 use crate::sched::Sched;
 use crate::sched::balance::{self, FairBalancer, LoadBalancer, cpu_power};
 use crate::sched::class::SchedClass;
+use crate::sched::class::bandwidth::CfsBandwidth;
 use crate::sched::class::cfs::Cfs;
 use crate::sched::class::deadline::Deadline;
 use crate::sched::class::eevdf::Eevdf;
@@ -245,7 +247,7 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
     let placement = build_placement(kernel, platform);
     let balancer = build_balancer(kernel, platform, placement.eas.is_some())?;
     Ok(Built {
-        sched: build_sched(spec, build_groups(&spec.workload.groups)?, tick_ns, &balancer),
+        sched: build_sched(spec, build_groups(spec)?, tick_ns, &balancer),
         fair: build_class(kernel, platform.nr_cpus()),
         rt: Box::new(Rt),
         dl: Box::new(Deadline),
@@ -269,6 +271,9 @@ fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
     kernel.policies.get(&slot).map_or(default, String::as_str)
 }
 
+/// Longest time of a tunable that is read in µs: a minute.
+const LONGEST_US: u64 = 60_000_000;
+
 /// `sysctl_sched_migration_cost`.
 const MIGRATION_COST_NS: u64 = 500_000;
 
@@ -291,6 +296,9 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
     s.groups = groups;
+    let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
+    s.bandwidth_slice_ns = class.int("bandwidth_slice_us").min(LONGEST_US) * 1000;
+    s.tg_load_avg_limit_ns = class.int("tg_load_avg_limit_us").min(LONGEST_US) * 1000;
     let queues = s.groups.len() * platform.nr_cpus();
     s.cfs = vec![CfsRq::default(); queues];
     s.se = vec![SchedEntity::default(); queues + 1];
@@ -321,18 +329,28 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
 }
 
 /// The groups of a workload, the root first, each after its parent.
-fn build_groups(specs: &[GroupSpec]) -> Result<Vec<TaskGroup>, RunError> {
+fn build_groups(run: &RunSpec) -> Result<Vec<TaskGroup>, RunError> {
+    let interleave = chosen(&run.kernel, Slot::Class) == "eevdf";
     let mut groups = vec![TaskGroup::root()];
-    for spec in specs.iter().filter(|g| g.path != "/") {
+    for spec in run.workload.groups.iter().filter(|g| g.path != "/") {
         let up = spec.path.rsplit_once('/').map(|(up, _)| if up.is_empty() { "/" } else { up });
         let parent = groups.iter().position(|g| Some(g.path.as_str()) == up);
         let Some(parent) = parent.map(|p| p as u32) else {
             return Err(RunError::Workload(format!("group `{}` stands before the group above it", spec.path)));
         };
         let (path, shares) = (spec.path.clone(), u64::from(spec.shares));
-        groups.push(TaskGroup { path, parent, shares, idle: spec.idle, load_avg: 0 });
+        let bandwidth = spec.quota.map(|quota| {
+            let offset = if interleave { period_offset(run.seed, spec) } else { 0 };
+            CfsBandwidth::new(quota.0, spec.period.0, spec.burst.0, offset)
+        });
+        groups.push(TaskGroup { path, parent, shares, idle: spec.idle, bandwidth, ..TaskGroup::root() });
     }
     Ok(groups)
+}
+
+/// Since 6.4 the periods of groups begin at different times.
+fn period_offset(seed: u64, group: &GroupSpec) -> u64 {
+    Rng::stream(seed, &format!("cfs_period{}", group.path)).uniform(0, group.period.0 - 1)
 }
 
 fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {

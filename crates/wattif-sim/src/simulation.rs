@@ -199,8 +199,10 @@ impl<'o, 'p> Kernel<'o, 'p> {
         };
         let slots = Slots { nr_cpus: platform.nr_cpus() as u32, nr_domains: platform.domains.len() as u32 };
         let nr_slots = platform.nr_cpus() * Slots::PER_CPU as usize + platform.domains.len() + 1;
+        let mut machine = Machine::new(platform);
+        machine.timers.add_groups(built.sched.groups.len());
         Ok(Kernel {
-            m: Machine::new(platform),
+            m: machine,
             programs: Programs::new(&with_housekeeping(spec), setup)?,
             workload_tasks: spec.workload.tasks.len() as u32,
             ends_with_threads: spec.workload.duration.is_none(),
@@ -243,6 +245,9 @@ impl<'o, 'p> Kernel<'o, 'p> {
                 Source::Kick(cpu) => self.kick(cpu),
                 Source::Clock(domain) => self.clock_changed(domain),
                 Source::Devices => self.device_interrupt(),
+            }
+            if !self.s.bandwidth_notes.is_empty() {
+                self.bandwidth_notes();
             }
             if let Some(error) = self.error.take() {
                 return Err(error);

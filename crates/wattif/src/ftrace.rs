@@ -28,7 +28,8 @@ impl TextTrace {
     pub fn create(path: &Path, decisions: bool) -> Result<TextTrace, Error> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = NamedTempFile::new_in(folder).map_err(|e| Error::file(path, e))?;
-        let tracepoints = Interest::SCHED.and(Interest::IDLE).and(Interest::FREQ).and(Interest::PROGRAM);
+        let tracepoints =
+            Interest::SCHED.and(Interest::IDLE).and(Interest::FREQ).and(Interest::PROGRAM).and(Interest::GROUPS);
         Ok(TextTrace {
             path: path.to_path_buf(),
             out: BufWriter::with_capacity(1 << 20, file),
@@ -131,6 +132,17 @@ impl TextTrace {
             Event::TimerWake { pid, wu_lat_ns, missed } => (
                 "wattif_timer_wake",
                 format!("comm={} pid={pid} wu_lat_ns={wu_lat_ns} missed={missed}", self.comm(pid)),
+            ),
+            Event::CgroupAttachTask { pid, group } => {
+                ("cgroup_attach_task", format!("dst_id={group} comm={} pid={pid}", self.comm(pid)))
+            }
+            Event::CfsThrottle { group } => ("wattif_cfs_throttle", format!("group={group} cpu_id={cpu}")),
+            Event::CfsUnthrottle { group, waited_ns } => {
+                ("wattif_cfs_unthrottle", format!("group={group} cpu_id={cpu} waited_ns={waited_ns}"))
+            }
+            Event::CfsPeriod { group, periods, throttled, burst_ns } => (
+                "wattif_cfs_period",
+                format!("group={group} periods={periods} throttled={throttled} burst_ns={burst_ns}"),
             ),
             Event::Mark { pid, mark, began_ns } => {
                 ("wattif_mark", format!("comm={} pid={pid} mark={mark} began_ns={began_ns}", self.comm(pid)))

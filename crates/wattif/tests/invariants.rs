@@ -289,7 +289,7 @@ impl std::fmt::Debug for Case {
 /// A task `i`: how many, what it does, how long, how long not, under which policy and priority.
 fn task(i: usize, (n, kind, run, rest, policy, nice): (u32, u32, u32, u32, u32, i32)) -> String {
     // A group holds fair tasks only.
-    let kind = if kind == 6 && (2..=4).contains(&policy) { 10 } else { kind };
+    let kind = if matches!(kind, 6 | 11) && (2..=4).contains(&policy) { 10 } else { kind };
     let policy = match policy {
         0 => format!(r#""policy": "SCHED_BATCH", "priority": {nice}"#),
         1 => r#""policy": "SCHED_IDLE""#.to_string(),
@@ -310,6 +310,9 @@ fn task(i: usize, (n, kind, run, rest, policy, nice): (u32, u32, u32, u32, u32, 
         4 => format!(r#""run": {run}, "yield": "", "run1": 10, "sleep": {rest}"#),
         5 => format!(r#""loop": 4, "run": {run}, "fork": "child", "sleep": {rest}"#),
         6 => format!(r#""taskgroup": "/g{}", "run": {run}, "sleep": {rest}"#, i % 2),
+        11 => format!(
+            r#""phases": {{ "a": {{ "taskgroup": "/g0/h", "run": {run}, "sleep": {rest} }}, "b": {{ "taskgroup": "/", "run": {run} }} }}"#
+        ),
         7 => format!(r#""run": {run}, "iorun": 3000"#),
         8 => format!(r#""runtime": {run}, "sleep": {rest}"#),
         9 => format!(
@@ -328,8 +331,11 @@ fn cases() -> impl Strategy<Value = Case> {
         |(tasks, pi, platform, smt, (kernel, freq, idle), seed, ms)| {
             let tasks: Vec<String> = tasks.into_iter().enumerate().map(|(i, t)| task(i, t)).collect();
             let child = r#""child": { "instance": 0, "loop": 1, "run": 300 }"#;
-            let text =
-                format!(r#"{{ "tasks": {{ {}, {child} }}, "global": {{ "pi_enabled": {pi} }} }}"#, tasks.join(", "));
+            let groups = r#""/g0": { "cpu.weight": 37 }, "/g0/h": { "cpu.max": "2000 5000" }, "/g1": { "cpu.max": "9000 10000" }"#;
+            let text = format!(
+                r#"{{ "tasks": {{ {}, {child} }}, "groups": {{ {groups} }}, "global": {{ "pi_enabled": {pi} }} }}"#,
+                tasks.join(", ")
+            );
             let threads = ["vm_8vcpu", "xeon_icx", "power9_2s16c", "epyc_milan"];
             let platforms = if smt { threads.to_vec() } else { Collection::Platforms.names() };
             let mut spec = spec(

@@ -187,6 +187,38 @@ pub enum Event {
         began_ns: u64,
     },
 
+    // ---- groups --------------------------------------------------------------------------------------------------
+    /// A thread is in a group now (`cgroup_attach_task`).
+    CgroupAttachTask {
+        /// Who.
+        pid: Pid,
+        /// Index into the workload's groups.
+        group: u32,
+    },
+    /// The group's queue of this CPU has used its run time and is taken off.
+    CfsThrottle {
+        /// Index into the workload's groups.
+        group: u32,
+    },
+    /// It has run time again.
+    CfsUnthrottle {
+        /// Index into the workload's groups.
+        group: u32,
+        /// How long tasks waited on it, ns.
+        waited_ns: u64,
+    },
+    /// Bandwidth periods of a group ended.
+    CfsPeriod {
+        /// Index into the workload's groups.
+        group: u32,
+        /// How many.
+        periods: u32,
+        /// A queue of the group was throttled at the end.
+        throttled: bool,
+        /// Run time used beyond the quota, thanks to the burst, ns.
+        burst_ns: u64,
+    },
+
     // ---- decisions with their inputs -----------------------------------------------------------------------------
     /// Wake-up, fork or exec placement.
     Placement(Placement),

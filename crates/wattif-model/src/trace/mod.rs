@@ -27,8 +27,10 @@ impl Interest {
     pub const DECISIONS: Interest = Interest(32);
     /// Load-tracking signals.
     pub const SIGNALS: Interest = Interest(64);
+    /// Groups: who is in which, throttling.
+    pub const GROUPS: Interest = Interest(128);
     /// Everything.
-    pub const ALL: Interest = Interest(127);
+    pub const ALL: Interest = Interest(255);
 
     /// Both.
     pub const fn and(self, other: Interest) -> Interest {

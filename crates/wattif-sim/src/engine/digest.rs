@@ -74,6 +74,10 @@ impl Digest {
             | Event::RtappStats { .. }
             | Event::RtappConfigured { .. }
             | Event::Mark { .. }
+            | Event::CgroupAttachTask { .. }
+            | Event::CfsThrottle { .. }
+            | Event::CfsUnthrottle { .. }
+            | Event::CfsPeriod { .. }
             | Event::Placement(_)
             | Event::Frequency(_)
             | Event::Idle(_)

@@ -11,7 +11,16 @@ pub enum TimerKind {
     Sleep,
     /// Replenishment of a deadline task.
     Replenish,
+    /// Of a group, named by its number in place of a pid: its bandwidth period ends.
+    CfsPeriod,
+    /// Of a group: run time that was given back is handed on.
+    CfsSlack,
 }
+
+/// Timers of a thread.
+const PER_THREAD: u32 = 2;
+/// Timers of a group.
+const PER_GROUP: u32 = 2;
 
 /// All timers of the machine.
 #[derive(Debug)]
@@ -20,6 +29,8 @@ pub struct Timers {
     positions: Positions,
     soft: Vec<u64>,
     cpu: Vec<CpuId>,
+    /// Timers of groups; they stand between those of the idle task and those of threads.
+    of_groups: u32,
 }
 
 impl Timers {
@@ -30,6 +41,7 @@ impl Timers {
             positions: Positions::new(0),
             soft: Vec::new(),
             cpu: Vec::new(),
+            of_groups: 0,
         };
         timers.add_thread(); // the idle task has none, but pids index the tables
         timers
@@ -37,7 +49,18 @@ impl Timers {
 
     /// Room for the timers of one more thread.
     pub fn add_thread(&mut self) {
-        for _ in 0..2 {
+        self.add(PER_THREAD);
+    }
+
+    /// Room for the timers of all groups; before the first thread.
+    pub fn add_groups(&mut self, groups: usize) {
+        assert_eq!(self.soft.len(), PER_THREAD as usize, "groups come before threads");
+        self.of_groups = groups as u32 * PER_GROUP;
+        self.add(self.of_groups);
+    }
+
+    fn add(&mut self, timers: u32) {
+        for _ in 0..timers {
             self.positions.add();
             self.soft.push(0);
             self.cpu.push(CpuId(0));
@@ -46,7 +69,7 @@ impl Timers {
 
     /// Arms a timer on a CPU: not before `soft`, not after `hard`.
     pub fn arm(&mut self, cpu: CpuId, pid: Pid, kind: TimerKind, soft: u64, hard: u64) {
-        let id = Self::id(pid, kind);
+        let id = self.id(pid, kind);
         self.cancel(pid, kind);
         self.soft[id as usize] = soft;
         self.cpu[id as usize] = cpu;
@@ -55,7 +78,7 @@ impl Timers {
 
     /// Disarms a timer; true if it was armed.
     pub fn cancel(&mut self, pid: Pid, kind: TimerKind) -> bool {
-        let id = Self::id(pid, kind);
+        let id = self.id(pid, kind);
         self.positions.is_armed(id) && self.bases[self.cpu[id as usize].at()].cancel(&mut self.positions, id)
     }
 
@@ -71,11 +94,54 @@ impl Timers {
             return None;
         }
         self.bases[cpu.at()].pop(&mut self.positions);
-        let kind = if id % 2 == 0 { TimerKind::Sleep } else { TimerKind::Replenish };
-        Some((Pid(id / 2), kind))
+        Some(self.owner(id))
     }
 
-    fn id(pid: Pid, kind: TimerKind) -> u32 {
-        pid.0 * 2 + u32::from(kind == TimerKind::Replenish)
+    fn id(&self, pid: Pid, kind: TimerKind) -> u32 {
+        match kind {
+            TimerKind::CfsPeriod | TimerKind::CfsSlack => {
+                PER_THREAD + pid.0 * PER_GROUP + u32::from(kind == TimerKind::CfsSlack)
+            }
+            _ => {
+                let others = if pid.0 == 0 { 0 } else { self.of_groups };
+                others + pid.0 * PER_THREAD + u32::from(kind == TimerKind::Replenish)
+            }
+        }
+    }
+
+    fn owner(&self, id: u32) -> (Pid, TimerKind) {
+        let group = id.checked_sub(PER_THREAD).filter(|at| *at < self.of_groups);
+        if let Some(at) = group {
+            let kind = if at % PER_GROUP == 0 { TimerKind::CfsPeriod } else { TimerKind::CfsSlack };
+            return (Pid(at / PER_GROUP), kind);
+        }
+        let at = if id < PER_THREAD { id } else { id - self.of_groups };
+        let kind = if at % PER_THREAD == 0 { TimerKind::Sleep } else { TimerKind::Replenish };
+        (Pid(at / PER_THREAD), kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_of_groups_and_threads_are_apart() {
+        let mut timers = Timers::new(1);
+        timers.add_groups(2);
+        timers.add_thread();
+        let all = [
+            (Pid(1), TimerKind::Sleep),
+            (Pid(1), TimerKind::Replenish),
+            (Pid(0), TimerKind::CfsPeriod),
+            (Pid(1), TimerKind::CfsPeriod),
+            (Pid(1), TimerKind::CfsSlack),
+            (Pid(0), TimerKind::Sleep),
+        ];
+        for (at, (pid, kind)) in all.into_iter().enumerate() {
+            timers.arm(CpuId(0), pid, kind, at as u64, at as u64);
+        }
+        let fired: Vec<_> = std::iter::from_fn(|| timers.pop_expired(CpuId(0), 100)).collect();
+        assert_eq!(fired, all);
     }
 }

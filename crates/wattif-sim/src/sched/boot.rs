@@ -88,6 +88,9 @@ impl Kernel<'_, '_> {
             policy: self.programs.spec(task).attr.policy.name(),
             workload,
         });
+        if group != 0 {
+            self.tell_attached(pid, home);
+        }
         Ok(pid)
     }
 

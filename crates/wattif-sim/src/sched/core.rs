@@ -193,6 +193,8 @@ impl Kernel<'_, '_> {
                 TimerKind::Sleep if self.s.tasks[pid.at()].state == State::New => self.wake_up_new_task(pid, cpu),
                 TimerKind::Sleep => self.try_to_wake_up(pid, cpu, false),
                 TimerKind::Replenish => self.replenish(pid, cpu),
+                TimerKind::CfsPeriod => self.fair.cfs_period_timer(&mut self.s, pid.0, cpu),
+                TimerKind::CfsSlack => self.fair.cfs_slack_timer(&mut self.s, pid.0),
             }
         }
     }
@@ -226,7 +228,7 @@ impl Kernel<'_, '_> {
     }
 
     /// `schedule()` on `cpu` not later than `at`.
-    fn kick_at(&mut self, cpu: CpuId, at: u64) {
+    pub(crate) fn kick_at(&mut self, cpu: CpuId, at: u64) {
         let slot = self.slots.of(Source::Kick(cpu));
         if self.queue.time_of(slot).is_none_or(|t| t.0 > at) {
             self.queue.schedule(slot, Ns(at));

@@ -9,6 +9,7 @@ pub mod boot;
 pub mod class;
 pub mod core;
 pub mod features;
+pub mod group;
 pub mod idle;
 pub mod load;
 pub mod placement;
@@ -54,6 +55,12 @@ pub struct Sched {
     pub util_est: load::util_est::Generation,
     /// Length of a tick, ns.
     pub tick_ns: u64,
+    /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
+    pub bandwidth_slice_ns: u64,
+    /// Least time between two updates of a group's load by one queue, ns.
+    pub tg_load_avg_limit_ns: u64,
+    /// What the bandwidth of groups asks of `core`.
+    pub bandwidth_notes: Vec<class::bandwidth::Note>,
     /// System-wide overload and energy state (`struct root_domain`).
     pub rd: rq::RootDomain,
 }
@@ -85,6 +92,9 @@ impl Sched {
             nr_list_moves: 0,
             util_est: load::util_est::Generation::default(),
             tick_ns,
+            bandwidth_slice_ns: 5_000_000,
+            tg_load_avg_limit_ns: 1_000_000,
+            bandwidth_notes: Vec::new(),
             rd: rq::RootDomain::default(),
         };
         class::fair::init_groups(&mut s);

@@ -1,5 +1,6 @@
 //! Run queues (`struct rq`, `struct cfs_rq`, …): plain state; the classes and `core` hold the behaviour.
 
+use super::class::bandwidth::CfsRqRuntime;
 use super::class::timeline::{SortedVec, Timeline};
 use super::load::pelt::{Pelt, SchedAvg};
 use super::task::NONE;
@@ -140,12 +141,14 @@ pub struct CfsRq {
     pub removed: Removed,
     /// This queue's part of the group's load.
     pub tg_load_avg_contrib: u64,
-    /// When that was last updated, rq clock ns.
+    /// When that was last updated, ns.
     pub last_update_tg_load_avg: u64,
     /// A change below has to be carried into the group's entity.
     pub propagate: bool,
     /// Σ runnable time to carry with it.
     pub prop_runnable_sum: i64,
+    /// Bandwidth of a limited group.
+    pub runtime: CfsRqRuntime,
 }
 
 impl Default for CfsRq {
@@ -176,6 +179,7 @@ impl Default for CfsRq {
             last_update_tg_load_avg: 0,
             propagate: false,
             prop_runnable_sum: 0,
+            runtime: CfsRqRuntime { throttled_pelt_idle: Some(0), ..CfsRqRuntime::default() },
         }
     }
 }

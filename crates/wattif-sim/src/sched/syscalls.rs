@@ -283,6 +283,7 @@ impl Kernel<'_, '_> {
             kernel.s.tasks[pid.at()].group = group;
             fair::set_task_rq(&mut kernel.s, pid, cpu);
         });
+        self.tell_attached(pid, cpu);
     }
 
     /// The budget of a deadline task is full again.

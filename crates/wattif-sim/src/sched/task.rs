@@ -1,5 +1,6 @@
 //! Tasks and their scheduling entities (`struct task_struct`, `struct sched_entity`, `struct task_group`).
 
+use super::class::bandwidth::CfsBandwidth;
 use super::load::pelt::SchedAvg;
 use wattif_model::workload::Policy;
 use wattif_model::{CpuId, CpuSet, Pid};
@@ -220,11 +221,13 @@ pub struct TaskGroup {
     pub idle: bool,
     /// Σ `tg_load_avg_contrib` of its queues.
     pub load_avg: u64,
+    /// Its limit (`cpu.max`); `None`: none.
+    pub bandwidth: Option<CfsBandwidth>,
 }
 
 impl TaskGroup {
     /// The root group.
     pub fn root() -> TaskGroup {
-        TaskGroup { path: "/".to_string(), parent: 0, shares: 1024, idle: false, load_avg: 0 }
+        TaskGroup { path: "/".to_string(), parent: 0, shares: 1024, idle: false, load_avg: 0, bandwidth: None }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
-use wattif_model::workload::{Op, Workload};
+use wattif_model::workload::{Op, TaskSpec, Workload};
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
 /// An idle CPU that has work needs no longer: longer than leaving the deepest state of any platform.
@@ -58,6 +58,13 @@ impl Laws {
         spec.cpus.clone().filter(|_| fixed)
     }
 
+    /// Some group has a limit, and the task is in a group: it may be throttled.
+    fn is_limited(&self, task: &str) -> bool {
+        let limits = self.workload.groups.iter().any(|g| g.quota.is_some());
+        let grouped = |t: &TaskSpec| t.group != 0 || t.program.ops.iter().any(|op| matches!(op, Op::SetGroup(_)));
+        limits && self.workload.tasks.iter().any(|t| t.name == task && grouped(t))
+    }
+
     fn to(&mut self, pid: Pid, from: State, to: State, cpu: CpuId) {
         let now = self.now;
         let t = self.threads.get_mut(&pid).expect("known before its first event");
@@ -94,7 +101,7 @@ impl Laws {
 
     /// No thread has been waiting for this idle CPU for long.
     fn nobody_waits(&self, cpu: CpuId) {
-        let throttled = |t: &Thread| t.info.policy == "SCHED_DEADLINE";
+        let throttled = |t: &Thread| t.info.policy == "SCHED_DEADLINE" || self.is_limited(&t.info.task);
         for t in self.threads.values().filter(|t| t.cpu == cpu && t.state == State::Queued && !throttled(t)) {
             let waited = self.now.since(t.since.max(self.cpus[cpu.at()].since));
             assert!(waited < PATIENCE.0, "{}: {} waited {waited} ns for idle CPU {cpu}", self.now, t.info.comm);

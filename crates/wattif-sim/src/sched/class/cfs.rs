@@ -42,6 +42,7 @@
 //! # Source
 //! Linux 6.1.192 `kernel/sched/fair.c` (behaviour; vectors of that code).
 
+use super::bandwidth::{self, throttled_hierarchy};
 use super::fair::{self, Fair, Update, update_load_avg};
 use super::timeline::Node;
 use super::weight::{calc_delta, calc_delta_fair};
@@ -77,6 +78,18 @@ pub const TUNABLES: &[Tunable] = &[
         default: "auto",
         allowed: &[],
         doc: "virtual time by which a wakee must be behind to preempt, ns; auto: 1 ms × the same factor",
+    },
+    Tunable {
+        name: "bandwidth_slice_us",
+        default: "5000",
+        allowed: &[],
+        doc: "run time that a CPU draws at once from the pool of a limited group, us (sched_cfs_bandwidth_slice_us)",
+    },
+    Tunable {
+        name: "tg_load_avg_limit_us",
+        default: "0",
+        allowed: &[],
+        doc: "least time between two updates of a group's load from one CPU, us; none before 6.7",
     },
 ];
 
@@ -204,57 +217,6 @@ impl Cfs {
             s.rqs[cpu].need_resched |= delta > ideal as i64;
         }
     }
-
-    fn enqueue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Enqueue) {
-        let renorm = !flags.wakeup || flags.migrated;
-        let curr = s.cfs[q].curr == i;
-        // The running entity is renormalised before the queue's clock moves, others after.
-        if renorm && curr {
-            s.se[i].vruntime = s.se[i].vruntime.wrapping_add(s.cfs[q].min_vruntime);
-        }
-        self.update_curr_entity(s, q);
-        if renorm && !curr {
-            s.se[i].vruntime = s.se[i].vruntime.wrapping_add(s.cfs[q].min_vruntime);
-        }
-        update_load_avg(s, q, i, Update { tg: true, attach: true, detach: false });
-        fair::se_update_runnable(s, i);
-        fair::update_cfs_group(self, s, i);
-        fair::account_entity_enqueue(s, q, i);
-        if flags.wakeup {
-            self.place_entity(s, q, i, false);
-        }
-        if flags.migrated {
-            s.se[i].exec_start = 0;
-        }
-        if !curr {
-            self.tree_insert(s, q, i);
-        }
-        s.se[i].on_rq = true;
-    }
-
-    fn dequeue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Dequeue) {
-        let migrating = s.task_of(i).is_some_and(|p| s.tasks[p.at()].on_rq == OnRq::Migrating);
-        self.update_curr_entity(s, q);
-        update_load_avg(s, q, i, Update { tg: true, attach: false, detach: migrating });
-        if migrating {
-            s.se[i].attached = false;
-        }
-        fair::se_update_runnable(s, i);
-        fair::clear_buddies(s, i);
-        if s.cfs[q].curr != i {
-            self.tree_remove(s, q, i);
-        }
-        s.se[i].on_rq = false;
-        fair::account_entity_dequeue(s, q, i);
-        // After update_curr, which moved min_vruntime if this entity held it back; before it may move without it.
-        if !flags.sleep {
-            s.se[i].vruntime = s.se[i].vruntime.wrapping_sub(s.cfs[q].min_vruntime);
-        }
-        fair::update_cfs_group(self, s, i);
-        if !flags.save {
-            update_min_vruntime(s, q);
-        }
-    }
 }
 
 /// It slept so long that the difference of virtual times may have wrapped: its own says nothing.
@@ -331,6 +293,60 @@ impl Fair for Cfs {
     fn tree_remove(&self, s: &mut Sched, q: usize, i: usize) {
         s.cfs[q].tree.remove(s.se[i].vruntime, i);
     }
+
+    fn enqueue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Enqueue) {
+        let renorm = !flags.wakeup || flags.migrated;
+        let curr = s.cfs[q].curr == i;
+        // The running entity is renormalised before the queue's clock moves, others after.
+        if renorm && curr {
+            s.se[i].vruntime = s.se[i].vruntime.wrapping_add(s.cfs[q].min_vruntime);
+        }
+        self.update_curr_entity(s, q);
+        if renorm && !curr {
+            s.se[i].vruntime = s.se[i].vruntime.wrapping_add(s.cfs[q].min_vruntime);
+        }
+        update_load_avg(s, q, i, Update { tg: true, attach: true, detach: false });
+        fair::se_update_runnable(s, i);
+        fair::update_cfs_group(self, s, i);
+        fair::account_entity_enqueue(s, q, i);
+        if flags.wakeup {
+            self.place_entity(s, q, i, false);
+        }
+        if flags.migrated {
+            s.se[i].exec_start = 0;
+        }
+        if !curr {
+            self.tree_insert(s, q, i);
+        }
+        s.se[i].on_rq = true;
+        fair::joined(self, s, q);
+    }
+
+    fn dequeue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Dequeue) -> bool {
+        let migrating = s.task_of(i).is_some_and(|p| s.tasks[p.at()].on_rq == OnRq::Migrating);
+        self.update_curr_entity(s, q);
+        update_load_avg(s, q, i, Update { tg: true, attach: false, detach: migrating });
+        if migrating {
+            s.se[i].attached = false;
+        }
+        fair::se_update_runnable(s, i);
+        fair::clear_buddies(s, i);
+        if s.cfs[q].curr != i {
+            self.tree_remove(s, q, i);
+        }
+        s.se[i].on_rq = false;
+        fair::account_entity_dequeue(s, q, i);
+        // After update_curr, which moved min_vruntime if this entity held it back; before it may move without it.
+        if !flags.sleep {
+            s.se[i].vruntime = s.se[i].vruntime.wrapping_sub(s.cfs[q].min_vruntime);
+        }
+        fair::left(s, q);
+        fair::update_cfs_group(self, s, i);
+        if !flags.save {
+            update_min_vruntime(s, q);
+        }
+        true
+    }
 }
 
 impl SchedClass for Cfs {
@@ -357,6 +373,9 @@ impl SchedClass for Cfs {
             let cfs = &mut s.cfs[q];
             cfs.h_nr_running += 1;
             cfs.idle_h_nr_running += idle;
+            if cfs.runtime.throttled {
+                return;
+            }
             if s.groups[cfs.group as usize].idle {
                 idle = 1;
             }
@@ -384,6 +403,10 @@ impl SchedClass for Cfs {
             let cfs = &mut s.cfs[q];
             cfs.h_nr_running -= 1;
             cfs.idle_h_nr_running -= idle;
+            if cfs.runtime.throttled {
+                fair::util_est_update(s, cpu, task_se, task_sleep);
+                return true;
+            }
             if s.groups[cfs.group as usize].idle {
                 idle = 1;
             }
@@ -391,7 +414,7 @@ impl SchedClass for Cfs {
             if !counting_only && s.cfs[q].load_weight != 0 {
                 // The queue has others: its group stays queued, and is preferred, since it was within its slice.
                 counting_only = true;
-                if task_sleep {
+                if task_sleep && !throttled_hierarchy(s, q) {
                     fair::set_buddy(s, i, |c| &mut c.next);
                 }
             }
@@ -432,6 +455,9 @@ impl SchedClass for Cfs {
         if se == pse {
             return;
         }
+        if throttled_hierarchy(s, s.se[pse].cfs_rq) {
+            return;
+        }
         let scale = s.cfs[s.se[se].cfs_rq].nr_queued >= SCHED_NR_LATENCY;
         let next_buddy_marked = s.features.next_buddy && scale && !fork;
         if next_buddy_marked {
@@ -450,16 +476,20 @@ impl SchedClass for Cfs {
 
     fn pick_task(&self, s: &mut Sched, cpu: CpuId) -> Option<Pid> {
         let mut q = cpu.at();
-        if s.cfs[q].nr_queued == 0 {
-            return None;
-        }
         loop {
+            if s.cfs[q].nr_queued == 0 {
+                return None;
+            }
             let mut curr = s.cfs[q].curr;
             if curr != NONE {
                 if s.se[curr].on_rq {
                     self.update_curr_entity(s, q);
                 } else {
                     curr = NONE;
+                }
+                if bandwidth::check_cfs_rq_runtime(self, s, q) {
+                    q = cpu.at();
+                    continue;
                 }
             }
             let i = self.pick_next_entity(s, q, curr);
@@ -511,6 +541,14 @@ impl SchedClass for Cfs {
             s.se[i].vruntime = s.se[i].vruntime.wrapping_sub(s.cfs[s.se[i].cfs_rq].min_vruntime);
         }
         fair::migrate_task_rq(s, pid);
+    }
+
+    fn cfs_period_timer(&self, s: &mut Sched, group: u32, cpu: CpuId) {
+        bandwidth::sched_cfs_period_timer(self, s, group, cpu);
+    }
+
+    fn cfs_slack_timer(&self, s: &mut Sched, group: u32) {
+        bandwidth::sched_cfs_slack_timer(self, s, group);
     }
 
     fn reweight_task(&self, s: &mut Sched, pid: Pid) {

@@ -45,6 +45,7 @@
 //! # Source
 //! Linux 6.12.117 `kernel/sched/fair.c` (behaviour). Stoica, Abdel-Wahab: Earliest Eligible Virtual Deadline First, 1995.
 
+use super::bandwidth::{self, throttled_hierarchy};
 use super::fair::{self, Fair, Update, update_load_avg};
 use super::timeline::Node;
 use super::weight::{calc_delta_fair, scale_load_down, se_weight};
@@ -57,12 +58,26 @@ use wattif_model::workload::Policy;
 use wattif_model::{CpuId, Pid};
 
 /// Tunables of this policy.
-pub const TUNABLES: &[Tunable] = &[Tunable {
-    name: "base_slice_ns",
-    default: "auto",
-    allowed: &[],
-    doc: "slice of a task that asks for none, ns; auto: 0.7 ms × (1 + log2 of the CPUs, at most 8)",
-}];
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "base_slice_ns",
+        default: "auto",
+        allowed: &[],
+        doc: "slice of a task that asks for none, ns; auto: 0.7 ms × (1 + log2 of the CPUs, at most 8)",
+    },
+    Tunable {
+        name: "bandwidth_slice_us",
+        default: "5000",
+        allowed: &[],
+        doc: "run time that a CPU draws at once from the pool of a limited group, us (sched_cfs_bandwidth_slice_us)",
+    },
+    Tunable {
+        name: "tg_load_avg_limit_us",
+        default: "1000",
+        allowed: &[],
+        doc: "least time between two updates of a group's load from one CPU, us; 0: none, as before 6.7",
+    },
+];
 
 /// The class and its tunables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,66 +136,6 @@ impl Eevdf {
         true
     }
 
-    fn enqueue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Enqueue) {
-        let curr = s.cfs[q].curr == i;
-        // The running entity is placed before the accounting moves it.
-        if curr {
-            self.place_entity(s, q, i, flags.initial);
-        }
-        self.update_curr_entity(s, q);
-        update_load_avg(s, q, i, Update { tg: true, attach: true, detach: false });
-        fair::se_update_runnable(s, i);
-        fair::update_cfs_group(self, s, i);
-        if !curr {
-            self.place_entity(s, q, i, flags.initial);
-        }
-        fair::account_entity_enqueue(s, q, i);
-        if flags.migrated {
-            s.se[i].exec_start = 0;
-        }
-        if !curr {
-            self.tree_insert(s, q, i);
-        }
-        s.se[i].on_rq = true;
-    }
-
-    /// False when the dequeue was delayed.
-    fn dequeue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Dequeue) -> bool {
-        self.update_curr_entity(s, q);
-        fair::clear_buddies(s, i);
-        if s.features.delay_dequeue && flags.sleep && !flags.delayed && !entity_eligible(s, q, i) {
-            update_load_avg(s, q, i, Update::NONE);
-            set_delayed(s, i);
-            return false;
-        }
-        let migrating = s.task_of(i).is_some_and(|p| s.tasks[p.at()].on_rq == OnRq::Migrating);
-        update_load_avg(s, q, i, Update { tg: true, attach: false, detach: migrating });
-        if migrating {
-            s.se[i].attached = false;
-        }
-        fair::se_update_runnable(s, i);
-        self.update_entity_lag(s, q, i);
-        if s.cfs[q].curr != i {
-            self.tree_remove(s, q, i);
-        }
-        let se = &mut s.se[i];
-        if s.features.place_rel_deadline && !flags.sleep {
-            se.deadline = se.deadline.wrapping_sub(se.vruntime);
-            se.rel_deadline = true;
-        }
-        se.on_rq = false;
-        fair::account_entity_dequeue(s, q, i);
-        fair::update_cfs_group(self, s, i);
-        if flags.delayed {
-            clear_delayed(s, i);
-            let se = &mut s.se[i];
-            if s.features.delay_zero && se.vlag > 0 {
-                se.vlag = 0;
-            }
-        }
-        true
-    }
-
     /// Takes an entity and the groups it leaves empty off their queues. False when its own dequeue was delayed.
     fn dequeue_entities(&self, s: &mut Sched, cpu: CpuId, entity: usize, mut flags: Dequeue) -> bool {
         let was_sched_idle = s.sched_idle_cpu(cpu);
@@ -193,7 +148,7 @@ impl Eevdf {
             // A delayed task does not count as runnable; its mark is cleared by a completed dequeue.
             count.delayed = u32::from(!task_sleep && !task_delayed && s.se[entity].sched_delayed);
         }
-        let (mut i, mut counting_only, mut slice) = (entity, false, 0);
+        let (mut i, mut counting_only, mut slice, mut throttled) = (entity, false, 0, false);
         while i != NONE {
             let q = s.se[i].cfs_rq;
             if !counting_only && !self.dequeue_entity(s, q, i, flags) {
@@ -212,19 +167,26 @@ impl Eevdf {
                 slice = self.min_slice(s, q);
             }
             count.leave(s, q);
+            if s.cfs[q].runtime.throttled {
+                // The queues above do not count its tasks.
+                throttled = true;
+                break;
+            }
             i = s.se[i].parent;
             if !counting_only && s.cfs[q].load_weight != 0 {
                 counting_only = true;
                 slice = self.min_slice(s, q);
-                if task_sleep {
+                if task_sleep && !throttled_hierarchy(s, q) {
                     fair::set_buddy(s, i, |c| &mut c.next);
                 }
             }
             flags.sleep = true;
             flags.delayed = false;
         }
-        s.rqs[cpu.at()].nr_running -= count.queued;
-        fair::balance_early(s, cpu, was_sched_idle);
+        if !throttled {
+            s.rqs[cpu.at()].nr_running -= count.queued;
+            fair::balance_early(s, cpu, was_sched_idle);
+        }
         if let Some(pid) = task.filter(|_| task_delayed) {
             s.tasks[pid.at()].on_rq = OnRq::No;
         }
@@ -443,6 +405,9 @@ fn count_delayed(s: &mut Sched, mut i: usize, by: u32) {
     while i != NONE {
         let cfs = &mut s.cfs[s.se[i].cfs_rq];
         cfs.h_nr_delayed = cfs.h_nr_delayed.wrapping_add(by);
+        if cfs.runtime.throttled {
+            return;
+        }
         i = s.se[i].parent;
     }
 }
@@ -511,6 +476,69 @@ impl Fair for Eevdf {
         cfs.sum_w -= weight;
         cfs.tree.remove(se.deadline, i);
     }
+
+    fn enqueue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Enqueue) {
+        let curr = s.cfs[q].curr == i;
+        // The running entity is placed before the accounting moves it.
+        if curr {
+            self.place_entity(s, q, i, flags.initial);
+        }
+        self.update_curr_entity(s, q);
+        update_load_avg(s, q, i, Update { tg: true, attach: true, detach: false });
+        fair::se_update_runnable(s, i);
+        fair::update_cfs_group(self, s, i);
+        if !curr {
+            self.place_entity(s, q, i, flags.initial);
+        }
+        fair::account_entity_enqueue(s, q, i);
+        if flags.migrated {
+            s.se[i].exec_start = 0;
+        }
+        if !curr {
+            self.tree_insert(s, q, i);
+        }
+        s.se[i].on_rq = true;
+        fair::joined(self, s, q);
+    }
+
+    /// False when the dequeue was delayed.
+    fn dequeue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Dequeue) -> bool {
+        self.update_curr_entity(s, q);
+        fair::clear_buddies(s, i);
+        let delay = s.features.delay_dequeue && flags.sleep && !flags.delayed && !flags.special;
+        if delay && !entity_eligible(s, q, i) {
+            update_load_avg(s, q, i, Update::NONE);
+            set_delayed(s, i);
+            return false;
+        }
+        let migrating = s.task_of(i).is_some_and(|p| s.tasks[p.at()].on_rq == OnRq::Migrating);
+        update_load_avg(s, q, i, Update { tg: true, attach: false, detach: migrating });
+        if migrating {
+            s.se[i].attached = false;
+        }
+        fair::se_update_runnable(s, i);
+        self.update_entity_lag(s, q, i);
+        if s.cfs[q].curr != i {
+            self.tree_remove(s, q, i);
+        }
+        let se = &mut s.se[i];
+        if s.features.place_rel_deadline && !flags.sleep {
+            se.deadline = se.deadline.wrapping_sub(se.vruntime);
+            se.rel_deadline = true;
+        }
+        se.on_rq = false;
+        fair::account_entity_dequeue(s, q, i);
+        fair::left(s, q);
+        fair::update_cfs_group(self, s, i);
+        if flags.delayed {
+            clear_delayed(s, i);
+            let se = &mut s.se[i];
+            if s.features.delay_zero && se.vlag > 0 {
+                se.vlag = 0;
+            }
+        }
+        true
+    }
 }
 
 impl SchedClass for Eevdf {
@@ -556,6 +584,9 @@ impl SchedClass for Eevdf {
             }
             slice = self.min_slice(s, q);
             count.join(s, q);
+            if s.cfs[q].runtime.throttled {
+                return;
+            }
             i = s.se[i].parent;
         }
         s.rqs[cpu.at()].nr_running += 1;
@@ -596,6 +627,9 @@ impl SchedClass for Eevdf {
         if se == pse {
             return;
         }
+        if throttled_hierarchy(s, s.se[pse].cfs_rq) {
+            return;
+        }
         if s.features.next_buddy && !fork && !s.se[pse].sched_delayed {
             fair::set_buddy(s, pse, |c| &mut c.next);
         }
@@ -617,9 +651,13 @@ impl SchedClass for Eevdf {
             if s.cfs[q].curr != NONE && s.se[s.cfs[q].curr].on_rq {
                 self.update_curr_entity(s, q);
             }
+            if bandwidth::check_cfs_rq_runtime(self, s, q) {
+                q = root;
+                continue;
+            }
             let i = self.pick_next_entity(s, q);
             if s.se[i].sched_delayed {
-                self.dequeue_entities(s, cpu, i, Dequeue { sleep: true, delayed: true, save: false });
+                self.dequeue_entities(s, cpu, i, Dequeue { sleep: true, delayed: true, ..Dequeue::default() });
                 q = root;
                 continue;
             }
@@ -652,6 +690,14 @@ impl SchedClass for Eevdf {
 
     fn migrate_task_rq(&self, s: &mut Sched, pid: Pid, _new_cpu: CpuId) {
         fair::migrate_task_rq(s, pid);
+    }
+
+    fn cfs_period_timer(&self, s: &mut Sched, group: u32, cpu: CpuId) {
+        bandwidth::sched_cfs_period_timer(self, s, group, cpu);
+    }
+
+    fn cfs_slack_timer(&self, s: &mut Sched, group: u32) {
+        bandwidth::sched_cfs_slack_timer(self, s, group);
     }
 
     fn reweight_task(&self, s: &mut Sched, pid: Pid) {

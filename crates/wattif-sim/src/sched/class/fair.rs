@@ -5,8 +5,9 @@
 //! group's queue of its CPU, a group's entity on the parent group's. Without groups every loop over the hierarchy runs once.
 //!
 //! FIDELITY(group-propagation): group shares, propagation of load through groups and SCHED_IDLE groups follow the kernel, but
-//! no vectors of it exist. CFS bandwidth is not modelled.
+//! no vectors of it exist. Limits of groups are in `bandwidth.rs`.
 
+use super::bandwidth::{self, cfs_rq_pelt_at, throttled_hierarchy};
 use super::weight::{WEIGHT_IDLEPRIO, calc_delta_fair, load_weight, scale_load_down, se_weight};
 use super::{Dequeue, Enqueue, SchedClass};
 use crate::sched::Sched;
@@ -30,6 +31,10 @@ pub trait Fair: SchedClass {
     fn tree_insert(&self, s: &mut Sched, q: usize, i: usize);
     /// Take it out.
     fn tree_remove(&self, s: &mut Sched, q: usize, i: usize);
+    /// Queue an entity on one queue, without those above.
+    fn enqueue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Enqueue);
+    /// Take an entity off one queue. False when that was delayed.
+    fn dequeue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Dequeue) -> bool;
 }
 
 /// Flags of [`update_load_avg`].
@@ -74,7 +79,7 @@ fn update_load_avg_se(s: &mut Sched, q: usize, i: usize) {
     let (cfs, se) = (&s.cfs[q], &mut s.se[i]);
     let rq = &s.rqs[cfs.cpu.at()];
     let runnable = if se.my_q != NONE { se.runnable_weight } else { u64::from(se.on_rq && !se.sched_delayed) };
-    if rq.pelt.update_load_sum(rq.pelt_at(), &mut se.avg, u64::from(se.on_rq), runnable, cfs.curr == i) {
+    if rq.pelt.update_load_sum(cfs_rq_pelt_at(rq, cfs), &mut se.avg, u64::from(se.on_rq), runnable, cfs.curr == i) {
         rq.pelt.update_load_avg(&mut se.avg, scale_load_down(se.weight));
         if s.features.util_est {
             s.util_est.util_change(&mut se.avg);
@@ -97,7 +102,7 @@ pub fn update_cfs_rq_load_avg(s: &mut Sched, q: usize) -> bool {
     }
     let load = scale_load_down(cfs.load_weight);
     let runnable = u64::from(cfs.h_nr_running - cfs.h_nr_delayed);
-    rq.pelt.update(rq.pelt_at(), &mut cfs.avg, load, runnable, cfs.curr != NONE) | decayed
+    rq.pelt.update(cfs_rq_pelt_at(rq, cfs), &mut cfs.avg, load, runnable, cfs.curr != NONE) | decayed
 }
 
 /// The root queue's utilisation changed: the frequency governor should look.
@@ -136,7 +141,8 @@ pub fn update_blocked_averages(s: &mut Sched, cpu: CpuId) -> bool {
     // Children before parents; group 0 is the root.
     for group in (0..s.groups.len() as u32).rev() {
         let q = s.cfs_of(group, cpu);
-        if group != 0 && s.cfs[q].nr_queued == 0 && s.cfs[q].removed.nr == 0 && s.cfs[q].avg.is_decayed() {
+        let nothing_to_do = s.cfs[q].nr_queued == 0 && s.cfs[q].removed.nr == 0 && s.cfs[q].avg.is_decayed();
+        if group != 0 && (nothing_to_do || throttled_hierarchy(s, q)) {
             continue;
         }
         if update_cfs_rq_load_avg(s, q) {
@@ -260,10 +266,10 @@ fn update_tg_cfs_load(s: &mut Sched, q: usize, i: usize, my_q: usize, runnable_s
     cfs.avg.load_sum = u64::from(s.rqs[cfs.cpu.at()].pelt.floor_sum(sum, cfs.avg.load_avg));
 }
 
-/// Publishes a queue's load to its group, when it changed by more than 1/64.
+/// Publishes a queue's load to its group, when it changed by more than 1/64, and not too often (since 6.7).
 fn update_tg_load_avg(s: &mut Sched, q: usize) {
     let cfs = &mut s.cfs[q];
-    if cfs.group == 0 {
+    if cfs.group == 0 || s.now - cfs.last_update_tg_load_avg < s.tg_load_avg_limit_ns {
         return;
     }
     let delta = cfs.avg.load_avg as i64 - cfs.tg_load_avg_contrib as i64;
@@ -271,6 +277,7 @@ fn update_tg_load_avg(s: &mut Sched, q: usize) {
         let group = &mut s.groups[cfs.group as usize];
         group.load_avg = group.load_avg.saturating_add_signed(delta);
         cfs.tg_load_avg_contrib = cfs.avg.load_avg;
+        cfs.last_update_tg_load_avg = s.now;
     }
 }
 
@@ -289,7 +296,7 @@ fn calc_group_shares(s: &Sched, q: usize) -> u64 {
 #[inline]
 pub(super) fn update_cfs_group<F: Fair + ?Sized>(f: &F, s: &mut Sched, i: usize) {
     let my_q = s.se[i].my_q;
-    if my_q == NONE || s.cfs[my_q].load_weight == 0 {
+    if my_q == NONE || s.cfs[my_q].load_weight == 0 || throttled_hierarchy(s, my_q) {
         return;
     }
     let shares = calc_group_shares(s, my_q);
@@ -348,6 +355,7 @@ pub fn init_groups(s: &mut Sched) {
             let parent = s.cfs_of(s.groups[group as usize].parent, cpu);
             assert!(parent < q, "groups are listed after their parents");
             s.cfs[q].se = q;
+            s.cfs[q].runtime.enabled = s.groups[group as usize].bandwidth.is_some();
             let idle = s.groups[group as usize].idle;
             let parent_se = s.cfs[parent].se;
             s.se[q] = SchedEntity {
@@ -433,10 +441,13 @@ fn migrate_se_pelt_lag(s: &mut Sched, i: usize) {
     }
     let cfs = &s.cfs[se.cfs_rq];
     let rq = &s.rqs[cfs.cpu.at()];
-    let now = if rq.clock_pelt_idle < cfs.avg.last_update_time {
+    // The clock stood still: nothing was missed.
+    let Some(throttled) = cfs.runtime.throttled_pelt_idle else { return };
+    let idle_since = rq.clock_pelt_idle - throttled;
+    let now = if idle_since < cfs.avg.last_update_time {
         cfs.avg.last_update_time
     } else {
-        rq.clock_pelt_idle + (s.now.wrapping_sub(rq.clock_idle))
+        idle_since + (s.now.wrapping_sub(rq.clock_idle))
     };
     let weight = se_weight(se);
     rq.pelt.update_blocked_se(At { now, ..rq.pelt_at() }, &mut se.avg, weight);
@@ -556,6 +567,9 @@ pub(super) fn update_curr_se(s: &mut Sched, q: usize) -> Option<(usize, u64)> {
     se.exec_start = now;
     se.sum_exec_runtime += delta;
     se.vruntime = se.vruntime.wrapping_add(calc_delta_fair(delta, se));
+    if cfs.runtime.enabled {
+        bandwidth::account_cfs_rq_runtime(s, q, delta);
+    }
     Some((i, delta))
 }
 
@@ -644,6 +658,9 @@ fn set_next_entity<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize, i: usize) {
 fn put_prev_entity<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize, i: usize) {
     if s.se[i].on_rq {
         f.update_curr_entity(s, q);
+    }
+    bandwidth::check_cfs_rq_runtime(f, s, q);
+    if s.se[i].on_rq {
         f.tree_insert(s, q, i);
         update_load_avg(s, q, i, Update::NONE);
     }
@@ -755,12 +772,37 @@ pub(super) fn attach_task_cfs_rq(s: &mut Sched, pid: Pid) {
 }
 
 fn propagate_entity_cfs_rq(s: &mut Sched, i: usize) {
-    let mut i = s.se[i].parent;
-    while i != NONE {
-        let q = s.se[i].cfs_rq;
+    let (mut q, mut i) = (s.se[i].cfs_rq, s.se[i].parent);
+    while i != NONE && !s.cfs[q].runtime.throttled {
+        q = s.se[i].cfs_rq;
         update_load_avg(s, q, i, Update::TG);
         i = s.se[i].parent;
     }
+}
+
+/// What becomes of a limited queue that an entity joined: it may have nothing left.
+#[inline]
+pub(super) fn joined<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize) {
+    if s.cfs[q].group == 0 || s.cfs[q].nr_queued != 1 {
+        return;
+    }
+    if s.cfs[q].runtime.enabled {
+        bandwidth::check_enqueue_throttle(f, s, q);
+    }
+    bandwidth::note_waiting(s, q);
+}
+
+/// What becomes of a group's queue that an entity left: it gives run time back, and remembers whether its clock stands still.
+#[inline]
+pub(super) fn left(s: &mut Sched, q: usize) {
+    if s.cfs[q].group == 0 || s.cfs[q].nr_queued != 0 {
+        return;
+    }
+    if s.cfs[q].runtime.enabled {
+        bandwidth::return_cfs_rq_runtime(s, q);
+    }
+    let runtime = &mut s.cfs[q].runtime;
+    runtime.throttled_pelt_idle = (runtime.throttle_count == 0).then_some(runtime.throttled_clock_pelt_time);
 }
 
 /// It is queued now: preempt, or be checked again if it runs.

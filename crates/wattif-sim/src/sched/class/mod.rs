@@ -4,6 +4,7 @@
 //! but the entities of its own tasks, `rq.need_resched`, `rq.nr_running` and `rq.util_changed`.
 //! `core` updates the rq clock before it calls a class, as the kernel does.
 
+pub mod bandwidth;
 pub mod cfs;
 pub mod deadline;
 pub mod eevdf;
@@ -39,6 +40,8 @@ pub struct Dequeue {
     pub save: bool,
     /// EEVDF: complete a delayed dequeue.
     pub delayed: bool,
+    /// EEVDF: do not delay it.
+    pub special: bool,
 }
 
 /// A scheduling class.
@@ -78,6 +81,10 @@ pub trait SchedClass {
     fn prio_changed(&self, s: &mut Sched, cpu: CpuId, pid: Pid, old_prio: u8);
     /// It came from another class and is queued.
     fn switched_to(&self, s: &mut Sched, cpu: CpuId, pid: Pid);
+    /// The period timer of a limited group fired on `cpu` (`sched_cfs_period_timer`).
+    fn cfs_period_timer(&self, _s: &mut Sched, _group: u32, _cpu: CpuId) {}
+    /// Its slack timer fired (`sched_cfs_slack_timer`).
+    fn cfs_slack_timer(&self, _s: &mut Sched, _group: u32) {}
     /// It left for another class.
     fn switched_from(&self, _s: &mut Sched, _cpu: CpuId, _pid: Pid) {}
 }
