@@ -129,6 +129,7 @@ impl TextTrace {
             Event::CpuIdleMiss { state, below } => {
                 ("cpu_idle_miss", format!("cpu_id={cpu} state={state} type={}", if below { "below" } else { "above" }))
             }
+            Event::TickStop => ("tick_stop", "success=1 dependency=NONE".to_string()),
             Event::TimerWake { pid, wu_lat_ns, missed } => (
                 "wattif_timer_wake",
                 format!("comm={} pid={pid} wu_lat_ns={wu_lat_ns} missed={missed}", self.comm(pid)),

@@ -96,6 +96,8 @@ pub enum Event {
         /// True: a deeper state would have been right (`below`); false: too deep (`above`).
         below: bool,
     },
+    /// `tick_stop` with success: the tick of the CPU stops until it has work, or a timer.
+    TickStop,
     /// `cpu_frequency` of every CPU of a domain.
     CpuFrequency {
         /// The domain.

@@ -66,7 +66,9 @@ impl Digest {
                 self.task(at, cpu, 10, Pid(domain.0), 0, khz);
                 self.word(opp.into());
             }
-            Event::PeltCfs { .. }
+            // Told to those who listen, as the decisions are: the digest holds what the kernel did, not when it stopped ticking.
+            Event::TickStop
+            | Event::PeltCfs { .. }
             | Event::PeltSe { .. }
             | Event::CpuPower { .. }
             | Event::ClusterPower { .. }

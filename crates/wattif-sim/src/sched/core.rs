@@ -346,6 +346,7 @@ impl Kernel<'_, '_> {
         // add_nr_running: somebody has a task to give away.
         self.s.rd.overloaded |= self.s.rqs[cpu.at()].nr_running >= 2;
         self.cpufreq_update(cpu, UpdateFlags { iowait });
+        self.tell_signals(cpu, pid);
     }
 
     /// `enqueue_task`: the class queues it, and its clamps count, unless it sleeps and was only moved.
@@ -444,6 +445,7 @@ impl Kernel<'_, '_> {
         };
         self.s.rqs[cpu.at()].curr = next;
         self.trace_sched(cpu, event);
+        self.tell_signals(cpu, prev);
         if prev == IDLE {
             self.idle_exit(cpu);
         }
@@ -598,6 +600,7 @@ impl Kernel<'_, '_> {
             ClassId::Deadline => self.dl.task_tick(&mut self.s, cpu, curr),
             ClassId::Stop | ClassId::Idle => {}
         }
+        self.tell_signals(cpu, curr);
         self.cpufreq_update(cpu, UpdateFlags::default());
         self.trigger_load_balance(cpu);
     }
@@ -676,6 +679,18 @@ impl Kernel<'_, '_> {
         self.trace_sched(this_cpu, Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu });
         self.s.tasks[pid.at()].cpu = dest_cpu;
         super::class::fair::set_task_rq(&mut self.s, pid, dest_cpu);
+    }
+
+    /// `pelt_se` of a fair task, for those who listen.
+    #[inline]
+    fn tell_signals(&mut self, cpu: CpuId, pid: Pid) {
+        if self.out.wants(Interest::SIGNALS) && self.class_id(pid) == ClassId::Fair {
+            let avg = &self.s.se[self.s.se_of(pid)].avg;
+            let (util_avg, runnable_avg, load_avg) =
+                (avg.util_avg as u32, avg.runnable_avg as u32, avg.load_avg as u32);
+            let event = Event::PeltSe { pid, util_avg, runnable_avg, load_avg };
+            self.out.tell(self.s.now, cpu, Interest::SIGNALS, event);
+        }
     }
 
     /// The class a task is in now, by its effective priority.

@@ -122,6 +122,7 @@ impl Kernel<'_, '_> {
         }
         self.disarm(Source::Tick(cpu));
         self.s.rqs[cpu.at()].tick_stopped = true;
+        self.out.tell(self.s.now, cpu, Interest::IDLE, Event::TickStop);
         self.nohz_balance_enter_idle(cpu);
     }
 

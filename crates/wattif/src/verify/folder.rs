@@ -1,5 +1,6 @@
 //! Walks a folder of vector files, finds the kind of each and tallies its rows.
 
+use super::recordings::{CaseReport, Recordings};
 use super::{KINDS, Kind, Tally, VectorFile};
 use crate::error::Error;
 use flate2::read::GzDecoder;
@@ -22,8 +23,8 @@ pub struct VerifyReport {
     pub schema: &'static str,
     /// One entry a file, by path.
     pub files: Vec<FileReport>,
-    /// Recordings of a real kernel; replaying them is not offered yet, so this is empty.
-    pub recordings: Vec<serde_json::Value>,
+    /// Recordings of a real kernel, case by case.
+    pub recordings: Vec<CaseReport>,
 }
 
 /// One vector file.
@@ -50,28 +51,39 @@ impl VerifyReport {
     pub fn totals(&self) -> (u64, u64) {
         self.files.iter().fold((0, 0), |(r, m), f| (r + f.rows, m + f.mismatches))
     }
-    /// Files that could not be checked.
+    /// Files and cases that could not be checked.
     pub fn errors(&self) -> usize {
-        self.files.iter().filter(|f| f.error.is_some()).count()
+        let files = self.files.iter().filter(|f| f.error.is_some()).count();
+        files + self.recordings.iter().filter(|r| r.error.is_some()).count()
+    }
+    /// Figures of recordings within their tolerance, and those that are not.
+    pub fn figures(&self) -> (usize, usize) {
+        self.recordings.iter().map(CaseReport::counts).fold((0, 0), |(i, o), (a, b)| (i + a, o + b))
     }
 }
 
-/// Replay every vector file below `dir`; `done` is called after each (from any thread).
-pub fn verify_dir(dir: &Path, done: &(dyn Fn(&FileReport) + Sync)) -> Result<VerifyReport, Error> {
+/// Replay every vector file and every recording below `dir`; `done` is called after each file and case (from any thread).
+pub fn verify_dir(dir: &Path, done: &(dyn Fn() + Sync)) -> Result<VerifyReport, Error> {
     let mut paths = Vec::new();
     walk(dir, 0, &mut paths)?;
     if paths.is_empty() {
-        return Err(Error::file(dir, "no vector files (csv, jsonl, gzipped or not) here"));
+        return Err(Error::file(
+            dir,
+            "neither vector files (csv, jsonl, gzipped or not) nor recordings (cases.json) here",
+        ));
     }
-    let files = paths
-        .par_iter()
-        .map(|path| {
-            let report = check_file(dir, path, &paths);
-            done(&report);
-            report
-        })
-        .collect();
-    Ok(VerifyReport { schema: "wattif.verify/1", files, recordings: Vec::new() })
+    let (cases, paths): (Vec<PathBuf>, Vec<PathBuf>) = paths.into_iter().partition(|p| p.ends_with("cases.json"));
+    let one = |path: &PathBuf| {
+        let report = check_file(dir, path, &paths);
+        done();
+        report
+    };
+    let files = paths.par_iter().map(one).collect();
+    let mut recordings = Vec::new();
+    for path in &cases {
+        recordings.extend(Recordings::open(path)?.verify(&|_| done()));
+    }
+    Ok(VerifyReport { schema: "wattif.verify/1", files, recordings })
 }
 
 /// Vector files and `cases.json` below `dir`, sorted. A folder with a `cases.json` yields only that.
@@ -111,10 +123,7 @@ fn kind_of(stem: &str) -> Option<(&'static Kind, String)> {
 
 fn check_file(dir: &Path, path: &Path, all: &[PathBuf]) -> FileReport {
     let file = path.strip_prefix(dir).unwrap_or(path).display().to_string();
-    let Some(stem) = stem(path) else {
-        let error = Some("recordings are not replayed yet; only vector files are verified".to_string());
-        return FileReport { file, kind: "recordings".into(), error, ..FileReport::default() };
-    };
+    let stem = stem(path).expect("only files with a stem are collected");
     let siblings = || all.iter().filter(|p| p.parent() == path.parent() && p.as_path() != path);
     let Some((kind, kernel)) = kind_of(stem) else {
         return match siblings().filter_map(|p| self::stem(p)).find(|s| extends(stem, s) && kind_of(s).is_some()) {
@@ -180,15 +189,24 @@ mod tests {
         dir
     }
     fn verify(files: &[(&str, &str)]) -> VerifyReport {
-        verify_dir(folder(files).path(), &|_| {}).unwrap()
+        verify_dir(folder(files).path(), &|| {}).unwrap()
     }
 
     #[test]
     fn what_is_not_known_is_an_error_row() {
-        let report = verify(&[("nonsense.csv", "a\n1\n"), ("README.md", ""), ("rec/cases.json", "{}")]);
-        let errors: Vec<&str> = report.files.iter().map(|f| f.error.as_deref().unwrap()).collect();
-        assert_eq!(report.files.len(), 2);
-        assert!(errors[0].contains("`nonsense`") && errors[1].contains("not replayed yet"), "{errors:?}");
+        let report = verify(&[("nonsense.csv", "a\n1\n"), ("README.md", "")]);
+        assert_eq!(report.files.len(), 1);
+        assert!(report.files[0].error.as_deref().unwrap().contains("`nonsense`"));
+    }
+
+    #[test]
+    fn recordings_that_cannot_be_read_name_the_place() {
+        let error = |cases: &str| {
+            let dir = folder(&[("rec/cases.json", cases), ("rec/kernels.json", "{}")]);
+            verify_dir(dir.path(), &|| {}).unwrap_err().to_string()
+        };
+        assert!(error("[\n{\"name\": 3}]").contains("cases.json:2:"), "{}", error("[\n{\"name\": 3}]"));
+        assert!(error("[").contains("cases.json:1:1"));
     }
 
     #[test]
@@ -198,7 +216,7 @@ mod tests {
 
     #[test]
     fn empty_and_truncated() {
-        assert!(verify_dir(folder(&[]).path(), &|_| {}).is_err());
+        assert!(verify_dir(folder(&[]).path(), &|| {}).is_err());
         let dir = folder(&[("x.csv.gz", "\u{1f}")]);
         assert!(read_text(&dir.path().join("x.csv.gz")).is_err());
     }

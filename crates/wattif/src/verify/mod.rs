@@ -9,6 +9,7 @@ pub mod fair;
 pub mod folder;
 pub mod idle;
 pub mod pelt;
+pub mod recordings;
 pub mod util_est;
 pub mod wakeup;
 
