@@ -329,7 +329,7 @@ fn with_housekeeping(spec: &RunSpec) -> Workload {
             ];
             let delay = Ns::ZERO;
             let (attr, program) = (SchedAttr::default(), Program { ops });
-            workload.tasks.push(TaskSpec { name, instances: 1, delay, attr, cpus, group: 0, program });
+            workload.tasks.push(TaskSpec { name, instances: 1, start: Ns::ZERO, delay, attr, cpus, group: 0, program });
         }
     }
     workload

@@ -120,6 +120,7 @@ impl Context<'_> {
         TaskSpec {
             name: task.name.into(),
             instances: task.instances,
+            start: Ns::ZERO,
             delay: Ns::from_us(delay),
             attr,
             cpus,

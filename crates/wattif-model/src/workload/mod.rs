@@ -152,6 +152,9 @@ pub struct TaskSpec {
     pub name: String,
     /// Threads created at the start; 0: only a template for [`Op::Fork`].
     pub instances: u32,
+    /// Its threads are created this long after the common start; timers and the delay count from the common start all the same.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub start: Ns,
     /// After the common start.
     pub delay: Ns,
     /// Scheduling attributes at the start.
@@ -162,6 +165,11 @@ pub struct TaskSpec {
     pub group: u32,
     /// What its threads do.
     pub program: Program,
+}
+
+/// Left out of the canonical text.
+fn is_zero(start: &Ns) -> bool {
+    *start == Ns::ZERO
 }
 
 /// Scheduling policy, by the kernel's names.

@@ -93,6 +93,7 @@ pub(super) fn task(name: &str, instances: u64, attr: SchedAttr, ops: Vec<Op>) ->
     TaskSpec {
         name: name.into(),
         instances: instances as u32,
+        start: Ns::ZERO,
         delay: Ns::ZERO,
         attr,
         cpus: None,

@@ -57,6 +57,7 @@ impl Kernel<'_, '_> {
                 let pid = self.create_thread(task, None)?;
                 let stream = self.programs.stream(pid);
                 let late = Rng::stream(self.seed, &format!("start/{stream}")).uniform(0, spread);
+                let late = late + self.programs.spec(task).start.0;
                 self.m.timers.arm(CpuId(0), pid, TimerKind::Sleep, late, late);
             }
         }

@@ -21,6 +21,7 @@ fn task(name: &str, ops: &[Op]) -> TaskSpec {
     TaskSpec {
         name: name.into(),
         instances: 1,
+        start: Ns(0),
         delay: Ns(0),
         attr: SchedAttr::default(),
         cpus: None,

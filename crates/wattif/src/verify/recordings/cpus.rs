@@ -10,6 +10,9 @@ pub(super) fn frequency(view: &View<'_>, out: &mut Figures) {
     let (a, b) = view.window;
     for (name, cpus) in &view.case.policies {
         let events = cpus.first().and_then(|c| view.history.cpus.get(*c as usize)).map_or(&[][..], |c| &c.frequency);
+        // Where the recording does not know the frequency before its first event, a run's first setting is not known either.
+        let unknown = view.history.simulated && measured_unknown(view, name);
+        let events = if unknown { events.get(1..).unwrap_or_default() } else { events };
         let (mut state, mut at, mut transitions) = (None, a, 0);
         let mut residency: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         for &(t, khz) in events.iter().take_while(|(t, _)| *t < b) {
@@ -40,6 +43,13 @@ pub(super) fn frequency(view: &View<'_>, out: &mut Figures) {
             put("mean_mhz", round(weighted / known.max(1) as f64 / 1e3, 1));
         }
     }
+}
+
+fn measured_unknown(view: &View<'_>, domain: &str) -> bool {
+    let path = ["frequency", domain, "residency_pct", "unknown"];
+    let mut value = view.case.measured.get(path[0]);
+    path[1..].iter().for_each(|key| value = value.and_then(|v| v.get(key)));
+    value.is_some()
 }
 
 /// Sums over idle states, of one CPU or of all.

@@ -11,7 +11,7 @@
 //! | cycle | from one switch-out into sleep to the next |
 
 use super::case::{Case, CaseThread, WindowKind};
-use super::history::{History, Stint, Thread};
+use super::history::{History, Stint, Thread, Wake};
 use super::jobs::{Job, jobs};
 use std::collections::BTreeMap;
 
@@ -77,41 +77,30 @@ pub struct View<'h> {
 #[derive(Clone, Copy)]
 struct Found<'h> {
     thread: &'h Thread,
+    /// Its wake-ups.
+    wakes: &'h [Wake],
     start: u64,
     end: u64,
 }
 
 impl<'h> View<'h> {
     /// Finds the threads of `case`: by their recorded names, or, in a run of the workload file, as instances of its tasks.
-    /// `zero` are the delays of a run's threads (µs by key): there, threads exist from time zero and sleep their delay first.
-    pub fn new(
-        case: &'h Case,
-        history: &'h History,
-        delays_us: Option<&BTreeMap<String, u64>>,
-    ) -> Result<View<'h>, String> {
+    pub fn new(case: &'h Case, history: &'h History) -> Result<View<'h>, String> {
         let mut threads = Vec::new();
         for t in &case.threads {
-            let thread = match delays_us {
-                Some(_) => instance(history, &t.task, t.instance),
-                None => recorded(history, t),
-            };
+            let thread = if history.simulated { instance(history, t) } else { recorded(history, t) };
             let thread = thread.ok_or_else(|| format!("thread `{}` is not in the trace", t.key))?;
-            let found = Found { thread, start: thread.started(), end: thread.ended(history.last) };
-            threads.push((t, found));
-        }
-        let zero = delays_us.and_then(|_| threads.iter().map(|(_, f)| f.start).min());
-        if let (Some(zero), Some(delays)) = (zero, delays_us) {
-            for (t, found) in &mut threads {
-                let delay = delays.get(&t.key).copied().unwrap_or(t.delay_us);
-                found.start = found.start.max(zero + 1000 * delay);
-            }
+            // A run's threads sleep their delay, which a recording's do not: what ends it is no wake-up of theirs.
+            let delayed = history.simulated && 1000 * t.delay_us > thread.started();
+            let wakes = if delayed { thread.wakes.get(1..).unwrap_or_default() } else { &thread.wakes };
+            threads.push((t, Found { thread, wakes, start: thread.started(), end: thread.ended(history.last) }));
         }
         let mut view = View { case, history, threads, window: (0, 0) };
-        view.window = view.cut(zero);
+        view.window = view.cut();
         Ok(view)
     }
 
-    fn cut(&self, zero: Option<u64>) -> (u64, u64) {
+    fn cut(&self) -> (u64, u64) {
         let w = &self.case.window;
         let counts = |t: &CaseThread| w.kind != WindowKind::Span || w.group.as_deref() == Some(&t.group);
         let counted = || self.threads.iter().filter(|(t, _)| counts(t)).map(|(_, f)| f);
@@ -121,8 +110,8 @@ impl<'h> View<'h> {
             WindowKind::Union | WindowKind::Span => (starts.min(), ends.max()),
         };
         let ns = |ms: f64| (ms * 1e6) as u64;
-        let a = match (zero, w.start_after_zero_ms) {
-            (Some(zero), Some(after)) => zero + ns(after),
+        let a = match w.start_after_zero_ms {
+            Some(after) if self.history.simulated => ns(after),
             _ => a.unwrap_or(0) + ns(w.skip_head_ms),
         };
         (a, b.unwrap_or(0).saturating_sub(ns(w.skip_tail_ms)))
@@ -211,7 +200,7 @@ impl<'h> View<'h> {
             let sum: f64 = members.iter().filter_map(|(t, _)| of(out, &t.key, name)).sum();
             out.insert(path(name), round(sum, 3));
         }
-        let wakes = || members.iter().flat_map(|(_, f)| &f.thread.wakes).filter(|w| self.within(w.ran));
+        let wakes = || members.iter().flat_map(|(_, f)| f.wakes).filter(|w| self.within(w.ran));
         let since = |from: Option<u64>, ran: u64| from.map(|from| (ran as f64 - from as f64) / 1e3);
         let latency = wakes().filter_map(|w| since(w.waking, w.ran)).collect();
         distribution(out, &path("wakeup_latency"), latency, 2, Some(100.0));
@@ -270,7 +259,7 @@ impl<'h> View<'h> {
         let mut all: Vec<(&Found<'h>, Job)> = Vec::new();
         for (_, f) in members {
             let within = |j: &Job| self.within(j.at) && j.end <= self.window.1;
-            all.extend(jobs(f.thread, &self.case.clusters).into_iter().filter(within).map(|j| (*f, j)));
+            all.extend(jobs(f.thread, f.wakes, &self.case.clusters).into_iter().filter(within).map(|j| (*f, j)));
         }
         let path = |name: &str| format!("groups.{group}.{name}");
         distribution(out, &path("jobs.response"), all.iter().map(|(_, j)| us(j.end - j.at)).collect(), 1, None);
@@ -395,6 +384,6 @@ fn recorded<'h>(history: &'h History, t: &CaseThread) -> Option<&'h Thread> {
 }
 
 /// An instance of a task of the workload.
-fn instance<'h>(history: &'h History, task: &str, instance: usize) -> Option<&'h Thread> {
-    history.threads.values().filter(|thread| thread.task == task).nth(instance)
+fn instance<'h>(history: &'h History, t: &CaseThread) -> Option<&'h Thread> {
+    history.threads.values().filter(|thread| thread.task == t.task).nth(t.instance)
 }

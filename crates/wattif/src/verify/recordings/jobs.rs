@@ -1,6 +1,6 @@
 //! Jobs: from a wake-up to the next sleep.
 
-use super::history::{Stint, Thread};
+use super::history::{Stint, Thread, Wake};
 use std::collections::BTreeMap;
 
 /// A job.
@@ -19,10 +19,10 @@ pub struct Job {
 }
 
 /// The jobs of a thread; those that end with the thread or with the trace do not count.
-pub fn jobs(thread: &Thread, clusters: &BTreeMap<String, Vec<u32>>) -> Vec<Job> {
+pub fn jobs(thread: &Thread, wakes: &[Wake], clusters: &BTreeMap<String, Vec<u32>>) -> Vec<Job> {
     let mut found = Vec::new();
     let mut first = 0;
-    for wake in &thread.wakes {
+    for wake in wakes {
         let Some(at) = wake.waking.or(wake.wakeup) else { continue };
         while thread.stints.get(first).is_some_and(|s| s.start < wake.ran) {
             first += 1;

@@ -17,20 +17,19 @@ pub mod text;
 use crate::error::Error;
 use crate::load;
 use crate::run::Simulator;
-use case::Case;
+use case::{Case, WindowKind};
 use figures::{Figures, View};
 use history::History;
 use kernels::Kernels;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use wattif_model::Ns;
 use wattif_model::run::{RunSpec, Runner};
-use wattif_model::workload::Workload;
+use wattif_model::workload::{TaskSpec, Workload};
 
 /// A run that does not end by itself ends here.
 const LONGEST_RUN_S: u64 = 60;
@@ -153,10 +152,10 @@ impl Recordings {
         let line =
             self.text.lines().position(|l| l.contains(&format!("\"name\": \"{}\"", case.name))).map_or(1, |l| l + 1);
         let here = |why: String| format!("cases.json:{line}: {why}");
-        let (spec, delays, notes) = self.spec(case).map_err(here)?;
+        let (spec, notes) = self.spec(case).map_err(here)?;
         let mut history = History::default();
         Simulator.run(&spec, &mut [&mut history]).map_err(|e| here(e.to_string()))?;
-        let view = View::new(case, &history, Some(&delays)).map_err(here)?;
+        let view = View::new(case, &history).map_err(here)?;
         let mut figures = view.figures();
         figures.extend(view.log_figures());
         if let Some(csv) = &case.pelt_csv {
@@ -168,8 +167,8 @@ impl Recordings {
         Ok((figures, notes))
     }
 
-    /// What is run for a case, and the delays of its threads, µs by key.
-    fn spec(&self, case: &Case) -> Result<(RunSpec, BTreeMap<String, u64>, Vec<String>), String> {
+    /// What is run for a case, and what that leaves out.
+    fn spec(&self, case: &Case) -> Result<(RunSpec, Vec<String>), String> {
         let path = self.folder.join("platforms").join(format!("{}.json", case.platform));
         let text = read(&path).map_err(|e| e.to_string())?;
         let platform = facts::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -180,14 +179,14 @@ impl Recordings {
         let loaded = load::parse_workload(source, platform.nr_cpus(), dialect, &crate::Settings::default());
         let mut workload = loaded.map_err(|e| e.render(crate::Look::PLAIN))?.value.workload;
         set_groups(&mut workload, case)?;
-        let delays = start_like_the_recording(&mut workload, case, platform.hz)?;
-        let longest_delay = Ns(1000 * delays.values().max().copied().unwrap_or(0));
-        let duration = workload.duration.map_or(Ns::from_s(LONGEST_RUN_S), |d| Ns(d.0 + longest_delay.0));
+        start_like_the_recording(&mut workload, case, platform.hz)?;
+        let last_start = workload.tasks.iter().map(|t| t.start.0).max().unwrap_or(0);
+        let duration = workload.duration.map_or(Ns::from_s(LONGEST_RUN_S), |d| Ns(d.0 + last_start));
         let mut notes = Vec::new();
         if !left.is_empty() {
             notes.push(format!("features of the recorded kernel without a switch here: {}", left.join(", ")));
         }
-        Ok((RunSpec { platform, workload, kernel, seed: 1, duration }, delays, notes))
+        Ok((RunSpec { platform, workload, kernel, seed: 1, duration }, notes))
     }
 }
 
@@ -252,39 +251,36 @@ fn set_groups(workload: &mut Workload, case: &Case) -> Result<(), String> {
     Ok(())
 }
 
-/// Delays by key. Where the workload file has none and the recording says when each thread started (rt-app creates them one
-/// after the other), they start as in the recording, at the same phase to the tick.
-fn start_like_the_recording(workload: &mut Workload, case: &Case, hz: u32) -> Result<BTreeMap<String, u64>, String> {
-    let mut delays: BTreeMap<String, u64> = case.threads.iter().map(|t| (t.key.clone(), t.delay_us)).collect();
-    if case.time_zero_s.is_some() {
-        return Ok(delays);
-    }
-    let number = |path: &[&str]| {
-        path.iter().try_fold(&Value::Object(case.measured.clone()), |v, k| v.get(k)).and_then(Value::as_f64)
-    };
+/// Threads of a recording are created one after the other, each with the utilisation that a new thread gets and placed as one,
+/// and at a known phase to the tick; so they are here.
+fn start_like_the_recording(workload: &mut Workload, case: &Case, hz: u32) -> Result<(), String> {
+    let measured = Value::Object(case.measured.clone());
+    let number = |path: &[&str]| path.iter().try_fold(&measured, |v, k| v.get(k)).and_then(Value::as_f64);
     let starts: Option<Vec<f64>> = case.threads.iter().map(|t| number(&["threads", &t.key, "start_ms"])).collect();
-    let (Some(starts), Some(window_s)) = (starts, number(&["window", "start_s"])) else {
-        return Err("neither time_zero_s nor the starts of the threads are given".into());
+    let starts = starts.ok_or("the starts of the threads are not given (`measured.threads.*.start_ms`)")?;
+    let w = &case.window;
+    let counts = |t: &case::CaseThread| w.kind != WindowKind::Span || w.group.as_deref() == Some(&t.group);
+    let counted = || case.threads.iter().zip(&starts).filter(|(t, _)| counts(t)).map(|(_, s)| *s);
+    let begin = match w.kind {
+        WindowKind::Overlap => counted().fold(0.0, f64::max),
+        WindowKind::Union | WindowKind::Span => counted().fold(f64::INFINITY, f64::min),
     };
-    let tick_ms = 1000.0 / f64::from(hz);
-    let latest = starts.iter().copied().fold(0.0, f64::max);
-    let first = window_s * 1e3 - case.window.skip_head_ms - latest;
-    let phase = (first - case.tick_phase_ms).rem_euclid(tick_ms);
+    // Time zero is a tick.
+    let first = match (w.start_after_zero_ms, number(&["window", "start_s"])) {
+        (Some(after), _) => after - w.skip_head_ms - begin,
+        (None, Some(s)) => (s * 1e3 - w.skip_head_ms - begin - case.tick_phase_ms).rem_euclid(1000.0 / f64::from(hz)),
+        (None, None) => return Err("neither start_after_zero_ms nor the window's start is given".into()),
+    };
     let mut tasks = Vec::new();
     for task in std::mem::take(&mut workload.tasks) {
         for instance in 0..task.instances as usize {
             let found = case.threads.iter().zip(&starts).find(|(t, _)| t.task == task.name && t.instance == instance);
-            let mut one = wattif_model::workload::TaskSpec { instances: 1, ..task.clone() };
-            if let Some((thread, start)) = found {
-                let us = ((phase + start) * 1e3) as u64;
-                one.delay = Ns(us * 1000);
-                delays.insert(thread.key.clone(), us);
-            }
-            tasks.push(one);
+            let start = found.map_or(task.start, |(_, start)| Ns(((first + start).max(0.0) * 1e6) as u64));
+            tasks.push(TaskSpec { instances: 1, start, ..task.clone() });
         }
     }
     workload.tasks = tasks;
-    Ok(delays)
+    Ok(())
 }
 
 /// The signals: our own largest values, the recorded samples stepped by our formula, and how far the simulated signal is from the
@@ -358,5 +354,5 @@ pub fn flatten(tree: &serde_json::Map<String, Value>) -> Vec<(String, f64)> {
 /// Figures of a recorded trace, by the code that computes those of a simulation.
 pub fn figures_of_recording(case: &Case, trace: &str) -> Result<Figures, String> {
     let history = text::read(trace);
-    Ok(View::new(case, &history, None)?.figures())
+    Ok(View::new(case, &history)?.figures())
 }
