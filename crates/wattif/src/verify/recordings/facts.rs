@@ -172,6 +172,7 @@ fn domain(facts: &Facts, d: &DomainFacts) -> Result<FreqDomain, String> {
     Ok(FreqDomain {
         cpus: set(facts, &d.cpus)?,
         opps: d.opps.iter().map(|o| Opp { khz: o.khz, capacity: o.capacity, uv: None }).collect(),
+        dt_clock: None,
         // A change takes effect at once; what the driver states only sets the governor's rate limit.
         transition_latency_ns: 0,
         transition_delay_ns: facts.schedutil.as_ref().map(|s| s.rate_limit_us * 1000).or(rate_limit(d)),
