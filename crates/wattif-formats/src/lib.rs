@@ -7,10 +7,12 @@
 //! | [`rtapp`] | rt-app JSON | `Workload` |
 //! | [`platform_toml`] | platform files | `Platform` |
 //! | [`kernel_toml`] | kernel profiles | `KernelSpec` |
+//! | [`trace`] | trace.dat, ftrace text, systrace, perf script, Perfetto | `Recording` |
 
 pub mod cgroup;
 pub mod kernel_toml;
 pub mod platform_toml;
 pub mod rtapp;
 mod toml_tree;
+pub mod trace;
 mod words;

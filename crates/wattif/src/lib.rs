@@ -25,13 +25,13 @@ pub mod cli;
 pub mod data;
 pub mod error;
 pub mod experiment;
-pub mod ftrace;
 pub mod load;
 pub mod markdown;
 pub mod reference;
 pub mod run;
 pub mod settings;
 pub mod text;
+pub mod trace_file;
 pub mod verify;
 
 pub use error::{Error, Findings, Look};

@@ -196,7 +196,7 @@ fn laws_notice() {
         switch(Pid(0), PrevState::Running, pid),
         switch(pid, PrevState::Sleeping, Pid(0)),
         Event::CpuIdle { state: 0 },
-        Event::SchedWaking { pid, prio: 120, target_cpu: cpu },
+        Event::SchedWaking { pid, prio: 120, target_cpu: cpu, in_irq: true },
         Event::SchedWakeup { pid, prio: 120, target_cpu: cpu },
         Event::CpuIdle { state: Event::IDLE_EXIT },
         switch(Pid(0), PrevState::Running, pid),

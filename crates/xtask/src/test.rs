@@ -12,6 +12,7 @@ pub fn everything() -> Result<(), String> {
     run(&cargo, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     run(&cargo, &["doc", "--workspace", "--no-deps", "--lib", "--locked"])?;
     wasm()?;
+    trace_cmd()?;
     run(&cargo, &["test", "--workspace", "--locked"])
 }
 
@@ -21,6 +22,20 @@ fn wasm() -> Result<(), String> {
         return skip("wasm32: the target is not installed and cannot be");
     }
     run(&cargo(), &["build", "--locked", "--target", WASM, "-p", "wattif-model", "-p", "wattif-sim"])
+}
+
+/// The reader that our trace.dat is for; its test says when it is skipped.
+fn trace_cmd() -> Result<(), String> {
+    if output("trace-cmd", &["--version"]).is_some() {
+        return Ok(());
+    }
+    let installed = run("apt-get", &["install", "-y", "-q", "trace-cmd"]).or_else(|_| {
+        run("apt-get", &["update", "-q"]).and_then(|()| run("apt-get", &["install", "-y", "-q", "trace-cmd"]))
+    });
+    match installed {
+        Ok(()) => Ok(()),
+        Err(_) => skip("trace-cmd is not installed and cannot be; our trace.dat is not shown to it"),
+    }
 }
 
 fn has_wasm() -> bool {

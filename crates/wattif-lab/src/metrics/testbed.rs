@@ -94,7 +94,7 @@ pub fn housekeeping(pid: u32, task: &str) -> ThreadInfo {
 }
 
 pub fn waking(pid: u32) -> Event {
-    Event::SchedWaking { pid: Pid(pid), prio: 120, target_cpu: CpuId(0) }
+    Event::SchedWaking { pid: Pid(pid), prio: 120, target_cpu: CpuId(0), in_irq: true }
 }
 
 pub fn wakeup(pid: u32) -> Event {

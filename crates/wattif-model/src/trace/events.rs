@@ -40,6 +40,9 @@ pub enum Event {
         prio: u8,
         /// CPU it last ran on.
         target_cpu: CpuId,
+        /// By an interrupt (a timer, a device): whoever runs on the CPU has nothing to do with it. In a trace this is a
+        /// flag of the record (`h` or `s` among the latency flags).
+        in_irq: bool,
     },
     /// `sched_wakeup`: it is on a run queue.
     SchedWakeup {

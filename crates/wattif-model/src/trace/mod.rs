@@ -1,8 +1,10 @@
 //! What a run says: tracepoints with the kernel's names and fields, our decision events, and who listens.
 
 mod events;
+mod recording;
 
 pub use events::*;
+pub use recording::*;
 
 use crate::ids::{CpuId, Pid};
 use crate::platform::Platform;

@@ -51,7 +51,7 @@ impl Digest {
                 self.head(at, cpu, 1, [prev_prio, next_prio, prev_state_code(prev_state)]);
                 self.pair(prev_pid, next_pid.0);
             }
-            Event::SchedWaking { pid, prio, target_cpu } => self.task(at, cpu, 2, pid, prio, target_cpu.0),
+            Event::SchedWaking { pid, prio, target_cpu, in_irq: _ } => self.task(at, cpu, 2, pid, prio, target_cpu.0),
             Event::SchedWakeup { pid, prio, target_cpu } => self.task(at, cpu, 3, pid, prio, target_cpu.0),
             Event::SchedWakeupNew { pid, prio, target_cpu } => self.task(at, cpu, 4, pid, prio, target_cpu.0),
             Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu } => {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn waking(pid: u32) -> Event {
-        Event::SchedWaking { pid: Pid(pid), prio: 120, target_cpu: CpuId(3) }
+        Event::SchedWaking { pid: Pid(pid), prio: 120, target_cpu: CpuId(3), in_irq: false }
     }
 
     #[test]

@@ -261,7 +261,8 @@ impl Kernel<'_, '_> {
             return;
         }
         let (prev_cpu, prio, iowait) = (task.cpu, task.prio, task.in_iowait);
-        self.trace_sched(this_cpu, Event::SchedWaking { pid, prio, target_cpu: prev_cpu });
+        let in_irq = self.cpus[this_cpu.at()].in_irq;
+        self.trace_sched(this_cpu, Event::SchedWaking { pid, prio, target_cpu: prev_cpu, in_irq });
         self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
         self.s.tasks[pid.at()].state = State::Running;
         if iowait {

@@ -51,7 +51,15 @@ const FORMATS: &[(&str, &str)] = &[
     ("platform TOML", "read: a machine (-p)"),
     ("kernel TOML", "read: a kernel profile (-k)"),
     ("vector csv, jsonl", "read: inputs and outputs of the kernel's own code, gzipped or not (verify)"),
-    ("ftrace text", "written: tracepoints and decisions in the columns of trace-cmd report (run --trace)"),
+    (
+        "ftrace text",
+        "read: trace-cmd report, the tracing files, systrace html, perf script (import, replay); written: run --trace",
+    ),
+    (
+        "trace.dat",
+        "read: versions 6 and 7, 32 and 64 bit, both byte orders, zlib and zstd; written: version 6 (run --trace x.dat)",
+    ),
+    ("Perfetto", "read: ftrace events, compact or not, packed or not; written: run --trace x.pftrace"),
     ("JSON reports", "written: wattif.run/1, wattif.compare/1, wattif.repro/1, wattif.verify/1 (--json)"),
 ];
 

@@ -37,7 +37,7 @@ pub fn file(path: &Path, text: &str) -> Result<(), Error> {
     let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(|e| Error::file(path, e))?;
     temporary.write_all(text.as_bytes()).map_err(|e| Error::file(path, e))?;
     let file = temporary.persist(path).map_err(|e| Error::file(path, e.error))?;
-    crate::ftrace::readable(&file);
+    crate::trace_file::readable(&file);
     Ok(())
 }
 

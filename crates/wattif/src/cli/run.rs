@@ -3,11 +3,12 @@
 use super::inputs::Inputs;
 use super::{Exit, output};
 use crate::error::{Error, Look};
-use crate::ftrace::TextTrace;
 use crate::run::{RunJson, run as simulate};
 use crate::text;
+use crate::trace_file::{TraceFile, TraceFormat};
 use clap::ValueEnum;
 use std::path::PathBuf;
+use wattif_formats::trace;
 use wattif_lab::metrics::RunReport;
 use wattif_lab::plot::{self, Axis, Chart};
 use wattif_model::run::RunSpec;
@@ -21,6 +22,8 @@ Examples:
   wattif run app.json -p hikey620 -k linux-5.6 --duration 5s
   wattif run app.json --set cpufreq=performance --set teo.generation=5.6
   wattif run app.json --trace trace.txt --trace-detail decisions
+  wattif run app.json --trace run.pftrace --trace-detail full      for ui.perfetto.dev
+  wattif run app.json --trace trace.dat                            for trace-cmd and KernelShark
   wattif run app.json --json | jq .metrics.wakeup_latency_us.p99")]
 pub struct Args {
     /// An rt-app JSON file, - for stdin, a workload of the gallery, or a model.
@@ -34,9 +37,12 @@ pub struct Args {
     /// Print one JSON object (wattif.run/1).
     #[arg(long)]
     json: bool,
-    /// Write the events as text, in the columns of trace-cmd report.
+    /// Write the events: ftrace text, Perfetto (.pftrace, .perfetto-trace) or trace.dat (.dat), by the name; .gz packs it.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Format of the trace, whatever its name.
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "trace")]
+    trace_format: Option<TraceFormat>,
     /// What goes into the trace.
     #[arg(long, value_enum, value_name = "DETAIL", default_value = "tracepoints", requires = "trace")]
     trace_detail: Detail,
@@ -52,13 +58,25 @@ enum Detail {
     Tracepoints,
     /// Also what each policy decided, with the inputs it saw.
     Decisions,
+    /// Also counters of signals, capacity, power and energy (Perfetto).
+    Full,
+}
+
+impl From<Detail> for trace::Detail {
+    fn from(detail: Detail) -> trace::Detail {
+        match detail {
+            Detail::Tracepoints => trace::Detail::Tracepoints,
+            Detail::Decisions => trace::Detail::Decisions,
+            Detail::Full => trace::Detail::Full,
+        }
+    }
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let loaded = args.inputs.load(&args.workload, std::slice::from_ref(&args.kernel), look)?;
     let spec = &loaded.specs[0];
-    let decisions = args.trace_detail == Detail::Decisions;
-    let mut trace = args.trace.as_ref().map(|path| TextTrace::create(path, decisions)).transpose()?;
+    let create = |path: &PathBuf| TraceFile::create(path, args.trace_format, args.trace_detail.into(), spec);
+    let mut trace = args.trace.as_ref().map(create).transpose()?;
     let mut observers: Vec<&mut dyn Observer> = Vec::new();
     if let Some(trace) = &mut trace {
         observers.push(trace);

@@ -1,0 +1,256 @@
+//! What all readers fill: events in the order of the file, names, what was skipped and what was lost.
+
+use super::kinds::{INTS, Kind, Row, since};
+use crate::words::quoted;
+use std::collections::HashMap;
+use wattif_model::check::Diagnostic;
+use wattif_model::trace::{Event, Record, Recorded, RecordedThread, Recording};
+use wattif_model::{CpuId, CpuSet, Ns, Pid};
+
+/// Distinct names of unknown events that are counted one by one; the rest together.
+const UNKNOWN_NAMES: usize = 2_000;
+/// Longest name that is kept, bytes.
+const NAME: usize = 64;
+/// Findings that are kept.
+const FINDINGS: usize = 200;
+
+/// A recording in the making.
+#[derive(Default)]
+pub(super) struct Builder {
+    pub recording: Recording,
+    pub findings: Vec<Diagnostic>,
+    threads: HashMap<u32, RecordedThread>,
+    full_names: HashMap<u32, String>,
+    other_unknown: u64,
+    beyond: u64,
+    backwards: u64,
+    last: u64,
+    flags: bool,
+    /// Nesting of interrupt events by CPU.
+    in_irq: HashMap<u32, u32>,
+}
+
+/// Where and when an event happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    pub at: u64,
+    pub cpu: u32,
+    pub current: Option<u32>,
+    /// In an interrupt, where the record says so.
+    pub irq: Option<bool>,
+}
+
+impl Builder {
+    /// A known event with its numbers and the names of its threads.
+    pub fn row(&mut self, row: &Row, place: Place, ints: &[i64; INTS], strs: &[&[u8]]) {
+        for (&which, &comm) in row.named.iter().zip(strs) {
+            self.comm(ints[which], comm);
+        }
+        if matches!(row.kind, Kind::Wakeup | Kind::Waking | Kind::WakeupNew) && ints[3] == 0 {
+            return; // old kernels say whether the wake-up succeeded
+        }
+        self.kind(row.kind, place, ints);
+    }
+
+    /// A known event whose names are told apart.
+    pub fn kind(&mut self, kind: Kind, place: Place, ints: &[i64; INTS]) {
+        if place.cpu as usize >= CpuSet::MAX_CPUS {
+            self.beyond += 1;
+            return;
+        }
+        let nested = self.in_irq.get(&place.cpu).is_some_and(|&n| n > 0);
+        // Where no flag says it: idle CPUs wake others from interrupts alone.
+        let in_irq = place.irq.unwrap_or(place.current == Some(0) || nested);
+        self.flags |= place.irq.is_some();
+        let Some(event) = kind.event(ints, in_irq) else { return };
+        match event {
+            Recorded::Irq { enter: true } => *self.in_irq.entry(place.cpu).or_insert(0) += 1,
+            Recorded::Irq { enter: false } => {
+                self.in_irq.entry(place.cpu).and_modify(|n| *n = n.saturating_sub(1));
+            }
+            // A switch ends whatever a lost exit left open.
+            Recorded::Event(Event::SchedSwitch { .. }) => {
+                self.in_irq.remove(&place.cpu);
+            }
+            Recorded::CpuFrequency { cpu, .. } if cpu.at() >= CpuSet::MAX_CPUS => {
+                self.beyond += 1;
+                return;
+            }
+            _ => {}
+        }
+        // `cpu_idle` names its CPU; some recorders write it from another one.
+        let named = match kind {
+            Kind::Idle => Some(ints[1]),
+            Kind::IdleMiss => Some(ints[0]),
+            _ => None,
+        };
+        let cpu = named.filter(|&c| (0..CpuSet::MAX_CPUS as i64).contains(&c)).map_or(place.cpu, |c| c as u32);
+        let current = place.current.map(Pid);
+        self.recording.records.push(Record { at: Ns(place.at), cpu: CpuId(cpu), current, event });
+    }
+
+    /// Stamps that go back in a stream that should ascend are counted.
+    pub fn ascending(&mut self, at: u64) {
+        self.backwards += u64::from(at < self.last);
+        self.last = at;
+    }
+
+    /// A thread is called `comm`.
+    pub fn comm(&mut self, pid: i64, comm: &[u8]) {
+        let Ok(pid @ 1..) = u32::try_from(pid) else { return };
+        if comm.is_empty() || comm == b"<...>" {
+            return;
+        }
+        let comm = &comm[..comm.len().min(NAME)];
+        let thread = self.threads.entry(pid).or_default();
+        if thread.comm.as_bytes() != comm {
+            thread.comm = printable(comm);
+        }
+    }
+    /// The whole name of a thread, where the events hold only the kernel's 15 characters of it.
+    pub fn full_name(&mut self, pid: i64, comm: &[u8]) {
+        if let Ok(pid @ 1..) = u32::try_from(pid)
+            && !comm.is_empty()
+        {
+            self.full_names.insert(pid, printable(&comm[..comm.len().min(4 * NAME)]));
+        }
+    }
+    /// The name of a thread unless a better one is known.
+    pub fn default_name(&mut self, pid: i64, comm: &[u8]) {
+        let known = u32::try_from(pid).ok().and_then(|pid| self.threads.get(&pid)).is_some_and(|t| !t.comm.is_empty());
+        if !known {
+            self.comm(pid, comm);
+        }
+    }
+    /// Who runs, for records that do not say it: whoever was switched in last. Wake-ups while nobody runs come from interrupts.
+    pub fn fill_current(&mut self) {
+        self.recording.records.sort_by_key(|r| r.at);
+        let mut running: HashMap<CpuId, Pid> = HashMap::new();
+        for r in &mut self.recording.records {
+            r.current = r.current.or(running.get(&r.cpu).copied());
+            match &mut r.event {
+                Recorded::Event(Event::SchedSwitch { next_pid, .. }) => drop(running.insert(r.cpu, *next_pid)),
+                Recorded::Event(Event::SchedWaking { in_irq, .. }) => {
+                    *in_irq |= !self.flags && r.current == Some(Pid(0))
+                }
+                _ => {}
+            }
+        }
+    }
+    /// A thread belongs to a process.
+    pub fn tgid(&mut self, pid: i64, tgid: i64) {
+        if let (Ok(pid @ 1..), Ok(tgid @ 1..)) = (u32::try_from(pid), u32::try_from(tgid)) {
+            self.threads.entry(pid).or_default().tgid = tgid;
+        }
+    }
+    /// What our own files say of a thread.
+    pub fn thread(&mut self, pid: i64, policy: &[u8], housekeeping: bool) {
+        const POLICIES: [&str; 6] =
+            ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", "SCHED_DEADLINE"];
+        if let Ok(pid @ 1..) = u32::try_from(pid) {
+            let thread = self.threads.entry(pid).or_default();
+            thread.policy = POLICIES.into_iter().find(|p| p.as_bytes() == policy);
+            thread.housekeeping = housekeeping;
+        }
+    }
+
+    /// The next stamps are of another stream.
+    pub fn new_stream(&mut self) {
+        self.last = 0;
+    }
+
+    /// An event of another kind is skipped.
+    pub fn unknown(&mut self, name: &[u8]) {
+        self.unknown_many(name, 1);
+    }
+    /// So many.
+    pub fn unknown_many(&mut self, name: &[u8], many: u64) {
+        let name = String::from_utf8_lossy(&name[..name.len().min(NAME)]);
+        if let Some(n) = self.recording.unknown.get_mut(name.as_ref()) {
+            *n += many;
+        } else if self.recording.unknown.len() < UNKNOWN_NAMES {
+            self.recording.unknown.insert(printable(name.as_bytes()), many);
+        } else {
+            self.other_unknown += many;
+        }
+    }
+    /// A gap; `events` where the file says how many.
+    pub fn lost(&mut self, events: Option<u64>) {
+        self.recording.lost_gaps += 1;
+        self.recording.lost_events = self.recording.lost_events.saturating_add(events.unwrap_or(0));
+    }
+    /// Something to say about the file.
+    pub fn say(&mut self, finding: Diagnostic) {
+        if self.findings.len() < FINDINGS {
+            self.findings.push(finding);
+        }
+    }
+
+    /// In order of time, time 0 at the first event.
+    pub fn finish(mut self, format: impl Into<String>) -> (Recording, Vec<Diagnostic>) {
+        let Builder { ref mut recording, .. } = self;
+        recording.format = format.into();
+        recording.records.sort_by_key(|r| r.at);
+        recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);
+        let zero = recording.zero_ns;
+        let mut cpus = 0;
+        for r in &mut recording.records {
+            r.at = since(zero, r.at.0);
+            cpus = cpus.max(r.cpu.at() + 1);
+            if let Recorded::CpuFrequency { cpu, .. } = r.event {
+                cpus = cpus.max(cpu.at() + 1);
+            }
+            if let Recorded::Event(Event::Mark { began_ns, .. }) = &mut r.event {
+                *began_ns = began_ns.saturating_sub(zero);
+            }
+        }
+        recording.nr_cpus = recording.nr_cpus.max(cpus).min(CpuSet::MAX_CPUS);
+        recording.end = recording.records.last().map_or(Ns::ZERO, |r| r.at);
+        recording.has_irq_flags = self.flags;
+        recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
+        for (pid, comm) in std::mem::take(&mut self.full_names) {
+            if let Some(thread) = recording.threads.get_mut(&pid) {
+                thread.comm = comm;
+            }
+        }
+        if self.other_unknown > 0 {
+            recording.unknown.insert("(other names)".into(), self.other_unknown);
+        }
+        self.summary();
+        (self.recording, self.findings)
+    }
+
+    fn summary(&mut self) {
+        let (lost, gaps) = (self.recording.lost_events, self.recording.lost_gaps);
+        if gaps > 0 {
+            let many = if lost > 0 { format!("{lost} events") } else { "an unknown number of events".into() };
+            let message = format!("the recorder lost {many} in {gaps} places; figures around them are doubtful");
+            self.say(
+                Diagnostic::warning("trace::W01", 0..0, message)
+                    .help("record with a larger buffer: trace-cmd record -b 20000"),
+            );
+        }
+        if self.backwards > 0 {
+            let message = format!("{} stamps are earlier than the one before; events were sorted", self.backwards);
+            self.say(Diagnostic::warning("trace::W02", 0..0, message));
+        }
+        if self.beyond > 0 {
+            let message = format!("{} events of CPUs beyond {} were skipped", self.beyond, CpuSet::MAX_CPUS - 1);
+            self.say(Diagnostic::warning("trace::W03", 0..0, message));
+        }
+        let skipped: u64 = self.recording.unknown.values().sum();
+        if skipped > 0 {
+            let mut names: Vec<_> = self.recording.unknown.iter().collect();
+            names.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+            let most: Vec<String> = names.iter().take(5).map(|(name, n)| format!("{} {n}", quoted(name))).collect();
+            let more = if names.len() > 5 { ", …" } else { "" };
+            let message = format!("{skipped} events of other kinds were skipped: {}{more}", most.join(", "));
+            self.say(Diagnostic::note("trace::N01", 0..0, message));
+        }
+    }
+}
+
+/// Names from traces: no control characters, valid text.
+pub(super) fn printable(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).chars().map(|c| if c.is_control() || c == '\u{fffd}' { '?' } else { c }).collect()
+}

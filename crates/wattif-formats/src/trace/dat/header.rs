@@ -1,0 +1,398 @@
+//! Everything before the events: formats, names, options, where each CPU's data lie.
+
+use super::super::build::Builder;
+use super::super::{Refused, wrap};
+use super::cursor::Cursor;
+use super::layout::{self, Field, Format};
+use std::collections::BTreeSet;
+use wattif_model::check::Diagnostic;
+
+const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+/// Most event formats of a file; a kernel has some thousands.
+const MAX_FORMATS: usize = 65_536;
+const MAX_CPUS: u32 = 4_096;
+
+/// How sections are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Compression {
+    #[default]
+    None,
+    Zlib,
+    Zstd,
+}
+
+/// A ring buffer: the main one or an instance.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Buffer {
+    /// Empty for the main one.
+    pub name: String,
+    /// Number, offset and size.
+    pub cpus: Vec<(u32, u64, u64)>,
+    pub compressed: bool,
+    pub page_size: Option<usize>,
+}
+
+impl Buffer {
+    pub fn is_empty(&self) -> bool {
+        self.cpus.iter().all(|c| c.2 == 0)
+    }
+}
+
+/// From counts of the time-stamp counter to ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tsc {
+    mult: u32,
+    shift: u32,
+    offset: u64,
+}
+
+impl Tsc {
+    pub fn ns(&self, count: u64) -> u64 {
+        let ns = (u128::from(count) * u128::from(self.mult)) >> self.shift.min(63);
+        u64::try_from(ns).unwrap_or(u64::MAX).saturating_sub(self.offset)
+    }
+}
+
+/// The fields every event begins with.
+pub(super) struct Common {
+    pub kind: Field,
+    pub flags: Field,
+    pub pid: Field,
+}
+
+#[derive(Default)]
+pub(super) struct Header {
+    pub version: u32,
+    pub big: bool,
+    pub page_size: usize,
+    pub commit_size: usize,
+    pub data_offset: usize,
+    pub compression: Compression,
+    pub formats: Vec<Format>,
+    pub buffers: Vec<Buffer>,
+    pub nr_cpus: usize,
+    pub clock: Option<String>,
+    pub release: Option<String>,
+    pub tsc: Option<Tsc>,
+}
+
+fn early() -> Refused {
+    let help = "nothing can be read without the event formats at the beginning of the file";
+    Box::new(Diagnostic::error("trace::E03", 0..0, "trace.dat ends within its header").help(help))
+}
+
+impl Header {
+    pub fn read(bytes: &[u8], builder: &mut Builder) -> Result<Header, Refused> {
+        let mut c = Cursor::new(bytes, false);
+        let mut header = Header { commit_size: 8, data_offset: 16, ..Header::default() };
+        c.skip(MAGIC).ok_or_else(early)?;
+        let version = c.text().ok_or_else(early)?;
+        header.version = String::from_utf8_lossy(version).parse().unwrap_or(0);
+        if !(5..=7).contains(&header.version) {
+            let message = format!("trace.dat of version {}", crate::words::quoted(&String::from_utf8_lossy(version)));
+            return Err(Box::new(Diagnostic::error("trace::E03", 0..0, message).help("versions 6 and 7 are read")));
+        }
+        let big = c.u8().ok_or_else(early)? != 0;
+        let mut c = {
+            let at = c.at() as u64;
+            let mut c = Cursor::new(bytes, big);
+            c.seek(at).ok_or_else(early)?;
+            c
+        };
+        header.big = big;
+        let long = c.u8().ok_or_else(early)?;
+        header.commit_size = if long == 4 { 4 } else { 8 };
+        header.data_offset = 8 + header.commit_size;
+        let page = c.u32().ok_or_else(early)?;
+        if !(64..=1 << 26).contains(&page) {
+            return Err(wrap::refused("trace::E03", format!("a page size of {page} bytes")));
+        }
+        header.page_size = page as usize;
+        match header.version {
+            7 => header.read_v7(&mut c, bytes, builder)?,
+            _ => header.read_v6(&mut c, bytes, builder).ok_or_else(early)?,
+        }
+        if header.formats.is_empty() {
+            return Err(early());
+        }
+        Ok(header)
+    }
+
+    pub fn name(&self) -> String {
+        let compressed = match self.compression {
+            Compression::None => "",
+            Compression::Zlib => ", zlib",
+            Compression::Zstd => ", zstd",
+        };
+        let (order, bits) = (if self.big { "big" } else { "little" }, 8 * self.commit_size);
+        format!("trace.dat v{} ({bits} bit, {order} endian{compressed})", self.version)
+    }
+
+    /// Where `common_*` lie; as every kernel has them, unless the formats say otherwise.
+    pub fn common(&self) -> Common {
+        let of = |name: &str, offset, size, signed| {
+            let known = self.formats.iter().find_map(|f| f.field(name));
+            known.unwrap_or(Field { offset, size, signed, dynamic: false })
+        };
+        Common {
+            kind: of("common_type", 0, 2, false),
+            flags: of("common_flags", 2, 1, false),
+            pid: of("common_pid", 4, 4, true),
+        }
+    }
+
+    // ---- version 6 ---------------------------------------------------------------------------------------------------
+
+    fn read_v6(&mut self, c: &mut Cursor<'_>, bytes: &[u8], builder: &mut Builder) -> Option<()> {
+        self.header_info(c)?;
+        self.ftrace_events(c)?;
+        self.event_formats(c)?;
+        let kallsyms = c.u32()?;
+        c.take(kallsyms.into())?;
+        let printk = c.u32()?;
+        c.take(printk.into())?;
+        let cmdlines = c.u64()?;
+        names(c.take(cmdlines)?, builder);
+        // Everything is known; what follows may be cut off.
+        if self.tables_v6(c, bytes, builder).is_none() {
+            let message = "trace.dat ends before its events";
+            builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+        }
+        Some(())
+    }
+
+    fn tables_v6(&mut self, c: &mut Cursor<'_>, bytes: &[u8], builder: &mut Builder) -> Option<()> {
+        let cpus = c.u32()?.min(MAX_CPUS);
+        self.nr_cpus = cpus as usize;
+        let mut instances = Vec::new();
+        if c.skip(b"options  \0").is_some() {
+            loop {
+                let id = c.u16()?;
+                if id == 0 {
+                    break;
+                }
+                let size = c.u32()?;
+                let data = c.take(size.into())?;
+                match id {
+                    3 => {
+                        let mut o = Cursor::new(data, self.big);
+                        instances.push((o.u64()?, text(o.text().unwrap_or_default())));
+                    }
+                    _ => self.option(id, data, builder),
+                }
+            }
+        }
+        c.skip(b"flyrecord\0")?;
+        let main = self.table_v6(c, cpus, String::new())?;
+        self.buffers.push(main);
+        for (offset, name) in instances.into_iter().take(64) {
+            let mut c = Cursor::new(bytes, self.big);
+            if c.seek(offset).and(c.skip(b"flyrecord\0")).is_some() {
+                let buffer = self.table_v6(&mut c, cpus, name);
+                self.buffers.extend(buffer);
+            }
+        }
+        Some(())
+    }
+
+    fn table_v6(&self, c: &mut Cursor<'_>, cpus: u32, name: String) -> Option<Buffer> {
+        let entries = (0..cpus).map(|cpu| Some((cpu, c.u64()?, c.u64()?))).collect::<Option<Vec<_>>>()?;
+        Some(Buffer { name, cpus: entries, ..Buffer::default() })
+    }
+
+    // ---- version 7 ---------------------------------------------------------------------------------------------------
+
+    fn read_v7(&mut self, c: &mut Cursor<'_>, bytes: &[u8], builder: &mut Builder) -> Result<(), Refused> {
+        let algorithm = c.text().ok_or_else(early)?;
+        let _version = c.text().ok_or_else(early)?;
+        self.compression = match algorithm {
+            b"none" | b"" => Compression::None,
+            b"zstd" => Compression::Zstd,
+            b"zlib" => Compression::Zlib,
+            other => {
+                let name = crate::words::quoted(&String::from_utf8_lossy(other));
+                let message = format!("sections compressed by {name}");
+                let help = "`trace-cmd convert --compression none` makes a file that can be read";
+                return Err(Box::new(Diagnostic::error("trace::E03", 0..0, message).help(help)));
+            }
+        };
+        let mut next = c.u64().ok_or_else(early)?;
+        let mut seen = BTreeSet::new();
+        while next != 0 {
+            if !seen.insert(next) || seen.len() > 10_000 {
+                builder.say(Diagnostic::warning("trace::W04", 0..0, "option sections lead back to themselves"));
+                break;
+            }
+            match self.options_v7(bytes, next, builder)? {
+                Some(following) => next = following,
+                None => {
+                    let message = format!("the options at byte {next} are cut off");
+                    builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One section of options; where the next is.
+    fn options_v7(&mut self, bytes: &[u8], at: u64, builder: &mut Builder) -> Result<Option<u64>, Refused> {
+        let Some(body) = self.section(bytes, at)? else { return Ok(None) };
+        let mut o = Cursor::new(&body, self.big);
+        loop {
+            let (Some(id), Some(size)) = (o.u16(), o.u32()) else { return Ok(None) };
+            let Some(data) = o.take(size.into()) else { return Ok(None) };
+            let mut d = Cursor::new(data, self.big);
+            match id {
+                0 => return Ok(Some(d.u64().unwrap_or(0))),
+                3 => self.buffer_v7(bytes, &mut d),
+                16..=21 => {
+                    let Some(offset) = d.u64() else { continue };
+                    let Some(body) = self.section(bytes, offset)? else { continue };
+                    let mut c = Cursor::new(&body, self.big);
+                    let whole = match id {
+                        16 => self.header_info(&mut c),
+                        17 => self.ftrace_events(&mut c),
+                        18 => self.event_formats(&mut c),
+                        21 => c.u64().and_then(|n| c.take(n)).map(|text| names(text, builder)),
+                        _ => Some(()),
+                    };
+                    if whole.is_none() {
+                        let message = format!("the section at byte {offset} is cut off");
+                        builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+                    }
+                }
+                _ => self.option(id, data, builder),
+            }
+        }
+    }
+
+    /// The body of the section at `at`; `None` when it is not all there.
+    fn section(&self, bytes: &[u8], at: u64) -> Result<Option<Vec<u8>>, Refused> {
+        let mut c = Cursor::new(bytes, self.big);
+        let Some(flags) = c.seek(at).and_then(|()| Some((c.u16()?, c.u16()?, c.u32()?).1)) else { return Ok(None) };
+        let Some(size) = c.u64() else { return Ok(None) };
+        let Some(body) = c.take(size) else { return Ok(None) };
+        if flags & 1 == 0 {
+            return Ok(Some(body.to_vec()));
+        }
+        super::chunk(&mut Cursor::new(body, self.big), self.compression)
+    }
+
+    fn buffer_v7(&mut self, bytes: &[u8], d: &mut Cursor<'_>) {
+        let mut read = || {
+            let offset = d.u64()?;
+            let name = text(d.text()?);
+            let clock = text(d.text()?);
+            let page = d.u32()?;
+            let cpus = d.u32()?.min(MAX_CPUS);
+            let cpus = (0..cpus).map_while(|_| Some((d.u32()?, d.u64()?, d.u64()?))).collect::<Vec<_>>();
+            let mut c = Cursor::new(bytes, self.big);
+            let flags = c.seek(offset).and_then(|()| Some((c.u16()?, c.u16()?).1)).unwrap_or(0);
+            let page_size = Some(page as usize).filter(|p| (64..=1 << 26).contains(p));
+            Some((Buffer { name, cpus, compressed: flags & 1 != 0, page_size }, clock))
+        };
+        if let Some((buffer, clock)) = read() {
+            self.clock.get_or_insert(clock);
+            self.nr_cpus = self.nr_cpus.max(buffer.cpus.len());
+            self.buffers.push(buffer);
+        }
+    }
+
+    // ---- both --------------------------------------------------------------------------------------------------------
+
+    fn header_info(&mut self, c: &mut Cursor<'_>) -> Option<()> {
+        c.skip(b"header_page\0")?;
+        let len = c.u64()?;
+        let page = c.take(len)?;
+        let fields = page.split(|&b| b == b'\n').filter_map(|l| layout::field(super::super::text::trim(l)));
+        for (name, field) in fields {
+            match name.as_str() {
+                "commit" if matches!(field.size, 4 | 8) => self.commit_size = field.size,
+                "data" if (12..=64).contains(&field.offset) => self.data_offset = field.offset,
+                _ => {}
+            }
+        }
+        c.skip(b"header_event\0")?;
+        let len = c.u64()?;
+        c.take(len)?;
+        Some(())
+    }
+
+    fn ftrace_events(&mut self, c: &mut Cursor<'_>) -> Option<()> {
+        let n = c.u32()?;
+        self.format_texts(c, n)
+    }
+
+    fn event_formats(&mut self, c: &mut Cursor<'_>) -> Option<()> {
+        for _ in 0..c.u32()? {
+            c.text()?;
+            let n = c.u32()?;
+            self.format_texts(c, n)?;
+        }
+        Some(())
+    }
+
+    fn format_texts(&mut self, c: &mut Cursor<'_>, n: u32) -> Option<()> {
+        for _ in 0..n {
+            let len = c.u64()?;
+            let text = c.take(len)?;
+            if self.formats.len() < MAX_FORMATS {
+                self.formats.extend(layout::parse(text));
+            }
+        }
+        Some(())
+    }
+
+    fn option(&mut self, id: u16, data: &[u8], builder: &mut Builder) {
+        let mut o = Cursor::new(data, self.big);
+        match id {
+            // "[local] global counter": the one in brackets is used
+            4 => {
+                let all = text(data);
+                let used = all.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(clock, _)| clock);
+                self.clock = used.map(String::from).or(self.clock.take());
+            }
+            // "Linux host 6.1.0-1-arm64 #1 …"
+            5 => self.release = text(data).split_whitespace().nth(2).map(String::from),
+            8 => self.nr_cpus = o.u32().unwrap_or(0).min(MAX_CPUS) as usize,
+            14 => {
+                let mut tsc = || Some(Tsc { mult: o.u32()?, shift: o.u32()?, offset: o.u64()? });
+                self.tsc = tsc().filter(|t| t.mult > 0);
+            }
+            OURS => threads(data, builder),
+            _ => {}
+        }
+    }
+}
+
+/// Id of our own option: what is known of threads besides their names. trace-cmd skips ids it does not know.
+pub(super) const OURS: u16 = 0x5746;
+
+/// Lines of `pid policy housekeeping comm`.
+fn threads(data: &[u8], builder: &mut Builder) {
+    for line in data.split(|&b| b == b'\n') {
+        let mut parts = line.splitn(4, |&b| b == b' ');
+        let (Some(pid), Some(policy), Some(housekeeping)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        let pid = super::super::text::number(pid).unwrap_or(0);
+        builder.thread(pid, policy, housekeeping == b"1");
+        builder.full_name(pid, parts.next().unwrap_or_default());
+    }
+}
+
+/// `pid comm` lines.
+fn names(lines: &[u8], builder: &mut Builder) {
+    for line in lines.split(|&b| b == b'\n') {
+        if let Some(space) = line.iter().position(|&b| b == b' ') {
+            let pid = super::super::text::number(&line[..space]).unwrap_or(0);
+            builder.comm(pid, super::super::text::trim(&line[space..]));
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let bytes = &bytes[..bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len()).min(256)];
+    super::super::build::printable(bytes)
+}

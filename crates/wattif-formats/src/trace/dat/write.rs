@@ -1,0 +1,432 @@
+//! Writes `trace.dat` version 6, uncompressed: what every trace-cmd since 2.0 and KernelShark open.
+//!
+//! Events of all CPUs come interleaved and the file holds each CPU's pages together, so full pages are put aside and
+//! copied at the end; memory holds one page a CPU and four bytes for each page written.
+
+use super::super::kinds::{self, INTS, Kind, ROWS, Row};
+use super::super::writer::{About, Detail, Scratch, TraceWriter};
+use super::header::OURS;
+use std::collections::BTreeMap;
+use std::io::{Result, SeekFrom, Write};
+use wattif_model::platform::Platform;
+use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::{CpuId, Ns, Pid};
+
+const PAGE: usize = 4096;
+const DATA: usize = 16;
+/// A delta of 27 bits; longer ones take a record of their own.
+const MAX_DELTA: u64 = (1 << 27) - 1;
+/// `TRACE_FLAG_HARDIRQ`.
+const HARDIRQ: u8 = 0x08;
+/// The kernel's `TASK_COMM_LEN`.
+const COMM: usize = 16;
+
+/// A page in the making.
+struct Page {
+    bytes: Vec<u8>,
+    time: u64,
+}
+
+/// Writes events to `out`, through `scratch`.
+pub struct DatTrace<W, S> {
+    out: W,
+    scratch: S,
+    about: About,
+    detail: Detail,
+    pages: Vec<Page>,
+    /// CPU of each page put aside.
+    aside: Vec<u32>,
+    names: Vec<String>,
+    threads: BTreeMap<u32, ThreadInfo>,
+    current: Vec<Pid>,
+    domains: Vec<Vec<u32>>,
+    failed: Option<std::io::Error>,
+}
+
+impl<W: Write, S: Scratch> DatTrace<W, S> {
+    /// Begin a trace.
+    pub fn new(out: W, scratch: S, detail: Detail, about: About) -> DatTrace<W, S> {
+        DatTrace {
+            out,
+            scratch,
+            about,
+            detail,
+            pages: Vec::new(),
+            aside: Vec::new(),
+            names: Vec::new(),
+            threads: BTreeMap::new(),
+            current: Vec::new(),
+            domains: Vec::new(),
+            failed: None,
+        }
+    }
+
+    fn record(&mut self, at: u64, cpu: u32, row: &Row, n: &[i64; INTS], in_irq: bool) -> Result<()> {
+        let current = self.current[cpu as usize];
+        let id = id_of(row.kind);
+        let mut r = [0u8; 128];
+        r[..2].copy_from_slice(&id.to_le_bytes());
+        r[2] = if in_irq { HARDIRQ } else { 0 };
+        r[4..8].copy_from_slice(&current.0.to_le_bytes());
+        let mut at_byte = 8;
+        for field in shape(row) {
+            let to = &mut r[at_byte..at_byte + field.size];
+            match field.of {
+                Of::Int(i) => to.copy_from_slice(&n[i].to_le_bytes()[..field.size]),
+                Of::Comm(i) => {
+                    let pid = n[row.named[i]] as u32;
+                    let comm = comm(&self.names, Pid(pid), cpu);
+                    let len = comm.len().min(COMM - 1);
+                    to[..len].copy_from_slice(&comm.as_bytes()[..len]);
+                }
+            }
+            at_byte += field.size;
+        }
+        self.append(at, cpu, &r[..at_byte.next_multiple_of(4)])
+    }
+
+    /// Add a record to the CPU's page.
+    fn append(&mut self, at: u64, cpu: u32, payload: &[u8]) -> Result<()> {
+        let page = &self.pages[cpu as usize];
+        let delta = at.saturating_sub(page.time);
+        let need = 4 + payload.len() + if delta > MAX_DELTA { 8 } else { 0 };
+        if !page.bytes.is_empty() && page.bytes.len() + need > PAGE - DATA {
+            self.put_aside(cpu)?;
+        }
+        let page = &mut self.pages[cpu as usize];
+        if page.bytes.is_empty() {
+            page.bytes.resize(DATA, 0);
+            page.bytes[..8].copy_from_slice(&at.to_le_bytes());
+            page.time = at;
+        }
+        let mut delta = at - page.time;
+        if delta > MAX_DELTA {
+            let word = (delta & MAX_DELTA) << 5 | 30;
+            page.bytes.extend_from_slice(&(word as u32).to_le_bytes());
+            page.bytes.extend_from_slice(&((delta >> 27) as u32).to_le_bytes());
+            delta = 0;
+        }
+        let word = (delta << 5) | (payload.len() as u64 / 4);
+        page.bytes.extend_from_slice(&(word as u32).to_le_bytes());
+        page.bytes.extend_from_slice(payload);
+        page.time = at;
+        Ok(())
+    }
+
+    fn put_aside(&mut self, cpu: u32) -> Result<()> {
+        let page = &mut self.pages[cpu as usize];
+        let commit = (page.bytes.len() - DATA) as u64;
+        page.bytes[8..16].copy_from_slice(&commit.to_le_bytes());
+        page.bytes.resize(PAGE, 0);
+        self.scratch.write_all(&page.bytes)?;
+        page.bytes.clear();
+        self.aside.push(cpu);
+        Ok(())
+    }
+
+    fn write(&mut self, at: Ns, cpu: CpuId, event: &Event) -> Result<()> {
+        if let Event::CpuFrequency { domain, khz, .. } = *event {
+            let row = kinds::row_of(Kind::CpuFrequency);
+            for i in 0..self.domains[domain.at()].len() {
+                let cpu = self.domains[domain.at()][i];
+                self.record(at.0, cpu, row, &[khz.into(), cpu.into(), 0, 0, 0, 0, 0, 0], false)?;
+            }
+            return Ok(());
+        }
+        let Some((kind, mut n)) = kinds::numbers(event) else { return Ok(()) };
+        match kind {
+            Kind::Idle => n[1] = cpu.0.into(),
+            Kind::IdleMiss => n[0] = cpu.0.into(),
+            Kind::CfsThrottle | Kind::CfsUnthrottle => n[1] = cpu.0.into(),
+            _ => {}
+        }
+        let in_irq = matches!(event, Event::SchedWaking { in_irq: true, .. });
+        self.record(at.0, cpu.0, kinds::row_of(kind), &n, in_irq)?;
+        if let Event::SchedSwitch { next_pid, .. } = *event {
+            self.current[cpu.at()] = next_pid;
+        }
+        Ok(())
+    }
+
+    // ---- the file ----------------------------------------------------------------------------------------------------
+
+    fn file(&mut self) -> Result<()> {
+        for cpu in 0..self.pages.len() as u32 {
+            if !self.pages[cpu as usize].bytes.is_empty() {
+                self.put_aside(cpu)?;
+            }
+        }
+        let head = self.head();
+        // The table of CPUs follows the head; offsets are known once its length is.
+        let clock = b"[local] global\0";
+        let table = 16 * self.pages.len() + 8 + clock.len();
+        let mut offset = (head.len() + table).next_multiple_of(PAGE);
+        let mut entries = Vec::with_capacity(table);
+        for cpu in 0..self.pages.len() as u32 {
+            let size = PAGE * self.aside.iter().filter(|&&c| c == cpu).count();
+            entries.extend_from_slice(&(offset as u64).to_le_bytes());
+            entries.extend_from_slice(&(size as u64).to_le_bytes());
+            offset += size;
+        }
+        entries.extend_from_slice(&(clock.len() as u64).to_le_bytes());
+        entries.extend_from_slice(clock);
+        self.out.write_all(&head)?;
+        self.out.write_all(&entries)?;
+        let written = head.len() + entries.len();
+        self.out.write_all(&vec![0; written.next_multiple_of(PAGE) - written])?;
+        self.copy_pages()?;
+        self.out.flush()
+    }
+
+    fn copy_pages(&mut self) -> Result<()> {
+        let mut page = vec![0; PAGE];
+        for cpu in 0..self.pages.len() as u32 {
+            for (i, _) in self.aside.iter().enumerate().filter(|(_, c)| **c == cpu) {
+                self.scratch.seek(SeekFrom::Start((i * PAGE) as u64))?;
+                self.scratch.read_exact(&mut page)?;
+                self.out.write_all(&page)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything up to the table of CPUs.
+    fn head(&self) -> Vec<u8> {
+        let mut h = Vec::new();
+        h.extend_from_slice(b"\x17\x08\x44tracing6\0\0");
+        h.push(8);
+        h.extend_from_slice(&(PAGE as u32).to_le_bytes());
+        let section = |h: &mut Vec<u8>, name: &[u8], text: &str| {
+            h.extend_from_slice(name);
+            h.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            h.extend_from_slice(text.as_bytes());
+        };
+        section(&mut h, b"header_page\0", HEADER_PAGE);
+        section(&mut h, b"header_event\0", HEADER_EVENT);
+        h.extend_from_slice(&0u32.to_le_bytes()); // formats of ftrace itself
+        let systems = ["sched", "power", "timer", "cgroup", "wattif"];
+        h.extend_from_slice(&(systems.len() as u32).to_le_bytes());
+        for system in systems {
+            h.extend_from_slice(system.as_bytes());
+            h.push(0);
+            let rows: Vec<&Row> = ROWS.iter().filter(|r| system_of(r) == Some(system)).collect();
+            h.extend_from_slice(&(rows.len() as u32).to_le_bytes());
+            for row in rows {
+                section(&mut h, b"", &format_text(row));
+            }
+        }
+        h.extend_from_slice(&0u32.to_le_bytes()); // kallsyms
+        h.extend_from_slice(&0u32.to_le_bytes()); // printk
+        let mut names = String::new();
+        for t in self.threads.values() {
+            names += &format!("{} {}\n", t.pid, short(&t.comm));
+        }
+        names.push('\0');
+        section(&mut h, b"", &names);
+        h.extend_from_slice(&(self.pages.len() as u32).to_le_bytes());
+        self.options(&mut h);
+        h.extend_from_slice(b"flyrecord\0");
+        h
+    }
+
+    fn options(&self, h: &mut Vec<u8>) {
+        h.extend_from_slice(b"options  \0");
+        let mut option = |id: u16, data: &[u8]| {
+            h.extend_from_slice(&id.to_le_bytes());
+            h.extend_from_slice(&(data.len() as u32).to_le_bytes());
+            h.extend_from_slice(data);
+        };
+        const TRACECLOCK: u16 = 4;
+        const UNAME: u16 = 5;
+        const VERSION: u16 = 9;
+        option(TRACECLOCK, b"[local] global\0");
+        let release = self.about.kernel.strip_prefix("linux-").unwrap_or(&self.about.kernel);
+        option(UNAME, format!("Linux wattif {release} simulated\0").as_bytes());
+        option(VERSION, format!("{} spec {}\0", self.about.generator, self.about.spec).as_bytes());
+        let line = |t: &ThreadInfo| format!("{} {} {} {}\n", t.pid, t.policy, u8::from(!t.workload), clean(&t.comm));
+        option(OURS, self.threads.values().map(line).collect::<String>().as_bytes());
+        h.extend_from_slice(&0u16.to_le_bytes());
+    }
+}
+
+impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
+    fn interest(&self) -> Interest {
+        self.detail.interest()
+    }
+    fn start(&mut self, platform: &Platform) {
+        self.current = vec![Pid(0); platform.nr_cpus()];
+        self.pages = (0..platform.nr_cpus()).map(|_| Page { bytes: Vec::with_capacity(PAGE), time: 0 }).collect();
+        self.domains = platform.domains.iter().map(|d| d.cpus.iter().map(|c| c.0).collect()).collect();
+    }
+    fn thread(&mut self, thread: &ThreadInfo) {
+        if self.names.len() <= thread.pid.at() {
+            self.names.resize(thread.pid.at() + 1, String::new());
+        }
+        self.names[thread.pid.at()] = clean(&thread.comm);
+        self.threads.insert(thread.pid.0, thread.clone());
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        if self.failed.is_none() {
+            self.failed = self.write(at, cpu, event).err();
+        }
+    }
+}
+
+impl<W: Write, S: Scratch> TraceWriter for DatTrace<W, S> {
+    fn close(&mut self) -> Result<()> {
+        match self.failed.take() {
+            Some(e) => Err(e),
+            None => self.file(),
+        }
+    }
+}
+
+/// Names in the file hold no line breaks.
+fn clean(comm: &str) -> String {
+    comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// As long as the kernel keeps them.
+fn short(comm: &str) -> String {
+    let clean = clean(comm);
+    clean[..clean.floor_char_boundary(COMM - 1)].to_string()
+}
+
+fn comm(names: &[String], pid: Pid, cpu: u32) -> String {
+    match pid.0 {
+        0 => format!("swapper/{cpu}"),
+        _ => names.get(pid.at()).map_or("<...>".into(), |n| short(n)),
+    }
+}
+
+// ---- layouts -----------------------------------------------------------------------------------------------------------
+
+/// Ids are our own; formats travel with the file.
+fn id_of(kind: Kind) -> u16 {
+    100 + ROWS.iter().position(|r| r.kind == kind).expect("every kind has a row") as u16
+}
+
+/// Events that a run has, by their place below `events/`.
+fn system_of(row: &Row) -> Option<&'static str> {
+    match row.kind {
+        Kind::Idle | Kind::IdleMiss | Kind::CpuFrequency => Some("power"),
+        Kind::TickStop => Some("timer"),
+        Kind::CgroupAttachTask => Some("cgroup"),
+        Kind::NewTask | Kind::Rename | Kind::Exec | Kind::IrqEnter | Kind::IrqExit => None,
+        _ if row.name.starts_with("wattif") => Some("wattif"),
+        _ => Some("sched"),
+    }
+}
+
+enum Of {
+    Int(usize),
+    Comm(usize),
+}
+
+struct Shape {
+    of: Of,
+    name: &'static str,
+    size: usize,
+}
+
+/// The fields of a record after the common ones: each thread's name before its pid, as the kernel has it.
+fn shape(row: &Row) -> impl Iterator<Item = Shape> + '_ {
+    let told = |name: &str| name != "success" || row.kind == Kind::TickStop;
+    row.ints.iter().enumerate().filter(move |(_, name)| told(name)).flat_map(|(i, name)| {
+        let before = row.named.iter().position(|&n| n == i);
+        let comm = before.map(|c| Shape { of: Of::Comm(c), name: first(row.strs[c]), size: COMM });
+        let name = first(name);
+        let long = name == "prev_state" || name.ends_with("_ns") || name.ends_with("_us");
+        comm.into_iter().chain([Shape { of: Of::Int(i), name, size: if long { 8 } else { 4 } }])
+    })
+}
+
+fn first(names: &'static str) -> &'static str {
+    names.split('|').next().unwrap_or(names)
+}
+
+fn format_text(row: &Row) -> String {
+    let mut text = format!("name: {}\nID: {}\nformat:\n", row.name, id_of(row.kind));
+    let common = [
+        ("unsigned short common_type", 0, 2, 0),
+        ("unsigned char common_flags", 2, 1, 0),
+        ("unsigned char common_preempt_count", 3, 1, 0),
+        ("int common_pid", 4, 4, 1),
+    ];
+    for (declaration, offset, size, signed) in common {
+        text += &format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n");
+    }
+    text.push('\n');
+    let mut offset = 8;
+    for f in shape(row) {
+        let unsigned = matches!(row.kind, Kind::Idle | Kind::IdleMiss | Kind::CpuFrequency);
+        let (declaration, signed) = match (&f.of, f.size) {
+            (Of::Comm(_), _) => (format!("char {}[16]", f.name), 0),
+            (_, 8) => (format!("long {}", f.name), 1),
+            _ if unsigned => (format!("u32 {}", f.name), 0),
+            _ if f.name.ends_with("pid") => (format!("pid_t {}", f.name), 1),
+            _ => (format!("int {}", f.name), 1),
+        };
+        text += &format!("\tfield:{declaration};\toffset:{offset};\tsize:{};\tsigned:{signed};\n", f.size);
+        offset += f.size;
+    }
+    text + "\nprint fmt: " + &print_format(row) + "\n"
+}
+
+fn print_format(row: &Row) -> String {
+    match row.kind {
+        Kind::Switch => SWITCH_PRINT.into(),
+        Kind::Waking | Kind::Wakeup | Kind::WakeupNew => {
+            r#""comm=%s pid=%d prio=%d target_cpu=%03d", REC->comm, REC->pid, REC->prio, REC->target_cpu"#.into()
+        }
+        Kind::Fork => r#""comm=%s pid=%d child_comm=%s child_pid=%d", REC->parent_comm, REC->parent_pid, REC->child_comm, REC->child_pid"#.into(),
+        Kind::Idle | Kind::CpuFrequency => {
+            r#""state=%lu cpu_id=%lu", (unsigned long)REC->state, (unsigned long)REC->cpu_id"#.into()
+        }
+        Kind::IdleMiss => r#""cpu_id=%lu state=%lu type=%s", (unsigned long)REC->cpu_id, (unsigned long)REC->state, (REC->below) ? "below" : "above""#.into(),
+        _ => {
+            let form = |f: &Shape| match (&f.of, f.size) {
+                _ if !words(row.kind, f.name).is_empty() => format!("{}=%s", f.name),
+                (Of::Comm(_), _) => format!("{}=%s", f.name),
+                (_, 8) => format!("{}=%ld", f.name),
+                _ => format!("{}=%d", f.name),
+            };
+            let forms: Vec<String> = shape(row).map(|f| form(&f)).collect();
+            let arg = |f: &Shape| match words(row.kind, f.name).as_slice() {
+                [] => format!("REC->{}", f.name),
+                words => {
+                    let pairs: Vec<String> = words.iter().enumerate().map(|(i, w)| format!("{{ {i}, \"{w}\" }}")).collect();
+                    format!("__print_symbolic(REC->{}, {})", f.name, pairs.join(", "))
+                }
+            };
+            let args: Vec<String> = shape(row).map(|f| arg(&f)).collect();
+            format!("\"{}\", {}", forms.join(" "), args.join(", "))
+        }
+    }
+}
+
+/// The words that the numbers of a field stand for.
+fn words(kind: Kind, field: &str) -> Vec<&'static str> {
+    match (kind, field) {
+        (Kind::Placement, "reason") => kinds::REASONS.iter().map(|r| r.1).collect(),
+        (Kind::Balance, "kind") => kinds::BALANCES.iter().map(|b| b.1).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// As kernels since 4.14 print it.
+const SWITCH_PRINT: &str = r#""prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s ==> next_comm=%s next_pid=%d next_prio=%d", REC->prev_comm, REC->prev_pid, REC->prev_prio, (REC->prev_state & 0xff) ? __print_flags(REC->prev_state & 0xff, "|", { 0x01, "S" }, { 0x02, "D" }, { 0x04, "T" }, { 0x08, "t" }, { 0x10, "X" }, { 0x20, "Z" }, { 0x40, "P" }, { 0x80, "I" }) : "R", REC->prev_state & 0x100 ? "+" : "", REC->next_comm, REC->next_pid, REC->next_prio"#;
+
+const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+    \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+    \tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n\
+    \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+
+const HEADER_EVENT: &str = "# compressed entry header\n\
+    \ttype_len    :    5 bits\n\
+    \ttime_delta  :   27 bits\n\
+    \tarray       :   32 bits\n\n\
+    \tpadding     : type == 29\n\
+    \ttime_extend : type == 30\n\
+    \ttime_stamp : type == 31\n\
+    \tdata max type_len  == 28\n";

@@ -1,0 +1,285 @@
+//! Perfetto traces: protocol buffers, a packet after the other. Field numbers are those of the published definitions
+//! (google/perfetto, `protos/perfetto/trace`).
+//!
+//! Read: ftrace events one by one and in `compact_sched` form, process trees, compressed packets. Whatever else a trace
+//! holds is skipped; ftrace events of other kinds are counted by their field number.
+
+mod proto;
+pub mod write;
+
+use super::build::{Builder, Place};
+use super::kinds::{INTS, Kind, ROWS, Row};
+use super::{Refused, wrap};
+use proto::{Value, fields, packed};
+use std::collections::BTreeMap;
+use wattif_model::check::Diagnostic;
+
+/// `TracePacket`.
+mod packet {
+    pub const FTRACE_EVENTS: u32 = 1;
+    pub const PROCESS_TREE: u32 = 2;
+    pub const SYSTEM_INFO: u32 = 45;
+    pub const COMPRESSED_PACKETS: u32 = 50;
+    pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
+}
+
+/// Fields of an `FtraceEvent` that hold an event: its kind, where the row's numbers and names are in the message.
+struct Known {
+    field: u32,
+    row: &'static Row,
+    ints: &'static [u32],
+    strs: &'static [u32],
+}
+
+/// Field, kind, numbers in the order of the kind's row, names.
+const EVENTS: &[(u32, Kind, &[u32], &[u32])] = &[
+    (4, Kind::Switch, &[2, 3, 4, 6, 7], &[1, 5]),
+    (11, Kind::CpuFrequency, &[1, 2], &[]),
+    (13, Kind::Idle, &[1, 2], &[]),
+    (17, Kind::Wakeup, &[2, 3, 5, 4], &[1]),
+    (20, Kind::Waking, &[2, 3, 5, 4], &[1]),
+    (114, Kind::WakeupNew, &[2, 3, 5, 4], &[1]),
+    (235, Kind::NewTask, &[1, 3], &[2]),
+    (236, Kind::Rename, &[1], &[3]),
+    (238, Kind::Exit, &[2, 4], &[1]),
+    (239, Kind::Fork, &[2, 4], &[1, 3]),
+    (491, Kind::Migrate, &[2, 3, 4, 5], &[1]),
+    (21, Kind::IrqEnter, &[], &[]),
+    (22, Kind::IrqExit, &[], &[]),
+    (24, Kind::IrqEnter, &[], &[]),
+    (25, Kind::IrqExit, &[], &[]),
+    (36, Kind::IrqEnter, &[], &[]),
+    (37, Kind::IrqExit, &[], &[]),
+    (553, Kind::IrqEnter, &[], &[]),
+    (554, Kind::IrqExit, &[], &[]),
+];
+
+/// Names of common events that are skipped.
+const SKIPPED: &[(u32, &str)] = &[
+    (3, "print"),
+    (12, "cpu_frequency_limits"),
+    (26, "softirq_raise"),
+    (237, "sched_process_exec"),
+    (240, "sched_process_free"),
+    (243, "sched_process_wait"),
+];
+
+struct Reader<'b> {
+    builder: &'b mut Builder,
+    known: Vec<Known>,
+    /// Who runs on a CPU since the last compact switch, and with what priority.
+    running: BTreeMap<u32, (i64, i64)>,
+    unknown: BTreeMap<u32, u64>,
+    inflated: usize,
+}
+
+/// Does it begin like one: a length-delimited packet with known wire types?
+pub(super) fn probe(head: &[u8], whole: usize) -> bool {
+    if head.first() != Some(&0x0a) {
+        return false;
+    }
+    let mut at = 1;
+    let Some(len) = proto::varint(head, &mut at) else { return false };
+    if at as u64 + len > whole as u64 && whole > head.len() {
+        return false;
+    }
+    let end = (at as u64 + len).min(head.len() as u64) as usize;
+    let mut packet = fields(&head[at..end]);
+    let known = packet.by_ref().all(|(field, _)| (1..=1000).contains(&field));
+    known && (packet.is_whole() || end == head.len())
+}
+
+/// Read a trace.
+pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refused> {
+    let row = |kind| ROWS.iter().find(|r| r.kind == kind).expect("every kind has a row");
+    let known = EVENTS.iter().map(|&(field, kind, ints, strs)| Known { field, row: row(kind), ints, strs }).collect();
+    let mut reader =
+        Reader { builder, known, running: BTreeMap::new(), unknown: BTreeMap::new(), inflated: bytes.len() };
+    reader.packets(bytes, true)?;
+    reader.builder.fill_current();
+    for (field, n) in std::mem::take(&mut reader.unknown) {
+        let name = SKIPPED.iter().find(|s| s.0 == field).map_or(format!("ftrace event {field}"), |s| s.1.to_string());
+        reader.builder.unknown_many(name.as_bytes(), n);
+    }
+    Ok("perfetto".into())
+}
+
+impl Reader<'_> {
+    fn packets(&mut self, bytes: &[u8], outermost: bool) -> Result<(), Refused> {
+        let mut trace = fields(bytes);
+        for (field, value) in trace.by_ref() {
+            if field == 1 {
+                self.packet(value.bytes(), outermost)?;
+            }
+        }
+        if !trace.is_whole() {
+            let lost = bytes.len() - trace.at();
+            let message = format!("the trace is truncated or damaged at byte {}; {lost} bytes are lost", trace.at());
+            self.builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+        }
+        Ok(())
+    }
+
+    fn packet(&mut self, bytes: &[u8], outermost: bool) -> Result<(), Refused> {
+        for (field, value) in fields(bytes) {
+            match field {
+                packet::FTRACE_EVENTS => self.bundle(value.bytes()),
+                packet::PROCESS_TREE => self.process_tree(value.bytes()),
+                packet::SYSTEM_INFO => self.system_info(value.bytes()),
+                packet::COMPRESSED_PACKETS | packet::ZSTD_COMPRESSED_PACKETS if outermost => {
+                    let inner = self.inflate(value.bytes(), field == packet::ZSTD_COMPRESSED_PACKETS)?;
+                    self.packets(&inner, false)?;
+                }
+                packet::COMPRESSED_PACKETS | packet::ZSTD_COMPRESSED_PACKETS => {
+                    let message = "compressed packets inside compressed packets were skipped";
+                    self.builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn inflate(&mut self, bytes: &[u8], zstd: bool) -> Result<Vec<u8>, Refused> {
+        let whole = match zstd {
+            true => wrap::unzstd(bytes, wrap::limit(bytes.len()))?,
+            false => wrap::inflate(flate2::read::ZlibDecoder::new(bytes), bytes.len())?,
+        };
+        self.inflated = self.inflated.saturating_add(whole.bytes.len());
+        if self.inflated > wrap::MAX_BYTES {
+            let why = format!("compressed packets become more than {} bytes: refused", wrap::MAX_BYTES);
+            return Err(wrap::refused("trace::E02", why));
+        }
+        if let Some(why) = whole.damage {
+            let message = format!("compressed packets end early: {why}");
+            self.builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+        }
+        Ok(whole.bytes)
+    }
+
+    // ---- names -------------------------------------------------------------------------------------------------------
+
+    fn process_tree(&mut self, bytes: &[u8]) {
+        for (field, value) in fields(bytes) {
+            let (mut id, mut tgid, mut name) = (0, 0, &b""[..]);
+            for (inner, value) in fields(value.bytes()) {
+                match (field, inner) {
+                    (1 | 2, 1) => id = value.number() as i64,
+                    (2, 3) => tgid = value.number() as i64,
+                    (1, 3) if name.is_empty() => name = value.bytes(),
+                    (2, 2) => name = value.bytes(),
+                    _ => {}
+                }
+            }
+            if field == 1 {
+                // A command line; the thread's own name, where it is told, is better.
+                let base = name.rsplit(|&b| b == b'/').next().unwrap_or(name);
+                self.builder.default_name(id, base);
+                self.builder.tgid(id, id);
+            } else if field == 2 {
+                self.builder.comm(id, name);
+                self.builder.tgid(id, tgid);
+            }
+        }
+    }
+
+    fn system_info(&mut self, bytes: &[u8]) {
+        for (field, value) in fields(bytes) {
+            match field {
+                1 => {
+                    let release = fields(value.bytes()).find(|(f, _)| *f == 3).map(|(_, v)| v.bytes());
+                    self.builder.recording.release = release.map(super::build::printable);
+                }
+                8 => self.builder.recording.nr_cpus = (value.number() as usize).min(4096),
+                _ => {}
+            }
+        }
+    }
+
+    // ---- events ------------------------------------------------------------------------------------------------------
+
+    fn bundle(&mut self, bytes: &[u8]) {
+        let cpu = fields(bytes).find(|(f, _)| *f == 1).map_or(0, |(_, v)| v.number() as u32);
+        for (field, value) in fields(bytes) {
+            match field {
+                2 => self.event(cpu, value.bytes()),
+                3 if value.number() != 0 => self.builder.lost(None),
+                4 => self.compact(cpu, value.bytes()),
+                _ => {}
+            }
+        }
+    }
+
+    fn event(&mut self, cpu: u32, bytes: &[u8]) {
+        let mut place = Place { cpu, ..Place::default() };
+        let mut found: Option<(u32, Value<'_>)> = None;
+        for (field, value) in fields(bytes) {
+            match field {
+                1 => place.at = value.number(),
+                2 => place.current = u32::try_from(value.number() as i64).ok(),
+                5 => place.irq = Some(value.number() & 0x18 != 0),
+                // Other fields hold the event itself.
+                _ => found = found.or(Some((field, value))),
+            }
+        }
+        let Some((field, value)) = found else { return };
+        let Some(known) = self.known.iter().find(|k| k.field == field) else {
+            *self.unknown.entry(field).or_insert(0) += 1;
+            return;
+        };
+        let (mut ints, mut strs): ([i64; INTS], [&[u8]; 2]) = ([0; INTS], [&[]; 2]);
+        if matches!(known.row.kind, Kind::Waking | Kind::Wakeup | Kind::WakeupNew) {
+            ints[3] = 1; // `success` is only told by old kernels
+        }
+        for (inner, value) in fields(value.bytes()) {
+            if let Some(i) = known.ints.iter().position(|&f| f == inner) {
+                ints[i] = value.number() as i64;
+            } else if let Some(i) = known.strs.iter().position(|&f| f == inner) {
+                strs[i] = value.bytes();
+            }
+        }
+        if known.row.kind == Kind::Switch {
+            self.running.insert(cpu, (ints[3], ints[4]));
+        }
+        self.builder.row(known.row, place, &ints, &strs[..known.row.strs.len()]);
+    }
+
+    fn compact(&mut self, cpu: u32, bytes: &[u8]) {
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut arrays: [&[u8]; 13] = [&[]; 13];
+        for (field, value) in fields(bytes) {
+            match field {
+                5 => names.push(value.bytes()),
+                1..=12 => arrays[field as usize] = value.bytes(),
+                _ => {}
+            }
+        }
+        let name = |i: Option<u64>| i.and_then(|i| names.get(i as usize)).copied().unwrap_or_default();
+        // Wake-ups first: of one stamp, they come before the switch away from the waker.
+        let (mut pid, mut target, mut prio, mut comm, mut flags) =
+            (packed(arrays[8]), packed(arrays[9]), packed(arrays[10]), packed(arrays[11]), packed(arrays[12]));
+        let mut at = 0u64;
+        for delta in packed(arrays[7]) {
+            at = at.wrapping_add(delta);
+            let (Some(pid), Some(target), Some(prio)) = (pid.next(), target.next(), prio.next()) else { break };
+            self.builder.comm(pid as i64, name(comm.next()));
+            let irq = flags.next().map(|f| f & 0x18 != 0);
+            let ints = [pid as i64, prio as i32 as i64, target as i64, 1, 0, 0, 0, 0];
+            self.builder.kind(Kind::Waking, Place { at, cpu, current: None, irq }, &ints);
+        }
+        let (mut state, mut pid, mut prio, mut comm) =
+            (packed(arrays[2]), packed(arrays[3]), packed(arrays[4]), packed(arrays[6]));
+        let mut at = 0u64;
+        for delta in packed(arrays[1]) {
+            at = at.wrapping_add(delta);
+            let (Some(state), Some(pid), Some(prio)) = (state.next(), pid.next(), prio.next()) else { break };
+            let (pid, prio) = (pid as i64, prio as i32 as i64);
+            self.builder.comm(pid, name(comm.next()));
+            let before = self.running.insert(cpu, (pid, prio));
+            let (prev, prev_prio) = before.unwrap_or((0, 120));
+            let current = before.and_then(|b| u32::try_from(b.0).ok());
+            let ints = [prev, prev_prio, state as i64, pid, prio, 0, 0, 0];
+            self.builder.kind(Kind::Switch, Place { at, cpu, current, irq: None }, &ints);
+        }
+    }
+}

@@ -1,0 +1,627 @@
+//! Writes Perfetto traces: scheduling in `compact_sched` form, idle and frequency events, threads; frames as slices; with
+//! more detail, decisions as instant events with their inputs, and counters.
+//!
+//! Events of a CPU are gathered into bundles of bounded size and streamed. In a bundle, tables and deltas start anew.
+
+use super::super::kinds::{BALANCES, REASONS, state_bits};
+use super::super::writer::{About, Detail, TraceWriter};
+use super::proto::Message;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Result, Write};
+use wattif_model::platform::Platform;
+use wattif_model::trace::{Event, Interest, Observer, PowerLevel, ThreadInfo};
+use wattif_model::{CpuId, Ns, Pid};
+
+/// Bytes of events after which a CPU's bundle is written.
+const BUNDLE: usize = 32 << 10;
+/// `TRACE_FLAG_HARDIRQ`.
+const HARDIRQ: u64 = 0x08;
+/// All our packets but the bundles depend on the names interned by the first.
+const SEQUENCE: u64 = 1;
+
+/// Tracks have ids of their own; CPU, domain or thread is added to the base.
+mod track {
+    pub const PLACEMENT: u64 = 1 << 32;
+    pub const FREQUENCY: u64 = 2 << 32;
+    pub const IDLE: u64 = 3 << 32;
+    pub const BALANCE: u64 = 4 << 32;
+    pub const UTIL_AVG: u64 = 5 << 32;
+    pub const RUNNABLE_AVG: u64 = 6 << 32;
+    pub const UTIL_EST: u64 = 7 << 32;
+    pub const CAPACITY: u64 = 8 << 32;
+    pub const POWER: u64 = 9 << 32;
+    pub const ENERGY: u64 = 10 << 32;
+    pub const CLUSTER_POWER: u64 = 11 << 32;
+    /// Mark number times 2^32 on top, plus the pid.
+    pub const FRAMES: u64 = 1 << 48;
+}
+
+/// Names of annotations, interned by their place.
+const ANNOTATIONS: &[&str] = &[
+    "pid",
+    "prev_cpu",
+    "this_cpu",
+    "target",
+    "cpu",
+    "reason",
+    "scanned",
+    "nr_running",
+    "next_khz",
+    "prev_khz",
+    "util",
+    "util_avg",
+    "util_est",
+    "runnable_avg",
+    "iowait_boost",
+    "state",
+    "stop_tick",
+    "predicted_ns",
+    "sleep_length_ns",
+    "dst_cpu",
+    "src_cpu",
+    "moved",
+    "imbalance",
+    "comm",
+];
+
+/// Names of events, interned by their place.
+const NAMES: &[&str] = &["placement", "frequency", "idle state", "balance", "frame"];
+
+/// One CPU's bundle in the making.
+#[derive(Default)]
+struct Bundle {
+    /// Verbose events.
+    events: Message,
+    names: BTreeMap<u32, u64>,
+    table: Message,
+    switch: [Message; 5],
+    waking: [Message; 6],
+    switched_at: u64,
+    woken_at: u64,
+    /// A first switch has been written in full, so that compact ones have a predecessor.
+    begun: bool,
+}
+
+impl Bundle {
+    fn bytes(&self) -> usize {
+        let arrays = self.switch.iter().chain(&self.waking).map(|m| m.0.len()).sum::<usize>();
+        self.events.0.len() + self.table.0.len() + arrays
+    }
+    /// Place of a thread's name in the bundle's table.
+    fn name(&mut self, pid: Pid, names: &[String], cpu: u32) -> u64 {
+        let next = self.names.len() as u64;
+        let Bundle { names: known, table, .. } = self;
+        *known.entry(pid.0).or_insert_with(|| {
+            table.text(5, &comm(names, pid, cpu));
+            next
+        })
+    }
+}
+
+/// Power of each place, integrated for the energy counter.
+#[derive(Default)]
+struct Meter {
+    /// Power level and power in µW by CPU, then by cluster.
+    cpus: Vec<(PowerLevel, u64)>,
+    clusters: Vec<(PowerLevel, u64)>,
+    opps: Vec<usize>,
+    /// µW × ns.
+    energy: u128,
+    total_uw: u64,
+    since: u64,
+    shown: u64,
+}
+
+/// Writes packets to `out`.
+pub struct PerfettoTrace<W> {
+    out: W,
+    detail: Detail,
+    about: About,
+    bundles: Vec<Bundle>,
+    names: Vec<String>,
+    current: Vec<Pid>,
+    platform: Option<Platform>,
+    /// First thread of each task: its process.
+    processes: BTreeMap<String, u32>,
+    tracks: BTreeSet<u64>,
+    meter: Meter,
+    failed: Option<std::io::Error>,
+}
+
+impl<W: Write> PerfettoTrace<W> {
+    /// Begin a trace.
+    pub fn new(out: W, detail: Detail, about: About) -> PerfettoTrace<W> {
+        PerfettoTrace {
+            out,
+            detail,
+            about,
+            bundles: Vec::new(),
+            names: Vec::new(),
+            current: Vec::new(),
+            platform: None,
+            processes: BTreeMap::new(),
+            tracks: BTreeSet::new(),
+            meter: Meter::default(),
+            failed: None,
+        }
+    }
+
+    fn packet(&mut self, packet: &Message) -> Result<()> {
+        let mut framed = Message::default();
+        framed.varint(1 << 3 | 2);
+        framed.varint(packet.0.len() as u64);
+        self.out.write_all(&framed.0)?;
+        self.out.write_all(&packet.0)
+    }
+
+    /// A packet of our sequence.
+    fn sequenced(&self, at: u64) -> Message {
+        let mut p = Message::default();
+        const NEEDS_INCREMENTAL_STATE: u64 = 2;
+        p.number(8, at).number(10, SEQUENCE).number(13, NEEDS_INCREMENTAL_STATE);
+        p
+    }
+
+    // ---- the beginning -----------------------------------------------------------------------------------------------
+
+    fn begin(&mut self, nr_cpus: usize) -> Result<()> {
+        let mut utsname = Message::default();
+        let release = self.about.kernel.strip_prefix("linux-").unwrap_or(&self.about.kernel).to_string();
+        utsname.text(1, "Linux").text(2, &format!("simulated, spec {}", self.about.spec)).text(3, &release);
+        let mut system = Message::default();
+        system.message(1, &utsname).text(4, &self.about.generator).number(8, nr_cpus as u64);
+        let mut packet = Message::default();
+        packet.number(8, 0).message(45, &system);
+        self.packet(&packet)?;
+        let mut interned = Message::default();
+        let mut entries = |field, names: &[&str]| {
+            for (i, name) in names.iter().enumerate() {
+                let mut entry = Message::default();
+                entry.number(1, i as u64 + 1).text(2, name);
+                interned.message(field, &entry);
+            }
+        };
+        entries(2, NAMES);
+        entries(3, ANNOTATIONS);
+        let mut packet = Message::default();
+        const INCREMENTAL_STATE_CLEARED: u64 = 1;
+        packet.number(8, 0).number(10, SEQUENCE).number(13, INCREMENTAL_STATE_CLEARED | 2).message(12, &interned);
+        self.packet(&packet)
+    }
+
+    /// A track, announced when it is first used; `unit` makes it a counter.
+    fn track(&mut self, uuid: u64, name: impl FnOnce() -> String, unit: Option<&str>) -> Result<u64> {
+        if self.tracks.insert(uuid) {
+            let mut descriptor = Message::default();
+            descriptor.number(1, uuid).text(2, &name());
+            if let Some(unit) = unit {
+                let mut counter = Message::default();
+                counter.text(6, unit);
+                descriptor.message(8, &counter);
+            }
+            let mut packet = Message::default();
+            packet.number(10, SEQUENCE).message(60, &descriptor);
+            self.packet(&packet)?;
+        }
+        Ok(uuid)
+    }
+
+    fn counter(&mut self, at: u64, track: u64, value: f64) -> Result<()> {
+        const TYPE_COUNTER: u64 = 4;
+        let mut event = Message::default();
+        event.number(9, TYPE_COUNTER).number(11, track);
+        // Whole numbers are shorter as such.
+        if value.fract() == 0.0 {
+            event.signed(30, value as i64)
+        } else {
+            event.double(44, value)
+        };
+        let mut packet = self.sequenced(at);
+        packet.message(11, &event);
+        self.packet(&packet)
+    }
+
+    /// An instant with its inputs; `name` is a place in [`NAMES`].
+    fn decision(&mut self, at: u64, track: u64, name: usize, args: &[(&str, Arg<'_>)]) -> Result<()> {
+        const TYPE_INSTANT: u64 = 3;
+        let mut event = Message::default();
+        event.number(9, TYPE_INSTANT).number(11, track).number(10, name as u64 + 1);
+        for (name, value) in args {
+            let iid = ANNOTATIONS.iter().position(|a| a == name).expect("a listed annotation") as u64 + 1;
+            let mut annotation = Message::default();
+            annotation.number(1, iid);
+            match value {
+                Arg::Number(n) => annotation.number(3, *n),
+                Arg::Flag(f) => annotation.number(2, (*f).into()),
+                Arg::Text(t) => annotation.text(6, t),
+            };
+            event.message(4, &annotation);
+        }
+        let mut packet = self.sequenced(at);
+        packet.message(11, &event);
+        self.packet(&packet)
+    }
+
+    // ---- ftrace ------------------------------------------------------------------------------------------------------
+
+    fn flush(&mut self, cpu: usize) -> Result<()> {
+        let bundle = &mut self.bundles[cpu];
+        let mut m = Message::default();
+        m.number(1, cpu as u64);
+        m.0.extend_from_slice(&bundle.events.0);
+        bundle.events.clear();
+        let compact = bundle.switch.iter().chain(&bundle.waking).any(|a| !a.is_empty());
+        if compact {
+            let mut c = Message::default();
+            c.0.extend_from_slice(&bundle.table.0);
+            for (field, array) in [1, 2, 3, 4, 6].into_iter().zip(&mut bundle.switch) {
+                c.bytes(field, &array.0);
+                array.clear();
+            }
+            for (field, array) in [7, 8, 9, 10, 11, 12].into_iter().zip(&mut bundle.waking) {
+                if !array.is_empty() {
+                    c.bytes(field, &array.0);
+                }
+                array.clear();
+            }
+            m.message(4, &c);
+        }
+        bundle.names.clear();
+        bundle.table.clear();
+        (bundle.switched_at, bundle.woken_at) = (0, 0);
+        let mut packet = Message::default();
+        packet.message(1, &m);
+        self.packet(&packet)
+    }
+
+    fn verbose(&mut self, at: u64, cpu: CpuId, field: u32, inner: &Message) -> Result<()> {
+        let mut event = Message::default();
+        event.number(1, at).number(2, self.current[cpu.at()].0.into()).message(field, inner);
+        self.bundles[cpu.at()].events.message(2, &event);
+        self.flush_if_full(cpu)
+    }
+
+    fn flush_if_full(&mut self, cpu: CpuId) -> Result<()> {
+        if self.bundles[cpu.at()].bytes() >= BUNDLE { self.flush(cpu.at()) } else { Ok(()) }
+    }
+
+    /// comm, pid, prio, target: what wake-ups have in common.
+    fn wakeup(&self, pid: Pid, prio: u8, target: CpuId) -> Message {
+        let mut m = Message::default();
+        m.text(1, &comm(&self.names, pid, 0)).number(2, pid.0.into()).number(3, prio.into());
+        m.number(4, 1).number(5, target.0.into());
+        m
+    }
+
+    fn write(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
+        match *event {
+            Event::SchedSwitch { .. } => self.switch(at, cpu, event),
+            Event::SchedWaking { pid, prio, target_cpu, in_irq } => {
+                let PerfettoTrace { bundles, names, .. } = self;
+                let b = &mut bundles[cpu.at()];
+                let name = b.name(pid, names, cpu.0);
+                b.waking[0].varint(at - b.woken_at);
+                b.woken_at = at;
+                b.waking[1].varint(pid.0.into());
+                b.waking[2].varint(target_cpu.0.into());
+                b.waking[3].varint(prio.into());
+                b.waking[4].varint(name);
+                b.waking[5].varint(if in_irq { HARDIRQ } else { 0 });
+                self.flush_if_full(cpu)
+            }
+            Event::SchedWakeup { pid, prio, target_cpu } => {
+                // What it says beyond sched_waking is seldom wanted.
+                match self.detail {
+                    Detail::Tracepoints => Ok(()),
+                    _ => self.verbose(at, cpu, 17, &self.wakeup(pid, prio, target_cpu)),
+                }
+            }
+            Event::SchedWakeupNew { pid, prio, target_cpu } => {
+                self.verbose(at, cpu, 114, &self.wakeup(pid, prio, target_cpu))
+            }
+            Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu } => {
+                let mut m = Message::default();
+                m.text(1, &comm(&self.names, pid, 0)).number(2, pid.0.into()).number(3, prio.into());
+                m.number(4, orig_cpu.0.into()).number(5, dest_cpu.0.into());
+                self.verbose(at, cpu, 491, &m)
+            }
+            Event::SchedProcessFork { pid, child_pid } => {
+                let mut m = Message::default();
+                m.text(1, &comm(&self.names, pid, 0)).number(2, pid.0.into());
+                m.text(3, &comm(&self.names, child_pid, 0)).number(4, child_pid.0.into());
+                self.verbose(at, cpu, 239, &m)
+            }
+            Event::SchedProcessExit { pid, prio } => {
+                let mut m = Message::default();
+                m.text(1, &comm(&self.names, pid, 0)).number(2, pid.0.into()).number(4, prio.into());
+                self.verbose(at, cpu, 238, &m)
+            }
+            Event::CpuIdle { state } => {
+                let mut m = Message::default();
+                m.number(1, state.into()).number(2, cpu.0.into());
+                self.verbose(at, cpu, 13, &m)
+            }
+            Event::CpuFrequency { domain, khz, opp } => self.frequency(at, domain.at(), khz, opp as usize),
+            Event::CpuPower { level } => self.power(at, cpu.at(), level, false),
+            Event::ClusterPower { cluster, level } => self.power(at, cluster.at(), level, true),
+            Event::Mark { pid, mark, began_ns } => self.frame(at, pid, mark, began_ns),
+            Event::Placement(_) | Event::Frequency(_) | Event::Idle(_) | Event::Balance(_) => {
+                self.decided(at, cpu, event)
+            }
+            Event::PeltCfs { util_avg, runnable_avg, util_est, .. } => {
+                self.signals(at, cpu.0, [util_avg, runnable_avg, util_est])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn switch(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
+        let Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio } = *event else { return Ok(()) };
+        let PerfettoTrace { bundles, names, current, .. } = self;
+        let b = &mut bundles[cpu.at()];
+        current[cpu.at()] = next_pid;
+        let state = state_bits(prev_state) as u64;
+        if !b.begun {
+            b.begun = true;
+            let mut m = Message::default();
+            m.text(1, &comm(names, prev_pid, cpu.0)).number(2, prev_pid.0.into()).number(3, prev_prio.into());
+            m.number(4, state).text(5, &comm(names, next_pid, cpu.0));
+            m.number(6, next_pid.0.into()).number(7, next_prio.into());
+            let mut event = Message::default();
+            event.number(1, at).number(2, prev_pid.0.into()).message(4, &m);
+            b.events.message(2, &event);
+            return Ok(());
+        }
+        let name = b.name(next_pid, names, cpu.0);
+        b.switch[0].varint(at - b.switched_at);
+        b.switched_at = at;
+        b.switch[1].varint(state);
+        b.switch[2].varint(next_pid.0.into());
+        b.switch[3].varint(next_prio.into());
+        b.switch[4].varint(name);
+        self.flush_if_full(cpu)
+    }
+
+    /// An event for each CPU of the domain, and the capacity it has now.
+    fn frequency(&mut self, at: u64, domain: usize, khz: u32, opp: usize) -> Result<()> {
+        let Some(platform) = self.platform.take() else { return Ok(()) };
+        let d = &platform.domains[domain];
+        let mut done = Ok(());
+        for cpu in d.cpus.iter() {
+            let mut m = Message::default();
+            m.number(1, khz.into()).number(2, cpu.0.into());
+            done = done.and_then(|()| self.verbose(at, cpu, 11, &m));
+        }
+        if self.detail >= Detail::Full {
+            let track =
+                self.track(track::CAPACITY + domain as u64, || format!("capacity of CPUs {}", d.cpus), Some("of 1024"));
+            let capacity = d.opps.get(opp).map_or(0, |o| o.capacity);
+            done = done.and(track).and_then(|t| self.counter(at, t, capacity.into()));
+            self.meter.opps[domain] = opp;
+            for cpu in d.cpus.iter() {
+                let level = self.meter.cpus[cpu.at()].0;
+                done = done.and_then(|()| self.metered(at, cpu.at(), level, false, &platform));
+            }
+            for (i, _) in platform.clusters.iter().enumerate().filter(|(_, c)| c.cpus.intersects(&d.cpus)) {
+                let level = self.meter.clusters[i].0;
+                done = done.and_then(|()| self.metered(at, i, level, true, &platform));
+            }
+        }
+        self.platform = Some(platform);
+        done
+    }
+
+    // ---- more than tracepoints ---------------------------------------------------------------------------------------
+
+    fn power(&mut self, at: u64, place: usize, level: PowerLevel, cluster: bool) -> Result<()> {
+        let Some(platform) = self.platform.take() else { return Ok(()) };
+        let done = self.metered(at, place, level, cluster, &platform);
+        self.platform = Some(platform);
+        done
+    }
+
+    /// The power of a CPU or cluster from now on, and all energy so far, at most once a millisecond.
+    fn metered(&mut self, at: u64, place: usize, level: PowerLevel, cluster: bool, platform: &Platform) -> Result<()> {
+        let first = |c: usize| platform.clusters[c].cpus.min().unwrap_or_default();
+        let cpu = if cluster { first(place) } else { CpuId(place as u32) };
+        let domain = platform.cpus[cpu.at()].domain.at();
+        let (table, opp) = (&platform.domains[domain].power, self.meter.opps[domain]);
+        let uw = match (cluster, level) {
+            (false, PowerLevel::Busy) => table.busy(opp),
+            (false, PowerLevel::Idle(s)) => table.idle(s.into(), opp),
+            (true, PowerLevel::Busy) => table.cluster_busy(opp),
+            (true, PowerLevel::Idle(s)) => table.cluster_idle(s.into(), opp),
+        };
+        let m = &mut self.meter;
+        m.energy += u128::from(m.total_uw) * u128::from(at - m.since);
+        m.since = at;
+        let slot = if cluster { &mut m.clusters[place] } else { &mut m.cpus[place] };
+        m.total_uw = m.total_uw - slot.1 + uw;
+        let changed = slot.1 != uw;
+        *slot = (level, uw);
+        let (energy, due) = (m.energy, at - m.shown >= 1_000_000);
+        if changed {
+            let (base, name) = match cluster {
+                true => (track::CLUSTER_POWER, format!("power of cluster {place}")),
+                false => (track::POWER, format!("power of CPU {place}")),
+            };
+            let track = self.track(base + place as u64, || name, Some("mW"))?;
+            self.counter(at, track, uw as f64 / 1e3)?;
+        }
+        if due {
+            self.meter.shown = at;
+            let track = self.track(track::ENERGY, || "energy".into(), Some("mJ"))?;
+            self.counter(at, track, energy as f64 / 1e12)?;
+        }
+        Ok(())
+    }
+
+    fn signals(&mut self, at: u64, cpu: u32, values: [u32; 3]) -> Result<()> {
+        if self.detail < Detail::Full {
+            return Ok(());
+        }
+        let bases = [track::UTIL_AVG, track::RUNNABLE_AVG, track::UTIL_EST];
+        for ((base, name), value) in bases.into_iter().zip(["util_avg", "runnable_avg", "util_est"]).zip(values) {
+            let track = self.track(base + u64::from(cpu), || format!("{name} of CPU {cpu}"), Some("of 1024"))?;
+            self.counter(at, track, value.into())?;
+        }
+        Ok(())
+    }
+
+    /// From its beginning to now, on a track of its thread.
+    fn frame(&mut self, at: u64, pid: Pid, mark: u32, began: u64) -> Result<()> {
+        let name = self.about.marks.get(mark as usize).cloned().unwrap_or_else(|| format!("mark {mark}"));
+        let comm = comm(&self.names, pid, 0);
+        let uuid = track::FRAMES + (u64::from(mark) << 32) + u64::from(pid.0);
+        let track = self.track(uuid, || format!("{name} of {comm}"), None)?;
+        for (at, kind) in [(began.min(at), 1), (at, 2)] {
+            let mut event = Message::default();
+            event.number(9, kind).number(11, track);
+            if kind == 1 {
+                event.text(23, &name);
+            }
+            let mut packet = self.sequenced(at);
+            packet.message(11, &event);
+            self.packet(&packet)?;
+        }
+        Ok(())
+    }
+
+    fn decided(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
+        use Arg::{Flag, Number, Text};
+        match event {
+            Event::Placement(p) => {
+                let track =
+                    self.track(track::PLACEMENT + u64::from(cpu.0), || format!("placements by CPU {cpu}"), None)?;
+                let comm = comm(&self.names, p.pid, 0);
+                let reason = REASONS.iter().find(|r| r.0 == p.reason).map_or("", |r| r.1);
+                let args = [
+                    ("comm", Text(&comm)),
+                    ("pid", Number(p.pid.0.into())),
+                    ("cpu", Number(p.cpu.0.into())),
+                    ("reason", Text(reason)),
+                    ("prev_cpu", Number(p.prev_cpu.0.into())),
+                    ("this_cpu", Number(p.this_cpu.0.into())),
+                    ("target", Number(p.target.0.into())),
+                    ("scanned", Number(p.scanned.into())),
+                    ("nr_running", Number(p.nr_running.into())),
+                ];
+                self.decision(at, track, 0, &args)
+            }
+            Event::Frequency(f) => {
+                let domain = f.domain;
+                let track = self.track(
+                    track::FREQUENCY + u64::from(domain.0),
+                    || format!("frequencies of domain {domain}"),
+                    None,
+                )?;
+                let args = [
+                    ("next_khz", Number(f.next_khz.into())),
+                    ("prev_khz", Number(f.prev_khz.into())),
+                    ("util", Number(f.util.into())),
+                    ("util_avg", Number(f.util_avg.into())),
+                    ("util_est", Number(f.util_est.into())),
+                    ("runnable_avg", Number(f.runnable_avg.into())),
+                    ("iowait_boost", Number(f.iowait_boost.into())),
+                ];
+                self.decision(at, track, 1, &args)?;
+                self.signals(at, cpu.0, [f.util_avg, f.runnable_avg, f.util_est])
+            }
+            Event::Idle(i) => {
+                let track = self.track(track::IDLE + u64::from(cpu.0), || format!("idle states of CPU {cpu}"), None)?;
+                let mut args = vec![("state", Number(i.state.into())), ("stop_tick", Flag(i.stop_tick))];
+                let known = [("predicted_ns", i.predicted_ns), ("sleep_length_ns", i.sleep_length_ns)];
+                args.extend(known.into_iter().filter(|k| k.1 != u64::MAX).map(|(name, ns)| (name, Number(ns))));
+                self.decision(at, track, 2, &args)
+            }
+            Event::Balance(b) => {
+                let track =
+                    self.track(track::BALANCE + u64::from(cpu.0), || format!("load balance by CPU {cpu}"), None)?;
+                let kind = BALANCES.iter().find(|k| k.0 == b.kind).map_or("", |k| k.1);
+                let args = [
+                    ("reason", Text(kind)),
+                    ("dst_cpu", Number(b.dst_cpu.0.into())),
+                    ("src_cpu", Number(b.src_cpu.0.into())),
+                    ("moved", Number(b.moved.into())),
+                    ("imbalance", Number(b.imbalance.into())),
+                ];
+                self.decision(at, track, 3, &args)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn thread_packet(&mut self, t: &ThreadInfo) -> Result<()> {
+        let next = t.pid.0;
+        let process = *self.processes.entry(t.task.clone()).or_insert(next);
+        let mut tree = Message::default();
+        if process == next {
+            let mut p = Message::default();
+            p.number(1, process.into()).number(2, if t.workload { 1 } else { 2 }).text(3, &t.task);
+            tree.message(1, &p);
+        }
+        let mut thread = Message::default();
+        thread.number(1, t.pid.0.into()).text(2, &t.comm).number(3, process.into());
+        tree.message(2, &thread);
+        let mut packet = Message::default();
+        packet.message(2, &tree);
+        self.packet(&packet)
+    }
+
+    fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) {
+        if self.failed.is_none() {
+            self.failed = step(self).err();
+        }
+    }
+}
+
+enum Arg<'a> {
+    Number(u64),
+    Flag(bool),
+    Text(&'a str),
+}
+
+fn comm(names: &[String], pid: Pid, cpu: u32) -> String {
+    match pid.0 {
+        0 => format!("swapper/{cpu}"),
+        _ => names.get(pid.at()).cloned().unwrap_or_default(),
+    }
+}
+
+impl<W: Write> Observer for PerfettoTrace<W> {
+    fn interest(&self) -> Interest {
+        self.detail.interest()
+    }
+    fn start(&mut self, platform: &Platform) {
+        let n = platform.nr_cpus();
+        self.current = vec![Pid(0); n];
+        self.bundles = (0..n).map(|_| Bundle::default()).collect();
+        self.meter.opps = vec![0; platform.domains.len()];
+        self.meter.cpus = vec![(PowerLevel::Busy, 0); n];
+        self.meter.clusters = vec![(PowerLevel::Busy, 0); platform.clusters.len()];
+        self.platform = Some(platform.clone());
+        self.guarded(|t| t.begin(n));
+    }
+    fn thread(&mut self, thread: &ThreadInfo) {
+        if self.names.len() <= thread.pid.at() {
+            self.names.resize(thread.pid.at() + 1, String::new());
+        }
+        self.names[thread.pid.at()].clone_from(&thread.comm);
+        self.guarded(|t| t.thread_packet(thread));
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        self.guarded(|t| t.write(at.0, cpu, event));
+    }
+}
+
+impl<W: Write> TraceWriter for PerfettoTrace<W> {
+    fn close(&mut self) -> Result<()> {
+        for cpu in 0..self.bundles.len() {
+            self.guarded(|t| if t.bundles[cpu].bytes() > 0 { t.flush(cpu) } else { Ok(()) });
+        }
+        match self.failed.take() {
+            Some(e) => Err(e),
+            None => self.out.flush(),
+        }
+    }
+}

@@ -1,0 +1,547 @@
+//! Text traces: `trace-cmd report`, `/sys/kernel/tracing/trace`, atrace and systrace (also inside their HTML pages) and
+//! `perf script`. A line is
+//!
+//! ```text
+//! comm-pid (tgid) [cpu] flags seconds.fraction: event: fields       ftrace; tgid and flags may be missing
+//! comm-pid cpuflags seconds.fraction: event: fields                 trace-cmd report -l
+//! comm pid/tid [cpu] seconds.fraction: period group:event: fields   perf script; period may be missing
+//! ```
+//! Names may hold spaces, dashes, brackets. Fields are `key=value`, or what trace-cmd's plugins print for `sched_*`.
+
+use super::build::{Builder, Place};
+use super::kinds::{self, BALANCES, INTS, Kind, REASONS, Row, letter_bits};
+use wattif_model::check::Diagnostic;
+
+/// Lines that are neither events nor comments, told of with their number.
+const STRANGE_SHOWN: u32 = 5;
+
+/// Read all lines.
+pub(super) fn read(text: &[u8], builder: &mut Builder) {
+    let mut strange = 0u32;
+    for (number, line) in text.split(|&b| b == b'\n').enumerate() {
+        let line = trim_line(line);
+        if line.is_empty() || line[0] == b'#' || line[0] == b'\t' {
+            continue;
+        }
+        if let Some(event) = Line::parse(line) {
+            event.read(builder);
+        } else if !header(line, builder) {
+            strange += 1;
+            if strange <= STRANGE_SHOWN {
+                let shown = crate::words::quoted(&String::from_utf8_lossy(&line[..line.len().min(60)]));
+                let message = format!("line {}: not an event: {shown}", number + 1);
+                builder.say(Diagnostic::note("trace::N02", 0..0, message));
+            }
+        }
+    }
+    if strange > STRANGE_SHOWN {
+        let message = format!("{} more lines are not events", strange - STRANGE_SHOWN);
+        builder.say(Diagnostic::note("trace::N02", 0..0, message));
+    }
+}
+
+/// How many of the first lines are events, and how many hold text at all: what sniffing asks.
+pub(super) fn probe(text: &[u8]) -> (usize, usize) {
+    let lines = text.split(|&b| b == b'\n').map(trim_line).filter(|l| !l.is_empty()).take(200);
+    lines.fold((0, 0), |(events, all), l| (events + usize::from(Line::parse(l).is_some()), all + 1))
+}
+
+/// Without `\r`, and without the `\n\` of traces inside a JavaScript string.
+fn trim_line(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = line.strip_suffix(b"\\n\\").unwrap_or(line);
+    line.strip_suffix(b"\\").unwrap_or(line)
+}
+
+/// Lines that say something about the trace.
+fn header(line: &[u8], builder: &mut Builder) -> bool {
+    let text = String::from_utf8_lossy(line);
+    let text = text.trim();
+    if let Some(cpus) = text.strip_prefix("cpus=") {
+        if let Ok(n @ 1..=4096) = cpus.parse::<usize>() {
+            builder.recording.nr_cpus = n;
+        }
+        return true;
+    }
+    // "CPU:2 [LOST 123 EVENTS]", "CPU:2 [EVENTS DROPPED]"
+    if text.starts_with("CPU:") && text.ends_with("EVENTS]") | text.ends_with("DROPPED]") {
+        let lost = text.split_once("[LOST ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        builder.lost(lost);
+        return true;
+    }
+    const KNOWN: [&str; 10] =
+        ["version", "TRACE:", "CPU ", "CPU:", "trace-cmd", "cpus", "VMA", "uname:", "##### ", "Trace"];
+    KNOWN.iter().any(|k| text.starts_with(k))
+}
+
+/// One event, split.
+struct Line<'a> {
+    comm: &'a [u8],
+    pid: i64,
+    tgid: Option<i64>,
+    place: Place,
+    event: &'a [u8],
+    fields: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a [u8]) -> Option<Line<'a>> {
+        bracketed(line).or_else(|| latency_format(line))
+    }
+
+    fn read(&self, builder: &mut Builder) {
+        builder.ascending(self.place.at);
+        builder.comm(self.pid, self.comm);
+        if let Some(tgid) = self.tgid {
+            builder.tgid(self.pid, tgid);
+        }
+        match kinds::find(self.event) {
+            Some(row) => match numbers(row, self.fields) {
+                Some((ints, strs)) => builder.row(row, self.place, &ints, &strs[..row.strs.len()]),
+                None => builder.unknown(&[self.event, b" (fields not understood)"].concat()),
+            },
+            None => builder.unknown(self.event),
+        }
+    }
+}
+
+/// `comm-pid … [cpu] flags time: event: fields`; the bracket that counts is the first that is followed by a time.
+fn bracketed(line: &[u8]) -> Option<Line<'_>> {
+    let mut from = 0;
+    loop {
+        let open = from + line[from..].iter().position(|&b| b == b'[')?;
+        from = open + 1;
+        let digits = line[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+        if digits == 0 || digits > 5 || line.get(from + digits) != Some(&b']') {
+            continue;
+        }
+        let cpu = number(&line[from..from + digits])? as u32;
+        let Some((flags, at, rest)) = time(&line[from + digits + 1..]) else { continue };
+        let Some((comm, pid, tgid, perf)) = who(&line[..open]) else { continue };
+        let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq: flags.and_then(irq) };
+        let (event, fields) = event(rest, perf)?;
+        return Some(Line { comm, pid, tgid, place, event, fields });
+    }
+}
+
+/// `comm-pid 4d..2 time: event: fields`, CPU and flags in one word.
+fn latency_format(line: &[u8]) -> Option<Line<'_>> {
+    let dash = (0..line.len()).filter(|&i| line[i] == b'-').find(|&i| {
+        let pid = line[i + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+        pid > 0 && line.get(i + 1 + pid) == Some(&b' ') && cpu_and_flags(&line[i + 1 + pid..]).is_some()
+    })?;
+    let digits = line[dash + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let pid = number(&line[dash + 1..dash + 1 + digits])?;
+    let (cpu, flags, rest) = cpu_and_flags(&line[dash + 1 + digits..])?;
+    let (_, at, rest) = time(rest)?;
+    let (event, fields) = event(rest, false)?;
+    let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq: irq(flags) };
+    Some(Line { comm: trim(&line[..dash]), pid, tgid: None, place, event, fields })
+}
+
+fn cpu_and_flags(rest: &[u8]) -> Option<(u32, &[u8], &[u8])> {
+    let rest = trim_start(rest);
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    let word = rest.iter().take_while(|b| !b.is_ascii_whitespace()).count();
+    let flags = &rest[digits.min(word)..word];
+    let fits = (1..=5).contains(&digits) && (4..=6).contains(&flags.len()) && is_flags(flags);
+    let cpu = number(&rest[..digits])? as u32;
+    (fits && time(&rest[word..]).is_some()).then_some((cpu, flags, &rest[word..]))
+}
+
+/// irqs-off, need-resched, hard or soft interrupt, preempt depth, migrate-disable.
+fn is_flags(word: &[u8]) -> bool {
+    word.iter().all(|b| matches!(b, b'.' | b'd' | b'D' | b'X' | b'b' | b'B' | b'N' | b'n' | b'p' | b'L' | b'l' | b'h' | b'H' | b'z' | b'Z' | b's' | b'a'..=b'f' | b'0'..=b'9'))
+}
+
+/// Third flag: `h` hard, `s` soft, `H` hard in soft, `z`, `Z` NMI, `.` none.
+fn irq(flags: &[u8]) -> Option<bool> {
+    flags.get(2).map(|f| matches!(f, b'h' | b'H' | b's' | b'z' | b'Z'))
+}
+
+/// Optional flags, then `seconds.fraction:` or whole ns; the rest after the colon.
+#[allow(clippy::type_complexity)]
+fn time(rest: &[u8]) -> Option<(Option<&[u8]>, u64, &[u8])> {
+    let rest = trim_start(rest);
+    if let Some((at, rest)) = stamp(rest) {
+        return Some((None, at, rest));
+    }
+    let word = rest.iter().take_while(|b| !b.is_ascii_whitespace()).count();
+    if !(3..=8).contains(&word) || !is_flags(&rest[..word]) {
+        return None;
+    }
+    let (at, after) = stamp(trim_start(&rest[word..]))?;
+    Some((Some(&rest[..word]), at, after))
+}
+
+fn stamp(rest: &[u8]) -> Option<(u64, &[u8])> {
+    let mut seconds = 0u64;
+    let mut i = 0;
+    while let Some(d) = rest.get(i).filter(|b| b.is_ascii_digit()) {
+        seconds = seconds.checked_mul(10)?.checked_add(u64::from(d - b'0'))?;
+        i += 1;
+    }
+    if i == 0 {
+        return None;
+    }
+    if rest.get(i) == Some(&b':') {
+        return Some((seconds, &rest[i + 1..])); // a clock that counts, such as the raw one
+    }
+    if rest.get(i) != Some(&b'.') {
+        return None;
+    }
+    let (mut fraction, mut digits) = (0u64, 0);
+    i += 1;
+    while let Some(d) = rest.get(i).filter(|b| b.is_ascii_digit()) {
+        if digits < 9 {
+            fraction = fraction * 10 + u64::from(d - b'0');
+            digits += 1;
+        }
+        i += 1;
+    }
+    if digits == 0 || rest.get(i) != Some(&b':') {
+        return None;
+    }
+    let fraction = fraction * 10u64.pow(9 - digits);
+    Some((seconds.checked_mul(1_000_000_000)?.checked_add(fraction)?, &rest[i + 1..]))
+}
+
+/// `comm-pid`, `comm-pid (tgid)` or perf's `comm pid/tid`, `comm tid`.
+#[allow(clippy::type_complexity)]
+fn who(prefix: &[u8]) -> Option<(&[u8], i64, Option<i64>, bool)> {
+    let mut prefix = trim_end(prefix);
+    let mut tgid = None;
+    if prefix.last() == Some(&b')') {
+        let open = prefix.iter().rposition(|&b| b == b'(')?;
+        tgid = number(trim(&prefix[open + 1..prefix.len() - 1]));
+        prefix = trim_end(&prefix[..open]);
+    }
+    let digits = prefix.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+    let start = prefix.len() - digits;
+    let pid = number(&prefix[start..])?;
+    match prefix[..start].last()? {
+        b'-' if start >= 2 || start == 1 => Some((trim(&prefix[..start - 1]), pid, tgid, false)),
+        b' ' | b'\t' => Some((trim(&prefix[..start]), pid, None, true)),
+        b'/' => {
+            let before = &prefix[..start - 1];
+            let digits = before.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+            let tgid = number(&before[before.len() - digits..])?;
+            Some((trim(&before[..before.len() - digits]), pid, Some(tgid), true))
+        }
+        _ => None,
+    }
+}
+
+/// `event: fields`; perf's name has its group before it and may follow a period.
+fn event(rest: &[u8], perf: bool) -> Option<(&[u8], &[u8])> {
+    let mut rest = trim_start(rest);
+    if perf {
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        if digits > 0 && rest.get(digits).is_some_and(u8::is_ascii_whitespace) {
+            rest = trim_start(&rest[digits..]);
+        }
+    }
+    let end = rest.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(rest.len());
+    let word = &rest[..end];
+    let Some(name) = word.strip_suffix(b":") else { return Some((b"(no name)", rest)) };
+    let name = match name.iter().rposition(|&b| b == b':') {
+        Some(group) => &name[group + 1..],
+        None => name,
+    };
+    Some((name, trim(&rest[end..])))
+}
+
+type Fields<'a> = ([i64; INTS], [&'a [u8]; 2]);
+
+/// The numbers of a row; `None` when they are not there.
+fn numbers<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
+    match row.kind {
+        Kind::Switch if !starts_with_key(fields, b"prev_comm") => switch_by_plugin(fields),
+        Kind::Wakeup | Kind::Waking | Kind::WakeupNew if value(fields, b"pid").is_none() => wakeup_by_plugin(fields),
+        _ => by_key(row, fields),
+    }
+}
+
+fn starts_with_key(fields: &[u8], key: &[u8]) -> bool {
+    fields.starts_with(key) && fields.get(key.len()) == Some(&b'=')
+}
+
+fn by_key<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
+    let (mut ints, mut strs): Fields<'a> = ([0; INTS], [&[]; 2]);
+    for (slot, names) in ints.iter_mut().zip(row.ints) {
+        let found = names.split('|').find_map(|name| value(fields, name.as_bytes()));
+        *slot = match (found.and_then(|v| parse(row.kind, names, v)), *names) {
+            (Some(n), _) => n,
+            (None, "success") => 1,
+            (None, "clone_flags" | "target_cpu" | "cpu_id" | "orig_cpu" | "dest_cpu") => 0,
+            (None, _) => return None,
+        };
+    }
+    for (slot, names) in strs.iter_mut().zip(row.strs) {
+        *slot = names.split('|').find_map(|name| text_value(fields, name.as_bytes())).unwrap_or_default();
+    }
+    Some((ints, strs))
+}
+
+/// Numbers, and the words that stand for some.
+fn parse(kind: Kind, name: &str, value: &[u8]) -> Option<i64> {
+    match (kind, name) {
+        (Kind::Switch, "prev_state") => number(value).or(Some(letter_bits(value))),
+        (Kind::IdleMiss, _) if value == b"below" => Some(1),
+        (Kind::IdleMiss, _) if value == b"above" => Some(0),
+        (Kind::Placement, "reason") => {
+            REASONS.iter().position(|r| r.1.as_bytes() == value).map(|i| i as i64).or(number(value))
+        }
+        (Kind::Balance, "kind") => {
+            BALANCES.iter().position(|r| r.1.as_bytes() == value).map(|i| i as i64).or(number(value))
+        }
+        (Kind::IdleChoice, _) if value == b"unknown" => Some(-1),
+        _ if value == b"true" => Some(1),
+        _ if value == b"false" => Some(0),
+        _ => number(value),
+    }
+}
+
+/// The word after `key=`; the key stands at the beginning or after a space.
+fn value<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let start = find_key(fields, key)?;
+    let rest = &fields[start..];
+    let end = rest.iter().position(|&b| b == b' ' || b == b',').unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
+/// The text after `key=`, up to the next ` word=` or ` ==>`: names may hold spaces.
+fn text_value<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let start = find_key(fields, key)?;
+    let rest = &fields[start..];
+    let mut end = rest.len();
+    for i in (0..rest.len()).filter(|&i| rest[i] == b' ') {
+        let word = rest[i + 1..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+        if word > 0 && rest.get(i + 1 + word) == Some(&b'=') || rest[i..].starts_with(b" ==>") {
+            end = i;
+            break;
+        }
+    }
+    Some(&rest[..end])
+}
+
+fn find_key(fields: &[u8], key: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while from + key.len() < fields.len() {
+        let at = from
+            + fields[from..].windows(key.len() + 1).position(|w| w[key.len()] == b'=' && &w[..key.len()] == key)?;
+        if at == 0 || fields[at - 1] == b' ' {
+            return Some(at + key.len() + 1);
+        }
+        from = at + 1;
+    }
+    None
+}
+
+/// `comm:pid [prio] S ==> comm:pid [prio]`.
+fn switch_by_plugin(fields: &[u8]) -> Option<Fields<'_>> {
+    let arrow = find(fields, b" ==> ")?;
+    let (prev, next) = (&fields[..arrow], &fields[arrow + 5..]);
+    let (prev_comm, prev_pid, prev_prio, state) = comm_pid_prio(prev)?;
+    let (next_comm, next_pid, next_prio, _) = comm_pid_prio(next)?;
+    let state = letter_bits(trim(state));
+    Some(([prev_pid, prev_prio, state, next_pid, next_prio, 0, 0, 0], [prev_comm, next_comm]))
+}
+
+/// `comm:pid [prio] success=1 CPU:003`; some fields may be missing.
+fn wakeup_by_plugin(fields: &[u8]) -> Option<Fields<'_>> {
+    let (comm, pid, prio, rest) = comm_pid_prio(fields)?;
+    let cpu = find(rest, b"CPU:").and_then(|at| {
+        let digits = &rest[at + 4..];
+        number(&digits[..digits.iter().take_while(|b| b.is_ascii_digit()).count()])
+    });
+    let success = i64::from(find(rest, b"success=0").or(find(rest, b"failed")).is_none());
+    Some(([pid, prio, cpu.unwrap_or(0), success, 0, 0, 0, 0], [comm, &[]]))
+}
+
+/// `comm:pid [prio] rest`; the name may hold colons and brackets, so the last place that fits counts.
+fn comm_pid_prio(text: &[u8]) -> Option<(&[u8], i64, i64, &[u8])> {
+    let mut at = text.len();
+    loop {
+        let open = text[..at].windows(2).rposition(|w| w == b" [")?;
+        at = open + 1;
+        let Some(close) = text[open..].iter().position(|&b| b == b']').map(|i| open + i) else { continue };
+        let Some(prio) = number(&text[open + 2..close]) else { continue };
+        let Some(colon) = text[..open].iter().rposition(|&b| b == b':') else { continue };
+        if let Some(pid) = number(&text[colon + 1..open]) {
+            return Some((trim(&text[..colon]), pid, prio, &text[close + 1..]));
+        }
+    }
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|w| w == what)
+}
+
+/// Decimal with sign, or hexadecimal with `0x`.
+pub(super) fn number(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix(b"-") {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (base, digits) = match digits.strip_prefix(b"0x") {
+        Some(hex) => (16, hex),
+        None => (10, digits),
+    };
+    if digits.is_empty() || digits.len() > 20 {
+        return None;
+    }
+    let mut n = 0u64;
+    for &d in digits {
+        n = n.checked_mul(base)?.checked_add(u64::from((d as char).to_digit(base as u32)?))?;
+    }
+    // Above i64::MAX as the kernel prints u64: wraps.
+    Some(if negative { (n as i64).wrapping_neg() } else { n as i64 })
+}
+
+pub(super) fn trim(text: &[u8]) -> &[u8] {
+    trim_end(trim_start(text))
+}
+fn trim_start(text: &[u8]) -> &[u8] {
+    let skip = text.iter().take_while(|b| b.is_ascii_whitespace()).count();
+    &text[skip..]
+}
+fn trim_end(text: &[u8]) -> &[u8] {
+    let skip = text.iter().rev().take_while(|b| b.is_ascii_whitespace()).count();
+    &text[..text.len() - skip]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattif_model::trace::{Event, PrevState, Recorded, Recording};
+    use wattif_model::{CpuId, Pid};
+
+    fn one(line: &str) -> Recording {
+        let mut b = Builder::default();
+        read(line.as_bytes(), &mut b);
+        b.finish("text").0
+    }
+    /// Stamp, CPU, who ran, event.
+    fn check(line: &str, at: u64, cpu: u32, current: u32, event: Event) {
+        let r = one(line);
+        assert_eq!(r.records.len(), 1, "{line}: {r:?}");
+        let rec = &r.records[0];
+        assert_eq!((r.zero_ns, rec.cpu, rec.current), (at, CpuId(cpu), Some(Pid(current))), "{line}");
+        assert_eq!(rec.event, Recorded::Event(event), "{line}");
+    }
+    fn switch(prev: u32, state: PrevState, next: u32) -> Event {
+        Event::SchedSwitch {
+            prev_pid: Pid(prev),
+            prev_prio: 120,
+            prev_state: state,
+            next_pid: Pid(next),
+            next_prio: 120,
+        }
+    }
+    fn wakeup(pid: u32, cpu: u32) -> Event {
+        Event::SchedWakeup { pid: Pid(pid), prio: 120, target_cpu: CpuId(cpu) }
+    }
+
+    #[test]
+    fn variants() {
+        use PrevState::*;
+        let raw = "prev_comm=trace-cmd prev_pid=1701 prev_prio=120 prev_state=64 next_comm=swapper/1 next_pid=0 next_prio=120";
+        check(
+            &format!("  <...>-1701  [001]    76.211513: sched_switch:   {raw}"),
+            76_211_513_000,
+            1,
+            1701,
+            switch(1701, Dead, 0),
+        );
+        let letter =
+            "prev_comm=a b prev_pid=5 prev_prio=120 prev_state=R+ ==> next_comm=c-3 [x] next_pid=6 next_prio=120";
+        check(
+            &format!("a b-5 (  611) [001] d..3 514769.086139: sched_switch: {letter}"),
+            514_769_086_139_000,
+            1,
+            5,
+            switch(5, Running, 6),
+        );
+        check(
+            &format!("a b-5     5d..2.    86.000000005: sched_switch: {letter}"),
+            86_000_000_005,
+            5,
+            5,
+            switch(5, Running, 6),
+        );
+        check(
+            &format!("a b     5/5     [003] 264874.155353:    1 sched:sched_switch: {letter}"),
+            264_874_155_353_000,
+            3,
+            5,
+            switch(5, Running, 6),
+        );
+        check(
+            &format!("a b 5 [003] 264874.155353: sched:sched_switch: {letter}"),
+            264_874_155_353_000,
+            3,
+            5,
+            switch(5, Running, 6),
+        );
+        check(
+            "x-1-7 [004] 86.1: sched_switch: kworker/4:1:198 [120] W ==> a [1] b:9 [120]",
+            86_100_000_000,
+            4,
+            7,
+            switch(198, Sleeping, 9),
+        );
+        check("<idle>-0 [004] 86.1: sched_wakeup: kworker/4:1:198 [120] CPU:004", 86_100_000_000, 4, 0, wakeup(198, 4));
+        check(
+            "<idle>-0 [002] 76.2: sched_wakeup: comm=sh pid=1642 prio=120 success=1 target_cpu=002",
+            76_200_000_000,
+            2,
+            0,
+            wakeup(1642, 2),
+        );
+        check(
+            "<idle>-0 [002] 76.2: cpu_idle: state=4294967295 cpu_id=2",
+            76_200_000_000,
+            2,
+            0,
+            Event::CpuIdle { state: Event::IDLE_EXIT },
+        );
+        check(
+            "atrace-1 [000] 5.000001: sched_switch: prev_comm=atrace prev_pid=1 prev_prio=120 prev_state=D|K ==> next_comm=k next_pid=2 next_prio=120\\n\\",
+            5_000_001_000,
+            0,
+            1,
+            switch(1, DiskSleep, 2),
+        );
+    }
+
+    #[test]
+    fn names_processes_and_flags() {
+        let r = one(
+            "Render Thread-1143  (  611) [004] ..s1 5.0: sched_waking: comm=Binder:5 [a] pid=679 prio=120 target_cpu=001\n",
+        );
+        assert_eq!(
+            (r.comm(Pid(1143)), r.comm(Pid(679)), r.threads[&1143].tgid),
+            ("Render Thread", "Binder:5 [a]", 611)
+        );
+        assert!(r.has_irq_flags);
+        assert!(matches!(r.records[0].event, Recorded::Event(Event::SchedWaking { in_irq: true, .. })));
+        let r = one("a-1 [004] ...1 5.0: sched_waking: comm=b pid=2 prio=120 target_cpu=001\n");
+        assert!(matches!(r.records[0].event, Recorded::Event(Event::SchedWaking { in_irq: false, .. })));
+    }
+
+    #[test]
+    fn lost_unknown_and_failed() {
+        let r = one(
+            "CPU:2 [LOST 123 EVENTS]\ncpus=6\na-1 [000] 1.0: foo: bar=1\na-1 [000] 1.0: sched_wakeup: comm=b pid=2 prio=9 success=0 target_cpu=0\n",
+        );
+        assert_eq!((r.lost_events, r.lost_gaps, r.nr_cpus, r.unknown["foo"], r.records.len()), (123, 1, 6, 1, 0));
+    }
+
+    #[test]
+    fn stray_numbers() {
+        assert_eq!(number(b"18446744073709551615"), Some(-1));
+        assert_eq!(number(b"99999999999999999999"), None);
+        assert_eq!((number(b"0x10"), number(b"-5"), number(b""), number(b"-")), (Some(16), Some(-5), None, None));
+    }
+}

@@ -1,0 +1,206 @@
+//! Writes ftrace text: a line an event, in the columns of `trace-cmd report -t`.
+//!
+//! Tracepoints have the kernel's names and fields. Events of our own begin with `wattif_`; decisions come with the inputs
+//! the policy saw. These columns have no place for interrupt context and policies: the binary formats hold them.
+
+use super::kinds::{BALANCES, REASONS};
+use super::writer::{Detail, TraceWriter};
+use std::io::{Result, Write};
+use wattif_model::platform::Platform;
+use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
+use wattif_model::{CpuId, DomainId, Ns, Pid};
+
+/// Writes lines to `out`.
+pub struct TextTrace<W> {
+    out: W,
+    names: Vec<String>,
+    domains: Vec<Vec<u32>>,
+    current: Vec<Pid>,
+    detail: Detail,
+    failed: Option<std::io::Error>,
+}
+
+impl<W: Write> TextTrace<W> {
+    /// Begin a trace.
+    pub fn new(out: W, detail: Detail) -> TextTrace<W> {
+        let names = vec!["<idle>".into()];
+        TextTrace { out, names, domains: Vec::new(), current: Vec::new(), detail, failed: None }
+    }
+
+    /// `comm:pid`, with the idle task under its name in `sched_switch`.
+    fn task(&self, pid: Pid, cpu: CpuId) -> String {
+        match pid {
+            Pid(0) => format!("swapper/{cpu}:0"),
+            _ => format!("{}:{pid}", self.comm(pid)),
+        }
+    }
+    fn comm(&self, pid: Pid) -> &str {
+        self.names.get(pid.at()).map_or("<...>", String::as_str)
+    }
+
+    fn line(&mut self, at: Ns, cpu: CpuId, event: &str, fields: &str) -> Result<()> {
+        let pid = self.current.get(cpu.at()).copied().unwrap_or_default();
+        let name = self.names.get(pid.at()).map_or("<...>", String::as_str);
+        let (s, ns) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
+        let event = format!("{event}:");
+        writeln!(self.out, "{name:>16}-{pid:<5} [{:03}] {s:>5}.{ns:09}: {event:<21} {fields}", cpu.0)
+    }
+
+    fn write(&mut self, at: Ns, cpu: CpuId, event: &Event) -> Result<()> {
+        if let Event::CpuFrequency { domain, khz, .. } = event {
+            return self.frequency(at, *domain, *khz);
+        }
+        if let Some(fields) = self.tracepoint(cpu, event).or_else(|| decision(event)) {
+            self.line(at, cpu, event.name(), &fields)?;
+        }
+        if let Event::SchedSwitch { next_pid, .. } = event {
+            self.current[cpu.at()] = *next_pid;
+        }
+        Ok(())
+    }
+
+    /// One line per CPU of the domain, as the kernel does.
+    fn frequency(&mut self, at: Ns, domain: DomainId, khz: u32) -> Result<()> {
+        for cpu in self.domains[domain.at()].clone() {
+            self.line(at, CpuId(cpu), "cpu_frequency", &format!("state={khz} cpu_id={cpu}"))?;
+        }
+        Ok(())
+    }
+
+    fn tracepoint(&self, cpu: CpuId, event: &Event) -> Option<String> {
+        Some(match *event {
+            Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio } => {
+                let (prev, next) = (self.task(prev_pid, cpu), self.task(next_pid, cpu));
+                format!("{prev} [{prev_prio}] {} ==> {next} [{next_prio}]", letter(prev_state))
+            }
+            Event::SchedWaking { pid, prio, target_cpu, .. } => {
+                format!("comm={} pid={pid} prio={prio} target_cpu={:03}", self.comm(pid), target_cpu.0)
+            }
+            Event::SchedWakeup { pid, prio, target_cpu } | Event::SchedWakeupNew { pid, prio, target_cpu } => {
+                format!("{} [{prio}] CPU:{:03}", self.task(pid, cpu), target_cpu.0)
+            }
+            Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu } => {
+                format!("comm={} pid={pid} prio={prio} orig_cpu={orig_cpu} dest_cpu={dest_cpu}", self.comm(pid))
+            }
+            Event::SchedProcessFork { pid, child_pid } => {
+                let (comm, child) = (self.comm(pid), self.comm(child_pid));
+                format!("comm={comm} pid={pid} child_comm={child} child_pid={child_pid}")
+            }
+            Event::SchedProcessExit { pid, prio } => format!("comm={} pid={pid} prio={prio}", self.comm(pid)),
+            Event::CpuIdle { state } => format!("state={state} cpu_id={cpu}"),
+            Event::CpuIdleMiss { state, below } => {
+                format!("cpu_id={cpu} state={state} type={}", if below { "below" } else { "above" })
+            }
+            Event::TickStop => "success=1 dependency=NONE".to_string(),
+            Event::TimerWake { pid, wu_lat_ns, missed } => {
+                format!("comm={} pid={pid} wu_lat_ns={wu_lat_ns} missed={missed}", self.comm(pid))
+            }
+            Event::RtappStats { pid, wu_lat_ns, run_ns, period_ns, slack_ns } => {
+                let comm = self.comm(pid);
+                format!(
+                    "comm={comm} pid={pid} wu_lat_ns={wu_lat_ns} run_ns={run_ns} period_ns={period_ns} slack_ns={slack_ns}"
+                )
+            }
+            Event::RtappConfigured { pid, c_duration_us, c_period_us } => {
+                format!("comm={} pid={pid} c_duration_us={c_duration_us} c_period_us={c_period_us}", self.comm(pid))
+            }
+            Event::Mark { pid, mark, began_ns } => {
+                format!("comm={} pid={pid} mark={mark} began_ns={began_ns}", self.comm(pid))
+            }
+            Event::CgroupAttachTask { pid, group } => format!("dst_id={group} comm={} pid={pid}", self.comm(pid)),
+            Event::CfsThrottle { group } => format!("group={group} cpu_id={cpu}"),
+            Event::CfsUnthrottle { group, waited_ns } => format!("group={group} cpu_id={cpu} waited_ns={waited_ns}"),
+            Event::CfsPeriod { group, periods, throttled, burst_ns } => {
+                format!("group={group} periods={periods} throttled={throttled} burst_ns={burst_ns}")
+            }
+            Event::PeltCfs { util_avg, runnable_avg, load_avg, util_est } => {
+                format!("util_avg={util_avg} runnable_avg={runnable_avg} load_avg={load_avg} util_est={util_est}")
+            }
+            Event::PeltSe { pid, util_avg, runnable_avg, load_avg } => {
+                format!("pid={pid} util_avg={util_avg} runnable_avg={runnable_avg} load_avg={load_avg}")
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl<W: Write> Observer for TextTrace<W> {
+    fn interest(&self) -> Interest {
+        self.detail.interest()
+    }
+    fn start(&mut self, platform: &Platform) {
+        self.current = vec![Pid(0); platform.nr_cpus()];
+        self.domains = platform.domains.iter().map(|d| d.cpus.iter().map(|c| c.0).collect()).collect();
+        self.failed = writeln!(self.out, "cpus={}", platform.nr_cpus()).err();
+    }
+    fn thread(&mut self, thread: &ThreadInfo) {
+        if self.names.len() <= thread.pid.at() {
+            self.names.resize(thread.pid.at() + 1, "<...>".into());
+        }
+        // A name with control characters would break the lines apart.
+        let comm: String = thread.comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        self.names[thread.pid.at()] = comm;
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        if self.failed.is_none() {
+            self.failed = self.write(at, cpu, event).err();
+        }
+    }
+}
+
+impl<W: Write> TraceWriter for TextTrace<W> {
+    fn close(&mut self) -> Result<()> {
+        match self.failed.take() {
+            Some(e) => Err(e),
+            None => self.out.flush(),
+        }
+    }
+}
+
+/// A decision with what the policy saw.
+fn decision(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Placement(p) => format!(
+            "pid={} prev_cpu={} this_cpu={} target={} cpu={} reason={} scanned={} nr_running={}",
+            p.pid,
+            p.prev_cpu,
+            p.this_cpu,
+            p.target,
+            p.cpu,
+            REASONS.iter().find(|r| r.0 == p.reason).map_or("", |r| r.1),
+            p.scanned,
+            p.nr_running
+        ),
+        Event::Frequency(f) => format!(
+            "domain={} next_khz={} prev_khz={} util={} util_avg={} util_est={} runnable_avg={} iowait_boost={}",
+            f.domain, f.next_khz, f.prev_khz, f.util, f.util_avg, f.util_est, f.runnable_avg, f.iowait_boost
+        ),
+        Event::Idle(i) => {
+            let (predicted, sleep) = (known(i.predicted_ns), known(i.sleep_length_ns));
+            format!("state={} stop_tick={} predicted_ns={predicted} sleep_length_ns={sleep}", i.state, i.stop_tick)
+        }
+        Event::IdleWeights(w) => {
+            let weights = w.weights[..usize::from(w.states)].iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+            format!("entered={} weights={weights}", w.entered)
+        }
+        Event::Balance(b) => {
+            let kind = BALANCES.iter().find(|k| k.0 == b.kind).map_or("", |k| k.1);
+            let (dst, src, moved, imbalance) = (b.dst_cpu, b.src_cpu, b.moved, b.imbalance);
+            format!("kind={kind} dst_cpu={dst} src_cpu={src} moved={moved} imbalance={imbalance}")
+        }
+        _ => return None,
+    })
+}
+
+fn known(ns: u64) -> String {
+    if ns == u64::MAX { "unknown".into() } else { ns.to_string() }
+}
+
+fn letter(state: PrevState) -> char {
+    match state {
+        PrevState::Running => 'R',
+        PrevState::Sleeping => 'S',
+        PrevState::DiskSleep => 'D',
+        PrevState::Dead => 'X',
+    }
+}

@@ -1,0 +1,182 @@
+//! What traces come wrapped in: gzip, zstd, HTML pages, atrace's zlib. Bounded: a bomb is refused.
+
+use super::build::Builder;
+use super::{Refused, text};
+use std::borrow::Cow;
+use std::io::Read;
+use wattif_model::check::Diagnostic;
+
+/// Most bytes a trace may have, decompressed.
+pub const MAX_BYTES: usize = 2 << 30;
+/// No honest compression of traces reaches this ratio.
+const MAX_RATIO: usize = 2_000;
+/// Below this the ratio does not matter.
+const SMALL: usize = 64 << 20;
+
+/// Most bytes that so many compressed ones may become.
+pub(super) fn limit(compressed: usize) -> usize {
+    compressed.saturating_mul(MAX_RATIO).clamp(SMALL, MAX_BYTES)
+}
+
+/// Takes gzip and zstd off.
+pub(super) fn unwrap<'a>(bytes: &'a [u8], builder: &mut Builder) -> Result<Cow<'a, [u8]>, Refused> {
+    if bytes.len() > MAX_BYTES {
+        return Err(refused("trace::E02", format!("{} bytes; {MAX_BYTES} is the limit", bytes.len())));
+    }
+    let whole = match bytes {
+        [0x1f, 0x8b, ..] => inflate(flate2::read::MultiGzDecoder::new(bytes), bytes.len()),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => unzstd(bytes, limit(bytes.len())),
+        _ => return Ok(Cow::Borrowed(bytes)),
+    }?;
+    note_damage(&whole, builder);
+    Ok(Cow::Owned(whole.bytes))
+}
+
+/// What was decompressed, and why no more.
+pub(super) struct Inflated {
+    pub bytes: Vec<u8>,
+    pub damage: Option<String>,
+}
+
+fn note_damage(whole: &Inflated, builder: &mut Builder) {
+    if let Some(why) = &whole.damage {
+        let message = format!("compressed data ends early ({why}); {} bytes were read", whole.bytes.len());
+        builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+    }
+}
+
+/// Everything a decoder yields, up to the limit.
+pub(super) fn inflate(decoder: impl Read, compressed: usize) -> Result<Inflated, Refused> {
+    take(decoder, limit(compressed))
+}
+
+pub(super) fn take(decoder: impl Read, limit: usize) -> Result<Inflated, Refused> {
+    let mut bytes = Vec::new();
+    let damage = decoder.take(limit as u64 + 1).read_to_end(&mut bytes).err().map(|e| e.to_string());
+    if bytes.len() > limit {
+        return Err(refused("trace::E02", format!("compressed data becomes more than {limit} bytes: refused")));
+    }
+    Ok(Inflated { bytes, damage })
+}
+
+/// zstd frames, one after the other.
+pub(super) fn unzstd(bytes: &[u8], limit: usize) -> Result<Inflated, Refused> {
+    let mut rest = bytes;
+    let mut whole = Inflated { bytes: Vec::new(), damage: None };
+    while !rest.is_empty() {
+        // The decoder keeps a window in memory; its size is the frame's to say.
+        let decoder = match ruzstd::decoding::StreamingDecoder::new(&mut rest) {
+            Ok(decoder) => decoder,
+            Err(e) => {
+                whole.damage = Some(e.to_string());
+                break;
+            }
+        };
+        let part = take(decoder, limit - whole.bytes.len().min(limit))?;
+        whole.bytes.extend_from_slice(&part.bytes);
+        if part.damage.is_some() {
+            whole.damage = part.damage;
+            break;
+        }
+    }
+    Ok(whole)
+}
+
+pub(super) fn refused(code: &'static str, why: String) -> Refused {
+    Box::new(Diagnostic::error(code, 0..0, why))
+}
+
+// ---- HTML and atrace ---------------------------------------------------------------------------------------------------
+
+pub(super) fn is_html(head: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(&head[..head.len().min(256)]).trim_start().to_ascii_lowercase();
+    start.starts_with("<!doctype html") || start.starts_with("<html")
+}
+
+/// The scripts with class `trace-data`, or the string `linuxPerfData`.
+pub(super) fn html(page: &[u8], builder: &mut Builder) -> Result<(), Refused> {
+    let mut found = 0;
+    let mut from = 0;
+    while let Some(at) = find(page, b"trace-data", from) {
+        let Some(open) = find(page, b">", at) else { break };
+        let end = find(page, b"</script>", open).unwrap_or(page.len());
+        found += usize::from(section(&page[open + 1..end], builder)?);
+        from = end;
+    }
+    let mut from = 0;
+    while let Some(at) = find(page, b"linuxPerfData", from) {
+        from = at + 1;
+        let Some(quote) = page[at..].iter().take(40).position(|&b| b == b'"').map(|i| at + i + 1) else { continue };
+        // A quote alone ends the string; names may hold escaped ones.
+        let mut end = quote;
+        while end < page.len() && page[end] != b'"' {
+            end += if page[end] == b'\\' && page.get(end + 1) == Some(&b'"') { 2 } else { 1 };
+        }
+        found += usize::from(section(&page[quote..end.min(page.len())], builder)?);
+        from = end;
+    }
+    if found == 0 {
+        return Err(refused("trace::E01", "an HTML page without a trace in it".into()));
+    }
+    Ok(())
+}
+
+/// Text, or base64 of zlib of text.
+fn section(body: &[u8], builder: &mut Builder) -> Result<bool, Refused> {
+    let (events, _) = text::probe(body);
+    if events > 0 {
+        text::read(body, builder);
+        return Ok(true);
+    }
+    let packed = base64(body);
+    if packed.len() < 2 || packed[0] & 0x0f != 8 {
+        return Ok(false);
+    }
+    let whole = inflate(flate2::read::ZlibDecoder::new(&packed[..]), packed.len())?;
+    note_damage(&whole, builder);
+    let (events, _) = text::probe(&whole.bytes);
+    if events > 0 {
+        text::read(&whole.bytes, builder);
+    }
+    Ok(events > 0)
+}
+
+/// `TRACE:` and zlib: what `atrace -z` writes.
+pub(super) fn is_atrace(head: &[u8]) -> bool {
+    find(&head[..head.len().min(4096)], b"TRACE:\n", 0).is_some_and(|at| matches!(head.get(at + 7), Some(0x78)))
+}
+
+pub(super) fn atrace(bytes: &[u8], builder: &mut Builder) -> Result<(), Refused> {
+    let at = find(bytes, b"TRACE:\n", 0).map_or(0, |at| at + 7);
+    let whole = inflate(flate2::read::ZlibDecoder::new(&bytes[at..]), bytes.len())?;
+    note_damage(&whole, builder);
+    text::read(&whole.bytes, builder);
+    Ok(())
+}
+
+fn find(bytes: &[u8], what: &[u8], from: usize) -> Option<usize> {
+    memchr::memmem::find(bytes.get(from..)?, what).map(|i| from + i)
+}
+
+/// Decodes what is base64 and leaves the rest out.
+fn base64(text: &[u8]) -> Vec<u8> {
+    let (mut out, mut bits, mut n) = (Vec::with_capacity(text.len() / 4 * 3), 0u32, 0);
+    for &b in text {
+        let v = match b {
+            b'A'..=b'Z' => b - b'A',
+            b'a'..=b'z' => b - b'a' + 26,
+            b'0'..=b'9' => b - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            b'=' => break,
+            _ => continue,
+        };
+        bits = bits << 6 | u32::from(v);
+        n += 6;
+        if n >= 8 {
+            n -= 8;
+            out.push((bits >> n) as u8);
+        }
+    }
+    out
+}

@@ -1,0 +1,52 @@
+//! What the writers have in common: they are observers that stream, and finish with the end of the file.
+
+use std::io::{Read, Result, Seek, Write};
+use wattif_model::trace::{Interest, Observer};
+
+/// A trace being written while a run goes on.
+pub trait TraceWriter: Observer {
+    /// The run is over: write what is left. The first error of the whole writing is told here.
+    fn close(&mut self) -> Result<()>;
+}
+
+/// Something to put data aside in while a file is written.
+pub trait Scratch: Read + Write + Seek {}
+impl<T: Read + Write + Seek> Scratch for T {}
+
+/// How much goes into a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// The kernel's tracepoints and the marks of programs.
+    #[default]
+    Tracepoints,
+    /// Also what each policy decided, with the inputs it saw.
+    Decisions,
+    /// Also counters of signals, capacity, power and energy.
+    Full,
+}
+
+impl Detail {
+    /// Families of events that are written.
+    pub fn interest(self) -> Interest {
+        let tracepoints =
+            Interest::SCHED.and(Interest::IDLE).and(Interest::FREQ).and(Interest::PROGRAM).and(Interest::GROUPS);
+        match self {
+            Detail::Tracepoints => tracepoints,
+            Detail::Decisions => tracepoints.and(Interest::DECISIONS),
+            Detail::Full => tracepoints.and(Interest::DECISIONS).and(Interest::SIGNALS).and(Interest::POWER),
+        }
+    }
+}
+
+/// What a writer says about the run it writes.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// `wattif 0.1.0`.
+    pub generator: String,
+    /// Name of the kernel profile.
+    pub kernel: String,
+    /// Hash of the RunSpec.
+    pub spec: String,
+    /// Names of marks.
+    pub marks: Vec<String>,
+}

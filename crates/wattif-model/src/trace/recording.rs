@@ -1,0 +1,216 @@
+//! A recorded trace: what a reader makes of a file, whatever its format. Real traces and those of a simulation are the
+//! same noun.
+
+use super::{Event, Interest, Observer, ThreadInfo};
+use crate::ids::{CpuId, CpuSet, Pid};
+use crate::platform::Platform;
+use crate::units::Ns;
+use std::collections::BTreeMap;
+
+/// A trace in memory: events by ascending time, stable where stamps are equal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// Such as `trace.dat v6`.
+    pub format: String,
+    /// CPUs: as the file says, or one more than the highest seen.
+    pub nr_cpus: usize,
+    /// Clock of the stamps where the file names it, such as `local`, `boot`.
+    pub clock: Option<String>,
+    /// The stamp that is time 0 here: that of the first event.
+    pub zero_ns: u64,
+    /// Last stamp, since time 0.
+    pub end: Ns,
+    /// Threads by pid; 0 (idle) is not among them.
+    pub threads: BTreeMap<u32, RecordedThread>,
+    /// What happened.
+    pub records: Vec<Record>,
+    /// Events of other kinds, by name: skipped.
+    pub unknown: BTreeMap<String, u64>,
+    /// Events that the recorder lost, where the file says how many.
+    pub lost_events: u64,
+    /// Gaps in which events were lost, counted or not.
+    pub lost_gaps: u64,
+    /// Names of marks ([`Event::Mark`]), where the file has them.
+    pub marks: Vec<String>,
+    /// Release of the recorded kernel (`uname -r`), where the file says it.
+    pub release: Option<String>,
+    /// Do records say whether they come from an interrupt?
+    pub has_irq_flags: bool,
+}
+
+/// A thread of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordedThread {
+    /// Its last name.
+    pub comm: String,
+    /// Process it belongs to; 0 where unknown.
+    pub tgid: u32,
+    /// Its policy, where the file says it (ours does); otherwise only its priority is known.
+    pub policy: Option<&'static str>,
+    /// Background of the recorder's or simulated system, where the file says so.
+    pub housekeeping: bool,
+}
+
+/// One event of a recording.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    /// Since time 0.
+    pub at: Ns,
+    /// Where.
+    pub cpu: CpuId,
+    /// Who was running there, where the record says it.
+    pub current: Option<Pid>,
+    /// What.
+    pub event: Recorded,
+}
+
+/// What happened. Most tracepoints are the simulator's own; frequencies of a real trace are by CPU, and the domain and
+/// its table are the platform's to say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Recorded {
+    /// One of the simulator's events (never [`Event::CpuFrequency`]).
+    Event(Event),
+    /// `cpu_frequency`.
+    CpuFrequency {
+        /// Whose.
+        cpu: CpuId,
+        /// New frequency.
+        khz: u32,
+    },
+    /// An interrupt handler begins (`irq_handler_entry`, `softirq_entry`, `hrtimer_expire_entry`, …) or ends.
+    Irq {
+        /// It begins.
+        enter: bool,
+    },
+}
+
+impl Record {
+    /// The simulator's event, where it is one.
+    pub fn event(&self) -> Option<&Event> {
+        match &self.event {
+            Recorded::Event(event) => Some(event),
+            _ => None,
+        }
+    }
+}
+
+impl Recording {
+    /// How many events of each name there are.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        for r in &self.records {
+            *counts.entry(r.event.name()).or_insert(0) += 1;
+        }
+        counts
+    }
+    /// Name of a thread.
+    pub fn comm(&self, pid: Pid) -> &str {
+        match pid.0 {
+            0 => "<idle>",
+            _ => self.threads.get(&pid.0).map_or("<...>", |t| t.comm.as_str()),
+        }
+    }
+}
+
+impl Recorded {
+    /// The tracepoint's name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Recorded::Event(event) => event.name(),
+            Recorded::CpuFrequency { .. } => "cpu_frequency",
+            Recorded::Irq { .. } => "irq",
+        }
+    }
+}
+
+impl Event {
+    /// Name of the tracepoint, or of our own event.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Event::SchedSwitch { .. } => "sched_switch",
+            Event::SchedWaking { .. } => "sched_waking",
+            Event::SchedWakeup { .. } => "sched_wakeup",
+            Event::SchedWakeupNew { .. } => "sched_wakeup_new",
+            Event::SchedMigrateTask { .. } => "sched_migrate_task",
+            Event::SchedProcessFork { .. } => "sched_process_fork",
+            Event::SchedProcessExit { .. } => "sched_process_exit",
+            Event::CpuIdle { .. } => "cpu_idle",
+            Event::CpuIdleMiss { .. } => "cpu_idle_miss",
+            Event::CpuFrequency { .. } => "cpu_frequency",
+            Event::PeltCfs { .. } => "pelt_cfs",
+            Event::PeltSe { .. } => "pelt_se",
+            Event::CpuPower { .. } => "wattif_cpu_power",
+            Event::ClusterPower { .. } => "wattif_cluster_power",
+            Event::TimerWake { .. } => "wattif_timer_wake",
+            Event::RtappStats { .. } => "wattif_rtapp_stats",
+            Event::RtappConfigured { .. } => "wattif_rtapp_configured",
+            Event::Mark { .. } => "wattif_mark",
+            Event::Placement(_) => "wattif_placement",
+            Event::Frequency(_) => "wattif_frequency",
+            Event::Idle(_) => "wattif_idle",
+            Event::Balance(_) => "wattif_balance",
+            Event::TickStop => "tick_stop",
+            Event::IdlePeriod(_) => "wattif_idle_period",
+            Event::IdleWeights(_) => "wattif_idle_weights",
+            Event::CgroupAttachTask { .. } => "cgroup_attach_task",
+            Event::CfsThrottle { .. } => "wattif_cfs_throttle",
+            Event::CfsUnthrottle { .. } => "wattif_cfs_unthrottle",
+            Event::CfsPeriod { .. } => "wattif_cfs_period",
+        }
+    }
+}
+
+/// Makes a [`Recording`] of a run: the noun a reader makes of the run's trace.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    recording: Recording,
+    interest: Interest,
+    domains: Vec<CpuSet>,
+    current: Vec<Pid>,
+}
+
+impl Recorder {
+    /// Keeps the families of `interest`.
+    pub fn new(interest: Interest) -> Recorder {
+        Recorder { interest, ..Recorder::default() }
+    }
+    /// What was recorded; after the run.
+    pub fn into_recording(self) -> Recording {
+        self.recording
+    }
+}
+
+impl Observer for Recorder {
+    fn interest(&self) -> Interest {
+        self.interest
+    }
+    fn start(&mut self, platform: &Platform) {
+        self.recording.format = "simulation".into();
+        self.recording.nr_cpus = platform.nr_cpus();
+        self.recording.has_irq_flags = true;
+        self.domains = platform.domains.iter().map(|d| d.cpus.clone()).collect();
+        self.current = vec![Pid(0); platform.nr_cpus()];
+    }
+    fn thread(&mut self, t: &ThreadInfo) {
+        let thread =
+            RecordedThread { comm: t.comm.clone(), tgid: 0, policy: Some(t.policy), housekeeping: !t.workload };
+        self.recording.threads.insert(t.pid.0, thread);
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        let current = Some(self.current[cpu.at()]);
+        if let Event::CpuFrequency { domain, khz, .. } = *event {
+            for cpu in self.domains[domain.at()].iter() {
+                let event = Recorded::CpuFrequency { cpu, khz };
+                self.recording.records.push(Record { at, cpu, current: Some(self.current[cpu.at()]), event });
+            }
+            return;
+        }
+        self.recording.records.push(Record { at, cpu, current, event: Recorded::Event(*event) });
+        if let Event::SchedSwitch { next_pid, .. } = *event {
+            self.current[cpu.at()] = next_pid;
+        }
+    }
+    fn finish(&mut self, end: Ns) {
+        self.recording.end = end;
+    }
+}

@@ -1,0 +1,146 @@
+//! `--trace FILE`: the events of a run in one of the formats of traces, written while the run goes on. The file has its name
+//! only when it is complete.
+
+use crate::error::Error;
+use clap::ValueEnum;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+use wattif_formats::trace::dat::write::DatTrace;
+use wattif_formats::trace::perfetto::write::PerfettoTrace;
+use wattif_formats::trace::text_write::TextTrace;
+use wattif_formats::trace::{About, Detail, TraceWriter};
+use wattif_model::platform::Platform;
+use wattif_model::run::RunSpec;
+use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::{CpuId, Ns};
+
+/// Formats that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceFormat {
+    /// ftrace text.
+    Text,
+    /// Perfetto protocol buffers, for ui.perfetto.dev.
+    Perfetto,
+    /// trace.dat version 6, for trace-cmd and KernelShark.
+    Dat,
+}
+
+impl TraceFormat {
+    /// By the name of the file, `.gz` aside.
+    pub fn of(path: &Path) -> TraceFormat {
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        let is = |ends: &[&str]| ends.iter().any(|e| name.ends_with(e));
+        if is(&[".pftrace", ".perfetto-trace", ".perfetto", ".pb"]) {
+            TraceFormat::Perfetto
+        } else if is(&[".dat"]) {
+            TraceFormat::Dat
+        } else {
+            TraceFormat::Text
+        }
+    }
+}
+
+/// The stream below a writer; packed where the name ends in `.gz`.
+enum Sink {
+    Plain(BufWriter<File>),
+    Gzip(Box<flate2::write::GzEncoder<BufWriter<File>>>),
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Sink::Plain(out) => out.write(bytes),
+            Sink::Gzip(out) => out.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Sink::Plain(out) => out.flush(),
+            // Flushed by writers at their end only.
+            Sink::Gzip(out) => out.try_finish().and_then(|()| out.get_mut().flush()),
+        }
+    }
+}
+
+/// Writes to a temporary file beside `path`; [`TraceFile::finish`] gives it its name.
+pub struct TraceFile {
+    path: PathBuf,
+    file: NamedTempFile,
+    writer: Box<dyn TraceWriter>,
+}
+
+impl TraceFile {
+    /// Begin a trace of a run of `spec`, in `format` or the one that the name asks for.
+    pub fn create(
+        path: &Path,
+        format: Option<TraceFormat>,
+        detail: Detail,
+        spec: &RunSpec,
+    ) -> Result<TraceFile, Error> {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let failed = |e| Error::file(path, e);
+        let file = NamedTempFile::new_in(folder).map_err(failed)?;
+        let plain = BufWriter::with_capacity(1 << 20, file.as_file().try_clone().map_err(failed)?);
+        let packed = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"));
+        let sink = match packed {
+            true => Sink::Gzip(Box::new(flate2::write::GzEncoder::new(plain, flate2::Compression::fast()))),
+            false => Sink::Plain(plain),
+        };
+        let about = About {
+            generator: format!("wattif {}", env!("CARGO_PKG_VERSION")),
+            kernel: spec.kernel.name.clone(),
+            spec: spec.hash(),
+            marks: spec.workload.marks.clone(),
+        };
+        let writer: Box<dyn TraceWriter> = match format.unwrap_or_else(|| TraceFormat::of(path)) {
+            TraceFormat::Text => Box::new(TextTrace::new(sink, detail)),
+            TraceFormat::Perfetto => Box::new(PerfettoTrace::new(sink, detail, about)),
+            TraceFormat::Dat => {
+                let scratch = tempfile::tempfile_in(folder).map_err(failed)?;
+                Box::new(DatTrace::new(sink, scratch, detail, about))
+            }
+        };
+        Ok(TraceFile { path: path.to_path_buf(), file, writer })
+    }
+
+    /// Write what is left and give the file its name.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let path = self.path;
+        self.writer.close().map_err(|e| Error::file(&path, e))?;
+        let file = self.file.persist(&path).map_err(|e| Error::file(&path, e.error))?;
+        readable(&file);
+        Ok(())
+    }
+}
+
+impl Observer for TraceFile {
+    fn interest(&self) -> Interest {
+        self.writer.interest()
+    }
+    fn start(&mut self, platform: &Platform) {
+        self.writer.start(platform);
+    }
+    fn thread(&mut self, thread: &ThreadInfo) {
+        self.writer.thread(thread);
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        self.writer.event(at, cpu, event);
+    }
+    fn finish(&mut self, end: Ns) {
+        self.writer.finish(end);
+    }
+}
+
+/// A temporary file is private; a result is as readable as any file the user makes.
+pub(crate) fn readable(file: &File) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let _ = file.set_permissions(std::fs::Permissions::from_mode(0o644));
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+}

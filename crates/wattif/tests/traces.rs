@@ -1,0 +1,285 @@
+//! Traces: what is written reads back, other tools read it, and damaged files are survived.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use wattif::trace_file::{TraceFile, TraceFormat};
+use wattif::{Dialect, Ns, RunSpec, Runner, Settings, Simulator, load};
+use wattif_formats::trace::{self, Detail};
+use wattif_model::trace::{Event, Interest, Observer, Record, Recorded, Recorder, Recording};
+
+/// Wakes by timers and by each other, forks, exits, works on both clusters.
+const WORKLOAD: &str = r#"{ "tasks": {
+  "ui":     { "loop": 12, "run": 900, "resume": "worker", "timer": { "ref": "unique", "period": 4000 } },
+  "worker": { "loop": 12, "suspend": "worker", "run": 1500 },
+  "batch":  { "loop": 3, "priority": 10, "run": 5000, "sleep": 3000 },
+  "rt":     { "policy": "SCHED_FIFO", "priority": 50, "loop": 8, "run": 300, "timer": { "ref": "unique", "period": 7000 } },
+  "parent": { "loop": 2, "run": 200, "fork": "child", "sleep": 9000 },
+  "child":  { "instance": 0, "loop": 1, "run": 700 } } }"#;
+
+fn spec(duration_ms: u64) -> RunSpec {
+    let settings = Settings::default();
+    let platform = load::platform("hikey960", &settings).unwrap().value;
+    let source = wattif::data::Source { name: "traces.json".into(), text: WORKLOAD.into() };
+    let loaded = load::parse_workload(source, platform.nr_cpus(), Dialect::Workgen, &settings).unwrap();
+    let kernel = load::kernel("linux-6.12", &settings).unwrap().value;
+    RunSpec { platform, workload: loaded.value.workload, kernel, seed: 1, duration: Ns::from_ms(duration_ms) }
+}
+
+/// What a run records, and the same run as a file.
+fn written(dir: &Path, name: &str, detail: Detail, spec: &RunSpec) -> (Recording, PathBuf) {
+    let path = dir.join(name);
+    let mut recorder = Recorder::new(detail.interest());
+    let mut file = TraceFile::create(&path, None, detail, spec).unwrap();
+    let mut observers: [&mut dyn Observer; 2] = [&mut recorder, &mut file];
+    Simulator.run(spec, &mut observers).unwrap();
+    file.finish().unwrap();
+    let mut recording = recorder.into_recording();
+    recording.records.retain(|r| !is_hardware(r));
+    (recording, path)
+}
+
+fn read(path: &Path) -> Recording {
+    let read = trace::read(&std::fs::read(path).unwrap());
+    read.recording.unwrap_or_else(|| panic!("{}: {:?}", path.display(), read.diagnostics))
+}
+
+/// Events of a CPU in order; between CPUs only the stamps order them.
+fn by_cpu(recording: &Recording, keep: impl Fn(&Record) -> bool) -> Vec<Vec<(u64, Recorded)>> {
+    let mut cpus = vec![Vec::new(); recording.nr_cpus];
+    for r in recording.records.iter().filter(|r| keep(r)) {
+        cpus[r.cpu.0 as usize].push((r.at.0 + recording.zero_ns, r.event));
+    }
+    cpus
+}
+
+fn same(a: &[Vec<(u64, Recorded)>], b: &[Vec<(u64, Recorded)>], what: &str) {
+    assert!(a.iter().any(|c| !c.is_empty()), "{what}: nothing to compare");
+    for (cpu, (a, b)) in a.iter().zip(b).enumerate() {
+        if let Some(i) = (0..a.len().min(b.len())).find(|&i| a[i] != b[i]) {
+            panic!("{what}: CPU {cpu}, event {i}: wrote {:?}, read {:?}", a[i], b[i]);
+        }
+        assert_eq!(a.len(), b.len(), "{what}: CPU {cpu}");
+    }
+}
+
+/// What the machine knows and no trace holds.
+fn is_hardware(r: &Record) -> bool {
+    matches!(r.event, Recorded::Event(Event::CpuPower { .. } | Event::ClusterPower { .. } | Event::IdlePeriod(_)))
+}
+
+#[test]
+fn trace_dat_holds_every_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let (wrote, path) = written(dir.path(), "a.dat", Detail::Full, &spec(60));
+    let got = read(&path);
+    same(&by_cpu(&wrote, |_| true), &by_cpu(&got, |_| true), "trace.dat");
+    assert_eq!(got.threads, wrote.threads, "names, policies, housekeeping");
+    assert_eq!((got.nr_cpus, got.release.as_deref(), got.has_irq_flags), (8, Some("6.12"), true));
+    let packed = dir.path().join("a.dat.gz");
+    assert_eq!(TraceFormat::of(&packed), TraceFormat::Dat);
+    assert_eq!(read(&written(dir.path(), "a.dat.gz", Detail::Full, &spec(60)).1), got);
+}
+
+#[test]
+fn text_holds_all_but_interrupt_context() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut wrote, path) = written(dir.path(), "a.txt", Detail::Full, &spec(60));
+    let mut got = read(&path);
+    for r in wrote.records.iter_mut().chain(&mut got.records) {
+        if let Recorded::Event(Event::SchedWaking { in_irq, .. }) = &mut r.event {
+            *in_irq = false;
+        }
+    }
+    same(&by_cpu(&wrote, |_| true), &by_cpu(&got, |_| true), "text");
+    assert!(wrote.threads.iter().filter(|t| got.threads.contains_key(t.0)).all(|(p, t)| got.threads[p].comm == t.comm));
+}
+
+#[test]
+fn perfetto_holds_the_tracepoints() {
+    let dir = tempfile::tempdir().unwrap();
+    let (wrote, path) = written(dir.path(), "a.pftrace", Detail::Decisions, &spec(60));
+    let kept = |r: &Record| match &r.event {
+        Recorded::Event(e) => e.name().starts_with("sched_") || matches!(e, Event::CpuIdle { .. }),
+        _ => true,
+    };
+    let (mut a, mut b) = (by_cpu(&wrote, kept), by_cpu(&read(&path), |_| true));
+    // Compact events stand apart from the others, so events of one stamp may change places.
+    for cpu in a.iter_mut().chain(&mut b) {
+        cpu.sort_by_key(|(at, e)| (*at, e.name()));
+    }
+    same(&a, &b, "perfetto");
+    let small = written(dir.path(), "b.pftrace", Detail::Tracepoints, &spec(60)).1;
+    let size = |p: &Path| std::fs::metadata(p).unwrap().len();
+    assert!(size(&small) < size(&path));
+}
+
+/// Says aloud what this machine cannot check.
+fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
+}
+
+#[test]
+fn trace_cmd_reads_trace_dat() {
+    if Command::new("trace-cmd").arg("--version").output().is_err() {
+        return skip("trace-cmd is not installed (apt-get install trace-cmd)");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (wrote, path) = written(dir.path(), "a.dat", Detail::Decisions, &spec(60));
+    let report = |path: &Path| {
+        let out = Command::new("trace-cmd").args(["report", "-t"]).arg(path).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let text = report(&path);
+    let got = trace::read(text.as_bytes()).recording.unwrap();
+    assert_eq!(got.counts(), wrote.counts(), "as many events of each name as were written");
+    for (a, b) in wrote.records.iter().zip(&got.records) {
+        assert_eq!(a.at.0 + wrote.zero_ns, b.at.0 + got.zero_ns);
+    }
+    assert!(text.contains("ui-0:") && text.contains(" ==> "), "names and trace-cmd's own columns");
+    // Its version 7, packed, reads back the same.
+    let v7 = dir.path().join("v7.dat");
+    let args = ["convert", "--file-version", "7", "--compression", "zstd", "-i"];
+    let converted = Command::new("trace-cmd").args(args).arg(&path).arg("-o").arg(&v7).output().unwrap();
+    assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
+    let (six, seven) = (read(&path), read(&v7));
+    assert!(seven.format.starts_with("trace.dat v7") && seven.format.contains("zstd"), "{}", seven.format);
+    assert_eq!(six.records, seven.records);
+}
+
+/// A Python with the published definitions, made once below `target`.
+fn python() -> Option<PathBuf> {
+    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("perfetto-venv");
+    let python = venv.join("bin/python");
+    let has =
+        |p: &Path| Command::new(p).args(["-c", "import perfetto.protos"]).output().is_ok_and(|o| o.status.success());
+    if !has(&python) {
+        Command::new("python3").args(["-m", "venv"]).arg(&venv).output().ok()?;
+        Command::new(&python).args(["-m", "pip", "install", "-q", "perfetto==0.59.1"]).output().ok()?;
+    }
+    has(&python).then_some(python)
+}
+
+#[test]
+fn published_definitions_decode_perfetto() {
+    let Some(python) = python() else {
+        return skip("the PyPI package perfetto 0.59.1 cannot be installed here");
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (wrote, path) = written(dir.path(), "a.pftrace", Detail::Full, &spec(60));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/decode_perfetto.py");
+    let out = Command::new(python).arg(script).arg(&path).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).unwrap();
+    let count = |name: &str| {
+        text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    for (name, n) in wrote.counts().into_iter().filter(|(n, _)| n.starts_with("sched_") || *n == "cpu_frequency") {
+        assert_eq!(count(name), n, "{name}");
+    }
+    for (ours, theirs) in [
+        ("wattif_placement", "decision placement"),
+        ("wattif_frequency", "decision frequency"),
+        ("wattif_idle", "decision idle state"),
+    ] {
+        assert_eq!(count(theirs), wrote.counts()[ours], "{theirs}");
+    }
+    assert!(count("TYPE_COUNTER") > 0);
+}
+
+/// A few kB of each format.
+fn samples(dir: &Path) -> Vec<Vec<u8>> {
+    let small = spec(3);
+    let names = ["s.dat", "s.pftrace", "s.txt", "s.pftrace.gz"];
+    names.map(|n| std::fs::read(written(dir, n, Detail::Decisions, &small).1).unwrap()).to_vec()
+}
+
+#[test]
+fn every_truncation_and_byte_change_is_survived() {
+    let dir = tempfile::tempdir().unwrap();
+    for sample in samples(dir.path()) {
+        let whole = trace::read(&sample).recording.unwrap().records.len();
+        // Pages of trace.dat are mostly empty in so small a trace: steps of a prime see every field.
+        let step = 1 + sample.len() / 4_000;
+        for n in (0..sample.len()).step_by(step) {
+            let read = trace::read(&sample[..n]);
+            let kept = read.recording.as_ref().map_or(0, |r| r.records.len());
+            assert!(kept <= whole);
+            // Lines of a text and packets of Perfetto may end anywhere.
+            let between = sample[0] == b'c' || sample[0] == 0x0a && between_packets(&sample, n);
+            let said = !read.diagnostics.is_empty();
+            assert!(kept == whole || said || between, "{n} of {} bytes: {kept} of {whole} events", sample.len());
+        }
+        let mut changed = sample.clone();
+        for i in (0..sample.len()).step_by(step) {
+            for value in [0, 0xff, sample[i] ^ 0x80, sample[i].wrapping_add(1)] {
+                changed[i] = value;
+                std::hint::black_box(trace::read(&changed));
+            }
+            changed[i] = sample[i];
+        }
+    }
+}
+
+/// Does a packet end at `n`?
+fn between_packets(trace: &[u8], n: usize) -> bool {
+    let mut at = 0;
+    while at < n {
+        let (mut len, mut shift) = (0, 0);
+        loop {
+            at += 1;
+            len |= usize::from(trace[at] & 0x7f) << shift;
+            shift += 7;
+            if trace[at] < 0x80 {
+                break;
+            }
+        }
+        at += 1 + len;
+    }
+    at == n
+}
+
+/// Traces of others, where they are at hand (`WATTIF_TRACES`, or `shared/traces` beside the project).
+fn public_samples() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().skip(2).take(3).map(|p| p.join("shared/traces"));
+    let named = std::env::var_os("WATTIF_TRACES").map(PathBuf::from);
+    named.into_iter().chain(beside).find(|p| p.join("lisa_trace.txt").is_file())
+}
+
+#[test]
+fn traces_of_real_machines() {
+    let Some(dir) = public_samples() else { return skip("no folder of public traces (WATTIF_TRACES)") };
+    let check = |file: &str, cpus: usize, counts: &[(&str, u64)]| {
+        let got = read(&dir.join(file));
+        assert_eq!(got.nr_cpus, cpus, "{file}");
+        let all = got.counts();
+        for (name, n) in counts {
+            assert_eq!(all.get(name).or(got.unknown.get(*name)).copied().unwrap_or(0), *n, "{file}: {name}");
+        }
+        got
+    };
+    let six =
+        check("lisa_example_rtapp.trace.dat", 6, &[("bprint", 6242), ("sched_switch", 1552), ("cpu_frequency", 12)]);
+    let seven = check("lisa_example_rtapp.v7zstd.dat", 6, &[("bprint", 6242), ("sched_switch", 1552)]);
+    assert_eq!(six.records, seven.records, "converted, the same");
+    check("trappy_trace.dat", 8, &[("bprint", 501), ("thermal_temperature", 6)]);
+    check("lisa_trace.txt", 6, &[("sched_switch", 1856), ("sched_wakeup", 1068), ("print", 14)]);
+    let counts = [("sched_switch", 715), ("cpu_idle", 621), ("sched_wakeup", 421), ("cpu_frequency", 104)];
+    check("trappy_trace_surfaceflinger.html", 8, &counts);
+    let counts = [("sched_switch", 15267), ("cpu_idle", 11687), ("sched_wakeup", 8743), ("cpu_frequency", 168)];
+    check("mspt_test_trace.perfetto-trace", 7, &counts);
+    let counts = [("sched_switch", 1566), ("sched_waking", 776), ("cpu_idle", 3377), ("sched_migrate_task", 27)];
+    let real = check("qemu_arm64_6cpu_linux6.1_rtapp.trace.dat", 6, &counts);
+    assert_eq!(real.release.as_deref(), Some("6.1.0-56-arm64"));
+    check("mspt_perf.data.txt", 0, &[("cpu-clock", 102)]);
+    check("catapult_android_systrace.txt", 1, &[("sched_switch", 58), ("sched_wakeup", 33)]);
+    check("catapult_decompressed_atrace_data.txt", 0, &[("tracing_mark_write", 1042)]);
+    check("trappy_trace_systrace.html", 3, &[("sched_switch", 4), ("sched_wakeup", 4)]);
+    check("trappy_trace_legacy_systrace.html", 8, &[("sched_switch", 3), ("sched_wakeup", 2)]);
+}
+
+#[test]
+fn interest_of_tracepoints_has_no_decisions() {
+    assert!(!Detail::Tracepoints.interest().wants(Interest::DECISIONS));
+    assert!(Detail::Full.interest().wants(Interest::POWER));
+}
