@@ -75,20 +75,30 @@ impl CpuSet {
         self.0.iter().all(|&w| w == 0)
     }
     /// CPUs in ascending order (`for_each_cpu`).
-    pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
-        self.0.iter().enumerate().flat_map(|(i, &w)| Bits(w).map(move |b| CpuId(i as u32 * 64 + b)))
+    #[inline]
+    pub fn iter(&self) -> Cpus<'_> {
+        Cpus::new(&self.0)
     }
     /// CPUs in ascending order from `start`, then wrapping to those below it (`for_each_cpu_wrap`).
+    #[inline]
     pub fn iter_wrap(&self, start: CpuId) -> impl Iterator<Item = CpuId> + '_ {
-        self.iter_from(start).chain(self.iter().take_while(move |c| *c < start))
+        let mut cpus = self.iter_from(start);
+        let mut wrapped = false;
+        std::iter::from_fn(move || {
+            let next = cpus.next();
+            if wrapped {
+                return next.filter(|&c| c < start);
+            }
+            next.or_else(|| {
+                (cpus, wrapped) = (self.iter(), true);
+                cpus.next().filter(|&c| c < start)
+            })
+        })
     }
     /// CPUs of both sets, ascending (`for_each_cpu_and`).
+    #[inline]
     pub fn iter_and<'a>(&'a self, other: &'a CpuSet) -> impl Iterator<Item = CpuId> + 'a {
-        self.0
-            .iter()
-            .zip(&other.0)
-            .enumerate()
-            .flat_map(|(i, (a, b))| Bits(a & b).map(move |b| CpuId(i as u32 * 64 + b)))
+        self.iter().filter(|&c| other.contains(c))
     }
     /// The lowest CPU.
     pub fn min(&self) -> Option<CpuId> {
@@ -107,26 +117,47 @@ impl CpuSet {
         CpuSet(self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect())
     }
 
-    fn iter_from(&self, start: CpuId) -> impl Iterator<Item = CpuId> + '_ {
+    #[inline]
+    fn iter_from(&self, start: CpuId) -> Cpus<'_> {
         let first = start.at() / 64;
-        self.0.iter().enumerate().skip(first).flat_map(move |(i, &w)| {
-            let w = if i == first { w & (!0 << (start.0 % 64)) } else { w };
-            Bits(w).map(move |b| CpuId(i as u32 * 64 + b))
-        })
+        let words = self.0.get(first + 1..).unwrap_or_default();
+        let bits = self.0.get(first).map_or(0, |w| w & (!0 << (start.0 % 64)));
+        Cpus { words, base: first as u32 * 64, bits }
     }
 }
 
-struct Bits(u64);
+/// CPUs of a set in ascending order.
+#[derive(Clone, Debug)]
+pub struct Cpus<'a> {
+    /// Those after the present one.
+    words: &'a [u64],
+    /// First CPU of the present word.
+    base: u32,
+    /// What is left of it.
+    bits: u64,
+}
 
-impl Iterator for Bits {
-    type Item = u32;
+impl<'a> Cpus<'a> {
     #[inline]
-    fn next(&mut self) -> Option<u32> {
-        (self.0 != 0).then(|| {
-            let bit = self.0.trailing_zeros();
-            self.0 &= self.0 - 1;
-            bit
-        })
+    fn new(words: &'a [u64]) -> Cpus<'a> {
+        match words {
+            [first, rest @ ..] => Cpus { words: rest, base: 0, bits: *first },
+            [] => Cpus { words, base: 0, bits: 0 },
+        }
+    }
+}
+
+impl Iterator for Cpus<'_> {
+    type Item = CpuId;
+    #[inline]
+    fn next(&mut self) -> Option<CpuId> {
+        while self.bits == 0 {
+            let (first, rest) = self.words.split_first()?;
+            (self.words, self.base, self.bits) = (rest, self.base + 64, *first);
+        }
+        let cpu = self.base + self.bits.trailing_zeros();
+        self.bits &= self.bits - 1;
+        Some(CpuId(cpu))
     }
 }
 
@@ -168,6 +199,11 @@ mod tests {
         assert_eq!(set.to_string(), "0-2,5,64-65");
         let wrapped: Vec<u32> = set.iter_wrap(CpuId(5)).map(|c| c.0).collect();
         assert_eq!(wrapped, [5, 64, 65, 0, 1, 2]);
+        assert_eq!(set.iter_wrap(CpuId(70)).count(), 6);
+        assert_eq!(set.iter_wrap(CpuId(999)).map(|c| c.0).collect::<Vec<_>>(), [0, 1, 2, 5, 64, 65]);
+        assert_eq!(CpuSet::default().iter_wrap(CpuId(3)).count(), 0);
+        let odd: CpuSet = (0..80).filter(|c| c % 2 == 1).map(CpuId).collect();
+        assert_eq!(set.iter_and(&odd).map(|c| c.0).collect::<Vec<_>>(), [1, 5, 65]);
         assert_eq!(set.len(), 6);
         assert!(CpuSet::one(CpuId(64)).is_subset(&set) && !set.is_subset(&CpuSet::first(6)));
     }

@@ -231,11 +231,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
     }
 
     fn run(&mut self, end: u64) -> Result<(), RunError> {
-        while let Some((Ns(at), slot)) = self.queue.peek() {
-            if at >= end {
-                break;
-            }
-            self.queue.pop();
+        while let Some((Ns(at), slot)) = self.queue.pop_before(Ns(end)) {
             self.s.now = at;
             self.events += 1;
             match self.slots.source(slot) {
@@ -249,8 +245,8 @@ impl<'o, 'p> Kernel<'o, 'p> {
             if !self.s.bandwidth_notes.is_empty() {
                 self.bandwidth_notes();
             }
-            if let Some(error) = self.error.take() {
-                return Err(error);
+            if self.error.is_some() {
+                return Err(self.error.take().expect("looked at"));
             }
             if self.alive == 0 && self.ends_with_threads {
                 return Ok(());

@@ -116,8 +116,9 @@ impl SequenceState {
 }
 
 /// To the nearest integer; negative becomes 0, too large becomes `u64::MAX` (a float-to-integer cast saturates).
+#[inline]
 fn round(x: f64) -> u64 {
-    libm::round(x) as u64
+    (x + 0.5) as u64
 }
 
 #[cfg(test)]

@@ -17,10 +17,8 @@ impl Kernel<'_, '_> {
     pub(crate) fn run_program(&mut self, cpu: CpuId, pid: Pid) {
         self.cpus[cpu.at()].cost_ns = 0;
         loop {
-            let mut effects = std::mem::take(&mut self.effects);
-            let step = self.programs.resume(pid, Ns(self.s.now), &mut effects);
-            self.apply_effects(cpu, &mut effects);
-            self.effects = effects;
+            let step = self.programs.resume(pid, Ns(self.s.now), &mut self.effects);
+            self.apply_effects(cpu);
             match step {
                 Step::Execute(segment) => return self.go_on(cpu, pid, segment),
                 Step::Sleep { until } => {
@@ -83,16 +81,21 @@ impl Kernel<'_, '_> {
 
     /// The handler of that interrupt.
     pub(crate) fn devices_done(&mut self, cpu: CpuId) {
-        let mut effects = std::mem::take(&mut self.effects);
-        self.programs.devices_done(Ns(self.s.now), &mut effects);
-        self.apply_effects(cpu, &mut effects);
-        self.effects = effects;
+        self.programs.devices_done(Ns(self.s.now), &mut self.effects);
+        self.apply_effects(cpu);
     }
 
-    fn apply_effects(&mut self, cpu: CpuId, effects: &mut Effects) {
-        if effects.is_empty() {
-            return;
+    #[inline]
+    fn apply_effects(&mut self, cpu: CpuId) {
+        if !self.effects.is_empty() {
+            // Lent out while it is applied.
+            let mut effects = std::mem::take(&mut self.effects);
+            self.apply(cpu, &mut effects);
+            self.effects = effects;
         }
+    }
+
+    fn apply(&mut self, cpu: CpuId, effects: &mut Effects) {
         for event in effects.events.drain(..) {
             self.out.tell(self.s.now, cpu, Interest::PROGRAM, event);
         }
