@@ -31,11 +31,10 @@ pub trait FreqView {
     /// Signals of a CPU now.
     fn signals(&self, cpu: CpuId) -> CpuSignals;
 
-    /// A number that is another one whenever [`FreqView::signals`] of the CPU may have changed, so that a governor need not
-    /// look at CPUs on which nothing happened; 0: not known, look.
-    fn version(&self, cpu: CpuId) -> u64 {
-        let _ = cpu;
-        0
+    /// By CPU, a number that is another one whenever [`FreqView::signals`] of the CPU may have changed, so that a governor need
+    /// not look at CPUs on which nothing happened. Empty: not known, look.
+    fn versions(&self) -> &[u64] {
+        &[]
     }
 
     /// `bw_dl` alone. Asked for at every update, also when no decision is due: override it where `signals` is dear.

@@ -129,9 +129,29 @@ pub struct SugovCpu {
     /// Time of the last update, ns.
     pub last_update: u64,
     saved_idle_calls: u64,
-    /// What `util` was computed from, and the version of it ([`FreqView::version`]).
-    signals: CpuSignals,
+    /// What `util` was computed from, and the version of it ([`FreqView::versions`]).
+    inputs: Inputs,
     version: u64,
+}
+
+/// The signals that a decision reports, and the capacity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Inputs {
+    capacity: u64,
+    util_avg: u32,
+    util_est: u32,
+    runnable_avg: u32,
+}
+
+impl Inputs {
+    fn of(signals: &CpuSignals) -> Inputs {
+        Inputs {
+            capacity: signals.capacity,
+            util_avg: signals.util_avg as u32,
+            util_est: signals.util_est as u32,
+            runnable_avg: signals.runnable_avg as u32,
+        }
+    }
 }
 
 /// The governor of one domain.
@@ -208,32 +228,35 @@ impl Schedutil {
 
     #[doc(alias = "sugov_next_freq_shared")]
     fn update_shared(&mut self, now_ns: u64, at: usize, view: &dyn FreqView) -> u32 {
-        let mut loudest = 0;
+        let versions = view.versions();
+        // Capacities in a domain are equal as a rule; only the older generation minds if not.
+        let by_capacity = self.tunables.generation == Generation::V6_1;
+        let (mut loudest, mut most, mut most_capacity) = (0, 0, 0);
         for i in 0..self.cpus.len() {
-            self.decide_cpu(i, now_ns, view);
-            // Capacities in a domain are equal as a rule; only the older generation minds if not.
-            let (this, most) = (&self.cpus[i], &self.cpus[loudest]);
-            let louder = match self.tunables.generation {
-                Generation::V6_12 => this.util > most.util,
-                Generation::V6_1 => this.util * most.signals.capacity > this.signals.capacity * most.util,
+            self.decide_cpu(i, now_ns, versions, view);
+            let c = &self.cpus[i];
+            let capacity = c.inputs.capacity;
+            let louder = if by_capacity && capacity != most_capacity {
+                i == 0 || c.util * most_capacity > capacity * most
+            } else {
+                c.util > most
             };
             if louder {
-                loudest = i;
+                (loudest, most, most_capacity) = (i, c.util, capacity);
             }
         }
         let of = if self.tunables.generation == Generation::V6_1 { loudest } else { at };
-        let capacity = self.cpus[of].signals.capacity;
+        let capacity = self.cpus[of].inputs.capacity;
         self.remember_inputs(loudest);
         self.get_next_freq(self.cpus[loudest].util, capacity)
     }
 
     fn update_single(&mut self, now_ns: u64, view: &dyn FreqView) -> u32 {
-        self.decide_cpu(0, now_ns, view);
+        self.decide_cpu(0, now_ns, view.versions(), view);
         self.remember_inputs(0);
-        let signals = self.cpus[0].signals;
         let cached = self.cached_raw_freq;
-        let next = self.get_next_freq(self.cpus[0].util, signals.capacity);
-        if self.hold_freq(&signals, view) && next < self.next_freq && !self.need_freq_update {
+        let next = self.get_next_freq(self.cpus[0].util, self.cpus[0].inputs.capacity);
+        if self.hold_freq(view) && next < self.next_freq && !self.need_freq_update {
             self.cached_raw_freq = cached;
             return self.next_freq;
         }
@@ -243,8 +266,8 @@ impl Schedutil {
     /// The CPU is busy, so that the utilisation of a task that came or went a moment ago must not slow it down.
     /// Not evaluated, and the count not saved, while a clamp holds the CPU down.
     #[doc(alias = "sugov_cpu_is_busy")]
-    fn hold_freq(&mut self, signals: &CpuSignals, view: &dyn FreqView) -> bool {
-        if uclamp_rq_is_capped(signals) {
+    fn hold_freq(&mut self, view: &dyn FreqView) -> bool {
+        if uclamp_rq_is_capped(&view.signals(self.cpus[0].cpu)) {
             return false;
         }
         let idle_calls = view.idle_calls(self.cpus[0].cpu);
@@ -255,21 +278,22 @@ impl Schedutil {
 
     #[doc(alias = "sugov_get_util")]
     #[inline]
-    fn decide_cpu(&mut self, i: usize, now_ns: u64, view: &dyn FreqView) {
+    fn decide_cpu(&mut self, i: usize, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
         let c = &mut self.cpus[i];
-        let version = view.version(c.cpu);
+        let version = versions.get(c.cpu.at()).copied().unwrap_or(0);
         // Without a boost the answer depends on the signals alone.
         if version != 0 && version == c.version && c.iowait_boost == 0 {
-            debug_assert_eq!(c.signals, view.signals(c.cpu), "the version of a CPU's signals changes with them");
+            debug_assert_eq!(c.inputs, Inputs::of(&view.signals(c.cpu)), "the version changes with the signals");
             return;
         }
         self.compute_util(i, now_ns, version, view);
     }
 
+    #[inline(never)]
     fn compute_util(&mut self, i: usize, now_ns: u64, version: u64, view: &dyn FreqView) {
         let c = &mut self.cpus[i];
         let signals = view.signals(c.cpu);
-        (c.signals, c.version) = (signals, version);
+        (c.inputs, c.version) = (Inputs::of(&signals), version);
         let cfs = cpu_util(&signals, None, self.tunables.boost);
         let boost = self.cpus[i].iowait_apply(now_ns, self.policy.tick_ns, signals.capacity);
         let c = &mut self.cpus[i];
@@ -323,11 +347,10 @@ impl Schedutil {
 
     fn remember_inputs(&mut self, i: usize) {
         let c = &self.cpus[i];
-        let signals = &c.signals;
         self.choice.util = c.util as u32;
-        self.choice.util_avg = signals.util_avg as u32;
-        self.choice.util_est = signals.util_est as u32;
-        self.choice.runnable_avg = signals.runnable_avg as u32;
+        self.choice.util_avg = c.inputs.util_avg;
+        self.choice.util_est = c.inputs.util_est;
+        self.choice.runnable_avg = c.inputs.runnable_avg;
         self.choice.iowait_boost = c.iowait_boost as u32;
     }
 }

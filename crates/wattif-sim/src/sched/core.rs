@@ -353,7 +353,7 @@ impl Kernel<'_, '_> {
     /// `enqueue_task`: the class queues it, and its clamps count, unless it sleeps and was only moved.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, pid: Pid, flags: Enqueue) {
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
-        self.s.rqs[cpu.at()].version += 1;
+        self.s.signal_versions[cpu.at()] += 1;
         let sleeps = self.s.se[self.s.se_of(pid)].sched_delayed;
         if self.s.rd.uclamp_used && !sleeps && !self.s.tasks[pid.at()].uclamp_active {
             self.s.tasks[pid.at()].uclamp_active = true;
@@ -366,7 +366,7 @@ impl Kernel<'_, '_> {
         if std::mem::take(&mut self.s.tasks[pid.at()].uclamp_active) {
             uclamp::uclamp_rq_dec(&mut self.s, cpu, pid);
         }
-        self.s.rqs[cpu.at()].version += 1;
+        self.s.signal_versions[cpu.at()] += 1;
         class!(self, pid).dequeue_task(&mut self.s, cpu, pid, flags)
     }
 
@@ -529,7 +529,7 @@ impl Kernel<'_, '_> {
     fn put_prev_set_next_task(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
         self.s.tasks[prev.at()].last_ran = self.s.rqs[cpu.at()].clock_task;
         // Classes age their averages here, perhaps after a governor has looked.
-        self.s.rqs[cpu.at()].version += 1;
+        self.s.signal_versions[cpu.at()] += 1;
         self.s.list_move(next);
         let (from, to) = (self.class_id(prev), self.class_id(next));
         if (from, to) == (ClassId::Fair, ClassId::Fair) {
@@ -608,7 +608,7 @@ impl Kernel<'_, '_> {
 
     /// The tick after `now`: all CPUs tick at the same instants.
     pub(crate) fn next_tick(&self, now: u64) -> u64 {
-        (now / self.s.tick_ns + 1) * self.s.tick_ns
+        (self.s.jiffies(now) + 1) * self.s.tick_ns
     }
 
     // ---- frequency -----------------------------------------------------------------------------------------------
@@ -669,9 +669,8 @@ impl Kernel<'_, '_> {
     /// `update_rq_clock`.
     #[inline]
     pub(crate) fn update_rq_clock(&mut self, cpu: CpuId) {
-        let rq = &mut self.s.rqs[cpu.at()];
-        rq.version += 1;
-        pelt::update_rq_clock(rq, self.s.now);
+        self.s.signal_versions[cpu.at()] += 1;
+        pelt::update_rq_clock(&mut self.s.rqs[cpu.at()], self.s.now);
     }
 
     /// `set_task_cpu`: the task belongs to another CPU from now on; it is on no queue.

@@ -41,6 +41,8 @@ pub struct Sched {
     pub se: Vec<SchedEntity>,
     /// One run queue per CPU.
     pub rqs: Vec<Rq>,
+    /// By CPU: counts clock updates, enqueues and dequeues; between two, no signal of the queue changes.
+    pub signal_versions: Vec<u64>,
     /// Fair queues, `group * nr_cpus + cpu`; the first `nr_cpus` are the root queues, so that a CPU's is `cfs[cpu]`.
     pub cfs: Vec<CfsRq>,
     /// Groups; 0 is the root.
@@ -61,6 +63,10 @@ pub struct Sched {
     pub tg_load_avg_limit_ns: u64,
     /// What the bandwidth of groups asks of `core`.
     pub bandwidth_notes: Vec<class::bandwidth::Note>,
+    /// Ticks per second.
+    pub hz: u64,
+    /// ⌊(2^64 − 1) / `tick_ns`⌋, see [`Sched::jiffies`].
+    pub tick_inverse: u64,
     /// System-wide overload and energy state (`struct root_domain`).
     pub rd: rq::RootDomain,
 }
@@ -85,6 +91,7 @@ impl Sched {
             tasks: vec![Task::default()],
             se: vec![SchedEntity::default(); nr_cpus + 1],
             rqs: (0..nr_cpus as u32).map(rq).collect(),
+            signal_versions: vec![1; nr_cpus],
             cfs: vec![CfsRq::default(); nr_cpus],
             groups: vec![task::TaskGroup::root()],
             topology: Topology::default(),
@@ -95,10 +102,19 @@ impl Sched {
             bandwidth_slice_ns: 5_000_000,
             tg_load_avg_limit_ns: 1_000_000,
             bandwidth_notes: Vec::new(),
+            hz: (1_000_000_000 + tick_ns / 2) / tick_ns,
+            tick_inverse: u64::MAX / tick_ns,
             rd: rq::RootDomain::default(),
         };
         class::fair::init_groups(&mut s);
         s
+    }
+    /// Ticks that fit into `ns`. The balancer and wake-ups ask often enough for the division to show.
+    #[inline]
+    pub fn jiffies(&self, ns: u64) -> u64 {
+        // The product with the rounded inverse is exact or one too small.
+        let n = ((u128::from(ns) * u128::from(self.tick_inverse)) >> 64) as u64;
+        n + u64::from(ns - n * self.tick_ns >= self.tick_ns)
     }
     /// Number of CPUs.
     #[inline]
@@ -142,5 +158,21 @@ impl Sched {
     pub fn sched_idle_cpu(&self, cpu: CpuId) -> bool {
         let rq = &self.rqs[cpu.at()];
         rq.nr_running > 0 && rq.nr_running == self.cfs[cpu.at()].idle_h_nr_running
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sched;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn jiffies_are_a_quotient(ns in any::<u64>(), tick in 1u64..20_000_000) {
+            let s = Sched::bare(1, tick);
+            for ns in [ns, ns >> 20, ns / tick * tick, (ns / tick * tick).saturating_sub(1), u64::MAX] {
+                prop_assert_eq!(s.jiffies(ns), ns / tick);
+            }
+        }
     }
 }

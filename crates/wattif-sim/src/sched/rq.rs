@@ -44,8 +44,6 @@ pub struct Rq {
     pub need_resched: bool,
     /// A fair queue's utilisation changed: `core` calls the frequency governor at the end of the operation.
     pub util_changed: bool,
-    /// Counts clock updates, enqueues and dequeues: between two, no signal of this queue changes.
-    pub version: u64,
     /// Real-time queue.
     pub rt: RtRq,
     /// Deadline queue.

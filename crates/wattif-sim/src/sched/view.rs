@@ -24,8 +24,8 @@ impl FreqView for Signals<'_> {
     fn signals(&self, cpu: CpuId) -> CpuSignals {
         self.s.signals(cpu)
     }
-    fn version(&self, cpu: CpuId) -> u64 {
-        self.s.rqs[cpu.at()].version
+    fn versions(&self) -> &[u64] {
+        &self.s.signal_versions
     }
     fn bw_dl(&self, cpu: CpuId) -> u64 {
         cpu_bw_dl(self.s.rqs[cpu.at()].dl.running_bw)

@@ -11,7 +11,8 @@ use super::group_stats::{GroupStats, GroupType, group_classify};
 use super::imbalance::{calculate_imbalance, sibling_imbalance};
 use super::load_balance::Env;
 use super::{FairBalancer, Generation, IdleType, Migration, by_load, cpu_overutilized, cpu_power, jiffies_ns};
-use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, cpu_util_cfs};
+use crate::sched::core::IDLE;
+use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, cpu_util_cfs, cpu_util_of};
 use crate::sched::topology::{Domain, Group};
 use crate::sched::{Sched, View};
 use wattif_model::CpuId;
@@ -112,7 +113,7 @@ impl FairBalancer {
         let (mut overloaded, mut overutilized, mut sum_util) = (false, false, 0);
         let n = env.sd(s).groups.len();
         for i in 0..n {
-            let g = (env.local_group + i) % n;
+            let g = if env.local_group + i < n { env.local_group + i } else { env.local_group + i - n };
             let due = |s: &View| jiffies_ns(s) >= env.sd(s).groups[g].next_update;
             if i == 0 && (env.idle != IdleType::NewlyIdle || due(s)) {
                 update_group_capacity(s, env.sd_cpu, env.level, |s, cpu| match self.generation {
@@ -122,7 +123,7 @@ impl FairBalancer {
             }
             let mut sgs = self.update_sg_lb_stats(s, env, g, &mut overloaded);
             overutilized |=
-                self.eas && env.sd(s).groups[g].cpus.iter().any(|c| env.includes(s, c) && cpu_overutilized(s, c));
+                self.eas && env.sd(s).groups[g].cpus.iter().any(|c| env.includes(c) && cpu_overutilized(s, c));
             if i == 0 {
                 sds.local = sgs;
             } else if self.picks(s, env, &sds, g, &mut sgs) {
@@ -164,17 +165,17 @@ impl FairBalancer {
         let by_load = self.generation.is_by_load();
         let mut sgs =
             GroupStats { group_capacity: group.capacity, group_weight: group.weight, ..GroupStats::default() };
-        for cpu in group.cpus.iter().filter(|&c| env.includes(s, c)) {
+        for cpu in group.cpus.iter().filter(|&c| env.includes(c)) {
             let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
-            let load = if by_load { cpu_runnable_load(s, cpu) } else { cpu_load(s, cpu) };
+            let load = if by_load { cpu_runnable_load(s, cpu) } else { cfs.avg.load_avg };
             sgs.group_load += load;
-            sgs.group_util += cpu_util_cfs(s, cpu);
+            sgs.group_util += cpu_util_of(s, rq, cfs);
             // Runnable time counts since 5.7.
             sgs.group_runnable += if self.generation >= Generation::V6_1 { cfs.avg.runnable_avg } else { 0 };
             sgs.sum_h_nr_running += cfs.h_nr_running;
             sgs.sum_nr_running += rq.nr_running;
             *overloaded |= rq.nr_running > 1;
-            if rq.nr_running == 0 && s.idle_cpu(cpu) {
+            if rq.nr_running == 0 && rq.curr == IDLE {
                 sgs.idle_cpus += 1;
                 continue;
             }
@@ -227,7 +228,7 @@ impl FairBalancer {
         }
         let sd = env.sd(s);
         let mut best = Busiest::default();
-        for cpu in sd.groups[group].cpus.iter().filter(|&c| env.includes(s, c)) {
+        for cpu in sd.groups[group].cpus.iter().filter(|&c| env.includes(c)) {
             if env.migration == Migration::Misfit && self.generation == Generation::V5_4 {
                 best.consider(cpu, s.rqs[cpu.at()].misfit_task_load);
                 continue;

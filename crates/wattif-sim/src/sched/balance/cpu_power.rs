@@ -171,7 +171,7 @@ impl CpuPower {
     pub(super) fn find_busiest_queue(&self, s: &View, env: &Env, group: usize) -> Option<CpuId> {
         let mut best = Busiest::default();
         let sd = env.sd(s);
-        for cpu in sd.groups[group].cpus.iter().filter(|&c| env.includes(s, c)) {
+        for cpu in sd.groups[group].cpus.iter().filter(|&c| env.includes(c)) {
             let (rq, load) = (&s.rqs[cpu.at()], cpu_runnable_load(s, cpu));
             let power = u64::from(rq.cpu_capacity);
             let serves = sg_capacity(sd, power, u64::from(self.original[cpu.at()]), 1, false);

@@ -104,7 +104,7 @@ impl FairBalancer {
             return;
         }
         let group = &s.topology.domains[env.domain].groups[env.local_group].cpus;
-        env.dst_pinned = group.iter_and(&s.tasks[pid.at()].cpus).find(|&c| env.includes(s, c));
+        env.dst_pinned = group.iter_and(&s.tasks[pid.at()].cpus).find(|&c| env.includes(c));
     }
 
     /// `task_hot`: did it run so recently that its data is still in the cache?

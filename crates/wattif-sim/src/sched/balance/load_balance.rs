@@ -67,9 +67,10 @@ impl Env {
             excluded: Vec::new(),
         }
     }
-    /// Does the pass look at this CPU (`env->cpus`)?
-    pub(super) fn includes(&self, s: &View, cpu: CpuId) -> bool {
-        s.topology.domains[self.domain].span.contains(cpu) && !self.excluded.contains(&cpu)
+    /// Does the pass look at this CPU of its domain (`env->cpus`)?
+    #[inline]
+    pub(super) fn includes(&self, cpu: CpuId) -> bool {
+        self.excluded.is_empty() || !self.excluded.contains(&cpu)
     }
     /// Its domain.
     pub(super) fn sd<'s>(&self, s: &'s View) -> &'s Domain {
@@ -170,7 +171,7 @@ impl FairBalancer {
                 // No task of that CPU may come to us: look at the others, if there are any outside our group.
                 env.excluded.push(busiest);
                 let (sd, local) = (env.sd(txn.view()), env.local_group);
-                let left = sd.span.iter().any(|c| !sd.groups[local].cpus.contains(c) && env.includes(txn.view(), c));
+                let left = sd.span.iter().any(|c| !sd.groups[local].cpus.contains(c) && env.includes(c));
                 if left {
                     env.dst_cpu = env.sd_cpu;
                     continue;
@@ -292,7 +293,8 @@ impl FairBalancer {
 
     /// What the outcome means for the next pass: interval, failures, the mark at the level above.
     fn settle(&self, txn: &mut dyn Transaction, env: &Env, outcome: Outcome) {
-        let again = self.need_active_balance(txn.view(), env);
+        let unbalanced = matches!(outcome, Outcome::Unbalanced { .. });
+        let again = unbalanced && self.generation >= Generation::V6_1 && self.need_active_balance(txn.view(), env);
         if outcome == Outcome::Balanced && !env.all_pinned {
             self.set_parent_imbalance(txn, env, false);
         }
@@ -309,7 +311,7 @@ impl FairBalancer {
             }
             Outcome::OnePinned => true,
             Outcome::Unbalanced { active, .. } => {
-                if !active || (self.generation >= Generation::V6_1 && again) {
+                if !active || again {
                     sd.balance_interval_ms = min;
                 }
                 if active && self.generation < Generation::V6_1 && sd.balance_interval_ms < max {

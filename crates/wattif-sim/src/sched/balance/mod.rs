@@ -295,12 +295,12 @@ pub fn cpu_overutilized(s: &View, cpu: CpuId) -> bool {
 
 /// Now, cut to the tick.
 pub(crate) fn jiffies_ns(s: &View) -> u64 {
-    s.now / s.tick_ns * s.tick_ns
+    s.jiffies(s.now) * s.tick_ns
 }
 
 /// Ticks per second.
 pub(crate) fn hz(s: &View) -> u64 {
-    (1_000_000_000 + s.tick_ns / 2) / s.tick_ns
+    s.hz
 }
 
 #[cfg(test)]

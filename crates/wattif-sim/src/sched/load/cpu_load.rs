@@ -2,6 +2,7 @@
 //!
 //! Everything here only reads; the signals themselves are the tracker's ([`super::pelt`]).
 
+use crate::sched::rq::{CfsRq, Rq};
 use crate::sched::task::{NONE, OnRq};
 use crate::sched::{Sched, View};
 use wattif_model::units::CAPACITY_SCALE;
@@ -69,7 +70,13 @@ pub fn task_util_est(s: &View, pid: Pid) -> u64 {
 
 /// `cpu_util_cfs`: utilisation of a CPU by fair tasks, at most its capacity.
 pub fn cpu_util_cfs(s: &View, cpu: CpuId) -> u64 {
-    capped(s, cpu, s.cfs[cpu.at()].avg.util_avg, u64::from(s.cfs[cpu.at()].avg.util_est))
+    cpu_util_of(s, &s.rqs[cpu.at()], &s.cfs[cpu.at()])
+}
+
+/// [`cpu_util_cfs`] of the CPU of this run queue and its root fair queue.
+#[inline]
+pub fn cpu_util_of(s: &View, rq: &Rq, cfs: &CfsRq) -> u64 {
+    capped(s, rq, cfs.avg.util_avg, u64::from(cfs.avg.util_est))
 }
 
 /// `cpu_util_without`: the same as if the task had never run there.
@@ -83,12 +90,13 @@ pub fn cpu_util_without(s: &View, cpu: CpuId, pid: Pid) -> u64 {
     if task_running_on_cpu(s, cpu, pid) {
         util_est = util_est.saturating_sub(stored_util_est(s, pid));
     }
-    capped(s, cpu, util, util_est)
+    capped(s, &s.rqs[cpu.at()], util, util_est)
 }
 
-fn capped(s: &View, cpu: CpuId, util: u64, util_est: u64) -> u64 {
+#[inline]
+fn capped(s: &View, rq: &Rq, util: u64, util_est: u64) -> u64 {
     let util = if s.features.util_est { util.max(util_est) } else { util };
-    util.min(u64::from(s.rqs[cpu.at()].cpu_capacity_orig))
+    util.min(u64::from(rq.cpu_capacity_orig))
 }
 
 /// `cpu_load_without`: load of a CPU as if the task had never run there.

@@ -119,10 +119,8 @@ impl WakeAffine {
 
     /// `record_wakee`: who runs on `this_cpu` wakes `pid`.
     pub fn record_wakee(&mut self, s: &mut Sched, this_cpu: CpuId, pid: Pid) {
-        let jiffy = |ns: u64| ns / s.tick_ns;
-        let hz = (1_000_000_000 + s.tick_ns / 2) / s.tick_ns;
         let mut w = self.waker(s, this_cpu);
-        if jiffy(s.now) > jiffy(w.decay_ts) + hz {
+        if s.jiffies(s.now) > s.jiffies(w.decay_ts) + s.hz {
             w.flips >>= 1;
             w.decay_ts = s.now;
         }
