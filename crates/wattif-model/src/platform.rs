@@ -200,6 +200,15 @@ pub struct Housekeeping {
     pub interval_ns: u64,
     /// Mean work per activation at full speed, exponential, ns.
     pub work_ns: u64,
+    /// Woken from CPU 0, as by its interrupts, instead of by a timer of its own CPU: no governor sees it coming.
+    #[serde(default)]
+    pub remote: bool,
+    /// Remote: so many more wake-ups follow each shortly.
+    #[serde(default)]
+    pub burst: u32,
+    /// Mean time between these, exponential, ns.
+    #[serde(default)]
+    pub burst_gap_ns: u64,
 }
 
 /// How powers are to be read.

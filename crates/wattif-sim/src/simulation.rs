@@ -17,11 +17,11 @@ use crate::sched::balance::LoadBalancer;
 use crate::sched::class::SchedClass;
 use crate::sched::core::{CpuContext, IDLE};
 use crate::sched::placement::WakeupPlacement;
-use wattif_model::platform::Platform;
+use wattif_model::platform::{Housekeeping, Platform};
 use wattif_model::run::{RunError, RunSpec, RunSummary};
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::workload::dist::Dist;
-use wattif_model::workload::{Amount, Op, Program, SchedAttr, TaskSpec, Workload};
+use wattif_model::workload::{Amount, Named, Op, Program, SchedAttr, TaskSpec, Workload};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
 /// Runs `spec` to its end, streaming events to `observers`.
@@ -317,16 +317,46 @@ fn with_housekeeping(spec: &RunSpec) -> Workload {
         for cpus in homes {
             let name =
                 cpus.as_ref().and_then(CpuSet::min).map_or(noise.name.clone(), |c| format!("{}/{c}", noise.name));
-            let ops = vec![
-                Op::Loop { count: None, end: 3 },
-                Op::Sleep(Amount::Random(Dist::Exponential { mean: noise.interval_ns })),
-                Op::Run(Amount::Random(Dist::Exponential { mean: noise.work_ns })),
-                Op::LoopEnd { begin: 0 },
-            ];
-            let delay = Ns::ZERO;
-            let (attr, program) = (SchedAttr::default(), Program { ops });
-            workload.tasks.push(TaskSpec { name, instances: 1, start: Ns::ZERO, delay, attr, cpus, group: 0, program });
+            let work = Op::Run(Amount::Random(Dist::Exponential { mean: noise.work_ns }));
+            let wait = Op::Sleep(Amount::Random(Dist::Exponential { mean: noise.interval_ns }));
+            if !noise.remote {
+                workload.tasks.push(background(name, cpus, vec![wait, work]));
+                continue;
+            }
+            let queue = workload.queues.len() as u32;
+            workload.queues.push(Named { name: name.clone() });
+            workload.tasks.push(background(format!("waker/{name}"), pinned(0), wake_ups(noise, queue, wait)));
+            workload.tasks.push(background(name, cpus, vec![Op::Get(queue), work]));
         }
     }
     workload
+}
+
+/// One wake-up of another thread, and the burst that follows it.
+fn wake_ups(noise: &Housekeeping, queue: u32, wait: Op) -> Vec<Op> {
+    let put = || Op::Put { queue, forward: false };
+    let mut ops = vec![wait, put()];
+    if noise.burst > 0 {
+        // Begins at 3: the whole is in a loop without end.
+        let gap = Op::Sleep(Amount::Random(Dist::Exponential { mean: noise.burst_gap_ns }));
+        ops.extend([Op::Loop { count: Some(noise.burst.into()), end: 6 }, gap, put(), Op::LoopEnd { begin: 3 }]);
+    }
+    ops
+}
+
+/// A background thread that does `body` for ever.
+fn background(name: String, cpus: Option<CpuSet>, body: Vec<Op>) -> TaskSpec {
+    let mut ops = vec![Op::Loop { count: None, end: body.len() as u32 + 1 }];
+    ops.extend(body);
+    ops.push(Op::LoopEnd { begin: 0 });
+    TaskSpec {
+        name,
+        instances: 1,
+        start: Ns::ZERO,
+        delay: Ns::ZERO,
+        attr: SchedAttr::default(),
+        cpus,
+        group: 0,
+        program: Program { ops },
+    }
 }

@@ -270,7 +270,16 @@ fn nothing_shifts_a_random_stream() {
     assert_eq!(work(&run("linux-6.12", &[FINITE[2], FINITE[0], FINITE[1]])), alone, "in another order");
     let mut noisy = run("linux-6.12", &FINITE);
     let name = "another".into();
-    noisy.platform.noise.housekeeping.push(Housekeeping { name, per_cpu: true, interval_ns: 900_000, work_ns: 90_000 });
+    let kind = Housekeeping {
+        name,
+        per_cpu: true,
+        interval_ns: 900_000,
+        work_ns: 90_000,
+        remote: false,
+        burst: 0,
+        burst_gap_ns: 0,
+    };
+    noisy.platform.noise.housekeeping.push(kind);
     noisy.platform.noise.irq_jitter_ns += 1000;
     assert_eq!(work(&noisy), alone, "with more in the background");
 }

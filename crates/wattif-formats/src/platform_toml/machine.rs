@@ -170,10 +170,16 @@ fn housekeeping(mut table: Table, report: &mut Report) -> Housekeeping {
         per_cpu: table.boolean("per_cpu", report).unwrap_or(false),
         interval_ns: need_time(&mut table, "interval", report),
         work_ns: need_time(&mut table, "work", report),
+        remote: table.boolean("remote", report).unwrap_or(false),
+        burst: table.int("burst", 0..=1000, report).unwrap_or(0) as u32,
+        burst_gap_ns: time(&mut table, "burst_gap", report).unwrap_or(0),
     };
+    if thread.burst > 0 && !(thread.remote && thread.burst_gap_ns > 0) {
+        report.error(CODES.range, table.span.clone(), "a burst needs `remote = true` and `burst_gap_us` of at least 1");
+    }
     if thread.interval_ns < 100_000 {
         report.error(CODES.range, table.span.clone(), "housekeeping more often than every 100 µs");
     }
-    table.finish(&["name", "per_cpu", "interval_ms", "work_us"], report);
+    table.finish(&["name", "per_cpu", "interval_ms", "work_us", "remote", "burst", "burst_gap_us"], report);
     thread
 }

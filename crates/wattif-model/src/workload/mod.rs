@@ -5,8 +5,12 @@
 //! [`Op`]s with structured jumps. Ids in ops index the tables of the workload.
 
 pub mod dist;
+mod ebizzy;
+mod hackbench;
 pub mod models;
+mod pgbench;
 mod phone;
+mod schbench;
 mod server;
 
 use crate::ids::CpuSet;
@@ -315,6 +319,15 @@ pub enum Op {
     },
     /// Take a token, waiting for one.
     Get(u32),
+    /// Move all tokens of one queue to another, as if each were put there in turn.
+    Drain {
+        /// Queue emptied.
+        from: u32,
+        /// Queue filled.
+        to: u32,
+        /// Tokens keep their stamps.
+        forward: bool,
+    },
     /// Ask a device and block until it has served the request.
     Device {
         /// Device.

@@ -32,7 +32,14 @@ pub struct Model {
 }
 
 /// Every model.
-pub static MODELS: &[Model] = &[super::server::MODEL, super::phone::MODEL];
+pub static MODELS: &[Model] = &[
+    super::server::MODEL,
+    super::phone::MODEL,
+    super::schbench::MODEL,
+    super::pgbench::MODEL,
+    super::ebizzy::MODEL,
+    super::hackbench::MODEL,
+];
 
 /// A model by name.
 pub fn model(name: &str) -> Option<&'static Model> {
@@ -99,6 +106,16 @@ impl Params {
         };
         SchedAttr { policy, nice, ..SchedAttr::default() }
     }
+}
+
+/// A numeric parameter.
+pub(super) const fn number(name: &'static str, default: &'static str, range: (u64, u64), doc: &'static str) -> Param {
+    Param { name, default, range: Some(range), words: &[], doc }
+}
+
+/// A parameter that is one of some words, the first of them by default.
+pub(super) const fn word(name: &'static str, words: &'static [&'static str], doc: &'static str) -> Param {
+    Param { name, default: words[0], range: None, words, doc }
 }
 
 /// Size of the machine a model is made for. Whoever knows the platform sets it to the number of its CPUs.

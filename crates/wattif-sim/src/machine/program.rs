@@ -427,6 +427,7 @@ impl Programs {
             Op::SemWait(semaphore) => self.sem_wait(pid, semaphore),
             Op::Put { queue, forward } => self.put(pid, queue, forward, now, out),
             Op::Get(queue) => self.get(pid, queue),
+            Op::Drain { from, to, forward } => self.drain(from, to, forward, now, out),
             Op::Device { device, ref service } => {
                 let service = self.draw(pid, service, instr);
                 Some(self.request(pid, device, service, now, out))

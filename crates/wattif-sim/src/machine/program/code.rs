@@ -85,6 +85,11 @@ fn check(op: &Op, pc: usize, ops: &[Op], w: &Workload) -> Result<(), String> {
         Op::SpinThenBlock { queue, .. } | Op::Put { queue, .. } | Op::Get(queue) => {
             index("queue", queue, w.queues.len())
         }
+        Op::Drain { from, to, .. } => {
+            index("queue", from, w.queues.len())?;
+            index("queue", to, w.queues.len())?;
+            if from == to { Err("a queue cannot be drained into itself".into()) } else { Ok(()) }
+        }
         Op::Timer { timer, .. } => index("timer", timer, w.timers.len()),
         Op::Lock(m) | Op::Unlock(m) => index("mutex", m, w.mutexes.len()),
         Op::Wait { cond, mutex } => {

@@ -186,6 +186,11 @@ impl Programs {
     /// Make a token and give it to a thread that spins or waits for one; otherwise it is kept.
     pub(super) fn put(&mut self, pid: Pid, queue: u32, forward: bool, now: Ns, out: &mut Effects) -> Option<Step> {
         let stamp = self.thread(pid).stamp.filter(|_| forward).unwrap_or(now);
+        self.put_stamped(queue, stamp, out);
+        None
+    }
+
+    fn put_stamped(&mut self, queue: u32, stamp: Ns, out: &mut Effects) {
         let q = &mut self.resources.queues[queue as usize];
         if let Some(taker) = q.spinners.pop_front() {
             self.thread(taker).pending = Pending::Poll { queue, got: true };
@@ -196,6 +201,12 @@ impl Programs {
             self.wake(taker, out);
         } else {
             q.tokens.push_back(stamp);
+        }
+    }
+
+    pub(super) fn drain(&mut self, from: u32, to: u32, forward: bool, now: Ns, out: &mut Effects) -> Option<Step> {
+        while let Some(stamp) = self.resources.queues[from as usize].tokens.pop_front() {
+            self.put_stamped(to, if forward { stamp } else { now }, out);
         }
         None
     }

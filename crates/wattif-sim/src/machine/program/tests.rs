@@ -451,6 +451,27 @@ fn tokens_wait_in_order() {
 }
 
 #[test]
+fn draining_moves_all_tokens_stamped_anew_or_as_they_were() {
+    let put = Op::Put { queue: 0, forward: false };
+    let get = [Op::Get(1), Op::Mark(0)];
+    for (forward, stamps) in [(true, [0, US]), (false, [2 * US; 2])] {
+        let drain = Op::Drain { from: 0, to: 1, forward };
+        let source = [put.clone(), run(1), put.clone(), run(1), drain];
+        let mut w = World::new(&[&source, &get, &get]);
+        w.all(&[(0, 2), (0, 3), (0, 1), (1, 1), (2, 1)]);
+        assert_eq!(w.woken(), [2, 3]);
+        let began = |w: &World| match w.out.events[..] {
+            [Event::Mark { began_ns, .. }] => began_ns,
+            ref other => panic!("{other:?}"),
+        };
+        w.at(3, 2);
+        let first = began(&w);
+        w.at(3, 3);
+        assert_eq!([first, began(&w)], stamps, "forward: {forward}");
+    }
+}
+
+#[test]
 fn a_device_serves_in_order_up_to_its_servers() {
     let ask = |device, us: u64| [Op::Device { device, service: fixed(us * US) }, run(1)];
     let (a, b, c) = (ask(0, 10), ask(0, 20), ask(0, 5));

@@ -1,0 +1,174 @@
+//! `pgbench`: clients and their server processes, a TPC-B-like transaction of seven round trips.
+//!
+//! A client sends a statement and waits for the answer: BEGIN, three UPDATE, SELECT, INSERT, END. Client and server process
+//! alternate strictly. The UPDATE of the branch takes the lock of its row until the transaction has ended, so with few
+//! branches (`scale`) the clients queue up there. END waits until the log is on disk: one flush serves all that have come
+//! before it (group commit). A transaction's latency is from BEGIN until the answer to END (mark `transaction`).
+
+use super::dist::Dist;
+use super::models::{Model, Params, number};
+use super::server::{forever, task};
+use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, Workload};
+use crate::units::Ns;
+
+/// The model.
+pub const MODEL: Model = Model {
+    name: "pgbench",
+    title: "pgbench: clients and server processes in turn, row locks, group commit; transactions per second",
+    params: &[
+        number("clients", "8", (1, 1024), "clients, each with a server process of its own (-c)"),
+        number("scale", "100", (1, 100_000), "branches: rows that all transactions update one of (-s)"),
+        number(
+            "statement_us",
+            "50",
+            (1, 1_000_000),
+            "median work of a statement in the server at full speed; an UPDATE twice",
+        ),
+        number("client_us", "10", (1, 1_000_000), "median work of the client between two statements"),
+        number("think_us", "0", (0, 10_000_000), "pause of a client between two transactions, exponential mean"),
+        number("flush_us", "500", (1, 1_000_000), "median time to write the log to disk"),
+    ],
+    build,
+};
+
+/// σ of the logarithm of each piece of work, in 1/1000.
+const SIGMA_MILLI: u32 = 300;
+/// Transactions written out in a program, each with its own branch.
+const UNROLLED: u64 = 16;
+
+/// Queues of the log: to be flushed, being flushed, flushed. Then two for each client.
+const COMMIT: u32 = 0;
+const BATCH: u32 = 1;
+const COMMITTED: u32 = 2;
+
+/// A statement and how often it costs `statement_us`, in tenths.
+const STATEMENTS: [(Statement, u64); 7] = [
+    (Statement::Plain, 3),
+    (Statement::Plain, 20),
+    (Statement::Plain, 10),
+    (Statement::Plain, 20),
+    (Statement::Branch, 20),
+    (Statement::Plain, 10),
+    (Statement::End, 5),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Statement {
+    Plain,
+    /// The UPDATE that takes the branch's row.
+    Branch,
+    End,
+}
+
+fn build(p: &Params) -> Workload {
+    let clients = p.int("clients");
+    let branches = p.int("scale").min(clients * UNROLLED);
+    let mut queues: Vec<Named> = ["commit", "batch", "committed"].map(|name| Named { name: name.into() }).into();
+    let mut tasks = vec![task("walwriter", 1, SchedAttr::default(), forever(flusher(p)))];
+    for c in 0..clients {
+        queues.extend(["request", "reply"].map(|what| Named { name: format!("{what}{c}") }));
+        let (request, reply) = (3 + 2 * c as u32, 4 + 2 * c as u32);
+        tasks.push(task(&format!("client{c}"), 1, SchedAttr::default(), forever(client(p, request, reply))));
+        let backend = (0..UNROLLED).flat_map(|n| transaction(p, request, reply, branch(c * UNROLLED + n, branches)));
+        tasks.push(task(&format!("postgres{c}"), 1, SchedAttr::default(), forever(backend.collect())));
+    }
+    Workload {
+        name: MODEL.name.into(),
+        duration: Some(Ns::from_s(10)),
+        tasks,
+        mutexes: (0..branches).map(|b| Named { name: format!("branch{b}") }).collect(),
+        devices: vec![DeviceSpec { name: "wal".into(), servers: 1 }],
+        queues,
+        marks: vec!["transaction".into()],
+        groups: vec![GroupSpec::root()],
+        ..Workload::default()
+    }
+}
+
+/// A branch for the n-th transaction written out: scattered, and the same in every run.
+fn branch(n: u64, branches: u64) -> u32 {
+    let scattered = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+    (scattered % branches) as u32
+}
+
+fn work(median_ns: u64) -> Op {
+    Op::Run(Amount::Random(Dist::LogNormal { median: median_ns.max(1), sigma_milli: SIGMA_MILLI }))
+}
+
+fn client(p: &Params, request: u32, reply: u32) -> Vec<Op> {
+    let mut ops = Vec::new();
+    if p.int("think_us") > 0 {
+        ops.push(Op::Sleep(Amount::Random(Dist::Exponential { mean: p.int("think_us") * 1000 })));
+    }
+    for n in 0..STATEMENTS.len() {
+        // The stamp of the first statement travels with all of them.
+        let put = Op::Put { queue: request, forward: n > 0 };
+        ops.extend([work(p.int("client_us") * 1000), put, Op::Get(reply)]);
+    }
+    ops.push(Op::Mark(0));
+    ops
+}
+
+fn transaction(p: &Params, request: u32, reply: u32, branch: u32) -> Vec<Op> {
+    let mut ops = Vec::new();
+    for (statement, tenths) in STATEMENTS {
+        ops.push(Op::Get(request));
+        if statement == Statement::Branch {
+            ops.push(Op::Lock(branch));
+        }
+        ops.push(work(p.int("statement_us") * 100 * tenths));
+        if statement == Statement::End {
+            ops.extend([Op::Put { queue: COMMIT, forward: true }, Op::Get(COMMITTED), Op::Unlock(branch)]);
+        }
+        ops.push(Op::Put { queue: reply, forward: true });
+    }
+    ops
+}
+
+/// PostgreSQL's waiting committers elect one that writes for all; here a thread of its own does.
+fn flusher(p: &Params) -> Vec<Op> {
+    let service = Dist::LogNormal { median: p.int("flush_us") * 1000, sigma_milli: SIGMA_MILLI };
+    vec![
+        Op::Get(COMMIT),
+        Op::Put { queue: BATCH, forward: true },
+        Op::Drain { from: COMMIT, to: BATCH, forward: true },
+        Op::Device { device: 0, service: Amount::Random(service) },
+        Op::Drain { from: BATCH, to: COMMITTED, forward: true },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seven_round_trips_a_pair_of_processes_each() {
+        let w = MODEL.workload(&[("clients".into(), "4".into())]).unwrap();
+        assert_eq!(w.tasks.len(), 1 + 2 * 4);
+        let count = |t: usize, f: fn(&Op) -> bool| w.tasks[t].program.ops.iter().filter(|op| f(op)).count();
+        assert_eq!(count(1, |op| matches!(op, Op::Put { .. })), 7);
+        assert_eq!(count(2, |op| matches!(op, Op::Lock(_))), UNROLLED as usize);
+        assert_eq!(count(2, |op| matches!(op, Op::Unlock(_))), UNROLLED as usize);
+    }
+
+    #[test]
+    fn with_one_branch_all_update_the_same_row() {
+        let locks = |scale: &str| {
+            let w = MODEL.workload(&[("scale".into(), scale.into())]).unwrap();
+            let mut taken: Vec<u32> = w
+                .tasks
+                .iter()
+                .flat_map(|t| &t.program.ops)
+                .filter_map(|op| match op {
+                    Op::Lock(b) => Some(*b),
+                    _ => None,
+                })
+                .collect();
+            taken.sort_unstable();
+            taken.dedup();
+            taken.len()
+        };
+        assert_eq!(locks("1"), 1);
+        assert!(locks("100") > 40, "scattered over the branches");
+    }
+}
