@@ -30,6 +30,7 @@ use crate::sched::placement::{
 use crate::sched::rq::CfsRq;
 use crate::sched::task::{SchedEntity, TaskGroup};
 use crate::sched::topology::{Asym, DomainParams, Topology};
+use crate::sched::uclamp::group_clamps;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
 use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec};
@@ -296,6 +297,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
     s.groups = groups;
+    s.rd.uclamp_used = spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024));
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
     s.bandwidth_slice_ns = class.int("bandwidth_slice_us").min(LONGEST_US) * 1000;
     s.tg_load_avg_limit_ns = class.int("tg_load_avg_limit_us").min(LONGEST_US) * 1000;
@@ -343,7 +345,8 @@ fn build_groups(run: &RunSpec) -> Result<Vec<TaskGroup>, RunError> {
             let offset = if interleave { period_offset(run.seed, spec) } else { 0 };
             CfsBandwidth::new(quota.0, spec.period.0, spec.burst.0, offset)
         });
-        groups.push(TaskGroup { path, parent, shares, idle: spec.idle, bandwidth, ..TaskGroup::root() });
+        let uclamp = group_clamps(spec, groups[parent as usize].uclamp);
+        groups.push(TaskGroup { path, parent, shares, idle: spec.idle, bandwidth, uclamp, ..TaskGroup::root() });
     }
     Ok(groups)
 }

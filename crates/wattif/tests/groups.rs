@@ -243,6 +243,61 @@ fn a_group_that_sleeps_stops_its_timer() {
     assert_eq!(seen.throttled.len(), 0);
 }
 
+// ---- clamps ----------------------------------------------------------------------------------------------------------
+
+/// Mean frequency of the first domain, MHz.
+fn mean_mhz(platform: &str, tasks: &str, groups: &str) -> u64 {
+    let mut spec = spec(platform, "linux-6.12", tasks, groups, 1000);
+    spec.platform.noise.housekeeping.clear();
+    let report = run(&spec, &mut []).expect("runs").report;
+    let rows = &report.domains[0].freq_residency;
+    (rows.iter().map(|r| r.khz as f64 * r.s).sum::<f64>() / rows.iter().map(|r| r.s).sum::<f64>() / 1000.0) as u64
+}
+
+#[test]
+fn clamps_of_groups_act_on_frequency() {
+    let light = r#""a": { "cpus": [0], "taskgroup": "/a/b", "run": 100, "sleep": 2000 }"#;
+    let hog = r#""a": { "cpus": [0], "taskgroup": "/a/b", "run": 1000 }"#;
+    let mhz = |tasks, groups| mean_mhz("hikey620", tasks, groups);
+    let (low, high) = (mhz(light, ""), mhz(hog, ""));
+    assert!(low < 450 && high > 1000, "{low} {high}");
+    let protected = r#""/a": { "cpu.uclamp.min": 100 }, "/a/b": { "cpu.uclamp.min": 100 }"#;
+    assert!(mhz(light, protected) > 800, "{}", mhz(light, protected));
+    assert_eq!(mhz(light, r#""/a": { "cpu.uclamp.min": 100 }"#), low, "protection is not inherited");
+    assert_eq!(mhz(light, r#""/a/b": { "cpu.uclamp.min": 100 }"#), low, "nor more than the group above has");
+    assert!(mhz(hog, r#""/a": { "cpu.uclamp.max": 20 }"#) < 450);
+    let asks = hog.replace(r#""run""#, r#""util_max": 1024, "run""#);
+    assert!(mhz(&asks, r#""/a/b": { "cpu.uclamp.max": 20 }"#) < 450, "asking does not help");
+}
+
+/// A real-time task that runs beside clamped ones still runs at full speed.
+#[test]
+fn real_time_tasks_are_protected_by_default() {
+    let rt =
+        |more: &str| format!(r#""rt": {{ "cpus": [0], "policy": "SCHED_FIFO", {more} "run": 100, "sleep": 2000 }}"#);
+    let clamps = r#""/other": { "cpu.uclamp.max": 90 }"#;
+    let mhz = |more: &str, groups| mean_mhz("hikey620", &rt(more), groups);
+    let fast = mhz("", "");
+    assert!(fast > 700, "{fast}");
+    assert_eq!(mhz("", clamps), fast, "with clamps in use somewhere");
+    assert!(mhz(r#""util_min": 0,"#, clamps) < 500, "{}", mhz(r#""util_min": 0,"#, clamps));
+}
+
+#[test]
+fn clamps_of_groups_act_on_placement() {
+    let tasks = r#""a": { "taskgroup": "/a", "run": 300, "timer": { "ref": "t", "period": 8000 } }"#;
+    let on_big = |groups| {
+        let mut spec = spec("hikey960", "linux-6.12", tasks, groups, 500);
+        spec.platform.noise.housekeeping.clear();
+        let report = run(&spec, &mut []).expect("runs").report;
+        let busy = |cpus: std::ops::Range<usize>| report.cpus[cpus].iter().map(|c| c.busy_s).sum::<f64>();
+        busy(4..8) / busy(0..8)
+    };
+    assert!(on_big("") < 0.3, "{}", on_big(""));
+    let boosted = on_big(r#""/a": { "cpu.uclamp.min": 90 }"#);
+    assert!(boosted > 0.8, "{boosted}");
+}
+
 // ---- random trees ----------------------------------------------------------------------------------------------------
 
 /// A group: under which of those before it, its weight, its quota as a part of a CPU, its period, idle.

@@ -3,6 +3,7 @@
 use super::class::fair;
 use super::core::IDLE;
 use super::task::{SchedEntity, State, Task};
+use super::uclamp::uclamp_update;
 use crate::cpufreq::CpufreqPolicy;
 use crate::cpuidle::CpuidleState;
 use crate::engine::rng::Rng;
@@ -109,7 +110,6 @@ impl Kernel<'_, '_> {
             nr_cpus_allowed: cpus.len() as u32,
             cpus,
             group,
-            uclamp_max: 1024,
             ..Task::default()
         };
         self.s.tasks.push(task);
@@ -155,17 +155,16 @@ impl Kernel<'_, '_> {
             // to_ratio: 2^20 is one CPU.
             dl.dl_bw = (u128::from(dl.dl_runtime) << 20).checked_div(u128::from(dl.dl_period)).unwrap_or(0) as u64;
         }
-        if let Some(min) = attr.util_min {
-            task.uclamp_min = u32::from(min);
-        }
-        if let Some(max) = attr.util_max {
-            task.uclamp_max = u32::from(max);
-        }
+        task.uclamp_req.0 = attr.util_min.map(u32::from).or(task.uclamp_req.0);
+        task.uclamp_req.1 = attr.util_max.map(u32::from).or(task.uclamp_req.1);
+        uclamp_update(&mut self.s, pid);
         self.s.rd.uclamp_used |= attr.util_min.is_some() || attr.util_max.is_some();
         if attr.policy.is_fair() {
             let i = self.s.se_of(pid);
             let se = &mut self.s.se[i];
-            (se.custom_slice, se.slice) = (attr.runtime.0 != 0, attr.runtime.0);
+            // The kernel takes slices of 0.1 to 100 ms; none asked for: the class sets it at the next request.
+            let slice = attr.runtime.0;
+            (se.custom_slice, se.slice) = (slice != 0, if slice == 0 { 0 } else { slice.clamp(100_000, 100_000_000) });
         }
     }
 }

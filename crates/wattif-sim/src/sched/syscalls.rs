@@ -284,6 +284,7 @@ impl Kernel<'_, '_> {
         self.change(pid, cpu, OnRq::Migrating, |kernel| {
             kernel.fair.migrate_task_rq(&mut kernel.s, pid, cpu);
             kernel.s.tasks[pid.at()].group = group;
+            super::uclamp::uclamp_update(&mut kernel.s, pid);
             fair::set_task_rq(&mut kernel.s, pid, cpu);
         });
         self.tell_attached(pid, cpu);

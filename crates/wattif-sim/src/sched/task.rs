@@ -64,10 +64,12 @@ pub struct Task {
     pub nr_cpus_allowed: u32,
     /// Group (index into `Sched::groups`).
     pub group: u32,
-    /// `uclamp_min` asked for, 0..=1024.
+    /// Effective `uclamp_min`, 0..=1024 (`uclamp_eff_value`).
     pub uclamp_min: u32,
-    /// `uclamp_max` asked for, 0..=1024.
+    /// Effective `uclamp_max`, 0..=1024.
     pub uclamp_max: u32,
+    /// `uclamp_min` and `uclamp_max` asked for (`uclamp_req`); `None`: the default of its policy.
+    pub uclamp_req: (Option<u32>, Option<u32>),
     /// Its clamps count on its run queue now.
     pub uclamp_active: bool,
     /// CPU used before the present one (`recent_used_cpu`).
@@ -223,11 +225,21 @@ pub struct TaskGroup {
     pub load_avg: u64,
     /// Its limit (`cpu.max`); `None`: none.
     pub bandwidth: Option<CfsBandwidth>,
+    /// Effective `cpu.uclamp.min` and `cpu.uclamp.max`, 0..=1024.
+    pub uclamp: (u32, u32),
 }
 
 impl TaskGroup {
     /// The root group.
     pub fn root() -> TaskGroup {
-        TaskGroup { path: "/".to_string(), parent: 0, shares: 1024, idle: false, load_avg: 0, bandwidth: None }
+        TaskGroup {
+            path: "/".to_string(),
+            parent: 0,
+            shares: 1024,
+            idle: false,
+            load_avg: 0,
+            bandwidth: None,
+            uclamp: (1024, 1024),
+        }
     }
 }

@@ -1,8 +1,14 @@
-//! Utilisation clamps of a run queue: the maximum over its runnable tasks, by bucket, as the kernel's.
+//! Utilisation clamps: of a task by what it asked for and its group, of a run queue the maximum over its runnable tasks, by
+//! bucket, as the kernel's.
 //!
-//! `core` calls [`uclamp_rq_inc`] after a task was queued and [`uclamp_rq_dec`] before it leaves, for tasks of all classes.
+//! `core` calls [`uclamp_rq_inc`] after a task was queued and [`uclamp_rq_dec`] before it leaves, for tasks of all classes;
+//! deadline tasks do not count.
+//!
+//! FIDELITY(uclamp-group-limit): a group restricts its tasks to `cpu.uclamp.min ..= cpu.uclamp.max`, as since 5.14; before,
+//! `cpu.uclamp.min` was an upper limit of `uclamp_min` too.
 
 use super::Sched;
+use wattif_model::workload::{GroupSpec, Policy};
 use wattif_model::{CpuId, Pid};
 
 /// `UCLAMP_BUCKETS`: the kernel's default configuration.
@@ -53,9 +59,33 @@ fn dec(buckets: &mut [Bucket; BUCKETS], rq_value: &mut u32, clamp: u32) -> bool 
     false
 }
 
+/// Effective clamps of a group below one with effective clamps `above`: protection is not inherited, and limits limit it.
+#[doc(alias = "cpu_util_update_eff")]
+pub fn group_clamps(group: &GroupSpec, above: (u32, u32)) -> (u32, u32) {
+    let max = u32::from(group.uclamp_max).min(above.1);
+    (u32::from(group.uclamp_min).min(above.0).min(max), max)
+}
+
+/// Settles a task's effective clamps after it asked for others, changed its policy or its group. It is on no queue.
+#[doc(alias = "uclamp_eff_get")]
+pub fn uclamp_update(s: &mut Sched, pid: Pid) {
+    let task = &mut s.tasks[pid.at()];
+    // Real-time tasks run at full speed unless they ask for less (`sched_util_clamp_min_rt_default`).
+    let default_min = if task.policy.is_rt() { 1024 } else { 0 };
+    let (min, max) = (task.uclamp_req.0.unwrap_or(default_min), task.uclamp_req.1.unwrap_or(1024));
+    (task.uclamp_min, task.uclamp_max) = (min, max);
+    if task.group != 0 {
+        let (lo, hi) = s.groups[task.group as usize].uclamp;
+        (task.uclamp_min, task.uclamp_max) = (min.clamp(lo, hi), max.clamp(lo, hi));
+    }
+}
+
 /// A task became runnable: its clamps count.
 pub fn uclamp_rq_inc(s: &mut Sched, cpu: CpuId, pid: Pid) {
     let (rq, task) = (&mut s.rqs[cpu.at()], &s.tasks[pid.at()]);
+    if task.policy == Policy::Deadline {
+        return;
+    }
     if rq.uclamp_idle {
         rq.uclamp_idle = false;
         (rq.uclamp_min, rq.uclamp_max) = (task.uclamp_min, task.uclamp_max);
@@ -67,6 +97,9 @@ pub fn uclamp_rq_inc(s: &mut Sched, cpu: CpuId, pid: Pid) {
 /// A task stops being runnable. The last one leaves its `uclamp_max` behind, so that blocked utilisation stays clamped.
 pub fn uclamp_rq_dec(s: &mut Sched, cpu: CpuId, pid: Pid) {
     let (rq, task) = (&mut s.rqs[cpu.at()], &s.tasks[pid.at()]);
+    if task.policy == Policy::Deadline {
+        return;
+    }
     if dec(&mut rq.uclamp.min, &mut rq.uclamp_min, task.uclamp_min) {
         rq.uclamp_min = 0;
     }
@@ -79,6 +112,31 @@ pub fn uclamp_rq_dec(s: &mut Sched, cpu: CpuId, pid: Pid) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::task::TaskGroup;
+
+    #[test]
+    fn groups_restrict_their_tasks() {
+        let spec = |min, max| GroupSpec { uclamp_min: min, uclamp_max: max, ..GroupSpec::named("/a") };
+        let outer = group_clamps(&spec(300, 600), (1024, 1024));
+        assert_eq!(outer, (300, 600));
+        assert_eq!(group_clamps(&spec(0, 1024), outer), (0, 600), "protection is not inherited, limits are");
+        assert_eq!(group_clamps(&spec(800, 400), outer), (300, 400));
+        assert_eq!(group_clamps(&spec(800, 200), outer), (200, 200), "the limit wins");
+        let mut s = Sched::bare(1, 4_000_000);
+        let pid = crate::sched::class::fair::tests::spawn(&mut s, 0);
+        s.groups.push(TaskGroup { uclamp: outer, ..TaskGroup::root() });
+        let mut clamps = |group, req, policy| {
+            let task = &mut s.tasks[pid.at()];
+            (task.group, task.uclamp_req, task.policy) = (group, req, policy);
+            uclamp_update(&mut s, pid);
+            (s.tasks[pid.at()].uclamp_min, s.tasks[pid.at()].uclamp_max)
+        };
+        assert_eq!(clamps(0, (None, None), Policy::Normal), (0, 1024));
+        assert_eq!(clamps(0, (None, None), Policy::Fifo), (1024, 1024));
+        assert_eq!(clamps(0, (Some(10), None), Policy::Fifo), (10, 1024));
+        assert_eq!(clamps(1, (None, None), Policy::Normal), (300, 600));
+        assert_eq!(clamps(1, (Some(500), Some(100)), Policy::Normal), (500, 300));
+    }
 
     #[test]
     fn maximum_over_runnable_tasks_and_last_one_kept() {

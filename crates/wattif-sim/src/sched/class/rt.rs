@@ -30,8 +30,7 @@
 //! A spinning task of high priority starves everything below on its CPU.
 //!
 //! # Differences from the kernel
-//! FIDELITY(rt-throttling): the limit of 95 % per second is not modelled. FIDELITY(rt-uclamp-default): the default
-//! `uclamp_min` of 1024 is not implied; a task's own `uclamp_min` decides which CPUs are large enough. FIDELITY(rt-distribute):
+//! FIDELITY(rt-throttling): the limit of 95 % per second is not modelled. FIDELITY(rt-distribute):
 //! among equal CPUs the lowest number is taken, the kernel rotates. No vectors exist.
 //!
 //! # Source
