@@ -9,7 +9,6 @@ use std::path::Path;
 use wattif_formats::rtapp::Dialect;
 use wattif_lab::experiment::{Arm, Experiment, Plan, Results};
 use wattif_model::run::RunSpec;
-use wattif_model::workload::models;
 
 /// An experiment and where its files lie.
 #[derive(Clone, Debug)]
@@ -37,7 +36,7 @@ impl Entry {
         arm.set.iter().for_each(|(path, value)| settings.add(path, &value.to_string()));
         let mut platform = load::platform(&arm.platform, &settings)?.value;
         let kernel = load::kernel(&arm.kernel, &settings)?.value;
-        let read = match models::model(&arm.workload) {
+        let read = match load::named_model(&arm.workload) {
             Some(_) => load::workload(&arm.workload, platform.nr_cpus(), self.dialect()?, &settings)?,
             None => {
                 let source = data::experiment_file(&self.folder, &arm.workload)?;

@@ -59,23 +59,40 @@ pub fn kernel(name: &str, settings: &Settings) -> Result<Loaded<KernelSpec>, Err
     loaded(source, parsed.kernel, parsed.diagnostics)
 }
 
-/// A workload for a machine of `nr_cpus`: a model's name, or an rt-app file: a path, `-`, or a name of the gallery.
+/// A model, and the parameters behind its name: `openmp`, or `openmp:schedule=static,workers=4`.
+pub fn named_model(name: &str) -> Option<(&'static Model, Vec<(String, String)>)> {
+    let (name, rest) = name.split_once(':').unwrap_or((name, ""));
+    let params = rest.split(',').filter(|p| !p.trim().is_empty()).map(|p| {
+        let (name, value) = p.split_once('=').unwrap_or((p, ""));
+        (name.trim().to_string(), value.trim().to_string())
+    });
+    Some((models::model(name)?, params.collect()))
+}
+
+/// A workload for a machine of `nr_cpus`: a model with or without parameters, or an rt-app file: a path, `-`, or a name of the
+/// gallery.
 pub fn workload(
     name: &str,
     nr_cpus: usize,
     dialect: Dialect,
     settings: &Settings,
 ) -> Result<Loaded<LoadedWorkload>, Error> {
-    match models::model(name) {
-        Some(model) => from_model(model, nr_cpus, settings),
+    match named_model(name) {
+        Some((model, params)) => from_model(model, params, nr_cpus, settings),
         None => parse_workload(data::workload(name)?, nr_cpus, dialect, settings),
     }
 }
 
-/// A model is made for as many CPUs as there are, unless a setting says otherwise.
-fn from_model(model: &Model, nr_cpus: usize, settings: &Settings) -> Result<Loaded<LoadedWorkload>, Error> {
+/// A model is made for as many CPUs as there are, unless a setting says otherwise; settings override its own parameters.
+fn from_model(
+    model: &Model,
+    params: Vec<(String, String)>,
+    nr_cpus: usize,
+    settings: &Settings,
+) -> Result<Loaded<LoadedWorkload>, Error> {
     let source = Source { name: format!("model {}", model.name), text: "".into() };
-    let mut set = settings.workload.clone();
+    let mut set = params;
+    set.extend(settings.workload.iter().cloned());
     if model.params.iter().any(|p| p.name == "cpus") && !set.iter().any(|(name, _)| name == "cpus") {
         // Without a platform (its own error is shown) there is no number; with too many CPUs the model's limit holds.
         let cpus = if nr_cpus == usize::MAX { 8 } else { nr_cpus.min(1024) };

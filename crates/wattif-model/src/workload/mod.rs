@@ -8,6 +8,7 @@ pub mod dist;
 mod ebizzy;
 mod hackbench;
 pub mod models;
+mod openmp;
 mod pgbench;
 mod phone;
 mod schbench;

@@ -10,7 +10,7 @@ pub struct Param {
     pub name: &'static str,
     /// Value where none is given.
     pub default: &'static str,
-    /// Least and largest number; `None`: a word.
+    /// Least and largest number; `None`: a word. With words: a number, or one of them.
     pub range: Option<(u64, u64)>,
     /// Words allowed, where it is a word.
     pub words: &'static [&'static str],
@@ -39,6 +39,7 @@ pub static MODELS: &[Model] = &[
     super::pgbench::MODEL,
     super::ebizzy::MODEL,
     super::hackbench::MODEL,
+    super::openmp::MODEL,
 ];
 
 /// A model by name.
@@ -76,21 +77,32 @@ impl Model {
 
 impl Param {
     fn check(&self, value: &str) -> Result<(), String> {
+        if self.words.contains(&value) {
+            return Ok(());
+        }
+        let words = self.words.join(", ");
         match self.range {
             Some((lo, hi)) => match value.parse::<u64>() {
                 Ok(v) if (lo..=hi).contains(&v) => Ok(()),
-                _ => Err(format!("`{}` takes a number in {lo}..={hi}, not `{value}`", self.name)),
+                _ if words.is_empty() => Err(format!("`{}` takes a number in {lo}..={hi}, not `{value}`", self.name)),
+                _ => Err(format!("`{}` takes a number in {lo}..={hi} or {words}, not `{value}`", self.name)),
             },
-            None if self.words.contains(&value) => Ok(()),
-            None => Err(format!("`{}` takes one of {}, not `{value}`", self.name, self.words.join(", "))),
+            None => Err(format!("`{}` takes one of {words}, not `{value}`", self.name)),
         }
     }
 }
 
 impl Params {
-    /// A number.
+    /// A number; the word `cpus` is that of the machine's CPUs.
     pub fn int(&self, name: &str) -> u64 {
-        self.values[name].parse().expect("checked when it was set")
+        match self.values[name].as_str() {
+            "cpus" => self.int("cpus"),
+            number => number.parse().expect("checked when it was set"),
+        }
+    }
+    /// A number, where a word may stand instead.
+    pub fn maybe_int(&self, name: &str) -> Option<u64> {
+        self.values[name].parse().ok()
     }
     /// A word.
     pub fn word(&self, name: &str) -> &str {
