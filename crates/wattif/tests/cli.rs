@@ -77,6 +77,37 @@ fn bad_options() {
     }
 }
 
+#[test]
+fn models_take_parameters_behind_their_name() {
+    let o = done(&["run", "openmp:schedule=static,workers=3,regions=2", "-p", "tc2", "-k", "linux-3.13", "--json"]);
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+    let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(json["metrics"]["frames"]["region"]["duration_us"]["count"], 2);
+    assert_eq!(json["tasks"].as_array().unwrap().iter().filter(|t| t["task"] == "worker").count(), 2);
+    for (workload, part) in [
+        ("openmp:workers=0", "`workers` takes a number in 1..=1024 or cpus, not `0`"),
+        ("openmp:workers=10000", "not `10000`"),
+        ("openmp:wrokers=4", "no parameter `wrokers`"),
+        ("openmp:workers", "not ``"),
+        ("hogs:tasks=0", "`tasks` takes a number"),
+        ("opnmp:workers=4", "did you mean `openmp`"),
+    ] {
+        let o = done(&["run", workload, "-p", "tc2"]);
+        assert_eq!(o.status.code(), Some(2), "{workload}");
+        assert!(err(&o).contains(part), "{workload}: {}", err(&o));
+    }
+}
+
+#[test]
+fn powers_from_efficiency_need_a_platform_that_states_it() {
+    let set = ["--set", "cpu_power.source=efficiency", "--duration", "10ms"];
+    let run = |platform| done(&[&["run", "hogs", "-k", "linux-3.13", "-p", platform][..], &set].concat());
+    assert_eq!(run("tc2").status.code(), Some(0));
+    let o = run("hikey960");
+    assert_eq!(o.status.code(), Some(2));
+    assert!(err(&o).contains("`dt_clock_khz`") && err(&o).contains("hikey960"), "{}", err(&o));
+}
+
 /// One mistake a line: arguments besides the workload, the file, and what has to be said about it.
 #[test]
 fn mistakes_are_named() {

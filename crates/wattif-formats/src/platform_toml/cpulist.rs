@@ -3,6 +3,7 @@
 use super::CODES;
 use crate::toml_tree::{Node, Report, Table, Value};
 use crate::words::quoted;
+use wattif_model::check::Diagnostic;
 use wattif_model::{CpuId, CpuSet};
 
 /// A non-empty set of CPUs: `"0-3,6"` or a single number.
@@ -25,6 +26,12 @@ pub(super) fn read(node: &Node, report: &mut Report) -> Option<CpuSet> {
 pub(super) fn parts(node: Node, key: &str, nr: Option<usize>, report: &mut Report) -> Vec<CpuSet> {
     match node.value {
         Value::Table(table) => regular(table, key, nr, report).unwrap_or_default(),
+        Value::Array(items) if items.is_empty() => {
+            let message = format!("`{key}` names no CPU");
+            let help = "list the CPUs, such as \"0-3\", or leave the whole entry out";
+            report.push(Diagnostic::error(CODES.range, node.span, message).help(help));
+            vec![]
+        }
         Value::Array(items) => items.iter().filter_map(|n| read(n, report)).collect(),
         _ => read(&node, report).into_iter().collect(),
     }

@@ -98,6 +98,8 @@ fn mistakes() {
     check("[costs]", "[costs", "E01");
     check("exit_us = 900", "exit_us = 0", "W01");
     check("interval_ms = 50", "interval_us = 1", "E05");
+    check("cpus = [\"0-1\", \"2-3\"]", "cpus = []", "E07 E05");
+    check("cpus = [\"0-1\", \"2-3\"]", "cpus = \"\"", "E07 E05");
     check("core = \"big\"", "efficiency = 3891", "E07");
     check("core = \"big\"", "dt_clock_khz = 1_000_000", "E07");
     check("core = \"big\"", "efficiency = 0\ndt_clock_khz = 1_000_000", "E05");

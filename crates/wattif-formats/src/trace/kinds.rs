@@ -446,6 +446,8 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
         | Event::CpuPower { .. }
         | Event::ClusterPower { .. }
         | Event::IdlePeriod(_)
+        | Event::BalancePass(_)
+        | Event::BalanceMoved { .. }
         | Event::IdleWeights(_) => return None,
     };
     Some((kind, n))

@@ -106,6 +106,28 @@ impl Distribution {
         qs.iter().map(of).collect()
     }
 
+    /// Shares of values not more than `part` above the smallest, and not more than that below the largest; 0 of nothing.
+    pub fn near_extremes(&self, part: f64) -> (f64, f64) {
+        if self.count == 0 {
+            return (0.0, 0.0);
+        }
+        let (low, high) = (self.min as f64 * (1.0 + part), self.max as f64 * (1.0 - part));
+        let share = |lo: f64, hi: f64| {
+            let inside = |v: u64| (lo..=hi).contains(&(v as f64));
+            let n = match &self.histogram {
+                Some(h) => h
+                    .iter_recorded()
+                    .filter(|b| inside(b.value_iterated_to()))
+                    .map(|b| u64::from(b.count_at_value()))
+                    .sum(),
+                None => self.exact.iter().filter(|v| inside(**v)).count() as u64,
+            };
+            n as f64 / self.count as f64
+        };
+        // A bucket of the histogram may reach past the largest value.
+        (share(0.0, low), share(high, f64::INFINITY))
+    }
+
     /// Count, moments and percentiles in µs.
     pub fn summary_us(&self) -> Summary {
         if self.count == 0 {
@@ -312,5 +334,16 @@ mod tests {
             let s = of(v.iter().copied()).summary_us();
             prop_assert_eq!(s.count, v.len() as u64);
         }
+    }
+
+    #[test]
+    fn near_the_extremes() {
+        let mut few = Distribution::precise();
+        [100, 104, 106, 150, 195, 200, 191].into_iter().for_each(|v| few.record(v));
+        assert_eq!(few.near_extremes(0.05), (2.0 / 7.0, 3.0 / 7.0));
+        let mut many = Distribution::precise();
+        (0..4000).for_each(|i| many.record(if i % 4 == 0 { 1_000_000 } else { 2_000_000 }));
+        assert_eq!(many.near_extremes(0.05), (0.25, 0.75));
+        assert_eq!(Distribution::precise().near_extremes(0.05), (0.0, 0.0));
     }
 }

@@ -10,6 +10,20 @@ use wattif_model::{CpuId, Ns};
 pub struct MarkReport {
     /// From where each began until its mark, µs.
     pub duration_us: Summary,
+    /// Share of the units within 5 % of the shortest.
+    #[serde(default)]
+    pub near_min_share: f64,
+    /// Share of the units within 5 % of the longest.
+    #[serde(default)]
+    pub near_max_share: f64,
+}
+
+impl MarkReport {
+    /// Of the durations of a mark.
+    pub fn of(durations: &Distribution) -> MarkReport {
+        let (near_min_share, near_max_share) = durations.near_extremes(0.05);
+        MarkReport { duration_us: durations.summary_us(), near_min_share, near_max_share }
+    }
 }
 
 /// Listens to marks.

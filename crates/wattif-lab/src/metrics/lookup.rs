@@ -40,6 +40,11 @@ impl RunReport {
             "throughput" => m.throughput.get(rest).map(|t| t.per_s),
             "tasks" => self.of_named_task(rest),
             "cpus" => self.cpus(rest),
+            "balance" => self.balance(rest),
+            "clusters" => {
+                let (cluster, _) = rest.split_once('.').filter(|(_, what)| *what == "runnable")?;
+                m.balance.runnable.get(cluster.parse::<usize>().ok()?).copied()
+            }
             "domains" => self.domains(rest),
             _ => None,
         }
@@ -90,7 +95,12 @@ impl RunReport {
 
     fn frames(&self, rest: &str) -> Option<f64> {
         let (mark, stat) = rest.rsplit_once('.')?;
-        self.metrics.frames.get(mark)?.duration_us.field(stat)
+        let of_mark = self.metrics.frames.get(mark)?;
+        match stat {
+            "near_min_share" => Some(of_mark.near_min_share),
+            "near_max_share" => Some(of_mark.near_max_share),
+            _ => of_mark.duration_us.field(stat),
+        }
     }
 
     /// `TASK.FIGURE`; both may contain dots.
@@ -98,6 +108,19 @@ impl RunReport {
         let figure = |g: &GroupReport| g.figure(rest.strip_prefix(g.task.as_str())?.strip_prefix('.')?);
         let with = |workload| self.by_task.iter().filter(move |g| g.workload == workload).find_map(figure);
         with(true).or_else(|| with(false))
+    }
+
+    fn balance(&self, rest: &str) -> Option<f64> {
+        let b = &self.metrics.balance;
+        match rest {
+            "spread" => Some(b.spread),
+            "wasted_s" => Some(b.wasted_s),
+            "passes" => Some(b.passes as f64),
+            "moved" => Some(b.moved as f64),
+            "cost_s" => Some(b.cost_s),
+            "pass_us" => Some(if b.passes == 0 { 0.0 } else { b.cost_s * 1e6 / b.passes as f64 }),
+            _ => None,
+        }
     }
 
     fn cpus(&self, rest: &str) -> Option<f64> {

@@ -1,6 +1,7 @@
 //! What one run says. Each file answers one question and is an observer of its own; [`Metrics`] runs them all in
 //! constant memory and makes the [`RunReport`].
 
+mod balance;
 mod cpus;
 mod distribution;
 mod energy;
@@ -17,6 +18,7 @@ mod tasks;
 mod testbed;
 mod throughput;
 
+pub use balance::{Balance, BalanceReport};
 pub use cpus::{CpuReport, Cpus, IdleReport};
 pub use distribution::{Distribution, Summary};
 pub use energy::{Energy, EnergyReport};
@@ -44,6 +46,7 @@ pub struct Metrics {
     energy: Energy,
     frames: Frames,
     throughput: Throughput,
+    balance: Balance,
     end: Ns,
 }
 
@@ -63,6 +66,7 @@ impl Metrics {
             energy: Energy::new(platform),
             frames: Frames::new(marks),
             throughput: Throughput::new(platform),
+            balance: Balance::new(platform),
             end: Ns::ZERO,
         }
     }
@@ -70,13 +74,19 @@ impl Metrics {
 
 impl Observer for Metrics {
     fn interest(&self) -> Interest {
-        Interest::SCHED.and(Interest::IDLE).and(Interest::FREQ).and(Interest::POWER).and(Interest::PROGRAM)
+        Interest::SCHED
+            .and(Interest::IDLE)
+            .and(Interest::FREQ)
+            .and(Interest::POWER)
+            .and(Interest::PROGRAM)
+            .and(Interest::BALANCE)
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.wakeup.thread(thread);
         self.wu_lat.thread(thread);
         self.tasks.thread(thread);
         self.throughput.thread(thread);
+        self.balance.thread(thread);
     }
     /// Events go only to those who look at them.
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
@@ -85,11 +95,14 @@ impl Observer for Metrics {
                 self.wakeup.event(at, cpu, event);
                 self.tasks.event(at, cpu, event);
                 self.throughput.event(at, cpu, event);
+                self.balance.event(at, cpu, event);
             }
             Event::SchedWaking { .. } => self.wakeup.event(at, cpu, event),
             Event::SchedWakeup { .. } | Event::SchedWakeupNew { .. } | Event::SchedMigrateTask { .. } => {
                 self.tasks.event(at, cpu, event);
+                self.balance.event(at, cpu, event);
             }
+            Event::BalancePass(_) | Event::BalanceMoved { .. } => self.balance.event(at, cpu, event),
             Event::CpuIdle { .. } | Event::CpuIdleMiss { .. } => self.cpus.event(at, cpu, event),
             Event::CpuFrequency { .. } => {
                 self.frequency.event(at, cpu, event);
@@ -109,5 +122,6 @@ impl Observer for Metrics {
         self.frequency.finish(end);
         self.energy.finish(end);
         self.throughput.finish(end);
+        self.balance.finish(end);
     }
 }

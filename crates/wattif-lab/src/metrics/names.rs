@@ -57,6 +57,8 @@ const METRICS: &[MetricInfo] = &[
     higher("idle.<state>.residency_s", "s", false, "Time of all CPUs in the idle state of this name."),
     higher("idle.<state>.usage", "", false, "Sleeps of all CPUs in the idle state of this name."),
     higher("frames.<mark>.count", "", false, "Units of work with this mark."),
+    higher("frames.<mark>.near_min_share", "", false, "Units of work with this mark that took at most 5 % more than the shortest, as a share of all, 0 to 1."),
+    lower("frames.<mark>.near_max_share", "", false, "Units of work with this mark that took at most 5 % less than the longest, as a share of all, 0 to 1."),
     lower("frames.<mark>.<stat>", "µs", false, "Duration of units of work with this mark; <stat> as in wu_lat_us."),
     higher("throughput.<mark>", "1/s", false, "Units of work with this mark per second."),
     higher("runtime_s", "s", true, "CPU time of the workload, or of one task."),
@@ -79,6 +81,13 @@ const METRICS: &[MetricInfo] = &[
     lower("domains.transitions", "", false, "Changes of frequency, all domains."),
     lower("domains.<domain>.transitions", "", false, "Changes of frequency of one domain."),
     higher("domains.<domain>.khz_mean", "kHz", false, "Time-weighted mean frequency of one domain."),
+    lower("balance.spread", "", false, "Runnable threads of the fullest CPU minus those of the emptiest, mean over time."),
+    lower("balance.wasted_s", "s", false, "CPU seconds that idle CPUs could have given to threads that waited elsewhere."),
+    lower("balance.passes", "", false, "Passes of the load balancer over a domain."),
+    lower("balance.moved", "", false, "Tasks that the load balancer pulled or had pushed."),
+    lower("balance.cost_s", "s", false, "Time of the CPUs that its passes took; estimated from the platform's costs."),
+    lower("balance.pass_us", "µs", false, "The same per pass."),
+    higher("clusters.<cluster>.runnable", "", false, "Runnable threads of the workload on the CPUs of a cluster, mean over time."),
     lower("slices", "", false, "Context switches to a thread."),
 ];
 

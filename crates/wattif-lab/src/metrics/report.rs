@@ -1,8 +1,8 @@
 //! The answer of one run: the parts "metrics", "tasks", "cpus" and "domains" of the `wattif.run/1` contract.
 
 use super::{
-    CpuReport, Distribution, DomainReport, EnergyReport, Histogram, IdleAccuracy, Latency, MarkReport, Metrics,
-    Summary, TaskTotals,
+    BalanceReport, CpuReport, Distribution, DomainReport, EnergyReport, Histogram, IdleAccuracy, Latency, MarkReport,
+    Metrics, Summary, TaskTotals,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -51,6 +51,9 @@ pub struct RunMetrics {
     pub frames: BTreeMap<String, MarkReport>,
     /// By mark.
     pub throughput: BTreeMap<String, MarkRate>,
+    /// How the work was spread over the CPUs.
+    #[serde(default)]
+    pub balance: BalanceReport,
 }
 
 /// Units of work done.
@@ -149,7 +152,8 @@ impl Metrics {
             energy,
             power_mean,
             idle_accuracy: IdleAccuracy::of(cpus),
-            frames: self.by_mark(|d| MarkReport { duration_us: d.summary_us() }),
+            frames: self.by_mark(MarkReport::of),
+            balance: self.balance.report(self.end),
             throughput: self.by_mark(|d| MarkRate { count: d.count(), per_s: self.share(d.count() as f64) }),
         }
     }

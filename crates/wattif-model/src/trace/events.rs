@@ -235,6 +235,15 @@ pub enum Event {
     IdleWeights(IdleWeights),
     /// The load balancer moved, or failed to move, tasks.
     Balance(BalanceChoice),
+
+    // ---- cost ----------------------------------------------------------------------------------------------------
+    /// The load balancer looked at a domain.
+    BalancePass(BalancePass),
+    /// It moved so many tasks.
+    BalanceMoved {
+        /// Tasks.
+        tasks: u16,
+    },
 }
 
 impl Event {
@@ -391,6 +400,15 @@ pub struct BalanceChoice {
     pub kind: BalanceKind,
     /// Imbalance that was to be moved, in the unit of `migration`.
     pub imbalance: u32,
+}
+
+/// A balance pass over a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BalancePass {
+    /// CPUs of the domain.
+    pub cpus: u16,
+    /// Time of the CPU that it took, ns (estimated).
+    pub cost_ns: u32,
 }
 
 /// Kinds of balance pass.

@@ -31,8 +31,10 @@ impl Interest {
     pub const SIGNALS: Interest = Interest(64);
     /// Groups: who is in which, throttling.
     pub const GROUPS: Interest = Interest(128);
+    /// Balance passes with their cost.
+    pub const BALANCE: Interest = Interest(256);
     /// Everything.
-    pub const ALL: Interest = Interest(255);
+    pub const ALL: Interest = Interest(511);
 
     /// Both.
     pub const fn and(self, other: Interest) -> Interest {

@@ -156,6 +156,8 @@ impl Event {
             Event::CfsThrottle { .. } => "wattif_cfs_throttle",
             Event::CfsUnthrottle { .. } => "wattif_cfs_unthrottle",
             Event::CfsPeriod { .. } => "wattif_cfs_period",
+            Event::BalancePass(_) => "wattif_balance_pass",
+            Event::BalanceMoved { .. } => "wattif_balance_moved",
         }
     }
 }

@@ -7,6 +7,7 @@
 pub mod dist;
 mod ebizzy;
 mod hackbench;
+mod hogs;
 pub mod models;
 mod openmp;
 mod pgbench;

@@ -40,6 +40,7 @@ pub static MODELS: &[Model] = &[
     super::ebizzy::MODEL,
     super::hackbench::MODEL,
     super::openmp::MODEL,
+    super::hogs::MODEL,
 ];
 
 /// A model by name.

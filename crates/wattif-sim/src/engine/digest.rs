@@ -85,7 +85,9 @@ impl Digest {
             | Event::Idle(_)
             | Event::IdlePeriod(_)
             | Event::IdleWeights(_)
-            | Event::Balance(_) => {}
+            | Event::Balance(_)
+            | Event::BalancePass(_)
+            | Event::BalanceMoved { .. } => {}
         }
     }
 

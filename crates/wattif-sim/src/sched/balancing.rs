@@ -7,7 +7,7 @@ use super::core::IDLE;
 use super::stop::Work;
 use super::{Sched, View};
 use crate::simulation::Kernel;
-use wattif_model::trace::{BalanceChoice, Event, Interest};
+use wattif_model::trace::{BalanceChoice, BalancePass, Event, Interest};
 use wattif_model::{CpuId, Pid};
 
 /// A kernel while it balances, on the CPU that executes the pass.
@@ -105,11 +105,17 @@ impl Transaction for Pass<'_, '_, '_> {
     fn dice(&mut self, cpu: CpuId) -> u32 {
         self.kernel.cpus[cpu.at()].balance_rng.uniform(0, 1023) as u32
     }
-    fn spend(&mut self, ns: u64) {
-        self.kernel.cpus[self.cpu.at()].cost_ns += ns;
+    fn spend(&mut self, pass: BalancePass) {
+        self.kernel.cpus[self.cpu.at()].cost_ns += u64::from(pass.cost_ns);
+        let now = self.kernel.s.now;
+        self.kernel.out.tell(now, self.cpu, Interest::BALANCE, Event::BalancePass(pass));
     }
     fn record(&mut self, choice: BalanceChoice) {
         let now = self.kernel.s.now;
         self.kernel.out.tell(now, self.cpu, Interest::DECISIONS, Event::Balance(choice));
+        if choice.moved > 0 {
+            let tasks = choice.moved;
+            self.kernel.out.tell(now, self.cpu, Interest::BALANCE, Event::BalanceMoved { tasks });
+        }
     }
 }

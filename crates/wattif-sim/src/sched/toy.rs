@@ -7,7 +7,7 @@ use super::rq::Rq;
 use super::task::{NONE, OnRq, SchedEntity, State, Task};
 use super::topology::{DomainParams, Topology};
 use wattif_model::platform::Cpu;
-use wattif_model::trace::BalanceChoice;
+use wattif_model::trace::{BalanceChoice, BalancePass};
 use wattif_model::workload::Policy;
 use wattif_model::{CpuId, CpuSet, Pid};
 
@@ -184,7 +184,7 @@ impl Transaction for Toy {
     fn dice(&mut self, _: CpuId) -> u32 {
         self.dice
     }
-    fn spend(&mut self, _ns: u64) {}
+    fn spend(&mut self, _: BalancePass) {}
     fn record(&mut self, choice: BalanceChoice) {
         self.choices.push(choice);
     }

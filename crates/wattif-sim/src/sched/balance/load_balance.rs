@@ -4,7 +4,7 @@ use super::capacity::check_cpu_capacity;
 use super::{FairBalancer, Generation, IdleType, Migration, Transaction, hz, jiffies_ns};
 use crate::sched::View;
 use crate::sched::topology::Domain;
-use wattif_model::trace::{BalanceChoice, BalanceKind};
+use wattif_model::trace::{BalanceChoice, BalanceKind, BalancePass};
 use wattif_model::{CpuId, Pid};
 
 /// `MAX_PINNED_INTERVAL`: while all tasks are pinned the interval grows up to this, ms.
@@ -150,7 +150,9 @@ impl FairBalancer {
             self.settle(txn, &env, Outcome::Balanced);
             return (0, false);
         }
-        txn.spend(self.pass_cost(txn.view(), cpu, level));
+        let weight = txn.view().topology.domains[env.domain].weight;
+        let cost_ns = self.pass_cost(txn.view(), cpu, level).min(u32::MAX.into()) as u32;
+        txn.spend(BalancePass { cpus: weight.min(u16::MAX.into()) as u16, cost_ns });
         let outcome = self.pass(txn, &mut env);
         self.settle(txn, &env, outcome);
         let moved = if let Outcome::Unbalanced { moved, .. } = outcome { moved } else { 0 };

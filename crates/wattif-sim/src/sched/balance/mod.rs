@@ -82,7 +82,7 @@ use super::load::cpu_load::{cpu_util_cfs, task_fits_cpu, task_h_load, util_fits_
 use super::{Sched, View};
 use crate::registry::Tunable;
 use crate::sched::load::cpu_load::Fit;
-use wattif_model::trace::BalanceChoice;
+use wattif_model::trace::{BalanceChoice, BalancePass};
 use wattif_model::{CpuId, Pid};
 
 /// Tunables of this policy.
@@ -132,8 +132,8 @@ pub trait Transaction {
     fn kick_active_balance(&mut self, src: CpuId);
     /// A random number of 0..1024 (`sched_rng`), from the stream of the CPU.
     fn dice(&mut self, cpu: CpuId) -> u32;
-    /// The CPU spends this long on looking, ns.
-    fn spend(&mut self, ns: u64);
+    /// The CPU looks at a domain, for as long as the pass costs.
+    fn spend(&mut self, pass: BalancePass);
     /// A pass found an imbalance; `choice.moved` says what came of it.
     fn record(&mut self, choice: BalanceChoice);
 }
