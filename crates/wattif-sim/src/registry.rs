@@ -15,9 +15,10 @@ use crate::sched::class::SchedClass;
 use crate::sched::class::bandwidth::CfsBandwidth;
 use crate::sched::class::cfs::Cfs;
 use crate::sched::class::deadline::Deadline;
+use crate::sched::class::dl_bandwidth::Reclaim;
 use crate::sched::class::eevdf::Eevdf;
 use crate::sched::class::fair::init_groups;
-use crate::sched::class::rt::Rt;
+use crate::sched::class::rt::{Rt, RtBandwidth};
 use crate::sched::features::Features;
 use crate::sched::load::pelt::{Pelt, PostInit};
 use crate::sched::load::util_est;
@@ -79,8 +80,8 @@ macro_rules! policy {
 pub static POLICIES: &[Policy] = &[
     policy!("cfs", Class, true, "sched/class/cfs.rs", crate::sched::class::cfs::TUNABLES),
     policy!("eevdf", Class, true, "sched/class/eevdf.rs", crate::sched::class::eevdf::TUNABLES),
-    policy!("rt", Class, false, "sched/class/rt.rs", &[]),
-    policy!("deadline", Class, false, "sched/class/deadline.rs", &[]),
+    policy!("rt", Class, false, "sched/class/rt.rs", crate::sched::class::rt::TUNABLES),
+    policy!("deadline", Class, false, "sched/class/deadline.rs", crate::sched::class::deadline::TUNABLES),
     policy!("pelt", Load, true, "sched/load/pelt.rs", crate::sched::load::pelt::TUNABLES),
     policy!("util_est", Load, false, "sched/load/util_est.rs", crate::sched::load::util_est::TUNABLES),
     policy!("select_task_rq_fair", Placement, true, "sched/placement/mod.rs", crate::sched::placement::TUNABLES),
@@ -180,7 +181,8 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
         return Some(format!("`{name}` has no tunable `{tunable}`; it has: {}", all.join(", ")));
     };
     let text = value.to_string();
-    if known.allowed.iter().any(|a| range(a).is_some_and(|r| text.parse().is_ok_and(|n: u64| r.contains(&n)))) {
+    let in_range = |a: &&str| range(a).is_some_and(|r| text.parse().is_ok_and(|n: u64| r.contains(&n)));
+    if known.allowed.contains(&text.as_str()) || text == known.default || known.allowed.iter().any(in_range) {
         return None;
     }
     if known.allowed.is_empty() {
@@ -189,8 +191,7 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
             Ok(n) => (n > MAX_TUNABLE).then(|| format!("`{path}` takes at most {MAX_TUNABLE}, not `{text}`")),
         };
     }
-    let ok = known.allowed.contains(&text.as_str());
-    (!ok).then(|| format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ").replace("..=", " to ")))
+    Some(format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ").replace("..=", " to ")))
 }
 
 /// Such as `1..=49` among the values of a tunable.
@@ -250,8 +251,8 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
     Ok(Built {
         sched: build_sched(spec, build_groups(spec)?, tick_ns, &balancer),
         fair: build_class(kernel, platform.nr_cpus()),
-        rt: Box::new(Rt),
-        dl: Box::new(Deadline),
+        rt: Box::new(Rt { rr_timeslice_ns: rr_timeslice_ns(kernel) }),
+        dl: Box::new(build_deadline(kernel)),
         balancer: Box::new(balancer),
         placement: Box::new(placement),
         cpufreq: platform.domains.iter().map(|_| build_cpufreq(kernel)).collect(),
@@ -313,6 +314,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
         rq.sd = s.topology.sd_states(rq.cpu);
     }
     init_groups(&mut s);
+    init_bandwidth(&mut s, kernel);
     s
 }
 
@@ -328,6 +330,46 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
     let params = if before_5_10 { DomainParams::BEFORE_5_10 } else { DomainParams::SINCE_5_10 };
     let asym = parsed(&t, "asym_capacity", Asym::parse);
     Topology::of_cpus(&platform.cpus, DomainParams { asym, ..params })
+}
+
+/// `sched_rr_timeslice`.
+fn rr_timeslice_ns(kernel: &KernelSpec) -> u64 {
+    match Tunables::of(kernel, "rt").int("sched_rr_timeslice_ms") {
+        0 => 100_000_000,
+        ms => ms.saturating_mul(1_000_000),
+    }
+}
+
+/// `sched_rt_runtime_us` of `sched_rt_period_us`; `None`: no limit.
+fn global_rt_bandwidth(kernel: &KernelSpec) -> Option<RtBandwidth> {
+    let t = Tunables::of(kernel, "rt");
+    let period_ns = t.int("sched_rt_period_us").max(1) * 1000;
+    // At most the period, which is what the kernel's sysctl enforces.
+    t.maybe_int("sched_rt_runtime_us").map(|us| RtBandwidth { runtime_ns: (us * 1000).min(period_ns), period_ns })
+}
+
+fn build_deadline(kernel: &KernelSpec) -> Deadline {
+    let t = Tunables::of(kernel, "deadline");
+    let reclaim = Reclaim::new(t.text("generation") != "6.1", global_rt_bandwidth(kernel));
+    Deadline { reclaim: (t.text("reclaim") == "true").then_some(reclaim) }
+}
+
+/// What the real-time and deadline classes may use.
+fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
+    let (rt, dl) = (Tunables::of(kernel, "rt"), Tunables::of(kernel, "deadline"));
+    s.rd.dl_bw = global_rt_bandwidth(kernel);
+    s.rd.rt_bandwidth = s.rd.dl_bw.filter(|_| rt.text("generation") == "6.1");
+    let us = |name| dl.int(name) * 1000;
+    s.rd.dl_period_ns = (us("sched_deadline_period_min_us"), us("sched_deadline_period_max_us"));
+    let has_server = dl.text("generation") == "6.12";
+    for rq in &mut s.rqs {
+        rq.rt.rt_runtime = s.rd.rt_bandwidth.map_or(0, |b| b.runtime_ns);
+        if has_server {
+            let server = &mut rq.dl.server.dl;
+            (server.dl_runtime, server.dl_period) = (us("fair_server_runtime_us"), us("fair_server_period_us").max(1));
+            server.dl_deadline = server.dl_period;
+        }
+    }
 }
 
 /// The groups of a workload, the root first, each after its parent.

@@ -245,6 +245,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             if !self.s.bandwidth_notes.is_empty() {
                 self.bandwidth_notes();
             }
+            self.program_hrtimers();
             if self.error.is_some() {
                 return Err(self.error.take().expect("looked at"));
             }
@@ -258,6 +259,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
 
     fn finish(mut self) -> RunSummary {
         let end = self.s.now;
+        self.late_jobs();
         let work = self.work_done();
         let Kernel { out, m, programs, events, slices, workload_tasks, .. } = self;
         for observer in out.observers.iter_mut() {

@@ -305,7 +305,7 @@ fn task(i: usize, (n, kind, run, rest, policy, nice): (u32, u32, u32, u32, u32, 
         2 => format!(r#""policy": "SCHED_FIFO", "priority": {}"#, nice + 40),
         3 => format!(r#""policy": "SCHED_RR", "priority": {}"#, nice + 40),
         4 => format!(
-            r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "dl-deadline": {0}, "dl-period": {0}"#,
+            r#""policy": "SCHED_DEADLINE", "dl-runtime": 140, "dl-deadline": {0}, "dl-period": {0}"#,
             4000 + rest
         ),
         5 => format!(r#""util_min": {}, "util_max": 700"#, (nice + 10) * 20),

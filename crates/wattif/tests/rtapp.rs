@@ -201,6 +201,10 @@ impl Case {
         let outcome = run(&spec, &mut [&mut watch]).expect("runs");
         Seen { watch, deadlock: outcome.summary.deadlock, end: outcome.summary.end.0 }
     }
+    /// What the run ends with.
+    fn error(&self) -> String {
+        run(&self.spec().0, &mut []).map(|_| ()).expect_err("is refused").to_string()
+    }
 }
 
 /// No noise, no costs, no transition of clocks, no timer slack.
@@ -838,4 +842,146 @@ fn three_dialects() {
     // A bare `"suspend",` and a CPU list in a string.
     let lenient = case(r#""s": { "cpus": ["0-1"], "suspend", "run": 1000 }"#);
     assert_eq!(lenient.spec().1, ["rtapp::N03", "rtapp::W11"], "accepted, and nobody resumes it");
+}
+
+// ---- real-time and deadline classes: limits ---------------------------------------------------------------------------
+
+#[test]
+fn real_time_tasks_are_limited_until_6_6_and_fair_ones_served_since_6_12() {
+    let hog = r#""hog": { "cpus": [0], "policy": "SCHED_FIFO", "run": 1000 }"#;
+    let fair = r#", "fair": { "cpus": [0], "run": 1000 }"#;
+    let with = |kernel, tasks: &str| case(tasks).kernel(kernel).ms(3000).run();
+    // 6.1: 950 ms of each second, up to the tick after that, whether anybody wants the rest or not.
+    let alone = with("linux-6.1", hog);
+    near(alone.of("hog").ran_in(0, 1000 * MS), 950 * MS, 4 * MS);
+    near(alone.ran("hog"), 2850 * MS, 4 * MS);
+    let both = with("linux-6.1", &format!("{hog}{fair}"));
+    near(both.ran("hog"), 2850 * MS, 8 * MS);
+    near(both.ran("fair"), 150 * MS, 8 * MS);
+    // 6.12: only for the sake of fair tasks; late in the first second, at the start of the next ones.
+    assert_eq!(with("linux-6.12", hog).ran("hog"), 3000 * MS);
+    let both = with("linux-6.12", &format!("{hog}{fair}"));
+    near(both.ran("fair"), 150 * MS, 12 * MS);
+    assert_eq!(both.of("fair").ran_in(0, 940 * MS), 0);
+    // Tunables.
+    let less = case(&format!("{hog}{fair}")).kernel("linux-6.1").ms(1000);
+    near(less.set("rt.sched_rt_runtime_us=300000").run().ran("hog"), 300 * MS, 4 * MS);
+    let free = case(&format!("{hog}{fair}")).kernel("linux-6.1").ms(2000);
+    assert_eq!(free.set("rt.sched_rt_runtime_us=-1").run().ran("fair"), 0);
+}
+
+#[test]
+fn rr_quantum_is_a_tunable_and_is_kept_when_preempted() {
+    let tasks = r#""r": { "instance": 2, "cpus": [0], "policy": "SCHED_RR", "priority": 5, "run": 1000 },
+        "high": { "cpus": [0], "policy": "SCHED_FIFO", "priority": 50, "loop": 1, "sleep": 10000, "run": 20000 }"#;
+    let seen = case(tasks).set("rt.sched_rr_timeslice_ms=40").ms(120).run();
+    let (a, b) = (&seen.all("r")[0], &seen.all("r")[1]);
+    // 10 ms, 20 ms of the other, and then the 30 ms that are left of its 40.
+    assert_eq!((a.ran_in(0, 60 * MS), b.ran_in(0, 60 * MS)), (40 * MS, 0));
+    assert_eq!(b.ran_in(60 * MS, 100 * MS), 40 * MS);
+}
+
+#[test]
+fn deadline_tasks_are_admitted_up_to_95_percent() {
+    let task = |name: &str, runtime: u32, cpus: &str| {
+        format!(
+            r#""{name}": {{ {cpus} "policy": "SCHED_DEADLINE", "dl-runtime": {runtime}, "dl-period": 10000, "run": 1000,
+            "timer": {{ "ref": "unique_{name}", "period": 10000 }} }}"#
+        )
+    };
+    let one = r#""cpus": [2],"#;
+    let fits = format!("{}, {}", task("a", 4500, one), task("b", 4900, one));
+    case(&fits).ms(50).run();
+    let too_much = format!("{}, {}", task("a", 4500, one), task("b", 5100, one));
+    let refused = case(&too_much).ms(50).error();
+    for part in ["b-1", "EBUSY", "0.450", "0.510", "0.950", "sched_rt_runtime_us=-1"] {
+        assert!(refused.contains(part), "{part} is missing in {refused}");
+    }
+    case(&too_much).set("rt.sched_rt_runtime_us=-1").ms(50).run();
+    // Two CPUs have room for both.
+    let two = r#""cpus": [2, 3],"#;
+    case(&format!("{}, {}", task("a", 4500, two), task("b", 5100, two))).ms(50).run();
+    // What a task declared is free again after it has left the class.
+    let phases = r#""a": { "cpus": [2], "loop": 1, "phases": {
+            "d": { "policy": "SCHED_DEADLINE", "dl-runtime": 9000, "dl-period": 10000, "run": 7000 },
+            "o": { "policy": "SCHED_OTHER", "sleep": 90000 } } }"#;
+    let late = task("b", 5000, one).replacen('{', r#"{ "delay": 50000,"#, 1);
+    case(&format!("{phases}, {late}")).ms(80).run();
+    let early = task("b", 5000, one).replacen('{', r#"{ "delay": 7300,"#, 1);
+    assert!(case(&format!("{phases}, {early}")).ms(80).error().contains("EBUSY"), "not before its zero-lag time");
+    // A period out of range.
+    let long = r#""a": { "policy": "SCHED_DEADLINE", "dl-runtime": 9000, "dl-period": 9000000, "run": 1 }"#;
+    assert!(case(long).error().contains("EINVAL"));
+}
+
+#[test]
+fn deadline_tasks_spread_and_reclaim() {
+    // Three tasks of 60 % on three CPUs: pushed apart, each has one for itself.
+    let tasks = r#""d": { "instance": 3, "cpus": [0, 1, 2], "policy": "SCHED_DEADLINE", "dl-runtime": 6000, "dl-period": 10000,
+        "run": 5500, "timer": { "ref": "unique", "period": 10000 } }"#;
+    let seen = case(tasks).ms(200).run();
+    for d in seen.all("d") {
+        assert!(d.log.iter().all(|l| l.slack > 0), "{:?}", d.log);
+    }
+    // A hog gets its bandwidth, and with reclaiming what nobody else uses.
+    let hog =
+        r#""d": { "cpus": [0], "policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-period": 10000, "run": 1000 }"#;
+    let share = |set| {
+        let seen = case(hog).set("platform.hz=1000").set(set).ms(1000).run();
+        seen.ran("d") as f64 / (1000 * MS) as f64
+    };
+    assert!((share("deadline.reclaim=false") - 0.2).abs() < 0.01);
+    assert!((share("deadline.reclaim=true") - 0.95).abs() < 0.02);
+}
+
+#[test]
+fn hrtick_ends_a_budget_between_ticks() {
+    let tasks =
+        r#""d": { "cpus": [0], "policy": "SCHED_DEADLINE", "dl-runtime": 1500, "dl-period": 10000, "run": 1000 }"#;
+    let longest = |hrtick| case(tasks).set(hrtick).ms(200).run().of("d").longest();
+    near(longest("features.HRTICK_DL=false"), 4 * MS, US);
+    near(longest("features.HRTICK_DL=true"), 1500 * US, US);
+}
+
+#[test]
+fn a_deadline_task_that_yields_is_done_for_this_period() {
+    let tasks = r#""d": { "cpus": [0], "policy": "SCHED_DEADLINE", "dl-runtime": 5000, "dl-period": 20000, "run": 1000, "yield": "" },
+        "rest": { "cpus": [0], "run": 1000 }"#;
+    let seen = case(tasks).ms(200).run();
+    near(seen.ran("d"), 10 * MS, MS);
+    let rr = r#""r": { "instance": 2, "cpus": [0], "policy": "SCHED_RR", "run": 1000, "yield": "" }"#;
+    let seen = case(rr).ms(100).run();
+    assert!(seen.all("r").iter().all(|r| r.longest() == MS), "to the end of its priority");
+}
+
+#[test]
+fn a_holder_inherits_what_a_deadline_task_declared() {
+    // A fair thread holds the mutex a deadline task wants, on a CPU with a real-time hog and an earlier deadline task.
+    let tasks = r#""low": { "cpus": [0], "loop": 1, "lock": "m", "run": 20000, "unlock": "m", "run1": 1 },
+        "d": { "cpus": [0], "delay": 5000, "policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-period": 10000, "loop": 1,
+               "lock": "m", "run": 1000, "unlock": "m" },
+        "hog": { "cpus": [0], "delay": 4000, "policy": "SCHED_FIFO", "priority": 99, "run": 1000 }"#;
+    let seen = case(tasks).global(r#""pi_enabled": true"#).ms(100).run();
+    // 4 ms before the hog; then 16 ms as a deadline task that is never throttled.
+    near(seen.of("low").ran_in(4 * MS, 5 * MS), 0, US);
+    near(seen.of("low").ran_in(5 * MS, 21 * MS), 16 * MS, US);
+    assert_eq!(seen.of("d").slices.last().map(|s| (s.0 / MS, s.1 / MS)), Some((21, 22)));
+    let plain = case(tasks).ms(100).run();
+    near(plain.of("low").ran_in(5 * MS, 100 * MS), 0, US); // without inheritance the hog keeps it out
+}
+
+#[test]
+fn lowered_and_raised_priorities_queue_where_the_kernel_puts_them() {
+    // From 20 down to 10: before those that are at 10 already. From 5 up to 10: behind them.
+    let tasks = |first: u32| {
+        format!(
+            r#""a": {{ "cpus": [0], "loop": 1, "phases": {{ "p": {{ "policy": "SCHED_FIFO", "priority": {first}, "run": 5000 }},
+                "q": {{ "priority": 10, "run": 5000 }} }} }},
+            "b": {{ "cpus": [0], "delay": 1000, "policy": "SCHED_FIFO", "priority": 10, "run": 3000, "loop": 1 }}"#
+        )
+    };
+    let down = case(&tasks(20)).ms(50).run();
+    near(down.of("a").ran_in(0, 10 * MS), 10 * MS, US);
+    let up = case(&tasks(5)).ms(50).run();
+    near(up.of("b").ran_in(MS, 4 * MS), 3 * MS, US);
 }

@@ -32,6 +32,7 @@ pub(super) enum Kind {
     RtappStats,
     RtappConfigured,
     Mark,
+    DeadlineJob,
     TickStop,
     CgroupAttachTask,
     CfsThrottle,
@@ -113,6 +114,7 @@ pub(super) const ROWS: &[Row] = &[
     row("wattif_cfs_throttle", Kind::CfsThrottle, &["group", "cpu_id"], NONE, &[]),
     row("wattif_cfs_unthrottle", Kind::CfsUnthrottle, &["group", "cpu_id", "waited_ns"], NONE, &[]),
     row("wattif_cfs_period", Kind::CfsPeriod, &["group", "periods", "throttled", "burst_ns"], NONE, &[]),
+    row("wattif_deadline_job", Kind::DeadlineJob, &["pid", "lateness_ns"], NONE, &[]),
     row("wattif_mark", Kind::Mark, &["pid", "mark", "began_ns"], NONE, &[]),
     row(
         "wattif_placement",
@@ -262,6 +264,7 @@ impl Kind {
                 c_period_us: n[2].max(0) as u64,
             },
             Kind::Mark => Event::Mark { pid: pid(n[0]), mark: word(n[1]), began_ns: n[2].max(0) as u64 },
+            Kind::DeadlineJob => Event::DeadlineJob { pid: pid(n[0]), lateness_ns: n[1] },
             Kind::TickStop if n[0] == 0 => return None,
             Kind::TickStop => Event::TickStop,
             Kind::CgroupAttachTask => Event::CgroupAttachTask { pid: pid(n[1]), group: word(n[0]) },
@@ -377,6 +380,10 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
         Event::Mark { pid, mark, began_ns } => {
             set(&[pid.0.into(), mark.into(), began_ns as i64]);
             Kind::Mark
+        }
+        Event::DeadlineJob { pid, lateness_ns } => {
+            set(&[pid.0.into(), lateness_ns]);
+            Kind::DeadlineJob
         }
         Event::TickStop => {
             set(&[1]);

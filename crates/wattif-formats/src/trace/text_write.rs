@@ -107,6 +107,9 @@ impl<W: Write> TextTrace<W> {
             Event::Mark { pid, mark, began_ns } => {
                 format!("comm={} pid={pid} mark={mark} began_ns={began_ns}", self.comm(pid))
             }
+            Event::DeadlineJob { pid, lateness_ns } => {
+                format!("comm={} pid={pid} lateness_ns={lateness_ns}", self.comm(pid))
+            }
             Event::CgroupAttachTask { pid, group } => format!("dst_id={group} comm={} pid={pid}", self.comm(pid)),
             Event::CfsThrottle { group } => format!("group={group} cpu_id={cpu}"),
             Event::CfsUnthrottle { group, waited_ns } => format!("group={group} cpu_id={cpu} waited_ns={waited_ns}"),

@@ -224,6 +224,17 @@ pub enum Event {
         burst_ns: u64,
     },
 
+    // ---- jobs ----------------------------------------------------------------------------------------------------
+    /// A job of a deadline task ended: the task sleeps, ends or yields, or it was too late for its next timer; or the run ended
+    /// and the job was late by then.
+    DeadlineJob {
+        /// Who.
+        pid: Pid,
+        /// End of the job less its deadline, ns: above 0, it was missed. The deadline is `dl_deadline` after the job's
+        /// release: the time its timer was set to, or else its wake-up.
+        lateness_ns: i64,
+    },
+
     // ---- decisions with their inputs -----------------------------------------------------------------------------
     /// Wake-up, fork or exec placement.
     Placement(Placement),

@@ -145,6 +145,7 @@ impl Event {
             Event::RtappStats { .. } => "wattif_rtapp_stats",
             Event::RtappConfigured { .. } => "wattif_rtapp_configured",
             Event::Mark { .. } => "wattif_mark",
+            Event::DeadlineJob { .. } => "wattif_deadline_job",
             Event::Placement(_) => "wattif_placement",
             Event::Frequency(_) => "wattif_frequency",
             Event::Idle(_) => "wattif_idle",

@@ -80,6 +80,7 @@ impl Digest {
             | Event::CfsThrottle { .. }
             | Event::CfsUnthrottle { .. }
             | Event::CfsPeriod { .. }
+            | Event::DeadlineJob { .. }
             | Event::Placement(_)
             | Event::Frequency(_)
             | Event::Idle(_)

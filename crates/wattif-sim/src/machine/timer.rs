@@ -9,16 +9,24 @@ use wattif_model::{CpuId, Pid};
 pub enum TimerKind {
     /// End of a sleep.
     Sleep,
-    /// Replenishment of a deadline task.
+    /// Replenishment of a deadline task; of a stopper: of its CPU's fair server.
     Replenish,
+    /// Zero-lag time of a deadline task.
+    Inactive,
+    /// Of a stopper: the hrtick of its CPU; of the idle task: real-time periods.
+    Cpu,
     /// Of a group, named by its number in place of a pid: its bandwidth period ends.
     CfsPeriod,
     /// Of a group: run time that was given back is handed on.
     CfsSlack,
 }
 
+impl TimerKind {
+    const OF_THREADS: [TimerKind; 4] = [TimerKind::Sleep, TimerKind::Replenish, TimerKind::Inactive, TimerKind::Cpu];
+}
+
 /// Timers of a thread.
-const PER_THREAD: u32 = 2;
+const PER_THREAD: u32 = TimerKind::OF_THREADS.len() as u32;
 /// Timers of a group.
 const PER_GROUP: u32 = 2;
 
@@ -82,6 +90,11 @@ impl Timers {
         self.positions.is_armed(id) && self.bases[self.cpu[id as usize].at()].cancel(&mut self.positions, id)
     }
 
+    /// The CPU on which a timer was last armed.
+    pub fn cpu_of(&self, pid: Pid, kind: TimerKind) -> CpuId {
+        self.cpu[self.id(pid, kind) as usize]
+    }
+
     /// When the interrupt of a CPU's base is due.
     pub fn next(&self, cpu: CpuId) -> Option<u64> {
         self.bases[cpu.at()].peek().map(|(hard, _)| hard)
@@ -104,7 +117,7 @@ impl Timers {
             }
             _ => {
                 let others = if pid.0 == 0 { 0 } else { self.of_groups };
-                others + pid.0 * PER_THREAD + u32::from(kind == TimerKind::Replenish)
+                others + pid.0 * PER_THREAD + kind as u32
             }
         }
     }
@@ -116,7 +129,7 @@ impl Timers {
             return (Pid(at / PER_GROUP), kind);
         }
         let at = if id < PER_THREAD { id } else { id - self.of_groups };
-        let kind = if at % PER_THREAD == 0 { TimerKind::Sleep } else { TimerKind::Replenish };
+        let kind = TimerKind::OF_THREADS[(at % PER_THREAD) as usize];
         (Pid(at / PER_THREAD), kind)
     }
 }

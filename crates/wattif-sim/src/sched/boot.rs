@@ -1,5 +1,7 @@
 //! From nothing to a running system: governors start, CPUs go idle, threads are created.
 
+use super::Hrtimer;
+use super::class::dl_bandwidth::{self, to_ratio};
 use super::class::fair;
 use super::core::IDLE;
 use super::task::{SchedEntity, State, Task};
@@ -20,7 +22,7 @@ impl Kernel<'_, '_> {
     pub(crate) fn boot(&mut self) -> Result<(), RunError> {
         self.start_governors();
         self.create_threads()?;
-        self.create_stoppers();
+        self.create_stoppers()?;
         for cpu in 0..self.s.nr_cpus() as u32 {
             let cpu = CpuId(cpu);
             self.arm(Source::Tick(cpu), self.next_tick(0));
@@ -80,7 +82,7 @@ impl Kernel<'_, '_> {
             return Err(RunError::Workload(format!("thread `{thread}` may run on no CPU of this platform")));
         }
         let home = fork.map_or(CpuId(0), |f| self.s.tasks[f.parent.at()].cpu);
-        self.add_task(pid, &attr, cpus, group, home);
+        self.add_task(pid, &attr, cpus, group, home)?;
         let workload = self.is_workload(task);
         self.alive += u32::from(workload);
         self.out.thread(&ThreadInfo {
@@ -101,7 +103,7 @@ impl Kernel<'_, '_> {
         task < self.workload_tasks
     }
 
-    fn add_task(&mut self, pid: Pid, attr: &SchedAttr, cpus: CpuSet, group: u32, home: CpuId) {
+    fn add_task(&mut self, pid: Pid, attr: &SchedAttr, cpus: CpuSet, group: u32, home: CpuId) -> Result<(), RunError> {
         let task = Task {
             pid,
             state: State::New,
@@ -115,15 +117,17 @@ impl Kernel<'_, '_> {
         self.s.tasks.push(task);
         self.s.se.push(SchedEntity::default());
         self.m.add_thread(pid);
+        self.check_attr(pid, attr)?;
         self.apply_attr(pid, attr);
         fair::init_task(&mut self.s, pid);
+        Ok(())
     }
 
-    fn create_stoppers(&mut self) {
+    fn create_stoppers(&mut self) -> Result<(), RunError> {
         for cpu in 0..self.s.nr_cpus() as u32 {
             let pid = Pid(self.s.tasks.len() as u32);
             let attr = SchedAttr { policy: Policy::Fifo, rt_priority: 99, ..SchedAttr::default() };
-            self.add_task(pid, &attr, CpuSet::one(CpuId(cpu)), 0, CpuId(cpu));
+            self.add_task(pid, &attr, CpuSet::one(CpuId(cpu)), 0, CpuId(cpu))?;
             let task = &mut self.s.tasks[pid.at()];
             (task.stopper, task.per_cpu_kthread, task.state) = (true, true, State::Sleeping);
             self.cpus[cpu as usize].stop.pid = pid;
@@ -136,6 +140,51 @@ impl Kernel<'_, '_> {
             };
             self.out.thread(&info);
         }
+        Ok(())
+    }
+
+    /// What `sched_setattr` refuses: parameters of deadline tasks out of range, and more than there is room for.
+    pub(crate) fn check_attr(&self, pid: Pid, attr: &SchedAttr) -> Result<(), RunError> {
+        let task = &self.s.tasks[pid.at()];
+        let (runtime, period) = (attr.runtime.0, attr.period.0);
+        let bw = to_ratio(period, runtime);
+        if attr.policy != Policy::Deadline || (task.policy == Policy::Deadline && task.dl.dl_bw == bw) {
+            return Ok(());
+        }
+        let name = self.programs.name(pid);
+        let refuse = |why: String| Err(RunError::Workload(format!("thread `{name}`: sched_setattr: {why}")));
+        let (least, most) = self.s.rd.dl_period_ns;
+        if runtime < 1024 || !(least..=most).contains(&period) {
+            let range = format!("{} to {} µs", least / 1000, most / 1000);
+            return refuse(format!(
+                "invalid argument (EINVAL): dl-runtime is at least 2 µs, dl-period {range}; rt-app ends here too\n\
+                 the range is deadline.sched_deadline_period_min_us and _max_us, see --set"
+            ));
+        }
+        self.check_room(pid, bw)
+    }
+
+    /// A deadline task that moves to other CPUs needs room there (FIDELITY(dl-affinity)).
+    pub(crate) fn check_dl_bw(&self, pid: Pid) -> Result<(), RunError> {
+        let task = &self.s.tasks[pid.at()];
+        if task.policy == Policy::Deadline { self.check_room(pid, task.dl.dl_bw) } else { Ok(()) }
+    }
+
+    fn check_room(&self, pid: Pid, bw: u64) -> Result<(), RunError> {
+        let Err((taken, there_is)) = dl_bandwidth::sched_dl_overflow(&self.s, pid, bw) else { return Ok(()) };
+        let cpus = |bw: u64| {
+            let thousandths = (bw * 1000 + dl_bandwidth::BW_UNIT / 2) / dl_bandwidth::BW_UNIT;
+            format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
+        };
+        Err(RunError::Workload(format!(
+            "thread `{}`: sched_setattr: device or resource busy (EBUSY): deadline tasks have {} CPUs' worth already, this \
+             one asks for {} more, and {} may be admitted on its CPUs; rt-app ends here too\n\
+             lower dl-runtime, or lift the limit: --set rt.sched_rt_runtime_us=-1",
+            self.programs.name(pid),
+            cpus(taken),
+            cpus(bw),
+            cpus(there_is)
+        )))
     }
 
     /// `__setscheduler`: the attributes of a task that is on no queue.
@@ -152,9 +201,12 @@ impl Kernel<'_, '_> {
         if attr.policy == Policy::Deadline {
             let dl = &mut task.dl;
             (dl.dl_runtime, dl.dl_deadline, dl.dl_period) = (attr.runtime.0, attr.deadline.0, attr.period.0);
-            // to_ratio: 2^20 is one CPU.
-            dl.dl_bw = (u128::from(dl.dl_runtime) << 20).checked_div(u128::from(dl.dl_period)).unwrap_or(0) as u64;
+            dl.dl_bw = to_ratio(dl.dl_period, dl.dl_runtime);
+            dl.dl_density = to_ratio(dl.dl_deadline, dl.dl_runtime);
+            dl_bandwidth::admit(&mut self.s, pid);
+            self.s.cancel_hrtimer(self.s.tasks[pid.at()].cpu, Hrtimer::Inactive(pid));
         }
+        let task = &mut self.s.tasks[pid.at()];
         task.uclamp_req.0 = attr.util_min.map(u32::from).or(task.uclamp_req.0);
         task.uclamp_req.1 = attr.util_max.map(u32::from).or(task.uclamp_req.1);
         uclamp_update(&mut self.s, pid);

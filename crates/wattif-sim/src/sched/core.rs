@@ -13,7 +13,7 @@
 //! `idle.rs` is what a CPU does without a thread, `syscalls.rs` what threads ask for, `stop.rs` the stopper.
 
 use super::balance::update_misfit_status;
-use super::class::{Dequeue, Enqueue, deadline, fair};
+use super::class::{Dequeue, Enqueue, dl_placement, dl_server, fair, rt};
 use super::load::pelt;
 use super::placement::{Kind, Request};
 use super::task::{OnRq, State};
@@ -24,7 +24,6 @@ use crate::machine::cpu::Segment;
 use crate::machine::timer::TimerKind;
 use crate::simulation::{Kernel, Source};
 use wattif_model::trace::{Event, Interest, Placement, PrevState};
-use wattif_model::workload::Policy;
 use wattif_model::{CpuId, DomainId, Ns, Pid};
 
 /// The idle task.
@@ -190,6 +189,9 @@ impl Kernel<'_, '_> {
     pub(crate) fn expire_timers(&mut self, cpu: CpuId) {
         while let Some((pid, kind)) = self.m.timers.pop_expired(cpu, self.s.now) {
             match kind {
+                TimerKind::Inactive => self.inactive_task_timer(pid),
+                TimerKind::Cpu if pid == IDLE => self.sched_rt_period_timer(cpu),
+                TimerKind::Cpu => self.hrtick(cpu),
                 TimerKind::Sleep if self.s.tasks[pid.at()].state == State::New => self.wake_up_new_task(pid, cpu),
                 TimerKind::Sleep => self.try_to_wake_up(pid, cpu, false),
                 TimerKind::Replenish => self.replenish(pid, cpu),
@@ -282,7 +284,7 @@ impl Kernel<'_, '_> {
         self.update_avg_idle(cpu);
         self.check_preempt(pid, cpu, this_cpu, false);
         self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu });
-        self.task_woken_rt(pid, cpu, this_cpu);
+        self.task_woken(pid, cpu, this_cpu);
     }
 
     /// Still queued: EEVDF delayed its dequeue.
@@ -307,7 +309,7 @@ impl Kernel<'_, '_> {
         self.check_preempt(pid, cpu, this_cpu, true);
         let prio = self.prio(pid);
         self.trace_sched(this_cpu, Event::SchedWakeupNew { pid, prio, target_cpu: cpu });
-        self.task_woken_rt(pid, cpu, this_cpu);
+        self.task_woken(pid, cpu, this_cpu);
     }
 
     /// `select_task_rq`: where shall it run?
@@ -318,7 +320,8 @@ impl Kernel<'_, '_> {
         let request = Request { pid, prev_cpu, this_cpu, kind, in_irq };
         let choice = match self.class_id(pid) {
             ClassId::Fair => self.placement.select_task_rq(&mut self.s, &request, &fair::sync_entity_load_avg),
-            _ => super::class::rt::select_task_rq(&self.s, &request),
+            ClassId::Deadline => dl_placement::select_task_rq(&mut self.s, &request),
+            _ => rt::select_task_rq(&mut self.s, &request),
         };
         debug_assert!(self.s.tasks[pid.at()].cpus.contains(choice.cpu));
         if self.out.wants(Interest::DECISIONS) {
@@ -359,6 +362,12 @@ impl Kernel<'_, '_> {
             self.s.tasks[pid.at()].uclamp_active = true;
             uclamp::uclamp_rq_inc(&mut self.s, cpu, pid);
         }
+        let rq = &self.s.rqs[cpu.at()];
+        if rq.rt.rt_nr_running + rq.dl.dl_nr_running > 0 && self.s.cfs[cpu.at()].h_nr_running > 0 {
+            // Also where the running task is of the fair class: it may not be for long.
+            let serves = dl_server::dl_server_start(&mut self.s, cpu);
+            self.s.rqs[cpu.at()].need_resched |= serves;
+        }
     }
 
     /// `dequeue_task`: its clamps no longer count, even where the class delays the rest; false in that case.
@@ -367,7 +376,11 @@ impl Kernel<'_, '_> {
             uclamp::uclamp_rq_dec(&mut self.s, cpu, pid);
         }
         self.s.signal_versions[cpu.at()] += 1;
-        class!(self, pid).dequeue_task(&mut self.s, cpu, pid, flags)
+        let gone = class!(self, pid).dequeue_task(&mut self.s, cpu, pid, flags);
+        if self.s.rqs[cpu.at()].dl.server.active && self.s.cfs[cpu.at()].h_nr_running == 0 {
+            dl_server::dl_server_stop(&mut self.s, cpu);
+        }
+        gone
     }
 
     /// `wakeup_preempt`: does the newcomer take the CPU from who runs there?
@@ -413,7 +426,7 @@ impl Kernel<'_, '_> {
         }
         let next = self.pick_next_task(cpu);
         self.s.rqs[cpu.at()].need_resched = false;
-        self.arm_replenish(cpu);
+        self.program_hrtimers();
         let carried = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
         if next == prev {
             if next == IDLE {
@@ -423,14 +436,10 @@ impl Kernel<'_, '_> {
             return self.arm_step(cpu);
         }
         self.context_switch(cpu, prev, next, carried);
-        self.push_rt_tasks(cpu, cpu);
-    }
-
-    /// The timer of the throttled task whose budget comes back first.
-    pub(crate) fn arm_replenish(&mut self, cpu: CpuId) {
-        if let Some((at, pid)) = deadline::next_replenish(&self.s, cpu) {
-            self.m.timers.arm(cpu, pid, TimerKind::Replenish, at, at);
-            self.program_timer(cpu);
+        match self.class_id(next) {
+            ClassId::Rt => self.push_rt_tasks(cpu, cpu),
+            ClassId::Deadline => self.push_dl_tasks(cpu, cpu),
+            _ => {}
         }
     }
 
@@ -496,7 +505,10 @@ impl Kernel<'_, '_> {
     /// `pick_next_task`: by class; a CPU with nothing left tries to pull from others first.
     fn pick_next_task(&mut self, cpu: CpuId) -> Pid {
         let prev = self.s.rqs[cpu.at()].curr;
-        self.balance_rt(cpu, prev);
+        self.balance_dl_rt(cpu, prev);
+        if self.s.rqs[cpu.at()].dl.server.active && self.class_id(prev) == ClassId::Fair {
+            dl_server::dl_server_update(&mut self.s, cpu);
+        }
         let mut next = self.pick_task(cpu);
         if next == IDLE && self.newidle_balance(cpu) {
             next = self.pick_task(cpu);
@@ -519,11 +531,23 @@ impl Kernel<'_, '_> {
         let mut next = None;
         if dl {
             next = self.dl.pick_task(&mut self.s, cpu);
+            if next == Some(IDLE) {
+                next = self.pick_served_task(cpu);
+            }
         }
         if next.is_none() && rt {
             next = self.rt.pick_task(&mut self.s, cpu);
         }
         next.or_else(|| self.fair.pick_task(&mut self.s, cpu)).unwrap_or(IDLE)
+    }
+
+    /// The fair server's turn: a fair task runs before real-time ones.
+    fn pick_served_task(&mut self, cpu: CpuId) -> Option<Pid> {
+        let fair = self.fair.pick_task(&mut self.s, cpu);
+        fair.or_else(|| {
+            dl_server::dl_server_stop(&mut self.s, cpu);
+            self.dl.pick_task(&mut self.s, cpu)
+        })
     }
 
     fn put_prev_set_next_task(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
@@ -532,6 +556,9 @@ impl Kernel<'_, '_> {
         self.s.signal_versions[cpu.at()] += 1;
         self.s.list_move(next);
         let (from, to) = (self.class_id(prev), self.class_id(next));
+        if to == ClassId::Fair && self.s.rqs[cpu.at()].dl.server.active {
+            dl_server::dl_server_set_next(&mut self.s, cpu);
+        }
         if (from, to) == (ClassId::Fair, ClassId::Fair) {
             self.fair.put_prev_set_next_task(&mut self.s, cpu, prev, next);
             return update_misfit_status(&mut self.s, cpu, Some(next));
@@ -564,6 +591,7 @@ impl Kernel<'_, '_> {
     /// The running task goes to sleep: off its queue (unless the class delays that), then `schedule()`.
     pub(crate) fn block(&mut self, cpu: CpuId, pid: Pid, state: State) {
         self.update_rq_clock(cpu);
+        self.end_dl_job(cpu, pid);
         self.s.tasks[pid.at()].state = state;
         if state == State::DiskSleep {
             let task = &mut self.s.tasks[pid.at()];
@@ -595,6 +623,9 @@ impl Kernel<'_, '_> {
         match self.class_id(curr) {
             ClassId::Fair => {
                 self.fair.task_tick(&mut self.s, cpu, curr);
+                if self.s.rqs[cpu.at()].dl.server.active {
+                    dl_server::dl_server_update(&mut self.s, cpu);
+                }
                 update_misfit_status(&mut self.s, cpu, Some(curr));
             }
             ClassId::Rt => self.rt.task_tick(&mut self.s, cpu, curr),
@@ -696,11 +727,11 @@ impl Kernel<'_, '_> {
     /// The class a task is in now, by its effective priority.
     pub(crate) fn class_id(&self, pid: Pid) -> ClassId {
         let task = &self.s.tasks[pid.at()];
-        match task.policy {
+        match task.prio {
             _ if pid == IDLE => ClassId::Idle,
             _ if task.stopper => ClassId::Stop,
-            Policy::Deadline => ClassId::Deadline,
-            _ if task.prio < 100 => ClassId::Rt,
+            _ if task.is_dl() => ClassId::Deadline,
+            0..100 => ClassId::Rt,
             _ => ClassId::Fair,
         }
     }

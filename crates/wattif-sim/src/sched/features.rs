@@ -69,6 +69,10 @@ features! {
     lb_min = "LB_MIN": false;
     /// A newly idle CPU throws dice whether to look for tasks, the odds being its success so far.
     ni_random = "NI_RANDOM": true;
+    /// Real-time limit: a CPU borrows what others have left of the period.
+    rt_runtime_share = "RT_RUNTIME_SHARE": false;
+    /// Deadline tasks are throttled when their budget ends, not at the tick after that.
+    hrtick_dl = "HRTICK_DL": false;
     /// Wake-ups to another cache domain are queued by IPI.
     ttwu_queue = "TTWU_QUEUE": true;
 }

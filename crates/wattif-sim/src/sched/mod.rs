@@ -69,6 +69,34 @@ pub struct Sched {
     pub tick_inverse: u64,
     /// System-wide overload and energy state (`struct root_domain`).
     pub rd: rq::RootDomain,
+    /// Timers that classes started or cancelled; `core` carries it out.
+    pub hrtimers: Vec<HrtimerRequest>,
+}
+
+/// A timer of the real-time or deadline class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hrtimer {
+    /// The next period of a throttled deadline task begins.
+    Replenish(Pid),
+    /// The bandwidth of a sleeping deadline task ends to count.
+    Inactive(Pid),
+    /// The fair server of the CPU.
+    Server,
+    /// The budget of the CPU's running deadline task ends (`HRTICK_DL`).
+    Hrtick,
+    /// Real-time periods.
+    RtPeriod,
+}
+
+/// Start a timer, or cancel it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HrtimerRequest {
+    /// On this CPU, or where it is, to be cancelled.
+    pub cpu: CpuId,
+    /// Which.
+    pub timer: Hrtimer,
+    /// When it fires, ns; `None`: cancelled.
+    pub at: Option<u64>,
 }
 
 /// What a policy sees: everything, to read.
@@ -105,6 +133,7 @@ impl Sched {
             hz: (1_000_000_000 + tick_ns / 2) / tick_ns,
             tick_inverse: u64::MAX / tick_ns,
             rd: rq::RootDomain::default(),
+            hrtimers: Vec::new(),
         };
         class::fair::init_groups(&mut s);
         s
@@ -115,6 +144,14 @@ impl Sched {
         // The product with the rounded inverse is exact or one too small.
         let n = ((u128::from(ns) * u128::from(self.tick_inverse)) >> 64) as u64;
         n + u64::from(ns - n * self.tick_ns >= self.tick_ns)
+    }
+    /// Starts a timer, in place of what it had.
+    pub fn start_hrtimer(&mut self, cpu: CpuId, timer: Hrtimer, at: u64) {
+        self.hrtimers.push(HrtimerRequest { cpu, timer, at: Some(at) });
+    }
+    /// Cancels a timer, if it runs.
+    pub fn cancel_hrtimer(&mut self, cpu: CpuId, timer: Hrtimer) {
+        self.hrtimers.push(HrtimerRequest { cpu, timer, at: None });
     }
     /// Number of CPUs.
     #[inline]

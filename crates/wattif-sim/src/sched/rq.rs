@@ -1,6 +1,7 @@
 //! Run queues (`struct rq`, `struct cfs_rq`, …): plain state; the classes and `core` hold the behaviour.
 
 use super::class::bandwidth::CfsRqRuntime;
+use super::class::rt::RtBandwidth;
 use super::class::timeline::{SortedVec, Timeline};
 use super::load::pelt::{Pelt, SchedAvg};
 use super::task::NONE;
@@ -48,6 +49,8 @@ pub struct Rq {
     pub rt: RtRq,
     /// Deadline queue.
     pub dl: DlRq,
+    /// CPU that this CPU found last when it looked for one of several, in turn.
+    pub distribute_cpu_mask_prev: u32,
     /// Utilisation by real-time tasks.
     pub avg_rt: SchedAvg,
     /// Utilisation by deadline tasks.
@@ -200,25 +203,50 @@ pub struct Removed {
 pub struct RtRq {
     /// `(prio, order, pid)` in picking order, the running task included.
     pub queue: SortedVec<(u8, i64, Pid)>,
-    /// Next order number at the tail; the head counts down.
-    pub tail: i64,
-    /// Next order number at the head.
-    pub head: i64,
-    /// Tasks queued.
+    /// Order number last given at the tail.
+    tail: i64,
+    /// Order number last given at the head; counts down.
+    head: i64,
+    /// Tasks queued, throttled or not.
     pub rt_nr_running: u32,
+    /// Run time not yet forgiven, ns.
+    pub rt_time: u64,
+    /// Budget of the present period, ns.
+    pub rt_runtime: u64,
+    /// Budget used up: nobody of this queue runs, and none counts in `nr_running`.
+    pub throttled: bool,
+}
+
+impl RtRq {
+    /// A place behind all of a priority.
+    pub fn next_tail(&mut self) -> i64 {
+        self.tail += 1;
+        self.tail
+    }
+    /// A place before all of a priority.
+    pub fn next_head(&mut self) -> i64 {
+        self.head -= 1;
+        self.head
+    }
 }
 
 /// Deadline queue.
 #[derive(Clone, Debug, Default)]
 pub struct DlRq {
-    /// `(deadline, pid)` in picking order, the running task included.
-    pub queue: SortedVec<(u64, Pid)>,
-    /// Tasks queued.
+    /// `(deadline, order, pid)` in picking order, the running task included; the idle task's pid is the fair server.
+    pub queue: SortedVec<(u64, u64, Pid)>,
+    /// Order number last given.
+    pub order: u64,
+    /// Tasks queued, and the server.
     pub dl_nr_running: u32,
-    /// Σ bandwidth of active tasks, 2^20 = 1 CPU.
+    /// Σ bandwidth of active tasks, 2^20 = 1 CPU: queued, throttled, or asleep before their zero-lag time.
     pub running_bw: u64,
-    /// `(time of replenishment, pid)` of tasks without budget.
-    pub throttled: SortedVec<(u64, Pid)>,
+    /// Σ bandwidth of the tasks that belong to this CPU, asleep or not.
+    pub this_bw: u64,
+    /// Bandwidth that admitted tasks leave on this CPU, may be negative (GRUB).
+    pub extra_bw: i64,
+    /// Serves fair tasks that starve.
+    pub server: super::class::dl_server::FairServer,
 }
 
 /// `struct root_domain`.
@@ -230,4 +258,12 @@ pub struct RootDomain {
     pub overutilized: bool,
     /// Some task or group has utilisation clamps (`uclamp_is_used`).
     pub uclamp_used: bool,
+    /// The limit of the real-time class, where this kernel has one.
+    pub rt_bandwidth: Option<RtBandwidth>,
+    /// When the present real-time period ends, ns; `None`: its timer does not run.
+    pub rt_period_expires: Option<u64>,
+    /// What deadline tasks are admitted to; `None`: no limit.
+    pub dl_bw: Option<RtBandwidth>,
+    /// Shortest and longest period of a deadline task, ns.
+    pub dl_period_ns: (u64, u64),
 }

@@ -1,6 +1,6 @@
 //! What threads ask for: to sleep, to wait, to wake others, to change their attributes, to create threads, to end.
 
-use super::class::{Dequeue, Enqueue, fair};
+use super::class::{Dequeue, Enqueue, dl_bandwidth, fair};
 use super::core::{ClassId, IDLE, class};
 use super::stop::Work;
 use super::task::{OnRq, State};
@@ -10,6 +10,7 @@ use crate::machine::timer::TimerKind;
 use crate::simulation::{Kernel, Source};
 use wattif_model::run::RunError;
 use wattif_model::trace::{Event, Interest};
+use wattif_model::workload::Policy;
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
 impl Kernel<'_, '_> {
@@ -30,10 +31,18 @@ impl Kernel<'_, '_> {
                     return self.block(cpu, pid, state);
                 }
                 Step::Yield => return self.sched_yield(cpu, pid),
-                Step::SetAttr => self.sched_setattr(cpu, pid),
+                Step::SetAttr => {
+                    self.sched_setattr(cpu, pid);
+                    if self.error.is_some() {
+                        return;
+                    }
+                }
                 Step::SetGroup => self.sched_move_task(pid),
                 Step::SetAffinity => {
                     self.sched_setaffinity(cpu, pid);
+                    if self.error.is_some() {
+                        return;
+                    }
                     if !self.s.tasks[pid.at()].cpus.contains(cpu) {
                         // The program goes on where the stopper puts the thread.
                         return self.go_on(cpu, pid, Segment::Done);
@@ -63,6 +72,7 @@ impl Kernel<'_, '_> {
     /// A timer on this CPU ends the sleep; fair tasks allow it some slack.
     fn arm_sleep(&mut self, cpu: CpuId, pid: Pid, until: u64) {
         let slack = if self.class_id(pid) == ClassId::Fair { self.m.platform.timer_slack_ns } else { 0 };
+        self.s.tasks[pid.at()].dl.next_release = Some(until);
         self.m.timers.arm(cpu, pid, TimerKind::Sleep, until, until.saturating_add(slack));
         self.program_timer(cpu);
     }
@@ -98,6 +108,11 @@ impl Kernel<'_, '_> {
     fn apply(&mut self, cpu: CpuId, effects: &mut Effects) {
         for event in effects.events.drain(..) {
             self.out.tell(self.s.now, cpu, Interest::PROGRAM, event);
+            if let Event::TimerWake { pid, missed: true, .. } = event {
+                // It did not sleep: the next job begins where this one ends.
+                self.end_dl_job(cpu, pid);
+                self.s.tasks[pid.at()].dl.release = Some(self.s.now);
+            }
         }
         for boost in effects.boosts.drain(..) {
             self.rt_mutex_setprio(boost, cpu);
@@ -144,6 +159,7 @@ impl Kernel<'_, '_> {
 
     fn sched_yield(&mut self, cpu: CpuId, pid: Pid) {
         self.update_rq_clock(cpu);
+        self.end_dl_job(cpu, pid);
         class!(self, pid).yield_task(&mut self.s, cpu);
         self.schedule(cpu);
     }
@@ -162,23 +178,42 @@ impl Kernel<'_, '_> {
     /// `__sched_setscheduler` of the running thread.
     fn sched_setattr(&mut self, cpu: CpuId, pid: Pid) {
         let attr = *self.programs.attr(pid);
+        if let Err(refused) = self.check_attr(pid, &attr) {
+            self.error = Some(refused);
+            return;
+        }
         self.change(pid, cpu, OnRq::Queued, |kernel| {
             kernel.apply_attr(pid, &attr);
             // What is lent to it stays (`rt_effective_prio`).
-            let lent = kernel.programs.donor(pid).map(|donor| kernel.s.tasks[donor.at()].prio);
-            let task = &mut kernel.s.tasks[pid.at()];
-            task.prio = lent.map_or(task.normal_prio, |prio| task.normal_prio.min(prio));
+            let donor = kernel.programs.donor(pid);
+            kernel.inherit(pid, donor);
             kernel.fair.reweight_task(&mut kernel.s, pid);
         });
     }
 
     /// Priority inheritance: the owner of a mutex runs at the better of its own priority and that of its first waiter.
     fn rt_mutex_setprio(&mut self, boost: Boost, from: CpuId) {
-        let normal = self.s.tasks[boost.pid.at()].normal_prio;
-        let prio = boost.donor.map_or(normal, |donor| normal.min(self.s.tasks[donor.at()].prio));
-        if prio != self.s.tasks[boost.pid.at()].prio {
-            self.change(boost.pid, from, OnRq::Queued, |kernel| kernel.s.tasks[boost.pid.at()].prio = prio);
+        let task = &self.s.tasks[boost.pid.at()];
+        if self.inherited(boost.pid, boost.donor) != (task.prio, task.dl.boosted_by) {
+            self.change(boost.pid, from, OnRq::Queued, |kernel| kernel.inherit(boost.pid, boost.donor));
         }
+    }
+
+    fn inherit(&mut self, pid: Pid, donor: Option<Pid>) {
+        let (prio, boosted_by) = self.inherited(pid, donor);
+        let task = &mut self.s.tasks[pid.at()];
+        (task.prio, task.dl.boosted_by) = (prio, boosted_by);
+    }
+
+    /// Priority of a thread with this donor, and the deadline task whose parameters it runs with: not where it is a deadline
+    /// task itself and its deadline is the earlier one.
+    fn inherited(&self, pid: Pid, donor: Option<Pid>) -> (u8, Pid) {
+        let task = &self.s.tasks[pid.at()];
+        let Some(donor) = donor.map(|d| &self.s.tasks[d.at()]) else { return (task.normal_prio, IDLE) };
+        let prio = task.normal_prio.min(donor.prio);
+        let lends = donor.policy == Policy::Deadline
+            && (task.policy != Policy::Deadline || donor.dl.deadline < task.dl.deadline);
+        (prio, if lends { donor.pid } else { IDLE })
     }
 
     /// Takes a task off its queue, lets `change` change what decides about its place, and puts it back
@@ -199,19 +234,28 @@ impl Kernel<'_, '_> {
             class!(self, pid).put_prev_task(&mut self.s, cpu, pid);
         }
         change(self);
+        let (class, prio) = (self.class_id(pid), self.prio(pid));
+        let head = old_class == ClassId::Deadline || old_prio < prio;
         if queued {
-            self.enqueue_task(cpu, pid, Enqueue { restore: true, ..Enqueue::default() });
+            self.enqueue_task(cpu, pid, Enqueue { restore: true, head, ..Enqueue::default() });
             self.s.tasks[pid.at()].on_rq = OnRq::Queued;
         }
         if running {
             class!(self, pid).set_next_task(&mut self.s, cpu, pid, false);
         }
-        if self.class_id(pid) != old_class {
+        if class != old_class {
+            match old_class {
+                ClassId::Deadline => self.dl.switched_from(&mut self.s, cpu, pid),
+                ClassId::Rt => self.rt.switched_from(&mut self.s, cpu, pid),
+                _ => self.fair.switched_from(&mut self.s, cpu, pid),
+            }
             if queued {
                 self.check_preempt(pid, cpu, from, false);
+            }
+            if queued || class == ClassId::Deadline {
                 class!(self, pid).switched_to(&mut self.s, cpu, pid);
             }
-        } else if queued && old_prio != self.prio(pid) {
+        } else if queued && (old_prio != prio || class == ClassId::Deadline) {
             class!(self, pid).prio_changed(&mut self.s, cpu, pid, old_prio);
         }
         if running && self.class_id(pid) < old_class {
@@ -237,6 +281,14 @@ impl Kernel<'_, '_> {
         let task = &mut self.s.tasks[pid.at()];
         task.nr_cpus_allowed = allowed.len() as u32;
         task.cpus = allowed;
+        if let Err(refused) = self.check_dl_bw(pid) {
+            self.error = Some(refused);
+            return;
+        }
+        if self.s.tasks[pid.at()].policy == Policy::Deadline {
+            dl_bandwidth::admit(&mut self.s, pid);
+        }
+        let task = &self.s.tasks[pid.at()];
         if !task.cpus.contains(task.cpu) && task.on_rq == OnRq::Queued {
             let on = task.cpu;
             self.stop_one_cpu(on, Work::Migrate(pid), cpu);
@@ -288,16 +340,5 @@ impl Kernel<'_, '_> {
             fair::set_task_rq(&mut kernel.s, pid, cpu);
         });
         self.tell_attached(pid, cpu);
-    }
-
-    /// The budget of a deadline task is full again.
-    pub(crate) fn replenish(&mut self, pid: Pid, cpu: CpuId) {
-        let on = self.s.tasks[pid.at()].cpu;
-        self.update_rq_clock(on);
-        super::class::deadline::replenish(&mut self.s, on, pid);
-        if self.s.tasks[pid.at()].on_rq == OnRq::Queued {
-            self.check_preempt(pid, on, cpu, false);
-        }
-        self.arm_replenish(cpu);
     }
 }

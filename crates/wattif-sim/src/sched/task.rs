@@ -100,6 +100,19 @@ pub struct Task {
     pub last_ran: u64,
 }
 
+impl Task {
+    /// `dl_task()`: of the deadline class now, by its policy or by inheritance.
+    #[inline]
+    pub fn is_dl(&self) -> bool {
+        self.policy == Policy::Deadline || self.dl.boosted_by != Pid(0)
+    }
+    /// `rt_task()`, without deadline tasks: of the real-time class now.
+    #[inline]
+    pub fn is_rt(&self) -> bool {
+        self.prio < 100 && !self.is_dl()
+    }
+}
+
 /// `struct sched_rt_entity`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RtEntity {
@@ -109,6 +122,8 @@ pub struct RtEntity {
     pub exec_start: u64,
     /// Total execution time, ns.
     pub sum_exec_runtime: u64,
+    /// Priority and place in the queue that a change of attributes took it from.
+    pub saved: Option<(u8, i64)>,
 }
 
 /// `struct sched_dl_entity`.
@@ -120,8 +135,10 @@ pub struct DlEntity {
     pub dl_deadline: u64,
     /// Period, ns.
     pub dl_period: u64,
-    /// Bandwidth, 2^20 = 1 CPU.
+    /// Bandwidth `dl_runtime / dl_period`, 2^20 = 1 CPU.
     pub dl_bw: u64,
+    /// `dl_runtime / dl_deadline`, 2^20 = 1 CPU.
+    pub dl_density: u64,
     /// Rest of the budget, ns; may be negative.
     pub runtime: i64,
     /// Absolute deadline, rq clock ns.
@@ -130,8 +147,16 @@ pub struct DlEntity {
     pub throttled: bool,
     /// It gave up the rest of its budget.
     pub yielded: bool,
-    /// Jobs that ended after their deadline.
-    pub misses: u64,
+    /// Asleep, and its bandwidth counts until the zero-lag time.
+    pub non_contending: bool,
+    /// Its bandwidth is counted against what may be admitted.
+    pub admitted: bool,
+    /// The deadline task whose parameters it runs with, waiting for a mutex it holds; 0: its own.
+    pub boosted_by: Pid,
+    /// When the job after the present sleep is due to begin, ns; `None`: when it is woken.
+    pub next_release: Option<u64>,
+    /// When the present job was released, ns; `None`: there is none.
+    pub release: Option<u64>,
     /// Execution start of the current run, clock_task ns.
     pub exec_start: u64,
     /// Total execution time, ns.

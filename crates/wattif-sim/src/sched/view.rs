@@ -52,7 +52,8 @@ impl Sched {
             util_dl: rq.avg_dl.util_avg,
             bw_dl: cpu_bw_dl(rq.dl.running_bw),
             util_irq: rq.avg_irq.util_avg,
-            rt_nr_running: rq.rt.rt_nr_running,
+            // Throttled ones are not there.
+            rt_nr_running: if rq.rt.throttled { 0 } else { rq.rt.rt_nr_running },
             uclamp_min: u64::from(rq.uclamp_min),
             uclamp_max: u64::from(rq.uclamp_max),
             uclamp_used: self.rd.uclamp_used,

@@ -3,7 +3,8 @@
 //! # Idea
 //! A task declares that it needs `runtime` in every `period`, by `deadline` after the period's start. The earliest absolute
 //! deadline runs, which meets all deadlines whenever that is possible on one CPU; a budget per period (constant bandwidth
-//! server) keeps a task that needs more than it declared from harming the others.
+//! server) keeps a task that needs more than it declared from harming the others; an admission test keeps the sum of what is
+//! declared within the machine.
 //!
 //! # Signals
 //! | name | unit, range | source | updated |
@@ -11,66 +12,145 @@
 //! | `dl_runtime`, `dl_deadline`, `dl_period` | ns | `sched_setattr` | when set |
 //! | `clock_task`, `clock` | ns | the run queue | every clock update |
 //! | `freq_cap`, `cpu_capacity_orig` | 0..=1024 | the machine | when the frequency changes |
+//! | `running_bw`, `this_bw`, `extra_bw` | 2^20 = 1 CPU | the tasks | they sleep, wake up, move, change |
 //!
 //! # Decision
-//! 1. A wakee keeps deadline and budget if the deadline is ahead and the budget fits the time left
-//!    (`runtime / (deadline − now) ≤ dl_runtime / dl_deadline`); otherwise both start anew: now + `dl_deadline`, `dl_runtime`.
-//! 2. Running uses budget at the CPU's speed: a slow CPU uses less per ns.
-//! 3. Budget used up, noticed at a tick or a switch: throttled until the next period starts ([`next_replenish`]), then
-//!    deadlines advance by periods until the overrun is paid ([`replenish`]).
-//! 4. The earliest deadline runs; a wakee with an earlier one preempts. Every task of this class comes before the others.
+//! 1. Admission, when a task takes this policy or changes its parameters: Σ `dl_runtime / dl_period` may not exceed
+//!    `rt.sched_rt_runtime_us / rt.sched_rt_period_us` (95 %) of the capacity of its CPUs. Refused: `EBUSY`, where rt-app
+//!    ends; the run ends too, and says which task and how much there is. Budgets below 1024 ns and periods out of
+//!    `sched_deadline_period_min_us`..=`_max_us` are `EINVAL`.
+//! 2. A wakee keeps deadline and budget if the deadline is ahead and the budget fits the time left
+//!    (`runtime / (deadline − now) ≤ dl_runtime / dl_deadline`). Otherwise both start anew: now + `dl_deadline`,
+//!    `dl_runtime`. With a deadline shorter than the period, a budget that does not fit is cut to what does (revised rule),
+//!    and who wakes up after the deadline but before the next period waits for that.
+//! 3. Running uses budget at the CPU's speed: a slow CPU uses less per ns. With `reclaim` it uses budget at the rate of the
+//!    bandwidth that is active instead (GRUB): what others do not use may be used, up to the admissible share.
+//! 4. Budget used up, noticed at a tick or a switch (with the feature HRTICK_DL at once): throttled until the next period
+//!    starts, then deadlines advance by periods until the overrun is paid. `sched_yield` gives up the rest of the budget.
+//! 5. The earliest deadline runs; a wakee with an earlier one preempts. Every task of this class comes before the others.
+//! 6. A sleeper's bandwidth counts in `running_bw`, which schedutil takes as the least utilisation, until its zero-lag time
+//!    `deadline − runtime · dl_period / dl_runtime`.
+//! 7. A wakee, and a task that waits behind an earlier deadline, goes to a CPU without deadline work, or to the one with the
+//!    latest deadline if its own is earlier; a CPU whose deadline task leaves pulls the earliest that waits elsewhere.
+//! 8. A thread that holds a mutex a deadline task waits for runs with that task's parameters, and is never throttled.
+//! 9. `generation = "6.12"`: fair tasks that real-time or deadline tasks starve get `fair_server_runtime_us` of every
+//!    `fair_server_period_us`, as late as possible the first time and as a deadline task from then on ([`super::dl_server`]).
 //!
-//! Worked example, 2 ms per 10 ms: a task that spins runs from 0 to 2 ms, is throttled until 10 ms, runs to 12 ms, and so on.
+//! Worked example, 2 ms per 10 ms at 1000 Hz: a task that spins runs from 0 to 2 ms, is throttled until 10 ms, runs to
+//! 12 ms, and so on. At 250 Hz it runs from 0 to 4 ms, owes 2 ms, gets its budget at 10 ms and again at 20 ms, and runs from
+//! there: 4 ms in 20.
 //!
 //! # State and cost
-//! Two small sorted queues per CPU, runnable and throttled. O(tasks queued) per operation, which are few.
+//! A small sorted queue per CPU; two timers per task. O(tasks queued) per operation, which are few; O(CPUs) for a push or pull.
 //!
 //! # Where it fails
-//! On several CPUs even total use below capacity may miss deadlines; tasks are placed at wake-up and not pushed later.
+//! On several CPUs a sum below capacity may still miss deadlines (global EDF): lateness is bounded, not zero. An overrunning
+//! task keeps the CPU until the next tick, which delays the others by up to a tick. A budget is in time at full speed of
+//! the fastest CPU; a workload that is slower than thought misses all its deadlines, evenly.
 //!
 //! # Differences from the kernel
-//! FIDELITY(dl-zero-lag): a sleeper's bandwidth leaves `running_bw` when it sleeps, not at its zero-lag time.
-//! FIDELITY(dl-admission): no admission test. FIDELITY(dl-reclaim): neither GRUB reclaiming nor the rule for constrained
-//! deadlines at wake-up. FIDELITY(dl-push-pull): no push and pull. FIDELITY(dl-server): no fair server. No vectors exist.
+//! FIDELITY(dl-affinity): the kernel refuses a deadline task that may not run everywhere in its root domain; here the CPUs
+//! of the task stand for an exclusive cpuset, and the admission test is against them. FIDELITY(dl-server): the fair server
+//! starts when fair tasks begin to wait for higher classes, not when they begin to run; its own bandwidth counts neither in
+//! `running_bw` nor in the admission test. FIDELITY(dl-pi-order): of several deadline tasks that wait for a mutex the first come
+//! lends its parameters, not the one with the earliest deadline. No vectors exist.
 //!
 //! # Source
-//! Linux 6.12 `kernel/sched/deadline.c` (behaviour).
+//! Linux 6.1 and 6.12 `kernel/sched/deadline.c`, `cpudeadline.c` (behaviour).
 
+use super::dl_bandwidth::{self, Reclaim};
 use super::{Dequeue, Enqueue, SchedClass};
-use crate::sched::Sched;
+use crate::registry::Tunable;
 use crate::sched::load::pelt;
 use crate::sched::task::{DlEntity, OnRq};
-use wattif_model::workload::Policy;
+use crate::sched::{Hrtimer, Sched};
 use wattif_model::{CpuId, Pid};
 
-/// The class; it has no tunables.
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "generation",
+        default: "6.12",
+        allowed: &["6.1", "6.6", "6.12"],
+        doc: "6.1: the reclaiming equation until 6.4; 6.6: that of 6.5 and later; 6.12: with a fair server",
+    },
+    Tunable {
+        name: "reclaim",
+        default: "false",
+        allowed: &["false", "true"],
+        doc: "every deadline task has SCHED_FLAG_RECLAIM: it may use bandwidth that others do not use (GRUB)",
+    },
+    Tunable {
+        name: "fair_server_runtime_us",
+        default: "50000",
+        allowed: &[],
+        doc: "what starving fair tasks get per period, µs; 0: no fair server",
+    },
+    Tunable { name: "fair_server_period_us", default: "1000000", allowed: &[], doc: "period of the fair server, µs" },
+    Tunable {
+        name: "sched_deadline_period_min_us",
+        default: "100",
+        allowed: &[],
+        doc: "shortest period a task may ask for, µs",
+    },
+    Tunable {
+        name: "sched_deadline_period_max_us",
+        default: "4194304",
+        allowed: &[],
+        doc: "longest period a task may ask for, µs",
+    },
+];
+
+/// The class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deadline;
+pub struct Deadline {
+    /// Every task reclaims.
+    pub reclaim: Option<Reclaim>,
+}
+
+/// What a task or the server runs with: its own parameters, or those of the task that lends it its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// Budget per period, ns.
+    pub runtime: u64,
+    /// Relative deadline, ns.
+    pub deadline: u64,
+    /// Period, ns.
+    pub period: u64,
+}
+
+impl DlEntity {
+    /// Its own parameters.
+    pub fn params(&self) -> Params {
+        Params { runtime: self.dl_runtime.max(1), deadline: self.dl_deadline, period: self.dl_period }
+    }
+    fn is_boosted(&self) -> bool {
+        self.boosted_by != Pid(0)
+    }
+}
 
 impl SchedClass for Deadline {
     fn enqueue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, flags: Enqueue) {
-        let rq = &mut s.rqs[cpu.at()];
         let dl = &mut s.tasks[pid.at()].dl;
-        rq.dl.running_bw += dl.dl_bw;
-        rq.util_changed = true;
-        if dl.throttled {
-            return;
+        let boosted = dl.is_boosted();
+        if boosted && dl.throttled {
+            dl.throttled = false;
+            s.cancel_hrtimer(cpu, Hrtimer::Replenish(pid));
         }
-        if flags.wakeup || flags.initial || dl.deadline == 0 {
-            update_dl_entity(dl, rq.clock);
-        }
-        enqueue_dl_entity(s, cpu, pid);
+        s.rqs[cpu.at()].util_changed = true;
+        enqueue_dl_entity(s, cpu, pid, Enqueue { replenish: flags.replenish || boosted, ..flags });
     }
 
     fn dequeue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, flags: Dequeue) -> bool {
         self.update_curr(s, cpu);
         dequeue_dl_entity(s, cpu, pid);
-        let rq = &mut s.rqs[cpu.at()];
-        let dl = &mut s.tasks[pid.at()].dl;
-        rq.dl.running_bw -= dl.dl_bw.min(rq.dl.running_bw);
-        rq.util_changed = true;
-        if flags.sleep && rq.clock > dl.deadline {
-            dl.misses += 1;
+        s.rqs[cpu.at()].util_changed = true;
+        if flags.save || s.tasks[pid.at()].on_rq == OnRq::Migrating {
+            dl_bandwidth::sub_running_bw(s, cpu, pid);
+            dl_bandwidth::sub_rq_bw(s, cpu, pid);
+        }
+        if flags.sleep {
+            dl_bandwidth::task_non_contending(s, cpu, pid);
         }
         true
     }
@@ -88,13 +168,19 @@ impl SchedClass for Deadline {
         }
         let curr = s.rqs[cpu.at()].curr;
         let (p, c) = (&s.tasks[pid.at()], &s.tasks[curr.at()]);
-        let other_class = curr == Pid(0) || c.policy != Policy::Deadline;
-        let earlier = c.policy == Policy::Deadline && p.dl.deadline < c.dl.deadline;
-        s.rqs[cpu.at()].need_resched |= other_class || earlier;
+        let resched = if curr == Pid(0) || !c.is_dl() || p.dl.deadline < c.dl.deadline {
+            true
+        } else {
+            // Equal deadlines: the one that can run nowhere else goes first, if the running one can.
+            let tie = p.dl.deadline == c.dl.deadline && !s.rqs[cpu.at()].need_resched;
+            tie && super::dl_placement::can_move(s, curr) && !super::dl_placement::can_move(s, pid)
+        };
+        s.rqs[cpu.at()].need_resched |= resched;
     }
 
+    /// The earliest deadline; the idle task's pid is the fair server.
     fn pick_task(&self, s: &mut Sched, cpu: CpuId) -> Option<Pid> {
-        s.rqs[cpu.at()].dl.queue.first().map(|e| e.1)
+        s.rqs[cpu.at()].dl.queue.first().map(|e| e.2)
     }
 
     fn put_prev_task(&self, s: &mut Sched, cpu: CpuId, _pid: Pid) {
@@ -106,38 +192,45 @@ impl SchedClass for Deadline {
         let rq = &mut s.rqs[cpu.at()];
         s.tasks[pid.at()].dl.exec_start = rq.clock_task;
         pelt::update_dl_rq_load_avg(rq, false);
+        start_hrtick_dl(s, cpu, pid);
     }
 
-    fn task_tick(&self, s: &mut Sched, cpu: CpuId, _pid: Pid) {
+    fn task_tick(&self, s: &mut Sched, cpu: CpuId, pid: Pid) {
         self.update_curr(s, cpu);
         let rq = &mut s.rqs[cpu.at()];
         rq.util_changed |= pelt::update_dl_rq_load_avg(rq, true);
+        start_hrtick_dl(s, cpu, pid);
     }
 
     fn update_curr(&self, s: &mut Sched, cpu: CpuId) {
         let rq = &s.rqs[cpu.at()];
-        let (curr, now, freq, cap) = (rq.curr, rq.clock_task, rq.freq_cap, rq.cpu_capacity_orig);
+        let (curr, now) = (rq.curr, rq.clock_task);
         let task = &mut s.tasks[curr.at()];
-        if curr == Pid(0) || task.policy != Policy::Deadline || task.dl.throttled {
+        if curr == Pid(0) || !task.is_dl() {
             return;
         }
-        let dl = &mut task.dl;
-        let delta = now.wrapping_sub(dl.exec_start);
-        if delta as i64 > 0 {
-            dl.exec_start = now;
-            dl.sum_exec_runtime += delta;
-            let scaled = (((delta * u64::from(freq)) >> 10) * u64::from(cap)) >> 10;
-            dl.runtime -= scaled as i64;
+        let delta = (now.wrapping_sub(task.dl.exec_start) as i64).max(0) as u64;
+        if delta == 0 && !task.dl.yielded {
+            return;
         }
-        if dl.runtime <= 0 || dl.yielded {
+        task.dl.exec_start = now;
+        task.dl.sum_exec_runtime += delta;
+        s.tasks[curr.at()].dl.runtime -= self.scaled_delta_exec(s, cpu, curr, delta) as i64;
+        let dl = &s.tasks[curr.at()].dl;
+        if (dl.runtime <= 0 || dl.yielded) && !dl.throttled {
             throttle(s, cpu, curr);
+        }
+        if let Some(b) = s.rd.rt_bandwidth {
+            // The limit of the real-time class counts this too.
+            let rt = &mut s.rqs[cpu.at()].rt;
+            rt.rt_time += if s.rd.rt_period_expires.is_some() || rt.rt_time < b.runtime_ns { delta } else { 0 };
         }
     }
 
     fn prio_changed(&self, s: &mut Sched, cpu: CpuId, pid: Pid, _old_prio: u8) {
         if s.rqs[cpu.at()].curr == pid {
             let first = s.rqs[cpu.at()].dl.queue.first();
-            let later = first.is_some_and(|e| e.1 != pid);
+            let later = first.is_some_and(|e| e.2 != pid);
             s.rqs[cpu.at()].need_resched |= later;
         } else {
             self.wakeup_preempt(s, cpu, pid, false);
@@ -145,194 +238,216 @@ impl SchedClass for Deadline {
     }
 
     fn switched_to(&self, s: &mut Sched, cpu: CpuId, pid: Pid) {
-        if s.rqs[cpu.at()].curr != pid && s.tasks[pid.at()].on_rq == OnRq::Queued {
+        if s.tasks[pid.at()].on_rq != OnRq::Queued {
+            return dl_bandwidth::add_rq_bw(s, cpu, pid);
+        }
+        if s.rqs[cpu.at()].curr != pid {
             self.wakeup_preempt(s, cpu, pid, false);
         }
     }
 
-    fn switched_from(&self, s: &mut Sched, _cpu: CpuId, pid: Pid) {
-        forget_timer(s, pid);
+    fn switched_from(&self, s: &mut Sched, cpu: CpuId, pid: Pid) {
+        s.cancel_hrtimer(cpu, Hrtimer::Replenish(pid));
         let dl = &mut s.tasks[pid.at()].dl;
-        (dl.throttled, dl.yielded, dl.deadline) = (false, false, 0);
+        (dl.throttled, dl.yielded) = (false, false);
+        dl_bandwidth::switched_from(s, cpu, pid);
+    }
+
+    fn migrate_task_rq(&self, s: &mut Sched, pid: Pid, _new_cpu: CpuId) {
+        dl_bandwidth::migrate_task_rq(s, pid);
     }
 }
 
-/// The next time a throttled task of this CPU gets its budget back, rq clock ns, and which task.
-pub fn next_replenish(s: &Sched, cpu: CpuId) -> Option<(u64, Pid)> {
-    s.rqs[cpu.at()].dl.throttled.first().copied()
-}
-
-/// A throttled task's period began (`dl_task_timer`): budget and deadline advance, and it is queued if it is runnable. The
-/// caller updated the clock of its CPU, and checks for preemption afterwards.
-pub fn replenish(s: &mut Sched, cpu: CpuId, pid: Pid) {
-    forget_timer(s, pid);
-    let task = &mut s.tasks[pid.at()];
-    if !task.dl.throttled {
-        return;
-    }
-    replenish_dl_entity(&mut task.dl, s.rqs[cpu.at()].clock);
-    if task.on_rq == OnRq::Queued {
-        enqueue_dl_entity(s, cpu, pid);
+impl Deadline {
+    /// Budget that `delta` ns of running cost.
+    fn scaled_delta_exec(&self, s: &Sched, cpu: CpuId, pid: Pid, delta: u64) -> u64 {
+        let rq = &s.rqs[cpu.at()];
+        match self.reclaim {
+            Some(reclaim) => dl_bandwidth::grub_reclaim(&rq.dl, s.tasks[pid.at()].dl.dl_bw, reclaim, delta),
+            // cap_scale, twice
+            None => (((delta * u64::from(rq.freq_cap)) >> 10) * u64::from(rq.cpu_capacity_orig)) >> 10,
+        }
     }
 }
 
-fn enqueue_dl_entity(s: &mut Sched, cpu: CpuId, pid: Pid) {
-    let rq = &mut s.rqs[cpu.at()];
-    rq.dl.queue.insert((s.tasks[pid.at()].dl.deadline, pid));
-    rq.dl.dl_nr_running += 1;
-    rq.nr_running += 1;
+/// `HRTICK_DL`: a look at the budget when it ends at full speed, not before 10 µs.
+fn start_hrtick_dl(s: &mut Sched, cpu: CpuId, pid: Pid) {
+    let dl = &s.tasks[pid.at()].dl;
+    if s.features.hrtick_dl && !dl.throttled && dl.runtime > 0 {
+        let at = s.rqs[cpu.at()].clock + (dl.runtime as u64).max(10_000);
+        s.start_hrtimer(cpu, Hrtimer::Hrtick, at);
+    }
+}
+
+/// A throttled task's next period began (`dl_task_timer`): budget and deadline advance, and it is queued if it is runnable.
+/// The caller updated the clock of its CPU, and checks for preemption if this says so.
+pub fn dl_task_timer(s: &mut Sched, cpu: CpuId, pid: Pid) -> bool {
+    let task = &s.tasks[pid.at()];
+    if !task.is_dl() || task.dl.is_boosted() || !task.dl.throttled {
+        return false;
+    }
+    let now = s.rqs[cpu.at()].clock;
+    if task.on_rq != OnRq::Queued {
+        let params = task.dl.params();
+        replenish_dl_entity(&mut s.tasks[pid.at()].dl, params, now);
+        return false;
+    }
+    let yielded = task.dl.yielded;
+    enqueue_dl_entity(s, cpu, pid, Enqueue { replenish: true, ..Enqueue::default() });
+    if yielded {
+        s.tasks[pid.at()].dl.release = Some(now);
+    }
+    true
+}
+
+fn enqueue_dl_entity(s: &mut Sched, cpu: CpuId, pid: Pid, flags: Enqueue) {
+    let now = s.rqs[cpu.at()].clock;
+    check_constrained_dl(s, cpu, pid, now);
+    if flags.restore || flags.initial || s.tasks[pid.at()].on_rq == OnRq::Migrating {
+        dl_bandwidth::add_rq_bw(s, cpu, pid);
+        dl_bandwidth::add_running_bw(s, cpu, pid);
+    }
+    if flags.wakeup {
+        dl_bandwidth::task_contending(s, cpu, pid, flags.migrated);
+    }
+    if flags.wakeup || flags.initial {
+        begin_job(&mut s.tasks[pid.at()].dl, now);
+    }
+    let params = pi_of(s, pid);
+    let dl = &mut s.tasks[pid.at()].dl;
+    if dl.throttled && !flags.replenish {
+        return; // the timer will queue it
+    }
+    if flags.wakeup {
+        update_dl_entity(dl, params, now);
+    } else if flags.replenish {
+        replenish_dl_entity(dl, params, now);
+    } else if (flags.restore || flags.initial) && (dl.deadline < now || dl.deadline == 0) {
+        replenish_dl_new_period(dl, params, now);
+    }
+    let deadline = dl.deadline;
+    insert(s, cpu, deadline, pid);
+    s.rqs[cpu.at()].nr_running += 1;
+}
+
+/// A job is released when its timer was due, or now.
+fn begin_job(dl: &mut DlEntity, now: u64) {
+    dl.release = Some(dl.next_release.take().map_or(now, |due| due.min(now)));
+}
+
+/// Behind those of the same deadline.
+pub(super) fn insert(s: &mut Sched, cpu: CpuId, deadline: u64, pid: Pid) {
+    let dl = &mut s.rqs[cpu.at()].dl;
+    dl.order += 1;
+    dl.queue.insert((deadline, dl.order, pid));
+    dl.dl_nr_running += 1;
 }
 
 /// Nothing happens to a task that is not queued because it is throttled.
 fn dequeue_dl_entity(s: &mut Sched, cpu: CpuId, pid: Pid) {
     let rq = &mut s.rqs[cpu.at()];
-    if rq.dl.queue.take(|e| e.1 == pid).is_some() {
+    if rq.dl.queue.take(|e| e.2 == pid).is_some() {
         rq.dl.dl_nr_running -= 1;
         rq.nr_running -= 1;
     }
 }
 
-/// Budget used up: off the queue until the next period; at once a new period if that has begun already.
+/// Budget used up: off the queue until the next period; at once a new budget if that has begun already.
 fn throttle(s: &mut Sched, cpu: CpuId, pid: Pid) {
     dequeue_dl_entity(s, cpu, pid);
-    let rq = &mut s.rqs[cpu.at()];
-    let dl = &mut s.tasks[pid.at()].dl;
-    dl.throttled = true;
-    let next_period = (dl.deadline - dl.dl_deadline).wrapping_add(dl.dl_period);
-    if next_period <= rq.clock {
-        replenish_dl_entity(dl, rq.clock);
-        enqueue_dl_entity(s, cpu, pid);
-    } else {
-        rq.dl.throttled.insert((next_period, pid));
+    s.tasks[pid.at()].dl.throttled = true;
+    if s.tasks[pid.at()].dl.is_boosted() || !start_dl_timer(s, cpu, pid) {
+        enqueue_dl_entity(s, cpu, pid, Enqueue { replenish: true, ..Enqueue::default() });
     }
     let rq = &mut s.rqs[cpu.at()];
-    rq.need_resched |= rq.dl.queue.first().is_none_or(|e| e.1 != pid);
+    rq.need_resched |= rq.dl.queue.first().is_none_or(|e| e.2 != pid);
 }
 
-fn forget_timer(s: &mut Sched, pid: Pid) {
-    for rq in &mut s.rqs {
-        if rq.dl.throttled.take(|e| e.1 == pid).is_some() {
-            return;
-        }
+/// `dl_next_period`.
+fn next_period(dl: &DlEntity) -> u64 {
+    (dl.deadline - dl.dl_deadline) + dl.dl_period
+}
+
+/// A timer for the next period; false if that has begun.
+fn start_dl_timer(s: &mut Sched, cpu: CpuId, pid: Pid) -> bool {
+    let (at, now) = (next_period(&s.tasks[pid.at()].dl), s.rqs[cpu.at()].clock);
+    if at < now {
+        return false;
+    }
+    s.start_hrtimer(cpu, Hrtimer::Replenish(pid), at);
+    true
+}
+
+/// Deadline shorter than the period: who comes after the one and before the other has had its turn.
+fn check_constrained_dl(s: &mut Sched, cpu: CpuId, pid: Pid, now: u64) {
+    let dl = &s.tasks[pid.at()].dl;
+    let implicit = dl.dl_deadline == dl.dl_period;
+    if dl.throttled || implicit || dl.is_boosted() || dl.deadline >= now || dl.deadline == 0 || next_period(dl) <= now {
+        return;
+    }
+    if start_dl_timer(s, cpu, pid) {
+        let dl = &mut s.tasks[pid.at()].dl;
+        dl.throttled = true;
+        dl.runtime = dl.runtime.min(0);
     }
 }
 
-/// A wakee goes on with what it has, if that harms nobody; else it starts a new period.
-fn update_dl_entity(dl: &mut DlEntity, now: u64) {
-    if dl.deadline == 0 || dl.deadline < now || dl_entity_overflow(dl, now) {
-        replenish_dl_new_period(dl, now);
+/// `pi_of`: the parameters that count now.
+fn pi_of(s: &Sched, pid: Pid) -> Params {
+    let dl = &s.tasks[pid.at()].dl;
+    let from = if dl.is_boosted() { &s.tasks[dl.boosted_by.at()].dl } else { dl };
+    from.params()
+}
+
+/// A wakee goes on with what it has, if that harms nobody; else it starts a new period, or takes what does no harm.
+fn update_dl_entity(dl: &mut DlEntity, params: Params, now: u64) {
+    let late = dl.deadline < now || dl.deadline == 0;
+    if !late && !dl_entity_overflow(dl, params, now) {
+        return;
     }
+    let implicit = dl.dl_deadline == dl.dl_period;
+    if !implicit && !late && !dl.is_boosted() {
+        // update_dl_revised_wakeup
+        let laxity = dl.deadline - now;
+        dl.runtime = ((u128::from(dl.dl_density) * u128::from(laxity)) >> 20) as i64;
+        return;
+    }
+    replenish_dl_new_period(dl, params, now);
 }
 
 /// Would the rest of the budget until the deadline be more than its bandwidth?
-fn dl_entity_overflow(dl: &DlEntity, now: u64) -> bool {
+pub(super) fn dl_entity_overflow(dl: &DlEntity, params: Params, now: u64) -> bool {
     // The kernel cuts to µs to stay within 64 bits.
-    let left = (dl.dl_deadline >> 10).wrapping_mul((dl.runtime >> 10) as u64);
-    let right = ((dl.deadline - now) >> 10).wrapping_mul(dl.dl_runtime >> 10);
+    let left = (params.deadline >> 10).wrapping_mul((dl.runtime >> 10) as u64);
+    let right = ((dl.deadline - now) >> 10).wrapping_mul(params.runtime >> 10);
     (right.wrapping_sub(left) as i64) < 0
 }
 
-fn replenish_dl_new_period(dl: &mut DlEntity, now: u64) {
-    dl.deadline = now + dl.dl_deadline;
-    dl.runtime = dl.dl_runtime as i64;
+pub(super) fn replenish_dl_new_period(dl: &mut DlEntity, params: Params, now: u64) {
+    dl.deadline = now + params.deadline;
+    dl.runtime = params.runtime as i64;
 }
 
 /// Periods go by until the overrun is paid; if that leaves the deadline in the past, a new period starts now.
-fn replenish_dl_entity(dl: &mut DlEntity, now: u64) {
+pub(super) fn replenish_dl_entity(dl: &mut DlEntity, params: Params, now: u64) {
+    if dl.dl_deadline == 0 {
+        // Not of this class by itself: it goes on with the parameters that are lent to it.
+        replenish_dl_new_period(dl, params, now);
+    }
     if dl.yielded && dl.runtime > 0 {
         dl.runtime = 0;
     }
     if dl.runtime <= 0 {
-        let periods = dl.runtime.unsigned_abs() / dl.dl_runtime.max(1) + 1;
-        dl.deadline += periods * dl.dl_period;
-        dl.runtime += (periods * dl.dl_runtime.max(1)) as i64;
+        let periods = dl.runtime.unsigned_abs() / params.runtime + 1;
+        dl.deadline += periods * params.period;
+        dl.runtime += (periods * params.runtime) as i64;
     }
     if dl.deadline < now {
-        replenish_dl_new_period(dl, now);
+        replenish_dl_new_period(dl, params, now);
     }
     (dl.throttled, dl.yielded) = (false, false);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sched::class::fair::tests::spawn;
-
-    const MS: u64 = 1_000_000;
-
-    fn dl_task(s: &mut Sched, runtime: u64, period: u64) -> Pid {
-        let pid = spawn(s, 0);
-        let task = &mut s.tasks[pid.at()];
-        (task.policy, task.prio) = (Policy::Deadline, 0);
-        (task.dl.dl_runtime, task.dl.dl_deadline, task.dl.dl_period) = (runtime, period, period);
-        task.dl.dl_bw = (runtime << 20) / period;
-        Deadline.enqueue_task(s, CpuId(0), pid, Enqueue { wakeup: true, ..Enqueue::default() });
-        s.tasks[pid.at()].on_rq = OnRq::Queued;
-        pid
-    }
-
-    fn schedule(s: &mut Sched) -> Pid {
-        let prev = s.rqs[0].curr;
-        if prev != Pid(0) {
-            Deadline.put_prev_task(s, CpuId(0), prev);
-        }
-        let next = Deadline.pick_task(s, CpuId(0));
-        if let Some(next) = next {
-            Deadline.set_next_task(s, CpuId(0), next, true);
-        }
-        s.rqs[0].curr = next.unwrap_or_default();
-        s.rqs[0].need_resched = false;
-        s.rqs[0].curr
-    }
-
-    #[test]
-    fn a_spinner_gets_its_budget_in_every_period() {
-        let mut s = Sched::bare(1, MS);
-        pelt::update_rq_clock(&mut s.rqs[0], 100 * MS);
-        let p = dl_task(&mut s, 2 * MS, 10 * MS);
-        assert_eq!(schedule(&mut s), p);
-        for ms in 101..=200 {
-            pelt::update_rq_clock(&mut s.rqs[0], ms * MS);
-            if next_replenish(&s, CpuId(0)).is_some_and(|(at, _)| at <= ms * MS) {
-                replenish(&mut s, CpuId(0), p);
-                Deadline.wakeup_preempt(&mut s, CpuId(0), p, false);
-            }
-            if s.rqs[0].curr != Pid(0) {
-                Deadline.task_tick(&mut s, CpuId(0), p);
-            }
-            if s.rqs[0].need_resched {
-                schedule(&mut s);
-            }
-        }
-        assert_eq!(s.tasks[p.at()].dl.sum_exec_runtime, 20 * MS);
-        assert_eq!((s.rqs[0].nr_running, s.rqs[0].dl.dl_nr_running), (1, 1));
-    }
-
-    #[test]
-    fn the_earlier_deadline_preempts_and_late_jobs_count() {
-        let mut s = Sched::bare(1, MS);
-        pelt::update_rq_clock(&mut s.rqs[0], 100 * MS);
-        let slow = dl_task(&mut s, 5 * MS, 20 * MS);
-        assert_eq!(schedule(&mut s), slow);
-        let fast = dl_task(&mut s, MS, 5 * MS);
-        Deadline.wakeup_preempt(&mut s, CpuId(0), fast, false);
-        assert!(s.rqs[0].need_resched);
-        assert_eq!(schedule(&mut s), fast);
-        s.rqs[0].clock = 106 * MS;
-        Deadline.dequeue_task(&mut s, CpuId(0), fast, Dequeue { sleep: true, ..Dequeue::default() });
-        assert_eq!(s.tasks[fast.at()].dl.misses, 1);
-        assert_eq!(s.rqs[0].dl.running_bw, s.tasks[slow.at()].dl.dl_bw);
-    }
-
-    #[test]
-    fn a_wakee_with_too_much_budget_for_the_time_left_starts_anew() {
-        let mut dl = DlEntity { dl_runtime: 2 * MS, dl_deadline: 10 * MS, dl_period: 10 * MS, ..DlEntity::default() };
-        update_dl_entity(&mut dl, 100 * MS);
-        assert_eq!((dl.deadline, dl.runtime), (110 * MS, 2 * MS as i64));
-        dl.runtime = MS as i64;
-        update_dl_entity(&mut dl, 104 * MS);
-        assert_eq!((dl.deadline, dl.runtime), (110 * MS, MS as i64), "1 ms of 6 fits 2 of 10");
-        update_dl_entity(&mut dl, 107 * MS);
-        assert_eq!((dl.deadline, dl.runtime), (117 * MS, 2 * MS as i64), "1 ms of 3 does not");
-    }
-}
+#[path = "deadline_tests.rs"]
+mod tests;

@@ -13,7 +13,7 @@ use super::{Dequeue, Enqueue, SchedClass};
 use crate::sched::Sched;
 use crate::sched::load::pelt::{self, At};
 use crate::sched::rq::CfsRq;
-use crate::sched::task::{NONE, OnRq, SchedEntity, Task};
+use crate::sched::task::{NONE, OnRq, SchedEntity};
 use wattif_model::workload::Policy;
 use wattif_model::{CpuId, Pid};
 
@@ -133,9 +133,8 @@ fn detach_entity_load_avg(s: &mut Sched, q: usize, i: usize) {
 /// Ages everything of a CPU that may be asleep. True if averages changed.
 pub fn update_blocked_averages(s: &mut Sched, cpu: CpuId) -> bool {
     let rq = &mut s.rqs[cpu.at()];
-    let policy = s.tasks[rq.curr.at()].policy;
-    let dl = policy == Policy::Deadline;
-    let rt = !dl && (matches!(policy, Policy::Fifo | Policy::Rr) || is_boosted(&s.tasks[rq.curr.at()]));
+    let curr = &s.tasks[rq.curr.at()];
+    let (dl, rt) = (curr.is_dl(), curr.pid != Pid(0) && curr.is_rt());
     let mut decayed = pelt::update_rt_rq_load_avg(rq, rt) | pelt::update_dl_rq_load_avg(rq, dl);
     decayed |= pelt::update_irq_load_avg(rq, 0) != 0;
     // Children before parents; group 0 is the root.
@@ -160,11 +159,6 @@ pub fn update_blocked_averages(s: &mut Sched, cpu: CpuId) -> bool {
     rq.has_blocked_load = cfs.load_avg != 0 || cfs.util_avg != 0 || rq.avg_rt.util_avg != 0 || rq.avg_dl.util_avg != 0;
     rq.util_changed |= decayed;
     decayed
-}
-
-/// A fair task that runs with the priority of a real-time waiter.
-fn is_boosted(task: &Task) -> bool {
-    task.pid != Pid(0) && task.prio < 100
 }
 
 /// A group's entity that has nothing to decay and nothing to carry upwards.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::sched::class::cfs::Cfs;
 use crate::sched::class::eevdf::{self, Eevdf};
-use crate::sched::task::{State, TaskGroup};
+use crate::sched::task::{State, Task, TaskGroup};
 
 const MS: u64 = 1_000_000;
 

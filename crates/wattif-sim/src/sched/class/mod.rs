@@ -7,6 +7,9 @@
 pub mod bandwidth;
 pub mod cfs;
 pub mod deadline;
+pub mod dl_bandwidth;
+pub mod dl_placement;
+pub mod dl_server;
 pub mod eevdf;
 pub mod fair;
 pub mod rt;
@@ -29,6 +32,10 @@ pub struct Enqueue {
     pub restore: bool,
     /// EEVDF: it is still queued, with a delayed dequeue.
     pub delayed: bool,
+    /// Its priority was lowered: before its new equals.
+    pub head: bool,
+    /// Deadline: with a new budget (`ENQUEUE_REPLENISH`).
+    pub replenish: bool,
 }
 
 /// Flags of a dequeue (`DEQUEUE_*`).

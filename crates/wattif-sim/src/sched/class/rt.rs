@@ -8,83 +8,155 @@
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
 //! | `prio` | 0 (highest) ..= 98 | 99 − `rt_priority`, or inherited | when attributes change |
-//! | `time_slice` | ticks | 100 ms at a turn's start | every tick |
+//! | `time_slice` | ticks | `sched_rr_timeslice_ms` at a turn's start | every tick |
+//! | `rt_time` | ns | time that the class ran on a CPU | every tick and switch |
 //! | tick | `tick_ns` | `core` | every tick |
 //!
 //! # Decision
-//! 1. Pick the first of the most urgent priority that is queued; a preempted task stays first.
-//! 2. A wakee of a strictly more urgent priority preempts.
-//! 3. SCHED_RR: at the tick that ends 100 ms of running, to the end of its priority, if it is not alone there.
+//! 1. Pick the first of the most urgent priority that is queued; a preempted task stays first. A task whose priority was
+//!    raised queues behind its new equals, one whose priority was lowered before them.
+//! 2. A wakee of a strictly more urgent priority preempts. One of the same priority does if it may run nowhere else and the
+//!    running task may.
+//! 3. SCHED_RR: at the tick that ends the quantum (100 ms of ticks), to the end of its priority, if it is not alone there. A
+//!    preempted or sleeping task keeps the rest of its quantum.
 //! 4. Placement of a wakee: the CPU it was on, unless a real-time task runs there that it does not preempt or that may not
-//!    move; then a CPU with the least urgent work: the previous one, the waker's, the nearest.
+//!    move; then one of the CPUs with the least urgent work ([`find_lowest_rq`]).
 //! 5. A CPU where a real-time task has to wait pushes it, after each wake-up and switch, to a CPU where it may run at once
-//!    ([`push_rt_task`]); a CPU whose real-time task leaves pulls the most urgent one that waits elsewhere
-//!    ([`pull_rt_task`]). `sched/rt_balance.rs` says when.
+//!    ([`push_rt_task`]); a CPU whose real-time task leaves, or becomes less urgent, pulls the most urgent one that waits
+//!    elsewhere ([`pull_rt_task`]). `sched/rt_balance.rs` says when.
+//! 6. `generation = "6.1"`: of every `sched_rt_period_us` the class gets `sched_rt_runtime_us` on a CPU, even if nobody else
+//!    wants the rest; deadline tasks use it up too. What it ran too long, up to a tick, is taken off the next period. With
+//!    the feature RT_RUNTIME_SHARE (on until 5.9) a CPU borrows from the others first. `"6.12"`: no such limit; fair tasks that
+//!    starve are served by the deadline class instead, see `deadline`.
 //!
-//! Worked example: priorities 10 (running) and 50 (wakes up) on one CPU: 50 runs at once, 10 goes on where it was.
+//! Worked example: priorities 10 (running) and 50 (wakes up) on one CPU: 50 runs at once, 10 goes on where it was. Both spin
+//! from 0 on under 6.1 at 250 Hz: 50 runs until the tick at 952 ms, nobody until 1 s, 50 from then until 1.948 s.
 //!
 //! # State and cost
-//! One sorted queue per CPU. O(tasks queued) per operation, which are few.
+//! One sorted queue per CPU. O(tasks queued) per operation, which are few; O(CPUs) for a push or pull.
 //!
 //! # Where it fails
-//! A spinning task of high priority starves everything below on its CPU.
+//! A spinning task of high priority starves everything below on its CPU for nearly a second. Pushing looks at priorities
+//! only: a task goes to a CPU in a deep idle state as gladly as to one that is awake.
 //!
 //! # Differences from the kernel
-//! FIDELITY(rt-throttling): the limit of 95 % per second is not modelled. FIDELITY(rt-distribute):
-//! among equal CPUs the lowest number is taken, the kernel rotates. No vectors exist.
+//! FIDELITY(rt-push-ipi): a pull takes the task at once; with RT_PUSH_IPI the kernel sends an interrupt from one overloaded
+//! CPU to the next, each of which pushes. No vectors exist.
 //!
 //! # Source
-//! Linux 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour).
+//! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour).
 
 use super::{Dequeue, Enqueue, SchedClass};
-use crate::sched::Sched;
+use crate::registry::Tunable;
 use crate::sched::load::pelt;
 use crate::sched::placement::{Choice, Request};
+use crate::sched::rq::Rq;
 use crate::sched::task::OnRq;
+use crate::sched::{Hrtimer, Sched};
 use wattif_model::trace::PlacementReason;
 use wattif_model::workload::Policy;
-use wattif_model::{CpuId, Pid};
+use wattif_model::{CpuId, CpuSet, Pid};
 
-/// A turn of SCHED_RR, ns (`RR_TIMESLICE`).
-pub const RR_TIMESLICE_NS: u64 = 100_000_000;
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "generation",
+        default: "6.12",
+        allowed: &["6.1", "6.12"],
+        doc: "6.1: limited to sched_rt_runtime_us per period; 6.12: not limited, starving fair tasks have a server",
+    },
+    Tunable {
+        name: "sched_rt_runtime_us",
+        default: "950000",
+        allowed: &["-1", "0..=1000000000000"],
+        doc: "real-time budget per period and CPU, µs; -1: no limit. Also the share that deadline tasks are admitted to",
+    },
+    Tunable {
+        name: "sched_rt_period_us",
+        default: "1000000",
+        allowed: &[],
+        doc: "the period of that budget, µs, at least 1",
+    },
+    Tunable {
+        name: "sched_rr_timeslice_ms",
+        default: "100",
+        allowed: &[],
+        doc: "quantum of SCHED_RR, ms; 0: 100 ms, as in the kernel",
+    },
+];
 
-/// The class; it has no tunables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rt;
+/// The class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rt {
+    /// A turn of SCHED_RR, ns (`sched_rr_timeslice`).
+    pub rr_timeslice_ns: u64,
+}
+
+/// `struct rt_bandwidth`: so much of every period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtBandwidth {
+    /// Budget, ns.
+    pub runtime_ns: u64,
+    /// Period, ns.
+    pub period_ns: u64,
+}
+
+impl Default for Rt {
+    fn default() -> Rt {
+        Rt { rr_timeslice_ns: 100_000_000 }
+    }
+}
 
 impl SchedClass for Rt {
-    fn enqueue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, _flags: Enqueue) {
-        let prio = s.tasks[pid.at()].prio;
+    fn enqueue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, flags: Enqueue) {
+        let task = &mut s.tasks[pid.at()];
+        let (prio, kept) = (task.prio, task.rt.saved.take());
+        let rt = &mut s.rqs[cpu.at()].rt;
+        let order = match kept {
+            Some((old, order)) if flags.restore && old == prio => order,
+            _ if flags.head => rt.next_head(),
+            _ => rt.next_tail(),
+        };
+        rt.queue.insert((prio, order, pid));
+        rt.rt_nr_running += 1;
         let rq = &mut s.rqs[cpu.at()];
-        rq.rt.tail += 1;
-        rq.rt.queue.insert((prio, rq.rt.tail, pid));
-        rq.rt.rt_nr_running += 1;
-        rq.nr_running += 1;
+        rq.nr_running += u32::from(!rq.rt.throttled);
         rq.util_changed = true;
+        if s.rd.rt_bandwidth.is_some() && s.rd.rt_period_expires.is_none() {
+            // The timer fires at once and starts the first period.
+            let now = s.now;
+            s.rd.rt_period_expires = Some(now);
+            s.start_hrtimer(cpu, Hrtimer::RtPeriod, now);
+        }
     }
 
-    fn dequeue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, _flags: Dequeue) -> bool {
+    fn dequeue_task(&self, s: &mut Sched, cpu: CpuId, pid: Pid, flags: Dequeue) -> bool {
         self.update_curr(s, cpu);
         let rq = &mut s.rqs[cpu.at()];
-        rq.rt.queue.take(|e| e.2 == pid).expect("a queued real-time task is in the queue");
+        let (prio, order, _) = rq.rt.queue.take(|e| e.2 == pid).expect("a queued real-time task is in the queue");
+        s.tasks[pid.at()].rt.saved = flags.save.then_some((prio, order));
         rq.rt.rt_nr_running -= 1;
-        rq.nr_running -= 1;
+        rq.nr_running -= u32::from(!rq.rt.throttled);
         rq.util_changed = true;
         true
     }
 
     fn yield_task(&self, s: &mut Sched, cpu: CpuId) {
-        requeue_task_rt(s, cpu, s.rqs[cpu.at()].curr);
+        requeue_task_rt(s, cpu, s.rqs[cpu.at()].curr, false);
     }
 
     fn wakeup_preempt(&self, s: &mut Sched, cpu: CpuId, pid: Pid, _fork: bool) {
         let curr = s.rqs[cpu.at()].curr;
-        let preempts = curr == Pid(0) || preempts(s, pid, curr);
-        s.rqs[cpu.at()].need_resched |= preempts;
+        if curr == Pid(0) || preempts(s, pid, curr) {
+            s.rqs[cpu.at()].need_resched = true;
+        } else if s.tasks[pid.at()].prio == s.tasks[curr.at()].prio && !s.rqs[cpu.at()].need_resched {
+            check_preempt_equal_prio(s, cpu, pid);
+        }
     }
 
     fn pick_task(&self, s: &mut Sched, cpu: CpuId) -> Option<Pid> {
-        s.rqs[cpu.at()].rt.queue.first().map(|e| e.2)
+        let rt = &s.rqs[cpu.at()].rt;
+        rt.queue.first().filter(|_| !rt.throttled).map(|e| e.2)
     }
 
     fn put_prev_task(&self, s: &mut Sched, cpu: CpuId, _pid: Pid) {
@@ -101,7 +173,7 @@ impl SchedClass for Rt {
 
     fn task_tick(&self, s: &mut Sched, cpu: CpuId, pid: Pid) {
         self.update_curr(s, cpu);
-        let slice = (RR_TIMESLICE_NS / s.tick_ns).max(1) as u32;
+        let slice = (self.rr_timeslice_ns / s.tick_ns).max(1) as u32;
         let rq = &mut s.rqs[cpu.at()];
         rq.util_changed |= pelt::update_rt_rq_load_avg(rq, true);
         let task = &mut s.tasks[pid.at()];
@@ -113,7 +185,7 @@ impl SchedClass for Rt {
         task.rt.time_slice = if left == 0 { slice } else { left };
         let prio = task.prio;
         if left == 0 && rq.rt.queue.iter().any(|e| e.0 == prio && e.2 != pid) {
-            requeue_task_rt(s, cpu, pid);
+            requeue_task_rt(s, cpu, pid, false);
             s.rqs[cpu.at()].need_resched = true;
         }
     }
@@ -121,13 +193,18 @@ impl SchedClass for Rt {
     fn update_curr(&self, s: &mut Sched, cpu: CpuId) {
         let rq = &s.rqs[cpu.at()];
         let task = &mut s.tasks[rq.curr.at()];
-        if rq.curr == Pid(0) || !is_rt(task) {
+        if rq.curr == Pid(0) || !task.is_rt() {
             return;
         }
         let delta = rq.clock_task.wrapping_sub(task.rt.exec_start);
-        if delta as i64 > 0 {
-            task.rt.exec_start = rq.clock_task;
-            task.rt.sum_exec_runtime += delta;
+        if delta as i64 <= 0 {
+            return;
+        }
+        task.rt.exec_start = rq.clock_task;
+        task.rt.sum_exec_runtime += delta;
+        if let Some(bandwidth) = s.rd.rt_bandwidth {
+            s.rqs[cpu.at()].rt.rt_time += delta;
+            sched_rt_runtime_exceeded(s, cpu, bandwidth);
         }
     }
 
@@ -146,116 +223,220 @@ impl SchedClass for Rt {
         if curr == pid {
             s.tasks[pid.at()].rt.exec_start = s.rqs[cpu.at()].clock_task;
         } else if s.tasks[pid.at()].on_rq == OnRq::Queued {
-            self.wakeup_preempt(s, cpu, pid, false);
+            s.rqs[cpu.at()].need_resched |= preempts(s, pid, curr);
         }
     }
-}
-
-/// Is it of this class now, by its effective priority?
-fn is_rt(task: &crate::sched::task::Task) -> bool {
-    task.prio < 100 && task.policy != Policy::Deadline
 }
 
 fn preempts(s: &Sched, pid: Pid, curr: Pid) -> bool {
     let (p, c) = (&s.tasks[pid.at()], &s.tasks[curr.at()]);
-    curr == Pid(0) || (c.policy != Policy::Deadline && p.prio < c.prio)
+    curr == Pid(0) || (!c.is_dl() && p.prio < c.prio)
 }
 
-/// Behind the others of its priority.
-fn requeue_task_rt(s: &mut Sched, cpu: CpuId, pid: Pid) {
+/// Equal priorities: the one that can run nowhere else goes first, if the running one can.
+fn check_preempt_equal_prio(s: &mut Sched, cpu: CpuId, pid: Pid) {
+    let curr = s.rqs[cpu.at()].curr;
+    if cpupri_find(s, curr).is_empty() || !cpupri_find(s, pid).is_empty() {
+        return;
+    }
+    requeue_task_rt(s, cpu, pid, true);
+    s.rqs[cpu.at()].need_resched = true;
+}
+
+/// Behind, or before, the others of its priority.
+fn requeue_task_rt(s: &mut Sched, cpu: CpuId, pid: Pid, head: bool) {
     let rt = &mut s.rqs[cpu.at()].rt;
     if let Some((prio, _, pid)) = rt.queue.take(|e| e.2 == pid) {
-        rt.tail += 1;
-        rt.queue.insert((prio, rt.tail, pid));
+        let order = if head { rt.next_head() } else { rt.next_tail() };
+        rt.queue.insert((prio, order, pid));
     }
+}
+
+// ---- bandwidth -----------------------------------------------------------------------------------------------------
+
+/// Throttles the class on a CPU that used up its budget of this period.
+fn sched_rt_runtime_exceeded(s: &mut Sched, cpu: CpuId, b: RtBandwidth) {
+    if s.rqs[cpu.at()].rt.throttled || s.rqs[cpu.at()].rt.rt_runtime >= b.period_ns {
+        return;
+    }
+    balance_runtime(s, cpu, b.period_ns);
+    let rq = &mut s.rqs[cpu.at()];
+    if rq.rt.rt_time > rq.rt.rt_runtime {
+        rq.rt.throttled = true;
+        rq.nr_running -= rq.rt.rt_nr_running;
+        rq.need_resched = true;
+        rq.util_changed = true;
+    }
+}
+
+/// RT_RUNTIME_SHARE: a CPU in need takes its part of what each other one has left, up to the whole period.
+fn balance_runtime(s: &mut Sched, cpu: CpuId, period_ns: u64) {
+    let (need, nr_cpus) = (&s.rqs[cpu.at()].rt, s.nr_cpus());
+    if !s.features.rt_runtime_share || need.rt_time <= need.rt_runtime {
+        return;
+    }
+    for other in (0..nr_cpus).filter(|&c| c != cpu.at()) {
+        let spare = s.rqs[other].rt.rt_runtime.saturating_sub(s.rqs[other].rt.rt_time) / nr_cpus as u64;
+        let taken = spare.min(period_ns - s.rqs[cpu.at()].rt.rt_runtime);
+        s.rqs[other].rt.rt_runtime -= taken;
+        s.rqs[cpu.at()].rt.rt_runtime += taken;
+        if s.rqs[cpu.at()].rt.rt_runtime == period_ns {
+            return;
+        }
+    }
+}
+
+/// A period has ended: what a CPU used of it is forgiven. True if its real-time tasks may need the CPU now. The caller
+/// updated its clock.
+pub fn do_sched_rt_period_timer(s: &mut Sched, cpu: CpuId, b: RtBandwidth) -> bool {
+    let share = s.features.rt_runtime_share;
+    if !share {
+        s.rqs[cpu.at()].rt.rt_runtime = b.runtime_ns;
+    } else if s.rqs[cpu.at()].rt.throttled {
+        balance_runtime(s, cpu, b.period_ns);
+    }
+    let rq = &mut s.rqs[cpu.at()];
+    let rt = &mut rq.rt;
+    rt.rt_time = rt.rt_time.saturating_sub(rt.rt_runtime);
+    if rt.throttled && rt.rt_time < rt.rt_runtime {
+        rt.throttled = false;
+        rq.nr_running += rt.rt_nr_running;
+        rq.util_changed = true;
+        return rt.rt_nr_running > 0;
+    }
+    false
 }
 
 // ---- placement -----------------------------------------------------------------------------------------------------
 
-/// Where a real-time or deadline task goes.
-pub fn select_task_rq(s: &Sched, req: &Request) -> Choice {
-    let task = &s.tasks[req.pid.at()];
-    let mut cpu = req.prev_cpu;
-    if !task.cpus.contains(cpu) {
-        cpu = task.cpus.min().expect("a task may run somewhere");
-    }
-    if task.nr_cpus_allowed > 1 {
-        let curr = &s.tasks[s.rqs[cpu.at()].curr.at()];
-        let blocked =
-            urgency(s, cpu) >= 1 && curr.pid != Pid(0) && (curr.nr_cpus_allowed < 2 || !beats(s, req.pid, cpu));
-        if blocked || !fits(s, req.pid, cpu) {
-            let lowest = find_lowest_rq(s, req.pid, cpu, req.this_cpu);
-            cpu = lowest.filter(|&c| blocked || fits(s, req.pid, c)).unwrap_or(cpu);
-        }
+/// `select_task_rq_rt`: where a woken or new real-time task goes.
+pub fn select_task_rq(s: &mut Sched, req: &Request) -> Choice {
+    let (pid, prev) = (req.pid, allowed(s, req));
+    let curr = &s.tasks[s.rqs[prev.at()].curr.at()];
+    let task = &s.tasks[pid.at()];
+    let runs_rt = curr.pid != Pid(0) && curr.prio < 100;
+    let blocked = runs_rt && (curr.nr_cpus_allowed < 2 || curr.prio <= task.prio);
+    let mut cpu = prev;
+    if task.nr_cpus_allowed > 1 && (blocked || !rt_task_fits_capacity(s, pid, prev)) {
+        let target = find_lowest_rq(s, pid, req.this_cpu);
+        let better = |c: &CpuId| highest_prio(&s.rqs[c.at()]) > s.tasks[pid.at()].prio;
+        let suits = |c: &CpuId| blocked || rt_task_fits_capacity(s, pid, *c);
+        cpu = target.filter(suits).filter(better).unwrap_or(prev);
     }
     Choice { cpu, reason: PlacementReason::Priority, target: cpu, scanned: 0 }
 }
 
-/// How urgent a CPU's most urgent task is: 0 none of these classes, 1..=99 real-time (99 the stopper too), 100 deadline.
-fn urgency(s: &Sched, cpu: CpuId) -> u32 {
-    let rq = &s.rqs[cpu.at()];
-    if rq.dl.dl_nr_running > 0 {
-        return 100;
-    }
-    // The stopper runs without being in this class's queue.
-    let curr = &s.tasks[rq.curr.at()];
-    let runs_on = rq.curr != Pid(0) && curr.on_rq == OnRq::Queued;
-    let running = (runs_on && is_rt(curr)).then_some(curr.prio);
-    let first = rq.rt.queue.first().map(|e| e.0);
-    running.into_iter().chain(first).min().map_or(0, |prio| 99 - u32::from(prio.min(98)))
+/// The previous CPU, or one that is allowed.
+pub(super) fn allowed(s: &Sched, req: &Request) -> CpuId {
+    let cpus = &s.tasks[req.pid.at()].cpus;
+    if cpus.contains(req.prev_cpu) { req.prev_cpu } else { cpus.min().expect("a task may run somewhere") }
 }
 
-/// Would the task run at once on this CPU?
-fn beats(s: &Sched, pid: Pid, cpu: CpuId) -> bool {
-    let task = &s.tasks[pid.at()];
-    if task.policy == Policy::Deadline {
-        let first = s.rqs[cpu.at()].dl.queue.first();
-        return first.is_none_or(|e| task.dl.deadline < e.0);
-    }
-    99 - u32::from(task.prio.min(98)) > urgency(s, cpu)
+/// `rt_rq->highest_prio.curr`; 99 when there is none.
+fn highest_prio(rq: &Rq) -> u8 {
+    rq.rt.queue.first().map_or(99, |e| e.0)
+}
+
+/// `cpupri`'s level of a CPU: 0 no real-time work, 1..=99 its highest priority, 100 deadline work.
+fn cpupri(rq: &Rq) -> u8 {
+    if rq.dl.dl_nr_running > 0 { 100 } else { 99 - highest_prio(rq) }
 }
 
 /// `rt_task_fits_capacity`.
-fn fits(s: &Sched, pid: Pid, cpu: CpuId) -> bool {
-    s.rqs[cpu.at()].cpu_capacity_orig >= s.tasks[pid.at()].uclamp_min
-}
-
-/// A CPU with the least urgent work on which the task would run at once: `near` if it is one, else `this_cpu`, else by
-/// distance from `near`. Large enough ones first.
-fn find_lowest_rq(s: &Sched, pid: Pid, near: CpuId, this_cpu: CpuId) -> Option<CpuId> {
+fn rt_task_fits_capacity(s: &Sched, pid: Pid, cpu: CpuId) -> bool {
     let task = &s.tasks[pid.at()];
-    let distance = |c: CpuId| match c {
-        c if c == near => 0,
-        c if c == this_cpu => 1,
-        c => 2 + levels_apart(s, near, c),
-    };
-    let candidates = task.cpus.iter().filter(|&c| c.at() < s.rqs.len() && beats(s, pid, c));
-    candidates.min_by_key(|&c| (!fits(s, pid, c), urgency(s, c), distance(c), c))
+    s.rqs[cpu.at()].cpu_capacity_orig >= task.uclamp_min.min(task.uclamp_max)
 }
 
-/// How many domains one has to go up from `a` to reach `b`.
-fn levels_apart(s: &Sched, a: CpuId, b: CpuId) -> usize {
-    let Some(domains) = s.topology.of_cpu.get(a.at()) else { return 0 };
-    let reached = domains.iter().position(|&d| s.topology.domains[d].span.contains(b));
-    reached.unwrap_or(domains.len())
+/// `cpupri_find_fitness`: the CPUs of the lowest level at which some CPU is below the task and large enough for it; large
+/// enough or not if there is none. Empty: it would have to wait everywhere.
+fn cpupri_find(s: &Sched, pid: Pid) -> CpuSet {
+    let task = &s.tasks[pid.at()];
+    let mut found = CpuSet::default();
+    if task.nr_cpus_allowed == 1 {
+        return found;
+    }
+    let below = || task.cpus.iter().filter(|&c| c.at() < s.rqs.len() && cpupri(&s.rqs[c.at()]) < 99 - task.prio);
+    let key = |c: CpuId| (!rt_task_fits_capacity(s, pid, c), cpupri(&s.rqs[c.at()]));
+    if let Some(best) = below().map(key).min() {
+        // Without one that fits, the level alone counts.
+        let same = |c: &CpuId| if best.0 { key(*c).1 == best.1 } else { key(*c) == best };
+        below().filter(same).for_each(|c| found.insert(c));
+    }
+    found
 }
 
-/// A queued task that waits behind a more urgent one on `cpu`, and a CPU where it would run at once.
-pub fn push_rt_task(s: &Sched, cpu: CpuId) -> Option<(Pid, CpuId)> {
+/// `find_lowest_rq`: of the CPUs with the least urgent work the one the task is on, else the one that asks, else one that
+/// is near, in turn.
+pub fn find_lowest_rq(s: &mut Sched, pid: Pid, this_cpu: CpuId) -> Option<CpuId> {
+    let lowest = cpupri_find(s, pid);
+    nearest(s, pid, this_cpu, &lowest)
+}
+
+/// The task's own CPU, else level by level upwards from there: this CPU, or the next of the level in turn.
+pub(super) fn nearest(s: &mut Sched, pid: Pid, this_cpu: CpuId, mask: &CpuSet) -> Option<CpuId> {
+    let cpu = s.tasks[pid.at()].cpu;
+    if mask.is_empty() || mask.contains(cpu) {
+        return (!mask.is_empty()).then_some(cpu);
+    }
+    let levels = s.topology.of_cpu.get(cpu.at()).map_or(0, Vec::len);
+    for level in 0..levels {
+        let domain = s.topology.of_cpu[cpu.at()][level];
+        let span = &s.topology.domains[domain].span;
+        if mask.contains(this_cpu) && span.contains(this_cpu) {
+            return Some(this_cpu);
+        }
+        let near = mask.and(span);
+        if let Some(best) = any_distribute(s, this_cpu, &near) {
+            return Some(best);
+        }
+    }
+    if mask.contains(this_cpu) { Some(this_cpu) } else { any_distribute(s, this_cpu, mask) }
+}
+
+/// `cpumask_any_distribute`: the CPU after the one this CPU found last time, round and round.
+fn any_distribute(s: &mut Sched, this_cpu: CpuId, mask: &CpuSet) -> Option<CpuId> {
+    let prev = &mut s.rqs[this_cpu.at()].distribute_cpu_mask_prev;
+    let next = mask.iter().find(|c| c.0 > *prev).or_else(|| mask.min())?;
+    *prev = next.0;
+    Some(next)
+}
+
+/// What a push is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Push {
+    /// Nobody waits, or there is nowhere to go.
+    Nothing,
+    /// The waiter goes before the running task: look again here.
+    Resched,
+    /// Move it.
+    Move(Pid, CpuId),
+}
+
+/// The most urgent task that waits on `cpu` and may move, and where it would run at once.
+pub fn push_rt_task(s: &mut Sched, cpu: CpuId, this_cpu: CpuId) -> Push {
     let rq = &s.rqs[cpu.at()];
-    let pid = rq.rt.queue.iter().map(|e| e.2).find(|&p| is_pushable(s, cpu, p))?;
-    let to = find_lowest_rq(s, pid, cpu, cpu).filter(|&c| c != cpu)?;
-    Some((pid, to))
+    let Some(pid) = rq.rt.queue.iter().map(|e| e.2).find(|&p| is_pushable(s, cpu, p)) else { return Push::Nothing };
+    let curr = &s.tasks[rq.curr.at()];
+    if curr.pid == Pid(0) || (!curr.is_dl() && s.tasks[pid.at()].prio < curr.prio) {
+        return Push::Resched;
+    }
+    match find_lowest_rq(s, pid, this_cpu) {
+        Some(to) if to != cpu && highest_prio(&s.rqs[to.at()]) > s.tasks[pid.at()].prio => Push::Move(pid, to),
+        _ => Push::Nothing,
+    }
 }
 
-/// A task that waits on another CPU and would run at once on `cpu`, the most urgent such; and where it waits.
-pub fn pull_rt_task(s: &Sched, cpu: CpuId) -> Option<(Pid, CpuId)> {
-    let waiting = s.rqs.iter().filter(|rq| rq.cpu != cpu && rq.rt.rt_nr_running > 1);
-    let tasks = waiting.flat_map(|rq| rq.rt.queue.iter().map(move |e| (e.0, e.2, rq.cpu)));
-    let mine = tasks.filter(|&(_, pid, from)| {
-        is_pushable(s, from, pid) && s.tasks[pid.at()].cpus.contains(cpu) && beats(s, pid, cpu)
-    });
-    mine.min_by_key(|&(prio, pid, from)| (prio, from, pid)).map(|(_, pid, from)| (pid, from))
+/// A task that waits on `from` and would run at once on `cpu`: the most urgent, unless it is about to run where it is.
+pub fn pull_rt_task(s: &Sched, cpu: CpuId, from: CpuId) -> Option<Pid> {
+    let src = &s.rqs[from.at()];
+    if from == cpu || src.rt.rt_nr_running < 2 {
+        return None;
+    }
+    let mine = |p: Pid| is_pushable(s, from, p) && s.tasks[p.at()].cpus.contains(cpu);
+    let (prio, _, pid) = src.rt.queue.iter().copied().find(|e| mine(e.2))?;
+    let runs_next = src.curr == Pid(0) || prio < s.tasks[src.curr.at()].prio;
+    (prio < highest_prio(&s.rqs[cpu.at()]) && !runs_next).then_some(pid)
 }
 
 fn is_pushable(s: &Sched, cpu: CpuId, pid: Pid) -> bool {
@@ -270,24 +451,26 @@ mod tests {
     use crate::sched::placement::Kind;
     use wattif_model::CpuSet;
 
+    const RT: Rt = Rt { rr_timeslice_ns: 100_000_000 };
+
     fn rt_task(s: &mut Sched, policy: Policy, rt_priority: u8, cpu: u32) -> Pid {
         let pid = spawn(s, 0);
         let task = &mut s.tasks[pid.at()];
         (task.policy, task.rt_priority, task.prio, task.cpu) = (policy, rt_priority, 99 - rt_priority, CpuId(cpu));
         (task.cpus, task.nr_cpus_allowed) = (CpuSet::first(s.rqs.len()), s.rqs.len() as u32);
-        Rt.enqueue_task(s, CpuId(cpu), pid, Enqueue { wakeup: true, ..Enqueue::default() });
+        RT.enqueue_task(s, CpuId(cpu), pid, Enqueue { wakeup: true, ..Enqueue::default() });
         s.tasks[pid.at()].on_rq = OnRq::Queued;
         pid
     }
 
     fn run(s: &mut Sched, cpu: u32) -> Pid {
         let cpu = CpuId(cpu);
-        let next = Rt.pick_task(s, cpu).expect("something is queued");
+        let next = RT.pick_task(s, cpu).expect("something is queued");
         let prev = s.rqs[cpu.at()].curr;
         if prev != Pid(0) {
-            Rt.put_prev_task(s, cpu, prev);
+            RT.put_prev_task(s, cpu, prev);
         }
-        Rt.set_next_task(s, cpu, next, true);
+        RT.set_next_task(s, cpu, next, true);
         s.rqs[cpu.at()].curr = next;
         s.rqs[cpu.at()].need_resched = false;
         next
@@ -299,12 +482,12 @@ mod tests {
         let (a, b) = (rt_task(&mut s, Policy::Fifo, 10, 0), rt_task(&mut s, Policy::Fifo, 10, 0));
         assert_eq!(run(&mut s, 0), a);
         let c = rt_task(&mut s, Policy::Fifo, 50, 0);
-        Rt.wakeup_preempt(&mut s, CpuId(0), b, false);
+        RT.wakeup_preempt(&mut s, CpuId(0), b, false);
         assert!(!s.rqs[0].need_resched, "an equal priority does not preempt");
-        Rt.wakeup_preempt(&mut s, CpuId(0), c, false);
+        RT.wakeup_preempt(&mut s, CpuId(0), c, false);
         assert!(s.rqs[0].need_resched);
         assert_eq!(run(&mut s, 0), c);
-        Rt.dequeue_task(&mut s, CpuId(0), c, Dequeue { sleep: true, ..Dequeue::default() });
+        RT.dequeue_task(&mut s, CpuId(0), c, Dequeue { sleep: true, ..Dequeue::default() });
         s.rqs[0].curr = Pid(0);
         assert_eq!(run(&mut s, 0), a);
     }
@@ -317,7 +500,7 @@ mod tests {
         for tick in 1..=25u64 {
             assert!(!s.rqs[0].need_resched, "tick {tick}");
             pelt::update_rq_clock(&mut s.rqs[0], tick * 4_000_000);
-            Rt.task_tick(&mut s, CpuId(0), a);
+            RT.task_tick(&mut s, CpuId(0), a);
         }
         assert!(s.rqs[0].need_resched);
         assert_eq!(run(&mut s, 0), b);
@@ -332,9 +515,9 @@ mod tests {
         run(&mut s, 0);
         let waiter = rt_task(&mut s, Policy::Fifo, 10, 0);
         let req = Request { pid: waiter, prev_cpu: CpuId(0), this_cpu: CpuId(0), kind: Kind::Fork, in_irq: false };
-        assert_eq!(select_task_rq(&s, &req).cpu, CpuId(1));
-        assert_eq!(push_rt_task(&s, CpuId(0)), Some((waiter, CpuId(1))));
-        assert_eq!(pull_rt_task(&s, CpuId(1)), Some((waiter, CpuId(0))));
-        assert_eq!(pull_rt_task(&s, CpuId(0)), None);
+        assert_eq!(select_task_rq(&mut s, &req).cpu, CpuId(1));
+        assert_eq!(push_rt_task(&mut s, CpuId(0), CpuId(0)), Push::Move(waiter, CpuId(1)));
+        assert_eq!(pull_rt_task(&s, CpuId(1), CpuId(0)), Some(waiter));
+        assert_eq!(pull_rt_task(&s, CpuId(0), CpuId(1)), None);
     }
 }
