@@ -22,7 +22,9 @@ use crate::sched::class::rt::{Rt, RtBandwidth};
 use crate::sched::features::Features;
 use crate::sched::load::pelt::{Pelt, PostInit};
 use crate::sched::load::util_est;
+use crate::sched::load::walt::{self, Walt, WaltSystem};
 use crate::sched::placement::cpu_util::Boost;
+use crate::sched::placement::find_best_target::FindBestTarget;
 use crate::sched::placement::select_idle_sibling::{Scan, SchedIdle};
 use crate::sched::placement::{
     EnergyAware, SelectTaskRqFair, WakeupPlacement, eas, energy_model, find_idlest_cpu, select_idle_sibling,
@@ -107,7 +109,15 @@ pub static POLICIES: &[Policy] = &[
         crate::sched::placement::wake_affine::TUNABLES
     ),
     policy!("cpu_util", Placement, false, "sched/placement/cpu_util.rs", crate::sched::placement::cpu_util::TUNABLES),
+    policy!(
+        "find_best_target",
+        Placement,
+        false,
+        "sched/placement/find_best_target.rs",
+        crate::sched::placement::find_best_target::TUNABLES
+    ),
     policy!("eas", Placement, false, "sched/placement/eas.rs", crate::sched::placement::eas::TUNABLES),
+    policy!("walt", Load, true, "sched/load/walt.rs", crate::sched::load::walt::TUNABLES),
     policy!("load_balance", Balance, true, "sched/balance/mod.rs", balance::TUNABLES),
     policy!("cpu_power", Balance, true, "sched/balance/cpu_power.rs", cpu_power::TUNABLES),
     policy!("schedutil", Cpufreq, true, "cpufreq/schedutil.rs", cpufreq::schedutil::TUNABLES),
@@ -297,6 +307,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.topology = build_topology(kernel, platform, balancer);
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
+    s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(kernel, platform.nr_cpus(), tick_ns));
     s.groups = groups;
     s.rd.uclamp_used = spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024));
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
@@ -316,6 +327,20 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     init_groups(&mut s);
     init_bandwidth(&mut s, kernel);
     s
+}
+
+fn build_walt(kernel: &KernelSpec, nr_cpus: usize, tick_ns: u64) -> WaltSystem {
+    let t = Tunables::of(kernel, "walt");
+    let on = |name: &str| t.text(name) == "true";
+    let walt = Walt {
+        policy: parsed(&t, "policy", walt::Policy::parse),
+        account_wait_time: on("account_wait_time"),
+        freq_account_wait_time: on("freq_account_wait_time"),
+        io_is_busy: on("io_is_busy"),
+        init_task_load_pct: t.int("init_task_load_pct"),
+        ..Walt::new(t.int("window_ms"), tick_ns)
+    };
+    WaltSystem::new(walt, nr_cpus)
 }
 
 /// The domains; to a kernel of the age of `cpu_power` that is what CPUs have, and capacity does not exist.
@@ -442,7 +467,12 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p.before_5_7 = own.text("before_5_7") == "true";
     let eas = Tunables::of(kernel, "eas");
     // Energy-aware placement is possible only under schedutil, see `sched_is_eas_possible`.
-    if eas.text("generation") != "off" && chosen(kernel, Slot::Cpufreq) == "schedutil" {
+    if eas.text("generation") == "4.9" {
+        let t = Tunables::of(kernel, "find_best_target");
+        let (boost, prefer_idle) = (t.int("boost_pct") as u32, t.text("prefer_idle") == "true");
+        let model = FindBestTarget::of_platform(boost, prefer_idle, platform);
+        p.eas = model.map(|eas| Box::new(eas) as Box<dyn EnergyAware>);
+    } else if eas.text("generation") != "off" && chosen(kernel, Slot::Cpufreq) == "schedutil" {
         let generation = parsed(&eas, "generation", eas_generation);
         let boost = parsed(&Tunables::of(kernel, "cpu_util"), "boost", Boost::parse);
         let model = eas::Eas::of_platform(eas::Tunables { generation, boost }, platform);
@@ -499,7 +529,9 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
         _ => Box::new(Schedutil::new(schedutil::Tunables {
             generation: parsed(&t, "generation", schedutil::Generation::parse),
             rate_limit_us: t.maybe_int("rate_limit_us"),
+            up_down_rate_limit_us: (t.maybe_int("up_rate_limit_us"), t.maybe_int("down_rate_limit_us")),
             boost: parsed(&Tunables::of(kernel, "cpu_util"), "boost", Boost::parse),
+            schedtune_boost_pct: Tunables::of(kernel, "find_best_target").int("boost_pct") as u32,
         })),
     }
 }

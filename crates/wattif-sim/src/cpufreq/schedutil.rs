@@ -28,6 +28,9 @@
 //!    above raw.
 //! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
 //!
+//! `4.9` (Android) differs: limits of their own for rises and falls, CPUs not heard of for a tick do not count, a boost for
+//! I/O is 1024 at once, u is WALT's last window where that tracks load, and a schedtune boost adds its margin.
+//!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
 //! 750 → 732,421 → 800 MHz. 300 µs later util is 200: not due with the default of 1 ms. At the next update after that:
 //! 500 MHz if the CPU has been idle in between, else it stays.
@@ -43,6 +46,7 @@
 //! # Differences from the kernel
 //! Bit-exact with `schedutil_6.12`, `schedutil_6.12` without boost and `schedutil_6.1` (1,920 rows each). The switch is
 //! always the driver's fast switch, so no kthread is involved, and only CPUs of the domain update it.
+//! Generation `4.9` follows published behaviour, no vectors of it exist; its schedtune boost is one for all tasks.
 //! `sugov_update_single_perf` (drivers that take a performance level) is not modelled. Generation `6.1` also honours
 //! `cpu_util.boost`, which that kernel did not have: leave it off for that kernel.
 //!
@@ -55,6 +59,7 @@ use crate::sched::placement::cpu_util::{
     Boost, UtilType, cpu_util, effective_cpu_util, effective_cpu_util_6_1, map_util_perf, sugov_effective_cpu_perf,
     uclamp_rq_is_capped, uclamp_rq_util_with,
 };
+use crate::sched::placement::find_best_target::schedtune_margin;
 use wattif_model::ids::CpuId;
 use wattif_model::trace::FrequencyChoice;
 use wattif_model::units::CAPACITY_SCALE;
@@ -64,14 +69,26 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["6.1", "6.12"],
-        doc: "clamps before headroom (up to 6.7) or headroom before clamps",
+        allowed: &["4.9", "6.1", "6.12"],
+        doc: "Android's of 4.9; clamps before headroom (up to 6.7); or headroom before clamps",
     },
     Tunable {
         name: "rate_limit_us",
         default: "auto",
         allowed: &[],
         doc: "least time between two changes, µs; auto: what the driver says",
+    },
+    Tunable {
+        name: "up_rate_limit_us",
+        default: "auto",
+        allowed: &[],
+        doc: "generation 4.9: least time before a rise, µs; auto: rate_limit_us",
+    },
+    Tunable {
+        name: "down_rate_limit_us",
+        default: "auto",
+        allowed: &[],
+        doc: "generation 4.9: least time before a fall, µs; auto: rate_limit_us",
     },
 ];
 
@@ -80,6 +97,9 @@ const IOWAIT_BOOST_MIN: u64 = CAPACITY_SCALE / 8;
 /// Eras of the governor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Generation {
+    /// Android's 4.9: limits of their own for rises and falls, CPUs that slept for a tick do not count, a boost for I/O is
+    /// the maximum at once.
+    V4_9,
     /// Up to 6.7: clamps before headroom.
     V6_1,
     /// 6.8 and later: headroom before clamps, `freq_ref`.
@@ -89,11 +109,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable `generation`.
-    pub const NAMES: [&'static str; 2] = ["6.1", "6.12"];
+    pub const NAMES: [&'static str; 3] = ["4.9", "6.1", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
         match name {
+            "4.9" => Some(Generation::V4_9),
             "6.1" => Some(Generation::V6_1),
             "6.12" => Some(Generation::V6_12),
             _ => None,
@@ -108,8 +129,12 @@ pub struct Tunables {
     pub generation: Generation,
     /// Least time between two changes, µs; `None`: what the driver says (1000 if nothing).
     pub rate_limit_us: Option<u64>,
+    /// Generation `4.9`: the same before a rise, and before a fall; `None`: `rate_limit_us`.
+    pub up_down_rate_limit_us: (Option<u64>, Option<u64>),
     /// `cpu_util.boost`.
     pub boost: Boost,
+    /// Generation `4.9`: schedtune boost of the runnable tasks, percent.
+    pub schedtune_boost_pct: u32,
 }
 
 /// State of one CPU (`struct sugov_cpu`).
@@ -230,7 +255,7 @@ impl Schedutil {
     fn update_shared(&mut self, now_ns: u64, at: usize, view: &dyn FreqView) -> u32 {
         let versions = view.versions();
         // Capacities in a domain are equal as a rule; only the older generation minds if not.
-        let by_capacity = self.tunables.generation == Generation::V6_1;
+        let by_capacity = self.tunables.generation != Generation::V6_12;
         let (mut loudest, mut most, mut most_capacity) = (0, 0, 0);
         for i in 0..self.cpus.len() {
             self.decide_cpu(i, now_ns, versions, view);
@@ -245,7 +270,7 @@ impl Schedutil {
                 (loudest, most, most_capacity) = (i, c.util, capacity);
             }
         }
-        let of = if self.tunables.generation == Generation::V6_1 { loudest } else { at };
+        let of = if self.tunables.generation == Generation::V6_12 { at } else { loudest };
         let capacity = self.cpus[of].inputs.capacity;
         self.remember_inputs(loudest);
         self.get_next_freq(self.cpus[loudest].util, capacity)
@@ -279,7 +304,14 @@ impl Schedutil {
     #[doc(alias = "sugov_get_util")]
     #[inline]
     fn decide_cpu(&mut self, i: usize, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
+        let tick_ns = self.policy.tick_ns;
         let c = &mut self.cpus[i];
+        if self.tunables.generation == Generation::V4_9 && now_ns.saturating_sub(c.last_update) > tick_ns {
+            // Nothing was heard of it for a tick: it sleeps, and what it needed does not count.
+            (c.util, c.bw_min, c.iowait_boost, c.version) = (0, 0, 0, 0);
+            c.inputs = Inputs::of(&view.signals(c.cpu));
+            return;
+        }
         let version = versions.get(c.cpu.at()).copied().unwrap_or(0);
         // Without a boost the answer depends on the signals alone.
         if version != 0 && version == c.version && c.iowait_boost == 0 {
@@ -303,6 +335,13 @@ impl Schedutil {
                 c.bw_min = e.min;
                 c.util = sugov_effective_cpu_perf(e.util.max(boost), e.min, e.max);
             }
+            Generation::V4_9 => {
+                c.bw_min = signals.bw_dl;
+                let classes = signals.rt_nr_running > 0 || signals.bw_dl > 0;
+                let pct = if signals.nr_running > 0 { self.tunables.schedtune_boost_pct } else { 0 };
+                let boosted = (cfs + schedtune_margin(cfs, pct)).min(signals.capacity);
+                c.util = if classes { signals.capacity } else { boosted.max(boost) };
+            }
             Generation::V6_1 => {
                 c.bw_min = signals.bw_dl;
                 c.util = effective_cpu_util_6_1(&signals, cfs, UtilType::Frequency, None);
@@ -319,8 +358,8 @@ impl Schedutil {
             Generation::V6_12 if p.freq_ref != 0 => (p.freq_ref, util),
             Generation::V6_12 if p.freq_invariant => (p.cpuinfo_max, util),
             Generation::V6_12 => (p.cur + (p.cur >> 2), util),
-            Generation::V6_1 if p.freq_invariant => (p.cpuinfo_max, map_util_perf(util)),
-            Generation::V6_1 => (p.cur, map_util_perf(util)),
+            Generation::V4_9 | Generation::V6_1 if p.freq_invariant => (p.cpuinfo_max, map_util_perf(util)),
+            Generation::V4_9 | Generation::V6_1 => (p.cur, map_util_perf(util)),
         };
         let raw = (u64::from(reference) * util / capacity) as u32; // C: unsigned long cut to unsigned int
         if raw == self.cached_raw_freq && !self.need_freq_update {
@@ -333,8 +372,9 @@ impl Schedutil {
     /// Only a change counts as an update for the rate limit.
     #[doc(alias = "sugov_update_next_freq")]
     fn update_next_freq(&mut self, now_ns: u64, next_freq: u32) -> Option<u32> {
+        let due = self.need_freq_update || self.up_down_due(now_ns, next_freq);
         self.need_freq_update = false;
-        if next_freq == self.next_freq {
+        if next_freq == self.next_freq || !due {
             return None;
         }
         self.choice.prev_khz = self.policy.cur;
@@ -343,6 +383,17 @@ impl Schedutil {
         self.last_freq_update_time = now_ns;
         self.policy.cur = next_freq;
         Some(next_freq)
+    }
+
+    /// `sugov_up_down_rate_limit`: rises and falls wait for limits of their own in 4.9.
+    fn up_down_due(&self, now_ns: u64, next_freq: u32) -> bool {
+        if self.tunables.generation != Generation::V4_9 {
+            return true;
+        }
+        let (up, down) = self.tunables.up_down_rate_limit_us;
+        let limit_us = if next_freq > self.next_freq { up } else { down };
+        let limit_ns = limit_us.map_or(self.freq_update_delay_ns, |us| us * 1000);
+        now_ns.saturating_sub(self.last_freq_update_time) >= limit_ns
     }
 
     fn remember_inputs(&mut self, i: usize) {
@@ -403,9 +454,13 @@ impl FreqGovernor for Schedutil {
         let mut fresh = Schedutil::new(self.tunables);
         let delay_us = self.tunables.rate_limit_us.unwrap_or_else(|| match self.tunables.generation {
             Generation::V6_12 => policy.transition_delay_us(),
-            Generation::V6_1 => policy.transition_delay_us_6_1(),
+            Generation::V4_9 | Generation::V6_1 => policy.transition_delay_us_6_1(),
         });
-        fresh.freq_update_delay_ns = delay_us * 1000;
+        let shortest = |us: u64| match self.tunables.up_down_rate_limit_us {
+            (None, None) => us,
+            (up, down) => up.unwrap_or(us).min(down.unwrap_or(us)),
+        };
+        fresh.freq_update_delay_ns = shortest(delay_us) * 1000;
         fresh.cpus = policy.cpus.iter().map(|&cpu| SugovCpu { cpu, ..SugovCpu::default() }).collect();
         let first = policy.cpus[0].at();
         let last = policy.cpus[policy.cpus.len() - 1].at();
@@ -423,7 +478,11 @@ impl FreqGovernor for Schedutil {
         let i = self.slot(cpu);
         let tick_ns = self.policy.tick_ns;
         let c = &mut self.cpus[i];
-        c.iowait_boost(now_ns, tick_ns, flags.iowait);
+        if self.tunables.generation == Generation::V4_9 && flags.iowait {
+            (c.iowait_boost, c.iowait_boost_pending) = (CAPACITY_SCALE, true);
+        } else {
+            c.iowait_boost(now_ns, tick_ns, flags.iowait);
+        }
         c.last_update = now_ns;
         if view.bw_dl(cpu) > c.bw_min {
             self.limits_changed = true; // deadline tasks must not wait for the rate limit

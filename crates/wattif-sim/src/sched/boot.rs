@@ -115,6 +115,7 @@ impl Kernel<'_, '_> {
             ..Task::default()
         };
         self.s.tasks.push(task);
+        self.walt_new_task();
         self.s.se.push(SchedEntity::default());
         self.m.add_thread(pid);
         self.check_attr(pid, attr)?;

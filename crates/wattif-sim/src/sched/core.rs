@@ -14,7 +14,7 @@
 
 use super::balance::update_misfit_status;
 use super::class::{Dequeue, Enqueue, dl_placement, dl_server, fair, rt};
-use super::load::pelt;
+use super::load::{pelt, walt};
 use super::placement::{Kind, Request};
 use super::task::{OnRq, State};
 use super::uclamp;
@@ -181,6 +181,7 @@ impl Kernel<'_, '_> {
         let cost = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
         self.cpus[cpu.at()].in_irq = false;
         self.s.rqs[cpu.at()].irq_pending_ns += cost;
+        self.walt_irq(cpu, cost);
         self.finish_handler(cpu, cost);
         self.program_timer(cpu);
     }
@@ -275,6 +276,7 @@ impl Kernel<'_, '_> {
         if self.s.tasks[pid.at()].on_rq == OnRq::Queued {
             return self.ttwu_runnable(pid, this_cpu);
         }
+        self.walt_wake(pid);
         let cpu = self.select_task_rq(pid, this_cpu, Kind::Wakeup { sync });
         if cpu != prev_cpu {
             class!(self, pid).migrate_task_rq(&mut self.s, pid, cpu);
@@ -305,6 +307,7 @@ impl Kernel<'_, '_> {
         self.update_rq_clock(cpu);
         class!(self, pid).task_fork(&mut self.s, pid);
         self.activate(pid, cpu, Enqueue { initial: true, ..Enqueue::default() }, false);
+        self.walt_update(cpu, pid, walt::Event::TaskWake);
         self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
         self.check_preempt(pid, cpu, this_cpu, true);
         let prio = self.prio(pid);
@@ -356,6 +359,7 @@ impl Kernel<'_, '_> {
     /// `enqueue_task`: the class queues it, and its clamps count, unless it sleeps and was only moved.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, pid: Pid, flags: Enqueue) {
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
+        self.walt_enqueue(cpu, pid, !flags.wakeup || flags.migrated);
         self.s.signal_versions[cpu.at()] += 1;
         let sleeps = self.s.se[self.s.se_of(pid)].sched_delayed;
         if self.s.rd.uclamp_used && !sleeps && !self.s.tasks[pid.at()].uclamp_active {
@@ -376,6 +380,7 @@ impl Kernel<'_, '_> {
             uclamp::uclamp_rq_dec(&mut self.s, cpu, pid);
         }
         self.s.signal_versions[cpu.at()] += 1;
+        self.walt_dequeue(cpu, pid, flags.sleep);
         let gone = class!(self, pid).dequeue_task(&mut self.s, cpu, pid, flags);
         if self.s.rqs[cpu.at()].dl.server.active && self.s.cfs[cpu.at()].h_nr_running == 0 {
             dl_server::dl_server_stop(&mut self.s, cpu);
@@ -551,6 +556,7 @@ impl Kernel<'_, '_> {
     }
 
     fn put_prev_set_next_task(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
+        self.walt_switch(cpu, prev, next);
         self.s.tasks[prev.at()].last_ran = self.s.rqs[cpu.at()].clock_task;
         // Classes age their averages here, perhaps after a governor has looked.
         self.s.signal_versions[cpu.at()] += 1;
@@ -619,6 +625,7 @@ impl Kernel<'_, '_> {
     pub(crate) fn sched_tick(&mut self, cpu: CpuId) {
         self.cpus[cpu.at()].cost_ns += self.m.platform.costs.tick_ns;
         self.update_rq_clock(cpu);
+        self.walt_update_curr(cpu);
         let curr = self.s.rqs[cpu.at()].curr;
         match self.class_id(curr) {
             ClassId::Fair => {
@@ -677,6 +684,9 @@ impl Kernel<'_, '_> {
         let khz = opps[opp].khz;
         let freq_cap = (u64::from(khz) << 10) / u64::from(opps[opps.len() - 1].khz);
         self.m.energy.set_opp(&self.m.platform, domain, opp, now);
+        for i in 0..cpus {
+            self.walt_update_curr(self.cpufreq_cpus(domain)[i]);
+        }
         let first = self.cpufreq_cpus(domain)[0];
         let event = Event::CpuFrequency { domain, khz, opp: opp as u32 };
         self.out.tracepoint(now, first, Interest::FREQ, event);
@@ -708,6 +718,7 @@ impl Kernel<'_, '_> {
     pub(crate) fn set_task_cpu(&mut self, pid: Pid, this_cpu: CpuId, dest_cpu: CpuId) {
         let (orig_cpu, prio) = (self.s.tasks[pid.at()].cpu, self.prio(pid));
         self.trace_sched(this_cpu, Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu });
+        self.walt_migrate(pid, orig_cpu, dest_cpu);
         self.s.tasks[pid.at()].cpu = dest_cpu;
         super::class::fair::set_task_rq(&mut self.s, pid, dest_cpu);
     }

@@ -23,6 +23,7 @@ pub mod topology;
 pub(crate) mod toy;
 pub mod uclamp;
 pub mod view;
+pub mod windows;
 
 use features::Features;
 use rq::{CfsRq, Rq};
@@ -55,6 +56,8 @@ pub struct Sched {
     pub nr_list_moves: u64,
     /// Rules of estimated utilisation.
     pub util_est: load::util_est::Generation,
+    /// Window-assisted load tracking, beside PELT where the kernel profile asks for it.
+    pub walt: Option<load::walt::WaltSystem>,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
@@ -126,6 +129,7 @@ impl Sched {
             features: Features::default(),
             nr_list_moves: 0,
             util_est: load::util_est::Generation::default(),
+            walt: None,
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             tg_load_avg_limit_ns: 1_000_000,

@@ -5,6 +5,7 @@ use super::core::{CpuContext, IDLE};
 use crate::cpufreq::{CpuSignals, FreqView};
 use crate::cpuidle::{IdleView, NO_LATENCY_LIMIT, SleepLength};
 use crate::engine::rng::Rng;
+use crate::sched::load::cpu_load::{stored_util_est, task_util};
 use crate::sched::placement::cpu_util::{TaskSignals, cpu_bw_dl};
 use crate::sched::placement::eas::{Eas, EasTask, EasView};
 use crate::sched::placement::{EnergyAware, Request, SyncLoad};
@@ -22,10 +23,15 @@ pub(crate) struct Signals<'a> {
 
 impl FreqView for Signals<'_> {
     fn signals(&self, cpu: CpuId) -> CpuSignals {
-        self.s.signals(cpu)
+        let mut signals = self.s.signals(cpu);
+        if let Some(w) = &self.s.walt {
+            signals.util_avg = w.walt.cpu_util_freq(&w.rqs[cpu.at()], self.s.now).min(signals.capacity);
+        }
+        signals
     }
     fn versions(&self) -> &[u64] {
-        &self.s.signal_versions
+        // A window closes by the clock alone.
+        if self.s.walt.is_some() { &[] } else { &self.s.signal_versions }
     }
     fn bw_dl(&self, cpu: CpuId) -> u64 {
         cpu_bw_dl(self.s.rqs[cpu.at()].dl.running_bw)
@@ -43,17 +49,18 @@ impl FreqView for Signals<'_> {
 impl Sched {
     /// What the load trackers publish about a CPU.
     pub(crate) fn signals(&self, cpu: CpuId) -> CpuSignals {
-        let (rq, cfs) = (&self.rqs[cpu.at()], &self.cfs[cpu.at()]);
+        let (rq, cfs, walt) = (&self.rqs[cpu.at()], &self.cfs[cpu.at()], self.walt.is_some());
         CpuSignals {
             util_avg: cfs.avg.util_avg,
-            util_est: if self.features.util_est { u64::from(cfs.avg.util_est) } else { 0 },
-            runnable_avg: cfs.avg.runnable_avg,
+            util_est: if self.features.util_est && !walt { u64::from(cfs.avg.util_est) } else { 0 },
+            runnable_avg: if walt { 0 } else { cfs.avg.runnable_avg },
             util_rt: rq.avg_rt.util_avg,
             util_dl: rq.avg_dl.util_avg,
             bw_dl: cpu_bw_dl(rq.dl.running_bw),
             util_irq: rq.avg_irq.util_avg,
             // Throttled ones are not there.
             rt_nr_running: if rq.rt.throttled { 0 } else { rq.rt.rt_nr_running },
+            nr_running: rq.nr_running,
             uclamp_min: u64::from(rq.uclamp_min),
             uclamp_max: u64::from(rq.uclamp_max),
             uclamp_used: self.rd.uclamp_used,
@@ -119,7 +126,11 @@ impl IdleView for IdleQuery<'_> {
 
 impl EasView for Sched {
     fn signals(&self, cpu: CpuId) -> CpuSignals {
-        Sched::signals(self, cpu)
+        let mut signals = Sched::signals(self, cpu);
+        if let Some(w) = &self.walt {
+            signals.util_avg = w.walt.cpu_util(&w.rqs[cpu.at()]);
+        }
+        signals
     }
     fn capacity_of(&self, cpu: CpuId) -> u64 {
         u64::from(self.rqs[cpu.at()].cpu_capacity)
@@ -140,9 +151,9 @@ impl EnergyAware for Eas {
         sync(s, req.pid);
         let (task, avg) = (&s.tasks[req.pid.at()], &s.se[s.se_of(req.pid)].avg);
         let signals = TaskSignals {
-            util_avg: avg.util_avg,
+            util_avg: task_util(s, req.pid),
             runnable_avg: avg.runnable_avg,
-            util_est: if s.features.util_est { u64::from(s.util_est.estimate(avg)) } else { 0 },
+            util_est: if s.features.util_est { stored_util_est(s, req.pid) } else { 0 },
             queued: false,
             uclamp_min: u64::from(task.uclamp_min),
             uclamp_max: u64::from(task.uclamp_max),

@@ -222,7 +222,8 @@ fn schedutil(file: &VectorFile) -> Result<Tally, VectorError> {
         let line = i + 1;
         match serde_json::from_str(text).map_err(|e| format!("line {line}: {e}"))? {
             SugovLine::Config { seq, config } => {
-                let tunables = Tunables { generation, rate_limit_us: Some(config.rate_limit_us), boost };
+                let rate_limit_us = Some(config.rate_limit_us);
+                let tunables = Tunables { generation, rate_limit_us, boost, ..Tunables::default() };
                 current = Some(Sequence { seq, governor: start_sugov(line, &config, tunables)?, config });
             }
             SugovLine::Call(call) => {
@@ -293,6 +294,7 @@ impl Sequence {
             uclamp_used: self.config.uclamp_used != 0,
             uclamp_idle: flags & 1 != 0,
             capacity: self.config.cap,
+            ..CpuSignals::default()
         }
     }
 }

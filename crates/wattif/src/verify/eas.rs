@@ -229,6 +229,7 @@ impl Machine {
             uclamp_used: case.uclamp_used != 0,
             uclamp_idle: rq.uc_idle != 0,
             capacity: rq.cap,
+            ..CpuSignals::default()
         };
         let pressure = |rq: &Rq| match generation {
             Generation::V6_12 => rq.pressure.max(rq.hw_load_avg),

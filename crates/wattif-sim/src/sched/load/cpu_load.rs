@@ -49,9 +49,12 @@ fn h_load(s: &View, cfs: usize) -> u64 {
     h_load(s, se.cfs_rq) * se.avg.load_avg / (s.cfs[se.cfs_rq].avg.load_avg + 1)
 }
 
-/// `task_util`: running average of a task, 0..=1024.
+/// `task_util`: running average of a task, or its demand under WALT; 0..=1024.
 #[inline]
 pub fn task_util(s: &View, pid: Pid) -> u64 {
+    if let Some(w) = &s.walt {
+        return w.walt.task_util(&w.tasks[pid.at()]);
+    }
     s.se[s.se_of(pid)].avg.util_avg
 }
 
@@ -59,6 +62,9 @@ pub fn task_util(s: &View, pid: Pid) -> u64 {
 #[inline]
 #[doc(alias = "_task_util_est")]
 pub fn stored_util_est(s: &View, pid: Pid) -> u64 {
+    if s.walt.is_some() {
+        return 0;
+    }
     u64::from(s.util_est.estimate(&s.se[s.se_of(pid)].avg))
 }
 
@@ -76,13 +82,17 @@ pub fn cpu_util_cfs(s: &View, cpu: CpuId) -> u64 {
 /// [`cpu_util_cfs`] of the CPU of this run queue and its root fair queue.
 #[inline]
 pub fn cpu_util_of(s: &View, rq: &Rq, cfs: &CfsRq) -> u64 {
+    if let Some(w) = &s.walt {
+        return w.walt.cpu_util(&w.rqs[rq.cpu.at()]).min(u64::from(rq.cpu_capacity_orig));
+    }
     capped(s, rq, cfs.avg.util_avg, u64::from(cfs.avg.util_est))
 }
 
 /// `cpu_util_without`: the same as if the task had never run there.
 pub fn cpu_util_without(s: &View, cpu: CpuId, pid: Pid) -> u64 {
     let avg = &s.cfs[cpu.at()].avg;
-    if !contributes(s, cpu, pid) {
+    // Under WALT a task that sleeps has no part in the sum.
+    if s.walt.is_some() || !contributes(s, cpu, pid) {
         return cpu_util_cfs(s, cpu);
     }
     let util = avg.util_avg.saturating_sub(task_util(s, pid));

@@ -3,3 +3,4 @@
 pub mod cpu_load;
 pub mod pelt;
 pub mod util_est;
+pub mod walt;

@@ -73,6 +73,8 @@ pub struct CpuSignals {
     pub util_irq: u64,
     /// Runnable real-time tasks.
     pub rt_nr_running: u32,
+    /// Runnable tasks of all classes.
+    pub nr_running: u32,
     /// Largest `uclamp_min` of the runnable tasks.
     pub uclamp_min: u64,
     /// Largest `uclamp_max` of the runnable tasks.
@@ -302,6 +304,7 @@ mod tests {
         bw_dl: 0,
         util_irq: 0,
         rt_nr_running: 0,
+        nr_running: 0,
         uclamp_min: 0,
         uclamp_max: 1024,
         uclamp_used: false,

@@ -58,8 +58,8 @@ use wattif_model::units::CAPACITY_SCALE;
 pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "6.12",
-    allowed: &["off", "5.6", "6.1", "6.12"],
-    doc: "rules of this kernel; off: no energy-aware placement",
+    allowed: &["off", "4.9", "5.6", "6.1", "6.12"],
+    doc: "rules of this kernel; 4.9: Android's find_best_target; off: no energy-aware placement",
 }];
 
 /// What the decision reads of the machine.

@@ -44,6 +44,7 @@
 pub mod cpu_util;
 pub mod eas;
 pub mod energy_model;
+pub mod find_best_target;
 pub mod find_idlest_cpu;
 pub mod select_idle_sibling;
 pub mod wake_affine;

@@ -1,0 +1,352 @@
+//! Energy-aware placement of Android's 4.9: one target by a walk over the CPUs, accepted if it saves energy.
+//!
+//! # Idea
+//! Small tasks share a CPU that runs anyway while its present frequency has room, rather than wake another one; a target
+//! and a backup are found first, and only then energy is computed, for these against staying. `prefer_idle` and a boost
+//! (schedtune) ask for an idle or a big CPU instead and skip the computation.
+//!
+//! # Signals
+//! | name | unit, range | source | updated |
+//! |---|---|---|---|
+//! | task utilisation | 1024ths | PELT `util_avg`, or WALT demand | wake-up |
+//! | CPU utilisation without the task | 1024ths | PELT, or WALT's Σ demand of queued tasks | PELT updates, enqueue |
+//! | capacity now | 1024ths | capacity at the present frequency | frequency changes |
+//! | busy and idle powers of CPUs and clusters | µW | platform | never |
+//! | interrupt load | flag | WALT | interrupts |
+//!
+//! # Decision
+//! 1. Some CPU is overutilised: not here, the ordinary path decides. A synchronous wake-up stays with its waker.
+//! 2. boosted := task + boost · (1024 − task) / 100. Walk all CPUs, from the biggest if boosted, else from the smallest. A CPU
+//!    that boosted, or its utilisation and the task, exceed in capacity is skipped, one under interrupt load too.
+//! 3. `prefer_idle`: the first idle CPU; else the one with most room at its present frequency; backup: the least used.
+//! 4. Otherwise: of the busy ones those with room now, smaller first, then most spare capacity: target. Of the idle ones the
+//!    smaller, then the one in the shallower state: backup, or target without any other.
+//! 5. Boosted or `prefer_idle`, and the target is idle: take it. The previous CPU would be overutilised: take the target.
+//! 6. Energy of both places: Σ over CPUs and clusters of busy share · P(state for the largest utilisation) + the rest ·
+//!    P(idle). Less than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay.
+//!    With a boost a gain in capacity may pay for energy, by gains per decile of boost.
+//!
+//! Worked example: a task of 100, two little CPUs of capacity 400 at half speed: one runs at 50, one idles. The busy one has
+//! room (150 ≤ 200): target. With a task of 160 it has not, and the idle one is taken: that is how demand that counts
+//! waiting spreads tasks.
+//!
+//! # State and cost
+//! None. O(CPUs) for the walk, O(CPUs of two clusters) per computation.
+//!
+//! # Where it fails
+//! One target: a better CPU that the walk passed over is not considered. The frequency it assumes is the lowest that fits,
+//! without the governor's headroom.
+//!
+//! # Differences from the kernel
+//! Boost and `prefer_idle` hold for all tasks instead of per group. The gains of the payoff regions are from memory. Idle
+//! states: the shallowest for a CPU or cluster with utilisation, the deepest without. No vectors of this code exist.
+//!
+//! # Source
+//! Android common kernel 4.9, `kernel/sched/fair.c` (`find_best_target`, `select_energy_cpu_brute`, `energy_diff`),
+//! `kernel/sched/tune.c` (behaviour).
+
+use super::{EnergyAware, Kind, Request, SyncLoad};
+use crate::registry::Tunable;
+use crate::sched::Sched;
+use crate::sched::load::cpu_load::{cpu_util_without, task_util};
+use wattif_model::platform::{Platform, PowerTable};
+use wattif_model::{CpuId, CpuSet, Pid};
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "boost_pct",
+        default: "0",
+        allowed: &["0..=100"],
+        doc: "schedtune boost of all tasks: so many percent of what is missing to 1024 are added to their utilisation",
+    },
+    Tunable {
+        name: "prefer_idle",
+        default: "false",
+        allowed: &["true", "false"],
+        doc: "schedtune prefer_idle of all tasks: the first idle CPU that fits",
+    },
+];
+
+/// A CPU is overutilised above 1024/1280 of its capacity.
+const CAPACITY_MARGIN: u64 = 1280;
+
+/// Payoff in the regions where energy and capacity rise, or fall, together: gain of energy, gain of capacity by decile of boost.
+const GAINS: [(i64, i64); 10] = [(0, 5), (1, 5), (2, 5), (3, 5), (4, 5), (5, 4), (5, 3), (5, 2), (5, 1), (5, 0)];
+
+/// `schedtune_margin`: what a boost of 0..=100 percent adds to a signal of 0..=1024.
+pub const fn schedtune_margin(signal: u64, boost_pct: u32) -> u64 {
+    let missing = 1024u64.saturating_sub(signal);
+    missing * boost_pct as u64 / 100
+}
+
+#[derive(Clone, Debug)]
+struct Domain {
+    cpus: CpuSet,
+    capacities: Vec<u64>,
+    power: PowerTable,
+    deepest: usize,
+}
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct FindBestTarget {
+    boost_pct: u32,
+    prefer_idle: bool,
+    domains: Vec<Domain>,
+    domain_of: Vec<usize>,
+    /// CPUs by ascending capacity, and by number among equals.
+    by_capacity: Vec<CpuId>,
+    /// Power of the whole machine at full speed, µW, which energy differences are normalised by.
+    max_power: u64,
+}
+
+/// What the walk found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Found {
+    target: Option<CpuId>,
+    backup: Option<CpuId>,
+}
+
+impl FindBestTarget {
+    /// For a platform; `None` where a busy power is not known, or CPUs are equal: the kernel has no energy model there.
+    pub fn of_platform(boost_pct: u32, prefer_idle: bool, platform: &Platform) -> Option<FindBestTarget> {
+        let known = |d: &wattif_model::platform::FreqDomain| (0..d.opps.len()).all(|o| d.power.busy(o) > 0);
+        if !platform.is_asymmetric() || !platform.domains.iter().all(known) {
+            return None;
+        }
+        let domain = |d: &wattif_model::platform::FreqDomain| Domain {
+            cpus: d.cpus.clone(),
+            capacities: d.opps.iter().map(|o| u64::from(o.capacity)).collect(),
+            power: d.power.clone(),
+            deepest: d.cpus.min().map_or(0, |c| platform.idle_states(c).len().saturating_sub(1)),
+        };
+        let mut by_capacity: Vec<CpuId> = (0..platform.nr_cpus() as u32).map(CpuId).collect();
+        by_capacity.sort_by_key(|c| platform.cpus[c.at()].capacity);
+        let full = |d: &Domain| {
+            let top = d.capacities.len() - 1;
+            d.power.busy(top) * d.cpus.len() as u64 + d.power.cluster_busy(top)
+        };
+        let domains: Vec<Domain> = platform.domains.iter().map(domain).collect();
+        Some(FindBestTarget {
+            boost_pct,
+            prefer_idle,
+            max_power: domains.iter().map(full).sum::<u64>().max(1),
+            domains,
+            domain_of: platform.cpus.iter().map(|c| c.domain.at()).collect(),
+            by_capacity,
+        })
+    }
+
+    #[doc(alias = "find_best_target")]
+    fn find(&self, s: &Sched, pid: Pid) -> Found {
+        let util = task_util(s, pid);
+        let min_util = util + schedtune_margin(util, self.boost_pct);
+        let boosted = self.boost_pct > 0;
+        let mut idle: Option<(CpuId, (u32, u64))> = None;
+        let mut active: Option<(CpuId, (u32, u64))> = None;
+        let mut least_used: Option<(CpuId, u64)> = None;
+        let n = self.by_capacity.len();
+        for i in 0..n {
+            let cpu = self.by_capacity[if boosted { n - 1 - i } else { i }];
+            let rq = &s.rqs[cpu.at()];
+            let orig = u64::from(rq.cpu_capacity_orig);
+            let new_util = min_util.max(cpu_util_without(s, cpu, pid) + util);
+            if !s.tasks[pid.at()].cpus.contains(cpu) || new_util > orig || high_irqload(s, cpu) {
+                continue;
+            }
+            let capacity_curr = (orig * u64::from(rq.freq_cap)) >> 10;
+            if s.idle_cpu(cpu) {
+                if self.prefer_idle {
+                    return Found { target: Some(cpu), backup: None };
+                }
+                // Smaller first, then the shallower state.
+                let key = (rq.cpu_capacity_orig, u64::from(rq.idle_state.unwrap_or(0)));
+                if idle.is_none_or(|(_, best)| key < best) {
+                    idle = Some((cpu, key));
+                }
+            } else if capacity_curr > new_util {
+                // Smaller first (to `prefer_idle` sizes are equal), then most room.
+                let size = if self.prefer_idle { 0 } else { rq.cpu_capacity_orig };
+                let key = (size, u64::MAX - (capacity_curr - new_util));
+                if active.is_none_or(|(_, best)| key < best) {
+                    active = Some((cpu, key));
+                }
+            } else if self.prefer_idle && least_used.is_none_or(|(_, least)| new_util < least) {
+                least_used = Some((cpu, new_util));
+            }
+        }
+        let (active, idle, least_used) = (active.map(|a| a.0), idle.map(|i| i.0), least_used.map(|l| l.0));
+        let backup = if self.prefer_idle { least_used } else { idle };
+        match active {
+            Some(cpu) => Found { target: Some(cpu), backup },
+            None => Found { target: backup, backup: None },
+        }
+    }
+
+    /// Power, µW, of the clusters of `prev` and `dst` if the task ran on `on`; and the capacity it would have there.
+    fn energy(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, on: CpuId) -> (u64, u64) {
+        let util_of = |cpu: CpuId| cpu_util_without(s, cpu, pid) + if cpu == on { task_util(s, pid) } else { 0 };
+        let (first, second) = (self.domain_of[prev.at()], self.domain_of[dst.at()]);
+        let (mut energy, mut capacity) = (0, 0);
+        for d in [Some(first), (second != first).then_some(second)].into_iter().flatten() {
+            let domain = &self.domains[d];
+            let largest = domain.cpus.iter().map(util_of).max().unwrap_or(0);
+            let top = domain.capacities.len() - 1;
+            let state = domain.capacities.iter().position(|&c| c >= largest).unwrap_or(top);
+            let norm = |util: u64| (util * 1024 / domain.capacities[state].max(1)).min(1024);
+            let mix = |busy: u64, on: u64, off: u64| (busy * on + (1024 - busy) * off) >> 10;
+            let mut sum = 0;
+            for cpu in domain.cpus.iter() {
+                let util = util_of(cpu);
+                sum += util;
+                let idle = if util == 0 { domain.deepest } else { 0 };
+                energy += mix(norm(util), domain.power.busy(state), domain.power.idle(idle, state));
+            }
+            let idle = if sum == 0 { domain.deepest } else { 0 };
+            let (on_power, off_power) = (domain.power.cluster_busy(state), domain.power.cluster_idle(idle, state));
+            energy += mix(norm(sum), on_power, off_power);
+            if domain.cpus.contains(on) {
+                capacity = domain.capacities[state];
+            }
+        }
+        (energy, capacity)
+    }
+
+    /// Is `dst` to be taken instead of `prev` (`energy_diff` below 0)?
+    #[doc(alias = "energy_diff")]
+    fn saves(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId) -> bool {
+        let (before, cap_before) = self.energy(s, pid, prev, dst, prev);
+        let (after, cap_after) = self.energy(s, pid, prev, dst, dst);
+        let diff = after as i64 - before as i64;
+        let diff = if diff.unsigned_abs() < before / 64 { 0 } else { diff };
+        if self.boost_pct == 0 || diff == 0 {
+            return diff < 0;
+        }
+        let energy = diff * 1024 / self.max_power as i64;
+        let capacity = cap_after as i64 - cap_before as i64;
+        match (energy < 0, capacity >= 0) {
+            (true, true) => true,
+            (false, false) => false,
+            _ => {
+                let (energy_gain, capacity_gain) = GAINS[(self.boost_pct as usize / 10).min(9)];
+                capacity * energy_gain > energy * capacity_gain
+            }
+        }
+    }
+}
+
+fn high_irqload(s: &Sched, cpu: CpuId) -> bool {
+    s.walt.as_ref().is_some_and(|w| w.walt.high_irqload(&w.rqs[cpu.at()], s.jiffies(s.now)))
+}
+
+impl EnergyAware for FindBestTarget {
+    fn find_energy_efficient_cpu(&mut self, s: &mut Sched, req: &Request, sync: SyncLoad<'_>) -> Option<CpuId> {
+        sync(s, req.pid);
+        let (pid, prev) = (req.pid, req.prev_cpu);
+        let allowed = &s.tasks[pid.at()].cpus;
+        if req.kind == (Kind::Wakeup { sync: true }) && allowed.contains(req.this_cpu) {
+            return Some(req.this_cpu);
+        }
+        let found = self.find(s, pid);
+        let Some(target) = found.target else { return Some(prev).filter(|&c| allowed.contains(c)) };
+        if (self.boost_pct > 0 || self.prefer_idle) && s.idle_cpu(target) {
+            return Some(target);
+        }
+        let with_task = cpu_util_without(s, prev, pid) + task_util(s, pid);
+        let over = with_task * CAPACITY_MARGIN > u64::from(s.rqs[prev.at()].cpu_capacity_orig) * 1024;
+        if over || !allowed.contains(prev) {
+            return Some(target);
+        }
+        let better = [Some(target), found.backup].into_iter().flatten();
+        let mut better = better.filter(|&c| c != prev && self.saves(s, pid, prev, c));
+        Some(better.next().unwrap_or(prev))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boosts_as_documented() {
+        assert_eq!((100 + schedtune_margin(100, 10), 100 + schedtune_margin(100, 50)), (192, 562));
+        assert_eq!((schedtune_margin(1024, 100), schedtune_margin(2000, 50)), (0, 0));
+    }
+
+    /// CPUs 0 and 1 little (400), 2 and 3 big; half speed; CPU 0 runs at 50, the others idle.
+    fn machine(task: u64) -> (FindBestTarget, Sched) {
+        let mut s = Sched::bare(4, 4_000_000);
+        let pid = Pid(1);
+        s.tasks.push(crate::sched::task::Task {
+            pid,
+            cpus: CpuSet::first(4),
+            nr_cpus_allowed: 4,
+            ..Default::default()
+        });
+        s.se.push(Default::default());
+        let se = s.se_of(pid);
+        s.se[se].avg.util_avg = task;
+        s.se[se].avg.last_update_time = 1;
+        for cpu in 0..4 {
+            s.rqs[cpu].cpu_capacity_orig = if cpu < 2 { 400 } else { 1024 };
+            s.rqs[cpu].freq_cap = 512;
+            s.rqs[cpu].cpu = CpuId(cpu as u32);
+        }
+        (s.rqs[0].nr_running, s.cfs[0].avg.util_avg) = (1, 50);
+        // The task last ran on a big CPU and has a part in it.
+        (s.tasks[1].cpu, s.cfs[3].avg.util_avg) = (CpuId(3), task);
+        let domain = |cpus: &[u32], capacity: u64, busy: u64| Domain {
+            cpus: cpus.iter().map(|&c| CpuId(c)).collect(),
+            capacities: vec![capacity / 2, capacity],
+            power: PowerTable {
+                busy_uw: vec![busy, busy * 4],
+                idle_uw: vec![vec![busy / 10], vec![0]],
+                cluster_busy_uw: vec![busy / 4, busy],
+                cluster_idle_uw: vec![vec![busy / 20], vec![0]],
+            },
+            deepest: 1,
+        };
+        let domains = vec![domain(&[0, 1], 400, 100_000), domain(&[2, 3], 1024, 800_000)];
+        let by_capacity = (0..4).map(CpuId).collect();
+        let domain_of = vec![0, 0, 1, 1];
+        (FindBestTarget { boost_pct: 0, prefer_idle: false, domains, domain_of, by_capacity, max_power: 9_000_000 }, s)
+    }
+
+    fn wake(policy: &mut FindBestTarget, s: &mut Sched) -> Option<CpuId> {
+        let kind = Kind::Wakeup { sync: false };
+        let req = Request { pid: Pid(1), prev_cpu: CpuId(3), this_cpu: CpuId(0), kind, in_irq: true };
+        policy.find_energy_efficient_cpu(s, &req, &|_, _| {})
+    }
+
+    #[test]
+    fn a_small_task_is_packed_while_there_is_room_at_this_frequency() {
+        let (mut policy, mut s) = machine(100);
+        assert_eq!(wake(&mut policy, &mut s), Some(CpuId(0)));
+        let (mut policy, mut s) = machine(160);
+        assert_eq!(wake(&mut policy, &mut s), Some(CpuId(1)));
+    }
+
+    #[test]
+    fn prefer_idle_takes_the_first_idle_one_and_a_boost_begins_with_the_big_ones() {
+        let (mut policy, mut s) = machine(100);
+        policy.prefer_idle = true;
+        assert_eq!(wake(&mut policy, &mut s), Some(CpuId(1)));
+        policy.boost_pct = 50;
+        assert_eq!(wake(&mut policy, &mut s), Some(CpuId(3)));
+    }
+
+    #[test]
+    fn it_stays_where_moving_saves_nothing() {
+        let (mut policy, mut s) = machine(100);
+        policy.domains[0].power.busy_uw = vec![2_000_000, 8_000_000];
+        assert_eq!(wake(&mut policy, &mut s), Some(CpuId(3)));
+    }
+
+    #[test]
+    fn a_task_that_does_not_fit_leaves_whatever_the_energy() {
+        let (mut policy, mut s) = machine(900);
+        s.cfs[3].avg.util_avg = 900 + 300;
+        assert_eq!(wake(&mut policy, &mut s), Some(CpuId(2)));
+    }
+}

@@ -1,0 +1,104 @@
+//! Where the events of window-assisted load tracking come from: `core`'s side of [`super::load::walt`]. Without it in the
+//! kernel profile nothing here does anything.
+
+use super::core::IDLE;
+use super::load::walt::{Event, Who};
+use super::task::State;
+use crate::simulation::Kernel;
+use wattif_model::{CpuId, Pid};
+
+impl Kernel<'_, '_> {
+    /// Accounts a task's time up to now on a CPU (`walt_update_task_ravg`).
+    #[inline]
+    pub(crate) fn walt_update(&mut self, cpu: CpuId, pid: Pid, event: Event) {
+        if self.s.walt.is_some() {
+            self.walt_event(cpu, pid, event);
+        }
+    }
+
+    fn walt_event(&mut self, cpu: CpuId, pid: Pid, event: Event) {
+        let rq = &self.s.rqs[cpu.at()];
+        let who = Who {
+            idle: pid == IDLE,
+            exiting: pid != IDLE && self.s.tasks[pid.at()].state == State::Dead,
+            current: rq.curr == pid,
+            iowait: rq.nr_iowait > 0,
+        };
+        let capacity_curr = (u64::from(rq.cpu_capacity_orig) * u64::from(rq.freq_cap)) >> 10;
+        let w = self.s.walt.as_mut().expect("looked at");
+        let p = if pid == IDLE { &mut w.idle[cpu.at()] } else { &mut w.tasks[pid.at()] };
+        w.walt.update(p, &mut w.rqs[cpu.at()], who, event, self.s.now, capacity_curr);
+        self.s.signal_versions[cpu.at()] += 1;
+    }
+
+    /// The current task of a CPU, up to now.
+    pub(crate) fn walt_update_curr(&mut self, cpu: CpuId) {
+        self.walt_update(cpu, self.s.rqs[cpu.at()].curr, Event::TaskUpdate);
+    }
+
+    /// One task follows another.
+    pub(crate) fn walt_switch(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
+        self.walt_update(cpu, prev, Event::PutPrevTask);
+        self.walt_update(cpu, next, Event::PickNextTask);
+    }
+
+    /// A task that slept is about to be placed.
+    pub(crate) fn walt_wake(&mut self, pid: Pid) {
+        let cpu = self.s.tasks[pid.at()].cpu;
+        self.walt_update_curr(cpu);
+        self.walt_update(cpu, pid, Event::TaskWake);
+    }
+
+    /// A task that is on no queue changes its CPU.
+    pub(crate) fn walt_migrate(&mut self, pid: Pid, src: CpuId, dst: CpuId) {
+        if self.s.walt.is_none() || src == dst {
+            return;
+        }
+        self.walt_update_curr(src);
+        self.walt_update_curr(dst);
+        self.walt_update(src, pid, Event::TaskMigrate);
+        let waking = self.s.tasks[pid.at()].on_rq == super::task::OnRq::No;
+        let w = self.s.walt.as_mut().expect("looked at");
+        let mut from = w.rqs[src.at()];
+        w.walt.fixup_busy_time(&w.tasks[pid.at()], &mut from, &mut w.rqs[dst.at()], waking);
+        w.rqs[src.at()] = from;
+        self.s.signal_versions[src.at()] += 1;
+        self.s.signal_versions[dst.at()] += 1;
+    }
+
+    /// An interrupt that took `ns` ends.
+    pub(crate) fn walt_irq(&mut self, cpu: CpuId, ns: u64) {
+        let tick = self.s.jiffies(self.s.now);
+        let Some(w) = &mut self.s.walt else { return };
+        w.walt.account_irqtime(&mut w.rqs[cpu.at()], ns, tick);
+        if self.s.rqs[cpu.at()].curr == IDLE {
+            self.walt_update(cpu, IDLE, Event::IrqUpdate(ns));
+        }
+    }
+
+    /// A task joins a queue; `moved`: not because it woke.
+    pub(crate) fn walt_enqueue(&mut self, cpu: CpuId, pid: Pid, moved: bool) {
+        if let Some(w) = &mut self.s.walt {
+            w.walt.enqueue(&mut w.tasks[pid.at()], &mut w.rqs[cpu.at()], moved);
+        }
+    }
+
+    /// A task leaves a queue; `sleeps`: because it blocks.
+    pub(crate) fn walt_dequeue(&mut self, cpu: CpuId, pid: Pid, sleeps: bool) {
+        if let Some(w) = &mut self.s.walt {
+            let p = &mut w.tasks[pid.at()];
+            w.walt.dequeue(p, &mut w.rqs[cpu.at()], sleeps);
+            if sleeps {
+                p.last_sleep_ts = self.s.now;
+            }
+        }
+    }
+
+    /// A thread was created.
+    pub(crate) fn walt_new_task(&mut self) {
+        if let Some(w) = &mut self.s.walt {
+            let new = w.walt.new_task();
+            w.tasks.push(new);
+        }
+    }
+}
