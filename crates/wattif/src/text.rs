@@ -22,6 +22,7 @@ pub fn run(spec: &RunSpec, set: &BTreeMap<String, String>, outcome: &Outcome) ->
         ("Latency (µs)", latency(report)),
         ("Threads", threads(report)),
         ("CPUs", cpus(report)),
+        ("Idle states", idle(report)),
         ("Frequency", domains(&report.domains)),
         ("Energy", energy(spec, report)),
         ("Blocked for ever at the end", deadlock(&outcome.summary.deadlock)),
@@ -142,6 +143,32 @@ fn mean_p99(s: &Summary) -> (String, String) {
 
 fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
+}
+
+/// Right, too deep, too shallow; what ended the sleeps; and how far from the best possible they were.
+fn idle(report: &RunReport) -> String {
+    let mut out = String::new();
+    if let Some(a) = report.metrics.idle_accuracy {
+        let (right, above, below) = (cell(a.correct_pct), cell(a.above_pct), cell(a.below_pct));
+        let _ = writeln!(out, "right {right} %, too deep {above} % (undershoot), too shallow {below} % (overshoot)");
+    }
+    if let Some(w) = report.metrics.idle_wakeups {
+        let all = [
+            ("timers", w.timer_pct),
+            ("the tick", w.tick_pct),
+            ("other CPUs", w.ipi_pct),
+            ("devices", w.device_pct),
+            ("poll limits", w.poll_limit_pct),
+        ];
+        let some = all.iter().filter(|(_, pct)| *pct > 0.0).map(|(what, pct)| format!("{what} {} %", cell(*pct)));
+        let _ = writeln!(out, "ended by {}", some.collect::<Vec<_>>().join(", "));
+    }
+    if let Some(o) = &report.metrics.oracle {
+        let excess = o.energy_excess_pct.map_or(String::new(), |pct| format!("{} % more idle energy, ", cell(pct)));
+        let (mean, p99) = (cell(o.late_us.mean), cell(o.late_us.p99));
+        let _ = writeln!(out, "beyond an oracle: {excess}late by {mean} µs in the mean, {p99} µs at p99");
+    }
+    out
 }
 
 fn cpus(report: &RunReport) -> String {

@@ -369,3 +369,72 @@ proptest! {
         prop_assert_eq!(observed, digest(&case.0));
     }
 }
+
+/// A run of a model under an idle governor.
+fn sleepy(platform: &str, model: &str, settings: &[(&str, &str)], seed: u64) -> RunSpec {
+    let mut all = Settings::default();
+    settings.iter().for_each(|(path, value)| all.add(path, value));
+    let platform = load::platform(platform, &all).expect("built in").value;
+    let workload = load::workload(model, platform.nr_cpus(), Dialect::Workgen, &all).expect("a model").value.workload;
+    let kernel = load::kernel("linux-5.6", &all).expect("built in").value;
+    RunSpec { platform, workload, kernel, seed, duration: Ns::from_ms(150) }
+}
+
+/// The bound of every run lies below what its idle periods took, whatever the governor, the states and the workload.
+#[test]
+fn no_governor_beats_the_oracle() {
+    let platforms = ["hikey620", "power9_2s16c", "core_i7_2600k", "pixel6", "juno_r0"];
+    let mut compared = 0;
+    for (i, governor) in policies(Slot::Cpuidle).into_iter().enumerate() {
+        for (j, platform) in platforms.into_iter().enumerate() {
+            let model = ["schbench", "pgbench", "ebizzy", "server"][(i + j) % 4];
+            let spec = sleepy(platform, model, &[("cpuidle", governor)], (i + 7 * j) as u64);
+            let report = run(&spec, &mut []).expect("runs").report;
+            let oracle = report.metrics.oracle.expect("somebody slept");
+            let (least, actual) = (oracle.energy.expect("powers"), oracle.idle_energy.expect("powers"));
+            assert!(0.0 < least && least <= actual, "{governor} on {platform}, {model}: {actual} below {least}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 30, "{compared} runs");
+}
+
+/// Where no state is shared with other CPUs the run that knows the future meets the bound, and is never late.
+#[test]
+fn the_oracle_meets_its_bound() {
+    for (platform, model) in [("rpi5", "server"), ("hikey620", "pgbench"), ("pixel6", "schbench")] {
+        let settings = [("cpuidle", "oracle"), ("cpufreq", "performance")];
+        let mut spec = sleepy(platform, model, &settings, 3);
+        for state in spec.platform.clusters.iter_mut().flat_map(|c| &mut c.idle) {
+            state.disabled |= state.scope != wattif_model::platform::Scope::Cpu;
+        }
+        // An interrupt on its way is no part of the bound: here none takes time.
+        let costs = &mut spec.platform.costs;
+        (costs.wakeup_ns, costs.ipi_ns, costs.timer_irq_ns, costs.tick_ns) = (0, 0, 0, 0);
+        spec.platform.noise.irq_jitter_ns = 0;
+        let report = run(&spec, &mut []).expect("runs").report;
+        let oracle = report.metrics.oracle.expect("somebody slept");
+        assert_eq!(oracle.late_us.max, 0.0, "{platform}");
+        let (least, actual) = (oracle.energy.expect("powers"), oracle.idle_energy.expect("powers"));
+        assert!((actual / least - 1.0).abs() < 1e-9, "{platform}, {model}: {actual} instead of {least}");
+        assert!(report.metrics.idle_accuracy.is_some_and(|a| a.correct_pct > 0.0));
+    }
+}
+
+/// A workload of timers does the same work whatever the governor: then knowing the future needs the least energy in all.
+#[test]
+fn on_timers_alone_the_oracle_needs_the_least_energy() {
+    let text = r#"{ "tasks": { "t": { "instance": 6, "run": 400, "timer": { "ref": "unique", "period": 5000 } } },
+        "global": { "duration": 1 } }"#;
+    let energy = |governor: &str| {
+        let mut spec = spec("hikey620", "linux-5.6", text, 2);
+        spec.kernel.policies.insert(Slot::Cpuidle, governor.into());
+        spec.kernel.policies.insert(Slot::Cpufreq, "performance".into());
+        spec.platform.clusters.iter_mut().for_each(|c| c.idle.truncate(2));
+        run(&spec, &mut []).expect("runs").report.metrics.energy.expect("powers").cpus.iter().sum::<f64>()
+    };
+    let best = energy("oracle");
+    for governor in policies(Slot::Cpuidle) {
+        assert!(best <= energy(governor) * 1.0001, "{governor} needs less");
+    }
+}

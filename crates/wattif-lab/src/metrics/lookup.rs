@@ -24,6 +24,7 @@ impl RunReport {
             "slices" => return Some(m.slices as f64),
             "migrations" => return Some(m.migrations as f64),
             "power_mean" => return m.power_mean,
+            "duration_s" => return Some(m.duration_s),
             "runtime_s" | "cpu_share" | "work_s" | "activations" => return self.sum_of_workload(name),
             _ => {}
         }
@@ -36,6 +37,8 @@ impl RunReport {
             "energy" => self.energy(rest),
             "idle_accuracy" => self.idle_accuracy(rest),
             "idle" => self.idle(rest),
+            "idle_wakeups" => self.idle_wakeups(rest),
+            "oracle" => self.oracle(rest),
             "frames" => self.frames(rest),
             "throughput" => m.throughput.get(rest).map(|t| t.per_s),
             "tasks" => self.of_named_task(rest),
@@ -75,8 +78,8 @@ impl RunReport {
         let a = self.metrics.idle_accuracy?;
         match rest {
             "correct_pct" => Some(a.correct_pct),
-            "above_pct" => Some(a.above_pct),
-            "below_pct" => Some(a.below_pct),
+            "above_pct" | "undershoot_pct" => Some(a.above_pct),
+            "below_pct" | "overshoot_pct" => Some(a.below_pct),
             _ => None,
         }
     }
@@ -89,7 +92,43 @@ impl RunReport {
             _ if rows.is_empty() => None,
             "residency_s" => Some(rows.iter().map(|s| s.residency_s).sum()),
             "usage" => Some(rows.iter().map(|s| s.usage as f64).sum()),
+            "above_pct" => self.share_of_sleeps(rows.iter().map(|s| s.above).sum()),
+            "below_pct" => self.share_of_sleeps(rows.iter().map(|s| s.below).sum()),
             _ => None,
+        }
+    }
+
+    fn share_of_sleeps(&self, n: u64) -> Option<f64> {
+        let all: u64 = self.cpus.iter().flat_map(|c| &c.idle).map(|s| s.usage).sum();
+        (all > 0).then(|| 100.0 * n as f64 / all as f64)
+    }
+
+    fn idle_wakeups(&self, rest: &str) -> Option<f64> {
+        let w = self.metrics.idle_wakeups?;
+        match rest {
+            "timer_pct" => Some(w.timer_pct),
+            "tick_pct" => Some(w.tick_pct),
+            "device_pct" => Some(w.device_pct),
+            "ipi_pct" => Some(w.ipi_pct),
+            "poll_limit_pct" => Some(w.poll_limit_pct),
+            _ => None,
+        }
+    }
+
+    fn oracle(&self, rest: &str) -> Option<f64> {
+        let o = self.metrics.oracle.as_ref()?;
+        match rest.split_once('.') {
+            Some(("late_us", stat)) => o.late_us.field(stat),
+            Some(_) => None,
+            None => match rest {
+                "energy" => o.energy,
+                "idle_energy" => o.idle_energy,
+                "energy_excess_pct" => o.energy_excess_pct,
+                "same_pct" => o.same_pct,
+                "deeper_pct" => o.deeper_pct,
+                "shallower_pct" => o.shallower_pct,
+                _ => None,
+            },
         }
     }
 

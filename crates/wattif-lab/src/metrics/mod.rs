@@ -11,6 +11,7 @@ mod idle;
 mod latency;
 mod lookup;
 mod names;
+mod oracle;
 mod pids;
 mod report;
 mod tasks;
@@ -27,6 +28,7 @@ pub use frequency::{DomainReport, FreqResidency, Frequency};
 pub use idle::IdleAccuracy;
 pub use latency::{BINS, Histogram, Latency, WakeupLatency, WuLat};
 pub use names::{Better, MetricInfo, info, list};
+pub use oracle::{IdleWakeups, Oracle, OracleReport};
 pub use report::{GroupReport, MarkRate, RunMetrics, RunReport, TaskReport};
 pub use tasks::{TaskTotals, Tasks};
 pub use throughput::Throughput;
@@ -47,6 +49,7 @@ pub struct Metrics {
     frames: Frames,
     throughput: Throughput,
     balance: Balance,
+    oracle: Oracle,
     end: Ns,
 }
 
@@ -67,6 +70,7 @@ impl Metrics {
             frames: Frames::new(marks),
             throughput: Throughput::new(platform),
             balance: Balance::new(platform),
+            oracle: Oracle::new(platform),
             end: Ns::ZERO,
         }
     }
@@ -103,13 +107,23 @@ impl Observer for Metrics {
                 self.balance.event(at, cpu, event);
             }
             Event::BalancePass(_) | Event::BalanceMoved { .. } => self.balance.event(at, cpu, event),
-            Event::CpuIdle { .. } | Event::CpuIdleMiss { .. } => self.cpus.event(at, cpu, event),
+            Event::CpuIdle { .. } => {
+                self.cpus.event(at, cpu, event);
+                self.oracle.event(at, cpu, event);
+            }
+            Event::CpuIdleMiss { .. } => self.cpus.event(at, cpu, event),
+            Event::IdlePeriod(_) => self.oracle.event(at, cpu, event),
             Event::CpuFrequency { .. } => {
                 self.frequency.event(at, cpu, event);
                 self.energy.event(at, cpu, event);
                 self.throughput.event(at, cpu, event);
+                self.oracle.event(at, cpu, event);
             }
-            Event::CpuPower { .. } | Event::ClusterPower { .. } => self.energy.event(at, cpu, event),
+            Event::CpuPower { .. } => {
+                self.energy.event(at, cpu, event);
+                self.oracle.event(at, cpu, event);
+            }
+            Event::ClusterPower { .. } => self.energy.event(at, cpu, event),
             Event::RtappStats { .. } | Event::TimerWake { .. } => self.wu_lat.event(at, cpu, event),
             Event::Mark { .. } => self.frames.event(at, cpu, event),
             _ => {}

@@ -1,8 +1,8 @@
 //! The answer of one run: the parts "metrics", "tasks", "cpus" and "domains" of the `wattif.run/1` contract.
 
 use super::{
-    BalanceReport, CpuReport, Distribution, DomainReport, EnergyReport, Histogram, IdleAccuracy, Latency, MarkReport,
-    Metrics, Summary, TaskTotals,
+    BalanceReport, CpuReport, Distribution, DomainReport, EnergyReport, Histogram, IdleAccuracy, IdleWakeups, Latency,
+    MarkReport, Metrics, OracleReport, Summary, TaskTotals,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +47,12 @@ pub struct RunMetrics {
     pub power_mean: Option<f64>,
     /// `None` when nobody slept.
     pub idle_accuracy: Option<IdleAccuracy>,
+    /// What ended idle periods; `None` when none did.
+    #[serde(default)]
+    pub idle_wakeups: Option<IdleWakeups>,
+    /// Distance to the best possible; `None` when no idle period ended.
+    #[serde(default)]
+    pub oracle: Option<OracleReport>,
     /// By mark.
     pub frames: BTreeMap<String, MarkReport>,
     /// By mark.
@@ -154,6 +160,8 @@ impl Metrics {
             idle_accuracy: IdleAccuracy::of(cpus),
             frames: self.by_mark(MarkReport::of),
             balance: self.balance.report(self.end),
+            idle_wakeups: self.oracle.wakeups(),
+            oracle: self.oracle.report(),
             throughput: self.by_mark(|d| MarkRate { count: d.count(), per_s: self.share(d.count() as f64) }),
         }
     }
@@ -234,7 +242,7 @@ impl GroupReport {
 pub(super) mod tests {
     use super::super::testbed::*;
     use super::*;
-    use wattif_model::trace::{Event, Observer, PowerLevel, PrevState::*};
+    use wattif_model::trace::{Event, IdleCause, IdlePeriod, Observer, PowerLevel, PrevState::*};
     use wattif_model::{CpuId, Ns, Pid};
 
     pub fn sample() -> RunReport {
@@ -243,6 +251,7 @@ pub(super) mod tests {
             m.thread(&t);
         }
         let ms = 1_000_000;
+        let slept = IdlePeriod { state: 1, cause: IdleCause::Timer, length_ns: ms, late_ns: 0 };
         play(
             &mut m,
             &[
@@ -253,6 +262,7 @@ pub(super) mod tests {
                 (ms, 0, cpu_power(PowerLevel::Busy)),
                 (ms, 0, idle(Event::IDLE_EXIT)),
                 (ms, 0, Event::CpuIdleMiss { state: 1, below: false }),
+                (ms, 0, Event::IdlePeriod(slept)),
                 (ms + 2_000, 0, switch(0, 1, Running)),
                 (3 * ms, 0, timer_wake(1, 2_500)),
                 (3 * ms, 0, rtapp(1, 2_500)),
@@ -292,6 +302,9 @@ pub(super) mod tests {
             "/metrics/energy/unit",
             "/metrics/energy/base",
             "/metrics/idle_accuracy/correct_pct",
+            "/metrics/idle_wakeups/ipi_pct",
+            "/metrics/oracle/energy_excess_pct",
+            "/metrics/oracle/late_us/p99",
             "/metrics/frames",
             "/metrics/throughput",
             "/metrics/power_mean",

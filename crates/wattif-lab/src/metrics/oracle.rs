@@ -1,0 +1,311 @@
+//! How far from the best possible was the choice of idle states? Each idle period as it was, against an oracle that knows how
+//! long it will be.
+//!
+//! For an idle period of length `L`, from the decision until something asked the CPU to wake up, the oracle needs the least of:
+//! staying busy for `L`; or for each enabled state with entry + exit ≤ `L`, busy power while entering and leaving and the
+//! state's power in between. It is never late. No governor can need less on the same period: whatever state it takes, it is
+//! busy while entering and, after the request, while leaving, which the oracle does within `L`. So the sum is a lower bound
+//! (of the CPUs' own energy; what a cluster saves when all its CPUs sleep is not in it). Powers are those of the lowest
+//! operating point during the period.
+
+use super::distribution::{Distribution, Summary};
+use serde::{Deserialize, Serialize};
+use wattif_model::platform::{Platform, PowerTable, PowerUnit, Scope};
+use wattif_model::trace::{Event, IdleCause, IdlePeriod, Interest, Observer, PowerLevel};
+use wattif_model::{CpuId, Fj, Ns, Uw};
+
+/// The distance to the oracle over all idle periods that ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OracleReport {
+    /// Energy of the CPUs in these periods and while leaving them, in the unit of `energy`; `None` without powers.
+    pub idle_energy: Option<f64>,
+    /// The least that was possible.
+    pub energy: Option<f64>,
+    /// By how much the one exceeds the other, %.
+    pub energy_excess_pct: Option<f64>,
+    /// From the request to wake up until the CPU executed; the oracle's is 0.
+    pub late_us: Summary,
+    /// Periods in the oracle's state, %; `None` without powers.
+    pub same_pct: Option<f64>,
+    /// In a deeper one, %.
+    pub deeper_pct: Option<f64>,
+    /// In a shallower one, %.
+    pub shallower_pct: Option<f64>,
+}
+
+/// What ended idle periods, % of all that ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IdleWakeups {
+    /// High-resolution timers of the CPU.
+    pub timer_pct: f64,
+    /// The tick.
+    pub tick_pct: f64,
+    /// Devices.
+    pub device_pct: f64,
+    /// Other CPUs.
+    pub ipi_pct: f64,
+    /// The time limit of a polling state.
+    pub poll_limit_pct: f64,
+}
+
+/// An idle state as the bound needs it.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    index: usize,
+    enabled: bool,
+    /// Entry + exit; of a state of wider scope no more than of the one the CPU is in while others are awake.
+    transit_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Cpu {
+    domain: usize,
+    states: Vec<State>,
+    power: Uw,
+    level: PowerLevel,
+    since: Ns,
+    /// Energy since the idle period began.
+    spent: Fj,
+    /// Lowest operating point since then.
+    min_opp: usize,
+}
+
+/// Listens to idle periods, powers and clocks.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    cpus: Vec<Cpu>,
+    tables: Vec<PowerTable>,
+    opps: Vec<usize>,
+    known: bool,
+    /// Femtojoules of ours for one of the unit.
+    one: f64,
+    actual: Fj,
+    least: Fj,
+    late: Distribution,
+    /// Same, deeper, shallower.
+    choices: [u64; 3],
+    causes: [u64; 5],
+}
+
+impl Oracle {
+    /// For this machine.
+    pub fn new(platform: &Platform) -> Oracle {
+        let tables: Vec<PowerTable> = platform.domains.iter().map(|d| d.power.clone()).collect();
+        let cpu = |id: u32| {
+            let domain = platform.cpus[id as usize].domain.at();
+            Cpu {
+                domain,
+                states: states(platform, CpuId(id)),
+                power: Uw(tables[domain].busy(0)),
+                level: PowerLevel::Busy,
+                since: Ns::ZERO,
+                spent: Fj(0),
+                min_opp: 0,
+            }
+        };
+        Oracle {
+            cpus: (0..platform.nr_cpus() as u32).map(cpu).collect(),
+            opps: vec![0; tables.len()],
+            known: platform.power.unit != PowerUnit::Unknown,
+            one: if platform.power.unit == PowerUnit::EasCosts { 1e12 } else { 1e15 },
+            tables,
+            actual: Fj(0),
+            least: Fj(0),
+            late: Distribution::precise(),
+            choices: [0; 3],
+            causes: [0; 5],
+        }
+    }
+
+    /// Energy of the periods as they were, and the least possible, exactly.
+    pub fn totals(&self) -> (Fj, Fj) {
+        (self.actual, self.least)
+    }
+
+    /// `None` when no idle period has ended.
+    pub fn report(&self) -> Option<OracleReport> {
+        let periods = self.late.count();
+        let value = |fj: Fj| Some(fj.0 as f64 / self.one).filter(|_| self.known);
+        let share = |n: u64| Some(100.0 * n as f64 / periods as f64).filter(|_| self.known);
+        let excess = || Some(100.0 * (self.actual.0 as f64 / self.least.0 as f64 - 1.0)).filter(|_| self.least.0 > 0);
+        (periods > 0).then(|| OracleReport {
+            idle_energy: value(self.actual),
+            energy: value(self.least),
+            energy_excess_pct: excess(),
+            late_us: self.late.summary_us(),
+            same_pct: share(self.choices[0]),
+            deeper_pct: share(self.choices[1]),
+            shallower_pct: share(self.choices[2]),
+        })
+    }
+
+    /// `None` when no idle period has ended.
+    pub fn wakeups(&self) -> Option<IdleWakeups> {
+        let all: u64 = self.causes.iter().sum();
+        let [timer_pct, tick_pct, device_pct, ipi_pct, poll_limit_pct] =
+            self.causes.map(|n| 100.0 * n as f64 / all.max(1) as f64);
+        (all > 0).then_some(IdleWakeups { timer_pct, tick_pct, device_pct, ipi_pct, poll_limit_pct })
+    }
+
+    fn ended(&mut self, at: Ns, cpu: usize, period: &IdlePeriod) {
+        self.causes[cause(period.cause)] += 1;
+        self.late.record(period.late_ns);
+        self.cpus[cpu].account(at);
+        if !self.known {
+            return;
+        }
+        let c = &self.cpus[cpu];
+        let (least, best) = c.least(&self.tables[c.domain], period.length_ns);
+        self.actual += c.spent;
+        self.least += least;
+        let state = usize::from(period.state);
+        let kind = usize::from(state != best) + usize::from(state < best);
+        self.choices[kind] += 1;
+    }
+
+    fn set_opp(&mut self, at: Ns, domain: usize, opp: usize) {
+        let Some(table) = self.tables.get(domain) else { return };
+        self.opps[domain] = opp;
+        for c in self.cpus.iter_mut().filter(|c| c.domain == domain) {
+            c.account(at);
+            c.min_opp = c.min_opp.min(opp);
+            c.power = Uw(power(table, c.level, opp));
+        }
+    }
+}
+
+fn states(platform: &Platform, cpu: CpuId) -> Vec<State> {
+    let all = platform.idle_states(cpu);
+    let transit = |i: usize| all[i].actual.entry_ns + all[i].actual.exit_ns;
+    let narrower = |i: usize| (0..i).rev().find(|&n| (all[n].scope as u8) < (all[i].scope as u8)).map(transit);
+    let wide = |i: usize| all[i].scope != Scope::Cpu;
+    let state = |(index, s): (usize, &wattif_model::platform::IdleState)| State {
+        index,
+        enabled: !s.disabled,
+        transit_ns: narrower(index).filter(|_| wide(index)).map_or(transit(index), |n| n.min(transit(index))),
+    };
+    all.iter().enumerate().map(state).collect()
+}
+
+fn cause(cause: IdleCause) -> usize {
+    match cause {
+        IdleCause::Timer => 0,
+        IdleCause::Tick => 1,
+        IdleCause::Device => 2,
+        IdleCause::Ipi => 3,
+        IdleCause::PollLimit => 4,
+    }
+}
+
+fn power(table: &PowerTable, level: PowerLevel, opp: usize) -> u64 {
+    match level {
+        PowerLevel::Busy => table.busy(opp),
+        PowerLevel::Idle(state) => table.idle(state.into(), opp),
+    }
+}
+
+impl Cpu {
+    fn account(&mut self, at: Ns) {
+        self.spent += self.power.over(at.since(self.since));
+        self.since = at;
+    }
+
+    /// The least energy for an idle period, and the state that needs it: of equals the deepest, the shallowest where staying
+    /// busy is best.
+    fn least(&self, table: &PowerTable, length_ns: u64) -> (Fj, usize) {
+        let busy = Uw(table.busy(self.min_opp));
+        let fits = self.states.iter().filter(|s| s.enabled && s.transit_ns <= length_ns);
+        let asleep = fits.map(|s| {
+            let idle = Uw(table.idle(s.index, self.min_opp)).over(length_ns - s.transit_ns);
+            (busy.over(s.transit_ns).0 + idle.0, s.index)
+        });
+        let shallowest = self.states.iter().find(|s| s.enabled).map_or(0, |s| s.index);
+        let least = asleep.chain([(busy.over(length_ns).0, shallowest)]).min_by_key(|(e, i)| (*e, usize::MAX - i));
+        least.map_or((Fj(0), 0), |(e, i)| (Fj(e), i))
+    }
+}
+
+impl Observer for Oracle {
+    fn interest(&self) -> Interest {
+        Interest::IDLE.and(Interest::POWER).and(Interest::FREQ)
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        let Some(c) = self.cpus.get_mut(cpu.at()) else { return };
+        match event {
+            Event::CpuIdle { state } if *state != Event::IDLE_EXIT => {
+                c.account(at);
+                (c.spent, c.min_opp) = (Fj(0), self.opps[c.domain]);
+            }
+            Event::CpuPower { level } => {
+                c.account(at);
+                (c.level, c.power) = (*level, Uw(power(&self.tables[c.domain], *level, self.opps[c.domain])));
+            }
+            Event::CpuFrequency { domain, opp, .. } => self.set_opp(at, domain.at(), *opp as usize),
+            Event::IdlePeriod(period) => self.ended(at, cpu.at(), period),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testbed;
+    use super::*;
+    use testbed::{idle, platform, play};
+
+    /// Two states of 10 and 1 mW, 0 and 200 µs to enter and leave, busy 100 mW.
+    fn bed() -> Platform {
+        let mut p = platform();
+        for d in &mut p.domains {
+            d.power.busy_uw = vec![100_000; 2];
+            d.power.idle_uw = vec![vec![10_000], vec![1_000]];
+        }
+        for c in &mut p.clusters {
+            for (s, (entry_ns, exit_ns)) in c.idle.iter_mut().zip([(0, 0), (100_000, 100_000)]) {
+                s.actual = wattif_model::platform::Actual { entry_ns, exit_ns };
+                s.scope = Scope::Cpu;
+            }
+        }
+        p
+    }
+
+    fn period(state: u8, length_ns: u64, late_ns: u64) -> Event {
+        Event::IdlePeriod(IdlePeriod { state, cause: IdleCause::Ipi, length_ns, late_ns })
+    }
+
+    #[test]
+    fn by_hand() {
+        let us = 1_000;
+        let mut o = Oracle::new(&bed());
+        play(
+            &mut o,
+            &[
+                // 50 µs: on the way into the deep state, then out; the oracle takes the shallow one.
+                (0, 0, idle(1)),
+                (200 * us, 0, period(1, 50 * us, 150 * us)),
+                // 10 ms in the shallow state; the oracle takes the deep one.
+                (1_000 * us, 1, idle(0)),
+                (1_000 * us, 1, testbed::cpu_power(PowerLevel::Idle(0))),
+                (11_000 * us, 1, period(0, 10_000 * us, 0)),
+            ],
+        );
+        let fj = |uw: u128, us: u128| uw * us * 1000;
+        let (actual, least) = o.totals();
+        assert_eq!(actual.0, fj(100_000, 200) + fj(10_000, 10_000));
+        assert_eq!(least.0, fj(10_000, 50) + fj(100_000, 200) + fj(1_000, 9_800));
+        let r = o.report().unwrap();
+        assert_eq!((r.same_pct, r.deeper_pct, r.shallower_pct), (Some(0.0), Some(50.0), Some(50.0)));
+        assert_eq!((r.late_us.max, o.wakeups().unwrap().ipi_pct), (150.0, 100.0));
+    }
+
+    #[test]
+    fn without_powers_there_is_still_a_delay() {
+        let mut p = bed();
+        p.power.unit = PowerUnit::Unknown;
+        let mut o = Oracle::new(&p);
+        assert_eq!((o.report(), o.wakeups()), (None, None));
+        play(&mut o, &[(0, 0, idle(1)), (9_000, 0, period(1, 5_000, 4_000))]);
+        let r = o.report().unwrap();
+        assert_eq!((r.energy, r.energy_excess_pct, r.late_us.mean), (None, None, 4.0));
+    }
+}
