@@ -22,6 +22,7 @@ pub static CASES: &[Case] = &[
     Case { name: "cpus_64", specs: || eight_cpus(64, 10) },
     Case { name: "cpus_256", specs: || eight_cpus(256, 3) },
     Case { name: "cpus_1024", specs: || eight_cpus(1024, 1) },
+    Case { name: "numa_1024", specs: numa_1024 },
     Case { name: "sched_idle_20x4", specs: sched_idle },
 ];
 
@@ -42,6 +43,23 @@ fn eight_cpus(nr_cpus: usize, seconds: u64) -> Result<Vec<RunSpec>, String> {
         kernel: load::kernel("linux-5.6", &settings).map_err(|e| e.to_string())?.value,
         seed: 1,
         duration: Ns::from_s(seconds),
+    }])
+}
+
+/// 4096 threads on 1024 CPUs of 16 NUMA nodes.
+fn numa_1024() -> Result<Vec<RunSpec>, String> {
+    let mut settings = Settings::default();
+    settings.add("workload.tasks.fg.instance", "3072");
+    settings.add("workload.tasks.bg.instance", "1024");
+    let platform = load::platform("numa_1024", &settings).map_err(|e| e.to_string())?.value;
+    let source = Source { name: "eight_cpus.json".into(), text: EIGHT_CPUS.into() };
+    let workload = load::parse_workload(source, platform.nr_cpus(), Dialect::Workgen, &settings);
+    Ok(vec![RunSpec {
+        platform,
+        workload: workload.map_err(|e| e.to_string())?.value.workload,
+        kernel: load::kernel("linux-6.12", &settings).map_err(|e| e.to_string())?.value,
+        seed: 1,
+        duration: Ns::from_s(1),
     }])
 }
 

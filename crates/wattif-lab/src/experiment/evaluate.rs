@@ -2,7 +2,7 @@
 
 use super::{Class, CounterSpec, Experiment, Expr, Figures, Overrides, Results, RowSpec};
 use crate::metrics::info;
-use crate::stats::{Ratio, bca_mean, mean, paired_ratio};
+use crate::stats::{Over, Ratio, bca_mean, mean, paired_ratio};
 use serde::Serialize;
 
 /// `schema` of a reproduction.
@@ -42,6 +42,8 @@ pub struct ResultRow {
     pub metric: String,
     /// Task whose threads count.
     pub threads: Option<String>,
+    /// What `simulated` and `ci95` are of the values of all seeds.
+    pub over: Over,
     /// Unit of published and simulated values; empty for counts.
     pub unit: String,
     /// Quantitative, direction or statement.
@@ -144,6 +146,7 @@ impl Experiment {
             platform: platform.to_owned(),
             metric: row.metric.clone(),
             threads: row.threads.clone(),
+            over: row.over,
             unit: scene.unit(),
             class: row.class,
             arms: row.arms.iter().map(|arm| scene.arm_figure(arm)).collect(),
@@ -200,8 +203,8 @@ impl Scene<'_> {
         ArmFigure {
             kernel: arm.to_owned(),
             published: self.published(arm),
-            simulated: values.as_deref().map(mean),
-            ci95: values.as_deref().and_then(bca_mean),
+            simulated: values.as_deref().map(|v| self.row.over.of(v)),
+            ci95: values.as_deref().and_then(|v| self.row.over.ci95(v)),
         }
     }
 
@@ -251,6 +254,9 @@ impl Scene<'_> {
 impl Figures for Scene<'_> {
     fn simulated(&self, arm: &str, metric: Option<&str>) -> Option<f64> {
         self.values(arm, metric).as_deref().map(mean)
+    }
+    fn over(&self, arm: &str, metric: Option<&str>, over: Over) -> Option<f64> {
+        self.values(arm, metric).map(|values| over.of(&values)).filter(|v| !v.is_nan())
     }
     fn interval(&self, arm: &str, metric: Option<&str>) -> Option<[f64; 2]> {
         self.values(arm, metric).as_deref().and_then(bca_mean)

@@ -5,8 +5,9 @@
 //! ```
 //! Numbers, `+ - * / ( )`, comparisons that may be chained, `and or not`; `ratio`, `ratio_lo`, `ratio_hi` (the row's ratio
 //! and its interval); `simulated('arm')`, `lo('arm')`, `hi('arm')` (mean over seeds and its interval; a second string names
-//! another metric), `published('arm')`; `abs(x)`, `min(x, …)`, `max(x, …)`.
+//! another metric); `stddev`, `least`, `most` likewise (over the seeds); `published('arm')`; `abs(x)`, `min(x, …)`, `max(x, …)`.
 
+use crate::stats::Over;
 use std::collections::BTreeSet;
 
 /// Deeper nesting is refused; no condition for people comes near.
@@ -16,6 +17,8 @@ const MAX_DEPTH: usize = 64;
 pub trait Figures {
     /// Mean over seeds, of the row's metric or of `metric`.
     fn simulated(&self, arm: &str, metric: Option<&str>) -> Option<f64>;
+    /// Another figure of all seeds than their mean.
+    fn over(&self, arm: &str, metric: Option<&str>, over: Over) -> Option<f64>;
     /// Its 95 % interval.
     fn interval(&self, arm: &str, metric: Option<&str>) -> Option<[f64; 2]>;
     /// As published.
@@ -59,6 +62,7 @@ enum Node {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Figure {
     Simulated,
+    Over(Over),
     Published,
     Lo,
     Hi,
@@ -210,6 +214,7 @@ impl Figure {
     fn get(self, figures: &dyn Figures, arm: &str, metric: Option<&str>) -> Result<f64, String> {
         let (value, what) = match self {
             Figure::Simulated => (figures.simulated(arm, metric), "simulated value"),
+            Figure::Over(over) => (figures.over(arm, metric, over), "simulated value"),
             Figure::Published => (figures.published(arm), "published value"),
             Figure::Lo => (figures.interval(arm, metric).map(|c| c[0]), "interval"),
             Figure::Hi => (figures.interval(arm, metric).map(|c| c[1]), "interval"),
@@ -484,6 +489,9 @@ impl Parser {
             "ratio_lo" => Ok(Node::Ratio(RatioPart::Lo)),
             "ratio_hi" => Ok(Node::Ratio(RatioPart::Hi)),
             "simulated" => self.figure(Figure::Simulated),
+            "stddev" => self.figure(Figure::Over(Over::Stddev)),
+            "least" => self.figure(Figure::Over(Over::Min)),
+            "most" => self.figure(Figure::Over(Over::Max)),
             "published" => self.figure(Figure::Published),
             "lo" => self.figure(Figure::Lo),
             "hi" => self.figure(Figure::Hi),
@@ -493,8 +501,8 @@ impl Parser {
             _ => fail(
                 at,
                 format!(
-                    "`{word}` is unknown; known are ratio, ratio_lo, ratio_hi, simulated, published, lo, hi, abs, min, max, \
-                     and, or, not"
+                    "`{word}` is unknown; known are ratio, ratio_lo, ratio_hi, simulated, stddev, least, most, published, lo, \
+                     hi, abs, min, max, and, or, not"
                 ),
             ),
         }
@@ -561,6 +569,9 @@ mod tests {
                 _ => None,
             }
         }
+        fn over(&self, arm: &str, metric: Option<&str>, over: Over) -> Option<f64> {
+            Some(over.of(&[self.simulated(arm, metric)?, 400.0]))
+        }
         fn interval(&self, arm: &str, metric: Option<&str>) -> Option<[f64; 2]> {
             self.simulated(arm, metric).map(|v| [v * 0.9, v * 1.1])
         }
@@ -592,6 +603,11 @@ mod tests {
         check("abs(simulated(\"linux-5.4\") - published('linux-5.4')) / published('linux-5.4') < 3e-2", true);
         check("lo('linux-5.4') == 90 and hi('linux-5.4') > 109", true);
         check("simulated('linux-5.4', 'wu_lat_us.p99') == 500", true);
+        check(
+            "least('linux-5.4') == 100 and most('linux-5.4') == 400 and most('linux-5.4', 'wu_lat_us.p99') == 500",
+            true,
+        );
+        check("abs(stddev('linux-5.4') - 212.13) < 0.01", true);
         check("not ratio > 1 or ratio > 1", true);
         check("not (ratio < 1 and 1 < 2)", false);
         check("1 + 2 * 3 == 7 and (1 + 2) * 3 == 9 and 8 / 4 / 2 == 1 and 5 - 2 - 1 == 2", true);

@@ -22,6 +22,7 @@ pub use plan::{Arm, Plan};
 pub use plots::Plot;
 pub use results::Results;
 
+use crate::stats::Over;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wattif_model::Ns;
@@ -92,6 +93,8 @@ pub struct RowSpec {
     pub metric: String,
     /// Task whose threads count; `None`: all of the workload.
     pub threads: Option<String>,
+    /// What is shown of the values of all seeds.
+    pub over: Over,
     /// By arm.
     pub published: BTreeMap<String, f64>,
     /// Published ratio, where it is not the quotient of published values.

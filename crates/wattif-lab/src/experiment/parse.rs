@@ -5,6 +5,7 @@ use super::{
     parse_duration,
 };
 use crate::metrics::{BINS, info};
+use crate::stats::Over;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -53,6 +54,8 @@ struct RawRow {
     #[serde(default)]
     published: Table<f64>,
     published_ratio: Option<f64>,
+    #[serde(default)]
+    over: Over,
     class: Class,
     ratio: Option<[String; 2]>,
     holds: Option<Spanned<String>>,
@@ -256,6 +259,7 @@ impl Reader {
             id: raw.id.into_inner(),
             metric: raw.metric.into_inner(),
             threads: raw.threads,
+            over: raw.over,
             published: raw.published,
             published_ratio: raw.published_ratio,
             class: raw.class,

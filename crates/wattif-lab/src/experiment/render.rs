@@ -2,7 +2,7 @@
 
 use super::{CounterFigure, Experiment, HistogramSpec, Overrides, ResultRow, Results, TableSpec};
 use crate::metrics::{BINS, info};
-use crate::stats::{bca_mean, mean};
+use crate::stats::{Over, bca_mean, mean};
 use crate::table::{Align, Table, cell, interval, number, verbatim};
 
 impl Experiment {
@@ -140,8 +140,14 @@ fn rows_table(rows: &[&ResultRow]) -> Table {
 fn add_row(table: &mut Table, row: &ResultRow) {
     let of = row.threads.as_ref().map_or(String::new(), |t| format!(" of {t}"));
     let unit = if row.unit.is_empty() { String::new() } else { format!(", {}", row.unit) };
+    let over = match row.over {
+        Over::Mean => "",
+        Over::Stddev => ", standard deviation over seeds",
+        Over::Min => ", least of all seeds",
+        Over::Max => ", most of all seeds",
+    };
     let id = row.id.split("/platform=").next().unwrap_or(&row.id);
-    table.row([id.to_owned(), format!("{}{of}{unit} [{:?}]", row.metric, row.class)]);
+    table.row([id.to_owned(), format!("{}{of}{unit}{over} [{:?}]", row.metric, row.class)]);
     for arm in &row.arms {
         let (published, simulated) = (arm.published.unwrap_or(f64::NAN), arm.simulated.unwrap_or(f64::NAN));
         table.row([

@@ -8,6 +8,7 @@ mod holm;
 mod interval;
 mod moments;
 mod normal;
+mod over;
 mod permutation;
 mod ratio;
 
@@ -17,6 +18,7 @@ pub use holm::holm;
 pub use interval::{t_interval, t_quantile};
 pub use moments::{mean, stddev};
 pub use normal::{normal_cdf, normal_quantile};
+pub use over::Over;
 pub use permutation::{DRAWS, EXACT_UP_TO, sign_flip_p};
 pub use ratio::{Ratio, paired_ratio};
 

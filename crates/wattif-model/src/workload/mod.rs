@@ -14,6 +14,7 @@ mod pgbench;
 mod phone;
 mod schbench;
 mod server;
+mod usecase;
 
 use crate::ids::CpuSet;
 use crate::units::Ns;

@@ -41,6 +41,7 @@ pub static MODELS: &[Model] = &[
     super::hackbench::MODEL,
     super::openmp::MODEL,
     super::hogs::MODEL,
+    super::usecase::MODEL,
 ];
 
 /// A model by name.
