@@ -7,12 +7,18 @@
 //! | [`rtapp`] | rt-app JSON | `Workload` |
 //! | [`platform_toml`] | platform files | `Platform` |
 //! | [`kernel_toml`] | kernel profiles | `KernelSpec` |
+//! | [`dtb`], [`sysfs`] | devicetree blobs, live machines | platform files, kernel profiles |
+//! | [`workload_json`] | our own workload files | `Workload` |
 //! | [`trace`] | trace.dat, ftrace text, systrace, perf script, Perfetto | `Recording` |
 
 pub mod cgroup;
+pub mod dtb;
 pub mod kernel_toml;
+mod machine;
 pub mod platform_toml;
 pub mod rtapp;
+pub mod sysfs;
 mod toml_tree;
 pub mod trace;
 mod words;
+pub mod workload_json;

@@ -2,11 +2,12 @@
 //!
 //! Read in this order: [`metrics`] listens to one run and makes a [`metrics::RunReport`]; [`stats`] says how sure a figure
 //! is; [`compare`] folds the reports of several kernels and seeds into a [`compare::Comparison`]; [`experiment`] holds a
-//! gallery entry (a question, its published numbers, what must hold) beside simulated figures. [`table`] and [`plot`]
+//! gallery entry (a question, its published numbers, what must hold) beside simulated figures. [`infer`] reads real traces. [`table`] and [`plot`]
 //! draw text and SVG; both are pure string functions.
 
 pub mod compare;
 pub mod experiment;
+pub mod infer;
 pub mod metrics;
 pub mod plot;
 pub mod stats;

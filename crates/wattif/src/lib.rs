@@ -27,6 +27,7 @@ pub mod error;
 pub mod experiment;
 pub mod load;
 pub mod markdown;
+pub mod recording;
 pub mod reference;
 pub mod run;
 pub mod settings;

@@ -5,7 +5,7 @@ use crate::error::{Error, Findings, nearest};
 use crate::settings::Settings;
 use std::path::Path;
 use wattif_formats::rtapp::{self, Dialect};
-use wattif_formats::{kernel_toml, platform_toml};
+use wattif_formats::{kernel_toml, platform_toml, workload_json};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::KernelSpec;
 use wattif_model::platform::Platform;
@@ -112,6 +112,13 @@ pub fn parse_workload(
     dialect: Dialect,
     settings: &Settings,
 ) -> Result<Loaded<LoadedWorkload>, Error> {
+    if workload_json::is(&source.text) {
+        let (value, diagnostics) = match workload_json::parse(&source.text) {
+            Ok(workload) => (Some(LoadedWorkload { workload, calibration_cpu: None }), Vec::new()),
+            Err(refused) => (None, vec![refused]),
+        };
+        return loaded(source, value, diagnostics);
+    }
     let stem = Path::new(&source.name).file_stem().and_then(|s| s.to_str()).unwrap_or("workload").to_string();
     let options = rtapp::Options { dialect, nr_cpus: Some(nr_cpus), set: settings.workload.clone() };
     let parsed = rtapp::parse(&source.text, &stem, &options);

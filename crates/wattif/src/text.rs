@@ -18,15 +18,25 @@ pub fn run(spec: &RunSpec, set: &BTreeMap<String, String>, outcome: &Outcome) ->
     let report = &outcome.report;
     let mut out = used(spec, set, &format!("seed {}", spec.seed));
     let _ = writeln!(out, "digest    {}\nspec      {}", outcome.summary.digest, spec.hash());
+    out + &sections(&spec.platform, report, deadlock(&outcome.summary.deadlock))
+}
+
+/// The tables of a report alone: what a recorded trace has.
+pub fn tables(platform: &Platform, report: &RunReport) -> String {
+    sections(platform, report, String::new())
+}
+
+fn sections(platform: &Platform, report: &RunReport, deadlock: String) -> String {
+    let mut out = String::new();
     let sections = [
         ("Latency (µs)", latency(report)),
         ("Threads", threads(report)),
         ("CPUs", cpus(report)),
         ("Idle states", idle(report)),
         ("Frequency", domains(&report.domains)),
-        ("Energy", energy(spec, report)),
-        ("Blocked for ever at the end", deadlock(&outcome.summary.deadlock)),
-        ("How far to trust it", trust(&spec.platform)),
+        ("Energy", energy(platform, report)),
+        ("Blocked for ever at the end", deadlock),
+        ("How far to trust it", trust(platform)),
     ];
     for (title, body) in sections.iter().filter(|(_, body)| !body.is_empty()) {
         let _ = write!(out, "\n{title}\n{}", indented(body));
@@ -172,6 +182,9 @@ fn idle(report: &RunReport) -> String {
 }
 
 fn cpus(report: &RunReport) -> String {
+    if report.cpus.is_empty() {
+        return String::new();
+    }
     if report.cpus.len() > CPUS_SHOWN {
         return format!("{} CPUs; --json lists each\n", report.cpus.len());
     }
@@ -199,6 +212,9 @@ fn cpus(report: &RunReport) -> String {
 }
 
 fn domains(domains: &[DomainReport]) -> String {
+    if domains.is_empty() {
+        return String::new();
+    }
     let mut table =
         Table::new([("CPUs", Align::Left), ("transitions", Align::Right), ("share of time by MHz", Align::Left)]);
     for d in domains {
@@ -212,7 +228,7 @@ fn domains(domains: &[DomainReport]) -> String {
 }
 
 /// Absolute only where the platform's powers are sourced.
-fn energy(spec: &RunSpec, report: &RunReport) -> String {
+fn energy(platform: &Platform, report: &RunReport) -> String {
     let Some(e) = &report.metrics.energy else { return String::new() };
     let mut table = columns(&["", "energy", "share %"]);
     let mut row = |name: &str, value: f64| {
@@ -224,7 +240,7 @@ fn energy(spec: &RunSpec, report: &RunReport) -> String {
     row("rest of the system", e.base);
     row("total", e.total);
     let mut out = table.to_text();
-    let absolute = spec.platform.power.sourced && spec.platform.power.unit != PowerUnit::EasCosts;
+    let absolute = platform.power.sourced && platform.power.unit != PowerUnit::EasCosts;
     match report.metrics.power_mean.filter(|_| absolute) {
         Some(watts) => drop(writeln!(out, "mean power {} W", cell(watts))),
         None => out += "relative: the platform's powers are not sourced, so only ratios between runs mean something\n",

@@ -6,6 +6,7 @@ use wattif::trace_file::{TraceFile, TraceFormat};
 use wattif::{Dialect, Ns, RunSpec, Runner, Settings, Simulator, load};
 use wattif_formats::trace::{self, Detail};
 use wattif_model::trace::{Event, Interest, Observer, Record, Recorded, Recorder, Recording};
+use wattif_model::workload::{Op, Policy};
 
 /// Wakes by timers and by each other, forks, exits, works on both clusters.
 const WORKLOAD: &str = r#"{ "tasks": {
@@ -276,6 +277,56 @@ fn traces_of_real_machines() {
     check("catapult_decompressed_atrace_data.txt", 0, &[("tracing_mark_write", 1042)]);
     check("trappy_trace_systrace.html", 3, &[("sched_switch", 4), ("sched_wakeup", 4)]);
     check("trappy_trace_legacy_systrace.html", 8, &[("sched_switch", 3), ("sched_wakeup", 2)]);
+}
+
+#[test]
+fn a_trace_becomes_a_workload() {
+    use wattif_lab::infer;
+    let dir = tempfile::tempdir().unwrap();
+    let spec = spec(60);
+    let recording = read(&written(dir.path(), "a.dat", Detail::Tracepoints, &spec).1);
+    let platform = wattif::recording::without_background(&spec.platform);
+    let inferred = infer::workload(&recording, &platform, "a", &infer::Options::default());
+    let tasks = &inferred.workload.tasks;
+    let of = |name: &str| tasks.iter().find(|t| t.name == name).unwrap_or_else(|| panic!("no task {name}"));
+    let count = |name: &str, is: fn(&Op) -> bool| of(name).program.ops.iter().filter(|o| is(o)).count();
+    assert!(count("worker", |o| matches!(o, Op::Get(_))) >= 8, "woken by ui, not by a clock");
+    assert!(count("ui", |o| matches!(o, Op::Put { .. })) >= 8);
+    assert!(count("rt", |o| matches!(o, Op::Timer { .. })) >= 5);
+    assert_eq!((of("rt").attr.policy, of("rt").attr.rt_priority, of("batch").attr.nice), (Policy::Fifo, 50, 10));
+    assert!(inferred.housekeeping.iter().any(|n| n.starts_with("kworker")) && !inferred.housekeeping.contains("ui"));
+    // Under the same kernel the same work is done.
+    let (recorded, _) = wattif::recording::analyse(&recording, &spec.platform, true);
+    let replay = RunSpec { platform, workload: inferred.workload.clone(), ..spec };
+    let again = wattif::recording::replay(&replay, &inferred.housekeeping).unwrap();
+    for task in ["ui", "worker", "batch", "rt"] {
+        let work = |r: &wattif_lab::metrics::RunReport| r.metric("work_s", Some(task)).unwrap();
+        let (a, b) = (work(&recorded), work(&again));
+        assert!((a - b).abs() < 0.05 * a, "{task}: {a} s of work recorded, {b} s replayed");
+    }
+    // Our own file reads back; rt-app's words say most of it.
+    let file = wattif_formats::workload_json::write(&inferred.workload);
+    assert_eq!(wattif_formats::workload_json::parse(&file).unwrap(), inferred.workload);
+    let (text, _) = wattif_formats::rtapp::write(&inferred.workload);
+    let parsed = wattif_formats::rtapp::parse(&text, "a", &Default::default());
+    assert!(parsed.workload.is_some(), "{:?}", parsed.diagnostics);
+}
+
+#[test]
+fn figures_of_a_recording_are_those_of_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = spec(60);
+    let (_, path) = written(dir.path(), "a.dat", Detail::Tracepoints, &spec);
+    let ran = wattif::run::run(&spec, &mut []).unwrap().report;
+    let (recorded, missing) = wattif::recording::analyse(&read(&path), &spec.platform, true);
+    assert_eq!(recorded.metrics.wakeup_latency_us, ran.metrics.wakeup_latency_us);
+    assert_eq!(recorded.metrics.wu_lat_us, ran.metrics.wu_lat_us);
+    assert_eq!((recorded.metrics.slices, recorded.metrics.migrations), (ran.metrics.slices, ran.metrics.migrations));
+    assert_eq!(recorded.metrics.idle_accuracy, ran.metrics.idle_accuracy);
+    assert!(missing.is_empty(), "{missing:?}");
+    let text = written(dir.path(), "a.pftrace", Detail::Tracepoints, &spec).1;
+    let (_, missing) = wattif::recording::analyse(&read(&text), &spec.platform, true);
+    assert!(missing.iter().any(|m| m.figures.starts_with("wu_lat")), "{missing:?}");
 }
 
 #[test]

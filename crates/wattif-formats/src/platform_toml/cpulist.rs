@@ -58,7 +58,7 @@ fn regular(mut table: Table, key: &str, nr: Option<usize>, report: &mut Report) 
     }
 }
 
-fn parse(list: &str) -> Option<CpuSet> {
+pub(super) fn parse(list: &str) -> Option<CpuSet> {
     let mut set = CpuSet::default();
     for piece in list.split(',') {
         let (lo, hi) = piece.split_once('-').unwrap_or((piece, piece));

@@ -76,6 +76,11 @@ pub struct Parsed {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// CPUs of a list such as `0-3,6`.
+pub(crate) fn cpus_of(list: &str) -> Option<Vec<u32>> {
+    Some(cpulist::parse(list)?.iter().map(|c| c.0).collect())
+}
+
 /// Read a platform file.
 pub fn parse(text: &str, options: &Options) -> Parsed {
     let mut report = Report::new(CODES);

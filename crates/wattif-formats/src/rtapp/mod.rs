@@ -70,10 +70,12 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod values;
+mod write;
 
 pub use json::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};
 pub use lints::{LINTS, Lint};
 pub use values::MAX_US;
+pub use write::write;
 
 use global::Global;
 use lints::Report;

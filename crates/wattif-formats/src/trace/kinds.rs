@@ -132,8 +132,8 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("wattif_idle", Kind::IdleChoice, &["state", "stop_tick", "predicted_ns", "sleep_length_ns"], NONE, &[]),
     row("wattif_balance", Kind::Balance, &["kind", "dst_cpu", "src_cpu", "moved", "imbalance"], NONE, &[]),
-    row("wattif_pelt_cfs", Kind::PeltCfs, &["util_avg", "runnable_avg", "load_avg", "util_est"], NONE, &[]),
-    row("wattif_pelt_se", Kind::PeltSe, &["pid", "util_avg", "runnable_avg", "load_avg"], NONE, &[]),
+    row("pelt_cfs", Kind::PeltCfs, &["util_avg|util", "runnable_avg|runnable", "load_avg|load", "util_est"], NONE, &[]),
+    row("pelt_se", Kind::PeltSe, &["pid", "util_avg|util", "runnable_avg|runnable", "load_avg|load"], NONE, &[]),
 ];
 
 /// The row of an event called `name`.

@@ -273,7 +273,7 @@ fn by_key<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
         *slot = match (found.and_then(|v| parse(row.kind, names, v)), *names) {
             (Some(n), _) => n,
             (None, "success") => 1,
-            (None, "clone_flags" | "target_cpu" | "cpu_id" | "orig_cpu" | "dest_cpu") => 0,
+            (None, "clone_flags" | "util_est" | "target_cpu" | "cpu_id" | "orig_cpu" | "dest_cpu") => 0,
             (None, _) => return None,
         };
     }

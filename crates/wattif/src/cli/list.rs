@@ -59,6 +59,9 @@ const FORMATS: &[(&str, &str)] = &[
         "trace.dat",
         "read: versions 6 and 7, 32 and 64 bit, both byte orders, zlib and zstd; written: version 6 (run --trace x.dat)",
     ),
+    ("workload JSON", "read and written: our own program language (import workload)"),
+    ("devicetree blob", "read: a platform file is made of it (import platform)"),
+    ("/sys", "read: a platform file or kernel profile is made of a live machine or a capture (import --sysfs)"),
     ("Perfetto", "read: ftrace events, compact or not, packed or not; written: run --trace x.pftrace"),
     ("JSON reports", "written: wattif.run/1, wattif.compare/1, wattif.repro/1, wattif.verify/1 (--json)"),
 ];

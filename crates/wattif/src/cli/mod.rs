@@ -3,9 +3,12 @@
 mod compare;
 mod completions;
 mod explain;
+mod import;
 mod inputs;
 mod list;
 mod output;
+mod record;
+mod replay;
 mod repro;
 mod run;
 mod verify;
@@ -68,6 +71,9 @@ enum Verb {
     Run(run::Args),
     Compare(compare::Args),
     Repro(repro::Args),
+    Replay(replay::Args),
+    Import(import::Args),
+    Record(record::Args),
     Explain(explain::Args),
     List(list::Args),
     Verify(verify::Args),
@@ -125,6 +131,9 @@ impl Verb {
             Verb::Run(args) => run::run(&args, look),
             Verb::Compare(args) => compare::run(&args, look),
             Verb::Repro(args) => repro::run(&args, look),
+            Verb::Replay(args) => replay::run(&args, look),
+            Verb::Import(args) => import::run(&args, look),
+            Verb::Record(args) => record::run(&args),
             Verb::Explain(args) => explain::run(&args, look),
             Verb::List(args) => list::run(&args),
             Verb::Verify(args) => verify::run(&args),

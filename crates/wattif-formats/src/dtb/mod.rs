@@ -1,0 +1,405 @@
+//! Devicetree blobs, as boards ship them, into platform files: CPUs and their map, capacities with the kernel's
+//! normalisation, operating points (v1, v2), powers by the kernel's integer formula, idle states of CPUs and of PSCI
+//! domains, caches.
+//!
+//! What a board leaves to its firmware (operating points of many) comes from an overlay: `[[domain]]` entries with `cpus` and
+//! `opps`, as in a platform file.
+//!
+//! | code | about |
+//! |---|---|
+//! | `dtb::E01` | not a devicetree blob, or damaged |
+//! | `dtb::E02` | no CPUs |
+//! | `dtb::E03` | operating points are missing: the message has the overlay that would supply them |
+//! | `dtb::W01` | something is missing that can be done without |
+
+mod fdt;
+
+use crate::machine::{Cluster, Domain, Idle, Machine, Opp, list, wfi};
+use fdt::Node;
+use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::check::Diagnostic;
+
+/// What came of a blob.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// The platform file, when there is no error.
+    pub toml: Option<String>,
+    /// All findings.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+struct Cpu<'a> {
+    node: &'a Node,
+    core: String,
+    dmips: Option<u32>,
+}
+
+type Handles<'a> = BTreeMap<u32, &'a Node>;
+
+/// Import a blob. `name` becomes the platform's; `overlay` is TOML.
+pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
+    let mut out = Imported::default();
+    let root = match fdt::parse(bytes) {
+        Ok(root) => root,
+        Err(why) => {
+            out.diagnostics
+                .push(Diagnostic::error("dtb::E01", 0..0, why).help("a .dtb of /boot, or /sys/firmware/fdt"));
+            return out;
+        }
+    };
+    let mut handles = Handles::new();
+    root.index(&mut handles);
+    let cpus = cpus(&root);
+    if cpus.is_empty() {
+        out.diagnostics.push(Diagnostic::error("dtb::E02", 0..0, "the devicetree has no enabled CPUs under /cpus"));
+        return out;
+    }
+    let overlay = read_overlay(overlay, &mut out.diagnostics);
+    let mut machine = Machine {
+        name: name.into(),
+        title: root.text("model").unwrap_or_else(|| name.into()),
+        source: format!("its devicetree ({name}.dtb)"),
+        ..Machine::default()
+    };
+    let map = Map::read(&root, &cpus, &handles);
+    machine.domains = domains(&cpus, &handles, &overlay, &mut out.diagnostics);
+    capacities(&cpus, &mut machine.domains, &mut out.diagnostics);
+    machine.clusters = clusters(&cpus, &map, &handles);
+    machine.llc = caches(&cpus, &handles);
+    machine.cores = map.cores;
+    nest(&mut machine);
+    powers(&mut machine, &mut out.diagnostics);
+    if machine.clusters.iter().all(|c| c.idle.len() == 1) {
+        machine.trust.push("idle: the devicetree names no idle states but WFI".into());
+    } else {
+        machine.trust.push("idle: entry and exit as the devicetree states them, not measured".into());
+    }
+    machine.trust.push("costs and noise estimated".into());
+    if !out.diagnostics.iter().any(Diagnostic::is_error) {
+        out.toml = Some(machine.to_toml());
+    }
+    out
+}
+
+fn cpus(root: &Node) -> Vec<Cpu<'_>> {
+    let Some(all) = root.child("cpus") else { return Vec::new() };
+    let is_cpu = |n: &&Node| n.text("device_type").as_deref() == Some("cpu") || n.name.starts_with("cpu@");
+    let core = |n: &Node| {
+        let compatible = n.text("compatible").unwrap_or_else(|| "unknown".into());
+        compatible.split(',').next_back().unwrap_or("unknown").to_string()
+    };
+    let enabled = all.children.iter().filter(is_cpu).filter(|n| n.enabled()).take(4096);
+    enabled.map(|node| Cpu { node, core: core(node), dmips: node.u32("capacity-dmips-mhz") }).collect()
+}
+
+// ---- the CPU map -------------------------------------------------------------------------------------------------------
+
+/// Clusters and cores by `cpu-map`; without one, each CPU is a core.
+#[derive(Default)]
+struct Map {
+    /// Cluster of each CPU.
+    cluster: Vec<usize>,
+    cores: Vec<Vec<u32>>,
+}
+
+impl Map {
+    fn read(root: &Node, cpus: &[Cpu<'_>], handles: &Handles<'_>) -> Map {
+        let mut map = Map { cluster: vec![0; cpus.len()], cores: Vec::new() };
+        let by_node: BTreeMap<*const Node, u32> =
+            cpus.iter().zip(0..).map(|(c, i)| (std::ptr::from_ref(c.node), i)).collect();
+        let mut next = 0;
+        if let Some(top) = root.child("cpus").and_then(|c| c.child("cpu-map")) {
+            map.walk(top, &mut next, false, handles, &by_node);
+        }
+        let mapped: BTreeSet<u32> = map.cores.iter().flatten().copied().collect();
+        if mapped.len() < cpus.len() {
+            map.cores.extend((0..cpus.len() as u32).filter(|c| !mapped.contains(c)).map(|c| vec![c]));
+        }
+        map
+    }
+
+    /// Nested clusters count as their innermost.
+    fn walk(
+        &mut self,
+        node: &Node,
+        next: &mut usize,
+        in_cluster: bool,
+        handles: &Handles<'_>,
+        by_node: &BTreeMap<*const Node, u32>,
+    ) {
+        let cores: Vec<&Node> = node.children.iter().filter(|c| c.name.starts_with("core")).collect();
+        if !cores.is_empty() {
+            let cluster = *next;
+            *next += 1;
+            for core in cores {
+                let cpu_of = |n: &Node| {
+                    let cpu = n.u32("cpu").and_then(|h| handles.get(&h))?;
+                    by_node.get(&std::ptr::from_ref(*cpu)).copied()
+                };
+                let threads = core.children.iter().filter(|t| t.name.starts_with("thread"));
+                let threads: Vec<u32> = cpu_of(core).into_iter().chain(threads.filter_map(cpu_of)).collect();
+                threads.iter().for_each(|&t| self.cluster[t as usize] = cluster);
+                if !threads.is_empty() {
+                    self.cores.push(threads);
+                }
+            }
+        }
+        let inner = node.children.iter().filter(|c| c.name.starts_with("cluster") || c.name.starts_with("socket"));
+        inner.for_each(|c| self.walk(c, next, in_cluster, handles, by_node));
+    }
+}
+
+// ---- clocks ------------------------------------------------------------------------------------------------------------
+
+/// What tells which CPUs share a clock.
+fn clock_key(cpu: &Cpu<'_>, index: usize, handles: &Handles<'_>) -> String {
+    if let Some(handle) = cpu.node.u32("operating-points-v2") {
+        let shared = handles.get(&handle).is_some_and(|t| t.has("opp-shared"));
+        return if shared { format!("opp {handle}") } else { format!("own {index}") };
+    }
+    for prop in ["qcom,freq-domain", "performance-domains", "clocks"] {
+        if let Some(cells) = cpu.node.cells(prop) {
+            return format!("{prop} {cells:?}");
+        }
+    }
+    format!("core {}", cpu.core)
+}
+
+fn domains(
+    cpus: &[Cpu<'_>],
+    handles: &Handles<'_>,
+    overlay: &[(Vec<u32>, Vec<Opp>)],
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<Domain> {
+    let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
+    // cpufreq-dt takes all CPUs as one clock where only tables of version 1 exist.
+    let v1 = cpus.iter().any(|c| c.node.has("operating-points"));
+    for (i, cpu) in cpus.iter().enumerate() {
+        let key = if v1 { "v1".into() } else { clock_key(cpu, i, handles) };
+        match groups.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, of)) => of.push(i as u32),
+            None => groups.push((key, vec![i as u32])),
+        }
+    }
+    let domain = |(_, of): (String, Vec<u32>)| {
+        let first = &cpus[of[0] as usize];
+        let coefficient = first.node.u32("dynamic-power-coefficient");
+        let table =
+            of.iter().find_map(|&c| cpus[c as usize].node.u32("operating-points-v2")).and_then(|h| handles.get(&h));
+        let (mut opps, latency_ns) = match table {
+            Some(table) => opps_v2(table),
+            None => (of.iter().find_map(|&c| opps_v1(cpus[c as usize].node)).unwrap_or_default(), 0),
+        };
+        if let Some((_, own)) = overlay.iter().find(|(cpus, _)| cpus.contains(&of[0])) {
+            opps.clone_from(own);
+        }
+        opps.sort_by_key(|o| o.khz);
+        opps.dedup_by_key(|o| o.khz);
+        for o in &mut opps {
+            o.uw = o.uw.or_else(|| dev_pm_opp_calc_power(coefficient?, o.uv?, o.khz));
+        }
+        let transition = (v1_latency(first.node).max(latency_ns) / 1_000).clamp(1, 100_000);
+        if opps.is_empty() {
+            findings.push(without_opps(&of, first));
+        }
+        Domain { cpus: of, core: first.core.clone(), capacity: 1024, transition_us: transition, opps }
+    };
+    groups.into_iter().map(domain).collect()
+}
+
+fn without_opps(cpus: &[u32], first: &Cpu<'_>) -> Diagnostic {
+    let list = list(cpus);
+    let message =
+        format!("CPUs {list} ({}): no operating points in the devicetree (the firmware gives them)", first.core);
+    let help = format!(
+        "name a TOML overlay (--overlay FILE):\n[[domain]]\ncpus = \"{list}\"\nopps = [ {{ khz = 600_000, uv = 700_000 }}, {{ khz = 1_800_000, uv = 1_000_000 }} ]"
+    );
+    Diagnostic::error("dtb::E03", 0..0, message).help(help)
+}
+
+/// `dev_pm_opp_calc_power`: mV and MHz are whole, so is the quotient.
+fn dev_pm_opp_calc_power(coefficient: u32, uv: u64, khz: u64) -> Option<u64> {
+    let (mv, mhz) = (uv / 1_000, khz / 1_000);
+    let uw = u128::from(coefficient) * u128::from(mv) * u128::from(mv) * u128::from(mhz) / 1_000_000;
+    u64::try_from(uw).ok().filter(|&p| p > 0)
+}
+
+/// Points of a v2 table, and the longest latency, ns. Turbo points are the kernel's boost, which is off.
+fn opps_v2(table: &Node) -> (Vec<Opp>, u64) {
+    let mut latency = 0;
+    let mut opps = Vec::new();
+    for n in table.children.iter().filter(|n| n.enabled() && !n.has("turbo-mode")).take(256) {
+        latency = latency.max(n.u32("clock-latency-ns").unwrap_or(0).into());
+        let Some(khz) = n.u64("opp-hz").map(|hz| hz / 1_000).filter(|k| (1..=u64::from(u32::MAX)).contains(k)) else {
+            continue;
+        };
+        // <target>, or <target min max>; speed bins have a name behind.
+        let volts = n
+            .cells("opp-microvolt")
+            .or_else(|| n.props.keys().find(|k| k.starts_with("opp-microvolt-")).and_then(|k| n.cells(k)));
+        let uv = volts.and_then(|v| v.first().copied()).map(u64::from);
+        let uw = n.cells("opp-microwatt").and_then(|w| w.first().copied()).map(u64::from);
+        opps.push(Opp { khz, uv, uw });
+    }
+    (opps, latency)
+}
+
+/// Pairs of kHz and µV.
+fn opps_v1(node: &Node) -> Option<Vec<Opp>> {
+    let cells = node.cells("operating-points")?;
+    let pair = |p: &[u32]| Opp { khz: p[0].into(), uv: Some(p[1].into()), uw: None };
+    Some(cells.chunks_exact(2).filter(|p| p[0] > 0).map(pair).take(256).collect())
+}
+
+fn v1_latency(node: &Node) -> u64 {
+    node.u32("clock-latency").unwrap_or(0).into()
+}
+
+/// `topology_normalize_cpu_scale`: dmips × top frequency, the greatest is 1024; one missing property, and all are 1024.
+fn capacities(cpus: &[Cpu<'_>], domains: &mut [Domain], findings: &mut Vec<Diagnostic>) {
+    if let Some(without) = cpus.iter().position(|c| c.dmips.is_none()) {
+        if cpus.iter().any(|c| c.dmips.is_some()) || domains.len() > 1 {
+            let message = format!("CPU {without} has no capacity-dmips-mhz: the kernel takes all CPUs as equal (1024)");
+            findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
+        }
+        return;
+    }
+    let top = |d: &Domain| d.opps.last().map_or(0, |o| o.khz);
+    let raw = |d: &Domain| u64::from(cpus[d.cpus[0] as usize].dmips.unwrap_or(0)) * top(d);
+    let max = domains.iter().map(raw).max().unwrap_or(0).max(1);
+    for d in domains {
+        d.capacity = (raw(d) * 1024 / max).clamp(1, 1024) as u32;
+    }
+}
+
+fn powers(machine: &mut Machine, findings: &mut Vec<Diagnostic>) {
+    let without: Vec<String> =
+        machine.domains.iter().filter(|d| d.opps.iter().any(|o| o.uw.is_none())).map(|d| list(&d.cpus)).collect();
+    if without.is_empty() {
+        machine.trust.push("power: energy model of the kernel, dynamic power of busy CPUs only".into());
+        return;
+    }
+    let message = format!(
+        "CPUs {}: no power (opp-microwatt, or opp-microvolt with dynamic-power-coefficient): no energy is reported",
+        without.join(" and ")
+    );
+    let help = "an overlay with `uw` in its operating points supplies it: opps = [ { khz = …, uw = … } ]";
+    findings.push(Diagnostic::warning("dtb::W01", 0..0, message).help(help));
+    machine.trust.push("power: the devicetree gives none".into());
+}
+
+// ---- idle states and caches --------------------------------------------------------------------------------------------
+
+fn state(node: &Node, scope: &'static str) -> Option<Idle> {
+    let (entry, exit) = (node.u32("entry-latency-us"), node.u32("exit-latency-us"));
+    let wakeup = node.u32("wakeup-latency-us");
+    let exit_latency = wakeup.or(Some(entry?.saturating_add(exit?)))?;
+    Some(Idle {
+        name: node.text("idle-state-name").unwrap_or_else(|| node.name.clone()),
+        scope,
+        exit_us: exit_latency.into(),
+        residency_us: node.u32("min-residency-us")?.into(),
+        actual_entry_us: entry.unwrap_or(0).into(),
+        actual_exit_us: exit.or(wakeup).unwrap_or(0).into(),
+    })
+}
+
+fn clusters(cpus: &[Cpu<'_>], map: &Map, handles: &Handles<'_>) -> Vec<Cluster> {
+    let mut groups: BTreeMap<usize, Vec<(u32, Vec<Idle>)>> = BTreeMap::new();
+    for (i, cpu) in cpus.iter().enumerate() {
+        groups.entry(map.cluster[i]).or_default().push((i as u32, idle_states(cpu, cpus, handles)));
+    }
+    let mut out: Vec<Cluster> = Vec::new();
+    for members in groups.into_values() {
+        let from = out.len();
+        for (cpu, idle) in members {
+            match out[from..].iter_mut().find(|c| c.idle == idle) {
+                Some(cluster) => cluster.cpus.push(cpu),
+                None => out.push(Cluster { cpus: vec![cpu], idle }),
+            }
+        }
+    }
+    out
+}
+
+/// WFI, the CPU's own states, those of its power domains outwards. Deeper states have longer residencies.
+fn idle_states(cpu: &Cpu<'_>, cpus: &[Cpu<'_>], handles: &Handles<'_>) -> Vec<Idle> {
+    let mut states = vec![wfi()];
+    let of = |node: &Node, prop: &str, scope| {
+        let nodes = node.cells(prop).unwrap_or_default().into_iter().filter_map(|h| handles.get(&h)).take(10);
+        nodes.filter(|n| n.enabled()).filter_map(|n| state(n, scope)).collect::<Vec<_>>()
+    };
+    // States of a CPU that take the whole cluster down say so in their name alone.
+    for s in of(cpu.node, "cpu-idle-states", "cpu") {
+        let scope = if s.name.to_lowercase().contains("cluster") { "cluster" } else { "cpu" };
+        states.push(Idle { scope, ..s });
+    }
+    let psci = cpu.node.text("power-domain-names").as_deref() == Some("psci");
+    let mut domain = cpu.node.u32("power-domains").filter(|_| psci);
+    let mut seen = BTreeSet::new();
+    while let Some(handle) = domain.filter(|h| seen.insert(*h)) {
+        let Some(node) = handles.get(&handle) else { break };
+        let alone = cpus.iter().filter(|c| c.node.u32("power-domains") == Some(handle)).count() <= 1 && seen.len() == 1;
+        states.extend(of(node, "domain-idle-states", if alone { "cpu" } else { "cluster" }));
+        domain = node.u32("power-domains");
+    }
+    states.sort_by_key(|s| s.residency_us);
+    states.truncate(10);
+    states
+}
+
+/// CPUs with the same last cache; all of them where the devicetree says nothing.
+fn caches(cpus: &[Cpu<'_>], handles: &Handles<'_>) -> Vec<Vec<u32>> {
+    let last = |cpu: &Cpu<'_>| {
+        let mut handle = cpu.node.u32("next-level-cache").or(cpu.node.u32("l2-cache"))?;
+        for _ in 0..8 {
+            let next = handles.get(&handle).and_then(|n| n.u32("next-level-cache").or(n.u32("l3-cache")));
+            handle = next.unwrap_or(handle);
+        }
+        Some(handle)
+    };
+    let mut groups: Vec<(Option<u32>, Vec<u32>)> = Vec::new();
+    for (i, cpu) in cpus.iter().enumerate() {
+        let key = last(cpu);
+        match groups.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, of)) => of.push(i as u32),
+            None => groups.push((key, vec![i as u32])),
+        }
+    }
+    groups.into_iter().map(|(_, of)| of).collect()
+}
+
+/// Threads of a core share their cache.
+fn nest(machine: &mut Machine) {
+    let split = |core: &Vec<u32>| machine.llc.iter().filter(|l| core.iter().any(|c| l.contains(c))).count() > 1;
+    if machine.cores.iter().any(split) {
+        machine.llc = vec![(0..machine.cores.iter().map(Vec::len).sum::<usize>() as u32).collect()];
+    }
+}
+
+/// `[[domain]]` entries with `cpus` and `opps`.
+fn read_overlay(text: Option<&str>, findings: &mut Vec<Diagnostic>) -> Vec<(Vec<u32>, Vec<Opp>)> {
+    let Some(text) = text else { return Vec::new() };
+    let table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(e) => {
+            let span = toml::de::Error::span(&e).unwrap_or(0..0);
+            findings.push(Diagnostic::error("dtb::E04", span, format!("the overlay is not TOML: {}", e.message())));
+            return Vec::new();
+        }
+    };
+    let entries = table.get("domain").and_then(|d| d.as_array()).cloned().unwrap_or_default();
+    let number = |v: &toml::Value, key: &str| v.get(key)?.as_integer().and_then(|n| u64::try_from(n).ok());
+    let entry = |e: &toml::Value| {
+        let cpus = crate::platform_toml::cpus_of(e.get("cpus")?.as_str()?)?;
+        let opps = e.get("opps")?.as_array()?.iter();
+        let opp = |o: &toml::Value| Some(Opp { khz: number(o, "khz")?, uv: number(o, "uv"), uw: number(o, "uw") });
+        Some((cpus, opps.filter_map(opp).collect()))
+    };
+    let read: Vec<_> = entries.iter().filter_map(entry).collect();
+    if read.is_empty() {
+        let message = "the overlay has no [[domain]] with cpus and opps";
+        findings.push(Diagnostic::error("dtb::E04", 0..0, message));
+    }
+    read
+}

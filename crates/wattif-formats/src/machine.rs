@@ -1,0 +1,152 @@
+//! A machine as its firmware or its kernel describes it, and the platform file made of that. What the description lacks is
+//! estimated where a replay can do without (costs, noise) and said; operating points are never invented.
+
+use std::fmt::Write as _;
+
+/// A machine in the making.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Machine {
+    pub name: String,
+    pub title: String,
+    pub source: String,
+    pub domains: Vec<Domain>,
+    pub clusters: Vec<Cluster>,
+    /// Lists of CPUs.
+    pub llc: Vec<Vec<u32>>,
+    pub cores: Vec<Vec<u32>>,
+    pub packages: Vec<Vec<u32>>,
+    pub nodes: Vec<Vec<u32>>,
+    pub trust: Vec<String>,
+}
+
+/// CPUs of one clock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Domain {
+    pub cpus: Vec<u32>,
+    pub core: String,
+    pub capacity: u32,
+    pub transition_us: u64,
+    pub opps: Vec<Opp>,
+}
+
+/// An operating point; `uw` of one busy CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Opp {
+    pub khz: u64,
+    pub uv: Option<u64>,
+    pub uw: Option<u64>,
+}
+
+/// CPUs that sleep together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cluster {
+    pub cpus: Vec<u32>,
+    pub idle: Vec<Idle>,
+}
+
+/// An idle state as advertised, and what is known of the hardware.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Idle {
+    pub name: String,
+    pub scope: &'static str,
+    pub exit_us: u64,
+    pub residency_us: u64,
+    pub actual_entry_us: u64,
+    pub actual_exit_us: u64,
+}
+
+/// `0-3,6`.
+pub(crate) fn list(cpus: &[u32]) -> String {
+    cpus.iter().map(|&c| wattif_model::CpuId(c)).collect::<wattif_model::CpuSet>().to_string()
+}
+
+impl Machine {
+    /// Every operating point has a power.
+    fn has_powers(&self) -> bool {
+        self.domains.iter().all(|d| !d.opps.is_empty() && d.opps.iter().all(|o| o.uw.is_some()))
+    }
+
+    /// The platform file.
+    pub fn to_toml(&self) -> String {
+        let mut out = String::new();
+        let text = |s: &str| {
+            let plain: String = s.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            format!("\"{}\"", plain.replace('\\', "\\\\").replace('"', "\\\""))
+        };
+        let _ = writeln!(out, "# {}: made by wattif from {}.", clean(&self.title), clean(&self.source));
+        let _ = writeln!(out, "name  = {}\ntitle = {}\nhz    = 250", text(&self.name), text(&self.title));
+        let lines: Vec<String> = self.trust.iter().map(|t| format!("  {},\n", text(t))).collect();
+        let _ = writeln!(out, "trust = [\n{}]", lines.concat());
+        if self.cores.iter().any(|c| c.len() > 1) {
+            let most = self.cores.iter().map(Vec::len).max().unwrap_or(1);
+            let share: Vec<String> = (0..most).map(|n| (1024 * 5 / 4 / (n as u32 + 1)).min(1024).to_string()).collect();
+            let _ = writeln!(out, "smt_share = [{}]  # estimated", share.join(", "));
+        }
+        if self.has_powers() {
+            let _ = writeln!(out, "\n[power]\nunit    = \"energy_model\"\nsourced = true");
+        }
+        let _ = writeln!(out, "\n[topology]");
+        for (key, parts) in
+            [("core", &self.cores), ("llc", &self.llc), ("package", &self.packages), ("node", &self.nodes)]
+        {
+            if !parts.is_empty() {
+                let parts: Vec<String> = parts.iter().map(|p| format!("\"{}\"", list(p))).collect();
+                let _ = writeln!(out, "{key} = [{}]", parts.join(", "));
+            }
+        }
+        for d in &self.domains {
+            let _ = writeln!(out, "\n[[domain]]\ncpus = \"{}\"\ncore = {}", list(&d.cpus), text(&d.core));
+            let _ = writeln!(out, "capacity = {}\ntransition_us = {}\nopps = [", d.capacity, d.transition_us);
+            for o in &d.opps {
+                let uv = o.uv.map_or(String::new(), |uv| format!(", uv = {uv}"));
+                let uw = o.uw.filter(|_| self.has_powers()).map_or(String::new(), |uw| format!(", uw = {uw}"));
+                let _ = writeln!(out, "  {{ khz = {}{uv}{uw} }},", o.khz);
+            }
+            let _ = writeln!(out, "]");
+        }
+        for c in &self.clusters {
+            let _ = writeln!(out, "\n[[cluster]]\ncpus = [\"{}\"]\nidle = [", list(&c.cpus));
+            for i in &c.idle {
+                let _ = writeln!(
+                    out,
+                    "  {{ name = {}, scope = \"{}\", advertised = {{ exit_us = {}, residency_us = {} }}, actual = {{ entry_us = {}, exit_us = {} }} }},",
+                    text(&i.name),
+                    i.scope,
+                    i.exit_us,
+                    i.residency_us,
+                    i.actual_entry_us,
+                    i.actual_exit_us
+                );
+            }
+            let _ = writeln!(out, "]");
+        }
+        out + ESTIMATED
+    }
+}
+
+fn clean(s: &str) -> String {
+    s.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Costs and noise of a machine nobody measured.
+const ESTIMATED: &str = r#"
+[costs]
+context_switch_us = 2
+wakeup_ns         = 1_600
+ipi_us            = 2
+timer_irq_us      = 2
+tick_ns           = 1_600
+migration_us      = 8
+migration_llc_us  = 25
+source            = "estimated, not measured on this machine"
+
+[noise]
+irq_jitter_us = 1
+work_ppm      = 2_000
+source        = "estimated"
+"#;
+
+/// The state every CPU has.
+pub(crate) fn wfi() -> Idle {
+    Idle { name: "WFI".into(), scope: "cpu", exit_us: 1, residency_us: 1, actual_entry_us: 0, actual_exit_us: 1 }
+}

@@ -1,0 +1,163 @@
+//! A workload as rt-app JSON, where rt-app has words for it. Tokens become semaphores, timers at absolute times become
+//! timers with mode absolute, devices sleeps.
+
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use wattif_model::workload::{Amount, Op, Policy, SchedAttr, TaskSpec, Workload};
+
+/// The file, and what it could not say.
+pub fn write(workload: &Workload) -> (String, Vec<String>) {
+    let mut lost = BTreeSet::new();
+    let mut tasks = Map::default();
+    let names = names(workload);
+    for (task, name) in workload.tasks.iter().zip(&names) {
+        tasks.0.push((name.clone(), Node::Map(self::task(task, &names, &mut lost))));
+    }
+    let duration = workload.duration.map_or(-1, |d| i64::try_from(d.0.div_ceil(1_000_000_000)).unwrap_or(-1));
+    let global = json!({ "duration": duration, "calibration": "CPU0", "default_policy": "SCHED_OTHER" });
+    let mut file = Map::default();
+    file.insert("global".into(), global);
+    let mut text = String::new();
+    file.0.push(("tasks".into(), Node::Map(tasks)));
+    file.write(0, &mut text);
+    text.push('\n');
+    (text, lost.into_iter().map(String::from).collect())
+}
+
+/// An object that keeps its order: that of events is their meaning.
+#[derive(Default)]
+struct Map(Vec<(String, Node)>);
+
+enum Node {
+    Value(Value),
+    Map(Map),
+}
+
+impl Map {
+    fn insert(&mut self, key: String, value: Value) {
+        self.0.push((key, Node::Value(value)));
+    }
+    fn write(&self, depth: usize, out: &mut String) {
+        out.push('{');
+        for (i, (key, node)) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "\n" } else { ",\n" };
+            out.push_str(&format!("{separator}{}{}: ", "  ".repeat(depth + 1), Value::from(key.as_str())));
+            match node {
+                Node::Value(value) => out.push_str(&value.to_string()),
+                Node::Map(map) => map.write(depth + 1, out),
+            }
+        }
+        out.push_str(&format!("\n{}}}", "  ".repeat(depth)));
+    }
+}
+
+/// Task names are keys: each once, and no longer than the kernel's names with an index behind them.
+fn names(workload: &Workload) -> Vec<String> {
+    let mut used = BTreeSet::new();
+    let unique = |t: &TaskSpec| {
+        let base: String = t.name.chars().map(|c| if c.is_control() || c == '/' { '_' } else { c }).take(11).collect();
+        let mut name = base.clone();
+        let mut n = 1;
+        while !used.insert(name.clone()) {
+            n += 1;
+            name = format!("{base}_{n}");
+        }
+        name
+    };
+    workload.tasks.iter().map(unique).collect()
+}
+
+fn task(task: &TaskSpec, names: &[String], lost: &mut BTreeSet<&'static str>) -> Map {
+    let mut out = Map::default();
+    out.insert("instance".into(), task.instances.into());
+    out.insert("loop".into(), 1.into());
+    if task.delay.0 > 0 {
+        out.insert("delay".into(), (task.delay.0 / 1_000).into());
+    }
+    if let Some(cpus) = &task.cpus {
+        out.insert("cpus".into(), cpus.iter().map(|c| Value::from(c.0)).collect());
+    }
+    attributes(&task.attr, &mut out);
+    let mut phases = Map::default();
+    let mut phase = Map::default();
+    let mut begin = |phase: &mut Map, attr: Option<&SchedAttr>| {
+        if !phase.0.is_empty() {
+            phase.insert("loop".into(), 1.into());
+            phases.0.push((format!("p{}", phases.0.len()), Node::Map(std::mem::take(phase))));
+        }
+        if let Some(attr) = attr {
+            attributes(attr, phase);
+        }
+    };
+    for op in &task.program.ops {
+        match op {
+            Op::SetAttr(attr) => {
+                begin(&mut phase, Some(attr));
+                continue;
+            }
+            // Phases of a hundred events are easier to read.
+            _ if phase.0.len() >= 100 => begin(&mut phase, None),
+            _ => {}
+        }
+        let n = phase.0.len();
+        if let Some((word, value)) = event(op, names, lost) {
+            phase.insert(format!("{word}{n}"), value);
+        }
+        if *op == Op::Exit {
+            break;
+        }
+    }
+    begin(&mut phase, None);
+    out.0.push(("phases".into(), Node::Map(phases)));
+    out
+}
+
+fn attributes(attr: &SchedAttr, out: &mut Map) {
+    out.insert("policy".into(), attr.policy.name().into());
+    match attr.policy {
+        Policy::Fifo | Policy::Rr => out.insert("priority".into(), attr.rt_priority.into()),
+        Policy::Normal | Policy::Batch if attr.nice != 0 => out.insert("priority".into(), attr.nice.into()),
+        _ => {}
+    }
+}
+
+/// Whole µs, as rt-app counts; at least one.
+fn us(amount: &Amount) -> Option<u64> {
+    match amount {
+        Amount::Fixed(ns) => Some(((ns + 500) / 1_000).max(1)),
+        Amount::Random(_) => None,
+    }
+}
+
+/// The word that begins the key, and its value.
+fn event(op: &Op, names: &[String], lost: &mut BTreeSet<&'static str>) -> Option<(&'static str, Value)> {
+    /// Longer sleeps stand for "until the end".
+    const FOREVER_US: u64 = 1_000_000_000;
+    let amount = |a: &Amount, lost: &mut BTreeSet<&'static str>| {
+        if us(a).is_none() {
+            lost.insert("random amounts have no word in rt-app: left out");
+        }
+        us(a)
+    };
+    Some(match op {
+        Op::Run(work) => ("run", amount(work, lost)?.into()),
+        Op::Sleep(time) => ("sleep", amount(time, lost)?.min(FOREVER_US).into()),
+        Op::Timer { period, absolute, .. } => {
+            let mode = if *absolute { "absolute" } else { "relative" };
+            ("timer", json!({ "ref": "unique", "period": amount(period, lost)?, "mode": mode }))
+        }
+        Op::Get(queue) => ("sem_wait", format!("token{queue}").into()),
+        Op::Put { queue, .. } => ("sem_post", format!("token{queue}").into()),
+        Op::Device { service, .. } => {
+            lost.insert("devices became sleeps: rt-app has no device of a given service time");
+            ("sleep", amount(service, lost)?.into())
+        }
+        Op::Fork(task) => ("fork", names.get(*task as usize)?.clone().into()),
+        Op::Yield => ("yield", "".into()),
+        Op::Exit => return None,
+        _ => {
+            lost.insert("some operations have no word in rt-app: left out");
+            return None;
+        }
+    })
+}

@@ -1,0 +1,357 @@
+//! A live machine, or a capture of its `/sys` and `/proc`, into a platform file and a kernel profile. Reading files is the
+//! caller's: here a closure gives the content of a path below the root.
+//!
+//! Codes: `sysfs::E01` no CPUs there · `sysfs::E02` operating points missing · `sysfs::W01` something else is missing.
+
+use crate::machine::{Cluster, Domain, Idle, Machine, Opp, list, wfi};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use wattif_model::check::Diagnostic;
+
+/// Content of a file below the root, such as `sys/devices/system/cpu/online`; `None` where it is not.
+pub type Files<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// The file, when there is no error.
+    pub toml: Option<String>,
+    /// All findings.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+const CPU: &str = "sys/devices/system/cpu";
+/// Most states, points and CPUs that are looked for.
+const MAX_STATES: u32 = 10;
+
+fn number(files: Files<'_>, path: &str) -> Option<u64> {
+    files(path)?.trim().parse().ok()
+}
+
+fn cpus_in(files: Files<'_>, path: &str) -> Option<Vec<u32>> {
+    crate::platform_toml::cpus_of(files(path)?.trim())
+}
+
+/// A platform of the machine below the root.
+pub fn platform(files: Files<'_>, name: &str) -> Imported {
+    let mut out = Imported::default();
+    let online = ["present", "online", "possible"].iter().find_map(|f| cpus_in(files, &format!("{CPU}/{f}")));
+    let Some(cpus) = online.filter(|c| !c.is_empty()) else {
+        let message = format!("no CPU list in {CPU}/present or online");
+        out.diagnostics.push(
+            Diagnostic::error("sysfs::E01", 0..0, message)
+                .help("name the root of a machine or of a capture that holds sys/devices/system/cpu"),
+        );
+        return out;
+    };
+    // Logical CPUs are numbered from 0 without gaps in a platform.
+    let place: BTreeMap<u32, u32> = cpus.iter().copied().zip(0..).collect();
+    let placed = |of: Vec<u32>| -> Vec<u32> { of.iter().filter_map(|c| place.get(c).copied()).collect() };
+    let model = files("sys/firmware/devicetree/base/model").or(files("sys/class/dmi/id/product_name"));
+    let mut machine = Machine {
+        name: name.into(),
+        title: model.map_or_else(|| name.into(), |m| m.trim_matches(['\0', '\n', ' ']).to_string()),
+        source: "its /sys".into(),
+        ..Machine::default()
+    };
+    let group = |file: &str| -> Vec<Vec<u32>> {
+        let mut groups: Vec<Vec<u32>> = Vec::new();
+        for &cpu in &cpus {
+            let of = cpus_in(files, &format!("{CPU}/cpu{cpu}/{file}")).map(placed).filter(|g| !g.is_empty());
+            let of = of.unwrap_or_else(|| vec![place[&cpu]]);
+            if !groups.iter().any(|g| g.contains(&place[&cpu])) {
+                groups.push(of);
+            }
+        }
+        groups
+    };
+    machine.cores = group("topology/thread_siblings_list");
+    machine.packages = group("topology/package_cpus_list");
+    if machine.packages.iter().all(|p| p.len() == 1) {
+        machine.packages = group("topology/core_siblings_list");
+    }
+    if machine.packages.iter().all(|p| p.len() == 1) && cpus.len() > 1 {
+        machine.packages = Vec::new();
+    }
+    machine.llc = last_caches(files, &cpus, &place);
+    machine.domains = domains(files, &cpus, &place, &mut out.diagnostics);
+    machine.clusters = clusters(files, &cpus, &place);
+    if !machine.domains.iter().all(|d| d.opps.iter().all(|o| o.uw.is_some())) {
+        let message = "no energy model (sys/kernel/debug/energy_model): no energy is reported";
+        out.diagnostics.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+        machine.trust.push("power: the machine gave none".into());
+    } else {
+        machine.trust.push("power: the machine's own energy model, dynamic power of busy CPUs only".into());
+    }
+    machine.trust.push("idle: latencies as advertised; what the hardware does is not known".into());
+    machine.trust.push("costs and noise estimated".into());
+    if !out.diagnostics.iter().any(Diagnostic::is_error) {
+        out.toml = Some(machine.to_toml());
+    }
+    out
+}
+
+fn last_caches(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Vec<u32>> {
+    let mut groups: Vec<Vec<u32>> = Vec::new();
+    for &cpu in cpus {
+        let caches = (0..8).filter_map(|i| {
+            let dir = format!("{CPU}/cpu{cpu}/cache/index{i}");
+            let level = number(files, &format!("{dir}/level"))?;
+            Some((level, cpus_in(files, &format!("{dir}/shared_cpu_list"))?))
+        });
+        let shared = caches.max_by_key(|c| c.0).map_or_else(|| cpus.to_vec(), |c| c.1);
+        if !groups.iter().any(|g| g.contains(&place[&cpu])) {
+            groups.push(shared.iter().filter_map(|c| place.get(c).copied()).collect());
+        }
+    }
+    groups
+}
+
+fn domains(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, findings: &mut Vec<Diagnostic>) -> Vec<Domain> {
+    let mut out: Vec<Domain> = Vec::new();
+    for &cpu in cpus {
+        if out.iter().any(|d| d.cpus.contains(&place[&cpu])) {
+            continue;
+        }
+        let policy = format!("{CPU}/cpufreq/policy{cpu}");
+        let own = format!("{CPU}/cpu{cpu}/cpufreq");
+        let dir = if files(&format!("{policy}/related_cpus")).is_some() { policy } else { own };
+        let related = files(&format!("{dir}/related_cpus")).unwrap_or_default();
+        let mut of: Vec<u32> =
+            related.split_whitespace().filter_map(|c| place.get(&c.parse().ok()?).copied()).collect();
+        if of.is_empty() {
+            of.push(place[&cpu]);
+        }
+        let mut khz: Vec<u64> = ["scaling_available_frequencies", "scaling_boost_frequencies"]
+            .iter()
+            .take(1)
+            .filter_map(|f| files(&format!("{dir}/{f}")))
+            .flat_map(|t| t.split_whitespace().filter_map(|k| k.parse().ok()).collect::<Vec<u64>>())
+            .collect();
+        if khz.is_empty() {
+            let stats = files(&format!("{dir}/stats/time_in_state")).unwrap_or_default();
+            khz.extend(stats.lines().filter_map(|l| l.split_whitespace().next()?.parse::<u64>().ok()));
+        }
+        if khz.is_empty() {
+            let ends =
+                ["cpuinfo_min_freq", "cpuinfo_max_freq"].iter().filter_map(|f| number(files, &format!("{dir}/{f}")));
+            khz.extend(ends);
+            let message =
+                format!("CPUs {}: no list of frequencies; only the lowest and the highest are used", list(&of));
+            if !khz.is_empty() {
+                findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+            }
+        }
+        khz.retain(|k| (1..=u64::from(u32::MAX)).contains(k));
+        khz.sort_unstable();
+        khz.dedup();
+        if khz.is_empty() {
+            let message = format!("CPUs {}: no frequencies in {dir}; taken as one of 1 GHz", list(&of));
+            findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+            khz.push(1_000_000);
+        }
+        let opps = khz.into_iter().map(|khz| Opp { khz, uv: None, uw: power(files, cpu, khz) }).collect();
+        let capacity = number(files, &format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024);
+        let ns = number(files, &format!("{dir}/cpuinfo_transition_latency")).filter(|n| *n < 1_000_000_000);
+        out.push(Domain {
+            cpus: of,
+            core: "unknown".into(),
+            capacity: capacity as u32,
+            transition_us: (ns.unwrap_or(50_000) / 1_000).clamp(1, 100_000),
+            opps,
+        });
+    }
+    out
+}
+
+/// From the energy model in debugfs; mW before 5.19, which shows in how small the numbers are.
+fn power(files: Files<'_>, cpu: u32, khz: u64) -> Option<u64> {
+    let dir = format!("sys/kernel/debug/energy_model/cpu{cpu}/ps:{khz}");
+    let power = number(files, &format!("{dir}/power"))?;
+    Some(if power < 10_000 { power * 1_000 } else { power }).filter(|p| *p > 0)
+}
+
+fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Cluster> {
+    let mut out: Vec<Cluster> = Vec::new();
+    for &cpu in cpus {
+        let mut idle: Vec<Idle> = (0..MAX_STATES).map_while(|s| state(files, cpu, s)).collect();
+        if idle.is_empty() {
+            idle.push(wfi());
+        }
+        match out.iter_mut().find(|c| c.idle == idle) {
+            Some(cluster) => cluster.cpus.push(place[&cpu]),
+            None => out.push(Cluster { cpus: vec![place[&cpu]], idle }),
+        }
+    }
+    out
+}
+
+fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
+    let dir = format!("{CPU}/cpu{cpu}/cpuidle/state{index}");
+    let name = files(&format!("{dir}/name"))?.trim().to_string();
+    let exit_us = number(files, &format!("{dir}/latency")).unwrap_or(1);
+    let residency_us = number(files, &format!("{dir}/residency")).unwrap_or(exit_us * 2);
+    Some(Idle { name, scope: "cpu", exit_us, residency_us, actual_entry_us: 0, actual_exit_us: exit_us })
+}
+
+// ---- kernels -----------------------------------------------------------------------------------------------------------
+
+/// What a kernel says of itself: any of its configuration, its scheduler features, its release.
+#[derive(Clone, Debug, Default)]
+pub struct KernelFacts {
+    /// `.config`, `/boot/config-*` or `/proc/config.gz` unpacked.
+    pub config: Option<String>,
+    /// `/sys/kernel/debug/sched/features`.
+    pub features: Option<String>,
+    /// `uname -r`.
+    pub release: Option<String>,
+    /// Governors in use, where they were captured.
+    pub cpufreq: Option<String>,
+    /// See `cpufreq`.
+    pub cpuidle: Option<String>,
+}
+
+impl KernelFacts {
+    /// From a live machine or a capture.
+    pub fn of(files: Files<'_>) -> KernelFacts {
+        let release = files("proc/sys/kernel/osrelease").map(|r| r.trim().to_string());
+        let config = release.as_ref().and_then(|r| files(&format!("boot/config-{r}")));
+        let line = |path: &str| files(path).map(|t| t.trim().to_string());
+        KernelFacts {
+            config: config.or(files("proc/config")),
+            features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
+            release,
+            cpufreq: line(&format!("{CPU}/cpufreq/policy0/scaling_governor")),
+            cpuidle: line(&format!("{CPU}/cpuidle/current_governor")),
+        }
+    }
+    /// From one file: a configuration or a list of features.
+    pub fn from_text(text: &str) -> KernelFacts {
+        let features = !text.contains("CONFIG_")
+            && text.split_whitespace().take(3).all(|w| w.chars().all(|c| c.is_ascii_uppercase() || c == '_'));
+        match features {
+            true => KernelFacts { features: Some(text.into()), ..KernelFacts::default() },
+            false => KernelFacts { config: Some(text.into()), ..KernelFacts::default() },
+        }
+    }
+    /// Version, by the release or the configuration's first lines.
+    pub fn version(&self) -> Option<String> {
+        let of_config = || {
+            let head = self.config.as_ref()?.lines().take(5).find(|l| l.contains("Kernel Configuration"))?;
+            head.split_whitespace().find(|w| w.starts_with(|c: char| c.is_ascii_digit())).map(String::from)
+        };
+        self.release.clone().or_else(of_config)
+    }
+}
+
+/// A kernel profile that inherits from `parent` and sets what is known. `features` are those the simulator has.
+pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) -> Imported {
+    let mut out = Imported::default();
+    let config =
+        |option: &str| facts.config.as_ref().is_some_and(|c| c.lines().any(|l| l.trim() == format!("{option}=y")));
+    let mut policies = String::new();
+    let cpufreq = facts.cpufreq.clone().or_else(|| {
+        let governors = ["schedutil", "ondemand", "conservative", "performance", "powersave", "userspace"];
+        governors
+            .iter()
+            .find(|g| config(&format!("CONFIG_CPU_FREQ_DEFAULT_GOV_{}", g.to_uppercase())))
+            .map(|g| g.to_string())
+    });
+    let known = ["schedutil", "ondemand", "conservative", "performance", "powersave", "userspace", "interactive"];
+    match cpufreq {
+        Some(g) if known.contains(&g.as_str()) => drop(writeln!(policies, "cpufreq = \"{g}\"")),
+        Some(g) => out.diagnostics.push(Diagnostic::warning(
+            "sysfs::W01",
+            0..0,
+            format!("cpufreq governor {}: not simulated; the parent's is used", crate::words::quoted(&g)),
+        )),
+        None => {}
+    }
+    let cpuidle = facts.cpuidle.clone().or_else(|| {
+        // By rating, as the kernel picks among those built in: teo 19, menu 20, haltpoll 9, ladder 10 (25 with periodic ticks).
+        let built_in = ["menu", "teo", "ladder", "haltpoll"];
+        built_in.iter().find(|g| config(&format!("CONFIG_CPU_IDLE_GOV_{}", g.to_uppercase()))).map(|g| g.to_string())
+    });
+    if let Some(g) = cpuidle.filter(|g| ["menu", "teo", "ladder", "haltpoll"].contains(&g.as_str())) {
+        let _ = writeln!(policies, "cpuidle = \"{g}\"");
+    }
+    let mut set = String::new();
+    for word in facts.features.as_deref().unwrap_or_default().split_whitespace().take(200) {
+        let (name, on) = word.strip_prefix("NO_").map_or((word, true), |n| (n, false));
+        match features.contains(&name) {
+            true => drop(writeln!(set, "{name} = {on}")),
+            false => out.diagnostics.push(Diagnostic::note(
+                "sysfs::N01",
+                0..0,
+                format!("scheduler feature {}: not simulated", crate::words::quoted(name)),
+            )),
+        }
+    }
+    let version = facts.version().unwrap_or_else(|| "unknown".into());
+    let version: String =
+        version.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_+".contains(*c)).take(64).collect();
+    let mut text = format!("# Linux {version}, as captured; what is not set here is as in {parent}.\n");
+    let _ =
+        writeln!(text, "name     = \"{name}\"\ntitle    = \"Linux {version}, as captured\"\ninherits = \"{parent}\"");
+    if !policies.is_empty() {
+        let _ = write!(text, "\n[policies]\n{policies}");
+    }
+    if !set.is_empty() {
+        let _ = write!(text, "\n[features]\n{set}");
+    }
+    if let Some(hz) = [100, 250, 300, 1000].iter().find(|hz| config(&format!("CONFIG_HZ_{hz}"))) {
+        let message = format!(
+            "the kernel ticks at {hz} Hz: that is the platform's to say (`hz = {hz}`, or --set platform.hz={hz})"
+        );
+        out.diagnostics.push(Diagnostic::note("sysfs::N01", 0..0, message));
+    }
+    out.toml = Some(text);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_machine() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                "present" => "0-3",
+                "cpu0/cpu_capacity" => "400",
+                "cpufreq/policy0/related_cpus" => "0 1",
+                "cpufreq/policy2/related_cpus" => "2 3",
+                "cpufreq/policy0/scaling_available_frequencies" => "500000 1000000 ",
+                "cpufreq/policy2/scaling_available_frequencies" => "800000 2000000 ",
+                "cpu0/cpuidle/state0/name" | "cpu1/cpuidle/state0/name" => "WFI\n",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let imported = platform(&files, "board");
+        let toml = imported.toml.expect("a platform");
+        let parsed = crate::platform_toml::parse(&toml, &Default::default());
+        let p = parsed.platform.unwrap_or_else(|| panic!("{:?}\n{toml}", parsed.diagnostics));
+        assert_eq!((p.nr_cpus(), p.cpus[0].capacity, p.cpus[2].capacity, p.domains.len()), (4, 400, 1024, 2));
+        assert_eq!(p.domains[1].opps[1].khz, 2_000_000);
+        assert!(platform(&|_| None, "x").toml.is_none());
+    }
+
+    #[test]
+    fn a_kernel() {
+        let facts = KernelFacts {
+            config: Some(
+                "# Linux/arm64 6.1.0 Kernel Configuration\nCONFIG_CPU_IDLE_GOV_TEO=y\nCONFIG_HZ_1000=y\n".into(),
+            ),
+            features: Some("GENTLE_FAIR_SLEEPERS NO_SIS_PROP WHATEVER".into()),
+            ..KernelFacts::default()
+        };
+        assert_eq!(facts.version().as_deref(), Some("6.1.0"));
+        let out = kernel(&facts, "mine", "linux-6.1", &["GENTLE_FAIR_SLEEPERS", "SIS_PROP"]);
+        let text = out.toml.unwrap();
+        for part in ["inherits = \"linux-6.1\"", "cpuidle = \"teo\"", "SIS_PROP = false"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(out.diagnostics.len(), 2);
+    }
+}

@@ -1,0 +1,107 @@
+//! Devicetrees: a self-written board, damage, and real blobs where they are at hand (`WATTIF_DTBS`: a folder of .dtb files).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use wattif_formats::{dtb, platform_toml};
+
+fn board() -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/board.dtb")).unwrap()
+}
+
+fn platform(toml: &str) -> wattif_model::platform::Platform {
+    let parsed = platform_toml::parse(toml, &Default::default());
+    parsed.platform.unwrap_or_else(|| panic!("{:?}\n{toml}", parsed.diagnostics))
+}
+
+#[test]
+fn a_board() {
+    let imported = dtb::import(&board(), "board", None);
+    assert!(imported.diagnostics.is_empty(), "{:?}", imported.diagnostics);
+    let p = platform(&imported.toml.unwrap());
+    assert_eq!((p.nr_cpus(), p.domains.len(), p.clusters.len()), (4, 2, 2));
+    // The binding's example: 578 at 850 MHz against 1024 at 1100 MHz.
+    assert_eq!((p.cpus[0].capacity, p.cpus[2].capacity), (578 * 850 * 1024 / (1024 * 1100), 1024));
+    // 100 µW/MHz/V² at 900 mV and 850 MHz.
+    assert_eq!(p.domains[0].power.busy_uw[1], 100 * 900 * 900 * 850 / 1_000_000);
+    assert_eq!(p.domains[0].opps.len(), 2, "a turbo point is off");
+    assert_eq!(p.domains[1].power.busy_uw, [300_000, 900_000], "opp-microwatt goes first");
+    let idle = &p.clusters[0].idle;
+    assert_eq!(idle.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["WFI", "cpu-sleep", "cluster-sleep"]);
+    assert_eq!((idle[1].advertised.exit_ns, idle[1].advertised.residency_ns), (350_000, 1_000_000));
+    assert_eq!(
+        (idle[2].advertised.exit_ns, idle[2].actual.exit_ns),
+        (1_200_000, 900_000),
+        "wakeup-latency-us goes first"
+    );
+    assert_eq!(p.cpus.iter().map(|c| c.llc).collect::<Vec<_>>(), [0, 0, 1, 1]);
+}
+
+#[test]
+fn operating_points_of_the_firmware() {
+    let without = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/firmware.dtb")).unwrap();
+    let imported = dtb::import(&without, "firmware", None);
+    assert!(imported.toml.is_none());
+    let help = imported.diagnostics[0].help.clone().unwrap();
+    assert!(help.contains("[[domain]]\ncpus = \"0-1\""), "{help}");
+    let overlay =
+        "[[domain]]\ncpus = \"0-1\"\nopps = [ { khz = 600_000, uv = 700_000 }, { khz = 1_800_000, uv = 1_000_000 } ]";
+    let p = platform(&dtb::import(&without, "firmware", Some(overlay)).toml.unwrap());
+    assert_eq!(p.domains[0].opps[1].khz, 1_800_000);
+    assert_eq!(p.domains[0].power.busy_uw[1], 80 * 1000 * 1000 * 1800 / 1_000_000);
+}
+
+#[test]
+fn damage_is_survived() {
+    let blob = board();
+    for n in 0..blob.len() {
+        std::hint::black_box(dtb::import(&blob[..n], "x", None));
+    }
+    let mut changed = blob.clone();
+    for i in 0..blob.len() {
+        for value in [0, 0xff, blob[i] ^ 0x80, blob[i].wrapping_add(1)] {
+            changed[i] = value;
+            let imported = dtb::import(&changed, "x", None);
+            assert_eq!(imported.toml.is_none(), imported.diagnostics.iter().any(|d| d.is_error()));
+        }
+        changed[i] = blob[i];
+    }
+}
+
+#[test]
+fn real_boards() {
+    let Some(dir) = std::env::var_os("WATTIF_DTBS").map(PathBuf::from) else {
+        eprintln!("SKIPPED: no folder of devicetree blobs (WATTIF_DTBS); Debian's linux-image-*-arm64 has a thousand");
+        return;
+    };
+    let (mut good, mut told) = (0, 0);
+    for path in walk(&dir) {
+        let imported = dtb::import(&fs::read(&path).unwrap(), "board", None);
+        match imported.toml {
+            Some(toml) => {
+                let parsed = platform_toml::parse(&toml, &Default::default());
+                assert!(parsed.platform.is_some(), "{}: {:?}\n{toml}", path.display(), parsed.diagnostics);
+                good += 1;
+            }
+            None => {
+                let error = imported.diagnostics.iter().find(|d| d.is_error()).expect("a diagnostic");
+                assert!(error.code == "dtb::E02" || error.help.is_some(), "{}: {error}", path.display());
+                told += 1;
+            }
+        }
+    }
+    eprintln!("{good} platforms, {told} boards whose firmware has the operating points");
+    assert!(good > 0);
+}
+
+fn walk(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    let mut found = Vec::new();
+    for path in entries {
+        if path.is_dir() {
+            found.extend(walk(&path));
+        } else if path.extension().is_some_and(|e| e == "dtb") {
+            found.push(path);
+        }
+    }
+    found
+}

@@ -1,0 +1,181 @@
+//! `wattif import`: what real machines say, as our nouns.
+
+use super::replay::{as_recorded, look_at};
+use super::{Exit, output};
+use crate::data::Collection;
+use crate::error::{Error, Findings, Look};
+use crate::recording::{profile_of, without_background};
+use crate::settings::Settings;
+use std::io::Read;
+use std::path::PathBuf;
+use wattif_formats::{dtb, sysfs};
+use wattif_lab::infer;
+use wattif_model::check::{Diagnostic, Severity};
+use wattif_model::workload::Policy;
+use wattif_sim::sched::features::Features;
+
+/// Read what real machines say: the figures of a trace; or a workload, platform or kernel profile made from it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wattif import trace.dat                              its figures, as `wattif run` shows them
+  wattif import workload trace.dat -p hikey960 -o w.json
+  wattif import workload trace.dat --rtapp -o app.json
+  wattif import platform board.dtb -o board.toml
+  wattif import platform --sysfs / -o here.toml
+  wattif import kernel config-6.1.0 -o mine.toml")]
+pub struct Args {
+    /// trace, workload, platform or kernel; or a trace.
+    #[arg(value_name = "WHAT")]
+    what: String,
+    /// The file to read, or - for stdin.
+    #[arg(value_name = "FILE")]
+    file: Option<String>,
+    /// Root of a live machine or of a capture of its /sys, for platform and kernel.
+    #[arg(long, value_name = "DIR")]
+    sysfs: Option<PathBuf>,
+    /// Machine that a trace was recorded on.
+    #[arg(short, long, value_name = "PLATFORM")]
+    platform: Option<String>,
+    /// Operating points that a devicetree leaves to the firmware: TOML with [[domain]] entries.
+    #[arg(long, value_name = "FILE")]
+    overlay: Option<PathBuf>,
+    /// Write here instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// A workload as rt-app JSON instead of ours.
+    #[arg(long)]
+    rtapp: bool,
+    /// Policy of a thread that a trace cannot show, such as background=SCHED_IDLE; repeatable.
+    #[arg(long, value_name = "NAME=POLICY", value_parser = super::replay::policy)]
+    policy: Vec<(String, Policy)>,
+    /// Print figures as one JSON object (wattif.recorded/1).
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    let need = || args.file.as_deref().ok_or_else(|| Error::Usage(format!("import {}: name the file", args.what)));
+    match (args.what.as_str(), &args.file) {
+        ("workload", _) => workload(args, need()?, look),
+        ("trace", Some(file)) => figures(args, file, look),
+        ("platform", _) => platform(args, look),
+        ("kernel", _) => kernel(args, look),
+        (trace, None) => figures(args, trace, look),
+        (other, Some(_)) => Err(Error::unknown(
+            "thing to import",
+            other,
+            ["trace", "workload", "platform", "kernel"],
+            "wattif import --help",
+        )),
+    }
+}
+
+fn figures(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
+    as_recorded(&look_at(trace, args.platform.as_deref(), &Settings::default(), look)?, args.json)
+}
+
+fn workload(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
+    let looked = look_at(trace, args.platform.as_deref(), &Settings::default(), look)?;
+    let platform = without_background(&looked.platform);
+    let options = infer::Options { policies: args.policy.clone() };
+    let inferred = infer::workload(&looked.loaded.recording, &platform, trace, &options);
+    inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
+    let text = match args.rtapp {
+        true => {
+            let (text, notes) = wattif_formats::rtapp::write(&inferred.workload);
+            notes.iter().for_each(|n| output::note(&format!("note: {n}")));
+            text
+        }
+        false => wattif_formats::workload_json::write(&inferred.workload),
+    };
+    emit(args, &text)
+}
+
+/// A platform file of a devicetree blob, or of a machine's /sys.
+fn platform(args: &Args, look: Look) -> Result<Exit, Error> {
+    let (name, toml, diagnostics) = match (&args.file, &args.sysfs) {
+        (Some(file), None) => {
+            let bytes = std::fs::read(file).map_err(|e| Error::file(file, e))?;
+            let overlay = args.overlay.as_ref().map(|p| std::fs::read_to_string(p).map_err(|e| Error::file(p, e)));
+            let stem =
+                std::path::Path::new(file).file_stem().map_or("board".into(), |s| s.to_string_lossy().into_owned());
+            let imported = dtb::import(&bytes, &stem, overlay.transpose()?.as_deref());
+            (file.clone(), imported.toml, imported.diagnostics)
+        }
+        (None, Some(root)) => {
+            let imported = machine(root);
+            (root.display().to_string(), imported.toml, imported.diagnostics)
+        }
+        _ => return Err(Error::Usage("import platform: name either board.dtb or --sysfs DIR".into())),
+    };
+    finish(args, look, name, toml, diagnostics)
+}
+
+/// A kernel profile of what a kernel says of itself.
+fn kernel(args: &Args, look: Look) -> Result<Exit, Error> {
+    let (name, facts) = match (&args.file, &args.sysfs) {
+        (Some(file), None) => {
+            let bytes = std::fs::read(file).map_err(|e| Error::file(file, e))?;
+            let mut text = String::new();
+            let read = match bytes.starts_with(&[0x1f, 0x8b]) {
+                true => flate2::read::GzDecoder::new(&bytes[..]).take(64 << 20).read_to_string(&mut text),
+                false => (&bytes[..]).read_to_string(&mut text),
+            };
+            read.map_err(|e| Error::file(file, e))?;
+            (file.clone(), sysfs::KernelFacts::from_text(&text))
+        }
+        (None, Some(root)) => (root.display().to_string(), sysfs::KernelFacts::of(&|path| below(root, path))),
+        _ => {
+            return Err(Error::Usage("import kernel: name a configuration, a list of features, or --sysfs DIR".into()));
+        }
+    };
+    let imported = kernel_of(&facts);
+    finish(args, look, name, imported.toml, imported.diagnostics)
+}
+
+/// The platform below a root.
+pub(super) fn machine(root: &std::path::Path) -> sysfs::Imported {
+    sysfs::platform(&|path| below(root, path), "machine")
+}
+
+/// The profile of a captured kernel: the nearest we have, and what is known to differ.
+pub(super) fn kernel_of(facts: &sysfs::KernelFacts) -> sysfs::Imported {
+    let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
+    let version = facts.version().unwrap_or_default();
+    let parent = profile_of(&version, &names).unwrap_or("linux-6.12").to_string();
+    let features: Vec<&str> = Features::ALL.iter().map(|(name, _)| *name).collect();
+    sysfs::kernel(facts, "captured", &parent, &features)
+}
+
+/// A file below the root of a machine or capture; never more than a little of it.
+pub(super) fn below(root: &std::path::Path, path: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(root.join(path)).ok()?.take(16 << 20).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+fn finish(
+    args: &Args,
+    look: Look,
+    name: String,
+    toml: Option<String>,
+    diagnostics: Vec<Diagnostic>,
+) -> Result<Exit, Error> {
+    let findings = Findings { name, text: "".into(), diagnostics };
+    match toml {
+        Some(toml) => {
+            output::note(&findings.render(look, Severity::Note));
+            emit(args, &toml)
+        }
+        None => Err(Error::Input(findings)),
+    }
+}
+
+fn emit(args: &Args, text: &str) -> Result<Exit, Error> {
+    match &args.output {
+        Some(path) => output::file(path, text)?,
+        None => output::data(text)?,
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,215 @@
+//! Recorded traces: loading them, their figures, and what they say of another kernel.
+
+use crate::error::{Error, Findings};
+use crate::run::Simulator;
+use rayon::prelude::*;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+use wattif_formats::trace;
+use wattif_lab::infer::{self, Inferred, Missing};
+use wattif_lab::metrics::{Metrics, RunReport};
+use wattif_lab::stats::{bca_mean, mean};
+use wattif_model::platform::Platform;
+use wattif_model::run::{RunError, RunSpec, Runner};
+use wattif_model::trace::{Event, Interest, Observer, Recording, ThreadInfo};
+use wattif_model::{CpuId, Ns};
+
+/// A trace from a file, with what its reader had to say.
+#[derive(Clone, Debug)]
+pub struct LoadedTrace {
+    /// The trace.
+    pub recording: Recording,
+    /// Warnings and notes.
+    pub findings: Findings,
+}
+
+/// Read a trace: a path, or `-` for standard input. The format is sniffed.
+pub fn load(name: &str) -> Result<LoadedTrace, Error> {
+    let bytes = match name {
+        "-" => {
+            let mut bytes = Vec::new();
+            let limit = trace::MAX_BYTES as u64 + 1;
+            std::io::Read::read_to_end(&mut std::io::Read::take(std::io::stdin().lock(), limit), &mut bytes)
+                .map_err(|e| Error::file("-", e))?;
+            bytes
+        }
+        path => {
+            let path = Path::new(path);
+            let size = std::fs::metadata(path).map_err(|e| Error::file(path, e))?.len();
+            if size > trace::MAX_BYTES as u64 {
+                return Err(Error::file(path, format!("{size} bytes; {} is the limit", trace::MAX_BYTES)));
+            }
+            std::fs::read(path).map_err(|e| Error::file(path, e))?
+        }
+    };
+    let read = trace::read(&bytes);
+    let findings = Findings { name: name.into(), text: "".into(), diagnostics: read.diagnostics };
+    match read.recording {
+        Some(recording) if !recording.records.is_empty() => Ok(LoadedTrace { recording, findings }),
+        Some(_) if !findings.has_errors() => {
+            let what = findings.diagnostics.iter().map(|d| d.message.as_str()).collect::<Vec<_>>().join("; ");
+            Err(Error::file(name, format!("the trace holds no events that wattif knows. {what}")))
+        }
+        _ => Err(Error::Input(findings)),
+    }
+}
+
+/// The figures of a recording, from the same metrics as those of a run.
+pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunReport, Vec<Missing>) {
+    let missing = infer::missing(recording, platform, known);
+    let marks: Vec<String> = (0..64).map(|i| format!("mark{i}")).collect();
+    let mut metrics = Metrics::for_trace(platform, &marks);
+    infer::play(recording, platform, &mut metrics);
+    let mut report = metrics.into_report();
+    report.metrics.frames.retain(|_, f| f.duration_us.count > 0);
+    report.metrics.throughput.retain(|_, t| t.count > 0);
+    infer::blank(&mut report, &missing);
+    (report, missing)
+}
+
+/// Makes housekeeping of the threads of some tasks, so that a replayed trace counts the same threads as the recording.
+struct Relabelled<'a> {
+    metrics: Metrics,
+    housekeeping: &'a BTreeSet<String>,
+}
+
+impl Observer for Relabelled<'_> {
+    fn interest(&self) -> Interest {
+        self.metrics.interest()
+    }
+    fn start(&mut self, platform: &Platform) {
+        self.metrics.start(platform);
+    }
+    fn thread(&mut self, thread: &ThreadInfo) {
+        let workload = thread.workload && !self.housekeeping.contains(&thread.task);
+        self.metrics.thread(&ThreadInfo { workload, ..thread.clone() });
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        self.metrics.event(at, cpu, event);
+    }
+    fn finish(&mut self, end: Ns) {
+        self.metrics.finish(end);
+    }
+}
+
+/// Run a workload made from a trace; its background threads count as such.
+pub fn replay(spec: &RunSpec, housekeeping: &BTreeSet<String>) -> Result<RunReport, RunError> {
+    let mut observer = Relabelled { metrics: Metrics::new(spec), housekeeping };
+    Simulator.run(spec, &mut [&mut observer])?;
+    Ok(observer.metrics.into_report())
+}
+
+/// One seed after the other, on all cores.
+pub fn replay_seeds(spec: &RunSpec, inferred: &Inferred, seeds: &[u64]) -> Result<Vec<RunReport>, Error> {
+    let one = |&seed: &u64| replay(&RunSpec { seed, ..spec.clone() }, &inferred.housekeeping);
+    Ok(seeds.par_iter().map(one).collect::<Result<Vec<_>, _>>()?)
+}
+
+/// The machine for a replay: its background threads are those of the trace.
+pub fn without_background(platform: &Platform) -> Platform {
+    let mut platform = platform.clone();
+    platform.noise.housekeeping.clear();
+    platform.noise.start_spread_ns = 0;
+    platform
+}
+
+/// One figure of the self-check.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// Which.
+    pub figure: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// In the recording.
+    pub recorded: f64,
+    /// Simulated under the recorded kernel's profile: mean over seeds.
+    pub simulated: f64,
+    /// 95 % interval of it.
+    pub ci95: Option<[f64; 2]>,
+    /// How far apart two such figures may be and still count as reproduced.
+    pub tolerance: f64,
+    /// They are not farther apart.
+    pub ok: bool,
+}
+
+/// Compares what can be compared.
+pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Missing]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let none = |what: &str| missing.iter().any(|m| !m.derived && m.figures.contains(what));
+    let mut add = |figure: String, unit, tolerance: fn(f64) -> f64, of: &dyn Fn(&RunReport) -> Option<f64>| {
+        let values: Vec<f64> = simulated.iter().filter_map(of).collect();
+        let Some(recorded) = of(recorded).filter(|_| !values.is_empty()) else { return };
+        let (simulated, tolerance) = (mean(&values), tolerance(recorded));
+        let ok = (simulated - recorded).abs() <= tolerance;
+        checks.push(Check { figure, unit, recorded, simulated, ci95: bca_mean(&values), tolerance, ok });
+    };
+    if !none("wake-up latency") {
+        for name in ["mean", "p50", "p90", "p99"] {
+            let metric = format!("wakeup_latency_us.{name}");
+            add(metric.clone(), "µs", |r| (0.15 * r).max(10.0), &|r| r.metric(&metric, None));
+        }
+    }
+    if !none("CPU shares") {
+        let mut tasks: Vec<_> = recorded.by_task.iter().filter(|g| g.workload && g.cpu_share > 0.005).collect();
+        tasks.sort_by(|a, b| b.cpu_share.total_cmp(&a.cpu_share).then(a.task.cmp(&b.task)));
+        for g in tasks.iter().take(8) {
+            let share =
+                |r: &RunReport| r.by_task.iter().find(|x| x.task == g.task && x.workload).map(|x| 100.0 * x.cpu_share);
+            add(format!("CPU share of {}", g.task), "%", |r| (0.05 * r).max(1.0), &share);
+        }
+    }
+    if !none("frequencies") {
+        for d in 0..recorded.domains.len() {
+            let mhz = |r: &RunReport| {
+                let d = r.domains.get(d)?;
+                let total: f64 = d.freq_residency.iter().map(|f| f.s).sum();
+                let sum: f64 = d.freq_residency.iter().map(|f| f.s * f64::from(f.khz) / 1e3).sum();
+                (total > 0.0).then_some(sum / total)
+            };
+            add(format!("mean frequency of CPUs {}", recorded.domains[d].cpus), "MHz", |r| 0.1 * r, &mhz);
+        }
+    }
+    if !none("residencies") {
+        let names: BTreeSet<&str> = recorded.cpus.iter().flat_map(|c| &c.idle).map(|i| i.name.as_str()).collect();
+        for name in names {
+            let share = |r: &RunReport| {
+                let all = r.cpus.len() as f64 * r.metrics.duration_s;
+                let s: f64 =
+                    r.cpus.iter().flat_map(|c| &c.idle).filter(|i| i.name == name).map(|i| i.residency_s).sum();
+                (all > 0.0).then_some(100.0 * s / all)
+            };
+            add(format!("residency of {name}"), "%", |_| 5.0, &share);
+        }
+    }
+    checks
+}
+
+/// The profile nearest to a kernel's release, not newer where there is one: `6.12.30-android` → `linux-6.12`.
+pub fn profile_of<'a>(release: &str, names: &'a [String]) -> Option<&'a str> {
+    let version = |text: &str| {
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
+        Some((numbers.next()??, numbers.next()??))
+    };
+    let wanted = version(release)?;
+    let mut known: Vec<_> =
+        names.iter().filter_map(|n| Some((version(n.strip_prefix("linux-")?)?, n.as_str()))).collect();
+    known.sort();
+    known.iter().rev().find(|(v, _)| *v <= wanted).or(known.first()).map(|(_, n)| *n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_profile() {
+        let names: Vec<String> = ["linux-3.13", "linux-5.4", "linux-6.6", "linux-6.12"].map(String::from).into();
+        let check = |release: &str, expect| assert_eq!(profile_of(release, &names), expect, "{release}");
+        check("6.12.117", Some("linux-6.12"));
+        check("4.19.113-22067904", Some("linux-3.13"));
+        check("6.8.0-45-generic", Some("linux-6.6"));
+        check("2.6.32", Some("linux-3.13"));
+        check("simulated", None);
+    }
+}
