@@ -109,7 +109,7 @@ impl Map {
             cpus.iter().zip(0..).map(|(c, i)| (std::ptr::from_ref(c.node), i)).collect();
         let mut next = 0;
         if let Some(top) = root.child("cpus").and_then(|c| c.child("cpu-map")) {
-            map.walk(top, &mut next, false, handles, &by_node);
+            map.walk(top, &mut next, handles, &by_node);
         }
         let mapped: BTreeSet<u32> = map.cores.iter().flatten().copied().collect();
         if mapped.len() < cpus.len() {
@@ -119,14 +119,7 @@ impl Map {
     }
 
     /// Nested clusters count as their innermost.
-    fn walk(
-        &mut self,
-        node: &Node,
-        next: &mut usize,
-        in_cluster: bool,
-        handles: &Handles<'_>,
-        by_node: &BTreeMap<*const Node, u32>,
-    ) {
+    fn walk(&mut self, node: &Node, next: &mut usize, handles: &Handles<'_>, by_node: &BTreeMap<*const Node, u32>) {
         let cores: Vec<&Node> = node.children.iter().filter(|c| c.name.starts_with("core")).collect();
         if !cores.is_empty() {
             let cluster = *next;
@@ -145,7 +138,7 @@ impl Map {
             }
         }
         let inner = node.children.iter().filter(|c| c.name.starts_with("cluster") || c.name.starts_with("socket"));
-        inner.for_each(|c| self.walk(c, next, in_cluster, handles, by_node));
+        inner.for_each(|c| self.walk(c, next, handles, by_node));
     }
 }
 
