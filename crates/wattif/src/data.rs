@@ -11,6 +11,8 @@ use std::sync::Arc;
 static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
 static KERNELS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../kernels");
 static GALLERY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../gallery");
+/// Workloads that the documentation runs.
+static EXAMPLES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../docs/examples");
 
 /// An input file may not be larger: 512 MiB.
 pub const MAX_INPUT_BYTES: u64 = 512 << 20;
@@ -119,6 +121,9 @@ pub fn workload(name: &str) -> Result<Source, Error> {
     let found = all.iter().find(|w| *w == short || Path::new(w).file_stem().is_some_and(|s| s == short));
     if let Some(file) = found.and_then(|w| GALLERY.get_file(w)) {
         return Ok(source(file));
+    }
+    if let Some(file) = name.strip_prefix("docs/examples/").and_then(|file| EXAMPLES.get_file(file)) {
+        return Ok(Source { name: name.into(), ..source(file) });
     }
     if is_path(name) {
         return read(name);

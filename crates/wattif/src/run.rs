@@ -7,7 +7,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Instant;
-use wattif_lab::metrics::{CpuReport, DomainReport, GroupReport, Metrics, RunMetrics, RunReport, TaskReport};
+use wattif_lab::metrics::{
+    CgroupReport, CpuReport, DomainReport, GroupReport, Metrics, RunMetrics, RunReport, TaskReport,
+};
 use wattif_model::run::{Blocked, RunError, RunSpec, RunSummary, Runner};
 use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::{CpuId, Ns};
@@ -102,6 +104,8 @@ pub struct RunJson<'a> {
     by_task: &'a [GroupReport],
     cpus: &'a [CpuReport],
     domains: &'a [DomainReport],
+    #[serde(skip_serializing_if = "<[CgroupReport]>::is_empty")]
+    groups: &'a [CgroupReport],
     deadlock: &'a [Blocked],
     notes: Vec<NoteJson>,
     trust: &'a [String],
@@ -181,6 +185,7 @@ impl<'a> RunJson<'a> {
             by_task: &report.by_task,
             cpus: &report.cpus,
             domains: &report.domains,
+            groups: &report.groups,
             deadlock: &summary.deadlock,
             notes: notes(findings),
             trust: &spec.platform.trust,

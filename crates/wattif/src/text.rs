@@ -31,6 +31,7 @@ fn sections(platform: &Platform, report: &RunReport, deadlock: String) -> String
     let sections = [
         ("Latency (µs)", latency(report)),
         ("Threads", threads(report)),
+        ("Groups", groups(report)),
         ("CPUs", cpus(report)),
         ("Idle states", idle(report)),
         ("Frequency", domains(&report.domains)),
@@ -142,6 +143,25 @@ fn threads(report: &RunReport) -> String {
             &g.migrations.to_string(),
             &mean,
             &p99,
+        ]);
+    }
+    table.to_text()
+}
+
+fn groups(report: &RunReport) -> String {
+    if report.groups.is_empty() {
+        return String::new();
+    }
+    let mut table = columns(&["", "runtime s", "CPU %", "periods", "throttled", "throttled s", "burst s"]);
+    for g in &report.groups {
+        table.row([
+            &g.path,
+            &cell(g.runtime_s),
+            &percent(g.cpu_share),
+            &g.nr_periods.to_string(),
+            &g.nr_throttled.to_string(),
+            &cell(g.throttled_s),
+            &cell(g.burst_s),
         ]);
     }
     table.to_text()

@@ -200,6 +200,13 @@ fn a_limited_group_gets_its_quota() {
     for kernel in KERNELS {
         let seen = watch(&spec("guest_x86_2cpu", kernel, tasks, r#""/a": { "cpu.max": "20000 100000" }"#, 5000));
         near(seen.ran["a"] as f64 / 5e9, 0.2, 0.01);
+        let report =
+            run(&spec("guest_x86_2cpu", kernel, tasks, r#""/a": { "cpu.max": "20000 100000" }"#, 5000), &mut []);
+        let report = report.expect("runs").report;
+        let figure = |name: &str| report.metric(&format!("groups./a.{name}"), None).unwrap();
+        near(figure("runtime_s"), seen.ran["a"] as f64 / 1e9, 1e-9);
+        near(figure("throttled_s"), seen.waited as f64 / 1e9, 1e-9);
+        assert_eq!(figure("nr_throttled"), f64::from(seen.periods[1].1));
         assert!(seen.waited > 2_800 * MS, "{}", seen.waited);
         let (periods, throttled) = seen.periods[1];
         assert!((48..=50).contains(&periods) && throttled >= 48, "{periods} {throttled}");

@@ -41,6 +41,7 @@ impl RunReport {
             "oracle" => self.oracle(rest),
             "frames" => self.frames(rest),
             "throughput" => m.throughput.get(rest).map(|t| t.per_s),
+            "groups" => self.of_cgroup(rest),
             "tasks" => self.of_named_task(rest),
             "cpus" => self.cpus(rest),
             "balance" => self.balance(rest),
@@ -162,6 +163,21 @@ impl RunReport {
         }
     }
 
+    /// `PATH.FIGURE`.
+    fn of_cgroup(&self, rest: &str) -> Option<f64> {
+        let (path, figure) = rest.rsplit_once('.')?;
+        let group = self.groups.iter().find(|g| g.path == path)?;
+        match figure {
+            "runtime_s" => Some(group.runtime_s),
+            "cpu_share" => Some(group.cpu_share),
+            "nr_periods" => Some(group.nr_periods as f64),
+            "nr_throttled" => Some(group.nr_throttled as f64),
+            "throttled_s" => Some(group.throttled_s),
+            "burst_s" => Some(group.burst_s),
+            _ => None,
+        }
+    }
+
     fn cpus(&self, rest: &str) -> Option<f64> {
         match rest.split_once('.') {
             None if rest == "busy_s" => Some(self.cpus.iter().map(|c| c.busy_s).sum()),
@@ -263,7 +279,12 @@ mod tests {
         let r = sample();
         for m in list() {
             for stat in Summary::FIELDS.iter().filter(|s| **s != "stddev") {
-                let name = m.name.replace("<stat>", stat).replace("<mark>", "request").replace("<task>", "a");
+                let name = m
+                    .name
+                    .replace("<stat>", stat)
+                    .replace("<mark>", "request")
+                    .replace("<task>", "a")
+                    .replace("<group>", "/g");
                 let name = name.replace("<bin>", "10").replace("<state>", "WFI");
                 let name = ["<cpu>", "<cluster>", "<domain>"].iter().fold(name, |n, hole| n.replace(hole, "1"));
                 assert!(r.metric(&name, None).is_some(), "{name}");

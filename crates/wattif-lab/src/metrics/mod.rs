@@ -7,6 +7,7 @@ mod distribution;
 mod energy;
 mod frames;
 mod frequency;
+mod groups;
 mod idle;
 mod latency;
 mod lookup;
@@ -25,6 +26,7 @@ pub use distribution::{Distribution, Summary};
 pub use energy::{Energy, EnergyReport};
 pub use frames::{Frames, MarkReport};
 pub use frequency::{DomainReport, FreqResidency, Frequency};
+pub use groups::{CgroupReport, Groups};
 pub use idle::IdleAccuracy;
 pub use latency::{BINS, Histogram, Latency, WakeupLatency, WuLat};
 pub use names::{Better, MetricInfo, info, list};
@@ -50,13 +52,15 @@ pub struct Metrics {
     throughput: Throughput,
     balance: Balance,
     oracle: Oracle,
+    groups: Groups,
     end: Ns,
 }
 
 impl Metrics {
     /// For a run of `spec`.
     pub fn new(spec: &RunSpec) -> Metrics {
-        Metrics::for_trace(&spec.platform, &spec.workload.marks)
+        let groups = Groups::new(spec.platform.nr_cpus(), &spec.workload.groups);
+        Metrics { groups, ..Metrics::for_trace(&spec.platform, &spec.workload.marks) }
     }
     /// For events of `platform` whose marks are called `marks`.
     pub fn for_trace(platform: &Platform, marks: &[String]) -> Metrics {
@@ -71,6 +75,7 @@ impl Metrics {
             throughput: Throughput::new(platform),
             balance: Balance::new(platform),
             oracle: Oracle::new(platform),
+            groups: Groups::default(),
             end: Ns::ZERO,
         }
     }
@@ -84,6 +89,7 @@ impl Observer for Metrics {
             .and(Interest::POWER)
             .and(Interest::PROGRAM)
             .and(Interest::BALANCE)
+            .and(Interest::GROUPS)
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.wakeup.thread(thread);
@@ -100,6 +106,9 @@ impl Observer for Metrics {
                 self.tasks.event(at, cpu, event);
                 self.throughput.event(at, cpu, event);
                 self.balance.event(at, cpu, event);
+                if self.groups.any() {
+                    self.groups.event(at, cpu, event);
+                }
             }
             Event::SchedWaking { .. } => self.wakeup.event(at, cpu, event),
             Event::SchedWakeup { .. } | Event::SchedWakeupNew { .. } | Event::SchedMigrateTask { .. } => {
@@ -125,6 +134,9 @@ impl Observer for Metrics {
             }
             Event::ClusterPower { .. } => self.energy.event(at, cpu, event),
             Event::RtappStats { .. } | Event::TimerWake { .. } => self.wu_lat.event(at, cpu, event),
+            Event::CgroupAttachTask { .. } | Event::CfsUnthrottle { .. } | Event::CfsPeriod { .. } => {
+                self.groups.event(at, cpu, event);
+            }
             Event::Mark { .. } => self.frames.event(at, cpu, event),
             _ => {}
         }
@@ -137,5 +149,6 @@ impl Observer for Metrics {
         self.energy.finish(end);
         self.throughput.finish(end);
         self.balance.finish(end);
+        self.groups.finish(end);
     }
 }

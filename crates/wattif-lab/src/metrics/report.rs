@@ -1,8 +1,8 @@
 //! The answer of one run: the parts "metrics", "tasks", "cpus" and "domains" of the `wattif.run/1` contract.
 
 use super::{
-    BalanceReport, CpuReport, Distribution, DomainReport, EnergyReport, Histogram, IdleAccuracy, IdleWakeups, Latency,
-    MarkReport, Metrics, OracleReport, Summary, TaskTotals,
+    BalanceReport, CgroupReport, CpuReport, Distribution, DomainReport, EnergyReport, Histogram, IdleAccuracy,
+    IdleWakeups, Latency, MarkReport, Metrics, OracleReport, Summary, TaskTotals,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +21,9 @@ pub struct RunReport {
     pub cpus: Vec<CpuReport>,
     /// A row per frequency domain.
     pub domains: Vec<DomainReport>,
+    /// A row per group (cgroup) but the root; empty where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<CgroupReport>,
     /// The exact energy, to be compared with the machine's own.
     #[serde(skip)]
     pub energy_fj: EnergyTotals,
@@ -140,7 +143,8 @@ impl Metrics {
         let by_task = self.by_task(&tasks);
         let cpus = self.cpu_rows();
         let metrics = self.run_metrics(&cpus);
-        RunReport { metrics, tasks, by_task, cpus, domains: self.frequency.rows(), energy_fj: self.energy.totals() }
+        let (domains, groups) = (self.frequency.rows(), self.groups.rows(self.end));
+        RunReport { metrics, tasks, by_task, cpus, domains, groups, energy_fj: self.energy.totals() }
     }
 
     fn run_metrics(&self, cpus: &[CpuReport]) -> RunMetrics {
@@ -240,13 +244,16 @@ impl GroupReport {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::Groups;
     use super::super::testbed::*;
     use super::*;
     use wattif_model::trace::{Event, IdleCause, IdlePeriod, Observer, PowerLevel, PrevState::*};
+    use wattif_model::workload::GroupSpec;
     use wattif_model::{CpuId, Ns, Pid};
 
     pub fn sample() -> RunReport {
         let mut m = Metrics::for_trace(&platform(), &["request".into()]);
+        m.groups = Groups::new(4, &["/", "/g"].map(GroupSpec::named));
         for t in [thread(1, "a"), thread(2, "a"), housekeeping(3, "kworker")] {
             m.thread(&t);
         }
