@@ -355,6 +355,7 @@ fn background(name: String, cpus: Option<CpuSet>, body: Vec<Op>) -> TaskSpec {
         name,
         instances: 1,
         start: Ns::ZERO,
+        startup: Ns::ZERO,
         delay: Ns::ZERO,
         attr: SchedAttr::default(),
         cpus,

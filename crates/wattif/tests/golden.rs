@@ -65,7 +65,7 @@ fn kind_of(stem: &str) -> &'static Kind {
 
 #[test]
 fn every_row_agrees() {
-    let report = verify_dir(&folder(), &|| {}).expect("the folder is readable");
+    let report = verify_dir(&folder(), None, &|| {}).expect("the folder is readable");
     let found: Vec<(&str, u64)> = report.files.iter().map(|f| (f.file.as_str(), f.rows)).collect();
     assert_eq!(found, FILES, "files and rows");
     let wrong: Vec<_> = report.files.iter().filter(|f| f.error.is_some() || f.mismatches > 0).collect();

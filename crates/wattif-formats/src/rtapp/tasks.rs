@@ -121,6 +121,7 @@ impl Context<'_> {
             name: task.name.into(),
             instances: task.instances,
             start: Ns::ZERO,
+            startup: Ns::ZERO,
             delay: Ns::from_us(delay),
             attr,
             cpus,

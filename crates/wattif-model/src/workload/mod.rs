@@ -162,6 +162,9 @@ pub struct TaskSpec {
     /// Its threads are created this long after the common start; timers and the delay count from the common start all the same.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub start: Ns,
+    /// Work of each thread before anything else, ns at the calibration CPU's full speed: what starting a process takes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub startup: Ns,
     /// After the common start.
     pub delay: Ns,
     /// Scheduling attributes at the start.
@@ -175,8 +178,8 @@ pub struct TaskSpec {
 }
 
 /// Left out of the canonical text.
-fn is_zero(start: &Ns) -> bool {
-    *start == Ns::ZERO
+fn is_zero(time: &Ns) -> bool {
+    *time == Ns::ZERO
 }
 
 /// Scheduling policy, by the kernel's names.

@@ -94,6 +94,7 @@ pub(super) fn task(name: &str, instances: u64, attr: SchedAttr, ops: Vec<Op>) ->
         name: name.into(),
         instances: instances as u32,
         start: Ns::ZERO,
+        startup: Ns::ZERO,
         delay: Ns::ZERO,
         attr,
         cpus: None,

@@ -164,7 +164,11 @@ pub struct Setup {
 /// What is to be completed when a thread is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
-    /// Its very first step: the task's delay.
+    /// Its very first step: what starting a process takes, a quarter of it before its launcher has set the attributes.
+    Startup,
+    /// The rest of it.
+    StartupRest,
+    /// The task's delay.
     Start,
     /// The delay is over: what the file says about scheduling is applied, one call after the other.
     Attributes(Attribute),
@@ -207,6 +211,8 @@ struct Thread {
     attr: SchedAttr,
     affinity: Option<CpuSet>,
     group: u32,
+    /// In the first part of its start-up.
+    launching: bool,
     /// First expiry of its timers: start + delay.
     first_expiry: Ns,
     loops: Vec<u64>,
@@ -305,11 +311,11 @@ impl Programs {
         // By its place within its task: threads of other tasks, which its name counts, shift no draw.
         let stream = format!("{}/{}", spec.name, self.created[task as usize]);
         // A thread sleeps its delay as it was born and sets its attributes afterwards, as rt-app's do.
-        let late = spec.delay.0 > 0;
+        let late = spec.delay.0 > 0 || spec.startup.0 > 0;
         self.threads[pid.at()] = Some(Thread {
             task,
             pc: 0,
-            pending: Pending::Start,
+            pending: if spec.startup.0 > 0 { Pending::Startup } else { Pending::Start },
             waiting: None,
             attr: if late { SchedAttr::default() } else { spec.attr },
             affinity: spec.cpus.clone().filter(|_| !late),
@@ -327,6 +333,7 @@ impl Programs {
             ops: 0,
             held: Vec::new(),
             donor: None,
+            launching: false,
             name,
             stream,
         });
@@ -374,8 +381,17 @@ impl Programs {
     /// Finish what the last step began; a step when that needs another one.
     fn complete(&mut self, pid: Pid, now: Ns, out: &mut Effects) -> Option<Step> {
         let thread = self.thread(pid);
-        match std::mem::replace(&mut thread.pending, Pending::Ready) {
+        let pending = std::mem::replace(&mut thread.pending, Pending::Ready);
+        match pending {
             Pending::Ready => None,
+            Pending::Startup | Pending::StartupRest => {
+                let first = pending == Pending::Startup;
+                thread.pending = if first { Pending::Attributes(Attribute::Policy) } else { Pending::Start };
+                thread.launching = first;
+                let task = thread.task as usize;
+                let startup = Ns(self.workload.tasks[task].startup.0 / 4 * if first { 1 } else { 3 });
+                Some(Step::Execute(Segment::Scaled(startup.0.saturating_mul(self.setup.unit_capacity).min(FOREVER))))
+            }
             Pending::Start => {
                 let until = thread.first_expiry;
                 thread.began = until.max(now);
@@ -627,10 +643,18 @@ impl Programs {
         let (step, next) = match which {
             Attribute::Policy => (self.set_attr(pid, attr, out), Pending::Attributes(Attribute::Group)),
             Attribute::Group => (self.set_group(pid, group), Pending::Attributes(Attribute::Affinity)),
-            Attribute::Affinity => (self.set_affinity(pid, &cpus.clone()), Pending::Ready),
+            Attribute::Affinity => {
+                let cpus = cpus.clone();
+                (self.set_affinity(pid, &cpus), self.attributes_set(pid))
+            }
         };
         self.thread(pid).pending = next;
         if step.is_some() || next == Pending::Ready { step } else { self.complete(pid, now, out) }
+    }
+
+    /// What comes after the attributes.
+    fn attributes_set(&mut self, pid: Pid) -> Pending {
+        if self.thread(pid).launching { Pending::StartupRest } else { Pending::Ready }
     }
 
     fn set_affinity(&mut self, pid: Pid, cpus: &Option<CpuSet>) -> Option<Step> {

@@ -42,7 +42,9 @@ impl Kernel<'_, '_> {
     /// Interrupts an idle CPU so that it balances for all that sleep without tick.
     fn kick_nohz(&mut self, kick: Kick, from: CpuId) {
         let target = kick.target;
-        if self.cpus[target.at()].nohz_balance.replace(kick).is_none() && self.m.cpus[target.at()].sleep.is_some() {
+        let pending = self.cpus[target.at()].nohz_balance;
+        self.cpus[target.at()].nohz_balance = Some(pending.map_or(kick, |p| p.and(kick)));
+        if pending.is_none() && self.m.cpus[target.at()].sleep.is_some() {
             let at = self.s.now + self.cpus[from.at()].cost_ns + self.m.platform.costs.ipi_ns;
             self.wake_cpu(target, at);
         }
@@ -89,9 +91,9 @@ impl Transaction for Pass<'_, '_, '_> {
     }
     fn update_blocked_averages(&mut self, cpu: CpuId) -> bool {
         self.kernel.update_rq_clock(cpu);
-        let left = fair::update_blocked_averages(&mut self.kernel.s, cpu);
+        fair::update_blocked_averages(&mut self.kernel.s, cpu);
         self.kernel.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
-        left
+        self.kernel.s.rqs[cpu.at()].has_blocked_load
     }
     fn detach(&mut self, pid: Pid, dst: CpuId) {
         self.kernel.detach_task(pid, dst, self.cpu);

@@ -19,6 +19,9 @@ use wattif_lab::table::{Align, Table, verbatim};
 pub struct Args {
     /// Folder with vector files or recordings.
     dir: PathBuf,
+    /// Write the trace of each simulated case, with its decisions, to FOLDER/CASE.txt.
+    #[arg(long, value_name = "FOLDER")]
+    traces: Option<PathBuf>,
     /// Print one JSON object (wattif.verify/1).
     #[arg(long)]
     json: bool,
@@ -26,7 +29,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let bar = output::bar(0, "verifying");
-    let report = verify_dir(&args.dir, &|| bar.inc(1))?;
+    let report = verify_dir(&args.dir, args.traces.as_deref(), &|| bar.inc(1))?;
     bar.finish_and_clear();
     match args.json {
         true => output::json(&report)?,

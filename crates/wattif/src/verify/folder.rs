@@ -63,7 +63,8 @@ impl VerifyReport {
 }
 
 /// Replay every vector file and every recording below `dir`; `done` is called after each file and case (from any thread).
-pub fn verify_dir(dir: &Path, done: &(dyn Fn() + Sync)) -> Result<VerifyReport, Error> {
+/// `traces` takes the traces of simulated cases.
+pub fn verify_dir(dir: &Path, traces: Option<&Path>, done: &(dyn Fn() + Sync)) -> Result<VerifyReport, Error> {
     let mut paths = Vec::new();
     walk(dir, 0, &mut paths)?;
     if paths.is_empty() {
@@ -81,7 +82,9 @@ pub fn verify_dir(dir: &Path, done: &(dyn Fn() + Sync)) -> Result<VerifyReport, 
     let files = paths.par_iter().map(one).collect();
     let mut recordings = Vec::new();
     for path in &cases {
-        recordings.extend(Recordings::open(path)?.verify(&|_| done()));
+        let mut folder = Recordings::open(path)?;
+        folder.traces = traces.map(Path::to_path_buf);
+        recordings.extend(folder.verify(&|_| done()));
     }
     Ok(VerifyReport { schema: "wattif.verify/1", files, recordings })
 }
@@ -189,7 +192,7 @@ mod tests {
         dir
     }
     fn verify(files: &[(&str, &str)]) -> VerifyReport {
-        verify_dir(folder(files).path(), &|| {}).unwrap()
+        verify_dir(folder(files).path(), None, &|| {}).unwrap()
     }
 
     #[test]
@@ -203,7 +206,7 @@ mod tests {
     fn recordings_that_cannot_be_read_name_the_place() {
         let error = |cases: &str| {
             let dir = folder(&[("rec/cases.json", cases), ("rec/kernels.json", "{}")]);
-            verify_dir(dir.path(), &|| {}).unwrap_err().to_string()
+            verify_dir(dir.path(), None, &|| {}).unwrap_err().to_string()
         };
         assert!(error("[\n{\"name\": 3}]").contains("cases.json:2:"), "{}", error("[\n{\"name\": 3}]"));
         assert!(error("[").contains("cases.json:1:1"));
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn empty_and_truncated() {
-        assert!(verify_dir(folder(&[]).path(), &|| {}).is_err());
+        assert!(verify_dir(folder(&[]).path(), None, &|| {}).is_err());
         let dir = folder(&[("x.csv.gz", "\u{1f}")]);
         assert!(read_text(&dir.path().join("x.csv.gz")).is_err());
     }

@@ -22,6 +22,7 @@ fn task(name: &str, ops: &[Op]) -> TaskSpec {
         name: name.into(),
         instances: 1,
         start: Ns(0),
+        startup: Ns(0),
         delay: Ns(0),
         attr: SchedAttr::default(),
         cpus: None,

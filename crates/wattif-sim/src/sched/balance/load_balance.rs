@@ -399,7 +399,7 @@ impl FairBalancer {
         let mut next_balance = jiffies_ns(txn.view()) + hz(txn.view()) * txn.view().tick_ns;
         let mut pulled = 0;
         if self.newidle_is_worth_it(txn.view(), cpu) {
-            txn.update_blocked_averages(cpu);
+            self.decay_blocked(txn, cpu);
             pulled = self.newidle_domains(txn, cpu, &mut next_balance);
         } else if !txn.view().rqs[cpu.at()].sd.is_empty() {
             next_balance = next_balance.min(self.next_pass(txn.view(), cpu, 0));

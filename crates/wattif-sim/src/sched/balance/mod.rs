@@ -41,7 +41,8 @@
 //! 7. The interval: back to the shortest after an imbalance, doubled after balance.
 //!
 //! `nohz`: a busy CPU's tick kicks an idle CPU without tick (the first) when it has two tasks, lost capacity, has a
-//! misfit task, or shares its cache with another busy CPU; that CPU then balances for all idle ones.
+//! misfit task, or shares its cache with another busy CPU; that CPU then balances for all idle ones. A kick may also ask
+//! only to decay blocked load (every 32 ms) or, since 5.15, to see when balancing is due after a CPU has stopped its tick.
 //!
 //! Worked example: two CPUs, two always-runnable tasks on CPU 0, CPU 1 goes idle. Group {0} has 2 tasks on 1 CPU and
 //! more runnable time than capacity: overloaded; group {1} has spare room; the domain shares its cache, so tasks are
@@ -58,7 +59,6 @@
 //! FIDELITY(balance-cost): what a pass costs is not measured but estimated: the platform's wake-up path, and an eighth of it
 //! for each CPU of the domain.
 //! FIDELITY(numa-balancing): no preferred nodes, no `fbq_type`. FIDELITY(asym-packing): no priorities between CPUs.
-//! FIDELITY(nohz-needs-update): a CPU that stops its tick moves the nohz clock at once, not at the next kick.
 //! There are no vectors for balancing: it is from knowledge of the kernel's behaviour, with unit tests.
 //!
 //! # Source

@@ -2,7 +2,7 @@
 
 use super::capacity::check_cpu_capacity;
 use super::load_balance::msecs_to_jiffies;
-use super::{FairBalancer, IdleType, LoadBalancer, Transaction, hz, jiffies_ns};
+use super::{FairBalancer, Generation, IdleType, LoadBalancer, Transaction, hz, jiffies_ns};
 use crate::sched::{Sched, View};
 use wattif_model::CpuId;
 
@@ -10,13 +10,34 @@ use wattif_model::CpuId;
 const BLOCKED_PERIOD_MS: u64 = 32;
 
 /// The nohz clock (`struct nohz`).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Nohz {
     next_balance: u64,
     next_blocked: u64,
     has_blocked: bool,
+    /// A CPU stopped its tick since `next_balance` was computed (5.15+): the next kick does so again.
+    needs_update: bool,
     /// A nohz pass is going on.
     pub running: bool,
+    /// By CPU: it stopped its tick, and no tick has found it busy since (`idle_cpus_mask`, `nohz_tick_stopped`). It may run
+    /// something by now.
+    tick_stopped: Vec<bool>,
+    /// By CPU: the tick at which its blocked load was decayed last (`last_blocked_load_update_tick`).
+    decayed_at: Vec<u64>,
+}
+
+impl Nohz {
+    fn in_mask(&self, cpu: CpuId) -> bool {
+        self.tick_stopped.get(cpu.at()).is_some_and(|stopped| *stopped)
+    }
+}
+
+/// The entry of a CPU in a list that grows to the number of CPUs.
+fn entry<T: Clone + Default>(list: &mut Vec<T>, cpu: CpuId) -> &mut T {
+    if list.len() <= cpu.at() {
+        list.resize(cpu.at() + 1, T::default());
+    }
+    &mut list[cpu.at()]
 }
 
 /// An interrupt for an idle CPU, and what it is to do.
@@ -24,14 +45,33 @@ pub(super) struct Nohz {
 pub struct Kick {
     /// Whom to interrupt (`ilb_cpu`).
     pub target: CpuId,
-    /// Balance (`NOHZ_BALANCE_KICK`); otherwise decay blocked load only (`NOHZ_STATS_KICK`).
+    /// Balance (`NOHZ_BALANCE_KICK`).
     pub balance: bool,
+    /// Decay blocked load (`NOHZ_STATS_KICK`).
+    pub stats: bool,
+    /// Compute when balancing is due (`NOHZ_NEXT_KICK`).
+    pub next: bool,
+}
+
+impl Kick {
+    /// What two kicks of the same CPU ask for together.
+    pub fn and(self, other: Kick) -> Kick {
+        Kick {
+            target: self.target,
+            balance: self.balance || other.balance,
+            stats: self.stats || other.stats,
+            next: self.next || other.next,
+        }
+    }
 }
 
 impl LoadBalancer for FairBalancer {
     fn periodic(&mut self, txn: &mut dyn Transaction, cpu: CpuId, idle: bool) {
-        txn.update_blocked_averages(cpu);
+        self.decay_blocked(txn, cpu);
         self.rebalance_domains(txn, cpu, if idle { IdleType::Idle } else { IdleType::NotIdle });
+        if idle {
+            self.note_next_balance(txn, cpu);
+        }
     }
 
     fn newidle(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> u32 {
@@ -43,57 +83,43 @@ impl LoadBalancer for FairBalancer {
     }
 
     fn nohz_balancer_kick(&mut self, s: &View, cpu: CpuId) -> Option<Kick> {
-        let now = jiffies_ns(s);
-        let balance = now >= self.nohz.next_balance && self.needs_help(s, cpu);
-        let stats = self.nohz.has_blocked && now > self.nohz.next_blocked;
-        if !balance && !stats {
+        // nohz_balance_exit_idle
+        *entry(&mut self.nohz.tick_stopped, cpu) = false;
+        if !self.nohz.tick_stopped.contains(&true) {
             return None;
         }
-        let target = idle_without_tick(s).find(|&c| c != cpu)?;
-        if balance {
+        let now = jiffies_ns(s);
+        let balance = now >= self.nohz.next_balance && self.needs_help(s, cpu);
+        let stats = balance || (self.nohz.has_blocked && now > self.nohz.next_blocked);
+        let next = self.nohz.needs_update;
+        if !stats && !next {
+            return None;
+        }
+        if self.generation < Generation::V6_1 {
+            self.nohz.next_balance += s.tick_ns;
+        } else if balance {
             self.nohz.next_balance = now + s.tick_ns;
         }
-        Some(Kick { target, balance })
+        // find_new_ilb
+        let mut asleep = (0..s.nr_cpus() as u32).map(CpuId).filter(|&c| self.nohz.in_mask(c) && s.idle_cpu(c));
+        asleep.find(|&c| c != cpu).map(|target| Kick { target, balance, stats, next })
     }
 
     fn nohz_idle_balance(&mut self, txn: &mut dyn Transaction, kick: Kick) {
-        let now = jiffies_ns(txn.view());
-        let mut next_balance = now + 60 * hz(txn.view()) * txn.view().tick_ns;
-        let n = txn.view().nr_cpus() as u32;
-        self.nohz.has_blocked = false;
-        self.nohz.running = true;
-        // The kicked CPU is last, so that what it pulls for itself does not keep it from helping the others.
-        for i in 0..n {
-            let cpu = CpuId((kick.target.0 + 1 + i) % n);
-            if !txn.view().idle_cpu(cpu) || !(txn.view().rqs[cpu.at()].tick_stopped || cpu == kick.target) {
-                continue;
-            }
-            if txn.view().rqs[kick.target.at()].need_resched {
-                // Work has come: leave the rest to the next kick.
-                self.nohz.has_blocked = true;
-                next_balance = now;
-                break;
-            }
-            self.update_nohz_stats(txn, cpu);
-            if kick.balance && now >= txn.view().rqs[cpu.at()].next_balance {
-                txn.update_rq_clock(cpu);
-                self.rebalance_domains(txn, cpu, IdleType::Idle);
-            }
-            next_balance = next_balance.min(txn.view().rqs[cpu.at()].next_balance);
+        // Since it was kicked it may have got work.
+        if txn.view().idle_cpu(kick.target) {
+            self.nohz.running = true;
+            self.serve_idle_cpus(txn, kick);
+            self.nohz.running = false;
         }
-        self.nohz.running = false;
-        if kick.balance {
-            self.nohz.next_balance = next_balance;
-        }
-        let ticks = msecs_to_jiffies(BLOCKED_PERIOD_MS, hz(txn.view()));
-        self.nohz.next_blocked = now + ticks * txn.view().tick_ns;
     }
 
     fn nohz_balance_enter_idle(&mut self, s: &mut Sched, cpu: CpuId) {
-        let rq = &mut s.rqs[cpu.at()];
-        rq.has_blocked_load = true;
+        s.rqs[cpu.at()].has_blocked_load = true;
         self.nohz.has_blocked = true;
-        self.nohz.next_balance = self.nohz.next_balance.min(rq.next_balance);
+        if !std::mem::replace(entry(&mut self.nohz.tick_stopped, cpu), true) {
+            self.nohz.needs_update = self.generation >= Generation::V6_1;
+        }
     }
 
     fn active_balance(&mut self, txn: &mut dyn Transaction, src: CpuId) -> bool {
@@ -118,8 +144,60 @@ impl FairBalancer {
         if s.topology.sd_llc[cpu.at()].is_none() {
             return false;
         }
+        // nr_busy_cpus: a CPU that woke up is idle to it until its first tick.
         let llc = &s.topology.llc_span[s.topology.llc_id[cpu.at()] as usize];
-        llc.iter().filter(|&c| !(s.idle_cpu(c) && s.rqs[c.at()].tick_stopped)).nth(1).is_some()
+        llc.iter().filter(|&c| !self.nohz.in_mask(c)).nth(1).is_some()
+    }
+
+    /// `_nohz_idle_balance`: the kicked CPU looks after all that sleep without tick, itself last, so that what it pulls for
+    /// itself does not keep it from helping the others.
+    fn serve_idle_cpus(&mut self, txn: &mut dyn Transaction, kick: Kick) {
+        let now = jiffies_ns(txn.view());
+        let far = now + 60 * hz(txn.view()) * txn.view().tick_ns;
+        let mut next_balance = far;
+        self.nohz.has_blocked &= !kick.stats;
+        self.nohz.needs_update &= !kick.next;
+        let n = txn.view().nr_cpus() as u32;
+        let mut left = false;
+        for i in 0..n {
+            let cpu = CpuId((kick.target.0 + 1 + i) % n);
+            if !txn.view().idle_cpu(cpu) || !self.nohz.in_mask(cpu) {
+                continue;
+            }
+            if txn.view().rqs[kick.target.at()].need_resched {
+                // Work has come: leave the rest to the next kick.
+                self.nohz.has_blocked |= left || kick.stats;
+                self.nohz.needs_update |= kick.next;
+                return;
+            }
+            left |= kick.stats && self.update_nohz_stats(txn, cpu);
+            if kick.balance && now >= txn.view().rqs[cpu.at()].next_balance {
+                txn.update_rq_clock(cpu);
+                self.rebalance_domains(txn, cpu, IdleType::Idle);
+            }
+            next_balance = next_balance.min(txn.view().rqs[cpu.at()].next_balance);
+        }
+        if next_balance < far {
+            self.nohz.next_balance = next_balance;
+        }
+        if kick.stats {
+            let ticks = msecs_to_jiffies(BLOCKED_PERIOD_MS, hz(txn.view()));
+            self.nohz.next_blocked = now + ticks * txn.view().tick_ns;
+        }
+        self.nohz.has_blocked |= left;
+    }
+
+    /// Until 5.10 an idle CPU that balances for itself moves the nohz clock.
+    fn note_next_balance(&mut self, txn: &dyn Transaction, cpu: CpuId) {
+        if self.generation < Generation::V6_1 {
+            self.nohz.next_balance = self.nohz.next_balance.min(txn.view().rqs[cpu.at()].next_balance);
+        }
+    }
+
+    /// `update_blocked_averages`: decays what blocked tasks left on a CPU, and notes when.
+    pub(super) fn decay_blocked(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> bool {
+        *entry(&mut self.nohz.decayed_at, cpu) = jiffies_ns(txn.view());
+        txn.update_blocked_averages(cpu)
     }
 
     /// `nohz_newidle_balance`: decays the blocked load of idle CPUs on the way into idle.
@@ -129,21 +207,20 @@ impl FairBalancer {
         if soon_back || !self.nohz.has_blocked || now < self.nohz.next_blocked {
             return;
         }
-        self.nohz_idle_balance(txn, Kick { target: cpu, balance: false });
+        self.nohz.running = true;
+        self.serve_idle_cpus(txn, Kick { target: cpu, balance: false, stats: true, next: false });
+        self.nohz.running = false;
     }
 
-    /// `update_nohz_stats`: decays what blocked tasks left on an idle CPU, once per tick.
-    fn update_nohz_stats(&mut self, txn: &mut dyn Transaction, cpu: CpuId) {
+    /// `update_nohz_stats`: decays what blocked tasks left on an idle CPU, once per tick; true while some is left.
+    fn update_nohz_stats(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> bool {
         if !txn.view().rqs[cpu.at()].has_blocked_load {
-            return;
+            return false;
         }
-        let left = txn.update_blocked_averages(cpu);
-        txn.state().rqs[cpu.at()].has_blocked_load = left;
-        self.nohz.has_blocked |= left;
+        let once = self.generation >= Generation::V6_1;
+        if once && jiffies_ns(txn.view()) <= *entry(&mut self.nohz.decayed_at, cpu) {
+            return true;
+        }
+        self.decay_blocked(txn, cpu)
     }
-}
-
-/// CPUs that are idle with their tick stopped (`nohz.idle_cpus_mask`).
-fn idle_without_tick(s: &View) -> impl Iterator<Item = CpuId> + '_ {
-    (0..s.nr_cpus() as u32).map(CpuId).filter(|&c| s.rqs[c.at()].tick_stopped && s.idle_cpu(c))
 }

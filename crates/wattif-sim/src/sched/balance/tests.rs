@@ -299,7 +299,7 @@ fn a_busy_cpu_kicks_an_idle_one_that_serves_all() {
         b.nohz_balance_enter_idle(&mut toy.s, CpuId(cpu as u32));
     }
     let kick = b.nohz_balancer_kick(&toy.s, CpuId(0)).expect("two tasks wait");
-    assert_eq!(kick, Kick { target: CpuId(1), balance: true });
+    assert_eq!(kick, Kick { target: CpuId(1), balance: true, stats: true, next: true });
     let again = b.nohz_balancer_kick(&toy.s, CpuId(0)).map(|k| k.balance);
     assert_eq!(again, Some(false), "balancing is asked for once per tick; blocked load is still to be decayed");
     toy.advance(25);
@@ -312,10 +312,14 @@ fn a_busy_cpu_kicks_an_idle_one_that_serves_all() {
 fn one_busy_cpu_needs_no_help_but_two_in_a_cache_do() {
     let (mut toy, mut b) = (smp(4), FairBalancer::default());
     toy.spawn(0);
-    (1..4).for_each(|c| toy.s.rqs[c].tick_stopped = true);
-    assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)), None);
+    (1..4).for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
+    let kick = b.nohz_balancer_kick(&toy.s, CpuId(0)).expect("CPUs went to sleep");
+    assert_eq!(kick, Kick { target: CpuId(1), balance: false, stats: true, next: true });
+    b.nohz_idle_balance(&mut toy, kick);
+    assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)), None, "the clock is up to date, blocked load has been decayed");
     toy.spawn(1);
-    assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)).map(|k| k.target), Some(CpuId(2)));
+    assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)), None, "until its first tick the other CPU counts as idle");
+    assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(1)).map(|k| k.target), Some(CpuId(2)));
 }
 
 #[test]

@@ -140,7 +140,10 @@ pub fn update_blocked_averages(s: &mut Sched, cpu: CpuId) -> bool {
     // Children before parents; group 0 is the root.
     for group in (0..s.groups.len() as u32).rev() {
         let q = s.cfs_of(group, cpu);
-        let nothing_to_do = s.cfs[q].nr_queued == 0 && s.cfs[q].removed.nr == 0 && s.cfs[q].avg.is_decayed();
+        // cfs_rq_is_decayed: a part of the group's load that the limit of one update a ms left behind is still to be taken back.
+        let cfs = &s.cfs[q];
+        let settled = cfs.avg.is_decayed() && cfs.tg_load_avg_contrib == 0;
+        let nothing_to_do = cfs.nr_queued == 0 && cfs.removed.nr == 0 && settled;
         if group != 0 && (nothing_to_do || throttled_hierarchy(s, q)) {
             continue;
         }

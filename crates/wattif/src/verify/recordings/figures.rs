@@ -20,6 +20,8 @@ pub type Figures = BTreeMap<String, f64>;
 
 /// Jobs are listed one by one up to this many.
 const LISTED_JOBS: usize = 24;
+/// A delay ends this late at most, ns: the slack of timers, and an idle CPU's way out.
+const DELAY_LATE_NS: u64 = 600_000;
 /// Turns of the pinned CPU that are listed.
 const LISTED_TURNS: usize = 60;
 
@@ -91,8 +93,10 @@ impl<'h> View<'h> {
             let thread = if history.simulated { instance(history, t) } else { recorded(history, t) };
             let thread = thread.ok_or_else(|| format!("thread `{}` is not in the trace", t.key))?;
             // A run's threads sleep their delay, which a recording's do not: what ends it is no wake-up of theirs.
-            let delayed = history.simulated && 1000 * t.delay_us > thread.started();
-            let wakes = if delayed { thread.wakes.get(1..).unwrap_or_default() } else { &thread.wakes };
+            let delay = 1000 * t.delay_us;
+            let ends_delay = |w: &Wake| w.waking.is_some_and(|at| (delay..delay + DELAY_LATE_NS).contains(&at));
+            let delayed = history.simulated && delay > thread.started() && thread.wakes.first().is_some_and(ends_delay);
+            let wakes = if delayed { &thread.wakes[1..] } else { &thread.wakes };
             threads.push((t, Found { thread, wakes, start: thread.started(), end: thread.ended(history.last) }));
         }
         let mut view = View { case, history, threads, window: (0, 0) };

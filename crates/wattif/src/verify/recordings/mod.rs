@@ -15,6 +15,7 @@ pub mod pelt;
 pub mod text;
 
 use crate::error::Error;
+use crate::ftrace::TextTrace;
 use crate::load;
 use crate::run::Simulator;
 use case::{Case, WindowKind};
@@ -33,6 +34,10 @@ use wattif_model::workload::{TaskSpec, Workload};
 
 /// A run that does not end by itself ends here.
 const LONGEST_RUN_S: u64 = 60;
+/// What starting a process took in the guests (fork, exec, reading its arguments), at 1 GIPS: one value for each build of the
+/// kernel, from the first switch-in of the cases' processes to their first sleep. rt-app's threads start at once.
+const STARTUP_X86: Ns = Ns(790_000);
+const STARTUP_ARM64: Ns = Ns(340_000);
 /// A file of a recording may not be larger when decompressed.
 const MAX_BYTES: u64 = 512 << 20;
 
@@ -99,6 +104,8 @@ pub struct Recordings {
     /// In the order of the file.
     pub cases: Vec<Case>,
     kernels: Kernels,
+    /// Where the trace of each simulated case goes, as `CASE.txt`.
+    pub traces: Option<PathBuf>,
 }
 
 impl Recordings {
@@ -109,7 +116,7 @@ impl Recordings {
         let cases: Vec<Case> = json(cases_json, &text)?;
         let path = folder.join("kernels.json");
         let kernels: kernels::File = json(&path, &read(&path)?)?;
-        let recordings = Recordings { folder, text, cases, kernels: kernels.kernels };
+        let recordings = Recordings { folder, text, cases, kernels: kernels.kernels, traces: None };
         let mut names: Vec<&str> = recordings.cases.iter().map(|c| c.name.as_str()).collect();
         names.sort_unstable();
         match names.windows(2).find(|w| w[0] == w[1]) {
@@ -154,7 +161,7 @@ impl Recordings {
         let here = |why: String| format!("cases.json:{line}: {why}");
         let (spec, notes) = self.spec(case).map_err(here)?;
         let mut history = History::default();
-        Simulator.run(&spec, &mut [&mut history]).map_err(|e| here(e.to_string()))?;
+        self.run(case, &spec, &mut history).map_err(here)?;
         let view = View::new(case, &history).map_err(here)?;
         let mut figures = view.figures();
         figures.extend(view.log_figures());
@@ -165,6 +172,16 @@ impl Recordings {
             pelt_figures(case, &view, &samples, &mut figures);
         }
         Ok((figures, notes))
+    }
+
+    fn run(&self, case: &Case, spec: &RunSpec, history: &mut History) -> Result<(), String> {
+        let Some(folder) = &self.traces else {
+            return Simulator.run(spec, &mut [history]).map(drop).map_err(|e| e.to_string());
+        };
+        let mut trace =
+            TextTrace::create(&folder.join(format!("{}.txt", case.name)), true).map_err(|e| e.to_string())?;
+        Simulator.run(spec, &mut [history, &mut trace]).map_err(|e| e.to_string())?;
+        trace.finish().map_err(|e| e.to_string())
     }
 
     /// What is run for a case, and what that leaves out.
@@ -271,12 +288,17 @@ fn start_like_the_recording(workload: &mut Workload, case: &Case, hz: u32) -> Re
         (None, Some(s)) => (s * 1e3 - w.skip_head_ms - begin - case.tick_phase_ms).rem_euclid(1000.0 / f64::from(hz)),
         (None, None) => return Err("neither start_after_zero_ms nor the window's start is given".into()),
     };
+    let startup = match case.time_zero_s {
+        Some(_) if case.platform.contains("arm64") => STARTUP_ARM64,
+        Some(_) => STARTUP_X86,
+        None => Ns::ZERO,
+    };
     let mut tasks = Vec::new();
     for task in std::mem::take(&mut workload.tasks) {
         for instance in 0..task.instances as usize {
             let found = case.threads.iter().zip(&starts).find(|(t, _)| t.task == task.name && t.instance == instance);
             let start = found.map_or(task.start, |(_, start)| Ns(((first + start).max(0.0) * 1e6) as u64));
-            tasks.push(TaskSpec { instances: 1, start, ..task.clone() });
+            tasks.push(TaskSpec { instances: 1, start, startup, ..task.clone() });
         }
     }
     workload.tasks = tasks;
@@ -295,9 +317,10 @@ fn pelt_figures(case: &Case, view: &View<'_>, samples: &pelt::Samples, out: &mut
         put("steps_exact", exact as f64);
         put("steps_not_exact", not_exact as f64);
         put("steps_skipped_migration", (samples.len() as u64 - 1 - exact - not_exact) as f64);
-        let inside = || thread.signals.iter().filter(|s| s.0 >= view.window.0);
-        put("util_max", inside().map(|s| f64::from(s.1)).fold(0.0, f64::max));
-        put("runnable_max", inside().map(|s| f64::from(s.2)).fold(0.0, f64::max));
+        let largest =
+            |signal: fn(&(u64, u32, u32)) -> u32| thread.signals.iter().map(signal).max().map_or(0.0, f64::from);
+        put("util_max", largest(|s| s.1));
+        put("runnable_max", largest(|s| s.2));
         let mut differences = Vec::new();
         for sample in samples.iter().filter(|s| s.at >= zero_ns) {
             let at = sample.at - zero_ns;
