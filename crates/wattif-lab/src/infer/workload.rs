@@ -399,6 +399,7 @@ impl Inference<'_> {
                 name: task,
                 instances: u32::from(t.parent.is_none()),
                 start,
+                startup: Ns::ZERO,
                 delay: Ns::ZERO,
                 attr,
                 cpus,

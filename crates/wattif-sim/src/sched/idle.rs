@@ -109,15 +109,10 @@ impl Kernel<'_, '_> {
         states.iter().enumerate().fold(0, |mask, (i, s)| mask | u32::from(s.disabled) << i)
     }
 
-    /// `tick_nohz_idle_stop_tick` or `_retain_tick`: the tick stops only when nothing is due before it.
+    /// `tick_nohz_idle_stop_tick` or `_retain_tick`: the governor decides. A high-resolution timer that is due before the
+    /// tick does not keep it; only one of the timer wheel would (`tick_nohz_next_event`), which no thread of ours has.
     fn tick_nohz(&mut self, cpu: CpuId, stop: bool) {
-        let rq = &self.s.rqs[cpu.at()];
-        if !stop || rq.tick_stopped {
-            return;
-        }
-        let slot = self.slots.of(Source::Tick(cpu));
-        let due_before = |timer: u64| self.queue.time_of(slot).is_some_and(|tick| timer <= tick.0);
-        if self.m.timers.next(cpu).is_some_and(due_before) {
+        if !stop || self.s.rqs[cpu.at()].tick_stopped {
             return;
         }
         self.disarm(Source::Tick(cpu));

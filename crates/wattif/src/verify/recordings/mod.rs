@@ -3,6 +3,10 @@
 //! Each case is simulated, its figures are computed from the events by the definitions of the recordings' `measure.py`
 //! ([`figures`]), and compared with what was measured, within the tolerances of the case. The same code computes them from the
 //! text of a recording; a test holds that it gives the recorded figures there.
+//!
+//! FIDELITY(guest-background): the guest's own threads, and what they left on the CPUs before a case, are not simulated.
+//! FIDELITY(rtapp-startup): threads of rt-app do not wait for each other while they are created.
+//! FIDELITY(recordings-open): what is out of its tolerance and not explained.
 
 pub mod case;
 mod cpus;
@@ -15,9 +19,9 @@ pub mod pelt;
 pub mod text;
 
 use crate::error::Error;
-use crate::ftrace::TextTrace;
 use crate::load;
 use crate::run::Simulator;
+use crate::trace_file::TraceFile;
 use case::{Case, WindowKind};
 use figures::{Figures, View};
 use history::History;
@@ -28,6 +32,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+use wattif_formats::trace::Detail;
 use wattif_model::Ns;
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::workload::{TaskSpec, Workload};
@@ -178,8 +183,8 @@ impl Recordings {
         let Some(folder) = &self.traces else {
             return Simulator.run(spec, &mut [history]).map(drop).map_err(|e| e.to_string());
         };
-        let mut trace =
-            TextTrace::create(&folder.join(format!("{}.txt", case.name)), true).map_err(|e| e.to_string())?;
+        let path = folder.join(format!("{}.txt", case.name));
+        let mut trace = TraceFile::create(&path, None, Detail::Decisions, spec).map_err(|e| e.to_string())?;
         Simulator.run(spec, &mut [history, &mut trace]).map_err(|e| e.to_string())?;
         trace.finish().map_err(|e| e.to_string())
     }
