@@ -321,12 +321,14 @@ impl Kernel<'_, '_> {
         self.update_rq_clock(this_cpu);
         let in_irq = self.cpus[this_cpu.at()].in_irq;
         let request = Request { pid, prev_cpu, this_cpu, kind, in_irq };
-        let choice = match self.class_id(pid) {
+        let mut choice = match self.class_id(pid) {
             ClassId::Fair => self.placement.select_task_rq(&mut self.s, &request, &fair::sync_entity_load_avg),
             ClassId::Deadline => dl_placement::select_task_rq(&mut self.s, &request),
             _ => rt::select_task_rq(&mut self.s, &request),
         };
-        debug_assert!(self.s.tasks[pid.at()].cpus.contains(choice.cpu));
+        if !self.s.tasks[pid.at()].cpus.contains(choice.cpu) {
+            choice.cpu = self.select_fallback_rq(pid, prev_cpu);
+        }
         if self.out.wants(Interest::DECISIONS) {
             let nr_running = self.s.rqs[choice.cpu.at()].nr_running.min(u16::MAX.into()) as u16;
             let placement = Placement {
@@ -342,6 +344,15 @@ impl Kernel<'_, '_> {
             self.out.tell(self.s.now, this_cpu, Interest::DECISIONS, Event::Placement(placement));
         }
         choice.cpu
+    }
+
+    /// `select_fallback_rq`: the policy has no CPU that the task may use, such as the previous one after a change of affinity;
+    /// the first allowed one of that CPU's node, else of all.
+    fn select_fallback_rq(&self, pid: Pid, prev_cpu: CpuId) -> CpuId {
+        let node = |cpu: CpuId| self.m.platform.cpus[cpu.at()].node;
+        let allowed = &self.s.tasks[pid.at()].cpus;
+        let near = allowed.iter().find(|&c| node(c) == node(prev_cpu));
+        near.or(allowed.min()).expect("a task may run somewhere")
     }
 
     /// Puts a task on the queue of `cpu` (`activate_task`, `ttwu_do_activate`).
