@@ -1,6 +1,6 @@
 //! Real traces: the metrics of a recording, the machine it tells of, and the workload behind it.
 //!
-//! [`play`] feeds a [`Recording`] to any observer of a run, so that recorded and simulated figures come from the same code;
+//! [`play`] feeds a recording to any observer of a run, so that recorded and simulated figures come from the same code;
 //! [`missing`] says which figures it cannot give. [`platform`] makes a machine of what a trace shows. [`workload`] makes programs:
 //! work, waits and why they end, so that another kernel or machine can be asked.
 

@@ -1,6 +1,6 @@
 //! Platform facts (`wattif-platform-facts/1`, JSON) of the machines that were recorded, as a [`Platform`].
 //!
-//! The facts say everything but how long the kernel's own paths take. Those are [`guest_costs`].
+//! The facts say everything but how long the kernel's own paths take. Those are `guest_costs`.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
