@@ -4,6 +4,7 @@
 
 use crate::cpufreq::conservative::{self, Conservative};
 use crate::cpufreq::cpufreq_governor::DbsTunables;
+use crate::cpufreq::interactive::{self, Interactive};
 use crate::cpufreq::ondemand::{self, Ondemand};
 use crate::cpufreq::schedutil::{self, Schedutil};
 use crate::cpufreq::{self, FreqGovernor};
@@ -50,6 +51,11 @@ pub struct Tunable {
     pub allowed: &'static [&'static str],
     /// One line: meaning, unit, range.
     pub doc: &'static str,
+}
+
+impl Tunable {
+    /// In place of the values allowed: one that depends on the frequency.
+    pub const PAIRS: &'static str = "a number, then kHz:number with ascending frequencies";
 }
 
 /// A policy that a kernel profile can name.
@@ -126,6 +132,7 @@ pub static POLICIES: &[Policy] = &[
     policy!("userspace", Cpufreq, true, "cpufreq/userspace.rs", cpufreq::userspace::TUNABLES),
     policy!("ondemand", Cpufreq, true, "cpufreq/ondemand.rs", cpufreq::ondemand::TUNABLES),
     policy!("conservative", Cpufreq, true, "cpufreq/conservative.rs", cpufreq::conservative::TUNABLES),
+    policy!("interactive", Cpufreq, true, "cpufreq/interactive.rs", cpufreq::interactive::TUNABLES),
     policy!("menu", Cpuidle, true, "cpuidle/menu.rs", cpuidle::menu::TUNABLES),
     policy!("oracle", Cpuidle, true, "cpuidle/oracle.rs", cpuidle::oracle::TUNABLES),
     policy!("teo", Cpuidle, true, "cpuidle/teo.rs", cpuidle::teo::TUNABLES),
@@ -194,6 +201,10 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
     let in_range = |a: &&str| range(a).is_some_and(|r| text.parse().is_ok_and(|n: u64| r.contains(&n)));
     if known.allowed.contains(&text.as_str()) || text == known.default || known.allowed.iter().any(in_range) {
         return None;
+    }
+    if known.allowed.contains(&Tunable::PAIRS) {
+        let ok = interactive::Steps::parse(&text).is_some();
+        return (!ok).then(|| format!("`{path}` takes {}, such as `85 1000000:90`, not `{text}`", Tunable::PAIRS));
     }
     if known.allowed.is_empty() {
         return match text.parse::<u64>() {
@@ -521,6 +532,17 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
         "powersave" => Box::new(cpufreq::powersave::Powersave::new()),
         "userspace" => Box::new(cpufreq::userspace::Userspace::new(t.int("setspeed_khz") as u32)),
         "ondemand" => Box::new(Ondemand::new(ondemand::Tunables { dbs: dbs_tunables(&t) })),
+        "interactive" => Box::new(Interactive::new(interactive::Tunables {
+            hispeed_freq_khz: t.maybe_int("hispeed_freq_khz").map(|khz| khz.min(u32::MAX.into()) as u32),
+            go_hispeed_load: t.int("go_hispeed_load"),
+            above_hispeed_delay_us: parsed(&t, "above_hispeed_delay_us", interactive::Steps::parse),
+            target_loads: parsed(&t, "target_loads", interactive::Steps::parse),
+            min_sample_time_us: t.int("min_sample_time_us"),
+            timer_rate_us: t.int("timer_rate_us"),
+            boost: t.text("boost") == "1",
+            boostpulse_every_us: t.int("boostpulse_every_us"),
+            boostpulse_duration_us: t.int("boostpulse_duration_us"),
+        })),
         "conservative" => Box::new(Conservative::new(conservative::Tunables {
             dbs: dbs_tunables(&t),
             down_threshold: t.int("down_threshold") as u32,

@@ -58,6 +58,9 @@ impl Settings {
 
 /// A length of time such as `5s`, `2.5s`, `100ms`, `7777us`, `1min`; a bare number is seconds.
 pub fn duration_ns(text: &str) -> Result<u64, String> {
+    if text.starts_with('-') {
+        return Err(format!("`{text}` is negative; a run takes time, such as 5s or 250ms"));
+    }
     let number = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let unit: u64 = match text[number..].trim() {
         "s" | "" => 1_000_000_000,

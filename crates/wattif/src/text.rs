@@ -105,10 +105,21 @@ fn latency(report: &RunReport) -> String {
     let mut row = |name: &str, s: &Summary| table.row(std::iter::once(name.to_string()).chain(summary(s)));
     row("waking to running (wakeup_latency)", &report.metrics.wakeup_latency_us);
     row("as rt-app logs it (wu_lat)", &report.metrics.wu_lat_us);
+    if let Some(deadline) = &report.metrics.deadline {
+        row("deadline tasks, lateness of jobs", &deadline.lateness_us);
+    }
     for (mark, frames) in &report.metrics.frames {
         row(mark, &frames.duration_us);
     }
-    table.to_text()
+    let mut out = table.to_text();
+    if let Some(d) = &report.metrics.deadline {
+        let _ = writeln!(out, "deadlines missed: {} of {} jobs ({:.2} %)", d.misses, d.jobs, d.miss_pct);
+        for (t, d) in report.by_task.iter().filter_map(|t| Some((t, t.deadline.as_ref()?))) {
+            let _ =
+                writeln!(out, "  {}: {} of {}, up to {} µs late", t.task, d.misses, d.jobs, cell(d.lateness_us.max));
+        }
+    }
+    out
 }
 
 fn threads(report: &RunReport) -> String {
@@ -222,9 +233,10 @@ fn cpus(report: &RunReport) -> String {
     let mut table = Table::new(head.map(|h| (h, Align::Right)));
     let length = report.metrics.duration_s.max(f64::MIN_POSITIVE);
     for c in &report.cpus {
-        let idle = |name: &str| c.idle.iter().filter(|i| i.name == name).map(|i| i.residency_s).sum::<f64>();
+        let idle = |name: &str| c.idle.iter().filter(|i| i.name == name).map(|i| i.residency_s).reduce(|a, b| a + b);
         let sum = |of: fn(&wattif_lab::metrics::IdleReport) -> u64| c.idle.iter().map(of).sum::<u64>().to_string();
-        let shares = states.iter().map(|s| percent(idle(s) / length));
+        // A CPU that lacks a state others have.
+        let shares = states.iter().map(|s| idle(s).map_or("–".into(), |residency| percent(residency / length)));
         let row = [c.cpu.to_string(), percent(c.busy_s / length)].into_iter().chain(shares);
         table.row(row.chain([sum(|i| i.usage), sum(|i| i.above), sum(|i| i.below)]));
     }
@@ -263,6 +275,9 @@ fn energy(platform: &Platform, report: &RunReport) -> String {
     let absolute = platform.power.sourced && platform.power.unit != PowerUnit::EasCosts;
     match report.metrics.power_mean.filter(|_| absolute) {
         Some(watts) => drop(writeln!(out, "mean power {} W", cell(watts))),
+        None if platform.power.unit == PowerUnit::EasCosts => {
+            out += "relative: the platform's powers are in the abstract units of an EAS table, so only ratios between runs mean something\n"
+        }
         None => out += "relative: the platform's powers are not sourced, so only ratios between runs mean something\n",
     }
     out

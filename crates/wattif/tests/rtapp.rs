@@ -985,3 +985,23 @@ fn lowered_and_raised_priorities_queue_where_the_kernel_puts_them() {
     let up = case(&tasks(5)).ms(50).run();
     near(up.of("b").ran_in(MS, 4 * MS), 3 * MS, US);
 }
+
+#[test]
+fn missed_deadlines_are_counted() {
+    let figures = |tasks: &str| {
+        let report = run(&case(tasks).set("platform.hz=1000").ms(200).spec().0, &mut []).expect("runs").report;
+        let of = |name| report.metric(name, Some("d")).unwrap_or(-1.0);
+        (of("deadline.jobs"), of("deadline.misses"), of("deadline.lateness_us.max"))
+    };
+    let task = |run: u32| {
+        format!(
+            r#""d": {{ "cpus": [0], "policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-period": 10000, "run": {run},
+            "timer": {{ "ref": "unique", "period": 10000 }} }}"#
+        )
+    };
+    assert_eq!(figures(&task(1500)), (20.0, 0.0, 0.0));
+    // 3 ms of work with 2 ms per 10 ms: from 0 to 2 and from 10 to 11, 1 ms late; the next from there on.
+    let (jobs, misses, worst) = figures(&task(3000));
+    assert!(jobs > 10.0 && misses == jobs && worst >= 1000.0, "{jobs} {misses} {worst}");
+    assert_eq!(figures(r#""d": { "run": 10, "sleep": 1000 }"#), (-1.0, -1.0, -1.0), "no deadline task, no figure");
+}

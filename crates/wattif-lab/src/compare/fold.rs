@@ -123,7 +123,7 @@ fn correct(metrics: &mut [MetricRow]) {
 /// The metrics a comparison shows when none are named: those of the workload's own marks, then those of a fixed
 /// selection that every run has, then the work of each task.
 pub fn headline_metrics(runs: &[Vec<RunReport>]) -> Vec<String> {
-    const FIXED: [&str; 15] = [
+    const FIXED: [&str; 17] = [
         "wu_lat_us.count",
         "wu_lat_us.mean",
         "wu_lat_us.p99",
@@ -132,6 +132,8 @@ pub fn headline_metrics(runs: &[Vec<RunReport>]) -> Vec<String> {
         "wakeup_latency_us.p50",
         "wakeup_latency_us.p99",
         "wakeup_latency_us.max",
+        "deadline.misses",
+        "deadline.lateness_us.max",
         "energy.total",
         "idle_accuracy.correct_pct",
         "idle_accuracy.above_pct",

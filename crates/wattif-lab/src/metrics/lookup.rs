@@ -1,6 +1,6 @@
 //! A figure of a report by its name. The names are those of [`super::list`].
 
-use super::{GroupReport, Histogram, RunReport, Summary};
+use super::{DeadlineReport, GroupReport, Histogram, RunReport, Summary};
 
 impl RunReport {
     /// The figure called `name`, of one task's threads alone where `task` is given. `None` when the run has no such
@@ -40,6 +40,7 @@ impl RunReport {
             "idle_wakeups" => self.idle_wakeups(rest),
             "oracle" => self.oracle(rest),
             "frames" => self.frames(rest),
+            "deadline" => m.deadline.as_ref()?.figure(rest),
             "throughput" => m.throughput.get(rest).map(|t| t.per_s),
             "groups" => self.of_cgroup(rest),
             "tasks" => self.of_named_task(rest),
@@ -217,9 +218,21 @@ impl GroupReport {
             },
             Some(("wakeup_latency_us", stat)) => self.wakeup_latency_us.field(stat),
             Some(("wu_lat_us", stat)) => self.wu_lat_us.field(stat),
+            Some(("deadline", figure)) => self.deadline.as_ref()?.figure(figure),
             Some(("hist", index)) => bin(&self.wu_lat_hist, &self.wu_lat_us, index),
             Some(("hist_share", index)) => share(&self.wu_lat_hist, &self.wu_lat_us, index),
             Some(_) => None,
+        }
+    }
+}
+
+impl DeadlineReport {
+    fn figure(&self, name: &str) -> Option<f64> {
+        match name {
+            "jobs" => Some(self.jobs as f64),
+            "misses" => Some(self.misses as f64),
+            "miss_pct" => Some(self.miss_pct),
+            _ => self.lateness_us.field(name.strip_prefix("lateness_us.")?),
         }
     }
 }

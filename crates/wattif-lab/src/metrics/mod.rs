@@ -3,6 +3,7 @@
 
 mod balance;
 mod cpus;
+mod deadlines;
 mod distribution;
 mod energy;
 mod frames;
@@ -22,6 +23,7 @@ mod throughput;
 
 pub use balance::{Balance, BalanceReport};
 pub use cpus::{CpuReport, Cpus, IdleReport};
+pub use deadlines::{DeadlineReport, Deadlines};
 pub use distribution::{Distribution, Summary};
 pub use energy::{Energy, EnergyReport};
 pub use frames::{Frames, MarkReport};
@@ -49,6 +51,7 @@ pub struct Metrics {
     frequency: Frequency,
     energy: Energy,
     frames: Frames,
+    deadlines: Deadlines,
     throughput: Throughput,
     balance: Balance,
     oracle: Oracle,
@@ -72,6 +75,7 @@ impl Metrics {
             frequency: Frequency::new(platform),
             energy: Energy::new(platform),
             frames: Frames::new(marks),
+            deadlines: Deadlines::default(),
             throughput: Throughput::new(platform),
             balance: Balance::new(platform),
             oracle: Oracle::new(platform),
@@ -95,6 +99,7 @@ impl Observer for Metrics {
         self.wakeup.thread(thread);
         self.wu_lat.thread(thread);
         self.tasks.thread(thread);
+        self.deadlines.thread(thread);
         self.throughput.thread(thread);
         self.balance.thread(thread);
     }
@@ -137,6 +142,7 @@ impl Observer for Metrics {
             Event::CgroupAttachTask { .. } | Event::CfsUnthrottle { .. } | Event::CfsPeriod { .. } => {
                 self.groups.event(at, cpu, event);
             }
+            Event::DeadlineJob { .. } => self.deadlines.event(at, cpu, event),
             Event::Mark { .. } => self.frames.event(at, cpu, event),
             _ => {}
         }

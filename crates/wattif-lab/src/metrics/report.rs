@@ -1,8 +1,8 @@
 //! The answer of one run: the parts "metrics", "tasks", "cpus" and "domains" of the `wattif.run/1` contract.
 
 use super::{
-    BalanceReport, CgroupReport, CpuReport, Distribution, DomainReport, EnergyReport, Histogram, IdleAccuracy,
-    IdleWakeups, Latency, MarkReport, Metrics, OracleReport, Summary, TaskTotals,
+    BalanceReport, CgroupReport, CpuReport, DeadlineReport, Distribution, DomainReport, EnergyReport, Histogram,
+    IdleAccuracy, IdleWakeups, Latency, MarkReport, Metrics, OracleReport, Summary, TaskTotals,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,6 +58,8 @@ pub struct RunMetrics {
     pub oracle: Option<OracleReport>,
     /// By mark.
     pub frames: BTreeMap<String, MarkReport>,
+    /// `None` when there was no job of a deadline task.
+    pub deadline: Option<DeadlineReport>,
     /// By mark.
     pub throughput: BTreeMap<String, MarkRate>,
     /// How the work was spread over the CPUs.
@@ -101,6 +103,8 @@ pub struct TaskReport {
     pub wakeup_latency_us: Option<Summary>,
     /// `None` for housekeeping.
     pub wu_lat_us: Option<Summary>,
+    /// `None` when it had no job as a deadline task.
+    pub deadline: Option<DeadlineReport>,
 }
 
 /// All threads of one task.
@@ -128,6 +132,8 @@ pub struct GroupReport {
     pub wu_lat_us: Summary,
     /// `wu_lat_us` by 100 µs.
     pub wu_lat_hist: Histogram,
+    /// `None` when it had no job as a deadline task.
+    pub deadline: Option<DeadlineReport>,
     /// Cumulative distribution of `wakeup_latency_us`, for plots.
     #[serde(skip)]
     pub wakeup_latency_cdf: Vec<(f64, f64)>,
@@ -166,6 +172,7 @@ impl Metrics {
             balance: self.balance.report(self.end),
             idle_wakeups: self.oracle.wakeups(),
             oracle: self.oracle.report(),
+            deadline: self.deadlines.overall(),
             throughput: self.by_mark(|d| MarkRate { count: d.count(), per_s: self.share(d.count() as f64) }),
         }
     }
@@ -201,6 +208,7 @@ impl Metrics {
             work_s: self.throughput.work_s(t.info.pid),
             wakeup_latency_us: self.wakeup.0.of_thread(t.info.pid),
             wu_lat_us: self.wu_lat.lines.of_thread(t.info.pid),
+            deadline: self.deadlines.of_thread(t.info.pid),
         }
     }
 
@@ -221,6 +229,7 @@ impl Metrics {
     fn empty_group(&self, of: &TaskReport) -> GroupReport {
         let mut group = GroupReport { task: of.task.clone(), workload: of.workload, ..GroupReport::default() };
         let values = |l: &Latency| l.of_task(&of.task).map(|(d, h)| (d.summary_us(), *h, d.cdf_us()));
+        group.deadline = self.deadlines.of_task(&of.task);
         if of.workload {
             let (wakeup, _, wakeup_cdf) = values(&self.wakeup.0).unwrap_or_default();
             let (wu_lat, hist, wu_lat_cdf) = values(&self.wu_lat.lines).unwrap_or_default();
@@ -273,6 +282,7 @@ pub(super) mod tests {
                 (ms + 2_000, 0, switch(0, 1, Running)),
                 (3 * ms, 0, timer_wake(1, 2_500)),
                 (3 * ms, 0, rtapp(1, 2_500)),
+                (3 * ms, 0, Event::DeadlineJob { pid: Pid(1), lateness_ns: 7_000 }),
                 (4 * ms, 0, Event::Mark { pid: Pid(1), mark: 0, began_ns: ms }),
                 (5 * ms, 0, switch(1, 3, Sleeping)),
                 (6 * ms, 0, switch(3, 0, Sleeping)),

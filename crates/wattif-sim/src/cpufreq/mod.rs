@@ -7,6 +7,7 @@
 pub mod conservative;
 pub mod cpufreq_governor;
 pub mod freq_table;
+pub mod interactive;
 pub mod ondemand;
 pub mod performance;
 pub mod powersave;

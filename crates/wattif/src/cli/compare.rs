@@ -1,5 +1,6 @@
 //! `wattif compare WORKLOAD -k A -k B`.
 
+use super::conditions::{FailIf, Until};
 use super::inputs::{Inputs, Loaded};
 use super::{Exit, output};
 use crate::error::{Error, Look};
@@ -19,6 +20,8 @@ use wattif_model::run::RunSpec;
 Examples:
   wattif compare app.json -k linux-5.3 -k linux-5.6
   wattif compare app.json -k linux-6.1 -k linux-6.12 --seeds 50 --markdown
+  wattif compare app.json -k linux-6.6 -k linux-6.12 --until ci=1%
+  wattif compare app.json -k base.toml -k mine.toml --fail-if 'energy.total > +2%'
   wattif compare gallery/sched_idle_placement")]
 pub struct Args {
     /// An rt-app JSON file, - for stdin, a workload of the gallery, a model, or gallery/NAME for a whole experiment.
@@ -29,9 +32,21 @@ pub struct Args {
     /// Kernel profile; the first is what the others are compared with. Twice or more.
     #[arg(short, long, value_name = "KERNEL")]
     kernel: Vec<String>,
-    /// Runs per kernel, with the seeds from --seed on; 20 by default, or what the experiment says.
+    /// Runs per kernel, with the seeds from --seed on; 20 by default, or what the experiment says. With --until, the most.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
+    /// Exit 1 if the condition on a metric's change against the first kernel holds, such as 'energy.total > +2%'; repeatable.
+    ///
+    /// It holds if for some kernel the whole 95 % interval of the ratio to the first lies beyond the limit: 'M > +2%' when its
+    /// lower end is above 1.02, 'M < -2%' when its upper end is below 0.98. With a single seed the ratio itself is compared.
+    #[arg(long, value_name = "CONDITION", allow_hyphen_values = true)]
+    fail_if: Vec<String>,
+    /// Add seeds, ten at a time, until the result is sure: ci=1%, or METRIC=1% for one metric.
+    ///
+    /// Sure means: half the 95 % interval of every kernel's mean is at most this share of the mean; with ci, of energy.total, all
+    /// means of latencies and frames, and throughput. It ends at --seeds runs per kernel, or 200, and says so.
+    #[arg(long, value_name = "WHAT=P%")]
+    until: Option<String>,
     /// Print one JSON object (wattif.compare/1).
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -43,18 +58,20 @@ pub struct Args {
     plot: Option<PathBuf>,
 }
 
+/// With `--until`, where `--seeds` says nothing.
+const MOST_SEEDS: u64 = 200;
+
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    let fail_if: Vec<FailIf> = args.fail_if.iter().map(|text| FailIf::parse(text)).collect::<Result<_, _>>()?;
+    let until = args.until.as_deref().map(Until::parse).transpose()?;
     let (loaded, seeds) = load(args, look)?;
     let specs = &loaded.specs;
-    let all: Vec<RunSpec> =
-        specs.iter().flat_map(|s| seeds.iter().map(|&seed| RunSpec { seed, ..s.clone() })).collect();
-    let bar = output::bar(all.len() as u64, "simulating");
-    let outcomes = run_all(&all, &|| bar.inc(1))?;
-    bar.finish_and_clear();
-    let mut reports = outcomes.into_iter().map(|o| o.report);
-    let runs: Vec<Vec<RunReport>> = specs.iter().map(|_| reports.by_ref().take(seeds.len()).collect()).collect();
-    let kernels: Vec<String> = specs.iter().map(|s| s.kernel.name.clone()).collect();
-    let comparison = fold(spec_json(&loaded, &seeds), &kernels, &headline_metrics(&runs), &runs);
+    let named: Vec<String> =
+        fail_if.iter().map(|c| c.metric.clone()).chain(until.iter().flat_map(|u| u.metric.clone())).collect();
+    let (comparison, seeds) = match &until {
+        None => (compared(&loaded, &seeds, &named)?, seeds),
+        Some(until) => sure(&loaded, &seeds, &named, until)?,
+    };
     if let Some(path) = &args.plot {
         output::file(path, &drawing(&comparison, &specs[0]))?;
     }
@@ -62,13 +79,75 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         (true, _) => output::json(&comparison)?,
         (_, markdown) => output::data(&page(&loaded, &seeds, &comparison, markdown))?,
     }
-    Ok(Exit::Done)
+    let mut exit = Exit::Done;
+    for condition in &fail_if {
+        for found in condition.holds(&comparison)? {
+            output::note(&format!("--fail-if '{}' holds for {found}", condition.text));
+            exit = Exit::No;
+        }
+    }
+    Ok(exit)
+}
+
+/// Runs of these seeds under every kernel: a list per kernel.
+fn simulate(specs: &[RunSpec], seeds: &[u64]) -> Result<Vec<Vec<RunReport>>, Error> {
+    let all: Vec<RunSpec> =
+        specs.iter().flat_map(|s| seeds.iter().map(|&seed| RunSpec { seed, ..s.clone() })).collect();
+    let bar = output::bar(all.len() as u64, "simulating");
+    let outcomes = run_all(&all, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    let mut reports = outcomes.into_iter().map(|o| o.report);
+    Ok(specs.iter().map(|_| reports.by_ref().take(seeds.len()).collect()).collect())
+}
+
+fn compared(loaded: &Loaded, seeds: &[u64], named: &[String]) -> Result<Comparison, Error> {
+    Ok(folded(loaded, seeds, named, &simulate(&loaded.specs, seeds)?))
+}
+
+/// The headline metrics, and those that a condition names.
+fn folded(loaded: &Loaded, seeds: &[u64], named: &[String], runs: &[Vec<RunReport>]) -> Comparison {
+    let kernels: Vec<String> = loaded.specs.iter().map(|s| s.kernel.name.clone()).collect();
+    let mut names = headline_metrics(runs);
+    for name in named {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    fold(spec_json(loaded, seeds), &kernels, &names, runs)
+}
+
+/// Ten seeds at a time until it is sure, or there are no more of them.
+fn sure(loaded: &Loaded, seeds: &[u64], named: &[String], until: &Until) -> Result<(Comparison, Vec<u64>), Error> {
+    const BATCH: usize = 10;
+    let mut runs: Vec<Vec<RunReport>> = vec![Vec::new(); loaded.specs.len()];
+    for batch in seeds.chunks(BATCH) {
+        let more = simulate(&loaded.specs, batch)?;
+        runs.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
+        let done = runs[0].len();
+        let comparison = folded(loaded, &seeds[..done], named, &runs);
+        match until.widest(&comparison) {
+            None => {
+                output::note(&format!("--until: reached with {done} seeds"));
+                return Ok((comparison, seeds[..done].to_vec()));
+            }
+            Some((metric, width)) if done == seeds.len() => {
+                let now = if width.is_finite() { format!("± {:.2} %", width * 100.0) } else { "not known".into() };
+                output::note(&format!("--until: not reached with {done} seeds, the most: {metric} is {now}"));
+                return Ok((comparison, seeds.to_vec()));
+            }
+            Some(_) => {}
+        }
+    }
+    Err(Error::Usage("--until needs at least one seed".into()))
 }
 
 /// The kernels' specs and the seeds.
 fn load(args: &Args, look: Look) -> Result<(Loaded, Vec<u64>), Error> {
     let first = args.inputs.seed;
-    let seeds = |default: u64| (first..first.saturating_add(args.seeds.unwrap_or(default))).collect();
+    let seeds = |default: u64| {
+        (first..first.saturating_add(args.seeds.unwrap_or(if args.until.is_some() { MOST_SEEDS } else { default })))
+            .collect()
+    };
     let name = args.workload.strip_prefix("gallery/").unwrap_or_default().trim_end_matches('/');
     if data::experiments().contains(&name) {
         if !args.kernel.is_empty() || !args.inputs.set.is_empty() || args.inputs.duration.is_some() {

@@ -38,6 +38,7 @@ pub fn man(args: &ManArgs) -> Result<Exit, Error> {
 }
 
 fn pages(dir: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(dir).map_err(|e| Error::file(dir, e))?;
     let mut root = command();
     root.build();
     for verb in root.get_subcommands().filter(|v| v.get_name() != "help") {

@@ -41,7 +41,7 @@ pub struct Inputs {
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// Simulated time, such as 5s or 250ms; the workload's own or 10 s by default.
-    #[arg(long, value_name = "TIME", value_parser = duration_ns)]
+    #[arg(long, value_name = "TIME", value_parser = duration_ns, allow_hyphen_values = true)]
     pub duration: Option<u64>,
     /// Seed of all noise; of the first run where there are several.
     #[arg(long, default_value_t = 1)]

@@ -2,6 +2,7 @@
 
 mod compare;
 mod completions;
+mod conditions;
 mod explain;
 mod import;
 mod inputs;

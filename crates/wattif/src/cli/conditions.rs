@@ -1,0 +1,185 @@
+//! `compare --fail-if 'energy.total > +2%'` and `--until ci=1%`: what they say, and whether it holds.
+
+use crate::error::{Error, Findings, nearest};
+use wattif_lab::compare::{Comparison, MetricRow};
+use wattif_lab::metrics;
+use wattif_model::check::Diagnostic;
+
+/// A condition on a metric's ratio to the first kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailIf {
+    /// As written.
+    pub text: String,
+    /// Which metric.
+    pub metric: String,
+    rises: bool,
+    /// The ratio it is about, 1.02 for `+2%`.
+    limit: f64,
+}
+
+impl FailIf {
+    /// From `METRIC > +P%` or `METRIC < -P%`.
+    pub fn parse(text: &str) -> Result<FailIf, Error> {
+        let refuse = |from: usize, len: usize, why: String, help: String| {
+            Err(refused("--fail-if", text, from..(from + len).min(text.len()), why, help))
+        };
+        let form = || "write a metric, > or <, and a change, such as 'energy.total > +2%'".to_string();
+        let Some(at) = text.find(['<', '>']) else {
+            return refuse(0, text.len(), "there is neither > nor <".into(), form());
+        };
+        let metric = text[..at].trim().to_string();
+        if metrics::info(&metric).is_none() {
+            return refuse(0, text[..at].trim_end().len().max(1), unknown_metric(&metric), near_metrics(&metric));
+        }
+        let change = &text[at + 1..];
+        let from = at + 1 + (change.len() - change.trim_start().len());
+        match percent(change) {
+            Some(pct) if pct > -100.0 => {
+                let rises = text[at..].starts_with('>');
+                Ok(FailIf { text: text.into(), metric, rises, limit: 1.0 + pct / 100.0 })
+            }
+            _ => refuse(
+                from,
+                change.trim().len().max(1),
+                format!("`{}` is no change in per cent", change.trim()),
+                form(),
+            ),
+        }
+    }
+
+    /// Does it hold for a kernel? The whole 95 % interval of the ratio lies beyond the limit; with one seed, which has no
+    /// interval, the ratio does. Names of the kernels, with what was found.
+    pub fn holds(&self, comparison: &Comparison) -> Result<Vec<String>, Error> {
+        let row = comparison.metrics.iter().find(|m| m.name == self.metric);
+        let row = row.filter(|r| r.per_kernel.iter().all(|e| e.mean.is_some()));
+        let Some(row) = row else {
+            let why = format!("no run has the metric `{}`", self.metric);
+            let help = "metrics of marks, deadlines and tasks need a workload that has them".to_string();
+            return Err(refused("--fail-if", &self.text, 0..self.metric.len(), why, help));
+        };
+        let found = (1..comparison.kernels.len()).filter_map(|k| {
+            let [lo, hi] = interval(row, k);
+            let beyond = if self.rises { lo > self.limit } else { hi < self.limit };
+            let pct = |ratio: f64| format!("{:+.2} %", (ratio - 1.0) * 100.0);
+            beyond.then(|| format!("{}: {} {} to {}", comparison.kernels[k], self.metric, pct(lo), pct(hi)))
+        });
+        Ok(found.collect())
+    }
+}
+
+/// Of the ratio of kernel `k` to the first. From nothing to something is an endless rise, from nothing to nothing no change.
+fn interval(row: &MetricRow, k: usize) -> [f64; 2] {
+    let ratio = &row.ratio_to_first[k];
+    match (ratio.value, ratio.ci95) {
+        (Some(_), Some(ci)) => ci,
+        (Some(value), None) => [value; 2],
+        (None, _) if row.per_kernel[k].mean == Some(0.0) => [1.0; 2],
+        (None, _) => [f64::INFINITY; 2],
+    }
+}
+
+/// How sure a comparison shall be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Until {
+    /// One metric; `None`: the primary ones.
+    pub metric: Option<String>,
+    /// Half of the 95 % interval of each kernel's mean, by that mean.
+    limit: f64,
+}
+
+impl Until {
+    /// From `ci=P%` or `METRIC=P%`.
+    pub fn parse(text: &str) -> Result<Until, Error> {
+        let form = "write ci=1%, or one metric, such as energy.total=0.5%".to_string();
+        let Some((what, pct)) = text.split_once('=') else {
+            return Err(refused("--until", text, 0..text.len(), "there is no =".into(), form));
+        };
+        let metric = (what.trim() != "ci").then(|| what.trim().to_string());
+        if let Some(name) = metric.as_deref().filter(|name| metrics::info(name).is_none()) {
+            let span = 0..what.trim_end().len().max(1).min(text.len());
+            return Err(refused("--until", text, span, unknown_metric(name), near_metrics(name)));
+        }
+        match percent(pct) {
+            Some(pct) if pct > 0.0 => Ok(Until { metric, limit: pct / 100.0 }),
+            _ => {
+                let why = format!("`{}` is no width in per cent above 0", pct.trim());
+                Err(refused("--until", text, what.len() + 1..text.len(), why, form))
+            }
+        }
+    }
+
+    /// The metric that is least sure, with its relative half-width, if that is too wide.
+    pub fn widest(&self, comparison: &Comparison) -> Option<(String, f64)> {
+        let asked = |row: &&MetricRow| match &self.metric {
+            Some(name) => row.name == *name,
+            None => is_primary(&row.name),
+        };
+        let rows = comparison.metrics.iter().filter(asked);
+        let widths = rows.map(|row| {
+            let of = |e: &wattif_lab::compare::Estimate| match (e.mean, e.ci95) {
+                (Some(mean), Some([lo, hi])) if mean != 0.0 => (hi - lo) / 2.0 / mean.abs(),
+                (Some(_), Some([lo, hi])) if lo == hi => 0.0,
+                _ => f64::INFINITY,
+            };
+            (row.name.clone(), row.per_kernel.iter().map(of).fold(0.0, f64::max))
+        });
+        widths.filter(|(_, width)| *width > self.limit).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// Means and sums; tails and extremes would take thousands of seeds.
+fn is_primary(name: &str) -> bool {
+    let mean = name.ends_with(".mean") || name.starts_with("throughput.");
+    mean || name == "energy.total"
+}
+
+fn unknown_metric(name: &str) -> String {
+    format!("there is no metric `{name}`")
+}
+
+fn near_metrics(name: &str) -> String {
+    match nearest(name, metrics::list().iter().map(|m| m.name)) {
+        near if near.is_empty() => "`wattif list metrics` prints all".into(),
+        near => format!("did you mean {}? `wattif list metrics` prints all", near.join(", ")),
+    }
+}
+
+/// `+2%`, `-0.5 %`.
+fn percent(text: &str) -> Option<f64> {
+    let number = text.trim().strip_suffix('%')?.trim_end();
+    number.parse().ok().filter(|n: &f64| n.is_finite())
+}
+
+fn refused(option: &str, text: &str, span: std::ops::Range<usize>, why: String, help: String) -> Error {
+    let diagnostic = Diagnostic::error("cli::E01", span, why).help(help);
+    Error::Input(Findings { name: option.into(), text: text.into(), diagnostics: vec![diagnostic] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Look;
+
+    /// Parts of what a bad expression is answered with.
+    #[track_caller]
+    fn refuses(result: Result<(), Error>, parts: &[&str]) {
+        let shown = result.expect_err("is refused").render(Look { color: false, width: 100 });
+        parts.iter().for_each(|p| assert!(shown.contains(p), "{p} is missing in\n{shown}"));
+    }
+
+    #[test]
+    fn expressions() {
+        let c = FailIf::parse("energy.total > +2%").unwrap();
+        assert_eq!((c.metric.as_str(), c.rises, c.limit), ("energy.total", true, 1.02));
+        assert_eq!(FailIf::parse("wu_lat_us.p99<-10 %").unwrap().limit, 0.9);
+        let fails = |text: &str| FailIf::parse(text).map(|_| ());
+        refuses(fails("energy.total"), &["--fail-if", "neither > nor <"]);
+        refuses(fails("energy.totl > 2%"), &["no metric `energy.totl`", "did you mean energy.total"]);
+        refuses(fails("energy.total > 2"), &["`2` is no change in per cent", "[--fail-if:1:16]"]);
+        assert_eq!(Until::parse("ci=1%").unwrap(), Until { metric: None, limit: 0.01 });
+        let until = |text: &str| Until::parse(text).map(|_| ());
+        refuses(until("ci=0%"), &["--until", "above 0"]);
+        refuses(until("x=1%"), &["no metric `x`"]);
+        refuses(until("1%"), &["there is no ="]);
+    }
+}
