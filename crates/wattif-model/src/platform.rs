@@ -36,6 +36,9 @@ pub struct Platform {
     pub calibration_cpu: CpuId,
     /// What is measured, estimated or calibrated; shown with every result.
     pub trust: Vec<String>,
+    /// The kernel is not told that capacities differ and takes every CPU for 1024, as on hybrid x86 machines.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub capacity_untold: bool,
 }
 
 /// A logical CPU.
@@ -57,6 +60,18 @@ pub struct Cpu {
     pub node: u32,
     /// `capacity_orig`: speed at the highest frequency, 1..=1024.
     pub capacity: u32,
+    /// A cache below the last-level one, or its tag, that a few cores share: the kernel's *cluster* (`topology/cluster_id`,
+    /// `SD_CLUSTER`). `None`: nothing is shared but the last level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2: Option<u32>,
+    /// Order of preference that the firmware states (`arch_asym_cpu_priority`, Intel's ITMT): higher is better, equal for all
+    /// where there is none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: u32,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// CPUs that share a clock.
@@ -290,6 +305,10 @@ impl Platform {
     /// The idle states of a CPU.
     pub fn idle_states(&self, cpu: CpuId) -> &[IdleState] {
         &self.clusters[self.cpus[cpu.at()].cluster.at()].idle
+    }
+    /// The capacity of a CPU that the kernel knows (`arch_scale_cpu_capacity`).
+    pub fn told_capacity(&self, cpu: CpuId) -> u32 {
+        if self.capacity_untold { 1024 } else { self.cpus[cpu.at()].capacity }
     }
     /// Do CPUs differ in `capacity`?
     pub fn is_asymmetric(&self) -> bool {

@@ -35,6 +35,7 @@ use crate::sched::rq::CfsRq;
 use crate::sched::task::{SchedEntity, TaskGroup};
 use crate::sched::topology::{Asym, DomainParams, Topology};
 use crate::sched::uclamp::group_clamps;
+use wattif_model::CpuId;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
 use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec};
@@ -327,10 +328,11 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     let queues = s.groups.len() * platform.nr_cpus();
     s.cfs = vec![CfsRq::default(); queues];
     s.se = vec![SchedEntity::default(); queues + 1];
-    for (rq, cpu) in s.rqs.iter_mut().zip(&platform.cpus) {
+    for rq in &mut s.rqs {
         rq.pelt = pelt;
         let power = balancer.power.original.get(rq.cpu.at());
-        (rq.cpu_capacity_orig, rq.cpu_capacity) = (cpu.capacity, power.copied().unwrap_or(cpu.capacity));
+        let capacity = platform.told_capacity(rq.cpu);
+        (rq.cpu_capacity_orig, rq.cpu_capacity) = (capacity, power.copied().unwrap_or(capacity));
         // A fresh CPU expects to be idle for twice the cost of a migration.
         (rq.avg_idle, rq.max_idle_balance_cost) = (2 * MIGRATION_COST_NS, MIGRATION_COST_NS);
         rq.sd = s.topology.sd_states(rq.cpu);
@@ -365,7 +367,10 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
     let before_5_10 = t.text("generation").starts_with("5.");
     let params = if before_5_10 { DomainParams::BEFORE_5_10 } else { DomainParams::SINCE_5_10 };
     let asym = parsed(&t, "asym_capacity", Asym::parse);
-    Topology::of_cpus(&platform.cpus, DomainParams { asym, ..params })
+    let (clusters, asym_packing) = (t.text("cluster") == "true", t.text("asym_packing") == "true");
+    let mut cpus = platform.cpus.clone();
+    (0..).zip(&mut cpus).for_each(|(i, cpu)| cpu.capacity = platform.told_capacity(CpuId(i)));
+    Topology::of_cpus(&cpus, DomainParams { asym, clusters, asym_packing, ..params })
 }
 
 /// `sched_rr_timeslice`.
@@ -472,6 +477,7 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p.select_idle_sibling.generation = parsed(&sis, "generation", select_idle_sibling::Generation::parse);
     p.select_idle_sibling.sched_idle = parsed(&sis, "sched_idle", SchedIdle::parse);
     p.select_idle_sibling.scan = parsed(&sis, "scan", Scan::parse);
+    p.select_idle_sibling.cluster = sis.text("cluster") == "true";
     p.find_idlest_cpu.generation = parsed(&idlest, "generation", find_idlest_cpu::Generation::parse);
     p.find_idlest_cpu.sched_idle = parsed(&idlest, "sched_idle", SchedIdle::parse);
     p.wake_affine.generation = parsed(&affine, "generation", wake_affine::Generation::parse);

@@ -11,6 +11,7 @@ pub(super) struct Domain {
     pub domain: FreqDomain,
     pub core: String,
     pub capacity: u32,
+    pub priority: u32,
     pub span: Span,
 }
 
@@ -32,12 +33,13 @@ fn domain(mut table: Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain>
     let sets = table.need("cpus", report).map(|n| cpulist::parts(n, "cpus", None, report)).unwrap_or_default();
     let core = table.text("core", report).unwrap_or_else(|| "cpu".into());
     let capacity = table.int("capacity", 1..=1024, report).unwrap_or(1024) as u32;
+    let priority = table.int("priority", 0..=65_535, report).unwrap_or(0) as u32;
     let transition_latency_ns = machine::time(&mut table, "transition", report).unwrap_or(0);
     let transition_delay_ns = machine::time(&mut table, "transition_delay", report);
     let (opps, power) = opps(&mut table, unit, capacity, report);
     let dt_clock = dt_clock(&mut table, report);
     let known = ["cpus", "core", "capacity", "transition_us", "transition_delay_us", "opps", "static_states"];
-    let further = ["idle_core", "idle_cluster", "efficiency", "dt_clock_khz"];
+    let further = ["idle_core", "idle_cluster", "efficiency", "dt_clock_khz", "priority"];
     table.finish(&[&known[..], &further].concat(), report);
     if opps.is_empty() {
         report.error(CODES.missing, span.clone(), "a domain needs at least one operating point in `opps`");
@@ -52,7 +54,7 @@ fn domain(mut table: Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain>
         dt_clock,
     };
     let domains = sets.into_iter().map(|cpus| (domain(cpus), core.clone()));
-    domains.map(|(domain, core)| Domain { domain, core, capacity, span: span.clone() }).collect()
+    domains.map(|(domain, core)| Domain { domain, core, capacity, priority, span: span.clone() }).collect()
 }
 
 /// `efficiency` and `dt_clock_khz`, from which old kernels compute `cpu_power`: both or neither.

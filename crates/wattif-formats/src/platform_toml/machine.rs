@@ -63,8 +63,13 @@ pub(super) fn cpus(
     let llc = partition(&mut topology, "llc", nr, report).unwrap_or_else(|| vec![0; nr]);
     let package = partition(&mut topology, "package", nr, report).unwrap_or_else(|| vec![0; nr]);
     let node = partition(&mut topology, "node", nr, report).unwrap_or_else(|| package.clone());
-    topology.finish(&["core", "llc", "package", "node"], report);
+    let l2 = partition(&mut topology, "l2", nr, report);
+    topology.finish(&["core", "l2", "llc", "package", "node"], report);
     nested(&core, &llc, "core", "last-level cache", report);
+    if let Some(l2) = &l2 {
+        nested(&core, l2, "core", "cache `l2`", report);
+        nested(l2, &llc, "cache `l2`", "last-level cache", report);
+    }
     nested(&llc, &package, "last-level cache", "package", report);
     if nr == 0 || report.has_errors() {
         return None;
@@ -82,6 +87,8 @@ pub(super) fn cpus(
             package: package[at],
             node: node[at],
             capacity: domains[domain].capacity,
+            l2: l2.as_ref().map(|l2| l2[at]),
+            priority: domains[domain].priority,
         })
     };
     (0..nr).map(cpu).collect()

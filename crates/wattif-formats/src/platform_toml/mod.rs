@@ -2,6 +2,7 @@
 //!
 //! ```toml
 //! name = "board"                    # title, hz (250), timer_slack_us (50), calibration_cpu (0), trust: optional
+//! capacity_untold = false           # true: the kernel takes every CPU for 1024 (hybrid x86)
 //! smt_share = [1024, 640]           # throughput of each of 1, 2, … busy threads of a core, 1024ths; default [1024]
 //!
 //! [power]                           # absent: unknown, no energy is reported
@@ -11,11 +12,13 @@
 //!
 //! [topology]                        # lists of CPU lists; { every = 4 }: 0-3, 4-7, …; { stride = 32 }: 0 and 32, 1 and 33, …
 //! llc = ["0-3", "4-7"]              # also core (SMT siblings), package, node; default: one llc, package and node
+//! l2 = { every = 4 }                # cores that share a cache below that, the kernel's SD_CLUSTER; default: none
 //!
 //! [[domain]]                        # one clock
 //! cpus = "0-3"                      # or several domains with the same facts: ["0", "1"], { of = 64, every = 2 }
 //! core = "cortex-a53"
 //! capacity = 462                    # at the highest operating point, 1..=1024
+//! priority = 0                      # preference that the firmware states (ITMT, SD_ASYM_PACKING): higher is better
 //! transition_us = 300               # request to effect; transition_delay_us: the driver's rate limit, where it has one
 //! efficiency = 2048                 # with dt_clock_khz = 800_000: what kernels before 4.13 compute cpu_power from; optional
 //! opps = [ { khz = 533_000, uv = 700_000, uw = 28_728 }, … ]   # capacity: default capacity·khz/max, rounded down
@@ -99,6 +102,7 @@ const ROOT: &[&str] = &[
     "timer_slack_us",
     "calibration_cpu",
     "smt_share",
+    "capacity_untold",
     "trust",
     "power",
     "topology",
@@ -134,6 +138,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
     let clusters = clusters::read(&mut root, report);
     let cpus = machine::cpus(&domains, &clusters, root.table("topology", report), report)?;
     let calibration = root.int("calibration_cpu", 0..=cpus.len() as i64 - 1, report).unwrap_or(0);
+    let capacity_untold = root.boolean("capacity_untold", report).unwrap_or(false);
     let timer_slack_ns = machine::time(&mut root, "timer_slack", report).unwrap_or(50_000);
     let platform = Platform {
         name,
@@ -146,6 +151,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
         timer_slack_ns,
         calibration_cpu: CpuId(calibration as u32),
         trust: machine::texts(&mut root, "trust", report),
+        capacity_untold,
         domains: domains.into_iter().map(|d| d.domain).collect(),
         clusters: clusters.into_iter().map(|c| c.cluster).collect(),
         cpus,

@@ -66,6 +66,24 @@ fn a_board() {
 }
 
 #[test]
+fn clusters_and_preferences() {
+    let board = BOARD.replace("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-3\"]\nl2 = { every = 2 }");
+    let p = read(&board.replace("core = \"big\"", "core = \"big\"\npriority = 7"), &[]);
+    assert_eq!(
+        p.cpus.iter().map(|c| (c.l2, c.priority)).collect::<Vec<_>>(),
+        [(Some(0), 0), (Some(0), 0), (Some(1), 7), (Some(1), 7)]
+    );
+    let p = read(BOARD, &[]);
+    assert!(p.cpus.iter().all(|c| (c.l2, c.priority) == (None, 0)) && !p.capacity_untold);
+    assert_eq!((p.told_capacity(CpuId(0)), p.told_capacity(CpuId(3))), (400, 1024));
+    let p = read(&BOARD.replace("smt_share", "capacity_untold = true\nsmt_share"), &[]);
+    assert_eq!((p.told_capacity(CpuId(0)), p.cpus[0].capacity), (1024, 400));
+    check("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-1\", \"2-3\"]\nl2 = [\"0-2\", \"3\"]", "E07");
+    check("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-3\"]\nl2 = [\"0-1\"]", "E07");
+    check("core = \"big\"", "priority = -1", "E05");
+}
+
+#[test]
 fn overrides() {
     let p = read(BOARD, &[("clusters.*.idle.*.actual.exit_us", "0")]);
     assert!(p.clusters.iter().flat_map(|c| &c.idle).all(|s| s.actual.exit_ns == 0));

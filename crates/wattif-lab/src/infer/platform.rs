@@ -27,6 +27,8 @@ pub fn platform(recording: &Recording) -> Platform {
         package: 0,
         node: 0,
         capacity: 1024,
+        l2: None,
+        priority: 0,
     };
     Platform {
         name: "recorded".into(),
@@ -56,6 +58,7 @@ pub fn platform(recording: &Recording) -> Platform {
         power: PowerModel { unit: PowerUnit::Unknown, base_uw: 0, sourced: false },
         timer_slack_ns: 50_000,
         calibration_cpu: CpuId(0),
+        capacity_untold: false,
         trust: vec![
             "made from the trace: CPUs taken as equal, one cluster, frequencies and idle states as seen".into(),
             "a platform of the machine (-p) is needed for capacities, latencies of idle states and energy".into(),

@@ -29,6 +29,7 @@ pub fn platform() -> Platform {
         timer_slack_ns: 50_000,
         calibration_cpu: CpuId(0),
         trust: vec![],
+        capacity_untold: false,
     }
 }
 
@@ -43,6 +44,8 @@ fn cpu(id: u32) -> Cpu {
         package: 0,
         node: 0,
         capacity: if half == 0 { 512 } else { 1024 },
+        l2: None,
+        priority: 0,
     }
 }
 

@@ -1,11 +1,12 @@
 //! Scheduling domains: which CPUs share what, from the platform's topology, as the kernel's `build_sched_domains`.
 //!
-//! Levels, lowest first, those with a single CPU or the same span as the one below left out: `SMT` (one core), `MC` (one
-//! last-level cache), `PKG` (one NUMA node; `DIE` before 6.7), `NUMA` (all nodes). A [`Domain`] is shared by all its
+//! Levels, lowest first, those with a single CPU or the same span as the one below left out: `SMT` (one core), `CLS` (cores
+//! that share a cache or its tag below the last level; since 5.16), `MC` (one last-level cache), `PKG` (one NUMA node; `DIE` before 6.7), `NUMA` (all nodes). A [`Domain`] is shared by all its
 //! CPUs; what the balancer remembers is per CPU and level, in [`SdState`].
 //!
 //! FIDELITY(numa-levels): one NUMA level, whatever the distances between nodes are.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::{Cpu, Platform};
 use wattif_model::{CpuId, CpuSet};
@@ -15,6 +16,8 @@ use wattif_model::{CpuId, CpuSet};
 pub enum Level {
     /// Threads of a core.
     Smt,
+    /// Cores that share a cache, or its tag, below the last level (`SD_CLUSTER`).
+    Cls,
     /// Last-level cache.
     Mc,
     /// NUMA node.
@@ -27,7 +30,7 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DomainParams {
     /// Imbalance tolerated, percent, by [`Level`].
-    pub imbalance_pct: [u32; 4],
+    pub imbalance_pct: [u32; 5],
     /// Factor of the balance interval on a busy CPU: 16 since 5.10, 32 before, 64 in 3.13.
     pub busy_factor: u32,
     /// Shortest and longest interval of balancing, ms; `None`: the weight of the domain and twice that.
@@ -36,28 +39,36 @@ pub struct DomainParams {
     pub spreads_from: Level,
     /// What the kernel makes of different capacities.
     pub asym: Asym,
+    /// Are there domains of clusters (`CONFIG_SCHED_CLUSTER`, 5.16)?
+    pub clusters: bool,
+    /// Does the order of preference between CPUs count (`SD_ASYM_PACKING`; 4.10)?
+    pub asym_packing: bool,
 }
 
 impl DomainParams {
     /// 3.13. `cpu_power` takes the place of capacities.
     pub const V3_13: DomainParams = DomainParams {
-        imbalance_pct: [110, 125, 117, 125],
+        imbalance_pct: [110, 125, 125, 117, 125],
         busy_factor: 64,
         interval_ms: Some((1, 4)),
         spreads_from: Level::Pkg,
         asym: Asym::Off,
+        clusters: false,
+        asym_packing: false,
     };
     /// Kernels before 5.10.
     pub const BEFORE_5_10: DomainParams = DomainParams {
-        imbalance_pct: [110, 117, 125, 125],
+        imbalance_pct: [110, 117, 117, 125, 125],
         busy_factor: 32,
         interval_ms: None,
         spreads_from: Level::Smt,
         asym: Asym::Misfit,
+        clusters: true,
+        asym_packing: true,
     };
     /// Kernels since 5.10.
     pub const SINCE_5_10: DomainParams =
-        DomainParams { imbalance_pct: [110, 117, 117, 117], busy_factor: 16, ..DomainParams::BEFORE_5_10 };
+        DomainParams { imbalance_pct: [110, 117, 117, 117, 117], busy_factor: 16, ..DomainParams::BEFORE_5_10 };
 }
 
 /// What a kernel makes of CPUs of different capacity.
@@ -117,6 +128,8 @@ pub struct Domain {
     pub asym_cpucapacity: bool,
     /// `SD_ASYM_CPUCAPACITY_FULL`: CPUs of every capacity that the machine has.
     pub asym_cpucapacity_full: bool,
+    /// `SD_ASYM_PACKING`: work goes to the CPUs of highest priority.
+    pub asym_packing: bool,
     /// `SD_NUMA`.
     pub numa: bool,
     /// Tasks that a NUMA node may have more than another before they are spread.
@@ -144,6 +157,10 @@ pub struct Group {
     pub imbalance: bool,
     /// CPU that may balance for the group (`group_balance_cpu`).
     pub balance_cpu: CpuId,
+    /// Its CPU of highest priority, the first of equals.
+    pub asym_prefer_cpu: CpuId,
+    /// `SD_CLUSTER` of the child: its CPUs share a cache below the last level.
+    pub cluster: bool,
 }
 
 /// What balancing remembers per CPU and level (`struct sched_domain`, the part that changes).
@@ -217,6 +234,14 @@ pub struct Topology {
     pub llc_span: Vec<CpuSet>,
     /// Per last-level cache: state shared by its CPUs (`struct sched_domain_shared`).
     pub llc_shared: Vec<LlcShared>,
+    /// Per CPU: number of its cluster, of its last-level cache where there is none (`sd_share_id`).
+    pub share_id: Vec<u32>,
+    /// Are there clusters (`sched_cluster_active`)?
+    pub has_clusters: bool,
+    /// Per CPU: order of preference (`arch_asym_cpu_priority`).
+    pub priority: Vec<u32>,
+    /// Per CPU: the highest domain that packs by priority (`sd_asym_packing`).
+    pub sd_asym_packing: Vec<Option<usize>>,
     /// Per CPU: hardware threads of its core.
     pub smt: Vec<CpuSet>,
     /// More than one hardware thread per core somewhere?
@@ -257,6 +282,8 @@ impl Topology {
             local_group: vec![Vec::new(); n],
             sd_llc: vec![None; n],
             sd_asym: vec![None; n],
+            sd_asym_packing: vec![None; n],
+            priority: cpus.iter().map(|c| c.priority).collect(),
             smt: partition(cpus, |c| (c.package, c.core)),
             llc_id: vec![0; n],
             max_cpu_capacity: cpus.iter().map(|c| c.capacity).max().unwrap_or(0),
@@ -265,8 +292,10 @@ impl Topology {
         t.has_smt = t.smt.iter().any(|s| s.len() > 1);
         let llc = partition(cpus, |c| (c.node, c.llc));
         t.number_llcs(&llc);
+        t.share_id = llc.iter().map(first_cpu).collect();
         let levels = [
             (Level::Smt, t.smt.clone()),
+            (Level::Cls, if params.clusters { clusters(cpus, &llc) } else { t.smt.clone() }),
             (Level::Mc, llc),
             (Level::Pkg, partition(cpus, |c| (c.node, 0))),
             (Level::Numa, vec![CpuSet::first(n); n]),
@@ -275,6 +304,7 @@ impl Topology {
         for (level, spans) in levels {
             t.add_level(cpus, params, level, &spans, &mut below);
         }
+        t.has_clusters = t.domains.iter().any(|d| d.level == Level::Cls);
         t.has_asym = t.sd_asym.iter().any(Option::is_some);
         t.has_misfit = t.has_asym && params.asym == Asym::Misfit;
         t
@@ -296,6 +326,20 @@ impl Topology {
     #[inline]
     pub fn cpus_share_cache(&self, a: CpuId, b: CpuId) -> bool {
         self.llc_id[a.at()] == self.llc_id[b.at()]
+    }
+
+    /// Are two CPUs of one cluster; where there are no clusters, of one last-level cache (`cpus_share_resources`)?
+    #[inline]
+    pub fn cpus_share_resources(&self, a: CpuId, b: CpuId) -> bool {
+        self.share_id[a.at()] == self.share_id[b.at()]
+    }
+
+    /// The CPUs of the target's cluster, where its last-level cache is divided into clusters.
+    pub fn cluster(&self, target: CpuId) -> Option<&CpuSet> {
+        let level = self.of_cpu[target.at()].iter().position(|&d| Some(d) == self.sd_llc[target.at()])?;
+        let domain = self.of_cpu[target.at()][level];
+        let group = &self.domains[domain].groups[self.local_group[target.at()][level]];
+        group.cluster.then_some(&group.cpus)
     }
 
     /// State shared by the last-level cache of a CPU; `None` when the CPU has the cache for itself.
@@ -357,6 +401,12 @@ impl Topology {
         if d.asym_cpucapacity_full && self.sd_asym[cpu].is_none() {
             self.sd_asym[cpu] = Some(domain);
         }
+        if d.level == Level::Cls {
+            self.share_id[cpu] = first_cpu(&d.span);
+        }
+        if d.asym_packing {
+            self.sd_asym_packing[cpu] = Some(domain);
+        }
         self.of_cpu[cpu].push(domain);
         self.local_group[cpu].push(local);
     }
@@ -367,6 +417,7 @@ impl Topology {
         let weight = span.len() as u32;
         let capacities = distinct_capacities(span.iter().map(|c| &cpus[c.at()]));
         let asym = capacities > 1 && params.asym > Asym::Off;
+        let has_priorities = cpus.iter().any(|c| c.priority != cpus[0].priority);
         let (min_interval_ms, max_interval_ms) = params.interval_ms.unwrap_or((weight.into(), 2 * u64::from(weight)));
         Domain {
             level,
@@ -377,7 +428,7 @@ impl Topology {
             imbalance_pct: params.imbalance_pct[level as usize],
             cache_nice_tries: match level {
                 Level::Smt => 0,
-                Level::Mc | Level::Pkg => 1,
+                Level::Cls | Level::Mc | Level::Pkg => 1,
                 Level::Numa => 2,
             },
             min_interval_ms,
@@ -390,6 +441,7 @@ impl Topology {
                 && !asym,
             asym_cpucapacity: asym,
             asym_cpucapacity_full: asym && capacities == distinct_capacities(cpus.iter()),
+            asym_packing: params.asym_packing && has_priorities && (Level::Cls..=Level::Pkg).contains(&level),
             numa: level == Level::Numa,
             imb_numa_nr: self.imb_numa_nr(level, weight, child),
         }
@@ -411,8 +463,15 @@ impl Topology {
             next_update: 0,
             imbalance: false,
             balance_cpu: members.min().expect("a group is not empty"),
+            asym_prefer_cpu: members.iter().max_by_key(|c| (cpus[c.at()].priority, Reverse(*c))).unwrap_or_default(),
+            cluster: members.min().is_some_and(|c| self.tops_out_at(c, Level::Cls)),
             cpus: members.clone(),
         }
+    }
+
+    /// Is the highest domain of the CPU so far of this level?
+    fn tops_out_at(&self, cpu: CpuId, level: Level) -> bool {
+        self.of_cpu[cpu.at()].last().is_some_and(|&d| self.domains[d].level == level)
     }
 
     /// A node may have one task more per last-level cache, or for an eighth of its CPUs when it has one cache.
@@ -438,6 +497,18 @@ fn partition<K: Ord>(cpus: &[Cpu], key: impl Fn(&Cpu) -> K) -> Vec<CpuSet> {
     cpus.iter().map(|cpu| sets[&key(cpu)].clone()).collect()
 }
 
+/// Spans of clusters; one that is no smaller than the last-level cache is none (`cpu_clustergroup_mask`).
+fn clusters(cpus: &[Cpu], llc: &[CpuSet]) -> Vec<CpuSet> {
+    let spans = partition(cpus, |c| (c.node, c.llc, c.l2.map_or((Some(c.core), None), |l2| (None, Some(l2)))));
+    let alone = partition(cpus, |c| (c.package, c.core));
+    let real = |cpu: usize| if spans[cpu].len() < llc[cpu].len() { spans[cpu].clone() } else { alone[cpu].clone() };
+    (0..cpus.len()).map(real).collect()
+}
+
+fn first_cpu(span: &CpuSet) -> u32 {
+    span.min().expect("a span holds its CPU").0
+}
+
 fn distinct_capacities<'a>(cpus: impl Iterator<Item = &'a Cpu>) -> usize {
     cpus.map(|c| c.capacity).collect::<BTreeSet<u32>>().len()
 }
@@ -453,7 +524,18 @@ pub(crate) mod tests {
             .map(|c| {
                 let (core, llc, node, capacity) = of(c);
                 let core_type = "test".to_string();
-                Cpu { core_type, core, cluster: ClusterId(0), domain: DomainId(0), llc, package: node, node, capacity }
+                Cpu {
+                    core_type,
+                    core,
+                    cluster: ClusterId(0),
+                    domain: DomainId(0),
+                    llc,
+                    package: node,
+                    node,
+                    capacity,
+                    l2: None,
+                    priority: 0,
+                }
             })
             .collect()
     }
@@ -497,6 +579,35 @@ pub(crate) mod tests {
             ]
         );
         assert_eq!(levels(&cpus(1, |_| (0, 0, 0, 1024))), Vec::<String>::new());
+    }
+
+    #[test]
+    fn clusters_below_the_last_level() {
+        // 16 cores of one cache, four of them to a tag, as on a Kunpeng 920.
+        let mut tagged = cpus(16, |c| (c, 0, 0, 1024));
+        (0..).zip(&mut tagged).for_each(|(i, cpu)| cpu.l2 = Some(i / 4));
+        assert_eq!(levels(&tagged)[..2], ["Cls 0-3 of 4 117", "Mc 0-15 of 4 117 spread"]);
+        let t = Topology::of_cpus(&tagged, DomainParams::SINCE_5_10);
+        assert!(t.has_clusters && t.cpus_share_resources(CpuId(4), CpuId(7)));
+        assert!(!t.cpus_share_resources(CpuId(3), CpuId(4)) && t.cpus_share_cache(CpuId(3), CpuId(4)));
+        assert_eq!(t.cluster(CpuId(6)).map(CpuSet::to_string).as_deref(), Some("4-7"));
+        let before = Topology::of_cpus(&tagged, DomainParams { clusters: false, ..DomainParams::SINCE_5_10 });
+        assert_eq!((before.has_clusters, before.of_cpu[0].len()), (false, 1));
+        assert!(before.cpus_share_resources(CpuId(3), CpuId(4)), "one cache is one cluster then");
+        // A cluster as large as its cache is none.
+        let mut whole = cpus(8, |c| (c, c / 4, 0, 1024));
+        (0..).zip(&mut whole).for_each(|(i, cpu)| cpu.l2 = Some(i / 4));
+        assert!(!Topology::of_cpus(&whole, DomainParams::SINCE_5_10).has_clusters);
+    }
+
+    #[test]
+    fn priorities_pack_within_a_node() {
+        let mut hybrid = cpus(8, |c| (c, 0, 0, 1024));
+        hybrid.iter_mut().take(4).for_each(|cpu| cpu.priority = 9);
+        let t = Topology::of_cpus(&hybrid, DomainParams::SINCE_5_10);
+        assert!(t.domains[0].asym_packing && t.sd_asym_packing[7] == Some(0));
+        assert_eq!(t.domains[0].groups[5].asym_prefer_cpu, CpuId(5));
+        assert!(!Topology::of_cpus(&cpus(8, |c| (c, 0, 0, 1024)), DomainParams::SINCE_5_10).domains[0].asym_packing);
     }
 
     #[test]

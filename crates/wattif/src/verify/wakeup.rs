@@ -220,6 +220,8 @@ impl Row {
             package: 0,
             node: 0,
             capacity: self.cpus[c as usize].cap,
+            l2: None,
+            priority: 0,
         };
         let cpus: Vec<Cpu> = (0..self.ncpu).map(cpu).collect();
         let mut t = Topology::of_cpus(&cpus, DomainParams::SINCE_5_10);

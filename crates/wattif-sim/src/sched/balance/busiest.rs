@@ -4,6 +4,7 @@
 //! load; fully busy and has_spare by fewest idle CPUs, then most running tasks. A group without a fair task, a misfit that
 //! this CPU cannot help, and single tasks on CPUs of more capacity than this one are never busiest.
 
+use super::asym_packing::{check_asym_packing, is_lower, is_smt};
 use super::capacity::{
     capacity_greater, check_cpu_capacity, scale_rt_capacity, update_group_capacity, update_idle_cpu_scan,
 };
@@ -50,6 +51,12 @@ impl FairBalancer {
         let mut sds = self.update_sd_lb_stats(s, env);
         let group = sds.busiest_group?;
         let stays = self.eas && !s.rd.overutilized;
+        if self.generation == Generation::V5_4
+            && let Some(load) = check_asym_packing(s, env, &sds)
+        {
+            env.imbalance = load as i64;
+            return (load > 0).then_some(group);
+        }
         let found = match self.generation {
             Generation::V3_13 => cpu_power::is_imbalanced(env, env.sd(s).imbalance_pct, &mut sds),
             Generation::V5_4 => !stays && by_load::is_imbalanced(s, env, &mut sds),
@@ -121,7 +128,7 @@ impl FairBalancer {
                     _ => scale_rt_capacity(s, cpu),
                 });
             }
-            let mut sgs = self.update_sg_lb_stats(s, env, g, &mut overloaded);
+            let mut sgs = self.update_sg_lb_stats(s, env, &sds.local, g, &mut overloaded);
             overutilized |=
                 self.eas && env.sd(s).groups[g].cpus.iter().any(|c| env.includes(c) && cpu_overutilized(s, c));
             if i == 0 {
@@ -158,7 +165,14 @@ impl FairBalancer {
     }
 
     /// `update_sg_lb_stats`: one group.
-    pub(super) fn update_sg_lb_stats(&self, s: &View, env: &Env, g: usize, overloaded: &mut bool) -> GroupStats {
+    pub(super) fn update_sg_lb_stats(
+        &self,
+        s: &View,
+        env: &Env,
+        local_stats: &GroupStats,
+        g: usize,
+        overloaded: &mut bool,
+    ) -> GroupStats {
         let sd = env.sd(s);
         let group = &sd.groups[g];
         let local = g == env.local_group;
@@ -197,6 +211,7 @@ impl FairBalancer {
             }
             _ => {}
         }
+        sgs.group_asym_packing = !local && self.wants_all(s, env, local_stats, group, &sgs);
         let smt = self.generation == Generation::V6_12 && !local && env.is_idle();
         sgs.group_smt_balance = smt && is_smt(group) && sgs.sum_h_nr_running > 1;
         sgs.group_type = group_classify(sd.imbalance_pct, group, &sgs);
@@ -237,6 +252,9 @@ impl FairBalancer {
             let h_nr_running = s.cfs[cpu.at()].h_nr_running;
             let nr_running = if by_load { s.rqs[cpu.at()].nr_running } else { h_nr_running };
             if h_nr_running == 0 || (sd.asym_cpucapacity && nr_running == 1 && !self.is_upward(s, env, cpu)) {
+                continue;
+            }
+            if self.is_better_off(s, env, cpu, nr_running) {
                 continue;
             }
             match env.migration {
@@ -301,11 +319,6 @@ impl Busiest {
     }
 }
 
-/// Is the group the threads of one core (`SD_SHARE_CPUCAPACITY` of the child)?
-fn is_smt(group: &Group) -> bool {
-    group.cores == 1 && group.weight > 1
-}
-
 /// `update_sd_pick_busiest` since 5.5.
 fn update_sd_pick_busiest(
     s: &View,
@@ -333,7 +346,8 @@ fn update_sd_pick_busiest(
         || (sgs.idle_cpus == busiest.idle_cpus && sgs.sum_nr_running > busiest.sum_nr_running);
     let busier = match sgs.group_type {
         GroupType::Overloaded => return sgs.avg_load > busiest.avg_load,
-        GroupType::Imbalanced | GroupType::AsymPacking => return false,
+        GroupType::Imbalanced => return false,
+        GroupType::AsymPacking => return is_lower(s, sd, sds, g, generation),
         GroupType::MisfitTask => return sgs.group_misfit_task_load > busiest.group_misfit_task_load,
         GroupType::SmtBalance if sgs.idle_cpus != 0 || busiest.idle_cpus != 0 => more_running,
         GroupType::SmtBalance | GroupType::FullyBusy if generation == Generation::V6_12 => !busiest_is_smt,

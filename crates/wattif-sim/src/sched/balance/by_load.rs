@@ -5,6 +5,7 @@
 //! busiest gets idle CPUs; less than one task's mean load is rounded up to one task if the two groups would not just
 //! swap roles, or if more capacity gets used (`fix_small_imbalance`).
 
+use super::asym_packing::picks_by_load;
 use super::busiest::SdStats;
 use super::group_stats::{GroupStats, GroupType};
 use super::load_balance::Env;
@@ -66,6 +67,9 @@ pub(super) fn update_sd_pick_busiest(s: &View, env: &Env, sds: &SdStats, g: usiz
     }
     if sgs.avg_load <= busiest.avg_load {
         return false;
+    }
+    if let Some(picked) = picks_by_load(s, env, sds, g, sgs) {
+        return picked;
     }
     let fine_there = sgs.sum_h_nr_running <= sgs.group_weight && smaller(local.min_capacity, group.min_capacity);
     let lesser_misfit = misfit && sgs.group_misfit_task_load < busiest.group_misfit_task_load;

@@ -14,7 +14,7 @@ pub enum GroupType {
     MisfitTask,
     /// A core runs more than one task while others could take them (6.6+).
     SmtBalance,
-    /// A CPU of higher priority is idle (not modelled: no platform asks for it).
+    /// A CPU of higher priority is idle.
     AsymPacking,
     /// Affinity kept an imbalance alive at a lower level.
     Imbalanced,
@@ -47,6 +47,8 @@ pub struct GroupStats {
     pub group_type: GroupType,
     /// A core of the group has a second task that another core could take.
     pub group_smt_balance: bool,
+    /// The destination is idle and of higher priority than every CPU of the group, which runs something.
+    pub group_asym_packing: bool,
     /// Largest load of a task that does not fit.
     pub group_misfit_task_load: u64,
     /// Load-based generation: tasks that the capacity serves, and whether there is room for one more.
@@ -79,6 +81,8 @@ pub fn group_classify(imbalance_pct: u32, group: &Group, sgs: &GroupStats) -> Gr
         GroupType::Overloaded
     } else if group.imbalance {
         GroupType::Imbalanced
+    } else if sgs.group_asym_packing {
+        GroupType::AsymPacking
     } else if sgs.group_smt_balance {
         GroupType::SmtBalance
     } else if sgs.group_misfit_task_load > 0 {

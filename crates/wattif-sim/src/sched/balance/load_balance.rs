@@ -261,6 +261,9 @@ impl FairBalancer {
 
     /// `need_active_balance`.
     fn need_active_balance(&self, s: &View, env: &Env) -> bool {
+        if self.asym_active_balance(s, env) {
+            return true;
+        }
         let (sd, state) = (env.sd(s), &s.rqs[env.sd_cpu.at()].sd[env.level]);
         let tired = state.nr_balance_failed > sd.cache_nice_tries + 2;
         if tired && (self.generation < Generation::V6_1 || env.migration == Migration::Task) {

@@ -30,6 +30,9 @@
 //! One pass (`load_balance`):
 //! 1. Find the busiest group. Generation `load` (5.4): by load over capacity. `group` (5.5+): by class, from has_spare
 //!    over fully_busy, misfit_task, smt_balance, imbalanced to overloaded; see `busiest`.
+//!    Where the platform states an order of preference (`asym_packing`), an idle CPU of higher priority empties groups of
+//!    lower. Where cores share a cache below the last level (`cluster`), those clusters are the groups of the cache's domain,
+//!    and tasks are spread over them first.
 //! 2. How much to move, and in which unit: load, utilisation, tasks, or a misfit task; see `imbalance`, `by_load`.
 //! 3. Find the busiest CPU of the group in that unit.
 //! 4. Detach tasks, those first whose last enqueue or pick is longest ago, while the imbalance lasts, none that is running, kept away by its affinity, or cache
@@ -58,7 +61,7 @@
 //! # Differences from the kernel
 //! FIDELITY(balance-cost): what a pass costs is not measured but estimated: the platform's wake-up path, and an eighth of it
 //! for each CPU of the domain.
-//! FIDELITY(numa-balancing): no preferred nodes, no `fbq_type`. FIDELITY(asym-packing): no priorities between CPUs.
+//! FIDELITY(numa-balancing): no preferred nodes, no `fbq_type`. FIDELITY(asym-packing): the SMT level has no priorities.
 //! There are no vectors for balancing: it is from knowledge of the kernel's behaviour, with unit tests.
 //!
 //! # Source
@@ -66,6 +69,7 @@
 //! (`sched_balance_domains`), `newidle_balance` (`sched_balance_newidle`), `nohz_balancer_kick`, `_nohz_idle_balance`.
 //! SCHED_IDLE: commit 323af6deaf70 (5.6).
 
+mod asym_packing;
 mod busiest;
 mod by_load;
 mod capacity;
@@ -105,6 +109,18 @@ pub const TUNABLES: &[Tunable] = &[
         default: "misfit",
         allowed: &["off", "wakeup", "misfit"],
         doc: "different capacities: unknown (before 4.10), known to wake-ups (4.10), misfit tasks are moved (4.20)",
+    },
+    Tunable {
+        name: "asym_packing",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "work goes to the idle CPUs of highest priority, where the platform states priorities (4.10)",
+    },
+    Tunable {
+        name: "cluster",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "a domain of the cores that share a cache below the last level, where the platform has one (5.16)",
     },
 ];
 

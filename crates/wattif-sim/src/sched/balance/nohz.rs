@@ -136,6 +136,9 @@ impl FairBalancer {
         if rq.nr_running >= 2 || (s.cfs[cpu.at()].h_nr_running >= 1 && reduced(cpu)) {
             return true;
         }
+        if self.better_cpu_sleeps(s, cpu, |c| self.nohz.in_mask(c)) {
+            return true;
+        }
         if s.topology.sd_asym[cpu.at()].is_some() {
             let weak = rq.cpu_capacity_orig < s.topology.max_cpu_capacity;
             // Where capacities differ the caches need not be used evenly.

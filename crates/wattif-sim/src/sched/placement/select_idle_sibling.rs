@@ -31,6 +31,10 @@
 //!    (`avg_scan_cost` + 1), at least 4, of which the last is not looked at.
 //! 8. The target.
 //!
+//! `cluster` (6.7): where cores share a cache below the last level, the CPUs of steps 2 and 4 are taken at once only if they
+//! share it with the target; the scan of step 7 begins with the target's cluster; and before step 8 those of 2 and 4 that
+//! were idle are taken after all.
+//!
 //! Generation `3.13`: steps 1 and 2; then, from the cache's domain down, the first group whose CPUs are all idle and not
 //! the target: its first CPU that is allowed; else the target. Capacities do not count.
 //!
@@ -89,6 +93,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "util",
         allowed: &["prop", "util", "all"],
         doc: "how many CPUs the scan looks at: by average idle time, by utilisation, all",
+    },
+    Tunable {
+        name: "cluster",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "the target's cluster first, where the platform has clusters (6.7)",
     },
 ];
 
@@ -195,10 +205,14 @@ pub struct SelectIdleSibling {
     pub sched_idle: SchedIdle,
     /// Limit of the scan.
     pub scan: Scan,
+    /// Clusters count, where there are any.
+    pub cluster: bool,
     /// `prop`: what looking at one CPU costs, ns (estimated).
     pub scan_ns_per_cpu: u64,
     /// Cores that a scan has seen to be busy, a bit per CPU.
     seen: Vec<u64>,
+    /// An idle CPU of the cache but not of the target's cluster: better than none.
+    farther: Option<(CpuId, PlacementReason)>,
     /// CPUs looked at by the present call.
     scanned: u16,
 }
@@ -212,7 +226,16 @@ impl Default for SelectIdleSibling {
 impl SelectIdleSibling {
     /// Of an era.
     pub fn new(generation: Generation, sched_idle: SchedIdle, scan: Scan) -> SelectIdleSibling {
-        SelectIdleSibling { generation, sched_idle, scan, scan_ns_per_cpu: 30, seen: Vec::new(), scanned: 0 }
+        SelectIdleSibling {
+            generation,
+            sched_idle,
+            scan,
+            cluster: true,
+            scan_ns_per_cpu: 30,
+            seen: Vec::new(),
+            farther: None,
+            scanned: 0,
+        }
     }
 
     /// `select_idle_sibling`: an idle CPU near `target`, or `target`.
@@ -226,7 +249,7 @@ impl SelectIdleSibling {
         if s.topology.has_asym && self.generation >= Generation::V6_1 {
             sync_entity_load_avg(s, req.pid);
         }
-        self.scanned = 0;
+        (self.scanned, self.farther) = (0, None);
         // 5.7 to 5.9 looked for capacity before anything else.
         let found = match self.generation {
             Generation::V3_13 => self.near(s, req, target),
@@ -239,14 +262,18 @@ impl SelectIdleSibling {
     }
 
     /// The target, the previous CPU, the waker's own.
-    fn near(&self, s: &View, req: &Request, target: CpuId) -> Option<(CpuId, PlacementReason)> {
+    fn near(&mut self, s: &View, req: &Request, target: CpuId) -> Option<(CpuId, PlacementReason)> {
         let (pid, prev) = (req.pid, req.prev_cpu);
         if self.sched_idle.idle(s, target, pid) && self.asym_fits_cpu(s, pid, target) {
             return Some((target, PlacementReason::TargetIdle));
         }
         let affine = prev != target && s.topology.cpus_share_cache(prev, target);
         if affine && self.sched_idle.idle(s, prev, pid) && self.asym_fits_cpu(s, pid, prev) {
-            return Some((prev, PlacementReason::PrevIdle));
+            let found = Some((prev, PlacementReason::PrevIdle));
+            if self.is_nearest(s, prev, target) {
+                return found;
+            }
+            self.farther = found;
         }
         let this = &s.rqs[req.this_cpu.at()];
         let stack = self.generation >= Generation::V5_6
@@ -259,7 +286,7 @@ impl SelectIdleSibling {
     }
 
     /// The CPU used before the previous one.
-    fn recent(&self, s: &mut Sched, req: &Request, target: CpuId) -> Option<(CpuId, PlacementReason)> {
+    fn recent(&mut self, s: &mut Sched, req: &Request, target: CpuId) -> Option<(CpuId, PlacementReason)> {
         let (pid, prev) = (req.pid, req.prev_cpu);
         let recent = s.tasks[pid.at()].recent_used_cpu;
         let idle = recent != prev
@@ -271,7 +298,17 @@ impl SelectIdleSibling {
         if idle || self.generation >= Generation::V6_1 {
             s.tasks[pid.at()].recent_used_cpu = prev;
         }
-        idle.then_some((recent, PlacementReason::RecentIdle))
+        let found = idle.then_some((recent, PlacementReason::RecentIdle))?;
+        if self.is_nearest(s, recent, target) {
+            return Some(found);
+        }
+        self.farther = self.farther.or(Some(found));
+        None
+    }
+
+    /// Of the target's cluster, or clusters do not count.
+    fn is_nearest(&self, s: &View, cpu: CpuId, target: CpuId) -> bool {
+        !(self.cluster && s.topology.has_clusters) || s.topology.cpus_share_resources(cpu, target)
     }
 
     fn search(
@@ -294,7 +331,7 @@ impl SelectIdleSibling {
         }
         let sd = s.topology.sd_llc[target.at()]?;
         if self.generation >= Generation::V6_1 {
-            return self.search_once(s, sd, req, target);
+            return self.search_once(s, sd, req, target).or(self.farther);
         }
         let pid = req.pid;
         let smt = s.topology.has_smt;
@@ -356,7 +393,7 @@ impl SelectIdleSibling {
         }
         let mut idle_cpu = None;
         self.seen_none(s.nr_cpus());
-        for cpu in s.topology.domains[sd].span.iter_wrap(CpuId(target.0 + 1)) {
+        for cpu in self.scan_order(s, sd, target, CpuId(target.0 + 1)) {
             if !s.tasks[pid.at()].cpus.contains(cpu) || self.seen(cpu) {
                 continue;
             }
@@ -435,7 +472,7 @@ impl SelectIdleSibling {
         let before = self.scanned;
         let mut second = None;
         let mut found = None;
-        for cpu in s.topology.domains[sd].span.iter_wrap(start) {
+        for cpu in self.scan_order(s, sd, target, start) {
             if !s.tasks[req.pid.at()].cpus.contains(cpu) {
                 continue;
             }
@@ -455,6 +492,14 @@ impl SelectIdleSibling {
             self.update_scan_cost(s, req.this_cpu, u64::from(self.scanned - before));
         }
         found.or(second)
+    }
+
+    /// The CPUs of the cache from `start` on, those of the target's cluster first.
+    fn scan_order<'s>(&self, s: &'s View, sd: usize, target: CpuId, start: CpuId) -> impl Iterator<Item = CpuId> + 's {
+        let cluster = if self.cluster && s.topology.has_clusters { s.topology.cluster(target) } else { None };
+        let others = s.topology.domains[sd].span.iter_wrap(start);
+        let first = cluster.into_iter().flat_map(move |c| c.iter_wrap(start));
+        first.chain(others.filter(move |&c| cluster.is_none_or(|first| !first.contains(c))))
     }
 
     /// How many CPUs may be looked at; `None`: the scan is not worth it at all.

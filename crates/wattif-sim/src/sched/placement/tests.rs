@@ -152,6 +152,61 @@ fn an_idle_core_comes_before_an_idle_thread() {
     }
 }
 
+/// Twelve cores of one cache, four to a cluster; the task's target is CPU 5, which is busy as the rest of its cluster but for `idle`.
+fn clustered(idle: &[u32]) -> (Toy, SelectTaskRqFair, Pid) {
+    let mut machine = cpus(12, |c| (c, 0, 0, 1024));
+    (0..).zip(&mut machine).for_each(|(i, cpu)| cpu.l2 = Some(i / 4));
+    let mut toy = Toy::new(&machine);
+    toy.spawn_on((0..12).filter(|c| !idle.contains(c)));
+    toy.s.topology.llc_shared[0].nr_idle_scan = 12;
+    let pid = toy.sleeper(5);
+    (toy, SelectTaskRqFair::default(), pid)
+}
+
+#[test]
+fn the_cluster_of_the_target_is_scanned_first() {
+    for (idle, by_cluster, by_cache) in [(&[4, 9][..], 4, 9), (&[8, 1], 8, 8), (&[7, 6], 6, 6)] {
+        let (mut toy, mut policy, pid) = clustered(idle);
+        assert_eq!(
+            cpu_and_reason(place(&mut toy, &mut policy, pid, 5, WAKEUP)),
+            (by_cluster, PlacementReason::IdleScan)
+        );
+        policy.select_idle_sibling.cluster = false;
+        assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, pid, 5, WAKEUP)), (by_cache, PlacementReason::IdleScan));
+    }
+}
+
+#[test]
+fn the_cluster_counts_among_the_cpus_that_a_scan_may_look_at() {
+    let (mut toy, mut policy, pid) = clustered(&[9]);
+    toy.s.topology.llc_shared[0].nr_idle_scan = 6;
+    let choice = place(&mut toy, &mut policy, pid, 5, WAKEUP);
+    assert_eq!((choice.cpu, choice.reason, choice.scanned), (CpuId(9), PlacementReason::IdleScan, 6));
+    toy.s.topology.llc_shared[0].nr_idle_scan = 5;
+    assert_eq!(place(&mut toy, &mut policy, pid, 5, WAKEUP).reason, PlacementReason::Target);
+}
+
+#[test]
+fn an_idle_cpu_of_another_cluster_is_the_last_resort() {
+    // The waker on CPU 5 is the target (its wake-up is a last word); the task was on CPU 10, which is idle.
+    let sync = Kind::Wakeup { sync: true };
+    for (idle, cluster, expect) in [
+        (&[10][..], true, (10, PlacementReason::IdleScan)),
+        (&[10, 4], true, (4, PlacementReason::IdleScan)),
+        (&[10, 4], false, (10, PlacementReason::PrevIdle)),
+    ] {
+        let (mut toy, mut policy, _) = clustered(idle);
+        let pid = toy.sleeper(10);
+        policy.select_idle_sibling.cluster = cluster;
+        assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, pid, 5, sync)), expect, "{idle:?} {cluster}");
+    }
+    // Where the scan gives up, the previous CPU is still there.
+    let (mut toy, mut policy, _) = clustered(&[10]);
+    let pid = toy.sleeper(10);
+    toy.s.topology.llc_shared[0].nr_idle_scan = 0;
+    assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, pid, 5, sync)), (10, PlacementReason::PrevIdle));
+}
+
 #[test]
 fn a_sibling_of_the_previous_cpu_is_tried_first_when_no_core_is_idle() {
     let mut toy = Toy::new(&cpus(8, |c| (c % 4, 0, 0, 1024)));

@@ -129,6 +129,7 @@ fn platform(facts: &Facts) -> Result<Platform, String> {
         timer_slack_ns: facts.timer_slack_us * 1000,
         calibration_cpu: CpuId(fastest as u32),
         trust: vec!["the machine is defined, not measured; path lengths are means of the recordings".into()],
+        capacity_untold: false,
         cpus,
     })
 }
@@ -232,6 +233,8 @@ fn cpu(facts: &Facts, clusters: &[Vec<u32>], at: usize) -> Result<Cpu, String> {
         package: 0,
         node: position(&facts.numa),
         capacity: facts.freq_domains[domain].cpu_capacity,
+        l2: None,
+        priority: 0,
     })
 }
 

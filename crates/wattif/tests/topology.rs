@@ -1,0 +1,83 @@
+//! What the topology asks of balancing: favoured cores and clusters, seen from outside, with each switch on and off.
+
+use wattif::load;
+use wattif::run::run;
+use wattif::settings::Settings;
+use wattif_formats::rtapp::Dialect;
+use wattif_model::run::RunSpec;
+use wattif_model::trace::{Event, Interest, Observer};
+use wattif_model::{CpuId, Ns, Pid};
+
+/// Busy time by CPU, s.
+struct Busy {
+    since: Vec<Option<u64>>,
+    s: Vec<f64>,
+}
+
+impl Observer for Busy {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        if let Event::SchedSwitch { next_pid, .. } = *event {
+            if let Some(since) = self.since[cpu.at()].take() {
+                self.s[cpu.at()] += (at.0 - since) as f64 / 1e9;
+            }
+            self.since[cpu.at()] = (next_pid != Pid(0)).then_some(at.0);
+        }
+    }
+}
+
+fn busy(workload: &str, platform: &str, kernel: &str, set: &str, seed: u64) -> Vec<f64> {
+    let none = Settings::default();
+    let changed = Settings::parse(&[set]).expect("path=value");
+    let platform = load::platform(platform, &none).expect("built in").value;
+    let n = platform.nr_cpus();
+    let workload = load::workload(workload, n, Dialect::Workgen, &none).expect("a model").value.workload;
+    let kernel = load::kernel(kernel, &changed).expect("built in").value;
+    let spec = RunSpec { platform, workload, kernel, seed, duration: Ns::from_s(2) };
+    let mut busy = Busy { since: vec![None; n], s: vec![0.0; n] };
+    run(&spec, &mut [&mut busy]).expect("it runs");
+    busy.s
+}
+
+/// Of the time of two hogs, what the two favoured cores got.
+fn favoured_share(kernel: &str, set: &str, seed: u64) -> f64 {
+    let busy = busy("hogs:tasks=2,runs=1,work_ms=4000", "core_i9_12900k", kernel, set, seed);
+    busy[8..12].iter().sum::<f64>() / busy.iter().sum::<f64>()
+}
+
+#[test]
+fn work_goes_to_favoured_cores() {
+    for kernel in ["linux-5.4", "linux-5.7", "linux-6.1", "linux-6.12"] {
+        let mean = |set| (1..=3).map(|seed| favoured_share(kernel, set, seed)).sum::<f64>() / 3.0;
+        let (with, without) = (mean("load_balance.asym_packing=true"), mean("load_balance.asym_packing=false"));
+        assert!(with > 0.8, "{kernel}: {with} of the time on the favoured cores");
+        // A hog that begins there by chance stays there.
+        assert!(without < 0.6, "{kernel}: {without} without the flag");
+    }
+}
+
+/// Busy time of each cluster of four, s.
+fn by_cluster(kernel: &str, set: &str, seed: u64) -> Vec<f64> {
+    let busy = busy("hogs:tasks=12,runs=1,work_ms=4000", "kunpeng_920", kernel, set, seed);
+    busy.chunks(4).map(|c| c.iter().sum()).collect()
+}
+
+#[test]
+fn twelve_hogs_share_twelve_clusters() {
+    for kernel in ["linux-6.1", "linux-6.6", "linux-6.12"] {
+        for seed in 1..=3 {
+            let with = by_cluster(kernel, "load_balance.cluster=true", seed);
+            assert!(with.iter().all(|s| (1.5..2.2).contains(s)), "{kernel}, seed {seed}: {with:?}");
+            let without = by_cluster(kernel, "load_balance.cluster=false", seed);
+            assert!(without.iter().any(|s| *s < 0.5), "{kernel}, seed {seed}: {without:?}");
+        }
+    }
+}
+
+#[test]
+fn kernels_before_clusters_do_not_know_them() {
+    let without = by_cluster("linux-5.7", "load_balance.nr_migrate=32", 1);
+    assert!(without.iter().any(|s| *s < 0.5), "{without:?}");
+}
