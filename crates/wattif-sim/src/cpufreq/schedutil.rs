@@ -254,15 +254,28 @@ impl Schedutil {
     #[doc(alias = "sugov_next_freq_shared")]
     fn update_shared(&mut self, now_ns: u64, at: usize, view: &dyn FreqView) -> u32 {
         let versions = view.versions();
-        // Capacities in a domain are equal as a rule; only the older generation minds if not.
-        let by_capacity = self.tunables.generation != Generation::V6_12;
-        let (mut loudest, mut most, mut most_capacity) = (0, 0, 0);
         for i in 0..self.cpus.len() {
-            self.decide_cpu(i, now_ns, versions, view);
-            let c = &self.cpus[i];
+            if !self.cpus[i].is_fresh(versions) || self.tunables.generation == Generation::V4_9 {
+                self.decide_cpu(i, now_ns, versions, view);
+            }
+        }
+        debug_assert!(self.cpus.iter().all(|c| !c.is_fresh(versions) || c.inputs == Inputs::of(&view.signals(c.cpu))));
+        let loudest = self.loudest();
+        let of = if self.tunables.generation == Generation::V6_12 { at } else { loudest };
+        let capacity = self.cpus[of].inputs.capacity;
+        self.remember_inputs(loudest);
+        self.get_next_freq(self.cpus[loudest].util, capacity)
+    }
+
+    /// The CPU that asks for most; the first of equals. Capacities in a domain are equal as a rule; only the older generation
+    /// minds if not.
+    fn loudest(&self) -> usize {
+        let by_capacity = self.tunables.generation != Generation::V6_12;
+        let (mut loudest, mut most, mut most_capacity) = (0, self.cpus[0].util, self.cpus[0].inputs.capacity);
+        for (i, c) in self.cpus.iter().enumerate().skip(1) {
             let capacity = c.inputs.capacity;
             let louder = if by_capacity && capacity != most_capacity {
-                i == 0 || c.util * most_capacity > capacity * most
+                c.util * most_capacity > capacity * most
             } else {
                 c.util > most
             };
@@ -270,10 +283,7 @@ impl Schedutil {
                 (loudest, most, most_capacity) = (i, c.util, capacity);
             }
         }
-        let of = if self.tunables.generation == Generation::V6_12 { at } else { loudest };
-        let capacity = self.cpus[of].inputs.capacity;
-        self.remember_inputs(loudest);
-        self.get_next_freq(self.cpus[loudest].util, capacity)
+        loudest
     }
 
     fn update_single(&mut self, now_ns: u64, view: &dyn FreqView) -> u32 {
@@ -301,8 +311,8 @@ impl Schedutil {
         busy
     }
 
+    /// Brings what a CPU asks for up to date.
     #[doc(alias = "sugov_get_util")]
-    #[inline]
     fn decide_cpu(&mut self, i: usize, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
         let tick_ns = self.policy.tick_ns;
         let c = &mut self.cpus[i];
@@ -310,18 +320,12 @@ impl Schedutil {
             // Nothing was heard of it for a tick: it sleeps, and what it needed does not count.
             (c.util, c.bw_min, c.iowait_boost, c.version) = (0, 0, 0, 0);
             c.inputs = Inputs::of(&view.signals(c.cpu));
-            return;
+        } else if !c.is_fresh(versions) {
+            let version = versions.get(c.cpu.at()).copied().unwrap_or(0);
+            self.compute_util(i, now_ns, version, view);
         }
-        let version = versions.get(c.cpu.at()).copied().unwrap_or(0);
-        // Without a boost the answer depends on the signals alone.
-        if version != 0 && version == c.version && c.iowait_boost == 0 {
-            debug_assert_eq!(c.inputs, Inputs::of(&view.signals(c.cpu)), "the version changes with the signals");
-            return;
-        }
-        self.compute_util(i, now_ns, version, view);
     }
 
-    #[inline(never)]
     fn compute_util(&mut self, i: usize, now_ns: u64, version: u64, view: &dyn FreqView) {
         let c = &mut self.cpus[i];
         let signals = view.signals(c.cpu);
@@ -407,6 +411,13 @@ impl Schedutil {
 }
 
 impl SugovCpu {
+    /// Is `util` still what [`Schedutil::compute_util`] would say? Without a boost that depends on the signals alone.
+    #[inline]
+    fn is_fresh(&self, versions: &[u64]) -> bool {
+        let version = versions.get(self.cpu.at()).copied().unwrap_or(0);
+        version == self.version && version != 0 && self.iowait_boost == 0
+    }
+
     /// Drops a boost that is older than a tick; true if it was. `boost`: it is renewed in the same breath.
     #[doc(alias = "sugov_iowait_reset")]
     fn iowait_reset(&mut self, now_ns: u64, tick_ns: u64, boost: bool) -> bool {

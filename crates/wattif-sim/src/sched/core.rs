@@ -569,10 +569,12 @@ impl Kernel<'_, '_> {
     fn put_prev_set_next_task(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
         self.walt_switch(cpu, prev, next);
         self.s.tasks[prev.at()].last_ran = self.s.rqs[cpu.at()].clock_task;
-        // Classes age their averages here, perhaps after a governor has looked.
-        self.s.signal_versions[cpu.at()] += 1;
         self.s.list_move(next);
         let (from, to) = (self.class_id(prev), self.class_id(next));
+        if from >= ClassId::Rt || to >= ClassId::Rt {
+            // These classes age their averages here, perhaps after a governor has looked.
+            self.s.signal_versions[cpu.at()] += 1;
+        }
         if to == ClassId::Fair && self.s.rqs[cpu.at()].dl.server.active {
             dl_server::dl_server_set_next(&mut self.s, cpu);
         }
@@ -636,6 +638,7 @@ impl Kernel<'_, '_> {
     pub(crate) fn sched_tick(&mut self, cpu: CpuId) {
         self.cpus[cpu.at()].cost_ns += self.m.platform.costs.tick_ns;
         self.update_rq_clock(cpu);
+        self.s.signal_versions[cpu.at()] += 1;
         self.walt_update_curr(cpu);
         let curr = self.s.rqs[cpu.at()].curr;
         match self.class_id(curr) {
@@ -721,8 +724,9 @@ impl Kernel<'_, '_> {
     /// `update_rq_clock`.
     #[inline]
     pub(crate) fn update_rq_clock(&mut self, cpu: CpuId) {
-        self.s.signal_versions[cpu.at()] += 1;
-        pelt::update_rq_clock(&mut self.s.rqs[cpu.at()], self.s.now);
+        if pelt::update_rq_clock(&mut self.s.rqs[cpu.at()], self.s.now) {
+            self.s.signal_versions[cpu.at()] += 1;
+        }
     }
 
     /// `set_task_cpu`: the task belongs to another CPU from now on; it is on no queue.
@@ -751,10 +755,10 @@ impl Kernel<'_, '_> {
         let task = &self.s.tasks[pid.at()];
         match task.prio {
             _ if pid == IDLE => ClassId::Idle,
+            100.. => ClassId::Fair,
             _ if task.stopper => ClassId::Stop,
             _ if task.is_dl() => ClassId::Deadline,
-            0..100 => ClassId::Rt,
-            _ => ClassId::Fair,
+            _ => ClassId::Rt,
         }
     }
 }

@@ -70,13 +70,12 @@ impl Kernel<'_, '_> {
 
     fn cpuidle_select(&mut self, cpu: CpuId) -> IdleSelection {
         let next_tick = self.queue.time_of(self.slots.of(Source::Tick(cpu))).map(|t| t.0);
-        let tick_after = self.next_tick(self.s.now);
         let (rq, cfs) = (&self.s.rqs[cpu.at()], &self.s.cfs[cpu.at()]);
         let util = cfs.avg.util_avg + rq.avg_rt.util_avg + rq.avg_dl.util_avg;
         let capacity = u64::from(rq.cpu_capacity_orig);
         let mut view = IdleQuery {
             now: self.s.now,
-            next_tick: next_tick.unwrap_or(tick_after),
+            next_tick: next_tick.unwrap_or_else(|| self.next_tick(self.s.now)),
             tick_stopped: self.s.rqs[cpu.at()].tick_stopped,
             next_timer: self.m.timers.next(cpu),
             nr_iowait: self.s.rqs[cpu.at()].nr_iowait,

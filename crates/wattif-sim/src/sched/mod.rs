@@ -42,7 +42,7 @@ pub struct Sched {
     pub se: Vec<SchedEntity>,
     /// One run queue per CPU.
     pub rqs: Vec<Rq>,
-    /// By CPU: counts clock updates, enqueues and dequeues; between two, no signal of the queue changes.
+    /// By CPU: counts what may change [`Sched::signals`]: averages that moved, enqueues and dequeues, ticks.
     pub signal_versions: Vec<u64>,
     /// Fair queues, `group * nr_cpus + cpu`; the first `nr_cpus` are the root queues, so that a CPU's is `cfs[cpu]`.
     pub cfs: Vec<CfsRq>,

@@ -181,6 +181,7 @@ impl Kernel<'_, '_> {
     pub(crate) fn inactive_task_timer(&mut self, pid: Pid) {
         let cpu = self.s.tasks[pid.at()].cpu;
         self.update_rq_clock(cpu);
+        self.s.signal_versions[cpu.at()] += 1;
         dl_bandwidth::inactive_task_timer(&mut self.s, cpu, pid);
         self.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
     }

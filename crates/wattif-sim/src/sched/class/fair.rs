@@ -111,6 +111,7 @@ fn cfs_rq_util_change(s: &mut Sched, q: usize) {
     let cfs = &s.cfs[q];
     if cfs.group == 0 {
         s.rqs[cfs.cpu.at()].util_changed = true;
+        s.signal_versions[cfs.cpu.at()] += 1;
     }
 }
 
@@ -161,6 +162,7 @@ pub fn update_blocked_averages(s: &mut Sched, cpu: CpuId) -> bool {
     let cfs = &s.cfs[cpu.at()].avg;
     rq.has_blocked_load = cfs.load_avg != 0 || cfs.util_avg != 0 || rq.avg_rt.util_avg != 0 || rq.avg_dl.util_avg != 0;
     rq.util_changed |= decayed;
+    s.signal_versions[cpu.at()] += u64::from(decayed);
     decayed
 }
 

@@ -430,25 +430,24 @@ impl Rq {
     }
 }
 
-/// Brings the clocks of a run queue to `now`; pending interrupt time is taken off the task clock and tracked.
-pub fn update_rq_clock(rq: &mut Rq, now: u64) {
+/// Brings the clocks of a run queue to `now`; pending interrupt time is taken off the task clock and tracked. True when that
+/// changed the average of interrupts.
+#[inline]
+pub fn update_rq_clock(rq: &mut Rq, now: u64) -> bool {
     let delta = now.wrapping_sub(rq.clock);
-    if (delta as i64) < 0 {
-        return;
-    }
-    rq.clock += delta;
-    update_rq_clock_task(rq, delta);
+    // A second update in the same instant finds nothing to do, and no clock goes back.
+    (delta as i64) > 0 && advance_rq_clock(rq, delta)
 }
 
-fn update_rq_clock_task(rq: &mut Rq, delta: u64) {
+fn advance_rq_clock(rq: &mut Rq, delta: u64) -> bool {
+    rq.clock += delta;
     let irq_delta = rq.irq_pending_ns.min(delta);
     rq.irq_pending_ns -= irq_delta;
     let delta = delta - irq_delta;
     rq.clock_task += delta;
-    if irq_delta != 0 {
-        update_irq_load_avg(rq, irq_delta);
-    }
+    let moved = irq_delta != 0 && update_irq_load_avg(rq, irq_delta) != 0;
     update_rq_clock_pelt(rq, delta);
+    moved
 }
 
 /// A busy CPU's PELT clock advances at its speed; an idle one's is wall time.
