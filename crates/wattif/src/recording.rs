@@ -111,6 +111,8 @@ pub fn without_background(platform: &Platform) -> Platform {
     let mut platform = platform.clone();
     platform.noise.housekeeping.clear();
     platform.noise.start_spread_ns = 0;
+    // The recorded work has its own.
+    platform.noise.work_ppm = 0;
     platform
 }
 

@@ -70,7 +70,13 @@ fn names(workload: &Workload) -> Vec<String> {
 fn task(task: &TaskSpec, names: &[String], lost: &mut BTreeSet<&'static str>) -> Map {
     let mut out = Map::default();
     out.insert("instance".into(), task.instances.into());
-    out.insert("loop".into(), 1.into());
+    // A program that is one endless loop is a task's; an endless loop behind other events a phase's.
+    let ops = &task.program.ops[..];
+    let (rounds, ops) = match ops {
+        [Op::Loop { count: None, .. }, body @ .., Op::LoopEnd { begin: 0 }] => (-1, body),
+        all => (1, all),
+    };
+    out.insert("loop".into(), rounds.into());
     if task.delay.0 > 0 {
         out.insert("delay".into(), (task.delay.0 / 1_000).into());
     }
@@ -80,23 +86,31 @@ fn task(task: &TaskSpec, names: &[String], lost: &mut BTreeSet<&'static str>) ->
     attributes(&task.attr, &mut out);
     let mut phases = Map::default();
     let mut phase = Map::default();
-    let mut begin = |phase: &mut Map, attr: Option<&SchedAttr>| {
+    let mut rounds = 1;
+    let mut begin = |phase: &mut Map, attr: Option<&SchedAttr>, then: i32| {
+        let rounds = std::mem::replace(&mut rounds, then);
         if !phase.0.is_empty() {
-            phase.insert("loop".into(), 1.into());
+            phase.insert("loop".into(), rounds.into());
             phases.0.push((format!("p{}", phases.0.len()), Node::Map(std::mem::take(phase))));
         }
         if let Some(attr) = attr {
             attributes(attr, phase);
         }
     };
-    for op in &task.program.ops {
+    for op in ops {
         match op {
             Op::SetAttr(attr) => {
-                begin(&mut phase, Some(attr));
+                begin(&mut phase, Some(attr), 1);
                 continue;
             }
+            Op::Loop { count: None, .. } => {
+                begin(&mut phase, None, -1);
+                continue;
+            }
+            // Nothing comes after an endless loop.
+            Op::LoopEnd { .. } if ops.iter().any(|o| matches!(o, Op::Loop { count: None, .. })) => break,
             // Phases of a hundred events are easier to read.
-            _ if phase.0.len() >= 100 => begin(&mut phase, None),
+            _ if phase.0.len() >= 100 => begin(&mut phase, None, 1),
             _ => {}
         }
         let n = phase.0.len();
@@ -107,7 +121,7 @@ fn task(task: &TaskSpec, names: &[String], lost: &mut BTreeSet<&'static str>) ->
             break;
         }
     }
-    begin(&mut phase, None);
+    begin(&mut phase, None, 1);
     out.0.push(("phases".into(), Node::Map(phases)));
     out
 }
@@ -131,7 +145,7 @@ fn us(amount: &Amount) -> Option<u64> {
 
 /// The word that begins the key, and its value.
 fn event(op: &Op, names: &[String], lost: &mut BTreeSet<&'static str>) -> Option<(&'static str, Value)> {
-    /// Longer sleeps stand for "until the end".
+    /// Longer work and sleeps stand for "until the end".
     const FOREVER_US: u64 = 1_000_000_000;
     let amount = |a: &Amount, lost: &mut BTreeSet<&'static str>| {
         if us(a).is_none() {
@@ -140,7 +154,7 @@ fn event(op: &Op, names: &[String], lost: &mut BTreeSet<&'static str>) -> Option
         us(a)
     };
     Some(match op {
-        Op::Run(work) => ("run", amount(work, lost)?.into()),
+        Op::Run(work) => ("run", amount(work, lost)?.min(FOREVER_US).into()),
         Op::Sleep(time) => ("sleep", amount(time, lost)?.min(FOREVER_US).into()),
         Op::Timer { period, absolute, .. } => {
             let mode = if *absolute { "absolute" } else { "relative" };
@@ -160,4 +174,47 @@ fn event(op: &Op, names: &[String], lost: &mut BTreeSet<&'static str>) -> Option
             return None;
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattif_model::workload::Program;
+
+    fn file(ops: Vec<Op>) -> Value {
+        let task = TaskSpec {
+            name: "t".into(),
+            instances: 1,
+            start: Default::default(),
+            startup: Default::default(),
+            delay: Default::default(),
+            attr: SchedAttr::default(),
+            cpus: None,
+            group: 0,
+            program: Program { ops },
+        };
+        let (text, _) = write(&Workload { tasks: vec![task], ..Workload::default() });
+        serde_json::from_str(&text).unwrap()
+    }
+    fn run(us: u64) -> Op {
+        Op::Run(Amount::Fixed(us * 1_000))
+    }
+    fn timer() -> Op {
+        Op::Timer { timer: 0, period: Amount::Fixed(10_000_000), absolute: false }
+    }
+
+    #[test]
+    fn loops_of_tasks_and_of_phases() {
+        let body = [run(5), timer()];
+        let whole = [vec![Op::Loop { count: None, end: 3 }], body.to_vec(), vec![Op::LoopEnd { begin: 0 }]].concat();
+        let task = &file(whole)["tasks"]["t"];
+        assert_eq!((task["loop"].as_i64(), task["phases"]["p0"]["loop"].as_i64()), (Some(-1), Some(1)));
+        let tail = [vec![run(7), Op::Loop { count: None, end: 4 }], body.to_vec()].concat();
+        let tail = [tail, vec![Op::LoopEnd { begin: 1 }, Op::Sleep(Amount::Fixed(u64::MAX / 2))]].concat();
+        let task = &file(tail)["tasks"]["t"];
+        assert_eq!((task["loop"].as_i64(), task["phases"]["p1"]["loop"].as_i64()), (Some(1), Some(-1)));
+        assert_eq!(task["phases"]["p0"]["run0"], 7);
+        assert_eq!(task["phases"]["p1"]["run0"], 5);
+        assert!(task["phases"].get("p2").is_none());
+    }
 }

@@ -4,8 +4,12 @@
 //! [`missing`] says which figures it cannot give. [`platform`] makes a machine of what a trace shows. [`workload`] makes programs:
 //! work, waits and why they end, so that another kernel or machine can be asked.
 
+mod affinity;
+mod periods;
 mod platform;
 mod play;
+mod programs;
+mod steps;
 mod workload;
 
 pub use platform::platform;

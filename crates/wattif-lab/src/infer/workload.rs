@@ -10,17 +10,23 @@
 //! | woken in an interrupt, after `D` | a device that takes as long as it took |
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
+//! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
+//! | it computes when the trace ends | the rest of its usual stretch, or more without an end |
 //!
 //! So pipes, futexes and binder become dependencies: another kernel or machine moves the wake-ups with the work. Where records do not
 //! say whether they come from an interrupt, wake-ups from an idle CPU do, and those of a thread that is mostly woken from idle
 //! CPUs do as well.
 
+use super::affinity::Evidence;
+use super::periods::{self, Beat};
 use super::play::{normalised, seen};
+use super::programs::programs;
+use super::steps::Step;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, PrevState, Recorded, Recording};
 use wattif_model::workload::*;
-use wattif_model::{CpuId, CpuSet, Ns, Pid};
+use wattif_model::{CpuId, CpuSet, Pid};
 
 /// What the inference is told.
 #[derive(Clone, Debug, Default)]
@@ -40,29 +46,8 @@ pub struct Inferred {
     pub notes: Vec<String>,
 }
 
-/// One step of a thread.
-#[derive(Clone, Debug, PartialEq)]
-enum Step {
-    /// Units: ns × capacity.
-    Work(u64),
-    /// Until an absolute time; blocked since.
-    Timer {
-        until: u64,
-        since: u64,
-    },
-    /// A device, so long.
-    Device(u64),
-    /// For a token.
-    Token,
-    /// A token for another thread.
-    Post(Pid),
-    Fork(Pid),
-    Attr(u8),
-    Exit,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+pub(super) enum State {
     /// Not seen yet: asleep since before the trace.
     Unknown,
     Sleeping {
@@ -76,38 +61,39 @@ enum State {
     Dead,
 }
 
-struct Thread {
-    state: State,
+pub(super) struct Thread {
+    pub(super) state: State,
     /// At first, and now.
-    first_prio: u8,
+    pub(super) first_prio: u8,
     prio: u8,
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
     /// Work since the last step.
     work: u64,
     /// Kernel time of the present slice that is not the thread's work, ns.
     overhead: u64,
     cpu: Option<CpuId>,
-    parent: Option<Pid>,
-    born: u64,
-    seen_on: CpuSet,
-    /// CPUs that were idle while it waited for one, each time.
-    snubs: Vec<CpuSet>,
+    pub(super) parent: Option<Pid>,
+    pub(super) born: u64,
+    /// When it became runnable: CPUs that had been idle for some time, and CPUs that ran a thread.
+    idle_then: CpuSet,
+    busy_then: CpuSet,
+    /// It waits since a wake-up, not since it was preempted.
+    woken: bool,
+    pub(super) where_it_runs: Evidence,
+    pub(super) beat: Beat,
 }
 
-/// Threads with fewer tellable sleeps are taken as timed absolutely.
-const MIN_SLEEPS: usize = 8;
-/// Waiting as long while another CPU is idle means that it may not go there.
-const SNUB_NS: u64 = 300_000;
-/// After so many of these it is pinned.
-const SNUBS: usize = 3;
-/// More are not kept.
-const MAX_SNUBS: usize = 256;
-
-struct Inference<'a> {
-    platform: &'a Platform,
-    threads: BTreeMap<Pid, Thread>,
+/// A CPU that is idle for less may be about to run something.
+const IDLE_NS: u64 = 100_000;
+pub(super) struct Inference<'a> {
+    pub(super) platform: &'a Platform,
+    pub(super) threads: BTreeMap<Pid, Thread>,
     /// Who runs since when, by CPU.
     running: Vec<(Pid, u64)>,
+    /// Since when each CPU is idle.
+    idle_since: Vec<Option<u64>>,
+    /// How long each was busy, ns.
+    pub(super) busy_ns: Vec<u64>,
     opp: Vec<usize>,
     /// Last end of an idle state and which it was, by CPU.
     idle: Vec<(u64, u32)>,
@@ -125,6 +111,8 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         platform,
         threads: threads.map(|(pid, prio)| (pid, Thread::new(prio))).collect(),
         running: vec![(Pid(0), 0); n],
+        idle_since: vec![Some(0); n],
+        busy_ns: vec![0; n],
         opp: first_opps(&recording, platform),
         idle: vec![(0, 0); n],
         interrupted: mostly_interrupted(&recording),
@@ -135,7 +123,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         inference.record(r.at.0, r.cpu, r.current, &r.event);
     }
     inference.finish(recording.end.0);
-    inference.programs(&recording, name, options)
+    programs(inference, &recording, name, options)
 }
 
 /// The kernel's per-CPU stoppers: every simulation has its own.
@@ -155,8 +143,11 @@ impl Thread {
             cpu: None,
             parent: None,
             born: 0,
-            seen_on: CpuSet::default(),
-            snubs: Vec::new(),
+            idle_then: CpuSet::default(),
+            busy_then: CpuSet::default(),
+            woken: false,
+            where_it_runs: Evidence::default(),
+            beat: Beat::default(),
         }
     }
     fn push(&mut self, step: Step) {
@@ -196,6 +187,7 @@ impl Inference<'_> {
             {
                 *known = true;
                 self.running[r.cpu.at()].0 = prev_pid;
+                self.idle_since[r.cpu.at()] = (prev_pid.0 == 0).then_some(0);
                 if let Some(t) = self.threads.get_mut(&prev_pid) {
                     (t.state, t.cpu) = (State::Running, Some(r.cpu));
                 }
@@ -216,6 +208,9 @@ impl Inference<'_> {
         let speed = self.speed(cpu);
         let (pid, since) = self.running[cpu.at()];
         self.running[cpu.at()].1 = now;
+        if pid.0 != 0 {
+            self.busy_ns[cpu.at()] += now.saturating_sub(since);
+        }
         if let Some(t) = self.threads.get_mut(&pid) {
             let wall = now.saturating_sub(since);
             let kernel = t.overhead.min(wall);
@@ -273,13 +268,26 @@ impl Inference<'_> {
                 t.push(Step::Exit);
             }
         }
+        self.runnable(at, prev);
         self.running[cpu.at()] = (next, at);
-        self.snubs(at, next);
+        let idle = match self.threads.get(&next) {
+            Some(Thread { state: State::Runnable { since }, idle_then, .. }) => {
+                idle_then.iter().filter(|c| self.idle_since[c.at()].is_some_and(|i| i <= *since)).collect()
+            }
+            _ => CpuSet::default(),
+        };
+        self.idle_since[cpu.at()] = (next.0 == 0).then_some(at);
         let costs = &self.platform.costs;
         let Some(t) = self.threads.get_mut(&next) else { return };
-        if t.state == State::Unknown {
-            t.born = at; // neither woken nor forked: it was waiting for a CPU
+        match t.state {
+            State::Unknown => t.born = at, // neither woken nor forked: it was waiting for a CPU
+            State::Runnable { since } => {
+                let squeezed = t.woken && t.busy_then.contains(cpu);
+                t.where_it_runs.runs(cpu, at.saturating_sub(since), &idle, squeezed);
+            }
+            _ => {}
         }
+        t.woken = false;
         let moved = t.cpu.is_some_and(|last| last != cpu);
         t.overhead = costs.context_switch_ns + if moved { costs.migration_ns } else { 0 };
         if t.prio != next_prio {
@@ -287,22 +295,16 @@ impl Inference<'_> {
             t.push(Step::Attr(next_prio));
         }
         (t.state, t.cpu) = (State::Running, Some(cpu));
-        t.seen_on.insert(cpu);
     }
 
-    /// It waited although a CPU that it never ran on was idle: perhaps it may not run there.
-    fn snubs(&mut self, at: u64, next: Pid) {
-        let Some(t) = self.threads.get(&next) else { return };
-        let State::Runnable { since } = t.state else { return };
-        if at.saturating_sub(since) < SNUB_NS {
-            return;
-        }
-        let idle_all_the_while = |cpu: usize| self.running[cpu].0.0 == 0 && self.running[cpu].1 <= since;
-        let idle: CpuSet =
-            (0..self.running.len()).filter(|c| idle_all_the_while(*c)).map(|c| CpuId(c as u32)).collect();
-        if !idle.is_empty() && t.snubs.len() < MAX_SNUBS {
-            self.threads.get_mut(&next).expect("seen above").snubs.push(idle);
-        }
+    /// Which CPUs are idle when a thread begins to wait for one.
+    fn runnable(&mut self, at: u64, pid: Pid) {
+        let Some(t) = self.threads.get_mut(&pid).filter(|t| matches!(t.state, State::Runnable { .. })) else { return };
+        let idle = |c: &usize| self.idle_since[*c].is_some_and(|since| since + IDLE_NS <= at);
+        let busy = |c: &usize| self.idle_since[*c].is_none();
+        let cpus =
+            |is: &dyn Fn(&usize) -> bool| (0..self.idle_since.len()).filter(is).map(|c| CpuId(c as u32)).collect();
+        (t.idle_then, t.busy_then) = (cpus(&idle), cpus(&busy));
     }
 
     /// `waker` where a thread did it.
@@ -328,7 +330,8 @@ impl Inference<'_> {
         let (since, disk) = match t.state {
             State::Sleeping { since, disk } => (since, disk),
             State::Unknown => (0, false),
-            // It was about to sleep, or already woken.
+            State::Running if waker.is_some() => return self.woken_before_it_slept(at, pid, waker),
+            // Already woken.
             _ => return,
         };
         let slack = if t.prio >= 100 { slack } else { 0 };
@@ -338,9 +341,22 @@ impl Inference<'_> {
             (None, true) => Step::Device(at.saturating_sub(since + exit_ns).max(1)),
             (None, false) => Step::Timer { until: due, since },
         });
-        t.state = State::Runnable { since: at };
+        (t.state, t.woken) = (State::Runnable { since: at }, true);
         if let Some(waker) = waker {
             self.threads.get_mut(&waker).expect("checked above").push(Step::Post(pid));
+        }
+        self.runnable(at, pid);
+    }
+
+    /// It was about to sleep: what it would have waited for has come. Under another kernel it may be later.
+    fn woken_before_it_slept(&mut self, at: u64, pid: Pid, waker: Option<Pid>) {
+        if let Some(cpu) = self.threads.get(&pid).and_then(|t| t.cpu) {
+            self.account(cpu, at);
+        }
+        for (pid, step) in [(Some(pid), Step::Token), (waker, Step::Post(pid))] {
+            if let Some(t) = pid.and_then(|pid| self.threads.get_mut(&pid)) {
+                t.push(step);
+            }
         }
     }
 
@@ -359,155 +375,11 @@ impl Inference<'_> {
         for cpu in 0..self.running.len() as u32 {
             self.account(CpuId(cpu), end);
         }
-        for t in self.threads.values_mut().filter(|t| t.work > 0) {
-            t.steps.push(Step::Work(std::mem::take(&mut t.work)));
-        }
-    }
-
-    // ---- programs ----------------------------------------------------------------------------------------------------
-
-    fn programs(self, recording: &Recording, name: &str, options: &Options) -> Inferred {
-        let Inference { platform, threads, .. } = self;
-        let mut out = Inferred::default();
-        let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
-        let calibration = platform.cpus[platform.calibration_cpu.at()].capacity.max(1);
-        let mut w = Workload {
-            name: name.into(),
-            duration: Some(recording.end),
-            timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
-            devices: vec![DeviceSpec { name: "device".into(), servers: u32::MAX }],
-            queues: index.keys().map(|pid| Named { name: format!("wakes {}-{pid}", recording.comm(*pid)) }).collect(),
-            groups: vec![GroupSpec::root()],
-            ..Workload::default()
-        };
-        let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
-        for (pid, t) in &threads {
-            timers += t.steps.iter().filter(|s| matches!(s, Step::Timer { .. })).count() as u64;
-            tokens += t.steps.iter().filter(|s| **s == Step::Token).count() as u64;
-            let comm = recording.comm(*pid).to_string();
-            let task = super::play::task(recording, &comm);
-            if super::housekeeping(recording, *pid) {
-                out.housekeeping.insert(task.clone());
+        for t in self.threads.values_mut() {
+            if t.work > 0 {
+                t.steps.push(Step::Work(std::mem::take(&mut t.work)));
             }
-            let cpus = affinity(t, &comm);
-            pinned += usize::from(cpus.is_some());
-            let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
-            let attr = attributes(t.first_prio, &comm, told, options);
-            let ops = ops(t, *pid, &index, calibration, told, &comm, options);
-            let start = Ns(if t.parent.is_some() { 0 } else { t.born });
-            w.tasks.push(TaskSpec {
-                name: task,
-                instances: u32::from(t.parent.is_none()),
-                start,
-                startup: Ns::ZERO,
-                delay: Ns::ZERO,
-                attr,
-                cpus,
-                group: 0,
-                program: Program { ops },
-            });
-        }
-        out.notes.push(format!(
-            "{} threads; {timers} waits end at a time, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
-            threads.len()
-        ));
-        if !recording.has_irq_flags {
-            out.notes.push("records do not say which wake-ups come from interrupts: taken from who ran".into());
-        }
-        if !recording.threads.values().any(|t| t.policy.is_some()) {
-            out.notes.push("a trace shows priorities only: SCHED_BATCH and SCHED_IDLE look like SCHED_OTHER, SCHED_RR like SCHED_FIFO (--policy NAME=…)".into());
-        }
-        out.workload = w;
-        out
-    }
-}
-
-/// nice and policy from the kernel's priority.
-fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Options) -> SchedAttr {
-    let mut attr = SchedAttr::default();
-    if prio < 100 {
-        (attr.policy, attr.rt_priority) = (Policy::Fifo, (99 - prio).max(1));
-    } else {
-        attr.nice = (i16::from(prio) - 120).clamp(-20, 19) as i8;
-    }
-    let all = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Fifo, Policy::Rr];
-    let told = told.and_then(|t| all.into_iter().find(|p| p.name() == t));
-    let asked =
-        options.policies.iter().find(|(name, _)| comm == name || comm.starts_with(&format!("{name}-"))).map(|p| p.1);
-    if let Some(policy) = asked.or(told).filter(|p| p.is_rt() == (prio < 100)) {
-        attr.policy = policy;
-    }
-    attr
-}
-
-/// CPUs it is bound to, where the trace gives reason to think so.
-fn affinity(t: &Thread, comm: &str) -> Option<CpuSet> {
-    let per_cpu = ["ksoftirqd/", "cpuhp/", "kworker/", "watchdog/"].iter().find_map(|p| comm.strip_prefix(p));
-    let named = per_cpu.and_then(|rest| rest.split([':', '-']).next()?.parse::<u32>().ok());
-    match named {
-        Some(cpu) if !t.seen_on.is_empty() => Some(CpuSet::one(CpuId(cpu))).filter(|c| t.seen_on.is_subset(c)),
-        // It waited while others were idle, never while one was idle on which it ever ran.
-        _ => {
-            let own = t.snubs.iter().filter(|idle| idle.intersects(&t.seen_on)).count();
-            (own == 0 && t.snubs.len() >= SNUBS).then(|| t.seen_on.clone())
+            t.beat = periods::reveal(&mut t.steps);
         }
     }
-}
-
-/// Sleeps of equal length between wake-ups at unequal distances: a relative sleep. Its length.
-fn sleeps_relatively(steps: &[Step]) -> bool {
-    let sleeps: Vec<(f64, f64)> = steps
-        .iter()
-        .filter_map(|s| match s {
-            Step::Timer { until, since } if *since > 0 => Some(((until - since) as f64, *until as f64)),
-            _ => None,
-        })
-        .collect();
-    if sleeps.len() < MIN_SLEEPS {
-        return false;
-    }
-    let lengths: Vec<f64> = sleeps.iter().map(|s| s.0).collect();
-    let intervals: Vec<f64> = sleeps.windows(2).map(|w| w[1].1 - w[0].1).collect();
-    let spread = |v: &[f64]| {
-        let mean = v.iter().sum::<f64>() / v.len() as f64;
-        (v.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / v.len() as f64).sqrt() / mean.max(1.0)
-    };
-    spread(&lengths) < 0.02 && spread(&lengths) * 2.0 < spread(&intervals)
-}
-
-fn ops(
-    t: &Thread,
-    pid: Pid,
-    index: &BTreeMap<Pid, u32>,
-    calibration: u32,
-    told: Option<&'static str>,
-    comm: &str,
-    options: &Options,
-) -> Vec<Op> {
-    let relative = sleeps_relatively(&t.steps);
-    // A forked thread's timers count from its birth, the others' from the common start.
-    let mut expiry = if t.parent.is_some() { t.born } else { 0 };
-    let mut ops = Vec::with_capacity(t.steps.len() + 1);
-    for step in &t.steps {
-        ops.push(match *step {
-            Step::Work(units) => Op::Run(Amount::Fixed((units / u64::from(calibration)).max(1))),
-            Step::Timer { until, since } if relative && since > 0 => Op::Sleep(Amount::Fixed(until - since)),
-            Step::Timer { until, .. } => {
-                let period = until.saturating_sub(expiry);
-                expiry = expiry.max(until);
-                Op::Timer { timer: 0, period: Amount::Fixed(period), absolute: true }
-            }
-            Step::Device(ns) => Op::Device { device: 0, service: Amount::Fixed(ns) },
-            Step::Token => Op::Get(index[&pid]),
-            Step::Post(to) => Op::Put { queue: index[&to], forward: false },
-            Step::Fork(child) => Op::Fork(index[&child]),
-            Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, options)),
-            Step::Exit => Op::Exit,
-        });
-    }
-    if t.state != State::Dead {
-        // It lives on beyond the end of the trace.
-        ops.push(Op::Sleep(Amount::Fixed(1_000_000_000_000_000)));
-    }
-    ops
 }

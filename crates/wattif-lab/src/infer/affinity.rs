@@ -1,0 +1,107 @@
+//! CPUs that a thread may use, where a trace gives reason to think that it may not use all.
+//!
+//! A trace does not hold `sched_setaffinity`. What it shows is a thread that waits for its CPU although another is idle. Once may
+//! be the scheduler's choice; a balancer would mend it within some ticks. So a thread is taken as bound to the CPUs it ran on since
+//! when it happened often, or long, and never the other way round.
+
+use wattif_model::{CpuId, CpuSet};
+
+/// Waiting as long while another CPU is idle means that it may not go there.
+const SNUB_NS: u64 = 300_000;
+/// So many such waits, of so long together, where it never ran elsewhere.
+const SNUBS: u32 = 3;
+const WAITED_NS: u64 = 30_000_000;
+/// So many where it did before the first of them (a thread binds itself after it was started).
+const SNUBS_AFTER_MOVE: u32 = 20;
+/// So many wake-ups on a CPU that is busy, beside an idle one.
+const SQUEEZES: u32 = 50;
+
+/// What was seen of one thread.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    seen_on: CpuSet,
+    /// Since it was first passed over.
+    seen_since: CpuSet,
+    /// CPUs that were idle when it was passed over.
+    idle: CpuSet,
+    snubs: u32,
+    waited_ns: u64,
+    squeezes: u32,
+}
+
+impl Evidence {
+    /// It is switched in after it waited for `waited_ns`. `idle`: CPUs that were idle all the while; `squeezed`: its own ran another thread
+    /// when it woke.
+    pub fn runs(&mut self, cpu: CpuId, waited_ns: u64, idle: &CpuSet, squeezed: bool) {
+        if !idle.is_empty() && (squeezed || waited_ns >= SNUB_NS) {
+            if waited_ns >= SNUB_NS {
+                self.snubs += 1;
+                self.waited_ns = self.waited_ns.saturating_add(waited_ns);
+            }
+            self.squeezes += u32::from(squeezed);
+            idle.iter().for_each(|c| self.idle.insert(c));
+        }
+        self.seen_on.insert(cpu);
+        if !self.idle.is_empty() {
+            self.seen_since.insert(cpu);
+        }
+    }
+
+    /// CPUs it is bound to. `full`: no scheduler would put a thread on that CPU while another is idle.
+    pub fn cpus(&self, comm: &str, full: impl Fn(CpuId) -> bool) -> Option<CpuSet> {
+        let per_cpu = ["ksoftirqd/", "cpuhp/", "kworker/", "watchdog/"].iter().find_map(|p| comm.strip_prefix(p));
+        let named = per_cpu.and_then(|rest| rest.split([':', '-']).next()?.parse::<u32>().ok());
+        if let Some(cpu) = named.filter(|_| !self.seen_on.is_empty()) {
+            return Some(CpuSet::one(CpuId(cpu))).filter(|c| self.seen_on.is_subset(c));
+        }
+        if self.seen_since.is_empty() || self.idle.intersects(&self.seen_since) {
+            return None;
+        }
+        let always_there = self.seen_on.is_subset(&self.seen_since);
+        let often = self.snubs >= if always_there { SNUBS } else { SNUBS_AFTER_MOVE };
+        let long = self.waited_ns >= WAITED_NS;
+        let squeezed = self.squeezes >= SQUEEZES && self.seen_since.iter().all(full);
+        (often && long || squeezed).then(|| self.seen_since.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpus(list: &[u32]) -> CpuSet {
+        list.iter().map(|c| CpuId(*c)).collect()
+    }
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_thread_that_waits_beside_an_idle_cpu() {
+        let mut e = Evidence::default();
+        e.runs(CpuId(0), 0, &cpus(&[]), false); // started somewhere, then bound
+        for _ in 0..20 {
+            assert_eq!(e.cpus("hog", |_| true), None);
+            e.runs(CpuId(1), 2 * MS, &cpus(&[0]), false);
+        }
+        assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
+        e.runs(CpuId(0), 0, &cpus(&[]), false);
+        assert_eq!(e.cpus("hog", |_| true), None, "it may, after all");
+    }
+
+    #[test]
+    fn a_thread_that_always_preempts_another() {
+        let mut e = Evidence::default();
+        for _ in 0..SQUEEZES {
+            e.runs(CpuId(1), 5_000, &cpus(&[0, 2]), true);
+        }
+        assert_eq!(e.cpus("periodic", |_| true), Some(cpus(&[1])));
+        assert_eq!(e.cpus("periodic", |_| false), None, "energy-aware placement packs threads on a CPU with room");
+    }
+
+    #[test]
+    fn by_name() {
+        let mut e = Evidence::default();
+        e.runs(CpuId(3), 0, &cpus(&[]), false);
+        assert_eq!(e.cpus("kworker/3:1-events", |_| false), Some(cpus(&[3])));
+        assert_eq!(e.cpus("kworker/u8:1", |_| false), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! Activations that a trace does not show.
+//!
+//! A periodic thread that is late does not sleep: its trace shows one long stretch of work where its program has two jobs, with a
+//! timer between them that had passed. Under another kernel it might have been in time, so the timer has to be there. Jobs of
+//! equal length in equal distances give it away: a stretch of `k` times the usual work holds `k` jobs.
+//!
+//! What happens after a late job differs between programs: some catch up (the next expiry stays on the grid: rt-app's `absolute`,
+//! `clock_nanosleep` with the sum of periods), some start again from now (rt-app's default). The first expiry after a
+//! revealed job tells which.
+
+use super::steps::Step;
+
+/// How a thread's timer goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beat {
+    /// Period, ns; 0 where it has none.
+    pub period: u64,
+    /// Work of a job, units; 0 where jobs are not alike or do more than work.
+    pub work: u64,
+    /// Revealed jobs after which the next expiry was on the grid, and after which it was not.
+    pub caught_up: u32,
+    pub started_again: u32,
+}
+
+/// Fewer intervals of one length make no period.
+const MIN_INTERVALS: usize = 5;
+/// Part of all intervals that must have that length, 1/100.
+const MIN_SHARE: usize = 30;
+/// Jobs of equal work: so many of 100, within so many percent of their median.
+const EQUAL_OF_100: usize = 70;
+const EQUAL_PCT: u64 = 20;
+/// More jobs at once are not believed.
+const MAX_JOBS: u64 = 64;
+
+/// Puts the passed timers into `steps`.
+pub fn reveal(steps: &mut Vec<Step>) -> Beat {
+    let Some(period) = period(steps) else { return Beat::default() };
+    let mut beat = Beat { period, ..Beat::default() };
+    let Some(usual) = usual_work(steps, period) else { return beat };
+    if steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Timer { .. })) {
+        beat.work = usual;
+    }
+    let mut out: Vec<Step> = Vec::with_capacity(steps.len());
+    let (mut begin, mut last) = (0, None);
+    for i in 0..steps.len() {
+        let Step::Timer { until, .. } = steps[i] else { continue };
+        let jobs = last.and_then(|last| jobs(&steps[begin..i], until - last, period, usual)).unwrap_or(1);
+        split(&steps[begin..i], jobs, period, &mut out);
+        if jobs > 1 {
+            let on_grid = is_multiple(until - last.unwrap_or(0), period);
+            *(if on_grid { &mut beat.caught_up } else { &mut beat.started_again }) += 1;
+        }
+        out.push(steps[i].clone());
+        (begin, last) = (i + 1, Some(until));
+    }
+    out.extend_from_slice(&steps[begin..]);
+    *steps = out;
+    beat
+}
+
+/// How far from a multiple of the period still counts as one.
+fn slop(period: u64) -> u64 {
+    (period / 100).max(60_000).min(period / 4)
+}
+
+fn is_multiple(ns: u64, period: u64) -> bool {
+    let rest = ns % period;
+    rest.min(period - rest) <= slop(period)
+}
+
+/// Intervals between expiries, where nothing but a timer ended a wait in between.
+fn intervals(steps: &[Step]) -> Vec<(u64, u64)> {
+    let mut all = Vec::new();
+    let (mut last, mut work) = (None, 0u64);
+    for step in steps {
+        match *step {
+            Step::Timer { until, .. } => {
+                if let Some(last) = last {
+                    all.push((until - last, work));
+                }
+                (last, work) = (Some(until), 0);
+            }
+            Step::Work(units) => work += units,
+            _ if step.waits() => last = None,
+            _ => {}
+        }
+    }
+    all
+}
+
+/// The interval that is most frequent.
+fn period(steps: &[Step]) -> Option<u64> {
+    let mut lengths: Vec<u64> = intervals(steps).into_iter().map(|i| i.0).filter(|ns| *ns > 0).collect();
+    lengths.sort_unstable();
+    let mut best = (0, 0);
+    let mut end = 0;
+    for begin in 0..lengths.len() {
+        while end < lengths.len() && lengths[end] - lengths[begin] <= 2 * slop(lengths[begin]) {
+            end += 1;
+        }
+        best = best.max((end - begin, begin));
+    }
+    let (n, begin) = best;
+    (n >= MIN_INTERVALS && n * 100 >= lengths.len() * MIN_SHARE).then(|| lengths[begin + n / 2])
+}
+
+/// Work of a job that was in time, where such jobs are alike.
+fn usual_work(steps: &[Step], period: u64) -> Option<u64> {
+    let in_time = |&(ns, _): &(u64, u64)| ns.abs_diff(period) <= slop(period);
+    let mut work: Vec<u64> = intervals(steps).iter().filter(|i| in_time(i)).map(|i| i.1).collect();
+    work.sort_unstable();
+    let median = *work.get(work.len() / 2).filter(|w| **w > 0)?;
+    let alike = work.iter().filter(|w| is_about(**w, median)).count();
+    (alike * 100 >= work.len() * EQUAL_OF_100).then_some(median)
+}
+
+fn is_about(work: u64, expected: u64) -> bool {
+    work.abs_diff(expected) <= expected / 100 * EQUAL_PCT
+}
+
+/// How many jobs a stretch of steps between two expiries holds, if it is clear.
+fn jobs(steps: &[Step], ns: u64, period: u64, usual: u64) -> Option<u64> {
+    if ns <= period + slop(period) || steps.iter().any(Step::waits) {
+        return None;
+    }
+    let work = total(steps);
+    let jobs = (work + usual / 2) / usual;
+    // The last of `jobs` began a period before the next expiry or earlier: so many fit in.
+    ((2..=MAX_JOBS).contains(&jobs) && jobs <= ns / period + 1 && work.abs_diff(jobs * usual) <= usual / 4)
+        .then_some(jobs)
+}
+
+fn total(steps: &[Step]) -> u64 {
+    steps.iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
+}
+
+/// Copies steps with `jobs - 1` passed timers at equal distances of work.
+fn split(steps: &[Step], jobs: u64, period: u64, out: &mut Vec<Step>) {
+    let each = total(steps) / jobs.max(1);
+    let (mut left, mut passed) = (each, 1);
+    for step in steps {
+        let Step::Work(mut units) = *step else {
+            out.push(step.clone());
+            continue;
+        };
+        while passed < jobs && units > left {
+            if left > 0 {
+                out.push(Step::Work(left));
+            }
+            out.push(Step::Passed { period });
+            units -= left;
+            (left, passed) = (each, passed + 1);
+        }
+        left = left.saturating_sub(units);
+        out.push(Step::Work(units));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn timer(ms: u64) -> Step {
+        Step::Timer { until: ms * MS, since: ms * MS - 1 }
+    }
+    fn regular(ms: &[u64]) -> Vec<Step> {
+        ms.iter().flat_map(|ms| [timer(*ms), Step::Work(2 * MS)]).collect()
+    }
+
+    #[test]
+    fn a_late_job_that_catches_up() {
+        let mut steps = regular(&[10, 20, 30, 40, 50, 60, 70]);
+        steps.extend([timer(80), Step::Work(4 * MS), timer(100), Step::Work(2 * MS)]);
+        let beat = reveal(&mut steps);
+        assert_eq!(beat, Beat { period: 10 * MS, work: 2 * MS, caught_up: 1, started_again: 0 });
+        let late = [timer(80), Step::Work(2 * MS), Step::Passed { period: 10 * MS }, Step::Work(2 * MS), timer(100)];
+        assert_eq!(&steps[14..19], late);
+    }
+
+    #[test]
+    fn one_that_starts_again() {
+        let mut steps = regular(&[10, 20, 30, 40, 50, 60, 70]);
+        steps.extend([timer(80), Step::Work(6 * MS), timer(124), Step::Work(2 * MS)]);
+        assert_eq!(reveal(&mut steps), Beat { period: 10 * MS, work: 2 * MS, caught_up: 0, started_again: 1 });
+        assert_eq!(steps.iter().filter(|s| matches!(s, Step::Passed { .. })).count(), 2);
+        let work: u64 = total(&steps);
+        assert_eq!(work, (7 * 2 + 6 + 2) * MS, "work is neither made nor lost");
+    }
+
+    #[test]
+    fn what_is_not_clear_stays() {
+        let check = |mut steps: Vec<Step>, period: u64, why: &str| {
+            let before = steps.clone();
+            assert_eq!(reveal(&mut steps).period, period * MS, "{why}");
+            assert_eq!(steps, before, "{why}");
+        };
+        let with = |more: &[Step]| [regular(&[10, 20, 30, 40, 50, 60, 70]), more.to_vec()].concat();
+        check(with(&[timer(80), Step::Work(3 * MS), timer(100)]), 10, "one and a half jobs");
+        check(with(&[timer(80), Step::Work(2 * MS), timer(100)]), 10, "a period left out");
+        check(with(&[timer(80), Step::Work(4 * MS), Step::Token, timer(100)]), 10, "it waited for another thread");
+        check(regular(&[10, 21, 35, 41, 60, 66, 90, 99]), 0, "no period");
+    }
+}

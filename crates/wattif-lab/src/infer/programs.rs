@@ -1,0 +1,239 @@
+//! The programs of the threads of a recording: what each did, in the language of workloads.
+
+use super::steps::{self, Rest, Step};
+use super::workload::{Inference, Inferred, Options, State, Thread};
+use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::trace::Recording;
+use wattif_model::workload::*;
+use wattif_model::{CpuId, Ns, Pid};
+
+/// Threads with fewer tellable sleeps are taken as timed absolutely.
+const MIN_SLEEPS: usize = 8;
+/// A CPU that is busy for so much of a trace has no room left, percent.
+const BUSY_PCT: u64 = 80;
+/// Work and sleeps without an end.
+const FOREVER_NS: u64 = 1_000_000_000_000_000;
+
+/// A workload of what was seen.
+pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &str, options: &Options) -> Inferred {
+    let Inference { platform, threads, busy_ns, .. } = inference;
+    // Energy-aware placement packs threads on CPUs that have room left.
+    let packs = platform.cpus.iter().any(|c| c.capacity != platform.cpus[0].capacity);
+    let full = |cpu: CpuId| !packs || 100 * busy_ns[cpu.at()] / recording.end.0.max(1) >= BUSY_PCT;
+    let mut out = Inferred::default();
+    let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
+    let programs = Programs {
+        calibration: platform.cpus[platform.calibration_cpu.at()].capacity.max(1),
+        starting_again: starting_again(recording, &threads),
+        closed: closed(&threads, recording.end.0),
+        options,
+        index,
+    };
+    let index = &programs.index;
+    let mut w = Workload {
+        name: name.into(),
+        duration: Some(recording.end),
+        timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
+        devices: vec![DeviceSpec { name: "device".into(), servers: u32::MAX }],
+        queues: index.keys().map(|pid| Named { name: format!("wakes {}-{pid}", recording.comm(*pid)) }).collect(),
+        groups: vec![GroupSpec::root()],
+        ..Workload::default()
+    };
+    let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
+    for (pid, t) in &threads {
+        timers += t.steps.iter().filter(|s| matches!(s, Step::Timer { .. })).count() as u64;
+        tokens += t.steps.iter().filter(|s| **s == Step::Token).count() as u64;
+        let comm = recording.comm(*pid).to_string();
+        let task = super::play::task(recording, &comm);
+        if super::housekeeping(recording, *pid) {
+            out.housekeeping.insert(task.clone());
+        }
+        let cpus = t.where_it_runs.cpus(&comm, full);
+        pinned += usize::from(cpus.is_some());
+        let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
+        let attr = attributes(t.first_prio, &comm, told, options);
+        let ops = programs.ops(t, *pid, told, &comm, &task);
+        let start = Ns(if t.parent.is_some() { 0 } else { t.born });
+        w.tasks.push(TaskSpec {
+            name: task,
+            instances: u32::from(t.parent.is_none()),
+            start,
+            startup: Ns::ZERO,
+            delay: Ns::ZERO,
+            attr,
+            cpus,
+            group: 0,
+            program: Program { ops },
+        });
+    }
+    out.notes.push(format!(
+        "{} threads; {timers} waits end at a time, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
+        threads.len()
+    ));
+    if !recording.has_irq_flags {
+        out.notes.push("records do not say which wake-ups come from interrupts: taken from who ran".into());
+    }
+    if !recording.threads.values().any(|t| t.policy.is_some()) {
+        out.notes.push("a trace shows priorities only: SCHED_BATCH and SCHED_IDLE look like SCHED_OTHER, SCHED_RR like SCHED_FIFO (--policy NAME=…)".into());
+    }
+    out.workload = w;
+    out
+}
+
+/// nice and policy from the kernel's priority.
+fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Options) -> SchedAttr {
+    let mut attr = SchedAttr::default();
+    if prio < 100 {
+        (attr.policy, attr.rt_priority) = (Policy::Fifo, (99 - prio).max(1));
+    } else {
+        attr.nice = (i16::from(prio) - 120).clamp(-20, 19) as i8;
+    }
+    let all = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Fifo, Policy::Rr];
+    let told = told.and_then(|t| all.into_iter().find(|p| p.name() == t));
+    let asked =
+        options.policies.iter().find(|(name, _)| comm == name || comm.starts_with(&format!("{name}-"))).map(|p| p.1);
+    if let Some(policy) = asked.or(told).filter(|p| p.is_rt() == (prio < 100)) {
+        attr.policy = policy;
+    }
+    attr
+}
+
+/// Sleeps of equal length between wake-ups at unequal distances: a relative sleep. Its length.
+fn sleeps_relatively(steps: &[Step]) -> bool {
+    let sleeps: Vec<(f64, f64)> = steps
+        .iter()
+        .filter_map(|s| match s {
+            Step::Timer { until, since } if *since > 0 => Some(((until - since) as f64, *until as f64)),
+            _ => None,
+        })
+        .collect();
+    if sleeps.len() < MIN_SLEEPS {
+        return false;
+    }
+    let lengths: Vec<f64> = sleeps.iter().map(|s| s.0).collect();
+    let intervals: Vec<f64> = sleeps.windows(2).map(|w| w[1].1 - w[0].1).collect();
+    let spread = |v: &[f64]| {
+        let mean = v.iter().sum::<f64>() / v.len() as f64;
+        (v.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / v.len() as f64).sqrt() / mean.max(1.0)
+    };
+    spread(&lengths) < 0.02 && spread(&lengths) * 2.0 < spread(&intervals)
+}
+
+/// What all threads of a recording need to become programs.
+struct Programs<'a> {
+    index: BTreeMap<Pid, u32>,
+    calibration: u32,
+    /// Names of tasks whose late threads start again from now.
+    starting_again: BTreeSet<String>,
+    /// Threads that only wait for each other and for times of given length: they go round.
+    closed: BTreeSet<Pid>,
+    options: &'a Options,
+}
+
+impl Programs<'_> {
+    fn ops(&self, t: &Thread, pid: Pid, told: Option<&'static str>, comm: &str, task: &str) -> Vec<Op> {
+        let relative = sleeps_relatively(&t.steps);
+        let absolute = !self.starting_again.contains(task);
+        // A forked thread's timers count from its birth, the others' from the common start.
+        let mut expiry = if t.parent.is_some() { t.born } else { 0 };
+        let mut late = false;
+        let work = |units: u64| Op::Run(Amount::Fixed((units / u64::from(self.calibration)).max(1)));
+        let mut ops = Vec::with_capacity(t.steps.len() + 3);
+        for step in &t.steps {
+            ops.push(match *step {
+                Step::Work(units) => work(units),
+                Step::Timer { until, since } if relative && since > 0 => Op::Sleep(Amount::Fixed(until - since)),
+                Step::Timer { until, .. } => {
+                    let since_last = until.saturating_sub(expiry);
+                    let period = if std::mem::take(&mut late) && !absolute { t.beat.period } else { since_last };
+                    expiry = expiry.max(until);
+                    Op::Timer { timer: 0, period: Amount::Fixed(period), absolute }
+                }
+                Step::Passed { period } => {
+                    expiry += period;
+                    late = true;
+                    Op::Timer { timer: 0, period: Amount::Fixed(period), absolute }
+                }
+                Step::Device(ns) => Op::Device { device: 0, service: Amount::Fixed(ns) },
+                Step::Token => Op::Get(self.index[&pid]),
+                Step::Post(to) => Op::Put { queue: self.index[&to], forward: false },
+                Step::Fork(child) => Op::Fork(self.index[&child]),
+                Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
+                Step::Exit => Op::Exit,
+            });
+        }
+        if self.closed.contains(&pid) {
+            ops.insert(0, Op::Loop { count: None, end: ops.len() as u32 + 1 });
+            ops.push(Op::LoopEnd { begin: 0 });
+            return ops;
+        }
+        match t.state {
+            State::Dead => return ops,
+            State::Running | State::Runnable { .. } => match steps::rest(&t.steps) {
+                Rest::Units(units) => ops.push(work(units)),
+                Rest::Endless => ops.push(Op::Run(Amount::Fixed(FOREVER_NS))),
+            },
+            State::Sleeping { .. } | State::Unknown => {}
+        }
+        // It lives on beyond the end of the trace; where a late job moves all later ones, a kernel under which none is late gets farther.
+        if !absolute && t.beat.work > 0 {
+            let begin = ops.len() as u32;
+            let timer = Op::Timer { timer: 0, period: Amount::Fixed(t.beat.period), absolute };
+            ops.extend([Op::Loop { count: None, end: begin + 3 }, timer, work(t.beat.work), Op::LoopEnd { begin }]);
+        }
+        ops.push(Op::Sleep(Amount::Fixed(FOREVER_NS)));
+        ops
+    }
+}
+
+/// Threads of components (by who wakes whom) in which nothing happens at a given time: all of them wait for each other, or sleep so
+/// long, and have been there from the beginning. What they do has no end, and under another kernel it may go faster than it did:
+/// they repeat what was recorded. Tokens stay balanced, since each was put once and taken once.
+fn closed(threads: &BTreeMap<Pid, Thread>, end: u64) -> BTreeSet<Pid> {
+    let mut open: BTreeSet<Pid> = threads.iter().filter(|(_, t)| !t.goes_round(end)).map(|(p, _)| *p).collect();
+    // Whoever is woken by an open thread or wakes one is open.
+    let edges: Vec<(Pid, Pid)> = threads
+        .iter()
+        .flat_map(|(p, t)| t.steps.iter().filter_map(|s| if let Step::Post(to) = s { Some((*p, *to)) } else { None }))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    loop {
+        let before = open.len();
+        for (a, b) in &edges {
+            if open.contains(a) || open.contains(b) {
+                open.extend([*a, *b]);
+            }
+        }
+        if open.len() == before {
+            break;
+        }
+    }
+    threads.keys().filter(|p| !open.contains(p)).copied().collect()
+}
+
+impl Thread {
+    /// Could its program be a loop without a clock?
+    fn goes_round(&self, end: u64) -> bool {
+        let relative = sleeps_relatively(&self.steps);
+        let timed = |s: &Step| matches!(s, Step::Timer { since, .. } if !relative || *since == 0);
+        let blocks = self.steps.iter().any(Step::waits) && self.steps.iter().any(|s| matches!(s, Step::Work(_)));
+        let ends = |s: &Step| matches!(s, Step::Fork(_) | Step::Exit | Step::Attr(_));
+        blocks
+            && self.parent.is_none()
+            && self.born <= end / 20
+            && self.state != State::Dead
+            && !self.steps.iter().any(|s| timed(s) || ends(s))
+    }
+}
+
+/// Tasks whose late threads start again from now: more often than they catch up.
+fn starting_again(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeSet<String> {
+    let mut seen: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    for (pid, t) in threads {
+        let counts = seen.entry(super::play::task(recording, recording.comm(*pid))).or_default();
+        counts.0 += t.beat.caught_up;
+        counts.1 += t.beat.started_again;
+    }
+    seen.into_iter().filter(|(_, (caught_up, again))| again > caught_up).map(|(task, _)| task).collect()
+}
