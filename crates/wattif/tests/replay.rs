@@ -1,0 +1,175 @@
+//! How far a replay can be trusted, by simulations of which the truth is known: a program is simulated and written as a trace,
+//! the trace made a workload and simulated again.
+//!
+//! Under the same kernel the figures have to come back; under another kernel the difference has to be the one that the program
+//! itself shows there. A figure is judged where the seeds tell it: the mean over seeds of the logarithm of a ratio has to have a
+//! standard error below [`TOLD`].
+
+use std::path::Path;
+use wattif::recording::{replay, without_background};
+use wattif::trace_file::TraceFile;
+use wattif::{Dialect, Ns, RunSpec, Settings, load, run};
+use wattif_formats::trace::{self, Detail};
+use wattif_lab::infer;
+use wattif_lab::metrics::RunReport;
+use wattif_model::trace::Observer;
+
+const SEEDS: u64 = 16;
+/// Standard error of a mean logarithm that tells something.
+const TOLD: f64 = 0.02;
+/// How far a round trip may be off: figures of latency, and shares of a CPU.
+const ROUND_TRIP: f64 = 0.05;
+const SHARE: f64 = 0.01;
+/// How far the size of a difference may be off, and from where on its direction has to be right.
+const SIZE: f64 = 0.15;
+const DIRECTION: f64 = 0.05;
+
+/// A program on a machine under two kernels.
+struct Case {
+    workload: &'static str,
+    platform: &'static str,
+    a: &'static str,
+    b: &'static str,
+    b_set: &'static [&'static str],
+    ms: u64,
+}
+
+const fn case(workload: &'static str, platform: &'static str, a: &'static str, b: &'static str, ms: u64) -> Case {
+    Case { workload, platform, a, b, b_set: &[], ms }
+}
+
+const TEO: &[&str] = &["cpuidle=teo"];
+const PERFORMANCE: &[&str] = &["cpufreq=performance"];
+
+const CASES: [Case; 8] = [
+    case("phone", "hikey960", "linux-6.1", "linux-6.12", 1_500),
+    Case { b_set: TEO, ..case("phone", "hikey960", "linux-6.12", "linux-6.12", 1_500) },
+    case("sched_idle", "hikey620", "linux-5.3", "linux-5.6", 2_000),
+    case("sched_idle", "hikey620", "linux-5.6", "linux-5.3", 2_000),
+    case("recordings/workloads/pipeline.json", "hikey960", "linux-6.1", "linux-6.12", 1_000),
+    Case {
+        b_set: PERFORMANCE,
+        ..case("recordings/workloads/pipeline.json", "hikey960", "linux-6.12", "linux-6.12", 1_000)
+    },
+    case("recordings/workloads/preempt_1_5.json", "guest_x86_2cpu", "linux-6.1", "linux-6.12", 2_000),
+    case("recordings/workloads/pelt_migrate4.json", "guest_x86_2cpu", "linux-6.1", "linux-6.12", 1_300),
+];
+
+/// One seed: under A and B the program itself, then what the trace under A makes of them.
+struct Runs {
+    a: RunReport,
+    b: RunReport,
+    a_again: RunReport,
+    b_if: RunReport,
+}
+
+fn spec(case: &Case, seed: u64) -> [RunSpec; 2] {
+    let none = Settings::default();
+    let platform = load::platform(case.platform, &none).unwrap().value;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(case.workload);
+    let name = if path.is_file() { path.to_str().unwrap() } else { case.workload };
+    let workload = load::workload(name, platform.nr_cpus(), Dialect::Workgen, &none).unwrap().value.workload;
+    let set = Settings::parse(&case.b_set.iter().map(|s| s.to_string()).collect::<Vec<_>>()).unwrap();
+    let (a, b) = (load::kernel(case.a, &none).unwrap().value, load::kernel(case.b, &set).unwrap().value);
+    let of = |kernel| RunSpec {
+        platform: platform.clone(),
+        workload: workload.clone(),
+        kernel,
+        seed,
+        duration: Ns::from_ms(case.ms),
+    };
+    [of(a), of(b)]
+}
+
+fn runs(case: &Case, seed: u64) -> Runs {
+    let dir = tempfile::tempdir().unwrap();
+    let [a, b] = spec(case, seed);
+    let path = dir.path().join("a.dat");
+    let mut file = TraceFile::create(&path, None, Detail::Tracepoints, &a).unwrap();
+    let mut observers: [&mut dyn Observer; 1] = [&mut file];
+    let report = run::run(&a, &mut observers).unwrap().report;
+    file.finish().unwrap();
+    let recording = trace::read(&std::fs::read(&path).unwrap()).recording.unwrap();
+    let platform = without_background(&a.platform);
+    let inferred = infer::workload(&recording, &platform, "a", &infer::Options::default());
+    // Other noise than the recording had.
+    let again = |kernel: &RunSpec| RunSpec {
+        platform: platform.clone(),
+        workload: inferred.workload.clone(),
+        seed: seed + 1_000,
+        duration: recording.end,
+        ..kernel.clone()
+    };
+    Runs {
+        b: run::run(&b, &mut []).unwrap().report,
+        a_again: replay(&again(&a), &inferred.housekeeping).unwrap(),
+        b_if: replay(&again(&b), &inferred.housekeeping).unwrap(),
+        a: report,
+    }
+}
+
+/// Mean and its standard error.
+fn mean(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, (variance / n).sqrt())
+}
+
+const FIGURES: [&str; 5] =
+    ["wakeup_latency_us.mean", "wakeup_latency_us.p50", "wakeup_latency_us.p99", "energy.total", "migrations"];
+
+/// Mean of ln(x / y) over the seeds, where both are there and not 0.
+fn ratio(all: &[Runs], figure: &str, x: fn(&Runs) -> &RunReport, y: fn(&Runs) -> &RunReport) -> Option<(f64, f64)> {
+    let of = |r: &Runs| Some((x(r).metric(figure, None)? / y(r).metric(figure, None)?).ln()).filter(|v| v.is_finite());
+    let values: Option<Vec<f64>> = all.iter().map(of).collect();
+    values.map(|v| mean(&v))
+}
+
+#[test]
+fn replays_are_what_the_programs_do() {
+    let (mut judged, mut wrong) = (0, Vec::new());
+    for case in &CASES {
+        let what = format!("{} on {}, {} -> {} {}", case.workload, case.platform, case.a, case.b, case.b_set.join(" "));
+        let all: Vec<Runs> = (1..=SEEDS).map(|seed| runs(case, seed)).collect();
+        println!("{what}");
+        let mut judge = |what: String, ok: bool| {
+            println!("  {what}{}", if ok { "" } else { "  WRONG" });
+            judged += 1;
+            if !ok {
+                wrong.push(what);
+            }
+        };
+        for figure in FIGURES {
+            let Some(again) = ratio(&all, figure, |r| &r.a_again, |r| &r.a) else { continue };
+            let text = format!("{figure} again: {:+.1} % ± {:.1}", 100.0 * again.0, 100.0 * again.1);
+            match figure != "migrations" && again.1 < TOLD {
+                true => judge(text, again.0.abs() <= ROUND_TRIP),
+                false => println!("  {text}  (not judged)"),
+            }
+            let truth = ratio(&all, figure, |r| &r.b, |r| &r.a).unwrap();
+            let size = ratio(&all, figure, |r| &r.b_if, |r| &r.a_again).unwrap();
+            let text =
+                format!("{figure} what if: {:.3}, truth {:.3} ± {:.1} %", size.0.exp(), truth.0.exp(), 100.0 * truth.1);
+            match truth.1 < TOLD && size.1 < TOLD {
+                true => {
+                    let direction = truth.0.abs() <= DIRECTION || truth.0 * size.0 > 0.0;
+                    judge(text, (size.0 - truth.0).abs() <= SIZE && direction);
+                }
+                false => println!("  {text}  (not judged)"),
+            }
+        }
+        for group in all[0].a.by_task.iter().filter(|g| g.workload && g.cpu_share > 0.01) {
+            let share = |r: &RunReport| r.by_task.iter().find(|g| g.task == group.task).map_or(0.0, |g| g.cpu_share);
+            let off: Vec<f64> = all.iter().map(|r| (share(&r.a_again) - share(&r.a)) / group.threads as f64).collect();
+            let (off, error) = mean(&off);
+            let text = format!("CPU share of {} again: {:+.2} ± {:.2} points", group.task, 100.0 * off, 100.0 * error);
+            match error < SHARE / 2.0 {
+                true => judge(text, off.abs() <= SHARE),
+                false => println!("  {text}  (not judged)"),
+            }
+        }
+    }
+    assert!(judged >= 40, "{judged} figures are told by {SEEDS} seeds");
+    assert!(wrong.is_empty(), "{} of {judged}:\n{}", wrong.len(), wrong.join("\n"));
+}
