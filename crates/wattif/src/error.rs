@@ -5,6 +5,8 @@ use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, MietteError, MietteSpanContents, Report,
     SourceCode, SourceSpan, SpanContents,
 };
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,7 +81,7 @@ impl Error {
                 let near = if near.is_empty() { String::new() } else { format!("  did you mean {near}?\n") };
                 format!("error: {self}\n{near}  all names: {list}\n")
             }
-            _ => format!("error: {self}\n"),
+            _ => printable(&format!("error: {self}\n")).into_owned(),
         }
     }
 }
@@ -123,14 +125,32 @@ impl Findings {
     pub fn render(&self, look: Look, least: Severity) -> String {
         let mut wanted: Vec<&Diagnostic> = self.diagnostics.iter().filter(|d| d.severity >= least).collect();
         wanted.sort_by_key(|d| (std::cmp::Reverse(d.severity), d.span.start));
+        let alike = gathered(&wanted);
         let mut out = String::new();
-        for d in wanted.iter().take(SHOWN) {
-            self.render_one(d, look, &mut out);
+        for same in alike.iter().take(SHOWN) {
+            self.render_one(&self.with_places(same), look, &mut out);
         }
-        if wanted.len() > SHOWN {
-            let _ = writeln!(out, "… and {} more in {}", wanted.len() - SHOWN, self.name);
+        if alike.len() > SHOWN {
+            let more: usize = alike[SHOWN..].iter().map(Vec::len).sum();
+            let _ = writeln!(out, "… and {more} more in {}", self.name);
         }
         out
+    }
+
+    /// The first of findings that are alike; its help says where the others are.
+    fn with_places(&self, same: &[&Diagnostic]) -> Diagnostic {
+        const PLACES: usize = 8;
+        let first = same[0].clone();
+        let lines: Vec<String> =
+            same[1..].iter().take(PLACES).map(|d| d.line_column(&self.text).0.to_string()).collect();
+        let dots = if same.len() - 1 > PLACES { ", …" } else { "" };
+        let more = match same.len() - 1 {
+            0 => return first,
+            1 => format!("the same once more, in line {}", lines[0]),
+            n => format!("the same {n} times more, in lines {}{dots}", lines.join(", ")),
+        };
+        let help = first.help.iter().fold(more, |more, help| format!("{help}\n{more}"));
+        first.help(help)
     }
 
     fn render_one(&self, d: &Diagnostic, look: Look, out: &mut String) {
@@ -152,12 +172,41 @@ impl Findings {
             let len = d.span.end.min(lines.end) - d.span.start;
             shown = shown.with_label(LabeledSpan::underline(SourceSpan::new(d.span.start.into(), len)));
         }
-        let excerpt = Excerpt { name: self.name.clone(), text: self.text.clone() };
+        let excerpt = Excerpt { name: self.name.clone(), text: tame(&self.text) };
         let report = Report::from(shown).with_source_code(excerpt);
         let theme = if look.color { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
         let handler = GraphicalReportHandler::new_themed(theme).with_width(look.width).with_context_lines(1);
         let _ = handler.render_report(out, report.as_ref());
     }
+}
+
+/// Warnings and notes that say the same, together; every error stands for itself.
+fn gathered<'a>(findings: &[&'a Diagnostic]) -> Vec<Vec<&'a Diagnostic>> {
+    let mut alike: Vec<Vec<&Diagnostic>> = Vec::new();
+    let mut places: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for &d in findings {
+        match places.get(&(d.code, d.message.as_str())) {
+            Some(&at) if !d.is_error() => alike[at].push(d),
+            _ => {
+                places.insert((d.code, &d.message), alike.len());
+                alike.push(vec![d]);
+            }
+        }
+    }
+    alike
+}
+
+/// A text from outside as a terminal may show it: control characters, which could steer it, stand as escapes.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(steers) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out.into()
 }
 
 /// Bytes of the line that holds `at`.
@@ -166,6 +215,12 @@ fn line_bounds(text: &str, at: usize) -> std::ops::Range<usize> {
     let from = text[..at].rfind('\n').map_or(0, |i| i + 1);
     let to = text[at..].find('\n').map_or(text.len(), |i| at + i);
     from..to
+}
+
+/// The text with a `?` for every control character that could steer the terminal; every byte stays in its place.
+fn tame(text: &Arc<str>) -> Arc<str> {
+    let steers = |c: char| c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t');
+    if text.contains(steers) { text.replace(steers, "?").into() } else { text.clone() }
 }
 
 /// A text that is quoted a line at a time, however long it is.
@@ -216,6 +271,29 @@ mod tests {
         let findings = Findings { name: "a.json".into(), text: text.into(), diagnostics };
         let shown = findings.render(Look::PLAIN, Severity::Note);
         assert!(shown.len() < 10_000 && shown.contains("a.json:1:10: bad") && shown.contains("460 more"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_said_again_is_counted() {
+        let text = "a\nb\nc\nd\n";
+        let at = |i: usize| 2 * i..2 * i + 1;
+        let mut diagnostics: Vec<_> = (0..3).map(|i| Diagnostic::note("x::N1", at(i), "ignored")).collect();
+        diagnostics.extend((0..2).map(|i| Diagnostic::error("x::E1", at(i), "bad")));
+        diagnostics.push(Diagnostic::note("x::N1", at(3), "another"));
+        let findings = Findings { name: "a.json".into(), text: text.into(), diagnostics };
+        let shown = findings.render(Look::PLAIN, Severity::Note);
+        assert_eq!(shown.matches("ignored").count(), 1, "{shown}");
+        assert!(shown.contains("the same 2 times more, in lines 2, 3"), "{shown}");
+        assert_eq!((shown.matches("bad").count(), shown.matches("another").count()), (2, 1), "{shown}");
+    }
+
+    #[test]
+    fn names_do_not_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[31m\tb\u{9b}\n"), "a\\u{1b}[31m\tb\\u{9b}\n");
+        let diagnostics = vec![Diagnostic::error("x::E1", 1..2, "bad")];
+        let findings = Findings { name: "a.json".into(), text: "a\u{1b}[2J\0".into(), diagnostics };
+        let shown = findings.render(Look::PLAIN, Severity::Note);
+        assert!(shown.contains("a?[2J?") && !shown.contains('\u{1b}'), "{shown}");
     }
 
     #[test]

@@ -139,6 +139,19 @@ fn mistakes_are_named() {
         (r#"{"global":{}}"#, &["rtapp::E03", "`tasks` is missing"]),
         (r#"{"tasks":{}}"#, &["rtapp::E03", "no tasks"]),
         (r#"{"tasks":{"a":{"run":1}},"global":{"calibration":"CPU9"}}"#, &["rtapp::E09", "CPU 9"]),
+        ("", &["rtapp::E01", "the file is empty", "the smallest workload"]),
+        ("{'tasks':{\"a\":{\"run\":1", &["rtapp::E01", "never ends", "is it cut off?"]),
+        (
+            "{\"tasks\":{\"a\":{\"run\":1 \"sleep\":2,\n\"loop\":yes, cpus:[0]}}}",
+            &[
+                "[stdin:1:23]",
+                "a comma is missing",
+                "[stdin:2:8]",
+                "`yes` is no value",
+                "[stdin:2:13]",
+                "in double quotes",
+            ],
+        ),
     ];
     for (file, said) in files {
         let o = with_stdin(&["run", "-", "-p", "hikey620", "--duration", "10ms"], file.as_bytes());
@@ -161,6 +174,21 @@ fn unknown_keys_are_warned_of_and_do_not_stop_a_run() {
         "unknown key `frag`",
     ] {
         assert!(err(&o).contains(said), "{said}: {}", err(&o));
+    }
+    let file = r#"{"tasks":{"a":{"slep":5,"runtme":100,"sleep":100}}}"#;
+    let o = with_stdin(&["run", "-", "-p", "hikey620", "--duration", "10ms"], file.as_bytes());
+    for said in ["did you mean `sleep`?", "`runtme` is read as an event `run`", "did you mean `runtime`?"] {
+        assert!(err(&o).contains(said), "{said}: {}", err(&o));
+    }
+}
+
+#[test]
+fn names_do_not_steer_the_terminal() {
+    let file = "{\"tasks\":{\"a\\u001b[2J\":{\"lock\":\"m\\u001b[2J\",\"run\":5}}}";
+    for more in [&[][..], &["--json"]] {
+        let o = with_stdin(&[&["run", "-", "--duration", "10ms"], more].concat(), file.as_bytes());
+        assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+        assert!(!(out(&o) + &err(&o)).contains('\u{1b}'), "{}{}", out(&o), err(&o));
     }
 }
 
@@ -239,6 +267,11 @@ fn many_tasks_and_large_files_are_answered() {
     }
     let some = r#"{"tasks":{"a":{"instance":5000,"run":1000,"sleep":1000}}}"#;
     let o = with_stdin(&["run", "-", "-p", "hikey620", "--duration", "20ms"], some.as_bytes());
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+    // As many tasks as threads: their metrics take no longer.
+    let tasks: Vec<String> = (0..30_000).map(|i| format!("\"t{i}\":{{\"run\":1000,\"sleep\":1000}}")).collect();
+    let distinct = format!("{{\"tasks\":{{{}}}}}", tasks.join(","));
+    let o = with_stdin(&["run", "-", "-p", "hikey620", "--duration", "20ms", "--json"], distinct.as_bytes());
     assert_eq!(o.status.code(), Some(0), "{}", err(&o));
 }
 

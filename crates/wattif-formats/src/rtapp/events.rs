@@ -59,7 +59,12 @@ impl Context<'_> {
         if suffix.starts_with(|c: char| c.is_alphabetic() && !c.is_uppercase()) && suffix.len() > 1 {
             let message =
                 format!("{} is read as an event `{name}`: rt-app compares the beginning only", quoted(&m.name));
-            self.report.warning("rtapp::W08", m.name_span.clone(), message);
+            let near = nearest(&m.name, keys::EVENTS.iter().map(|(name, _)| *name)).filter(|near| *near != name);
+            let help = match near {
+                Some(near) => format!("did you mean `{near}`? if it is a `{name}`, write `{name}_{suffix}`"),
+                None => format!("if it is a `{name}`, write `{name}_{suffix}`; if not, call it something else"),
+            };
+            self.report.warning("rtapp::W08", m.name_span.clone(), message).help(help);
         }
     }
 
@@ -292,9 +297,7 @@ impl Context<'_> {
         let first = self.buffers.entry(name.into()).or_insert_with(|| parameters.clone());
         if *first != parameters {
             let message = format!("the memory {} was described differently before", quoted(name));
-            self.report
-                .error("rtapp::E13", m.value.span.clone(), message)
-                .help("type, size, stride and pattern must be the same in every memrun with this `ref`");
+            self.report.error("rtapp::E13", m.value.span.clone(), message);
         }
     }
 }
@@ -305,9 +308,7 @@ pub(super) fn lint_loop(events: Passes, count: Option<u64>, span: &Span, report:
     match count {
         _ if events != Passes::Never => {}
         None => {
-            report
-                .error("rtapp::E11", span.clone(), "this loop never ends and none of its events lets time pass")
-                .help("give it a run, sleep or timer event");
+            report.error("rtapp::E11", span.clone(), "this loop never ends and none of its events lets time pass");
         }
         Some(n) if n > LONG => {
             let message = format!("{n} iterations in which no event lets time pass");

@@ -4,6 +4,7 @@
 //! without a value are found. The result is an owned tree with the span of every value, which `--set` can patch.
 
 use super::lints::Report;
+use super::syntax;
 use crate::words::quoted;
 use jsonc_parser::ast;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
@@ -59,6 +60,11 @@ impl Json {
     }
 }
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// The smallest workload, for help lines.
+pub(super) const EXAMPLE: &str = r#"the smallest workload: { "tasks": { "a": { "run": 1000, "sleep": 9000 } } }"#;
+
 /// Parse `text`; `None` when it is not JSON, with the reason in `report`.
 /// `bare_suspend`: is a `suspend` key without value accepted?
 pub(super) fn parse(text: &str, bare_suspend: bool, report: &mut Report) -> Option<Node> {
@@ -70,6 +76,11 @@ pub(super) fn parse(text: &str, bare_suspend: bool, report: &mut Report) -> Opti
         );
         return None;
     }
+    if let Some(rest) = text.strip_prefix(BYTE_ORDER_MARK) {
+        report.note("rtapp::N03", 0..BYTE_ORDER_MARK.len_utf8(), "a byte order mark: rt-app takes it for a mistake");
+        // Blanks in its place: every span stays where it is.
+        return parse(&format!("{:1$}{rest}", "", BYTE_ORDER_MARK.len_utf8()), bare_suspend, report);
+    }
     let bare = scan(text, report)?;
     for key in &bare {
         bare_key(text, key, bare_suspend, report);
@@ -79,14 +90,15 @@ pub(super) fn parse(text: &str, bare_suspend: bool, report: &mut Report) -> Opti
         Ok(parsed) => match parsed.value {
             Some(value) => Some(convert(value, &inserted)),
             None => {
-                report.error("rtapp::E01", 0..0, "the file is empty");
+                report.error("rtapp::E01", 0..0, "the file is empty").help(EXAMPLE);
                 None
             }
         },
-        Err(e) => {
-            let range = e.range();
-            let span = unshift(range.start, &inserted)..unshift(range.end, &inserted);
-            report.error("rtapp::E01", span, format!("not JSON: {}", e.kind()));
+        Err(_) => {
+            for m in syntax::mistakes(patched, &lenient()) {
+                let span = unshift(m.span.start, &inserted)..unshift(m.span.end, &inserted);
+                report.error("rtapp::E01", span, m.message).help(m.next);
+            }
             None
         }
     }
@@ -114,7 +126,7 @@ fn respan(node: Node, span: &Span) -> Node {
 }
 
 /// What json-c accepts beyond the standard when not strict, and nothing else.
-fn lenient() -> ParseOptions {
+pub(super) fn lenient() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
         allow_loose_object_property_names: false,
@@ -173,7 +185,9 @@ fn scan(text: &str, report: &mut Report) -> Option<Vec<Span>> {
             _ => {}
         }
         if open.len() > MAX_DEPTH {
-            report.error("rtapp::E02", start..at, format!("nested deeper than {MAX_DEPTH} levels"));
+            report
+                .error("rtapp::E02", start..at, format!("nested deeper than {MAX_DEPTH} levels"))
+                .help("rt-app's grammar needs six: has a `}` been forgotten?");
             return None;
         }
         if values > MAX_VALUES {
@@ -300,6 +314,7 @@ mod tests {
         check(r#"{"run": 5, "suspend"}"#, "{run=5 suspend=null}");
         check(r#"{"a": 0x10}"#, "rtapp::E01");
         check("", "rtapp::E01");
+        check("\u{feff}{\"a\": 1}", "{a=1}");
         check(&"[".repeat(100_000), "rtapp::E02");
         check(&"[1,".repeat(63), "rtapp::E01");
         check(&format!("[{}1]", "1,".repeat(MAX_VALUES + 1)), "rtapp::E02");

@@ -10,30 +10,63 @@ pub struct Lint {
     pub code: &'static str,
     /// What it is about.
     pub what: &'static str,
+    /// What to do about it, where a finding says nothing more exact; empty: its message says it.
+    pub next: &'static str,
 }
 
 const fn lint(code: &'static str, what: &'static str) -> Lint {
-    Lint { code, what }
+    Lint { code, what, next: "" }
+}
+const fn error(code: &'static str, what: &'static str, next: &'static str) -> Lint {
+    Lint { code, what, next }
 }
 
 /// Every lint: errors refuse the file, warnings name what rt-app silently does, notes list what has no effect here.
 pub const LINTS: &[Lint] = &[
-    lint("rtapp::E01", "not JSON"),
-    lint("rtapp::E02", "a limit of size, nesting or number is exceeded"),
-    lint("rtapp::E03", "a mandatory key is missing"),
-    lint("rtapp::E04", "wrong type for a known key"),
-    lint("rtapp::E05", "a number is negative, too large or out of range"),
-    lint("rtapp::E06", "unknown scheduling policy"),
-    lint("rtapp::E07", "a phase has no events"),
-    lint("rtapp::E08", "fork of a task that does not exist"),
-    lint("rtapp::E09", "a CPU that does not exist, or a malformed CPU list"),
-    lint("rtapp::E10", "too many threads"),
-    lint("rtapp::E11", "an endless loop that never consumes time"),
-    lint("rtapp::E12", "unknown word where one of a few is due"),
-    lint("rtapp::E13", "memrun parameters do not match those of the same `ref`"),
-    lint("rtapp::E14", "scheduling attributes the kernel refuses"),
-    lint("rtapp::E15", "an override names a path that does not exist"),
-    lint("rtapp::E16", "a key without a value"),
+    error("rtapp::E01", "not JSON", "the lenient reading accepts comments and trailing commas, the rest is JSON"),
+    error(
+        "rtapp::E02",
+        "a limit of size, nesting or number is exceeded",
+        "write what repeats as `loop` and threads that are alike as `instance`",
+    ),
+    error("rtapp::E03", "a mandatory key is missing", "add the key"),
+    error("rtapp::E04", "wrong type for a known key", "rt-app refuses it too, and exits with 2"),
+    error("rtapp::E05", "a number is negative, too large or out of range", "write a number in the range"),
+    error(
+        "rtapp::E06",
+        "unknown scheduling policy",
+        "one of SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_RR, SCHED_FIFO, SCHED_DEADLINE",
+    ),
+    error("rtapp::E07", "a phase has no events", "an event is a key that starts with run, sleep, timer, …"),
+    error(
+        "rtapp::E08",
+        "fork of a task that does not exist",
+        "add a task of that name; `instance: 0` makes it one that only forks start",
+    ),
+    error(
+        "rtapp::E09",
+        "a CPU that does not exist, or a malformed CPU list",
+        "name CPUs the platform has, or choose another with -p",
+    ),
+    error("rtapp::E10", "too many threads", "lower `instance`, or split the workload into several runs"),
+    error("rtapp::E11", "an endless loop that never consumes time", "give it a run, sleep or timer event"),
+    error("rtapp::E12", "unknown word where one of a few is due", "write one of the words"),
+    error(
+        "rtapp::E13",
+        "memrun parameters do not match those of the same `ref`",
+        "type, size, stride and pattern must be the same in every memrun with this `ref`",
+    ),
+    error(
+        "rtapp::E14",
+        "scheduling attributes the kernel refuses",
+        "rt-app leaves it to the kernel, which refuses it when the thread starts",
+    ),
+    error(
+        "rtapp::E15",
+        "an override names a path that does not exist",
+        "the path of --set starts at the root of the file, such as workload.tasks.NAME.instance",
+    ),
+    error("rtapp::E16", "a key without a value", "write \"key\": value; only `suspend` may stand alone"),
     lint("rtapp::W01", "unknown key, close to a known one: rt-app ignores it silently"),
     lint("rtapp::W02", "repeated key collapses: first place, last value"),
     lint("rtapp::W03", "resume of a name that never suspends: wakes nobody"),
@@ -128,6 +161,10 @@ impl Report {
 
     /// All findings in the order of the text.
     pub fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        for d in self.list.iter_mut().filter(|d| d.help.is_none()) {
+            let next = LINTS.iter().find(|l| l.code == d.code).map_or("", |l| l.next);
+            d.help = Some(next.to_string()).filter(|next| !next.is_empty());
+        }
         self.list.sort_by_key(|d| (d.span.start, std::cmp::Reverse(d.severity)));
         if self.dropped > 0 {
             let severity = if self.errors > 0 { Severity::Error } else { Severity::Warning };
@@ -161,6 +198,20 @@ mod tests {
             let row = format!("//! | `{}` | {} |\n", lint.code.trim_start_matches("rtapp::"), lint.what);
             assert!(manual.contains(&row), "{row}");
         }
+    }
+
+    #[test]
+    fn every_error_has_a_next_step() {
+        for lint in LINTS {
+            assert_eq!(lint.next.is_empty(), !lint.code.starts_with("rtapp::E"), "{}", lint.code);
+        }
+        let mut report = Report::default();
+        report.error("rtapp::E11", 0..1, "x");
+        report.error("rtapp::E11", 1..2, "x").help("exactly this");
+        report.note("rtapp::N02", 2..3, "x");
+        let list = report.into_diagnostics();
+        let helps: Vec<_> = list.iter().map(|d| d.help.as_deref()).collect();
+        assert_eq!(helps, [Some("give it a run, sleep or timer event"), Some("exactly this"), None]);
     }
 
     #[test]

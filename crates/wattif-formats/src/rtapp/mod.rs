@@ -66,6 +66,7 @@ mod overrides;
 mod phases;
 mod resources;
 mod sched;
+mod syntax;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -157,10 +158,11 @@ fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Repor
     match values::find(members, "tasks") {
         Some(m) => {
             let tasks = values::object("tasks", &m.value, &mut context.report);
-            context.tasks(tasks, &mut workload);
+            context.tasks(tasks, &m.value.span, &mut workload);
         }
         None if matches!(root.value, json::Json::Object(_)) => {
-            context.report.error("rtapp::E03", root.span.clone(), "the key `tasks` is missing");
+            let message = "the key `tasks` is missing";
+            context.report.error("rtapp::E03", root.span.clone(), message).help(json::EXAMPLE);
         }
         None => {}
     }

@@ -60,9 +60,7 @@ impl Context<'_> {
 
     fn lint_events(&mut self, events: &Events, name: &str, span: &Span) {
         if events.count == 0 {
-            self.report
-                .error("rtapp::E07", span.clone(), format!("no events found in {}", quoted(name)))
-                .help("an event is a key that starts with run, sleep, timer, …");
+            self.report.error("rtapp::E07", span.clone(), format!("no events found in {}", quoted(name)));
         }
     }
 

@@ -29,9 +29,7 @@ pub(super) fn policy(member: &Member, report: &mut Report) -> Option<Policy> {
     let name = values::text(member, report)?;
     let found = [Normal, Batch, Idle, Rr, Fifo, Deadline].into_iter().find(|p| p.name() == name);
     if found.is_none() {
-        report
-            .error("rtapp::E06", member.value.span.clone(), format!("unknown policy {}", quoted(name)))
-            .help("one of SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_RR, SCHED_FIFO, SCHED_DEADLINE");
+        report.error("rtapp::E06", member.value.span.clone(), format!("unknown policy {}", quoted(name)));
     }
     found
 }

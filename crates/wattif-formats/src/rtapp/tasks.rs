@@ -1,7 +1,7 @@
 //! Tasks: each object becomes a task with its attributes and program.
 
 use super::global::Global;
-use super::json::{Json, Member, Span};
+use super::json::{EXAMPLE, Json, Member, Span};
 use super::keys;
 use super::lints::Report;
 use super::phases::State;
@@ -51,9 +51,9 @@ pub(super) struct Task<'a> {
 }
 
 impl Context<'_> {
-    /// Read all tasks into `workload`.
-    pub(super) fn tasks(&mut self, tasks: &[Member], workload: &mut Workload) {
-        let list = self.list(tasks);
+    /// Read all tasks, the object at `span`, into `workload`.
+    pub(super) fn tasks(&mut self, tasks: &[Member], span: &Span, workload: &mut Workload) {
+        let list = self.list(tasks, span);
         for task in &list {
             let spec = self.task(task);
             workload.tasks.push(spec);
@@ -67,7 +67,7 @@ impl Context<'_> {
     }
 
     /// Names and instances first: forks and barriers refer to tasks further down.
-    fn list<'t>(&mut self, tasks: &'t [Member]) -> Vec<Task<'t>> {
+    fn list<'t>(&mut self, tasks: &'t [Member], span: &Span) -> Vec<Task<'t>> {
         let mut list = Vec::new();
         let mut threads = 0u64;
         for m in tasks {
@@ -89,11 +89,14 @@ impl Context<'_> {
             list.push(Task { name: &m.name, index, instances, name_span: m.name_span.clone(), members });
         }
         if list.is_empty() && !self.report.has_errors() {
-            self.report.error("rtapp::E03", 0..0, "there are no tasks");
+            self.report.error("rtapp::E03", span.clone(), "there are no tasks").help(EXAMPLE);
         }
         if threads.max(list.len() as u64) > MAX_THREADS {
             let message = format!("{threads} threads of {} tasks; the limit is {MAX_THREADS} of each", list.len());
-            self.report.error("rtapp::E10", 0..0, message);
+            let most = list.iter().max_by_key(|t| t.instances).map_or(span, |t| &t.name_span);
+            self.report
+                .error("rtapp::E10", most.clone(), message)
+                .help("lower `instance`, here the largest, or split the workload into several runs");
         }
         list
     }

@@ -22,10 +22,13 @@ pub(super) fn object<'a>(what: &str, node: &'a Node, report: &mut Report) -> &'a
 
 fn wrong_type(what: &str, expected: &str, node: &Node, found: &Json, report: &mut Report) {
     let message = format!("{} must be {expected}, not {}", quoted(what), found.kind());
-    let added = report.error("rtapp::E04", node.span.clone(), message);
-    if found.kind() == "a float" && expected == "an integer" {
-        added.help("all times are whole microseconds");
-    }
+    let help = match (expected, found) {
+        ("an integer", Json::Number(_)) => "all times are whole microseconds",
+        ("an integer", Json::Text(t)) if t.parse::<i64>().is_ok() => "write the number without quotes",
+        ("a boolean", _) => "write true or false, without quotes",
+        _ => "rt-app refuses it too, and exits with 2",
+    };
+    report.error("rtapp::E04", node.span.clone(), message).help(help);
 }
 
 /// The member called `name`; a null value counts as absent, as in json-c.
@@ -48,7 +51,11 @@ pub(super) fn int(member: &Member, range: std::ops::RangeInclusive<i64>, report:
     if value.is_none() {
         let (lo, hi) = (range.start(), range.end());
         let message = format!("{} = {} is out of range: {lo}..={hi}", quoted(&member.name), quoted(text));
-        report.error("rtapp::E05", node.span.clone(), message);
+        let help = match *hi {
+            MAX_US => "times are whole microseconds, up to 11.5 days".into(),
+            _ => format!("write {lo} to {hi}"),
+        };
+        report.error("rtapp::E05", node.span.clone(), message).help(help);
     }
     value
 }

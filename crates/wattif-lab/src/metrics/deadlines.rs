@@ -3,6 +3,7 @@
 use super::distribution::{Distribution, Summary};
 use super::pids::PidTable;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
@@ -57,19 +58,23 @@ impl Deadlines {
     pub fn of_thread(&self, pid: Pid) -> Option<DeadlineReport> {
         self.0.get(pid)?.1.as_ref()?.report()
     }
-    /// Of all threads of a task.
-    pub fn of_task(&self, task: &str) -> Option<DeadlineReport> {
-        self.sum(|of| of == task)
+    /// Of all threads of each task that had a job.
+    pub fn by_task(&self) -> BTreeMap<&str, DeadlineReport> {
+        let mut tasks: BTreeMap<&str, Jobs> = BTreeMap::new();
+        for (task, jobs) in self.jobs() {
+            tasks.entry(task).or_insert_with(Jobs::new).merge(jobs);
+        }
+        tasks.into_iter().filter_map(|(task, jobs)| Some((task, jobs.report()?))).collect()
     }
     /// Of all threads.
     pub fn overall(&self) -> Option<DeadlineReport> {
-        self.sum(|_| true)
-    }
-    fn sum(&self, counts: impl Fn(&str) -> bool) -> Option<DeadlineReport> {
         let mut all = Jobs::new();
-        let threads = self.0.iter().filter(|(_, (task, _))| counts(task));
-        threads.filter_map(|(_, (_, jobs))| jobs.as_ref()).for_each(|jobs| all.merge(jobs));
+        self.jobs().for_each(|(_, jobs)| all.merge(jobs));
         all.report()
+    }
+    /// Threads that had a job, with their task.
+    fn jobs(&self) -> impl Iterator<Item = (&str, &Jobs)> {
+        self.0.iter().filter_map(|(_, (task, jobs))| Some((task.as_str(), jobs.as_ref()?)))
     }
 }
 
@@ -104,10 +109,11 @@ mod tests {
             d.event(Ns(1), CpuId(0), &Event::DeadlineJob { pid: Pid(pid), lateness_ns: late });
         }
         let of = |r: Option<DeadlineReport>| r.map(|r| (r.jobs, r.misses, r.lateness_us.max));
+        let of_task = |task| of(d.by_task().get(task).cloned());
         assert_eq!(of(d.of_thread(Pid(1))), Some((2, 1, 2.0)));
-        assert_eq!(of(d.of_task("a")), Some((3, 2, 6.0)));
-        assert_eq!(of(d.of_task("b")), Some((1, 0, 0.0)), "just in time is in time");
-        assert_eq!(of(d.of_task("c")), None);
+        assert_eq!(of_task("a"), Some((3, 2, 6.0)));
+        assert_eq!(of_task("b"), Some((1, 0, 0.0)), "just in time is in time");
+        assert_eq!(of_task("c"), None);
         assert_eq!((of(d.overall()), d.overall().unwrap().miss_pct), (Some((4, 2, 6.0)), 50.0));
     }
 }

@@ -4,6 +4,7 @@
 use super::distribution::{Distribution, Summary};
 use super::pids::PidTable;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
@@ -25,7 +26,6 @@ impl Histogram {
 
 #[derive(Clone, Debug)]
 struct Group {
-    task: String,
     values: Distribution,
     bins: Histogram,
 }
@@ -44,6 +44,8 @@ struct Thread {
 pub struct Latency {
     threads: PidTable<Thread>,
     groups: Vec<Group>,
+    /// Task → its group; there may be as many tasks as threads.
+    by_task: BTreeMap<String, usize>,
 }
 
 impl Latency {
@@ -53,8 +55,9 @@ impl Latency {
         self.threads.entry(thread.pid, new);
     }
     fn group(&mut self, task: &str) -> usize {
-        self.groups.iter().position(|g| g.task == task).unwrap_or_else(|| {
-            self.groups.push(Group { task: task.into(), values: Distribution::precise(), bins: Histogram::default() });
+        self.by_task.get(task).copied().unwrap_or_else(|| {
+            self.groups.push(Group { values: Distribution::precise(), bins: Histogram::default() });
+            self.by_task.insert(task.into(), self.groups.len() - 1);
             self.groups.len() - 1
         })
     }
@@ -77,7 +80,7 @@ impl Latency {
     }
     /// Of all threads of one task of the workload.
     pub fn of_task(&self, task: &str) -> Option<(&Distribution, &Histogram)> {
-        self.groups.iter().find(|g| g.task == task).map(|g| (&g.values, &g.bins))
+        self.by_task.get(task).map(|&at| (&self.groups[at].values, &self.groups[at].bins))
     }
     /// Of one thread; `None` for housekeeping.
     pub fn of_thread(&self, pid: Pid) -> Option<Summary> {

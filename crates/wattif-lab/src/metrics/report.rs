@@ -216,9 +216,10 @@ impl Metrics {
     fn by_task(&self, threads: &[TaskReport]) -> Vec<GroupReport> {
         let mut place: BTreeMap<(&str, bool), usize> = BTreeMap::new();
         let mut groups: Vec<GroupReport> = Vec::new();
+        let deadlines = self.deadlines.by_task();
         for t in threads {
             let i = *place.entry((&t.task, t.workload)).or_insert_with(|| {
-                groups.push(self.empty_group(t));
+                groups.push(GroupReport { deadline: deadlines.get(t.task.as_str()).cloned(), ..self.empty_group(t) });
                 groups.len() - 1
             });
             groups[i].add(t);
@@ -229,7 +230,6 @@ impl Metrics {
     fn empty_group(&self, of: &TaskReport) -> GroupReport {
         let mut group = GroupReport { task: of.task.clone(), workload: of.workload, ..GroupReport::default() };
         let values = |l: &Latency| l.of_task(&of.task).map(|(d, h)| (d.summary_us(), *h, d.cdf_us()));
-        group.deadline = self.deadlines.of_task(&of.task);
         if of.workload {
             let (wakeup, _, wakeup_cdf) = values(&self.wakeup.0).unwrap_or_default();
             let (wu_lat, hist, wu_lat_cdf) = values(&self.wu_lat.lines).unwrap_or_default();

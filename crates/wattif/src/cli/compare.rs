@@ -77,7 +77,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     }
     match (args.json, args.markdown) {
         (true, _) => output::json(&comparison)?,
-        (_, markdown) => output::data(&page(&loaded, &seeds, &comparison, markdown))?,
+        (_, markdown) => output::page(&page(&loaded, &seeds, &comparison, markdown))?,
     }
     let mut exit = Exit::Done;
     for condition in &fail_if {

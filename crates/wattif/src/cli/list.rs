@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     };
     match args.json {
         true => output::json(&serde_json::json!({ "schema": "wattif.list/1", "kind": kind, "items": items }))?,
-        false => output::data(&text(&items))?,
+        false => output::page(&text(&items))?,
     }
     Ok(Exit::Done)
 }

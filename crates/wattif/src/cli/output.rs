@@ -1,6 +1,6 @@
 //! Where text goes: stdout for data, stderr for notes, bars only on a terminal, files under their final name only when complete.
 
-use crate::error::Error;
+use crate::error::{Error, printable};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
@@ -13,6 +13,11 @@ pub fn data(text: &str) -> Result<(), Error> {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Error::file("stdout", e)),
         _ => Ok(()),
     }
+}
+
+/// A page for people, with names from files: to stdout, nothing in it steers the terminal.
+pub fn page(text: &str) -> Result<(), Error> {
+    data(&printable(text))
 }
 
 /// Data as one JSON object on stdout.

@@ -131,7 +131,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let comparison = (!runs.is_empty()).then(|| compare(&runs, &looked));
     match args.json {
         true => output::json(&json(args, &looked, &inferred, &own_spec, &checks, comparison.as_ref()))?,
-        false => output::data(&page(args, &looked, &recorded, &checks, comparison.as_ref()))?,
+        false => output::page(&page(args, &looked, &recorded, &checks, comparison.as_ref()))?,
     }
     Ok(Exit::Done)
 }
@@ -279,7 +279,7 @@ pub(super) fn as_recorded(looked: &Looked, json: bool) -> Result<Exit, Error> {
         }))?;
     } else {
         let head = head(&looked.loaded.findings.name, looked);
-        output::data(&format!("{head}{}", text::tables(&looked.platform, report)))?;
+        output::page(&format!("{head}{}", text::tables(&looked.platform, report)))?;
     }
     Ok(Exit::Done)
 }

@@ -2,7 +2,7 @@
 
 use super::inputs::Inputs;
 use super::{Exit, output};
-use crate::error::{Error, Look};
+use crate::error::{Error, Look, printable};
 use crate::run::{RunJson, run as simulate};
 use crate::text;
 use crate::trace_file::{TraceFile, TraceFormat};
@@ -92,10 +92,10 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let set = loaded.settings.to_map();
     match args.json {
         true => output::json(&RunJson::new(spec, set, &loaded.findings, &outcome))?,
-        false => output::data(&text::run(spec, &set, &outcome))?,
+        false => output::page(&text::run(spec, &set, &outcome))?,
     }
     if !outcome.summary.deadlock.is_empty() {
-        output::note(&text::deadlock_warning(&outcome.summary.deadlock));
+        output::note(&printable(&text::deadlock_warning(&outcome.summary.deadlock)));
     }
     output::note(&text::speed(spec, &outcome));
     Ok(Exit::Done)

@@ -33,7 +33,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     bar.finish_and_clear();
     match args.json {
         true => output::json(&report)?,
-        false => output::data(&text(&report))?,
+        false => output::page(&text(&report))?,
     }
     if args.json {
         let files = report.files.iter().filter_map(|f| Some((&f.file, f.error.as_ref()?)));
