@@ -1,10 +1,13 @@
 //! Fixed runs, one JSON line per case: `cargo xtask bench [CASE…]`.
 //!
+//! `traces` writes the 60 s of the first case in every format and reads them back.
+//!
 //! Every case runs in a process of its own, so that its peak memory is its own. Instructions per slice come from callgrind, as
 //! the difference of two short runs, so that reading the inputs does not count; they are `null` where valgrind is missing.
 
 mod cases;
 mod measure;
+mod traces;
 
 use cases::CASES;
 use std::process::ExitCode;
@@ -14,9 +17,11 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["--here", case] => measure::here(case),
+        ["traces"] => traces::all(),
         ["--slices", case, milliseconds] => measure::slices(case, milliseconds),
+        [] => measure::all(&[]).and_then(|()| traces::all()),
         names if names.iter().all(|n| CASES.iter().any(|c| c.name == *n)) => measure::all(names),
-        _ => Err(format!("cases are: {}", CASES.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))),
+        _ => Err(format!("cases are: traces, {}", CASES.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))),
     };
     done.map_or_else(
         |why| {

@@ -10,6 +10,7 @@ mod platform;
 mod play;
 mod programs;
 mod steps;
+mod wakers;
 mod workload;
 
 pub use platform::platform;

@@ -90,7 +90,12 @@ fn intervals(steps: &[Step]) -> Vec<(u64, u64)> {
 
 /// The interval that is most frequent.
 fn period(steps: &[Step]) -> Option<u64> {
-    let mut lengths: Vec<u64> = intervals(steps).into_iter().map(|i| i.0).filter(|ns| *ns > 0).collect();
+    most_frequent(intervals(steps).into_iter().map(|i| i.0).collect(), MIN_SHARE)
+}
+
+/// The length that at least `share` of 100 have, more or less.
+pub fn most_frequent(mut lengths: Vec<u64>, share: usize) -> Option<u64> {
+    lengths.retain(|ns| *ns > 0);
     lengths.sort_unstable();
     let mut best = (0, 0);
     let mut end = 0;
@@ -101,7 +106,7 @@ fn period(steps: &[Step]) -> Option<u64> {
         best = best.max((end - begin, begin));
     }
     let (n, begin) = best;
-    (n >= MIN_INTERVALS && n * 100 >= lengths.len() * MIN_SHARE).then(|| lengths[begin + n / 2])
+    (n >= MIN_INTERVALS && n * 100 >= lengths.len() * share).then(|| lengths[begin + n / 2])
 }
 
 /// Work of a job that was in time, where such jobs are alike.

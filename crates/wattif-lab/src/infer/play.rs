@@ -69,8 +69,17 @@ pub fn blank(report: &mut RunReport, missing: &[Missing]) {
             }
             f if f.starts_with("residencies") => {
                 report.metrics.idle_accuracy = None;
+                report.metrics.idle_wakeups = None;
+                report.metrics.oracle = None;
                 report.cpus.clear();
             }
+            f if f.starts_with("run times") => {
+                (report.metrics.slices, report.metrics.migrations) = (0, 0);
+                report.metrics.wakeup_latency_us = Default::default();
+                report.tasks.clear();
+                report.by_task.clear();
+            }
+            "wake-up latency" => report.metrics.wakeup_latency_us = Default::default(),
             _ => {}
         }
     }

@@ -14,14 +14,14 @@
 //! | it computes when the trace ends | the rest of its usual stretch, or more without an end |
 //!
 //! So pipes, futexes and binder become dependencies: another kernel or machine moves the wake-ups with the work. Where records do not
-//! say whether they come from an interrupt, wake-ups from an idle CPU do, and those of a thread that is mostly woken from idle
-//! CPUs do as well.
+//! say whether they come from an interrupt, `wakers.rs` guesses.
 
 use super::affinity::Evidence;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
 use super::programs::programs;
 use super::steps::Step;
+use super::wakers::Wakers;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, PrevState, Recorded, Recording};
@@ -97,9 +97,7 @@ pub(super) struct Inference<'a> {
     opp: Vec<usize>,
     /// Last end of an idle state and which it was, by CPU.
     idle: Vec<(u64, u32)>,
-    /// Wake-ups without flags that are taken as interrupts, by who is woken.
-    interrupted: BTreeSet<Pid>,
-    flags: bool,
+    wakers: Wakers,
 }
 
 /// The workload behind a recording on a machine.
@@ -115,8 +113,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         busy_ns: vec![0; n],
         opp: first_opps(&recording, platform),
         idle: vec![(0, 0); n],
-        interrupted: mostly_interrupted(&recording),
-        flags: recording.has_irq_flags,
+        wakers: Wakers::of(&recording),
     };
     inference.who_runs_at_first(&recording);
     for r in recording.records.iter().filter(|r| r.cpu.at() < n) {
@@ -162,19 +159,6 @@ impl Thread {
 fn first_opps(recording: &Recording, platform: &Platform) -> Vec<usize> {
     let any = recording.records.iter().any(|r| matches!(r.event, Recorded::CpuFrequency { .. }));
     platform.domains.iter().map(|d| if any { 0 } else { d.opps.len() - 1 }).collect()
-}
-
-/// Threads that are woken from idle CPUs at least half the time: where records have no flags, whoever else seems to wake them
-/// was only interrupted.
-fn mostly_interrupted(recording: &Recording) -> BTreeSet<Pid> {
-    let mut counts: BTreeMap<Pid, (u32, u32)> = BTreeMap::new();
-    for r in &recording.records {
-        if let Some(&Event::SchedWaking { pid, in_irq, .. }) = r.event() {
-            let n = counts.entry(pid).or_default();
-            *(if in_irq { &mut n.0 } else { &mut n.1 }) += 1;
-        }
-    }
-    counts.into_iter().filter(|(_, (irq, thread))| irq >= thread).map(|(pid, _)| pid).collect()
 }
 
 impl Inference<'_> {
@@ -227,8 +211,8 @@ impl Inference<'_> {
             }
             Recorded::Event(Event::SchedWaking { pid, in_irq, .. }) => {
                 let waker = current.unwrap_or(self.running[cpu.at()].0);
-                let in_irq = in_irq || waker.0 == 0 || !self.flags && self.interrupted.contains(&pid);
-                self.waking(at, cpu, pid, (!in_irq).then_some(waker));
+                let by_thread = !in_irq && self.wakers.wakes(waker, pid);
+                self.waking(at, cpu, pid, by_thread.then_some(waker));
             }
             Recorded::Event(Event::SchedProcessFork { pid, child_pid }) => self.fork(at, cpu, pid, child_pid),
             Recorded::Event(Event::SchedWakeupNew { pid, .. }) => {
