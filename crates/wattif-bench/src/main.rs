@@ -4,8 +4,10 @@
 //!
 //! Every case runs in a process of its own, so that its peak memory is its own. Instructions per slice come from callgrind, as
 //! the difference of two short runs, so that reading the inputs does not count; they are `null` where valgrind is missing.
+//! The case `decisions` is one line per policy instead: the time of a single decision.
 
 mod cases;
+mod decisions;
 mod measure;
 mod traces;
 
@@ -18,10 +20,14 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["--here", case] => measure::here(case),
         ["traces"] => traces::all(),
+        ["decisions"] => decisions::all(),
         ["--slices", case, milliseconds] => measure::slices(case, milliseconds),
-        [] => measure::all(&[]).and_then(|()| traces::all()),
+        [] => measure::all(&[]).and_then(|()| traces::all()).and_then(|()| decisions::all()),
         names if names.iter().all(|n| CASES.iter().any(|c| c.name == *n)) => measure::all(names),
-        _ => Err(format!("cases are: traces, {}", CASES.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))),
+        _ => Err(format!(
+            "cases are: decisions, traces, {}",
+            CASES.iter().map(|c| c.name).collect::<Vec<_>>().join(", ")
+        )),
     };
     done.map_or_else(
         |why| {

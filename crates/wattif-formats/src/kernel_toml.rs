@@ -71,7 +71,7 @@ pub fn set(kernel: &mut KernelSpec, path: &str, value: &str) -> Result<(), Diagn
     match (&names[..], value) {
         ([name] | ["policies", name], value) => match slot(name) {
             Some(slot) => kernel.policies.insert(slot, value.to_string()),
-            None => return refuse(format!("override {}: write policy.tunable=value or slot=policy", quoted(path))),
+            None => return refuse(no_such_path(path)),
         }
         .map_or(Ok(()), |_| Ok(())),
         (["features", name], Value::Bool(on)) => {
@@ -87,8 +87,17 @@ pub fn set(kernel: &mut KernelSpec, path: &str, value: &str) -> Result<(), Diagn
             kernel.tunables.insert(format!("{policy}.{tunable}"), value);
             Ok(())
         }
-        _ => refuse(format!("override {}: write policy.tunable=value or slot=policy", quoted(path))),
+        _ => refuse(no_such_path(path)),
     }
+}
+
+fn no_such_path(path: &str) -> String {
+    let other = match path.split('.').next().unwrap_or_default() {
+        "tasks" | "global" => format!("; for the workload file workload.{path}=…"),
+        "cpus" | "domains" | "clusters" | "hz" | "costs" | "noise" => format!("; for the platform platform.{path}=…"),
+        _ => String::new(),
+    };
+    format!("override {}: write policy.tunable=value or slot=policy{other}", quoted(path))
 }
 
 fn slot(name: &str) -> Option<Slot> {

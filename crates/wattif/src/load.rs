@@ -50,11 +50,19 @@ pub fn kernel(name: &str, settings: &Settings) -> Result<Loaded<KernelSpec>, Err
     };
     let mut parsed = kernel_toml::parse(&source.text, &parent);
     if let Some(kernel) = &mut parsed.kernel {
-        let refused = settings.kernel.iter().filter_map(|(path, value)| kernel_toml::set(kernel, path, value).err());
-        parsed.diagnostics.extend(refused);
-        parsed
-            .diagnostics
-            .extend(registry::check(kernel).into_iter().map(|message| unregistered(&source.text, message)));
+        let mut known = registry::check(kernel);
+        let mut by_settings = Vec::new();
+        for (path, value) in &settings.kernel {
+            parsed.diagnostics.extend(kernel_toml::set(kernel, path, value).err());
+            let fresh: Vec<_> = registry::check(kernel).into_iter().filter(|m| !known.contains(m)).collect();
+            by_settings.extend(fresh.iter().map(|m| (m.clone(), format!("--set {path}={value}: "))));
+            known.extend(fresh);
+        }
+        // A setting may also have put right what the file says.
+        for message in registry::check(kernel) {
+            let setting = by_settings.iter().find(|(m, _)| *m == message).map(|(_, setting)| setting.as_str());
+            parsed.diagnostics.push(unregistered(&source.text, message, setting));
+        }
     }
     loaded(source, parsed.kernel, parsed.diagnostics)
 }
@@ -140,11 +148,12 @@ fn loaded<T>(source: Source, value: Option<T>, diagnostics: Vec<Diagnostic>) -> 
     }
 }
 
-/// What the registry does not know, at its place in the profile where it is written there, with names like it.
-fn unregistered(text: &str, message: String) -> Diagnostic {
+/// What the registry does not know, with names like it: at its place in the profile where it is written there, or behind the
+/// setting that says it.
+fn unregistered(text: &str, message: String, setting: Option<&str>) -> Diagnostic {
     let name = message.split('`').nth(1).unwrap_or_default();
-    let span = written(text, name.rsplit('.').next().unwrap_or_default());
-    let diagnostic = Diagnostic::error("kernel::E20", span, message.clone());
+    let span = if setting.is_some() { 0..0 } else { written(text, name.rsplit('.').next().unwrap_or_default()) };
+    let diagnostic = Diagnostic::error("kernel::E20", span, format!("{}{message}", setting.unwrap_or_default()));
     if message.contains(" takes ") {
         return diagnostic; // the name is right, its value is not: the message says what it may be
     }
@@ -160,6 +169,9 @@ fn unregistered(text: &str, message: String) -> Diagnostic {
         None => nearest(name, registry::POLICIES.iter().map(|p| p.name).chain(features)),
     };
     match near.is_empty() {
+        true if ["tasks", "global"].contains(&name) => {
+            diagnostic.help("for the workload write workload.tasks.NAME.KEY=V")
+        }
         true => diagnostic.help("`wattif list policies` prints all, `wattif explain POLICY` its tunables"),
         false => diagnostic.help(format!("did you mean {}?", near.join(", "))),
     }

@@ -195,7 +195,8 @@ fn names_do_not_steer_the_terminal() {
 #[test]
 fn unknown_settings_say_what_is_near() {
     for (set, said) in [
-        ("teo.utill=1", "`teo` has no tunable `utill`"),
+        ("teo.utill=1", "--set teo.utill=1: `teo` has no tunable `utill`"),
+        ("tasks.a.instance=0", "workload.tasks.a.instance=…"),
         ("teo.interval=1", "did you mean teo.intervals?"),
         ("teo.generation=9", "takes one of 5.6, 5.14, 6.1, 6.3-util, 6.12, 6.14, not `9`"),
         ("teo_weighted.learning_rate=0", "takes one of auto, 1 to 49, not `0`"),

@@ -1,6 +1,7 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask gen`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask gen`, `cargo xtask new`.
 
 mod generate;
+mod new;
 mod step;
 mod test;
 
@@ -10,8 +11,9 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test              everything: format, lints, tests, the wasm32 build, generated docs, the gallery
-  bench [CASE…]     fixed runs, one JSON line per case
+  bench [CASE…]     fixed runs, one JSON line per case; `bench decisions`: the time of single decisions
   gen [--check]     write docs/reference from the registries; --check only says whether it is fresh
+  new KIND NAME     a new cpuidle or cpufreq governor, registered, with manual and test; or a new kernel
 ";
 
 fn main() -> ExitCode {
@@ -22,6 +24,10 @@ fn main() -> ExitCode {
         ["bench", cases @ ..] => test::bench(cases),
         ["gen"] => generate::write(),
         ["gen", "--check"] => generate::check(),
+        ["new", kind, name] => new::make(&step::root(), kind, name).map(|files| {
+            files.iter().for_each(|f| println!("wrote {f}"));
+            println!("next: write it, then `cargo fmt --all`, `cargo xtask gen`, `cargo xtask test`");
+        }),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

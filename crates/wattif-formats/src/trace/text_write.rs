@@ -7,7 +7,7 @@ use super::kinds::{BALANCES, REASONS};
 use super::writer::{Detail, TraceWriter};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::{CpuId, DomainId, Ns, Pid};
 
 /// Writes lines to `out`.
@@ -71,7 +71,7 @@ impl<W: Write> TextTrace<W> {
         Some(match *event {
             Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio } => {
                 let (prev, next) = (self.task(prev_pid, cpu), self.task(next_pid, cpu));
-                format!("{prev} [{prev_prio}] {} ==> {next} [{next_prio}]", letter(prev_state))
+                format!("{prev} [{prev_prio}] {} ==> {next} [{next_prio}]", prev_state.letter())
             }
             Event::SchedWaking { pid, prio, target_cpu, .. } => {
                 format!("comm={} pid={pid} prio={prio} target_cpu={:03}", self.comm(pid), target_cpu.0)
@@ -197,13 +197,4 @@ fn decision(event: &Event) -> Option<String> {
 
 fn known(ns: u64) -> String {
     if ns == u64::MAX { "unknown".into() } else { ns.to_string() }
-}
-
-fn letter(state: PrevState) -> char {
-    match state {
-        PrevState::Running => 'R',
-        PrevState::Sleeping => 'S',
-        PrevState::DiskSleep => 'D',
-        PrevState::Dead => 'X',
-    }
 }

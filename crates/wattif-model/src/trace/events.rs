@@ -15,6 +15,18 @@ pub enum PrevState {
     Dead,
 }
 
+impl PrevState {
+    /// As `sched_switch` prints it.
+    pub const fn letter(self) -> char {
+        match self {
+            PrevState::Running => 'R',
+            PrevState::Sleeping => 'S',
+            PrevState::DiskSleep => 'D',
+            PrevState::Dead => 'X',
+        }
+    }
+}
+
 /// One event. 32 bytes or less each, `Copy`: nothing is allocated for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {

@@ -17,7 +17,7 @@ use wattif_lab::table::{Align, Table, verbatim};
     after_help = "Example:\n  wattif verify crates/wattif/tests/vectors\n\nExit codes: 0 every row and figure agrees · 1 one differs · 2 a file or case could not be checked"
 )]
 pub struct Args {
-    /// Folder with vector files or recordings.
+    /// Folder with vector files or recordings, or one such file.
     dir: PathBuf,
     /// Write the trace of each simulated case, with its decisions, to FOLDER/CASE.txt.
     #[arg(long, value_name = "FOLDER")]

@@ -1,6 +1,6 @@
 //! Vectors of the frequency side: effective utilisation, frequency tables, schedutil, ondemand and conservative.
 
-use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, exactly, tagged};
+use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, exactly, json_line, tagged};
 use serde::Deserialize;
 use wattif_model::ids::CpuId;
 use wattif_sim::cpufreq::conservative::{self, Conservative};
@@ -121,12 +121,11 @@ fn entry(text: &str) -> Option<FreqEntry> {
     Some(FreqEntry { khz: khz.parse().ok()?, inefficient: flags.parse::<u32>().ok()? & 2 != 0 })
 }
 
-/// A line of `schedutil_*`: either begins a sequence or calls the governor.
+/// The line that begins a sequence of calls.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum SugovLine {
-    Config { seq: u64, config: SugovConfig },
-    Call(Box<SugovCall>),
+struct SugovStart {
+    seq: u64,
+    config: SugovConfig,
 }
 
 #[derive(Deserialize)]
@@ -220,19 +219,18 @@ fn schedutil(file: &VectorFile) -> Result<Tally, VectorError> {
     let mut current: Option<Sequence> = None;
     for (i, text) in file.text.lines().enumerate().filter(|(_, t)| !t.is_empty()) {
         let line = i + 1;
-        match serde_json::from_str(text).map_err(|e| format!("line {line}: {e}"))? {
-            SugovLine::Config { seq, config } => {
-                let rate_limit_us = Some(config.rate_limit_us);
-                let tunables = Tunables { generation, rate_limit_us, boost, ..Tunables::default() };
-                current = Some(Sequence { seq, governor: start_sugov(line, &config, tunables)?, config });
-            }
-            SugovLine::Call(call) => {
-                let sequence = current.as_mut().filter(|s| s.seq == call.seq);
-                let sequence = sequence.ok_or_else(|| format!("line {line}: its sequence has not begun"))?;
-                let got = sequence.call(line, &call)?;
-                tally.compare(line, text, call.expected, got);
-            }
+        if text.contains("\"config\":") {
+            let SugovStart { seq, config } = json_line(line, text)?;
+            let rate_limit_us = Some(config.rate_limit_us);
+            let tunables = Tunables { generation, rate_limit_us, boost, ..Tunables::default() };
+            current = Some(Sequence { seq, governor: start_sugov(line, &config, tunables)?, config });
+            continue;
         }
+        let call: SugovCall = json_line(line, text)?;
+        let sequence = current.as_mut().filter(|s| s.seq == call.seq);
+        let sequence = sequence.ok_or_else(|| format!("line {line}: its sequence has not begun"))?;
+        let got = sequence.call(line, &call)?;
+        tally.compare(line, text, call.expected, got);
     }
     Ok(tally)
 }

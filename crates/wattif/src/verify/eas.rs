@@ -1,7 +1,7 @@
 //! Vectors of energy-aware placement: energy models and whole decisions with every intermediate value.
 
 use super::cpufreq::{kernel_of, plausible};
-use super::{Kind, Tally, VectorError, VectorFile, tagged};
+use super::{Kind, Tally, VectorError, VectorFile, json_line, tagged};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use wattif_model::ids::{CpuId, CpuSet};
@@ -94,7 +94,7 @@ fn for_each_line<'a, T: Deserialize<'a>>(
     mut f: impl FnMut(usize, &'a str, T) -> Result<(), VectorError>,
 ) -> Result<(), VectorError> {
     for (i, text) in file.text.lines().enumerate().filter(|(_, t)| !t.is_empty()) {
-        f(i + 1, text, serde_json::from_str(text).map_err(|e| format!("line {}: {e}", i + 1))?)?;
+        f(i + 1, text, json_line(i + 1, text)?)?;
     }
     Ok(())
 }

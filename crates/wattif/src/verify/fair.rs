@@ -1,7 +1,7 @@
 //! Vectors of the fair classes: weights, static sets of entities, and scripted runs of the whole class.
 
 use super::pelt::at_most;
-use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, exactly, tagged};
+use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, exactly, json_line, tagged};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use wattif_model::workload::Policy;
@@ -139,7 +139,7 @@ struct CfsPlace {
 fn cfs_unit(file: &VectorFile) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     for (at, text) in file.text.lines().enumerate() {
-        let case: CfsCase = serde_json::from_str(text).map_err(|e| format!("line {}: {e}", at + 1))?;
+        let case: CfsCase = json_line(at + 1, text)?;
         let weights = case.ents.iter().map(|e| e.w).chain([case.place.w]);
         if weights.into_iter().any(|w| w == 0 || w > MAX_WEIGHT) || case.ents.is_empty() || case.factor > 1000 {
             return Err(format!("line {}: case {} is no kernel's", at + 1, case.case));
@@ -244,7 +244,7 @@ struct EevdfReweight {
 fn eevdf_unit(file: &VectorFile) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     for (at, text) in file.text.lines().enumerate() {
-        let case: EevdfCase = serde_json::from_str(text).map_err(|e| format!("line {}: {e}", at + 1))?;
+        let case: EevdfCase = json_line(at + 1, text)?;
         let weights = case.ents.iter().map(|e| e.w).chain([case.place.w, case.reweight.new_w]);
         let times = case.ents.iter().map(|e| e.slice).chain([case.base_slice, case.place.custom_slice]);
         let bad_weight = weights.into_iter().any(|w| w == 0 || w > MAX_WEIGHT);
@@ -356,7 +356,7 @@ fn fair_scripts(file: &VectorFile) -> Result<Tally, VectorError> {
 fn read_seqs(text: &str) -> Result<BTreeMap<u64, Seq>, VectorError> {
     let mut seqs = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {
-        let seq: Seq = serde_json::from_str(line).map_err(|e| format!("sequences, line {}: {e}", at + 1))?;
+        let seq: Seq = json_line(at + 1, line).map_err(|e| format!("sequences, {e}"))?;
         let tasks_ok = seq.tasks.iter().all(|t| (-20..20).contains(&t.nice) && t.custom_slice_ns < MAX_TIME);
         let ok = (1..=64).contains(&seq.ncpu) && seq.cpu_cap.len() == seq.ncpu && seq.tasks.len() <= 1024;
         if !ok || !tasks_ok || seq.granularity_factor > 1000 || seq.start_ns > MAX_TIME {

@@ -62,11 +62,16 @@ impl VerifyReport {
     }
 }
 
-/// Replay every vector file and every recording below `dir`; `done` is called after each file and case (from any thread).
+/// Replay every vector file and every recording below `dir`, or the one file it is; `done` is called after each file and case (from any thread).
 /// `traces` takes the traces of simulated cases.
 pub fn verify_dir(dir: &Path, traces: Option<&Path>, done: &(dyn Fn() + Sync)) -> Result<VerifyReport, Error> {
+    let one_file = dir.is_file().then(|| dir.to_path_buf());
+    let dir = one_file.as_ref().and_then(|file| file.parent()).unwrap_or(dir);
     let mut paths = Vec::new();
-    walk(dir, 0, &mut paths)?;
+    match &one_file {
+        Some(file) => beside(file, &mut paths)?,
+        None => walk(dir, 0, &mut paths)?,
+    }
     if paths.is_empty() {
         return Err(Error::file(
             dir,
@@ -79,7 +84,8 @@ pub fn verify_dir(dir: &Path, traces: Option<&Path>, done: &(dyn Fn() + Sync)) -
         done();
         report
     };
-    let files = paths.par_iter().map(one).collect();
+    let wanted = |path: &&PathBuf| one_file.as_ref().is_none_or(|file| file == *path);
+    let files = paths.par_iter().filter(wanted).map(one).collect();
     let mut recordings = Vec::new();
     for path in &cases {
         let mut folder = Recordings::open(path)?;
@@ -87,6 +93,22 @@ pub fn verify_dir(dir: &Path, traces: Option<&Path>, done: &(dyn Fn() + Sync)) -
         recordings.extend(folder.verify(&|_| done()));
     }
     Ok(VerifyReport { schema: "wattif.verify/1", files, recordings })
+}
+
+/// A file, and the vector files beside it: one of them may be its companion.
+fn beside(file: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+    if file.ends_with("cases.json") {
+        found.push(file.to_path_buf());
+    } else if stem(file).is_some() {
+        let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let entries = fs::read_dir(folder)
+            .map_err(|e| Error::file(folder, e))?
+            .flatten()
+            .map(|e| file.with_file_name(e.file_name()));
+        found.extend(entries.filter(|p| stem(p).is_some() && p.is_file()));
+        found.sort();
+    }
+    Ok(())
 }
 
 /// Vector files and `cases.json` below `dir`, sorted. A folder with a `cases.json` yields only that.
@@ -166,13 +188,17 @@ fn load<'a>(path: &Path, stem: &str, siblings: impl Iterator<Item = &'a PathBuf>
 fn read_text(path: &Path) -> Result<String, String> {
     let file = fs::File::open(path).map_err(|e| e.to_string())?;
     let gz = path.extension().is_some_and(|e| e == "gz");
-    let bytes = if gz { bounded(GzDecoder::new(file)) } else { bounded(file) }?;
+    let bytes = if gz { bounded(GzDecoder::new(file), true) } else { bounded(file, false) }?;
     String::from_utf8(bytes).map_err(|e| format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
 }
 
-fn bounded(reader: impl Read) -> Result<Vec<u8>, String> {
+fn bounded(reader: impl Read, gz: bool) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    if let Err(e) = reader.take(MAX_BYTES + 1).read_to_end(&mut bytes) {
+        let line = bytes.iter().filter(|b| **b == b'\n').count() + 1;
+        let what = if gz { "the gzip cannot be read further, is the file complete? " } else { "" };
+        return Err(format!("line {line}: {what}({e})"));
+    }
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("larger than {} MiB when decompressed", MAX_BYTES >> 20));
     }
@@ -182,6 +208,7 @@ fn bounded(reader: impl Read) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
@@ -222,5 +249,21 @@ mod tests {
         assert!(verify_dir(folder(&[]).path(), None, &|| {}).is_err());
         let dir = folder(&[("x.csv.gz", "\u{1f}")]);
         assert!(read_text(&dir.path().join("x.csv.gz")).is_err());
+        let whole: String = (0..20_000).map(|i| format!("{},{}\n", i, i * 7919 % 10_007)).collect();
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packed.write_all(whole.as_bytes()).unwrap();
+        let packed = packed.finish().unwrap();
+        fs::write(dir.path().join("x.csv.gz"), &packed[..packed.len() / 2]).unwrap();
+        let error = read_text(&dir.path().join("x.csv.gz")).unwrap_err();
+        let line: usize = error.strip_prefix("line ").and_then(|e| e.split_once(':')).unwrap().0.parse().unwrap();
+        assert!((2..20_000).contains(&line) && error.contains("is the file complete?"), "{error}");
+    }
+
+    #[test]
+    fn one_file_with_its_companions_beside_it() {
+        let dir = folder(&[("prio_weights.csv", "nice,weight,wmult\n0,1024,4194304\n"), ("nonsense.csv", "a\n1\n")]);
+        let report = verify_dir(&dir.path().join("prio_weights.csv"), None, &|| {}).unwrap();
+        assert_eq!((report.files.len(), report.totals(), report.errors()), (1, (1, 0), 0));
+        assert!(verify_dir(&dir.path().join("none.csv"), None, &|| {}).is_err());
     }
 }

@@ -13,6 +13,7 @@ pub mod recordings;
 pub mod util_est;
 pub mod wakeup;
 
+use serde::Deserialize;
 use std::fmt::Display;
 
 /// A vector file, decompressed.
@@ -114,7 +115,8 @@ impl<'a> Row<'_, 'a> {
     /// The text of a column.
     pub fn text(&self, column: &str) -> Result<&'a str, VectorError> {
         let i = self.header.iter().position(|h| *h == column);
-        i.map(|i| self.fields[i]).ok_or_else(|| format!("line {}: there is no column `{column}`", self.line))
+        i.map(|i| self.fields[i])
+            .ok_or_else(|| format!("line 1: there is no column `{column}`; the header has {}", self.header.join(", ")))
     }
     /// A column as a number of any integer type.
     pub fn num<T: std::str::FromStr>(&self, column: &str) -> Result<T, VectorError> {
@@ -125,6 +127,27 @@ impl<'a> Row<'_, 'a> {
     pub fn inputs(&self) -> String {
         self.header.iter().zip(&self.fields).map(|(h, f)| format!("{h}={f}")).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// A line of jsonl, the `line`th of its file.
+pub fn json_line<'a, T: Deserialize<'a>>(line: usize, text: &'a str) -> Result<T, VectorError> {
+    serde_json::from_str(text).map_err(|e| match beyond_u64(text) {
+        Some((column, number)) => format!("line {line}, column {column}: `{number}` is beyond 64 bits"),
+        None => {
+            let said = e.to_string();
+            let at = format!(" at line {} column {}", e.line(), e.column());
+            format!("line {line}, column {}: {}", e.column(), said.strip_suffix(&at).unwrap_or(&said))
+        }
+    })
+}
+
+/// The first whole number that neither u64 nor i64 holds, with its column.
+fn beyond_u64(text: &str) -> Option<(usize, &str)> {
+    let ends = |c: char| !(c.is_ascii_digit() || c == '-');
+    let words =
+        text.split(ends).filter(|w| w.len() > 18 && w.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit()));
+    let large = words.filter(|w| w.parse::<u64>().is_err() && w.parse::<i64>().is_err());
+    large.map(|w| (w.as_ptr() as usize - text.as_ptr() as usize + 1, w)).next()
 }
 
 /// Every kind of vector file.
@@ -152,3 +175,26 @@ pub static KINDS: &[Kind] = &[
     util_est::UTIL_EST,
     wakeup::KIND,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_lines_name_their_place() {
+        let error = |text: &str| json_line::<std::collections::BTreeMap<String, u64>>(7, text).unwrap_err();
+        assert_eq!(error(r#"{"a": "x"}"#), "line 7, column 9: invalid type: string \"x\", expected u64");
+        assert!(error(r#"{"a": "#).starts_with("line 7, column 6: EOF"), "{}", error(r#"{"a": "#));
+        assert_eq!(
+            error(r#"{"a": 18446744073709551615, "b": 18446744073709551616}"#),
+            "line 7, column 34: `18446744073709551616` is beyond 64 bits"
+        );
+        let csv = |text: &str| {
+            let column = |row: &Row<'_, '_>| row.num::<u64>("b").map(drop);
+            Csv::new(text).and_then(|csv| csv.for_each(column)).unwrap_err()
+        };
+        assert_eq!(csv("a,c\n1,2\n"), "line 1: there is no column `b`; the header has a, c");
+        assert_eq!(csv("a,b\n1,2\n1,18446744073709551616\n").split(':').next(), Some("line 3"));
+        assert_eq!(csv("a,b\n1\n"), "line 2: 1 fields, the header has 2");
+    }
+}

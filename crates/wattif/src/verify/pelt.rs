@@ -1,6 +1,6 @@
 //! Vectors of load tracking: decay, sums, clocks, attaching, first utilisation.
 
-use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, exactly, tagged};
+use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, exactly, json_line, tagged};
 use serde::Deserialize;
 use wattif_model::Pid;
 use wattif_sim::sched::load::pelt::{self, At, Pelt, PostInit, SchedAvg};
@@ -57,7 +57,7 @@ struct TableLine {
 fn tables(file: &VectorFile) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     for (i, text) in file.text.lines().enumerate() {
-        let want: TableLine = serde_json::from_str(text).map_err(|e| format!("line {}: {e}", i + 1))?;
+        let want: TableLine = json_line(i + 1, text)?;
         let pelt = Pelt::with_half_life(want.halflife_ms);
         let pelt = pelt.ok_or_else(|| format!("line {}: half-life {}", i + 1, want.halflife_ms))?;
         let inv: Vec<u32> = (0..pelt.half_life()).map(|i| pelt.yn_inv(i)).collect();

@@ -1,7 +1,7 @@
 //! Wake-up placement: `wakeup_5.6`, `wakeup_5.6_no_sched_idle`, `wakeup_6.12`. Each row is a machine, a waker and a task;
 //! the decisions of `wake_affine`, `find_idlest_cpu` and `select_idle_sibling` on it are compared with the kernel's.
 
-use super::{Kind, Tally, VectorError, VectorFile, tagged};
+use super::{Kind, Tally, VectorError, VectorFile, json_line, tagged};
 use serde::Deserialize;
 use wattif_model::platform::Cpu;
 use wattif_model::{ClusterId, CpuId, CpuSet, DomainId, Pid};
@@ -35,7 +35,7 @@ fn check(file: &VectorFile) -> Result<Tally, VectorError> {
     let tag = kernel(&file.stem).ok_or_else(|| format!("`{}` is of no known kernel", file.stem))?;
     let mut tally = Tally::default();
     for (i, text) in file.text.lines().enumerate().filter(|(_, t)| !t.is_empty()) {
-        let row: Row = serde_json::from_str(text).map_err(|e| format!("line {}: {e}", i + 1))?;
+        let row: Row = json_line(i + 1, text)?;
         row.validate().map_err(|e| format!("line {}: {e}", i + 1))?;
         let got = Policies::of(&tag).decide(&row);
         tally.compare(i + 1, format_args!("case {}", row.case), &row.out, &got);
@@ -343,7 +343,7 @@ mod tests {
         for text in ["{", "{\"case\":0}", "null"] {
             let file =
                 VectorFile { stem: "wakeup_6.12".to_string(), text: text.to_string(), companions: BTreeMap::new() };
-            assert!(check(&file).is_err_and(|e| e.starts_with("line 1: ")), "{text}");
+            assert!(check(&file).is_err_and(|e| e.starts_with("line 1, column ")), "{text}");
         }
     }
 }

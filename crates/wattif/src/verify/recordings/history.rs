@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Stamps of two CPUs may differ by one quantum: a wake-up this little before the switch-out belongs behind it, ns.
@@ -338,7 +338,7 @@ impl Observer for History {
         self.event_of(at, executes);
         match *event {
             Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
-                let state = letter(prev_state);
+                let state = prev_state.letter();
                 let s = Switch { prev: prev_pid.0, prev_comm: "", state, next: next_pid.0, next_comm: "" };
                 self.switch(at, on, s);
             }
@@ -363,14 +363,5 @@ impl Observer for History {
     fn finish(&mut self, Ns(end): Ns) {
         self.last = self.last.max(end);
         self.close();
-    }
-}
-
-fn letter(state: PrevState) -> char {
-    match state {
-        PrevState::Running => 'R',
-        PrevState::Sleeping => 'S',
-        PrevState::DiskSleep => 'D',
-        PrevState::Dead => 'X',
     }
 }
