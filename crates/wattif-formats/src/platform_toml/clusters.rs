@@ -94,8 +94,22 @@ pub(super) fn check(clusters: &[Placed], nr: usize, report: &mut Report) {
         }
         c.cluster.cpus.iter().for_each(|cpu| all.insert(cpu));
     }
-    if all != CpuSet::first(nr) && !(all.len() == nr && all.iter().last().is_none_or(|c| c.at() < nr)) {
-        let message = format!("clusters hold CPUs {all}, frequency domains 0-{}", nr.saturating_sub(1));
-        report.error(CONTRADICTION, 0..0, message);
+    // What could not be read has been said already, and explains the rest.
+    if report.has_errors() {
+        return;
+    }
+    for c in clusters {
+        let strangers: CpuSet = c.cluster.cpus.iter().filter(|cpu| cpu.at() >= nr).collect();
+        if !strangers.is_empty() {
+            let message = format!("the cluster holds CPUs {strangers}, which are in no [[domain]]");
+            report
+                .push(Diagnostic::error(CONTRADICTION, c.span.clone(), message).help("one of the two lists is wrong"));
+        }
+    }
+    let homeless: CpuSet = CpuSet::first(nr).iter().filter(|cpu| !all.contains(*cpu)).collect();
+    if let Some(last) = clusters.last().filter(|_| !homeless.is_empty()) {
+        let message = format!("CPUs {homeless} are in no [[cluster]]");
+        let help = "add them to the `cpus` of a [[cluster]]: every CPU has idle states";
+        report.push(Diagnostic::error(CONTRADICTION, last.span.clone(), message).help(help));
     }
 }

@@ -59,19 +59,19 @@ fn domain(mut table: Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain>
 
 /// `efficiency` and `dt_clock_khz`, from which old kernels compute `cpu_power`: both or neither.
 fn dt_clock(table: &mut Table, report: &mut Report) -> Option<DtClock> {
-    let (given, wanted) = match (table.take("efficiency"), table.take("dt_clock_khz")) {
+    let (given, wanted, at) = match (table.take("efficiency"), table.take("dt_clock_khz")) {
         (Some(efficiency), Some(khz)) => {
             let efficiency = efficiency.int("efficiency", 1..=1_000_000, report);
             let hz = khz.int("dt_clock_khz", 1_049..=100_000_000, report).map(|khz| khz as u64 * 1000);
             return Some(DtClock { hz: hz?, efficiency: efficiency? as u32 });
         }
-        (Some(_), None) => ("efficiency", "dt_clock_khz"),
-        (None, Some(_)) => ("dt_clock_khz", "efficiency"),
+        (Some(given), None) => ("efficiency", "dt_clock_khz", given.span),
+        (None, Some(given)) => ("dt_clock_khz", "efficiency", given.span),
         (None, None) => return None,
     };
     let message = format!("`{given}` without `{wanted}`: `cpu_power` is computed from both");
     let help = format!("state `{wanted}` too, or leave `{given}` out: then `cpu_power` is 1024");
-    report.push(Diagnostic::error(CONTRADICTION, table.span.clone(), message).help(help));
+    report.push(Diagnostic::error(CONTRADICTION, at, message).help(help));
     None
 }
 

@@ -103,9 +103,9 @@ fn mistakes() {
     check("capacity = 400", "capacity = 4000", "E05");
     check("capacity = 400", "capactiy = 400", "E06");
     check("{ khz = 500,", "{ khz = 1500,", "E07");
-    check("cpus = \"2-3\"", "cpus = \"3-4\"", "E07 E07 E07");
+    check("cpus = \"2-3\"", "cpus = \"3-4\"", "E07 E07");
     check("cpus = \"2-3\"", "cpus = \"1-3\"", "E07");
-    check("cpus = \"2-3\"", "cpus = \"2-99999\"", "E07 E07 E07 W01 E05");
+    check("cpus = \"2-3\"", "cpus = \"2-99999\"", "E07 E07 W01 E05");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = [\"0-1\"]", "E07");
     check("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-1\"]", "E07");
     check("llc = [\"0-1\", \"2-3\"]", "llc = { every = 2 }", "");
@@ -116,12 +116,33 @@ fn mistakes() {
     check("[costs]", "[costs", "E01");
     check("exit_us = 900", "exit_us = 0", "W01");
     check("interval_ms = 50", "interval_us = 1", "E05");
-    check("cpus = [\"0-1\", \"2-3\"]", "cpus = []", "E07 E05");
-    check("cpus = [\"0-1\", \"2-3\"]", "cpus = \"\"", "E07 E05");
+    check("cpus = [\"0-1\", \"2-3\"]", "cpus = []", "E05");
+    check("cpus = [\"0-1\", \"2-3\"]", "cpus = \"\"", "E05");
+    check("cpus = [\"0-1\", \"2-3\"]", "cpus = [\"0-1\", \"2-9\"]", "E07");
     check("core = \"big\"", "efficiency = 3891", "E07");
     check("core = \"big\"", "dt_clock_khz = 1_000_000", "E07");
     check("core = \"big\"", "efficiency = 0\ndt_clock_khz = 1_000_000", "E05");
     check("core = \"big\"", "efficiency = 3891\ndt_clock_khz = 1_000_000", "");
+}
+
+/// Where the first mistake after replacing `from` by `to` is: line, column and text there.
+#[track_caller]
+fn place(from: &str, to: &str) -> (usize, usize, String) {
+    let text = BOARD.replacen(from, to, 1);
+    let found = parse(&text, &Options::default()).diagnostics.swap_remove(0);
+    assert!(found.help.is_some(), "{found:?}");
+    let (line, column) = found.line_column(&text);
+    (line, column, text[found.span].to_string())
+}
+
+#[test]
+fn mistakes_have_a_place() {
+    let at = |line, column, text: &str| (line, column, text.to_string());
+    assert_eq!(place("core = \"big\"", "efficiency = 3891"), at(16, 14, "3891"));
+    assert_eq!(place("core = \"big\"", "dt_clock_khz = 1_000_000"), at(16, 16, "1_000_000"));
+    assert_eq!(place("cpus = [\"0-1\", \"2-3\"]", "cpus = []"), at(19, 8, "[]"));
+    assert_eq!(place("cpus = [\"0-1\", \"2-3\"]", "cpus = [\"0-1\", \"2-9\"]").0, 18);
+    assert_eq!(place("cpus = [\"0-1\", \"2-3\"]", "cpus = \"0-1\"").0, 18);
 }
 
 #[test]
