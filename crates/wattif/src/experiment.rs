@@ -45,7 +45,7 @@ impl Entry {
         };
         platform.calibration_cpu = read.value.calibration_cpu.unwrap_or(platform.calibration_cpu);
         let workload = read.value.workload;
-        let duration = self.experiment.duration.unwrap_or_else(|| load::default_duration(&workload));
+        let duration = arm.duration.or(self.experiment.duration).unwrap_or_else(|| load::default_duration(&workload));
         Ok(RunSpec { platform, workload, kernel, seed: 1, duration })
     }
 

@@ -71,6 +71,8 @@ pub struct Variant {
     pub kernel: Option<String>,
     /// Another workload.
     pub workload: Option<String>,
+    /// Another length.
+    pub duration: Option<Ns>,
     /// Settings.
     pub set: Overrides,
 }
@@ -137,6 +139,8 @@ pub struct TableSpec {
     pub title: String,
     /// Its rows.
     pub metrics: Vec<String>,
+    /// Platforms it is shown for.
+    pub platforms: Vec<String>,
     /// Task whose threads count.
     pub threads: Option<String>,
     /// By arm, a value per metric (`nan` where nothing was published).

@@ -86,6 +86,7 @@ struct RawTable {
     #[serde(default)]
     published: Table<Vec<f64>>,
     arms: Option<Vec<String>>,
+    platforms: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -178,11 +179,7 @@ impl Reader {
 
     fn top(&mut self, raw: &RawExperiment) {
         if let Some(duration) = &raw.duration {
-            match parse_duration(duration.get_ref()) {
-                Ok(Ns(0)) => self.error("experiment::E04", duration.span(), "a run of no length shows nothing"),
-                Ok(ns) => self.frame.duration = Some(ns),
-                Err(why) => self.error("experiment::E04", duration.span(), why),
-            }
+            self.frame.duration = self.duration(duration.span(), duration.get_ref());
         }
         if !(1..=MAX_SEEDS).contains(raw.seeds.get_ref()) {
             self.error("experiment::E04", raw.seeds.span(), format!("seeds must be 1 to {MAX_SEEDS}"));
@@ -193,22 +190,32 @@ impl Reader {
         }
     }
 
-    /// `kernel` and `workload` choose another; everything else is a setting.
+    /// `kernel`, `workload` and `duration` choose another; everything else is a setting.
     fn variant(&mut self, mut keys: Table<Spanned<toml::Value>>) -> Variant {
         let mut word = |reader: &mut Reader, key: &str| match keys.remove(key).map(|v| (v.span(), v.into_inner())) {
-            Some((_, toml::Value::String(text))) => Some(text),
+            Some((span, toml::Value::String(text))) => Some((span, text)),
             Some((span, _)) => {
                 reader.error("experiment::E05", span, format!("`{key}` is a name in quotes"));
                 None
             }
             None => None,
         };
-        let (kernel, workload) = (word(self, "kernel"), word(self, "workload"));
-        if let Some(kernel) = kernel.as_ref().filter(|k| !self.frame.kernels.contains(k)) {
+        let (kernel, workload) = (word(self, "kernel"), word(self, "workload").map(|w| w.1));
+        let duration = word(self, "duration").and_then(|(span, text)| self.duration(span, &text));
+        if let Some((span, kernel)) = kernel.as_ref().filter(|(_, k)| !self.frame.kernels.contains(k)) {
             let message = format!("kernel `{kernel}` is not in `kernels`: {}", self.frame.kernels.join(", "));
-            self.error("experiment::E03", 0..0, message);
+            self.error("experiment::E03", span.clone(), message);
         }
-        Variant { kernel, workload, set: self.overrides(keys) }
+        Variant { kernel: kernel.map(|k| k.1), workload, duration, set: self.overrides(keys) }
+    }
+
+    fn duration(&mut self, at: Range<usize>, text: &str) -> Option<Ns> {
+        match parse_duration(text) {
+            Ok(Ns(0)) => self.error("experiment::E04", at, "a run of no length shows nothing"),
+            Ok(ns) => return Some(ns),
+            Err(why) => self.error("experiment::E04", at, why),
+        }
+        None
     }
 
     fn overrides(&mut self, keys: Table<Spanned<toml::Value>>) -> Overrides {
@@ -308,6 +315,7 @@ impl Reader {
             arms: self.shown(raw.arms, raw.published.keys().cloned().collect(), &at),
             title: raw.title.into_inner(),
             metrics: raw.metrics.into_inner(),
+            platforms: self.platforms(raw.platforms, &at),
             threads: raw.threads,
             published: raw.published,
         }
@@ -461,6 +469,15 @@ mod tests {
         check("id        = \"3.5\"", "id = \"3.1\"", "experiment::E06", "3.1", "twice");
         check("\"no_hogs\" = 104.358", "\"no_hog\" = 104.358", "experiment::E03", "3.5", "`no_hog`");
         check("instance\" = 0 }", "instance\" = 0.5 }", "experiment::E05", "0.5", "float");
+        let shorter = "instance\" = 0, duration = \"2 parsecs\" }";
+        check("instance\" = 0 }", shorter, "experiment::E04", "parsecs", "not a duration");
+        check(
+            "threads   = \"cfs_thread\"\npublished = { \"linux-5.3\" = [0",
+            "platforms = [\"pc\"]\npublished = { \"linux-5.3\" = [0",
+            "experiment::E03",
+            "as rt-app logs it",
+            "`pc`",
+        );
         check("3688,", "", "experiment::E07", "in steps", "10 published values, not 11");
         check("class     = \"Q\"\nholds", "class     = \"Q\"\n#holds", "experiment::E02", "3.1", "needs `holds`");
     }

@@ -3,6 +3,7 @@
 use super::{Experiment, Overrides, RowSpec};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use wattif_model::Ns;
 
 /// One column of figures: everything of a run but its seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -13,6 +14,9 @@ pub struct Arm {
     pub workload: String,
     /// Kernel profile.
     pub kernel: String,
+    /// How long, where it is not what the experiment says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Ns>,
     /// Settings on top.
     pub set: Overrides,
 }
@@ -31,7 +35,7 @@ impl Experiment {
     pub fn plan(&self) -> Plan {
         let mut arms = BTreeSet::new();
         for platform in &self.platforms {
-            for arm in self.kernels.iter().chain(self.shown_arms()) {
+            for arm in self.kernels.iter().chain(self.shown_arms(platform)) {
                 arms.extend(self.resolve(arm, platform, &Overrides::new()));
             }
             for row in self.rows.iter().filter(|r| r.platforms.contains(platform)) {
@@ -41,8 +45,8 @@ impl Experiment {
         Plan { arms: arms.into_iter().collect(), seeds: (1..=self.seeds).collect() }
     }
 
-    fn shown_arms(&self) -> impl Iterator<Item = &String> {
-        let of_tables = self.tables.iter().flat_map(|t| &t.arms);
+    fn shown_arms(&self, platform: &String) -> impl Iterator<Item = &String> {
+        let of_tables = self.tables.iter().filter(|t| t.platforms.contains(platform)).flat_map(|t| &t.arms);
         of_tables.chain(self.histograms.iter().flat_map(|h| &h.arms)).chain(self.plots.iter().flat_map(|p| &p.arms))
     }
 
@@ -66,6 +70,7 @@ impl Experiment {
             platform: platform.to_owned(),
             workload: self.workload.clone(),
             kernel: kernel.or(self.kernels.first().map(String::as_str)).unwrap_or_default().to_owned(),
+            duration: None,
             set: Overrides::new(),
         };
         for part in parts {
@@ -74,6 +79,7 @@ impl Experiment {
                 arm.kernel.clone_from(own);
             }
             variant.workload.iter().for_each(|w| arm.workload.clone_from(w));
+            arm.duration = variant.duration.or(arm.duration);
             arm.set.extend(variant.set.clone());
         }
         arm.set.extend(set.clone());
@@ -89,6 +95,7 @@ impl Experiment {
 #[cfg(test)]
 mod tests {
     use super::super::testbed::*;
+    use wattif_model::Ns;
     use wattif_model::kernel::Value;
 
     /// Two platforms × three kernels, and on each the first two without hogs; `no_hogs` is the first of these again.
@@ -107,6 +114,7 @@ mod tests {
         let other = super::super::Variant {
             kernel: Some("linux-5.6".into()),
             workload: Some("phone.json".into()),
+            duration: Some(Ns::from_s(7)),
             set: [("x".to_owned(), Value::Bool(true))].into(),
         };
         e.variants.insert("phone".into(), other);
@@ -114,6 +122,8 @@ mod tests {
         let plain = "sched_idle.json".to_owned();
         assert_eq!(of("no_hogs"), Ok(("linux-5.3".into(), plain.clone(), 1)));
         assert_eq!(of("linux-5.4 + no_hogs"), Ok(("linux-5.4".into(), plain, 1)));
+        let length = |name: &str| e.resolve(name, "p", &Default::default()).unwrap().duration;
+        assert_eq!((length("phone"), length("linux-5.4+no_hogs")), (Some(Ns::from_s(7)), None));
         assert_eq!(of("phone"), Ok(("linux-5.6".into(), "phone.json".into(), 1)));
         assert_eq!(of("linux-5.4+no_hogs+phone"), Ok(("linux-5.4".into(), "phone.json".into(), 2)));
         assert!(of("linux-9").unwrap_err().contains("known are linux-5.3"));

@@ -12,7 +12,7 @@ impl Experiment {
         for platform in &self.platforms {
             let here: Vec<&ResultRow> = rows.iter().filter(|r| r.platform == *platform).collect();
             out += &format!("\non {platform}\n\n{}", rows_table(&here).to_text());
-            for table in &self.tables {
+            for table in self.tables.iter().filter(|t| t.platforms.contains(platform)) {
                 out += &format!("\n{} ({platform})\n\n{}", table.title, self.table(table, platform, results).to_text());
             }
             for histogram in &self.histograms {
