@@ -32,6 +32,7 @@ use crate::sched::placement::{
     wake_affine,
 };
 use crate::sched::rq::CfsRq;
+use crate::sched::schedtune::{self, Schedtune};
 use crate::sched::task::{SchedEntity, TaskGroup};
 use crate::sched::topology::{Asym, DomainParams, Topology};
 use crate::sched::uclamp::group_clamps;
@@ -116,13 +117,8 @@ pub static POLICIES: &[Policy] = &[
         crate::sched::placement::wake_affine::TUNABLES
     ),
     policy!("cpu_util", Placement, false, "sched/placement/cpu_util.rs", crate::sched::placement::cpu_util::TUNABLES),
-    policy!(
-        "find_best_target",
-        Placement,
-        false,
-        "sched/placement/find_best_target.rs",
-        crate::sched::placement::find_best_target::TUNABLES
-    ),
+    policy!("find_best_target", Placement, false, "sched/placement/find_best_target.rs", &[]),
+    policy!("schedtune", Placement, false, "sched/schedtune.rs", crate::sched::schedtune::TUNABLES),
     policy!("eas", Placement, false, "sched/placement/eas.rs", crate::sched::placement::eas::TUNABLES),
     policy!("walt", Load, true, "sched/load/walt.rs", crate::sched::load::walt::TUNABLES),
     policy!("load_balance", Balance, true, "sched/balance/mod.rs", balance::TUNABLES),
@@ -199,7 +195,7 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
         return Some(format!("`{name}` has no tunable `{tunable}`; it has: {}", all.join(", ")));
     };
     let text = value.to_string();
-    let in_range = |a: &&str| range(a).is_some_and(|r| text.parse().is_ok_and(|n: u64| r.contains(&n)));
+    let in_range = |a: &&str| range(a).is_some_and(|r| text.parse().is_ok_and(|n: i64| r.contains(&n)));
     if known.allowed.contains(&text.as_str()) || text == known.default || known.allowed.iter().any(in_range) {
         return None;
     }
@@ -217,7 +213,7 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
 }
 
 /// Such as `1..=49` among the values of a tunable.
-fn range(allowed: &str) -> Option<std::ops::RangeInclusive<u64>> {
+fn range(allowed: &str) -> Option<std::ops::RangeInclusive<i64>> {
     let (lo, hi) = allowed.split_once("..=")?;
     Some(lo.parse().ok()?..=hi.parse().ok()?)
 }
@@ -320,6 +316,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
     s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(kernel, platform.nr_cpus(), tick_ns));
+    s.schedtune = build_schedtune(spec);
     s.groups = groups;
     s.rd.uclamp_used = spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024));
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
@@ -340,6 +337,28 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     init_groups(&mut s);
     init_bandwidth(&mut s, kernel);
     s
+}
+
+fn build_schedtune(spec: &RunSpec) -> Option<Schedtune> {
+    let t = Tunables::of(&spec.kernel, "schedtune");
+    let root = schedtune::Group {
+        boost_pct: t.text("boost_pct").parse().expect("checked before"),
+        prefer_idle: t.text("prefer_idle") == "true",
+        touched: false,
+    };
+    let group = |name: &str| schedtune::Group {
+        boost_pct: t.text(&format!("{name}_boost_pct")).parse().unwrap_or(root.boost_pct),
+        prefer_idle: t.text(&format!("{name}_prefer_idle")).parse().unwrap_or(root.prefer_idle),
+        touched: false,
+    };
+    let paths: Vec<&str> = spec.workload.groups.iter().map(|g| g.path.as_str()).collect();
+    let set = [root, group("top_app"), group("foreground"), group("background")];
+    let tune = Schedtune {
+        touch_boost_pct: t.int("touch_boost_pct") as i32,
+        touch_ns: t.int("touch_ms") * 1_000_000,
+        ..Schedtune::new(set, &paths)
+    };
+    tune.is_used().then_some(tune)
 }
 
 fn build_walt(kernel: &KernelSpec, nr_cpus: usize, tick_ns: u64) -> WaltSystem {
@@ -470,6 +489,15 @@ fn parsed<T>(tunables: &Tunables<'_>, name: &str, parse: impl Fn(&str) -> Option
     parse(&tunables.text(name)).expect("the registry allows only what the policy parses")
 }
 
+/// How waiting raises the utilisation that `consumer` sees.
+fn boost_of(kernel: &KernelSpec, consumer: &str) -> Boost {
+    let t = Tunables::of(kernel, "cpu_util");
+    let own = t.text(consumer);
+    let name = if own == "same" { t.text("boost") } else { own };
+    let boost = Boost::parse(&name, t.int("gate_pct"), t.int("delay_us"));
+    boost.expect("the registry allows only what the policy parses")
+}
+
 fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair {
     let (sis, idlest) = (Tunables::of(kernel, "select_idle_sibling"), Tunables::of(kernel, "find_idlest_cpu"));
     let (affine, own) = (Tunables::of(kernel, "wake_affine"), Tunables::of(kernel, "select_task_rq_fair"));
@@ -485,13 +513,11 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     let eas = Tunables::of(kernel, "eas");
     // Energy-aware placement is possible only under schedutil, see `sched_is_eas_possible`.
     if eas.text("generation") == "4.9" {
-        let t = Tunables::of(kernel, "find_best_target");
-        let (boost, prefer_idle) = (t.int("boost_pct") as u32, t.text("prefer_idle") == "true");
-        let model = FindBestTarget::of_platform(boost, prefer_idle, platform);
+        let model = FindBestTarget::of_platform(platform);
         p.eas = model.map(|eas| Box::new(eas) as Box<dyn EnergyAware>);
     } else if eas.text("generation") != "off" && chosen(kernel, Slot::Cpufreq) == "schedutil" {
         let generation = parsed(&eas, "generation", eas_generation);
-        let boost = parsed(&Tunables::of(kernel, "cpu_util"), "boost", Boost::parse);
+        let boost = boost_of(kernel, "eas");
         let model = eas::Eas::of_platform(eas::Tunables { generation, boost }, platform);
         p.eas = model.map(|eas| Box::new(eas) as Box<dyn EnergyAware>);
     }
@@ -512,6 +538,7 @@ fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result
     balancer.migration_cost_ns = t.int("migration_cost_ns");
     balancer.nr_migrate = t.int("nr_migrate") as u32;
     balancer.eas = eas;
+    balancer.boosted = boost_of(kernel, "balance") != Boost::Off;
     (balancer.pass_cost_ns, balancer.pass_cost_per_cpu_ns) = (platform.costs.wakeup_ns, platform.costs.wakeup_ns / 8);
     Ok(balancer)
 }
@@ -558,8 +585,7 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
             generation: parsed(&t, "generation", schedutil::Generation::parse),
             rate_limit_us: t.maybe_int("rate_limit_us"),
             up_down_rate_limit_us: (t.maybe_int("up_rate_limit_us"), t.maybe_int("down_rate_limit_us")),
-            boost: parsed(&Tunables::of(kernel, "cpu_util"), "boost", Boost::parse),
-            schedtune_boost_pct: Tunables::of(kernel, "find_best_target").int("boost_pct") as u32,
+            boost: boost_of(kernel, "schedutil"),
         })),
     }
 }

@@ -7,6 +7,5 @@ mod fold;
 mod plan;
 mod render;
 
-pub(crate) use fold::unit_of;
 pub use fold::{Comparison, Estimate, MetricRow, RatioRow, SCHEMA, fold, headline_metrics};
 pub use plan::{Plan, PlannedRun};

@@ -34,7 +34,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         name: name.into(),
         duration: Some(recording.end),
         timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
-        devices: vec![DeviceSpec { name: "device".into(), servers: u32::MAX }],
+        devices: vec![DeviceSpec { name: "device".into(), servers: u32::MAX, iowait: true }],
         queues: index.keys().map(|pid| Named { name: format!("wakes {}-{pid}", recording.comm(*pid)) }).collect(),
         groups: vec![GroupSpec::root()],
         ..Workload::default()

@@ -1,43 +1,154 @@
-//! How long did units of work take: frames, requests, transactions? From the marks of programs.
+//! How long did units of work take: frames, requests, transactions? From the marks of programs. Where they have a deadline at each vsync,
+//! also how smooth it was: janks, missed vsyncs, frames per second.
 
 use super::distribution::{Distribution, Summary};
 use serde::{Deserialize, Serialize};
 use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::{CpuId, Ns};
 
+const SECOND: u64 = 1_000_000_000;
+
 /// Units of work with one mark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MarkReport {
     /// From where each began until its mark, µs.
     pub duration_us: Summary,
+    /// A quarter took at most this, µs.
+    #[serde(default)]
+    pub p25: f64,
+    /// Three quarters took at most this, µs.
+    #[serde(default)]
+    pub p75: f64,
     /// Share of the units within 5 % of the shortest.
     #[serde(default)]
     pub near_min_share: f64,
     /// Share of the units within 5 % of the longest.
     #[serde(default)]
     pub near_max_share: f64,
+    /// `None` where the mark has no period, or was never reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<PaceReport>,
+}
+
+/// Units of work that are due at a vsync.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PaceReport {
+    /// Janks, percent of all, as JankBench counts: longer than a period (whole milliseconds); after such a one buffers give slack,
+    /// and only longer than two is another, until one is in time.
+    pub jank_pct: f64,
+    /// Vsyncs that passed while a unit was not ready.
+    pub missed: u64,
+    /// Units per second, mean over the whole seconds of the run.
+    pub fps: f64,
+    /// Its standard deviation over these (n − 1).
+    pub fps_stddev: f64,
 }
 
 impl MarkReport {
     /// Of the durations of a mark.
-    pub fn of(durations: &Distribution) -> MarkReport {
+    pub fn of(mark: &Mark) -> MarkReport {
+        let durations = &mark.durations;
         let (near_min_share, near_max_share) = durations.near_extremes(0.05);
-        MarkReport { duration_us: durations.summary_us(), near_min_share, near_max_share }
+        let us = |q| if durations.count() == 0 { 0.0 } else { durations.quantile(q) as f64 / 1e3 };
+        MarkReport {
+            duration_us: durations.summary_us(),
+            p25: us(0.25),
+            p75: us(0.75),
+            near_min_share,
+            near_max_share,
+            pace: mark.pace.as_ref().filter(|_| durations.count() > 0).map(|p| p.report(durations.count())),
+        }
+    }
+}
+
+/// One mark.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    name: String,
+    /// From where each unit began until its mark.
+    pub durations: Distribution,
+    pace: Option<Pace>,
+}
+
+#[derive(Clone, Debug)]
+struct Pace {
+    period: u64,
+    /// The last one was late, so that buffers hide the next delay.
+    late: bool,
+    janks: u64,
+    missed: u64,
+    /// Units of the second that is under way, and which that is.
+    second: u64,
+    in_second: u64,
+    seconds: u64,
+    sum: u64,
+    squares: u64,
+}
+
+impl Pace {
+    fn of(period: Ns) -> Option<Pace> {
+        let none = Pace {
+            period: 0,
+            late: false,
+            janks: 0,
+            missed: 0,
+            second: 0,
+            in_second: 0,
+            seconds: 0,
+            sum: 0,
+            squares: 0,
+        };
+        (period.0 > 0).then_some(Pace { period: period.0, ..none })
+    }
+
+    fn unit(&mut self, at: u64, ns: u64) {
+        // Whole milliseconds, as the benchmark's 16 ms for 60 Hz.
+        let limit = if self.period < 1_000_000 { self.period } else { self.period / 1_000_000 * 1_000_000 };
+        self.janks += u64::from(ns > if self.late { 2 * limit } else { limit });
+        self.late = ns > limit;
+        self.missed += ns.saturating_sub(1) / self.period;
+        self.until(at / SECOND);
+        self.in_second += 1;
+    }
+
+    /// The seconds before this one are over.
+    fn until(&mut self, second: u64) {
+        if second <= self.second {
+            return;
+        }
+        self.seconds += second - self.second;
+        self.sum += self.in_second;
+        self.squares += self.in_second * self.in_second;
+        (self.second, self.in_second) = (second, 0);
+    }
+
+    fn report(&self, count: u64) -> PaceReport {
+        let (n, sum) = (self.seconds as f64, self.sum as f64);
+        let fps = if n > 0.0 { sum / n } else { 0.0 };
+        let spread = (self.squares as f64 - sum * fps).max(0.0);
+        let fps_stddev = if n > 1.0 { libm::sqrt(spread / (n - 1.0)) } else { 0.0 };
+        PaceReport { jank_pct: 100.0 * self.janks as f64 / count as f64, missed: self.missed, fps, fps_stddev }
     }
 }
 
 /// Listens to marks.
 #[derive(Clone, Debug)]
-pub struct Frames(Vec<(String, Distribution)>);
+pub struct Frames(Vec<Mark>);
 
 impl Frames {
-    /// Of a workload with these marks.
-    pub fn new(marks: &[String]) -> Frames {
-        Frames(marks.iter().map(|name| (name.clone(), Distribution::precise())).collect())
+    /// Of a workload with these marks, and their periods where they have some.
+    pub fn new(marks: &[String], periods: &[Option<Ns>]) -> Frames {
+        let periods = periods.iter().copied().chain(std::iter::repeat(None));
+        let mark = |(name, period): (&String, Option<Ns>)| Mark {
+            name: name.clone(),
+            durations: Distribution::precise(),
+            pace: period.and_then(Pace::of),
+        };
+        Frames(marks.iter().zip(periods).map(mark).collect())
     }
-    /// By mark, in the workload's order.
-    pub fn marks(&self) -> impl Iterator<Item = (&str, &Distribution)> {
-        self.0.iter().map(|(name, d)| (name.as_str(), d))
+    /// By name, in the workload's order.
+    pub fn marks(&self) -> impl Iterator<Item = (&str, &Mark)> {
+        self.0.iter().map(|mark| (mark.name.as_str(), mark))
     }
 }
 
@@ -47,10 +158,17 @@ impl Observer for Frames {
     }
     fn event(&mut self, at: Ns, _cpu: CpuId, event: &Event) {
         if let Event::Mark { mark, began_ns, .. } = *event
-            && let Some((_, durations)) = self.0.get_mut(mark as usize)
+            && let Some(mark) = self.0.get_mut(mark as usize)
         {
-            durations.record(at.since(Ns(began_ns)));
+            let ns = at.since(Ns(began_ns));
+            mark.durations.record(ns);
+            if let Some(pace) = &mut mark.pace {
+                pace.unit(at.0, ns);
+            }
         }
+    }
+    fn finish(&mut self, end: Ns) {
+        self.0.iter_mut().filter_map(|m| m.pace.as_mut()).for_each(|p| p.until(end.0 / SECOND));
     }
 }
 
@@ -61,11 +179,37 @@ mod tests {
 
     #[test]
     fn durations_by_mark() {
-        let mut f = Frames::new(&["frame".into(), "request".into()]);
+        let mut f = Frames::new(&["frame".into(), "request".into()], &[]);
         for (at, mark) in [(16_000, 0), (40_000, 0), (9_000, 1), (1, 7)] {
             f.event(Ns(at), CpuId(0), &Event::Mark { pid: Pid(1), mark, began_ns: 8_000 });
         }
-        let got: Vec<_> = f.marks().map(|(n, d)| (n, d.count(), d.quantile(1.0))).collect();
+        let got: Vec<_> = f.marks().map(|(n, m)| (n, m.durations.count(), m.durations.quantile(1.0))).collect();
         assert_eq!(got, [("frame", 2, 32_000), ("request", 1, 1_000)]);
+        assert!(f.marks().all(|(_, m)| MarkReport::of(m).pace.is_none()));
+    }
+
+    /// Frames of these lengths in ms, one each 100 ms.
+    fn paced(lengths: &[u64]) -> PaceReport {
+        let mut f = Frames::new(&["frame".into()], &[Some(Ns(16_666_667))]);
+        for (i, ms) in lengths.iter().enumerate() {
+            let at = (i as u64 + 1) * 100_000_000;
+            f.event(Ns(at), CpuId(0), &Event::Mark { pid: Pid(1), mark: 0, began_ns: at - ms * 1_000_000 });
+        }
+        f.finish(Ns((lengths.len() as u64 + 1) * 100_000_000));
+        MarkReport::of(f.marks().next().unwrap().1).pace.unwrap()
+    }
+
+    #[test]
+    fn after_a_jank_buffers_hide_the_next_delay() {
+        assert_eq!(paced(&[10, 17, 20, 10, 20]).jank_pct, 40.0, "17 and the last 20");
+        assert_eq!(paced(&[17, 33, 33]).jank_pct, 100.0);
+        assert_eq!((paced(&[16, 17, 34, 51]).missed), 1 + 2 + 3);
+    }
+
+    #[test]
+    fn frames_per_second_of_whole_seconds() {
+        // 9 in the first second (100 to 900 ms), 10 in the second, one in the third, which is not over.
+        let p = paced(&[10; 20]);
+        assert_eq!((p.fps, p.fps_stddev), (9.5, libm::sqrt(0.5)));
     }
 }

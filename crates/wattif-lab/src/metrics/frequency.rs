@@ -23,6 +23,42 @@ pub struct DomainReport {
     pub freq_residency: Vec<FreqResidency>,
     /// Changes of frequency after time 0.
     pub transitions: u64,
+    /// From when a CPU became busy at the lowest frequency until the highest was reached without a return, mean, ms; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp_up_ms: Option<f64>,
+    /// From leaving the highest until the lowest, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp_down_ms: Option<f64>,
+}
+
+/// Ways from one end of the frequencies to the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ramps {
+    /// The end left last, and when; `None` since one was reached.
+    left: Option<(usize, Ns)>,
+    /// Number and length of those to the top, and of those to the bottom, ns.
+    up: (u64, u64),
+    down: (u64, u64),
+}
+
+impl Ramps {
+    /// `busy`: since when the CPU that has been busy longest is so.
+    fn change(&mut self, at: Ns, from: usize, to: usize, top: usize, busy: Option<Ns>) {
+        let is_end = |opp| opp == 0 || opp == top;
+        if is_end(from) {
+            self.left = Some((from, if from == 0 { busy.unwrap_or(at) } else { at }));
+        }
+        if is_end(to)
+            && let Some((end, since)) = self.left.take().filter(|&(end, _)| end != to)
+        {
+            let ramp = if end == 0 { &mut self.up } else { &mut self.down };
+            *ramp = (ramp.0 + 1, ramp.1 + at.since(since));
+        }
+    }
+}
+
+fn mean_ms((count, ns): (u64, u64)) -> Option<f64> {
+    (count > 0).then(|| ns as f64 / count as f64 / 1e6)
 }
 
 #[derive(Clone, Debug)]
@@ -33,12 +69,27 @@ struct Domain {
     opp: usize,
     since: Ns,
     transitions: u64,
+    ramps: Ramps,
+    /// By CPU: since when it has not been idle; `None`: it is idle.
+    busy: Vec<Option<Ns>>,
+    /// When the lowest frequency was reached last.
+    at_lowest: Ns,
 }
 
 impl Domain {
     fn new(d: &FreqDomain) -> Domain {
         let khz: Vec<u32> = d.opps.iter().map(|o| o.khz).collect();
-        Domain { cpus: d.cpus.to_string(), ns: vec![0; khz.len()], khz, opp: 0, since: Ns::ZERO, transitions: 0 }
+        Domain {
+            cpus: d.cpus.to_string(),
+            ns: vec![0; khz.len()],
+            khz,
+            opp: 0,
+            since: Ns::ZERO,
+            transitions: 0,
+            ramps: Ramps::default(),
+            busy: vec![Some(Ns::ZERO); d.cpus.len()],
+            at_lowest: Ns::ZERO,
+        }
     }
     fn account(&mut self, at: Ns) {
         if let Some(ns) = self.ns.get_mut(self.opp) {
@@ -50,6 +101,13 @@ impl Domain {
         self.account(at);
         // What a domain starts with is not a change.
         self.transitions += u64::from(opp != self.opp && at > Ns::ZERO);
+        if opp != self.opp {
+            let busy = self.busy.iter().flatten().min().copied().map(|since| since.max(self.at_lowest));
+            self.ramps.change(at, self.opp, opp, self.khz.len() - 1, busy);
+            if opp == 0 {
+                self.at_lowest = at;
+            }
+        }
         self.opp = opp;
     }
     fn report(&self) -> DomainReport {
@@ -58,42 +116,64 @@ impl Domain {
             cpus: self.cpus.clone(),
             freq_residency: self.khz.iter().zip(&self.ns).map(row).collect(),
             transitions: self.transitions,
+            ramp_up_ms: mean_ms(self.ramps.up),
+            ramp_down_ms: mean_ms(self.ramps.down),
         }
     }
 }
 
 /// Listens to `cpu_frequency`.
 #[derive(Clone, Debug)]
-pub struct Frequency(Vec<Domain>);
+pub struct Frequency {
+    domains: Vec<Domain>,
+    /// By CPU: its domain, and its place among the domain's CPUs.
+    of_cpu: Vec<(usize, usize)>,
+}
 
 impl Frequency {
     /// For this machine; every domain starts at its lowest operating point.
     pub fn new(platform: &Platform) -> Frequency {
-        Frequency(platform.domains.iter().map(Domain::new).collect())
+        let place = |(cpu, c): (u32, &wattif_model::platform::Cpu)| {
+            let cpus = &platform.domains[c.domain.at()].cpus;
+            (c.domain.at(), cpus.iter().position(|other| other.0 == cpu).unwrap_or(0))
+        };
+        Frequency {
+            domains: platform.domains.iter().map(Domain::new).collect(),
+            of_cpu: (0..).zip(&platform.cpus).map(place).collect(),
+        }
     }
     /// A row per domain; after `finish`.
     pub fn rows(&self) -> Vec<DomainReport> {
-        self.0.iter().map(Domain::report).collect()
+        self.domains.iter().map(Domain::report).collect()
     }
     /// Time of a domain by operating point, ns.
     pub fn residencies_ns(&self, domain: DomainId) -> &[u64] {
-        &self.0[domain.at()].ns
+        &self.domains[domain.at()].ns
     }
 }
 
 impl Observer for Frequency {
     fn interest(&self) -> Interest {
-        Interest::FREQ
+        Interest::FREQ.and(Interest::IDLE)
     }
-    fn event(&mut self, at: Ns, _cpu: CpuId, event: &Event) {
-        if let Event::CpuFrequency { domain, opp, .. } = *event
-            && let Some(d) = self.0.get_mut(domain.at())
-        {
-            d.change(at, (opp as usize).min(d.khz.len() - 1));
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match *event {
+            Event::CpuFrequency { domain, opp, .. } => {
+                if let Some(d) = self.domains.get_mut(domain.at()) {
+                    d.change(at, (opp as usize).min(d.khz.len() - 1));
+                }
+            }
+            Event::CpuIdle { state } => {
+                let Some(&(domain, place)) = self.of_cpu.get(cpu.at()) else { return };
+                if let Some(busy) = self.domains.get_mut(domain).and_then(|d| d.busy.get_mut(place)) {
+                    *busy = (state == Event::IDLE_EXIT).then_some(at);
+                }
+            }
+            _ => {}
         }
     }
     fn finish(&mut self, end: Ns) {
-        self.0.iter_mut().for_each(|d| d.account(end));
+        self.domains.iter_mut().for_each(|d| d.account(end));
     }
 }
 
@@ -101,6 +181,16 @@ impl Observer for Frequency {
 mod tests {
     use super::super::testbed::*;
     use super::*;
+
+    #[test]
+    fn ramps_are_whole_ways_between_the_ends() {
+        let mut d = Domain { khz: vec![1, 2, 3], ns: vec![0; 3], ..Domain::new(&platform().domains[0]) };
+        let ms = 1_000_000;
+        for (at, opp) in [(1, 1), (3, 0), (5, 1), (9, 2), (20, 1), (21, 2), (30, 1), (34, 0), (40, 2), (50, 0)] {
+            d.change(Ns(at * ms), opp);
+        }
+        assert_eq!((mean_ms(d.ramps.up), mean_ms(d.ramps.down)), (Some(2.0), Some(2.0)), "4 and 0; 4 and 0");
+    }
 
     #[test]
     fn residency_and_transitions() {

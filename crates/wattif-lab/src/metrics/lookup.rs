@@ -137,7 +137,15 @@ impl RunReport {
     fn frames(&self, rest: &str) -> Option<f64> {
         let (mark, stat) = rest.rsplit_once('.')?;
         let of_mark = self.metrics.frames.get(mark)?;
+        let count = of_mark.duration_us.count;
         match stat {
+            "jank_pct" => of_mark.pace.map(|p| p.jank_pct),
+            "missed" => of_mark.pace.map(|p| p.missed as f64),
+            "fps" => of_mark.pace.map(|p| p.fps),
+            "fps_stddev" => of_mark.pace.map(|p| p.fps_stddev),
+            "p25" => (count > 0).then_some(of_mark.p25),
+            "p75" => (count > 0).then_some(of_mark.p75),
+            "energy" => self.metrics.energy.as_ref().filter(|_| count > 0).map(|e| e.total / count as f64),
             "near_min_share" => Some(of_mark.near_min_share),
             "near_max_share" => Some(of_mark.near_max_share),
             _ => of_mark.duration_us.field(stat),
@@ -194,6 +202,8 @@ impl RunReport {
         let d = self.domains.get(domain.parse::<usize>().ok()?)?;
         match figure {
             "transitions" => Some(d.transitions as f64),
+            "ramp_up_ms" => d.ramp_up_ms,
+            "ramp_down_ms" => d.ramp_down_ms,
             "khz_mean" => {
                 let whole: f64 = d.freq_residency.iter().map(|f| f.s).sum();
                 let weighted: f64 = d.freq_residency.iter().map(|f| f.s * f64::from(f.khz)).sum();

@@ -26,7 +26,7 @@ pub use cpus::{CpuReport, Cpus, IdleReport};
 pub use deadlines::{DeadlineReport, Deadlines};
 pub use distribution::{Distribution, Summary};
 pub use energy::{Energy, EnergyReport};
-pub use frames::{Frames, MarkReport};
+pub use frames::{Frames, Mark, MarkReport, PaceReport};
 pub use frequency::{DomainReport, FreqResidency, Frequency};
 pub use groups::{CgroupReport, Groups};
 pub use idle::IdleAccuracy;
@@ -63,7 +63,8 @@ impl Metrics {
     /// For a run of `spec`.
     pub fn new(spec: &RunSpec) -> Metrics {
         let groups = Groups::new(spec.platform.nr_cpus(), &spec.workload.groups);
-        Metrics { groups, ..Metrics::for_trace(&spec.platform, &spec.workload.marks) }
+        let frames = Frames::new(&spec.workload.marks, &spec.workload.mark_periods);
+        Metrics { groups, frames, ..Metrics::for_trace(&spec.platform, &spec.workload.marks) }
     }
     /// For events of `platform` whose marks are called `marks`.
     pub fn for_trace(platform: &Platform, marks: &[String]) -> Metrics {
@@ -74,7 +75,7 @@ impl Metrics {
             cpus: Cpus::new(platform),
             frequency: Frequency::new(platform),
             energy: Energy::new(platform),
-            frames: Frames::new(marks),
+            frames: Frames::new(marks, &[]),
             deadlines: Deadlines::default(),
             throughput: Throughput::new(platform),
             balance: Balance::new(platform),
@@ -123,6 +124,7 @@ impl Observer for Metrics {
             Event::BalancePass(_) | Event::BalanceMoved { .. } => self.balance.event(at, cpu, event),
             Event::CpuIdle { .. } => {
                 self.cpus.event(at, cpu, event);
+                self.frequency.event(at, cpu, event);
                 self.oracle.event(at, cpu, event);
             }
             Event::CpuIdleMiss { .. } => self.cpus.event(at, cpu, event),
@@ -152,6 +154,7 @@ impl Observer for Metrics {
         self.tasks.finish(end);
         self.cpus.finish(end);
         self.frequency.finish(end);
+        self.frames.finish(end);
         self.energy.finish(end);
         self.throughput.finish(end);
         self.balance.finish(end);

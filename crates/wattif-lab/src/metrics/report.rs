@@ -1,8 +1,8 @@
 //! The answer of one run: the parts "metrics", "tasks", "cpus" and "domains" of the `wattif.run/1` contract.
 
 use super::{
-    BalanceReport, CgroupReport, CpuReport, DeadlineReport, Distribution, DomainReport, EnergyReport, Histogram,
-    IdleAccuracy, IdleWakeups, Latency, MarkReport, Metrics, OracleReport, Summary, TaskTotals,
+    BalanceReport, CgroupReport, CpuReport, DeadlineReport, DomainReport, EnergyReport, Histogram, IdleAccuracy,
+    IdleWakeups, Latency, Mark, MarkReport, Metrics, OracleReport, Summary, TaskTotals,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -173,12 +173,15 @@ impl Metrics {
             idle_wakeups: self.oracle.wakeups(),
             oracle: self.oracle.report(),
             deadline: self.deadlines.overall(),
-            throughput: self.by_mark(|d| MarkRate { count: d.count(), per_s: self.share(d.count() as f64) }),
+            throughput: self.by_mark(|m| {
+                let count = m.durations.count();
+                MarkRate { count, per_s: self.share(count as f64) }
+            }),
         }
     }
 
-    fn by_mark<T>(&self, figure: impl Fn(&Distribution) -> T) -> BTreeMap<String, T> {
-        self.frames.marks().map(|(name, d)| (name.to_owned(), figure(d))).collect()
+    fn by_mark<T>(&self, figure: impl Fn(&Mark) -> T) -> BTreeMap<String, T> {
+        self.frames.marks().map(|(name, mark)| (name.to_owned(), figure(mark))).collect()
     }
 
     /// By second of the run; 0 for a run of no length.

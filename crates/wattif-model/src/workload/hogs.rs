@@ -108,7 +108,7 @@ fn build(p: &Params) -> Workload {
         semaphores: vec![SemaphoreSpec { name: "ended".into(), initial: 0 }],
         counters: vec![CounterSpec { name: "background".into(), total: ENDLESS }],
         queues: vec![Named { name: "started".into() }],
-        devices: vec![DeviceSpec { name: "terminal".into(), servers: 1 }],
+        devices: vec![DeviceSpec { name: "terminal".into(), servers: 1, iowait: true }],
         marks: vec!["run".into()],
         groups: vec![GroupSpec::root()],
         ..Workload::default()

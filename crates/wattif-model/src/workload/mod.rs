@@ -4,17 +4,24 @@
 //! A [`Workload`] lists tasks in order of creation. A task has `instances` threads, all with the same [`Program`], a list of
 //! [`Op`]s with structured jumps. Ids in ops index the tables of the workload.
 
+mod androbench;
 pub mod dist;
 mod ebizzy;
+mod frames;
+mod game;
 mod hackbench;
 mod hogs;
+mod jankbench;
 pub mod models;
 mod openmp;
+mod pcmark;
 mod pgbench;
 mod phone;
 mod schbench;
+mod scroll;
 mod server;
 mod usecase;
+mod video;
 
 use crate::ids::CpuSet;
 use crate::units::Ns;
@@ -50,6 +57,9 @@ pub struct Workload {
     pub queues: Vec<Named>,
     /// Names of marks.
     pub marks: Vec<String>,
+    /// By mark: the period of its deadlines, such as the vsync's, for jank and missed frames. Shorter than `marks`: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mark_periods: Vec<Option<Ns>>,
     /// Groups (cgroups); index 0 is the root, and each stands after the group above it.
     pub groups: Vec<GroupSpec>,
 }
@@ -95,6 +105,18 @@ pub struct DeviceSpec {
     pub name: String,
     /// Requests served at once.
     pub servers: u32,
+    /// Waiting for it counts as I/O wait, as for storage; not for a GPU's fence or the network.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub iowait: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Left out of the canonical text.
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// Work shared by threads: each takes a chunk until none is left (dynamic OpenMP); reset when all were taken and
@@ -356,6 +378,8 @@ pub enum Op {
     ResetWork(u32),
     /// `sched_yield`.
     Yield,
+    /// The user touches the screen: input that some kernels answer with a boost (schedtune).
+    Touch,
     // ---- structure -----------------------------------------------------------------------------------------------
     /// Repeat the ops up to the matching [`Op::LoopEnd`] `count` times (`None`: for ever). Zero skips them.
     Loop {

@@ -42,6 +42,12 @@ pub static MODELS: &[Model] = &[
     super::openmp::MODEL,
     super::hogs::MODEL,
     super::usecase::MODEL,
+    super::jankbench::MODEL,
+    super::scroll::MODEL,
+    super::video::MODEL,
+    super::game::MODEL,
+    super::pcmark::MODEL,
+    super::androbench::MODEL,
 ];
 
 /// A model by name.

@@ -77,7 +77,7 @@ fn build(p: &Params) -> Workload {
         duration: Some(Ns::from_s(10)),
         tasks,
         mutexes: (0..branches).map(|b| Named { name: format!("branch{b}") }).collect(),
-        devices: vec![DeviceSpec { name: "wal".into(), servers: 1 }],
+        devices: vec![DeviceSpec { name: "wal".into(), servers: 1, iowait: true }],
         queues,
         marks: vec!["transaction".into()],
         groups: vec![GroupSpec::root()],

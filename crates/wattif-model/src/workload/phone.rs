@@ -103,7 +103,7 @@ fn build(p: &Params) -> Workload {
         duration: Some(Ns::from_s(10)),
         tasks,
         timers: vec![TimerSpec { name: "vsync".into(), shared: false }],
-        devices: vec![DeviceSpec { name: "flash".into(), servers: 4 }],
+        devices: vec![DeviceSpec { name: "flash".into(), servers: 4, iowait: true }],
         queues: ["vsync", "help", "render", "compose"].map(|name| Named { name: name.into() }).into(),
         marks: vec!["frame".into(), "method".into()],
         groups: vec![GroupSpec::root()],

@@ -205,7 +205,7 @@ fn build(p: &Params) -> Workload {
         tasks: case.tasks,
         timers: case.timers.iter().map(timer).collect(),
         semaphores: ["drawn", "asked"].map(|name| super::SemaphoreSpec { name: name.into(), initial: 0 }).into(),
-        devices: ["screen", "network"].map(|name| DeviceSpec { name: name.into(), servers: 1 }).into(),
+        devices: ["screen", "network"].map(|name| DeviceSpec { name: name.into(), servers: 1, iowait: true }).into(),
         queues: named(case.queues),
         marks: vec![case.mark.into()],
         groups: vec![GroupSpec::root()],

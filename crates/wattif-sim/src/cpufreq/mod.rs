@@ -38,6 +38,12 @@ pub trait FreqView {
         &[]
     }
 
+    /// What schedtune adds on the CPU now, 0..=100 percent of what is missing to 1024.
+    fn schedtune_boost_pct(&self, cpu: CpuId) -> i32 {
+        let _ = cpu;
+        0
+    }
+
     /// `bw_dl` alone. Asked for at every update, also when no decision is due: override it where `signals` is dear.
     fn bw_dl(&self, cpu: CpuId) -> u64 {
         self.signals(cpu).bw_dl

@@ -46,7 +46,7 @@
 //! # Differences from the kernel
 //! Bit-exact with `schedutil_6.12`, `schedutil_6.12` without boost and `schedutil_6.1` (1,920 rows each). The switch is
 //! always the driver's fast switch, so no kthread is involved, and only CPUs of the domain update it.
-//! Generation `4.9` follows published behaviour, no vectors of it exist; its schedtune boost is one for all tasks.
+//! Generation `4.9` follows published behaviour, no vectors of it exist; boosts are those of `schedtune`.
 //! `sugov_update_single_perf` (drivers that take a performance level) is not modelled. Generation `6.1` also honours
 //! `cpu_util.boost`, which that kernel did not have: leave it off for that kernel.
 //!
@@ -59,7 +59,7 @@ use crate::sched::placement::cpu_util::{
     Boost, UtilType, cpu_util, effective_cpu_util, effective_cpu_util_6_1, map_util_perf, sugov_effective_cpu_perf,
     uclamp_rq_is_capped, uclamp_rq_util_with,
 };
-use crate::sched::placement::find_best_target::schedtune_margin;
+use crate::sched::schedtune::boosted;
 use wattif_model::ids::CpuId;
 use wattif_model::trace::FrequencyChoice;
 use wattif_model::units::CAPACITY_SCALE;
@@ -133,8 +133,6 @@ pub struct Tunables {
     pub up_down_rate_limit_us: (Option<u64>, Option<u64>),
     /// `cpu_util.boost`.
     pub boost: Boost,
-    /// Generation `4.9`: schedtune boost of the runnable tasks, percent.
-    pub schedtune_boost_pct: u32,
 }
 
 /// State of one CPU (`struct sugov_cpu`).
@@ -342,8 +340,7 @@ impl Schedutil {
             Generation::V4_9 => {
                 c.bw_min = signals.bw_dl;
                 let classes = signals.rt_nr_running > 0 || signals.bw_dl > 0;
-                let pct = if signals.nr_running > 0 { self.tunables.schedtune_boost_pct } else { 0 };
-                let boosted = (cfs + schedtune_margin(cfs, pct)).min(signals.capacity);
+                let boosted = boosted(cfs, view.schedtune_boost_pct(c.cpu)).min(signals.capacity);
                 c.util = if classes { signals.capacity } else { boosted.max(boost) };
             }
             Generation::V6_1 => {

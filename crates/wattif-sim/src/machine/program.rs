@@ -81,6 +81,8 @@ pub enum WaitReason {
     Queue(u32),
     /// A device: `D` in a trace, and I/O wait to the governors.
     Device(u32),
+    /// A device whose users sleep like any other (`DeviceSpec::iowait` false).
+    Completion(u32),
 }
 
 impl WaitReason {
@@ -125,12 +127,14 @@ pub struct Effects {
     pub boosts: Vec<Boost>,
     /// [`Programs::next_completion`] may have changed.
     pub devices_changed: bool,
+    /// The user touched the screen.
+    pub touched: bool,
 }
 
 impl Effects {
     /// Nothing to handle?
     pub fn is_empty(&self) -> bool {
-        !self.devices_changed
+        !(self.devices_changed || self.touched)
             && self.wakes.is_empty()
             && self.polled.is_empty()
             && self.forks.is_empty()
@@ -145,6 +149,7 @@ impl Effects {
         self.events.clear();
         self.boosts.clear();
         self.devices_changed = false;
+        self.touched = false;
     }
 }
 
@@ -460,6 +465,10 @@ impl Programs {
                 None
             }
             Op::Yield => Some(Step::Yield),
+            Op::Touch => {
+                out.touched = true;
+                None
+            }
             Op::Loop { count, end } => self.loop_begin(pid, count, end, instr),
             Op::LoopEnd { begin } => self.loop_end(pid, begin, instr),
             Op::Jump(to) => self.jump(pid, to),
@@ -794,7 +803,7 @@ impl Programs {
             WaitReason::Barrier(i) => ("barrier", &w.barriers[i as usize].name, None),
             WaitReason::Semaphore(i) => ("semaphore", &w.semaphores[i as usize].name, None),
             WaitReason::Queue(i) => ("queue", &w.queues[i as usize].name, None),
-            WaitReason::Device(i) => ("device", &w.devices[i as usize].name, None),
+            WaitReason::Device(i) | WaitReason::Completion(i) => ("device", &w.devices[i as usize].name, None),
         };
         (format!("{kind} `{name}`"), holder)
     }

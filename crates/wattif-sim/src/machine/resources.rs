@@ -100,6 +100,8 @@ pub struct TokenQueue {
 pub struct Device {
     /// Requests it can serve at once.
     pub servers: u32,
+    /// Waiting for it is I/O wait.
+    pub iowait: bool,
     /// Requests it serves now.
     pub busy: u32,
     /// Requests that wait, with their service times in ns.
@@ -160,7 +162,11 @@ impl Resources {
                 .map(|s| Semaphore { count: s.initial.into(), ..Semaphore::default() })
                 .collect(),
             queues: vec![TokenQueue::default(); workload.queues.len()],
-            devices: workload.devices.iter().map(|d| Device { servers: d.servers, ..Device::default() }).collect(),
+            devices: workload
+                .devices
+                .iter()
+                .map(|d| Device { servers: d.servers, iowait: d.iowait, ..Device::default() })
+                .collect(),
             counters: workload.counters.iter().map(|c| Counter { total: c.total, left: c.total }).collect(),
             timers: vec![None; workload.timers.len()],
         }

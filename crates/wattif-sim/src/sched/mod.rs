@@ -15,6 +15,7 @@ pub mod load;
 pub mod placement;
 pub mod rq;
 pub mod rt_balance;
+pub mod schedtune;
 pub mod stop;
 pub mod syscalls;
 pub mod task;
@@ -58,6 +59,8 @@ pub struct Sched {
     pub util_est: load::util_est::Generation,
     /// Window-assisted load tracking, beside PELT where the kernel profile asks for it.
     pub walt: Option<load::walt::WaltSystem>,
+    /// Boosts by group of tasks; `None` where nothing is boosted.
+    pub schedtune: Option<schedtune::Schedtune>,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
@@ -130,6 +133,7 @@ impl Sched {
             nr_list_moves: 0,
             util_est: load::util_est::Generation::default(),
             walt: None,
+            schedtune: None,
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             tg_load_avg_limit_ns: 1_000_000,

@@ -126,6 +126,9 @@ impl Kernel<'_, '_> {
         for fork in effects.forks.drain(..) {
             self.fork(cpu, fork);
         }
+        if std::mem::take(&mut effects.touched) {
+            self.s.touch();
+        }
         if std::mem::take(&mut effects.devices_changed) {
             match self.programs.next_completion() {
                 Some(at) => self.arm(Source::Devices, at.0),

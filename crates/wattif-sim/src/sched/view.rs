@@ -33,6 +33,9 @@ impl FreqView for Signals<'_> {
         // A window closes by the clock alone.
         if self.s.walt.is_some() { &[] } else { &self.s.signal_versions }
     }
+    fn schedtune_boost_pct(&self, cpu: CpuId) -> i32 {
+        self.s.schedtune.as_ref().map_or(0, |t| t.cpu_boost_pct(self.s, cpu))
+    }
     fn bw_dl(&self, cpu: CpuId) -> u64 {
         cpu_bw_dl(self.s.rqs[cpu.at()].dl.running_bw)
     }

@@ -126,6 +126,7 @@ fn check(op: &Op, pc: usize, ops: &[Op], w: &Workload) -> Result<(), String> {
         | Op::Spin { .. }
         | Op::Sleep(_)
         | Op::Yield
+        | Op::Touch
         | Op::Exit
         | Op::SetAttr(_)
         | Op::SetAffinity(_)

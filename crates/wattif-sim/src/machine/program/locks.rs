@@ -263,6 +263,7 @@ impl Programs {
     /// Hand a request to the device, or queue it.
     pub(super) fn request(&mut self, pid: Pid, device: u32, service_ns: u64, now: Ns, out: &mut Effects) -> Step {
         let d = &mut self.resources.devices[device as usize];
+        let on = if d.iowait { WaitReason::Device(device) } else { WaitReason::Completion(device) };
         self.served_by[pid.at()] = device;
         if d.busy < d.servers {
             d.busy += 1;
@@ -270,7 +271,7 @@ impl Programs {
         } else {
             d.waiting.push_back((pid, service_ns));
         }
-        self.block(pid, Pending::Ready, WaitReason::Device(device))
+        self.block(pid, Pending::Ready, on)
     }
 
     fn serve(&mut self, pid: Pid, until: Ns, out: &mut Effects) {

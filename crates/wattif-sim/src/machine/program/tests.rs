@@ -47,7 +47,10 @@ fn workload(programs: &[&[Op]]) -> Workload {
             TimerSpec { name: "tick".into(), shared: true },
             TimerSpec { name: "unique".into(), shared: false },
         ],
-        devices: vec![DeviceSpec { name: "disk".into(), servers: 1 }, DeviceSpec { name: "net".into(), servers: 2 }],
+        devices: vec![
+            DeviceSpec { name: "disk".into(), servers: 1, iowait: true },
+            DeviceSpec { name: "net".into(), servers: 2, iowait: true },
+        ],
         counters: vec![CounterSpec { name: "iterations".into(), total: 10 }],
         queues: vec![named("q"), named("r")],
         marks: vec!["frame".into()],

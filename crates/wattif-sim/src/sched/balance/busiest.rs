@@ -306,7 +306,8 @@ impl FairBalancer {
 
     /// `cpu_util_cfs_boost` since 6.5: waiting counts too.
     fn util(&self, s: &View, cpu: CpuId) -> u64 {
-        let runnable = if self.generation == Generation::V6_12 { s.cfs[cpu.at()].avg.runnable_avg } else { 0 };
+        let runnable =
+            if self.boosted && self.generation == Generation::V6_12 { s.cfs[cpu.at()].avg.runnable_avg } else { 0 };
         cpu_util_cfs(s, cpu).max(runnable.min(u64::from(s.rqs[cpu.at()].cpu_capacity_orig)))
     }
 }

@@ -222,6 +222,8 @@ pub struct FairBalancer {
     pub preemption: bool,
     /// Energy-aware scheduling is on: no balancing unless overutilised.
     pub eas: bool,
+    /// `cpu_util_cfs_boost`: a pull by utilisation counts waiting (6.5+).
+    pub boosted: bool,
     /// What a pass over a domain costs, ns.
     pub pass_cost_ns: u64,
     /// The same, for each CPU of the domain, ns.
@@ -252,6 +254,7 @@ impl FairBalancer {
             nr_migrate: 32,
             preemption: true,
             eas: false,
+            boosted: true,
             pass_cost_ns: 0,
             pass_cost_per_cpu_ns: 0,
             power: cpu_power::CpuPower::default(),

@@ -23,6 +23,17 @@
 //! 3. e := `util_est`, plus the task's if it would run here, minus it if it is queued now and would not; u := max(u, e).
 //! 4. u := min(u, `capacity`).
 //!
+//! Relative schemes, proposed or ours, in place of step 2; r is `runnable_avg`, u already has the task in or out. What each asks
+//! for, with the quarter of headroom that the governor adds, is in brackets:
+//! - `uclamp-aware`: as `h2`, but not where the run queue's `uclamp_max` holds it down [5/4 · r].
+//! - `rel-gate`: contended is what has r > u + 10; then u := min(u · `gate_pct` / 100, r) [5/4 · that].
+//! - `wait`: waiting is r − u; u := max(u, 4/5 · r) [max(5/4 · u, u + waiting): the headroom or the waiting, not both].
+//! - `response-time`: u as it will be one `delay_us` later if it runs on, and no headroom while nothing runs
+//!   [u + (1024 − u) · (1 − y^delay), or u].
+//!
+//! Each consumer (`schedutil`, `eas` for the frequency it expects, `balance` for the source of a pull by utilisation) may use a
+//! scheme of its own.
+//!
 //! Worked example: three tasks of 100 that wait for each other have `util_avg` 300 and `runnable_avg` 600. Without boost
 //! u = 300; with `h1` or `h2` 600. Looked at without one of them (util 100, runnable 200): 200; `h1` 500; `h2` 400.
 //!
@@ -31,28 +42,64 @@
 //!
 //! # Where it fails
 //! `runnable_avg` counts waiting as need: producers and consumers that contend without needing speed double the
-//! frequency. `h1` mixes two signals when a task leaves (runnable − util), which `h2` corrects.
+//! frequency. `h1` mixes two signals when a task leaves (runnable − util), which `h2` corrects. `off` leaves the first frames
+//! after a pause at a low frequency, however many threads wait for it. `rel-gate` limits both gain and cost to its factor; `wait`
+//! still follows r, a quarter lower; `uclamp-aware` helps only whoever sets clamps; `response-time` forgets waiting altogether.
 //!
 //! # Differences from the kernel
 //! None known: bit-exact with `effective_util_6.1` and `effective_util_6.12` (1,500 rows each), and through schedutil and
 //! energy-aware placement with theirs (`off` and `h2`; no vectors of a kernel with `h1` exist). The first, short-lived form of
-//! the boost, which also raised `util_est`, is not offered.
+//! the boost, which also raised `util_est`, is not offered. `uclamp-aware`, `rel-gate`, `wait` and `response-time` are in no
+//! kernel; FIDELITY(response-time): its per-task growth of `util_est` and its margins for migration are left out.
 //!
 //! # Source
 //! Linux 6.12.117 and 6.1.192: `kernel/sched/fair.c` (`cpu_util`), `kernel/sched/syscalls.c` and `core.c`
 //! (`effective_cpu_util`), `cpufreq_schedutil.c`. `h1`: commit 7d0583cf9ec7 (June 2023) as in 6.5; `h2`: commit
-//! 29922fdfc2a4 (June 2026), in 6.12.97 and later.
+//! 29922fdfc2a4 (June 2026), in 6.12.97 and later. `wait` and `response-time`: "sched/fair/schedutil: Better manage system
+//! response time" (RFC, 20 August 2024); `uclamp-aware`: an idea of November 2023; `rel-gate`: ours, after the gate of `util_est`.
 
 use crate::registry::Tunable;
+use crate::sched::load::pelt::{At, Pelt, SchedAvg};
 use wattif_model::units::CAPACITY_SCALE;
 
+/// Schemes, and that of all consumers.
+const SCHEMES: &[&str] = &["off", "h1", "h2", "uclamp-aware", "rel-gate", "wait", "response-time"];
+const OWN: &[&str] = &["same", "off", "h1", "h2", "uclamp-aware", "rel-gate", "wait", "response-time"];
+
 /// Tunables of this policy.
-pub const TUNABLES: &[Tunable] = &[Tunable {
-    name: "boost",
-    default: "h2",
-    allowed: &["off", "h1", "h2"],
-    doc: "how waiting raises the utilisation: not at all (6.4 and before), 6.5 to mid-2026, since then",
-}];
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "boost",
+        default: "h2",
+        allowed: SCHEMES,
+        doc: "how waiting raises the utilisation: off (6.4 and before), h1 (6.5 to mid-2026), h2 (since then), or a relative scheme",
+    },
+    Tunable { name: "schedutil", default: "same", allowed: OWN, doc: "what schedutil uses; same: boost" },
+    Tunable {
+        name: "eas",
+        default: "same",
+        allowed: OWN,
+        doc: "what energy-aware placement expects of schedutil; same: boost",
+    },
+    Tunable {
+        name: "balance",
+        default: "same",
+        allowed: &["same", "off", "h1", "h2"],
+        doc: "what a pull by utilisation compares CPUs by, where the balancer's generation is 6.12; same: boost",
+    },
+    Tunable {
+        name: "gate_pct",
+        default: "150",
+        allowed: &["100..=400"],
+        doc: "rel-gate: factor of a contended CPU, percent",
+    },
+    Tunable {
+        name: "delay_us",
+        default: "2000",
+        allowed: &["0..=64000"],
+        doc: "response-time: how far ahead, µs; about the governor's rate limit or a tick",
+    },
+];
 
 /// What a run queue publishes about one CPU. Everything is in 1024ths of the biggest CPU unless stated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,21 +149,57 @@ pub enum Boost {
     H1,
     /// `h2`: arithmetic corrected, 6.12.97 and later.
     H2,
+    /// `uclamp-aware`: as `h2`, unless `uclamp_max` holds the run queue down.
+    UclampAware,
+    /// `rel-gate`: contended utilisation times so many percent, at most the runnable average.
+    RelGate(u32),
+    /// `wait`: the headroom is as large as the waiting, if that is more.
+    Wait,
+    /// `response-time`: utilisation after so many ns more, without headroom while nothing runs.
+    ResponseTime(u64),
 }
 
 impl Boost {
-    /// The values of the tunable.
-    pub const NAMES: [&'static str; 3] = ["off", "h1", "h2"];
-
-    /// From the tunable's value.
-    pub fn parse(name: &str) -> Option<Boost> {
+    /// From a tunable's value, and those of `gate_pct` and `delay_us`.
+    pub fn parse(name: &str, gate_pct: u64, delay_us: u64) -> Option<Boost> {
         match name {
             "off" => Some(Boost::Off),
             "h1" => Some(Boost::H1),
             "h2" => Some(Boost::H2),
+            "uclamp-aware" => Some(Boost::UclampAware),
+            "rel-gate" => Some(Boost::RelGate(gate_pct as u32)),
+            "wait" => Some(Boost::Wait),
+            "response-time" => Some(Boost::ResponseTime(delay_us * 1000)),
             _ => None,
         }
     }
+
+    /// Utilisation with what waiting adds; the task in question is in or out of both.
+    fn raise(self, cpu: &CpuSignals, util: u64, runnable: u64) -> u64 {
+        match self {
+            Boost::Off | Boost::H1 => util,
+            Boost::UclampAware if cpu.uclamp_used && cpu.uclamp_max < CAPACITY_SCALE => util,
+            Boost::H2 | Boost::UclampAware => util.max(runnable),
+            // As far from each other as util_est tolerates a contended sample.
+            Boost::RelGate(pct) if runnable > util + 10 => (util * u64::from(pct) / 100).min(runnable),
+            Boost::RelGate(_) => util,
+            Boost::Wait => util.max(runnable * 4 / 5),
+            Boost::ResponseTime(delay_ns) => {
+                let ahead = if cpu.nr_running > 0 { approximate_util_avg(util, delay_ns) } else { util };
+                // The governor's quarter is not wanted.
+                ahead * 4 / 5
+            }
+        }
+    }
+}
+
+/// Utilisation after `delay_ns` more of running at full speed, half-life 32 periods.
+fn approximate_util_avg(util: u64, delay_ns: u64) -> u64 {
+    let pelt = Pelt::default();
+    let mut sa =
+        SchedAvg { util_sum: (util * u64::from(pelt.min_divider())) as u32, util_avg: util, ..SchedAvg::default() };
+    pelt.update(At::full_speed(delay_ns), &mut sa, 1, 1, true);
+    sa.util_avg.max(util)
 }
 
 /// Signals of the task being placed, in 1024ths.
@@ -185,9 +268,7 @@ pub fn cpu_util(cpu: &CpuSignals, moving: Option<Moving<'_>>, boost: Boost) -> u
         runnable = moving.apply(runnable, moving.task.runnable_avg);
         util_est = moving.apply_util_est(util_est);
     }
-    if boost == Boost::H2 {
-        util = util.max(runnable);
-    }
+    util = boost.raise(cpu, util, runnable);
     util.max(util_est).min(cpu.capacity)
 }
 
@@ -323,6 +404,25 @@ mod tests {
                 "{boost:?}"
             );
         }
+    }
+
+    #[test]
+    fn relative_schemes() {
+        let one = CpuSignals { nr_running: 1, ..CONTENDED };
+        let ask = |boost| cpu_util(&one, None, boost);
+        assert_eq!(
+            [Boost::UclampAware, Boost::RelGate(150), Boost::RelGate(300), Boost::Wait].map(ask),
+            [600, 450, 600, 480]
+        );
+        // No waiting: nothing to add.
+        let alone = CpuSignals { runnable_avg: 305, ..one };
+        assert_eq!([Boost::RelGate(150), Boost::Wait].map(|b| cpu_util(&alone, None, b)), [300, 300]);
+        let capped = CpuSignals { uclamp_used: true, uclamp_max: 1023, ..one };
+        assert_eq!(cpu_util(&capped, None, Boost::UclampAware), 300);
+        // 32 periods halve what is missing: 300 + 724 / 2; asleep there is no headroom either.
+        let ahead = cpu_util(&one, None, Boost::ResponseTime(32 << 20));
+        assert!((660 * 4 / 5..=663 * 4 / 5).contains(&ahead), "{ahead}");
+        assert_eq!(cpu_util(&CONTENDED, None, Boost::ResponseTime(32 << 20)), 240);
     }
 
     #[test]

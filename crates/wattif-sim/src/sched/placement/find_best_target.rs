@@ -38,47 +38,24 @@
 //! without the governor's headroom.
 //!
 //! # Differences from the kernel
-//! Boost and `prefer_idle` hold for all tasks instead of per group. The gains of the payoff regions are from memory. Idle
-//! states: the shallowest for a CPU or cluster with utilisation, the deepest without. No vectors of this code exist.
+//! FIDELITY(payoff-regions): the gains of the payoff regions are from memory. Idle states: the shallowest for a CPU or cluster with utilisation, the deepest without. No vectors of this code exist.
 //!
 //! # Source
 //! Android common kernel 4.9, `kernel/sched/fair.c` (`find_best_target`, `select_energy_cpu_brute`, `energy_diff`),
 //! `kernel/sched/tune.c` (behaviour).
 
 use super::{EnergyAware, Kind, Request, SyncLoad};
-use crate::registry::Tunable;
 use crate::sched::Sched;
 use crate::sched::load::cpu_load::{cpu_util_without, task_util};
+use crate::sched::schedtune::boosted;
 use wattif_model::platform::{Platform, PowerTable};
 use wattif_model::{CpuId, CpuSet, Pid};
-
-/// Tunables of this policy.
-pub const TUNABLES: &[Tunable] = &[
-    Tunable {
-        name: "boost_pct",
-        default: "0",
-        allowed: &["0..=100"],
-        doc: "schedtune boost of all tasks: so many percent of what is missing to 1024 are added to their utilisation",
-    },
-    Tunable {
-        name: "prefer_idle",
-        default: "false",
-        allowed: &["true", "false"],
-        doc: "schedtune prefer_idle of all tasks: the first idle CPU that fits",
-    },
-];
 
 /// A CPU is overutilised above 1024/1280 of its capacity.
 const CAPACITY_MARGIN: u64 = 1280;
 
 /// Payoff in the regions where energy and capacity rise, or fall, together: gain of energy, gain of capacity by decile of boost.
 const GAINS: [(i64, i64); 10] = [(0, 5), (1, 5), (2, 5), (3, 5), (4, 5), (5, 4), (5, 3), (5, 2), (5, 1), (5, 0)];
-
-/// `schedtune_margin`: what a boost of 0..=100 percent adds to a signal of 0..=1024.
-pub const fn schedtune_margin(signal: u64, boost_pct: u32) -> u64 {
-    let missing = 1024u64.saturating_sub(signal);
-    missing * boost_pct as u64 / 100
-}
 
 #[derive(Clone, Debug)]
 struct Domain {
@@ -91,8 +68,6 @@ struct Domain {
 /// The policy.
 #[derive(Clone, Debug)]
 pub struct FindBestTarget {
-    boost_pct: u32,
-    prefer_idle: bool,
     domains: Vec<Domain>,
     domain_of: Vec<usize>,
     /// CPUs by ascending capacity, and by number among equals.
@@ -110,7 +85,7 @@ struct Found {
 
 impl FindBestTarget {
     /// For a platform; `None` where a busy power is not known, or CPUs are equal: the kernel has no energy model there.
-    pub fn of_platform(boost_pct: u32, prefer_idle: bool, platform: &Platform) -> Option<FindBestTarget> {
+    pub fn of_platform(platform: &Platform) -> Option<FindBestTarget> {
         let known = |d: &wattif_model::platform::FreqDomain| (0..d.opps.len()).all(|o| d.power.busy(o) > 0);
         if !platform.is_asymmetric() || !platform.domains.iter().all(known) {
             return None;
@@ -129,8 +104,6 @@ impl FindBestTarget {
         };
         let domains: Vec<Domain> = platform.domains.iter().map(domain).collect();
         Some(FindBestTarget {
-            boost_pct,
-            prefer_idle,
             max_power: domains.iter().map(full).sum::<u64>().max(1),
             domains,
             domain_of: platform.cpus.iter().map(|c| c.domain.at()).collect(),
@@ -139,16 +112,15 @@ impl FindBestTarget {
     }
 
     #[doc(alias = "find_best_target")]
-    fn find(&self, s: &Sched, pid: Pid) -> Found {
+    fn find(&self, s: &Sched, pid: Pid, (boost_pct, prefer_idle): (i32, bool)) -> Found {
         let util = task_util(s, pid);
-        let min_util = util + schedtune_margin(util, self.boost_pct);
-        let boosted = self.boost_pct > 0;
+        let min_util = boosted(util, boost_pct);
         let mut idle: Option<(CpuId, (u32, u64))> = None;
         let mut active: Option<(CpuId, (u32, u64))> = None;
         let mut least_used: Option<(CpuId, u64)> = None;
         let n = self.by_capacity.len();
         for i in 0..n {
-            let cpu = self.by_capacity[if boosted { n - 1 - i } else { i }];
+            let cpu = self.by_capacity[if boost_pct > 0 { n - 1 - i } else { i }];
             let rq = &s.rqs[cpu.at()];
             let orig = u64::from(rq.cpu_capacity_orig);
             let new_util = min_util.max(cpu_util_without(s, cpu, pid) + util);
@@ -157,7 +129,7 @@ impl FindBestTarget {
             }
             let capacity_curr = (orig * u64::from(rq.freq_cap)) >> 10;
             if s.idle_cpu(cpu) {
-                if self.prefer_idle {
+                if prefer_idle {
                     return Found { target: Some(cpu), backup: None };
                 }
                 // Smaller first, then the shallower state.
@@ -167,17 +139,17 @@ impl FindBestTarget {
                 }
             } else if capacity_curr > new_util {
                 // Smaller first (to `prefer_idle` sizes are equal), then most room.
-                let size = if self.prefer_idle { 0 } else { rq.cpu_capacity_orig };
+                let size = if prefer_idle { 0 } else { rq.cpu_capacity_orig };
                 let key = (size, u64::MAX - (capacity_curr - new_util));
                 if active.is_none_or(|(_, best)| key < best) {
                     active = Some((cpu, key));
                 }
-            } else if self.prefer_idle && least_used.is_none_or(|(_, least)| new_util < least) {
+            } else if prefer_idle && least_used.is_none_or(|(_, least)| new_util < least) {
                 least_used = Some((cpu, new_util));
             }
         }
         let (active, idle, least_used) = (active.map(|a| a.0), idle.map(|i| i.0), least_used.map(|l| l.0));
-        let backup = if self.prefer_idle { least_used } else { idle };
+        let backup = if prefer_idle { least_used } else { idle };
         match active {
             Some(cpu) => Found { target: Some(cpu), backup },
             None => Found { target: backup, backup: None },
@@ -215,12 +187,12 @@ impl FindBestTarget {
 
     /// Is `dst` to be taken instead of `prev` (`energy_diff` below 0)?
     #[doc(alias = "energy_diff")]
-    fn saves(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId) -> bool {
+    fn saves(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, boost_pct: i32) -> bool {
         let (before, cap_before) = self.energy(s, pid, prev, dst, prev);
         let (after, cap_after) = self.energy(s, pid, prev, dst, dst);
         let diff = after as i64 - before as i64;
         let diff = if diff.unsigned_abs() < before / 64 { 0 } else { diff };
-        if self.boost_pct == 0 || diff == 0 {
+        if boost_pct == 0 || diff == 0 {
             return diff < 0;
         }
         let energy = diff * 1024 / self.max_power as i64;
@@ -229,11 +201,17 @@ impl FindBestTarget {
             (true, true) => true,
             (false, false) => false,
             _ => {
-                let (energy_gain, capacity_gain) = GAINS[(self.boost_pct as usize / 10).min(9)];
+                let (energy_gain, capacity_gain) = GAINS[(boost_pct.unsigned_abs() as usize / 10).min(9)];
                 capacity * energy_gain > energy * capacity_gain
             }
         }
     }
+}
+
+/// Boost and `prefer_idle` of a task.
+fn tune(s: &Sched, pid: Pid) -> (i32, bool) {
+    let group = s.tasks[pid.at()].group;
+    s.schedtune.as_ref().map_or((0, false), |t| (t.boost_pct(group, s.now), t.groups[group as usize].prefer_idle))
 }
 
 fn high_irqload(s: &Sched, cpu: CpuId) -> bool {
@@ -248,9 +226,10 @@ impl EnergyAware for FindBestTarget {
         if req.kind == (Kind::Wakeup { sync: true }) && allowed.contains(req.this_cpu) {
             return Some(req.this_cpu);
         }
-        let found = self.find(s, pid);
+        let tune = tune(s, pid);
+        let found = self.find(s, pid, tune);
         let Some(target) = found.target else { return Some(prev).filter(|&c| allowed.contains(c)) };
-        if (self.boost_pct > 0 || self.prefer_idle) && s.idle_cpu(target) {
+        if (tune.0 > 0 || tune.1) && s.idle_cpu(target) {
             return Some(target);
         }
         let with_task = cpu_util_without(s, prev, pid) + task_util(s, pid);
@@ -259,7 +238,7 @@ impl EnergyAware for FindBestTarget {
             return Some(target);
         }
         let better = [Some(target), found.backup].into_iter().flatten();
-        let mut better = better.filter(|&c| c != prev && self.saves(s, pid, prev, c));
+        let mut better = better.filter(|&c| c != prev && self.saves(s, pid, prev, c, tune.0));
         Some(better.next().unwrap_or(prev))
     }
 }
@@ -267,12 +246,7 @@ impl EnergyAware for FindBestTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn boosts_as_documented() {
-        assert_eq!((100 + schedtune_margin(100, 10), 100 + schedtune_margin(100, 50)), (192, 562));
-        assert_eq!((schedtune_margin(1024, 100), schedtune_margin(2000, 50)), (0, 0));
-    }
+    use crate::sched::schedtune::{Group, Schedtune};
 
     /// CPUs 0 and 1 little (400), 2 and 3 big; half speed; CPU 0 runs at 50, the others idle.
     fn machine(task: u64) -> (FindBestTarget, Sched) {
@@ -310,7 +284,7 @@ mod tests {
         let domains = vec![domain(&[0, 1], 400, 100_000), domain(&[2, 3], 1024, 800_000)];
         let by_capacity = (0..4).map(CpuId).collect();
         let domain_of = vec![0, 0, 1, 1];
-        (FindBestTarget { boost_pct: 0, prefer_idle: false, domains, domain_of, by_capacity, max_power: 9_000_000 }, s)
+        (FindBestTarget { domains, domain_of, by_capacity, max_power: 9_000_000 }, s)
     }
 
     fn wake(policy: &mut FindBestTarget, s: &mut Sched) -> Option<CpuId> {
@@ -330,9 +304,13 @@ mod tests {
     #[test]
     fn prefer_idle_takes_the_first_idle_one_and_a_boost_begins_with_the_big_ones() {
         let (mut policy, mut s) = machine(100);
-        policy.prefer_idle = true;
+        let tuned = |boost_pct| {
+            let group = Group { boost_pct, prefer_idle: true, touched: false };
+            Some(Schedtune { groups: vec![group], ..Schedtune::default() })
+        };
+        s.schedtune = tuned(0);
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(1)));
-        policy.boost_pct = 50;
+        s.schedtune = tuned(50);
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(3)));
     }
 

@@ -1,0 +1,128 @@
+//! The frame pipeline of an Android application, which several models share.
+//!
+//! The UI thread asks for the next vsync, as Choreographer does; a dispatch thread wakes it then. It computes the frame (input,
+//! animation, layout, drawing), hands it to the RenderThread and waits until that has taken it over (sync). The RenderThread takes one
+//! of three buffers, issues commands, uploads textures (work that no frequency makes faster), and queues the buffer. The GPU renders
+//! it in its own time, which gives the buffer back; the compositor shows it at its next vsync. A frame (mark `frame`) lasts from its
+//! vsync until its buffer is queued, as FrameMetrics counts it; mark `shown` is one frame on the screen. A UI thread that is late
+//! skips vsyncs: frames do not pile up.
+//!
+//! Interrupt threads are of SCHED_OTHER here: Android gives real-time threads no frequency (`sched_util_clamp_min_rt_default` 0).
+
+use super::dist::Dist;
+use super::server::{forever, task};
+use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TimerSpec, Workload};
+use crate::units::Ns;
+
+/// Times of a frame, µs; those of CPUs are medians of work at full speed of the fastest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    /// UI thread: input, animation, layout, drawing.
+    pub ui_us: u64,
+    /// RenderThread: issuing commands.
+    pub render_us: u64,
+    /// RenderThread: waiting for memory and driver, the same at any frequency.
+    pub upload_us: u64,
+    /// GPU.
+    pub gpu_us: u64,
+}
+
+/// Frames in a row, and pauses between such episodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Episodes {
+    /// Vsync period, ns.
+    pub period_ns: u64,
+    /// Frames of an episode.
+    pub frames: u64,
+    /// Mean pause, ns; at least half of it.
+    pub pause_ns: u64,
+    /// A touch begins each episode.
+    pub touch: bool,
+}
+
+const US: u64 = 1_000;
+/// σ of the logarithm of every piece of work, in 1/1000.
+const SIGMA_MILLI: u32 = 300;
+/// Compositor, per frame; the mean of 0.5 to 1 ms.
+const COMPOSE_US: u64 = 700;
+/// Buffers an application may fill before the first is shown.
+const BUFFERS: u32 = 3;
+
+const ASKED: u32 = 0;
+const DRAW: u32 = 1;
+const RENDER: u32 = 2;
+const SYNCED: u32 = 3;
+const GPU: u32 = 4;
+const COMPOSE: u32 = 5;
+
+/// Work around a median.
+pub(super) fn work_us(median_us: u64) -> Op {
+    Op::Run(Amount::Random(Dist::LogNormal { median: median_us * US, sigma_milli: SIGMA_MILLI }))
+}
+
+pub(super) fn nice(nice: i8) -> SchedAttr {
+    SchedAttr { nice, ..SchedAttr::default() }
+}
+
+/// A loop with its end.
+pub(super) fn repeat(at: usize, count: u64, body: Vec<Op>) -> Vec<Op> {
+    let end = (at + body.len() + 1) as u32;
+    let mut ops = vec![Op::Loop { count: Some(count), end }];
+    ops.extend(body);
+    ops.push(Op::LoopEnd { begin: at as u32 });
+    ops
+}
+
+/// An application that draws `frame` in `episodes`.
+pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload {
+    let put = |queue| Op::Put { queue, forward: true };
+    let period = Amount::Fixed(episodes.period_ns);
+    let half = episodes.pause_ns / 2;
+    let mut ui =
+        vec![Op::Sleep(Amount::Fixed(half)), Op::Sleep(Amount::Random(Dist::Exponential { mean: half.max(1) }))];
+    if episodes.touch {
+        ui.push(Op::Touch);
+    }
+    let draw = vec![
+        Op::Put { queue: ASKED, forward: false },
+        Op::Get(DRAW),
+        work_us(frame.ui_us),
+        put(RENDER),
+        Op::Get(SYNCED),
+    ];
+    // The loop of an episode is inside the loop for ever.
+    ui.extend(repeat(ui.len() + 1, episodes.frames, draw));
+    let vsync = Op::Timer { timer: 0, period: period.clone(), absolute: false };
+    let dispatch =
+        vec![Op::Get(ASKED), vsync, Op::Run(Amount::Fixed(40 * US)), Op::Put { queue: DRAW, forward: false }];
+    let mut render = vec![Op::Get(RENDER), work_us(frame.render_us / 4), Op::Put { queue: SYNCED, forward: false }];
+    render.extend([Op::SemWait(0), work_us(frame.render_us - frame.render_us / 4)]);
+    if frame.upload_us > 0 {
+        let upload = Dist::LogNormal { median: frame.upload_us * US, sigma_milli: SIGMA_MILLI };
+        render.push(Op::RunInsensitive(Amount::Random(upload)));
+    }
+    render.extend([put(GPU), Op::Mark(0)]);
+    let gpu = Dist::LogNormal { median: frame.gpu_us * US, sigma_milli: SIGMA_MILLI };
+    let gpu = Op::Device { device: 0, service: Amount::Random(gpu) };
+    let show = Op::Timer { timer: 1, period, absolute: false };
+    let tasks = vec![
+        task("dispatch", 1, nice(-9), forever(dispatch)),
+        task("ui", 1, nice(-10), forever(ui)),
+        task("RenderThread", 1, nice(-10), forever(render)),
+        task("gpu", 1, nice(-20), forever(vec![Op::Get(GPU), gpu, Op::SemPost(0), put(COMPOSE)])),
+        task("compositor", 1, nice(-8), forever(vec![Op::Get(COMPOSE), show, work_us(COMPOSE_US), Op::Mark(1)])),
+    ];
+    Workload {
+        name: name.into(),
+        duration: Some(Ns::from_s(30)),
+        tasks,
+        timers: ["vsync", "show"].map(|name| TimerSpec { name: name.into(), shared: false }).into(),
+        semaphores: vec![SemaphoreSpec { name: "buffers".into(), initial: BUFFERS }],
+        devices: vec![DeviceSpec { name: "gpu".into(), servers: 1, iowait: false }],
+        queues: ["asked", "draw", "render", "synced", "gpu", "compose"].map(|name| Named { name: name.into() }).into(),
+        marks: vec!["frame".into(), "shown".into()],
+        mark_periods: vec![Some(Ns(episodes.period_ns)); 2],
+        groups: vec![GroupSpec::root()],
+        ..Workload::default()
+    }
+}

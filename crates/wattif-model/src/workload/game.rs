@@ -1,0 +1,84 @@
+//! `game`: a game that is limited to a frame rate: an engine with its workers, a renderer, the GPU.
+//!
+//! Every frame the engine simulates while workers it woke together compute beside it, then the renderer issues commands and waits for a
+//! free buffer; the frame is over when the GPU has drawn it (mark `frame`). Helpers (audio, driver, main loop) tick on their own, with
+//! the rates and lengths of the published table of a game.
+//!
+//! Calibrated: work per frame of engine, workers and renderer, and the GPU's time; range tried: half to twice as much.
+
+use super::dist::Dist;
+use super::frames::{nice, work_us};
+use super::models::{Model, Params, number};
+use super::server::{forever, task};
+use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TaskSpec, TimerSpec, Workload};
+use crate::units::Ns;
+
+/// The model.
+pub const MODEL: Model = Model {
+    name: "game",
+    title: "a game limited to a frame rate: engine and workers, renderer, GPU",
+    params: &[
+        number("fps", "60", (1, 240), "frames per second"),
+        number("engine_us", "2000", (1, 100_000), "median work of the engine per frame, µs"),
+        number("workers", "3", (0, 64), "threads woken together"),
+        number("worker_us", "500", (1, 100_000), "median work of each worker per frame, µs"),
+        number("render_us", "1200", (1, 100_000), "median work of the renderer per frame, µs"),
+        number("gpu_us", "4000", (1, 1_000_000), "median time of the GPU per frame, µs"),
+    ],
+    build,
+};
+
+const WORK: u32 = 0;
+const DONE: u32 = 1;
+const RENDER: u32 = 2;
+const GPU: u32 = 3;
+const BEGUN: u32 = 4;
+
+/// A helper that wakes `per_s` times a second for `us` µs of work.
+fn helper(name: &str, attr: SchedAttr, per_s: u64, us: u64) -> TaskSpec {
+    let mean = (1_000_000_000 / per_s).saturating_sub(us * 1_000);
+    task(name, 1, attr, forever(vec![Op::Sleep(Amount::Random(Dist::Exponential { mean })), work_us(us)]))
+}
+
+fn build(p: &Params) -> Workload {
+    let put = |queue| Op::Put { queue, forward: true };
+    let workers = p.int("workers");
+    let period = 1_000_000_000 / p.int("fps");
+    let tick = Op::Timer { timer: 0, period: Amount::Fixed(period), absolute: true };
+    // A token to itself: what it hands on bears the time at which the frame began.
+    let mut engine =
+        vec![tick, Op::Put { queue: BEGUN, forward: false }, Op::Get(BEGUN), work_us(p.int("engine_us") / 2)];
+    engine.extend((0..workers).map(|_| put(WORK)));
+    engine.push(work_us(p.int("engine_us") - p.int("engine_us") / 2));
+    engine.extend((0..workers).map(|_| Op::Get(DONE)));
+    engine.push(put(RENDER));
+    let render = vec![Op::Get(RENDER), Op::SemWait(0), work_us(p.int("render_us")), put(GPU)];
+    let gpu = Dist::LogNormal { median: p.int("gpu_us") * 1_000, sigma_milli: 200 };
+    let gpu = Op::Device { device: 0, service: Amount::Random(gpu) };
+    let mut tasks = vec![
+        task("engine", 1, nice(-4), forever(engine)),
+        task("render", 1, nice(-4), forever(render)),
+        task("gpu", 1, nice(-20), forever(vec![Op::Get(GPU), gpu, Op::SemPost(0), Op::Mark(0)])),
+        helper("gpu_driver", nice(0), 700, 11),
+        helper("main", nice(0), 170, 37),
+        helper("audio", nice(-16), 120, 42),
+        helper("kworker", nice(0), 300, 40),
+    ];
+    if workers > 0 {
+        let body = vec![Op::Get(WORK), work_us(p.int("worker_us")), put(DONE)];
+        tasks.push(task("worker", workers, nice(-2), forever(body)));
+    }
+    Workload {
+        name: MODEL.name.into(),
+        duration: Some(Ns::from_s(10)),
+        tasks,
+        timers: vec![TimerSpec { name: "display".into(), shared: false }],
+        semaphores: vec![SemaphoreSpec { name: "buffers".into(), initial: 3 }],
+        devices: vec![DeviceSpec { name: "gpu".into(), servers: 1, iowait: false }],
+        queues: ["work", "done", "render", "gpu", "begun"].map(|name| Named { name: name.into() }).into(),
+        marks: vec!["frame".into()],
+        mark_periods: vec![Some(Ns(period))],
+        groups: vec![GroupSpec::root()],
+        ..Workload::default()
+    }
+}

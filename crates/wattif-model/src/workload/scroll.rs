@@ -1,0 +1,35 @@
+//! `scroll`: reading a feed: a flick of the finger scrolls it for a moment, then the reader reads.
+//!
+//! The pipeline is that of `frames`. Calibrated: work and pauses of two applications; range tried: half to twice as much.
+
+use super::Workload;
+use super::frames::{Episodes, Frame, pipeline};
+use super::models::{Model, Params, number, word};
+
+/// The model.
+pub const MODEL: Model = Model {
+    name: "scroll",
+    title: "scrolling through a feed: a second of frames, then seconds of reading",
+    params: &[
+        word("app", &["twitter", "facebook"], "whose feed"),
+        number("hz", "60", (24, 240), "refresh rate of the display"),
+        number("read_ms", "2000", (1, 100_000), "mean time of reading between two flicks"),
+        word("touch", &["yes", "no"], "a touch event begins each flick"),
+    ],
+    build,
+};
+
+fn build(p: &Params) -> Workload {
+    let app = p.word("app");
+    let frame = match app {
+        "twitter" => Frame { ui_us: 900, render_us: 1_000, upload_us: 2_000, gpu_us: 4_000 },
+        _ => Frame { ui_us: 1_500, render_us: 1_200, upload_us: 2_500, gpu_us: 5_000 },
+    };
+    let episodes = Episodes {
+        period_ns: 1_000_000_000 / p.int("hz"),
+        frames: p.int("hz") * 3 / 4,
+        pause_ns: p.int("read_ms") * 1_000_000,
+        touch: p.word("touch") == "yes",
+    };
+    pipeline(&format!("scroll_{app}"), frame, episodes)
+}

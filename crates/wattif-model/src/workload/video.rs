@@ -1,0 +1,85 @@
+//! `video`: a video played with hardware decoding: small tasks that wake together and must meet the next frame.
+//!
+//! Every frame the demuxer's feeder hands the decoder its input and wakes all workers at once (codec callbacks, audio, buffer queues,
+//! binder threads); each does a little, and the compositor, once all are done, shows the frame at its next vsync. Nothing here needs
+//! speed: workers contend because they wake together. Mark `frame`: from the feeder's tick until the frame is composed.
+//!
+//! Calibrated: `workers` and `worker_us` (at full speed of the platform's calibration CPU; together a third of a little CPU at 60 fps).
+//! Range tried: 3 to 10 workers of 400 to 1600 µs.
+
+use super::frames::{nice, work_us};
+use super::models::{Model, Params, number, word};
+use super::server::{forever, task};
+use super::{Amount, DeviceSpec, GroupSpec, Named, Op, TimerSpec, Workload};
+use crate::units::Ns;
+
+/// The model.
+pub const MODEL: Model = Model {
+    name: "video",
+    title: "video playback: a feeder wakes workers together, the compositor waits for all of them",
+    params: &[
+        number("fps", "60", (1, 240), "frames per second"),
+        number("workers", "10", (1, 64), "threads woken together"),
+        number("feeder_us", "200", (1, 100_000), "median work of the feeder per frame, µs"),
+        number("worker_us", "500", (1, 100_000), "median work of each worker per frame, µs"),
+        number("compose_us", "500", (1, 100_000), "median work of the compositor per frame, µs"),
+        word("dependent", &["yes", "no"], "no: the same work without dependencies, each worker on a timer of its own"),
+    ],
+    build,
+};
+
+const WORK: u32 = 0;
+const DONE: u32 = 1;
+const DECODE: u32 = 2;
+
+fn build(p: &Params) -> Workload {
+    let put = |queue| Op::Put { queue, forward: true };
+    let (workers, period) = (p.int("workers"), Amount::Fixed(1_000_000_000 / p.int("fps")));
+    let timer = |timer| Op::Timer { timer, period: period.clone(), absolute: true };
+    let mut feeder = vec![timer(0), Op::MarkBegin, work_us(p.int("feeder_us"))];
+    let compose = |wait: Vec<Op>| {
+        let mut ops = wait;
+        ops.extend([work_us(p.int("compose_us")), Op::Mark(0)]);
+        task("compositor", 1, nice(-8), forever(ops))
+    };
+    // The hardware decoder answers in a quarter of a frame.
+    let decode = Op::Device { device: 0, service: Amount::Fixed(1_000_000_000 / p.int("fps") / 4) };
+    let mut tasks = Vec::new();
+    if p.word("dependent") == "yes" {
+        feeder.push(put(DECODE));
+        feeder.extend((0..workers).map(|_| put(WORK)));
+        tasks.push(task("feeder", 1, nice(-2), forever(feeder)));
+        let mut wait: Vec<Op> = (0..workers + 1).map(|_| Op::Get(DONE)).collect();
+        wait.push(Op::Timer { timer: 1, period: period.clone(), absolute: false });
+        tasks.extend([
+            task("decoder", 1, nice(-20), forever(vec![Op::Get(DECODE), decode, put(DONE)])),
+            task("worker", workers, nice(-2), forever(vec![Op::Get(WORK), work_us(p.int("worker_us")), put(DONE)])),
+            compose(wait),
+        ]);
+    } else {
+        feeder.push(put(DONE));
+        tasks.extend([
+            task("feeder", 1, nice(-2), forever(feeder)),
+            compose(vec![Op::Get(DONE), Op::Timer { timer: 1, period: period.clone(), absolute: false }]),
+        ]);
+        for i in 0..workers {
+            // Spread over the frame.
+            let mut worker =
+                task(&format!("worker{i}"), 1, nice(-2), forever(vec![timer(2), work_us(p.int("worker_us"))]));
+            worker.delay = Ns(1_000_000_000 / p.int("fps") * (i + 1) / (workers + 1));
+            tasks.push(worker);
+        }
+    }
+    Workload {
+        name: MODEL.name.into(),
+        duration: Some(Ns::from_s(10)),
+        tasks,
+        timers: ["media", "show", "worker"].map(|name| TimerSpec { name: name.into(), shared: false }).into(),
+        devices: vec![DeviceSpec { name: "decoder".into(), servers: 1, iowait: false }],
+        queues: ["work", "done", "decode"].map(|name| Named { name: name.into() }).into(),
+        marks: vec!["frame".into()],
+        mark_periods: vec![Some(Ns(1_000_000_000 / p.int("fps")))],
+        groups: vec![GroupSpec::root()],
+        ..Workload::default()
+    }
+}
