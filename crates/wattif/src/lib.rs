@@ -22,15 +22,18 @@
 
 pub mod bug;
 pub mod cli;
+pub mod compare;
 pub mod data;
 pub mod error;
 pub mod experiment;
+pub mod explain;
 pub mod load;
 pub mod markdown;
 pub mod recording;
 pub mod reference;
 pub mod run;
 pub mod settings;
+pub mod sweep;
 pub mod text;
 pub mod trace_file;
 pub mod verify;

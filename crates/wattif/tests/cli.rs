@@ -413,6 +413,45 @@ fn compare_pairs_seeds() {
     assert!(text.contains("ratio to linux-5.3") && text.contains("seeds 1 to 4"), "{text}");
 }
 
+/// Files of `run --json`: what differs in more than the kernel is refused, and named.
+#[test]
+fn run_files_are_compared_and_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = |name: &str, more: &[&str]| {
+        let args = ["run", "server", "-p", "hikey620", "-k", "linux-5.6", "--duration", "50ms", "--json"];
+        let path = dir.path().join(name).display().to_string();
+        std::fs::write(&path, done(&[&args[..], more].concat()).stdout).unwrap();
+        path
+    };
+    let a = record("a.json", &[]);
+    let b = record("b.json", &["--set", "cpuidle=teo"]);
+    let other = record("c.json", &["--set", "platform.hz=1000"]);
+    let explained = done(&["explain", &a, &b, "--seeds", "2", "--rerun", "20ms", "--json"]);
+    assert_eq!(explained.status.code(), Some(0), "{}", err(&explained));
+    let json: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    assert_eq!(
+        (json["schema"].as_str(), &json["shares"][0]["shares"][2]["part"]),
+        (Some("wattif.explain/1"), &"idle".into())
+    );
+    let whole = json["energy"]["difference_fj"].as_i64().unwrap();
+    for split in ["by_state", "by_task"] {
+        let rows = json["energy"][split].as_array().unwrap();
+        assert_eq!(rows.iter().map(|r| r["difference_fj"].as_i64().unwrap()).sum::<i64>(), whole, "{split}");
+    }
+    let compared = done(&["compare", &a, &b, "--seeds", "2", "--markdown"]);
+    assert!(out(&compared).contains("digest  ") && out(&compared).contains("again     wattif compare"));
+    for args in [&["explain", &a, &other][..], &["compare", &a, &other]] {
+        let o = done(args);
+        assert_eq!(o.status.code(), Some(2));
+        assert!(err(&o).contains("platform.hz: 250 and 1000"), "{}", err(&o));
+    }
+    let text = std::fs::read_to_string(&a).unwrap();
+    std::fs::write(&b, text.replacen("\"hz\": 250", "\"hz\": 300", 1)).unwrap();
+    assert!(err(&done(&["explain", &a, &b])).contains("does not have its spec.hash"));
+    std::fs::write(&b, &text[..text.len() / 2]).unwrap();
+    assert!(err(&done(&["explain", &a, &b])).contains("not JSON"));
+}
+
 #[test]
 fn a_closed_pipe_is_no_bug() {
     let mut child = wattif(&["list", "platforms"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

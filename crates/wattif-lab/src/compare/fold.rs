@@ -1,7 +1,7 @@
 //! From the reports of runs to the `wattif.compare/1` object.
 
 use crate::metrics::{Better, RunReport, info};
-use crate::stats::{bca_mean, holm, mean, paired_ratio};
+use crate::stats::{bca_mean, cohens_dz, holm, mean, paired_ratio};
 use serde::Serialize;
 
 /// `schema` of a comparison.
@@ -57,6 +57,8 @@ pub struct RatioRow {
     pub p: Option<f64>,
     /// The same after Holm's correction over all ratios of this comparison.
     pub p_holm: Option<f64>,
+    /// Effect size: Cohen's d of the paired differences; `None` below two seeds, or where they do not vary.
+    pub effect: Option<f64>,
 }
 
 /// Compare kernels by the metrics of `names`. `runs[kernel][i]` is the report of the i-th seed; every kernel has the
@@ -110,7 +112,8 @@ fn ratio(variant: Option<&[f64]>, first: Option<&[f64]>) -> RatioRow {
         return RatioRow::default();
     };
     let r = paired_ratio(variant, first);
-    RatioRow { value: Some(r.value).filter(|v| v.is_finite()), ci95: r.ci95, p: Some(r.p), p_holm: None }
+    let effect = Some(cohens_dz(variant, first)).filter(|d| d.is_finite());
+    RatioRow { value: Some(r.value).filter(|v| v.is_finite()), ci95: r.ci95, p: Some(r.p), p_holm: None, effect }
 }
 
 /// Holm over all comparisons made; those of the first kernel with itself are none.
@@ -199,6 +202,7 @@ pub(super) mod tests {
         assert!(lo < r.value.unwrap() && r.value.unwrap() < hi && hi - lo < 0.01, "pairs cancel the noise of the seed");
         assert_eq!(r.p, Some(2.0 / 64.0));
         assert!(r.p_holm >= r.p);
+        assert!(r.effect.unwrap() < -5.0, "{:?}", r.effect);
         assert_eq!(mean.ratio_to_first[0].value, Some(1.0));
         assert_eq!(c.metrics[4].ratio_to_first[1].p, Some(1.0));
     }

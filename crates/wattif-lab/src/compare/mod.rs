@@ -6,6 +6,8 @@
 mod fold;
 mod plan;
 mod render;
+mod unlike;
 
 pub use fold::{Comparison, Estimate, MetricRow, RatioRow, SCHEMA, fold, headline_metrics};
 pub use plan::{Plan, PlannedRun};
+pub use unlike::unlike;

@@ -7,17 +7,18 @@ use crate::table::{Align, Table, cell, interval, number, p_value};
 impl Comparison {
     /// For a terminal.
     pub fn to_text(&self) -> String {
-        self.table().to_text() + "\n" + &self.legend()
+        self.table(false).to_text() + "\n" + &self.legend()
     }
     /// For a web page or a mail.
     pub fn to_markdown(&self) -> String {
-        self.table().to_markdown() + "\n" + &self.legend()
+        self.table(true).to_markdown() + "\n" + &self.legend()
     }
 
-    fn table(&self) -> Table {
+    /// A mail has room for the effect size too.
+    fn table(&self, effect: bool) -> Table {
         use Align::{Left, Right};
         let first = self.kernels.first().map_or("", String::as_str);
-        let mut table = Table::new([
+        let mut columns = vec![
             ("metric".to_owned(), Left),
             ("unit".into(), Left),
             ("kernel".into(), Left),
@@ -27,9 +28,19 @@ impl Comparison {
             ("95 % interval".into(), Right),
             ("p (Holm)".into(), Right),
             (String::new(), Left),
-        ]);
+        ];
+        if effect {
+            columns.push(("effect d".into(), Right));
+        }
+        let mut table = Table::new(columns);
         for metric in &self.metrics {
-            (0..self.kernels.len()).for_each(|k| table.row(self.cells(metric, k)));
+            for k in 0..self.kernels.len() {
+                let mut cells = self.cells(metric, k);
+                if effect && k > 0 {
+                    cells.push(metric.ratio_to_first[k].effect.map_or("–".into(), |d| number(d, 3)));
+                }
+                table.row(cells);
+            }
         }
         table
     }

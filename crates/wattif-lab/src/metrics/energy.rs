@@ -22,6 +22,17 @@ pub struct EnergyReport {
     pub base: f64,
 }
 
+/// The name of a platform's unit of energy, and how many fJ one is; `None` where nothing is known of its powers.
+pub(crate) fn unit(unit: PowerUnit, sourced: bool) -> Option<(&'static str, f64)> {
+    match (unit, sourced) {
+        (PowerUnit::Unknown, _) => None,
+        // One abstract unit is kept as 1000, so 1e12 of ours are one unit for a second.
+        (PowerUnit::EasCosts, _) => Some(("cost*s", 1e12)),
+        (_, true) => Some(("J", 1e15)),
+        (_, false) => Some(("relative", 1e15)),
+    }
+}
+
 /// Integrates one power.
 #[derive(Clone, Debug)]
 struct Meter {
@@ -50,14 +61,14 @@ struct Place {
     power: fn(&PowerTable, PowerLevel, usize) -> u64,
 }
 
-fn cpu_power(table: &PowerTable, level: PowerLevel, opp: usize) -> u64 {
+pub(crate) fn cpu_power(table: &PowerTable, level: PowerLevel, opp: usize) -> u64 {
     match level {
         PowerLevel::Busy => table.busy(opp),
         PowerLevel::Idle(state) => table.idle(state.into(), opp),
     }
 }
 
-fn cluster_power(table: &PowerTable, level: PowerLevel, opp: usize) -> u64 {
+pub(crate) fn cluster_power(table: &PowerTable, level: PowerLevel, opp: usize) -> u64 {
     match level {
         PowerLevel::Busy => table.cluster_busy(opp),
         PowerLevel::Idle(state) => table.cluster_idle(state.into(), opp),
@@ -122,13 +133,7 @@ impl Energy {
 
     /// For people; `None` where the platform has no powers.
     pub fn report(&self) -> Option<EnergyReport> {
-        let (unit, one) = match (self.unit, self.sourced) {
-            (PowerUnit::Unknown, _) => return None,
-            // One abstract unit is kept as 1000, so 1e12 of ours are one unit for a second.
-            (PowerUnit::EasCosts, _) => ("cost*s", 1e12),
-            (_, true) => ("J", 1e15),
-            (_, false) => ("relative", 1e15),
-        };
+        let (unit, one) = unit(self.unit, self.sourced)?;
         let totals = self.totals();
         let value = |fj: &Fj| fj.0 as f64 / one;
         Some(EnergyReport {

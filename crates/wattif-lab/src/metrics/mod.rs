@@ -5,7 +5,7 @@ mod balance;
 mod cpus;
 mod deadlines;
 mod distribution;
-mod energy;
+pub(crate) mod energy;
 mod frames;
 mod frequency;
 mod groups;
@@ -14,11 +14,11 @@ mod latency;
 mod lookup;
 mod names;
 mod oracle;
-mod pids;
+pub(crate) mod pids;
 mod report;
 mod tasks;
 #[cfg(test)]
-mod testbed;
+pub(crate) mod testbed;
 mod throughput;
 
 pub use balance::{Balance, BalanceReport};

@@ -3,14 +3,14 @@
 use super::conditions::{FailIf, Until};
 use super::inputs::{Inputs, Loaded};
 use super::{Exit, output};
+use crate::compare::Runs;
 use crate::error::{Error, Look};
-use crate::run::run_all;
+use crate::explain::{run_file, same_inputs};
 use crate::settings::Settings;
 use crate::{data, experiment, text};
 use std::path::PathBuf;
-use wattif_lab::compare::{Comparison, fold, headline_metrics};
+use wattif_lab::compare::Comparison;
 use wattif_lab::experiment::Overrides;
-use wattif_lab::metrics::RunReport;
 use wattif_lab::plot::{self, Axis, Chart};
 use wattif_model::run::RunSpec;
 
@@ -22,11 +22,12 @@ Examples:
   wattif compare app.json -k linux-6.1 -k linux-6.12 --seeds 50 --markdown
   wattif compare app.json -k linux-6.6 -k linux-6.12 --until ci=1%
   wattif compare app.json -k base.toml -k mine.toml --fail-if 'energy.total > +2%'
+  wattif compare A.json B.json                       files of `wattif run --json`: the same but for the kernel
   wattif compare gallery/sched_idle_placement")]
 pub struct Args {
-    /// An rt-app JSON file, - for stdin, a workload of the gallery, a model, or gallery/NAME for a whole experiment.
-    #[arg(value_name = "WORKLOAD")]
-    workload: String,
+    /// An rt-app JSON file, - for stdin, a workload of the gallery, a model, gallery/NAME for a whole experiment; or two and more files of `run --json`.
+    #[arg(value_name = "WORKLOAD", required = true)]
+    workload: Vec<String>,
     #[command(flatten)]
     inputs: Inputs,
     /// Kernel profile; the first is what the others are compared with. Twice or more.
@@ -90,41 +91,25 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
 }
 
 /// Runs of these seeds under every kernel: a list per kernel.
-fn simulate(specs: &[RunSpec], seeds: &[u64]) -> Result<Vec<Vec<RunReport>>, Error> {
-    let all: Vec<RunSpec> =
-        specs.iter().flat_map(|s| seeds.iter().map(|&seed| RunSpec { seed, ..s.clone() })).collect();
-    let bar = output::bar(all.len() as u64, "simulating");
-    let outcomes = run_all(&all, &|| bar.inc(1))?;
+fn simulate(specs: &[RunSpec], seeds: &[u64]) -> Result<Runs, Error> {
+    let bar = output::bar((specs.len() * seeds.len()) as u64, "simulating");
+    let runs = Runs::simulate(specs, seeds, &|| bar.inc(1))?;
     bar.finish_and_clear();
-    let mut reports = outcomes.into_iter().map(|o| o.report);
-    Ok(specs.iter().map(|_| reports.by_ref().take(seeds.len()).collect()).collect())
+    Ok(runs)
 }
 
 fn compared(loaded: &Loaded, seeds: &[u64], named: &[String]) -> Result<Comparison, Error> {
-    Ok(folded(loaded, seeds, named, &simulate(&loaded.specs, seeds)?))
-}
-
-/// The headline metrics, and those that a condition names.
-fn folded(loaded: &Loaded, seeds: &[u64], named: &[String], runs: &[Vec<RunReport>]) -> Comparison {
-    let kernels: Vec<String> = loaded.specs.iter().map(|s| s.kernel.name.clone()).collect();
-    let mut names = headline_metrics(runs);
-    for name in named {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    fold(spec_json(loaded, seeds), &kernels, &names, runs)
+    Ok(simulate(&loaded.specs, seeds)?.compared(&loaded.specs, loaded.settings.to_map(), seeds, named))
 }
 
 /// Ten seeds at a time until it is sure, or there are no more of them.
 fn sure(loaded: &Loaded, seeds: &[u64], named: &[String], until: &Until) -> Result<(Comparison, Vec<u64>), Error> {
     const BATCH: usize = 10;
-    let mut runs: Vec<Vec<RunReport>> = vec![Vec::new(); loaded.specs.len()];
+    let mut runs = Runs::default();
     for batch in seeds.chunks(BATCH) {
-        let more = simulate(&loaded.specs, batch)?;
-        runs.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
-        let done = runs[0].len();
-        let comparison = folded(loaded, &seeds[..done], named, &runs);
+        runs.add(simulate(&loaded.specs, batch)?);
+        let done = runs.seeds();
+        let comparison = runs.compared(&loaded.specs, loaded.settings.to_map(), &seeds[..done], named);
         match until.widest(&comparison) {
             None => {
                 output::note(&format!("--until: reached with {done} seeds"));
@@ -148,14 +133,18 @@ fn load(args: &Args, look: Look) -> Result<(Loaded, Vec<u64>), Error> {
         (first..first.saturating_add(args.seeds.unwrap_or(if args.until.is_some() { MOST_SEEDS } else { default })))
             .collect()
     };
-    let name = args.workload.strip_prefix("gallery/").unwrap_or_default().trim_end_matches('/');
+    if args.workload.len() > 1 {
+        return Ok((run_files(args)?, seeds(20)));
+    }
+    let workload = &args.workload[0];
+    let name = workload.strip_prefix("gallery/").unwrap_or_default().trim_end_matches('/');
     if data::experiments().contains(&name) {
         if !args.kernel.is_empty() || !args.inputs.set.is_empty() || args.inputs.duration.is_some() {
             return Err(Error::Usage(format!(
                 "gallery/{name} says what is compared; for other kernels or settings name its workload: `wattif list workloads`"
             )));
         }
-        let entry = experiment::load(&args.workload)?;
+        let entry = experiment::load(workload)?;
         let e = &entry.experiment;
         let arm = |k: &String| e.resolve(k, &e.platforms[0], &Overrides::new()).map_err(Error::Usage);
         let specs = e.kernels.iter().map(|k| entry.spec(&arm(k)?)).collect::<Result<_, _>>()?;
@@ -164,23 +153,18 @@ fn load(args: &Args, look: Look) -> Result<(Loaded, Vec<u64>), Error> {
     if args.kernel.len() < 2 {
         return Err(Error::Usage("name at least two kernels: -k linux-5.3 -k linux-5.6".into()));
     }
-    Ok((args.inputs.load(&args.workload, &args.kernel, look)?, seeds(20)))
+    Ok((args.inputs.load(workload, &args.kernel, look)?, seeds(20)))
 }
 
-fn spec_json(loaded: &Loaded, seeds: &[u64]) -> serde_json::Value {
-    let spec = &loaded.specs[0];
-    let hashes: Vec<String> = loaded.specs.iter().map(RunSpec::hash).collect();
-    serde_json::json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "platform": spec.platform.name,
-        "workload": spec.workload.name,
-        "duration_s": spec.duration.as_s_f64(),
-        "seeds": seeds,
-        "set": loaded.settings.to_map(),
-        "hashes_of_first_seed": hashes,
-        "content": loaded.specs,
-        "trust": spec.platform.trust,
-    })
+/// The kernels of several run files, whose other inputs are the same.
+fn run_files(args: &Args) -> Result<Loaded, Error> {
+    if !args.kernel.is_empty() || !args.inputs.set.is_empty() || args.inputs.duration.is_some() {
+        return Err(Error::Usage("run files say what is compared; -k, --set and --duration go with a workload".into()));
+    }
+    let specs: Vec<RunSpec> =
+        args.workload.iter().map(|path| run_file(path).map(|(spec, _)| spec)).collect::<Result<_, _>>()?;
+    specs[1..].iter().try_for_each(|other| same_inputs(&specs[0], other))?;
+    Ok(Loaded { specs, settings: Settings::default(), findings: Vec::new() })
 }
 
 fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool) -> String {
@@ -191,10 +175,29 @@ fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool)
         used += &format!("kernel    {}: {}\n", other.kernel.name, other.kernel.title);
     }
     let trust = text::trust(&spec.platform);
+    let digests = |c: &Comparison| {
+        let of = |(k, name): (usize, &String)| {
+            format!("digest    {} ({name})\n", c.spec["digests"][k].as_str().unwrap_or_default())
+        };
+        c.kernels.iter().enumerate().map(of).collect::<String>()
+    };
     match markdown {
-        true => format!("```text\n{used}```\n\n{}\nHow far to trust it:\n\n{trust}", comparison.to_markdown()),
+        true => format!(
+            "```text\n{used}{}wattif    {}\nagain     {}\n```\n\n{}\nHow far to trust it:\n\n{trust}",
+            digests(comparison),
+            env!("CARGO_PKG_VERSION"),
+            command(),
+            comparison.to_markdown()
+        ),
         false => format!("{used}\n{}\nHow far to trust it\n{}", comparison.to_text(), text::indented(&trust)),
     }
+}
+
+/// What was typed, for whoever wants to see it himself; words with blanks in quotes.
+fn command() -> String {
+    let quoted = |word: String| if word.contains([' ', '>', '<', '*']) { format!("'{word}'") } else { word };
+    let words = std::env::args().skip(1).map(quoted);
+    std::iter::once("wattif".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// The ratios to the first kernel.

@@ -1,25 +1,122 @@
-//! `wattif explain NAME`: the manual page of a policy.
+//! `wattif explain NAME`: the manual page of a policy. `wattif explain A B WORKLOAD`: why two kernels differ.
 
+use super::inputs::Inputs;
 use super::{Exit, output};
 use crate::error::{Error, Look};
-use crate::markdown;
+use crate::explain::{Reruns, run_file};
+use crate::settings::duration_ns;
+use crate::{explain, markdown};
+use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
 use wattif_sim::registry::{POLICIES, Policy, policy};
 
-/// Print a policy's manual: idea, signals, decision, where it fails, how it differs from the kernel, and its tunables.
+/// Say why two runs differ, or print a policy's manual.
+///
+/// With two kernels and a workload, or two files that `run --json` wrote: the first decision that differs, with both sides'
+/// inputs; the difference in energy by operating point, idle state and task, and in wake-up latency by cause, both to the last
+/// femtojoule and nanosecond; and which part of the kernel carries it.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  wattif explain teo\n  wattif explain select_idle_sibling | less\n\n`wattif list policies` prints all names."
-)]
+#[command(after_help = "\
+Examples:
+  wattif explain linux-5.3 linux-5.6 app.json
+  wattif explain linux-6.6 linux-6.12 server -p hikey620 --duration 60s --json
+  wattif run app.json -k linux-5.3 --json > A.json; wattif run app.json -k linux-5.6 --json > B.json
+  wattif explain A.json B.json
+  wattif explain teo                      the manual of a policy; `wattif list policies` prints all names")]
 pub struct Args {
-    /// A policy, such as schedutil.
-    name: String,
+    /// A policy; two run files; or two kernels and a workload.
+    #[arg(value_name = "NAME", required = true, num_args = 1..=3)]
+    names: Vec<String>,
+    #[command(flatten)]
+    inputs: Inputs,
+    #[command(flatten)]
+    reruns: RerunArgs,
+    /// Print one JSON object (wattif.explain/1).
+    #[arg(long)]
+    json: bool,
+}
+
+/// The runs behind shares and steps.
+#[derive(Debug, clap::Args)]
+pub struct RerunArgs {
+    /// Seeds of the runs that tell which part carries a difference; 0: none are made.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pub seeds: u64,
+    /// Length of these runs at most.
+    #[arg(long, value_name = "TIME", value_parser = duration_ns, default_value = "1s")]
+    pub rerun: u64,
+    /// Metric whose difference is shared out; repeatable.
+    #[arg(long, value_name = "METRIC", default_values = ["energy.total", "wakeup_latency_us.mean"])]
+    pub metric: Vec<String>,
+}
+
+impl RerunArgs {
+    /// Refuses metrics that do not exist.
+    pub fn checked(&self) -> Result<Reruns, Error> {
+        for name in &self.metric {
+            if metrics::info(name).is_none() {
+                let names = metrics::list().iter().map(|m| m.name);
+                return Err(Error::unknown("metric", name, names, "wattif list metrics"));
+            }
+        }
+        Ok(Reruns { seeds: self.seeds, duration: wattif_model::Ns(self.rerun), metrics: self.metric.clone() })
+    }
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    let reruns = args.reruns.checked()?;
+    let (a, b) = match args.names.as_slice() {
+        [name] => return manual(name, look),
+        [a, b] => {
+            let is_file = |name: &String| name == "-" || std::path::Path::new(name).is_file();
+            if let Some(missing) = [a, b].into_iter().find(|name| !is_file(name)) {
+                return Err(Error::Usage(format!(
+                    "`{missing}` is no file; write two files of `wattif run --json`, or two kernels and a workload: \
+                     wattif explain linux-5.3 linux-5.6 app.json"
+                )));
+            }
+            let ((a, digest_a), (b, digest_b)) = (run_file(a)?, run_file(b)?);
+            return print(args, [&a, &b], &reruns, [&digest_a, &digest_b]);
+        }
+        [a, b, workload] => {
+            let kernels = [a.clone(), b.clone()];
+            let mut specs = args.inputs.load(workload, &kernels, look)?.specs;
+            let b = specs.pop().expect("two kernels");
+            (specs.pop().expect("two kernels"), b)
+        }
+        _ => unreachable!("clap takes three at most"),
+    };
+    print(args, [&a, &b], &reruns, ["", ""])
+}
+
+/// `recorded`: the digests that run files say, to be held against those of the runs made now.
+fn print(
+    args: &Args,
+    specs: [&wattif_model::run::RunSpec; 2],
+    reruns: &Reruns,
+    recorded: [&str; 2],
+) -> Result<Exit, Error> {
+    let bar = output::bar(16 * reruns.seeds, "simulating");
+    let explanation = explain::explain(specs, reruns, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    for (was, side) in recorded.iter().zip([&explanation.a, &explanation.b]) {
+        if !was.is_empty() && *was != side.digest {
+            output::note(&format!(
+                "note: {} was recorded with digest {was} and now has {}: another version of wattif wrote it",
+                side.kernel, side.digest
+            ));
+        }
+    }
+    match args.json {
+        true => output::json(&explanation)?,
+        false => output::data(&explanation.to_text())?,
+    }
+    Ok(Exit::Done)
+}
+
+fn manual(name: &str, look: Look) -> Result<Exit, Error> {
     let names = POLICIES.iter().map(|p| p.name);
-    let found =
-        policy(&args.name).ok_or_else(|| Error::unknown("policy", &args.name, names, "wattif list policies"))?;
+    let found = policy(name).ok_or_else(|| Error::unknown("policy", name, names, "wattif list policies"))?;
     let mut text = format!("{} ({})\n\n", found.name, found.slot.name());
     text += &markdown::to_terminal(&found.manual(), look);
     text += &tunables(found, look);

@@ -1,5 +1,6 @@
 //! The command line: one file a verb. Data goes to stdout, notes and progress to stderr.
 
+mod bisect;
 mod compare;
 mod completions;
 mod conditions;
@@ -12,6 +13,7 @@ mod record;
 mod replay;
 mod repro;
 mod run;
+mod sweep;
 mod verify;
 
 use crate::bug;
@@ -39,6 +41,8 @@ Examples:
   wattif run app.json                             an rt-app file on hikey960 under linux-6.12
   wattif compare app.json -k linux-5.3 -k linux-5.6 --seeds 20
   wattif repro                                    the gallery: published beside simulated
+  wattif explain linux-5.3 linux-5.6 app.json     why they differ
+  wattif sweep app.json --axis cpuidle=menu,teo   many settings, kept in a store
   wattif explain teo                              a policy's manual
   wattif list platforms                           what there is to choose from
 
@@ -76,6 +80,8 @@ enum Verb {
     Import(import::Args),
     Record(record::Args),
     Explain(explain::Args),
+    Bisect(bisect::Args),
+    Sweep(sweep::Args),
     List(list::Args),
     Verify(verify::Args),
     Completions(completions::Args),
@@ -136,6 +142,8 @@ impl Verb {
             Verb::Import(args) => import::run(&args, look),
             Verb::Record(args) => record::run(&args),
             Verb::Explain(args) => explain::run(&args, look),
+            Verb::Bisect(args) => bisect::run(&args, look),
+            Verb::Sweep(args) => sweep::run(&args, look),
             Verb::List(args) => list::run(&args),
             Verb::Verify(args) => verify::run(&args),
             Verb::Completions(args) => completions::run(&args),

@@ -1,0 +1,81 @@
+//! `wattif bisect A B WORKLOAD`.
+
+use super::explain::RerunArgs;
+use super::inputs::Inputs;
+use super::{Exit, output};
+use crate::error::{Error, Look};
+use crate::explain;
+use wattif_lab::explain::Bisection;
+
+/// Say which switch of two kernel profiles carries a difference: from A to B one switch at a time.
+///
+/// Every policy, tunable and feature in which the profiles differ is a switch. The walk sets them one after the other, so that
+/// the steps sum to the difference; each is also tried alone. A switch carries the difference when the 95 % interval of its step
+/// leaves out 0 and it makes at least a twentieth of it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wattif bisect linux-5.3 linux-5.6 app.json
+  wattif bisect linux-6.6 linux-6.12 server --metric energy.total --seeds 20 --rerun 5s")]
+pub struct Args {
+    /// The profile to begin with.
+    #[arg(value_name = "A")]
+    a: String,
+    /// The profile to end with.
+    #[arg(value_name = "B")]
+    b: String,
+    /// An rt-app JSON file, - for stdin, a workload of the gallery, or a model.
+    #[arg(value_name = "WORKLOAD")]
+    workload: String,
+    #[command(flatten)]
+    inputs: Inputs,
+    #[command(flatten)]
+    reruns: RerunArgs,
+    /// Print one JSON object (wattif.bisect/1).
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    let reruns = args.reruns.checked()?;
+    if reruns.seeds == 0 {
+        return Err(Error::Usage("a bisection needs at least one seed: --seeds 8".into()));
+    }
+    let specs = args.inputs.load(&args.workload, &[args.a.clone(), args.b.clone()], look)?.specs;
+    let bar = output::bar(explain::bisect_runs(&specs[0].kernel, &specs[1].kernel, &reruns), "simulating");
+    let found = explain::bisect([&specs[0], &specs[1]], &reruns, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    if let Some(missing) = reruns.metrics.iter().find(|m| !found.iter().any(|f| f.metric == **m)) {
+        output::note(&format!("note: these runs have no {missing}"));
+    }
+    let seconds = reruns.duration.min(specs[0].duration).as_s_f64();
+    match args.json {
+        true => output::json(&serde_json::json!({
+            "schema": "wattif.bisect/1",
+            "platform": specs[0].platform.name,
+            "workload": specs[0].workload.name,
+            "kernels": [specs[0].kernel.name, specs[1].kernel.name],
+            "hashes": [specs[0].hash(), specs[1].hash()],
+            "seeds": reruns.seeds,
+            "duration_s": seconds,
+            "metrics": found,
+        }))?,
+        false => output::data(&page(&specs[0].workload.name, args, seconds, &found))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn page(workload: &str, args: &Args, seconds: f64, found: &[Bisection]) -> String {
+    let mut out = format!(
+        "{workload}: from {} (A) to {} (B) one switch at a time; {} seeds of {} s\n",
+        args.a,
+        args.b,
+        args.reruns.seeds,
+        wattif_lab::table::cell(seconds)
+    );
+    match found.first() {
+        Some(first) if first.steps.is_empty() => out += "\nThe profiles differ in nothing: 0 switches.\n",
+        _ => found.iter().for_each(|f| out += &format!("\n{}", f.to_text())),
+    }
+    out
+}

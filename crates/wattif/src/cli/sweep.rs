@@ -1,0 +1,166 @@
+//! `wattif sweep WORKLOAD --axis name=values…`.
+
+use super::inputs::Dialect;
+use super::{Exit, output};
+use crate::error::{Error, Look};
+use crate::settings::duration_ns;
+use crate::sweep::{Figure, Question, Row, Store, Table as Found, run_local};
+use clap::ValueEnum;
+use std::path::PathBuf;
+use wattif_lab::metrics;
+use wattif_lab::sweep::{Axis, Sampling};
+use wattif_lab::table::{Align, Table, cell, interval};
+use wattif_model::Ns;
+
+/// Try many settings: every combination, or a sample of them.
+///
+/// Each finished run is kept in a store, by the hash of its spec and the version of the model: a sweep that was killed goes on
+/// where it was, one that is repeated costs nothing, and several processes may work on the same store.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wattif sweep app.json --axis kernel=linux-5.3,linux-5.6 --axis cpuidle=menu,teo
+  wattif sweep app.json --axis schedutil.rate_limit_us=500..4000/8 --pareto energy.total,wakeup_latency_us.p99
+  wattif sweep server --axis platform.hz=100..1000 --axis cpuidle=menu,teo --sample lhs --samples 40
+  wattif sweep server --axis workload.workers=4,8,16 --seeds 5 --json")]
+pub struct Args {
+    /// An rt-app JSON file, a workload of the gallery, or a model.
+    #[arg(value_name = "WORKLOAD")]
+    workload: String,
+    /// What is varied: kernel, platform, or anything --set takes; values 1,2,4 or FROM..TO/STEPS. Repeatable.
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    axis: Vec<String>,
+    /// Machine, where no axis says otherwise.
+    #[arg(short, long, value_name = "PLATFORM", default_value = "hikey960")]
+    platform: String,
+    /// Kernel profile, where no axis says otherwise.
+    #[arg(short, long, value_name = "KERNEL", default_value = "linux-6.12")]
+    kernel: String,
+    /// Override for all points, as in `run`; repeatable.
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+    /// Simulated time of each run; the workload's own or 10 s by default.
+    #[arg(long, value_name = "TIME", value_parser = duration_ns)]
+    duration: Option<u64>,
+    /// First seed; also that of the sample.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Seeds of every point.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    seeds: u64,
+    /// How points are chosen.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "grid")]
+    sample: Sample,
+    /// So many, of a sample.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    samples: usize,
+    /// Metric to show; repeatable. Energy and latency by default.
+    #[arg(long, value_name = "METRIC", default_values = ["energy.total", "wakeup_latency_us.mean", "wakeup_latency_us.p99"])]
+    metric: Vec<String>,
+    /// Mark the points that no other beats in both of two metrics.
+    #[arg(long, value_name = "METRIC,METRIC")]
+    pareto: Option<String>,
+    /// Where finished runs are kept.
+    #[arg(long, value_name = "FILE", default_value = "wattif-sweep.sqlite")]
+    store: PathBuf,
+    /// How rt-app files are read.
+    #[arg(long, value_enum, default_value = "workgen")]
+    dialect: Dialect,
+    /// Print one JSON object (wattif.sweep/1).
+    #[arg(long)]
+    json: bool,
+}
+
+/// How points are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sample {
+    /// Every combination.
+    Grid,
+    /// Each value drawn by itself.
+    Random,
+    /// A Latin hypercube: each slice of each axis once.
+    Lhs,
+}
+
+pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
+    let front = args.pareto.as_deref().map(pair).transpose()?;
+    let mut shown = args.metric.clone();
+    for name in front.iter().flatten() {
+        if !shown.contains(name) {
+            shown.push(name.clone());
+        }
+    }
+    shown.iter().try_for_each(|name| check_metric(name))?;
+    let plan = question(args)?.plan()?;
+    let store = Store::open(&args.store)?;
+    let missing = plan.missing(&store)?;
+    let all = plan.points.len() * plan.seeds.len();
+    let bar = output::bar(missing.len() as u64, "simulating");
+    run_local(&missing, &store, &|| bar.inc(1))?;
+    bar.finish_and_clear();
+    let table = plan.table(&store, &shown, front.as_ref())?;
+    output::note(&format!(
+        "{} points × {} seeds: {} runs made, the others were in {}",
+        plan.points.len(),
+        plan.seeds.len(),
+        missing.len().min(all),
+        args.store.display()
+    ));
+    match args.json {
+        true => output::json(&table)?,
+        false => output::data(&page(&table, &shown, front.is_some()))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn question(args: &Args) -> Result<Question, Error> {
+    let axes = args.axis.iter().map(|text| Axis::parse(text)).collect::<Result<_, _>>();
+    Ok(Question {
+        workload: args.workload.clone(),
+        platform: args.platform.clone(),
+        kernel: args.kernel.clone(),
+        set: args.set.clone(),
+        axes: axes.map_err(|why| Error::Usage(format!("--axis {why}")))?,
+        sampling: match args.sample {
+            Sample::Grid => Sampling::Grid,
+            Sample::Random => Sampling::Random(args.samples),
+            Sample::Lhs => Sampling::LatinHypercube(args.samples),
+        },
+        seeds: (args.seed..args.seed.saturating_add(args.seeds)).collect(),
+        duration: args.duration.map(Ns),
+        dialect: args.dialect.into(),
+    })
+}
+
+fn check_metric(name: &str) -> Result<(), Error> {
+    let names = metrics::list().iter().map(|m| m.name);
+    metrics::info(name).map(drop).ok_or_else(|| Error::unknown("metric", name, names, "wattif list metrics"))
+}
+
+fn pair(text: &str) -> Result<[String; 2], Error> {
+    let (a, b) = text.split_once(',').ok_or_else(|| {
+        Error::Usage(format!("--pareto {text}: write two metrics, such as energy.total,wakeup_latency_us.p99"))
+    })?;
+    Ok([a.trim().to_string(), b.trim().to_string()])
+}
+
+fn page(found: &Found, metrics: &[String], front: bool) -> String {
+    let left = found.axes.iter().map(|name| (name.clone(), Align::Left));
+    let right = metrics.iter().flat_map(|m| [(m.clone(), Align::Right), ("95 % interval".to_string(), Align::Right)]);
+    let mut table = Table::new(left.chain(right).chain([(String::new(), Align::Left)]));
+    for row in &found.points {
+        table.row(cells(found, row, metrics));
+    }
+    let legend = if front { "\nfront: no other point is better in both metrics\n" } else { "" };
+    table.to_text() + legend
+}
+
+fn cells(found: &Found, row: &Row, metrics: &[String]) -> Vec<String> {
+    let mut cells: Vec<String> = found.axes.iter().map(|name| row.axes[name].clone()).collect();
+    for name in metrics {
+        let Figure { mean, ci95 } = row.metrics[name];
+        cells.extend([cell(mean.unwrap_or(f64::NAN)), interval(ci95)]);
+    }
+    cells.push(if row.front { "front".into() } else { String::new() });
+    cells
+}

@@ -1,0 +1,311 @@
+//! Running what an explanation asks for: both sides with listeners, the stretch in which they part once more, and every mix of
+//! the two profiles.
+
+use crate::error::{Error, Findings};
+use crate::run::Simulator;
+use crate::{data, run};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use wattif_lab::explain::{
+    Bisection, Decisions, EnergyBy, Explanation, Findings as Found, KernelView, Parting, Recorder, Shares, Switch,
+    Waits, combinations, parting, switches,
+};
+use wattif_lab::metrics::RunReport;
+use wattif_model::Ns;
+use wattif_model::check::Diagnostic;
+use wattif_model::kernel::{KernelSpec, Slot};
+use wattif_model::run::{RunSpec, Runner};
+use wattif_model::trace::Observer;
+use wattif_sim::registry;
+use wattif_sim::sched::features::Features;
+
+/// What the shares of an explanation, or the walk of a bisection, are computed from.
+#[derive(Clone, Debug)]
+pub struct Reruns {
+    /// So many seeds, from that of the runs on; 0: none.
+    pub seeds: u64,
+    /// At most this long each.
+    pub duration: Ns,
+    /// Which metrics.
+    pub metrics: Vec<String>,
+}
+
+/// Explain two runs of the same workload on the same platform. `done` is called with the runs made and the runs in all.
+pub fn explain(specs: [&RunSpec; 2], reruns: &Reruns, done: &(dyn Fn() + Sync)) -> Result<Explanation, Error> {
+    same_inputs(specs[0], specs[1])?;
+    let (a, b) = rayon::join(|| listen(specs[0]), || listen(specs[1]));
+    let ((found_a, decided_a), (found_b, decided_b)) = (a?, b?);
+    let mut explanation = Explanation::new(specs, [&found_a, &found_b]);
+    if let Some(stretch) = decided_a.first_difference(&decided_b)
+        && let Some((parting, names)) = part(specs, stretch)?
+    {
+        explanation.set_first(specs, &parting, &names);
+    }
+    if reruns.seeds > 0 && explanation.a.digest != explanation.b.digest {
+        let duration = reruns.duration.min(specs[0].duration);
+        explanation.shares_of = Some((reruns.seeds, duration.as_s_f64()));
+        match shares(specs, reruns, done) {
+            Ok(shares) => explanation.shares = shares,
+            Err(Error::Run(why)) => explanation.shares_note = Some(why.to_string()),
+            Err(other) => return Err(other),
+        }
+    }
+    explanation.summarize();
+    Ok(explanation)
+}
+
+/// One side, with everybody who listens.
+fn listen(spec: &RunSpec) -> Result<(Found, Decisions), Error> {
+    let mut energy = EnergyBy::new(&spec.platform);
+    let mut waits = Waits::new(&spec.platform, &spec.workload.groups);
+    let mut decisions = Decisions::new(spec.duration);
+    let summary = Simulator.run(spec, &mut [&mut energy, &mut waits, &mut decisions])?;
+    let energy = energy.split();
+    assert_eq!(energy.total(), summary.energy.total(), "the split sums to the machine's own integral");
+    let found = Found { digest: summary.digest, slices: summary.slices, energy, waits: waits.split() };
+    Ok((found, decisions))
+}
+
+/// The decisions of a stretch, and who the threads are.
+type Parted = Option<(Parting, BTreeMap<u32, String>)>;
+
+/// Run up to the end of the stretch again, keeping its decisions.
+fn part(specs: [&RunSpec; 2], (from, to): (Ns, Ns)) -> Result<Parted, Error> {
+    let keep = |spec: &RunSpec, to: Ns| {
+        let mut recorder = Recorder::from(from);
+        let short = RunSpec { duration: to.min(spec.duration), ..spec.clone() };
+        Simulator.run(&short, &mut [&mut recorder as &mut dyn Observer]).map(|_| recorder)
+    };
+    let find = |to: Ns| -> Result<Parted, Error> {
+        let (a, b) = rayon::join(|| keep(specs[0], to), || keep(specs[1], to));
+        let (a, b) = (a?, b?);
+        Ok(parting(&a.kept, &b.kept).map(|p| (p, a.names)))
+    };
+    // A policy that knows the future sees less of it in a shorter run; then only the whole run shows the place.
+    match find(to)? {
+        None => find(specs[0].duration),
+        found => Ok(found),
+    }
+}
+
+/// What `lab` asks about profiles.
+fn view() -> KernelView<'static> {
+    fn slot_of(policy: &str) -> Option<Slot> {
+        registry::policy(policy).map(|p| p.slot)
+    }
+    fn default_of(name: &str) -> Option<String> {
+        let feature = Features::ALL.iter().find(|(n, _)| *n == name).map(|(_, on)| on.to_string());
+        let tunable = || Some(registry::policy(name.split('.').next()?)?.tunable(name.split_once('.')?.1)?.default);
+        feature.or_else(|| tunable().map(String::from))
+    }
+    KernelView { slot_of: &slot_of, default_of: &default_of }
+}
+
+/// The same run under another profile, cut to the length of reruns.
+fn under(spec: &RunSpec, kernel: &KernelSpec, seed: u64, reruns: &Reruns) -> RunSpec {
+    let duration = reruns.duration.min(spec.duration);
+    RunSpec { kernel: kernel.clone(), seed, duration, ..spec.clone() }
+}
+
+fn seeds(spec: &RunSpec, reruns: &Reruns) -> Vec<u64> {
+    (spec.seed..spec.seed.saturating_add(reruns.seeds)).collect()
+}
+
+/// Reports of all profiles on all seeds, `[profile][seed]`; profiles that do the same are run once.
+fn reports(
+    spec: &RunSpec,
+    kernels: &[KernelSpec],
+    reruns: &Reruns,
+    done: &(dyn Fn() + Sync),
+) -> Result<Vec<Vec<RunReport>>, Error> {
+    let does = |k: &KernelSpec| (k.policies.clone(), k.tunables.clone(), k.features.clone());
+    let mut unique: Vec<&KernelSpec> = Vec::new();
+    let index: Vec<usize> = kernels
+        .iter()
+        .map(|k| {
+            unique.iter().position(|u| does(u) == does(k)).unwrap_or_else(|| {
+                unique.push(k);
+                unique.len() - 1
+            })
+        })
+        .collect();
+    let seeds = seeds(spec, reruns);
+    let jobs: Vec<(usize, u64)> = (0..unique.len()).flat_map(|k| seeds.iter().map(move |&s| (k, s))).collect();
+    let one = |&(k, seed): &(usize, u64)| {
+        let outcome = run::run(&under(spec, unique[k], seed, reruns), &mut []);
+        done();
+        outcome.map(|o| o.report)
+    };
+    let all: Vec<RunReport> = jobs.par_iter().map(one).collect::<Result<_, Error>>()?;
+    Ok(index.into_iter().map(|k| all[k * seeds.len()..(k + 1) * seeds.len()].to_vec()).collect())
+}
+
+/// A metric of every report, `[profile][seed]`; `None` where one has no such figure.
+fn figures(reports: &[Vec<RunReport>], metric: &str) -> Option<Vec<Vec<f64>>> {
+    reports.iter().map(|of| of.iter().map(|r| r.metric(metric, None)).collect()).collect()
+}
+
+fn shares(specs: [&RunSpec; 2], reruns: &Reruns, done: &(dyn Fn() + Sync)) -> Result<Vec<Shares>, Error> {
+    let (parts, kernels) = combinations(&view(), &specs[0].kernel, &specs[1].kernel);
+    let reports = reports(specs[0], &kernels, reruns, done)?;
+    let of = |metric: &String| {
+        let by_kernel = figures(&reports, metric)?;
+        let by_seed: Vec<Vec<f64>> =
+            (0..reruns.seeds as usize).map(|s| by_kernel.iter().map(|values| values[s]).collect()).collect();
+        Some(Shares::of(metric, &parts, &by_seed))
+    };
+    Ok(reruns.metrics.iter().filter_map(of).collect())
+}
+
+/// Walk from one profile to the other, a switch at a time; the walk of each metric that the runs have.
+pub fn bisect(specs: [&RunSpec; 2], reruns: &Reruns, done: &(dyn Fn() + Sync)) -> Result<Vec<Bisection>, Error> {
+    same_inputs(specs[0], specs[1])?;
+    let (a, b) = (&specs[0].kernel, &specs[1].kernel);
+    let found: Vec<Switch> = switches(&view(), a, b);
+    let mut kernels = vec![a.clone()];
+    for switch in &found {
+        let mut next = kernels.last().expect("begins with a").clone();
+        switch.apply(&mut next);
+        kernels.push(next);
+    }
+    for switch in &found {
+        let mut alone = a.clone();
+        switch.apply(&mut alone);
+        kernels.push(alone);
+    }
+    let reports = reports(specs[0], &kernels, reruns, done)?;
+    let of = |metric: &String| {
+        let values = figures(&reports, metric)?;
+        let (walk, alone) = values.split_at(found.len() + 1);
+        Some(Bisection::of(metric, &found, walk, alone))
+    };
+    Ok(reruns.metrics.iter().filter_map(of).collect())
+}
+
+/// How many runs [`bisect`] makes at most.
+pub fn bisect_runs(a: &KernelSpec, b: &KernelSpec, reruns: &Reruns) -> u64 {
+    (2 * switches(&view(), a, b).len() as u64 + 1) * reruns.seeds
+}
+
+/// Refuses runs that differ in more than the kernel, and says in what.
+pub fn same_inputs(a: &RunSpec, b: &RunSpec) -> Result<(), Error> {
+    let differences = wattif_lab::compare::unlike(a, b);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    const SHOWN: usize = 8;
+    let more = differences.len().saturating_sub(SHOWN);
+    let mut text = "these runs differ in more than the kernel, so no difference could be put down to it:\n".to_string();
+    differences.iter().take(SHOWN).for_each(|d| text += &format!("  {d}\n"));
+    if more > 0 {
+        text += &format!("  … and {more} more\n");
+    }
+    Err(Error::Usage(text.trim_end().to_string()))
+}
+
+/// The spec of a run that `wattif run --json` wrote, and its digest.
+pub fn run_file(path: &str) -> Result<(RunSpec, String), Error> {
+    let source = data::read(path)?;
+    let refused = |span: std::ops::Range<usize>, why: String, help: &str| {
+        let diagnostics = vec![Diagnostic::error("run::E01", span, why).help(help.to_string())];
+        Error::Input(Findings { name: source.name.clone(), text: source.text.clone(), diagnostics })
+    };
+    const HELP: &str = "a run file is what `wattif run … --json > A.json` prints";
+    let json: serde_json::Value = serde_json::from_str(&source.text).map_err(|e| {
+        let line: usize = source.text.split_inclusive('\n').take(e.line().saturating_sub(1)).map(str::len).sum();
+        let at = (line + e.column().saturating_sub(1)).min(source.text.len());
+        refused(at..at, format!("not JSON: {e}"), HELP)
+    })?;
+    if json["schema"] != "wattif.run/1" {
+        return Err(refused(0..0, format!("its schema is {}, not \"wattif.run/1\"", json["schema"]), HELP));
+    }
+    let spec: RunSpec = serde_json::from_value(json["spec"]["content"].clone())
+        .map_err(|e| refused(0..0, format!("its spec.content is no run: {e}"), HELP))?;
+    if json["spec"]["hash"] != spec.hash().as_str() {
+        let why = "its spec.content does not have its spec.hash: it was edited, or written by another version";
+        return Err(refused(0..0, why.into(), "run it again with `wattif run … --json`"));
+    }
+    Ok((spec, json["digest"].as_str().unwrap_or_default().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load;
+    use crate::settings::Settings;
+    use wattif_formats::rtapp::Dialect;
+
+    fn spec(kernel: &str, set: &[&str]) -> RunSpec {
+        let settings = Settings::parse(set).unwrap();
+        let platform = load::platform("hikey620", &settings).unwrap().value;
+        let kernel = load::kernel(kernel, &settings).unwrap().value;
+        let workload =
+            load::workload("server", platform.nr_cpus(), Dialect::Workgen, &settings).unwrap().value.workload;
+        RunSpec { platform, workload, kernel, seed: 3, duration: Ns::from_ms(300) }
+    }
+
+    fn reruns(seeds: u64) -> Reruns {
+        let metrics = ["energy.total", "wakeup_latency_us.mean", "frames.nobody.mean"].map(String::from).into();
+        Reruns { seeds, duration: Ns::from_ms(60), metrics }
+    }
+
+    #[test]
+    fn splits_sum_to_what_the_metrics_say() {
+        let (a, b) = (spec("linux-5.3", &[]), spec("linux-5.6", &[]));
+        let e = explain([&a, &b], &reruns(0), &|| ()).unwrap();
+        let reports = [&a, &b].map(|s| run::run(s, &mut []).unwrap());
+        let energy = e.energy.as_ref().unwrap();
+        let exact = |i: usize| reports[i].summary.energy.total().0 as i128;
+        assert_eq!(energy.difference_fj, exact(1) - exact(0));
+        for rows in [&energy.by_state, &energy.by_task] {
+            assert_eq!(rows.iter().map(|r| r.difference_fj).sum::<i128>(), energy.difference_fj);
+            assert_eq!(rows.iter().map(|r| r.a_fj).sum::<i128>(), exact(0));
+        }
+        let l = &e.latency;
+        assert_eq!(l.bins.iter().map(|b| b.difference_ns).sum::<i128>(), l.difference_ns);
+        for (i, report) in reports.iter().enumerate() {
+            let latency = &report.report.metrics.wakeup_latency_us;
+            assert_eq!(latency.count, l.count[i]);
+            let sum_us: u64 = l.bins.iter().map(|b| [b.a_ns, b.b_ns][i]).sum();
+            assert!((latency.sum - sum_us as f64 / 1e3).abs() < 1e-6 * latency.sum, "{} {sum_us}", latency.sum);
+        }
+        assert!(e.summary.len() <= 10 && e.summary.iter().all(|s| s.contains(|c: char| c.is_ascii_digit())));
+        let first = e.first.as_ref().unwrap();
+        assert!(first.a.is_some() || first.b.is_some());
+    }
+
+    #[test]
+    fn shares_and_steps_sum_to_the_difference() {
+        let (a, b) = (spec("linux-5.3", &[]), spec("linux-5.3", &["cpufreq=performance", "cpuidle=teo"]));
+        let e = explain([&a, &b], &reruns(3), &|| ()).unwrap();
+        assert_eq!(e.shares.len(), 2, "the third metric exists in no run");
+        for s in &e.shares {
+            assert_eq!(s.shares.len(), 3);
+            let sum: f64 = s.shares.iter().map(|s| s.value).sum();
+            assert!((sum - s.difference).abs() < 1e-9 * s.difference.abs().max(1.0), "{s:?}");
+            assert_eq!(s.shares[0].value, 0.0, "placement is the same in both");
+        }
+        let steps = bisect([&a, &b], &reruns(3), &|| ()).unwrap();
+        let names: Vec<&str> = steps[0].steps.iter().map(|s| s.switch.as_str()).collect();
+        assert_eq!(names, ["cpufreq: schedutil → performance", "cpuidle: menu → teo"]);
+        assert!((steps[0].difference - e.shares[0].difference).abs() < 1e-9);
+        assert!(steps[0].steps[0].carries);
+    }
+
+    #[test]
+    fn a_run_and_itself() {
+        let a = spec("linux-5.6", &[]);
+        let e = explain([&a, &a], &reruns(2), &|| ()).unwrap();
+        assert!(e.first.is_none() && e.shares.is_empty() && e.latency.difference_ns == 0);
+        assert!(e.summary[0].starts_with("Both runs are the same"));
+    }
+
+    #[test]
+    fn other_inputs_are_refused_with_the_difference() {
+        let (a, b) = (spec("linux-5.3", &[]), spec("linux-5.6", &["platform.hz=1000"]));
+        let why = explain([&a, &b], &reruns(0), &|| ()).unwrap_err().to_string();
+        assert!(why.contains("platform.hz: 250 and 1000"), "{why}");
+        let seed = RunSpec { seed: 9, ..a.clone() };
+        assert!(explain([&a, &seed], &reruns(0), &|| ()).unwrap_err().to_string().contains("seed: 3 and 9"));
+    }
+}

@@ -1,0 +1,262 @@
+//! Sweeps: from axes to runs, through the store, to a table of points.
+//!
+//! A [`Sweep`] is the plan: every point with the run of each seed. [`Store`] keeps what is finished, so that a sweep that was
+//! killed goes on where it was, and one that is repeated costs nothing. [`run_local`] uses the cores of this machine; whoever
+//! has others asks for [`Sweep::missing`], runs [`execute`] there and gives the results to [`Store::insert`].
+
+mod store;
+
+pub use store::{Finished, Store};
+
+use crate::error::{Error, nearest};
+use crate::load::{self};
+use crate::settings::Settings;
+use rayon::prelude::*;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use wattif_formats::rtapp::Dialect;
+use wattif_lab::metrics::{self, Better, RunReport};
+use wattif_lab::stats::{bca_mean, mean};
+use wattif_lab::sweep::{Axis, Point, Sampling, pareto, points};
+use wattif_model::Ns;
+use wattif_model::run::RunSpec;
+
+/// Results of another version of the model are other results: the version of the crate, and a sum of the sources that decide
+/// what a run says.
+pub const MODEL: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("WATTIF_SOURCES"));
+
+/// What to sweep.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// As of `wattif run`.
+    pub workload: String,
+    /// Where no axis says otherwise.
+    pub platform: String,
+    /// Where no axis says otherwise.
+    pub kernel: String,
+    /// Settings of all points.
+    pub set: Vec<String>,
+    /// What is varied.
+    pub axes: Vec<Axis>,
+    /// How.
+    pub sampling: Sampling,
+    /// Seeds of every point.
+    pub seeds: Vec<u64>,
+    /// Length of each run; the workload's own by default.
+    pub duration: Option<Ns>,
+    /// How rt-app files are read.
+    pub dialect: Dialect,
+}
+
+/// A plan: points, and the runs of each.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Names of the axes.
+    pub axes: Vec<String>,
+    /// Their values.
+    pub points: Vec<Point>,
+    /// A run per point, with the first seed.
+    specs: Vec<RunSpec>,
+    /// Seeds of every point.
+    pub seeds: Vec<u64>,
+}
+
+/// A run of a plan.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What to run.
+    pub spec: RunSpec,
+    /// Its hash: the key in the store.
+    pub hash: String,
+}
+
+impl Question {
+    /// The plan, or why a point cannot be run: an axis that does not exist is refused before anything runs.
+    pub fn plan(&self) -> Result<Sweep, Error> {
+        for axis in &self.axes {
+            check_name(&axis.name)?;
+        }
+        let names: Vec<String> = self.axes.iter().map(|a| a.name.clone()).collect();
+        if let Some(twice) = (1..names.len()).find(|&i| names[..i].contains(&names[i])) {
+            return Err(Error::Usage(format!("axis `{}` is there twice", names[twice])));
+        }
+        let seed = self.seeds.first().copied().unwrap_or(1);
+        let points = points(&self.axes, self.sampling, seed).map_err(Error::Usage)?;
+        let specs = points.par_iter().map(|point| self.spec(&names, point)).collect::<Result<_, Error>>()?;
+        Ok(Sweep { axes: names, points, specs, seeds: self.seeds.clone() })
+    }
+
+    fn spec(&self, names: &[String], point: &Point) -> Result<RunSpec, Error> {
+        let mut settings = Settings::parse(&self.set)?;
+        let (mut platform, mut kernel) = (self.platform.as_str(), self.kernel.as_str());
+        for (name, value) in names.iter().zip(point) {
+            match name.as_str() {
+                "platform" => platform = value,
+                "kernel" => kernel = value,
+                path => settings.add(path, value),
+            }
+        }
+        let mut platform = load::platform(platform, &settings)?.value;
+        let kernel = load::kernel(kernel, &settings)?.value;
+        let read = load::workload(&self.workload, platform.nr_cpus(), self.dialect, &settings)?.value;
+        platform.calibration_cpu = read.calibration_cpu.unwrap_or(platform.calibration_cpu);
+        let duration = self.duration.unwrap_or_else(|| load::default_duration(&read.workload));
+        let seed = self.seeds.first().copied().unwrap_or(1);
+        Ok(RunSpec { platform, workload: read.workload, kernel, seed, duration })
+    }
+}
+
+/// Names of axes are `kernel`, `platform`, slots, `policy.tunable`, `features.NAME`, `workload.…` and `platform.…`; the last two
+/// are held against the files when they are read.
+fn check_name(name: &str) -> Result<(), Error> {
+    if ["workload.", "platform."].iter().any(|p| name.len() > p.len() && name.starts_with(p)) {
+        return Ok(());
+    }
+    let known = axis_names();
+    if known.iter().any(|k| k == name) {
+        return Ok(());
+    }
+    let near = nearest(name, known.iter().map(String::as_str));
+    Err(Error::Unknown {
+        what: "axis",
+        name: name.to_string(),
+        near,
+        list: "wattif list policies, wattif explain POLICY",
+    })
+}
+
+/// Every axis of the kernel, and the two for whole files.
+fn axis_names() -> Vec<String> {
+    use wattif_sim::{registry::POLICIES, sched::features::Features};
+    let mut names = vec!["kernel".to_string(), "platform".into()];
+    names.extend(wattif_model::kernel::Slot::ALL.iter().map(|s| s.name().to_string()));
+    names.extend(POLICIES.iter().flat_map(|p| p.tunables.iter().map(|t| format!("{}.{}", p.name, t.name))));
+    names.extend(Features::ALL.iter().map(|(name, _)| format!("features.{name}")));
+    names
+}
+
+impl Sweep {
+    /// Every run, point by point.
+    pub fn jobs(&self) -> Vec<Job> {
+        let of = |spec: &RunSpec| {
+            self.seeds
+                .iter()
+                .map(|&seed| {
+                    let spec = RunSpec { seed, ..spec.clone() };
+                    Job { hash: spec.hash(), spec }
+                })
+                .collect::<Vec<_>>()
+        };
+        self.specs.par_iter().flat_map(of).collect()
+    }
+
+    /// Those that the store does not have, each once: two points may ask for the same run.
+    pub fn missing(&self, store: &Store) -> Result<Vec<Job>, Error> {
+        let mut jobs: BTreeMap<String, Job> = self.jobs().into_iter().map(|j| (j.hash.clone(), j)).collect();
+        let hashes: Vec<String> = jobs.keys().cloned().collect();
+        for hash in store.known(&hashes)? {
+            jobs.remove(&hash);
+        }
+        Ok(jobs.into_values().collect())
+    }
+
+    /// The table, from a store that has everything.
+    pub fn table(&self, store: &Store, names: &[String], front: Option<&[String; 2]>) -> Result<Table, Error> {
+        let jobs = self.jobs();
+        let mut rows = Vec::with_capacity(self.points.len());
+        for (point, jobs) in self.points.iter().zip(jobs.chunks(self.seeds.len().max(1))) {
+            let reports: Vec<RunReport> = jobs.iter().map(|j| store.report(&j.hash)).collect::<Result<_, Error>>()?;
+            let axes = self.axes.iter().cloned().zip(point.iter().cloned()).collect();
+            let figures = names.iter().map(|name| (name.clone(), figure(name, &reports))).collect();
+            rows.push(Row { axes, hash: jobs[0].hash.clone(), metrics: figures, front: false });
+        }
+        if let Some(of) = front {
+            let low = |row: &Row, name: &String| {
+                let sign = if metrics::info(name).is_some_and(|m| m.better == Better::Higher) { -1.0 } else { 1.0 };
+                row.metrics.get(name).and_then(|f| f.mean).map_or(f64::NAN, |m| sign * m)
+            };
+            let values: Vec<[f64; 2]> = rows.iter().map(|r| [low(r, &of[0]), low(r, &of[1])]).collect();
+            pareto(&values).into_iter().for_each(|i| rows[i].front = true);
+        }
+        Ok(Table {
+            schema: "wattif.sweep/1",
+            model: MODEL,
+            axes: self.axes.clone(),
+            seeds: self.seeds.clone(),
+            points: rows,
+        })
+    }
+}
+
+fn figure(name: &str, reports: &[RunReport]) -> Figure {
+    let values: Option<Vec<f64>> = reports.iter().map(|r| r.metric(name, None)).collect();
+    Figure { mean: values.as_deref().map(mean), ci95: values.as_deref().and_then(bca_mean) }
+}
+
+/// `wattif.sweep/1`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    schema: &'static str,
+    model: &'static str,
+    /// Names of the axes.
+    pub axes: Vec<String>,
+    /// Seeds of every point.
+    pub seeds: Vec<u64>,
+    /// In the order of the plan.
+    pub points: Vec<Row>,
+}
+
+/// One point.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Axis → value.
+    pub axes: BTreeMap<String, String>,
+    /// Hash of the run with the first seed.
+    pub hash: String,
+    /// Metric → figure.
+    pub metrics: BTreeMap<String, Figure>,
+    /// No other point is better in both metrics of the front.
+    pub front: bool,
+}
+
+/// A metric over the seeds of a point.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Figure {
+    /// `None`: a run has no such figure.
+    pub mean: Option<f64>,
+    /// 95 % BCa interval; `None` below two seeds.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// Run a spec given as canonical text, anywhere: what the store wants to know of it.
+pub fn execute(canonical: &str) -> Result<Finished, Error> {
+    let spec: RunSpec = serde_json::from_str(canonical).map_err(|e| Error::Usage(format!("no RunSpec: {e}")))?;
+    finish(&spec)
+}
+
+fn finish(spec: &RunSpec) -> Result<Finished, Error> {
+    let outcome = crate::run::run(spec, &mut [])?;
+    Finished::new(spec.hash(), outcome.summary.digest, &outcome.report)
+}
+
+/// Run these on all cores. Each is stored as soon as it is finished; the first error ends it, and what was stored stays.
+pub fn run_local(jobs: &[Job], store: &Store, done: &(dyn Fn() + Sync)) -> Result<(), Error> {
+    let failed = AtomicBool::new(false);
+    // Two processes on the same store begin at different places, so that they rarely do the same.
+    let begin = if jobs.is_empty() { 0 } else { std::process::id() as usize * 7919 % jobs.len() };
+    let order: Vec<&Job> = jobs[begin..].iter().chain(&jobs[..begin]).collect();
+    order.par_iter().with_max_len(1).try_for_each(|job| {
+        if failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let one = || match store.known(std::slice::from_ref(&job.hash))?.is_empty() {
+            true => store.insert(&finish(&job.spec)?),
+            false => Ok(()), // another process was faster
+        };
+        let result = one();
+        failed.fetch_or(result.is_err(), Ordering::Relaxed);
+        done();
+        result
+    })
+}

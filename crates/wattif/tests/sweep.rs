@@ -1,0 +1,87 @@
+//! A sweep that is killed loses nothing, one that is repeated costs nothing, and two may share a store.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use wattif::sweep::Store;
+
+const AXES: [&str; 2] = ["cpuidle=menu,teo", "schedutil.rate_limit_us=500..8000/10"];
+
+fn sweep(store: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wattif"));
+    command.args(["sweep", "server", "-p", "hikey620", "--duration", "200ms", "--seeds", "3", "--json"]);
+    AXES.iter().for_each(|axis| drop(command.args(["--axis", axis])));
+    command.args(["--pareto", "energy.total,wakeup_latency_us.mean", "--store"]).arg(store).args(more);
+    command.env("RAYON_NUM_THREADS", "2").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The table, and what stderr says of runs made.
+fn finish(child: Child) -> (Value, String) {
+    let out = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{err}");
+    (serde_json::from_slice(&out.stdout).unwrap(), err)
+}
+
+#[test]
+fn killed_and_resumed_and_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, whole) = (folder.path().join("killed.sqlite"), folder.path().join("whole.sqlite"));
+    let mut child = sweep(&path, &[]).spawn().unwrap();
+    let begun = Instant::now();
+    let kept = loop {
+        let kept = if path.exists() { Store::open(&path).and_then(|s| s.len()).unwrap_or(0) } else { 0 };
+        if kept >= 5 || begun.elapsed() > Duration::from_secs(120) {
+            break kept;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    child.kill().unwrap(); // SIGKILL
+    child.wait().unwrap();
+    let after = Store::open(&path).unwrap().len().unwrap();
+    assert!((kept..60).contains(&after) && kept >= 5, "{kept} {after}");
+    let (table, err) = finish(sweep(&path, &[]).spawn().unwrap());
+    assert!(err.contains(&format!("{} runs made", 60 - after)), "nothing is lost, nothing done twice: {after}, {err}");
+    let (uninterrupted, _) = finish(sweep(&whole, &[]).spawn().unwrap());
+    assert_eq!(table, uninterrupted);
+    let (again, err) = finish(sweep(&path, &[]).spawn().unwrap());
+    assert!(err.contains(": 0 runs made") && again == table, "{err}");
+    assert_eq!(table["points"].as_array().unwrap().len(), 20);
+    assert!(table["points"].as_array().unwrap().iter().any(|p| p["front"] == true));
+}
+
+#[test]
+fn two_processes_share_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared.sqlite");
+    let both = [sweep(&path, &[]).spawn().unwrap(), sweep(&path, &[]).spawn().unwrap()];
+    let [a, b] = both.map(|child| finish(child).0);
+    assert_eq!(a, b);
+    assert_eq!(Store::open(&path).unwrap().len().unwrap(), 60);
+}
+
+#[test]
+fn what_cannot_be_swept_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none.sqlite");
+    let refused = |axis: &str| {
+        let out = sweep(&path, &["--axis", axis]).output().unwrap();
+        assert_eq!(out.status.code(), Some(2));
+        assert!(!path.exists(), "{axis}");
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    let has = |axis: &str, part: &str| {
+        let err = refused(axis);
+        assert!(err.contains(part), "{axis}: {part} is missing in\n{err}");
+    };
+    has("schedutil.rate_limit=1,2", "there is no axis `schedutil.rate_limit`");
+    has("schedutil.rate_limit=1,2", "`schedutil.rate_limit_us`");
+    has("cpuidle=menu", "axis `cpuidle` is there twice");
+    has("kernel=linux-6.12,linux-6.13", "linux-6.12");
+    has("platform.hzz=100,250", "hz");
+    has("workload.wrkers=1,2", "workers");
+    has("cpufreq=schedutl", "schedutil");
+    has("teo.generation=5.6,9.9", "9.9");
+}
