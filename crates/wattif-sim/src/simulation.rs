@@ -28,9 +28,33 @@ use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 ///
 /// The result depends on `spec` alone: not on who observes, not on the machine this runs on.
 pub fn simulate(spec: &RunSpec, observers: &mut [&mut dyn Observer]) -> Result<RunSummary, RunError> {
+    simulate_with(spec, Injected::default(), observers)
+}
+
+/// Policies of the user's own, in place of those that the kernel profile names.
+#[derive(Default)]
+pub struct Injected<'i> {
+    /// The idle governor.
+    pub cpuidle: Option<Box<dyn IdleGovernor>>,
+    /// Makes the frequency governor of each domain.
+    pub cpufreq: Option<&'i dyn Fn() -> Box<dyn FreqGovernor>>,
+}
+
+/// As [`simulate`], with policies that no registry has. Whoever injects them makes their source part of the run's name.
+pub fn simulate_with(
+    spec: &RunSpec,
+    injected: Injected<'_>,
+    observers: &mut [&mut dyn Observer],
+) -> Result<RunSummary, RunError> {
     let foresight = registry::needs_foresight(&spec.kernel).then(|| look_ahead(spec)).transpose()?;
     let mut kernel = Kernel::new(spec, observers)?;
     (kernel.m.prescient, kernel.foresight) = (foresight.is_some(), foresight);
+    if let Some(governor) = injected.cpuidle {
+        kernel.cpuidle = governor;
+    }
+    if let Some(make) = injected.cpufreq {
+        kernel.cpufreq.iter_mut().for_each(|governor| *governor = make());
+    }
     kernel.boot()?;
     kernel.run(spec.duration.0)?;
     Ok(kernel.finish())

@@ -192,3 +192,34 @@ impl<'a> RunJson<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load;
+    use crate::settings::Settings;
+    use wattif_formats::rtapp::Dialect;
+    use wattif_sim::cpuidle;
+    use wattif_sim::simulation::{Injected, simulate_with};
+
+    /// A policy that is handed in does what the same policy does when it is named.
+    #[test]
+    fn injected_and_named_policies_agree() {
+        let of = |set: &str| {
+            let settings = Settings::parse(&[set]).unwrap();
+            let platform = load::platform("hikey620", &settings).unwrap().value;
+            let kernel = load::kernel("linux-5.6", &settings).unwrap().value;
+            let read = load::workload("server", platform.nr_cpus(), Dialect::Workgen, &settings).unwrap();
+            let duration = Ns::from_ms(100);
+            RunSpec { platform, workload: read.value.workload, kernel, seed: 1, duration }
+        };
+        let (menu, ladder) = (of("cpuidle=menu"), of("cpuidle=ladder"));
+        let tick_ns = cpuidle::tick_nsec(ladder.platform.hz);
+        let governor = cpuidle::build("ladder", "", ladder.platform.nr_cpus(), tick_ns);
+        let injected = Injected { cpuidle: governor, cpufreq: None };
+        let digest = |spec: &RunSpec| simulate(spec, &mut []).unwrap().digest;
+        let given = simulate_with(&menu, injected, &mut []).unwrap().digest;
+        assert_eq!(given, digest(&ladder));
+        assert_ne!(given, digest(&menu));
+    }
+}
