@@ -11,7 +11,7 @@ const AXES: [&str; 2] = ["cpuidle=menu,teo", "schedutil.rate_limit_us=500..8000/
 fn sweep(store: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wattif"));
     command.args(["sweep", "server", "-p", "hikey620", "--duration", "200ms", "--seeds", "3", "--json"]);
-    AXES.iter().for_each(|axis| drop(command.args(["--axis", axis])));
+    command.args(AXES.iter().flat_map(|axis| ["--axis", *axis]));
     command.args(["--pareto", "energy.total,wakeup_latency_us.mean", "--store"]).arg(store).args(more);
     command.env("RAYON_NUM_THREADS", "2").stdout(Stdio::piped()).stderr(Stdio::piped());
     command
