@@ -14,6 +14,8 @@ pub(crate) struct Machine {
     /// Lists of CPUs.
     pub llc: Vec<Vec<u32>>,
     pub cores: Vec<Vec<u32>>,
+    /// Clusters of the scheduler; none where they are cores or whole caches.
+    pub l2: Vec<Vec<u32>>,
     pub packages: Vec<Vec<u32>>,
     pub nodes: Vec<Vec<u32>>,
     pub trust: Vec<String>,
@@ -86,9 +88,8 @@ impl Machine {
             let _ = writeln!(out, "\n[power]\nunit    = \"energy_model\"\nsourced = true");
         }
         let _ = writeln!(out, "\n[topology]");
-        for (key, parts) in
-            [("core", &self.cores), ("llc", &self.llc), ("package", &self.packages), ("node", &self.nodes)]
-        {
+        let parts = [&self.cores, &self.l2, &self.llc, &self.packages, &self.nodes];
+        for (key, parts) in ["core", "l2", "llc", "package", "node"].into_iter().zip(parts) {
             if !parts.is_empty() {
                 let parts: Vec<String> = parts.iter().map(|p| format!("\"{}\"", list(p))).collect();
                 let _ = writeln!(out, "{key} = [{}]", parts.join(", "));

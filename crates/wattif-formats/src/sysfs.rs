@@ -74,6 +74,10 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
         machine.packages = Vec::new();
     }
     machine.llc = last_caches(files, &cpus, &place);
+    machine.l2 = group("topology/cluster_cpus_list");
+    if !between(&machine.cores, &machine.l2, &machine.llc) {
+        machine.l2 = Vec::new();
+    }
     machine.domains = domains(files, &cpus, &place, &mut out.diagnostics);
     machine.clusters = clusters(files, &cpus, &place);
     if !machine.domains.iter().all(|d| d.opps.iter().all(|o| o.uw.is_some())) {
@@ -89,6 +93,14 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
         out.toml = Some(machine.to_toml());
     }
     out
+}
+
+/// Is every part of `middle` within one of `large`, one of them larger than its part of `small` and smaller than that?
+fn between(small: &[Vec<u32>], middle: &[Vec<u32>], large: &[Vec<u32>]) -> bool {
+    let around = |part: &Vec<u32>| large.iter().find(|l| part.iter().all(|c| l.contains(c)));
+    let of = |cpu: u32| small.iter().find(|s| s.contains(&cpu)).map_or(1, Vec::len);
+    let real = |part: &Vec<u32>| part.len() > of(part[0]) && around(part).is_some_and(|l| l.len() > part.len());
+    middle.iter().all(|part| around(part).is_some()) && middle.iter().any(real)
 }
 
 fn last_caches(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Vec<u32>> {
@@ -335,6 +347,39 @@ mod tests {
         assert_eq!((p.nr_cpus(), p.cpus[0].capacity, p.cpus[2].capacity, p.domains.len()), (4, 400, 1024, 2));
         assert_eq!(p.domains[1].opps[1].khz, 2_000_000);
         assert!(platform(&|_| None, "x").toml.is_none());
+    }
+
+    #[test]
+    fn clusters_of_the_scheduler() {
+        // Eight CPUs of one last-level cache; the kernel says who shares the level below.
+        let machine = |low: &'static str, high: &'static str| {
+            let files = move |path: &str| -> Option<String> {
+                let path = path.strip_prefix("sys/devices/system/cpu/")?;
+                let (cpu, file) = path.split_once('/').unwrap_or(("", path));
+                let low_half = cpu.strip_prefix("cpu").and_then(|n| n.parse::<u32>().ok()).is_some_and(|n| n < 4);
+                let text = match file {
+                    "present" => "0-7",
+                    "topology/cluster_cpus_list" => {
+                        if low_half {
+                            low
+                        } else {
+                            high
+                        }
+                    }
+                    "cache/index0/level" => "3",
+                    "cache/index0/shared_cpu_list" => "0-7",
+                    "related_cpus" => "0-7",
+                    "scaling_available_frequencies" => "1000000 2000000",
+                    _ => return None,
+                };
+                Some(text.into())
+            };
+            platform(&files, "board").toml.expect("a platform")
+        };
+        assert!(machine("0-3", "4-7").contains("l2 = [\"0-3\", \"4-7\"]"), "{}", machine("0-3", "4-7"));
+        let parsed = crate::platform_toml::parse(&machine("0-3", "4-7"), &Default::default());
+        assert_eq!(parsed.platform.expect("it is valid").cpus[5].l2, Some(1));
+        assert!(!machine("0-7", "0-7").contains("l2 ="), "a cluster as large as its cache is none");
     }
 
     #[test]
