@@ -31,6 +31,7 @@ pub mod load;
 pub mod markdown;
 pub mod recording;
 pub mod reference;
+pub mod rtapp_log;
 pub mod run;
 pub mod settings;
 pub mod sweep;

@@ -114,6 +114,40 @@ fn perfetto_holds_the_tracepoints() {
     assert!(size(&small) < size(&path));
 }
 
+#[test]
+fn logs_of_rt_app() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = spec(60);
+    let mut logs = wattif::rtapp_log::RtappLogs::create(dir.path(), &spec).unwrap();
+    let mut recorder = Recorder::new(Interest::PROGRAM);
+    let mut observers: [&mut dyn Observer; 2] = [&mut logs, &mut recorder];
+    Simulator.run(&spec, &mut observers).unwrap();
+    logs.finish().unwrap();
+    let recording = recorder.into_recording();
+    let mut files = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap());
+    assert!(files.all(|f| f.starts_with("rt-app-") && f.ends_with(".log")), "nothing else is left");
+    let text = std::fs::read_to_string(dir.path().join("rt-app-ui-0.log")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "# Policy : SCHED_OTHER priority : 0");
+    let names: Vec<&str> = lines[1].split_whitespace().collect();
+    let columns =
+        ["#idx", "perf", "run", "period", "start", "end", "rel_st", "slack", "c_duration", "c_period", "wu_lat"];
+    assert_eq!(names, columns);
+    let rows: Vec<Vec<i64>> =
+        lines[2..].iter().map(|l| l.split_whitespace().map(|n| n.parse().unwrap()).collect()).collect();
+    let stats = |r: &Record| match r.event() {
+        Some(&Event::RtappStats { pid, wu_lat_ns, period_ns, .. }) if recording.comm(pid) == "ui-0" => {
+            Some((r.at.0 as i64 / 1000, period_ns as i64 / 1000, wu_lat_ns as i64 / 1000))
+        }
+        _ => None,
+    };
+    let expect: Vec<_> = recording.records.iter().filter_map(stats).collect();
+    assert_eq!(rows.iter().map(|r| (r[5], r[3], r[10])).collect::<Vec<_>>(), expect);
+    assert_eq!(rows.len(), 12, "a line per iteration");
+    assert!(rows.iter().all(|r| r[8] == 900 && r[9] == 4000 && r[2] > 880 && r[6] == r[4]), "{text}");
+    assert_eq!(lines[2].len(), 4 + 3 * 9 + 3 * 16 + 4 * 11, "widths are rt-app's");
+}
+
 /// Says aloud what this machine cannot check.
 fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");

@@ -27,7 +27,7 @@ pub(super) struct Builder {
     last: u64,
     flags: bool,
     /// Nesting of interrupt events by CPU.
-    in_irq: HashMap<u32, u32>,
+    in_irq: Vec<u32>,
 }
 
 /// Where and when an event happened.
@@ -58,19 +58,25 @@ impl Builder {
             self.beyond += 1;
             return;
         }
-        let nested = self.in_irq.get(&place.cpu).is_some_and(|&n| n > 0);
+        let nested = self.in_irq.get(place.cpu as usize).is_some_and(|&n| n > 0);
         // Where no flag says it: idle CPUs wake others from interrupts alone.
         let in_irq = place.irq.unwrap_or(place.current == Some(0) || nested);
         self.flags |= place.irq.is_some();
         let Some(event) = kind.event(ints, in_irq) else { return };
         match event {
-            Recorded::Irq { enter: true } => *self.in_irq.entry(place.cpu).or_insert(0) += 1,
-            Recorded::Irq { enter: false } => {
-                self.in_irq.entry(place.cpu).and_modify(|n| *n = n.saturating_sub(1));
+            Recorded::Irq { enter } => {
+                let cpu = place.cpu as usize;
+                if self.in_irq.len() <= cpu {
+                    self.in_irq.resize(cpu + 1, 0);
+                }
+                let n = &mut self.in_irq[cpu];
+                *n = if enter { n.saturating_add(1) } else { n.saturating_sub(1) };
             }
             // A switch ends whatever a lost exit left open.
             Recorded::Event(Event::SchedSwitch { .. }) => {
-                self.in_irq.remove(&place.cpu);
+                if let Some(n) = self.in_irq.get_mut(place.cpu as usize) {
+                    *n = 0;
+                }
             }
             Recorded::CpuFrequency { cpu, .. } if cpu.at() >= CpuSet::MAX_CPUS => {
                 self.beyond += 1;
@@ -125,11 +131,12 @@ impl Builder {
     /// Who runs, for records that do not say it: whoever was switched in last. Wake-ups while nobody runs come from interrupts.
     pub fn fill_current(&mut self) {
         self.recording.records.sort_by_key(|r| r.at);
-        let mut running: HashMap<CpuId, Pid> = HashMap::new();
+        let cpus = self.recording.records.iter().map(|r| r.cpu.at() + 1).max().unwrap_or(0);
+        let mut running: Vec<Option<Pid>> = vec![None; cpus];
         for r in &mut self.recording.records {
-            r.current = r.current.or(running.get(&r.cpu).copied());
+            r.current = r.current.or(running[r.cpu.at()]);
             match &mut r.event {
-                Recorded::Event(Event::SchedSwitch { next_pid, .. }) => drop(running.insert(r.cpu, *next_pid)),
+                Recorded::Event(Event::SchedSwitch { next_pid, .. }) => running[r.cpu.at()] = Some(*next_pid),
                 Recorded::Event(Event::SchedWaking { in_irq, .. }) => {
                     *in_irq |= !self.flags && r.current == Some(Pid(0))
                 }

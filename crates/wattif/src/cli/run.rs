@@ -3,6 +3,7 @@
 use super::inputs::Inputs;
 use super::{Exit, output};
 use crate::error::{Error, Look, printable};
+use crate::rtapp_log::RtappLogs;
 use crate::run::{RunJson, run as simulate};
 use crate::text;
 use crate::trace_file::{TraceFile, TraceFormat};
@@ -25,6 +26,7 @@ Examples:
   wattif run app.json --trace trace.txt --trace-detail decisions
   wattif run app.json --trace run.pftrace --trace-detail full      for ui.perfetto.dev
   wattif run app.json --trace trace.dat                            for trace-cmd and KernelShark
+  wattif run app.json --logs logs                                  rt-app's own log files
   wattif run app.json --json | jq .metrics.wakeup_latency_us.p99")]
 pub struct Args {
     /// An rt-app JSON file, - for stdin, a workload of the gallery, or a model.
@@ -47,6 +49,9 @@ pub struct Args {
     /// What goes into the trace.
     #[arg(long, value_enum, value_name = "DETAIL", default_value = "tracepoints", requires = "trace")]
     trace_detail: Detail,
+    /// Write the log files that rt-app would have written, one per thread, into this folder.
+    #[arg(long, value_name = "DIR")]
+    logs: Option<PathBuf>,
     /// Draw the distribution of wake-up latency, a curve per task.
     #[arg(long, value_name = "NAME.svg")]
     plot: Option<PathBuf>,
@@ -78,13 +83,20 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let spec = &loaded.specs[0];
     let create = |path: &PathBuf| TraceFile::create(path, args.trace_format, args.trace_detail.into(), spec);
     let mut trace = args.trace.as_ref().map(create).transpose()?;
+    let mut logs = args.logs.as_ref().map(|folder| RtappLogs::create(folder, spec)).transpose()?;
     let mut observers: Vec<&mut dyn Observer> = Vec::new();
+    if let Some(logs) = &mut logs {
+        observers.push(logs);
+    }
     if let Some(trace) = &mut trace {
         observers.push(trace);
     }
     let outcome = simulate(spec, &mut observers)?;
     if let Some(trace) = trace {
         trace.finish()?;
+    }
+    if let Some(logs) = logs {
+        logs.finish()?;
     }
     if let Some(path) = &args.plot {
         output::file(path, &drawing(spec, &outcome.report))?;

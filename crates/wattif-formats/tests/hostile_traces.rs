@@ -1,0 +1,433 @@
+//! trace.dat in every shape, made here byte by byte: both byte orders, 32 and 64 bit, versions 6 and 7, zlib and zstd sections.
+//! All say the same; damaged ones, and ones that lie, are survived with little memory and a diagnostic.
+
+use std::io::Write;
+use wattif_formats::trace::{self, Read};
+use wattif_model::trace::Recording;
+
+/// How a file is made.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    big: bool,
+    long: usize,
+    packing: Packing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Packing {
+    Version6,
+    None,
+    Zlib,
+    Zstd,
+}
+
+const PAGE: usize = 512;
+const SWITCH: u16 = 1;
+const WAKING: u16 = 2;
+
+/// Bytes in an order.
+struct Out {
+    bytes: Vec<u8>,
+    big: bool,
+}
+
+impl Out {
+    fn new(big: bool) -> Out {
+        Out { bytes: Vec::new(), big }
+    }
+    fn int(&mut self, value: u64, size: usize) -> &mut Out {
+        let le = value.to_le_bytes();
+        match self.big {
+            true => self.bytes.extend(le[..size].iter().rev()),
+            false => self.bytes.extend(&le[..size]),
+        }
+        self
+    }
+    fn text(&mut self, text: &str) -> &mut Out {
+        self.bytes.extend(text.as_bytes());
+        self.bytes.push(0);
+        self
+    }
+    /// A length, then as many bytes.
+    fn block(&mut self, data: &[u8], length: usize) -> &mut Out {
+        self.int(data.len() as u64, length);
+        self.bytes.extend(data);
+        self
+    }
+}
+
+impl Shape {
+    fn header_page(self) -> String {
+        let (long, data) = (self.long, 8 + self.long);
+        format!(
+            "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+             \tfield: local_t commit;\toffset:8;\tsize:{long};\tsigned:1;\n\
+             \tfield: char data;\toffset:{data};\tsize:{};\tsigned:1;\n",
+            PAGE - data
+        )
+    }
+
+    fn formats(self) -> [String; 2] {
+        let common = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+            \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+            \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+            \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n";
+        let (long, next) = (self.long, 32 + self.long);
+        let switch = format!(
+            "name: sched_switch\nID: {SWITCH}\nformat:\n{common}\
+             \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+             \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+             \tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n\
+             \tfield:long prev_state;\toffset:32;\tsize:{long};\tsigned:1;\n\
+             \tfield:char next_comm[16];\toffset:{next};\tsize:16;\tsigned:0;\n\
+             \tfield:pid_t next_pid;\toffset:{};\tsize:4;\tsigned:1;\n\
+             \tfield:int next_prio;\toffset:{};\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n",
+            next + 16,
+            next + 20
+        );
+        let waking = format!(
+            "name: sched_waking\nID: {WAKING}\nformat:\n{common}\
+             \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+             \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+             \tfield:int prio;\toffset:28;\tsize:4;\tsigned:1;\n\
+             \tfield:int target_cpu;\toffset:32;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n"
+        );
+        [switch, waking]
+    }
+
+    fn comm(out: &mut Out, name: &[u8]) {
+        let mut comm = name.to_vec();
+        comm.resize(16, 0);
+        out.bytes.extend(comm);
+    }
+
+    fn switch(self, prev: u64, next: u64, name: &[u8]) -> Vec<u8> {
+        let mut o = Out::new(self.big);
+        o.int(SWITCH.into(), 2).int(0, 2).int(prev, 4);
+        Self::comm(&mut o, name);
+        o.int(prev, 4).int(120, 4).int(1, self.long);
+        Self::comm(&mut o, b"next");
+        o.int(next, 4).int(100, 4);
+        o.bytes
+    }
+
+    fn waking(self, pid: u64, name: &[u8]) -> Vec<u8> {
+        let mut o = Out::new(self.big);
+        o.int(WAKING.into(), 2).int(0x10, 1).int(0, 1).int(7, 4);
+        Self::comm(&mut o, name);
+        o.int(pid, 4).int(120, 4).int(1, 4);
+        o.bytes
+    }
+
+    /// A page of events, each so long after the one before.
+    fn page(self, stamp: u64, events: &[(u64, Vec<u8>)]) -> Vec<u8> {
+        let mut data = Out::new(self.big);
+        for (delta, event) in events {
+            let words = event.len() as u64 / 4;
+            let head = if self.big { words << 27 | delta } else { delta << 5 | words };
+            data.int(head, 4);
+            data.bytes.extend(event);
+        }
+        let mut page = Out::new(self.big);
+        page.int(stamp, 8).int(data.bytes.len() as u64, self.long);
+        page.bytes.extend(data.bytes);
+        page.bytes.resize(PAGE, 0);
+        page.bytes
+    }
+
+    fn header_info(self) -> Vec<u8> {
+        let mut o = Out::new(self.big);
+        o.text("header_page").block(self.header_page().as_bytes(), 8);
+        o.text("header_event").block(b"", 8);
+        o.bytes
+    }
+
+    fn systems(self) -> Vec<u8> {
+        let mut o = Out::new(self.big);
+        o.int(1, 4).text("sched").int(2, 4);
+        for f in self.formats() {
+            o.block(f.as_bytes(), 8);
+        }
+        o.bytes
+    }
+
+    fn begin(self) -> Out {
+        let mut o = Out::new(self.big);
+        o.bytes.extend(b"\x17\x08\x44tracing");
+        o.text(if self.packing == Packing::Version6 { "6" } else { "7" });
+        o.int(self.big.into(), 1).int(self.long as u64, 1).int(PAGE as u64, 4);
+        o
+    }
+
+    fn file(self, pages: &[Vec<u8>]) -> Vec<u8> {
+        match self.packing {
+            Packing::Version6 => self.version6(pages),
+            _ => self.version7(pages),
+        }
+    }
+
+    fn version6(self, pages: &[Vec<u8>]) -> Vec<u8> {
+        let mut o = self.begin();
+        o.bytes.extend(self.header_info());
+        o.int(0, 4);
+        o.bytes.extend(self.systems());
+        o.int(0, 4).int(0, 4).block(b"7 seven\n8 eight\n", 8).int(pages.len() as u64, 4);
+        o.text("options  ").int(0, 2).text("flyrecord");
+        let mut at = (o.bytes.len() + 16 * pages.len()).next_multiple_of(PAGE);
+        let first = at;
+        for page in pages {
+            o.int(at as u64, 8).int(page.len() as u64, 8);
+            at += page.len();
+        }
+        o.bytes.resize(first, 0);
+        pages.iter().for_each(|p| o.bytes.extend(p));
+        o.bytes
+    }
+
+    fn packed(self, data: &[u8]) -> Vec<u8> {
+        match self.packing {
+            Packing::Zlib => {
+                let mut z = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+                z.write_all(data).unwrap();
+                z.finish().unwrap()
+            }
+            // A frame of one segment with one raw block.
+            Packing::Zstd => {
+                let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0];
+                frame.extend((data.len() as u32).to_le_bytes());
+                frame.extend(&((data.len() as u32) << 3 | 1).to_le_bytes()[..3]);
+                frame.extend(data);
+                frame
+            }
+            Packing::None | Packing::Version6 => data.to_vec(),
+        }
+    }
+
+    /// `u32 compressed size, u32 size, data`, or the data alone.
+    fn chunk(self, data: &[u8]) -> Vec<u8> {
+        let mut o = Out::new(self.big);
+        if self.packing == Packing::None {
+            return data.to_vec();
+        }
+        let packed = self.packed(data);
+        o.int(packed.len() as u64, 4).int(data.len() as u64, 4);
+        o.bytes.extend(packed);
+        o.bytes
+    }
+
+    /// Appends a section; where it begins.
+    fn section(self, o: &mut Out, id: u64, data: &[u8]) -> u64 {
+        let at = o.bytes.len() as u64;
+        let flags = u64::from(self.packing != Packing::None);
+        o.int(id, 2).int(flags, 2).int(0, 4);
+        let body = self.chunk(data);
+        o.block(&body, 8);
+        at
+    }
+
+    fn version7(self, pages: &[Vec<u8>]) -> Vec<u8> {
+        let mut o = self.begin();
+        o.text(match self.packing {
+            Packing::Zlib => "zlib",
+            Packing::Zstd => "zstd",
+            _ => "none",
+        });
+        o.text("1");
+        let first = o.bytes.len();
+        o.int(0, 8);
+        let mut options = Out::new(self.big);
+        for (id, data) in [(16, self.header_info()), (18, self.systems())] {
+            let at = self.section(&mut o, id, &data);
+            options.int(id, 2).int(8, 4).int(at, 8);
+        }
+        let buffer = o.bytes.len() as u64;
+        o.int(3, 2).int(u64::from(self.packing != Packing::None), 2).int(0, 4).int(0, 8);
+        let mut cpus = Out::new(self.big);
+        for (cpu, page) in pages.iter().enumerate() {
+            let at = o.bytes.len() as u64;
+            if self.packing != Packing::None {
+                o.int(1, 4);
+            }
+            let body = self.chunk(page);
+            o.bytes.extend(&body);
+            cpus.int(cpu as u64, 4).int(at, 8).int(body.len() as u64, 8);
+        }
+        let mut described = Out::new(self.big);
+        described.int(buffer, 8).text("").text("local").int(PAGE as u64, 4).int(pages.len() as u64, 4);
+        described.bytes.extend(cpus.bytes);
+        options.int(3, 2).block(&described.bytes, 4);
+        options.int(0, 2).int(8, 4).int(0, 8);
+        let at = self.section(&mut o, 0, &options.bytes);
+        let mut place = Out::new(self.big);
+        place.int(at, 8);
+        o.bytes[first..first + 8].copy_from_slice(&place.bytes);
+        o.bytes
+    }
+
+    /// Two CPUs: a wake-up and two switches.
+    fn sample(self) -> Vec<u8> {
+        let first = [(100, self.waking(8, b"eight")), (50, self.switch(7, 8, b"seven"))];
+        self.file(&[self.page(1_000, &first), self.page(1_200, &[(10, self.switch(9, 0, b"nine"))])])
+    }
+}
+
+const SHAPES: [Shape; 12] = {
+    const fn of(big: bool, long: usize, packing: Packing) -> Shape {
+        Shape { big, long, packing }
+    }
+    use Packing::*;
+    [
+        of(false, 8, Version6),
+        of(false, 4, Version6),
+        of(true, 8, Version6),
+        of(true, 4, Version6),
+        of(false, 8, None),
+        of(true, 4, None),
+        of(false, 8, Zlib),
+        of(false, 4, Zlib),
+        of(true, 8, Zlib),
+        of(false, 8, Zstd),
+        of(true, 4, Zstd),
+        of(true, 8, Zstd),
+    ]
+};
+
+fn recording(read: Read, what: &str) -> Recording {
+    let Read { recording, diagnostics } = read;
+    recording.unwrap_or_else(|| panic!("{what}: {diagnostics:?}"))
+}
+
+#[test]
+fn all_shapes_say_the_same() {
+    let first = recording(trace::read(&SHAPES[0].sample()), "the first");
+    assert_eq!(first.records.len(), 3);
+    let stamps: Vec<u64> = first.records.iter().map(|r| r.at.0 + first.zero_ns).collect();
+    assert_eq!(stamps, [1_100, 1_150, 1_210]);
+    for shape in SHAPES {
+        let read = trace::read(&shape.sample());
+        assert!(read.diagnostics.is_empty(), "{shape:?}: {:?}", read.diagnostics);
+        let got = recording(read, &format!("{shape:?}"));
+        assert_eq!(got.records, first.records, "{shape:?}");
+        assert_eq!(got.comm(wattif_model::Pid(8)), first.comm(wattif_model::Pid(8)), "{shape:?}");
+    }
+}
+
+#[test]
+fn every_truncation_and_byte_change() {
+    for shape in SHAPES {
+        let sample = shape.sample();
+        let whole = trace::read(&sample).recording.unwrap().records.len();
+        // The last bytes of a page of version 6 are padding.
+        for n in 0..sample.len() {
+            let read = trace::read(&sample[..n]);
+            let kept = read.recording.as_ref().map_or(0, |r| r.records.len());
+            assert!(kept == whole || !read.diagnostics.is_empty(), "{shape:?}: {n} of {} bytes", sample.len());
+        }
+        let mut changed = sample.clone();
+        for i in 0..sample.len() {
+            for value in [0, 0xff, sample[i] ^ 0x80, sample[i].wrapping_add(1)] {
+                changed[i] = value;
+                std::hint::black_box(trace::read(&changed));
+            }
+            changed[i] = sample[i];
+        }
+    }
+}
+
+#[test]
+fn lengths_and_counts_that_lie() {
+    // Every aligned or unaligned 4 and 8 bytes once as the largest numbers there are.
+    for shape in [SHAPES[0], SHAPES[3], SHAPES[6], SHAPES[10]] {
+        let sample = shape.sample();
+        for at in 12..sample.len().saturating_sub(8) {
+            for lie in [1u64 << 63, u64::MAX, u64::from(u32::MAX), 1 << 31] {
+                let mut o = Out::new(shape.big);
+                o.int(lie, 8);
+                let mut changed = sample.clone();
+                changed[at..at + 8].copy_from_slice(&o.bytes);
+                std::hint::black_box(trace::read(&changed));
+            }
+        }
+    }
+}
+
+#[test]
+fn option_sections_that_lead_back() {
+    let shape = Shape { big: false, long: 8, packing: Packing::None };
+    let mut o = shape.begin();
+    o.text("none").text("");
+    let at = o.bytes.len() as u64 + 8;
+    o.int(at, 8).int(0, 2).int(0, 2).int(0, 4).int(14, 8).int(0, 2).int(8, 4).int(at, 8);
+    let read = trace::read(&o.bytes);
+    assert!(read.diagnostics.iter().any(|d| d.message.contains("lead back")), "{:?}", read.diagnostics);
+}
+
+#[test]
+fn bombs_are_refused() {
+    let zeros = vec![0u8; 64 << 20];
+    let pack = |data: &[u8]| {
+        let mut z = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        z.write_all(data).unwrap();
+        z.finish().unwrap()
+    };
+    // A gzip of much nothing, and a gzip of it.
+    let (once, twice) = (pack(&zeros), pack(&pack(&zeros)));
+    for bomb in [once, twice] {
+        let read = trace::read(&bomb);
+        assert!(read.recording.is_none() && !read.diagnostics.is_empty());
+    }
+    // A section that says it is small and is not.
+    let shape = Shape { big: false, long: 8, packing: Packing::Zlib };
+    let mut o = shape.begin();
+    o.text("zlib").text("1");
+    let at = o.bytes.len() as u64 + 8;
+    let packed = shape.packed(&zeros);
+    o.int(at, 8).int(0, 2).int(1, 2).int(0, 4).int(packed.len() as u64 + 8, 8);
+    o.int(packed.len() as u64, 4).int(100, 4);
+    o.bytes.extend(packed);
+    assert!(!trace::read(&o.bytes).diagnostics.is_empty());
+}
+
+#[test]
+fn names_with_control_characters_and_stamps_that_go_back() {
+    let shape = SHAPES[0];
+    let name = b"a\x1b[31m\nb\xff\x07";
+    let pages = [shape.page(5_000, &[(0, shape.waking(8, name))]), shape.page(1_000, &[(0, shape.switch(7, 8, name))])];
+    let both = [pages[0].clone(), pages[1].clone()].concat();
+    let read = trace::read(&shape.file(&[both]));
+    assert!(read.diagnostics.iter().any(|d| d.code == "trace::W02"), "{:?}", read.diagnostics);
+    let got = recording(read, "names");
+    assert!(got.records.is_sorted_by_key(|r| r.at));
+    assert!(got.threads.values().all(|t| !t.comm.chars().any(char::is_control)), "{:?}", got.threads);
+}
+
+/// Texts of every kind, a few lines each.
+const TEXTS: [&str; 6] = [
+    "cpus=2\n a b-7 [001] 1.000000100: sched_waking: comm=x y pid=8 prio=120 target_cpu=001\n a b-7 [001] 1.000000200: sched_switch: a b:7 [120] S ==> x y:8 [120]\n",
+    "# tracer: nop\n#\n <...>-7 ( 7) [001] d.h1. 1.000100: sched_waking: comm=x pid=8 prio=120 target_cpu=001\nCPU:1 [LOST 5 EVENTS]\n x-8 (-----) [001] d..2. 1.000200: cpu_idle: state=4294967295 cpu_id=1\n",
+    "<!DOCTYPE html>\n<html><script class=\"trace-data\" type=\"application/text\">\n# tracer: nop\n x-8 (-----) [001] d..2 1.000200: cpu_frequency: state=1000 cpu_id=1\n</script></html>\n",
+    "<html><script>\n  var linuxPerfData = \"\\\n# tracer: nop\\n\\\n x-8 [001] d..2 1.000200: cpu_frequency: state=1000 cpu_id=1\\n\\\n\";\n</script></html>\n",
+    "perf 10/11 [001] 1.000200: sched:sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=b next_pid=8 next_prio=120\n\tffff some_function ([kernel])\n\n",
+    "x-8 4d.h2 1.000200: cpu_idle: state=1 cpu_id=4\nx-8 4d..2 1.000300: sched_wakeup: x:8 [120] success=1 CPU:004\n",
+];
+
+#[test]
+fn texts_damaged_anywhere() {
+    for text in TEXTS {
+        let text = text.as_bytes();
+        assert!(
+            trace::read(text).recording.is_some_and(|r| !r.records.is_empty()),
+            "{}",
+            String::from_utf8_lossy(text)
+        );
+        (0..text.len()).for_each(|n| drop(std::hint::black_box(trace::read(&text[..n]))));
+        let mut changed = text.to_vec();
+        for i in 0..text.len() {
+            for value in [0, b'\n', b'-', b'[', b'9', 0xff, text[i] ^ 0x80, text[i].wrapping_add(1)] {
+                changed[i] = value;
+                std::hint::black_box(trace::read(&changed));
+            }
+            changed[i] = text[i];
+        }
+    }
+}
