@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 fn wattif(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wattif"));
-    command.args(args).env("NO_COLOR", "1");
+    command.args(args).env("NO_COLOR", "1").env("COLUMNS", "200");
     command
 }
 fn done(args: &[&str]) -> Output {
@@ -203,7 +203,7 @@ fn unknown_settings_say_what_is_near() {
         ("teo_weighted.learning_rate=50", "takes one of auto, 1 to 49, not `50`"),
         ("teo_weighted.aging_ms=1000001", "takes one of 0 to 1000000, not `1000001`"),
         ("features.SIS_PRO=true", "did you mean SIS_PROP?"),
-        ("cpufreq=schedutl", "did you mean schedutil?"),
+        ("cpufreq=schedutl", "did you mean schedutil"),
         ("cpuidle=too", "did you mean teo?"),
         ("schedutil.rate_limit_us=soon", "takes a number, not `soon`"),
         ("schedutil.rate_limit_us=-1", "takes a number, not `-1`"),
