@@ -84,7 +84,7 @@ fn row(name: &str, runs: &[Vec<RunReport>]) -> MetricRow {
     let about = info(name);
     MetricRow {
         name: name.to_owned(),
-        unit: unit_of(name, about.map_or("", |m| m.unit), runs),
+        unit: unit_of(name, about.map_or("", |m| m.unit), runs.iter().flatten()),
         better: about.map_or(Better::Lower, |m| m.better),
         per_kernel: values.iter().map(|v| estimate(v.as_deref())).collect(),
         ratio_to_first: values.iter().map(|v| ratio(v.as_deref(), first.as_deref())).collect(),
@@ -92,8 +92,8 @@ fn row(name: &str, runs: &[Vec<RunReport>]) -> MetricRow {
 }
 
 /// Energies have the unit of the platform.
-fn unit_of(name: &str, listed: &str, runs: &[Vec<RunReport>]) -> String {
-    let energy = runs.iter().flatten().find_map(|r| r.metrics.energy.as_ref()).map_or("J", |e| e.unit.as_str());
+pub(crate) fn unit_of<'a>(name: &str, listed: &str, mut runs: impl Iterator<Item = &'a RunReport>) -> String {
+    let energy = runs.find_map(|r| r.metrics.energy.as_ref()).map_or("J", |e| e.unit.as_str());
     match (name.split('.').next(), energy) {
         (Some("energy"), unit) => unit.to_owned(),
         (Some("power_mean"), "relative") => "relative".to_owned(),

@@ -8,6 +8,7 @@ mod plan;
 mod render;
 mod unlike;
 
+pub(crate) use fold::unit_of;
 pub use fold::{Comparison, Estimate, MetricRow, RatioRow, SCHEMA, fold, headline_metrics};
 pub use plan::{Plan, PlannedRun};
 pub use unlike::unlike;

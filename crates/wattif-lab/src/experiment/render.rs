@@ -1,6 +1,7 @@
 //! An evaluated experiment as text: published beside simulated.
 
 use super::{CounterFigure, Experiment, HistogramSpec, Overrides, ResultRow, Results, TableSpec};
+use crate::compare::unit_of;
 use crate::metrics::{BINS, info};
 use crate::stats::{Over, bca_mean, mean};
 use crate::table::{Align, Table, cell, interval, number, verbatim};
@@ -58,7 +59,9 @@ impl Experiment {
     /// A row per arm: nothing was published to stand beside it.
     fn simulated_table(&self, spec: &TableSpec, platform: &str, results: &Results) -> Table {
         let head = |metric: &String| {
-            let unit = info(metric).map_or("", |m| m.unit);
+            let runs = spec.arms.iter().filter_map(|arm| self.resolve(arm, platform, &Overrides::new()).ok());
+            let runs: Vec<_> = runs.flat_map(|arm| results.reports(&arm)).collect();
+            let unit = unit_of(metric, info(metric).map_or("", |m| m.unit), runs.into_iter());
             if unit.is_empty() { metric.clone() } else { format!("{metric}, {unit}") }
         };
         let heads = spec.metrics.iter().flat_map(|m| [(head(m), Align::Right), ("95 % interval".into(), Align::Right)]);
