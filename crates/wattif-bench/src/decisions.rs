@@ -18,9 +18,9 @@ use wattif_sim::sched::placement::cpu_util::TaskSignals;
 use wattif_sim::sched::placement::eas::{Eas, EasTask, EasView, Tunables};
 use wattif_sim::sched::task::{SchedEntity, Task};
 
-/// Rounds, of which the fastest counts, and decisions in each.
-const ROUNDS: usize = 7;
-const DECISIONS: u64 = 200_000;
+/// Rounds, of which the fastest counts, and decisions in each: short ones, so that some meet nothing else on the machine.
+const ROUNDS: usize = 500;
+const DECISIONS: u64 = 4096;
 
 /// A kind of decision.
 struct Decision {
@@ -169,8 +169,10 @@ fn queue(class: &Eevdf, runnable: usize, zero_vruntime: u64) -> Sched {
         s.se.push(SchedEntity::default());
         fair::init_task(&mut s, pid);
         let i = s.se_of(pid);
-        let (weight, slice) = (1024 << 10, class.base_slice_ns);
-        s.se[i] = SchedEntity { weight, vruntime, deadline: vruntime + slice, slice, on_rq: true, ..s.se[i].clone() };
+        // Slices of their own, so that the earliest deadline is often not yet eligible.
+        let (weight, slice) = (1024 << 10, 100_000 + vruntime * 7919 % 6_000_000);
+        let deadline = vruntime + slice;
+        s.se[i] = SchedEntity { weight, vruntime, deadline, slice, on_rq: true, ..s.se[i].clone() };
         s.cfs[0].load_weight += weight;
         s.cfs[0].nr_queued += 1;
         s.cfs[0].h_nr_running += 1;

@@ -291,20 +291,22 @@ impl MenuDevice {
     fn typical_interval(&self, useless: impl Fn(u32, u32) -> bool) -> u32 {
         let mut thresh = i32::MAX as u32;
         loop {
-            let kept = || self.intervals.iter().copied().filter(|v| *v <= thresh);
+            // Sums over all eight with zeros for what is dropped: which are kept is not predictable, so there is no branch on it.
+            let kept = |v: u32, x: u64| if v <= thresh { x } else { 0 };
             let (mut min, mut max, mut sum, mut divisor) = (u32::MAX, 0, 0u64, 0u64);
-            for value in kept() {
-                sum += u64::from(value);
-                divisor += 1;
-                max = max.max(value);
-                min = min.min(value);
+            for v in self.intervals {
+                sum += kept(v, u64::from(v));
+                divisor += kept(v, 1);
+                max = max.max(if v <= thresh { v } else { 0 });
+                min = min.min(if v <= thresh { v } else { u32::MAX });
             }
             if useless(min, max) {
                 return u32::MAX;
             }
-            let avg = sum / divisor;
-            // At most 8 × 2^62: no overflow.
-            let variance = kept().map(|v| u64::from(v).abs_diff(avg).pow(2)).sum::<u64>() / divisor;
+            let avg = by_count(sum, divisor);
+            // Deviations of numbers below 2^31 from their mean: at most 8 × 2^60.
+            let squares = self.intervals.map(|v| kept(v, u64::from(v).abs_diff(avg).pow(2)));
+            let variance = by_count(squares.into_iter().fold(0, u64::wrapping_add), divisor);
             if is_typical(avg, variance, divisor) {
                 return avg as u32;
             }
@@ -366,6 +368,24 @@ fn which_bucket(duration_ns: u64, nr_iowaiters: u32) -> usize {
     waiting + limits.iter().position(|l| duration_ns < *l).unwrap_or(BUCKETS - 1)
 }
 
+/// `n / count` for a count of intervals, without the division: the reciprocal is rounded up by less than `count` / 2^64, so
+/// the product is exact for `n` below 2^61.
+fn by_count(n: u64, count: u64) -> u64 {
+    const RECIPROCALS: [u64; INTERVALS + 1] = {
+        let mut table = [0; INTERVALS + 1];
+        let mut d = 2;
+        while d <= INTERVALS {
+            table[d] = u64::MAX / d as u64 + 1;
+            d += 1;
+        }
+        table
+    };
+    match count {
+        2..=8 if n < 1 << 61 => ((u128::from(n) * u128::from(RECIPROCALS[count as usize])) >> 64) as u64,
+        _ => n / count,
+    }
+}
+
 /// Small deviation in absolute terms (20 µs), or below a sixth of the mean of at least six samples.
 fn is_typical(avg: u64, variance: u64, divisor: u64) -> bool {
     let relative = divisor * 4 >= INTERVALS as u64 * 3;
@@ -407,6 +427,17 @@ mod tests {
             let mut view = FakeView::timer_in(60_000_000);
             after_sleeps(generation, &[5; 8]).select(CPU, &mut view);
             assert_eq!(view.queries, queries, "{generation}");
+        }
+    }
+
+    #[test]
+    fn division_by_a_count_is_exact() {
+        for count in 1..=8 {
+            let near = |n: u64| n.saturating_sub(20)..n.saturating_add(20);
+            let ends = [20, 1 << 31, (1 << 34) / 3, 1 << 60, (1 << 61) - 20, 1 << 61, 1 << 63, u64::MAX - 20];
+            for n in ends.into_iter().flat_map(near) {
+                assert_eq!(by_count(n, count), n / count, "{n} / {count}");
+            }
         }
     }
 
