@@ -3,6 +3,7 @@
 //! ```toml
 //! name     = "linux-5.4"
 //! inherits = "linux-5.3"          # everything not said here
+//! hz       = 250                  # ticks a second; the platform's where no profile says it
 //!
 //! [policies]                      # slot = policy
 //! cpuidle = "menu"
@@ -23,6 +24,8 @@ use wattif_model::kernel::{KernelSpec, Slot, Value};
 
 /// Longest chain of `inherits`.
 pub const MAX_DEPTH: usize = 16;
+/// Ticks a second that a profile may ask for.
+const HZ: std::ops::RangeInclusive<i64> = 24..=10_000;
 /// Longest name of a policy, tunable or feature, bytes.
 const MAX_NAME: usize = 128;
 
@@ -41,6 +44,10 @@ const CODES: Codes = Codes {
 pub struct Parsed {
     /// The resolved profile, when there is no error.
     pub kernel: Option<KernelSpec>,
+    /// What could be read of the profile itself, without what it inherits: for what else is wrong with it.
+    pub own: KernelSpec,
+    /// The profile it inherits from.
+    pub inherits: Option<String>,
     /// All findings; those of parents name the parent and have an empty span.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -49,13 +56,17 @@ pub struct Parsed {
 pub fn parse(text: &str, parent: &dyn Fn(&str) -> Option<String>) -> Parsed {
     let mut report = Report::new(CODES);
     let mut layers = vec![layer(text, &mut report)];
-    ancestors(&mut layers, parent, &mut report);
+    let complete = ancestors(&mut layers, parent, &mut report);
+    let (own, inherits) = (layers[0].spec.clone(), layers[0].inherits.clone());
     let mut kernel = KernelSpec::default();
     for layer in layers.into_iter().rev() {
         layer.onto(&mut kernel);
     }
-    missing_slots(&kernel, &mut report);
-    Parsed { kernel: (!report.has_errors()).then_some(kernel), diagnostics: report.into_diagnostics() }
+    if complete {
+        missing_slots(&kernel, &mut report);
+    }
+    let kernel = (!report.has_errors()).then_some(kernel);
+    Parsed { kernel, own, inherits, diagnostics: report.into_diagnostics() }
 }
 
 /// Override one thing of a resolved profile: `policy.tunable`, `slot` (a policy for it), or `features.NAME`.
@@ -69,6 +80,11 @@ pub fn set(kernel: &mut KernelSpec, path: &str, value: &str) -> Result<(), Diagn
     };
     let names: Vec<&str> = path.split('.').collect();
     match (&names[..], value) {
+        (["hz"], Value::Int(hz)) if HZ.contains(&hz) => {
+            kernel.hz = Some(hz as u32);
+            Ok(())
+        }
+        (["hz"], _) => refuse(format!("override `hz`: write {} to {} ticks a second", HZ.start(), HZ.end())),
         ([name] | ["policies", name], value) => match slot(name) {
             Some(slot) => kernel.policies.insert(slot, value.to_string()),
             None => return refuse(no_such_path(path)),
@@ -94,7 +110,7 @@ pub fn set(kernel: &mut KernelSpec, path: &str, value: &str) -> Result<(), Diagn
 fn no_such_path(path: &str) -> String {
     let other = match path.split('.').next().unwrap_or_default() {
         "tasks" | "global" => format!("; for the workload file workload.{path}=…"),
-        "cpus" | "domains" | "clusters" | "hz" | "costs" | "noise" => format!("; for the platform platform.{path}=…"),
+        "cpus" | "domains" | "clusters" | "costs" | "noise" => format!("; for the platform platform.{path}=…"),
         _ => String::new(),
     };
     format!("override {}: write policy.tunable=value or slot=policy{other}", quoted(path))
@@ -117,27 +133,28 @@ impl Layer {
         if !self.spec.title.is_empty() {
             kernel.title = self.spec.title;
         }
+        kernel.hz = self.spec.hz.or(kernel.hz);
         kernel.policies.extend(self.spec.policies);
         kernel.tunables.extend(self.spec.tunables);
         kernel.features.extend(self.spec.features);
     }
 }
 
-/// Follow `inherits` to the root of the chain.
-fn ancestors(layers: &mut Vec<Layer>, parent: &dyn Fn(&str) -> Option<String>, report: &mut Report) {
+/// Follow `inherits` to the root of the chain; false when it is not reached.
+fn ancestors(layers: &mut Vec<Layer>, parent: &dyn Fn(&str) -> Option<String>, report: &mut Report) -> bool {
     let mut seen = vec![layers[0].spec.name.clone()];
     while let Some(name) = layers.last().and_then(|l| l.inherits.clone()) {
         if seen.contains(&name) {
             report.error("kernel::E07", 0..0, format!("{} inherits from itself: {}", quoted(&name), seen.join(" → ")));
-            return;
+            return false;
         }
         if layers.len() >= MAX_DEPTH {
             report.error("kernel::E07", 0..0, format!("more than {MAX_DEPTH} generations of `inherits`"));
-            return;
+            return false;
         }
         let Some(text) = parent(&name) else {
             report.error("kernel::E07", 0..0, format!("inherits {}: there is no such profile", quoted(&name)));
-            return;
+            return false;
         };
         let mut own = Report::new(CODES);
         layers.push(layer(&text, &mut own));
@@ -147,6 +164,7 @@ fn ancestors(layers: &mut Vec<Layer>, parent: &dyn Fn(&str) -> Option<String>, r
         }
         seen.push(name);
     }
+    true
 }
 
 fn layer(text: &str, report: &mut Report) -> Layer {
@@ -157,6 +175,7 @@ fn layer(text: &str, report: &mut Report) -> Layer {
     }
     spec.title = root.text("title", report).unwrap_or_default();
     let inherits = root.text("inherits", report);
+    spec.hz = root.int("hz", HZ, report).map(|hz| hz as u32);
     policies(root.table("policies", report), &mut spec, report);
     features(root.table("features", report), &mut spec, report);
     for slot in Slot::ALL {
@@ -166,7 +185,7 @@ fn layer(text: &str, report: &mut Report) -> Layer {
             tunables(&policy, table, &mut spec, report);
         }
     }
-    let known = ["name", "title", "inherits", "policies", "features"];
+    let known = ["name", "title", "inherits", "hz", "policies", "features"];
     let slots = Slot::ALL.map(Slot::name);
     root.finish(&[&known[..], &slots[..]].concat(), report);
     Layer { inherits, spec }
@@ -278,13 +297,17 @@ mod tests {
         let child = "name = 'x'\ninherits = 'base'\n[placement.select_idle_sibling]\nsched_idle = '5.4'\n[class.cfs]\nsched_latency_us = 6000";
         check(child, Ok(("select_idle_sibling.sched_idle", "5.4")));
         check(child, Ok(("cfs.sched_latency_us", "6000")));
-        assert_eq!(parse(child, &parents).kernel.unwrap().name, "x");
+        let parsed = parse(child, &parents);
+        assert_eq!((parsed.kernel.unwrap().name.as_str(), parsed.inherits.as_deref()), ("x", Some("base")));
+        let hz = |text: &str| parse(&format!("name = 'x'\ninherits = 'base'\n{text}"), &parents).kernel.unwrap().hz;
+        assert_eq!((hz("hz = 100"), hz("")), (Some(100), None));
     }
 
     #[test]
     fn mistakes() {
-        check("name = 'x'\ninherits = 'loop'", Err("E07 E03 E03 E03 E03 E03 E03"));
-        check("name = 'x'\ninherits = 'none'", Err("E07 E03 E03 E03 E03 E03 E03"));
+        check("name = 'x'\ninherits = 'loop'", Err("E07"));
+        check("name = 'x'\ninherits = 'none'", Err("E07"));
+        check("name = 'x'\ninherits = 'base'\nhz = 0", Err("E05"));
         check("inherits = 'base'", Err("E03"));
         check("name = 'x'\ninherits = 'base'\nplacment = 5\n[features]\nA = 1", Err("E06 E04"));
         check("name = 'x'\ninherits = 'base'\n[class.cfs]\nx = 1.5\n[cpuidle]\nmenu = 3", Err("E04 E04"));
@@ -299,10 +322,14 @@ mod tests {
         set(&mut k, "class", "eevdf").unwrap();
         set(&mut k, "cpufreq.schedutil.rate_limit_us", "500").unwrap();
         set(&mut k, "features.SIS_PROP", "false").unwrap();
+        set(&mut k, "hz", "1000").unwrap();
+        assert_eq!(k.hz, Some(1000));
         assert_eq!(k.tunables["select_idle_sibling.sched_idle"], Value::Text("5.6".into()));
         assert_eq!(k.tunables["schedutil.rate_limit_us"], Value::Int(500));
         assert_eq!((k.policies[&Slot::Class].as_str(), k.features["SIS_PROP"]), ("eevdf", false));
-        for (path, value) in [("x", "1"), ("features.A", "2"), ("a.b.c", "1"), ("a.b.c.d", "1")] {
+        for (path, value) in
+            [("x", "1"), ("hz", "5"), ("hz", "x"), ("features.A", "2"), ("a.b.c", "1"), ("a.b.c.d", "1")]
+        {
             assert_eq!(set(&mut k, path, value).unwrap_err().code, "kernel::E08");
         }
     }

@@ -68,6 +68,9 @@ pub struct KernelSpec {
     pub name: String,
     /// One line for people.
     pub title: String,
+    /// Ticks a second (`CONFIG_HZ`), 24..=10000; `None`: those of the platform.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hz: Option<u32>,
     /// The policy in each slot.
     pub policies: BTreeMap<Slot, String>,
     /// `policy.tunable` → value, such as `select_idle_sibling.sched_idle` → `"5.6"`. Unlisted ones have the registry's default.

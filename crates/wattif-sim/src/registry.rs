@@ -263,7 +263,7 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
         return Err(RunError::Kernel(wrong.join("\n")));
     }
     let (kernel, platform) = (&spec.kernel, &spec.platform);
-    let tick_ns = cpuidle::tick_nsec(platform.hz);
+    let tick_ns = cpuidle::tick_nsec(kernel.hz.unwrap_or(platform.hz));
     let placement = build_placement(kernel, platform);
     let balancer = build_balancer(kernel, platform, placement.eas.is_some())?;
     Ok(Built {

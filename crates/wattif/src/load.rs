@@ -64,6 +64,15 @@ pub fn kernel(name: &str, settings: &Settings) -> Result<Loaded<KernelSpec>, Err
             parsed.diagnostics.push(unregistered(&source.text, message, setting));
         }
     }
+    if parsed.kernel.is_none() {
+        // What the registry has to say of the rest, so that all mistakes show at once.
+        let wrong = registry::check(&parsed.own);
+        parsed.diagnostics.extend(wrong.into_iter().map(|message| unregistered(&source.text, message, None)));
+        for d in parsed.diagnostics.iter_mut().filter(|d| d.message.ends_with("there is no such profile")) {
+            let near = nearest(parsed.inherits.as_deref().unwrap_or_default(), Collection::Kernels.names());
+            d.help = Some(format!("beside the file or built in; like it: {}", near.join(", ")));
+        }
+    }
     loaded(source, parsed.kernel, parsed.diagnostics)
 }
 

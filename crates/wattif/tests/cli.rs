@@ -221,6 +221,63 @@ fn unknown_settings_say_what_is_near() {
 }
 
 #[test]
+fn every_mistake_of_a_kernel_profile_shows_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("k.toml").display().to_string();
+    let refused = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let o = done(&["run", "server", "-k", &path, "--duration", "10ms"]);
+        assert_eq!(o.status.code(), Some(2), "{}", err(&o));
+        err(&o)
+    };
+    let head = "name = 'mine'\ninherits = 'linux-6.12'\n";
+    let said = refused(&format!(
+        "{head}[policies]\ncpuidle = \"too\"\n[cpufreq.schedutil]\nrate_limt_us = 5\n[features]\nSIS_UTL = true\nSIS_PROP = 3\n"
+    ));
+    for part in [
+        "[",
+        "k.toml:4:",
+        "`too` is no policy of kind cpuidle",
+        "did you mean teo",
+        "schedutil.rate_limit_us",
+        "SIS_UTIL",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(said.contains("must be true or false"), "also what the reader says: {said}");
+    let said = refused("name = 'mine'\ninherits = 'linux-6.13'\n");
+    assert!(said.contains("linux-6.12") && said.matches("kernel::E").count() == 1, "{said}");
+    let said = refused(&format!("{head}hz = 1\n"));
+    assert!(said.contains("out of range"), "{said}");
+}
+
+#[test]
+fn kernels_are_listed_with_their_differences() {
+    let text = out(&done(&["list", "kernels"]));
+    let (_, of) = text.split_once("linux-5.4, where it is not as linux-5.3\n").expect("a section for each");
+    let of = of.split("\n\n").next().unwrap();
+    assert!(of.contains("select_idle_sibling.sched_idle") && of.contains("5.4"), "{of}");
+    let json: serde_json::Value = serde_json::from_slice(&done(&["list", "kernels", "--json"]).stdout).unwrap();
+    let items = json["items"].as_array().unwrap();
+    let eevdf = items.iter().find(|i| i["name"] == "linux-6.6").unwrap();
+    assert_eq!(eevdf["inherits"], "linux-6.1");
+    let class = eevdf["changes"].as_array().unwrap().iter().find(|c| c["what"] == "class").unwrap();
+    assert_eq!((&class["from"], &class["to"]), (&"cfs".into(), &"eevdf".into()));
+}
+
+/// A profile's own tick is the one that counts.
+#[test]
+fn ticks_of_the_kernel() {
+    let figure = |set: &[&str]| {
+        let o = run_small(&[&["--json"], set].concat());
+        assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+        serde_json::from_slice::<serde_json::Value>(&o.stdout).unwrap()["digest"].clone()
+    };
+    assert_eq!(figure(&["--set", "hz=1000"]), figure(&["--set", "platform.hz=1000"]));
+    assert_ne!(figure(&["--set", "hz=1000"]), figure(&["--set", "hz=100"]));
+}
+
+#[test]
 fn files_that_are_no_such_thing() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();

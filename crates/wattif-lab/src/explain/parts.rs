@@ -117,6 +117,7 @@ pub(super) mod tests {
 
     pub fn kernel(name: &str, cpufreq: &str, cpuidle: &str, tunables: &[(&str, i64)], features: &[&str]) -> KernelSpec {
         KernelSpec {
+            hz: None,
             name: name.into(),
             title: name.into(),
             policies: [(Slot::Cpufreq, cpufreq.to_string()), (Slot::Cpuidle, cpuidle.to_string())].into(),

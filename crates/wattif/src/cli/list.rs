@@ -5,10 +5,13 @@ use crate::data::{self, Collection};
 use crate::error::Error;
 use clap::ValueEnum;
 use serde::Serialize;
+use wattif_formats::kernel_toml;
 use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
+use wattif_model::kernel::{KernelSpec, Value};
 use wattif_model::workload::models::MODELS;
-use wattif_sim::registry::{POLICIES, Policy};
+use wattif_sim::registry::{POLICIES, Policy, policy};
+use wattif_sim::sched::features::Features;
 
 /// List what there is to choose from.
 #[derive(Debug, clap::Args)]
@@ -43,6 +46,20 @@ enum Kind {
 struct Item {
     name: String,
     about: String,
+    /// Of a kernel: the profile it is derived from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inherits: Option<String>,
+    /// Of a kernel: what is not as there; everything that is not a default where it inherits from none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<Change>,
+}
+
+/// One thing in which two kernels differ.
+#[derive(Serialize)]
+struct Change {
+    what: String,
+    from: String,
+    to: String,
 }
 
 /// Formats and the option that reads or writes them.
@@ -69,7 +86,7 @@ const FORMATS: &[(&str, &str)] = &[
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let (kind, items) = match args.kind {
         Kind::Platforms => ("platforms", built_in(Collection::Platforms)),
-        Kind::Kernels => ("kernels", built_in(Collection::Kernels)),
+        Kind::Kernels => ("kernels", built_in(Collection::Kernels).into_iter().map(derived).collect()),
         Kind::Policies => ("policies", policies()),
         Kind::Metrics => ("metrics", metrics::list().iter().map(|m| item(m.name, m.doc)).collect()),
         Kind::Workloads => ("workloads", workloads()),
@@ -83,12 +100,48 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
 }
 
 fn item(name: impl Into<String>, about: impl Into<String>) -> Item {
-    Item { name: name.into(), about: about.into() }
+    Item { name: name.into(), about: about.into(), inherits: None, changes: Vec::new() }
 }
 
 fn built_in(collection: Collection) -> Vec<Item> {
     let about = |name| data::headline(&collection.built_in(name).map(|s| s.text).unwrap_or_default());
     collection.names().into_iter().map(|name| item(name, about(name))).collect()
+}
+
+/// A kernel, with how it differs from the one it inherits from.
+fn derived(item: Item) -> Item {
+    let text = |name: &str| Collection::Kernels.built_in(name).map(|s| s.text.to_string());
+    let read = |name: &str| kernel_toml::parse(&text(name).unwrap_or_default(), &text);
+    let own = read(&item.name);
+    let parent = own.inherits.as_deref().and_then(|name| read(name).kernel).unwrap_or_default();
+    let changes = own.kernel.map(|kernel| changes(&parent, &kernel)).unwrap_or_default();
+    Item { inherits: own.inherits, changes, ..item }
+}
+
+fn changes(parent: &KernelSpec, kernel: &KernelSpec) -> Vec<Change> {
+    let hz = |k: &KernelSpec| k.hz.map_or("the platform's".to_string(), |hz| hz.to_string());
+    let switch = |on: bool| if on { "on" } else { "off" }.to_string();
+    let mut all = vec![("hz".to_string(), hz(parent), hz(kernel))];
+    for (slot, policy) in &kernel.policies {
+        all.push((slot.name().into(), parent.policies.get(slot).cloned().unwrap_or_default(), policy.clone()));
+    }
+    for (path, value) in &kernel.tunables {
+        let from = parent.tunables.get(path).map_or_else(|| default_of(path), Value::to_string);
+        all.push((path.clone(), from, value.to_string()));
+    }
+    for (name, on) in &kernel.features {
+        let known = Features::ALL.iter().find(|(n, _)| n == name).is_some_and(|(_, on)| *on);
+        all.push((name.clone(), switch(parent.features.get(name).copied().unwrap_or(known)), switch(*on)));
+    }
+    let differ = all.into_iter().filter(|(_, from, to)| from != to);
+    differ.map(|(what, from, to)| Change { what, from, to }).collect()
+}
+
+/// What a tunable is where no profile says anything.
+fn default_of(path: &str) -> String {
+    let (name, tunable) = path.split_once('.').unwrap_or((path, ""));
+    let known = policy(name).and_then(|p| p.tunable(tunable));
+    known.map(|t| t.default.to_string()).unwrap_or_default()
 }
 
 fn policies() -> Vec<Item> {
@@ -109,5 +162,13 @@ fn workloads() -> Vec<Item> {
 fn text(items: &[Item]) -> String {
     let mut table = Table::new([("name", Align::Left), ("about", Align::Left)]);
     items.iter().for_each(|i| table.row([&i.name, &i.about]));
-    table.to_text()
+    let mut out = table.to_text();
+    for i in items.iter().filter(|i| !i.changes.is_empty()) {
+        let from = i.inherits.as_deref().unwrap_or("the defaults");
+        out += &format!("\n{}, where it is not as {from}\n", i.name);
+        let mut table = Table::new([("", Align::Left), (from, Align::Left), (i.name.as_str(), Align::Left)]);
+        i.changes.iter().for_each(|c| table.row([&c.what, &c.from, &c.to]));
+        out += &crate::text::indented(&table.to_text());
+    }
+    out
 }
