@@ -46,13 +46,11 @@ fn eight_cpus(nr_cpus: usize, seconds: u64) -> Result<Vec<RunSpec>, String> {
     }])
 }
 
-/// 4096 threads on 1024 CPUs of 16 NUMA nodes: 5 ms of work and 35 ms of sleep each, half of the machine in all.
+/// 4096 threads on 1024 CPUs of 16 NUMA nodes.
 fn numa_1024() -> Result<Vec<RunSpec>, String> {
     let mut settings = Settings::default();
-    settings.add("workload.tasks.fg.instance", "4096");
-    settings.add("workload.tasks.fg.run0", "5000");
-    settings.add("workload.tasks.fg.sleep0", "35000");
-    settings.add("workload.tasks.bg.instance", "0");
+    settings.add("workload.tasks.fg.instance", "3072");
+    settings.add("workload.tasks.bg.instance", "1024");
     let platform = load::platform("numa_1024", &settings).map_err(|e| e.to_string())?.value;
     let source = Source { name: "eight_cpus.json".into(), text: EIGHT_CPUS.into() };
     let workload = load::parse_workload(source, platform.nr_cpus(), Dialect::Workgen, &settings);

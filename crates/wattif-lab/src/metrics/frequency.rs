@@ -189,7 +189,11 @@ mod tests {
         for (at, opp) in [(1, 1), (3, 0), (5, 1), (9, 2), (20, 1), (21, 2), (30, 1), (34, 0), (40, 2), (50, 0)] {
             d.change(Ns(at * ms), opp);
         }
-        assert_eq!((mean_ms(d.ramps.up), mean_ms(d.ramps.down)), (Some(2.0), Some(2.0)), "4 and 0; 4 and 0");
+        assert_eq!(
+            (mean_ms(d.ramps.up), mean_ms(d.ramps.down)),
+            (Some(6.0), Some(2.0)),
+            "busy since 3 and 34; 4 and 0"
+        );
     }
 
     #[test]

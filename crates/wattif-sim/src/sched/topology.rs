@@ -8,7 +8,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use wattif_model::platform::{Cpu, Platform};
 use wattif_model::{CpuId, CpuSet};
 
@@ -162,8 +161,6 @@ pub struct Group {
     pub asym_prefer_cpu: CpuId,
     /// `SD_CLUSTER` of the child: its CPUs share a cache below the last level.
     pub cluster: bool,
-    /// The last-level caches that it has CPUs of.
-    pub llcs: Range<u32>,
 }
 
 /// What balancing remembers per CPU and level (`struct sched_domain`, the part that changes).
@@ -235,8 +232,6 @@ pub struct Topology {
     pub llc_size: Vec<u32>,
     /// Per last-level cache: its CPUs.
     pub llc_span: Vec<CpuSet>,
-    /// Per last-level cache: its CPUs, where those of every cache are numbered in a row; otherwise empty.
-    pub llc_range: Vec<Range<usize>>,
     /// Per last-level cache: state shared by its CPUs (`struct sched_domain_shared`).
     pub llc_shared: Vec<LlcShared>,
     /// Per CPU: number of its cluster, of its last-level cache where there is none (`sd_share_id`).
@@ -372,11 +367,6 @@ impl Topology {
             self.llc_size.push(span.len() as u32);
         }
         self.llc_shared = vec![LlcShared::default(); self.llc_span.len()];
-        let range = |span: &CpuSet| span.min().map_or(0..0, |first| first.at()..first.at() + span.len());
-        let ranges: Vec<Range<usize>> = self.llc_span.iter().map(range).collect();
-        if ranges.iter().zip(&self.llc_span).all(|(r, span)| span.iter().all(|c| r.contains(&c.at()))) {
-            self.llc_range = ranges;
-        }
     }
 
     /// Adds the domains of a level, except where they would have one CPU or the span of the level below (`sd_degenerate`).
@@ -464,8 +454,6 @@ impl Topology {
 
     fn group(&self, cpus: &[Cpu], members: &CpuSet) -> Group {
         let capacities = || members.iter().map(|c| u64::from(cpus[c.at()].capacity));
-        let llcs = || members.iter().map(|c| self.llc_id[c.at()]);
-        let (first_llc, last_llc) = (llcs().min().unwrap_or(0), llcs().max().unwrap_or(0));
         Group {
             weight: members.len() as u32,
             cores: members.iter().filter(|c| self.smt[c.at()].min() == Some(*c)).count() as u32,
@@ -476,7 +464,6 @@ impl Topology {
             imbalance: false,
             balance_cpu: members.min().expect("a group is not empty"),
             asym_prefer_cpu: members.iter().max_by_key(|c| (cpus[c.at()].priority, Reverse(*c))).unwrap_or_default(),
-            llcs: first_llc..last_llc + 1,
             cluster: members.min().is_some_and(|c| self.tops_out_at(c, Level::Cls)),
             cpus: members.clone(),
         }
