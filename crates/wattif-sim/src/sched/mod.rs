@@ -43,7 +43,7 @@ pub struct Sched {
     pub se: Vec<SchedEntity>,
     /// One run queue per CPU.
     pub rqs: Vec<Rq>,
-    /// By CPU: counts what may change [`Sched::signals`]: averages that moved, enqueues and dequeues, ticks.
+    /// By CPU: counts what may change what a frequency governor reads: averages that moved, enqueues and dequeues, ticks.
     pub signal_versions: Vec<u64>,
     /// Fair queues, `group * nr_cpus + cpu`; the first `nr_cpus` are the root queues, so that a CPU's is `cfs[cpu]`.
     pub cfs: Vec<CfsRq>,
