@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
 use wattif_model::kernel::Slot;
+use wattif_model::trace::columns::COLUMNS;
 use wattif_model::workload::models::MODELS;
 use wattif_sim::registry::{POLICIES, Policy};
 use wattif_sim::sched::features::Features;
@@ -19,6 +20,7 @@ pub fn pages() -> Vec<(String, String)> {
         ("features.md".into(), features()),
         ("models.md".into(), models()),
         ("metrics.md".into(), metric_names()),
+        ("columns.md".into(), event_columns()),
     ]
 }
 
@@ -71,6 +73,22 @@ fn tunables(policy: &Policy) -> String {
         table.row([format!("`{}.{}`", policy.name, t.name), t.default.into(), allowed, t.doc.into()]);
     }
     table.to_markdown() + "\n"
+}
+
+fn event_columns() -> String {
+    let mut out = page("Columns of event tables");
+    out += "What `--trace run.parquet` and `--trace run.arrow` hold: one row an event, in order of time. Names and fields \
+        are the kernel's where there is such a tracepoint. A column is null in rows of events that do not have it; \
+        columns of decisions and signals are there with `--trace-detail decisions` and `full`. Each column of a file \
+        carries its `unit` and `doc` as metadata of the field; the file's own metadata has `wattif.generator`, \
+        `wattif.kernel`, `wattif.spec` (hash of the run), `wattif.cpus` and `wattif.threads` (JSON: pid, comm, task, policy \
+        and whether it is part of the workload).\n\n";
+    let mut table = words(["column", "type", "unit", "meaning", "events"]);
+    for c in COLUMNS {
+        let events = if c.events.is_empty() { "all".into() } else { c.events.join(", ") };
+        table.row([format!("`{}`", c.name), c.ty.name().into(), c.unit.into(), c.meaning.into(), events]);
+    }
+    out + &table.to_markdown()
 }
 
 fn features() -> String {

@@ -3,18 +3,21 @@
 
 use crate::error::Error;
 use clap::ValueEnum;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
+use wattif_formats::trace::arrow::{TableFormat, TableTrace};
 use wattif_formats::trace::dat::write::DatTrace;
 use wattif_formats::trace::perfetto::write::PerfettoTrace;
 use wattif_formats::trace::text_write::TextTrace;
 use wattif_formats::trace::{About, Detail, TraceWriter};
-use wattif_model::platform::Platform;
+use wattif_lab::infer;
+use wattif_model::platform::{FreqDomain, Platform};
 use wattif_model::run::RunSpec;
-use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
-use wattif_model::{CpuId, Ns};
+use wattif_model::trace::{Event, Interest, Observer, Recorded, Recording, ThreadInfo};
+use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
 /// Formats that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,6 +28,10 @@ pub enum TraceFormat {
     Perfetto,
     /// trace.dat version 6, for trace-cmd and KernelShark.
     Dat,
+    /// An Arrow IPC table (Feather), for data frames.
+    Arrow,
+    /// A Parquet table, for data frames.
+    Parquet,
 }
 
 impl TraceFormat {
@@ -37,6 +44,10 @@ impl TraceFormat {
             TraceFormat::Perfetto
         } else if is(&[".dat"]) {
             TraceFormat::Dat
+        } else if is(&[".arrow", ".feather", ".ipc"]) {
+            TraceFormat::Arrow
+        } else if is(&[".parquet"]) {
+            TraceFormat::Parquet
         } else {
             TraceFormat::Text
         }
@@ -80,6 +91,18 @@ impl TraceFile {
         detail: Detail,
         spec: &RunSpec,
     ) -> Result<TraceFile, Error> {
+        let about = About {
+            generator: format!("wattif {}", env!("CARGO_PKG_VERSION")),
+            kernel: spec.kernel.name.clone(),
+            spec: spec.hash(),
+            marks: spec.workload.marks.clone(),
+            recorded: false,
+        };
+        TraceFile::with(path, format, detail, about)
+    }
+
+    /// Begin a trace of whatever `about` says.
+    pub fn with(path: &Path, format: Option<TraceFormat>, detail: Detail, about: About) -> Result<TraceFile, Error> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let failed = |e| Error::file(path, e);
         let file = NamedTempFile::new_in(folder).map_err(failed)?;
@@ -89,15 +112,12 @@ impl TraceFile {
             true => Sink::Gzip(Box::new(flate2::write::GzEncoder::new(plain, flate2::Compression::fast()))),
             false => Sink::Plain(plain),
         };
-        let about = About {
-            generator: format!("wattif {}", env!("CARGO_PKG_VERSION")),
-            kernel: spec.kernel.name.clone(),
-            spec: spec.hash(),
-            marks: spec.workload.marks.clone(),
-        };
+        let table = |sink, of| TableTrace::new(sink, of, detail, about.clone()).map_err(failed);
         let writer: Box<dyn TraceWriter> = match format.unwrap_or_else(|| TraceFormat::of(path)) {
             TraceFormat::Text => Box::new(TextTrace::new(sink, detail)),
             TraceFormat::Perfetto => Box::new(PerfettoTrace::new(sink, detail, about)),
+            TraceFormat::Arrow => Box::new(table(sink, TableFormat::Arrow)?),
+            TraceFormat::Parquet => Box::new(table(sink, TableFormat::Parquet)?),
             TraceFormat::Dat => {
                 let scratch = tempfile::tempfile_in(folder).map_err(failed)?;
                 Box::new(DatTrace::new(sink, scratch, detail, about))
@@ -132,6 +152,61 @@ impl Observer for TraceFile {
     fn finish(&mut self, end: Ns) {
         self.writer.finish(end);
     }
+}
+
+/// Write a recording: its events by its own clock.
+pub fn play(recording: &Recording, to: &mut TraceFile) {
+    // Frequencies of a recording are by CPU; nothing else of a machine goes into a trace of tracepoints.
+    let mut platform = infer::platform(recording);
+    let one = |cpu: u32| FreqDomain { cpus: CpuSet::one(CpuId(cpu)), opps: Vec::new(), ..platform.domains[0].clone() };
+    let domains = (0..recording.nr_cpus.max(1) as u32).map(one).collect();
+    platform.domains = domains;
+    to.start(&platform);
+    for thread in threads(recording) {
+        to.thread(&thread);
+    }
+    let mut seen = vec![false; recording.nr_cpus];
+    for r in &recording.records {
+        if let (Some(pid), false) = (r.current, std::mem::replace(&mut seen[r.cpu.at()], true)) {
+            to.writer.runs(r.cpu, pid);
+        }
+    }
+    for r in &recording.records {
+        let event = match r.event {
+            Recorded::Event(Event::Mark { pid, mark, began_ns }) => {
+                Event::Mark { pid, mark, began_ns: began_ns + recording.zero_ns }
+            }
+            Recorded::Event(event) => event,
+            Recorded::CpuFrequency { cpu, khz } => Event::CpuFrequency { domain: DomainId(cpu.0), khz, opp: 0 },
+            Recorded::Irq { .. } => continue,
+        };
+        to.event(r.at + recording.zero_ns, r.cpu, &event);
+    }
+    to.finish(recording.end + recording.zero_ns);
+}
+
+/// First threads of processes before the others; a process is a task.
+fn threads(recording: &Recording) -> Vec<ThreadInfo> {
+    let process = |pid: u32, tgid: u32| if tgid == 0 { pid } else { tgid };
+    let mut leaders: BTreeMap<&str, u32> = BTreeMap::new();
+    for (_, t) in recording.threads.iter().filter(|(pid, t)| process(**pid, t.tgid) == **pid) {
+        *leaders.entry(&t.comm).or_default() += 1;
+    }
+    // Processes of the same name stay apart.
+    let task = |pid: u32| match recording.comm(Pid(pid)) {
+        comm if leaders.get(comm).is_some_and(|&n| n > 1) => format!("{comm} {pid}"),
+        comm => comm.to_string(),
+    };
+    let mut all: Vec<(bool, ThreadInfo)> = Vec::new();
+    for (&pid, t) in &recording.threads {
+        let of = process(pid, t.tgid);
+        let policy = t.policy.unwrap_or_default();
+        let info =
+            ThreadInfo { pid: Pid(pid), comm: t.comm.clone(), task: task(of), policy, workload: !t.housekeeping };
+        all.push((of != pid, info));
+    }
+    all.sort_by_key(|(later, _)| *later);
+    all.into_iter().map(|(_, info)| info).collect()
 }
 
 /// A temporary file is private; a result is as readable as any file the user makes.

@@ -1,12 +1,19 @@
 //! Traces: what is written reads back, other tools read it, and damaged files are survived.
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, RecordBatch};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wattif::trace_file::{TraceFile, TraceFormat};
 use wattif::{Dialect, Ns, RunSpec, Runner, Settings, Simulator, load};
+use wattif_formats::trace::arrow::EventTables;
 use wattif_formats::trace::{self, Detail};
-use wattif_model::trace::{Event, Interest, Observer, Record, Recorded, Recorder, Recording};
+use wattif_model::trace::{
+    Event, FrequencyChoice, IdleChoice, Interest, Observer, PrevState, Record, Recorded, Recorder, Recording,
+};
 use wattif_model::workload::{Op, Policy};
+use wattif_model::{CpuId, DomainId, Pid};
 
 /// Wakes by timers and by each other, forks, exits, works on both clusters.
 const WORKLOAD: &str = r#"{ "tasks": {
@@ -112,6 +119,190 @@ fn perfetto_holds_the_tracepoints() {
     let small = written(dir.path(), "b.pftrace", Detail::Tracepoints, &spec(60)).1;
     let size = |p: &Path| std::fs::metadata(p).unwrap().len();
     assert!(size(&small) < size(&path));
+}
+
+/// The cells of a row of a table, by column.
+struct TableRow<'a>(&'a RecordBatch, usize);
+
+impl TableRow<'_> {
+    fn number(&self, column: &str) -> Option<i64> {
+        let array = self.0.column_by_name(column).unwrap_or_else(|| panic!("column {column}"));
+        if array.is_null(self.1) {
+            return None;
+        }
+        let wide = array.as_primitive_opt::<Int64Type>().map(|a| a.value(self.1));
+        let narrow = || array.as_primitive_opt::<Int32Type>().map(|a| a.value(self.1).into());
+        wide.or_else(narrow).or_else(|| array.as_boolean_opt().map(|a| a.value(self.1).into()))
+    }
+    fn text(&self, column: &str) -> &str {
+        self.0.column_by_name(column).unwrap().as_string::<i32>().value(self.1)
+    }
+    /// The event again, by the names of columns; of some only the name is looked at.
+    fn event(&self) -> Option<Recorded> {
+        let n = |column: &str| self.number(column).unwrap_or_else(|| panic!("{column} is null"));
+        let (pid, cpu) = (|column| Pid(n(column) as u32), |column| CpuId(n(column) as u32));
+        let prio = |column| n(column) as u8;
+        Some(Recorded::Event(match self.text("event") {
+            "sched_switch" => Event::SchedSwitch {
+                prev_pid: pid("prev_pid"),
+                prev_prio: prio("prev_prio"),
+                prev_state: match self.text("prev_state") {
+                    "R" => PrevState::Running,
+                    "S" => PrevState::Sleeping,
+                    "D" => PrevState::DiskSleep,
+                    "X" => PrevState::Dead,
+                    other => panic!("{other}"),
+                },
+                next_pid: pid("next_pid"),
+                next_prio: prio("next_prio"),
+            },
+            "sched_waking" => Event::SchedWaking {
+                pid: pid("pid"),
+                prio: prio("prio"),
+                target_cpu: cpu("target_cpu"),
+                in_irq: n("in_irq") != 0,
+            },
+            "sched_wakeup" => Event::SchedWakeup { pid: pid("pid"), prio: prio("prio"), target_cpu: cpu("target_cpu") },
+            "sched_migrate_task" => Event::SchedMigrateTask {
+                pid: pid("pid"),
+                prio: prio("prio"),
+                orig_cpu: cpu("orig_cpu"),
+                dest_cpu: cpu("dest_cpu"),
+            },
+            "sched_process_exit" => Event::SchedProcessExit { pid: pid("pid"), prio: prio("prio") },
+            "sched_process_fork" => Event::SchedProcessFork { pid: pid("pid"), child_pid: pid("child_pid") },
+            "cpu_idle" => Event::CpuIdle { state: n("state") as i32 as u32 },
+            "cpu_frequency" => {
+                return Some(Recorded::CpuFrequency { cpu: cpu("cpu"), khz: n("frequency_khz") as u32 });
+            }
+            "wattif_frequency" => Event::Frequency(FrequencyChoice {
+                domain: DomainId(n("domain") as u32),
+                next_khz: n("next_khz") as u32,
+                prev_khz: n("prev_khz") as u32,
+                util: n("util") as u32,
+                util_avg: n("util_avg") as u32,
+                util_est: n("util_est") as u32,
+                runnable_avg: n("runnable_avg") as u32,
+                iowait_boost: n("iowait_boost") as u32,
+            }),
+            "wattif_idle" => Event::Idle(IdleChoice {
+                state: n("state") as u8,
+                stop_tick: n("stop_tick") != 0,
+                predicted_ns: self.number("predicted_ns").unwrap_or(-1) as u64,
+                sleep_length_ns: self.number("sleep_length_ns").unwrap_or(-1) as u64,
+            }),
+            "pelt_se" => Event::PeltSe {
+                pid: pid("pid"),
+                util_avg: n("util_avg") as u32,
+                runnable_avg: n("runnable_avg") as u32,
+                load_avg: n("load_avg") as u32,
+            },
+            "wattif_rtapp_stats" => Event::RtappStats {
+                pid: pid("pid"),
+                wu_lat_ns: n("wu_lat_ns") as u64,
+                run_ns: n("run_ns") as u64,
+                period_ns: n("period_ns") as u64,
+                slack_ns: n("slack_ns"),
+            },
+            _ => return None,
+        }))
+    }
+}
+
+fn tables(path: &Path) -> Vec<RecordBatch> {
+    let file = std::fs::File::open(path).unwrap();
+    match TraceFormat::of(path) {
+        TraceFormat::Arrow => arrow_ipc::reader::FileReader::try_new(file, None).unwrap().map(Result::unwrap).collect(),
+        _ => {
+            let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+            reader.build().unwrap().map(Result::unwrap).collect()
+        }
+    }
+}
+
+#[test]
+fn tables_hold_every_event() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a.parquet", "a.arrow"] {
+        let (wrote, path) = written(dir.path(), name, Detail::Full, &spec(60));
+        let mut wrote: Vec<&Record> =
+            wrote.records.iter().filter(|r| r.event.name() != "wattif_idle_weights").collect();
+        wrote.sort_by_key(|r| r.at);
+        let (mut row, mut current, mut looked_at) = (0, vec![0; 8], std::collections::BTreeSet::new());
+        for batch in tables(&path) {
+            for i in 0..batch.num_rows() {
+                let (r, got) = (wrote[row], TableRow(&batch, i));
+                row += 1;
+                assert_eq!(got.number("time_ns"), Some(r.at.0 as i64));
+                assert_eq!(got.number("cpu"), Some(r.cpu.0.into()));
+                assert_eq!(got.text("event"), r.event.name());
+                assert_eq!(got.number("current_pid"), Some(current[r.cpu.at()]), "{r:?}");
+                if let Some(event) = got.event() {
+                    assert_eq!(event, r.event, "{name}, row {row}");
+                    looked_at.insert(r.event.name());
+                }
+                if let Some(Event::SchedSwitch { next_pid, .. }) = r.event() {
+                    current[r.cpu.at()] = next_pid.0.into();
+                }
+            }
+            let unit = |column: &str| batch.schema().field_with_name(column).unwrap().metadata()["unit"].clone();
+            assert_eq!((unit("time_ns"), unit("frequency_khz")), ("ns".into(), "kHz".into()));
+        }
+        assert_eq!(row, wrote.len(), "{name}");
+        assert!(looked_at.len() >= 11, "{looked_at:?}");
+        let refused = trace::read(&std::fs::read(&path).unwrap());
+        assert!(refused.recording.is_none() && refused.diagnostics[0].message.contains("not read back"));
+    }
+}
+
+#[test]
+fn a_table_of_one_event() {
+    let mut tables = EventTables::new(&["sched_waking", "cpu_frequency"], Vec::new());
+    let mut recorder = Recorder::new(Interest::ALL);
+    Simulator.run(&spec(60), &mut [&mut tables as &mut dyn Observer, &mut recorder]).unwrap();
+    let counts = recorder.into_recording().counts();
+    let tables = tables.into_batches();
+    assert_eq!(tables.keys().copied().collect::<Vec<_>>(), ["cpu_frequency", "sched_waking"]);
+    for (name, batch) in &tables {
+        assert_eq!(batch.num_rows() as u64, counts[name], "{name}");
+        assert!(batch.column_by_name("event").is_none());
+    }
+    let comms = tables["sched_waking"].column_by_name("comm").unwrap().as_string::<i32>().clone();
+    assert!(comms.iter().flatten().any(|c| c.starts_with("worker")));
+}
+
+/// Any format that is read, to any that is written: the same again, in what both hold.
+#[test]
+fn exported_traces_hold_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, from) = written(dir.path(), "a.dat", Detail::Decisions, &spec(60));
+    let original = read(&from);
+    let export = |from: &Path, name: &str| {
+        let to = dir.path().join(name);
+        let done = Command::new(env!("CARGO_BIN_EXE_wattif")).arg("export").args([from, &to]).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        to
+    };
+    let kept = |r: &Record| match &r.event {
+        Recorded::Event(e) => e.name().starts_with("sched_") || matches!(e, Event::CpuIdle { .. }),
+        _ => true,
+    };
+    let sorted = |recording: &Recording| {
+        let mut cpus = by_cpu(recording, kept);
+        cpus.iter_mut().for_each(|c| c.sort_by_key(|(at, e)| (*at, e.name())));
+        cpus
+    };
+    let mut last = from;
+    for name in ["b.pftrace", "c.dat", "d.dat.gz"] {
+        last = export(&last, name);
+        same(&sorted(&original), &sorted(&read(&last)), name);
+    }
+    // Text has no interrupt context; from there on nothing else changes.
+    let text = export(&last, "e.txt");
+    let again = export(&export(&text, "f.dat"), "g.txt");
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), std::fs::read_to_string(again).unwrap());
+    let rows: usize = tables(&export(&text, "h.parquet")).iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, read(&text).records.len());
 }
 
 #[test]

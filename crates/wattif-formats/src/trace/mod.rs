@@ -14,9 +14,12 @@
 //! | `trace::N01` | events of other kinds were skipped |
 //! | `trace::N02` | lines that are no events |
 
+#[cfg(feature = "tables")]
+pub mod arrow;
 mod build;
 pub mod dat;
 mod kinds;
+mod names;
 pub mod perfetto;
 mod text;
 pub mod text_write;
@@ -110,6 +113,11 @@ fn unknown(bytes: &[u8]) -> Refused {
         0 => "the file is empty".into(),
         n => format!("{n} bytes in no known trace format"),
     };
+    if bytes.starts_with(b"PAR1") || bytes.starts_with(b"ARROW1") {
+        let message = "a Parquet or Arrow table: they are written for data frames and not read back";
+        let help = "use the trace that it was made from, or write the run as .pftrace or .dat as well";
+        return Box::new(Diagnostic::error("trace::E01", 0..0, message).help(help));
+    }
     let help = "wattif reads trace.dat (trace-cmd), ftrace text, systrace html, perf script text and Perfetto traces; \
         turn others into text first: `perf script -F comm,tid,cpu,time,event,trace`";
     Box::new(Diagnostic::error("trace::E01", 0..0, message).help(help))

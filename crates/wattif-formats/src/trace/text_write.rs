@@ -4,6 +4,7 @@
 //! the policy saw. These columns have no place for interrupt context and policies: the binary formats hold them.
 
 use super::kinds::{BALANCES, REASONS};
+use super::names::Names;
 use super::writer::{Detail, TraceWriter};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
@@ -13,7 +14,7 @@ use wattif_model::{CpuId, DomainId, Ns, Pid};
 /// Writes lines to `out`.
 pub struct TextTrace<W> {
     out: W,
-    names: Vec<String>,
+    names: Names,
     domains: Vec<Vec<u32>>,
     current: Vec<Pid>,
     detail: Detail,
@@ -23,8 +24,7 @@ pub struct TextTrace<W> {
 impl<W: Write> TextTrace<W> {
     /// Begin a trace.
     pub fn new(out: W, detail: Detail) -> TextTrace<W> {
-        let names = vec!["<idle>".into()];
-        TextTrace { out, names, domains: Vec::new(), current: Vec::new(), detail, failed: None }
+        TextTrace { out, names: Names::default(), domains: Vec::new(), current: Vec::new(), detail, failed: None }
     }
 
     /// `comm:pid`, with the idle task under its name in `sched_switch`.
@@ -35,14 +35,20 @@ impl<W: Write> TextTrace<W> {
         }
     }
     fn comm(&self, pid: Pid) -> &str {
-        self.names.get(pid.at()).map_or("<...>", String::as_str)
+        match pid.0 {
+            0 => "<idle>",
+            _ => self.names.get(pid).unwrap_or("<...>"),
+        }
     }
 
     fn line(&mut self, at: Ns, cpu: CpuId, event: &str, fields: &str) -> Result<()> {
         let pid = self.current.get(cpu.at()).copied().unwrap_or_default();
-        let name = self.names.get(pid.at()).map_or("<...>", String::as_str);
         let (s, ns) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
         let event = format!("{event}:");
+        let name = match pid.0 {
+            0 => "<idle>",
+            _ => self.names.get(pid).unwrap_or("<...>"),
+        };
         writeln!(self.out, "{name:>16}-{pid:<5} [{:03}] {s:>5}.{ns:09}: {event:<21} {fields}", cpu.0)
     }
 
@@ -137,12 +143,7 @@ impl<W: Write> Observer for TextTrace<W> {
         self.failed = writeln!(self.out, "cpus={}", platform.nr_cpus()).err();
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        if self.names.len() <= thread.pid.at() {
-            self.names.resize(thread.pid.at() + 1, "<...>".into());
-        }
-        // A name with control characters would break the lines apart.
-        let comm: String = thread.comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        self.names[thread.pid.at()] = comm;
+        self.names.insert(thread.pid, &thread.comm);
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         if self.failed.is_none() {
@@ -152,6 +153,9 @@ impl<W: Write> Observer for TextTrace<W> {
 }
 
 impl<W: Write> TraceWriter for TextTrace<W> {
+    fn runs(&mut self, cpu: CpuId, pid: Pid) {
+        self.current[cpu.at()] = pid;
+    }
     fn close(&mut self) -> Result<()> {
         match self.failed.take() {
             Some(e) => Err(e),

@@ -2,11 +2,14 @@
 
 use std::io::{Read, Result, Seek, Write};
 use wattif_model::trace::{Interest, Observer};
+use wattif_model::{CpuId, Pid};
 
 /// A trace being written while a run goes on.
 pub trait TraceWriter: Observer {
     /// The run is over: write what is left. The first error of the whole writing is told here.
     fn close(&mut self) -> Result<()>;
+    /// This thread ran on a CPU when the trace began; after [`Observer::start`], before the first event.
+    fn runs(&mut self, _cpu: CpuId, _pid: Pid) {}
 }
 
 /// Something to put data aside in while a file is written.
@@ -49,4 +52,6 @@ pub struct About {
     pub spec: String,
     /// Names of marks.
     pub marks: Vec<String>,
+    /// The trace is of a real machine, not of a simulation.
+    pub recorded: bool,
 }

@@ -1,5 +1,6 @@
 //! What a run says: tracepoints with the kernel's names and fields, our decision events, and who listens.
 
+pub mod columns;
 mod events;
 mod recording;
 

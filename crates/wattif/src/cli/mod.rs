@@ -5,6 +5,7 @@ mod compare;
 mod completions;
 mod conditions;
 mod explain;
+mod export;
 mod import;
 mod inputs;
 mod list;
@@ -78,6 +79,7 @@ enum Verb {
     Repro(repro::Args),
     Replay(replay::Args),
     Import(import::Args),
+    Export(export::Args),
     Record(record::Args),
     Explain(explain::Args),
     Bisect(bisect::Args),
@@ -140,6 +142,7 @@ impl Verb {
             Verb::Repro(args) => repro::run(&args, look),
             Verb::Replay(args) => replay::run(&args, look),
             Verb::Import(args) => import::run(&args, look),
+            Verb::Export(args) => export::run(&args, look),
             Verb::Record(args) => record::run(&args),
             Verb::Explain(args) => explain::run(&args, look),
             Verb::Bisect(args) => bisect::run(&args, look),

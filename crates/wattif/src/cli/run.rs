@@ -26,6 +26,7 @@ Examples:
   wattif run app.json --trace trace.txt --trace-detail decisions
   wattif run app.json --trace run.pftrace --trace-detail full      for ui.perfetto.dev
   wattif run app.json --trace trace.dat                            for trace-cmd and KernelShark
+  wattif run app.json --trace run.parquet                          for pandas, Polars, DuckDB
   wattif run app.json --logs logs                                  rt-app's own log files
   wattif run app.json --json | jq .metrics.wakeup_latency_us.p99")]
 pub struct Args {
@@ -40,7 +41,8 @@ pub struct Args {
     /// Print one JSON object (wattif.run/1).
     #[arg(long)]
     json: bool,
-    /// Write the events: ftrace text, Perfetto (.pftrace, .perfetto-trace) or trace.dat (.dat), by the name; .gz packs it.
+    /// Write the events: ftrace text, Perfetto (.pftrace, .perfetto-trace), trace.dat (.dat) or a table for data frames
+    /// (.parquet, .arrow), by the name; .gz packs it.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Format of the trace, whatever its name.

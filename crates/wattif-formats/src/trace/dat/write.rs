@@ -4,6 +4,7 @@
 //! copied at the end; memory holds one page a CPU and four bytes for each page written.
 
 use super::super::kinds::{self, INTS, Kind, ROWS, Row};
+use super::super::names::Names;
 use super::super::writer::{About, Detail, Scratch, TraceWriter};
 use super::header::OURS;
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub struct DatTrace<W, S> {
     pages: Vec<Page>,
     /// CPU of each page put aside.
     aside: Vec<u32>,
-    names: Vec<String>,
+    names: Names,
     threads: BTreeMap<u32, ThreadInfo>,
     current: Vec<Pid>,
     domains: Vec<Vec<u32>>,
@@ -53,7 +54,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             detail,
             pages: Vec::new(),
             aside: Vec::new(),
-            names: Vec::new(),
+            names: Names::default(),
             threads: BTreeMap::new(),
             current: Vec::new(),
             domains: Vec::new(),
@@ -75,8 +76,8 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
                 Of::Int(i) => to.copy_from_slice(&n[i].to_le_bytes()[..field.size]),
                 Of::Comm(i) => {
                     let pid = n[row.named[i]] as u32;
-                    let comm = comm(&self.names, Pid(pid), cpu);
-                    let len = comm.len().min(COMM - 1);
+                    let comm = self.names.comm(Pid(pid), cpu);
+                    let len = comm.floor_char_boundary(COMM - 1);
                     to[..len].copy_from_slice(&comm.as_bytes()[..len]);
                 }
             }
@@ -241,10 +242,14 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         const VERSION: u16 = 9;
         option(TRACECLOCK, b"[local] global\0");
         let release = self.about.kernel.strip_prefix("linux-").unwrap_or(&self.about.kernel);
-        option(UNAME, format!("Linux wattif {release} simulated\0").as_bytes());
-        option(VERSION, format!("{} spec {}\0", self.about.generator, self.about.spec).as_bytes());
+        let (host, kind) = if self.about.recorded { ("machine", "recorded") } else { ("wattif", "simulated") };
+        option(UNAME, format!("Linux {host} {release} {kind}\0").as_bytes());
+        let spec = if self.about.spec.is_empty() { String::new() } else { format!(" spec {}", self.about.spec) };
+        option(VERSION, format!("{}{spec}\0", self.about.generator).as_bytes());
         let line = |t: &ThreadInfo| format!("{} {} {} {}\n", t.pid, t.policy, u8::from(!t.workload), clean(&t.comm));
-        option(OURS, self.threads.values().map(line).collect::<String>().as_bytes());
+        // Of a real machine, policies are known only where the trace that was read says them.
+        let told = self.threads.values().filter(|t| !t.policy.is_empty());
+        option(OURS, told.map(line).collect::<String>().as_bytes());
         h.extend_from_slice(&0u16.to_le_bytes());
     }
 }
@@ -259,10 +264,7 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
         self.domains = platform.domains.iter().map(|d| d.cpus.iter().map(|c| c.0).collect()).collect();
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        if self.names.len() <= thread.pid.at() {
-            self.names.resize(thread.pid.at() + 1, String::new());
-        }
-        self.names[thread.pid.at()] = clean(&thread.comm);
+        self.names.insert(thread.pid, &thread.comm);
         self.threads.insert(thread.pid.0, thread.clone());
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
@@ -273,6 +275,9 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
 }
 
 impl<W: Write, S: Scratch> TraceWriter for DatTrace<W, S> {
+    fn runs(&mut self, cpu: CpuId, pid: Pid) {
+        self.current[cpu.at()] = pid;
+    }
     fn close(&mut self) -> Result<()> {
         match self.failed.take() {
             Some(e) => Err(e),
@@ -290,13 +295,6 @@ fn clean(comm: &str) -> String {
 fn short(comm: &str) -> String {
     let clean = clean(comm);
     clean[..clean.floor_char_boundary(COMM - 1)].to_string()
-}
-
-fn comm(names: &[String], pid: Pid, cpu: u32) -> String {
-    match pid.0 {
-        0 => format!("swapper/{cpu}"),
-        _ => names.get(pid.at()).map_or("<...>".into(), |n| short(n)),
-    }
 }
 
 // ---- layouts -----------------------------------------------------------------------------------------------------------

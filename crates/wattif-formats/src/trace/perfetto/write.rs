@@ -4,6 +4,7 @@
 //! Events of a CPU are gathered into bundles of bounded size and streamed. In a bundle, tables and deltas start anew.
 
 use super::super::kinds::{BALANCES, REASONS, state_bits};
+use super::super::names::Names;
 use super::super::writer::{About, Detail, TraceWriter};
 use super::proto::Message;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,11 +89,11 @@ impl Bundle {
         self.events.0.len() + self.table.0.len() + arrays
     }
     /// Place of a thread's name in the bundle's table.
-    fn name(&mut self, pid: Pid, names: &[String], cpu: u32) -> u64 {
+    fn name(&mut self, pid: Pid, names: &Names, cpu: u32) -> u64 {
         let next = self.names.len() as u64;
         let Bundle { names: known, table, .. } = self;
         *known.entry(pid.0).or_insert_with(|| {
-            table.text(5, &comm(names, pid, cpu));
+            table.text(5, &names.comm(pid, cpu));
             next
         })
     }
@@ -118,7 +119,7 @@ pub struct PerfettoTrace<W> {
     detail: Detail,
     about: About,
     bundles: Vec<Bundle>,
-    names: Vec<String>,
+    names: Names,
     current: Vec<Pid>,
     platform: Option<Platform>,
     /// First thread of each task: its process.
@@ -136,7 +137,7 @@ impl<W: Write> PerfettoTrace<W> {
             detail,
             about,
             bundles: Vec::new(),
-            names: Vec::new(),
+            names: Names::default(),
             current: Vec::new(),
             platform: None,
             processes: BTreeMap::new(),
@@ -288,7 +289,7 @@ impl<W: Write> PerfettoTrace<W> {
     /// comm, pid, prio, target: what wake-ups have in common.
     fn wakeup(&self, pid: Pid, prio: u8, target: CpuId) -> Message {
         let mut m = Message::default();
-        m.text(1, &comm(&self.names, pid, 0)).number(2, pid.0.into()).number(3, prio.into());
+        m.text(1, &self.names.comm(pid, 0)).number(2, pid.0.into()).number(3, prio.into());
         m.number(4, 1).number(5, target.0.into());
         m
     }
@@ -321,19 +322,19 @@ impl<W: Write> PerfettoTrace<W> {
             }
             Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu } => {
                 let mut m = Message::default();
-                m.text(1, &comm(&self.names, pid, 0)).number(2, pid.0.into()).number(3, prio.into());
+                m.text(1, &self.names.comm(pid, 0)).number(2, pid.0.into()).number(3, prio.into());
                 m.number(4, orig_cpu.0.into()).number(5, dest_cpu.0.into());
                 self.verbose(at, cpu, 491, &m)
             }
             Event::SchedProcessFork { pid, child_pid } => {
                 let mut m = Message::default();
-                m.text(1, &comm(&self.names, pid, 0)).number(2, pid.0.into());
-                m.text(3, &comm(&self.names, child_pid, 0)).number(4, child_pid.0.into());
+                m.text(1, &self.names.comm(pid, 0)).number(2, pid.0.into());
+                m.text(3, &self.names.comm(child_pid, 0)).number(4, child_pid.0.into());
                 self.verbose(at, cpu, 239, &m)
             }
             Event::SchedProcessExit { pid, prio } => {
                 let mut m = Message::default();
-                m.text(1, &comm(&self.names, pid, 0)).number(2, pid.0.into()).number(4, prio.into());
+                m.text(1, &self.names.comm(pid, 0)).number(2, pid.0.into()).number(4, prio.into());
                 self.verbose(at, cpu, 238, &m)
             }
             Event::CpuIdle { state } => {
@@ -364,8 +365,8 @@ impl<W: Write> PerfettoTrace<W> {
         if !b.begun {
             b.begun = true;
             let mut m = Message::default();
-            m.text(1, &comm(names, prev_pid, cpu.0)).number(2, prev_pid.0.into()).number(3, prev_prio.into());
-            m.number(4, state).text(5, &comm(names, next_pid, cpu.0));
+            m.text(1, &names.comm(prev_pid, cpu.0)).number(2, prev_pid.0.into()).number(3, prev_prio.into());
+            m.number(4, state).text(5, &names.comm(next_pid, cpu.0));
             m.number(6, next_pid.0.into()).number(7, next_prio.into());
             let mut event = Message::default();
             event.number(1, at).number(2, prev_pid.0.into()).message(4, &m);
@@ -392,7 +393,7 @@ impl<W: Write> PerfettoTrace<W> {
             m.number(1, khz.into()).number(2, cpu.0.into());
             done = done.and_then(|()| self.verbose(at, cpu, 11, &m));
         }
-        if self.detail >= Detail::Full {
+        if self.detail >= Detail::Full && !d.opps.is_empty() {
             let track =
                 self.track(track::CAPACITY + domain as u64, || format!("capacity of CPUs {}", d.cpus), Some("of 1024"));
             let capacity = d.opps.get(opp).map_or(0, |o| o.capacity);
@@ -471,7 +472,7 @@ impl<W: Write> PerfettoTrace<W> {
     /// From its beginning to now, on a track of its thread.
     fn frame(&mut self, at: u64, pid: Pid, mark: u32, began: u64) -> Result<()> {
         let name = self.about.marks.get(mark as usize).cloned().unwrap_or_else(|| format!("mark {mark}"));
-        let comm = comm(&self.names, pid, 0);
+        let comm = self.names.comm(pid, 0).into_owned();
         let uuid = track::FRAMES + (u64::from(mark) << 32) + u64::from(pid.0);
         let track = self.track(uuid, || format!("{name} of {comm}"), None)?;
         for (at, kind) in [(began.min(at), 1), (at, 2)] {
@@ -493,7 +494,7 @@ impl<W: Write> PerfettoTrace<W> {
             Event::Placement(p) => {
                 let track =
                     self.track(track::PLACEMENT + u64::from(cpu.0), || format!("placements by CPU {cpu}"), None)?;
-                let comm = comm(&self.names, p.pid, 0);
+                let comm = self.names.comm(p.pid, 0).into_owned();
                 let reason = REASONS.iter().find(|r| r.0 == p.reason).map_or("", |r| r.1);
                 let args = [
                     ("comm", Text(&comm)),
@@ -581,13 +582,6 @@ enum Arg<'a> {
     Text(&'a str),
 }
 
-fn comm(names: &[String], pid: Pid, cpu: u32) -> String {
-    match pid.0 {
-        0 => format!("swapper/{cpu}"),
-        _ => names.get(pid.at()).cloned().unwrap_or_default(),
-    }
-}
-
 impl<W: Write> Observer for PerfettoTrace<W> {
     fn interest(&self) -> Interest {
         self.detail.interest()
@@ -603,10 +597,7 @@ impl<W: Write> Observer for PerfettoTrace<W> {
         self.guarded(|t| t.begin(n));
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        if self.names.len() <= thread.pid.at() {
-            self.names.resize(thread.pid.at() + 1, String::new());
-        }
-        self.names[thread.pid.at()].clone_from(&thread.comm);
+        self.names.insert(thread.pid, &thread.comm);
         self.guarded(|t| t.thread_packet(thread));
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
@@ -615,6 +606,9 @@ impl<W: Write> Observer for PerfettoTrace<W> {
 }
 
 impl<W: Write> TraceWriter for PerfettoTrace<W> {
+    fn runs(&mut self, cpu: CpuId, pid: Pid) {
+        self.current[cpu.at()] = pid;
+    }
     fn close(&mut self) -> Result<()> {
         for cpu in 0..self.bundles.len() {
             self.guarded(|t| if t.bundles[cpu].bytes() > 0 { t.flush(cpu) } else { Ok(()) });
