@@ -43,7 +43,8 @@ impl CpuSet {
 
     /// CPUs `0..n`.
     pub fn first(n: usize) -> CpuSet {
-        (0..n as u32).map(CpuId).collect()
+        let word = |at: usize| if n - at < 64 { (1 << (n - at)) - 1 } else { u64::MAX };
+        CpuSet((0..n).step_by(64).map(word).collect())
     }
     /// A set of one.
     pub fn one(cpu: CpuId) -> CpuSet {
@@ -60,6 +61,14 @@ impl CpuSet {
             self.0.resize(word + 1, 0);
         }
         self.0[word] |= 1 << (cpu.0 % 64);
+    }
+    /// Take a CPU away; true if it was there.
+    pub fn remove(&mut self, cpu: CpuId) -> bool {
+        let was_there = self.contains(cpu);
+        if was_there {
+            self.0[cpu.at() / 64] &= !(1 << (cpu.at() % 64));
+        }
+        was_there
     }
     /// Is the CPU in the set?
     #[inline]

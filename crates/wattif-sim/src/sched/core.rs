@@ -724,6 +724,7 @@ impl Kernel<'_, '_> {
     /// `update_rq_clock`.
     #[inline]
     pub(crate) fn update_rq_clock(&mut self, cpu: CpuId) {
+        self.s.mark_touched(cpu);
         if pelt::update_rq_clock(&mut self.s.rqs[cpu.at()], self.s.now) {
             self.s.signal_versions[cpu.at()] += 1;
         }

@@ -45,6 +45,9 @@ pub struct Sched {
     pub rqs: Vec<Rq>,
     /// By CPU: counts what may change what a frequency governor reads: averages that moved, enqueues and dequeues, ticks.
     pub signal_versions: Vec<u64>,
+    /// CPUs whose run queue may have changed since the balancer last looked (a bit each): every operation on a run queue
+    /// first brings its clock up to date, which marks it.
+    pub touched: Vec<u64>,
     /// Fair queues, `group * nr_cpus + cpu`; the first `nr_cpus` are the root queues, so that a CPU's is `cfs[cpu]`.
     pub cfs: Vec<CfsRq>,
     /// Groups; 0 is the root.
@@ -109,6 +112,12 @@ pub struct HrtimerRequest {
 pub type View = Sched;
 
 impl Sched {
+    /// Notes that a CPU's run queue is about to change, see [`Sched::touched`].
+    #[inline]
+    pub(crate) fn mark_touched(&mut self, cpu: CpuId) {
+        self.touched[cpu.at() / 64] |= 1 << (cpu.at() % 64);
+    }
+
     /// A machine of equal CPUs at full speed, without topology and tasks but the idle one: for tests of classes.
     pub fn bare(nr_cpus: usize, tick_ns: u64) -> Sched {
         let rq = |c| Rq {
@@ -126,6 +135,7 @@ impl Sched {
             se: vec![SchedEntity::default(); nr_cpus + 1],
             rqs: (0..nr_cpus as u32).map(rq).collect(),
             signal_versions: vec![1; nr_cpus],
+            touched: vec![u64::MAX; nr_cpus.div_ceil(64)],
             cfs: vec![CfsRq::default(); nr_cpus],
             groups: vec![task::TaskGroup::root()],
             topology: Topology::default(),

@@ -258,6 +258,8 @@ pub struct RootDomain {
     pub overutilized: bool,
     /// Some task or group has utilisation clamps (`uclamp_is_used`).
     pub uclamp_used: bool,
+    /// CPUs with a second real-time task, which might be pulled (`rto_count`).
+    pub rto_count: u32,
     /// The limit of the real-time class, where this kernel has one.
     pub rt_bandwidth: Option<RtBandwidth>,
     /// When the present real-time period ends, ns; `None`: its timer does not run.

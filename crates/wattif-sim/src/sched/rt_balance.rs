@@ -98,6 +98,9 @@ impl Kernel<'_, '_> {
     }
 
     fn pull_rt_task(&mut self, cpu: CpuId) {
+        if self.s.rd.rto_count == 0 {
+            return;
+        }
         for src in 0..self.s.nr_cpus() as u32 {
             if self.s.rqs[src as usize].rt.rt_nr_running < 2 {
                 continue;

@@ -8,6 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use wattif_model::platform::{Cpu, Platform};
 use wattif_model::{CpuId, CpuSet};
 
@@ -161,6 +162,8 @@ pub struct Group {
     pub asym_prefer_cpu: CpuId,
     /// `SD_CLUSTER` of the child: its CPUs share a cache below the last level.
     pub cluster: bool,
+    /// The last-level caches that it consists of; empty where it is not made of whole ones, numbered in a row.
+    pub llcs: Range<u32>,
 }
 
 /// What balancing remembers per CPU and level (`struct sched_domain`, the part that changes).
@@ -232,6 +235,8 @@ pub struct Topology {
     pub llc_size: Vec<u32>,
     /// Per last-level cache: its CPUs.
     pub llc_span: Vec<CpuSet>,
+    /// Per last-level cache: its CPUs, where those of every cache are numbered in a row; otherwise empty.
+    pub llc_range: Vec<Range<usize>>,
     /// Per last-level cache: state shared by its CPUs (`struct sched_domain_shared`).
     pub llc_shared: Vec<LlcShared>,
     /// Per CPU: number of its cluster, of its last-level cache where there is none (`sd_share_id`).
@@ -367,6 +372,11 @@ impl Topology {
             self.llc_size.push(span.len() as u32);
         }
         self.llc_shared = vec![LlcShared::default(); self.llc_span.len()];
+        let range = |span: &CpuSet| span.min().map_or(0..0, |first| first.at()..first.at() + span.len());
+        let ranges: Vec<Range<usize>> = self.llc_span.iter().map(range).collect();
+        if ranges.iter().zip(&self.llc_span).all(|(r, span)| span.iter().all(|c| r.contains(&c.at()))) {
+            self.llc_range = ranges;
+        }
     }
 
     /// Adds the domains of a level, except where they would have one CPU or the span of the level below (`sd_degenerate`).
@@ -464,9 +474,19 @@ impl Topology {
             imbalance: false,
             balance_cpu: members.min().expect("a group is not empty"),
             asym_prefer_cpu: members.iter().max_by_key(|c| (cpus[c.at()].priority, Reverse(*c))).unwrap_or_default(),
+            llcs: self.whole_llcs(members),
             cluster: members.min().is_some_and(|c| self.tops_out_at(c, Level::Cls)),
             cpus: members.clone(),
         }
+    }
+
+    /// The last-level caches that make up the set, where they are whole and numbered in a row; otherwise none.
+    fn whole_llcs(&self, members: &CpuSet) -> Range<u32> {
+        let ids = || members.iter().map(|c| self.llc_id[c.at()]);
+        let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return 0..0 };
+        let caches = self.llc_range.get(first as usize..=last as usize).unwrap_or_default();
+        let cpus: usize = caches.iter().map(Range::len).sum();
+        if cpus == members.len() { first..last + 1 } else { 0..0 }
     }
 
     /// Is the highest domain of the CPU so far of this level?

@@ -47,7 +47,7 @@ impl SdStats {
 impl FairBalancer {
     /// `find_busiest_group`: the group to pull from, with the imbalance in `env`; `None` when balanced.
     #[doc(alias = "sched_balance_find_src_group")]
-    pub(super) fn find_busiest_group(&self, s: &mut Sched, env: &mut Env) -> Option<usize> {
+    pub(super) fn find_busiest_group(&mut self, s: &mut Sched, env: &mut Env) -> Option<usize> {
         let mut sds = self.update_sd_lb_stats(s, env);
         let group = sds.busiest_group?;
         let stays = self.eas && !s.rd.overutilized;
@@ -112,7 +112,10 @@ impl FairBalancer {
     }
 
     /// `update_sd_lb_stats`: all groups of the domain, ours first, then by CPU.
-    pub(super) fn update_sd_lb_stats(&self, s: &mut Sched, env: &Env) -> SdStats {
+    pub(super) fn update_sd_lb_stats(&mut self, s: &mut Sched, env: &Env) -> SdStats {
+        if self.keeps_sums(s, env) {
+            self.refresh_sums(s, env);
+        }
         let mut sds = SdStats { prefer_sibling: env.sd(s).prefer_sibling, ..SdStats::default() };
         if !self.generation.is_by_load() {
             sds.busiest.idle_cpus = u32::MAX;
@@ -176,29 +179,13 @@ impl FairBalancer {
         let sd = env.sd(s);
         let group = &sd.groups[g];
         let local = g == env.local_group;
-        let by_load = self.generation.is_by_load();
         let mut sgs =
             GroupStats { group_capacity: group.capacity, group_weight: group.weight, ..GroupStats::default() };
-        for cpu in group.cpus.iter().filter(|&c| env.includes(c)) {
-            let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
-            let load = if by_load { cpu_runnable_load(s, cpu) } else { cfs.avg.load_avg };
-            sgs.group_load += load;
-            sgs.group_util += cpu_util_of(s, rq, cfs);
-            // Runnable time counts since 5.7.
-            sgs.group_runnable += if self.generation >= Generation::V6_1 { cfs.avg.runnable_avg } else { 0 };
-            sgs.sum_h_nr_running += cfs.h_nr_running;
-            sgs.sum_nr_running += rq.nr_running;
-            *overloaded |= rq.nr_running > 1;
-            if rq.nr_running == 0 && rq.curr == IDLE {
-                sgs.idle_cpus += 1;
-                continue;
-            }
-            if local && !by_load {
-                continue;
-            }
-            let misfit = self.misfit_load(s, env, cpu, load);
-            sgs.group_misfit_task_load = sgs.group_misfit_task_load.max(misfit);
-            *overloaded |= sd.asym_cpucapacity && misfit > 0;
+        if !group.llcs.is_empty() && self.keeps_sums(s, env) {
+            *overloaded |= self.add_kept(s, env, group, &mut sgs);
+        } else {
+            let cpus = group.cpus.iter().filter(|&c| env.includes(c));
+            cpus.for_each(|cpu| self.add_cpu(s, env, cpu, local, &mut sgs, overloaded));
         }
         match self.generation {
             Generation::V3_13 => {
@@ -219,6 +206,39 @@ impl FairBalancer {
             sgs.avg_load = sgs.group_load * 1024 / sgs.group_capacity.max(1);
         }
         sgs
+    }
+
+    /// One CPU of a group.
+    #[inline]
+    pub(super) fn add_cpu(
+        &self,
+        s: &View,
+        env: &Env,
+        cpu: CpuId,
+        local: bool,
+        sgs: &mut GroupStats,
+        overloaded: &mut bool,
+    ) {
+        let by_load = self.generation.is_by_load();
+        let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
+        let load = if by_load { cpu_runnable_load(s, cpu) } else { cfs.avg.load_avg };
+        sgs.group_load += load;
+        sgs.group_util += cpu_util_of(s, rq, cfs);
+        // Runnable time counts since 5.7.
+        sgs.group_runnable += if self.generation >= Generation::V6_1 { cfs.avg.runnable_avg } else { 0 };
+        sgs.sum_h_nr_running += cfs.h_nr_running;
+        sgs.sum_nr_running += rq.nr_running;
+        *overloaded |= rq.nr_running > 1;
+        if rq.nr_running == 0 && rq.curr == IDLE {
+            sgs.idle_cpus += 1;
+            return;
+        }
+        if local && !by_load {
+            return;
+        }
+        let misfit = self.misfit_load(s, env, cpu, load);
+        sgs.group_misfit_task_load = sgs.group_misfit_task_load.max(misfit);
+        *overloaded |= env.sd(s).asym_cpucapacity && misfit > 0;
     }
 
     /// Load of a task that would be better off on another CPU, 0: none.

@@ -273,7 +273,7 @@ mod tests {
     }
 
     /// The domain of the whole machine, seen from a CPU.
-    fn look(toy: &mut Toy, b: &FairBalancer, cpu: u32, idle: IdleType) -> (Env, SdStats) {
+    fn look(toy: &mut Toy, b: &mut FairBalancer, cpu: u32, idle: IdleType) -> (Env, SdStats) {
         let env = Env::new(&toy.s, CpuId(cpu), 1, idle);
         let mut sds = b.update_sd_lb_stats(&mut toy.s, &env);
         sds.avg_load = sds.average();
@@ -296,9 +296,9 @@ mod tests {
     #[test]
     fn one_task_per_cpu_of_power_1024_is_balanced_for_ever() {
         let (mut toy, mut b) = tc2(1024, 1024, false, &[0, 1, 2, 3, 4]);
-        let (_, sds) = look(&mut toy, &b, 0, IdleType::NotIdle);
+        let (_, sds) = look(&mut toy, &mut b, 0, IdleType::NotIdle);
         assert_eq!((sds.local.avg_load, sds.local.serves, sds.busiest_group), (1024, 2, None));
-        let (_, sds) = look(&mut toy, &b, 2, IdleType::NotIdle);
+        let (_, sds) = look(&mut toy, &mut b, 2, IdleType::NotIdle);
         assert_eq!((sds.local.avg_load, sds.local.serves, sds.busiest_group), (1024, 3, None));
         settle(&mut toy, &mut b, 50);
         assert_eq!((toy.nr_running(), toy.choices.len()), (vec![1; 5], 0));
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn one_task_per_cpu_of_606_and_1441_number_by_number() {
         let (mut toy, mut b) = tc2(1441, 606, false, &[0, 1, 2, 3, 4]);
-        let (mut env, mut sds) = look(&mut toy, &b, 0, IdleType::NotIdle);
+        let (mut env, mut sds) = look(&mut toy, &mut b, 0, IdleType::NotIdle);
         assert_eq!((sds.local.group_capacity, sds.local.serves, sds.local.avg_load), (2882, 3, 727));
         assert_eq!((sds.busiest.group_capacity, sds.busiest.serves, sds.busiest.avg_load), (1818, 2, 1730));
         assert_eq!((sds.avg_load, sds.busiest.sum_nr_running, sds.busiest.load_per_task), (1115, 3, 1024));
@@ -330,12 +330,12 @@ mod tests {
     #[test]
     fn three_on_big_and_two_on_little_stay_for_ever() {
         let (mut toy, mut b) = tc2(1441, 606, false, &[0, 0, 1, 2, 3]);
-        let (env, mut sds) = look(&mut toy, &b, 4, IdleType::Idle);
+        let (env, mut sds) = look(&mut toy, &mut b, 4, IdleType::Idle);
         assert_eq!((sds.local.avg_load, sds.avg_load, sds.total_capacity), (1153, 1115, 4700));
         let big = b.update_sg_lb_stats(&toy.s, &env, &GroupStats::default(), 0, &mut false);
         assert_eq!((big.avg_load, big.serves), (1091, 3));
         assert!(!is_imbalanced(&env, 117, &mut sds), "1153 ≥ 1091");
-        let (_, sds) = look(&mut toy, &b, 1, IdleType::NotIdle);
+        let (_, sds) = look(&mut toy, &mut b, 1, IdleType::NotIdle);
         assert_eq!(sds.busiest_group, None, "two tasks on a capacity of two");
         settle(&mut toy, &mut b, 50);
         assert_eq!(toy.nr_running().iter().take(2).sum::<u32>(), 3);

@@ -1,5 +1,6 @@
 //! What a scheduling group looks like to balancing and to the placement of new tasks (`struct sg_lb_stats`).
 
+use super::sums::Sums;
 use crate::sched::topology::Group;
 
 /// How much a group needs help; the larger, the busier (`enum group_type`).
@@ -57,6 +58,18 @@ pub struct GroupStats {
     pub load_per_task: u64,
     /// 3.13 (`group_capacity` there): tasks that the group's power serves.
     pub serves: u32,
+}
+
+impl GroupStats {
+    /// The CPUs of a last-level cache, without misfits.
+    pub(super) fn add(&mut self, of: &Sums) {
+        self.group_load += of.load;
+        self.group_util += of.util;
+        self.group_runnable += of.runnable;
+        self.sum_nr_running += of.nr_running;
+        self.sum_h_nr_running += of.h_nr_running;
+        self.idle_cpus += of.idle_cpus;
+    }
 }
 
 /// `group_has_capacity`: is there room, by number of tasks or else by runnable time and utilisation?

@@ -72,6 +72,10 @@ impl Env {
     pub(super) fn includes(&self, cpu: CpuId) -> bool {
         self.excluded.is_empty() || !self.excluded.contains(&cpu)
     }
+    /// Does the pass look at every CPU of its domain?
+    pub(super) fn looks_at_all(&self) -> bool {
+        self.excluded.is_empty()
+    }
     /// Its domain.
     pub(super) fn sd<'s>(&self, s: &'s View) -> &'s Domain {
         &s.topology.domains[self.domain]

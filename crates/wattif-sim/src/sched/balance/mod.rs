@@ -52,7 +52,8 @@
 //! counted: (2 − 0)/2 = 1 task; the waiting one moves.
 //!
 //! # State and cost
-//! Interval, failures and cost per CPU and domain; the nohz clock. A pass is O(CPUs of the domain).
+//! Interval, failures and cost per CPU and domain; the nohz clock. A pass is O(CPUs of the domain); on machines of many caches
+//! only CPUs that changed since the last pass are looked at again (`sums`).
 //!
 //! # Where it fails
 //! It sees averages: a task that just migrated weighs on its old CPU until that is updated. Balancing by load (5.4) leaves
@@ -79,6 +80,7 @@ pub mod group_stats;
 mod imbalance;
 mod load_balance;
 mod nohz;
+mod sums;
 
 pub use nohz::Kick;
 
@@ -229,6 +231,8 @@ pub struct FairBalancer {
     /// Powers of the CPUs; 3.13 only.
     pub power: cpu_power::CpuPower,
     nohz: nohz::Nohz,
+    /// Sums over last-level caches.
+    sums: sums::Kept,
     /// Tasks of the source queue, in the order in which they are tried.
     candidates: Vec<Pid>,
     /// Tasks on their way.
@@ -255,6 +259,7 @@ impl FairBalancer {
             pass_cost_per_cpu_ns: 0,
             power: cpu_power::CpuPower::default(),
             nohz: nohz::Nohz::default(),
+            sums: sums::Kept::default(),
             candidates: Vec::new(),
             detached: Vec::new(),
         }

@@ -4,7 +4,7 @@ use super::capacity::check_cpu_capacity;
 use super::load_balance::msecs_to_jiffies;
 use super::{FairBalancer, Generation, IdleType, LoadBalancer, Transaction, hz, jiffies_ns};
 use crate::sched::{Sched, View};
-use wattif_model::CpuId;
+use wattif_model::{CpuId, CpuSet};
 
 /// `LOAD_AVG_PERIOD`: blocked load of idle CPUs is decayed this often, ms.
 const BLOCKED_PERIOD_MS: u64 = 32;
@@ -21,14 +21,14 @@ pub(super) struct Nohz {
     pub running: bool,
     /// By CPU: it stopped its tick, and no tick has found it busy since (`idle_cpus_mask`, `nohz_tick_stopped`). It may run
     /// something by now.
-    tick_stopped: Vec<bool>,
+    tick_stopped: CpuSet,
     /// By CPU: the tick at which its blocked load was decayed last (`last_blocked_load_update_tick`).
     decayed_at: Vec<u64>,
 }
 
 impl Nohz {
     fn in_mask(&self, cpu: CpuId) -> bool {
-        self.tick_stopped.get(cpu.at()).is_some_and(|stopped| *stopped)
+        self.tick_stopped.contains(cpu)
     }
 }
 
@@ -84,8 +84,8 @@ impl LoadBalancer for FairBalancer {
 
     fn nohz_balancer_kick(&mut self, s: &View, cpu: CpuId) -> Option<Kick> {
         // nohz_balance_exit_idle
-        *entry(&mut self.nohz.tick_stopped, cpu) = false;
-        if !self.nohz.tick_stopped.contains(&true) {
+        self.nohz.tick_stopped.remove(cpu);
+        if self.nohz.tick_stopped.is_empty() {
             return None;
         }
         let now = jiffies_ns(s);
@@ -101,7 +101,7 @@ impl LoadBalancer for FairBalancer {
             self.nohz.next_balance = now + s.tick_ns;
         }
         // find_new_ilb
-        let mut asleep = (0..s.nr_cpus() as u32).map(CpuId).filter(|&c| self.nohz.in_mask(c) && s.idle_cpu(c));
+        let mut asleep = self.nohz.tick_stopped.iter().filter(|&c| s.idle_cpu(c));
         asleep.find(|&c| c != cpu).map(|target| Kick { target, balance, stats, next })
     }
 
@@ -117,7 +117,8 @@ impl LoadBalancer for FairBalancer {
     fn nohz_balance_enter_idle(&mut self, s: &mut Sched, cpu: CpuId) {
         s.rqs[cpu.at()].has_blocked_load = true;
         self.nohz.has_blocked = true;
-        if !std::mem::replace(entry(&mut self.nohz.tick_stopped, cpu), true) {
+        if !self.nohz.in_mask(cpu) {
+            self.nohz.tick_stopped.insert(cpu);
             self.nohz.needs_update = self.generation >= Generation::V6_1;
         }
     }

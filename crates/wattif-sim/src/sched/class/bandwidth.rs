@@ -402,6 +402,7 @@ fn join_hierarchy<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize) {
 fn unthrottle_cfs_rq<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize) {
     let (cpu, group) = (s.cfs[q].cpu, s.cfs[q].group);
     s.signal_versions[cpu.at()] += 1;
+    s.mark_touched(cpu);
     pelt::update_rq_clock(&mut s.rqs[cpu.at()], s.now);
     s.cfs[q].runtime.throttled = false;
     let waited = s.cfs[q].runtime.throttled_clock.take().map_or(0, |since| s.rqs[cpu.at()].clock - since);

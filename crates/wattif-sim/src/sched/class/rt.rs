@@ -119,6 +119,7 @@ impl SchedClass for Rt {
         };
         rt.queue.insert((prio, order, pid));
         rt.rt_nr_running += 1;
+        s.rd.rto_count += u32::from(rt.rt_nr_running == 2);
         let rq = &mut s.rqs[cpu.at()];
         rq.nr_running += u32::from(!rq.rt.throttled);
         rq.util_changed = true;
@@ -136,6 +137,7 @@ impl SchedClass for Rt {
         let (prio, order, _) = rq.rt.queue.take(|e| e.2 == pid).expect("a queued real-time task is in the queue");
         s.tasks[pid.at()].rt.saved = flags.save.then_some((prio, order));
         rq.rt.rt_nr_running -= 1;
+        s.rd.rto_count -= u32::from(rq.rt.rt_nr_running == 1);
         rq.nr_running -= u32::from(!rq.rt.throttled);
         rq.util_changed = true;
         true

@@ -54,7 +54,7 @@ use super::{Choice, Kind, Request, SyncLoad};
 use crate::registry::Tunable;
 use crate::sched::balance::group_stats::{GroupStats, GroupType, group_classify};
 use crate::sched::load::cpu_load::{
-    cpu_load, cpu_load_without, cpu_runnable_load, cpu_runnable_without, cpu_util_without, task_fits_cpu,
+    cpu_load, cpu_load_without, cpu_runnable_load, cpu_runnable_without, cpu_util_of, cpu_util_without, task_fits_cpu,
     task_running_on_cpu, task_util,
 };
 use crate::sched::topology::{Domain, Group};
@@ -290,13 +290,21 @@ pub(crate) fn adjust_numa_imbalance(imbalance: u32, dst_running: u32, imb_numa_n
 fn update_sg_wakeup_stats(s: &View, sd: &Domain, group: &Group, pid: Pid) -> GroupStats {
     let mut sgs = GroupStats { group_capacity: group.capacity, group_weight: group.weight, ..GroupStats::default() };
     let mut fits = false;
+    let own_cpu = s.tasks[pid.at()].cpu;
     for cpu in group.cpus.iter() {
-        let rq = &s.rqs[cpu.at()];
-        let own = u32::from(task_running_on_cpu(s, cpu, pid));
-        sgs.group_load += cpu_load_without(s, cpu, pid);
-        sgs.group_util += cpu_util_without(s, cpu, pid);
-        sgs.group_runnable += cpu_runnable_without(s, cpu, pid);
-        sgs.sum_h_nr_running += s.cfs[cpu.at()].h_nr_running.saturating_sub(own);
+        let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
+        let mut own = 0;
+        if cpu == own_cpu {
+            own = u32::from(task_running_on_cpu(s, cpu, pid));
+            sgs.group_load += cpu_load_without(s, cpu, pid);
+            sgs.group_util += cpu_util_without(s, cpu, pid);
+            sgs.group_runnable += cpu_runnable_without(s, cpu, pid);
+        } else {
+            sgs.group_load += cfs.avg.load_avg;
+            sgs.group_util += cpu_util_of(s, rq, cfs);
+            sgs.group_runnable += cfs.avg.runnable_avg;
+        }
+        sgs.sum_h_nr_running += cfs.h_nr_running.saturating_sub(own);
         let nr_running = rq.nr_running.saturating_sub(own);
         sgs.sum_nr_running += nr_running;
         sgs.idle_cpus += u32::from(nr_running == 0 && (rq.curr == Pid(0) || rq.curr == pid));

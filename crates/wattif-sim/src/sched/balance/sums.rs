@@ -1,0 +1,140 @@
+//! Sums over the CPUs of each last-level cache, kept from one pass to the next on machines with many of them.
+//!
+//! A pass over a thousand CPUs finds that few have changed since the last: [`Sched::touched`] says which. What is kept is
+//! exactly what walking over the CPUs gives; debug builds compare. The cache of the CPU that balances is walked over every
+//! time, and stays marked: that CPU may be between two tasks.
+
+use super::capacity::check_cpu_capacity;
+use super::group_stats::GroupStats;
+use super::load_balance::Env;
+use super::{FairBalancer, Generation};
+use crate::sched::core::IDLE;
+use crate::sched::load::cpu_load::{cpu_runnable_load, cpu_util_of};
+use crate::sched::topology::{Group, Level};
+use crate::sched::{Sched, View};
+use std::ops::Range;
+use wattif_model::CpuId;
+
+/// Machines with fewer last-level caches just walk.
+const LEAST_LLCS: usize = 4;
+/// The smallest `imbalance_pct` of any domain: what it does not call reduced, none does.
+const LEAST_PCT: u32 = 110;
+
+/// What one CPU, or several, add to the statistics of their group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    /// Σ load, of the generation's kind.
+    pub load: u64,
+    /// Σ utilisation.
+    pub util: u64,
+    /// Σ `runnable_avg`.
+    pub runnable: u64,
+    /// Runnable tasks of all classes.
+    pub nr_running: u32,
+    /// Runnable fair tasks.
+    pub h_nr_running: u32,
+    /// Idle CPUs.
+    pub idle_cpus: u32,
+    /// CPUs with more than one runnable task.
+    pub crowded: u32,
+    /// CPUs that may count as misfits: such a cache is walked over.
+    pub misfits: u32,
+}
+
+impl Sums {
+    fn of_cpu(s: &View, cpu: CpuId, generation: Generation) -> Sums {
+        let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
+        let reduced = cfs.h_nr_running == 1 && check_cpu_capacity(s, cpu, LEAST_PCT);
+        Sums {
+            load: if generation.is_by_load() { cpu_runnable_load(s, cpu) } else { cfs.avg.load_avg },
+            util: cpu_util_of(s, rq, cfs),
+            // Runnable time counts since 5.7.
+            runnable: if generation >= Generation::V6_1 { cfs.avg.runnable_avg } else { 0 },
+            nr_running: rq.nr_running,
+            h_nr_running: cfs.h_nr_running,
+            idle_cpus: u32::from(rq.nr_running == 0 && rq.curr == IDLE),
+            crowded: u32::from(rq.nr_running > 1),
+            misfits: u32::from(rq.misfit_task_load > 0 || reduced),
+        }
+    }
+
+    /// `self` + `new` − `old`, where `old` is a part of `self`.
+    fn replace(&mut self, old: Sums, new: Sums) {
+        self.load = self.load + new.load - old.load;
+        self.util = self.util + new.util - old.util;
+        self.runnable = self.runnable + new.runnable - old.runnable;
+        self.nr_running = self.nr_running + new.nr_running - old.nr_running;
+        self.h_nr_running = self.h_nr_running + new.h_nr_running - old.h_nr_running;
+        self.idle_cpus = self.idle_cpus + new.idle_cpus - old.idle_cpus;
+        self.crowded = self.crowded + new.crowded - old.crowded;
+        self.misfits = self.misfits + new.misfits - old.misfits;
+    }
+}
+
+/// What is kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    /// By CPU: what it adds.
+    cpus: Vec<Sums>,
+    /// By last-level cache: Σ of its CPUs.
+    llcs: Vec<Sums>,
+}
+
+impl FairBalancer {
+    /// Does this pass use what is kept? Only where groups consist of whole caches and every CPU counts.
+    pub(super) fn keeps_sums(&self, s: &View, env: &Env) -> bool {
+        let many = s.topology.llc_range.len() >= LEAST_LLCS;
+        many && env.sd(s).level >= Level::Pkg && env.looks_at_all() && !self.eas && s.walt.is_none()
+    }
+
+    /// Brings what is kept up to date, but for the cache of the balancing CPU.
+    pub(super) fn refresh_sums(&mut self, s: &mut Sched, env: &Env) {
+        if self.sums.llcs.is_empty() {
+            self.sums.cpus.resize(s.nr_cpus(), Sums::default());
+            self.sums.llcs.resize(s.topology.llc_range.len(), Sums::default());
+        }
+        let own = s.topology.llc_range[s.topology.llc_id[env.sd_cpu.at()] as usize].clone();
+        for word in 0..s.touched.len() {
+            let below =
+                |cpu: usize| 1u64.checked_shl(cpu.saturating_sub(word * 64) as u32).map_or(u64::MAX, |bit| bit - 1);
+            let stays = below(own.end) & !below(own.start);
+            let mut changed = s.touched[word] & !stays;
+            s.touched[word] &= stays;
+            while changed != 0 {
+                let at = word * 64 + changed.trailing_zeros() as usize;
+                changed &= changed - 1;
+                let new = Sums::of_cpu(s, CpuId(at as u32), self.generation);
+                let old = std::mem::replace(&mut self.sums.cpus[at], new);
+                self.sums.llcs[s.topology.llc_id[at] as usize].replace(old, new);
+            }
+        }
+        if cfg!(debug_assertions) {
+            for (llc, cpus) in s.topology.llc_range.iter().enumerate().filter(|(_, cpus)| **cpus != own) {
+                let walked = walked(s, cpus.clone(), self.generation);
+                assert_eq!(self.sums.llcs[llc], walked, "cache {llc} changed behind our back");
+            }
+        }
+    }
+
+    /// What the group's CPUs add to its statistics, and whether one of them has more than one task.
+    pub(super) fn add_kept(&self, s: &View, env: &Env, group: &Group, sgs: &mut GroupStats) -> bool {
+        let (own, mut crowded) = (s.topology.llc_id[env.sd_cpu.at()], false);
+        let local = std::ptr::eq(group, &env.sd(s).groups[env.local_group]);
+        for (llc, kept) in group.llcs.clone().zip(&self.sums.llcs[group.llcs.start as usize..group.llcs.end as usize]) {
+            if llc != own && kept.misfits == 0 {
+                sgs.add(kept);
+                crowded |= kept.crowded > 0;
+            } else {
+                let cpus = s.topology.llc_range[llc as usize].clone();
+                cpus.for_each(|cpu| self.add_cpu(s, env, CpuId(cpu as u32), local, sgs, &mut crowded));
+            }
+        }
+        crowded
+    }
+}
+
+fn walked(s: &View, cpus: Range<usize>, generation: Generation) -> Sums {
+    let mut sums = Sums::default();
+    cpus.for_each(|at| sums.replace(Sums::default(), Sums::of_cpu(s, CpuId(at as u32), generation)));
+    sums
+}
