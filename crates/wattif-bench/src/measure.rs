@@ -51,7 +51,7 @@ pub fn here(name: &str) -> Result<(), String> {
     let wall_s = begun.elapsed().as_secs_f64();
     let peak_rss_mb = peak_rss_mb();
     let begun = Instant::now();
-    wattif::run::run_all(&specs, &|| {}).map_err(|e| e.to_string())?;
+    wattif::run::run_all(&specs, &|| true).map_err(|e| e.to_string())?;
     let with_metrics = slices as f64 / begun.elapsed().as_secs_f64();
     let sim_s: f64 = specs.iter().map(|s| s.duration.as_s_f64()).sum();
     let line = Line {
@@ -79,7 +79,7 @@ fn plain(specs: &[RunSpec]) -> Result<(u64, u64), String> {
         let summary = simulate(spec, &mut []).map_err(|e| e.to_string())?;
         return Ok((summary.slices, summary.events));
     }
-    let outcomes = wattif::run::run_all(specs, &|| {}).map_err(|e| e.to_string())?;
+    let outcomes = wattif::run::run_all(specs, &|| true).map_err(|e| e.to_string())?;
     Ok(outcomes.iter().fold((0, 0), |(s, e), o| (s + o.summary.slices, e + o.summary.events)))
 }
 

@@ -1,7 +1,7 @@
 //! Running a comparison: every kernel on every seed, and what makes it reproducible.
 
 use crate::error::Error;
-use crate::run::run_all;
+use crate::run::{Done, run_all};
 use std::collections::BTreeMap;
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::metrics::RunReport;
@@ -16,7 +16,7 @@ pub struct Runs {
 
 impl Runs {
     /// Runs of these seeds under every kernel, on all cores; `done` is called after each.
-    pub fn simulate(specs: &[RunSpec], seeds: &[u64], done: &(dyn Fn() + Sync)) -> Result<Runs, Error> {
+    pub fn simulate(specs: &[RunSpec], seeds: &[u64], done: Done<'_>) -> Result<Runs, Error> {
         let all: Vec<RunSpec> =
             specs.iter().flat_map(|s| seeds.iter().map(|&seed| RunSpec { seed, ..s.clone() })).collect();
         let mut outcomes = run_all(&all, done)?.into_iter();

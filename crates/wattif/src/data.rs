@@ -111,6 +111,12 @@ pub fn workloads() -> Vec<String> {
     names
 }
 
+/// Names of all workloads: the models, and those of the gallery with the prefix it goes by.
+pub fn workload_names() -> Vec<String> {
+    let models = wattif_model::workload::models::MODELS.iter().map(|m| m.name.to_string());
+    models.chain(workloads().into_iter().map(|w| format!("gallery/{w}"))).collect()
+}
+
 /// A workload: a path, `-`, or one of the gallery (`gallery/sched_idle_placement/sched_idle.json`, or `sched_idle`).
 pub fn workload(name: &str) -> Result<Source, Error> {
     if name == "-" || Path::new(name).is_file() {

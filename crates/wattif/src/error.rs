@@ -53,6 +53,9 @@ pub enum Error {
     /// Options that do not fit together.
     #[error("{0}")]
     Usage(String),
+    /// Whoever asked wants no more of it.
+    #[error("stopped before the end")]
+    Stopped,
     /// The simulator could not complete the run.
     #[error("{0}")]
     Run(#[from] RunError),

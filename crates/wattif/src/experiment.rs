@@ -3,7 +3,7 @@
 use crate::data;
 use crate::error::{Error, Findings};
 use crate::load;
-use crate::run::run_all;
+use crate::run::{Done, run_all};
 use crate::settings::Settings;
 use std::path::Path;
 use wattif_formats::rtapp::Dialect;
@@ -69,7 +69,7 @@ impl Entry {
     }
 
     /// Run all of a plan on all cores; `done` is called after each run.
-    pub fn run(&self, plan: &Plan, done: &(dyn Fn() + Sync)) -> Result<Results, Error> {
+    pub fn run(&self, plan: &Plan, done: Done<'_>) -> Result<Results, Error> {
         let mut outcomes = run_all(&self.specs(plan)?, done)?.into_iter();
         let mut results = Results::default();
         for arm in &plan.arms {

@@ -2,7 +2,7 @@
 //! the two profiles.
 
 use crate::error::{Error, Findings};
-use crate::run::Simulator;
+use crate::run::{Done, Gate, Simulator};
 use crate::{data, run};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub struct Reruns {
 }
 
 /// Explain two runs of the same workload on the same platform. `done` is called with the runs made and the runs in all.
-pub fn explain(specs: [&RunSpec; 2], reruns: &Reruns, done: &(dyn Fn() + Sync)) -> Result<Explanation, Error> {
+pub fn explain(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<Explanation, Error> {
     same_inputs(specs[0], specs[1])?;
     let (a, b) = rayon::join(|| listen(specs[0]), || listen(specs[1]));
     let ((found_a, decided_a), (found_b, decided_b)) = (a?, b?);
@@ -116,7 +116,7 @@ fn reports(
     spec: &RunSpec,
     kernels: &[KernelSpec],
     reruns: &Reruns,
-    done: &(dyn Fn() + Sync),
+    done: Done<'_>,
 ) -> Result<Vec<Vec<RunReport>>, Error> {
     let does = |k: &KernelSpec| (k.policies.clone(), k.tunables.clone(), k.features.clone());
     let mut unique: Vec<&KernelSpec> = Vec::new();
@@ -131,10 +131,9 @@ fn reports(
         .collect();
     let seeds = seeds(spec, reruns);
     let jobs: Vec<(usize, u64)> = (0..unique.len()).flat_map(|k| seeds.iter().map(move |&s| (k, s))).collect();
+    let gate = Gate::new(done);
     let one = |&(k, seed): &(usize, u64)| {
-        let outcome = run::run(&under(spec, unique[k], seed, reruns), &mut []);
-        done();
-        outcome.map(|o| o.report)
+        gate.pass(|| run::run(&under(spec, unique[k], seed, reruns), &mut []).map(|o| o.report))
     };
     let all: Vec<RunReport> = jobs.par_iter().map(one).collect::<Result<_, Error>>()?;
     Ok(index.into_iter().map(|k| all[k * seeds.len()..(k + 1) * seeds.len()].to_vec()).collect())
@@ -145,7 +144,7 @@ fn figures(reports: &[Vec<RunReport>], metric: &str) -> Option<Vec<Vec<f64>>> {
     reports.iter().map(|of| of.iter().map(|r| r.metric(metric, None)).collect()).collect()
 }
 
-fn shares(specs: [&RunSpec; 2], reruns: &Reruns, done: &(dyn Fn() + Sync)) -> Result<Vec<Shares>, Error> {
+fn shares(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<Vec<Shares>, Error> {
     let (parts, kernels) = combinations(&view(), &specs[0].kernel, &specs[1].kernel);
     let reports = reports(specs[0], &kernels, reruns, done)?;
     let of = |metric: &String| {
@@ -158,7 +157,7 @@ fn shares(specs: [&RunSpec; 2], reruns: &Reruns, done: &(dyn Fn() + Sync)) -> Re
 }
 
 /// Walk from one profile to the other, a switch at a time; the walk of each metric that the runs have.
-pub fn bisect(specs: [&RunSpec; 2], reruns: &Reruns, done: &(dyn Fn() + Sync)) -> Result<Vec<Bisection>, Error> {
+pub fn bisect(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<Vec<Bisection>, Error> {
     same_inputs(specs[0], specs[1])?;
     let (a, b) = (&specs[0].kernel, &specs[1].kernel);
     let found: Vec<Switch> = switches(&view(), a, b);
@@ -252,7 +251,7 @@ mod tests {
     #[test]
     fn splits_sum_to_what_the_metrics_say() {
         let (a, b) = (spec("linux-5.3", &[]), spec("linux-5.6", &[]));
-        let e = explain([&a, &b], &reruns(0), &|| ()).unwrap();
+        let e = explain([&a, &b], &reruns(0), &|| true).unwrap();
         let reports = [&a, &b].map(|s| run::run(s, &mut []).unwrap());
         let energy = e.energy.as_ref().unwrap();
         let exact = |i: usize| reports[i].summary.energy.total().0 as i128;
@@ -277,7 +276,7 @@ mod tests {
     #[test]
     fn shares_and_steps_sum_to_the_difference() {
         let (a, b) = (spec("linux-5.3", &[]), spec("linux-5.3", &["cpufreq=performance", "cpuidle=teo"]));
-        let e = explain([&a, &b], &reruns(3), &|| ()).unwrap();
+        let e = explain([&a, &b], &reruns(3), &|| true).unwrap();
         assert_eq!(e.shares.len(), 2, "the third metric exists in no run");
         for s in &e.shares {
             assert_eq!(s.shares.len(), 3);
@@ -285,7 +284,7 @@ mod tests {
             assert!((sum - s.difference).abs() < 1e-9 * s.difference.abs().max(1.0), "{s:?}");
             assert_eq!(s.shares[0].value, 0.0, "placement is the same in both");
         }
-        let steps = bisect([&a, &b], &reruns(3), &|| ()).unwrap();
+        let steps = bisect([&a, &b], &reruns(3), &|| true).unwrap();
         let names: Vec<&str> = steps[0].steps.iter().map(|s| s.switch.as_str()).collect();
         assert_eq!(names, ["cpufreq: schedutil → performance", "cpuidle: menu → teo"]);
         assert!((steps[0].difference - e.shares[0].difference).abs() < 1e-9);
@@ -295,7 +294,7 @@ mod tests {
     #[test]
     fn a_run_and_itself() {
         let a = spec("linux-5.6", &[]);
-        let e = explain([&a, &a], &reruns(2), &|| ()).unwrap();
+        let e = explain([&a, &a], &reruns(2), &|| true).unwrap();
         assert!(e.first.is_none() && e.shares.is_empty() && e.latency.difference_ns == 0);
         assert!(e.summary[0].starts_with("Both runs are the same"));
     }
@@ -303,9 +302,9 @@ mod tests {
     #[test]
     fn other_inputs_are_refused_with_the_difference() {
         let (a, b) = (spec("linux-5.3", &[]), spec("linux-5.6", &["platform.hz=1000"]));
-        let why = explain([&a, &b], &reruns(0), &|| ()).unwrap_err().to_string();
+        let why = explain([&a, &b], &reruns(0), &|| true).unwrap_err().to_string();
         assert!(why.contains("platform.hz: 250 and 1000"), "{why}");
         let seed = RunSpec { seed: 9, ..a.clone() };
-        assert!(explain([&a, &seed], &reruns(0), &|| ()).unwrap_err().to_string().contains("seed: 3 and 9"));
+        assert!(explain([&a, &seed], &reruns(0), &|| true).unwrap_err().to_string().contains("seed: 3 and 9"));
     }
 }

@@ -9,6 +9,7 @@ use wattif_formats::{kernel_toml, platform_toml, workload_json};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::KernelSpec;
 use wattif_model::platform::Platform;
+use wattif_model::run::RunSpec;
 use wattif_model::workload::Workload;
 use wattif_model::workload::models::{self, Model};
 use wattif_model::{CpuId, Ns};
@@ -142,6 +143,44 @@ pub fn parse_workload(
     let calibration_cpu = parsed.calibration_cpu.map(CpuId);
     let value = parsed.workload.map(|workload| LoadedWorkload { workload, calibration_cpu });
     loaded(source, value, parsed.diagnostics)
+}
+
+/// A run in names, as somebody asks for it.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// As of [`workload`].
+    pub workload: String,
+    /// As of [`platform`].
+    pub platform: String,
+    /// As of [`kernel`].
+    pub kernel: String,
+    /// Overrides of all three.
+    pub settings: Settings,
+    /// Of all noise.
+    pub seed: u64,
+    /// The workload's own, or 10 s, where nothing is said.
+    pub duration: Option<Ns>,
+    /// How rt-app files are read.
+    pub dialect: Dialect,
+}
+
+impl Asked {
+    /// What is to be run, and what there is to say about its inputs.
+    pub fn spec(&self) -> Result<(RunSpec, Vec<Findings>), Error> {
+        let platform = platform(&self.platform, &self.settings)?;
+        let kernel = kernel(&self.kernel, &self.settings)?;
+        let read = workload(&self.workload, platform.value.nr_cpus(), self.dialect, &self.settings)?;
+        let duration = self.duration.unwrap_or_else(|| default_duration(&read.value.workload));
+        let mut spec = RunSpec {
+            platform: platform.value,
+            workload: read.value.workload,
+            kernel: kernel.value,
+            seed: self.seed,
+            duration,
+        };
+        spec.platform.calibration_cpu = read.value.calibration_cpu.unwrap_or(spec.platform.calibration_cpu);
+        Ok((spec, vec![platform.findings, read.findings, kernel.findings]))
+    }
 }
 
 /// How long to run where nobody says: the workload's own duration, or 10 s.

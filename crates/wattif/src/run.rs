@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use wattif_lab::metrics::{
     CgroupReport, CpuReport, DomainReport, GroupReport, Metrics, RunMetrics, RunReport, TaskReport,
@@ -13,7 +14,7 @@ use wattif_lab::metrics::{
 use wattif_model::run::{Blocked, RunError, RunSpec, RunSummary, Runner};
 use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::{CpuId, Ns};
-use wattif_sim::simulation::simulate;
+use wattif_sim::simulation::{Injected, simulate, simulate_with};
 
 /// Runs on this machine, in this thread. A panic of the simulator is noted with what reproduces it, and goes on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,14 +79,78 @@ pub fn run(spec: &RunSpec, others: &mut [&mut dyn Observer]) -> Result<Outcome, 
     Ok(Outcome { summary, report: metrics.into_report(), wall_s: begun.elapsed().as_secs_f64() })
 }
 
-/// Run many on all cores; results in the order of `specs`, whatever the number of threads. `done` is called after each.
-pub fn run_all(specs: &[RunSpec], done: &(dyn Fn() + Sync)) -> Result<Vec<Outcome>, Error> {
-    let one = |spec: &RunSpec| {
-        let outcome = run(spec, &mut []);
-        done();
-        outcome
+/// Run `spec` with policies that no registry has, until the end or until `stop` is set. Policies set it themselves when they
+/// cannot go on.
+pub fn run_with(
+    spec: &RunSpec,
+    injected: Injected<'_>,
+    others: &mut [&mut dyn Observer],
+    stop: &AtomicBool,
+) -> Result<Outcome, Error> {
+    let begun = Instant::now();
+    let (mut metrics, mut watch) = (Metrics::new(spec), Watch { stop, events: 0 });
+    let mut observers: Vec<&mut dyn Observer> = vec![&mut metrics, &mut watch];
+    for other in others {
+        observers.push(&mut **other);
+    }
+    let ended = panic::catch_unwind(AssertUnwindSafe(|| simulate_with(spec, injected, &mut observers)));
+    let summary = match ended {
+        Ok(summary) => summary?,
+        Err(cause) if cause.is::<Stopped>() => return Err(Error::Stopped),
+        Err(cause) => panic::resume_unwind(cause),
     };
-    specs.par_iter().map(one).collect()
+    Ok(Outcome { summary, report: metrics.into_report(), wall_s: begun.elapsed().as_secs_f64() })
+}
+
+/// Ends a run from inside: the simulator itself knows nothing of a world in which somebody waits.
+struct Watch<'s> {
+    stop: &'s AtomicBool,
+    events: u32,
+}
+
+/// What a stopped run unwinds with.
+struct Stopped;
+
+impl Observer for Watch<'_> {
+    fn interest(&self) -> Interest {
+        Interest::SCHED
+    }
+    fn event(&mut self, _: Ns, _: CpuId, _: &Event) {
+        self.events = self.events.wrapping_add(1);
+        if self.events.is_multiple_of(64) && self.stop.load(Ordering::Relaxed) {
+            panic::resume_unwind(Box::new(Stopped));
+        }
+    }
+}
+
+/// Called after each of many runs; whether to go on.
+pub type Done<'d> = &'d (dyn Fn() -> bool + Sync);
+
+/// Run many on all cores; results in the order of `specs`, whatever the number of threads.
+pub fn run_all(specs: &[RunSpec], done: Done<'_>) -> Result<Vec<Outcome>, Error> {
+    let gate = Gate::new(done);
+    specs.par_iter().map(|spec| gate.pass(|| run(spec, &mut []))).collect()
+}
+
+/// Lets runs begin until somebody has had enough.
+pub(crate) struct Gate<'d> {
+    done: Done<'d>,
+    shut: AtomicBool,
+}
+
+impl<'d> Gate<'d> {
+    pub(crate) fn new(done: Done<'d>) -> Gate<'d> {
+        Gate { done, shut: AtomicBool::new(false) }
+    }
+    /// One of the runs, unless it is too late for it.
+    pub(crate) fn pass<T>(&self, one: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        if self.shut.load(Ordering::Relaxed) {
+            return Err(Error::Stopped);
+        }
+        let result = one();
+        self.shut.fetch_or(!(self.done)(), Ordering::Relaxed);
+        result
+    }
 }
 
 /// `wattif.run/1`.
@@ -200,7 +265,6 @@ mod tests {
     use crate::settings::Settings;
     use wattif_formats::rtapp::Dialect;
     use wattif_sim::cpuidle;
-    use wattif_sim::simulation::{Injected, simulate_with};
 
     /// A policy that is handed in does what the same policy does when it is named.
     #[test]

@@ -2,6 +2,7 @@
 
 mod generate;
 mod new;
+mod python;
 mod step;
 mod test;
 
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test              everything: format, lints, tests, the wasm32 build, generated docs, the gallery
+  test              everything: format, lints, tests, the wasm32 build, the Python package, generated docs, the gallery
   bench [CASE…]     fixed runs, one JSON line per case; `bench decisions`: the time of single decisions
   gen [--check]     write docs/reference from the registries; --check only says whether it is fresh
   new KIND NAME     a new cpuidle or cpufreq governor, registered, with manual and test; or a new kernel

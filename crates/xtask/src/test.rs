@@ -13,6 +13,7 @@ pub fn everything() -> Result<(), String> {
     run(&cargo, &["doc", "--workspace", "--no-deps", "--lib", "--locked"])?;
     wasm()?;
     trace_cmd()?;
+    crate::python::test()?;
     run(&cargo, &["test", "--workspace", "--locked"])
 }
 

@@ -19,6 +19,18 @@ pub enum Sampling {
     LatinHypercube(usize),
 }
 
+impl Sampling {
+    /// By name, as a command line or Python says it; `n` is for samples.
+    pub fn named(name: &str, n: usize) -> Result<Sampling, String> {
+        match name {
+            "grid" => Ok(Sampling::Grid),
+            "random" => Ok(Sampling::Random(n)),
+            "lhs" => Ok(Sampling::LatinHypercube(n)),
+            other => Err(format!("sample `{other}`: there are grid, random and lhs")),
+        }
+    }
+}
+
 /// More points than this are a mistake.
 const MOST: usize = 1_000_000;
 

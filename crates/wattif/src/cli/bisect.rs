@@ -43,7 +43,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     }
     let specs = args.inputs.load(&args.workload, &[args.a.clone(), args.b.clone()], look)?.specs;
     let bar = output::bar(explain::bisect_runs(&specs[0].kernel, &specs[1].kernel, &reruns), "simulating");
-    let found = explain::bisect([&specs[0], &specs[1]], &reruns, &|| bar.inc(1))?;
+    let found = explain::bisect([&specs[0], &specs[1]], &reruns, &output::step(&bar))?;
     bar.finish_and_clear();
     if let Some(missing) = reruns.metrics.iter().find(|m| !found.iter().any(|f| f.metric == **m)) {
         output::note(&format!("note: these runs have no {missing}"));

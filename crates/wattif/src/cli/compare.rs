@@ -93,7 +93,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
 /// Runs of these seeds under every kernel: a list per kernel.
 fn simulate(specs: &[RunSpec], seeds: &[u64]) -> Result<Runs, Error> {
     let bar = output::bar((specs.len() * seeds.len()) as u64, "simulating");
-    let runs = Runs::simulate(specs, seeds, &|| bar.inc(1))?;
+    let runs = Runs::simulate(specs, seeds, &output::step(&bar))?;
     bar.finish_and_clear();
     Ok(runs)
 }

@@ -97,7 +97,7 @@ fn print(
     recorded: [&str; 2],
 ) -> Result<Exit, Error> {
     let bar = output::bar(16 * reruns.seeds, "simulating");
-    let explanation = explain::explain(specs, reruns, &|| bar.inc(1))?;
+    let explanation = explain::explain(specs, reruns, &output::step(&bar))?;
     bar.finish_and_clear();
     for (was, side) in recorded.iter().zip([&explanation.a, &explanation.b]) {
         if !was.is_empty() && *was != side.digest {

@@ -46,6 +46,14 @@ pub fn file(path: &Path, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Moves a bar on after a run; always to go on.
+pub fn step(bar: &ProgressBar) -> impl Fn() -> bool + Sync + '_ {
+    || {
+        bar.inc(1);
+        true
+    }
+}
+
 /// A progress bar on stderr; invisible when that is not a terminal.
 pub fn bar(total: u64, what: &'static str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());

@@ -67,7 +67,7 @@ fn simulate(entry: &Entry, seeds: Option<u64>) -> Result<(Plan, Results), Error>
         plan.seeds = (1..=seeds).collect();
     }
     let bar = output::bar((plan.arms.len() * plan.seeds.len()) as u64, "simulating");
-    let results = entry.run(&plan, &|| bar.inc(1))?;
+    let results = entry.run(&plan, &output::step(&bar))?;
     bar.finish_and_clear();
     Ok((plan, results))
 }

@@ -96,7 +96,7 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     let missing = plan.missing(&store)?;
     let all = plan.points.len() * plan.seeds.len();
     let bar = output::bar(missing.len() as u64, "simulating");
-    run_local(&missing, &store, &|| bar.inc(1))?;
+    run_local(&missing, &store, &output::step(&bar))?;
     bar.finish_and_clear();
     let table = plan.table(&store, &shown, front.as_ref())?;
     output::note(&format!(

@@ -9,12 +9,12 @@ mod store;
 pub use store::{Finished, Store};
 
 use crate::error::{Error, nearest};
-use crate::load::{self};
+use crate::load::Asked;
+use crate::run::{Done, Gate};
 use crate::settings::Settings;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use wattif_formats::rtapp::Dialect;
 use wattif_lab::metrics::{self, Better, RunReport};
 use wattif_lab::stats::{bca_mean, mean};
@@ -88,22 +88,23 @@ impl Question {
     }
 
     fn spec(&self, names: &[String], point: &Point) -> Result<RunSpec, Error> {
-        let mut settings = Settings::parse(&self.set)?;
-        let (mut platform, mut kernel) = (self.platform.as_str(), self.kernel.as_str());
+        let mut asked = Asked {
+            workload: self.workload.clone(),
+            platform: self.platform.clone(),
+            kernel: self.kernel.clone(),
+            settings: Settings::parse(&self.set)?,
+            seed: self.seeds.first().copied().unwrap_or(1),
+            duration: self.duration,
+            dialect: self.dialect,
+        };
         for (name, value) in names.iter().zip(point) {
             match name.as_str() {
-                "platform" => platform = value,
-                "kernel" => kernel = value,
-                path => settings.add(path, value),
+                "platform" => asked.platform = value.clone(),
+                "kernel" => asked.kernel = value.clone(),
+                path => asked.settings.add(path, value),
             }
         }
-        let mut platform = load::platform(platform, &settings)?.value;
-        let kernel = load::kernel(kernel, &settings)?.value;
-        let read = load::workload(&self.workload, platform.nr_cpus(), self.dialect, &settings)?.value;
-        platform.calibration_cpu = read.calibration_cpu.unwrap_or(platform.calibration_cpu);
-        let duration = self.duration.unwrap_or_else(|| load::default_duration(&read.workload));
-        let seed = self.seeds.first().copied().unwrap_or(1);
-        Ok(RunSpec { platform, workload: read.workload, kernel, seed, duration })
+        asked.spec().map(|loaded| loaded.0)
     }
 }
 
@@ -241,22 +242,15 @@ fn finish(spec: &RunSpec) -> Result<Finished, Error> {
 }
 
 /// Run these on all cores. Each is stored as soon as it is finished; the first error ends it, and what was stored stays.
-pub fn run_local(jobs: &[Job], store: &Store, done: &(dyn Fn() + Sync)) -> Result<(), Error> {
-    let failed = AtomicBool::new(false);
+pub fn run_local(jobs: &[Job], store: &Store, done: Done<'_>) -> Result<(), Error> {
+    let gate = Gate::new(done);
     // Two processes on the same store begin at different places, so that they rarely do the same.
     let begin = if jobs.is_empty() { 0 } else { std::process::id() as usize * 7919 % jobs.len() };
     let order: Vec<&Job> = jobs[begin..].iter().chain(&jobs[..begin]).collect();
     order.par_iter().with_max_len(1).try_for_each(|job| {
-        if failed.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let one = || match store.known(std::slice::from_ref(&job.hash))?.is_empty() {
+        gate.pass(|| match store.known(std::slice::from_ref(&job.hash))?.is_empty() {
             true => store.insert(&finish(&job.spec)?),
             false => Ok(()), // another process was faster
-        };
-        let result = one();
-        failed.fetch_or(result.is_err(), Ordering::Relaxed);
-        done();
-        result
+        })
     })
 }

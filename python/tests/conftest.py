@@ -1,0 +1,6 @@
+import pytest
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store.sqlite"

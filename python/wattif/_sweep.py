@@ -1,0 +1,121 @@
+"""Sweeps, on this machine or through any `concurrent.futures.Executor`."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from pathlib import Path
+from typing import Any
+
+from . import _wattif
+from ._api import Setting, inputs, seed_list, settings
+
+#: Runs handed to an executor at a time, so that a million of them are not all in flight.
+IN_FLIGHT = 64
+#: A run whose worker died is tried so often.
+TRIES = 4
+
+
+class Sweep(Sequence[dict[str, Any]]):
+    """The points of a sweep: axes and figures as flat dicts, which `polars.DataFrame(list(sweep))` takes."""
+
+    def __init__(self, text: str) -> None:
+        self.data = json.loads(text)
+        self._rows = [_flat(point) for point in self.data["points"]]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._rows)
+
+    def front(self) -> list[dict[str, Any]]:
+        """The points that no other beats in both metrics of ``pareto``."""
+        return [row for row in self._rows if row["front"]]
+
+    def __repr__(self) -> str:
+        return f"<wattif.Sweep {len(self)} points over {', '.join(self.data['axes'])}; {len(self.data['seeds'])} seeds>"
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(k)}</th>" for k in (self._rows[0] if self._rows else {}))
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in self._rows
+        )
+        return f"<table><tr>{head}</tr>{rows}</table>"
+
+
+def _flat(point: dict[str, Any]) -> dict[str, Any]:
+    row = dict(point["axes"])
+    for name, figure in point["metrics"].items():
+        row[name] = figure["mean"]
+        row[f"{name}.lo"], row[f"{name}.hi"] = figure["ci95"] or (None, None)
+    return row | {"front": point["front"]}
+
+
+def _values(values: str | Sequence[Setting]) -> str:
+    return values if isinstance(values, str) else ",".join(settings({"v": v})["v"] for v in values)
+
+
+def sweep(
+    workload: str,
+    axes: Mapping[str, str | Sequence[Setting]],
+    platform: str = "hikey960",
+    kernel: str = "linux-6.12",
+    seeds: int | Sequence[int] = 1,
+    duration: str | float | None = None,
+    set: Mapping[str, Setting] | None = None,
+    sample: str = "grid",
+    samples: int = 100,
+    metrics: Sequence[str] = ("energy.total", "wakeup_latency_us.mean", "wakeup_latency_us.p99"),
+    pareto: tuple[str, str] | None = None,
+    store: str | Path = "wattif-sweep.sqlite",
+    executor: Executor | None = None,
+) -> Sweep:
+    """Try many settings; ``axes={"cpuidle": ["menu", "teo"], "schedutil.rate_limit_us": "500..4000/8"}``.
+
+    Finished runs are kept in ``store``: a sweep that was killed goes on, one that is repeated costs nothing. With an
+    ``executor`` (a process pool, ``dask.distributed.Client(...).get_executor()``, …) the runs are made by its workers, and
+    only this process writes to the store. A run whose worker dies is given to another.
+    """
+    chosen = seed_list(seeds)
+    texts = [f"{name}={_values(values)}" for name, values in axes.items()]
+    path, shown = str(store), list(dict.fromkeys([*metrics, *(pareto or ())]))
+    asked = inputs(workload, platform, chosen[0], duration, set)
+    plan = _wattif.Plan(asked, kernel, texts, chosen, sample, samples)
+    if executor is None:
+        plan.run_local(path)
+    else:
+        _distribute(plan.missing(path), path, executor)
+    return Sweep(plan.table(path, shown, list(pareto) if pareto else None))
+
+
+def _execute(canonical: str) -> tuple[str, str, str, bytes]:
+    """What a worker does; found there by its name."""
+    return (_wattif.MODEL, *_wattif.execute(canonical))
+
+
+def _distribute(jobs: list[tuple[str, str]], path: str, executor: Executor) -> None:
+    waiting = [(canonical, 1) for _, canonical in reversed(jobs)]
+    flying: dict[Future[tuple[str, str, str, bytes]], tuple[str, int]] = {}
+    while waiting or flying:
+        while waiting and len(flying) < IN_FLIGHT:
+            job = waiting.pop()
+            flying[executor.submit(_execute, job[0])] = job
+        for future in wait(flying, return_when=FIRST_COMPLETED).done:
+            canonical, tries = flying.pop(future)
+            try:
+                model, key, digest, report = future.result()
+                if model != _wattif.MODEL:
+                    raise _wattif.WattifError(f"a worker has the model {model}, this process {_wattif.MODEL}")
+                _wattif.insert(path, key, digest, report)
+            except _wattif.WattifError:
+                raise  # bad input stays bad
+            except Exception:
+                if tries >= TRIES:
+                    raise
+                waiting.append((canonical, tries + 1))

@@ -1,0 +1,68 @@
+"""The native part. `wattif` itself is the interface."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+__version__: str
+MODEL: str
+
+class WattifError(ValueError): ...
+
+class IdleState:
+    exit_latency_ns: int
+    target_residency_ns: int
+    polling: bool
+
+class CpuSignals:
+    cpu: int
+    util_avg: int
+    util_est: int
+    runnable_avg: int
+    util_rt: int
+    nr_running: int
+    capacity: int
+
+class Table:
+    @property
+    def columns(self) -> list[tuple[str, str, str]]: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __len__(self) -> int: ...
+
+class RawRun:
+    json: str
+    def table(self, name: str) -> Table: ...
+
+class Inputs(TypedDict):
+    """Of the stub only: what a dict of inputs holds."""
+
+    workload: str
+    platform: str
+    seed: int
+    duration: str | None
+    set: dict[str, str]
+
+class Plan:
+    def __init__(
+        self, inputs: Inputs, kernel: str, axes: list[str], seeds: list[int], sample: str, samples: int
+    ) -> None: ...
+    def missing(self, path: str) -> list[tuple[str, str]]: ...
+    def run_local(self, path: str) -> int: ...
+    def table(self, path: str, metrics: list[str], pareto: Sequence[str] | None) -> str: ...
+
+def run(
+    inputs: Inputs, kernel: str, idle: tuple[str, type] | None = None, freq: tuple[str, type] | None = None
+) -> RawRun: ...
+def compare(inputs: Inputs, kernels: list[str], seeds: list[int], metrics: list[str]) -> tuple[str, str, str]: ...
+def explain(
+    inputs: Inputs, kernels: Sequence[str], seeds: int, rerun: str, metrics: list[str]
+) -> tuple[str, str]: ...
+def execute(canonical: str) -> tuple[str, str, bytes]: ...
+def insert(path: str, hash: str, digest: str, report: bytes) -> None: ...
+def stored(path: str) -> int: ...
+def names(kind: str) -> list[str]: ...
+def statistics(values: list[float]) -> tuple[tuple[float, float] | None, float, list[float]]: ...
+def ratio(
+    variant: list[float], baseline: list[float]
+) -> tuple[float, tuple[float, float] | None, float, float]: ...
+def hash(text: str) -> str: ...
