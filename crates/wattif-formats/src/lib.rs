@@ -3,6 +3,7 @@
 //!
 //! | module | reads | into |
 //! |---|---|---|
+//! | [`archive`] | archives of `wattif record` | trace, platform and profile |
 //! | [`cgroup`] | files of a cpu cgroup | `GroupSpec` |
 //! | [`rtapp`] | rt-app JSON | `Workload` |
 //! | [`platform_toml`] | platform files | `Platform` |
@@ -11,6 +12,7 @@
 //! | [`workload_json`] | our own workload files | `Workload` |
 //! | [`trace`] | trace.dat, ftrace text, systrace, perf script, Perfetto | `Recording` |
 
+pub mod archive;
 pub mod cgroup;
 pub mod dtb;
 pub mod kernel_toml;

@@ -221,6 +221,50 @@ pub struct KernelFacts {
     pub cpufreq: Option<String>,
     /// See `cpufreq`.
     pub cpuidle: Option<String>,
+    /// Tunables that were captured: slot and policy, name in a profile, value.
+    pub tunables: Vec<(&'static str, &'static str, u64)>,
+}
+
+/// Where kernels keep their tunables, and what they are called in a profile. Of two places the first that exists counts.
+const TUNABLES: &[(&str, &str, &[&str])] = &[
+    ("class.eevdf", "base_slice_ns", &["sys/kernel/debug/sched/base_slice_ns"]),
+    ("class.cfs", "sched_latency_ns", &["sys/kernel/debug/sched/latency_ns", "proc/sys/kernel/sched_latency_ns"]),
+    (
+        "class.cfs",
+        "min_granularity_ns",
+        &["sys/kernel/debug/sched/min_granularity_ns", "proc/sys/kernel/sched_min_granularity_ns"],
+    ),
+    ("class.cfs", "idle_min_granularity_ns", &["sys/kernel/debug/sched/idle_min_granularity_ns"]),
+    (
+        "class.cfs",
+        "wakeup_granularity_ns",
+        &["sys/kernel/debug/sched/wakeup_granularity_ns", "proc/sys/kernel/sched_wakeup_granularity_ns"],
+    ),
+    ("class.rt", "sched_rr_timeslice_ms", &["proc/sys/kernel/sched_rr_timeslice_ms"]),
+    (
+        "balance.load_balance",
+        "migration_cost_ns",
+        &["sys/kernel/debug/sched/migration_cost_ns", "proc/sys/kernel/sched_migration_cost_ns"],
+    ),
+    ("balance.load_balance", "nr_migrate", &["sys/kernel/debug/sched/nr_migrate", "proc/sys/kernel/sched_nr_migrate"]),
+    (
+        "cpufreq.schedutil",
+        "rate_limit_us",
+        &[
+            "sys/devices/system/cpu/cpufreq/schedutil/rate_limit_us",
+            "sys/devices/system/cpu/cpufreq/policy0/schedutil/rate_limit_us",
+        ],
+    ),
+    ("cpufreq.ondemand", "sampling_rate_us", &["sys/devices/system/cpu/cpufreq/ondemand/sampling_rate"]),
+    ("cpufreq.ondemand", "up_threshold", &["sys/devices/system/cpu/cpufreq/ondemand/up_threshold"]),
+    ("cpufreq.ondemand", "sampling_down_factor", &["sys/devices/system/cpu/cpufreq/ondemand/sampling_down_factor"]),
+    ("cpufreq.conservative", "sampling_rate_us", &["sys/devices/system/cpu/cpufreq/conservative/sampling_rate"]),
+    ("cpufreq.conservative", "up_threshold", &["sys/devices/system/cpu/cpufreq/conservative/up_threshold"]),
+];
+
+fn tunables(files: Files<'_>) -> Vec<(&'static str, &'static str, u64)> {
+    let value = |paths: &[&str]| paths.iter().find_map(|p| number(files, p)).filter(|v| *v <= i64::MAX as u64);
+    TUNABLES.iter().filter_map(|(slot, name, paths)| Some((*slot, *name, value(paths)?))).collect()
 }
 
 impl KernelFacts {
@@ -235,6 +279,7 @@ impl KernelFacts {
             release,
             cpufreq: line(&format!("{CPU}/cpufreq/policy0/scaling_governor")),
             cpuidle: line(&format!("{CPU}/cpuidle/current_governor")),
+            tunables: tunables(files),
         }
     }
     /// From one file: a configuration or a list of features.
@@ -305,17 +350,22 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
     let mut text = format!("# Linux {version}, as captured; what is not set here is as in {parent}.\n");
     let _ =
         writeln!(text, "name     = \"{name}\"\ntitle    = \"Linux {version}, as captured\"\ninherits = \"{parent}\"");
+    if let Some(hz) = [100, 250, 300, 1000].iter().find(|hz| config(&format!("CONFIG_HZ_{hz}"))) {
+        let _ = writeln!(text, "hz       = {hz}");
+    }
     if !policies.is_empty() {
         let _ = write!(text, "\n[policies]\n{policies}");
     }
     if !set.is_empty() {
         let _ = write!(text, "\n[features]\n{set}");
     }
-    if let Some(hz) = [100, 250, 300, 1000].iter().find(|hz| config(&format!("CONFIG_HZ_{hz}"))) {
-        let message = format!(
-            "the kernel ticks at {hz} Hz: that is the platform's to say (`hz = {hz}`, or --set platform.hz={hz})"
-        );
-        out.diagnostics.push(Diagnostic::note("sysfs::N01", 0..0, message));
+    let mut last = "";
+    for (slot, name, value) in &facts.tunables {
+        if *slot != last {
+            let _ = writeln!(text, "\n[{slot}]");
+            last = slot;
+        }
+        let _ = writeln!(text, "{name} = {value}");
     }
     out.toml = Some(text);
     out
@@ -389,14 +439,26 @@ mod tests {
                 "# Linux/arm64 6.1.0 Kernel Configuration\nCONFIG_CPU_IDLE_GOV_TEO=y\nCONFIG_HZ_1000=y\n".into(),
             ),
             features: Some("GENTLE_FAIR_SLEEPERS NO_SIS_PROP WHATEVER".into()),
+            tunables: tunables(&|path| match path {
+                "proc/sys/kernel/sched_latency_ns" => Some("18000000\n".into()),
+                "sys/kernel/debug/sched/wakeup_granularity_ns" => Some("3000000\n".into()),
+                "sys/devices/system/cpu/cpufreq/schedutil/rate_limit_us" => Some("2000\n".into()),
+                "sys/kernel/debug/sched/nr_migrate" => Some("many\n".into()),
+                _ => None,
+            }),
             ..KernelFacts::default()
         };
         assert_eq!(facts.version().as_deref(), Some("6.1.0"));
         let out = kernel(&facts, "mine", "linux-6.1", &["GENTLE_FAIR_SLEEPERS", "SIS_PROP"]);
         let text = out.toml.unwrap();
-        for part in ["inherits = \"linux-6.1\"", "cpuidle = \"teo\"", "SIS_PROP = false"] {
+        let class = "[class.cfs]\nsched_latency_ns = 18000000\nwakeup_granularity_ns = 3000000\n";
+        let cpufreq = "[cpufreq.schedutil]\nrate_limit_us = 2000\n";
+        for part in
+            ["inherits = \"linux-6.1\"", "hz       = 1000", "cpuidle = \"teo\"", "SIS_PROP = false", class, cpufreq]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert_eq!(out.diagnostics.len(), 2);
+        assert!(!text.contains("nr_migrate"));
+        assert_eq!(out.diagnostics.len(), 1);
     }
 }

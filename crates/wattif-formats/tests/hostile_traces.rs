@@ -401,6 +401,80 @@ fn names_with_control_characters_and_stamps_that_go_back() {
     assert!(got.threads.values().all(|t| !t.comm.chars().any(char::is_control)), "{:?}", got.threads);
 }
 
+/// A field of a protocol buffer: number, or bytes.
+fn number(field: u8, n: u64, out: &mut Vec<u8>) {
+    out.push(field << 3);
+    varint(n, out);
+}
+fn nested(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(field << 3 | 2);
+    varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+fn varint(mut n: u64, out: &mut Vec<u8>) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+/// Two wake-ups, the second earlier than the first.
+fn perfetto(name: &[u8]) -> Vec<u8> {
+    let mut bundle = Vec::new();
+    number(1, 1, &mut bundle);
+    for stamp in [5_000, 1_000] {
+        let (mut waking, mut event) = (Vec::new(), Vec::new());
+        nested(1, name, &mut waking);
+        [(2, 8), (3, 120), (4, 1), (5, 1)].into_iter().for_each(|(field, n)| number(field, n, &mut waking));
+        number(1, stamp, &mut event);
+        number(2, 7, &mut event);
+        // Field 20 takes two bytes.
+        event.extend([20 << 3 & 0x7f | 0x80 | 2, 1]);
+        varint(waking.len() as u64, &mut event);
+        event.extend(waking);
+        nested(2, &event, &mut bundle);
+    }
+    let (mut packet, mut trace) = (Vec::new(), Vec::new());
+    nested(1, &bundle, &mut packet);
+    nested(1, &packet, &mut trace);
+    trace
+}
+
+#[test]
+fn the_same_in_text_and_perfetto() {
+    let text =
+        b" a\x1b[31m-7 [001] 2.000000100: sched_waking: comm=x\x07y pid=8 prio=120 target_cpu=001\n a\x1b[31m-7 [001] \
+        1.000000200: sched_switch: a\x1b[31m:7 [120] S ==> x\x07y:8 [120]\n";
+    for (what, bytes) in [("text", text.to_vec()), ("perfetto", perfetto(b"x\x1b[31m\ny\xff"))] {
+        let read = trace::read(&bytes);
+        assert!(read.diagnostics.iter().any(|d| d.code == "trace::W02"), "{what}: {:?}", read.diagnostics);
+        let got = recording(read, what);
+        assert_eq!(got.records.len(), 2, "{what}");
+        assert!(got.records.is_sorted_by_key(|r| r.at), "{what}");
+        assert!(!got.threads.is_empty(), "{what}");
+        assert!(got.threads.values().all(|t| !t.comm.chars().any(char::is_control)), "{what}: {:?}", got.threads);
+    }
+}
+
+#[test]
+fn perfetto_damaged_anywhere() {
+    let sample = perfetto(b"name");
+    (0..sample.len()).for_each(|n| drop(std::hint::black_box(trace::read(&sample[..n]))));
+    for at in 0..sample.len() {
+        for value in 0..=255 {
+            let mut changed = sample.clone();
+            changed[at] = value;
+            std::hint::black_box(trace::read(&changed));
+        }
+        // A length or count of 2^63 in place of whatever is there.
+        let mut lie = sample[..at].to_vec();
+        varint(1 << 63, &mut lie);
+        lie.extend_from_slice(&sample[at + 1..]);
+        std::hint::black_box(trace::read(&lie));
+    }
+}
+
 /// Texts of every kind, a few lines each.
 const TEXTS: [&str; 6] = [
     "cpus=2\n a b-7 [001] 1.000000100: sched_waking: comm=x y pid=8 prio=120 target_cpu=001\n a b-7 [001] 1.000000200: sched_switch: a b:7 [120] S ==> x y:8 [120]\n",

@@ -36,14 +36,22 @@ pub struct LoadedWorkload {
 
 /// A platform: a built-in name, a path, or `-` for standard input.
 pub fn platform(name: &str, settings: &Settings) -> Result<Loaded<Platform>, Error> {
-    let source = Collection::Platforms.resolve(name)?;
+    platform_of(Collection::Platforms.resolve(name)?, settings)
+}
+
+/// A platform of a text.
+pub fn platform_of(source: Source, settings: &Settings) -> Result<Loaded<Platform>, Error> {
     let parsed = platform_toml::parse(&source.text, &platform_toml::Options { set: settings.platform.clone() });
     loaded(source, parsed.platform, parsed.diagnostics)
 }
 
 /// A kernel profile: a built-in name or a path. Parents (`inherits`) are looked up beside the file, then among the built-in ones.
 pub fn kernel(name: &str, settings: &Settings) -> Result<Loaded<KernelSpec>, Error> {
-    let source = Collection::Kernels.resolve(name)?;
+    kernel_of(Collection::Kernels.resolve(name)?, settings)
+}
+
+/// A kernel profile of a text.
+pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpec>, Error> {
     let folder = Path::new(&source.name).parent().map(Path::to_path_buf).unwrap_or_default();
     let parent = |name: &str| {
         let beside = data::read(&folder.join(format!("{name}.toml")).display().to_string()).ok();

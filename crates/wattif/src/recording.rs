@@ -1,11 +1,13 @@
 //! Recorded traces: loading them, their figures, and what they say of another kernel.
 
+use crate::data::Source;
 use crate::error::{Error, Findings};
 use crate::run::Simulator;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
+use wattif_formats::archive::{self, Archive};
 use wattif_formats::trace;
 use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::{Metrics, RunReport};
@@ -22,9 +24,13 @@ pub struct LoadedTrace {
     pub recording: Recording,
     /// Warnings and notes.
     pub findings: Findings,
+    /// Of an archive of `wattif record`: the machine, as a platform file.
+    pub platform: Option<Source>,
+    /// And its kernel, as a profile.
+    pub kernel: Option<Source>,
 }
 
-/// Read a trace: a path, or `-` for standard input. The format is sniffed.
+/// Read a trace, or an archive of `wattif record`: a path, or `-` for standard input. The format is sniffed.
 pub fn load(name: &str) -> Result<LoadedTrace, Error> {
     let bytes = match name {
         "-" => {
@@ -43,10 +49,21 @@ pub fn load(name: &str) -> Result<LoadedTrace, Error> {
             std::fs::read(path).map_err(|e| Error::file(path, e))?
         }
     };
-    let read = trace::read(&bytes);
+    let mut archive = Archive { trace: &bytes, ..Archive::default() };
+    if archive::is_archive(&bytes) {
+        let refused = |d| Error::Input(Findings { name: name.into(), text: "".into(), diagnostics: vec![d] });
+        archive = archive::read(&bytes).map_err(refused)?;
+    }
+    let read = trace::read(archive.trace);
     let findings = Findings { name: name.into(), text: "".into(), diagnostics: read.diagnostics };
+    let member = |of: &str, text: Option<&str>| text.map(|t| Source { name: format!("{name}/{of}"), text: t.into() });
     match read.recording {
-        Some(recording) if !recording.records.is_empty() => Ok(LoadedTrace { recording, findings }),
+        Some(recording) if !recording.records.is_empty() => Ok(LoadedTrace {
+            recording,
+            findings,
+            platform: member("platform.toml", archive.platform),
+            kernel: member("kernel.toml", archive.kernel),
+        }),
         Some(_) if !findings.has_errors() => {
             let what = findings.diagnostics.iter().map(|d| d.message.as_str()).collect::<Vec<_>>().join("; ");
             Err(Error::file(name, format!("the trace holds no events that wattif knows. {what}")))

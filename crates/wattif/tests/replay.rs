@@ -43,7 +43,7 @@ const fn case(workload: &'static str, platform: &'static str, a: &'static str, b
 const TEO: &[&str] = &["cpuidle=teo"];
 const PERFORMANCE: &[&str] = &["cpufreq=performance"];
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 12] = [
     case("phone", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     Case { b_set: TEO, ..case("phone", "hikey960", "linux-6.12", "linux-6.12", 1_500) },
     case("sched_idle", "hikey620", "linux-5.3", "linux-5.6", 2_000),
@@ -55,6 +55,10 @@ const CASES: [Case; 8] = [
     },
     case("recordings/workloads/preempt_1_5.json", "guest_x86_2cpu", "linux-6.1", "linux-6.12", 2_000),
     case("recordings/workloads/pelt_migrate4.json", "guest_x86_2cpu", "linux-6.1", "linux-6.12", 1_300),
+    case("recordings/workloads/nice_0_5_10.json", "hikey620", "linux-6.1", "linux-6.12", 1_500),
+    case("server", "hikey620", "linux-6.1", "linux-6.12", 1_500),
+    case("jankbench", "hikey620", "linux-6.1", "linux-6.12", 2_000),
+    case("scroll", "hikey960", "linux-6.1", "linux-6.12", 2_000),
 ];
 
 /// One seed: under A and B the program itself, then what the trace under A makes of them.

@@ -559,3 +559,69 @@ fn interest_of_tracepoints_has_no_decisions() {
     assert!(!Detail::Tracepoints.interest().wants(Interest::DECISIONS));
     assert!(Detail::Full.interest().wants(Interest::POWER));
 }
+
+/// `wattif record` with a trace-cmd that works, one that may not, and none.
+#[cfg(unix)]
+#[test]
+fn a_recording_is_one_archive() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (_, trace) = written(dir.path(), "a.dat", Detail::Tracepoints, &spec(60));
+    let record = |script: Option<&str>, out: &str| {
+        let bin = dir.path().join(format!("bin-{out}"));
+        std::fs::create_dir(&bin).unwrap();
+        if let Some(script) = script {
+            let path = bin.join("trace-cmd");
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let path = format!("{}:/usr/bin:/bin", bin.display());
+        let path = if script.is_some() { path } else { bin.display().to_string() };
+        let done = Command::new(env!("CARGO_BIN_EXE_wattif"))
+            .current_dir(dir.path())
+            .env("PATH", path)
+            .args(["record", "-o", out, "--", "sleep", "1 s"])
+            .output()
+            .unwrap();
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    let works =
+        format!("while [ $# -gt 0 ]; do [ \"$1\" = -o ] && cp '{}' \"$2\"; shift; done; exit 0", trace.display());
+    let (code, said) = record(Some(&works), "run.tar");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("wattif replay run.tar"), "{said}");
+    let replay = Command::new(env!("CARGO_BIN_EXE_wattif"))
+        .current_dir(dir.path())
+        .args(["replay", "run.tar", "-p", "hikey960", "--as-recorded", "--json"])
+        .output()
+        .unwrap();
+    assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+    assert!(String::from_utf8_lossy(&replay.stdout).contains("wattif.recorded/1"));
+
+    let by_hand = |said: &str, out: &str| {
+        assert!(said.contains("sudo trace-cmd record -q -b 20000 -o trace.dat -e sched:sched_switch"), "{said}");
+        assert!(said.contains("sleep '1 s'"), "quoted: {said}");
+        assert!(said.contains(&format!("wattif record -o {out} --trace trace.dat")), "{said}");
+    };
+    let (code, said) = record(Some("echo 'Permission denied' >&2; exit 1"), "no.tar");
+    assert_eq!(code, Some(2));
+    assert!(said.contains("Permission denied"), "{said}");
+    by_hand(&said, "no.tar");
+    let (code, said) = record(None, "none.tar");
+    assert_eq!(code, Some(2));
+    assert!(said.contains("apt-get install trace-cmd"), "{said}");
+    by_hand(&said, "none.tar");
+    assert!(!dir.path().join("no.tar").exists() && !dir.path().join("none.tar").exists());
+
+    // What was recorded by hand.
+    let packed = Command::new(env!("CARGO_BIN_EXE_wattif"))
+        .current_dir(dir.path())
+        .args(["record", "-o", "hand.tar", "--trace", "a.dat"])
+        .output()
+        .unwrap();
+    assert!(packed.status.success());
+    let whole = std::fs::read(dir.path().join("hand.tar")).unwrap();
+    let archive = wattif_formats::archive::read(&whole).unwrap();
+    assert_eq!(archive.trace, std::fs::read(trace).unwrap());
+    assert!(archive.kernel.is_some_and(|k| k.contains("inherits")));
+}

@@ -97,8 +97,18 @@ fn task(task: &TaskSpec, names: &[String], lost: &mut BTreeSet<&'static str>) ->
             attributes(attr, phase);
         }
     };
+    // A phase without CPUs has those of the task again, so each one after the first says them.
+    let mut bound: Option<Value> = None;
     for op in ops {
+        if let Some(cpus) = bound.as_ref().filter(|_| phase.0.iter().all(|(key, _)| key != "cpus")) {
+            phase.insert("cpus".into(), cpus.clone());
+        }
         match op {
+            Op::SetAffinity(Some(cpus)) => {
+                begin(&mut phase, None, 1);
+                bound = Some(cpus.iter().map(|c| Value::from(c.0)).collect());
+                continue;
+            }
             Op::SetAttr(attr) => {
                 begin(&mut phase, Some(attr), 1);
                 continue;
@@ -201,6 +211,23 @@ mod tests {
     }
     fn timer() -> Op {
         Op::Timer { timer: 0, period: Amount::Fixed(10_000_000), absolute: false }
+    }
+
+    #[test]
+    fn a_task_that_binds_itself() {
+        let cpus = [wattif_model::CpuId(1)].into_iter().collect();
+        let task = &file(vec![
+            run(5),
+            timer(),
+            Op::SetAffinity(Some(cpus)),
+            run(6),
+            Op::SetAttr(SchedAttr::default()),
+            run(7),
+        ])["tasks"]["t"];
+        assert!(task.get("cpus").is_none() && task["phases"]["p0"].get("cpus").is_none());
+        assert_eq!((&task["phases"]["p1"]["cpus"], &task["phases"]["p1"]["run1"]), (&json!([1]), &json!(6)));
+        let p2 = &task["phases"]["p2"];
+        assert!(p2["cpus"] == json!([1]) && p2.as_object().unwrap().values().any(|v| *v == 7));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use wattif_model::{CpuId, CpuSet, Ns, Pid};
 const UNKNOWN_NAMES: usize = 2_000;
 /// Longest name that is kept, bytes.
 const NAME: usize = 64;
+/// Names that are at hand.
+const RECENT: usize = 256;
 /// Findings that are kept.
 const FINDINGS: usize = 200;
 
@@ -20,6 +22,8 @@ pub(super) struct Builder {
     pub recording: Recording,
     pub findings: Vec<Diagnostic>,
     threads: HashMap<u32, RecordedThread>,
+    /// What [`Builder::comm`] was told of late, by the last bits of the pid: names come with every event and seldom change.
+    recent: Vec<(u32, String)>,
     full_names: HashMap<u32, String>,
     other_unknown: u64,
     beyond: u64,
@@ -108,10 +112,19 @@ impl Builder {
             return;
         }
         let comm = &comm[..comm.len().min(NAME)];
+        if self.recent.is_empty() {
+            self.recent.resize(RECENT, (0, String::new()));
+        }
+        let recent = &mut self.recent[pid as usize % RECENT];
+        if recent.0 == pid && recent.1.as_bytes() == comm {
+            return;
+        }
         let thread = self.threads.entry(pid).or_default();
         if thread.comm.as_bytes() != comm {
             thread.comm = printable(comm);
         }
+        recent.0 = pid;
+        recent.1.clone_from(&thread.comm);
     }
     /// The whole name of a thread, where the events hold only the kernel's 15 characters of it.
     pub fn full_name(&mut self, pid: i64, comm: &[u8]) {
@@ -130,7 +143,7 @@ impl Builder {
     }
     /// Who runs, for records that do not say it: whoever was switched in last. Wake-ups while nobody runs come from interrupts.
     pub fn fill_current(&mut self) {
-        self.recording.records.sort_by_key(|r| r.at);
+        in_order(&mut self.recording.records);
         let cpus = self.recording.records.iter().map(|r| r.cpu.at() + 1).max().unwrap_or(0);
         let mut running: Vec<Option<Pid>> = vec![None; cpus];
         for r in &mut self.recording.records {
@@ -197,7 +210,7 @@ impl Builder {
     pub fn finish(mut self, format: impl Into<String>) -> (Recording, Vec<Diagnostic>) {
         let Builder { ref mut recording, .. } = self;
         recording.format = format.into();
-        recording.records.sort_by_key(|r| r.at);
+        in_order(&mut recording.records);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);
         let zero = recording.zero_ns;
         let mut cpus = 0;
@@ -255,6 +268,16 @@ impl Builder {
             self.say(Diagnostic::note("trace::N01", 0..0, message));
         }
     }
+}
+
+/// By time, stable. Keys are sorted, as they are small and records are not.
+fn in_order(records: &mut Vec<Record>) {
+    if records.is_sorted_by_key(|r| r.at) {
+        return;
+    }
+    let mut keys: Vec<(Ns, u32)> = records.iter().zip(0..).map(|(r, i)| (r.at, i)).collect();
+    keys.sort();
+    *records = keys.into_iter().map(|(_, i)| records[i as usize]).collect();
 }
 
 /// Names from traces: no control characters, valid text.

@@ -44,6 +44,7 @@ pub(super) enum Kind {
     Balance,
     PeltCfs,
     PeltSe,
+    WaltDemand,
 }
 
 /// A kind of event: its name and its fields. `|` separates what a field is called in different formats.
@@ -134,6 +135,7 @@ pub(super) const ROWS: &[Row] = &[
     row("wattif_balance", Kind::Balance, &["kind", "dst_cpu", "src_cpu", "moved", "imbalance"], NONE, &[]),
     row("pelt_cfs", Kind::PeltCfs, &["util_avg|util", "runnable_avg|runnable", "load_avg|load", "util_est"], NONE, &[]),
     row("pelt_se", Kind::PeltSe, &["pid", "util_avg|util", "runnable_avg|runnable", "load_avg|load"], NONE, &[]),
+    row("wattif_walt_demand", Kind::WaltDemand, &["pid", "demand", "cpu_demand"], NONE, &[]),
 ];
 
 /// The row of an event called `name`.
@@ -318,6 +320,7 @@ impl Kind {
             Kind::PeltSe => {
                 Event::PeltSe { pid: pid(n[0]), util_avg: word(n[1]), runnable_avg: word(n[2]), load_avg: word(n[3]) }
             }
+            Kind::WaltDemand => Event::WaltDemand { pid: pid(n[0]), demand: word(n[1]), cpu_demand: word(n[2]) },
             Kind::NewTask | Kind::Rename | Kind::Exec => return None,
         };
         Some(Recorded::Event(event))
@@ -448,6 +451,10 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
         Event::PeltSe { pid, util_avg, runnable_avg, load_avg } => {
             set(&[pid.0.into(), util_avg.into(), runnable_avg.into(), load_avg.into()]);
             Kind::PeltSe
+        }
+        Event::WaltDemand { pid, demand, cpu_demand } => {
+            set(&[pid.0.into(), demand.into(), cpu_demand.into()]);
+            Kind::WaltDemand
         }
         Event::CpuFrequency { .. }
         | Event::CpuPower { .. }

@@ -128,6 +128,9 @@ impl<W: Write> TextTrace<W> {
             Event::PeltSe { pid, util_avg, runnable_avg, load_avg } => {
                 format!("pid={pid} util_avg={util_avg} runnable_avg={runnable_avg} load_avg={load_avg}")
             }
+            Event::WaltDemand { pid, demand, cpu_demand } => {
+                format!("pid={pid} demand={demand} cpu_demand={cpu_demand}")
+            }
             _ => return None,
         })
     }

@@ -33,7 +33,8 @@ impl Evidence {
     /// It is switched in after it waited for `waited_ns`. `idle`: CPUs that were idle all the while; `squeezed`: its own ran another thread
     /// when it woke.
     pub fn runs(&mut self, cpu: CpuId, waited_ns: u64, idle: &CpuSet, squeezed: bool) {
-        if !idle.is_empty() && (squeezed || waited_ns >= SNUB_NS) {
+        // Where its own CPU was idle all the while, it waited for that one to leave a deep state.
+        if !idle.is_empty() && !idle.contains(cpu) && (squeezed || waited_ns >= SNUB_NS) {
             if waited_ns >= SNUB_NS {
                 self.snubs += 1;
                 self.waited_ns = self.waited_ns.saturating_add(waited_ns);
@@ -85,6 +86,14 @@ mod tests {
         assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
         e.runs(CpuId(0), 0, &cpus(&[]), false);
         assert_eq!(e.cpus("hog", |_| true), None, "it may, after all");
+    }
+
+    #[test]
+    fn a_cpu_that_wakes_up_slowly() {
+        let mut e = Evidence::default();
+        e.runs(CpuId(1), 2 * MS, &cpus(&[0, 1]), false);
+        (0..20).for_each(|_| e.runs(CpuId(1), 2 * MS, &cpus(&[0]), false));
+        assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod affinity;
 mod periods;
 mod platform;
 mod play;
+mod pools;
 mod programs;
 mod steps;
 mod wakers;

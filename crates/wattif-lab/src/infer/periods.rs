@@ -88,6 +88,13 @@ fn intervals(steps: &[Step]) -> Vec<(u64, u64)> {
     all
 }
 
+/// Do interrupts come at equal distances, whatever else ends waits in between?
+pub fn has_grid(steps: &[Step]) -> bool {
+    let stamps: Vec<u64> =
+        steps.iter().filter_map(|s| if let Step::Timer { until, .. } = s { Some(*until) } else { None }).collect();
+    most_frequent(stamps.windows(2).map(|w| w[1] - w[0]).collect(), MIN_SHARE).is_some()
+}
+
 /// The interval that is most frequent.
 fn period(steps: &[Step]) -> Option<u64> {
     most_frequent(intervals(steps).into_iter().map(|i| i.0).collect(), MIN_SHARE)

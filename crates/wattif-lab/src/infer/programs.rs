@@ -5,7 +5,7 @@ use super::workload::{Inference, Inferred, Options, State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::trace::Recording;
 use wattif_model::workload::*;
-use wattif_model::{CpuId, Ns, Pid};
+use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
 /// Threads with fewer tellable sleeps are taken as timed absolutely.
 const MIN_SLEEPS: usize = 8;
@@ -22,11 +22,14 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let full = |cpu: CpuId| !packs || 100 * busy_ns[cpu.at()] / recording.end.0.max(1) >= BUSY_PCT;
     let mut out = Inferred::default();
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
+    let pools = super::pools::pools(&threads, |pid| super::play::task(recording, recording.comm(pid)));
     let programs = Programs {
         calibration: platform.cpus[platform.calibration_cpu.at()].capacity.max(1),
         starting_again: starting_again(recording, &threads),
         closed: closed(&threads, recording.end.0),
         options,
+        queues: threads.keys().map(|pid| (*pid, index[pools.get(pid).unwrap_or(pid)])).collect(),
+        pooled: pools.keys().copied().collect(),
         index,
     };
     let index = &programs.index;
@@ -34,25 +37,31 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         name: name.into(),
         duration: Some(recording.end),
         timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
-        devices: vec![DeviceSpec { name: "device".into(), servers: u32::MAX, iowait: true }],
+        devices: [("device", true), ("interrupt", false)]
+            .map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait })
+            .into(),
         queues: index.keys().map(|pid| Named { name: format!("wakes {}-{pid}", recording.comm(*pid)) }).collect(),
         groups: vec![GroupSpec::root()],
         ..Workload::default()
     };
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
-        timers += t.steps.iter().filter(|s| matches!(s, Step::Timer { .. })).count() as u64;
+        timers += t.steps.iter().filter(|s| s.waits() && **s != Step::Token).count() as u64;
         tokens += t.steps.iter().filter(|s| **s == Step::Token).count() as u64;
         let comm = recording.comm(*pid).to_string();
         let task = super::play::task(recording, &comm);
         if super::housekeeping(recording, *pid) {
             out.housekeeping.insert(task.clone());
         }
-        let cpus = t.where_it_runs.cpus(&comm, full);
+        let mut cpus = t.where_it_runs.cpus(&comm, full);
         pinned += usize::from(cpus.is_some());
+        let bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
+        if bind.is_some() && !programs.goes_round(pid) {
+            cpus = None;
+        }
         let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
         let attr = attributes(t.first_prio, &comm, told, options);
-        let ops = programs.ops(t, *pid, told, &comm, &task);
+        let ops = programs.ops(t, *pid, told, &comm, &task, bind);
         let start = Ns(if t.parent.is_some() { 0 } else { t.born });
         w.tasks.push(TaskSpec {
             name: task,
@@ -66,8 +75,11 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             program: Program { ops },
         });
     }
+    if !pools.is_empty() {
+        out.notes.push(format!("{} threads taken as pools: whoever of them waits takes the next request", pools.len()));
+    }
     out.notes.push(format!(
-        "{} threads; {timers} waits end at a time, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
+        "{} threads; {timers} waits end by timers and devices, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
         threads.len()
     ));
     if !recording.has_irq_flags {
@@ -121,7 +133,11 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
 
 /// What all threads of a recording need to become programs.
 struct Programs<'a> {
+    /// Of its task.
     index: BTreeMap<Pid, u32>,
+    /// What it waits for: threads of a pool have one queue.
+    queues: BTreeMap<Pid, u32>,
+    pooled: BTreeSet<Pid>,
     calibration: u32,
     /// Names of tasks whose late threads start again from now.
     starting_again: BTreeSet<String>,
@@ -131,7 +147,22 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    fn ops(&self, t: &Thread, pid: Pid, told: Option<&'static str>, comm: &str, task: &str) -> Vec<Op> {
+    /// Its program is a loop: it may get farther than it did, and a thread of a pool may get more requests than it got.
+    fn goes_round(&self, pid: &Pid) -> bool {
+        self.closed.contains(pid) || self.pooled.contains(pid)
+    }
+    /// `bind`: after so many steps other than work it binds itself to these CPUs.
+    fn ops(
+        &self,
+        t: &Thread,
+        pid: Pid,
+        told: Option<&'static str>,
+        comm: &str,
+        task: &str,
+        bind: Option<(u32, CpuSet)>,
+    ) -> Vec<Op> {
+        let mut bind = bind.filter(|_| !self.goes_round(&pid));
+        let mut done = 0;
         let relative = sleeps_relatively(&t.steps);
         let absolute = !self.starting_again.contains(task);
         // A forked thread's timers count from its birth, the others' from the common start.
@@ -140,6 +171,10 @@ impl Programs<'_> {
         let work = |units: u64| Op::Run(Amount::Fixed((units / u64::from(self.calibration)).max(1)));
         let mut ops = Vec::with_capacity(t.steps.len() + 3);
         for step in &t.steps {
+            if let Some((_, cpus)) = bind.take_if(|(after, _)| *after <= done) {
+                ops.push(Op::SetAffinity(Some(cpus)));
+            }
+            done += u32::from(!matches!(step, Step::Work(_) | Step::Passed { .. }));
             ops.push(match *step {
                 Step::Work(units) => work(units),
                 Step::Timer { until, since } if relative && since > 0 => Op::Sleep(Amount::Fixed(until - since)),
@@ -155,14 +190,16 @@ impl Programs<'_> {
                     Op::Timer { timer: 0, period: Amount::Fixed(period), absolute }
                 }
                 Step::Device(ns) => Op::Device { device: 0, service: Amount::Fixed(ns) },
-                Step::Token => Op::Get(self.index[&pid]),
-                Step::Post(to) => Op::Put { queue: self.index[&to], forward: false },
+                Step::Interrupt(ns) => Op::Device { device: 1, service: Amount::Fixed(ns) },
+                Step::Sleep(ns) => Op::Sleep(Amount::Fixed(ns)),
+                Step::Token => Op::Get(self.queues[&pid]),
+                Step::Post(to) => Op::Put { queue: self.queues[&to], forward: false },
                 Step::Fork(child) => Op::Fork(self.index[&child]),
                 Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
                 Step::Exit => Op::Exit,
             });
         }
-        if self.closed.contains(&pid) {
+        if self.goes_round(&pid) {
             ops.insert(0, Op::Loop { count: None, end: ops.len() as u32 + 1 });
             ops.push(Op::LoopEnd { begin: 0 });
             return ops;
@@ -213,6 +250,11 @@ fn closed(threads: &BTreeMap<Pid, Thread>, end: u64) -> BTreeSet<Pid> {
 }
 
 impl Thread {
+    /// After how many steps other than work it was on one of these CPUs for good, if it was on others before.
+    fn bound_after(&self, cpus: &CpuSet) -> Option<u32> {
+        let outside = self.ran.iter().rposition(|(_, cpu)| !cpus.contains(*cpu))?;
+        self.ran.get(outside + 1).map(|(after, _)| *after)
+    }
     /// Could its program be a loop without a clock?
     fn goes_round(&self, end: u64) -> bool {
         let relative = sleeps_relatively(&self.steps);

@@ -18,6 +18,10 @@ pub enum Step {
     },
     /// A device, so long.
     Device(u64),
+    /// The same, for devices whose users sleep like any other (`S`).
+    Interrupt(u64),
+    /// So long.
+    Sleep(u64),
     /// For a token.
     Token,
     /// A token for another thread.
@@ -30,7 +34,30 @@ pub enum Step {
 impl Step {
     /// Does the thread block there?
     pub fn waits(&self) -> bool {
-        matches!(self, Step::Timer { .. } | Step::Device(_) | Step::Token)
+        matches!(self, Step::Timer { .. } | Step::Device(_) | Step::Interrupt(_) | Step::Sleep(_) | Step::Token)
+    }
+}
+
+/// Whoever is woken by another thread and then by an interrupt asked for that interrupt, or sleeps from then on: under another kernel
+/// the wait moves with the work before it. Unless its interrupts come at equal distances, whatever happens in between. Device:
+/// the interrupts come on other CPUs than the thread's, which its own timers never do; they have no slack.
+pub fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
+    if super::periods::has_grid(steps) {
+        return;
+    }
+    let mut caused = false;
+    for step in steps {
+        match *step {
+            Step::Token => caused = true,
+            Step::Timer { until, since } if caused && since > 0 => {
+                *step = match device {
+                    true => Step::Interrupt(until - since + slack),
+                    false => Step::Sleep(until - since),
+                };
+            }
+            Step::Timer { .. } | Step::Passed { .. } => caused = false,
+            _ => {}
+        }
     }
 }
 
@@ -71,6 +98,24 @@ pub fn rest(steps: &[Step]) -> Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interrupt_that_was_asked_for() {
+        let timer = |until, since| Step::Timer { until, since };
+        let mut steps =
+            vec![timer(100, 50), Step::Token, Step::Work(5), timer(300, 260), Step::Work(1), timer(400, 310)];
+        let mut asked = steps.clone();
+        follow_causes(&mut asked, true, 7);
+        assert_eq!(asked[..3], steps[..3]);
+        assert_eq!((&asked[3], &asked[5]), (&Step::Interrupt(47), &Step::Interrupt(97)));
+        follow_causes(&mut steps, false, 7);
+        assert_eq!((&steps[3], &steps[5]), (&Step::Sleep(40), &Step::Sleep(90)));
+        let vsync = |n: u64| [Step::Token, timer(n * 16_666_667, n * 16_666_667 - 5_000_000 - n * n * 900)];
+        let mut beats: Vec<Step> = (1..20).flat_map(vsync).collect();
+        let before = beats.clone();
+        follow_causes(&mut beats, true, 7);
+        assert_eq!(beats, before);
+    }
 
     #[test]
     fn beyond_the_end() {

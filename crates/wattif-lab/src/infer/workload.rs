@@ -7,8 +7,10 @@
 //! |---|---|
 //! | woken in an interrupt, after `S` | sleep until that time (a timer), less the timer slack of fair threads |
 //! | the same, and its sleeps are of equal length while its wake-ups are not | sleep so long |
+//! | woken in an interrupt, after a thread had woken it before, and at no period | a device, or a sleep of that length, from then on |
 //! | woken in an interrupt, after `D` | a device that takes as long as it took |
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
+//! | the same, of threads of one name, now this, now that one | a request for whichever of them waits (`pools.rs`) |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
 //! | it computes when the trace ends | the rest of its usual stretch, or more without an end |
@@ -20,7 +22,7 @@ use super::affinity::Evidence;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
 use super::programs::programs;
-use super::steps::Step;
+use super::steps::{self, Step};
 use super::wakers::Wakers;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
@@ -79,10 +81,19 @@ pub(super) struct Thread {
     busy_then: CpuSet,
     /// It waits since a wake-up, not since it was preempted.
     woken: bool,
+    /// Interrupts that woke it up, and those of them on other CPUs than its own.
+    irqs: u32,
+    irqs_elsewhere: u32,
+    /// Each time it was on another CPU than before: after how many steps other than work.
+    pub(super) ran: Vec<(u32, CpuId)>,
     pub(super) where_it_runs: Evidence,
     pub(super) beat: Beat,
 }
 
+/// First moves between CPUs that are kept: a thread that binds itself does so soon.
+const MOVES: usize = 16;
+/// One interrupt in so many on another CPU than the thread's is a device's.
+const DEVICE_OF: u32 = 5;
 /// A CPU that is idle for less may be about to run something.
 const IDLE_NS: u64 = 100_000;
 pub(super) struct Inference<'a> {
@@ -129,7 +140,7 @@ fn is_stopper(comm: &str) -> bool {
 }
 
 impl Thread {
-    fn new(prio: u8) -> Thread {
+    pub(super) fn new(prio: u8) -> Thread {
         Thread {
             state: State::Unknown,
             first_prio: prio,
@@ -143,6 +154,9 @@ impl Thread {
             idle_then: CpuSet::default(),
             busy_then: CpuSet::default(),
             woken: false,
+            irqs: 0,
+            irqs_elsewhere: 0,
+            ran: Vec::new(),
             where_it_runs: Evidence::default(),
             beat: Beat::default(),
         }
@@ -273,6 +287,10 @@ impl Inference<'_> {
         }
         t.woken = false;
         let moved = t.cpu.is_some_and(|last| last != cpu);
+        if t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu) {
+            let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
+            t.ran.push((steps as u32, cpu));
+        }
         t.overhead = costs.context_switch_ns + if moved { costs.migration_ns } else { 0 };
         if t.prio != next_prio {
             t.prio = next_prio;
@@ -319,6 +337,10 @@ impl Inference<'_> {
             _ => return,
         };
         let slack = if t.prio >= 100 { slack } else { 0 };
+        if waker.is_none() && t.cpu.is_some() {
+            t.irqs += 1;
+            t.irqs_elsewhere += u32::from(t.cpu != Some(cpu));
+        }
         let due = at.saturating_sub(slack + exit_ns).max(since + 1);
         t.push(match (waker, disk) {
             (Some(_), _) => Step::Token,
@@ -363,6 +385,8 @@ impl Inference<'_> {
             if t.work > 0 {
                 t.steps.push(Step::Work(std::mem::take(&mut t.work)));
             }
+            let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
+            steps::follow_causes(&mut t.steps, DEVICE_OF * t.irqs_elsewhere > t.irqs, slack);
             t.beat = periods::reveal(&mut t.steps);
         }
     }

@@ -75,6 +75,7 @@ const IDLE: &[&str] = &["wattif_idle"];
 const BALANCE: &[&str] = &["wattif_balance"];
 const STATS: &[&str] = &["wattif_rtapp_stats"];
 const CONFIGURED: &[&str] = &["wattif_rtapp_configured"];
+const WALT: &[&str] = &["wattif_walt_demand"];
 const SIGNALS: &[&str] = &["pelt_cfs", "pelt_se"];
 const ABOUT_A_THREAD: &[&str] = &[
     "sched_waking",
@@ -85,6 +86,7 @@ const ABOUT_A_THREAD: &[&str] = &[
     "sched_process_exit",
     "cgroup_attach_task",
     "pelt_se",
+    "wattif_walt_demand",
     "wattif_timer_wake",
     "wattif_rtapp_stats",
     "wattif_rtapp_configured",
@@ -211,6 +213,8 @@ pub const COLUMNS: &[Column] = &[
         &["wattif_frequency", "pelt_cfs"],
         "Sum of the estimated utilisations of queued tasks.",
     ),
+    column("demand", Int32, "of 1024", WALT, "WALT: what the thread asks of a window."),
+    column("cpu_demand", Int32, "of 1024", WALT, "WALT: what all queued tasks of the CPU ask of it; may be more."),
     column("iowait_boost", Int64, "of 1024", FREQUENCY, "Boost for waits for devices."),
     column("stop_tick", Bool, "", IDLE, "The tick is stopped."),
     column("predicted_ns", Int64, "ns", IDLE, "How long the governor expects to sleep; null: it expects nothing."),

@@ -145,6 +145,16 @@ pub enum Event {
         load_avg: u32,
     },
 
+    /// Window-assisted load tracking, where a kernel has it.
+    WaltDemand {
+        /// Who.
+        pid: Pid,
+        /// What it asks of a window, of 1024.
+        demand: u32,
+        /// What all queued tasks of the CPU ask of it, of 1024; may be more.
+        cpu_demand: u32,
+    },
+
     // ---- hardware ------------------------------------------------------------------------------------------------
     /// The power level of a CPU changed.
     CpuPower {

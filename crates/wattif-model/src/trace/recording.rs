@@ -139,6 +139,7 @@ impl Event {
             Event::CpuFrequency { .. } => "cpu_frequency",
             Event::PeltCfs { .. } => "pelt_cfs",
             Event::PeltSe { .. } => "pelt_se",
+            Event::WaltDemand { .. } => "wattif_walt_demand",
             Event::CpuPower { .. } => "wattif_cpu_power",
             Event::ClusterPower { .. } => "wattif_cluster_power",
             Event::TimerWake { .. } => "wattif_timer_wake",

@@ -70,6 +70,7 @@ impl Digest {
             Event::TickStop
             | Event::PeltCfs { .. }
             | Event::PeltSe { .. }
+            | Event::WaltDemand { .. }
             | Event::CpuPower { .. }
             | Event::ClusterPower { .. }
             | Event::TimerWake { .. }

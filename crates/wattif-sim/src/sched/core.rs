@@ -654,6 +654,7 @@ impl Kernel<'_, '_> {
             ClassId::Stop | ClassId::Idle => {}
         }
         self.tell_signals(cpu, curr);
+        self.tell_cpu_signals(cpu);
         self.cpufreq_update(cpu, UpdateFlags::default());
         self.trigger_load_balance(cpu);
     }
@@ -747,6 +748,27 @@ impl Kernel<'_, '_> {
             let (util_avg, runnable_avg, load_avg) =
                 (avg.util_avg as u32, avg.runnable_avg as u32, avg.load_avg as u32);
             let event = Event::PeltSe { pid, util_avg, runnable_avg, load_avg };
+            self.out.tell(self.s.now, cpu, Interest::SIGNALS, event);
+            if let Some(w) = &self.s.walt {
+                let demand = w.walt.task_util(&w.tasks[pid.at()]) as u32;
+                let cpu_demand = w.walt.cpu_util(&w.rqs[cpu.at()]) as u32;
+                let event = Event::WaltDemand { pid, demand, cpu_demand };
+                self.out.tell(self.s.now, cpu, Interest::SIGNALS, event);
+            }
+        }
+    }
+
+    /// `pelt_cfs` of a CPU, on its tick.
+    #[inline]
+    fn tell_cpu_signals(&mut self, cpu: CpuId) {
+        if self.out.wants(Interest::SIGNALS) {
+            let avg = &self.s.cfs[cpu.at()].avg;
+            let event = Event::PeltCfs {
+                util_avg: avg.util_avg as u32,
+                runnable_avg: avg.runnable_avg as u32,
+                load_avg: avg.load_avg as u32,
+                util_est: avg.util_est,
+            };
             self.out.tell(self.s.now, cpu, Interest::SIGNALS, event);
         }
     }

@@ -69,7 +69,7 @@ fn detail(recording: &Recording) -> Detail {
 /// As far as details differ.
 fn family(event: &str) -> Interest {
     match event {
-        "pelt_cfs" | "pelt_se" => Interest::SIGNALS,
+        "pelt_cfs" | "pelt_se" | "wattif_walt_demand" => Interest::SIGNALS,
         "wattif_placement" | "wattif_frequency" | "wattif_idle" | "wattif_balance" => Interest::DECISIONS,
         _ => Interest::SCHED,
     }

@@ -143,7 +143,7 @@ impl Verb {
             Verb::Replay(args) => replay::run(&args, look),
             Verb::Import(args) => import::run(&args, look),
             Verb::Export(args) => export::run(&args, look),
-            Verb::Record(args) => record::run(&args),
+            Verb::Record(args) => record::run(&args, look),
             Verb::Explain(args) => explain::run(&args, look),
             Verb::Bisect(args) => bisect::run(&args, look),
             Verb::Sweep(args) => sweep::run(&args, look),

@@ -1,10 +1,14 @@
-//! `wattif record -- COMMAND`: trace-cmd with the events a replay needs, and the machine beside the trace.
+//! `wattif record -- COMMAND`: trace-cmd with the events a replay needs, and the machine, in one archive.
 
 use super::{Exit, output};
-use crate::error::Error;
+use crate::bug::quote;
+use crate::error::{Error, Findings, Look};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wattif_formats::sysfs;
+use wattif_formats::{archive, sysfs};
+use wattif_model::check::Severity;
 
 /// What a replay needs, and what tells interrupts from threads.
 const EVENTS: [&str; 12] = [
@@ -22,80 +26,138 @@ const EVENTS: [&str; 12] = [
     "power:cpu_idle_miss",
 ];
 
-/// Record a command on this Linux machine with trace-cmd: DIR/trace.dat, DIR/platform.toml and DIR/kernel.toml, which
+/// Record a command on this Linux machine with trace-cmd: one archive of the trace, the platform and the kernel profile, which
 /// `wattif replay` takes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  wattif record -o run -- ./benchmark --fast
-  wattif replay run/trace.dat -p run/platform.toml -k run/kernel.toml -k linux-6.12")]
+  wattif record -o run.tar -- ./benchmark --fast
+  wattif replay run.tar -k linux-6.12
+  wattif record -o run.tar --trace trace.dat          a trace recorded before, with this machine")]
 pub struct Args {
-    /// Folder for the recording; made if it is not there.
-    #[arg(short, long, value_name = "DIR", default_value = "recording")]
+    /// The archive to write.
+    #[arg(short, long, value_name = "FILE", default_value = "recording.tar")]
     output: PathBuf,
+    /// Record nothing: take this trace of this machine.
+    #[arg(long, value_name = "TRACE", conflicts_with = "command")]
+    trace: Option<PathBuf>,
     /// Buffer per CPU, kB.
     #[arg(long, value_name = "KB", default_value_t = 20_000)]
     buffer_kb: u32,
     /// The command and its arguments.
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    #[arg(required_unless_present = "trace", last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-pub fn run(args: &Args) -> Result<Exit, Error> {
-    let trace = args.output.join("trace.dat");
-    let mut words: Vec<String> = ["record", "-q", "-b"].map(String::from).into();
-    words.push(args.buffer_kb.to_string());
-    words.extend(["-o".into(), trace.display().to_string()]);
-    words.extend(EVENTS.iter().filter(|e| has(e)).flat_map(|e| ["-e".to_string(), e.to_string()]));
-    words.extend(args.command.iter().cloned());
-    let by_hand = || {
-        let quoted: Vec<String> =
-            words.iter().map(|w| if w.contains(' ') { format!("'{w}'") } else { w.clone() }).collect();
-        format!("run this as root on the machine:\n  trace-cmd {}", quoted.join(" "))
+pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    let folder = tempfile::tempdir().map_err(|e| Error::file("a temporary folder", e))?;
+    let trace = match &args.trace {
+        Some(trace) => trace.clone(),
+        None => record(args, folder.path())?,
     };
-    if Command::new("trace-cmd").arg("--version").output().is_err() {
-        return Err(Error::Usage(format!("trace-cmd is not installed (apt-get install trace-cmd); {}", by_hand())));
-    }
-    if !allowed() {
-        return Err(Error::Usage(format!("no permission to trace on this machine; {}", by_hand())));
-    }
-    std::fs::create_dir_all(&args.output).map_err(|e| Error::file(&args.output, e))?;
-    let done = Command::new("trace-cmd").args(&words).status().map_err(|e| Error::file("trace-cmd", e))?;
-    if !done.success() {
-        return Err(Error::Usage(format!("trace-cmd failed ({done}); {}", by_hand())));
-    }
-    capture(&args.output)?;
-    output::note(&format!(
-        "recorded; next: wattif replay {} -p {} -k linux-6.12",
-        trace.display(),
-        args.output.join("platform.toml").display()
-    ));
+    let (platform, kernel) = capture(look);
+    pack(&args.output, &trace, platform.as_deref(), kernel.as_deref())?;
+    let machine = if platform.is_some() { "" } else { " -p PLATFORM" };
+    let next = quote(&args.output.display().to_string());
+    output::note(&format!("recorded; next: wattif replay {next}{machine} -k linux-6.12"));
     Ok(Exit::Done)
+}
+
+/// The trace of the command.
+fn record(args: &Args, folder: &Path) -> Result<PathBuf, Error> {
+    let trace = folder.join("trace.dat");
+    let words = |trace: &Path| {
+        let mut words: Vec<String> = ["record", "-q", "-b"].map(String::from).into();
+        words.push(args.buffer_kb.to_string());
+        words.extend(["-o".into(), trace.display().to_string()]);
+        words.extend(EVENTS.iter().filter(|e| has(e)).flat_map(|e| ["-e".to_string(), e.to_string()]));
+        words.extend(args.command.iter().cloned());
+        words
+    };
+    let done = match Command::new("trace-cmd").args(words(&trace)).output() {
+        Ok(done) => done,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::Usage(format!(
+                "trace-cmd is not installed; install it and try again:\n  apt-get install trace-cmd    (Debian, Ubuntu)\n  \
+                 dnf install trace-cmd        (Fedora)\n{}",
+                by_hand(args, &words(Path::new("trace.dat")))
+            )));
+        }
+        Err(e) => return Err(Error::file("trace-cmd", e)),
+    };
+    let _ = std::io::stdout().write_all(&done.stdout);
+    let said = String::from_utf8_lossy(&done.stderr);
+    if !done.status.success() || !trace.exists() {
+        let said: Vec<String> =
+            said.lines().map(str::trim).filter(|l| !l.is_empty()).map(|l| format!("  {l}")).collect();
+        return Err(Error::Usage(format!(
+            "trace-cmd could not record ({}):\n{}\n{}",
+            done.status,
+            said.join("\n"),
+            by_hand(args, &words(Path::new("trace.dat")))
+        )));
+    }
+    output::note(&said);
+    Ok(trace)
+}
+
+/// What to run where this process may not.
+fn by_hand(args: &Args, words: &[String]) -> String {
+    let quoted: Vec<String> = words.iter().map(|w| quote(w)).collect();
+    let installed = Command::new("trace-cmd").arg("--version").output().is_ok();
+    let why = match (Path::new("/sys/kernel/tracing").exists(), root()) {
+        (false, _) => {
+            "there is no /sys/kernel/tracing here: a kernel with CONFIG_FTRACE is needed, outside of containers"
+        }
+        (true, true) if installed => "root of a container may not trace: run this as root on the machine itself",
+        _ => "or by hand, as tracing is for root:",
+    };
+    let archive = quote(&args.output.display().to_string());
+    format!("{why}\n  sudo trace-cmd {}\n  wattif record -o {archive} --trace trace.dat", quoted.join(" "))
+}
+
+fn root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|l| l.strip_prefix("Uid:").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0")))
 }
 
 /// Some kernels lack some events.
 fn has(event: &str) -> bool {
     let path = event.replace(':', "/");
     let known = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(|d| Path::new(d).join("events"));
-    let there = known.iter().any(|d| d.is_dir());
+    let there = known.iter().any(|d| d.join("sched").is_dir());
     !there || known.iter().any(|d| d.join(&path).is_dir())
 }
 
-/// Can this process switch tracing on?
-fn allowed() -> bool {
-    ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-        .iter()
-        .any(|d| std::fs::OpenOptions::new().append(true).open(Path::new(d).join("set_event")).is_ok())
-}
-
 /// The machine and its kernel, as far as they tell.
-fn capture(folder: &Path) -> Result<(), Error> {
+fn capture(look: Look) -> (Option<String>, Option<String>) {
     let imported = super::import::machine(Path::new("/"));
     let kernel = super::import::kernel_of(&sysfs::KernelFacts::of(&|p| super::import::below(Path::new("/"), p)));
-    for (name, toml) in [("platform.toml", imported.toml), ("kernel.toml", kernel.toml)] {
-        if let Some(toml) = toml {
-            output::file(&folder.join(name), &toml)?;
+    for (name, diagnostics) in [("platform", &imported.diagnostics), ("kernel", &kernel.diagnostics)] {
+        let findings = Findings { name: name.into(), text: "".into(), diagnostics: diagnostics.clone() };
+        output::note(&findings.render(look, Severity::Note));
+    }
+    (imported.toml, kernel.toml)
+}
+
+/// Everything in one file.
+fn pack(path: &Path, trace: &Path, platform: Option<&str>, kernel: Option<&str>) -> Result<(), Error> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = |e| Error::file(path, e);
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    for (name, text) in [("platform.toml", platform), ("kernel.toml", kernel)] {
+        if let Some(text) = text {
+            let size = text.len() as u64;
+            let member = [&archive::header(name, size)[..], text.as_bytes(), &archive::padding(size, false)].concat();
+            file.write_all(&member).map_err(failed)?;
         }
     }
+    let mut from = File::open(trace).map_err(|e| Error::file(trace, e))?;
+    let size = from.metadata().map_err(|e| Error::file(trace, e))?.len();
+    file.write_all(&archive::header("trace.dat", size)).map_err(failed)?;
+    std::io::copy(&mut from, &mut file).map_err(failed)?;
+    file.write_all(&archive::padding(size, true)).map_err(failed)?;
+    let file = file.persist(path).map_err(|e| failed(e.error))?;
+    crate::trace_file::readable(&file);
     Ok(())
 }

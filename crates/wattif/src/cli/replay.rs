@@ -12,6 +12,7 @@ use wattif_lab::metrics::RunReport;
 use wattif_lab::table::{Align, Table, cell, interval};
 use wattif_model::Ns;
 use wattif_model::check::Severity;
+use wattif_model::kernel::KernelSpec;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::Recording;
@@ -22,11 +23,12 @@ use wattif_model::workload::Policy;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  wattif replay recording.tar -k linux-6.6                    of wattif record: the machine is in it
   wattif replay trace.dat --as-recorded -p hikey960
   wattif replay trace.perfetto-trace -p hikey960 -k linux-6.6 -k linux-6.12
   wattif replay trace.txt -k linux-6.12 --set cpuidle=menu --policy background=SCHED_IDLE")]
 pub struct Args {
-    /// A recorded trace in any format (`wattif list formats`), or - for stdin.
+    /// A recorded trace in any format, an archive of `wattif record`, or - for stdin.
     #[arg(value_name = "TRACE")]
     trace: String,
     /// Machine it was recorded on; without it, CPUs are taken as equal and no energy is reported.
@@ -78,10 +80,11 @@ pub(super) struct Looked {
 pub(super) fn look_at(name: &str, platform: Option<&str>, settings: &Settings, look: Look) -> Result<Looked, Error> {
     let loaded = recording::load(name)?;
     output::note(&loaded.findings.render(look, Severity::Note));
-    let known = platform.is_some();
-    let platform = match platform {
-        Some(name) => load::platform(name, settings)?.value,
-        None => infer::platform(&loaded.recording),
+    let known = platform.is_some() || loaded.platform.is_some();
+    let platform = match (platform, &loaded.platform) {
+        (Some(name), _) => load::platform(name, settings)?.value,
+        (None, Some(own)) => load::platform_of(own.clone(), settings)?.value,
+        (None, None) => infer::platform(&loaded.recording),
     };
     if loaded.recording.nr_cpus > platform.nr_cpus() {
         return Err(Error::Usage(format!(
@@ -110,23 +113,23 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let inferred = infer::workload(&looked.loaded.recording, &platform, &args.trace, &options);
     inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
     let seeds: Vec<u64> = (args.seed..args.seed.saturating_add(args.seeds)).collect();
-    let of_kernel = |name: &str, settings: &Settings| -> Result<(RunSpec, Vec<RunReport>), Error> {
+    let of_kernel = |kernel: KernelSpec| -> Result<(RunSpec, Vec<RunReport>), Error> {
         let spec = RunSpec {
             platform: platform.clone(),
             workload: inferred.workload.clone(),
-            kernel: load::kernel(name, settings)?.value,
+            kernel,
             seed: args.seed,
             duration: Ns(looked.loaded.recording.end.0.max(1)),
         };
         let reports = replay_seeds(&spec, &inferred, &seeds)?;
         Ok((spec, reports))
     };
-    let recorded = recorded_kernel(args, &looked.loaded.recording)?;
-    let (own_spec, own) = of_kernel(&recorded, &Settings::default())?;
+    let (recorded, kernel) = recorded_kernel(args, &looked.loaded)?;
+    let (own_spec, own) = of_kernel(kernel)?;
     let checks = self_check(&looked.report, &own, &looked.missing);
     let mut runs = Vec::new();
     for name in &args.kernel {
-        runs.push(of_kernel(name, &settings)?);
+        runs.push(of_kernel(load::kernel(name, &settings)?.value)?);
     }
     let comparison = (!runs.is_empty()).then(|| compare(&runs, &looked));
     match args.json {
@@ -159,10 +162,21 @@ fn warnings(looked: &Looked) -> Vec<String> {
     all
 }
 
-fn recorded_kernel(args: &Args, recording: &Recording) -> Result<String, Error> {
-    if let Some(name) = &args.recorded_kernel {
-        return Ok(name.clone());
+/// The kernel that was recorded: as told, as an archive says, as the release in the trace says, or else the first of the others.
+fn recorded_kernel(args: &Args, loaded: &LoadedTrace) -> Result<(String, KernelSpec), Error> {
+    if let (None, Some(own)) = (&args.recorded_kernel, &loaded.kernel) {
+        let kernel = load::kernel_of(own.clone(), &Settings::default())?.value;
+        return Ok((kernel.name.clone(), kernel));
     }
+    let name = match &args.recorded_kernel {
+        Some(name) => name.clone(),
+        None => nearest_profile(args, &loaded.recording)?,
+    };
+    let kernel = load::kernel(&name, &Settings::default())?.value;
+    Ok((name, kernel))
+}
+
+fn nearest_profile(args: &Args, recording: &Recording) -> Result<String, Error> {
     let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
     let of_release = recording.release.as_deref().and_then(|r| profile_of(r, &names));
     let first = args.kernel.first().map(String::as_str);

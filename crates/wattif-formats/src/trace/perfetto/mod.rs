@@ -12,6 +12,7 @@ use super::kinds::{INTS, Kind, ROWS, Row};
 use super::{Refused, wrap};
 use proto::{Value, fields, packed};
 use std::collections::BTreeMap;
+use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
 
 /// `TracePacket`.
@@ -23,9 +24,8 @@ mod packet {
     pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
 }
 
-/// Fields of an `FtraceEvent` that hold an event: its kind, where the row's numbers and names are in the message.
+/// An event that a field of `FtraceEvent` holds: its kind, where the row's numbers and names are in the message.
 struct Known {
-    field: u32,
     row: &'static Row,
     ints: &'static [u32],
     strs: &'static [u32],
@@ -66,9 +66,10 @@ const SKIPPED: &[(u32, &str)] = &[
 
 struct Reader<'b> {
     builder: &'b mut Builder,
-    known: Vec<Known>,
+    /// By field.
+    known: Vec<Option<Known>>,
     /// Who runs on a CPU since the last compact switch, and with what priority.
-    running: BTreeMap<u32, (i64, i64)>,
+    running: Vec<Option<(i64, i64)>>,
     unknown: BTreeMap<u32, u64>,
     inflated: usize,
 }
@@ -92,9 +93,13 @@ pub(super) fn probe(head: &[u8], whole: usize) -> bool {
 /// Read a trace.
 pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refused> {
     let row = |kind| ROWS.iter().find(|r| r.kind == kind).expect("every kind has a row");
-    let known = EVENTS.iter().map(|&(field, kind, ints, strs)| Known { field, row: row(kind), ints, strs }).collect();
-    let mut reader =
-        Reader { builder, known, running: BTreeMap::new(), unknown: BTreeMap::new(), inflated: bytes.len() };
+    let mut known: Vec<Option<Known>> = Vec::new();
+    for &(field, kind, ints, strs) in EVENTS {
+        known.resize_with(known.len().max(field as usize + 1), || None);
+        known[field as usize] = Some(Known { row: row(kind), ints, strs });
+    }
+    let running = vec![None; CpuSet::MAX_CPUS];
+    let mut reader = Reader { builder, known, running, unknown: BTreeMap::new(), inflated: bytes.len() };
     reader.packets(bytes, true)?;
     reader.builder.fill_current();
     for (field, n) in std::mem::take(&mut reader.unknown) {
@@ -200,6 +205,7 @@ impl Reader<'_> {
 
     fn bundle(&mut self, bytes: &[u8]) {
         let cpu = fields(bytes).find(|(f, _)| *f == 1).map_or(0, |(_, v)| v.number() as u32);
+        self.builder.new_stream();
         for (field, value) in fields(bytes) {
             match field {
                 2 => self.event(cpu, value.bytes()),
@@ -223,7 +229,8 @@ impl Reader<'_> {
             }
         }
         let Some((field, value)) = found else { return };
-        let Some(known) = self.known.iter().find(|k| k.field == field) else {
+        self.builder.ascending(place.at);
+        let Some(known) = self.known.get(field as usize).and_then(Option::as_ref) else {
             *self.unknown.entry(field).or_insert(0) += 1;
             return;
         };
@@ -238,8 +245,8 @@ impl Reader<'_> {
                 strs[i] = value.bytes();
             }
         }
-        if known.row.kind == Kind::Switch {
-            self.running.insert(cpu, (ints[3], ints[4]));
+        if let (Kind::Switch, Some(running)) = (known.row.kind, self.running.get_mut(cpu as usize)) {
+            *running = Some((ints[3], ints[4]));
         }
         self.builder.row(known.row, place, &ints, &strs[..known.row.strs.len()]);
     }
@@ -259,8 +266,10 @@ impl Reader<'_> {
         let (mut pid, mut target, mut prio, mut comm, mut flags) =
             (packed(arrays[8]), packed(arrays[9]), packed(arrays[10]), packed(arrays[11]), packed(arrays[12]));
         let mut at = 0u64;
+        self.builder.new_stream();
         for delta in packed(arrays[7]) {
-            at = at.wrapping_add(delta);
+            at = at.wrapping_add(delta); // a damaged one goes back
+            self.builder.ascending(at);
             let (Some(pid), Some(target), Some(prio)) = (pid.next(), target.next(), prio.next()) else { break };
             self.builder.comm(pid as i64, name(comm.next()));
             let irq = flags.next().map(|f| f & 0x18 != 0);
@@ -269,17 +278,23 @@ impl Reader<'_> {
         }
         let (mut state, mut pid, mut prio, mut comm) =
             (packed(arrays[2]), packed(arrays[3]), packed(arrays[4]), packed(arrays[6]));
+        let mut running = self.running.get(cpu as usize).copied().flatten();
         let mut at = 0u64;
+        self.builder.new_stream();
         for delta in packed(arrays[1]) {
             at = at.wrapping_add(delta);
+            self.builder.ascending(at);
             let (Some(state), Some(pid), Some(prio)) = (state.next(), pid.next(), prio.next()) else { break };
             let (pid, prio) = (pid as i64, prio as i32 as i64);
             self.builder.comm(pid, name(comm.next()));
-            let before = self.running.insert(cpu, (pid, prio));
+            let before = running.replace((pid, prio));
             let (prev, prev_prio) = before.unwrap_or((0, 120));
             let current = before.and_then(|b| u32::try_from(b.0).ok());
             let ints = [prev, prev_prio, state as i64, pid, prio, 0, 0, 0];
             self.builder.kind(Kind::Switch, Place { at, cpu, current, irq: None }, &ints);
+        }
+        if let Some(slot) = self.running.get_mut(cpu as usize) {
+            *slot = running;
         }
     }
 }

@@ -86,6 +86,21 @@ impl<'a> Iterator for Fields<'a> {
 
 #[inline]
 pub(super) fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    // Most are small.
+    match bytes.get(*at..) {
+        Some([b, ..]) if *b < 0x80 => {
+            *at += 1;
+            Some(u64::from(*b))
+        }
+        Some([a, b, ..]) if *b < 0x80 => {
+            *at += 2;
+            Some(u64::from(*a & 0x7f) | u64::from(*b) << 7)
+        }
+        _ => long_varint(bytes, at),
+    }
+}
+
+fn long_varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let mut n = 0u64;
     for shift in (0..70).step_by(7) {
         let b = *bytes.get(*at)?;

@@ -33,6 +33,9 @@ mod track {
     pub const POWER: u64 = 9 << 32;
     pub const ENERGY: u64 = 10 << 32;
     pub const CLUSTER_POWER: u64 = 11 << 32;
+    pub const WALT_DEMAND: u64 = 12 << 32;
+    pub const TASK_UTIL: u64 = 13 << 32;
+    pub const TASK_DEMAND: u64 = 14 << 32;
     /// Mark number times 2^32 on top, plus the pid.
     pub const FRAMES: u64 = 1 << 48;
 }
@@ -119,6 +122,8 @@ pub struct PerfettoTrace<W> {
     detail: Detail,
     about: About,
     bundles: Vec<Bundle>,
+    /// Last value of the counters of threads.
+    shown: BTreeMap<u64, u32>,
     names: Names,
     current: Vec<Pid>,
     platform: Option<Platform>,
@@ -137,6 +142,7 @@ impl<W: Write> PerfettoTrace<W> {
             detail,
             about,
             bundles: Vec::new(),
+            shown: BTreeMap::new(),
             names: Names::default(),
             current: Vec::new(),
             platform: None,
@@ -352,8 +358,26 @@ impl<W: Write> PerfettoTrace<W> {
             Event::PeltCfs { util_avg, runnable_avg, util_est, .. } => {
                 self.signals(at, cpu.0, [util_avg, runnable_avg, util_est])
             }
+            Event::PeltSe { pid, util_avg, .. } => self.of_thread(at, pid, track::TASK_UTIL, "util_avg", util_avg),
+            Event::WaltDemand { pid, demand, cpu_demand } => {
+                self.of_thread(at, pid, track::TASK_DEMAND, "WALT demand", demand)?;
+                let uuid = track::WALT_DEMAND + u64::from(cpu.0);
+                let track = self.track(uuid, || format!("WALT demand of CPU {cpu}"), Some("of 1024"))?;
+                self.counter(at, track, cpu_demand.into())
+            }
             _ => Ok(()),
         }
+    }
+
+    /// A signal of a thread, when it changed.
+    fn of_thread(&mut self, at: u64, pid: Pid, base: u64, name: &str, value: u32) -> Result<()> {
+        let uuid = base + u64::from(pid.0);
+        if self.shown.insert(uuid, value) == Some(value) {
+            return Ok(());
+        }
+        let comm = self.names.comm(pid, 0).into_owned();
+        let track = self.track(uuid, || format!("{name} of {comm}"), Some("of 1024"))?;
+        self.counter(at, track, value.into())
     }
 
     fn switch(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
