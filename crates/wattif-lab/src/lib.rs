@@ -3,7 +3,7 @@
 //! Read in this order: [`metrics`] listens to one run and makes a [`metrics::RunReport`]; [`stats`] says how sure a figure
 //! is; [`compare`] folds the reports of several kernels and seeds into a [`compare::Comparison`]; [`explain`] says why two runs
 //! differ; [`sweep`] which settings to try; [`experiment`] holds a gallery entry (a question, its published numbers, what must
-//! hold) beside simulated figures. [`infer`] reads real traces. [`table`] and [`plot`]
+//! hold) beside simulated figures. [`infer`] reads real traces. [`report`] collects what the report's page draws. [`table`] and [`plot`]
 //! draw text and SVG; both are pure string functions.
 
 pub mod compare;
@@ -12,6 +12,7 @@ pub mod explain;
 pub mod infer;
 pub mod metrics;
 pub mod plot;
+pub mod report;
 pub mod stats;
 pub mod sweep;
 pub mod table;

@@ -126,6 +126,63 @@ pub fn bars(chart: &Chart, categories: &[String], series: &[BarSeries]) -> Strin
     svg + "</svg>\n"
 }
 
+/// How the layers of [`stacked`] are coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Palette {
+    /// A colour each.
+    Distinct,
+    /// Shades of one colour, pale to strong: layers with an order.
+    Shades,
+}
+
+/// Bars of layers on top of each other, one per category; a layer is a name and its value in each category, 0 or more.
+pub fn stacked(chart: &Chart, categories: &[String], layers: &[(String, Vec<f64>)], palette: Palette) -> String {
+    let longest = categories.iter().map(|c| c.chars().count()).max().unwrap_or(0);
+    let left = (24.0 + 7.5 * longest as f64).clamp(LEFT, WIDTH * 0.45);
+    let step = 34.0;
+    let bottom = TOP + step * categories.len().max(1) as f64;
+    let value = |i: usize, layer: &(String, Vec<f64>)| layer.1.get(i).copied().filter(|v| v.is_finite()).unwrap_or(0.0);
+    let sum = |i: usize| layers.iter().map(|l| value(i, l)).sum::<f64>();
+    let x = Scale::new((0..categories.len()).map(sum).chain([0.0]), false, left, WIDTH - RIGHT, true);
+    let mut svg = open_sized(chart, bottom + BOTTOM);
+    for value in x.ticks() {
+        let Some(at) = x.at(value) else { continue };
+        line(&mut svg, "grid", [at, TOP, at, bottom]);
+        text(&mut svg, at, bottom + 18.0, "middle", &tick(value));
+    }
+    line(&mut svg, "axis", [left, TOP, left, bottom]);
+    text(&mut svg, (left + WIDTH - RIGHT) / 2.0, bottom + 44.0, "middle", &chart.x.label);
+    for (i, category) in categories.iter().enumerate() {
+        let top = TOP + step * i as f64 + 5.0;
+        text(&mut svg, left - 8.0, top + 16.0, "end", category);
+        let mut from = 0.0;
+        for (k, layer) in layers.iter().enumerate() {
+            let to = from + value(i, layer);
+            let Some((a, b)) = x.at(from).zip(x.at(to)).filter(|(a, b)| b - a > 0.05) else { continue };
+            let (colour, opacity) = match palette {
+                Palette::Distinct => (COLOURS[k % COLOURS.len()], 1.0),
+                Palette::Shades => (COLOURS[0], (k + 1) as f64 / layers.len() as f64),
+            };
+            let name = escape(&format!("{category} {}: {}", layer.0, number(to - from, 4)));
+            let width = b - a;
+            let _ = writeln!(
+                svg,
+                r#"<rect x="{a:.1}" y="{top:.1}" width="{width:.1}" height="24" fill="{colour}" fill-opacity="{opacity:.2}"><title>{name}</title></rect>"#
+            );
+            from = to;
+        }
+    }
+    match palette {
+        Palette::Distinct => draw_legend(&mut svg, layers.iter().map(|l| l.0.as_str())),
+        Palette::Shades => {
+            let ends = layers.first().zip(layers.last());
+            let note = ends.map_or(String::new(), |(a, b)| format!("pale to strong: {} to {}", a.0, b.0));
+            text(&mut svg, LEFT, 48.0, "start", &note);
+        }
+    }
+    svg + "</svg>\n"
+}
+
 /// Ratios, a line per category and a point per series with its interval, on a logarithmic axis around 1; ratios of 0 or
 /// less are left out.
 pub fn forest(chart: &Chart, categories: &[String], series: &[BarSeries]) -> String {
@@ -507,6 +564,16 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), 2);
         assert!(svg.contains(">migrations<") && svg.contains(">1<"));
         check(&forest(&chart(), &[], &[]));
+    }
+
+    #[test]
+    fn stacked_layers() {
+        let layers = [("busy".into(), vec![2.0, 1.0]), ("<idle>".into(), vec![0.0, f64::NAN])];
+        let svg = stacked(&chart(), &["a".into(), "b".into()], &layers, Palette::Distinct);
+        check(&svg);
+        assert_eq!(svg.matches("<rect x=").count() - 2, 2, "nothing is drawn of nothing; two are the legend's");
+        assert!(svg.contains("&lt;idle&gt;"));
+        check(&stacked(&chart(), &[], &[], Palette::Shades));
     }
 
     #[test]

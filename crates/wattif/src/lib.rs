@@ -21,6 +21,7 @@
 //! ```
 
 pub mod bug;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod compare;
 pub mod data;
@@ -28,18 +29,28 @@ pub mod error;
 pub mod experiment;
 pub mod explain;
 pub mod load;
+#[cfg(feature = "cli")]
 pub mod markdown;
+#[cfg(feature = "cli")]
 pub mod recording;
+#[cfg(feature = "cli")]
 pub mod reference;
+pub mod report;
+#[cfg(feature = "cli")]
 pub mod rtapp_log;
 pub mod run;
 pub mod settings;
+#[cfg(feature = "cli")]
 pub mod sweep;
 pub mod text;
+#[cfg(feature = "cli")]
 pub mod trace_file;
+#[cfg(feature = "cli")]
 pub mod verify;
 
-pub use error::{Error, Findings, Look};
+#[cfg(feature = "cli")]
+pub use error::Look;
+pub use error::{Error, Findings};
 pub use run::Simulator;
 pub use settings::Settings;
 pub use wattif_formats::rtapp::Dialect;

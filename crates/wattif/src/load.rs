@@ -85,6 +85,17 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
     loaded(source, parsed.kernel, parsed.diagnostics)
 }
 
+/// A kernel that is there already, with the settings of a user.
+pub fn adjusted(mut kernel: KernelSpec, settings: &Settings) -> Result<KernelSpec, Error> {
+    for (path, value) in &settings.kernel {
+        kernel_toml::set(&mut kernel, path, value).map_err(|d| Error::Usage(d.message))?;
+    }
+    match registry::check(&kernel).as_slice() {
+        [] => Ok(kernel),
+        wrong => Err(Error::Usage(wrong.join("; "))),
+    }
+}
+
 /// A model, and the parameters behind its name: `openmp`, or `openmp:schedule=static,workers=4`.
 pub fn named_model(name: &str) -> Option<(&'static Model, Vec<(String, String)>)> {
     let (name, rest) = name.split_once(':').unwrap_or((name, ""));

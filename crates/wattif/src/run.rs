@@ -7,7 +7,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 use wattif_lab::metrics::{
     CgroupReport, CpuReport, DomainReport, GroupReport, Metrics, RunMetrics, RunReport, TaskReport,
 };
@@ -67,16 +66,38 @@ pub struct Outcome {
     pub wall_s: f64,
 }
 
+/// How long something takes; where there is no clock (wasm32), no time.
+struct Stopwatch(#[cfg(not(target_arch = "wasm32"))] std::time::Instant);
+
+impl Stopwatch {
+    #[cfg(not(target_arch = "wasm32"))]
+    fn start() -> Stopwatch {
+        Stopwatch(std::time::Instant::now())
+    }
+    #[cfg(not(target_arch = "wasm32"))]
+    fn seconds(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+    #[cfg(target_arch = "wasm32")]
+    fn start() -> Stopwatch {
+        Stopwatch()
+    }
+    #[cfg(target_arch = "wasm32")]
+    fn seconds(&self) -> f64 {
+        0.0
+    }
+}
+
 /// Run `spec` with all metrics and `others` listening.
 pub fn run(spec: &RunSpec, others: &mut [&mut dyn Observer]) -> Result<Outcome, Error> {
-    let begun = Instant::now();
+    let clock = Stopwatch::start();
     let mut metrics = Metrics::new(spec);
     let mut observers: Vec<&mut dyn Observer> = vec![&mut metrics];
     for other in others {
         observers.push(&mut **other);
     }
     let summary = Simulator.run(spec, &mut observers)?;
-    Ok(Outcome { summary, report: metrics.into_report(), wall_s: begun.elapsed().as_secs_f64() })
+    Ok(Outcome { summary, report: metrics.into_report(), wall_s: clock.seconds() })
 }
 
 /// Run `spec` with policies that no registry has, until the end or until `stop` is set. Policies set it themselves when they
@@ -87,7 +108,7 @@ pub fn run_with(
     others: &mut [&mut dyn Observer],
     stop: &AtomicBool,
 ) -> Result<Outcome, Error> {
-    let begun = Instant::now();
+    let clock = Stopwatch::start();
     let (mut metrics, mut watch) = (Metrics::new(spec), Watch { stop, events: 0 });
     let mut observers: Vec<&mut dyn Observer> = vec![&mut metrics, &mut watch];
     for other in others {
@@ -99,7 +120,7 @@ pub fn run_with(
         Err(cause) if cause.is::<Stopped>() => return Err(Error::Stopped),
         Err(cause) => panic::resume_unwind(cause),
     };
-    Ok(Outcome { summary, report: metrics.into_report(), wall_s: begun.elapsed().as_secs_f64() })
+    Ok(Outcome { summary, report: metrics.into_report(), wall_s: clock.seconds() })
 }
 
 /// Ends a run from inside: the simulator itself knows nothing of a world in which somebody waits.

@@ -84,6 +84,8 @@ pub struct Oracle {
     late: Distribution,
     /// Same, deeper, shallower.
     choices: [u64; 3],
+    /// By idle state: how often the oracle would have entered it.
+    best: Vec<u64>,
     causes: [u64; 5],
 }
 
@@ -113,6 +115,7 @@ impl Oracle {
             least: Fj(0),
             late: Distribution::precise(),
             choices: [0; 3],
+            best: Vec::new(),
             causes: [0; 5],
         }
     }
@@ -147,6 +150,11 @@ impl Oracle {
         (all > 0).then_some(IdleWakeups { timer_pct, tick_pct, device_pct, ipi_pct, poll_limit_pct })
     }
 
+    /// By idle state: how many of the sleeps the oracle would have put there; empty where no powers are known.
+    pub fn best_by_state(&self) -> &[u64] {
+        &self.best
+    }
+
     fn ended(&mut self, at: Ns, cpu: usize, period: &IdlePeriod) {
         self.causes[cause(period.cause)] += 1;
         self.late.record(period.late_ns);
@@ -161,6 +169,10 @@ impl Oracle {
         let state = usize::from(period.state);
         let kind = usize::from(state != best) + usize::from(state < best);
         self.choices[kind] += 1;
+        if self.best.len() <= best {
+            self.best.resize(best + 1, 0);
+        }
+        self.best[best] += 1;
     }
 
     fn set_opp(&mut self, at: Ns, domain: usize, opp: usize) {

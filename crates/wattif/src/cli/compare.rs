@@ -2,6 +2,7 @@
 
 use super::conditions::{FailIf, Until};
 use super::inputs::{Inputs, Loaded};
+use super::report::{self, ReportArg, command};
 use super::{Exit, output};
 use crate::compare::Runs;
 use crate::error::{Error, Look};
@@ -57,6 +58,8 @@ pub struct Args {
     /// Draw the ratios to the first kernel.
     #[arg(long, value_name = "NAME.svg")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    page: ReportArg,
 }
 
 /// With `--until`, where `--seeds` says nothing.
@@ -75,6 +78,11 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     };
     if let Some(path) = &args.plot {
         output::file(path, &drawing(&comparison, &specs[0]))?;
+    }
+    if let Some(path) = &args.page.report {
+        let specs: Vec<RunSpec> = specs.iter().map(|s| RunSpec { seed: seeds[0], ..s.clone() }).collect();
+        let inputs = report::inputs(&args.inputs, &args.kernel, &loaded, seeds.len() as u64);
+        report::of_comparison(path, &comparison, &specs, &loaded, inputs)?;
     }
     match (args.json, args.markdown) {
         (true, _) => output::json(&comparison)?,
@@ -148,7 +156,10 @@ fn load(args: &Args, look: Look) -> Result<(Loaded, Vec<u64>), Error> {
         let e = &entry.experiment;
         let arm = |k: &String| e.resolve(k, &e.platforms[0], &Overrides::new()).map_err(Error::Usage);
         let specs = e.kernels.iter().map(|k| entry.spec(&arm(k)?)).collect::<Result<_, _>>()?;
-        return Ok((Loaded { specs, settings: Settings::default(), findings: Vec::new() }, seeds(e.seeds)));
+        return Ok((
+            Loaded { specs, settings: Settings::default(), findings: Vec::new(), workload_text: None },
+            seeds(e.seeds),
+        ));
     }
     if args.kernel.len() < 2 {
         return Err(Error::Usage("name at least two kernels: -k linux-5.3 -k linux-5.6".into()));
@@ -164,7 +175,7 @@ fn run_files(args: &Args) -> Result<Loaded, Error> {
     let specs: Vec<RunSpec> =
         args.workload.iter().map(|path| run_file(path).map(|(spec, _)| spec)).collect::<Result<_, _>>()?;
     specs[1..].iter().try_for_each(|other| same_inputs(&specs[0], other))?;
-    Ok(Loaded { specs, settings: Settings::default(), findings: Vec::new() })
+    Ok(Loaded { specs, settings: Settings::default(), findings: Vec::new(), workload_text: None })
 }
 
 fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool) -> String {
@@ -191,13 +202,6 @@ fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool)
         ),
         false => format!("{used}\n{}\nHow far to trust it\n{}", comparison.to_text(), text::indented(&trust)),
     }
-}
-
-/// What was typed, for whoever wants to see it himself; words with blanks in quotes.
-fn command() -> String {
-    let quoted = |word: String| if word.contains([' ', '>', '<', '*']) { format!("'{word}'") } else { word };
-    let words = std::env::args().skip(1).map(quoted);
-    std::iter::once("wattif".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// The ratios to the first kernel.

@@ -5,7 +5,7 @@ use crate::error::{Error, Findings, Look};
 use crate::load;
 use crate::settings::{Settings, duration_ns};
 use clap::ValueEnum;
-use wattif_formats::rtapp;
+use wattif_formats::{rtapp, workload_json};
 use wattif_model::Ns;
 use wattif_model::check::Severity;
 use wattif_model::run::RunSpec;
@@ -27,6 +27,17 @@ impl From<Dialect> for rtapp::Dialect {
             Dialect::Workgen => rtapp::Dialect::Workgen,
             Dialect::Rtapp => rtapp::Dialect::RtApp,
             Dialect::LegacySuspend => rtapp::Dialect::LegacySuspend,
+        }
+    }
+}
+
+impl Dialect {
+    /// As typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Workgen => "workgen",
+            Dialect::Rtapp => "rtapp",
+            Dialect::LegacySuspend => "legacy-suspend",
         }
     }
 }
@@ -59,6 +70,8 @@ pub struct Loaded {
     pub settings: Settings,
     /// Warnings and notes about all inputs.
     pub findings: Vec<Findings>,
+    /// The rt-app file, where the workload is one.
+    pub workload_text: Option<String>,
 }
 
 impl Inputs {
@@ -83,6 +96,8 @@ impl Inputs {
         let (mut platform, workload) = (platform?, workload?);
         platform.value.calibration_cpu = workload.value.calibration_cpu.unwrap_or(platform.value.calibration_cpu);
         let duration = self.duration.map_or_else(|| load::default_duration(&workload.value.workload), Ns);
+        let text = &workload.findings.text;
+        let workload_text = (!text.is_empty() && !workload_json::is(text)).then(|| text.to_string());
         findings.extend([platform.findings, workload.findings]);
         let mut specs = Vec::new();
         for kernel in kernels {
@@ -100,7 +115,7 @@ impl Inputs {
         for f in &findings {
             output::note(&f.render(look, Severity::Note));
         }
-        Ok(Loaded { specs, settings, findings })
+        Ok(Loaded { specs, settings, findings, workload_text })
     }
 }
 

@@ -12,6 +12,7 @@ mod list;
 mod output;
 mod record;
 mod replay;
+mod report;
 mod repro;
 mod run;
 mod sweep;

@@ -1,8 +1,10 @@
 //! `wattif run WORKLOAD`.
 
 use super::inputs::Inputs;
+use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look, printable};
+use crate::report::side;
 use crate::rtapp_log::RtappLogs;
 use crate::run::{RunJson, run as simulate};
 use crate::text;
@@ -57,6 +59,8 @@ pub struct Args {
     /// Draw the distribution of wake-up latency, a curve per task.
     #[arg(long, value_name = "NAME.svg")]
     plot: Option<PathBuf>,
+    #[command(flatten)]
+    page: ReportArg,
 }
 
 /// What goes into a trace.
@@ -93,7 +97,14 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     if let Some(trace) = &mut trace {
         observers.push(trace);
     }
-    let outcome = simulate(spec, &mut observers)?;
+    // With a page more is listened to; the run is the same.
+    let (outcome, side) = match &args.page.report {
+        None => (simulate(spec, &mut observers)?, None),
+        Some(_) => {
+            let side = side(spec, &mut observers)?;
+            (side.outcome.clone(), Some(side))
+        }
+    };
     if let Some(trace) = trace {
         trace.finish()?;
     }
@@ -102,6 +113,10 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     }
     if let Some(path) = &args.plot {
         output::file(path, &drawing(spec, &outcome.report))?;
+    }
+    if let (Some(path), Some(side)) = (&args.page.report, side) {
+        let inputs = report::inputs(&args.inputs, std::slice::from_ref(&args.kernel), &loaded, 1);
+        report::of_run(path, side, &loaded, inputs)?;
     }
     let set = loaded.settings.to_map();
     match args.json {

@@ -1,80 +1,16 @@
-//! What can go wrong with input, as values, and how it is shown: with line, column, snippet and a help line, all findings
-//! of a file at once.
+//! How errors and findings are shown on a terminal.
 
+use super::{Error, Findings, printable};
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, MietteError, MietteSpanContents, Report,
     SourceCode, SourceSpan, SpanContents,
 };
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use wattif_model::check::{Diagnostic, Severity};
-use wattif_model::run::RunError;
-
-/// An input text with what its parser has to say about it.
-#[derive(Clone, Debug, Default)]
-pub struct Findings {
-    /// File name, or the name of the embedded file.
-    pub name: String,
-    /// The text the spans point into.
-    pub text: Arc<str>,
-    /// Errors, warnings and notes, in the order of the text.
-    pub diagnostics: Vec<Diagnostic>,
-}
-
-/// Why nothing was run.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Refused input, with every finding.
-    #[error("{} has errors", .0.name)]
-    Input(Findings),
-    /// A name that stands for nothing.
-    #[error("there is no {what} `{name}`")]
-    Unknown {
-        /// `platform`, `kernel` …
-        what: &'static str,
-        /// What was asked for.
-        name: String,
-        /// Names like it, the nearest first.
-        near: Vec<String>,
-        /// The command that lists all names.
-        list: &'static str,
-    },
-    /// A file that cannot be read or written.
-    #[error("{}: {why}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// The system's words, or ours.
-        why: String,
-    },
-    /// Options that do not fit together.
-    #[error("{0}")]
-    Usage(String),
-    /// Whoever asked wants no more of it.
-    #[error("stopped before the end")]
-    Stopped,
-    /// The simulator could not complete the run.
-    #[error("{0}")]
-    Run(#[from] RunError),
-}
 
 impl Error {
-    /// A file error.
-    pub fn file(path: impl Into<PathBuf>, why: impl ToString) -> Error {
-        Error::File { path: path.into(), why: why.to_string() }
-    }
-    /// An unknown name; `names` are those that exist.
-    pub fn unknown<'a>(
-        what: &'static str,
-        name: &str,
-        names: impl IntoIterator<Item = &'a str>,
-        list: &'static str,
-    ) -> Error {
-        Error::Unknown { what, name: name.to_string(), near: nearest(name, names), list }
-    }
     /// As shown on the terminal.
     pub fn render(&self, look: Look) -> String {
         match self {
@@ -87,17 +23,6 @@ impl Error {
             _ => printable(&format!("error: {self}\n")).into_owned(),
         }
     }
-}
-
-/// Up to three of `names` that resemble `name`, the nearest first.
-pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let mut scored: Vec<(f64, &str)> = names
-        .into_iter()
-        .map(|n| (strsim::jaro_winkler(&name.to_lowercase(), &n.to_lowercase()), n))
-        .filter(|(score, _)| *score > 0.75)
-        .collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    scored.into_iter().take(3).map(|(_, n)| n.to_string()).collect()
 }
 
 /// How text is drawn.
@@ -120,10 +45,6 @@ const SHOWN: usize = 40;
 const QUOTED_BYTES: usize = 400;
 
 impl Findings {
-    /// Is the input refused?
-    pub fn has_errors(&self) -> bool {
-        self.diagnostics.iter().any(Diagnostic::is_error)
-    }
     /// Every finding of at least `least`, as shown on the terminal.
     pub fn render(&self, look: Look, least: Severity) -> String {
         let mut wanted: Vec<&Diagnostic> = self.diagnostics.iter().filter(|d| d.severity >= least).collect();
@@ -197,19 +118,6 @@ fn gathered<'a>(findings: &[&'a Diagnostic]) -> Vec<Vec<&'a Diagnostic>> {
         }
     }
     alike
-}
-
-/// A text from outside as a terminal may show it: control characters, which could steer it, stand as escapes.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    if !text.contains(steers) {
-        return text.into();
-    }
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    out.into()
 }
 
 /// Bytes of the line that holds `at`.
@@ -297,11 +205,5 @@ mod tests {
         let findings = Findings { name: "a.json".into(), text: "a\u{1b}[2J\0".into(), diagnostics };
         let shown = findings.render(Look::PLAIN, Severity::Note);
         assert!(shown.contains("a?[2J?") && !shown.contains('\u{1b}'), "{shown}");
-    }
-
-    #[test]
-    fn nearest_first() {
-        assert_eq!(nearest("linux-5.5", ["hikey620", "linux-5.4", "linux-6.12"])[0], "linux-5.4");
-        assert!(nearest("zzz", ["hikey620"]).is_empty());
     }
 }

@@ -1,0 +1,156 @@
+// Drawings, each with the table of its data behind it.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import { colour, name, num } from './format';
+
+export type Cell = string | number | null | undefined;
+
+/** A figure of full precision behind its rounded text. */
+export const Num = ({ value, digits }: { value: number | null | undefined; digits?: number }) =>
+  value === null || value === undefined || Number.isNaN(value) ? <>–</> : <data value={String(value)}>{num(value, digits)}</data>;
+
+/** A name from outside, apart from the text around it. */
+export const Name = ({ text }: { text: string }) => <bdi>{name(text)}</bdi>;
+
+export function Table({ caption, head, rows }: { caption: string; head: string[]; rows: (Cell | ComponentChildren)[][] }) {
+  const cell = (c: Cell | ComponentChildren) =>
+    typeof c === 'number' ? <Num value={c} /> : typeof c === 'string' ? <Name text={c} /> : c ?? '–';
+  const isNumber = (column: number) => rows.length > 0 && rows.every((r) => typeof r[column] === 'number' || r[column] == null);
+  const numeric = head.map((_, i) => isNumber(i));
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={caption}>
+      <table>
+        <caption>{caption}</caption>
+        <thead><tr>{head.map((h, i) => <th scope="col" class={numeric[i] ? 'n' : ''}>{h}</th>)}</tr></thead>
+        <tbody>
+          {rows.map((r) => (
+            <tr>{r.map((c, i) => i === 0 ? <th scope="row">{cell(c)}</th> : <td class={numeric[i] ? 'n' : ''}>{cell(c)}</td>)}</tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** A drawing with the table behind it. */
+export function Figure({ title, children, table }: { title: string; children: ComponentChildren; table: ComponentChildren }) {
+  return (
+    <figure>
+      <figcaption>{title}</figcaption>
+      {children}
+      <details class="behind"><summary>Data of “{title}” as a table</summary>{table}</details>
+    </figure>
+  );
+}
+
+export const Legend = ({ entries }: { entries: [string, string, string?][] }) => (
+  <ul class="legend">
+    {entries.map(([text, colour, kind]) => <li><span class={`key ${kind ?? ''}`} style={{ background: colour }} /><Name text={text} /></li>)}
+  </ul>
+);
+
+const css = (property: string) => getComputedStyle(document.documentElement).getPropertyValue(property).trim();
+
+export interface Line { label: string; points: [number, number][]; step?: boolean; dots?: boolean; dash?: boolean; colour?: string }
+
+/** Lines or dots over a number, with a cursor that reads them off. */
+export function Plot({ label, lines, x, y, logX, theme, height = 320 }:
+  { label: string; lines: Line[]; x: string; y: string; logX?: boolean; theme: string; height?: number }) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const element = box.current!;
+    const shown = lines.map((l) => ({ ...l, points: l.points.filter((p) => !logX || p[0] > 0) })).filter((l) => l.points.length);
+    if (!shown.length) return;
+    const data = uPlot.join(shown.map((l) => [l.points.map((p) => p[0]), l.points.map((p) => p[1])])) as uPlot.AlignedData;
+    const axis = (text: string): uPlot.Axis => ({
+      label: text, labelFont: '13px system-ui', font: '12px system-ui', stroke: css('--text'), labelSize: 22,
+      grid: { stroke: css('--grid'), width: 1 }, ticks: { stroke: css('--grid'), width: 1 },
+      values: (_u, ticks) => ticks.map((t) => (t === null ? '' : num(t, 3))),
+    });
+    const series = shown.map((l, i): uPlot.Series => ({
+      label: name(l.label), stroke: l.colour ?? colour(i), width: 2, spanGaps: true, dash: l.dash ? [6, 4] : undefined,
+      paths: l.dots ? () => null : l.step ? uPlot.paths.stepped!({ align: 1 }) : undefined,
+      points: { show: l.dots ? true : false, size: 4, fill: l.colour ?? colour(i) },
+      value: (_u, v) => (v === null || v === undefined ? '–' : num(v)),
+    }));
+    const plot = new uPlot({
+      width: element.clientWidth || 800, height,
+      scales: { x: { time: false, distr: logX ? 3 : 1 } },
+      axes: [axis(x), { ...axis(y), size: 62 }],
+      series: [{ label: x, value: (_u, v) => (v === null ? '–' : num(v)) }, ...series],
+      cursor: { drag: { x: true, y: false } },
+      legend: { live: true },
+    }, data, element);
+    const observer = new ResizeObserver(() => element.clientWidth && plot.setSize({ width: element.clientWidth, height }));
+    observer.observe(element);
+    return () => { observer.disconnect(); plot.destroy(); };
+  }, [lines, theme, logX]);
+  return <div class="plot" ref={box} role="img" aria-label={label} />;
+}
+
+export interface Layer { label: string; value: number; colour: string; opacity?: number; hatched?: boolean }
+
+/** Bars of layers on one axis from 0. A mark may stand beside them. */
+export function Stacked({ label, bars, unit, max }:
+  { label: string; bars: { label: string; layers: Layer[]; mark?: number | null }[]; unit: string; max?: number }) {
+  const width = 860, left = 250, right = 16, step = 30;
+  const total = (b: { layers: Layer[]; mark?: number | null }) => Math.max(b.layers.reduce((a, l) => a + l.value, 0), b.mark ?? 0);
+  const most = max ?? Math.max(1e-12, ...bars.map(total));
+  const at = (v: number) => left + (v / most) * (width - left - right);
+  const bottom = bars.length * step + 8;
+  const ticks = nice(most);
+  return (
+    <svg viewBox={`0 0 ${width} ${bottom + 40}`} role="img" aria-label={label} class="chart">
+      <defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2.5" height="6" fill="var(--card)" fill-opacity=".55" /></pattern></defs>
+      {ticks.map((t) => <g><line class="grid" x1={at(t)} x2={at(t)} y1={4} y2={bottom} /><text x={at(t)} y={bottom + 16} text-anchor="middle">{num(t, 3)}</text></g>)}
+      <text x={(left + width - right) / 2} y={bottom + 34} text-anchor="middle">{unit}</text>
+      {bars.map((b, i) => {
+        let from = 0;
+        const y = i * step + 8;
+        return (
+          <g>
+            <text x={left - 8} y={y + 15} text-anchor="end">{short(name(b.label), 36)}</text>
+            {b.layers.map((l) => {
+              const x = at(from);
+              from += l.value;
+              const w = at(from) - x;
+              const title = <title>{`${name(b.label)}, ${name(l.label)}: ${num(l.value)} ${unit}`}</title>;
+              if (w < 0.05) return null;
+              return <g><rect x={x} y={y} width={w} height={20} fill={l.colour} fill-opacity={l.opacity ?? 1}>{title}</rect>
+                {l.hatched ? <rect x={x} y={y} width={w} height={20} fill="url(#hatch)">{title}</rect> : null}</g>;
+            })}
+            {b.mark !== null && b.mark !== undefined ? <path class="mark" d={`M${at(b.mark)} ${y - 3}l5 5-5 5-5-5z`}><title>{`oracle: ${num(b.mark)}`}</title></path> : null}
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+const short = (text: string, most: number) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+/** Round numbers from 0 to `most`. */
+export function nice(most: number): number[] {
+  const power = 10 ** Math.floor(Math.log10(most / 5));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => most / s <= 6) ?? power * 10;
+  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, i) => i * step);
+}
+
+/** A dot with its interval on an axis of ratios around 1; every row has the same axis. */
+export function Whisker({ value, ci, range, good, label }:
+  { value: number | null; ci: [number, number] | null; range: [number, number]; good: 'good' | 'bad' | 'none'; label: string }) {
+  const width = 240;
+  const at = (v: number) => 8 + ((Math.log(v) - Math.log(range[0])) / (Math.log(range[1]) - Math.log(range[0]))) * (width - 16);
+  if (value === null || value <= 0) return <span>–</span>;
+  const ends = ci && ci[0] > 0 ? ci.map((v) => Math.min(width - 4, Math.max(4, at(v)))) : null;
+  return (
+    <svg class={`whisker ${good}`} viewBox={`0 0 ${width} 20`} width={width} height="20" role="img" aria-label={label}>
+      <line class="one" x1={at(1)} x2={at(1)} y1="0" y2="20" />
+      {ends ? <line class="ci" x1={ends[0]} x2={ends[1]} y1="10" y2="10" /> : null}
+      {good === 'bad' ? <rect x={at(value) - 4.5} y="5.5" width="9" height="9" /> : <circle cx={at(value)} cy="10" r="5" />}
+      <title>{label}</title>
+    </svg>
+  );
+}

@@ -1,0 +1,271 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { after, before, test } from 'node:test';
+import { folder, launch, open, report, simulator, wattif, web } from './harness.mjs';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const shots = join(web, 'screenshots');
+mkdirSync(shots, { recursive: true });
+
+let browser;
+before(async () => { browser = await launch(); });
+after(async () => { await browser.close(); });
+
+const kinds = {
+  run: () => report('run', 'run', 'sched_idle', '--duration', '1s'),
+  frames: () => report('frames', 'run', 'scroll', '-p', 'hikey620', '--duration', '3s'),
+  compare: () => report('compare', 'compare', 'sched_idle', '-k', 'linux-5.3', '-k', 'linux-5.6', '--seeds', '4', '--duration', '1s'),
+};
+
+
+/** All values behind the cells of a row, in order. */
+const values = (page, selector) => page.locator(`${selector} data`).evaluateAll((all) => all.map((d) => Number(d.value)));
+
+test('a run: numbers are those of the JSON', async () => {
+  const { url, json } = kinds.run();
+  const { page, faults, close } = await open(browser, url);
+  const m = json.metrics;
+  const of = { 'wakeup_latency_us.p50': m.wakeup_latency_us.p50, 'wakeup_latency_us.p99': m.wakeup_latency_us.p99, 'wakeup_latency_us.max': m.wakeup_latency_us.max, migrations: m.migrations, slices: m.slices, 'energy.total': m.energy.total };
+  for (const [name, expected] of Object.entries(of)) {
+    const [shown] = await values(page, `#comparison [data-metric="${name}"]`);
+    assert.equal(shown, expected, name);
+  }
+  assert.equal(await page.textContent('.digest'), json.digest);
+  assert.equal(await page.textContent('.hash'), json.spec.hash);
+  const residency = json.domains.flatMap((d) => d.freq_residency.map((f) => f.s));
+  assert.deepEqual(await values(page, '#frequency details'), residency);
+  const states = await values(page, '#idle details');
+  const usage = json.cpus.flatMap((c) => c.idle).reduce((sum, s) => sum + s.usage, 0);
+  const rows = states.length / 6;
+  assert.equal(Array.from({ length: rows }, (_, i) => states[i * 6]).reduce((a, b) => a + b, 0), usage);
+  const energy = await values(page, '#energy details');
+  const sum = energy.filter((_, i) => i % 2 === 0).reduce((a, b) => a + b, 0);
+  assert.ok(Math.abs(sum - m.energy.total) < 1e-9 * m.energy.total, `${sum} ${m.energy.total}`);
+  const latencies = m.wakeup_latency_us;
+  assert.deepEqual((await values(page, '#latency > .scroll tbody tr:first-child')), ['count', 'min', 'mean', 'p50', 'p90', 'p95', 'p99', 'p999', 'max'].map((k) => latencies[k]));
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('a comparison: means, intervals and ratios are those of the JSON', async () => {
+  const { url, json } = kinds.compare();
+  const { page, faults, close } = await open(browser, url);
+  for (const row of json.metrics) {
+    const r = row.ratio_to_first[1];
+    const expected = [...row.per_kernel.flatMap((e) => [e.mean, ...(e.ci95 ?? [])]), r.value, ...(r.ci95 ?? []), r.p_holm].filter((v) => v !== null);
+    assert.deepEqual(await values(page, `tr[data-metric="${row.name}"]`), expected, row.name);
+  }
+  assert.equal(await page.locator('#comparison svg.whisker').count(), json.metrics.filter((m) => m.ratio_to_first[1].value > 0).length);
+  assert.ok((await page.locator('.answer li').count()) > 3);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+for (const scheme of ['light', 'dark']) {
+  test(`every kind of report in ${scheme}: nothing is asked of a network, nothing fails, axe finds nothing`, async () => {
+    for (const [name, make] of Object.entries(kinds)) {
+      const { page, faults, close } = await open(browser, make().url, { scheme });
+      await page.waitForTimeout(300);
+      await page.screenshot({ path: join(shots, `${name}-${scheme}.png`), fullPage: true });
+      await page.evaluate(axe);
+      const found = await page.evaluate(() => axe.run(document, { resultTypes: ['violations'] }));
+      assert.deepEqual(found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(' | ')}`), [], name);
+      const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number)[0]);
+      assert.equal(background > 128, scheme === 'light');
+      assert.deepEqual(faults, [], name);
+      await close();
+    }
+  });
+}
+
+test('the other theme by its button', async () => {
+  const { page, close } = await open(browser, kinds.run().url);
+  await page.click('#theme');
+  assert.ok((await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number)[0])) < 128);
+  await close();
+});
+
+test('by keyboard alone: to the answer, through the timeline, to why', async () => {
+  const { page, faults, close } = await open(browser, kinds.compare().url);
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.className), 'skip');
+  const canvas = page.locator('canvas[role=application]');
+  for (let i = 0; i < 200 && !(await canvas.evaluate((c) => c === document.activeElement)); i++) await page.keyboard.press('Tab');
+  assert.ok(await canvas.evaluate((c) => c === document.activeElement), 'the timeline is reached with Tab');
+  const looks = () => canvas.evaluate((c) => c.toDataURL());
+  const settled = async () => { await page.waitForTimeout(80); return looks(); };
+  const whole = await settled();
+  await page.keyboard.press('w');
+  const near = await settled();
+  assert.notEqual(near, whole, 'W zooms');
+  await page.keyboard.press('d');
+  assert.notEqual(await settled(), near, 'D pans');
+  await page.keyboard.press('0');
+  assert.equal(await settled(), whole, '0 shows the whole run');
+  await page.keyboard.press('l');
+  await page.waitForSelector('.selected table', { timeout: 60_000 });
+  const first = await page.textContent('.selected dl');
+  await page.keyboard.press('ArrowRight');
+  await page.waitForFunction((before) => document.querySelector('.selected dl').textContent !== before, first);
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('x');
+  await page.keyboard.press('/');
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'search');
+  await page.keyboard.type('cfs_thread-3');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.querySelector('.selected dl').textContent.includes('cfs_thread-3'));
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('why: the worst latency is the JSON\'s, and its decisions are told', async () => {
+  const { url, json } = kinds.run();
+  const { page, close } = await open(browser, url);
+  await page.click('.jump-worst');
+  await page.waitForSelector('.selected table', { timeout: 60_000 });
+  const text = await page.textContent('.selected dl');
+  const waited = json.metrics.wakeup_latency_us.max;
+  const shown = text.match(/woken([\d.]+) (µs|ms)/);
+  assert.ok(Math.abs(Number(shown[1]) * (shown[2] === 'ms' ? 1000 : 1) - waited) < waited * 0.01, `${text} ${waited}`);
+  assert.match(await page.textContent('.selected table'), /picked|put/);
+  await close();
+});
+
+test('names of a hostile trace are text', async () => {
+  const evil = '<img src=x onerror=alert(1)></script><script>alert(2)</script>"\'&\u202e\u0007abc';
+  const workload = join(folder, 'evil.json');
+  writeFileSync(workload, JSON.stringify({ tasks: { [evil]: { instance: 2, run: 500, timer: { ref: 'a', period: 4000 } } }, global: { duration: 1 } }));
+  const { url } = report('evil', 'run', workload);
+  const { page, faults, close } = await open(browser, url);
+  assert.equal(await page.locator('img').count(), 0);
+  const text = await page.textContent('main');
+  assert.ok(text.includes('<img src=x onerror=alert(1)></script>'), 'shown as it is');
+  assert.ok(!/[\u202e\u0007]/.test(text) && text.includes('\\u{202e}'), 'what would steer the display is a code');
+  await page.locator('canvas[role=application]').hover({ position: { x: 400, y: 60 } });
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('the lab: the same digest, another kernel, a mistake, a cancelled run', async () => {
+  const { url, json } = kinds.run();
+  const { page, faults, close } = await open(browser, url);
+  const done = () => page.waitForFunction(() => document.querySelector('#lab-status').textContent.startsWith('Done'), null, { timeout: 120_000 });
+  await page.click('#lab-run');
+  await done();
+  assert.match(await page.textContent('#lab-status'), /the same digests/);
+  assert.equal(await page.textContent('.digest'), json.digest);
+
+  await page.selectOption('#lab-kernel-a', 'linux-5.6');
+  await page.fill('#lab-seed', '7');
+  await page.fill('#lab-set', 'cpuidle=teo');
+  await page.click('#lab-run');
+  await page.waitForFunction((before) => document.querySelector('.digest').textContent !== before, json.digest, { timeout: 120_000 });
+  const native = JSON.parse(wattif('run', 'sched_idle', '--duration', '1s', '-k', 'linux-5.6', '--seed', '7', '--set', 'cpuidle=teo', '--json'));
+  assert.equal(await page.textContent('.digest'), native.digest);
+  const [p99] = await values(page, '#comparison [data-metric="wakeup_latency_us.p99"]');
+  assert.equal(p99, native.metrics.wakeup_latency_us.p99, 'figures are those of the new run');
+
+  await page.fill('#lab-text', '{ "tasks": { "a": { "rnu": 5, "sleep": 100 } } }');
+  await page.waitForSelector('.findings li');
+  assert.match(await page.textContent('.findings'), /rnu/);
+  assert.ok((await page.locator('.editor mark').count()) > 0, 'marked where it stands');
+
+  await page.fill('#lab-text', '{ "tasks": { "a": { "run": 500, "sleep": 500 } } }');
+  await page.fill('#lab-duration', '3000');
+  await page.click('#lab-run');
+  await page.waitForSelector('progress');
+  await page.click('#lab-cancel');
+  await page.waitForFunction(() => document.querySelector('#lab-status').textContent === 'Cancelled.');
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('traces written by the page are read by the program', async () => {
+  const { url, json } = kinds.run();
+  const { page, close } = await open(browser, url);
+  for (const [i, ending] of ['pftrace', 'dat'].entries()) {
+    const [download] = await Promise.all([page.waitForEvent('download', { timeout: 60_000 }), page.locator('.download').nth(i).click()]);
+    const path = join(folder, `page.${ending}`);
+    await download.saveAs(path);
+    const read = JSON.parse(wattif('replay', path, '--as-recorded', '-p', 'hikey960', '--json'));
+    assert.equal(read.metrics.slices, json.metrics.slices, ending);
+  }
+  await close();
+});
+
+test('the simulator in the page: digests are those of the program', async () => {
+  const ask = await simulator();
+  const cases = [
+    ['hikey620', 'linux-5.6', 'server', 1], ['hikey960', 'linux-6.12', 'phone', 2], ['odroid_xu3', 'linux-3.13', 'usecase', 3],
+    ['pixel6', 'android-6.6', 'jankbench', 4], ['power9_2s16c', 'linux-5.4', 'schbench', 5], ['sdm835', 'android-4.9-walt', 'game', 6],
+    ['xeon_icx', 'linux-6.6', 'pgbench', 7], ['rpi5', 'linux-6.1', 'sched_idle_placement/sched_idle.json', 8],
+  ];
+  for (const [platform, kernel, workload, seed] of cases) {
+    const { specs } = ask({ do: 'load', platform: { name: platform }, kernels: [{ name: kernel }], workload: { name: workload }, seed, duration_s: 0.25 });
+    const run = ask({ do: 'run', spec: specs[0] }).side.run;
+    const native = JSON.parse(wattif('run', workload, '-p', platform, '-k', kernel, '--seed', String(seed), '--duration', '250ms', '--json'));
+    const hint = 'the simulator in web/dist is of other sources: cargo xtask web';
+    assert.equal(run.digest, native.digest, `${platform} ${kernel} ${workload}: ${hint}`);
+    assert.equal(run.spec.hash, native.spec.hash);
+    assert.deepEqual({ ...run.metrics }, { ...native.metrics }, 'to the last bit');
+  }
+});
+
+test('a run without energy and frames says so', async () => {
+  const { url, json } = report('bare', 'run', 'sched_idle', '-p', 'guest_x86_2cpu', '--duration', '500ms');
+  assert.equal(json.metrics.energy, null);
+  const { page, faults, close } = await open(browser, url);
+  assert.match(await page.textContent('#energy'), /nothing is known of the power/);
+  assert.match(await page.textContent('#frames'), /marks no frames/);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('a browser without DecompressionStream, or without WebAssembly: a note, and the tables', async () => {
+  const { url, json } = kinds.run();
+  for (const [missing, note] of [['DecompressionStream', /no DecompressionStream/], ['WebAssembly', /no WebAssembly/]]) {
+    const { page, faults, close } = await open(browser, url, { before: `delete globalThis.${missing}` });
+    assert.match(await page.textContent('header [role=status]'), note);
+    assert.match(await page.textContent('#lab'), /lacks WebAssembly or DecompressionStream/);
+    const [p99] = await values(page, '#comparison [data-metric="wakeup_latency_us.p99"]');
+    assert.equal(p99, json.metrics.wakeup_latency_us.p99);
+    assert.deepEqual(faults, []);
+    await close();
+  }
+});
+
+test('a million slices: opens, pans and zooms; times are reported', async (t) => {
+  const { url, json, file } = report('million', 'run', 'hackbench', '-p', 'hikey960', '--duration', '60s');
+  t.diagnostic(`${json.slices} slices, ${(readFileSync(file).length / 1e6).toFixed(1)} MB`);
+  const begun = Date.now();
+  const { page, faults, close } = await open(browser, url);
+  await page.waitForFunction(() => document.querySelector('canvas[role=application]')?.dataset.frameMs, null, { timeout: 60_000 });
+  t.diagnostic(`opened in ${Date.now() - begun} ms`);
+  const canvas = page.locator('canvas[role=application]');
+  await canvas.focus();
+  const frames = [];
+  for (const key of ['w', 'w', 'd', 'w', 'w', 'w', 'a', 'w', 'w', 'w', 'w', 'w', 's', 's', '0']) {
+    await page.keyboard.press(key);
+    await page.waitForTimeout(40);
+    frames.push(Number(await canvas.evaluate((c) => c.dataset.frameMs)));
+  }
+  t.diagnostic(`frames took ${frames.map((f) => f.toFixed(1)).join(' ')} ms`);
+  await page.click('.jump-worst');
+  await page.waitForSelector('.selected dl');
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('prints: the figures without the controls', async () => {
+  const { page, close } = await open(browser, kinds.compare().url);
+  await page.emulateMedia({ media: 'print' });
+  assert.equal(await page.locator('#lab').isVisible(), false);
+  assert.equal(await page.locator('#comparison').isVisible(), true);
+  const pdf = await page.pdf({ format: 'A4' });
+  assert.ok(pdf.length > 20_000);
+  await close();
+});
+
