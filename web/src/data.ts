@@ -12,7 +12,7 @@ export interface Figures {
 }
 export interface Run {
   spec: { platform: string; kernel: string; workload: string; seed: number; duration_s: number; set: Record<string, string>; hash: string };
-  digest: string; slices: number; events: number; end_s: number; version: string;
+  digest: string | null; slices: number; events: number; end_s: number; version: string;
   metrics: any; tasks: any[]; by_task: any[]; cpus: any[]; domains: { cpus: string; freq_residency: { khz: number; s: number }[]; transitions: number }[];
   deadlock: any[]; notes: { file: string; line: number; message: string }[]; trust: string[];
 }
@@ -22,7 +22,7 @@ export interface Ratio { value: number | null; ci95: [number, number] | null; p:
 export interface Metric { name: string; unit: string; better: string; per_kernel: Estimate[]; ratio_to_first: Ratio[] }
 export interface Comparison { kernels: string[]; seeds: number; metrics: Metric[]; spec: any }
 export interface First { t_ms: number; a: [string, string, string] | null; b: [string, string, string] | null }
-export interface Inputs { platform: string; kernels: string[]; workload: string; workload_text: string | null; dialect: string; set: string[]; seed: number; seeds: number; duration_s: number }
+export interface Inputs { platform: string; kernels: string[]; workload: string; workload_text: string | null; dialect: string; set: string[]; seed: string; seeds: number; duration_s: number }
 export interface Report {
   schema: string; version: string; kind: string; title: string; question: string; answer: string[]; command: string | null; inputs: Inputs;
   sides: Side[]; comparison: Comparison | null; first: First | null; repro: any; replay: any; sweep: any; notes: string[]; trust: string[];
@@ -52,12 +52,14 @@ export interface Thread { pid: number; name: string; task: string; workload: boo
 export interface Lane {
   start: Float64Array; end: Float64Array; wait: Float64Array; thread: Uint32Array; left: Uint8Array;
   idleStart: Float64Array; idleEnd: Float64Array; idleState: Uint8Array;
-  sigAt: Float64Array; util: Float64Array; utilAvg: Float64Array; runnableAvg: Float64Array; nextKhz: Float64Array;
+  sigAt: Float64Array; utilAvg: Float64Array; runnableAvg: Float64Array; utilEst: Float64Array; askedAt: Float64Array; askedKhz: Float64Array;
 }
 export interface Timeline {
   endNs: number; unitNs: number; floorNs: number; slices: number; shown: number;
   threads: Thread[]; states: string[][]; domainOf: number[]; lanes: Lane[];
   clocks: { at: Float64Array; khz: Float64Array }[];
+  /** The highest frequency that was reached. */
+  topKhz: number;
 }
 
 function column(bytes: Uint8Array, from: number, count: number): Float64Array {
@@ -110,19 +112,21 @@ export function timeline(header: any, bytes: Uint8Array): Timeline {
       start, end, wait: get('slice.wait', cpu).map((w) => w * unit),
       thread: Uint32Array.from(get('slice.thread', cpu)), left: Uint8Array.from(get('slice.left', cpu)),
       idleStart, idleEnd, idleState: Uint8Array.from(get('idle.state', cpu)),
-      sigAt: running(get('sig.at', cpu), unit), util: get('sig.util', cpu), utilAvg: get('sig.util_avg', cpu),
-      runnableAvg: get('sig.runnable_avg', cpu), nextKhz: get('sig.next_khz', cpu),
+      sigAt: running(get('sig.at', cpu), unit), utilAvg: get('sig.util_avg', cpu), runnableAvg: get('sig.runnable_avg', cpu), utilEst: get('sig.util_est', cpu),
+      askedAt: running(get('asked.at', cpu), unit), askedKhz: get('asked.khz', cpu),
     };
   });
   const domains = 1 + Math.max(-1, ...header.domain_of);
   const clocks = Array.from({ length: domains }, (_, d) => ({ at: running(get('freq.at', d), unit), khz: get('freq.khz', d) }));
   return {
     endNs: header.end_ns, unitNs: unit, floorNs: header.floor_ns, slices: header.slices, shown: header.shown,
-    threads: header.threads, states: header.states, domainOf: header.domain_of, lanes, clocks,
+    topKhz: clocks.reduce((top, c) => c.khz.reduce((a, b) => Math.max(a, b), top), 1), threads: header.threads, states: header.states, domainOf: header.domain_of, lanes, clocks,
   };
 }
 
-export interface Packed { specs: any[]; timelines: Timeline[] }
+/** A run: its canonical text, which only the simulator reads (a recording has none), and what is said about it. */
+export interface Spec { text: string | null; hash: string; platform: string; kernel: string; workload: string; duration_s: number; trust: string[] }
+export interface Packed { specs: Spec[]; timelines: Timeline[] }
 
 /** Specs and timelines of the page. */
 export async function packed(): Promise<Packed | null> {

@@ -12,7 +12,7 @@ export function Downloads({ sides, engine }: { sides: Shown[]; engine: Engine | 
   if (!engine) return <p class="absent">Traces of these runs are written by `wattif run --trace`; the simulator is not available in this page.</p>;
   const trace = async (side: Shown, format: 'pftrace' | 'dat') => {
     setStatus('running it again …');
-    const { bytes } = await engine.askBytes({ do: 'trace', spec: side.spec, format }, (share) => setStatus(`running it again … ${Math.round(share * 100)} %`));
+    const { bytes } = await engine.askBytes({ do: 'trace', spec: side.spec.text, format }, (share) => setStatus(`running it again … ${Math.round(share * 100)} %`));
     setStatus('');
     return bytes;
   };
@@ -46,7 +46,7 @@ export function Downloads({ sides, engine }: { sides: Shown[]; engine: Engine | 
   const served = location.protocol === 'http:';
   return (
     <div class="downloads">
-      {sides.map((s) => <p>Trace of <b><bdi>{name(s.name)}</bdi></b>:{' '}
+      {sides.filter((s) => s.spec.text).map((s) => <p>Trace of <b><bdi>{name(s.name)}</bdi></b>:{' '}
         <button type="button" class="download" onClick={() => save(s, 'pftrace')}>.pftrace</button>{' '}
         <button type="button" class="download" onClick={() => save(s, 'dat')}>.dat</button>{' '}
         {served ? <button type="button" onClick={() => hand(s)}>Open in Perfetto</button> : null}</p>)}

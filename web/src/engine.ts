@@ -56,7 +56,7 @@ export class Engine {
     });
   }
 
-  async run(spec: any, progress?: (share: number) => void): Promise<{ side: any; sentences: string[]; timeline: Timeline }> {
+  async run(spec: string, progress?: (share: number) => void): Promise<{ side: any; sentences: string[]; timeline: Timeline }> {
     const { ok, bytes } = await this.askBytes({ do: 'run', spec }, progress);
     return { side: ok.side, sentences: ok.sentences, timeline: timeline(ok.timeline, bytes) };
   }

@@ -1,16 +1,16 @@
 // The lab: other kernels, tunables, seeds, workloads, run in this page; every figure is then that of the new run.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Name } from './charts';
-import type { Comparison, First, Report, Timeline } from './data';
+import type { Comparison, First, Report, Spec, Timeline } from './data';
 import { name, num } from './format';
 import { Refused, type Engine } from './engine';
 import { Absent, Section } from './sections';
 
-export interface Ran { report: Report; specs: any[]; timelines: Timeline[] }
+export interface Ran { report: Report; specs: Spec[]; timelines: Timeline[] }
 
 const SAME = '';
 
-export function Lab({ report, specs, engine, onRun }: { report: Report; specs: any[]; engine: Engine | null; onRun: (ran: Ran) => void }) {
+export function Lab({ report, specs, engine, onRun }: { report: Report; specs: Spec[]; engine: Engine | null; onRun: (ran: Ran) => void }) {
   return (
     <Section id="lab" title="The lab">
       {engine ? <Form report={report} specs={specs} engine={engine} onRun={onRun} />
@@ -21,18 +21,19 @@ export function Lab({ report, specs, engine, onRun }: { report: Report; specs: a
 
 interface Finding { file: string; line: number; column: number; from: number; to: number; severity: string; message: string; help: string | null }
 
-function Form({ report, specs, engine, onRun }: { report: Report; specs: any[]; engine: Engine; onRun: (ran: Ran) => void }) {
+function Form({ report, specs, engine, onRun }: { report: Report; specs: Spec[]; engine: Engine; onRun: (ran: Ran) => void }) {
   // What the file came with; later runs do not change it.
   const origin = useRef({ report, specs });
-  const { inputs, sides } = origin.current.report;
-  const base = origin.current.specs;
+  const { inputs } = origin.current.report;
+  const sides = origin.current.report.sides.filter((s) => s.run.digest !== null);
+  const base = origin.current.specs.filter((s) => s.text !== null);
   const [lists, setLists] = useState<any>(null);
   const [platform, setPlatform] = useState(base.length ? SAME : inputs.platform || 'hikey960');
-  const [kernels, setKernels] = useState<[string, string]>(base.length ? [SAME, base.length > 1 ? SAME : 'none'] : [inputs.kernels[0] ?? 'linux-6.12', inputs.kernels[1] ?? 'none']);
+  const [kernels, setKernels] = useState<[string, string]>(base.length ? [SAME, base.length > 1 ? SAME : 'none'] : [inputs.kernels[0] || 'linux-6.12', inputs.kernels[1] || 'none']);
   const [workload, setWorkload] = useState(base.length ? SAME : inputs.workload || 'server');
   const [text, setText] = useState(inputs.workload_text ?? '');
   const [settings, setSettings] = useState('');
-  const [seed, setSeed] = useState(inputs.seed || 1);
+  const [seed, setSeed] = useState(inputs.seed || '1');
   const [seeds, setSeeds] = useState(Math.max(1, Math.min(inputs.seeds || 5, 5)));
   const [duration, setDuration] = useState(inputs.duration_s || 1);
   const [findings, setFindings] = useState<Finding[]>([]);
@@ -47,13 +48,13 @@ function Form({ report, specs, engine, onRun }: { report: Report; specs: any[]; 
   const pair = kernels[1] !== 'none';
 
   const wanted = () => {
-    const kernel = (choice: string, i: number) => (choice === SAME ? { content: base[Math.min(i, base.length - 1)].kernel } : { name: choice });
+    const kernel = (choice: string, i: number) => (choice === SAME ? { of: base[Math.min(i, base.length - 1)].text } : { name: choice });
     const set = settings.split('\n').map((s) => s.trim()).filter(Boolean);
     const edited = workload === 'text' || (workload === SAME && inputs.workload_text !== null && text !== inputs.workload_text);
     return {
-      do: 'load', platform: platform === SAME ? { content: base[0].platform } : { name: platform },
+      do: 'load', platform: platform === SAME ? { of: base[0].text } : { name: platform },
       kernels: kernels.filter((k) => k !== 'none').map(kernel),
-      workload: edited ? { text } : workload === SAME ? { content: base[0].workload } : { name: workload },
+      workload: edited ? { text } : workload === SAME ? { of: base[0].text } : { name: workload },
       set, seed, duration_s: duration, dialect: inputs.dialect,
     };
   };
@@ -86,7 +87,7 @@ function Form({ report, specs, engine, onRun }: { report: Report; specs: any[]; 
       const loaded = await engine.ask(wanted());
       setFindings(loaded.findings);
       const ran = await simulate(engine, loaded.specs, seeds, inputs, (what, share) => { setStatus(what); setProgress(share); });
-      const same = origin.current.report.sides.length === ran.report.sides.length && ran.report.sides.every((s, i) => s.run.spec.hash === sides[i].run.spec.hash);
+      const same = sides.length === ran.report.sides.length && ran.report.sides.every((s, i) => s.run.spec.hash === sides[i].run.spec.hash);
       const equal = same && ran.report.sides.every((s, i) => s.run.digest === sides[i].run.digest);
       setStatus(same ? (equal ? 'Done. The same specs, and the same digests as in the report.' : 'Done. The same specs, but OTHER digests: the report was written by another version of wattif.') : 'Done. Every figure of this page is now that of the new runs.');
       onRun(ran);
@@ -106,7 +107,7 @@ function Form({ report, specs, engine, onRun }: { report: Report; specs: any[]; 
     <label>kernel {'AB'[i]}
       <select id={`lab-kernel-${'ab'[i]}`} value={kernels[i]} onChange={(e) => setKernels(i ? [kernels[0], e.currentTarget.value] : [e.currentTarget.value, kernels[1]])}>
         {i ? <option value="none">none: one run</option> : null}
-        {base.length > i ? <option value={SAME}>as in the report: {name(base[i].kernel.name)}</option> : null}
+        {base.length > i ? <option value={SAME}>as in the report: {name(base[i].kernel)}</option> : null}
         {lists?.kernels.map((k: any) => <option value={k.name}>{k.name}</option>)}
       </select></label>
   );
@@ -115,14 +116,14 @@ function Form({ report, specs, engine, onRun }: { report: Report; specs: any[]; 
       <p>Change what you like and run it here; nothing leaves this page. Every figure above is then computed anew.</p>
       <div class="fields">
         <label>platform<select id="lab-platform" value={platform} onChange={(e) => setPlatform(e.currentTarget.value)}>
-          {base.length ? <option value={SAME}>as in the report: {name(base[0].platform.name)}</option> : null}
+          {base.length ? <option value={SAME}>as in the report: {name(base[0].platform)}</option> : null}
           {lists?.platforms.map((p: any) => <option value={p.name}>{p.name}</option>)}</select></label>
         {kernelChoice(0)}{kernelChoice(1)}
         <label>workload<select id="lab-workload" value={workload} onChange={(e) => choose(e.currentTarget.value)}>
-          {base.length ? <option value={SAME}>as in the report: {name(base[0].workload.name)}</option> : null}
+          {base.length ? <option value={SAME}>as in the report: {name(base[0].workload)}</option> : null}
           <option value="text">the rt-app JSON below</option>
           {lists?.workloads.map((w: any) => <option value={w.name}>{w.name}</option>)}</select></label>
-        <label>seed<input id="lab-seed" type="number" min="0" step="1" value={seed} onInput={(e) => setSeed(Number(e.currentTarget.value))} /></label>
+        <label>seed<input id="lab-seed" inputMode="numeric" value={seed} onInput={(e) => setSeed(e.currentTarget.value)} /></label>
         {pair ? <label>seeds to compare<input id="lab-seeds" type="number" min="1" max="100" value={seeds} onInput={(e) => setSeeds(Number(e.currentTarget.value))} /></label> : null}
         <label>length, s<input id="lab-duration" type="number" min="0.001" max="3600" step="any" value={duration} onInput={(e) => setDuration(Number(e.currentTarget.value))} /></label>
       </div>
@@ -179,26 +180,27 @@ function Editor({ refer, text, findings, onText }: { refer: any; text: string; f
 }
 
 /** A run of each kernel, and where there are two, the comparison and the explanation. */
-export async function simulate(engine: Engine, specs: any[], seeds: number, inputs: Report['inputs'], told: (what: string, share: number) => void): Promise<Ran> {
+export async function simulate(engine: Engine, specs: Spec[], seeds: number, inputs: Report['inputs'], told: (what: string, share: number) => void): Promise<Ran> {
   const ran = [];
+  const texts = specs.map((s) => s.text);
   for (const [i, spec] of specs.entries()) {
-    const what = `simulating ${name(spec.kernel.name)}`;
-    ran.push(await engine.run(spec, (share) => told(what, (i + share) / (2 * specs.length))));
+    const what = `simulating ${name(spec.kernel)}`;
+    ran.push(await engine.run(spec.text!, (share) => told(what, (i + share) / (2 * specs.length))));
   }
   let comparison: Comparison | null = null, first: First | null = null, answer = ran[0].sentences;
   if (specs.length > 1) {
-    const compared = await engine.ask({ do: 'compare', specs, seeds }, (share) => told(`comparing on ${seeds} seeds`, 0.5 + share * 0.4));
+    const compared = await engine.ask({ do: 'compare', specs: texts, seeds }, (share) => told(`comparing on ${seeds} seeds`, 0.5 + share * 0.4));
     told('explaining', 0.95);
-    const explained = await engine.ask({ do: 'explain', specs });
+    const explained = await engine.ask({ do: 'explain', specs: texts });
     [comparison, first, answer] = [compared.comparison, explained.first, [...compared.answer, ...explained.summary]];
   }
   const [a] = specs;
-  const kernels = specs.map((s) => name(s.kernel.name));
-  const question = `What does ${name(a.workload.name)} do on ${name(a.platform.name)} under ${kernels.join(' and ')}, for ${num(a.duration / 1e9)} s?`;
+  const kernels = specs.map((s) => name(s.kernel));
+  const question = `What does ${name(a.workload)} do on ${name(a.platform)} under ${kernels.join(' and ')}, for ${num(a.duration_s)} s?`;
   return {
     report: {
-      schema: 'wattif.report/1', version: ran[0].side.run.version, kind: specs.length > 1 ? 'compare' : 'run', title: `${name(a.workload.name)}: ${kernels.join(' and ')}`, question, answer,
-      command: null, inputs, sides: ran.map((r) => r.side), comparison, first, repro: null, replay: null, sweep: null, notes: ['These figures were computed in this page.'], trust: a.platform.trust,
+      schema: 'wattif.report/1', version: ran[0].side.run.version, kind: specs.length > 1 ? 'compare' : 'run', title: `${name(a.workload)}: ${kernels.join(' and ')}`, question, answer,
+      command: null, inputs, sides: ran.map((r) => r.side), comparison, first, repro: null, replay: null, sweep: null, notes: ['These figures were computed in this page.'], trust: a.trust,
     },
     specs, timelines: ran.map((r) => r.timeline),
   };

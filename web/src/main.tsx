@@ -1,7 +1,7 @@
 // The page: the report that is in it, its timelines, and the simulator to run it again.
 import { render } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { canUnpack, packed, report as embedded, type Report, type Timeline } from './data';
+import { canUnpack, packed, report as embedded, type Report, type Spec, type Timeline } from './data';
 import { Downloads } from './downloads';
 import { Engine } from './engine';
 import { name } from './format';
@@ -10,9 +10,9 @@ import { Answer, Compared, Energy, Frames, Frequency, Idle, Latency, Published, 
 import { TimelineSection } from './timeline';
 import './style.css';
 
-interface State { report: Report; specs: any[]; timelines: Timeline[] }
+interface State { report: Report; specs: Spec[]; timelines: Timeline[] }
 
-function App({ first, packedLater }: { first: Report; packedLater: Promise<{ specs: any[]; timelines: Timeline[] } | null> }) {
+function App({ first, packedLater }: { first: Report; packedLater: Promise<{ specs: Spec[]; timelines: Timeline[] } | null> }) {
   const [state, setState] = useState<State>({ report: first, specs: [], timelines: [] });
   const [loaded, setLoaded] = useState<'no' | 'yes' | 'failed'>('no');
   const [theme, setTheme] = useState('auto');

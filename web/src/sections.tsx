@@ -117,7 +117,7 @@ export function Latency({ report, theme }: { report: Report; theme: string }) {
           {lines.map((l) => <Table caption={`Cumulative distribution of ${name(l.label)}`} head={['latency, µs', 'share not above']} rows={l.points.map((p) => [p[0], p[1]])} />)}</>}>
           <Plot label="Cumulative distribution of wake-up latency on a logarithmic axis; the table below has its data" lines={lines} x="waking to running, µs" y="share of wake-ups" logX theme={theme} />
         </Figure>
-        <Table caption="Percentiles, µs" head={['', 'count', 'min', 'mean', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'max']} rows={rows} />
+        <Table caption="Percentiles, µs" head={['of', 'count', 'min', 'mean', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'max']} rows={rows} />
       </> : <Absent>No thread of the workload was ever woken, so there is no wake-up latency.</Absent>}
     </Section>
   );
@@ -146,7 +146,7 @@ export function Frames({ report, theme }: { report: Report; theme: string }) {
               head={['end, s', 'took, ms']} rows={a.frame.points.map((p) => [p[0], p[1]])} />)}</>}>
             <Plot label={`Time of each ${name(mark)}; the table below has its data`} lines={lines.get(mark)!} x="end, s" y="ms" theme={theme} height={260} />
           </Figure>
-          <Table caption={`${name(mark)}, µs`} head={['', 'count', 'mean', 'p50', 'p90', 'p99', 'max', 'janks, %', 'deadlines missed', 'per second']}
+          <Table caption={`${name(mark)}, µs`} head={['kernel', 'count', 'mean', 'p50', 'p90', 'p99', 'max', 'janks, %', 'deadlines missed', 'per second']}
             rows={of.map(({ side }) => [side.name, m(side).duration_us.count, m(side).duration_us.mean, m(side).duration_us.p50, m(side).duration_us.p90, m(side).duration_us.p99, m(side).duration_us.max,
               m(side).pace?.jank_pct ?? null, m(side).pace?.missed ?? null, side.run.metrics.throughput[mark]?.per_s ?? null])} />
         </>;
@@ -181,7 +181,7 @@ export function Energy({ report }: { report: Report }) {
         <Stacked label="Stacked bars of energy; the table below has its data" bars={bars} unit={shown} />
         <Legend entries={[...places.map((p, i): [string, string] => [p, colour(i)]), ['stronger: higher frequency', 'var(--muted)'], ['hatched: idle', 'var(--muted)', 'hatched']]} />
       </Figure>
-      <Table caption="Energy by place" head={['', 'total', 'CPUs', 'clusters', 'rest of the system', 'mean power']}
+      <Table caption="Energy by place" head={['kernel', 'total', 'CPUs', 'clusters', 'rest of the system', 'mean power']}
         rows={sides.map((s) => { const e = s.run.metrics.energy; const sum = (l: number[]) => l.reduce((a, b) => a + b, 0); return [s.name, <span data-metric="energy.total"><Num value={e.total} /></span>, sum(e.cpus), sum(e.clusters), e.base, s.run.metrics.power_mean]; })} />
     </Section>
   );
@@ -227,7 +227,7 @@ export function Idle({ report }: { report: Report }) {
         <Stacked label="Bars of sleeps by idle state; the table below has its data" bars={bars} unit="sleeps" />
         <Legend entries={[...kinds.map(([t, c], k): [string, string, string?] => [t, c, k === 1 ? 'hatched' : '']), ['sleeps that an oracle would put in this state', 'var(--text)', 'diamond']]} />
       </Figure>
-      <Table caption="All states together" head={['', 'right, %', 'too deep, %', 'too shallow, %', 'idle energy beyond the oracle, %', 'late p99, µs']}
+      <Table caption="All states together" head={['kernel', 'right, %', 'too deep, %', 'too shallow, %', 'idle energy beyond the oracle, %', 'late p99, µs']}
         rows={sides.map((s) => { const a = s.run.metrics.idle_accuracy, o = s.run.metrics.oracle; return [s.name, a?.correct_pct ?? null, a?.above_pct ?? null, a?.below_pct ?? null, o?.energy_excess_pct ?? null, o?.late_us?.p99 ?? null]; })} />
     </Section>
   );
@@ -300,7 +300,7 @@ export function Reproduce({ report }: { report: Report }) {
       {report.command ? <pre class="command" tabIndex={0}><code>{name(report.command)}</code></pre> : null}
       <p>wattif {report.version}. A run is decided by its spec alone: the same spec has the same digest on every machine, and in this page.</p>
       {rows.length ? <Table caption="Runs shown" head={['kernel', 'platform', 'workload', 'seed', 'length, s', 'digest', 'spec']}
-        rows={rows.map((r) => r.map((c, i) => (i === 5 ? <code class="digest">{c}</code> : i === 6 ? <code class="hash">{c}</code> : c)))} /> : null}
+        rows={rows.map((r) => r.map((c, i) => (i === 5 ? <code class="digest">{c ?? 'recorded'}</code> : i === 6 ? <code class="hash">{c}</code> : c)))} /> : null}
       {all.length ? <Table caption="All runs of each kernel" head={['kernel', 'digest of the digests']} rows={report.comparison!.kernels.map((k, i) => [k, <code>{all[i]}</code>])} /> : null}
       {report.trust.length ? <><h3>How far to trust it</h3><ul>{report.trust.map((t) => <li><Name text={t} /></li>)}</ul></> : null}
     </Section>

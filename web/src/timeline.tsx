@@ -1,7 +1,7 @@
 // The timeline: CPU lanes of A above those of B on one axis of time. Under each lane its idle states and its frequency.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Legend, Name, Table } from './charts';
-import type { First, Timeline } from './data';
+import type { First, Spec, Timeline } from './data';
 import { COLOURS, ghz, name, num, time } from './format';
 import { hit, parting, Pyramid, upper, worst, type Hit } from './lanes';
 import { Absent, Section } from './sections';
@@ -10,7 +10,7 @@ import type { Engine } from './engine';
 const HEAD = 22, TITLE = 20, LANE = 20, IDLE = 5, FREQ = 9, GAP = 6, SIGNALS = 34, LEFT = 56;
 const LEFT_AS = ['preempted', 'slept', 'waited for a device', 'ended'];
 
-export interface Shown { name: string; timeline: Timeline; spec: any }
+export interface Shown { name: string; timeline: Timeline; spec: Spec }
 interface View { from: number; to: number }
 interface Row { side: number; cpu: number; y: number; height: number }
 
@@ -135,7 +135,7 @@ function View({ sides, first, engine, theme }: { sides: Shown[]; first: First | 
       };
       const low = Math.max(0, upper(lane.start, from) - 1), high = upper(lane.start, to);
       const pixel = (to - from) / (width - LEFT);
-      if (high - low > 3 * width) {
+      if (high - low > 1.5 * width) {
         const level = pyramids[row.side][row.cpu].level(pixel);
         const step = Math.max(level.width, pixel);
         for (let at = Math.floor(from / step) * step; at < to; at += step) {
@@ -291,9 +291,10 @@ function View({ sides, first, engine, theme }: { sides: Shown[]; first: First | 
   const explain = async () => {
     if (!selected || !engine) return;
     const s = sides[selected.side];
+    if (!s.spec.text) return;
     setWhy({ busy: true });
     try {
-      setWhy(await engine.ask({ do: 'why', spec: s.spec, ...question(s.timeline, selected) }));
+      setWhy(await engine.ask({ do: 'why', spec: s.spec.text, ...question(s.timeline, selected) }));
     } catch (e) {
       setWhy({ error: String((e as Error).message ?? e) });
     }
@@ -356,7 +357,7 @@ function View({ sides, first, engine, theme }: { sides: Shown[]; first: First | 
           style={{ height: `${rows.height}px` }} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={(e) => touches.current.delete(e.pointerId)} onKeyDown={key} />
       </div>
       <Legend entries={[...[...colours].slice(0, 14), ['background', 'var(--other)'], ['woken, not yet running', 'var(--wait)', 'thin'], ['idle state, deeper is darker', 'var(--idle)', 'thin'], ['frequency', 'var(--freq)', 'thin'],
-        ...(signals ? [['util_avg', '#009e73', 'thin'], ['runnable_avg', '#d55e00', 'thin'], ['util asked for (WALT demand or boosted)', '#cc79a7', 'thin'], ['requested frequency', 'var(--text)', 'thin']] as [string, string, string][] : [])]} />
+        ...(signals ? [['util_avg', '#009e73', 'thin'], ['runnable_avg', '#d55e00', 'thin'], ['util_est, or WALT demand', '#cc79a7', 'thin'], ['requested frequency', 'var(--text)', 'thin']] as [string, string, string][] : [])]} />
       <div class="selected" aria-live="polite">
         {selected ? <Details shown={sides[selected.side]} h={selected} why={why} engine={engine !== null} /> : <p class="hint">Click a slice, an idle state or a frequency (or use the arrow keys) to see why.</p>}
       </div>
@@ -407,7 +408,7 @@ function Details({ shown, h, why, engine }: { shown: Shown; h: Hit; why: any; en
     <div>
       <dl>{facts.map(([k, v]) => <div><dt>{k}</dt><dd><Name text={v} /></dd></div>)}</dl>
       <h3>Why</h3>
-      {!engine ? <Absent>The simulator is not in this page or this browser cannot run it; `wattif run --trace-detail decisions` writes every decision.</Absent>
+      {!shown.spec.text ? <Absent>This was recorded, not simulated: the decisions behind it are not in the trace.</Absent> : !engine ? <Absent>The simulator is not in this page or this browser cannot run it; `wattif run --trace-detail decisions` writes every decision.</Absent>
         : why?.busy || !why ? <p class="hint">running it again …</p>
           : why.error ? <p class="note">{why.error}</p>
             : why.decisions.length ? <Table caption="Decisions behind it, the last one last" head={['at, ms', 'policy', 'decided', 'with']} rows={why.decisions.map((d: any) => [num(d.at_ns / 1e6, 9), d.policy, d.what, d.because])} />
@@ -485,26 +486,28 @@ function clock(g: CanvasRenderingContext2D, t: Timeline, row: Row, from: number,
   }
 }
 
-/** What the frequency governor saw on this CPU, and what it asked for. */
-function tracks(g: CanvasRenderingContext2D, t: Timeline, row: Row, from: number, to: number, x: (at: number) => number, width: number, style: { muted: string; text: string }) {
+/** Signals of the CPU as it switched threads, and the frequency that was asked for on it. */
+function tracks(g: CanvasRenderingContext2D, t: Timeline, row: Row, from: number, to: number, x: (at: number) => number, width: number, style: { text: string }) {
   const lane = t.lanes[row.cpu], top = row.y + LANE + IDLE + FREQ + 3, tall = SIGNALS - 5;
-  const low = Math.max(0, upper(lane.sigAt, from) - 1), high = Math.min(lane.sigAt.length, upper(lane.sigAt, to) + 1);
-  const every = Math.max(1, Math.floor((high - low) / (2 * width)));
-  const most = Math.max(1, ...t.clocks.map((c) => c.khz.reduce((a, b) => Math.max(a, b), 1)));
-  const line = (values: Float64Array, full: number, colour: string, dash: number[]) => {
+  const line = (times: Float64Array, values: Float64Array, full: number, colour: string, dash: number[]) => {
+    const low = Math.max(0, upper(times, from) - 1), high = Math.min(times.length, upper(times, to) + 1);
+    const every = Math.max(1, Math.floor((high - low) / (2 * width)));
     g.strokeStyle = colour;
     g.setLineDash(dash);
     g.beginPath();
+    let y = top + tall;
     for (let i = low; i < high; i += every) {
-      const y = top + tall - (tall * Math.min(full, values[i])) / full;
-      if (i === low) g.moveTo(x(lane.sigAt[i]), y);
-      else g.lineTo(x(lane.sigAt[i]), y);
+      if (i === low) g.moveTo(x(times[i]), y);
+      else g.lineTo(x(times[i]), y);
+      y = top + tall - (tall * Math.min(full, values[i])) / full;
+      g.lineTo(x(times[i]), y);
     }
+    g.lineTo(x(Math.min(to, t.endNs)), y);
     g.stroke();
     g.setLineDash([]);
   };
-  line(lane.nextKhz, most, style.text, [2, 2]);
-  line(lane.util, 1024, '#cc79a7', []);
-  line(lane.runnableAvg, 1024, '#d55e00', []);
-  line(lane.utilAvg, 1024, '#009e73', []);
+  line(lane.askedAt, lane.askedKhz, t.topKhz, style.text, [2, 2]);
+  line(lane.sigAt, lane.utilEst, 1024, '#cc79a7', []);
+  line(lane.sigAt, lane.runnableAvg, 1024, '#d55e00', []);
+  line(lane.sigAt, lane.utilAvg, 1024, '#009e73', []);
 }

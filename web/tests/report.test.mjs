@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { get } from 'node:http';
 import { after, before, test } from 'node:test';
-import { folder, launch, open, report, simulator, wattif, web } from './harness.mjs';
+import { folder, launch, open, program, report, simulator, wattif, web } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const shots = join(web, 'screenshots');
@@ -17,9 +20,22 @@ after(async () => { await browser.close(); });
 const kinds = {
   run: () => report('run', 'run', 'sched_idle', '--duration', '1s'),
   frames: () => report('frames', 'run', 'scroll', '-p', 'hikey620', '--duration', '3s'),
+  repro: () => report('repro', 'repro', 'sched_idle_placement', '--seeds', '2'),
+  sweep: () => report('sweep', 'sweep', 'server', '--axis', 'cpuidle=menu,teo', '--axis', 'cpufreq=schedutil,performance', '--duration', '300ms', '--pareto', 'energy.total,wakeup_latency_us.p99', '--store', join(folder, 'sweep.sqlite')),
+  recorded: () => report('recorded', 'replay', trace(), '--as-recorded', '-p', 'hikey620'),
+  replay: () => report('replay', 'replay', trace(), '-p', 'hikey620', '-k', 'linux-5.3', '-k', 'linux-5.6', '--seeds', '2'),
   compare: () => report('compare', 'compare', 'sched_idle', '-k', 'linux-5.3', '-k', 'linux-5.6', '--seeds', '4', '--duration', '1s'),
 };
 
+
+const value = (text) => (text === null ? null : Number(text));
+
+/** A recording to replay; it is that of a run. */
+function trace() {
+  const file = join(folder, 'recording.dat');
+  if (!existsSync(file)) wattif('run', 'server', '-p', 'hikey620', '--duration', '500ms', '--trace', file);
+  return file;
+}
 
 /** All values behind the cells of a row, in order. */
 const values = (page, selector) => page.locator(`${selector} data`).evaluateAll((all) => all.map((d) => Number(d.value)));
@@ -60,6 +76,31 @@ test('a comparison: means, intervals and ratios are those of the JSON', async ()
   }
   assert.equal(await page.locator('#comparison svg.whisker').count(), json.metrics.filter((m) => m.ratio_to_first[1].value > 0).length);
   assert.ok((await page.locator('.answer li').count()) > 3);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('published beside simulated, the sweep, the recording: numbers are those of the JSON', async () => {
+  const repro = kinds.repro();
+  let { page, faults, close } = await open(browser, repro.url);
+  const rows = repro.json.results.flatMap((r) => r.arms);
+  const shown = await page.locator('#published table').first().locator('tbody tr').evaluateAll((all) => all.map((r) => [4, 5].map((i) => r.children[i].querySelector('data')?.value ?? null)));
+  assert.deepEqual(shown.map((r) => r.map(value)), rows.map((a) => [a.published, a.simulated]));
+  assert.deepEqual(faults, []);
+  await close();
+
+  const sweep = kinds.sweep();
+  ({ page, faults, close } = await open(browser, sweep.url));
+  const means = await page.locator('#sweep .scroll tbody tr').evaluateAll((all) => all.map((r) => Number(r.children[1].querySelector('data').value)));
+  assert.deepEqual(means, sweep.json.points.map((p) => Object.values(p.metrics)[0].mean));
+  assert.deepEqual(faults, []);
+  await close();
+
+  const replay = kinds.replay();
+  ({ page, faults, close } = await open(browser, replay.url));
+  const recorded = await page.locator('#replay table').first().locator('tbody tr').evaluateAll((all) => all.map((r) => r.children[2].querySelector('data')?.value ?? null));
+  assert.deepEqual(recorded.map(value), replay.json.self_check.figures.map((f) => f.recorded));
+  assert.equal(await page.locator('canvas[role=application]').count(), 1);
   assert.deepEqual(faults, []);
   await close();
 });
@@ -141,7 +182,8 @@ test('names of a hostile trace are text', async () => {
   const { url } = report('evil', 'run', workload);
   const { page, faults, close } = await open(browser, url);
   assert.equal(await page.locator('img').count(), 0);
-  const text = await page.textContent('main');
+  // But for the editor, which holds the file itself.
+  const text = (await page.locator('section:not(#lab)').allTextContents()).join(' ');
   assert.ok(text.includes('<img src=x onerror=alert(1)></script>'), 'shown as it is');
   assert.ok(!/[\u202e\u0007]/.test(text) && text.includes('\\u{202e}'), 'what would steer the display is a code');
   await page.locator('canvas[role=application]').hover({ position: { x: 400, y: 60 } });
@@ -204,13 +246,38 @@ test('the simulator in the page: digests are those of the program', async () => 
     ['xeon_icx', 'linux-6.6', 'pgbench', 7], ['rpi5', 'linux-6.1', 'sched_idle_placement/sched_idle.json', 8],
   ];
   for (const [platform, kernel, workload, seed] of cases) {
-    const { specs } = ask({ do: 'load', platform: { name: platform }, kernels: [{ name: kernel }], workload: { name: workload }, seed, duration_s: 0.25 });
-    const run = ask({ do: 'run', spec: specs[0] }).side.run;
+    const { specs } = ask({ do: 'load', platform: { name: platform }, kernels: [{ name: kernel }], workload: { name: workload }, seed: String(seed), duration_s: 0.25 });
+    const run = ask({ do: 'run', spec: specs[0].text }).side.run;
     const native = JSON.parse(wattif('run', workload, '-p', platform, '-k', kernel, '--seed', String(seed), '--duration', '250ms', '--json'));
     const hint = 'the simulator in web/dist is of other sources: cargo xtask web';
     assert.equal(run.digest, native.digest, `${platform} ${kernel} ${workload}: ${hint}`);
     assert.equal(run.spec.hash, native.spec.hash);
     assert.deepEqual({ ...run.metrics }, { ...native.metrics }, 'to the last bit');
+  }
+});
+
+test('wattif lab: served on loopback, for its own name only, and run there', async () => {
+  const child = spawn(program, ['lab', 'server', '--duration', '200ms'], { cwd: folder, stdio: ['ignore', 'pipe', 'ignore'] });
+  try {
+    const [line] = await once(child.stdout, 'data');
+    const url = String(line).trim();
+    const { page, faults, close } = await open(browser, url);
+    await page.selectOption('#lab-platform', 'hikey620');
+    await page.selectOption('#lab-kernel-a', 'linux-5.6');
+    await page.selectOption('#lab-workload', 'server');
+    await page.click('#lab-run');
+    await page.waitForFunction(() => document.querySelector('#lab-status').textContent.startsWith('Done'), null, { timeout: 120_000 });
+    const native = JSON.parse(wattif('run', 'server', '-p', 'hikey620', '-k', 'linux-5.6', '--duration', '200ms', '--json'));
+    assert.equal(await page.textContent('.digest'), native.digest);
+    assert.equal(await page.locator('text=Open in Perfetto').count(), 1);
+    const { port } = new URL(url);
+    const elsewhere = await new Promise((done) => get({ host: '127.0.0.1', port, path: '/', headers: { host: 'example.org' } }, (r) => done(r.resume().statusCode)));
+    assert.equal(elsewhere, 403, 'another name is refused');
+    assert.equal((await fetch(`${url}other`)).status, 404);
+    assert.deepEqual(faults, []);
+    await close();
+  } finally {
+    child.kill();
   }
 });
 
@@ -238,7 +305,12 @@ test('a browser without DecompressionStream, or without WebAssembly: a note, and
 });
 
 test('a million slices: opens, pans and zooms; times are reported', async (t) => {
-  const { url, json, file } = report('million', 'run', 'hackbench', '-p', 'hikey960', '--duration', '60s');
+  const workload = join(folder, 'million.json');
+  const task = { instance: 8, run: 40, timer: { ref: 'unique', period: 400 } };
+  writeFileSync(workload, JSON.stringify({ tasks: { short: task }, global: { duration: 60 } }));
+  const { url, json, file } = report('million', 'run', workload, '-p', 'hikey960');
+  assert.ok(json.slices > 1e6, `${json.slices}`);
+  assert.ok(readFileSync(file).length < 8.4e6 + 2.2e6, 'data of 8 MB at most beside page and simulator');
   t.diagnostic(`${json.slices} slices, ${(readFileSync(file).length / 1e6).toFixed(1)} MB`);
   const begun = Date.now();
   const { page, faults, close } = await open(browser, url);

@@ -1,10 +1,11 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask gen`, `cargo xtask new`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask gen`, `cargo xtask web`, `cargo xtask new`.
 
 mod generate;
 mod new;
 mod python;
 mod step;
 mod test;
+mod web;
 
 use std::process::ExitCode;
 
@@ -14,6 +15,7 @@ usage: cargo xtask COMMAND
   test              everything: format, lints, tests, the wasm32 build, the Python package, generated docs, the gallery
   bench [CASE…]     fixed runs, one JSON line per case; `bench decisions`: the time of single decisions
   gen [--check]     write docs/reference from the registries; --check only says whether it is fresh
+  web               the report's page and the simulator in it, into web/dist
   new KIND NAME     a new cpuidle or cpufreq governor, registered, with manual and test; or a new kernel
 ";
 
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["test"] => test::everything(),
+        ["web"] => web::build(),
         ["bench", cases @ ..] => test::bench(cases),
         ["gen"] => generate::write(),
         ["gen", "--check"] => generate::check(),

@@ -14,6 +14,7 @@ pub fn everything() -> Result<(), String> {
     wasm()?;
     trace_cmd()?;
     crate::python::test()?;
+    crate::web::test()?;
     run(&cargo, &["test", "--workspace", "--locked"])
 }
 
@@ -39,7 +40,7 @@ fn trace_cmd() -> Result<(), String> {
     }
 }
 
-fn has_wasm() -> bool {
+pub(crate) fn has_wasm() -> bool {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let libdir = output(&rustc, &["--print", "target-libdir", "--target", WASM]);
     libdir.is_some_and(|dir| std::path::Path::new(dir.trim()).is_dir())

@@ -1,4 +1,4 @@
-//! Who ran where, and for whom it waited; which idle state, which frequency; what the frequency governor saw. Kept in columns
+//! Who ran where, and for whom it waited; which idle state, which frequency; signals and requests. Kept in columns
 //! and packed for the page: a slice costs a few bytes.
 //!
 //! Memory is bounded: beyond [`Timeline::MOST`] slices and sleeps the shortest are dropped, and the page says which.
@@ -30,14 +30,14 @@ struct Sleep {
     state: u32,
 }
 
-/// What a frequency governor saw and asked for.
+/// Signals of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Asked {
+struct Signals {
     at: u64,
-    util: u32,
     util_avg: u32,
     runnable_avg: u32,
-    next_khz: u32,
+    /// Estimated; under WALT its demand.
+    util_est: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,11 @@ struct Lane {
     open: Option<Slice>,
     sleeps: Vec<Sleep>,
     asleep: Option<Sleep>,
-    asked: Vec<Asked>,
+    signals: Vec<Signals>,
+    /// What WALT counts for the CPU, where it does.
+    demand: Option<u32>,
+    /// What a frequency governor asked for on this CPU: when, kHz.
+    asked: Vec<(u64, u32)>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -281,11 +285,12 @@ impl Lane {
         out.add("idle.gap", cpu, rests(self.sleeps.iter().map(|s| (s.start, s.end)), unit));
         out.add("idle.dur", cpu, self.sleeps.iter().map(|s| length(s.start, s.end)));
         out.add("idle.state", cpu, self.sleeps.iter().map(|s| s.state.into()));
-        out.add("sig.at", cpu, gaps(self.asked.iter().map(|a| a.at / unit)));
-        out.add("sig.util", cpu, self.asked.iter().map(|a| a.util.into()));
-        out.add("sig.util_avg", cpu, self.asked.iter().map(|a| a.util_avg.into()));
-        out.add("sig.runnable_avg", cpu, self.asked.iter().map(|a| a.runnable_avg.into()));
-        out.add("sig.next_khz", cpu, self.asked.iter().map(|a| a.next_khz.into()));
+        out.add("sig.at", cpu, gaps(self.signals.iter().map(|a| a.at / unit)));
+        out.add("sig.util_avg", cpu, self.signals.iter().map(|a| a.util_avg.into()));
+        out.add("sig.runnable_avg", cpu, self.signals.iter().map(|a| a.runnable_avg.into()));
+        out.add("sig.util_est", cpu, self.signals.iter().map(|a| a.util_est.into()));
+        out.add("asked.at", cpu, gaps(self.asked.iter().map(|a| a.0 / unit)));
+        out.add("asked.khz", cpu, self.asked.iter().map(|a| a.1.into()));
     }
 }
 
@@ -300,7 +305,7 @@ impl Packed {
 
 impl Observer for Timeline {
     fn interest(&self) -> Interest {
-        Interest::SCHED.and(Interest::IDLE).and(Interest::FREQ).and(Interest::DECISIONS)
+        Interest::SCHED.and(Interest::IDLE).and(Interest::FREQ).and(Interest::DECISIONS).and(Interest::SIGNALS)
     }
     fn thread(&mut self, t: &ThreadInfo) {
         if !self.index.contains_key(&t.pid) {
@@ -328,16 +333,17 @@ impl Observer for Timeline {
                 }
             }
             Event::Frequency(f) => {
-                let asked = Asked {
-                    at: at.0,
-                    util: f.util,
-                    util_avg: f.util_avg,
-                    runnable_avg: f.runnable_avg,
-                    next_khz: f.next_khz,
-                };
                 let list = &mut self.lanes[cpu.at()].asked;
+                if list.last().is_none_or(|last| at.0 >= last.0 + self.sample_ns) {
+                    list.push((at.0, f.next_khz));
+                }
+            }
+            Event::WaltDemand { cpu_demand, .. } => self.lanes[cpu.at()].demand = Some(cpu_demand),
+            Event::PeltCfs { util_avg, runnable_avg, util_est, .. } => {
+                let demand = self.lanes[cpu.at()].demand;
+                let list = &mut self.lanes[cpu.at()].signals;
                 if list.last().is_none_or(|last| at.0 >= last.at + self.sample_ns) {
-                    list.push(asked);
+                    list.push(Signals { at: at.0, util_avg, runnable_avg, util_est: demand.unwrap_or(util_est) });
                 }
             }
             _ => {}

@@ -55,9 +55,10 @@ pub struct Args {
     /// Print a Markdown table.
     #[arg(long)]
     markdown: bool,
-    /// Draw the ratios to the first kernel.
+    /// Draw the ratios to the first kernel, or by its name a figure of the report: latency.svg, frames.svg, energy.svg,
+    /// frequency.svg, idle.svg, or with a prefix such as mine-energy.svg. Repeatable.
     #[arg(long, value_name = "NAME.svg")]
-    plot: Option<PathBuf>,
+    plot: Vec<PathBuf>,
     #[command(flatten)]
     page: ReportArg,
 }
@@ -69,21 +70,13 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let fail_if: Vec<FailIf> = args.fail_if.iter().map(|text| FailIf::parse(text)).collect::<Result<_, _>>()?;
     let until = args.until.as_deref().map(Until::parse).transpose()?;
     let (loaded, seeds) = load(args, look)?;
-    let specs = &loaded.specs;
     let named: Vec<String> =
         fail_if.iter().map(|c| c.metric.clone()).chain(until.iter().flat_map(|u| u.metric.clone())).collect();
     let (comparison, seeds) = match &until {
         None => (compared(&loaded, &seeds, &named)?, seeds),
         Some(until) => sure(&loaded, &seeds, &named, until)?,
     };
-    if let Some(path) = &args.plot {
-        output::file(path, &drawing(&comparison, &specs[0]))?;
-    }
-    if let Some(path) = &args.page.report {
-        let specs: Vec<RunSpec> = specs.iter().map(|s| RunSpec { seed: seeds[0], ..s.clone() }).collect();
-        let inputs = report::inputs(&args.inputs, &args.kernel, &loaded, seeds.len() as u64);
-        report::of_comparison(path, &comparison, &specs, &loaded, inputs)?;
-    }
+    pictures(args, &loaded, &seeds, &comparison)?;
     match (args.json, args.markdown) {
         (true, _) => output::json(&comparison)?,
         (_, markdown) => output::page(&page(&loaded, &seeds, &comparison, markdown))?,
@@ -96,6 +89,24 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         }
     }
     Ok(exit)
+}
+
+/// Drawings and the page, from a run of each kernel with the first seed.
+fn pictures(args: &Args, loaded: &Loaded, seeds: &[u64], comparison: &Comparison) -> Result<(), Error> {
+    let figures: Vec<_> = args.plot.iter().map(|path| (path, report::figure_of(path))).collect();
+    let specs: Vec<RunSpec> = loaded.specs.iter().map(|s| RunSpec { seed: seeds[0], ..s.clone() }).collect();
+    let asked = args.page.report.is_some() || figures.iter().any(|f| f.1.is_some());
+    let sides = if asked { report::sides(&specs)? } else { Vec::new() };
+    for (path, figure) in figures {
+        let svg = figure.map_or_else(|| Ok(drawing(comparison, &specs[0])), |f| report::drawing(f, &sides))?;
+        output::file(path, &svg)?;
+    }
+    if let Some(path) = &args.page.report {
+        let inputs = report::inputs(&args.inputs, &args.kernel, loaded, seeds.len() as u64);
+        let page = report::of_comparison(comparison, &sides, loaded, inputs)?;
+        report::write(path, page, sides)?;
+    }
+    Ok(())
 }
 
 /// Runs of these seeds under every kernel: a list per kernel.

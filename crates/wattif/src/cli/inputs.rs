@@ -63,6 +63,7 @@ pub struct Inputs {
 }
 
 /// What is to be run: a spec per kernel, all with the first seed.
+#[derive(Default)]
 pub struct Loaded {
     /// In the order of the kernels.
     pub specs: Vec<RunSpec>,

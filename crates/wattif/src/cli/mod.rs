@@ -8,6 +8,7 @@ mod explain;
 mod export;
 mod import;
 mod inputs;
+mod lab;
 mod list;
 mod output;
 mod record;
@@ -85,6 +86,7 @@ enum Verb {
     Explain(explain::Args),
     Bisect(bisect::Args),
     Sweep(sweep::Args),
+    Lab(lab::Args),
     List(list::Args),
     Verify(verify::Args),
     Completions(completions::Args),
@@ -148,6 +150,7 @@ impl Verb {
             Verb::Explain(args) => explain::run(&args, look),
             Verb::Bisect(args) => bisect::run(&args, look),
             Verb::Sweep(args) => sweep::run(&args, look),
+            Verb::Lab(args) => lab::run(&args, look),
             Verb::List(args) => list::run(&args),
             Verb::Verify(args) => verify::run(&args),
             Verb::Completions(args) => completions::run(&args),

@@ -1,11 +1,15 @@
 //! `wattif replay TRACE -k A -k B`: how well the recording is reproduced, then what the kernels change.
 
+use super::inputs::Loaded;
+use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::data::Collection;
 use crate::error::{Error, Look};
 use crate::recording::{self, Check, LoadedTrace, profile_of, replay_seeds, self_check, without_background};
+use crate::report::Report;
 use crate::settings::Settings;
 use crate::{load, text};
+use std::path::Path;
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::RunReport;
@@ -16,7 +20,7 @@ use wattif_model::kernel::KernelSpec;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::Recording;
-use wattif_model::workload::Policy;
+use wattif_model::workload::{Policy, Workload};
 
 /// Ask what other kernels would have made of a recorded trace: first how well the recording is reproduced, then the
 /// comparison.
@@ -58,6 +62,8 @@ pub struct Args {
     /// Print one JSON object (wattif.replay/1; with --as-recorded, wattif.recorded/1).
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    page: ReportArg,
 }
 
 pub(super) fn policy(text: &str) -> Result<(String, Policy), String> {
@@ -105,6 +111,17 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         if !args.as_recorded {
             output::note("no kernel was named (-k): only the figures of the recording itself");
         }
+        if let Some(path) = &args.page.report {
+            let spec = RunSpec {
+                platform: looked.platform.clone(),
+                workload: Workload { name: args.trace.clone(), ..Workload::default() },
+                kernel: KernelSpec::default(),
+                seed: args.seed,
+                duration: looked.loaded.recording.end,
+            };
+            let json = recorded_json(&looked);
+            picture(path, args, &looked, spec, &[], json, None)?;
+        }
         return as_recorded(&looked, args.json);
     }
     warnings(&looked).iter().for_each(|w| output::note(&format!("warning: {w}")));
@@ -132,11 +149,54 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         runs.push(of_kernel(load::kernel(name, &settings)?.value)?);
     }
     let comparison = (!runs.is_empty()).then(|| compare(&runs, &looked));
+    let told = json(args, &looked, &inferred, &own_spec, &checks, comparison.as_ref());
+    if let Some(path) = &args.page.report {
+        let specs: Vec<RunSpec> = runs.iter().map(|(spec, _)| spec.clone()).collect();
+        picture(path, args, &looked, own_spec, &specs, told.clone(), comparison.as_ref())?;
+    }
     match args.json {
-        true => output::json(&json(args, &looked, &inferred, &own_spec, &checks, comparison.as_ref()))?,
+        true => output::json(&told)?,
         false => output::page(&page(args, &looked, &recorded, &checks, comparison.as_ref()))?,
     }
     Ok(Exit::Done)
+}
+
+/// The page: the recording above the kernels' runs of what was inferred from it.
+fn picture(
+    path: &Path,
+    args: &Args,
+    looked: &Looked,
+    own: RunSpec,
+    specs: &[RunSpec],
+    mut replay: serde_json::Value,
+    comparison: Option<&Comparison>,
+) -> Result<(), Error> {
+    let recording = &looked.loaded.recording;
+    let mut page = Report::new("replay", format!("{} on {}", args.trace, looked.platform.name));
+    page.question = match args.kernel.as_slice() {
+        [] => format!("What does {} show?", args.trace),
+        kernels => format!("What would {} have made of {}?", kernels.join(" and "), args.trace),
+    };
+    if let Some(checks) = replay["self_check"]["figures"].as_array() {
+        let good = checks.iter().filter(|c| c["ok"] == true).count();
+        page.answer.push(format!(
+            "{good} of {} figures of the recording are reproduced; trust the rest accordingly.",
+            checks.len()
+        ));
+    }
+    let mut all = vec![crate::report::recorded(&own, recording, &looked.report)];
+    all.extend(report::sides(specs)?);
+    let loaded = Loaded { specs: if specs.is_empty() { vec![own] } else { specs.to_vec() }, ..Loaded::default() };
+    report::add_sides(&mut page, &all, &loaded)?;
+    if let Some(comparison) = comparison {
+        page.set_comparison(comparison);
+    }
+    page.answer.extend(crate::report::sentences(&all[0]).into_iter().map(|s| format!("As recorded: {s}")));
+    replay["comparison"] = serde_json::Value::Null;
+    page.replay = Some(replay);
+    page.inputs = report::inputs_of(&loaded, args.seeds);
+    page.trust = report::trust(&looked.platform);
+    report::write(path, page, all)
 }
 
 /// What the replay would need and the trace lacks.
@@ -278,22 +338,27 @@ fn about(looked: &Looked) -> serde_json::Value {
 
 /// The figures of the recording itself.
 pub(super) fn as_recorded(looked: &Looked, json: bool) -> Result<Exit, Error> {
-    let report = &looked.report;
     if json {
-        output::json(&serde_json::json!({
-            "schema": "wattif.recorded/1",
-            "version": env!("CARGO_PKG_VERSION"),
-            "recording": about(looked),
-            "metrics": report.metrics,
-            "tasks": report.tasks,
-            "by_task": report.by_task,
-            "cpus": report.cpus,
-            "domains": report.domains,
-            "trust": looked.platform.trust,
-        }))?;
+        output::json(&recorded_json(looked))?;
     } else {
         let head = head(&looked.loaded.findings.name, looked);
-        output::page(&format!("{head}{}", text::tables(&looked.platform, report)))?;
+        output::page(&format!("{head}{}", text::tables(&looked.platform, &looked.report)))?;
     }
     Ok(Exit::Done)
+}
+
+/// `wattif.recorded/1`.
+fn recorded_json(looked: &Looked) -> serde_json::Value {
+    let report = &looked.report;
+    serde_json::json!({
+        "schema": "wattif.recorded/1",
+        "version": env!("CARGO_PKG_VERSION"),
+        "recording": about(looked),
+        "metrics": report.metrics,
+        "tasks": report.tasks,
+        "by_task": report.by_task,
+        "cpus": report.cpus,
+        "domains": report.domains,
+        "trust": looked.platform.trust,
+    })
 }

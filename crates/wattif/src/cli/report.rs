@@ -9,8 +9,10 @@ use crate::{bug, text};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
+use wattif_lab::report::{FIGURES, Shown, draw};
 use wattif_lab::table::cell;
 use wattif_model::Ns;
+use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 
 /// Where the page goes.
@@ -35,83 +37,108 @@ pub fn write(path: &Path, mut report: Report, sides: Vec<Side>) -> Result<(), Er
     Ok(())
 }
 
-/// The form of the page begins with what was asked for here.
-pub fn inputs(asked: &Inputs, kernels: &[String], loaded: &Loaded, seeds: u64) -> report::Inputs {
+/// The form of the page begins with what was run.
+pub fn inputs_of(loaded: &Loaded, seeds: u64) -> report::Inputs {
     let spec = &loaded.specs[0];
     report::Inputs {
-        platform: asked.platform.clone(),
-        kernels: kernels.to_vec(),
+        platform: spec.platform.name.clone(),
+        kernels: loaded.specs.iter().map(|s| s.kernel.name.clone()).collect(),
         workload: spec.workload.name.clone(),
         workload_text: loaded.workload_text.clone(),
-        dialect: asked.dialect.name(),
-        set: asked.set.clone(),
-        seed: spec.seed,
+        seed: spec.seed.to_string(),
         seeds,
         duration_s: spec.duration.as_s_f64(),
+        ..report::Inputs::default()
     }
 }
 
-/// Of one run.
-pub fn of_run(path: &Path, side: Side, loaded: &Loaded, inputs: report::Inputs) -> Result<(), Error> {
-    let spec = &side.spec;
-    let mut report =
-        Report::new("run", format!("{} on {}: {}", spec.workload.name, spec.platform.name, spec.kernel.name));
-    report.question = format!(
-        "What does {} do on {} under {}, for {} s?",
-        spec.workload.name,
-        spec.platform.name,
-        spec.kernel.name,
-        cell(spec.duration.as_s_f64())
-    );
-    report.answer = report::sentences(&side);
-    report.inputs = inputs;
-    report.trust = trust(spec);
-    report.sides = vec![side.json(&loaded.settings.to_map(), &loaded.findings)];
-    write(path, report, vec![side])
+/// The same, in the words of whoever asked.
+pub fn inputs(asked: &Inputs, kernels: &[String], loaded: &Loaded, seeds: u64) -> report::Inputs {
+    report::Inputs {
+        platform: asked.platform.clone(),
+        kernels: kernels.to_vec(),
+        dialect: asked.dialect.name(),
+        set: asked.set.clone(),
+        ..inputs_of(loaded, seeds)
+    }
 }
 
-/// Of a comparison: a run of each kernel with the first seed, and why the first two differ.
+/// The figure that the name of a drawing asks for: `energy.svg`, or `mine-energy.svg`.
+pub fn figure_of(path: &Path) -> Option<&'static str> {
+    let stem = path.file_stem()?.to_str()?.to_lowercase();
+    let asks = |f: &&&str| stem == **f || stem.ends_with(&format!("-{f}")) || stem.ends_with(&format!("_{f}"));
+    FIGURES.iter().find(asks).copied()
+}
+
+/// A figure of these runs as SVG.
+pub fn drawing(figure: &str, sides: &[Side]) -> Result<String, Error> {
+    let spec = &sides[0].spec;
+    fn of(s: &Side) -> Shown<'_> {
+        Shown { kernel: &s.spec.kernel.name, report: &s.outcome.report, figures: &s.figures }
+    }
+    let shown: Vec<Shown<'_>> = sides.iter().map(of).collect();
+    draw(figure, &format!("{} on {}", spec.workload.name, spec.platform.name), &shown)
+        .map_err(|why| Error::Usage(format!("--plot {figure}: {why}")))
+}
+
+/// A page of one run.
+pub fn of_run(side: &Side, loaded: &Loaded, inputs: report::Inputs) -> Report {
+    let spec = &side.spec;
+    let (workload, platform, kernel) = (&spec.workload.name, &spec.platform.name, &spec.kernel.name);
+    let mut report = Report::new("run", format!("{workload} on {platform}: {kernel}"));
+    let length = cell(spec.duration.as_s_f64());
+    report.question = format!("What does {workload} do on {platform} under {kernel}, for {length} s?");
+    report.answer = report::sentences(side);
+    report.inputs = inputs;
+    report.trust = trust(&spec.platform);
+    report.sides = vec![side.json(&loaded.settings.to_map(), &loaded.findings)];
+    report
+}
+
+/// A page of a comparison; `sides` are runs of its kernels with the first seed. Why the first two differ is explained.
 pub fn of_comparison(
-    path: &Path,
     comparison: &Comparison,
-    specs: &[RunSpec],
+    sides: &[Side],
     loaded: &Loaded,
     inputs: report::Inputs,
-) -> Result<(), Error> {
-    let names: Vec<&str> = specs.iter().map(|s| s.kernel.name.as_str()).collect();
-    let spec = &specs[0];
-    let mut report =
-        Report::new("compare", format!("{} on {}: {}", spec.workload.name, spec.platform.name, names.join(", ")));
+) -> Result<Report, Error> {
+    let names: Vec<&str> = sides.iter().map(|s| s.spec.kernel.name.as_str()).collect();
+    let spec = &sides[0].spec;
+    let (workload, platform) = (&spec.workload.name, &spec.platform.name);
+    let mut report = Report::new("compare", format!("{workload} on {platform}: {}", names.join(", ")));
     report.question = format!(
-        "What changes for {} on {} between {}, over {} s and {} paired seeds?",
-        spec.workload.name,
-        spec.platform.name,
+        "What changes for {workload} on {platform} between {}, over {} s and {} paired seeds?",
         names.join(" and "),
         cell(spec.duration.as_s_f64()),
         comparison.seeds
     );
     report.set_comparison(comparison);
     report.inputs = inputs;
-    report.trust = trust(spec);
-    let sides = with_sides(&mut report, specs, loaded)?;
-    write(path, report, sides)
+    report.trust = trust(&spec.platform);
+    add_sides(&mut report, sides, loaded)?;
+    Ok(report)
 }
 
-/// Runs the specs with their figures, and explains the first two.
-pub fn with_sides(report: &mut Report, specs: &[RunSpec], loaded: &Loaded) -> Result<Vec<Side>, Error> {
-    let sides: Vec<Side> = specs.par_iter().map(|s| report::side(s, &mut [])).collect::<Result<_, _>>()?;
+/// Runs with their figures, on all cores.
+pub fn sides(specs: &[RunSpec]) -> Result<Vec<Side>, Error> {
+    specs.par_iter().map(|s| report::side(s, &mut [])).collect()
+}
+
+/// Puts runs into a page, and explains the first two of the same inputs.
+pub fn add_sides(report: &mut Report, sides: &[Side], loaded: &Loaded) -> Result<(), Error> {
     let set = loaded.settings.to_map();
     report.sides = sides.iter().map(|s| s.json(&set, &loaded.findings)).collect();
-    if let [a, b, ..] = specs
+    let simulated: Vec<&RunSpec> = sides.iter().filter(|s| !s.recorded).map(|s| &s.spec).collect();
+    if let [a, b, ..] = simulated[..]
         && explain::same_inputs(a, b).is_ok()
     {
         let none = Reruns { seeds: 0, duration: Ns::ZERO, metrics: Vec::new() };
         report.set_explanation(&explain::explain([a, b], &none, &|| true)?);
     }
-    Ok(sides)
+    Ok(())
 }
 
 /// The lines of `How far to trust it`.
-pub fn trust(spec: &RunSpec) -> Vec<String> {
-    text::trust(&spec.platform).lines().map(|l| l.trim_start_matches("- ").to_string()).collect()
+pub fn trust(platform: &Platform) -> Vec<String> {
+    text::trust(platform).lines().map(|l| l.trim_start_matches("- ").to_string()).collect()
 }

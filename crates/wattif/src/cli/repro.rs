@@ -1,11 +1,15 @@
 //! `wattif repro [NAME…]`.
 
+use super::inputs::Loaded;
+use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::experiment::{self, Entry};
+use crate::report::Report;
 use crate::{data, load, text};
-use std::path::PathBuf;
-use wattif_lab::experiment::{Plan, Repro, ResultRow, Results};
+use std::path::{Path, PathBuf};
+use wattif_lab::experiment::{Overrides, Plan, Repro, ResultRow, Results};
+use wattif_model::run::RunSpec;
 
 /// Run the experiments of the gallery: published numbers beside simulated ones, and the counter-tests.
 ///
@@ -30,6 +34,8 @@ pub struct Args {
     /// Write the drawings of the experiments into this folder, as SVG.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
+    #[command(flatten)]
+    page: ReportArg,
 }
 
 pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
@@ -54,11 +60,39 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         rows.extend(found);
     }
     let repro = Repro::new(rows);
+    if let Some(path) = &args.page.report {
+        write(path, &entries, &repro)?;
+    }
     match args.json {
         true => output::json(&repro)?,
         false => output::data(&verdict(&repro))?,
     }
     Ok(if repro.ok() { Exit::Done } else { Exit::No })
+}
+
+/// The page: published beside simulated, and of a single experiment a run of its first two kernels.
+fn write(path: &Path, entries: &[Entry], repro: &Repro) -> Result<(), Error> {
+    let names: Vec<&str> = entries.iter().map(|e| e.experiment.name.as_str()).collect();
+    let mut page = Report::new("repro", format!("Published beside simulated: {}", names.join(", ")));
+    page.question = match entries {
+        [one] => one.experiment.question.clone(),
+        _ => "What do published experiments become in the simulator?".into(),
+    };
+    page.answer = vec![verdict(repro).trim_end().to_string()];
+    page.answer.extend(entries.iter().map(|e| format!("{}: source: {}", e.experiment.name, e.experiment.source)));
+    page.repro = Some(serde_json::to_value(repro).expect("results are string-keyed"));
+    let mut sides = Vec::new();
+    if let [one] = entries {
+        let e = &one.experiment;
+        let arm = |k: &String| e.resolve(k, &e.platforms[0], &Overrides::new()).map_err(Error::Usage);
+        let specs: Vec<RunSpec> = e.kernels.iter().take(2).map(|k| one.spec(&arm(k)?)).collect::<Result<_, _>>()?;
+        let loaded = Loaded { specs, ..Loaded::default() };
+        sides = report::sides(&loaded.specs)?;
+        report::add_sides(&mut page, &sides, &loaded)?;
+        page.inputs = report::inputs_of(&loaded, e.seeds);
+        page.trust = report::trust(&loaded.specs[0].platform);
+    }
+    report::write(path, page, sides)
 }
 
 fn simulate(entry: &Entry, seeds: Option<u64>) -> Result<(Plan, Results), Error> {

@@ -12,9 +12,6 @@ use crate::trace_file::{TraceFile, TraceFormat};
 use clap::ValueEnum;
 use std::path::PathBuf;
 use wattif_formats::trace;
-use wattif_lab::metrics::RunReport;
-use wattif_lab::plot::{self, Axis, Chart};
-use wattif_model::run::RunSpec;
 use wattif_model::trace::Observer;
 
 /// Simulate one workload on one platform under one kernel.
@@ -56,9 +53,10 @@ pub struct Args {
     /// Write the log files that rt-app would have written, one per thread, into this folder.
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
-    /// Draw the distribution of wake-up latency, a curve per task.
+    /// Draw a figure of the report: latency.svg, frames.svg, energy.svg, frequency.svg, idle.svg, or with a prefix such as
+    /// mine-energy.svg; any other name draws the wake-up latency. Repeatable.
     #[arg(long, value_name = "NAME.svg")]
-    plot: Option<PathBuf>,
+    plot: Vec<PathBuf>,
     #[command(flatten)]
     page: ReportArg,
 }
@@ -98,9 +96,9 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         observers.push(trace);
     }
     // With a page more is listened to; the run is the same.
-    let (outcome, side) = match &args.page.report {
-        None => (simulate(spec, &mut observers)?, None),
-        Some(_) => {
+    let (outcome, side) = match args.page.report.is_some() || !args.plot.is_empty() {
+        false => (simulate(spec, &mut observers)?, None),
+        true => {
             let side = side(spec, &mut observers)?;
             (side.outcome.clone(), Some(side))
         }
@@ -111,12 +109,15 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     if let Some(logs) = logs {
         logs.finish()?;
     }
-    if let Some(path) = &args.plot {
-        output::file(path, &drawing(spec, &outcome.report))?;
+    if let Some(side) = &side {
+        for path in &args.plot {
+            let figure = report::figure_of(path).unwrap_or("latency");
+            output::file(path, &report::drawing(figure, std::slice::from_ref(side))?)?;
+        }
     }
     if let (Some(path), Some(side)) = (&args.page.report, side) {
         let inputs = report::inputs(&args.inputs, std::slice::from_ref(&args.kernel), &loaded, 1);
-        report::of_run(path, side, &loaded, inputs)?;
+        report::write(path, report::of_run(&side, &loaded, inputs), vec![side])?;
     }
     let set = loaded.settings.to_map();
     match args.json {
@@ -128,20 +129,4 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     }
     output::note(&text::speed(spec, &outcome));
     Ok(Exit::Done)
-}
-
-fn drawing(spec: &RunSpec, report: &RunReport) -> String {
-    let chart = Chart {
-        title: format!("{} on {} under {}: wake-up latency", spec.workload.name, spec.platform.name, spec.kernel.name),
-        desc: format!("Share of wake-ups not above a latency, per task; seed {}.", spec.seed),
-        x: Axis { label: "waking to running, µs".into(), log: true },
-        y: Axis { label: "share of wake-ups".into(), log: false },
-    };
-    let curves: Vec<_> = report
-        .by_task
-        .iter()
-        .filter(|g| g.workload && !g.wakeup_latency_cdf.is_empty())
-        .map(|g| (g.task.clone(), g.wakeup_latency_cdf.clone()))
-        .collect();
-    plot::cdf(&chart, &curves)
 }

@@ -1,13 +1,15 @@
 //! `wattif sweep WORKLOAD --axis name=values…`.
 
 use super::inputs::Dialect;
+use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look};
+use crate::report::Report;
 use crate::settings::duration_ns;
 use crate::sweep::{Figure, Question, Row, Store, Table as Found, run_local};
 use clap::ValueEnum;
 use std::path::PathBuf;
-use wattif_lab::metrics;
+use wattif_lab::metrics::{self, Better};
 use wattif_lab::sweep::{Axis, Sampling};
 use wattif_lab::table::{Align, Table, cell, interval};
 use wattif_model::Ns;
@@ -69,6 +71,8 @@ pub struct Args {
     /// Print one JSON object (wattif.sweep/1).
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    page: ReportArg,
 }
 
 /// How points are chosen.
@@ -106,11 +110,42 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         missing.len().min(all),
         args.store.display()
     ));
+    if let Some(path) = &args.page.report {
+        report::write(path, picture(args, &table), Vec::new())?;
+    }
     match args.json {
         true => output::json(&table)?,
         false => output::data(&page(&table, &shown, front.is_some()))?,
     }
     Ok(Exit::Done)
+}
+
+/// The page: every point, and which are the best.
+fn picture(args: &Args, found: &Found) -> Report {
+    let mut page = Report::new("sweep", format!("{} by {}", args.workload, found.axes.join(", ")));
+    page.question = format!("What do {} do to {}?", found.axes.join(" and "), args.workload);
+    for name in &args.metric {
+        let better = metrics::info(name).map_or(Better::Lower, |m| m.better);
+        let sign = if better == Better::Higher { -1.0 } else { 1.0 };
+        let value = |r: &&Row| r.metrics.get(name).and_then(|f| f.mean).map_or(f64::INFINITY, |m| sign * m);
+        let Some(best) = found.points.iter().min_by(|a, b| value(a).total_cmp(&value(b))) else { continue };
+        let Some(mean) = best.metrics.get(name).and_then(|f| f.mean) else { continue };
+        let at: Vec<String> = found.axes.iter().map(|a| format!("{a}={}", best.axes[a])).collect();
+        page.answer.push(format!("{name} is best at {}: {}.", at.join(", "), cell(mean)));
+    }
+    page.sweep = Some(serde_json::to_value(found).expect("points are string-keyed"));
+    page.inputs = crate::report::Inputs {
+        platform: args.platform.clone(),
+        kernels: vec![args.kernel.clone()],
+        workload: args.workload.clone(),
+        dialect: args.dialect.name(),
+        set: args.set.clone(),
+        seed: args.seed.to_string(),
+        seeds: args.seeds,
+        duration_s: args.duration.map_or(1.0, |ns| ns as f64 / 1e9),
+        workload_text: None,
+    };
+    page
 }
 
 fn question(args: &Args) -> Result<Question, Error> {

@@ -18,33 +18,42 @@ use wattif_formats::trace::dat::write::DatTrace;
 use wattif_formats::trace::perfetto::write::PerfettoTrace;
 use wattif_formats::trace::{About, Detail, TraceWriter};
 use wattif_lab::explain::{Decision, Recorder};
-use wattif_model::kernel::{KernelSpec, Slot};
-use wattif_model::platform::Platform;
+use wattif_model::kernel::Slot;
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{Event, Interest, Observer};
-use wattif_model::workload::Workload;
 use wattif_model::workload::models::MODELS;
 use wattif_model::{CpuId, Ns};
 use wattif_sim::registry::POLICIES;
 
-/// A name that is built in, the text of a file, or what a run was made of.
+/// A name that is built in, the text of a file, or the run it is taken from.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Given<T> {
+enum Given {
     Name(String),
     Text(String),
-    Content(Box<T>),
+    Of(Spec),
+}
+
+/// A run as its canonical text: a browser's numbers are too short for some of what is in it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Spec(String);
+
+impl Spec {
+    fn read(&self) -> Result<RunSpec, Error> {
+        serde_json::from_str(&self.0).map_err(|e| Error::Usage(format!("no run: {e}")))
+    }
 }
 
 /// What is to be run.
 #[derive(Clone, Debug, Deserialize)]
 struct Wanted {
-    platform: Given<Platform>,
-    kernels: Vec<Given<KernelSpec>>,
-    workload: Given<Workload>,
+    platform: Given,
+    kernels: Vec<Given>,
+    workload: Given,
     #[serde(default)]
     set: Vec<String>,
-    seed: u64,
+    /// In digits, for the same reason.
+    seed: String,
     /// `None`: the workload's own.
     duration_s: Option<f64>,
     #[serde(default)]
@@ -60,15 +69,15 @@ enum Request {
     /// Names and texts to specs, or to diagnostics.
     Load(Wanted),
     /// One run with its figures and its timeline.
-    Run { spec: Box<RunSpec> },
+    Run { spec: Spec },
     /// Several kernels on several seeds.
-    Compare { specs: Vec<RunSpec>, seeds: u64 },
+    Compare { specs: Vec<Spec>, seeds: u64 },
     /// Why two runs differ.
-    Explain { specs: Vec<RunSpec> },
+    Explain { specs: Vec<Spec> },
     /// Which decisions led to what is seen at a time.
-    Why { spec: Box<RunSpec>, at_ns: u64, cpu: u32, pid: Option<u32>, what: What },
+    Why { spec: Spec, at_ns: u64, cpu: u32, pid: Option<u32>, what: What },
     /// The run as a trace.
-    Trace { spec: Box<RunSpec>, format: String },
+    Trace { spec: Spec, format: String },
 }
 
 /// What was clicked.
@@ -127,12 +136,18 @@ fn respond(request: Request, progress: &dyn Fn(f64)) -> Result<(Value, Vec<u8>),
     match request {
         Request::List => Ok((list(), Vec::new())),
         Request::Load(wanted) => Ok((wanted.load()?, Vec::new())),
-        Request::Run { spec } => one(&spec, progress),
-        Request::Compare { specs, seeds } => Ok((compare(&specs, seeds, progress)?, Vec::new())),
-        Request::Explain { specs } => Ok((explained(&specs)?, Vec::new())),
-        Request::Why { spec, at_ns, cpu, pid, what } => Ok((why(&spec, at_ns, CpuId(cpu), pid, what)?, Vec::new())),
-        Request::Trace { spec, format } => trace(&spec, &format, progress),
+        Request::Run { spec } => one(&spec.read()?, progress),
+        Request::Compare { specs, seeds } => Ok((compare(&all(&specs)?, seeds, progress)?, Vec::new())),
+        Request::Explain { specs } => Ok((explained(&all(&specs)?)?, Vec::new())),
+        Request::Why { spec, at_ns, cpu, pid, what } => {
+            Ok((why(&spec.read()?, at_ns, CpuId(cpu), pid, what)?, Vec::new()))
+        }
+        Request::Trace { spec, format } => trace(&spec.read()?, &format, progress),
     }
+}
+
+fn all(specs: &[Spec]) -> Result<Vec<RunSpec>, Error> {
+    specs.iter().map(Spec::read).collect()
 }
 
 /// Everything there is to choose from.
@@ -174,7 +189,7 @@ impl Wanted {
         let settings = Settings::parse(&self.set)?;
         let mut platform = match &self.platform {
             Given::Name(name) => load::platform(name, &settings)?.value,
-            Given::Content(platform) => *platform.clone(),
+            Given::Of(run) => run.read()?.platform,
             Given::Text(_) => return Err(Error::Usage("a platform is a name here".into())),
         };
         let mut findings = Vec::new();
@@ -185,7 +200,7 @@ impl Wanted {
                 let source = Source { name: "workload.json".into(), text: text.as_str().into() };
                 Some(load::parse_workload(source, cpus, dialect(&self.dialect), &settings)?)
             }
-            Given::Content(_) => None,
+            Given::Of(_) => None,
         };
         let workload = match (read, &self.workload) {
             (Some(read), _) => {
@@ -193,7 +208,7 @@ impl Wanted {
                 findings.extend(diagnostics(&read.findings));
                 read.value.workload
             }
-            (None, Given::Content(workload)) => *workload.clone(),
+            (None, Given::Of(run)) => run.read()?.workload,
             _ => return Err(Error::Usage("no workload".into())),
         };
         let duration = match self.duration_s {
@@ -203,19 +218,29 @@ impl Wanted {
             }
             None => load::default_duration(&workload),
         };
+        let seed = self.seed.trim().parse();
+        let seed = seed.map_err(|_| Error::Usage(format!("seed `{}`: write a whole number from 0 on", self.seed)))?;
         let mut specs = Vec::new();
         for kernel in &self.kernels {
             let kernel = match kernel {
                 Given::Name(name) => load::kernel(name, &settings)?.value,
-                Given::Content(kernel) => load::adjusted(*kernel.clone(), &settings)?,
+                Given::Of(run) => load::adjusted(run.read()?.kernel, &settings)?,
                 Given::Text(_) => return Err(Error::Usage("a kernel is a name here".into())),
             };
             let (platform, workload) = (platform.clone(), workload.clone());
-            specs.push(RunSpec { platform, workload, kernel, seed: self.seed, duration });
+            specs.push(RunSpec { platform, workload, kernel, seed, duration });
         }
-        let hashes: Vec<String> = specs.iter().map(RunSpec::hash).collect();
-        Ok(json!({ "specs": specs, "hashes": hashes, "findings": findings }))
+        let specs: Vec<Value> = specs.iter().map(about).collect();
+        Ok(json!({ "specs": specs, "findings": findings }))
     }
+}
+
+/// A run, and what the page says about it.
+pub fn about(spec: &RunSpec) -> Value {
+    json!({
+        "text": spec.canonical(), "hash": spec.hash(), "platform": spec.platform.name, "kernel": spec.kernel.name,
+        "workload": spec.workload.name, "duration_s": spec.duration.as_s_f64(), "trust": spec.platform.trust,
+    })
 }
 
 /// Tells how far a run is.
@@ -374,41 +399,45 @@ mod tests {
         let kernels = [json!({ "name": "linux-5.3" }), json!({ "name": "linux-5.6" })];
         let (json, _) = ask(json!({
             "do": "load", "platform": { "name": "hikey620" }, "kernels": kernels, "workload": { "name": "server" },
-            "set": ["schedutil.rate_limit_us=500"], "seed": 3, "duration_s": 0.2,
+            "set": ["schedutil.rate_limit_us=500"], "seed": "3", "duration_s": 0.2,
         }));
         json["ok"].clone()
+    }
+
+    fn text(ok: &Value, i: usize) -> Value {
+        ok["specs"][i]["text"].clone()
     }
 
     #[test]
     fn names_to_specs_to_runs() {
         let ok = loaded();
-        let spec: RunSpec = serde_json::from_value(ok["specs"][0].clone()).unwrap();
-        assert_eq!((spec.hash().as_str(), spec.seed), (ok["hashes"][0].as_str().unwrap(), 3));
-        let (ran, columns) = ask(json!({ "do": "run", "spec": ok["specs"][0] }));
+        let spec = Spec(ok["specs"][0]["text"].as_str().unwrap().into()).read().unwrap();
+        assert_eq!((spec.hash().as_str(), spec.seed), (ok["specs"][0]["hash"].as_str().unwrap(), 3));
+        let (ran, columns) = ask(json!({ "do": "run", "spec": text(&ok, 0) }));
         let digest = Simulator.run(&spec, &mut []).unwrap().digest;
         assert_eq!(ran["ok"]["side"]["run"]["digest"], digest.as_str());
         let told: usize =
             ran["ok"]["timeline"]["columns"].as_array().unwrap().iter().map(|c| c[3].as_u64().unwrap() as usize).sum();
         assert_eq!(told, columns.len());
-        let (compared, _) = ask(json!({ "do": "compare", "specs": ok["specs"], "seeds": 2 }));
+        let (compared, _) = ask(json!({ "do": "compare", "specs": [text(&ok, 0), text(&ok, 1)], "seeds": 2 }));
         assert_eq!(compared["ok"]["comparison"]["kernels"], json!(["linux-5.3", "linux-5.6"]));
-        let (explained, _) = ask(json!({ "do": "explain", "specs": ok["specs"] }));
+        let (explained, _) = ask(json!({ "do": "explain", "specs": [text(&ok, 0), text(&ok, 1)] }));
         assert!(!explained["ok"]["summary"].as_array().unwrap().is_empty());
     }
 
     #[test]
     fn edited_runs_keep_what_was_not_edited() {
         let ok = loaded();
-        let spec = &ok["specs"][0];
+        let run = text(&ok, 0);
         let again = |set: Value| {
             ask(json!({
-                "do": "load", "platform": { "content": spec["platform"] }, "kernels": [{ "content": spec["kernel"] }],
-                "workload": { "content": spec["workload"] }, "set": set, "seed": 3, "duration_s": 0.2,
+                "do": "load", "platform": { "of": run }, "kernels": [{ "of": run }],
+                "workload": { "of": run }, "set": set, "seed": "3", "duration_s": 0.2,
             }))
             .0
         };
-        assert_eq!(again(json!([]))["ok"]["hashes"][0], ok["hashes"][0]);
-        assert_ne!(again(json!(["cpuidle=ladder"]))["ok"]["hashes"][0], ok["hashes"][0]);
+        assert_eq!(again(json!([]))["ok"]["specs"][0]["hash"], ok["specs"][0]["hash"]);
+        assert_ne!(again(json!(["cpuidle=ladder"]))["ok"]["specs"][0]["hash"], ok["specs"][0]["hash"]);
         assert!(again(json!(["cpuidle=lader"]))["error"].as_str().unwrap().contains("lader"));
     }
 
@@ -416,7 +445,7 @@ mod tests {
     fn mistakes_have_places() {
         let (json, _) = ask(json!({
             "do": "load", "platform": { "name": "hikey620" }, "kernels": [{ "name": "linux-5.6" }],
-            "workload": { "text": "{ \"tasks\": { \"ä\": { \"rnu\": 5 } } }" }, "seed": 1, "duration_s": 1.0,
+            "workload": { "text": "{ \"tasks\": { \"ä\": { \"rnu\": 5 } } }" }, "seed": "1", "duration_s": 1.0,
         }));
         let f = &json["findings"][0];
         assert_eq!((f["line"].as_u64(), f["severity"].as_str()), (Some(1), Some("error")), "{json}");
@@ -424,7 +453,7 @@ mod tests {
         for (request, word) in [
             (json!({ "do": "nothing" }), "not a request"),
             (
-                json!({ "do": "load", "platform": { "name": "hikey62" }, "kernels": [], "workload": { "name": "server" }, "seed": 1 }),
+                json!({ "do": "load", "platform": { "name": "hikey62" }, "kernels": [], "workload": { "name": "server" }, "seed": "1" }),
                 "hikey620",
             ),
             (json!({ "do": "compare", "specs": [], "seeds": 1 }), "no kernel"),
@@ -439,7 +468,7 @@ mod tests {
     fn why_is_the_last_decision_before() {
         let ok = loaded();
         let idle = ask(
-            json!({ "do": "why", "spec": ok["specs"][0], "at_ns": 150_000_000, "cpu": 3, "pid": null, "what": "idle" }),
+            json!({ "do": "why", "spec": text(&ok, 0), "at_ns": 150_000_000, "cpu": 3, "pid": null, "what": "idle" }),
         )
         .0;
         let found = idle["ok"]["decisions"].as_array().unwrap();
@@ -455,7 +484,7 @@ mod tests {
     fn traces_are_what_their_readers_read() {
         let ok = loaded();
         for format in ["pftrace", "dat"] {
-            let (json, bytes) = ask(json!({ "do": "trace", "spec": ok["specs"][0], "format": format }));
+            let (json, bytes) = ask(json!({ "do": "trace", "spec": text(&ok, 0), "format": format }));
             assert!(json["ok"]["digest"].is_string(), "{json}");
             let read = wattif_formats::trace::read(&bytes);
             assert!(read.recording.unwrap().counts()["sched_switch"] > 100, "{format}");

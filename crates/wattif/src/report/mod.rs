@@ -17,8 +17,14 @@ use wattif_lab::explain::Explanation;
 use wattif_lab::metrics::Better;
 use wattif_lab::report::{Collector, Figures, Timeline};
 use wattif_lab::table::cell;
+#[cfg(feature = "cli")]
+use wattif_lab::{infer, metrics::RunReport};
 use wattif_model::run::RunSpec;
+#[cfg(feature = "cli")]
+use wattif_model::run::RunSummary;
 use wattif_model::trace::Observer;
+#[cfg(feature = "cli")]
+use wattif_model::trace::Recording;
 
 /// `schema` of the data in the page.
 pub const SCHEMA: &str = "wattif.report/1";
@@ -34,6 +40,8 @@ pub struct Side {
     pub figures: Figures,
     /// Who ran where.
     pub timeline: Timeline,
+    /// A real machine's: there is no run behind it that could be repeated.
+    pub recorded: bool,
 }
 
 /// Run `spec` for a report; `others` listen too.
@@ -46,7 +54,24 @@ pub fn side(spec: &RunSpec, others: &mut [&mut dyn Observer]) -> Result<Side, Er
     }
     let outcome = run(spec, &mut observers)?;
     let figures = collector.figures(&outcome.report);
-    Ok(Side { spec: spec.clone(), outcome, figures, timeline })
+    Ok(Side { spec: spec.clone(), outcome, figures, timeline, recorded: false })
+}
+
+/// A recording beside the runs of `spec`, which was made of it; `analysed` are its figures.
+#[cfg(feature = "cli")]
+pub fn recorded(spec: &RunSpec, recording: &Recording, analysed: &RunReport) -> Side {
+    let mut collector = Collector::new(spec);
+    let mut timeline = Timeline::new(&spec.platform, recording.end);
+    infer::play(recording, &spec.platform, &mut collector);
+    infer::play(recording, &spec.platform, &mut timeline);
+    let mut figures = collector.figures(analysed);
+    figures.energy = figures.energy.filter(|_| analysed.metrics.energy.is_some());
+    let summary = RunSummary { slices: analysed.metrics.slices, end: recording.end, ..RunSummary::default() };
+    let outcome = Outcome { summary, report: analysed.clone(), wall_s: 0.0 };
+    let mut spec = spec.clone();
+    spec.kernel.name = "recorded".into();
+    spec.kernel.title = recording.release.clone().unwrap_or_else(|| recording.format.clone());
+    Side { spec, outcome, figures, timeline, recorded: true }
 }
 
 /// A side without its timeline and without the content of its spec.
@@ -67,6 +92,10 @@ impl Side {
         let run = RunJson::new(&self.spec, set.clone(), findings, &self.outcome);
         let mut run = serde_json::to_value(run).expect("reports are string-keyed");
         run["spec"].as_object_mut().map(|spec| spec.remove("content"));
+        if self.recorded {
+            run["spec"]["hash"] = Value::Null;
+            run["digest"] = Value::Null;
+        }
         let kernel = &self.spec.kernel;
         SideJson { name: kernel.name.clone(), title: kernel.title.clone(), run, figures: self.figures.clone() }
     }
@@ -87,8 +116,8 @@ pub struct Inputs {
     pub dialect: &'static str,
     /// Overrides.
     pub set: Vec<String>,
-    /// Seed of the runs shown.
-    pub seed: u64,
+    /// Seed of the runs shown, in digits: a browser's numbers are shorter.
+    pub seed: String,
     /// Seeds of the comparison.
     pub seeds: u64,
     /// Length, s.

@@ -2,14 +2,15 @@
 //!
 //! Nothing of the data can become markup: the answers are JSON with every `<`, `>` and `&` escaped, everything else is base64.
 
+use super::lab::about;
 use super::{Report, Side};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::Value;
 use std::io::Write as _;
 use wattif_lab::report::Packed;
-use wattif_model::run::RunSpec;
 
 /// The page, built from `web/`.
 pub const PAGE: &str = include_str!("../../../../web/dist/report.html");
@@ -24,8 +25,8 @@ const TIMELINES: usize = 2;
 
 /// The whole file. `sides` give timelines and specs: the first two, or those there are. Says in the report what was left out.
 pub fn html(mut report: Report, mut sides: Vec<Side>) -> String {
-    let specs: Vec<RunSpec> = sides.iter().map(|s| s.spec.clone()).collect();
     sides.truncate(TIMELINES);
+    let specs: Vec<Value> = sides.iter().map(spec_of).collect();
     let packed = fit(&mut report, &mut sides, &specs, MOST_BYTES);
     let mut data = script("wattif-report", "application/json", "", &json(&report));
     data += &script("wattif-data", "application/octet-stream", " data-enc=\"gzip+base64\"", &STANDARD.encode(packed));
@@ -35,6 +36,15 @@ pub fn html(mut report: Report, mut sides: Vec<Side>) -> String {
     }
     let (before, after) = PAGE.split_once(PLACE).expect("the page has a place for data; its test holds it to that");
     format!("{before}{data}{after}")
+}
+
+/// What the page knows of a run; of a recording there is no text to run.
+fn spec_of(side: &Side) -> Value {
+    let mut about = about(&side.spec);
+    if side.recorded {
+        about["text"] = Value::Null;
+    }
+    about
 }
 
 fn script(id: &str, kind: &str, more: &str, text: &str) -> String {
@@ -57,7 +67,7 @@ fn json(report: &Report) -> String {
 }
 
 /// Specs and timelines as bytes that fit, timelines thinned until they do.
-fn fit(report: &mut Report, sides: &mut [Side], specs: &[RunSpec], most: usize) -> Vec<u8> {
+fn fit(report: &mut Report, sides: &mut [Side], specs: &[Value], most: usize) -> Vec<u8> {
     let answers = json(report).len();
     loop {
         let packed: Vec<Packed> = sides.iter().map(|s| s.timeline.pack()).collect();
@@ -82,7 +92,7 @@ fn fit(report: &mut Report, sides: &mut [Side], specs: &[RunSpec], most: usize) 
 }
 
 /// Length of the header, the header as JSON, then the columns of each timeline.
-fn container(specs: &[RunSpec], packed: &[Packed]) -> Vec<u8> {
+fn container(specs: &[Value], packed: &[Packed]) -> Vec<u8> {
     let lengths: Vec<usize> = packed.iter().map(|p| p.bytes.len()).collect();
     let header = serde_json::json!({ "specs": specs, "timelines": packed, "lengths": lengths });
     let header = header.to_string();
@@ -105,6 +115,7 @@ mod tests {
     use crate::settings::Settings;
     use wattif_formats::rtapp::Dialect;
     use wattif_model::Ns;
+    use wattif_model::run::RunSpec;
 
     const HOSTILE: &str = "</script><script>alert(1)</script><!--\u{202e}\u{2028}\"'&";
 
@@ -169,7 +180,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_thinned_and_said() {
         let side = run(400);
-        let specs = [side.spec.clone()];
+        let specs = [about(&side.spec)];
         let whole = fit(&mut report(&side), &mut [side.clone()], &specs, MOST_BYTES);
         let mut small = report(&side);
         let most = json(&small).len() + whole.len() / 3 * 4 - 1000;

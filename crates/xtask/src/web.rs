@@ -1,0 +1,105 @@
+//! The report's page: building it, and opening reports in a real browser.
+
+use crate::step::{cargo, output, root, run};
+use std::fs;
+use std::path::Path;
+
+const PAGE: &str = "web/dist/report.html";
+const WASM_GZ: &str = "web/dist/wattif.wasm.gz";
+/// Beside the simulator: a sum of the sources it was built from.
+const BUILT_FROM: &str = "web/dist/wattif.wasm.sources";
+const TARGET: &str = "wasm32-unknown-unknown";
+/// What the simulator in the page is made of.
+const SOURCES: [&str; 8] = [
+    "crates/wattif-model/src",
+    "crates/wattif-sim/src",
+    "crates/wattif-formats/src",
+    "crates/wattif-lab/src",
+    "crates/wattif-wasm/src",
+    "crates/wattif/src",
+    "platforms",
+    "kernels",
+];
+/// Of these, what it does not have: the command line.
+const WITHOUT: [&str; 2] = ["crates/wattif/src/cli", "crates/wattif/src/verify"];
+
+/// `cargo xtask web`: the page and the simulator in it, into `web/dist`.
+pub fn build() -> Result<(), String> {
+    packages()?;
+    run("npm", &["--prefix", "web", "run", "build"])?;
+    simulator()
+}
+
+/// The page is what its sources build; reports open in a browser and say what the program says. The simulator is built anew where
+/// its sources have changed.
+pub fn test() -> Result<(), String> {
+    if output("npm", &["--version"]).is_none() {
+        eprintln!("xtask: SKIPPED the page: there is no npm");
+        return Ok(());
+    }
+    packages()?;
+    let checked_in = read(PAGE);
+    run("npm", &["--prefix", "web", "run", "build"])?;
+    if read(PAGE) != checked_in {
+        return Err(format!("{PAGE} is not what its sources build: commit what is there now"));
+    }
+    if read(BUILT_FROM) != Some(format!("{:016x}\n", sum())) {
+        if !crate::test::has_wasm() {
+            eprintln!("xtask: SKIPPED the page: {WASM_GZ} is of other sources, and there is no target {TARGET}");
+            return Ok(());
+        }
+        eprintln!(
+            "xtask: the simulator in {WASM_GZ} is of other sources; building it (commit it with `cargo xtask web`)"
+        );
+        simulator()?;
+    }
+    browser()?;
+    run(&cargo(), &["build", "--locked", "-p", "wattif"])?;
+    run("npm", &["--prefix", "web", "test"])
+}
+
+fn packages() -> Result<(), String> {
+    run("npm", &["--prefix", "web", "ci", "--no-audit", "--no-fund"])
+}
+
+fn simulator() -> Result<(), String> {
+    run(&cargo(), &["build", "--locked", "--profile", "wasm", "--target", TARGET, "-p", "wattif-wasm"])?;
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
+    let built = Path::new(&target).join(TARGET).join("wasm/wattif_wasm.wasm");
+    run("node", &["web/pack.js", &built.display().to_string(), WASM_GZ])?;
+    fs::write(root().join(BUILT_FROM), format!("{:016x}\n", sum())).map_err(|e| format!("{BUILT_FROM}: {e}"))
+}
+
+/// Debian's; tests find it by its path.
+fn browser() -> Result<(), String> {
+    if output("chromium", &["--version"]).is_some() {
+        return Ok(());
+    }
+    let install = ["install", "-y", "-q", "--no-install-recommends", "chromium"];
+    run("apt-get", &install).or_else(|_| run("apt-get", &["update", "-q"]).and_then(|()| run("apt-get", &install)))
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(root().join(path)).ok()
+}
+
+/// FNV-1a of names and contents: it notices changes, not attacks.
+fn sum() -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325;
+    SOURCES.iter().for_each(|folder| add(&root().join(folder), &mut sum));
+    sum
+}
+
+fn add(path: &Path, sum: &mut u64) {
+    if WITHOUT.iter().any(|w| path.ends_with(w)) {
+        return;
+    }
+    if path.is_dir() {
+        let mut inside: Vec<_> = fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path()).collect();
+        inside.sort();
+        inside.iter().for_each(|p| add(p, sum));
+    } else if let (Some(name), Ok(bytes)) = (path.file_name(), fs::read(path)) {
+        let all = name.as_encoded_bytes().iter().chain(&bytes);
+        all.for_each(|b| *sum = (*sum ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
+    }
+}
