@@ -54,16 +54,9 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
         source: "its /sys".into(),
         ..Machine::default()
     };
-    let group = |file: &str| -> Vec<Vec<u32>> {
-        let mut groups: Vec<Vec<u32>> = Vec::new();
-        for &cpu in &cpus {
-            let of = cpus_in(files, &format!("{CPU}/cpu{cpu}/{file}")).map(placed).filter(|g| !g.is_empty());
-            let of = of.unwrap_or_else(|| vec![place[&cpu]]);
-            if !groups.iter().any(|g| g.contains(&place[&cpu])) {
-                groups.push(of);
-            }
-        }
-        groups
+    let group = |file: &str| {
+        let of = |cpu: u32| cpus_in(files, &format!("{CPU}/cpu{cpu}/{file}")).map(placed).unwrap_or_default();
+        grouped(&cpus, &place, of)
     };
     machine.cores = group("topology/thread_siblings_list");
     machine.packages = group("topology/package_cpus_list");
@@ -104,17 +97,32 @@ fn between(small: &[Vec<u32>], middle: &[Vec<u32>], large: &[Vec<u32>]) -> bool 
 }
 
 fn last_caches(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Vec<u32>> {
-    let mut groups: Vec<Vec<u32>> = Vec::new();
-    for &cpu in cpus {
+    grouped(cpus, place, |cpu| {
         let caches = (0..8).filter_map(|i| {
             let dir = format!("{CPU}/cpu{cpu}/cache/index{i}");
             let level = number(files, &format!("{dir}/level"))?;
             Some((level, cpus_in(files, &format!("{dir}/shared_cpu_list"))?))
         });
         let shared = caches.max_by_key(|c| c.0).map_or_else(|| cpus.to_vec(), |c| c.1);
-        if !groups.iter().any(|g| g.contains(&place[&cpu])) {
-            groups.push(shared.iter().filter_map(|c| place.get(c).copied()).collect());
+        shared.iter().filter_map(|c| place.get(c).copied()).collect()
+    })
+}
+
+/// Groups of CPUs by what each says of its own; asked once a group, and no CPU is in two, whatever the files say.
+fn grouped(cpus: &[u32], place: &BTreeMap<u32, u32>, of: impl Fn(u32) -> Vec<u32>) -> Vec<Vec<u32>> {
+    let mut groups = Vec::new();
+    let mut seen = vec![false; cpus.len()];
+    for cpu in cpus {
+        let own = place[cpu];
+        if seen[own as usize] {
+            continue;
         }
+        let mut group: Vec<u32> = of(*cpu).into_iter().filter(|c| !seen[*c as usize]).collect();
+        if !group.contains(&own) {
+            group.push(own);
+        }
+        group.iter().for_each(|c| seen[*c as usize] = true);
+        groups.push(group);
     }
     groups
 }
@@ -397,6 +405,18 @@ mod tests {
         assert_eq!((p.nr_cpus(), p.cpus[0].capacity, p.cpus[2].capacity, p.domains.len()), (4, 400, 1024, 2));
         assert_eq!(p.domains[1].opps[1].khz, 2_000_000);
         assert!(platform(&|_| None, "x").toml.is_none());
+    }
+
+    #[test]
+    fn lists_that_disagree() {
+        let place: BTreeMap<u32, u32> = (0..4).map(|c| (c, c)).collect();
+        let all = [0, 1, 2, 3];
+        assert_eq!(grouped(&all, &place, |_| vec![0, 1]), [vec![0, 1], vec![2], vec![3]]);
+        assert_eq!(grouped(&all, &place, |c| vec![c, 3]), [vec![0, 3], vec![1], vec![2]]);
+        // Thousands of CPUs that all name all others: each is asked once at most.
+        let many: Vec<u32> = (0..4000).collect();
+        let place: BTreeMap<u32, u32> = many.iter().map(|c| (*c, *c)).collect();
+        assert_eq!(grouped(&many, &place, |_| many.clone()).len(), 1);
     }
 
     #[test]

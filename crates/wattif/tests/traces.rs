@@ -297,6 +297,7 @@ fn exported_traces_hold_the_same() {
         last = export(&last, name);
         same(&sorted(&original), &sorted(&read(&last)), name);
     }
+    assert_eq!(read(&dir.path().join("b.pftrace")).counts()["sched_wakeup"], original.counts()["sched_wakeup"]);
     // Text has no interrupt context; from there on nothing else changes.
     let text = export(&last, "e.txt");
     let again = export(&export(&text, "f.dat"), "g.txt");

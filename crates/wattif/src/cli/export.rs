@@ -36,12 +36,15 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let recording = &loaded.recording;
     let about = About {
         generator: format!("wattif {}", env!("CARGO_PKG_VERSION")),
-        kernel: recording.release.clone().unwrap_or_else(|| "unknown".into()),
+        kernel: recording.release.clone().unwrap_or_default(),
         spec: String::new(),
         marks: recording.marks.clone(),
         recorded: true,
     };
-    let mut file = TraceFile::with(&args.file, args.format, detail(recording), about)?;
+    let format = args.format.unwrap_or_else(|| TraceFormat::of(&args.file));
+    // A run's Perfetto trace of tracepoints leaves out sched_wakeup to be small; what was recorded is kept.
+    let least = if format == TraceFormat::Perfetto { Detail::Decisions } else { Detail::Tracepoints };
+    let mut file = TraceFile::with(&args.file, Some(format), detail(recording).max(least), about)?;
     trace_file::play(recording, &mut file);
     file.finish()?;
     let irqs = recording.records.iter().filter(|r| matches!(r.event, Recorded::Irq { .. })).count();

@@ -243,7 +243,9 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         option(TRACECLOCK, b"[local] global\0");
         let release = self.about.kernel.strip_prefix("linux-").unwrap_or(&self.about.kernel);
         let (host, kind) = if self.about.recorded { ("machine", "recorded") } else { ("wattif", "simulated") };
-        option(UNAME, format!("Linux {host} {release} {kind}\0").as_bytes());
+        if !release.is_empty() {
+            option(UNAME, format!("Linux {host} {release} {kind}\0").as_bytes());
+        }
         let spec = if self.about.spec.is_empty() { String::new() } else { format!(" spec {}", self.about.spec) };
         option(VERSION, format!("{}{spec}\0", self.about.generator).as_bytes());
         let line = |t: &ThreadInfo| format!("{} {} {} {}\n", t.pid, t.policy, u8::from(!t.workload), clean(&t.comm));

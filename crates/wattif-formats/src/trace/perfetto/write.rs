@@ -174,7 +174,11 @@ impl<W: Write> PerfettoTrace<W> {
     fn begin(&mut self, nr_cpus: usize) -> Result<()> {
         let mut utsname = Message::default();
         let release = self.about.kernel.strip_prefix("linux-").unwrap_or(&self.about.kernel).to_string();
-        utsname.text(1, "Linux").text(2, &format!("simulated, spec {}", self.about.spec)).text(3, &release);
+        let what = if self.about.recorded { "recorded".into() } else { format!("simulated, spec {}", self.about.spec) };
+        utsname.text(1, "Linux").text(2, &what);
+        if !release.is_empty() {
+            utsname.text(3, &release);
+        }
         let mut system = Message::default();
         system.message(1, &utsname).text(4, &self.about.generator).number(8, nr_cpus as u64);
         let mut packet = Message::default();
