@@ -4,39 +4,82 @@ import sys
 import threading
 import time
 
+import duckdb
+import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import wattif
 
 HERE = dict(platform="hikey620", kernel="linux-5.6", duration="200ms")
 
 
-def test_same_spec_same_digest_and_tables_agree_with_the_report():
-    a, b = wattif.run("server", **HERE), wattif.run("server", **HERE)
-    assert a.digest == b.digest and a["schema"] == "wattif.run/1"
-    latency = pl.DataFrame(a.df_wakeup_latency())
-    summary = a.metrics["wakeup_latency_us"]
+@pytest.fixture(scope="module")
+def run():
+    return wattif.run("server", **HERE)
+
+
+def test_same_spec_same_digest_and_tables_agree_with_the_report(run):
+    assert wattif.run("server", **HERE).digest == run.digest and run["schema"] == "wattif.run/1"
+    latency = pl.DataFrame(run.df_wakeup_latency())
+    summary = run.metrics["wakeup_latency_us"]
     assert len(latency) == summary["count"]
-    assert latency["latency"].mean() / 1e3 == pytest.approx(summary["mean"], rel=1e-9)
-    switches = pl.DataFrame(a.df_sched_switch())
-    assert (switches["next_pid"] != 0).sum() == a.metrics["slices"]
-    assert pl.DataFrame(a.df_cpu_frequency()).columns == ["time", "domain", "frequency"]
-    assert pl.DataFrame(a.df_cpu_idle())["state"].min() == -1
+    assert latency["latency_ns"].mean() / 1e3 == pytest.approx(summary["mean"], rel=1e-9)
+    switches = pl.DataFrame(run.df_sched_switch())
+    assert (switches["next_pid"] != 0).sum() == run.metrics["slices"]
+    assert pl.DataFrame(run.df_cpus_idle())["state"].min() == -1
+    assert len(run.df_tasks_migrations()) == run.metrics["migrations"]
+    residency = pl.DataFrame(run.df_domain_frequency_residency())
+    assert residency["time_s"].sum() == pytest.approx(0.2 * residency["domain"].n_unique())
+    idle = pl.DataFrame(run.df_idle_state_residency()).filter(pl.col("cpu") == 0)["time_s"].sum()
+    assert idle + run["cpus"][0]["busy_s"] == pytest.approx(0.2)
+    assert len(run.df_tasks()) == len(run["tasks"])
+    assert len(run.df_marks()) == sum(mark["count"] for mark in run.metrics["throughput"].values())
 
 
-def test_columns_say_unit_and_meaning():
-    table = wattif.run("server", **HERE).df_wakeup_latency()
-    assert ("latency", "ns", "sched_waking until switched in") in table.columns
-    assert all(meaning for _, _, meaning in table.columns)
-    assert "latency [ns]" in repr(table)
+def test_whoever_knows_arrow_reads_the_same(run):
+    table = run.df_wakeup_latency()
+    total = pl.DataFrame(table)["latency_ns"].sum()
+    arrow = pa.table(table)
+    assert arrow["latency_ns"].to_numpy().sum() == total
+    assert arrow.schema.field("latency_ns").metadata == {b"unit": b"ns", b"doc": b"sched_waking until switched in."}
+    frame = pd.DataFrame.from_arrow(table)
+    assert frame["latency_ns"].sum() == total and set(frame["task"]) == set(pl.DataFrame(table)["task"])
+    duck = duckdb.connect()
+    assert duck.execute("select sum(latency_ns) from arrow").fetchone() == (total,)
 
 
-def test_settings_seeds_and_reprs():
-    base = wattif.run("server", **HERE)
+def test_without_a_copy(run):
+    """Two readers see the same memory."""
+    table = run.df_wakeup_latency()
+    first, second = (pa.table(table)["latency_ns"].chunk(0).buffers()[1].address for _ in range(2))
+    assert first == second
+
+
+def test_columns_say_unit_and_meaning(run):
+    table = run.df_wakeup_latency()
+    assert ("latency_ns", "ns", "sched_waking until switched in.") in table.columns
+    assert "latency_ns [ns]" in repr(table)
+    for name in run._raw.names():
+        assert all(meaning for _, _, meaning in run.df_event(name).columns), name
+
+
+def test_a_table_that_was_not_kept_says_how_to_keep_it(run):
+    with pytest.raises(wattif.WattifError, match=r"events=\[…, 'wattif_frequency'\]"):
+        run.df_frequency_decisions()
+    with pytest.raises(wattif.WattifError, match="sched_switch"):
+        wattif.run("server", events=["sched_swich"], **HERE)
+    more = wattif.run("server", events=["wattif_frequency", "wattif_placement"], **HERE)
+    assert more.digest == run.digest
+    assert 0 < pl.DataFrame(more.df_frequency_decisions())["util_avg"].max() <= 1024
+    assert len(more.df_event("wattif_placement")) > 0
+
+
+def test_settings_seeds_and_reprs(run):
     other = wattif.run("server", seed=2, set={"cpuidle": "teo", "features.WA_BIAS": False}, **HERE)
-    assert base.digest != other.digest
+    assert run.digest != other.digest
     assert other["spec"]["set"] == {"cpuidle": "teo", "features.WA_BIAS": "false"}
-    assert "linux-5.6" in repr(base) and base._repr_html_().startswith("<pre>")
+    assert "linux-5.6" in repr(run) and run._repr_html_().startswith("<pre>")
     assert wattif.run("server", platform="hikey620", duration=0.05)["spec"]["duration_s"] == 0.05
 
 
@@ -60,11 +103,43 @@ def test_compare_and_explain():
     compared = wattif.compare("server", kernels, platform="hikey620", seeds=4, duration="50ms")
     assert compared["schema"] == "wattif.compare/1" and "ratio to linux-5.3" in repr(compared)
     assert "| metric |" in compared.markdown
-    explained = wattif.explain("server", *kernels, platform="hikey620", duration="100ms", seeds=2, rerun="50ms")
+    table = pl.DataFrame(compared.df())
+    row = table.filter(metric="energy.total", kernel="linux-5.6").to_dicts()[0]
+    said = next(m for m in compared["metrics"] if m["name"] == "energy.total")
+    assert [row["lo"], row["hi"]] == said["per_kernel"][1]["ci95"] and row["ratio"] == said["ratio_to_first"][1]["value"]
+    explained = wattif.explain("server", *kernels, platform="hikey620", duration="100ms", seeds=4, rerun="50ms")
     assert 0 < len(explained.summary) <= 10
     assert sum(r["difference_fj"] for r in explained["energy"]["by_task"]) == explained["energy"]["difference_fj"]
     with pytest.raises(wattif.WattifError, match="two kernels"):
         wattif.compare("server", ["linux-5.3"])
+
+
+def test_too_few_seeds_have_no_interval():
+    compared = wattif.compare("server", ["linux-5.3", "linux-5.6"], platform="hikey620", seeds=3, duration="50ms")
+    assert all(k["ci95"] is None for m in compared["metrics"] for k in m["per_kernel"])
+    assert "3 seeds are too few for an interval" in repr(compared)
+
+
+SYSTRACE = """\
+          <idle>-0     [000] d..3   100.000000: sched_waking: comm=app pid=10 prio=120 target_cpu=000
+          <idle>-0     [000] d..3   100.000010: sched_wakeup: comm=app pid=10 prio=120 target_cpu=000
+          <idle>-0     [000] d..3   100.000020: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=app next_pid=10 next_prio=120
+             app-10    [000] d..3   100.002020: sched_switch: prev_comm=app prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+"""
+
+
+def test_replay(tmp_path):
+    trace = tmp_path / "trace.txt"
+    trace.write_text("".join(SYSTRACE.replace("100.", f"{100 + i}.") for i in range(5)))
+    recorded = wattif.replay(str(trace))
+    assert recorded["schema"] == "wattif.recorded/1" and recorded["metrics"]["wakeup_latency_us"]["count"] == 5
+    replayed = wattif.replay(str(trace), ["linux-5.6", "linux-6.12"], seeds=4, policies={"app": "SCHED_BATCH"})
+    assert replayed["schema"] == "wattif.replay/1" and len(replayed["comparison"]["kernels"]) == 2
+    assert "figures are reproduced" in repr(replayed)
+    with pytest.raises(wattif.WattifError, match="SCHED_IDLE"):
+        wattif.replay(str(trace), ["linux-5.6"], policies={"app": "idle"})
+    with pytest.raises(wattif.WattifError, match="nowhere"):
+        wattif.replay("nowhere.txt")
 
 
 def test_the_gil_is_released():
@@ -85,13 +160,20 @@ def test_the_gil_is_released():
     assert counted > 5
 
 
-def test_ctrl_c_ends_a_run():
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda: wattif.run("server", platform="hikey620", duration="7200s", events=[]),
+        lambda: wattif.compare("server", ["linux-5.3", "linux-5.6"], seeds=10_000, duration="2s"),
+    ],
+)
+def test_ctrl_c_ends_it(what):
     timer = threading.Timer(0.3, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        wattif.run("server", platform="hikey620", duration="7200s")
+        what()
 
 
 def test_import_needs_nothing_else():
-    code = "import sys, wattif; print([m for m in ('polars', 'pandas', 'optuna', 'numpy') if m in sys.modules])"
+    code = "import sys, wattif; print([m for m in ('polars', 'pandas', 'optuna', 'numpy', 'pyarrow') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

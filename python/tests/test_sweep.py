@@ -1,14 +1,19 @@
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
+import polars as pl
 import pytest
 import wattif
 from wattif import _wattif
+from wattif._nsga2 import conversation
 
 AXES = {"cpuidle": ["menu", "teo"], "schedutil.rate_limit_us": "500..8000/6"}
 HERE = dict(platform="hikey620", duration="100ms", seeds=2, pareto=("energy.total", "wakeup_latency_us.mean"))
@@ -27,9 +32,34 @@ def test_local(store, alone):
         wattif.sweep("server", {"schedutil.rate_limit": [1]}, store=store)
 
 
+def test_points_are_a_table(store):
+    found = wattif.sweep("server", AXES, store=store, **HERE)
+    frame = pl.DataFrame(found.df())
+    assert frame["front"].sum() == len(found.front()) and frame["energy.total"].to_list() == [r["energy.total"] for r in found]
+
+
 def test_process_pool(store, alone):
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         found = wattif.sweep("server", AXES, store=store, executor=pool, **HERE)
+    assert list(found) == alone
+    assert _wattif.stored(str(store)) == 24
+
+
+def test_process_pool_that_breaks(store, alone):
+    """A pool is broken as a whole when a worker of it dies: what it leaves is made here, and nothing twice."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        pids = {pool.submit(os.getpid).result() for _ in range(2)}
+
+        def kill_when_under_way():
+            while _wattif.stored(str(store)) < 3:
+                time.sleep(0.005)
+            os.kill(pids.pop(), signal.SIGKILL)
+
+        killer = threading.Thread(target=kill_when_under_way)
+        killer.start()
+        with pytest.warns(UserWarning, match="the executor broke"):
+            found = wattif.sweep("server", AXES, store=store, executor=pool, **HERE)
+        killer.join()
     assert list(found) == alone
     assert _wattif.stored(str(store)) == 24
 
@@ -54,8 +84,6 @@ def test_dask_cluster_with_a_worker_that_dies(store, alone, tmp_path):
             killer.result()
             before = _wattif.stored(str(store))
             assert before == 0
-            import threading
-
             def kill_when_under_way():
                 while _wattif.stored(str(store)) < 3:
                     time.sleep(0.01)
@@ -74,12 +102,45 @@ def test_dask_cluster_with_a_worker_that_dies(store, alone, tmp_path):
 
 
 def test_tune_reports_seeds_it_never_saw(store):
-    pytest.importorskip("optuna")
-    space = {"schedutil.rate_limit_us": (500, 8000), "cpuidle": ["menu", "teo"]}
-    proposals = wattif.tune(
-        "server", space, trials=6, seeds=1, held_out=2, store=store, platform="hikey620", duration="50ms"
+    axes = {"schedutil.rate_limit_us": "500..8000", "cpuidle": ["menu", "teo"]}
+    asked = dict(platform="hikey620", duration="50ms", trials=12, population=6, seeds=2, held_out=5)
+    tuned = wattif.tune("server", axes, store=store, **asked)
+    assert len(tuned) and tuned.data["held_out"] == [3, 4, 5, 6, 7]
+    for proposal in tuned:
+        assert set(proposal["set"]) == set(axes)
+        assert proposal["held_out"]["energy.total"]["ci95"] and proposal["ratio"]["energy.total"]["value"] > 0
+    assert "proposals" in repr(tuned)
+    stored = _wattif.stored(str(store))
+    assert wattif.tune("server", axes, store=store, **asked).data == tuned.data
+    assert _wattif.stored(str(store)) == stored, "the same search is made of runs that are there"
+    with pytest.raises(wattif.WattifError, match="rate_limit_us"):
+        wattif.tune("server", {"schedutil.rate_limt_us": "1..5"}, store=store)
+
+
+def test_the_search_is_better_than_chance():
+    """On a known function: the front of NSGA-II's points beats that of as many random ones."""
+    talk = conversation(json.dumps(dict(axes=[dict(low=0, high=1000)] * 2, maximize=[False, True], trials=300, population=30, seed=1)))
+    answer = json.loads(next(talk))
+
+    def worth(p):
+        a, b = p[0] / 1000, p[1] / 1000
+        return [a**2 + b, (1 - a) ** 2 * -1 - b]
+
+    points = []
+    while "ask" in answer:
+        points += answer["ask"]
+        answer = json.loads(talk.send(json.dumps({"tell": [worth(p) for p in answer["ask"]]})))
+    assert len(points) == 300 and len(answer["best"]) > 5
+    assert sum(p[1] for p in points[-60:]) < 0.5 * sum(p[1] for p in points[:60]), "b = 0 is on the front"
+
+
+def test_the_command_line_searches_through_the_same_file(tmp_path):
+    """`wattif tune` runs it with `python -c`, which must not need the package."""
+    program = (Path(wattif.__file__).parent / "_nsga2.py").read_text()
+    space = dict(axes=[dict(choices=3)], maximize=[True], trials=4, population=2, seed=1)
+    lines = [space, {"tell": [[1.0], [2.0]]}, {"tell": [[None], [3.0]]}]
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", program], input="\n".join(map(json.dumps, lines)) + "\n", text=True, capture_output=True
     )
-    assert proposals
-    for proposal in proposals:
-        assert set(proposal["set"]) == set(space)
-        assert proposal["held_out"]["energy.total"] > 0
+    answers = [json.loads(line) for line in said.stdout.splitlines()]
+    assert [list(a) for a in answers] == [["ask"], ["ask"], ["best"]], said.stderr

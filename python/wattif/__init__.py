@@ -9,10 +9,10 @@ Everything runs in native code without the GIL; Ctrl-C ends it. Results are the 
 Arrow tables (``df_*``) that Polars, pandas, DuckDB and pyarrow take without a copy.
 """
 
-from ._api import Comparison, Explanation, Run, compare, explain, kernels, platforms, run, workloads
+from ._api import Comparison, Explanation, Replay, Run, compare, explain, kernels, platforms, replay, run, workloads
 from ._policies import CpufreqGovernor, IdleGovernor
 from ._sweep import Sweep, sweep
-from ._tune import tune
+from ._tune import Tuned, tune
 from ._wattif import MODEL, CpuSignals, IdleState, Table, WattifError, __version__
 
 __all__ = [
@@ -23,15 +23,18 @@ __all__ = [
     "Explanation",
     "IdleGovernor",
     "IdleState",
+    "Replay",
     "Run",
     "Sweep",
     "Table",
+    "Tuned",
     "WattifError",
     "__version__",
     "compare",
     "explain",
     "kernels",
     "platforms",
+    "replay",
     "run",
     "sweep",
     "tune",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -49,6 +48,13 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     return chosen
 
 
+def preformatted(text: str) -> str:
+    """For a notebook."""
+    import html
+
+    return f"<pre>{html.escape(text)}</pre>"
+
+
 class _Object(Mapping[str, Any]):
     """A JSON object of the contract; reads as a dict."""
 
@@ -67,16 +73,30 @@ class _Object(Mapping[str, Any]):
         return self._text()
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self._text())}</pre>"
+        return preformatted(self._text())
 
     def _text(self) -> str:
         raise NotImplementedError
 
 
+#: Events that a run keeps tables of, where nothing else is said.
+EVENTS = (
+    "sched_switch",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_migrate_task",
+    "cpu_idle",
+    "cpu_frequency",
+    "wattif_mark",
+)
+
+
 class Run(_Object):
     """A finished run: ``wattif.run/1`` as a mapping, and tables of what happened.
 
-    Every table says the unit and meaning of its columns: ``run.df_wakeup_latency().columns``.
+    Functions ``df_*`` have the names that LISA gives them. Every table says the unit and meaning of its columns:
+    ``run.df_wakeup_latency().columns``; Polars, pandas, DuckDB and pyarrow take it as it is.
     """
 
     def __init__(self, raw: _wattif.RawRun) -> None:
@@ -93,21 +113,60 @@ class Run(_Object):
         """Of all events: the same run has the same."""
         return str(self["digest"])
 
+    def _table(self, name: str) -> Table:
+        table = self._raw.table(name)
+        if table is None:
+            kept = ", ".join(self._raw.names())
+            raise _wattif.WattifError(f"this run has no table of {name}: run(…, events=[…, {name!r}]); it has {kept}")
+        return table
+
+    def df_event(self, event: str) -> Table:
+        """A row per event of this name, such as ``sched_switch`` or ``wattif_placement``: docs/reference/columns.md."""
+        return self._table(event)
+
     def df_wakeup_latency(self) -> Table:
-        """A row per wake-up: time [s], cpu, pid, comm, task, latency [ns] from sched_waking until switched in."""
-        return self._raw.table("wakeup_latency")
+        """A row per wake-up of the workload: time_ns, cpu, pid, comm, task, latency_ns from sched_waking to switched in."""
+        return self._table("wakeup_latency")
+
+    def df_tasks(self) -> Table:
+        """A row per thread: pid, comm, task, policy, runtime_s, cpu_share, activations, migrations, latencies [us]."""
+        return self._table("tasks")
 
     def df_sched_switch(self) -> Table:
-        """A row per context switch: time [s], cpu, prev_pid, prev_comm, prev_state, next_pid, next_comm."""
-        return self._raw.table("sched_switch")
+        """A row per context switch: time_ns, cpu, prev_pid, prev_comm, prev_prio, prev_state, next_pid, …"""
+        return self._table("sched_switch")
 
-    def df_cpu_idle(self) -> Table:
-        """A row per idle entry and exit: time [s], cpu, state (-1: left)."""
-        return self._raw.table("cpu_idle")
+    def df_tasks_wakeups(self) -> Table:
+        """A row per ``sched_wakeup``: time_ns, cpu of the waker, pid, comm, prio, target_cpu."""
+        return self._table("sched_wakeup")
 
-    def df_cpu_frequency(self) -> Table:
-        """A row per change of a clock: time [s], domain, frequency [kHz]."""
-        return self._raw.table("cpu_frequency")
+    def df_tasks_migrations(self) -> Table:
+        """A row per ``sched_migrate_task``: time_ns, pid, comm, orig_cpu, dest_cpu."""
+        return self._table("sched_migrate_task")
+
+    def df_cpus_idle(self) -> Table:
+        """A row per idle entry and exit: time_ns, cpu, state (-1: left)."""
+        return self._table("cpu_idle")
+
+    def df_idle_state_residency(self) -> Table:
+        """A row per CPU and idle state: time_s, usage, above (too deep), below (too shallow)."""
+        return self._table("idle_residency")
+
+    def df_cpus_frequency(self) -> Table:
+        """A row per CPU and change of its clock: time_ns, cpu, frequency_khz."""
+        return self._table("cpu_frequency")
+
+    def df_domain_frequency_residency(self) -> Table:
+        """A row per frequency domain and operating point: cpus, frequency_khz, time_s."""
+        return self._table("frequency_residency")
+
+    def df_frequency_decisions(self) -> Table:
+        """A row per decision of a frequency governor, with the signals it saw; of a run with ``events=["wattif_frequency"]``."""
+        return self._table("wattif_frequency")
+
+    def df_marks(self) -> Table:
+        """A row per frame, request, transaction: time_ns, pid, mark, began_ns."""
+        return self._table("wattif_mark")
 
     def _text(self) -> str:
         spec, m = self["spec"], self.metrics
@@ -122,11 +181,15 @@ class Run(_Object):
 
 
 class Comparison(_Object):
-    """``wattif.compare/1`` as a mapping."""
+    """``wattif.compare/1`` as a mapping; ``markdown`` is for a cover letter."""
 
-    def __init__(self, text: tuple[str, str, str]) -> None:
+    def __init__(self, text: tuple[str, str, str, Table]) -> None:
         self._data = json.loads(text[0])
-        self._shown, self.markdown = text[1], text[2]
+        _, self._shown, self.markdown, self._df = text
+
+    def df(self) -> Table:
+        """A row per metric and kernel: mean, interval, ratio to the first, p, effect."""
+        return self._df
 
     def _text(self) -> str:
         return self._shown
@@ -155,14 +218,17 @@ def run(
     seed: int = 1,
     duration: str | float | None = None,
     set: Mapping[str, Setting] | None = None,
+    events: Sequence[str] = EVENTS,
 ) -> Run:
     """Simulate one workload (a model, a name of the gallery, an rt-app file) on one platform under one kernel.
 
-    ``set={"cpuidle": "mine"}`` uses a governor written in Python, see `IdleGovernor` and `CpufreqGovernor`.
+    ``set={"cpuidle": "mine"}`` uses a governor written in Python, see `IdleGovernor` and `CpufreqGovernor`. ``events`` are those
+    that tables are kept of; decisions (``wattif_placement``, ``wattif_frequency``, ``wattif_idle``) are many and
+    only kept when they are named.
     """
     asked = inputs(workload, platform, seed, duration, set)
     own = take_own(asked["set"])
-    return Run(_wattif.run(asked, kernel, own.get("cpuidle"), own.get("cpufreq")))
+    return Run(_wattif.run(asked, kernel, list(events), own.get("cpuidle"), own.get("cpufreq")))
 
 
 def compare(
@@ -197,6 +263,39 @@ def explain(
     """Why kernel ``b`` differs from ``a``: the first decision, energy and latency by cause, shares of the parts."""
     asked = inputs(workload, platform, seed, duration, set)
     return Explanation(_wattif.explain(asked, [a, b], seeds, length(rerun) or "1s", list(metrics)))
+
+
+class Replay(_Object):
+    """``wattif.replay/1`` (or, where no kernel was named, ``wattif.recorded/1``) as a mapping."""
+
+    def __init__(self, text: tuple[str, str | None]) -> None:
+        self._data = json.loads(text[0])
+        self._shown = text[1]
+
+    def _text(self) -> str:
+        checks = self._data.get("self_check", {}).get("figures", [])
+        good = sum(check["ok"] for check in checks)
+        head = f"<wattif.Replay {self._data.get('trace', '')}: {good} of {len(checks)} figures are reproduced>"
+        return head if self._shown is None else f"{head}\n{self._shown}"
+
+
+def replay(
+    trace: str,
+    kernels: Sequence[str] = (),
+    platform: str | None = None,
+    recorded_kernel: str | None = None,
+    seeds: int | Sequence[int] = 10,
+    set: Mapping[str, Setting] | None = None,
+    policies: Mapping[str, str] | None = None,
+) -> Replay:
+    """What other kernels would have made of a recorded trace: first how well the recording is reproduced, then the comparison.
+
+    Without ``kernels``, the figures of the recording itself. ``policies={"background": "SCHED_IDLE"}`` says what a trace cannot.
+    """
+    unseen = [f"{thread}={policy}" for thread, policy in (policies or {}).items()]
+    return Replay(
+        _wattif.replay(trace, list(kernels), platform, recorded_kernel, seed_list(seeds), settings(set), unseen)
+    )
 
 
 def platforms() -> list[str]:

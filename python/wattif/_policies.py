@@ -5,7 +5,6 @@ Slow: every decision calls into Python. Measured cost: docs/python.md.
 
 from __future__ import annotations
 
-import inspect
 from typing import ClassVar
 
 from . import _wattif
@@ -73,6 +72,8 @@ def take_own(set: dict[str, str]) -> dict[str, tuple[str, type]]:
 
 def _source(cls: type) -> str:
     """Its source is part of the run's spec; without a file (a shell), its byte code is."""
+    import inspect  # not needed by those who only run
+
     try:
         return inspect.getsource(cls)
     except (OSError, TypeError):

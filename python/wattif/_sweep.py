@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _wattif
 from ._api import Setting, inputs, seed_list, settings
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+    from pathlib import Path
 
 #: Runs handed to an executor at a time, so that a million of them are not all in flight.
 IN_FLIGHT = 64
@@ -21,9 +22,14 @@ TRIES = 4
 class Sweep(Sequence[dict[str, Any]]):
     """The points of a sweep: axes and figures as flat dicts, which `polars.DataFrame(list(sweep))` takes."""
 
-    def __init__(self, text: str) -> None:
-        self.data = json.loads(text)
+    def __init__(self, found: tuple[str, _wattif.Table]) -> None:
+        self.data = json.loads(found[0])
         self._rows = [_flat(point) for point in self.data["points"]]
+        self._df = found[1]
+
+    def df(self) -> _wattif.Table:
+        """A row per point, for Polars, pandas, DuckDB and pyarrow; axes as text."""
+        return self._df
 
     def __getitem__(self, index: Any) -> Any:
         return self._rows[index]
@@ -42,6 +48,8 @@ class Sweep(Sequence[dict[str, Any]]):
         return f"<wattif.Sweep {len(self)} points over {', '.join(self.data['axes'])}; {len(self.data['seeds'])} seeds>"
 
     def _repr_html_(self) -> str:
+        import html
+
         head = "".join(f"<th>{html.escape(k)}</th>" for k in (self._rows[0] if self._rows else {}))
         rows = "".join(
             "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in self._rows
@@ -57,8 +65,13 @@ def _flat(point: dict[str, Any]) -> dict[str, Any]:
     return row | {"front": point["front"]}
 
 
-def _values(values: str | Sequence[Setting]) -> str:
-    return values if isinstance(values, str) else ",".join(settings({"v": v})["v"] for v in values)
+def axis_texts(axes: Mapping[str, str | Sequence[Setting]]) -> list[str]:
+    """As ``--axis`` of the command line."""
+
+    def text(values: str | Sequence[Setting]) -> str:
+        return values if isinstance(values, str) else ",".join(settings({"v": v})["v"] for v in values)
+
+    return [f"{name}={text(values)}" for name, values in axes.items()]
 
 
 def sweep(
@@ -80,10 +93,11 @@ def sweep(
 
     Finished runs are kept in ``store``: a sweep that was killed goes on, one that is repeated costs nothing. With an
     ``executor`` (a process pool, ``dask.distributed.Client(...).get_executor()``, …) the runs are made by its workers, and
-    only this process writes to the store. A run whose worker dies is given to another.
+    only this process writes to the store. A run whose worker dies is given to another; what a broken executor leaves is run
+    here.
     """
     chosen = seed_list(seeds)
-    texts = [f"{name}={_values(values)}" for name, values in axes.items()]
+    texts = axis_texts(axes)
     path, shown = str(store), list(dict.fromkeys([*metrics, *(pareto or ())]))
     asked = inputs(workload, platform, chosen[0], duration, set)
     plan = _wattif.Plan(asked, kernel, texts, chosen, sample, samples)
@@ -91,6 +105,7 @@ def sweep(
         plan.run_local(path)
     else:
         _distribute(plan.missing(path), path, executor)
+        plan.run_local(path)  # nothing, unless the executor broke
     return Sweep(plan.table(path, shown, list(pareto) if pareto else None))
 
 
@@ -100,22 +115,40 @@ def _execute(canonical: str) -> tuple[str, str, str, bytes]:
 
 
 def _distribute(jobs: list[tuple[str, str]], path: str, executor: Executor) -> None:
+    import warnings
+    from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
+
     waiting = [(canonical, 1) for _, canonical in reversed(jobs)]
     flying: dict[Future[tuple[str, str, str, bytes]], tuple[str, int]] = {}
-    while waiting or flying:
-        while waiting and len(flying) < IN_FLIGHT:
-            job = waiting.pop()
-            flying[executor.submit(_execute, job[0])] = job
-        for future in wait(flying, return_when=FIRST_COMPLETED).done:
-            canonical, tries = flying.pop(future)
-            try:
-                model, key, digest, report = future.result()
-                if model != _wattif.MODEL:
-                    raise _wattif.WattifError(f"a worker has the model {model}, this process {_wattif.MODEL}")
-                _wattif.insert(path, key, digest, report)
-            except _wattif.WattifError:
-                raise  # bad input stays bad
-            except Exception:
-                if tries >= TRIES:
-                    raise
-                waiting.append((canonical, tries + 1))
+    try:
+        while waiting or flying:
+            while waiting and len(flying) < IN_FLIGHT:
+                future = executor.submit(_execute, waiting[-1][0])
+                flying[future] = waiting.pop()
+            for future in wait(flying, return_when=FIRST_COMPLETED).done:
+                canonical, tries = flying.pop(future)
+                if not _kept(future, path, tries):
+                    waiting.append((canonical, tries + 1))
+    except BrokenExecutor as broken:
+        warnings.warn(f"the executor broke ({broken}): the runs that it leaves are made on this machine", stacklevel=3)
+    finally:
+        for future in flying:
+            future.cancel()
+
+
+def _kept(future: Future[tuple[str, str, str, bytes]], path: str, tries: int) -> bool:
+    """Keeps a result; False: its worker was lost, and another shall have it."""
+    from concurrent.futures import BrokenExecutor
+
+    try:
+        model, key, digest, report = future.result()
+    except (_wattif.WattifError, BrokenExecutor):
+        raise
+    except Exception:
+        if tries >= TRIES:
+            raise
+        return False
+    if model != _wattif.MODEL:
+        raise _wattif.WattifError(f"a worker has the model {model}, this process {_wattif.MODEL}")
+    _wattif.insert(path, key, digest, report)
+    return True

@@ -2,55 +2,79 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ._api import Setting
-from ._sweep import sweep
+from . import _wattif
+from ._api import Setting, inputs, preformatted, seed_list
+from ._nsga2 import conversation
+from ._sweep import axis_texts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Tuned(Sequence[dict[str, Any]]):
+    """Proposals of a search, the object ``wattif.tune/1`` being ``data``.
+
+    Each has ``set``, ``found`` (on the seeds of the trials), ``held_out`` (on seeds the search never saw) and ``ratio`` (there, to
+    the unchanged kernel). ``baseline`` is the unchanged kernel.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.data = json.loads(text)
+        self.baseline: dict[str, Any] = self.data["baseline"]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.data["proposals"][index]
+
+    def __len__(self) -> int:
+        return len(self.data["proposals"])
+
+    def __repr__(self) -> str:
+        objectives = self.data["objectives"]
+        lines = [f"<wattif.Tuned {len(self)} proposals of {self.data['tried']} settings for {', '.join(objectives)}>"]
+        for proposal in self:
+            figures = "  ".join(_shown(name, proposal) for name in objectives)
+            lines.append(f"  {proposal['set']}  {figures}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
+
+
+def _shown(name: str, proposal: Mapping[str, Any]) -> str:
+    ratio = proposal["ratio"].get(name, {})
+    value, ci = ratio.get("value"), ratio.get("ci95")
+    if value is None:
+        return f"{name}: no ratio"
+    return f"{name}: × {value:.4g}" + (f" [{ci[0]:.4g}, {ci[1]:.4g}]" if ci else "")
 
 
 def tune(
     workload: str,
-    space: Mapping[str, tuple[int, int] | Sequence[Setting]],
-    objectives: tuple[str, str] = ("energy.total", "wakeup_latency_us.p99"),
+    axes: Mapping[str, str | Sequence[Setting]],
+    objectives: Sequence[str] = ("energy.total", "wakeup_latency_us.p99"),
+    platform: str = "hikey960",
+    kernel: str = "linux-6.12",
     trials: int = 100,
-    seeds: int = 3,
+    population: int = 20,
+    seeds: int | Sequence[int] = 3,
     held_out: int = 10,
     search_seed: int = 1,
+    duration: str | float | None = None,
+    set: Mapping[str, Setting] | None = None,
     store: str | Path = "wattif-sweep.sqlite",
-    **where: Any,
-) -> list[dict[str, Any]]:
-    """Search ``space`` (a pair of whole numbers is a range, a list its members) with Optuna's NSGA-II; lower is better.
+) -> Tuned:
+    """Search ``axes`` (``"500..8000"`` is a range, a list its members) with Optuna's NSGA-II, which must be installed.
 
-    Trials see seeds 1 to ``seeds``. Every proposal is then run on ``held_out`` seeds that the search never saw; both figures are
-    returned, for a setting that is only good on the seeds it was found on is not good. ``where`` goes to `sweep`: platform,
-    kernel, duration, set.
+    Trials see ``seeds``. Every proposal is then run on ``held_out`` seeds that the search never saw, beside the unchanged kernel:
+    a setting that is only good on the seeds it was found on is not good.
     """
-    import optuna
-
-    def figures(chosen: Mapping[str, Setting], over: Sequence[int]) -> dict[str, Any]:
-        axes = {name: [value] for name, value in chosen.items()}
-        return dict(sweep(workload, axes, seeds=over, metrics=objectives, store=store, **where)[0])
-
-    def suggest(trial: optuna.Trial, name: str) -> Any:
-        values = space[name]
-        if isinstance(values, tuple):
-            return trial.suggest_int(name, *values)
-        return trial.suggest_categorical(name, list(values))
-
-    def objective(trial: optuna.Trial) -> tuple[float, ...]:
-        row = figures({name: suggest(trial, name) for name in space}, range(1, seeds + 1))
-        return tuple(row[name] for name in objectives)
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        directions=["minimize"] * len(objectives), sampler=optuna.samplers.NSGAIISampler(seed=search_seed)
-    )
-    study.optimize(objective, n_trials=trials)
-    unseen = range(seeds + 1, seeds + 1 + held_out)
-    proposals = {tuple(sorted(t.params.items())): t for t in study.best_trials}
-    return [
-        {"set": t.params, "found": dict(zip(objectives, t.values)), "held_out": figures(t.params, unseen)}
-        for t in proposals.values()
-    ]
+    chosen = seed_list(seeds)
+    unseen = [max(chosen) + 1 + i for i in range(held_out)]
+    asked = inputs(workload, platform, chosen[0], duration, set)
+    numbers = [trials, population, search_seed]
+    texts, names = axis_texts(axes), list(objectives)
+    return Tuned(_wattif.tune(asked, kernel, texts, names, numbers, [chosen, unseen], str(store), conversation))

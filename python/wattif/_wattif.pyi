@@ -1,6 +1,6 @@
 """The native part. `wattif` itself is the interface."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypedDict
 
 __version__: str
@@ -31,7 +31,8 @@ class Table:
 
 class RawRun:
     json: str
-    def table(self, name: str) -> Table: ...
+    def table(self, name: str) -> Table | None: ...
+    def names(self) -> list[str]: ...
 
 class Inputs(TypedDict):
     """Of the stub only: what a dict of inputs holds."""
@@ -48,15 +49,40 @@ class Plan:
     ) -> None: ...
     def missing(self, path: str) -> list[tuple[str, str]]: ...
     def run_local(self, path: str) -> int: ...
-    def table(self, path: str, metrics: list[str], pareto: Sequence[str] | None) -> str: ...
+    def table(self, path: str, metrics: list[str], pareto: Sequence[str] | None) -> tuple[str, Table]: ...
 
 def run(
-    inputs: Inputs, kernel: str, idle: tuple[str, type] | None = None, freq: tuple[str, type] | None = None
+    inputs: Inputs,
+    kernel: str,
+    events: list[str],
+    idle: tuple[str, type] | None = None,
+    freq: tuple[str, type] | None = None,
 ) -> RawRun: ...
-def compare(inputs: Inputs, kernels: list[str], seeds: list[int], metrics: list[str]) -> tuple[str, str, str]: ...
+def compare(
+    inputs: Inputs, kernels: list[str], seeds: list[int], metrics: list[str]
+) -> tuple[str, str, str, Table]: ...
 def explain(
     inputs: Inputs, kernels: Sequence[str], seeds: int, rerun: str, metrics: list[str]
 ) -> tuple[str, str]: ...
+def replay(
+    trace: str,
+    kernels: list[str],
+    platform: str | None,
+    recorded_kernel: str | None,
+    seeds: list[int],
+    set: dict[str, str],
+    policies: list[str],
+) -> tuple[str, str | None]: ...
+def tune(
+    inputs: Inputs,
+    kernel: str,
+    axes: list[str],
+    objectives: list[str],
+    numbers: Sequence[int],
+    seeds: Sequence[list[int]],
+    path: str,
+    search: Callable[[str], Generator[str, str, None]],
+) -> str: ...
 def execute(canonical: str) -> tuple[str, str, bytes]: ...
 def insert(path: str, hash: str, digest: str, report: bytes) -> None: ...
 def stored(path: str) -> int: ...

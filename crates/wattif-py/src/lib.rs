@@ -1,7 +1,6 @@
 //! The Python package: a thin layer over the facade, without logic of its own. What it gives back are the JSON objects of the
 //! command line, and Arrow tables. `python/wattif` makes it pleasant.
 
-mod events;
 mod governors;
 mod interrupt;
 mod runs;
@@ -112,6 +111,8 @@ fn _wattif(py: Python<'_>, m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(runs::run, m)?)?;
     m.add_function(wrap_pyfunction!(runs::compare, m)?)?;
     m.add_function(wrap_pyfunction!(runs::explain, m)?)?;
+    m.add_function(wrap_pyfunction!(runs::replay, m)?)?;
+    m.add_function(wrap_pyfunction!(sweeps::tune, m)?)?;
     m.add_function(wrap_pyfunction!(sweeps::execute, m)?)?;
     m.add_function(wrap_pyfunction!(sweeps::insert, m)?)?;
     m.add_function(wrap_pyfunction!(sweeps::stored, m)?)?;

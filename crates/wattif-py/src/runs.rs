@@ -1,16 +1,19 @@
 //! run, compare, explain.
 
-use crate::events::Events;
 use crate::governors::{Failed, PyFreq, PyIdle, made};
 use crate::interrupt::{Stop, flags, interruptible};
 use crate::table::Table;
-use crate::{Inputs, json, length, told};
+use crate::{Inputs, json, length, refused, told};
+use arrow_array::RecordBatch;
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wattif::compare::Runs;
 use wattif::explain::{Reruns, explain as explain_runs};
 use wattif::load::Asked;
+use wattif::replay::{Question, look_at, policy_of_thread, replay as replay_trace};
 use wattif::run::{Outcome, RunJson, run_with};
+use wattif::tables::{self, RunTables, with_views};
 use wattif::{Ns, RunSpec};
 use wattif_model::kernel::Slot;
 use wattif_sim::cpufreq::FreqGovernor;
@@ -22,14 +25,18 @@ use wattif_sim::simulation::Injected;
 pub struct RawRun {
     #[pyo3(get)]
     json: String,
-    events: Events,
+    tables: BTreeMap<&'static str, RecordBatch>,
 }
 
 #[pymethods]
 impl RawRun {
-    /// One of the tables of a run.
-    fn table(&self, name: &str) -> PyResult<Table> {
-        self.events.table(name)
+    /// One of the tables of the run, if it was kept.
+    fn table(&self, name: &str) -> Option<Table> {
+        self.tables.get(name).map(|batch| Table::new(batch.clone()))
+    }
+    /// Names of all that were.
+    fn names(&self) -> Vec<&'static str> {
+        self.tables.keys().copied().collect()
     }
 }
 
@@ -38,10 +45,18 @@ type Own = (String, Py<PyAny>);
 
 /// One run.
 #[pyfunction]
-#[pyo3(signature = (inputs, kernel, idle = None, freq = None))]
-pub fn run(py: Python<'_>, inputs: Inputs, kernel: &str, idle: Option<Own>, freq: Option<Own>) -> PyResult<RawRun> {
+#[pyo3(signature = (inputs, kernel, events, idle = None, freq = None))]
+pub fn run(
+    py: Python<'_>,
+    inputs: Inputs,
+    kernel: &str,
+    events: Vec<String>,
+    idle: Option<Own>,
+    freq: Option<Own>,
+) -> PyResult<RawRun> {
     let asked = inputs.asked(kernel)?;
     let (spec, findings) = py.detach(|| asked.spec()).map_err(told)?;
+    let tables = RunTables::new(&events, &spec).map_err(told)?;
     let mut named = spec.clone();
     for (slot, own) in [(Slot::Cpuidle, &idle), (Slot::Cpufreq, &freq)] {
         if let Some((name, _)) = own {
@@ -51,22 +66,21 @@ pub fn run(py: Python<'_>, inputs: Inputs, kernel: &str, idle: Option<Own>, freq
     let stop = Stop::default();
     let failed = Failed::new(&stop);
     let (seen, flag) = (failed.clone(), stop.clone());
-    let played = interruptible(py, &stop, move || play(&spec, idle, freq, &seen, &flag))?;
+    let played = interruptible(py, &stop, move || play(&spec, tables, [idle, freq], &seen, &flag))?;
     if let Some(error) = failed.take() {
         return Err(error);
     }
-    let (outcome, events) = played.map_err(told)?;
-    Ok(RawRun { json: json(&RunJson::new(&named, asked.settings.to_map(), &findings, &outcome)), events })
+    let (outcome, tables) = played.map_err(told)?;
+    Ok(RawRun { json: json(&RunJson::new(&named, asked.settings.to_map(), &findings, &outcome)), tables })
 }
 
 fn play(
     spec: &RunSpec,
-    idle: Option<Own>,
-    freq: Option<Own>,
+    mut tables: RunTables,
+    [idle, freq]: [Option<Own>; 2],
     failed: &Failed,
     stop: &AtomicBool,
-) -> Result<(Outcome, Events), wattif::Error> {
-    let mut events = Events::default();
+) -> Result<(Outcome, BTreeMap<&'static str, RecordBatch>), wattif::Error> {
     let cpuidle = idle.and_then(|(_, class)| made(&class, failed));
     let cpuidle = cpuidle.map(|object| Box::new(PyIdle::new(object, failed.clone())) as Box<dyn IdleGovernor>);
     let make = || -> Box<dyn FreqGovernor> {
@@ -74,14 +88,16 @@ fn play(
         Box::new(PyFreq::new(object, failed.clone()))
     };
     let injected = Injected { cpuidle, cpufreq: freq.is_some().then_some(&make) };
-    run_with(spec, injected, &mut [&mut events], stop).map(|outcome| (outcome, events))
+    let outcome = run_with(spec, injected, &mut [&mut tables], stop)?;
+    let batches = tables.into_batches(&outcome.report);
+    Ok((outcome, batches.iter().map(|(name, batch)| (*name, with_views(batch))).collect()))
 }
 
 fn specs(asked: &[Asked]) -> Result<Vec<RunSpec>, wattif::Error> {
     asked.iter().map(|a| a.spec().map(|(spec, _)| spec)).collect()
 }
 
-/// `wattif.compare/1`, and the same as text and Markdown.
+/// `wattif.compare/1`, the same as text, as Markdown and as a table.
 #[pyfunction]
 pub fn compare(
     py: Python<'_>,
@@ -89,7 +105,7 @@ pub fn compare(
     kernels: Vec<String>,
     seeds: Vec<u64>,
     metrics: Vec<String>,
-) -> PyResult<(String, String, String)> {
+) -> PyResult<(String, String, String, Table)> {
     let asked = kernels.iter().map(|k| inputs.asked(k)).collect::<PyResult<Vec<_>>>()?;
     let (stop, flag) = flags();
     let found = interruptible(py, &stop, move || {
@@ -98,7 +114,8 @@ pub fn compare(
         Ok(runs.compared(&specs, inputs.settings().to_map(), &seeds, &metrics))
     });
     let found = found?.map_err(told)?;
-    Ok((json(&found), found.to_text(), found.to_markdown()))
+    let table = Table::new(with_views(&tables::comparison(&found)));
+    Ok((json(&found), found.to_text(), found.to_markdown(), table))
 }
 
 /// `wattif.explain/1`, and the same as text.
@@ -120,4 +137,33 @@ pub fn explain(
     });
     let found = found?.map_err(told)?;
     Ok((json(&found), found.to_text()))
+}
+
+/// `wattif.replay/1`, or `wattif.recorded/1` where no kernel is named; and the comparison as text.
+#[pyfunction]
+#[pyo3(signature = (trace, kernels, platform, recorded_kernel, seeds, set, policies))]
+pub fn replay(
+    py: Python<'_>,
+    trace: String,
+    kernels: Vec<String>,
+    platform: Option<String>,
+    recorded_kernel: Option<String>,
+    seeds: Vec<u64>,
+    set: BTreeMap<String, String>,
+    policies: Vec<String>,
+) -> PyResult<(String, Option<String>)> {
+    let mut settings = wattif::Settings::default();
+    set.iter().for_each(|(path, value)| settings.add(path, value));
+    let policies = policies.iter().map(|p| policy_of_thread(p)).collect::<Result<_, String>>().map_err(refused)?;
+    let question = Question { trace, kernels, recorded_kernel, seeds, settings, policies };
+    let found = interruptible(py, &Stop::default(), move || {
+        let looked = look_at(&question.trace, platform.as_deref(), &question.settings)?;
+        if question.kernels.is_empty() && question.recorded_kernel.is_none() {
+            return Ok((looked.to_json(), None));
+        }
+        let replayed = replay_trace(&question, looked)?;
+        Ok((replayed.to_json(), replayed.comparison.as_ref().map(|c| c.to_text())))
+    });
+    let (object, text) = found?.map_err(told)?;
+    Ok((json(&object), text))
 }

@@ -1,14 +1,17 @@
 //! Plans of sweeps, and the runs of a plan one by one, for whoever has machines to make them.
 
 use crate::interrupt::{Stop, flags, interruptible};
+use crate::table::Table;
 use crate::{Inputs, json, refused, told};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use wattif::Dialect;
 use wattif::sweep::{Finished, Question, Store, Sweep, run_local};
+use wattif::tables::{self, with_views};
+use wattif::tune::{Search, Tuning};
 use wattif_lab::sweep::{Axis, Sampling};
 
 /// The points of a sweep, and the runs of each.
@@ -25,25 +28,14 @@ impl Plan {
     fn new(
         py: Python<'_>,
         inputs: Inputs,
-        kernel: String,
+        kernel: &str,
         axes: Vec<String>,
         seeds: Vec<u64>,
         sample: &str,
         samples: usize,
     ) -> PyResult<Plan> {
-        let duration = inputs.asked(&kernel)?.duration;
-        let axes: Result<Vec<Axis>, String> = axes.iter().map(|text| Axis::parse(text)).collect();
-        let question = Question {
-            set: inputs.set.iter().map(|(path, value)| format!("{path}={value}")).collect(),
-            workload: inputs.workload,
-            platform: inputs.platform,
-            kernel,
-            axes: axes.map_err(refused)?,
-            sampling: Sampling::named(sample, samples).map_err(refused)?,
-            seeds,
-            duration,
-            dialect: Dialect::Workgen,
-        };
+        let sampling = Sampling::named(sample, samples).map_err(refused)?;
+        let question = question(inputs, kernel, &axes, sampling, seeds)?;
         py.detach(|| question.plan()).map(|plan| Plan(Arc::new(plan))).map_err(told)
     }
 
@@ -66,12 +58,93 @@ impl Plan {
         made?.map_err(told)
     }
 
-    /// `wattif.sweep/1`.
-    fn table(&self, py: Python<'_>, path: &str, metrics: Vec<String>, pareto: Option<[String; 2]>) -> PyResult<String> {
+    /// `wattif.sweep/1`, and the same as a table.
+    fn table(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        metrics: Vec<String>,
+        pareto: Option<[String; 2]>,
+    ) -> PyResult<(String, Table)> {
         let store = store(path)?;
-        let table = py.detach(|| self.0.table(&store, &metrics, pareto.as_ref())).map_err(told)?;
-        Ok(json(&table))
+        let found = py.detach(|| self.0.table(&store, &metrics, pareto.as_ref())).map_err(told)?;
+        Ok((json(&found), Table::new(with_views(&tables::sweep(&found)))))
     }
+}
+
+/// A search in Python: a function that takes the first line and gives a generator of answers.
+struct Conversation {
+    begin: Py<PyAny>,
+    generator: Option<Py<PyAny>>,
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+impl Search for Conversation {
+    fn say(&mut self, line: &str) -> Result<String, wattif::Error> {
+        let said = Python::attach(|py| match &self.generator {
+            Some(generator) => generator.call_method1(py, "send", (line,))?.extract(py),
+            None => {
+                let generator = self.begin.call1(py, (line,))?;
+                let first = generator.call_method0(py, "__next__")?.extract(py);
+                self.generator = Some(generator);
+                first
+            }
+        });
+        said.map_err(|e: PyErr| {
+            let why = wattif::Error::Usage(format!("the search has ended: {e}"));
+            if let Ok(mut raised) = self.raised.lock() {
+                *raised = Some(e);
+            }
+            why
+        })
+    }
+}
+
+/// `wattif.tune/1`. `numbers`: trials, population, seed of the search.
+#[pyfunction]
+pub fn tune(
+    py: Python<'_>,
+    inputs: Inputs,
+    kernel: &str,
+    axes: Vec<String>,
+    objectives: Vec<String>,
+    numbers: [u64; 3],
+    seeds: [Vec<u64>; 2],
+    path: String,
+    search: Py<PyAny>,
+) -> PyResult<String> {
+    let [seeds, held_out] = seeds;
+    let [trials, population, search_seed] = numbers;
+    let question = question(inputs, kernel, &axes, Sampling::Grid, seeds)?;
+    let tuning = Tuning { question, objectives, trials, population, search_seed, held_out };
+    let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
+    let mut search = Conversation { begin: search, generator: None, raised: raised.clone() };
+    let (stop, flag) = flags();
+    let tuned = interruptible(py, &stop, move || {
+        tuning.question.plan_one()?;
+        let store = Store::open(Path::new(&path))?;
+        tuning.run(&store, &mut search, &|| !flag.load(Ordering::Relaxed))
+    })?;
+    if let Some(raised) = raised.lock().ok().and_then(|mut raised| raised.take()) {
+        return Err(raised);
+    }
+    Ok(json(&tuned.map_err(told)?))
+}
+
+fn question(inputs: Inputs, kernel: &str, axes: &[String], sampling: Sampling, seeds: Vec<u64>) -> PyResult<Question> {
+    let duration = inputs.asked(kernel)?.duration;
+    let axes: Result<Vec<Axis>, String> = axes.iter().map(|text| Axis::parse(text)).collect();
+    Ok(Question {
+        set: inputs.set.iter().map(|(path, value)| format!("{path}={value}")).collect(),
+        workload: inputs.workload,
+        platform: inputs.platform,
+        kernel: kernel.to_string(),
+        axes: axes.map_err(refused)?,
+        sampling,
+        seeds,
+        duration,
+        dialect: Dialect::Workgen,
+    })
 }
 
 /// Run a canonical text: hash, digest and packed report, for the store.

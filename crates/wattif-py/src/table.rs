@@ -2,32 +2,21 @@
 
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator};
-use arrow_schema::{Field, Schema};
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_schema::Field;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use std::collections::HashMap;
 use std::sync::Arc;
-
-/// A column: name, unit, meaning, values.
-pub type Column = (&'static str, &'static str, &'static str, ArrayRef);
 
 /// Rows of a run. Polars, pandas, DuckDB and pyarrow read it by `__arrow_c_stream__`.
 #[pyclass(frozen, module = "wattif", name = "Table")]
 pub struct Table(RecordBatch);
 
 impl Table {
-    /// Of columns of the same length.
-    pub fn new(columns: Vec<Column>) -> PyResult<Table> {
-        let field = |(name, unit, doc, values): &Column| {
-            let about = HashMap::from([("unit".to_string(), unit.to_string()), ("doc".to_string(), doc.to_string())]);
-            Field::new(*name, values.data_type().clone(), false).with_metadata(about)
-        };
-        let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
-        let arrays = columns.into_iter().map(|(.., values)| values).collect();
-        let batch = RecordBatch::try_new(Arc::new(schema), arrays);
-        batch.map(Table).map_err(|e| PyValueError::new_err(e.to_string()))
+    /// Of rows that are there already; they are shared, not copied.
+    pub fn new(batch: RecordBatch) -> Table {
+        Table(batch)
     }
 }
 

@@ -7,7 +7,8 @@ use crate::run::{Done, run_all};
 use crate::settings::Settings;
 use std::path::Path;
 use wattif_formats::rtapp::Dialect;
-use wattif_lab::experiment::{Arm, Experiment, Plan, Results};
+use wattif_lab::experiment::{Arm, Experiment, Overrides, Plan, Results};
+use wattif_model::Ns;
 use wattif_model::run::RunSpec;
 
 /// An experiment and where its files lie.
@@ -29,6 +30,12 @@ pub fn load(folder: &str) -> Result<Entry, Error> {
     Ok(Entry { experiment: parsed.map_err(refused)?, folder: folder.to_string() })
 }
 
+/// The entry that a workload's name stands for: `gallery/NAME`.
+pub fn named(workload: &str) -> Option<Result<Entry, Error>> {
+    let name = workload.strip_prefix("gallery/")?.trim_end_matches('/');
+    data::experiments().contains(&name).then(|| load(workload))
+}
+
 impl Entry {
     /// What to run for an arm, with the first seed.
     pub fn spec(&self, arm: &Arm) -> Result<RunSpec, Error> {
@@ -47,6 +54,25 @@ impl Entry {
         let workload = read.value.workload;
         let duration = arm.duration.or(self.experiment.duration).unwrap_or_else(|| load::default_duration(&workload));
         Ok(RunSpec { platform, workload, kernel, seed: 1, duration })
+    }
+
+    /// Two arms, such as `linux-5.6+teo` and `linux-5.6+weighted`, for whoever asks why they differ; on the experiment's first
+    /// platform unless another is named.
+    pub fn sides(
+        &self,
+        arms: [&str; 2],
+        platform: Option<&str>,
+        duration: Option<Ns>,
+        seed: u64,
+    ) -> Result<[RunSpec; 2], Error> {
+        let platform = platform.unwrap_or(&self.experiment.platforms[0]);
+        let side = |name: &str| -> Result<RunSpec, Error> {
+            let mut spec =
+                self.spec(&self.experiment.resolve(name, platform, &Overrides::new()).map_err(Error::Usage)?)?;
+            spec.kernel.name = name.to_string();
+            Ok(RunSpec { seed, duration: duration.unwrap_or(spec.duration), ..spec })
+        };
+        Ok([side(arms[0])?, side(arms[1])?])
     }
 
     fn dialect(&self) -> Result<Dialect, Error> {

@@ -35,6 +35,8 @@ pub mod markdown;
 pub mod recording;
 #[cfg(feature = "cli")]
 pub mod reference;
+#[cfg(feature = "cli")]
+pub mod replay;
 pub mod report;
 #[cfg(feature = "cli")]
 pub mod rtapp_log;
@@ -42,9 +44,13 @@ pub mod run;
 pub mod settings;
 #[cfg(feature = "cli")]
 pub mod sweep;
+#[cfg(feature = "cli")]
+pub mod tables;
 pub mod text;
 #[cfg(feature = "cli")]
 pub mod trace_file;
+#[cfg(feature = "cli")]
+pub mod tune;
 #[cfg(feature = "cli")]
 pub mod verify;
 

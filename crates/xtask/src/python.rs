@@ -15,7 +15,7 @@ pub fn test() -> Result<(), String> {
         return Ok(());
     }
     let venv = root().join(VENV).display().to_string();
-    run_with(&python, &["-m", "maturin", "develop", "--locked"], &[("VIRTUAL_ENV", &venv)])?;
+    run_with(&python, &["-m", "maturin", "develop", "--locked", "--profile", "dev"], &[("VIRTUAL_ENV", &venv)])?;
     run(&python, &["-m", "mypy", "python/wattif"])?;
     run(&python, &["-m", "pytest", "-q"])
 }

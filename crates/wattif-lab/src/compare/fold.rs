@@ -42,7 +42,7 @@ pub struct MetricRow {
 pub struct Estimate {
     /// `None`: a run has no such figure.
     pub mean: Option<f64>,
-    /// 95 % BCa interval; `None` below two seeds.
+    /// 95 % BCa interval; `None`: too few seeds.
     pub ci95: Option<[f64; 2]>,
 }
 

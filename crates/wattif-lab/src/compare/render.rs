@@ -2,6 +2,7 @@
 
 use super::fold::{Comparison, MetricRow};
 use crate::metrics::Better;
+use crate::stats::FEWEST;
 use crate::table::{Align, Table, cell, interval, number, p_value};
 
 impl Comparison {
@@ -74,6 +75,7 @@ impl Comparison {
         let smallest = |n: usize| 0.5f64.powi(n as i32 - 1) * ratios as f64;
         match self.seeds {
             0 | 1 => ". One seed says nothing about chance: use --seeds".into(),
+            n if n < FEWEST => format!(". {n} seeds are too few for an interval: use --seeds {FEWEST} or more"),
             n if smallest(n) < 0.05 => String::new(),
             n => {
                 let enough = (n..64).find(|&n| smallest(n) < 0.05).unwrap_or(64);

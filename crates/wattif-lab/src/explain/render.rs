@@ -3,6 +3,7 @@
 use super::explanation::{Explanation, First, Row};
 use super::shares::Shares;
 use super::switches::Bisection;
+use crate::stats::FEWEST;
 use crate::table::{Align, Table, cell, interval, number};
 use std::fmt::Write as _;
 
@@ -19,7 +20,7 @@ impl Explanation {
         lines.extend(self.energy_sentences());
         lines.extend(self.latency_sentences());
         lines.extend(self.first.as_ref().map(|f| first_sentence(f, [&self.a.kernel, &self.b.kernel])));
-        let of = self.shares_of.map_or(String::new(), |(n, s)| format!("{n} seeds of {} s", cell(s)));
+        let of = self.shares_of.map_or(String::new(), |(n, s)| format!("{n} seeds of {} s{}", cell(s), few(n)));
         lines.extend(self.shares.iter().take(2).filter_map(|s| share_sentence(s, &of)));
         lines.truncate(10);
         self.summary = lines;
@@ -239,6 +240,11 @@ fn share_sentence(shares: &Shares, of: &str) -> Option<String> {
         signed(most.value),
         interval(most.ci95)
     ))
+}
+
+/// Said where an interval is missing.
+fn few(seeds: u64) -> &'static str {
+    if seeds < FEWEST as u64 { ", too few for an interval" } else { "" }
 }
 
 fn signed(value: f64) -> String {

@@ -12,7 +12,7 @@ pub struct Share {
     pub part: &'static str,
     /// Mean over seeds, in the metric's unit.
     pub value: f64,
-    /// 95 % BCa interval over seeds; `None` below two.
+    /// 95 % BCa interval over seeds; `None`: too few.
     pub ci95: Option<[f64; 2]>,
     /// Of the whole difference; `None` where that is 0.
     pub share: Option<f64>,

@@ -109,7 +109,7 @@ pub struct Bisection {
     pub steps: Vec<Step>,
 }
 
-/// Is a step part of the answer? Its interval leaves out 0 (with one seed: it is not 0), and it is not tiny.
+/// Is a step part of the answer? Its interval leaves out 0 (with too few seeds for one: it is not 0), and it is not tiny.
 pub fn carries(value: f64, ci95: Option<[f64; 2]>, difference: f64) -> bool {
     let sure = ci95.map_or(value != 0.0, |[lo, hi]| lo > 0.0 || hi < 0.0);
     sure && value.abs() >= difference.abs() / 20.0

@@ -12,7 +12,7 @@ mod over;
 mod permutation;
 mod ratio;
 
-pub use bootstrap::{RESAMPLES, bca, bca_mean};
+pub use bootstrap::{FEWEST, RESAMPLES, bca, bca_mean};
 pub use effect::{cliffs_delta, cohens_dz};
 pub use holm::holm;
 pub use interval::{t_interval, t_quantile};

@@ -7,7 +7,7 @@ use super::{bca, mean, sign_flip_p};
 pub struct Ratio {
     /// mean(variant) / mean(baseline).
     pub value: f64,
-    /// 95 % BCa interval, pairs drawn together; `None` below two pairs.
+    /// 95 % BCa interval, pairs drawn together; `None`: too few pairs.
     pub ci95: Option<[f64; 2]>,
     /// Two-sided p of "no difference" by flipping the signs of the paired differences.
     pub p: f64,

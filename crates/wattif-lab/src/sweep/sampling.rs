@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 pub type Point = Vec<String>;
 
 /// How points are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sampling {
     /// Every combination.
     Grid,
@@ -17,6 +17,8 @@ pub enum Sampling {
     Random(usize),
     /// So many, each axis cut into as many slices of which each is used once (McKay, Beckman and Conover 1979).
     LatinHypercube(usize),
+    /// These.
+    These(Vec<Point>),
 }
 
 impl Sampling {
@@ -35,8 +37,8 @@ impl Sampling {
 const MOST: usize = 1_000_000;
 
 /// The points, without doubles; the same for the same axes and seed.
-pub fn points(axes: &[Axis], sampling: Sampling, seed: u64) -> Result<Vec<Point>, String> {
-    let drawn = match sampling {
+pub fn points(axes: &[Axis], sampling: &Sampling, seed: u64) -> Result<Vec<Point>, String> {
+    let drawn = match *sampling {
         Sampling::Grid => grid(axes)?,
         Sampling::Random(n) | Sampling::LatinHypercube(n) if n == 0 || n > MOST => {
             return Err(format!("{n} samples: from 1 to {MOST}"));
@@ -46,6 +48,7 @@ pub fn points(axes: &[Axis], sampling: Sampling, seed: u64) -> Result<Vec<Point>
             (0..n).map(|_| axes.iter().map(|axis| axis.at(next())).collect()).collect()
         }
         Sampling::LatinHypercube(n) => latin(axes, n, seed),
+        Sampling::These(ref points) => points.clone(),
     };
     let mut seen = BTreeSet::new();
     Ok(drawn.into_iter().filter(|p| seen.insert(p.clone())).collect())
@@ -96,26 +99,26 @@ mod tests {
     #[test]
     fn grids_are_complete() {
         let two = [axes().remove(0), axes().remove(2)];
-        let found = points(&two, Sampling::Grid, 1).unwrap();
+        let found = points(&two, &Sampling::Grid, 1).unwrap();
         assert_eq!(found.len(), 6);
         assert_eq!(
             (found[0].join(" "), found[1].join(" "), found[5].join(" ")),
             ("menu 1".into(), "menu 2".into(), "teo 3".into())
         );
-        assert!(points(&axes(), Sampling::Grid, 1).is_err(), "a range without steps");
-        assert_eq!(points(&[], Sampling::Grid, 1).unwrap(), [Vec::<String>::new()]);
+        assert!(points(&axes(), &Sampling::Grid, 1).is_err(), "a range without steps");
+        assert_eq!(points(&[], &Sampling::Grid, 1).unwrap(), [Vec::<String>::new()]);
     }
 
     #[test]
     fn samples_are_reproducible_and_a_hypercube_fills_every_slice() {
-        let a = points(&axes(), Sampling::LatinHypercube(10), 7).unwrap();
-        assert_eq!(a, points(&axes(), Sampling::LatinHypercube(10), 7).unwrap());
-        assert_ne!(a, points(&axes(), Sampling::LatinHypercube(10), 8).unwrap());
+        let a = points(&axes(), &Sampling::LatinHypercube(10), 7).unwrap();
+        assert_eq!(a, points(&axes(), &Sampling::LatinHypercube(10), 7).unwrap());
+        assert_ne!(a, points(&axes(), &Sampling::LatinHypercube(10), 8).unwrap());
         let mut slices: Vec<u64> = a.iter().map(|p| p[1].parse::<u64>().unwrap() / 100).collect();
         slices.sort_unstable();
         assert_eq!(slices, (0..10).collect::<Vec<u64>>());
         assert_eq!(a.iter().filter(|p| p[0] == "menu").count(), 5);
-        assert!(points(&axes(), Sampling::Random(5), 7).unwrap().len() <= 5);
-        assert!(points(&axes(), Sampling::Random(0), 7).is_err());
+        assert!(points(&axes(), &Sampling::Random(5), 7).unwrap().len() <= 5);
+        assert!(points(&axes(), &Sampling::Random(0), 7).is_err());
     }
 }

@@ -6,6 +6,7 @@ use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::explain;
 use wattif_lab::explain::Bisection;
+use wattif_lab::stats::FEWEST;
 
 /// Say which switch of two kernel profiles carries a difference: from A to B one switch at a time.
 ///
@@ -24,7 +25,7 @@ pub struct Args {
     /// The profile to end with.
     #[arg(value_name = "B")]
     b: String,
-    /// An rt-app JSON file, - for stdin, a workload of the gallery, or a model.
+    /// An rt-app JSON file, - for stdin, a workload of the gallery, a model; or gallery/NAME, A and B being arms of it.
     #[arg(value_name = "WORKLOAD")]
     workload: String,
     #[command(flatten)]
@@ -41,7 +42,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     if reruns.seeds == 0 {
         return Err(Error::Usage("a bisection needs at least one seed: --seeds 8".into()));
     }
-    let specs = args.inputs.load(&args.workload, &[args.a.clone(), args.b.clone()], look)?.specs;
+    let specs = args.inputs.sides([&args.a, &args.b], &args.workload, look)?;
     let bar = output::bar(explain::bisect_runs(&specs[0].kernel, &specs[1].kernel, &reruns), "simulating");
     let found = explain::bisect([&specs[0], &specs[1]], &reruns, &output::step(&bar))?;
     bar.finish_and_clear();
@@ -67,11 +68,12 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
 
 fn page(workload: &str, args: &Args, seconds: f64, found: &[Bisection]) -> String {
     let mut out = format!(
-        "{workload}: from {} (A) to {} (B) one switch at a time; {} seeds of {} s\n",
+        "{workload}: from {} (A) to {} (B) one switch at a time; {} seeds of {} s{}\n",
         args.a,
         args.b,
         args.reruns.seeds,
-        wattif_lab::table::cell(seconds)
+        wattif_lab::table::cell(seconds),
+        if args.reruns.seeds < FEWEST as u64 { ", too few for intervals" } else { "" }
     );
     match found.first() {
         Some(first) if first.steps.is_empty() => out += "\nThe profiles differ in nothing: 0 switches.\n",

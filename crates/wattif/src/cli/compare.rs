@@ -8,8 +8,8 @@ use crate::compare::Runs;
 use crate::error::{Error, Look};
 use crate::explain::{run_file, same_inputs};
 use crate::settings::Settings;
-use crate::{data, experiment, text};
-use std::path::PathBuf;
+use crate::{data, experiment, tables, text};
+use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
 use wattif_lab::experiment::Overrides;
 use wattif_lab::plot::{self, Axis, Chart};
@@ -22,6 +22,7 @@ Examples:
   wattif compare app.json -k linux-5.3 -k linux-5.6
   wattif compare app.json -k linux-6.1 -k linux-6.12 --seeds 50 --markdown
   wattif compare app.json -k linux-6.6 -k linux-6.12 --until ci=1%
+  wattif compare app.json -k linux-6.6 -k linux-6.12 --arrow result.arrow
   wattif compare app.json -k base.toml -k mine.toml --fail-if 'energy.total > +2%'
   wattif compare A.json B.json                       files of `wattif run --json`: the same but for the kernel
   wattif compare gallery/sched_idle_placement")]
@@ -40,7 +41,7 @@ pub struct Args {
     /// Exit 1 if the condition on a metric's change against the first kernel holds, such as 'energy.total > +2%'; repeatable.
     ///
     /// It holds if for some kernel the whole 95 % interval of the ratio to the first lies beyond the limit: 'M > +2%' when its
-    /// lower end is above 1.02, 'M < -2%' when its upper end is below 0.98. With a single seed the ratio itself is compared.
+    /// lower end is above 1.02, 'M < -2%' when its upper end is below 0.98. With too few seeds for an interval the ratio itself is compared.
     #[arg(long, value_name = "CONDITION", allow_hyphen_values = true)]
     fail_if: Vec<String>,
     /// Add seeds, ten at a time, until the result is sure: ci=1%, or METRIC=1% for one metric.
@@ -55,6 +56,9 @@ pub struct Args {
     /// Print a Markdown table.
     #[arg(long)]
     markdown: bool,
+    /// Also write it as an Arrow table (IPC file), a row per metric and kernel; - is standard output, with nothing else on it.
+    #[arg(long, value_name = "FILE")]
+    arrow: Option<PathBuf>,
     /// Draw the ratios to the first kernel, or by its name a figure of the report: latency.svg, frames.svg, energy.svg,
     /// frequency.svg, idle.svg, or with a prefix such as mine-energy.svg. Repeatable.
     #[arg(long, value_name = "NAME.svg")]
@@ -77,7 +81,11 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         Some(until) => sure(&loaded, &seeds, &named, until)?,
     };
     pictures(args, &loaded, &seeds, &comparison)?;
+    if let Some(path) = &args.arrow {
+        tables::write(path, &tables::comparison(&comparison))?;
+    }
     match (args.json, args.markdown) {
+        _ if args.arrow.as_deref() == Some(Path::new("-")) => {}
         (true, _) => output::json(&comparison)?,
         (_, markdown) => output::page(&page(&loaded, &seeds, &comparison, markdown))?,
     }

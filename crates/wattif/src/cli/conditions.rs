@@ -47,7 +47,7 @@ impl FailIf {
         }
     }
 
-    /// Does it hold for a kernel? The whole 95 % interval of the ratio lies beyond the limit; with one seed, which has no
+    /// Does it hold for a kernel? The whole 95 % interval of the ratio lies beyond the limit; with too few seeds, which have no
     /// interval, the ratio does. Names of the kernels, with what was found.
     pub fn holds(&self, comparison: &Comparison) -> Result<Vec<String>, Error> {
         let row = comparison.metrics.iter().find(|m| m.name == self.metric);

@@ -22,9 +22,10 @@ Examples:
   wattif explain linux-6.6 linux-6.12 server -p hikey620 --duration 60s --json
   wattif run app.json -k linux-5.3 --json > A.json; wattif run app.json -k linux-5.6 --json > B.json
   wattif explain A.json B.json
+  wattif explain linux-5.6+teo linux-5.6+weighted gallery/weighted_idle_governor --duration 1s
   wattif explain teo                      the manual of a policy; `wattif list policies` prints all names")]
 pub struct Args {
-    /// A policy; two run files; or two kernels and a workload.
+    /// A policy; two run files; two kernels and a workload; or two arms and their experiment, gallery/NAME.
     #[arg(value_name = "NAME", required = true, num_args = 1..=3)]
     names: Vec<String>,
     #[command(flatten)]
@@ -79,10 +80,8 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
             return print(args, [&a, &b], &reruns, [&digest_a, &digest_b]);
         }
         [a, b, workload] => {
-            let kernels = [a.clone(), b.clone()];
-            let mut specs = args.inputs.load(workload, &kernels, look)?.specs;
-            let b = specs.pop().expect("two kernels");
-            (specs.pop().expect("two kernels"), b)
+            let [a, b] = args.inputs.sides([a, b], workload, look)?;
+            (a, b)
         }
         _ => unreachable!("clap takes three at most"),
     };

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long)]
     rtapp: bool,
     /// Policy of a thread that a trace cannot show, such as background=SCHED_IDLE; repeatable.
-    #[arg(long, value_name = "NAME=POLICY", value_parser = super::replay::policy)]
+    #[arg(long, value_name = "NAME=POLICY", value_parser = crate::replay::policy_of_thread)]
     policy: Vec<(String, Policy)>,
     /// Print figures as one JSON object (wattif.recorded/1).
     #[arg(long)]

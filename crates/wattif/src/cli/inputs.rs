@@ -2,8 +2,8 @@
 
 use super::output;
 use crate::error::{Error, Findings, Look};
-use crate::load;
 use crate::settings::{Settings, duration_ns};
+use crate::{experiment, load};
 use clap::ValueEnum;
 use wattif_formats::{rtapp, workload_json};
 use wattif_model::Ns;
@@ -45,9 +45,9 @@ impl Dialect {
 /// Platform, overrides, duration, seed.
 #[derive(Debug, clap::Args)]
 pub struct Inputs {
-    /// Machine: a name (`wattif list platforms`), a TOML file, or - for stdin.
-    #[arg(short, long, value_name = "PLATFORM", default_value = "hikey960")]
-    pub platform: String,
+    /// Machine: a name (`wattif list platforms`), a TOML file, or - for stdin; hikey960, or that of the experiment.
+    #[arg(short, long, value_name = "PLATFORM")]
+    pub platform: Option<String>,
     /// Override: policy.tunable=V, slot=policy, features.NAME=true, workload.PATH=V, platform.PATH=V; repeatable.
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
@@ -76,14 +76,35 @@ pub struct Loaded {
 }
 
 impl Inputs {
+    /// The platform, where no experiment says another.
+    pub fn machine(&self) -> &str {
+        self.platform.as_deref().unwrap_or("hikey960")
+    }
+
+    /// Two sides of one question: two kernels on a workload, or two arms of an experiment of the gallery.
+    pub fn sides(&self, [a, b]: [&str; 2], workload: &str, look: Look) -> Result<[RunSpec; 2], Error> {
+        if let Some(entry) = experiment::named(workload) {
+            if !self.set.is_empty() {
+                return Err(Error::Usage(format!(
+                    "{workload} says what is set: its variants are arms, KERNEL+VARIANT"
+                )));
+            }
+            return entry?.sides([a, b], self.platform.as_deref(), self.duration.map(Ns), self.seed);
+        }
+        let mut specs = self.load(workload, &[a.to_string(), b.to_string()], look)?.specs;
+        let b = specs.pop().expect("two kernels");
+        Ok([specs.pop().expect("two kernels"), b])
+    }
+
     /// Read everything; mistakes of all inputs are shown before the first is returned.
     pub fn load(&self, workload: &str, kernels: &[String], look: Look) -> Result<Loaded, Error> {
-        if workload == "-" && self.platform == "-" {
+        let platform = self.machine();
+        if workload == "-" && platform == "-" {
             return Err(Error::Usage("only one of WORKLOAD and -p can be standard input".into()));
         }
         let settings = Settings::parse(&self.set)?;
         let mut findings = Vec::new();
-        let platform = load::platform(&self.platform, &settings);
+        let platform = load::platform(platform, &settings);
         let nr_cpus = platform.as_ref().map_or(usize::MAX, |p| p.value.nr_cpus());
         let workload = load::workload(workload, nr_cpus, self.dialect.into(), &settings);
         let kernels: Vec<_> = kernels.iter().map(|k| load::kernel(k, &settings)).collect();

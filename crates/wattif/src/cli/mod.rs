@@ -17,6 +17,7 @@ mod report;
 mod repro;
 mod run;
 mod sweep;
+mod tune;
 mod verify;
 
 use crate::bug;
@@ -86,6 +87,7 @@ enum Verb {
     Explain(explain::Args),
     Bisect(bisect::Args),
     Sweep(sweep::Args),
+    Tune(tune::Args),
     Lab(lab::Args),
     List(list::Args),
     Verify(verify::Args),
@@ -150,6 +152,7 @@ impl Verb {
             Verb::Explain(args) => explain::run(&args, look),
             Verb::Bisect(args) => bisect::run(&args, look),
             Verb::Sweep(args) => sweep::run(&args, look),
+            Verb::Tune(args) => tune::run(&args, look),
             Verb::Lab(args) => lab::run(&args, look),
             Verb::List(args) => list::run(&args),
             Verb::Verify(args) => verify::run(&args),

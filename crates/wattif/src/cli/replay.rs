@@ -3,23 +3,17 @@
 use super::inputs::Loaded;
 use super::report::{self, ReportArg};
 use super::{Exit, output};
-use crate::data::Collection;
 use crate::error::{Error, Look};
-use crate::recording::{self, Check, LoadedTrace, profile_of, replay_seeds, self_check, without_background};
+use crate::replay::{self, Looked, Question, Replayed, policy_of_thread, replay, warnings};
 use crate::report::Report;
 use crate::settings::Settings;
-use crate::{load, text};
+use crate::text;
 use std::path::Path;
-use wattif_lab::compare::{Comparison, fold, headline_metrics};
-use wattif_lab::infer::{self, Inferred, Missing};
-use wattif_lab::metrics::RunReport;
+use wattif_lab::compare::Comparison;
 use wattif_lab::table::{Align, Table, cell, interval};
-use wattif_model::Ns;
 use wattif_model::check::Severity;
 use wattif_model::kernel::KernelSpec;
-use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
-use wattif_model::trace::Recording;
 use wattif_model::workload::{Policy, Workload};
 
 /// Ask what other kernels would have made of a recorded trace: first how well the recording is reproduced, then the
@@ -57,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
     /// Policy of a thread that a trace cannot show, such as background=SCHED_IDLE; repeatable.
-    #[arg(long, value_name = "NAME=POLICY", value_parser = policy)]
+    #[arg(long, value_name = "NAME=POLICY", value_parser = policy_of_thread)]
     policy: Vec<(String, Policy)>,
     /// Print one JSON object (wattif.replay/1; with --as-recorded, wattif.recorded/1).
     #[arg(long)]
@@ -66,42 +60,11 @@ pub struct Args {
     page: ReportArg,
 }
 
-pub(super) fn policy(text: &str) -> Result<(String, Policy), String> {
-    let all = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Rr, Policy::Fifo];
-    let (name, policy) = text.split_once('=').ok_or("write NAME=SCHED_IDLE")?;
-    let found = all.into_iter().find(|p| p.name() == policy);
-    let names = || all.map(Policy::name).join(", ");
-    found.map(|p| (name.to_string(), p)).ok_or_else(|| format!("`{policy}` is none of {}", names()))
-}
-
-/// A trace and the machine it is looked at on.
-pub(super) struct Looked {
-    pub loaded: LoadedTrace,
-    pub platform: Platform,
-    pub known: bool,
-    pub report: RunReport,
-    pub missing: Vec<Missing>,
-}
-
+/// A trace, with what its reader has to say on stderr.
 pub(super) fn look_at(name: &str, platform: Option<&str>, settings: &Settings, look: Look) -> Result<Looked, Error> {
-    let loaded = recording::load(name)?;
-    output::note(&loaded.findings.render(look, Severity::Note));
-    let known = platform.is_some() || loaded.platform.is_some();
-    let platform = match (platform, &loaded.platform) {
-        (Some(name), _) => load::platform(name, settings)?.value,
-        (None, Some(own)) => load::platform_of(own.clone(), settings)?.value,
-        (None, None) => infer::platform(&loaded.recording),
-    };
-    if loaded.recording.nr_cpus > platform.nr_cpus() {
-        return Err(Error::Usage(format!(
-            "{name} has events of {} CPUs, platform {} has {}: name the machine it was recorded on (-p)",
-            loaded.recording.nr_cpus,
-            platform.name,
-            platform.nr_cpus()
-        )));
-    }
-    let (report, missing) = recording::analyse(&loaded.recording, &platform, known);
-    Ok(Looked { loaded, platform, known, report, missing })
+    let looked = replay::look_at(name, platform, settings)?;
+    output::note(&looked.findings().render(look, Severity::Note));
+    Ok(looked)
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
@@ -119,44 +82,21 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
                 seed: args.seed,
                 duration: looked.loaded.recording.end,
             };
-            let json = recorded_json(&looked);
-            picture(path, args, &looked, spec, &[], json, None)?;
+            picture(path, args, &looked, spec, &[], looked.to_json(), None)?;
         }
         return as_recorded(&looked, args.json);
     }
     warnings(&looked).iter().for_each(|w| output::note(&format!("warning: {w}")));
-    let options = infer::Options { policies: args.policy.clone() };
-    let platform = without_background(&looked.platform);
-    let inferred = infer::workload(&looked.loaded.recording, &platform, &args.trace, &options);
-    inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
-    let seeds: Vec<u64> = (args.seed..args.seed.saturating_add(args.seeds)).collect();
-    let of_kernel = |kernel: KernelSpec| -> Result<(RunSpec, Vec<RunReport>), Error> {
-        let spec = RunSpec {
-            platform: platform.clone(),
-            workload: inferred.workload.clone(),
-            kernel,
-            seed: args.seed,
-            duration: Ns(looked.loaded.recording.end.0.max(1)),
-        };
-        let reports = replay_seeds(&spec, &inferred, &seeds)?;
-        Ok((spec, reports))
-    };
-    let (recorded, kernel) = recorded_kernel(args, &looked.loaded)?;
-    let (own_spec, own) = of_kernel(kernel)?;
-    let checks = self_check(&looked.report, &own, &looked.missing);
-    let mut runs = Vec::new();
-    for name in &args.kernel {
-        runs.push(of_kernel(load::kernel(name, &settings)?.value)?);
-    }
-    let comparison = (!runs.is_empty()).then(|| compare(&runs, &looked));
-    let told = json(args, &looked, &inferred, &own_spec, &checks, comparison.as_ref());
+    let replayed = replay(&question(args, settings), looked)?;
+    replayed.inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
+    let told = replayed.to_json();
     if let Some(path) = &args.page.report {
-        let specs: Vec<RunSpec> = runs.iter().map(|(spec, _)| spec.clone()).collect();
-        picture(path, args, &looked, own_spec, &specs, told.clone(), comparison.as_ref())?;
+        let Replayed { looked, own, specs, comparison, .. } = &replayed;
+        picture(path, args, looked, own.clone(), specs, told.clone(), comparison.as_ref())?;
     }
     match args.json {
         true => output::json(&told)?,
-        false => output::page(&page(args, &looked, &recorded, &checks, comparison.as_ref()))?,
+        false => output::page(&page(&replayed))?,
     }
     Ok(Exit::Done)
 }
@@ -199,86 +139,20 @@ fn picture(
     report::write(path, page, all)
 }
 
-/// What the replay would need and the trace lacks.
-fn warnings(looked: &Looked) -> Vec<String> {
-    let recording = &looked.loaded.recording;
-    let counts = recording.counts();
-    let mut all = Vec::new();
-    for (event, why) in [
-        ("sched_switch", "there is no work to replay"),
-        ("sched_waking", "who wakes whom is taken from sched_wakeup, or unknown"),
-        ("cpu_frequency", "work is counted as if every CPU ran at its highest frequency"),
-    ] {
-        if !counts.contains_key(event) {
-            all.push(format!("the trace has no {event} events: {why}"));
-        }
+fn question(args: &Args, settings: Settings) -> Question {
+    Question {
+        trace: args.trace.clone(),
+        kernels: args.kernel.clone(),
+        recorded_kernel: args.recorded_kernel.clone(),
+        seeds: (args.seed..args.seed.saturating_add(args.seeds)).collect(),
+        settings,
+        policies: args.policy.clone(),
     }
-    if recording.lost_gaps > 0 {
-        all.push(format!("events were lost in {} places: work and wake-ups in them are missing", recording.lost_gaps));
-    }
-    if !looked.known {
-        all.push("no platform was named (-p): all CPUs count as equal".into());
-    }
-    all
 }
 
-/// The kernel that was recorded: as told, as an archive says, as the release in the trace says, or else the first of the others.
-fn recorded_kernel(args: &Args, loaded: &LoadedTrace) -> Result<(String, KernelSpec), Error> {
-    if let (None, Some(own)) = (&args.recorded_kernel, &loaded.kernel) {
-        let kernel = load::kernel_of(own.clone(), &Settings::default())?.value;
-        return Ok((kernel.name.clone(), kernel));
-    }
-    let name = match &args.recorded_kernel {
-        Some(name) => name.clone(),
-        None => nearest_profile(args, &loaded.recording)?,
-    };
-    let kernel = load::kernel(&name, &Settings::default())?.value;
-    Ok((name, kernel))
-}
-
-fn nearest_profile(args: &Args, recording: &Recording) -> Result<String, Error> {
-    let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
-    let of_release = recording.release.as_deref().and_then(|r| profile_of(r, &names));
-    let first = args.kernel.first().map(String::as_str);
-    of_release.or(first).map(String::from).ok_or_else(|| Error::Usage("name a kernel: -k linux-6.12".into()))
-}
-
-fn compare(runs: &[(RunSpec, Vec<RunReport>)], looked: &Looked) -> Comparison {
-    let kernels: Vec<String> = runs.iter().map(|r| r.0.kernel.name.clone()).collect();
-    let reports: Vec<Vec<RunReport>> = runs.iter().map(|r| r.1.clone()).collect();
-    let spec = serde_json::json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "platform": looked.platform.name,
-        "workload": runs[0].0.workload.name,
-        "duration_s": runs[0].0.duration.as_s_f64(),
-        "trust": looked.platform.trust,
-    });
-    fold(spec, &kernels, &headline_metrics(&reports), &reports)
-}
-
-fn json(
-    args: &Args,
-    looked: &Looked,
-    inferred: &Inferred,
-    own: &RunSpec,
-    checks: &[Check],
-    comparison: Option<&Comparison>,
-) -> serde_json::Value {
-    serde_json::json!({
-        "schema": "wattif.replay/1",
-        "version": env!("CARGO_PKG_VERSION"),
-        "trace": args.trace,
-        "recording": about(looked),
-        "warnings": warnings(looked),
-        "notes": inferred.notes,
-        "threads": inferred.workload.tasks.len(),
-        "self_check": { "kernel": own.kernel.name, "figures": checks },
-        "comparison": comparison,
-    })
-}
-
-fn page(args: &Args, looked: &Looked, recorded: &str, checks: &[Check], comparison: Option<&Comparison>) -> String {
-    let mut out = head(&args.trace, looked);
+fn page(replayed: &Replayed) -> String {
+    let Replayed { looked, recorded, checks, .. } = replayed;
+    let mut out = head(&replayed.trace, looked);
     let good = checks.iter().filter(|c| c.ok).count();
     out += &format!("\nSelf-check: the recording beside its simulation under {recorded}\n");
     let mut table = Table::new([
@@ -295,7 +169,7 @@ fn page(args: &Args, looked: &Looked, recorded: &str, checks: &[Check], comparis
     }
     out += &text::indented(&table.to_text());
     out += &format!("  {good} of {} figures are reproduced; trust the comparison accordingly\n", checks.len());
-    if let Some(comparison) = comparison {
+    if let Some(comparison) = &replayed.comparison {
         out += &format!("\nWhat if\n{}", text::indented(&comparison.to_text()));
     }
     out + &format!("\nHow far to trust it\n{}", text::indented(&text::trust(&looked.platform)))
@@ -320,45 +194,13 @@ fn head(name: &str, looked: &Looked) -> String {
     out
 }
 
-fn about(looked: &Looked) -> serde_json::Value {
-    let r = &looked.loaded.recording;
-    serde_json::json!({
-        "format": r.format,
-        "cpus": r.nr_cpus,
-        "duration_s": r.end.as_s_f64(),
-        "events": r.counts(),
-        "unknown": r.unknown,
-        "lost": { "events": r.lost_events, "gaps": r.lost_gaps },
-        "release": r.release,
-        "clock": r.clock,
-        "platform": looked.platform.name,
-        "missing": looked.missing,
-    })
-}
-
 /// The figures of the recording itself.
 pub(super) fn as_recorded(looked: &Looked, json: bool) -> Result<Exit, Error> {
     if json {
-        output::json(&recorded_json(looked))?;
+        output::json(&looked.to_json())?;
     } else {
-        let head = head(&looked.loaded.findings.name, looked);
+        let head = head(&looked.findings().name, looked);
         output::page(&format!("{head}{}", text::tables(&looked.platform, &looked.report)))?;
     }
     Ok(Exit::Done)
-}
-
-/// `wattif.recorded/1`.
-fn recorded_json(looked: &Looked) -> serde_json::Value {
-    let report = &looked.report;
-    serde_json::json!({
-        "schema": "wattif.recorded/1",
-        "version": env!("CARGO_PKG_VERSION"),
-        "recording": about(looked),
-        "metrics": report.metrics,
-        "tasks": report.tasks,
-        "by_task": report.by_task,
-        "cpus": report.cpus,
-        "domains": report.domains,
-        "trust": looked.platform.trust,
-    })
 }

@@ -55,7 +55,7 @@ pub fn inputs_of(loaded: &Loaded, seeds: u64) -> report::Inputs {
 /// The same, in the words of whoever asked.
 pub fn inputs(asked: &Inputs, kernels: &[String], loaded: &Loaded, seeds: u64) -> report::Inputs {
     report::Inputs {
-        platform: asked.platform.clone(),
+        platform: asked.machine().to_string(),
         kernels: kernels.to_vec(),
         dialect: asked.dialect.name(),
         set: asked.set.clone(),

@@ -7,9 +7,11 @@ use crate::error::{Error, Look};
 use crate::report::Report;
 use crate::settings::duration_ns;
 use crate::sweep::{Figure, Question, Row, Store, Table as Found, run_local};
+use crate::tables;
 use clap::ValueEnum;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wattif_lab::metrics::{self, Better};
+use wattif_lab::stats::FEWEST;
 use wattif_lab::sweep::{Axis, Sampling};
 use wattif_lab::table::{Align, Table, cell, interval};
 use wattif_model::Ns;
@@ -24,7 +26,7 @@ Examples:
   wattif sweep app.json --axis kernel=linux-5.3,linux-5.6 --axis cpuidle=menu,teo
   wattif sweep app.json --axis schedutil.rate_limit_us=500..4000/8 --pareto energy.total,wakeup_latency_us.p99
   wattif sweep server --axis platform.hz=100..1000 --axis cpuidle=menu,teo --sample lhs --samples 40
-  wattif sweep server --axis workload.workers=4,8,16 --seeds 5 --json")]
+  wattif sweep server --axis workload.load_pct=30,50,70 --seeds 5 --json")]
 pub struct Args {
     /// An rt-app JSON file, a workload of the gallery, or a model.
     #[arg(value_name = "WORKLOAD")]
@@ -68,6 +70,9 @@ pub struct Args {
     /// How rt-app files are read.
     #[arg(long, value_enum, default_value = "workgen")]
     dialect: Dialect,
+    /// Also write it as an Arrow table (IPC file), a row per point; - is standard output, with nothing else on it.
+    #[arg(long, value_name = "FILE")]
+    arrow: Option<PathBuf>,
     /// Print one JSON object (wattif.sweep/1).
     #[arg(long)]
     json: bool,
@@ -113,7 +118,11 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     if let Some(path) = &args.page.report {
         report::write(path, picture(args, &table), Vec::new())?;
     }
+    if let Some(path) = &args.arrow {
+        tables::write(path, &tables::sweep(&table))?;
+    }
     match args.json {
+        _ if args.arrow.as_deref() == Some(Path::new("-")) => {}
         true => output::json(&table)?,
         false => output::data(&page(&table, &shown, front.is_some()))?,
     }
@@ -186,8 +195,14 @@ fn page(found: &Found, metrics: &[String], front: bool) -> String {
     for row in &found.points {
         table.row(cells(found, row, metrics));
     }
-    let legend = if front { "\nfront: no other point is better in both metrics\n" } else { "" };
-    table.to_text() + legend
+    let mut out = table.to_text();
+    if front {
+        out += "\nfront: no other point is better in both metrics\n";
+    }
+    if (2..FEWEST).contains(&found.seeds.len()) {
+        out += &format!("\n{} seeds are too few for an interval: use --seeds {FEWEST} or more\n", found.seeds.len());
+    }
+    out
 }
 
 fn cells(found: &Found, row: &Row, metrics: &[String]) -> Vec<String> {

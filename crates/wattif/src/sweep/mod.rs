@@ -82,9 +82,15 @@ impl Question {
             return Err(Error::Usage(format!("axis `{}` is there twice", names[twice])));
         }
         let seed = self.seeds.first().copied().unwrap_or(1);
-        let points = points(&self.axes, self.sampling, seed).map_err(Error::Usage)?;
+        let points = points(&self.axes, &self.sampling, seed).map_err(Error::Usage)?;
         let specs = points.par_iter().map(|point| self.spec(&names, point)).collect::<Result<_, Error>>()?;
         Ok(Sweep { axes: names, points, specs, seeds: self.seeds.clone() })
+    }
+
+    /// Refuses what no plan could be made of, by the first value of every axis.
+    pub fn plan_one(&self) -> Result<(), Error> {
+        let first = self.axes.iter().map(|axis| axis.at(0.0)).collect();
+        Question { sampling: Sampling::These(vec![first]), ..self.clone() }.plan().map(drop)
     }
 
     fn spec(&self, names: &[String], point: &Point) -> Result<RunSpec, Error> {
@@ -162,15 +168,20 @@ impl Sweep {
         Ok(jobs.into_values().collect())
     }
 
+    /// The reports of every point, a seed each, from a store that has everything.
+    pub fn reports(&self, store: &Store) -> Result<Vec<Vec<RunReport>>, Error> {
+        let all: Vec<RunReport> =
+            self.jobs().iter().map(|job| store.report(&job.hash)).collect::<Result<_, Error>>()?;
+        Ok(all.chunks(self.seeds.len().max(1)).map(<[RunReport]>::to_vec).collect())
+    }
+
     /// The table, from a store that has everything.
     pub fn table(&self, store: &Store, names: &[String], front: Option<&[String; 2]>) -> Result<Table, Error> {
-        let jobs = self.jobs();
         let mut rows = Vec::with_capacity(self.points.len());
-        for (point, jobs) in self.points.iter().zip(jobs.chunks(self.seeds.len().max(1))) {
-            let reports: Vec<RunReport> = jobs.iter().map(|j| store.report(&j.hash)).collect::<Result<_, Error>>()?;
+        for ((point, spec), reports) in self.points.iter().zip(&self.specs).zip(self.reports(store)?) {
             let axes = self.axes.iter().cloned().zip(point.iter().cloned()).collect();
-            let figures = names.iter().map(|name| (name.clone(), figure(name, &reports))).collect();
-            rows.push(Row { axes, hash: jobs[0].hash.clone(), metrics: figures, front: false });
+            let metrics = names.iter().map(|name| (name.clone(), Figure::of(name, &reports))).collect();
+            rows.push(Row { axes, hash: spec.hash(), metrics, front: false });
         }
         if let Some(of) = front {
             let low = |row: &Row, name: &String| {
@@ -188,11 +199,6 @@ impl Sweep {
             points: rows,
         })
     }
-}
-
-fn figure(name: &str, reports: &[RunReport]) -> Figure {
-    let values: Option<Vec<f64>> = reports.iter().map(|r| r.metric(name, None)).collect();
-    Figure { mean: values.as_deref().map(mean), ci95: values.as_deref().and_then(bca_mean) }
 }
 
 /// `wattif.sweep/1`.
@@ -226,8 +232,16 @@ pub struct Row {
 pub struct Figure {
     /// `None`: a run has no such figure.
     pub mean: Option<f64>,
-    /// 95 % BCa interval; `None` below two seeds.
+    /// 95 % BCa interval; `None`: too few seeds.
     pub ci95: Option<[f64; 2]>,
+}
+
+impl Figure {
+    /// Of a metric, over these runs.
+    pub fn of(name: &str, reports: &[RunReport]) -> Figure {
+        let values: Option<Vec<f64>> = reports.iter().map(|r| r.metric(name, None)).collect();
+        Figure { mean: values.as_deref().map(mean), ci95: values.as_deref().and_then(bca_mean) }
+    }
 }
 
 /// Run a spec given as canonical text, anywhere: what the store wants to know of it.

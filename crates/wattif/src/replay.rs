@@ -1,0 +1,243 @@
+//! What other kernels would have made of a recorded trace: how well the recording is reproduced, then the comparison.
+
+use crate::data::Collection;
+use crate::error::{Error, Findings};
+use crate::load;
+use crate::recording::{self, Check, LoadedTrace, profile_of, replay_seeds, self_check, without_background};
+use crate::settings::Settings;
+use wattif_lab::compare::{Comparison, fold, headline_metrics};
+use wattif_lab::infer::{self, Inferred, Missing};
+use wattif_lab::metrics::RunReport;
+use wattif_model::Ns;
+use wattif_model::kernel::KernelSpec;
+use wattif_model::platform::Platform;
+use wattif_model::run::RunSpec;
+use wattif_model::trace::Recording;
+use wattif_model::workload::Policy;
+
+/// What is asked of a trace.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// A file in any format, or `-`.
+    pub trace: String,
+    /// Profiles; the first is what the others are compared with.
+    pub kernels: Vec<String>,
+    /// Profile of the kernel that was recorded; by default the nearest to its release, or the first.
+    pub recorded_kernel: Option<String>,
+    /// Of runs of each kernel: their noise differs, the recorded work does not.
+    pub seeds: Vec<u64>,
+    /// Of the kernels but the recorded one.
+    pub settings: Settings,
+    /// Policies of threads that a trace cannot show.
+    pub policies: Vec<(String, Policy)>,
+}
+
+/// What a trace cannot show of a thread: `background=SCHED_IDLE`.
+pub fn policy_of_thread(text: &str) -> Result<(String, Policy), String> {
+    let all = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Rr, Policy::Fifo];
+    let (name, policy) = text.split_once('=').ok_or("write NAME=SCHED_IDLE")?;
+    let found = all.into_iter().find(|p| p.name() == policy);
+    let names = || all.map(Policy::name).join(", ");
+    found.map(|p| (name.to_string(), p)).ok_or_else(|| format!("`{policy}` is none of {}", names()))
+}
+
+/// A trace and the machine it is looked at on.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// The trace.
+    pub loaded: LoadedTrace,
+    /// The machine.
+    pub platform: Platform,
+    /// It was named, not made up from the trace.
+    pub known: bool,
+    /// Figures of the recording itself.
+    pub report: RunReport,
+    /// Figures that it lacks.
+    pub missing: Vec<Missing>,
+}
+
+/// Read a trace and its figures; without a platform, CPUs are taken as equal.
+pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Result<Looked, Error> {
+    let loaded = recording::load(name)?;
+    let known = platform.is_some() || loaded.platform.is_some();
+    let platform = match (platform, &loaded.platform) {
+        (Some(name), _) => load::platform(name, settings)?.value,
+        (None, Some(own)) => load::platform_of(own.clone(), settings)?.value,
+        (None, None) => infer::platform(&loaded.recording),
+    };
+    if loaded.recording.nr_cpus > platform.nr_cpus() {
+        return Err(Error::Usage(format!(
+            "{name} has events of {} CPUs, platform {} has {}: name the machine it was recorded on (-p)",
+            loaded.recording.nr_cpus,
+            platform.name,
+            platform.nr_cpus()
+        )));
+    }
+    let (report, missing) = recording::analyse(&loaded.recording, &platform, known);
+    Ok(Looked { loaded, platform, known, report, missing })
+}
+
+/// A trace under other kernels.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// As asked.
+    pub trace: String,
+    /// The trace.
+    pub looked: Looked,
+    /// What was made of it.
+    pub inferred: Inferred,
+    /// Profile of the recorded kernel.
+    pub recorded: String,
+    /// What was run under it.
+    pub own: RunSpec,
+    /// What was run under the others.
+    pub specs: Vec<RunSpec>,
+    /// The recording beside its own simulation.
+    pub checks: Vec<Check>,
+    /// `None`: no kernel was named.
+    pub comparison: Option<Comparison>,
+}
+
+/// Replay a trace that was looked at.
+pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
+    let options = infer::Options { policies: question.policies.clone() };
+    let platform = without_background(&looked.platform);
+    let inferred = infer::workload(&looked.loaded.recording, &platform, &question.trace, &options);
+    let of_kernel = |kernel: KernelSpec| -> Result<(RunSpec, Vec<RunReport>), Error> {
+        let spec = RunSpec {
+            platform: platform.clone(),
+            workload: inferred.workload.clone(),
+            kernel,
+            seed: question.seeds.first().copied().unwrap_or(1),
+            duration: Ns(looked.loaded.recording.end.0.max(1)),
+        };
+        let reports = replay_seeds(&spec, &inferred, &question.seeds)?;
+        Ok((spec, reports))
+    };
+    let (recorded, kernel) = recorded_kernel(question, &looked.loaded)?;
+    let (own, reports) = of_kernel(kernel)?;
+    let checks = self_check(&looked.report, &reports, &looked.missing);
+    let runs = question
+        .kernels
+        .iter()
+        .map(|k| of_kernel(load::kernel(k, &question.settings)?.value))
+        .collect::<Result<Vec<_>, _>>()?;
+    let comparison = (!runs.is_empty()).then(|| compare(&runs, &looked));
+    let trace = question.trace.clone();
+    let specs = runs.into_iter().map(|(spec, _)| spec).collect();
+    Ok(Replayed { trace, looked, inferred, recorded, own, specs, checks, comparison })
+}
+
+/// What the replay would need and the trace lacks.
+pub fn warnings(looked: &Looked) -> Vec<String> {
+    let recording = &looked.loaded.recording;
+    let counts = recording.counts();
+    let mut all = Vec::new();
+    for (event, why) in [
+        ("sched_switch", "there is no work to replay"),
+        ("sched_waking", "who wakes whom is taken from sched_wakeup, or unknown"),
+        ("cpu_frequency", "work is counted as if every CPU ran at its highest frequency"),
+    ] {
+        if !counts.contains_key(event) {
+            all.push(format!("the trace has no {event} events: {why}"));
+        }
+    }
+    if recording.lost_gaps > 0 {
+        all.push(format!("events were lost in {} places: work and wake-ups in them are missing", recording.lost_gaps));
+    }
+    if !looked.known {
+        all.push("no platform was named (-p): all CPUs count as equal".into());
+    }
+    all
+}
+
+/// The kernel that was recorded: as told, as an archive says, as the release in the trace says, or else the first of the others.
+fn recorded_kernel(question: &Question, loaded: &LoadedTrace) -> Result<(String, KernelSpec), Error> {
+    if let (None, Some(own)) = (&question.recorded_kernel, &loaded.kernel) {
+        let kernel = load::kernel_of(own.clone(), &Settings::default())?.value;
+        return Ok((kernel.name.clone(), kernel));
+    }
+    let name = match &question.recorded_kernel {
+        Some(name) => name.clone(),
+        None => nearest_profile(question, &loaded.recording)?,
+    };
+    let kernel = load::kernel(&name, &Settings::default())?.value;
+    Ok((name, kernel))
+}
+
+fn nearest_profile(question: &Question, recording: &Recording) -> Result<String, Error> {
+    let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
+    let of_release = recording.release.as_deref().and_then(|r| profile_of(r, &names));
+    let first = question.kernels.first().map(String::as_str);
+    of_release.or(first).map(String::from).ok_or_else(|| Error::Usage("name a kernel: -k linux-6.12".into()))
+}
+
+fn compare(runs: &[(RunSpec, Vec<RunReport>)], looked: &Looked) -> Comparison {
+    let kernels: Vec<String> = runs.iter().map(|r| r.0.kernel.name.clone()).collect();
+    let reports: Vec<Vec<RunReport>> = runs.iter().map(|r| r.1.clone()).collect();
+    let spec = serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "platform": looked.platform.name,
+        "workload": runs[0].0.workload.name,
+        "duration_s": runs[0].0.duration.as_s_f64(),
+        "trust": looked.platform.trust,
+    });
+    fold(spec, &kernels, &headline_metrics(&reports), &reports)
+}
+
+impl Replayed {
+    /// `wattif.replay/1`.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "schema": "wattif.replay/1",
+            "version": env!("CARGO_PKG_VERSION"),
+            "trace": self.trace,
+            "recording": self.looked.about(),
+            "warnings": warnings(&self.looked),
+            "notes": self.inferred.notes,
+            "threads": self.inferred.workload.tasks.len(),
+            "self_check": { "kernel": self.recorded, "figures": self.checks },
+            "comparison": self.comparison,
+        })
+    }
+}
+
+impl Looked {
+    /// What the trace is.
+    fn about(&self) -> serde_json::Value {
+        let r = &self.loaded.recording;
+        serde_json::json!({
+            "format": r.format,
+            "cpus": r.nr_cpus,
+            "duration_s": r.end.as_s_f64(),
+            "events": r.counts(),
+            "unknown": r.unknown,
+            "lost": { "events": r.lost_events, "gaps": r.lost_gaps },
+            "release": r.release,
+            "clock": r.clock,
+            "platform": self.platform.name,
+            "missing": self.missing,
+        })
+    }
+
+    /// `wattif.recorded/1`: the figures of the recording itself.
+    pub fn to_json(&self) -> serde_json::Value {
+        let report = &self.report;
+        serde_json::json!({
+            "schema": "wattif.recorded/1",
+            "version": env!("CARGO_PKG_VERSION"),
+            "recording": self.about(),
+            "metrics": report.metrics,
+            "tasks": report.tasks,
+            "by_task": report.by_task,
+            "cpus": report.cpus,
+            "domains": report.domains,
+            "trust": self.platform.trust,
+        })
+    }
+
+    /// What its reader had to say.
+    pub fn findings(&self) -> &Findings {
+        &self.loaded.findings
+    }
+}

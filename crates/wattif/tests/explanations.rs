@@ -1,0 +1,77 @@
+//! The explanations on the gallery's pages: which part carries each of the published effects, and that the splits are exact.
+
+use wattif::explain::{Reruns, bisect, explain};
+use wattif::{Ns, RunSpec, experiment};
+use wattif_lab::explain::Explanation;
+
+fn sides(name: &str, arms: [&str; 2], ms: u64) -> [RunSpec; 2] {
+    let entry = experiment::load(name).expect("a gallery entry is valid");
+    entry.sides(arms, None, Some(Ns::from_ms(ms)), 1).expect("arms of the entry")
+}
+
+fn reruns(ms: u64) -> Reruns {
+    let metrics = ["energy.total", "wakeup_latency_us.mean"].map(String::from).into();
+    Reruns { seeds: 4, duration: Ns::from_ms(ms), metrics }
+}
+
+fn explained(name: &str, arms: [&str; 2], ms: [u64; 2]) -> Explanation {
+    let [a, b] = sides(name, arms, ms[0]);
+    let e = explain([&a, &b], &reruns(ms[1]), &|| true).unwrap();
+    if let Some(energy) = &e.energy {
+        for rows in [&energy.by_state, &energy.by_task] {
+            assert_eq!(rows.iter().map(|r| r.difference_fj).sum::<i128>(), energy.difference_fj);
+        }
+    }
+    assert_eq!(e.latency.bins.iter().map(|b| b.difference_ns).sum::<i128>(), e.latency.difference_ns);
+    assert!((1..=10).contains(&e.summary.len()));
+    assert!(e.summary.iter().all(|s| s.contains(|c: char| c.is_ascii_digit())), "{:#?}", e.summary);
+    assert!(e.first.is_some());
+    e
+}
+
+/// `part` makes most of a metric's difference, and chance does not.
+#[track_caller]
+fn carried_by(e: &Explanation, metric: &str, part: &str) {
+    let shares = e.shares.iter().find(|s| s.metric == metric).expect("a metric of the runs");
+    let share = shares.shares.iter().find(|s| s.part == part).unwrap_or_else(|| panic!("{shares:#?}"));
+    let [lo, hi] = share.ci95.expect("four seeds have an interval");
+    assert!(share.share.unwrap() > 0.8 && (lo > 0.0 || hi < 0.0), "{shares:#?}");
+}
+
+#[test]
+fn sched_idle_placement_is_placement() {
+    let e = explained("sched_idle_placement", ["linux-5.3", "linux-5.4"], [1000, 500]);
+    carried_by(&e, "wakeup_latency_us.mean", "placement and balance");
+    let most = e.latency.bins.iter().min_by_key(|b| b.difference_ns).unwrap();
+    assert_eq!(most.cause, "behind cfs_thread");
+}
+
+#[test]
+fn the_weighted_governor_is_idle() {
+    let arms = ["linux-5.6+teo+w4", "linux-5.6+weighted+w4"];
+    carried_by(&explained("weighted_idle_governor", arms, [300, 300]), "energy.total", "idle");
+}
+
+#[test]
+fn walt_is_load_tracking() {
+    carried_by(&explained("walt_vs_pelt", ["android-4.9", "walt"], [3000, 1000]), "energy.total", "class and load");
+}
+
+/// One tunable, in whatever part it is counted; what its absence costs is frequency.
+#[test]
+fn the_boost_is_one_switch() {
+    let e = explained("revert_boost", ["android-6.6", "off"], [2000, 1000]);
+    let most = e.latency.bins.iter().max_by_key(|b| b.difference_ns).unwrap();
+    assert_eq!(most.cause, "frequency too low");
+    let [a, b] = sides("revert_boost", ["android-6.6", "off"], 1000);
+    let walked = bisect([&a, &b], &reruns(1000), &|| true).unwrap();
+    let carriers: Vec<&str> = walked[0].steps.iter().filter(|s| s.carries).map(|s| s.switch.as_str()).collect();
+    assert_eq!(carriers, ["cpu_util.boost: h1 → off"]);
+}
+
+/// The compute capacity of the slow CPUs is a matter of balancing.
+#[test]
+fn cpu_power_is_balancing() {
+    let e = explained("issue_6_cpu_power", ["linux-3.13+five", "eff+five"], [5000, 2000]);
+    assert!(e.shares.iter().flat_map(|s| &s.shares).all(|s| s.part == "placement and balance" || s.value == 0.0));
+}
