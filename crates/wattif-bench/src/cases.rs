@@ -23,6 +23,8 @@ pub static CASES: &[Case] = &[
     Case { name: "cpus_256", specs: || eight_cpus(256, 3) },
     Case { name: "cpus_1024", specs: || eight_cpus(1024, 1) },
     Case { name: "numa_1024", specs: numa_1024 },
+    Case { name: "numa_1024_hogs", specs: || on_numa_1024(HOGS, &[]) },
+    Case { name: "numa_1024_periodic", specs: || on_numa_1024(PERIODIC, &[]) },
     Case { name: "sched_idle_20x4", specs: sched_idle },
 ];
 
@@ -46,13 +48,23 @@ fn eight_cpus(nr_cpus: usize, seconds: u64) -> Result<Vec<RunSpec>, String> {
     }])
 }
 
-/// 4096 threads on 1024 CPUs of 16 NUMA nodes.
+/// 4096 threads that always want to run.
+const HOGS: &str = r#"{ "tasks": { "hog": { "instance": 4096, "run": 100000 } } }"#;
+/// 4096 threads of 10 ms every 100 ms.
+const PERIODIC: &str =
+    r#"{ "tasks": { "job": { "instance": 4096, "run": 10000, "timer": { "ref": "unique", "period": 100000 } } } }"#;
+
+/// The three threads per CPU of [`eight_cpus`] and one more of the first kind, on 1024 CPUs of 16 NUMA nodes.
 fn numa_1024() -> Result<Vec<RunSpec>, String> {
+    on_numa_1024(EIGHT_CPUS, &[("workload.tasks.fg.instance", "3072"), ("workload.tasks.bg.instance", "1024")])
+}
+
+/// A second of a workload on 1024 CPUs of 16 NUMA nodes.
+fn on_numa_1024(text: &str, set: &[(&str, &str)]) -> Result<Vec<RunSpec>, String> {
     let mut settings = Settings::default();
-    settings.add("workload.tasks.fg.instance", "3072");
-    settings.add("workload.tasks.bg.instance", "1024");
+    set.iter().for_each(|(path, value)| settings.add(path, value));
     let platform = load::platform("numa_1024", &settings).map_err(|e| e.to_string())?.value;
-    let source = Source { name: "eight_cpus.json".into(), text: EIGHT_CPUS.into() };
+    let source = Source { name: "workload.json".into(), text: text.into() };
     let workload = load::parse_workload(source, platform.nr_cpus(), Dialect::Workgen, &settings);
     Ok(vec![RunSpec {
         platform,

@@ -47,6 +47,30 @@ fn unknown_names_say_what_is_near() {
     }
 }
 
+/// States that advertise more than the limit are not entered; a limit that none meets leaves the shallowest.
+#[test]
+fn cpu_latency_qos() {
+    let entered = |limit: &str| -> Vec<String> {
+        let set = format!("pm_qos.cpu_latency_us={limit}");
+        let args =
+            ["run", "ebizzy", "-p", "power9_2s16c", "-k", "linux-5.6", "--duration", "20ms", "--set", &set, "--json"];
+        let run: serde_json::Value = serde_json::from_str(&out(&done(&args))).unwrap();
+        let states = run["cpus"].as_array().unwrap().iter().flat_map(|c| c["idle"].as_array().unwrap());
+        let used = states.filter(|s| s["usage"].as_u64().unwrap() > 0).map(|s| s["name"].as_str().unwrap().to_string());
+        used.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    };
+    assert!(entered("none").contains(&"stop4".to_string()), "{:?}", entered("none"));
+    let limited = entered("50");
+    assert!(
+        limited.contains(&"stop2".to_string()) && !limited.iter().any(|s| s == "stop4" || s == "stop5"),
+        "{limited:?}"
+    );
+    assert_eq!(entered("0"), ["snooze"]);
+    let o = done(&["run", "ebizzy", "--set", "pm_qos.cpu_latency_us=-1"]);
+    assert_eq!(o.status.code(), Some(2));
+    assert!(err(&o).contains("none, 0 to 2000000000"), "{}", err(&o));
+}
+
 #[test]
 fn bad_options() {
     let cases: &[&[&str]] = &[

@@ -38,13 +38,44 @@ fn clusters(mut table: Table, report: &mut Report) -> Vec<Placed> {
     }
     let idle: Vec<IdleState> = states.into_iter().map(|s| state(s, report)).collect();
     table.finish(&["cpus", "idle"], report);
-    let deeper = |w: &[IdleState]| w[0].advertised.exit_ns > w[1].advertised.exit_ns;
-    if let Some(w) = idle.windows(2).find(|w| deeper(w)) {
-        let message =
-            format!("idle state {} comes after {} but is quicker to leave", quoted(&w[1].name), quoted(&w[0].name));
-        report.push(Diagnostic::warning("platform::W01", span.clone(), message));
-    }
+    check_states(&idle, &span, report);
     sets.into_iter().map(|cpus| Placed { cluster: Cluster { cpus, idle: idle.clone() }, span: span.clone() }).collect()
+}
+
+/// What no governor expects of a table of idle states. The kernel does not check; its governors take what comes later for deeper.
+fn check_states(idle: &[IdleState], span: &std::ops::Range<usize>, report: &mut Report) {
+    let mut warn = |code, message: String, help: &str| {
+        report.push(Diagnostic::warning(code, span.clone(), message).help(help));
+    };
+    for w in idle.windows(2) {
+        let (a, b) = (quoted(&w[0].name), quoted(&w[1].name));
+        let of = |s: &IdleState| s.advertised;
+        if of(&w[0]).exit_ns > of(&w[1]).exit_ns {
+            let message = format!("idle state {b} comes after {a} but is quicker to leave");
+            warn("platform::W01", message, "list states from shallow to deep");
+        }
+        match of(&w[0]).residency_ns.cmp(&of(&w[1]).residency_ns) {
+            std::cmp::Ordering::Greater => warn(
+                "platform::W02",
+                format!("idle state {b} comes after {a} but pays off sooner"),
+                "list states by target residency: governors take a later one for deeper",
+            ),
+            std::cmp::Ordering::Equal => warn(
+                "platform::W03",
+                format!("idle states {a} and {b} pay off after the same time"),
+                "governors then skip the first of them; leave it out or say how they differ",
+            ),
+            std::cmp::Ordering::Less => {}
+        }
+    }
+    if let Some(state) = idle.iter().skip(1).find(|s| s.polling) {
+        let message = format!("idle state {} polls but is not the first", quoted(&state.name));
+        warn("platform::W04", message, "governors know a polling state only as the first; it draws power as if busy");
+    }
+    if idle.iter().all(|s| s.disabled) {
+        let message = format!("all idle states are disabled: governors fall back on {}", quoted(&idle[0].name));
+        warn("platform::W05", message, "leave one enabled");
+    }
 }
 
 fn state(mut table: Table, report: &mut Report) -> IdleState {

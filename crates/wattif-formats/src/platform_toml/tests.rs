@@ -98,6 +98,14 @@ fn overrides() {
 }
 
 #[test]
+fn all_idle_states_disabled() {
+    let set = vec![("clusters.*.idle.*.disabled".to_string(), "true".to_string())];
+    let parsed = parse(BOARD, &Options { set });
+    assert!(parsed.platform.is_some());
+    assert_eq!(parsed.diagnostics.iter().map(|d| d.code).collect::<Vec<_>>(), ["platform::W05"]);
+}
+
+#[test]
 fn mistakes() {
     check("name = \"board\"", "", "E03");
     check("capacity = 400", "capacity = 4000", "E05");
@@ -115,6 +123,10 @@ fn mistakes() {
     check("core = \"big\"", "core = \"big\"\ncapacity = 900", "W01");
     check("[costs]", "[costs", "E01");
     check("exit_us = 900", "exit_us = 0", "W01");
+    check("residency_us = 2000", "residency_us = 0", "W02");
+    check("residency_us = 2000", "residency_us = 1", "W03");
+    check("name = \"off\",", "name = \"off\", polling = true,", "W04");
+    check("name = \"WFI\",", "name = \"WFI\", polling = true, disabled = true,", "");
     check("interval_ms = 50", "interval_us = 1", "E05");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = []", "E05");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = \"\"", "E05");

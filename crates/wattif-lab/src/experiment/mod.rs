@@ -4,6 +4,7 @@
 //! [`Experiment::evaluate`] puts published beside simulated, [`Experiment::to_text`] draws that, and
 //! [`Experiment::plots`] draws what its `[[plot]]`s ask for.
 
+mod correlation;
 mod duration;
 mod evaluate;
 mod expr;
@@ -15,6 +16,7 @@ mod results;
 #[cfg(test)]
 mod testbed;
 
+pub use correlation::Correlation;
 pub use duration::parse_duration;
 pub use evaluate::{ArmFigure, CounterFigure, RatioFigure, Repro, ResultRow, SCHEMA};
 pub use expr::{Expr, ExprError, Figures};
@@ -62,6 +64,10 @@ pub struct Experiment {
     pub histograms: Vec<HistogramSpec>,
     /// Drawings.
     pub plots: Vec<PlotSpec>,
+    /// How two metrics go together over all runs of some arms.
+    pub correlations: Vec<CorrelationSpec>,
+    /// What takes too long for every day; [`Experiment::into_full`] puts it in.
+    pub full: FullSpec,
 }
 
 /// A named deviation. As an arm, `NAME` means this on its kernel or the first one, `KERNEL+NAME` on that kernel.
@@ -162,6 +168,34 @@ pub struct HistogramSpec {
     pub arms: Vec<String>,
 }
 
+/// How two metrics go together over all runs of some arms.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CorrelationSpec {
+    /// Above it.
+    pub title: String,
+    /// One metric.
+    pub x: String,
+    /// The other.
+    pub y: String,
+    /// Arms whose runs count.
+    pub arms: Vec<String>,
+    /// Platforms it is shown for.
+    pub platforms: Vec<String>,
+}
+
+/// More seeds, longer runs, further rows and tables.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FullSpec {
+    /// Runs per arm instead of the usual.
+    pub seeds: Option<u64>,
+    /// Length instead of the usual.
+    pub duration: Option<Ns>,
+    /// Further rows.
+    pub rows: Vec<RowSpec>,
+    /// Further tables.
+    pub tables: Vec<TableSpec>,
+}
+
 /// A drawing: a point per arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlotSpec {
@@ -175,6 +209,22 @@ pub struct PlotSpec {
     pub y: (String, Option<String>),
     /// Logarithmic upwards.
     pub log_y: bool,
+    /// Mark the Pareto front: the points that no other beats in both metrics.
+    pub front: bool,
     /// Arms shown, in order.
     pub arms: Vec<String>,
+    /// Platforms it is drawn for.
+    pub platforms: Vec<String>,
+}
+
+impl Experiment {
+    /// With everything that takes too long for every day.
+    pub fn into_full(mut self) -> Experiment {
+        let full = std::mem::take(&mut self.full);
+        self.seeds = full.seeds.unwrap_or(self.seeds);
+        self.duration = full.duration.or(self.duration);
+        self.rows.extend(full.rows);
+        self.tables.extend(full.tables);
+        self
+    }
 }

@@ -1,8 +1,8 @@
 //! `experiment.toml` to [`Experiment`]. All mistakes of meaning show at once; one of form hides those behind it.
 
 use super::{
-    Class, CounterSpec, Experiment, Expr, HistogramSpec, Overrides, PlotSpec, RowSpec, TableSpec, Variant,
-    parse_duration,
+    Class, CorrelationSpec, CounterSpec, Experiment, Expr, FullSpec, HistogramSpec, Overrides, PlotSpec, RowSpec,
+    TableSpec, Variant, parse_duration,
 };
 use crate::metrics::{BINS, info};
 use crate::stats::Over;
@@ -43,6 +43,28 @@ struct RawExperiment {
     histogram: Vec<RawHistogram>,
     #[serde(default)]
     plot: Vec<RawPlot>,
+    #[serde(default)]
+    correlation: Vec<RawCorrelation>,
+    #[serde(default)]
+    full: RawFull,
+}
+
+/// What `--full` changes.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFull {
+    seeds: Option<Spanned<u64>>,
+    duration: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCorrelation {
+    title: Spanned<String>,
+    x: Spanned<String>,
+    y: Spanned<String>,
+    arms: Vec<String>,
+    platforms: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -65,6 +87,8 @@ struct RawRow {
     arms: Option<Vec<String>>,
     platforms: Option<Vec<String>>,
     note: Option<String>,
+    #[serde(default)]
+    full: bool,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +111,8 @@ struct RawTable {
     published: Table<Vec<f64>>,
     arms: Option<Vec<String>>,
     platforms: Option<Vec<String>>,
+    #[serde(default)]
+    full: bool,
 }
 
 #[derive(Deserialize)]
@@ -110,7 +136,10 @@ struct RawPlot {
     y_threads: Option<String>,
     #[serde(default)]
     log_y: bool,
+    #[serde(default)]
+    front: bool,
     arms: Option<Vec<String>>,
+    platforms: Option<Vec<String>>,
 }
 
 impl Experiment {
@@ -144,6 +173,8 @@ fn frame(name: &str, raw: &RawExperiment) -> Experiment {
         tables: Vec::new(),
         histograms: Vec::new(),
         plots: Vec::new(),
+        correlations: Vec::new(),
+        full: FullSpec::default(),
     }
 }
 
@@ -169,10 +200,20 @@ impl Reader {
             r.into_inner()
         });
         for row in raw.result {
+            let full = row.full;
             let row = self.row(row, ratio.as_ref());
-            self.frame.rows.push(row);
+            let rows = if full { &mut self.frame.full.rows } else { &mut self.frame.rows };
+            rows.push(row);
         }
-        self.frame.tables = raw.table.into_iter().map(|t| self.table(t)).collect();
+        for table in raw.table {
+            let full = table.full;
+            let table = self.table(table);
+            let tables = if full { &mut self.frame.full.tables } else { &mut self.frame.tables };
+            tables.push(table);
+        }
+        self.frame.full.seeds = raw.full.seeds.map(|seeds| self.seeds(&seeds));
+        self.frame.full.duration = raw.full.duration.and_then(|d| self.duration(d.span(), d.get_ref()));
+        self.frame.correlations = raw.correlation.into_iter().map(|c| self.correlation(c)).collect();
         self.frame.histograms = raw.histogram.into_iter().map(|h| self.histogram(h)).collect();
         self.frame.plots = raw.plot.into_iter().map(|p| self.plot(p)).collect();
     }
@@ -181,12 +222,30 @@ impl Reader {
         if let Some(duration) = &raw.duration {
             self.frame.duration = self.duration(duration.span(), duration.get_ref());
         }
-        if !(1..=MAX_SEEDS).contains(raw.seeds.get_ref()) {
-            self.error("experiment::E04", raw.seeds.span(), format!("seeds must be 1 to {MAX_SEEDS}"));
-        }
+        self.seeds(&raw.seeds);
         let kernels = raw.kernels.get_ref();
         if kernels.is_empty() || kernels.iter().collect::<BTreeSet<_>>().len() != kernels.len() {
             self.error("experiment::E03", raw.kernels.span(), "kernels must be named, each once");
+        }
+    }
+
+    fn seeds(&mut self, seeds: &Spanned<u64>) -> u64 {
+        if !(1..=MAX_SEEDS).contains(seeds.get_ref()) {
+            self.error("experiment::E04", seeds.span(), format!("seeds must be 1 to {MAX_SEEDS}"));
+        }
+        *seeds.get_ref()
+    }
+
+    fn correlation(&mut self, raw: RawCorrelation) -> CorrelationSpec {
+        let at = raw.title.span();
+        self.metric(&raw.x);
+        self.metric(&raw.y);
+        CorrelationSpec {
+            arms: self.shown(Some(raw.arms), Vec::new(), &at),
+            platforms: self.platforms(raw.platforms, &at),
+            title: raw.title.into_inner(),
+            x: raw.x.into_inner(),
+            y: raw.y.into_inner(),
         }
     }
 
@@ -240,7 +299,7 @@ impl Reader {
 
     fn row(&mut self, raw: RawRow, shared: Option<&[String; 2]>) -> RowSpec {
         let at = raw.id.span();
-        if self.frame.rows.iter().any(|r| r.id == *raw.id.get_ref()) {
+        if self.frame.rows.iter().chain(&self.frame.full.rows).any(|r| r.id == *raw.id.get_ref()) {
             self.error("experiment::E06", at.clone(), format!("result `{}` appears twice", raw.id.get_ref()));
         }
         self.metric(&raw.metric);
@@ -354,6 +413,8 @@ impl Reader {
         self.metric(&raw.y);
         PlotSpec {
             arms: self.shown(raw.arms, Vec::new(), &at),
+            platforms: self.platforms(raw.platforms, &at),
+            front: raw.front,
             name: raw.name.into_inner(),
             title: raw.title,
             x: (raw.x.into_inner(), raw.x_threads),
@@ -431,6 +492,35 @@ impl Reader {
 mod tests {
     use super::super::testbed::EXPERIMENT;
     use super::*;
+
+    #[test]
+    fn what_only_full_runs_have() {
+        let more = r#"
+[full]
+seeds = 40
+duration = "7s"
+[[result]]
+id = "9"
+metric = "energy.total"
+class = "S"
+full = true
+[[correlation]]
+title = "all"
+x = "wu_lat_us.mean"
+y = "energy.total"
+arms = ["linux-5.3", "no_hogs"]
+"#;
+        let e = Experiment::parse("x", &format!("{EXPERIMENT}{more}")).unwrap();
+        let (rows, seeds) = (e.rows.len(), e.seeds);
+        assert_eq!((e.correlations.len(), e.full.rows.len(), e.full.seeds), (1, 1, Some(40)));
+        let full = e.into_full();
+        assert_eq!((full.rows.len(), seeds, full.seeds, full.duration), (rows + 1, 20, 40, Some(Ns::from_s(7))));
+        let wrong =
+            more.replace("40", "0").replace("energy.total\"\nclass", "no.such\"\nclass").replace("no_hogs", "hogs");
+        let found = Experiment::parse("x", &format!("{EXPERIMENT}{wrong}")).unwrap_err();
+        let codes: Vec<&str> = found.iter().map(|d| d.code).collect();
+        assert_eq!(codes, ["experiment::E08", "experiment::E04", "experiment::E03"]);
+    }
 
     #[test]
     fn sample() {

@@ -1,9 +1,10 @@
 //! The drawings an experiment asks for: a point per arm, with its intervals.
 
 use super::{Experiment, Overrides, PlotSpec, Results};
-use crate::metrics::info;
+use crate::metrics::{Better, info};
 use crate::plot::{Axis, Chart, Point, Series, scatter};
 use crate::stats::{bca_mean, mean};
+use crate::sweep::pareto;
 
 /// A drawing, ready to be written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ impl Experiment {
                 name: format!("{}{suffix}", spec.name),
                 svg: self.draw(spec, platform, results),
             };
-            self.plots.iter().map(draw).collect::<Vec<_>>()
+            self.plots.iter().filter(|p| p.platforms.contains(platform)).map(draw).collect::<Vec<_>>()
         };
         self.platforms.iter().enumerate().flat_map(on).collect()
     }
@@ -47,6 +48,9 @@ impl Experiment {
                 None => series.push(Series { name: arm.kernel.clone(), points: vec![point], line: false, dots: true }),
             }
         }
+        if spec.front {
+            series.push(front(spec, &series));
+        }
         scatter(&self.chart(spec, platform, &missing), &series)
     }
 
@@ -63,6 +67,17 @@ impl Experiment {
             y: Axis { label: label(&spec.y), log: spec.log_y },
         }
     }
+}
+
+/// The points that no other beats in both metrics, as a line.
+fn front(spec: &PlotSpec, series: &[Series]) -> Series {
+    let sign = |metric: &str| if info(metric).is_some_and(|m| m.better == Better::Higher) { -1.0 } else { 1.0 };
+    let (x, y) = (sign(&spec.x.0), sign(&spec.y.0));
+    let all: Vec<&Point> = series.iter().flat_map(|s| &s.points).collect();
+    let values: Vec<[f64; 2]> = all.iter().map(|p| [x * p.x, y * p.y]).collect();
+    let bare = |p: &Point| Point { x: p.x, y: p.y, ..Point::default() };
+    let points = pareto(&values).into_iter().map(|i| bare(all[i])).collect();
+    Series { name: "Pareto front".into(), points, line: true, dots: false }
 }
 
 /// Of an arm's name what the legend (its kernel) and the other arms do not say.
@@ -84,6 +99,16 @@ fn label((metric, threads): &(String, Option<String>)) -> String {
 mod tests {
     use super::super::testbed::*;
     use super::*;
+
+    #[test]
+    fn a_front_where_one_is_asked_for() {
+        let mut e = experiment();
+        let before = e.plots(&results(&e));
+        e.plots[0].front = true;
+        let after = e.plots(&results(&e));
+        assert!(!before[0].svg.contains("Pareto front") && after[0].svg.contains("Pareto front"));
+        assert_eq!(after[0].svg.matches("<circle").count(), 3, "the front is a line");
+    }
 
     #[test]
     fn a_point_per_arm() {

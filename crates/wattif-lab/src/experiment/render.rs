@@ -16,6 +16,9 @@ impl Experiment {
             for table in self.tables.iter().filter(|t| t.platforms.contains(platform)) {
                 out += &format!("\n{} ({platform})\n\n{}", table.title, self.table(table, platform, results).to_text());
             }
+            if let Some(table) = self.correlations_table(platform, results) {
+                out += &format!("\nWhat goes together ({platform})\n\n{}", table.to_text());
+            }
             for histogram in &self.histograms {
                 let drawn = self.histogram(histogram, platform, results).to_text();
                 out += &format!("\n{} ({platform}; counts, mean over seeds)\n\n{drawn}", histogram.title);

@@ -22,6 +22,7 @@ pub const MODEL: Model = Model {
         number("threads", "8", (1, 256), "threads of a random test"),
         number("cpu_us", "40", (1, 10_000), "median work per block of a random test at full speed, µs"),
     ],
+    source: include_str!("androbench.rs"),
     build,
 };
 

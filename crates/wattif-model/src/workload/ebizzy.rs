@@ -22,6 +22,7 @@ pub const MODEL: Model = Model {
         number("sleep_every", "10", (0, 1_000_000), "records between two sleeps (-a); 0: never"),
         number("sleep_us", "300", (1, 10_000_000), "length of a sleep (-i)"),
     ],
+    source: include_str!("ebizzy.rs"),
     build,
 };
 

@@ -25,6 +25,7 @@ pub const MODEL: Model = Model {
         number("render_us", "1200", (1, 100_000), "median work of the renderer per frame, µs"),
         number("gpu_us", "4000", (1, 1_000_000), "median time of the GPU per frame, µs"),
     ],
+    source: include_str!("game.rs"),
     build,
 };
 

@@ -24,6 +24,7 @@ pub const MODEL: Model = Model {
             "work to write, and to read, a message; 0: 2500 for sockets, 1200 for pipes",
         ),
     ],
+    source: include_str!("hackbench.rs"),
     build,
 };
 

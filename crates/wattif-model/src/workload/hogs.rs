@@ -53,6 +53,7 @@ pub const MODEL: Model = Model {
             doc: "background tasks beside: 2 ms of work about every 20 ms each",
         },
     ],
+    source: include_str!("hogs.rs"),
     build,
 };
 

@@ -23,6 +23,7 @@ pub const MODEL: Model = Model {
         number("pause_ms", "600", (1, 100_000), "mean pause between flings; edit_text: a tenth of it"),
         word("touch", &["yes", "no"], "a touch event begins each fling"),
     ],
+    source: include_str!("jankbench.rs"),
     build,
 };
 

@@ -20,6 +20,7 @@ mod phone;
 mod schbench;
 mod scroll;
 mod server;
+mod sleepers;
 mod usecase;
 mod video;
 

@@ -27,8 +27,18 @@ pub struct Model {
     pub title: &'static str,
     /// Its parameters.
     pub params: &'static [Param],
+    /// Text of its file.
+    pub source: &'static str,
     /// Builds the workload.
     pub build: fn(&Params) -> Workload,
+}
+
+impl Model {
+    /// The manual page: the header of the model's file, as Markdown.
+    pub fn manual(&self) -> String {
+        let header = self.source.lines().take_while(|l| l.starts_with("//!"));
+        header.map(|l| l[3..].strip_prefix(' ').unwrap_or(&l[3..])).collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// Every model.
@@ -48,6 +58,7 @@ pub static MODELS: &[Model] = &[
     super::game::MODEL,
     super::pcmark::MODEL,
     super::androbench::MODEL,
+    super::sleepers::MODEL,
 ];
 
 /// A model by name.

@@ -80,6 +80,7 @@ pub const MODEL: Model = Model {
             doc: "background tasks beside the program: 2 ms of work about every 20 ms each",
         },
     ],
+    source: include_str!("openmp.rs"),
     build,
 };
 

@@ -19,6 +19,7 @@ pub const MODEL: Model = Model {
     name: "pcmark",
     title: "PCMark Work: bursts of work with pauses between them; the score is 1 / operation time",
     params: &[TEST, number("think_ms", "200", (1, 100_000), "mean pause between operations")],
+    source: include_str!("pcmark.rs"),
     build,
 };
 

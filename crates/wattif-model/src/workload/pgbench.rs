@@ -28,6 +28,7 @@ pub const MODEL: Model = Model {
         number("think_us", "0", (0, 10_000_000), "pause of a client between two transactions, exponential mean"),
         number("flush_us", "500", (1, 1_000_000), "median time to write the log to disk"),
     ],
+    source: include_str!("pgbench.rs"),
     build,
 };
 

@@ -56,6 +56,7 @@ pub const MODEL: Model = Model {
         Param { name: "unit_us", default: "15000", range: Some((1, 10_000_000)), words: &[], doc: "work per method" },
         SIDE_POLICY,
     ],
+    source: include_str!("phone.rs"),
     build,
 };
 

@@ -43,6 +43,7 @@ pub const MODEL: Model = Model {
             "era 2023: requests per second of all messengers; 0: as fast as they can (-R)",
         ),
     ],
+    source: include_str!("schbench.rs"),
     build,
 };
 

@@ -16,6 +16,7 @@ pub const MODEL: Model = Model {
         number("read_ms", "2000", (1, 100_000), "mean time of reading between two flicks"),
         word("touch", &["yes", "no"], "a touch event begins each flick"),
     ],
+    source: include_str!("scroll.rs"),
     build,
 };
 

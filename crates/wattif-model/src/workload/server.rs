@@ -47,6 +47,7 @@ pub const MODEL: Model = Model {
         Param { name: "slice_us", default: "4000", range: Some((1, 10_000_000)), words: &[], doc: "work per slice" },
         SIDE_POLICY,
     ],
+    source: include_str!("server.rs"),
     build,
 };
 

@@ -40,6 +40,7 @@ pub const MODEL: Model = Model {
             doc: "web: mean time of reading between pages",
         },
     ],
+    source: include_str!("usecase.rs"),
     build,
 };
 

@@ -25,6 +25,7 @@ pub const MODEL: Model = Model {
         number("compose_us", "500", (1, 100_000), "median work of the compositor per frame, µs"),
         word("dependent", &["yes", "no"], "no: the same work without dependencies, each worker on a timer of its own"),
     ],
+    source: include_str!("video.rs"),
     build,
 };
 

@@ -9,6 +9,7 @@ pub mod haltpoll;
 pub mod ladder;
 pub mod menu;
 pub mod oracle;
+pub mod pm_qos;
 pub mod teo;
 pub mod teo_weighted;
 

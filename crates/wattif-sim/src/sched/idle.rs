@@ -80,6 +80,7 @@ impl Kernel<'_, '_> {
             next_timer: self.m.timers.next(cpu),
             nr_iowait: self.s.rqs[cpu.at()].nr_iowait,
             disable_mask: self.disable_mask(cpu),
+            latency_req_ns: self.s.latency_req_ns,
             cpu_util: (util.min(capacity), capacity),
             opp: self.m.clocks[self.m.platform.cpus[cpu.at()].domain.at()].opp,
             idle_length_ns: self.foresight.as_mut().and_then(|f| f.next(cpu)),

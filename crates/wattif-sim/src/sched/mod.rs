@@ -64,6 +64,8 @@ pub struct Sched {
     pub walt: Option<load::walt::WaltSystem>,
     /// Boosts by group of tasks; `None` where nothing is boosted.
     pub schedtune: Option<schedtune::Schedtune>,
+    /// Longest exit latency that idle states may advertise, ns (`cpuidle_governor_latency_req`).
+    pub latency_req_ns: i64,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
@@ -144,6 +146,7 @@ impl Sched {
             util_est: load::util_est::Generation::default(),
             walt: None,
             schedtune: None,
+            latency_req_ns: crate::cpuidle::NO_LATENCY_LIMIT,
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             tg_load_avg_limit_ns: 1_000_000,

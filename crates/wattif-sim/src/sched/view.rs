@@ -3,7 +3,7 @@
 use super::Sched;
 use super::core::{CpuContext, IDLE};
 use crate::cpufreq::{CpuSignals, FreqView};
-use crate::cpuidle::{IdleView, NO_LATENCY_LIMIT, SleepLength};
+use crate::cpuidle::{IdleView, SleepLength};
 use crate::engine::rng::Rng;
 use crate::sched::load::cpu_load::{stored_util_est, task_util};
 use crate::sched::placement::cpu_util::{TaskSignals, cpu_bw_dl};
@@ -81,6 +81,7 @@ pub(crate) struct IdleQuery<'a> {
     pub next_timer: Option<u64>,
     pub nr_iowait: u32,
     pub disable_mask: u32,
+    pub latency_req_ns: i64,
     pub cpu_util: (u64, u64),
     pub opp: usize,
     pub idle_length_ns: Option<u64>,
@@ -97,7 +98,7 @@ impl IdleView for IdleQuery<'_> {
         self.disable_mask
     }
     fn latency_req_ns(&self) -> i64 {
-        NO_LATENCY_LIMIT
+        self.latency_req_ns
     }
     fn tick_stopped(&self) -> bool {
         self.tick_stopped

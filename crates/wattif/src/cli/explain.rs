@@ -1,4 +1,4 @@
-//! `wattif explain NAME`: the manual page of a policy. `wattif explain A B WORKLOAD`: why two kernels differ.
+//! `wattif explain NAME`: the manual page of a policy or of a workload model. `wattif explain A B WORKLOAD`: why two kernels differ.
 
 use super::inputs::Inputs;
 use super::{Exit, output};
@@ -8,9 +8,10 @@ use crate::settings::duration_ns;
 use crate::{explain, markdown};
 use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
+use wattif_model::workload::models::{MODELS, Model, model};
 use wattif_sim::registry::{POLICIES, Policy, policy};
 
-/// Say why two runs differ, or print a policy's manual.
+/// Say why two runs differ, or print the manual of a policy or a workload model.
 ///
 /// With two kernels and a workload, or two files that `run --json` wrote: the first decision that differs, with both sides'
 /// inputs; the difference in energy by operating point, idle state and task, and in wake-up latency by cause, both to the last
@@ -23,9 +24,10 @@ Examples:
   wattif run app.json -k linux-5.3 --json > A.json; wattif run app.json -k linux-5.6 --json > B.json
   wattif explain A.json B.json
   wattif explain linux-5.6+teo linux-5.6+weighted gallery/weighted_idle_governor --duration 1s
-  wattif explain teo                      the manual of a policy; `wattif list policies` prints all names")]
+  wattif explain teo                      the manual of a policy; `wattif list policies` prints all names
+  wattif explain jankbench                that of a workload model, with its parameters and calibrated inputs")]
 pub struct Args {
-    /// A policy; two run files; two kernels and a workload; or two arms and their experiment, gallery/NAME.
+    /// A policy or a workload model; two run files; two kernels and a workload; or two arms and their experiment, gallery/NAME.
     #[arg(value_name = "NAME", required = true, num_args = 1..=3)]
     names: Vec<String>,
     #[command(flatten)]
@@ -114,13 +116,37 @@ fn print(
 }
 
 fn manual(name: &str, look: Look) -> Result<Exit, Error> {
-    let names = POLICIES.iter().map(|p| p.name);
-    let found = policy(name).ok_or_else(|| Error::unknown("policy", name, names, "wattif list policies"))?;
+    if let Some(model) = model(name) {
+        output::data(&model_manual(model, look))?;
+        return Ok(Exit::Done);
+    }
+    let names = POLICIES.iter().map(|p| p.name).chain(MODELS.iter().map(|m| m.name));
+    let see = "wattif list policies, wattif list workloads";
+    let found = policy(name).ok_or_else(|| Error::unknown("policy or workload model", name, names, see))?;
     let mut text = format!("{} ({})\n\n", found.name, found.slot.name());
     text += &markdown::to_terminal(&found.manual(), look);
     text += &tunables(found, look);
     output::data(&text)?;
     Ok(Exit::Done)
+}
+
+fn model_manual(model: &Model, look: Look) -> String {
+    let mut table = Table::new(["parameter", "default", "allowed", "meaning"].map(|c| (c, Align::Left)));
+    for p in model.params {
+        let range = p.range.map(|(lo, hi)| format!("{lo}..={hi}"));
+        let allowed: Vec<String> = p.words.iter().map(|w| (*w).to_string()).chain(range).collect();
+        table.row([p.name.to_string(), p.default.to_string(), allowed.join(", "), p.doc.to_string()]);
+    }
+    let body: String = table.to_text().lines().map(|l| format!("  {l}\n")).collect();
+    let example = model.params.last().map_or(String::new(), |p| {
+        format!("\n  Set them behind the name: wattif run {}:{}=VALUE\n", model.name, p.name)
+    });
+    format!(
+        "{} (workload)\n\n{}\n{}\n{body}{example}",
+        model.name,
+        markdown::to_terminal(&model.manual(), look),
+        markdown::heading("Parameters", look)
+    )
 }
 
 fn tunables(policy: &Policy, look: Look) -> String {

@@ -28,6 +28,9 @@ pub struct Args {
     /// Seeds per arm, instead of what the experiment says.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
+    /// More seeds, longer runs and further rows, where an experiment has them: it takes what it takes.
+    #[arg(long)]
+    full: bool,
     /// Print one JSON object (wattif.repro/1).
     #[arg(long)]
     json: bool,
@@ -41,7 +44,10 @@ pub struct Args {
 pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     let all = || data::experiments().into_iter().map(String::from).collect();
     let names: Vec<String> = if args.names.is_empty() { all() } else { args.names.clone() };
-    let entries: Vec<Entry> = names.iter().map(|n| experiment::load(n)).collect::<Result<_, _>>()?;
+    let mut entries: Vec<Entry> = names.iter().map(|n| experiment::load(n)).collect::<Result<_, _>>()?;
+    if args.full {
+        entries.iter_mut().for_each(|e| e.experiment = e.experiment.clone().into_full());
+    }
     if let Some(dir) = &args.plots {
         std::fs::create_dir_all(dir).map_err(|e| Error::file(dir, e))?;
     }

@@ -271,47 +271,119 @@ fn load_leaves_with_a_task_that_moves() {
     });
 }
 
-/// Reference model: EEVDF's pick is the eligible entity with the earliest deadline, found by looking at everyone.
+/// Reference model: EEVDF's pick is the eligible entity with the earliest deadline, found by looking at everyone; with
+/// RUN_TO_PARITY the running one wins while it is eligible and protected. And the lags of all sum to zero.
 #[test]
 fn eevdf_picks_what_a_full_scan_picks() {
-    let class = Eevdf::new(1);
-    let mut s = Sched::bare(1, 4 * MS);
-    s.features.run_to_parity = false;
-    let mut seed = 1u64;
-    let mut random = move |n: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % n
-    };
-    let mut queued: Vec<usize> = Vec::new();
-    for round in 0..5000 {
-        if queued.len() < 2 || random(3) > 0 && queued.len() < 40 {
-            let pid = spawn(&mut s, random(40) as i8 - 20);
-            let i = s.se_of(pid);
-            let zero = s.cfs[0].zero_vruntime;
-            s.se[i].vruntime = zero.wrapping_add(random(8 * MS)).wrapping_sub(4 * MS);
-            s.se[i].deadline = s.se[i].vruntime.wrapping_add(1 + random(6 * MS));
-            s.se[i].on_rq = true;
-            account_entity_enqueue(&mut s, 0, i);
-            class.tree_insert(&mut s, 0, i);
-            queued.push(i);
+    for (round_seed, run_to_parity) in [(1, false), (2, true)] {
+        let mut pool = Pool::new(round_seed, run_to_parity);
+        for round in 0..5000 {
+            pool.change();
+            pool.check(round);
+        }
+        assert!(pool.parity_decided > 100 || !run_to_parity, "{}", pool.parity_decided);
+    }
+}
+
+/// Entities at random places of one queue.
+struct Pool {
+    s: Sched,
+    class: Eevdf,
+    queued: Vec<usize>,
+    seed: u64,
+    parity_decided: u32,
+}
+
+impl Pool {
+    fn new(seed: u64, run_to_parity: bool) -> Pool {
+        let mut s = Sched::bare(1, 4 * MS);
+        s.features.run_to_parity = run_to_parity;
+        Pool { s, class: Eevdf::new(1), queued: Vec::new(), seed, parity_decided: 0 }
+    }
+
+    fn random(&mut self, n: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % n
+    }
+
+    /// One comes, one goes, one begins or ends to run, or the reference point moves.
+    fn change(&mut self) {
+        if self.queued.len() < 2 || self.random(3) > 0 && self.queued.len() < 40 {
+            self.add();
         } else {
-            let i = queued.swap_remove(random(queued.len() as u64) as usize);
-            class.tree_remove(&mut s, 0, i);
-            account_entity_dequeue(&mut s, 0, i);
-            s.se[i].on_rq = false;
+            let at = self.random(self.queued.len() as u64) as usize;
+            let i = self.queued.swap_remove(at);
+            self.stop_running(i);
+            self.class.tree_remove(&mut self.s, 0, i);
+            account_entity_dequeue(&mut self.s, 0, i);
+            self.s.se[i].on_rq = false;
         }
-        if random(4) == 0 {
-            eevdf::avg_vruntime(&mut s, 0);
+        match self.random(8) {
+            0 | 1 => drop(eevdf::avg_vruntime(&mut self.s, 0)),
+            2 => self.run_one(),
+            3 => self.stop_running(self.s.cfs[0].curr),
+            _ => {}
         }
-        let key = |i: usize| i128::from(s.se[i].vruntime.wrapping_sub(s.cfs[0].zero_vruntime) as i64);
+    }
+
+    fn add(&mut self) {
+        let nice = self.random(40) as i8 - 20;
+        let pid = spawn(&mut self.s, nice);
+        let i = self.s.se_of(pid);
+        let (place, slice) = (self.random(8 * MS), 1 + self.random(6 * MS));
+        let vruntime = self.s.cfs[0].zero_vruntime.wrapping_add(place).wrapping_sub(4 * MS);
+        self.s.se[i].vruntime = vruntime;
+        self.s.se[i].deadline = vruntime.wrapping_add(slice);
+        self.s.se[i].on_rq = true;
+        account_entity_enqueue(&mut self.s, 0, i);
+        self.class.tree_insert(&mut self.s, 0, i);
+        self.queued.push(i);
+    }
+
+    /// One leaves the tree and runs, protected or not.
+    fn run_one(&mut self) {
+        self.stop_running(self.s.cfs[0].curr);
+        let at = self.random(self.queued.len() as u64) as usize;
+        let i = self.queued[at];
+        self.class.tree_remove(&mut self.s, 0, i);
+        self.s.cfs[0].curr = i;
+        let deadline = self.s.se[i].deadline as i64;
+        self.s.se[i].vlag = if self.random(2) == 0 { deadline } else { deadline.wrapping_sub(1) };
+    }
+
+    fn stop_running(&mut self, i: usize) {
+        if i != NONE && self.s.cfs[0].curr == i {
+            self.s.cfs[0].curr = NONE;
+            self.class.tree_insert(&mut self.s, 0, i);
+        }
+    }
+
+    fn check(&mut self, round: usize) {
+        let s = &self.s;
+        let after_zero = |v: u64| i128::from(v.wrapping_sub(s.cfs[0].zero_vruntime) as i64);
         let weight = |i: usize| i128::from(s.se[i].weight >> 10);
-        let (sum, load) = queued.iter().fold((0, 0), |(a, l), &i| (a + key(i) * weight(i), l + weight(i)));
-        let eligible = queued.iter().copied().filter(|&i| sum >= key(i) * load);
-        let best = eligible.map(|i| s.se[i].deadline.wrapping_sub(s.cfs[0].zero_vruntime) as i64).min();
-        let picked = class.pick_eevdf(&s, 0);
-        let got = s.se[picked].deadline.wrapping_sub(s.cfs[0].zero_vruntime) as i64;
-        if queued.len() > 1 {
-            assert_eq!(Some(got), best, "round {round}");
+        let (sum, load) =
+            self.queued.iter().fold((0, 0), |(a, l), &i| (a + after_zero(s.se[i].vruntime) * weight(i), l + weight(i)));
+        let eligible = |i: usize| sum >= after_zero(s.se[i].vruntime) * load;
+        let deadline = |i: usize| after_zero(s.se[i].deadline);
+        let picked = self.class.pick_eevdf(s, 0);
+        let curr = s.cfs[0].curr;
+        let protected = curr != NONE && s.se[curr].vlag as u64 == s.se[curr].deadline;
+        if self.queued.len() > 1 {
+            let earliest = self.queued.iter().copied().filter(|&i| eligible(i)).map(deadline).min();
+            if s.features.run_to_parity && protected && eligible(curr) {
+                assert_eq!(picked, curr, "round {round}");
+                self.parity_decided += u32::from(Some(deadline(curr)) != earliest);
+            } else {
+                assert_eq!(Some(deadline(picked)), earliest, "round {round}");
+            }
         }
+        // Σ w·(v − V) is what rounding V down leaves: less than one ns for the whole weight.
+        let mut moved = 0;
+        let v = eevdf::avg_vruntime(&mut self.s, 0);
+        for &i in &self.queued {
+            moved += i128::from(self.s.se[i].vruntime.wrapping_sub(v) as i64) * i128::from(self.s.se[i].weight >> 10);
+        }
+        assert!((0..load.max(1)).contains(&moved), "round {round}: lags sum to {moved} of {load}");
     }
 }
