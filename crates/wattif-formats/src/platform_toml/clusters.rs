@@ -4,7 +4,7 @@ use super::{CODES, CONTRADICTION, cpulist, machine};
 use crate::toml_tree::{Report, Span, Table};
 use crate::words::quoted;
 use wattif_model::CpuSet;
-use wattif_model::check::Diagnostic;
+use wattif_model::check::{Diagnostic, Severity};
 use wattif_model::platform::{Actual, Advertised, Cluster, IdleState, Scope};
 
 /// A cluster and where it stands.
@@ -45,7 +45,8 @@ fn clusters(mut table: Table, report: &mut Report) -> Vec<Placed> {
 /// What no governor expects of a table of idle states. The kernel does not check; its governors take what comes later for deeper.
 fn check_states(idle: &[IdleState], span: &std::ops::Range<usize>, report: &mut Report) {
     let mut warn = |code, message: String, help: &str| {
-        report.push(Diagnostic::warning(code, span.clone(), message).help(help));
+        let severity = if code == "platform::N01" { Severity::Note } else { Severity::Warning };
+        report.push(Diagnostic { severity, ..Diagnostic::warning(code, span.clone(), message).help(help) });
     };
     for w in idle.windows(2) {
         let (a, b) = (quoted(&w[0].name), quoted(&w[1].name));
@@ -60,8 +61,9 @@ fn check_states(idle: &[IdleState], span: &std::ops::Range<usize>, report: &mut 
                 format!("idle state {b} comes after {a} but pays off sooner"),
                 "list states by target residency: governors take a later one for deeper",
             ),
+            // Real firmware does this: worth knowing, no mistake.
             std::cmp::Ordering::Equal => warn(
-                "platform::W03",
+                "platform::N01",
                 format!("idle states {a} and {b} pay off after the same time"),
                 "governors then skip the first of them; leave it out or say how they differ",
             ),

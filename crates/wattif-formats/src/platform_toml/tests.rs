@@ -124,7 +124,7 @@ fn mistakes() {
     check("[costs]", "[costs", "E01");
     check("exit_us = 900", "exit_us = 0", "W01");
     check("residency_us = 2000", "residency_us = 0", "W02");
-    check("residency_us = 2000", "residency_us = 1", "W03");
+    check("residency_us = 2000", "residency_us = 1", "N01");
     check("name = \"off\",", "name = \"off\", polling = true,", "W04");
     check("name = \"WFI\",", "name = \"WFI\", polling = true, disabled = true,", "");
     check("interval_ms = 50", "interval_us = 1", "E05");

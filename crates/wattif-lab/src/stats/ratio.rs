@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn zeros_and_equals() {
-        let same = paired_ratio(&[0.0, 0.0], &[0.0, 0.0]);
+        let same = paired_ratio(&[0.0; 4], &[0.0; 4]);
         assert_eq!((same.value, same.ci95, same.p), (1.0, Some([1.0, 1.0]), 1.0));
         assert!(paired_ratio(&[1.0], &[0.0]).value.is_infinite());
     }
