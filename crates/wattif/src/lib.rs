@@ -32,6 +32,8 @@ pub mod load;
 #[cfg(feature = "cli")]
 pub mod markdown;
 #[cfg(feature = "cli")]
+pub mod new_file;
+#[cfg(feature = "cli")]
 pub mod recording;
 #[cfg(feature = "cli")]
 pub mod reference;

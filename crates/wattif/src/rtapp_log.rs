@@ -14,7 +14,7 @@
 //! | `wu_lat` | latency of wake-ups by timers, from the nominal expiry until the thread reads the clock |
 
 use crate::error::Error;
-use crate::trace_file::readable;
+use crate::new_file::readable;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -1,6 +1,7 @@
 //! Results as Arrow tables: every column carries its `unit` and `doc` as metadata.
 
 use crate::error::Error;
+use crate::new_file::NewFile;
 use crate::sweep::Table as Swept;
 use arrow_array::builder::{Int32Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
@@ -270,12 +271,9 @@ pub fn write(path: &Path, batch: &RecordBatch) -> Result<(), Error> {
     if path == Path::new("-") {
         return arrow(&mut std::io::stdout().lock());
     }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(|e| refused(&e))?;
-    arrow(&mut temporary)?;
-    let file = temporary.persist(path).map_err(|e| refused(&e.error))?;
-    crate::trace_file::readable(&file);
-    Ok(())
+    let mut file = NewFile::create(path)?;
+    arrow(&mut file)?;
+    file.finish()
 }
 
 /// The text columns of a table as views, which some readers take without a copy.

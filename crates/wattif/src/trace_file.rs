@@ -2,12 +2,12 @@
 //! only when it is complete.
 
 use crate::error::Error;
+use crate::new_file::NewFile;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 use wattif_formats::trace::arrow::{TableFormat, TableTrace};
 use wattif_formats::trace::dat::write::DatTrace;
 use wattif_formats::trace::perfetto::write::PerfettoTrace;
@@ -79,7 +79,7 @@ impl Write for Sink {
 /// Writes to a temporary file beside `path`; [`TraceFile::finish`] gives it its name.
 pub struct TraceFile {
     path: PathBuf,
-    file: NamedTempFile,
+    file: NewFile,
     writer: Box<dyn TraceWriter>,
 }
 
@@ -103,10 +103,9 @@ impl TraceFile {
 
     /// Begin a trace of whatever `about` says.
     pub fn with(path: &Path, format: Option<TraceFormat>, detail: Detail, about: About) -> Result<TraceFile, Error> {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let failed = |e| Error::file(path, e);
-        let file = NamedTempFile::new_in(folder).map_err(failed)?;
-        let plain = BufWriter::with_capacity(1 << 20, file.as_file().try_clone().map_err(failed)?);
+        let file = NewFile::create(path)?;
+        let plain = BufWriter::with_capacity(1 << 20, file.file().try_clone().map_err(failed)?);
         let packed = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"));
         let sink = match packed {
             true => Sink::Gzip(Box::new(flate2::write::GzEncoder::new(plain, flate2::Compression::fast()))),
@@ -119,7 +118,7 @@ impl TraceFile {
             TraceFormat::Arrow => Box::new(table(sink, TableFormat::Arrow)?),
             TraceFormat::Parquet => Box::new(table(sink, TableFormat::Parquet)?),
             TraceFormat::Dat => {
-                let scratch = tempfile::tempfile_in(folder).map_err(failed)?;
+                let scratch = tempfile::tempfile_in(file.folder()).map_err(failed)?;
                 Box::new(DatTrace::new(sink, scratch, detail, about))
             }
         };
@@ -128,11 +127,8 @@ impl TraceFile {
 
     /// Write what is left and give the file its name.
     pub fn finish(mut self) -> Result<(), Error> {
-        let path = self.path;
-        self.writer.close().map_err(|e| Error::file(&path, e))?;
-        let file = self.file.persist(&path).map_err(|e| Error::file(&path, e.error))?;
-        readable(&file);
-        Ok(())
+        self.writer.close().map_err(|e| Error::file(&self.path, e))?;
+        self.file.finish()
     }
 }
 
@@ -207,15 +203,4 @@ fn threads(recording: &Recording) -> Vec<ThreadInfo> {
     }
     all.sort_by_key(|(later, _)| *later);
     all.into_iter().map(|(_, info)| info).collect()
-}
-
-/// A temporary file is private; a result is as readable as any file the user makes.
-pub(crate) fn readable(file: &File) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let _ = file.set_permissions(std::fs::Permissions::from_mode(0o644));
-    }
-    #[cfg(not(unix))]
-    let _ = file;
 }

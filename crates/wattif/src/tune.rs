@@ -105,6 +105,11 @@ pub struct RatioJson {
 }
 
 impl Tuning {
+    /// How many runs the trials take at most.
+    pub fn runs(&self) -> usize {
+        (self.trials as usize).saturating_mul(self.question.seeds.len())
+    }
+
     /// Search, then test what was found.
     pub fn run(&self, store: &Store, search: &mut dyn Search, done: Done<'_>) -> Result<Tuned, Error> {
         self.check()?;

@@ -85,3 +85,23 @@ fn what_cannot_be_swept_is_refused_before_anything_runs() {
     has("cpufreq=schedutl", "schedutil");
     has("teo.generation=5.6,9.9", "9.9");
 }
+
+/// Behind a limit on the size of files, as on a full disk: an error that says what to do, and what was finished is kept.
+#[test]
+#[cfg(unix)]
+fn a_limit_on_files_is_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("limited.sqlite");
+    let command = sweep(&path, &[]);
+    let words: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 200; exec \"$@\"", "sh"]).args(words).env("RAYON_NUM_THREADS", "2");
+    let out = limited.output().unwrap();
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{err}");
+    assert!(err.contains("every run finished before is kept") && err.contains("same command again"), "{err}");
+    let kept = Store::open(&path).unwrap().len().unwrap();
+    assert!((1..60).contains(&kept), "{kept}");
+    let (_, err) = finish(sweep(&path, &[]).spawn().unwrap());
+    assert!(err.contains(&format!("{} runs made", 60 - kept)), "{kept}: {err}");
+}

@@ -17,6 +17,7 @@ mod report;
 mod repro;
 mod run;
 mod sweep;
+mod swept;
 mod tune;
 mod verify;
 
@@ -100,8 +101,18 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Over a limit on the size of files (`ulimit -f`) a write shall fail, as it does on a full disk, and not end the process.
+fn survive_file_limits() {
+    #[cfg(unix)]
+    {
+        static SEEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, &SEEN);
+    }
+}
+
 /// Run the command line of this process.
 pub fn main() -> ExitCode {
+    survive_file_limits();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(refused) => {

@@ -1,6 +1,7 @@
 //! Where text goes: stdout for data, stderr for notes, bars only on a terminal, files under their final name only when complete.
 
 use crate::error::{Error, printable};
+use crate::new_file::NewFile;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
@@ -38,12 +39,9 @@ pub fn note(text: &str) {
 
 /// Write a file under a temporary name, then rename it.
 pub fn file(path: &Path, text: &str) -> Result<(), Error> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(|e| Error::file(path, e))?;
-    temporary.write_all(text.as_bytes()).map_err(|e| Error::file(path, e))?;
-    let file = temporary.persist(path).map_err(|e| Error::file(path, e.error))?;
-    crate::trace_file::readable(&file);
-    Ok(())
+    let mut file = NewFile::create(path)?;
+    file.write_all(text.as_bytes()).map_err(|e| Error::file(path, e))?;
+    file.finish()
 }
 
 /// Moves a bar on after a run; always to go on.

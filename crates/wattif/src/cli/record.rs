@@ -3,6 +3,7 @@
 use super::{Exit, output};
 use crate::bug::quote;
 use crate::error::{Error, Findings, Look};
+use crate::new_file::NewFile;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -142,9 +143,8 @@ fn capture(look: Look) -> (Option<String>, Option<String>) {
 
 /// Everything in one file.
 fn pack(path: &Path, trace: &Path, platform: Option<&str>, kernel: Option<&str>) -> Result<(), Error> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |e| Error::file(path, e);
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    let mut file = NewFile::create(path)?;
     for (name, text) in [("platform.toml", platform), ("kernel.toml", kernel)] {
         if let Some(text) = text {
             let size = text.len() as u64;
@@ -157,7 +157,5 @@ fn pack(path: &Path, trace: &Path, platform: Option<&str>, kernel: Option<&str>)
     file.write_all(&archive::header("trace.dat", size)).map_err(failed)?;
     std::io::copy(&mut from, &mut file).map_err(failed)?;
     file.write_all(&archive::padding(size, true)).map_err(failed)?;
-    let file = file.persist(path).map_err(|e| failed(e.error))?;
-    crate::trace_file::readable(&file);
-    Ok(())
+    file.finish()
 }

@@ -1,20 +1,18 @@
 //! `wattif sweep WORKLOAD --axis name=values…`.
 
-use super::inputs::Dialect;
 use super::report::{self, ReportArg};
+use super::swept::Swept;
 use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::report::Report;
-use crate::settings::duration_ns;
-use crate::sweep::{Figure, Question, Row, Store, Table as Found, run_local};
+use crate::sweep::{Figure, Row, Store, Table as Found, run_local};
 use crate::tables;
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use wattif_lab::metrics::{self, Better};
 use wattif_lab::stats::FEWEST;
-use wattif_lab::sweep::{Axis, Sampling};
+use wattif_lab::sweep::Sampling;
 use wattif_lab::table::{Align, Table, cell, interval};
-use wattif_model::Ns;
 
 /// Try many settings: every combination, or a sample of them.
 ///
@@ -28,27 +26,8 @@ Examples:
   wattif sweep server --axis platform.hz=100..1000 --axis cpuidle=menu,teo --sample lhs --samples 40
   wattif sweep server --axis workload.load_pct=30,50,70 --seeds 5 --json")]
 pub struct Args {
-    /// An rt-app JSON file, a workload of the gallery, or a model.
-    #[arg(value_name = "WORKLOAD")]
-    workload: String,
-    /// What is varied: kernel, platform, or anything --set takes; values 1,2,4 or FROM..TO/STEPS. Repeatable.
-    #[arg(long, value_name = "NAME=VALUES", required = true)]
-    axis: Vec<String>,
-    /// Machine, where no axis says otherwise.
-    #[arg(short, long, value_name = "PLATFORM", default_value = "hikey960")]
-    platform: String,
-    /// Kernel profile, where no axis says otherwise.
-    #[arg(short, long, value_name = "KERNEL", default_value = "linux-6.12")]
-    kernel: String,
-    /// Override for all points, as in `run`; repeatable.
-    #[arg(long, value_name = "PATH=VALUE")]
-    set: Vec<String>,
-    /// Simulated time of each run; the workload's own or 10 s by default.
-    #[arg(long, value_name = "TIME", value_parser = duration_ns)]
-    duration: Option<u64>,
-    /// First seed; also that of the sample.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    swept: Swept,
     /// Seeds of every point.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: u64,
@@ -64,12 +43,6 @@ pub struct Args {
     /// Mark the points that no other beats in both of two metrics.
     #[arg(long, value_name = "METRIC,METRIC")]
     pareto: Option<String>,
-    /// Where finished runs are kept.
-    #[arg(long, value_name = "FILE", default_value = "wattif-sweep.sqlite")]
-    store: PathBuf,
-    /// How rt-app files are read.
-    #[arg(long, value_enum, default_value = "workgen")]
-    dialect: Dialect,
     /// Also write it as an Arrow table (IPC file), a row per point; - is standard output, with nothing else on it.
     #[arg(long, value_name = "FILE")]
     arrow: Option<PathBuf>,
@@ -91,6 +64,16 @@ enum Sample {
     Lhs,
 }
 
+impl Args {
+    fn sampling(&self) -> Sampling {
+        match self.sample {
+            Sample::Grid => Sampling::Grid,
+            Sample::Random => Sampling::Random(self.samples),
+            Sample::Lhs => Sampling::LatinHypercube(self.samples),
+        }
+    }
+}
+
 pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     let front = args.pareto.as_deref().map(pair).transpose()?;
     let mut shown = args.metric.clone();
@@ -100,8 +83,8 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         }
     }
     shown.iter().try_for_each(|name| check_metric(name))?;
-    let plan = question(args)?.plan()?;
-    let store = Store::open(&args.store)?;
+    let plan = args.swept.question(args.sampling(), args.seeds)?.plan()?;
+    let store = Store::open(&args.swept.store)?;
     let missing = plan.missing(&store)?;
     let all = plan.points.len() * plan.seeds.len();
     let bar = output::bar(missing.len() as u64, "simulating");
@@ -113,7 +96,7 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         plan.points.len(),
         plan.seeds.len(),
         missing.len().min(all),
-        args.store.display()
+        args.swept.store.display()
     ));
     if let Some(path) = &args.page.report {
         report::write(path, picture(args, &table), Vec::new())?;
@@ -131,8 +114,8 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
 
 /// The page: every point, and which are the best.
 fn picture(args: &Args, found: &Found) -> Report {
-    let mut page = Report::new("sweep", format!("{} by {}", args.workload, found.axes.join(", ")));
-    page.question = format!("What do {} do to {}?", found.axes.join(" and "), args.workload);
+    let mut page = Report::new("sweep", format!("{} by {}", args.swept.workload, found.axes.join(", ")));
+    page.question = format!("What do {} do to {}?", found.axes.join(" and "), args.swept.workload);
     for name in &args.metric {
         let better = metrics::info(name).map_or(Better::Lower, |m| m.better);
         let sign = if better == Better::Higher { -1.0 } else { 1.0 };
@@ -144,36 +127,17 @@ fn picture(args: &Args, found: &Found) -> Report {
     }
     page.sweep = Some(serde_json::to_value(found).expect("points are string-keyed"));
     page.inputs = crate::report::Inputs {
-        platform: args.platform.clone(),
-        kernels: vec![args.kernel.clone()],
-        workload: args.workload.clone(),
-        dialect: args.dialect.name(),
-        set: args.set.clone(),
-        seed: args.seed.to_string(),
+        platform: args.swept.platform.clone(),
+        kernels: vec![args.swept.kernel.clone()],
+        workload: args.swept.workload.clone(),
+        dialect: args.swept.dialect.name(),
+        set: args.swept.set.clone(),
+        seed: args.swept.seed.to_string(),
         seeds: args.seeds,
-        duration_s: args.duration.map_or(1.0, |ns| ns as f64 / 1e9),
+        duration_s: args.swept.duration.map_or(1.0, |ns| ns as f64 / 1e9),
         workload_text: None,
     };
     page
-}
-
-fn question(args: &Args) -> Result<Question, Error> {
-    let axes = args.axis.iter().map(|text| Axis::parse(text)).collect::<Result<_, _>>();
-    Ok(Question {
-        workload: args.workload.clone(),
-        platform: args.platform.clone(),
-        kernel: args.kernel.clone(),
-        set: args.set.clone(),
-        axes: axes.map_err(|why| Error::Usage(format!("--axis {why}")))?,
-        sampling: match args.sample {
-            Sample::Grid => Sampling::Grid,
-            Sample::Random => Sampling::Random(args.samples),
-            Sample::Lhs => Sampling::LatinHypercube(args.samples),
-        },
-        seeds: (args.seed..args.seed.saturating_add(args.seeds)).collect(),
-        duration: args.duration.map(Ns),
-        dialect: args.dialect.into(),
-    })
 }
 
 fn check_metric(name: &str) -> Result<(), Error> {

@@ -1,15 +1,12 @@
 //! `wattif tune WORKLOAD --axis name=values…`.
 
-use super::inputs::Dialect;
+use super::swept::Swept;
 use super::{Exit, output};
 use crate::error::{Error, Look};
-use crate::settings::duration_ns;
-use crate::sweep::{Question, Store};
+use crate::sweep::Store;
 use crate::tune::{Candidate, Optuna, Tuned, Tuning};
-use std::path::PathBuf;
-use wattif_lab::sweep::{Axis, Sampling};
+use wattif_lab::sweep::Sampling;
 use wattif_lab::table::{Align, Table, cell, interval, number};
-use wattif_model::Ns;
 
 /// Search for tunables that are good in several metrics at once, and test them on seeds that the search never saw.
 ///
@@ -22,12 +19,8 @@ Examples:
   wattif tune server -p hikey620 --axis cpuidle=menu,teo --objective energy.total --objective throughput.request \\
       --trials 200 --seeds 3 --held-out 20")]
 pub struct Args {
-    /// An rt-app JSON file, a workload of the gallery, or a model.
-    #[arg(value_name = "WORKLOAD")]
-    workload: String,
-    /// What may be changed: kernel, platform, or anything --set takes; values 1,2,4 or FROM..TO. Repeatable.
-    #[arg(long, value_name = "NAME=VALUES", required = true)]
-    axis: Vec<String>,
+    #[command(flatten)]
+    swept: Swept,
     /// Metric that is to be good; repeatable.
     #[arg(long, value_name = "METRIC", default_values = ["energy.total", "wakeup_latency_us.p99"])]
     objective: Vec<String>,
@@ -43,30 +36,9 @@ pub struct Args {
     /// Seeds after those, on which proposals and the unchanged kernel are compared.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     held_out: u64,
-    /// First seed; also that of the search.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Machine, where no axis says otherwise.
-    #[arg(short, long, value_name = "PLATFORM", default_value = "hikey960")]
-    platform: String,
-    /// Kernel profile, where no axis says otherwise.
-    #[arg(short, long, value_name = "KERNEL", default_value = "linux-6.12")]
-    kernel: String,
-    /// Override for all, as in `run`; repeatable.
-    #[arg(long, value_name = "PATH=VALUE")]
-    set: Vec<String>,
-    /// Simulated time of each run; the workload's own or 10 s by default.
-    #[arg(long, value_name = "TIME", value_parser = duration_ns)]
-    duration: Option<u64>,
-    /// Where finished runs are kept.
-    #[arg(long, value_name = "FILE", default_value = "wattif-sweep.sqlite")]
-    store: PathBuf,
     /// The Python that has Optuna.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: String,
-    /// How rt-app files are read.
-    #[arg(long, value_enum, default_value = "workgen")]
-    dialect: Dialect,
     /// Print one JSON object (wattif.tune/1).
     #[arg(long)]
     json: bool,
@@ -75,9 +47,9 @@ pub struct Args {
 pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     let tuning = tuning(args)?;
     tuning.question.plan_one()?;
-    let store = Store::open(&args.store)?;
+    let store = Store::open(&args.swept.store)?;
     let mut search = Optuna::start(&args.python)?;
-    let bar = output::bar(args.trials * args.seeds, "simulating");
+    let bar = output::bar(tuning.runs() as u64, "simulating");
     let tuned = tuning.run(&store, &mut search, &output::step(&bar))?;
     bar.finish_and_clear();
     match args.json {
@@ -88,24 +60,13 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
 }
 
 fn tuning(args: &Args) -> Result<Tuning, Error> {
-    let axes = args.axis.iter().map(|text| Axis::parse(text)).collect::<Result<_, _>>();
-    let first_unseen = args.seed.saturating_add(args.seeds);
+    let first_unseen = args.swept.seed.saturating_add(args.seeds);
     Ok(Tuning {
-        question: Question {
-            workload: args.workload.clone(),
-            platform: args.platform.clone(),
-            kernel: args.kernel.clone(),
-            set: args.set.clone(),
-            axes: axes.map_err(|why| Error::Usage(format!("--axis {why}")))?,
-            sampling: Sampling::Grid,
-            seeds: (args.seed..first_unseen).collect(),
-            duration: args.duration.map(Ns),
-            dialect: args.dialect.into(),
-        },
+        question: args.swept.question(Sampling::Grid, args.seeds)?,
         objectives: args.objective.clone(),
         trials: args.trials,
         population: args.population,
-        search_seed: args.seed,
+        search_seed: args.swept.seed,
         held_out: (first_unseen..first_unseen.saturating_add(args.held_out)).collect(),
     })
 }

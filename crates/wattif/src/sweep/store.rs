@@ -163,6 +163,9 @@ fn told(path: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::DiskFull) => {
             "the disk is full; every run finished before is kept: make room and give the same command again"
         }
+        Some(ErrorCode::SystemIoFailure) => {
+            "the disk does not take it; every run finished before is kept: mend that and give the same command again"
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "another process has held the store for a minute; give the same command again later"
         }

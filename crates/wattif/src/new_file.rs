@@ -1,0 +1,134 @@
+//! A file that has its name only when it is complete.
+
+use crate::error::Error;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A temporary file beside its later name, or the device or pipe that has the name: nothing is renamed over those.
+#[derive(Debug)]
+pub struct NewFile {
+    /// As it was asked for.
+    path: PathBuf,
+    /// Behind all links.
+    target: PathBuf,
+    folder: PathBuf,
+    begun: Begun,
+}
+
+#[derive(Debug)]
+enum Begun {
+    Temporary(NamedTempFile),
+    Device(File),
+}
+
+impl NewFile {
+    /// Begin a file of this name; behind a symbolic link it is the file that the link leads to.
+    pub fn create(path: &Path) -> Result<NewFile, Error> {
+        let failed = |e: io::Error| Error::file(path, e);
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let begun = match target.metadata() {
+            Ok(found) if !found.is_file() && !found.is_dir() => {
+                Begun::Device(OpenOptions::new().write(true).open(&target).map_err(failed)?)
+            }
+            _ => Begun::Temporary(NamedTempFile::new_in(folder_of(&target)).map_err(failed)?),
+        };
+        let folder = match &begun {
+            Begun::Temporary(_) => folder_of(&target).to_path_buf(),
+            Begun::Device(_) => std::env::temp_dir(),
+        };
+        Ok(NewFile { path: path.to_path_buf(), target, folder, begun })
+    }
+
+    /// What is written to.
+    pub fn file(&self) -> &File {
+        match &self.begun {
+            Begun::Temporary(file) => file.as_file(),
+            Begun::Device(file) => file,
+        }
+    }
+
+    /// Where other files may be made that belong to it.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// It is complete.
+    pub fn finish(self) -> Result<(), Error> {
+        if let Begun::Temporary(file) = self.begun {
+            let file = file.persist(&self.target).map_err(|e| Error::file(&self.path, e.error))?;
+            readable(&file);
+        }
+        Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().flush()
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A temporary file is private; a result is as readable as any file the user makes.
+pub(crate) fn readable(file: &File) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let _ = file.set_permissions(std::fs::Permissions::from_mode(0o644));
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) -> Result<(), Error> {
+        let mut file = NewFile::create(path)?;
+        file.write_all(text.as_bytes()).map_err(|e| Error::file(path, e))?;
+        file.finish()
+    }
+
+    #[test]
+    fn a_file_appears_when_it_is_complete_and_a_link_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let begun = NewFile::create(&path).unwrap();
+        assert!(!path.exists());
+        drop(begun);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "what is not finished leaves nothing");
+        write(&path, "one").unwrap();
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&path, &link).unwrap();
+            write(&link, "two").unwrap();
+            assert!(link.symlink_metadata().unwrap().is_symlink());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
+        }
+        let why = write(&folder.path().join("no/such"), "").unwrap_err().to_string();
+        assert!(why.contains("no/such"), "{why}");
+    }
+
+    /// A device is written to and not replaced; one that is full says so.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn devices_stay_what_they_are() {
+        use std::os::unix::fs::FileTypeExt;
+        write(Path::new("/dev/null"), "nothing").unwrap();
+        let why = write(Path::new("/dev/full"), "too much").unwrap_err().to_string();
+        assert!(why.starts_with("/dev/full: ") && why.contains("space"), "{why}");
+        for device in ["/dev/null", "/dev/full"] {
+            assert!(std::fs::metadata(device).unwrap().file_type().is_char_device());
+        }
+    }
+}
