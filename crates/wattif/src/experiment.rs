@@ -7,7 +7,7 @@ use crate::run::{Done, run_all};
 use crate::settings::Settings;
 use std::path::Path;
 use wattif_formats::rtapp::Dialect;
-use wattif_lab::experiment::{Arm, Experiment, Overrides, Plan, Results};
+use wattif_lab::experiment::{Arm, Experiment, Overrides, Plan, Results, Variant};
 use wattif_model::Ns;
 use wattif_model::run::RunSpec;
 
@@ -56,23 +56,37 @@ impl Entry {
         Ok(RunSpec { platform, workload, kernel, seed: 1, duration })
     }
 
-    /// Two arms, such as `linux-5.6+teo` and `linux-5.6+weighted`, for whoever asks why they differ; on the experiment's first
-    /// platform unless another is named.
-    pub fn sides(
+    /// Arms, such as `linux-5.6+teo` and `linux-5.6+weighted`, under those names, for whoever compares them or asks why they
+    /// differ; on the experiment's first platform unless another is named.
+    pub fn arms(
         &self,
-        arms: [&str; 2],
+        names: &[impl AsRef<str>],
         platform: Option<&str>,
         duration: Option<Ns>,
         seed: u64,
-    ) -> Result<[RunSpec; 2], Error> {
+    ) -> Result<Vec<RunSpec>, Error> {
         let platform = platform.unwrap_or(&self.experiment.platforms[0]);
-        let side = |name: &str| -> Result<RunSpec, Error> {
+        let arm = |name: &str| -> Result<RunSpec, Error> {
             let mut spec =
                 self.spec(&self.experiment.resolve(name, platform, &Overrides::new()).map_err(Error::Usage)?)?;
             spec.kernel.name = name.to_string();
             Ok(RunSpec { seed, duration: duration.unwrap_or(spec.duration), ..spec })
         };
-        Ok([side(arms[0])?, side(arms[1])?])
+        names.iter().map(|name| arm(name.as_ref())).collect()
+    }
+
+    /// The arms that may be compared with each other: the kernels; where there is but one, it and those variants that change
+    /// nothing but the kernel.
+    pub fn comparable(&self) -> Vec<String> {
+        let e = &self.experiment;
+        let mut names = e.kernels.clone();
+        if names.len() == 1 {
+            let of_kernel = |path: &str| !path.starts_with("workload.") && !path.starts_with("platform.");
+            let plain = |v: &Variant| v.workload.is_none() && v.duration.is_none();
+            let fits = e.variants.iter().filter(|(_, v)| plain(v) && v.set.keys().all(|path| of_kernel(path)));
+            names.extend(fits.map(|(name, _)| name.clone()));
+        }
+        names
     }
 
     fn dialect(&self) -> Result<Dialect, Error> {

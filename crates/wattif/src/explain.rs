@@ -89,7 +89,7 @@ fn part(specs: [&RunSpec; 2], (from, to): (Ns, Ns)) -> Result<Parted, Error> {
 }
 
 /// What `lab` asks about profiles.
-fn view() -> KernelView<'static> {
+pub(crate) fn view() -> KernelView<'static> {
     fn slot_of(policy: &str) -> Option<Slot> {
         registry::policy(policy).map(|p| p.slot)
     }
@@ -111,6 +111,25 @@ fn seeds(spec: &RunSpec, reruns: &Reruns) -> Vec<u64> {
     (spec.seed..spec.seed.saturating_add(reruns.seeds)).collect()
 }
 
+/// Profiles that do something of their own, and which of these each profile is.
+fn distinct(kernels: &[KernelSpec]) -> (Vec<&KernelSpec>, Vec<usize>) {
+    let does = |k: &KernelSpec| (k.policies.clone(), k.tunables.clone(), k.features.clone());
+    let mut unique: Vec<&KernelSpec> = Vec::new();
+    let place = |k| {
+        unique.iter().position(|u| does(u) == does(k)).unwrap_or_else(|| {
+            unique.push(k);
+            unique.len() - 1
+        })
+    };
+    let index = kernels.iter().map(place).collect();
+    (unique, index)
+}
+
+/// How many runs the shares of an explanation take.
+pub fn share_runs(a: &KernelSpec, b: &KernelSpec, reruns: &Reruns) -> u64 {
+    distinct(&combinations(&view(), a, b).1).0.len() as u64 * reruns.seeds
+}
+
 /// Reports of all profiles on all seeds, `[profile][seed]`; profiles that do the same are run once.
 fn reports(
     spec: &RunSpec,
@@ -118,17 +137,7 @@ fn reports(
     reruns: &Reruns,
     done: Done<'_>,
 ) -> Result<Vec<Vec<RunReport>>, Error> {
-    let does = |k: &KernelSpec| (k.policies.clone(), k.tunables.clone(), k.features.clone());
-    let mut unique: Vec<&KernelSpec> = Vec::new();
-    let index: Vec<usize> = kernels
-        .iter()
-        .map(|k| {
-            unique.iter().position(|u| does(u) == does(k)).unwrap_or_else(|| {
-                unique.push(k);
-                unique.len() - 1
-            })
-        })
-        .collect();
+    let (unique, index) = distinct(kernels);
     let seeds = seeds(spec, reruns);
     let jobs: Vec<(usize, u64)> = (0..unique.len()).flat_map(|k| seeds.iter().map(move |&s| (k, s))).collect();
     let gate = Gate::new(done);

@@ -134,7 +134,7 @@ struct Stopped;
 
 impl Observer for Watch<'_> {
     fn interest(&self) -> Interest {
-        Interest::SCHED
+        Interest::SCHED.and(Interest::IDLE)
     }
     fn event(&mut self, _: Ns, _: CpuId, _: &Event) {
         self.events = self.events.wrapping_add(1);

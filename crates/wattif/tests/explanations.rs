@@ -6,7 +6,7 @@ use wattif_lab::explain::Explanation;
 
 fn sides(name: &str, arms: [&str; 2], ms: u64) -> [RunSpec; 2] {
     let entry = experiment::load(name).expect("a gallery entry is valid");
-    entry.sides(arms, None, Some(Ns::from_ms(ms)), 1).expect("arms of the entry")
+    entry.arms(&arms, None, Some(Ns::from_ms(ms)), 1).expect("arms of the entry").try_into().expect("two")
 }
 
 fn reruns(ms: u64) -> Reruns {

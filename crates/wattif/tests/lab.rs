@@ -42,6 +42,48 @@ fn runs_that_differ_in_more_than_the_kernel_are_refused_with_the_difference() {
     assert!(out.status.success(), "{}", text(&out.stderr));
 }
 
+#[test]
+fn run_files_of_one_profile_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    run_file(folder.path(), "a.json", &["-k", "linux-6.12"]);
+    run_file(folder.path(), "b.json", &["-k", "linux-6.12", "--set", "cpuidle=teo"]);
+    let out = wattif(&["compare", "a.json", "b.json", "--seeds", "2", "--json"], folder.path());
+    let found: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(found["kernels"], serde_json::json!(["linux-6.12", "linux-6.12+cpuidle=teo"]));
+    let out = wattif(&["compare", "a.json", "b.json", "-p", "hikey960"], folder.path());
+    assert!(text(&out.stderr).contains("-p, --set and --duration go with a workload") && out.status.code() == Some(2));
+}
+
+#[test]
+fn an_experiment_of_one_kernel_compares_its_variants() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |more: &[&str]| {
+        let base = ["compare", "gallery/weighted_idle_governor", "-p", "core_i7_2600k", "--duration", "50ms"];
+        wattif(&[&base, more].concat(), folder.path())
+    };
+    let found: Value = serde_json::from_slice(&of(&["--seeds", "1", "--json"]).stdout).unwrap();
+    let kernels: Vec<&str> = found["kernels"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(kernels.starts_with(&["linux-5.6"]) && kernels.contains(&"weighted") && !kernels.contains(&"w2"));
+    let out = of(&["-k", "teo+w2", "-k", "teo+w4"]);
+    assert!(text(&out.stderr).contains("differ in more than the kernel"), "{}", text(&out.stderr));
+    assert_eq!((out.status.code(), of(&["-k", "teo"]).status.code()), (Some(2), Some(2)));
+}
+
+#[test]
+fn a_cover_letter_is_reproduced_by_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let letter = text(&wattif(&[&COMPARE[..], &["2", "--markdown"]].concat(), folder.path()).stdout);
+    let line = letter.lines().find_map(|l| l.strip_prefix("again     wattif ")).unwrap();
+    let again = text(&wattif(&line.split(' ').collect::<Vec<_>>(), folder.path()).stdout);
+    assert_eq!(letter, again);
+    let found: Value =
+        serde_json::from_slice(&wattif(&[&COMPARE[..], &["2", "--json"]].concat(), folder.path()).stdout).unwrap();
+    for k in [0, 1] {
+        let said = |what: &str| letter.contains(found["spec"][what][k].as_str().unwrap());
+        assert!(said("digests") && said("hashes_of_first_seed") && letter.contains("effect d"), "{letter}");
+    }
+}
+
 const COMPARE: [&str; 11] =
     ["compare", "server", "-p", "hikey620", "--duration", "50ms", "-k", "linux-5.3", "-k", "linux-5.6", "--seeds"];
 

@@ -8,18 +8,17 @@ use crate::table::{Align, Table, cell, interval, number, p_value};
 impl Comparison {
     /// For a terminal.
     pub fn to_text(&self) -> String {
-        self.table(false).to_text() + "\n" + &self.legend()
+        self.table().to_text() + "\n" + &self.legend()
     }
     /// For a web page or a mail.
     pub fn to_markdown(&self) -> String {
-        self.table(true).to_markdown() + "\n" + &self.legend()
+        self.table().to_markdown() + "\n" + &self.legend()
     }
 
-    /// A mail has room for the effect size too.
-    fn table(&self, effect: bool) -> Table {
+    fn table(&self) -> Table {
         use Align::{Left, Right};
         let first = self.kernels.first().map_or("", String::as_str);
-        let mut columns = vec![
+        let mut table = Table::new([
             ("metric".to_owned(), Left),
             ("unit".into(), Left),
             ("kernel".into(), Left),
@@ -28,20 +27,11 @@ impl Comparison {
             (format!("ratio to {first}"), Right),
             ("95 % interval".into(), Right),
             ("p (Holm)".into(), Right),
+            ("effect d".into(), Right),
             (String::new(), Left),
-        ];
-        if effect {
-            columns.push(("effect d".into(), Right));
-        }
-        let mut table = Table::new(columns);
+        ]);
         for metric in &self.metrics {
-            for k in 0..self.kernels.len() {
-                let mut cells = self.cells(metric, k);
-                if effect && k > 0 {
-                    cells.push(metric.ratio_to_first[k].effect.map_or("–".into(), |d| number(d, 3)));
-                }
-                table.row(cells);
-            }
+            (0..self.kernels.len()).for_each(|k| table.row(self.cells(metric, k)));
         }
         table
     }
@@ -57,6 +47,7 @@ impl Comparison {
             cells.push(number(ratio.value.unwrap_or(f64::NAN), 4));
             cells.push(ratio.ci95.map_or("–".into(), short));
             cells.push(p_value(ratio.p_holm.unwrap_or(f64::NAN)));
+            cells.push(ratio.effect.map_or("–".into(), |d| number(d, 3)));
             cells.push(verdict(metric, k).to_owned());
         }
         cells
@@ -65,7 +56,7 @@ impl Comparison {
     fn legend(&self) -> String {
         let n = self.seeds;
         let what = "mean over paired seeds; 95 % BCa bootstrap intervals; p of a paired sign-flip permutation, \
-                    Holm-corrected over the table";
+                    Holm-corrected over the table; effect: Cohen's d of the paired differences";
         format!("{n} {}: {what}{}.\n", if n == 1 { "seed" } else { "seeds" }, self.too_few())
     }
 

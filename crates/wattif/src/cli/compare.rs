@@ -4,15 +4,14 @@ use super::conditions::{FailIf, Until};
 use super::inputs::{Inputs, Loaded};
 use super::report::{self, ReportArg, command};
 use super::{Exit, output};
-use crate::compare::Runs;
+use crate::compare::{self, Runs};
 use crate::error::{Error, Look};
 use crate::explain::{run_file, same_inputs};
-use crate::settings::Settings;
 use crate::{data, experiment, tables, text};
 use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
-use wattif_lab::experiment::Overrides;
 use wattif_lab::plot::{self, Axis, Chart};
+use wattif_model::Ns;
 use wattif_model::run::RunSpec;
 
 /// Compare kernels on one workload: paired seeds, common random numbers, confidence intervals.
@@ -166,19 +165,21 @@ fn load(args: &Args, look: Look) -> Result<(Loaded, Vec<u64>), Error> {
     let workload = &args.workload[0];
     let name = workload.strip_prefix("gallery/").unwrap_or_default().trim_end_matches('/');
     if data::experiments().contains(&name) {
-        if !args.kernel.is_empty() || !args.inputs.set.is_empty() || args.inputs.duration.is_some() {
+        if !args.inputs.set.is_empty() {
             return Err(Error::Usage(format!(
-                "gallery/{name} says what is compared; for other kernels or settings name its workload: `wattif list workloads`"
+                "gallery/{name} says what is set: its variants are arms, KERNEL+VARIANT"
             )));
         }
         let entry = experiment::load(workload)?;
-        let e = &entry.experiment;
-        let arm = |k: &String| e.resolve(k, &e.platforms[0], &Overrides::new()).map_err(Error::Usage);
-        let specs = e.kernels.iter().map(|k| entry.spec(&arm(k)?)).collect::<Result<_, _>>()?;
-        return Ok((
-            Loaded { specs, settings: Settings::default(), findings: Vec::new(), workload_text: None },
-            seeds(e.seeds),
-        ));
+        let arms = if args.kernel.is_empty() { entry.comparable() } else { args.kernel.clone() };
+        if arms.len() < 2 {
+            let why = format!("one arm compares with nothing: name others of gallery/{name} with -k KERNEL+VARIANT");
+            return Err(Error::Usage(why));
+        }
+        let specs =
+            entry.arms(&arms, args.inputs.platform.as_deref(), args.inputs.duration.map(Ns), args.inputs.seed)?;
+        specs[1..].iter().try_for_each(|other| same_inputs(&specs[0], other))?;
+        return Ok((Loaded { specs, ..Loaded::default() }, seeds(entry.experiment.seeds)));
     }
     if args.kernel.len() < 2 {
         return Err(Error::Usage("name at least two kernels: -k linux-5.3 -k linux-5.6".into()));
@@ -188,39 +189,25 @@ fn load(args: &Args, look: Look) -> Result<(Loaded, Vec<u64>), Error> {
 
 /// The kernels of several run files, whose other inputs are the same.
 fn run_files(args: &Args) -> Result<Loaded, Error> {
-    if !args.kernel.is_empty() || !args.inputs.set.is_empty() || args.inputs.duration.is_some() {
-        return Err(Error::Usage("run files say what is compared; -k, --set and --duration go with a workload".into()));
+    let asked = &args.inputs;
+    let said = !args.kernel.is_empty() || !asked.set.is_empty() || asked.duration.is_some() || asked.platform.is_some();
+    if said {
+        let why = "run files say what is compared; -k, -p, --set and --duration go with a workload";
+        return Err(Error::Usage(why.into()));
     }
     let specs: Vec<RunSpec> =
         args.workload.iter().map(|path| run_file(path).map(|(spec, _)| spec)).collect::<Result<_, _>>()?;
     specs[1..].iter().try_for_each(|other| same_inputs(&specs[0], other))?;
-    Ok(Loaded { specs, settings: Settings::default(), findings: Vec::new(), workload_text: None })
+    Ok(Loaded { specs, ..Loaded::default() })
 }
 
 fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool) -> String {
-    let spec = &loaded.specs[0];
-    let shown = format!("seeds {} to {}", seeds[0], seeds[seeds.len() - 1]);
-    let mut used = text::used(spec, &loaded.settings.to_map(), &shown);
-    for other in &loaded.specs[1..] {
-        used += &format!("kernel    {}: {}\n", other.kernel.name, other.kernel.title);
+    if markdown {
+        return compare::cover_letter(comparison, &loaded.specs, seeds, &command());
     }
-    let trust = text::trust(&spec.platform);
-    let digests = |c: &Comparison| {
-        let of = |(k, name): (usize, &String)| {
-            format!("digest    {} ({name})\n", c.spec["digests"][k].as_str().unwrap_or_default())
-        };
-        c.kernels.iter().enumerate().map(of).collect::<String>()
-    };
-    match markdown {
-        true => format!(
-            "```text\n{used}{}wattif    {}\nagain     {}\n```\n\n{}\nHow far to trust it:\n\n{trust}",
-            digests(comparison),
-            env!("CARGO_PKG_VERSION"),
-            command(),
-            comparison.to_markdown()
-        ),
-        false => format!("{used}\n{}\nHow far to trust it\n{}", comparison.to_text(), text::indented(&trust)),
-    }
+    let used = compare::used(comparison, &loaded.specs, &loaded.settings.to_map(), seeds);
+    let trust = text::indented(&text::trust(&loaded.specs[0].platform));
+    format!("{used}\n{}\nHow far to trust it\n{trust}", comparison.to_text())
 }
 
 /// The ratios to the first kernel.

@@ -97,7 +97,7 @@ fn print(
     reruns: &Reruns,
     recorded: [&str; 2],
 ) -> Result<Exit, Error> {
-    let bar = output::bar(16 * reruns.seeds, "simulating");
+    let bar = output::bar(explain::share_runs(&specs[0].kernel, &specs[1].kernel, reruns), "simulating");
     let explanation = explain::explain(specs, reruns, &output::step(&bar))?;
     bar.finish_and_clear();
     for (was, side) in recorded.iter().zip([&explanation.a, &explanation.b]) {

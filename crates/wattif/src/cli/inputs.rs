@@ -89,11 +89,11 @@ impl Inputs {
                     "{workload} says what is set: its variants are arms, KERNEL+VARIANT"
                 )));
             }
-            return entry?.sides([a, b], self.platform.as_deref(), self.duration.map(Ns), self.seed);
+            let specs = entry?.arms(&[a, b], self.platform.as_deref(), self.duration.map(Ns), self.seed)?;
+            return Ok(specs.try_into().expect("two arms"));
         }
-        let mut specs = self.load(workload, &[a.to_string(), b.to_string()], look)?.specs;
-        let b = specs.pop().expect("two kernels");
-        Ok([specs.pop().expect("two kernels"), b])
+        let specs = self.load(workload, &[a.to_string(), b.to_string()], look)?.specs;
+        Ok(specs.try_into().expect("two kernels"))
     }
 
     /// Read everything; mistakes of all inputs are shown before the first is returned.
