@@ -54,6 +54,67 @@ def test_an_exception_in_a_callback_ends_the_run():
         wattif.run("server", set={"cpuidle": "broken"}, **HERE)
 
 
+def test_a_state_that_does_not_exist_is_refused():
+    class Deep(wattif.IdleGovernor):
+        name = "deep"
+
+        def select(self, *_):
+            return 9
+
+    with pytest.raises(ValueError, match="select chose state 9 of CPU"):
+        wattif.run("server", set={"cpuidle": "deep"}, **HERE)
+
+
+class Poller(wattif.IdleGovernor):
+    name = "poller"
+    calls = 0
+
+    def select(self, *_):
+        Poller.calls += 1
+        return 0, False
+
+
+def test_one_who_only_polls_is_not_asked_for_every_ten_microseconds():
+    """128 CPUs with a polling state: at the kernel's limit of 10 µs that would be 1.2 million calls."""
+    Poller.calls = 0
+    run = wattif.run("server", platform="power9_2s16c", set={"cpuidle": "poller"}, duration="100ms", events=[])
+    assert {s["state"] for c in run["cpus"] for s in c["idle"] if s["usage"]} == {0}
+    assert 0 < Poller.calls < 60_000
+
+
+def test_a_governor_may_say_how_long_it_polls():
+    class Steady(Poller):
+        name = "steady"
+
+        def poll_limit_ns(self, cpu, poll_time_ns):
+            return poll_time_ns
+
+    Poller.calls = 0
+    few = dict(platform="power9_2s16c", duration="2ms", events=[])
+    kernels = wattif.run("server", set={"cpuidle": "steady"}, **few)
+    steady, Poller.calls = Poller.calls, 0
+    wattif.run("server", set={"cpuidle": "poller"}, **few)
+    assert steady > 2 * Poller.calls
+    assert kernels["spec"]["content"]["kernel"]["policies"]["cpuidle"].startswith("python:steady@")
+
+
+def test_a_port_of_a_built_in_governor_keeps_the_same_clocks():
+
+    class Lowest(wattif.CpufreqGovernor):
+        name = "lowest"
+
+        def start(self, cpus, min_khz, max_khz):
+            self.min_khz = min_khz
+
+        def update(self, now_ns, cpu, signals):
+            return self.min_khz
+
+    ours = wattif.run("server", set={"cpufreq": "lowest"}, **HERE)
+    theirs = wattif.run("server", set={"cpufreq": "powersave"}, **HERE)
+    lowest = [d["freq_residency"][0]["s"] for d in ours["domains"]]
+    assert lowest == pytest.approx([d["freq_residency"][0]["s"] for d in theirs["domains"]], rel=0.02)
+
+
 def test_a_governor_needs_a_name():
     with pytest.raises(TypeError, match="needs a class attribute"):
 

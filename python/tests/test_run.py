@@ -31,9 +31,9 @@ def test_same_spec_same_digest_and_tables_agree_with_the_report(run):
     assert len(run.df_tasks_migrations()) == run.metrics["migrations"]
     residency = pl.DataFrame(run.df_domain_frequency_residency())
     assert residency["time_s"].sum() == pytest.approx(0.2 * residency["domain"].n_unique())
-    idle = pl.DataFrame(run.df_idle_state_residency()).filter(pl.col("cpu") == 0)["time_s"].sum()
+    idle = pl.DataFrame(run.df_cpu_idle_state_residency()).filter(pl.col("cpu") == 0)["time_s"].sum()
     assert idle + run["cpus"][0]["busy_s"] == pytest.approx(0.2)
-    assert len(run.df_tasks()) == len(run["tasks"])
+    assert len(run.df_tasks_runtime()) == len(run["tasks"])
     assert len(run.df_marks()) == sum(mark["count"] for mark in run.metrics["throughput"].values())
 
 
@@ -112,6 +112,68 @@ def test_compare_and_explain():
     assert sum(r["difference_fj"] for r in explained["energy"]["by_task"]) == explained["energy"]["difference_fj"]
     with pytest.raises(wattif.WattifError, match="two kernels"):
         wattif.compare("server", ["linux-5.3"])
+
+
+def test_the_cover_letter_says_what_reproduces_it():
+    asked = dict(platform="hikey620", seeds=[3, 5], duration="50ms", set={"cpuidle": "teo"})
+    compared = wattif.compare("server", ["linux-5.3", "linux-5.6"], **asked)
+    letter, spec = compared.markdown, compared["spec"]
+    assert all(digest in letter for digest in spec["digests"] + spec["hashes_of_first_seed"])
+    again = next(line.removeprefix("again     ") for line in letter.splitlines() if line.startswith("again "))
+    assert "seeds=[3, 5]" in again and eval(again)["spec"]["digests"] == spec["digests"]
+
+
+def test_runs_are_compared_by_what_they_ran(run):
+    teo = wattif.run("server", set={"cpuidle": "teo"}, **HERE)
+    compared = wattif.compare(run, teo, seeds=4)
+    assert compared["kernels"] == ["linux-5.6", "linux-5.6+cpuidle=teo"]
+    assert compared["spec"]["hashes_of_first_seed"] == [run["spec"]["hash"], teo["spec"]["hash"]]
+    explained = wattif.explain(run, teo, seeds=0)
+    assert [explained["a"]["digest"], explained["b"]["digest"]] == [run.digest, teo.digest]
+    for call in (wattif.compare, wattif.explain):
+        with pytest.raises(TypeError):
+            call(run, "linux-5.3")
+
+
+def test_runs_that_differ_in_more_than_the_kernel_are_refused_with_the_difference(run):
+    for other, difference in [
+        (dict(HERE, platform="hikey960"), "platform.name: \"hikey620\" and \"hikey960\""),
+        (dict(HERE, set={"workload.side_threads_per_cpu": 0}), "workload."),
+        (dict(HERE, duration="100ms"), "duration"),
+    ]:
+        unlike = wattif.run("server", events=[], **other)
+        for call in (wattif.compare, wattif.explain):
+            with pytest.raises(wattif.WattifError, match="differ in more than the kernel") as refusal:
+                call(run, unlike)
+            assert difference in str(refusal.value)
+
+    class Own(wattif.IdleGovernor):
+        name = "own_for_compare"
+
+        def select(self, *_):
+            return 0
+
+    own = wattif.run("server", **HERE | dict(set={"cpuidle": "own_for_compare"}))
+    with pytest.raises(wattif.WattifError, match="only wattif.run can use it"):
+        wattif.compare(run, own)
+
+
+def test_metrics_that_do_not_exist_are_refused_before_anything_runs(store):
+    for call in (
+        lambda: wattif.compare("server", ["linux-5.3", "linux-5.6"], metrics=["energy.totl"]),
+        lambda: wattif.explain("server", "linux-5.3", "linux-5.6", metrics=["energy.totl"]),
+        lambda: wattif.sweep("server", {"cpuidle": ["menu", "teo"]}, metrics=["energy.totl"], store=store),
+        lambda: wattif.sweep("server", {"cpuidle": ["menu", "teo"]}, pareto=("energy.totl", "slices"), store=store),
+    ):
+        with pytest.raises(wattif.WattifError, match="energy.total"):
+            call()
+    assert not store.exists()
+
+
+def test_tables_in_a_notebook(run):
+    html = run.df_tasks_runtime()._repr_html_()
+    assert html.count("<tr>") == 1 + min(10, len(run.df_tasks_runtime())) and "runtime_s [s]" in html
+    assert f"<p>{len(run.df_wakeup_latency())} rows</p>" in run.df_wakeup_latency()._repr_html_()
 
 
 def test_too_few_seeds_have_no_interval():

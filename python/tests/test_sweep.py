@@ -1,6 +1,8 @@
 import json
 import os
+import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -30,6 +32,59 @@ def test_local(store, alone):
     assert list(again) == alone and again.front() and "12 points" in repr(again)
     with pytest.raises(wattif.WattifError, match="rate_limit_us"):
         wattif.sweep("server", {"schedutil.rate_limit": [1]}, store=store)
+
+
+def test_progress_is_told_and_drawn(store, tmp_path, capfd):
+    told = []
+    found = wattif.sweep("server", AXES, store=store, progress=lambda *now: told.append(now), **HERE)
+    assert told[0] == (0, 24) and told[-1] == (24, 24) and told == sorted(told)
+    assert capfd.readouterr().err == "", "no terminal, no bar"
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        told.clear()
+        wattif.sweep("server", AXES, store=tmp_path / "b", executor=pool, progress=lambda *now: told.append(now), **HERE)
+    assert told[-1] == (24, 24) and told == sorted(told)
+    wattif.sweep("server", AXES, store=tmp_path / "c", progress=True, **HERE)
+    assert "simulating" in (drawn := capfd.readouterr().err) and "24/24 0s" in drawn
+    assert list(found)
+
+
+def test_an_exception_of_progress_ends_a_sweep(store):
+    def enough(done, total):
+        raise StopIteration("enough")
+
+    with pytest.raises(StopIteration, match="enough"):
+        wattif.sweep("server", AXES, store=store, progress=enough, **HERE)
+
+
+def test_stores_that_cannot_be_used_are_named(tmp_path):
+    newer, foreign, text = (tmp_path / name for name in ("newer", "foreign", "text"))
+    wattif.sweep("server", {"cpuidle": ["menu"]}, store=newer, platform="hikey620", duration="10ms")
+    with sqlite3.connect(newer) as db:
+        db.execute("PRAGMA user_version = 99")
+    with sqlite3.connect(foreign) as db:
+        db.execute("CREATE TABLE t (x)")
+    text.write_text("hello" * 1000)
+    for path, part in [(newer, "newer wattif"), (foreign, "another program"), (text, "not an SQLite file")]:
+        with pytest.raises(wattif.WattifError, match=part):
+            wattif.sweep("server", {"cpuidle": ["menu"]}, store=path, platform="hikey620", duration="10ms")
+
+
+def test_a_disk_that_gets_full_loses_nothing(store):
+    """Behind a limit on the size of files: what was kept before is there, and the same call goes on."""
+    axes = {"schedutil.rate_limit_us": "500..8000/60"}
+    short = dict(platform="hikey620", duration="20ms", store=store, set={"platform.hz": 1000})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, before[1]))
+    try:
+        with pytest.raises(wattif.WattifError, match="every run finished before is kept"):
+            wattif.sweep("server", axes, **short)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    kept = _wattif.stored(str(store))
+    assert 0 < kept < 60
+    told = []
+    assert len(wattif.sweep("server", axes, progress=lambda *now: told.append(now), **short)) == 60
+    assert told[0] == (0, 60 - kept)
 
 
 def test_points_are_a_table(store):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from . import _wattif
 from ._policies import take_own
@@ -128,7 +128,7 @@ class Run(_Object):
         """A row per wake-up of the workload: time_ns, cpu, pid, comm, task, latency_ns from sched_waking to switched in."""
         return self._table("wakeup_latency")
 
-    def df_tasks(self) -> Table:
+    def df_tasks_runtime(self) -> Table:
         """A row per thread: pid, comm, task, policy, runtime_s, cpu_share, activations, migrations, latencies [us]."""
         return self._table("tasks")
 
@@ -148,7 +148,7 @@ class Run(_Object):
         """A row per idle entry and exit: time_ns, cpu, state (-1: left)."""
         return self._table("cpu_idle")
 
-    def df_idle_state_residency(self) -> Table:
+    def df_cpu_idle_state_residency(self) -> Table:
         """A row per CPU and idle state: time_s, usage, above (too deep), below (too shallow)."""
         return self._table("idle_residency")
 
@@ -181,7 +181,7 @@ class Run(_Object):
 
 
 class Comparison(_Object):
-    """``wattif.compare/1`` as a mapping; ``markdown`` is for a cover letter."""
+    """``wattif.compare/1`` as a mapping; ``markdown`` is for a cover letter, with the specs and digests that reproduce it."""
 
     def __init__(self, text: tuple[str, str, str, Table]) -> None:
         self._data = json.loads(text[0])
@@ -231,27 +231,89 @@ def run(
     return Run(_wattif.run(asked, kernel, list(events), own.get("cpuidle"), own.get("cpufreq")))
 
 
+def _spec_of(run: Run) -> str:
+    return json.dumps(run["spec"]["content"])
+
+
+def _call(name: str, *arguments: Any, **named: Any) -> str:
+    """The call that makes a result again; what is not said is left out."""
+    said = {k: v for k, v in named.items() if v not in (None, (), [], {})}
+    return f"wattif.{name}({', '.join([*map(repr, arguments), *(f'{k}={v!r}' for k, v in said.items())])})"
+
+
+@overload
 def compare(
     workload: str,
     kernels: Sequence[str],
+    platform: str = ...,
+    seeds: int | Sequence[int] = ...,
+    duration: str | float | None = ...,
+    set: Mapping[str, Setting] | None = ...,
+    metrics: Sequence[str] = ...,
+) -> Comparison: ...
+@overload
+def compare(
+    workload: Run, kernels: Run | Sequence[Run], *, seeds: int | Sequence[int] = ..., metrics: Sequence[str] = ...
+) -> Comparison: ...
+def compare(
+    workload: str | Run,
+    kernels: Run | Sequence[str] | Sequence[Run],
     platform: str = "hikey960",
     seeds: int | Sequence[int] = 20,
     duration: str | float | None = None,
     set: Mapping[str, Setting] | None = None,
     metrics: Sequence[str] = (),
 ) -> Comparison:
-    """Kernels on paired seeds; the first is what the others are compared with."""
-    if len(kernels) < 2:
+    """Kernels on paired seeds; the first is what the others are compared with.
+
+    ``compare(run, other)`` compares the kernels of runs, on ``seeds`` of what they ran. Runs that differ in more than the kernel
+    are refused, with the difference.
+    """
+    chosen, shown = seed_list(seeds), list(metrics)
+    _wattif.check_metrics(shown)
+    others = [kernels] if isinstance(kernels, (str, Run)) else list(kernels)
+    if isinstance(workload, Run):
+        runs = [workload, *(run for run in others if isinstance(run, Run))]
+        if len(runs) != 1 + len(others) or len(runs) < 2:
+            raise TypeError("compare(run, other): a run is compared with runs")
+        again = f"wattif.compare({', '.join(_shown(run) for run in runs)}, seeds={seeds!r})"
+        return Comparison(_wattif.compare([_spec_of(run) for run in runs], {}, chosen, shown, again))
+    names = [kernel for kernel in others if isinstance(kernel, str)]
+    if len(names) != len(others) or len(names) < 2:
         raise _wattif.WattifError("name at least two kernels, such as ['linux-5.3', 'linux-5.6']")
-    chosen = seed_list(seeds)
     asked = inputs(workload, platform, chosen[0], duration, set)
-    return Comparison(_wattif.compare(asked, list(kernels), chosen, list(metrics)))
+    again = _call(
+        "compare", workload, names, platform=platform, seeds=seeds, duration=duration, set=dict(set or {}), metrics=shown
+    )
+    return Comparison(_wattif.compare([_wattif.spec(asked, k) for k in names], asked["set"], chosen, shown, again))
 
 
+def _shown(run: Run) -> str:
+    spec = run["spec"]
+    return f"<run of {spec['workload']} under {spec['kernel']}, spec {spec['hash']}>"
+
+
+@overload
 def explain(
     workload: str,
     a: str,
     b: str,
+    platform: str = ...,
+    seed: int = ...,
+    duration: str | float | None = ...,
+    set: Mapping[str, Setting] | None = ...,
+    seeds: int = ...,
+    rerun: str | float = ...,
+    metrics: Sequence[str] = ...,
+) -> Explanation: ...
+@overload
+def explain(
+    workload: Run, a: Run, *, seeds: int = ..., rerun: str | float = ..., metrics: Sequence[str] = ...
+) -> Explanation: ...
+def explain(
+    workload: str | Run,
+    a: str | Run,
+    b: str | None = None,
     platform: str = "hikey960",
     seed: int = 1,
     duration: str | float | None = None,
@@ -260,9 +322,19 @@ def explain(
     rerun: str | float = "1s",
     metrics: Sequence[str] = ("energy.total", "wakeup_latency_us.mean"),
 ) -> Explanation:
-    """Why kernel ``b`` differs from ``a``: the first decision, energy and latency by cause, shares of the parts."""
-    asked = inputs(workload, platform, seed, duration, set)
-    return Explanation(_wattif.explain(asked, [a, b], seeds, length(rerun) or "1s", list(metrics)))
+    """Why kernel ``b`` differs from ``a``: the first decision, energy and latency by cause, shares of the parts.
+
+    ``explain(run, other)`` says it of two runs, which must differ in nothing but the kernel.
+    """
+    _wattif.check_metrics(list(metrics))
+    if isinstance(workload, Run) and isinstance(a, Run):
+        specs = [_spec_of(workload), _spec_of(a)]
+    elif isinstance(workload, str) and isinstance(a, str) and isinstance(b, str):
+        asked = inputs(workload, platform, seed, duration, set)
+        specs = [_wattif.spec(asked, kernel) for kernel in (a, b)]
+    else:
+        raise TypeError("explain(workload, kernel, other kernel), or explain(run, other run)")
+    return Explanation(_wattif.explain(specs, seeds, length(rerun) or "1s", list(metrics)))
 
 
 class Replay(_Object):

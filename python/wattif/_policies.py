@@ -42,6 +42,13 @@ class IdleGovernor:
     def reflect(self, cpu: int, entered: int | None, residency_ns: int) -> None:
         """What came of the last ``select``: the state entered (None: refused), and the time in it."""
 
+    def poll_limit_ns(self, cpu: int, poll_time_ns: int) -> int:
+        """How long a polling state polls before ``select`` is asked again, where the kernel would poll ``poll_time_ns``.
+
+        Without a method of its own a governor has the kernel's time, doubled each time that a CPU reaches it and polls on.
+        """
+        raise NotImplementedError
+
 
 class CpufreqGovernor:
     """A frequency governor; one object per frequency domain."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _wattif
 from ._api import Setting, inputs, seed_list, settings
+from ._progress import Progress, watched
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -88,6 +89,7 @@ def sweep(
     pareto: tuple[str, str] | None = None,
     store: str | Path = "wattif-sweep.sqlite",
     executor: Executor | None = None,
+    progress: Progress = None,
 ) -> Sweep:
     """Try many settings; ``axes={"cpuidle": ["menu", "teo"], "schedutil.rate_limit_us": "500..4000/8"}``.
 
@@ -95,17 +97,21 @@ def sweep(
     ``executor`` (a process pool, ``dask.distributed.Client(...).get_executor()``, …) the runs are made by its workers, and
     only this process writes to the store. A run whose worker dies is given to another; what a broken executor leaves is run
     here.
+
+    ``progress``: None draws a bar with the time that is left, if stderr is a terminal, True draws it anywhere, False nowhere; a
+    function is called with (done, total).
     """
     chosen = seed_list(seeds)
     texts = axis_texts(axes)
     path, shown = str(store), list(dict.fromkeys([*metrics, *(pareto or ())]))
+    _wattif.check_metrics(shown)
     asked = inputs(workload, platform, chosen[0], duration, set)
     plan = _wattif.Plan(asked, kernel, texts, chosen, sample, samples)
-    if executor is None:
-        plan.run_local(path)
-    else:
-        _distribute(plan.missing(path), path, executor)
-        plan.run_local(path)  # nothing, unless the executor broke
+    with watched(progress) as tell:
+        if executor is not None:
+            _distribute(plan.missing(path), path, executor, tell)
+        if executor is None or plan.missing(path):  # what a broken executor left
+            plan.run_local(path, tell)
     return Sweep(plan.table(path, shown, list(pareto) if pareto else None))
 
 
@@ -114,7 +120,7 @@ def _execute(canonical: str) -> tuple[str, str, str, bytes]:
     return (_wattif.MODEL, *_wattif.execute(canonical))
 
 
-def _distribute(jobs: list[tuple[str, str]], path: str, executor: Executor) -> None:
+def _distribute(jobs: list[tuple[str, str]], path: str, executor: Executor, tell: _wattif.Tell | None) -> None:
     import warnings
     from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
 
@@ -129,6 +135,8 @@ def _distribute(jobs: list[tuple[str, str]], path: str, executor: Executor) -> N
                 canonical, tries = flying.pop(future)
                 if not _kept(future, path, tries):
                     waiting.append((canonical, tries + 1))
+            if tell is not None:
+                tell(len(jobs) - len(waiting) - len(flying), len(jobs))
     except BrokenExecutor as broken:
         warnings.warn(f"the executor broke ({broken}): the runs that it leaves are made on this machine", stacklevel=3)
     finally:

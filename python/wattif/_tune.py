@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _wattif
 from ._api import Setting, inputs, preformatted, seed_list
 from ._nsga2 import conversation
+from ._progress import Progress, watched
 from ._sweep import axis_texts
 
 if TYPE_CHECKING:
@@ -66,15 +67,18 @@ def tune(
     duration: str | float | None = None,
     set: Mapping[str, Setting] | None = None,
     store: str | Path = "wattif-sweep.sqlite",
+    progress: Progress = None,
 ) -> Tuned:
     """Search ``axes`` (``"500..8000"`` is a range, a list its members) with Optuna's NSGA-II, which must be installed.
 
     Trials see ``seeds``. Every proposal is then run on ``held_out`` seeds that the search never saw, beside the unchanged kernel:
-    a setting that is only good on the seeds it was found on is not good.
+    a setting that is only good on the seeds it was found on is not good. ``progress`` as of `sweep`.
     """
     chosen = seed_list(seeds)
     unseen = [max(chosen) + 1 + i for i in range(held_out)]
     asked = inputs(workload, platform, chosen[0], duration, set)
     numbers = [trials, population, search_seed]
     texts, names = axis_texts(axes), list(objectives)
-    return Tuned(_wattif.tune(asked, kernel, texts, names, numbers, [chosen, unseen], str(store), conversation))
+    both = [chosen, unseen]
+    with watched(progress) as tell:
+        return Tuned(_wattif.tune(asked, kernel, texts, names, numbers, both, str(store), conversation, tell))

@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -22,6 +22,52 @@ pub fn interruptible<T: Send + 'static>(
     stop: &Stop,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
+    watched(py, stop, work, || Ok(()))
+}
+
+/// How far many runs have come: told to a function of Python, if there is one.
+#[derive(Clone)]
+pub struct Progress {
+    tell: Option<Arc<Py<PyAny>>>,
+    total: usize,
+    done: Arc<AtomicUsize>,
+}
+
+impl Progress {
+    /// Of so many runs, to `tell(done, total)`.
+    pub fn new(tell: Option<Py<PyAny>>, total: usize) -> Progress {
+        Progress { tell: tell.map(Arc::new), total, done: Arc::default() }
+    }
+    /// One more is finished.
+    pub fn step(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+    fn tell(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(tell) = &self.tell else { return Ok(()) };
+        tell.call1(py, (self.done.load(Ordering::Relaxed), self.total)).map(drop)
+    }
+}
+
+/// [`interruptible`], telling meanwhile how far it has come.
+pub fn progressing<T: Send + 'static>(
+    py: Python<'_>,
+    stop: &Stop,
+    progress: &Progress,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    progress.tell(py)?;
+    let done = watched(py, stop, work, || progress.tell(py))?;
+    progress.tell(py)?;
+    Ok(done)
+}
+
+/// `look` is called while the work goes on; its exceptions end it as Ctrl-C does.
+fn watched<T: Send + 'static>(
+    py: Python<'_>,
+    stop: &Stop,
+    work: impl FnOnce() -> T + Send + 'static,
+    look: impl Fn() -> PyResult<()>,
+) -> PyResult<T> {
     let (sender, receiver) = mpsc::channel();
     let receiver = Mutex::new(receiver);
     let thread = std::thread::Builder::new().stack_size(16 << 20);
@@ -32,7 +78,7 @@ pub fn interruptible<T: Send + 'static>(
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(_)) => return Err(PyRuntimeError::new_err("a bug of wattif: the simulation panicked (see stderr)")),
             Err(mpsc::RecvTimeoutError::Disconnected) => return Err(PyRuntimeError::new_err("the run has vanished")),
-            Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| {
+            Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals().and_then(|()| look()).inspect_err(|_| {
                 stop.store(true, Ordering::Relaxed);
             })?,
         }

@@ -77,6 +77,17 @@ fn names(kind: &str) -> Vec<String> {
     }
 }
 
+/// Refuses metrics that do not exist.
+#[pyfunction]
+fn check_metrics(names: Vec<String>) -> PyResult<()> {
+    use wattif_lab::metrics::{info, list};
+    let unknown = names.iter().find(|name| info(name).is_none());
+    let error = |name: &String| {
+        told(wattif::Error::unknown("metric", name, list().iter().map(|m| m.name), "wattif list metrics"))
+    };
+    unknown.map_or(Ok(()), |name| Err(error(name)))
+}
+
 /// Statistics, to be held against scipy: (BCa interval of the mean, sign-flip p, Holm's p of the values).
 #[pyfunction]
 fn statistics(values: Vec<f64>) -> (Option<[f64; 2]>, f64, Vec<f64>) {
@@ -109,6 +120,7 @@ fn _wattif(py: Python<'_>, m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<governors::State>()?;
     m.add_class::<governors::Signals>()?;
     m.add_function(wrap_pyfunction!(runs::run, m)?)?;
+    m.add_function(wrap_pyfunction!(runs::spec, m)?)?;
     m.add_function(wrap_pyfunction!(runs::compare, m)?)?;
     m.add_function(wrap_pyfunction!(runs::explain, m)?)?;
     m.add_function(wrap_pyfunction!(runs::replay, m)?)?;
@@ -117,6 +129,7 @@ fn _wattif(py: Python<'_>, m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sweeps::insert, m)?)?;
     m.add_function(wrap_pyfunction!(sweeps::stored, m)?)?;
     m.add_function(wrap_pyfunction!(names, m)?)?;
+    m.add_function(wrap_pyfunction!(check_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(statistics, m)?)?;
     m.add_function(wrap_pyfunction!(ratio, m)?)?;
     m.add_function(wrap_pyfunction!(hash, m)?)

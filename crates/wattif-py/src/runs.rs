@@ -8,13 +8,12 @@ use arrow_array::RecordBatch;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use wattif::compare::Runs;
-use wattif::explain::{Reruns, explain as explain_runs};
-use wattif::load::Asked;
+use wattif::compare::{Runs, cover_letter};
+use wattif::explain::{Reruns, explain as explain_runs, same_inputs};
 use wattif::replay::{Question, look_at, policy_of_thread, replay as replay_trace};
 use wattif::run::{Outcome, RunJson, run_with};
 use wattif::tables::{self, RunTables, with_views};
-use wattif::{Ns, RunSpec};
+use wattif::{Error, Ns, RunSpec};
 use wattif_model::kernel::Slot;
 use wattif_sim::cpufreq::FreqGovernor;
 use wattif_sim::cpuidle::IdleGovernor;
@@ -66,7 +65,10 @@ pub fn run(
     let stop = Stop::default();
     let failed = Failed::new(&stop);
     let (seen, flag) = (failed.clone(), stop.clone());
-    let played = interruptible(py, &stop, move || play(&spec, tables, [idle, freq], &seen, &flag))?;
+    // A thread that stays known to the interpreter calls into it at a fraction of the price.
+    let played = interruptible(py, &stop, move || {
+        Python::attach(|py| py.detach(|| play(&spec, tables, [idle, freq], &seen, &flag)))
+    })?;
     if let Some(error) = failed.take() {
         return Err(error);
     }
@@ -80,9 +82,9 @@ fn play(
     [idle, freq]: [Option<Own>; 2],
     failed: &Failed,
     stop: &AtomicBool,
-) -> Result<(Outcome, BTreeMap<&'static str, RecordBatch>), wattif::Error> {
-    let cpuidle = idle.and_then(|(_, class)| made(&class, failed));
-    let cpuidle = cpuidle.map(|object| Box::new(PyIdle::new(object, failed.clone())) as Box<dyn IdleGovernor>);
+) -> Result<(Outcome, BTreeMap<&'static str, RecordBatch>), Error> {
+    let cpuidle = idle.and_then(|(_, class)| PyIdle::new(&made(&class, failed)?, failed.clone()));
+    let cpuidle = cpuidle.map(|governor| Box::new(governor) as Box<dyn IdleGovernor>);
     let make = || -> Box<dyn FreqGovernor> {
         let object = freq.as_ref().and_then(|(_, class)| made(class, failed));
         Box::new(PyFreq::new(object, failed.clone()))
@@ -93,46 +95,64 @@ fn play(
     Ok((outcome, batches.iter().map(|(name, batch)| (*name, with_views(batch))).collect()))
 }
 
-fn specs(asked: &[Asked]) -> Result<Vec<RunSpec>, wattif::Error> {
-    asked.iter().map(|a| a.spec().map(|(spec, _)| spec)).collect()
+/// The canonical text of a run.
+#[pyfunction]
+pub fn spec(py: Python<'_>, inputs: Inputs, kernel: &str) -> PyResult<String> {
+    let asked = inputs.asked(kernel)?;
+    py.detach(|| asked.spec()).map(|(spec, _)| spec.canonical()).map_err(told)
+}
+
+/// Runs from their canonical texts, which must differ in nothing but the kernel.
+fn alike(texts: &[String]) -> PyResult<Vec<RunSpec>> {
+    let read = |text: &String| serde_json::from_str(text).map_err(|e| refused(format!("no RunSpec: {e}")));
+    let specs: Vec<RunSpec> = texts.iter().map(read).collect::<PyResult<_>>()?;
+    for spec in &specs {
+        if let Some(own) = spec.kernel.policies.values().find(|name| name.starts_with("python:")) {
+            let why = format!("a run used the governor {own}, which is written in Python: only wattif.run can use it");
+            return Err(refused(why));
+        }
+    }
+    specs[1..].iter().try_for_each(|other| same_inputs(&specs[0], other)).map_err(told)?;
+    Ok(specs)
 }
 
 /// `wattif.compare/1`, the same as text, as Markdown and as a table.
 #[pyfunction]
 pub fn compare(
     py: Python<'_>,
-    inputs: Inputs,
-    kernels: Vec<String>,
+    specs: Vec<String>,
+    set: BTreeMap<String, String>,
     seeds: Vec<u64>,
     metrics: Vec<String>,
+    command: &str,
 ) -> PyResult<(String, String, String, Table)> {
-    let asked = kernels.iter().map(|k| inputs.asked(k)).collect::<PyResult<Vec<_>>>()?;
+    let specs = alike(&specs)?;
     let (stop, flag) = flags();
+    let command = command.to_string();
     let found = interruptible(py, &stop, move || {
-        let specs = specs(&asked)?;
         let runs = Runs::simulate(&specs, &seeds, &|| !flag.load(Ordering::Relaxed))?;
-        Ok(runs.compared(&specs, inputs.settings().to_map(), &seeds, &metrics))
+        let found = runs.compared(&specs, set, &seeds, &metrics);
+        let letter = cover_letter(&found, &specs, &seeds, &command);
+        Ok((found, letter))
     });
-    let found = found?.map_err(told)?;
+    let (found, letter) = found?.map_err(told)?;
     let table = Table::new(with_views(&tables::comparison(&found)));
-    Ok((json(&found), found.to_text(), found.to_markdown(), table))
+    Ok((json(&found), found.to_text(), letter, table))
 }
 
 /// `wattif.explain/1`, and the same as text.
 #[pyfunction]
 pub fn explain(
     py: Python<'_>,
-    inputs: Inputs,
-    kernels: [String; 2],
+    specs: [String; 2],
     seeds: u64,
     rerun: &str,
     metrics: Vec<String>,
 ) -> PyResult<(String, String)> {
-    let asked = [inputs.asked(&kernels[0])?, inputs.asked(&kernels[1])?];
+    let specs = alike(&specs)?;
     let reruns = Reruns { seeds, duration: length(Some(rerun))?.unwrap_or(Ns::ZERO), metrics };
     let (stop, flag) = flags();
     let found = interruptible(py, &stop, move || {
-        let specs = specs(&asked)?;
         explain_runs([&specs[0], &specs[1]], &reruns, &|| !flag.load(Ordering::Relaxed))
     });
     let found = found?.map_err(told)?;

@@ -1,6 +1,6 @@
 //! Plans of sweeps, and the runs of a plan one by one, for whoever has machines to make them.
 
-use crate::interrupt::{Stop, flags, interruptible};
+use crate::interrupt::{Progress, Stop, flags, interruptible, progressing};
 use crate::table::Table;
 use crate::{Inputs, json, refused, told};
 use pyo3::prelude::*;
@@ -46,16 +46,20 @@ impl Plan {
         Ok(jobs.into_iter().map(|j| (j.hash, j.spec.canonical())).collect())
     }
 
-    /// Make them, on the cores of this machine; says how many.
-    fn run_local(&self, py: Python<'_>, path: String) -> PyResult<usize> {
-        let plan = self.0.clone();
-        let (stop, flag) = flags();
-        let made = interruptible(py, &stop, move || {
-            let store = Store::open(Path::new(&path))?;
-            let missing = plan.missing(&store)?;
-            run_local(&missing, &store, &|| !flag.load(Ordering::Relaxed)).map(|()| missing.len())
+    /// Make them, on the cores of this machine; says how many. `tell(done, total)` is called meanwhile.
+    fn run_local(&self, py: Python<'_>, path: String, tell: Option<Py<PyAny>>) -> PyResult<usize> {
+        let (plan, store) = (self.0.clone(), store(&path)?);
+        let missing = py.detach(|| plan.missing(&store)).map_err(told)?;
+        let (total, (stop, flag)) = (missing.len(), flags());
+        let progress = Progress::new(tell, total);
+        let steps = progress.clone();
+        let made = progressing(py, &stop, &progress, move || {
+            run_local(&missing, &store, &|| {
+                steps.step();
+                !flag.load(Ordering::Relaxed)
+            })
         });
-        made?.map_err(told)
+        made?.map_err(told).map(|()| total)
     }
 
     /// `wattif.sweep/1`, and the same as a table.
@@ -112,6 +116,7 @@ pub fn tune(
     seeds: [Vec<u64>; 2],
     path: String,
     search: Py<PyAny>,
+    tell: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let [seeds, held_out] = seeds;
     let [trials, population, search_seed] = numbers;
@@ -120,10 +125,15 @@ pub fn tune(
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let mut search = Conversation { begin: search, generator: None, raised: raised.clone() };
     let (stop, flag) = flags();
-    let tuned = interruptible(py, &stop, move || {
+    let progress = Progress::new(tell, tuning.runs());
+    let steps = progress.clone();
+    let tuned = progressing(py, &stop, &progress, move || {
         tuning.question.plan_one()?;
         let store = Store::open(Path::new(&path))?;
-        tuning.run(&store, &mut search, &|| !flag.load(Ordering::Relaxed))
+        tuning.run(&store, &mut search, &|| {
+            steps.step();
+            !flag.load(Ordering::Relaxed)
+        })
     })?;
     if let Some(raised) = raised.lock().ok().and_then(|mut raised| raised.take()) {
         return Err(raised);
