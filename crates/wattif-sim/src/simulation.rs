@@ -384,6 +384,7 @@ fn background(name: String, cpus: Option<CpuSet>, body: Vec<Op>) -> TaskSpec {
         attr: SchedAttr::default(),
         cpus,
         group: 0,
+        background: false,
         program: Program { ops },
     }
 }

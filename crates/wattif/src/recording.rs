@@ -2,20 +2,19 @@
 
 use crate::data::Source;
 use crate::error::{Error, Findings};
-use crate::run::Simulator;
+use crate::run::run;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 use wattif_formats::archive::{self, Archive};
 use wattif_formats::trace;
-use wattif_lab::infer::{self, Inferred, Missing};
+use wattif_lab::infer::{self, Missing};
 use wattif_lab::metrics::{Metrics, RunReport};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_model::platform::Platform;
-use wattif_model::run::{RunError, RunSpec, Runner};
-use wattif_model::trace::{Event, Interest, Observer, Recording, ThreadInfo};
-use wattif_model::{CpuId, Ns};
+use wattif_model::run::RunSpec;
+use wattif_model::trace::Recording;
 
 /// A trace from a file, with what its reader had to say.
 #[derive(Clone, Debug)]
@@ -85,42 +84,10 @@ pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunR
     (report, missing)
 }
 
-/// Makes housekeeping of the threads of some tasks, so that a replayed trace counts the same threads as the recording.
-struct Relabelled<'a> {
-    metrics: Metrics,
-    housekeeping: &'a BTreeSet<String>,
-}
-
-impl Observer for Relabelled<'_> {
-    fn interest(&self) -> Interest {
-        self.metrics.interest()
-    }
-    fn start(&mut self, platform: &Platform) {
-        self.metrics.start(platform);
-    }
-    fn thread(&mut self, thread: &ThreadInfo) {
-        let workload = thread.workload && !self.housekeeping.contains(&thread.task);
-        self.metrics.thread(&ThreadInfo { workload, ..thread.clone() });
-    }
-    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
-        self.metrics.event(at, cpu, event);
-    }
-    fn finish(&mut self, end: Ns) {
-        self.metrics.finish(end);
-    }
-}
-
-/// Run a workload made from a trace; its background threads count as such.
-pub fn replay(spec: &RunSpec, housekeeping: &BTreeSet<String>) -> Result<RunReport, RunError> {
-    let mut observer = Relabelled { metrics: Metrics::new(spec), housekeeping };
-    Simulator.run(spec, &mut [&mut observer])?;
-    Ok(observer.metrics.into_report())
-}
-
 /// One seed after the other, on all cores.
-pub fn replay_seeds(spec: &RunSpec, inferred: &Inferred, seeds: &[u64]) -> Result<Vec<RunReport>, Error> {
-    let one = |&seed: &u64| replay(&RunSpec { seed, ..spec.clone() }, &inferred.housekeeping);
-    Ok(seeds.par_iter().map(one).collect::<Result<Vec<_>, _>>()?)
+pub fn replay_seeds(spec: &RunSpec, seeds: &[u64]) -> Result<Vec<RunReport>, Error> {
+    let one = |&seed: &u64| Ok(run(&RunSpec { seed, ..spec.clone() }, &mut [])?.report);
+    seeds.par_iter().map(one).collect()
 }
 
 /// The machine for a replay: its background threads are those of the trace.

@@ -111,7 +111,7 @@ pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
             seed: question.seeds.first().copied().unwrap_or(1),
             duration: Ns(looked.loaded.recording.end.0.max(1)),
         };
-        let reports = replay_seeds(&spec, &inferred, &question.seeds)?;
+        let reports = replay_seeds(&spec, &question.seeds)?;
         Ok((spec, reports))
     };
     let (recorded, kernel) = recorded_kernel(question, &looked.loaded)?;

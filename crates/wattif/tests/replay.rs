@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use wattif::recording::{analyse, replay, replay_seeds, without_background};
+use wattif::recording::{analyse, replay_seeds, without_background};
 use wattif::trace_file::TraceFile;
 use wattif::{Dialect, Ns, RunSpec, Settings, load, run};
 use wattif_formats::trace::{self, Detail};
@@ -108,8 +108,8 @@ fn runs(case: &Case, seed: u64) -> Runs {
     };
     Runs {
         b: run::run(&b, &mut []).unwrap().report,
-        a_again: replay(&again(&a), &inferred.housekeeping).unwrap(),
-        b_if: replay(&again(&b), &inferred.housekeeping).unwrap(),
+        a_again: run::run(&again(&a), &mut []).unwrap().report,
+        b_if: run::run(&again(&b), &mut []).unwrap().report,
         a: report,
     }
 }
@@ -265,7 +265,7 @@ fn what_another_real_kernel_did() {
                     duration: recordings[from].end,
                 };
                 let seeds: Vec<u64> = (1..=10).collect();
-                replay_seeds(&spec, &inferred, &seeds).unwrap()
+                replay_seeds(&spec, &seeds).unwrap()
             };
             let (again, other) = (run(from), run(to));
             println!("{} -> {}", pair.files[from], pair.files[to]);

@@ -520,11 +520,11 @@ fn a_trace_becomes_a_workload() {
     assert!(count("ui", |o| matches!(o, Op::Put { .. })) >= 8);
     assert!(count("rt", |o| matches!(o, Op::Timer { .. })) >= 5);
     assert_eq!((of("rt").attr.policy, of("rt").attr.rt_priority, of("batch").attr.nice), (Policy::Fifo, 50, 10));
-    assert!(inferred.housekeeping.iter().any(|n| n.starts_with("kworker")) && !inferred.housekeeping.contains("ui"));
+    assert!(tasks.iter().any(|t| t.background && t.name.starts_with("kworker")) && !of("ui").background);
     // Under the same kernel the same work is done.
     let (recorded, _) = wattif::recording::analyse(&recording, &spec.platform, true);
     let replay = RunSpec { platform, workload: inferred.workload.clone(), ..spec };
-    let again = wattif::recording::replay(&replay, &inferred.housekeeping).unwrap();
+    let again = wattif::run::run(&replay, &mut []).unwrap().report;
     for task in ["ui", "worker", "batch", "rt"] {
         let work = |r: &wattif_lab::metrics::RunReport| r.metric("work_s", Some(task)).unwrap();
         let (a, b) = (work(&recorded), work(&again));

@@ -129,6 +129,7 @@ impl Context<'_> {
             attr,
             cpus,
             group,
+            background: false,
             program,
         }
     }

@@ -201,6 +201,7 @@ mod tests {
             attr: SchedAttr::default(),
             cpus: None,
             group: 0,
+            background: false,
             program: Program { ops },
         };
         let (text, _) = write(&Workload { tasks: vec![task], ..Workload::default() });

@@ -50,9 +50,6 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         tokens += t.steps.iter().filter(|s| **s == Step::Token).count() as u64;
         let comm = recording.comm(*pid).to_string();
         let task = super::play::task(recording, &comm);
-        if super::housekeeping(recording, *pid) {
-            out.housekeeping.insert(task.clone());
-        }
         let mut cpus = t.where_it_runs.cpus(&comm, full);
         pinned += usize::from(cpus.is_some());
         let bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
@@ -72,6 +69,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             attr,
             cpus,
             group: 0,
+            background: super::housekeeping(recording, *pid),
             program: Program { ops },
         });
     }

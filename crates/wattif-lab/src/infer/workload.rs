@@ -24,7 +24,7 @@ use super::play::{normalised, seen};
 use super::programs::programs;
 use super::steps::{self, Step};
 use super::wakers::Wakers;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, PrevState, Recorded, Recording};
 use wattif_model::workload::*;
@@ -42,8 +42,6 @@ pub struct Options {
 pub struct Inferred {
     /// What ran.
     pub workload: Workload,
-    /// Tasks (names) that are background of the recorded system.
-    pub housekeeping: BTreeSet<String>,
     /// What was assumed, and what could not be told.
     pub notes: Vec<String>,
 }

@@ -196,6 +196,9 @@ pub struct TaskSpec {
     pub cpus: Option<CpuSet>,
     /// Group it starts in.
     pub group: u32,
+    /// Background of a recorded machine: its threads run, and do not count as the workload's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
     /// What its threads do.
     pub program: Program,
 }

@@ -100,6 +100,7 @@ pub(super) fn task(name: &str, instances: u64, attr: SchedAttr, ops: Vec<Op>) ->
         attr,
         cpus: None,
         group: 0,
+        background: false,
         program: Program { ops },
     }
 }

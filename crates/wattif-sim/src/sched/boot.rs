@@ -90,7 +90,7 @@ impl Kernel<'_, '_> {
             comm: self.programs.name(pid).to_string(),
             task: self.programs.spec(task).name.clone(),
             policy: self.programs.spec(task).attr.policy.name(),
-            workload,
+            workload: workload && !self.programs.spec(task).background,
         });
         if group != 0 {
             self.tell_attached(pid, home);

@@ -27,6 +27,7 @@ fn task(name: &str, ops: &[Op]) -> TaskSpec {
         attr: SchedAttr::default(),
         cpus: None,
         group: 0,
+        background: false,
         program: Program { ops: ops.to_vec() },
     }
 }
