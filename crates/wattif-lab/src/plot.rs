@@ -13,13 +13,46 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 62.0;
 const BOTTOM: f64 = 58.0;
 
+/// How values are spread over an axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// Equal steps for equal differences.
+    #[default]
+    Even,
+    /// Equal steps for equal ratios; values of 0 or less are left out.
+    Log,
+    /// Shares from 0 to 1 with marks at p50, p90, p99, p99.9: each decade of the tail as high as the one before, 1 at the end.
+    Tail,
+}
+
+impl Spread {
+    fn warp(self, value: f64) -> f64 {
+        match self {
+            Spread::Even => value,
+            Spread::Log => value.log10(),
+            Spread::Tail => -(1.0 - value).max(0.0).log10(),
+        }
+    }
+}
+
 /// An axis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Axis {
     /// What, and its unit.
     pub label: String,
-    /// Logarithmic; values of 0 or less are then left out.
-    pub log: bool,
+    /// Where values stand on it.
+    pub spread: Spread,
+}
+
+impl Axis {
+    /// Even, with this label.
+    pub fn new(label: &str) -> Axis {
+        Axis { label: label.into(), spread: Spread::Even }
+    }
+    /// Logarithmic, with this label.
+    pub fn log(label: &str) -> Axis {
+        Axis { label: label.into(), spread: Spread::Log }
+    }
 }
 
 /// What every drawing has.
@@ -69,20 +102,20 @@ pub type BarSeries = (String, Vec<(f64, Option<[f64; 2]>)>);
 /// Points, with error bars and labels, and lines.
 pub fn scatter(chart: &Chart, series: &[Series]) -> String {
     let corners = || series.iter().flat_map(|s| &s.points).flat_map(corners_of);
-    let x = Scale::new(corners().map(|c| c.0), chart.x.log, LEFT, WIDTH - RIGHT, false);
-    let y = Scale::new(corners().map(|c| c.1), chart.y.log, HEIGHT - BOTTOM, TOP, false);
-    let mut svg = open(chart);
+    let x = Scale::new(corners().map(|c| c.0), chart.x.spread, LEFT, WIDTH - RIGHT, false);
+    let y = Scale::new(corners().map(|c| c.1), chart.y.spread, HEIGHT - BOTTOM, TOP, false);
+    let mut svg = open(chart, HEIGHT, &numbered(series.iter().map(|s| s.name.as_str())));
     draw_axes(&mut svg, chart, Some(&x), &y);
     for (k, (s, colour)) in series.iter().zip(COLOURS.iter().cycle()).enumerate() {
         // Smaller from series to series: a point hides none of another colour below it.
-        draw_series(&mut svg, s, colour, (6.0 - k as f64).max(3.0), &x, &y);
+        let radius = if s.points.len() > 100 { 2.0 } else { (6.0 - k as f64).max(3.0) };
+        draw_series(&mut svg, s, colour, radius, &x, &y);
     }
     draw_labels(&mut svg, series, &x, &y);
-    draw_legend(&mut svg, series.iter().map(|s| s.name.as_str()));
     svg + "</svg>\n"
 }
 
-/// Cumulative distributions: (value, share of values not above), ascending, as steps.
+/// Cumulative distributions: (value, share of values not above), ascending, as steps; with [`Spread::Tail`] their tails are seen.
 pub fn cdf(chart: &Chart, curves: &[(String, Vec<(f64, f64)>)]) -> String {
     let series: Vec<Series> = curves.iter().map(|(name, curve)| steps(name, curve)).collect();
     scatter(chart, &series)
@@ -99,8 +132,8 @@ fn steps(name: &str, curve: &[(f64, f64)]) -> Series {
 pub fn bars(chart: &Chart, categories: &[String], series: &[BarSeries]) -> String {
     let tops =
         series.iter().flat_map(|(_, v)| v).flat_map(|(v, ci)| [*v, ci.map_or(*v, |c| c[0]), ci.map_or(*v, |c| c[1])]);
-    let y = Scale::new(tops.chain([0.0]), false, HEIGHT - BOTTOM, TOP, true);
-    let mut svg = open(chart);
+    let y = Scale::new(tops.chain([0.0]), Spread::Even, HEIGHT - BOTTOM, TOP, true);
+    let mut svg = open(chart, HEIGHT, &numbered(series.iter().map(|s| s.0.as_str())));
     draw_axes(&mut svg, chart, None, &y);
     let group = (WIDTH - LEFT - RIGHT) / categories.len().max(1) as f64;
     let width = group * 0.8 / series.len().max(1) as f64;
@@ -122,85 +155,126 @@ pub fn bars(chart: &Chart, categories: &[String], series: &[BarSeries]) -> Strin
     for (i, category) in categories.iter().enumerate() {
         text(&mut svg, LEFT + group * (i as f64 + 0.5), HEIGHT - BOTTOM + 18.0, "middle", category);
     }
-    draw_legend(&mut svg, series.iter().map(|s| s.0.as_str()));
     svg + "</svg>\n"
 }
 
-/// How the layers of [`stacked`] are coloured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Palette {
-    /// A colour each.
-    Distinct,
-    /// Shades of one colour, pale to strong: layers with an order.
-    Shades,
+/// How a layer, or an entry of a legend, is painted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Paint {
+    /// Which of the colours.
+    pub colour: usize,
+    /// 0 to 1, pale to strong.
+    pub strength: f64,
+    /// Striped.
+    pub hatched: bool,
 }
 
-/// Bars of layers on top of each other, one per category; a layer is a name and its value in each category, 0 or more.
-pub fn stacked(chart: &Chart, categories: &[String], layers: &[(String, Vec<f64>)], palette: Palette) -> String {
-    let longest = categories.iter().map(|c| c.chars().count()).max().unwrap_or(0);
-    let left = (24.0 + 7.5 * longest as f64).clamp(LEFT, WIDTH * 0.45);
+/// One layer of all bars of [`stacked`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layer {
+    /// What it is.
+    pub name: String,
+    /// Its value in each category, 0 or more.
+    pub values: Vec<f64>,
+    /// How it looks.
+    pub paint: Paint,
+}
+
+/// Bars of layers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stack {
+    /// A bar each.
+    pub categories: Vec<String>,
+    /// From the axis outwards.
+    pub layers: Vec<Layer>,
+    /// A diamond on each bar, where there is something to compare with; empty: none.
+    pub marks: Vec<Option<f64>>,
+    /// What the diamonds are.
+    pub mark: String,
+    /// What colours mean.
+    pub legend: Vec<(String, Paint)>,
+}
+
+/// Bars of layers beside each other on one axis from 0, one bar per category.
+pub fn stacked(chart: &Chart, stack: &Stack) -> String {
+    let Stack { categories, layers, marks, mark, legend } = stack;
+    let left = room_for(categories, 0.45);
     let step = 34.0;
     let bottom = TOP + step * categories.len().max(1) as f64;
-    let value = |i: usize, layer: &(String, Vec<f64>)| layer.1.get(i).copied().filter(|v| v.is_finite()).unwrap_or(0.0);
+    let value = |i: usize, layer: &Layer| layer.values.get(i).copied().filter(|v| v.is_finite()).unwrap_or(0.0);
     let sum = |i: usize| layers.iter().map(|l| value(i, l)).sum::<f64>();
-    let x = Scale::new((0..categories.len()).map(sum).chain([0.0]), false, left, WIDTH - RIGHT, true);
-    let mut svg = open_sized(chart, bottom + BOTTOM);
-    for value in x.ticks() {
-        let Some(at) = x.at(value) else { continue };
-        line(&mut svg, "grid", [at, TOP, at, bottom]);
-        text(&mut svg, at, bottom + 18.0, "middle", &tick(value));
-    }
-    line(&mut svg, "axis", [left, TOP, left, bottom]);
-    text(&mut svg, (left + WIDTH - RIGHT) / 2.0, bottom + 44.0, "middle", &chart.x.label);
+    let ends = (0..categories.len()).map(sum).chain(marks.iter().flatten().copied());
+    let x = Scale::new(ends.chain([0.0]), Spread::Even, left, WIDTH - RIGHT, true);
+    let mut svg = open(chart, bottom + BOTTOM, legend);
+    draw_rows(&mut svg, chart, &x, bottom, 0.0);
     for (i, category) in categories.iter().enumerate() {
         let top = TOP + step * i as f64 + 5.0;
         text(&mut svg, left - 8.0, top + 16.0, "end", category);
         let mut from = 0.0;
-        for (k, layer) in layers.iter().enumerate() {
+        for layer in layers {
             let to = from + value(i, layer);
-            let Some((a, b)) = x.at(from).zip(x.at(to)).filter(|(a, b)| b - a > 0.05) else { continue };
-            let (colour, opacity) = match palette {
-                Palette::Distinct => (COLOURS[k % COLOURS.len()], 1.0),
-                Palette::Shades => (COLOURS[0], (k + 1) as f64 / layers.len() as f64),
-            };
-            let name = escape(&format!("{category} {}: {}", layer.0, number(to - from, 4)));
-            let width = b - a;
-            let _ = writeln!(
-                svg,
-                r#"<rect x="{a:.1}" y="{top:.1}" width="{width:.1}" height="24" fill="{colour}" fill-opacity="{opacity:.2}"><title>{name}</title></rect>"#
-            );
+            let name = format!("{category} {}: {}", layer.name, number(to - from, 4));
+            if let Some((a, b)) = x.at(from).zip(x.at(to)).filter(|(a, b)| b - a > 0.05) {
+                draw_layer(&mut svg, [a, top, b - a, 24.0], layer.paint, &name);
+            }
             from = to;
         }
-    }
-    match palette {
-        Palette::Distinct => draw_legend(&mut svg, layers.iter().map(|l| l.0.as_str())),
-        Palette::Shades => {
-            let ends = layers.first().zip(layers.last());
-            let note = ends.map_or(String::new(), |(a, b)| format!("pale to strong: {} to {}", a.0, b.0));
-            text(&mut svg, LEFT, 48.0, "start", &note);
+        if let Some(at) = marks.get(i).copied().flatten().and_then(|m| x.at(m)) {
+            let name = escape(&format!("{category} {mark}: {}", number(marks[i].unwrap_or(0.0), 4)));
+            let _ = writeln!(
+                svg,
+                r#"<path class="mark" d="M{at:.1} {:.1}l6 6-6 6-6-6z"><title>{name}</title></path>"#,
+                top + 6.0
+            );
         }
     }
     svg + "</svg>\n"
+}
+
+fn draw_layer(svg: &mut String, [x, y, width, height]: [f64; 4], paint: Paint, name: &str) {
+    let colour = COLOURS[paint.colour % COLOURS.len()];
+    let title = if name.is_empty() { String::new() } else { format!("<title>{}</title>", escape(name)) };
+    let _ = writeln!(
+        svg,
+        r#"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height}" fill="{colour}" fill-opacity="{:.2}">{title}</rect>"#,
+        paint.strength
+    );
+    if paint.hatched {
+        let _ = writeln!(
+            svg,
+            r##"<rect x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height}" fill="url(#h)" pointer-events="none"/>"##
+        );
+    }
+}
+
+/// Left of the drawing there is room for its categories, up to a share of the width.
+fn room_for(categories: &[String], most: f64) -> f64 {
+    let longest = categories.iter().map(|c| c.chars().count()).max().unwrap_or(0);
+    (24.0 + 7.2 * longest as f64).clamp(LEFT, WIDTH * most)
+}
+
+/// The axis of values of a drawing whose rows are categories; the line at `origin` stands out.
+fn draw_rows(svg: &mut String, chart: &Chart, x: &Scale, bottom: f64, origin: f64) {
+    for value in x.ticks() {
+        let Some(at) = x.at(value) else { continue };
+        line(svg, if value == origin { "axis" } else { "grid" }, [at, TOP, at, bottom]);
+        text(svg, at, bottom + 18.0, "middle", &x.label(value));
+    }
+    line(svg, "axis", [x.from, bottom, x.to, bottom]);
+    text(svg, (x.from + x.to) / 2.0, bottom + 44.0, "middle", &chart.x.label);
 }
 
 /// Ratios, a line per category and a point per series with its interval, on a logarithmic axis around 1; ratios of 0 or
 /// less are left out.
 pub fn forest(chart: &Chart, categories: &[String], series: &[BarSeries]) -> String {
-    let longest = categories.iter().map(|c| c.chars().count()).max().unwrap_or(0);
-    let left = (24.0 + 7.5 * longest as f64).clamp(LEFT, WIDTH * 0.55);
+    let left = room_for(categories, 0.55);
     let step = 13.0 * series.len().max(1) as f64 + 11.0;
     let bottom = TOP + step * categories.len().max(1) as f64;
     let ends =
         series.iter().flat_map(|(_, v)| v).flat_map(|(v, ci)| [*v, ci.map_or(*v, |c| c[0]), ci.map_or(*v, |c| c[1])]);
-    let x = Scale::new(ends.chain([0.9, 1.0, 1.1]), true, left, WIDTH - RIGHT, false);
-    let mut svg = open_sized(chart, bottom + BOTTOM);
-    for value in x.ticks() {
-        let Some(at) = x.at(value) else { continue };
-        line(&mut svg, if value == 1.0 { "axis" } else { "grid" }, [at, TOP, at, bottom]);
-        text(&mut svg, at, bottom + 18.0, "middle", &tick(value));
-    }
-    line(&mut svg, "axis", [left, bottom, WIDTH - RIGHT, bottom]);
-    text(&mut svg, (left + WIDTH - RIGHT) / 2.0, bottom + 44.0, "middle", &chart.x.label);
+    let x = Scale::new(ends.chain([0.9, 1.0, 1.1]), Spread::Log, left, WIDTH - RIGHT, false);
+    let mut svg = open(chart, bottom + BOTTOM, &numbered(series.iter().map(|s| s.0.as_str())));
+    draw_rows(&mut svg, chart, &x, bottom, 1.0);
     for (i, category) in categories.iter().enumerate() {
         let top = TOP + step * i as f64;
         line(&mut svg, "grid", [left, top, WIDTH - RIGHT, top]);
@@ -214,8 +288,86 @@ pub fn forest(chart: &Chart, categories: &[String], series: &[BarSeries]) -> Str
         }
         svg.push_str("</g>\n");
     }
-    draw_legend(&mut svg, series.iter().map(|s| s.0.as_str()));
     svg + "</svg>\n"
+}
+
+/// A stretch of a lane.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Span {
+    /// Where it begins on the axis.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+    /// Top within the lane, and height.
+    pub place: [f64; 2],
+    /// How it looks.
+    pub paint: Paint,
+    /// What it is.
+    pub name: String,
+}
+
+/// What lies one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lane {
+    /// Beside it.
+    pub name: String,
+    /// In order; those narrower than a hair beside each other become one.
+    pub spans: Vec<Span>,
+}
+
+/// Groups of lanes with their titles on one axis.
+pub fn lanes(chart: &Chart, range: [f64; 2], groups: &[(String, Vec<Lane>)], legend: &[(String, Paint)]) -> String {
+    const STEP: f64 = 28.0;
+    const HEAD: f64 = 22.0;
+    let rows: usize = groups.iter().map(|g| g.1.len()).sum();
+    let bottom = TOP + STEP * rows as f64 + HEAD * groups.len() as f64;
+    let x = Scale { lo: range[0], hi: range[1], spread: Spread::Even, from: LEFT, to: WIDTH - RIGHT };
+    let mut svg = open(chart, bottom + BOTTOM, legend);
+    draw_rows(&mut svg, chart, &x, bottom, f64::NAN);
+    let mut top = TOP;
+    for (title, lanes) in groups {
+        text(&mut svg, 20.0, top + 14.0, "start", title);
+        top += HEAD;
+        for lane in lanes {
+            text(&mut svg, LEFT - 8.0, top + 14.0, "end", &lane.name);
+            draw_spans(&mut svg, &x, top, &lane.spans);
+            top += STEP;
+        }
+    }
+    svg + "</svg>\n"
+}
+
+fn draw_spans(svg: &mut String, x: &Scale, top: f64, spans: &[Span]) {
+    /// Narrower ones have no name of their own, or are drawn as one with what is beside them.
+    const NAMED: f64 = 4.0;
+    const HAIR: f64 = 0.5;
+    let mut drawn: Vec<(f64, f64, &Span)> = Vec::new();
+    for span in spans {
+        let Some((a, b)) = x.at(span.from).zip(x.at(span.to)) else { continue };
+        let before = drawn.iter_mut().rev().take(3).find(|d| d.2.place == span.place && d.2.paint == span.paint);
+        match before {
+            Some(last) if b - a < HAIR && a - last.1 < HAIR => last.1 = last.1.max(b),
+            _ => drawn.push((a, b.max(a + HAIR), span)),
+        }
+    }
+    for (a, b, span) in drawn {
+        let [y, height] = [top + span.place[0], span.place[1]];
+        let colour = COLOURS[span.paint.colour % COLOURS.len()];
+        let title = match b - a {
+            wide if wide >= NAMED => format!("<title>{}</title>", escape(&span.name)),
+            _ => String::new(),
+        };
+        let pale = if span.paint.strength < 1.0 {
+            format!(" fill-opacity=\"{:.2}\"", span.paint.strength)
+        } else {
+            String::new()
+        };
+        let width = b - a;
+        let _ = writeln!(
+            svg,
+            r#"<rect x="{a:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" fill="{colour}"{pale}>{title}</rect>"#
+        );
+    }
 }
 
 fn draw_ratio(svg: &mut String, x: &Scale, cy: f64, value: f64, ci: Option<[f64; 2]>, name: &str) {
@@ -231,18 +383,23 @@ fn draw_ratio(svg: &mut String, x: &Scale, cy: f64, value: f64, ci: Option<[f64;
 struct Scale {
     lo: f64,
     hi: f64,
-    log: bool,
+    spread: Spread,
     from: f64,
     to: f64,
 }
 
+/// An axis of shares reaches beyond p99.9, and not beyond what doubles tell from 1.
+const TAIL: [f64; 2] = [3.3, 6.0];
+
 impl Scale {
     /// Covers all values that can be shown, with a little room unless an end is 0 and `tight`.
-    fn new(values: impl Iterator<Item = f64>, log: bool, from: f64, to: f64, tight: bool) -> Scale {
-        let shown = values.filter(|v| v.is_finite() && (!log || *v > 0.0));
-        let (lo, hi) = shown
-            .map(|v| if log { v.log10() } else { v })
-            .fold((f64::MAX, f64::MIN), |(lo, hi), v| (lo.min(v), hi.max(v)));
+    fn new(values: impl Iterator<Item = f64>, spread: Spread, from: f64, to: f64, tight: bool) -> Scale {
+        let warped = values.map(|v| spread.warp(v)).filter(|v| v.is_finite());
+        let (lo, hi) = warped.fold((f64::MAX, f64::MIN), |(lo, hi), v| (lo.min(v), hi.max(v)));
+        if spread == Spread::Tail {
+            return Scale { lo: 0.0, hi: (hi + 0.3).clamp(TAIL[0], TAIL[1]), spread, from, to };
+        }
+        let log = spread == Spread::Log;
         let (lo, hi) = if lo > hi { (0.0, 1.0) } else { (lo, hi) };
         let room = if hi > lo {
             (hi - lo) * 0.06
@@ -252,18 +409,34 @@ impl Scale {
             (hi.abs() * 0.1).max(1e-9)
         };
         let lower = if (tight && lo == 0.0) || (!log && lo >= 0.0 && lo < room) { lo.min(0.0) } else { lo - room };
-        Scale { lo: lower, hi: hi + room, log, from, to }
+        Scale { lo: lower, hi: hi + room, spread, from, to }
     }
     fn at(&self, value: f64) -> Option<f64> {
-        let v = if self.log { value.log10() } else { value };
+        let v = match self.spread {
+            Spread::Tail => self.spread.warp(value).min(self.hi),
+            _ => self.spread.warp(value),
+        };
         v.is_finite().then(|| self.from + (v - self.lo) / (self.hi - self.lo) * (self.to - self.from))
+    }
+    fn label(&self, value: f64) -> String {
+        match self.spread {
+            Spread::Tail => format!("p{}", tick(100.0 * value)),
+            _ => tick(value),
+        }
     }
     /// Round values within the scale, four to nine.
     fn ticks(&self) -> Vec<f64> {
-        if self.log && self.hi - self.lo > 1.0 {
+        let log = self.spread == Spread::Log;
+        if self.spread == Spread::Tail {
+            return [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999]
+                .into_iter()
+                .filter(|v| self.spread.warp(*v) < self.hi)
+                .collect();
+        }
+        if log && self.hi - self.lo > 1.0 {
             return self.decades();
         }
-        let (lo, hi) = if self.log { (10f64.powf(self.lo), 10f64.powf(self.hi)) } else { (self.lo, self.hi) };
+        let (lo, hi) = if log { (10f64.powf(self.lo), 10f64.powf(self.hi)) } else { (self.lo, self.hi) };
         let step = round_step((hi - lo) / 7.0);
         let first = (lo / step).ceil() as i64;
         (0..20).map(|i| (first + i) as f64 * step).take_while(|v| *v <= hi).collect()
@@ -292,20 +465,59 @@ fn corners_of(p: &Point) -> [(f64, f64); 3] {
     [(p.x, p.y), end(0), end(1)]
 }
 
-fn open(chart: &Chart) -> String {
-    open_sized(chart, HEIGHT)
+/// Entries of a legend, in the order of the colours.
+fn numbered<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(String, Paint)> {
+    let paint = |colour| Paint { colour, strength: 1.0, hatched: false };
+    names.enumerate().filter(|(_, name)| !name.is_empty()).map(|(i, name)| (name.to_string(), paint(i))).collect()
 }
 
-fn open_sized(chart: &Chart, height: f64) -> String {
+/// The head of a drawing of this height, with its title and its legend: between title and drawing where one line is enough,
+/// otherwise below.
+fn open(chart: &Chart, height: f64, legend: &[(String, Paint)]) -> String {
+    let lines = legend_lines(legend);
+    let below = if lines.len() > 1 { 20.0 * lines.len() as f64 + 6.0 } else { 0.0 };
     let (title, desc) = (escape(&chart.title), escape(&chart.desc));
-    format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="t d" font-family="system-ui, sans-serif" font-size="13">
+    let full = height + below;
+    let mut svg = format!(
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {full}" role="img" aria-labelledby="t d" font-family="system-ui, sans-serif" font-size="13">
 <title id="t">{title}</title>
 <desc id="d">{desc}</desc>
-<style>text{{fill:#333}}.grid{{stroke:#8884}}.axis{{stroke:#888}}@media(prefers-color-scheme:dark){{text{{fill:#ddd}}}}</style>
-<text x="{LEFT}" y="24" font-size="15" font-weight="600">{title}</text>
-"##
-    )
+<style>text,.mark{{fill:#24292f}}.page,.gap{{fill:#fff}}.grid{{stroke:#8884}}.axis{{stroke:#888}}.mark{{stroke:#fff}}@media(prefers-color-scheme:dark){{text,.mark{{fill:#e6edf3}}.page,.gap{{fill:#161b22}}.mark{{stroke:#161b22}}}}</style>
+<defs><pattern id="h" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="gap" width="2.5" height="6" fill-opacity=".6"/></pattern></defs>
+<rect class="page" width="{WIDTH}" height="{full}" rx="8"/>
+<text x="20" y="24" font-size="15" font-weight="600">{}</text>
+"##,
+        escape(&short(&chart.title, 88))
+    );
+    let top = if lines.len() > 1 { height + 2.0 } else { 39.0 };
+    for (i, line) in lines.iter().enumerate() {
+        for (x, (name, paint)) in line {
+            let y = top + 20.0 * i as f64;
+            draw_layer(&mut svg, [*x, y, 10.0, 10.0], *paint, "");
+            text(&mut svg, x + 16.0, y + 9.0, "start", name);
+        }
+    }
+    svg
+}
+
+/// Entries with their places, as many in a line as fit. Widths of letters are the reader's; this is generous for most.
+fn legend_lines(legend: &[(String, Paint)]) -> Vec<Vec<(f64, &(String, Paint))>> {
+    let mut lines: Vec<Vec<(f64, &(String, Paint))>> = Vec::new();
+    let mut x = f64::MAX;
+    for entry in legend {
+        let width = 40.0 + 7.0 * entry.0.chars().count() as f64;
+        if x + width > WIDTH {
+            lines.push(Vec::new());
+            x = LEFT;
+        }
+        lines.last_mut().expect("a line was begun").push((x, entry));
+        x += width;
+    }
+    lines
+}
+
+fn short(text: &str, most: usize) -> String {
+    if text.chars().count() <= most { text.to_string() } else { text.chars().take(most - 1).chain(['…']).collect() }
 }
 
 fn draw_axes(svg: &mut String, chart: &Chart, x: Option<&Scale>, y: &Scale) {
@@ -313,12 +525,12 @@ fn draw_axes(svg: &mut String, chart: &Chart, x: Option<&Scale>, y: &Scale) {
     for value in y.ticks() {
         let Some(at) = y.at(value) else { continue };
         line(svg, "grid", [LEFT, at, right, at]);
-        text(svg, LEFT - 8.0, at + 4.0, "end", &tick(value));
+        text(svg, LEFT - 8.0, at + 4.0, "end", &y.label(value));
     }
-    for value in x.map_or(Vec::new(), Scale::ticks) {
-        let Some(at) = x.and_then(|x| x.at(value)) else { continue };
+    for (value, x) in x.iter().flat_map(|x| x.ticks().into_iter().map(move |value| (value, x))) {
+        let Some(at) = x.at(value) else { continue };
         line(svg, "grid", [at, TOP, at, bottom]);
-        text(svg, at, bottom + 18.0, "middle", &tick(value));
+        text(svg, at, bottom + 18.0, "middle", &x.label(value));
     }
     line(svg, "axis", [LEFT, bottom, right, bottom]);
     line(svg, "axis", [LEFT, TOP, LEFT, bottom]);
@@ -343,7 +555,8 @@ fn draw_series(svg: &mut String, series: &Series, colour: &str, radius: f64, x: 
     let _ = writeln!(svg, r#"<g stroke="{colour}" fill="{colour}">"#);
     if series.line {
         let at = |p: &Point| x.at(p.x).zip(y.at(p.y)).map(|(x, y)| format!("{x:.1},{y:.1}"));
-        let points: Vec<String> = series.points.iter().filter_map(at).collect();
+        let mut points: Vec<String> = series.points.iter().filter_map(at).collect();
+        points.dedup();
         let _ = writeln!(svg, r#"<polyline fill="none" stroke-width="2" points="{}"/>"#, points.join(" "));
     }
     if series.dots {
@@ -360,8 +573,12 @@ fn draw_point(svg: &mut String, p: &Point, radius: f64, x: &Scale, y: &Scale) {
     if let Some((a, b)) = p.y_ci.and_then(|c| y.at(c[0]).zip(y.at(c[1]))) {
         line(svg, "bar", [cx, a, cx, b]);
     }
-    let name = escape(&format!("{}: {}, {}", p.label, number(p.x, 4), number(p.y, 4)));
-    let _ = writeln!(svg, r#"<circle cx="{cx:.1}" cy="{cy:.1}" r="{radius}"><title>{name}</title></circle>"#);
+    let _ = if p.label.is_empty() {
+        writeln!(svg, r#"<circle cx="{cx:.1}" cy="{cy:.1}" r="{radius}"/>"#)
+    } else {
+        let name = escape(&format!("{}: {}, {}", p.label, number(p.x, 4), number(p.y, 4)));
+        writeln!(svg, r#"<circle cx="{cx:.1}" cy="{cy:.1}" r="{radius}"><title>{name}</title></circle>"#)
+    };
 }
 
 /// Where a label may stand beside its point, best first: its shift and whether it ends there.
@@ -436,17 +653,6 @@ fn draw_bar(
     }
 }
 
-/// In a line between the title and the drawing, where it hides nothing.
-fn draw_legend<'a>(svg: &mut String, names: impl Iterator<Item = &'a str>) {
-    let mut x = LEFT;
-    for (name, colour) in names.zip(COLOURS.iter().cycle()).filter(|(name, _)| !name.is_empty()) {
-        let _ = writeln!(svg, r#"<rect x="{x:.1}" y="39" width="10" height="10" fill="{colour}"/>"#);
-        text(svg, x + 16.0, 48.0, "start", name);
-        // Widths of letters are the reader's; this is generous for most.
-        x += 40.0 + 7.5 * name.chars().count() as f64;
-    }
-}
-
 fn line(svg: &mut String, class: &str, [x1, y1, x2, y2]: [f64; 4]) {
     let _ = writeln!(svg, r#"<line class="{class}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#);
 }
@@ -478,10 +684,7 @@ mod tests {
 
     fn chart() -> Chart {
         Chart {
-            title: "p99 <against> throughput".into(),
-            desc: "d".into(),
-            x: Axis { label: "work/s".into(), log: false },
-            y: Axis { label: "µs".into(), log: true },
+            title: "p99 <against> throughput".into(), desc: "d".into(), x: Axis::new("work/s"), y: Axis::log("µs")
         }
     }
 
@@ -492,7 +695,7 @@ mod tests {
     /// Tags balance, coordinates are numbers within the drawing.
     fn check(svg: &str) {
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
-        for tag in ["g", "text", "title", "desc", "circle"] {
+        for tag in ["g", "text", "title", "desc"] {
             let opened = svg.matches(&format!("<{tag} ")).count() + svg.matches(&format!("<{tag}>")).count();
             assert_eq!(opened, svg.matches(&format!("</{tag}>")).count(), "{tag}: {svg}");
         }
@@ -530,11 +733,15 @@ mod tests {
     #[test]
     fn cdf_steps_and_bars() {
         let mut c = chart();
-        (c.x.log, c.y.log) = (true, false);
+        (c.x.spread, c.y.spread) = (Spread::Log, Spread::Tail);
         let svg = cdf(&c, &[("linux-5.3".into(), vec![(10.0, 0.5), (1000.0, 1.0)])]);
         check(&svg);
         let points = svg.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(points.split(' ').count(), 4);
+        for mark in ["p50", "p90", "p99", "p99.9"] {
+            assert!(svg.contains(&format!(">{mark}<")), "{mark}: {svg}");
+        }
+        c.y.spread = Spread::Even;
         let svg = bars(&c, &["a".into(), "b".into()], &[("k".into(), vec![(1.0, Some([0.5, 1.5])), (-2.0, None)])]);
         check(&svg);
         assert_eq!(svg.matches("<title>").count(), 2);
@@ -568,21 +775,57 @@ mod tests {
 
     #[test]
     fn stacked_layers() {
-        let layers = [("busy".into(), vec![2.0, 1.0]), ("<idle>".into(), vec![0.0, f64::NAN])];
-        let svg = stacked(&chart(), &["a".into(), "b".into()], &layers, Palette::Distinct);
+        let layer = |name: &str, values: Vec<f64>, hatched| Layer {
+            name: name.into(),
+            values,
+            paint: Paint { colour: 1, strength: 0.5, hatched },
+        };
+        let stack = Stack {
+            categories: vec!["a".into(), "b".into()],
+            layers: vec![layer("busy", vec![2.0, 1.0], false), layer("<idle>", vec![0.0, f64::NAN], true)],
+            marks: vec![Some(3.0), None],
+            mark: "oracle".into(),
+            legend: vec![("busy".into(), Paint::default())],
+        };
+        let svg = stacked(&chart(), &stack);
         check(&svg);
-        assert_eq!(svg.matches("<rect x=").count() - 2, 2, "nothing is drawn of nothing; two are the legend's");
-        assert!(svg.contains("&lt;idle&gt;"));
-        check(&stacked(&chart(), &[], &[], Palette::Shades));
+        assert_eq!(svg.matches("<rect x=").count() - 1, 2, "nothing is drawn of nothing; one is the legend's");
+        assert_eq!(svg.matches("class=\"mark\"").count(), 1);
+        assert!(!svg.contains("<idle>"));
+        check(&stacked(&chart(), &Stack::default()));
+    }
+
+    #[test]
+    fn legends_that_are_too_long_for_a_line_go_below() {
+        let names: Vec<String> = (0..30).map(|i| format!("a task number {i}")).collect();
+        let series: Vec<Series> = names.iter().map(|n| Series { name: n.clone(), ..Series::default() }).collect();
+        let svg = scatter(&chart(), &series);
+        check(&svg);
+        let height: f64 = svg.split("viewBox=\"0 0 720 ").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+        assert!(height > HEIGHT + 100.0, "{height}");
+        assert!(names.iter().all(|n| svg.contains(&format!(">{n}<"))));
+    }
+
+    #[test]
+    fn lanes_of_spans() {
+        let span = |from: f64, to: f64| Span { from, to, place: [0.0, 9.0], name: "a<b".into(), ..Span::default() };
+        let thin = (0..1000).map(|i| span(50.0 + f64::from(i) * 0.001, 50.0005 + f64::from(i) * 0.001));
+        let spans = [span(0.0, 40.0)].into_iter().chain(thin).collect();
+        let groups =
+            [("A".to_string(), vec![Lane { name: "cpu0".into(), spans }]), ("B".into(), vec![Lane::default()])];
+        let svg = lanes(&chart(), [0.0, 100.0], &groups, &[]);
+        check(&svg);
+        assert!(svg.contains("a&lt;b") && svg.contains(">cpu0<"));
+        assert!(svg.matches("<rect x=").count() < 20, "{svg}");
     }
 
     #[test]
     fn ticks_are_round() {
-        let s = Scale::new([0.0, 9.7].into_iter(), false, 0.0, 100.0, true);
+        let s = Scale::new([0.0, 9.7].into_iter(), Spread::Even, 0.0, 100.0, true);
         assert_eq!(s.ticks(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        let s = Scale::new([10.0, 1e5].into_iter(), true, 0.0, 100.0, false);
+        let s = Scale::new([10.0, 1e5].into_iter(), Spread::Log, 0.0, 100.0, false);
         assert_eq!(s.ticks(), [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
-        let s = Scale::new([20.0, 1e3].into_iter(), true, 0.0, 100.0, false);
+        let s = Scale::new([20.0, 1e3].into_iter(), Spread::Log, 0.0, 100.0, false);
         assert_eq!(s.ticks(), [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]);
     }
 }

@@ -564,3 +564,84 @@ fn lists_manuals_completions() {
     assert_eq!(done(&["man", "--dir", dir.path().to_str().unwrap()]).status.code(), Some(0));
     assert!(Path::new(&dir.path().join("wattif-run.1")).is_file());
 }
+
+/// `--plot` draws every figure of the report, for every verb that has one; what cannot be drawn says why.
+#[test]
+fn every_verb_draws_its_figures() {
+    const RUNS: [&str; 6] = ["latency", "frames", "energy", "frequency", "idle", "timeline"];
+    let dir = tempfile::tempdir().unwrap();
+    let of = |verb: &[&str], figures: &[&str]| {
+        let files: Vec<String> = figures.iter().map(|f| format!("{f}.svg")).collect();
+        let plots = files.iter().flat_map(|f| ["--plot", f.as_str()]);
+        let o =
+            wattif(&verb.iter().copied().chain(plots).collect::<Vec<_>>()).current_dir(dir.path()).output().unwrap();
+        assert!(matches!(o.status.code(), Some(0 | 1)), "{verb:?}: {}", err(&o));
+        for file in &files {
+            let svg = std::fs::read_to_string(dir.path().join(file)).unwrap_or_else(|_| panic!("{verb:?}: no {file}"));
+            assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.len() < 200_000, "{file}");
+            std::fs::remove_file(dir.path().join(file)).unwrap();
+        }
+    };
+    let with = |own: &[&'static str]| RUNS.iter().chain(own).copied().collect::<Vec<&str>>();
+    let on = ["-p", "hikey620", "--duration", "300ms"];
+    of(&[&["run", "server", "--trace", "r.dat"], &on[..]].concat(), &with(&["x", "mine-energy"]));
+    let two = ["-k", "linux-5.3", "-k", "linux-5.6", "--seeds", "2"];
+    of(&[&["compare", "server"], &on[..], &two].concat(), &with(&["ratios", "answer"]));
+    let replayed = ["replay", "r.dat", "-p", "hikey620"];
+    // A trace has no marks: there are no frames.
+    let of_trace: Vec<&str> = with(&["ratios", "x"]).into_iter().filter(|f| *f != "frames").collect();
+    of(&[&replayed[..], &two].concat(), &of_trace);
+    of(&[&replayed[..], &["--as-recorded"]].concat(), &["latency", "x", "idle", "timeline"]);
+    let axes = ["--axis", "cpuidle=menu,teo", "--axis", "cpufreq=schedutil,performance"];
+    of(&[&["sweep", "server"], &on[..], &axes].concat(), &["sweep", "x"]);
+    let entry = dir.path().join("entry");
+    std::fs::create_dir_all(&entry).unwrap();
+    let toml = r#"question = "q"
+source = "s"
+platform = "hikey620"
+workload = "server"
+duration = "200ms"
+seeds = 2
+kernels = ["linux-5.3", "linux-5.6"]
+[[result]]
+id = "1"
+metric = "frames.request.p99"
+published = { "linux-5.3" = 5000.0, "linux-5.6" = 4000.0 }
+class = "S"
+[[plot]]
+name = "mine"
+title = "T"
+x = "throughput.slice"
+y = "frames.request.p99"
+arms = ["linux-5.3", "linux-5.6"]
+"#;
+    std::fs::write(entry.join("experiment.toml"), toml).unwrap();
+    of(&["repro", "entry"], &with(&["published", "mine", "x"]));
+    for (args, why) in [
+        (&["run", "server", "--duration", "10ms", "--plot", "ratios.svg"][..], "there are latency, frames"),
+        (
+            &["run", "schbench", "-p", "guest_x86_2cpu", "--duration", "50ms", "--plot", "energy.svg"],
+            "powers are not known",
+        ),
+        (&["sweep", "server", "--duration", "10ms", "--axis", "cpuidle=menu", "--plot", "idle.svg"], "no single run"),
+        (
+            &[
+                "sweep",
+                "server",
+                "--duration",
+                "10ms",
+                "--axis",
+                "cpuidle=menu",
+                "--metric",
+                "migrations",
+                "--plot",
+                "x.svg",
+            ],
+            "--metric A --metric B",
+        ),
+    ] {
+        let o = wattif(args).current_dir(dir.path()).output().unwrap();
+        assert_eq!(o.status.code(), Some(2), "{args:?}");
+        assert!(err(&o).contains(why), "{args:?}: {}", err(&o));
+    }
+}

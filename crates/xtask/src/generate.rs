@@ -1,11 +1,12 @@
-//! `cargo xtask gen`: the reference, written from the registries and the definition of the command line.
+//! `cargo xtask gen`: the reference, written from the registries and the definition of the command line, and the drawings in
+//! pages, by the commands beside them.
 //!
-//! A test of the facade holds the pages to the code; told to by the environment it writes them first. So this command needs
+//! Tests of the facade hold the pages to the code; told to by the environment it writes them first. So this command needs
 //! no build of its own.
 
 use crate::step::{cargo, run_with};
 
-const TEST: [&str; 6] = ["test", "--workspace", "--locked", "--test", "docs", "reference_is_fresh"];
+const TEST: [&str; 6] = ["test", "--workspace", "--locked", "--test", "docs", "_fresh"];
 
 /// Write the pages.
 pub fn write() -> Result<(), String> {

@@ -21,7 +21,7 @@ pub use duration::parse_duration;
 pub use evaluate::{ArmFigure, CounterFigure, RatioFigure, Repro, ResultRow, SCHEMA};
 pub use expr::{Expr, ExprError, Figures};
 pub use plan::{Arm, Plan};
-pub use plots::Plot;
+pub use plots::{Plot, metric_label};
 pub use results::Results;
 
 use crate::stats::Over;

@@ -63,8 +63,8 @@ impl Experiment {
                 "{} against {} by arm on {platform}: means over {} seeds with 95 % intervals.{without}",
                 spec.y.0, spec.x.0, self.seeds
             ),
-            x: Axis { label: label(&spec.x), log: false },
-            y: Axis { label: label(&spec.y), log: spec.log_y },
+            x: Axis::new(&label(&spec.x)),
+            y: if spec.log_y { Axis::log(&label(&spec.y)) } else { Axis::new(&label(&spec.y)) },
         }
     }
 }
@@ -88,9 +88,14 @@ fn own_words(name: &str, kernel: &str, all: &[String]) -> String {
 }
 
 fn label((metric, threads): &(String, Option<String>)) -> String {
-    let of = threads.as_ref().map_or(String::new(), |t| format!(" of {t}"));
+    metric_label(metric, threads.as_deref())
+}
+
+/// A metric's name with its unit, for an axis; that of energy and power is the platform's, and not said here.
+pub fn metric_label(metric: &str, threads: Option<&str>) -> String {
+    let of = threads.map_or(String::new(), |t| format!(" of {t}"));
     match info(metric).map_or("", |m| m.unit) {
-        "" => format!("{metric}{of}"),
+        "" | "J" | "W" => format!("{metric}{of}"),
         unit => format!("{metric}{of}, {unit}"),
     }
 }

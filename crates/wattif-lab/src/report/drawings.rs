@@ -1,11 +1,15 @@
 //! The report's figures as SVG files, for the command line, the gallery and other pages.
 
-use super::{Figures, FrameFigure};
-use crate::metrics::RunReport;
-use crate::plot::{self, Axis, Chart, Palette, Point, Series};
+use super::{Figures, FrameFigure, IdleStateFigure, Timeline, lanes};
+use crate::compare::Comparison;
+use crate::experiment::{ResultRow, metric_label};
+use crate::metrics::{DomainReport, RunReport};
+use crate::plot::{self, Axis, BarSeries, Chart, Layer, Paint, Point, Series, Spread, Stack};
 
-/// Names of the figures.
-pub const FIGURES: [&str; 5] = ["latency", "frames", "energy", "frequency", "idle"];
+/// Names of the figures that any run has, or says why not.
+pub const FIGURES: [&str; 6] = ["latency", "frames", "energy", "frequency", "idle", "timeline"];
+/// Curves and marks of one drawing, at most: there are so many colours.
+const MOST: usize = 7;
 
 /// A run that is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -16,40 +20,45 @@ pub struct Shown<'a> {
     pub report: &'a RunReport,
     /// Its figures.
     pub figures: &'a Figures,
+    /// Who ran where.
+    pub timeline: &'a Timeline,
 }
 
 /// A figure of these runs; `title` says of what. `Err`: why there is nothing to draw.
 pub fn draw(figure: &str, title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
     match figure {
-        "latency" => Ok(latency(title, runs)),
+        "latency" => latency(title, runs),
         "frames" => frames(title, runs),
         "energy" => energy(title, runs),
-        "frequency" => Ok(frequency(title, runs)),
+        "frequency" => frequency(title, runs),
         "idle" => idle(title, runs),
+        "timeline" => lanes::draw(title, runs),
         other => Err(format!("there is no figure `{other}`; there are {}", FIGURES.join(", "))),
     }
 }
 
 fn chart(title: &str, what: &str, desc: &str, x: &str, y: &str) -> Chart {
-    let axis = |label: &str| Axis { label: label.into(), log: false };
-    Chart { title: format!("{title}: {what}"), desc: desc.into(), x: axis(x), y: axis(y) }
+    Chart { title: format!("{title}: {what}"), desc: desc.into(), x: Axis::new(x), y: Axis::new(y) }
 }
 
 /// One run: a curve per task. Several: a curve per kernel.
-fn latency(title: &str, runs: &[Shown<'_>]) -> String {
-    let mut chart = chart(
-        title,
-        "wake-up latency",
-        "Share of wake-ups not above a latency.",
-        "waking to running, µs",
-        "share of wake-ups",
-    );
-    chart.x.log = true;
-    let curves: Vec<(String, Vec<(f64, f64)>)> = match runs {
+fn latency(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
+    let mut curves: Vec<(String, Vec<(f64, f64)>)> = match runs {
         [one] => one.figures.latency.iter().map(|c| (c.task.clone(), c.points.clone())).collect(),
         _ => runs.iter().map(|r| (r.kernel.to_string(), r.figures.latency_all.clone())).collect(),
     };
-    plot::cdf(&chart, &curves)
+    if curves.iter().all(|c| c.1.is_empty()) {
+        return Err("no thread of the workload was ever woken".into());
+    }
+    let what = match curves.len() {
+        all if all > MOST => format!("wake-up latency ({MOST} of {all})"),
+        _ => "wake-up latency".into(),
+    };
+    curves.truncate(MOST);
+    let desc = "Share of wake-ups not above a latency; each decade of the tail is as high as the one before.";
+    let mut chart = chart(title, &what, desc, "waking to running, µs", "share of wake-ups");
+    (chart.x.spread, chart.y.spread) = (Spread::Log, Spread::Tail);
+    Ok(plot::cdf(&chart, &curves))
 }
 
 fn frames(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
@@ -58,19 +67,22 @@ fn frames(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
     if all.is_empty() {
         return Err("the workload marks no frames, requests or stages".into());
     }
-    let chart = chart(title, "frames", "How long each took; lines are deadlines.", "end, s", "ms");
+    let desc = "How long each took, the longest where there are too many to draw; lines are deadlines.";
+    let chart = chart(title, "frames", desc, "end, s", "ms");
+    let most = (DOTS / all.len()).max(1);
     let point = |&(x, y): &(f64, f64)| Point { x, y, ..Point::default() };
     let mut series: Vec<Series> = all
         .iter()
         .map(|(kernel, f)| Series {
             name: format!("{} {kernel}", f.mark),
-            points: f.points.iter().map(point).collect(),
+            points: f.points.chunks(f.points.len().div_ceil(most).max(1)).filter_map(longest).map(point).collect(),
             line: false,
             dots: true,
         })
         .collect();
     let end = all.iter().flat_map(|(_, f)| &f.points).fold(0.0, |end: f64, p| end.max(p.0));
     let mut deadlines: Vec<f64> = all.iter().filter_map(|(_, f)| f.deadline_ms).collect();
+    deadlines.sort_by(f64::total_cmp);
     deadlines.dedup();
     for ms in deadlines {
         let points = [(0.0, ms), (end, ms)].iter().map(point).collect();
@@ -79,66 +91,226 @@ fn frames(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
     Ok(plot::scatter(&chart, &series))
 }
 
-/// Layers: busy and each idle state of each place, all operating points together.
+/// Frames that are drawn, of all runs together.
+const DOTS: usize = 800;
+
+fn longest(some: &[(f64, f64)]) -> Option<&(f64, f64)> {
+    some.iter().max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// A bar per run, a colour per place, stronger at higher frequency; what sleeping costs is hatched.
 fn energy(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
     let unit = runs.iter().find_map(|r| r.figures.energy.as_ref()).map(|e| e.unit.clone());
     let unit = unit.ok_or("the platform's powers are not known, so there is no energy")?;
-    let chart = chart(title, "energy", "By place and level.", &unit, "");
+    let unit = if unit == "relative" { "relative units".into() } else { unit };
+    let chart = chart(title, "energy", "By place, operating point and idle state.", &unit, "");
     let rows = || runs.iter().flat_map(|r| r.figures.energy.iter().flat_map(|e| &e.rows));
-    let mut keys: Vec<(String, String)> = Vec::new();
+    let mut places: Vec<&str> = Vec::new();
+    let mut keys: Vec<(usize, u32, u32, &str)> = Vec::new();
     for row in rows() {
-        let key = (row.place.clone(), row.level.clone());
+        let place = places.iter().position(|p| *p == row.place).unwrap_or_else(|| {
+            places.push(&row.place);
+            places.len() - 1
+        });
+        let key = (place, row.depth, row.khz, row.level.as_str());
         if !keys.contains(&key) {
             keys.push(key);
         }
     }
-    keys.sort_by_key(|(place, _)| rows().position(|r| r.place == *place));
-    let sum = |run: &Shown<'_>, key: &(String, String)| {
-        let of = run.figures.energy.iter().flat_map(|e| &e.rows);
-        of.filter(|r| r.place == key.0 && r.level == key.1).map(|r| r.energy).sum()
-    };
-    let layer = |key: &(String, String)| {
-        (format!("{} {}", key.0, key.1), runs.iter().map(|r| sum(r, key)).collect::<Vec<f64>>())
-    };
-    let mut layers: Vec<_> = keys.iter().map(layer).collect();
-    layers.retain(|(_, values)| values.iter().any(|v| *v > 0.0));
-    let kernels: Vec<String> = runs.iter().map(|r| r.kernel.to_string()).collect();
-    Ok(plot::stacked(&chart, &kernels, &layers, Palette::Distinct))
+    keys.sort_unstable();
+    let layers = keys.iter().map(|&(place, depth, khz, level)| {
+        let same = |r: &&super::EnergyRow| r.place == places[place] && r.khz == khz && r.level == level;
+        let of = |run: &Shown<'_>| run.figures.energy.iter().flat_map(|e| &e.rows).filter(same).map(|r| r.energy).sum();
+        let top = rows().filter(|r| r.place == places[place]).map(|r| r.khz).max().unwrap_or(1).max(1);
+        let strength = if depth > 0 { 0.5 } else { 0.35 + 0.65 * f64::from(khz) / f64::from(top) };
+        let at = if khz > 0 { format!(" at {}", ghz(khz)) } else { String::new() };
+        Layer {
+            name: format!("{}{at} {level}", places[place]),
+            values: runs.iter().map(of).collect(),
+            paint: Paint { colour: place, strength, hatched: depth > 0 },
+        }
+    });
+    let mut legend: Vec<(String, Paint)> = numbered(&places);
+    legend.push(("hatched: idle".into(), Paint { colour: GREY, strength: 0.5, hatched: true }));
+    let categories = runs.iter().map(|r| r.kernel.to_string()).collect();
+    Ok(plot::stacked(&chart, &Stack { categories, layers: layers.collect(), legend, ..Stack::default() }))
 }
 
-/// A bar per domain and kernel; layers are frequencies, pale to strong.
-fn frequency(title: &str, runs: &[Shown<'_>]) -> String {
-    let chart = chart(title, "frequency residency", "Share of time at each frequency.", "% of time awake", "");
-    let mut all: Vec<u32> = domains(runs).flat_map(|(_, d)| d.freq_residency.iter().map(|f| f.khz)).collect();
-    all.sort_unstable();
-    all.dedup();
-    let names: Vec<String> = domains(runs).map(|(kernel, d)| format!("cpu{} {kernel}", d.cpus)).collect();
-    let share = |d: &crate::metrics::DomainReport, khz: u32| {
+/// The last of the colours.
+const GREY: usize = 6;
+
+fn numbered(names: &[&str]) -> Vec<(String, Paint)> {
+    let paint = |colour| Paint { colour, strength: 1.0, hatched: false };
+    names.iter().enumerate().map(|(i, name)| (name.to_string(), paint(i))).collect()
+}
+
+fn ghz(khz: u32) -> String {
+    format!("{:.3} GHz", f64::from(khz) / 1e6)
+}
+
+/// A bar per domain and kernel, domains together; layers are frequencies, pale to strong.
+fn frequency(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
+    let domains = runs.iter().map(|r| r.report.domains.len()).max().unwrap_or(0);
+    let of = |i: usize| runs.iter().filter_map(move |r| Some((r.kernel, i, r.report.domains.get(i)?)));
+    let bars: Vec<(&str, usize, &DomainReport)> = (0..domains).flat_map(of).collect();
+    let mut keys: Vec<(usize, u32)> =
+        bars.iter().flat_map(|(_, i, d)| d.freq_residency.iter().map(|f| (*i, f.khz))).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    if keys.is_empty() {
+        return Err("nothing is known of the frequencies".into());
+    }
+    let share = |d: &DomainReport, khz: u32| {
         let total: f64 = d.freq_residency.iter().map(|f| f.s).sum();
         let s: f64 = d.freq_residency.iter().filter(|f| f.khz == khz).map(|f| f.s).sum();
         if total > 0.0 { 100.0 * s / total } else { 0.0 }
     };
-    let layers: Vec<(String, Vec<f64>)> = all
-        .iter()
-        .map(|&khz| (format!("{:.3} GHz", f64::from(khz) / 1e6), domains(runs).map(|(_, d)| share(d, khz)).collect()))
-        .collect();
-    plot::stacked(&chart, &names, &layers, Palette::Shades)
+    let layer = |&(domain, khz): &(usize, u32)| {
+        let top = keys.iter().filter(|k| k.0 == domain).map(|k| k.1).max().unwrap_or(1).max(1);
+        Layer {
+            name: ghz(khz),
+            values: bars.iter().map(|(_, i, d)| if *i == domain { share(d, khz) } else { 0.0 }).collect(),
+            paint: Paint {
+                colour: domain,
+                strength: 0.12 + 0.88 * (f64::from(khz) / f64::from(top)).powi(2),
+                hatched: false,
+            },
+        }
+    };
+    let desc = "Share of time at each frequency, pale to strong from lowest to highest.";
+    let chart = chart(title, "frequency", desc, "% of time; pale to strong: lowest to highest frequency", "");
+    let categories = bars.iter().map(|(kernel, _, d)| format!("cpu{} {kernel}", d.cpus)).collect();
+    Ok(plot::stacked(&chart, &Stack { categories, layers: keys.iter().map(layer).collect(), ..Stack::default() }))
 }
 
-fn domains<'a>(runs: &'a [Shown<'a>]) -> impl Iterator<Item = (&'a str, &'a crate::metrics::DomainReport)> {
-    runs.iter().flat_map(|r| r.report.domains.iter().map(|d| (r.kernel, d)))
-}
+/// How sleeps were chosen: name, look, how many of a state.
+type Kind = (&'static str, Paint, fn(&IdleStateFigure) -> u64);
 
+/// A bar per state and kernel, states together, with what an oracle would have chosen.
 fn idle(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
-    let rows: Vec<_> = runs.iter().flat_map(|r| r.figures.idle.iter().map(move |s| (r.kernel, s))).collect();
+    let mut rows: Vec<(&str, &IdleStateFigure)> =
+        runs.iter().flat_map(|r| r.figures.idle.iter().map(move |s| (r.kernel, s))).collect();
+    rows.retain(|(_, s)| s.usage > 0 || s.oracle.is_some_and(|o| o > 0));
     if rows.is_empty() {
         return Err("no CPU slept".into());
     }
-    let chart = chart(title, "idle states", "Sleeps by how well their state was chosen.", "sleeps", "");
-    let names: Vec<String> = rows.iter().map(|(kernel, s)| format!("{} {kernel}", s.name)).collect();
-    let layer = |name: &str, of: fn(&super::IdleStateFigure) -> u64| {
-        (name.to_string(), rows.iter().map(|(_, s)| of(s) as f64).collect::<Vec<f64>>())
+    rows.sort_by_key(|(_, s)| s.state);
+    let desc = "Sleeps by how well their state was chosen; diamonds: as an oracle would have chosen.";
+    let label = match rows.iter().any(|(_, s)| s.oracle.is_some()) {
+        true => "sleeps; diamond: those that an oracle would put in this state",
+        false => "sleeps",
     };
-    let layers = [layer("right", |s| s.correct), layer("too deep", |s| s.above), layer("too shallow", |s| s.below)];
-    Ok(plot::stacked(&chart, &names, &layers, Palette::Distinct))
+    let chart = chart(title, "idle states", desc, label, "");
+    let kinds: [Kind; 3] = [
+        ("right", Paint { colour: 2, strength: 1.0, hatched: false }, |s| s.correct),
+        ("too deep", Paint { colour: 1, strength: 1.0, hatched: true }, |s| s.above),
+        ("too shallow", Paint { colour: 4, strength: 1.0, hatched: false }, |s| s.below),
+    ];
+    let layer = |&(name, paint, of): &Kind| Layer {
+        name: name.into(),
+        values: rows.iter().map(|(_, s)| of(s) as f64).collect(),
+        paint,
+    };
+    Ok(plot::stacked(
+        &chart,
+        &Stack {
+            categories: rows.iter().map(|(kernel, s)| format!("{} {kernel}", s.name)).collect(),
+            layers: kinds.iter().map(layer).collect(),
+            marks: rows.iter().map(|(_, s)| s.oracle.map(|o| o as f64)).collect(),
+            mark: "oracle".into(),
+            legend: kinds.iter().map(|k| (k.0.to_string(), k.1)).collect(),
+        },
+    ))
+}
+
+/// The ratios of a comparison to its first kernel.
+pub fn ratios(title: &str, comparison: &Comparison) -> Result<String, String> {
+    let known = |m: &&crate::compare::MetricRow| m.ratio_to_first.iter().all(|r| r.value.is_some());
+    let rows: Vec<_> = comparison.metrics.iter().filter(known).collect();
+    let (Some(first), 2..) = (comparison.kernels.first(), comparison.kernels.len()) else {
+        return Err("there is one kernel, and nothing to compare it with".into());
+    };
+    let chart = Chart {
+        title: format!("{title}: ratio to {first}"),
+        desc: format!("Mean over {} paired seeds with 95 % intervals, per metric and kernel.", comparison.seeds),
+        x: Axis::log(&format!("ratio to {first}")),
+        ..Chart::default()
+    };
+    let of = |k: usize| -> BarSeries {
+        let ratio =
+            |m: &&crate::compare::MetricRow| (m.ratio_to_first[k].value.unwrap_or(f64::NAN), m.ratio_to_first[k].ci95);
+        (comparison.kernels[k].clone(), rows.iter().map(ratio).collect())
+    };
+    let categories: Vec<String> = rows.iter().map(|m| m.name.clone()).collect();
+    Ok(plot::forest(&chart, &categories, &(1..comparison.kernels.len()).map(of).collect::<Vec<_>>()))
+}
+
+/// Simulated by published, for every arm that was published.
+pub fn published(title: &str, results: &[ResultRow]) -> Result<String, String> {
+    let mut categories = Vec::new();
+    let mut points = Vec::new();
+    for (row, arm) in results.iter().flat_map(|r| r.arms.iter().map(move |a| (r, a))) {
+        if let (Some(published), Some(simulated)) = (arm.published.filter(|p| *p > 0.0), arm.simulated) {
+            categories.push(format!("{} {}", row.id, arm.kernel));
+            points.push((simulated / published, arm.ci95.map(|ci| ci.map(|end| end / published))));
+        }
+    }
+    if categories.is_empty() {
+        return Err("nothing was published of these rows".into());
+    }
+    let chart = Chart {
+        title: format!("{title}: simulated by published"),
+        desc: "A point per row and arm, with the 95 % interval over seeds; 1 is as published.".into(),
+        x: Axis::log("simulated ÷ published"),
+        ..Chart::default()
+    };
+    Ok(plot::forest(&chart, &categories, &[(String::new(), points)]))
+}
+
+/// A point of a sweep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Swept {
+    /// Value of the first axis: points of the same have one colour.
+    pub group: String,
+    /// Values of the others.
+    pub label: String,
+    /// Of the two metrics, with their intervals.
+    pub at: [(f64, Option<[f64; 2]>); 2],
+    /// No other point is better in both.
+    pub front: bool,
+}
+
+/// Two metrics of every point of a sweep, and its front where one was asked for.
+pub fn swept(title: &str, metrics: [&str; 2], points: &[Swept]) -> Result<String, String> {
+    let axis = |i: usize| {
+        let values = points.iter().map(|p| p.at[i].0).filter(|v| v.is_finite());
+        let (least, most) = values.fold((f64::MAX, f64::MIN), |(lo, hi), v| (lo.min(v), hi.max(v)));
+        let label = metric_label(metrics[i], None);
+        if least > 0.0 && most > 20.0 * least { Axis::log(&label) } else { Axis::new(&label) }
+    };
+    let desc =
+        "A point per setting, means with 95 % intervals over seeds; the line joins those that no other beats in both.";
+    let (x, y) = (axis(0), axis(1));
+    let chart = Chart { title: format!("{title}: {} and {}", metrics[0], metrics[1]), desc: desc.into(), x, y };
+    let mut groups: Vec<&str> = points.iter().map(|p| p.group.as_str()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    // With more values than colours, all are of one, and say in full what they are.
+    let by_group = groups.len() <= MOST && points.iter().any(|p| !p.label.is_empty());
+    let of = |name: &str, label: &dyn Fn(&Swept) -> String| -> Series {
+        let point = |p: &Swept| Point { x: p.at[0].0, y: p.at[1].0, x_ci: p.at[0].1, y_ci: p.at[1].1, label: label(p) };
+        let mine = points.iter().filter(|p| !by_group || p.group == name);
+        Series { name: name.into(), points: mine.map(point).collect(), line: false, dots: true }
+    };
+    let mut series: Vec<Series> = match by_group {
+        true => groups.iter().map(|g| of(g, &|p| p.label.clone())).collect(),
+        false => vec![of("", &|p| format!("{} {}", p.group, p.label).trim().to_string())],
+    };
+    let mut front: Vec<Point> =
+        points.iter().filter(|p| p.front).map(|p| Point { x: p.at[0].0, y: p.at[1].0, ..Point::default() }).collect();
+    front.sort_by(|a, b| a.x.total_cmp(&b.x));
+    if !front.is_empty() {
+        series.push(Series { name: "Pareto front".into(), points: front, line: true, dots: false });
+    }
+    Ok(plot::scatter(&chart, &series))
 }

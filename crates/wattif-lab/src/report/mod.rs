@@ -4,9 +4,10 @@
 
 mod drawings;
 mod figures;
+mod lanes;
 mod timeline;
 mod varint;
 
-pub use drawings::{FIGURES, Shown, draw};
+pub use drawings::{FIGURES, Shown, Swept, draw, published, ratios, swept};
 pub use figures::{Collector, Curve, EnergyFigure, EnergyRow, Figures, FrameFigure, IdleStateFigure, Instant};
 pub use timeline::{Packed, Timeline};

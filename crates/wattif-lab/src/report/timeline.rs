@@ -12,27 +12,27 @@ use wattif_model::{CpuId, Ns, Pid};
 
 /// A thread on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Slice {
-    start: u64,
-    end: u64,
+pub(super) struct Slice {
+    pub(super) start: u64,
+    pub(super) end: u64,
     /// From `sched_waking` until it was switched in; 0 where it was not woken.
-    wait: u64,
+    pub(super) wait: u64,
     /// Index of its thread.
-    thread: u32,
+    pub(super) thread: u32,
     /// Why it left.
-    left: PrevState,
+    pub(super) left: PrevState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Sleep {
-    start: u64,
-    end: u64,
-    state: u32,
+pub(super) struct Sleep {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) state: u32,
 }
 
 /// Signals of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Signals {
+pub(super) struct Signals {
     at: u64,
     util_avg: u32,
     runnable_avg: u32,
@@ -41,10 +41,10 @@ struct Signals {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Lane {
-    slices: Vec<Slice>,
+pub(super) struct Lane {
+    pub(super) slices: Vec<Slice>,
     open: Option<Slice>,
-    sleeps: Vec<Sleep>,
+    pub(super) sleeps: Vec<Sleep>,
     asleep: Option<Sleep>,
     signals: Vec<Signals>,
     /// What WALT counts for the CPU, where it does.
@@ -54,22 +54,22 @@ struct Lane {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Thread {
+pub(super) struct Thread {
     pid: u32,
-    name: String,
-    task: String,
-    workload: bool,
+    pub(super) name: String,
+    pub(super) task: String,
+    pub(super) workload: bool,
 }
 
 /// Listens to a run.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    lanes: Vec<Lane>,
-    clocks: Vec<Vec<(u64, u32)>>,
-    first_khz: Vec<u32>,
-    domain_of: Vec<usize>,
-    state_names: Vec<Vec<String>>,
-    threads: Vec<Thread>,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) clocks: Vec<Vec<(u64, u32)>>,
+    pub(super) first_khz: Vec<u32>,
+    pub(super) domain_of: Vec<usize>,
+    pub(super) state_names: Vec<Vec<String>>,
+    pub(super) threads: Vec<Thread>,
     index: BTreeMap<Pid, u32>,
     /// When each thread was woken, until it runs.
     woken: Vec<Option<u64>>,
@@ -77,11 +77,11 @@ pub struct Timeline {
     kept: usize,
     /// Slices and sleeps shorter than this are not kept, ns.
     floor: u64,
-    slices: u64,
-    sleeps: u64,
+    pub(super) slices: u64,
+    pub(super) sleeps: u64,
     /// Least distance of kept samples of a CPU, ns.
     sample_ns: u64,
-    end: u64,
+    pub(super) end: u64,
 }
 
 /// A timeline as bytes: columns one after the other, and what they are.

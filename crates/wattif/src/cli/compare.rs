@@ -2,6 +2,7 @@
 
 use super::conditions::{FailIf, Until};
 use super::inputs::{Inputs, Loaded};
+use super::plots::{self, PlotArg};
 use super::report::{self, ReportArg, command};
 use super::{Exit, output};
 use crate::compare::{self, Runs};
@@ -10,7 +11,7 @@ use crate::explain::{run_file, same_inputs};
 use crate::{data, experiment, tables, text};
 use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
-use wattif_lab::plot::{self, Axis, Chart};
+use wattif_lab::report::ratios;
 use wattif_model::Ns;
 use wattif_model::run::RunSpec;
 
@@ -58,10 +59,8 @@ pub struct Args {
     /// Also write it as an Arrow table (IPC file), a row per metric and kernel; - is standard output, with nothing else on it.
     #[arg(long, value_name = "FILE")]
     arrow: Option<PathBuf>,
-    /// Draw the ratios to the first kernel, or by its name a figure of the report: latency.svg, frames.svg, energy.svg,
-    /// frequency.svg, idle.svg, or with a prefix such as mine-energy.svg. Repeatable.
-    #[arg(long, value_name = "NAME.svg")]
-    plot: Vec<PathBuf>,
+    #[command(flatten)]
+    plots: PlotArg,
     #[command(flatten)]
     page: ReportArg,
 }
@@ -100,14 +99,9 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
 
 /// Drawings and the page, from a run of each kernel with the first seed.
 fn pictures(args: &Args, loaded: &Loaded, seeds: &[u64], comparison: &Comparison) -> Result<(), Error> {
-    let figures: Vec<_> = args.plot.iter().map(|path| (path, report::figure_of(path))).collect();
     let specs: Vec<RunSpec> = loaded.specs.iter().map(|s| RunSpec { seed: seeds[0], ..s.clone() }).collect();
-    let asked = args.page.report.is_some() || figures.iter().any(|f| f.1.is_some());
-    let sides = if asked { report::sides(&specs)? } else { Vec::new() };
-    for (path, figure) in figures {
-        let svg = figure.map_or_else(|| Ok(drawing(comparison, &specs[0])), |f| report::drawing(f, &sides))?;
-        output::file(path, &svg)?;
-    }
+    let sides = plots::sides_if(args.page.report.is_some() || args.plots.of_runs(Some("ratios")), &specs)?;
+    args.plots.write(&sides, Some(("ratios", &|_| ratios(&plots::title(&specs[0]), comparison))))?;
     if let Some(path) = &args.page.report {
         let inputs = report::inputs(&args.inputs, &args.kernel, loaded, seeds.len() as u64);
         let page = report::of_comparison(comparison, &sides, loaded, inputs)?;
@@ -208,23 +202,4 @@ fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool)
     let used = compare::used(comparison, &loaded.specs, &loaded.settings.to_map(), seeds);
     let trust = text::indented(&text::trust(&loaded.specs[0].platform));
     format!("{used}\n{}\nHow far to trust it\n{trust}", comparison.to_text())
-}
-
-/// The ratios to the first kernel.
-fn drawing(comparison: &Comparison, spec: &RunSpec) -> String {
-    let rows: Vec<_> =
-        comparison.metrics.iter().filter(|m| m.ratio_to_first.iter().all(|r| r.value.is_some())).collect();
-    let first = comparison.kernels.first().map_or("", String::as_str);
-    let chart = Chart {
-        title: format!("{} on {}: ratio to {first}", spec.workload.name, spec.platform.name),
-        desc: format!("Mean over {} paired seeds with 95 % intervals, per metric and kernel.", comparison.seeds),
-        x: Axis { label: format!("ratio to {first}"), log: true },
-        ..Chart::default()
-    };
-    let categories: Vec<String> = rows.iter().map(|m| m.name.clone()).collect();
-    let of = |k: usize| {
-        rows.iter().map(|m| (m.ratio_to_first[k].value.unwrap_or(f64::NAN), m.ratio_to_first[k].ci95)).collect()
-    };
-    let series: Vec<_> = (1..comparison.kernels.len()).map(|k| (comparison.kernels[k].clone(), of(k))).collect();
-    plot::forest(&chart, &categories, &series)
 }

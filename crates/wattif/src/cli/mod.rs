@@ -11,6 +11,7 @@ mod inputs;
 mod lab;
 mod list;
 mod output;
+mod plots;
 mod record;
 mod replay;
 mod report;

@@ -1,6 +1,7 @@
 //! `wattif replay TRACE -k A -k B`: how well the recording is reproduced, then what the kernels change.
 
 use super::inputs::Loaded;
+use super::plots::{self, PlotArg};
 use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look};
@@ -8,8 +9,8 @@ use crate::replay::{self, Looked, Question, Replayed, policy_of_thread, replay, 
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::text;
-use std::path::Path;
 use wattif_lab::compare::Comparison;
+use wattif_lab::report::ratios;
 use wattif_lab::table::{Align, Table, cell, interval};
 use wattif_model::check::Severity;
 use wattif_model::kernel::KernelSpec;
@@ -57,6 +58,8 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    plots: PlotArg,
+    #[command(flatten)]
     page: ReportArg,
 }
 
@@ -74,7 +77,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         if !args.as_recorded {
             output::note("no kernel was named (-k): only the figures of the recording itself");
         }
-        if let Some(path) = &args.page.report {
+        if args.page.report.is_some() || args.plots.any() {
             let spec = RunSpec {
                 platform: looked.platform.clone(),
                 workload: Workload { name: args.trace.clone(), ..Workload::default() },
@@ -82,7 +85,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
                 seed: args.seed,
                 duration: looked.loaded.recording.end,
             };
-            picture(path, args, &looked, spec, &[], looked.to_json(), None)?;
+            picture(args, &looked, spec, &[], looked.to_json(), None)?;
         }
         return as_recorded(&looked, args.json);
     }
@@ -90,9 +93,9 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let replayed = replay(&question(args, settings), looked)?;
     replayed.inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
     let told = replayed.to_json();
-    if let Some(path) = &args.page.report {
+    if args.page.report.is_some() || args.plots.any() {
         let Replayed { looked, own, specs, comparison, .. } = &replayed;
-        picture(path, args, looked, own.clone(), specs, told.clone(), comparison.as_ref())?;
+        picture(args, looked, own.clone(), specs, told.clone(), comparison.as_ref())?;
     }
     match args.json {
         true => output::json(&told)?,
@@ -101,9 +104,8 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-/// The page: the recording above the kernels' runs of what was inferred from it.
+/// Drawings and the page: the recording above the kernels' runs of what was inferred from it.
 fn picture(
-    path: &Path,
     args: &Args,
     looked: &Looked,
     own: RunSpec,
@@ -112,6 +114,12 @@ fn picture(
     comparison: Option<&Comparison>,
 ) -> Result<(), Error> {
     let recording = &looked.loaded.recording;
+    let mut all = vec![crate::report::recorded(&own, recording, &looked.report)];
+    all.extend(plots::sides_if(args.page.report.is_some() || args.plots.of_runs(comparison.map(|_| "ratios")), specs)?);
+    let title = plots::title(&own);
+    let compared = comparison.map(|c| |_: &str| ratios(&title, c));
+    args.plots.write(&all, compared.as_ref().map(|draw| ("ratios", draw as _)))?;
+    let Some(path) = &args.page.report else { return Ok(()) };
     let mut page = Report::new("replay", format!("{} on {}", args.trace, looked.platform.name));
     page.question = match args.kernel.as_slice() {
         [] => format!("What does {} show?", args.trace),
@@ -124,8 +132,6 @@ fn picture(
             checks.len()
         ));
     }
-    let mut all = vec![crate::report::recorded(&own, recording, &looked.report)];
-    all.extend(report::sides(specs)?);
     let loaded = Loaded { specs: if specs.is_empty() { vec![own] } else { specs.to_vec() }, ..Loaded::default() };
     report::add_sides(&mut page, &all, &loaded)?;
     if let Some(comparison) = comparison {

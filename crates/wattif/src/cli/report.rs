@@ -9,7 +9,6 @@ use crate::{bug, text};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
-use wattif_lab::report::{FIGURES, Shown, draw};
 use wattif_lab::table::cell;
 use wattif_model::Ns;
 use wattif_model::platform::Platform;
@@ -61,24 +60,6 @@ pub fn inputs(asked: &Inputs, kernels: &[String], loaded: &Loaded, seeds: u64) -
         set: asked.set.clone(),
         ..inputs_of(loaded, seeds)
     }
-}
-
-/// The figure that the name of a drawing asks for: `energy.svg`, or `mine-energy.svg`.
-pub fn figure_of(path: &Path) -> Option<&'static str> {
-    let stem = path.file_stem()?.to_str()?.to_lowercase();
-    let asks = |f: &&&str| stem == **f || stem.ends_with(&format!("-{f}")) || stem.ends_with(&format!("_{f}"));
-    FIGURES.iter().find(asks).copied()
-}
-
-/// A figure of these runs as SVG.
-pub fn drawing(figure: &str, sides: &[Side]) -> Result<String, Error> {
-    let spec = &sides[0].spec;
-    fn of(s: &Side) -> Shown<'_> {
-        Shown { kernel: &s.spec.kernel.name, report: &s.outcome.report, figures: &s.figures }
-    }
-    let shown: Vec<Shown<'_>> = sides.iter().map(of).collect();
-    draw(figure, &format!("{} on {}", spec.workload.name, spec.platform.name), &shown)
-        .map_err(|why| Error::Usage(format!("--plot {figure}: {why}")))
 }
 
 /// A page of one run.

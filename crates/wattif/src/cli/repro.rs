@@ -1,15 +1,16 @@
 //! `wattif repro [NAME…]`.
 
 use super::inputs::Loaded;
+use super::plots::PlotArg;
 use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::experiment::{self, Entry};
 use crate::report::Report;
 use crate::{data, load, text};
-use std::path::{Path, PathBuf};
-use wattif_lab::experiment::{Overrides, Plan, Repro, ResultRow, Results};
-use wattif_model::run::RunSpec;
+use std::path::PathBuf;
+use wattif_lab::experiment::{Overrides, Plan, Plot, Repro, ResultRow, Results};
+use wattif_lab::report::published;
 
 /// Run the experiments of the gallery: published numbers beside simulated ones, and the counter-tests.
 ///
@@ -20,6 +21,7 @@ Examples:
   wattif repro                                 everything
   wattif repro sched_idle_placement
   wattif repro sched_idle_placement --seeds 5 --json
+  wattif repro sched_idle_placement --plot published.svg
 
 Exit codes: 0 every row holds · 1 a row misses its tolerance or its counter-test")]
 pub struct Args {
@@ -34,9 +36,11 @@ pub struct Args {
     /// Print one JSON object (wattif.repro/1).
     #[arg(long)]
     json: bool,
-    /// Write the drawings of the experiments into this folder, as SVG.
+    /// Write all drawings that the experiments define into this folder, as SVG; --plot NAME.svg writes one.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
+    #[command(flatten)]
+    figures: PlotArg,
     #[command(flatten)]
     page: ReportArg,
 }
@@ -52,23 +56,23 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         std::fs::create_dir_all(dir).map_err(|e| Error::file(dir, e))?;
     }
     let mut rows: Vec<ResultRow> = Vec::new();
+    let mut drawn: Vec<Plot> = Vec::new();
     for entry in &entries {
         let (plan, results) = simulate(entry, args.seeds)?;
         let found = entry.experiment.evaluate(&results);
         if !args.json {
             output::data(&page(entry, &plan, &found, &results)?)?;
         }
-        for plot in
-            args.plots.iter().flat_map(|dir| entry.experiment.plots(&results).into_iter().map(move |p| (dir, p)))
-        {
-            output::file(&plot.0.join(format!("{}.svg", plot.1.name)), &plot.1.svg)?;
+        if args.plots.is_some() || args.figures.any() {
+            drawn.extend(entry.experiment.plots(&results));
         }
         rows.extend(found);
     }
-    let repro = Repro::new(rows);
-    if let Some(path) = &args.page.report {
-        write(path, &entries, &repro)?;
+    for (dir, plot) in args.plots.iter().flat_map(|dir| drawn.iter().map(move |p| (dir, p))) {
+        output::file(&dir.join(format!("{}.svg", plot.name)), &plot.svg)?;
     }
+    let repro = Repro::new(rows);
+    pictures(args, &entries, &repro, &drawn)?;
     match args.json {
         true => output::json(&repro)?,
         false => output::data(&verdict(&repro))?,
@@ -76,9 +80,24 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     Ok(if repro.ok() { Exit::Done } else { Exit::No })
 }
 
-/// The page: published beside simulated, and of a single experiment a run of its first two kernels.
-fn write(path: &Path, entries: &[Entry], repro: &Repro) -> Result<(), Error> {
+/// Drawings and the page: published beside simulated, and of a single experiment a run of its first two kernels.
+fn pictures(args: &Args, entries: &[Entry], repro: &Repro, drawn: &[Plot]) -> Result<(), Error> {
     let names: Vec<&str> = entries.iter().map(|e| e.experiment.name.as_str()).collect();
+    let mut loaded = Loaded::default();
+    let asked = args.page.report.is_some() || args.figures.of_runs(Some("published"));
+    if let ([one], true) = (entries, asked) {
+        let e = &one.experiment;
+        let arm = |k: &String| e.resolve(k, &e.platforms[0], &Overrides::new()).map_err(Error::Usage);
+        loaded.specs = e.kernels.iter().take(2).map(|k| one.spec(&arm(k)?)).collect::<Result<_, _>>()?;
+    }
+    let sides = report::sides(&loaded.specs)?;
+    // One that the experiment defines has its own name.
+    let draw = |stem: &str| match drawn.iter().find(|p| p.name == stem) {
+        Some(plot) => Ok(plot.svg.clone()),
+        None => published(&names.join(", "), &repro.results),
+    };
+    args.figures.write(&sides, Some(("published", &draw)))?;
+    let Some(path) = &args.page.report else { return Ok(()) };
     let mut page = Report::new("repro", format!("Published beside simulated: {}", names.join(", ")));
     page.question = match entries {
         [one] => one.experiment.question.clone(),
@@ -87,15 +106,9 @@ fn write(path: &Path, entries: &[Entry], repro: &Repro) -> Result<(), Error> {
     page.answer = vec![verdict(repro).trim_end().to_string()];
     page.answer.extend(entries.iter().map(|e| format!("{}: source: {}", e.experiment.name, e.experiment.source)));
     page.repro = Some(serde_json::to_value(repro).expect("results are string-keyed"));
-    let mut sides = Vec::new();
     if let [one] = entries {
-        let e = &one.experiment;
-        let arm = |k: &String| e.resolve(k, &e.platforms[0], &Overrides::new()).map_err(Error::Usage);
-        let specs: Vec<RunSpec> = e.kernels.iter().take(2).map(|k| one.spec(&arm(k)?)).collect::<Result<_, _>>()?;
-        let loaded = Loaded { specs, ..Loaded::default() };
-        sides = report::sides(&loaded.specs)?;
         report::add_sides(&mut page, &sides, &loaded)?;
-        page.inputs = report::inputs_of(&loaded, e.seeds);
+        page.inputs = report::inputs_of(&loaded, one.experiment.seeds);
         page.trust = report::trust(&loaded.specs[0].platform);
     }
     report::write(path, page, sides)

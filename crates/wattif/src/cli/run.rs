@@ -1,6 +1,7 @@
 //! `wattif run WORKLOAD`.
 
 use super::inputs::Inputs;
+use super::plots::PlotArg;
 use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look, printable};
@@ -53,10 +54,8 @@ pub struct Args {
     /// Write the log files that rt-app would have written, one per thread, into this folder.
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
-    /// Draw a figure of the report: latency.svg, frames.svg, energy.svg, frequency.svg, idle.svg, or with a prefix such as
-    /// mine-energy.svg; any other name draws the wake-up latency. Repeatable.
-    #[arg(long, value_name = "NAME.svg")]
-    plot: Vec<PathBuf>,
+    #[command(flatten)]
+    plots: PlotArg,
     #[command(flatten)]
     page: ReportArg,
 }
@@ -96,7 +95,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         observers.push(trace);
     }
     // With a page more is listened to; the run is the same.
-    let (outcome, side) = match args.page.report.is_some() || !args.plot.is_empty() {
+    let (outcome, side) = match args.page.report.is_some() || args.plots.of_runs(None) {
         false => (simulate(spec, &mut observers)?, None),
         true => {
             let side = side(spec, &mut observers)?;
@@ -109,12 +108,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     if let Some(logs) = logs {
         logs.finish()?;
     }
-    if let Some(side) = &side {
-        for path in &args.plot {
-            let figure = report::figure_of(path).unwrap_or("latency");
-            output::file(path, &report::drawing(figure, std::slice::from_ref(side))?)?;
-        }
-    }
+    args.plots.write(side.as_slice(), None)?;
     if let (Some(path), Some(side)) = (&args.page.report, side) {
         let inputs = report::inputs(&args.inputs, std::slice::from_ref(&args.kernel), &loaded, 1);
         report::write(path, report::of_run(&side, &loaded, inputs), vec![side])?;

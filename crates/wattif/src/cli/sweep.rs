@@ -1,5 +1,6 @@
 //! `wattif sweep WORKLOAD --axis name=values…`.
 
+use super::plots::PlotArg;
 use super::report::{self, ReportArg};
 use super::swept::Swept;
 use super::{Exit, output};
@@ -10,6 +11,7 @@ use crate::tables;
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use wattif_lab::metrics::{self, Better};
+use wattif_lab::report::{Swept as Point, swept};
 use wattif_lab::stats::FEWEST;
 use wattif_lab::sweep::Sampling;
 use wattif_lab::table::{Align, Table, cell, interval};
@@ -24,7 +26,8 @@ Examples:
   wattif sweep app.json --axis kernel=linux-5.3,linux-5.6 --axis cpuidle=menu,teo
   wattif sweep app.json --axis schedutil.rate_limit_us=500..4000/8 --pareto energy.total,wakeup_latency_us.p99
   wattif sweep server --axis platform.hz=100..1000 --axis cpuidle=menu,teo --sample lhs --samples 40
-  wattif sweep server --axis workload.load_pct=30,50,70 --seeds 5 --json")]
+  wattif sweep server --axis workload.load_pct=30,50,70 --seeds 5 --json
+  wattif sweep app.json --axis cpuidle=menu,teo --pareto energy.total,wakeup_latency_us.p99 --plot sweep.svg")]
 pub struct Args {
     #[command(flatten)]
     swept: Swept,
@@ -49,6 +52,8 @@ pub struct Args {
     /// Print one JSON object (wattif.sweep/1).
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    plots: PlotArg,
     #[command(flatten)]
     page: ReportArg,
 }
@@ -98,8 +103,12 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         missing.len().min(all),
         args.swept.store.display()
     ));
+    let across = across(args, front.as_ref());
+    args.plots.write(&[], Some(("sweep", &|_| drawing(args, &table, across.as_ref()))))?;
     if let Some(path) = &args.page.report {
-        report::write(path, picture(args, &table), Vec::new())?;
+        let mut page = picture(args, &table);
+        page.sweep_across = across.map(Vec::from).unwrap_or_default();
+        report::write(path, page, Vec::new())?;
     }
     if let Some(path) = &args.arrow {
         tables::write(path, &tables::sweep(&table))?;
@@ -110,6 +119,36 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         false => output::data(&page(&table, &shown, front.is_some()))?,
     }
     Ok(Exit::Done)
+}
+
+/// The two metrics of the drawing: those of the front, or the first two that are shown.
+fn across(args: &Args, front: Option<&[String; 2]>) -> Option<[String; 2]> {
+    let first = || args.metric.first_chunk::<2>().cloned();
+    front.cloned().or_else(first)
+}
+
+/// Every point between two metrics.
+fn drawing(args: &Args, found: &Found, across: Option<&[String; 2]>) -> Result<String, String> {
+    let Some([x, y]) = across else { return Err("it stands between two metrics: --metric A --metric B".into()) };
+    let of = |row: &Row, name: &String| {
+        row.metrics.get(name).map_or((f64::NAN, None), |f| (f.mean.unwrap_or(f64::NAN), f.ci95))
+    };
+    let value = |row: &Row, axis: &String| {
+        let value = row.axes[axis].clone();
+        if value.parse::<f64>().is_ok() {
+            format!("{}={value}", axis.rsplit('.').next().unwrap_or(axis))
+        } else {
+            value
+        }
+    };
+    let point = |row: &Row| Point {
+        group: found.axes.first().map_or(String::new(), |a| value(row, a)),
+        label: found.axes.iter().skip(1).map(|a| value(row, a)).collect::<Vec<_>>().join(" "),
+        at: [of(row, x), of(row, y)],
+        front: row.front,
+    };
+    let points: Vec<Point> = found.points.iter().map(point).collect();
+    swept(&format!("{} by {}", args.swept.workload, found.axes.join(", ")), [x, y], &points)
 }
 
 /// The page: every point, and which are the best.

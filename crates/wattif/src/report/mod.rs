@@ -153,6 +153,8 @@ pub struct Report {
     pub replay: Option<Value>,
     /// `wattif.sweep/1`.
     pub sweep: Option<Value>,
+    /// The two metrics that its drawing stands between; empty: none.
+    pub sweep_across: Vec<String>,
     /// What is left out and why.
     pub notes: Vec<String>,
     /// How far to trust it.

@@ -1,0 +1,114 @@
+//! `--plot NAME.svg`: the figures of the report as files, named by what they show.
+
+use super::output;
+use super::report::sides;
+use crate::error::Error;
+use crate::report::Side;
+use std::path::{Path, PathBuf};
+use wattif_lab::report::{FIGURES, Shown, draw};
+use wattif_model::run::RunSpec;
+
+/// Which figures, and where they go.
+#[derive(Debug, clap::Args)]
+pub struct PlotArg {
+    /// Draw a figure of the report: latency.svg, frames.svg, energy.svg, frequency.svg, idle.svg, timeline.svg (around the
+    /// longest wait), and what the verb itself is about: ratios.svg (compare, replay), published.svg (repro), sweep.svg (sweep).
+    /// A prefix may stand before it, as in mine-energy.svg; any other name draws what the verb is about, and the latency of a
+    /// run. Repeatable.
+    #[arg(long, value_name = "NAME.svg")]
+    plot: Vec<PathBuf>,
+}
+
+/// What verbs draw besides the figures of runs.
+const OWN: [&str; 3] = ["ratios", "published", "sweep"];
+
+/// A figure that only this verb has: its name, and how it is drawn, given the name of the file without its ending.
+pub type Own<'a> = (&'static str, &'a dyn Fn(&str) -> Result<String, String>);
+
+impl PlotArg {
+    /// Is anything to be drawn?
+    pub fn any(&self) -> bool {
+        !self.plot.is_empty()
+    }
+
+    /// Is there something to draw that needs runs with all that listens to them? `own` is the verb's own figure.
+    pub fn of_runs(&self, own: Option<&str>) -> bool {
+        self.plot.iter().any(|path| figure(&stem(path)).or(own).is_none_or(|f| FIGURES.contains(&f)))
+    }
+
+    /// Write all files: figures of `runs`, and the verb's own.
+    pub fn write(&self, runs: &[Side], own: Option<Own<'_>>) -> Result<(), Error> {
+        for path in &self.plot {
+            let stem = stem(path);
+            let name = figure(&stem).or(own.map(|o| o.0)).unwrap_or("latency");
+            let svg = match own {
+                _ if FIGURES.contains(&name) => drawing(name, runs),
+                Some((figure, draw)) if figure == name => draw(&stem),
+                _ => Err(no_such(own.map(|o| o.0))),
+            };
+            output::file(path, &svg.map_err(|why| Error::Usage(format!("--plot {}: {why}", path.display())))?)?;
+        }
+        Ok(())
+    }
+}
+
+fn no_such(own: Option<&'static str>) -> String {
+    let all: Vec<&str> = own.into_iter().chain(FIGURES).collect();
+    format!("there is no such figure here; there are {}", all.join(", "))
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_lowercase()
+}
+
+/// As the name of the file says.
+fn figure(stem: &str) -> Option<&'static str> {
+    let asks = |f: &&&str| stem == **f || stem.ends_with(&format!("-{f}")) || stem.ends_with(&format!("_{f}"));
+    FIGURES.iter().chain(&OWN).find(asks).copied()
+}
+
+fn drawing(figure: &str, runs: &[Side]) -> Result<String, String> {
+    let Some(first) = runs.first() else { return Err("no single run is shown here".into()) };
+    fn of(s: &Side) -> Shown<'_> {
+        Shown { kernel: &s.spec.kernel.name, report: &s.outcome.report, figures: &s.figures, timeline: &s.timeline }
+    }
+    let shown: Vec<Shown<'_>> = runs.iter().map(of).collect();
+    draw(figure, &title(&first.spec), &shown)
+}
+
+/// Of what a figure is.
+pub fn title(spec: &RunSpec) -> String {
+    format!("{} on {}", spec.workload.name, spec.platform.name)
+}
+
+/// Runs for a page or for drawings, where one of them is asked for.
+pub fn sides_if(asked: bool, specs: &[RunSpec]) -> Result<Vec<Side>, Error> {
+    if asked { sides(specs) } else { Ok(Vec::new()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_is_drawn() {
+        for (name, expected) in [
+            ("latency", Some("latency")),
+            ("before-energy", Some("energy")),
+            ("my_sweep", Some("sweep")),
+            ("myidle", None),
+            ("answer", None),
+        ] {
+            assert_eq!(figure(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn runs_are_made_only_for_what_shows_them() {
+        let of = |names: &[&str]| PlotArg { plot: names.iter().map(PathBuf::from).collect() };
+        assert!(!of(&["ratios.svg", "x.svg"]).of_runs(Some("ratios")));
+        assert!(of(&["ratios.svg", "dir/idle.svg"]).of_runs(Some("ratios")));
+        assert!(of(&["x.svg"]).of_runs(None), "the latency of a run");
+        assert!(!of(&[]).of_runs(None));
+    }
+}
