@@ -55,14 +55,32 @@ const css = (property: string) => getComputedStyle(document.documentElement).get
 
 export interface Line { label: string; points: [number, number][]; step?: boolean; dots?: boolean; dash?: boolean; colour?: string }
 
-/** Lines or dots over a number, with a cursor that reads them off. */
-export function Plot({ label, lines, x, y, logX, theme, height = 320 }:
-  { label: string; lines: Line[]; x: string; y: string; logX?: boolean; theme: string; height?: number }) {
+/** Shares as heights: each decade of the tail as high as the one before, so that p50, p90, p99 and p99.9 are told apart. */
+const MARKS = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
+const tail = (share: number) => -Math.log10(Math.max(0, 1 - share));
+
+/** No two points of a line at the same place: of those only one would be drawn. */
+function apart(points: [number, number][]): [number, number][] {
+  let last = -Infinity;
+  return points.map(([x, y]) => {
+    last = x > last ? x : last + Math.max(1e-12, Math.abs(last) * 1e-12);
+    return [last, y];
+  });
+}
+
+/** Lines or dots over a number, with a cursor that reads them off; `shares` on an axis of percentiles. */
+export function Plot({ label, lines, x, y, logX, shares, theme, height = 320 }:
+  { label: string; lines: Line[]; x: string; y: string; logX?: boolean; shares?: boolean; theme: string; height?: number }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const element = box.current!;
-    const shown = lines.map((l) => ({ ...l, points: l.points.filter((p) => !logX || p[0] > 0) })).filter((l) => l.points.length);
-    if (!shown.length) return;
+    const some = lines.map((l) => ({ ...l, points: apart(l.points.filter((p) => !logX || p[0] > 0)) })).filter((l) => l.points.length);
+    if (!some.length) return;
+    const reach = Math.max(...some.flatMap((l) => l.points.map((p) => tail(p[1]))).filter(Number.isFinite));
+    const top = Math.min(6, Math.max(3.3, reach + 0.3));
+    const shown = shares ? some.map((l) => ({ ...l, points: l.points.map(([a, b]): [number, number] => [a, Math.min(top, tail(b))]) })) : some;
+    const share = (height: number) => `${num(height >= top ? 100 : 100 * (1 - 10 ** -height), 6)} %`;
+    const percentiles = MARKS.filter((m) => tail(m) < top);
     const data = uPlot.join(shown.map((l) => [l.points.map((p) => p[0]), l.points.map((p) => p[1])])) as uPlot.AlignedData;
     const axis = (text: string): uPlot.Axis => ({
       label: text, labelFont: '13px system-ui', font: '12px system-ui', stroke: css('--text'), labelSize: 22,
@@ -73,12 +91,15 @@ export function Plot({ label, lines, x, y, logX, theme, height = 320 }:
       label: name(l.label), stroke: l.colour ?? colour(i), width: 2, spanGaps: true, dash: l.dash ? [6, 4] : undefined,
       paths: l.dots ? () => null : l.step ? uPlot.paths.stepped!({ align: 1 }) : undefined,
       points: { show: l.dots ? true : false, size: 4, fill: l.colour ?? colour(i) },
-      value: (_u, v) => (v === null || v === undefined ? '–' : num(v)),
+      value: (_u, v) => (v === null || v === undefined ? '–' : shares ? share(v) : num(v)),
     }));
+    const upwards: uPlot.Axis = shares
+      ? { ...axis(y), size: 70, splits: () => percentiles.map(tail), values: () => percentiles.map((m) => `p${num(100 * m, 6)}`) }
+      : { ...axis(y), size: 62 };
     const plot = new uPlot({
       width: element.clientWidth || 800, height,
-      scales: { x: { time: false, distr: logX ? 3 : 1 } },
-      axes: [axis(x), { ...axis(y), size: 62 }],
+      scales: { x: { time: false, distr: logX ? 3 : 1 }, ...(shares ? { y: { range: [0, top] as [number, number] } } : {}) },
+      axes: [axis(x), upwards],
       series: [{ label: x, value: (_u, v) => (v === null ? '–' : num(v)) }, ...series],
       cursor: { drag: { x: true, y: false } },
       legend: { live: true },
@@ -86,7 +107,7 @@ export function Plot({ label, lines, x, y, logX, theme, height = 320 }:
     const observer = new ResizeObserver(() => element.clientWidth && plot.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
     return () => { observer.disconnect(); plot.destroy(); };
-  }, [lines, theme, logX]);
+  }, [lines, theme, logX, shares]);
   return <div class="plot" ref={box} role="img" aria-label={label} />;
 }
 

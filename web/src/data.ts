@@ -25,7 +25,7 @@ export interface First { t_ms: number; a: [string, string, string] | null; b: [s
 export interface Inputs { platform: string; kernels: string[]; workload: string; workload_text: string | null; dialect: string; set: string[]; seed: string; seeds: number; duration_s: number }
 export interface Report {
   schema: string; version: string; kind: string; title: string; question: string; answer: string[]; command: string | null; inputs: Inputs;
-  sides: Side[]; comparison: Comparison | null; first: First | null; repro: any; replay: any; sweep: any; notes: string[]; trust: string[];
+  sides: Side[]; comparison: Comparison | null; first: First | null; repro: any; replay: any; sweep: any; sweep_across: string[]; notes: string[]; trust: string[];
 }
 
 /** The report; empty where the page is looked at by itself. */
@@ -140,5 +140,8 @@ export async function packed(): Promise<Packed | null> {
     at += header.lengths[i];
     return timeline(t, bytes);
   });
-  return { specs: header.specs, timelines };
+  // Texts after the first hold what is their own; the rest is as in the first.
+  const first: string = header.specs.find((s: any) => s.text !== null && !s.shared)?.text ?? '';
+  const specs = header.specs.map((s: any) => (s.shared ? { ...s, text: first.slice(0, s.shared[0]) + s.text + first.slice(first.length - s.shared[1]) } : s));
+  return { specs, timelines };
 }

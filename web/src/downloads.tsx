@@ -3,20 +3,23 @@
 import { useState } from 'preact/hooks';
 import type { Engine } from './engine';
 import { name } from './format';
-import type { Shown } from './timeline';
+import type { Spec } from './data';
+
+/** A run that was made of a spec, and can be made again. */
+interface Side { name: string; spec: Spec }
 
 const PERFETTO = 'https://ui.perfetto.dev';
 
-export function Downloads({ sides, engine }: { sides: Shown[]; engine: Engine | null }) {
+export function Downloads({ sides, engine }: { sides: Side[]; engine: Engine | null }) {
   const [status, setStatus] = useState('');
   if (!engine) return <p class="absent">Traces of these runs are written by `wattif run --trace`; the simulator is not available in this page.</p>;
-  const trace = async (side: Shown, format: 'pftrace' | 'dat') => {
+  const trace = async (side: Side, format: 'pftrace' | 'dat') => {
     setStatus('running it again …');
     const { bytes } = await engine.askBytes({ do: 'trace', spec: side.spec.text, format }, (share) => setStatus(`running it again … ${Math.round(share * 100)} %`));
     setStatus('');
     return bytes;
   };
-  const save = async (side: Shown, format: 'pftrace' | 'dat') => {
+  const save = async (side: Side, format: 'pftrace' | 'dat') => {
     try {
       const bytes = await trace(side, format);
       const link = document.createElement('a');
@@ -29,7 +32,7 @@ export function Downloads({ sides, engine }: { sides: Shown[]; engine: Engine | 
     }
   };
   // Perfetto answers PING with PONG when its window is ready; from a file it would not trust us.
-  const hand = async (side: Shown) => {
+  const hand = async (side: Side) => {
     const other = window.open(PERFETTO);
     if (!other) return setStatus('the window was blocked');
     const bytes = await trace(side, 'pftrace');

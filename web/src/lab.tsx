@@ -29,7 +29,7 @@ function Form({ report, specs, engine, onRun }: { report: Report; specs: Spec[];
   const base = origin.current.specs.filter((s) => s.text !== null);
   const [lists, setLists] = useState<any>(null);
   const [platform, setPlatform] = useState(base.length ? SAME : inputs.platform || 'hikey960');
-  const [kernels, setKernels] = useState<[string, string]>(base.length ? [SAME, base.length > 1 ? SAME : 'none'] : [inputs.kernels[0] || 'linux-6.12', inputs.kernels[1] || 'none']);
+  const [kernels, setKernels] = useState<[string, string]>(base.length ? ['of:0', base.length > 1 ? 'of:1' : 'none'] : [inputs.kernels[0] || 'linux-6.12', inputs.kernels[1] || 'none']);
   const [workload, setWorkload] = useState(base.length ? SAME : inputs.workload || 'server');
   const [text, setText] = useState(inputs.workload_text ?? '');
   const [settings, setSettings] = useState('');
@@ -48,7 +48,7 @@ function Form({ report, specs, engine, onRun }: { report: Report; specs: Spec[];
   const pair = kernels[1] !== 'none';
 
   const wanted = () => {
-    const kernel = (choice: string, i: number) => (choice === SAME ? { of: base[Math.min(i, base.length - 1)].text } : { name: choice });
+    const kernel = (choice: string) => (choice.startsWith('of:') ? { of: base[Number(choice.slice(3))].text } : { name: choice });
     const set = settings.split('\n').map((s) => s.trim()).filter(Boolean);
     const edited = workload === 'text' || (workload === SAME && inputs.workload_text !== null && text !== inputs.workload_text);
     return {
@@ -87,8 +87,9 @@ function Form({ report, specs, engine, onRun }: { report: Report; specs: Spec[];
       const loaded = await engine.ask(wanted());
       setFindings(loaded.findings);
       const ran = await simulate(engine, loaded.specs, seeds, inputs, (what, share) => { setStatus(what); setProgress(share); });
-      const same = sides.length === ran.report.sides.length && ran.report.sides.every((s, i) => s.run.spec.hash === sides[i].run.spec.hash);
-      const equal = same && ran.report.sides.every((s, i) => s.run.digest === sides[i].run.digest);
+      const before = ran.report.sides.map((s) => sides.find((old) => old.run.spec.hash === s.run.spec.hash));
+      const same = before.every((old) => old);
+      const equal = ran.report.sides.every((s, i) => s.run.digest === before[i]?.run.digest);
       setStatus(same ? (equal ? 'Done. The same specs, and the same digests as in the report.' : 'Done. The same specs, but OTHER digests: the report was written by another version of wattif.') : 'Done. Every figure of this page is now that of the new runs.');
       onRun(ran);
     } catch (e) {
@@ -107,7 +108,7 @@ function Form({ report, specs, engine, onRun }: { report: Report; specs: Spec[];
     <label>kernel {'AB'[i]}
       <select id={`lab-kernel-${'ab'[i]}`} value={kernels[i]} onChange={(e) => setKernels(i ? [kernels[0], e.currentTarget.value] : [e.currentTarget.value, kernels[1]])}>
         {i ? <option value="none">none: one run</option> : null}
-        {base.length > i ? <option value={SAME}>as in the report: {name(base[i].kernel)}</option> : null}
+        {base.map((b, j) => <option value={`of:${j}`}>as in the report: {name(b.kernel)}</option>)}
         {lists?.kernels.map((k: any) => <option value={k.name}>{k.name}</option>)}
       </select></label>
   );
@@ -200,7 +201,7 @@ export async function simulate(engine: Engine, specs: Spec[], seeds: number, inp
   return {
     report: {
       schema: 'wattif.report/1', version: ran[0].side.run.version, kind: specs.length > 1 ? 'compare' : 'run', title: `${name(a.workload)}: ${kernels.join(' and ')}`, question, answer,
-      command: null, inputs, sides: ran.map((r) => r.side), comparison, first, repro: null, replay: null, sweep: null, notes: ['These figures were computed in this page.'], trust: a.trust,
+      command: null, inputs, sides: ran.map((r) => r.side), comparison, first, repro: null, replay: null, sweep: null, sweep_across: [], notes: ['These figures were computed in this page.'], trust: a.trust,
     },
     specs, timelines: ran.map((r) => r.timeline),
   };

@@ -7,7 +7,7 @@ import { Engine } from './engine';
 import { name } from './format';
 import { Lab } from './lab';
 import { Answer, Compared, Energy, Frames, Frequency, Idle, Latency, Published, Replayed, Reproduce, Swept } from './sections';
-import { TimelineSection } from './timeline';
+import { TimelineSection, type Run } from './timeline';
 import './style.css';
 
 interface State { report: Report; specs: Spec[]; timelines: Timeline[] }
@@ -26,13 +26,13 @@ function App({ first, packedLater }: { first: Report; packedLater: Promise<{ spe
   useEffect(() => { document.title = `${name(state.report.title)} · wattif`; }, [state.report]);
   const dark = theme === 'dark' || (theme === 'auto' && matchMedia('(prefers-color-scheme: dark)').matches);
   const { report, specs, timelines } = state;
-  const shown = useMemo(() => timelines.map((timeline, i) => ({ name: report.sides[i]?.name ?? '', timeline, spec: specs[i] })), [timelines, report]);
+  const runs = useMemo((): Run[] => specs.map((spec, i) => ({ name: report.sides[i]?.name ?? spec.kernel, spec, digest: report.sides[i]?.run.digest ?? null, timeline: timelines[i] ?? null })), [timelines, report]);
   const side = report.sides[0];
   const links: [string, string, boolean][] = [
     ['answer', 'Answer', true], ['comparison', report.comparison ? 'Comparison' : 'Figures', report.sides.length > 0 || !!report.comparison], ['latency', 'Latency', report.sides.length > 0],
     ['frames', 'Frames', report.sides.length > 0], ['energy', 'Energy', report.sides.length > 0], ['frequency', 'Frequency', report.sides.length > 0], ['idle', 'Idle', report.sides.length > 0],
     ['published', 'Published', !!report.repro], ['replay', 'Recording', !!report.replay], ['sweep', 'Sweep', !!report.sweep],
-    ['reproduce', 'Reproduce', true], ['timeline', 'Timeline', shown.length > 0], ['lab', 'Lab', true],
+    ['reproduce', 'Reproduce', true], ['timeline', 'Timeline', timelines.length > 0], ['lab', 'Lab', true],
   ];
   const plotTheme = `${theme}-${dark}`;
   return (
@@ -63,8 +63,8 @@ function App({ first, packedLater }: { first: Report; packedLater: Promise<{ spe
         <Replayed report={report} />
         <Swept report={report} theme={plotTheme} />
         <Reproduce report={report} />
-        <TimelineSection sides={shown} first={report.first} engine={engine} theme={plotTheme} />
-        {shown.length ? <Downloads sides={shown} engine={engine} /> : null}
+        <TimelineSection runs={runs} first={report.first} engine={engine} theme={plotTheme} />
+        {runs.length ? <Downloads sides={runs} engine={engine} /> : null}
         {loaded !== 'no' ? <Lab report={first} specs={specsOf(state, first)} engine={engine} onRun={setState} /> : <p class="hint">unpacking …</p>}
       </main>
     </>

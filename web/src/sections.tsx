@@ -100,11 +100,15 @@ function Metrics({ report }: { report: Report }) {
   );
 }
 
+/** Curves of one drawing: there are so many colours. */
+const CURVES = 7;
+
 export function Latency({ report, theme }: { report: Report; theme: string }) {
   const sides = report.sides;
   const lines = useMemo((): Line[] => sides.length === 1
-    ? sides[0].figures.latency.slice(0, 12).map((c) => ({ label: c.task, points: c.points, step: true }))
+    ? sides[0].figures.latency.slice(0, CURVES).map((c) => ({ label: c.task, points: c.points, step: true }))
     : sides.map((s) => ({ label: s.name, points: s.figures.latency_all, step: true })), [sides]);
+  const left = sides.length === 1 ? sides[0].figures.latency.length - CURVES : 0;
   const keys = ['count', 'min', 'mean', 'p50', 'p90', 'p95', 'p99', 'p999', 'max'] as const;
   const rows = sides.flatMap((s) => [
     [`${s.name}: waking to running`, ...keys.map((k) => s.run.metrics.wakeup_latency_us[k])],
@@ -115,7 +119,8 @@ export function Latency({ report, theme }: { report: Report; theme: string }) {
       {lines.some((l) => l.points.length) ? <>
         <Figure title="Share of wake-ups not above a latency" table={<>
           {lines.map((l) => <Table caption={`Cumulative distribution of ${name(l.label)}`} head={['latency, µs', 'share not above']} rows={l.points.map((p) => [p[0], p[1]])} />)}</>}>
-          <Plot label="Cumulative distribution of wake-up latency on a logarithmic axis; the table below has its data" lines={lines} x="waking to running, µs" y="share of wake-ups" logX theme={theme} />
+          <Plot label="Cumulative distribution of wake-up latency on a logarithmic axis, with marks at p50, p90, p99 and p99.9; the table below has its data" lines={lines} x="waking to running, µs" y="share of wake-ups" logX shares theme={theme} />
+          {left > 0 ? <p class="hint">{CURVES} of {CURVES + left} tasks; the table of threads has all.</p> : null}
         </Figure>
         <Table caption="Percentiles, µs" head={['of', 'count', 'min', 'mean', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'max']} rows={rows} />
       </> : <Absent>No thread of the workload was ever woken, so there is no wake-up latency.</Absent>}
@@ -274,11 +279,16 @@ export function Swept({ report, theme }: { report: Report; theme: string }) {
   const points = (sweep?.points ?? []) as any[];
   const metrics = points.length ? Object.keys(points[0].metrics) : [];
   const label = (p: any) => sweep.axes.map((a: string) => `${a}=${p.axes[a]}`).join(' ');
-  const [across, up] = metrics;
+  const [across, up] = report.sweep_across;
   const lines = useMemo((): Line[] => {
-    const of = (front: boolean) => points.filter((p) => p.front === front && p.metrics[across]?.mean != null && p.metrics[up]?.mean != null)
+    const of = (some: any[]) => some.filter((p) => p.metrics[across]?.mean != null && p.metrics[up]?.mean != null)
       .map((p): [number, number] => [p.metrics[across].mean, p.metrics[up].mean]).sort((a, b) => a[0] - b[0]);
-    return [{ label: 'points', points: of(false), dots: true, colour: '#7f7f7f' }, { label: 'front', points: of(true), dots: true, colour: '#d55e00' }];
+    const first = sweep?.axes[0];
+    const groups = [...new Set(points.map((p) => p.axes[first]))];
+    // With more values than colours, all are of one.
+    const dots = groups.length <= 7 ? groups.map((g): Line => ({ label: `${first}=${g}`, points: of(points.filter((p) => p.axes[first] === g)), dots: true }))
+      : [{ label: 'points', points: of(points), dots: true }];
+    return [...dots, { label: 'front', points: of(points.filter((p) => p.front)), dash: true, colour: '#7f7f7f' }];
   }, [sweep]);
   if (!sweep) return null;
   return (

@@ -10,7 +10,9 @@ import type { Engine } from './engine';
 const HEAD = 22, TITLE = 20, LANE = 20, IDLE = 5, FREQ = 9, GAP = 6, SIGNALS = 34, LEFT = 56;
 const LEFT_AS = ['preempted', 'slept', 'waited for a device', 'ended'];
 
-export interface Shown { name: string; timeline: Timeline; spec: Spec }
+/** A run of the report; the timelines of the first two are in the file. */
+export interface Run { name: string; spec: Spec; digest: string | null; timeline: Timeline | null }
+interface Shown { name: string; timeline: Timeline; spec: Spec }
 interface View { from: number; to: number }
 interface Row { side: number; cpu: number; y: number; height: number }
 
@@ -22,9 +24,47 @@ function palette(sides: Shown[]): Map<string, string> {
   return new Map(tasks.map((task, i) => [task, i < 6 ? COLOURS[i] : `hsl(${(i * 137.5) % 360} 45% ${45 + (i % 3) * 10}%)`]));
 }
 
-export function TimelineSection({ sides, first, engine, theme }: { sides: Shown[]; first: First | null; engine: Engine | null; theme: string }) {
-  if (!sides.length) return null;
-  return <Section id="timeline" title="Timeline"><View sides={sides} first={first} engine={engine} theme={theme} /></Section>;
+/** Two of the runs; one whose timeline is not in the file is simulated again when it is chosen. */
+export function TimelineSection({ runs, first, engine, theme }: { runs: Run[]; first: First | null; engine: Engine | null; theme: string }) {
+  const [pair, setPair] = useState<number[]>([]);
+  const [made, setMade] = useState<Record<number, Timeline>>({});
+  const [status, setStatus] = useState('');
+  const inFile = runs.flatMap((r, i) => (r.timeline ? [i] : []));
+  useEffect(() => { setPair([]); setMade({}); setStatus(''); }, [runs]);
+  const chosen = pair.length && pair.every((i) => i < runs.length) ? pair : inFile.slice(0, 2);
+  const timeline = (i: number) => runs[i].timeline ?? made[i];
+  const sides = useMemo(() => chosen.map((i) => ({ name: runs[i].name, spec: runs[i].spec, timeline: timeline(i) })), [runs, made, chosen.join()]);
+  if (!inFile.length) return null;
+  const choose = async (side: number, i: number) => {
+    const next = chosen.map((old, k) => (k === side ? i : old));
+    if (!timeline(i)) {
+      const tell = (share: number) => setStatus(`simulating ${name(runs[i].name)} again … ${Math.round(share * 100)} %`);
+      tell(0);
+      try {
+        const ran = await engine!.run(runs[i].spec.text!, tell);
+        setMade((m) => ({ ...m, [i]: ran.timeline }));
+        setStatus(ran.side.run.digest === runs[i].digest ? '' : 'ANOTHER digest than in the report: it was written by another version of wattif');
+      } catch (e) {
+        return setStatus(String((e as Error).message));
+      }
+    }
+    setPair(next);
+  };
+  // What parts first was found for the first two that were simulated.
+  const explained = runs.flatMap((r, i) => (r.spec.text ? [i] : [])).slice(0, 2);
+  const isExplained = explained.length === 2 && explained.every((i) => chosen.includes(i));
+  return (
+    <Section id="timeline" title="Timeline">
+      {runs.length > 2 ? <div class="bar">
+        {chosen.map((now, side) => <label>{'AB'[side]}{' '}
+          <select id={`timeline-${'ab'[side]}`} value={String(now)} onChange={(e) => choose(side, Number(e.currentTarget.value))}>
+            {runs.map((r, i) => <option value={String(i)} disabled={!timeline(i) && !(engine && r.spec.text)}>{name(r.name)}</option>)}
+          </select></label>)}
+        <span role="status" id="timeline-status">{status}</span>
+      </div> : null}
+      <View key={chosen.join()} sides={sides} first={isExplained ? first : null} engine={engine} theme={theme} />
+    </Section>
+  );
 }
 
 function View({ sides, first, engine, theme }: { sides: Shown[]; first: First | null; engine: Engine | null; theme: string }) {

@@ -1,6 +1,6 @@
 // Reports of every kind, made by the program, opened from disk in a real browser.
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -39,6 +39,14 @@ export function report(name, ...args) {
   return made.get(name);
 }
 
+/** A report of a million slices on eight CPUs. */
+export function million() {
+  const workload = join(folder, 'million.json');
+  const task = { instance: 8, run: 40, timer: { ref: 'unique', period: 400 } };
+  writeFileSync(workload, JSON.stringify({ tasks: { short: task }, global: { duration: 60 } }));
+  return report('million', 'run', workload, '-p', 'hikey960');
+}
+
 /** A page that notes everything it should not do. */
 export async function open(browser, url, { scheme = 'light', before, width = 1280, height = 900, quiet = true } = {}) {
   const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height }, reducedMotion: 'reduce', acceptDownloads: true });
@@ -51,7 +59,7 @@ export async function open(browser, url, { scheme = 'light', before, width = 128
   if (before) await page.addInitScript(before);
   await page.goto(url);
   if (quiet) await page.waitForSelector('#lab');
-  return { page, faults, close: () => context.close() };
+  return { page, context, faults, close: () => context.close() };
 }
 
 /** The simulator of the checked-in page, without a browser. */

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { get } from 'node:http';
 import { after, before, test } from 'node:test';
-import { folder, launch, open, program, report, simulator, wattif, web } from './harness.mjs';
+import { folder, launch, million, open, program, report, simulator, wattif, web } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const shots = join(web, 'screenshots');
@@ -191,6 +191,138 @@ test('names of a hostile trace are text', async () => {
   await close();
 });
 
+test('names of a hostile recording are text', async () => {
+  const names = ['<b>"&\'</b>', '</script>', '\u202eevil\u2066', '\u001b[31m\u0007', '${1}{{x}}'];
+  const tasks = Object.fromEntries(names.map((n, i) => [n, { run: 300 + i, timer: { ref: `t${i}`, period: 4000 } }]));
+  const workload = join(folder, 'evil-recording.json');
+  writeFileSync(workload, JSON.stringify({ tasks, global: { duration: 1 } }));
+  for (const ending of ['pftrace', 'dat', 'txt']) {
+    const recording = join(folder, `<i>evil&"'.${ending}`);
+    wattif('run', workload, '-p', 'hikey620', '--duration', '200ms', '--trace', recording);
+    for (const args of [['--as-recorded'], ['-k', 'linux-5.6', '-k', 'linux-6.12', '--seeds', '2']]) {
+      const { url } = report(`evil-${ending}-${args[0]}`, 'replay', recording, '-p', 'hikey620', ...args);
+      const { page, faults, close } = await open(browser, url);
+      assert.equal(await page.locator('#app b:not(.downloads b):not(#comparison b), #app i, #app main script').count(), 0, `${ending}: no markup of a name`);
+      const texts = await page.locator('section:not(#lab)').allTextContents();
+      const text = texts.join(' ');
+      assert.ok(text.includes('<b>"&\'</b>') && text.includes('</script>') && text.includes('<i>evil&"\''), `${ending} ${args[0]}: shown as it is`);
+      assert.ok(!/[\u202a-\u202e\u2066-\u2069\u0000-\u0008\u001b]/.test(text), `${ending}: nothing steers the display`);
+      await page.keyboard.press('Tab');
+      await page.locator('canvas[role=application]').focus();
+      await page.keyboard.press('l');
+      await page.waitForSelector('.selected dl');
+      assert.deepEqual(faults, [], ending);
+      await close();
+    }
+  }
+});
+
+test('a replay run again in the page: digests and figures are those of the program', async () => {
+  const { url, json } = kinds.replay();
+  const { page, faults, close } = await open(browser, url);
+  await page.click('#lab-run');
+  await page.waitForFunction(() => document.querySelector('#lab-status').textContent.startsWith('Done'), null, { timeout: 120_000 });
+  assert.match(await page.textContent('#lab-status'), /the same digests/);
+  for (const row of json.comparison.metrics) {
+    const r = row.ratio_to_first[1];
+    const expected = [...row.per_kernel.flatMap((e) => [e.mean, ...(e.ci95 ?? [])]), r.value, ...(r.ci95 ?? []), r.p_holm].filter((v) => v !== null);
+    assert.deepEqual(await values(page, `tr[data-metric="${row.name}"]`), expected, row.name);
+  }
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('more than two kernels: any two in the timeline, traces of all', async () => {
+  const { url, json } = report('three', 'compare', 'sched_idle', '-k', 'linux-5.3', '-k', 'linux-5.4', '-k', 'linux-5.6', '--seeds', '2', '--duration', '300ms');
+  assert.equal(json.kernels.length, 3);
+  const { page, faults, close } = await open(browser, url);
+  const canvas = page.locator('canvas[role=application]');
+  const label = () => canvas.getAttribute('aria-label');
+  assert.match(await label(), /A linux-5\.3 above B linux-5\.4/);
+  await page.selectOption('#timeline-b', { label: 'linux-5.6' });
+  await page.waitForFunction(() => document.querySelector('canvas[role=application]').getAttribute('aria-label').includes('B linux-5.6'), null, { timeout: 60_000 });
+  assert.equal(await page.textContent('#timeline-status'), '', 'simulated again, with the digest of the report');
+  await page.selectOption('#timeline-a', { label: 'linux-5.4' });
+  assert.match(await label(), /A linux-5\.4 above B linux-5\.6/);
+  await canvas.focus();
+  await page.keyboard.press('x');
+  await page.keyboard.press('l');
+  await page.waitForSelector('.selected table', { timeout: 60_000 });
+  const [download] = await Promise.all([page.waitForEvent('download', { timeout: 60_000 }), page.locator('.download').nth(5).click()]);
+  const path = join(folder, 'third.dat');
+  await download.saveAs(path);
+  wattif('run', 'sched_idle', '--duration', '300ms', '-k', 'linux-5.6', '--trace', join(folder, 'third-own.dat'));
+  assert.ok(readFileSync(path).equals(readFileSync(join(folder, 'third-own.dat'))));
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('by mouse: a sleep and a frequency have their why, too; signals are drawn; two fingers pinch', async () => {
+  const { url } = kinds.run();
+  const { page, faults, close } = await open(browser, url);
+  const canvas = page.locator('canvas[role=application]');
+  const { width } = await canvas.boundingBox();
+  await canvas.focus();
+  for (const key of 'wwwwww') await page.keyboard.press(key);
+  await page.waitForTimeout(100);
+  // Rows begin below axis and title: 20 px of slices, 5 of idle states, 9 of frequency.
+  for (const [y, what] of [[44 + 22, 'idle state'], [44 + 30, 'frequency']]) {
+    let seen = '';
+    for (let x = 60; x < width - 5 && !seen.startsWith(what); x += 9) {
+      await canvas.click({ position: { x, y } });
+      seen = (await page.locator('.selected dl').count()) ? await page.textContent('.selected dl') : '';
+    }
+    assert.ok(seen.startsWith(what), `${what}: ${seen}`);
+    await page.waitForSelector('.selected table', { timeout: 60_000 });
+    assert.match(await page.textContent('.selected table'), what === 'frequency' ? /GHz|kHz/ : /idle state/);
+  }
+  const looks = () => canvas.evaluate((c) => c.toDataURL());
+  const plain = await looks();
+  await page.locator('#timeline input[type=checkbox]').check();
+  await page.waitForTimeout(100);
+  assert.notEqual(await looks(), plain, 'signals');
+  const before = await page.textContent('#timeline details summary');
+  await canvas.evaluate((c) => {
+    const at = (type, id, x) => c.dispatchEvent(new PointerEvent(type, { pointerId: id, clientX: x, clientY: 300, bubbles: true, pointerType: 'touch' }));
+    c.setPointerCapture = () => {};
+    at('pointerdown', 11, 400); at('pointerdown', 12, 600);
+    at('pointermove', 12, 800); at('pointerup', 12, 800); at('pointerup', 11, 400);
+  });
+  await page.waitForFunction((old) => document.querySelector('#timeline details summary').textContent !== old, before);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('frames: deadlines and times are those of the JSON', async () => {
+  const { url, json } = kinds.frames();
+  const { page, close } = await open(browser, url);
+  for (const [mark, f] of Object.entries(json.metrics.frames)) {
+    const d = f.duration_us;
+    const row = page.locator('#frames > .scroll', { hasText: `${mark}, µs` }).locator('tbody tr').first();
+    const shown = await row.locator('data').evaluateAll((all) => all.map((e) => Number(e.value)));
+    assert.deepEqual(shown.slice(0, 6), [d.count, d.mean, d.p50, d.p90, d.p99, d.max], mark);
+  }
+  assert.match(await page.textContent('#frames'), /deadline of/);
+  await close();
+});
+
+test('narrow and on paper: nothing is wider than the page', async () => {
+  for (const [name, make] of Object.entries(kinds)) {
+    const { page, faults, close } = await open(browser, make().url, { width: 360, height: 740 });
+    await page.waitForTimeout(200);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 360, `${name}: ${wide} px wide on 360`);
+    if (name === 'compare') {
+      await page.screenshot({ path: join(shots, 'compare-narrow.png'), fullPage: true });
+      await page.setViewportSize({ width: 794, height: 1123 });
+      await page.emulateMedia({ media: 'print' });
+      await page.screenshot({ path: join(shots, 'compare-print.png'), fullPage: true });
+    }
+    assert.deepEqual(faults, [], name);
+    await close();
+  }
+});
+
 test('the lab: the same digest, another kernel, a mistake, a cancelled run', async () => {
   const { url, json } = kinds.run();
   const { page, faults, close } = await open(browser, url);
@@ -232,6 +364,9 @@ test('traces written by the page are read by the program', async () => {
     const [download] = await Promise.all([page.waitForEvent('download', { timeout: 60_000 }), page.locator('.download').nth(i).click()]);
     const path = join(folder, `page.${ending}`);
     await download.saveAs(path);
+    const own = join(folder, `program.${ending}`);
+    wattif('run', 'sched_idle', '--duration', '1s', '--trace', own, ...(ending === 'pftrace' ? ['--trace-detail', 'full'] : []));
+    assert.ok(readFileSync(path).equals(readFileSync(own)), `${ending}: byte for byte what the program writes`);
     const read = JSON.parse(wattif('replay', path, '--as-recorded', '-p', 'hikey960', '--json'));
     assert.equal(read.metrics.slices, json.metrics.slices, ending);
   }
@@ -281,6 +416,38 @@ test('wattif lab: served on loopback, for its own name only, and run there', asy
   }
 });
 
+test('from wattif lab into Perfetto: PING, PONG, then the trace', async () => {
+  const child = spawn(program, ['lab', 'server', '--duration', '100ms'], { cwd: folder, stdio: ['ignore', 'pipe', 'ignore'] });
+  try {
+    const [line] = await once(child.stdout, 'data');
+    const { page, context, close } = await open(browser, String(line).trim());
+    // Perfetto's side of the protocol, at its address: it is slow to be ready, answers PING with PONG, and takes one trace.
+    const stub = `<script>
+      window.heard = []; const ready = performance.now() + 500;
+      addEventListener('message', (e) => {
+        heard.push(e.data === 'PING' ? 'PING' : 'trace');
+        if (e.data === 'PING' && performance.now() > ready) e.source.postMessage('PONG', e.origin);
+        if (e.data.perfetto) { window.from = e.origin; window.got = e.data.perfetto; }
+      });
+    </script>`;
+    await context.route('https://ui.perfetto.dev/**', (route) => route.fulfill({ contentType: 'text/html', body: stub }));
+    await page.click('#lab-run');
+    await page.waitForFunction(() => document.querySelector('#lab-status').textContent.startsWith('Done'), null, { timeout: 120_000 });
+    const [popup] = await Promise.all([context.waitForEvent('page'), page.click('text=Open in Perfetto')]);
+    await popup.waitForFunction(() => window.got, null, { timeout: 60_000 });
+    const got = await popup.evaluate(() => ({ bytes: [...new Uint8Array(got.buffer)], title: got.title, file: got.fileName, from: window.from, heard }));
+    assert.equal(got.from, new URL(String(line).trim()).origin);
+    assert.ok(got.heard.filter((h) => h === 'PING').length > 1 && got.heard.filter((h) => h === 'trace').length === 1, String(got.heard));
+    assert.deepEqual([got.title, got.file], ['linux-6.12', 'linux-6.12.pftrace']);
+    const own = join(folder, 'perfetto-own.pftrace');
+    wattif('run', 'server', '--duration', '100ms', '--trace', own, '--trace-detail', 'full');
+    assert.ok(Buffer.from(got.bytes).equals(readFileSync(own)), 'the trace that the program writes');
+    await close();
+  } finally {
+    child.kill();
+  }
+});
+
 test('a run without energy and frames says so', async () => {
   const { url, json } = report('bare', 'run', 'sched_idle', '-p', 'guest_x86_2cpu', '--duration', '500ms');
   assert.equal(json.metrics.energy, null);
@@ -305,10 +472,7 @@ test('a browser without DecompressionStream, or without WebAssembly: a note, and
 });
 
 test('a million slices: opens, pans and zooms; times are reported', async (t) => {
-  const workload = join(folder, 'million.json');
-  const task = { instance: 8, run: 40, timer: { ref: 'unique', period: 400 } };
-  writeFileSync(workload, JSON.stringify({ tasks: { short: task }, global: { duration: 60 } }));
-  const { url, json, file } = report('million', 'run', workload, '-p', 'hikey960');
+  const { url, json, file } = million();
   assert.ok(json.slices > 1e6, `${json.slices}`);
   assert.ok(readFileSync(file).length < 8.4e6 + 2.2e6, 'data of 8 MB at most beside page and simulator');
   t.diagnostic(`${json.slices} slices, ${(readFileSync(file).length / 1e6).toFixed(1)} MB`);
@@ -324,7 +488,7 @@ test('a million slices: opens, pans and zooms; times are reported', async (t) =>
     await page.waitForTimeout(40);
     frames.push(Number(await canvas.evaluate((c) => c.dataset.frameMs)));
   }
-  t.diagnostic(`frames took ${frames.map((f) => f.toFixed(1)).join(' ')} ms`);
+  t.diagnostic(`frames took ${frames.map((f) => f.toFixed(1)).join(' ')} ms; web/tests/bench.mjs measures them`);
   await page.click('.jump-worst');
   await page.waitForSelector('.selected dl');
   assert.deepEqual(faults, []);

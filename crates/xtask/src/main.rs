@@ -13,7 +13,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test              everything: format, lints, tests, the wasm32 build, the Python package, generated docs, the gallery
-  bench [CASE…]     fixed runs, one JSON line per case; `bench decisions`: the time of single decisions
+  bench [CASE…]     fixed runs, one JSON line per case; `bench decisions`: the time of single decisions; `bench page`: opening and
+                    drawing a report of a million slices
   gen [--check]     write docs/reference from the registries; --check only says whether it is fresh
   web               the report's page and the simulator in it, into web/dist
   new KIND NAME     a new cpuidle or cpufreq governor, registered, with manual and test; or a new kernel

@@ -54,6 +54,9 @@ fn skip(why: &str) -> Result<(), String> {
 
 /// `cargo xtask bench`: the release build, one JSON line per case.
 pub fn bench(cases: &[&str]) -> Result<(), String> {
+    if cases == ["page"] {
+        return crate::web::bench();
+    }
     let args = ["run", "--release", "--locked", "--quiet", "-p", "wattif-bench", "--"];
     run(&cargo(), &args.iter().chain(cases).copied().collect::<Vec<_>>())
 }

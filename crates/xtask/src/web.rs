@@ -58,6 +58,14 @@ pub fn test() -> Result<(), String> {
     run("npm", &["--prefix", "web", "test"])
 }
 
+/// `cargo xtask bench page`: how long a report of a million slices takes to open and to draw, one JSON line.
+pub fn bench() -> Result<(), String> {
+    packages()?;
+    browser()?;
+    run(&cargo(), &["build", "--locked", "-p", "wattif"])?;
+    run("npm", &["--prefix", "web", "run", "--silent", "bench"])
+}
+
 fn packages() -> Result<(), String> {
     run("npm", &["--prefix", "web", "ci", "--no-audit", "--no-fund"])
 }

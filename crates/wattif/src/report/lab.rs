@@ -212,7 +212,7 @@ impl Wanted {
             _ => return Err(Error::Usage("no workload".into())),
         };
         let duration = match self.duration_s {
-            Some(s) if s > 0.0 && s <= 3600.0 => Ns((s * 1e9) as u64),
+            Some(s) if s > 0.0 && s <= 3600.0 => Ns((s * 1e9).round() as u64),
             Some(s) => {
                 return Err(Error::Usage(format!("{s} s: a run in the page lasts more than 0 and at most 3600 s")));
             }

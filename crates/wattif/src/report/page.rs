@@ -20,13 +20,13 @@ pub const WASM_GZ: &[u8] = include_bytes!("../../../../web/dist/wattif.wasm.gz")
 const PLACE: &str = "<!-- data of the report -->";
 /// Data of a report in the file, base64 included; beyond it is thinned.
 pub const MOST_BYTES: usize = 8 << 20;
-/// Timelines of so many sides are in the file.
+/// Timelines of so many sides are in the file; the page simulates the others again when they are chosen.
 const TIMELINES: usize = 2;
 
-/// The whole file. `sides` give timelines and specs: the first two, or those there are. Says in the report what was left out.
+/// The whole file. All `sides` give their specs, the first two their timelines. Says in the report what was left out.
 pub fn html(mut report: Report, mut sides: Vec<Side>) -> String {
+    let specs = specs_of(&sides);
     sides.truncate(TIMELINES);
-    let specs: Vec<Value> = sides.iter().map(spec_of).collect();
     let packed = fit(&mut report, &mut sides, &specs, MOST_BYTES);
     let mut data = script("wattif-report", "application/json", "", &json(&report));
     data += &script("wattif-data", "application/octet-stream", " data-enc=\"gzip+base64\"", &STANDARD.encode(packed));
@@ -38,13 +38,36 @@ pub fn html(mut report: Report, mut sides: Vec<Side>) -> String {
     format!("{before}{data}{after}")
 }
 
-/// What the page knows of a run; of a recording there is no text to run.
-fn spec_of(side: &Side) -> Value {
-    let mut about = about(&side.spec);
-    if side.recorded {
-        about["text"] = Value::Null;
-    }
-    about
+/// What the page knows of the runs; of a recording there is no text to run. Texts after the first are what they have of their
+/// own, between as many characters (UTF-16) of the first's beginning and end: kernels are compared on the same workload, and
+/// that of a recorded trace is large.
+fn specs_of(sides: &[Side]) -> Vec<Value> {
+    let mut first: Option<String> = None;
+    let one = |side: &Side| {
+        let mut about = about(&side.spec);
+        if side.recorded {
+            about["text"] = Value::Null;
+            return about;
+        }
+        let text = side.spec.canonical();
+        match &first {
+            None => first = Some(text),
+            Some(first) => {
+                let head = common(first.chars(), text.chars());
+                let tail = common(first[head.0..].chars().rev(), text[head.0..].chars().rev());
+                about["shared"] = serde_json::json!([head.1, tail.1]);
+                about["text"] = text[head.0..text.len() - tail.0].into();
+            }
+        }
+        about
+    };
+    sides.iter().map(one).collect()
+}
+
+/// How far two texts are the same: in bytes, and as a browser counts.
+fn common(a: impl Iterator<Item = char>, b: impl Iterator<Item = char>) -> (usize, usize) {
+    let same = a.zip(b).take_while(|(a, b)| a == b);
+    same.fold((0, 0), |(bytes, units), (c, _)| (bytes + c.len_utf8(), units + c.len_utf16()))
 }
 
 fn script(id: &str, kind: &str, more: &str, text: &str) -> String {
@@ -175,6 +198,28 @@ mod tests {
         let data: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(data["title"], format!("of {HOSTILE}").as_str(), "reads back as it was");
         assert_eq!(data["sides"][0]["run"]["schema"], "wattif.run/1");
+    }
+
+    #[test]
+    fn texts_of_specs_share_what_is_the_same() {
+        let mut all = vec![run(1), run(1), run(1)];
+        all[0].recorded = true;
+        all[2].spec.kernel = load::kernel("linux-5.3", &Settings::default()).unwrap().value;
+        all[2].spec.seed = 77;
+        all.push(run(2));
+        let specs = specs_of(&all);
+        assert_eq!(specs[0]["text"], Value::Null);
+        let first: Vec<u16> = specs[1]["text"].as_str().unwrap().encode_utf16().collect();
+        assert_eq!(all[1].spec.canonical().encode_utf16().collect::<Vec<_>>(), first);
+        for (side, spec) in all.iter().zip(&specs).skip(2) {
+            let [head, tail] = [0, 1].map(|i| spec["shared"][i].as_u64().unwrap() as usize);
+            let own = spec["text"].as_str().unwrap();
+            let units = own.encode_utf16();
+            let text: Vec<u16> =
+                first[..head].iter().copied().chain(units).chain(first[first.len() - tail..].iter().copied()).collect();
+            assert_eq!(String::from_utf16(&text).unwrap(), side.spec.canonical());
+            assert!(own.len() < first.len() / 2, "{own}");
+        }
     }
 
     #[test]
