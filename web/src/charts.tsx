@@ -68,6 +68,16 @@ function apart(points: [number, number][]): [number, number][] {
   });
 }
 
+/** As many digits as tell ticks apart; on a logarithmic axis they are powers, and some of them blank. */
+function labels(ticks: (number | null)[]): string[] {
+  const some = ticks.filter((t): t is number => t !== null);
+  const gap = Math.min(...some.slice(1).map((t, i) => t - some[i]));
+  const most = Math.max(...some.map(Math.abs));
+  const even = some.length === ticks.length && gap > 0 && most > 0;
+  const digits = even ? Math.min(12, Math.max(1, Math.floor(Math.log10(most)) - Math.floor(Math.log10(gap) + 1e-9) + 1)) : 3;
+  return ticks.map((t) => (t === null ? '' : String(Number(num(t, digits)))));
+}
+
 /** Lines or dots over a number, with a cursor that reads them off; `shares` on an axis of percentiles. */
 export function Plot({ label, lines, x, y, logX, shares, theme, height = 320 }:
   { label: string; lines: Line[]; x: string; y: string; logX?: boolean; shares?: boolean; theme: string; height?: number }) {
@@ -85,16 +95,16 @@ export function Plot({ label, lines, x, y, logX, shares, theme, height = 320 }:
     const axis = (text: string): uPlot.Axis => ({
       label: text, labelFont: '13px system-ui', font: '12px system-ui', stroke: css('--text'), labelSize: 22,
       grid: { stroke: css('--grid'), width: 1 }, ticks: { stroke: css('--grid'), width: 1 },
-      values: (_u, ticks) => ticks.map((t) => (t === null ? '' : num(t, 3))),
+      values: (_u, ticks) => labels(ticks),
     });
     const series = shown.map((l, i): uPlot.Series => ({
       label: name(l.label), stroke: l.colour ?? colour(i), width: 2, spanGaps: true, dash: l.dash ? [6, 4] : undefined,
       paths: l.dots ? () => null : l.step ? uPlot.paths.stepped!({ align: 1 }) : undefined,
-      points: { show: l.dots ? true : false, size: 4, fill: l.colour ?? colour(i) },
+      points: { show: l.dots ? true : false, size: l.points.length > 100 ? 4 : 9, fill: l.colour ?? colour(i) },
       value: (_u, v) => (v === null || v === undefined ? '–' : shares ? share(v) : num(v)),
     }));
     const upwards: uPlot.Axis = shares
-      ? { ...axis(y), size: 70, splits: () => percentiles.map(tail), values: () => percentiles.map((m) => `p${num(100 * m, 6)}`) }
+      ? { ...axis(y), size: 70, splits: () => percentiles.map(tail), values: () => percentiles.map((m) => `p${Number((100 * m).toFixed(6))}`) }
       : { ...axis(y), size: 62 };
     const plot = new uPlot({
       width: element.clientWidth || 800, height,
@@ -116,7 +126,8 @@ export interface Layer { label: string; value: number; colour: string; opacity?:
 /** Bars of layers on one axis from 0. A mark may stand beside them. */
 export function Stacked({ label, bars, unit, max }:
   { label: string; bars: { label: string; layers: Layer[]; mark?: number | null }[]; unit: string; max?: number }) {
-  const width = 860, left = 250, right = 16, step = 30;
+  const width = 860, right = 16, step = 30;
+  const left = Math.min(360, Math.max(110, 24 + 6.6 * Math.max(0, ...bars.map((b) => name(b.label).length))));
   const total = (b: { layers: Layer[]; mark?: number | null }) => Math.max(b.layers.reduce((a, l) => a + l.value, 0), b.mark ?? 0);
   const most = max ?? Math.max(1e-12, ...bars.map(total));
   const at = (v: number) => left + (v / most) * (width - left - right);
@@ -132,7 +143,7 @@ export function Stacked({ label, bars, unit, max }:
         const y = i * step + 8;
         return (
           <g>
-            <text x={left - 8} y={y + 15} text-anchor="end">{short(name(b.label), 36)}</text>
+            <text x={left - 8} y={y + 15} text-anchor="end">{short(name(b.label), 52)}</text>
             {b.layers.map((l) => {
               const x = at(from);
               from += l.value;
@@ -150,7 +161,8 @@ export function Stacked({ label, bars, unit, max }:
   );
 }
 
-const short = (text: string, most: number) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+/** What is too long loses its middle: the end says of which kernel it is. */
+const short = (text: string, most: number) => (text.length > most ? `${text.slice(0, most / 2 - 1)}…${text.slice(-most / 2)}` : text);
 
 /** Round numbers from 0 to `most`. */
 export function nice(most: number): number[] {

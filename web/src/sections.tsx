@@ -47,7 +47,7 @@ export function Compared({ report }: { report: Report }) {
   return (
     <Section id="comparison" title="The comparison">
       <p>Means over {c.seeds} {c.seeds === 1 ? 'seed' : 'paired seeds'} with 95 % intervals; ratios to <b><Name text={c.kernels[0]} /></b> on a logarithmic axis,
-        the line is 1. Filled round: better; square: worse; hollow: the interval holds 1.</p>
+        the line is 1. Filled round: better; square: worse; hollow: the interval holds 1{c.metrics.some((m) => m.ratio_to_first.some((r) => r.ci95)) ? '' : ', or there are too few seeds for one'}.</p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Comparison of all metrics">
         <table class="comparison">
           <caption>Every metric of every kernel</caption>
@@ -167,7 +167,7 @@ export function Energy({ report }: { report: Report }) {
   }
   const unit = sides[0].figures.energy!.unit;
   const shown = unit === 'relative' ? 'relative units' : unit;
-  const places = [...new Set(sides.flatMap((s) => s.figures.energy!.rows.map((r) => r.place)))];
+  const places = [...new Set(sides.flatMap((s) => s.figures.energy!.rows.filter((r) => r.energy > 0).map((r) => r.place)))];
   const bars = sides.map((s) => {
     const rows = [...s.figures.energy!.rows].sort((a, b) => places.indexOf(a.place) - places.indexOf(b.place) || a.depth - b.depth || a.khz - b.khz);
     const top = (place: string) => Math.max(1, ...rows.filter((r) => r.place === place).map((r) => r.khz));
@@ -246,9 +246,9 @@ export function Published({ report }: { report: Report }) {
   return (
     <Section id="published" title="Published beside simulated">
       <p>{good} of {results.length} rows hold.</p>
-      <Table caption="Rows of the experiment" head={['row', 'metric', 'unit', 'arm', 'published', 'simulated', '95 % interval', 'ratio published', 'ratio simulated', 'tolerance', 'holds', 'counter-test']}
+      <Table caption="Rows of the experiment" head={['row', 'metric', 'unit', 'arm', 'published', 'simulated', '95 % interval', 'ratio published', 'ratio simulated', 'holds', 'counter-test', 'tolerance']}
         rows={results.flatMap((r) => r.arms.map((a: any, i: number) => [`${r.id} (${r.platform})`, r.metric + (r.threads ? ` of ${r.threads}` : ''), r.unit, a.kernel, a.published, a.simulated, interval(a.ci95),
-          i ? '' : r.ratio?.published ?? null, i ? '' : r.ratio?.simulated ?? null, i ? '' : r.tolerance, i ? '' : r.ok ? 'yes' : 'NO', i ? '' : r.counter_test ? (r.counter_test.ok ? 'holds' : 'FAILS') : '']))} />
+          i ? '' : r.ratio?.published ?? null, i ? '' : r.ratio?.simulated ?? null, i ? '' : r.ok ? 'yes' : 'NO', i ? '' : r.counter_test ? (r.counter_test.ok ? 'holds' : 'FAILS') : '', i ? '' : r.tolerance]))} />
       {arms.length ? <Figure title="Simulated by published, for every arm" table={<Table caption="Simulated by published" head={['row', 'arm', 'simulated ÷ published']} rows={arms.map(({ r, a }) => [r.id, a.kernel, a.simulated / a.published])} />}>
         <ul class="ratios">{arms.slice(0, 60).map(({ r, a }) => <li><span><Name text={`${r.id} ${a.kernel}`} /></span><Whisker value={a.simulated / a.published} ci={a.ci95 ? [a.ci95[0] / a.published, a.ci95[1] / a.published] : null} range={[0.1, 10]} good="none" label={`${name(r.id)} ${name(a.kernel)}: simulated is ${num(a.simulated / a.published)} of published`} /></li>)}</ul>
         <p class="hint">Logarithmic from 0.1 to 10; the line is 1.</p>

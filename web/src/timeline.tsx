@@ -396,7 +396,7 @@ function View({ sides, first, engine, theme }: { sides: Shown[]; first: First | 
         <canvas ref={canvas} tabIndex={0} role="application" aria-label={`Timeline of ${kernels.join(' above ')}: lanes of ${sides[0].timeline.lanes.length} CPUs; the table below lists what is in view`}
           style={{ height: `${rows.height}px` }} onPointerDown={down} onPointerMove={move} onPointerUp={up} onPointerCancel={(e) => touches.current.delete(e.pointerId)} onKeyDown={key} />
       </div>
-      <Legend entries={[...[...colours].slice(0, 14), ['background', 'var(--other)'], ['woken, not yet running', 'var(--wait)', 'thin'], ['idle state, deeper is darker', 'var(--idle)', 'thin'], ['frequency', 'var(--freq)', 'thin'],
+      <Legend entries={[...[...colours].slice(0, 14), ['background', 'var(--other)'], ['woken, not yet running', 'var(--wait)', 'thin'], ['idle state, deeper is stronger', 'var(--idle)', 'thin'], ['frequency', 'var(--freq)', 'thin'],
         ...(signals ? [['util_avg', '#009e73', 'thin'], ['runnable_avg', '#d55e00', 'thin'], ['util_est, or WALT demand', '#cc79a7', 'thin'], ['requested frequency', 'var(--text)', 'thin']] as [string, string, string][] : [])]} />
       <div class="selected" aria-live="polite">
         {selected ? <Details shown={sides[selected.side]} h={selected} why={why} engine={engine !== null} /> : <p class="hint">Click a slice, an idle state or a frequency (or use the arrow keys) to see why.</p>}

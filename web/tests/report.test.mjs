@@ -317,6 +317,8 @@ test('narrow and on paper: nothing is wider than the page', async () => {
       await page.setViewportSize({ width: 794, height: 1123 });
       await page.emulateMedia({ media: 'print' });
       await page.screenshot({ path: join(shots, 'compare-print.png'), fullPage: true });
+      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 794, 'on A4');
+      assert.equal(await page.locator('#latency .u-legend .u-label', { hasText: 'linux-5.6' }).isVisible(), true, 'curves have their names');
     }
     assert.deepEqual(faults, [], name);
     await close();
