@@ -26,6 +26,10 @@ def test_same_spec_same_digest_and_tables_agree_with_the_report(run):
     assert len(latency) == summary["count"]
     assert latency["latency_ns"].mean() / 1e3 == pytest.approx(summary["mean"], rel=1e-9)
     switches = pl.DataFrame(run.df_sched_switch())
+    preempted = switches.filter(pl.col("prev_state") == "R", pl.col("prev_pid") != 0)
+    own = preempted.join(pl.DataFrame(run.df_tasks_runtime()), left_on="prev_pid", right_on="pid")
+    waits = pl.DataFrame(run.df_preemption_latency())
+    assert 0 < len(waits) <= len(own) and waits["latency_ns"].min() > 0
     assert (switches["next_pid"] != 0).sum() == run.metrics["slices"]
     assert pl.DataFrame(run.df_cpus_idle())["state"].min() == -1
     assert len(run.df_tasks_migrations()) == run.metrics["migrations"]

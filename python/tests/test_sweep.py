@@ -48,6 +48,15 @@ def test_progress_is_told_and_drawn(store, tmp_path, capfd):
     assert list(found)
 
 
+def test_energies_of_other_units_have_no_front(store):
+    axes = {"platform": ["hikey620", "hikey960"]}
+    with pytest.raises(wattif.WattifError, match=r"its unit is J or cost\*s"):
+        wattif.sweep("server", axes, duration="10ms", pareto=("energy.total", "slices"), store=store)
+    found = wattif.sweep("server", axes, duration="10ms", store=store)
+    assert found.data["units"] == {"energy.total": "J or cost*s", "wakeup_latency_us.mean": "µs", "wakeup_latency_us.p99": "µs"}
+    assert ("wakeup_latency_us.p99", "µs", "Mean over seeds.") in found.df().columns
+
+
 def test_an_exception_of_progress_ends_a_sweep(store):
     def enough(done, total):
         raise StopIteration("enough")

@@ -128,6 +128,10 @@ class Run(_Object):
         """A row per wake-up of the workload: time_ns, cpu, pid, comm, task, latency_ns from sched_waking to switched in."""
         return self._table("wakeup_latency")
 
+    def df_preemption_latency(self) -> Table:
+        """A row per time that a thread of the workload was preempted: as `df_wakeup_latency`, from switched out to switched in."""
+        return self._table("preemption_latency")
+
     def df_tasks_runtime(self) -> Table:
         """A row per thread: pid, comm, task, policy, runtime_s, cpu_share, activations, migrations, latencies [us]."""
         return self._table("tasks")

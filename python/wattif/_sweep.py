@@ -107,6 +107,8 @@ def sweep(
     _wattif.check_metrics(shown)
     asked = inputs(workload, platform, chosen[0], duration, set)
     plan = _wattif.Plan(asked, kernel, texts, chosen, sample, samples)
+    if pareto:
+        plan.check_front(list(pareto))
     with watched(progress) as tell:
         if executor is not None:
             _distribute(plan.missing(path), path, executor, tell)

@@ -39,6 +39,11 @@ impl Plan {
         py.detach(|| question.plan()).map(|plan| Plan(Arc::new(plan))).map_err(told)
     }
 
+    /// Refuses a front of figures that cannot be compared.
+    fn check_front(&self, front: [String; 2]) -> PyResult<()> {
+        self.0.check_front(&front).map_err(told)
+    }
+
     /// (hash, canonical text) of every run that the store does not have.
     fn missing(&self, py: Python<'_>, path: &str) -> PyResult<Vec<(String, String)>> {
         let store = store(path)?;

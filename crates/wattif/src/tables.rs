@@ -15,7 +15,7 @@ use wattif_formats::trace::arrow::EventTables;
 use wattif_lab::compare::Comparison;
 use wattif_lab::metrics::{Better, RunReport};
 use wattif_model::run::RunSpec;
-use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Name, unit, meaning, values.
@@ -81,9 +81,10 @@ pub fn sweep(t: &Swept) -> RecordBatch {
     for (name, [lo, hi]) in metrics.iter().zip(&ends) {
         let figure =
             |of: fn(&crate::sweep::Figure) -> Option<f64>| numbers(t.points.iter().map(|p| of(&p.metrics[*name])));
-        columns.push((name, "of the metric", "Mean over seeds.", figure(|f| f.mean)));
-        columns.push((lo, "of the metric", "Lower end of its 95 % BCa interval.", figure(|f| f.ci95.map(|ci| ci[0]))));
-        columns.push((hi, "of the metric", "Upper end.", figure(|f| f.ci95.map(|ci| ci[1]))));
+        let unit = t.units[*name].as_str();
+        columns.push((name, unit, "Mean over seeds.", figure(|f| f.mean)));
+        columns.push((lo, unit, "Lower end of its 95 % BCa interval.", figure(|f| f.ci95.map(|ci| ci[0]))));
+        columns.push((hi, unit, "Upper end.", figure(|f| f.ci95.map(|ci| ci[1]))));
     }
     let front: BooleanArray = t.points.iter().map(|p| Some(p.front)).collect();
     columns.push(("front", "", "No other point is better in both metrics of the front.", Arc::new(front)));
@@ -137,11 +138,24 @@ fn frequency_residency(report: &RunReport) -> RecordBatch {
     ])
 }
 
-/// Every wake-up of the workload: who waited how long.
+/// Every wait of a thread of the workload for a CPU: after a wake-up, and after it was preempted.
 #[derive(Default)]
-struct WakeupLatency {
+struct Latencies {
     /// By pid; ids are small numbers.
-    threads: Vec<Option<Woken>>,
+    threads: Vec<Option<Waiter>>,
+    wakeups: LatencyRows,
+    preemptions: LatencyRows,
+}
+
+struct Waiter {
+    info: ThreadInfo,
+    on_cpu: bool,
+    woken: Option<Ns>,
+    preempted: Option<Ns>,
+}
+
+#[derive(Default)]
+struct LatencyRows {
     time: Int64Builder,
     cpu: Int32Builder,
     pid: Int32Builder,
@@ -150,41 +164,48 @@ struct WakeupLatency {
     latency: Int64Builder,
 }
 
-struct Woken {
-    info: ThreadInfo,
-    on_cpu: bool,
-    since: Option<Ns>,
-}
-
-impl WakeupLatency {
-    fn thread_of(&mut self, pid: Pid) -> Option<&mut Woken> {
-        self.threads.get_mut(pid.0 as usize)?.as_mut()
+impl LatencyRows {
+    fn push(&mut self, at: Ns, cpu: CpuId, of: &ThreadInfo, since: Ns) {
+        self.time.append_value(at.0 as i64);
+        self.cpu.append_value(cpu.0 as i32);
+        self.pid.append_value(of.pid.0 as i32);
+        self.comm.append_value(&of.comm);
+        self.task.append_value(&of.task);
+        self.latency.append_value(at.since(since) as i64);
     }
-    fn switched_in(&mut self, at: Ns, cpu: CpuId, next: Pid) {
-        let Some(Some(thread)) = self.threads.get_mut(next.0 as usize) else { return };
-        thread.on_cpu = true;
-        if let Some(since) = thread.since.take().filter(|_| thread.info.workload) {
-            self.time.append_value(at.0 as i64);
-            self.cpu.append_value(cpu.0 as i32);
-            self.pid.append_value(next.0 as i32);
-            self.comm.append_value(&thread.info.comm);
-            self.task.append_value(&thread.info.task);
-            self.latency.append_value(at.since(since) as i64);
-        }
-    }
-    fn table(&mut self) -> RecordBatch {
+    fn table(&mut self, latency: &str) -> RecordBatch {
         table(vec![
             ("time_ns", "ns", "When it was switched in: since the start of the run.", Arc::new(self.time.finish())),
             ("cpu", "", "Where.", Arc::new(self.cpu.finish())),
             ("pid", "", "Thread that was switched in.", Arc::new(self.pid.finish())),
             ("comm", "", "Its name.", Arc::new(self.comm.finish())),
             ("task", "", "Task of the workload it belongs to.", Arc::new(self.task.finish())),
-            ("latency_ns", "ns", "sched_waking until switched in.", Arc::new(self.latency.finish())),
+            ("latency_ns", "ns", latency, Arc::new(self.latency.finish())),
         ])
     }
 }
 
-impl Observer for WakeupLatency {
+impl Latencies {
+    fn thread_of(&mut self, pid: Pid) -> Option<&mut Waiter> {
+        self.threads.get_mut(pid.0 as usize)?.as_mut()
+    }
+    fn switched_in(&mut self, at: Ns, cpu: CpuId, next: Pid) {
+        let Some(Some(thread)) = self.threads.get_mut(next.0 as usize) else { return };
+        thread.on_cpu = true;
+        let (woken, preempted) = (thread.woken.take(), thread.preempted.take());
+        if !thread.info.workload {
+            return;
+        }
+        if let Some(since) = woken {
+            self.wakeups.push(at, cpu, &thread.info, since);
+        }
+        if let Some(since) = preempted {
+            self.preemptions.push(at, cpu, &thread.info, since);
+        }
+    }
+}
+
+impl Observer for Latencies {
     fn interest(&self) -> Interest {
         Interest::SCHED
     }
@@ -193,18 +214,19 @@ impl Observer for WakeupLatency {
         if self.threads.len() <= at {
             self.threads.resize_with(at + 1, || None);
         }
-        self.threads[at] = Some(Woken { info: thread.clone(), on_cpu: false, since: None });
+        self.threads[at] = Some(Waiter { info: thread.clone(), on_cpu: false, woken: None, preempted: None });
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedWaking { pid, .. } => {
                 if let Some(thread) = self.thread_of(pid).filter(|t| !t.on_cpu) {
-                    thread.since.get_or_insert(at);
+                    thread.woken.get_or_insert(at);
                 }
             }
-            Event::SchedSwitch { prev_pid, next_pid, .. } => {
+            Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
                 if let Some(prev) = self.thread_of(prev_pid) {
                     prev.on_cpu = false;
+                    prev.preempted = (prev_state == PrevState::Running).then_some(at);
                 }
                 self.switched_in(at, cpu, next_pid);
             }
@@ -216,7 +238,7 @@ impl Observer for WakeupLatency {
 /// Keeps the tables of a run: of the events that are asked for, of wake-ups, and of what the report says.
 pub struct RunTables {
     events: EventTables,
-    wakeups: WakeupLatency,
+    latencies: Latencies,
 }
 
 impl RunTables {
@@ -229,13 +251,15 @@ impl RunTables {
             return Err(Error::unknown("event", unknown, known, "docs/reference/columns.md"));
         }
         let events = EventTables::new(&names, spec.workload.marks.clone());
-        Ok(RunTables { events, wakeups: WakeupLatency::default() })
+        Ok(RunTables { events, latencies: Latencies::default() })
     }
 
-    /// All tables by name: the events', `wakeup_latency`, `tasks`, `idle_residency`, `frequency_residency`.
+    /// All tables by name: the events', `wakeup_latency`, `preemption_latency`, `tasks`, `idle_residency`, `frequency_residency`.
     pub fn into_batches(mut self, report: &RunReport) -> BTreeMap<&'static str, RecordBatch> {
         let mut tables = self.events.into_batches();
-        tables.insert("wakeup_latency", self.wakeups.table());
+        tables.insert("wakeup_latency", self.latencies.wakeups.table("sched_waking until switched in."));
+        let preempted = "Switched out while it could run, until switched in again.";
+        tables.insert("preemption_latency", self.latencies.preemptions.table(preempted));
         tables.insert("tasks", tasks(report));
         tables.insert("idle_residency", idle_residency(report));
         tables.insert("frequency_residency", frequency_residency(report));
@@ -245,18 +269,18 @@ impl RunTables {
 
 impl Observer for RunTables {
     fn interest(&self) -> Interest {
-        self.events.interest().and(self.wakeups.interest())
+        self.events.interest().and(self.latencies.interest())
     }
     fn start(&mut self, platform: &wattif_model::platform::Platform) {
         self.events.start(platform);
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.events.thread(thread);
-        self.wakeups.thread(thread);
+        self.latencies.thread(thread);
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         self.events.event(at, cpu, event);
-        self.wakeups.event(at, cpu, event);
+        self.latencies.event(at, cpu, event);
     }
 }
 

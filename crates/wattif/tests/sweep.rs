@@ -105,3 +105,16 @@ fn a_limit_on_files_is_a_full_disk() {
     let (_, err) = finish(sweep(&path, &[]).spawn().unwrap());
     assert!(err.contains(&format!("{} runs made", 60 - kept)), "{kept}: {err}");
 }
+
+#[test]
+fn energies_of_other_units_have_no_front() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("units.sqlite");
+    let mut both = Command::new(env!("CARGO_BIN_EXE_wattif"));
+    both.args(["sweep", "server", "--duration", "10ms", "--axis", "platform=hikey620,hikey960", "--store"]).arg(&path);
+    let page = String::from_utf8_lossy(&both.output().unwrap().stdout).into_owned();
+    assert!(page.contains("energy.total [J or cost*s]") && page.contains("wakeup_latency_us.p99 [µs]"), "{page}");
+    let out = both.args(["--pareto", "energy.total,slices"]).output().unwrap();
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(err.contains("no front of energy.total: its unit is J or cost*s") && out.status.code() == Some(2), "{err}");
+}

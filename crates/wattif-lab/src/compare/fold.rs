@@ -1,5 +1,6 @@
 //! From the reports of runs to the `wattif.compare/1` object.
 
+use crate::metrics::energy::in_energy;
 use crate::metrics::{Better, RunReport, info};
 use crate::stats::{bca_mean, cohens_dz, holm, mean, paired_ratio};
 use serde::Serialize;
@@ -94,12 +95,7 @@ fn row(name: &str, runs: &[Vec<RunReport>]) -> MetricRow {
 /// Energies have the unit of the platform.
 pub(crate) fn unit_of<'a>(name: &str, listed: &str, mut runs: impl Iterator<Item = &'a RunReport>) -> String {
     let energy = runs.find_map(|r| r.metrics.energy.as_ref()).map_or("J", |e| e.unit.as_str());
-    match (name.split('.').next(), energy) {
-        (Some("energy"), unit) => unit.to_owned(),
-        (Some("power_mean"), "relative") => "relative".to_owned(),
-        (Some("power_mean"), "cost*s") => "cost".to_owned(),
-        _ => listed.to_owned(),
-    }
+    in_energy(name, listed, energy).to_owned()
 }
 
 fn estimate(values: Option<&[f64]>) -> Estimate {

@@ -133,8 +133,8 @@ impl Explanation {
 
 fn rows(rows: &[Row], timed: bool) -> String {
     use Align::{Left, Right};
-    let mut table =
-        Table::new([("", Left), ("A", Right), ("B", Right), ("B − A", Right), ("A s", Right), ("B s", Right)]);
+    let columns = [("", Left), ("A", Right), ("B", Right), ("B − A", Right), ("A s", Right), ("B s", Right)];
+    let mut table = Table::new(columns.into_iter().take(if timed { 6 } else { 4 }));
     let scale = rows.iter().find(|r| r.difference_fj != 0).map_or(1.0, |r| r.difference / r.difference_fj as f64);
     for r in rows.iter().take(SHOWN) {
         let value = |fj: i128| cell(fj as f64 * scale);
@@ -160,7 +160,7 @@ fn share_table(shares: &Shares) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([("part", Left), ("B − A", Right), ("95 % interval", Right), ("share", Right)]);
     for s in &shares.shares {
-        let share = s.share.map_or("–".into(), |x| format!("{:.0} %", x * 100.0));
+        let share = s.share.map_or("–".into(), |x| format!("{:.0} %", (x * 100.0).round() + 0.0)); // no −0
         table.row([s.part.to_string(), signed(s.value), interval(s.ci95), share]);
     }
     indented(&table.to_text())

@@ -33,6 +33,22 @@ pub(crate) fn unit(unit: PowerUnit, sourced: bool) -> Option<(&'static str, f64)
     }
 }
 
+/// The unit of a metric on a platform: energies have that of its powers.
+pub fn unit_on(metric: &str, platform: &Platform) -> &'static str {
+    let energy = unit(platform.power.unit, platform.power.sourced).map_or("J", |(unit, _)| unit);
+    in_energy(metric, super::info(metric).map_or("", |m| m.unit), energy)
+}
+
+/// The unit of a metric that is `listed` with one, where that of energy is `energy`.
+pub(crate) fn in_energy<'a>(metric: &str, listed: &'a str, energy: &'a str) -> &'a str {
+    match (metric.split('.').next(), energy) {
+        (Some("energy"), unit) => unit,
+        (Some("power_mean"), "relative") => "relative",
+        (Some("power_mean"), "cost*s") => "cost",
+        _ => listed,
+    }
+}
+
 /// Integrates one power.
 #[derive(Clone, Debug)]
 struct Meter {

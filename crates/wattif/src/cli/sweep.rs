@@ -89,6 +89,7 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     }
     shown.iter().try_for_each(|name| check_metric(name))?;
     let plan = args.swept.question(args.sampling(), args.seeds)?.plan()?;
+    front.as_ref().map_or(Ok(()), |front| plan.check_front(front))?;
     let store = Store::open(&args.swept.store)?;
     let missing = plan.missing(&store)?;
     let all = plan.points.len() * plan.seeds.len();
@@ -97,9 +98,9 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     bar.finish_and_clear();
     let table = plan.table(&store, &shown, front.as_ref())?;
     output::note(&format!(
-        "{} points × {} seeds: {} runs made, the others were in {}",
-        plan.points.len(),
-        plan.seeds.len(),
+        "{} × {}: {} runs made, the others were in {}",
+        counted(plan.points.len(), "point"),
+        counted(plan.seeds.len(), "seed"),
         missing.len().min(all),
         args.swept.store.display()
     ));
@@ -179,6 +180,10 @@ fn picture(args: &Args, found: &Found) -> Report {
     page
 }
 
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 fn check_metric(name: &str) -> Result<(), Error> {
     let names = metrics::list().iter().map(|m| m.name);
     metrics::info(name).map(drop).ok_or_else(|| Error::unknown("metric", name, names, "wattif list metrics"))
@@ -193,7 +198,11 @@ fn pair(text: &str) -> Result<[String; 2], Error> {
 
 fn page(found: &Found, metrics: &[String], front: bool) -> String {
     let left = found.axes.iter().map(|name| (name.clone(), Align::Left));
-    let right = metrics.iter().flat_map(|m| [(m.clone(), Align::Right), ("95 % interval".to_string(), Align::Right)]);
+    let named = |m: &String| match found.units[m].as_str() {
+        "" => m.clone(),
+        unit => format!("{m} [{unit}]"),
+    };
+    let right = metrics.iter().flat_map(|m| [(named(m), Align::Right), ("95 % interval".to_string(), Align::Right)]);
     let mut table = Table::new(left.chain(right).chain([(String::new(), Align::Left)]));
     for row in &found.points {
         table.row(cells(found, row, metrics));

@@ -14,9 +14,9 @@ use crate::run::{Done, Gate};
 use crate::settings::Settings;
 use rayon::prelude::*;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif_formats::rtapp::Dialect;
-use wattif_lab::metrics::{self, Better, RunReport};
+use wattif_lab::metrics::{self, Better, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_lab::sweep::{Axis, Point, Sampling, pareto, points};
 use wattif_model::Ns;
@@ -175,6 +175,22 @@ impl Sweep {
         Ok(all.chunks(self.seeds.len().max(1)).map(<[RunReport]>::to_vec).collect())
     }
 
+    /// The unit of a metric; the units, where the platforms of the points have others.
+    fn unit(&self, metric: &str) -> String {
+        let units: BTreeSet<&str> = self.specs.iter().map(|s| unit_on(metric, &s.platform)).collect();
+        units.into_iter().collect::<Vec<_>>().join(" or ")
+    }
+
+    /// Refuses a front of figures that cannot be compared: energies of platforms whose units are others.
+    pub fn check_front(&self, front: &[String; 2]) -> Result<(), Error> {
+        let mixed = front.iter().map(|name| (name, self.unit(name))).find(|(_, unit)| unit.contains(" or "));
+        mixed.map_or(Ok(()), |(name, unit)| {
+            Err(Error::Usage(format!(
+                "no front of {name}: its unit is {unit}, by the platform; give a sweep to each of these platforms"
+            )))
+        })
+    }
+
     /// The table, from a store that has everything.
     pub fn table(&self, store: &Store, names: &[String], front: Option<&[String; 2]>) -> Result<Table, Error> {
         let mut rows = Vec::with_capacity(self.points.len());
@@ -184,6 +200,7 @@ impl Sweep {
             rows.push(Row { axes, hash: spec.hash(), metrics, front: false });
         }
         if let Some(of) = front {
+            self.check_front(of)?;
             let low = |row: &Row, name: &String| {
                 let sign = if metrics::info(name).is_some_and(|m| m.better == Better::Higher) { -1.0 } else { 1.0 };
                 row.metrics.get(name).and_then(|f| f.mean).map_or(f64::NAN, |m| sign * m)
@@ -195,6 +212,7 @@ impl Sweep {
             schema: "wattif.sweep/1",
             model: MODEL,
             axes: self.axes.clone(),
+            units: names.iter().map(|name| (name.clone(), self.unit(name))).collect(),
             seeds: self.seeds.clone(),
             points: rows,
         })
@@ -208,6 +226,8 @@ pub struct Table {
     model: &'static str,
     /// Names of the axes.
     pub axes: Vec<String>,
+    /// Metric → unit; empty for counts.
+    pub units: BTreeMap<String, String>,
     /// Seeds of every point.
     pub seeds: Vec<u64>,
     /// In the order of the plan.
