@@ -117,6 +117,20 @@ def test_a_port_of_a_built_in_governor_keeps_the_same_clocks():
     assert lowest == pytest.approx([d["freq_residency"][0]["s"] for d in theirs["domains"]], rel=0.02)
 
 
+def test_only_run_uses_them(store):
+    mine = dict(set={"cpuidle": "shallowest"})
+    for call in (
+        lambda: wattif.compare("server", ["linux-5.3", "linux-5.6"], **mine),
+        lambda: wattif.explain("server", "linux-5.3", "linux-5.6", **mine),
+        lambda: wattif.sweep("server", {"schedutil.rate_limit_us": [500]}, store=store, **mine),
+        lambda: wattif.sweep("server", {"cpuidle": ["menu", "shallowest"]}, store=store),
+        lambda: wattif.tune("server", {"cpufreq": "schedutil,full"}, store=store),
+    ):
+        with pytest.raises(wattif.WattifError, match="written in Python: only wattif.run can use it"):
+            call()
+    assert not store.exists()
+
+
 def test_a_governor_needs_a_name():
     with pytest.raises(TypeError, match="needs a class attribute"):
 

@@ -93,6 +93,7 @@ def test_bad_input_says_what_is_near():
         (dict(kernel="linux-5.5"), "linux-5.4"),
         (dict(set={"schedutil.rate_limit": 5}), "rate_limit_us"),
         (dict(duration="5 parsecs"), "no unit of time"),
+        (dict(seed=-1), "seed -1: a seed is a whole number"),
     ]:
         with pytest.raises(wattif.WattifError, match=part):
             wattif.run("server", **arguments)

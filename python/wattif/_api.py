@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from . import _wattif
-from ._policies import take_own
+from ._policies import refuse_own, take_own
 from ._wattif import Table
 
 Setting = str | int | bool
@@ -31,6 +31,7 @@ def inputs(
     set: Mapping[str, Setting] | None,
 ) -> _wattif.Inputs:
     """What to run: all but the kernel, as the native part takes it."""
+    _check_seeds([seed])
     return {
         "workload": workload,
         "platform": platform,
@@ -45,7 +46,14 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     chosen = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(seeds)
     if not chosen:
         raise _wattif.WattifError("name at least one seed")
+    _check_seeds(chosen)
     return chosen
+
+
+def _check_seeds(seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        if not 0 <= seed < 2**64:
+            raise _wattif.WattifError(f"seed {seed}: a seed is a whole number from 0 to 2**64 - 1")
 
 
 def preformatted(text: str) -> str:
@@ -286,6 +294,7 @@ def compare(
     if len(names) != len(others) or len(names) < 2:
         raise _wattif.WattifError("name at least two kernels, such as ['linux-5.3', 'linux-5.6']")
     asked = inputs(workload, platform, chosen[0], duration, set)
+    refuse_own(asked["set"])
     again = _call(
         "compare", workload, names, platform=platform, seeds=seeds, duration=duration, set=dict(set or {}), metrics=shown
     )
@@ -331,10 +340,13 @@ def explain(
     ``explain(run, other)`` says it of two runs, which must differ in nothing but the kernel.
     """
     _wattif.check_metrics(list(metrics))
+    if seeds < 0:
+        raise _wattif.WattifError(f"{seeds} seeds: none (0) or more")
     if isinstance(workload, Run) and isinstance(a, Run):
         specs = [_spec_of(workload), _spec_of(a)]
     elif isinstance(workload, str) and isinstance(a, str) and isinstance(b, str):
         asked = inputs(workload, platform, seed, duration, set)
+        refuse_own(asked["set"])
         specs = [_wattif.spec(asked, kernel) for kernel in (a, b)]
     else:
         raise TypeError("explain(workload, kernel, other kernel), or explain(run, other run)")

@@ -5,6 +5,7 @@ Slow: every decision calls into Python. Measured cost: docs/python.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from . import _wattif
@@ -75,6 +76,16 @@ def take_own(set: dict[str, str]) -> dict[str, tuple[str, type]]:
             cls = known[name]
             own[slot] = (f"python:{name}@{_wattif.hash(_source(cls))}", cls)
     return own
+
+
+def refuse_own(set: Mapping[str, str], axes: Mapping[str, Sequence[object] | str] | None = None) -> None:
+    """Where runs are made by other threads or processes, which have no governors of this interpreter."""
+    for slot, known in _REGISTRY.items():
+        values = (axes or {}).get(slot, ())
+        asked = [set.get(slot), *(values.split(",") if isinstance(values, str) else values)]
+        for name in asked:
+            if name in known:
+                raise _wattif.WattifError(f"`{name}` is a governor written in Python: only wattif.run can use it")
 
 
 def _source(cls: type) -> str:

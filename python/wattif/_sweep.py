@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _wattif
 from ._api import Setting, inputs, seed_list, settings
+from ._policies import refuse_own
 from ._progress import Progress, watched
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def sweep(
     path, shown = str(store), list(dict.fromkeys([*metrics, *(pareto or ())]))
     _wattif.check_metrics(shown)
     asked = inputs(workload, platform, chosen[0], duration, set)
+    refuse_own(asked["set"], axes)
     plan = _wattif.Plan(asked, kernel, texts, chosen, sample, samples)
     if pareto:
         plan.check_front(list(pareto))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _wattif
 from ._api import Setting, inputs, preformatted, seed_list
 from ._nsga2 import conversation
+from ._policies import refuse_own
 from ._progress import Progress, watched
 from ._sweep import axis_texts
 
@@ -77,6 +78,7 @@ def tune(
     chosen = seed_list(seeds)
     unseen = [max(chosen) + 1 + i for i in range(held_out)]
     asked = inputs(workload, platform, chosen[0], duration, set)
+    refuse_own(asked["set"], axes)
     numbers = [trials, population, search_seed]
     texts, names = axis_texts(axes), list(objectives)
     both = [chosen, unseen]
