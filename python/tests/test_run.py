@@ -109,6 +109,8 @@ def test_compare_and_explain():
     assert compared["schema"] == "wattif.compare/1" and "ratio to linux-5.3" in repr(compared)
     assert "| metric |" in compared.markdown
     table = pl.DataFrame(compared.df())
+    html = compared._repr_html_()
+    assert html.count("<tr>") == 1 + len(compared.df()) and "<th>effect d</th>" in html and "4 seeds: mean" in html
     row = table.filter(metric="energy.total", kernel="linux-5.6").to_dicts()[0]
     said = next(m for m in compared["metrics"] if m["name"] == "energy.total")
     assert [row["lo"], row["hi"]] == said["per_kernel"][1]["ci95"] and row["ratio"] == said["ratio_to_first"][1]["value"]

@@ -29,6 +29,7 @@ def alone(tmp_path):
 def test_local(store, alone):
     assert len(alone) == 12 and any(row["front"] for row in alone)
     again = wattif.sweep("server", AXES, store=store, **HERE)
+    assert again._repr_html_().count("<tr>") == 13
     assert list(again) == alone and again.front() and "12 points" in repr(again)
     with pytest.raises(wattif.WattifError, match="rate_limit_us"):
         wattif.sweep("server", {"schedutil.rate_limit": [1]}, store=store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from . import _wattif
@@ -61,6 +61,24 @@ def preformatted(text: str) -> str:
     import html
 
     return f"<pre>{html.escape(text)}</pre>"
+
+
+def table_html(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """For a notebook."""
+    import html
+
+    def row(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    return f"<table>{row('th', head)}{''.join(row('td', cells) for cells in rows)}</table>"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _interval(ends: Sequence[float] | None) -> str:
+    return "–" if ends is None else f"[{_number(ends[0])}, {_number(ends[1])}]"
 
 
 class _Object(Mapping[str, Any]):
@@ -202,6 +220,20 @@ class Comparison(_Object):
     def df(self) -> Table:
         """A row per metric and kernel: mean, interval, ratio to the first, p, effect."""
         return self._df
+
+    def _repr_html_(self) -> str:
+        kernels = self["kernels"]
+        head = ["metric", "unit", "kernel", "mean", "95 % interval", f"ratio to {kernels[0]}", "95 % interval", "p (Holm)", "effect d"]
+        rows = []
+        for metric in self["metrics"]:
+            for k, (name, of, ratio) in enumerate(zip(kernels, metric["per_kernel"], metric["ratio_to_first"])):
+                cells = [metric["name"], metric["unit"]] if k == 0 else ["", ""]
+                cells += [name, _number(of["mean"]), _interval(of["ci95"])]
+                if k > 0:
+                    cells += [_number(ratio["value"]), _interval(ratio["ci95"])]
+                    cells += [_number(ratio["p_holm"]), _number(ratio["effect"])]
+                rows.append(cells + [""] * (len(head) - len(cells)))
+        return table_html(head, rows) + preformatted(self._shown[self._shown.rfind("\n\n") :].strip())
 
     def _text(self) -> str:
         return self._shown

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _wattif
-from ._api import Setting, inputs, seed_list, settings
+from ._api import Setting, inputs, seed_list, settings, table_html
 from ._policies import refuse_own
 from ._progress import Progress, watched
 
@@ -50,13 +50,14 @@ class Sweep(Sequence[dict[str, Any]]):
         return f"<wattif.Sweep {len(self)} points over {', '.join(self.data['axes'])}; {len(self.data['seeds'])} seeds>"
 
     def _repr_html_(self) -> str:
-        import html
+        head = list(self._rows[0]) if self._rows else []
+        return table_html(head, ([_cell(v) for v in row.values()] for row in self._rows))
 
-        head = "".join(f"<th>{html.escape(k)}</th>" for k in (self._rows[0] if self._rows else {}))
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row.values()) + "</tr>" for row in self._rows
-        )
-        return f"<table><tr>{head}</tr>{rows}</table>"
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _flat(point: dict[str, Any]) -> dict[str, Any]:
