@@ -437,7 +437,7 @@ function title(t: Timeline, h: Hit): string {
 function Details({ shown, h, why, engine }: { shown: Shown; h: Hit; why: any; engine: boolean }) {
   const t = shown.timeline, lane = t.lanes[h.cpu];
   const [from, to] = extent(t, h);
-  const facts: [string, string][] = [['kernel', shown.name], ['CPU', String(h.cpu)], ['from', `${num(from / 1e6, 9)} ms`], ['length', time(to - from)]];
+  const facts: [string, string][] = [['kernel', shown.name], ['CPU', String(h.cpu)], ['from', `${Number(num(from / 1e6, 9))} ms`], ['length', time(to - from)]];
   if (h.what === 'slice') {
     const thread = t.threads[lane.thread[h.index]];
     facts.unshift(['thread', `${thread.name} (pid ${thread.pid})`]);
@@ -451,7 +451,7 @@ function Details({ shown, h, why, engine }: { shown: Shown; h: Hit; why: any; en
       {!shown.spec.text ? <Absent>This was recorded, not simulated: the decisions behind it are not in the trace.</Absent> : !engine ? <Absent>The simulator is not in this page or this browser cannot run it; `wattif run --trace-detail decisions` writes every decision.</Absent>
         : why?.busy || !why ? <p class="hint">running it again …</p>
           : why.error ? <p class="note">{why.error}</p>
-            : why.decisions.length ? <Table caption="Decisions behind it, the last one last" head={['at, ms', 'policy', 'decided', 'with']} rows={why.decisions.map((d: any) => [num(d.at_ns / 1e6, 9), d.policy, d.what, d.because])} />
+            : why.decisions.length ? <Table caption="Decisions behind it, the last one last" head={['at, ms', 'policy', 'decided', 'with']} rows={why.decisions.map((d: any) => [String(Number(num(d.at_ns / 1e6, 9))), d.policy, d.what, d.because])} />
               : <p>Nothing was decided about it in the two seconds before: it was so from the start.</p>}
     </div>
   );

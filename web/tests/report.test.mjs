@@ -344,6 +344,14 @@ test('the lab: the same digest, another kernel, a mistake, a cancelled run', asy
   const [p99] = await values(page, '#comparison [data-metric="wakeup_latency_us.p99"]');
   assert.equal(p99, native.metrics.wakeup_latency_us.p99, 'figures are those of the new run');
 
+  const edited = '{ "tasks": { "a": { "instance": 3, "run": 700, "timer": { "ref": "unique", "period": 5000 } } } }';
+  writeFileSync(join(folder, 'edited.json'), edited);
+  await page.fill('#lab-text', edited);
+  await page.click('#lab-run');
+  await page.waitForFunction((before) => document.querySelector('.digest').textContent !== before, native.digest, { timeout: 120_000 });
+  const other = JSON.parse(wattif('run', 'edited.json', '--duration', '1s', '-k', 'linux-5.6', '--seed', '7', '--set', 'cpuidle=teo', '--json'));
+  assert.equal(await page.textContent('.digest'), other.digest, 'the text in the editor is what runs');
+
   await page.fill('#lab-text', '{ "tasks": { "a": { "rnu": 5, "sleep": 100 } } }');
   await page.waitForSelector('.findings li');
   assert.match(await page.textContent('.findings'), /rnu/);
@@ -493,6 +501,23 @@ test('a million slices: opens, pans and zooms; times are reported', async (t) =>
   t.diagnostic(`frames took ${frames.map((f) => f.toFixed(1)).join(' ')} ms; web/tests/bench.mjs measures them`);
   await page.click('.jump-worst');
   await page.waitForSelector('.selected dl');
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('more than 8 MB of data: the shortest slices are left out, and the page says so', async () => {
+  const workload = join(folder, 'many.json');
+  const tasks = { short: { instance: 16, run: 35, timer: { ref: 'unique', period: 331 } }, odd: { instance: 8, run: 77, sleep: 501 } };
+  writeFileSync(workload, JSON.stringify({ tasks, global: { duration: 60 } }));
+  const { url, json, file } = report('many', 'run', workload, '-p', 'hikey960', '--duration', '60s');
+  assert.ok(readFileSync(file).length < 8.4e6 + 2.2e6);
+  const { page, faults, close } = await open(browser, url);
+  const note = await page.textContent('#answer .note');
+  const [shown, all] = note.match(/(\d+) of (\d+) slices/).slice(1).map(Number);
+  assert.equal(all, json.slices);
+  assert.ok(shown > 100_000 && shown < all, note);
+  await page.waitForSelector('canvas[role=application]');
+  assert.match(await page.locator('#timeline details caption').textContent(), new RegExp(`of ${shown}$`), 'those that are there');
   assert.deepEqual(faults, []);
   await close();
 });

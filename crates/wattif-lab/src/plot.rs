@@ -487,7 +487,7 @@ fn open(chart: &Chart, height: f64, legend: &[(String, Paint)]) -> String {
 <rect class="page" width="{WIDTH}" height="{full}" rx="8"/>
 <text x="20" y="24" font-size="15" font-weight="600">{}</text>
 "##,
-        escape(&short(&chart.title, 88))
+        escape(&short(&chart.title, 80))
     );
     let top = if lines.len() > 1 { height + 2.0 } else { 39.0 };
     for (i, line) in lines.iter().enumerate() {
@@ -661,7 +661,8 @@ fn text(svg: &mut String, x: f64, y: f64, anchor: &str, content: &str) {
     let _ = writeln!(svg, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#, escape(content));
 }
 
-/// Names come from files and traces: nothing of them may become markup. Control characters are not allowed in XML.
+/// Names come from files and traces: nothing of them may become markup. Control characters are not allowed in XML; what would
+/// turn the direction of a display, or be invisible, stands as its code.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -671,6 +672,14 @@ fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
+            '\u{ad}'
+            | '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{feff}' => {
+                out.push_str(&c.escape_unicode().to_string());
+            }
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
             c => out.push(c),
         }
@@ -724,6 +733,9 @@ mod tests {
     #[test]
     fn nothing_one_point_and_nonsense() {
         check(&scatter(&chart(), &[]));
+        let turned = Series { points: vec![point(5.0, 5.0, "a\u{202e}b")], dots: true, ..Series::default() };
+        let svg = scatter(&chart(), &[turned]);
+        assert!(!svg.contains('\u{202e}') && svg.contains("a\\u{202e}b"), "{svg}");
         for p in [point(5.0, 5.0, "\u{1}<script>"), point(f64::NAN, f64::INFINITY, "x"), point(0.0, 0.0, "")] {
             check(&scatter(&chart(), &[Series { points: vec![p], dots: true, line: true, ..Series::default() }]));
         }

@@ -104,10 +104,19 @@ fn pictures(args: &Args, loaded: &Loaded, seeds: &[u64], comparison: &Comparison
     args.plots.write(&sides, Some(("ratios", &|_| ratios(&plots::title(&specs[0]), comparison))))?;
     if let Some(path) = &args.page.report {
         let inputs = report::inputs(&args.inputs, &args.kernel, loaded, seeds.len() as u64);
-        let page = report::of_comparison(comparison, &sides, loaded, inputs)?;
+        let mut page = report::of_comparison(comparison, &sides, loaded, inputs)?;
+        page.notes.extend(published_elsewhere(&args.workload));
         report::write(path, page, sides)?;
     }
     Ok(())
+}
+
+/// Of an experiment with published figures: what shows them.
+fn published_elsewhere(workload: &[String]) -> Option<String> {
+    let entry = experiment::named(workload.first()?)?.ok()?;
+    let has = entry.experiment.rows.iter().any(|r| !r.published.is_empty() || r.published_ratio.is_some());
+    let name = &entry.experiment.name;
+    has.then(|| format!("published figures stand beside simulated ones in `wattif repro {name} --report FILE.html`"))
 }
 
 /// Runs of these seeds under every kernel: a list per kernel.

@@ -149,7 +149,9 @@ fn drawing(args: &Args, found: &Found, across: Option<&[String; 2]>) -> Result<S
         front: row.front,
     };
     let points: Vec<Point> = found.points.iter().map(point).collect();
-    swept(&format!("{} by {}", args.swept.workload, found.axes.join(", ")), [x, y], &points)
+    let short = |axis: &String| axis.rsplit('.').next().unwrap_or(axis).to_string();
+    let axes: Vec<String> = found.axes.iter().map(short).collect();
+    swept(&format!("{} by {}", args.swept.workload, axes.join(", ")), [x, y], &points)
 }
 
 /// The page: every point, and which are the best.
