@@ -541,6 +541,28 @@ fn a_closed_pipe_is_no_bug() {
 }
 
 #[test]
+fn a_model_as_rt_app_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("video.json");
+    let path = path.to_str().unwrap();
+    let o = done(&["export", "video:fps=60,workers=2", path]);
+    assert_eq!(o.status.code(), Some(0));
+    let told = String::from_utf8_lossy(&o.stderr);
+    assert!(told.contains("random amounts became their mean") && told.contains("marks"), "{told}");
+    let slices = |workload: &str| {
+        let o = done(&["run", workload, "--duration", "1s", "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+        json["metrics"]["slices"].as_f64().unwrap()
+    };
+    let (model, file) = (slices("video:fps=60,workers=2"), slices(path));
+    assert!((file / model - 1.0).abs() < 0.2, "{file} slices of the file, {model} of the model");
+    // Our own JSON holds everything.
+    let ours = out(&done(&["export", "server", "-", "-p", "rk3588", "--ours"]));
+    assert!(ours.contains("\"Random\""), "{ours}");
+    assert_eq!(done(&["export", "nonsense", path]).status.code(), Some(2));
+}
+
+#[test]
 fn lists_manuals_completions() {
     for kind in ["platforms", "kernels", "policies", "workloads", "metrics", "formats"] {
         let o = done(&["list", kind, "--json"]);

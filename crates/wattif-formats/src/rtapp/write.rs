@@ -1,53 +1,84 @@
-//! A workload as rt-app JSON, where rt-app has words for it. Tokens become semaphores, timers at absolute times become
-//! timers with mode absolute, devices sleeps.
+//! A workload as rt-app JSON, where rt-app has words for it; what it has no word for is told.
+//!
+//! | here | in the file |
+//! |---|---|
+//! | work; work that does not scale with frequency | `run`; `runtime` |
+//! | sleeps and timers; requests to devices | `sleep`, `timer`; `sleep` |
+//! | locks, conditions, barriers, semaphores | the same |
+//! | tokens in queues | semaphores of the same name |
+//! | loops | of the task where one holds everything, else of phases; loops within loops are written out |
+//! | random amounts | their mean |
+//! | work shared by a counter | an equal part for each thread |
+//! | groups | `taskgroup`; their weights and limits in `groups`, which rt-app ignores |
+//! | marks of frames and requests, touches | nothing |
 
-use serde_json::{Value, json};
+use serde_json::{Map as Object, Value, json};
 use std::collections::BTreeSet;
-use wattif_model::workload::{Amount, Op, Policy, SchedAttr, TaskSpec, Workload};
+use wattif_model::CpuSet;
+use wattif_model::workload::dist::Dist;
+use wattif_model::workload::{Amount, Chunk, GroupSpec, Op, Policy, SchedAttr, TaskSpec, Workload};
+
+/// Longer work and sleeps stand for "until the end", µs.
+const FOREVER_US: u64 = 1_000_000_000;
+/// A counter of more than this is never emptied.
+const ENDLESS: u64 = 1 << 40;
+/// Phases of more events are hard to read.
+const LONG: usize = 100;
+/// Most events that loops within loops are written out to.
+const MOST: usize = 10_000;
 
 /// The file, and what it could not say.
 pub fn write(workload: &Workload) -> (String, Vec<String>) {
-    let mut lost = BTreeSet::new();
-    let mut tasks = Map::default();
-    let names = names(workload);
-    for (task, name) in workload.tasks.iter().zip(&names) {
-        tasks.0.push((name.clone(), Node::Map(self::task(task, &names, &mut lost))));
-    }
+    let mut writer = Writer { workload, names: names(workload), lost: BTreeSet::new() };
+    let tasks = workload.tasks.iter().zip(writer.names.clone());
+    let tasks = Node::Map(tasks.map(|(task, name)| (name, Node::Map(writer.task(task)))).collect());
     let duration = workload.duration.map_or(-1, |d| i64::try_from(d.0.div_ceil(1_000_000_000)).unwrap_or(-1));
-    let global = json!({ "duration": duration, "calibration": "CPU0", "default_policy": "SCHED_OTHER" });
-    let mut file = Map::default();
-    file.insert("global".into(), global);
+    let mut global = json!({ "duration": duration, "calibration": "CPU0", "default_policy": "SCHED_OTHER" });
+    if workload.pi_enabled {
+        global["pi_enabled"] = true.into();
+    }
+    let mut file = vec![("global".to_string(), Node::Value(global))];
+    let groups = groups(&workload.groups);
+    if !groups.is_empty() {
+        writer.lost.insert("rt-app ignores `groups`: write their weights and limits to the cgroups by hand");
+        file.push(("groups".into(), Node::Value(groups.into())));
+    }
+    file.push(("tasks".into(), tasks));
     let mut text = String::new();
-    file.0.push(("tasks".into(), Node::Map(tasks)));
-    file.write(0, &mut text);
+    Node::Map(file).write(0, &mut text);
     text.push('\n');
-    (text, lost.into_iter().map(String::from).collect())
+    (text, writer.lost.into_iter().map(String::from).collect())
 }
 
-/// An object that keeps its order: that of events is their meaning.
-#[derive(Default)]
-struct Map(Vec<(String, Node)>);
-
+/// Objects keep their order: that of events is their meaning.
 enum Node {
     Value(Value),
-    Map(Map),
+    Map(Vec<(String, Node)>),
 }
 
-impl Map {
-    fn insert(&mut self, key: String, value: Value) {
-        self.0.push((key, Node::Value(value)));
-    }
+impl Node {
     fn write(&self, depth: usize, out: &mut String) {
+        let map = match self {
+            Node::Value(value) => return out.push_str(&value.to_string()),
+            Node::Map(map) => map,
+        };
         out.push('{');
-        for (i, (key, node)) in self.0.iter().enumerate() {
+        for (i, (key, node)) in map.iter().enumerate() {
             let separator = if i == 0 { "\n" } else { ",\n" };
             out.push_str(&format!("{separator}{}{}: ", "  ".repeat(depth + 1), Value::from(key.as_str())));
-            match node {
-                Node::Value(value) => out.push_str(&value.to_string()),
-                Node::Map(map) => map.write(depth + 1, out),
-            }
+            node.write(depth + 1, out);
         }
         out.push_str(&format!("\n{}}}", "  ".repeat(depth)));
+    }
+}
+
+/// Keys of an object that keeps its order.
+#[derive(Default)]
+struct Keys(Vec<(String, Node)>);
+
+impl Keys {
+    fn insert(&mut self, key: &str, value: impl Into<Value>) {
+        self.0.push((key.to_string(), Node::Value(value.into())));
     }
 }
 
@@ -67,129 +98,400 @@ fn names(workload: &Workload) -> Vec<String> {
     workload.tasks.iter().map(unique).collect()
 }
 
-fn task(task: &TaskSpec, names: &[String], lost: &mut BTreeSet<&'static str>) -> Map {
-    let mut out = Map::default();
-    out.insert("instance".into(), task.instances.into());
-    // A program that is one endless loop is a task's; an endless loop behind other events a phase's.
-    let ops = &task.program.ops[..];
-    let (rounds, ops) = match ops {
-        [Op::Loop { count: None, .. }, body @ .., Op::LoopEnd { begin: 0 }] => (-1, body),
-        all => (1, all),
+/// Weights and limits that are not the kernel's defaults, by the files of a cgroup.
+fn groups(groups: &[GroupSpec]) -> Object<String, Value> {
+    let percent = |clamp: u16| format!("{:.2}", f64::from(clamp) * 100.0 / 1024.0);
+    let files = |g: &GroupSpec| {
+        let usual = GroupSpec::named(&g.path);
+        let mut files = Object::new();
+        let mut set = |differs: bool, file: &str, value: Value| {
+            if differs {
+                files.insert(file.into(), value);
+            }
+        };
+        let quota = g.quota.map_or("max".into(), |q| (q.0 / 1_000).to_string());
+        set(g.shares != usual.shares, "cpu.shares", g.shares.into());
+        set(g.idle, "cpu.idle", 1.into());
+        set(
+            (g.quota, g.period) != (usual.quota, usual.period),
+            "cpu.max",
+            format!("{quota} {}", g.period.0 / 1_000).into(),
+        );
+        set(g.burst != usual.burst, "cpu.max.burst", (g.burst.0 / 1_000).into());
+        set(g.uclamp_min != usual.uclamp_min, "cpu.uclamp.min", percent(g.uclamp_min).into());
+        set(g.uclamp_max != usual.uclamp_max, "cpu.uclamp.max", percent(g.uclamp_max).into());
+        (g.path.clone(), Value::from(files))
     };
-    out.insert("loop".into(), rounds.into());
-    if task.delay.0 > 0 {
-        out.insert("delay".into(), (task.delay.0 / 1_000).into());
-    }
-    if let Some(cpus) = &task.cpus {
-        out.insert("cpus".into(), cpus.iter().map(|c| Value::from(c.0)).collect());
-    }
-    attributes(&task.attr, &mut out);
-    let mut phases = Map::default();
-    let mut phase = Map::default();
-    let mut rounds = 1;
-    let mut begin = |phase: &mut Map, attr: Option<&SchedAttr>, then: i32| {
-        let rounds = std::mem::replace(&mut rounds, then);
-        if !phase.0.is_empty() {
-            phase.insert("loop".into(), rounds.into());
-            phases.0.push((format!("p{}", phases.0.len()), Node::Map(std::mem::take(phase))));
+    let with_files = groups.iter().map(files).filter(|(_, files)| files.as_object().is_some_and(|f| !f.is_empty()));
+    with_files.collect()
+}
+
+/// A program as a tree.
+enum Step<'w> {
+    Op(&'w Op),
+    Loop(Option<u64>, Vec<Step<'w>>),
+}
+
+/// A phase being filled.
+#[derive(Default)]
+struct Phase {
+    attributes: Keys,
+    events: Keys,
+}
+
+struct Writer<'w> {
+    workload: &'w Workload,
+    names: Vec<String>,
+    lost: BTreeSet<&'static str>,
+}
+
+impl<'w> Writer<'w> {
+    fn task(&mut self, task: &'w TaskSpec) -> Vec<(String, Node)> {
+        let mut out = Keys::default();
+        out.insert("instance", task.instances);
+        // A program that is one loop is a task's.
+        let mut steps = self.steps(&task.program.ops, 0, task.program.ops.len());
+        let rounds = match steps.as_mut_slice() {
+            [Step::Loop(count, body)] if task.startup.0 == 0 => {
+                let (count, body) = (*count, std::mem::take(body));
+                steps = body;
+                rounds(count)
+            }
+            _ => 1,
+        };
+        out.insert("loop", rounds);
+        if task.start.0 + task.delay.0 > 0 {
+            out.insert("delay", task.start.max(task.delay).0 / 1_000);
         }
-        if let Some(attr) = attr {
-            attributes(attr, phase);
+        if let Some(cpus) = &task.cpus {
+            out.insert("cpus", list(cpus));
         }
-    };
-    // A phase without CPUs has those of the task again, so each one after the first says them.
-    let mut bound: Option<Value> = None;
-    for op in ops {
-        if let Some(cpus) = bound.as_ref().filter(|_| phase.0.iter().all(|(key, _)| key != "cpus")) {
-            phase.insert("cpus".into(), cpus.clone());
+        attributes(&task.attr, &mut out);
+        if task.group > 0 {
+            out.insert("taskgroup", self.workload.groups[task.group as usize].path.clone());
+        }
+        let mut first = Phase::default();
+        self.op(&Op::Run(Amount::Fixed(task.startup.0)), &mut first, &mut None);
+        out.0.push(("phases".into(), Node::Map(self.phases(&steps, first))));
+        out.0
+    }
+
+    /// Ops `from..to` as a tree. Going back in an endless counter's loop is an endless loop.
+    fn steps(&self, ops: &'w [Op], from: usize, to: usize) -> Vec<Step<'w>> {
+        let mut steps: Vec<(usize, Step<'w>)> = Vec::new();
+        let mut at = from;
+        while at < to {
+            let next = match &ops[at] {
+                Op::Loop { count, end } => {
+                    let end = (*end as usize).clamp(at, to);
+                    steps.push((at, Step::Loop(*count, self.steps(ops, at + 1, end))));
+                    end
+                }
+                Op::Jump(back) if (*back as usize) < at && self.is_endless(&ops[*back as usize..at]) => {
+                    let first = steps.partition_point(|(begin, _)| begin < &(*back as usize));
+                    let body = steps.split_off(first).into_iter().map(|(_, step)| step).collect();
+                    steps.push((*back as usize, Step::Loop(None, body)));
+                    at
+                }
+                op => {
+                    steps.push((at, Step::Op(op)));
+                    at
+                }
+            };
+            at = next + 1;
+        }
+        steps.into_iter().map(|(_, step)| step).collect()
+    }
+
+    fn is_endless(&self, ops: &[Op]) -> bool {
+        let total = |counter: &u32| self.workload.counters.get(*counter as usize).map_or(0, |c| c.total);
+        ops.iter().any(|op| matches!(op, Op::TakeWork { counter, .. } if total(counter) > ENDLESS))
+    }
+
+    fn phases(&mut self, steps: &[Step<'w>], mut phase: Phase) -> Vec<(String, Node)> {
+        let mut phases = Vec::new();
+        // A phase without CPUs has those of the task again, so each one after the first says them.
+        let mut bound: Option<Value> = None;
+        for step in steps {
+            match step {
+                Step::Op(Op::Exit) => break,
+                Step::Op(op) => {
+                    if is_attribute(op) || matches!(op, Op::PhaseBegin) || phase.events.0.len() >= LONG {
+                        close(&mut phases, &mut phase, 1, &bound);
+                    }
+                    self.op(op, &mut phase, &mut bound);
+                }
+                Step::Loop(count, body) => {
+                    close(&mut phases, &mut phase, 1, &bound);
+                    let mut ops = Vec::new();
+                    self.written_out(body, &mut ops);
+                    ops.iter().for_each(|op| self.op(op, &mut phase, &mut bound));
+                    close(&mut phases, &mut phase, rounds(*count), &bound);
+                    if count.is_none() {
+                        break; // nothing comes after it
+                    }
+                }
+            }
+        }
+        close(&mut phases, &mut phase, 1, &bound);
+        phases
+    }
+
+    /// The ops of a phase's loop, loops within repeated as often as they say.
+    fn written_out(&mut self, steps: &[Step<'w>], ops: &mut Vec<&'w Op>) {
+        for step in steps {
+            match step {
+                Step::Op(op) => ops.push(op),
+                Step::Loop(count, body) => {
+                    for _ in 0..count.unwrap_or(u64::MAX) {
+                        self.written_out(body, ops);
+                        if body.is_empty() || ops.len() >= MOST {
+                            break;
+                        }
+                    }
+                }
+            }
+            if ops.len() >= MOST {
+                self.lost
+                    .insert("loops within loops are written out, and some would be longer than 10,000 events: cut");
+                return;
+            }
+        }
+    }
+
+    fn op(&mut self, op: &Op, phase: &mut Phase, bound: &mut Option<Value>) {
+        if is_attribute(op) && !phase.events.0.is_empty() {
+            self.lost.insert("attributes that change within a loop come to be set at its beginning");
         }
         match op {
-            Op::SetAffinity(Some(cpus)) => {
-                begin(&mut phase, None, 1);
-                bound = Some(cpus.iter().map(|c| Value::from(c.0)).collect());
-                continue;
+            Op::SetAffinity(cpus) => *bound = cpus.as_ref().map(list),
+            Op::SetAttr(attr) => attributes(attr, &mut phase.attributes),
+            Op::SetGroup(group) => {
+                let path = self.workload.groups.get(*group as usize).map_or("/", |g| g.path.as_str());
+                phase.attributes.insert("taskgroup", path);
             }
-            Op::SetAttr(attr) => {
-                begin(&mut phase, Some(attr), 1);
-                continue;
+            _ => {
+                for (word, value) in self.events(op) {
+                    let n = phase.events.0.len();
+                    phase.events.insert(&format!("{word}{n}"), value);
+                }
             }
-            Op::Loop { count: None, .. } => {
-                begin(&mut phase, None, -1);
-                continue;
-            }
-            // Nothing comes after an endless loop.
-            Op::LoopEnd { .. } if ops.iter().any(|o| matches!(o, Op::Loop { count: None, .. })) => break,
-            // Phases of a hundred events are easier to read.
-            _ if phase.0.len() >= 100 => begin(&mut phase, None, 1),
-            _ => {}
-        }
-        let n = phase.0.len();
-        if let Some((word, value)) = event(op, names, lost) {
-            phase.insert(format!("{word}{n}"), value);
-        }
-        if *op == Op::Exit {
-            break;
         }
     }
-    begin(&mut phase, None, 1);
-    out.0.push(("phases".into(), Node::Map(phases)));
-    out
+
+    /// The words that begin the keys, and their values.
+    fn events(&mut self, op: &Op) -> Vec<(&'static str, Value)> {
+        let w = self.workload;
+        let one = |word, value: Value| vec![(word, value)];
+        let name = |of: Option<&str>| Value::from(of.unwrap_or("unknown"));
+        let cond = |c: &u32| name(w.conds.get(*c as usize).map(|c| c.name.as_str()));
+        let mutex = |m: &u32| name(w.mutexes.get(*m as usize).map(|m| m.name.as_str()));
+        let semaphore = |s: &u32| name(w.semaphores.get(*s as usize).map(|s| s.name.as_str()));
+        let mut lose = |what| {
+            self.lost.insert(what);
+        };
+        match op {
+            Op::Run(work) => lasting("run", self.us(work)),
+            Op::RunInsensitive(work) => {
+                lose("work that does not scale with frequency became `runtime`, which counts preempted time too");
+                lasting("runtime", self.us(work))
+            }
+            Op::Spin { wall, .. } => lasting("runtime", self.us(wall)),
+            Op::Sleep(time) => lasting("sleep", self.us(time)),
+            Op::Device { service, .. } => {
+                lose("requests to devices became sleeps: nobody queues for another");
+                lasting("sleep", self.us(service))
+            }
+            Op::TakeWork { counter, chunk, per_iteration, .. } => {
+                lose("work that threads take from a counter became equal parts");
+                let us = self.us(per_iteration).saturating_mul(self.part(*counter, *chunk));
+                lasting("run", if matches!(per_iteration, Amount::Fixed(0)) { 0 } else { us })
+            }
+            Op::Timer { timer, period, absolute } => {
+                let mode = if *absolute { "absolute" } else { "relative" };
+                one("timer", json!({ "ref": self.timer(*timer), "period": self.us(period), "mode": mode }))
+            }
+            Op::Lock(m) => one("lock", mutex(m)),
+            Op::Unlock(m) => one("unlock", mutex(m)),
+            Op::Wait { cond: c, mutex: Some(m) } => one("wait", json!({ "ref": cond(c), "mutex": mutex(m) })),
+            Op::Wait { cond: c, mutex: None } => match cond(c) {
+                own if self.names.iter().any(|n| own == n.as_str()) => one("suspend", own),
+                other => {
+                    let lock = Value::from(format!("{}_lock", other.as_str().unwrap_or_default()));
+                    let wait = json!({ "ref": other, "mutex": lock });
+                    vec![("lock", lock.clone()), ("wait", wait), ("unlock", lock)]
+                }
+            },
+            Op::Signal(c) => one("signal", cond(c)),
+            Op::Broadcast(c) => one("broad", cond(c)),
+            Op::Barrier(b) => one("barrier", name(w.barriers.get(*b as usize).map(|b| b.name.as_str()))),
+            Op::SemPost(s) => one("sem_post", semaphore(s)),
+            Op::SemWait(s) => one("sem_wait", semaphore(s)),
+            Op::Put { queue, .. } => one("sem_post", self.queue(*queue)),
+            Op::Get(queue) => one("sem_wait", self.queue(*queue)),
+            Op::SpinThenBlock { queue, .. } => {
+                lose("threads that spin for a while before they sleep sleep at once");
+                one("sem_wait", self.queue(*queue))
+            }
+            Op::Drain { .. } => {
+                lose("tokens that move from one queue to another all at once: left out; who waits for them waits for ever");
+                vec![]
+            }
+            Op::Yield => one("yield", "".into()),
+            Op::Fork(task) => self.names.get(*task as usize).map(|n| ("fork", n.clone().into())).into_iter().collect(),
+            Op::Mark(_) | Op::MarkBegin => {
+                lose("marks of frames and requests have no word in rt-app: left out");
+                vec![]
+            }
+            Op::Touch => {
+                lose("touches of the screen have no word in rt-app: left out");
+                vec![]
+            }
+            // A finite counter's loop is one part; phases are the writer's own.
+            Op::Jump(_) | Op::ResetWork(_) | Op::PhaseBegin | Op::PhaseEnd { .. } => vec![],
+            // Loops are steps, attributes are keys, and nothing comes after an exit.
+            Op::Loop { .. } | Op::LoopEnd { .. } | Op::SetAttr(_) | Op::SetAffinity(_) | Op::SetGroup(_) | Op::Exit => {
+                vec![]
+            }
+        }
+    }
+
+    /// Whole µs, as rt-app counts; 0 only for nothing.
+    fn us(&mut self, amount: &Amount) -> u64 {
+        let ns = match amount {
+            Amount::Fixed(0) => return 0,
+            Amount::Fixed(ns) => *ns,
+            Amount::Random(dist) => {
+                self.lost.insert("random amounts became their mean");
+                mean(dist) as u64
+            }
+        };
+        ((ns + 500) / 1_000).max(1)
+    }
+
+    /// Iterations of each thread that takes from a counter; of one chunk where the counter never ends.
+    fn part(&self, counter: u32, chunk: Chunk) -> u64 {
+        let total = self.workload.counters.get(counter as usize).map_or(0, |c| c.total);
+        match chunk {
+            Chunk::Fixed(n) if total > ENDLESS => n,
+            _ => total / self.threads_at(counter).max(1),
+        }
+    }
+
+    fn threads_at(&self, counter: u32) -> u64 {
+        let tasks = &self.workload.tasks;
+        let takes = |t: &TaskSpec| {
+            t.program.ops.iter().any(|op| matches!(op, Op::TakeWork { counter: c, .. } if *c == counter))
+        };
+        let forked = |task: usize| {
+            let forks = tasks.iter().flat_map(|t| &t.program.ops);
+            forks.filter(|op| matches!(op, Op::Fork(of) if *of as usize == task)).count() as u64
+        };
+        let users = tasks.iter().enumerate().filter(|(_, t)| takes(t));
+        users.map(|(at, t)| u64::from(t.instances) + forked(at)).sum()
+    }
+
+    /// rt-app takes a name that begins with `unique` for a timer of each thread.
+    fn timer(&self, timer: u32) -> String {
+        match self.workload.timers.get(timer as usize) {
+            Some(t) if t.shared == t.name.starts_with("unique") => {
+                format!("{}{}", if t.shared { "shared_" } else { "unique_" }, t.name)
+            }
+            Some(t) => t.name.clone(),
+            None => "unique".into(),
+        }
+    }
+
+    /// The semaphore that stands for a queue.
+    fn queue(&self, queue: u32) -> Value {
+        let name = self.workload.queues.get(queue as usize).map_or("unknown", |q| q.name.as_str());
+        match self.workload.semaphores.iter().any(|s| s.name == name) {
+            true => format!("queue_{name}").into(),
+            false => name.into(),
+        }
+    }
 }
 
-fn attributes(attr: &SchedAttr, out: &mut Map) {
-    out.insert("policy".into(), attr.policy.name().into());
+fn is_attribute(op: &Op) -> bool {
+    matches!(op, Op::SetAffinity(_) | Op::SetAttr(_) | Op::SetGroup(_))
+}
+
+/// Ends a phase that has events; attributes alone wait for the next.
+fn close(phases: &mut Vec<(String, Node)>, phase: &mut Phase, rounds: i64, bound: &Option<Value>) {
+    if phase.events.0.is_empty() {
+        return;
+    }
+    let mut keys = Keys::default();
+    keys.insert("loop", rounds);
+    if let Some(cpus) = bound {
+        keys.insert("cpus", cpus.clone());
+    }
+    let Phase { attributes, events } = std::mem::take(phase);
+    keys.0.extend(attributes.0.into_iter().chain(events.0));
+    phases.push((format!("p{}", phases.len()), Node::Map(keys.0)));
+}
+
+fn rounds(count: Option<u64>) -> i64 {
+    count.map_or(-1, |n| n.min(i32::MAX as u64) as i64)
+}
+
+fn list(cpus: &CpuSet) -> Value {
+    cpus.iter().map(|c| Value::from(c.0)).collect()
+}
+
+/// An event that takes time, if it takes any.
+fn lasting(word: &'static str, us: u64) -> Vec<(&'static str, Value)> {
+    if us == 0 { vec![] } else { vec![(word, us.min(FOREVER_US).into())] }
+}
+
+fn attributes(attr: &SchedAttr, out: &mut Keys) {
+    out.insert("policy", attr.policy.name());
     match attr.policy {
-        Policy::Fifo | Policy::Rr => out.insert("priority".into(), attr.rt_priority.into()),
-        Policy::Normal | Policy::Batch if attr.nice != 0 => out.insert("priority".into(), attr.nice.into()),
+        Policy::Fifo | Policy::Rr => out.insert("priority", attr.rt_priority),
+        Policy::Normal | Policy::Batch if attr.nice != 0 => out.insert("priority", attr.nice),
         _ => {}
     }
-}
-
-/// Whole µs, as rt-app counts; at least one.
-fn us(amount: &Amount) -> Option<u64> {
-    match amount {
-        Amount::Fixed(ns) => Some(((ns + 500) / 1_000).max(1)),
-        Amount::Random(_) => None,
+    let times = [("dl-runtime", attr.runtime), ("dl-deadline", attr.deadline), ("dl-period", attr.period)];
+    for (key, time) in times.iter().filter(|(_, time)| time.0 > 0) {
+        out.insert(key, time.0 / 1_000);
+    }
+    for (key, clamp) in [("util_min", attr.util_min), ("util_max", attr.util_max)] {
+        if let Some(clamp) = clamp {
+            out.insert(key, clamp);
+        }
     }
 }
 
-/// The word that begins the key, and its value.
-fn event(op: &Op, names: &[String], lost: &mut BTreeSet<&'static str>) -> Option<(&'static str, Value)> {
-    /// Longer work and sleeps stand for "until the end".
-    const FOREVER_US: u64 = 1_000_000_000;
-    let amount = |a: &Amount, lost: &mut BTreeSet<&'static str>| {
-        if us(a).is_none() {
-            lost.insert("random amounts have no word in rt-app: left out");
+/// What the draws come to on average, cuts included.
+fn mean(dist: &Dist) -> f64 {
+    let average = |values: &[u64]| values.iter().map(|v| *v as f64).sum::<f64>() / values.len().max(1) as f64;
+    match dist {
+        Dist::Uniform { lo, hi } => (*lo as f64 + *hi as f64) / 2.0,
+        Dist::Exponential { mean } => *mean as f64,
+        Dist::LogNormal { median, sigma_milli } => {
+            let sigma = f64::from(*sigma_milli) / 1_000.0;
+            *median as f64 * (sigma * sigma / 2.0).exp()
         }
-        us(a)
-    };
-    Some(match op {
-        Op::Run(work) => ("run", amount(work, lost)?.min(FOREVER_US).into()),
-        Op::Sleep(time) => ("sleep", amount(time, lost)?.min(FOREVER_US).into()),
-        Op::Timer { period, absolute, .. } => {
-            let mode = if *absolute { "absolute" } else { "relative" };
-            ("timer", json!({ "ref": "unique", "period": amount(period, lost)?, "mode": mode }))
+        Dist::Pareto { scale, shape_milli } => {
+            // E[min(X, c)] = s + ∫ₛᶜ (s/x)^α dx, with c = 1000 s.
+            let (alpha, cut) = (f64::from(*shape_milli) / 1_000.0, 1_000f64);
+            let beyond = match alpha - 1.0 {
+                0.0 => cut.ln(),
+                over => (1.0 - cut.powf(-over)) / over,
+            };
+            *scale as f64 * (1.0 + beyond)
         }
-        Op::Get(queue) => ("sem_wait", format!("token{queue}").into()),
-        Op::Put { queue, .. } => ("sem_post", format!("token{queue}").into()),
-        Op::Device { service, .. } => {
-            lost.insert("devices became sleeps: rt-app has no device of a given service time");
-            ("sleep", amount(service, lost)?.into())
-        }
-        Op::Fork(task) => ("fork", names.get(*task as usize)?.clone().into()),
-        Op::Yield => ("yield", "".into()),
-        Op::Exit => return None,
-        _ => {
-            lost.insert("some operations have no word in rt-app: left out");
-            return None;
-        }
-    })
+        Dist::Sequence { values } | Dist::Choice { values } => average(values),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Dialect, Options, parse};
     use super::*;
+    use std::path::Path;
     use wattif_model::workload::Program;
+    use wattif_model::workload::models::MODELS;
 
     fn file(ops: Vec<Op>) -> Value {
         let task = TaskSpec {
@@ -226,7 +528,7 @@ mod tests {
             run(7),
         ])["tasks"]["t"];
         assert!(task.get("cpus").is_none() && task["phases"]["p0"].get("cpus").is_none());
-        assert_eq!((&task["phases"]["p1"]["cpus"], &task["phases"]["p1"]["run1"]), (&json!([1]), &json!(6)));
+        assert_eq!((&task["phases"]["p1"]["cpus"], &task["phases"]["p1"]["run0"]), (&json!([1]), &json!(6)));
         let p2 = &task["phases"]["p2"];
         assert!(p2["cpus"] == json!([1]) && p2.as_object().unwrap().values().any(|v| *v == 7));
     }
@@ -244,5 +546,73 @@ mod tests {
         assert_eq!(task["phases"]["p0"]["run0"], 7);
         assert_eq!(task["phases"]["p1"]["run0"], 5);
         assert!(task["phases"].get("p2").is_none());
+    }
+
+    /// What the file of a workload is read back as.
+    fn read_back(workload: &Workload) -> Workload {
+        let (text, _) = write(workload);
+        let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
+        let parsed = parse(&text, "again", &options);
+        parsed.workload.unwrap_or_else(|| panic!("{}: {:#?}\n{text}", workload.name, parsed.diagnostics))
+    }
+
+    #[test]
+    fn every_model_has_a_file() {
+        for model in MODELS {
+            let w = model.workload(&[]).unwrap();
+            let again = read_back(&w);
+            assert_eq!(write(&again).0, write(&read_back(&again)).0, "{}", model.name);
+            let threads = |w: &Workload| w.tasks.iter().map(|t| t.instances).sum::<u32>();
+            assert_eq!(threads(&again), threads(&w), "{}", model.name);
+            // Every task that works still does.
+            let works = |t: &TaskSpec| t.program.ops.iter().any(|op| matches!(op, Op::Run(_)));
+            for (was, is) in w.tasks.iter().zip(&again.tasks) {
+                assert!(!works(was) || works(is), "{} of {}", was.name, model.name);
+            }
+        }
+    }
+
+    #[test]
+    fn rt_app_files_come_back_as_they_were() {
+        let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/rtapp");
+        let mut same = 0;
+        for file in std::fs::read_dir(files).unwrap().map(|f| f.unwrap().path()) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
+            let Some(first) = parse(&text, "again", &options).workload else { continue };
+            // Control characters in names and long ones are not written.
+            if !write(&first).1.is_empty() || first.tasks.iter().map(|t| &t.name).ne(&names(&first)) {
+                continue;
+            }
+            assert_eq!(read_back(&first), first, "{}", file.display());
+            same += 1;
+        }
+        assert!(same >= 8, "{same}");
+    }
+
+    #[test]
+    fn means() {
+        let near = |dist, value: f64| assert!((mean(&dist) / value - 1.0).abs() < 1e-3, "{dist:?}: {}", mean(&dist));
+        near(Dist::Uniform { lo: 10, hi: 20 }, 15.0);
+        near(Dist::LogNormal { median: 1_000, sigma_milli: 1_000 }, 1_648.7);
+        near(Dist::Pareto { scale: 100, shape_milli: 2_000 }, 199.9);
+        near(Dist::Pareto { scale: 100, shape_milli: 1_000 }, 790.8);
+        near(Dist::Choice { values: vec![1, 2, 6] }, 3.0);
+    }
+
+    #[test]
+    fn loops_within_loops_are_written_out() {
+        let ops = vec![
+            Op::Loop { count: None, end: 6 },
+            Op::Loop { count: Some(2), end: 5 },
+            Op::Loop { count: Some(3), end: 4 },
+            run(7),
+            Op::LoopEnd { begin: 2 },
+            Op::LoopEnd { begin: 1 },
+            Op::LoopEnd { begin: 0 },
+        ];
+        let task = &file(ops)["tasks"]["t"];
+        assert_eq!((task["loop"].as_i64(), task["phases"]["p0"]["loop"].as_i64()), (Some(-1), Some(2)));
+        assert_eq!((&task["phases"]["p0"]["run2"], task["phases"]["p0"].get("run3")), (&json!(7), None));
     }
 }

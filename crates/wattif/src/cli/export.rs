@@ -1,41 +1,82 @@
-//! `wattif export`: a trace in any format that is read, in any that is written.
+//! `wattif export`: a trace in any format that is read, in any that is written; a workload as rt-app JSON.
 
+use super::inputs::Dialect;
 use super::{Exit, output};
 use crate::error::{Error, Look};
-use crate::recording;
+use crate::settings::Settings;
 use crate::trace_file::{self, TraceFile, TraceFormat};
+use crate::{load, recording};
 use std::path::PathBuf;
 use wattif_formats::trace::{About, Detail};
+use wattif_formats::{rtapp, workload_json};
 use wattif_model::check::Severity;
 use wattif_model::trace::{Interest, Recorded, Recording};
 
-/// Write a trace in another format: what the old one holds and the new one has room for.
+/// Write a trace in another format, what the old one holds and the new one has room for; or a workload as rt-app JSON.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   wattif export trace.dat trace.pftrace              for ui.perfetto.dev
   wattif export systrace.html trace.dat              for trace-cmd and KernelShark
   wattif export phone.perfetto-trace events.parquet  for pandas, Polars, DuckDB
-  wattif export trace.dat trace.txt.gz")]
+  wattif export trace.dat trace.txt.gz
+  wattif export video:fps=60,workers=3 video.json    a model for rt-app; says what rt-app has no word for
+  wattif export server - -p rk3588 --ours            exactly, in wattif's own JSON")]
 pub struct Args {
-    /// A trace in any format that is read, or - for stdin.
-    #[arg(value_name = "TRACE")]
-    trace: String,
+    /// A trace in any format that is read; or a workload: a model, rt-app JSON or wattif's own; or - for stdin.
+    #[arg(value_name = "WHAT")]
+    what: String,
     /// The file to write: ftrace text, Perfetto (.pftrace, .perfetto-trace), trace.dat (.dat), Parquet (.parquet) or
-    /// Arrow (.arrow), by the name; .gz packs it.
+    /// Arrow (.arrow), by the name; .gz packs it. A workload: .json, or - for standard output.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Machine whose number of CPUs a model is made for.
+    #[arg(short, long, value_name = "PLATFORM", default_value = "hikey960")]
+    platform: String,
+    /// Parameter of a model, or value in a workload file: workload.PATH=V; repeatable.
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+    /// A workload in wattif's own JSON, which holds everything, instead of rt-app's.
+    #[arg(long)]
+    ours: bool,
+    /// How rt-app files are read.
+    #[arg(long, value_enum, default_value = "workgen")]
+    dialect: Dialect,
     /// Format, whatever the name.
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<TraceFormat>,
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
-    let loaded = recording::load(&args.trace)?;
+    let is = |name: &str| args.file.extension().is_some_and(|e| e.eq_ignore_ascii_case(name));
+    match is("json") || args.file.as_os_str() == "-" {
+        true => workload(args, look),
+        false => trace(args, look),
+    }
+}
+
+fn workload(args: &Args, look: Look) -> Result<Exit, Error> {
+    let settings = Settings::parse(&args.set)?;
+    let nr_cpus = load::platform(&args.platform, &settings)?.value.nr_cpus();
+    let loaded = load::workload(&args.what, nr_cpus, args.dialect.into(), &settings)?;
+    output::note(&loaded.findings.render(look, Severity::Note));
+    let (text, lost) = match args.ours {
+        true => (workload_json::write(&loaded.value.workload), Vec::new()),
+        false => rtapp::write(&loaded.value.workload),
+    };
+    lost.iter().for_each(|l| output::note(&format!("note: {l}")));
+    match args.file.as_os_str() == "-" {
+        true => output::data(&text)?,
+        false => output::file(&args.file, &text)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn trace(args: &Args, look: Look) -> Result<Exit, Error> {
+    let loaded = recording::load(&args.what)?;
     output::note(&loaded.findings.render(look, Severity::Note));
     let recording = &loaded.recording;
     let about = About {
-        generator: format!("wattif {}", env!("CARGO_PKG_VERSION")),
         kernel: recording.release.clone().unwrap_or_default(),
         spec: String::new(),
         marks: recording.marks.clone(),
