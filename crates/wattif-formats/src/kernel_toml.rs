@@ -15,7 +15,8 @@
 //! SIS_PROP = true
 //! ```
 //! Which policies and tunables exist is the registry's knowledge, not this reader's. Codes: `kernel::E01` syntax · `E02`
-//! limit · `E03` missing key · `E04` wrong type · `E05` range · `E06` unknown key · `E07` inheritance · `E08` override.
+//! limit · `E03` missing key · `E04` wrong type · `E05` range · `E06` unknown key · `E07` inheritance · `E08` override ·
+//! `E09` unknown parent.
 
 use crate::toml_tree::{self, Codes, Node, Report, Table};
 use crate::words::quoted;
@@ -153,7 +154,7 @@ fn ancestors(layers: &mut Vec<Layer>, parent: &dyn Fn(&str) -> Option<String>, r
             return false;
         }
         let Some(text) = parent(&name) else {
-            report.error("kernel::E07", 0..0, format!("inherits {}: there is no such profile", quoted(&name)));
+            report.error("kernel::E09", 0..0, format!("inherits {}: there is no such profile", quoted(&name)));
             return false;
         };
         let mut own = Report::new(CODES);
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn mistakes() {
         check("name = 'x'\ninherits = 'loop'", Err("E07"));
-        check("name = 'x'\ninherits = 'none'", Err("E07"));
+        check("name = 'x'\ninherits = 'none'", Err("E09"));
         check("name = 'x'\ninherits = 'base'\nhz = 0", Err("E05"));
         check("inherits = 'base'", Err("E03"));
         check("name = 'x'\ninherits = 'base'\nplacment = 5\n[features]\nA = 1", Err("E06 E04"));

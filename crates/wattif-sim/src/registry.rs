@@ -41,6 +41,7 @@ use wattif_model::kernel::{KernelSpec, Slot, Value};
 use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec};
 use wattif_model::workload::GroupSpec;
+use wattif_model::workload::models::manual;
 
 /// A tunable of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,8 +148,7 @@ pub fn policy(name: &str) -> Option<&'static Policy> {
 impl Policy {
     /// The manual page: the header of the policy's file, as Markdown.
     pub fn manual(&self) -> String {
-        let header = self.source.lines().take_while(|l| l.starts_with("//!"));
-        header.map(|l| l[3..].strip_prefix(' ').unwrap_or(&l[3..])).collect::<Vec<_>>().join("\n")
+        manual(self.source)
     }
     /// The first line of the manual.
     pub fn summary(&self) -> String {

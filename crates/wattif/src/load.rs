@@ -77,7 +77,7 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
         // What the registry has to say of the rest, so that all mistakes show at once.
         let wrong = registry::check(&parsed.own);
         parsed.diagnostics.extend(wrong.into_iter().map(|message| unregistered(&source.text, message, None)));
-        for d in parsed.diagnostics.iter_mut().filter(|d| d.message.ends_with("there is no such profile")) {
+        for d in parsed.diagnostics.iter_mut().filter(|d| d.code == "kernel::E09") {
             let near = nearest(parsed.inherits.as_deref().unwrap_or_default(), Collection::Kernels.names());
             d.help = Some(format!("beside the file or built in; like it: {}", near.join(", ")));
         }

@@ -103,8 +103,7 @@ fn models() -> String {
         let _ = writeln!(out, "\n## {}\n\n{}\n", m.name, m.title);
         let mut table = words(["parameter", "default", "allowed", "meaning"]);
         for p in m.params {
-            let allowed = p.range.map_or_else(|| p.words.join(", "), |(lo, hi)| format!("{lo} to {hi}"));
-            table.row([format!("`{}`", p.name), p.default.into(), allowed, p.doc.into()]);
+            table.row([format!("`{}`", p.name), p.default.into(), p.allowed(), p.doc.into()]);
         }
         out += &table.to_markdown();
     }

@@ -91,14 +91,7 @@ impl TraceFile {
         detail: Detail,
         spec: &RunSpec,
     ) -> Result<TraceFile, Error> {
-        let about = About {
-            generator: format!("wattif {}", env!("CARGO_PKG_VERSION")),
-            kernel: spec.kernel.name.clone(),
-            spec: spec.hash(),
-            marks: spec.workload.marks.clone(),
-            recorded: false,
-        };
-        TraceFile::with(path, format, detail, about)
+        TraceFile::with(path, format, detail, About::simulated(spec))
     }
 
     /// Begin a trace of whatever `about` says.

@@ -125,7 +125,7 @@ impl Tuning {
             let points: Option<Vec<Point>> = all.iter().map(|p| point(p).filter(whole)).collect();
             points.ok_or_else(|| Error::Usage("the search asks for a point that is none".into()))
         };
-        let maximize: Vec<bool> = self.objectives.iter().map(|name| !is_low(name)).collect();
+        let maximize: Vec<bool> = self.objectives.iter().map(|name| metrics::better(name) == Better::Higher).collect();
         let mut tried: BTreeMap<Point, Vec<RunReport>> = BTreeMap::new();
         let mut answer = self.listen(search, &self.space(&grids, &maximize))?;
         let best = loop {
@@ -235,10 +235,6 @@ impl Tuning {
             ratio: self.objectives.iter().filter_map(ratio).collect(),
         }
     }
-}
-
-fn is_low(metric: &str) -> bool {
-    metrics::info(metric).is_none_or(|m| m.better == Better::Lower)
 }
 
 /// The values that an axis names; `None`: all whole numbers of a range.

@@ -6,7 +6,7 @@
 
 use crate::step::{cargo, run_with};
 
-const TEST: [&str; 6] = ["test", "--workspace", "--locked", "--test", "docs", "_fresh"];
+const TEST: [&str; 7] = ["test", "-p", "wattif", "--locked", "--test", "docs", "_fresh"];
 
 /// Write the pages.
 pub fn write() -> Result<(), String> {

@@ -4,7 +4,7 @@ use super::{CODES, CONTRADICTION, cpulist, machine};
 use crate::toml_tree::{Report, Span, Table};
 use crate::words::quoted;
 use wattif_model::CpuSet;
-use wattif_model::check::{Diagnostic, Severity};
+use wattif_model::check::Diagnostic;
 use wattif_model::platform::{Actual, Advertised, Cluster, IdleState, Scope};
 
 /// A cluster and where it stands.
@@ -44,39 +44,36 @@ fn clusters(mut table: Table, report: &mut Report) -> Vec<Placed> {
 
 /// What no governor expects of a table of idle states. The kernel does not check; its governors take what comes later for deeper.
 fn check_states(idle: &[IdleState], span: &std::ops::Range<usize>, report: &mut Report) {
-    let mut warn = |code, message: String, help: &str| {
-        let severity = if code == "platform::N01" { Severity::Note } else { Severity::Warning };
-        report.push(Diagnostic { severity, ..Diagnostic::warning(code, span.clone(), message).help(help) });
-    };
+    let warning = |code, message: String| Diagnostic::warning(code, span.clone(), message);
     for w in idle.windows(2) {
         let (a, b) = (quoted(&w[0].name), quoted(&w[1].name));
         let of = |s: &IdleState| s.advertised;
         if of(&w[0]).exit_ns > of(&w[1]).exit_ns {
-            let message = format!("idle state {b} comes after {a} but is quicker to leave");
-            warn("platform::W01", message, "list states from shallow to deep");
+            let found = warning("platform::W01", format!("idle state {b} comes after {a} but is quicker to leave"));
+            report.push(found.help("list states from shallow to deep"));
         }
         match of(&w[0]).residency_ns.cmp(&of(&w[1]).residency_ns) {
-            std::cmp::Ordering::Greater => warn(
-                "platform::W02",
-                format!("idle state {b} comes after {a} but pays off sooner"),
-                "list states by target residency: governors take a later one for deeper",
-            ),
+            std::cmp::Ordering::Greater => {
+                let found = warning("platform::W02", format!("idle state {b} comes after {a} but pays off sooner"));
+                report.push(found.help("list states by target residency: governors take a later one for deeper"));
+            }
             // Real firmware does this: worth knowing, no mistake.
-            std::cmp::Ordering::Equal => warn(
-                "platform::N01",
-                format!("idle states {a} and {b} pay off after the same time"),
-                "governors then skip the first of them; leave it out or say how they differ",
-            ),
+            std::cmp::Ordering::Equal => {
+                let message = format!("idle states {a} and {b} pay off after the same time");
+                let found = Diagnostic::note("platform::N01", span.clone(), message);
+                report.push(found.help("governors then skip the first of them; leave it out or say how they differ"));
+            }
             std::cmp::Ordering::Less => {}
         }
     }
     if let Some(state) = idle.iter().skip(1).find(|s| s.polling) {
-        let message = format!("idle state {} polls but is not the first", quoted(&state.name));
-        warn("platform::W04", message, "governors know a polling state only as the first; it draws power as if busy");
+        let found = warning("platform::W04", format!("idle state {} polls but is not the first", quoted(&state.name)));
+        report.push(found.help("governors know a polling state only as the first; it draws power as if busy"));
     }
     if idle.iter().all(|s| s.disabled) {
-        let message = format!("all idle states are disabled: governors fall back on {}", quoted(&idle[0].name));
-        warn("platform::W05", message, "leave one enabled");
+        let first = quoted(&idle[0].name);
+        let found = warning("platform::W05", format!("all idle states are disabled: governors fall back on {first}"));
+        report.push(found.help("leave one enabled"));
     }
 }
 

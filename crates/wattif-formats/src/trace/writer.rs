@@ -1,6 +1,7 @@
 //! What the writers have in common: they are observers that stream, and finish with the end of the file.
 
 use std::io::{Read, Result, Seek, Write};
+use wattif_model::run::RunSpec;
 use wattif_model::trace::{Interest, Observer};
 use wattif_model::{CpuId, Pid};
 
@@ -41,11 +42,12 @@ impl Detail {
     }
 }
 
+/// What a trace says it was written by.
+pub const GENERATOR: &str = concat!("wattif ", env!("CARGO_PKG_VERSION"));
+
 /// What a writer says about the run it writes.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// `wattif 0.1.0`.
-    pub generator: String,
     /// Name of the kernel profile.
     pub kernel: String,
     /// Hash of the RunSpec.
@@ -54,4 +56,12 @@ pub struct About {
     pub marks: Vec<String>,
     /// The trace is of a real machine, not of a simulation.
     pub recorded: bool,
+}
+
+impl About {
+    /// A simulation of `spec`.
+    pub fn simulated(spec: &RunSpec) -> About {
+        let (kernel, marks) = (spec.kernel.name.clone(), spec.workload.marks.clone());
+        About { kernel, spec: spec.hash(), marks, recorded: false }
+    }
 }

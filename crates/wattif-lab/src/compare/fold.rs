@@ -1,7 +1,7 @@
 //! From the reports of runs to the `wattif.compare/1` object.
 
 use crate::metrics::energy::in_energy;
-use crate::metrics::{Better, RunReport, info};
+use crate::metrics::{Better, RunReport, better, info};
 use crate::stats::{bca_mean, cohens_dz, holm, mean, paired_ratio};
 use serde::Serialize;
 
@@ -86,7 +86,7 @@ fn row(name: &str, runs: &[Vec<RunReport>]) -> MetricRow {
     MetricRow {
         name: name.to_owned(),
         unit: unit_of(name, about.map_or("", |m| m.unit), runs.iter().flatten()),
-        better: about.map_or(Better::Lower, |m| m.better),
+        better: better(name),
         per_kernel: values.iter().map(|v| estimate(v.as_deref())).collect(),
         ratio_to_first: values.iter().map(|v| ratio(v.as_deref(), first.as_deref())).collect(),
     }

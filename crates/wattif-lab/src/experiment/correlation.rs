@@ -1,6 +1,6 @@
 //! How two metrics go together over all runs: Pearson's correlation with its interval.
 
-use super::{Experiment, Overrides, Results};
+use super::{Experiment, Results};
 use crate::stats::{bca, mean};
 use crate::table::{Align, Table, number};
 
@@ -60,8 +60,7 @@ impl Experiment {
     }
 
     fn pairs(&self, arm: &str, platform: &str, results: &Results, metrics: [&String; 2]) -> Vec<(f64, f64)> {
-        let Ok(arm) = self.resolve(arm, platform, &Overrides::new()) else { return Vec::new() };
-        let [x, y] = metrics.map(|m| results.values(&arm, m, None));
+        let [x, y] = metrics.map(|m| self.values(arm, platform, results, m, None));
         x.zip(y).map_or(Vec::new(), |(x, y)| x.into_iter().zip(y).collect())
     }
 }

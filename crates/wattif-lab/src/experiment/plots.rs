@@ -1,7 +1,7 @@
 //! The drawings an experiment asks for: a point per arm, with its intervals.
 
 use super::{Experiment, Overrides, PlotSpec, Results};
-use crate::metrics::{Better, info};
+use crate::metrics::{better, info};
 use crate::plot::{Axis, Chart, Point, Series, scatter};
 use crate::stats::{bca_mean, mean};
 use crate::sweep::pareto;
@@ -71,10 +71,9 @@ impl Experiment {
 
 /// The points that no other beats in both metrics, as a line.
 fn front(spec: &PlotSpec, series: &[Series]) -> Series {
-    let sign = |metric: &str| if info(metric).is_some_and(|m| m.better == Better::Higher) { -1.0 } else { 1.0 };
-    let (x, y) = (sign(&spec.x.0), sign(&spec.y.0));
+    let (x, y) = (better(&spec.x.0), better(&spec.y.0));
     let all: Vec<&Point> = series.iter().flat_map(|s| &s.points).collect();
-    let values: Vec<[f64; 2]> = all.iter().map(|p| [x * p.x, y * p.y]).collect();
+    let values: Vec<[f64; 2]> = all.iter().map(|p| [x.as_low(p.x), y.as_low(p.y)]).collect();
     let bare = |p: &Point| Point { x: p.x, y: p.y, ..Point::default() };
     let points = pareto(&values).into_iter().map(|i| bare(all[i])).collect();
     Series { name: "Pareto front".into(), points, line: true, dots: false }

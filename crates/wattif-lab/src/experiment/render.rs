@@ -40,7 +40,8 @@ impl Experiment {
         )
     }
 
-    fn values(
+    /// A metric of an arm, seed by seed; of the threads of a name only, where one is given.
+    pub(super) fn values(
         &self,
         arm: &str,
         platform: &str,

@@ -31,7 +31,7 @@ pub use frequency::{DomainReport, FreqResidency, Frequency};
 pub use groups::{CgroupReport, Groups};
 pub use idle::IdleAccuracy;
 pub use latency::{BINS, Histogram, Latency, WakeupLatency, WuLat};
-pub use names::{Better, MetricInfo, info, list};
+pub use names::{Better, MetricInfo, better, info, list};
 pub use oracle::{IdleWakeups, Oracle, OracleReport};
 pub use report::{GroupReport, MarkRate, RunMetrics, RunReport, TaskReport};
 pub use tasks::{TaskTotals, Tasks};

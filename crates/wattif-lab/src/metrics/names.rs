@@ -12,6 +12,13 @@ pub enum Better {
     Higher,
 }
 
+impl Better {
+    /// `value` so that less is better.
+    pub fn as_low(self, value: f64) -> f64 {
+        if self == Better::Higher { -value } else { value }
+    }
+}
+
 /// A metric, or a family of them: `<…>` in the name stands for any text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MetricInfo {
@@ -137,6 +144,11 @@ pub fn list() -> &'static [MetricInfo] {
 /// What a name means; `None` when no metric has it.
 pub fn info(name: &str) -> Option<&'static MetricInfo> {
     METRICS.iter().find(|m| matches(m.name, name))
+}
+
+/// Which way is good for `name`; less, where nothing is known of it.
+pub fn better(name: &str) -> Better {
+    info(name).map_or(Better::Lower, |m| m.better)
 }
 
 /// Does `name` fit `pattern`? `<…>` takes any text that is not empty, dots included.

@@ -36,8 +36,7 @@ pub struct Model {
 impl Model {
     /// The manual page: the header of the model's file, as Markdown.
     pub fn manual(&self) -> String {
-        let header = self.source.lines().take_while(|l| l.starts_with("//!"));
-        header.map(|l| l[3..].strip_prefix(' ').unwrap_or(&l[3..])).collect::<Vec<_>>().join("\n")
+        manual(self.source)
     }
 }
 
@@ -94,7 +93,19 @@ impl Model {
     }
 }
 
+/// The header of a Rust file, as Markdown: what its `//!` lines say.
+pub fn manual(source: &str) -> String {
+    let header = source.lines().map_while(|l| l.strip_prefix("//!"));
+    header.map(|l| l.strip_prefix(' ').unwrap_or(l)).collect::<Vec<_>>().join("\n")
+}
+
 impl Param {
+    /// What it takes, for tables: its words and its range.
+    pub fn allowed(&self) -> String {
+        let range = self.range.map(|(lo, hi)| format!("{lo}..={hi}"));
+        let words = self.words.iter().map(|w| (*w).to_string());
+        words.chain(range).collect::<Vec<_>>().join(", ")
+    }
     fn check(&self, value: &str) -> Result<(), String> {
         if self.words.contains(&value) {
             return Ok(());

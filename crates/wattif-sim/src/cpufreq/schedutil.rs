@@ -253,9 +253,7 @@ impl Schedutil {
     fn update_shared(&mut self, now_ns: u64, at: usize, view: &dyn FreqView) -> u32 {
         let versions = view.versions();
         for i in 0..self.cpus.len() {
-            if !self.cpus[i].is_fresh(versions) || self.tunables.generation == Generation::V4_9 {
-                self.decide_cpu(i, now_ns, versions, view);
-            }
+            self.decide_cpu(i, now_ns, versions, view);
         }
         debug_assert!(self.cpus.iter().all(|c| !c.is_fresh(versions) || c.inputs == Inputs::of(&view.signals(c.cpu))));
         let loudest = self.loudest();
@@ -311,6 +309,7 @@ impl Schedutil {
 
     /// Brings what a CPU asks for up to date.
     #[doc(alias = "sugov_get_util")]
+    #[inline]
     fn decide_cpu(&mut self, i: usize, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
         let tick_ns = self.policy.tick_ns;
         let c = &mut self.cpus[i];

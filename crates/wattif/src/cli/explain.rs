@@ -133,9 +133,7 @@ fn manual(name: &str, look: Look) -> Result<Exit, Error> {
 fn model_manual(model: &Model, look: Look) -> String {
     let mut table = Table::new(["parameter", "default", "allowed", "meaning"].map(|c| (c, Align::Left)));
     for p in model.params {
-        let range = p.range.map(|(lo, hi)| format!("{lo}..={hi}"));
-        let allowed: Vec<String> = p.words.iter().map(|w| (*w).to_string()).chain(range).collect();
-        table.row([p.name.to_string(), p.default.to_string(), allowed.join(", "), p.doc.to_string()]);
+        table.row([p.name.to_string(), p.default.to_string(), p.allowed(), p.doc.to_string()]);
     }
     let body: String = table.to_text().lines().map(|l| format!("  {l}\n")).collect();
     let example = model.params.last().map_or(String::new(), |p| {

@@ -10,7 +10,7 @@ use crate::sweep::{Figure, Row, Store, Table as Found, run_local};
 use crate::tables;
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
-use wattif_lab::metrics::{self, Better};
+use wattif_lab::metrics;
 use wattif_lab::report::{Swept as Point, swept};
 use wattif_lab::stats::FEWEST;
 use wattif_lab::sweep::Sampling;
@@ -159,9 +159,8 @@ fn picture(args: &Args, found: &Found) -> Report {
     let mut page = Report::new("sweep", format!("{} by {}", args.swept.workload, found.axes.join(", ")));
     page.question = format!("What do {} do to {}?", found.axes.join(" and "), args.swept.workload);
     for name in &args.metric {
-        let better = metrics::info(name).map_or(Better::Lower, |m| m.better);
-        let sign = if better == Better::Higher { -1.0 } else { 1.0 };
-        let value = |r: &&Row| r.metrics.get(name).and_then(|f| f.mean).map_or(f64::INFINITY, |m| sign * m);
+        let better = metrics::better(name);
+        let value = |r: &&Row| r.metrics.get(name).and_then(|f| f.mean).map_or(f64::INFINITY, |m| better.as_low(m));
         let Some(best) = found.points.iter().min_by(|a, b| value(a).total_cmp(&value(b))) else { continue };
         let Some(mean) = best.metrics.get(name).and_then(|f| f.mean) else { continue };
         let at: Vec<String> = found.axes.iter().map(|a| format!("{a}={}", best.axes[a])).collect();

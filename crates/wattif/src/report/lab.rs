@@ -365,13 +365,7 @@ impl Write for Shared {
 }
 
 fn trace(spec: &RunSpec, format: &str, progress: &dyn Fn(f64)) -> Result<(Value, Vec<u8>), Error> {
-    let about = About {
-        generator: format!("wattif {}", env!("CARGO_PKG_VERSION")),
-        kernel: spec.kernel.name.clone(),
-        spec: spec.hash(),
-        marks: spec.workload.marks.clone(),
-        recorded: false,
-    };
+    let about = About::simulated(spec);
     let sink = Shared::default();
     let mut writer: Box<dyn TraceWriter> = match format {
         "pftrace" => Box::new(PerfettoTrace::new(sink.clone(), Detail::Full, about)),

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_formats::rtapp::Dialect;
-use wattif_lab::metrics::{self, Better, RunReport, unit_on};
+use wattif_lab::metrics::{self, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_lab::sweep::{Axis, Point, Sampling, pareto, points};
 use wattif_model::Ns;
@@ -202,8 +202,7 @@ impl Sweep {
         if let Some(of) = front {
             self.check_front(of)?;
             let low = |row: &Row, name: &String| {
-                let sign = if metrics::info(name).is_some_and(|m| m.better == Better::Higher) { -1.0 } else { 1.0 };
-                row.metrics.get(name).and_then(|f| f.mean).map_or(f64::NAN, |m| sign * m)
+                row.metrics.get(name).and_then(|f| f.mean).map_or(f64::NAN, |m| metrics::better(name).as_low(m))
             };
             let values: Vec<[f64; 2]> = rows.iter().map(|r| [low(r, &of[0]), low(r, &of[1])]).collect();
             pareto(&values).into_iter().for_each(|i| rows[i].front = true);

@@ -1,6 +1,6 @@
 //! One table of all events, as a file. A batch of rows (Parquet: a row group, packed) is in memory at a time.
 
-use super::super::writer::{About, Detail, TraceWriter};
+use super::super::writer::{About, Detail, GENERATOR, TraceWriter};
 use super::key;
 use super::rows::{Context, Rows, columns};
 use arrow_array::RecordBatch;
@@ -62,7 +62,7 @@ impl<W: Write + Send> TableTrace<W> {
                 let time = ColumnPath::from("time_ns");
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::SNAPPY)
-                    .set_created_by(about.generator.clone())
+                    .set_created_by(GENERATOR.to_string())
                     .set_max_row_group_row_count(Some(GROUP))
                     .set_column_dictionary_enabled(time.clone(), false)
                     .set_column_encoding(time, Encoding::DELTA_BINARY_PACKED)
@@ -86,7 +86,7 @@ impl<W: Write + Send> TableTrace<W> {
     fn metadata(&self) -> [(&'static str, String); 5] {
         let thread = |t: &ThreadInfo| json!({"pid": t.pid.0, "comm": t.comm, "task": t.task, "policy": t.policy, "workload": t.workload});
         [
-            (key::GENERATOR, self.about.generator.clone()),
+            (key::GENERATOR, GENERATOR.to_string()),
             (key::KERNEL, self.about.kernel.clone()),
             (key::SPEC, self.about.spec.clone()),
             (key::CPUS, self.context.current.len().to_string()),

@@ -5,7 +5,7 @@
 
 use super::super::kinds::{self, INTS, Kind, ROWS, Row};
 use super::super::names::Names;
-use super::super::writer::{About, Detail, Scratch, TraceWriter};
+use super::super::writer::{About, Detail, GENERATOR, Scratch, TraceWriter};
 use super::header::OURS;
 use std::collections::BTreeMap;
 use std::io::{Result, SeekFrom, Write};
@@ -247,7 +247,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             option(UNAME, format!("Linux {host} {release} {kind}\0").as_bytes());
         }
         let spec = if self.about.spec.is_empty() { String::new() } else { format!(" spec {}", self.about.spec) };
-        option(VERSION, format!("{}{spec}\0", self.about.generator).as_bytes());
+        option(VERSION, format!("{GENERATOR}{spec}\0").as_bytes());
         let line = |t: &ThreadInfo| format!("{} {} {} {}\n", t.pid, t.policy, u8::from(!t.workload), clean(&t.comm));
         // Of a real machine, policies are known only where the trace that was read says them.
         let told = self.threads.values().filter(|t| !t.policy.is_empty());

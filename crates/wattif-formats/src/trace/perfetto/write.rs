@@ -5,7 +5,7 @@
 
 use super::super::kinds::{BALANCES, REASONS, state_bits};
 use super::super::names::Names;
-use super::super::writer::{About, Detail, TraceWriter};
+use super::super::writer::{About, Detail, GENERATOR, TraceWriter};
 use super::proto::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Result, Write};
@@ -180,7 +180,7 @@ impl<W: Write> PerfettoTrace<W> {
             utsname.text(3, &release);
         }
         let mut system = Message::default();
-        system.message(1, &utsname).text(4, &self.about.generator).number(8, nr_cpus as u64);
+        system.message(1, &utsname).text(4, GENERATOR).number(8, nr_cpus as u64);
         let mut packet = Message::default();
         packet.number(8, 0).message(45, &system);
         self.packet(&packet)?;
