@@ -24,6 +24,7 @@ use crate::sched::features::Features;
 use crate::sched::load::pelt::{Pelt, PostInit};
 use crate::sched::load::util_est;
 use crate::sched::load::walt::{self, Walt, WaltSystem};
+use crate::sched::load::walt_qti::{self, QtiSystem};
 use crate::sched::placement::cpu_util::Boost;
 use crate::sched::placement::find_best_target::FindBestTarget;
 use crate::sched::placement::select_idle_sibling::{Scan, SchedIdle};
@@ -122,6 +123,7 @@ pub static POLICIES: &[Policy] = &[
     policy!("schedtune", Placement, false, "sched/schedtune.rs", crate::sched::schedtune::TUNABLES),
     policy!("eas", Placement, false, "sched/placement/eas.rs", crate::sched::placement::eas::TUNABLES),
     policy!("walt", Load, true, "sched/load/walt.rs", crate::sched::load::walt::TUNABLES),
+    policy!("walt_qti", Load, false, "sched/load/walt_qti.rs", crate::sched::load::walt_qti::TUNABLES),
     policy!("load_balance", Balance, true, "sched/balance/mod.rs", balance::TUNABLES),
     policy!("cpu_power", Balance, true, "sched/balance/cpu_power.rs", cpu_power::TUNABLES),
     policy!("schedutil", Cpufreq, true, "cpufreq/schedutil.rs", cpufreq::schedutil::TUNABLES),
@@ -316,7 +318,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.topology = build_topology(kernel, platform, balancer);
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
-    s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(kernel, platform.nr_cpus(), tick_ns));
+    s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(kernel, platform, tick_ns));
     s.schedtune = build_schedtune(spec);
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.groups = groups;
@@ -363,18 +365,52 @@ fn build_schedtune(spec: &RunSpec) -> Option<Schedtune> {
     tune.is_used().then_some(tune)
 }
 
-fn build_walt(kernel: &KernelSpec, nr_cpus: usize, tick_ns: u64) -> WaltSystem {
+fn build_walt(kernel: &KernelSpec, platform: &Platform, tick_ns: u64) -> WaltSystem {
+    let qti = build_walt_qti(kernel);
+    let clusters = || platform.cpus.iter().map(|c| c.cluster.0);
+    let qti = (qti != walt_qti::Switches::default()).then(|| Box::new(QtiSystem::new(qti, clusters())));
+    WaltSystem { qti, ..WaltSystem::new(build_walt_windows(kernel, tick_ns), platform.nr_cpus()) }
+}
+
+fn build_walt_qti(kernel: &KernelSpec) -> walt_qti::Switches {
+    let t = Tunables::of(kernel, "walt_qti");
+    let on = |name: &str| t.text(name) == "true";
+    walt_qti::Switches {
+        per_cpu_windows: on("per_cpu_windows"),
+        top_tasks: on("top_tasks"),
+        early_detection: parsed(&t, "early_detection", walt_qti::Detection::parse),
+        predicted_demand: on("predicted_demand"),
+        new_task_load: on("new_task_load"),
+        // The governor asks for windows and moves.
+        governor: Tunables::of(kernel, "schedutil").text("generation") == "4.9-qti",
+    }
+}
+
+fn build_walt_windows(kernel: &KernelSpec, tick_ns: u64) -> Walt {
     let t = Tunables::of(kernel, "walt");
     let on = |name: &str| t.text(name) == "true";
-    let walt = Walt {
+    Walt {
         policy: parsed(&t, "policy", walt::Policy::parse),
         account_wait_time: on("account_wait_time"),
         freq_account_wait_time: on("freq_account_wait_time"),
         io_is_busy: on("io_is_busy"),
         init_task_load_pct: t.int("init_task_load_pct"),
         ..Walt::new(t.int("window_ms"), tick_ns)
+    }
+}
+
+/// What a kernel makes of its settings on a platform that a user may not expect.
+pub fn notes(spec: &RunSpec) -> Vec<String> {
+    let hz = spec.kernel.hz.unwrap_or(spec.platform.hz);
+    let tick_ns = cpuidle::tick_nsec(hz);
+    let asked = Tunables::of(&spec.kernel, "walt").int("window_ms");
+    let window_ns = build_walt_windows(&spec.kernel, tick_ns).window_ns;
+    let cut = window_ns.abs_diff(asked * 1_000_000) >= 1_000 && chosen(&spec.kernel, Slot::Load) == "walt";
+    let note = || {
+        let (us, ticks) = ((window_ns + 500) / 1_000, window_ns / tick_ns);
+        format!("walt.window_ms = {asked}: windows are whole ticks, {us} µs here ({ticks} ticks at {hz} Hz)")
     };
-    WaltSystem::new(walt, nr_cpus)
+    cut.then(note).into_iter().collect()
 }
 
 /// The domains; to a kernel of the age of `cpu_power` that is what CPUs have, and capacity does not exist.
@@ -587,6 +623,7 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
             generation: parsed(&t, "generation", schedutil::Generation::parse),
             rate_limit_us: t.maybe_int("rate_limit_us"),
             up_down_rate_limit_us: (t.maybe_int("up_rate_limit_us"), t.maybe_int("down_rate_limit_us")),
+            hispeed_freq_khz: t.maybe_int("hispeed_freq_khz"),
             boost: boost_of(kernel, "schedutil"),
         })),
     }

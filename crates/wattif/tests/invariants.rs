@@ -438,3 +438,51 @@ fn on_timers_alone_the_oracle_needs_the_least_energy() {
         assert!(best <= energy(governor) * 1.0001, "{governor} needs less");
     }
 }
+
+/// `android-4.9-walt` on sdm835 under settings.
+fn walt(text: &str, set: &[&str]) -> RunSpec {
+    let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
+    let settings = Settings::parse(&set).unwrap();
+    let kernel = load::kernel("android-4.9-walt", &settings).unwrap().value;
+    RunSpec { kernel, duration: Ns::from_ms(1_500), ..spec("sdm835", "android-4.9-walt", text, 1) }
+}
+
+#[test]
+fn each_of_the_vendors_additions_to_walt_is_a_switch() {
+    let qti = "schedutil.generation=4.9-qti";
+    let base = digest(&walt(MIXED, &[qti]));
+    assert_ne!(base, digest(&walt(MIXED, &[])), "once per window");
+    for name in ["per_cpu_windows", "predicted_demand", "new_task_load"] {
+        let (on, off) = (format!("walt_qti.{name}=true"), format!("walt_qti.{name}=false"));
+        assert_ne!(base, digest(&walt(MIXED, &[qti, &on])), "{name}");
+        assert_eq!(base, digest(&walt(MIXED, &[qti, &off])), "{name}");
+    }
+    // Work that changes its CPU in mid-window looks like two halves, unless the heaviest task is looked at.
+    let roamer = r#"{ "tasks": { "roamer": { "loop": -1, "phases": {
+        "here": { "cpus": [4], "runtime": 5000 }, "there": { "cpus": [5], "runtime": 5000 } } } } }"#;
+    let khz = |set: &[&str]| {
+        let outcome = run(&walt(roamer, &[&["schedtune.boost_pct=0"], set].concat()), &mut []).unwrap();
+        outcome.report.metric("domains.1.khz_mean", None).expect("a domain")
+    };
+    let left = "walt_qti.per_cpu_windows=true";
+    let (whole, halves, top) = (khz(&[]), khz(&[left]), khz(&[left, "walt_qti.top_tasks=true"]));
+    assert!(halves < 0.8 * whole && top > 0.95 * whole, "{whole} kHz, {halves} in halves, {top} by the top task");
+    // A hog without pause: seen before its window closes.
+    let hog = r#"{ "tasks": { "hog": { "cpus": [4], "phases": { "p": { "sleep": 303000 }, "b": { "runtime": 700000 } } } } }"#;
+    let plain = ["schedtune.boost_pct=0", "schedutil.up_rate_limit_us=0"];
+    let ramp_ms = |set: &[&str]| {
+        let outcome = run(&walt(hog, &[&plain, set].concat()), &mut []).unwrap();
+        outcome.report.metric("domains.1.ramp_up_ms", None).expect("it gets to the highest frequency")
+    };
+    let (windows, detected) = (ramp_ms(&[]), ramp_ms(&["walt_qti.early_detection=on"]));
+    assert!(detected < 0.5 * windows, "{detected} ms against {windows}");
+    assert_eq!(windows, ramp_ms(&["walt_qti.early_detection=boosted"]), "nothing boosts");
+}
+
+#[test]
+fn windows_that_are_not_whole_ticks_are_told() {
+    let notes = |ms: &str| wattif_sim::registry::notes(&walt(MIXED, &[&format!("walt.window_ms={ms}")]));
+    assert_eq!(notes("10"), [""; 0]);
+    assert_eq!(notes("12"), ["walt.window_ms = 12: windows are whole ticks, 10000 µs here (3 ticks at 300 Hz)"]);
+    assert_eq!(wattif_sim::registry::notes(&spec("sdm835", "linux-6.12", MIXED, 1)), [""; 0]);
+}

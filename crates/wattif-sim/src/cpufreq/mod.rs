@@ -14,6 +14,7 @@ pub mod powersave;
 pub mod schedutil;
 pub mod userspace;
 
+use crate::sched::load::walt_qti::WindowLoad;
 pub use crate::sched::placement::cpu_util::CpuSignals;
 use freq_table::{FreqEntry, FreqTable, Relation};
 use wattif_model::ids::{CpuId, DomainId};
@@ -42,6 +43,12 @@ pub trait FreqView {
     fn schedtune_boost_pct(&self, cpu: CpuId) -> i32 {
         let _ = cpu;
         0
+    }
+
+    /// What the vendor's additions to WALT say of the CPU; `None` without them.
+    fn window_load(&self, cpu: CpuId) -> Option<WindowLoad> {
+        let _ = cpu;
+        None
     }
 
     /// `bw_dl` alone. Asked for at every update, also when no decision is due: override it where `signals` is dear.

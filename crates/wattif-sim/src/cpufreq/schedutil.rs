@@ -69,8 +69,8 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["4.9", "6.1", "6.12"],
-        doc: "Android's of 4.9; clamps before headroom (up to 6.7); or headroom before clamps",
+        allowed: &["4.9", "4.9-qti", "6.1", "6.12"],
+        doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom (up to 6.7); or headroom before clamps",
     },
     Tunable {
         name: "rate_limit_us",
@@ -90,7 +90,20 @@ pub const TUNABLES: &[Tunable] = &[
         allowed: &[],
         doc: "generation 4.9: least time before a fall, µs; auto: rate_limit_us",
     },
+    Tunable {
+        name: "hispeed_freq_khz",
+        default: "auto",
+        allowed: &[],
+        doc: "generation 4.9-qti: a CPU that its frequency hardly carries gets at least this one; auto: 60 % of the highest",
+    },
 ];
+
+/// A CPU at this share of what its frequency can do, in percent, is hardly carried by it.
+const HILOAD_PCT: u64 = 90;
+/// Load that the high frequency is to carry, percent of its capacity.
+const HISPEED_LOAD_PCT: u64 = 80;
+/// Share of new tasks in the load from which the highest frequency is due, percent.
+const NEW_LOAD_PCT: u64 = 75;
 
 const IOWAIT_BOOST_MIN: u64 = CAPACITY_SCALE / 8;
 
@@ -100,6 +113,9 @@ pub enum Generation {
     /// Android's 4.9: limits of their own for rises and falls, CPUs that slept for a tick do not count, a boost for I/O is
     /// the maximum at once.
     V4_9,
+    /// The vendor's on top of it: decides once per window of WALT and when a task changes its cluster; a CPU that its frequency
+    /// hardly carries goes to a high one at once, to the highest if the load is of new tasks; predictions count.
+    V4_9Qti,
     /// Up to 6.7: clamps before headroom.
     V6_1,
     /// 6.8 and later: headroom before clamps, `freq_ref`.
@@ -109,16 +125,22 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable `generation`.
-    pub const NAMES: [&'static str; 3] = ["4.9", "6.1", "6.12"];
+    pub const NAMES: [&'static str; 4] = ["4.9", "4.9-qti", "6.1", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
         match name {
             "4.9" => Some(Generation::V4_9),
+            "4.9-qti" => Some(Generation::V4_9Qti),
             "6.1" => Some(Generation::V6_1),
             "6.12" => Some(Generation::V6_12),
             _ => None,
         }
+    }
+
+    /// Android's of 4.9, the vendor's included.
+    fn is_4_9(self) -> bool {
+        matches!(self, Generation::V4_9 | Generation::V4_9Qti)
     }
 }
 
@@ -131,6 +153,8 @@ pub struct Tunables {
     pub rate_limit_us: Option<u64>,
     /// Generation `4.9`: the same before a rise, and before a fall; `None`: `rate_limit_us`.
     pub up_down_rate_limit_us: (Option<u64>, Option<u64>),
+    /// Generation `4.9-qti`: see its tunable; `None`: 60 % of the highest.
+    pub hispeed_freq_khz: Option<u64>,
     /// `cpu_util.boost`.
     pub boost: Boost,
 }
@@ -191,6 +215,9 @@ pub struct Schedutil {
     last_freq_update_time: u64,
     limits_changed: bool,
     need_freq_update: bool,
+    /// Generation `4.9-qti`: window and moves at the last decision, and whether it was made because of a move.
+    evaluated: (u64, u64),
+    moved: bool,
     choice: FrequencyChoice,
 }
 
@@ -208,6 +235,8 @@ impl Schedutil {
             last_freq_update_time: 0,
             limits_changed: false,
             need_freq_update: false,
+            evaluated: (0, 0),
+            moved: false,
             choice: choice_without_inputs(Default::default(), 0, 0),
         }
     }
@@ -313,7 +342,7 @@ impl Schedutil {
     fn decide_cpu(&mut self, i: usize, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
         let tick_ns = self.policy.tick_ns;
         let c = &mut self.cpus[i];
-        if self.tunables.generation == Generation::V4_9 && now_ns.saturating_sub(c.last_update) > tick_ns {
+        if self.tunables.generation.is_4_9() && now_ns.saturating_sub(c.last_update) > tick_ns {
             // Nothing was heard of it for a tick: it sleeps, and what it needed does not count.
             (c.util, c.bw_min, c.iowait_boost, c.version) = (0, 0, 0, 0);
             c.inputs = Inputs::of(&view.signals(c.cpu));
@@ -328,6 +357,7 @@ impl Schedutil {
         let signals = view.signals(c.cpu);
         (c.inputs, c.version) = (Inputs::of(&signals), version);
         let cfs = cpu_util(&signals, None, self.tunables.boost);
+        let cfs = self.with_window_load(i, cfs, signals.capacity, view);
         let boost = self.cpus[i].iowait_apply(now_ns, self.policy.tick_ns, signals.capacity);
         let c = &mut self.cpus[i];
         match self.tunables.generation {
@@ -336,7 +366,7 @@ impl Schedutil {
                 c.bw_min = e.min;
                 c.util = sugov_effective_cpu_perf(e.util.max(boost), e.min, e.max);
             }
-            Generation::V4_9 => {
+            Generation::V4_9 | Generation::V4_9Qti => {
                 c.bw_min = signals.bw_dl;
                 let classes = signals.rt_nr_running > 0 || signals.bw_dl > 0;
                 let boosted = boosted(cfs, view.schedtune_boost_pct(c.cpu)).min(signals.capacity);
@@ -352,14 +382,43 @@ impl Schedutil {
         }
     }
 
+    /// `sugov_walt_adjust`: what the vendor's governor makes of a CPU's utilisation.
+    #[doc(alias = "sugov_walt_adjust")]
+    fn with_window_load(&self, i: usize, util: u64, capacity: u64, view: &dyn FreqView) -> u64 {
+        let qti = self.tunables.generation == Generation::V4_9Qti;
+        let Some(load) = qti.then(|| view.window_load(self.cpus[i].cpu)).flatten() else { return util };
+        let highest = u64::from(self.policy.cpuinfo_max);
+        let at = |khz: u64| capacity * khz / highest;
+        let hiload = util > 0 && util >= at(u64::from(self.policy.cur)) * HILOAD_PCT / 100;
+        let hispeed = at(self.tunables.hispeed_freq_khz.unwrap_or(highest * 6 / 10)) * HISPEED_LOAD_PCT / 100;
+        let raised = match hiload {
+            true if load.nl >= util * NEW_LOAD_PCT / 100 => capacity,
+            true if !self.moved => util.max(hispeed),
+            _ => util,
+        };
+        raised.max(load.pl).min(capacity)
+    }
+
+    /// Is a window's decision due? So it is for every governor but the vendor's.
+    fn window_is_due(&mut self, cpu: CpuId, view: &dyn FreqView) -> bool {
+        let qti = self.tunables.generation == Generation::V4_9Qti;
+        let Some(load) = qti.then(|| view.window_load(cpu)).flatten() else { return true };
+        let now = (load.window, load.moves);
+        let last = std::mem::replace(&mut self.evaluated, now);
+        self.moved = now.0 == last.0;
+        now != last
+    }
+
     fn get_next_freq(&mut self, util: u64, capacity: u64) -> u32 {
         let p = &self.policy;
         let (reference, util) = match self.tunables.generation {
             Generation::V6_12 if p.freq_ref != 0 => (p.freq_ref, util),
             Generation::V6_12 if p.freq_invariant => (p.cpuinfo_max, util),
             Generation::V6_12 => (p.cur + (p.cur >> 2), util),
-            Generation::V4_9 | Generation::V6_1 if p.freq_invariant => (p.cpuinfo_max, map_util_perf(util)),
-            Generation::V4_9 | Generation::V6_1 => (p.cur, map_util_perf(util)),
+            Generation::V4_9 | Generation::V4_9Qti | Generation::V6_1 if p.freq_invariant => {
+                (p.cpuinfo_max, map_util_perf(util))
+            }
+            Generation::V4_9 | Generation::V4_9Qti | Generation::V6_1 => (p.cur, map_util_perf(util)),
         };
         let raw = (u64::from(reference) * util / capacity) as u32; // C: unsigned long cut to unsigned int
         if raw == self.cached_raw_freq && !self.need_freq_update {
@@ -387,7 +446,7 @@ impl Schedutil {
 
     /// `sugov_up_down_rate_limit`: rises and falls wait for limits of their own in 4.9.
     fn up_down_due(&self, now_ns: u64, next_freq: u32) -> bool {
-        if self.tunables.generation != Generation::V4_9 {
+        if !self.tunables.generation.is_4_9() {
             return true;
         }
         let (up, down) = self.tunables.up_down_rate_limit_us;
@@ -461,7 +520,7 @@ impl FreqGovernor for Schedutil {
         let mut fresh = Schedutil::new(self.tunables);
         let delay_us = self.tunables.rate_limit_us.unwrap_or_else(|| match self.tunables.generation {
             Generation::V6_12 => policy.transition_delay_us(),
-            Generation::V4_9 | Generation::V6_1 => policy.transition_delay_us_6_1(),
+            Generation::V4_9 | Generation::V4_9Qti | Generation::V6_1 => policy.transition_delay_us_6_1(),
         });
         let shortest = |us: u64| match self.tunables.up_down_rate_limit_us {
             (None, None) => us,
@@ -485,7 +544,7 @@ impl FreqGovernor for Schedutil {
         let i = self.slot(cpu);
         let tick_ns = self.policy.tick_ns;
         let c = &mut self.cpus[i];
-        if self.tunables.generation == Generation::V4_9 && flags.iowait {
+        if self.tunables.generation.is_4_9() && flags.iowait {
             (c.iowait_boost, c.iowait_boost_pending) = (CAPACITY_SCALE, true);
         } else {
             c.iowait_boost(now_ns, tick_ns, flags.iowait);
@@ -494,7 +553,7 @@ impl FreqGovernor for Schedutil {
         if view.bw_dl(cpu) > c.bw_min {
             self.limits_changed = true; // deadline tasks must not wait for the rate limit
         }
-        if !self.should_update_freq(now_ns) {
+        if !self.should_update_freq(now_ns) || !self.window_is_due(cpu, view) {
             return None;
         }
         let next =

@@ -639,7 +639,7 @@ impl Kernel<'_, '_> {
         self.cpus[cpu.at()].cost_ns += self.m.platform.costs.tick_ns;
         self.update_rq_clock(cpu);
         self.s.signal_versions[cpu.at()] += 1;
-        self.walt_update_curr(cpu);
+        self.walt_tick(cpu);
         let curr = self.s.rqs[cpu.at()].curr;
         match self.class_id(curr) {
             ClassId::Fair => {

@@ -6,6 +6,7 @@ use crate::cpufreq::{CpuSignals, FreqView};
 use crate::cpuidle::{IdleView, SleepLength};
 use crate::engine::rng::Rng;
 use crate::sched::load::cpu_load::{stored_util_est, task_util};
+use crate::sched::load::walt_qti::{QtiSystem, WindowLoad};
 use crate::sched::placement::cpu_util::{TaskSignals, cpu_bw_dl};
 use crate::sched::placement::eas::{Eas, EasTask, EasView};
 use crate::sched::placement::{EnergyAware, Request, SyncLoad};
@@ -25,7 +26,13 @@ impl FreqView for Signals<'_> {
     fn signals(&self, cpu: CpuId) -> CpuSignals {
         let mut signals = self.s.signals(cpu);
         if let Some(w) = &self.s.walt {
-            signals.util_avg = w.walt.cpu_util_freq(&w.rqs[cpu.at()], self.s.now).min(signals.capacity);
+            let rq = &w.rqs[cpu.at()];
+            let util = w.walt.cpu_util_freq(rq, self.s.now);
+            let more = |q: &QtiSystem| {
+                let boosted = self.schedtune_boost_pct(cpu) > 0;
+                q.util(&w.walt, rq, cpu, util, boosted, self.s.now)
+            };
+            signals.util_avg = w.qti.as_deref().map_or(util, more).min(signals.capacity);
         }
         signals
     }
@@ -35,6 +42,10 @@ impl FreqView for Signals<'_> {
     }
     fn schedtune_boost_pct(&self, cpu: CpuId) -> i32 {
         self.s.schedtune.as_ref().map_or(0, |t| t.cpu_boost_pct(self.s, cpu))
+    }
+    fn window_load(&self, cpu: CpuId) -> Option<WindowLoad> {
+        let w = self.s.walt.as_ref()?;
+        Some(w.qti.as_ref()?.window_load(&w.walt, &w.rqs[cpu.at()], cpu, self.s.now))
     }
     fn bw_dl(&self, cpu: CpuId) -> u64 {
         cpu_bw_dl(self.s.rqs[cpu.at()].dl.running_bw)

@@ -1,8 +1,10 @@
 //! Where the events of window-assisted load tracking come from: `core`'s side of [`super::load::walt`]. Without it in the
 //! kernel profile nothing here does anything.
 
+use super::balance::list_queue;
 use super::core::IDLE;
-use super::load::walt::{Event, Who};
+use super::load::walt::{Event, WaltSystem, Who};
+use super::load::walt_qti::Detection;
 use super::task::State;
 use crate::simulation::Kernel;
 use wattif_model::{CpuId, Pid};
@@ -27,7 +29,18 @@ impl Kernel<'_, '_> {
         let capacity_curr = (u64::from(rq.cpu_capacity_orig) * u64::from(rq.freq_cap)) >> 10;
         let w = self.s.walt.as_mut().expect("looked at");
         let p = if pid == IDLE { &mut w.idle[cpu.at()] } else { &mut w.tasks[pid.at()] };
-        w.walt.update(p, &mut w.rqs[cpu.at()], who, event, self.s.now, capacity_curr);
+        let rq = &mut w.rqs[cpu.at()];
+        let Some(qti) = &mut w.qti else {
+            w.walt.update(p, rq, who, event, self.s.now, capacity_curr);
+            self.s.signal_versions[cpu.at()] += 1;
+            return;
+        };
+        let (before, start) = (*p, rq.window_start);
+        w.walt.update(p, rq, who, event, self.s.now, capacity_curr);
+        qti.roll(cpu, (rq.window_start - start) / w.walt.window_ns);
+        if pid != IDLE {
+            qti.account(&w.walt, cpu, pid, &before, p, rq.window_start, self.s.now);
+        }
         self.s.signal_versions[cpu.at()] += 1;
     }
 
@@ -47,6 +60,9 @@ impl Kernel<'_, '_> {
         let cpu = self.s.tasks[pid.at()].cpu;
         self.walt_update_curr(cpu);
         self.walt_update(cpu, pid, Event::TaskWake);
+        if let Some(qti) = self.s.walt.as_mut().and_then(|w| w.qti.as_mut()) {
+            qti.wake(pid, self.s.now);
+        }
     }
 
     /// A task that is on no queue changes its CPU.
@@ -58,12 +74,53 @@ impl Kernel<'_, '_> {
         self.walt_update_curr(dst);
         self.walt_update(src, pid, Event::TaskMigrate);
         let waking = self.s.tasks[pid.at()].on_rq == super::task::OnRq::No;
+        let Some(left) = self.walt_qti_migrate(pid, src, dst) else { return };
         let w = self.s.walt.as_mut().expect("looked at");
         let mut from = w.rqs[src.at()];
         w.walt.fixup_busy_time(&w.tasks[pid.at()], &mut from, &mut w.rqs[dst.at()], waking);
+        from.curr_runnable_sum += left[0];
+        from.prev_runnable_sum += left[1];
         w.rqs[src.at()] = from;
         self.s.signal_versions[src.at()] += 1;
         self.s.signal_versions[dst.at()] += 1;
+    }
+
+    /// What the vendor's additions make of a move: `None` leaves the busy time where it is. Otherwise what ran on other CPUs of
+    /// the old cluster is taken from them, and returned: the source has not had it.
+    fn walt_qti_migrate(&mut self, pid: Pid, src: CpuId, dst: CpuId) -> Option<[u64; 2]> {
+        let w = self.s.walt.as_mut().expect("looked at");
+        let Some(qti) = &w.qti else { return Some([0; 2]) };
+        if qti.switches.per_cpu_windows && qti.leaves_cluster(src, dst) {
+            // All of the old cluster up to the present window first.
+            for cpu in (0..self.s.rqs.len() as u32).map(CpuId) {
+                if self.s.walt.as_ref().and_then(|w| w.qti.as_ref()).is_some_and(|q| !q.leaves_cluster(src, cpu)) {
+                    self.walt_update_curr(cpu);
+                }
+            }
+        }
+        let WaltSystem { walt, tasks, rqs, qti, .. } = self.s.walt.as_mut().expect("looked at");
+        let mut all = [0; 2];
+        let take = |cpu: CpuId, left: [u64; 2]| {
+            let rq = &mut rqs[cpu.at()];
+            rq.curr_runnable_sum = rq.curr_runnable_sum.saturating_sub(left[0]);
+            rq.prev_runnable_sum = rq.prev_runnable_sum.saturating_sub(left[1]);
+            all = [all[0] + left[0], all[1] + left[1]];
+        };
+        let moves = qti.as_mut().expect("looked at").migrate(walt, &tasks[pid.at()], pid, src, dst, take);
+        moves.then_some(all)
+    }
+
+    /// The tick: early detection looks at the queue.
+    pub(crate) fn walt_tick(&mut self, cpu: CpuId) {
+        self.walt_update_curr(cpu);
+        let Some(mut qti) = self.s.walt.as_mut().and_then(|w| w.qti.take()) else { return };
+        if qti.switches.early_detection != Detection::Off {
+            qti.queued.clear();
+            list_queue(&self.s, cpu.at(), &mut qti.queued);
+            qti.queued.sort_unstable_by_key(|p| std::cmp::Reverse(self.s.tasks[p.at()].group_node));
+            qti.detect(cpu, self.s.now);
+        }
+        self.s.walt.as_mut().expect("looked at").qti = Some(qti);
     }
 
     /// An interrupt that took `ns` ends.
@@ -79,7 +136,12 @@ impl Kernel<'_, '_> {
     /// A task joins a queue; `moved`: not because it woke.
     pub(crate) fn walt_enqueue(&mut self, cpu: CpuId, pid: Pid, moved: bool) {
         if let Some(w) = &mut self.s.walt {
-            w.walt.enqueue(&mut w.tasks[pid.at()], &mut w.rqs[cpu.at()], moved);
+            let p = &mut w.tasks[pid.at()];
+            let joins = !p.queued;
+            w.walt.enqueue(p, &mut w.rqs[cpu.at()], moved);
+            if let (true, Some(qti)) = (joins, &mut w.qti) {
+                qti.queue(cpu, pid, true);
+            }
         }
     }
 
@@ -87,6 +149,9 @@ impl Kernel<'_, '_> {
     pub(crate) fn walt_dequeue(&mut self, cpu: CpuId, pid: Pid, sleeps: bool) {
         if let Some(w) = &mut self.s.walt {
             let p = &mut w.tasks[pid.at()];
+            if let (true, Some(qti)) = (p.queued, &mut w.qti) {
+                qti.queue(cpu, pid, false);
+            }
             w.walt.dequeue(p, &mut w.rqs[cpu.at()], sleeps);
             if sleeps {
                 p.last_sleep_ts = self.s.now;
@@ -99,6 +164,9 @@ impl Kernel<'_, '_> {
         if let Some(w) = &mut self.s.walt {
             let new = w.walt.new_task();
             w.tasks.push(new);
+            if let Some(qti) = &mut w.qti {
+                qti.new_task(self.s.now);
+            }
         }
     }
 }

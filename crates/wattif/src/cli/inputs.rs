@@ -7,8 +7,9 @@ use crate::{experiment, load};
 use clap::ValueEnum;
 use wattif_formats::{rtapp, workload_json};
 use wattif_model::Ns;
-use wattif_model::check::Severity;
+use wattif_model::check::{Diagnostic, Severity};
 use wattif_model::run::RunSpec;
+use wattif_sim::registry;
 
 /// Which reading of rt-app's grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -132,6 +133,10 @@ impl Inputs {
                 seed: self.seed,
                 duration,
             });
+        }
+        for spec in &specs {
+            let notes = registry::notes(spec).into_iter().map(|n| Diagnostic::note("kernel::N01", 0..0, n)).collect();
+            findings.push(Findings { name: spec.kernel.name.clone(), text: "".into(), diagnostics: notes });
         }
         findings.retain(|f| !f.diagnostics.is_empty());
         for f in &findings {

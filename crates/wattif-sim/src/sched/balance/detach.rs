@@ -130,7 +130,8 @@ impl FairBalancer {
     }
 }
 
-fn list_queue(s: &View, cfs: usize, tasks: &mut Vec<Pid>) {
+/// The fair tasks queued on a queue and those below it.
+pub(in crate::sched) fn list_queue(s: &View, cfs: usize, tasks: &mut Vec<Pid>) {
     for se in queued_entities(s, cfs) {
         match s.se[se].my_q {
             NONE => tasks.extend(s.task_of(se)),

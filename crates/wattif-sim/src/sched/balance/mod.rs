@@ -82,6 +82,7 @@ mod load_balance;
 mod nohz;
 mod sums;
 
+pub(super) use detach::list_queue;
 pub use nohz::Kick;
 
 use super::load::cpu_load::{cpu_util_cfs, task_fits_cpu, task_h_load, util_fits_cpu};

@@ -4,3 +4,4 @@ pub mod cpu_load;
 pub mod pelt;
 pub mod util_est;
 pub mod walt;
+pub mod walt_qti;

@@ -31,7 +31,7 @@
 //! a full one: the mean is (10 + 6 + 3·1.5)/5 = 4.1, demand 10 ms: 1024.
 //!
 //! # State and cost
-//! 14 words per task, 8 per CPU. An event is a comparison and an addition; closing a window moves five samples.
+//! 15 words per task, 8 per CPU. An event is a comparison and an addition; closing a window moves five samples.
 //!
 //! # Where it fails
 //! The running window is invisible until it closes: half a window late on average. A task that waits for a GPU or disk has windows
@@ -39,12 +39,12 @@
 //! needed before, also when that was long ago and something else.
 //!
 //! # Differences from the kernel
-//! The window clock is the simulation's. Per-CPU windows of a task, top tasks, early detection and predicted demand of the
-//! vendor's later variant are not modelled.
+//! The window clock is the simulation's. What the vendor's later kernels add is in `walt_qti`.
 //!
 //! # Source
 //! Android common kernel 4.9, `kernel/sched/walt.c`; S. Muckle, "WALT vs PELT: redux" (2017).
 
+use super::walt_qti::QtiSystem;
 use crate::registry::Tunable;
 
 /// Tunables of this policy.
@@ -181,6 +181,8 @@ pub struct WaltTask {
     pub prev_window: u64,
     /// Windows it has seen.
     pub active_windows: u32,
+    /// Samples recorded, wrapping.
+    pub samples: u32,
     /// When it went to sleep last, ns.
     pub last_sleep_ts: u64,
     /// Its demand is in the sums of its CPU.
@@ -219,13 +221,15 @@ pub struct WaltSystem {
     pub rqs: Vec<WaltRq>,
     /// By CPU.
     pub idle: Vec<WaltTask>,
+    /// The vendor's additions, if any is switched on.
+    pub qti: Option<Box<QtiSystem>>,
 }
 
 impl WaltSystem {
     /// CPUs without tasks.
     pub fn new(walt: Walt, nr_cpus: usize) -> WaltSystem {
         let (rqs, idle) = (vec![WaltRq::default(); nr_cpus], vec![WaltTask::default(); nr_cpus]);
-        WaltSystem { walt, tasks: vec![WaltTask::default()], rqs, idle }
+        WaltSystem { walt, tasks: vec![WaltTask::default()], rqs, idle, qti: None }
     }
 }
 
@@ -322,6 +326,7 @@ impl Walt {
             return;
         }
         let copies = copies.min(HISTORY as u64) as usize;
+        p.samples = p.samples.wrapping_add(copies as u32);
         p.history.copy_within(..HISTORY - copies, copies);
         p.history[..copies].fill(sample);
         p.sum = 0;
