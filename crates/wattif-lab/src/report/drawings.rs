@@ -291,7 +291,7 @@ pub fn swept(title: &str, metrics: [&str; 2], points: &[Swept]) -> Result<String
     let desc =
         "A point per setting, means with 95 % intervals over seeds; the line joins those that no other beats in both.";
     let (x, y) = (axis(0), axis(1));
-    let chart = Chart { title: format!("{title}: {} and {}", metrics[0], metrics[1]), desc: desc.into(), x, y };
+    let chart = Chart { title: title.into(), desc: desc.into(), x, y };
     let mut groups: Vec<&str> = points.iter().map(|p| p.group.as_str()).collect();
     groups.sort_unstable();
     groups.dedup();
