@@ -334,7 +334,9 @@ impl<'w> Writer<'w> {
                 one("sem_wait", self.queue(*queue))
             }
             Op::Drain { .. } => {
-                lose("tokens that move from one queue to another all at once: left out; who waits for them waits for ever");
+                lose(
+                    "tokens that move from one queue to another all at once: left out; who waits for them waits for ever",
+                );
                 vec![]
             }
             Op::Yield => one("yield", "".into()),

@@ -32,7 +32,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Error> {
 pub fn note(text: &str) {
     let mut err = std::io::stderr().lock();
     let _ = err.write_all(text.as_bytes());
-    if !text.ends_with('\n') {
+    if !text.is_empty() && !text.ends_with('\n') {
         let _ = err.write_all(b"\n");
     }
 }
