@@ -171,7 +171,7 @@ impl Sweep {
     /// The reports of every point, a seed each, from a store that has everything.
     pub fn reports(&self, store: &Store) -> Result<Vec<Vec<RunReport>>, Error> {
         let all: Vec<RunReport> =
-            self.jobs().iter().map(|job| store.report(&job.hash)).collect::<Result<_, Error>>()?;
+            self.jobs().par_iter().map(|job| store.report(&job.hash)).collect::<Result<_, Error>>()?;
         Ok(all.chunks(self.seeds.len().max(1)).map(<[RunReport]>::to_vec).collect())
     }
 
