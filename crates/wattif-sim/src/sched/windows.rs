@@ -30,16 +30,13 @@ impl Kernel<'_, '_> {
         let w = self.s.walt.as_mut().expect("looked at");
         let p = if pid == IDLE { &mut w.idle[cpu.at()] } else { &mut w.tasks[pid.at()] };
         let rq = &mut w.rqs[cpu.at()];
-        let Some(qti) = &mut w.qti else {
-            w.walt.update(p, rq, who, event, self.s.now, capacity_curr);
-            self.s.signal_versions[cpu.at()] += 1;
-            return;
-        };
         let (before, start) = (*p, rq.window_start);
         w.walt.update(p, rq, who, event, self.s.now, capacity_curr);
-        qti.roll(cpu, (rq.window_start - start) / w.walt.window_ns);
-        if pid != IDLE {
-            qti.account(&w.walt, cpu, pid, &before, p, rq.window_start, self.s.now);
+        if let Some(qti) = &mut w.qti {
+            qti.roll(cpu, (rq.window_start - start) / w.walt.window_ns);
+            if pid != IDLE {
+                qti.account(&w.walt, cpu, pid, &before, p, rq.window_start, self.s.now);
+            }
         }
         self.s.signal_versions[cpu.at()] += 1;
     }
@@ -74,22 +71,20 @@ impl Kernel<'_, '_> {
         self.walt_update_curr(dst);
         self.walt_update(src, pid, Event::TaskMigrate);
         let waking = self.s.tasks[pid.at()].on_rq == super::task::OnRq::No;
-        let Some(left) = self.walt_qti_migrate(pid, src, dst) else { return };
+        if !self.walt_qti_migrate(pid, src, dst) {
+            return;
+        }
         let w = self.s.walt.as_mut().expect("looked at");
         let mut from = w.rqs[src.at()];
         w.walt.fixup_busy_time(&w.tasks[pid.at()], &mut from, &mut w.rqs[dst.at()], waking);
-        from.curr_runnable_sum += left[0];
-        from.prev_runnable_sum += left[1];
         w.rqs[src.at()] = from;
         self.s.signal_versions[src.at()] += 1;
         self.s.signal_versions[dst.at()] += 1;
     }
 
-    /// What the vendor's additions make of a move: `None` leaves the busy time where it is. Otherwise what ran on other CPUs of
-    /// the old cluster is taken from them, and returned: the source has not had it.
-    fn walt_qti_migrate(&mut self, pid: Pid, src: CpuId, dst: CpuId) -> Option<[u64; 2]> {
-        let w = self.s.walt.as_mut().expect("looked at");
-        let Some(qti) = &w.qti else { return Some([0; 2]) };
+    /// What the vendor's additions make of a move: does the busy time go along?
+    fn walt_qti_migrate(&mut self, pid: Pid, src: CpuId, dst: CpuId) -> bool {
+        let Some(qti) = self.s.walt.as_ref().and_then(|w| w.qti.as_ref()) else { return true };
         if qti.switches.per_cpu_windows && qti.leaves_cluster(src, dst) {
             // All of the old cluster up to the present window first.
             for cpu in (0..self.s.rqs.len() as u32).map(CpuId) {
@@ -99,15 +94,7 @@ impl Kernel<'_, '_> {
             }
         }
         let WaltSystem { walt, tasks, rqs, qti, .. } = self.s.walt.as_mut().expect("looked at");
-        let mut all = [0; 2];
-        let take = |cpu: CpuId, left: [u64; 2]| {
-            let rq = &mut rqs[cpu.at()];
-            rq.curr_runnable_sum = rq.curr_runnable_sum.saturating_sub(left[0]);
-            rq.prev_runnable_sum = rq.prev_runnable_sum.saturating_sub(left[1]);
-            all = [all[0] + left[0], all[1] + left[1]];
-        };
-        let moves = qti.as_mut().expect("looked at").migrate(walt, &tasks[pid.at()], pid, src, dst, take);
-        moves.then_some(all)
+        qti.as_mut().expect("looked at").migrate(walt, &tasks[pid.at()], pid, [src, dst], rqs)
     }
 
     /// The tick: early detection looks at the queue.

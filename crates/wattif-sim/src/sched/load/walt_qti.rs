@@ -312,17 +312,9 @@ impl QtiSystem {
         }
     }
 
-    /// Does a move take the recent busy time along? If so, what the task left on the other CPUs of its old cluster has to be
-    /// taken from them: `taken` is told of each CPU and its `curr_window` and `prev_window`.
-    pub fn migrate(
-        &mut self,
-        w: &Walt,
-        p: &WaltTask,
-        pid: Pid,
-        src: CpuId,
-        dst: CpuId,
-        mut taken: impl FnMut(CpuId, [u64; 2]),
-    ) -> bool {
+    /// Does a move take the recent busy time along? If so, what the task has left on the other CPUs of its old cluster is gathered
+    /// on the one it leaves, where [`Walt::fixup_busy_time`] looks for it.
+    pub fn migrate(&mut self, w: &Walt, p: &WaltTask, pid: Pid, [src, dst]: [CpuId; 2], rqs: &mut [WaltRq]) -> bool {
         let other_cluster = self.leaves_cluster(src, dst);
         self.moves += u64::from(other_cluster);
         if self.switches.top_tasks {
@@ -336,8 +328,12 @@ impl QtiSystem {
         }
         let t = &mut self.tasks[pid.at()];
         for (cpu, left) in (0..).map(CpuId).zip(&mut t.windows) {
-            if cpu != src && *left != [0, 0] {
-                taken(cpu, *left);
+            if cpu != src {
+                let rq = &mut rqs[cpu.at()];
+                rq.curr_runnable_sum = rq.curr_runnable_sum.saturating_sub(left[0]);
+                rq.prev_runnable_sum = rq.prev_runnable_sum.saturating_sub(left[1]);
+                rqs[src.at()].curr_runnable_sum += left[0];
+                rqs[src.at()].prev_runnable_sum += left[1];
             }
             *left = if cpu == dst { [p.curr_window, p.prev_window] } else { [0, 0] };
         }
@@ -494,7 +490,7 @@ mod tests {
         // It takes its bucket along.
         b.event(0, Event::TaskWake, 21 * MS);
         b.rqs[1].window_start = 20 * MS;
-        assert!(b.qti.migrate(&b.walt, &b.task, P, CpuId(0), CpuId(1), |_, _| {}));
+        assert!(b.qti.migrate(&b.walt, &b.task, P, [CpuId(0), CpuId(1)], &mut b.rqs));
         assert_eq!((b.qti.rqs[0].prev_top.top(10 * MS), b.util(1, 21 * MS)), (0, 410));
     }
 
@@ -502,13 +498,17 @@ mod tests {
     fn busy_time_stays_within_a_cluster_and_leaves_it_as_a_whole() {
         let mut b = Bench::new(Switches { per_cpu_windows: true, ..Switches::default() });
         b.run(0, 11 * MS, 13 * MS);
-        assert!(!b.qti.migrate(&b.walt, &b.task, P, CpuId(0), CpuId(1), |_, _| unreachable!()));
+        assert!(!b.qti.migrate(&b.walt, &b.task, P, [CpuId(0), CpuId(1)], &mut b.rqs));
         b.rqs[1].window_start = 10 * MS;
         b.run(1, 14 * MS, 17 * MS);
         assert_eq!(b.task.curr_window, 5 * MS);
-        let mut left = Vec::new();
-        assert!(b.qti.migrate(&b.walt, &b.task, P, CpuId(1), CpuId(2), |cpu, of| left.push((cpu.0, of))));
-        assert_eq!(left, [(0, [2 * MS, 0])]);
+        let busy = |b: &Bench| [0, 1].map(|cpu: usize| b.rqs[cpu].curr_runnable_sum);
+        assert_eq!(busy(&b), [2 * MS, 3 * MS]);
+        assert!(b.qti.migrate(&b.walt, &b.task, P, [CpuId(1), CpuId(2)], &mut b.rqs));
+        assert_eq!(busy(&b), [0, 5 * MS]);
+        let [_, src, dst] = &mut b.rqs;
+        b.walt.fixup_busy_time(&b.task, src, dst, false);
+        assert_eq!((src.curr_runnable_sum, dst.curr_runnable_sum), (0, 5 * MS));
         assert_eq!((b.qti.tasks[1].windows[2], b.qti.moves), ([5 * MS, 0], 1));
     }
 
