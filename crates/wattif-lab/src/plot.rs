@@ -466,7 +466,7 @@ fn corners_of(p: &Point) -> [(f64, f64); 3] {
 }
 
 /// Entries of a legend, in the order of the colours.
-fn numbered<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(String, Paint)> {
+pub(crate) fn numbered<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(String, Paint)> {
     let paint = |colour| Paint { colour, strength: 1.0, hatched: false };
     names.enumerate().filter(|(_, name)| !name.is_empty()).map(|(i, name)| (name.to_string(), paint(i))).collect()
 }

@@ -130,7 +130,7 @@ fn energy(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
             paint: Paint { colour: place, strength, hatched: depth > 0 },
         }
     });
-    let mut legend: Vec<(String, Paint)> = numbered(&places);
+    let mut legend: Vec<(String, Paint)> = plot::numbered(places.iter().copied());
     legend.push(("hatched: idle".into(), Paint { colour: GREY, strength: 0.5, hatched: true }));
     let categories = runs.iter().map(|r| r.kernel.to_string()).collect();
     Ok(plot::stacked(&chart, &Stack { categories, layers: layers.collect(), legend, ..Stack::default() }))
@@ -138,11 +138,6 @@ fn energy(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
 
 /// The last of the colours.
 const GREY: usize = 6;
-
-fn numbered(names: &[&str]) -> Vec<(String, Paint)> {
-    let paint = |colour| Paint { colour, strength: 1.0, hatched: false };
-    names.iter().enumerate().map(|(i, name)| (name.to_string(), paint(i))).collect()
-}
 
 fn ghz(khz: u32) -> String {
     format!("{:.3} GHz", f64::from(khz) / 1e6)

@@ -48,8 +48,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
-    let is = |name: &str| args.file.extension().is_some_and(|e| e.eq_ignore_ascii_case(name));
-    match is("json") || args.file.as_os_str() == "-" {
+    let json = args.file.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
+    match json || args.file.as_os_str() == "-" {
         true => workload(args, look),
         false => trace(args, look),
     }
