@@ -5,11 +5,13 @@
 //! work, waits and why they end, so that another kernel or machine can be asked.
 
 mod affinity;
+mod exits;
 mod periods;
 mod platform;
 mod play;
 mod pools;
 mod programs;
+mod servers;
 mod steps;
 mod wakers;
 mod workload;

@@ -88,11 +88,26 @@ fn intervals(steps: &[Step]) -> Vec<(u64, u64)> {
     all
 }
 
-/// Do interrupts come at equal distances, whatever else ends waits in between?
+/// Do interrupts come at equal distances, whatever else ends waits in between? Not if that is only since sleeps are of equal length.
 pub fn has_grid(steps: &[Step]) -> bool {
-    let stamps: Vec<u64> =
-        steps.iter().filter_map(|s| if let Step::Timer { until, .. } = s { Some(*until) } else { None }).collect();
-    most_frequent(stamps.windows(2).map(|w| w[1] - w[0]).collect(), MIN_SHARE).is_some()
+    let timers: Vec<(u64, u64)> = steps
+        .iter()
+        .filter_map(|s| {
+            if let Step::Timer { until, since } = *s { Some((until, until.saturating_sub(since))) } else { None }
+        })
+        .collect();
+    let beats: Vec<(u64, u64)> = timers.windows(2).map(|w| (w[1].0.saturating_sub(w[0].0), w[1].1)).collect();
+    let Some(period) = most_frequent(beats.iter().map(|b| b.0).collect(), MIN_SHARE) else { return false };
+    let on_it = |b: &&(u64, u64)| b.0.abs_diff(period) <= slop(period);
+    let (distances, sleeps) = beats.iter().filter(on_it).copied().unzip();
+    2 * deviation(distances) <= deviation(sleeps)
+}
+
+/// Sum of distances to the median.
+fn deviation(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    let median = values.get(values.len() / 2).copied().unwrap_or(0);
+    values.iter().map(|v| v.abs_diff(median)).sum()
 }
 
 /// The interval that is most frequent.
@@ -211,7 +226,16 @@ mod tests {
         let with = |more: &[Step]| [regular(&[10, 20, 30, 40, 50, 60, 70]), more.to_vec()].concat();
         check(with(&[timer(80), Step::Work(3 * MS), timer(100)]), 10, "one and a half jobs");
         check(with(&[timer(80), Step::Work(2 * MS), timer(100)]), 10, "a period left out");
-        check(with(&[timer(80), Step::Work(4 * MS), Step::Token, timer(100)]), 10, "it waited for another thread");
+        check(
+            with(&[
+                timer(80),
+                Step::Work(4 * MS),
+                Step::Token { by: wattif_model::Pid(1), since: 1, at: 2 },
+                timer(100),
+            ]),
+            10,
+            "it waited for another thread",
+        );
         check(regular(&[10, 21, 35, 41, 60, 66, 90, 99]), 0, "no period");
     }
 }

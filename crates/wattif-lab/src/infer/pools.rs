@@ -38,15 +38,17 @@ pub(super) fn pools(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> Strin
 /// It works when another thread wakes it, and never for another reason.
 fn only_asked(steps: &[Step]) -> bool {
     let waits = steps.iter().filter(|s| s.waits()).count();
-    let tokens = steps.iter().filter(|s| **s == Step::Token).count();
-    tokens > 0 && tokens == waits && steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Token | Step::Post(_)))
+    let tokens = steps.iter().filter(|s| matches!(s, Step::Token { .. })).count();
+    tokens > 0
+        && tokens == waits
+        && steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Token { .. } | Step::Post { .. }))
 }
 
 /// A thread's wake-ups of a pool prefer none of its members; members do not wake each other.
 fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -> bool {
     let mut counts: BTreeMap<Pid, usize> = BTreeMap::new();
     for step in steps {
-        if let Step::Post(to) = step
+        if let Step::Post { to, .. } = step
             && pool.contains(to)
         {
             *counts.entry(*to).or_default() += 1;
@@ -58,7 +60,7 @@ fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -> bool {
 }
 
 fn posts_to(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize {
-    let to_it = |s: &&Step| matches!(s, Step::Post(to) if pool.contains(to));
+    let to_it = |s: &&Step| matches!(s, Step::Post { to, .. } if pool.contains(to));
     threads.values().map(|t| t.steps.iter().filter(to_it).count()).sum()
 }
 
@@ -73,10 +75,14 @@ mod tests {
             t.steps = steps;
             t
         };
-        let mut threads = BTreeMap::from([(Pid(1), thread(order.iter().map(|p| Step::Post(Pid(*p))).collect()))]);
+        let mut threads =
+            BTreeMap::from([(Pid(1), thread(order.iter().map(|p| Step::Post { to: Pid(*p), at: 0 }).collect()))]);
         for pid in 2..5 {
             let n = order.iter().filter(|p| **p == pid).count();
-            threads.insert(Pid(pid), thread((0..n).flat_map(|_| [Step::Token, Step::Work(9)]).collect()));
+            threads.insert(
+                Pid(pid),
+                thread((0..n).flat_map(|_| [Step::Token { by: Pid(1), since: 1, at: 2 }, Step::Work(9)]).collect()),
+            );
         }
         threads.get_mut(&Pid(2)).unwrap().steps.extend(extra);
         pools(&threads, |pid| if pid.0 == 1 { "net".into() } else { "worker".into() }).len()
@@ -87,7 +93,7 @@ mod tests {
         let in_turn: Vec<u32> = (0..60).map(|i| 2 + i % 3).collect();
         assert_eq!(found(&in_turn, None), 3);
         assert_eq!(found(&in_turn, Some(Step::Timer { until: 5, since: 3 })), 0, "only two are left");
-        assert_eq!(found(&in_turn, Some(Step::Post(Pid(3)))), 0, "they wake each other");
+        assert_eq!(found(&in_turn, Some(Step::Post { to: Pid(3), at: 0 })), 0, "they wake each other");
         assert_eq!(found(&in_turn[..15], None), 0, "too few to tell");
         let one_client_each: Vec<u32> = (0..60).map(|i| if i < 58 { 2 } else { 1 + i % 3 }).collect();
         assert_eq!(found(&one_client_each, None), 0, "one is preferred");

@@ -1,6 +1,6 @@
 //! The programs of the threads of a recording: what each did, in the language of workloads.
 
-use super::steps::{self, Rest, Step};
+use super::steps::{self, Queue, Rest, Step};
 use super::workload::{Inference, Inferred, Options, State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::trace::Recording;
@@ -16,23 +16,24 @@ const FOREVER_NS: u64 = 1_000_000_000_000_000;
 
 /// A workload of what was seen.
 pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &str, options: &Options) -> Inferred {
-    let Inference { platform, threads, busy_ns, .. } = inference;
+    let Inference { platform, mut threads, busy_ns, .. } = inference;
     // Energy-aware placement packs threads on CPUs that have room left.
     let packs = platform.cpus.iter().any(|c| c.capacity != platform.cpus[0].capacity);
     let full = |cpu: CpuId| !packs || 100 * busy_ns[cpu.at()] / recording.end.0.max(1) >= BUSY_PCT;
     let mut out = Inferred::default();
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
+    let locks = super::servers::contended(&mut threads, |pid| super::play::task(recording, recording.comm(pid)));
+    let clients = super::servers::serve(&mut threads, |pid| super::play::task(recording, recording.comm(pid)));
     let pools = super::pools::pools(&threads, |pid| super::play::task(recording, recording.comm(pid)));
     let programs = Programs {
         calibration: platform.cpus[platform.calibration_cpu.at()].capacity.max(1),
         starting_again: starting_again(recording, &threads),
         closed: closed(&threads, recording.end.0),
         options,
-        queues: threads.keys().map(|pid| (*pid, index[pools.get(pid).unwrap_or(pid)])).collect(),
+        queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
         pooled: pools.keys().copied().collect(),
         index,
     };
-    let index = &programs.index;
     let mut w = Workload {
         name: name.into(),
         duration: Some(recording.end),
@@ -40,14 +41,17 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         devices: [("device", true), ("interrupt", false)]
             .map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait })
             .into(),
-        queues: index.keys().map(|pid| Named { name: format!("wakes {}-{pid}", recording.comm(*pid)) }).collect(),
+        queues: names(&programs.queues, recording),
         groups: vec![GroupSpec::root()],
         ..Workload::default()
     };
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
-        timers += t.steps.iter().filter(|s| s.waits() && **s != Step::Token).count() as u64;
-        tokens += t.steps.iter().filter(|s| **s == Step::Token).count() as u64;
+        let by_thread = |s: &&Step| matches!(s, Step::Token { .. } | Step::Get(_));
+        let waits = t.steps.iter().filter(|s| s.waits()).count() as u64;
+        let taken = t.steps.iter().filter(by_thread).count() as u64;
+        timers += waits - taken;
+        tokens += taken;
         let comm = recording.comm(*pid).to_string();
         let task = super::play::task(recording, &comm);
         let mut cpus = t.where_it_runs.cpus(&comm, full);
@@ -75,6 +79,12 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     }
     if !pools.is_empty() {
         out.notes.push(format!("{} threads taken as pools: whoever of them waits takes the next request", pools.len()));
+    }
+    if locks > 0 {
+        out.notes.push(format!("{locks} waits for locks that threads of one name held: taken as long as they were"));
+    }
+    if clients > 0 {
+        out.notes.push(format!("{clients} threads taken as clients: some of their requests found the server busy"));
     }
     out.notes.push(format!(
         "{} threads; {timers} waits end by timers and devices, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
@@ -133,8 +143,8 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
 struct Programs<'a> {
     /// Of its task.
     index: BTreeMap<Pid, u32>,
-    /// What it waits for: threads of a pool have one queue.
-    queues: BTreeMap<Pid, u32>,
+    /// Threads of a pool have one queue of wake-ups.
+    queues: BTreeMap<Queue, u32>,
     pooled: BTreeSet<Pid>,
     calibration: u32,
     /// Names of tasks whose late threads start again from now.
@@ -187,11 +197,16 @@ impl Programs<'_> {
                     late = true;
                     Op::Timer { timer: 0, period: Amount::Fixed(period), absolute }
                 }
-                Step::Device(ns) => Op::Device { device: 0, service: Amount::Fixed(ns) },
-                Step::Interrupt(ns) => Op::Device { device: 1, service: Amount::Fixed(ns) },
-                Step::Sleep(ns) => Op::Sleep(Amount::Fixed(ns)),
-                Step::Token => Op::Get(self.queues[&pid]),
-                Step::Post(to) => Op::Put { queue: self.queues[&to], forward: false },
+                Step::Device { ns, .. } => Op::Device { device: 0, service: Amount::Fixed(ns) },
+                Step::Interrupt { ns, .. } => Op::Device { device: 1, service: Amount::Fixed(ns) },
+                Step::Sleep { ns, .. } => Op::Sleep(Amount::Fixed(ns)),
+                Step::Token { .. } => Op::Get(self.queues[&Queue::Wakes(pid)]),
+                Step::Post { to, .. } => Op::Put { queue: self.queues[&Queue::Wakes(to)], forward: false },
+                Step::Get(queue) => Op::Get(self.queues[&queue]),
+                Step::Put(queue) => Op::Put { queue: self.queues[&queue], forward: false },
+                Step::Drain { from, to } => {
+                    Op::Drain { from: self.queues[&from], to: self.queues[&to], forward: false }
+                }
                 Step::Fork(child) => Op::Fork(self.index[&child]),
                 Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
                 Step::Exit => Op::Exit,
@@ -221,6 +236,41 @@ impl Programs<'_> {
     }
 }
 
+/// The thread that a step wakes, or asks.
+fn wakes(step: &Step) -> Option<Pid> {
+    match *step {
+        Step::Post { to, .. } | Step::Put(Queue::Requests(to, _)) => Some(to),
+        _ => None,
+    }
+}
+
+/// Numbers of queues: first one a thread, for its wake-ups, then those of servers.
+fn queues(threads: &BTreeMap<Pid, Thread>, wakes: impl Fn(Pid) -> u32) -> BTreeMap<Queue, u32> {
+    let mut all: BTreeMap<Queue, u32> = threads.keys().map(|pid| (Queue::Wakes(*pid), wakes(*pid))).collect();
+    let servers: BTreeSet<(Pid, Pid)> = threads.values().flat_map(|t| &t.steps).filter_map(asked).collect();
+    let kinds = [Queue::Requests, Queue::Batch, Queue::Replies];
+    let of_servers =
+        kinds.into_iter().flat_map(|kind| servers.iter().map(move |(server, first)| kind(*server, *first)));
+    all.extend(of_servers.zip(threads.len() as u32..));
+    all
+}
+
+fn asked(step: &Step) -> Option<(Pid, Pid)> {
+    if let Step::Put(Queue::Requests(server, first)) = step { Some((*server, *first)) } else { None }
+}
+
+fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording) -> Vec<Named> {
+    let of = |what: &str, pid: &Pid| Named { name: format!("{what} {}-{pid}", recording.comm(*pid)) };
+    // In the order of their numbers.
+    let name = |queue: &Queue| match queue {
+        Queue::Wakes(pid) => of("wakes", pid),
+        Queue::Requests(pid, _) => of("asks", pid),
+        Queue::Batch(pid, _) => of("batch of", pid),
+        Queue::Replies(pid, _) => of("answers of", pid),
+    };
+    queues.keys().map(name).collect()
+}
+
 /// Threads of components (by who wakes whom) in which nothing happens at a given time: all of them wait for each other, or sleep so
 /// long, and have been there from the beginning. What they do has no end, and under another kernel it may go faster than it did:
 /// they repeat what was recorded. Tokens stay balanced, since each was put once and taken once.
@@ -229,7 +279,7 @@ fn closed(threads: &BTreeMap<Pid, Thread>, end: u64) -> BTreeSet<Pid> {
     // Whoever is woken by an open thread or wakes one is open.
     let edges: Vec<(Pid, Pid)> = threads
         .iter()
-        .flat_map(|(p, t)| t.steps.iter().filter_map(|s| if let Step::Post(to) = s { Some((*p, *to)) } else { None }))
+        .flat_map(|(p, t)| t.steps.iter().filter_map(|s| wakes(s).map(|to| (*p, to))))
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();

@@ -16,31 +16,86 @@ pub enum Step {
     Passed {
         period: u64,
     },
-    /// A device, so long.
-    Device(u64),
+    /// A device, so long; blocked since.
+    Device {
+        ns: u64,
+        since: u64,
+    },
     /// The same, for devices whose users sleep like any other (`S`).
-    Interrupt(u64),
+    Interrupt {
+        ns: u64,
+        since: u64,
+    },
     /// So long.
-    Sleep(u64),
-    /// For a token.
-    Token,
-    /// A token for another thread.
-    Post(Pid),
+    Sleep {
+        ns: u64,
+        since: u64,
+    },
+    /// For a token, which that thread put at that time; blocked since.
+    Token {
+        by: Pid,
+        since: u64,
+        at: u64,
+    },
+    /// A token for another thread, put at that time.
+    Post {
+        to: Pid,
+        at: u64,
+    },
+    /// A token of such a queue, one for it, and all of one for the other (`servers.rs`).
+    Get(Queue),
+    Put(Queue),
+    Drain {
+        from: Queue,
+        to: Queue,
+    },
     Fork(Pid),
     Attr(u8),
     Exit,
 }
 
+/// A queue of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Queue {
+    /// Wake-ups of a thread.
+    Wakes(Pid),
+    /// What the clients of a server, of which this is the first, ask, those of them that it has begun with, and its answers.
+    Requests(Pid, Pid),
+    Batch(Pid, Pid),
+    Replies(Pid, Pid),
+}
+
 impl Step {
     /// Does the thread block there?
     pub fn waits(&self) -> bool {
-        matches!(self, Step::Timer { .. } | Step::Device(_) | Step::Interrupt(_) | Step::Sleep(_) | Step::Token)
+        self.blocked_since().is_some() || matches!(self, Step::Get(_))
+    }
+    /// When it was woken in the recording, or somewhat earlier.
+    pub fn woken_at(&self) -> Option<u64> {
+        match *self {
+            Step::Timer { until, .. } => Some(until),
+            Step::Device { ns, since } | Step::Interrupt { ns, since } | Step::Sleep { ns, since } => Some(since + ns),
+            Step::Token { at, .. } => Some(at),
+            _ => None,
+        }
+    }
+    /// Since when it was blocked in the recording.
+    pub fn blocked_since(&self) -> Option<u64> {
+        match *self {
+            Step::Timer { since, .. }
+            | Step::Device { since, .. }
+            | Step::Interrupt { since, .. }
+            | Step::Sleep { since, .. }
+            | Step::Token { since, .. } => Some(since),
+            _ => None,
+        }
     }
 }
 
 /// Whoever is woken by another thread and then by an interrupt asked for that interrupt, or sleeps from then on: under another kernel
 /// the wait moves with the work before it. Unless its interrupts come at equal distances, whatever happens in between. Device:
-/// the interrupts come on other CPUs than the thread's, which its own timers never do; they have no slack.
+/// the interrupts come on other CPUs than the thread's, which its own timers never do; they have no slack, and idle governors do not
+/// see them coming.
 pub fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
     if super::periods::has_grid(steps) {
         return;
@@ -48,11 +103,11 @@ pub fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
     let mut caused = false;
     for step in steps {
         match *step {
-            Step::Token => caused = true,
-            Step::Timer { until, since } if caused && since > 0 => {
+            Step::Token { .. } => caused = true,
+            Step::Timer { until, since } if (caused || device) && since > 0 => {
                 *step = match device {
-                    true => Step::Interrupt(until - since + slack),
-                    false => Step::Sleep(until - since),
+                    true => Step::Interrupt { ns: until - since + slack, since },
+                    false => Step::Sleep { ns: until - since, since },
                 };
             }
             Step::Timer { .. } | Step::Passed { .. } => caused = false,
@@ -102,15 +157,20 @@ mod tests {
     #[test]
     fn an_interrupt_that_was_asked_for() {
         let timer = |until, since| Step::Timer { until, since };
+        let interrupt = |ns, since| Step::Interrupt { ns, since };
+        let sleep = |ns, since| Step::Sleep { ns, since };
+        let token = Step::Token { by: Pid(1), since: 1, at: 2 };
         let mut steps =
-            vec![timer(100, 50), Step::Token, Step::Work(5), timer(300, 260), Step::Work(1), timer(400, 310)];
+            vec![timer(100, 50), token.clone(), Step::Work(5), timer(300, 260), Step::Work(1), timer(400, 310)];
         let mut asked = steps.clone();
         follow_causes(&mut asked, true, 7);
-        assert_eq!(asked[..3], steps[..3]);
-        assert_eq!((&asked[3], &asked[5]), (&Step::Interrupt(47), &Step::Interrupt(97)));
+        assert_eq!((&asked[0], &asked[1..3]), (&interrupt(57, 50), &steps[1..3]), "no timer of its own either");
+        assert_eq!((&asked[3], &asked[5]), (&interrupt(47, 260), &interrupt(97, 310)));
+        let first = steps[0].clone();
         follow_causes(&mut steps, false, 7);
-        assert_eq!((&steps[3], &steps[5]), (&Step::Sleep(40), &Step::Sleep(90)));
-        let vsync = |n: u64| [Step::Token, timer(n * 16_666_667, n * 16_666_667 - 5_000_000 - n * n * 900)];
+        assert_eq!(steps[0], first);
+        assert_eq!((&steps[3], &steps[5]), (&sleep(40, 260), &sleep(90, 310)));
+        let vsync = |n: u64| [token.clone(), timer(n * 16_666_667, n * 16_666_667 - 5_000_000 - n * n * 900)];
         let mut beats: Vec<Step> = (1..20).flat_map(vsync).collect();
         let before = beats.clone();
         follow_causes(&mut beats, true, 7);

@@ -19,6 +19,7 @@
 //! say whether they come from an interrupt, `wakers.rs` guesses.
 
 use super::affinity::Evidence;
+use super::exits::Sleeps;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
 use super::programs::programs;
@@ -104,8 +105,7 @@ pub(super) struct Inference<'a> {
     /// How long each was busy, ns.
     pub(super) busy_ns: Vec<u64>,
     opp: Vec<usize>,
-    /// Last end of an idle state and which it was, by CPU.
-    idle: Vec<(u64, u32)>,
+    sleeps: Sleeps<'a>,
     wakers: Wakers,
 }
 
@@ -121,7 +121,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         idle_since: vec![Some(0); n],
         busy_ns: vec![0; n],
         opp: first_opps(&recording, platform),
-        idle: vec![(0, 0); n],
+        sleeps: Sleeps::new(platform),
         wakers: Wakers::of(&recording),
     };
     inference.who_runs_at_first(&recording);
@@ -232,10 +232,10 @@ impl Inference<'_> {
                     (t.state, t.born) = (State::Runnable { since: at }, at);
                 }
             }
-            Recorded::Event(Event::CpuIdle { state }) => {
-                let slot = &mut self.idle[cpu.at()];
-                *slot = if state == Event::IDLE_EXIT { (at, slot.1) } else { (0, state) };
-            }
+            Recorded::Event(Event::CpuIdle { state }) => match state {
+                Event::IDLE_EXIT => self.sleeps.leave(cpu, at),
+                _ => self.sleeps.enter(cpu, state, at),
+            },
             _ => {}
         }
     }
@@ -309,15 +309,8 @@ impl Inference<'_> {
 
     /// `waker` where a thread did it.
     fn waking(&mut self, at: u64, cpu: CpuId, pid: Pid, waker: Option<Pid>) {
-        let (woken_from_idle, state) = self.idle[cpu.at()];
         let costs = &self.platform.costs;
         let (irq_ns, wakeup_ns) = (costs.timer_irq_ns, costs.wakeup_ns);
-        let exit_ns = match woken_from_idle {
-            from if from > 0 && at.saturating_sub(from) < 5_000 => {
-                self.platform.idle_states(cpu).get(state as usize).map_or(0, |s| s.actual.exit_ns)
-            }
-            _ => 0,
-        };
         // What the waking itself cost whoever runs here.
         let current = self.running[cpu.at()].0;
         self.account(cpu, at);
@@ -339,15 +332,16 @@ impl Inference<'_> {
             t.irqs += 1;
             t.irqs_elsewhere += u32::from(t.cpu != Some(cpu));
         }
+        let exit_ns = self.sleeps.latency(cpu, at, since);
         let due = at.saturating_sub(slack + exit_ns).max(since + 1);
         t.push(match (waker, disk) {
-            (Some(_), _) => Step::Token,
-            (None, true) => Step::Device(at.saturating_sub(since + exit_ns).max(1)),
+            (Some(by), _) => Step::Token { by, since, at },
+            (None, true) => Step::Device { ns: at.saturating_sub(since + exit_ns).max(1), since },
             (None, false) => Step::Timer { until: due, since },
         });
         (t.state, t.woken) = (State::Runnable { since: at }, true);
         if let Some(waker) = waker {
-            self.threads.get_mut(&waker).expect("checked above").push(Step::Post(pid));
+            self.threads.get_mut(&waker).expect("checked above").push(Step::Post { to: pid, at });
         }
         self.runnable(at, pid);
     }
@@ -357,8 +351,9 @@ impl Inference<'_> {
         if let Some(cpu) = self.threads.get(&pid).and_then(|t| t.cpu) {
             self.account(cpu, at);
         }
-        for (pid, step) in [(Some(pid), Step::Token), (waker, Step::Post(pid))] {
-            if let Some(t) = pid.and_then(|pid| self.threads.get_mut(&pid)) {
+        let Some(by) = waker else { return };
+        for (of, step) in [(pid, Step::Token { by, since: at, at }), (by, Step::Post { to: pid, at })] {
+            if let Some(t) = self.threads.get_mut(&of) {
                 t.push(step);
             }
         }

@@ -1,11 +1,11 @@
 //! What a trace says of its threads and CPUs, collected event by event: the raw material of every figure.
 //!
-//! Fed by a simulation (as an [`Observer`]) or by the text of a recording ([`super::text`]); both go through the same methods, so
-//! a figure means the same on both sides. Memory grows with the stints of the threads that are kept, not with the events.
+//! Fed by a simulation (as an [`Observer`]) or by a [`Recording`]; both go through the same methods, so a figure means the same on
+//! both sides. Memory grows with the stints of the threads that are kept, not with the events.
 
 use std::collections::BTreeMap;
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, Recorded, Recording, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Stamps of two CPUs may differ by one quantum: a wake-up this little before the switch-out belongs behind it, ns.
@@ -124,20 +124,35 @@ pub struct History {
 
 /// A `sched_switch`.
 #[derive(Clone, Copy, Debug)]
-pub struct Switch<'a> {
+pub struct Switch {
     /// Who leaves; 0: the idle thread.
     pub prev: u32,
-    /// Its name, where the event says it.
-    pub prev_comm: &'a str,
     /// First letter of `prev_state`.
     pub state: char,
     /// Who comes.
     pub next: u32,
-    /// Its name.
-    pub next_comm: &'a str,
 }
 
 impl History {
+    /// Of a recorded trace, by its own clock.
+    pub fn of(recording: &Recording) -> History {
+        let mut history = History::default();
+        for r in &recording.records {
+            let at = r.at.0 + recording.zero_ns;
+            history.event_of(at, r.current.map_or(0, |pid| pid.0));
+            match &r.event {
+                Recorded::Event(event) => history.tracepoint(at, r.cpu.at(), event),
+                Recorded::CpuFrequency { cpu, khz } => history.frequency(at, cpu.at(), *khz),
+                Recorded::Irq { .. } => {}
+            }
+        }
+        for (pid, thread) in &mut history.threads {
+            thread.comm = recording.comm(Pid(*pid)).to_string();
+        }
+        history.close();
+        history
+    }
+
     fn cpu(&mut self, cpu: usize) -> &mut Cpu {
         if self.cpus.len() <= cpu {
             self.cpus.resize_with(cpu + 1, Cpu::default);
@@ -160,13 +175,8 @@ impl History {
     }
 
     /// `sched_switch`.
-    pub fn switch(&mut self, at: u64, cpu: usize, s: Switch<'_>) {
+    pub fn switch(&mut self, at: u64, cpu: usize, s: Switch) {
         self.switches.push(at);
-        for (pid, comm) in [(s.prev, s.prev_comm), (s.next, s.next_comm)] {
-            if pid != 0 && !comm.is_empty() && self.thread_mut(pid).comm != comm {
-                self.thread_mut(pid).comm = comm.to_string();
-            }
-        }
         match self.cpu(cpu).current {
             Some((0, since)) => self.cpu(cpu).spells.push((since, at)),
             Some((pid, start)) if pid == s.prev => {
@@ -186,7 +196,7 @@ impl History {
         }
     }
 
-    fn leaves(&mut self, at: u64, s: Switch<'_>) {
+    fn leaves(&mut self, at: u64, s: Switch) {
         let prev = self.thread_mut(s.prev);
         prev.running = false;
         if let Some(early) = prev.early.take()
@@ -236,12 +246,8 @@ impl History {
         self.thread_mut(child).start = Some(at);
     }
     /// `sched_process_exit`.
-    pub fn exit(&mut self, at: u64, pid: u32, comm: &str) {
-        let thread = self.thread_mut(pid);
-        thread.exit = Some(at);
-        if !comm.is_empty() {
-            thread.comm = comm.to_string();
-        }
+    pub fn exit(&mut self, at: u64, pid: u32) {
+        self.thread_mut(pid).exit = Some(at);
     }
     /// `cpu_frequency`.
     pub fn frequency(&mut self, at: u64, cpu: usize, khz: u32) {
@@ -259,6 +265,26 @@ impl History {
     /// `tick_stop` with success.
     pub fn tick_stop(&mut self, at: u64, cpu: usize) {
         self.cpu(cpu).tick_stops.push(at);
+    }
+
+    /// An event that says the same in a run and in a recording.
+    fn tracepoint(&mut self, at: u64, on: usize, event: &Event) {
+        match *event {
+            Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
+                let s = Switch { prev: prev_pid.0, state: prev_state.letter(), next: next_pid.0 };
+                self.switch(at, on, s);
+            }
+            Event::SchedWaking { pid, .. } => self.waking(at, pid.0),
+            Event::SchedWakeup { pid, .. } => self.wakeup(at, pid.0, false),
+            Event::SchedWakeupNew { pid, .. } => self.wakeup(at, pid.0, true),
+            Event::SchedMigrateTask { pid, .. } => self.migrate(at, pid.0),
+            Event::SchedProcessFork { child_pid, .. } => self.fork(at, child_pid.0),
+            Event::SchedProcessExit { pid: Pid(pid), .. } => self.exit(at, pid),
+            Event::CpuIdle { state } => self.idle(at, on, state),
+            Event::CpuIdleMiss { state, below } => self.idle_miss(at, on, state, below),
+            Event::TickStop => self.tick_stop(at, on),
+            _ => {}
+        }
     }
 
     /// The trace is over: stints that are still open end here.
@@ -337,27 +363,13 @@ impl Observer for History {
         }
         self.event_of(at, executes);
         match *event {
-            Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
-                let state = prev_state.letter();
-                let s = Switch { prev: prev_pid.0, prev_comm: "", state, next: next_pid.0, next_comm: "" };
-                self.switch(at, on, s);
-            }
-            Event::SchedWaking { pid, .. } => self.waking(at, pid.0),
-            Event::SchedWakeup { pid, .. } => self.wakeup(at, pid.0, false),
-            Event::SchedWakeupNew { pid, .. } => self.wakeup(at, pid.0, true),
-            Event::SchedMigrateTask { pid, .. } => self.migrate(at, pid.0),
-            Event::SchedProcessFork { child_pid, .. } => self.fork(at, child_pid.0),
-            Event::SchedProcessExit { pid: Pid(pid), .. } => self.exit(at, pid, ""),
-            Event::CpuIdle { state } => self.idle(at, on, state),
-            Event::CpuIdleMiss { state, below } => self.idle_miss(at, on, state, below),
-            Event::TickStop => self.tick_stop(at, on),
             Event::CpuFrequency { domain, khz, .. } => {
                 for i in 0..self.domains[domain.at()].len() {
                     let cpu = self.domains[domain.at()][i];
                     self.frequency(at, cpu, khz);
                 }
             }
-            _ => {}
+            _ => self.tracepoint(at, on, event),
         }
     }
     fn finish(&mut self, Ns(end): Ns) {

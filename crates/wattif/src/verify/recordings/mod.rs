@@ -16,7 +16,6 @@ pub mod history;
 mod jobs;
 pub mod kernels;
 pub mod pelt;
-pub mod text;
 
 use crate::error::Error;
 use crate::load;
@@ -381,6 +380,8 @@ pub fn flatten(tree: &serde_json::Map<String, Value>) -> Vec<(String, f64)> {
 
 /// Figures of a recorded trace, by the code that computes those of a simulation.
 pub fn figures_of_recording(case: &Case, trace: &str) -> Result<Figures, String> {
-    let history = text::read(trace);
+    let read = wattif_formats::trace::read(trace.as_bytes());
+    let recording = read.recording.ok_or_else(|| format!("{:?}", read.diagnostics))?;
+    let history = History::of(&recording);
     Ok(View::new(case, &history)?.figures())
 }

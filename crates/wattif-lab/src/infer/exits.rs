@@ -1,0 +1,118 @@
+//! How long before a wake-up its interrupt came: a CPU that sleeps takes its exit latency first.
+//!
+//! A trace shows the state that was asked for. A state of a cluster is reached only when all CPUs of the cluster have asked for one; until
+//! then the CPU is in its deepest narrower state and leaves at that state's price. An interrupt on the way in waits for the end of the
+//! way: when it came is not in the trace, and half of the time there is taken.
+
+use wattif_model::CpuId;
+use wattif_model::platform::{Platform, Scope};
+
+/// A wake-up so long after the end of a sleep is not what it ended for, ns.
+const SOON_NS: u64 = 5_000;
+/// Stamps are read somewhat later, ns.
+const STAMP_NS: u64 = 1_000;
+
+/// The last sleep of a CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sleep {
+    state: u32,
+    entered: u64,
+    /// 0 before the first.
+    left: u64,
+}
+
+/// The last sleep of each CPU.
+pub(super) struct Sleeps<'a> {
+    platform: &'a Platform,
+    cpus: Vec<Sleep>,
+}
+
+impl Sleeps<'_> {
+    pub(super) fn new(platform: &Platform) -> Sleeps<'_> {
+        Sleeps { platform, cpus: vec![Sleep::default(); platform.nr_cpus()] }
+    }
+
+    pub(super) fn enter(&mut self, cpu: CpuId, state: u32, at: u64) {
+        self.cpus[cpu.at()] = Sleep { state, entered: at, left: u64::MAX };
+    }
+
+    pub(super) fn leave(&mut self, cpu: CpuId, at: u64) {
+        self.cpus[cpu.at()].left = at;
+    }
+
+    /// From the interrupt until the wake-up of a thread that has been blocked since `since`.
+    pub(super) fn latency(&self, cpu: CpuId, at: u64, since: u64) -> u64 {
+        let s = self.cpus[cpu.at()];
+        if s.left == 0 || at < s.left || at - s.left >= SOON_NS {
+            return 0;
+        }
+        let states = self.platform.idle_states(cpu);
+        let asked = (s.state as usize).min(states.len().saturating_sub(1));
+        let before = |i: usize| s.left.saturating_sub(states[i].actual.exit_ns);
+        let reached = |i: &usize| *i == 0 || self.mates_sleep(cpu, states[*i].scope, before(*i));
+        let Some(state) = (0..states.len().min(asked + 1)).rev().find(reached) else { return 0 };
+        let exit_ns = states[state].actual.exit_ns;
+        let inside = s.entered + states[state].actual.entry_ns;
+        let on_the_way_in = if before(state) > inside + STAMP_NS {
+            0
+        } else {
+            (before(state) - before(state).min(s.entered.max(since))) / 2
+        };
+        let latency = exit_ns + on_the_way_in;
+        // Who slept for less was not what the CPU woke up for.
+        if since + latency < at { latency } else { 0 }
+    }
+
+    fn mates_sleep(&self, cpu: CpuId, scope: Scope, at: u64) -> bool {
+        let own = &self.platform.cpus[cpu.at()];
+        let is_mate = |c: usize| match scope {
+            Scope::Cpu => false,
+            Scope::Core => self.platform.cpus[c].core == own.core,
+            Scope::Cluster => self.platform.cpus[c].cluster == own.cluster,
+        };
+        (0..self.cpus.len()).filter(|c| *c != cpu.at() && is_mate(*c)).all(|c| {
+            let (mate, states) = (self.cpus[c], self.platform.idle_states(CpuId(c as u32)));
+            let Some(state) = states.get(mate.state as usize) else { return false };
+            mate.entered + state.actual.entry_ns <= at && at < mate.left && state.scope as u8 >= scope as u8
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattif_model::Ns;
+
+    /// Two CPUs of one cluster: WFI, and a state of the cluster that takes 700 µs to leave and 300 to enter.
+    fn platform() -> Platform {
+        let recording = wattif_model::trace::Recording { nr_cpus: 2, end: Ns(1), ..Default::default() };
+        let mut platform = super::super::platform(&recording);
+        for cluster in &mut platform.clusters {
+            let mut wfi = cluster.idle[0].clone();
+            (wfi.scope, wfi.polling) = (Scope::Cpu, false);
+            (wfi.actual.entry_ns, wfi.actual.exit_ns) = (1_000, 1_000);
+            let mut deep = wfi.clone();
+            deep.scope = Scope::Cluster;
+            (deep.actual.entry_ns, deep.actual.exit_ns) = (300_000, 700_000);
+            cluster.idle = vec![wfi, deep];
+        }
+        platform
+    }
+
+    #[test]
+    fn what_a_cpu_woke_up_from() {
+        let platform = platform();
+        let mut sleeps = Sleeps::new(&platform);
+        let (a, b) = (CpuId(0), CpuId(1));
+        sleeps.enter(a, 1, 0);
+        sleeps.leave(a, 5_000_000);
+        assert_eq!(sleeps.latency(a, 5_000_000, 1), 1_000, "the other is awake: it was in WFI");
+        sleeps.enter(b, 1, 0);
+        assert_eq!(sleeps.latency(a, 5_000_000, 1), 700_000);
+        assert_eq!(sleeps.latency(a, 5_000_000, 4_500_000), 0, "who slept for less woke up for something else");
+        assert_eq!(sleeps.latency(a, 5_010_000, 1), 0, "later");
+        sleeps.enter(a, 1, 6_000_000);
+        sleeps.leave(a, 7_000_000);
+        assert_eq!(sleeps.latency(a, 7_000_000, 1), 700_000 + 150_000, "on the way in");
+    }
+}

@@ -1,0 +1,453 @@
+//! Threads that answer others.
+//!
+//! A request to a thread that is busy leaves no event: it is woken only if it waits. But whoever is answered has asked. A thread `P`
+//! that wakes `W` and then waits until `W` wakes it is a client of the server `W`; where `P` waits for `W` without having woken it, `W`
+//! was busy and the request is put in. The server takes it where it takes those that are seen: so much of its work, and so many of its
+//! other waits, before the answer.
+//!
+//! Which clients share an answer was chance as well. A server that always answers the same number of clients waits for so many. One that
+//! answers now few, now many answers all who have asked: either until the answer, or until its last wait before it began (group
+//! commit: who asks while the disk writes is served by the next write).
+
+use super::steps::{Queue, Step};
+use super::workload::Thread;
+use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::Pid;
+
+/// Fewer requests that are seen make no server.
+const MIN_SEEN: usize = 5;
+/// One in so many requests is seen at least; one wake-up in so many is no request at most.
+const SEEN_OF: usize = 20;
+const STRAY_OF: usize = 4;
+/// One request in so many is hidden; otherwise wake-ups say all.
+const HIDDEN_OF: usize = 50;
+/// One wake-up in so many, by another thread of the kind, is a lock passed on at most.
+const CONTENDED_OF: usize = 20;
+/// So many of 100 answers are alike.
+const ALIKE: usize = 90;
+/// Servers looked for.
+const MAX_SERVERS: usize = 256;
+
+/// Clients of a server, and how often they waited for it.
+#[derive(Default)]
+struct Found {
+    clients: BTreeSet<Pid>,
+    seen: usize,
+    hidden: usize,
+    /// Wake-ups of the server after which the waker waited for something else, by waker.
+    stray: BTreeMap<Pid, usize>,
+}
+
+/// How a server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answers {
+    /// As many as it did.
+    Counted,
+    /// All who have asked.
+    All,
+    /// All who had asked when its last wait began.
+    Batch,
+}
+
+/// Makes servers of threads and clients of others. How many clients.
+/// `task`: clients of one name, but for a number at its end, are alike: whoever of them waits may have the answer.
+pub(super) fn serve(threads: &mut BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> usize {
+    let kinds = kinds(threads, task);
+    let mut clients = 0;
+    for _ in 0..MAX_SERVERS {
+        let found = look(threads, &kinds);
+        let best = found.into_iter().filter(|(_, f)| f.is_server()).max_by_key(|(_, f)| (f.clients.len(), f.hidden));
+        let Some(((server, _), Found { clients: of, .. })) = best else { break };
+        let Some(first) = of.first().copied() else { break };
+        clients += of.len();
+        let waits: BTreeMap<Pid, Vec<u64>> = of.iter().map(|p| (*p, waits_for(&threads[p].steps, server))).collect();
+        for client in &of {
+            let steps = &mut threads.get_mut(client).expect("a client is a thread").steps;
+            *steps = asking(std::mem::take(steps), server, first);
+        }
+        let steps = &mut threads.get_mut(&server).expect("a server is a thread").steps;
+        *steps = Server::new((server, first), &of, steps).program(steps, &waits);
+    }
+    clients
+}
+
+/// Threads of one kind that wake each other now and then pass locks on: who had one when was chance. What another held up a thread
+/// stays, by its length; that it was this other does not.
+pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> usize {
+    let kinds = kinds(threads, task);
+    let mut chance: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
+    for (pid, t) in threads.iter() {
+        let mut by: BTreeMap<Pid, usize> = BTreeMap::new();
+        for step in &t.steps {
+            if let Step::Token { by: waker, .. } = *step {
+                *by.entry(waker).or_default() += 1;
+            }
+        }
+        let all: usize = by.values().sum();
+        let peers = by.into_iter().filter(|(waker, n)| kinds.get(waker) == kinds.get(pid) && n * CONTENDED_OF <= all);
+        chance.extend(peers.map(|(waker, n)| ((waker, *pid), n)));
+    }
+    for (pid, t) in threads.iter_mut() {
+        t.steps.retain(|s| !matches!(*s, Step::Post { to, .. } if chance.contains_key(&(*pid, to))));
+        for step in &mut t.steps {
+            if let Step::Token { by, since, at } = *step
+                && chance.contains_key(&(by, *pid))
+            {
+                *step = Step::Interrupt { ns: at.saturating_sub(since).max(1), since };
+            }
+        }
+    }
+    chance.values().sum()
+}
+
+/// Names of threads, but for numbers at their ends.
+fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> BTreeMap<Pid, String> {
+    let kind = |pid: &Pid| (*pid, task(*pid).trim_end_matches(|c: char| c.is_ascii_digit()).to_string());
+    threads.keys().map(kind).collect()
+}
+
+impl Found {
+    fn is_server(&self) -> bool {
+        let asked = self.seen + self.hidden;
+        let stray: usize = self.clients.iter().filter_map(|c| self.stray.get(c)).sum();
+        self.clients.len() > 1
+            && self.seen >= MIN_SEEN.max(asked / SEEN_OF)
+            && stray * STRAY_OF <= self.seen
+            && self.hidden >= (asked / HIDDEN_OF).max(2)
+    }
+}
+
+/// Who waits for whom, and whether it had woken it in the same stretch.
+fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a BTreeMap<Pid, String>) -> BTreeMap<(Pid, &'a str), Found> {
+    let mut all: BTreeMap<(Pid, &str), Found> = BTreeMap::new();
+    for (pid, t) in threads {
+        let kind = kinds[pid].as_str();
+        let mut woke: BTreeSet<Pid> = BTreeSet::new();
+        for step in &t.steps {
+            match *step {
+                Step::Post { to, .. } => {
+                    woke.insert(to);
+                }
+                _ if step.waits() => {
+                    let asked = if let Step::Token { by, .. } = *step { Some(by) } else { None };
+                    if let Some(by) = asked {
+                        let found = all.entry((by, kind)).or_default();
+                        found.clients.insert(*pid);
+                        *(if woke.remove(&by) { &mut found.seen } else { &mut found.hidden }) += 1;
+                    }
+                    for other in std::mem::take(&mut woke) {
+                        *all.entry((other, kind)).or_default().stray.entry(*pid).or_default() += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+/// Since when a client waited for each answer.
+fn waits_for(steps: &[Step], server: Pid) -> Vec<u64> {
+    steps
+        .iter()
+        .filter_map(|s| if let Step::Token { by, since, .. } = *s { (by == server).then_some(since) } else { None })
+        .collect()
+}
+
+/// A client's steps: each wait for the server is a request and its answer.
+fn asking(steps: Vec<Step>, server: Pid, first: Pid) -> Vec<Step> {
+    let (requests, replies) = (Queue::Requests(server, first), Queue::Replies(server, first));
+    let mut out: Vec<Step> = Vec::with_capacity(steps.len() + 8);
+    let mut woke = None;
+    for step in steps {
+        match step {
+            // The last of a stretch is the request, if one follows.
+            Step::Post { to, .. } if to == server => woke = Some(out.len()),
+            Step::Token { by, .. } if by == server => {
+                out.insert(woke.take().unwrap_or(out.len()), Step::Put(requests));
+                out.push(Step::Get(replies));
+            }
+            step => {
+                if step.waits() {
+                    woke = None;
+                }
+                out.push(step);
+            }
+        }
+    }
+    out
+}
+
+/// Where a server takes a request: so many other waits and so much work before the answer.
+struct Server<'a> {
+    /// It and the first of its clients.
+    pids: (Pid, Pid),
+    clients: &'a BTreeSet<Pid>,
+    /// Where answers begin and end, by step: the first of those to clients, and the first wait after it.
+    bursts: Vec<(usize, usize)>,
+    waits: usize,
+    units: u64,
+}
+
+impl<'a> Server<'a> {
+    fn new(pids: (Pid, Pid), clients: &'a BTreeSet<Pid>, steps: &[Step]) -> Server<'a> {
+        let mut server = Server { pids, clients, bursts: Vec::new(), waits: 0, units: 0 };
+        let mut at = 0;
+        while let Some(first) = (at..steps.len()).find(|i| server.answered(&steps[*i]).is_some()) {
+            at = (first..steps.len()).find(|i| steps[*i].waits()).unwrap_or(steps.len());
+            server.bursts.push((first, at));
+        }
+        let mut seen: Vec<(usize, u64)> = Vec::new();
+        let mut begin = 0;
+        for &(first, end) in &server.bursts {
+            if let Some(i) = (begin..first).rfind(|i| server.is_request(&steps[*i])) {
+                seen.push(distance(&steps[i + 1..first]));
+            }
+            begin = end;
+        }
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        seen.iter().for_each(|s| *counts.entry(s.0).or_default() += 1);
+        server.waits = counts.into_iter().max_by_key(|c| c.1).map_or(0, |c| c.0);
+        let mut units: Vec<u64> = seen.iter().filter(|s| s.0 == server.waits).map(|s| s.1).collect();
+        units.sort_unstable();
+        server.units = units.get(units.len() / 2).copied().unwrap_or(0);
+        server
+    }
+
+    /// The client that the step answers, and when.
+    fn answered(&self, step: &Step) -> Option<(Pid, u64)> {
+        match *step {
+            Step::Post { to, at } if self.clients.contains(&to) => Some((to, at)),
+            _ => None,
+        }
+    }
+
+    fn is_request(&self, step: &Step) -> bool {
+        matches!(step, Step::Token { by, .. } if self.clients.contains(by))
+    }
+
+    /// When those asked whom each burst answers.
+    fn asked(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>) -> Vec<Vec<u64>> {
+        let mut waits: BTreeMap<Pid, std::slice::Iter<'_, u64>> = waits.iter().map(|(p, w)| (*p, w.iter())).collect();
+        let mut asked = |s: &Step| {
+            let (client, at) = self.answered(s)?;
+            Some(waits.get_mut(&client).and_then(|w| w.next().copied()).unwrap_or(at))
+        };
+        self.bursts.iter().map(|&(first, end)| steps[first..end].iter().filter_map(&mut asked).collect()).collect()
+    }
+
+    /// By what is left over: requests older than an answer that were not in it.
+    fn answers(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>) -> Answers {
+        let mut sizes: Vec<usize> = self.asked(steps, waits).iter().map(Vec::len).collect();
+        sizes.sort_unstable();
+        let same = sizes.iter().filter(|n| **n == sizes[sizes.len() / 2]).count();
+        if same * 100 >= sizes.len() * ALIKE {
+            return Answers::Counted;
+        }
+        let mut next: BTreeMap<Pid, usize> = BTreeMap::new();
+        let (mut served, mut late, mut early) = (0, 0, 0);
+        for &(first, end) in &self.bursts {
+            let now = self.answered(&steps[first]).map_or(0, |(_, at)| at);
+            let last_wait = steps[..first].iter().rfind(|s| s.waits()).and_then(Step::blocked_since).unwrap_or(now);
+            for (pid, _) in steps[first..end].iter().filter_map(|s| self.answered(s)) {
+                *next.entry(pid).or_default() += 1;
+                served += 1;
+            }
+            for (pid, since) in waits {
+                let oldest = since.get(next.get(pid).copied().unwrap_or(0)).copied().unwrap_or(u64::MAX);
+                late += usize::from(oldest < now);
+                early += usize::from(oldest < last_wait);
+            }
+        }
+        match (served - served * ALIKE / 100) as i64 {
+            few if late as i64 <= few => Answers::All,
+            few if early as i64 <= few => Answers::Batch,
+            _ => Answers::Counted,
+        }
+    }
+
+    /// The server's steps.
+    fn program(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>) -> Vec<Step> {
+        let answers = if self.bursts.is_empty() { Answers::Counted } else { self.answers(steps, waits) };
+        let mut out = Vec::with_capacity(steps.len() + 8);
+        let mut begin = 0;
+        for (&(first, end), asked) in self.bursts.iter().zip(self.asked(steps, waits)) {
+            let (n, all_by) = match answers {
+                Answers::Counted => (asked.len(), asked.iter().max()),
+                _ => (1, asked.iter().min()),
+            };
+            self.take(&steps[begin..first], n, all_by.copied().unwrap_or(0), answers, &mut out);
+            self.answer(n, answers, &mut out);
+            out.extend(steps[first..end].iter().filter(|s| self.answered(s).is_none()).cloned());
+            begin = end;
+        }
+        // What was taken and not answered before the end would be missing in the next round.
+        out.extend(steps[begin..].iter().filter(|s| !self.is_request(s)).cloned());
+        out
+    }
+
+    /// From one answer to the next: takes `n` requests, the last of which was there at `asked`.
+    fn take(&self, cycle: &[Step], n: usize, asked: u64, answers: Answers, out: &mut Vec<Step>) {
+        let [requests, batch] = [Queue::Requests, Queue::Batch].map(|queue| queue(self.pids.0, self.pids.1));
+        let seen: Vec<usize> = (0..cycle.len()).filter(|i| self.is_request(&cycle[*i])).collect();
+        // Of those that are seen the last ones count; the rest is where the last one is, or where it usually is.
+        let kept = &seen[seen.len().saturating_sub(n)..];
+        let (mut rest_at, mut rest_units) = kept.last().map_or_else(|| self.usual_place(cycle), |i| (*i, 0));
+        // Not before a wait that had ended before: what is asked may depend on what the server did then.
+        if let Some(ended) = cycle.iter().rposition(|s| s.woken_at().is_some_and(|at| at <= asked))
+            && ended >= rest_at
+        {
+            (rest_at, rest_units) = (ended + 1, 0);
+        }
+        let close = match answers {
+            Answers::Batch => (rest_at..cycle.len()).rfind(|i| cycle[*i].waits() && !self.is_request(&cycle[*i])),
+            _ => None,
+        };
+        let get = |out: &mut Vec<Step>, times: usize| {
+            for _ in 0..times {
+                out.push(Step::Get(requests));
+                out.extend((answers == Answers::Batch).then_some(Step::Put(batch)));
+            }
+        };
+        for (i, step) in cycle.iter().enumerate() {
+            let (here, is_request) = (i == rest_at, self.is_request(step));
+            match *step {
+                Step::Work(units) if here && rest_units > 0 => {
+                    let before = units.saturating_sub(rest_units);
+                    out.extend((before > 0).then_some(Step::Work(before)));
+                    get(out, n - kept.len());
+                    out.push(Step::Work(units - before));
+                }
+                _ => {
+                    get(out, if here { n - kept.len() } else { 0 });
+                    out.extend((close == Some(i)).then_some(Step::Drain { from: requests, to: batch }));
+                    match is_request {
+                        true => get(out, usize::from(kept.contains(&i))),
+                        false => out.push(step.clone()),
+                    }
+                }
+            }
+        }
+        if rest_at >= cycle.len() {
+            get(out, n - kept.len());
+        }
+    }
+
+    /// Before which step of a cycle, and with how much of it left, a request is usually taken.
+    fn usual_place(&self, cycle: &[Step]) -> (usize, u64) {
+        let (mut waits, mut units) = (0, 0);
+        for i in (0..cycle.len()).rev() {
+            match cycle[i] {
+                Step::Work(w) if waits == self.waits && units + w >= self.units => return (i, self.units - units),
+                Step::Work(w) if waits == self.waits => units += w,
+                ref step if step.waits() && waits == self.waits => return (i + 1, 0),
+                ref step => waits += usize::from(step.waits()),
+            }
+        }
+        (0, 0)
+    }
+
+    fn answer(&self, n: usize, answers: Answers, out: &mut Vec<Step>) {
+        let [requests, batch, replies] =
+            [Queue::Requests, Queue::Batch, Queue::Replies].map(|queue| queue(self.pids.0, self.pids.1));
+        match answers {
+            Answers::Counted => out.extend(vec![Step::Put(replies); n]),
+            Answers::All => out.extend([Step::Put(replies), Step::Drain { from: requests, to: replies }]),
+            Answers::Batch => out.push(Step::Drain { from: batch, to: replies }),
+        }
+    }
+}
+
+/// Waits, and units of work until the first of them.
+fn distance(steps: &[Step]) -> (usize, u64) {
+    let until = steps.iter().position(Step::waits).unwrap_or(steps.len());
+    let units = steps[..until].iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum();
+    (steps.iter().filter(|s| s.waits()).count(), units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: Pid = Pid(1);
+
+    /// Rounds of 100 µs in which clients 2 and 3 ask for a flush of 50 µs: one before it, the other while it lasts or not at all. In the
+    /// first rounds all wake-ups are seen.
+    fn committers(rounds: u64) -> BTreeMap<Pid, Thread> {
+        let mut all: BTreeMap<Pid, Thread> = (1..4).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        let mut push = |pid: Pid, steps: &[Step]| all.get_mut(&pid).unwrap().steps.extend_from_slice(steps);
+        let mut waiting: Option<(Pid, u64)> = None;
+        for r in 0..rounds {
+            let (begin, end) = (r * 100_000, r * 100_000 + 50_000);
+            let asks = Step::Post { to: SERVER, at: begin };
+            let first = Pid(2 + (r % 2) as u32);
+            let mut served = Vec::new();
+            match waiting.take() {
+                Some(one) => served.push(one),
+                None => {
+                    push(SERVER, &[Step::Token { by: first, since: begin - begin.min(9), at: begin }]);
+                    push(first, &[Step::Work(7), asks]);
+                    served.push((first, begin));
+                    // Another had asked before the flush began, as one in three does.
+                    if r % 3 == 0 {
+                        served.push((Pid(5 - first.0), begin));
+                    }
+                }
+            }
+            push(SERVER, &[Step::Work(5), Step::Device { ns: 50_000, since: begin + 5 }]);
+            if r % 3 == 1 && served.len() == 1 {
+                waiting = Some((Pid(5 - served[0].0.0), begin + 20_000));
+            }
+            for (client, since) in served {
+                push(SERVER, &[Step::Post { to: client, at: end }]);
+                push(client, &[Step::Token { by: SERVER, since, at: end }]);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn group_commit() {
+        let mut threads = committers(120);
+        let asked: usize = [2, 3].iter().map(|c| waits_for(&threads[&Pid(*c)].steps, SERVER).len()).sum();
+        assert_eq!(
+            serve(&mut threads, |pid| if pid == SERVER { "writer".into() } else { format!("client{}", pid.0) }),
+            2
+        );
+        let queue = |of: fn(Pid, Pid) -> Queue| of(SERVER, Pid(2));
+        let count = |pid: u32, step: Step| threads[&Pid(pid)].steps.iter().filter(|s| **s == step).count();
+        let (puts, gets) = (Step::Put(queue(Queue::Requests)), Step::Get(queue(Queue::Replies)));
+        assert_eq!(count(2, puts.clone()) + count(3, puts), asked, "each wait is a request");
+        assert_eq!(count(2, gets.clone()) + count(3, gets), asked);
+        let close = Step::Drain { from: queue(Queue::Requests), to: queue(Queue::Batch) };
+        let answer = Step::Drain { from: queue(Queue::Batch), to: queue(Queue::Replies) };
+        assert_eq!((count(1, close.clone()), count(1, answer)), (120, 120));
+        let steps = &threads[&SERVER].steps;
+        let flush = steps.iter().position(|s| matches!(s, Step::Device { .. })).unwrap();
+        assert_eq!((&steps[flush - 1], &steps[0]), (&close, &Step::Get(queue(Queue::Requests))));
+    }
+
+    #[test]
+    fn one_client_or_none_hidden_stays() {
+        let mut threads = committers(120);
+        threads.remove(&Pid(3));
+        let before = threads[&SERVER].steps.clone();
+        assert_eq!(serve(&mut threads, |_| "any".into()), 0);
+        assert_eq!(threads[&SERVER].steps, before);
+    }
+
+    #[test]
+    fn a_lock_now_and_then() {
+        let mut threads: BTreeMap<Pid, Thread> = [2, 3, 9].map(|pid| (Pid(pid), Thread::new(120))).into();
+        let token = |by, at| Step::Token { by: Pid(by), since: at - 40, at };
+        let often = (1..40).flat_map(|i| [Step::Work(9), token(9, i * 1000)]);
+        threads.get_mut(&Pid(2)).unwrap().steps = often.chain([token(3, 90_000)]).collect();
+        threads.get_mut(&Pid(3)).unwrap().steps = vec![Step::Post { to: Pid(2), at: 90_000 }, Step::Work(1)];
+        assert_eq!(
+            contended(&mut threads, |pid| if pid.0 == 9 { "net".into() } else { format!("worker{}", pid.0) }),
+            1
+        );
+        assert_eq!(threads[&Pid(2)].steps.last(), Some(&Step::Interrupt { ns: 40, since: 89_960 }));
+        assert_eq!(threads[&Pid(3)].steps, [Step::Work(1)]);
+    }
+}
