@@ -505,3 +505,16 @@ fn texts_damaged_anywhere() {
         }
     }
 }
+
+#[test]
+fn a_stamp_from_another_century() {
+    let line = |at: &str, pid: u32| {
+        format!("          a-7     [000] {at}: sched_waking: comm=b pid={pid} prio=120 target_cpu=000\n")
+    };
+    let text =
+        line("0.000001", 1) + &line("9000000.000001", 2) + &line("9000000.000002", 3) + &line("18446744073.5", 4);
+    let read = trace::read(text.as_bytes());
+    let recording = read.recording.unwrap();
+    assert_eq!((recording.records.len(), recording.end.0), (2, 1_000));
+    assert!(read.diagnostics.iter().any(|d| d.code == "trace::W02" && d.message.starts_with("2 stamps are days")));
+}

@@ -28,6 +28,7 @@ pub(super) struct Builder {
     other_unknown: u64,
     beyond: u64,
     backwards: u64,
+    strays: u64,
     last: u64,
     flags: bool,
     /// Nesting of interrupt events by CPU.
@@ -211,6 +212,7 @@ impl Builder {
         let Builder { ref mut recording, .. } = self;
         recording.format = format.into();
         in_order(&mut recording.records);
+        self.strays = drop_strays(&mut recording.records);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);
         let zero = recording.zero_ns;
         let mut cpus = 0;
@@ -254,6 +256,10 @@ impl Builder {
             let message = format!("{} stamps are earlier than the one before; events were sorted", self.backwards);
             self.say(Diagnostic::warning("trace::W02", 0..0, message));
         }
+        if self.strays > 0 {
+            let message = format!("{} stamps are days from all others; these events were left out", self.strays);
+            self.say(Diagnostic::warning("trace::W02", 0..0, message));
+        }
         if self.beyond > 0 {
             let message = format!("{} events of CPUs beyond {} were skipped", self.beyond, CpuSet::MAX_CPUS - 1);
             self.say(Diagnostic::warning("trace::W03", 0..0, message));
@@ -278,6 +284,17 @@ fn in_order(records: &mut Vec<Record>) {
     let mut keys: Vec<(Ns, u32)> = records.iter().zip(0..).map(|(r, i)| (r.at, i)).collect();
     keys.sort();
     *records = keys.into_iter().map(|(_, i)| records[i as usize]).collect();
+}
+
+/// No trace lasts 13 days: stamps that far from the middle one are damaged. How many.
+fn drop_strays(records: &mut Vec<Record>) -> u64 {
+    const HALF_NS: u64 = 1 << 49;
+    let (Some(first), Some(last)) = (records.first(), records.last()) else { return 0 };
+    let (before, middle) = (records.len(), records[records.len() / 2].at.0);
+    if first.at.0.abs_diff(middle).max(last.at.0.abs_diff(middle)) > HALF_NS {
+        records.retain(|r| r.at.0.abs_diff(middle) <= HALF_NS);
+    }
+    (before - records.len()) as u64
 }
 
 /// Names from traces: no control characters, valid text.

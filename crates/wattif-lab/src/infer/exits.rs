@@ -52,15 +52,15 @@ impl Sleeps<'_> {
         let reached = |i: &usize| *i == 0 || self.mates_sleep(cpu, states[*i].scope, before(*i));
         let Some(state) = (0..states.len().min(asked + 1)).rev().find(reached) else { return 0 };
         let exit_ns = states[state].actual.exit_ns;
-        let inside = s.entered + states[state].actual.entry_ns;
-        let on_the_way_in = if before(state) > inside + STAMP_NS {
+        let inside = s.entered.saturating_add(states[state].actual.entry_ns);
+        let on_the_way_in = if before(state) > inside.saturating_add(STAMP_NS) {
             0
         } else {
             (before(state) - before(state).min(s.entered.max(since))) / 2
         };
         let latency = exit_ns + on_the_way_in;
         // Who slept for less was not what the CPU woke up for.
-        if since + latency < at { latency } else { 0 }
+        if since.saturating_add(latency) < at { latency } else { 0 }
     }
 
     fn mates_sleep(&self, cpu: CpuId, scope: Scope, at: u64) -> bool {
@@ -73,7 +73,9 @@ impl Sleeps<'_> {
         (0..self.cpus.len()).filter(|c| *c != cpu.at() && is_mate(*c)).all(|c| {
             let (mate, states) = (self.cpus[c], self.platform.idle_states(CpuId(c as u32)));
             let Some(state) = states.get(mate.state as usize) else { return false };
-            mate.entered + state.actual.entry_ns <= at && at < mate.left && state.scope as u8 >= scope as u8
+            mate.entered.saturating_add(state.actual.entry_ns) <= at
+                && at < mate.left
+                && state.scope as u8 >= scope as u8
         })
     }
 }

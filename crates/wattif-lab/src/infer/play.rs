@@ -256,7 +256,9 @@ impl<'a> Player<'a> {
     }
 
     fn idle(&mut self, r: &Record, state: u32, out: &mut dyn Observer) {
-        let states = self.platform.idle_states(r.cpu).len() as u32;
+        // A state the platform does not have is taken as its deepest.
+        let deepest = (self.platform.idle_states(r.cpu).len() as u32).saturating_sub(1);
+        let state = if state == Event::IDLE_EXIT { state } else { state.min(deepest) };
         out.event(r.at, r.cpu, &Event::CpuIdle { state });
         let before = self.idle[r.cpu.at()].take();
         if state == Event::IDLE_EXIT {
@@ -265,10 +267,8 @@ impl<'a> Player<'a> {
             }
             out.event(r.at, r.cpu, &Event::CpuPower { level: PowerLevel::Busy });
         } else {
-            // A state the platform does not have is taken as its deepest.
-            let level = state.min(states.saturating_sub(1));
-            self.idle[r.cpu.at()] = Some((level, r.at));
-            out.event(r.at, r.cpu, &Event::CpuPower { level: PowerLevel::Idle(level as u8) });
+            self.idle[r.cpu.at()] = Some((state, r.at));
+            out.event(r.at, r.cpu, &Event::CpuPower { level: PowerLevel::Idle(state as u8) });
         }
         self.cluster(r, out);
     }

@@ -211,7 +211,7 @@ impl Inference<'_> {
             let wall = now.saturating_sub(since);
             let kernel = t.overhead.min(wall);
             t.overhead -= kernel;
-            t.work += (wall - kernel).saturating_mul(speed);
+            t.work = t.work.saturating_add((wall - kernel).saturating_mul(speed));
         }
     }
 
