@@ -278,7 +278,8 @@ fn tunables(files: Files<'_>) -> Vec<(&'static str, &'static str, u64)> {
 impl KernelFacts {
     /// From a live machine or a capture.
     pub fn of(files: Files<'_>) -> KernelFacts {
-        let release = files("proc/sys/kernel/osrelease").map(|r| r.trim().to_string());
+        let version = || files("proc/version")?.strip_prefix("Linux version ")?.split(' ').next().map(String::from);
+        let release = files("proc/sys/kernel/osrelease").map(|r| r.trim().to_string()).or_else(version);
         let config = release.as_ref().and_then(|r| files(&format!("boot/config-{r}")));
         let line = |path: &str| files(path).map(|t| t.trim().to_string());
         KernelFacts {

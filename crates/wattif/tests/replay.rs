@@ -43,7 +43,7 @@ const fn case(workload: &'static str, platform: &'static str, a: &'static str, b
 const TEO: &[&str] = &["cpuidle=teo"];
 const PERFORMANCE: &[&str] = &["cpufreq=performance"];
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 15] = [
     case("phone", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     Case { b_set: TEO, ..case("phone", "hikey960", "linux-6.12", "linux-6.12", 1_500) },
     case("sched_idle", "hikey620", "linux-5.3", "linux-5.6", 2_000),
@@ -60,6 +60,8 @@ const CASES: [Case; 13] = [
     case("jankbench", "hikey620", "linux-6.1", "linux-6.12", 2_000),
     case("scroll", "hikey960", "linux-6.1", "linux-6.12", 2_000),
     case("pgbench", "hikey960", "linux-6.1", "linux-6.12", 500),
+    case("video", "hikey960", "linux-6.1", "linux-6.12", 1_500),
+    case("game", "hikey960", "linux-6.1", "linux-6.12", 1_500),
 ];
 
 /// One seed: under A and B the program itself, then what the trace under A makes of them.

@@ -6,6 +6,7 @@
 
 mod affinity;
 mod exits;
+mod joins;
 mod periods;
 mod platform;
 mod play;

@@ -1,5 +1,6 @@
 //! The programs of the threads of a recording: what each did, in the language of workloads.
 
+use super::servers;
 use super::steps::{self, Queue, Rest, Step};
 use super::workload::{Inference, Inferred, Options, State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +23,10 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let full = |cpu: CpuId| !packs || 100 * busy_ns[cpu.at()] / recording.end.0.max(1) >= BUSY_PCT;
     let mut out = Inferred::default();
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
-    let locks = super::servers::contended(&mut threads, |pid| super::play::task(recording, recording.comm(pid)));
-    let clients = super::servers::serve(&mut threads, |pid| super::play::task(recording, recording.comm(pid)));
+    let kinds = servers::kinds(&threads, |pid| super::play::task(recording, recording.comm(pid)));
+    let locks = servers::contended(&mut threads, &kinds);
+    let joined = super::joins::join(&mut threads, &kinds);
+    let clients = servers::serve(&mut threads, &kinds);
     let pools = super::pools::pools(&threads, |pid| super::play::task(recording, recording.comm(pid)));
     let programs = Programs {
         calibration: platform.cpus[platform.calibration_cpu.at()].capacity.max(1),
@@ -82,6 +85,11 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     }
     if locks > 0 {
         out.notes.push(format!("{locks} waits for locks that threads of one name held: taken as long as they were"));
+    }
+    if joined > 0 {
+        out.notes.push(format!(
+            "{joined} wake-ups of busy threads put in: their wakers never left one out that could be seen"
+        ));
     }
     if clients > 0 {
         out.notes.push(format!("{clients} threads taken as clients: some of their requests found the server busy"));

@@ -50,12 +50,11 @@ enum Answers {
 }
 
 /// Makes servers of threads and clients of others. How many clients.
-/// `task`: clients of one name, but for a number at its end, are alike: whoever of them waits may have the answer.
-pub(super) fn serve(threads: &mut BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> usize {
-    let kinds = kinds(threads, task);
+/// Clients of one kind are alike: whoever of them waits may have the answer.
+pub(super) fn serve(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> usize {
     let mut clients = 0;
     for _ in 0..MAX_SERVERS {
-        let found = look(threads, &kinds);
+        let found = look(threads, kinds);
         let best = found.into_iter().filter(|(_, f)| f.is_server()).max_by_key(|(_, f)| (f.clients.len(), f.hidden));
         let Some(((server, _), Found { clients: of, .. })) = best else { break };
         let Some(first) = of.first().copied() else { break };
@@ -73,8 +72,7 @@ pub(super) fn serve(threads: &mut BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> S
 
 /// Threads of one kind that wake each other now and then pass locks on: who had one when was chance. What another held up a thread
 /// stays, by its length; that it was this other does not.
-pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> usize {
-    let kinds = kinds(threads, task);
+pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> usize {
     let mut chance: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
     for (pid, t) in threads.iter() {
         let mut by: BTreeMap<Pid, usize> = BTreeMap::new();
@@ -101,7 +99,7 @@ pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, task: impl Fn(Pid) 
 }
 
 /// Names of threads, but for numbers at their ends.
-fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> BTreeMap<Pid, String> {
+pub(super) fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> BTreeMap<Pid, String> {
     let kind = |pid: &Pid| (*pid, task(*pid).trim_end_matches(|c: char| c.is_ascii_digit()).to_string());
     threads.keys().map(kind).collect()
 }
@@ -371,6 +369,10 @@ mod tests {
 
     const SERVER: Pid = Pid(1);
 
+    fn named(task: impl Fn(Pid) -> String) -> BTreeMap<Pid, String> {
+        kinds(&(1..10).map(|pid| (Pid(pid), Thread::new(120))).collect(), task)
+    }
+
     /// Rounds of 100 µs in which clients 2 and 3 ask for a flush of 50 µs: one before it, the other while it lasts or not at all. In the
     /// first rounds all wake-ups are seen.
     fn committers(rounds: u64) -> BTreeMap<Pid, Thread> {
@@ -411,7 +413,7 @@ mod tests {
         let mut threads = committers(120);
         let asked: usize = [2, 3].iter().map(|c| waits_for(&threads[&Pid(*c)].steps, SERVER).len()).sum();
         assert_eq!(
-            serve(&mut threads, |pid| if pid == SERVER { "writer".into() } else { format!("client{}", pid.0) }),
+            serve(&mut threads, &named(|pid| if pid == SERVER { "writer".into() } else { format!("client{}", pid.0) })),
             2
         );
         let queue = |of: fn(Pid, Pid) -> Queue| of(SERVER, Pid(2));
@@ -432,7 +434,7 @@ mod tests {
         let mut threads = committers(120);
         threads.remove(&Pid(3));
         let before = threads[&SERVER].steps.clone();
-        assert_eq!(serve(&mut threads, |_| "any".into()), 0);
+        assert_eq!(serve(&mut threads, &named(|_| "any".into())), 0);
         assert_eq!(threads[&SERVER].steps, before);
     }
 
@@ -444,7 +446,7 @@ mod tests {
         threads.get_mut(&Pid(2)).unwrap().steps = often.chain([token(3, 90_000)]).collect();
         threads.get_mut(&Pid(3)).unwrap().steps = vec![Step::Post { to: Pid(2), at: 90_000 }, Step::Work(1)];
         assert_eq!(
-            contended(&mut threads, |pid| if pid.0 == 9 { "net".into() } else { format!("worker{}", pid.0) }),
+            contended(&mut threads, &named(|pid| if pid.0 == 9 { "net".into() } else { format!("worker{}", pid.0) })),
             1
         );
         assert_eq!(threads[&Pid(2)].steps.last(), Some(&Step::Interrupt { ns: 40, since: 89_960 }));
