@@ -100,7 +100,7 @@ pub struct Replayed {
 
 /// Replay a trace that was looked at.
 pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
-    let options = infer::Options { policies: question.policies.clone() };
+    let options = infer::Options { policies: question.policies.clone(), counted: false };
     let platform = without_background(&looked.platform);
     let inferred = infer::workload(&looked.loaded.recording, &platform, &question.trace, &options);
     let of_kernel = |kernel: KernelSpec| -> Result<(RunSpec, Vec<RunReport>), Error> {

@@ -50,8 +50,8 @@ enum Answers {
 }
 
 /// Makes servers of threads and clients of others. How many clients.
-/// Clients of one kind are alike: whoever of them waits may have the answer.
-pub(super) fn serve(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> usize {
+/// Clients of one kind are alike: whoever of them waits may have the answer. `counted`: servers answer as many at once as they did.
+pub(super) fn serve(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>, counted: bool) -> usize {
     let mut clients = 0;
     for _ in 0..MAX_SERVERS {
         let found = look(threads, kinds);
@@ -65,7 +65,9 @@ pub(super) fn serve(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, S
             *steps = asking(std::mem::take(steps), server, first);
         }
         let steps = &mut threads.get_mut(&server).expect("a server is a thread").steps;
-        *steps = Server::new((server, first), &of, steps).program(steps, &waits);
+        let server = Server::new((server, first), &of, steps);
+        let answers = if counted { Answers::Counted } else { server.answers(steps, &waits) };
+        *steps = server.program(steps, &waits, answers);
     }
     clients
 }
@@ -238,7 +240,8 @@ impl<'a> Server<'a> {
     fn answers(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>) -> Answers {
         let mut sizes: Vec<usize> = self.asked(steps, waits).iter().map(Vec::len).collect();
         sizes.sort_unstable();
-        let same = sizes.iter().filter(|n| **n == sizes[sizes.len() / 2]).count();
+        let Some(usual) = sizes.get(sizes.len() / 2) else { return Answers::Counted };
+        let same = sizes.iter().filter(|n| *n == usual).count();
         if same * 100 >= sizes.len() * ALIKE {
             return Answers::Counted;
         }
@@ -265,8 +268,7 @@ impl<'a> Server<'a> {
     }
 
     /// The server's steps.
-    fn program(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>) -> Vec<Step> {
-        let answers = if self.bursts.is_empty() { Answers::Counted } else { self.answers(steps, waits) };
+    fn program(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>, answers: Answers) -> Vec<Step> {
         let mut out = Vec::with_capacity(steps.len() + 8);
         let mut begin = 0;
         for (&(first, end), asked) in self.bursts.iter().zip(self.asked(steps, waits)) {
@@ -412,10 +414,8 @@ mod tests {
     fn group_commit() {
         let mut threads = committers(120);
         let asked: usize = [2, 3].iter().map(|c| waits_for(&threads[&Pid(*c)].steps, SERVER).len()).sum();
-        assert_eq!(
-            serve(&mut threads, &named(|pid| if pid == SERVER { "writer".into() } else { format!("client{}", pid.0) })),
-            2
-        );
+        let kinds = named(|pid| if pid == SERVER { "writer".into() } else { format!("client{}", pid.0) });
+        assert_eq!(serve(&mut threads, &kinds, false), 2);
         let queue = |of: fn(Pid, Pid) -> Queue| of(SERVER, Pid(2));
         let count = |pid: u32, step: Step| threads[&Pid(pid)].steps.iter().filter(|s| **s == step).count();
         let (puts, gets) = (Step::Put(queue(Queue::Requests)), Step::Get(queue(Queue::Replies)));
@@ -430,11 +430,20 @@ mod tests {
     }
 
     #[test]
+    fn as_many_as_there_were() {
+        let mut threads = committers(120);
+        serve(&mut threads, &named(|pid| if pid == SERVER { "writer".into() } else { "client".into() }), true);
+        let count = |is: fn(&Step) -> bool| threads[&SERVER].steps.iter().filter(|s| is(s)).count();
+        assert_eq!(count(|s| matches!(s, Step::Drain { .. })), 0);
+        assert_eq!(count(|s| matches!(s, Step::Get(_))), count(|s| matches!(s, Step::Put(_))));
+    }
+
+    #[test]
     fn one_client_or_none_hidden_stays() {
         let mut threads = committers(120);
         threads.remove(&Pid(3));
         let before = threads[&SERVER].steps.clone();
-        assert_eq!(serve(&mut threads, &named(|_| "any".into())), 0);
+        assert_eq!(serve(&mut threads, &named(|_| "any".into()), false), 0);
         assert_eq!(threads[&SERVER].steps, before);
     }
 

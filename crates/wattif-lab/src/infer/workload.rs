@@ -36,6 +36,8 @@ use wattif_model::{CpuId, CpuSet, Pid};
 pub struct Options {
     /// Policies of threads that a trace cannot show, by name: `SCHED_IDLE`, `SCHED_BATCH`, `SCHED_RR`.
     pub policies: Vec<(String, Policy)>,
+    /// Servers answer as many requests at once as they did, for languages that cannot say "all" (rt-app).
+    pub counted: bool,
 }
 
 /// A workload made from a trace.

@@ -78,7 +78,7 @@ fn figures(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
 fn workload(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
     let looked = look_at(trace, args.platform.as_deref(), &Settings::default(), look)?;
     let platform = without_background(&looked.platform);
-    let options = infer::Options { policies: args.policy.clone() };
+    let options = infer::Options { policies: args.policy.clone(), counted: args.rtapp };
     let inferred = infer::workload(&looked.loaded.recording, &platform, trace, &options);
     inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
     let text = match args.rtapp {
