@@ -9,6 +9,7 @@ use wattif::trace_file::{TraceFile, TraceFormat};
 use wattif::{Dialect, Ns, RunSpec, Runner, Settings, Simulator, load};
 use wattif_formats::trace::arrow::EventTables;
 use wattif_formats::trace::{self, Detail};
+use wattif_lab::infer;
 use wattif_model::trace::{
     Event, FrequencyChoice, IdleChoice, Interest, Observer, PrevState, Record, Recorded, Recorder, Recording,
 };
@@ -441,7 +442,10 @@ fn every_truncation_and_byte_change_is_survived() {
         for i in (0..sample.len()).step_by(step) {
             for value in [0, 0xff, sample[i] ^ 0x80, sample[i].wrapping_add(1)] {
                 changed[i] = value;
-                std::hint::black_box(trace::read(&changed));
+                let read = trace::read(&changed).recording;
+                std::hint::black_box(
+                    read.map(|r| infer::workload(&r, &infer::platform(&r), "damaged", &Default::default())),
+                );
             }
             changed[i] = sample[i];
         }
@@ -507,7 +511,6 @@ fn traces_of_real_machines() {
 
 #[test]
 fn a_trace_becomes_a_workload() {
-    use wattif_lab::infer;
     let dir = tempfile::tempdir().unwrap();
     let spec = spec(60);
     let recording = read(&written(dir.path(), "a.dat", Detail::Tracepoints, &spec).1);
