@@ -8,6 +8,7 @@ use crate::cpufreq::interactive::{self, Interactive};
 use crate::cpufreq::ondemand::{self, Ondemand};
 use crate::cpufreq::schedutil::{self, Schedutil};
 use crate::cpufreq::{self, FreqGovernor};
+use crate::cpuidle::default_idle::DefaultIdle;
 use crate::cpuidle::{self, IdleGovernor};
 use crate::engine::rng::Rng;
 use crate::sched::Sched;
@@ -139,6 +140,7 @@ pub static POLICIES: &[Policy] = &[
     policy!("teo_weighted", Cpuidle, true, "cpuidle/teo_weighted.rs", cpuidle::teo_weighted::TUNABLES),
     policy!("ladder", Cpuidle, true, "cpuidle/ladder.rs", cpuidle::ladder::TUNABLES),
     policy!("haltpoll", Cpuidle, true, "cpuidle/haltpoll.rs", cpuidle::haltpoll::TUNABLES),
+    policy!("default_idle", Cpuidle, false, "cpuidle/default_idle.rs", cpuidle::default_idle::TUNABLES),
     policy!("pm_qos", Cpuidle, false, "cpuidle/pm_qos.rs", cpuidle::pm_qos::TUNABLES),
 ];
 
@@ -321,6 +323,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(kernel, platform, tick_ns));
     s.schedtune = build_schedtune(spec);
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
+    s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
     s.groups = groups;
     s.rd.uclamp_used = spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024));
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));

@@ -17,6 +17,7 @@ use crate::sched::balance::LoadBalancer;
 use crate::sched::class::SchedClass;
 use crate::sched::core::{CpuContext, IDLE};
 use crate::sched::placement::WakeupPlacement;
+use crate::sched::worker::Workers;
 use wattif_model::platform::{Housekeeping, Platform};
 use wattif_model::run::{RunError, RunSpec, RunSummary};
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
@@ -88,8 +89,12 @@ pub struct Kernel<'o, 'p> {
     pub(crate) cpuidle: Box<dyn IdleGovernor>,
     /// For the oracle only.
     pub(crate) foresight: Option<Foresight>,
+    /// For governors that sample only.
+    pub(crate) workers: Workers,
     pub(crate) queue: EventQueue,
     pub(crate) slots: Slots,
+    /// Slot of the event that is handled.
+    slot: u32,
     /// What each CPU is doing in the kernel.
     pub(crate) cpus: Vec<CpuContext>,
     pub(crate) out: Out<'o, 'p>,
@@ -240,6 +245,8 @@ impl<'o, 'p> Kernel<'o, 'p> {
             cpufreq: built.cpufreq,
             cpuidle: built.cpuidle,
             foresight: None,
+            workers: Workers::default(),
+            slot: 0,
             queue: EventQueue::with_slots(nr_slots),
             slots,
             cpus: (0..platform.nr_cpus())
@@ -256,7 +263,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
 
     fn run(&mut self, end: u64) -> Result<(), RunError> {
         while let Some((Ns(at), slot)) = self.queue.pop_before(Ns(end)) {
-            self.s.now = at;
+            (self.s.now, self.slot) = (at, slot);
             self.events += 1;
             match self.slots.source(slot) {
                 Source::Step(cpu) => self.step(cpu),
@@ -268,6 +275,9 @@ impl<'o, 'p> Kernel<'o, 'p> {
             }
             if !self.s.bandwidth_notes.is_empty() {
                 self.bandwidth_notes();
+            }
+            if self.workers.raised() {
+                self.irq_work_interrupt();
             }
             self.program_hrtimers();
             if self.error.is_some() {
@@ -300,11 +310,19 @@ impl<'o, 'p> Kernel<'o, 'p> {
         }
     }
 
+    /// The CPU that handles the event; the first where the event is of none.
+    pub(crate) fn executing(&self) -> CpuId {
+        match self.slots.source(self.slot) {
+            Source::Step(cpu) | Source::Tick(cpu) | Source::Timer(cpu) | Source::Kick(cpu) => cpu,
+            Source::Clock(_) | Source::Devices => CpuId(0),
+        }
+    }
+
     /// Work that the workload's threads have executed by now.
     fn work_done(&mut self) -> u128 {
         let end = self.s.now;
         (0..self.s.nr_cpus() as u32).for_each(|cpu| self.m.account(CpuId(cpu), end));
-        let ours = self.s.tasks.iter().filter(|t| t.pid != IDLE && !t.stopper);
+        let ours = self.s.tasks.iter().filter(|t| t.pid != IDLE && !t.per_cpu_kthread);
         let ours = ours.filter(|t| self.is_workload(self.programs.task(t.pid)));
         ours.map(|t| self.m.executed(t.pid)).sum()
     }

@@ -2,8 +2,7 @@
 //!
 //! Kernels since 4.6 sample from the utilisation updates of the scheduler, so a domain whose CPUs all sleep without a
 //! tick is not sampled; the load of a CPU that slept long is therefore taken from before the sleep, once.
-//!
-//! FIDELITY(ondemand-worker): a sample is taken at once; in the kernel a worker thread of the CPU that noticed takes it.
+//! Who finds a sample due does not take it: a worker thread of the executing CPU does ([`crate::sched::worker`]).
 
 use super::{CpufreqPolicy, FreqView};
 use wattif_model::ids::CpuId;

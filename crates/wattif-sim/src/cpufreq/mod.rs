@@ -187,10 +187,16 @@ pub trait FreqGovernor {
     /// The limits became `min_khz..=max_khz`.
     fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32>;
 
-    /// For governors that sample: time from a sample until the next is due, ns. [`FreqGovernor::update_util`] keeps it,
-    /// as kernels since 4.6 do; a caller needs it only to sample from a timer instead, as older ones did.
+    /// For governors that sample: time from a sample until the next is due, ns. The scheduler asks them
+    /// [`FreqGovernor::sample_due`] at each update of utilisation instead of [`FreqGovernor::update_util`], which samples at once.
     fn sampling_interval_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// Is a sample due? If so it counts as asked for, and [`FreqGovernor::sample`] follows when a worker gets to it.
+    fn sample_due(&mut self, now_ns: u64) -> bool {
+        let _ = now_ns;
+        false
     }
 
     /// Takes a sample and decides, whether due or not.

@@ -28,8 +28,8 @@
 //! alternates with the sampling period makes the frequency alternate one period late.
 //!
 //! # Differences from the kernel
-//! Bit-exact with the rows of `dbs_governors_6.12` for this governor. The decision is taken in the update itself, not in
-//! a work item a little later. `powersave_bias`, `ignore_nice_load` and `io_is_busy` are 0.
+//! Bit-exact with the rows of `dbs_governors_6.12` for this governor. The decision is taken by a worker thread of
+//! the CPU that found the sample due (`kworker/N:1`), when it gets that CPU. `powersave_bias`, `ignore_nice_load` and `io_is_busy` are 0.
 //!
 //! # Source
 //! Linux 6.12.117 `drivers/cpufreq/cpufreq_ondemand.c`, `cpufreq_governor.c` (behaviour).
@@ -131,6 +131,10 @@ impl FreqGovernor for Ondemand {
 
     fn sampling_interval_ns(&self) -> Option<u64> {
         Some(self.dbs.interval_ns())
+    }
+
+    fn sample_due(&mut self, now_ns: u64) -> bool {
+        self.dbs.due(now_ns)
     }
 
     #[doc(alias = "od_update")]

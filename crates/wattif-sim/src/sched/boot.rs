@@ -23,6 +23,7 @@ impl Kernel<'_, '_> {
         self.start_governors();
         self.create_threads()?;
         self.create_stoppers()?;
+        self.create_workers()?;
         for cpu in 0..self.s.nr_cpus() as u32 {
             let cpu = CpuId(cpu);
             self.arm(Source::Tick(cpu), self.next_tick(0));
@@ -103,7 +104,15 @@ impl Kernel<'_, '_> {
         task < self.workload_tasks
     }
 
-    fn add_task(&mut self, pid: Pid, attr: &SchedAttr, cpus: CpuSet, group: u32, home: CpuId) -> Result<(), RunError> {
+    /// A thread that exists and sleeps, or is new.
+    pub(crate) fn add_task(
+        &mut self,
+        pid: Pid,
+        attr: &SchedAttr,
+        cpus: CpuSet,
+        group: u32,
+        home: CpuId,
+    ) -> Result<(), RunError> {
         let task = Task {
             pid,
             state: State::New,

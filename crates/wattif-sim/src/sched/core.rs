@@ -62,6 +62,8 @@ pub struct CpuContext {
     pub idle_rng: Rng,
     /// Random numbers of the balancer (`sched_rng`).
     pub balance_rng: Rng,
+    /// A tick has ended the sleep before this turn of the idle loop (`got_idle_tick`).
+    pub got_idle_tick: bool,
     /// Idle time so far, ns.
     pub idle_ns: u64,
     /// Since when it is idle, ns.
@@ -96,6 +98,8 @@ impl CpuContext {
             irq_rng,
             idle_rng,
             balance_rng,
+            // It has been idle for long.
+            got_idle_tick: true,
             idle_ns: 0,
             idle_since: 0,
         }
@@ -148,6 +152,9 @@ impl Kernel<'_, '_> {
         if self.stopper_of(cpu) == Some(pid) {
             return self.stopper_step(cpu);
         }
+        if self.is_worker(cpu, pid) {
+            return self.worker_step(cpu);
+        }
         self.run_program(cpu, pid);
     }
 
@@ -178,6 +185,9 @@ impl Kernel<'_, '_> {
 
     /// It ends: the interrupted thread goes on later by what the interrupt took, or `schedule()` follows.
     pub(crate) fn irq_exit(&mut self, cpu: CpuId) {
+        if self.workers.raised() {
+            self.run_irq_work(cpu);
+        }
         let cost = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
         self.cpus[cpu.at()].in_irq = false;
         self.s.rqs[cpu.at()].irq_pending_ns += cost;
@@ -446,6 +456,7 @@ impl Kernel<'_, '_> {
         let carried = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
         if next == prev {
             if next == IDLE {
+                self.cpus[cpu.at()].got_idle_tick = false;
                 return self.do_idle(cpu);
             }
             self.m.cpus[cpu.at()].stall_ns += carried;
@@ -672,6 +683,9 @@ impl Kernel<'_, '_> {
             return;
         }
         let domain = self.m.platform.cpus[cpu.at()].domain;
+        if self.workers.exist() {
+            return self.sample_when_due(cpu, domain);
+        }
         let view = super::view::Signals { s: &self.s, cpus: &self.cpus };
         let now = self.s.now;
         if let Some(khz) = self.cpufreq[domain.at()].update_util(now, cpu, flags, &view) {

@@ -87,9 +87,13 @@ impl Kernel<'_, '_> {
             rng: &mut self.cpus[cpu.at()].idle_rng,
             asked: None,
         };
-        let selection = self.cpuidle.select(cpu, &mut view);
+        let mut selection = self.cpuidle.select(cpu, &mut view);
+        let asked = view.asked;
+        let got_idle_tick = std::mem::take(&mut self.cpus[cpu.at()].got_idle_tick);
+        let (rule, stopped) = (self.s.default_idle, self.s.rqs[cpu.at()].tick_stopped);
+        let nr_states = self.m.platform.idle_states(cpu).len();
+        selection.stop_tick = rule.stop_tick(selection.stop_tick, nr_states, got_idle_tick, stopped);
         if self.out.wants(Interest::DECISIONS) {
-            let asked = view.asked;
             let choice = IdleChoice {
                 state: selection.state as u8,
                 stop_tick: selection.stop_tick,
@@ -193,6 +197,7 @@ impl Kernel<'_, '_> {
         let now = self.s.now;
         let pending_tick = std::mem::take(&mut self.cpus[cpu.at()].tick_pending);
         self.end_sleep(cpu, false, pending_tick);
+        self.cpus[cpu.at()].got_idle_tick = pending_tick;
         let irq = pending_tick || self.m.timers.next(cpu).is_some_and(|t| t <= now);
         let cost = if irq { self.m.platform.costs.timer_irq_ns } else { 0 };
         self.irq_enter(cpu, cost);
@@ -231,6 +236,7 @@ impl Kernel<'_, '_> {
         let now = self.s.now;
         let context = &mut self.cpus[cpu.at()];
         context.idle_ns += now - context.idle_since;
+        context.got_idle_tick = false;
         if std::mem::take(&mut self.s.rqs[cpu.at()].tick_stopped) {
             self.arm(Source::Tick(cpu), self.next_tick(now));
         }

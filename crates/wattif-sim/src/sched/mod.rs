@@ -25,6 +25,7 @@ pub(crate) mod toy;
 pub mod uclamp;
 pub mod view;
 pub mod windows;
+pub mod worker;
 
 use features::Features;
 use rq::{CfsRq, Rq};
@@ -66,6 +67,8 @@ pub struct Sched {
     pub schedtune: Option<schedtune::Schedtune>,
     /// Longest exit latency that idle states may advertise, ns (`cpuidle_governor_latency_req`).
     pub latency_req_ns: i64,
+    /// What idling does where there is one state.
+    pub default_idle: crate::cpuidle::default_idle::DefaultIdle,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
@@ -147,6 +150,7 @@ impl Sched {
             walt: None,
             schedtune: None,
             latency_req_ns: crate::cpuidle::NO_LATENCY_LIMIT,
+            default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             tg_load_avg_limit_ns: 1_000_000,

@@ -121,10 +121,14 @@ impl Observer for Laws {
         Interest::SCHED.and(Interest::IDLE)
     }
     fn thread(&mut self, info: &ThreadInfo) {
-        // Stoppers are created on their CPU, others get theirs with the first wake-up.
-        let stopper = info.comm.strip_prefix("migration/").and_then(|c| c.parse().ok());
-        let (cpu, allowed) = (CpuId(stopper.unwrap_or(0)), self.allowed(&info.task));
-        let new = Thread { info: info.clone(), state: State::New, cpu, since: self.now, allowed };
+        // Stoppers and workers are created on their CPU, others get theirs with the first wake-up.
+        let cpu = |prefix| info.comm.strip_prefix(prefix)?.split(':').next()?.parse().ok().map(CpuId);
+        let (stopper, worker) = (cpu("migration/"), cpu("kworker/"));
+        // Workers sleep since long before the run.
+        let state = if worker.is_some() { State::Asleep } else { State::New };
+        let allowed = worker.map_or(self.allowed(&info.task), |cpu| Some(CpuSet::one(cpu)));
+        let cpu = stopper.or(worker).unwrap_or(CpuId(0));
+        let new = Thread { info: info.clone(), state, cpu, since: self.now, allowed };
         assert!(self.threads.insert(info.pid, new).is_none(), "pids are not used twice");
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
