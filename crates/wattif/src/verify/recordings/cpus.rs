@@ -10,9 +10,10 @@ pub(super) fn frequency(view: &View<'_>, out: &mut Figures) {
     let (a, b) = view.window;
     for (name, cpus) in &view.case.policies {
         let events = cpus.first().and_then(|c| view.history.cpus.get(*c as usize)).map_or(&[][..], |c| &c.frequency);
-        // Where the recording does not know the frequency before its first event, a run's first setting is not known either.
+        // Where the recording does not know the frequency before its first event, what a run set before is not known either.
         let unknown = view.history.simulated && measured_unknown(view, name);
-        let events = if unknown { events.get(1..).unwrap_or_default() } else { events };
+        let from = if unknown { view.history.zero.max(1) } else { 0 };
+        let events = &events[events.partition_point(|e| e.0 < from)..];
         let (mut state, mut at, mut transitions) = (None, a, 0);
         let mut residency: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         for &(t, khz) in events.iter().take_while(|(t, _)| *t < b) {

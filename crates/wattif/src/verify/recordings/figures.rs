@@ -93,7 +93,7 @@ impl<'h> View<'h> {
             let thread = if history.simulated { instance(history, t) } else { recorded(history, t) };
             let thread = thread.ok_or_else(|| format!("thread `{}` is not in the trace", t.key))?;
             // A run's threads sleep their delay, which a recording's do not: what ends it is no wake-up of theirs.
-            let delay = 1000 * t.delay_us;
+            let delay = history.zero + 1000 * t.delay_us;
             let ends_delay = |w: &Wake| w.waking.is_some_and(|at| (delay..delay + DELAY_LATE_NS).contains(&at));
             let delayed = history.simulated && delay > thread.started() && thread.wakes.first().is_some_and(ends_delay);
             let wakes = if delayed { &thread.wakes[1..] } else { &thread.wakes };
@@ -115,7 +115,7 @@ impl<'h> View<'h> {
         };
         let ns = |ms: f64| (ms * 1e6) as u64;
         let a = match w.start_after_zero_ms {
-            Some(after) if self.history.simulated => ns(after),
+            Some(after) if self.history.simulated => self.history.zero + ns(after),
             _ => a.unwrap_or(0) + ns(w.skip_head_ms),
         };
         (a, b.unwrap_or(0).saturating_sub(ns(w.skip_tail_ms)))

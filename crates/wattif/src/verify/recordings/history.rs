@@ -118,6 +118,8 @@ pub struct History {
     pub last: u64,
     /// Of a simulation, which says everything.
     pub simulated: bool,
+    /// The workload's time zero in a simulation, ns.
+    pub zero: u64,
     /// CPUs of each frequency domain; simulations only.
     domains: Vec<Vec<usize>>,
 }

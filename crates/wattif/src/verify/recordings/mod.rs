@@ -4,10 +4,11 @@
 //! ([`figures`]), and compared with what was measured, within the tolerances of the case. The same code computes them from the
 //! text of a recording; a test holds that it gives the recorded figures there.
 //!
-//! FIDELITY(guest-background): the guest's own threads, and what they left on the CPUs before a case, are not simulated.
-//! FIDELITY(rtapp-startup): threads of rt-app do not wait for each other while they are created.
+//! FIDELITY(guest-background): what the guest's own threads left on the CPUs before a case is not simulated.
+//! FIDELITY(rtapp-startup): threads of rt-app do not wait for each other while they are created, and processes start alike.
 //! FIDELITY(recordings-open): what is out of its tolerance and not explained.
 
+mod background;
 pub mod case;
 mod cpus;
 pub mod facts;
@@ -164,7 +165,9 @@ impl Recordings {
             self.text.lines().position(|l| l.contains(&format!("\"name\": \"{}\"", case.name))).map_or(1, |l| l + 1);
         let here = |why: String| format!("cases.json:{line}: {why}");
         let (spec, notes) = self.spec(case).map_err(here)?;
+        let lead = background::lead(case, spec.platform.hz);
         let mut history = History::default();
+        history.zero = lead.0;
         self.run(case, &spec, &mut history).map_err(here)?;
         let view = View::new(case, &history).map_err(here)?;
         let mut figures = view.figures();
@@ -173,7 +176,7 @@ impl Recordings {
             let path = self.folder.join(csv);
             let text = read(&path).map_err(|e| here(e.to_string()))?;
             let samples = pelt::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-            pelt_figures(case, &view, &samples, &mut figures);
+            pelt_figures(case, &view, &samples, lead, &mut figures);
         }
         Ok((figures, notes))
     }
@@ -200,10 +203,17 @@ impl Recordings {
         let loaded = load::parse_workload(source, platform.nr_cpus(), dialect, &crate::Settings::default());
         let mut workload = loaded.map_err(|e| e.render(crate::Look::PLAIN))?.value.workload;
         set_groups(&mut workload, case)?;
-        start_like_the_recording(&mut workload, case, platform.hz)?;
+        let zero_ns = start_like_the_recording(&mut workload, case, platform.hz)?;
         let last_start = workload.tasks.iter().map(|t| t.start.0).max().unwrap_or(0);
         let duration = workload.duration.map_or(Ns::from_s(LONGEST_RUN_S), |d| Ns(d.0 + last_start));
         let mut notes = Vec::new();
+        match (zero_ns, self.trace_text(case)) {
+            _ if !background::repeats_kernel_threads(case) => {}
+            (Some(zero_ns), Ok(text)) => {
+                background::add_kernel_threads(&mut workload, case, &history_of(&text)?, zero_ns)
+            }
+            _ => notes.push("without the recording's text, the guest's kernel threads are left out".into()),
+        }
         if !left.is_empty() {
             notes.push(format!("features of the recorded kernel without a switch here: {}", left.join(", ")));
         }
@@ -273,8 +283,8 @@ fn set_groups(workload: &mut Workload, case: &Case) -> Result<(), String> {
 }
 
 /// Threads of a recording are created one after the other, each with the utilisation that a new thread gets and placed as one,
-/// and at a known phase to the tick; so they are here.
-fn start_like_the_recording(workload: &mut Workload, case: &Case, hz: u32) -> Result<(), String> {
+/// and at a known phase to the tick; so they are here. Returns the time in the recording, ns, at which the run begins.
+fn start_like_the_recording(workload: &mut Workload, case: &Case, hz: u32) -> Result<Option<i128>, String> {
     let measured = Value::Object(case.measured.clone());
     let number = |path: &[&str]| path.iter().try_fold(&measured, |v, k| v.get(k)).and_then(Value::as_f64);
     let starts: Option<Vec<f64>> = case.threads.iter().map(|t| number(&["threads", &t.key, "start_ms"])).collect();
@@ -297,22 +307,28 @@ fn start_like_the_recording(workload: &mut Workload, case: &Case, hz: u32) -> Re
         Some(_) => STARTUP_X86,
         None => Ns::ZERO,
     };
+    let lead = background::lead(case, hz).0 as f64 / 1e6;
     let mut tasks = Vec::new();
     for task in std::mem::take(&mut workload.tasks) {
         for instance in 0..task.instances as usize {
             let found = case.threads.iter().zip(&starts).find(|(t, _)| t.task == task.name && t.instance == instance);
-            let start = found.map_or(task.start, |(_, start)| Ns(((first + start).max(0.0) * 1e6) as u64));
-            tasks.push(TaskSpec { instances: 1, start, startup, ..task.clone() });
+            let start = found.map_or(task.start.0, |(_, start)| ((lead + first + start).max(0.0) * 1e6) as u64);
+            let delay = Ns(task.delay.0 + (lead * 1e6) as u64);
+            tasks.push(TaskSpec { instances: 1, start: Ns(start), startup, delay, ..task.clone() });
         }
     }
     workload.tasks = tasks;
-    Ok(())
+    if case.time_zero_s.is_some() {
+        background::add_shell(workload, case);
+    }
+    let zero_ms = number(&["window", "start_s"]).map(|s| s * 1e3 - w.skip_head_ms - begin - first - lead);
+    Ok(zero_ms.map(|ms| (ms * 1e6) as i128))
 }
 
 /// The signals: our own largest values, the recorded samples stepped by our formula, and how far the simulated signal is from the
 /// recorded one on average over the samples.
-fn pelt_figures(case: &Case, view: &View<'_>, samples: &pelt::Samples, out: &mut Figures) {
-    let zero_ns = case.time_zero_s.map_or(0, |s| (s * 1e9) as u64);
+fn pelt_figures(case: &Case, view: &View<'_>, samples: &pelt::Samples, lead: Ns, out: &mut Figures) {
+    let zero_ns = case.time_zero_s.map_or(0, |s| ((s * 1e9) as u64).saturating_sub(lead.0));
     for t in &case.threads {
         let (Some(thread), Some(samples)) = (view.thread_of(&t.key), samples.get(&t.comm)) else { continue };
         let mut put = |name: &str, v: f64| out.insert(format!("pelt.{}.{name}", t.key), v);
@@ -380,8 +396,11 @@ pub fn flatten(tree: &serde_json::Map<String, Value>) -> Vec<(String, f64)> {
 
 /// Figures of a recorded trace, by the code that computes those of a simulation.
 pub fn figures_of_recording(case: &Case, trace: &str) -> Result<Figures, String> {
+    Ok(View::new(case, &history_of(trace)?)?.figures())
+}
+
+fn history_of(trace: &str) -> Result<History, String> {
     let read = wattif_formats::trace::read(trace.as_bytes());
     let recording = read.recording.ok_or_else(|| format!("{:?}", read.diagnostics))?;
-    let history = History::of(&recording);
-    Ok(View::new(case, &history)?.figures())
+    Ok(History::of(&recording))
 }
