@@ -254,8 +254,10 @@ impl Inference<'_> {
 
     fn switch(&mut self, at: u64, cpu: CpuId, prev: Pid, state: PrevState, next: Pid, next_prio: u8) {
         self.account(cpu, at);
+        let mut carried = 0;
         if let Some(t) = self.threads.get_mut(&prev) {
-            t.overhead = 0;
+            // What it woke up last is paid for by who comes.
+            carried = std::mem::take(&mut t.overhead);
             t.state = match state {
                 PrevState::Running => State::Runnable { since: at },
                 PrevState::Sleeping => State::Sleeping { since: at, disk: false },
@@ -291,7 +293,7 @@ impl Inference<'_> {
             let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
             t.ran.push((steps as u32, cpu));
         }
-        t.overhead = costs.context_switch_ns + if moved { costs.migration_ns } else { 0 };
+        t.overhead = carried + costs.context_switch_ns + if moved { costs.migration_ns } else { 0 };
         if t.prio != next_prio {
             t.prio = next_prio;
             t.push(Step::Attr(next_prio));
