@@ -290,29 +290,37 @@ impl MenuDevice {
     #[doc(alias = "get_typical_interval")]
     fn typical_interval(&self, useless: impl Fn(u32, u32) -> bool) -> u32 {
         let mut thresh = i32::MAX as u32;
+        // Of those kept: how many, their sum, and the sum of their squares modulo 2^64. Which are kept is not predictable, so there
+        // is no branch on it.
+        let (mut divisor, mut sum, mut squares) = (0u64, 0u64, 0u64);
+        for v in self.intervals {
+            let kept = u64::from(v <= thresh);
+            let v = kept * u64::from(v);
+            (divisor, sum, squares) = (divisor + kept, sum + v, squares.wrapping_add(v * v));
+        }
         loop {
-            // Sums over all eight with zeros for what is dropped: which are kept is not predictable, so there is no branch on it.
-            let kept = |v: u32, x: u64| if v <= thresh { x } else { 0 };
-            let (mut min, mut max, mut sum, mut divisor) = (u32::MAX, 0, 0u64, 0u64);
-            for v in self.intervals {
-                sum += kept(v, u64::from(v));
-                divisor += kept(v, 1);
-                max = max.max(if v <= thresh { v } else { 0 });
-                min = min.min(if v <= thresh { v } else { u32::MAX });
-            }
+            let min =
+                self.intervals.into_iter().map(|v| if v <= thresh { v } else { u32::MAX }).fold(u32::MAX, u32::min);
+            let max = self.intervals.into_iter().map(|v| if v <= thresh { v } else { 0 }).fold(0, u32::max);
             if useless(min, max) {
                 return u32::MAX;
             }
             let avg = by_count(sum, divisor);
-            // Deviations of numbers below 2^31 from their mean: at most 8 × 2^60.
-            let squares = self.intervals.map(|v| kept(v, u64::from(v).abs_diff(avg).pow(2)));
-            let variance = by_count(squares.into_iter().fold(0, u64::wrapping_add), divisor);
+            // The sum of (v - avg)² from its moments: exact, because it is below 8 × 2^60 whatever wraps on the way.
+            let deviations =
+                squares.wrapping_sub((2 * avg).wrapping_mul(sum)).wrapping_add(divisor.wrapping_mul(avg * avg));
+            let variance = by_count(deviations, divisor);
             if is_typical(avg, variance, divisor) {
                 return avg as u32;
             }
             if divisor * 4 <= INTERVALS as u64 * 3 {
                 return u32::MAX;
             }
+            // Drop the largest, however often it is there.
+            let dropped = self.intervals.into_iter().map(|v| u64::from(v == max)).sum::<u64>();
+            let outlier = u64::from(max);
+            (divisor, sum) = (divisor - dropped, sum - dropped * outlier);
+            squares = squares.wrapping_sub(dropped.wrapping_mul(outlier * outlier));
             thresh = max - 1;
         }
     }
