@@ -200,6 +200,9 @@ pub struct Noise {
     pub start_spread_ns: u64,
     /// Background threads.
     pub housekeeping: Vec<Housekeeping>,
+    /// Interrupts that wake no thread, on every CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<Interrupts>,
     /// Where the figures come from.
     pub source: String,
 }
@@ -215,14 +218,19 @@ pub struct Housekeeping {
     pub interval_ns: u64,
     /// Mean work per activation at full speed, exponential, ns.
     pub work_ns: u64,
-    /// Woken from CPU 0, as by its interrupts, instead of by a timer of its own CPU: no governor sees it coming.
-    #[serde(default)]
-    pub remote: bool,
-    /// Remote: so many more wake-ups follow each shortly.
-    #[serde(default)]
+}
+
+/// Interrupts of devices, of firmware and of other CPUs that wake no thread. No timer announces them, so no idle governor sees
+/// them coming.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interrupts {
+    /// Mean time between them on a CPU, exponential, ns.
+    pub interval_ns: u64,
+    /// Mean time that a handler takes, exponential, ns.
+    pub work_ns: u64,
+    /// So many more follow each shortly.
     pub burst: u32,
     /// Mean time between these, exponential, ns.
-    #[serde(default)]
     pub burst_gap_ns: u64,
 }
 

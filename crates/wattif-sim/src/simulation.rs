@@ -16,13 +16,14 @@ use crate::sched::Sched;
 use crate::sched::balance::LoadBalancer;
 use crate::sched::class::SchedClass;
 use crate::sched::core::{CpuContext, IDLE};
+use crate::sched::interrupts::Stray;
 use crate::sched::placement::WakeupPlacement;
 use crate::sched::worker::Workers;
-use wattif_model::platform::{Housekeeping, Platform};
+use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec, RunSummary};
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::workload::dist::Dist;
-use wattif_model::workload::{Amount, Named, Op, Program, SchedAttr, TaskSpec, Workload};
+use wattif_model::workload::{Amount, Op, Program, SchedAttr, TaskSpec, Workload};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
 /// Runs `spec` to its end, streaming events to `observers`.
@@ -97,6 +98,8 @@ pub struct Kernel<'o, 'p> {
     slot: u32,
     /// What each CPU is doing in the kernel.
     pub(crate) cpus: Vec<CpuContext>,
+    /// Interrupts that wake no thread, of each CPU; none on machines without them.
+    pub(crate) strays: Vec<Stray>,
     pub(crate) out: Out<'o, 'p>,
     pub(crate) error: Option<RunError>,
     pub(crate) slices: u64,
@@ -132,6 +135,8 @@ pub enum Source {
     Clock(DomainId),
     /// Devices have served requests.
     Devices,
+    /// An interrupt that wakes no thread, on machines that have such.
+    Stray(CpuId),
 }
 
 impl Slots {
@@ -147,6 +152,7 @@ impl Slots {
             Source::Kick(c) => c.0 * Slots::PER_CPU + 3,
             Source::Clock(d) => self.nr_cpus * Slots::PER_CPU + d.0,
             Source::Devices => self.nr_cpus * Slots::PER_CPU + self.nr_domains,
+            Source::Stray(c) => self.nr_cpus * Slots::PER_CPU + self.nr_domains + 1 + c.0,
         }
     }
 
@@ -155,7 +161,11 @@ impl Slots {
         let cpu = CpuId(slot / Slots::PER_CPU);
         if cpu.0 >= self.nr_cpus {
             let domain = slot - self.nr_cpus * Slots::PER_CPU;
-            return if domain < self.nr_domains { Source::Clock(DomainId(domain)) } else { Source::Devices };
+            return match domain.checked_sub(self.nr_domains) {
+                None => Source::Clock(DomainId(domain)),
+                Some(0) => Source::Devices,
+                Some(after) => Source::Stray(CpuId(after - 1)),
+            };
         }
         match slot % Slots::PER_CPU {
             0 => Source::Step(cpu),
@@ -227,7 +237,8 @@ impl<'o, 'p> Kernel<'o, 'p> {
             want_program_events: out.wants(Interest::PROGRAM),
         };
         let slots = Slots { nr_cpus: platform.nr_cpus() as u32, nr_domains: platform.domains.len() as u32 };
-        let nr_slots = platform.nr_cpus() * Slots::PER_CPU as usize + platform.domains.len() + 1;
+        let strays = if platform.noise.interrupts.is_some() { platform.nr_cpus() } else { 0 };
+        let nr_slots = platform.nr_cpus() * Slots::PER_CPU as usize + platform.domains.len() + 1 + strays;
         let mut machine = Machine::new(platform);
         machine.timers.add_groups(built.sched.groups.len());
         Ok(Kernel {
@@ -252,6 +263,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             cpus: (0..platform.nr_cpus())
                 .map(|c| CpuContext::new(stream("irq", c), stream("cpuidle", c), stream("balance", c)))
                 .collect(),
+            strays: (0..strays).map(|c| Stray::new(stream("interrupts", c))).collect(),
             out,
             error: None,
             slices: 0,
@@ -272,6 +284,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
                 Source::Kick(cpu) => self.kick(cpu),
                 Source::Clock(domain) => self.clock_changed(domain),
                 Source::Devices => self.device_interrupt(),
+                Source::Stray(cpu) => self.stray_interrupt(cpu),
             }
             if !self.s.bandwidth_notes.is_empty() {
                 self.bandwidth_notes();
@@ -313,7 +326,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
     /// The CPU that handles the event; the first where the event is of none.
     pub(crate) fn executing(&self) -> CpuId {
         match self.slots.source(self.slot) {
-            Source::Step(cpu) | Source::Tick(cpu) | Source::Timer(cpu) | Source::Kick(cpu) => cpu,
+            Source::Step(cpu) | Source::Tick(cpu) | Source::Timer(cpu) | Source::Kick(cpu) | Source::Stray(cpu) => cpu,
             Source::Clock(_) | Source::Devices => CpuId(0),
         }
     }
@@ -363,29 +376,10 @@ fn with_housekeeping(spec: &RunSpec) -> Workload {
                 cpus.as_ref().and_then(CpuSet::min).map_or(noise.name.clone(), |c| format!("{}/{c}", noise.name));
             let work = Op::Run(Amount::Random(Dist::Exponential { mean: noise.work_ns }));
             let wait = Op::Sleep(Amount::Random(Dist::Exponential { mean: noise.interval_ns }));
-            if !noise.remote {
-                workload.tasks.push(background(name, cpus, vec![wait, work]));
-                continue;
-            }
-            let queue = workload.queues.len() as u32;
-            workload.queues.push(Named { name: name.clone() });
-            workload.tasks.push(background(format!("waker/{name}"), pinned(0), wake_ups(noise, queue, wait)));
-            workload.tasks.push(background(name, cpus, vec![Op::Get(queue), work]));
+            workload.tasks.push(background(name, cpus, vec![wait, work]));
         }
     }
     workload
-}
-
-/// One wake-up of another thread, and the burst that follows it.
-fn wake_ups(noise: &Housekeeping, queue: u32, wait: Op) -> Vec<Op> {
-    let put = || Op::Put { queue, forward: false };
-    let mut ops = vec![wait, put()];
-    if noise.burst > 0 {
-        // Begins at 3: the whole is in a loop without end.
-        let gap = Op::Sleep(Amount::Random(Dist::Exponential { mean: noise.burst_gap_ns }));
-        ops.extend([Op::Loop { count: Some(noise.burst.into()), end: 6 }, gap, put(), Op::LoopEnd { begin: 3 }]);
-    }
-    ops
 }
 
 /// A background thread that does `body` for ever.

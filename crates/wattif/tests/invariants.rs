@@ -11,7 +11,7 @@ use wattif::settings::Settings;
 use wattif_formats::rtapp::Dialect;
 use wattif_lab::metrics::Cpus;
 use wattif_model::kernel::Slot;
-use wattif_model::platform::{Housekeeping, PowerUnit};
+use wattif_model::platform::{Housekeeping, Interrupts, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{BalanceKind, Event, Interest, Observer, PrevState, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
@@ -270,16 +270,10 @@ fn nothing_shifts_a_random_stream() {
     assert_eq!(work(&run("linux-6.12", &[FINITE[2], FINITE[0], FINITE[1]])), alone, "in another order");
     let mut noisy = run("linux-6.12", &FINITE);
     let name = "another".into();
-    let kind = Housekeeping {
-        name,
-        per_cpu: true,
-        interval_ns: 900_000,
-        work_ns: 90_000,
-        remote: false,
-        burst: 0,
-        burst_gap_ns: 0,
-    };
+    let kind = Housekeeping { name, per_cpu: true, interval_ns: 900_000, work_ns: 90_000 };
     noisy.platform.noise.housekeeping.push(kind);
+    noisy.platform.noise.interrupts =
+        Some(Interrupts { interval_ns: 1_000_000, work_ns: 5_000, burst: 2, burst_gap_ns: 20_000 });
     noisy.platform.noise.irq_jitter_ns += 1000;
     assert_eq!(work(&noisy), alone, "with more in the background");
 }

@@ -5,7 +5,7 @@ use super::domains::{self, Domain};
 use super::{CODES, CONTRADICTION, cpulist};
 use crate::toml_tree::{Report, Table};
 use crate::words::quoted;
-use wattif_model::platform::{Costs, Cpu, Housekeeping, Noise};
+use wattif_model::platform::{Costs, Cpu, Housekeeping, Interrupts, Noise};
 use wattif_model::{ClusterId, CpuId, DomainId};
 
 /// Longest time in a platform file, ns: a thousand seconds.
@@ -164,9 +164,10 @@ pub(super) fn noise(mut table: Table, report: &mut Report) -> Noise {
         work_ppm: table.int("work_ppm", 0..=500_000, report).unwrap_or(0) as u32,
         start_spread_ns: time(&mut table, "start_spread", report).unwrap_or(0),
         housekeeping: table.tables("housekeeping", report).into_iter().map(|t| housekeeping(t, report)).collect(),
+        interrupts: table.take("interrupts").and_then(|t| t.table("interrupts", report)).map(|t| interrupts(t, report)),
         source: table.text("source", report).unwrap_or_else(|| "estimated".into()),
     };
-    table.finish(&["irq_jitter_us", "work_ppm", "start_spread_us", "housekeeping", "source"], report);
+    table.finish(&["irq_jitter_us", "work_ppm", "start_spread_us", "housekeeping", "interrupts", "source"], report);
     noise
 }
 
@@ -177,16 +178,27 @@ fn housekeeping(mut table: Table, report: &mut Report) -> Housekeeping {
         per_cpu: table.boolean("per_cpu", report).unwrap_or(false),
         interval_ns: need_time(&mut table, "interval", report),
         work_ns: need_time(&mut table, "work", report),
-        remote: table.boolean("remote", report).unwrap_or(false),
-        burst: table.int("burst", 0..=1000, report).unwrap_or(0) as u32,
-        burst_gap_ns: time(&mut table, "burst_gap", report).unwrap_or(0),
     };
-    if thread.burst > 0 && !(thread.remote && thread.burst_gap_ns > 0) {
-        report.error(CODES.range, table.span.clone(), "a burst needs `remote = true` and `burst_gap_us` of at least 1");
-    }
     if thread.interval_ns < 100_000 {
         report.error(CODES.range, table.span.clone(), "housekeeping more often than every 100 µs");
     }
-    table.finish(&["name", "per_cpu", "interval_ms", "work_us", "remote", "burst", "burst_gap_us"], report);
+    table.finish(&["name", "per_cpu", "interval_ms", "work_us"], report);
     thread
+}
+
+fn interrupts(mut table: Table, report: &mut Report) -> Interrupts {
+    let interrupts = Interrupts {
+        interval_ns: need_time(&mut table, "interval", report),
+        work_ns: need_time(&mut table, "work", report),
+        burst: table.int("burst", 0..=1000, report).unwrap_or(0) as u32,
+        burst_gap_ns: time(&mut table, "burst_gap", report).unwrap_or(0),
+    };
+    if interrupts.burst > 0 && interrupts.burst_gap_ns == 0 {
+        report.error(CODES.range, table.span.clone(), "a burst needs `burst_gap_us` of at least 1");
+    }
+    if interrupts.interval_ns < 100_000 {
+        report.error(CODES.range, table.span.clone(), "interrupts more often than every 100 µs");
+    }
+    table.finish(&["interval_ms", "work_us", "burst", "burst_gap_us"], report);
+    interrupts
 }

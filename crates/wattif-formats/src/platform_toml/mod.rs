@@ -28,7 +28,7 @@
 //! idle = [ { name = "WFI", scope = "cpu", advertised = { exit_us = 1, residency_us = 1 }, actual = { entry_us = 0, exit_us = 1 } } ]
 //!
 //! [costs]                           # context_switch, wakeup, ipi, timer_irq, tick, migration, migration_llc, each _ns or _us; source
-//! [noise]                           # irq_jitter_us, work_ppm, start_spread_us, source; [[noise.housekeeping]]
+//! [noise]                           # irq_jitter_us, work_ppm, start_spread_us, source; [[noise.housekeeping]], [noise.interrupts]
 //! ```
 //! Powers by vocabulary: `energy_model`: `uw` in an operating point (one busy CPU, dynamic). `eas_costs`: `core`, `cluster` in
 //! an operating point, `idle_core = [..]`, `idle_cluster = [..]` by idle state in the domain, all abstract. `measured`:

@@ -128,6 +128,12 @@ fn mistakes() {
     check("name = \"off\",", "name = \"off\", polling = true,", "W04");
     check("name = \"WFI\",", "name = \"WFI\", polling = true, disabled = true,", "");
     check("interval_ms = 50", "interval_us = 1", "E05");
+    let interrupts = |of: &str, codes: &str| check("[noise]", &format!("[noise]\ninterrupts = {{ {of} }}"), codes);
+    interrupts("interval_ms = 40, work_us = 8", "");
+    interrupts("interval_ms = 40, work_us = 8, burst = 2, burst_gap_us = 20", "");
+    interrupts("interval_ms = 40, work_us = 8, burst = 2", "E05");
+    interrupts("interval_us = 1, work_us = 8", "E05");
+    interrupts("interval_ms = 40", "E03");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = []", "E05");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = \"\"", "E05");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = [\"0-1\", \"2-9\"]", "E07");

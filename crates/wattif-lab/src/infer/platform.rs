@@ -53,6 +53,7 @@ pub fn platform(recording: &Recording) -> Platform {
             work_ppm: 2_000,
             start_spread_ns: 0,
             housekeeping: Vec::new(),
+            interrupts: None,
             source: "estimated; background threads are those of the trace".into(),
         },
         power: PowerModel { unit: PowerUnit::Unknown, base_uw: 0, sourced: false },

@@ -126,7 +126,7 @@ fn transaction(p: &Params, request: u32, reply: u32, branch: u32) -> Vec<Op> {
     ops
 }
 
-/// PostgreSQL's waiting committers elect one that writes for all; here a thread of its own does.
+/// PostgreSQL's waiting committers elect one that writes for all; here a thread of its own does. FIDELITY(pgbench-commit)
 fn flusher(p: &Params) -> Vec<Op> {
     let service = Dist::LogNormal { median: p.int("flush_us") * 1000, sigma_milli: SIGMA_MILLI };
     vec![

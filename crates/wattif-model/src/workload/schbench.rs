@@ -106,6 +106,7 @@ fn spin(p: &Params) -> Vec<Op> {
     vec![Op::Spin { wall: Amount::Fixed(p.int("cpu_us") * 1000), chunk: CHUNK_NS }]
 }
 
+/// Without the lock that the second piece of work takes there. FIDELITY(schbench-locks)
 fn request(p: &Params) -> Vec<Op> {
     let nap = || Op::Sleep(Amount::Fixed(p.int("usleep_us") * 1000));
     let work = || Op::Run(Amount::Fixed(p.int("work_us") * 1000));

@@ -29,6 +29,7 @@ impl Kernel<'_, '_> {
             self.arm(Source::Tick(cpu), self.next_tick(0));
             self.do_idle(cpu);
         }
+        self.start_interrupts();
         Ok(())
     }
 

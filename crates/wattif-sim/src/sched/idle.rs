@@ -149,7 +149,7 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// The polling state gives up: the idle loop turns again.
+    /// The polling state gives up: the idle loop turns again. FIDELITY(snooze-flag)
     fn poll_time_limit(&mut self, cpu: CpuId) {
         self.end_sleep(cpu, true, false);
         self.do_idle(cpu);
@@ -185,7 +185,7 @@ impl Kernel<'_, '_> {
             IdleCause::Timer
         } else if got_tick {
             IdleCause::Tick
-        } else if self.cpus[cpu.at()].device_pending {
+        } else if self.cpus[cpu.at()].device_pending || self.strays.get(cpu.at()).is_some_and(|s| s.pending_ns > 0) {
             IdleCause::Device
         } else {
             IdleCause::Ipi
@@ -200,7 +200,8 @@ impl Kernel<'_, '_> {
         self.cpus[cpu.at()].got_idle_tick = pending_tick;
         let irq = pending_tick || self.m.timers.next(cpu).is_some_and(|t| t <= now);
         let cost = if irq { self.m.platform.costs.timer_irq_ns } else { 0 };
-        self.irq_enter(cpu, cost);
+        let stray = self.strays.get_mut(cpu.at()).map_or(0, |stray| std::mem::take(&mut stray.pending_ns));
+        self.irq_enter(cpu, cost + stray);
         if pending_tick {
             self.sched_tick(cpu);
         }

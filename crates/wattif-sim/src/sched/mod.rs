@@ -11,6 +11,7 @@ pub mod core;
 pub mod features;
 pub mod group;
 pub mod idle;
+pub mod interrupts;
 pub mod load;
 pub mod placement;
 pub mod rq;

@@ -123,6 +123,7 @@ fn platform(facts: &Facts) -> Result<Platform, String> {
             work_ppm: 0,
             start_spread_ns: 0,
             housekeeping: Vec::new(),
+            interrupts: None,
             source: "deterministic virtual time".into(),
         },
         power: PowerModel { unit: power_unit(facts), base_uw: 0, sourced: false },
