@@ -23,7 +23,7 @@ use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec, RunSummary};
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::workload::dist::Dist;
-use wattif_model::workload::{Amount, Op, Program, SchedAttr, TaskSpec, Workload};
+use wattif_model::workload::{Amount, Op, TaskSpec, Workload, forever};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
 /// Runs `spec` to its end, streaming events to `observers`.
@@ -376,27 +376,8 @@ fn with_housekeeping(spec: &RunSpec) -> Workload {
                 cpus.as_ref().and_then(CpuSet::min).map_or(noise.name.clone(), |c| format!("{}/{c}", noise.name));
             let work = Op::Run(Amount::Random(Dist::Exponential { mean: noise.work_ns }));
             let wait = Op::Sleep(Amount::Random(Dist::Exponential { mean: noise.interval_ns }));
-            workload.tasks.push(background(name, cpus, vec![wait, work]));
+            workload.tasks.push(TaskSpec { cpus, ..TaskSpec::new(name, forever(vec![wait, work])) });
         }
     }
     workload
-}
-
-/// A background thread that does `body` for ever.
-fn background(name: String, cpus: Option<CpuSet>, body: Vec<Op>) -> TaskSpec {
-    let mut ops = vec![Op::Loop { count: None, end: body.len() as u32 + 1 }];
-    ops.extend(body);
-    ops.push(Op::LoopEnd { begin: 0 });
-    TaskSpec {
-        name,
-        instances: 1,
-        start: Ns::ZERO,
-        startup: Ns::ZERO,
-        delay: Ns::ZERO,
-        attr: SchedAttr::default(),
-        cpus,
-        group: 0,
-        background: false,
-        program: Program { ops },
-    }
 }

@@ -492,22 +492,10 @@ mod tests {
     use super::super::{Dialect, Options, parse};
     use super::*;
     use std::path::Path;
-    use wattif_model::workload::Program;
     use wattif_model::workload::models::MODELS;
 
     fn file(ops: Vec<Op>) -> Value {
-        let task = TaskSpec {
-            name: "t".into(),
-            instances: 1,
-            start: Default::default(),
-            startup: Default::default(),
-            delay: Default::default(),
-            attr: SchedAttr::default(),
-            cpus: None,
-            group: 0,
-            background: false,
-            program: Program { ops },
-        };
+        let task = TaskSpec::new("t", ops);
         let (text, _) = write(&Workload { tasks: vec![task], ..Workload::default() });
         serde_json::from_str(&text).unwrap()
     }

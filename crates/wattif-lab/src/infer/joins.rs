@@ -46,9 +46,11 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         .flat_map(|((.., to), s)| s.hidden.into_iter().map(move |(by, before, at)| (by, to, before, at)))
         .collect();
     let mut inserts: BTreeMap<Pid, Vec<(usize, Step)>> = BTreeMap::new();
+    let mut blocked: BTreeMap<Pid, Vec<(usize, u64)>> = BTreeMap::new();
     for &(by, to, before, at) in &hidden {
-        let next = threads[&to].steps.iter().position(|s| s.blocked_since().is_some_and(|since| since > at));
-        if let Some(next) = next {
+        // The first of its waits that began later.
+        let waits = blocked.entry(to).or_insert_with(|| blocks(&threads[&to].steps));
+        if let Some(&(next, _)) = waits.get(waits.partition_point(|(_, since)| *since <= at)) {
             inserts.entry(by).or_default().push((before, Step::Post { to, at }));
             inserts.entry(to).or_default().push((next, Step::Token { by, since: at, at }));
         }
@@ -65,6 +67,16 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         *steps = out;
     }
     hidden.len()
+}
+
+/// Which steps block, and the latest time at which one so far has begun to: ascending, whatever the stamps do.
+fn blocks(steps: &[Step]) -> Vec<(usize, u64)> {
+    let mut latest = 0;
+    let mut at = |(i, step): (usize, &Step)| {
+        latest = latest.max(step.blocked_since()?);
+        Some((i, latest))
+    };
+    steps.iter().enumerate().filter_map(&mut at).collect()
 }
 
 /// From when until when a thread waited for another.

@@ -68,16 +68,12 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         let ops = programs.ops(t, *pid, told, &comm, &task, bind);
         let start = Ns(if t.parent.is_some() { 0 } else { t.born });
         w.tasks.push(TaskSpec {
-            name: task,
             instances: u32::from(t.parent.is_none()),
             start,
-            startup: Ns::ZERO,
-            delay: Ns::ZERO,
             attr,
             cpus,
-            group: 0,
             background: super::housekeeping(recording, *pid),
-            program: Program { ops },
+            ..TaskSpec::new(task, ops)
         });
     }
     if !pools.is_empty() {

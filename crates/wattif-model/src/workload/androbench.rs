@@ -7,9 +7,10 @@
 //! Calibrated: device times and CPU work of a block; range tried: half to twice as much.
 
 use super::dist::Dist;
+use super::forever;
 use super::frames::nice;
 use super::models::{Model, Params, number, word};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Op, Workload};
 use crate::units::Ns;
 

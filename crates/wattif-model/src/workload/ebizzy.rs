@@ -5,8 +5,9 @@
 //! (mark `record`).
 
 use super::dist::Dist;
+use super::forever;
 use super::models::{CPUS, Model, Params, number};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, GroupSpec, Op, SchedAttr, Workload};
 use crate::units::Ns;
 

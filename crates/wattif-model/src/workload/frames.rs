@@ -10,7 +10,8 @@
 //! Interrupt threads are of SCHED_OTHER here: Android gives real-time threads no frequency (`sched_util_clamp_min_rt_default` 0).
 
 use super::dist::Dist;
-use super::server::{forever, task};
+use super::forever;
+use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TimerSpec, Workload};
 use crate::units::Ns;
 

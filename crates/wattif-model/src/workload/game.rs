@@ -7,9 +7,10 @@
 //! Calibrated: work per frame of engine, workers and renderer, and the GPU's time; range tried: half to twice as much.
 
 use super::dist::Dist;
+use super::forever;
 use super::frames::{nice, work_us};
 use super::models::{Model, Params, number};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 

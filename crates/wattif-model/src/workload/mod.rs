@@ -203,6 +203,33 @@ pub struct TaskSpec {
     pub program: Program,
 }
 
+impl TaskSpec {
+    /// One thread on any CPU, from the common start on, that does this.
+    pub fn new(name: impl Into<String>, ops: Vec<Op>) -> TaskSpec {
+        TaskSpec {
+            name: name.into(),
+            instances: 1,
+            start: Ns::ZERO,
+            startup: Ns::ZERO,
+            delay: Ns::ZERO,
+            attr: SchedAttr::default(),
+            cpus: None,
+            group: 0,
+            background: false,
+            program: Program { ops },
+        }
+    }
+}
+
+/// The ops that do `body` over and over.
+pub fn forever(body: Vec<Op>) -> Vec<Op> {
+    let end = body.len() as u32 + 1;
+    let mut ops = vec![Op::Loop { count: None, end }];
+    ops.extend(body);
+    ops.push(Op::LoopEnd { begin: 0 });
+    ops
+}
+
 /// Left out of the canonical text.
 fn is_zero(time: &Ns) -> bool {
     *time == Ns::ZERO

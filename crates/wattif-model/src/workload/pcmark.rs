@@ -8,9 +8,10 @@
 //! once for all kernels; range tried: `think_ms` 50 to 500.
 
 use super::dist::Dist;
+use super::forever;
 use super::frames::{nice, repeat};
 use super::models::{Model, Param, Params, number, word};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Named, Op, Workload};
 use crate::units::Ns;
 

@@ -6,8 +6,9 @@
 //! before it (group commit). A transaction's latency is from BEGIN until the answer to END (mark `transaction`).
 
 use super::dist::Dist;
+use super::forever;
 use super::models::{Model, Params, number};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, Workload};
 use crate::units::Ns;
 

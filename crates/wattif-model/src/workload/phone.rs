@@ -5,8 +5,9 @@
 //! vsync. The compiler's threads alternate between work and short reads from flash.
 
 use super::dist::Dist;
+use super::forever;
 use super::models::{CPUS, Model, Param, Params, SIDE_POLICY};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Named, Op, Policy, SchedAttr, TimerSpec, Workload};
 use crate::units::Ns;
 

@@ -9,8 +9,9 @@
 //! modelled.
 
 use super::dist::Dist;
+use super::forever;
 use super::models::{Model, Param, Params, number, word};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, GroupSpec, Named, Op, SchedAttr, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 

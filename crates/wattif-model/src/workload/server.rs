@@ -6,8 +6,9 @@
 //! frame without pause. A request's latency runs from its arrival to its answer; the side job's throughput is slices per second.
 
 use super::dist::Dist;
+use super::forever;
 use super::models::{CPUS, Model, Param, Params, SIDE_POLICY};
-use super::{Amount, GroupSpec, Named, Op, Policy, Program, SchedAttr, TaskSpec, TimerSpec, Workload};
+use super::{Amount, GroupSpec, Named, Op, Policy, SchedAttr, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -91,27 +92,7 @@ fn build(p: &Params) -> Workload {
 
 /// `instances` threads on any CPU.
 pub(super) fn task(name: &str, instances: u64, attr: SchedAttr, ops: Vec<Op>) -> TaskSpec {
-    TaskSpec {
-        name: name.into(),
-        instances: instances as u32,
-        start: Ns::ZERO,
-        startup: Ns::ZERO,
-        delay: Ns::ZERO,
-        attr,
-        cpus: None,
-        group: 0,
-        background: false,
-        program: Program { ops },
-    }
-}
-
-/// `body`, over and over.
-pub(super) fn forever(body: Vec<Op>) -> Vec<Op> {
-    let end = body.len() as u32 + 1;
-    let mut ops = vec![Op::Loop { count: None, end }];
-    ops.extend(body);
-    ops.push(Op::LoopEnd { begin: 0 });
-    ops
+    TaskSpec { instances: instances as u32, attr, ..TaskSpec::new(name, ops) }
 }
 
 #[cfg(test)]

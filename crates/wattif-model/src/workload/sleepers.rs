@@ -6,8 +6,9 @@
 //! is what its history was worth. All lengths are inputs, not measurements.
 
 use super::dist::Dist;
+use super::forever;
 use super::models::{CPUS, Model, Params, number, word};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Op, SchedAttr, Workload};
 use crate::units::Ns;
 

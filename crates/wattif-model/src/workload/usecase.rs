@@ -7,8 +7,9 @@
 //! `frames.frame`. `game`: an engine of 12 ms in each frame of 16 ms and its helpers; `frames.frame`.
 
 use super::dist::Dist;
+use super::forever;
 use super::models::{CPUS, Model, Param, Params};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Named, Op, Policy, SchedAttr, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 

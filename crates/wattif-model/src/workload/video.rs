@@ -7,9 +7,10 @@
 //! Calibrated: `workers` and `worker_us` (at full speed of the platform's calibration CPU; together a third of a little CPU at 60 fps).
 //! Range tried: 3 to 10 workers of 400 to 1600 µs.
 
+use super::forever;
 use super::frames::{nice, work_us};
 use super::models::{Model, Params, number, word};
-use super::server::{forever, task};
+use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Named, Op, TimerSpec, Workload};
 use crate::units::Ns;
 

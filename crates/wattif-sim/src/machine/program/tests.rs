@@ -4,7 +4,7 @@ use super::*;
 use wattif_model::ids::CpuId;
 use wattif_model::workload::dist::Dist;
 use wattif_model::workload::{
-    BarrierSpec, Chunk, CounterSpec, DeviceSpec, GroupSpec, Named, Policy, Program, SemaphoreSpec, TaskSpec, TimerSpec,
+    BarrierSpec, Chunk, CounterSpec, DeviceSpec, GroupSpec, Named, Policy, SemaphoreSpec, TaskSpec, TimerSpec,
 };
 
 const US: u64 = 1_000;
@@ -17,26 +17,11 @@ fn named(name: &str) -> Named {
     Named { name: name.into() }
 }
 
-fn task(name: &str, ops: &[Op]) -> TaskSpec {
-    TaskSpec {
-        name: name.into(),
-        instances: 1,
-        start: Ns(0),
-        startup: Ns(0),
-        delay: Ns(0),
-        attr: SchedAttr::default(),
-        cpus: None,
-        group: 0,
-        background: false,
-        program: Program { ops: ops.to_vec() },
-    }
-}
-
 /// Tasks `a`, `b`, `c` … with these programs, and two of every resource. Timer 0 is shared, timer 1 is each thread's own.
 fn workload(programs: &[&[Op]]) -> Workload {
     let names = ["a", "b", "c", "d"];
     Workload {
-        tasks: programs.iter().zip(names).map(|(ops, name)| task(name, ops)).collect(),
+        tasks: programs.iter().zip(names).map(|(ops, name)| TaskSpec::new(name, ops.to_vec())).collect(),
         mutexes: vec![named("m"), named("n")],
         conds: vec![named("c"), named("d")],
         barriers: vec![BarrierSpec { name: "bar".into(), parties: 2 }],

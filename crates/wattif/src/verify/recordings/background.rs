@@ -7,7 +7,7 @@
 
 use super::case::Case;
 use super::history::History;
-use wattif_model::workload::{Amount, Op, Program, SchedAttr, TaskSpec, TimerSpec, Workload};
+use wattif_model::workload::{Amount, Op, TaskSpec, TimerSpec, Workload};
 use wattif_model::{CpuId, CpuSet, Ns};
 
 /// What the shell that starts a process runs for it, at 1 GIPS: from its own wake-up to the fork, and from there until it
@@ -90,16 +90,5 @@ fn add(workload: &mut Workload, name: String, cpu: CpuId, runs: impl Iterator<It
         ops.extend([Op::Timer { timer, period: Amount::Fixed(at - last), absolute: true }, op]);
         last = at;
     }
-    workload.tasks.push(TaskSpec {
-        name,
-        instances: 1,
-        start: Ns::ZERO,
-        startup: Ns::ZERO,
-        delay: Ns::ZERO,
-        attr: SchedAttr::default(),
-        cpus: Some(CpuSet::one(cpu)),
-        group: 0,
-        background: true,
-        program: Program { ops },
-    });
+    workload.tasks.push(TaskSpec { cpus: Some(CpuSet::one(cpu)), background: true, ..TaskSpec::new(name, ops) });
 }
