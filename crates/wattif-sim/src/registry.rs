@@ -268,7 +268,7 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
         return Err(RunError::Kernel(wrong.join("\n")));
     }
     let (kernel, platform) = (&spec.kernel, &spec.platform);
-    let tick_ns = cpuidle::tick_nsec(kernel.hz.unwrap_or(platform.hz));
+    let tick_ns = cpuidle::tick_nsec(hz_of(spec));
     let placement = build_placement(kernel, platform);
     let balancer = build_balancer(kernel, platform, placement.eas.is_some())?;
     Ok(Built {
@@ -320,7 +320,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.topology = build_topology(kernel, platform, balancer);
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
-    s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(kernel, platform, tick_ns));
+    s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(spec, tick_ns));
     s.schedtune = build_schedtune(spec);
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
@@ -368,11 +368,11 @@ fn build_schedtune(spec: &RunSpec) -> Option<Schedtune> {
     tune.is_used().then_some(tune)
 }
 
-fn build_walt(kernel: &KernelSpec, platform: &Platform, tick_ns: u64) -> WaltSystem {
-    let qti = build_walt_qti(kernel);
-    let clusters = || platform.cpus.iter().map(|c| c.cluster.0);
+fn build_walt(spec: &RunSpec, tick_ns: u64) -> WaltSystem {
+    let qti = build_walt_qti(&spec.kernel);
+    let clusters = || spec.platform.cpus.iter().map(|c| c.cluster.0);
     let qti = (qti != walt_qti::Switches::default()).then(|| Box::new(QtiSystem::new(qti, clusters())));
-    WaltSystem { qti, ..WaltSystem::new(build_walt_windows(kernel, tick_ns), platform.nr_cpus()) }
+    WaltSystem { qti, ..WaltSystem::new(build_walt_windows(spec, tick_ns), spec.platform.nr_cpus()) }
 }
 
 fn build_walt_qti(kernel: &KernelSpec) -> walt_qti::Switches {
@@ -389,8 +389,8 @@ fn build_walt_qti(kernel: &KernelSpec) -> walt_qti::Switches {
     }
 }
 
-fn build_walt_windows(kernel: &KernelSpec, tick_ns: u64) -> Walt {
-    let t = Tunables::of(kernel, "walt");
+fn build_walt_windows(spec: &RunSpec, tick_ns: u64) -> Walt {
+    let t = Tunables::of(&spec.kernel, "walt");
     let on = |name: &str| t.text(name) == "true";
     Walt {
         policy: parsed(&t, "policy", walt::Policy::parse),
@@ -398,22 +398,42 @@ fn build_walt_windows(kernel: &KernelSpec, tick_ns: u64) -> Walt {
         freq_account_wait_time: on("freq_account_wait_time"),
         io_is_busy: on("io_is_busy"),
         init_task_load_pct: t.int("init_task_load_pct"),
-        ..Walt::new(t.int("window_ms"), tick_ns)
+        ..Walt::new(window_ms(spec), tick_ns)
     }
+}
+
+/// Rate of the tick: the kernel's, where it says one.
+fn hz_of(spec: &RunSpec) -> u32 {
+    spec.kernel.hz.unwrap_or(spec.platform.hz)
+}
+
+/// What a window is to last: a number, or by the display that the workload draws for.
+fn window_ms(spec: &RunSpec) -> u64 {
+    let display = || spec.workload.mark_periods.iter().flatten().min().copied();
+    let t = Tunables::of(&spec.kernel, "walt");
+    t.maybe_int("window_ms").unwrap_or_else(|| walt_qti::window_of_display_ms(display(), hz_of(spec)))
 }
 
 /// What a kernel makes of its settings on a platform that a user may not expect.
 pub fn notes(spec: &RunSpec) -> Vec<String> {
-    let hz = spec.kernel.hz.unwrap_or(spec.platform.hz);
+    if chosen(&spec.kernel, Slot::Load) != "walt" {
+        return Vec::new();
+    }
+    let hz = hz_of(spec);
     let tick_ns = cpuidle::tick_nsec(hz);
-    let asked = Tunables::of(&spec.kernel, "walt").int("window_ms");
-    let window_ns = build_walt_windows(&spec.kernel, tick_ns).window_ns;
-    let cut = window_ns.abs_diff(asked * 1_000_000) >= 1_000 && chosen(&spec.kernel, Slot::Load) == "walt";
-    let note = || {
-        let (us, ticks) = ((window_ns + 500) / 1_000, window_ns / tick_ns);
-        format!("walt.window_ms = {asked}: windows are whole ticks, {us} µs here ({ticks} ticks at {hz} Hz)")
-    };
-    cut.then(note).into_iter().collect()
+    let asked = window_ms(spec);
+    let window_ns = build_walt_windows(spec, tick_ns).window_ns;
+    let (us, ticks) = ((window_ns + 500) / 1_000, window_ns / tick_ns);
+    let cut = (window_ns.abs_diff(asked * 1_000_000) >= 1_000)
+        .then(|| format!("walt.window_ms = {asked}: windows are whole ticks, {us} µs here ({ticks} ticks at {hz} Hz)"));
+    let word = Tunables::of(&spec.kernel, "walt").text("window_ms");
+    let fixed = (word == "display" && hz != walt_qti::DISPLAY_HZ).then(|| {
+        format!(
+            "walt.window_ms = display: only a kernel of {} Hz follows the display, {asked} ms here",
+            walt_qti::DISPLAY_HZ
+        )
+    });
+    fixed.into_iter().chain(cut).collect()
 }
 
 /// The domains; to a kernel of the age of `cpu_power` that is what CPUs have, and capacity does not exist.

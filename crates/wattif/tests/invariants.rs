@@ -479,4 +479,6 @@ fn windows_that_are_not_whole_ticks_are_told() {
     assert_eq!(notes("10"), [""; 0]);
     assert_eq!(notes("12"), ["walt.window_ms = 12: windows are whole ticks, 10000 µs here (3 ticks at 300 Hz)"]);
     assert_eq!(wattif_sim::registry::notes(&spec("sdm835", "linux-6.12", MIXED, 1)), [""; 0]);
+    let told = "walt.window_ms = display: only a kernel of 250 Hz follows the display, 20 ms here";
+    assert_eq!(notes("display"), [told]);
 }

@@ -26,7 +26,8 @@ pub struct DomainReport {
     /// From when a CPU became busy at the lowest frequency until the highest was reached without a return, mean, ms; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp_up_ms: Option<f64>,
-    /// From leaving the highest until the lowest, likewise.
+    /// From the end of the load at the highest frequency until the lowest, likewise: of the last busy time of 10 ms or more, or,
+    /// without one, from leaving the highest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp_down_ms: Option<f64>,
 }
@@ -42,11 +43,11 @@ struct Ramps {
 }
 
 impl Ramps {
-    /// `busy`: since when the CPU that has been busy longest is so.
-    fn change(&mut self, at: Ns, from: usize, to: usize, top: usize, busy: Option<Ns>) {
+    /// `cause`: when what leads away from here began.
+    fn change(&mut self, from: usize, to: usize, top: usize, at: Ns, cause: Option<Ns>) {
         let is_end = |opp| opp == 0 || opp == top;
         if is_end(from) {
-            self.left = Some((from, if from == 0 { busy.unwrap_or(at) } else { at }));
+            self.left = Some((from, cause.unwrap_or(at)));
         }
         if is_end(to)
             && let Some((end, since)) = self.left.take().filter(|&(end, _)| end != to)
@@ -72,9 +73,14 @@ struct Domain {
     ramps: Ramps,
     /// By CPU: since when it has not been idle; `None`: it is idle.
     busy: Vec<Option<Ns>>,
-    /// When the lowest frequency was reached last.
-    at_lowest: Ns,
+    /// When a busy time of [`LOAD_NS`] or more ended last.
+    load_ended: Ns,
+    /// When the present frequency was reached.
+    reached: Ns,
 }
+
+/// Who is busy for so long is the load, not what comes after it.
+const LOAD_NS: u64 = 10_000_000;
 
 impl Domain {
     fn new(d: &FreqDomain) -> Domain {
@@ -88,7 +94,8 @@ impl Domain {
             transitions: 0,
             ramps: Ramps::default(),
             busy: vec![Some(Ns::ZERO); d.cpus.len()],
-            at_lowest: Ns::ZERO,
+            load_ended: Ns::ZERO,
+            reached: Ns::ZERO,
         }
     }
     fn account(&mut self, at: Ns) {
@@ -102,13 +109,21 @@ impl Domain {
         // What a domain starts with is not a change.
         self.transitions += u64::from(opp != self.opp && at > Ns::ZERO);
         if opp != self.opp {
-            let busy = self.busy.iter().flatten().min().copied().map(|since| since.max(self.at_lowest));
-            self.ramps.change(at, self.opp, opp, self.khz.len() - 1, busy);
-            if opp == 0 {
-                self.at_lowest = at;
-            }
+            let busy = || self.busy.iter().flatten().min().copied().map(|since| since.max(self.reached));
+            let ended = || (self.load_ended >= self.reached).then_some(self.load_ended);
+            let cause = if self.opp == 0 { busy() } else { ended() };
+            self.ramps.change(self.opp, opp, self.khz.len() - 1, at, cause);
+            self.reached = at;
         }
         self.opp = opp;
+    }
+    /// A CPU goes idle, or begins to be busy.
+    fn idle(&mut self, at: Ns, place: usize, idle: bool) {
+        let since = self.busy[place];
+        self.busy[place] = if idle { None } else { since.or(Some(at)) };
+        if idle && since.is_some_and(|since| at.since(since) >= LOAD_NS) {
+            self.load_ended = at;
+        }
     }
     fn report(&self) -> DomainReport {
         let row = |(&khz, &ns): (&u32, &u64)| FreqResidency { khz, s: ns as f64 / 1e9 };
@@ -165,8 +180,8 @@ impl Observer for Frequency {
             }
             Event::CpuIdle { state } => {
                 let Some(&(domain, place)) = self.of_cpu.get(cpu.at()) else { return };
-                if let Some(busy) = self.domains.get_mut(domain).and_then(|d| d.busy.get_mut(place)) {
-                    *busy = (state == Event::IDLE_EXIT).then_some(at);
+                if let Some(d) = self.domains.get_mut(domain).filter(|d| place < d.busy.len()) {
+                    d.idle(at, place, state != Event::IDLE_EXIT);
                 }
             }
             _ => {}
@@ -194,6 +209,22 @@ mod tests {
             (Some(6.0), Some(2.0)),
             "busy since 3 and 34; 4 and 0"
         );
+    }
+
+    /// Busy from 0 to 20 ms, then for 1 ms now and then: the highest is left at 28, the lowest reached at 40.
+    #[test]
+    fn a_ramp_down_begins_with_the_end_of_the_load() {
+        let mut d = Domain { khz: vec![1, 2, 3], ns: vec![0; 3], ..Domain::new(&platform().domains[0]) };
+        let ms = |ms: u64| Ns(ms * 1_000_000);
+        d.idle(ms(0), 1, true);
+        d.change(ms(5), 2);
+        for (at, idle) in [(20, true), (24, false), (25, true), (27, false)] {
+            d.idle(ms(at), 0, idle);
+        }
+        d.change(ms(28), 1);
+        d.idle(ms(29), 0, true);
+        d.change(ms(40), 0);
+        assert_eq!((mean_ms(d.ramps.up), mean_ms(d.ramps.down)), (Some(5.0), Some(20.0)));
     }
 
     #[test]

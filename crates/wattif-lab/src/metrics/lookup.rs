@@ -51,6 +51,11 @@ impl RunReport {
                 m.balance.runnable.get(cluster.parse::<usize>().ok()?).copied()
             }
             "domains" => self.domains(rest),
+            "signals" => match rest.split_once('.')? {
+                ("util_avg", figure) => m.signals?.util_avg.figure(figure),
+                ("walt_demand", figure) => m.signals?.walt_demand.figure(figure),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -260,8 +265,8 @@ fn share(histogram: &Histogram, of: &Summary, index: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PaceReport;
     use super::super::report::tests::sample;
+    use super::super::{FollowReport, PaceReport, SignalsReport};
     use super::super::{Summary, list};
 
     #[test]
@@ -304,6 +309,8 @@ mod tests {
         let pace = PaceReport { jank_pct: 0.0, missed: 0, fps: 60.0, fps_stddev: 0.0 };
         r.metrics.frames.get_mut("request").expect("it is in the sample").pace = Some(pace);
         (r.domains[1].ramp_up_ms, r.domains[1].ramp_down_ms) = (Some(1.0), Some(1.0));
+        let follow = FollowReport { rise_ms: Some(145.0), fall_ms: Some(111.5) };
+        r.metrics.signals = Some(SignalsReport { util_avg: follow, ..SignalsReport::default() });
         for m in list() {
             for stat in Summary::FIELDS.iter().filter(|s| **s != "stddev") {
                 let name = m
@@ -312,7 +319,7 @@ mod tests {
                     .replace("<mark>", "request")
                     .replace("<task>", "a")
                     .replace("<group>", "/g");
-                let name = name.replace("<bin>", "10").replace("<state>", "WFI");
+                let name = name.replace("<bin>", "10").replace("<state>", "WFI").replace("<signal>", "util_avg");
                 let name = ["<cpu>", "<cluster>", "<domain>"].iter().fold(name, |n, hole| n.replace(hole, "1"));
                 assert!(r.metric(&name, None).is_some(), "{name}");
                 assert_eq!(r.metric(&name, Some("a")).is_some(), m.by_task, "{name} of a task");

@@ -16,6 +16,7 @@ mod names;
 mod oracle;
 pub(crate) mod pids;
 mod report;
+mod signals;
 mod tasks;
 #[cfg(test)]
 pub(crate) mod testbed;
@@ -34,6 +35,7 @@ pub use latency::{BINS, Histogram, Latency, WakeupLatency, WuLat};
 pub use names::{Better, MetricInfo, better, info, list};
 pub use oracle::{IdleWakeups, Oracle, OracleReport};
 pub use report::{GroupReport, MarkRate, RunMetrics, RunReport, TaskReport};
+pub use signals::{FollowReport, Signals, SignalsReport};
 pub use tasks::{TaskTotals, Tasks};
 pub use throughput::Throughput;
 
@@ -56,6 +58,7 @@ pub struct Metrics {
     balance: Balance,
     oracle: Oracle,
     groups: Groups,
+    signals: Signals,
     end: Ns,
 }
 
@@ -64,7 +67,8 @@ impl Metrics {
     pub fn new(spec: &RunSpec) -> Metrics {
         let groups = Groups::new(spec.platform.nr_cpus(), &spec.workload.groups);
         let frames = Frames::new(&spec.workload.marks, &spec.workload.mark_periods);
-        Metrics { groups, frames, ..Metrics::for_trace(&spec.platform, &spec.workload.marks) }
+        let signals = Signals::new(spec.workload.follow_signals);
+        Metrics { groups, frames, signals, ..Metrics::for_trace(&spec.platform, &spec.workload.marks) }
     }
     /// For events of `platform` whose marks are called `marks`.
     pub fn for_trace(platform: &Platform, marks: &[String]) -> Metrics {
@@ -81,6 +85,7 @@ impl Metrics {
             balance: Balance::new(platform),
             oracle: Oracle::new(platform),
             groups: Groups::default(),
+            signals: Signals::default(),
             end: Ns::ZERO,
         }
     }
@@ -88,13 +93,14 @@ impl Metrics {
 
 impl Observer for Metrics {
     fn interest(&self) -> Interest {
-        Interest::SCHED
+        let all = Interest::SCHED
             .and(Interest::IDLE)
             .and(Interest::FREQ)
             .and(Interest::POWER)
             .and(Interest::PROGRAM)
             .and(Interest::BALANCE)
-            .and(Interest::GROUPS)
+            .and(Interest::GROUPS);
+        if self.signals.any() { all.and(Interest::SIGNALS) } else { all }
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.wakeup.thread(thread);
@@ -103,9 +109,15 @@ impl Observer for Metrics {
         self.deadlines.thread(thread);
         self.throughput.thread(thread);
         self.balance.thread(thread);
+        if self.signals.any() {
+            self.signals.thread(thread);
+        }
     }
     /// Events go only to those who look at them.
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        if self.signals.any() {
+            self.signals.event(at, cpu, event);
+        }
         match event {
             Event::SchedSwitch { .. } => {
                 self.wakeup.event(at, cpu, event);

@@ -2,7 +2,7 @@
 
 use super::{
     BalanceReport, CgroupReport, CpuReport, DeadlineReport, DomainReport, EnergyReport, Histogram, IdleAccuracy,
-    IdleWakeups, Latency, Mark, MarkReport, Metrics, OracleReport, Summary, TaskTotals,
+    IdleWakeups, Latency, Mark, MarkReport, Metrics, OracleReport, SignalsReport, Summary, TaskTotals,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -65,6 +65,9 @@ pub struct RunMetrics {
     /// How the work was spread over the CPUs.
     #[serde(default)]
     pub balance: BalanceReport,
+    /// How fast signals follow; `None` for a workload that does not ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signals: Option<SignalsReport>,
 }
 
 /// Units of work done.
@@ -170,6 +173,7 @@ impl Metrics {
             idle_accuracy: IdleAccuracy::of(cpus),
             frames: self.by_mark(MarkReport::of),
             balance: self.balance.report(self.end),
+            signals: self.signals.report(),
             idle_wakeups: self.oracle.wakeups(),
             oracle: self.oracle.report(),
             deadline: self.deadlines.overall(),

@@ -21,6 +21,7 @@ mod schbench;
 mod scroll;
 mod server;
 mod sleepers;
+mod step_response;
 mod usecase;
 mod video;
 
@@ -63,6 +64,9 @@ pub struct Workload {
     pub mark_periods: Vec<Option<Ns>>,
     /// Groups (cgroups); index 0 is the root, and each stands after the group above it.
     pub groups: Vec<GroupSpec>,
+    /// What it is for is to see how signals move: they are told, and the metrics follow them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub follow_signals: bool,
 }
 
 /// A resource that has only a name.

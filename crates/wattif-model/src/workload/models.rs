@@ -58,6 +58,7 @@ pub static MODELS: &[Model] = &[
     super::pcmark::MODEL,
     super::androbench::MODEL,
     super::sleepers::MODEL,
+    super::step_response::MODEL,
 ];
 
 /// A model by name.

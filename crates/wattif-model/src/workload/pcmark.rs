@@ -1,8 +1,9 @@
 //! `pcmark`: interactive bursts as in PCMark Work: web pages, writing, photo effects, a video that is sought in.
 //!
-//! An operation is a burst of work in a thread that hands parts to helpers and waits for them, some of it for storage; then the user
-//! looks at the result. The score of a test is the inverse of the mean operation time (mark `operation`). Every operation begins
-//! without a touch event: the benchmark drives itself.
+//! An operation is a burst of work in a thread that hands parts to helpers and waits for them and for a service: other processes, and
+//! in the video, whose positions are read from files, the storage (only there the wait is for I/O). Then the user looks at the
+//! result. The score of a test is the inverse of the mean operation time (mark `operation`). Every operation begins without a touch
+//! event: the benchmark drives itself.
 //!
 //! No source says what the benchmark's threads do. Calibrated: length of the bursts (20 to 300 ms at full speed) and the time of looking,
 //! once for all kernels; range tried: `think_ms` 50 to 500.
@@ -36,15 +37,15 @@ struct Shape {
     main_us: u64,
     helper_us: u64,
     helpers: u64,
-    io_us: u64,
+    service_us: u64,
 }
 
 fn shape(test: &str) -> Shape {
     match test {
-        "web" => Shape { parts: 6, main_us: 9_000, helper_us: 5_000, helpers: 2, io_us: 1_000 },
-        "writing" => Shape { parts: 4, main_us: 12_000, helper_us: 2_000, helpers: 1, io_us: 500 },
-        "photo" => Shape { parts: 3, main_us: 14_000, helper_us: 12_000, helpers: 2, io_us: 500 },
-        _ => Shape { parts: 12, main_us: 1_200, helper_us: 1_500, helpers: 2, io_us: 8_000 },
+        "web" => Shape { parts: 6, main_us: 9_000, helper_us: 5_000, helpers: 2, service_us: 1_000 },
+        "writing" => Shape { parts: 4, main_us: 12_000, helper_us: 2_000, helpers: 1, service_us: 500 },
+        "photo" => Shape { parts: 3, main_us: 14_000, helper_us: 12_000, helpers: 2, service_us: 500 },
+        _ => Shape { parts: 12, main_us: 1_200, helper_us: 1_500, helpers: 2, service_us: 8_000 },
     }
 }
 
@@ -55,7 +56,7 @@ fn build(p: &Params) -> Workload {
     let half = p.int("think_ms") * 500_000;
     let mut part = vec![work(s.main_us)];
     part.extend((0..s.helpers).map(|_| Op::Put { queue: PART, forward: true }));
-    part.push(Op::Device { device: 0, service: Amount::Random(Dist::Exponential { mean: s.io_us * 1_000 }) });
+    part.push(Op::Device { device: 0, service: Amount::Random(Dist::Exponential { mean: s.service_us * 1_000 }) });
     part.extend((0..s.helpers).map(|_| Op::Get(DONE)));
     let mut ops = vec![Op::Sleep(Amount::Fixed(half)), think(half)];
     // A token to itself: what it hands on, and gets back, bears the time at which the operation began.
@@ -67,7 +68,7 @@ fn build(p: &Params) -> Workload {
         name: format!("pcmark_{}", p.word("test")),
         duration: Some(Ns::from_s(30)),
         tasks: vec![task("main", 1, nice(-4), forever(ops)), task("helper", s.helpers, nice(0), forever(helper))],
-        devices: vec![DeviceSpec { name: "storage".into(), servers: 4, iowait: true }],
+        devices: vec![DeviceSpec { name: "service".into(), servers: 4, iowait: p.word("test") == "video" }],
         queues: ["part", "done", "begun"].map(|name| Named { name: name.into() }).into(),
         marks: vec!["operation".into()],
         groups: vec![GroupSpec::root()],

@@ -52,8 +52,8 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "window_ms",
         default: "20",
-        allowed: &["10..=1000"],
-        doc: "length of a window, ms; cut to a multiple of the tick",
+        allowed: &["10..=1000", "display"],
+        doc: "length of a window, ms, cut to a multiple of the tick; display: by its rate, see walt_qti",
     },
     Tunable {
         name: "policy",

@@ -23,7 +23,9 @@
 //! 4. `predicted_demand`: ten buckets per task. A closed window adds 8 to its bucket (16 more from 16 on) and takes 2 from the
 //!    others. Predicted is the latest sample within the lowest bucket that is not empty, from that of the present window on, or
 //!    the bucket's middle; never less than what the task has run in the window.
-//! 5. `schedutil.generation = 4.9-qti` uses `nl` and `pl`, and decides once per window and when a task changes its cluster.
+//! 5. `walt.window_ms = display`: windows of 8 ms for a display of 90 Hz and more, of 16 ms for one of 50 Hz and more, else of 20 ms;
+//!    at 250 Hz only, where these are whole ticks.
+//! 6. `schedutil.generation = 4.9-qti` uses `nl` and `pl`, and decides once per window and when a task changes its cluster.
 //!
 //! Worked example: windows of 10 ms. A task closes windows of 2 ms, 2 ms, 6 ms: bucket 2 holds 8 + 8 − 2 = 14, bucket 6 holds 8. When its
 //! next window begins, bucket 0 and 1 are empty, so 2 is the lowest: predicted are 2 ms. Once it has run 3 ms, bucket 3 to 5 are
@@ -37,15 +39,15 @@
 //!
 //! # Differences from the kernel
 //! What a task leaves behind on other CPUs of a cluster is subtracted at once when it leaves the cluster, not when their windows
-//! roll. Each window of several that close together is a hit of its own. The length of windows is `walt.window_ms`; that
-//! it follows the display's rate (8, 16 or 20 ms at 250 Hz) is left to the user. Rotation of big tasks and colocation are missing.
+//! roll. Each window of several that close together is a hit of its own. The display's rate is what the workload draws for; it
+//! does not change during a run. Rotation of big tasks and colocation are missing.
 //!
 //! # Source
 //! Public kernels of Snapdragon phones (4.14, 4.19), `kernel/sched/walt.c`.
 
 use super::walt::{HISTORY, Walt, WaltRq, WaltTask};
 use crate::registry::Tunable;
-use wattif_model::{CpuId, Pid};
+use wattif_model::{CpuId, Ns, Pid};
 
 const fn switch(name: &'static str, doc: &'static str) -> Tunable {
     Tunable { name, default: "false", allowed: &["true", "false"], doc }
@@ -75,6 +77,18 @@ const NEW_TASK_NS: u64 = 100_000_000;
 const EARLY_DETECTION_NS: u64 = 9_500_000;
 /// Tasks of a queue that early detection looks at.
 const EARLY_DETECTION_TASKS: usize = 10;
+
+/// Only at this rate of the tick do windows follow the display.
+pub const DISPLAY_HZ: u32 = 250;
+
+/// Length of windows for a workload that draws for a display of this period; `None`: it draws nothing.
+pub fn window_of_display_ms(period: Option<Ns>, hz: u32) -> u64 {
+    match period {
+        Some(period) if hz == DISPLAY_HZ && period <= Ns::from_us(11_112) => 8,
+        Some(period) if hz == DISPLAY_HZ && period <= Ns::from_ms(20) => 16,
+        _ => 20,
+    }
+}
 
 /// When a task that does not sleep makes its CPU fully busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -463,6 +477,13 @@ mod tests {
             let util = self.walt.cpu_util_freq(&self.rqs[cpu], now);
             self.qti.util(&self.walt, &self.rqs[cpu], CpuId(cpu as u32), util, false, now)
         }
+    }
+
+    #[test]
+    fn windows_follow_the_display_where_they_are_whole_ticks() {
+        let at = |fps: u64, hz| window_of_display_ms(Some(Ns(1_000_000_000 / fps)), hz);
+        assert_eq!([120, 90, 60, 50, 30].map(|fps| at(fps, 250)), [8, 8, 16, 16, 20]);
+        assert_eq!((at(120, 300), at(120, 100), window_of_display_ms(None, 250)), (20, 20, 20));
     }
 
     #[test]
