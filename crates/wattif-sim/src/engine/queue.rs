@@ -227,8 +227,14 @@ impl IndexedHeap {
             let least = left + (right - left) * usize::from(four[right & 3].rank() < four[left].rank());
             return Some((first + least, four[least & 3]));
         }
-        let tail = self.entries.get(first..)?;
-        tail.iter().enumerate().map(|(i, &e)| (first + i, e)).min_by_key(|(_, e)| e.rank())
+        let (&child, others) = self.entries.get(first..)?.split_first()?;
+        let mut least = (first, child);
+        for (at, &child) in (first + 1..).zip(others) {
+            if child.rank() < least.1.rank() {
+                least = (at, child);
+            }
+        }
+        Some(least)
     }
 
     #[inline]
@@ -242,21 +248,24 @@ impl IndexedHeap {
 type Due = u128;
 
 const DISARMED: Due = Due::MAX;
-/// Slots, or nodes, under a node of the tournament.
-const FANOUT: usize = 8;
+/// Entries that play for one place: four of 16 bytes are a cache line.
+const FANOUT: usize = 4;
 /// No slot: nothing to play again.
 const NO_SLOT: u32 = u32::MAX;
 
 /// Slots armed for points in time; see the module.
 ///
-/// A tournament in one array, like a heap: node `i` holds the least of the nodes `8i + 1 ..= 8i + 8`, the slots are the last
-/// level, and node 0 is the next event. Arming a slot that does not become the first of its node, which is the usual
-/// case, touches nothing else. A popped slot leaves its path stale, because it is often armed again at once; the path
-/// is played again when the next event is asked for: 8 entries per level, two levels for 8 CPUs, five for 1024.
+/// A tournament in one array, like a heap: the least entry of group `g` plays for entry `(g - 1) % 4` of group `(g - 1) / 4`, the
+/// slots are the last level, and the winner of group 0 is the next event. Arming a slot that does not become the first of
+/// its group, which is the usual case, touches nothing else. A popped slot leaves its path stale, because it is often armed
+/// again at once; the path is played again when the next event is asked for: 4 entries per level, three levels for 8 CPUs,
+/// seven for 1024.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
-    nodes: Vec<Due>,
-    /// Where slot 0 is.
+    groups: Vec<[Due; FANOUT]>,
+    /// The least of group 0.
+    winner: Due,
+    /// The group of slot 0.
     first: usize,
     slots: usize,
     /// The slot popped last, if its path is stale.
@@ -265,16 +274,16 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// Slots `0..n`, none armed.
+    /// Slots `0..n`, none of them armed.
     pub fn with_slots(n: usize) -> EventQueue {
         assert!(n <= Positions::MAX_ELEMENTS, "at most {} slots", Positions::MAX_ELEMENTS);
         let (mut first, mut width) = (0, 1);
-        while width < n.max(2) {
+        while width * FANOUT < n {
             first = first * FANOUT + 1;
             width *= FANOUT;
         }
-        let nodes = vec![DISARMED; first + n.max(1).next_multiple_of(FANOUT)];
-        EventQueue { nodes, first, slots: n, popped: NO_SLOT, armings: 0 }
+        let groups = vec![[DISARMED; FANOUT]; first + n.max(1).div_ceil(FANOUT)];
+        EventQueue { groups, winner: DISARMED, first, slots: n, popped: NO_SLOT, armings: 0 }
     }
 
     /// Arm `slot` for `at`, in place of what it was armed for. The end of time counts as a moment before it.
@@ -307,7 +316,7 @@ impl EventQueue {
     #[inline]
     pub fn pop_before(&mut self, end: Ns) -> Option<(Ns, u32)> {
         let next = self.peek().filter(|&(at, _)| at < end)?;
-        self.nodes[self.first + next.1 as usize] = DISARMED;
+        *self.entry(next.1) = DISARMED;
         self.popped = next.1;
         Some(next)
     }
@@ -316,11 +325,10 @@ impl EventQueue {
     #[inline]
     pub fn peek(&mut self) -> Option<(Ns, u32)> {
         if self.popped != NO_SLOT {
-            let leaf = self.first + std::mem::replace(&mut self.popped, NO_SLOT) as usize;
-            self.replay(leaf);
+            let slot = std::mem::replace(&mut self.popped, NO_SLOT);
+            self.replay(self.group_of(slot));
         }
-        let due = self.nodes[0];
-        time_of(due).map(|at| (at, slot_of(due)))
+        time_of(self.winner).map(|at| (at, slot_of(self.winner)))
     }
 
     /// Is the slot armed?
@@ -332,7 +340,7 @@ impl EventQueue {
     /// When the slot will fire, if it is armed.
     #[inline]
     pub fn time_of(&self, slot: u32) -> Option<Ns> {
-        time_of(self.nodes[self.first + slot as usize])
+        time_of(self.groups[self.group_of(slot)][slot as usize % FANOUT])
     }
 
     /// Slots that exist.
@@ -341,35 +349,59 @@ impl EventQueue {
     }
 
     #[inline]
-    fn set(&mut self, slot: u32, due: Due) {
-        let mut at = self.first + slot as usize;
-        self.nodes[at] = due;
-        if slot == self.popped {
-            return;
-        }
-        while at > 0 {
-            let parent = (at - 1) / FANOUT;
-            let best = self.nodes[parent];
-            if due < best {
-                self.nodes[parent] = due;
-            } else if slot_of(best) == slot && time_of(best).is_some() {
-                // It won here and is due later than before: somebody else may win now.
-                return self.replay(at);
-            } else {
-                return;
-            }
-            at = parent;
+    fn group_of(&self, slot: u32) -> usize {
+        self.first + slot as usize / FANOUT
+    }
+
+    #[inline]
+    fn entry(&mut self, slot: u32) -> &mut Due {
+        let group = self.group_of(slot);
+        &mut self.groups[group][slot as usize % FANOUT]
+    }
+
+    /// What the winner of a group plays for.
+    #[inline]
+    fn place(&mut self, group: usize) -> &mut Due {
+        match group.checked_sub(1) {
+            Some(at) => &mut self.groups[at / FANOUT][at % FANOUT],
+            None => &mut self.winner,
         }
     }
 
-    /// Finds the winners above a node.
     #[inline]
-    fn replay(&mut self, mut at: usize) {
-        while at > 0 {
-            at = (at - 1) / FANOUT;
-            let below: &[Due; FANOUT] = self.nodes[at * FANOUT + 1..][..FANOUT].try_into().expect("eight of them");
-            let least = least_of(below);
-            self.nodes[at] = least;
+    fn set(&mut self, slot: u32, due: Due) {
+        *self.entry(slot) = due;
+        if slot == self.popped {
+            return;
+        }
+        let mut group = self.group_of(slot);
+        loop {
+            let best = self.place(group);
+            if due < *best {
+                *best = due;
+            } else if slot_of(*best) == slot && time_of(*best).is_some() {
+                // It won here and is due later than before: somebody else may win now.
+                return self.replay(group);
+            } else {
+                return;
+            }
+            if group == 0 {
+                return;
+            }
+            group = (group - 1) / FANOUT;
+        }
+    }
+
+    /// Finds the winners of a group and of those above it.
+    #[inline]
+    fn replay(&mut self, mut group: usize) {
+        loop {
+            let least = least_of(&self.groups[group]);
+            *self.place(group) = least;
+            if group == 0 {
+                return;
+            }
+            group = (group - 1) / FANOUT;
         }
     }
 }
@@ -389,9 +421,7 @@ fn slot_of(due: Due) -> u32 {
 /// Pairs, so that the comparisons do not wait for each other.
 #[inline]
 fn least_of(d: &[Due; FANOUT]) -> Due {
-    let left = d[0].min(d[1]).min(d[2].min(d[3]));
-    let right = d[4].min(d[5]).min(d[6].min(d[7]));
-    left.min(right)
+    d[0].min(d[1]).min(d[2].min(d[3]))
 }
 
 #[cfg(test)]
