@@ -281,38 +281,35 @@ impl Schedutil {
     #[doc(alias = "sugov_next_freq_shared")]
     fn update_shared(&mut self, now_ns: u64, at: usize, view: &dyn FreqView) -> u32 {
         let versions = view.versions();
-        for i in 0..self.cpus.len() {
-            self.decide_cpu(i, now_ns, versions, view);
+        // In 4.9 a CPU stops to count by the clock alone.
+        let ages = self.tunables.generation.is_4_9();
+        // Capacities in a domain are equal as a rule; only the older generation minds if not.
+        let by_capacity = self.tunables.generation != Generation::V6_12;
+        // The CPU that asks for most; the first of equals.
+        let (mut loudest, mut most, mut most_capacity) = (0, 0, 1);
+        // Lent out for the loop.
+        let mut cpus = std::mem::take(&mut self.cpus);
+        for (i, c) in cpus.iter_mut().enumerate() {
+            if ages || !c.is_fresh(versions) {
+                self.decide_cpu(c, now_ns, versions, view);
+            }
+            let capacity = if by_capacity { c.inputs.capacity } else { 1 };
+            if c.util * most_capacity > most * capacity {
+                (loudest, most, most_capacity) = (i, c.util, capacity);
+            }
         }
+        self.cpus = cpus;
         debug_assert!(self.cpus.iter().all(|c| !c.is_fresh(versions) || c.inputs == Inputs::of(&view.signals(c.cpu))));
-        let loudest = self.loudest();
         let of = if self.tunables.generation == Generation::V6_12 { at } else { loudest };
         let capacity = self.cpus[of].inputs.capacity;
         self.remember_inputs(loudest);
         self.get_next_freq(self.cpus[loudest].util, capacity)
     }
 
-    /// The CPU that asks for most; the first of equals. Capacities in a domain are equal as a rule; only the older generation
-    /// minds if not.
-    fn loudest(&self) -> usize {
-        let by_capacity = self.tunables.generation != Generation::V6_12;
-        let (mut loudest, mut most, mut most_capacity) = (0, self.cpus[0].util, self.cpus[0].inputs.capacity);
-        for (i, c) in self.cpus.iter().enumerate().skip(1) {
-            let capacity = c.inputs.capacity;
-            let louder = if by_capacity && capacity != most_capacity {
-                c.util * most_capacity > capacity * most
-            } else {
-                c.util > most
-            };
-            if louder {
-                (loudest, most, most_capacity) = (i, c.util, capacity);
-            }
-        }
-        loudest
-    }
-
     fn update_single(&mut self, now_ns: u64, view: &dyn FreqView) -> u32 {
-        self.decide_cpu(0, now_ns, view.versions(), view);
+        let mut c = self.cpus[0];
+        self.decide_cpu(&mut c, now_ns, view.versions(), view);
+        self.cpus[0] = c;
         self.remember_inputs(0);
         let cached = self.cached_raw_freq;
         let next = self.get_next_freq(self.cpus[0].util, self.cpus[0].inputs.capacity);
@@ -338,28 +335,24 @@ impl Schedutil {
 
     /// Brings what a CPU asks for up to date.
     #[doc(alias = "sugov_get_util")]
-    #[inline]
-    fn decide_cpu(&mut self, i: usize, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
+    fn decide_cpu(&self, c: &mut SugovCpu, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
         let tick_ns = self.policy.tick_ns;
-        let c = &mut self.cpus[i];
         if self.tunables.generation.is_4_9() && now_ns.saturating_sub(c.last_update) > tick_ns {
             // Nothing was heard of it for a tick: it sleeps, and what it needed does not count.
             (c.util, c.bw_min, c.iowait_boost, c.version) = (0, 0, 0, 0);
             c.inputs = Inputs::of(&view.signals(c.cpu));
         } else if !c.is_fresh(versions) {
             let version = versions.get(c.cpu.at()).copied().unwrap_or(0);
-            self.compute_util(i, now_ns, version, view);
+            self.compute_util(c, now_ns, version, view);
         }
     }
 
-    fn compute_util(&mut self, i: usize, now_ns: u64, version: u64, view: &dyn FreqView) {
-        let c = &mut self.cpus[i];
+    fn compute_util(&self, c: &mut SugovCpu, now_ns: u64, version: u64, view: &dyn FreqView) {
         let signals = view.signals(c.cpu);
         (c.inputs, c.version) = (Inputs::of(&signals), version);
         let cfs = cpu_util(&signals, None, self.tunables.boost);
-        let cfs = self.with_window_load(i, cfs, signals.capacity, view);
-        let boost = self.cpus[i].iowait_apply(now_ns, self.policy.tick_ns, signals.capacity);
-        let c = &mut self.cpus[i];
+        let cfs = self.with_window_load(c.cpu, cfs, signals.capacity, view);
+        let boost = c.iowait_apply(now_ns, self.policy.tick_ns, signals.capacity);
         match self.tunables.generation {
             Generation::V6_12 => {
                 let e = effective_cpu_util(&signals, cfs);
@@ -384,9 +377,9 @@ impl Schedutil {
 
     /// `sugov_walt_adjust`: what the vendor's governor makes of a CPU's utilisation.
     #[doc(alias = "sugov_walt_adjust")]
-    fn with_window_load(&self, i: usize, util: u64, capacity: u64, view: &dyn FreqView) -> u64 {
+    fn with_window_load(&self, cpu: CpuId, util: u64, capacity: u64, view: &dyn FreqView) -> u64 {
         let qti = self.tunables.generation == Generation::V4_9Qti;
-        let Some(load) = qti.then(|| view.window_load(self.cpus[i].cpu)).flatten() else { return util };
+        let Some(load) = qti.then(|| view.window_load(cpu)).flatten() else { return util };
         let highest = u64::from(self.policy.cpuinfo_max);
         let at = |khz: u64| capacity * khz / highest;
         let hiload = util > 0 && util >= at(u64::from(self.policy.cur)) * HILOAD_PCT / 100;
@@ -409,6 +402,7 @@ impl Schedutil {
         now != last
     }
 
+    #[inline]
     fn get_next_freq(&mut self, util: u64, capacity: u64) -> u32 {
         let p = &self.policy;
         let (reference, util) = match self.tunables.generation {
@@ -469,8 +463,8 @@ impl SugovCpu {
     /// Is `util` still what [`Schedutil::compute_util`] would say? Without a boost that depends on the signals alone.
     #[inline]
     fn is_fresh(&self, versions: &[u64]) -> bool {
-        let version = versions.get(self.cpu.at()).copied().unwrap_or(0);
-        version == self.version && version != 0 && self.iowait_boost == 0
+        // Versions count from 1: one that was not known is never met.
+        versions.get(self.cpu.at()) == Some(&self.version) && self.iowait_boost == 0
     }
 
     /// Drops a boost that is older than a tick; true if it was. `boost`: it is renewed in the same breath.

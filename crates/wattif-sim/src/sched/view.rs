@@ -62,6 +62,7 @@ impl FreqView for Signals<'_> {
 
 impl Sched {
     /// What the load trackers publish about a CPU.
+    #[inline]
     pub(crate) fn signals(&self, cpu: CpuId) -> CpuSignals {
         let (rq, cfs, walt) = (&self.rqs[cpu.at()], &self.cfs[cpu.at()], self.walt.is_some());
         CpuSignals {

@@ -256,6 +256,7 @@ impl Moving<'_> {
 }
 
 /// Utilisation of a CPU by fair tasks, 0..=`capacity`: as it is, or as it would be if `moving` had moved.
+#[inline]
 pub fn cpu_util(cpu: &CpuSignals, moving: Option<Moving<'_>>, boost: Boost) -> u64 {
     let mut util = cpu.util_avg;
     let mut runnable = cpu.runnable_avg;
@@ -273,6 +274,7 @@ pub fn cpu_util(cpu: &CpuSignals, moving: Option<Moving<'_>>, boost: Boost) -> u
 }
 
 /// `scale_irq_capacity`: what is left of `util` when interrupts take `irq` of `capacity`.
+#[inline]
 pub fn scale_irq_capacity(util: u64, irq: u64, capacity: u64) -> u64 {
     util * (capacity - irq) / capacity
 }
@@ -289,6 +291,7 @@ pub struct Effective {
 }
 
 /// `effective_cpu_util` of 6.8 and later; `util_cfs` is a [`cpu_util`].
+#[inline]
 pub fn effective_cpu_util(cpu: &CpuSignals, util_cfs: u64) -> Effective {
     let (cap, irq) = (cpu.capacity, cpu.util_irq);
     if irq >= cap {
@@ -328,6 +331,7 @@ pub enum UtilType {
 /// `effective_cpu_util` before 6.8 (`schedutil_cpu_util` before 5.11). `task` is one that would run here, for its clamps.
 #[doc(alias = "effective_cpu_util")]
 #[doc(alias = "schedutil_cpu_util")]
+#[inline]
 pub fn effective_cpu_util_6_1(cpu: &CpuSignals, util_cfs: u64, ty: UtilType, task: Option<&TaskSignals>) -> u64 {
     let (cap, irq) = (cpu.capacity, cpu.util_irq);
     let frequency = ty == UtilType::Frequency;
@@ -352,6 +356,7 @@ pub fn effective_cpu_util_6_1(cpu: &CpuSignals, util_cfs: u64, ty: UtilType, tas
 }
 
 /// `uclamp_rq_util_with`: `util` within the clamps of the run queue, as they would be with `task` on it.
+#[inline]
 pub fn uclamp_rq_util_with(cpu: &CpuSignals, util: u64, task: Option<&TaskSignals>) -> u64 {
     if !cpu.uclamp_used {
         return util;
