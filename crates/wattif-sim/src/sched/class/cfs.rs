@@ -239,6 +239,7 @@ fn has_absolute_vruntime(s: &Sched, pid: Pid) -> bool {
 }
 
 /// The queue's virtual clock follows the entity that is furthest behind, and never goes back.
+#[inline]
 fn update_min_vruntime(s: &mut Sched, q: usize) {
     let cfs = &mut s.cfs[q];
     let curr = (cfs.curr != NONE && s.se[cfs.curr].on_rq).then(|| s.se[cfs.curr].vruntime);
@@ -294,6 +295,7 @@ impl Fair for Cfs {
         s.cfs[q].tree.remove(s.se[i].vruntime, i);
     }
 
+    #[inline(always)]
     fn enqueue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Enqueue) {
         let renorm = !flags.wakeup || flags.migrated;
         let curr = s.cfs[q].curr == i;
@@ -322,6 +324,7 @@ impl Fair for Cfs {
         fair::joined(self, s, q);
     }
 
+    #[inline(always)]
     fn dequeue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Dequeue) -> bool {
         let migrating = s.task_of(i).is_some_and(|p| s.tasks[p.at()].on_rq == OnRq::Migrating);
         self.update_curr_entity(s, q);

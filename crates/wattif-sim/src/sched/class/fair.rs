@@ -11,7 +11,7 @@ use super::bandwidth::{self, cfs_rq_pelt_at, throttled_hierarchy};
 use super::weight::{WEIGHT_IDLEPRIO, calc_delta_fair, load_weight, scale_load_down, se_weight};
 use super::{Dequeue, Enqueue, SchedClass};
 use crate::sched::Sched;
-use crate::sched::load::pelt::{self, At};
+use crate::sched::load::pelt::{self, At, Pelt};
 use crate::sched::rq::CfsRq;
 use crate::sched::task::{NONE, OnRq, SchedEntity};
 use wattif_model::workload::Policy;
@@ -54,10 +54,14 @@ impl Update {
 
 /// Ages an entity and its queue to now, and attaches or detaches a migrating task.
 pub(super) fn update_load_avg(s: &mut Sched, q: usize, i: usize, flags: Update) {
-    if s.se[i].attached || s.se[i].avg.last_update_time != 0 {
-        update_load_avg_se(s, q, i);
+    let (cfs, se) = (&mut s.cfs[q], &mut s.se[i]);
+    let rq = &s.rqs[cfs.cpu.at()];
+    let at = cfs_rq_pelt_at(rq, cfs);
+    let ages = se.attached || se.avg.last_update_time != 0;
+    if ages && update_load_avg_se(&rq.pelt, at, se, cfs.curr == i) && s.features.util_est {
+        s.util_est.util_change(&mut se.avg);
     }
-    let mut decayed = update_cfs_rq_load_avg(s, q);
+    let mut decayed = age_cfs_rq(&rq.pelt, at, cfs);
     decayed |= propagate_entity_load_avg(s, q, i);
     if !s.se[i].attached && flags.attach {
         attach_entity_load_avg(s, q, i);
@@ -73,36 +77,37 @@ pub(super) fn update_load_avg(s: &mut Sched, q: usize, i: usize, flags: Update) 
     }
 }
 
+/// Ages an entity; `curr`: it is what its queue runs. True if its averages changed.
 #[doc(alias = "__update_load_avg_se")]
-#[inline]
-fn update_load_avg_se(s: &mut Sched, q: usize, i: usize) {
-    let (cfs, se) = (&s.cfs[q], &mut s.se[i]);
-    let rq = &s.rqs[cfs.cpu.at()];
+#[inline(always)]
+fn update_load_avg_se(pelt: &Pelt, at: At, se: &mut SchedEntity, curr: bool) -> bool {
     let runnable = if se.my_q != NONE { se.runnable_weight } else { u64::from(se.on_rq && !se.sched_delayed) };
-    if rq.pelt.update_load_sum(cfs_rq_pelt_at(rq, cfs), &mut se.avg, u64::from(se.on_rq), runnable, cfs.curr == i) {
-        rq.pelt.update_load_avg(&mut se.avg, scale_load_down(se.weight));
-        if s.features.util_est {
-            s.util_est.util_change(&mut se.avg);
-        }
+    let decayed = pelt.update_load_sum(at, &mut se.avg, u64::from(se.on_rq), runnable, curr);
+    if decayed {
+        pelt.update_load_avg(&mut se.avg, scale_load_down(se.weight));
     }
+    decayed
 }
 
 /// Ages a queue to now and folds in what left it. True if averages changed.
 pub fn update_cfs_rq_load_avg(s: &mut Sched, q: usize) -> bool {
     let cfs = &mut s.cfs[q];
     let rq = &s.rqs[cfs.cpu.at()];
-    let mut decayed = false;
-    if cfs.removed.nr != 0 {
-        let divider = u64::from(rq.pelt.divider(&cfs.avg));
-        let runnable = cfs.removed.runnable_avg * divider;
-        rq.pelt.fold_removed(&mut cfs.avg, &mut cfs.removed);
+    age_cfs_rq(&rq.pelt, cfs_rq_pelt_at(rq, cfs), cfs)
+}
+
+#[inline(always)]
+fn age_cfs_rq(pelt: &Pelt, at: At, cfs: &mut CfsRq) -> bool {
+    let decayed = cfs.removed.nr != 0;
+    if decayed {
+        let runnable = cfs.removed.runnable_avg * u64::from(pelt.divider(&cfs.avg));
+        pelt.fold_removed(&mut cfs.avg, &mut cfs.removed);
         // The unweighted runnable time stands in for the unweighted load that left.
         add_tg_cfs_propagate(cfs, -(runnable as i64) >> 10);
-        decayed = true;
     }
     let load = scale_load_down(cfs.load_weight);
     let runnable = u64::from(cfs.h_nr_running - cfs.h_nr_delayed);
-    rq.pelt.update(cfs_rq_pelt_at(rq, cfs), &mut cfs.avg, load, runnable, cfs.curr != NONE) | decayed
+    pelt.update(at, &mut cfs.avg, load, runnable, cfs.curr != NONE) | decayed
 }
 
 /// The root queue's utilisation changed: the frequency governor should look.
@@ -608,7 +613,15 @@ pub(super) fn util_est_update(s: &mut Sched, cpu: CpuId, i: usize, task_sleep: b
 }
 
 /// Clears buddies that are this entity, on the way up as long as they are the only reason.
+#[inline]
 pub(super) fn clear_buddies(s: &mut Sched, i: usize) {
+    let cfs = &s.cfs[s.se[i].cfs_rq];
+    if cfs.last == i || cfs.next == i || cfs.skip == i {
+        clear_buddies_upwards(s, i);
+    }
+}
+
+fn clear_buddies_upwards(s: &mut Sched, i: usize) {
     fn clear(s: &mut Sched, mut i: usize, buddy: fn(&mut CfsRq) -> &mut usize) {
         while i != NONE {
             let slot = buddy(&mut s.cfs[s.se[i].cfs_rq]);
@@ -618,10 +631,6 @@ pub(super) fn clear_buddies(s: &mut Sched, i: usize) {
             *slot = NONE;
             i = s.se[i].parent;
         }
-    }
-    let cfs = &s.cfs[s.se[i].cfs_rq];
-    if cfs.last != i && cfs.next != i && cfs.skip != i {
-        return;
     }
     clear(s, i, |c| &mut c.last);
     clear(s, i, |c| &mut c.next);

@@ -296,7 +296,7 @@ impl Pelt {
     }
 
     /// Both: ages an average that is its own load (rt, dl, hardware pressure, fair queues).
-    #[inline]
+    #[inline(always)]
     pub fn update(&self, at: At, sa: &mut SchedAvg, load: u64, runnable: u64, running: bool) -> bool {
         let decayed = self.update_load_sum(at, sa, load, runnable, running);
         if decayed {
@@ -422,11 +422,14 @@ impl Rq {
     /// What a PELT update on this CPU needs.
     #[inline]
     pub fn pelt_at(&self) -> At {
-        let now = if self.pelt.scaled { self.clock_task } else { self.rq_clock_pelt() };
-        if self.pelt.unscaled {
-            return At::full_speed(now);
+        if !self.pelt.scaled {
+            // Speed is in the clock.
+            return At::full_speed(self.rq_clock_pelt());
         }
-        At { now, freq: self.freq_cap, cpu: self.cpu_capacity_orig }
+        if self.pelt.unscaled {
+            return At::full_speed(self.clock_task);
+        }
+        At { now: self.clock_task, freq: self.freq_cap, cpu: self.cpu_capacity_orig }
     }
 }
 
@@ -439,6 +442,7 @@ pub fn update_rq_clock(rq: &mut Rq, now: u64) -> bool {
     (delta as i64) > 0 && advance_rq_clock(rq, delta)
 }
 
+#[inline(never)]
 fn advance_rq_clock(rq: &mut Rq, delta: u64) -> bool {
     rq.clock += delta;
     let irq_delta = rq.irq_pending_ns.min(delta);
