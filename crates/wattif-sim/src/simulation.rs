@@ -199,7 +199,7 @@ impl<'o, 'p> Out<'o, 'p> {
     }
 
     /// A tracepoint: goes into the digest and to those who want the family.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tracepoint(&mut self, now: u64, cpu: CpuId, family: Interest, event: Event) {
         self.digest.feed(Ns(now), cpu, &event);
         self.tell(now, cpu, family, event);
@@ -208,9 +208,12 @@ impl<'o, 'p> Out<'o, 'p> {
     /// Any other event: to those who want the family.
     #[inline]
     pub(crate) fn tell(&mut self, now: u64, cpu: CpuId, family: Interest, event: Event) {
-        if !self.any.wants(family) {
-            return;
+        if self.any.wants(family) {
+            self.deliver(now, cpu, family, event);
         }
+    }
+
+    fn deliver(&mut self, now: u64, cpu: CpuId, family: Interest, event: Event) {
         for (observer, wants) in self.observers.iter_mut().zip(&self.wants) {
             if wants.wants(family) {
                 observer.event(Ns(now), cpu, &event);
@@ -352,7 +355,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
     }
 
     /// A scheduler tracepoint on `cpu`, now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn trace_sched(&mut self, cpu: CpuId, event: Event) {
         self.out.tracepoint(self.s.now, cpu, Interest::SCHED, event);
     }

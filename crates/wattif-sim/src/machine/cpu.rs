@@ -110,13 +110,18 @@ impl Machine {
     }
 
     /// Accounts what a CPU has executed up to `now`.
+    #[inline]
     pub fn account(&mut self, cpu: CpuId, now: u64) {
         let c = &mut self.cpus[cpu.at()];
         let ns = now - c.since;
         c.since = now;
-        if c.running == Pid(0) || ns == 0 {
-            return;
+        if c.running != Pid(0) && ns != 0 {
+            self.account_running(cpu, ns, now);
         }
+    }
+
+    fn account_running(&mut self, cpu: CpuId, ns: u64, now: u64) {
+        let c = &mut self.cpus[cpu.at()];
         let stalled = ns.min(c.stall_ns);
         c.stall_ns -= stalled;
         if ns > stalled {

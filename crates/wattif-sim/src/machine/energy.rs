@@ -1,6 +1,6 @@
 //! Meters: the exact integral Σ µW · ns, in femtojoules, per CPU, per cluster and for the rest of the system.
 
-use wattif_model::platform::Platform;
+use wattif_model::platform::{Platform, PowerTable};
 use wattif_model::trace::{EnergyTotals, PowerLevel};
 use wattif_model::{ClusterId, CpuId, DomainId, Uw};
 
@@ -59,10 +59,10 @@ impl Energy {
 
     /// A CPU changed its power level. Returns the new level of its cluster if that changed too.
     pub fn set_level(&mut self, platform: &Platform, cpu: CpuId, level: PowerLevel, now: u64) -> Option<PowerLevel> {
-        let opp = self.opps[platform.cpus[cpu.at()].domain.at()];
-        let old = self.cpus[cpu.at()].level;
-        self.cpus[cpu.at()].set(level, cpu_power(platform, cpu, level, opp), now);
-        let cluster = platform.cpus[cpu.at()].cluster;
+        let (domain, cluster) = (platform.cpus[cpu.at()].domain, platform.cpus[cpu.at()].cluster);
+        let meter = &mut self.cpus[cpu.at()];
+        let old = meter.level;
+        meter.set(level, cpu_power(&platform.domains[domain.at()].power, level, self.opps[domain.at()]), now);
         let counts = &mut self.at_level[cluster.at()];
         counts[index(old)] -= 1;
         counts[index(level)] += 1;
@@ -77,9 +77,10 @@ impl Energy {
     /// The operating point of a domain changed.
     pub fn set_opp(&mut self, platform: &Platform, domain: DomainId, opp: usize, now: u64) {
         self.opps[domain.at()] = opp;
+        let table = &platform.domains[domain.at()].power;
         for cpu in platform.domains[domain.at()].cpus.iter() {
-            let level = self.cpus[cpu.at()].level;
-            self.cpus[cpu.at()].set(level, cpu_power(platform, cpu, level, opp), now);
+            let meter = &mut self.cpus[cpu.at()];
+            meter.set(meter.level, cpu_power(table, meter.level, opp), now);
             let cluster = platform.cpus[cpu.at()].cluster;
             if platform.clusters[cluster.at()].cpus.min() == Some(cpu) {
                 let level = self.clusters[cluster.at()].level;
@@ -122,8 +123,7 @@ fn index(level: PowerLevel) -> usize {
     }
 }
 
-fn cpu_power(platform: &Platform, cpu: CpuId, level: PowerLevel, opp: usize) -> u64 {
-    let table = &platform.domain_of(cpu).power;
+fn cpu_power(table: &PowerTable, level: PowerLevel, opp: usize) -> u64 {
     match level {
         PowerLevel::Busy => table.busy(opp),
         PowerLevel::Idle(state) => table.idle(state as usize, opp),

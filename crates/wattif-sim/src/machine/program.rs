@@ -133,6 +133,7 @@ pub struct Effects {
 
 impl Effects {
     /// Nothing to handle?
+    #[inline]
     pub fn is_empty(&self) -> bool {
         !(self.devices_changed || self.touched)
             && self.wakes.is_empty()

@@ -678,10 +678,14 @@ impl Kernel<'_, '_> {
     // ---- frequency -----------------------------------------------------------------------------------------------
 
     /// `cpufreq_update_util`, where the utilisation of a CPU changed.
+    #[inline]
     pub(crate) fn cpufreq_update(&mut self, cpu: CpuId, flags: UpdateFlags) {
-        if !std::mem::take(&mut self.s.rqs[cpu.at()].util_changed) && !flags.iowait {
-            return;
+        if std::mem::take(&mut self.s.rqs[cpu.at()].util_changed) || flags.iowait {
+            self.cpufreq_update_util(cpu, flags);
         }
+    }
+
+    fn cpufreq_update_util(&mut self, cpu: CpuId, flags: UpdateFlags) {
         let domain = self.m.platform.cpus[cpu.at()].domain;
         if self.workers.exist() {
             return self.sample_when_due(cpu, domain);
@@ -757,7 +761,13 @@ impl Kernel<'_, '_> {
     /// `pelt_se` of a fair task, for those who listen.
     #[inline]
     fn tell_signals(&mut self, cpu: CpuId, pid: Pid) {
-        if self.out.wants(Interest::SIGNALS) && self.class_id(pid) == ClassId::Fair {
+        if self.out.wants(Interest::SIGNALS) {
+            self.tell_task_signals(cpu, pid);
+        }
+    }
+
+    fn tell_task_signals(&mut self, cpu: CpuId, pid: Pid) {
+        if self.class_id(pid) == ClassId::Fair {
             let avg = &self.s.se[self.s.se_of(pid)].avg;
             let (util_avg, runnable_avg, load_avg) =
                 (avg.util_avg as u32, avg.runnable_avg as u32, avg.load_avg as u32);

@@ -129,6 +129,7 @@ impl Kernel<'_, '_> {
         }
     }
 
+    #[cold]
     fn program_requested_hrtimers(&mut self) {
         let mut requests = std::mem::take(&mut self.s.hrtimers);
         for request in requests.drain(..) {

@@ -98,11 +98,15 @@ impl Kernel<'_, '_> {
     #[inline]
     fn apply_effects(&mut self, cpu: CpuId) {
         if !self.effects.is_empty() {
-            // Lent out while it is applied.
-            let mut effects = std::mem::take(&mut self.effects);
-            self.apply(cpu, &mut effects);
-            self.effects = effects;
+            self.apply_some_effects(cpu);
         }
+    }
+
+    fn apply_some_effects(&mut self, cpu: CpuId) {
+        // Lent out while it is applied.
+        let mut effects = std::mem::take(&mut self.effects);
+        self.apply(cpu, &mut effects);
+        self.effects = effects;
     }
 
     fn apply(&mut self, cpu: CpuId, effects: &mut Effects) {

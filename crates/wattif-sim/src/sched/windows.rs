@@ -43,7 +43,9 @@ impl Kernel<'_, '_> {
 
     /// The current task of a CPU, up to now.
     pub(crate) fn walt_update_curr(&mut self, cpu: CpuId) {
-        self.walt_update(cpu, self.s.rqs[cpu.at()].curr, Event::TaskUpdate);
+        if self.s.walt.is_some() {
+            self.walt_event(cpu, self.s.rqs[cpu.at()].curr, Event::TaskUpdate);
+        }
     }
 
     /// One task follows another.
@@ -112,8 +114,11 @@ impl Kernel<'_, '_> {
 
     /// An interrupt that took `ns` ends.
     pub(crate) fn walt_irq(&mut self, cpu: CpuId, ns: u64) {
+        if self.s.walt.is_none() {
+            return;
+        }
         let tick = self.s.jiffies(self.s.now);
-        let Some(w) = &mut self.s.walt else { return };
+        let w = self.s.walt.as_mut().expect("looked at");
         w.walt.account_irqtime(&mut w.rqs[cpu.at()], ns, tick);
         if self.s.rqs[cpu.at()].curr == IDLE {
             self.walt_update(cpu, IDLE, Event::IrqUpdate(ns));

@@ -209,7 +209,7 @@ impl FairBalancer {
     }
 
     /// One CPU of a group.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add_cpu(
         &self,
         s: &View,

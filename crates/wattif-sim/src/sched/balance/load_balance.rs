@@ -2,8 +2,8 @@
 
 use super::capacity::check_cpu_capacity;
 use super::{FairBalancer, Generation, IdleType, Migration, Transaction, hz, jiffies_ns};
-use crate::sched::View;
 use crate::sched::topology::Domain;
+use crate::sched::{Sched, View};
 use wattif_model::trace::{BalanceChoice, BalanceKind, BalancePass};
 use wattif_model::{CpuId, Pid};
 
@@ -116,15 +116,29 @@ pub(super) fn max_interval(s: &View) -> u64 {
 
 /// `NI_RANDOM`: shall the newly idle CPU look? If so, a success counts for as many as the dice suppress.
 fn throw_dice(txn: &mut dyn Transaction, cpu: CpuId, level: usize) -> Option<u32> {
-    if !txn.view().features.ni_random {
+    let s = txn.view();
+    if !s.features.ni_random {
         return Some(1);
     }
-    let weight = 1 + txn.view().rqs[cpu.at()].sd[level].newidle.ratio;
+    let weight = 1 + s.rqs[cpu.at()].sd[level].newidle.ratio;
     if txn.dice(cpu) > weight {
         txn.state().rqs[cpu.at()].sd[level].newidle.update(0);
         return None;
     }
     Some((1024 + weight / 2) / weight)
+}
+
+/// `update_newidle_cost`: the maximum, which decays by 1 % a second.
+fn update_newidle_cost(s: &mut Sched, cpu: CpuId, level: usize, cost: u64) -> bool {
+    let (now, second) = (jiffies_ns(s), hz(s) * s.tick_ns);
+    let sd = &mut s.rqs[cpu.at()].sd[level];
+    if cost > sd.max_newidle_lb_cost {
+        (sd.max_newidle_lb_cost, sd.last_decay) = (cost, now);
+    } else if now > sd.last_decay + second {
+        (sd.max_newidle_lb_cost, sd.last_decay) = (sd.max_newidle_lb_cost * 253 / 256, now);
+        return true;
+    }
+    false
 }
 
 impl FairBalancer {
@@ -149,13 +163,14 @@ impl FairBalancer {
         level: usize,
         idle: IdleType,
     ) -> (u32, bool) {
-        let mut env = Env::new(txn.view(), cpu, level, idle);
-        if !self.should_we_balance(txn.view(), &env) {
+        let s = txn.view();
+        let mut env = Env::new(s, cpu, level, idle);
+        if !self.should_we_balance(s, &env) {
             self.settle(txn, &env, Outcome::Balanced);
             return (0, false);
         }
-        let weight = txn.view().topology.domains[env.domain].weight;
-        let cost_ns = self.pass_cost(txn.view(), cpu, level).min(u32::MAX.into()) as u32;
+        let weight = s.topology.domains[env.domain].weight;
+        let cost_ns = self.pass_cost(s, cpu, level).min(u32::MAX.into()) as u32;
         txn.spend(BalancePass { cpus: weight.min(u16::MAX.into()) as u16, cost_ns });
         let outcome = self.pass(txn, &mut env);
         self.settle(txn, &env, outcome);
@@ -362,25 +377,25 @@ impl FairBalancer {
         let mut next_balance = None;
         let (mut go_on, mut decayed, mut max_cost) = (true, false, 0);
         for level in 0..txn.view().rqs[cpu.at()].sd.len() {
-            decayed = self.update_newidle_cost(txn, cpu, level, 0);
-            max_cost += txn.view().rqs[cpu.at()].sd[level].max_newidle_lb_cost;
+            decayed = update_newidle_cost(txn.state(), cpu, level, 0);
+            let s = txn.view();
+            max_cost += s.rqs[cpu.at()].sd[level].max_newidle_lb_cost;
             if !go_on {
                 if decayed {
                     continue;
                 }
                 break;
             }
-            let busy = self.is_busy(txn.view(), cpu, idle);
-            let mut interval = self.balance_interval(txn.view(), cpu, level, busy);
-            if now >= txn.view().rqs[cpu.at()].sd[level].last_balance + interval {
+            let mut interval = self.balance_interval(s, cpu, level, self.is_busy(s, cpu, idle));
+            if now >= s.rqs[cpu.at()].sd[level].last_balance + interval {
                 let (moved, ours) = self.load_balance(txn, cpu, level, idle);
                 go_on = ours;
+                let s = txn.state();
                 if moved > 0 {
-                    idle = if txn.view().idle_cpu(cpu) { IdleType::Idle } else { IdleType::NotIdle };
+                    idle = if s.idle_cpu(cpu) { IdleType::Idle } else { IdleType::NotIdle };
                 }
-                txn.state().rqs[cpu.at()].sd[level].last_balance = now;
-                let busy = self.is_busy(txn.view(), cpu, idle);
-                interval = self.balance_interval(txn.view(), cpu, level, busy);
+                s.rqs[cpu.at()].sd[level].last_balance = now;
+                interval = self.balance_interval(s, cpu, level, self.is_busy(s, cpu, idle));
             }
             let due = txn.view().rqs[cpu.at()].sd[level].last_balance + interval;
             next_balance = Some(next_balance.map_or(due, |n: u64| n.min(due)));
@@ -400,16 +415,17 @@ impl FairBalancer {
     /// `newidle_balance`: the CPU is about to go idle.
     #[doc(alias = "sched_balance_newidle")]
     pub(super) fn newidle_balance(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> u32 {
-        super::update_misfit_status(txn.state(), cpu, None);
-        let clock = txn.view().rqs[cpu.at()].clock;
-        txn.state().rqs[cpu.at()].idle_stamp = clock;
-        let mut next_balance = jiffies_ns(txn.view()) + hz(txn.view()) * txn.view().tick_ns;
+        let s = txn.state();
+        super::update_misfit_status(s, cpu, None);
+        let rq = &mut s.rqs[cpu.at()];
+        rq.idle_stamp = rq.clock;
+        let mut next_balance = jiffies_ns(s) + hz(s) * s.tick_ns;
         let mut pulled = 0;
-        if self.newidle_is_worth_it(txn.view(), cpu) {
+        if self.newidle_is_worth_it(s, cpu) {
             self.decay_blocked(txn, cpu);
             pulled = self.newidle_domains(txn, cpu, &mut next_balance);
-        } else if !txn.view().rqs[cpu.at()].sd.is_empty() {
-            next_balance = next_balance.min(self.next_pass(txn.view(), cpu, 0));
+        } else if !s.rqs[cpu.at()].sd.is_empty() {
+            next_balance = next_balance.min(self.next_pass(s, cpu, 0));
         }
         let rq = &mut txn.state().rqs[cpu.at()];
         rq.next_balance = rq.next_balance.min(next_balance);
@@ -431,19 +447,21 @@ impl FairBalancer {
     fn newidle_domains(&mut self, txn: &mut dyn Transaction, cpu: CpuId, next_balance: &mut u64) -> u32 {
         let (mut pulled, mut spent) = (0, 0);
         for level in 0..txn.view().rqs[cpu.at()].sd.len() {
-            *next_balance = (*next_balance).min(self.next_pass(txn.view(), cpu, level));
-            let rq = &txn.view().rqs[cpu.at()];
+            let s = txn.view();
+            *next_balance = (*next_balance).min(self.next_pass(s, cpu, level));
+            let rq = &s.rqs[cpu.at()];
             if rq.avg_idle < spent + rq.sd[level].max_newidle_lb_cost {
                 break;
             }
-            let cost = self.pass_cost(txn.view(), cpu, level);
+            let cost = self.pass_cost(s, cpu, level);
             let Some(odds) = throw_dice(txn, cpu, level) else { continue };
             let (moved, ours) = self.load_balance(txn, cpu, level, IdleType::NewlyIdle);
             pulled = moved;
-            txn.state().rqs[cpu.at()].sd[level].newidle.update(if moved > 0 { odds } else { 0 });
-            self.update_newidle_cost(txn, cpu, level, cost);
+            let s = txn.state();
+            s.rqs[cpu.at()].sd[level].newidle.update(if moved > 0 { odds } else { 0 });
+            update_newidle_cost(s, cpu, level, cost);
             spent += cost;
-            if pulled > 0 || !ours || txn.view().rqs[cpu.at()].nr_running > 0 {
+            if pulled > 0 || !ours || s.rqs[cpu.at()].nr_running > 0 {
                 break;
             }
         }
@@ -461,19 +479,6 @@ impl FairBalancer {
     fn pass_cost(&self, s: &View, cpu: CpuId, level: usize) -> u64 {
         let weight = u64::from(s.topology.domains[s.rqs[cpu.at()].sd[level].domain].weight);
         self.pass_cost_ns + weight * self.pass_cost_per_cpu_ns
-    }
-
-    /// `update_newidle_cost`: the maximum, which decays by 1 % a second.
-    fn update_newidle_cost(&self, txn: &mut dyn Transaction, cpu: CpuId, level: usize, cost: u64) -> bool {
-        let (now, second) = (jiffies_ns(txn.view()), hz(txn.view()) * txn.view().tick_ns);
-        let sd = &mut txn.state().rqs[cpu.at()].sd[level];
-        if cost > sd.max_newidle_lb_cost {
-            (sd.max_newidle_lb_cost, sd.last_decay) = (cost, now);
-        } else if now > sd.last_decay + second {
-            (sd.max_newidle_lb_cost, sd.last_decay) = (sd.max_newidle_lb_cost * 253 / 256, now);
-            return true;
-        }
-        false
     }
 
     /// `active_load_balance_cpu_stop`: the stopper pushes a task to the CPU that asked for it.

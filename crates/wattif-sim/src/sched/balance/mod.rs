@@ -294,10 +294,14 @@ pub(crate) enum Migration {
 
 /// `update_misfit_status`: remembers that the running task does not fit its CPU; `core` calls it for the picked task, at
 /// the tick, and with `None` when the CPU goes idle.
+#[inline]
 pub fn update_misfit_status(s: &mut Sched, cpu: CpuId, running: Option<Pid>) {
-    if !s.topology.has_misfit {
-        return;
+    if s.topology.has_misfit {
+        set_misfit_status(s, cpu, running);
     }
+}
+
+fn set_misfit_status(s: &mut Sched, cpu: CpuId, running: Option<Pid>) {
     let misfit = running.filter(|&pid| is_misfit(s, cpu, pid));
     // Not 0 even where the load rounds to it.
     s.rqs[cpu.at()].misfit_task_load = misfit.map_or(0, |pid| task_h_load(s, pid).max(1));

@@ -206,9 +206,9 @@ impl FairBalancer {
 
     /// `nohz_newidle_balance`: decays the blocked load of idle CPUs on the way into idle.
     fn nohz_newidle_balance(&mut self, txn: &mut dyn Transaction, cpu: CpuId) {
-        let now = jiffies_ns(txn.view());
-        let soon_back = txn.view().rqs[cpu.at()].avg_idle < self.migration_cost_ns;
-        if soon_back || !self.nohz.has_blocked || now < self.nohz.next_blocked {
+        let s = txn.view();
+        let soon_back = s.rqs[cpu.at()].avg_idle < self.migration_cost_ns;
+        if soon_back || !self.nohz.has_blocked || jiffies_ns(s) < self.nohz.next_blocked {
             return;
         }
         self.nohz.running = true;

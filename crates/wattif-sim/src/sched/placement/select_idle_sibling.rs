@@ -470,23 +470,21 @@ impl SelectIdleSibling {
         let Limit(mut left) = self.limit(s, sd, req, target)?;
         let start = if self.generation >= Generation::V6_1 { CpuId(target.0 + 1) } else { target };
         let before = self.scanned;
-        let mut second = None;
-        let mut found = None;
-        for cpu in self.scan_order(s, sd, target, start) {
-            if !s.tasks[req.pid.at()].cpus.contains(cpu) {
-                continue;
-            }
-            if left == 0 {
-                // The average cost is not updated: the scan was cut.
-                return second;
+        let (mut second, mut cut) = (None, false);
+        let allowed = |&cpu: &CpuId| s.tasks[req.pid.at()].cpus.contains(cpu);
+        let found = self.scan_order(s, sd, target, start).filter(allowed).find(|&cpu| {
+            cut = left == 0;
+            if cut {
+                return true;
             }
             left -= 1;
             self.scanned += 1;
-            if self.first_choice(s, cpu, req.pid) {
-                found = Some(cpu);
-                break;
-            }
             self.note_second(s, cpu, req.pid, &mut second);
+            self.first_choice(s, cpu, req.pid)
+        });
+        if cut {
+            // The average cost is not updated.
+            return second;
         }
         if self.scan == Scan::Prop {
             self.update_scan_cost(s, req.this_cpu, u64::from(self.scanned - before));
