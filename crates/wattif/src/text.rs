@@ -36,6 +36,7 @@ fn sections(platform: &Platform, report: &RunReport, deadlock: String) -> String
         ("Idle states", idle(report)),
         ("Frequency", domains(&report.domains)),
         ("Energy", energy(platform, report)),
+        ("Signals (periods of PELT: 1.048576 ms)", signals(report)),
         ("Blocked for ever at the end", deadlock),
         ("How far to trust it", trust(platform)),
     ];
@@ -260,6 +261,22 @@ fn domains(domains: &[DomainReport]) -> String {
 }
 
 /// Absolute only where the platform's powers are sourced.
+/// How fast signals follow, of a workload made for that.
+fn signals(report: &RunReport) -> String {
+    if report.metrics.signals.is_none() {
+        return String::new();
+    }
+    let mut table = columns(&["", "0 to 95 %: ms", "periods", "100 to 10 %: ms", "periods"]);
+    for name in ["util_avg", "walt_demand"] {
+        let figure = |f: &str| report.metric(&format!("signals.{name}.{f}"), None);
+        let figures = ["rise_ms", "rise_periods", "fall_ms", "fall_periods"].map(figure);
+        if figures.iter().any(Option::is_some) {
+            table.row(std::iter::once(name.to_owned()).chain(figures.map(|f| f.map_or("–".to_owned(), cell))));
+        }
+    }
+    table.to_text()
+}
+
 fn energy(platform: &Platform, report: &RunReport) -> String {
     let Some(e) = &report.metrics.energy else { return String::new() };
     let mut table = columns(&["", "energy", "share %"]);
