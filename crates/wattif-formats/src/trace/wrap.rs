@@ -8,8 +8,8 @@ use wattif_model::check::Diagnostic;
 
 /// Most bytes a trace may have, decompressed.
 pub const MAX_BYTES: usize = 2 << 30;
-/// No honest compression of traces reaches this ratio.
-const MAX_RATIO: usize = 2_000;
+/// Traces, text or binary, become some 5 to 60 times smaller; zeros a thousand times with gzip, and ten thousand with zstd.
+const MAX_RATIO: usize = 250;
 /// Below this the ratio does not matter.
 const SMALL: usize = 64 << 20;
 
@@ -54,7 +54,7 @@ pub(super) fn take(decoder: impl Read, limit: usize) -> Result<Inflated, Refused
     let mut bytes = Vec::new();
     let damage = decoder.take(limit as u64 + 1).read_to_end(&mut bytes).err().map(|e| e.to_string());
     if bytes.len() > limit {
-        return Err(refused("trace::E02", format!("compressed data becomes more than {limit} bytes: refused")));
+        return Err(bomb("compressed data", limit));
     }
     Ok(Inflated { bytes, damage })
 }
@@ -80,6 +80,15 @@ pub(super) fn unzstd(bytes: &[u8], limit: usize) -> Result<Inflated, Refused> {
         }
     }
     Ok(whole)
+}
+
+/// More than [`limit`] allows.
+pub(super) fn bomb(what: &str, limit: usize) -> Refused {
+    let why = format!("{what} becomes more than {limit} bytes: refused");
+    let help = format!(
+        "traces do not shrink to less than 1/{MAX_RATIO} of their size; decompress it yourself if you trust it, up to {MAX_BYTES} bytes"
+    );
+    Box::new(Diagnostic::error("trace::E02", 0..0, why).help(help))
 }
 
 pub(super) fn refused(code: &'static str, why: String) -> Refused {

@@ -143,8 +143,9 @@ fn cpu_data<'a>(
             break;
         };
         *total += part.len();
-        if *total > wrap::MAX_BYTES {
-            return Err(wrap::refused("trace::E02", format!("more than {} bytes of events", wrap::MAX_BYTES)));
+        let limit = wrap::limit(bytes.len());
+        if *total > limit {
+            return Err(wrap::bomb("what its compressed sections hold", limit));
         }
         whole.extend_from_slice(&part);
     }

@@ -72,6 +72,8 @@ struct Reader<'b> {
     running: Vec<Option<(i64, i64)>>,
     unknown: BTreeMap<u32, u64>,
     inflated: usize,
+    /// So much it may become.
+    limit: usize,
 }
 
 /// Does it begin like one: a length-delimited packet with known wire types?
@@ -99,7 +101,14 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         known[field as usize] = Some(Known { row: row(kind), ints, strs });
     }
     let running = vec![None; CpuSet::MAX_CPUS];
-    let mut reader = Reader { builder, known, running, unknown: BTreeMap::new(), inflated: bytes.len() };
+    let mut reader = Reader {
+        builder,
+        known,
+        running,
+        unknown: BTreeMap::new(),
+        inflated: bytes.len(),
+        limit: wrap::limit(bytes.len()),
+    };
     reader.packets(bytes, true)?;
     reader.builder.fill_current();
     for (field, n) in std::mem::take(&mut reader.unknown) {
@@ -151,9 +160,8 @@ impl Reader<'_> {
             false => wrap::inflate(flate2::read::ZlibDecoder::new(bytes), bytes.len())?,
         };
         self.inflated = self.inflated.saturating_add(whole.bytes.len());
-        if self.inflated > wrap::MAX_BYTES {
-            let why = format!("compressed packets become more than {} bytes: refused", wrap::MAX_BYTES);
-            return Err(wrap::refused("trace::E02", why));
+        if self.inflated > self.limit {
+            return Err(wrap::bomb("what its compressed packets hold", self.limit));
         }
         if let Some(why) = whole.damage {
             let message = format!("compressed packets end early: {why}");
