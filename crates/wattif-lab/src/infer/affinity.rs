@@ -13,16 +13,27 @@ const SNUBS: u32 = 3;
 const WAITED_NS: u64 = 30_000_000;
 /// So many where it did before the first of them (a thread binds itself after it was started).
 const SNUBS_AFTER_MOVE: u32 = 20;
-/// So many wake-ups on a CPU that is busy, beside an idle one.
+/// So many wake-ups on a CPU that is busy, beside an idle one of the same capacity, and one in so many of all.
 const SQUEEZES: u32 = 50;
+const SQUEEZED_OF: u32 = 4;
 
 /// What was seen of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     seen_on: CpuSet,
-    /// Since it was first passed over.
+    /// How often it began to run after it had waited.
+    times: u32,
+    /// Beside any idle CPU, and beside one of the same capacity.
+    any: PassedOver,
+    equal: PassedOver,
+}
+
+/// Waits beside idle CPUs of some kind.
+#[derive(Clone, Debug, Default)]
+struct PassedOver {
+    /// Where it ran since the first of them.
     seen_since: CpuSet,
-    /// CPUs that were idle when it was passed over.
+    /// CPUs that were idle then.
     idle: CpuSet,
     snubs: u32,
     waited_ns: u64,
@@ -30,9 +41,32 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// It is switched in after it waited for `waited_ns`. `idle`: CPUs that were idle all the while; `squeezed`: its own ran another thread
-    /// when it woke.
-    pub fn runs(&mut self, cpu: CpuId, waited_ns: u64, idle: &CpuSet, squeezed: bool) {
+    /// It is switched in after it waited for `waited_ns`. `idle`: CPUs that were idle all the while; `equal`: those of them with its own's
+    /// capacity; `squeezed`: its own ran another thread when it woke.
+    pub fn runs(&mut self, cpu: CpuId, waited_ns: u64, idle: &CpuSet, equal: &CpuSet, squeezed: bool) {
+        self.seen_on.insert(cpu);
+        self.times += 1;
+        self.any.runs(cpu, waited_ns, idle, squeezed);
+        self.equal.runs(cpu, waited_ns, equal, squeezed);
+    }
+
+    /// CPUs it is bound to. `full`: no scheduler would leave a thread on that CPU while another is idle (energy-aware placement does
+    /// where there is room left).
+    pub fn cpus(&self, comm: &str, full: impl Fn(CpuId) -> bool) -> Option<CpuSet> {
+        let per_cpu = ["ksoftirqd/", "cpuhp/", "kworker/", "watchdog/"].iter().find_map(|p| comm.strip_prefix(p));
+        let named = per_cpu.and_then(|rest| rest.split([':', '-']).next()?.parse::<u32>().ok());
+        if let Some(cpu) = named.filter(|_| !self.seen_on.is_empty()) {
+            return Some(CpuSet::one(CpuId(cpu))).filter(|c| self.seen_on.is_subset(c));
+        }
+        let squeezed = self.equal.squeezes >= SQUEEZES.max(self.times / SQUEEZED_OF) && self.equal.stays();
+        let passed_over = if squeezed { &self.equal } else { &self.any };
+        let binds = squeezed || passed_over.binds(&self.seen_on);
+        (binds && passed_over.seen_since.iter().all(full)).then(|| passed_over.seen_since.clone())
+    }
+}
+
+impl PassedOver {
+    fn runs(&mut self, cpu: CpuId, waited_ns: u64, idle: &CpuSet, squeezed: bool) {
         // Where its own CPU was idle all the while, it waited for that one to leave a deep state.
         if !idle.is_empty() && !idle.contains(cpu) && (squeezed || waited_ns >= SNUB_NS) {
             if waited_ns >= SNUB_NS {
@@ -42,27 +76,20 @@ impl Evidence {
             self.squeezes += u32::from(squeezed);
             idle.iter().for_each(|c| self.idle.insert(c));
         }
-        self.seen_on.insert(cpu);
         if !self.idle.is_empty() {
             self.seen_since.insert(cpu);
         }
     }
 
-    /// CPUs it is bound to. `full`: no scheduler would put a thread on that CPU while another is idle.
-    pub fn cpus(&self, comm: &str, full: impl Fn(CpuId) -> bool) -> Option<CpuSet> {
-        let per_cpu = ["ksoftirqd/", "cpuhp/", "kworker/", "watchdog/"].iter().find_map(|p| comm.strip_prefix(p));
-        let named = per_cpu.and_then(|rest| rest.split([':', '-']).next()?.parse::<u32>().ok());
-        if let Some(cpu) = named.filter(|_| !self.seen_on.is_empty()) {
-            return Some(CpuSet::one(CpuId(cpu))).filter(|c| self.seen_on.is_subset(c));
-        }
-        if self.seen_since.is_empty() || self.idle.intersects(&self.seen_since) {
-            return None;
-        }
-        let always_there = self.seen_on.is_subset(&self.seen_since);
+    /// It waited often and long for CPUs it stays on, and never ran on those that were idle.
+    fn binds(&self, seen_on: &CpuSet) -> bool {
+        let always_there = seen_on.is_subset(&self.seen_since);
         let often = self.snubs >= if always_there { SNUBS } else { SNUBS_AFTER_MOVE };
-        let long = self.waited_ns >= WAITED_NS;
-        let squeezed = self.squeezes >= SQUEEZES && self.seen_since.iter().all(full);
-        (often && long || squeezed).then(|| self.seen_since.clone())
+        often && self.waited_ns >= WAITED_NS && self.stays()
+    }
+
+    fn stays(&self) -> bool {
+        !self.seen_since.is_empty() && !self.idle.intersects(&self.seen_since)
     }
 }
 
@@ -75,24 +102,29 @@ mod tests {
     }
     const MS: u64 = 1_000_000;
 
+    /// On CPUs of one kind.
+    fn runs(e: &mut Evidence, cpu: CpuId, waited_ns: u64, idle: CpuSet, squeezed: bool) {
+        e.runs(cpu, waited_ns, &idle, &idle, squeezed);
+    }
+
     #[test]
     fn a_thread_that_waits_beside_an_idle_cpu() {
         let mut e = Evidence::default();
-        e.runs(CpuId(0), 0, &cpus(&[]), false); // started somewhere, then bound
+        runs(&mut e, CpuId(0), 0, cpus(&[]), false); // started somewhere, then bound
         for _ in 0..20 {
             assert_eq!(e.cpus("hog", |_| true), None);
-            e.runs(CpuId(1), 2 * MS, &cpus(&[0]), false);
+            runs(&mut e, CpuId(1), 2 * MS, cpus(&[0]), false);
         }
         assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
-        e.runs(CpuId(0), 0, &cpus(&[]), false);
+        runs(&mut e, CpuId(0), 0, cpus(&[]), false);
         assert_eq!(e.cpus("hog", |_| true), None, "it may, after all");
     }
 
     #[test]
     fn a_cpu_that_wakes_up_slowly() {
         let mut e = Evidence::default();
-        e.runs(CpuId(1), 2 * MS, &cpus(&[0, 1]), false);
-        (0..20).for_each(|_| e.runs(CpuId(1), 2 * MS, &cpus(&[0]), false));
+        runs(&mut e, CpuId(1), 2 * MS, cpus(&[0, 1]), false);
+        (0..20).for_each(|_| runs(&mut e, CpuId(1), 2 * MS, cpus(&[0]), false));
         assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
     }
 
@@ -100,16 +132,27 @@ mod tests {
     fn a_thread_that_always_preempts_another() {
         let mut e = Evidence::default();
         for _ in 0..SQUEEZES {
-            e.runs(CpuId(1), 5_000, &cpus(&[0, 2]), true);
+            runs(&mut e, CpuId(1), 5_000, cpus(&[0, 2]), true);
         }
         assert_eq!(e.cpus("periodic", |_| true), Some(cpus(&[1])));
         assert_eq!(e.cpus("periodic", |_| false), None, "energy-aware placement packs threads on a CPU with room");
     }
 
     #[test]
+    fn a_thread_that_waits_beside_a_cpu_of_another_kind() {
+        let mut e = Evidence::default();
+        (0..30).for_each(|_| e.runs(CpuId(1), 2 * MS, &cpus(&[4]), &cpus(&[]), true));
+        assert_eq!(e.cpus("packed", |_| false), None, "for all its room, a small CPU takes less energy");
+        assert_eq!(e.cpus("background", |_| true), Some(cpus(&[1])));
+        let mut e = Evidence::default();
+        (0..100).for_each(|_| e.runs(CpuId(4), 5_000, &cpus(&[1]), &cpus(&[]), true));
+        assert_eq!(e.cpus("app", |_| true), None, "it needs a large CPU");
+    }
+
+    #[test]
     fn by_name() {
         let mut e = Evidence::default();
-        e.runs(CpuId(3), 0, &cpus(&[]), false);
+        runs(&mut e, CpuId(3), 0, cpus(&[]), false);
         assert_eq!(e.cpus("kworker/3:1-events", |_| false), Some(cpus(&[3])));
         assert_eq!(e.cpus("kworker/u8:1", |_| false), None);
     }

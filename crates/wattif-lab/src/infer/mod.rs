@@ -13,6 +13,7 @@ mod play;
 mod pools;
 mod programs;
 mod servers;
+mod spins;
 mod steps;
 mod wakers;
 mod workload;

@@ -199,12 +199,19 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
     out.finish(recording.end);
 }
 
-/// Our own files call the threads of a task `task-index`, and other files keep their names.
+/// Our own files call the threads of a task `task-index`, a forked one `task-index-` and four digits; other files keep their names.
 pub(super) fn task(recording: &Recording, comm: &str) -> String {
     let ours = recording.threads.values().any(|t| t.policy.is_some());
-    match comm.rsplit_once('-') {
-        Some((task, index)) if ours && index.parse::<u32>().is_ok() => task.into(),
-        _ => comm.into(),
+    if !ours {
+        return comm.into();
+    }
+    let numbered = |name: &'_ str| {
+        name.rsplit_once('-').filter(|(_, n)| n.parse::<u32>().is_ok()).map(|(task, n)| (task.to_string(), n.len()))
+    };
+    match numbered(comm) {
+        Some((forked, 4)) => numbered(&forked).map_or(forked, |(task, _)| task),
+        Some((task, _)) => task,
+        None => comm.into(),
     }
 }
 

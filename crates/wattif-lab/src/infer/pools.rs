@@ -41,7 +41,7 @@ fn only_asked(steps: &[Step]) -> bool {
     let tokens = steps.iter().filter(|s| matches!(s, Step::Token { .. })).count();
     tokens > 0
         && tokens == waits
-        && steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Token { .. } | Step::Post { .. }))
+        && steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Spin(_) | Step::Token { .. } | Step::Post { .. }))
 }
 
 /// A thread's wake-ups of a pool prefer none of its members; members do not wake each other.

@@ -12,6 +12,8 @@ use wattif_model::{CpuId, CpuSet, Ns, Pid};
 const MIN_SLEEPS: usize = 8;
 /// A CPU that is busy for so much of a trace has no room left, percent.
 const BUSY_PCT: u64 = 80;
+/// Between two looks at the clock.
+const SPIN_CHUNK_NS: u64 = 1_000;
 /// Work and sleeps without an end.
 const FOREVER_NS: u64 = 1_000_000_000_000_000;
 
@@ -32,6 +34,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         calibration: platform.cpus[platform.calibration_cpu.at()].capacity.max(1),
         starting_again: starting_again(recording, &threads),
         closed: closed(&threads, recording.end.0),
+        end: recording.end.0,
         options,
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
         pooled: pools.keys().copied().collect(),
@@ -155,6 +158,8 @@ struct Programs<'a> {
     starting_again: BTreeSet<String>,
     /// Threads that only wait for each other and for times of given length: they go round.
     closed: BTreeSet<Pid>,
+    /// Of the trace.
+    end: u64,
     options: &'a Options,
 }
 
@@ -186,9 +191,10 @@ impl Programs<'_> {
             if let Some((_, cpus)) = bind.take_if(|(after, _)| *after <= done) {
                 ops.push(Op::SetAffinity(Some(cpus)));
             }
-            done += u32::from(!matches!(step, Step::Work(_) | Step::Passed { .. }));
+            done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. }));
             ops.push(match *step {
                 Step::Work(units) => work(units),
+                Step::Spin(ns) => Op::Spin { wall: Amount::Fixed(ns), chunk: SPIN_CHUNK_NS },
                 Step::Timer { until, since } if relative && since > 0 => Op::Sleep(Amount::Fixed(until - since)),
                 Step::Timer { until, .. } => {
                     let since_last = until.saturating_sub(expiry);
@@ -234,6 +240,15 @@ impl Programs<'_> {
             let begin = ops.len() as u32;
             let timer = Op::Timer { timer: 0, period: Amount::Fixed(t.beat.period), absolute };
             ops.extend([Op::Loop { count: None, end: begin + 3 }, timer, work(t.beat.work), Op::LoopEnd { begin }]);
+        } else if let Some(usual) = steps::usual_interval(&t.steps) {
+            // Governors look at the timer that comes next, also while the last one of the trace is over.
+            ops.push(match absolute && !relative {
+                true => {
+                    let period = Amount::Fixed((self.end + usual / 2).saturating_sub(expiry));
+                    Op::Timer { timer: 0, period, absolute }
+                }
+                false => Op::Sleep(Amount::Fixed(usual)),
+            });
         }
         ops.push(Op::Sleep(Amount::Fixed(FOREVER_NS)));
         ops
@@ -311,7 +326,7 @@ impl Thread {
     fn goes_round(&self, end: u64) -> bool {
         let relative = sleeps_relatively(&self.steps);
         let timed = |s: &Step| matches!(s, Step::Timer { since, .. } if !relative || *since == 0);
-        let blocks = self.steps.iter().any(Step::waits) && self.steps.iter().any(|s| matches!(s, Step::Work(_)));
+        let blocks = self.steps.iter().any(Step::waits) && self.steps.iter().any(Step::is_busy);
         let ends = |s: &Step| matches!(s, Step::Fork(_) | Step::Exit | Step::Attr(_));
         blocks
             && self.parent.is_none()

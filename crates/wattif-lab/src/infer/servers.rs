@@ -25,6 +25,8 @@ const HIDDEN_OF: usize = 50;
 const CONTENDED_OF: usize = 20;
 /// So many of 100 answers are alike.
 const ALIKE: usize = 90;
+/// A client that has asked sleeps so soon, ns.
+const ASKED_NS: u64 = 2_000;
 /// Servers looked for.
 const MAX_SERVERS: usize = 256;
 
@@ -226,12 +228,12 @@ impl<'a> Server<'a> {
         matches!(step, Step::Token { by, .. } if self.clients.contains(by))
     }
 
-    /// When those asked whom each burst answers.
-    fn asked(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>) -> Vec<Vec<u64>> {
+    /// Whom each burst answers, and when they asked.
+    fn asked(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>) -> Vec<Vec<(Pid, u64)>> {
         let mut waits: BTreeMap<Pid, std::slice::Iter<'_, u64>> = waits.iter().map(|(p, w)| (*p, w.iter())).collect();
         let mut asked = |s: &Step| {
             let (client, at) = self.answered(s)?;
-            Some(waits.get_mut(&client).and_then(|w| w.next().copied()).unwrap_or(at))
+            Some((client, waits.get_mut(&client).and_then(|w| w.next().copied()).unwrap_or(at)))
         };
         self.bursts.iter().map(|&(first, end)| steps[first..end].iter().filter_map(&mut asked).collect()).collect()
     }
@@ -272,11 +274,8 @@ impl<'a> Server<'a> {
         let mut out = Vec::with_capacity(steps.len() + 8);
         let mut begin = 0;
         for (&(first, end), asked) in self.bursts.iter().zip(self.asked(steps, waits)) {
-            let (n, all_by) = match answers {
-                Answers::Counted => (asked.len(), asked.iter().max()),
-                _ => (1, asked.iter().min()),
-            };
-            self.take(&steps[begin..first], n, all_by.copied().unwrap_or(0), answers, &mut out);
+            let n = if answers == Answers::Counted { asked.len() } else { 1 };
+            self.take(&steps[begin..first], n, &asked, answers, &mut out);
             self.answer(n, answers, &mut out);
             out.extend(steps[first..end].iter().filter(|s| self.answered(s).is_none()).cloned());
             begin = end;
@@ -286,21 +285,24 @@ impl<'a> Server<'a> {
         out
     }
 
-    /// From one answer to the next: takes `n` requests, the last of which was there at `asked`.
-    fn take(&self, cycle: &[Step], n: usize, asked: u64, answers: Answers, out: &mut Vec<Step>) {
+    /// From one answer to the next: takes `n` requests of those who asked then.
+    fn take(&self, cycle: &[Step], n: usize, asked: &[(Pid, u64)], answers: Answers, out: &mut Vec<Step>) {
         let [requests, batch] = [Queue::Requests, Queue::Batch].map(|queue| queue(self.pids.0, self.pids.1));
         let seen: Vec<usize> = (0..cycle.len()).filter(|i| self.is_request(&cycle[*i])).collect();
         // Of those that are seen the last ones count; the rest is where the last one is, or where it usually is.
         let kept = &seen[seen.len().saturating_sub(n)..];
-        let (mut rest_at, mut rest_units) = kept.last().map_or_else(|| self.usual_place(cycle), |i| (*i, 0));
-        // Not before a wait that had ended before: what is asked may depend on what the server did then.
-        if let Some(ended) = cycle.iter().rposition(|s| s.woken_at().is_some_and(|at| at <= asked))
-            && ended >= rest_at
-        {
-            (rest_at, rest_units) = (ended + 1, 0);
-        }
+        let usual = kept.last().map_or_else(|| self.usual_place(cycle), |i| (*i, 0));
+        let is_kept = |p: &Pid| kept.iter().any(|i| matches!(&cycle[*i], Step::Token { by, .. } if by == p));
+        let mut hidden: Vec<u64> = asked.iter().filter(|(p, _)| !is_kept(p)).map(|(_, at)| *at).collect();
+        hidden.sort_unstable();
+        hidden.resize(n - kept.len(), 0);
+        // Not before a wait that had begun before: else it had to wait for what is asked while it waits.
+        let places: Vec<(usize, u64)> = hidden.iter().map(|at| place(cycle, usual, *at)).collect();
         let close = match answers {
-            Answers::Batch => (rest_at..cycle.len()).rfind(|i| cycle[*i].waits() && !self.is_request(&cycle[*i])),
+            Answers::Batch => {
+                let first = places.iter().map(|p| p.0).max().unwrap_or(usual.0);
+                (first..cycle.len()).rfind(|i| cycle[*i].waits() && !self.is_request(&cycle[*i]))
+            }
             _ => None,
         };
         let get = |out: &mut Vec<Step>, times: usize| {
@@ -309,28 +311,26 @@ impl<'a> Server<'a> {
                 out.extend((answers == Answers::Batch).then_some(Step::Put(batch)));
             }
         };
+        let count = |at: usize, late: bool| places.iter().filter(|p| p.0 == at && (p.1 > 0) == late).count();
         for (i, step) in cycle.iter().enumerate() {
-            let (here, is_request) = (i == rest_at, self.is_request(step));
+            get(out, count(i, false));
             match *step {
-                Step::Work(units) if here && rest_units > 0 => {
-                    let before = units.saturating_sub(rest_units);
+                Step::Work(units) if count(i, true) > 0 => {
+                    let before = units.saturating_sub(usual.1);
                     out.extend((before > 0).then_some(Step::Work(before)));
-                    get(out, n - kept.len());
+                    get(out, count(i, true));
                     out.push(Step::Work(units - before));
                 }
                 _ => {
-                    get(out, if here { n - kept.len() } else { 0 });
                     out.extend((close == Some(i)).then_some(Step::Drain { from: requests, to: batch }));
-                    match is_request {
+                    match self.is_request(step) {
                         true => get(out, usize::from(kept.contains(&i))),
                         false => out.push(step.clone()),
                     }
                 }
             }
         }
-        if rest_at >= cycle.len() {
-            get(out, n - kept.len());
-        }
+        get(out, places.iter().filter(|p| p.0 >= cycle.len()).count());
     }
 
     /// Before which step of a cycle, and with how much of it left, a request is usually taken.
@@ -355,6 +355,15 @@ impl<'a> Server<'a> {
             Answers::All => out.extend([Step::Put(replies), Step::Drain { from: requests, to: replies }]),
             Answers::Batch => out.push(Step::Drain { from: batch, to: replies }),
         }
+    }
+}
+
+/// Where in a cycle a request of that time is taken: where it usually is, or after the last wait that had begun before.
+fn place(cycle: &[Step], usual: (usize, u64), asked: u64) -> (usize, u64) {
+    let had_begun = |s: &Step| s.blocked_since().is_some_and(|since| since + ASKED_NS < asked);
+    match cycle.iter().rposition(had_begun) {
+        Some(wait) if wait >= usual.0 => (wait + 1, 0),
+        _ => usual,
     }
 }
 

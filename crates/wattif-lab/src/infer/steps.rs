@@ -7,6 +7,8 @@ use wattif_model::Pid;
 pub enum Step {
     /// Units: ns × capacity.
     Work(u64),
+    /// Busy until so much wall time has passed, ns.
+    Spin(u64),
     /// Until an absolute time; blocked since.
     Timer {
         until: u64,
@@ -66,6 +68,10 @@ pub enum Queue {
 }
 
 impl Step {
+    /// Does the thread compute there?
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Step::Work(_) | Step::Spin(_))
+    }
     /// Does the thread block there?
     pub fn waits(&self) -> bool {
         self.blocked_since().is_some() || matches!(self, Step::Get(_))
@@ -116,6 +122,40 @@ pub fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
     }
 }
 
+/// Fewer sleeps, or pieces of work, tell of no constant; so many of 100 have to be within one part in so many of their median.
+const MIN_EVEN: usize = 16;
+const EVEN: usize = 80;
+const EVEN_PART: u64 = 50;
+
+/// A program that sleeps for a constant time shows other lengths where its CPU took long to wake up, by the state that an estimate says it
+/// was in: those near the constant are the constant.
+pub fn even_out(steps: &mut [Step]) {
+    let length = |s: &Step| if let Step::Sleep { ns, .. } = *s { Some(ns) } else { None };
+    let mut all: Vec<u64> = steps.iter().filter_map(length).collect();
+    all.sort_unstable();
+    let Some(usual) = all.get(all.len() / 2).copied().filter(|_| all.len() >= MIN_EVEN) else { return };
+    let even = all.iter().filter(|ns| ns.abs_diff(usual) <= usual / EVEN_PART).count();
+    if even * 100 < all.len() * EVEN {
+        return;
+    }
+    for step in steps {
+        if let Step::Sleep { ns, .. } = step
+            && ns.abs_diff(usual) <= usual / 2
+        {
+            *ns = usual;
+        }
+    }
+}
+
+/// Mean distance of the timers of a thread that mostly waits for those.
+pub fn usual_interval(steps: &[Step]) -> Option<u64> {
+    let timed = |s: &&Step| matches!(s, Step::Timer { .. } | Step::Sleep { .. });
+    let (n, all) = (steps.iter().filter(timed).count(), steps.iter().filter(|s| s.waits()).count());
+    let mut expiries = steps.iter().filter(timed).filter_map(Step::woken_at);
+    let (first, last) = (expiries.next()?, expiries.next_back()?);
+    (2 * n > all).then(|| (last.saturating_sub(first) / (n as u64 - 1)).max(1))
+}
+
 /// What is left to do of the work that the end of a trace cuts off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
@@ -130,6 +170,9 @@ const ENDLESS: u64 = 4;
 
 /// How the last stretch of a thread that was about to run at the end of its trace goes on.
 pub fn rest(steps: &[Step]) -> Rest {
+    if let Some(Step::Spin(_)) = steps.last() {
+        return Rest::Units(0);
+    }
     let mut stretches = vec![0u64];
     for step in steps {
         match step {
@@ -178,10 +221,34 @@ mod tests {
     }
 
     #[test]
+    fn a_constant() {
+        let sleep = |ns| Step::Sleep { ns, since: 1 };
+        let mut steps: Vec<Step> = (0..20).map(|i| sleep(if i % 9 == 8 { 63_000 } else { 100_000 + i })).collect();
+        steps.push(sleep(400_000));
+        even_out(&mut steps);
+        assert!(steps[..20].iter().all(|s| *s == sleep(100_010)), "{steps:?}");
+        assert_eq!(steps[20], sleep(400_000), "another sleep");
+        let mut random: Vec<Step> = (0..20).map(|i| sleep(100_000 + 9_000 * i)).collect();
+        let before = random.clone();
+        even_out(&mut random);
+        assert_eq!(random, before);
+    }
+
+    #[test]
+    fn the_next_timer() {
+        let timer = |until| Step::Timer { until, since: until - 1 };
+        let token = Step::Token { by: Pid(1), since: 1, at: 2 };
+        assert_eq!(usual_interval(&[timer(10), Step::Work(1), timer(20), token.clone(), timer(60)]), Some(25));
+        assert_eq!(usual_interval(&[timer(10), token.clone(), token, timer(60)]), None, "others wake it");
+        assert_eq!(usual_interval(&[timer(10)]), None);
+    }
+
+    #[test]
     fn beyond_the_end() {
         let timer = |until| Step::Timer { until, since: until - 1 };
         let check = |steps: &[Step], expect| assert_eq!(rest(steps), expect, "{steps:?}");
         check(&[Step::Work(900)], Rest::Endless);
+        check(&[Step::Work(900), timer(5), Step::Spin(70)], Rest::Units(0));
         check(&[timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(4)], Rest::Units(6));
         check(&[timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(30)], Rest::Units(0));
         check(&[timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(50)], Rest::Endless);

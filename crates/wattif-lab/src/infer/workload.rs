@@ -12,6 +12,7 @@
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
 //! | the same, of threads of one name, now this, now that one | a request for whichever of them waits (`pools.rs`) |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
+//! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock (`spins.rs`) |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
 //! | it computes when the trace ends | the rest of its usual stretch, or more without an end |
 //!
@@ -70,8 +71,12 @@ pub(super) struct Thread {
     pub(super) first_prio: u8,
     prio: u8,
     pub(super) steps: Vec<Step>,
-    /// Work since the last step.
+    /// Work since the last step, and when it began and went on last.
     work: u64,
+    began: u64,
+    last: u64,
+    /// From the beginning to the end of each step of work, ns, by step.
+    walls: Vec<(usize, u64)>,
     /// Kernel time of the present slice that is not the thread's work, ns.
     overhead: u64,
     cpu: Option<CpuId>,
@@ -147,6 +152,9 @@ impl Thread {
             prio,
             steps: Vec::new(),
             work: 0,
+            began: 0,
+            last: 0,
+            walls: Vec::new(),
             overhead: 0,
             cpu: None,
             parent: None,
@@ -163,6 +171,7 @@ impl Thread {
     }
     fn push(&mut self, step: Step) {
         if self.work > 0 {
+            self.walls.push((self.steps.len(), self.last - self.began));
             self.steps.push(Step::Work(std::mem::take(&mut self.work)));
         }
         self.steps.push(step);
@@ -213,6 +222,10 @@ impl Inference<'_> {
             let wall = now.saturating_sub(since);
             let kernel = t.overhead.min(wall);
             t.overhead -= kernel;
+            if t.work == 0 {
+                t.began = since + kernel;
+            }
+            t.last = now.max(t.began);
             t.work = t.work.saturating_add((wall - kernel).saturating_mul(speed));
         }
     }
@@ -282,8 +295,11 @@ impl Inference<'_> {
         match t.state {
             State::Unknown => t.born = at, // neither woken nor forked: it was waiting for a CPU
             State::Runnable { since } => {
-                let squeezed = t.woken && t.busy_then.contains(cpu);
-                t.where_it_runs.runs(cpu, at.saturating_sub(since), &idle, squeezed);
+                // A real-time thread preempts others where it was.
+                let squeezed = t.woken && t.prio >= 100 && t.busy_then.contains(cpu);
+                let cpus = &self.platform.cpus;
+                let equal = idle.iter().filter(|c| cpus[c.at()].capacity == cpus[cpu.at()].capacity).collect();
+                t.where_it_runs.runs(cpu, at.saturating_sub(since), &idle, &equal, squeezed);
             }
             _ => {}
         }
@@ -382,8 +398,10 @@ impl Inference<'_> {
             if t.work > 0 {
                 t.steps.push(Step::Work(std::mem::take(&mut t.work)));
             }
+            super::spins::spin(&mut t.steps, &t.walls);
             let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
             steps::follow_causes(&mut t.steps, DEVICE_OF * t.irqs_elsewhere > t.irqs, slack);
+            steps::even_out(&mut t.steps);
             t.beat = periods::reveal(&mut t.steps);
         }
     }
