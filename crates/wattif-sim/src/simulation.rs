@@ -213,6 +213,7 @@ impl<'o, 'p> Out<'o, 'p> {
         }
     }
 
+    #[inline(never)]
     fn deliver(&mut self, now: u64, cpu: CpuId, family: Interest, event: Event) {
         for (observer, wants) in self.observers.iter_mut().zip(&self.wants) {
             if wants.wants(family) {

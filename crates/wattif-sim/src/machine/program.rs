@@ -517,6 +517,7 @@ impl Programs {
     }
 
     /// `n` iterations at once. Drawn amounts are drawn for each, but no more than [`MAX_DRAWS`] times.
+    #[inline(never)]
     fn iterate(&mut self, pid: Pid, n: u64, per_iteration: &Amount, instr: &Instr) -> Option<Step> {
         let draws = if matches!(per_iteration, Amount::Fixed(_)) { 1 } else { n.min(MAX_DRAWS) };
         let sum: u128 = (0..draws).map(|_| u128::from(self.draw(pid, per_iteration, instr))).sum();
@@ -616,6 +617,7 @@ impl Programs {
         None
     }
 
+    #[inline(never)]
     fn fork(&mut self, pid: Pid, task: u32, out: &mut Effects) -> Option<Step> {
         let number = self.forks[task as usize];
         if number == MAX_FORKS {
@@ -646,6 +648,7 @@ impl Programs {
     // ---- attributes and log ------------------------------------------------------------------------------------------
 
     /// One of the attributes a thread sets for itself after its delay; nothing is asked for that it has already.
+    #[inline(never)]
     fn set_attribute(&mut self, pid: Pid, which: Attribute, now: Ns, out: &mut Effects) -> Option<Step> {
         let task = self.thread(pid).task as usize;
         let TaskSpec { attr, cpus, group, .. } = &self.workload.tasks[task];
@@ -667,6 +670,7 @@ impl Programs {
         if self.thread(pid).launching { Pending::StartupRest } else { Pending::Ready }
     }
 
+    #[inline(never)]
     fn set_affinity(&mut self, pid: Pid, cpus: &Option<CpuSet>) -> Option<Step> {
         let thread = self.thread(pid);
         let changed = thread.affinity != *cpus;
@@ -680,6 +684,7 @@ impl Programs {
     }
 
     /// A clamp that is not given stays as it is.
+    #[inline(never)]
     fn set_attr(&mut self, pid: Pid, attr: SchedAttr, out: &mut Effects) -> Option<Step> {
         let thread = self.thread(pid);
         let old = thread.attr;

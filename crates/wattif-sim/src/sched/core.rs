@@ -300,6 +300,7 @@ impl Kernel<'_, '_> {
     }
 
     /// Still queued: EEVDF delayed its dequeue.
+    #[inline(never)]
     fn ttwu_runnable(&mut self, pid: Pid, this_cpu: CpuId) {
         let (cpu, prio) = (self.s.tasks[pid.at()].cpu, self.prio(pid));
         self.activate(pid, cpu, Enqueue { wakeup: true, delayed: true, ..Enqueue::default() }, false);
@@ -308,6 +309,7 @@ impl Kernel<'_, '_> {
     }
 
     /// `wake_up_new_task`: the first activation of a thread created on `this_cpu`.
+    #[inline(never)]
     pub(crate) fn wake_up_new_task(&mut self, pid: Pid, this_cpu: CpuId) {
         self.s.tasks[pid.at()].state = State::Running;
         let cpu = self.select_task_rq(pid, this_cpu, Kind::Fork);
@@ -358,6 +360,7 @@ impl Kernel<'_, '_> {
 
     /// `select_fallback_rq`: the policy has no CPU that the task may use, such as the previous one after a change of affinity;
     /// the first allowed one of that CPU's node, else of all.
+    #[inline(never)]
     fn select_fallback_rq(&self, pid: Pid, prev_cpu: CpuId) -> CpuId {
         let node = |cpu: CpuId| self.m.platform.cpus[cpu.at()].node;
         let allowed = &self.s.tasks[pid.at()].cpus;
@@ -569,6 +572,7 @@ impl Kernel<'_, '_> {
     }
 
     /// The fair server's turn: a fair task runs before real-time ones.
+    #[inline(never)]
     fn pick_served_task(&mut self, cpu: CpuId) -> Option<Pid> {
         let fair = self.fair.pick_task(&mut self.s, cpu);
         fair.or_else(|| {

@@ -42,6 +42,7 @@ impl Kernel<'_, '_> {
     }
 
     /// How long the polling state polls before the idle loop looks again, ns.
+    #[inline(never)]
     fn poll_limit(&mut self, cpu: CpuId) -> u64 {
         let mut states = [CpuidleState::default(); CPUIDLE_STATE_MAX];
         let known = self.m.platform.idle_states(cpu);
@@ -52,6 +53,7 @@ impl Kernel<'_, '_> {
     }
 
     /// The power of a sleep whose length is known: the way in, the state, and the way out before its end.
+    #[inline(never)]
     fn foreseen_power(&mut self, cpu: CpuId) {
         let now = self.s.now;
         let Some(sleep) = self.m.cpus[cpu.at()].sleep else { return };

@@ -53,6 +53,7 @@ impl Kernel<'_, '_> {
     }
 
     /// One has come.
+    #[inline(never)]
     pub(crate) fn stray_interrupt(&mut self, cpu: CpuId) {
         let Some(of) = self.m.platform.noise.interrupts else { return };
         let work_ns = self.strays[cpu.at()].rng.exponential(of.work_ns).max(1);

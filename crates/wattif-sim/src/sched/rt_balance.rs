@@ -35,6 +35,7 @@ impl Kernel<'_, '_> {
     }
 
     /// Every real-time task that waits on `cpu` goes where it can run, until one cannot (`push_rt_tasks`).
+    #[inline(never)]
     pub(crate) fn push_rt_tasks(&mut self, cpu: CpuId, from: CpuId) {
         while self.s.rqs[cpu.at()].rt.rt_nr_running > 1 || self.s.rqs[cpu.at()].dl.dl_nr_running > 0 {
             let push = rt::push_rt_task(&mut self.s, cpu, from);
@@ -45,6 +46,7 @@ impl Kernel<'_, '_> {
     }
 
     /// The same for deadline tasks.
+    #[inline(never)]
     pub(crate) fn push_dl_tasks(&mut self, cpu: CpuId, from: CpuId) {
         while self.s.rqs[cpu.at()].dl.dl_nr_running > 1 {
             let push = dl_placement::push_dl_task(&mut self.s, cpu, from);
@@ -97,6 +99,7 @@ impl Kernel<'_, '_> {
         }
     }
 
+    #[inline(never)]
     fn pull_rt_task(&mut self, cpu: CpuId) {
         if self.s.rd.rto_count == 0 {
             return;
@@ -111,6 +114,7 @@ impl Kernel<'_, '_> {
         }
     }
 
+    #[inline(never)]
     fn pull_dl_task(&mut self, cpu: CpuId) {
         for src in 0..self.s.nr_cpus() as u32 {
             if let Some(pid) = dl_placement::pull_dl_task(&self.s, cpu, CpuId(src)) {
@@ -155,6 +159,7 @@ impl Kernel<'_, '_> {
     }
 
     /// The budget of a deadline task is full again (`dl_task_timer`), or it is the turn of a CPU's fair server.
+    #[inline(never)]
     pub(crate) fn replenish(&mut self, pid: Pid, from: CpuId) {
         let cpu = self.s.tasks[pid.at()].cpu;
         self.update_rq_clock(cpu);
@@ -182,6 +187,7 @@ impl Kernel<'_, '_> {
     }
 
     /// The zero-lag time of a deadline task.
+    #[inline(never)]
     pub(crate) fn inactive_task_timer(&mut self, pid: Pid) {
         let cpu = self.s.tasks[pid.at()].cpu;
         self.update_rq_clock(cpu);
@@ -191,6 +197,7 @@ impl Kernel<'_, '_> {
     }
 
     /// `HRTICK_DL`: the running task is looked at as by a tick.
+    #[inline(never)]
     pub(crate) fn hrtick(&mut self, cpu: CpuId) {
         self.update_rq_clock(cpu);
         let curr = self.s.rqs[cpu.at()].curr;
@@ -200,6 +207,7 @@ impl Kernel<'_, '_> {
     }
 
     /// `sched_rt_period_timer`: real-time periods have ended on all CPUs. Stops where nobody used any.
+    #[inline(never)]
     pub(crate) fn sched_rt_period_timer(&mut self, from: CpuId) {
         let Some((bandwidth, expires)) = self.s.rd.rt_bandwidth.zip(self.s.rd.rt_period_expires) else { return };
         let mut idle = true;

@@ -54,6 +54,7 @@ impl Kernel<'_, '_> {
     }
 
     /// The stopper has the CPU and spent its path length: do the work, then sleep.
+    #[inline(never)]
     pub(crate) fn stopper_step(&mut self, cpu: CpuId) {
         while let Some(work) = self.cpus[cpu.at()].stop.work.pop_front() {
             match work {

@@ -78,6 +78,7 @@ impl Kernel<'_, '_> {
     }
 
     /// Requests have been served: the devices' interrupt comes to the first CPU.
+    #[inline(never)]
     pub(crate) fn device_interrupt(&mut self) {
         let cpu = CpuId(0);
         if self.m.cpus[cpu.at()].sleep.is_some() {
@@ -90,6 +91,7 @@ impl Kernel<'_, '_> {
     }
 
     /// The handler of that interrupt.
+    #[inline(never)]
     pub(crate) fn devices_done(&mut self, cpu: CpuId) {
         self.programs.devices_done(Ns(self.s.now), &mut self.effects);
         self.apply_effects(cpu);
@@ -102,6 +104,7 @@ impl Kernel<'_, '_> {
         }
     }
 
+    #[inline(never)]
     fn apply_some_effects(&mut self, cpu: CpuId) {
         // Lent out while it is applied.
         let mut effects = std::mem::take(&mut self.effects);
@@ -164,6 +167,7 @@ impl Kernel<'_, '_> {
         }
     }
 
+    #[inline(never)]
     fn sched_yield(&mut self, cpu: CpuId, pid: Pid) {
         self.update_rq_clock(cpu);
         self.end_dl_job(cpu, pid);
@@ -276,6 +280,7 @@ impl Kernel<'_, '_> {
     }
 
     /// `sched_setaffinity`: a task that is where it may no longer be is moved by the stopper.
+    #[inline(never)]
     fn sched_setaffinity(&mut self, cpu: CpuId, pid: Pid) {
         let all = CpuSet::first(self.s.nr_cpus());
         let allowed = self.programs.affinity(pid).map_or(all.clone(), |c| c.and(&all));

@@ -81,6 +81,7 @@ pub fn uclamp_update(s: &mut Sched, pid: Pid) {
 }
 
 /// A task became runnable: its clamps count.
+#[inline(never)]
 pub fn uclamp_rq_inc(s: &mut Sched, cpu: CpuId, pid: Pid) {
     let (rq, task) = (&mut s.rqs[cpu.at()], &s.tasks[pid.at()]);
     if task.policy == Policy::Deadline {
@@ -95,6 +96,7 @@ pub fn uclamp_rq_inc(s: &mut Sched, cpu: CpuId, pid: Pid) {
 }
 
 /// A task stops being runnable. The last one leaves its `uclamp_max` behind, so that blocked utilisation stays clamped.
+#[inline(never)]
 pub fn uclamp_rq_dec(s: &mut Sched, cpu: CpuId, pid: Pid) {
     let (rq, task) = (&mut s.rqs[cpu.at()], &s.tasks[pid.at()]);
     if task.policy == Policy::Deadline {

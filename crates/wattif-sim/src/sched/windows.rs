@@ -18,6 +18,7 @@ impl Kernel<'_, '_> {
         }
     }
 
+    #[inline(never)]
     fn walt_event(&mut self, cpu: CpuId, pid: Pid, event: Event) {
         let rq = &self.s.rqs[cpu.at()];
         let who = Who {
@@ -50,12 +51,22 @@ impl Kernel<'_, '_> {
 
     /// One task follows another.
     pub(crate) fn walt_switch(&mut self, cpu: CpuId, prev: Pid, next: Pid) {
-        self.walt_update(cpu, prev, Event::PutPrevTask);
-        self.walt_update(cpu, next, Event::PickNextTask);
+        if self.s.walt.is_some() {
+            self.walt_event(cpu, prev, Event::PutPrevTask);
+            self.walt_event(cpu, next, Event::PickNextTask);
+        }
     }
 
     /// A task that slept is about to be placed.
+    #[inline]
     pub(crate) fn walt_wake(&mut self, pid: Pid) {
+        if self.s.walt.is_some() {
+            self.walt_wakes(pid);
+        }
+    }
+
+    #[inline(never)]
+    fn walt_wakes(&mut self, pid: Pid) {
         let cpu = self.s.tasks[pid.at()].cpu;
         self.walt_update_curr(cpu);
         self.walt_update(cpu, pid, Event::TaskWake);
@@ -65,10 +76,15 @@ impl Kernel<'_, '_> {
     }
 
     /// A task that is on no queue changes its CPU.
+    #[inline]
     pub(crate) fn walt_migrate(&mut self, pid: Pid, src: CpuId, dst: CpuId) {
-        if self.s.walt.is_none() || src == dst {
-            return;
+        if self.s.walt.is_some() && src != dst {
+            self.walt_move(pid, src, dst);
         }
+    }
+
+    #[inline(never)]
+    fn walt_move(&mut self, pid: Pid, src: CpuId, dst: CpuId) {
         self.walt_update_curr(src);
         self.walt_update_curr(dst);
         self.walt_update(src, pid, Event::TaskMigrate);
@@ -100,8 +116,16 @@ impl Kernel<'_, '_> {
     }
 
     /// The tick: early detection looks at the queue.
+    #[inline]
     pub(crate) fn walt_tick(&mut self, cpu: CpuId) {
-        self.walt_update_curr(cpu);
+        if self.s.walt.is_some() {
+            self.walt_update_curr(cpu);
+            self.walt_detect(cpu);
+        }
+    }
+
+    #[inline(never)]
+    fn walt_detect(&mut self, cpu: CpuId) {
         let Some(mut qti) = self.s.walt.as_mut().and_then(|w| w.qti.take()) else { return };
         if qti.switches.early_detection != Detection::Off {
             qti.queued.clear();

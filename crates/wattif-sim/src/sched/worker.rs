@@ -117,6 +117,7 @@ impl Kernel<'_, '_> {
 
     /// `dbs_work_handler`: the worker has the CPU and spent its path length; it takes the samples and sleeps.
     #[doc(alias = "dbs_work_handler")]
+    #[inline(never)]
     pub(crate) fn worker_step(&mut self, cpu: CpuId) {
         while let Some(domain) = self.workers.workers[cpu.at()].work.pop_front() {
             let view = super::view::Signals { s: &self.s, cpus: &self.cpus };

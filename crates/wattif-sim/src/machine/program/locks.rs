@@ -26,6 +26,7 @@ impl Programs {
     // ---- mutexes -----------------------------------------------------------------------------------------------------
 
     /// Take the mutex or wait for it. A mutex that lends priority is handed over, so its waiter finds it its own.
+    #[inline(never)]
     pub(super) fn lock(&mut self, pid: Pid, mutex: u32, out: &mut Effects) -> Option<Step> {
         let pi = self.workload.pi_enabled;
         let rank = if pi { self.effective_rank(pid) } else { self.rank(pid) };
@@ -46,6 +47,7 @@ impl Programs {
     }
 
     /// Release the mutex and wake its first waiter. Without priority inheritance any thread may do so, as glibc does not check.
+    #[inline(never)]
     pub(super) fn unlock(&mut self, pid: Pid, mutex: u32, out: &mut Effects) -> Option<Step> {
         let m = &mut self.resources.mutexes[mutex as usize];
         let owner = m.owner?;
@@ -122,6 +124,7 @@ impl Programs {
     // ---- conditions and barriers -------------------------------------------------------------------------------------
 
     /// Release the mutex, wait for the condition, take the mutex again.
+    #[inline(never)]
     pub(super) fn wait(&mut self, pid: Pid, cond: u32, mutex: Option<u32>, out: &mut Effects) -> Step {
         if let Some(mutex) = mutex {
             self.unlock(pid, mutex, out);
@@ -131,6 +134,7 @@ impl Programs {
         self.block(pid, Pending::Cond(mutex), WaitReason::Cond(cond))
     }
 
+    #[inline(never)]
     pub(super) fn signal(&mut self, cond: u32, out: &mut Effects) -> Option<Step> {
         if let Some(pid) = self.resources.conds[cond as usize].pop() {
             self.wake(pid, out);
@@ -138,6 +142,7 @@ impl Programs {
         None
     }
 
+    #[inline(never)]
     pub(super) fn broadcast(&mut self, cond: u32, out: &mut Effects) -> Option<Step> {
         while let Some(pid) = self.resources.conds[cond as usize].pop() {
             self.wake(pid, out);
@@ -146,6 +151,7 @@ impl Programs {
     }
 
     /// The last to arrive wakes the others and goes on.
+    #[inline(never)]
     pub(super) fn barrier(&mut self, pid: Pid, barrier: u32, out: &mut Effects) -> Option<Step> {
         let rank = self.rank(pid);
         let b = &mut self.resources.barriers[barrier as usize];
@@ -163,6 +169,7 @@ impl Programs {
 
     // ---- semaphores and tokens ---------------------------------------------------------------------------------------
 
+    #[inline(never)]
     pub(super) fn sem_post(&mut self, semaphore: u32, out: &mut Effects) -> Option<Step> {
         let s = &mut self.resources.semaphores[semaphore as usize];
         s.count += 1;
@@ -172,6 +179,7 @@ impl Programs {
         None
     }
 
+    #[inline(never)]
     pub(super) fn sem_wait(&mut self, pid: Pid, semaphore: u32) -> Option<Step> {
         let rank = self.rank(pid);
         let s = &mut self.resources.semaphores[semaphore as usize];
@@ -184,6 +192,7 @@ impl Programs {
     }
 
     /// Make a token and give it to a thread that spins or waits for one; otherwise it is kept.
+    #[inline(never)]
     pub(super) fn put(&mut self, pid: Pid, queue: u32, forward: bool, now: Ns, out: &mut Effects) -> Option<Step> {
         let stamp = self.thread(pid).stamp.filter(|_| forward).unwrap_or(now);
         self.put_stamped(queue, stamp, out);
@@ -204,6 +213,7 @@ impl Programs {
         }
     }
 
+    #[inline(never)]
     pub(super) fn drain(&mut self, from: u32, to: u32, forward: bool, now: Ns, out: &mut Effects) -> Option<Step> {
         while let Some(stamp) = self.resources.queues[from as usize].tokens.pop_front() {
             self.put_stamped(to, if forward { stamp } else { now }, out);
@@ -211,6 +221,7 @@ impl Programs {
         None
     }
 
+    #[inline(never)]
     pub(super) fn get(&mut self, pid: Pid, queue: u32) -> Option<Step> {
         match self.resources.queues[queue as usize].tokens.pop_front() {
             Some(stamp) => {
@@ -253,6 +264,7 @@ impl Programs {
     }
 
     /// The spin ran out: sleep for the token.
+    #[inline(never)]
     pub(super) fn stop_polling(&mut self, pid: Pid, queue: u32) -> Step {
         self.resources.queues[queue as usize].spinners.retain(|&p| p != pid);
         self.wait_for_token(pid, queue)
@@ -261,6 +273,7 @@ impl Programs {
     // ---- devices -----------------------------------------------------------------------------------------------------
 
     /// Hand a request to the device, or queue it.
+    #[inline(never)]
     pub(super) fn request(&mut self, pid: Pid, device: u32, service_ns: u64, now: Ns, out: &mut Effects) -> Step {
         let d = &mut self.resources.devices[device as usize];
         let on = if d.iowait { WaitReason::Device(device) } else { WaitReason::Completion(device) };

@@ -77,6 +77,7 @@ impl FairBalancer {
     }
 
     /// `nohz_balancer_kick`: does a better CPU sleep?
+    #[inline(never)]
     pub(super) fn better_cpu_sleeps(&self, s: &View, cpu: CpuId, asleep: impl Fn(CpuId) -> bool) -> bool {
         let Some(sd) = s.topology.sd_asym_packing[cpu.at()] else { return false };
         let sd = &s.topology.domains[sd];
@@ -97,6 +98,7 @@ fn smt_can_pull(better: bool, here: bool, there: bool, busy: u32, local: &GroupS
 }
 
 /// `update_sd_pick_busiest` between two groups that are to be emptied: the one of lower priority first.
+#[inline(never)]
 pub(super) fn is_lower(s: &View, sd: &Domain, sds: &SdStats, g: usize, generation: Generation) -> bool {
     let Some(busiest) = sds.busiest_group.map(|b| sd.groups[b].asym_prefer_cpu) else { return true };
     let candidate = sd.groups[g].asym_prefer_cpu;
@@ -121,6 +123,7 @@ pub(super) fn picks_by_load(s: &View, env: &Env, sds: &SdStats, g: usize, sgs: &
 }
 
 /// 5.4, `check_asym_packing`: take everything from a busiest group that is not better than we.
+#[inline(never)]
 pub(super) fn check_asym_packing(s: &View, env: &Env, sds: &SdStats) -> Option<u64> {
     let sd = env.sd(s);
     if !sd.asym_packing || !env.is_idle() {

@@ -257,6 +257,7 @@ impl FairBalancer {
 
     /// `find_busiest_queue`: the CPU of the group with most of what is to be moved.
     #[doc(alias = "sched_balance_find_src_rq")]
+    #[inline(never)]
     pub(super) fn find_busiest_queue(&self, s: &View, env: &Env, group: usize) -> Option<CpuId> {
         if self.generation == Generation::V3_13 {
             return self.power.find_busiest_queue(s, env, group);

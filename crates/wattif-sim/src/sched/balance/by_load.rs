@@ -36,6 +36,7 @@ fn classify(group: &Group, sgs: &GroupStats) -> GroupType {
 }
 
 /// The derived fields of a group's statistics.
+#[inline(never)]
 pub(super) fn finish(s: &View, env: &Env, group: &Group, sgs: &mut GroupStats) {
     sgs.avg_load = sgs.group_load * 1024 / sgs.group_capacity.max(1);
     sgs.load_per_task = sgs.group_load.checked_div(u64::from(sgs.sum_h_nr_running)).unwrap_or(0);
@@ -49,6 +50,7 @@ pub(super) const fn smaller(a: u64, b: u64) -> bool {
 }
 
 /// `update_sd_pick_busiest`, after the capacity of a group whose child domain spreads was lowered.
+#[inline(never)]
 pub(super) fn update_sd_pick_busiest(s: &View, env: &Env, sds: &SdStats, g: usize, sgs: &mut GroupStats) -> bool {
     let sd = env.sd(s);
     let (group, local) = (&sd.groups[g], &sd.groups[env.local_group]);
@@ -77,6 +79,7 @@ pub(super) fn update_sd_pick_busiest(s: &View, env: &Env, sds: &SdStats, g: usiz
 }
 
 /// The checks of `find_busiest_group`.
+#[inline(never)]
 pub(super) fn is_imbalanced(s: &View, env: &Env, sds: &mut SdStats) -> bool {
     let (local, busiest) = (&sds.local, &sds.busiest);
     let pct = env.sd(s).imbalance_pct;
@@ -98,6 +101,7 @@ pub(super) fn is_imbalanced(s: &View, env: &Env, sds: &mut SdStats) -> bool {
 }
 
 /// `calculate_imbalance`.
+#[inline(never)]
 pub(super) fn calculate_imbalance(s: &View, env: &mut Env, sds: &mut SdStats) {
     let avg = sds.avg_load;
     let misfit = sds.busiest.group_type == GroupType::MisfitTask;

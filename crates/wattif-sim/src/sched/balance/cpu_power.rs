@@ -122,6 +122,7 @@ fn relative_powers(worth: &[u64]) -> Vec<u32> {
 }
 
 /// `scale_rt_power`: what real-time tasks and interrupts leave; at least 1.
+#[inline(never)]
 pub(super) fn scale_rt_power(s: &View, cpu: CpuId, power: u32) -> u64 {
     let rq = &s.rqs[cpu.at()];
     let used = rq.avg_rt.util_avg + rq.avg_dl.util_avg + rq.avg_irq.util_avg;
@@ -157,6 +158,7 @@ pub struct CpuPower {
 
 impl CpuPower {
     /// The derived fields of a group's statistics.
+    #[inline(never)]
     pub(super) fn finish(&self, env: &Env, s: &View, group: &Group, sgs: &mut GroupStats) {
         let original: u64 = group.cpus.iter().map(|c| u64::from(self.original[c.at()])).sum();
         sgs.avg_load = sgs.group_load * SCALE / sgs.group_capacity.max(1);
@@ -168,6 +170,7 @@ impl CpuPower {
     }
 
     /// `find_busiest_queue`.
+    #[inline(never)]
     pub(super) fn find_busiest_queue(&self, s: &View, env: &Env, group: usize) -> Option<CpuId> {
         let mut best = Busiest::default();
         let sd = env.sd(s);
@@ -189,6 +192,7 @@ fn is_overloaded(sgs: &GroupStats) -> bool {
 }
 
 /// `update_sd_pick_busiest`, after a group whose domain spreads was told that it serves one task only.
+#[inline(never)]
 pub(super) fn update_sd_pick_busiest(sds: &SdStats, sgs: &mut GroupStats) -> bool {
     if sds.prefer_sibling && sds.local.sum_nr_running < sds.local.serves {
         sgs.serves = sgs.serves.min(1);
@@ -197,6 +201,7 @@ pub(super) fn update_sd_pick_busiest(sds: &SdStats, sgs: &mut GroupStats) -> boo
 }
 
 /// The checks of `find_busiest_group`.
+#[inline(never)]
 pub(super) fn is_imbalanced(env: &Env, imbalance_pct: u32, sds: &mut SdStats) -> bool {
     sds.avg_load = sds.average();
     let (local, busiest) = (&sds.local, &sds.busiest);
@@ -236,6 +241,7 @@ fn imbalance(sds: &SdStats) -> u64 {
 }
 
 /// `calculate_imbalance`.
+#[inline(never)]
 pub(super) fn calculate_imbalance(s: &View, env: &mut Env, sds: &mut SdStats) {
     if sds.busiest.group_type == GroupType::Imbalanced {
         sds.busiest.load_per_task = sds.busiest.load_per_task.min(sds.avg_load);

@@ -13,6 +13,7 @@ use crate::sched::View;
 use crate::sched::placement::find_idlest_cpu::adjust_numa_imbalance;
 
 /// `calculate_imbalance`: sets `env.imbalance` and `env.migration`; 0 when nothing should move after all.
+#[inline(never)]
 pub(super) fn calculate_imbalance(s: &View, env: &mut Env, sds: &mut SdStats, generation: Generation) {
     (env.migration, env.imbalance) = match sds.busiest.group_type {
         GroupType::MisfitTask if env.sd(s).asym_cpucapacity => (Migration::Misfit, 1),

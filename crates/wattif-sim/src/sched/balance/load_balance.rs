@@ -206,6 +206,7 @@ impl FairBalancer {
     }
 
     /// Moves tasks from the busiest CPU to us, and then those that only another CPU of our group may take.
+    #[inline(never)]
     fn pull(&mut self, txn: &mut dyn Transaction, env: &mut Env) -> u32 {
         let nr_running = txn.view().rqs[env.src_cpu.at()].nr_running;
         if nr_running <= 1 {
@@ -245,6 +246,7 @@ impl FairBalancer {
     }
 
     /// Nothing could be moved: perhaps the running task can.
+    #[inline(never)]
     fn push_if_needed(&mut self, txn: &mut dyn Transaction, env: &mut Env, moved: u32) -> Outcome {
         let (cpu, level, src) = (env.sd_cpu, env.level, env.src_cpu);
         if moved > 0 {
@@ -352,6 +354,7 @@ impl FairBalancer {
     }
 
     /// Marks our group at the level above: affinity kept us from balancing, or no longer does.
+    #[inline(never)]
     fn set_parent_imbalance(&self, txn: &mut dyn Transaction, env: &Env, imbalance: bool) {
         let s = txn.state();
         let Some(parent) = s.rqs[env.sd_cpu.at()].sd.get(env.level + 1) else { return };
@@ -359,6 +362,7 @@ impl FairBalancer {
         s.topology.domains[domain].groups[group].imbalance = imbalance;
     }
 
+    #[inline(never)]
     fn report(&self, txn: &mut dyn Transaction, env: &Env, moved: u32, wanted: i64) {
         let kind = if env.idle == IdleType::NewlyIdle { BalanceKind::NewIdle } else { BalanceKind::Periodic };
         txn.record(BalanceChoice {

@@ -301,6 +301,7 @@ pub fn update_misfit_status(s: &mut Sched, cpu: CpuId, running: Option<Pid>) {
     }
 }
 
+#[inline(never)]
 fn set_misfit_status(s: &mut Sched, cpu: CpuId, running: Option<Pid>) {
     let misfit = running.filter(|&pid| is_misfit(s, cpu, pid));
     // Not 0 even where the load rounds to it.

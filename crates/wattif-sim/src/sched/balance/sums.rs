@@ -88,6 +88,7 @@ impl FairBalancer {
     }
 
     /// Brings what is kept up to date, but for the cache of the balancing CPU.
+    #[inline(never)]
     pub(super) fn refresh_sums(&mut self, s: &mut Sched, env: &Env) {
         if self.sums.llcs.is_empty() {
             self.sums.cpus.resize(s.nr_cpus(), Sums::default());
@@ -117,6 +118,7 @@ impl FairBalancer {
     }
 
     /// What the group's CPUs add to its statistics, and whether one of them has more than one task.
+    #[inline(never)]
     pub(super) fn add_kept(&self, s: &View, env: &Env, group: &Group, sgs: &mut GroupStats) -> bool {
         let (own, mut crowded) = (s.topology.llc_id[env.sd_cpu.at()], false);
         let local = std::ptr::eq(group, &env.sd(s).groups[env.local_group]);

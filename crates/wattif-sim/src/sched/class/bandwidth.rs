@@ -181,6 +181,7 @@ impl CfsBandwidth {
 
 /// The running entity of a limited queue used run time.
 #[doc(alias = "__account_cfs_rq_runtime")]
+#[inline(never)]
 pub(super) fn account_cfs_rq_runtime(s: &mut Sched, q: usize, delta_exec: u64) {
     let runtime = &mut s.cfs[q].runtime;
     runtime.remaining -= delta_exec as i64;
@@ -224,6 +225,7 @@ fn start_cfs_bandwidth(s: &mut Sched, q: usize) {
 }
 
 /// The queue has lost its last entity: all but a little of its run time goes back to the pool.
+#[inline(never)]
 pub(super) fn return_cfs_rq_runtime(s: &mut Sched, q: usize) {
     let slack = s.cfs[q].runtime.remaining - MIN_CFS_RQ_RUNTIME;
     if slack <= 0 {
@@ -243,6 +245,7 @@ pub(super) fn return_cfs_rq_runtime(s: &mut Sched, q: usize) {
 // ---- throttling ----------------------------------------------------------------------------------------------------
 
 /// An entity joined an empty limited queue, which may have nothing left.
+#[inline(never)]
 pub(super) fn check_enqueue_throttle<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize) {
     let cfs = &s.cfs[q];
     // A queue that runs is looked at when its entity is put back.
@@ -256,6 +259,7 @@ pub(super) fn check_enqueue_throttle<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: 
 }
 
 /// Tasks begin to wait on a queue that is throttled already.
+#[inline(never)]
 pub(super) fn note_waiting(s: &mut Sched, q: usize) {
     let (clock, runtime) = (s.rqs[s.cfs[q].cpu.at()].clock, &mut s.cfs[q].runtime);
     if runtime.throttled && runtime.throttled_clock.is_none() {
@@ -274,6 +278,7 @@ pub(super) fn check_cfs_rq_runtime<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: us
 }
 
 /// Takes a queue off the hierarchy, unless the pool has something after all.
+#[inline(never)]
 fn throttle_cfs_rq<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize) -> bool {
     if assign_cfs_rq_runtime(s, q, 1) {
         return false;

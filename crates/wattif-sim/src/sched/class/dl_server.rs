@@ -29,6 +29,7 @@ pub struct FairServer {
 }
 
 /// Fair tasks are queued beside tasks of higher classes. True: it serves at once.
+#[inline(never)]
 pub fn dl_server_start(s: &mut Sched, cpu: CpuId) -> bool {
     let rq = &mut s.rqs[cpu.at()];
     let (server, now) = (&mut rq.dl.server, rq.clock);
@@ -46,6 +47,7 @@ pub fn dl_server_start(s: &mut Sched, cpu: CpuId) -> bool {
 }
 
 /// There is no fair task any more.
+#[inline(never)]
 pub fn dl_server_stop(s: &mut Sched, cpu: CpuId) {
     dequeue(s, cpu);
     let server = &mut s.rqs[cpu.at()].dl.server;
@@ -54,13 +56,14 @@ pub fn dl_server_stop(s: &mut Sched, cpu: CpuId) {
 }
 
 /// A fair task gets the CPU.
-#[inline]
+#[inline(never)]
 pub fn dl_server_set_next(s: &mut Sched, cpu: CpuId) {
     let rq = &mut s.rqs[cpu.at()];
     rq.dl.server.exec_start = rq.clock_task;
 }
 
 /// `dl_server_update`: a fair task has been running up to now.
+#[inline(never)]
 pub fn dl_server_update(s: &mut Sched, cpu: CpuId) {
     let rq = &mut s.rqs[cpu.at()];
     let (server, now) = (&mut rq.dl.server, rq.clock);

@@ -208,6 +208,7 @@ fn add_positive(v: u64, delta: i64) -> u64 {
     v.saturating_add_signed(delta)
 }
 
+#[inline(never)]
 fn update_tg_cfs_util(s: &mut Sched, q: usize, i: usize, my_q: usize) {
     let util = s.cfs[my_q].avg.util_avg;
     let (cfs, se) = (&mut s.cfs[q], &mut s.se[i]);
@@ -224,6 +225,7 @@ fn update_tg_cfs_util(s: &mut Sched, q: usize, i: usize, my_q: usize) {
     cfs.avg.util_sum = pelt.floor_sum(sum, cfs.avg.util_avg);
 }
 
+#[inline(never)]
 fn update_tg_cfs_runnable(s: &mut Sched, q: usize, i: usize, my_q: usize) {
     let runnable = s.cfs[my_q].avg.runnable_avg;
     let (cfs, se) = (&mut s.cfs[q], &mut s.se[i]);
@@ -240,6 +242,7 @@ fn update_tg_cfs_runnable(s: &mut Sched, q: usize, i: usize, my_q: usize) {
     cfs.avg.runnable_sum = u64::from(pelt.floor_sum(sum, cfs.avg.runnable_avg));
 }
 
+#[inline(never)]
 fn update_tg_cfs_load(s: &mut Sched, q: usize, i: usize, my_q: usize, runnable_sum: i64) {
     if runnable_sum == 0 {
         return;
@@ -286,6 +289,7 @@ fn update_tg_load_avg(s: &mut Sched, q: usize) {
 }
 
 /// A group's weight on a CPU: its shares, by the part of its load that is there (scaled).
+#[inline(never)]
 fn calc_group_shares(s: &Sched, q: usize) -> u64 {
     let cfs = &s.cfs[q];
     let group = &s.groups[cfs.group as usize];
@@ -621,6 +625,7 @@ pub(super) fn clear_buddies(s: &mut Sched, i: usize) {
     }
 }
 
+#[inline(never)]
 fn clear_buddies_upwards(s: &mut Sched, i: usize) {
     fn clear(s: &mut Sched, mut i: usize, buddy: fn(&mut CfsRq) -> &mut usize) {
         while i != NONE {

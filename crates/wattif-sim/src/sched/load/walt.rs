@@ -432,6 +432,7 @@ impl Walt {
     }
 
     /// The task joins the queue; `moved`: by a migration or a change of priority.
+    #[inline(never)]
     pub fn enqueue(&self, p: &mut WaltTask, rq: &mut WaltRq, moved: bool) {
         if std::mem::replace(&mut p.queued, true) {
             return;
@@ -444,6 +445,7 @@ impl Walt {
     }
 
     /// The task leaves the queue; `sleeps`: because it blocks.
+    #[inline(never)]
     pub fn dequeue(&self, p: &mut WaltTask, rq: &mut WaltRq, sleeps: bool) {
         if !std::mem::take(&mut p.queued) {
             return;
@@ -456,6 +458,7 @@ impl Walt {
 
     /// An interrupt of `ns` ended in tick number `tick` (`walt_account_irqtime`).
     #[doc(alias = "walt_account_irqtime")]
+    #[inline(never)]
     pub fn account_irqtime(&self, rq: &mut WaltRq, ns: u64, tick: u64) {
         rq.cur_irqload += ns;
         let gap = tick.saturating_sub(rq.irqload_ts);

@@ -355,6 +355,7 @@ impl QtiSystem {
     }
 
     /// A task joins or leaves a queue.
+    #[inline(never)]
     pub fn queue(&mut self, cpu: CpuId, pid: Pid, joins: bool) {
         let (sum, demand) = (&mut self.rqs[cpu.at()].pred_demands_sum, self.tasks[pid.at()].pred_demand);
         *sum = if joins { *sum + demand } else { sum.saturating_sub(demand) };

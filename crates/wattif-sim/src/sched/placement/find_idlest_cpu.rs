@@ -120,6 +120,7 @@ pub type Idlest = (CpuId, PlacementReason);
 impl FindIdlestCpu {
     /// `find_idlest_cpu`, from the domain at `level` of the request's CPU.
     #[doc(alias = "sched_balance_find_dst_cpu")]
+    #[inline(never)]
     pub fn find(&self, s: &mut Sched, req: &Request, level: usize, sync_entity_load_avg: SyncLoad<'_>) -> Choice {
         let choice = |(cpu, reason)| Choice { cpu, reason, target: req.this_cpu, scanned: 0 };
         let top = &s.topology.domains[s.topology.of_cpu[req.this_cpu.at()][level]];

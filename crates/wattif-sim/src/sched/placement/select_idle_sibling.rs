@@ -347,6 +347,7 @@ impl SelectIdleSibling {
     }
 
     /// 3.13: from the cache down, a group whose CPUs are all idle; its first CPU that is allowed.
+    #[inline(never)]
     fn idle_group(&mut self, s: &View, pid: Pid, target: CpuId) -> Option<CpuId> {
         let allowed = &s.tasks[pid.at()].cpus;
         let domains = &s.topology.of_cpu[target.at()];
@@ -386,6 +387,7 @@ impl SelectIdleSibling {
     }
 
     /// An idle core, else an idle CPU that the search for it met.
+    #[inline(never)]
     fn scan_cores(&mut self, s: &mut Sched, sd: usize, pid: Pid, target: CpuId) -> Option<(CpuId, PlacementReason)> {
         // An overloaded cache has no idle core either.
         if self.scan == Scan::Util && s.topology.llc_shared(target).is_some_and(|l| l.nr_idle_scan == 0) {
@@ -429,6 +431,7 @@ impl SelectIdleSibling {
     }
 
     /// `select_idle_core` before 5.12: a pass of its own.
+    #[inline(never)]
     fn idle_core(&mut self, s: &mut Sched, sd: usize, pid: Pid, target: CpuId) -> Option<CpuId> {
         if !s.topology.llc_shared(target).is_some_and(|l| l.has_idle_cores) {
             return None;
@@ -449,6 +452,7 @@ impl SelectIdleSibling {
     }
 
     /// An idle thread of the core of `of`.
+    #[inline(never)]
     fn select_idle_smt(&mut self, s: &View, sd: usize, pid: Pid, of: CpuId) -> Option<CpuId> {
         let mut second = None;
         for cpu in s.topology.smt[of.at()].iter_and(&s.tasks[pid.at()].cpus) {
@@ -529,6 +533,7 @@ impl SelectIdleSibling {
     }
 
     /// Among the CPUs of different capacity: one that fits, else the best.
+    #[inline(never)]
     fn select_idle_capacity(&mut self, s: &View, sd: usize, pid: Pid, target: CpuId) -> Option<CpuId> {
         // (how well it fits, capacity); the kernel ranks "misses only uclamp_min" before "no", then by capacity.
         let mut best: Option<(Fit, u64, CpuId)> = None;

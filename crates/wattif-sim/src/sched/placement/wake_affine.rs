@@ -239,6 +239,7 @@ impl WakeAffine {
 
 /// `wake_affine` of 3.13: is this CPU's load with the task within the tolerated imbalance of the previous one's, or are
 /// both together less than a task?
+#[inline(never)]
 fn affine_3_13(s: &View, imbalance_pct: u32, weights: TaskLoads, this: CpuId, prev: CpuId, sync: bool) -> bool {
     let power = |cpu: CpuId| i64::from(s.rqs[cpu.at()].cpu_capacity);
     let mut here = cpu_runnable_load(s, this) as i64;
