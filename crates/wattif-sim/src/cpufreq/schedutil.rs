@@ -306,6 +306,7 @@ impl Schedutil {
         self.get_next_freq(self.cpus[loudest].util, capacity)
     }
 
+    #[inline(never)]
     fn update_single(&mut self, now_ns: u64, view: &dyn FreqView) -> u32 {
         let mut c = self.cpus[0];
         self.decide_cpu(&mut c, now_ns, view.versions(), view);
@@ -351,7 +352,10 @@ impl Schedutil {
         let signals = view.signals(c.cpu);
         (c.inputs, c.version) = (Inputs::of(&signals), version);
         let cfs = cpu_util(&signals, None, self.tunables.boost);
-        let cfs = self.with_window_load(c.cpu, cfs, signals.capacity, view);
+        let cfs = match self.tunables.generation {
+            Generation::V4_9Qti => self.with_window_load(c.cpu, cfs, signals.capacity, view),
+            _ => cfs,
+        };
         let boost = c.iowait_apply(now_ns, self.policy.tick_ns, signals.capacity);
         match self.tunables.generation {
             Generation::V6_12 => {
@@ -377,9 +381,9 @@ impl Schedutil {
 
     /// `sugov_walt_adjust`: what the vendor's governor makes of a CPU's utilisation.
     #[doc(alias = "sugov_walt_adjust")]
+    #[inline(never)]
     fn with_window_load(&self, cpu: CpuId, util: u64, capacity: u64, view: &dyn FreqView) -> u64 {
-        let qti = self.tunables.generation == Generation::V4_9Qti;
-        let Some(load) = qti.then(|| view.window_load(cpu)).flatten() else { return util };
+        let Some(load) = view.window_load(cpu) else { return util };
         let highest = u64::from(self.policy.cpuinfo_max);
         let at = |khz: u64| capacity * khz / highest;
         let hiload = util > 0 && util >= at(u64::from(self.policy.cur)) * HILOAD_PCT / 100;

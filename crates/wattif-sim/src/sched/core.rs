@@ -682,13 +682,14 @@ impl Kernel<'_, '_> {
     // ---- frequency -----------------------------------------------------------------------------------------------
 
     /// `cpufreq_update_util`, where the utilisation of a CPU changed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cpufreq_update(&mut self, cpu: CpuId, flags: UpdateFlags) {
         if std::mem::take(&mut self.s.rqs[cpu.at()].util_changed) || flags.iowait {
             self.cpufreq_update_util(cpu, flags);
         }
     }
 
+    #[inline(never)]
     fn cpufreq_update_util(&mut self, cpu: CpuId, flags: UpdateFlags) {
         let domain = self.m.platform.cpus[cpu.at()].domain;
         if self.workers.exist() {

@@ -120,6 +120,7 @@ fn cfs_rq_util_change(s: &mut Sched, q: usize) {
     }
 }
 
+#[inline(never)]
 fn attach_entity_load_avg(s: &mut Sched, q: usize, i: usize) {
     let (cfs, se) = (&mut s.cfs[q], &mut s.se[i]);
     let weight = se_weight(se);
@@ -129,6 +130,7 @@ fn attach_entity_load_avg(s: &mut Sched, q: usize, i: usize) {
     cfs_rq_util_change(s, q);
 }
 
+#[inline(never)]
 fn detach_entity_load_avg(s: &mut Sched, q: usize, i: usize) {
     let (cfs, se) = (&mut s.cfs[q], &s.se[i]);
     s.rqs[cfs.cpu.at()].pelt.detach_entity_load_avg(&mut cfs.avg, &se.avg, se_weight(se));
@@ -190,9 +192,11 @@ fn add_tg_cfs_propagate(cfs: &mut CfsRq, runnable_sum: i64) {
 #[inline]
 fn propagate_entity_load_avg(s: &mut Sched, q: usize, i: usize) -> bool {
     let my_q = s.se[i].my_q;
-    if my_q == NONE || !s.cfs[my_q].propagate {
-        return false;
-    }
+    my_q != NONE && s.cfs[my_q].propagate && carry_entity_load_avg(s, q, i, my_q)
+}
+
+#[inline(never)]
+fn carry_entity_load_avg(s: &mut Sched, q: usize, i: usize, my_q: usize) -> bool {
     let runnable_sum = s.cfs[my_q].prop_runnable_sum;
     s.cfs[my_q].propagate = false;
     s.cfs[my_q].prop_runnable_sum = 0;
@@ -333,6 +337,7 @@ fn depth(s: &Sched, mut i: usize) -> u32 {
 }
 
 /// The ancestors of two entities (or themselves) that are queued on the same queue.
+#[inline(never)]
 pub(super) fn find_matching_se(s: &Sched, mut a: usize, mut b: usize) -> (usize, usize) {
     if s.se[a].cfs_rq == s.se[b].cfs_rq {
         return (a, b);
@@ -442,6 +447,7 @@ pub(super) fn remove_entity_load_avg(s: &mut Sched, i: usize) {
 }
 
 /// The idle CPU a task leaves has an old clock: estimate what it missed, so that the task does not arrive too heavy.
+#[inline(never)]
 fn migrate_se_pelt_lag(s: &mut Sched, i: usize) {
     let se = &mut s.se[i];
     if se.avg.is_decayed() {
@@ -643,6 +649,7 @@ fn clear_buddies_upwards(s: &mut Sched, i: usize) {
 }
 
 /// Prefer this entity at the next pick, at every level that is queued and not SCHED_IDLE.
+#[inline(never)]
 pub(super) fn set_buddy(s: &mut Sched, mut i: usize, buddy: fn(&mut CfsRq) -> &mut usize) {
     while i != NONE && s.se[i].on_rq && !s.se[i].idle {
         *buddy(&mut s.cfs[s.se[i].cfs_rq]) = i;
