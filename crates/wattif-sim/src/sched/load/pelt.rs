@@ -118,6 +118,24 @@ const RUNNABLE_AVG_YN_INV: [u32; 32] = [
     2393127306, 2341847523, 2291666560, 2242560871, 2194507416,
 ];
 
+/// `y^n` as the kernel multiplies by it: halvings first, then a fraction of 2^32.
+#[derive(Clone, Copy, Debug)]
+struct Decay {
+    halvings: u32,
+    inv: u32,
+}
+
+impl Decay {
+    #[inline]
+    fn of(self, val: u64) -> u64 {
+        ((u128::from(val >> self.halvings) * u128::from(self.inv)) >> 32) as u64
+    }
+    #[inline]
+    fn of_u32(self, val: u32) -> u32 {
+        (((u64::from(val) >> self.halvings) * u64::from(self.inv)) >> 32) as u32
+    }
+}
+
 /// How new tasks get their first utilisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PostInit {
@@ -212,25 +230,33 @@ impl Pelt {
         self.min_divider() + avg.period_contrib
     }
 
+    /// `y^n`, for all that decays by as much.
+    #[inline]
+    fn decay(&self, n: u64) -> Decay {
+        if n > 63 << self.shift {
+            return Decay { halvings: 0, inv: 0 };
+        }
+        let n = n as u32;
+        Decay { halvings: n >> self.shift, inv: self.yn_inv(n & ((1 << self.shift) - 1)) }
+    }
+
     /// `val · y^n`.
     #[inline]
     pub fn decay_load(&self, val: u64, n: u64) -> u64 {
-        if n > 63 << self.shift {
-            return 0;
-        }
-        let n = n as u32;
-        let inv = self.yn_inv(n & ((1 << self.shift) - 1));
-        ((u128::from(val >> (n >> self.shift)) * u128::from(inv)) >> 32) as u64
+        self.decay(n).of(val)
     }
 
     /// Contribution of a time that crosses `periods` ≥ 1 boundaries: `d1` units before the first, `d3` after the last.
     #[doc(alias = "__accumulate_pelt_segments")]
     #[inline]
     pub fn accumulate_segments(&self, periods: u64, d1: u32, d3: u32) -> u32 {
+        self.segments(self.decay(periods), d1, d3)
+    }
+
+    #[inline]
+    fn segments(&self, decay: Decay, d1: u32, d3: u32) -> u32 {
         let max = self.load_avg_max;
-        let c1 = self.decay_load(u64::from(d1), periods) as u32;
-        let c2 = max - self.decay_load(u64::from(max), periods) as u32 - 1024;
-        c1 + c2 + d3
+        decay.of_u32(d1) + (max - decay.of_u32(max) - 1024) + d3
     }
 
     /// Ages the sums to `at.now` and adds what happened since. True when a period boundary was crossed: averages are due.
@@ -260,11 +286,12 @@ impl Pelt {
         let periods = total >> 10;
         let rest = (total & 1023) as u32;
         if periods != 0 {
-            sa.load_sum = self.decay_load(sa.load_sum, periods);
-            sa.runnable_sum = self.decay_load(sa.runnable_sum, periods);
-            sa.util_sum = self.decay_load(u64::from(sa.util_sum), periods) as u32;
+            let decay = self.decay(periods);
+            sa.load_sum = decay.of(sa.load_sum);
+            sa.runnable_sum = decay.of(sa.runnable_sum);
+            sa.util_sum = decay.of_u32(sa.util_sum);
             if load != 0 {
-                contrib = self.accumulate_segments(periods, 1024 - sa.period_contrib, rest);
+                contrib = self.segments(decay, 1024 - sa.period_contrib, rest);
             }
         }
         sa.period_contrib = rest;
