@@ -415,6 +415,25 @@ fn the_oracle_meets_its_bound() {
     }
 }
 
+/// Placement by idle states (`find_best_target`, `find_idlest_cpu`) does not see what the oracle chooses: its second pass is the
+/// first again, and no wake-up is late.
+#[test]
+fn the_oracle_is_never_late_under_placement_by_idle_states() {
+    for (platform, model, kernel) in [
+        ("sdm835", "video", "android-4.9"),
+        ("sm8750", "server", "android-4.9"),
+        ("hikey620", "hackbench", "linux-5.6"),
+    ] {
+        let mut spec = sleepy(platform, model, &[("cpuidle", "oracle")], 5);
+        spec.kernel = load::kernel(kernel, &Settings::parse(&["cpuidle=oracle".to_string()]).unwrap()).unwrap().value;
+        let costs = &mut spec.platform.costs;
+        (costs.wakeup_ns, costs.ipi_ns, costs.timer_irq_ns, costs.tick_ns) = (0, 0, 0, 0);
+        spec.platform.noise.irq_jitter_ns = 0;
+        let oracle = run(&spec, &mut []).expect("runs").report.metrics.oracle.expect("somebody slept");
+        assert_eq!(oracle.late_us.max, 0.0, "{platform} {kernel}");
+    }
+}
+
 /// A workload of timers does the same work whatever the governor: then knowing the future needs the least energy in all.
 #[test]
 fn on_timers_alone_the_oracle_needs_the_least_energy() {

@@ -20,11 +20,11 @@ impl Kernel<'_, '_> {
         self.tick_nohz(cpu, selection.stop_tick);
         let states = self.m.platform.idle_states(cpu);
         let state = selection.state.min(states.len() - 1);
-        // Leaving costs one who knows the future nothing, whatever the state.
-        let exit_latency_ns = if self.m.prescient { 0 } else { states[state].advertised.exit_ns };
+        // Leaving costs one who knows the future nothing; for placement every state is the same.
+        let seen = if self.m.prescient { (0, 0) } else { (state as u8, states[state].advertised.exit_ns) };
         let poll = states[state].polling && !self.m.prescient;
         let rq = &mut self.s.rqs[cpu.at()];
-        (rq.idle_state, rq.idle_exit_latency_ns) = (Some(state as u8), exit_latency_ns);
+        (rq.idle_state, rq.idle_exit_latency_ns) = (Some(seen.0), seen.1);
         self.out.tracepoint(now, cpu, Interest::IDLE, Event::CpuIdle { state: state as u32 });
         let reached = self.m.enter_idle(cpu, state, now);
         if reached > now {
