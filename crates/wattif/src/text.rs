@@ -260,7 +260,6 @@ fn domains(domains: &[DomainReport]) -> String {
     table.to_text()
 }
 
-/// Absolute only where the platform's powers are sourced.
 /// How fast signals follow, of a workload made for that.
 fn signals(report: &RunReport) -> String {
     if report.metrics.signals.is_none() {
@@ -277,6 +276,7 @@ fn signals(report: &RunReport) -> String {
     table.to_text()
 }
 
+/// Absolute only where the platform's powers are sourced.
 fn energy(platform: &Platform, report: &RunReport) -> String {
     let Some(e) = &report.metrics.energy else { return String::new() };
     let mut table = columns(&["", "energy", "share %"]);

@@ -374,6 +374,13 @@ fn sleepy(platform: &str, model: &str, settings: &[(&str, &str)], seed: u64) -> 
     RunSpec { platform, workload, kernel, seed, duration: Ns::from_ms(150) }
 }
 
+/// An interrupt on its way is no part of what the oracle is judged by: here none takes time.
+fn interrupts_take_no_time(spec: &mut RunSpec) {
+    let costs = &mut spec.platform.costs;
+    (costs.wakeup_ns, costs.ipi_ns, costs.timer_irq_ns, costs.tick_ns) = (0, 0, 0, 0);
+    spec.platform.noise.irq_jitter_ns = 0;
+}
+
 /// The bound of every run lies below what its idle periods took, whatever the governor, the states and the workload.
 #[test]
 fn no_governor_beats_the_oracle() {
@@ -402,10 +409,7 @@ fn the_oracle_meets_its_bound() {
         for state in spec.platform.clusters.iter_mut().flat_map(|c| &mut c.idle) {
             state.disabled |= state.scope != wattif_model::platform::Scope::Cpu;
         }
-        // An interrupt on its way is no part of the bound: here none takes time.
-        let costs = &mut spec.platform.costs;
-        (costs.wakeup_ns, costs.ipi_ns, costs.timer_irq_ns, costs.tick_ns) = (0, 0, 0, 0);
-        spec.platform.noise.irq_jitter_ns = 0;
+        interrupts_take_no_time(&mut spec);
         let report = run(&spec, &mut []).expect("runs").report;
         let oracle = report.metrics.oracle.expect("somebody slept");
         assert_eq!(oracle.late_us.max, 0.0, "{platform}");
@@ -426,9 +430,7 @@ fn the_oracle_is_never_late_under_placement_by_idle_states() {
     ] {
         let mut spec = sleepy(platform, model, &[("cpuidle", "oracle")], 5);
         spec.kernel = load::kernel(kernel, &Settings::parse(&["cpuidle=oracle".to_string()]).unwrap()).unwrap().value;
-        let costs = &mut spec.platform.costs;
-        (costs.wakeup_ns, costs.ipi_ns, costs.timer_irq_ns, costs.tick_ns) = (0, 0, 0, 0);
-        spec.platform.noise.irq_jitter_ns = 0;
+        interrupts_take_no_time(&mut spec);
         let oracle = run(&spec, &mut []).expect("runs").report.metrics.oracle.expect("somebody slept");
         assert_eq!(oracle.late_us.max, 0.0, "{platform} {kernel}");
     }

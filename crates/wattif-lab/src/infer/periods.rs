@@ -8,7 +8,7 @@
 //! `clock_nanosleep` with the sum of periods), some start again from now (rt-app's default). The first expiry after a
 //! revealed job tells which.
 
-use super::steps::Step;
+use super::steps::{Step, median};
 
 /// How a thread's timer goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,8 +105,7 @@ pub fn has_grid(steps: &[Step]) -> bool {
 
 /// Sum of distances to the median.
 fn deviation(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    let median = values.get(values.len() / 2).copied().unwrap_or(0);
+    let median = median(&mut values).unwrap_or(0);
     values.iter().map(|v| v.abs_diff(median)).sum()
 }
 
@@ -135,8 +134,7 @@ pub fn most_frequent(mut lengths: Vec<u64>, share: usize) -> Option<u64> {
 fn usual_work(steps: &[Step], period: u64) -> Option<u64> {
     let in_time = |&(ns, _): &(u64, u64)| ns.abs_diff(period) <= slop(period);
     let mut work: Vec<u64> = intervals(steps).iter().filter(|i| in_time(i)).map(|i| i.1).collect();
-    work.sort_unstable();
-    let median = *work.get(work.len() / 2).filter(|w| **w > 0)?;
+    let median = median(&mut work).filter(|w| *w > 0)?;
     let alike = work.iter().filter(|w| is_about(**w, median)).count();
     (alike * 100 >= work.len() * EQUAL_OF_100).then_some(median)
 }

@@ -9,7 +9,7 @@
 //! answers now few, now many answers all who have asked: either until the answer, or until its last wait before it began (group
 //! commit: who asks while the disk writes is served by the next write).
 
-use super::steps::{Queue, Step};
+use super::steps::{Queue, Step, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -211,8 +211,7 @@ impl<'a> Server<'a> {
         seen.iter().for_each(|s| *counts.entry(s.0).or_default() += 1);
         server.waits = counts.into_iter().max_by_key(|c| c.1).map_or(0, |c| c.0);
         let mut units: Vec<u64> = seen.iter().filter(|s| s.0 == server.waits).map(|s| s.1).collect();
-        units.sort_unstable();
-        server.units = units.get(units.len() / 2).copied().unwrap_or(0);
+        server.units = median(&mut units).unwrap_or(0);
         server
     }
 
@@ -241,9 +240,8 @@ impl<'a> Server<'a> {
     /// By what is left over: requests older than an answer that were not in it.
     fn answers(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>) -> Answers {
         let mut sizes: Vec<usize> = self.asked(steps, waits).iter().map(Vec::len).collect();
-        sizes.sort_unstable();
-        let Some(usual) = sizes.get(sizes.len() / 2) else { return Answers::Counted };
-        let same = sizes.iter().filter(|n| *n == usual).count();
+        let Some(usual) = median(&mut sizes) else { return Answers::Counted };
+        let same = sizes.iter().filter(|n| **n == usual).count();
         if same * 100 >= sizes.len() * ALIKE {
             return Answers::Counted;
         }

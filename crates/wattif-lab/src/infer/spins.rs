@@ -4,7 +4,7 @@
 //! it would have ended. So its pieces of work are of one wall time, whatever CPU time is in them. Where nothing disturbs it, work and loop
 //! look alike, and it is taken for work.
 
-use super::steps::Step;
+use super::steps::{Step, median};
 
 /// Shorter pieces are not judged, ns.
 const MIN_NS: u64 = 200_000;
@@ -27,8 +27,8 @@ pub fn spin(steps: &mut [Step], walls: &[(usize, u64)]) {
     // Whoever does not run when the time has passed is late; what a wait for something else cuts off is shorter, and other work.
     let pieces: Vec<(usize, u64)> = long.iter().copied().filter(|w| w.1 + slop >= wall).collect();
     let units = |at: usize| if let Step::Work(units) = steps[at] { units } else { 0 };
-    let in_time: Vec<u64> = pieces.iter().filter(|w| w.1 <= wall + slop).map(|w| units(w.0)).collect();
-    let Some(work) = median(in_time.clone()) else { return };
+    let mut in_time: Vec<u64> = pieces.iter().filter(|w| w.1 <= wall + slop).map(|w| units(w.0)).collect();
+    let Some(work) = median(&mut in_time) else { return };
     let unlike = in_time.iter().filter(|u| u.abs_diff(work) > work / UNLIKE_PART).count();
     if pieces.len() * 100 >= long.len() * NOT_BEFORE && unlike * 100 >= in_time.len() * UNLIKE {
         pieces.iter().for_each(|w| steps[w.0] = Step::Spin(w.1.min(wall)));
@@ -53,11 +53,6 @@ fn usual(mut walls: Vec<u64>) -> Option<u64> {
     }
     let many = best.len() * 100 >= walls.len() * IN_TIME && walls.len() >= MIN_PIECES;
     many.then(|| walls[best.start + best.len() / 2])
-}
-
-fn median(mut values: Vec<u64>) -> Option<u64> {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
 }
 
 #[cfg(test)]

@@ -122,6 +122,12 @@ pub fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
     }
 }
 
+/// The middle one of all, which are sorted for it; of an even number the later.
+pub(super) fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
 /// Fewer sleeps, or pieces of work, tell of no constant; so many of 100 have to be within one part in so many of their median.
 const MIN_EVEN: usize = 16;
 const EVEN: usize = 80;
@@ -132,8 +138,7 @@ const EVEN_PART: u64 = 50;
 pub fn even_out(steps: &mut [Step]) {
     let length = |s: &Step| if let Step::Sleep { ns, .. } = *s { Some(ns) } else { None };
     let mut all: Vec<u64> = steps.iter().filter_map(length).collect();
-    all.sort_unstable();
-    let Some(usual) = all.get(all.len() / 2).copied().filter(|_| all.len() >= MIN_EVEN) else { return };
+    let Some(usual) = median(&mut all).filter(|_| all.len() >= MIN_EVEN) else { return };
     let even = all.iter().filter(|ns| ns.abs_diff(usual) <= usual / EVEN_PART).count();
     if even * 100 < all.len() * EVEN {
         return;
@@ -188,9 +193,7 @@ pub fn rest(steps: &[Step]) -> Rest {
     if last > longest.saturating_mul(ENDLESS) {
         return Rest::Endless;
     }
-    let mut sorted = whole.to_vec();
-    sorted.sort_unstable();
-    Rest::Units(sorted[sorted.len() / 2].saturating_sub(last))
+    Rest::Units(median(&mut whole.to_vec()).unwrap_or(0).saturating_sub(last))
 }
 
 #[cfg(test)]

@@ -115,9 +115,6 @@ impl Observer for Metrics {
     }
     /// Events go only to those who look at them.
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
-        if self.signals.any() {
-            self.signals.event(at, cpu, event);
-        }
         match event {
             Event::SchedSwitch { .. } => {
                 self.wakeup.event(at, cpu, event);
@@ -127,8 +124,17 @@ impl Observer for Metrics {
                 if self.groups.any() {
                     self.groups.event(at, cpu, event);
                 }
+                if self.signals.any() {
+                    self.signals.event(at, cpu, event);
+                }
             }
-            Event::SchedWaking { .. } => self.wakeup.event(at, cpu, event),
+            Event::SchedWaking { .. } => {
+                self.wakeup.event(at, cpu, event);
+                if self.signals.any() {
+                    self.signals.event(at, cpu, event);
+                }
+            }
+            Event::PeltSe { .. } | Event::WaltDemand { .. } => self.signals.event(at, cpu, event),
             Event::SchedWakeup { .. } | Event::SchedWakeupNew { .. } | Event::SchedMigrateTask { .. } => {
                 self.tasks.event(at, cpu, event);
                 self.balance.event(at, cpu, event);

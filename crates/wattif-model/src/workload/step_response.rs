@@ -11,9 +11,8 @@
 use super::dist::Dist;
 use super::forever;
 use super::models::{Model, Params, number};
-use super::server::task;
-use super::{Amount, GroupSpec, Op, SchedAttr, TaskSpec, Workload};
-use crate::ids::CpuId;
+use super::{Amount, GroupSpec, Op, TaskSpec, Workload};
+use crate::ids::{CpuId, CpuSet};
 use crate::units::Ns;
 
 /// The model.
@@ -47,11 +46,11 @@ fn build(p: &Params) -> Workload {
         Op::Sleep(Amount::Random(Dist::Sequence { values: pauses })),
         spin(),
     ];
-    let cpus = Some([CpuId(p.int("cpu") as u32)].into_iter().collect());
+    let cpus = Some(CpuSet::one(CpuId(p.int("cpu") as u32)));
     Workload {
         name: MODEL.name.into(),
         duration: Some(Ns(whole)),
-        tasks: vec![TaskSpec { cpus, ..task("step", 1, SchedAttr::default(), forever(ops)) }],
+        tasks: vec![TaskSpec { cpus, ..TaskSpec::new("step", forever(ops)) }],
         groups: vec![GroupSpec::root()],
         follow_signals: true,
         ..Workload::default()
