@@ -90,6 +90,10 @@ impl WaitReason {
     pub fn is_io(self) -> bool {
         matches!(self, WaitReason::Device(_))
     }
+    /// Does it end without another thread's doing?
+    fn ends_by_itself(self) -> bool {
+        matches!(self, WaitReason::Device(_) | WaitReason::Completion(_))
+    }
 }
 
 /// A thread to be created: give it the next pid and call [`Programs::start_forked`].
@@ -774,7 +778,7 @@ impl Programs {
     pub fn deadlocked(&self, tasks: u32) -> Vec<Blocked> {
         let of_interest = |t: &&Thread| t.task < tasks && t.pending != Pending::Dead;
         let mut left = self.threads.iter().flatten().filter(of_interest).peekable();
-        let all = left.peek().is_some() && left.all(|t| t.waiting.is_some_and(|on| !on.is_io()));
+        let all = left.peek().is_some() && left.all(|t| t.waiting.is_some_and(|on| !on.ends_by_itself()));
         let stuck = |t: &Thread| t.waiting.is_some_and(|on| all || self.never_released(on));
         let stuck = self.threads.iter().flatten().filter(|t| t.task < tasks && stuck(t));
         stuck.filter_map(|t| Some(self.blocked(t, t.waiting?))).collect()

@@ -462,6 +462,17 @@ fn draining_moves_all_tokens_stamped_anew_or_as_they_were() {
 }
 
 #[test]
+fn who_waits_for_a_device_is_not_blocked_for_ever() {
+    for iowait in [true, false] {
+        let mut load = workload(&[&[Op::Device { device: 0, service: fixed(10 * US) }, run(1)]]);
+        load.devices[0].iowait = iowait;
+        let mut w = World::of(&load, SETUP);
+        assert!(matches!(w.at(0, 1), Step::Block { .. }));
+        assert_eq!(w.blocked(), [], "iowait: {iowait}");
+    }
+}
+
+#[test]
 fn a_device_serves_in_order_up_to_its_servers() {
     let ask = |device, us: u64| [Op::Device { device, service: fixed(us * US) }, run(1)];
     let (a, b, c) = (ask(0, 10), ask(0, 20), ask(0, 5));
