@@ -4,10 +4,11 @@
 //! |---|---|
 //! | work; work that does not scale with frequency | `run`; `runtime` |
 //! | sleeps and timers; requests to devices | `sleep`, `timer`; `sleep` |
-//! | locks, conditions, barriers, semaphores | the same |
+//! | locks, conditions, barriers, semaphores | the same; a task `tokens` posts what semaphores begin with |
 //! | tokens in queues | semaphores of the same name |
 //! | loops | of the task where one holds everything, else of phases; loops within loops are written out |
 //! | random amounts | their mean |
+//! | a fixed series of amounts in an endless program | a round for each, up to 100; else their mean |
 //! | work shared by a counter | an equal part for each thread |
 //! | groups | `taskgroup`; their weights and limits in `groups`, which rt-app ignores |
 //! | marks of frames and requests, touches | nothing |
@@ -26,9 +27,12 @@ const ENDLESS: u64 = 1 << 40;
 const LONG: usize = 100;
 /// Most events that loops within loops are written out to.
 const MOST: usize = 10_000;
+/// A longer series of amounts is not written out.
+const SERIES: usize = 100;
 
 /// The file, and what it could not say.
 pub fn write(workload: &Workload) -> (String, Vec<String>) {
+    let workload = &in_its_words(workload);
     let mut writer = Writer { workload, names: names(workload), lost: BTreeSet::new() };
     let tasks = workload.tasks.iter().zip(writer.names.clone());
     let tasks = Node::Map(tasks.map(|(task, name)| (name, Node::Map(writer.task(task)))).collect());
@@ -48,6 +52,68 @@ pub fn write(workload: &Workload) -> (String, Vec<String>) {
     Node::Map(file).write(0, &mut text);
     text.push('\n');
     (text, writer.lost.into_iter().map(String::from).collect())
+}
+
+/// The same, without the semaphores that begin above 0 and the short series that rt-app has no word for.
+fn in_its_words(workload: &Workload) -> Workload {
+    let mut workload = workload.clone();
+    for task in &mut workload.tasks {
+        if let Some(ops) = series_written_out(&task.program.ops) {
+            task.program.ops = ops;
+        }
+    }
+    let mut ops = Vec::new();
+    for (i, semaphore) in workload.semaphores.iter().enumerate().filter(|(_, s)| s.initial > 0) {
+        let begin = ops.len() as u32;
+        let count = Some(u64::from(semaphore.initial));
+        ops.extend([Op::Loop { count, end: begin + 2 }, Op::SemPost(i as u32), Op::LoopEnd { begin }]);
+    }
+    if !ops.is_empty() {
+        workload.tasks.push(TaskSpec::new("tokens", ops));
+    }
+    workload
+}
+
+/// An endless program whose amounts come from series of one length: a round for each value.
+fn series_written_out(ops: &[Op]) -> Option<Vec<Op>> {
+    let [Op::Loop { count: None, .. }, body @ .., Op::LoopEnd { begin: 0 }] = ops else { return None };
+    if body.iter().any(|op| matches!(op, Op::Loop { .. } | Op::Jump(_) | Op::TakeWork { .. })) {
+        return None;
+    }
+    let mut lengths = body.iter().filter_map(|op| Some(series(op)?.len()));
+    let n = lengths.next()?;
+    if !(1..=SERIES).contains(&n) || lengths.any(|other| other != n) {
+        return None;
+    }
+    let round =
+        |i: usize| body.iter().map(move |op| series(op).map_or(op.clone(), |values| with_amount(op, values[i])));
+    let rounds: Vec<Op> = (0..n).flat_map(round).collect();
+    let begin = Op::Loop { count: None, end: rounds.len() as u32 + 1 };
+    Some([vec![begin], rounds, vec![Op::LoopEnd { begin: 0 }]].concat())
+}
+
+/// The series that the amount of an op that is written as a time comes from.
+fn series(op: &Op) -> Option<&[u64]> {
+    let amount = match op {
+        Op::Run(a) | Op::RunInsensitive(a) | Op::Sleep(a) => a,
+        Op::Spin { wall: a, .. } | Op::Timer { period: a, .. } | Op::Device { service: a, .. } => a,
+        _ => return None,
+    };
+    match amount {
+        Amount::Random(Dist::Sequence { values }) => Some(values),
+        _ => None,
+    }
+}
+
+fn with_amount(op: &Op, ns: u64) -> Op {
+    let mut op = op.clone();
+    if let Op::Run(a) | Op::RunInsensitive(a) | Op::Sleep(a) | Op::Spin { wall: a, .. } = &mut op {
+        *a = Amount::Fixed(ns);
+    }
+    if let Op::Timer { period: a, .. } | Op::Device { service: a, .. } = &mut op {
+        *a = Amount::Fixed(ns);
+    }
+    op
 }
 
 /// Objects keep their order: that of events is their meaning.
@@ -364,7 +430,12 @@ impl<'w> Writer<'w> {
             Amount::Fixed(0) => return 0,
             Amount::Fixed(ns) => *ns,
             Amount::Random(dist) => {
-                self.lost.insert("random amounts became their mean");
+                self.lost.insert(match dist {
+                    Dist::Sequence { .. } => {
+                        "a series of amounts too long to write out, or of a part of a program, became its mean"
+                    }
+                    _ => "random amounts became their mean",
+                });
                 mean(dist) as u64
             }
         };
@@ -492,6 +563,7 @@ mod tests {
     use super::super::{Dialect, Options, parse};
     use super::*;
     use std::path::Path;
+    use wattif_model::workload::SemaphoreSpec;
     use wattif_model::workload::models::MODELS;
 
     fn file(ops: Vec<Op>) -> Value {
@@ -553,13 +625,41 @@ mod tests {
             let again = read_back(&w);
             assert_eq!(write(&again).0, write(&read_back(&again)).0, "{}", model.name);
             let threads = |w: &Workload| w.tasks.iter().map(|t| t.instances).sum::<u32>();
-            assert_eq!(threads(&again), threads(&w), "{}", model.name);
+            let tokens = u32::from(w.semaphores.iter().any(|s| s.initial > 0));
+            assert_eq!(threads(&again), threads(&w) + tokens, "{}", model.name);
             // Every task that works still does.
             let works = |t: &TaskSpec| t.program.ops.iter().any(|op| matches!(op, Op::Run(_)));
             for (was, is) in w.tasks.iter().zip(&again.tasks) {
                 assert!(!works(was) || works(is), "{} of {}", was.name, model.name);
             }
         }
+    }
+
+    #[test]
+    fn what_semaphores_begin_with_is_posted() {
+        let semaphores =
+            [("full", 3), ("none", 0)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial }).into();
+        let user = TaskSpec::new("tokens", vec![Op::SemWait(0), Op::SemPost(1), run(1)]);
+        let (text, _) = write(&Workload { tasks: vec![user], semaphores, ..Workload::default() });
+        let file: Value = serde_json::from_str(&text).unwrap();
+        let giver = &file["tasks"]["tokens_2"];
+        assert_eq!((giver["loop"].as_i64(), &giver["phases"]["p0"]["sem_post0"]), (Some(3), &json!("full")));
+        assert_eq!(giver["phases"]["p0"].as_object().unwrap().len(), 2, "{text}");
+    }
+
+    #[test]
+    fn a_short_series_is_written_out() {
+        let program = |n: u64| {
+            let pauses = Op::Sleep(Amount::Random(Dist::Sequence { values: (1..=n).map(|i| i * 1_000).collect() }));
+            vec![Op::Loop { count: None, end: 3 }, run(7), pauses, Op::LoopEnd { begin: 0 }]
+        };
+        let task = &file(program(3))["tasks"]["t"];
+        let phase = task["phases"]["p0"].as_object().unwrap();
+        let sleeps: Vec<_> = phase.iter().filter(|(k, _)| k.starts_with("sleep")).map(|(_, v)| v.as_u64()).collect();
+        assert_eq!((task["loop"].as_i64(), sleeps), (Some(-1), vec![Some(1), Some(2), Some(3)]));
+        let long = Workload { tasks: vec![TaskSpec::new("t", program(101))], ..Workload::default() };
+        let (text, lost) = write(&long);
+        assert!(text.contains("\"sleep1\": 51") && lost.iter().any(|l| l.contains("series")), "{text} {lost:?}");
     }
 
     #[test]
