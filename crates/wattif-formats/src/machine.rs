@@ -55,6 +55,8 @@ pub(crate) struct Idle {
     pub residency_us: u64,
     pub actual_entry_us: u64,
     pub actual_exit_us: u64,
+    /// Known and switched off: the states behind it keep their index.
+    pub disabled: bool,
 }
 
 /// `0-3,6`.
@@ -108,9 +110,10 @@ impl Machine {
         for c in &self.clusters {
             let _ = writeln!(out, "\n[[cluster]]\ncpus = [\"{}\"]\nidle = [", list(&c.cpus));
             for i in &c.idle {
+                let off = if i.disabled { "disabled = true, " } else { "" };
                 let _ = writeln!(
                     out,
-                    "  {{ name = {}, scope = \"{}\", advertised = {{ exit_us = {}, residency_us = {} }}, actual = {{ entry_us = {}, exit_us = {} }} }},",
+                    "  {{ name = {}, scope = \"{}\", {off}advertised = {{ exit_us = {}, residency_us = {} }}, actual = {{ entry_us = {}, exit_us = {} }} }},",
                     text(&i.name),
                     i.scope,
                     i.exit_us,
@@ -149,5 +152,13 @@ source        = "estimated"
 
 /// The state every CPU has.
 pub(crate) fn wfi() -> Idle {
-    Idle { name: "WFI".into(), scope: "cpu", exit_us: 1, residency_us: 1, actual_entry_us: 0, actual_exit_us: 1 }
+    Idle {
+        name: "WFI".into(),
+        scope: "cpu",
+        exit_us: 1,
+        residency_us: 1,
+        actual_entry_us: 0,
+        actual_exit_us: 1,
+        disabled: false,
+    }
 }

@@ -51,6 +51,27 @@ fn operating_points_of_the_firmware() {
 }
 
 #[test]
+fn a_board_with_oddities() {
+    let odd = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/odd.dtb")).unwrap();
+    let imported = dtb::import(&odd, "odd", None);
+    let said: Vec<&str> = imported.diagnostics.iter().map(|d| d.message.as_str()).collect();
+    let expected = [
+        "CPUs 0 are more than once in cpu-map: the first place counts",
+        "CPUs 1 are not in cpu-map: taken as cores of the first cluster",
+        "CPUs 2-3: 1 operating points without a frequency were left out",
+        "1 idle states without min-residency-us, or without latencies, were left out: `cpu-sleep`",
+    ];
+    assert_eq!(said, expected);
+    let p = platform(&imported.toml.unwrap());
+    let tops: Vec<u32> = p.domains.iter().map(|d| d.opps.last().unwrap().khz).collect();
+    assert_eq!(tops, [1_400_000, 1_800_000, 1_000_000], "version 2 goes first; version 1 is a clock of its own");
+    assert_eq!(p.domains[0].opps.len(), 2);
+    let capacity = |c: usize| (p.cpus[c].capacity, p.cpus[c].domain.0);
+    let expected = [(500 * 1400 / 1800, 0), (1024, 1), (1024 * 1000 / 1800, 2)];
+    assert_eq!([capacity(1), capacity(3), capacity(5)], expected);
+}
+
+#[test]
 fn damage_is_survived() {
     let blob = board();
     for n in 0..blob.len() {

@@ -61,10 +61,10 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
         source: format!("its devicetree ({name}.dtb)"),
         ..Machine::default()
     };
-    let map = Map::read(&root, &cpus, &handles);
+    let map = Map::read(&root, &cpus, &handles, &mut out.diagnostics);
     machine.domains = domains(&cpus, &handles, &overlay, &mut out.diagnostics);
     capacities(&cpus, &mut machine.domains, &mut out.diagnostics);
-    machine.clusters = clusters(&cpus, &map, &handles);
+    machine.clusters = clusters(&cpus, &map, &handles, &mut out.diagnostics);
     machine.llc = caches(&cpus, &handles);
     machine.cores = map.cores;
     nest(&mut machine);
@@ -100,21 +100,30 @@ struct Map {
     /// Cluster of each CPU.
     cluster: Vec<usize>,
     cores: Vec<Vec<u32>>,
+    mapped: BTreeSet<u32>,
+    twice: BTreeSet<u32>,
 }
 
 impl Map {
-    fn read(root: &Node, cpus: &[Cpu<'_>], handles: &Handles<'_>) -> Map {
-        let mut map = Map { cluster: vec![0; cpus.len()], cores: Vec::new() };
+    fn read(root: &Node, cpus: &[Cpu<'_>], handles: &Handles<'_>, findings: &mut Vec<Diagnostic>) -> Map {
+        let mut map = Map { cluster: vec![0; cpus.len()], ..Map::default() };
         let by_node: BTreeMap<*const Node, u32> =
             cpus.iter().zip(0..).map(|(c, i)| (std::ptr::from_ref(c.node), i)).collect();
         let mut next = 0;
-        if let Some(top) = root.child("cpus").and_then(|c| c.child("cpu-map")) {
+        let top = root.child("cpus").and_then(|c| c.child("cpu-map"));
+        if let Some(top) = top {
             map.walk(top, &mut next, handles, &by_node);
         }
-        let mapped: BTreeSet<u32> = map.cores.iter().flatten().copied().collect();
-        if mapped.len() < cpus.len() {
-            map.cores.extend((0..cpus.len() as u32).filter(|c| !mapped.contains(c)).map(|c| vec![c]));
+        let twice = Vec::from_iter(std::mem::take(&mut map.twice));
+        let left: Vec<u32> = (0..cpus.len() as u32).filter(|c| !map.mapped.contains(c)).collect();
+        let more = "more than once in cpu-map: the first place counts";
+        for (of, what) in [(&twice, more), (&left, "not in cpu-map: taken as cores of the first cluster")] {
+            if top.is_some() && !of.is_empty() {
+                let message = format!("CPUs {} are {what}", list(of));
+                findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
+            }
         }
+        map.cores.extend(left.into_iter().map(|c| vec![c]));
         map
     }
 
@@ -130,7 +139,8 @@ impl Map {
                     by_node.get(&std::ptr::from_ref(*cpu)).copied()
                 };
                 let threads = core.children.iter().filter(|t| t.name.starts_with("thread"));
-                let threads: Vec<u32> = cpu_of(core).into_iter().chain(threads.filter_map(cpu_of)).collect();
+                let mut threads: Vec<u32> = cpu_of(core).into_iter().chain(threads.filter_map(cpu_of)).collect();
+                self.twice.extend(threads.extract_if(.., |t| !self.mapped.insert(*t)));
                 threads.iter().for_each(|&t| self.cluster[t as usize] = cluster);
                 if !threads.is_empty() {
                     self.cores.push(threads);
@@ -165,10 +175,11 @@ fn domains(
     findings: &mut Vec<Diagnostic>,
 ) -> Vec<Domain> {
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
-    // cpufreq-dt takes all CPUs as one clock where only tables of version 1 exist.
-    let v1 = cpus.iter().any(|c| c.node.has("operating-points"));
+    // Version 2 goes first; cpufreq-dt takes CPUs as one clock where only tables of version 1 exist.
+    let v2 = |c: &Cpu<'_>| c.node.has("operating-points-v2");
+    let v1 = cpus.iter().any(|c| c.node.has("operating-points") && !v2(c));
     for (i, cpu) in cpus.iter().enumerate() {
-        let key = if v1 { "v1".into() } else { clock_key(cpu, i, handles) };
+        let key = if v1 && !v2(cpu) { "v1".into() } else { clock_key(cpu, i, handles) };
         match groups.iter_mut().find(|(k, _)| *k == key) {
             Some((_, of)) => of.push(i as u32),
             None => groups.push((key, vec![i as u32])),
@@ -183,6 +194,12 @@ fn domains(
             Some(table) => opps_v2(table),
             None => (of.iter().find_map(|&c| opps_v1(cpus[c as usize].node)).unwrap_or_default(), 0),
         };
+        let told = opps.len();
+        opps.retain(|o| (1..=u64::from(u32::MAX)).contains(&o.khz));
+        if opps.len() < told && !opps.is_empty() {
+            let message = format!("CPUs {}: {} operating points without a frequency", list(&of), told - opps.len());
+            findings.push(Diagnostic::warning("dtb::W01", 0..0, format!("{message} were left out")));
+        }
         if let Some((_, own)) = overlay.iter().find(|(cpus, _)| cpus.contains(&of[0])) {
             opps.clone_from(own);
         }
@@ -217,15 +234,13 @@ fn dev_pm_opp_calc_power(coefficient: u32, uv: u64, khz: u64) -> Option<u64> {
     u64::try_from(uw).ok().filter(|&p| p > 0)
 }
 
-/// Points of a v2 table, and the longest latency, ns. Turbo points are the kernel's boost, which is off.
+/// Points of a v2 table, of 0 kHz where it tells no frequency, and the longest latency, ns. Turbo points are the kernel's boost, which is off.
 fn opps_v2(table: &Node) -> (Vec<Opp>, u64) {
     let mut latency = 0;
     let mut opps = Vec::new();
     for n in table.children.iter().filter(|n| n.enabled() && !n.has("turbo-mode")).take(256) {
         latency = latency.max(n.u32("clock-latency-ns").unwrap_or(0).into());
-        let Some(khz) = n.u64("opp-hz").map(|hz| hz / 1_000).filter(|k| (1..=u64::from(u32::MAX)).contains(k)) else {
-            continue;
-        };
+        let khz = n.u64("opp-hz").unwrap_or(0) / 1_000;
         // <target>, or <target min max>; speed bins have a name behind.
         let volts = n
             .cells("opp-microvolt")
@@ -241,7 +256,7 @@ fn opps_v2(table: &Node) -> (Vec<Opp>, u64) {
 fn opps_v1(node: &Node) -> Option<Vec<Opp>> {
     let cells = node.cells("operating-points")?;
     let pair = |p: &[u32]| Opp { khz: p[0].into(), uv: Some(p[1].into()), uw: None };
-    Some(cells.chunks_exact(2).filter(|p| p[0] > 0).map(pair).take(256).collect())
+    Some(cells.chunks_exact(2).map(pair).take(256).collect())
 }
 
 fn v1_latency(node: &Node) -> u64 {
@@ -294,13 +309,24 @@ fn state(node: &Node, scope: &'static str) -> Option<Idle> {
         residency_us: node.u32("min-residency-us")?.into(),
         actual_entry_us: entry.unwrap_or(0).into(),
         actual_exit_us: exit.or(wakeup).unwrap_or(0).into(),
+        disabled: false,
     })
 }
 
-fn clusters(cpus: &[Cpu<'_>], map: &Map, handles: &Handles<'_>) -> Vec<Cluster> {
+fn clusters(cpus: &[Cpu<'_>], map: &Map, handles: &Handles<'_>, findings: &mut Vec<Diagnostic>) -> Vec<Cluster> {
+    let mut odd = BTreeSet::new();
     let mut groups: BTreeMap<usize, Vec<(u32, Vec<Idle>)>> = BTreeMap::new();
     for (i, cpu) in cpus.iter().enumerate() {
-        groups.entry(map.cluster[i]).or_default().push((i as u32, idle_states(cpu, cpus, handles)));
+        groups.entry(map.cluster[i]).or_default().push((i as u32, idle_states(cpu, cpus, handles, &mut odd)));
+    }
+    if !odd.is_empty() {
+        let names: Vec<String> = odd.iter().take(5).map(|name| crate::words::quoted(name)).collect();
+        let message = format!(
+            "{} idle states without min-residency-us, or without latencies, were left out: {}",
+            odd.len(),
+            names.join(", ")
+        );
+        findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
     }
     let mut out: Vec<Cluster> = Vec::new();
     for members in groups.into_values() {
@@ -315,12 +341,20 @@ fn clusters(cpus: &[Cpu<'_>], map: &Map, handles: &Handles<'_>) -> Vec<Cluster> 
     out
 }
 
-/// WFI, the CPU's own states, those of its power domains outwards. Deeper states have longer residencies.
-fn idle_states(cpu: &Cpu<'_>, cpus: &[Cpu<'_>], handles: &Handles<'_>) -> Vec<Idle> {
+/// WFI, the CPU's own states, those of its power domains outwards. Deeper states have longer residencies. States that say too
+/// little are `odd`.
+fn idle_states<'a>(cpu: &Cpu<'_>, cpus: &[Cpu<'_>], handles: &Handles<'a>, odd: &mut BTreeSet<&'a str>) -> Vec<Idle> {
     let mut states = vec![wfi()];
-    let of = |node: &Node, prop: &str, scope| {
-        let nodes = node.cells(prop).unwrap_or_default().into_iter().filter_map(|h| handles.get(&h)).take(10);
-        nodes.filter(|n| n.enabled()).filter_map(|n| state(n, scope)).collect::<Vec<_>>()
+    let mut of = |node: &Node, prop: &str, scope| {
+        let nodes = node.cells(prop).unwrap_or_default().into_iter().filter_map(|h| handles.get(&h).copied()).take(10);
+        let mut found = Vec::new();
+        for node in nodes.filter(|n| n.enabled()) {
+            match state(node, scope) {
+                Some(state) => found.push(state),
+                None => drop(odd.insert(&node.name)),
+            }
+        }
+        found
     };
     // States of a CPU that take the whole cluster down say so in their name alone.
     for s in of(cpu.node, "cpu-idle-states", "cpu") {
