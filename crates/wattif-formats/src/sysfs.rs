@@ -1,15 +1,30 @@
 //! A live machine, or a capture of its `/sys` and `/proc`, into a platform file and a kernel profile. Reading files is the
 //! caller's: here a closure gives the content of a path below the root.
 //!
-//! Codes: `sysfs::E01` no CPUs there · `sysfs::E02` operating points missing · `sysfs::W01` something else is missing.
+//! Codes: `sysfs::E01` no CPUs there · `sysfs::E02` nothing of a kernel is recognised · `sysfs::W01` something is missing ·
+//! `sysfs::W02` a profile is of another version · `sysfs::N01` a scheduler feature is not simulated.
 
 use crate::machine::{Cluster, Domain, Idle, Machine, Opp, list, wfi};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{self, Read};
 use wattif_model::check::Diagnostic;
 
-/// Content of a file below the root, such as `sys/devices/system/cpu/online`; `None` where it is not.
+/// Content of a file below the root, such as `sys/devices/system/cpu/online`, by [`text_of`]; `None` where it is not.
 pub type Files<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Most bytes of a file, unpacked.
+const MAX_TEXT: u64 = 64 << 20;
+
+/// The text in the bytes of a file; gzip, as around `/proc/config.gz`, is taken off. An error where it is damaged or no text.
+pub fn text_of(bytes: &[u8]) -> io::Result<String> {
+    let mut text = String::new();
+    match bytes.starts_with(&[0x1f, 0x8b]) {
+        true => flate2::read::GzDecoder::new(bytes).take(MAX_TEXT).read_to_string(&mut text),
+        false => bytes.take(MAX_TEXT).read_to_string(&mut text),
+    }?;
+    Ok(text)
+}
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
@@ -35,9 +50,10 @@ fn cpus_in(files: Files<'_>, path: &str) -> Option<Vec<u32>> {
 /// A platform of the machine below the root.
 pub fn platform(files: Files<'_>, name: &str) -> Imported {
     let mut out = Imported::default();
-    let online = ["present", "online", "possible"].iter().find_map(|f| cpus_in(files, &format!("{CPU}/{f}")));
+    // An offline CPU tells neither its clock nor its place.
+    let online = ["online", "present", "possible"].iter().find_map(|f| cpus_in(files, &format!("{CPU}/{f}")));
     let Some(cpus) = online.filter(|c| !c.is_empty()) else {
-        let message = format!("no CPU list in {CPU}/present or online");
+        let message = format!("no CPU list in {CPU}/online or present");
         out.diagnostics.push(
             Diagnostic::error("sysfs::E01", 0..0, message)
                 .help("name the root of a machine or of a capture that holds sys/devices/system/cpu"),
@@ -46,6 +62,7 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     };
     // Logical CPUs are numbered from 0 without gaps in a platform.
     let place: BTreeMap<u32, u32> = cpus.iter().copied().zip(0..).collect();
+    out.diagnostics.extend(offline(files, &cpus));
     let placed = |of: Vec<u32>| -> Vec<u32> { of.iter().filter_map(|c| place.get(c).copied()).collect() };
     let model = files("sys/firmware/devicetree/base/model").or(files("sys/class/dmi/id/product_name"));
     let mut machine = Machine {
@@ -86,6 +103,22 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
         out.toml = Some(machine.to_toml());
     }
     out
+}
+
+/// CPUs that are there and switched off are no part of the platform.
+fn offline(files: Files<'_>, online: &[u32]) -> Option<Diagnostic> {
+    let off: Vec<u32> = cpus_in(files, &format!("{CPU}/present"))?;
+    let off: Vec<u32> = off.into_iter().filter(|c| online.binary_search(c).is_err()).collect();
+    if off.is_empty() {
+        return None;
+    }
+    let renumbered = online.iter().zip(0..).find(|(cpu, place)| *cpu != place);
+    let renumbered = renumbered.map(|(cpu, place)| {
+        format!("; CPU {cpu} becomes CPU {place} and so on: traces of this machine have the old numbers")
+    });
+    let message = format!("CPUs {} are offline and left out{}", list(&off), renumbered.unwrap_or_default());
+    let help = "to have all of them: echo 1 > /sys/devices/system/cpu/cpuN/online for each, then import again";
+    Some(Diagnostic::warning("sysfs::W01", 0..0, message).help(help))
 }
 
 /// Is every part of `middle` within one of `large`, one of them larger than its part of `small` and smaller than that?
@@ -210,8 +243,9 @@ fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
     let dir = format!("{CPU}/cpu{cpu}/cpuidle/state{index}");
     let name = files(&format!("{dir}/name"))?.trim().to_string();
     let exit_us = number(files, &format!("{dir}/latency")).unwrap_or(1);
-    let residency_us = number(files, &format!("{dir}/residency")).unwrap_or(exit_us * 2);
-    Some(Idle { name, scope: "cpu", exit_us, residency_us, actual_entry_us: 0, actual_exit_us: exit_us })
+    let residency_us = number(files, &format!("{dir}/residency")).unwrap_or(exit_us.saturating_mul(2));
+    let disabled = number(files, &format!("{dir}/disable")).is_some_and(|d| d != 0);
+    Some(Idle { name, scope: "cpu", exit_us, residency_us, actual_entry_us: 0, actual_exit_us: exit_us, disabled })
 }
 
 // ---- kernels -----------------------------------------------------------------------------------------------------------
@@ -219,7 +253,7 @@ fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
 /// What a kernel says of itself: any of its configuration, its scheduler features, its release.
 #[derive(Clone, Debug, Default)]
 pub struct KernelFacts {
-    /// `.config`, `/boot/config-*` or `/proc/config.gz` unpacked.
+    /// `.config`, `/proc/config.gz` unpacked or `/boot/config-*`.
     pub config: Option<String>,
     /// `/sys/kernel/debug/sched/features`.
     pub features: Option<String>,
@@ -280,10 +314,16 @@ impl KernelFacts {
     pub fn of(files: Files<'_>) -> KernelFacts {
         let version = || files("proc/version")?.strip_prefix("Linux version ")?.split(' ').next().map(String::from);
         let release = files("proc/sys/kernel/osrelease").map(|r| r.trim().to_string()).or_else(version);
-        let config = release.as_ref().and_then(|r| files(&format!("boot/config-{r}")));
+        let config =
+            ["proc/config.gz", "boot/config-*", "lib/modules/*/config", "proc/config"].iter().find_map(|path| {
+                match &release {
+                    Some(r) if !r.contains('/') => files(&path.replace('*', r)),
+                    _ => files(path),
+                }
+            });
         let line = |path: &str| files(path).map(|t| t.trim().to_string());
         KernelFacts {
-            config: config.or(files("proc/config")),
+            config,
             features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
             release,
             cpufreq: line(&format!("{CPU}/cpufreq/policy0/scaling_governor")),
@@ -313,6 +353,7 @@ impl KernelFacts {
 /// A kernel profile that inherits from `parent` and sets what is known. `features` are those the simulator has.
 pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) -> Imported {
     let mut out = Imported::default();
+    out.diagnostics.extend(not_known(facts, parent));
     let config =
         |option: &str| facts.config.as_ref().is_some_and(|c| c.lines().any(|l| l.trim() == format!("{option}=y")));
     let mut policies = String::new();
@@ -353,13 +394,22 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
             )),
         }
     }
+    let hz = [100, 250, 300, 1000].iter().find(|hz| config(&format!("CONFIG_HZ_{hz}")));
+    let told = facts.version().is_some() || hz.is_some() || !facts.tunables.is_empty();
+    if !told && policies.is_empty() && set.is_empty() {
+        let message = "nothing of a kernel is recognised here: no version, no option and no feature that is simulated";
+        let help = "name a configuration (/proc/config.gz, /boot/config-RELEASE), a list of scheduler features \
+            (/sys/kernel/debug/sched/features), or --sysfs / or a capture of it";
+        out.diagnostics = vec![Diagnostic::error("sysfs::E02", 0..0, message).help(help)];
+        return out;
+    }
     let version = facts.version().unwrap_or_else(|| "unknown".into());
     let version: String =
         version.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_+".contains(*c)).take(64).collect();
     let mut text = format!("# Linux {version}, as captured; what is not set here is as in {parent}.\n");
     let _ =
         writeln!(text, "name     = \"{name}\"\ntitle    = \"Linux {version}, as captured\"\ninherits = \"{parent}\"");
-    if let Some(hz) = [100, 250, 300, 1000].iter().find(|hz| config(&format!("CONFIG_HZ_{hz}"))) {
+    if let Some(hz) = hz {
         let _ = writeln!(text, "hz       = {hz}");
     }
     if !policies.is_empty() {
@@ -377,6 +427,34 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
         let _ = writeln!(text, "{name} = {value}");
     }
     out.toml = Some(text);
+    out
+}
+
+/// What a profile takes from its parent because the kernel did not tell.
+fn not_known(facts: &KernelFacts, parent: &str) -> Vec<Diagnostic> {
+    let warning = |code, message| Diagnostic::warning(code, 0..0, message);
+    let mut out = Vec::new();
+    let first_two = |text: &str| -> Option<(u32, u32)> {
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
+        Some((numbers.next()??, numbers.next()??))
+    };
+    let of_parent = parent.strip_prefix("linux-").and_then(first_two);
+    match facts.version().as_deref().map(first_two) {
+        Some(Some((major, minor))) if of_parent.is_some_and(|p| p != (major, minor)) => {
+            let message = format!(
+                "no profile of Linux {major}.{minor}: {parent} is the nearest, and what changed between them is as there"
+            );
+            out.push(warning("sysfs::W02", message));
+        }
+        Some(Some(_)) => {}
+        _ => out.push(warning("sysfs::W02", format!("no kernel version is told: taken as {parent}"))),
+    }
+    if facts.config.is_none() {
+        let message = format!(
+            "no configuration (proc/config.gz, boot/config-RELEASE): HZ and what is built in are as in {parent}"
+        );
+        out.push(warning("sysfs::W01", message));
+    }
     out
 }
 
@@ -481,5 +559,68 @@ mod tests {
         }
         assert!(!text.contains("nr_migrate"));
         assert_eq!(out.diagnostics.len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_kernel() {
+        for text in ["", "x\n", "# wattif\n\nWhat-if analysis of Linux.", "CONFIG_FOO=y\n", "ONE TWO"] {
+            let out = kernel(&KernelFacts::from_text(text), "mine", "linux-6.12", &["PLACE_LAG"]);
+            assert!(out.toml.is_none() && out.diagnostics.len() == 1, "{text}: {:?}", out.diagnostics);
+            assert_eq!(out.diagnostics[0].code, "sysfs::E02", "{text}");
+        }
+        let told = |text: &str| {
+            let out = kernel(&KernelFacts::from_text(text), "mine", "linux-6.12", &["PLACE_LAG"]);
+            assert!(out.toml.is_some(), "{text}: {:?}", out.diagnostics);
+            out.diagnostics.iter().map(|d| format!("{} {}", d.code, d.message)).collect::<Vec<_>>().join("\n")
+        };
+        assert!(told("# Linux/x86 6.18.44 Kernel Configuration\n").contains("no profile of Linux 6.18: linux-6.12"));
+        assert_eq!(told("# Linux/x86 6.12.1 Kernel Configuration\n"), "");
+        assert!(told("CONFIG_HZ_250=y\n").contains("no kernel version is told: taken as linux-6.12"));
+        assert!(told("NO_PLACE_LAG").contains("no configuration"));
+    }
+
+    #[test]
+    fn a_configuration_in_proc() {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        io::Write::write_all(&mut packed, b"CONFIG_HZ_300=y\n").unwrap();
+        let packed = packed.finish().unwrap();
+        let with = |at: &'static str| {
+            let packed = packed.clone();
+            KernelFacts::of(&move |path| match path {
+                "proc/sys/kernel/osrelease" => Some("6.12.1\n".into()),
+                _ => (path == at).then(|| text_of(&packed).unwrap()),
+            })
+        };
+        for at in ["proc/config.gz", "boot/config-6.12.1", "lib/modules/6.12.1/config", "proc/config"] {
+            let out = kernel(&with(at), "mine", "linux-6.12", &[]);
+            assert!(out.toml.unwrap().contains("hz       = 300") && out.diagnostics.is_empty(), "{at}");
+        }
+        let out = kernel(&with("elsewhere"), "mine", "linux-6.12", &[]);
+        assert!(out.diagnostics[0].message.contains("HZ"), "{:?}", out.diagnostics);
+        assert!(text_of(&packed[..packed.len() - 9]).is_err() && text_of(b"\xff").is_err());
+    }
+
+    #[test]
+    fn cpus_and_states_that_are_switched_off() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                "present" => "0-3",
+                "online" => "0,2",
+                "cpu0/cpu_capacity" | "cpu2/cpu_capacity" => "400",
+                "cpu0/cpuidle/state0/name" | "cpu2/cpuidle/state0/name" => "WFI",
+                "cpu0/cpuidle/state1/name" | "cpu2/cpuidle/state1/name" => "deep",
+                "cpu0/cpuidle/state1/disable" => "1\n",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let imported = platform(&files, "board");
+        let off = &imported.diagnostics[0].message;
+        assert!(off.starts_with("CPUs 1,3 are offline and left out; CPU 2 becomes CPU 1"), "{off}");
+        let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
+        let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+        assert_eq!(p.cpus.iter().map(|c| c.capacity).collect::<Vec<_>>(), [400, 400]);
+        let disabled: Vec<Vec<bool>> = p.clusters.iter().map(|c| c.idle.iter().map(|s| s.disabled).collect()).collect();
+        assert_eq!(disabled, [[false, true], [false, false]]);
     }
 }

@@ -12,7 +12,7 @@ use wattif_model::Ns;
 use wattif_model::kernel::KernelSpec;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
-use wattif_model::trace::Recording;
+use wattif_model::trace::{Record, Recorded, Recording};
 use wattif_model::workload::Policy;
 
 /// What is asked of a trace.
@@ -65,16 +65,25 @@ pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Resul
         (None, Some(own)) => load::platform_of(own.clone(), settings)?.value,
         (None, None) => infer::platform(&loaded.recording),
     };
-    if loaded.recording.nr_cpus > platform.nr_cpus() {
+    let cpus = cpus_of(&loaded.recording);
+    if cpus > platform.nr_cpus() {
         return Err(Error::Usage(format!(
-            "{name} has events of {} CPUs, platform {} has {}: name the machine it was recorded on (-p)",
-            loaded.recording.nr_cpus,
+            "{name} has events of {cpus} CPUs, platform {} has {}: name the machine it was recorded on (-p)",
             platform.name,
             platform.nr_cpus()
         )));
     }
     let (report, missing) = recording::analyse(&loaded.recording, &platform, known);
     Ok(Looked { loaded, platform, known, report, missing })
+}
+
+/// One more than the highest CPU with events; files also count those that were offline.
+fn cpus_of(recording: &Recording) -> usize {
+    let highest = |r: &Record| match r.event {
+        Recorded::CpuFrequency { cpu, .. } => r.cpu.max(cpu).at() + 1,
+        _ => r.cpu.at() + 1,
+    };
+    recording.records.iter().map(highest).max().unwrap_or(0)
 }
 
 /// A trace under other kernels.

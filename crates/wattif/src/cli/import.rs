@@ -117,12 +117,7 @@ fn kernel(args: &Args, look: Look) -> Result<Exit, Error> {
     let (name, facts) = match (&args.file, &args.sysfs) {
         (Some(file), None) => {
             let bytes = std::fs::read(file).map_err(|e| Error::file(file, e))?;
-            let mut text = String::new();
-            let read = match bytes.starts_with(&[0x1f, 0x8b]) {
-                true => flate2::read::GzDecoder::new(&bytes[..]).take(64 << 20).read_to_string(&mut text),
-                false => (&bytes[..]).read_to_string(&mut text),
-            };
-            read.map_err(|e| Error::file(file, e))?;
+            let text = sysfs::text_of(&bytes).map_err(|e| Error::file(file, e))?;
             (file.clone(), sysfs::KernelFacts::from_text(&text))
         }
         (None, Some(root)) => (root.display().to_string(), sysfs::KernelFacts::of(&|path| below(root, path))),
@@ -148,11 +143,11 @@ pub(super) fn kernel_of(facts: &sysfs::KernelFacts) -> sysfs::Imported {
     sysfs::kernel(facts, "captured", &parent, &features)
 }
 
-/// A file below the root of a machine or capture; never more than a little of it.
+/// A file below the root of a machine or capture, unpacked; never more than a little of it.
 pub(super) fn below(root: &std::path::Path, path: &str) -> Option<String> {
     let mut bytes = Vec::new();
     std::fs::File::open(root.join(path)).ok()?.take(16 << 20).read_to_end(&mut bytes).ok()?;
-    String::from_utf8(bytes).ok()
+    sysfs::text_of(&bytes).ok()
 }
 
 fn finish(
