@@ -200,6 +200,13 @@ impl Builder {
         self.recording.lost_gaps += 1;
         self.recording.lost_events = self.recording.lost_events.saturating_add(events.unwrap_or(0));
     }
+    /// What each CPU's buffer lost from the beginning to the end; the gaps may be told one by one as well.
+    pub fn lost_in_all(&mut self, by_cpu: impl Iterator<Item = u64>) {
+        let lost: Vec<u64> = by_cpu.filter(|n| *n > 0).collect();
+        let r = &mut self.recording;
+        r.lost_gaps = r.lost_gaps.max(lost.len() as u64);
+        r.lost_events = lost.iter().fold(r.lost_events, |all, n| all.saturating_add(*n));
+    }
     /// Something to say about the file.
     pub fn say(&mut self, finding: Diagnostic) {
         if self.findings.len() < FINDINGS {
@@ -247,10 +254,12 @@ impl Builder {
         if gaps > 0 {
             let many = if lost > 0 { format!("{lost} events") } else { "an unknown number of events".into() };
             let message = format!("the recorder lost {many} in {gaps} places; figures around them are doubtful");
-            self.say(
-                Diagnostic::warning("trace::W01", 0..0, message)
-                    .help("record with a larger buffer: trace-cmd record -b 20000"),
-            );
+            let larger = match self.recording.format.as_str() {
+                "perfetto" => "`buffer_size_kb` in `ftrace_config` and `size_kb` in `buffers` of the trace config",
+                _ => "trace-cmd record -b 20000",
+            };
+            let help = format!("record with a larger buffer: {larger}");
+            self.say(Diagnostic::warning("trace::W01", 0..0, message).help(help));
         }
         if self.backwards > 0 {
             let message = format!("{} stamps are earlier than the one before; events were sorted", self.backwards);

@@ -11,7 +11,8 @@ use super::build::{Builder, Place};
 use super::kinds::{INTS, Kind, ROWS, Row};
 use super::{Refused, wrap};
 use proto::{Value, fields, packed};
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
 
@@ -19,6 +20,9 @@ use wattif_model::check::Diagnostic;
 mod packet {
     pub const FTRACE_EVENTS: u32 = 1;
     pub const PROCESS_TREE: u32 = 2;
+    pub const SEQUENCE: u32 = 10;
+    pub const FTRACE_STATS: u32 = 34;
+    pub const PREVIOUS_DROPPED: u32 = 42;
     pub const SYSTEM_INFO: u32 = 45;
     pub const COMPRESSED_PACKETS: u32 = 50;
     pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
@@ -64,6 +68,9 @@ const SKIPPED: &[(u32, &str)] = &[
     (243, "sched_process_wait"),
 ];
 
+/// Sequences that are told apart.
+const MAX_SEQUENCES: usize = 10_000;
+
 struct Reader<'b> {
     builder: &'b mut Builder,
     /// By field.
@@ -71,6 +78,10 @@ struct Reader<'b> {
     /// Who runs on a CPU since the last compact switch, and with what priority.
     running: Vec<Option<(i64, i64)>>,
     unknown: BTreeMap<u32, u64>,
+    /// Sequences of packets that held events.
+    sequences: BTreeSet<u64>,
+    /// By CPU: events that the kernel's buffer had lost at the beginning and at the end.
+    overruns: BTreeMap<u64, [u64; 2]>,
     inflated: usize,
     /// So much it may become.
     limit: usize,
@@ -106,10 +117,13 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         known,
         running,
         unknown: BTreeMap::new(),
+        sequences: BTreeSet::new(),
+        overruns: BTreeMap::new(),
         inflated: bytes.len(),
         limit: wrap::limit(bytes.len()),
     };
     reader.packets(bytes, true)?;
+    reader.builder.lost_in_all(reader.overruns.values().map(|[begin, end]| end.saturating_sub(*begin)));
     reader.builder.fill_current();
     for (field, n) in std::mem::take(&mut reader.unknown) {
         let name = SKIPPED.iter().find(|s| s.0 == field).map_or(format!("ftrace event {field}"), |s| s.1.to_string());
@@ -135,9 +149,16 @@ impl Reader<'_> {
     }
 
     fn packet(&mut self, bytes: &[u8], outermost: bool) -> Result<(), Refused> {
+        let (mut sequence, mut events, mut dropped) = (0, false, false);
         for (field, value) in fields(bytes) {
             match field {
-                packet::FTRACE_EVENTS => self.bundle(value.bytes()),
+                packet::FTRACE_EVENTS => {
+                    self.bundle(value.bytes());
+                    events = true;
+                }
+                packet::SEQUENCE => sequence = value.number(),
+                packet::PREVIOUS_DROPPED => dropped = value.number() != 0,
+                packet::FTRACE_STATS => self.ftrace_stats(value.bytes()),
                 packet::PROCESS_TREE => self.process_tree(value.bytes()),
                 packet::SYSTEM_INFO => self.system_info(value.bytes()),
                 packet::COMPRESSED_PACKETS | packet::ZSTD_COMPRESSED_PACKETS if outermost => {
@@ -151,7 +172,27 @@ impl Reader<'_> {
                 _ => {}
             }
         }
+        // The first packet of a sequence has the flag too: nothing was before it.
+        if dropped && self.sequences.contains(&sequence) {
+            self.builder.lost(None);
+        }
+        if events && self.sequences.len() < MAX_SEQUENCES {
+            self.sequences.insert(sequence);
+        }
         Ok(())
+    }
+
+    /// What the kernel's buffer lost since it was made, at the beginning (phase 1) and at the end of the trace.
+    fn ftrace_stats(&mut self, bytes: &[u8]) {
+        let begin = fields(bytes).any(|(field, value)| field == 1 && value.number() == 1);
+        for (_, cpu) in fields(bytes).filter(|(field, _)| *field == 2) {
+            let of = |field| fields(cpu.bytes()).find(|(f, _)| *f == field).map_or(0, |(_, v)| v.number());
+            let cpu = of(1);
+            if cpu < CpuSet::MAX_CPUS as u64 {
+                // `overrun`: overwritten; `dropped_events`: a full buffer that is not overwritten.
+                self.overruns.entry(cpu).or_default()[usize::from(!begin)] = of(3).saturating_add(of(8));
+            }
+        }
     }
 
     fn inflate(&mut self, bytes: &[u8], zstd: bool) -> Result<Vec<u8>, Refused> {
@@ -261,21 +302,27 @@ impl Reader<'_> {
 
     fn compact(&mut self, cpu: u32, bytes: &[u8]) {
         let mut names: Vec<&[u8]> = Vec::new();
-        let mut arrays: [&[u8]; 13] = [&[]; 13];
+        let mut arrays: [Cow<'_, [u8]>; 13] = Default::default();
         for (field, value) in fields(bytes) {
-            match field {
-                5 => names.push(value.bytes()),
-                1..=12 => arrays[field as usize] = value.bytes(),
+            match (field, value) {
+                (5, _) => names.push(value.bytes()),
+                // An array may come in parts, or number by number.
+                (1..=12, Value::Bytes(part)) if arrays[field as usize].is_empty() => {
+                    arrays[field as usize] = part.into()
+                }
+                (1..=12, Value::Bytes(part)) => arrays[field as usize].to_mut().extend_from_slice(part),
+                (1..=12, Value::Number(n)) => proto::put_varint(arrays[field as usize].to_mut(), n),
                 _ => {}
             }
         }
+        let packed = |field: usize| packed(&arrays[field]);
         let name = |i: Option<u64>| i.and_then(|i| names.get(i as usize)).copied().unwrap_or_default();
         // Wake-ups first: of one stamp, they come before the switch away from the waker.
         let (mut pid, mut target, mut prio, mut comm, mut flags) =
-            (packed(arrays[8]), packed(arrays[9]), packed(arrays[10]), packed(arrays[11]), packed(arrays[12]));
+            (packed(8), packed(9), packed(10), packed(11), packed(12));
         let mut at = 0u64;
         self.builder.new_stream();
-        for delta in packed(arrays[7]) {
+        for delta in packed(7) {
             at = at.wrapping_add(delta); // a damaged one goes back
             self.builder.ascending(at);
             let (Some(pid), Some(target), Some(prio)) = (pid.next(), target.next(), prio.next()) else { break };
@@ -284,12 +331,11 @@ impl Reader<'_> {
             let ints = [pid as i64, prio as i32 as i64, target as i64, 1, 0, 0, 0, 0];
             self.builder.kind(Kind::Waking, Place { at, cpu, current: None, irq }, &ints);
         }
-        let (mut state, mut pid, mut prio, mut comm) =
-            (packed(arrays[2]), packed(arrays[3]), packed(arrays[4]), packed(arrays[6]));
+        let (mut state, mut pid, mut prio, mut comm) = (packed(2), packed(3), packed(4), packed(6));
         let mut running = self.running.get(cpu as usize).copied().flatten();
         let mut at = 0u64;
         self.builder.new_stream();
-        for delta in packed(arrays[1]) {
+        for delta in packed(1) {
             at = at.wrapping_add(delta);
             self.builder.ascending(at);
             let (Some(state), Some(pid), Some(prio)) = (state.next(), pid.next(), prio.next()) else { break };
@@ -304,5 +350,70 @@ impl Reader<'_> {
         if let Some(slot) = self.running.get_mut(cpu as usize) {
             *slot = running;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::proto::Message;
+    use super::*;
+    use wattif_model::trace::Recording;
+
+    fn message(build: impl Fn(&mut Message) -> &mut Message) -> Message {
+        let mut m = Message::default();
+        build(&mut m);
+        m
+    }
+    fn read_packets(packets: &[Message]) -> Recording {
+        let trace = message(|m| packets.iter().fold(m, |m, p| m.message(1, p)));
+        let mut builder = Builder::default();
+        read(&trace.0, &mut builder).expect("it is one");
+        builder.finish("perfetto").0
+    }
+    /// A packet with the compact switches of CPU 0.
+    fn switches(build: impl Fn(&mut Message) -> &mut Message) -> Message {
+        let compact = message(build);
+        let bundle = message(|m| m.number(1, 0).message(4, &compact));
+        message(|m| m.message(1, &bundle).number(10, 7))
+    }
+
+    #[test]
+    fn arrays_in_parts() {
+        let whole = read_packets(&[switches(|m| {
+            m.bytes(1, &[9, 1, 1, 1]).bytes(2, &[0; 4]).bytes(3, &[1, 2, 3, 4]).bytes(4, &[120; 4]).text(5, "a");
+            m.bytes(6, &[0; 4])
+        })]);
+        let parts = read_packets(&[switches(|m| {
+            for half in [[9, 1], [1, 1]] {
+                m.bytes(1, &half).bytes(2, &[0; 2]).bytes(4, &[120; 2]).bytes(6, &[0; 2]);
+            }
+            (1..=4).fold(m, |m, pid| m.number(3, pid)).text(5, "a")
+        })]);
+        assert_eq!((whole.records.len(), &parts), (4, &whole));
+    }
+
+    #[test]
+    fn losses_that_are_told() {
+        let events = || switches(|m| m.bytes(1, &[9]).bytes(2, &[0]).bytes(3, &[1]).bytes(4, &[120]));
+        let stats = |phase, cpu, overrun, dropped| {
+            let cpu = message(|m| m.number(1, cpu).number(3, overrun).number(8, dropped));
+            let stats = message(|m| m.number(1, phase).message(2, &cpu));
+            message(|m| m.message(packet::FTRACE_STATS, &stats))
+        };
+        let flagged = |sequence, events: Message| {
+            message(|m| {
+                m.0.extend(&events.0);
+                m.number(packet::SEQUENCE, sequence).number(packet::PREVIOUS_DROPPED, 1)
+            })
+        };
+        let check = |packets: &[Message], gaps, lost| {
+            let r = read_packets(packets);
+            assert_eq!((r.lost_gaps, r.lost_events), (gaps, lost));
+        };
+        check(&[events(), stats(2, 0, 500, 0)], 1, 500);
+        check(&[stats(1, 0, 20, 0), stats(1, 1, 9, 0), events(), stats(2, 0, 500, 3), stats(2, 1, 9, 0)], 1, 483);
+        check(&[stats(2, u64::MAX, 5, 0), stats(2, 1, u64::MAX, 7)], 1, u64::MAX);
+        check(&[flagged(7, events()), flagged(8, events())], 0, 0);
+        check(&[events(), flagged(7, events()), flagged(9, Message::default())], 1, 0);
     }
 }

@@ -123,17 +123,21 @@ pub(super) fn packed(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 
 // ---- writing -----------------------------------------------------------------------------------------------------------
 
+pub(super) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
 /// A message in the making.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message(pub Vec<u8>);
 
 impl Message {
-    pub fn varint(&mut self, mut n: u64) {
-        while n >= 0x80 {
-            self.0.push(n as u8 | 0x80);
-            n >>= 7;
-        }
-        self.0.push(n as u8);
+    pub fn varint(&mut self, n: u64) {
+        put_varint(&mut self.0, n);
     }
     pub fn number(&mut self, field: u32, n: u64) -> &mut Message {
         self.varint(u64::from(field) << 3);
