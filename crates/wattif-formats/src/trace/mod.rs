@@ -47,6 +47,7 @@ pub struct Read {
 enum Format {
     Text,
     Html,
+    Json,
     Atrace,
     Dat,
     Perfetto,
@@ -55,7 +56,7 @@ enum Format {
 /// Read a trace in whatever format; gzip and zstd around it are taken off.
 pub fn read(bytes: &[u8]) -> Read {
     let mut builder = Builder::default();
-    let done = wrap::unwrap(bytes, &mut builder).and_then(|bytes| dispatch(&bytes, &mut builder));
+    let done = wrap::unwrap(bytes, &mut builder).and_then(|bytes| dispatch(&wrap::utf8(bytes), &mut builder));
     match done {
         Ok(format) => {
             let (recording, diagnostics) = builder.finish(format);
@@ -75,10 +76,11 @@ type Refused = Box<Diagnostic>;
 fn dispatch(bytes: &[u8], builder: &mut Builder) -> Result<String, Refused> {
     match sniff(bytes) {
         Some(Format::Text) => {
-            text::read(bytes, builder);
+            text::read(bytes, 1, builder);
             Ok("ftrace text".into())
         }
         Some(Format::Html) => wrap::html(bytes, builder).map(|()| "systrace html".into()),
+        Some(Format::Json) => wrap::json(bytes, builder).map(|()| "systrace json".into()),
         Some(Format::Atrace) => wrap::atrace(bytes, builder).map(|()| "atrace".into()),
         Some(Format::Dat) => dat::read(bytes, builder),
         Some(Format::Perfetto) => perfetto::read(bytes, builder),
@@ -87,7 +89,7 @@ fn dispatch(bytes: &[u8], builder: &mut Builder) -> Result<String, Refused> {
 }
 
 fn sniff(bytes: &[u8]) -> Option<Format> {
-    let head = &bytes[..bytes.len().min(1 << 16)];
+    let head = &bytes[..bytes.len().min(1 << 18)];
     if head.starts_with(b"\x17\x08\x44tracing") {
         return Some(Format::Dat);
     }
@@ -97,15 +99,17 @@ fn sniff(bytes: &[u8]) -> Option<Format> {
     if wrap::is_atrace(head) {
         return Some(Format::Atrace);
     }
-    if perfetto::probe(head, bytes.len()) {
-        return Some(Format::Perfetto);
+    if wrap::is_json(bytes) {
+        return Some(Format::Json);
     }
+    // Perfetto's first byte is that of an empty line; a text has no zeros.
     let (events, lines) = text::probe(head);
     let headed = [&b"# tracer:"[..], b"cpus=", b"version = "].iter().any(|h| head.starts_with(h));
-    if headed || events > 0 && events * 20 >= lines {
+    let binary = head.first() == Some(&b'\n') && head.contains(&0);
+    if headed || events > 0 && events * 20 >= lines && !binary {
         return Some(Format::Text);
     }
-    None
+    perfetto::probe(head, bytes.len()).then_some(Format::Perfetto)
 }
 
 fn unknown(bytes: &[u8]) -> Refused {
@@ -121,4 +125,60 @@ fn unknown(bytes: &[u8]) -> Refused {
     let help = "wattif reads trace.dat (trace-cmd), ftrace text, systrace html, perf script text and Perfetto traces; \
         turn others into text first: `perf script -F comm,tid,cpu,time,event,trace`";
     Box::new(Diagnostic::error("trace::E01", 0..0, message).help(help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENT: &str = "app one-101 [000] d..3. 1000.000100: sched_waking: comm=b pid=102 prio=120 target_cpu=001\n";
+
+    /// Format, events, findings.
+    fn check(bytes: &[u8], format: &str, events: usize, findings: &str) {
+        let read = read(bytes);
+        let said: Vec<&str> = read.diagnostics.iter().map(|d| d.message.as_str()).collect();
+        let found = read.recording.unwrap_or_else(|| panic!("{format}: {said:?}"));
+        assert_eq!((found.format.as_str(), found.records.len()), (format, events), "{said:?}");
+        assert_eq!(said.join("; "), findings);
+    }
+
+    #[test]
+    fn sniffed_by_content() {
+        let stack = format!("{}{}\n", EVENT.replace(": sched", ": sched:sched"), "\tffffffff81 f+0x0 (k)\n".repeat(40));
+        check(stack.repeat(3).as_bytes(), "ftrace text", 3, "");
+        let empty: String = (0..4000).map(|cpu| format!("CPU {cpu} is empty\n")).collect();
+        check((empty + EVENT).as_bytes(), "ftrace text", 1, "");
+        check(format!("\n\r\n \n{EVENT}").as_bytes(), "ftrace text", 1, "");
+        check(format!("CPU 0/KVM-101{}", &EVENT[11..]).as_bytes(), "ftrace text", 1, "");
+        check(&[&[0xef, 0xbb, 0xbf], EVENT.as_bytes()].concat(), "ftrace text", 1, "");
+        let units: Vec<u16> = format!("\u{feff}# tracer: nop\r\n{EVENT}").encode_utf16().collect();
+        let little: Vec<u8> = units.iter().flat_map(|u| u.to_le_bytes()).collect();
+        check(&little, "ftrace text", 1, "");
+        check(&units.iter().flat_map(|u| u.to_be_bytes()).collect::<Vec<u8>>(), "ftrace text", 1, "");
+        assert!(read(&little[..3]).recording.is_none());
+    }
+
+    #[test]
+    fn text_in_json() {
+        let line = EVENT.replace("app one", "caf\\u00e9 \\\"x\\\"").replace('\n', "\\n");
+        let page = format!("{{\"traceEvents\": [], \"systemTraceEvents\": \"# tracer: nop\\n{line}{line}\"}}");
+        let note = "of this JSON, systemTraceEvents alone is read; lines are counted in it";
+        check(page.as_bytes(), "systrace json", 2, note);
+        assert_eq!(read(page.as_bytes()).recording.unwrap().comm(wattif_model::Pid(101)), "café \"x\"");
+        let end = page.len() - 2;
+        check(&page.as_bytes()[..end], "systrace json", 2, &format!("the JSON around the trace ends early; {note}"));
+        assert!(read(b"{\"systemTraceEvents\": {}}").recording.is_none());
+        for end in 0..page.len() {
+            read(&page.as_bytes()[..end]);
+        }
+    }
+
+    #[test]
+    fn lines_of_a_page() {
+        let page = format!(
+            "<!DOCTYPE html>\n<script>find('.trace-data')</script>\n<script class=\"trace-data\" type=\"application/text\">\n{EVENT}what\n  </script>\n\
+             <script class=\"trace-data\">{EVENT}so\n</script>"
+        );
+        check(page.as_bytes(), "systrace html", 2, "line 5: not an event: `what`; line 8: not an event: `so`");
+    }
 }

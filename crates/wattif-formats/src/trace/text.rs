@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! comm-pid (tgid) [cpu] flags seconds.fraction: event: fields       ftrace; tgid and flags may be missing
-//! comm-pid cpuflags seconds.fraction: event: fields                 trace-cmd report -l
+//! comm-pid cpuflags seconds.fraction: event: fields                 trace-cmd report -l; with -R cpu-0xflags
+//! comm-pid [cpu] seconds.fraction: (+delta) event: fields           trace-cmd report --ts-diff
 //! comm pid/tid [cpu] seconds.fraction: period group:event: fields   perf script; period may be missing
 //! ```
 //! Names may hold spaces, dashes, brackets. Fields are `key=value`, or what trace-cmd's plugins print for `sched_*`.
@@ -15,12 +16,12 @@ use wattif_model::check::Diagnostic;
 /// Lines that are neither events nor comments, told of with their number.
 const STRANGE_SHOWN: u32 = 5;
 
-/// Read all lines.
-pub(super) fn read(text: &[u8], builder: &mut Builder) {
+/// Read all lines; the first is line `first` of the file.
+pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
     let mut strange = 0u32;
     for (number, line) in text.split(|&b| b == b'\n').enumerate() {
         let line = trim_line(line);
-        if line.is_empty() || line[0] == b'#' || line[0] == b'\t' {
+        if is_mute(line) {
             continue;
         }
         if let Some(event) = Line::parse(line) {
@@ -29,7 +30,7 @@ pub(super) fn read(text: &[u8], builder: &mut Builder) {
             strange += 1;
             if strange <= STRANGE_SHOWN {
                 let shown = crate::words::quoted(&String::from_utf8_lossy(&line[..line.len().min(60)]));
-                let message = format!("line {}: not an event: {shown}", number + 1);
+                let message = format!("line {}: not an event: {shown}", number + first);
                 builder.say(Diagnostic::note("trace::N02", 0..0, message));
             }
         }
@@ -40,17 +41,23 @@ pub(super) fn read(text: &[u8], builder: &mut Builder) {
     }
 }
 
-/// How many of the first lines are events, and how many hold text at all: what sniffing asks.
+/// How many of the first lines are events, and how many should be: what sniffing asks.
 pub(super) fn probe(text: &[u8]) -> (usize, usize) {
-    let lines = text.split(|&b| b == b'\n').map(trim_line).filter(|l| !l.is_empty()).take(200);
-    lines.fold((0, 0), |(events, all), l| (events + usize::from(Line::parse(l).is_some()), all + 1))
+    let lines = text.split(|&b| b == b'\n').map(trim_line).filter(|l| !is_mute(l));
+    let lines = lines.map(|l| (Line::parse(l).is_some(), l)).filter(|(event, l)| *event || !is_header(l));
+    lines.take(200).fold((0, 0), |(events, all), (event, _)| (events + usize::from(event), all + 1))
 }
 
-/// Without `\r`, and without the `\n\` of traces inside a JavaScript string.
+/// Blanks, comments, and the stacks of perf: a frame a line.
+fn is_mute(line: &[u8]) -> bool {
+    matches!(line.first(), None | Some(b'#' | b'\t')) || line.iter().all(u8::is_ascii_whitespace)
+}
+
+/// Without `\r`, and without the `\n\` of traces inside a JavaScript string, of which the last has but `\n`.
 fn trim_line(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let line = line.strip_suffix(b"\\n\\").unwrap_or(line);
-    line.strip_suffix(b"\\").unwrap_or(line)
+    let line = line.strip_suffix(b"\\").unwrap_or(line);
+    line.strip_suffix(b"\\n").unwrap_or(line)
 }
 
 /// Lines that say something about the trace.
@@ -69,9 +76,14 @@ fn header(line: &[u8], builder: &mut Builder) -> bool {
         builder.lost(lost);
         return true;
     }
-    const KNOWN: [&str; 10] =
-        ["version", "TRACE:", "CPU ", "CPU:", "trace-cmd", "cpus", "VMA", "uname:", "##### ", "Trace"];
-    KNOWN.iter().any(|k| text.starts_with(k))
+    is_header(line)
+}
+
+fn is_header(line: &[u8]) -> bool {
+    const KNOWN: [&str; 11] =
+        ["version", "TRACE:", "CPU ", "CPU:", "trace-cmd", "cpus", "VMA", "uname:", "##### ", "Trace", "<!--"];
+    let line = trim_start(line);
+    KNOWN.iter().any(|k| line.starts_with(k.as_bytes()))
 }
 
 /// One event, split.
@@ -124,7 +136,7 @@ fn bracketed(line: &[u8]) -> Option<Line<'_>> {
     }
 }
 
-/// `comm-pid 4d..2 time: event: fields`, CPU and flags in one word.
+/// `comm-pid 4d..2 time: event: fields`, CPU and flags in one word; raw, `4-0x11`.
 fn latency_format(line: &[u8]) -> Option<Line<'_>> {
     let dash = (0..line.len()).filter(|&i| line[i] == b'-').find(|&i| {
         let pid = line[i + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
@@ -132,22 +144,29 @@ fn latency_format(line: &[u8]) -> Option<Line<'_>> {
     })?;
     let digits = line[dash + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
     let pid = number(&line[dash + 1..dash + 1 + digits])?;
-    let (cpu, flags, rest) = cpu_and_flags(&line[dash + 1 + digits..])?;
+    let (cpu, irq, rest) = cpu_and_flags(&line[dash + 1 + digits..])?;
     let (_, at, rest) = time(rest)?;
     let (event, fields) = event(rest, false)?;
-    let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq: irq(flags) };
+    let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq };
     Some(Line { comm: trim(&line[..dash]), pid, tgid: None, place, event, fields })
 }
 
-fn cpu_and_flags(rest: &[u8]) -> Option<(u32, &[u8], &[u8])> {
+fn cpu_and_flags(rest: &[u8]) -> Option<(u32, Option<bool>, &[u8])> {
     let rest = trim_start(rest);
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     let word = rest.iter().take_while(|b| !b.is_ascii_whitespace()).count();
     let flags = &rest[digits.min(word)..word];
-    let fits = (1..=5).contains(&digits) && (4..=6).contains(&flags.len()) && is_flags(flags);
-    let cpu = number(&rest[..digits])? as u32;
-    (fits && time(&rest[word..]).is_some()).then_some((cpu, flags, &rest[word..]))
+    let irq = match flags.strip_prefix(b"-") {
+        Some(raw) if raw.starts_with(b"0x") => Some(number(raw)? & IN_IRQ != 0),
+        _ if (4..=6).contains(&flags.len()) && is_flags(flags) => irq(flags),
+        _ => return None,
+    };
+    let cpu = number(&rest[..digits]).filter(|_| digits <= 5)? as u32;
+    time(&rest[word..]).is_some().then_some((cpu, irq, &rest[word..]))
 }
+
+/// Of `common_flags`: in a hard or a soft interrupt.
+const IN_IRQ: i64 = 0x18;
 
 /// irqs-off, need-resched, hard or soft interrupt, preempt depth, migrate-disable.
 fn is_flags(word: &[u8]) -> bool {
@@ -232,9 +251,13 @@ fn who(prefix: &[u8]) -> Option<(&[u8], i64, Option<i64>, bool)> {
     }
 }
 
-/// `event: fields`; perf's name has its group before it and may follow a period.
+/// `event: fields`; perf's name has its group before it and may follow a period, trace-cmd's the time since the last event.
 fn event(rest: &[u8], perf: bool) -> Option<(&[u8], &[u8])> {
     let mut rest = trim_start(rest);
+    if let Some(since) = rest.strip_prefix(b"(+") {
+        let digits = since.iter().take_while(|b| b.is_ascii_digit()).count();
+        rest = trim_start(since[digits..].strip_prefix(b")").unwrap_or(rest));
+    }
     if perf {
         let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
         if digits > 0 && rest.get(digits).is_some_and(u8::is_ascii_whitespace) {
@@ -419,7 +442,7 @@ mod tests {
 
     fn one(line: &str) -> Recording {
         let mut b = Builder::default();
-        read(line.as_bytes(), &mut b);
+        read(line.as_bytes(), 1, &mut b);
         b.finish("text").0
     }
     /// Stamp, CPU, who ran, event.
@@ -491,6 +514,13 @@ mod tests {
             7,
             switch(198, Sleeping, 9),
         );
+        check(
+            "a b-5 [001] 86.1: (+1480)  sched_switch: a b:5 [120] S ==> c:6 [120]",
+            86_100_000_000,
+            1,
+            5,
+            switch(5, Sleeping, 6),
+        );
         check("<idle>-0 [004] 86.1: sched_wakeup: kworker/4:1:198 [120] CPU:004", 86_100_000_000, 4, 0, wakeup(198, 4));
         check(
             "<idle>-0 [002] 76.2: sched_wakeup: comm=sh pid=1642 prio=120 success=1 target_cpu=002",
@@ -513,6 +543,13 @@ mod tests {
             1,
             switch(1, DiskSleep, 2),
         );
+        check(
+            "a-1 [000] 5.1: sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=k next_pid=2 next_prio=120\\n",
+            5_100_000_000,
+            0,
+            1,
+            switch(1, Sleeping, 2),
+        );
     }
 
     #[test]
@@ -526,6 +563,12 @@ mod tests {
         );
         assert!(r.has_irq_flags);
         assert!(matches!(r.records[0].event, Recorded::Event(Event::SchedWaking { in_irq: true, .. })));
+        for (flags, irq) in [("4-0x11", true), ("4-0x8", true), ("4-0x1", false)] {
+            let r = one(&format!("a-b-1  {flags} 5.000000: sched_waking: comm=b pid=2 prio=120 target_cpu=1\n"));
+            assert_eq!((r.records[0].cpu, r.comm(Pid(1))), (CpuId(4), "a-b"));
+            let waking = Event::SchedWaking { pid: Pid(2), prio: 120, target_cpu: CpuId(1), in_irq: irq };
+            assert_eq!(r.records[0].event, Recorded::Event(waking), "{flags}");
+        }
         let r = one("a-1 [004] ...1 5.0: sched_waking: comm=b pid=2 prio=120 target_cpu=001\n");
         assert!(matches!(r.records[0].event, Recorded::Event(Event::SchedWaking { in_irq: false, .. })));
     }
@@ -536,6 +579,14 @@ mod tests {
             "CPU:2 [LOST 123 EVENTS]\ncpus=6\na-1 [000] 1.0: foo: bar=1\na-1 [000] 1.0: sched_wakeup: comm=b pid=2 prio=9 success=0 target_cpu=0\n",
         );
         assert_eq!((r.lost_events, r.lost_gaps, r.nr_cpus, r.unknown["foo"], r.records.len()), (123, 1, 6, 1, 0));
+    }
+
+    #[test]
+    fn lines_that_are_no_events() {
+        let mut b = Builder::default();
+        read(b"<!-- BEGIN TRACE -->\n  \t \n\tffff some_function+0x0\nwhat\n", 587, &mut b);
+        let said: Vec<String> = b.findings.into_iter().map(|f| f.message).collect();
+        assert_eq!(said, ["line 590: not an event: `what`"]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What traces come wrapped in: gzip, zstd, HTML pages, atrace's zlib. Bounded: a bomb is refused.
 
+use super::Refused;
 use super::build::Builder;
-use super::{Refused, text};
+use super::text::{self, trim};
 use std::borrow::Cow;
 use std::io::Read;
 use wattif_model::check::Diagnostic;
@@ -106,13 +107,22 @@ pub(super) fn is_html(head: &[u8]) -> bool {
 pub(super) fn html(page: &[u8], builder: &mut Builder) -> Result<(), Refused> {
     let mut found = 0;
     let mut from = 0;
+    let mut place = Place { page, at: 0, line: 1 };
     while let Some(at) = find(page, b"trace-data", from) {
+        // Pages also look for these scripts by their class.
+        let before = &page[at.saturating_sub(256)..at];
+        let tag = memchr::memrchr2(b'<', b'>', before).map(|tag| &before[tag..]);
+        if !tag.is_some_and(|tag| tag.starts_with(b"<script")) {
+            from = at + 1;
+            continue;
+        }
         let Some(open) = find(page, b">", at) else { break };
         let end = find(page, b"</script>", open).unwrap_or(page.len());
-        found += usize::from(section(&page[open + 1..end], builder)?);
+        found += usize::from(section(&page[open + 1..end], place.line(open + 1), builder)?);
         from = end;
     }
     let mut from = 0;
+    let mut place = Place { page, at: 0, line: 1 };
     while let Some(at) = find(page, b"linuxPerfData", from) {
         from = at + 1;
         let Some(quote) = page[at..].iter().take(40).position(|&b| b == b'"').map(|i| at + i + 1) else { continue };
@@ -121,7 +131,7 @@ pub(super) fn html(page: &[u8], builder: &mut Builder) -> Result<(), Refused> {
         while end < page.len() && page[end] != b'"' {
             end += if page[end] == b'\\' && page.get(end + 1) == Some(&b'"') { 2 } else { 1 };
         }
-        found += usize::from(section(&page[quote..end.min(page.len())], builder)?);
+        found += usize::from(section(&page[quote..end.min(page.len())], place.line(quote), builder)?);
         from = end;
     }
     if found == 0 {
@@ -130,11 +140,27 @@ pub(super) fn html(page: &[u8], builder: &mut Builder) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Text, or base64 of zlib of text.
-fn section(body: &[u8], builder: &mut Builder) -> Result<bool, Refused> {
+/// Counts the lines of a page once.
+struct Place<'a> {
+    page: &'a [u8],
+    at: usize,
+    line: usize,
+}
+
+impl Place<'_> {
+    /// Number of the line of byte `at`, which is behind the one asked for before.
+    fn line(&mut self, at: usize) -> usize {
+        self.line += memchr::memchr_iter(b'\n', &self.page[self.at..at]).count();
+        self.at = at;
+        self.line
+    }
+}
+
+/// Text, or base64 of zlib of text; its first line is line `first` of the page.
+fn section(body: &[u8], first: usize, builder: &mut Builder) -> Result<bool, Refused> {
     let (events, _) = text::probe(body);
     if events > 0 {
-        text::read(body, builder);
+        text::read(body, first, builder);
         return Ok(true);
     }
     let packed = base64(body);
@@ -145,7 +171,7 @@ fn section(body: &[u8], builder: &mut Builder) -> Result<bool, Refused> {
     note_damage(&whole, builder);
     let (events, _) = text::probe(&whole.bytes);
     if events > 0 {
-        text::read(&whole.bytes, builder);
+        text::read(&whole.bytes, 1, builder);
     }
     Ok(events > 0)
 }
@@ -159,8 +185,70 @@ pub(super) fn atrace(bytes: &[u8], builder: &mut Builder) -> Result<(), Refused>
     let at = find(bytes, b"TRACE:\n", 0).map_or(0, |at| at + 7);
     let whole = inflate(flate2::read::ZlibDecoder::new(&bytes[at..]), bytes.len())?;
     note_damage(&whole, builder);
-    text::read(&whole.bytes, builder);
+    text::read(&whole.bytes, 1, builder);
     Ok(())
+}
+
+/// A trace in JSON, as Chrome writes it: the text in `systemTraceEvents`.
+const JSON_KEY: &[u8] = b"\"systemTraceEvents\"";
+
+pub(super) fn is_json(bytes: &[u8]) -> bool {
+    trim(&bytes[..bytes.len().min(256)]).starts_with(b"{") && find(bytes, JSON_KEY, 0).is_some()
+}
+
+pub(super) fn json(bytes: &[u8], builder: &mut Builder) -> Result<(), Refused> {
+    let begin = find(bytes, JSON_KEY, 0).map_or(0, |at| at + JSON_KEY.len());
+    let value = trim(&bytes[begin..]).strip_prefix(b":").map(trim).and_then(|v| v.strip_prefix(b"\""));
+    let Some(value) = value else {
+        return Err(refused("trace::E01", "systemTraceEvents in this JSON is no text".into()));
+    };
+    let (text, whole) = unescaped(value);
+    if !whole {
+        builder.say(Diagnostic::warning("trace::W04", 0..0, "the JSON around the trace ends early"));
+    }
+    let message = "of this JSON, systemTraceEvents alone is read; lines are counted in it";
+    builder.say(Diagnostic::note("trace::N02", 0..0, message));
+    text::read(&text, 1, builder);
+    Ok(())
+}
+
+/// A JSON string up to the quote that ends it, and whether there is one.
+fn unescaped(value: &[u8]) -> (Vec<u8>, bool) {
+    let mut out = Vec::new();
+    let mut rest = value;
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        if rest[at] == b'"' {
+            return (out, true);
+        }
+        let code = || u32::from_str_radix(std::str::from_utf8(rest.get(at + 2..at + 6)?).ok()?, 16).ok();
+        let (ch, len) = match rest.get(at + 1) {
+            Some(b'n') => ('\n', 2),
+            Some(b't') => ('\t', 2),
+            Some(b'r') => ('\r', 2),
+            // Halves of pairs are in no name of a thread.
+            Some(b'u') => (code().and_then(char::from_u32).unwrap_or('?'), 6),
+            Some(&b) => (char::from(b), 2),
+            None => return (out, false),
+        };
+        out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = rest.get(at + len..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    (out, false)
+}
+
+/// UTF-8 of text that some shells write as UTF-16, or with a mark before it.
+pub(super) fn utf8(bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    let units: fn([u8; 2]) -> u16 = match *bytes {
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        [0xef, 0xbb, 0xbf, ..] => return Cow::Owned(bytes[3..].to_vec()),
+        _ => return bytes,
+    };
+    let units = bytes[2..].chunks_exact(2).map(|u| units([u[0], u[1]]));
+    let chars = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
+    Cow::Owned(chars.collect::<String>().into_bytes())
 }
 
 fn find(bytes: &[u8], what: &[u8], from: usize) -> Option<usize> {
