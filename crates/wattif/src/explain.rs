@@ -33,6 +33,7 @@ pub struct Reruns {
 /// Explain two runs of the same workload on the same platform. `done` is called with the runs made and the runs in all.
 pub fn explain(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<Explanation, Error> {
     same_inputs(specs[0], specs[1])?;
+    run::seeds(specs[0].seed, reruns.seeds)?; // refused before anything is run
     let (a, b) = rayon::join(|| listen(specs[0]), || listen(specs[1]));
     let ((found_a, decided_a), (found_b, decided_b)) = (a?, b?);
     let mut explanation = Explanation::new(specs, [&found_a, &found_b]);
@@ -107,10 +108,6 @@ fn under(spec: &RunSpec, kernel: &KernelSpec, seed: u64, reruns: &Reruns) -> Run
     RunSpec { kernel: kernel.clone(), seed, duration, ..spec.clone() }
 }
 
-fn seeds(spec: &RunSpec, reruns: &Reruns) -> Vec<u64> {
-    (spec.seed..spec.seed.saturating_add(reruns.seeds)).collect()
-}
-
 /// Profiles that do something of their own, and which of these each profile is.
 fn distinct(kernels: &[KernelSpec]) -> (Vec<&KernelSpec>, Vec<usize>) {
     let does = |k: &KernelSpec| (k.policies.clone(), k.tunables.clone(), k.features.clone());
@@ -138,7 +135,7 @@ fn reports(
     done: Done<'_>,
 ) -> Result<Vec<Vec<RunReport>>, Error> {
     let (unique, index) = distinct(kernels);
-    let seeds = seeds(spec, reruns);
+    let seeds = run::seeds(spec.seed, reruns.seeds)?;
     let jobs: Vec<(usize, u64)> = (0..unique.len()).flat_map(|k| seeds.iter().map(move |&s| (k, s))).collect();
     let gate = Gate::new(done);
     let one = |&(k, seed): &(usize, u64)| {

@@ -55,6 +55,17 @@ impl Observer for Clock {
     }
 }
 
+/// So many seeds, from `first` on.
+pub fn seeds(first: u64, count: u64) -> Result<Vec<u64>, Error> {
+    match first.checked_add(count) {
+        Some(end) => Ok((first..end).collect()),
+        None => Err(Error::Usage(format!(
+            "{count} seeds from {first} on go beyond the last one, {}: take a lower --seed",
+            u64::MAX - 1
+        ))),
+    }
+}
+
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct Outcome {

@@ -8,6 +8,7 @@ use super::{Exit, output};
 use crate::compare::{self, Runs};
 use crate::error::{Error, Look};
 use crate::explain::{run_file, same_inputs};
+use crate::run::seeds;
 use crate::{data, experiment, tables, text};
 use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
@@ -158,12 +159,9 @@ fn sure(loaded: &Loaded, seeds: &[u64], named: &[String], until: &Until) -> Resu
 /// The kernels' specs and the seeds.
 fn load(args: &Args, look: Look) -> Result<(Loaded, Vec<u64>), Error> {
     let first = args.inputs.seed;
-    let seeds = |default: u64| {
-        (first..first.saturating_add(args.seeds.unwrap_or(if args.until.is_some() { MOST_SEEDS } else { default })))
-            .collect()
-    };
+    let seeds = |default| seeds(first, args.seeds.unwrap_or(if args.until.is_some() { MOST_SEEDS } else { default }));
     if args.workload.len() > 1 {
-        return Ok((run_files(args)?, seeds(20)));
+        return Ok((run_files(args)?, seeds(20)?));
     }
     let workload = &args.workload[0];
     let name = workload.strip_prefix("gallery/").unwrap_or_default().trim_end_matches('/');
@@ -182,12 +180,12 @@ fn load(args: &Args, look: Look) -> Result<(Loaded, Vec<u64>), Error> {
         let specs =
             entry.arms(&arms, args.inputs.platform.as_deref(), args.inputs.duration.map(Ns), args.inputs.seed)?;
         specs[1..].iter().try_for_each(|other| same_inputs(&specs[0], other))?;
-        return Ok((Loaded { specs, ..Loaded::default() }, seeds(entry.experiment.seeds)));
+        return Ok((Loaded { specs, ..Loaded::default() }, seeds(entry.experiment.seeds)?));
     }
     if args.kernel.len() < 2 {
         return Err(Error::Usage("name at least two kernels: -k linux-5.3 -k linux-5.6".into()));
     }
-    Ok((args.inputs.load(workload, &args.kernel, look)?, seeds(20)))
+    Ok((args.inputs.load(workload, &args.kernel, look)?, seeds(20)?))
 }
 
 /// The kernels of several run files, whose other inputs are the same.

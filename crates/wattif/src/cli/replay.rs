@@ -7,6 +7,7 @@ use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::replay::{self, Looked, Question, Replayed, policy_of_thread, replay, warnings};
 use crate::report::Report;
+use crate::run::seeds;
 use crate::settings::Settings;
 use crate::text;
 use wattif_lab::compare::Comparison;
@@ -90,7 +91,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         return as_recorded(&looked, args.json);
     }
     warnings(&looked).iter().for_each(|w| output::note(&format!("warning: {w}")));
-    let replayed = replay(&question(args, settings), looked)?;
+    let replayed = replay(&question(args, settings)?, looked)?;
     replayed.inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
     let told = replayed.to_json();
     if args.page.report.is_some() || args.plots.any() {
@@ -145,15 +146,15 @@ fn picture(
     report::write(path, page, all)
 }
 
-fn question(args: &Args, settings: Settings) -> Question {
-    Question {
+fn question(args: &Args, settings: Settings) -> Result<Question, Error> {
+    Ok(Question {
         trace: args.trace.clone(),
         kernels: args.kernel.clone(),
         recorded_kernel: args.recorded_kernel.clone(),
-        seeds: (args.seed..args.seed.saturating_add(args.seeds)).collect(),
+        seeds: seeds(args.seed, args.seeds)?,
         settings,
         policies: args.policy.clone(),
-    }
+    })
 }
 
 fn page(replayed: &Replayed) -> String {

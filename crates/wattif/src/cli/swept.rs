@@ -51,7 +51,7 @@ impl Swept {
             set: self.set.clone(),
             axes: axes.map_err(|why| Error::Usage(format!("--axis {why}")))?,
             sampling,
-            seeds: (self.seed..self.seed.saturating_add(seeds)).collect(),
+            seeds: crate::run::seeds(self.seed, seeds)?,
             duration: self.duration.map(Ns),
             dialect: self.dialect.into(),
         })

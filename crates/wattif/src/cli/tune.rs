@@ -3,6 +3,7 @@
 use super::swept::Swept;
 use super::{Exit, output};
 use crate::error::{Error, Look};
+use crate::run::seeds;
 use crate::sweep::Store;
 use crate::tune::{Candidate, Optuna, Tuned, Tuning};
 use wattif_lab::sweep::Sampling;
@@ -60,14 +61,14 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
 }
 
 fn tuning(args: &Args) -> Result<Tuning, Error> {
-    let first_unseen = args.swept.seed.saturating_add(args.seeds);
+    let all = seeds(args.swept.seed, args.seeds + args.held_out)?;
     Ok(Tuning {
         question: args.swept.question(Sampling::Grid, args.seeds)?,
         objectives: args.objective.clone(),
         trials: args.trials,
         population: args.population,
         search_seed: args.swept.seed,
-        held_out: (first_unseen..first_unseen.saturating_add(args.held_out)).collect(),
+        held_out: all[args.seeds as usize..].to_vec(),
     })
 }
 

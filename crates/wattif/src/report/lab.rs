@@ -178,7 +178,7 @@ pub fn list() -> Value {
 
 fn dialect(name: &str) -> Dialect {
     match name {
-        "rtapp" => Dialect::RtApp,
+        "rtapp" | "rt-app" => Dialect::RtApp,
         "legacy-suspend" => Dialect::LegacySuspend,
         _ => Dialect::Workgen,
     }
@@ -283,7 +283,7 @@ fn one(spec: &RunSpec, progress: &dyn Fn(f64)) -> Result<(Value, Vec<u8>), Error
 
 fn compare(specs: &[RunSpec], seeds: u64, progress: &dyn Fn(f64)) -> Result<Value, Error> {
     let Some(first) = specs.first() else { return Err(Error::Usage("no kernel to run".into())) };
-    let seeds: Vec<u64> = (first.seed..first.seed.saturating_add(seeds.clamp(1, 1000))).collect();
+    let seeds = crate::run::seeds(first.seed, seeds.clamp(1, 1000))?;
     let mut runs = Runs::default();
     for (i, &seed) in seeds.iter().enumerate() {
         runs.add(Runs::simulate(specs, &[seed], &|| true)?);
