@@ -35,10 +35,13 @@ impl RunSpec {
     }
 }
 
+/// Events a thread may go through at one point in time before the run is given up.
+pub const MAX_OPS_WITHOUT_TIME: u32 = 100_000;
+
 /// What the simulator says when a run cannot be completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// A thread went through its program without consuming time.
+    /// A thread went through more than [`MAX_OPS_WITHOUT_TIME`] events without consuming time.
     NoProgress {
         /// Name of the thread.
         thread: String,
@@ -57,7 +60,8 @@ impl std::fmt::Display for RunError {
             RunError::NoProgress { thread, at } => {
                 write!(
                     f,
-                    "thread `{thread}` loops at {at} without ever consuming time; give it a run, sleep or timer event"
+                    "thread `{thread}` goes through more than {MAX_OPS_WITHOUT_TIME} events in a row at {at} without \
+                     consuming time: give its loop a run, sleep or timer event, or put one between the events"
                 )
             }
             RunError::Kernel(why) | RunError::Workload(why) => f.write_str(why),

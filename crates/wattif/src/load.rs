@@ -4,7 +4,7 @@ use crate::data::{self, Collection, Source};
 use crate::error::{Error, Findings, nearest};
 use crate::settings::Settings;
 use std::path::Path;
-use wattif_formats::rtapp::{self, Dialect};
+use wattif_formats::rtapp::{self, Dialect, Logs};
 use wattif_formats::{kernel_toml, platform_toml, workload_json};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::KernelSpec;
@@ -32,6 +32,14 @@ pub struct LoadedWorkload {
     pub workload: Workload,
     /// The CPU at whose full speed `run` counts, where the file names one.
     pub calibration_cpu: Option<CpuId>,
+    /// What the file says of rt-app's logs.
+    pub logs: Logs,
+}
+
+impl From<Workload> for LoadedWorkload {
+    fn from(workload: Workload) -> LoadedWorkload {
+        LoadedWorkload { workload, calibration_cpu: None, logs: Logs::default() }
+    }
 }
 
 /// A platform: a built-in name, a path, or `-` for standard input.
@@ -138,7 +146,7 @@ fn from_model(
     let built = model.workload(&set);
     let wrong = built.as_ref().err().cloned().unwrap_or_default();
     let diagnostics = wrong.into_iter().map(|why| Diagnostic::error("model::E01", 0..0, why)).collect();
-    let value = built.ok().map(|workload| LoadedWorkload { workload, calibration_cpu: None });
+    let value = built.ok().map(LoadedWorkload::from);
     loaded(source, value, diagnostics)
 }
 
@@ -151,7 +159,7 @@ pub fn parse_workload(
 ) -> Result<Loaded<LoadedWorkload>, Error> {
     if workload_json::is(&source.text) {
         let (value, diagnostics) = match workload_json::parse(&source.text) {
-            Ok(workload) => (Some(LoadedWorkload { workload, calibration_cpu: None }), Vec::new()),
+            Ok(workload) => (Some(workload.into()), Vec::new()),
             Err(refused) => (None, vec![refused]),
         };
         return loaded(source, value, diagnostics);
@@ -160,7 +168,7 @@ pub fn parse_workload(
     let options = rtapp::Options { dialect, nr_cpus: Some(nr_cpus), set: settings.workload.clone() };
     let parsed = rtapp::parse(&source.text, &stem, &options);
     let calibration_cpu = parsed.calibration_cpu.map(CpuId);
-    let value = parsed.workload.map(|workload| LoadedWorkload { workload, calibration_cpu });
+    let value = parsed.workload.map(|workload| LoadedWorkload { workload, calibration_cpu, logs: parsed.logs });
     loaded(source, value, parsed.diagnostics)
 }
 

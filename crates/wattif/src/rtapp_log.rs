@@ -1,15 +1,15 @@
 //! `--logs DIR`: the log files that rt-app itself would have written, a file per thread, column for column, so that the scripts that
 //! read rt-app's logs read a simulation's.
 //!
-//! `rt-app-<task>-<instance>.log`, a line per iteration of a phase; times in µs, absolute ones since the beginning of the run:
+//! `<log_basename>-<task>-<thread>.log`, a line per iteration of a phase; times in µs, absolute ones since the beginning of the run:
 //!
 //! | column | meaning |
 //! |---|---|
 //! | `idx` | number of the thread |
-//! | `perf` | loops of work: µs of configured work, as with a calibration of 1000 ns per loop |
+//! | `perf` | loops of work: configured work by the `calibration` of the file, 1000 ns per loop where it has none |
 //! | `run`, `period` | measured time in run events, and of the whole iteration |
 //! | `start`, `end`, `rel_st` | of the iteration; `rel_st` from the start of the program |
-//! | `slack` | from the end of the work to the last timer's expiry; negative: too late |
+//! | `slack` | from the end of the work to the last timer's expiry, with `cumulative_slack` the sum over the timers; negative: too late |
 //! | `c_duration`, `c_period` | configured work, and periods of the timers |
 //! | `wu_lat` | latency of wake-ups by timers, from the nominal expiry until the thread reads the clock |
 
@@ -20,6 +20,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use wattif_formats::rtapp::Logs;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::workload::Policy;
@@ -35,6 +36,8 @@ pub struct RtappLogs {
     threads: BTreeMap<Pid, Log>,
     /// Priority or nice value by task.
     priorities: BTreeMap<String, i32>,
+    basename: String,
+    ns_per_loop: u64,
     failed: Option<std::io::Error>,
 }
 
@@ -56,8 +59,8 @@ struct Stats {
 }
 
 impl RtappLogs {
-    /// Begin logs of a run of `spec` in `folder`, which is made if it is not there.
-    pub fn create(folder: &Path, spec: &RunSpec) -> Result<RtappLogs, Error> {
+    /// Begin logs of a run of `spec` in `folder`, which is made if it is not there; `logs`: what the workload's file says of them.
+    pub fn create(folder: &Path, spec: &RunSpec, logs: &Logs) -> Result<RtappLogs, Error> {
         let failed = |e| Error::file(folder, e);
         fs::create_dir_all(folder).map_err(failed)?;
         let priority = |attr: &wattif_model::workload::SchedAttr| match attr.policy {
@@ -69,6 +72,8 @@ impl RtappLogs {
             scratch: TempDir::new_in(folder).map_err(failed)?,
             threads: BTreeMap::new(),
             priorities: spec.workload.tasks.iter().map(|t| (t.name.clone(), priority(&t.attr))).collect(),
+            basename: plain(logs.basename.as_deref().unwrap_or("rt-app")),
+            ns_per_loop: logs.ns_per_loop.unwrap_or(1_000).into(),
             failed: None,
         })
     }
@@ -91,14 +96,19 @@ impl RtappLogs {
     }
 }
 
+/// As a part of a file's name.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() || c == '/' { '_' } else { c }).collect()
+}
+
 impl Log {
-    fn line(&mut self, s: Stats, c_duration_us: u64, c_period_us: u64) {
+    fn line(&mut self, s: Stats, loops: u64, c_duration_us: u64, c_period_us: u64) {
         let us = |ns: u64| ns / 1_000;
         let start = s.at.0.saturating_sub(s.period_ns);
         self.text += &format!(
             "{:4} {:8} {:8} {:8} {:15} {:15} {:15} {:10} {:10} {:10} {:10}\n",
             self.index,
-            c_duration_us,
+            loops,
             us(s.run_ns),
             us(s.period_ns),
             us(start),
@@ -126,7 +136,6 @@ impl Observer for RtappLogs {
             return;
         }
         let (index, priority) = (self.threads.len(), self.priorities.get(&thread.task).copied().unwrap_or(0));
-        let plain: String = thread.comm.chars().map(|c| if c.is_control() || c == '/' { '_' } else { c }).collect();
         let text = format!(
             "# Policy : {} priority : {priority}\n{:4} {:>8} {:>8} {:>8} {:>15} {:>15} {:>15} {:>10} {:>10} {:>10} {:>10}\n",
             thread.policy,
@@ -142,7 +151,7 @@ impl Observer for RtappLogs {
             "c_period",
             "wu_lat"
         );
-        let name = format!("rt-app-{plain}.log");
+        let name = format!("{}-{}.log", self.basename, plain(&thread.comm));
         self.threads.insert(thread.pid, Log { name, index, text, stats: None });
     }
     fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
@@ -155,7 +164,8 @@ impl Observer for RtappLogs {
             Event::RtappConfigured { pid, c_duration_us, c_period_us } => {
                 let Some(log) = self.threads.get_mut(&pid) else { return };
                 if let Some(stats) = log.stats.take() {
-                    log.line(stats, c_duration_us, c_period_us);
+                    let loops = c_duration_us.saturating_mul(1_000) / self.ns_per_loop;
+                    log.line(stats, loops, c_duration_us, c_period_us);
                 }
                 if log.text.len() > KEPT && self.failed.is_none() {
                     self.failed = log.flush(self.scratch.path()).err();

@@ -818,7 +818,6 @@ fn global_keys_act_or_are_listed() {
         r#""log_size": 2"#,
         r#""ftrace": "main,task,loop,event,stats""#,
         r#""gnuplot": true"#,
-        r#""cumulative_slack": false"#,
         r#""calibration": 120"#,
     ] {
         let (_, codes) = case(hog).global(listed).spec();

@@ -311,7 +311,7 @@ fn exported_traces_hold_the_same() {
 fn logs_of_rt_app() {
     let dir = tempfile::tempdir().unwrap();
     let spec = spec(60);
-    let mut logs = wattif::rtapp_log::RtappLogs::create(dir.path(), &spec).unwrap();
+    let mut logs = wattif::rtapp_log::RtappLogs::create(dir.path(), &spec, &Default::default()).unwrap();
     let mut recorder = Recorder::new(Interest::PROGRAM);
     let mut observers: [&mut dyn Observer; 2] = [&mut logs, &mut recorder];
     Simulator.run(&spec, &mut observers).unwrap();
@@ -536,7 +536,7 @@ fn a_trace_becomes_a_workload() {
     // Our own file reads back; rt-app's words say most of it.
     let file = wattif_formats::workload_json::write(&inferred.workload);
     assert_eq!(wattif_formats::workload_json::parse(&file).unwrap(), inferred.workload);
-    let (text, _) = wattif_formats::rtapp::write(&inferred.workload);
+    let (text, _) = wattif_formats::rtapp::write(&inferred.workload, None, &Default::default());
     let parsed = wattif_formats::rtapp::parse(&text, "a", &Default::default());
     assert!(parsed.workload.is_some(), "{:?}", parsed.diagnostics);
 }

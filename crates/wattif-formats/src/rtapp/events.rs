@@ -53,10 +53,10 @@ impl Context<'_> {
         events
     }
 
-    /// `runner` is `run` to rt-app, and a lucky suffix looks different.
+    /// `runner` and `runs` are `run` to rt-app; a suffix that is meant has a digit, a `_` or a capital letter.
     fn unlucky(&mut self, m: &Member, name: &str) {
         let suffix = &m.name[name.len()..];
-        if suffix.starts_with(|c: char| c.is_alphabetic() && !c.is_uppercase()) && suffix.len() > 1 {
+        if suffix.starts_with(|c: char| c.is_alphabetic() && !c.is_uppercase()) {
             let message =
                 format!("{} is read as an event `{name}`: rt-app compares the beginning only", quoted(&m.name));
             let near = nearest(&m.name, keys::EVENTS.iter().map(|(name, _)| *name)).filter(|near| *near != name);

@@ -19,6 +19,19 @@ pub(super) struct Global {
     pub null_device: bool,
     /// `calibration: "CPU<n>"`.
     pub calibration_cpu: Option<u32>,
+    pub cumulative_slack: bool,
+    pub logs: Logs,
+}
+
+/// What a file says of the logs that rt-app writes: no part of the workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Logs {
+    /// `log_basename`: what the files' names begin with; rt-app's own is `rt-app`.
+    pub basename: Option<String>,
+    /// `log_size: "disable"`, or a word that rt-app does not know: none are written.
+    pub disabled: bool,
+    /// `calibration` in ns per loop of work, 1 and above: what the column `perf` counts.
+    pub ns_per_loop: Option<u32>,
 }
 
 impl Default for Global {
@@ -30,6 +43,8 @@ impl Default for Global {
             mem_buffer_size: 4 << 20,
             null_device: true,
             calibration_cpu: None,
+            cumulative_slack: false,
+            logs: Logs::default(),
         }
     }
 }
@@ -46,7 +61,13 @@ impl Global {
                 "duration" => global.duration = duration(m, report),
                 "default_policy" => global.default_policy = sched::policy(m, report).unwrap_or_default(),
                 "pi_enabled" => global.pi_enabled = values::boolean(m, report).unwrap_or(false),
+                "calibration" if matches!(m.value.value, Json::Number(_)) => {
+                    global.logs.ns_per_loop = ns_per_loop(m, report);
+                }
                 "calibration" => global.calibration_cpu = calibration(m, options, report),
+                "cumulative_slack" => global.cumulative_slack = values::boolean(m, report).unwrap_or(false),
+                "log_basename" => global.logs.basename = basename(m, report),
+                "log_size" => global.logs.disabled = log_size(m, report),
                 "mem_buffer_size" => {
                     let bytes = values::int(m, 1..=i32::MAX as i64, report);
                     global.mem_buffer_size = bytes.map_or(global.mem_buffer_size, |b| b as u64);
@@ -68,15 +89,42 @@ fn duration(m: &Member, report: &mut Report) -> Option<Ns> {
     u64::try_from(s).ok().filter(|s| *s > 0).map(Ns::from_s)
 }
 
-/// `"CPU<n>"` says at which CPU's speed `run` counts; a number of ns per loop has no meaning here.
+/// Without meaning for the run itself, where `run` counts at the calibration CPU's speed.
+fn ns_per_loop(m: &Member, report: &mut Report) -> Option<u32> {
+    let message =
+        "`calibration` in ns per loop only scales the column `perf` of --logs: `run` counts at the calibration CPU";
+    report.note("rtapp::N01", m.name_span.clone(), message);
+    values::int(m, 0..=i32::MAX as i64, report).and_then(|ns| u32::try_from(ns).ok()).filter(|ns| *ns > 0)
+}
+
+fn basename(m: &Member, report: &mut Report) -> Option<String> {
+    let message = "`log_basename` has no meaning in a simulation: it names the files of --logs";
+    report.note("rtapp::N01", m.name_span.clone(), message);
+    values::text(m, report).map(String::from)
+}
+
+/// Is nothing to be logged? rt-app compares the words exactly, and takes any other for `disable`.
+fn log_size(m: &Member, report: &mut Report) -> bool {
+    let ring = matches!(m.value.value, Json::Number(_));
+    let word = if ring { values::int(m, 0..=i64::MAX, report).map(|_| "") } else { values::text(m, report) };
+    let disabled = !ring && word.is_some_and(|w| !["file", "auto"].contains(&w));
+    let message = match word {
+        _ if ring => "`log_size` as a size has no meaning in a simulation: --logs keeps every line".into(),
+        Some("disable") => "`log_size`: --logs writes no files, as rt-app does not".into(),
+        Some(other) if disabled => {
+            format!(
+                "`log_size`: {} is none of file, auto and disable: rt-app logs nothing, nor does --logs",
+                quoted(other)
+            )
+        }
+        _ => "`log_size` has no meaning in a simulation: --logs says whether there are logs".into(),
+    };
+    report.note("rtapp::N01", m.name_span.clone(), message);
+    disabled
+}
+
+/// `"CPU<n>"` says at which CPU's speed `run` counts.
 fn calibration(m: &Member, options: &Options, report: &mut Report) -> Option<u32> {
-    if matches!(m.value.value, Json::Number(_)) {
-        values::int(m, 0..=i32::MAX as i64, report);
-        let message =
-            "`calibration` in ns per loop has no meaning in a simulation: `run` counts at the calibration CPU";
-        report.note("rtapp::N01", m.name_span.clone(), message);
-        return None;
-    }
     let text = values::text(m, report)?;
     let cpu = text.strip_prefix("CPU").and_then(|n| n.parse::<u32>().ok());
     let Some(cpu) = cpu else {
@@ -90,19 +138,14 @@ fn calibration(m: &Member, options: &Options, report: &mut Report) -> Option<u32
     Some(cpu)
 }
 
-/// Keys that steer rt-app's logging and the host: checked for their type, then listed.
+/// Keys that steer the host: checked for their type, then listed.
 fn without_meaning(m: &Member, options: &Options, report: &mut Report) {
     match m.name.as_str() {
-        "lock_pages" | "gnuplot" | "cumulative_slack" => {
+        "lock_pages" | "gnuplot" => {
             values::boolean(m, report);
         }
-        "logdir" | "log_basename" => {
+        "logdir" => {
             values::text(m, report);
-        }
-        "log_size" => {
-            if !matches!(m.value.value, Json::Number(_)) {
-                values::text(m, report);
-            }
         }
         "ftrace" => ftrace(m, options, report),
         _ => return keys::unknown(m, &[keys::GLOBAL], false, report),

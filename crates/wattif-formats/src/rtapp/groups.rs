@@ -5,7 +5,7 @@
 //! "groups": { "/app": { "cpu.weight": 300 }, "/app/helper": { "cpu.max": "20000 100000", "cpu.idle": 1 } }
 //! ```
 
-use super::json::{Json, Member};
+use super::json::{Json, Member, Span};
 use super::lints::Report;
 use super::values;
 use crate::cgroup;
@@ -20,12 +20,18 @@ pub(super) fn read(members: &[Member], groups: &mut Vec<GroupSpec>, report: &mut
                 let group = &mut groups[at as usize];
                 files(group, values::object(&m.name, &m.value, report), report);
                 if let Err(why) = cgroup::check(group) {
-                    report.error("rtapp::E14", m.value.span.clone(), why);
+                    refuse(&m.value.span, why, report);
                 }
             }
-            Err(why) => drop(report.error("rtapp::E14", m.name_span.clone(), why)),
+            Err(why) => refuse(&m.name_span, why, report),
         }
     }
+}
+
+fn refuse(span: &Span, why: String, report: &mut Report) {
+    report
+        .error("rtapp::E14", span.clone(), why)
+        .help("rt-app ignores `groups`; a cgroup holds what the kernel allows");
 }
 
 fn files(group: &mut GroupSpec, members: &[Member], report: &mut Report) {
@@ -43,7 +49,7 @@ fn files(group: &mut GroupSpec, members: &[Member], report: &mut Report) {
         };
         if let Err(why) = cgroup::set(group, &m.name, text) {
             let span = if cgroup::FILES.contains(&m.name.as_str()) { &m.value.span } else { &m.name_span };
-            report.error("rtapp::E14", span.clone(), why);
+            refuse(span, why, report);
         }
     }
 }

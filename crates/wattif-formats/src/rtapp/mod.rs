@@ -73,6 +73,7 @@ mod tests;
 mod values;
 mod write;
 
+pub use global::Logs;
 pub use json::{MAX_BYTES, MAX_DEPTH, MAX_VALUES};
 pub use lints::{LINTS, Lint};
 pub use values::MAX_US;
@@ -124,6 +125,8 @@ pub struct Parsed {
     pub diagnostics: Vec<Diagnostic>,
     /// `calibration: "CPU<n>"`: the CPU at whose full speed `run` counts, where the file names one.
     pub calibration_cpu: Option<u32>,
+    /// What the file says of rt-app's logs.
+    pub logs: Logs,
 }
 
 /// Read an rt-app file. `name` becomes the workload's.
@@ -132,11 +135,21 @@ pub fn parse(text: &str, name: &str, options: &Options) -> Parsed {
     let Some(mut root) = json::parse(text, options.dialect != Dialect::RtApp, &mut report) else {
         return Parsed { diagnostics: report.into_diagnostics(), ..Parsed::default() };
     };
-    for (path, value) in &options.set {
-        overrides::apply(&mut root, path, value, &mut report);
+    // What an override puts in stands beyond the text.
+    let beyond = text.len() + 1;
+    for (i, (path, value)) in options.set.iter().enumerate() {
+        overrides::apply(&mut root, path, value, &(beyond + i..beyond + i), &mut report);
     }
     values::repeated(&mut root, Holds::Root, options.dialect == Dialect::RtApp, &mut report);
-    interpret(&root, name, options, report)
+    let mut parsed = interpret(&root, name, options, report);
+    for d in parsed.diagnostics.iter_mut().filter(|d| d.span.start >= beyond) {
+        let (path, value) = &options.set[d.span.start - beyond];
+        d.message = format!("--set workload.{path}={value}: {}", d.message);
+        d.help =
+            d.help.take().map(|help| if help == values::REFUSED { "set a value of that type".into() } else { help });
+        d.span = 0..0;
+    }
+    parsed
 }
 
 fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Report) -> Parsed {
@@ -151,9 +164,14 @@ fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Repor
     if let Some(m) = values::find(members, "resources") {
         global::resources(values::object("resources", &m.value, &mut report), &mut report);
     }
-    let calibration_cpu = global.calibration_cpu;
-    let mut workload =
-        Workload { name: name.into(), duration: global.duration, pi_enabled: global.pi_enabled, ..Workload::default() };
+    let (calibration_cpu, logs) = (global.calibration_cpu, global.logs.clone());
+    let mut workload = Workload {
+        name: name.into(),
+        duration: global.duration,
+        pi_enabled: global.pi_enabled,
+        cumulative_slack: global.cumulative_slack,
+        ..Workload::default()
+    };
     let mut context = Context::new(options, global, report);
     match values::find(members, "tasks") {
         Some(m) => {
@@ -175,7 +193,8 @@ fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Repor
     context.resources.fill(&mut workload);
     context.resources.lint(&mut context.report);
     let failed = context.report.has_errors();
-    Parsed { workload: (!failed).then_some(workload), diagnostics: context.report.into_diagnostics(), calibration_cpu }
+    let workload = (!failed).then_some(workload);
+    Parsed { workload, diagnostics: context.report.into_diagnostics(), calibration_cpu, logs }
 }
 
 impl<'a> Context<'a> {

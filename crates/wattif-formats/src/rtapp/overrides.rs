@@ -10,8 +10,9 @@ use super::lints::Report;
 use crate::cgroup;
 use crate::words::{nearest, quoted};
 
-/// Apply `path = value`; an error when no value was changed.
-pub(super) fn apply(root: &mut Node, path: &str, value: &str, report: &mut Report) {
+/// Apply `path = value`; an error when no value was changed. What is new stands at `span`.
+pub(super) fn apply(root: &mut Node, path: &str, value: &str, span: &Span, report: &mut Report) {
+    let value = parse_value(value, span.clone());
     let names = names(path);
     match names[..] {
         ["global", ..] => ensure(root, &["global"]),
@@ -20,7 +21,7 @@ pub(super) fn apply(root: &mut Node, path: &str, value: &str, report: &mut Repor
         _ => {}
     }
     let mut failed = None;
-    let changed = set(root, &names, Place::Root, value, &mut failed);
+    let changed = set(root, &names, Place::Root, &value, &mut failed);
     if changed > 0 {
         return;
     }
@@ -91,11 +92,10 @@ fn ensure(node: &mut Node, names: &[&str]) {
 }
 
 /// How many values were set; the first name that was not found, with its neighbours, goes to `failed`.
-fn set(node: &mut Node, names: &[&str], place: Place, value: &str, failed: &mut Option<(String, String)>) -> usize {
+fn set(node: &mut Node, names: &[&str], place: Place, value: &Node, failed: &mut Option<(String, String)>) -> usize {
     let (name, rest) = (names[0], &names[1..]);
-    let span = node.span.clone();
     match &mut node.value {
-        Json::Object(members) if rest.is_empty() => set_member(members, name, place, value, &span, failed),
+        Json::Object(members) if rest.is_empty() => set_member(members, name, place, value, failed),
         Json::Object(members) => {
             let matching = members.iter_mut().filter(|m| name == "*" || m.name == name);
             let changed: Vec<usize> =
@@ -107,7 +107,7 @@ fn set(node: &mut Node, names: &[&str], place: Place, value: &str, failed: &mut 
         }
         Json::Array(items) => match name.parse::<usize>().ok().and_then(|i| items.get_mut(i)) {
             Some(item) if rest.is_empty() => {
-                *item = parse_value(value, item.span.clone());
+                *item = value.clone();
                 1
             }
             Some(item) => set(item, rest, Place::Other, value, failed),
@@ -127,18 +127,16 @@ fn set_member(
     members: &mut Vec<Member>,
     name: &str,
     place: Place,
-    value: &str,
-    span: &Span,
+    value: &Node,
     failed: &mut Option<(String, String)>,
 ) -> usize {
     let mut changed = 0;
     for m in members.iter_mut().filter(|m| name == "*" || m.name == name) {
-        m.value = parse_value(value, m.value.span.clone());
+        m.value = value.clone();
         changed += 1;
     }
     if changed == 0 && place.allows(name) {
-        let start = span.start..span.start;
-        members.push(Member { name: name.into(), name_span: start.clone(), value: parse_value(value, start) });
+        members.push(Member { name: name.into(), name_span: value.span.clone(), value: value.clone() });
         changed = 1;
     }
     if changed == 0 {
@@ -167,7 +165,7 @@ mod tests {
             r#"{"tasks": {"idle_thread": {"instance": 5, "run": 1}, "b": {"phases": {"p": {"run": 2}}, "cpus": [1]}}}"#;
         let mut report = Report::default();
         let mut root = super::super::json::parse(text, true, &mut report).unwrap();
-        apply(&mut root, path, value, &mut report);
+        apply(&mut root, path, value, &(0..0), &mut report);
         match expect {
             Ok(piece) => assert!(format!("{root:?}").contains(piece), "{root:?}"),
             Err(help) => assert_eq!(report.into_diagnostics()[0].help.as_deref(), Some(help)),

@@ -74,6 +74,9 @@ impl Context<'_> {
         let mut attr = start.attr;
         let phases: Vec<Phase> = members.iter().map(|m| self.phase(task, m, &mut attr)).collect();
         self.lint_phases(task, &phases, count);
+        if count.is_none_or(|n| n > 1) && phases.iter().all(|p| p.count.is_some()) {
+            self.second_pass(&phases, start.attr, attr);
+        }
         program(&phases, count, start, cpus)
     }
 
@@ -93,12 +96,22 @@ impl Context<'_> {
         self.phase_keys(members);
         let keys = Keys::read(members, false, &mut self.report);
         *attr = keys.apply(*attr);
-        keys.validate(attr, &mut self.report);
+        keys.validate(attr, "", &mut self.report);
         let (cpus, group) = (self.cpus(members), self.group(members, attr));
         let count = self.count(members, Some(1));
         let events = self.events(task, members);
         self.lint_events(&events, &m.name, &m.name_span);
         Phase { count, keys, cpus, group, events, span: m.name_span.clone() }
+    }
+
+    /// A phase can inherit from the last one what it cannot have: refused as in the first pass.
+    fn second_pass(&mut self, phases: &[Phase], mut first: SchedAttr, mut later: SchedAttr) {
+        for Phase { keys, .. } in phases {
+            (first, later) = (keys.apply(first), keys.apply(later));
+            if first != later {
+                keys.validate(&later, "from the second pass on, ", &mut self.report);
+            }
+        }
     }
 
     fn phase_keys(&mut self, members: &[Member]) {

@@ -107,16 +107,19 @@ impl Keys {
         attr.deadline = self.deadline.map_or(period, Ns::from_us);
     }
 
-    /// Refuse what `sched_setattr` (or rt-app's own check) would refuse at run time.
-    pub fn validate(&self, attr: &SchedAttr, report: &mut Report) {
+    /// Refuse what `sched_setattr` (or rt-app's own check) would refuse at run time; `when` begins the sentence.
+    pub fn validate(&self, attr: &SchedAttr, when: &str, report: &mut Report) {
         let Some(span) = self.span.clone() else { return };
         let (name, priority) = (attr.policy.name(), self.priority.unwrap_or(attr.rt_priority.max(1) as i64));
-        let mut refuse = |why: String| {
-            report.error("rtapp::E14", span.clone(), why);
-        };
         if attr.policy.is_fair() && self.priority.is_some_and(|p| !(-20..=19).contains(&p)) {
-            refuse(format!("priority {priority} is a nice value under {name}: -20..=19"));
+            let message = format!("{when}priority {priority} is a nice value under {name}: -20..=19");
+            report
+                .error("rtapp::E14", span.clone(), message)
+                .help("rt-app checks it when the thread starts, and exits with 1");
         }
+        let mut refuse = |why: String| {
+            report.error("rtapp::E14", span.clone(), format!("{when}{why}"));
+        };
         if attr.policy.is_rt() && !(1..=99).contains(&priority) {
             refuse(format!("priority {priority} under {name}: 1..=99"));
         }

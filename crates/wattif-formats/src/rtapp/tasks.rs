@@ -11,7 +11,7 @@ use super::{MAX_GROUPS, MAX_NAME, MAX_THREADS, Options, values};
 use crate::cgroup;
 use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
-use wattif_model::workload::{GroupSpec, Op, SchedAttr, TaskSpec, Workload};
+use wattif_model::workload::{GroupSpec, Op, Policy, SchedAttr, TaskSpec, Workload};
 use wattif_model::{CpuSet, Ns};
 
 /// Everything known while a file is read.
@@ -46,6 +46,8 @@ pub(super) struct Task<'a> {
     pub name: &'a str,
     pub index: u32,
     pub instances: u32,
+    /// Threads of the start before its own: their names count through all tasks.
+    pub before: u64,
     pub name_span: Span,
     pub members: &'a [Member],
 }
@@ -58,6 +60,7 @@ impl Context<'_> {
             let spec = self.task(task);
             workload.tasks.push(spec);
         }
+        self.lint_comms(&list);
         for task in list.iter().filter(|t| t.instances == 0 && !self.forked.contains(&t.index)) {
             let message = format!("task {} has instance 0 and nobody forks it: it never runs", quoted(task.name));
             self.report.warning("rtapp::W19", task.name_span.clone(), message);
@@ -84,9 +87,10 @@ impl Context<'_> {
             let instances = instance.map_or(Some(1), |i| values::int(i, 0..=i32::MAX as i64, &mut self.report));
             let instances = instances.unwrap_or(1) as u32;
             let index = list.len() as u32;
+            let before = threads;
             threads += instances as u64;
             self.task_index.insert(m.name.clone(), index);
-            list.push(Task { name: &m.name, index, instances, name_span: m.name_span.clone(), members });
+            list.push(Task { name: &m.name, index, instances, before, name_span: m.name_span.clone(), members });
         }
         if list.is_empty() && !self.report.has_errors() {
             self.report.error("rtapp::E03", span.clone(), "there are no tasks").help(EXAMPLE);
@@ -103,14 +107,13 @@ impl Context<'_> {
 
     fn task(&mut self, task: &Task<'_>) -> TaskSpec {
         self.locks = Locks::default();
-        self.lint_comm(task);
         let phases = values::find(task.members, "phases");
-        self.task_keys(task, phases.is_some());
         let mut keys = Keys::read(task.members, true, &mut self.report);
-        keys.policy.get_or_insert(self.global.default_policy);
+        let policy = *keys.policy.get_or_insert(self.global.default_policy);
+        self.task_keys(task, phases.is_some(), policy);
         keys.span.get_or_insert(task.name_span.clone());
         let attr = keys.apply(SchedAttr::default());
-        keys.validate(&attr, &mut self.report);
+        keys.validate(&attr, "", &mut self.report);
         let cpus = self.cpus(task.members);
         let group = self.group(task.members, &attr);
         let delay = values::find(task.members, "delay").and_then(|m| values::us(m, &mut self.report)).unwrap_or(0);
@@ -134,20 +137,27 @@ impl Context<'_> {
         }
     }
 
-    fn lint_comm(&mut self, task: &Task<'_>) {
+    /// Threads are called `task-index`, or `task-index-number` where they are forked; the index counts all threads so far.
+    fn lint_comms(&mut self, list: &[Task<'_>]) {
         const COMM: usize = 15;
-        let longest = format!("{}-{}", task.name, task.instances.saturating_sub(1));
-        if longest.len() > COMM {
-            let message =
-                format!("the thread name {} has over {COMM} characters: the kernel refuses it", quoted(&longest));
-            self.report
-                .warning("rtapp::W05", task.name_span.clone(), message)
-                .help("under rt-app such a thread is called `rt-app`, and traces cannot be matched to it");
+        let threads = list.last().map_or(0, |t| t.before + u64::from(t.instances));
+        for task in list {
+            let longest = match self.forked.contains(&task.index) {
+                true => format!("{}-{threads}-0000", task.name),
+                false => format!("{}-{}", task.name, (task.before + u64::from(task.instances)).saturating_sub(1)),
+            };
+            if longest.len() > COMM {
+                let message =
+                    format!("the thread name {} has over {COMM} characters: the kernel refuses it", quoted(&longest));
+                self.report
+                    .warning("rtapp::W05", task.name_span.clone(), message)
+                    .help("under rt-app such a thread is called `rt-app`, and traces cannot be matched to it");
+            }
         }
     }
 
     /// Keys of a task that mean nothing, or not what they seem.
-    fn task_keys(&mut self, task: &Task<'_>, has_phases: bool) {
+    fn task_keys(&mut self, task: &Task<'_>, has_phases: bool, policy: Policy) {
         for m in task.members {
             let is_event = keys::event(&m.name).is_some();
             match m.name.as_str() {
@@ -159,19 +169,31 @@ impl Context<'_> {
                         .warning("rtapp::W04", m.name_span.clone(), message)
                         .help("call the event `runtime0` to avoid it");
                 }
-                "runtime" => {}
-                name if keys::TASK.contains(&name) || keys::SCHED.contains(&name) => {}
-                _ if is_event && has_phases => {
-                    let message = format!("the event {} beside `phases` is never executed", quoted(&m.name));
-                    self.report.warning("rtapp::W06", m.name_span.clone(), message);
+                // The budget of a deadline task, by its old name.
+                "runtime" if policy == Policy::Deadline => {}
+                "runtime" => {
+                    let message = "`runtime` beside `phases` is no event: rt-app reads it as the task's slice";
+                    if matches!(policy, Policy::Normal | Policy::Batch) {
+                        let help = "move the event into a phase; a slice that is meant is called `dl-runtime`";
+                        self.report.warning("rtapp::W04", m.name_span.clone(), message).help(help);
+                    }
+                    self.beside_phases(m);
                 }
+                name if keys::TASK.contains(&name) || keys::SCHED.contains(&name) => {}
+                _ if is_event && has_phases => self.beside_phases(m),
                 _ if is_event => {}
                 _ => keys::unknown(m, &[keys::TASK, keys::SCHED], true, &mut self.report),
             }
         }
     }
 
+    fn beside_phases(&mut self, m: &Member) {
+        let message = format!("the event {} beside `phases` is never executed", quoted(&m.name));
+        self.report.warning("rtapp::W06", m.name_span.clone(), message);
+    }
+
     pub(super) fn membind(&mut self, m: &Member) {
+        values::integers(m, &mut self.report);
         let message = "`nodes_membind`: memory placement is not simulated";
         self.report.note("rtapp::N01", m.name_span.clone(), message);
     }
@@ -188,7 +210,7 @@ impl Context<'_> {
             return None;
         }
         let mut refuse = |why: String| {
-            self.report.error("rtapp::E14", m.value.span.clone(), why);
+            self.report.error("rtapp::E14", m.value.span.clone(), why).help(values::REFUSED);
             None
         };
         if !attr.policy.is_fair() {
@@ -235,7 +257,10 @@ impl Context<'_> {
         for (name, span) in locked.iter().filter(|(name, _)| !unlocked.contains_key(*name)) {
             warn(
                 span,
-                format!("locks mutex {} but never unlocks it: the second time it waits for itself", quoted(name)),
+                format!(
+                    "locks mutex {} but never unlocks it: who locks it next, itself too, waits for ever",
+                    quoted(name)
+                ),
             );
         }
     }

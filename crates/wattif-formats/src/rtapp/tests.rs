@@ -214,6 +214,22 @@ fn scheduling_errors() {
     task_lints(r#""util_min": 800, "util_max": 400, "run": 1"#, "E14");
     task_lints(r#""taskgroup": "bg", "run": 1"#, "E14");
     task_lints(r#""taskgroup": "/bg", "policy": "SCHED_RR", "run": 1"#, "E14");
+    // From the second pass on, p has the policy of q.
+    let phases = |more: &str, priority: i32| {
+        let q = r#""q": {"policy": "SCHED_FIFO", "run": 1, "sleep": 10}"#;
+        format!(r#"{more} "phases": {{"p": {{"run": 1, "priority": {priority}}}, {q}}}"#)
+    };
+    task_lints(&phases("", -5), "E14");
+    task_lints(&phases(r#""loop": 1,"#, -5), "");
+    task_lints(&phases("", 5), "");
+    let help = |task: &str| {
+        let text = format!(r#"{{"tasks": {{"a": {{{task}, "run": 1}}}}}}"#);
+        parse(&text, "t", &Options::default()).diagnostics[0].help.clone().unwrap()
+    };
+    assert!(help(r#""taskgroup": "bg""#).contains("exits with 2"));
+    assert!(help(r#""policy": "SCHED_FIFO", "taskgroup": "/bg""#).contains("exits with 2"));
+    assert!(help(r#""priority": 20"#).contains("exits with 1"));
+    assert!(help(r#""policy": "SCHED_FIFO", "priority": 0"#).contains("the kernel"));
     lints(r#"{"global": {"default_policy": "X"}, "tasks": {"a": {"run": 1}}}"#, "E06");
 }
 
@@ -293,7 +309,10 @@ fn repeated_phases_and_tasks() {
 fn keys_that_surprise() {
     task_lints(r#""runner": 1"#, "W08");
     task_lints(r#""memory": 64"#, "W08");
-    task_lints(r#""run1": 1, "run_b": 2, "runA": 1"#, "");
+    task_lints(r#""run1": 1, "run_b": 2, "runA": 1, "timer1": {"ref": "unique", "period": 9}"#, "");
+    task_lints(r#""run": 1, "lockA": "m", "unlockA": "m", "lock2": "m", "unlock2": "m""#, "");
+    task_lints(r#""runs": 1, "sleepy": 2"#, "W08 W08");
+    task_lints(r#""run": 1, "locks": "m", "unlocks": "m", "forky": "a""#, "W08 W08 W08");
     task_lints(r#""lock_order": {"x": 1}, "run": 1"#, "E04");
     task_lints(r#""rum": 1, "run": 1"#, "W01");
     task_lints(r#""priorty": 1, "run": 1"#, "W01");
@@ -302,6 +321,20 @@ fn keys_that_surprise() {
     task_lints(r#""run": 1, "phases": {"p": {"run": 1, "delay": 5, "period": 1}}"#, "W06 W06 W06");
     lints(r#"{"global": {"logsize": 4}, "tasks": {"a": {"run": 1}}}"#, "W01");
     lints(r#"{"tasks": {"a_rather_long_name": {"run": 1}}}"#, "W05");
+    // Threads are counted through all tasks, and what is forked has a number as well.
+    lints(r#"{"tasks": {"b": {"instance": 10, "run": 1}, "abcdefghijklm": {"run": 1}}}"#, "W05");
+    lints(r#"{"tasks": {"b": {"instance": 10, "run": 1}, "abcdefghijkl": {"run": 1}}}"#, "");
+    let fork = |name: &str| {
+        let tasks =
+            format!(r#""b": {{"instance": 11, "fork": "{name}", "run": 1}}, "{name}": {{"instance": 0, "run": 1}}"#);
+        format!(r#"{{"tasks": {{{tasks}}}}}"#)
+    };
+    lints(&fork("templat_x"), "W05");
+    lints(&fork("templat"), "");
+    // A slice, where an event was meant; of a deadline task it is the budget.
+    task_lints(r#""runtime": 700, "phases": {"p": {"run": 5, "sleep": 3}}"#, "W04 W06");
+    task_lints(r#""policy": "SCHED_FIFO", "runtime": 700, "phases": {"p": {"run": 5, "sleep": 3}}"#, "W06");
+    task_lints(r#""policy": "SCHED_DEADLINE", "runtime": 700, "period": 9000, "phases": {"p": {"run": 5}}"#, "");
     lints(r#"{"global": {"duration": 0}, "tasks": {"a": {"run": 1}}}"#, "W17");
 }
 
@@ -339,6 +372,9 @@ fn wrong_values() {
     task_lints(r#""phases": {}"#, "E07");
     task_lints(r#""run": -1"#, "E05");
     task_lints(r#""run": 1.5"#, "E04");
+    task_lints(r#""run": 1, "nodes_membind": "0""#, "E04");
+    task_lints(r#""run": 1, "nodes_membind": [0, "1"]"#, "E04");
+    task_lints(r#""phases": {"p": {"run": 1, "nodes_membind": 0}}"#, "E04");
     task_lints(r#""run": "5""#, "E04");
     task_lints(r#""run": 99999999999999999999999"#, "E05");
     task_lints(r#""run": 1, "instance": -1"#, "E05");
@@ -374,11 +410,18 @@ fn overrides_reach_the_program() {
     assert_eq!((w.tasks[0].attr.policy.name(), w.duration.unwrap().0), ("SCHED_IDLE", 2_000_000_000));
     let missing = Options { set: vec![("tasks.b.run".into(), "1".into())], ..Options::default() };
     assert_eq!(parse(text, "t", &missing).diagnostics[0].code, "rtapp::E15");
+    let wrong = Options { set: vec![("tasks.a.run".into(), "abc".into())], ..Options::default() };
+    let found = &parse(text, "t", &wrong).diagnostics[0];
+    assert_eq!(
+        (found.code, found.span.clone(), found.help.as_deref()),
+        ("rtapp::E04", 0..0, Some("set a value of that type"))
+    );
+    assert_eq!(found.message, "--set workload.tasks.a.run=abc: `run` must be an integer, not a string");
 }
 
 #[test]
 fn notes_list_what_has_no_effect() {
-    let text = r#"{"global": {"logdir": "./", "gnuplot": false, "calibration": 200}, "tasks": {"a": {"run": 1, "nodes_membind": [0], "x": 1}}}"#;
+    let text = r#"{"global": {"logdir": "./", "gnuplot": false, "calibration": 200, "cumulative_slack": true}, "tasks": {"a": {"run": 1, "nodes_membind": [0], "x": 1}}}"#;
     let codes: Vec<_> = parse(text, "t", &Options::default()).diagnostics.iter().map(|d| d.code).collect();
     assert_eq!(codes, ["rtapp::N01", "rtapp::N01", "rtapp::N01", "rtapp::N01", "rtapp::N02"]);
 }

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 /// Longest time accepted, µs: 11.5 days. rt-app itself stops at 2^31.
 pub const MAX_US: i64 = 1_000_000_000_000;
 
+/// Of a mistake that rt-app finds when it reads the file.
+pub(super) const REFUSED: &str = "rt-app refuses it too, and exits with 2";
+
 /// The members of an object; an error, and none, otherwise.
 pub(super) fn object<'a>(what: &str, node: &'a Node, report: &mut Report) -> &'a [Member] {
     match &node.value {
@@ -26,7 +29,7 @@ fn wrong_type(what: &str, expected: &str, node: &Node, found: &Json, report: &mu
         ("an integer", Json::Number(_)) => "all times are whole microseconds",
         ("an integer", Json::Text(t)) if t.parse::<i64>().is_ok() => "write the number without quotes",
         ("a boolean", _) => "write true or false, without quotes",
-        _ => "rt-app refuses it too, and exits with 2",
+        _ => REFUSED,
     };
     report.error("rtapp::E04", node.span.clone(), message).help(help);
 }
@@ -58,6 +61,17 @@ pub(super) fn int(member: &Member, range: std::ops::RangeInclusive<i64>, report:
         report.error("rtapp::E05", node.span.clone(), message).help(help);
     }
     value
+}
+
+/// Checks that it is an array of integers, 0 and above.
+pub(super) fn integers(member: &Member, report: &mut Report) {
+    let Json::Array(items) = &member.value.value else {
+        return wrong_type(&member.name, "an array of integers", &member.value, &member.value.value, report);
+    };
+    for node in items {
+        let item = Member { name: member.name.clone(), name_span: node.span.clone(), value: node.clone() };
+        int(&item, 0..=i32::MAX as i64, report);
+    }
 }
 
 /// A duration in µs.

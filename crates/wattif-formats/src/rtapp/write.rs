@@ -13,6 +13,7 @@
 //! | groups | `taskgroup`; their weights and limits in `groups`, which rt-app ignores |
 //! | marks of frames and requests, touches | nothing |
 
+use super::Logs;
 use serde_json::{Map as Object, Value, json};
 use std::collections::BTreeSet;
 use wattif_model::CpuSet;
@@ -30,17 +31,22 @@ const MOST: usize = 10_000;
 /// A longer series of amounts is not written out.
 const SERIES: usize = 100;
 
-/// The file, and what it could not say.
-pub fn write(workload: &Workload) -> (String, Vec<String>) {
+/// The file, and what it could not say. `calibration_cpu`: at whose full speed `run` counts, where that is said; `logs`: what a
+/// file that was read says of them.
+pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> (String, Vec<String>) {
     let workload = &in_its_words(workload);
     let mut writer = Writer { workload, names: names(workload), lost: BTreeSet::new() };
     let tasks = workload.tasks.iter().zip(writer.names.clone());
     let tasks = Node::Map(tasks.map(|(task, name)| (name, Node::Map(writer.task(task)))).collect());
     let duration = workload.duration.map_or(-1, |d| i64::try_from(d.0.div_ceil(1_000_000_000)).unwrap_or(-1));
-    let mut global = json!({ "duration": duration, "calibration": "CPU0", "default_policy": "SCHED_OTHER" });
-    if workload.pi_enabled {
-        global["pi_enabled"] = true.into();
-    }
+    let mut global = json!({ "duration": duration, "default_policy": "SCHED_OTHER" });
+    let mut say = |key: &str, value: Option<Value>| value.map(|value| global[key] = value);
+    say("calibration", calibration_cpu.map(|cpu| format!("CPU{cpu}").into()));
+    say("calibration", logs.ns_per_loop.map(Value::from));
+    say("log_basename", logs.basename.clone().map(Value::from));
+    say("log_size", logs.disabled.then(|| "disable".into()));
+    say("pi_enabled", workload.pi_enabled.then_some(true.into()));
+    say("cumulative_slack", workload.cumulative_slack.then_some(true.into()));
     let mut file = vec![("global".to_string(), Node::Value(global))];
     let groups = groups(&workload.groups);
     if !groups.is_empty() {
@@ -568,7 +574,7 @@ mod tests {
 
     fn file(ops: Vec<Op>) -> Value {
         let task = TaskSpec::new("t", ops);
-        let (text, _) = write(&Workload { tasks: vec![task], ..Workload::default() });
+        let (text, _) = write(&Workload { tasks: vec![task], ..Workload::default() }, None, &Logs::default());
         serde_json::from_str(&text).unwrap()
     }
     fn run(us: u64) -> Op {
@@ -610,9 +616,28 @@ mod tests {
         assert!(task["phases"].get("p2").is_none());
     }
 
+    #[test]
+    fn what_is_said_of_calibration_and_logs_is_kept() {
+        let check = |global: &str, cpu: Option<u32>| {
+            let text = format!(r#"{{"global": {{{global}}}, "tasks": {{"a": {{"run": 1}}}}}}"#);
+            let read = |text: &str| parse(text, "x", &Options::default());
+            let first = read(&text);
+            let workload = first.workload.clone().unwrap();
+            let again = read(&write(&workload, first.calibration_cpu, &first.logs).0);
+            assert_eq!(
+                (again.calibration_cpu, &again.logs, again.workload),
+                (cpu, &first.logs, first.workload),
+                "{global}"
+            );
+        };
+        check("", None);
+        check(r#""calibration": "CPU4", "cumulative_slack": true"#, Some(4));
+        check(r#""calibration": 100, "log_basename": "foo", "log_size": "disable""#, None);
+    }
+
     /// What the file of a workload is read back as.
     fn read_back(workload: &Workload) -> Workload {
-        let (text, _) = write(workload);
+        let (text, _) = write(workload, None, &Logs::default());
         let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
         let parsed = parse(&text, "again", &options);
         parsed.workload.unwrap_or_else(|| panic!("{}: {:#?}\n{text}", workload.name, parsed.diagnostics))
@@ -623,7 +648,8 @@ mod tests {
         for model in MODELS {
             let w = model.workload(&[]).unwrap();
             let again = read_back(&w);
-            assert_eq!(write(&again).0, write(&read_back(&again)).0, "{}", model.name);
+            let text = |w: &Workload| write(w, None, &Logs::default()).0;
+            assert_eq!(text(&again), text(&read_back(&again)), "{}", model.name);
             let threads = |w: &Workload| w.tasks.iter().map(|t| t.instances).sum::<u32>();
             let tokens = u32::from(w.semaphores.iter().any(|s| s.initial > 0));
             assert_eq!(threads(&again), threads(&w) + tokens, "{}", model.name);
@@ -640,7 +666,8 @@ mod tests {
         let semaphores =
             [("full", 3), ("none", 0)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial }).into();
         let user = TaskSpec::new("tokens", vec![Op::SemWait(0), Op::SemPost(1), run(1)]);
-        let (text, _) = write(&Workload { tasks: vec![user], semaphores, ..Workload::default() });
+        let (text, _) =
+            write(&Workload { tasks: vec![user], semaphores, ..Workload::default() }, None, &Logs::default());
         let file: Value = serde_json::from_str(&text).unwrap();
         let giver = &file["tasks"]["tokens_2"];
         assert_eq!((giver["loop"].as_i64(), &giver["phases"]["p0"]["sem_post0"]), (Some(3), &json!("full")));
@@ -658,7 +685,7 @@ mod tests {
         let sleeps: Vec<_> = phase.iter().filter(|(k, _)| k.starts_with("sleep")).map(|(_, v)| v.as_u64()).collect();
         assert_eq!((task["loop"].as_i64(), sleeps), (Some(-1), vec![Some(1), Some(2), Some(3)]));
         let long = Workload { tasks: vec![TaskSpec::new("t", program(101))], ..Workload::default() };
-        let (text, lost) = write(&long);
+        let (text, lost) = write(&long, None, &Logs::default());
         assert!(text.contains("\"sleep1\": 51") && lost.iter().any(|l| l.contains("series")), "{text} {lost:?}");
     }
 
@@ -671,7 +698,9 @@ mod tests {
             let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
             let Some(first) = parse(&text, "again", &options).workload else { continue };
             // Control characters in names and long ones are not written.
-            if !write(&first).1.is_empty() || first.tasks.iter().map(|t| &t.name).ne(&names(&first)) {
+            if !write(&first, None, &Logs::default()).1.is_empty()
+                || first.tasks.iter().map(|t| &t.name).ne(&names(&first))
+            {
                 continue;
             }
             assert_eq!(read_back(&first), first, "{}", file.display());

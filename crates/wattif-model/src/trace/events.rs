@@ -192,7 +192,7 @@ pub enum Event {
         run_ns: u64,
         /// Wall time of the iteration, ns.
         period_ns: u64,
-        /// Slack of the last timer, ns (negative: overrun).
+        /// Slack of the last timer, or the sum over the timers (`cumulative_slack`), ns (negative: overrun).
         slack_ns: i64,
     },
     /// The rest of that log line: what was configured.

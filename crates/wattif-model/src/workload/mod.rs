@@ -43,6 +43,9 @@ pub struct Workload {
     pub mutexes: Vec<Named>,
     /// Mutexes lend priority (`pi_enabled`).
     pub pi_enabled: bool,
+    /// The slack of a log line is the sum over the timers of the phase, not that of the last one (`cumulative_slack`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cumulative_slack: bool,
     /// Condition variables.
     pub conds: Vec<Named>,
     /// Barriers.

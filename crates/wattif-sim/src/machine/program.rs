@@ -20,13 +20,11 @@ use crate::engine::rng::{Rng, SequenceState};
 use code::{Code, Instr};
 use wattif_model::Pid;
 use wattif_model::ids::CpuSet;
-use wattif_model::run::{Blocked, RunError};
+use wattif_model::run::{Blocked, MAX_OPS_WITHOUT_TIME, RunError};
 use wattif_model::trace::Event;
 use wattif_model::units::{CAPACITY_SCALE, Ns};
 use wattif_model::workload::{Amount, Op, SchedAttr, TaskSpec, Workload};
 
-/// Ops a thread may go through at one point in time before the run is given up.
-const MAX_OPS_WITHOUT_TIME: u32 = 100_000;
 /// Threads a task may be forked into (rt-app's limit).
 const MAX_FORKS: u32 = 1024;
 /// Work between two looks of a spinning waiter at its queue, ns at full speed.
@@ -582,7 +580,9 @@ impl Programs {
         let expiry = later(next.unwrap_or(thread.first_expiry), period);
         let missed = now >= expiry;
         *next = Some(if missed && !absolute { now } else { expiry });
-        thread.phase.slack_ns = i64::try_from(i128::from(expiry.0) - i128::from(now.0)).unwrap_or(i64::MAX);
+        let slack_ns = i64::try_from(i128::from(expiry.0) - i128::from(now.0)).unwrap_or(i64::MAX);
+        let before = if self.workload.cumulative_slack { thread.phase.slack_ns } else { 0 };
+        thread.phase.slack_ns = before.saturating_add(slack_ns);
         if missed {
             thread.phase.wu_lat_ns = 0;
             self.emit(out, Event::TimerWake { pid, wu_lat_ns: 0, missed });

@@ -3,6 +3,7 @@
 use super::inputs::Dialect;
 use super::{Exit, output};
 use crate::error::{Error, Look};
+use crate::load::LoadedWorkload;
 use crate::settings::Settings;
 use crate::trace_file::{self, TraceFile, TraceFormat};
 use crate::{load, recording};
@@ -60,9 +61,10 @@ fn workload(args: &Args, look: Look) -> Result<Exit, Error> {
     let nr_cpus = load::platform(&args.platform, &settings)?.value.nr_cpus();
     let loaded = load::workload(&args.what, nr_cpus, args.dialect.into(), &settings)?;
     output::note(&loaded.findings.render(look, Severity::Note));
+    let LoadedWorkload { workload, calibration_cpu, logs } = &loaded.value;
     let (text, lost) = match args.ours {
-        true => (workload_json::write(&loaded.value.workload), Vec::new()),
-        false => rtapp::write(&loaded.value.workload),
+        true => (workload_json::write(workload), Vec::new()),
+        false => rtapp::write(workload, calibration_cpu.map(|cpu| cpu.0), logs),
     };
     lost.iter().for_each(|l| output::note(&format!("note: {l}")));
     match args.file.as_os_str() == "-" {

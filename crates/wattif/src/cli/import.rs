@@ -2,13 +2,13 @@
 
 use super::replay::{as_recorded, look_at};
 use super::{Exit, output};
-use crate::data::Collection;
+use crate::data::{self, Collection};
 use crate::error::{Error, Findings, Look};
 use crate::recording::{profile_of, without_background};
 use crate::settings::Settings;
 use std::io::Read;
 use std::path::PathBuf;
-use wattif_formats::{dtb, sysfs};
+use wattif_formats::{dtb, rtapp, sysfs};
 use wattif_lab::infer;
 use wattif_model::check::{Diagnostic, Severity};
 use wattif_model::workload::Policy;
@@ -83,7 +83,8 @@ fn workload(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
     inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
     let text = match args.rtapp {
         true => {
-            let (text, notes) = wattif_formats::rtapp::write(&inferred.workload);
+            let cpu = platform.calibration_cpu.0;
+            let (text, notes) = rtapp::write(&inferred.workload, Some(cpu), &rtapp::Logs::default());
             notes.iter().for_each(|n| output::note(&format!("note: {n}")));
             text
         }
@@ -96,7 +97,7 @@ fn workload(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
 fn platform(args: &Args, look: Look) -> Result<Exit, Error> {
     let (name, toml, diagnostics) = match (&args.file, &args.sysfs) {
         (Some(file), None) => {
-            let bytes = std::fs::read(file).map_err(|e| Error::file(file, e))?;
+            let bytes = data::bytes(file)?;
             let overlay = args.overlay.as_ref().map(|p| std::fs::read_to_string(p).map_err(|e| Error::file(p, e)));
             let stem =
                 std::path::Path::new(file).file_stem().map_or("board".into(), |s| s.to_string_lossy().into_owned());

@@ -16,7 +16,8 @@ use wattif_sim::registry;
 pub enum Dialect {
     /// Repeated keys are events of their own, as after rt-app's workgen.
     Workgen,
-    /// Exactly as rt-app's own parser: of repeated keys the last value counts.
+    /// Exactly as rt-app's own parser: of repeated keys the last value counts. Also: rt-app.
+    #[value(alias = "rt-app")]
     Rtapp,
     /// As workgen, and the value of `suspend` is the name waited on (before 2025).
     LegacySuspend,
@@ -74,6 +75,8 @@ pub struct Loaded {
     pub findings: Vec<Findings>,
     /// The rt-app file, where the workload is one.
     pub workload_text: Option<String>,
+    /// What it says of rt-app's logs.
+    pub logs: rtapp::Logs,
 }
 
 impl Inputs {
@@ -142,7 +145,7 @@ impl Inputs {
         for f in &findings {
             output::note(&f.render(look, Severity::Note));
         }
-        Ok(Loaded { specs, settings, findings, workload_text })
+        Ok(Loaded { specs, settings, findings, workload_text, logs: workload.value.logs })
     }
 }
 

@@ -51,7 +51,8 @@ pub struct Args {
     /// What goes into the trace.
     #[arg(long, value_enum, value_name = "DETAIL", default_value = "tracepoints", requires = "trace")]
     trace_detail: Detail,
-    /// Write the log files that rt-app would have written, one per thread, into this folder.
+    /// Write the log files that rt-app would have written, one per thread, into this folder; the file's log_basename,
+    /// calibration and cumulative_slack count, and with log_size "disable" there are none.
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
     #[command(flatten)]
@@ -86,7 +87,8 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let spec = &loaded.specs[0];
     let create = |path: &PathBuf| TraceFile::create(path, args.trace_format, args.trace_detail.into(), spec);
     let mut trace = args.trace.as_ref().map(create).transpose()?;
-    let mut logs = args.logs.as_ref().map(|folder| RtappLogs::create(folder, spec)).transpose()?;
+    let folder = args.logs.as_ref().filter(|_| !loaded.logs.disabled);
+    let mut logs = folder.map(|folder| RtappLogs::create(folder, spec, &loaded.logs)).transpose()?;
     let mut observers: Vec<&mut dyn Observer> = Vec::new();
     if let Some(logs) = &mut logs {
         observers.push(logs);

@@ -240,6 +240,21 @@ fn attributes_are_set_after_the_delay() {
 }
 
 #[test]
+fn slack_is_that_of_the_last_timer_or_the_sum() {
+    let timer = |us| Op::Timer { timer: 1, period: Amount::Fixed(us * US), absolute: true };
+    let slack = |cumulative_slack| {
+        let ops =
+            [Op::PhaseBegin, timer(4000), run(1500), timer(1000), Op::PhaseEnd { c_duration_us: 0, c_period_us: 0 }];
+        let mut w = World::of(&Workload { cumulative_slack, ..workload(&[&ops]) }, SETUP);
+        assert_eq!([w.at(0, 1), w.at(4000, 1)], [sleep_until(4000), work(1500)]);
+        w.at(5500, 1);
+        let of = |e: &Event| if let Event::RtappStats { slack_ns, .. } = e { Some(*slack_ns) } else { None };
+        w.out.events.iter().find_map(of).unwrap()
+    };
+    assert_eq!((slack(false), slack(true)), (-500_000, 3_500_000));
+}
+
+#[test]
 fn a_relative_timer_skips_what_it_missed() {
     let mut w = timer_world(1, false, 0);
     w.at(0, 1);
