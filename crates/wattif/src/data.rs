@@ -96,7 +96,7 @@ pub fn experiment_file(experiment: &str, file: &str) -> Result<Source, Error> {
     if GALLERY.get_dir(name).is_some() {
         return Err(Error::file(format!("gallery/{name}/{file}"), "the experiment has no such file"));
     }
-    Err(Error::unknown("experiment", name, experiments(), "wattif list workloads"))
+    Err(Error::unknown("experiment", name, experiments(), "wattif list experiments"))
 }
 
 /// Workloads of the gallery, as `experiment/file.json`.
@@ -131,6 +131,12 @@ pub fn workload(name: &str) -> Result<Source, Error> {
     if let Some(file) = name.strip_prefix("docs/examples/").and_then(|file| EXAMPLES.get_file(file)) {
         return Ok(Source { name: name.into(), ..source(file) });
     }
+    if experiments().contains(&short.trim_end_matches('/')) {
+        return Err(Error::Usage(format!(
+            "`{name}` is an experiment, not a workload: wattif repro {0}, or wattif compare gallery/{0}",
+            short.trim_end_matches('/')
+        )));
+    }
     if is_path(name) {
         return read(name);
     }
@@ -151,19 +157,31 @@ pub fn headline(text: &str) -> String {
 
 /// The text of a file, or of standard input for `-`, bounded by [`MAX_INPUT_BYTES`].
 pub fn read(path: &str) -> Result<Source, Error> {
-    let mut bytes = Vec::new();
-    let result = match path {
-        "-" => std::io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes),
-        _ => std::fs::File::open(path).and_then(|f| f.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes)),
-    };
-    result.map_err(|e| Error::file(path, e))?;
-    if bytes.len() as u64 > MAX_INPUT_BYTES {
-        return Err(Error::file(path, format!("larger than {} MiB", MAX_INPUT_BYTES >> 20)));
-    }
+    let bytes = bytes(path)?;
     let text = String::from_utf8(bytes)
         .map_err(|e| Error::file(path, format!("not UTF-8 text: byte {} is invalid", e.utf8_error().valid_up_to())))?;
     let name = if path == "-" { "stdin".to_string() } else { path.to_string() };
     Ok(Source { name, text: text.into() })
+}
+
+/// The bytes of a file, or of standard input for `-`, bounded by [`MAX_INPUT_BYTES`]: a file that says it is larger is not read.
+pub fn bytes(path: &str) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let failed = |e| Error::file(path, e);
+    let length = match path {
+        "-" => std::io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(failed)? as u64,
+        _ => {
+            let file = std::fs::File::open(path).map_err(failed)?;
+            match file.metadata().map_err(failed)?.len() {
+                large if large > MAX_INPUT_BYTES => large,
+                _ => file.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(failed)? as u64,
+            }
+        }
+    };
+    match length > MAX_INPUT_BYTES {
+        true => Err(Error::file(path, format!("larger than {} MiB", MAX_INPUT_BYTES >> 20))),
+        false => Ok(bytes),
+    }
 }
 
 fn is_path(name: &str) -> bool {

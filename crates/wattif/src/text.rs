@@ -17,6 +17,10 @@ const CPUS_SHOWN: usize = 64;
 pub fn run(spec: &RunSpec, set: &BTreeMap<String, String>, outcome: &Outcome) -> String {
     let report = &outcome.report;
     let mut out = used(spec, set, &format!("seed {}", spec.seed));
+    if outcome.summary.end < spec.duration {
+        let end = cell(outcome.summary.end.as_s_f64());
+        let _ = writeln!(out, "ended     at {end} s, when nothing was left to run: shares and rates are of this time");
+    }
     let _ = writeln!(out, "digest    {}\nspec      {}", outcome.summary.digest, spec.hash());
     out + &sections(&spec.platform, report, deadlock(&outcome.summary.deadlock))
 }

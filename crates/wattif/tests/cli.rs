@@ -38,7 +38,7 @@ fn unknown_names_say_what_is_near() {
         (&["run", "x.json", "-p", "hikey62"][..], "`hikey620`", "wattif list platforms"),
         (&["run", "x.json", "-k", "linux-5.5"], "`linux-5.4`", "wattif list kernels"),
         (&["explain", "schedutl"], "`schedutil`", "wattif list policies"),
-        (&["repro", "sched_idle_placment"], "`sched_idle_placement`", "wattif list"),
+        (&["repro", "sched_idle_placment"], "`sched_idle_placement`", "wattif list experiments"),
     ] {
         let o = done(args);
         assert_eq!(o.status.code(), Some(2), "{args:?}");
@@ -158,7 +158,7 @@ fn mistakes_are_named() {
         (r#"{"tasks":{"a":{"cpus":[8],"run":1}}}"#, &["rtapp::E09", "CPU 8 does not exist", "has 8 (0..=7)"]),
         (r#"{"tasks":{"a":{"cpus":[],"run":1}}}"#, &["rtapp::E09", "names no CPU"]),
         (r#"{"tasks":{"a":{"signal":"c"}}}"#, &["rtapp::E11", "never ends", "give it a run, sleep or timer"]),
-        (r#"{"tasks":{"a":{"loop":2000000000,"signal":"c"}}}"#, &["rtapp::W14", "without ever consuming time"]),
+        (r#"{"tasks":{"a":{"loop":2000000000,"signal":"c"}}}"#, &["rtapp::W14", "without consuming time"]),
         (r#"{"tasks":{"a":{"memrun":{"type":"read"},"run":1}}}"#, &["rtapp::E03", "needs the key `size`"]),
         (r#"{"global":{}}"#, &["rtapp::E03", "`tasks` is missing"]),
         (r#"{"tasks":{}}"#, &["rtapp::E03", "no tasks"]),
@@ -562,9 +562,147 @@ fn a_model_as_rt_app_json() {
     assert_eq!(done(&["export", "nonsense", path]).status.code(), Some(2));
 }
 
+/// A run of `wattif` and its answer to `--json`.
+fn json(args: &[&str]) -> serde_json::Value {
+    let o = done(args);
+    serde_json::from_slice(&o.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {}", err(&o)))
+}
+
+#[test]
+fn seeds_end_where_numbers_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.json");
+    std::fs::write(&file, SMALL).unwrap();
+    let (file, store) = (file.to_str().unwrap(), dir.path().join("s.sqlite"));
+    let two = ["-k", "linux-5.3", "-k", "linux-5.6"];
+    let compare = [&["compare", file], &two[..]].concat();
+    let sweep = ["sweep", file, "--axis", "cpuidle=menu,teo", "--store", store.to_str().unwrap()];
+    let tune = ["tune", file, "--axis", "cpuidle=menu,teo", "--store", store.to_str().unwrap()];
+    for verb in [
+        &[&compare[..], &["--seeds", "2"]].concat()[..],
+        &compare,
+        &["explain", "linux-5.3", "linux-5.6", file],
+        &["bisect", "linux-5.3", "linux-5.6", file],
+        &sweep,
+        &tune,
+    ] {
+        let o = done(&[verb, &["--duration", "20ms", "--seed", "18446744073709551615"]].concat());
+        assert_eq!((o.status.code(), out(&o)), (Some(2), String::new()), "{verb:?}");
+        assert!(err(&o).contains("take a lower --seed"), "{verb:?}: {}", err(&o));
+    }
+    let last =
+        done(&[&compare[..], &["--seeds", "2", "--duration", "20ms", "--seed", "18446744073709551613"]].concat());
+    assert_eq!(last.status.code(), Some(0), "{}", err(&last));
+}
+
+/// `export` and back is the same run: what the file says of calibration and logs is kept.
+#[test]
+fn calibration_survives_an_export() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    for global in ["", r#""calibration": "CPU4""#, r#""calibration": 100, "cumulative_slack": true"#] {
+        let tasks = r#"{"a": {"run": 1000, "sleep": 2000, "loop": 5}}"#;
+        std::fs::write(path("cal.json"), format!(r#"{{"global": {{{global}}}, "tasks": {tasks}}}"#)).unwrap();
+        assert_eq!(done(&["export", &path("cal.json"), &path("cal2.json")]).status.code(), Some(0));
+        for platform in ["hikey960", "guest_arm64_4l4b"] {
+            let work = |file: &str| {
+                let run = json(&["run", &path(file), "-p", platform, "--duration", "100ms", "--json"]);
+                (run["digest"].clone(), run["metrics"]["energy"].clone())
+            };
+            assert_eq!(work("cal.json"), work("cal2.json"), "{global} on {platform}");
+        }
+    }
+}
+
+/// The keys of `global` that rt-app's logs follow.
+#[test]
+fn logs_follow_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = |name: &str, global: &str| {
+        let folder = dir.path().join(name);
+        let timers = r#""timer0": {"ref": "unique1", "period": 6000}, "timer1": {"ref": "unique1", "period": 6000}, "#;
+        let second = r#""run1": 1000, "timer2": {"ref": "unique2", "period": 6500}"#;
+        let file =
+            format!(r#"{{"global": {{{global}}}, "tasks": {{"a": {{"loop": 1, "run": 1000, {timers}{second}}}}}}}"#);
+        let at = folder.to_str().unwrap();
+        let args = ["run", "-", "-p", "a83t", "--set", "cpufreq=performance", "--duration", "100ms", "--logs", at];
+        let o = with_stdin(&args, file.as_bytes());
+        assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+        let files = std::fs::read_dir(&folder).into_iter().flatten().map(|f| f.unwrap().path());
+        let line = |path: std::path::PathBuf| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let numbers: Vec<i64> =
+                text.lines().last().unwrap().split_whitespace().map(|n| n.parse().unwrap()).collect();
+            (path.file_name().unwrap().to_str().unwrap().to_string(), numbers)
+        };
+        files.map(line).collect::<Vec<_>>()
+    };
+    let (perf, slack) = (1, 7);
+    let usual = &logs("usual", "")[0];
+    assert_eq!((usual.0.as_str(), usual.1[perf]), ("rt-app-a-0.log", 2000));
+    let own = &logs("own", r#""log_basename": "foo", "calibration": 100"#)[0];
+    assert_eq!((own.0.as_str(), own.1[perf]), ("foo-a-0.log", 20_000));
+    assert!(logs("none", r#""log_size": "disable""#).is_empty());
+    assert!(logs("unknown", r#""log_size": "Auto""#).is_empty());
+    assert_eq!(logs("auto", r#""log_size": "auto""#).len(), 1);
+    let sum = &logs("sum", r#""cumulative_slack": true"#)[0];
+    // After the first two timers 12 ms have passed, and a ms of work comes on top.
+    assert!((-6800..-6300).contains(&usual.1[slack]), "{usual:?}");
+    assert!(sum.1[slack] > usual.1[slack] + 9000, "{sum:?} {usual:?}");
+}
+
+#[test]
+fn what_was_asked_is_what_is_told() {
+    // A run that ends early says so.
+    let short = r#"{"tasks": {"a": {"loop": 20, "run": 100, "timer": {"ref": "unique", "period": 10000}}}}"#;
+    let o = with_stdin(&["run", "-", "--duration", "1s"], short.as_bytes());
+    assert!(out(&o).lines().any(|l| l.starts_with("ended     at 0.2")), "{}", out(&o));
+    assert!(!out(&run_small(&[])).contains("ended     at"));
+    // An experiment is no workload.
+    let o = done(&["run", "sched_idle_placement"]);
+    assert!(o.status.code() == Some(2) && err(&o).contains("wattif repro sched_idle_placement"), "{}", err(&o));
+    // Fewer seeds than the experiment has, and the experiment named twice.
+    let o = done(&["repro", "sched_idle_placement", "gallery/sched_idle_placement/", "--seeds", "3"]);
+    let text = out(&o);
+    assert_eq!(text.matches("3 seeds per arm; too few for intervals").count(), 1, "{text}");
+    assert!(!text.contains("20 seeds"), "{text}");
+    // Two names for the exact dialect.
+    let twice = r#"{"tasks": {"a": {"loop": 1, "run": 1, "run": 2}}}"#;
+    for name in ["rtapp", "rt-app"] {
+        assert!(err(&with_stdin(&["run", "-", "--dialect", name], twice.as_bytes())).contains("W02"), "{name}");
+    }
+    // Figures are SVG.
+    let o = run_small(&["--plot", "a.png"]);
+    assert!(o.status.code() == Some(2) && err(&o).contains("NAME.svg"), "{}", err(&o));
+    // The mistake of an override is the override's.
+    let o = run_small(&["--set", "workload.tasks.a.run=abc"]);
+    assert!(err(&o).contains("--set workload.tasks.a.run=abc: `run` must be an integer"), "{}", err(&o));
+    assert!(!err(&o).contains("rt-app refuses it"), "{}", err(&o));
+    // More events in a row without time than a run allows are not said to loop.
+    let bounded = r#"{"tasks": {"a": {"phases": {"p": {"loop": 60000, "lock": "m", "unlock": "m"}, "q": {"run": 1000, "sleep": 1000}}}}}"#;
+    let o = with_stdin(&["run", "-", "--duration", "10ms"], bounded.as_bytes());
+    assert!(err(&o).contains("more than 100000 events in a row"), "{}", err(&o));
+}
+
+/// A file that says it is too large is not read.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_over_the_limit_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large.json");
+    std::fs::File::create(&path).unwrap().set_len(20 << 30).unwrap();
+    let path = path.to_str().unwrap();
+    for args in [&["run", path][..], &["run", "ebizzy", "-p", path], &["import", "platform", path]] {
+        // Not read: in an address space that could not hold it.
+        let limited = format!("ulimit -v 500000; exec {} {}", env!("CARGO_BIN_EXE_wattif"), args.join(" "));
+        let o = Command::new("bash").args(["-c", &limited]).output().unwrap();
+        assert!(o.status.code() == Some(2) && err(&o).contains("larger than 512 MiB"), "{args:?}: {}", err(&o));
+    }
+}
+
 #[test]
 fn lists_manuals_completions() {
-    for kind in ["platforms", "kernels", "policies", "workloads", "metrics", "formats"] {
+    for kind in ["platforms", "kernels", "policies", "workloads", "experiments", "metrics", "formats"] {
         let o = done(&["list", kind, "--json"]);
         let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
         let items = json["items"].as_array().unwrap();

@@ -162,6 +162,22 @@ fn repro() {
 }
 
 #[test]
+fn lists_and_manuals() {
+    let found = object(&["list", "experiments", "--json"], "");
+    let item = json!({ "name": "", "about": "", "platforms": [""] });
+    check(&found, &json!({ "schema": "", "kind": "", "items": [item] }), "list");
+    assert_eq!((&found["schema"], &found["kind"]), (&json!("wattif.list/1"), &json!("experiments")));
+    let names: Vec<&str> = found["items"].as_array().unwrap().iter().map(|i| i["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"sched_idle_side_jobs") && names.contains(&"balance_at_scale"), "{names:?}");
+    let tunable = json!({ "name": "", "default": "", "about": "" });
+    for (name, kind) in [("teo", "cpuidle"), ("server", "workload")] {
+        let found = object(&["explain", name, "--json"], "");
+        check(&found, &json!({ "schema": "", "kind": "", "name": "", "manual": "", "tunables": [tunable] }), name);
+        assert_eq!((&found["schema"], &found["kind"]), (&json!("wattif.manual/1"), &json!(kind)));
+    }
+}
+
+#[test]
 fn verify() {
     let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors");
     let folder = tempfile::tempdir().unwrap();

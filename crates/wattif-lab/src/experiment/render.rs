@@ -3,7 +3,7 @@
 use super::{CounterFigure, Experiment, HistogramSpec, Overrides, ResultRow, Results, TableSpec};
 use crate::compare::unit_of;
 use crate::metrics::{BINS, info};
-use crate::stats::{Over, bca_mean, mean};
+use crate::stats::{FEWEST, Over, bca_mean, mean};
 use crate::table::{Align, Table, cell, interval, number, verbatim};
 
 impl Experiment {
@@ -30,13 +30,17 @@ impl Experiment {
     fn head(&self) -> String {
         let duration = self.duration.map_or("its own length".into(), |d| format!("{} s", d.as_s_f64()));
         format!(
-            "{}: {}\nsource: {}\n{}, {duration}, {} {} per arm; intervals are 95 % BCa bootstrap over seeds\n",
+            "{}: {}\nsource: {}\n{}, {duration}, {} {} per arm; {}\n",
             self.name,
             self.question,
             self.source,
             self.workload,
             self.seeds,
-            if self.seeds == 1 { "seed" } else { "seeds" }
+            if self.seeds == 1 { "seed" } else { "seeds" },
+            match self.seeds < FEWEST as u64 {
+                true => format!("too few for intervals, which need {FEWEST}"),
+                false => "intervals are 95 % BCa bootstrap over seeds".into(),
+            }
         )
     }
 

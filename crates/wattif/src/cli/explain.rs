@@ -6,10 +6,11 @@ use crate::error::{Error, Look};
 use crate::explain::{Reruns, run_file};
 use crate::settings::duration_ns;
 use crate::{explain, markdown};
+use serde_json::{Value, json};
 use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
-use wattif_model::workload::models::{MODELS, Model, model};
-use wattif_sim::registry::{POLICIES, Policy, policy};
+use wattif_model::workload::models::{MODELS, Model, Param, model};
+use wattif_sim::registry::{POLICIES, Policy, Tunable, policy};
 
 /// Say why two runs differ, or print the manual of a policy or a workload model.
 ///
@@ -34,7 +35,7 @@ pub struct Args {
     inputs: Inputs,
     #[command(flatten)]
     reruns: RerunArgs,
-    /// Print one JSON object (wattif.explain/1).
+    /// Print one JSON object (wattif.explain/1; a manual: wattif.manual/1).
     #[arg(long)]
     json: bool,
 }
@@ -69,7 +70,7 @@ impl RerunArgs {
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let reruns = args.reruns.checked()?;
     let (a, b) = match args.names.as_slice() {
-        [name] => return manual(name, look),
+        [name] => return manual(name, args.json, look),
         [a, b] => {
             let is_file = |name: &String| name == "-" || std::path::Path::new(name).is_file();
             if let Some(missing) = [a, b].into_iter().find(|name| !is_file(name)) {
@@ -115,19 +116,37 @@ fn print(
     Ok(Exit::Done)
 }
 
-fn manual(name: &str, look: Look) -> Result<Exit, Error> {
+fn manual(name: &str, as_json: bool, look: Look) -> Result<Exit, Error> {
     if let Some(model) = model(name) {
-        output::data(&model_manual(model, look))?;
+        let parameter =
+            |p: &Param| json!({ "name": p.name, "default": p.default, "allowed": p.allowed(), "about": p.doc });
+        let parameters: Vec<_> = model.params.iter().map(parameter).collect();
+        match as_json {
+            true => output::json(&manual_json("workload", name, &model.manual(), &parameters))?,
+            false => output::data(&model_manual(model, look))?,
+        }
         return Ok(Exit::Done);
     }
     let names = POLICIES.iter().map(|p| p.name).chain(MODELS.iter().map(|m| m.name));
     let see = "wattif list policies, wattif list workloads";
     let found = policy(name).ok_or_else(|| Error::unknown("policy or workload model", name, names, see))?;
+    if as_json {
+        let tunable =
+            |t: &Tunable| json!({ "name": t.name, "default": t.default, "allowed": t.allowed, "about": t.doc });
+        let tunables: Vec<_> = found.tunables.iter().map(tunable).collect();
+        output::json(&manual_json(found.slot.name(), name, &found.manual(), &tunables))?;
+        return Ok(Exit::Done);
+    }
     let mut text = format!("{} ({})\n\n", found.name, found.slot.name());
     text += &markdown::to_terminal(&found.manual(), look);
     text += &tunables(found, look);
     output::data(&text)?;
     Ok(Exit::Done)
+}
+
+/// `kind`: the slot of a policy, or `workload`; the manual is Markdown.
+fn manual_json(kind: &str, name: &str, manual: &str, tunables: &[Value]) -> Value {
+    json!({ "schema": "wattif.manual/1", "kind": kind, "name": name, "manual": manual, "tunables": tunables })
 }
 
 fn model_manual(model: &Model, look: Look) -> String {

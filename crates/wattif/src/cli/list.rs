@@ -3,6 +3,7 @@
 use super::{Exit, output};
 use crate::data::{self, Collection};
 use crate::error::Error;
+use crate::experiment;
 use clap::ValueEnum;
 use serde::Serialize;
 use wattif_formats::kernel_toml;
@@ -15,7 +16,7 @@ use wattif_sim::sched::features::Features;
 
 /// List what there is to choose from.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  wattif list platforms\n  wattif list kernels --json")]
+#[command(after_help = "Examples:\n  wattif list platforms\n  wattif list kernels --json\n  wattif list experiments")]
 pub struct Args {
     /// What to list.
     #[arg(value_enum)]
@@ -35,6 +36,8 @@ enum Kind {
     Policies,
     /// Workloads of the gallery, and models.
     Workloads,
+    /// Experiments of the gallery, for repro, and gallery/NAME for compare.
+    Experiments,
     /// Metrics, for --until, experiments and reports.
     Metrics,
     /// File formats that are read or written.
@@ -46,6 +49,9 @@ enum Kind {
 struct Item {
     name: String,
     about: String,
+    /// Of an experiment: where it runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    platforms: Vec<String>,
     /// Of a kernel: the profile it is derived from.
     #[serde(skip_serializing_if = "Option::is_none")]
     inherits: Option<String>,
@@ -90,6 +96,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         Kind::Policies => ("policies", policies()),
         Kind::Metrics => ("metrics", metrics::list().iter().map(|m| item(m.name, m.doc)).collect()),
         Kind::Workloads => ("workloads", workloads()),
+        Kind::Experiments => ("experiments", experiments()?),
         Kind::Formats => ("formats", FORMATS.iter().map(|(n, a)| item(*n, *a)).collect()),
     };
     match args.json {
@@ -100,7 +107,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
 }
 
 fn item(name: impl Into<String>, about: impl Into<String>) -> Item {
-    Item { name: name.into(), about: about.into(), inherits: None, changes: Vec::new() }
+    Item { name: name.into(), about: about.into(), platforms: Vec::new(), inherits: None, changes: Vec::new() }
 }
 
 fn built_in(collection: Collection) -> Vec<Item> {
@@ -159,9 +166,24 @@ fn workloads() -> Vec<Item> {
     models.chain(files).collect()
 }
 
+fn experiments() -> Result<Vec<Item>, Error> {
+    let of = |name| {
+        let e = experiment::load(name)?.experiment;
+        Ok(Item { platforms: e.platforms, ..item(e.name, e.question) })
+    };
+    data::experiments().into_iter().map(of).collect()
+}
+
 fn text(items: &[Item]) -> String {
-    let mut table = Table::new([("name", Align::Left), ("about", Align::Left)]);
-    items.iter().for_each(|i| table.row([&i.name, &i.about]));
+    let placed = items.iter().any(|i| !i.platforms.is_empty());
+    let columns = ["name", "platforms", "about"].into_iter().filter(|c| placed || *c != "platforms");
+    let mut table = Table::new(columns.map(|c| (c, Align::Left)));
+    for i in items {
+        match placed {
+            true => table.row([&i.name, &i.platforms.join(", "), &i.about]),
+            false => table.row([&i.name, &i.about]),
+        }
+    }
     let mut out = table.to_text();
     for i in items.iter().filter(|i| !i.changes.is_empty()) {
         let from = i.inherits.as_deref().unwrap_or("the defaults");

@@ -15,8 +15,16 @@ pub struct PlotArg {
     /// longest wait), and what the verb itself is about: ratios.svg (compare, replay), published.svg (repro), sweep.svg (sweep).
     /// A prefix may stand before it, as in mine-energy.svg; any other name draws what the verb is about, and the latency of a
     /// run. Repeatable.
-    #[arg(long, value_name = "NAME.svg")]
+    #[arg(long, value_name = "NAME.svg", value_parser = svg_file)]
     plot: Vec<PathBuf>,
+}
+
+fn svg_file(name: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(name);
+    match path.extension().is_some_and(|e| e.eq_ignore_ascii_case("svg")) {
+        true => Ok(path),
+        false => Err("figures are written as SVG: call the file NAME.svg".into()),
+    }
 }
 
 /// What verbs draw besides the figures of runs.

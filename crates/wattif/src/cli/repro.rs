@@ -8,6 +8,7 @@ use crate::error::{Error, Look};
 use crate::experiment::{self, Entry};
 use crate::report::Report;
 use crate::{data, load, text};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use wattif_lab::experiment::{Overrides, Plan, Plot, Repro, ResultRow, Results};
 use wattif_lab::report::published;
@@ -47,10 +48,15 @@ pub struct Args {
 
 pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     let all = || data::experiments().into_iter().map(String::from).collect();
-    let names: Vec<String> = if args.names.is_empty() { all() } else { args.names.clone() };
+    let mut names: Vec<String> = if args.names.is_empty() { all() } else { args.names.clone() };
+    let mut seen = BTreeSet::new();
+    names.retain(|n| seen.insert(n.trim_end_matches('/').trim_start_matches("gallery/").to_string()));
     let mut entries: Vec<Entry> = names.iter().map(|n| experiment::load(n)).collect::<Result<_, _>>()?;
     if args.full {
         entries.iter_mut().for_each(|e| e.experiment = e.experiment.clone().into_full());
+    }
+    if let Some(seeds) = args.seeds {
+        entries.iter_mut().for_each(|e| e.experiment.seeds = seeds);
     }
     if let Some(dir) = &args.plots {
         std::fs::create_dir_all(dir).map_err(|e| Error::file(dir, e))?;
@@ -58,7 +64,7 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     let mut rows: Vec<ResultRow> = Vec::new();
     let mut drawn: Vec<Plot> = Vec::new();
     for entry in &entries {
-        let (plan, results) = simulate(entry, args.seeds)?;
+        let (plan, results) = simulate(entry)?;
         let found = entry.experiment.evaluate(&results);
         if !args.json {
             output::data(&page(entry, &plan, &found, &results)?)?;
@@ -114,11 +120,8 @@ fn pictures(args: &Args, entries: &[Entry], repro: &Repro, drawn: &[Plot]) -> Re
     report::write(path, page, sides)
 }
 
-fn simulate(entry: &Entry, seeds: Option<u64>) -> Result<(Plan, Results), Error> {
-    let mut plan = entry.experiment.plan();
-    if let Some(seeds) = seeds {
-        plan.seeds = (1..=seeds).collect();
-    }
+fn simulate(entry: &Entry) -> Result<(Plan, Results), Error> {
+    let plan = entry.experiment.plan();
     let bar = output::bar((plan.arms.len() * plan.seeds.len()) as u64, "simulating");
     let results = entry.run(&plan, &output::step(&bar))?;
     bar.finish_and_clear();

@@ -188,6 +188,9 @@ fn load<'a>(path: &Path, stem: &str, siblings: impl Iterator<Item = &'a PathBuf>
 fn read_text(path: &Path) -> Result<String, String> {
     let file = fs::File::open(path).map_err(|e| e.to_string())?;
     let gz = path.extension().is_some_and(|e| e == "gz");
+    if !gz && file.metadata().is_ok_and(|m| m.len() > MAX_BYTES) {
+        return Err(format!("larger than {} MiB", MAX_BYTES >> 20));
+    }
     let bytes = if gz { bounded(GzDecoder::new(file), true) } else { bounded(file, false) }?;
     String::from_utf8(bytes).map_err(|e| format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
 }
