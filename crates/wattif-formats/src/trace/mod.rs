@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn lines_of_a_page() {
         let page = format!(
-            "<!DOCTYPE html>\n<script>find('.trace-data')</script>\n<script class=\"trace-data\" type=\"application/text\">\n{EVENT}what\n  </script>\n\
+            "<!-- saved --><!DOCTYPE html>\n<script>find('.trace-data')</script>\n<script class=\"trace-data\" type=\"application/text\">\n{EVENT}what\n  </script>\n\
              <script class=\"trace-data\">{EVENT}so\n</script>"
         );
         check(page.as_bytes(), "systrace html", 2, "line 5: not an event: `what`; line 8: not an event: `so`");

@@ -99,7 +99,12 @@ pub(super) fn refused(code: &'static str, why: String) -> Refused {
 // ---- HTML and atrace ---------------------------------------------------------------------------------------------------
 
 pub(super) fn is_html(head: &[u8]) -> bool {
-    let start = String::from_utf8_lossy(&head[..head.len().min(256)]).trim_start().to_ascii_lowercase();
+    let head = String::from_utf8_lossy(&head[..head.len().min(1024)]).to_ascii_lowercase();
+    let mut start = head.trim_start();
+    // A comment may stand before it.
+    while let Some((_, after)) = start.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
+        start = after.trim_start();
+    }
     start.starts_with("<!doctype html") || start.starts_with("<html")
 }
 
