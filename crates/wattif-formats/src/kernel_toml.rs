@@ -26,7 +26,7 @@ use wattif_model::kernel::{KernelSpec, Slot, Value};
 /// Longest chain of `inherits`.
 pub const MAX_DEPTH: usize = 16;
 /// Ticks a second that a profile may ask for.
-const HZ: std::ops::RangeInclusive<i64> = 24..=10_000;
+pub(crate) const HZ: std::ops::RangeInclusive<i64> = 24..=10_000;
 /// Longest name of a policy, tunable or feature, bytes.
 const MAX_NAME: usize = 128;
 

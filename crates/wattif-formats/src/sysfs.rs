@@ -394,7 +394,11 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
             )),
         }
     }
-    let hz = [100, 250, 300, 1000].iter().find(|hz| config(&format!("CONFIG_HZ_{hz}")));
+    let lines = || facts.config.as_deref().unwrap_or_default().lines();
+    // Of 250 ticks a configuration says both HZ_250=y and HZ=250; a part of one, either.
+    let hz = lines().find_map(|l| l.trim().strip_prefix("CONFIG_HZ=")?.parse().ok());
+    let hz = hz.or([100, 250, 300, 1000].into_iter().find(|hz| config(&format!("CONFIG_HZ_{hz}"))));
+    let hz = hz.filter(|hz| crate::kernel_toml::HZ.contains(hz));
     let told = facts.version().is_some() || hz.is_some() || !facts.tunables.is_empty();
     if !told && policies.is_empty() && set.is_empty() {
         let message = "nothing of a kernel is recognised here: no version, no option and no feature that is simulated";
@@ -575,6 +579,8 @@ mod tests {
         };
         assert!(told("# Linux/x86 6.18.44 Kernel Configuration\n").contains("no profile of Linux 6.18: linux-6.12"));
         assert_eq!(told("# Linux/x86 6.12.1 Kernel Configuration\n"), "");
+        let of_200 = kernel(&KernelFacts::from_text("CONFIG_HZ_200=y\nCONFIG_HZ=200\n"), "mine", "linux-6.12", &[]);
+        assert!(of_200.toml.unwrap().contains("hz       = 200\n"));
         assert!(told("CONFIG_HZ_250=y\n").contains("no kernel version is told: taken as linux-6.12"));
         assert!(told("NO_PLACE_LAG").contains("no configuration"));
     }

@@ -250,3 +250,20 @@ impl Looked {
         &self.loaded.findings
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattif_model::CpuId;
+    use wattif_model::trace::Event;
+
+    #[test]
+    fn cpus_with_events() {
+        let at = |cpu, event| Record { at: Ns(1), cpu: CpuId(cpu), current: None, event };
+        let idle = at(3, Recorded::Event(Event::CpuIdle { state: 0 }));
+        let mut trace = Recording { nr_cpus: 16, records: vec![idle], ..Recording::default() };
+        assert_eq!(cpus_of(&trace), 4);
+        trace.records.push(at(0, Recorded::CpuFrequency { cpu: CpuId(7), khz: 1 }));
+        assert_eq!((cpus_of(&trace), cpus_of(&Recording::default())), (8, 0));
+    }
+}

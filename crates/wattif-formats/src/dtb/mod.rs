@@ -234,7 +234,8 @@ fn dev_pm_opp_calc_power(coefficient: u32, uv: u64, khz: u64) -> Option<u64> {
     u64::try_from(uw).ok().filter(|&p| p > 0)
 }
 
-/// Points of a v2 table, of 0 kHz where it tells no frequency, and the longest latency, ns. Turbo points are the kernel's boost, which is off.
+/// Points of a v2 table, of 0 kHz where it tells no frequency, and the longest latency, ns. Turbo points are the kernel's
+/// boost, which is off.
 fn opps_v2(table: &Node) -> (Vec<Opp>, u64) {
     let mut latency = 0;
     let mut opps = Vec::new();
