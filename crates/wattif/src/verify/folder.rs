@@ -1,7 +1,7 @@
 //! Walks a folder of vector files, finds the kind of each and tallies its rows.
 
 use super::recordings::{CaseReport, Recordings};
-use super::{KINDS, Kind, Tally, VectorFile};
+use super::{KINDS, Kind, Tally, VectorFile, columns};
 use crate::error::Error;
 use flate2::read::GzDecoder;
 use rayon::prelude::*;
@@ -157,7 +157,10 @@ fn check_file(dir: &Path, path: &Path, all: &[PathBuf]) -> FileReport {
         };
     };
     let report = FileReport { file, kind: kind.name.into(), kernel, ..FileReport::default() };
-    match load(path, stem, siblings()).and_then(|vector| (kind.check)(&vector)) {
+    match load(path, stem, siblings()).and_then(|vector| {
+        columns::check(kind.name, &vector.text)?;
+        (kind.check)(&vector)
+    }) {
         Ok(Tally { rows: 0, .. }) => FileReport { error: Some("no row was compared".into()), ..report },
         Ok(Tally { rows, mismatches, first_mismatch }) => FileReport { rows, mismatches, first_mismatch, ..report },
         Err(error) => FileReport { error: Some(error), ..report },
@@ -240,6 +243,20 @@ mod tests {
         };
         assert!(error("[\n{\"name\": 3}]").contains("cases.json:2:"), "{}", error("[\n{\"name\": 3}]"));
         assert!(error("[").contains("cases.json:1:1"));
+    }
+
+    #[test]
+    fn a_column_that_no_check_knows_is_an_error() {
+        let error = |header: &str| {
+            let text = format!("{header}\n0,1024,4194304,7\n");
+            verify(&[("prio_weights.csv", &text)]).files[0].error.clone().unwrap_or_default()
+        };
+        assert!(error("nice,weight,wmult,extra").contains("the column `extra`"));
+        let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors");
+        for path in fs::read_dir(vectors).unwrap().map(|e| e.unwrap().path()) {
+            let known = kind_of(stem(&path).unwrap()).map(|(k, _)| columns::check(k.name, &read_text(&path).unwrap()));
+            assert_eq!(known.unwrap_or(Ok(())), Ok(()), "{}", path.display());
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A vector file is csv (header line) or jsonl, gzipped or not. Its *kind* follows from its name; each kind is one
 //! entry of [`KINDS`] with one check function, in the file of the policy family it covers.
 
+mod columns;
 pub mod cpufreq;
 pub mod eas;
 pub mod fair;
