@@ -20,7 +20,7 @@ pub const MAX_INPUT_BYTES: u64 = 512 << 20;
 /// A text with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Path, or the path of the built-in file, or `stdin`.
+    /// Path, or what is built in, or `stdin`.
     pub name: String,
     /// Contents.
     pub text: Arc<str>,
@@ -57,7 +57,7 @@ impl Collection {
     /// The built-in member of this name.
     pub fn built_in(self, name: &str) -> Option<Source> {
         let file = self.dir().get_file(format!("{name}.toml"))?;
-        Some(source(file))
+        Some(Source { name: format!("{} {name} (built in)", self.noun().0), ..source(file) })
     }
     /// A built-in name, a path, or `-`.
     pub fn resolve(self, name: &str) -> Result<Source, Error> {

@@ -136,6 +136,9 @@ fn from_model(
     settings: &Settings,
 ) -> Result<Loaded<LoadedWorkload>, Error> {
     let source = Source { name: format!("model {}", model.name), text: "".into() };
+    let twice = |(i, (name, _)): &(usize, &(String, String))| params[..*i].iter().any(|(before, _)| before == name);
+    let twice = params.iter().enumerate().filter(twice).map(|(_, (name, _))| format!("`{name}` is given twice"));
+    let twice: Vec<String> = twice.collect();
     let mut set = params;
     set.extend(settings.workload.iter().cloned());
     if model.params.iter().any(|p| p.name == "cpus") && !set.iter().any(|(name, _)| name == "cpus") {
@@ -145,9 +148,20 @@ fn from_model(
     }
     let built = model.workload(&set);
     let wrong = built.as_ref().err().cloned().unwrap_or_default();
-    let diagnostics = wrong.into_iter().map(|why| Diagnostic::error("model::E01", 0..0, why)).collect();
+    let diagnostics = twice.into_iter().chain(wrong).map(|why| of_model(model, why)).collect();
     let value = built.ok().map(LoadedWorkload::from);
     loaded(source, value, diagnostics)
+}
+
+/// A mistake in a model's parameters, with names like the one that there is not.
+fn of_model(model: &Model, why: String) -> Diagnostic {
+    let unknown = why.split_once(" has no parameter `").and_then(|(_, rest)| rest.split('`').next());
+    let near = unknown.map(|name| nearest(name, model.params.iter().map(|p| p.name))).unwrap_or_default();
+    let help = match near.is_empty() {
+        true => format!("`wattif explain {}` says what each parameter means", model.name),
+        false => format!("did you mean {}?", near.join(", ")),
+    };
+    Diagnostic::error("model::E01", 0..0, why).help(help)
 }
 
 /// A workload from a text already read.
@@ -241,7 +255,10 @@ fn unregistered(text: &str, message: String, setting: Option<&str>) -> Diagnosti
             let tunables = nearest(unknown, policy.tunables.iter().map(|t| t.name));
             tunables.into_iter().map(|t| format!("{}.{t}", policy.name)).collect()
         }
-        None => nearest(name, registry::POLICIES.iter().map(|p| p.name).chain(features)),
+        None => match message.split_once("; there are: ") {
+            Some((_, of_kind)) => nearest(name, of_kind.split(", ")),
+            None => nearest(name, registry::POLICIES.iter().map(|p| p.name).chain(features)),
+        },
     };
     match near.is_empty() {
         true if ["tasks", "global"].contains(&name) => {

@@ -1,11 +1,12 @@
 //! Clusters and their idle states.
 
+use super::domains::Domain;
 use super::{CODES, CONTRADICTION, cpulist, machine};
 use crate::toml_tree::{Report, Span, Table};
 use crate::words::quoted;
 use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::{Actual, Advertised, Cluster, IdleState, Scope};
+use wattif_model::platform::{Actual, Advertised, Cluster, IdleState, PowerUnit, Scope};
 
 /// A cluster and where it stands.
 pub(super) struct Placed {
@@ -36,9 +37,13 @@ fn clusters(mut table: Table, report: &mut Report) -> Vec<Placed> {
         report.error(CODES.range, span.clone(), format!("a cluster has 1 to {MAX_STATES} idle states in `idle`"));
         return vec![];
     }
+    let said = report.list.len();
     let idle: Vec<IdleState> = states.into_iter().map(|s| state(s, report)).collect();
     table.finish(&["cpus", "idle"], report);
-    check_states(&idle, &span, report);
+    // A time that could not be read is 0 here, and follows no order.
+    if report.list.len() == said {
+        check_states(&idle, &span, report);
+    }
     sets.into_iter().map(|cpus| Placed { cluster: Cluster { cpus, idle: idle.clone() }, span: span.clone() }).collect()
 }
 
@@ -65,6 +70,11 @@ fn check_states(idle: &[IdleState], span: &std::ops::Range<usize>, report: &mut 
             }
             std::cmp::Ordering::Less => {}
         }
+    }
+    let twice = |i: usize| idle[..i].iter().any(|s| s.name == idle[i].name);
+    if let Some(i) = (1..idle.len()).find(|&i| twice(i)) {
+        let found = warning("platform::W08", format!("two idle states are called {}", quoted(&idle[i].name)));
+        report.push(found.help("figures by name take them for one, and so do overrides: name each its own way"));
     }
     if let Some(state) = idle.iter().skip(1).find(|s| s.polling) {
         let found = warning("platform::W04", format!("idle state {} polls but is not the first", quoted(&state.name)));
@@ -111,6 +121,34 @@ fn scope(table: &mut Table, report: &mut Report) -> Scope {
             let message = format!("unknown scope {}: cpu, core or cluster", quoted(other));
             report.error(CODES.range, table.span.clone(), message);
             Scope::Cpu
+        }
+    }
+}
+
+/// Powers by idle state: none of states that do not exist, and none left out after one that draws something.
+pub(super) fn check_powers(domains: &[Domain], clusters: &[Placed], unit: PowerUnit, report: &mut Report) {
+    let keys = match unit {
+        PowerUnit::EasCosts => ["idle_core", "idle_cluster"],
+        _ => ["idle_uw", "static_states"],
+    };
+    for (i, d) in domains.iter().enumerate() {
+        let cluster = clusters.iter().find(|c| c.cluster.cpus.iter_and(&d.domain.cpus).next().is_some());
+        let Some(states) = cluster.map(|c| c.cluster.idle.len()).filter(|_| i == 0 || domains[i - 1].span != d.span)
+        else {
+            continue; // an entry for several domains is looked at once
+        };
+        // Those deeper than `static_states` are one row more.
+        let rows = [&d.domain.power.idle_uw[..], &d.domain.power.cluster_idle_uw[..]];
+        for (key, rows) in keys.iter().zip(rows) {
+            let named = if *key == "static_states" { rows.len().saturating_sub(1) } else { rows.len() };
+            let message = format!("`{key}` speaks of {named} idle states, the cluster has {states}");
+            if named > states {
+                let found = Diagnostic::error(CONTRADICTION, d.span.clone(), message);
+                report.push(found.help("one for each state of `idle` in [[cluster]], from shallow to deep"));
+            } else if named < states && rows.last().is_some_and(|last| last.iter().any(|uw| *uw > 0)) {
+                let found = Diagnostic::warning("platform::W09", d.span.clone(), message);
+                report.push(found.help("the deeper ones draw nothing; write 0 for the first of them if that is meant"));
+            }
         }
     }
 }

@@ -93,6 +93,7 @@ fn opps(table: &mut Table, unit: PowerUnit, capacity: u32, report: &mut Report) 
         found.push((own, Opp { khz, capacity: 1, uv }, span));
     }
     domain_powers(table, unit, found.len(), &mut power, report);
+    check_busy(&found, unit, &power, report);
     (capacities(found, capacity, report), power)
 }
 
@@ -123,7 +124,7 @@ fn powers(entry: &mut Table, unit: PowerUnit, power: &mut PowerTable, report: &m
         value.unwrap_or(0) as u64 * scale
     };
     match unit {
-        PowerUnit::Unknown => {}
+        PowerUnit::Unknown => unit_missing(entry, report),
         PowerUnit::EnergyModel => power.busy_uw.push(need("uw", 1)),
         PowerUnit::EasCosts => {
             power.busy_uw.push(need("core", 1000));
@@ -138,6 +139,41 @@ fn powers(entry: &mut Table, unit: PowerUnit, power: &mut PowerTable, report: &m
                 power.idle_uw[state].push(uw);
             }
         }
+    }
+}
+
+/// Powers of a file that does not say what they are: one complaint for all.
+fn unit_missing(entry: &mut Table, report: &mut Report) {
+    let units = [("uw", "energy_model"), ("core", "eas_costs"), ("active_uw", "measured")];
+    let found = units.iter().find_map(|(key, unit)| Some((key, unit, entry.take(key)?.span)));
+    ["cluster", "static_uw", "idle_uw"].iter().for_each(|key| drop(entry.take(key)));
+    let Some((key, unit, at)) = found else { return };
+    let message = "operating points have powers, but no `unit` in [power] says what they are";
+    if !report.list.iter().any(|d| d.message == message) {
+        let help = format!("add [power] with unit = \"{unit}\", which `{key}` belongs to, or leave the powers out");
+        report.push(Diagnostic::error(CODES.missing, at, message).help(help));
+    }
+}
+
+/// What no machine has: an operating point without power, or with less than a slower one. Measured curves have dips, of an
+/// eighth at most in what is built in; a quarter is none.
+fn check_busy(found: &[(Option<u32>, Opp, Span)], unit: PowerUnit, power: &PowerTable, report: &mut Report) {
+    if report.has_errors() {
+        return; // a power that could not be read is 0 here
+    }
+    let points: Vec<(u64, &Opp, &Span)> = power.busy_uw.iter().zip(found).map(|(uw, f)| (*uw, &f.1, &f.2)).collect();
+    if let Some((_, opp, at)) = points.iter().find(|(uw, ..)| *uw == 0) {
+        let message = format!("a busy CPU draws no power at {} kHz", opp.khz);
+        let found = Diagnostic::warning("platform::W06", (*at).clone(), message);
+        report.push(found.help("the kernel refuses such an energy model; energy comes out too low"));
+    }
+    let least = |uw: u64| if unit == PowerUnit::Measured { uw - uw / 4 } else { uw };
+    if let Some(w) = points.windows(2).find(|w| w[1].0 < least(w[0].0)) {
+        let (slow, fast) = (w[0].1, w[1].1);
+        let message = format!("a busy CPU draws less at {} kHz than at {} kHz", fast.khz, slow.khz);
+        let found = Diagnostic::warning("platform::W07", w[1].2.clone(), message);
+        report
+            .push(found.help("a slower operating point that costs more is never worth choosing: check the two powers"));
     }
 }
 
@@ -182,6 +218,10 @@ pub(super) fn check(domains: &[Domain], report: &mut Report) -> usize {
         d.domain.cpus.iter().for_each(|c| all.insert(c));
     }
     let nr = all.iter().last().map_or(0, |c| c.at() + 1);
+    // What could not be read has been said already, and explains the rest.
+    if report.has_errors() {
+        return nr;
+    }
     if all.len() != nr {
         report.error(CONTRADICTION, 0..0, format!("CPUs must be numbered from 0 without gaps: {all} of {nr}"));
     }

@@ -36,7 +36,7 @@
 //! shallowest idle states leave the static power on (1). A key of another vocabulary is an unknown key.
 //!
 //! Every time may be written with `_ns`, `_us` or `_ms`. Codes: `platform::E01` syntax · `E02` limit · `E03` missing key ·
-//! `E04` wrong type · `E05` range · `E06` unknown key · `E07` contradiction · `E08` override · `W01` unusual.
+//! `E04` wrong type · `E05` range · `E06` unknown key · `E07` contradiction · `E08` override · `W01` to `W09` unusual.
 
 mod clusters;
 mod cpulist;
@@ -136,6 +136,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
     let power = power(root.table("power", report), report);
     let domains = domains::read(&mut root, power.unit, report);
     let clusters = clusters::read(&mut root, report);
+    clusters::check_powers(&domains, &clusters, power.unit, report);
     let cpus = machine::cpus(&domains, &clusters, root.table("topology", report), report)?;
     let calibration = root.int("calibration_cpu", 0..=cpus.len() as i64 - 1, report).unwrap_or(0);
     let capacity_untold = root.boolean("capacity_untold", report).unwrap_or(false);

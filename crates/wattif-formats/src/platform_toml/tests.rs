@@ -113,7 +113,7 @@ fn mistakes() {
     check("{ khz = 500,", "{ khz = 1500,", "E07");
     check("cpus = \"2-3\"", "cpus = \"3-4\"", "E07 E07");
     check("cpus = \"2-3\"", "cpus = \"1-3\"", "E07");
-    check("cpus = \"2-3\"", "cpus = \"2-99999\"", "E07 E07 W01 E05");
+    check("cpus = \"2-3\"", "cpus = \"2-99999\"", "E07 E07 E05");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = [\"0-1\"]", "E07");
     check("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-1\"]", "E07");
     check("llc = [\"0-1\", \"2-3\"]", "llc = { every = 2 }", "");
@@ -137,6 +137,12 @@ fn mistakes() {
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = []", "E05");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = \"\"", "E05");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = [\"0-1\", \"2-9\"]", "E07");
+    check("[power]\nunit = \"energy_model\"", "", "E03");
+    check("uw = 10 }", "uw = 0 }", "W06");
+    check("uw = 10 }", "uw = 40 }", "W07");
+    check("cpus = \"0-1\"", "cpus = []", "E05");
+    check("name = \"off\"", "name = \"WFI\"", "W08");
+    check("residency_us = 2000", "residency_us = -1", "E05");
     check("core = \"big\"", "efficiency = 3891", "E07");
     check("core = \"big\"", "dt_clock_khz = 1_000_000", "E07");
     check("core = \"big\"", "efficiency = 0\ndt_clock_khz = 1_000_000", "E05");
@@ -181,6 +187,41 @@ fn three_vocabularies() {
     let p = read(&measured, &[]).domains[0].power.clone();
     assert_eq!((p.busy(1), p.idle(0, 1), p.idle(0, 0)), (30, 4, 3));
     assert_eq!((p.cluster_busy(1), p.cluster_idle(0, 1), p.cluster_idle(1, 1)), (7, 7, 0));
+}
+
+#[test]
+fn powers_by_idle_state_fit_the_states() {
+    let measured = BOARD
+        .replace("energy_model", "measured")
+        .replace("uw = 10 }", "active_uw = 10, static_uw = 5, idle_uw = [3, 0] }")
+        .replace("uw = 30 }", "active_uw = 30, static_uw = 7, idle_uw = [4, 0] }")
+        .replace("uw = 90 }", "active_uw = 90, static_uw = 9, idle_uw = [6, 1] }");
+    let codes = |from: &str, to: &str| {
+        let found = parse(&measured.replace(from, to), &Options::default()).diagnostics;
+        found.iter().map(|d| d.code).collect::<Vec<_>>()
+    };
+    assert!(codes("", "").is_empty());
+    assert_eq!(codes("[6, 1]", "[6, 1, 0]"), ["platform::E07"]);
+    assert_eq!(codes("[6, 1]", "[6]"), ["platform::W09"]);
+    assert!(codes("[6, 1]", "[0]").is_empty(), "nothing in the first, nothing in the rest");
+    assert_eq!(codes("core = \"big\"", "core = \"big\"\nstatic_states = 3"), ["platform::E07"]);
+}
+
+/// Nothing unusual is said of what is built in but what is so on the real machine.
+#[test]
+fn built_in_platforms_are_not_unusual() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../platforms");
+    let mut read = 0;
+    for file in std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()) {
+        if file.extension().is_none_or(|e| e != "toml") {
+            continue;
+        }
+        let found = parse(&std::fs::read_to_string(&file).unwrap(), &Options::default()).diagnostics;
+        let new = found.iter().filter(|d| ["W06", "W07", "W08", "W09"].iter().any(|c| d.code.ends_with(c)));
+        assert_eq!(new.map(|d| &d.message).collect::<Vec<_>>(), Vec::<&String>::new(), "{}", file.display());
+        read += 1;
+    }
+    assert!(read > 30, "{read}");
 }
 
 #[test]

@@ -90,7 +90,9 @@ impl Model {
                 },
             }
         }
-        if wrong.is_empty() { Ok((self.build)(&Params { values })) } else { Err(wrong) }
+        let params = Params { values };
+        wrong.extend(self.params.iter().filter_map(|p| params.backwards(p.name)));
+        if wrong.is_empty() { Ok((self.build)(&params)) } else { Err(wrong) }
     }
 }
 
@@ -130,6 +132,12 @@ impl Params {
             "cpus" => self.int("cpus"),
             number => number.parse().expect("checked when it was set"),
         }
+    }
+    /// What is wrong with a range from `from_X` to `to_X` that ends before it begins.
+    fn backwards(&self, from: &str) -> Option<String> {
+        let to = format!("to_{}", from.strip_prefix("from_")?);
+        let (first, last) = (self.maybe_int(from)?, self.values.get(to.as_str())?.parse::<u64>().ok()?);
+        (first > last).then(|| format!("`{from}` = {first} is beyond `{to}` = {last}"))
     }
     /// A number, where a word may stand instead.
     pub fn maybe_int(&self, name: &str) -> Option<u64> {
@@ -194,5 +202,11 @@ mod tests {
         }
         let wrong = model("server").unwrap().workload(&[("service_us".into(), "0".into()), ("x".into(), "1".into())]);
         assert_eq!(wrong.unwrap_err().len(), 2);
+        let range = |from: &str, to: &str| {
+            let set = [("from_ms", from), ("to_ms", to)].map(|(k, v)| (k.to_string(), v.to_string()));
+            model("step_response").unwrap().workload(&set)
+        };
+        assert_eq!(range("200", "100").unwrap_err(), ["`from_ms` = 200 is beyond `to_ms` = 100"]);
+        assert!(range("100", "100").is_ok());
     }
 }

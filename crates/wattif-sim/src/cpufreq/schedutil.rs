@@ -93,7 +93,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "hispeed_freq_khz",
         default: "auto",
-        allowed: &[],
+        allowed: &["1000..=10000000"],
         doc: "generation 4.9-qti: a CPU that its frequency hardly carries gets at least this one; auto: 60 % of the highest",
     },
 ];
