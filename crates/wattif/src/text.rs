@@ -22,17 +22,21 @@ pub fn run(spec: &RunSpec, set: &BTreeMap<String, String>, outcome: &Outcome) ->
         let _ = writeln!(out, "ended     at {end} s, when nothing was left to run: shares and rates are of this time");
     }
     let _ = writeln!(out, "digest    {}\nspec      {}", outcome.summary.digest, spec.hash());
-    out + &sections(&spec.platform, report, deadlock(&outcome.summary.deadlock))
+    let planned = Some(spec.duration.as_s_f64());
+    out + &sections(&spec.platform, report, planned, deadlock(&outcome.summary.deadlock))
 }
 
 /// The tables of a report alone: what a recorded trace has.
 pub fn tables(platform: &Platform, report: &RunReport) -> String {
-    sections(platform, report, String::new())
+    sections(platform, report, None, String::new())
 }
 
-fn sections(platform: &Platform, report: &RunReport, deadlock: String) -> String {
+fn sections(platform: &Platform, report: &RunReport, planned_s: Option<f64>, deadlock: String) -> String {
     let mut out = String::new();
     let sections = [
+        ("Work done", work(report, planned_s)),
+        ("Frames (µs, by mark)", frames(report)),
+        ("Stages of a frame (µs per frame, all threads of a task)", stages(report)),
         ("Latency (µs)", latency(report)),
         ("Threads", threads(report)),
         ("Groups", groups(report)),
@@ -103,6 +107,46 @@ fn summary(s: &Summary) -> Vec<String> {
     }
     let figures = [s.min, s.mean, s.stddev, s.p50, s.p90, s.p99, s.p999, s.max];
     std::iter::once(s.count.to_string()).chain(figures.map(cell)).collect()
+}
+
+/// In the workload's own terms: how much of it, how fast, and when it was done.
+fn work(report: &RunReport, planned_s: Option<f64>) -> String {
+    let m = &report.metrics;
+    let mut table = columns(&["", "count", "per second"]);
+    m.throughput.iter().for_each(|(mark, rate)| table.row([mark, &rate.count.to_string(), &cell(rate.per_s)]));
+    let mut out = if m.throughput.is_empty() { String::new() } else { table.to_text() };
+    if planned_s.is_some_and(|planned| m.duration_s < planned) {
+        let _ = writeln!(out, "done after {} s", cell(m.duration_s));
+    }
+    out
+}
+
+/// Of marks that are due at a vsync.
+fn frames(report: &RunReport) -> String {
+    let head =
+        ["", "fps", "stddev", "jank %", "missed", "mean", "p25", "p50", "p75", "p90", "p95", "p99", "energy each"];
+    let mut table = columns(&head);
+    let unit = report.metrics.energy.as_ref().map_or("", |e| e.unit.as_str());
+    let figure = |f: Option<f64>| f.map_or("–".into(), cell);
+    let paced = report.metrics.frames.iter().filter_map(|(mark, f)| Some((mark, f, f.pace?)));
+    let mut any = false;
+    for (mark, f, pace) in paced {
+        let d = &f.duration_us;
+        let pace = [figure(pace.fps), figure(pace.fps_stddev), cell(pace.jank_pct), pace.missed.to_string()];
+        let lengths = [d.mean, f.p25, d.p50, f.p75, d.p90, d.p95, d.p99].map(cell);
+        let energy = f.energy.map_or("–".into(), |e| format!("{} {unit}", cell(e)));
+        table.row(std::iter::once(mark.clone()).chain(pace).chain(lengths).chain([energy]));
+        any = true;
+    }
+    if any { table.to_text() } else { String::new() }
+}
+
+/// Who works on a frame for how long. By the first mark; others have the same share of another number.
+fn stages(report: &RunReport) -> String {
+    let Some(first) = report.metrics.frames.values().find(|f| !f.stages.is_empty()) else { return String::new() };
+    let mut table = columns(&["", "on a CPU", "waking to running"]);
+    first.stages.iter().for_each(|(task, s)| table.row([task, &cell(s.run_us), &cell(s.wait_us)]));
+    table.to_text()
 }
 
 fn latency(report: &RunReport) -> String {

@@ -127,6 +127,72 @@ fn models_take_parameters_behind_their_name() {
 }
 
 #[test]
+fn platforms_say_what_they_lack() {
+    let json = |args: &[&str]| -> serde_json::Value { serde_json::from_slice(&done(args).stdout).unwrap() };
+    let list = json(&["list", "platforms", "--json"]);
+    let lacks = |name: &str| {
+        let item = list["items"].as_array().unwrap().iter().find(|i| i["name"] == name).unwrap();
+        item["lacks"].as_array().map_or(String::new(), |l| l.iter().map(|t| t.as_str().unwrap()).collect())
+    };
+    for (name, what) in
+        [("mt8195", "no OPP power"), ("xeon_spr", "no OPP power"), ("sdm835", "no absolute watts"), ("mt6858", "")]
+    {
+        assert!(lacks(name).starts_with(what) && what.is_empty() == lacks(name).is_empty(), "{name}: {}", lacks(name));
+    }
+    let text = out(&done(&["list", "platforms"]));
+    assert!(text.lines().any(|l| l.starts_with("mt8195") && l.contains("no energy is reported")), "{text}");
+}
+
+/// What a benchmark prints stands in the text, and no figure is made up of too short a run.
+#[test]
+fn reports_speak_the_benchmarks_language() {
+    let text = |args: &[&str]| out(&done(args));
+    for (args, parts) in [
+        (
+            ["video", "2500ms"],
+            ["fps", "jank %", "missed", "p25", "p75", "p95", "energy each", "Stages of a frame", "feeder"],
+        ),
+        (["pgbench", "1s"], ["Work done", "transaction", "per second", "", "", "", "", "", ""]),
+        (["hackbench:groups=1,loops=5", "10s"], ["message", "done after", "", "", "", "", "", "", ""]),
+    ] {
+        let text = text(&["run", args[0], "--duration", args[1]]);
+        parts.iter().for_each(|part| assert!(text.contains(part), "{part} is missing in\n{text}"));
+    }
+    let short = done(&["run", "video", "--duration", "900ms", "--json"]);
+    let short: serde_json::Value = serde_json::from_slice(&short.stdout).unwrap();
+    let frame = &short["metrics"]["frames"]["frame"];
+    assert!(frame["pace"]["fps"].is_null() && frame["pace"]["fps_stddev"].is_null(), "{frame}");
+    assert!(frame["energy"].as_f64().unwrap() > 0.0 && frame["stages"]["feeder"]["run_us"].as_f64().unwrap() > 0.0);
+    let kernels = ["-k", "linux-5.4", "-k", "linux-6.12", "--seeds", "2", "--duration", "1100ms", "--json"];
+    let both = done(&[&["compare", "video"][..], &kernels].concat());
+    let both: serde_json::Value = serde_json::from_slice(&both.stdout).unwrap();
+    for name in ["frames.frame.fps", "frames.frame.jank_pct", "frames.frame.energy"] {
+        assert!(both["metrics"].as_array().unwrap().iter().any(|m| m["name"] == name), "{name}");
+    }
+}
+
+/// The recipe of the model's page gives what the mathematics say.
+#[test]
+fn step_responses_recipe_is_as_fine_as_it_says() {
+    let model = wattif_model::workload::models::model("step_response").unwrap().manual();
+    let recipe = model.lines().find_map(|l| l.strip_prefix("`wattif ")?.strip_suffix('`')).unwrap();
+    let o = done(&recipe.split(' ').chain(["--json"]).collect::<Vec<_>>());
+    let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    let ms = |figure: &str| json["metrics"]["signals"]["util_avg"][figure].as_f64().unwrap();
+    assert!(
+        (ms("rise_ms") - 145.0).abs() < 0.5 && (ms("fall_ms") - 111.5).abs() < 0.5,
+        "{}",
+        json["metrics"]["signals"]
+    );
+}
+
+#[test]
+fn sleepers_are_not_blocked_for_ever() {
+    let o = done(&["run", "sleepers", "--duration", "1s"]);
+    assert!(!(out(&o) + &err(&o)).contains("blocked for ever"), "{}", err(&o));
+}
+
+#[test]
 fn powers_from_efficiency_need_a_platform_that_states_it() {
     let set = ["--set", "cpu_power.source=efficiency", "--duration", "10ms"];
     let run = |platform| done(&[&["run", "hogs", "-k", "linux-3.13", "-p", platform][..], &set].concat());

@@ -143,8 +143,9 @@ pub fn headline_metrics(runs: &[Vec<RunReport>]) -> Vec<String> {
     ];
     let Some(one) = runs.iter().flatten().next() else { return Vec::new() };
     let mut names: Vec<String> = Vec::new();
-    for mark in one.metrics.frames.keys() {
-        names.extend(["mean", "p50", "p99"].map(|stat| format!("frames.{mark}.{stat}")));
+    for (mark, report) in &one.metrics.frames {
+        let paced: &[&str] = if report.pace.is_some() { &["fps", "jank_pct", "energy"] } else { &[] };
+        names.extend(["mean", "p50", "p99"].iter().chain(paced).map(|stat| format!("frames.{mark}.{stat}")));
         names.push(format!("throughput.{mark}"));
     }
     names.extend(FIXED.map(String::from));

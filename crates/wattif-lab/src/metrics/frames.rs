@@ -3,6 +3,7 @@
 
 use super::distribution::{Distribution, Summary};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::{CpuId, Ns};
 
@@ -28,6 +29,21 @@ pub struct MarkReport {
     /// `None` where the mark has no period, or was never reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<PaceReport>,
+    /// `energy.total` by their number, in its unit; `None` where the platform has no powers, or the mark was never reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<f64>,
+    /// What each task of the workload did per unit; empty where `pace` is `None`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stages: BTreeMap<String, StageReport>,
+}
+
+/// A task's part in a unit of work, on average: all its threads together. What devices do in between is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageReport {
+    /// Time on CPUs, µs.
+    pub run_us: f64,
+    /// From waking to running, all its wake-ups together, µs.
+    pub wait_us: f64,
 }
 
 /// Units of work that are due at a vsync.
@@ -38,10 +54,10 @@ pub struct PaceReport {
     pub jank_pct: f64,
     /// Vsyncs that passed while a unit was not ready.
     pub missed: u64,
-    /// Units per second, mean over the whole seconds of the run.
-    pub fps: f64,
-    /// Its standard deviation over these (n − 1).
-    pub fps_stddev: f64,
+    /// Units per second, mean over the whole seconds of the run; `None` for a run without one.
+    pub fps: Option<f64>,
+    /// Its standard deviation over these (n − 1); `None` for fewer than two.
+    pub fps_stddev: Option<f64>,
 }
 
 impl MarkReport {
@@ -57,6 +73,8 @@ impl MarkReport {
             near_min_share,
             near_max_share,
             pace: mark.pace.as_ref().filter(|_| durations.count() > 0).map(|p| p.report(durations.count())),
+            energy: None,
+            stages: BTreeMap::new(),
         }
     }
 }
@@ -124,9 +142,9 @@ impl Pace {
 
     fn report(&self, count: u64) -> PaceReport {
         let (n, sum) = (self.seconds as f64, self.sum as f64);
-        let fps = if n > 0.0 { sum / n } else { 0.0 };
-        let spread = (self.squares as f64 - sum * fps).max(0.0);
-        let fps_stddev = if n > 1.0 { libm::sqrt(spread / (n - 1.0)) } else { 0.0 };
+        let fps = (self.seconds > 0).then(|| sum / n);
+        let spread = |mean: f64| (self.squares as f64 - sum * mean).max(0.0);
+        let fps_stddev = fps.filter(|_| self.seconds > 1).map(|mean| libm::sqrt(spread(mean) / (n - 1.0)));
         PaceReport { jank_pct: 100.0 * self.janks as f64 / count as f64, missed: self.missed, fps, fps_stddev }
     }
 }
@@ -210,6 +228,10 @@ mod tests {
     fn frames_per_second_of_whole_seconds() {
         // 9 in the first second (100 to 900 ms), 10 in the second, one in the third, which is not over.
         let p = paced(&[10; 20]);
-        assert_eq!((p.fps, p.fps_stddev), (9.5, libm::sqrt(0.5)));
+        assert_eq!((p.fps, p.fps_stddev), (Some(9.5), Some(libm::sqrt(0.5))));
+        let short = paced(&[10; 8]);
+        assert_eq!((short.fps, short.fps_stddev), (None, None), "no second is over");
+        let one = paced(&[10; 12]);
+        assert_eq!((one.fps, one.fps_stddev), (Some(9.0), None), "one second has no spread");
     }
 }

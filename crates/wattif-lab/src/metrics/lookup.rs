@@ -141,16 +141,24 @@ impl RunReport {
 
     fn frames(&self, rest: &str) -> Option<f64> {
         let (mark, stat) = rest.rsplit_once('.')?;
+        if let Some((mark, task)) = mark.split_once(".stages.") {
+            let stage = self.metrics.frames.get(mark)?.stages.get(task)?;
+            return match stat {
+                "run_us" => Some(stage.run_us),
+                "wait_us" => Some(stage.wait_us),
+                _ => None,
+            };
+        }
         let of_mark = self.metrics.frames.get(mark)?;
         let count = of_mark.duration_us.count;
         match stat {
             "jank_pct" => of_mark.pace.map(|p| p.jank_pct),
             "missed" => of_mark.pace.map(|p| p.missed as f64),
-            "fps" => of_mark.pace.map(|p| p.fps),
-            "fps_stddev" => of_mark.pace.map(|p| p.fps_stddev),
+            "fps" => of_mark.pace.and_then(|p| p.fps),
+            "fps_stddev" => of_mark.pace.and_then(|p| p.fps_stddev),
             "p25" => (count > 0).then_some(of_mark.p25),
             "p75" => (count > 0).then_some(of_mark.p75),
-            "energy" => self.metrics.energy.as_ref().filter(|_| count > 0).map(|e| e.total / count as f64),
+            "energy" => of_mark.energy,
             "near_min_share" => Some(of_mark.near_min_share),
             "near_max_share" => Some(of_mark.near_max_share),
             _ => of_mark.duration_us.field(stat),
@@ -266,7 +274,7 @@ fn share(histogram: &Histogram, of: &Summary, index: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::super::report::tests::sample;
-    use super::super::{FollowReport, PaceReport, SignalsReport};
+    use super::super::{FollowReport, PaceReport, SignalsReport, StageReport};
     use super::super::{Summary, list};
 
     #[test]
@@ -306,8 +314,9 @@ mod tests {
     #[test]
     fn every_listed_name_has_a_figure() {
         let mut r = sample();
-        let pace = PaceReport { jank_pct: 0.0, missed: 0, fps: 60.0, fps_stddev: 0.0 };
-        r.metrics.frames.get_mut("request").expect("it is in the sample").pace = Some(pace);
+        let pace = PaceReport { jank_pct: 0.0, missed: 0, fps: Some(60.0), fps_stddev: Some(0.0) };
+        let mark = r.metrics.frames.get_mut("request").expect("it is in the sample");
+        (mark.pace, mark.stages) = (Some(pace), [("a".into(), StageReport { run_us: 1.0, wait_us: 2.0 })].into());
         (r.domains[1].ramp_up_ms, r.domains[1].ramp_down_ms) = (Some(1.0), Some(1.0));
         let follow = FollowReport { rise_ms: Some(145.0), fall_ms: Some(111.5) };
         r.metrics.signals = Some(SignalsReport { util_avg: follow, ..SignalsReport::default() });

@@ -27,7 +27,7 @@ pub use cpus::{CpuReport, Cpus, IdleReport};
 pub use deadlines::{DeadlineReport, Deadlines};
 pub use distribution::{Distribution, Summary};
 pub use energy::{Energy, EnergyReport, unit_on};
-pub use frames::{Frames, Mark, MarkReport, PaceReport};
+pub use frames::{Frames, Mark, MarkReport, PaceReport, StageReport};
 pub use frequency::{DomainReport, FreqResidency, Frequency};
 pub use groups::{CgroupReport, Groups};
 pub use idle::IdleAccuracy;

@@ -2,7 +2,7 @@
 
 use super::{
     BalanceReport, CgroupReport, CpuReport, DeadlineReport, DomainReport, EnergyReport, Histogram, IdleAccuracy,
-    IdleWakeups, Latency, Mark, MarkReport, Metrics, OracleReport, SignalsReport, Summary, TaskTotals,
+    IdleWakeups, Latency, Mark, MarkReport, Metrics, OracleReport, SignalsReport, StageReport, Summary, TaskTotals,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -151,7 +151,8 @@ impl Metrics {
         let tasks: Vec<TaskReport> = self.tasks.threads().map(|t| self.task(t)).collect();
         let by_task = self.by_task(&tasks);
         let cpus = self.cpu_rows();
-        let metrics = self.run_metrics(&cpus);
+        let mut metrics = self.run_metrics(&cpus);
+        metrics.frames.values_mut().for_each(|mark| mark.share(metrics.energy.as_ref(), &by_task));
         let (domains, groups) = (self.frequency.rows(), self.groups.rows(self.end));
         RunReport { metrics, tasks, by_task, cpus, domains, groups, energy_fj: self.energy.totals() }
     }
@@ -247,6 +248,24 @@ impl Metrics {
     }
 }
 
+impl MarkReport {
+    /// Each unit's share of the energy and of what the tasks of the workload did.
+    fn share(&mut self, energy: Option<&EnergyReport>, by_task: &[GroupReport]) {
+        let units = self.duration_us.count as f64;
+        if self.duration_us.count == 0 {
+            return;
+        }
+        self.energy = energy.map(|e| e.total / units);
+        let stage = |g: &GroupReport| {
+            let waited = &g.wakeup_latency_us;
+            let wait_us = if waited.count > 0 { waited.sum / units } else { 0.0 };
+            (g.task.clone(), StageReport { run_us: g.runtime_s * 1e6 / units, wait_us })
+        };
+        let paced = self.pace.is_some();
+        self.stages = by_task.iter().filter(|g| g.workload && paced).map(stage).collect();
+    }
+}
+
 impl GroupReport {
     fn add(&mut self, t: &TaskReport) {
         self.threads += 1;
@@ -260,8 +279,8 @@ impl GroupReport {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::Groups;
     use super::super::testbed::*;
+    use super::super::{Groups, PaceReport};
     use super::*;
     use wattif_model::trace::{Event, IdleCause, IdlePeriod, Observer, PowerLevel, PrevState::*};
     use wattif_model::workload::GroupSpec;
@@ -344,6 +363,20 @@ pub(super) mod tests {
         }
         let back: RunReport = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(serde_json::to_value(back).unwrap(), json, "reads back what it wrote");
+    }
+
+    #[test]
+    fn what_a_unit_costs_and_who_works_on_it() {
+        let mut r = sample();
+        let mark = r.metrics.frames.get_mut("request").unwrap();
+        assert!(mark.energy.is_some() && mark.stages.is_empty(), "it has no period");
+        mark.pace = Some(PaceReport { jank_pct: 0.0, missed: 0, fps: None, fps_stddev: None });
+        mark.duration_us.count = 2;
+        mark.share(r.metrics.energy.as_ref(), &r.by_task);
+        let total = r.metrics.energy.as_ref().unwrap().total;
+        assert_eq!(mark.energy, Some(total / 2.0));
+        assert_eq!(mark.stages.keys().collect::<Vec<_>>(), ["a"], "housekeeping is no stage");
+        assert_eq!((mark.stages["a"].run_us, mark.stages["a"].wait_us), (1999.0, 1.0));
     }
 
     #[test]

@@ -6,10 +6,11 @@ use crate::error::Error;
 use crate::experiment;
 use clap::ValueEnum;
 use serde::Serialize;
-use wattif_formats::kernel_toml;
+use wattif_formats::{kernel_toml, platform_toml};
 use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
 use wattif_model::kernel::{KernelSpec, Value};
+use wattif_model::platform::{Platform, PowerUnit};
 use wattif_model::workload::models::MODELS;
 use wattif_sim::registry::{POLICIES, Policy, policy};
 use wattif_sim::sched::features::Features;
@@ -52,6 +53,9 @@ struct Item {
     /// Of an experiment: where it runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     platforms: Vec<String>,
+    /// Of a platform: what its file does not say, and what follows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lacks: Vec<&'static str>,
     /// Of a kernel: the profile it is derived from.
     #[serde(skip_serializing_if = "Option::is_none")]
     inherits: Option<String>,
@@ -91,7 +95,7 @@ const FORMATS: &[(&str, &str)] = &[
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let (kind, items) = match args.kind {
-        Kind::Platforms => ("platforms", built_in(Collection::Platforms)),
+        Kind::Platforms => ("platforms", built_in(Collection::Platforms).into_iter().map(complete).collect()),
         Kind::Kernels => ("kernels", built_in(Collection::Kernels).into_iter().map(derived).collect()),
         Kind::Policies => ("policies", policies()),
         Kind::Metrics => ("metrics", metrics::list().iter().map(|m| item(m.name, m.doc)).collect()),
@@ -107,12 +111,39 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
 }
 
 fn item(name: impl Into<String>, about: impl Into<String>) -> Item {
-    Item { name: name.into(), about: about.into(), platforms: Vec::new(), inherits: None, changes: Vec::new() }
+    Item {
+        name: name.into(),
+        about: about.into(),
+        platforms: Vec::new(),
+        lacks: Vec::new(),
+        inherits: None,
+        changes: Vec::new(),
+    }
 }
 
 fn built_in(collection: Collection) -> Vec<Item> {
     let about = |name| data::headline(&collection.built_in(name).map(|s| s.text).unwrap_or_default());
     collection.names().into_iter().map(|name| item(name, about(name))).collect()
+}
+
+/// A platform, with what it lacks.
+fn complete(item: Item) -> Item {
+    let text = Collection::Platforms.built_in(&item.name).map(|s| s.text).unwrap_or_default();
+    let platform = platform_toml::parse(&text, &platform_toml::Options::default()).platform;
+    Item { lacks: platform.map(|p| lacks(&p)).unwrap_or_default(), ..item }
+}
+
+fn lacks(platform: &Platform) -> Vec<&'static str> {
+    match (platform.power.unit, platform.power.sourced) {
+        (PowerUnit::Unknown, _) => vec!["no OPP power: no energy is reported"],
+        (PowerUnit::EasCosts, _) => vec!["no absolute watts: abstract units of an EAS table"],
+        (PowerUnit::EnergyModel, true) => vec!["no idle power: it counts as none"],
+        (PowerUnit::EnergyModel, false) => {
+            vec!["no absolute watts: powers are estimated", "no idle power: it counts as none"]
+        }
+        (PowerUnit::Measured, true) => vec![],
+        (PowerUnit::Measured, false) => vec!["no absolute watts: powers are estimated"],
+    }
 }
 
 /// A kernel, with how it differs from the one it inherits from.
@@ -176,13 +207,12 @@ fn experiments() -> Result<Vec<Item>, Error> {
 
 fn text(items: &[Item]) -> String {
     let placed = items.iter().any(|i| !i.platforms.is_empty());
-    let columns = ["name", "platforms", "about"].into_iter().filter(|c| placed || *c != "platforms");
-    let mut table = Table::new(columns.map(|c| (c, Align::Left)));
+    let lacking = items.iter().any(|i| !i.lacks.is_empty());
+    let columns = [("name", true), ("platforms", placed), ("about", true), ("lacks", lacking)];
+    let mut table = Table::new(columns.iter().filter(|(_, shown)| *shown).map(|(c, _)| (*c, Align::Left)));
     for i in items {
-        match placed {
-            true => table.row([&i.name, &i.platforms.join(", "), &i.about]),
-            false => table.row([&i.name, &i.about]),
-        }
+        let cells = [i.name.clone(), i.platforms.join(", "), i.about.clone(), i.lacks.join("; ")];
+        table.row(cells.into_iter().zip(columns).filter(|(_, (_, shown))| *shown).map(|(cell, _)| cell));
     }
     let mut out = table.to_text();
     for i in items.iter().filter(|i| !i.changes.is_empty()) {
