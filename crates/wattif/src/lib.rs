@@ -50,6 +50,8 @@ pub mod sweep;
 pub mod tables;
 pub mod text;
 #[cfg(feature = "cli")]
+mod topics;
+#[cfg(feature = "cli")]
 pub mod trace_file;
 #[cfg(feature = "cli")]
 pub mod tune;

@@ -792,6 +792,18 @@ fn lists_manuals_completions() {
             assert!(text.lines().any(|l| l == heading), "{} has no {heading}:\n{text}", policy.name);
         }
     }
+    for (name, part) in [
+        ("rel-gate", "Fixes"),
+        ("h0", "Costs"),
+        ("cpu_util.eas", "max_util"),
+        ("wake_cap", "select_task_rq_fair (placement)"),
+        ("misfit", "load_balance (balance)"),
+        ("energy_diff", "find_best_target (placement)"),
+        ("overutilized", "eas (placement)"),
+    ] {
+        let o = done(&["explain", name]);
+        assert!(o.status.success() && out(&o).contains(part), "{name}: {}{}", out(&o), err(&o));
+    }
     for shell in ["bash", "zsh", "fish"] {
         assert!(out(&done(&["completions", shell])).contains("wattif"));
     }

@@ -5,7 +5,7 @@ use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::explain::{Reruns, run_file};
 use crate::settings::duration_ns;
-use crate::{explain, markdown};
+use crate::{explain, markdown, topics};
 use serde_json::{Value, json};
 use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
@@ -26,6 +26,7 @@ Examples:
   wattif explain A.json B.json
   wattif explain linux-5.6+teo linux-5.6+weighted gallery/weighted_idle_governor --duration 1s
   wattif explain teo                      the manual of a policy; `wattif list policies` prints all names
+  wattif explain rel-gate                 what a scheme of cpu_util.boost fixes and costs
   wattif explain jankbench                that of a workload model, with its parameters and calibrated inputs")]
 pub struct Args {
     /// A policy or a workload model; two run files; two kernels and a workload; or two arms and their experiment, gallery/NAME.
@@ -127,17 +128,31 @@ fn manual(name: &str, as_json: bool, look: Look) -> Result<Exit, Error> {
         }
         return Ok(Exit::Done);
     }
-    let names = POLICIES.iter().map(|p| p.name).chain(MODELS.iter().map(|m| m.name));
+    if let Some(page) = topics::section(name).map(str::trim_start) {
+        let text = || markdown::to_terminal(&page.replace("**", ""), look);
+        match as_json {
+            true => output::json(&manual_json("placement", name, page, &[]))?,
+            false => output::data(&format!("{name} (of cpu_util)\n\n{}", text()))?,
+        }
+        return Ok(Exit::Done);
+    }
+    let part = topics::part(name);
+    let names = POLICIES.iter().map(|p| p.name).chain(MODELS.iter().map(|m| m.name)).chain(topics::names());
     let see = "wattif list policies, wattif list workloads";
-    let found = policy(name).ok_or_else(|| Error::unknown("policy or workload model", name, names, see))?;
+    let owner = part.map_or(name, |(policy, _)| policy);
+    let found = policy(owner).ok_or_else(|| Error::unknown("policy or workload model", name, names, see))?;
     if as_json {
         let tunable =
             |t: &Tunable| json!({ "name": t.name, "default": t.default, "allowed": t.allowed, "about": t.doc });
         let tunables: Vec<_> = found.tunables.iter().map(tunable).collect();
-        output::json(&manual_json(found.slot.name(), name, &found.manual(), &tunables))?;
+        let manual = part.map_or(String::new(), |(_, what)| format!("{what}\n\n")) + &found.manual();
+        output::json(&manual_json(found.slot.name(), owner, &manual, &tunables))?;
         return Ok(Exit::Done);
     }
-    let mut text = format!("{} ({})\n\n", found.name, found.slot.name());
+    let mut text = part.map_or(String::new(), |(policy, what)| {
+        format!("{name} (part of {policy})\n\n{}\n", markdown::to_terminal(what, look))
+    });
+    text += &format!("{} ({})\n\n", found.name, found.slot.name());
     text += &markdown::to_terminal(&found.manual(), look);
     text += &tunables(found, look);
     output::data(&text)?;
