@@ -13,6 +13,8 @@ const SNUBS: u32 = 3;
 const WAITED_NS: u64 = 30_000_000;
 /// So many where it did before the first of them (a thread binds itself after it was started).
 const SNUBS_AFTER_MOVE: u32 = 20;
+/// On a CPU that is busy for so long without a pause, energy-aware placement has no say any more.
+const FULL_NS: u64 = 100_000_000;
 /// So many wake-ups on a CPU that is busy, beside an idle one of the same capacity, and one in so many of all.
 const SQUEEZES: u32 = 50;
 const SQUEEZED_OF: u32 = 4;
@@ -26,6 +28,20 @@ pub struct Evidence {
     /// Beside any idle CPU, and beside one of the same capacity.
     any: PassedOver,
     equal: PassedOver,
+    /// Beside any, on a CPU that had been full for long.
+    full: PassedOver,
+}
+
+/// What there was while a thread waited for its CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// CPUs that were idle all the while, and those of them with its own's capacity.
+    pub idle: &'a CpuSet,
+    pub equal: &'a CpuSet,
+    /// Its own ran another thread when it woke.
+    pub squeezed: bool,
+    /// For so long had its own been busy when the wait began, ns.
+    pub busy_ns: u64,
 }
 
 /// Waits beside idle CPUs of some kind.
@@ -41,17 +57,20 @@ struct PassedOver {
 }
 
 impl Evidence {
-    /// It is switched in after it waited for `waited_ns`. `idle`: CPUs that were idle all the while; `equal`: those of them with its own's
-    /// capacity; `squeezed`: its own ran another thread when it woke.
-    pub fn runs(&mut self, cpu: CpuId, waited_ns: u64, idle: &CpuSet, equal: &CpuSet, squeezed: bool) {
+    /// It is switched in on `cpu` after it waited for `waited_ns`.
+    pub fn runs(&mut self, cpu: CpuId, waited_ns: u64, beside: &Beside<'_>) {
         self.seen_on.insert(cpu);
         self.times += 1;
-        self.any.runs(cpu, waited_ns, idle, squeezed);
-        self.equal.runs(cpu, waited_ns, equal, squeezed);
+        self.any.runs(cpu, waited_ns, beside.idle, beside.squeezed);
+        self.equal.runs(cpu, waited_ns, beside.equal, beside.squeezed);
+        match beside.busy_ns >= FULL_NS {
+            true => self.full.runs(cpu, waited_ns, beside.idle, beside.squeezed),
+            false => self.full.seen(cpu),
+        }
     }
 
-    /// CPUs it is bound to. `full`: no scheduler would leave a thread on that CPU while another is idle (energy-aware placement does
-    /// where there is room left).
+    /// CPUs it is bound to. `full`: over the whole trace no scheduler would leave a thread on that CPU while another is idle (energy-aware
+    /// placement does where there is room left).
     pub fn cpus(&self, comm: &str, full: impl Fn(CpuId) -> bool) -> Option<CpuSet> {
         let per_cpu = ["ksoftirqd/", "cpuhp/", "kworker/", "watchdog/"].iter().find_map(|p| comm.strip_prefix(p));
         let named = per_cpu.and_then(|rest| rest.split([':', '-']).next()?.parse::<u32>().ok());
@@ -59,6 +78,9 @@ impl Evidence {
             return Some(CpuSet::one(CpuId(cpu))).filter(|c| self.seen_on.is_subset(c));
         }
         let squeezed = self.equal.squeezes >= SQUEEZES.max(self.times / SQUEEZED_OF) && self.equal.stays();
+        if self.full.binds(&self.seen_on) {
+            return Some(self.full.seen_since.clone());
+        }
         let passed_over = if squeezed { &self.equal } else { &self.any };
         let binds = squeezed || passed_over.binds(&self.seen_on);
         (binds && passed_over.seen_since.iter().all(full)).then(|| passed_over.seen_since.clone())
@@ -76,6 +98,10 @@ impl PassedOver {
             self.squeezes += u32::from(squeezed);
             idle.iter().for_each(|c| self.idle.insert(c));
         }
+        self.seen(cpu);
+    }
+
+    fn seen(&mut self, cpu: CpuId) {
         if !self.idle.is_empty() {
             self.seen_since.insert(cpu);
         }
@@ -104,7 +130,7 @@ mod tests {
 
     /// On CPUs of one kind.
     fn runs(e: &mut Evidence, cpu: CpuId, waited_ns: u64, idle: CpuSet, squeezed: bool) {
-        e.runs(cpu, waited_ns, &idle, &idle, squeezed);
+        e.runs(cpu, waited_ns, &Beside { idle: &idle, equal: &idle, squeezed, busy_ns: 0 });
     }
 
     #[test]
@@ -141,12 +167,30 @@ mod tests {
     #[test]
     fn a_thread_that_waits_beside_a_cpu_of_another_kind() {
         let mut e = Evidence::default();
-        (0..30).for_each(|_| e.runs(CpuId(1), 2 * MS, &cpus(&[4]), &cpus(&[]), true));
+        let (none, little, big) = (cpus(&[]), cpus(&[1]), cpus(&[4]));
+        let beside = Beside { idle: &big, equal: &none, squeezed: true, busy_ns: 0 };
+        (0..30).for_each(|_| e.runs(CpuId(1), 2 * MS, &beside));
         assert_eq!(e.cpus("packed", |_| false), None, "for all its room, a small CPU takes less energy");
         assert_eq!(e.cpus("background", |_| true), Some(cpus(&[1])));
         let mut e = Evidence::default();
-        (0..100).for_each(|_| e.runs(CpuId(4), 5_000, &cpus(&[1]), &cpus(&[]), true));
+        (0..100).for_each(|_| e.runs(CpuId(4), 5_000, &Beside { idle: &little, ..beside }));
         assert_eq!(e.cpus("app", |_| true), None, "it needs a large CPU");
+    }
+
+    #[test]
+    fn a_cpu_that_is_full_for_a_while() {
+        let idle = cpus(&[0]);
+        let waits = |busy_ms| {
+            let mut e = Evidence::default();
+            let beside = Beside { idle: &idle, equal: &idle, squeezed: false, busy_ns: busy_ms * MS };
+            (0..8).for_each(|_| e.runs(CpuId(1), 6 * MS, &beside));
+            e
+        };
+        assert_eq!(waits(50).cpus("burst", |_| false), None, "its CPU has room on the whole");
+        assert_eq!(waits(150).cpus("burst", |_| false), Some(cpus(&[1])));
+        let mut e = waits(150);
+        runs(&mut e, CpuId(2), 0, cpus(&[]), false);
+        assert_eq!(e.cpus("burst", |_| false), Some(cpus(&[1, 2])), "seen on another one that never was idle");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A trace shows the state that was asked for. A state of a cluster is reached only when all CPUs of the cluster have asked for one; until
 //! then the CPU is in its deepest narrower state and leaves at that state's price. An interrupt on the way in waits for the end of the
-//! way: when it came is not in the trace, and half of the time there is taken.
+//! way: when it came is not in the trace, and half of the time there is taken. So it is with others that came while the first one's CPU
+//! was on its way out.
 
 use wattif_model::CpuId;
 use wattif_model::platform::{Platform, Scope};
@@ -19,6 +20,8 @@ struct Sleep {
     entered: u64,
     /// 0 before the first.
     left: u64,
+    /// What it ended for is known.
+    told: bool,
 }
 
 /// The last sleep of each CPU.
@@ -33,7 +36,7 @@ impl Sleeps<'_> {
     }
 
     pub(super) fn enter(&mut self, cpu: CpuId, state: u32, at: u64) {
-        self.cpus[cpu.at()] = Sleep { state, entered: at, left: u64::MAX };
+        self.cpus[cpu.at()] = Sleep { state, entered: at, left: u64::MAX, told: false };
     }
 
     pub(super) fn leave(&mut self, cpu: CpuId, at: u64) {
@@ -41,7 +44,7 @@ impl Sleeps<'_> {
     }
 
     /// From the interrupt until the wake-up of a thread that has been blocked since `since`.
-    pub(super) fn latency(&self, cpu: CpuId, at: u64, since: u64) -> u64 {
+    pub(super) fn latency(&mut self, cpu: CpuId, at: u64, since: u64) -> u64 {
         let s = self.cpus[cpu.at()];
         if s.left == 0 || at < s.left || at - s.left >= SOON_NS {
             return 0;
@@ -58,9 +61,11 @@ impl Sleeps<'_> {
         } else {
             (before(state) - before(state).min(s.entered.max(since))) / 2
         };
-        let latency = exit_ns + on_the_way_in;
+        let latency = if s.told { exit_ns / 2 } else { exit_ns + on_the_way_in };
         // Who slept for less was not what the CPU woke up for.
-        if since.saturating_add(latency) < at { latency } else { 0 }
+        let possible = since.saturating_add(latency) < at;
+        self.cpus[cpu.at()].told |= possible;
+        if possible { latency } else { 0 }
     }
 
     fn mates_sleep(&self, cpu: CpuId, scope: Scope, at: u64) -> bool {
@@ -110,8 +115,11 @@ mod tests {
         sleeps.leave(a, 5_000_000);
         assert_eq!(sleeps.latency(a, 5_000_000, 1), 1_000, "the other is awake: it was in WFI");
         sleeps.enter(b, 1, 0);
+        sleeps.enter(a, 1, 0);
+        sleeps.leave(a, 5_000_000);
         assert_eq!(sleeps.latency(a, 5_000_000, 1), 700_000);
-        assert_eq!(sleeps.latency(a, 5_000_000, 4_500_000), 0, "who slept for less woke up for something else");
+        assert_eq!(sleeps.latency(a, 5_001_000, 1), 350_000, "another, on the way out");
+        assert_eq!(sleeps.latency(a, 5_000_000, 4_800_000), 0, "who slept for less woke up for something else");
         assert_eq!(sleeps.latency(a, 5_010_000, 1), 0, "later");
         sleeps.enter(a, 1, 6_000_000);
         sleeps.leave(a, 7_000_000);

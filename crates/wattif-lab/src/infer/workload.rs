@@ -1,7 +1,7 @@
 //! From a trace to programs.
 //!
-//! **Work** of a thread is its time on CPUs × the capacity of the CPU at the frequency it had, less what the platform's costs
-//! say the kernel took of it. **Waits** are told apart by what ended them:
+//! **Work** of a thread is its time on CPUs × the capacity of the CPU at the frequency it had × what busy siblings leave of the core,
+//! less what the platform's costs say the kernel took of it. **Waits** are told apart by what ended them:
 //!
 //! | the trace says | the program says |
 //! |---|---|
@@ -19,7 +19,7 @@
 //! So pipes, futexes and binder become dependencies: another kernel or machine moves the wake-ups with the work. Where records do not
 //! say whether they come from an interrupt, `wakers.rs` guesses.
 
-use super::affinity::Evidence;
+use super::affinity::{Beside, Evidence};
 use super::exits::Sleeps;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
@@ -29,6 +29,7 @@ use super::wakers::Wakers;
 use std::collections::BTreeMap;
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, PrevState, Recorded, Recording};
+use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::*;
 use wattif_model::{CpuId, CpuSet, Pid};
 
@@ -107,8 +108,11 @@ pub(super) struct Inference<'a> {
     pub(super) threads: BTreeMap<Pid, Thread>,
     /// Who runs since when, by CPU.
     running: Vec<(Pid, u64)>,
-    /// Since when each CPU is idle.
+    /// Since when each CPU is idle, and since when it was busy last.
     idle_since: Vec<Option<u64>>,
+    busy_since: Vec<u64>,
+    /// Hardware threads that share a core with each CPU.
+    siblings: Vec<Vec<CpuId>>,
     /// How long each was busy, ns.
     pub(super) busy_ns: Vec<u64>,
     opp: Vec<usize>,
@@ -126,6 +130,8 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         threads: threads.map(|(pid, prio)| (pid, Thread::new(prio))).collect(),
         running: vec![(Pid(0), 0); n],
         idle_since: vec![Some(0); n],
+        busy_since: vec![0; n],
+        siblings: siblings(platform),
         busy_ns: vec![0; n],
         opp: first_opps(&recording, platform),
         sleeps: Sleeps::new(platform),
@@ -178,6 +184,18 @@ impl Thread {
     }
 }
 
+/// The other hardware threads of each CPU's core, where these share its speed.
+fn siblings(platform: &Platform) -> Vec<Vec<CpuId>> {
+    let core = |c: usize| (platform.cpus[c].package, platform.cpus[c].core);
+    let n = platform.nr_cpus();
+    if platform.smt_share.len() < 2 {
+        return vec![Vec::new(); n];
+    }
+    let mut cores: BTreeMap<_, Vec<CpuId>> = BTreeMap::new();
+    (0..n).for_each(|c| cores.entry(core(c)).or_default().push(CpuId(c as u32)));
+    (0..n).map(|c| cores[&core(c)].iter().copied().filter(|other| other.at() != c).collect()).collect()
+}
+
 /// The frequency a domain has before its first event is the lowest, unless there is none at all: then the highest.
 fn first_opps(recording: &Recording, platform: &Platform) -> Vec<usize> {
     let any = recording.records.iter().any(|r| matches!(r.event, Recorded::CpuFrequency { .. }));
@@ -207,7 +225,10 @@ impl Inference<'_> {
         let domain = self.platform.cpus[cpu.at()].domain.at();
         let opps = &self.platform.domains[domain].opps;
         let opp = &opps[self.opp[domain].min(opps.len() - 1)];
-        u64::from(opp.capacity)
+        let busy = self.siblings[cpu.at()].iter().filter(|c| self.running[c.at()].0 != Pid(0)).count();
+        let shares = &self.platform.smt_share;
+        let share = shares.get(busy).or(shares.last()).copied().unwrap_or(CAPACITY_SCALE as u32);
+        (u64::from(opp.capacity) * u64::from(share) / CAPACITY_SCALE).max(1)
     }
 
     /// The running thread has worked until now.
@@ -282,6 +303,9 @@ impl Inference<'_> {
             }
         }
         self.runnable(at, prev);
+        if (prev.0 == 0) != (next.0 == 0) {
+            self.siblings_until(cpu, at);
+        }
         self.running[cpu.at()] = (next, at);
         let idle = match self.threads.get(&next) {
             Some(Thread { state: State::Runnable { since }, idle_then, .. }) => {
@@ -289,6 +313,10 @@ impl Inference<'_> {
             }
             _ => CpuSet::default(),
         };
+        if prev.0 == 0 {
+            self.busy_since[cpu.at()] = at;
+        }
+        let busy_since = self.busy_since[cpu.at()];
         self.idle_since[cpu.at()] = (next.0 == 0).then_some(at);
         let costs = &self.platform.costs;
         let Some(t) = self.threads.get_mut(&next) else { return };
@@ -299,7 +327,8 @@ impl Inference<'_> {
                 let squeezed = t.woken && t.prio >= 100 && t.busy_then.contains(cpu);
                 let cpus = &self.platform.cpus;
                 let equal = idle.iter().filter(|c| cpus[c.at()].capacity == cpus[cpu.at()].capacity).collect();
-                t.where_it_runs.runs(cpu, at.saturating_sub(since), &idle, &equal, squeezed);
+                let beside = Beside { idle: &idle, equal: &equal, squeezed, busy_ns: since.saturating_sub(busy_since) };
+                t.where_it_runs.runs(cpu, at.saturating_sub(since), &beside);
             }
             _ => {}
         }
@@ -315,6 +344,13 @@ impl Inference<'_> {
             t.push(Step::Attr(next_prio));
         }
         (t.state, t.cpu) = (State::Running, Some(cpu));
+    }
+
+    /// The siblings of a CPU have had the speed they had until now.
+    fn siblings_until(&mut self, cpu: CpuId, at: u64) {
+        for i in 0..self.siblings[cpu.at()].len() {
+            self.account(self.siblings[cpu.at()][i], at);
+        }
     }
 
     /// Which CPUs are idle when a thread begins to wait for one.
