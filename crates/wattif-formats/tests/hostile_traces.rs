@@ -520,5 +520,5 @@ fn a_stamp_from_another_century() {
     let read = trace::read(text.as_bytes());
     let recording = read.recording.unwrap();
     assert_eq!((recording.records.len(), recording.end.0), (2, 1_000));
-    assert!(read.diagnostics.iter().any(|d| d.code == "trace::W02" && d.message.starts_with("2 stamps are days")));
+    assert!(read.diagnostics.iter().any(|d| d.code == "trace::W02" && d.message.starts_with("2 stamps are an hour")));
 }

@@ -133,7 +133,7 @@ pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Miss
     if !none("wake-up latency") {
         for name in ["mean", "p50", "p90", "p99"] {
             let metric = format!("wakeup_latency_us.{name}");
-            add(metric.clone(), "µs", |r| (0.15 * r).max(10.0), &|r| r.metric(&metric, None));
+            add(metric.clone(), "µs", |r| (0.15 * r).max(2.0), &|r| r.metric(&metric, None));
         }
     }
     if !none("CPU shares") {
@@ -165,7 +165,7 @@ pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Miss
                     r.cpus.iter().flat_map(|c| &c.idle).filter(|i| i.name == name).map(|i| i.residency_s).sum();
                 (all > 0.0).then_some(100.0 * s / all)
             };
-            add(format!("residency of {name}"), "%", |_| 5.0, &share);
+            add(format!("residency of {name}"), "%", |r| (0.15 * r).clamp(1.0, 5.0), &share);
         }
     }
     checks

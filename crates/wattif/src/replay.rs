@@ -5,6 +5,7 @@ use crate::error::{Error, Findings};
 use crate::load;
 use crate::recording::{self, Check, LoadedTrace, profile_of, replay_seeds, self_check, without_background};
 use crate::settings::Settings;
+use std::collections::BTreeSet;
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::RunReport;
@@ -107,8 +108,25 @@ pub struct Replayed {
     pub comparison: Option<Comparison>,
 }
 
+/// Policies are given to threads that the trace has.
+pub fn check_policies(policies: &[(String, Policy)], recording: &Recording) -> Result<(), Error> {
+    let names: BTreeSet<&str> = recording.threads.values().map(|t| t.comm.as_str()).collect();
+    let known = |name: &str| names.iter().any(|comm| infer::is_named(comm, name));
+    match policies.iter().find(|(name, _)| !known(name)) {
+        Some((name, _)) => Err(Error::unknown("thread of this trace", name, names, "wattif import TRACE lists them")),
+        None => Ok(()),
+    }
+}
+
 /// Replay a trace that was looked at.
 pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
+    if !looked.loaded.recording.counts().contains_key("sched_switch") {
+        return Err(Error::Usage(format!(
+            "{}: without sched_switch events there is no work to replay: record sched_switch, sched_waking, cpu_frequency and cpu_idle",
+            question.trace
+        )));
+    }
+    check_policies(&question.policies, &looked.loaded.recording)?;
     let options = infer::Options { policies: question.policies.clone(), counted: false };
     let platform = without_background(&looked.platform);
     let inferred = infer::workload(&looked.loaded.recording, &platform, &question.trace, &options);
@@ -142,9 +160,13 @@ pub fn warnings(looked: &Looked) -> Vec<String> {
     let recording = &looked.loaded.recording;
     let counts = recording.counts();
     let mut all = Vec::new();
+    let no_waking = match counts.contains_key("sched_wakeup") {
+        true => "who wakes whom is taken from sched_wakeup",
+        false => "all sleeps are taken as timers, and nobody waits for a CPU after one",
+    };
     for (event, why) in [
         ("sched_switch", "there is no work to replay"),
-        ("sched_waking", "who wakes whom is taken from sched_wakeup, or unknown"),
+        ("sched_waking", no_waking),
         ("cpu_frequency", "work is counted as if every CPU ran at its highest frequency"),
     ] {
         if !counts.contains_key(event) {

@@ -35,6 +35,21 @@ pub enum TraceFormat {
 }
 
 impl TraceFormat {
+    /// By the name of the file, `.gz` aside; text where the name says nothing. An ending that is no trace's is an error.
+    pub fn named(path: &Path) -> Result<TraceFormat, Error> {
+        let name = path.with_extension("");
+        let name = if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz")) { &name } else { path };
+        let ending = name.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
+        let foreign = ["csv", "tsv", "html", "json", "xml", "toml", "svg", "png", "zip", "zst", "xz"];
+        if foreign.contains(&ending.as_str()) {
+            return Err(Error::Usage(format!(
+                "{}: no trace is written as .{ending}: .txt (ftrace), .dat, .pftrace, .arrow or .parquet, or say --format",
+                path.display()
+            )));
+        }
+        Ok(TraceFormat::of(path))
+    }
+
     /// By the name of the file, `.gz` aside.
     pub fn of(path: &Path) -> TraceFormat {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_lowercase();
@@ -97,6 +112,7 @@ impl TraceFile {
     /// Begin a trace of whatever `about` says.
     pub fn with(path: &Path, format: Option<TraceFormat>, detail: Detail, about: About) -> Result<TraceFile, Error> {
         let failed = |e| Error::file(path, e);
+        let format = format.map_or_else(|| TraceFormat::named(path), Ok)?;
         let file = NewFile::create(path)?;
         let plain = BufWriter::with_capacity(1 << 20, file.file().try_clone().map_err(failed)?);
         let packed = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"));
@@ -105,7 +121,7 @@ impl TraceFile {
             false => Sink::Plain(plain),
         };
         let table = |sink, of| TableTrace::new(sink, of, detail, about.clone()).map_err(failed);
-        let writer: Box<dyn TraceWriter> = match format.unwrap_or_else(|| TraceFormat::of(path)) {
+        let writer: Box<dyn TraceWriter> = match format {
             TraceFormat::Text => Box::new(TextTrace::new(sink, detail)),
             TraceFormat::Perfetto => Box::new(PerfettoTrace::new(sink, detail, about)),
             TraceFormat::Arrow => Box::new(table(sink, TableFormat::Arrow)?),

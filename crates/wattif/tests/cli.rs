@@ -892,3 +892,50 @@ arms = ["linux-5.3", "linux-5.6"]
         assert!(err(&o).contains(why), "{args:?}: {}", err(&o));
     }
 }
+
+/// What is asked of a trace that does not have it, or of a format that is none, is refused.
+#[test]
+fn traces_that_cannot_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let run = run_small(&["--trace", &path("t.txt")]);
+    assert!(run.status.success(), "{}", err(&run));
+    let without = |event: &str| {
+        let text = std::fs::read_to_string(path("t.txt")).unwrap();
+        let lines: Vec<&str> = text.lines().filter(|l| !l.contains(event)).collect();
+        std::fs::write(path(event), lines.join("\n")).unwrap();
+        path(event)
+    };
+    let frequency = format!("{}\n  a-1 [000] 0.05: cpu_frequency: state=4294967295 cpu_id=0\n", {
+        std::fs::read_to_string(path("t.txt")).unwrap()
+    });
+    std::fs::write(path("damaged"), frequency).unwrap();
+    for (args, expect) in [
+        (&["replay", &without("sched_switch"), "-k", "linux-6.12"][..], "there is no work to replay"),
+        (&["replay", &path("t.txt"), "-k", "linux-6.12", "--policy", "nosuch=SCHED_IDLE"], "nosuch"),
+        (&["import", &path("t.txt"), "--rtapp"], "--rtapp means nothing"),
+        (&["export", &path("t.txt"), &path("x.csv")], "no trace is written as .csv"),
+    ] {
+        let o = done(args);
+        assert_eq!(o.status.code(), Some(2), "{args:?}: {}", err(&o));
+        assert!(err(&o).contains(expect), "{args:?}: {}", err(&o));
+    }
+    for name in [path("damaged"), without("sched_wak")] {
+        let o = done(&["replay", &name, "-k", "linux-6.12", "--seeds", "1"]);
+        assert!(o.status.success(), "{name}: {}", err(&o));
+        assert!(out(&o).contains("may differ by"), "{}", out(&o));
+    }
+}
+
+#[test]
+fn settings_without_effect_are_told() {
+    for (setting, why) in [
+        ("walt.window_ms=20", "load is pelt"),
+        ("schedutil.up_rate_limit_us=1", "only generation 4.9"),
+        ("teo.intervals=128", "cpuidle is menu"),
+    ] {
+        let o = run_small(&["--set", setting]);
+        assert!(o.status.success() && err(&o).contains(why), "{setting}: {}", err(&o));
+    }
+    assert!(!err(&run_small(&["--set", "pelt.half_life_ms=16"])).contains("changes nothing"));
+}

@@ -266,7 +266,8 @@ impl Builder {
             self.say(Diagnostic::warning("trace::W02", 0..0, message));
         }
         if self.strays > 0 {
-            let message = format!("{} stamps are days from all others; these events were left out", self.strays);
+            let message =
+                format!("{} stamps are an hour or more from all others; these events were left out", self.strays);
             self.say(Diagnostic::warning("trace::W02", 0..0, message));
         }
         if self.beyond > 0 {
@@ -295,14 +296,16 @@ fn in_order(records: &mut Vec<Record>) {
     *records = keys.into_iter().map(|(_, i)| records[i as usize]).collect();
 }
 
-/// No trace lasts 13 days: stamps that far from the middle one are damaged. How many.
+/// Between events of one trace there is no hour of silence: stamps beyond one are damaged, or of another time. Those that the middle
+/// event is not among are dropped. How many.
 fn drop_strays(records: &mut Vec<Record>) -> u64 {
-    const HALF_NS: u64 = 1 << 49;
-    let (Some(first), Some(last)) = (records.first(), records.last()) else { return 0 };
-    let (before, middle) = (records.len(), records[records.len() / 2].at.0);
-    if first.at.0.abs_diff(middle).max(last.at.0.abs_diff(middle)) > HALF_NS {
-        records.retain(|r| r.at.0.abs_diff(middle) <= HALF_NS);
-    }
+    const SILENCE_NS: u64 = 3_600_000_000_000;
+    let (before, middle) = (records.len(), records.len() / 2);
+    let silence = |i: &usize| records[*i].at.since(records[*i - 1].at) > SILENCE_NS;
+    let begin = (1..=middle).rev().take_while(|_| before > 0).find(silence).unwrap_or(0);
+    let end = (middle + 1..before).find(silence).unwrap_or(before);
+    records.truncate(end);
+    records.drain(..begin);
     (before - records.len()) as u64
 }
 

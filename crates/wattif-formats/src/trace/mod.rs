@@ -8,7 +8,7 @@
 //! | `trace::E02` | a limit is exceeded |
 //! | `trace::E03` | the file is damaged where nothing can be read without it |
 //! | `trace::W01` | the recorder lost events |
-//! | `trace::W02` | stamps go backwards, or are days from all others |
+//! | `trace::W02` | stamps go backwards, or are an hour from all others |
 //! | `trace::W03` | events of impossible CPUs |
 //! | `trace::W04` | the file is truncated or damaged: what follows is lost |
 //! | `trace::N01` | events of other kinds were skipped |

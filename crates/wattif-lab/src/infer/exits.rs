@@ -16,10 +16,13 @@ const STAMP_NS: u64 = 1_000;
 /// The last sleep of a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sleep {
-    state: u32,
+    asked: usize,
     entered: u64,
     /// 0 before the first.
     left: u64,
+    /// The state it was in in the end, and when it began to leave that.
+    reached: usize,
+    out: u64,
     /// What it ended for is known.
     told: bool,
 }
@@ -36,11 +39,19 @@ impl Sleeps<'_> {
     }
 
     pub(super) fn enter(&mut self, cpu: CpuId, state: u32, at: u64) {
-        self.cpus[cpu.at()] = Sleep { state, entered: at, left: u64::MAX, told: false };
+        let asked = (state as usize).min(self.platform.idle_states(cpu).len().saturating_sub(1));
+        self.cpus[cpu.at()] = Sleep { asked, entered: at, left: u64::MAX, reached: 0, out: u64::MAX, told: false };
     }
 
     pub(super) fn leave(&mut self, cpu: CpuId, at: u64) {
-        self.cpus[cpu.at()].left = at;
+        let states = self.platform.idle_states(cpu);
+        let asked = self.cpus[cpu.at()].asked;
+        let out = |i: usize| at.saturating_sub(states[i].actual.exit_ns);
+        let reached = |i: &usize| *i == 0 || self.mates_sleep(cpu, states[*i].scope, out(*i));
+        let Some(reached) = (0..states.len().min(asked + 1)).rev().find(reached) else { return };
+        let out = out(reached);
+        let c = &mut self.cpus[cpu.at()];
+        (c.left, c.reached, c.out) = (at, reached, out);
     }
 
     /// From the interrupt until the wake-up of a thread that has been blocked since `since`.
@@ -49,37 +60,33 @@ impl Sleeps<'_> {
         if s.left == 0 || at < s.left || at - s.left >= SOON_NS {
             return 0;
         }
-        let states = self.platform.idle_states(cpu);
-        let asked = (s.state as usize).min(states.len().saturating_sub(1));
-        let before = |i: usize| s.left.saturating_sub(states[i].actual.exit_ns);
-        let reached = |i: &usize| *i == 0 || self.mates_sleep(cpu, states[*i].scope, before(*i));
-        let Some(state) = (0..states.len().min(asked + 1)).rev().find(reached) else { return 0 };
-        let exit_ns = states[state].actual.exit_ns;
-        let inside = s.entered.saturating_add(states[state].actual.entry_ns);
-        let on_the_way_in = if before(state) > inside.saturating_add(STAMP_NS) {
-            0
+        let actual = self.platform.idle_states(cpu)[s.reached].actual;
+        let latency = if s.told {
+            actual.exit_ns / 2
+        } else if s.out > s.entered.saturating_add(actual.entry_ns + STAMP_NS) {
+            actual.exit_ns
         } else {
-            (before(state) - before(state).min(s.entered.max(since))) / 2
+            actual.exit_ns + (s.out - s.out.min(s.entered.max(since))) / 2
         };
-        let latency = if s.told { exit_ns / 2 } else { exit_ns + on_the_way_in };
         // Who slept for less was not what the CPU woke up for.
         let possible = since.saturating_add(latency) < at;
         self.cpus[cpu.at()].told |= possible;
         if possible { latency } else { 0 }
     }
 
+    /// Were the others that have to be, asleep then? One on its way out is not.
     fn mates_sleep(&self, cpu: CpuId, scope: Scope, at: u64) -> bool {
         let own = &self.platform.cpus[cpu.at()];
         let is_mate = |c: usize| match scope {
             Scope::Cpu => false,
-            Scope::Core => self.platform.cpus[c].core == own.core,
+            Scope::Core => (self.platform.cpus[c].package, self.platform.cpus[c].core) == (own.package, own.core),
             Scope::Cluster => self.platform.cpus[c].cluster == own.cluster,
         };
         (0..self.cpus.len()).filter(|c| *c != cpu.at() && is_mate(*c)).all(|c| {
             let (mate, states) = (self.cpus[c], self.platform.idle_states(CpuId(c as u32)));
-            let Some(state) = states.get(mate.state as usize) else { return false };
+            let Some(state) = states.get(mate.asked) else { return false };
             mate.entered.saturating_add(state.actual.entry_ns) <= at
-                && at < mate.left
+                && at < mate.out
                 && state.scope as u8 >= scope as u8
         })
     }
@@ -121,6 +128,9 @@ mod tests {
         assert_eq!(sleeps.latency(a, 5_001_000, 1), 350_000, "another, on the way out");
         assert_eq!(sleeps.latency(a, 5_000_000, 4_800_000), 0, "who slept for less woke up for something else");
         assert_eq!(sleeps.latency(a, 5_010_000, 1), 0, "later");
+        sleeps.leave(b, 5_100_000);
+        assert_eq!(sleeps.latency(b, 5_100_000, 1), 1_000, "the first one was on its way out by then");
+        sleeps.enter(b, 1, 5_200_000);
         sleeps.enter(a, 1, 6_000_000);
         sleeps.leave(a, 7_000_000);
         assert_eq!(sleeps.latency(a, 7_000_000, 1), 700_000 + 150_000, "on the way in");

@@ -20,4 +20,5 @@ mod workload;
 
 pub use platform::platform;
 pub use play::{Missing, blank, housekeeping, missing, normalised, play};
+pub use programs::is_named;
 pub use workload::{Inferred, Options, workload};

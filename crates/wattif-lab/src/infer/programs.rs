@@ -103,8 +103,19 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if !recording.threads.values().any(|t| t.policy.is_some()) {
         out.notes.push("a trace shows priorities only: SCHED_BATCH and SCHED_IDLE look like SCHED_OTHER, SCHED_RR like SCHED_FIFO (--policy NAME=…)".into());
     }
+    let highest = threads.values().filter(|t| t.first_prio == 0 || t.steps.contains(&Step::Attr(0))).count();
+    if highest > 0 {
+        out.notes.push(format!(
+            "{highest} threads have the highest priority: taken as SCHED_FIFO 99; of SCHED_DEADLINE a trace tells neither budget nor period"
+        ));
+    }
     out.workload = w;
     out
+}
+
+/// Is `name` this thread's, or that of its task, whose threads are numbered?
+pub fn is_named(comm: &str, name: &str) -> bool {
+    comm.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// nice and policy from the kernel's priority.
@@ -117,8 +128,7 @@ fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Option
     }
     let all = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Fifo, Policy::Rr];
     let told = told.and_then(|t| all.into_iter().find(|p| p.name() == t));
-    let asked =
-        options.policies.iter().find(|(name, _)| comm == name || comm.starts_with(&format!("{name}-"))).map(|p| p.1);
+    let asked = options.policies.iter().find(|(name, _)| is_named(comm, name)).map(|p| p.1);
     if let Some(policy) = asked.or(told).filter(|p| p.is_rt() == (prio < 100)) {
         attr.policy = policy;
     }

@@ -303,6 +303,10 @@ impl Inference<'_> {
             }
         }
         self.runnable(at, prev);
+        if matches!(self.threads.get(&next), Some(Thread { state: State::Sleeping { .. }, .. })) {
+            // What woke it is not in the trace.
+            self.waking(at, cpu, next, None);
+        }
         if (prev.0 == 0) != (next.0 == 0) {
             self.siblings_until(cpu, at);
         }

@@ -84,7 +84,7 @@ fn trace(args: &Args, look: Look) -> Result<Exit, Error> {
         marks: recording.marks.clone(),
         recorded: true,
     };
-    let format = args.format.unwrap_or_else(|| TraceFormat::of(&args.file));
+    let format = args.format.map_or_else(|| TraceFormat::named(&args.file), Ok)?;
     // A run's Perfetto trace of tracepoints leaves out sched_wakeup to be small; what was recorded is kept.
     let least = if format == TraceFormat::Perfetto { Detail::Decisions } else { Detail::Tracepoints };
     let mut file = TraceFile::with(&args.file, Some(format), detail(recording).max(least), about)?;

@@ -5,6 +5,7 @@ use super::{Exit, output};
 use crate::data::{self, Collection};
 use crate::error::{Error, Findings, Look};
 use crate::recording::{profile_of, without_background};
+use crate::replay::check_policies;
 use crate::settings::Settings;
 use std::io::Read;
 use std::path::PathBuf;
@@ -56,6 +57,7 @@ pub struct Args {
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let need = || args.file.as_deref().ok_or_else(|| Error::Usage(format!("import {}: name the file", args.what)));
+    args.fits()?;
     match (args.what.as_str(), &args.file) {
         ("workload", _) => workload(args, need()?, look),
         ("trace", Some(file)) => figures(args, file, look),
@@ -71,12 +73,41 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     }
 }
 
+impl Args {
+    /// An option that means nothing to what is imported is an error.
+    fn fits(&self) -> Result<(), Error> {
+        let fitting: &[&str] = match self.what.as_str() {
+            "workload" => &["--platform", "--output", "--rtapp", "--policy"],
+            "platform" => &["--sysfs", "--overlay", "--output"],
+            "kernel" => &["--sysfs", "--output"],
+            _ => &["--platform", "--json"],
+        };
+        let given = [
+            ("--sysfs", self.sysfs.is_some()),
+            ("--platform", self.platform.is_some()),
+            ("--overlay", self.overlay.is_some()),
+            ("--output", self.output.is_some()),
+            ("--rtapp", self.rtapp),
+            ("--policy", !self.policy.is_empty()),
+            ("--json", self.json),
+        ];
+        match given.into_iter().find(|(option, given)| *given && !fitting.contains(option)) {
+            Some((option, _)) => {
+                let what = if fitting.contains(&"--json") { "the figures of a trace" } else { &self.what };
+                Err(Error::Usage(format!("{option} means nothing to {what}: it takes {}", fitting.join(", "))))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 fn figures(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
     as_recorded(&look_at(trace, args.platform.as_deref(), &Settings::default(), look)?, args.json)
 }
 
 fn workload(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
     let looked = look_at(trace, args.platform.as_deref(), &Settings::default(), look)?;
+    check_policies(&args.policy, &looked.loaded.recording)?;
     let platform = without_background(&looked.platform);
     let options = infer::Options { policies: args.policy.clone(), counted: args.rtapp };
     let inferred = infer::workload(&looked.loaded.recording, &platform, trace, &options);

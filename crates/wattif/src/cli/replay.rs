@@ -168,11 +168,13 @@ fn page(replayed: &Replayed) -> String {
         ("recorded", Align::Right),
         ("simulated", Align::Right),
         ("95 % interval", Align::Right),
+        ("may differ by", Align::Right),
         ("", Align::Left),
     ]);
     for c in checks {
         let verdict = if c.ok { "" } else { "differs" };
-        table.row([c.figure.as_str(), c.unit, &cell(c.recorded), &cell(c.simulated), &interval(c.ci95), verdict]);
+        let (recorded, simulated, most) = (cell(c.recorded), cell(c.simulated), cell(c.tolerance));
+        table.row([c.figure.as_str(), c.unit, &recorded, &simulated, &interval(c.ci95), &most, verdict]);
     }
     out += &text::indented(&table.to_text());
     out += &format!("  {good} of {} figures are reproduced; trust the comparison accordingly\n", checks.len());
