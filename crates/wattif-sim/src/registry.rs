@@ -436,6 +436,36 @@ pub fn notes(spec: &RunSpec) -> Vec<String> {
     fixed.into_iter().chain(cut).collect()
 }
 
+/// Why setting this tunable changes nothing under a kernel, if so: another policy stands in its slot, or another generation of it.
+pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
+    let (name, tunable) = path.rsplit_once('.')?;
+    let p = policy(name.rsplit('.').next()?)?;
+    let only = p.tunable(tunable)?.doc.strip_prefix("generation ").and_then(|doc| doc.split(':').next());
+    let generation = |of: &str| Tunables::of(kernel, of).text("generation");
+    let stands = chosen(kernel, p.slot);
+    let why = match (p.name, p.slot) {
+        // Balancing reads PELT under any tracker.
+        ("pelt", _) => None,
+        ("walt_qti", _) => (stands != "walt").then(|| format!("load is {stands}")),
+        ("util_est", _) => {
+            let off = kernel.features.get("UTIL_EST") == Some(&false);
+            off.then(|| "the feature UTIL_EST is off".to_string())
+                .or((stands == "walt").then(|| "load is walt".to_string()))
+        }
+        ("schedtune", _) => (generation("eas") != "4.9" && !generation("schedutil").starts_with("4.9"))
+            .then(|| "only kernels of generation 4.9 know schedtune".to_string()),
+        (name, Slot::Class | Slot::Load | Slot::Cpufreq | Slot::Cpuidle) => {
+            (p.selectable && stands != name).then(|| format!("{} is {stands}", p.slot.name()))
+        }
+        _ => None,
+    };
+    let other = || {
+        let (only, has) = only.map(|only| (only, generation(p.name)))?;
+        (!has.starts_with(only)).then(|| format!("only generation {only} has it, this is {has}"))
+    };
+    why.or_else(other).map(|why| format!("{path} changes nothing: {why}"))
+}
+
 /// The domains; to a kernel of the age of `cpu_power` that is what CPUs have, and capacity does not exist.
 fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalancer) -> Topology {
     if balancer.generation == balance::Generation::V3_13 {
@@ -697,5 +727,31 @@ fn weighted_tuning(t: &Tunables<'_>) -> cpuidle::teo_weighted::Tuning {
         aging_ns: t.int("aging_ms") * 1_000_000,
         argmax: t.text("pick") == "argmax",
         from_table: t.text("start") == "table",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_without_effect() {
+        let mut kernel = KernelSpec::default();
+        kernel.policies.insert(Slot::Cpuidle, "teo".into());
+        let why = |kernel: &KernelSpec, path: &str| without_effect(kernel, path);
+        let idle = ["walt.window_ms", "walt_qti.early_detection", "teo.intervals", "schedtune.boost_pct"];
+        for path in idle.into_iter().chain(["schedutil.up_rate_limit_us"]) {
+            assert!(why(&kernel, path).is_some(), "{path}");
+        }
+        for path in ["teo.generation", "pelt.half_life_ms", "schedutil.rate_limit_us", "load_balance.generation", "hz"]
+        {
+            assert_eq!(why(&kernel, path), None);
+        }
+        kernel.policies.insert(Slot::Load, "walt".into());
+        kernel.tunables.insert("teo.generation".into(), Value::Text("5.6".into()));
+        for path in ["walt.window_ms", "teo.intervals", "pelt.half_life_ms"] {
+            assert_eq!(why(&kernel, path), None);
+        }
+        assert!(why(&kernel, "util_est.generation").unwrap().contains("load is walt"));
     }
 }

@@ -80,6 +80,8 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
             let setting = by_settings.iter().find(|(m, _)| *m == message).map(|(_, setting)| setting.as_str());
             parsed.diagnostics.push(unregistered(&source.text, message, setting));
         }
+        let idle = settings.kernel.iter().filter_map(|(path, _)| registry::without_effect(kernel, path));
+        parsed.diagnostics.extend(idle.map(|why| Diagnostic::note("kernel::N01", 0..0, format!("--set {why}"))));
     }
     if parsed.kernel.is_none() {
         // What the registry has to say of the rest, so that all mistakes show at once.

@@ -10,6 +10,8 @@ use wattif_model::run::{Blocked, RunSpec};
 
 /// More threads than this are shown by task.
 const THREADS_SHOWN: usize = 24;
+/// A larger excess over the oracle is not told as a ratio, %.
+const MOST_EXCESS_PCT: f64 = 1000.0;
 /// More CPUs than this are not shown one by one.
 const CPUS_SHOWN: usize = 64;
 
@@ -254,7 +256,14 @@ fn idle(report: &RunReport) -> String {
         let _ = writeln!(out, "ended by {}", some.collect::<Vec<_>>().join(", "));
     }
     if let Some(o) = &report.metrics.oracle {
-        let excess = o.energy_excess_pct.map_or(String::new(), |pct| format!("{} % more idle energy, ", cell(pct)));
+        let excess = match (o.energy_excess_pct, o.idle_energy, o.energy) {
+            // Where idle states draw next to nothing a ratio says nothing.
+            (Some(pct), Some(idle), Some(least)) if pct > MOST_EXCESS_PCT => {
+                format!("idle energy {} instead of {}, ", cell(idle), cell(least))
+            }
+            (Some(pct), ..) => format!("{} % more idle energy, ", cell(pct)),
+            _ => String::new(),
+        };
         let (mean, p99) = (cell(o.late_us.mean), cell(o.late_us.p99));
         let _ = writeln!(out, "beyond an oracle: {excess}late by {mean} µs in the mean, {p99} µs at p99");
     }

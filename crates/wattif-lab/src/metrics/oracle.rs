@@ -55,6 +55,7 @@ struct State {
     enabled: bool,
     /// Entry + exit; of a state of wider scope no more than of the one the CPU is in while others are awake.
     transit_ns: u64,
+    exit_ns: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -64,8 +65,11 @@ struct Cpu {
     power: Uw,
     level: PowerLevel,
     since: Ns,
-    /// Energy since the idle period began.
+    /// Energy since the idle period began, and when that was.
     spent: Fj,
+    began: Ns,
+    /// When its power rose for the way out, and what it drew before.
+    rose: Option<(Ns, Uw)>,
     /// Lowest operating point since then.
     min_opp: usize,
 }
@@ -102,6 +106,8 @@ impl Oracle {
                 level: PowerLevel::Busy,
                 since: Ns::ZERO,
                 spent: Fj(0),
+                began: Ns::ZERO,
+                rose: None,
                 min_opp: 0,
             }
         };
@@ -164,7 +170,7 @@ impl Oracle {
         }
         let c = &self.cpus[cpu];
         let (least, best) = c.least(&self.tables[c.domain], period.length_ns);
-        self.actual += c.spent;
+        self.actual += Fj(c.spent.0.saturating_sub(c.before_request(period).0));
         self.least += least;
         let state = usize::from(period.state);
         let kind = usize::from(state != best) + usize::from(state < best);
@@ -194,6 +200,7 @@ fn states(platform: &Platform, cpu: CpuId) -> Vec<State> {
     let state = |(index, s): (usize, &wattif_model::platform::IdleState)| State {
         index,
         enabled: !s.disabled,
+        exit_ns: s.actual.exit_ns,
         transit_ns: narrower(index).filter(|_| wide(index)).map_or(transit(index), |n| n.min(transit(index))),
     };
     all.iter().enumerate().map(state).collect()
@@ -222,6 +229,16 @@ impl Cpu {
         self.since = at;
     }
 
+    /// What of the energy belongs to whoever asks it to wake up: the power rises when that begins, the request comes at its end. Who
+    /// knew the end, and was in time, had begun to leave by then.
+    fn before_request(&self, period: &IdlePeriod) -> Fj {
+        let Some((rose, asleep)) = self.rose else { return Fj(0) };
+        let exit_ns = self.states.get(usize::from(period.state)).map_or(0, |s| s.exit_ns);
+        let leaving = if period.late_ns == 0 { exit_ns } else { 0 };
+        let early = (self.began + period.length_ns).since(rose).saturating_sub(leaving);
+        Uw(self.power.0.saturating_sub(asleep.0)).over(early)
+    }
+
     /// The least energy for an idle period, and the state that needs it: of equals the deepest, the shallowest where staying
     /// busy is best.
     fn least(&self, table: &PowerTable, length_ns: u64) -> (Fj, usize) {
@@ -246,10 +263,11 @@ impl Observer for Oracle {
         match event {
             Event::CpuIdle { state } if *state != Event::IDLE_EXIT => {
                 c.account(at);
-                (c.spent, c.min_opp) = (Fj(0), self.opps[c.domain]);
+                (c.spent, c.min_opp, c.began, c.rose) = (Fj(0), self.opps[c.domain], at, None);
             }
             Event::CpuPower { level } => {
                 c.account(at);
+                c.rose = (*level == PowerLevel::Busy).then_some((at, c.power));
                 (c.level, c.power) = (*level, Uw(power(&self.tables[c.domain], *level, self.opps[c.domain])));
             }
             Event::CpuFrequency { domain, opp, .. } => self.set_opp(at, domain.at(), *opp as usize),
@@ -308,6 +326,17 @@ mod tests {
         let r = o.report().unwrap();
         assert_eq!((r.same_pct, r.deeper_pct, r.shallower_pct), (Some(0.0), Some(50.0), Some(50.0)));
         assert_eq!((r.late_us.max, o.wakeups().unwrap().ipi_pct), (150.0, 100.0));
+    }
+
+    /// The waker needs 3 µs to ask.
+    #[test]
+    fn the_path_of_the_waker_is_not_idle_energy() {
+        let us = 1_000;
+        let mut o = Oracle::new(&bed());
+        let (asleep, busy) = (testbed::cpu_power(PowerLevel::Idle(0)), testbed::cpu_power(PowerLevel::Busy));
+        play(&mut o, &[(0, 0, idle(0)), (0, 0, asleep), (47 * us, 0, busy), (50 * us, 0, period(0, 50 * us, 0))]);
+        let (actual, least) = o.totals();
+        assert_eq!((actual, least), (Fj(10_000 * 50 * 1000), Fj(10_000 * 50 * 1000)));
     }
 
     #[test]

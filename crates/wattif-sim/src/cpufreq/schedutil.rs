@@ -521,8 +521,8 @@ impl FreqGovernor for Schedutil {
             Generation::V4_9 | Generation::V4_9Qti | Generation::V6_1 => policy.transition_delay_us_6_1(),
         });
         let shortest = |us: u64| match self.tunables.up_down_rate_limit_us {
-            (None, None) => us,
-            (up, down) => up.unwrap_or(us).min(down.unwrap_or(us)),
+            (up, down) if self.tunables.generation.is_4_9() => up.unwrap_or(us).min(down.unwrap_or(us)),
+            _ => us,
         };
         fresh.freq_update_delay_ns = shortest(delay_us) * 1000;
         fresh.cpus = policy.cpus.iter().map(|&cpu| SugovCpu { cpu, ..SugovCpu::default() }).collect();

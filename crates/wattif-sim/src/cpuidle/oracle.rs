@@ -34,7 +34,7 @@
 //! period of a given run see the metrics `oracle.*`.
 //!
 //! # Differences from the kernel
-//! There is no such governor. Nothing else of the run is prescient: placement, clocks and timers are as ever, but for
+//! There is no such governor. It is never late, so that no latency limit (`pm_qos`) binds it. Nothing else of the run is prescient: placement, clocks and timers are as ever, but for
 //! placement every state is as quick to leave as any other.
 //!
 //! # Source

@@ -49,7 +49,8 @@
 //!
 //! 5.6: each state has `hits`, `misses` (of the state that fits the timer) and `early_hits` (of a shallower one that
 //! fitted the sleep). If misses outweigh hits, take the state with most early hits. Then, if more than half of the last
-//! 8 (`intervals`) sleeps were shorter than the expected time, expect their mean instead.
+//! 8 (`intervals`) sleeps were shorter than the expected time, expect their mean instead. Of the states beyond the latency
+//! limit it still takes the first, as that kernel did.
 //!
 //! Worked example (6.12), states 2/2, 10/20, 133/600 µs: hits 0, 0, 2048, intercepts 0, 4096, 0, total 6144. Below the
 //! deepest: intercepts 4096, hits 0; 2 × 4096 > 6144 → go down; state 1 has 4096 > 2048 → state 1.

@@ -31,7 +31,7 @@
 //! `ideal`: a row always sums to 100 %. The state that would have been right is the one that fitted the sleep. If it is
 //! the one entered, that gains `LR` points, taken equally from the others; otherwise `LR` % of the entered state's weight
 //! moves to it. The draw is over all enabled states of the row, deeper ones included, within the latency limit and the
-//! time to the timer.
+//! time to the timer. (The postings take from `teo` 5.6 that a limit lets the first state pass that breaks it.)
 //!
 //! What the idea left open is a tunable of all three: `learning_rate`; `rate` = dynamic (twice the row's recent share of
 //! misses times `LR`, at least 1 %: a row that is right learns slowly); `aging_ms` (weights go back to equal ones with
@@ -247,6 +247,9 @@ impl IdleGovernor for TeoWeighted {
         }
         let mut draft = data.teo.choose(view);
         let timer_ns = draft.duration_ns;
+        if self.rules.semantics == Semantics::Ideal {
+            data.within_latency(view, &mut draft);
+        }
         if data.teo.apply_intervals(view, &mut draft) {
             data.age(&self.rules, draft.idx, view.local_clock());
             match self.rules.semantics {
@@ -360,6 +363,15 @@ impl Weighted {
         let position = if walks_off { walk_v1(rnd, sum, list) } else { walk_v2(rnd, sum, list) };
         // Falling off the end leaves the loop's counter: one beyond the list.
         draft.idx = position.unwrap_or(count);
+    }
+
+    /// A shallower state where that of `teo` 5.6 is the first beyond the latency limit.
+    fn within_latency(&self, view: &dyn IdleView, draft: &mut Draft) {
+        let (disabled, latency_req_ns) = (view.disable_mask(), view.latency_req_ns());
+        let fits = |i: &usize| self.teo.states[*i].exit_latency_ns <= latency_req_ns && !is_disabled(disabled, *i);
+        if self.teo.states[draft.idx].exit_latency_ns > latency_req_ns {
+            draft.idx = (0..draft.idx).rev().find(fits).unwrap_or(draft.idx);
+        }
     }
 
     /// Over the whole row, but no state that is too slow to leave or sure to be interrupted by the timer.
@@ -679,5 +691,21 @@ mod tests {
         assert_eq!(drawn(60_000_000, i64::MAX), 3);
         assert!(drawn(100_000, i64::MAX) < 3, "the timer comes first");
         assert!(drawn(60_000_000, 50_000) < 3, "too slow to leave");
+    }
+
+    #[test]
+    fn only_the_postings_break_the_latency_limit() {
+        let tuning = Tuning::default();
+        for (semantics, expect) in [(Semantics::V2, 3), (Semantics::Ideal, 2)] {
+            let mut teo = EarlyHits::new(8, 4_000_000);
+            teo.enable(&table());
+            let weights = start(semantics);
+            let data =
+                Weighted { teo, weights, misses: Default::default(), aged_ns: Default::default(), learned: None };
+            let mut governor = TeoWeighted { rules: rules(semantics, tuning), cpus: vec![data] };
+            let mut view = FakeView::timer_in(60_000_000);
+            view.latency_req_ns = 50_000;
+            assert_eq!(governor.select(CpuId(0), &mut view).state, expect, "{semantics:?}");
+        }
     }
 }
