@@ -64,9 +64,11 @@ fn build(p: &Params) -> Workload {
 mod tests {
     use super::*;
 
+    fn model(set: &[(&str, &str)]) -> Result<Workload, impl std::fmt::Debug> {
+        MODEL.workload(&set.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect::<Vec<_>>())
+    }
     fn pauses(set: &[(&str, &str)]) -> Vec<u64> {
-        let set: Vec<_> = set.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let w = MODEL.workload(&set).unwrap();
+        let w = model(set).unwrap();
         assert!(w.follow_signals);
         let sleep = w.tasks[0].program.ops.iter().find_map(|op| match op {
             Op::Sleep(Amount::Random(Dist::Sequence { values })) => Some(values.clone()),
@@ -79,7 +81,8 @@ mod tests {
     fn pauses_by_steps() {
         assert_eq!(pauses(&[("from_ms", "1"), ("to_ms", "2"), ("step_us", "400")]), [1_000_000, 1_400_000, 1_800_000]);
         // Never none, never zero, never without bound.
-        assert_eq!(pauses(&[("from_ms", "7"), ("to_ms", "0")]), [7_000_000]);
+        assert_eq!(pauses(&[("from_ms", "7"), ("to_ms", "7")]), [7_000_000]);
+        assert!(model(&[("from_ms", "7"), ("to_ms", "0")]).is_err());
         assert_eq!(pauses(&[("from_ms", "0"), ("to_ms", "0")]), [1]);
         assert_eq!(pauses(&[("from_ms", "0"), ("to_ms", "100000"), ("step_us", "1")]).len(), MOST_PAUSES);
     }
