@@ -37,36 +37,35 @@ pub enum TraceFormat {
 impl TraceFormat {
     /// By the name of the file, `.gz` aside; text where the name says nothing. An ending that is no trace's is an error.
     pub fn named(path: &Path) -> Result<TraceFormat, Error> {
-        let name = path.with_extension("");
-        let name = if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz")) { &name } else { path };
-        let ending = name.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
-        let foreign = ["csv", "tsv", "html", "json", "xml", "toml", "svg", "png", "zip", "zst", "xz"];
-        if foreign.contains(&ending.as_str()) {
-            return Err(Error::Usage(format!(
-                "{}: no trace is written as .{ending}: .txt (ftrace), .dat, .pftrace, .arrow or .parquet, or say --format",
-                path.display()
-            )));
+        let ending = ending(path);
+        match ending.as_str() {
+            "csv" | "tsv" | "html" | "json" | "xml" | "toml" | "svg" | "png" | "zip" | "zst" | "xz" => {
+                Err(Error::Usage(format!(
+                    "{}: no trace is written as .{ending}: .txt (ftrace), .dat, .pftrace, .arrow or .parquet, or say --format",
+                    path.display()
+                )))
+            }
+            _ => Ok(TraceFormat::of(path)),
         }
-        Ok(TraceFormat::of(path))
     }
 
     /// By the name of the file, `.gz` aside.
     pub fn of(path: &Path) -> TraceFormat {
-        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_lowercase();
-        let name = name.strip_suffix(".gz").unwrap_or(&name);
-        let is = |ends: &[&str]| ends.iter().any(|e| name.ends_with(e));
-        if is(&[".pftrace", ".perfetto-trace", ".perfetto", ".pb"]) {
-            TraceFormat::Perfetto
-        } else if is(&[".dat"]) {
-            TraceFormat::Dat
-        } else if is(&[".arrow", ".feather", ".ipc"]) {
-            TraceFormat::Arrow
-        } else if is(&[".parquet"]) {
-            TraceFormat::Parquet
-        } else {
-            TraceFormat::Text
+        match ending(path).as_str() {
+            "pftrace" | "perfetto-trace" | "perfetto" | "pb" => TraceFormat::Perfetto,
+            "dat" => TraceFormat::Dat,
+            "arrow" | "feather" | "ipc" => TraceFormat::Arrow,
+            "parquet" => TraceFormat::Parquet,
+            _ => TraceFormat::Text,
         }
     }
+}
+
+/// What comes after the last dot of a file's name, `.gz` aside, in small letters.
+fn ending(path: &Path) -> String {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    name.rsplit_once('.').map_or(String::new(), |(_, ending)| ending.into())
 }
 
 /// The stream below a writer; packed where the name ends in `.gz`.

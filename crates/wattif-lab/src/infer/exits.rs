@@ -20,9 +20,8 @@ struct Sleep {
     entered: u64,
     /// 0 before the first.
     left: u64,
-    /// The state it was in in the end, and when it began to leave that.
+    /// The state it was in in the end.
     reached: usize,
-    out: u64,
     /// What it ended for is known.
     told: bool,
 }
@@ -40,7 +39,7 @@ impl Sleeps<'_> {
 
     pub(super) fn enter(&mut self, cpu: CpuId, state: u32, at: u64) {
         let asked = (state as usize).min(self.platform.idle_states(cpu).len().saturating_sub(1));
-        self.cpus[cpu.at()] = Sleep { asked, entered: at, left: u64::MAX, reached: 0, out: u64::MAX, told: false };
+        self.cpus[cpu.at()] = Sleep { asked, entered: at, left: u64::MAX, reached: 0, told: false };
     }
 
     pub(super) fn leave(&mut self, cpu: CpuId, at: u64) {
@@ -49,9 +48,8 @@ impl Sleeps<'_> {
         let out = |i: usize| at.saturating_sub(states[i].actual.exit_ns);
         let reached = |i: &usize| *i == 0 || self.mates_sleep(cpu, states[*i].scope, out(*i));
         let Some(reached) = (0..states.len().min(asked + 1)).rev().find(reached) else { return };
-        let out = out(reached);
         let c = &mut self.cpus[cpu.at()];
-        (c.left, c.reached, c.out) = (at, reached, out);
+        (c.left, c.reached) = (at, reached);
     }
 
     /// From the interrupt until the wake-up of a thread that has been blocked since `since`.
@@ -61,12 +59,13 @@ impl Sleeps<'_> {
             return 0;
         }
         let actual = self.platform.idle_states(cpu)[s.reached].actual;
+        let out = s.left.saturating_sub(actual.exit_ns);
         let latency = if s.told {
             actual.exit_ns / 2
-        } else if s.out > s.entered.saturating_add(actual.entry_ns + STAMP_NS) {
+        } else if out > s.entered.saturating_add(actual.entry_ns + STAMP_NS) {
             actual.exit_ns
         } else {
-            actual.exit_ns + (s.out - s.out.min(s.entered.max(since))) / 2
+            actual.exit_ns + (out - out.min(s.entered.max(since))) / 2
         };
         // Who slept for less was not what the CPU woke up for.
         let possible = since.saturating_add(latency) < at;
@@ -86,7 +85,7 @@ impl Sleeps<'_> {
             let (mate, states) = (self.cpus[c], self.platform.idle_states(CpuId(c as u32)));
             let Some(state) = states.get(mate.asked) else { return false };
             mate.entered.saturating_add(state.actual.entry_ns) <= at
-                && at < mate.out
+                && at < mate.left.saturating_sub(states[mate.reached].actual.exit_ns)
                 && state.scope as u8 >= scope as u8
         })
     }
