@@ -294,9 +294,9 @@ fn feec(file: &VectorFile) -> Result<Tally, VectorError> {
 fn fits(eas: &Eas, task: &EasTask<'_>, machine: &Machine) -> Vec<Option<(u64, i32)>> {
     let mut fits = vec![None; machine.signals.len()];
     for pd in eas.pds() {
-        let mut clamps = task_clamps(task, machine);
+        let mut clamps = task_clamps(task, &machine.signals(task.prev_cpu));
         for cpu in pd.cpus.iter_and(task.allowed) {
-            let (util, fit) = fit_with_task(cpu, task, &mut clamps, machine);
+            let (util, fit) = fit_with_task(cpu, &machine.signals(cpu), task, &mut clamps, machine);
             fits[cpu.at()] = Some((util, fit as i32));
         }
     }

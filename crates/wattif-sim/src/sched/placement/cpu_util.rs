@@ -175,6 +175,7 @@ impl Boost {
     }
 
     /// Utilisation with what waiting adds; the task in question is in or out of both.
+    #[inline]
     fn raise(self, cpu: &CpuSignals, util: u64, runnable: u64) -> u64 {
         match self {
             Boost::Off | Boost::H1 => util,
@@ -194,6 +195,7 @@ impl Boost {
 }
 
 /// Utilisation after `delay_ns` more of running at full speed, half-life 32 periods.
+#[inline(never)]
 fn approximate_util_avg(util: u64, delay_ns: u64) -> u64 {
     let pelt = Pelt::default();
     let mut sa =
@@ -276,7 +278,8 @@ pub fn cpu_util(cpu: &CpuSignals, moving: Option<Moving<'_>>, boost: Boost) -> u
 /// `scale_irq_capacity`: what is left of `util` when interrupts take `irq` of `capacity`.
 #[inline]
 pub fn scale_irq_capacity(util: u64, irq: u64, capacity: u64) -> u64 {
-    util * (capacity - irq) / capacity
+    // Most CPUs have had no interrupt lately: no division.
+    if irq == 0 { util } else { util * (capacity - irq) / capacity }
 }
 
 /// Utilisation by all classes, with the performance that the classes and clamps allow for it.

@@ -211,20 +211,23 @@ impl Eas {
 
     fn find(&mut self, task: &EasTask<'_>, view: &dyn EasView) -> CpuId {
         let prev_cpu = task.prev_cpu;
-        if task.signals.task_util_est() == 0 && task_clamps(task, view).min == 0 {
+        let at_prev = view.signals(prev_cpu);
+        let clamps = task_clamps(task, &at_prev);
+        if task.signals.task_util_est() == 0 && clamps.min == 0 {
             return prev_cpu;
         }
         let mut best = Best { delta: u64::MAX, cpu: prev_cpu, fit: Fit::Badly, actual_cap: 0 };
         let mut prev = Best { delta: u64::MAX, cpu: prev_cpu, fit: Fit::Badly, actual_cap: 0 };
         for pd in 0..self.pds.len() {
-            let found = self.candidates(pd, task, view);
+            self.read(pd, view);
+            let found = self.candidates(task, clamps, view);
             if let Some((_, fit)) = found.prev {
                 prev.fit = fit;
             }
             if found.prev.is_none() && found.other.is_none() {
                 continue; // also where every CPU is offline
             }
-            self.enter(pd, task, view);
+            self.prepare(task, &at_prev, view);
             let base = self.compute_energy(pd, task, None);
             let actual_cap = self.eenv.cpu_cap;
             if found.prev.is_some() {
@@ -254,12 +257,14 @@ impl Eas {
         if better { best.cpu } else { prev_cpu }
     }
 
-    /// Step 2 and 3 for a domain.
-    fn candidates(&self, pd: usize, task: &EasTask<'_>, view: &dyn EasView) -> Candidates {
-        let mut clamps = task_clamps(task, view);
+    /// Step 2 and 3 for the domain whose signals were read.
+    fn candidates(&self, task: &EasTask<'_>, mut clamps: Clamps, view: &dyn EasView) -> Candidates {
         let mut found = Candidates { prev: None, other: None };
-        for cpu in self.pds[pd].cpus.iter_and(task.allowed) {
-            let (util, fit) = fit_with_task(cpu, task, &mut clamps, view);
+        for &PdCpu { cpu, ref signals, .. } in &self.cpus {
+            if !task.allowed.contains(cpu) {
+                continue;
+            }
+            let (util, fit) = fit_with_task(cpu, signals, task, &mut clamps, view);
             let spare = view.capacity_of(cpu).saturating_sub(util);
             if fit == Fit::No {
                 continue;
@@ -276,19 +281,28 @@ impl Eas {
     #[doc(alias = "eenv_pd_busy_time")]
     #[doc(alias = "eenv_task_busy_time")]
     pub fn enter(&mut self, pd: usize, task: &EasTask<'_>, view: &dyn EasView) {
-        let cpus = &self.pds[pd].cpus;
+        self.read(pd, view);
+        self.prepare(task, &view.signals(task.prev_cpu), view);
+    }
+
+    /// The signals of a domain's CPUs.
+    fn read(&mut self, pd: usize, view: &dyn EasView) {
+        let cpu = |cpu| PdCpu { cpu, signals: view.signals(cpu), busy: 0, perf: 0 };
         self.cpus.clear();
-        for cpu in cpus.iter() {
-            let signals = view.signals(cpu);
-            let (busy, perf) = self.tunables.needs(&signals, task, cpu, None);
-            self.cpus.push(PdCpu { cpu, signals, busy, perf });
+        self.cpus.extend(self.pds[pd].cpus.iter().map(cpu));
+    }
+
+    /// What the CPUs whose signals were read need without the task.
+    fn prepare(&mut self, task: &EasTask<'_>, at_prev: &CpuSignals, view: &dyn EasView) {
+        for c in &mut self.cpus {
+            (c.busy, c.perf) = self.tunables.needs(&c.signals, task, c.cpu, None);
         }
         let first = &self.cpus[0];
         let cpu_cap = first.signals.capacity.saturating_sub(view.pressure(first.cpu));
         let pd_cap = cpu_cap * self.cpus.len() as u64;
         let busy: u64 = self.cpus.iter().map(|c| c.busy).sum();
         self.eenv = EnergyEnv {
-            task_busy_time: task_busy_time(task, &view.signals(task.prev_cpu)),
+            task_busy_time: task_busy_time(task, at_prev),
             pd_busy_time: busy.min(pd_cap),
             cpu_cap,
             pd_cap,
@@ -333,7 +347,7 @@ impl Eas {
             self.enter(pd, task, view);
             let base = self.compute_energy(pd, task, None);
             base_energy = base_energy.wrapping_add(base);
-            let (prev_fits, candidate) = self.candidates_5_6(pd, task, view);
+            let (prev_fits, candidate) = self.candidates_5_6(task, view);
             // Unsigned as in the kernel: an increase below zero would wrap to a huge one.
             if prev_fits {
                 prev_delta = self.compute_energy(pd, task, Some(task.prev_cpu)).wrapping_sub(base);
@@ -351,13 +365,15 @@ impl Eas {
     }
 
     /// Does the previous CPU fit, and which CPU of the domain that fits, it included, has most spare capacity?
-    fn candidates_5_6(&self, pd: usize, task: &EasTask<'_>, view: &dyn EasView) -> (bool, Option<CpuId>) {
+    fn candidates_5_6(&self, task: &EasTask<'_>, view: &dyn EasView) -> (bool, Option<CpuId>) {
         let (mut prev_fits, mut best, mut max_spare_cap) = (false, None, 0);
-        for cpu in self.pds[pd].cpus.iter_and(task.allowed) {
-            let signals = view.signals(cpu);
+        for &PdCpu { cpu, ref signals, .. } in &self.cpus {
+            if !task.allowed.contains(cpu) {
+                continue;
+            }
             let capacity = view.capacity_of(cpu);
-            let util = cpu_util(&signals, Some(moving(task, cpu, Some(cpu))), Boost::Off);
-            if !fits_capacity(uclamp_rq_util_with(&signals, util, Some(&task.signals)), capacity) {
+            let util = cpu_util(signals, Some(moving(task, cpu, Some(cpu))), Boost::Off);
+            if !fits_capacity(uclamp_rq_util_with(signals, util, Some(&task.signals)), capacity) {
                 continue;
             }
             prev_fits |= cpu == task.prev_cpu;
@@ -410,9 +426,9 @@ fn task_busy_time(task: &EasTask<'_>, prev: &CpuSignals) -> u64 {
     scale_irq_capacity(task.signals.task_util_est(), prev.util_irq, prev.capacity)
 }
 
-/// Clamps of the task alone: where the walk through a domain begins.
-pub fn task_clamps(task: &EasTask<'_>, view: &dyn EasView) -> Clamps {
-    if view.signals(task.prev_cpu).uclamp_used {
+/// Clamps of the task alone: where the walk through a domain begins. `signals` are those of any CPU.
+pub fn task_clamps(task: &EasTask<'_>, signals: &CpuSignals) -> Clamps {
+    if signals.uclamp_used {
         Clamps { min: task.signals.uclamp_min, max: task.signals.uclamp_max }
     } else {
         Clamps { min: 0, max: CAPACITY_SCALE }
@@ -421,14 +437,19 @@ pub fn task_clamps(task: &EasTask<'_>, view: &dyn EasView) -> Clamps {
 
 /// Utilisation of a CPU with the task on it, and whether it fits. `clamps` begins as [`task_clamps`] in each domain and is
 /// carried from CPU to CPU: one whose clamps are idle is judged by those of the CPU before it.
-pub fn fit_with_task(cpu: CpuId, task: &EasTask<'_>, clamps: &mut Clamps, view: &dyn EasView) -> (u64, Fit) {
-    let signals = view.signals(cpu);
-    let util = cpu_util(&signals, Some(moving(task, cpu, Some(cpu))), Boost::Off);
+pub fn fit_with_task(
+    cpu: CpuId,
+    signals: &CpuSignals,
+    task: &EasTask<'_>,
+    clamps: &mut Clamps,
+    view: &dyn EasView,
+) -> (u64, Fit) {
+    let util = cpu_util(signals, Some(moving(task, cpu, Some(cpu))), Boost::Off);
     if signals.uclamp_used && !signals.uclamp_idle {
         clamps.min = signals.uclamp_min.max(task.signals.uclamp_min);
         clamps.max = signals.uclamp_max.max(task.signals.uclamp_max);
     }
-    (util, util_fits_cpu(util, *clamps, cpu, &signals, view))
+    (util, util_fits_cpu(util, *clamps, cpu, signals, view))
 }
 
 /// `fits_capacity`: a fifth of the capacity is to stay free.
