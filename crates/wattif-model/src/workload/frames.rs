@@ -2,8 +2,8 @@
 //!
 //! The UI thread asks for the next vsync, as Choreographer does; a dispatch thread wakes it then. It computes the frame (input,
 //! animation, layout, drawing), hands it to the RenderThread and waits until that has taken it over (sync). The RenderThread takes one
-//! of three buffers, issues commands, uploads textures (work that no frequency makes faster), and queues the buffer. The GPU renders
-//! it in its own time, which gives the buffer back; the compositor shows it at its next vsync. A frame (mark `frame`) lasts from its
+//! of three buffers, uploads textures (it may have to wait for that, and copies what no frequency makes faster), issues commands, and
+//! queues the buffer. The GPU renders it in its own time, which gives the buffer back; the compositor shows it at its next vsync. A frame (mark `frame`) lasts from its
 //! vsync until its buffer is queued, as FrameMetrics counts it; mark `shown` is one frame on the screen. A UI thread that is late
 //! skips vsyncs: frames do not pile up.
 //!
@@ -15,18 +15,35 @@ use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
-/// Times of a frame, µs; those of CPUs are medians of work at full speed of the fastest.
+/// Times of a frame, µs: medians; those of CPUs are work at full speed of the platform's calibration CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     /// UI thread: input, animation, layout, drawing.
     pub ui_us: u64,
     /// RenderThread: issuing commands.
     pub render_us: u64,
-    /// RenderThread: waiting for memory and driver, the same at any frequency.
+    /// RenderThread: copying textures, the same at any frequency.
     pub upload_us: u64,
+    /// RenderThread: asleep until the GPU has taken textures over.
+    pub wait_us: u64,
     /// GPU.
     pub gpu_us: u64,
+    /// σ of the logarithm of the work of UI thread and RenderThread, in 1/1000.
+    pub work_sigma: u32,
+    /// The same of copying.
+    pub upload_sigma: u32,
 }
+
+/// What a frame is like where nothing else is said.
+pub(super) const FRAME: Frame = Frame {
+    ui_us: 0,
+    render_us: 0,
+    upload_us: 0,
+    wait_us: 0,
+    gpu_us: 0,
+    work_sigma: SIGMA_MILLI,
+    upload_sigma: SIGMA_MILLI,
+};
 
 /// Frames in a row, and pauses between such episodes.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +59,10 @@ pub(super) struct Episodes {
 }
 
 const US: u64 = 1_000;
-/// σ of the logarithm of every piece of work, in 1/1000.
+/// σ of the logarithm of a piece of work where nothing else is said, in 1/1000.
 const SIGMA_MILLI: u32 = 300;
+/// The same of waiting for textures: a transfer of always the same size.
+const WAIT_SIGMA_MILLI: u32 = 100;
 /// Compositor, per frame; the mean of 0.5 to 1 ms.
 const COMPOSE_US: u64 = 700;
 /// Buffers an application may fill before the first is shown.
@@ -56,9 +75,13 @@ const SYNCED: u32 = 3;
 const GPU: u32 = 4;
 const COMPOSE: u32 = 5;
 
+fn around(median_us: u64, sigma_milli: u32) -> Amount {
+    Amount::Random(Dist::LogNormal { median: median_us * US, sigma_milli })
+}
+
 /// Work around a median.
 pub(super) fn work_us(median_us: u64) -> Op {
-    Op::Run(Amount::Random(Dist::LogNormal { median: median_us * US, sigma_milli: SIGMA_MILLI }))
+    Op::Run(around(median_us, SIGMA_MILLI))
 }
 
 pub(super) fn nice(nice: i8) -> SchedAttr {
@@ -77,6 +100,7 @@ pub(super) fn repeat(at: usize, count: u64, body: Vec<Op>) -> Vec<Op> {
 /// An application that draws `frame` in `episodes`.
 pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload {
     let put = |queue| Op::Put { queue, forward: true };
+    let work = |us| Op::Run(around(us, frame.work_sigma));
     let period = Amount::Fixed(episodes.period_ns);
     let half = episodes.pause_ns / 2;
     let mut ui =
@@ -84,27 +108,25 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
     if episodes.touch {
         ui.push(Op::Touch);
     }
-    let draw = vec![
-        Op::Put { queue: ASKED, forward: false },
-        Op::Get(DRAW),
-        work_us(frame.ui_us),
-        put(RENDER),
-        Op::Get(SYNCED),
-    ];
+    let draw =
+        vec![Op::Put { queue: ASKED, forward: false }, Op::Get(DRAW), work(frame.ui_us), put(RENDER), Op::Get(SYNCED)];
     // The loop of an episode is inside the loop for ever.
     ui.extend(repeat(ui.len() + 1, episodes.frames, draw));
     let vsync = Op::Timer { timer: 0, period: period.clone(), absolute: false };
     let dispatch =
         vec![Op::Get(ASKED), vsync, Op::Run(Amount::Fixed(40 * US)), Op::Put { queue: DRAW, forward: false }];
-    let mut render = vec![Op::Get(RENDER), work_us(frame.render_us / 4), Op::Put { queue: SYNCED, forward: false }];
-    render.extend([Op::SemWait(0), work_us(frame.render_us - frame.render_us / 4)]);
-    if frame.upload_us > 0 {
-        let upload = Dist::LogNormal { median: frame.upload_us * US, sigma_milli: SIGMA_MILLI };
-        render.push(Op::RunInsensitive(Amount::Random(upload)));
+    let mut render = vec![Op::Get(RENDER), work(frame.render_us / 4), Op::Put { queue: SYNCED, forward: false }];
+    render.push(Op::SemWait(0));
+    let mut devices = vec![DeviceSpec { name: "gpu".into(), servers: 1, iowait: false }];
+    if frame.wait_us > 0 {
+        devices.push(DeviceSpec { name: "textures".into(), servers: 1, iowait: false });
+        render.push(Op::Device { device: 1, service: around(frame.wait_us, WAIT_SIGMA_MILLI) });
     }
-    render.extend([put(GPU), Op::Mark(0)]);
-    let gpu = Dist::LogNormal { median: frame.gpu_us * US, sigma_milli: SIGMA_MILLI };
-    let gpu = Op::Device { device: 0, service: Amount::Random(gpu) };
+    if frame.upload_us > 0 {
+        render.push(Op::RunInsensitive(around(frame.upload_us, frame.upload_sigma)));
+    }
+    render.extend([work(frame.render_us - frame.render_us / 4), put(GPU), Op::Mark(0)]);
+    let gpu = Op::Device { device: 0, service: around(frame.gpu_us, SIGMA_MILLI) };
     let show = Op::Timer { timer: 1, period, absolute: false };
     let tasks = vec![
         task("dispatch", 1, nice(-9), forever(dispatch)),
@@ -119,7 +141,7 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
         tasks,
         timers: ["vsync", "show"].map(|name| TimerSpec { name: name.into(), shared: false }).into(),
         semaphores: vec![SemaphoreSpec { name: "buffers".into(), initial: BUFFERS }],
-        devices: vec![DeviceSpec { name: "gpu".into(), servers: 1, iowait: false }],
+        devices,
         queues: ["asked", "draw", "render", "synced", "gpu", "compose"].map(|name| Named { name: name.into() }).into(),
         marks: vec!["frame".into(), "shown".into()],
         mark_periods: vec![Some(Ns(episodes.period_ns)); 2],

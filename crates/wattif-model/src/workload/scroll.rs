@@ -3,7 +3,7 @@
 //! The pipeline is that of `frames`. Calibrated: work and pauses of two applications; range tried: half to twice as much.
 
 use super::Workload;
-use super::frames::{Episodes, Frame, pipeline};
+use super::frames::{Episodes, FRAME, Frame, pipeline};
 use super::models::{Model, Params, number, word};
 
 /// The model.
@@ -23,8 +23,8 @@ pub const MODEL: Model = Model {
 fn build(p: &Params) -> Workload {
     let app = p.word("app");
     let frame = match app {
-        "twitter" => Frame { ui_us: 900, render_us: 1_000, upload_us: 2_000, gpu_us: 4_000 },
-        _ => Frame { ui_us: 1_500, render_us: 1_200, upload_us: 2_500, gpu_us: 5_000 },
+        "twitter" => Frame { ui_us: 900, render_us: 1_000, upload_us: 2_000, gpu_us: 4_000, ..FRAME },
+        _ => Frame { ui_us: 1_500, render_us: 1_200, upload_us: 2_500, gpu_us: 5_000, ..FRAME },
     };
     let episodes = Episodes {
         period_ns: 1_000_000_000 / p.int("hz"),
