@@ -259,6 +259,13 @@ pub enum PowerUnit {
     Unknown,
 }
 
+impl PowerUnit {
+    /// Does it say what idle states draw? Where it does not, they count as nothing.
+    pub fn has_idle(self) -> bool {
+        matches!(self, PowerUnit::EasCosts | PowerUnit::Measured)
+    }
+}
+
 /// Power of one frequency domain, in the platform's unit (µW, or abstract × 1000). Index `o` is the operating point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PowerTable {

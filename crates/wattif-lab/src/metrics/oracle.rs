@@ -17,7 +17,7 @@ use wattif_model::{CpuId, Fj, Ns, Uw};
 /// The distance to the oracle over all idle periods that ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OracleReport {
-    /// Energy of the CPUs in these periods and while leaving them, in the unit of `energy`; `None` without powers.
+    /// Energy of the CPUs in these periods and while leaving them, in the unit of `energy`; `None` without powers of idle states.
     pub idle_energy: Option<f64>,
     /// The least that was possible.
     pub energy: Option<f64>,
@@ -114,7 +114,7 @@ impl Oracle {
         Oracle {
             cpus: (0..platform.nr_cpus() as u32).map(cpu).collect(),
             opps: vec![0; tables.len()],
-            known: platform.power.unit != PowerUnit::Unknown,
+            known: platform.power.unit.has_idle(),
             one: if platform.power.unit == PowerUnit::EasCosts { 1e12 } else { 1e15 },
             tables,
             actual: Fj(0),
@@ -342,7 +342,8 @@ mod tests {
     #[test]
     fn without_powers_there_is_still_a_delay() {
         let mut p = bed();
-        p.power.unit = PowerUnit::Unknown;
+        // An energy model knows busy CPUs only.
+        p.power.unit = PowerUnit::EnergyModel;
         let mut o = Oracle::new(&p);
         assert_eq!((o.report(), o.wakeups()), (None, None));
         play(&mut o, &[(0, 0, idle(1)), (9_000, 0, period(1, 5_000, 4_000))]);

@@ -17,7 +17,7 @@
 //!    length. The tick is always stopped.
 //! 2. Second pass, the one that counts: for a sleep of length `L`, and each enabled state with entry + exit ≤ `L`: energy =
 //!    (entry + exit) × busy power + the rest × the state's power. Take the least; of equals, and where the platform has no
-//!    powers, the deepest (there: of those whose advertised residency is within `L` as well).
+//!    powers of idle states, the deepest (there: of those whose advertised residency is within `L` as well).
 //! 3. The way out begins before the end. So the second pass takes no time for sleeping either, and is the first one
 //!    again, to the nanosecond, with states and energy filled in.
 //!
@@ -44,7 +44,7 @@ use super::{
     CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, StateTable, Tunable, is_disabled,
 };
 use wattif_model::ids::CpuId;
-use wattif_model::platform::{Platform, PowerTable, PowerUnit};
+use wattif_model::platform::{Platform, PowerTable};
 
 /// Tunables of `oracle`: none.
 pub const TUNABLES: &[Tunable] = &[];
@@ -93,7 +93,7 @@ impl Foresight {
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
     power: PowerTable,
-    /// There are powers.
+    /// There are powers of idle states.
     known: bool,
     /// Entry + exit by state, ns.
     transit_ns: Vec<u64>,
@@ -103,7 +103,7 @@ pub struct Costs {
 pub fn costs(platform: &Platform) -> Vec<Costs> {
     let of = |cpu: u32| Costs {
         power: platform.domain_of(CpuId(cpu)).power.clone(),
-        known: platform.power.unit != PowerUnit::Unknown,
+        known: platform.power.unit.has_idle(),
         transit_ns: platform.idle_states(CpuId(cpu)).iter().map(|s| s.actual.entry_ns + s.actual.exit_ns).collect(),
     };
     (0..platform.nr_cpus() as u32).map(of).collect()
