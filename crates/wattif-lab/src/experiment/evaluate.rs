@@ -1,6 +1,7 @@
 //! Published beside simulated: the entries of `wattif.repro/1`.
 
 use super::{Class, CounterSpec, Experiment, Expr, Figures, Overrides, Results, RowSpec};
+use crate::metrics::energy::in_energy;
 use crate::metrics::info;
 use crate::stats::{Over, Ratio, bca_mean, mean, paired_ratio};
 use serde::Serialize;
@@ -245,8 +246,8 @@ impl Scene<'_> {
         let arm = self.row.arms.first().and_then(|a| self.experiment.resolve(a, self.platform, self.set).ok());
         let report = arm.as_ref().and_then(|a| self.results.reports(a).first());
         match report.and_then(|r| r.metrics.energy.as_ref()) {
-            Some(energy) if self.metric.starts_with("energy.") => energy.unit.clone(),
-            _ => listed.to_owned(),
+            Some(energy) => in_energy(self.metric, listed, &energy.unit).to_owned(),
+            None => listed.to_owned(),
         }
     }
 }
