@@ -148,11 +148,21 @@ fn from_model(
         let cpus = if nr_cpus == usize::MAX { 8 } else { nr_cpus.min(1024) };
         set.push(("cpus".into(), cpus.to_string()));
     }
-    let built = model.workload(&set);
+    let built = model.workload_and_unread(&set);
     let wrong = built.as_ref().err().cloned().unwrap_or_default();
-    let diagnostics = twice.into_iter().chain(wrong).map(|why| of_model(model, why)).collect();
-    let value = built.ok().map(LoadedWorkload::from);
+    let mut diagnostics: Vec<Diagnostic> = twice.into_iter().chain(wrong).map(|why| of_model(model, why)).collect();
+    let value = built.ok().map(|(workload, unread)| {
+        let unread = unread.iter().filter(|name| *name != "cpus");
+        diagnostics.extend(unread.map(|name| without_meaning(model, name)));
+        LoadedWorkload::from(workload)
+    });
     loaded(source, value, diagnostics)
+}
+
+/// A parameter that others make meaningless.
+fn without_meaning(model: &Model, name: &str) -> Diagnostic {
+    let why = format!("`{name}` does nothing in model `{}` as its other parameters are", model.name);
+    Diagnostic::warning("model::W01", 0..0, why).help(format!("`wattif explain {}` says when it counts", model.name))
 }
 
 /// A mistake in a model's parameters, with names like the one that there is not.

@@ -1,7 +1,8 @@
 //! Workload models: programs written here instead of read from a file. One model a file, one line in [`MODELS`].
 
 use super::{Policy, SchedAttr, Workload};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A parameter of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +71,17 @@ pub fn model(name: &str) -> Option<&'static Model> {
 #[derive(Clone, Debug)]
 pub struct Params {
     values: BTreeMap<&'static str, String>,
+    /// Which were asked for while the model was built.
+    read: RefCell<BTreeSet<String>>,
 }
 
 impl Model {
     /// The workload with some parameters set; all mistakes at once.
     pub fn workload(&self, set: &[(String, String)]) -> Result<Workload, Vec<String>> {
+        self.workload_and_unread(set).map(|(workload, _)| workload)
+    }
+    /// The same, with the names of those set that the model did not ask for: others make them meaningless.
+    pub fn workload_and_unread(&self, set: &[(String, String)]) -> Result<(Workload, Vec<String>), Vec<String>> {
         let mut values: BTreeMap<&'static str, String> =
             self.params.iter().map(|p| (p.name, p.default.to_string())).collect();
         let mut wrong = Vec::new();
@@ -90,9 +97,15 @@ impl Model {
                 },
             }
         }
-        let params = Params { values };
+        let params = Params { values, read: RefCell::default() };
         wrong.extend(self.params.iter().filter_map(|p| params.backwards(p.name)));
-        if wrong.is_empty() { Ok((self.build)(&params)) } else { Err(wrong) }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let workload = (self.build)(&params);
+        let unread = set.iter().map(|(name, _)| name.clone()).filter(|name| !params.read.borrow().contains(name));
+        let unread = unread.collect();
+        Ok((workload, unread))
     }
 }
 
@@ -128,7 +141,7 @@ impl Param {
 impl Params {
     /// A number; the word `cpus` is that of the machine's CPUs.
     pub fn int(&self, name: &str) -> u64 {
-        match self.values[name].as_str() {
+        match self.word(name) {
             "cpus" => self.int("cpus"),
             number => number.parse().expect("checked when it was set"),
         }
@@ -136,15 +149,17 @@ impl Params {
     /// What is wrong with a range from `from_X` to `to_X` that ends before it begins.
     fn backwards(&self, from: &str) -> Option<String> {
         let to = format!("to_{}", from.strip_prefix("from_")?);
-        let (first, last) = (self.maybe_int(from)?, self.values.get(to.as_str())?.parse::<u64>().ok()?);
+        let number = |name: &str| self.values.get(name)?.parse::<u64>().ok();
+        let (first, last) = (number(from)?, number(&to)?);
         (first > last).then(|| format!("`{from}` = {first} is beyond `{to}` = {last}"))
     }
     /// A number, where a word may stand instead.
     pub fn maybe_int(&self, name: &str) -> Option<u64> {
-        self.values[name].parse().ok()
+        self.word(name).parse().ok()
     }
     /// A word.
     pub fn word(&self, name: &str) -> &str {
+        self.read.borrow_mut().insert(name.to_string());
         &self.values[name]
     }
     /// Attributes of a side job, by the word of [`SIDE_POLICY`].
@@ -190,6 +205,16 @@ pub(super) const SIDE_POLICY: Param = Param {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_of_the_other_era_are_told() {
+        let unread = |era: &str| {
+            let set = [("era", era), ("rps", "100"), ("cpu_us", "5"), ("messengers", "2")];
+            let set = set.map(|(name, value)| (name.to_string(), value.to_string()));
+            super::super::schbench::MODEL.workload_and_unread(&set).unwrap().1
+        };
+        assert_eq!((unread("2020"), unread("2023")), (vec!["rps".to_string()], vec!["cpu_us".to_string()]));
+    }
 
     #[test]
     fn every_model_builds_and_checks_its_parameters() {
