@@ -64,7 +64,13 @@ pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Resul
     let platform = match (platform, &loaded.platform) {
         (Some(name), _) => load::platform(name, settings)?.value,
         (None, Some(own)) => load::platform_of(own.clone(), settings)?.value,
-        (None, None) => infer::platform(&loaded.recording),
+        (None, None) => match settings.platform.first() {
+            None => infer::platform(&loaded.recording),
+            Some((path, value)) => {
+                let why = "the trace does not say what machine it is of: name it (-p)";
+                return Err(Error::Usage(format!("--set platform.{path}={value}: {why}")));
+            }
+        },
     };
     let cpus = cpus_of(&loaded.recording);
     if cpus > platform.nr_cpus() {

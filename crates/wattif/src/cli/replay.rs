@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "KERNEL")]
     recorded_kernel: Option<String>,
     /// Only the figures of the recording itself.
-    #[arg(long, conflicts_with = "kernel")]
+    #[arg(long, conflicts_with_all = ["kernel", "recorded_kernel", "seeds", "policy"])]
     as_recorded: bool,
     /// Runs per kernel; their noise differs, the recorded work does not.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -73,6 +73,7 @@ pub(super) fn look_at(name: &str, platform: Option<&str>, settings: &Settings, l
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let settings = Settings::parse(&args.set)?;
+    check_settings(args, &settings)?;
     let looked = look_at(&args.trace, args.platform.as_deref(), &settings, look)?;
     if args.as_recorded || args.kernel.is_empty() && args.recorded_kernel.is_none() {
         if !args.as_recorded {
@@ -103,6 +104,20 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         false => output::page(&page(&replayed))?,
     }
     Ok(Exit::Done)
+}
+
+/// Settings that nothing would read.
+fn check_settings(args: &Args, settings: &Settings) -> Result<(), Error> {
+    let refuse = |prefix: &str, (path, value): &(String, String), why: &str| {
+        Err(Error::Usage(format!("--set {prefix}{path}={value}: {why}")))
+    };
+    match (settings.workload.first(), settings.kernel.first()) {
+        (Some(set), _) => refuse("workload.", set, "what is replayed is made from the trace, no file is read"),
+        (_, Some(set)) if args.kernel.is_empty() => {
+            refuse("", set, "it is for the kernels to compare with, and none is named (-k)")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Drawings and the page: the recording above the kernels' runs of what was inferred from it.
