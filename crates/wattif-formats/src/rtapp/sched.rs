@@ -21,6 +21,8 @@ pub(super) struct Keys {
     pub util_max: Option<u16>,
     /// Where the first of them stands; `None` when there is none.
     pub span: Option<Span>,
+    /// Where the first of `util_min` and `util_max` stands.
+    pub clamp_span: Option<Span>,
 }
 
 /// The policy a name stands for.
@@ -41,6 +43,9 @@ impl Keys {
         for name in super::keys::SCHED {
             let Some(m) = values::find(members, name) else { continue };
             keys.span.get_or_insert_with(|| m.name_span.clone());
+            if name.starts_with("util_") {
+                keys.clamp_span.get_or_insert_with(|| m.name_span.clone());
+            }
             match *name {
                 "policy" => keys.policy = policy(m, report),
                 "priority" => keys.priority = values::int(m, -20..=99, report),
@@ -91,9 +96,19 @@ impl Keys {
             }
             _ => {}
         }
-        attr.util_min = self.util_min.or(attr.util_min);
-        attr.util_max = self.util_max.or(attr.util_max);
+        if attr.policy != Policy::Deadline {
+            attr.util_min = self.util_min.or(attr.util_min);
+            attr.util_max = self.util_max.or(attr.util_max);
+        }
         attr
+    }
+
+    /// rt-app does not apply clamps to deadline tasks.
+    pub fn lint_clamps(&self, attr: &SchedAttr, report: &mut Report) {
+        if let Some(span) = self.clamp_span.clone().filter(|_| attr.policy == Policy::Deadline) {
+            let message = "`util_min` and `util_max` have no effect under SCHED_DEADLINE: rt-app does not apply them";
+            report.warning("rtapp::W06", span, message);
+        }
     }
 
     /// Period defaults to the budget, deadline to the period.

@@ -200,6 +200,8 @@ fn scheduling_keys() {
     assert_eq!((a.runtime.0, a.deadline.0, a.period.0), (1_000_000, 5_000_000, 5_000_000));
     let a = attr(r#""policy": "SCHED_DEADLINE", "runtime": 1000, "deadline": 4000, "period": 5000"#);
     assert_eq!((a.runtime.0, a.deadline.0, a.period.0), (1_000_000, 4_000_000, 5_000_000));
+    let a = attr(r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "util_max": 400"#);
+    assert_eq!(a.util_max, None, "rt-app does not apply it");
     assert_eq!(attr(r#""policy": "SCHED_RR""#).rt_priority, 10);
     assert_eq!(attr(r#""runtime": 1000"#).runtime.0, 1_000_000);
 }
@@ -212,6 +214,8 @@ fn scheduling_errors() {
     task_lints(r#""policy": "SCHED_DEADLINE", "run": 1"#, "E14");
     task_lints(r#""util_min": 1025, "run": 1"#, "E05");
     task_lints(r#""util_min": 800, "util_max": 400, "run": 1"#, "E14");
+    let deadline = r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "dl-period": 9000, "run": 1"#;
+    task_lints(&format!(r#"{deadline}, "util_max": 400, "util_min": 300"#), "W06");
     task_lints(r#""taskgroup": "bg", "run": 1"#, "E14");
     task_lints(r#""taskgroup": "/bg", "policy": "SCHED_RR", "run": 1"#, "E14");
     // From the second pass on, p has the policy of q.
