@@ -169,7 +169,7 @@ pub struct Actual {
 }
 
 /// Kernel path lengths on this machine, ns at full speed of the fastest CPU, and hardware delays.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Costs {
     /// From `schedule()` of one thread to user code of the next.
     pub context_switch_ns: u64,

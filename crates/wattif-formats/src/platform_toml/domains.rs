@@ -1,6 +1,6 @@
 //! Frequency domains: operating points, capacities, and powers in the platform's vocabulary.
 
-use super::{CODES, CONTRADICTION, cpulist, machine};
+use super::{CODES, CONTRADICTION, UNKNOWN_UNIT, cpulist, machine};
 use crate::toml_tree::{Report, Span, Table};
 use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
@@ -81,6 +81,8 @@ fn opps(table: &mut Table, unit: PowerUnit, capacity: u32, report: &mut Report) 
         report.error(CODES.limit, table.span.clone(), format!("more than {MAX_OPPS} operating points"));
         return Default::default();
     }
+    let errors = |report: &Report| report.list.iter().filter(|d| d.is_error()).count();
+    let before = errors(report);
     let mut power = PowerTable::default();
     let mut found: Vec<(Option<u32>, Opp, Span)> = Vec::new();
     for mut entry in entries {
@@ -94,21 +96,24 @@ fn opps(table: &mut Table, unit: PowerUnit, capacity: u32, report: &mut Report) 
     }
     domain_powers(table, unit, found.len(), &mut power, report);
     check_busy(&found, unit, &power, report);
-    (capacities(found, capacity, report), power)
+    // A number that could not be read is another here.
+    let read = errors(report) == before;
+    (capacities(found, capacity, read, report), power)
 }
 
-/// Fill in capacities and check the order: frequencies rise, capacities do not fall, the highest is the CPU's.
-fn capacities(found: Vec<(Option<u32>, Opp, Span)>, capacity: u32, report: &mut Report) -> Vec<Opp> {
+/// Fill in capacities and, where all was `read`, check the order: frequencies rise, capacities do not fall, the highest is the
+/// CPU's.
+fn capacities(found: Vec<(Option<u32>, Opp, Span)>, capacity: u32, read: bool, report: &mut Report) -> Vec<Opp> {
     let max = found.last().map_or(1, |(_, opp, _)| opp.khz);
     let mut opps: Vec<Opp> = Vec::with_capacity(found.len());
     for (own, mut opp, span) in found {
         // As the kernel does: capacity · f / f_max, rounded down.
         let computed = (capacity as u64 * opp.khz as u64 / max as u64).clamp(1, 1024) as u32;
         opp.capacity = own.unwrap_or(computed);
-        let last = opps.last();
+        let last = opps.last().filter(|_| read);
         if last.is_some_and(|l| l.khz >= opp.khz || l.capacity > opp.capacity) {
             report.error(CONTRADICTION, span, "operating points must be in ascending order of frequency and capacity");
-        } else if opp.khz == max && opp.capacity != capacity {
+        } else if read && opp.khz == max && opp.capacity != capacity {
             let message = format!("the highest operating point has capacity {}, the CPU {capacity}", opp.capacity);
             report.error(CONTRADICTION, span, message);
         }
@@ -149,7 +154,7 @@ fn unit_missing(entry: &mut Table, report: &mut Report) {
     ["cluster", "static_uw", "idle_uw"].iter().for_each(|key| drop(entry.take(key)));
     let Some((key, unit, at)) = found else { return };
     let message = "operating points have powers, but no `unit` in [power] says what they are";
-    if !report.list.iter().any(|d| d.message == message) {
+    if !report.list.iter().any(|d| d.message == message || d.message.starts_with(UNKNOWN_UNIT)) {
         let help = format!("add [power] with unit = \"{unit}\", which `{key}` belongs to, or leave the powers out");
         report.push(Diagnostic::error(CODES.missing, at, message).help(help));
     }

@@ -5,6 +5,7 @@ use super::domains::{self, Domain};
 use super::{CODES, CONTRADICTION, cpulist};
 use crate::toml_tree::{Report, Table};
 use crate::words::quoted;
+use wattif_model::check::Diagnostic;
 use wattif_model::platform::{Costs, Cpu, Housekeeping, Interrupts, Noise};
 use wattif_model::{ClusterId, CpuId, DomainId};
 
@@ -150,7 +151,14 @@ pub(super) fn smt_share(root: &mut Table, cpus: &[Cpu], report: &mut Report) -> 
     share
 }
 
-pub(super) fn costs(mut table: Table, report: &mut Report) -> Costs {
+pub(super) fn costs(root: &mut Table, report: &mut Report) -> Costs {
+    if !root.entries.contains_key("costs") {
+        let keys = COSTS.map(|stem| format!("{stem}_us")).join(", ");
+        let absent = Diagnostic::error(CODES.missing, 0..0, "there is no [costs]");
+        report.push(absent.help(format!("it takes {keys} (or _ns)")));
+        return Costs::default();
+    }
+    let mut table = root.table("costs", report);
     let [context_switch_ns, wakeup_ns, ipi_ns, timer_irq_ns, tick_ns, migration_ns, migration_llc_ns] =
         COSTS.map(|stem| need_time(&mut table, stem, report));
     let source = table.text("source", report).unwrap_or_else(|| "estimated".into());

@@ -60,6 +60,8 @@ const CODES: Codes = Codes {
     unknown: "platform::E06",
     overriding: "platform::E08",
 };
+/// Begins the complaint about a unit that is none.
+const UNKNOWN_UNIT: &str = "unknown power unit";
 /// The file contradicts itself.
 const CONTRADICTION: &str = "platform::E07";
 
@@ -146,7 +148,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
         title,
         hz,
         smt_share: machine::smt_share(&mut root, &cpus, report),
-        costs: machine::costs(root.table("costs", report), report),
+        costs: machine::costs(&mut root, report),
         noise: machine::noise(root.table("noise", report), report),
         power,
         timer_slack_ns,
@@ -168,7 +170,7 @@ fn power(mut table: Table, report: &mut Report) -> PowerModel {
         Some("measured") => PowerUnit::Measured,
         None | Some("unknown") => PowerUnit::Unknown,
         Some(other) => {
-            let d = Diagnostic::error(CODES.range, table.span.clone(), format!("unknown power unit {}", quoted(other)));
+            let d = Diagnostic::error(CODES.range, table.span.clone(), format!("{UNKNOWN_UNIT} {}", quoted(other)));
             report.push(d.help("energy_model, eas_costs, measured or unknown"));
             PowerUnit::Unknown
         }

@@ -138,6 +138,11 @@ fn mistakes() {
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = \"\"", "E05");
     check("cpus = [\"0-1\", \"2-3\"]", "cpus = [\"0-1\", \"2-9\"]", "E07");
     check("[power]\nunit = \"energy_model\"", "", "E03");
+    check("unit = \"energy_model\"", "unit = \"em\"", "E05");
+    check("{ khz = 500,", "{ khz = 4_000_000_000,", "E05");
+    let costs = BOARD.find("[costs]").unwrap();
+    let end = BOARD[costs..].find("\n[").unwrap() + costs;
+    check(&BOARD[costs..end], "", "E03");
     check("uw = 10 }", "uw = 0 }", "W06");
     check("uw = 10 }", "uw = 40 }", "W07");
     check("cpus = \"0-1\"", "cpus = []", "E05");

@@ -160,7 +160,12 @@ fn lint_cond(name: &str, uses: &Wakes, report: &mut Report) {
 
 fn lint_barrier(name: &str, parties: &Parties, report: &mut Report) {
     let arriving: u64 = parties.users.values().sum();
-    if parties.counted > arriving || arriving == 0 {
+    if arriving == 0 {
+        let message = format!("barrier {} counts no thread, so it holds nobody up", quoted(name));
+        report
+            .warning("rtapp::W13", parties.span.clone(), message)
+            .help("it counts `instance` of the tasks that name it: threads made by fork are not counted");
+    } else if parties.counted > arriving {
         let message = format!(
             "barrier {} waits for {} threads (each place that names it counts), but {arriving} can arrive",
             quoted(name),

@@ -123,6 +123,10 @@ fn barrier_counts_textual_uses() {
     let w = workload(r#"{"tasks": {"a": {"instance": 3, "barrier": "b"}, "c": {"barrier": "b", "run": 1}}}"#);
     assert_eq!(w.barriers[0].parties, 4);
     lints(r#"{"tasks": {"a": {"barrier": "b", "run": 1, "barrier2": "b"}}}"#, "W13");
+    let forked = r#"{"tasks": {"a": {"fork": "b", "run": 1}, "b": {"instance": 0, "barrier": "x", "run": 1}}}"#;
+    lints(forked, "W13");
+    let said = parse(forked, "test", &Options::default()).diagnostics.swap_remove(0);
+    assert!(said.message.contains("holds nobody up"), "{said:?}");
 }
 
 #[test]
