@@ -79,7 +79,7 @@ fn hog(p: &Params) -> TaskSpec {
 }
 
 /// `hog` is the index of the command's task.
-fn shell(p: &Params, runs: u64, hog: u32) -> TaskSpec {
+fn shell(p: &Params, hog: u32) -> TaskSpec {
     let tasks = p.int("tasks") as usize;
     let think = Amount::Random(Dist::Exponential { mean: p.int("think_ms") * 1_000_000 });
     let mut command = vec![Op::Device { device: 0, service: think }, Op::Run(Amount::Fixed(START_NS))];
@@ -88,7 +88,7 @@ fn shell(p: &Params, runs: u64, hog: u32) -> TaskSpec {
     }
     command.extend(vec![Op::SemWait(0); tasks]);
     let end = command.len() as u32 + 1;
-    let mut ops = vec![Op::Loop { count: Some(runs), end }];
+    let mut ops = vec![Op::Loop { count: Some(p.int("runs")), end }];
     ops.extend(command);
     ops.push(Op::LoopEnd { begin: 0 });
     let done = ops.len() as u32 + 1;
@@ -97,8 +97,7 @@ fn shell(p: &Params, runs: u64, hog: u32) -> TaskSpec {
 }
 
 fn build(p: &Params) -> Workload {
-    let runs = p.int("runs").min(1024 / p.int("tasks")).max(1);
-    let mut tasks = vec![shell(p, runs, 1), hog(p)];
+    let mut tasks = vec![shell(p, 1), hog(p)];
     if p.int("background") > 0 {
         tasks.push(background(p.int("background"), 0));
     }
@@ -123,11 +122,15 @@ mod tests {
     #[test]
     fn work_in_pieces() {
         let set = |k: &str, v: &str| (k.to_string(), v.to_string());
-        let w = MODEL.workload(&[set("memory_pct", "25"), set("tasks", "3"), set("runs", "1000")]).unwrap();
+        let w = MODEL.workload(&[set("memory_pct", "25"), set("tasks", "3"), set("runs", "341")]).unwrap();
         let hog = &w.tasks[1].program.ops;
         assert_eq!(hog[2..4], [Op::Run(Amount::Fixed(750_000)), Op::RunInsensitive(Amount::Fixed(250_000))]);
-        // No task is forked more often than a run allows.
         assert_eq!(w.tasks[0].program.ops[0], Op::Loop { count: Some(341), end: 12 });
+        // A task that is forked more often than a run allows is refused, not cut.
+        let many =
+            |tasks: &str, runs: &str| MODEL.workload(&[set("cpus", "8"), set("tasks", tasks), set("runs", runs)]);
+        assert_eq!(many("1024", "2").unwrap_err(), ["`tasks` times `runs` = 2048 threads; 1024 is the limit"]);
+        assert_eq!((many("cpus", "129").is_err(), many("cpus", "128").is_err()), (true, false));
         for bad in [set("tasks", "0"), set("runs", "0"), set("tasks", "10000")] {
             assert_eq!(MODEL.workload(std::slice::from_ref(&bad)).unwrap_err().len(), 1, "{bad:?}");
         }

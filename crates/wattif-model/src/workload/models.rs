@@ -99,6 +99,7 @@ impl Model {
         }
         let params = Params { values, read: RefCell::default() };
         wrong.extend(self.params.iter().filter_map(|p| params.backwards(p.name)));
+        wrong.extend(params.too_many());
         if !wrong.is_empty() {
             return Err(wrong);
         }
@@ -152,6 +153,13 @@ impl Params {
         let number = |name: &str| self.values.get(name)?.parse::<u64>().ok();
         let (first, last) = (number(from)?, number(&to)?);
         (first > last).then(|| format!("`{from}` = {first} is beyond `{to}` = {last}"))
+    }
+    /// What is wrong with `runs` of `tasks` threads each: a task is forked no more often than rt-app allows.
+    fn too_many(&self) -> Option<String> {
+        const MOST: u64 = 1024;
+        let of = |name: &str| self.values.contains_key(name).then(|| self.int(name));
+        let threads = of("tasks")? * of("runs")?;
+        (threads > MOST).then(|| format!("`tasks` times `runs` = {threads} threads; {MOST} is the limit"))
     }
     /// A number, where a word may stand instead.
     pub fn maybe_int(&self, name: &str) -> Option<u64> {
