@@ -2,14 +2,16 @@
 //!
 //! Every frame the engine simulates while workers it woke together compute beside it, then the renderer issues commands and waits for a
 //! free buffer; the frame is over when the GPU has drawn it (mark `frame`). Helpers (audio, driver, main loop) tick on their own, with
-//! the rates and lengths of the published table of a game.
+//! the rates and lengths of the published table of a game. With `touch=yes` the player touches the screen about every second, and a
+//! thread reads that: some kernels answer with a boost.
 //!
-//! Calibrated: work per frame of engine, workers and renderer, and the GPU's time; range tried: half to twice as much.
+//! Calibrated: work per frame of engine, workers and renderer, and the GPU's time; range tried: half to twice as much. The player's
+//! touches are estimated.
 
 use super::dist::Dist;
 use super::forever;
 use super::frames::{nice, work_us};
-use super::models::{Model, Params, number};
+use super::models::{Model, Params, number, word};
 use super::server::task;
 use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
@@ -25,6 +27,7 @@ pub const MODEL: Model = Model {
         number("worker_us", "500", (1, 100_000), "median work of each worker per frame, µs"),
         number("render_us", "1200", (1, 100_000), "median work of the renderer per frame, µs"),
         number("gpu_us", "4000", (1, 1_000_000), "median time of the GPU per frame, µs"),
+        word("touch", &["no", "yes"], "the player touches the screen about every second"),
     ],
     source: include_str!("game.rs"),
     build,
@@ -35,6 +38,9 @@ const DONE: u32 = 1;
 const RENDER: u32 = 2;
 const GPU: u32 = 3;
 const BEGUN: u32 = 4;
+/// From one touch to the next, on average; the work of reading one.
+const TOUCH_NS: u64 = 1_000_000_000;
+const READ_US: u64 = 100;
 
 /// A helper that wakes `per_s` times a second for `us` µs of work.
 fn helper(name: &str, attr: SchedAttr, per_s: u64, us: u64) -> TaskSpec {
@@ -70,6 +76,10 @@ fn build(p: &Params) -> Workload {
         let body = vec![Op::Get(WORK), work_us(p.int("worker_us")), put(DONE)];
         tasks.push(task("worker", workers, nice(-2), forever(body)));
     }
+    if p.word("touch") == "yes" {
+        let pause = Op::Sleep(Amount::Random(Dist::Exponential { mean: TOUCH_NS }));
+        tasks.push(task("input", 1, nice(-8), forever(vec![pause, Op::Touch, work_us(READ_US)])));
+    }
     Workload {
         name: MODEL.name.into(),
         duration: Some(Ns::from_s(10)),
@@ -82,5 +92,18 @@ fn build(p: &Params) -> Workload {
         mark_periods: vec![Some(Ns(period))],
         groups: vec![GroupSpec::root()],
         ..Workload::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_player_touches_only_when_asked() {
+        let tasks = |touch: &str| MODEL.workload(&[("touch".into(), touch.into())]).unwrap().tasks;
+        let touches = |t: &TaskSpec| t.program.ops.contains(&Op::Touch);
+        assert_eq!(MODEL.workload(&[]).unwrap().tasks, tasks("no"));
+        assert!(!tasks("no").iter().any(touches) && tasks("yes").iter().any(touches));
     }
 }
