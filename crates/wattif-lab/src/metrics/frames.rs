@@ -52,7 +52,10 @@ pub struct PaceReport {
     /// Janks, percent of all, as JankBench counts: longer than a period (whole milliseconds); after such a one buffers give slack,
     /// and only longer than two is another, until one is in time.
     pub jank_pct: f64,
-    /// Vsyncs that passed while a unit was not ready.
+    /// Vsyncs at which a unit was due and none came, each once however many units were late. A unit is due a period after it
+    /// began, or after the one before it was shown, whichever is later: pauses are not missed, and of units that overlap (more
+    /// buffers) only the first one's longer way counts. One that comes before its turn waits for the next vsync, two periods at
+    /// most.
     pub missed: u64,
     /// Units per second, mean over the whole seconds of the run; `None` for a run without one.
     pub fps: Option<f64>,
@@ -95,6 +98,8 @@ struct Pace {
     late: bool,
     janks: u64,
     missed: u64,
+    /// The vsync at which the last one was shown.
+    shown: u64,
     /// Units of the second that is under way, and which that is.
     second: u64,
     in_second: u64,
@@ -110,6 +115,7 @@ impl Pace {
             late: false,
             janks: 0,
             missed: 0,
+            shown: 0,
             second: 0,
             in_second: 0,
             seconds: 0,
@@ -124,9 +130,17 @@ impl Pace {
         let limit = if self.period < 1_000_000 { self.period } else { self.period / 1_000_000 * 1_000_000 };
         self.janks += u64::from(ns > if self.late { 2 * limit } else { limit });
         self.late = ns > limit;
-        self.missed += ns.saturating_sub(1) / self.period;
+        self.show(at, at - ns);
         self.until(at / SECOND);
         self.in_second += 1;
+    }
+
+    /// At the first vsync that is free; counted from where the unit began if nothing was shown since.
+    fn show(&mut self, at: u64, began: u64) {
+        let last = self.shown.max(began);
+        let periods = at.saturating_sub(last).div_ceil(self.period).max(1);
+        self.missed += periods - 1;
+        self.shown = (last + periods * self.period).min(at + 2 * self.period);
     }
 
     /// The seconds before this one are over.
@@ -221,7 +235,32 @@ mod tests {
     fn after_a_jank_buffers_hide_the_next_delay() {
         assert_eq!(paced(&[10, 17, 20, 10, 20]).jank_pct, 40.0, "17 and the last 20");
         assert_eq!(paced(&[17, 33, 33]).jank_pct, 100.0);
-        assert_eq!((paced(&[16, 17, 34, 51]).missed), 1 + 2 + 3);
+    }
+
+    /// Vsyncs missed by frames that began and ended at these times, in 1/10 of a period.
+    fn missed(frames: &[(u64, u64)]) -> u64 {
+        let mut f = Frames::new(&["frame".into()], &[Some(Ns(10_000_000))]);
+        for (began, at) in frames.iter().map(|(began, at)| (began * 1_000_000, at * 1_000_000)) {
+            f.event(Ns(at), CpuId(0), &Event::Mark { pid: Pid(1), mark: 0, began_ns: began });
+        }
+        MarkReport::of(f.marks().next().unwrap().1).pace.unwrap().missed
+    }
+
+    #[test]
+    fn a_vsync_is_missed_once() {
+        let game: Vec<_> = (0..100).map(|i| (10 * i, 10 * i + [5, 9, 3][i as usize % 3])).collect();
+        assert_eq!(missed(&game), 0, "in time");
+        assert_eq!(missed(&[(0, 10), (100, 111), (200, 221), (300, 331)]), 1 + 2 + 3, "late ones, and pauses");
+        assert_eq!(missed(&[(0, 8), (10, 23), (20, 28), (30, 38)]), 1, "the next is due one vsync later");
+        // Three buffers: each takes two to three periods, one comes in each. Only the first is waited for.
+        let deep: Vec<_> = (0..100).map(|i| (10 * i, 10 * i + [23, 29, 21][i as usize % 3])).collect();
+        assert_eq!(missed(&deep), 2);
+        // At half the rate every other vsync is missed, however long each frame was under way.
+        let slow: Vec<_> = (0..100).map(|i| (10 * i, 20 * i + 20)).collect();
+        assert_eq!(missed(&slow), 100);
+        // What comes too fast is not hoarded: it covers two vsyncs of the pause in which one is due.
+        let fast: Vec<_> = (0..50).map(|i| (i, i + 5)).chain([(50, 114)]).collect();
+        assert_eq!(missed(&fast), 3);
     }
 
     #[test]
