@@ -26,6 +26,11 @@ pub fn memset_ns(bytes: u64) -> u64 {
     scaled(bytes, MEMSET_PS_PER_BYTE)
 }
 
+/// Bytes of a `mem` that takes so long.
+pub fn memset_bytes(ns: u64) -> u64 {
+    ns.saturating_mul(1000) / MEMSET_PS_PER_BYTE
+}
+
 /// Work of `iorun`, ns, in chunks of `buffer` bytes.
 pub fn write_ns(bytes: u64, buffer: u64, null_device: bool) -> u64 {
     let calls = bytes.div_ceil(buffer.max(1));
@@ -57,7 +62,7 @@ mod tests {
 
     #[test]
     fn costs() {
-        assert_eq!(memset_ns(4 << 20), 1_048_576);
+        assert_eq!((memset_ns(4 << 20), memset_bytes(1_048_576)), (1_048_576, 4 << 20));
         assert_eq!(write_ns(4096, 4096, true), 500);
         assert_eq!(write_ns(4097, 4096, false), 1000 + 2048);
         assert_eq!(chase_ns(4096, 64, 10), 20);

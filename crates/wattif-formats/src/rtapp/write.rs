@@ -2,10 +2,12 @@
 //!
 //! | here | in the file |
 //! |---|---|
-//! | work; work that does not scale with frequency | `run`; `runtime` |
+//! | work | `run` |
+//! | work that does not scale with frequency | `mem` of the bytes that take so long at 4 GB/s (estimated); `runtime` beyond half a second |
 //! | sleeps and timers; requests to devices | `sleep`, `timer`; `sleep` |
 //! | locks, conditions, barriers, semaphores | the same; a task `tokens` posts what semaphores begin with |
 //! | tokens in queues | semaphores of the same name |
+//! | names | cut to 11 characters, each once |
 //! | loops | of the task where one holds everything, else of phases; loops within loops are written out |
 //! | random amounts | their mean |
 //! | a fixed series of amounts in an endless program | a round for each, up to 100; else their mean |
@@ -13,8 +15,10 @@
 //! | groups | `taskgroup`; their weights and limits in `groups`, which rt-app ignores |
 //! | marks of frames and requests, touches | nothing |
 
-use super::Logs;
+use super::{Logs, memory};
+use crate::words::quoted;
 use serde_json::{Map as Object, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use wattif_model::CpuSet;
 use wattif_model::workload::dist::Dist;
@@ -28,14 +32,22 @@ const ENDLESS: u64 = 1 << 40;
 const LONG: usize = 100;
 /// Most events that loops within loops are written out to.
 const MOST: usize = 10_000;
+/// Most bytes of an event `mem`: rt-app's integers have 32 bits.
+const MOST_BYTES: u64 = i32::MAX as u64;
 /// A longer series of amounts is not written out.
 const SERIES: usize = 100;
 
 /// The file, and what it could not say. `calibration_cpu`: at whose full speed `run` counts, where that is said; `logs`: what a
 /// file that was read says of them.
 pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> (String, Vec<String>) {
-    let workload = &in_its_words(workload);
+    let own = workload;
+    let workload = &in_its_words(own);
     let mut writer = Writer { workload, names: names(workload), lost: BTreeSet::new() };
+    writer.lost.extend(renamed(&own.tasks, &writer.names));
+    if workload.tasks.len() > own.tasks.len() {
+        let giver = &writer.names[own.tasks.len()];
+        writer.lost.insert(format!("a task `{giver}` is added: it posts what semaphores begin with").into());
+    }
     let tasks = workload.tasks.iter().zip(writer.names.clone());
     let tasks = Node::Map(tasks.map(|(task, name)| (name, Node::Map(writer.task(task)))).collect());
     let duration = workload.duration.map_or(-1, |d| i64::try_from(d.0.div_ceil(1_000_000_000)).unwrap_or(-1));
@@ -50,14 +62,14 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
     let mut file = vec![("global".to_string(), Node::Value(global))];
     let groups = groups(&workload.groups);
     if !groups.is_empty() {
-        writer.lost.insert("rt-app ignores `groups`: write their weights and limits to the cgroups by hand");
+        writer.lost.insert("rt-app ignores `groups`: write their weights and limits to the cgroups by hand".into());
         file.push(("groups".into(), Node::Value(groups.into())));
     }
     file.push(("tasks".into(), tasks));
     let mut text = String::new();
     Node::Map(file).write(0, &mut text);
     text.push('\n');
-    (text, writer.lost.into_iter().map(String::from).collect())
+    (text, writer.lost.into_iter().map(Cow::into_owned).collect())
 }
 
 /// The same, without the semaphores that begin above 0 and the short series that rt-app has no word for.
@@ -170,6 +182,19 @@ fn names(workload: &Workload) -> Vec<String> {
     workload.tasks.iter().map(unique).collect()
 }
 
+/// The tasks that are called something else in the file.
+fn renamed(tasks: &[TaskSpec], names: &[String]) -> Option<Cow<'static, str>> {
+    const SHOWN: usize = 5;
+    let changed: Vec<_> = tasks.iter().zip(names).filter(|(task, name)| task.name != **name).collect();
+    let one = |(task, name): &(&TaskSpec, &String)| format!("{} is {}", quoted(&task.name), quoted(name));
+    let mut shown = changed.iter().take(SHOWN).map(one).collect::<Vec<_>>().join(", ");
+    if changed.len() > SHOWN {
+        shown += &format!(", and {} more", changed.len() - SHOWN);
+    }
+    let why = "task names are keys and, with an index, names of threads of up to 15 characters";
+    (!changed.is_empty()).then(|| format!("{why}: {shown}").into())
+}
+
 /// Weights and limits that are not the kernel's defaults, by the files of a cgroup.
 fn groups(groups: &[GroupSpec]) -> Object<String, Value> {
     let percent = |clamp: u16| format!("{:.2}", f64::from(clamp) * 100.0 / 1024.0);
@@ -214,7 +239,7 @@ struct Phase {
 struct Writer<'w> {
     workload: &'w Workload,
     names: Vec<String>,
-    lost: BTreeSet<&'static str>,
+    lost: BTreeSet<Cow<'static, str>>,
 }
 
 impl<'w> Writer<'w> {
@@ -324,8 +349,9 @@ impl<'w> Writer<'w> {
                 }
             }
             if ops.len() >= MOST {
-                self.lost
-                    .insert("loops within loops are written out, and some would be longer than 10,000 events: cut");
+                self.lost.insert(
+                    "loops within loops are written out, and some would be longer than 10,000 events: cut".into(),
+                );
                 return;
             }
         }
@@ -333,7 +359,7 @@ impl<'w> Writer<'w> {
 
     fn op(&mut self, op: &Op, phase: &mut Phase, bound: &mut Option<Value>) {
         if is_attribute(op) && !phase.events.0.is_empty() {
-            self.lost.insert("attributes that change within a loop come to be set at its beginning");
+            self.lost.insert("attributes that change within a loop come to be set at its beginning".into());
         }
         match op {
             Op::SetAffinity(cpus) => *bound = cpus.as_ref().map(list),
@@ -359,13 +385,23 @@ impl<'w> Writer<'w> {
         let cond = |c: &u32| name(w.conds.get(*c as usize).map(|c| c.name.as_str()));
         let mutex = |m: &u32| name(w.mutexes.get(*m as usize).map(|m| m.name.as_str()));
         let semaphore = |s: &u32| name(w.semaphores.get(*s as usize).map(|s| s.name.as_str()));
-        let mut lose = |what| {
-            self.lost.insert(what);
+        let mut lose = |what: &'static str| {
+            self.lost.insert(what.into());
         };
         match op {
             Op::Run(work) => lasting("run", self.us(work)),
             Op::RunInsensitive(work) => {
-                lose("work that does not scale with frequency became `runtime`, which counts preempted time too");
+                let bytes = memory::memset_bytes(self.ns(work));
+                if bytes <= MOST_BYTES {
+                    self.lost.insert(
+                        "work that does not scale with frequency became `mem`, its bytes at an estimated 4 GB/s".into(),
+                    );
+                    return if bytes == 0 { vec![] } else { one("mem", bytes.into()) };
+                }
+                self.lost.insert(
+                    "long work that does not scale with frequency became `runtime`, which counts preempted time too"
+                        .into(),
+                );
                 lasting("runtime", self.us(work))
             }
             Op::Spin { wall, .. } => lasting("runtime", self.us(wall)),
@@ -432,20 +468,26 @@ impl<'w> Writer<'w> {
 
     /// Whole µs, as rt-app counts; 0 only for nothing.
     fn us(&mut self, amount: &Amount) -> u64 {
-        let ns = match amount {
-            Amount::Fixed(0) => return 0,
+        match self.ns(amount) {
+            0 if matches!(amount, Amount::Fixed(_)) => 0,
+            ns => (ns.saturating_add(500) / 1_000).max(1),
+        }
+    }
+
+    fn ns(&mut self, amount: &Amount) -> u64 {
+        match amount {
             Amount::Fixed(ns) => *ns,
             Amount::Random(dist) => {
-                self.lost.insert(match dist {
+                let became = match dist {
                     Dist::Sequence { .. } => {
                         "a series of amounts too long to write out, or of a part of a program, became its mean"
                     }
                     _ => "random amounts became their mean",
-                });
+                };
+                self.lost.insert(became.into());
                 mean(dist) as u64
             }
-        };
-        ((ns + 500) / 1_000).max(1)
+        }
     }
 
     /// Iterations of each thread that takes from a counter; of one chunk where the counter never ends.
@@ -707,6 +749,26 @@ mod tests {
             same += 1;
         }
         assert!(same >= 8, "{same}");
+    }
+
+    #[test]
+    fn memory_comes_back_as_it_was() {
+        let text = r#"{"tasks": {"a": {"mem": 1000, "iorun": 5000, "run": 7, "memrun": {"type": "read", "size": 64, "count": 99}}}}"#;
+        let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
+        let first = parse(text, "again", &options).workload.unwrap();
+        let (_, lost) = write(&first, None, &Logs::default());
+        assert!(lost.len() == 1 && lost[0].contains("`mem`"), "{lost:?}");
+        assert_eq!(read_back(&first), first);
+        let hour = &file(vec![Op::RunInsensitive(Amount::Fixed(3_600_000_000_000))])["tasks"]["t"]["phases"]["p0"];
+        assert_eq!(hour["runtime0"], json!(FOREVER_US), "longer than rt-app's integers count bytes");
+    }
+
+    #[test]
+    fn what_a_file_calls_otherwise_is_told() {
+        let workload = MODELS.iter().find(|m| m.name == "jankbench").unwrap().workload(&[]).unwrap();
+        let (_, lost) = write(&workload, None, &Logs::default());
+        assert!(lost.iter().any(|l| l.ends_with("`RenderThread` is `RenderThrea`")), "{lost:?}");
+        assert!(lost.iter().any(|l| l.contains("a task `tokens` is added")), "{lost:?}");
     }
 
     #[test]
