@@ -6,7 +6,7 @@
 //! | column | meaning |
 //! |---|---|
 //! | `idx` | number of the thread |
-//! | `perf` | loops of work: configured work by the `calibration` of the file, 1000 ns per loop where it has none |
+//! | `perf` | loops of work by the `calibration` of the file, 1000 ns per loop where it has none: configured ones of `run`, and of `runtime` those of the pieces of 32 µs that were done in the time |
 //! | `run`, `period` | measured time in run events, and of the whole iteration |
 //! | `start`, `end`, `rel_st` | of the iteration; `rel_st` from the start of the program |
 //! | `slack` | from the end of the work to the last timer's expiry, with `cumulative_slack` the sum over the timers; negative: too late |
@@ -21,6 +21,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use wattif_formats::rtapp::Logs;
+use wattif_lab::metrics::RtappLoops;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::workload::Policy;
@@ -37,7 +38,7 @@ pub struct RtappLogs {
     /// Priority or nice value by task.
     priorities: BTreeMap<String, i32>,
     basename: String,
-    ns_per_loop: u64,
+    loops: RtappLoops,
     failed: Option<std::io::Error>,
 }
 
@@ -73,7 +74,7 @@ impl RtappLogs {
             threads: BTreeMap::new(),
             priorities: spec.workload.tasks.iter().map(|t| (t.name.clone(), priority(&t.attr))).collect(),
             basename: plain(logs.basename.as_deref().unwrap_or("rt-app")),
-            ns_per_loop: logs.ns_per_loop.unwrap_or(1_000).into(),
+            loops: RtappLoops::new(&spec.platform, &spec.workload, logs.ns_per_loop.unwrap_or(1_000).into()),
             failed: None,
         })
     }
@@ -129,12 +130,13 @@ impl Log {
 
 impl Observer for RtappLogs {
     fn interest(&self) -> Interest {
-        Interest::PROGRAM
+        Interest::PROGRAM.and(self.loops.interest())
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         if !thread.workload {
             return;
         }
+        self.loops.thread(thread);
         let (index, priority) = (self.threads.len(), self.priorities.get(&thread.task).copied().unwrap_or(0));
         let text = format!(
             "# Policy : {} priority : {priority}\n{:4} {:>8} {:>8} {:>8} {:>15} {:>15} {:>15} {:>10} {:>10} {:>10} {:>10}\n",
@@ -154,7 +156,7 @@ impl Observer for RtappLogs {
         let name = format!("{}-{}.log", self.basename, plain(&thread.comm));
         self.threads.insert(thread.pid, Log { name, index, text, stats: None });
     }
-    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::RtappStats { pid, wu_lat_ns, run_ns, period_ns, slack_ns } => {
                 if let Some(log) = self.threads.get_mut(&pid) {
@@ -164,14 +166,14 @@ impl Observer for RtappLogs {
             Event::RtappConfigured { pid, c_duration_us, c_period_us } => {
                 let Some(log) = self.threads.get_mut(&pid) else { return };
                 if let Some(stats) = log.stats.take() {
-                    let loops = c_duration_us.saturating_mul(1_000) / self.ns_per_loop;
+                    let loops = self.loops.line(at, cpu, pid, c_duration_us, c_period_us);
                     log.line(stats, loops, c_duration_us, c_period_us);
                 }
                 if log.text.len() > KEPT && self.failed.is_none() {
                     self.failed = log.flush(self.scratch.path()).err();
                 }
             }
-            _ => {}
+            _ => self.loops.event(at, cpu, event),
         }
     }
 }

@@ -689,6 +689,26 @@ fn calibration_survives_an_export() {
     }
 }
 
+/// Work in `runtime` takes as many pieces as the clock allows.
+#[test]
+fn loops_of_runtime_are_those_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let perf = |runtime: u64, governor: &str| {
+        let folder = dir.path().join(format!("{governor}{runtime}"));
+        let file = format!(r#"{{"tasks": {{"a": {{"loop": 3, "cpus": [0], "runtime0": {runtime}, "sleep": 1000}}}}}}"#);
+        let governor = format!("cpufreq={governor}");
+        let args = ["run", "-", "-p", "hikey960", "--set", &governor, "--logs", folder.to_str().unwrap()];
+        let o = with_stdin(&args, file.as_bytes());
+        assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+        let text = std::fs::read_to_string(folder.join("rt-app-a-0.log")).unwrap();
+        text.lines().last().unwrap().split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(perf(1, "performance"), 32, "one piece");
+    let (slow, fast) = (perf(10_000, "powersave"), perf(10_000, "performance"));
+    assert!((2_700..3_100).contains(&slow) && (9_800..10_100).contains(&fast), "{slow} {fast}");
+    assert_eq!(slow % 32, 0);
+}
+
 /// The keys of `global` that rt-app's logs follow.
 #[test]
 fn logs_follow_the_file() {

@@ -50,6 +50,14 @@ impl Throughput {
         self.threads.get(pid).map_or(0.0, |w| *w as f64 / CAPACITY_SCALE as f64 / 1e9)
     }
 
+    /// Capacity times ns of a thread up to `at`, when it runs on `cpu` or not at all.
+    pub fn so_far(&mut self, at: Ns, cpu: CpuId, pid: Pid) -> u128 {
+        if self.on_cpu.get(cpu.at()).is_some_and(|c| c.pid == pid) {
+            self.account(at, cpu.at(), pid);
+        }
+        self.threads.get(pid).copied().unwrap_or(0)
+    }
+
     /// Close what runs on a CPU at `at`, `pid` having run since the last change.
     fn account(&mut self, at: Ns, cpu: usize, pid: Pid) {
         let slot = &mut self.on_cpu[cpu];
