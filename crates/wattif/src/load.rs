@@ -184,8 +184,11 @@ pub fn parse_workload(
     settings: &Settings,
 ) -> Result<Loaded<LoadedWorkload>, Error> {
     if workload_json::is(&source.text) {
-        let (value, diagnostics) = match workload_json::parse(&source.text) {
-            Ok(workload) => (Some(workload.into()), Vec::new()),
+        let (value, diagnostics) = match workload_json::parse(&source.text, nr_cpus) {
+            Ok(workload_json::Read { workload, calibration_cpu, logs }) => {
+                let calibration_cpu = calibration_cpu.map(CpuId);
+                (Some(LoadedWorkload { workload, calibration_cpu, logs }), Vec::new())
+            }
             Err(refused) => (None, vec![refused]),
         };
         return loaded(source, value, diagnostics);

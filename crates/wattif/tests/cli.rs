@@ -679,12 +679,14 @@ fn calibration_survives_an_export() {
         let tasks = r#"{"a": {"run": 1000, "sleep": 2000, "loop": 5}}"#;
         std::fs::write(path("cal.json"), format!(r#"{{"global": {{{global}}}, "tasks": {tasks}}}"#)).unwrap();
         assert_eq!(done(&["export", &path("cal.json"), &path("cal2.json")]).status.code(), Some(0));
+        assert_eq!(done(&["export", &path("cal.json"), &path("ours.json"), "--ours"]).status.code(), Some(0));
         for platform in ["hikey960", "guest_arm64_4l4b"] {
             let work = |file: &str| {
                 let run = json(&["run", &path(file), "-p", platform, "--duration", "100ms", "--json"]);
                 (run["digest"].clone(), run["metrics"]["energy"].clone())
             };
             assert_eq!(work("cal.json"), work("cal2.json"), "{global} on {platform}");
+            assert_eq!(work("cal.json"), work("ours.json"), "{global} on {platform}, in our own words");
         }
     }
 }

@@ -534,8 +534,8 @@ fn a_trace_becomes_a_workload() {
         assert!((a - b).abs() < 0.05 * a, "{task}: {a} s of work recorded, {b} s replayed");
     }
     // Our own file reads back; rt-app's words say most of it.
-    let file = wattif_formats::workload_json::write(&inferred.workload);
-    assert_eq!(wattif_formats::workload_json::parse(&file).unwrap(), inferred.workload);
+    let file = wattif_formats::workload_json::write(&inferred.workload, None, &Default::default());
+    assert_eq!(wattif_formats::workload_json::parse(&file, 8).unwrap().workload, inferred.workload);
     let (text, _) = wattif_formats::rtapp::write(&inferred.workload, None, &Default::default());
     let parsed = wattif_formats::rtapp::parse(&text, "a", &Default::default());
     assert!(parsed.workload.is_some(), "{:?}", parsed.diagnostics);

@@ -5,6 +5,7 @@ use super::keys;
 use super::lints::Report;
 use super::{Dialect, Options, sched, values};
 use crate::words::quoted;
+use serde::{Deserialize, Serialize};
 use wattif_model::Ns;
 use wattif_model::workload::Policy;
 
@@ -24,7 +25,8 @@ pub(super) struct Global {
 }
 
 /// What a file says of the logs that rt-app writes: no part of the workload.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Logs {
     /// `log_basename`: what the files' names begin with; rt-app's own is `rt-app`.
     pub basename: Option<String>,

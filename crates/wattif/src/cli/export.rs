@@ -62,9 +62,10 @@ fn workload(args: &Args, look: Look) -> Result<Exit, Error> {
     let loaded = load::workload(&args.what, nr_cpus, args.dialect.into(), &settings)?;
     output::note(&loaded.findings.render(look, Severity::Note));
     let LoadedWorkload { workload, calibration_cpu, logs } = &loaded.value;
+    let calibration_cpu = calibration_cpu.map(|cpu| cpu.0);
     let (text, lost) = match args.ours {
-        true => (workload_json::write(workload), Vec::new()),
-        false => rtapp::write(workload, calibration_cpu.map(|cpu| cpu.0), logs),
+        true => (workload_json::write(workload, calibration_cpu, logs), Vec::new()),
+        false => rtapp::write(workload, calibration_cpu, logs),
     };
     lost.iter().for_each(|l| output::note(&format!("note: {l}")));
     match args.file.as_os_str() == "-" {

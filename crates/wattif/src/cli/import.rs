@@ -119,7 +119,7 @@ fn workload(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
             notes.iter().for_each(|n| output::note(&format!("note: {n}")));
             text
         }
-        false => wattif_formats::workload_json::write(&inferred.workload),
+        false => wattif_formats::workload_json::write(&inferred.workload, None, &rtapp::Logs::default()),
     };
     emit(args, &text)
 }
