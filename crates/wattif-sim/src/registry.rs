@@ -325,6 +325,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
     s.groups = groups;
+    s.rd.energy_aware = balancer.eas;
     s.rd.uclamp_used = spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024));
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
     s.bandwidth_slice_ns = class.int("bandwidth_slice_us").min(LONGEST_US) * 1000;
@@ -416,6 +417,14 @@ fn window_ms(spec: &RunSpec) -> u64 {
 
 /// What a kernel makes of its settings on a platform that a user may not expect.
 pub fn notes(spec: &RunSpec) -> Vec<String> {
+    let mut notes = window_notes(spec);
+    if Tunables::of(&spec.kernel, "eas").text("generation") == "4.9" {
+        notes.extend(no_eas(spec).map(|why| format!("eas.generation = 4.9: no find_best_target here: {why}")));
+    }
+    notes
+}
+
+fn window_notes(spec: &RunSpec) -> Vec<String> {
     if chosen(&spec.kernel, Slot::Load) != "walt" {
         return Vec::new();
     }
@@ -434,6 +443,29 @@ pub fn notes(spec: &RunSpec) -> Vec<String> {
         )
     });
     fixed.into_iter().chain(cut).collect()
+}
+
+/// A setting that changes nothing on this platform, whatever the kernel makes of it: what it is about is not there.
+pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
+    let about_eas = ["eas.generation", "cpu_util.eas"].iter().any(|of| path.ends_with(of));
+    // What a profile of 4.9 asks for is in the notes of every run.
+    let told = Tunables::of(&spec.kernel, "eas").text("generation") == "4.9";
+    let why = (about_eas && !told).then(|| no_eas(spec)).flatten()?;
+    Some(format!("{path} changes nothing here: no energy-aware placement, {why}"))
+}
+
+/// Why there is no energy-aware placement on a platform although the kernel would do it, if so.
+fn no_eas(spec: &RunSpec) -> Option<&'static str> {
+    let (kernel, platform) = (&spec.kernel, &spec.platform);
+    if !wants_eas(kernel) || build_eas(kernel, platform).is_some() {
+        return None;
+    }
+    let generation = Tunables::of(kernel, "eas").text("generation");
+    Some(match () {
+        () if platform.smt_share.len() > 1 => "cores have several threads",
+        () if generation != "4.9" && !platform.is_asymmetric() => "all CPUs have the same capacity",
+        () => "the platform does not state the power of every operating point",
+    })
 }
 
 /// Why setting this tunable changes nothing under a kernel, if so: another policy stands in its slot, or another generation of it.
@@ -601,18 +633,29 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p.find_idlest_cpu.sched_idle = parsed(&idlest, "sched_idle", SchedIdle::parse);
     p.wake_affine.generation = parsed(&affine, "generation", wake_affine::Generation::parse);
     p.before_5_7 = own.text("before_5_7") == "true";
-    let eas = Tunables::of(kernel, "eas");
-    // Energy-aware placement is possible only under schedutil, see `sched_is_eas_possible`.
-    if eas.text("generation") == "4.9" {
-        let model = FindBestTarget::of_platform(platform);
-        p.eas = model.map(|eas| Box::new(eas) as Box<dyn EnergyAware>);
-    } else if eas.text("generation") != "off" && chosen(kernel, Slot::Cpufreq) == "schedutil" {
-        let generation = parsed(&eas, "generation", eas_generation);
-        let boost = boost_of(kernel, "eas");
-        let model = eas::Eas::of_platform(eas::Tunables { generation, boost }, platform);
-        p.eas = model.map(|eas| Box::new(eas) as Box<dyn EnergyAware>);
-    }
+    p.eas = build_eas(kernel, platform);
     p
+}
+
+/// Is there energy-aware placement, where the platform allows it? Since 5.0 only under schedutil, see `sched_is_eas_possible`.
+fn wants_eas(kernel: &KernelSpec) -> bool {
+    match Tunables::of(kernel, "eas").text("generation").as_str() {
+        "off" => false,
+        "4.9" => true,
+        _ => chosen(kernel, Slot::Cpufreq) == "schedutil",
+    }
+}
+
+fn build_eas(kernel: &KernelSpec, platform: &Platform) -> Option<Box<dyn EnergyAware>> {
+    let t = Tunables::of(kernel, "eas");
+    if !wants_eas(kernel) {
+        return None;
+    }
+    if t.text("generation") == "4.9" {
+        return Some(Box::new(FindBestTarget::of_platform(platform)?));
+    }
+    let generation = parsed(&t, "generation", eas_generation);
+    Some(Box::new(eas::Eas::of_platform(eas::Tunables { generation, boost: boost_of(kernel, "eas") }, platform)?))
 }
 
 fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result<FairBalancer, RunError> {

@@ -503,3 +503,28 @@ fn windows_that_are_not_whole_ticks_are_told() {
     let told = "walt.window_ms = display: only a kernel of 250 Hz follows the display, 20 ms here";
     assert_eq!(notes("display"), [told]);
 }
+
+/// A run of `kernel` under settings.
+fn under(platform: &str, kernel: &str, text: &str, set: &[&str]) -> RunSpec {
+    let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
+    let kernel_spec = load::kernel(kernel, &Settings::parse(&set).unwrap()).unwrap().value;
+    RunSpec { kernel: kernel_spec, ..spec(platform, kernel, text, 1) }
+}
+
+#[test]
+fn the_placement_of_4_9_needs_powers_and_mainlines_needs_capacities_that_differ() {
+    use wattif_sim::registry::{notes, without_effect_here};
+    let run =
+        |platform, kernel, generation: &str| under(platform, kernel, MIXED, &[&format!("eas.generation={generation}")]);
+    let here = |platform, kernel, generation| without_effect_here(&run(platform, kernel, generation), "eas.generation");
+    assert_ne!(digest(&run("hikey620", "android-4.9", "4.9")), digest(&run("hikey620", "android-4.9", "off")));
+    assert_eq!(notes(&run("hikey620", "android-4.9", "4.9")), [""; 0]);
+    let mut powerless = run("hikey620", "android-4.9", "4.9");
+    powerless.platform.domains[0].power.busy_uw.clear();
+    assert!(notes(&powerless)[0].contains("power"), "{:?}", notes(&powerless));
+    // Mainline's is silently absent where it is not asked for by name.
+    assert_eq!(digest(&run("hikey620", "linux-6.12", "6.12")), digest(&run("hikey620", "linux-6.12", "off")));
+    assert_eq!(notes(&run("hikey620", "linux-6.12", "6.12")), [""; 0]);
+    assert!(here("hikey620", "linux-6.12", "6.12").unwrap().contains("same capacity"));
+    assert_eq!((here("hikey620", "linux-6.12", "off"), here("hikey960", "linux-6.12", "6.12")), (None, None));
+}

@@ -27,7 +27,7 @@ impl Kernel<'_, '_> {
     pub(crate) fn trigger_load_balance(&mut self, cpu: CpuId) {
         let rq = &self.s.rqs[cpu.at()];
         let (idle, due) = (rq.curr == IDLE, self.s.now >= rq.next_balance);
-        if self.s.topology.has_asym && !self.s.rd.overutilized {
+        if self.s.rd.energy_aware && !self.s.rd.overutilized {
             self.s.rd.overutilized = cpu_overutilized(&self.s, cpu);
         }
         if due {

@@ -254,7 +254,9 @@ pub struct DlRq {
 pub struct RootDomain {
     /// Some CPU has more than one task, or a misfit one.
     pub overloaded: bool,
-    /// Some CPU's utilisation does not fit its capacity.
+    /// Energy-aware placement is there (`sched_energy_enabled`).
+    pub energy_aware: bool,
+    /// Some CPU's utilisation does not fit its capacity; not looked at without energy-aware placement.
     pub overutilized: bool,
     /// Some task or group has utilisation clamps (`uclamp_is_used`).
     pub uclamp_used: bool,

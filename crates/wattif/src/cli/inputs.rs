@@ -138,7 +138,9 @@ impl Inputs {
             });
         }
         for spec in &specs {
-            let notes = registry::notes(spec).into_iter().map(|n| Diagnostic::note("kernel::N01", 0..0, n)).collect();
+            let set = settings.kernel.iter().filter_map(|(path, _)| registry::without_effect_here(spec, path));
+            let notes = registry::notes(spec).into_iter().chain(set.map(|why| format!("--set {why}")));
+            let notes = notes.map(|n| Diagnostic::note("kernel::N01", 0..0, n)).collect();
             findings.push(Findings { name: spec.kernel.name.clone(), text: "".into(), diagnostics: notes });
         }
         findings.retain(|f| !f.diagnostics.is_empty());

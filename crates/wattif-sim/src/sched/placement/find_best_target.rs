@@ -16,8 +16,8 @@
 //!
 //! # Decision
 //! 1. Some CPU is overutilised: not here, the ordinary path decides. A synchronous wake-up stays with its waker.
-//! 2. boosted := task + boost · (1024 − task) / 100. Walk all CPUs, from the biggest if boosted, else from the smallest. A CPU
-//!    that boosted, or its utilisation and the task, exceed in capacity is skipped, one under interrupt load too.
+//! 2. boosted := task + boost · (1024 − task) / 100. Walk all CPUs, from the biggest if boosted, else from the smallest, equals by
+//!    number. A CPU that boosted, or its utilisation and the task, exceed in capacity is skipped, one under interrupt load too.
 //! 3. `prefer_idle`: the first idle CPU; else the one with most room at its present frequency; backup: the least used.
 //! 4. Otherwise: of the busy ones those with room now, smaller first, then most spare capacity: target. Of the idle ones the
 //!    smaller, then the one in the shallower state: backup, or target without any other.
@@ -31,13 +31,14 @@
 //! waiting spreads tasks.
 //!
 //! # State and cost
-//! None. O(CPUs) for the walk, O(CPUs of two clusters) per computation.
+//! Two orders of the CPUs. O(CPUs) for the walk, O(CPUs of two clusters) per computation.
 //!
 //! # Where it fails
 //! One target: a better CPU that the walk passed over is not considered. The frequency it assumes is the lowest that fits,
 //! without the governor's headroom.
 //!
 //! # Differences from the kernel
+//! Where there is a table of powers it is there, on machines of equal CPUs too; mainline's needs CPUs that differ. Not under SMT.
 //! FIDELITY(payoff-regions): the gains of the payoff regions are from memory. Idle states: the shallowest for a CPU or cluster with utilisation, the deepest without. No vectors of this code exist.
 //!
 //! # Source
@@ -48,7 +49,8 @@ use super::{EnergyAware, Kind, Request, SyncLoad};
 use crate::sched::Sched;
 use crate::sched::load::cpu_load::{cpu_util_without, task_util};
 use crate::sched::schedtune::boosted;
-use wattif_model::platform::{Platform, PowerTable};
+use std::cmp::Reverse;
+use wattif_model::platform::{Cluster, FreqDomain, Platform, PowerTable};
 use wattif_model::{CpuId, CpuSet, Pid};
 
 /// A CPU is overutilised above 1024/1280 of its capacity.
@@ -57,9 +59,12 @@ const CAPACITY_MARGIN: u64 = 1280;
 /// Payoff in the regions where energy and capacity rise, or fall, together: gain of energy, gain of capacity by decile of boost.
 const GAINS: [(i64, i64); 10] = [(0, 5), (1, 5), (2, 5), (3, 5), (4, 5), (5, 4), (5, 3), (5, 2), (5, 1), (5, 0)];
 
+/// CPUs of one cluster and one clock.
 #[derive(Clone, Debug)]
-struct Domain {
+struct EnergyGroup {
     cpus: CpuSet,
+    /// All of the clock.
+    domain: CpuSet,
     capacities: Vec<u64>,
     power: PowerTable,
     deepest: usize,
@@ -68,10 +73,10 @@ struct Domain {
 /// The policy.
 #[derive(Clone, Debug)]
 pub struct FindBestTarget {
-    domains: Vec<Domain>,
-    domain_of: Vec<usize>,
-    /// CPUs by ascending capacity, and by number among equals.
-    by_capacity: Vec<CpuId>,
+    groups: Vec<EnergyGroup>,
+    group_of: Vec<usize>,
+    /// CPUs from the smallest capacity on, and from the biggest; by number among equals.
+    walks: [Vec<CpuId>; 2],
     /// Power of the whole machine at full speed, µW, which energy differences are normalised by.
     max_power: u64,
 }
@@ -84,30 +89,37 @@ struct Found {
 }
 
 impl FindBestTarget {
-    /// For a platform; `None` where a busy power is not known, or CPUs are equal: the kernel has no energy model there.
+    /// For a platform; `None` where a busy power is not known, or cores have several threads.
     pub fn of_platform(platform: &Platform) -> Option<FindBestTarget> {
-        let known = |d: &wattif_model::platform::FreqDomain| (0..d.opps.len()).all(|o| d.power.busy(o) > 0);
-        if !platform.is_asymmetric() || !platform.domains.iter().all(known) {
+        let known = |d: &FreqDomain| (0..d.opps.len()).all(|o| d.power.busy(o) > 0);
+        if platform.smt_share.len() > 1 || !platform.domains.iter().all(known) {
             return None;
         }
-        let domain = |d: &wattif_model::platform::FreqDomain| Domain {
-            cpus: d.cpus.clone(),
+        let group = |d: &FreqDomain, cpus: CpuSet| EnergyGroup {
+            deepest: cpus.min().map_or(0, |c| platform.idle_states(c).len().saturating_sub(1)),
+            cpus,
+            domain: d.cpus.clone(),
             capacities: d.opps.iter().map(|o| u64::from(o.capacity)).collect(),
             power: d.power.clone(),
-            deepest: d.cpus.min().map_or(0, |c| platform.idle_states(c).len().saturating_sub(1)),
         };
-        let mut by_capacity: Vec<CpuId> = (0..platform.nr_cpus() as u32).map(CpuId).collect();
-        by_capacity.sort_by_key(|c| platform.cpus[c.at()].capacity);
-        let full = |d: &Domain| {
-            let top = d.capacities.len() - 1;
-            d.power.busy(top) * d.cpus.len() as u64 + d.power.cluster_busy(top)
+        let in_clusters = |d| platform.clusters.iter().map(move |c: &Cluster| group(d, c.cpus.and(&d.cpus)));
+        let groups: Vec<EnergyGroup> =
+            platform.domains.iter().flat_map(in_clusters).filter(|g| !g.cpus.is_empty()).collect();
+        let full = |g: &EnergyGroup| {
+            let top = g.capacities.len() - 1;
+            g.power.busy(top) * g.cpus.len() as u64 + g.power.cluster_busy(top)
         };
-        let domains: Vec<Domain> = platform.domains.iter().map(domain).collect();
+        let cpus = || (0..platform.nr_cpus() as u32).map(CpuId);
+        let of = |cpu| groups.iter().position(|g| g.cpus.contains(cpu)).expect("every CPU has a cluster and a clock");
+        let capacity = |c: &CpuId| platform.cpus[c.at()].capacity;
+        let mut walks: [Vec<CpuId>; 2] = [cpus().collect(), cpus().collect()];
+        walks[0].sort_by_key(capacity);
+        walks[1].sort_by_key(|c| Reverse(capacity(c)));
         Some(FindBestTarget {
-            max_power: domains.iter().map(full).sum::<u64>().max(1),
-            domains,
-            domain_of: platform.cpus.iter().map(|c| c.domain.at()).collect(),
-            by_capacity,
+            max_power: groups.iter().map(full).sum::<u64>().max(1),
+            group_of: cpus().map(of).collect(),
+            groups,
+            walks,
         })
     }
 
@@ -118,9 +130,7 @@ impl FindBestTarget {
         let mut idle: Option<(CpuId, (u32, u64))> = None;
         let mut active: Option<(CpuId, (u32, u64))> = None;
         let mut least_used: Option<(CpuId, u64)> = None;
-        let n = self.by_capacity.len();
-        for i in 0..n {
-            let cpu = self.by_capacity[if boost_pct > 0 { n - 1 - i } else { i }];
+        for &cpu in &self.walks[usize::from(boost_pct > 0)] {
             let rq = &s.rqs[cpu.at()];
             let orig = u64::from(rq.cpu_capacity_orig);
             let new_util = min_util.max(cpu_util_without(s, cpu, pid) + util);
@@ -159,27 +169,27 @@ impl FindBestTarget {
     /// Power, µW, of the clusters of `prev` and `dst` if the task ran on `on`; and the capacity it would have there.
     fn energy(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, on: CpuId) -> (u64, u64) {
         let util_of = |cpu: CpuId| cpu_util_without(s, cpu, pid) + if cpu == on { task_util(s, pid) } else { 0 };
-        let (first, second) = (self.domain_of[prev.at()], self.domain_of[dst.at()]);
+        let (first, second) = (self.group_of[prev.at()], self.group_of[dst.at()]);
         let (mut energy, mut capacity) = (0, 0);
-        for d in [Some(first), (second != first).then_some(second)].into_iter().flatten() {
-            let domain = &self.domains[d];
-            let largest = domain.cpus.iter().map(util_of).max().unwrap_or(0);
-            let top = domain.capacities.len() - 1;
-            let state = domain.capacities.iter().position(|&c| c >= largest).unwrap_or(top);
-            let norm = |util: u64| (util * 1024 / domain.capacities[state].max(1)).min(1024);
+        for g in [Some(first), (second != first).then_some(second)].into_iter().flatten() {
+            let group = &self.groups[g];
+            let largest = group.domain.iter().map(util_of).max().unwrap_or(0);
+            let top = group.capacities.len() - 1;
+            let state = group.capacities.iter().position(|&c| c >= largest).unwrap_or(top);
+            let norm = |util: u64| (util * 1024 / group.capacities[state].max(1)).min(1024);
             let mix = |busy: u64, on: u64, off: u64| (busy * on + (1024 - busy) * off) >> 10;
             let mut sum = 0;
-            for cpu in domain.cpus.iter() {
+            for cpu in group.cpus.iter() {
                 let util = util_of(cpu);
                 sum += util;
-                let idle = if util == 0 { domain.deepest } else { 0 };
-                energy += mix(norm(util), domain.power.busy(state), domain.power.idle(idle, state));
+                let idle = if util == 0 { group.deepest } else { 0 };
+                energy += mix(norm(util), group.power.busy(state), group.power.idle(idle, state));
             }
-            let idle = if sum == 0 { domain.deepest } else { 0 };
-            let (on_power, off_power) = (domain.power.cluster_busy(state), domain.power.cluster_idle(idle, state));
+            let idle = if sum == 0 { group.deepest } else { 0 };
+            let (on_power, off_power) = (group.power.cluster_busy(state), group.power.cluster_idle(idle, state));
             energy += mix(norm(sum), on_power, off_power);
-            if domain.cpus.contains(on) {
-                capacity = domain.capacities[state];
+            if group.cpus.contains(on) {
+                capacity = group.capacities[state];
             }
         }
         (energy, capacity)
@@ -270,8 +280,9 @@ mod tests {
         (s.rqs[0].nr_running, s.cfs[0].avg.util_avg) = (1, 50);
         // The task last ran on a big CPU and has a part in it.
         (s.tasks[1].cpu, s.cfs[3].avg.util_avg) = (CpuId(3), task);
-        let domain = |cpus: &[u32], capacity: u64, busy: u64| Domain {
+        let group = |cpus: &[u32], capacity: u64, busy: u64| EnergyGroup {
             cpus: cpus.iter().map(|&c| CpuId(c)).collect(),
+            domain: cpus.iter().map(|&c| CpuId(c)).collect(),
             capacities: vec![capacity / 2, capacity],
             power: PowerTable {
                 busy_uw: vec![busy, busy * 4],
@@ -281,10 +292,9 @@ mod tests {
             },
             deepest: 1,
         };
-        let domains = vec![domain(&[0, 1], 400, 100_000), domain(&[2, 3], 1024, 800_000)];
-        let by_capacity = (0..4).map(CpuId).collect();
-        let domain_of = vec![0, 0, 1, 1];
-        (FindBestTarget { domains, domain_of, by_capacity, max_power: 9_000_000 }, s)
+        let groups = vec![group(&[0, 1], 400, 100_000), group(&[2, 3], 1024, 800_000)];
+        let walks = [[0, 1, 2, 3], [2, 3, 0, 1]].map(|w| w.map(CpuId).to_vec());
+        (FindBestTarget { groups, group_of: vec![0, 0, 1, 1], walks, max_power: 9_000_000 }, s)
     }
 
     fn wake(policy: &mut FindBestTarget, s: &mut Sched) -> Option<CpuId> {
@@ -311,13 +321,30 @@ mod tests {
         s.schedtune = tuned(0);
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(1)));
         s.schedtune = tuned(50);
-        assert_eq!(wake(&mut policy, &mut s), Some(CpuId(3)));
+        assert_eq!(wake(&mut policy, &mut s), Some(CpuId(2)), "the first of equals");
+    }
+
+    /// One clock, clusters 0-1 and 2-3 of equal CPUs.
+    #[test]
+    fn a_clock_of_two_clusters_pays_for_the_cluster_that_is_woken() {
+        let (mut policy, mut s) = machine(100);
+        let first = EnergyGroup { domain: CpuSet::first(4), ..policy.groups[0].clone() };
+        policy.groups = vec![first.clone(), EnergyGroup { cpus: policy.groups[1].cpus.clone(), ..first }];
+        s.rqs.iter_mut().for_each(|rq| rq.cpu_capacity_orig = 400);
+        s.cfs[3].avg.util_avg = 0;
+        let power = |s: &Sched, on| policy.energy(s, Pid(1), CpuId(1), CpuId(2), CpuId(on)).0;
+        assert!(power(&s, 1) < power(&s, 2));
+        // The other cluster's work sets the clock of both.
+        s.cfs[3].avg.util_avg = 300;
+        let shared = power(&s, 1);
+        policy.groups.iter_mut().for_each(|g| g.domain = g.cpus.clone());
+        assert!(shared > policy.energy(&s, Pid(1), CpuId(1), CpuId(2), CpuId(1)).0);
     }
 
     #[test]
     fn it_stays_where_moving_saves_nothing() {
         let (mut policy, mut s) = machine(100);
-        policy.domains[0].power.busy_uw = vec![2_000_000, 8_000_000];
+        policy.groups[0].power.busy_uw = vec![2_000_000, 8_000_000];
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(3)));
     }
 
