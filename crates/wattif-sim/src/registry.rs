@@ -42,8 +42,8 @@ use wattif_model::CpuId;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
 use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec};
-use wattif_model::workload::GroupSpec;
 use wattif_model::workload::models::manual;
+use wattif_model::workload::{GroupSpec, Op, SchedAttr};
 
 /// A tunable of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,6 +329,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.rd.uclamp_used = spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024));
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
     s.bandwidth_slice_ns = class.int("bandwidth_slice_us").min(LONGEST_US) * 1000;
+    s.custom_slice = hears_slices(kernel);
     s.tg_load_avg_limit_ns = class.int("tg_load_avg_limit_us").min(LONGEST_US) * 1000;
     let queues = s.groups.len() * platform.nr_cpus();
     s.cfs = vec![CfsRq::default(); queues];
@@ -345,6 +346,11 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     init_groups(&mut s);
     init_bandwidth(&mut s, kernel);
     s
+}
+
+/// May fair tasks ask for a slice of their own?
+fn hears_slices(kernel: &KernelSpec) -> bool {
+    chosen(kernel, Slot::Class) == "eevdf" && Tunables::of(kernel, "eevdf").text("custom_slice") == "true"
 }
 
 fn build_schedtune(spec: &RunSpec) -> Option<Schedtune> {
@@ -415,11 +421,16 @@ fn window_ms(spec: &RunSpec) -> u64 {
     t.maybe_int("window_ms").unwrap_or_else(|| walt_qti::window_of_display_ms(display(), hz_of(spec)))
 }
 
-/// What a kernel makes of its settings on a platform that a user may not expect.
+/// What a kernel makes of its settings on a platform, and of what a workload asks for, that a user may not expect.
 pub fn notes(spec: &RunSpec) -> Vec<String> {
     let mut notes = window_notes(spec);
     if Tunables::of(&spec.kernel, "eas").text("generation") == "4.9" {
         notes.extend(no_eas(spec).map(|why| format!("eas.generation = 4.9: no find_best_target here: {why}")));
+    }
+    if !hears_slices(&spec.kernel) && asks_for_slices(spec) {
+        let why =
+            "slices that fair threads ask for (dl-runtime) have no effect: this kernel knows none, they came with 6.12";
+        notes.push(why.to_string());
     }
     notes
 }
@@ -443,6 +454,13 @@ fn window_notes(spec: &RunSpec) -> Vec<String> {
         )
     });
     fixed.into_iter().chain(cut).collect()
+}
+
+/// Does a fair thread of the workload ask for a slice?
+fn asks_for_slices(spec: &RunSpec) -> bool {
+    let asks = |attr: &SchedAttr| attr.policy.is_fair() && attr.runtime.0 != 0;
+    let later = |op: &Op| matches!(op, Op::SetAttr(attr) if asks(attr));
+    spec.workload.tasks.iter().any(|t| asks(&t.attr) || t.program.ops.iter().any(later))
 }
 
 /// A setting that changes nothing on this platform, whatever the kernel makes of it: what it is about is not there.

@@ -528,3 +528,22 @@ fn the_placement_of_4_9_needs_powers_and_mainlines_needs_capacities_that_differ(
     assert!(here("hikey620", "linux-6.12", "6.12").unwrap().contains("same capacity"));
     assert_eq!((here("hikey620", "linux-6.12", "off"), here("hikey960", "linux-6.12", "6.12")), (None, None));
 }
+
+#[test]
+fn slices_that_threads_ask_for_are_heard_since_6_12() {
+    let text = |slice: u32| {
+        format!(
+            r#"{{ "tasks": {{
+                "short": {{ "instance": 2, "cpus": [0], "dl-runtime": {slice}, "run": 2000, "sleep": 3000 }},
+                "hog":   {{ "instance": 2, "cpus": [0], "run": 9000 }}
+            }}, "global": {{ "duration": 1 }} }}"#
+        )
+    };
+    for kernel in ["linux-6.1", "linux-6.6", "android-6.6", "linux-6.12"] {
+        let run = |slice| spec("hikey960", kernel, &text(slice), 1);
+        let heard = kernel == "linux-6.12";
+        assert_eq!(digest(&run(100)) != digest(&run(0)), heard, "{kernel}");
+        let told = wattif_sim::registry::notes(&run(100)).iter().any(|n| n.contains("dl-runtime"));
+        assert_eq!((told, wattif_sim::registry::notes(&run(0)).len()), (!heard, 0), "{kernel}");
+    }
+}

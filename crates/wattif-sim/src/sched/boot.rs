@@ -225,8 +225,8 @@ impl Kernel<'_, '_> {
         if attr.policy.is_fair() {
             let i = self.s.se_of(pid);
             let se = &mut self.s.se[i];
-            // The kernel takes slices of 0.1 to 100 ms; none asked for: the class sets it at the next request.
-            let slice = attr.runtime.0;
+            // The kernel takes slices of 0.1 to 100 ms; none asked for, or not heard: the class sets it at the next request.
+            let slice = if self.s.custom_slice { attr.runtime.0 } else { 0 };
             (se.custom_slice, se.slice) = (slice != 0, if slice == 0 { 0 } else { slice.clamp(100_000, 100_000_000) });
         }
     }

@@ -74,6 +74,8 @@ pub struct Sched {
     pub tick_ns: u64,
     /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
     pub bandwidth_slice_ns: u64,
+    /// Fair tasks may ask for a slice of their own.
+    pub custom_slice: bool,
     /// Least time between two updates of a group's load by one queue, ns.
     pub tg_load_avg_limit_ns: u64,
     /// What the bandwidth of groups asks of `core`.
@@ -154,6 +156,7 @@ impl Sched {
             default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
+            custom_slice: true,
             tg_load_avg_limit_ns: 1_000_000,
             bandwidth_notes: Vec::new(),
             hz: (1_000_000_000 + tick_ns / 2) / tick_ns,

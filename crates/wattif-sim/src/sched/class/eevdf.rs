@@ -12,7 +12,7 @@
 //! |---|---|---|---|
 //! | `clock_task` | ns | the run queue, without interrupts | every clock update |
 //! | `weight` | 3 << 10 ..= 88761 << 10 | nice value, policy, group shares | when they change |
-//! | `slice` | ns | `base_slice_ns`, or the task's own (`sched_setattr`) | at a new request |
+//! | `slice` | ns | `base_slice_ns`, or the task's own (`sched_setattr`, 6.12) | at a new request |
 //!
 //! # Decision
 //! Pick: 1. A single entity is picked. 2. The running entity wins while it is eligible and protected: it keeps the CPU until
@@ -64,6 +64,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "auto",
         allowed: &[],
         doc: "slice of a task that asks for none, ns; auto: 0.7 ms × (1 + log2 of the CPUs, at most 8)",
+    },
+    Tunable {
+        name: "custom_slice",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "a fair task may ask for a slice of its own (sched_setattr, 6.12)",
     },
     Tunable {
         name: "bandwidth_slice_us",
