@@ -547,3 +547,14 @@ fn slices_that_threads_ask_for_are_heard_since_6_12() {
         assert_eq!((told, wattif_sim::registry::notes(&run(0)).len()), (!heard, 0), "{kernel}");
     }
 }
+
+#[test]
+fn waiting_for_a_disk_keeps_the_clock_up_where_io_is_busy() {
+    let transitions = |set: &[&str]| {
+        let mut spec = sleepy("sdm835", "androbench:test=sequential_write", &[], 1);
+        (spec.kernel, spec.duration) = (walt(MIXED, set).kernel, Ns::from_s(1));
+        run(&spec, &mut []).unwrap().report.metric("domains.0.transitions", None).expect("it has a clock")
+    };
+    let (idle, busy) = (transitions(&[]), transitions(&["walt.io_is_busy=true"]));
+    assert!(4.0 * busy < idle, "{busy} changes of frequency against {idle}");
+}

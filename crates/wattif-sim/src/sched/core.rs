@@ -278,15 +278,19 @@ impl Kernel<'_, '_> {
         self.trace_sched(this_cpu, Event::SchedWaking { pid, prio, target_cpu: prev_cpu, in_irq });
         self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
         self.s.tasks[pid.at()].state = State::Running;
+        let queued = self.s.tasks[pid.at()].on_rq == OnRq::Queued;
+        if !queued {
+            // It still waits for the device as far as its CPU's idle time up to now goes.
+            self.walt_wake(pid);
+        }
         if iowait {
             self.s.tasks[pid.at()].in_iowait = false;
             let cpu = self.s.tasks[pid.at()].iowait_cpu;
             self.s.rqs[cpu.at()].nr_iowait -= 1;
         }
-        if self.s.tasks[pid.at()].on_rq == OnRq::Queued {
+        if queued {
             return self.ttwu_runnable(pid, this_cpu);
         }
-        self.walt_wake(pid);
         let cpu = self.select_task_rq(pid, this_cpu, Kind::Wakeup { sync });
         if cpu != prev_cpu {
             class!(self, pid).migrate_task_rq(&mut self.s, pid, cpu);

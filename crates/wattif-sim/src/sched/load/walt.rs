@@ -22,8 +22,9 @@
 //! 2. Demand: time on a CPU counts, waiting for it counts if `account_wait_time`, sleep does not. A window that closes becomes a
 //!    sample, a task that ran through k complete windows gets k full ones, and empty windows are not recorded.
 //! 3. demand := last sample (`recent`), largest (`max`), mean of five (`avg`), or the larger of last and mean (`max_recent_avg`).
-//! 4. Busy time: running counts, waiting only with `freq_account_wait_time`, an idle CPU's interrupts count. The CPU's sums roll
-//!    over with its current task, the idle task included.
+//! 4. Busy time: running counts, waiting only with `freq_account_wait_time`, an idle CPU's interrupts count, and with `io_is_busy`
+//!    all of its time while a thread that last ran there waits for a device. The CPU's sums roll over with its current task, the
+//!    idle task included.
 //! 5. A task that moves takes its `curr_window` and `prev_window` with it.
 //!
 //! Worked example: windows of 10 ms, full speed; the five samples of a new task are 1.5 ms. It starts to run at 4 ms and does
@@ -346,11 +347,16 @@ impl Walt {
         p.demand = demand;
     }
 
+    /// `cpu_is_waiting_on_io`.
+    fn waits_for_io(&self, who: Who) -> bool {
+        self.io_is_busy && who.iowait
+    }
+
     /// `account_busy_for_cpu_time`.
     fn counts_for_cpu(&self, who: Who, event: Event) -> bool {
         if who.idle {
             let irq = matches!(event, Event::IrqUpdate(_));
-            return event != Event::PickNextTask && (irq || (self.io_is_busy && who.iowait));
+            return event != Event::PickNextTask && (irq || self.waits_for_io(who));
         }
         match event {
             Event::TaskWake => false,
@@ -375,7 +381,8 @@ impl Walt {
             }
             return;
         }
-        if let (true, Event::IrqUpdate(irq_ns)) = (who.idle, event) {
+        // Where the whole interval counts, the interrupt's part of it does already.
+        if let (true, Event::IrqUpdate(irq_ns)) = (who.idle && !self.waits_for_io(who), event) {
             return self.account_irq(rq, new_window, now, irq_ns, capacity);
         }
         if !new_window {
@@ -532,6 +539,22 @@ mod tests {
         w.update(&mut p, &mut rq, running(), Event::TaskUpdate, 20 * MS, 1024);
         assert_eq!((p.demand, w.task_util(&p), w.cpu_util_freq(&rq, 20 * MS)), (10 * MS, 1024, 1024));
         assert_eq!(p.history, [10 * MS, 6 * MS, 1_500_000, 1_500_000, 1_500_000]);
+    }
+
+    /// 2 ms of work, 5 ms of waiting for a device, which ends with an interrupt.
+    #[test]
+    fn io_wait_is_busy_where_asked_for() {
+        for (io_is_busy, busy_ms) in [(false, 2), (true, 7)] {
+            let w = Walt { io_is_busy, ..walt(10) };
+            let (mut p, mut idle, mut rq) = (w.new_task(), WaltTask::default(), WaltRq::default());
+            let waits = Who { idle: true, current: true, iowait: true, ..Who::default() };
+            w.update(&mut p, &mut rq, Who::default(), Event::TaskWake, MS, 1024);
+            w.update(&mut p, &mut rq, running(), Event::PutPrevTask, 3 * MS, 1024);
+            w.update(&mut idle, &mut rq, waits, Event::PickNextTask, 3 * MS, 1024);
+            w.update(&mut idle, &mut rq, waits, Event::IrqUpdate(0), 5 * MS, 1024);
+            w.update(&mut idle, &mut rq, waits, Event::TaskUpdate, 8 * MS, 1024);
+            assert_eq!(rq.curr_runnable_sum, busy_ms * MS, "{io_is_busy}");
+        }
     }
 
     /// Runs 6 of every 10 ms for a while, sleeps 10 s, and is as it was; its CPU is not.
