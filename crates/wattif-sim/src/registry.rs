@@ -690,7 +690,7 @@ fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result
     balancer.migration_cost_ns = t.int("migration_cost_ns");
     balancer.nr_migrate = t.int("nr_migrate") as u32;
     balancer.eas = eas;
-    balancer.boosted = boost_of(kernel, "balance") != Boost::Off;
+    balancer.boost = boost_of(kernel, "balance");
     (balancer.pass_cost_ns, balancer.pass_cost_per_cpu_ns) = (platform.costs.wakeup_ns, platform.costs.wakeup_ns / 8);
     Ok(balancer)
 }

@@ -14,6 +14,8 @@ use super::load_balance::Env;
 use super::{FairBalancer, Generation, IdleType, Migration, by_load, cpu_overutilized, cpu_power, jiffies_ns};
 use crate::sched::core::IDLE;
 use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, cpu_util_cfs, cpu_util_of};
+use crate::sched::placement::cpu_util::cpu_util;
+use crate::sched::placement::eas::EasView;
 use crate::sched::topology::{Domain, Group};
 use crate::sched::{Sched, View};
 use wattif_model::CpuId;
@@ -306,10 +308,11 @@ impl FairBalancer {
     }
 
     /// `cpu_util_cfs_boost` since 6.5: waiting counts too.
-    fn util(&self, s: &View, cpu: CpuId) -> u64 {
-        let runnable =
-            if self.boosted && self.generation == Generation::V6_12 { s.cfs[cpu.at()].avg.runnable_avg } else { 0 };
-        cpu_util_cfs(s, cpu).max(runnable.min(u64::from(s.rqs[cpu.at()].cpu_capacity_orig)))
+    pub(super) fn util(&self, s: &View, cpu: CpuId) -> u64 {
+        match self.generation {
+            Generation::V6_12 => cpu_util(&EasView::signals(s, cpu), None, self.boost),
+            _ => cpu_util_cfs(s, cpu),
+        }
     }
 }
 

@@ -86,6 +86,7 @@ pub(super) use detach::list_queue;
 pub use nohz::Kick;
 
 use super::load::cpu_load::{cpu_util_cfs, task_fits_cpu, task_h_load, util_fits_cpu};
+use super::placement::cpu_util::Boost;
 use super::{Sched, View};
 use crate::registry::Tunable;
 use crate::sched::load::cpu_load::Fit;
@@ -223,8 +224,8 @@ pub struct FairBalancer {
     pub preemption: bool,
     /// Energy-aware scheduling is on: no balancing unless overutilised.
     pub eas: bool,
-    /// `cpu_util_cfs_boost`: a pull by utilisation counts waiting (6.5+).
-    pub boosted: bool,
+    /// `cpu_util_cfs_boost`: how a pull by utilisation counts waiting (6.5+).
+    pub boost: Boost,
     /// What a pass over a domain costs, ns.
     pub pass_cost_ns: u64,
     /// The same, for each CPU of the domain, ns.
@@ -255,7 +256,7 @@ impl FairBalancer {
             nr_migrate: 32,
             preemption: true,
             eas: false,
-            boosted: true,
+            boost: Boost::H2,
             pass_cost_ns: 0,
             pass_cost_per_cpu_ns: 0,
             power: cpu_power::CpuPower::default(),

@@ -422,3 +422,18 @@ fn energy_aware_systems_balance_only_when_overutilised() {
     passes(&mut toy, &mut b, 1, true, 1);
     assert_eq!((toy.nr_running(), toy.s.rd.overutilized), (vec![1, 1], true));
 }
+
+#[test]
+fn a_pull_by_utilisation_counts_waiting_by_its_scheme() {
+    let (mut toy, mut b) = (smp(2), FairBalancer::default());
+    toy.spawn(0);
+    (toy.s.cfs[0].avg.util_avg, toy.s.cfs[0].avg.runnable_avg) = (300, 600);
+    let util = |b: &mut FairBalancer, boost| {
+        b.boost = boost;
+        b.util(&toy.s, CpuId(0))
+    };
+    let all = [Boost::Off, Boost::H2, Boost::RelGate(150), Boost::Wait];
+    assert_eq!(all.map(|boost| util(&mut b, boost)), [300, 600, 450, 480]);
+    b.generation = Generation::V6_1;
+    assert_eq!(util(&mut b, Boost::H2), 300, "6.5 is the first to count it");
+}

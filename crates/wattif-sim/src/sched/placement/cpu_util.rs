@@ -84,7 +84,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "balance",
         default: "same",
-        allowed: &["same", "off", "h1", "h2"],
+        allowed: OWN,
         doc: "what a pull by utilisation compares CPUs by, where the balancer's generation is 6.12; same: boost",
     },
     Tunable {
