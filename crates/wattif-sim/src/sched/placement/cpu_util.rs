@@ -28,8 +28,8 @@
 //! - `uclamp-aware`: as `h2`, but not where the run queue's `uclamp_max` holds it down [5/4 · r].
 //! - `rel-gate`: contended is what has r > u + 10; then u := min(u · `gate_pct` / 100, r) [5/4 · that].
 //! - `wait`: waiting is r − u; u := max(u, 4/5 · r) [max(5/4 · u, u + waiting): the headroom or the waiting, not both].
-//! - `response-time`: u as it will be one `delay_us` later if it runs on, and no headroom while nothing runs
-//!   [u + (1024 − u) · (1 − y^delay), or u].
+//! - `response-time`: u, the e of step 3 included, as it will be one `delay_us` later if it runs on, and no headroom while nothing
+//!   runs [u + (1024 − u) · (1 − y^delay), or u]. The proposal says nothing of estimates on their own: they are need like any other.
 //!
 //! Each consumer (`schedutil`, `eas` for the frequency it expects, `balance` for the source of a pull by utilisation) may use a
 //! scheme of its own.
@@ -271,8 +271,11 @@ pub fn cpu_util(cpu: &CpuSignals, moving: Option<Moving<'_>>, boost: Boost) -> u
         runnable = moving.apply(runnable, moving.task.runnable_avg);
         util_est = moving.apply_util_est(util_est);
     }
-    util = boost.raise(cpu, util, runnable);
-    util.max(util_est).min(cpu.capacity)
+    if let Boost::ResponseTime(_) = boost {
+        // It is in place of the quarter, on estimates too.
+        return boost.raise(cpu, util.max(util_est), runnable).min(cpu.capacity);
+    }
+    boost.raise(cpu, util, runnable).max(util_est).min(cpu.capacity)
 }
 
 /// `scale_irq_capacity`: what is left of `util` when interrupts take `irq` of `capacity`.
@@ -431,6 +434,10 @@ mod tests {
         let ahead = cpu_util(&one, None, Boost::ResponseTime(32 << 20));
         assert!((660 * 4 / 5..=663 * 4 / 5).contains(&ahead), "{ahead}");
         assert_eq!(cpu_util(&CONTENDED, None, Boost::ResponseTime(32 << 20)), 240);
+        // Nor has an estimate the quarter.
+        let estimated = CpuSignals { util_est: 600, ..CONTENDED };
+        let ask = |cpu: &CpuSignals| cpu_util(cpu, None, Boost::ResponseTime(0));
+        assert_eq!([ask(&estimated), ask(&CpuSignals { nr_running: 1, ..estimated })], [480, 480]);
     }
 
     #[test]
