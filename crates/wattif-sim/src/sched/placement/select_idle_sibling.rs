@@ -11,7 +11,7 @@
 //! | idle, sched-idle | yes, no | run queue: nothing runs; only SCHED_IDLE tasks are runnable | – |
 //! | `recent_used_cpu` | CPU | task | here |
 //! | `nr_idle_scan` | CPUs | cache (`SIS_UTIL`) | periodic load balance, from the cache's utilisation |
-//! | `avg_idle`, `avg_scan_cost` | ns | run queue of the waker's CPU (`SIS_PROP`) | idle exit; here |
+//! | `avg_idle`, `avg_scan_cost` | ns | run queue of the waker's CPU (`SIS_PROP`, `avg`) | idle exit; here |
 //! | `has_idle_cores` | yes, no | cache | a core became idle; a scan found none |
 //! | `task_util_est`, clamps, `capacity_of` | 0..=1024 | load tracker, run queues; different capacities only | PELT; load balance |
 //!
@@ -28,7 +28,8 @@
 //! 6. SMT: when no core is known to be idle, an idle sibling of the previous CPU (5.6: last, of the target).
 //! 7. Scan the cache, from the CPU after the target (5.6: from the target): an idle core if there may be one, else the
 //!    first idle CPU, of at most n. `SIS_UTIL`: n = `nr_idle_scan`; `SIS_PROP`: n = span · (`avg_idle`/512) /
-//!    (`avg_scan_cost` + 1), at least 4, of which the last is not looked at.
+//!    (`avg_scan_cost` + 1), at least 4, of which the last is not looked at; `avg`: all, or none at all where `avg_idle`/512 <
+//!    `avg_scan_cost`.
 //! 8. The target.
 //!
 //! `cluster` (6.7): where cores share a cache below the last level, the CPUs of steps 2 and 4 are taken at once only if they
@@ -57,12 +58,12 @@
 //!
 //! # Differences from the kernel
 //! Bit-exact with `select_idle_sibling`, `recent_used_after`, `avg_scan_cost_after` of `wakeup_5.6` (400 rows),
-//! `wakeup_5.6_no_sched_idle` (400) and `wakeup_6.12` (500); these have no SMT.
-//! FIDELITY(scan-cost): a scan takes no simulated time; `SIS_PROP`'s average is fed `scan_ns_per_cpu` per CPU looked at.
+//! `wakeup_5.6_no_sched_idle` (400) and `wakeup_6.12` (500); these have no SMT and no clusters.
+//! FIDELITY(scan-cost): a scan takes no simulated time; the average of `SIS_PROP` and `avg` is fed `scan_ns_per_cpu` per CPU looked at.
 //! FIDELITY(wake-avg-idle): between 5.12 and 6.5 `SIS_PROP` aged `avg_idle` while the CPU was busy; it is off by default there.
 //!
 //! # Source
-//! Linux 3.13, 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour). Commits 3c29e651e16d (5.4), 17346452b25b (5.6),
+//! Linux 3.13, 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour). Commit 10e2f1acd010 (4.8) for `avg`; 3c29e651e16d (5.4), 17346452b25b (5.6),
 //! fd54d81c2c0e (2026) for `sched_idle`.
 
 use super::{Choice, Request, SyncLoad};
@@ -91,8 +92,8 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "scan",
         default: "util",
-        allowed: &["prop", "util", "all"],
-        doc: "how many CPUs the scan looks at: by average idle time, by utilisation, all",
+        allowed: &["avg", "prop", "util", "all"],
+        doc: "how many CPUs the scan looks at: all or none by average idle time (4.8 to 4.10), so many by it (4.13), by utilisation (6.0), all",
     },
     Tunable {
         name: "cluster",
@@ -177,6 +178,8 @@ impl Generation {
 /// `select_idle_sibling.scan`: how far the scan may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scan {
+    /// `avg`: every CPU, but none where the waker's CPU is idle too shortly for it (until 4.10, later the feature `SIS_AVG_CPU`).
+    Avg,
     /// `prop`: as long as the waker's CPU is idle on average (feature `SIS_PROP`).
     Prop,
     /// `util`: the less the busier the cache is (feature `SIS_UTIL`).
@@ -188,11 +191,12 @@ pub enum Scan {
 
 impl Scan {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 3] = ["prop", "util", "all"];
+    pub const NAMES: [&'static str; 4] = ["avg", "prop", "util", "all"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Scan> {
-        Scan::NAMES.iter().position(|n| *n == name).map(|i| [Scan::Prop, Scan::Util, Scan::All][i])
+        let all = [Scan::Avg, Scan::Prop, Scan::Util, Scan::All];
+        Scan::NAMES.iter().position(|n| *n == name).map(|i| all[i])
     }
 }
 
@@ -207,7 +211,7 @@ pub struct SelectIdleSibling {
     pub scan: Scan,
     /// Clusters count, where there are any.
     pub cluster: bool,
-    /// `prop`: what looking at one CPU costs, ns (estimated).
+    /// `avg` and `prop`: what looking at one CPU costs, ns (estimated).
     pub scan_ns_per_cpu: u64,
     /// Cores that a scan has seen to be busy, a bit per CPU.
     seen: Vec<u64>,
@@ -490,7 +494,7 @@ impl SelectIdleSibling {
             // The average cost is not updated.
             return second;
         }
-        if self.scan == Scan::Prop {
+        if let Scan::Avg | Scan::Prop = self.scan {
             self.update_scan_cost(s, req.this_cpu, u64::from(self.scanned - before));
         }
         found.or(second)
@@ -511,6 +515,11 @@ impl SelectIdleSibling {
             Scan::Util => {
                 let nr = s.topology.llc_shared(target)?.nr_idle_scan;
                 (nr > 0).then_some(Limit(nr))
+            }
+            Scan::Avg => {
+                s.topology.sd_llc[req.this_cpu.at()]?;
+                let rq = &s.rqs[req.this_cpu.at()];
+                (rq.avg_idle / 512 >= rq.avg_scan_cost).then_some(Limit(u32::MAX))
             }
             Scan::Prop => {
                 // The average is kept in the domain of the waker's CPU: without a domain, no scan.

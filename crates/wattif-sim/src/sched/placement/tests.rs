@@ -129,6 +129,19 @@ fn background_work_gives_way_by_era() {
 }
 
 #[test]
+fn until_4_10_all_of_the_cache_is_scanned_or_nothing() {
+    for (avg_idle, reason) in [(100 * 512, PlacementReason::IdleScan), (100 * 512 - 1, PlacementReason::Target)] {
+        let mut toy = smp(16);
+        let select_idle_sibling = SelectIdleSibling::new(Generation::V5_4, SchedIdle::Off, Scan::Avg);
+        let mut policy = SelectTaskRqFair { select_idle_sibling, ..SelectTaskRqFair::default() };
+        toy.spawn_on((0..16).filter(|&c| c != 15));
+        (toy.s.rqs[0].avg_idle, toy.s.rqs[0].avg_scan_cost) = (avg_idle, 100);
+        let pid = toy.sleeper(0);
+        assert_eq!(place(&mut toy, &mut policy, pid, 0, WAKEUP).reason, reason);
+    }
+}
+
+#[test]
 fn an_idle_core_comes_before_an_idle_thread() {
     for generation in [Generation::V5_6, Generation::V6_12] {
         let mut toy = Toy::new(&cpus(8, |c| (c % 4, 0, 0, 1024)));
