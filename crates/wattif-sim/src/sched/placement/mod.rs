@@ -34,7 +34,6 @@
 //! the CPU of the timer, so "the waker" is whoever it interrupted.
 //!
 //! # Differences from the kernel
-//! FIDELITY(cluster-wakeup): the L2 clusters below a last-level cache (6.7+, `SD_CLUSTER`) are not modelled.
 //! FIDELITY(numa-wakeup): no NUMA balancing, so `wake_affine` and `find_idlest_group` have no preferred node.
 //! The steps agree with the kernel's on every row of the vectors `wakeup_5.6`, `wakeup_5.6_no_sched_idle`, `wakeup_6.12`.
 //!
