@@ -6,8 +6,8 @@ use wattif_model::platform::*;
 use wattif_model::trace::{Event, Recorded, Recording};
 use wattif_model::{ClusterId, CpuId, CpuSet, DomainId};
 
-/// Frequencies that differ by less within one stamp belong to one clock.
-const SAME_CHANGE_NS: u64 = 20_000;
+/// The kernel writes one event a CPU when a clock changes: those of two CPUs that follow each other are not farther apart.
+const SAME_CHANGE_NS: u64 = 50_000;
 
 /// A machine of as many CPUs as the trace has.
 pub fn platform(recording: &Recording) -> Platform {
@@ -105,21 +105,25 @@ fn clocks(recording: &Recording, n: usize) -> Vec<(CpuSet, BTreeSet<u32>)> {
     let together = |a: &[(u64, u32)], b: &[(u64, u32)]| {
         a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.1 == y.1 && x.0.abs_diff(y.0) < SAME_CHANGE_NS)
     };
+    // The last CPU of each, since the events of a change come one after the other.
     let mut groups: Vec<(usize, CpuSet)> = Vec::new();
     for cpu in 0..n {
         let own = history.get(&cpu);
-        let known = groups.iter_mut().find(|(first, _)| match (own, history.get(first)) {
+        let known = groups.iter_mut().find(|(last, _)| match (own, history.get(last)) {
             (Some(a), Some(b)) => together(a, b),
             (None, None) => true,
             _ => false,
         });
         match known {
-            Some((_, cpus)) => cpus.insert(CpuId(cpu as u32)),
+            Some((last, cpus)) => {
+                *last = cpu;
+                cpus.insert(CpuId(cpu as u32));
+            }
             None => groups.push((cpu, CpuSet::one(CpuId(cpu as u32)))),
         }
     }
-    let khz = |first: usize| history.get(&first).map(|h| h.iter().map(|c| c.1).collect()).unwrap_or_default();
-    groups.into_iter().map(|(first, cpus)| (cpus, khz(first))).collect()
+    let khz = |cpu: usize| history.get(&cpu).map(|h| h.iter().map(|c| c.1).collect()).unwrap_or_default();
+    groups.into_iter().map(|(last, cpus)| (cpus, khz(last))).collect()
 }
 
 /// States 0 to the deepest seen, at most ten; latencies as little as there can be.
@@ -138,4 +142,28 @@ fn states(recording: &Recording) -> Vec<IdleState> {
         actual: Actual { entry_ns: 0, exit_ns: 1_000 },
     };
     (0..=deepest).map(state).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattif_model::Ns;
+    use wattif_model::trace::Record;
+
+    #[test]
+    fn events_of_one_change_come_one_after_the_other() {
+        let event = |at, cpu, khz| Record {
+            at: Ns(at),
+            cpu: CpuId(0),
+            current: None,
+            event: Recorded::CpuFrequency { cpu: CpuId(cpu), khz },
+        };
+        let burst = |at: u64, cpus: [u32; 2], khz| cpus.map(|cpu| event(at + 25_000 * u64::from(cpu), cpu, khz));
+        let mut records = [burst(0, [0, 1], 900), burst(0, [2, 3], 900)].concat();
+        records.extend([burst(1_000_000, [0, 1], 1800), burst(1_500_000, [4, 5], 1800)].concat());
+        records.extend(burst(1_000_000, [2, 3], 1800));
+        let recording = Recording { nr_cpus: 6, records, ..Recording::default() };
+        let cpus: Vec<String> = clocks(&recording, 6).iter().map(|c| c.0.to_string()).collect();
+        assert_eq!(cpus, ["0-3", "4-5"]);
+    }
 }
