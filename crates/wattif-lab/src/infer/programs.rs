@@ -238,7 +238,7 @@ impl Programs<'_> {
             return ops;
         }
         match t.state {
-            State::Dead => return ops,
+            State::Dead { .. } => return ops,
             State::Running | State::Runnable { .. } => match steps::rest(&t.steps) {
                 Rest::Units(units) => ops.push(work(units)),
                 Rest::Endless => ops.push(Op::Run(Amount::Fixed(FOREVER_NS))),
@@ -341,7 +341,7 @@ impl Thread {
         blocks
             && self.parent.is_none()
             && self.born <= end / 20
-            && self.state != State::Dead
+            && !matches!(self.state, State::Dead { .. })
             && !self.steps.iter().any(|s| timed(s) || ends(s))
     }
 }

@@ -63,7 +63,10 @@ pub(super) enum State {
         since: u64,
     },
     Running,
-    Dead,
+    /// Or parked, which has the number that the dead had in old kernels: then it is woken again.
+    Dead {
+        since: u64,
+    },
 }
 
 pub(super) struct Thread {
@@ -264,8 +267,11 @@ impl Inference<'_> {
             }
             Recorded::Event(Event::SchedProcessFork { pid, child_pid }) => self.fork(at, cpu, pid, child_pid),
             Recorded::Event(Event::SchedWakeupNew { pid, .. }) => {
-                if let Some(t) = self.threads.get_mut(&pid).filter(|t| t.state == State::Unknown) {
-                    (t.state, t.born) = (State::Runnable { since: at }, at);
+                match self.threads.get_mut(&pid) {
+                    Some(t) if t.state == State::Unknown => (t.state, t.born) = (State::Runnable { since: at }, at),
+                    // Another thread of the same number.
+                    Some(t) if matches!(t.state, State::Dead { .. }) => t.state = State::Runnable { since: at },
+                    _ => {}
                 }
             }
             Recorded::Event(Event::CpuIdle { state }) => match state {
@@ -296,14 +302,14 @@ impl Inference<'_> {
                 PrevState::Running => State::Runnable { since: at },
                 PrevState::Sleeping => State::Sleeping { since: at, disk: false },
                 PrevState::DiskSleep => State::Sleeping { since: at, disk: true },
-                PrevState::Dead => State::Dead,
+                PrevState::Dead => State::Dead { since: at },
             };
             if state == PrevState::Dead {
                 t.push(Step::Exit);
             }
         }
         self.runnable(at, prev);
-        if matches!(self.threads.get(&next), Some(Thread { state: State::Sleeping { .. }, .. })) {
+        if matches!(self.threads.get(&next), Some(Thread { state: State::Sleeping { .. } | State::Dead { .. }, .. })) {
             // What woke it is not in the trace.
             self.waking(at, cpu, next, None);
         }
@@ -383,6 +389,10 @@ impl Inference<'_> {
         let (since, disk) = match t.state {
             State::Sleeping { since, disk } => (since, disk),
             State::Unknown => (0, false),
+            State::Dead { since } => {
+                t.steps.pop_if(|s| *s == Step::Exit);
+                (since, false)
+            }
             State::Running if waker.is_some() => return self.woken_before_it_slept(at, pid, waker),
             // Already woken.
             _ => return,
@@ -424,7 +434,11 @@ impl Inference<'_> {
         if !self.threads.contains_key(&parent) {
             return;
         }
-        if let Some(t) = self.threads.get_mut(&child).filter(|t| t.state == State::Unknown && t.steps.is_empty()) {
+        let Some(t) = self.threads.get_mut(&child) else { return };
+        if matches!(t.state, State::Dead { .. }) {
+            // Another thread of the same number.
+            t.state = State::Runnable { since: at };
+        } else if t.state == State::Unknown && t.steps.is_empty() {
             (t.parent, t.born, t.state) = (Some(parent), at, State::Runnable { since: at });
             self.threads.get_mut(&parent).expect("checked above").push(Step::Fork(child));
         }
@@ -444,5 +458,40 @@ impl Inference<'_> {
             steps::even_out(&mut t.steps);
             t.beat = periods::reveal(&mut t.steps);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::metrics::testbed::{self, switch, waking};
+    use super::*;
+    use wattif_model::Ns;
+    use wattif_model::trace::Record;
+
+    /// The programs' operations, of a thread that runs from 1 to 2 ms and from 3 to 4 ms.
+    fn ops(state: PrevState, woken: Event) -> Vec<Op> {
+        const MS: u64 = 1_000_000;
+        let events = [
+            (MS, waking(7)),
+            (MS, switch(0, 7, PrevState::Running)),
+            (2 * MS, switch(7, 0, state)),
+            (3 * MS, woken),
+            (3 * MS, switch(0, 7, PrevState::Running)),
+            (4 * MS, switch(7, 0, PrevState::Sleeping)),
+        ];
+        let record = |(at, event)| Record { at: Ns(at), cpu: CpuId(0), current: None, event: Recorded::Event(event) };
+        let records = events.map(record).into();
+        let recording = Recording { nr_cpus: 4, end: Ns(5 * MS), records, ..Recording::default() };
+        let inferred = workload(&recording, &testbed::platform(), "a", &Options::default());
+        inferred.workload.tasks[0].program.ops.clone()
+    }
+
+    #[test]
+    fn who_is_woken_again_was_not_dead() {
+        let parked = ops(PrevState::Dead, waking(7));
+        assert!(!parked.contains(&Op::Exit), "{parked:?}");
+        assert_eq!(parked, ops(PrevState::Sleeping, waking(7)));
+        let new = Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(0) };
+        assert!(ops(PrevState::Dead, new).contains(&Op::Exit), "another thread of the same number");
     }
 }
