@@ -6,6 +6,7 @@
 
 mod affinity;
 mod exits;
+mod idling;
 mod joins;
 mod periods;
 mod platform;
@@ -15,6 +16,7 @@ mod programs;
 mod servers;
 mod spins;
 mod steps;
+mod unlike;
 mod wakers;
 mod workload;
 

@@ -1,11 +1,13 @@
 //! A recording as the events of a run, for the same metrics.
 
+use super::idling::{First, Idling, firsts, idling, powers};
+use super::unlike::{self, first_opps, nearest};
 use crate::metrics::RunReport;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use wattif_model::platform::{Platform, PowerUnit};
-use wattif_model::trace::{Event, Observer, PowerLevel, Record, Recorded, Recording, ThreadInfo};
-use wattif_model::{ClusterId, CpuId, DomainId, Ns, Pid};
+use wattif_model::trace::{Event, Observer, Record, Recorded, Recording, ThreadInfo};
+use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
 /// Figures a recording cannot give, or gives from something else.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -13,7 +15,7 @@ pub struct Missing {
     /// What.
     pub figures: &'static str,
     /// Why, by event.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
     /// Derived from other events instead; otherwise there are none.
     pub derived: bool,
 }
@@ -23,9 +25,9 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     let counts = recording.counts();
     let has = |name: &str| counts.contains_key(name);
     let mut all = Vec::new();
-    let mut say = |when: bool, figures, why, derived| {
+    let mut say = |when: bool, figures, why: &'static str, derived| {
         if when {
-            all.push(Missing { figures, why, derived });
+            all.push(Missing { figures, why: why.into(), derived });
         }
     };
     let none = !has("sched_switch");
@@ -33,6 +35,8 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     let wakeups = has("sched_wakeup");
     say(!none && !has("sched_waking") && wakeups, "wake-up latency", "no sched_waking events: from sched_wakeup", true);
     say(!none && !has("sched_waking") && !wakeups, "wake-up latency", "no sched_waking events", false);
+    say(!wakeups && has("sched_waking"), "activations", "no sched_wakeup events: from sched_waking", true);
+    say(!none && !has("sched_waking") && !wakeups, "activations", "no sched_wakeup events", false);
     say(
         !none && !has("sched_migrate_task"),
         "migrations",
@@ -50,8 +54,32 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     say(!power, "energy", "the platform has no powers (-p)", false);
     say(power && !(idle && frequency), "energy", "no cpu_idle or cpu_frequency events", false);
     say(!has("wattif_rtapp_stats"), "wu_lat (rt-app's own log)", "no program events in the trace", false);
+    let mut taken = |figures, why: String| all.push(Missing { figures, why: why.into(), derived: true });
+    if frequency {
+        unlike::frequencies(recording, platform).into_iter().for_each(|why| taken("frequencies", why));
+    }
+    if idle {
+        unlike::states(recording, platform).into_iter().for_each(|why| taken("residencies of idle states", why));
+        let firsts = firsts(&recording.records, platform);
+        let cpus = |of: &dyn Fn(&First) -> bool| {
+            (0..).map(CpuId).zip(&firsts).filter(|(_, f)| of(f)).map(|(cpu, _)| cpu).collect::<CpuSet>()
+        };
+        let silent = cpus(&|f| f.asleep.is_none());
+        if !silent.is_empty() {
+            let why = format!("no events of CPUs {silent}: taken as in their deepest idle state, they may be offline");
+            taken("residencies of idle states", why);
+        }
+        let before = cpus(&|f| f.asleep == Some(true) && f.until.0 > recording.end.0 / LATE);
+        if !before.is_empty() {
+            let why = format!("how CPUs {before} slept before their first event is not in the trace: as in state 0");
+            taken("residencies of idle states", why);
+        }
+    }
     all
 }
+
+/// Sleeps before the first event that take more than one in so many parts of the trace are spoken of.
+const LATE: u64 = 100;
 
 /// Takes out of a report what the recording cannot say.
 pub fn blank(report: &mut RunReport, missing: &[Missing]) {
@@ -192,10 +220,27 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
             workload: !housekeeping(&recording, pid),
         });
     }
-    let mut player = Player::new(platform, !recording.counts().contains_key("cpu_idle_miss"));
-    for r in recording.records.iter().filter(|r| r.cpu.at() < platform.nr_cpus()) {
-        player.record(r, out);
+    let counts = recording.counts();
+    let mut player = Player::new(platform, &counts);
+    player.clocks(&recording, out);
+    let sleeps = idling(&recording.records, platform);
+    let mut powers = powers(&sleeps, platform).into_iter().peekable();
+    let mut sleeps = sleeps.into_iter().peekable();
+    while let Some(sleep) = sleeps.next_if(|s| s.record.is_none()) {
+        player.idle(&sleep, out);
     }
+    for (i, r) in recording.records.iter().enumerate().filter(|(_, r)| r.cpu.at() < platform.nr_cpus()) {
+        while let Some((at, cpu, event)) = powers.next_if(|p| p.0 <= r.at) {
+            out.event(at, cpu, &event);
+        }
+        // Idle ends before a thread comes, and begins when the last one has gone.
+        let change = sleeps.next_if(|s| s.record == Some(i));
+        let (ends, begins) = (|s: &&Idling| s.state == Event::IDLE_EXIT, |s: &&Idling| s.state != Event::IDLE_EXIT);
+        change.iter().filter(ends).for_each(|s| player.idle(s, out));
+        player.record(r, out);
+        change.iter().filter(begins).for_each(|s| player.idle(s, out));
+    }
+    powers.filter(|p| p.0 <= recording.end).for_each(|(at, cpu, event)| out.event(at, cpu, &event));
     out.finish(recording.end);
 }
 
@@ -215,31 +260,44 @@ pub(super) fn task(recording: &Recording, comm: &str) -> String {
     }
 }
 
-/// What has to be kept to tell frequencies by domain and power levels by cluster.
+/// What has to be kept to tell frequencies by domain and to judge sleeps.
 struct Player<'a> {
     platform: &'a Platform,
     opp: Vec<Option<usize>>,
     idle: Vec<Option<(u32, Ns)>>,
-    clusters: Vec<PowerLevel>,
     /// Sleeps are judged here, since the trace does not.
     judge: bool,
+    /// Threads that are being woken have been woken: the trace says no more.
+    wakes: bool,
 }
 
 impl<'a> Player<'a> {
-    fn new(platform: &'a Platform, judge: bool) -> Player<'a> {
+    fn new(platform: &'a Platform, counts: &BTreeMap<&str, u64>) -> Player<'a> {
         Player {
             platform,
             opp: vec![None; platform.domains.len()],
             idle: vec![None; platform.nr_cpus()],
-            clusters: vec![PowerLevel::Busy; platform.clusters.len()],
-            judge,
+            judge: !counts.contains_key("cpu_idle_miss"),
+            wakes: !counts.contains_key("sched_wakeup"),
+        }
+    }
+
+    /// The clocks that no event tells.
+    fn clocks(&mut self, recording: &Recording, out: &mut dyn Observer) {
+        for (d, opp) in
+            self.platform.domains.iter().zip(first_opps(recording, self.platform)).filter(|(_, opp)| *opp > 0)
+        {
+            if let Some(cpu) = d.cpus.min() {
+                self.frequency(Ns::ZERO, cpu, d.opps[opp].khz, out);
+            }
         }
     }
 
     fn record(&mut self, r: &Record, out: &mut dyn Observer) {
         match r.event {
             Recorded::CpuFrequency { cpu, khz } => self.frequency(r.at, cpu, khz, out),
-            Recorded::Event(Event::CpuIdle { state }) => self.idle(r, state, out),
+            // Told from `Idling`.
+            Recorded::Event(Event::CpuIdle { .. }) => {}
             // These name groups and marks of a workload, which a recording does not have.
             Recorded::Event(
                 Event::CgroupAttachTask { .. }
@@ -247,60 +305,103 @@ impl<'a> Player<'a> {
                 | Event::CfsUnthrottle { .. }
                 | Event::CfsPeriod { .. },
             ) => {}
-            Recorded::Event(event) => out.event(r.at, r.cpu, &event),
+            Recorded::Event(event) => {
+                out.event(r.at, r.cpu, &event);
+                if let (Event::SchedWaking { pid, prio, target_cpu, .. }, true) = (event, self.wakes) {
+                    out.event(r.at, r.cpu, &Event::SchedWakeup { pid, prio, target_cpu });
+                }
+            }
             Recorded::Irq { .. } => {}
         }
     }
 
     fn frequency(&mut self, at: Ns, cpu: CpuId, khz: u32, out: &mut dyn Observer) {
         let Some(c) = self.platform.cpus.get(cpu.at()) else { return };
-        let opps = &self.platform.domains[c.domain.at()].opps;
-        let nearest = (0..opps.len()).min_by_key(|&i| opps[i].khz.abs_diff(khz)).unwrap_or(0);
+        let nearest = nearest(&self.platform.domains[c.domain.at()].opps, khz);
         if self.opp[c.domain.at()].replace(nearest) != Some(nearest) {
             let event = Event::CpuFrequency { domain: DomainId(c.domain.0), khz, opp: nearest as u32 };
             out.event(at, cpu, &event);
         }
     }
 
-    fn idle(&mut self, r: &Record, state: u32, out: &mut dyn Observer) {
-        // A state the platform does not have is taken as its deepest.
-        let deepest = (self.platform.idle_states(r.cpu).len() as u32).saturating_sub(1);
-        let state = if state == Event::IDLE_EXIT { state } else { state.min(deepest) };
-        out.event(r.at, r.cpu, &Event::CpuIdle { state });
-        let before = self.idle[r.cpu.at()].take();
-        if state == Event::IDLE_EXIT {
-            if let Some((left, since)) = before.filter(|_| self.judge) {
-                self.judge(r, left, r.at.since(since), out);
-            }
-            out.event(r.at, r.cpu, &Event::CpuPower { level: PowerLevel::Busy });
-        } else {
-            self.idle[r.cpu.at()] = Some((state, r.at));
-            out.event(r.at, r.cpu, &Event::CpuPower { level: PowerLevel::Idle(state as u8) });
+    fn idle(&mut self, sleep: &Idling, out: &mut dyn Observer) {
+        let &Idling { at, cpu, state, told, .. } = sleep;
+        out.event(at, cpu, &Event::CpuIdle { state });
+        let before = self.idle[cpu.at()].take();
+        if state != Event::IDLE_EXIT {
+            self.idle[cpu.at()] = Some((state, at)).filter(|_| told);
+        } else if let Some((left, since)) = before.filter(|_| self.judge) {
+            self.judge(sleep, left, at.since(since), out);
         }
-        self.cluster(r, out);
     }
 
     /// Too deep when shorter than its target residency; too shallow when long enough for the next state.
-    fn judge(&self, r: &Record, state: u32, slept: u64, out: &mut dyn Observer) {
-        let states = self.platform.idle_states(r.cpu);
+    fn judge(&self, end: &Idling, state: u32, slept: u64, out: &mut dyn Observer) {
+        let states = self.platform.idle_states(end.cpu);
         let residency = |s: u32| states.get(s as usize).map(|s| s.advertised.residency_ns);
         let above = state > 0 && residency(state).is_some_and(|t| slept < t);
         let below = residency(state + 1).is_some_and(|t| slept >= t);
         if above || below {
-            out.event(r.at, r.cpu, &Event::CpuIdleMiss { state, below: !above });
+            out.event(end.at, end.cpu, &Event::CpuIdleMiss { state, below: !above });
         }
     }
+}
 
-    /// A cluster is as awake as the most awake of its CPUs.
-    fn cluster(&mut self, r: &Record, out: &mut dyn Observer) {
-        let cluster = self.platform.cpus[r.cpu.at()].cluster;
-        let shallowest = self.platform.clusters[cluster.at()].cpus.iter().map(|c| self.idle[c.at()].map(|i| i.0)).min();
-        let level = match shallowest.flatten() {
-            Some(state) => PowerLevel::Idle(state as u8),
-            None => PowerLevel::Busy,
+#[cfg(test)]
+mod tests {
+    use super::super::super::metrics::{Metrics, testbed};
+    use super::*;
+    use wattif_model::trace::PrevState;
+
+    fn recording(events: &[(u64, u32, Event)]) -> Recording {
+        let record = |&(at, cpu, event): &(u64, u32, Event)| Record {
+            at: Ns(at),
+            cpu: CpuId(cpu),
+            current: None,
+            event: Recorded::Event(event),
         };
-        if std::mem::replace(&mut self.clusters[cluster.at()], level) != level {
-            out.event(r.at, r.cpu, &Event::ClusterPower { cluster: ClusterId(cluster.0), level });
-        }
+        let end = events.last().map_or(Ns::ZERO, |e| Ns(e.0));
+        Recording { nr_cpus: 4, end, records: events.iter().map(record).collect(), ..Recording::default() }
+    }
+    fn report(recording: &Recording) -> RunReport {
+        let mut metrics = Metrics::for_trace(&testbed::platform(), &[]);
+        play(recording, &testbed::platform(), &mut metrics);
+        metrics.into_report()
+    }
+    fn why(recording: &Recording, figures: &str) -> Vec<String> {
+        let all = missing(recording, &testbed::platform(), true).into_iter();
+        all.filter(|m| m.figures == figures).map(|m| m.why.into_owned()).collect()
+    }
+
+    #[test]
+    fn a_cpu_that_slept_before_its_first_event_is_not_busy() {
+        let r = recording(&[
+            (900, 0, testbed::idle(Event::IDLE_EXIT)),
+            (900, 0, testbed::switch(0, 7, PrevState::Running)),
+            (950, 0, testbed::switch(7, 0, PrevState::Sleeping)),
+            (950, 0, testbed::idle(1)),
+            (1_000, 1, testbed::switch(8, 0, PrevState::Sleeping)),
+        ]);
+        let busy: Vec<u64> = report(&r).cpus.iter().map(|c| (c.busy_s * 1e9).round() as u64).collect();
+        assert_eq!(busy, [50, 1_000, 0, 0]);
+        let why = why(&r, "residencies of idle states");
+        assert!(why[0].contains("no events of CPUs 2-3") && why[1].contains("CPUs 0 slept before"), "{why:?}");
+    }
+
+    #[test]
+    fn activations_without_sched_wakeup() {
+        let mut events = vec![
+            (10, 0, testbed::waking(7)),
+            (20, 0, testbed::switch(0, 7, PrevState::Running)),
+            (50, 0, testbed::switch(7, 0, PrevState::Sleeping)),
+        ];
+        let r = recording(&events);
+        assert_eq!(report(&r).tasks[0].activations, 1);
+        assert_eq!(why(&r, "activations"), ["no sched_wakeup events: from sched_waking"]);
+        events.insert(1, (15, 0, testbed::wakeup(7)));
+        let r = recording(&events);
+        assert_eq!((report(&r).tasks[0].activations, why(&r, "activations").len()), (1, 0));
+        let r = recording(&events[2..]);
+        assert_eq!(why(&r, "activations"), ["no sched_wakeup events"]);
     }
 }

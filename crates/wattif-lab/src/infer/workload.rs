@@ -25,6 +25,7 @@ use super::periods::{self, Beat};
 use super::play::{normalised, seen};
 use super::programs::programs;
 use super::steps::{self, Step};
+use super::unlike::{self, first_opps, nearest};
 use super::wakers::Wakers;
 use std::collections::BTreeMap;
 use wattif_model::platform::Platform;
@@ -145,7 +146,10 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         inference.record(r.at.0, r.cpu, r.current, &r.event);
     }
     inference.finish(recording.end.0);
-    programs(inference, &recording, name, options)
+    let mut inferred = programs(inference, &recording, name, options);
+    inferred.notes.extend(unlike::frequencies(&recording, platform));
+    inferred.notes.extend(unlike::states(&recording, platform));
+    inferred
 }
 
 /// The kernel's per-CPU stoppers: every simulation has its own.
@@ -197,12 +201,6 @@ fn siblings(platform: &Platform) -> Vec<Vec<CpuId>> {
     let mut cores: BTreeMap<_, Vec<CpuId>> = BTreeMap::new();
     (0..n).for_each(|c| cores.entry(core(c)).or_default().push(CpuId(c as u32)));
     (0..n).map(|c| cores[&core(c)].iter().copied().filter(|other| other.at() != c).collect()).collect()
-}
-
-/// The frequency a domain has before its first event is the lowest, unless there is none at all: then the highest.
-fn first_opps(recording: &Recording, platform: &Platform) -> Vec<usize> {
-    let any = recording.records.iter().any(|r| matches!(r.event, Recorded::CpuFrequency { .. }));
-    platform.domains.iter().map(|d| if any { 0 } else { d.opps.len() - 1 }).collect()
 }
 
 impl Inference<'_> {
@@ -289,7 +287,7 @@ impl Inference<'_> {
             self.account(cpu, at);
         }
         let opps = &self.platform.domains[domain].opps;
-        self.opp[domain] = (0..opps.len()).min_by_key(|&i| opps[i].khz.abs_diff(khz)).unwrap_or(0);
+        self.opp[domain] = nearest(opps, khz);
     }
 
     fn switch(&mut self, at: u64, cpu: CpuId, prev: Pid, state: PrevState, next: Pid, next_prio: u8) {

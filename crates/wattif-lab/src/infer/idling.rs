@@ -1,0 +1,334 @@
+//! When the CPUs of a recording sleep, and what power they draw.
+//!
+//! A trace shows when a CPU asked for a state and when it executed again. In between it draws the power of a busy CPU on its way in
+//! and on its way out. Both take as long as the platform says, and a state that several CPUs share is reached only while all of them
+//! sleep: so the way in and out is that of the state that could be reached then. Which of two CPUs that woke up together came first is
+//! not in a trace; each is taken as the first if it can have been.
+//!
+//! Before its first event a CPU sleeps if that event ends a sleep or takes over from idle; in what is not known, the shallowest state
+//! is taken. One without any event is offline or asleep all along: it counts as in its deepest state. One that switches but has no
+//! `cpu_idle` events sleeps while idle runs.
+
+use wattif_model::platform::{Platform, Scope};
+use wattif_model::trace::{Event, PowerLevel, Record, Recorded};
+use wattif_model::{ClusterId, CpuId, CpuSet, Ns, Pid};
+
+/// A CPU begins to sleep in a state, or ends it ([`Event::IDLE_EXIT`]).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Idling {
+    /// The record that tells it; `None`: it is so from the beginning.
+    pub(super) record: Option<usize>,
+    pub(super) at: Ns,
+    pub(super) cpu: CpuId,
+    pub(super) state: u32,
+    /// By a `cpu_idle` event.
+    pub(super) told: bool,
+}
+
+/// How a CPU begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct First {
+    /// Asleep until the first event that tells, or not; `None`: nothing tells.
+    pub(super) asleep: Option<bool>,
+    pub(super) until: Ns,
+    /// It has `cpu_idle` events.
+    told: bool,
+}
+
+/// How each CPU of `platform` begins.
+pub(super) fn firsts(records: &[Record], platform: &Platform) -> Vec<First> {
+    let mut firsts = vec![First::default(); platform.nr_cpus()];
+    for r in records {
+        let Some(first) = firsts.get_mut(r.cpu.at()) else { continue };
+        let asleep = match r.event() {
+            Some(Event::CpuIdle { state }) => {
+                first.told = true;
+                *state == Event::IDLE_EXIT
+            }
+            Some(Event::SchedSwitch { prev_pid, .. }) => prev_pid.0 == 0,
+            // Whoever writes runs; idle may have been interrupted.
+            _ if r.current.is_some_and(|pid| pid != Pid(0)) => false,
+            _ => continue,
+        };
+        if first.asleep.is_none() {
+            (first.asleep, first.until) = (Some(asleep), r.at);
+        }
+    }
+    firsts
+}
+
+/// All sleeps of all CPUs in the order of the records; none where no CPU tells of any.
+pub(super) fn idling(records: &[Record], platform: &Platform) -> Vec<Idling> {
+    let mut firsts = firsts(records, platform);
+    if !firsts.iter().any(|f| f.told) {
+        return Vec::new();
+    }
+    let deepest = |cpu| (platform.idle_states(cpu).len() as u32).saturating_sub(1);
+    let mut all = Vec::new();
+    for (cpu, first) in (0..).map(CpuId).zip(&firsts) {
+        let state = match first.asleep {
+            Some(true) => 0,
+            None => deepest(cpu),
+            Some(false) => continue,
+        };
+        all.push(Idling { record: None, at: Ns::ZERO, cpu, state, told: false });
+    }
+    for (i, r) in records.iter().enumerate() {
+        let Some(first) = firsts.get_mut(r.cpu.at()) else { continue };
+        let (state, told) = match r.event {
+            // A state the platform does not have is taken as its deepest.
+            Recorded::Event(Event::CpuIdle { state: Event::IDLE_EXIT }) => (Event::IDLE_EXIT, true),
+            Recorded::Event(Event::CpuIdle { state }) => (state.min(deepest(r.cpu)), true),
+            Recorded::Event(Event::SchedSwitch { prev_pid: Pid(0), .. })
+                if !first.told || first.asleep == Some(true) =>
+            {
+                (Event::IDLE_EXIT, false)
+            }
+            Recorded::Event(Event::SchedSwitch { next_pid: Pid(0), .. }) if !first.told => (0, false),
+            _ => continue,
+        };
+        first.asleep = None;
+        all.push(Idling { record: Some(i), at: r.at, cpu: r.cpu, state, told });
+    }
+    all
+}
+
+/// A sleep, with the end of the way in and the beginning of the way out.
+#[derive(Clone, Copy, Debug)]
+struct Sleep {
+    asked: usize,
+    told: bool,
+    entered: u64,
+    left: u64,
+    inside: u64,
+    out: u64,
+}
+
+struct Sleeps<'a> {
+    platform: &'a Platform,
+    cpus: Vec<Vec<Sleep>>,
+    mates: Vec<[Vec<CpuId>; 2]>,
+}
+
+/// The way of a CPU depends on whether others sleep, and theirs on it.
+const ROUNDS: usize = 3;
+
+/// Power levels of CPUs and clusters by time.
+pub(super) fn powers(idling: &[Idling], platform: &Platform) -> Vec<(Ns, CpuId, Event)> {
+    let mut sleeps = Sleeps::new(idling, platform);
+    for _ in 0..ROUNDS {
+        for cpu in 0..sleeps.cpus.len() {
+            for i in 0..sleeps.cpus[cpu].len() {
+                let (inside, out) = sleeps.way(CpuId(cpu as u32), &sleeps.cpus[cpu][i]);
+                let sleep = &mut sleeps.cpus[cpu][i];
+                (sleep.inside, sleep.out) = (inside, out);
+            }
+        }
+    }
+    let mut changes: Vec<(u64, CpuId, Option<usize>)> = Vec::new();
+    for (cpu, all) in (0..).map(CpuId).zip(&sleeps.cpus) {
+        for s in all.iter().filter(|s| s.inside < s.out) {
+            changes.extend([(s.inside, cpu, Some(s.asked)), (s.out, cpu, None)]);
+        }
+    }
+    changes.sort_by_key(|c| c.0);
+    let mut levels = Levels::new(&sleeps);
+    changes.into_iter().for_each(|(at, cpu, asleep)| levels.change(Ns(at), cpu, asleep));
+    levels.out
+}
+
+impl Sleeps<'_> {
+    fn new<'a>(idling: &[Idling], platform: &'a Platform) -> Sleeps<'a> {
+        let mut cpus = vec![Vec::<Sleep>::new(); platform.nr_cpus()];
+        for i in idling {
+            let sleeps = &mut cpus[i.cpu.at()];
+            if let Some(last) = sleeps.last_mut().filter(|s| s.left == u64::MAX) {
+                (last.left, last.out) = (i.at.0, i.at.0);
+            }
+            if i.state != Event::IDLE_EXIT {
+                let (asked, at) = (i.state as usize, i.at.0);
+                sleeps.push(Sleep { asked, told: i.told, entered: at, left: u64::MAX, inside: at, out: u64::MAX });
+            }
+        }
+        let all = || (0..platform.nr_cpus()).map(|c| (CpuId(c as u32), &platform.cpus[c]));
+        let mates = |(cpu, own): (CpuId, &wattif_model::platform::Cpu)| {
+            let core = |c: &wattif_model::platform::Cpu| (c.package, c.core) == (own.package, own.core);
+            let cluster = |c: &wattif_model::platform::Cpu| c.cluster == own.cluster;
+            [
+                all().filter(|(c, other)| *c != cpu && core(other)).map(|(c, _)| c).collect(),
+                all().filter(|(c, other)| *c != cpu && cluster(other)).map(|(c, _)| c).collect(),
+            ]
+        };
+        Sleeps { platform, cpus, mates: all().map(mates).collect() }
+    }
+
+    fn scope(&self, cpu: CpuId, state: usize) -> Scope {
+        self.platform.idle_states(cpu).get(state).map_or(Scope::Cpu, |s| s.scope)
+    }
+
+    /// End of the way in and beginning of the way out; a sleep that ends on its way in has the latter first.
+    fn way(&self, cpu: CpuId, s: &Sleep) -> (u64, u64) {
+        let states = self.platform.idle_states(cpu);
+        let entry = (0..=s.asked).rev().find(|&i| self.together(cpu, self.scope(cpu, i), s.entered)).unwrap_or(0);
+        let entry_ns = states.get(entry).filter(|_| s.told).map_or(0, |s| s.actual.entry_ns);
+        let inside = s.entered.saturating_add(entry_ns);
+        if s.left == u64::MAX {
+            return (inside, u64::MAX);
+        }
+        let out = |i: usize| s.left.saturating_sub(states.get(i).filter(|_| s.told).map_or(0, |s| s.actual.exit_ns));
+        let reached = |&i: &usize| {
+            let scope = self.scope(cpu, i);
+            scope == Scope::Cpu || out(i) >= inside && self.together(cpu, scope, out(i))
+        };
+        (inside, out((0..=s.asked).rev().find(reached).unwrap_or(0)))
+    }
+
+    /// Do all that share a state of `scope` with a CPU sleep as deep at `at`?
+    fn together(&self, cpu: CpuId, scope: Scope, at: u64) -> bool {
+        let mates = match scope {
+            Scope::Cpu => return true,
+            Scope::Core => &self.mates[cpu.at()][0],
+            Scope::Cluster => &self.mates[cpu.at()][1],
+        };
+        mates.iter().all(|&mate| {
+            let sleeps = &self.cpus[mate.at()];
+            let last = sleeps.partition_point(|s| s.entered <= at).checked_sub(1);
+            last.map(|i| &sleeps[i])
+                .is_some_and(|s| s.inside <= at && at < s.out && self.scope(mate, s.asked) as u8 >= scope as u8)
+        })
+    }
+}
+
+/// The levels of the moment.
+struct Levels<'a> {
+    sleeps: &'a Sleeps<'a>,
+    asleep: Vec<Option<usize>>,
+    cpus: Vec<PowerLevel>,
+    clusters: Vec<PowerLevel>,
+    out: Vec<(Ns, CpuId, Event)>,
+}
+
+impl<'a> Levels<'a> {
+    fn new(sleeps: &'a Sleeps<'a>) -> Levels<'a> {
+        let (cpus, clusters) = (sleeps.cpus.len(), sleeps.platform.clusters.len());
+        Levels {
+            sleeps,
+            asleep: vec![None; cpus],
+            cpus: vec![PowerLevel::Busy; cpus],
+            clusters: vec![PowerLevel::Busy; clusters],
+            out: Vec::new(),
+        }
+    }
+
+    /// A state of the core is drawn by all its hardware threads or none.
+    fn change(&mut self, at: Ns, cpu: CpuId, asleep: Option<usize>) {
+        self.asleep[cpu.at()] = asleep;
+        self.set(at, cpu);
+        for i in 0..self.sleeps.mates[cpu.at()][0].len() {
+            self.set(at, self.sleeps.mates[cpu.at()][0][i]);
+        }
+    }
+
+    fn set(&mut self, at: Ns, cpu: CpuId) {
+        let level =
+            self.asleep[cpu.at()].map_or(PowerLevel::Busy, |state| PowerLevel::Idle(self.drawn(cpu, state) as u8));
+        if std::mem::replace(&mut self.cpus[cpu.at()], level) != level {
+            self.out.push((at, cpu, Event::CpuPower { level }));
+            self.cluster(at, cpu);
+        }
+    }
+
+    fn drawn(&self, cpu: CpuId, state: usize) -> usize {
+        let scope = |cpu, state| self.sleeps.scope(cpu, state);
+        let deep = |mate: &CpuId| self.asleep[mate.at()].is_some_and(|s| scope(*mate, s) as u8 >= Scope::Core as u8);
+        let drawn = |s: &usize| scope(cpu, *s) != Scope::Core || self.sleeps.mates[cpu.at()][0].iter().all(deep);
+        (0..=state).rev().find(drawn).unwrap_or(0)
+    }
+
+    /// A cluster is as awake as the most awake of its CPUs.
+    fn cluster(&mut self, at: Ns, cpu: CpuId) {
+        let cluster = self.sleeps.platform.cpus[cpu.at()].cluster;
+        let cpus: &CpuSet = &self.sleeps.platform.clusters[cluster.at()].cpus;
+        let depth = |level| match level {
+            PowerLevel::Busy => 0,
+            PowerLevel::Idle(state) => usize::from(state) + 1,
+        };
+        let level = cpus.iter().map(|c| self.cpus[c.at()]).min_by_key(|l| depth(*l)).unwrap_or(PowerLevel::Busy);
+        if std::mem::replace(&mut self.clusters[cluster.at()], level) != level {
+            self.out.push((at, cpu, Event::ClusterPower { cluster: ClusterId(cluster.0), level }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::metrics::testbed;
+    use super::*;
+
+    fn record(at: u64, cpu: u32, current: u32, event: Event) -> Record {
+        Record { at: Ns(at), cpu: CpuId(cpu), current: Some(Pid(current)), event: Recorded::Event(event) }
+    }
+    fn told(at: u64, cpu: u32, state: u32) -> Idling {
+        Idling { record: Some(0), at: Ns(at), cpu: CpuId(cpu), state, told: true }
+    }
+    /// A state of the cluster that takes 300 ns to enter and 700 to leave; the other one takes 10 and 20.
+    fn shared() -> Platform {
+        let mut platform = testbed::platform();
+        for cluster in &mut platform.clusters {
+            cluster.idle[1].scope = Scope::Cluster;
+            (cluster.idle[0].actual.entry_ns, cluster.idle[0].actual.exit_ns) = (10, 20);
+            (cluster.idle[1].actual.entry_ns, cluster.idle[1].actual.exit_ns) = (300, 700);
+        }
+        platform
+    }
+    fn levels(idling: &[Idling], cpu: u32) -> Vec<(u64, PowerLevel)> {
+        let of = |(at, c, event): (Ns, CpuId, Event)| match event {
+            Event::CpuPower { level } if c.0 == cpu => Some((at.0, level)),
+            _ => None,
+        };
+        powers(idling, &shared()).into_iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn ways_in_and_out_are_busy() {
+        use PowerLevel::{Busy, Idle};
+        let alone = [told(0, 0, 1), told(5_000, 0, Event::IDLE_EXIT)];
+        assert_eq!(levels(&alone, 0), [(10, Idle(1)), (4_980, Busy)], "the other CPU is awake");
+        let both = [told(0, 0, 1), told(100, 1, 1), told(5_000, 1, Event::IDLE_EXIT), told(5_100, 0, Event::IDLE_EXIT)];
+        assert_eq!(
+            levels(&both, 1),
+            [(400, Idle(1)), (4_300, Busy)],
+            "the last in and the first out pay for the cluster"
+        );
+        assert_eq!(levels(&both, 0), [(10, Idle(1)), (5_080, Busy)]);
+        let short = [told(0, 0, 0), told(25, 0, Event::IDLE_EXIT)];
+        assert_eq!(levels(&short, 0), [], "it turned back on its way in");
+        let cluster = powers(&both, &shared()).into_iter().filter(|p| matches!(p.2, Event::ClusterPower { .. }));
+        assert_eq!(cluster.map(|p| p.0.0).collect::<Vec<_>>(), [400, 4_300]);
+    }
+
+    #[test]
+    fn how_cpus_begin() {
+        let switch = |prev, next| testbed::switch(prev, next, wattif_model::trace::PrevState::Sleeping);
+        let records = [
+            record(10, 0, 0, testbed::waking(7)),
+            record(20, 0, 0, testbed::idle(Event::IDLE_EXIT)),
+            record(30, 0, 0, switch(0, 7)),
+            record(40, 1, 8, switch(8, 0)),
+            record(50, 1, 0, testbed::idle(1)),
+            record(60, 2, 0, switch(0, 9)),
+            record(90, 2, 9, switch(9, 0)),
+        ];
+        let asleep: Vec<_> = firsts(&records, &testbed::platform()).iter().map(|f| f.asleep).collect();
+        assert_eq!(asleep, [Some(true), Some(false), Some(true), None]);
+        let all = idling(&records, &testbed::platform());
+        let of = |cpu| all.iter().filter(|i| i.cpu == CpuId(cpu)).map(|i| (i.at.0, i.state)).collect::<Vec<_>>();
+        assert_eq!(of(0), [(0, 0), (20, Event::IDLE_EXIT)]);
+        assert_eq!(of(1), [(50, 1)]);
+        assert_eq!(of(2), [(0, 0), (60, Event::IDLE_EXIT), (90, 0)], "by its switches");
+        assert_eq!(of(3), [(0, 1)], "no events at all");
+        let without: Vec<Record> =
+            records.into_iter().filter(|r| !matches!(r.event(), Some(Event::CpuIdle { .. }))).collect();
+        assert_eq!(idling(&without, &testbed::platform()), [], "the recorder left them out");
+    }
+}
