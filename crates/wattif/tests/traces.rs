@@ -558,6 +558,24 @@ fn figures_of_a_recording_are_those_of_the_run() {
     assert!(missing.iter().any(|m| m.figures.starts_with("wu_lat")), "{missing:?}");
 }
 
+/// Ways into and out of idle states are busy: of a state of the CPU, of its core, of its cluster.
+#[test]
+fn energy_of_a_recording_is_that_of_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Settings::default();
+    for (platform, model) in [("hikey960", "sleepers"), ("hikey620", "server"), ("core_i7_2600k", "sleepers")] {
+        let platform = load::platform(platform, &settings).unwrap().value;
+        let loaded = load::workload(model, platform.nr_cpus(), Dialect::Workgen, &settings).unwrap();
+        let spec = RunSpec { platform, workload: loaded.value.workload, ..spec(300) };
+        let path = written(dir.path(), "a.dat", Detail::Tracepoints, &spec).1;
+        let energy = |r: wattif_lab::metrics::RunReport| r.metrics.energy.unwrap().total;
+        let ran = energy(wattif::run::run(&spec, &mut []).unwrap().report);
+        let recorded = energy(wattif::recording::analyse(&read(&path), &spec.platform, true).0);
+        let name = &spec.platform.name;
+        assert!((recorded - ran).abs() < 0.02 * ran, "{model} on {name}: {ran} ran, {recorded} recorded");
+    }
+}
+
 #[test]
 fn interest_of_tracepoints_has_no_decisions() {
     assert!(!Detail::Tracepoints.interest().wants(Interest::DECISIONS));
