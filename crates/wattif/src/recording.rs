@@ -171,17 +171,38 @@ pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Miss
     checks
 }
 
-/// The profile nearest to a kernel's release, not newer where there is one: `6.12.30-android` → `linux-6.12`.
+/// The first two numbers of a release or a profile's name.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// The profile nearest to a kernel's release, not newer where there is one: `6.12.30` → `linux-6.12`. Of Android's and the
+/// mainline's of one version it is the one that the release names: `6.6.30-android15` → `android-6.6`.
 pub fn profile_of<'a>(release: &str, names: &'a [String]) -> Option<&'a str> {
-    let version = |text: &str| {
-        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
-        Some((numbers.next()??, numbers.next()??))
-    };
+    if let Some(own) = names.iter().find(|n| *n == release) {
+        return Some(own); // a trace of ours
+    }
     let wanted = version(release)?;
-    let mut known: Vec<_> =
-        names.iter().filter_map(|n| Some((version(n.strip_prefix("linux-")?)?, n.as_str()))).collect();
+    let of = |name: &str| {
+        let android = name.starts_with("android-");
+        // Variants, such as `android-4.9-walt`, are nobody's default.
+        let numbers = name.strip_prefix("linux-").or(name.strip_prefix("android-")).filter(|n| !n.contains('-'))?;
+        Some((version(numbers)?, android == release.contains("android")))
+    };
+    let mut known: Vec<_> = names.iter().filter_map(|n| Some((of(n)?, n.as_str()))).collect();
     known.sort();
-    known.iter().rev().find(|(v, _)| *v <= wanted).or(known.first()).map(|(_, n)| *n)
+    known.iter().rev().find(|((v, _), _)| *v <= wanted).or(known.first()).map(|(_, n)| *n)
+}
+
+/// What to say where the profile that a release is taken for is of another one.
+pub(crate) fn other_release(release: &str, profile: &str) -> Option<String> {
+    let numbers = profile.split_once('-')?.1;
+    let other =
+        version(release)? != version(numbers)? || release.contains("android") != profile.starts_with("android-");
+    other.then(|| {
+        format!("there is no profile of the recorded kernel, {release}: {profile} is the nearest (--recorded-kernel)")
+    })
 }
 
 #[cfg(test)]
@@ -197,5 +218,17 @@ mod tests {
         check("6.8.0-45-generic", Some("linux-6.6"));
         check("2.6.32", Some("linux-3.13"));
         check("simulated", None);
+        let names: Vec<String> =
+            ["android-4.9", "android-4.9-walt", "android-6.6", "linux-3.13", "linux-4.10", "linux-6.6"]
+                .map(String::from)
+                .into();
+        let check = |release: &str, expect| assert_eq!(profile_of(release, &names), Some(expect), "{release}");
+        check("4.9.270-perf", "android-4.9");
+        check("6.6.30-android15-8-g1234567", "android-6.6");
+        check("6.6.30-amd64", "linux-6.6");
+        check("4.14.190", "linux-4.10");
+        check("android-4.9-walt", "android-4.9-walt");
+        assert_eq!(other_release("6.6.30-android15", "android-6.6"), None);
+        assert!(other_release("4.14.190", "linux-4.10").is_some_and(|told| told.contains("4.14.190")));
     }
 }

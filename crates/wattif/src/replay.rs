@@ -3,7 +3,9 @@
 use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
-use crate::recording::{self, Check, LoadedTrace, profile_of, replay_seeds, self_check, without_background};
+use crate::recording::{
+    self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check, without_background,
+};
 use crate::settings::Settings;
 use std::collections::BTreeSet;
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
@@ -135,7 +137,7 @@ pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
     check_policies(&question.policies, &looked.loaded.recording)?;
     let options = infer::Options { policies: question.policies.clone(), counted: false };
     let platform = without_background(&looked.platform);
-    let inferred = infer::workload(&looked.loaded.recording, &platform, &question.trace, &options);
+    let mut inferred = infer::workload(&looked.loaded.recording, &platform, &question.trace, &options);
     let of_kernel = |kernel: KernelSpec| -> Result<(RunSpec, Vec<RunReport>), Error> {
         let spec = RunSpec {
             platform: platform.clone(),
@@ -148,6 +150,10 @@ pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
         Ok((spec, reports))
     };
     let (recorded, kernel) = recorded_kernel(question, &looked.loaded)?;
+    if question.recorded_kernel.is_none() && looked.loaded.kernel.is_none() {
+        let release = looked.loaded.recording.release.as_deref();
+        inferred.notes.extend(release.and_then(|release| other_release(release, &recorded)));
+    }
     let (own, reports) = of_kernel(kernel)?;
     let checks = self_check(&looked.report, &reports, &looked.missing);
     let runs = question
