@@ -214,6 +214,16 @@ impl Builder {
         }
     }
 
+    /// The clock of the stamps may count anything.
+    pub fn not_ns(&mut self, why: &str) {
+        let message =
+            format!("{why}: taken as ns, which a counter or the cycles of a CPU are not; all times are then wrong");
+        self.say(
+            Diagnostic::warning("trace::W05", 0..0, message)
+                .help("record with a clock in ns: trace-cmd record -C mono"),
+        );
+    }
+
     /// In order of time, time 0 at the first event.
     pub fn finish(mut self, format: impl Into<String>) -> (Recording, Vec<Diagnostic>) {
         let Builder { ref mut recording, .. } = self;

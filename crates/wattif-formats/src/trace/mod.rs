@@ -11,6 +11,7 @@
 //! | `trace::W02` | stamps go backwards, or are an hour from all others |
 //! | `trace::W03` | events of impossible CPUs |
 //! | `trace::W04` | the file is truncated or damaged: what follows is lost |
+//! | `trace::W05` | stamps may not be ns |
 //! | `trace::N01` | events of other kinds were skipped |
 //! | `trace::N02` | lines that are no events |
 

@@ -18,13 +18,14 @@ const STRANGE_SHOWN: u32 = 5;
 
 /// Read all lines; the first is line `first` of the file.
 pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
-    let mut strange = 0u32;
+    let (mut strange, mut whole) = (0u32, false);
     for (number, line) in text.split(|&b| b == b'\n').enumerate() {
         let line = trim_line(line);
         if is_mute(line) {
             continue;
         }
         if let Some(event) = Line::parse(line) {
+            whole |= event.whole;
             event.read(builder);
         } else if !header(line, builder) {
             strange += 1;
@@ -34,6 +35,9 @@ pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
                 builder.say(Diagnostic::note("trace::N02", 0..0, message));
             }
         }
+    }
+    if whole {
+        builder.not_ns("stamps are whole numbers");
     }
     if strange > STRANGE_SHOWN {
         let message = format!("{} more lines are not events", strange - STRANGE_SHOWN);
@@ -92,6 +96,8 @@ struct Line<'a> {
     pid: i64,
     tgid: Option<i64>,
     place: Place,
+    /// Its stamp has no fraction.
+    whole: bool,
     event: &'a [u8],
     fields: &'a [u8],
 }
@@ -128,11 +134,11 @@ fn bracketed(line: &[u8]) -> Option<Line<'_>> {
             continue;
         }
         let cpu = number(&line[from..from + digits])? as u32;
-        let Some((flags, at, rest)) = time(&line[from + digits + 1..]) else { continue };
+        let Some((flags, Stamp { at, whole }, rest)) = time(&line[from + digits + 1..]) else { continue };
         let Some((comm, pid, tgid, perf)) = who(&line[..open]) else { continue };
         let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq: flags.and_then(irq) };
         let (event, fields) = event(rest, perf)?;
-        return Some(Line { comm, pid, tgid, place, event, fields });
+        return Some(Line { comm, pid, tgid, place, whole, event, fields });
     }
 }
 
@@ -145,10 +151,10 @@ fn latency_format(line: &[u8]) -> Option<Line<'_>> {
     let digits = line[dash + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
     let pid = number(&line[dash + 1..dash + 1 + digits])?;
     let (cpu, irq, rest) = cpu_and_flags(&line[dash + 1 + digits..])?;
-    let (_, at, rest) = time(rest)?;
+    let (_, Stamp { at, whole }, rest) = time(rest)?;
     let (event, fields) = event(rest, false)?;
     let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq };
-    Some(Line { comm: trim(&line[..dash]), pid, tgid: None, place, event, fields })
+    Some(Line { comm: trim(&line[..dash]), pid, tgid: None, place, whole, event, fields })
 }
 
 fn cpu_and_flags(rest: &[u8]) -> Option<(u32, Option<bool>, &[u8])> {
@@ -179,8 +185,7 @@ fn irq(flags: &[u8]) -> Option<bool> {
 }
 
 /// Optional flags, then `seconds.fraction:` or whole ns; the rest after the colon.
-#[allow(clippy::type_complexity)]
-fn time(rest: &[u8]) -> Option<(Option<&[u8]>, u64, &[u8])> {
+fn time(rest: &[u8]) -> Option<(Option<&[u8]>, Stamp, &[u8])> {
     let rest = trim_start(rest);
     if let Some((at, rest)) = stamp(rest) {
         return Some((None, at, rest));
@@ -193,7 +198,13 @@ fn time(rest: &[u8]) -> Option<(Option<&[u8]>, u64, &[u8])> {
     Some((Some(&rest[..word]), at, after))
 }
 
-fn stamp(rest: &[u8]) -> Option<(u64, &[u8])> {
+/// When, ns; of whole numbers nobody knows of what.
+struct Stamp {
+    at: u64,
+    whole: bool,
+}
+
+fn stamp(rest: &[u8]) -> Option<(Stamp, &[u8])> {
     let mut seconds = 0u64;
     let mut i = 0;
     while let Some(d) = rest.get(i).filter(|b| b.is_ascii_digit()) {
@@ -204,7 +215,7 @@ fn stamp(rest: &[u8]) -> Option<(u64, &[u8])> {
         return None;
     }
     if rest.get(i) == Some(&b':') {
-        return Some((seconds, &rest[i + 1..])); // a clock that counts, such as the raw one
+        return Some((Stamp { at: seconds, whole: true }, &rest[i + 1..])); // a clock that counts, such as the raw one
     }
     if rest.get(i) != Some(&b'.') {
         return None;
@@ -222,7 +233,8 @@ fn stamp(rest: &[u8]) -> Option<(u64, &[u8])> {
         return None;
     }
     let fraction = fraction * 10u64.pow(9 - digits);
-    Some((seconds.checked_mul(1_000_000_000)?.checked_add(fraction)?, &rest[i + 1..]))
+    let at = seconds.checked_mul(1_000_000_000)?.checked_add(fraction)?;
+    Some((Stamp { at, whole: false }, &rest[i + 1..]))
 }
 
 /// `comm-pid`, `comm-pid (tgid)` or perf's `comm pid/tid`, `comm tid`.
@@ -579,6 +591,17 @@ mod tests {
             "CPU:2 [LOST 123 EVENTS]\ncpus=6\na-1 [000] 1.0: foo: bar=1\na-1 [000] 1.0: sched_wakeup: comm=b pid=2 prio=9 success=0 target_cpu=0\n",
         );
         assert_eq!((r.lost_events, r.lost_gaps, r.nr_cpus, r.unknown["foo"], r.records.len()), (123, 1, 6, 1, 0));
+    }
+
+    #[test]
+    fn stamps_that_may_count_anything() {
+        let said = |stamp: &str| {
+            let mut b = Builder::default();
+            let line = format!("a-1 [000] {stamp}: sched_waking: comm=b pid=2 prio=9 target_cpu=0\n");
+            read(line.repeat(2).as_bytes(), 1, &mut b);
+            b.findings.iter().map(|f| f.code).collect::<Vec<_>>()
+        };
+        assert_eq!((said("100000000123"), said("100.000123")), (vec!["trace::W05"], vec![]));
     }
 
     #[test]

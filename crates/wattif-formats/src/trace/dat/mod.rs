@@ -74,6 +74,9 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     }
     builder.recording.nr_cpus = header.nr_cpus.max(buffer.cpus.len());
     builder.recording.clock.clone_from(&header.clock);
+    if let Some(clock) = header.clock.as_deref().filter(|c| header.tsc.is_none() && COUNTERS.contains(c)) {
+        builder.not_ns(&format!("the clock of the stamps is {clock}"));
+    }
     builder.recording.release.clone_from(&header.release);
     for known in kinds.into_iter().flatten() {
         if let Known::Other(name, n @ 1..) = known {
@@ -82,6 +85,9 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     }
     Ok(header.name())
 }
+
+/// Clocks of the kernel that do not count ns.
+const COUNTERS: [&str; 4] = ["counter", "uptime", "x86-tsc", "ppc-tb"];
 
 /// One record.
 fn one(
