@@ -28,6 +28,8 @@ pub(crate) struct Domain {
     pub core: String,
     pub capacity: u32,
     pub transition_us: u64,
+    /// Nothing told it.
+    pub transition_assumed: bool,
     pub opps: Vec<Opp>,
 }
 
@@ -55,6 +57,8 @@ pub(crate) struct Idle {
     pub residency_us: u64,
     pub actual_entry_us: u64,
     pub actual_exit_us: u64,
+    /// The CPU spins in it.
+    pub polling: bool,
     /// Known and switched off: the states behind it keep their index.
     pub disabled: bool,
 }
@@ -99,7 +103,8 @@ impl Machine {
         }
         for d in &self.domains {
             let _ = writeln!(out, "\n[[domain]]\ncpus = \"{}\"\ncore = {}", list(&d.cpus), text(&d.core));
-            let _ = writeln!(out, "capacity = {}\ntransition_us = {}\nopps = [", d.capacity, d.transition_us);
+            let assumed = if d.transition_assumed { "  # assumed: nothing tells it" } else { "" };
+            let _ = writeln!(out, "capacity = {}\ntransition_us = {}{assumed}\nopps = [", d.capacity, d.transition_us);
             for o in &d.opps {
                 let uv = o.uv.map_or(String::new(), |uv| format!(", uv = {uv}"));
                 let uw = o.uw.filter(|_| self.has_powers()).map_or(String::new(), |uw| format!(", uw = {uw}"));
@@ -110,10 +115,11 @@ impl Machine {
         for c in &self.clusters {
             let _ = writeln!(out, "\n[[cluster]]\ncpus = [\"{}\"]\nidle = [", list(&c.cpus));
             for i in &c.idle {
+                let poll = if i.polling { "polling = true, " } else { "" };
                 let off = if i.disabled { "disabled = true, " } else { "" };
                 let _ = writeln!(
                     out,
-                    "  {{ name = {}, scope = \"{}\", {off}advertised = {{ exit_us = {}, residency_us = {} }}, actual = {{ entry_us = {}, exit_us = {} }} }},",
+                    "  {{ name = {}, scope = \"{}\", {poll}{off}advertised = {{ exit_us = {}, residency_us = {} }}, actual = {{ entry_us = {}, exit_us = {} }} }},",
                     text(&i.name),
                     i.scope,
                     i.exit_us,
@@ -159,6 +165,7 @@ pub(crate) fn wfi() -> Idle {
         residency_us: 1,
         actual_entry_us: 0,
         actual_exit_us: 1,
+        polling: false,
         disabled: false,
     }
 }

@@ -211,17 +211,36 @@ fn domains(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, findings:
             core: "unknown".into(),
             capacity: capacity as u32,
             transition_us: (ns.unwrap_or(50_000) / 1_000).clamp(1, 100_000),
+            transition_assumed: ns.is_none(),
             opps,
         });
     }
+    microwatts(files, &mut out, findings);
     out
 }
 
-/// From the energy model in debugfs; mW before 5.19, which shows in how small the numbers are.
+/// From the energy model in debugfs, in the kernel's unit.
 fn power(files: Files<'_>, cpu: u32, khz: u64) -> Option<u64> {
-    let dir = format!("sys/kernel/debug/energy_model/cpu{cpu}/ps:{khz}");
-    let power = number(files, &format!("{dir}/power"))?;
-    Some(if power < 10_000 { power * 1_000 } else { power }).filter(|p| *p > 0)
+    number(files, &format!("sys/kernel/debug/energy_model/cpu{cpu}/ps:{khz}/power")).filter(|p| *p > 0)
+}
+
+/// Energy models are in milliwatts before Linux 5.19, in microwatts since: all of a kernel in one of them. Without a release
+/// the greatest power tells: no CPU that has an energy model draws less than 10 mW at its top, none 10 W.
+fn microwatts(files: Files<'_>, domains: &mut [Domain], findings: &mut Vec<Diagnostic>) {
+    let powers = || domains.iter().flat_map(|d| &d.opps).filter_map(|o| o.uw);
+    let Some(greatest) = powers().max() else { return };
+    let release = release(files);
+    let told = release.as_deref().and_then(numbered);
+    let milli = told.map_or(greatest < 10_000, |version| version < (5, 19));
+    if told.is_none() {
+        let unit = if milli { "milliwatts, as before Linux 5.19" } else { "microwatts, as since Linux 5.19" };
+        let message = format!("no kernel release is told: the energy model is taken for {unit}");
+        let help = "add proc/sys/kernel/osrelease or proc/version to the capture";
+        findings.push(Diagnostic::warning("sysfs::W01", 0..0, message).help(help));
+    }
+    if milli {
+        domains.iter_mut().flat_map(|d| &mut d.opps).for_each(|o| o.uw = o.uw.map(|mw| mw.saturating_mul(1_000)));
+    }
 }
 
 fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Cluster> {
@@ -245,7 +264,9 @@ fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
     let exit_us = number(files, &format!("{dir}/latency")).unwrap_or(1);
     let residency_us = number(files, &format!("{dir}/residency")).unwrap_or(exit_us.saturating_mul(2));
     let disabled = number(files, &format!("{dir}/disable")).is_some_and(|d| d != 0);
-    Some(Idle { name, scope: "cpu", exit_us, residency_us, actual_entry_us: 0, actual_exit_us: exit_us, disabled })
+    // What `cpuidle_poll_state_init` and the POWER drivers call the state that spins.
+    let polling = index == 0 && matches!(name.as_str(), "POLL" | "snooze");
+    Some(Idle { name, scope: "cpu", exit_us, residency_us, actual_entry_us: 0, actual_exit_us: exit_us, polling, disabled })
 }
 
 // ---- kernels -----------------------------------------------------------------------------------------------------------
@@ -309,11 +330,22 @@ fn tunables(files: Files<'_>) -> Vec<(&'static str, &'static str, u64)> {
     TUNABLES.iter().filter_map(|(slot, name, paths)| Some((*slot, *name, value(paths)?))).collect()
 }
 
+/// `uname -r`.
+fn release(files: Files<'_>) -> Option<String> {
+    let version = || files("proc/version")?.strip_prefix("Linux version ")?.split(' ').next().map(String::from);
+    files("proc/sys/kernel/osrelease").map(|r| r.trim().to_string()).or_else(version)
+}
+
+/// Major and minor number of a release.
+fn numbered(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
 impl KernelFacts {
     /// From a live machine or a capture.
     pub fn of(files: Files<'_>) -> KernelFacts {
-        let version = || files("proc/version")?.strip_prefix("Linux version ")?.split(' ').next().map(String::from);
-        let release = files("proc/sys/kernel/osrelease").map(|r| r.trim().to_string()).or_else(version);
+        let release = release(files);
         let config =
             ["proc/config.gz", "boot/config-*", "lib/modules/*/config", "proc/config"].iter().find_map(|path| {
                 match &release {
@@ -488,6 +520,51 @@ mod tests {
         assert_eq!((p.nr_cpus(), p.cpus[0].capacity, p.cpus[2].capacity, p.domains.len()), (4, 400, 1024, 2));
         assert_eq!(p.domains[1].opps[1].khz, 2_000_000);
         assert!(platform(&|_| None, "x").toml.is_none());
+    }
+
+    #[test]
+    fn one_unit_for_an_energy_model() {
+        let with = |release: Option<&'static str>, powers: [&'static str; 3]| {
+            let files = move |path: &str| -> Option<String> {
+                let text = match path {
+                    "proc/sys/kernel/osrelease" => release?,
+                    "sys/devices/system/cpu/present" => "0",
+                    "sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies" => "300000 600000 1800000",
+                    "sys/kernel/debug/energy_model/cpu0/ps:300000/power" => powers[0],
+                    "sys/kernel/debug/energy_model/cpu0/ps:600000/power" => powers[1],
+                    "sys/kernel/debug/energy_model/cpu0/ps:1800000/power" => powers[2],
+                    _ => return None,
+                };
+                Some(text.into())
+            };
+            let imported = platform(&files, "board");
+            let guessed = imported.diagnostics.iter().any(|d| d.message.contains("no kernel release"));
+            let parsed = crate::platform_toml::parse(&imported.toml.expect("a platform"), &Default::default());
+            (parsed.platform.expect("it is valid").domains[0].power.busy_uw.clone(), guessed)
+        };
+        let micro = ["5250", "12600", "61000"];
+        assert_eq!(with(Some("6.6.30-android15"), micro), (vec![5_250, 12_600, 61_000], false));
+        assert_eq!(with(Some("5.19.0"), micro), (vec![5_250, 12_600, 61_000], false));
+        assert_eq!(with(Some("5.15.1\n"), ["5", "12", "12000"]), (vec![5_000, 12_000, 12_000_000], false));
+        assert_eq!(with(None, micro), (vec![5_250, 12_600, 61_000], true));
+        assert_eq!(with(None, ["5", "12", "61"]), (vec![5_000, 12_000, 61_000], true));
+    }
+
+    #[test]
+    fn a_state_that_polls() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                "present" => "0",
+                "cpu0/cpuidle/state0/name" => "POLL\n",
+                "cpu0/cpuidle/state0/latency" | "cpu0/cpuidle/state0/residency" => "0\n",
+                "cpu0/cpuidle/state1/name" => "C1\n",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let parsed = crate::platform_toml::parse(&platform(&files, "pc").toml.unwrap(), &Default::default());
+        let idle = &parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics)).clusters[0].idle;
+        assert_eq!(idle.iter().map(|s| s.polling).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]
