@@ -266,7 +266,16 @@ fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
     let disabled = number(files, &format!("{dir}/disable")).is_some_and(|d| d != 0);
     // What `cpuidle_poll_state_init` and the POWER drivers call the state that spins.
     let polling = index == 0 && matches!(name.as_str(), "POLL" | "snooze");
-    Some(Idle { name, scope: "cpu", exit_us, residency_us, actual_entry_us: 0, actual_exit_us: exit_us, polling, disabled })
+    Some(Idle {
+        name,
+        scope: "cpu",
+        exit_us,
+        residency_us,
+        actual_entry_us: 0,
+        actual_exit_us: exit_us,
+        polling,
+        disabled,
+    })
 }
 
 // ---- kernels -----------------------------------------------------------------------------------------------------------

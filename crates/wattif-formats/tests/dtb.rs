@@ -51,6 +51,58 @@ fn operating_points_of_the_firmware() {
 }
 
 #[test]
+fn choices_and_what_is_not_there() {
+    let blob = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/choices.dtb")).unwrap();
+    let imported = dtb::import(&blob, "choices", None);
+    let said: Vec<&str> = imported.diagnostics.iter().map(|d| d.message.as_str()).collect();
+    let expected = [
+        "CPUs 0-1: 1 operating points are for some revisions only (opp-supported-hw); all were taken",
+        "CPUs 0-1: voltages depend on the speed bin; those of `opp-microvolt-L0` were taken",
+        "CPUs 0-1: opp-microwatt of 1 operating points is not used, as the lowest has none: so does the kernel",
+        "cpu-idle-states: no node has phandle 0x99; left out",
+    ];
+    assert_eq!(said, expected);
+    let toml = imported.toml.unwrap();
+    assert!(toml.contains("transition_us = 300  # assumed") && toml.contains("transition_us: assumed"), "{toml}");
+    let p = platform(&toml);
+    assert_eq!(p.domains[0].power.busy_uw, [100 * 800 * 800 * 500 / 1_000_000, 100 * 900 * 900 * 1000 / 1_000_000]);
+    let idle: Vec<&str> = p.clusters[0].idle.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(idle, ["WFI", "cpu-sleep", "all-off"], "of the power domain that is called psci");
+}
+
+#[test]
+fn overlays() {
+    let blob = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/firmware.dtb")).unwrap();
+    let apart =
+        "[[domain]]\ncpus = \"1\"\nopps = [ { khz = 9, uw = 3 } ]\n[[domain]]\ncpus = 0\nopps = [ { khz = 8 } ]\n";
+    let imported = dtb::import(&blob, "firmware", Some(apart));
+    assert!(imported.overlay.is_empty(), "{:?}", imported.overlay);
+    let p = platform(&imported.toml.unwrap());
+    assert_eq!(p.domains.iter().map(|d| d.opps[0].khz).collect::<Vec<_>>(), [8, 9], "each its own");
+    // The mistake, and where the place of it begins.
+    let check = |text: &str, message: &str, at: &str| {
+        let imported = dtb::import(&blob, "firmware", Some(text));
+        let said: Vec<_> = imported.overlay.iter().map(|d| (d.message.as_str(), &text[d.span.start..])).collect();
+        let found = said.iter().any(|(m, rest)| m.contains(message) && rest.starts_with(at));
+        assert!(imported.toml.is_none() && found, "{text}: {said:?}");
+    };
+    let opps = "opps = [ { khz = 5 } ]";
+    check(&format!("[[domain]]\ncpus = \"0-1\"\n{opps}\n[[domian]]\nx = 1"), "unknown key `domian`", "domian");
+    check(&format!("[[domain]]\ncpus = \"0-1\"\ncapcity = 3\n{opps}"), "unknown key `capcity`", "capcity");
+    check("[[domain]]\ncpus = \"0-1\"\nopps = [ { kHz = 5 } ]", "unknown key `kHz`", "kHz");
+    check(&format!("[[domain]]\ncpus = \"0-2\"\n{opps}"), "there are no CPUs 0-2", "[[domain]]");
+    check(&format!("[[domain]]\ncpus = [\"0\", \"0-1\"]\n{opps}"), "CPU 0 is in two", "[[domain]]");
+    check("[[domain]]\ncpus = 0\nopps = [ { khz = 5 }, { khz = 6, uw = 1 } ]", "`uw` belongs in every", "{ khz = 6");
+    check("[[domain]]\ncpus = 0\nopps = [ { khz = 5 }, { khz = 5 } ]", "ascending order", "{ khz = 5 } ]");
+    check("[[domain]]\ncpus = 0", "at least one operating point", "[[domain]]");
+    check("[costs]\nwakeup_ns = 5", "unknown key `costs`", "");
+    check("x = [", "not TOML", "");
+    let two = dtb::import(&board(), "board", Some(&format!("[[domain]]\ncpus = \"0-3\"\n{opps}")));
+    assert_eq!(two.overlay[0].message, "CPUs 0-3 are not one clock");
+    assert_eq!(two.overlay[0].help.as_deref(), Some("the clocks of the devicetree: cpus = [\"0-1\", \"2-3\"]"));
+}
+
+#[test]
 fn a_board_with_oddities() {
     let odd = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/odd.dtb")).unwrap();
     let imported = dtb::import(&odd, "odd", None);

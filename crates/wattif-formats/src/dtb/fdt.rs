@@ -34,9 +34,14 @@ impl Node {
     }
     /// The first of its strings.
     pub fn text(&self, prop: &str) -> Option<String> {
-        let bytes = self.props.get(prop)?;
-        let text = bytes.split(|&b| b == 0).next()?;
-        Some(String::from_utf8_lossy(text).chars().map(|c| if c.is_control() { '?' } else { c }).take(128).collect())
+        self.texts(prop).into_iter().next()
+    }
+    /// Its strings, eight at most.
+    pub fn texts(&self, prop: &str) -> Vec<String> {
+        let clean = |text: &[u8]| {
+            String::from_utf8_lossy(text).chars().map(|c| if c.is_control() { '?' } else { c }).take(128).collect()
+        };
+        self.props.get(prop).into_iter().flat_map(|bytes| bytes.split(|&b| b == 0)).take(8).map(clean).collect()
     }
     pub fn enabled(&self) -> bool {
         self.text("status").is_none_or(|s| s == "okay" || s == "ok")

@@ -3,7 +3,7 @@
 //! domains, caches.
 //!
 //! What a board leaves to its firmware (operating points of many) comes from an overlay: `[[domain]]` entries with `cpus` and
-//! `opps`, as in a platform file.
+//! `opps`, as in a platform file. What is wrong with it is told apart, with the codes of platform files.
 //!
 //! | code | about |
 //! |---|---|
@@ -11,10 +11,12 @@
 //! | `dtb::E02` | no CPUs |
 //! | `dtb::E03` | operating points are missing: the message has the overlay that would supply them |
 //! | `dtb::W01` | something is missing that can be done without |
+//! | `dtb::N01` | the devicetree leaves a choice, and one was made |
 
 mod fdt;
 
 use crate::machine::{Cluster, Domain, Idle, Machine, Opp, list, wfi};
+use crate::platform_toml::Overlay;
 use fdt::Node;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::check::Diagnostic;
@@ -26,6 +28,8 @@ pub struct Imported {
     pub toml: Option<String>,
     /// All findings.
     pub diagnostics: Vec<Diagnostic>,
+    /// Mistakes of the overlay, by their place in its text; all are errors.
+    pub overlay: Vec<Diagnostic>,
 }
 
 struct Cpu<'a> {
@@ -54,7 +58,8 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
         out.diagnostics.push(Diagnostic::error("dtb::E02", 0..0, "the devicetree has no enabled CPUs under /cpus"));
         return out;
     }
-    let overlay = read_overlay(overlay, &mut out.diagnostics);
+    let (overlay, mistakes) = overlay.map(Overlay::read).unwrap_or_default();
+    out.overlay = mistakes;
     let mut machine = Machine {
         name: name.into(),
         title: root.text("model").unwrap_or_else(|| name.into()),
@@ -62,7 +67,9 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
         ..Machine::default()
     };
     let map = Map::read(&root, &cpus, &handles, &mut out.diagnostics);
-    machine.domains = domains(&cpus, &handles, &overlay, &mut out.diagnostics);
+    let clocks = clocks(&cpus, &handles);
+    out.overlay.extend(overlay.misplaced(&clocks));
+    machine.domains = domains(&cpus, &clocks, &handles, &overlay, &mut out.diagnostics);
     capacities(&cpus, &mut machine.domains, &mut out.diagnostics);
     machine.clusters = clusters(&cpus, &map, &handles, &mut out.diagnostics);
     machine.llc = caches(&cpus, &handles);
@@ -74,8 +81,11 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
     } else {
         machine.trust.push("idle: entry and exit as the devicetree states them, not measured".into());
     }
+    if machine.domains.iter().any(|d| d.transition_assumed) {
+        machine.trust.push("transition_us: assumed where the devicetree has no clock-latency".into());
+    }
     machine.trust.push("costs and noise estimated".into());
-    if !out.diagnostics.iter().any(Diagnostic::is_error) {
+    if !out.diagnostics.iter().any(Diagnostic::is_error) && out.overlay.is_empty() {
         out.toml = Some(machine.to_toml());
     }
     out
@@ -168,12 +178,8 @@ fn clock_key(cpu: &Cpu<'_>, index: usize, handles: &Handles<'_>) -> String {
     format!("core {}", cpu.core)
 }
 
-fn domains(
-    cpus: &[Cpu<'_>],
-    handles: &Handles<'_>,
-    overlay: &[(Vec<u32>, Vec<Opp>)],
-    findings: &mut Vec<Diagnostic>,
-) -> Vec<Domain> {
+/// CPUs by clock.
+fn clocks(cpus: &[Cpu<'_>], handles: &Handles<'_>) -> Vec<Vec<u32>> {
     let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
     // Version 2 goes first; cpufreq-dt takes CPUs as one clock where only tables of version 1 exist.
     let v2 = |c: &Cpu<'_>| c.node.has("operating-points-v2");
@@ -185,36 +191,98 @@ fn domains(
             None => groups.push((key, vec![i as u32])),
         }
     }
-    let domain = |(_, of): (String, Vec<u32>)| {
+    groups.into_iter().map(|(_, of)| of).collect()
+}
+
+/// A change of frequency where the devicetree tells no latency, µs.
+const TRANSITION_US: u64 = 300;
+
+fn domains(
+    cpus: &[Cpu<'_>],
+    clocks: &[Vec<u32>],
+    handles: &Handles<'_>,
+    overlay: &Overlay,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<Domain> {
+    let domain = |(of, own): (Vec<u32>, Option<&[Opp]>)| {
         let first = &cpus[of[0] as usize];
         let coefficient = first.node.u32("dynamic-power-coefficient");
         let table =
             of.iter().find_map(|&c| cpus[c as usize].node.u32("operating-points-v2")).and_then(|h| handles.get(&h));
-        let (mut opps, latency_ns) = match table {
+        let (told, latency_ns) = match table {
             Some(table) => opps_v2(table),
             None => (of.iter().find_map(|&c| opps_v1(cpus[c as usize].node)).unwrap_or_default(), 0),
         };
-        let told = opps.len();
-        opps.retain(|o| (1..=u64::from(u32::MAX)).contains(&o.khz));
-        if opps.len() < told && !opps.is_empty() {
-            let message = format!("CPUs {}: {} operating points without a frequency", list(&of), told - opps.len());
-            findings.push(Diagnostic::warning("dtb::W01", 0..0, format!("{message} were left out")));
-        }
-        if let Some((_, own)) = overlay.iter().find(|(cpus, _)| cpus.contains(&of[0])) {
-            opps.clone_from(own);
-        }
+        let mut opps = match (own, table) {
+            (Some(own), _) => own.to_vec(),
+            (None, table) => {
+                table.iter().for_each(|t| choices(&of, t, findings));
+                without_frequency(&of, told, findings)
+            }
+        };
         opps.sort_by_key(|o| o.khz);
         opps.dedup_by_key(|o| o.khz);
-        for o in &mut opps {
-            o.uw = o.uw.or_else(|| dev_pm_opp_calc_power(coefficient?, o.uv?, o.khz));
-        }
-        let transition = (v1_latency(first.node).max(latency_ns) / 1_000).clamp(1, 100_000);
+        energy_model(&of, &mut opps, coefficient, findings);
         if opps.is_empty() {
             findings.push(without_opps(&of, first));
         }
-        Domain { cpus: of, core: first.core.clone(), capacity: 1024, transition_us: transition, opps }
+        let latency_ns = v1_latency(first.node).max(latency_ns);
+        let transition_us = if latency_ns == 0 { TRANSITION_US } else { (latency_ns / 1_000).clamp(1, 100_000) };
+        let core = first.core.clone();
+        Domain { cpus: of, core, capacity: 1024, transition_us, transition_assumed: latency_ns == 0, opps }
     };
-    groups.into_iter().map(domain).collect()
+    clocks.iter().flat_map(|clock| overlay.split(clock)).map(domain).collect()
+}
+
+fn without_frequency(cpus: &[u32], mut opps: Vec<Opp>, findings: &mut Vec<Diagnostic>) -> Vec<Opp> {
+    let told = opps.len();
+    opps.retain(|o| (1..=u64::from(u32::MAX)).contains(&o.khz));
+    if opps.len() < told && !opps.is_empty() {
+        let message = format!("CPUs {}: {} operating points without a frequency", list(cpus), told - opps.len());
+        findings.push(Diagnostic::warning("dtb::W01", 0..0, format!("{message} were left out")));
+    }
+    opps
+}
+
+/// `dev_pm_opp_of_register_em`: powers are as told if the lowest operating point has one, all computed if not.
+fn energy_model(cpus: &[u32], opps: &mut [Opp], coefficient: Option<u32>, findings: &mut Vec<Diagnostic>) {
+    if opps.first().is_some_and(|o| o.uw.is_some()) {
+        return;
+    }
+    let ignored = opps.iter().filter(|o| o.uw.is_some()).count();
+    if ignored > 0 {
+        let message = format!(
+            "CPUs {}: opp-microwatt of {ignored} operating points is not used, as the lowest has none: so does the kernel",
+            list(cpus)
+        );
+        findings.push(Diagnostic::note("dtb::N01", 0..0, message));
+    }
+    for o in opps {
+        o.uw = coefficient.zip(o.uv).and_then(|(coefficient, uv)| dev_pm_opp_calc_power(coefficient, uv, o.khz));
+    }
+}
+
+/// Which of its speed bins a chip is, and which revision, its driver finds out.
+fn choices(cpus: &[u32], table: &Node, findings: &mut Vec<Diagnostic>) {
+    let points = || table.children.iter().filter(|n| n.enabled() && !n.has("turbo-mode")).take(256);
+    let mut note = |message: String| {
+        findings.push(Diagnostic::note("dtb::N01", 0..0, format!("CPUs {}: {message}", list(cpus))));
+    };
+    let hardware = points().filter(|n| n.has("opp-supported-hw")).count();
+    if hardware > 0 {
+        note(format!("{hardware} operating points are for some revisions only (opp-supported-hw); all were taken"));
+    }
+    let bins: BTreeSet<&str> = points().filter_map(speed_bin).collect();
+    if !bins.is_empty() {
+        let bins: Vec<String> = bins.iter().map(|b| crate::words::quoted(b)).collect();
+        note(format!("voltages depend on the speed bin; those of {} were taken", bins.join(", ")));
+    }
+}
+
+/// The first of the voltages by speed bin, where there is no other.
+fn speed_bin(point: &Node) -> Option<&str> {
+    let named = || point.props.keys().find(|k| k.starts_with("opp-microvolt-")).map(String::as_str);
+    if point.has("opp-microvolt") { None } else { named() }
 }
 
 fn without_opps(cpus: &[u32], first: &Cpu<'_>) -> Diagnostic {
@@ -243,9 +311,7 @@ fn opps_v2(table: &Node) -> (Vec<Opp>, u64) {
         latency = latency.max(n.u32("clock-latency-ns").unwrap_or(0).into());
         let khz = n.u64("opp-hz").unwrap_or(0) / 1_000;
         // <target>, or <target min max>; speed bins have a name behind.
-        let volts = n
-            .cells("opp-microvolt")
-            .or_else(|| n.props.keys().find(|k| k.starts_with("opp-microvolt-")).and_then(|k| n.cells(k)));
+        let volts = n.cells(speed_bin(n).unwrap_or("opp-microvolt"));
         let uv = volts.and_then(|v| v.first().copied()).map(u64::from);
         let uw = n.cells("opp-microwatt").and_then(|w| w.first().copied()).map(u64::from);
         opps.push(Opp { khz, uv, uw });
@@ -310,23 +376,29 @@ fn state(node: &Node, scope: &'static str) -> Option<Idle> {
         residency_us: node.u32("min-residency-us")?.into(),
         actual_entry_us: entry.unwrap_or(0).into(),
         actual_exit_us: exit.or(wakeup).unwrap_or(0).into(),
+        polling: false,
         disabled: false,
     })
 }
 
 fn clusters(cpus: &[Cpu<'_>], map: &Map, handles: &Handles<'_>, findings: &mut Vec<Diagnostic>) -> Vec<Cluster> {
-    let mut odd = BTreeSet::new();
+    let mut odd = Odd::default();
     let mut groups: BTreeMap<usize, Vec<(u32, Vec<Idle>)>> = BTreeMap::new();
     for (i, cpu) in cpus.iter().enumerate() {
         groups.entry(map.cluster[i]).or_default().push((i as u32, idle_states(cpu, cpus, handles, &mut odd)));
     }
-    if !odd.is_empty() {
-        let names: Vec<String> = odd.iter().take(5).map(|name| crate::words::quoted(name)).collect();
+    if !odd.short.is_empty() {
+        let names: Vec<String> = odd.short.iter().take(5).map(|name| crate::words::quoted(name)).collect();
         let message = format!(
             "{} idle states without min-residency-us, or without latencies, were left out: {}",
-            odd.len(),
+            odd.short.len(),
             names.join(", ")
         );
+        findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
+    }
+    for (prop, handles) in odd.dangling {
+        let shown: Vec<String> = handles.iter().take(5).map(|h| format!("{h:#x}")).collect();
+        let message = format!("{prop}: no node has phandle {}; left out", shown.join(", "));
         findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
     }
     let mut out: Vec<Cluster> = Vec::new();
@@ -342,17 +414,41 @@ fn clusters(cpus: &[Cpu<'_>], map: &Map, handles: &Handles<'_>, findings: &mut V
     out
 }
 
-/// WFI, the CPU's own states, those of its power domains outwards. Deeper states have longer residencies. States that say too
-/// little are `odd`.
-fn idle_states<'a>(cpu: &Cpu<'_>, cpus: &[Cpu<'_>], handles: &Handles<'a>, odd: &mut BTreeSet<&'a str>) -> Vec<Idle> {
+/// What is wrong with idle states.
+#[derive(Default)]
+struct Odd<'a> {
+    /// Names of those that say too little.
+    short: BTreeSet<&'a str>,
+    /// Phandles of nodes that are not there, by the property that names them.
+    dangling: BTreeMap<&'static str, BTreeSet<u32>>,
+}
+
+/// The power domain that a CPU calls `psci`: each entry of `power-domains` is a phandle and as many cells as the node says.
+fn psci_domain(cpu: &Node, handles: &Handles<'_>) -> Option<u32> {
+    let place = cpu.texts("power-domain-names").iter().position(|name| name == "psci")?;
+    let cells = cpu.cells("power-domains")?;
+    let mut at = 0usize;
+    for _ in 0..place {
+        let args = handles.get(cells.get(at)?)?.u32("#power-domain-cells").unwrap_or(0);
+        at = at.saturating_add(1 + args as usize);
+    }
+    cells.get(at).copied()
+}
+
+/// WFI, the CPU's own states, those of its power domains outwards. Deeper states have longer residencies.
+fn idle_states<'a>(cpu: &Cpu<'_>, cpus: &[Cpu<'_>], handles: &Handles<'a>, odd: &mut Odd<'a>) -> Vec<Idle> {
     let mut states = vec![wfi()];
-    let mut of = |node: &Node, prop: &str, scope| {
-        let nodes = node.cells(prop).unwrap_or_default().into_iter().filter_map(|h| handles.get(&h).copied()).take(10);
+    let mut of = |node: &Node, prop: &'static str, scope| {
         let mut found = Vec::new();
-        for node in nodes.filter(|n| n.enabled()) {
+        for handle in node.cells(prop).unwrap_or_default().into_iter().take(10) {
+            let Some(node) = handles.get(&handle).copied() else {
+                odd.dangling.entry(prop).or_default().insert(handle);
+                continue;
+            };
             match state(node, scope) {
+                _ if !node.enabled() => {}
                 Some(state) => found.push(state),
-                None => drop(odd.insert(&node.name)),
+                None => drop(odd.short.insert(&node.name)),
             }
         }
         found
@@ -362,14 +458,17 @@ fn idle_states<'a>(cpu: &Cpu<'_>, cpus: &[Cpu<'_>], handles: &Handles<'a>, odd: 
         let scope = if s.name.to_lowercase().contains("cluster") { "cluster" } else { "cpu" };
         states.push(Idle { scope, ..s });
     }
-    let psci = cpu.node.text("power-domain-names").as_deref() == Some("psci");
-    let mut domain = cpu.node.u32("power-domains").filter(|_| psci);
+    let mut domain = psci_domain(cpu.node, handles);
     let mut seen = BTreeSet::new();
     while let Some(handle) = domain.filter(|h| seen.insert(*h)) {
         let Some(node) = handles.get(&handle) else { break };
-        let alone = cpus.iter().filter(|c| c.node.u32("power-domains") == Some(handle)).count() <= 1 && seen.len() == 1;
+        let alone =
+            seen.len() == 1 && cpus.iter().filter(|c| psci_domain(c.node, handles) == Some(handle)).count() <= 1;
         states.extend(of(node, "domain-idle-states", if alone { "cpu" } else { "cluster" }));
         domain = node.u32("power-domains");
+    }
+    if let Some(handle) = domain.filter(|h| !handles.contains_key(h)) {
+        odd.dangling.entry("power-domains").or_default().insert(handle);
     }
     states.sort_by_key(|s| s.residency_us);
     states.truncate(10);
@@ -403,31 +502,4 @@ fn nest(machine: &mut Machine) {
     if machine.cores.iter().any(split) {
         machine.llc = vec![(0..machine.cores.iter().map(Vec::len).sum::<usize>() as u32).collect()];
     }
-}
-
-/// `[[domain]]` entries with `cpus` and `opps`.
-fn read_overlay(text: Option<&str>, findings: &mut Vec<Diagnostic>) -> Vec<(Vec<u32>, Vec<Opp>)> {
-    let Some(text) = text else { return Vec::new() };
-    let table: toml::Table = match text.parse() {
-        Ok(table) => table,
-        Err(e) => {
-            let span = toml::de::Error::span(&e).unwrap_or(0..0);
-            findings.push(Diagnostic::error("dtb::E04", span, format!("the overlay is not TOML: {}", e.message())));
-            return Vec::new();
-        }
-    };
-    let entries = table.get("domain").and_then(|d| d.as_array()).cloned().unwrap_or_default();
-    let number = |v: &toml::Value, key: &str| v.get(key)?.as_integer().and_then(|n| u64::try_from(n).ok());
-    let entry = |e: &toml::Value| {
-        let cpus = crate::platform_toml::cpus_of(e.get("cpus")?.as_str()?)?;
-        let opps = e.get("opps")?.as_array()?.iter();
-        let opp = |o: &toml::Value| Some(Opp { khz: number(o, "khz")?, uv: number(o, "uv"), uw: number(o, "uw") });
-        Some((cpus, opps.filter_map(opp).collect()))
-    };
-    let read: Vec<_> = entries.iter().filter_map(entry).collect();
-    if read.is_empty() {
-        let message = "the overlay has no [[domain]] with cpus and opps";
-        findings.push(Diagnostic::error("dtb::E04", 0..0, message));
-    }
-    read
 }

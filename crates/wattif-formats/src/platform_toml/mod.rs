@@ -42,8 +42,11 @@ mod clusters;
 mod cpulist;
 mod domains;
 mod machine;
+mod overlay;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use overlay::Overlay;
 
 use crate::toml_tree::{self, Codes, Report, Table};
 use crate::words::quoted;

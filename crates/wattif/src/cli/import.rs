@@ -132,8 +132,18 @@ fn platform(args: &Args, look: Look) -> Result<Exit, Error> {
             let overlay = args.overlay.as_ref().map(|p| std::fs::read_to_string(p).map_err(|e| Error::file(p, e)));
             let stem =
                 std::path::Path::new(file).file_stem().map_or("board".into(), |s| s.to_string_lossy().into_owned());
-            let imported = dtb::import(&bytes, &stem, overlay.transpose()?.as_deref());
+            let overlay = overlay.transpose()?;
+            let imported = dtb::import(&bytes, &stem, overlay.as_deref());
+            if let (Some(path), Some(text), false) = (&args.overlay, overlay, imported.overlay.is_empty()) {
+                let (name, diagnostics) = (path.display().to_string(), imported.overlay);
+                return Err(Error::Input(Findings { name, text: text.into(), diagnostics }));
+            }
             (file.clone(), imported.toml, imported.diagnostics)
+        }
+        (None, Some(_)) if args.overlay.is_some() => {
+            let message = "--overlay means nothing to --sysfs, where the kernel tells its operating points: \
+                change them in the platform file that is written";
+            return Err(Error::Usage(message.into()));
         }
         (None, Some(root)) => {
             let imported = machine(root);
