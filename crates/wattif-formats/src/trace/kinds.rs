@@ -3,12 +3,13 @@
 //! Binary formats look fields up by name once per file, text once per line; both hand the numbers to [`Kind::event`].
 
 use wattif_model::trace::{
-    BalanceChoice, BalanceKind, Event, FrequencyChoice, IdleChoice, Placement, PlacementReason, PrevState, Recorded,
+    BalanceChoice, BalanceKind, Event, FrequencyChoice, IdleChoice, IdleWeights, Placement, PlacementReason, PrevState,
+    Recorded,
 };
 use wattif_model::{CpuId, DomainId, Ns, Pid};
 
 /// Most numeric fields of a kind.
-pub(super) const INTS: usize = 8;
+pub(super) const INTS: usize = 11;
 
 /// Events that are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub(super) enum Kind {
     Placement,
     Frequency,
     IdleChoice,
+    IdleWeights,
     Balance,
     PeltCfs,
     PeltSe,
@@ -132,6 +134,13 @@ pub(super) const ROWS: &[Row] = &[
         &[],
     ),
     row("wattif_idle", Kind::IdleChoice, &["state", "stop_tick", "predicted_ns", "sleep_length_ns"], NONE, &[]),
+    row(
+        "wattif_idle_weights",
+        Kind::IdleWeights,
+        &["entered", "w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9"],
+        NONE,
+        &[],
+    ),
     row("wattif_balance", Kind::Balance, &["kind", "dst_cpu", "src_cpu", "moved", "imbalance"], NONE, &[]),
     row("pelt_cfs", Kind::PeltCfs, &["util_avg|util", "runnable_avg|runnable", "load_avg|load", "util_est"], NONE, &[]),
     row("pelt_se", Kind::PeltSe, &["pid", "util_avg|util", "runnable_avg|runnable", "load_avg|load"], NONE, &[]),
@@ -304,6 +313,12 @@ impl Kind {
                 predicted_ns: n[2] as u64,
                 sleep_length_ns: n[3] as u64,
             }),
+            Kind::IdleWeights => {
+                let told = n[1..].iter().take_while(|w| **w >= 0).count();
+                let mut weights = [0; 10];
+                weights.iter_mut().zip(&n[1..=told]).for_each(|(to, w)| *to = small(*w));
+                Event::IdleWeights(IdleWeights { entered: n[0].clamp(0, 255) as u8, states: told as u8, weights })
+            }
             Kind::Balance => Event::Balance(BalanceChoice {
                 kind: BALANCES.get(n[0] as usize)?.0,
                 dst_cpu: cpu(n[1]),
@@ -439,6 +454,13 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
             set(&[i.state.into(), i.stop_tick.into(), i.predicted_ns as i64, i.sleep_length_ns as i64]);
             Kind::IdleChoice
         }
+        Event::IdleWeights(w) => {
+            n = [-1; INTS]; // there is no such state
+            n[0] = w.entered.into();
+            let states = usize::from(w.states).min(w.weights.len());
+            n[1..].iter_mut().zip(&w.weights[..states]).for_each(|(to, w)| *to = (*w).into());
+            Kind::IdleWeights
+        }
         Event::Balance(b) => {
             let kind = BALANCES.iter().position(|k| k.0 == b.kind).unwrap_or(0) as i64;
             set(&[kind, b.dst_cpu.0.into(), b.src_cpu.0.into(), b.moved.into(), b.imbalance.into()]);
@@ -461,10 +483,16 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
         | Event::ClusterPower { .. }
         | Event::IdlePeriod(_)
         | Event::BalancePass(_)
-        | Event::BalanceMoved { .. }
-        | Event::IdleWeights(_) => return None,
+        | Event::BalanceMoved { .. } => return None,
     };
     Some((kind, n))
+}
+
+/// The numbers of an event that has these alone.
+pub(super) fn of<const N: usize>(first: [i64; N]) -> [i64; INTS] {
+    let mut n = [0; INTS];
+    n[..N].copy_from_slice(&first);
+    n
 }
 
 /// The row of a kind.
@@ -500,6 +528,7 @@ mod tests {
             Event::CpuIdleMiss { state: 3, below: true },
             Event::Placement(p),
             Event::Idle(idle),
+            Event::IdleWeights(IdleWeights { entered: 1, states: 3, weights: [5, 70, 25, 0, 0, 0, 0, 0, 0, 0] }),
             Event::RtappStats { pid: Pid(1), wu_lat_ns: 2, run_ns: 3, period_ns: 4, slack_ns: -5 },
         ];
         for event in events {

@@ -308,6 +308,7 @@ fn by_key<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
         *slot = match (found.and_then(|v| parse(row.kind, names, v)), *names) {
             (Some(n), _) => n,
             (None, "success") => 1,
+            (None, name) if row.kind == Kind::IdleWeights && name != "entered" => -1,
             (None, "clone_flags" | "util_est" | "target_cpu" | "cpu_id" | "orig_cpu" | "dest_cpu") => 0,
             (None, _) => return None,
         };
@@ -380,7 +381,7 @@ fn switch_by_plugin(fields: &[u8]) -> Option<Fields<'_>> {
     let (prev_comm, prev_pid, prev_prio, state) = comm_pid_prio(prev)?;
     let (next_comm, next_pid, next_prio, _) = comm_pid_prio(next)?;
     let state = letter_bits(trim(state));
-    Some(([prev_pid, prev_prio, state, next_pid, next_prio, 0, 0, 0], [prev_comm, next_comm]))
+    Some((kinds::of([prev_pid, prev_prio, state, next_pid, next_prio]), [prev_comm, next_comm]))
 }
 
 /// `comm:pid [prio] success=1 CPU:003`; some fields may be missing.
@@ -391,7 +392,7 @@ fn wakeup_by_plugin(fields: &[u8]) -> Option<Fields<'_>> {
         number(&digits[..digits.iter().take_while(|b| b.is_ascii_digit()).count()])
     });
     let success = i64::from(find(rest, b"success=0").or(find(rest, b"failed")).is_none());
-    Some(([pid, prio, cpu.unwrap_or(0), success, 0, 0, 0, 0], [comm, &[]]))
+    Some((kinds::of([pid, prio, cpu.unwrap_or(0), success]), [comm, &[]]))
 }
 
 /// `comm:pid [prio] rest`; the name may hold colons and brackets, so the last place that fits counts.

@@ -190,8 +190,9 @@ fn decision(event: &Event) -> Option<String> {
             format!("state={} stop_tick={} predicted_ns={predicted} sleep_length_ns={sleep}", i.state, i.stop_tick)
         }
         Event::IdleWeights(w) => {
-            let weights = w.weights[..usize::from(w.states)].iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-            format!("entered={} weights={weights}", w.entered)
+            let weights = w.weights.iter().take(w.states.into()).enumerate();
+            let weights: Vec<String> = weights.map(|(state, w)| format!(" w{state}={w}")).collect();
+            format!("entered={}{}", w.entered, weights.concat())
         }
         Event::Balance(b) => {
             let kind = BALANCES.iter().find(|k| k.0 == b.kind).map_or("", |k| k.1);

@@ -48,7 +48,7 @@
 //! | stop2 | 2 | 48 | 2 | 48 | "stop2 is never right: half of the time too deep, half too shallow" |
 //! | stop4 | 3 | 30 | 3 | 64 | "stop4 is right in two of three cases, in the third stop0 would have been" |
 //!
-//! A trace with decisions has the matrix over time: one `idle_weights` record of the row learned, per sleep.
+//! A trace with decisions has the matrix over time: one `wattif_idle_weights` record of the row learned, per sleep.
 //!
 //! Worked example (v2, 4 states): entered state 2, right was 1: row 1333 1333 6000 1333 → 1289 1466 5800 1289. A draw
 //! of 40 for state 1: cumulative 1289, 2755; 40 % is 1102 < 1289 → state 0. `ideal`: weights 12, 7, 45, 36 are

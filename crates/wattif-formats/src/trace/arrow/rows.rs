@@ -102,6 +102,8 @@ enum How {
     Reason,
     Pass,
     Mark,
+    /// This one and those behind it.
+    Weights,
 }
 
 /// Where the parts of an event of some kind go.
@@ -183,6 +185,10 @@ impl Rows {
                 How::State => cell.text(row, kinds::state(n[i]).letter().encode_utf8(&mut [0; 4])),
                 How::Reason => cell.text(row, REASONS.get(n[i] as usize).map_or("", |r| r.1)),
                 How::Pass => cell.text(row, BALANCES.get(n[i] as usize).map_or("", |b| b.1)),
+                How::Weights => {
+                    let told: Vec<String> = n[i..].iter().take_while(|w| **w >= 0).map(i64::to_string).collect();
+                    cell.text(row, &told.join(","));
+                }
                 How::Mark => match known.marks.get(n[i] as usize) {
                     Some(mark) => cell.text(row, mark),
                     None => cell.text(row, &format!("mark {}", n[i])),
@@ -215,6 +221,8 @@ fn plan(row: &Row, columns: &[&Column]) -> Plan {
             (Kind::CpuFrequency, "state") => "frequency_khz",
             (Kind::Fork, "parent_pid") => "pid",
             (Kind::CgroupAttachTask, "dst_id") => "group",
+            (Kind::IdleWeights, "entered") => "state",
+            (Kind::IdleWeights, "w0") => "weights",
             (_, name) => name,
         };
         let how = match name {
@@ -222,6 +230,7 @@ fn plan(row: &Row, columns: &[&Column]) -> Plan {
             "reason" => How::Reason,
             "kind" => How::Pass,
             "mark" => How::Mark,
+            "weights" => How::Weights,
             "predicted_ns" | "sleep_length_ns" => How::Known,
             _ => How::Number,
         };
@@ -284,7 +293,7 @@ impl Context {
     ) {
         if let Event::CpuFrequency { domain, khz, .. } = *event {
             for &cpu in self.domains.get(domain.at()).into_iter().flatten() {
-                let n = [khz.into(), cpu.into(), 0, 0, 0, 0, 0, 0];
+                let n = kinds::of([khz.into(), cpu.into()]);
                 let current = self.current.get(cpu as usize).copied().flatten();
                 add((cpu, current), (Kind::CpuFrequency, n), &self.known);
             }
@@ -327,7 +336,9 @@ fn family(event: &str) -> Interest {
     match event {
         "cpu_idle" | "cpu_idle_miss" | "tick_stop" => Interest::IDLE,
         "cpu_frequency" => Interest::FREQ,
-        "wattif_placement" | "wattif_frequency" | "wattif_idle" | "wattif_balance" => Interest::DECISIONS,
+        "wattif_placement" | "wattif_frequency" | "wattif_idle" | "wattif_idle_weights" | "wattif_balance" => {
+            Interest::DECISIONS
+        }
         "pelt_cfs" | "pelt_se" | "wattif_walt_demand" => Interest::SIGNALS,
         "wattif_cfs_throttle" | "wattif_cfs_unthrottle" | "wattif_cfs_period" | "cgroup_attach_task" => {
             Interest::GROUPS

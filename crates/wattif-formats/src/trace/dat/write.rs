@@ -130,7 +130,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             let row = kinds::row_of(Kind::CpuFrequency);
             for i in 0..self.domains[domain.at()].len() {
                 let cpu = self.domains[domain.at()][i];
-                self.record(at.0, cpu, row, &[khz.into(), cpu.into(), 0, 0, 0, 0, 0, 0], false)?;
+                self.record(at.0, cpu, row, &kinds::of([khz.into(), cpu.into()]), false)?;
             }
             return Ok(());
         }

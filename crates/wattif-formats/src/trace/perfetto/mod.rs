@@ -8,7 +8,7 @@ mod proto;
 pub mod write;
 
 use super::build::{Builder, Place};
-use super::kinds::{INTS, Kind, ROWS, Row};
+use super::kinds::{self, INTS, Kind, ROWS, Row};
 use super::{Refused, wrap};
 use proto::{Value, fields, packed};
 use std::borrow::Cow;
@@ -328,7 +328,7 @@ impl Reader<'_> {
             let (Some(pid), Some(target), Some(prio)) = (pid.next(), target.next(), prio.next()) else { break };
             self.builder.comm(pid as i64, name(comm.next()));
             let irq = flags.next().map(|f| f & 0x18 != 0);
-            let ints = [pid as i64, prio as i32 as i64, target as i64, 1, 0, 0, 0, 0];
+            let ints = kinds::of([pid as i64, prio as i32 as i64, target as i64, 1]);
             self.builder.kind(Kind::Waking, Place { at, cpu, current: None, irq }, &ints);
         }
         let (mut state, mut pid, mut prio, mut comm) = (packed(2), packed(3), packed(4), packed(6));
@@ -344,7 +344,7 @@ impl Reader<'_> {
             let before = running.replace((pid, prio));
             let (prev, prev_prio) = before.unwrap_or((0, 120));
             let current = before.and_then(|b| u32::try_from(b.0).ok());
-            let ints = [prev, prev_prio, state as i64, pid, prio, 0, 0, 0];
+            let ints = kinds::of([prev, prev_prio, state as i64, pid, prio]);
             self.builder.kind(Kind::Switch, Place { at, cpu, current, irq: None }, &ints);
         }
         if let Some(slot) = self.running.get_mut(cpu as usize) {

@@ -36,6 +36,7 @@ mod track {
     pub const WALT_DEMAND: u64 = 12 << 32;
     pub const TASK_UTIL: u64 = 13 << 32;
     pub const TASK_DEMAND: u64 = 14 << 32;
+    pub const WEIGHTS: u64 = 15 << 32;
     /// Mark number times 2^32 on top, plus the pid.
     pub const FRAMES: u64 = 1 << 48;
 }
@@ -66,10 +67,11 @@ const ANNOTATIONS: &[&str] = &[
     "moved",
     "imbalance",
     "comm",
+    "weights",
 ];
 
 /// Names of events, interned by their place.
-const NAMES: &[&str] = &["placement", "frequency", "idle state", "balance", "frame"];
+const NAMES: &[&str] = &["placement", "frequency", "idle state", "balance", "frame", "idle weights"];
 
 /// One CPU's bundle in the making.
 #[derive(Default)]
@@ -356,7 +358,7 @@ impl<W: Write> PerfettoTrace<W> {
             Event::CpuPower { level } => self.power(at, cpu.at(), level, false),
             Event::ClusterPower { cluster, level } => self.power(at, cluster.at(), level, true),
             Event::Mark { pid, mark, began_ns } => self.frame(at, pid, mark, began_ns),
-            Event::Placement(_) | Event::Frequency(_) | Event::Idle(_) | Event::Balance(_) => {
+            Event::Placement(_) | Event::Frequency(_) | Event::Idle(_) | Event::IdleWeights(_) | Event::Balance(_) => {
                 self.decided(at, cpu, event)
             }
             Event::PeltCfs { util_avg, runnable_avg, util_est, .. } => {
@@ -562,6 +564,14 @@ impl<W: Write> PerfettoTrace<W> {
                 let known = [("predicted_ns", i.predicted_ns), ("sleep_length_ns", i.sleep_length_ns)];
                 args.extend(known.into_iter().filter(|k| k.1 != u64::MAX).map(|(name, ns)| (name, Number(ns))));
                 self.decision(at, track, 2, &args)
+            }
+            Event::IdleWeights(w) => {
+                let track =
+                    self.track(track::WEIGHTS + u64::from(cpu.0), || format!("idle weights of CPU {cpu}"), None)?;
+                let weights: Vec<String> = w.weights.iter().take(w.states.into()).map(u16::to_string).collect();
+                let weights = weights.join(",");
+                let args = [("state", Number(w.entered.into())), ("weights", Text(&weights))];
+                self.decision(at, track, 5, &args)
             }
             Event::Balance(b) => {
                 let track =
