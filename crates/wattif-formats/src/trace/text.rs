@@ -22,6 +22,7 @@ pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
     for (number, line) in text.split(|&b| b == b'\n').enumerate() {
         let line = trim_line(line);
         if is_mute(line) {
+            comment(line, builder);
             continue;
         }
         if let Some(event) = Line::parse(line) {
@@ -64,6 +65,23 @@ fn trim_line(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\\n").unwrap_or(line)
 }
 
+/// `# entries-in-buffer/entries-written: 23/5023   #P:8`: how many CPUs, and what was overwritten before the trace was read.
+fn comment(line: &[u8], builder: &mut Builder) {
+    const ENTRIES: &[u8] = b"entries-in-buffer/entries-written:";
+    let Some(at) = find(line, ENTRIES) else { return };
+    let text = String::from_utf8_lossy(&line[at + ENTRIES.len()..]);
+    let mut words = text.split_whitespace();
+    let entries = words.next().and_then(|w| w.split_once('/'));
+    if let Some((Ok(kept), Ok(written))) = entries.map(|(a, b)| (a.parse::<u64>(), b.parse::<u64>()))
+        && written > kept
+    {
+        builder.lost(Some(written - kept));
+    }
+    if let Some(Ok(n @ 1..=4096)) = words.next().and_then(|w| w.strip_prefix("#P:")).map(str::parse) {
+        builder.recording.nr_cpus = n;
+    }
+}
+
 /// Lines that say something about the trace.
 fn header(line: &[u8], builder: &mut Builder) -> bool {
     let text = String::from_utf8_lossy(line);
@@ -74,9 +92,9 @@ fn header(line: &[u8], builder: &mut Builder) -> bool {
         }
         return true;
     }
-    // "CPU:2 [LOST 123 EVENTS]", "CPU:2 [EVENTS DROPPED]"
+    // The kernel's "CPU:2 [LOST 123 EVENTS]", trace-cmd's "CPU:2 [123 EVENTS DROPPED]", "CPU:2 [EVENTS DROPPED]"
     if text.starts_with("CPU:") && text.ends_with("EVENTS]") | text.ends_with("DROPPED]") {
-        let lost = text.split_once("[LOST ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        let lost = text.split_once('[').and_then(|(_, rest)| rest.split(' ').find_map(|word| word.parse().ok()));
         builder.lost(lost);
         return true;
     }
@@ -89,6 +107,9 @@ fn is_header(line: &[u8]) -> bool {
     let line = trim_start(line);
     KNOWN.iter().any(|k| line.starts_with(k.as_bytes()))
 }
+
+/// What an event is called that has no name.
+const NO_NAME: &[u8] = b"(no name)";
 
 /// One event, split.
 struct Line<'a> {
@@ -109,6 +130,10 @@ impl<'a> Line<'a> {
 
     fn read(&self, builder: &mut Builder) {
         builder.ascending(self.place.at);
+        if let Some(lost) = self.perf_lost() {
+            builder.lost(lost);
+            return;
+        }
         builder.comm(self.pid, self.comm);
         if let Some(tgid) = self.tgid {
             builder.tgid(self.pid, tgid);
@@ -120,6 +145,13 @@ impl<'a> Line<'a> {
             },
             None => builder.unknown(self.event),
         }
+    }
+
+    /// perf's `PERF_RECORD_LOST lost 5`, which has no name before a colon.
+    fn perf_lost(&self) -> Option<Option<u64>> {
+        let rest = self.fields.strip_prefix(b"PERF_RECORD_LOST").filter(|_| self.event == NO_NAME)?;
+        let word = rest.rsplit(|b| b.is_ascii_whitespace()).next()?;
+        Some(number(word).and_then(|n| u64::try_from(n).ok()))
     }
 }
 
@@ -242,6 +274,11 @@ fn stamp(rest: &[u8]) -> Option<(Stamp, &[u8])> {
 fn who(prefix: &[u8]) -> Option<(&[u8], i64, Option<i64>, bool)> {
     let mut prefix = trim_end(prefix);
     let mut tgid = None;
+    // perf's `:-1 -1` and `:-1 -1/-1`: a thread that is gone.
+    let ids = trim_start(prefix).strip_prefix(b":-1").unwrap_or_default();
+    if ids.first() == Some(&b' ') && matches!(trim_start(ids), b"-1" | b"-1/-1") {
+        return Some((b"", -1, None, true));
+    }
     if prefix.last() == Some(&b')') {
         let open = prefix.iter().rposition(|&b| b == b'(')?;
         tgid = number(trim(&prefix[open + 1..prefix.len() - 1]));
@@ -278,7 +315,7 @@ fn event(rest: &[u8], perf: bool) -> Option<(&[u8], &[u8])> {
     }
     let end = rest.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(rest.len());
     let word = &rest[..end];
-    let Some(name) = word.strip_suffix(b":") else { return Some((b"(no name)", rest)) };
+    let Some(name) = word.strip_suffix(b":") else { return Some((NO_NAME, rest)) };
     let name = match name.iter().rposition(|&b| b == b':') {
         Some(group) => &name[group + 1..],
         None => name,
@@ -603,6 +640,32 @@ mod tests {
             b.findings.iter().map(|f| f.code).collect::<Vec<_>>()
         };
         assert_eq!((said("100000000123"), said("100.000123")), (vec!["trace::W05"], vec![]));
+    }
+
+    #[test]
+    fn losses_as_each_tool_tells_them() {
+        let check = |text: &str, gaps, lost| {
+            let r = one(text);
+            assert_eq!((r.lost_gaps, r.lost_events, r.unknown.len()), (gaps, lost, 0), "{text}");
+            r
+        };
+        check("CPU:1 [123 EVENTS DROPPED]\n", 1, 123);
+        check("CPU:1 [EVENTS DROPPED]\n", 1, 0);
+        check("swapper     0 [000]   100.020020: PERF_RECORD_LOST lost 5\n", 1, 5);
+        let r = check("# tracer: nop\n#\n# entries-in-buffer/entries-written: 23/5023   #P:8\n#\n", 1, 5000);
+        assert_eq!(r.nr_cpus, 8);
+        check("# entries-in-buffer/entries-written: 23/23   #P:8\n# entries-in-buffer/entries-written:\n", 0, 0);
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_for_perf() {
+        let switch =
+            "prev_comm=foo prev_pid=77 prev_prio=120 prev_state=X ==> next_comm=swapper/0 next_pid=0 next_prio=120";
+        for who in [":-1    -1", "     :-1    -1/-1"] {
+            let r =
+                one(&format!("init 1 [000] 1.0: sched:x:\n{who} [000]   100.014020: sched:sched_switch: {switch}\n"));
+            assert_eq!((r.comm(Pid(1)), r.records[0].current), ("init", None), "{who}");
+        }
     }
 
     #[test]
