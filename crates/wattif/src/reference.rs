@@ -82,7 +82,7 @@ fn event_columns() -> String {
         columns of decisions and signals are there with `--trace-detail decisions` and `full`. Each column of a file \
         carries its `unit` and `doc` as metadata of the field; the file's own metadata has `wattif.generator`, \
         `wattif.kernel`, `wattif.spec` (hash of the run), `wattif.cpus` and `wattif.threads` (JSON: pid, comm, task, policy \
-        and whether it is part of the workload).\n\n";
+        and whether it is part of the workload), and of a recording that lost events `wattif.lost` (JSON: events, gaps).\n\n";
     let mut table = words(["column", "type", "unit", "meaning", "events"]);
     for c in COLUMNS {
         let events = if c.events.is_empty() { "all".into() } else { c.events.join(", ") };

@@ -166,6 +166,7 @@ pub fn play(recording: &Recording, to: &mut TraceFile) {
     let domains = (0..recording.nr_cpus.max(1) as u32).map(one).collect();
     platform.domains = domains;
     to.start(&platform);
+    to.writer.recorded(recording);
     for thread in threads(recording) {
         to.thread(&thread);
     }

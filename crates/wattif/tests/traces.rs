@@ -90,15 +90,10 @@ fn trace_dat_holds_every_event() {
 }
 
 #[test]
-fn text_holds_all_but_interrupt_context() {
+fn text_holds_every_event() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut wrote, path) = written(dir.path(), "a.txt", Detail::Full, &spec(60));
-    let mut got = read(&path);
-    for r in wrote.records.iter_mut().chain(&mut got.records) {
-        if let Recorded::Event(Event::SchedWaking { in_irq, .. }) = &mut r.event {
-            *in_irq = false;
-        }
-    }
+    let (wrote, path) = written(dir.path(), "a.txt", Detail::Full, &spec(60));
+    let got = read(&path);
     same(&by_cpu(&wrote, |_| true), &by_cpu(&got, |_| true), "text");
     assert!(wrote.threads.iter().filter(|t| got.threads.contains_key(t.0)).all(|(p, t)| got.threads[p].comm == t.comm));
 }
@@ -293,17 +288,25 @@ fn exported_traces_hold_the_same() {
         cpus
     };
     let mut last = from;
-    for name in ["b.pftrace", "c.dat", "d.dat.gz"] {
+    for name in ["b.pftrace", "c.dat", "d.dat.gz", "e.txt"] {
         last = export(&last, name);
         same(&sorted(&original), &sorted(&read(&last)), name);
     }
     assert_eq!(read(&dir.path().join("b.pftrace")).counts()["sched_wakeup"], original.counts()["sched_wakeup"]);
-    // Text has no interrupt context; from there on nothing else changes.
-    let text = export(&last, "e.txt");
+    let text = last;
     let again = export(&export(&text, "f.dat"), "g.txt");
     assert_eq!(std::fs::read_to_string(&text).unwrap(), std::fs::read_to_string(again).unwrap());
     let rows: usize = tables(&export(&text, "h.parquet")).iter().map(RecordBatch::num_rows).sum();
     assert_eq!(rows, read(&text).records.len());
+    // What was lost stays lost.
+    let mut last = dir.path().join("lossy.txt");
+    let lossy = format!("CPU:1 [LOST 5 EVENTS]\n{}", std::fs::read_to_string(&text).unwrap());
+    std::fs::write(&last, lossy).unwrap();
+    for name in ["i.dat", "j.pftrace", "k.txt"] {
+        last = export(&last, name);
+        let got = read(&last);
+        assert_eq!((got.lost_gaps, got.lost_events), (1, 5), "{name}");
+    }
 }
 
 #[test]

@@ -131,6 +131,8 @@ fn unknown(bytes: &[u8]) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wattif_model::trace::{Event, IdleWeights};
+    use wattif_model::{CpuId, Ns, Pid};
 
     const EVENT: &str = "app one-101 [000] d..3. 1000.000100: sched_waking: comm=b pid=102 prio=120 target_cpu=001\n";
 
@@ -181,5 +183,53 @@ mod tests {
              <script class=\"trace-data\">{EVENT}so\n</script>"
         );
         check(page.as_bytes(), "systrace html", 2, "line 5: not an event: `what`; line 8: not an event: `so`");
+    }
+
+    /// What a writer makes of one wake-up from an interrupt and a row of weights in a recording, read again.
+    fn again(write: impl Fn(&mut Vec<u8>, &dyn Fn(&mut dyn TraceWriter)), recording: &Recording) -> Recording {
+        let board = crate::sysfs::platform(&|path| path.ends_with("cpu/present").then(|| "0-1".into()), "board");
+        let parsed = crate::platform_toml::parse(&board.toml.expect("a platform"), &Default::default());
+        let platform = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+        let mut bytes = Vec::new();
+        write(&mut bytes, &|writer| {
+            writer.start(&platform);
+            writer.recorded(recording);
+            let waking = Event::SchedWaking { pid: Pid(5), prio: 120, target_cpu: CpuId(0), in_irq: true };
+            writer.event(Ns(1_000), CpuId(1), &waking);
+            let weights = IdleWeights { entered: 1, states: 3, weights: [5, 70, 25, 0, 0, 0, 0, 0, 0, 0] };
+            writer.event(Ns(2_000), CpuId(1), &Event::IdleWeights(weights));
+            writer.close().unwrap();
+        });
+        let read = read(&bytes);
+        read.recording.unwrap_or_else(|| panic!("{:?}", read.diagnostics))
+    }
+
+    #[test]
+    fn losses_weights_and_interrupts_are_kept() {
+        let text = |out: &mut Vec<u8>, with: &dyn Fn(&mut dyn TraceWriter)| {
+            with(&mut text_write::TextTrace::new(out, Detail::Decisions));
+        };
+        let dat = |out: &mut Vec<u8>, with: &dyn Fn(&mut dyn TraceWriter)| {
+            let scratch = std::io::Cursor::new(Vec::new());
+            with(&mut dat::write::DatTrace::new(out, scratch, Detail::Decisions, About::default()));
+        };
+        let perfetto = |out: &mut Vec<u8>, with: &dyn Fn(&mut dyn TraceWriter)| {
+            with(&mut perfetto::write::PerfettoTrace::new(out, Detail::Decisions, About::default()));
+        };
+        // A page of trace.dat tells one gap, and there is one here.
+        for (lost_gaps, lost_events) in [(0, 0), (1, 0), (1, 77), (3, 77)] {
+            let recording = Recording { lost_gaps, lost_events, has_irq_flags: true, ..Recording::default() };
+            let all = [again(text, &recording), again(perfetto, &recording), again(dat, &recording)];
+            let gaps = [lost_gaps, lost_gaps, lost_gaps.min(1)];
+            assert_eq!(all.each_ref().map(|r| r.lost_gaps), gaps);
+            assert_eq!(all.each_ref().map(|r| r.lost_events), [lost_events; 3]);
+            for r in [&all[0], &all[2]] {
+                let names: Vec<&str> = r.records.iter().map(|r| r.event.name()).collect();
+                assert_eq!((names, r.unknown.len()), (vec!["sched_waking", "wattif_idle_weights"], 0), "{}", r.format);
+            }
+            let in_irq = |r: &Recording| matches!(r.records[0].event(), Some(Event::SchedWaking { in_irq: true, .. }));
+            assert!(all.iter().all(|r| r.has_irq_flags && in_irq(r)));
+        }
+        assert!(!again(text, &Recording::default()).has_irq_flags, "what is not known is not written");
     }
 }

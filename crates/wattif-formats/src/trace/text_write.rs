@@ -1,14 +1,15 @@
 //! Writes ftrace text: a line an event, in the columns of `trace-cmd report -t`.
 //!
 //! Tracepoints have the kernel's names and fields. Events of our own begin with `wattif_`; decisions come with the inputs
-//! the policy saw. These columns have no place for interrupt context and policies: the binary formats hold them.
+//! the policy saw. Of the flags, `h` (in an interrupt) is told of `sched_waking`, the others never; a recording that has no
+//! flags is written without them. There is no place for policies: the binary formats hold them.
 
 use super::kinds::{BALANCES, REASONS};
 use super::names::Names;
 use super::writer::{Detail, TraceWriter};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, Recording, ThreadInfo};
 use wattif_model::{CpuId, DomainId, Ns, Pid};
 
 /// Writes lines to `out`.
@@ -18,13 +19,16 @@ pub struct TextTrace<W> {
     domains: Vec<Vec<u32>>,
     current: Vec<Pid>,
     detail: Detail,
+    /// Interrupt context is known.
+    flags: bool,
     failed: Option<std::io::Error>,
 }
 
 impl<W: Write> TextTrace<W> {
     /// Begin a trace.
     pub fn new(out: W, detail: Detail) -> TextTrace<W> {
-        TextTrace { out, names: Names::default(), domains: Vec::new(), current: Vec::new(), detail, failed: None }
+        let (domains, current) = (Vec::new(), Vec::new());
+        TextTrace { out, names: Names::default(), domains, current, detail, flags: true, failed: None }
     }
 
     /// `comm:pid`, with the idle task under its name in `sched_switch`.
@@ -41,7 +45,7 @@ impl<W: Write> TextTrace<W> {
         }
     }
 
-    fn line(&mut self, at: Ns, cpu: CpuId, event: &str, fields: &str) -> Result<()> {
+    fn line(&mut self, at: Ns, cpu: CpuId, in_irq: bool, event: &str, fields: &str) -> Result<()> {
         let pid = self.current.get(cpu.at()).copied().unwrap_or_default();
         let (s, ns) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
         let event = format!("{event}:");
@@ -49,7 +53,12 @@ impl<W: Write> TextTrace<W> {
             0 => "<idle>",
             _ => self.names.get(pid).unwrap_or("<...>"),
         };
-        writeln!(self.out, "{name:>16}-{pid:<5} [{:03}] {s:>5}.{ns:09}: {event:<21} {fields}", cpu.0)
+        let flags = match (self.flags, in_irq) {
+            (false, _) => "",
+            (true, false) => "..... ",
+            (true, true) => "..h.. ",
+        };
+        writeln!(self.out, "{name:>16}-{pid:<5} [{:03}] {flags}{s:>5}.{ns:09}: {event:<21} {fields}", cpu.0)
     }
 
     fn write(&mut self, at: Ns, cpu: CpuId, event: &Event) -> Result<()> {
@@ -57,7 +66,8 @@ impl<W: Write> TextTrace<W> {
             return self.frequency(at, *domain, *khz);
         }
         if let Some(fields) = self.tracepoint(cpu, event).or_else(|| decision(event)) {
-            self.line(at, cpu, event.name(), &fields)?;
+            let in_irq = matches!(event, Event::SchedWaking { in_irq: true, .. });
+            self.line(at, cpu, in_irq, event.name(), &fields)?;
         }
         if let Event::SchedSwitch { next_pid, .. } = event {
             self.current[cpu.at()] = *next_pid;
@@ -68,7 +78,7 @@ impl<W: Write> TextTrace<W> {
     /// One line per CPU of the domain, as the kernel does.
     fn frequency(&mut self, at: Ns, domain: DomainId, khz: u32) -> Result<()> {
         for cpu in self.domains[domain.at()].clone() {
-            self.line(at, CpuId(cpu), "cpu_frequency", &format!("state={khz} cpu_id={cpu}"))?;
+            self.line(at, CpuId(cpu), false, "cpu_frequency", &format!("state={khz} cpu_id={cpu}"))?;
         }
         Ok(())
     }
@@ -158,6 +168,16 @@ impl<W: Write> Observer for TextTrace<W> {
 impl<W: Write> TraceWriter for TextTrace<W> {
     fn runs(&mut self, cpu: CpuId, pid: Pid) {
         self.current[cpu.at()] = pid;
+    }
+    fn recorded(&mut self, recording: &Recording) {
+        self.flags = recording.has_irq_flags;
+        for gap in 0..recording.lost_gaps {
+            let done = match recording.lost_events {
+                lost @ 1.. if gap == 0 => writeln!(self.out, "CPU:0 [LOST {lost} EVENTS]"),
+                _ => writeln!(self.out, "CPU:0 [EVENTS DROPPED]"),
+            };
+            self.failed = self.failed.take().or(done.err());
+        }
     }
     fn close(&mut self) -> Result<()> {
         match self.failed.take() {

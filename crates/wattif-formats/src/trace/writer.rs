@@ -2,7 +2,7 @@
 
 use std::io::{Read, Result, Seek, Write};
 use wattif_model::run::RunSpec;
-use wattif_model::trace::{Interest, Observer};
+use wattif_model::trace::{Interest, Observer, Recording};
 use wattif_model::{CpuId, Pid};
 
 /// A trace being written while a run goes on.
@@ -11,6 +11,9 @@ pub trait TraceWriter: Observer {
     fn close(&mut self) -> Result<()>;
     /// This thread ran on a CPU when the trace began; after [`Observer::start`], before the first event.
     fn runs(&mut self, _cpu: CpuId, _pid: Pid) {}
+    /// What is written is this recording, not a run: what it lost is told at the beginning, and nothing that it does not
+    /// know. After [`Observer::start`], before the first event.
+    fn recorded(&mut self, _recording: &Recording) {}
 }
 
 /// Something to put data aside in while a file is written.

@@ -21,4 +21,6 @@ mod key {
     /// JSON: an array of objects with pid, comm, task, policy, workload.
     pub const THREADS: &str = "wattif.threads";
     pub const CPUS: &str = "wattif.cpus";
+    /// JSON: an object with events and gaps; of recordings that lost some.
+    pub const LOST: &str = "wattif.lost";
 }

@@ -14,7 +14,7 @@ use parquet::schema::types::ColumnPath;
 use serde_json::json;
 use std::io::{Error, Result, Write};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, Recording, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Rows of a batch.
@@ -44,6 +44,8 @@ pub struct TableTrace<W: Write + Send> {
     rows: Rows,
     file: Option<File<W>>,
     threads: Vec<ThreadInfo>,
+    /// Events that the recording lost, and in how many places.
+    lost: (u64, u64),
     failed: Option<Error>,
 }
 
@@ -71,7 +73,16 @@ impl<W: Write + Send> TableTrace<W> {
             }
         };
         let context = Context::new(about.marks.clone());
-        Ok(TableTrace { detail, about, context, rows, file: Some(file), threads: Vec::new(), failed: None })
+        Ok(TableTrace {
+            detail,
+            about,
+            context,
+            rows,
+            file: Some(file),
+            threads: Vec::new(),
+            lost: (0, 0),
+            failed: None,
+        })
     }
 
     fn batch(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -83,15 +94,18 @@ impl<W: Write + Send> TableTrace<W> {
     }
 
     /// What the file says beside its rows.
-    fn metadata(&self) -> [(&'static str, String); 5] {
+    fn metadata(&self) -> Vec<(&'static str, String)> {
         let thread = |t: &ThreadInfo| json!({"pid": t.pid.0, "comm": t.comm, "task": t.task, "policy": t.policy, "workload": t.workload});
-        [
+        let mut all = vec![
             (key::GENERATOR, GENERATOR.to_string()),
             (key::KERNEL, self.about.kernel.clone()),
             (key::SPEC, self.about.spec.clone()),
             (key::CPUS, self.context.current.len().to_string()),
             (key::THREADS, serde_json::Value::from(self.threads.iter().map(thread).collect::<Vec<_>>()).to_string()),
-        ]
+        ];
+        let (events, gaps) = self.lost;
+        all.extend((gaps > 0).then(|| (key::LOST, json!({"events": events, "gaps": gaps}).to_string())));
+        all
     }
 }
 
@@ -124,6 +138,9 @@ impl<W: Write + Send> Observer for TableTrace<W> {
 impl<W: Write + Send> TraceWriter for TableTrace<W> {
     fn runs(&mut self, cpu: CpuId, pid: Pid) {
         self.context.current[cpu.at()] = Some(pid);
+    }
+    fn recorded(&mut self, recording: &Recording) {
+        self.lost = (recording.lost_events, recording.lost_gaps);
     }
     fn close(&mut self) -> Result<()> {
         if let Some(e) = self.failed.take() {

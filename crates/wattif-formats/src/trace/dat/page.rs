@@ -30,8 +30,8 @@ pub(super) struct PageLayout {
     pub big: bool,
 }
 
-const MISSED_EVENTS: u64 = 1 << 31;
-const MISSED_STORED: u64 = 1 << 30;
+pub(super) const MISSED_EVENTS: u64 = 1 << 31;
+pub(super) const MISSED_STORED: u64 = 1 << 30;
 const LENGTH: u64 = (1 << 20) - 1;
 
 impl<'a> Page<'a> {

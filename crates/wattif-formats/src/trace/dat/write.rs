@@ -7,10 +7,11 @@ use super::super::kinds::{self, INTS, Kind, ROWS, Row};
 use super::super::names::Names;
 use super::super::writer::{About, Detail, GENERATOR, Scratch, TraceWriter};
 use super::header::OURS;
+use super::page::{MISSED_EVENTS, MISSED_STORED};
 use std::collections::BTreeMap;
 use std::io::{Result, SeekFrom, Write};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, Recording, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 const PAGE: usize = 4096;
@@ -41,6 +42,9 @@ pub struct DatTrace<W, S> {
     threads: BTreeMap<u32, ThreadInfo>,
     current: Vec<Pid>,
     domains: Vec<Vec<u32>>,
+    /// Gaps of the recording that pages have still to tell, one each, and the events lost in them.
+    gaps: u64,
+    lost: u64,
     failed: Option<std::io::Error>,
 }
 
@@ -58,6 +62,8 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             threads: BTreeMap::new(),
             current: Vec::new(),
             domains: Vec::new(),
+            gaps: 0,
+            lost: 0,
             failed: None,
         }
     }
@@ -91,7 +97,8 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         let page = &self.pages[cpu as usize];
         let delta = at.saturating_sub(page.time);
         let need = 4 + payload.len() + if delta > MAX_DELTA { 8 } else { 0 };
-        if !page.bytes.is_empty() && page.bytes.len() + need > PAGE - DATA {
+        let kept_free = if self.lost > 0 { size_of::<u64>() } else { 0 };
+        if !page.bytes.is_empty() && page.bytes.len() + need > PAGE - DATA - kept_free {
             self.put_aside(cpu)?;
         }
         let page = &mut self.pages[cpu as usize];
@@ -116,7 +123,16 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
 
     fn put_aside(&mut self, cpu: u32) -> Result<()> {
         let page = &mut self.pages[cpu as usize];
-        let commit = (page.bytes.len() - DATA) as u64;
+        let mut commit = (page.bytes.len() - DATA) as u64;
+        if self.gaps > 0 {
+            self.gaps -= 1;
+            commit |= MISSED_EVENTS;
+        }
+        if commit & MISSED_EVENTS != 0 && self.lost > 0 {
+            // How many stands behind the records.
+            commit |= MISSED_STORED;
+            page.bytes.extend_from_slice(&std::mem::take(&mut self.lost).to_le_bytes());
+        }
         page.bytes[8..16].copy_from_slice(&commit.to_le_bytes());
         page.bytes.resize(PAGE, 0);
         self.scratch.write_all(&page.bytes)?;
@@ -279,6 +295,9 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
 impl<W: Write, S: Scratch> TraceWriter for DatTrace<W, S> {
     fn runs(&mut self, cpu: CpuId, pid: Pid) {
         self.current[cpu.at()] = pid;
+    }
+    fn recorded(&mut self, recording: &Recording) {
+        (self.gaps, self.lost) = (recording.lost_gaps, recording.lost_events);
     }
     fn close(&mut self) -> Result<()> {
         match self.failed.take() {

@@ -10,7 +10,7 @@ use super::proto::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, PowerLevel, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, PowerLevel, Recording, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Bytes of events after which a CPU's bundle is written.
@@ -199,6 +199,25 @@ impl<W: Write> PerfettoTrace<W> {
         let mut packet = Message::default();
         const INCREMENTAL_STATE_CLEARED: u64 = 1;
         packet.number(8, 0).number(10, SEQUENCE).number(13, INCREMENTAL_STATE_CLEARED | 2).message(12, &interned);
+        self.packet(&packet)
+    }
+
+    /// A bundle for each gap, and what the kernel's buffer lost until the end.
+    fn losses(&mut self, gaps: u64, lost: u64) -> Result<()> {
+        for _ in 0..gaps {
+            let (mut bundle, mut packet) = (Message::default(), Message::default());
+            bundle.number(1, 0).number(3, 1);
+            packet.message(1, &bundle);
+            self.packet(&packet)?;
+        }
+        if lost == 0 {
+            return Ok(());
+        }
+        const END_OF_TRACE: u64 = 2;
+        let (mut cpu, mut stats, mut packet) = (Message::default(), Message::default(), Message::default());
+        cpu.number(1, 0).number(3, lost);
+        stats.number(1, END_OF_TRACE).message(2, &cpu);
+        packet.message(34, &stats);
         self.packet(&packet)
     }
 
@@ -646,6 +665,9 @@ impl<W: Write> Observer for PerfettoTrace<W> {
 impl<W: Write> TraceWriter for PerfettoTrace<W> {
     fn runs(&mut self, cpu: CpuId, pid: Pid) {
         self.current[cpu.at()] = pid;
+    }
+    fn recorded(&mut self, recording: &Recording) {
+        self.guarded(|t| t.losses(recording.lost_gaps, recording.lost_events));
     }
     fn close(&mut self) -> Result<()> {
         for cpu in 0..self.bundles.len() {
