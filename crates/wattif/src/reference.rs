@@ -98,7 +98,8 @@ fn features() -> String {
 }
 
 fn models() -> String {
-    let mut out = page("Workload models") + "Run one by its name; set a parameter with `--set workload.NAME=VALUE`.\n\n";
+    let mut out =
+        page("Workload models") + "Run one by its name; set a parameter with `--set workload.NAME=VALUE`.\n\n";
     out += "Work in µs or ms is that of the platform's calibration CPU at its highest frequency, as in rt-app: CPU 0 unless the\n";
     out += "platform's file says otherwise, so a little one on most phones and a big one where those come first (`juno_r0`).\n";
     out += "`--set platform.calibration_cpu=N` takes another.\n";
