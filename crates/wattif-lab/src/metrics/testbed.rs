@@ -32,7 +32,7 @@ pub fn platform() -> Platform {
             interrupts: None,
             source: "test".into(),
         },
-        power: PowerModel { unit: PowerUnit::EnergyModel, base_uw: 7, sourced: true },
+        power: PowerModel { unit: PowerUnit::Measured, base_uw: 7, sourced: true },
         timer_slack_ns: 50_000,
         calibration_cpu: CpuId(0),
         trust: vec![],

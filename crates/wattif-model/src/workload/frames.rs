@@ -30,8 +30,8 @@ pub(super) struct Frame {
     pub gpu_us: u64,
     /// σ of the logarithm of the work of UI thread and RenderThread, in 1/1000.
     pub work_sigma: u32,
-    /// The same of copying.
-    pub upload_sigma: u32,
+    /// The same of the GPU.
+    pub gpu_sigma: u32,
 }
 
 /// What a frame is like where nothing else is said.
@@ -42,7 +42,7 @@ pub(super) const FRAME: Frame = Frame {
     wait_us: 0,
     gpu_us: 0,
     work_sigma: SIGMA_MILLI,
-    upload_sigma: SIGMA_MILLI,
+    gpu_sigma: SIGMA_MILLI,
 };
 
 /// Frames in a row, and pauses between such episodes.
@@ -123,10 +123,10 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
         render.push(Op::Device { device: 1, service: around(frame.wait_us, WAIT_SIGMA_MILLI) });
     }
     if frame.upload_us > 0 {
-        render.push(Op::RunInsensitive(around(frame.upload_us, frame.upload_sigma)));
+        render.push(Op::RunInsensitive(around(frame.upload_us, SIGMA_MILLI)));
     }
     render.extend([work(frame.render_us - frame.render_us / 4), put(GPU), Op::Mark(0)]);
-    let gpu = Op::Device { device: 0, service: around(frame.gpu_us, SIGMA_MILLI) };
+    let gpu = Op::Device { device: 0, service: around(frame.gpu_us, frame.gpu_sigma) };
     let show = Op::Timer { timer: 1, period, absolute: false };
     let tasks = vec![
         task("dispatch", 1, nice(-9), forever(dispatch)),

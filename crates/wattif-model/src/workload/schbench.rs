@@ -83,13 +83,15 @@ fn worker(m: u32, workers: u64, ops: Vec<Op>) -> TaskSpec {
 fn messenger(p: &Params, posted: u32, release: u32) -> Vec<Op> {
     let all = [Op::Put { queue: release, forward: false }, Op::Drain { from: posted, to: release, forward: false }];
     let mut ops = vec![Op::Get(posted)];
-    match (p.word("era"), p.int("rps")) {
-        ("2020", _) => {
-            let lo = p.int("sleep_us") * 1000;
-            ops.push(Op::Sleep(Amount::Random(Dist::Uniform { lo, hi: lo + lo / 4 })));
-        }
-        (_, 0) => {}
-        (_, rps) => {
+    if p.word("era") == "2020" {
+        let lo = p.int("sleep_us") * 1000;
+        ops.push(Op::Sleep(Amount::Random(Dist::Uniform { lo, hi: lo + lo / 4 })));
+        ops.extend(all);
+        return ops;
+    }
+    match p.int("rps") {
+        0 => {}
+        rps => {
             // One worker a period; those that are not ready yet are waited for.
             let period = Amount::Fixed(1_000_000_000 * p.int("messengers") / rps);
             return vec![
