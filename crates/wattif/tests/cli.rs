@@ -546,7 +546,9 @@ fn trace_has_the_columns_of_trace_cmd() {
     let mut last = 0.0;
     for line in text.lines().skip(1) {
         let (_, rest) = line.split_once('[').expect("a CPU");
-        let time: f64 = rest.split_once(']').unwrap().1.split(':').next().unwrap().trim().parse().expect("a time");
+        let (flags, time) = rest.split_once(']').unwrap().1.trim_start().split_once(' ').expect("flags");
+        assert_eq!(flags.len(), 5, "{line}");
+        let time: f64 = time.split(':').next().unwrap().trim().parse().expect("a time");
         assert!(time >= last, "{line}");
         last = time;
     }

@@ -506,8 +506,8 @@ fn traces_of_real_machines() {
     assert_eq!(real.release.as_deref(), Some("6.1.0-56-arm64"));
     check("mspt_perf.data.txt", 0, &[("cpu-clock", 102)]);
     check("catapult_android_systrace.txt", 1, &[("sched_switch", 58), ("sched_wakeup", 33)]);
-    check("catapult_decompressed_atrace_data.txt", 0, &[("tracing_mark_write", 1042)]);
-    check("trappy_trace_systrace.html", 3, &[("sched_switch", 4), ("sched_wakeup", 4)]);
+    check("catapult_decompressed_atrace_data.txt", 6, &[("tracing_mark_write", 1042)]);
+    check("trappy_trace_systrace.html", 6, &[("sched_switch", 4), ("sched_wakeup", 4)]);
     check("trappy_trace_legacy_systrace.html", 8, &[("sched_switch", 3), ("sched_wakeup", 2)]);
 }
 
