@@ -216,8 +216,11 @@ fn irq(flags: &[u8]) -> Option<bool> {
     flags.get(2).map(|f| matches!(f, b'h' | b'H' | b's' | b'z' | b'Z'))
 }
 
+/// The column of flags, where a line has one.
+type Flags<'t> = Option<&'t [u8]>;
+
 /// Optional flags, then `seconds.fraction:` or whole ns; the rest after the colon.
-fn time(rest: &[u8]) -> Option<(Option<&[u8]>, Stamp, &[u8])> {
+fn time(rest: &[u8]) -> Option<(Flags<'_>, Stamp, &[u8])> {
     let rest = trim_start(rest);
     if let Some((at, rest)) = stamp(rest) {
         return Some((None, at, rest));
