@@ -53,10 +53,10 @@ test('a run: numbers are those of the JSON', async () => {
   assert.equal(await page.textContent('.hash'), json.spec.hash);
   const residency = json.domains.flatMap((d) => d.freq_residency.map((f) => f.s));
   assert.deepEqual(await values(page, '#frequency details'), residency);
-  const states = await values(page, '#idle details');
+  // What the oracle would have chosen is not known where idle states have no powers: rows may be shorter.
+  const usages = await page.locator('#idle details tbody tr').evaluateAll((rows) => rows.map((row) => Number(row.querySelector('data').value)));
   const usage = json.cpus.flatMap((c) => c.idle).reduce((sum, s) => sum + s.usage, 0);
-  const rows = states.length / 6;
-  assert.equal(Array.from({ length: rows }, (_, i) => states[i * 6]).reduce((a, b) => a + b, 0), usage);
+  assert.equal(usages.reduce((a, b) => a + b, 0), usage);
   const energy = await values(page, '#energy details');
   const sum = energy.filter((_, i) => i % 2 === 0).reduce((a, b) => a + b, 0);
   assert.ok(Math.abs(sum - m.energy.total) < 1e-9 * m.energy.total, `${sum} ${m.energy.total}`);
