@@ -6,7 +6,8 @@
 //! state's power in between. It is never late. No governor can need less on the same period: whatever state it takes, it is
 //! busy while entering and, after the request, while leaving, which the oracle does within `L`. So the sum is a lower bound
 //! (of the CPUs' own energy; what a cluster saves when all its CPUs sleep is not in it). Powers are those of the lowest
-//! operating point during the period.
+//! operating point during the period. A state of the core draws its power only while all hardware threads of the core sleep, in
+//! whatever states; for the rest of the period it draws that of the deepest state of the thread's own.
 
 use super::distribution::{Distribution, Summary};
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,8 @@ struct State {
     /// Entry + exit; of a state of wider scope no more than of the one the CPU is in while others are awake.
     transit_ns: u64,
     exit_ns: u64,
+    /// Of a state of the core: whose power is drawn while other threads of the core are awake.
+    alone: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,12 +75,26 @@ struct Cpu {
     rose: Option<(Ns, Uw)>,
     /// Lowest operating point since then.
     min_opp: usize,
+    core: usize,
+    asleep: bool,
+    /// How long of the period all hardware threads of the core slept.
+    together_ns: u64,
+}
+
+/// The hardware threads of a core.
+#[derive(Clone, Debug, Default)]
+struct Core {
+    cpus: Vec<usize>,
+    asleep: usize,
+    /// When a thread last fell asleep or woke up.
+    since: Ns,
 }
 
 /// Listens to idle periods, powers and clocks.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     cpus: Vec<Cpu>,
+    cores: Vec<Core>,
     tables: Vec<PowerTable>,
     opps: Vec<usize>,
     known: bool,
@@ -97,6 +114,15 @@ impl Oracle {
     /// For this machine.
     pub fn new(platform: &Platform) -> Oracle {
         let tables: Vec<PowerTable> = platform.domains.iter().map(|d| d.power.clone()).collect();
+        let mut ids: Vec<_> = platform.cpus.iter().map(|c| (c.package, c.core)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let core = |cpu: usize| {
+            let of = &platform.cpus[cpu];
+            ids.binary_search(&(of.package, of.core)).expect("every CPU's is there")
+        };
+        let mut cores = vec![Core::default(); ids.len()];
+        (0..platform.nr_cpus()).for_each(|cpu| cores[core(cpu)].cpus.push(cpu));
         let cpu = |id: u32| {
             let domain = platform.cpus[id as usize].domain.at();
             Cpu {
@@ -109,10 +135,14 @@ impl Oracle {
                 began: Ns::ZERO,
                 rose: None,
                 min_opp: 0,
+                core: core(id as usize),
+                asleep: false,
+                together_ns: 0,
             }
         };
         Oracle {
             cpus: (0..platform.nr_cpus() as u32).map(cpu).collect(),
+            cores,
             opps: vec![0; tables.len()],
             known: platform.power.unit.has_idle(),
             one: if platform.power.unit == PowerUnit::EasCosts { 1e12 } else { 1e15 },
@@ -168,6 +198,7 @@ impl Oracle {
         if !self.known {
             return;
         }
+        self.together(at, self.cpus[cpu].core);
         let c = &self.cpus[cpu];
         let (least, best) = c.least(&self.tables[c.domain], period.length_ns);
         self.actual += Fj(c.spent.0.saturating_sub(c.before_request(period).0));
@@ -179,6 +210,29 @@ impl Oracle {
             self.best.resize(best + 1, 0);
         }
         self.best[best] += 1;
+    }
+
+    /// Counts how long all threads of a core have slept by now.
+    fn together(&mut self, at: Ns, core: usize) {
+        let core = &mut self.cores[core];
+        if core.asleep == core.cpus.len() {
+            core.cpus.iter().for_each(|&c| self.cpus[c].together_ns += at.since(core.since));
+        }
+        core.since = at;
+    }
+
+    fn sleeps(&mut self, at: Ns, cpu: usize, asleep: bool) {
+        let core = self.cpus[cpu].core;
+        self.together(at, core);
+        let c = &mut self.cpus[cpu];
+        match (std::mem::replace(&mut c.asleep, asleep), asleep) {
+            (false, true) => self.cores[core].asleep += 1,
+            (true, false) => self.cores[core].asleep -= 1,
+            _ => {}
+        }
+        if asleep {
+            c.together_ns = 0;
+        }
     }
 
     fn set_opp(&mut self, at: Ns, domain: usize, opp: usize) {
@@ -197,10 +251,12 @@ fn states(platform: &Platform, cpu: CpuId) -> Vec<State> {
     let transit = |i: usize| all[i].actual.entry_ns + all[i].actual.exit_ns;
     let narrower = |i: usize| (0..i).rev().find(|&n| (all[n].scope as u8) < (all[i].scope as u8)).map(transit);
     let wide = |i: usize| all[i].scope != Scope::Cpu;
+    let alone = |i: usize| (0..i).rev().find(|&n| all[n].scope == Scope::Cpu).unwrap_or(0);
     let state = |(index, s): (usize, &wattif_model::platform::IdleState)| State {
         index,
         enabled: !s.disabled,
         exit_ns: s.actual.exit_ns,
+        alone: (s.scope == Scope::Core).then(|| alone(index)),
         transit_ns: narrower(index).filter(|_| wide(index)).map_or(transit(index), |n| n.min(transit(index))),
     };
     all.iter().enumerate().map(state).collect()
@@ -245,8 +301,11 @@ impl Cpu {
         let busy = Uw(table.busy(self.min_opp));
         let fits = self.states.iter().filter(|s| s.enabled && s.transit_ns <= length_ns);
         let asleep = fits.map(|s| {
-            let idle = Uw(table.idle(s.index, self.min_opp)).over(length_ns - s.transit_ns);
-            (busy.over(s.transit_ns).0 + idle.0, s.index)
+            let asleep_ns = length_ns - s.transit_ns;
+            let deep_ns = s.alone.map_or(asleep_ns, |_| self.together_ns.min(asleep_ns));
+            let deep = Uw(table.idle(s.index, self.min_opp)).over(deep_ns);
+            let alone = Uw(table.idle(s.alone.unwrap_or(s.index), self.min_opp)).over(asleep_ns - deep_ns);
+            (busy.over(s.transit_ns).0 + deep.0 + alone.0, s.index)
         });
         let shallowest = self.states.iter().find(|s| s.enabled).map_or(0, |s| s.index);
         let least = asleep.chain([(busy.over(length_ns).0, shallowest)]).min_by_key(|(e, i)| (*e, usize::MAX - i));
@@ -259,6 +318,11 @@ impl Observer for Oracle {
         Interest::IDLE.and(Interest::POWER).and(Interest::FREQ)
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        if let Event::CpuIdle { state } = event
+            && cpu.at() < self.cpus.len()
+        {
+            self.sleeps(at, cpu.at(), *state != Event::IDLE_EXIT);
+        }
         let Some(c) = self.cpus.get_mut(cpu.at()) else { return };
         match event {
             Event::CpuIdle { state } if *state != Event::IDLE_EXIT => {
@@ -326,6 +390,28 @@ mod tests {
         let r = o.report().unwrap();
         assert_eq!((r.same_pct, r.deeper_pct, r.shallower_pct), (Some(0.0), Some(50.0), Some(50.0)));
         assert_eq!((r.late_us.max, o.wakeups().unwrap().ipi_pct), (150.0, 100.0));
+    }
+
+    /// CPUs 0 and 1 are threads of a core, whose second state is of the core. Both sleep for 100 of the 400 µs of the first.
+    #[test]
+    fn a_state_of_the_core_needs_all_its_threads() {
+        let us = 1_000;
+        let mut p = bed();
+        (p.cpus[0].package, p.cpus[0].core) = (7, 7);
+        (p.cpus[1].package, p.cpus[1].core) = (7, 7);
+        p.clusters.iter_mut().for_each(|c| c.idle[1].scope = Scope::Core);
+        let mut o = Oracle::new(&p);
+        let events = [
+            (0, 0, idle(0)),
+            (100 * us, 1, idle(0)),
+            (200 * us, 1, idle(Event::IDLE_EXIT)),
+            (400 * us, 0, idle(Event::IDLE_EXIT)),
+            (400 * us, 0, period(0, 400 * us, 0)),
+        ];
+        play(&mut o, &events);
+        // The narrower state takes no time: 100 µs at 1 mW, 300 µs at 10 mW.
+        let fj = |uw: u128, us: u128| uw * us * 1000;
+        assert_eq!(o.totals().1.0, fj(1_000, 100) + fj(10_000, 300));
     }
 
     /// The waker needs 3 µs to ask.
