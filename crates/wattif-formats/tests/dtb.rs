@@ -4,8 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use wattif_formats::{dtb, platform_toml};
 
-fn board() -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/board.dtb")).unwrap()
+/// A board of the corpus.
+fn blob(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb");
+    fs::read(folder.join(format!("{name}.dtb"))).unwrap()
+}
+
+fn messages(imported: &dtb::Imported) -> Vec<&str> {
+    imported.diagnostics.iter().map(|d| d.message.as_str()).collect()
 }
 
 fn platform(toml: &str) -> wattif_model::platform::Platform {
@@ -15,7 +21,7 @@ fn platform(toml: &str) -> wattif_model::platform::Platform {
 
 #[test]
 fn a_board() {
-    let imported = dtb::import(&board(), "board", None);
+    let imported = dtb::import(&blob("board"), "board", None);
     assert!(imported.diagnostics.is_empty(), "{:?}", imported.diagnostics);
     let p = platform(&imported.toml.unwrap());
     assert_eq!((p.nr_cpus(), p.domains.len(), p.clusters.len()), (4, 2, 2));
@@ -38,30 +44,28 @@ fn a_board() {
 
 #[test]
 fn operating_points_of_the_firmware() {
-    let without = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/firmware.dtb")).unwrap();
-    let imported = dtb::import(&without, "firmware", None);
+    let firmware = blob("firmware");
+    let imported = dtb::import(&firmware, "firmware", None);
     assert!(imported.toml.is_none());
     let help = imported.diagnostics[0].help.clone().unwrap();
     assert!(help.contains("[[domain]]\ncpus = \"0-1\""), "{help}");
     let overlay =
         "[[domain]]\ncpus = \"0-1\"\nopps = [ { khz = 600_000, uv = 700_000 }, { khz = 1_800_000, uv = 1_000_000 } ]";
-    let p = platform(&dtb::import(&without, "firmware", Some(overlay)).toml.unwrap());
+    let p = platform(&dtb::import(&firmware, "firmware", Some(overlay)).toml.unwrap());
     assert_eq!(p.domains[0].opps[1].khz, 1_800_000);
     assert_eq!(p.domains[0].power.busy_uw[1], 80 * 1000 * 1000 * 1800 / 1_000_000);
 }
 
 #[test]
 fn choices_and_what_is_not_there() {
-    let blob = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/choices.dtb")).unwrap();
-    let imported = dtb::import(&blob, "choices", None);
-    let said: Vec<&str> = imported.diagnostics.iter().map(|d| d.message.as_str()).collect();
+    let imported = dtb::import(&blob("choices"), "choices", None);
     let expected = [
         "CPUs 0-1: 1 operating points are for some revisions only (opp-supported-hw); all were taken",
         "CPUs 0-1: voltages depend on the speed bin; those of `opp-microvolt-L0` were taken",
         "CPUs 0-1: opp-microwatt of 1 operating points is not used, as the lowest has none: so does the kernel",
         "cpu-idle-states: no node has phandle 0x99; left out",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(messages(&imported), expected);
     let toml = imported.toml.unwrap();
     assert!(toml.contains("transition_us = 300  # assumed") && toml.contains("transition_us: assumed"), "{toml}");
     let p = platform(&toml);
@@ -72,16 +76,16 @@ fn choices_and_what_is_not_there() {
 
 #[test]
 fn overlays() {
-    let blob = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/firmware.dtb")).unwrap();
+    let firmware = blob("firmware");
     let apart =
         "[[domain]]\ncpus = \"1\"\nopps = [ { khz = 9, uw = 3 } ]\n[[domain]]\ncpus = 0\nopps = [ { khz = 8 } ]\n";
-    let imported = dtb::import(&blob, "firmware", Some(apart));
+    let imported = dtb::import(&firmware, "firmware", Some(apart));
     assert!(imported.overlay.is_empty(), "{:?}", imported.overlay);
     let p = platform(&imported.toml.unwrap());
     assert_eq!(p.domains.iter().map(|d| d.opps[0].khz).collect::<Vec<_>>(), [8, 9], "each its own");
     // The mistake, and where the place of it begins.
     let check = |text: &str, message: &str, at: &str| {
-        let imported = dtb::import(&blob, "firmware", Some(text));
+        let imported = dtb::import(&firmware, "firmware", Some(text));
         let said: Vec<_> = imported.overlay.iter().map(|d| (d.message.as_str(), &text[d.span.start..])).collect();
         let found = said.iter().any(|(m, rest)| m.contains(message) && rest.starts_with(at));
         assert!(imported.toml.is_none() && found, "{text}: {said:?}");
@@ -97,23 +101,21 @@ fn overlays() {
     check("[[domain]]\ncpus = 0", "at least one operating point", "[[domain]]");
     check("[costs]\nwakeup_ns = 5", "unknown key `costs`", "");
     check("x = [", "not TOML", "");
-    let two = dtb::import(&board(), "board", Some(&format!("[[domain]]\ncpus = \"0-3\"\n{opps}")));
+    let two = dtb::import(&blob("board"), "board", Some(&format!("[[domain]]\ncpus = \"0-3\"\n{opps}")));
     assert_eq!(two.overlay[0].message, "CPUs 0-3 are not one clock");
     assert_eq!(two.overlay[0].help.as_deref(), Some("the clocks of the devicetree: cpus = [\"0-1\", \"2-3\"]"));
 }
 
 #[test]
 fn a_board_with_oddities() {
-    let odd = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/dtb/odd.dtb")).unwrap();
-    let imported = dtb::import(&odd, "odd", None);
-    let said: Vec<&str> = imported.diagnostics.iter().map(|d| d.message.as_str()).collect();
+    let imported = dtb::import(&blob("odd"), "odd", None);
     let expected = [
         "CPUs 0 are more than once in cpu-map: the first place counts",
         "CPUs 1 are not in cpu-map: taken as cores of the first cluster",
         "CPUs 2-3: 1 operating points without a frequency were left out",
         "1 idle states without min-residency-us, or without latencies, were left out: `cpu-sleep`",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(messages(&imported), expected);
     let p = platform(&imported.toml.unwrap());
     let tops: Vec<u32> = p.domains.iter().map(|d| d.opps.last().unwrap().khz).collect();
     assert_eq!(tops, [1_400_000, 1_800_000, 1_000_000], "version 2 goes first; version 1 is a clock of its own");
@@ -125,7 +127,7 @@ fn a_board_with_oddities() {
 
 #[test]
 fn damage_is_survived() {
-    let blob = board();
+    let blob = blob("board");
     for n in 0..blob.len() {
         std::hint::black_box(dtb::import(&blob[..n], "x", None));
     }
