@@ -38,7 +38,10 @@ fn sections(platform: &Platform, report: &RunReport, planned_s: Option<f64>, dea
     let sections = [
         ("Work done", work(report, planned_s)),
         ("Frames (µs, by mark)", frames(report)),
-        ("Stages of a frame (µs per frame, all threads of a task)", stages(report)),
+        (
+            "Stages of a frame (µs per frame: a task's threads on CPUs and from waking to running; a device serving and its queue)",
+            stages(report),
+        ),
         ("Latency (µs)", latency(report)),
         ("Threads", threads(report)),
         ("Groups", groups(report)),
@@ -143,10 +146,10 @@ fn frames(report: &RunReport) -> String {
     if any { table.to_text() } else { String::new() }
 }
 
-/// Who works on a frame for how long. By the first mark; others have the same share of another number.
+/// Who, and what device, works on a frame for how long. By the first mark; others have the same share of another number.
 fn stages(report: &RunReport) -> String {
     let Some(first) = report.metrics.frames.values().find(|f| !f.stages.is_empty()) else { return String::new() };
-    let mut table = columns(&["", "on a CPU", "waking to running"]);
+    let mut table = columns(&["", "working", "waiting"]);
     first.stages.iter().for_each(|(task, s)| table.row([task, &cell(s.run_us), &cell(s.wait_us)]));
     table.to_text()
 }

@@ -33,6 +33,7 @@ pub(super) enum Kind {
     RtappStats,
     RtappConfigured,
     Mark,
+    DeviceDone,
     DeadlineJob,
     TickStop,
     CgroupAttachTask,
@@ -119,6 +120,7 @@ pub(super) const ROWS: &[Row] = &[
     row("wattif_cfs_period", Kind::CfsPeriod, &["group", "periods", "throttled", "burst_ns"], NONE, &[]),
     row("wattif_deadline_job", Kind::DeadlineJob, &["pid", "lateness_ns"], NONE, &[]),
     row("wattif_mark", Kind::Mark, &["pid", "mark", "began_ns"], NONE, &[]),
+    row("wattif_device_done", Kind::DeviceDone, &["pid", "device", "queued_ns", "service_ns"], NONE, &[]),
     row(
         "wattif_placement",
         Kind::Placement,
@@ -275,6 +277,12 @@ impl Kind {
                 c_period_us: n[2].max(0) as u64,
             },
             Kind::Mark => Event::Mark { pid: pid(n[0]), mark: word(n[1]), began_ns: n[2].max(0) as u64 },
+            Kind::DeviceDone => Event::DeviceDone {
+                pid: pid(n[0]),
+                device: word(n[1]),
+                queued_ns: n[2].max(0) as u64,
+                service_ns: n[3].max(0) as u64,
+            },
             Kind::DeadlineJob => Event::DeadlineJob { pid: pid(n[0]), lateness_ns: n[1] },
             Kind::TickStop if n[0] == 0 => return None,
             Kind::TickStop => Event::TickStop,
@@ -398,6 +406,10 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
         Event::Mark { pid, mark, began_ns } => {
             set(&[pid.0.into(), mark.into(), began_ns as i64]);
             Kind::Mark
+        }
+        Event::DeviceDone { pid, device, queued_ns, service_ns } => {
+            set(&[pid.0.into(), device.into(), queued_ns as i64, service_ns as i64]);
+            Kind::DeviceDone
         }
         Event::DeadlineJob { pid, lateness_ns } => {
             set(&[pid.0.into(), lateness_ns]);

@@ -123,6 +123,10 @@ impl<W: Write> TextTrace<W> {
             Event::Mark { pid, mark, began_ns } => {
                 format!("comm={} pid={pid} mark={mark} began_ns={began_ns}", self.comm(pid))
             }
+            Event::DeviceDone { pid, device, queued_ns, service_ns } => {
+                let comm = self.comm(pid);
+                format!("comm={comm} pid={pid} device={device} queued_ns={queued_ns} service_ns={service_ns}")
+            }
             Event::DeadlineJob { pid, lateness_ns } => {
                 format!("comm={} pid={pid} lateness_ns={lateness_ns}", self.comm(pid))
             }

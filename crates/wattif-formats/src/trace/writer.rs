@@ -57,6 +57,8 @@ pub struct About {
     pub spec: String,
     /// Names of marks.
     pub marks: Vec<String>,
+    /// Names of its devices.
+    pub devices: Vec<String>,
     /// The trace is of a real machine, not of a simulation.
     pub recorded: bool,
 }
@@ -65,6 +67,7 @@ impl About {
     /// A simulation of `spec`.
     pub fn simulated(spec: &RunSpec) -> About {
         let (kernel, marks) = (spec.kernel.name.clone(), spec.workload.marks.clone());
-        About { kernel, spec: spec.hash(), marks, recorded: false }
+        let devices = spec.workload.devices.iter().map(|d| d.name.clone()).collect();
+        About { kernel, spec: spec.hash(), marks, devices, recorded: false }
     }
 }

@@ -32,17 +32,17 @@ pub struct MarkReport {
     /// `energy.total` by their number, in its unit; `None` where the platform has no powers, or the mark was never reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<f64>,
-    /// What each task of the workload did per unit; empty where `pace` is `None`.
+    /// What each task and device of the workload did per unit; empty where `pace` is `None`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stages: BTreeMap<String, StageReport>,
 }
 
-/// A task's part in a unit of work, on average: all its threads together. What devices do in between is not in it.
+/// A task's part in a unit of work, on average, all its threads together; or that of a device, such as a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageReport {
-    /// Time on CPUs, µs.
+    /// Time on CPUs, µs; of a device, how long it served.
     pub run_us: f64,
-    /// From waking to running, all its wake-ups together, µs.
+    /// From waking to running, all its wake-ups together, µs; of a device, how long requests waited for others before them.
     pub wait_us: f64,
 }
 
@@ -163,24 +163,43 @@ impl Pace {
     }
 }
 
-/// Listens to marks.
+/// What a device did for all units.
 #[derive(Clone, Debug)]
-pub struct Frames(Vec<Mark>);
+struct Device {
+    name: String,
+    service_ns: u64,
+    queued_ns: u64,
+}
+
+/// Listens to marks and devices.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    marks: Vec<Mark>,
+    devices: Vec<Device>,
+}
 
 impl Frames {
-    /// Of a workload with these marks, and their periods where they have some.
-    pub fn new(marks: &[String], periods: &[Option<Ns>]) -> Frames {
+    /// Of a workload with these marks, their periods where they have some, and these devices.
+    pub fn new(marks: &[String], periods: &[Option<Ns>], devices: &[String]) -> Frames {
         let periods = periods.iter().copied().chain(std::iter::repeat(None));
         let mark = |(name, period): (&String, Option<Ns>)| Mark {
             name: name.clone(),
             durations: Distribution::precise(),
             pace: period.and_then(Pace::of),
         };
-        Frames(marks.iter().zip(periods).map(mark).collect())
+        let device = |name: &String| Device { name: name.clone(), service_ns: 0, queued_ns: 0 };
+        Frames { marks: marks.iter().zip(periods).map(mark).collect(), devices: devices.iter().map(device).collect() }
     }
     /// By name, in the workload's order.
     pub fn marks(&self) -> impl Iterator<Item = (&str, &Mark)> {
-        self.0.iter().map(|mark| (mark.name.as_str(), mark))
+        self.marks.iter().map(|mark| (mark.name.as_str(), mark))
+    }
+    /// What each device did for one of so many units of work.
+    pub fn devices(&self, units: f64) -> impl Iterator<Item = (&str, StageReport)> {
+        let us = move |ns: u64| ns as f64 / 1e3 / units;
+        self.devices
+            .iter()
+            .map(move |d| (d.name.as_str(), StageReport { run_us: us(d.service_ns), wait_us: us(d.queued_ns) }))
     }
 }
 
@@ -189,18 +208,25 @@ impl Observer for Frames {
         Interest::PROGRAM
     }
     fn event(&mut self, at: Ns, _cpu: CpuId, event: &Event) {
-        if let Event::Mark { mark, began_ns, .. } = *event
-            && let Some(mark) = self.0.get_mut(mark as usize)
-        {
-            let ns = at.since(Ns(began_ns));
-            mark.durations.record(ns);
-            if let Some(pace) = &mut mark.pace {
-                pace.unit(at.0, ns);
+        match *event {
+            Event::Mark { mark, began_ns, .. } => {
+                let Some(mark) = self.marks.get_mut(mark as usize) else { return };
+                let ns = at.since(Ns(began_ns));
+                mark.durations.record(ns);
+                if let Some(pace) = &mut mark.pace {
+                    pace.unit(at.0, ns);
+                }
             }
+            Event::DeviceDone { device, queued_ns, service_ns, .. } => {
+                let Some(device) = self.devices.get_mut(device as usize) else { return };
+                device.service_ns = device.service_ns.saturating_add(service_ns);
+                device.queued_ns = device.queued_ns.saturating_add(queued_ns);
+            }
+            _ => {}
         }
     }
     fn finish(&mut self, end: Ns) {
-        self.0.iter_mut().filter_map(|m| m.pace.as_mut()).for_each(|p| p.until(end.0 / SECOND));
+        self.marks.iter_mut().filter_map(|m| m.pace.as_mut()).for_each(|p| p.until(end.0 / SECOND));
     }
 }
 
@@ -211,7 +237,7 @@ mod tests {
 
     #[test]
     fn durations_by_mark() {
-        let mut f = Frames::new(&["frame".into(), "request".into()], &[]);
+        let mut f = Frames::new(&["frame".into(), "request".into()], &[], &[]);
         for (at, mark) in [(16_000, 0), (40_000, 0), (9_000, 1), (1, 7)] {
             f.event(Ns(at), CpuId(0), &Event::Mark { pid: Pid(1), mark, began_ns: 8_000 });
         }
@@ -222,7 +248,7 @@ mod tests {
 
     /// Frames of these lengths in ms, one each 100 ms.
     fn paced(lengths: &[u64]) -> PaceReport {
-        let mut f = Frames::new(&["frame".into()], &[Some(Ns(16_666_667))]);
+        let mut f = Frames::new(&["frame".into()], &[Some(Ns(16_666_667))], &[]);
         for (i, ms) in lengths.iter().enumerate() {
             let at = (i as u64 + 1) * 100_000_000;
             f.event(Ns(at), CpuId(0), &Event::Mark { pid: Pid(1), mark: 0, began_ns: at - ms * 1_000_000 });
@@ -239,7 +265,7 @@ mod tests {
 
     /// Vsyncs missed by frames that began and ended at these times, in 1/10 of a period.
     fn missed(frames: &[(u64, u64)]) -> u64 {
-        let mut f = Frames::new(&["frame".into()], &[Some(Ns(10_000_000))]);
+        let mut f = Frames::new(&["frame".into()], &[Some(Ns(10_000_000))], &[]);
         for (began, at) in frames.iter().map(|(began, at)| (began * 1_000_000, at * 1_000_000)) {
             f.event(Ns(at), CpuId(0), &Event::Mark { pid: Pid(1), mark: 0, began_ns: began });
         }

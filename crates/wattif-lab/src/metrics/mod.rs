@@ -68,7 +68,8 @@ impl Metrics {
     /// For a run of `spec`.
     pub fn new(spec: &RunSpec) -> Metrics {
         let groups = Groups::new(spec.platform.nr_cpus(), &spec.workload.groups);
-        let frames = Frames::new(&spec.workload.marks, &spec.workload.mark_periods);
+        let devices: Vec<_> = spec.workload.devices.iter().map(|d| d.name.clone()).collect();
+        let frames = Frames::new(&spec.workload.marks, &spec.workload.mark_periods, &devices);
         let signals = Signals::new(spec.workload.follow_signals);
         Metrics { groups, frames, signals, ..Metrics::for_trace(&spec.platform, &spec.workload.marks) }
     }
@@ -81,7 +82,7 @@ impl Metrics {
             cpus: Cpus::new(platform),
             frequency: Frequency::new(platform),
             energy: Energy::new(platform),
-            frames: Frames::new(marks, &[]),
+            frames: Frames::new(marks, &[], &[]),
             deadlines: Deadlines::default(),
             throughput: Throughput::new(platform),
             balance: Balance::new(platform),
@@ -165,7 +166,7 @@ impl Observer for Metrics {
                 self.groups.event(at, cpu, event);
             }
             Event::DeadlineJob { .. } => self.deadlines.event(at, cpu, event),
-            Event::Mark { .. } => self.frames.event(at, cpu, event),
+            Event::Mark { .. } | Event::DeviceDone { .. } => self.frames.event(at, cpu, event),
             _ => {}
         }
     }

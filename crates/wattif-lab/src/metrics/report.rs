@@ -1,5 +1,6 @@
 //! The answer of one run: the parts "metrics", "tasks", "cpus" and "domains" of the `wattif.run/1` contract.
 
+use super::frames::Frames;
 use super::{
     BalanceReport, CgroupReport, CpuReport, DeadlineReport, DomainReport, EnergyReport, Histogram, IdleAccuracy,
     IdleWakeups, Latency, Mark, MarkReport, Metrics, OracleReport, SignalsReport, StageReport, Summary, TaskTotals,
@@ -152,7 +153,9 @@ impl Metrics {
         let by_task = self.by_task(&tasks);
         let cpus = self.cpu_rows();
         let mut metrics = self.run_metrics(&cpus);
-        metrics.frames.values_mut().for_each(|mark| mark.share(metrics.energy.as_ref(), &by_task));
+        for mark in metrics.frames.values_mut() {
+            mark.share(metrics.energy.as_ref(), &by_task, &self.frames);
+        }
         let (domains, groups) = (self.frequency.rows(), self.groups.rows(self.end));
         RunReport { metrics, tasks, by_task, cpus, domains, groups, energy_fj: self.energy.totals() }
     }
@@ -249,8 +252,8 @@ impl Metrics {
 }
 
 impl MarkReport {
-    /// Each unit's share of the energy and of what the tasks of the workload did.
-    fn share(&mut self, energy: Option<&EnergyReport>, by_task: &[GroupReport]) {
+    /// Each unit's share of the energy and of what the tasks and devices of the workload did.
+    fn share(&mut self, energy: Option<&EnergyReport>, by_task: &[GroupReport], frames: &Frames) {
         let units = self.duration_us.count as f64;
         if self.duration_us.count == 0 {
             return;
@@ -261,8 +264,15 @@ impl MarkReport {
             let wait_us = if waited.count > 0 { waited.sum / units } else { 0.0 };
             (g.task.clone(), StageReport { run_us: g.runtime_s * 1e6 / units, wait_us })
         };
-        let paced = self.pace.is_some();
-        self.stages = by_task.iter().filter(|g| g.workload && paced).map(stage).collect();
+        if self.pace.is_none() {
+            return;
+        }
+        self.stages = by_task.iter().filter(|g| g.workload).map(stage).collect();
+        for (device, stage) in frames.devices(units) {
+            // A task of the same name keeps it.
+            let name = if self.stages.contains_key(device) { format!("{device} (device)") } else { device.to_owned() };
+            self.stages.insert(name, stage);
+        }
     }
 }
 
@@ -372,11 +382,17 @@ pub(super) mod tests {
         assert!(mark.energy.is_some() && mark.stages.is_empty(), "it has no period");
         mark.pace = Some(PaceReport { jank_pct: 0.0, missed: 0, fps: None, fps_stddev: None });
         mark.duration_us.count = 2;
-        mark.share(r.metrics.energy.as_ref(), &r.by_task);
+        let mut frames = Frames::new(&[], &[], &["gpu".into(), "a".into()]);
+        for (queued_ns, service_ns) in [(0, 4_000), (3_000, 6_000)] {
+            let done = Event::DeviceDone { pid: Pid(1), device: 0, queued_ns, service_ns };
+            frames.event(Ns(20_000), CpuId(0), &done);
+        }
+        mark.share(r.metrics.energy.as_ref(), &r.by_task, &frames);
         let total = r.metrics.energy.as_ref().unwrap().total;
         assert_eq!(mark.energy, Some(total / 2.0));
-        assert_eq!(mark.stages.keys().collect::<Vec<_>>(), ["a"], "housekeeping is no stage");
+        assert_eq!(mark.stages.keys().collect::<Vec<_>>(), ["a", "a (device)", "gpu"], "housekeeping is no stage");
         assert_eq!((mark.stages["a"].run_us, mark.stages["a"].wait_us), (1999.0, 1.0));
+        assert_eq!((mark.stages["gpu"].run_us, mark.stages["gpu"].wait_us), (5.0, 1.5), "two requests, by two units");
     }
 
     #[test]

@@ -75,6 +75,7 @@ const IDLE: &[&str] = &["wattif_idle"];
 const BALANCE: &[&str] = &["wattif_balance"];
 const STATS: &[&str] = &["wattif_rtapp_stats"];
 const CONFIGURED: &[&str] = &["wattif_rtapp_configured"];
+const DEVICE: &[&str] = &["wattif_device_done"];
 const WALT: &[&str] = &["wattif_walt_demand"];
 const SIGNALS: &[&str] = &["pelt_cfs", "pelt_se"];
 const ABOUT_A_THREAD: &[&str] = &[
@@ -91,6 +92,7 @@ const ABOUT_A_THREAD: &[&str] = &[
     "wattif_rtapp_stats",
     "wattif_rtapp_configured",
     "wattif_mark",
+    "wattif_device_done",
     "wattif_deadline_job",
     "wattif_placement",
 ];
@@ -168,6 +170,9 @@ pub const COLUMNS: &[Column] = &[
     column("c_period_us", Int64, "us", CONFIGURED, "Timer period that was configured."),
     column("mark", Text, "", &["wattif_mark"], "What ended: a frame, request, transaction."),
     column("began_ns", Int64, "ns", &["wattif_mark"], "When it began, on the clock of time_ns."),
+    column("device", Int32, "", DEVICE, "Index of the device among those of the workload."),
+    column("queued_ns", Int64, "ns", DEVICE, "How long the request waited for others."),
+    column("service_ns", Int64, "ns", DEVICE, "How long the device then took."),
     column(
         "lateness_ns",
         Int64,

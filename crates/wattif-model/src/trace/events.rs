@@ -213,6 +213,17 @@ pub enum Event {
         /// When it began (arrival of the request, start of the frame), ns since the start of the run.
         began_ns: u64,
     },
+    /// A device has served a request of a thread.
+    DeviceDone {
+        /// Whose.
+        pid: Pid,
+        /// Which (index into the workload's devices).
+        device: u32,
+        /// How long the request waited for others before it, ns.
+        queued_ns: u64,
+        /// How long the device then took, ns.
+        service_ns: u64,
+    },
 
     // ---- groups --------------------------------------------------------------------------------------------------
     /// A thread is in a group now (`cgroup_attach_task`).

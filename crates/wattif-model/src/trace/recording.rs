@@ -146,6 +146,7 @@ impl Event {
             Event::RtappStats { .. } => "wattif_rtapp_stats",
             Event::RtappConfigured { .. } => "wattif_rtapp_configured",
             Event::Mark { .. } => "wattif_mark",
+            Event::DeviceDone { .. } => "wattif_device_done",
             Event::DeadlineJob { .. } => "wattif_deadline_job",
             Event::Placement(_) => "wattif_placement",
             Event::Frequency(_) => "wattif_frequency",

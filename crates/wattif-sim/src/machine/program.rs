@@ -165,7 +165,8 @@ pub struct Setup {
     pub work_ppm: u32,
     /// Units per ns of work: the capacity of the calibration CPU at full speed.
     pub unit_capacity: u64,
-    /// Emit [`Event::TimerWake`], [`Event::RtappStats`], [`Event::RtappConfigured`] and [`Event::Mark`].
+    /// Emit [`Event::TimerWake`], [`Event::RtappStats`], [`Event::RtappConfigured`], [`Event::Mark`] and
+    /// [`Event::DeviceDone`].
     pub want_program_events: bool,
 }
 
@@ -250,6 +251,14 @@ struct Phase {
     slack_ns: i64,
 }
 
+/// What a thread asks a device for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Request {
+    device: u32,
+    service_ns: u64,
+    asked: Ns,
+}
+
 /// Every thread's program and what they share.
 #[derive(Clone, Debug)]
 pub struct Programs {
@@ -267,8 +276,8 @@ pub struct Programs {
     /// Requests being served, by pid and end of service.
     served: IndexedHeap,
     positions: Positions,
-    /// Device a thread's request is at, by pid.
-    served_by: Vec<u32>,
+    /// What a thread asked a device for last, by pid.
+    requests: Vec<Request>,
     failure: Option<RunError>,
 }
 
@@ -283,7 +292,7 @@ impl Programs {
             forks: vec![0; workload.tasks.len()],
             threads: vec![None],
             positions: Positions::new(1),
-            served_by: vec![0],
+            requests: vec![Request::default()],
             served: IndexedHeap::default(),
             started: 0,
             created: vec![0; workload.tasks.len()],
@@ -312,7 +321,7 @@ impl Programs {
         while self.threads.len() <= pid.at() {
             self.threads.push(None);
             self.positions.add();
-            self.served_by.push(0);
+            self.requests.push(Request::default());
         }
         let spec = &self.workload.tasks[task as usize];
         let code = &self.code[task as usize];

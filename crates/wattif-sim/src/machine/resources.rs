@@ -105,7 +105,7 @@ pub struct Device {
     /// Requests it serves now.
     pub busy: u32,
     /// Requests that wait, with their service times in ns.
-    pub waiting: VecDeque<(Pid, u64)>,
+    pub waiting: VecDeque<Pid>,
 }
 
 /// Iterations shared by threads.

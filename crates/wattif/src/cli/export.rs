@@ -83,6 +83,7 @@ fn trace(args: &Args, look: Look) -> Result<Exit, Error> {
         kernel: recording.release.clone().unwrap_or_default(),
         spec: String::new(),
         marks: recording.marks.clone(),
+        devices: Vec::new(),
         recorded: true,
     };
     let format = args.format.map_or_else(|| TraceFormat::named(&args.file), Ok)?;

@@ -39,6 +39,7 @@ mod track {
     pub const WEIGHTS: u64 = 15 << 32;
     /// Mark number times 2^32 on top, plus the pid.
     pub const FRAMES: u64 = 1 << 48;
+    pub const DEVICES: u64 = 2 << 48;
 }
 
 /// Names of annotations, interned by their place.
@@ -377,6 +378,7 @@ impl<W: Write> PerfettoTrace<W> {
             Event::CpuPower { level } => self.power(at, cpu.at(), level, false),
             Event::ClusterPower { cluster, level } => self.power(at, cluster.at(), level, true),
             Event::Mark { pid, mark, began_ns } => self.frame(at, pid, mark, began_ns),
+            Event::DeviceDone { pid, device, service_ns, .. } => self.served(at, pid, device, service_ns),
             Event::Placement(_) | Event::Frequency(_) | Event::Idle(_) | Event::IdleWeights(_) | Event::Balance(_) => {
                 self.decided(at, cpu, event)
             }
@@ -521,14 +523,26 @@ impl<W: Write> PerfettoTrace<W> {
     /// From its beginning to now, on a track of its thread.
     fn frame(&mut self, at: u64, pid: Pid, mark: u32, began: u64) -> Result<()> {
         let name = self.about.marks.get(mark as usize).cloned().unwrap_or_else(|| format!("mark {mark}"));
-        let comm = self.names.comm(pid, 0).into_owned();
         let uuid = track::FRAMES + (u64::from(mark) << 32) + u64::from(pid.0);
-        let track = self.track(uuid, || format!("{name} of {comm}"), None)?;
-        for (at, kind) in [(began.min(at), 1), (at, 2)] {
+        let comm = self.names.comm(pid, 0).into_owned();
+        self.slice(uuid, &format!("{name} of {comm}"), &name, began..at)
+    }
+
+    /// What a device did for a thread, on the device's track for this thread: of several servers, slices overlap.
+    fn served(&mut self, at: u64, pid: Pid, device: u32, service: u64) -> Result<()> {
+        let name = self.about.devices.get(device as usize).cloned().unwrap_or_else(|| format!("device {device}"));
+        let uuid = track::DEVICES + (u64::from(device) << 32) + u64::from(pid.0);
+        let comm = self.names.comm(pid, 0).into_owned();
+        self.slice(uuid, &format!("{name} for {comm}"), &comm, at.saturating_sub(service)..at)
+    }
+
+    fn slice(&mut self, uuid: u64, on: &str, name: &str, time: std::ops::Range<u64>) -> Result<()> {
+        let track = self.track(uuid, || on.to_owned(), None)?;
+        for (at, kind) in [(time.start.min(time.end), 1), (time.end, 2)] {
             let mut event = Message::default();
             event.number(9, kind).number(11, track);
             if kind == 1 {
-                event.text(23, &name);
+                event.text(23, name);
             }
             let mut packet = self.sequenced(at);
             packet.message(11, &event);

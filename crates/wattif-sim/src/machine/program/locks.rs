@@ -1,8 +1,9 @@
 //! Ops by which threads wait for each other: locks with priority inheritance, conditions, barriers, semaphores, tokens, devices.
 
-use super::{Boost, Effects, Instr, POLL_NS, Pending, Programs, Step, WaitReason, later};
+use super::{Boost, Effects, Instr, POLL_NS, Pending, Programs, Request, Step, WaitReason, later};
 use crate::machine::resources::Rank;
 use wattif_model::Pid;
+use wattif_model::trace::Event;
 use wattif_model::units::Ns;
 use wattif_model::workload::Amount;
 
@@ -277,17 +278,18 @@ impl Programs {
     pub(super) fn request(&mut self, pid: Pid, device: u32, service_ns: u64, now: Ns, out: &mut Effects) -> Step {
         let d = &mut self.resources.devices[device as usize];
         let on = if d.iowait { WaitReason::Device(device) } else { WaitReason::Completion(device) };
-        self.served_by[pid.at()] = device;
+        self.requests[pid.at()] = Request { device, service_ns, asked: now };
         if d.busy < d.servers {
             d.busy += 1;
-            self.serve(pid, later(now, service_ns), out);
+            self.serve(pid, now, out);
         } else {
-            d.waiting.push_back((pid, service_ns));
+            d.waiting.push_back(pid);
         }
         self.block(pid, Pending::Ready, on)
     }
 
-    fn serve(&mut self, pid: Pid, until: Ns, out: &mut Effects) {
+    fn serve(&mut self, pid: Pid, now: Ns, out: &mut Effects) {
+        let until = later(now, self.requests[pid.at()].service_ns);
         self.served.arm(&mut self.positions, pid.0, until.0);
         out.devices_changed = true;
     }
@@ -300,11 +302,13 @@ impl Programs {
     /// Requests served by `now`: their threads wake up, and the next requests begin.
     pub fn devices_done(&mut self, now: Ns, out: &mut Effects) {
         while self.next_completion().is_some_and(|at| at <= now) {
-            let (_, pid) = self.served.pop(&mut self.positions).expect("peeked");
-            let device = self.served_by[pid as usize];
+            let (end, pid) = self.served.pop(&mut self.positions).expect("peeked");
+            let Request { device, service_ns, asked } = self.requests[pid as usize];
+            let queued_ns = Ns(end).since(asked).saturating_sub(service_ns);
+            self.emit(out, Event::DeviceDone { pid: Pid(pid), device, queued_ns, service_ns });
             let d = &mut self.resources.devices[device as usize];
             match d.waiting.pop_front() {
-                Some((next, service_ns)) => self.serve(next, later(now, service_ns), out),
+                Some(next) => self.serve(next, now, out),
                 None => d.busy -= 1,
             }
             self.wake(Pid(pid), out);

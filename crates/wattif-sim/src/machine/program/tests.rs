@@ -496,13 +496,21 @@ fn a_device_serves_in_order_up_to_its_servers() {
     assert!(w.out.devices_changed && WaitReason::Device(0).is_io());
     w.all(&[(1, 2), (2, 3)]);
     assert!(!w.out.devices_changed);
-    let mut done = Vec::new();
+    let (mut done, mut served) = (Vec::new(), Vec::new());
     while let Some(at) = w.programs.next_completion() {
         w.out.clear();
         w.programs.devices_done(at, &mut w.out);
         done.push((at.0 / US, w.woken()));
+        served.append(&mut w.out.events);
     }
     assert_eq!(done, [(10, vec![1]), (30, vec![2]), (35, vec![3])]);
+    let event = |(pid, queued, service)| Event::DeviceDone {
+        pid: Pid(pid),
+        device: 0,
+        queued_ns: queued * US,
+        service_ns: service * US,
+    };
+    assert_eq!(served, [(1, 0, 10), (2, 9, 20), (3, 28, 5)].map(event), "they asked at 0, 1 and 2");
     assert_eq!(w.at(35, 3), work(1));
 
     let (a, b) = (ask(1, 10), ask(1, 4));
