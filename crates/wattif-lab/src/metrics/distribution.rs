@@ -96,14 +96,14 @@ impl Distribution {
         self.quantiles(&[q])[0]
     }
 
+    /// Of shares in ascending order.
     fn quantiles(&self, qs: &[f64]) -> Vec<u64> {
+        if let Some(h) = &self.histogram {
+            return h.value_at_quantiles(qs.iter().copied()).map(|v| v.clamp(self.min, self.max)).collect();
+        }
         let mut sorted = self.exact.clone();
         sorted.sort_unstable();
-        let of = |&q: &f64| match &self.histogram {
-            Some(h) => h.value_at_quantile(q).clamp(self.min, self.max),
-            None => nearest_rank(&sorted, q),
-        };
-        qs.iter().map(of).collect()
+        qs.iter().map(|&q| nearest_rank(&sorted, q)).collect()
     }
 
     /// Shares of values not more than `part` above the smallest, and not more than that below the largest; 0 of nothing.
