@@ -495,6 +495,20 @@ fn each_of_the_vendors_additions_to_walt_is_a_switch() {
 }
 
 #[test]
+fn a_busy_cpu_of_4_9_is_heard_of_at_every_tick() {
+    let text = r#"{ "tasks": {
+        "hog":  { "cpus": [4], "loop": -1, "runtime": 100000 },
+        "near": { "cpus": [4], "loop": -1, "run": 50, "timer": { "ref": "v", "period": 5300 } },
+        "far":  { "cpus": [5], "loop": -1, "run": 50, "timer": { "ref": "u", "period": 7100 } } } }"#;
+    for kernel in ["android-4.9", "android-4.9-walt"] {
+        let spec = RunSpec { duration: Ns::from_ms(4_000), ..spec("sdm835", kernel, text, 1) };
+        let steps = spec.platform.domains[1].opps.len() as u64 - 1;
+        let report = run(&spec, &mut []).expect("runs").report;
+        assert!(report.domains[1].transitions <= steps, "{kernel}: {} changes", report.domains[1].transitions);
+    }
+}
+
+#[test]
 fn windows_that_are_not_whole_ticks_are_told() {
     let notes = |ms: &str| wattif_sim::registry::notes(&walt(MIXED, &[&format!("walt.window_ms={ms}")]));
     assert_eq!(notes("10"), [""; 0]);

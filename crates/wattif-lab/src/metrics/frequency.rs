@@ -23,7 +23,8 @@ pub struct DomainReport {
     pub freq_residency: Vec<FreqResidency>,
     /// Changes of frequency after time 0.
     pub transitions: u64,
-    /// From when a CPU became busy at the lowest frequency until the highest was reached without a return, mean, ms; `None`: never.
+    /// From when a CPU became busy at the lowest frequency until the highest was reached, without a return and without the CPU
+    /// having been idle, mean, ms; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp_up_ms: Option<f64>,
     /// From the end of the load at the highest frequency until the lowest, likewise: of the last busy time of 10 ms or more, or,
@@ -43,8 +44,8 @@ struct Ramps {
 }
 
 impl Ramps {
-    /// `cause`: when what leads away from here began.
-    fn change(&mut self, from: usize, to: usize, top: usize, at: Ns, cause: Option<Ns>) {
+    /// `cause`: when what leads away from here began; `busy`: since when a CPU has been busy without a break.
+    fn change(&mut self, from: usize, to: usize, top: usize, at: Ns, cause: Option<Ns>, busy: Option<Ns>) {
         let is_end = |opp| opp == 0 || opp == top;
         if is_end(from) {
             self.left = Some((from, cause.unwrap_or(at)));
@@ -52,8 +53,12 @@ impl Ramps {
         if is_end(to)
             && let Some((end, since)) = self.left.take().filter(|&(end, _)| end != to)
         {
+            // Bursts that take the clock up in steps are no ramp.
+            let whole = end != 0 || busy.is_some_and(|busy| busy <= since);
             let ramp = if end == 0 { &mut self.up } else { &mut self.down };
-            *ramp = (ramp.0 + 1, ramp.1 + at.since(since));
+            if whole {
+                *ramp = (ramp.0 + 1, ramp.1 + at.since(since));
+            }
         }
     }
 }
@@ -109,10 +114,10 @@ impl Domain {
         // What a domain starts with is not a change.
         self.transitions += u64::from(opp != self.opp && at > Ns::ZERO);
         if opp != self.opp {
-            let busy = || self.busy.iter().flatten().min().copied().map(|since| since.max(self.reached));
+            let busy = self.busy.iter().flatten().min().copied();
             let ended = || (self.load_ended >= self.reached).then_some(self.load_ended);
-            let cause = if self.opp == 0 { busy() } else { ended() };
-            self.ramps.change(self.opp, opp, self.khz.len() - 1, at, cause);
+            let cause = if self.opp == 0 { busy.map(|since| since.max(self.reached)) } else { ended() };
+            self.ramps.change(self.opp, opp, self.khz.len() - 1, at, cause, busy);
             self.reached = at;
         }
         self.opp = opp;
@@ -209,6 +214,18 @@ mod tests {
             (Some(6.0), Some(2.0)),
             "busy since 3 and 34; 4 and 0"
         );
+    }
+
+    #[test]
+    fn bursts_that_take_the_clock_up_in_steps_are_no_ramp() {
+        let mut d = Domain { khz: vec![1, 2, 3], ns: vec![0; 3], ..Domain::new(&platform().domains[0]) };
+        let ms = |ms: u64| Ns(ms * 1_000_000);
+        d.idle(ms(0), 1, true);
+        d.change(ms(2), 1);
+        d.idle(ms(3), 0, true);
+        d.idle(ms(4), 0, false);
+        d.change(ms(6), 2);
+        assert_eq!(mean_ms(d.ramps.up), None);
     }
 
     /// Busy from 0 to 20 ms, then for 1 ms now and then: the highest is left at 28, the lowest reached at 40.

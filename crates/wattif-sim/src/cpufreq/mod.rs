@@ -51,6 +51,11 @@ pub trait FreqView {
         None
     }
 
+    /// Is `util_avg` a window's load (WALT) and no decaying average?
+    fn tracks_windows(&self) -> bool {
+        false
+    }
+
     /// `bw_dl` alone. Asked for at every update, also when no decision is due: override it where `signals` is dear.
     fn bw_dl(&self, cpu: CpuId) -> u64 {
         self.signals(cpu).bw_dl
@@ -184,6 +189,12 @@ pub trait FreqGovernor {
         None
     }
 
+    /// Does it want every update of a CPU's signals, not only those that changed them? Until 4.14 `cfs_rq_util_change` was called at
+    /// each; a governor of that age takes a CPU of which it hears nothing for a tick for asleep.
+    fn hears_every_update(&self) -> bool {
+        false
+    }
+
     /// The limits became `min_khz..=max_khz`.
     fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32>;
 
@@ -245,9 +256,13 @@ pub(crate) mod tests {
         pub signals: CpuSignals,
         pub idle_calls: u64,
         pub idle_time_us: u64,
+        pub windows: bool,
     }
 
     impl FreqView for Fixed {
+        fn tracks_windows(&self) -> bool {
+            self.windows
+        }
         fn signals(&self, _: CpuId) -> CpuSignals {
             self.signals
         }

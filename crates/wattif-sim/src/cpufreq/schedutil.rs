@@ -28,8 +28,9 @@
 //!    above raw.
 //! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
 //!
-//! `4.9` (Android) differs: limits of their own for rises and falls, CPUs not heard of for a tick do not count, a boost for
-//! I/O is 1024 at once, u is WALT's last window where that tracks load, and a schedtune boost adds its margin.
+//! `4.9` (Android) differs: limits of their own for rises and falls, CPUs not heard of for a tick do not count (so it hears of every
+//! update, also of one that changes nothing), a boost for I/O is 1024 at once, u is WALT's last window where that tracks load (and a
+//! busy CPU may be slowed down then), and a schedtune boost adds its margin.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
 //! 750 → 732,421 → 800 MHz. 300 µs later util is 200: not due with the default of 1 ms. At the next update after that:
@@ -322,10 +323,11 @@ impl Schedutil {
     }
 
     /// The CPU is busy, so that the utilisation of a task that came or went a moment ago must not slow it down.
-    /// Not evaluated, and the count not saved, while a clamp holds the CPU down.
+    /// Not evaluated, and the count not saved, while a clamp holds the CPU down, or where windows are tracked: a window's load falls
+    /// only when the window was less busy.
     #[doc(alias = "sugov_cpu_is_busy")]
     fn hold_freq(&mut self, view: &dyn FreqView) -> bool {
-        if uclamp_rq_is_capped(&view.signals(self.cpus[0].cpu)) {
+        if view.tracks_windows() || uclamp_rq_is_capped(&view.signals(self.cpus[0].cpu)) {
             return false;
         }
         let idle_calls = view.idle_calls(self.cpus[0].cpu);
@@ -538,6 +540,10 @@ impl FreqGovernor for Schedutil {
         None
     }
 
+    fn hears_every_update(&self) -> bool {
+        self.tunables.generation.is_4_9()
+    }
+
     fn update_util(&mut self, now_ns: u64, cpu: CpuId, flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
         let i = self.slot(cpu);
         let tick_ns = self.policy.tick_ns;
@@ -604,6 +610,16 @@ mod tests {
             assert_eq!(at(20_300, 200, 3), None, "not due");
             assert_eq!(at(22_000, 200, 2), None, "busy since the last decision");
             assert_eq!(at(24_000, 200, 3), Some(500_000));
+        }
+    }
+
+    #[test]
+    fn a_window_that_was_less_busy_slows_a_busy_cpu_down() {
+        for (windows, then) in [(false, None), (true, Some(500_000))] {
+            let mut g = started(Generation::V4_9, 1);
+            let mut at = |ms: u64, util| g.update_util(ms * 1_000_000, CpuId(0), NONE, &Fixed { windows, ..busy(util) });
+            at(10, 700);
+            assert_eq!(at(40, 200), then, "never idle; windows: {windows}");
         }
     }
 

@@ -688,7 +688,8 @@ impl Kernel<'_, '_> {
     /// `cpufreq_update_util`, where the utilisation of a CPU changed.
     #[inline(always)]
     pub(crate) fn cpufreq_update(&mut self, cpu: CpuId, flags: UpdateFlags) {
-        if std::mem::take(&mut self.s.rqs[cpu.at()].util_changed) || flags.iowait {
+        let changed = std::mem::take(&mut self.s.rqs[cpu.at()].util_changed);
+        if changed || self.cpufreq_hears_all || flags.iowait {
             self.cpufreq_update_util(cpu, flags);
         }
     }

@@ -47,6 +47,9 @@ impl FreqView for Signals<'_> {
         let w = self.s.walt.as_ref()?;
         Some(w.qti.as_ref()?.window_load(&w.walt, &w.rqs[cpu.at()], cpu, self.s.now))
     }
+    fn tracks_windows(&self) -> bool {
+        self.s.walt.is_some()
+    }
     fn bw_dl(&self, cpu: CpuId) -> u64 {
         cpu_bw_dl(self.s.rqs[cpu.at()].dl.running_bw)
     }
