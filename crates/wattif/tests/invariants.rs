@@ -389,7 +389,10 @@ fn no_governor_beats_the_oracle() {
     for (i, governor) in policies(Slot::Cpuidle).into_iter().enumerate() {
         for (j, platform) in platforms.into_iter().enumerate() {
             let model = ["schbench", "pgbench", "ebizzy", "server"][(i + j) % 4];
-            let spec = sleepy(platform, model, &[("cpuidle", governor)], (i + 7 * j) as u64);
+            // Also where governors enter what is disabled, or have nothing to choose from.
+            let off = format!("platform.clusters.*.idle.{}.disabled", ["0", "1", "*"][(i + j) % 3]);
+            let settings = [("cpuidle", governor), (off.as_str(), if i % 2 == 0 { "false" } else { "true" })];
+            let spec = sleepy(platform, model, &settings, (i + 7 * j) as u64);
             let report = run(&spec, &mut []).expect("runs").report;
             let oracle = report.metrics.oracle.expect("somebody slept");
             let (least, actual) = (oracle.energy.expect("powers"), oracle.idle_energy.expect("powers"));

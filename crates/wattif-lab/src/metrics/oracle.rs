@@ -3,11 +3,12 @@
 //!
 //! For an idle period of length `L`, from the decision until something asked the CPU to wake up, the oracle needs the least of:
 //! staying busy for `L`; or for each enabled state with entry + exit ≤ `L`, busy power while entering and leaving and the
-//! state's power in between. It is never late. No governor can need less on the same period: whatever state it takes, it is
-//! busy while entering and, after the request, while leaving, which the oracle does within `L`. So the sum is a lower bound
-//! (of the CPUs' own energy; what a cluster saves when all its CPUs sleep is not in it). Powers are those of the lowest
-//! operating point during the period. A state of the core draws its power only while all hardware threads of the core sleep, in
-//! whatever states; for the rest of the period it draws that of the deepest state of the thread's own.
+//! state's power in between. The state that was entered counts as enabled: some governors do not look, and where all are
+//! disabled the kernel falls back on the first. The oracle is never late. No governor can need less on the same period:
+//! whatever state it takes, it is busy while entering and, after the request, while leaving, which the oracle does within `L`.
+//! So the sum is a lower bound (of the CPUs' own energy; what a cluster saves when all its CPUs sleep is not in it). Powers are
+//! those of the lowest operating point during the period. A state of the core draws its power only while all hardware threads
+//! of the core sleep, in whatever states; for the rest of the period it draws that of the deepest state of the thread's own.
 
 use super::distribution::{Distribution, Summary};
 use serde::{Deserialize, Serialize};
@@ -200,10 +201,10 @@ impl Oracle {
         }
         self.together(at, self.cpus[cpu].core);
         let c = &self.cpus[cpu];
-        let (least, best) = c.least(&self.tables[c.domain], period.length_ns);
+        let state = usize::from(period.state);
+        let (least, best) = c.least(&self.tables[c.domain], state, period.length_ns);
         self.actual += Fj(c.spent.0.saturating_sub(c.before_request(period).0));
         self.least += least;
-        let state = usize::from(period.state);
         let kind = usize::from(state != best) + usize::from(state < best);
         self.choices[kind] += 1;
         if self.best.len() <= best {
@@ -295,11 +296,12 @@ impl Cpu {
         Uw(self.power.0.saturating_sub(asleep.0)).over(early)
     }
 
-    /// The least energy for an idle period, and the state that needs it: of equals the deepest, the shallowest where staying
-    /// busy is best.
-    fn least(&self, table: &PowerTable, length_ns: u64) -> (Fj, usize) {
+    /// The least energy for an idle period that was spent in `entered`, and the state that needs it: of equals the deepest,
+    /// the shallowest where staying busy is best.
+    fn least(&self, table: &PowerTable, entered: usize, length_ns: u64) -> (Fj, usize) {
         let busy = Uw(table.busy(self.min_opp));
-        let fits = self.states.iter().filter(|s| s.enabled && s.transit_ns <= length_ns);
+        let available = || self.states.iter().filter(|s| s.enabled || s.index == entered);
+        let fits = available().filter(|s| s.transit_ns <= length_ns);
         let asleep = fits.map(|s| {
             let asleep_ns = length_ns - s.transit_ns;
             let deep_ns = s.alone.map_or(asleep_ns, |_| self.together_ns.min(asleep_ns));
@@ -307,7 +309,7 @@ impl Cpu {
             let alone = Uw(table.idle(s.alone.unwrap_or(s.index), self.min_opp)).over(asleep_ns - deep_ns);
             (busy.over(s.transit_ns).0 + deep.0 + alone.0, s.index)
         });
-        let shallowest = self.states.iter().find(|s| s.enabled).map_or(0, |s| s.index);
+        let shallowest = available().next().map_or(0, |s| s.index);
         let least = asleep.chain([(busy.over(length_ns).0, shallowest)]).min_by_key(|(e, i)| (*e, usize::MAX - i));
         least.map_or((Fj(0), 0), |(e, i)| (Fj(e), i))
     }
@@ -423,6 +425,24 @@ mod tests {
         play(&mut o, &[(0, 0, idle(0)), (0, 0, asleep), (47 * us, 0, busy), (50 * us, 0, period(0, 50 * us, 0))]);
         let (actual, least) = o.totals();
         assert_eq!((actual, least), (Fj(10_000 * 50 * 1000), Fj(10_000 * 50 * 1000)));
+    }
+
+    /// What was entered could be entered, whatever sysfs says of it: by a governor that does not look, or by none.
+    #[test]
+    fn a_disabled_state_that_was_entered_is_within_the_bound() {
+        let us = 1_000;
+        for disabled in [[true, false], [true, true]] {
+            let mut p = bed();
+            for c in &mut p.clusters {
+                c.idle.iter_mut().zip(disabled).for_each(|(s, disabled)| s.disabled = disabled);
+            }
+            let mut o = Oracle::new(&p);
+            let asleep = testbed::cpu_power(PowerLevel::Idle(0));
+            play(&mut o, &[(0, 0, idle(0)), (0, 0, asleep), (50 * us, 0, period(0, 50 * us, 0))]);
+            let (actual, least) = o.totals();
+            assert_eq!((actual, least), (Fj(10_000 * 50 * 1000), Fj(10_000 * 50 * 1000)));
+            assert_eq!(o.report().unwrap().same_pct, Some(100.0));
+        }
     }
 
     #[test]
