@@ -1,6 +1,7 @@
 //! How much work got done? For a program without marks, CPU time weighted by the speed it ran at.
 
 use super::pids::PidTable;
+use std::collections::BTreeMap;
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::units::CAPACITY_SCALE;
@@ -10,38 +11,46 @@ use wattif_model::{CpuId, Ns, Pid};
 struct OnCpu {
     pid: Pid,
     since: Ns,
-    /// Capacity of its current operating point.
+    /// Of its current operating point.
+    capacity: u64,
+    /// That, times its share of the core.
     speed: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Domain {
     cpus: Vec<usize>,
-    speeds: Vec<u64>,
+    capacities: Vec<u64>,
 }
 
-/// Listens to switches and frequencies. Counts what a CPU could execute at its operating point while the thread had it:
-/// kernel paths, cache refills and what SMT siblings take from each other are not subtracted.
+/// Listens to switches and frequencies. Counts what a CPU could execute at its operating point, beside the hardware threads
+/// that were busy on its core, while the thread had it: kernel paths and cache refills are not subtracted.
 #[derive(Clone, Debug)]
 pub struct Throughput {
     threads: PidTable<u128>,
     on_cpu: Vec<OnCpu>,
     domains: Vec<Domain>,
+    /// By CPU: the hardware threads of its core; empty where none shares its speed.
+    cores: Vec<Vec<usize>>,
+    /// Share of the core by number of busy threads, 1024ths.
+    smt_share: Vec<u32>,
 }
 
 impl Throughput {
     /// For this machine.
     pub fn new(platform: &Platform) -> Throughput {
-        let speed = |cpu| platform.domain_of(CpuId(cpu)).opps.first().map_or(0, |o| u64::from(o.capacity));
-        let idle = |cpu| OnCpu { pid: Pid(0), since: Ns::ZERO, speed: speed(cpu) };
+        let capacity = |cpu| platform.domain_of(CpuId(cpu)).opps.first().map_or(0, |o| u64::from(o.capacity));
+        let idle = |cpu| OnCpu { pid: Pid(0), since: Ns::ZERO, capacity: capacity(cpu), speed: capacity(cpu) };
         let domain = |d: &wattif_model::platform::FreqDomain| Domain {
             cpus: d.cpus.iter().map(CpuId::at).filter(|&c| c < platform.nr_cpus()).collect(),
-            speeds: d.opps.iter().map(|o| u64::from(o.capacity)).collect(),
+            capacities: d.opps.iter().map(|o| u64::from(o.capacity)).collect(),
         };
         Throughput {
             threads: PidTable::default(),
             on_cpu: (0..platform.nr_cpus() as u32).map(idle).collect(),
             domains: platform.domains.iter().map(domain).collect(),
+            cores: cores(platform),
+            smt_share: platform.smt_share.clone(),
         }
     }
 
@@ -69,13 +78,42 @@ impl Throughput {
     }
 
     fn change(&mut self, at: Ns, domain: usize, opp: usize) {
-        let Some(speed) = self.domains.get(domain).and_then(|d| d.speeds.get(opp).copied()) else { return };
+        let Some(capacity) = self.domains.get(domain).and_then(|d| d.capacities.get(opp).copied()) else { return };
         for i in 0..self.domains[domain].cpus.len() {
             let cpu = self.domains[domain].cpus[i];
-            self.account(at, cpu, self.on_cpu[cpu].pid);
-            self.on_cpu[cpu].speed = speed;
+            self.on_cpu[cpu].capacity = capacity;
+            self.update_speed(at, cpu);
         }
     }
+
+    fn switch(&mut self, at: Ns, cpu: usize, prev: Pid, next: Pid) {
+        self.account(at, cpu, prev);
+        self.on_cpu[cpu].pid = next;
+        if (prev == Pid(0)) != (next == Pid(0)) {
+            for i in 0..self.cores[cpu].len() {
+                self.update_speed(at, self.cores[cpu][i]);
+            }
+        }
+    }
+
+    /// From `at` on, by its clock and by who is busy on its core: as the machine does.
+    fn update_speed(&mut self, at: Ns, cpu: usize) {
+        self.account(at, cpu, self.on_cpu[cpu].pid);
+        let busy = self.cores[cpu].iter().filter(|&&c| c != cpu && self.on_cpu[c].pid != Pid(0)).count();
+        let share = self.smt_share.get(busy).or(self.smt_share.last()).map_or(CAPACITY_SCALE, |s| u64::from(*s));
+        self.on_cpu[cpu].speed = self.on_cpu[cpu].capacity * share / CAPACITY_SCALE;
+    }
+}
+
+fn cores(platform: &Platform) -> Vec<Vec<usize>> {
+    let all = 0..platform.nr_cpus();
+    if platform.smt_share.len() < 2 {
+        return vec![Vec::new(); all.len()];
+    }
+    let core = |c: usize| (platform.cpus[c].package, platform.cpus[c].core);
+    let mut threads: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    all.clone().for_each(|c| threads.entry(core(c)).or_default().push(c));
+    all.map(|c| threads[&core(c)].clone()).collect()
 }
 
 impl Observer for Throughput {
@@ -88,8 +126,7 @@ impl Observer for Throughput {
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedSwitch { prev_pid, next_pid, .. } if cpu.at() < self.on_cpu.len() => {
-                self.account(at, cpu.at(), prev_pid);
-                self.on_cpu[cpu.at()].pid = next_pid;
+                self.switch(at, cpu.at(), prev_pid, next_pid);
             }
             Event::CpuFrequency { domain, opp, .. } => self.change(at, domain.at(), opp as usize),
             _ => {}
@@ -125,5 +162,27 @@ mod tests {
         t.finish(Ns(3 * s));
         // A quarter, a half, and on the big CPU at its lowest point again a half.
         assert_eq!(t.work_s(Pid(1)), 1.25);
+    }
+    /// CPUs 0 and 1 are threads of a core, which give three quarters each when both are busy.
+    #[test]
+    fn threads_of_a_core_share_its_speed() {
+        let mut p = platform();
+        (p.cpus[1].package, p.cpus[1].core) = (p.cpus[0].package, p.cpus[0].core);
+        p.smt_share = vec![1024, 768];
+        let mut t = Throughput::new(&p);
+        ["a", "b"].iter().zip(1..).for_each(|(name, pid)| t.thread(&thread(pid, name)));
+        let s = 1_000_000_000;
+        play(
+            &mut t,
+            &[
+                (0, 0, switch(0, 1, Running)),
+                (s, 1, switch(0, 2, Running)),
+                (2 * s, 0, frequency(0, 1)),
+                (3 * s, 1, switch(2, 0, Sleeping)),
+            ],
+        );
+        t.finish(Ns(4 * s));
+        // A quarter alone, three quarters of it together, the same of a half, a half alone.
+        assert_eq!((t.work_s(Pid(1)), t.work_s(Pid(2))), (0.25 + 0.1875 + 0.375 + 0.5, 0.1875 + 0.375));
     }
 }
