@@ -64,8 +64,10 @@ impl Report {
     pub fn new(codes: Codes) -> Report {
         Report { codes, list: Vec::new() }
     }
+    /// What has been said is not said again: several elements may stand at one place.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        if self.list.len() < MAX_DIAGNOSTICS || diagnostic.is_error() && !self.has_errors() {
+        let room = self.list.len() < MAX_DIAGNOSTICS || diagnostic.is_error() && !self.has_errors();
+        if room && !self.list.contains(&diagnostic) {
             self.list.push(diagnostic);
         }
     }
@@ -259,6 +261,11 @@ impl Table {
             if report.list.len() >= MAX_DIAGNOSTICS {
                 return;
             }
+            if span == OVERRIDE {
+                let help = alternatives(&key, known.iter().copied());
+                report.push(Miss { key, help }.diagnostic(report.codes.overriding));
+                continue;
+            }
             let d = Diagnostic::error(report.codes.unknown, span, format!("unknown key {}", quoted(&key)));
             report.push(match nearest(&key, known.iter().copied()) {
                 Some(near) => d.help(format!("did you mean `{near}`?")),
@@ -274,60 +281,54 @@ pub(crate) fn parse_value(text: &str) -> Value {
     DeValue::parse(text).map_or_else(|_| bare(), |node| convert(node).value)
 }
 
-/// Set the value at `path` (dots; `*` for every element; an array element by number or by its `name`).
-/// `known`: keys that may be new at the end of the path. The number of values set; what was not found in `failed`.
-pub(crate) fn set(
-    table: &mut Table,
-    path: &[&str],
-    value: &Value,
-    known: &dyn Fn(&str) -> bool,
-    failed: &mut Option<Diagnostic>,
-    code: &'static str,
-) -> usize {
-    let (key, rest) = (path[0], &path[1..]);
-    if rest.is_empty() {
-        return set_leaf(table, key, value, known, failed, code);
-    }
-    let matching = table.entries.iter_mut().filter(|(k, _)| key == "*" || *k == key);
-    let nodes: Vec<&mut Node> = matching.map(|(_, (_, node))| node).collect();
-    if nodes.is_empty() {
-        fail(failed, code, key, table.entries.keys().map(String::as_str));
-        return 0;
-    }
-    nodes.into_iter().map(|node| set_below(node, rest, value, known, failed, code)).sum()
+/// Stands for the place of a key that an override has added.
+const OVERRIDE: Span = 0..0;
+
+/// A part of an override's path that leads nowhere.
+pub(crate) struct Miss {
+    key: String,
+    help: String,
 }
 
-fn set_below(
-    node: &mut Node,
-    path: &[&str],
-    value: &Value,
-    known: &dyn Fn(&str) -> bool,
-    failed: &mut Option<Diagnostic>,
-    code: &'static str,
-) -> usize {
+impl Miss {
+    pub fn diagnostic(self, code: &'static str) -> Diagnostic {
+        let message = format!("override: nothing is called {}", quoted(&self.key));
+        Diagnostic::error(code, OVERRIDE, message).help(self.help)
+    }
+}
+
+/// Set the value at `path` (dots; `*` for every element; an array element by number or by its `name`). A key that a table does
+/// not have is added: [`Table::finish`] knows whether there is such a key. The number of values set, and the first miss.
+pub(crate) fn set(table: &mut Table, path: &[&str], value: &Value, missed: &mut Option<Miss>) -> usize {
+    let (key, rest) = (path[0], &path[1..]);
+    if key != "*" && !table.entries.contains_key(key) {
+        let empty = || Value::Table(Table { span: table.span.clone(), ..Table::default() });
+        let new = if rest.is_empty() { value.clone() } else { empty() };
+        table.entries.retain(|k, _| stem(k) != stem(key)); // the same quantity in another unit
+        table.entries.insert(key.into(), (OVERRIDE, Node { span: table.span.clone(), value: new }));
+    }
+    let matching = table.entries.iter_mut().filter(|(k, _)| key == "*" || *k == key);
+    let nodes = matching.map(|(_, (_, node))| node);
+    nodes.map(|node| set_node(node, rest, value, missed)).sum()
+}
+
+fn set_node(node: &mut Node, path: &[&str], value: &Value, missed: &mut Option<Miss>) -> usize {
+    let Some((key, rest)) = path.split_first() else {
+        node.value = value.clone();
+        return 1;
+    };
     match &mut node.value {
-        Value::Table(t) => set(t, path, value, known, failed, code),
+        Value::Table(t) => set(t, path, value, missed),
         Value::Array(items) => {
-            let mut changed = 0;
-            let mut found = false;
-            for (i, item) in items.iter_mut().enumerate().filter(|(i, item)| selects(path[0], *i, item)) {
-                let _ = i;
-                found = true;
-                match path.len() {
-                    1 => {
-                        item.value = value.clone();
-                        changed += 1;
-                    }
-                    _ => changed += set_below(item, &path[1..], value, known, failed, code),
-                }
+            let chosen: Vec<usize> = (0..items.len()).filter(|i| selects(key, *i, &items[*i])).collect();
+            if chosen.is_empty() {
+                missed.get_or_insert_with(|| Miss { key: (*key).into(), help: elements(key, items) });
             }
-            if !found {
-                fail(failed, code, path[0], items.iter().filter_map(name_of));
-            }
-            changed
+            chosen.into_iter().map(|i| set_node(&mut items[i], rest, value, missed)).sum()
         }
-        _ => {
-            fail(failed, code, path[0], std::iter::empty());
+        other => {
+            let help = format!("the path ends before it, at {}", other.kind());
+            missed.get_or_insert(Miss { key: (*key).into(), help });
             0
         }
     }
@@ -345,46 +346,25 @@ fn name_of(item: &Node) -> Option<&str> {
     }
 }
 
-fn set_leaf(
-    table: &mut Table,
-    key: &str,
-    value: &Value,
-    known: &dyn Fn(&str) -> bool,
-    failed: &mut Option<Diagnostic>,
-    code: &'static str,
-) -> usize {
-    let mut changed = 0;
-    for (_, (_, node)) in table.entries.iter_mut().filter(|(k, _)| key == "*" || *k == key) {
-        node.value = value.clone();
-        changed += 1;
+/// What an array has instead of the element `key`: by name where they have names, else by number.
+fn elements(key: &str, items: &[Node]) -> String {
+    match items.len() {
+        0 => "the list is empty".into(),
+        _ if items.iter().any(|i| name_of(i).is_some()) => alternatives(key, items.iter().filter_map(name_of)),
+        n => format!("there are elements 0 to {}", n - 1),
     }
-    if changed == 0 && known(key) {
-        table.entries.retain(|k, _| stem(k) != stem(key)); // the same quantity in another unit
-        let span = table.span.clone();
-        table.entries.insert(key.into(), (span.clone(), Node { span, value: value.clone() }));
-        changed = 1;
+}
+
+/// The word that is near, or all there are.
+fn alternatives<'a>(key: &str, present: impl Iterator<Item = &'a str> + Clone) -> String {
+    const MOST: usize = 16;
+    match nearest(key, present.clone()) {
+        Some(near) => format!("did you mean {}?", quoted(near)),
+        None => format!("there are {}", present.take(MOST).map(quoted).collect::<Vec<_>>().join(", ")),
     }
-    if changed == 0 {
-        fail(failed, code, key, table.entries.keys().map(String::as_str));
-    }
-    changed
 }
 
 /// A key without its unit of time.
 fn stem(key: &str) -> &str {
     ["_ns", "_us", "_ms"].iter().find_map(|unit| key.strip_suffix(unit)).unwrap_or(key)
-}
-
-fn fail<'a>(
-    failed: &mut Option<Diagnostic>,
-    code: &'static str,
-    key: &str,
-    present: impl Iterator<Item = &'a str> + Clone,
-) {
-    let near = match nearest(key, present.clone()) {
-        Some(near) => format!("did you mean {}?", quoted(near)),
-        None => format!("there are {}", present.take(12).map(quoted).collect::<Vec<_>>().join(", ")),
-    };
-    let message = format!("override: nothing is called {}", quoted(key));
-    failed.get_or_insert(Diagnostic::error(code, 0..0, message).help(near));
 }

@@ -16,10 +16,6 @@ pub(super) struct Placed {
 
 const MAX_STATES: usize = 10; // CPUIDLE_STATE_MAX
 
-pub(super) fn is_key(key: &str) -> bool {
-    ["polling", "disabled", "exit_us", "exit_ns", "entry_us", "entry_ns", "residency_us", "residency_ns"].contains(&key)
-}
-
 pub(super) fn read(root: &mut Table, report: &mut Report) -> Vec<Placed> {
     let tables = root.tables("cluster", report);
     if tables.is_empty() {

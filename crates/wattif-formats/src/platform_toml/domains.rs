@@ -91,7 +91,7 @@ fn opps(table: &mut Table, unit: PowerUnit, capacity: u32, report: &mut Report) 
         let uv = entry.int("uv", 1..=10_000_000, report).map(|v| v as u32);
         let own = entry.int("capacity", 1..=1024, report).map(|v| v as u32);
         powers(&mut entry, unit, &mut power, report);
-        entry.finish(&["khz", "uv", "capacity"], report);
+        entry.finish(&[&["khz", "uv", "capacity"][..], power_keys(unit)].concat(), report);
         found.push((own, Opp { khz, capacity: 1, uv }, span));
     }
     domain_powers(table, unit, found.len(), &mut power, report);
@@ -120,6 +120,16 @@ fn capacities(found: Vec<(Option<u32>, Opp, Span)>, capacity: u32, read: bool, r
         opps.push(opp);
     }
     opps
+}
+
+/// What an operating point says of power.
+fn power_keys(unit: PowerUnit) -> &'static [&'static str] {
+    match unit {
+        PowerUnit::Unknown => &[],
+        PowerUnit::EnergyModel => &["uw"],
+        PowerUnit::EasCosts => &["core", "cluster"],
+        PowerUnit::Measured => &["active_uw", "static_uw", "idle_uw"],
+    }
 }
 
 /// Powers of one operating point.

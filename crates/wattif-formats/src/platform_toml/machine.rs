@@ -12,13 +12,6 @@ use wattif_model::{ClusterId, CpuId, DomainId};
 /// Longest time in a platform file, ns: a thousand seconds.
 const MAX_NS: i64 = 1_000_000_000_000;
 const COSTS: [&str; 7] = ["context_switch", "wakeup", "ipi", "timer_irq", "tick", "migration", "migration_llc"];
-const NOISE: [&str; 3] = ["irq_jitter", "start_spread", "work_ppm"];
-
-/// Keys that an override may add.
-pub(super) fn is_key(key: &str) -> bool {
-    let stem = ["_ns", "_us", "_ms"].iter().find_map(|unit| key.strip_suffix(unit)).unwrap_or(key);
-    COSTS.contains(&stem) || NOISE.contains(&stem) || ["transition", "transition_delay", "timer_slack"].contains(&stem)
-}
 
 /// A time written as `stem_ns`, `stem_us` or `stem_ms`, in ns.
 pub(super) fn time(table: &mut Table, stem: &str, report: &mut Report) -> Option<u64> {
@@ -152,17 +145,18 @@ pub(super) fn smt_share(root: &mut Table, cpus: &[Cpu], report: &mut Report) -> 
 }
 
 pub(super) fn costs(root: &mut Table, report: &mut Report) -> Costs {
+    let keys = COSTS.map(|stem| format!("{stem}_us"));
     if !root.entries.contains_key("costs") {
-        let keys = COSTS.map(|stem| format!("{stem}_us")).join(", ");
         let absent = Diagnostic::error(CODES.missing, 0..0, "there is no [costs]");
-        report.push(absent.help(format!("it takes {keys} (or _ns)")));
+        report.push(absent.help(format!("it takes {} (or _ns)", keys.join(", "))));
         return Costs::default();
     }
     let mut table = root.table("costs", report);
     let [context_switch_ns, wakeup_ns, ipi_ns, timer_irq_ns, tick_ns, migration_ns, migration_llc_ns] =
         COSTS.map(|stem| need_time(&mut table, stem, report));
     let source = table.text("source", report).unwrap_or_else(|| "estimated".into());
-    table.finish(&["context_switch_us", "wakeup_us", "ipi_us", "timer_irq_us", "tick_us", "source"], report);
+    let known: Vec<&str> = keys.iter().map(String::as_str).chain(["source"]).collect();
+    table.finish(&known, report);
     Costs { context_switch_ns, wakeup_ns, ipi_ns, timer_irq_ns, tick_ns, migration_ns, migration_llc_ns, source }
 }
 

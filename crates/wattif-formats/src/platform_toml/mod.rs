@@ -48,9 +48,9 @@ mod tests;
 
 pub(crate) use overlay::Overlay;
 
-use crate::toml_tree::{self, Codes, Report, Table};
+use crate::toml_tree::{self, Codes, Node, Report, Table, Value};
 use crate::words::quoted;
-use wattif_model::CpuId;
+use wattif_model::{CpuId, CpuSet};
 use wattif_model::check::Diagnostic;
 use wattif_model::platform::{Platform, PowerModel, PowerUnit};
 
@@ -71,7 +71,8 @@ const CONTRADICTION: &str = "platform::E07";
 /// What a reading needs besides the text.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Overrides, such as (`clusters.*.idle.*.actual.exit_us`, `0`): `*` stands for all, an idle state may be named.
+    /// Overrides, such as (`clusters.*.idle.*.actual.exit_us`, `0`): `*` stands for all, an idle state may be named. Any key
+    /// of a platform file, there or not; clusters and domains are counted as the machine has them.
     pub set: Vec<(String, String)>,
 }
 
@@ -124,14 +125,45 @@ fn overriding(root: &mut Table, path: &str, value: &str, report: &mut Report) {
         "domains" => "domain",
         other => other,
     };
-    let value = toml_tree::parse_value(value);
-    let known = |key: &str| machine::is_key(key) || ROOT.contains(&key) || clusters::is_key(key);
-    let mut failed = None;
-    if toml_tree::set(root, &names, &value, &known, &mut failed, CODES.overriding) == 0 {
+    // One of several that share an entry becomes an entry of its own.
+    if names.get(1).is_some_and(|n| n.parse::<usize>().is_ok()) {
+        one_by_one(root, names[0]);
+    }
+    let mut missed = None;
+    if toml_tree::set(root, &names, &toml_tree::parse_value(value), &mut missed) == 0 {
         let nothing =
             || Diagnostic::error(CODES.overriding, 0..0, format!("override {} changes nothing", quoted(path)));
-        report.push(failed.unwrap_or_else(nothing));
+        report.push(missed.map_or_else(nothing, |m| m.diagnostic(CODES.overriding)));
     }
+}
+
+/// Entries for several clusters or domains as one for each. What cannot be read stays, for the reader to complain about.
+fn one_by_one(root: &mut Table, key: &str) {
+    let Some((_, Node { value: Value::Array(entries), .. })) = root.entries.get_mut(key) else { return };
+    let split = |entry: Node| {
+        let mut unread = Report::new(CODES);
+        let cpus = match &entry.value {
+            Value::Table(table) => table.entries.get("cpus").map(|(_, cpus)| cpus.clone()),
+            _ => None,
+        };
+        let sets = cpus.map(|cpus| cpulist::parts(cpus, "cpus", None, &mut unread)).unwrap_or_default();
+        if sets.len() < 2 || unread.has_errors() {
+            return vec![entry];
+        }
+        sets.iter().map(|set| for_cpus(&entry, set)).collect()
+    };
+    *entries = std::mem::take(entries).into_iter().flat_map(split).collect();
+}
+
+/// The same entry for other CPUs.
+fn for_cpus(entry: &Node, set: &CpuSet) -> Node {
+    let mut entry = entry.clone();
+    if let Value::Table(table) = &mut entry.value
+        && let Some((_, cpus)) = table.entries.get_mut("cpus")
+    {
+        cpus.value = Value::Text(set.to_string());
+    }
+    entry
 }
 
 fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {

@@ -88,13 +88,33 @@ fn overrides() {
     let p = read(BOARD, &[("clusters.*.idle.*.actual.exit_us", "0")]);
     assert!(p.clusters.iter().flat_map(|c| &c.idle).all(|s| s.actual.exit_ns == 0));
     let p = read(BOARD, &[("clusters.0.idle.off.disabled", "true"), ("costs.ipi_ns", "1"), ("hz", "1000")]);
-    assert!(p.clusters[0].idle[1].disabled && p.clusters[1].idle[1].disabled, "one entry, two clusters");
+    assert!(p.clusters[0].idle[1].disabled && !p.clusters[1].idle[1].disabled, "one entry, two clusters");
     assert_eq!((p.costs.ipi_ns, p.hz), (1, 1000));
-    let set = |path: &str| vec![(path.to_string(), "1".to_string())];
-    for path in ["clusters.*.idel.0.name", "clusters.9.idle", "x", "", "hz.y"] {
-        let parsed = parse(BOARD, &Options { set: set(path) });
-        assert!(parsed.diagnostics.iter().any(|d| d.code == "platform::E08"), "{path}");
-    }
+    let p = read(BOARD, &[("clusters.1.idle.*.disabled", "true"), ("power.base_uw", "5")]);
+    assert!(!p.clusters[0].idle[0].disabled && p.clusters[1].idle[0].disabled);
+    assert_eq!(p.power.base_uw, 5, "the file does not have it");
+    let p = read(BOARD, &[("noise.interrupts.interval_ms", "1"), ("noise.interrupts.work_us", "1")]);
+    assert_eq!(p.noise.interrupts.map(|i| i.interval_ns), Some(1_000_000), "nor the table");
+}
+
+/// Each mistake once, with what there is.
+#[test]
+fn overrides_that_lead_nowhere() {
+    let said = |path: &str, help: &str| {
+        let found = parse(BOARD, &Options { set: vec![(path.into(), "1".into())] }).diagnostics;
+        let told = |d: &Diagnostic| d.code == "platform::E08" && d.help.as_deref().unwrap_or_default().contains(help);
+        assert!(found.len() == 1 && told(&found[0]), "{path}: {found:?}");
+    };
+    said("clusters.*.idel.0.name", "`idle`");
+    said("clusters.9.idle", "elements 0 to 1");
+    said("clusters.*.idle.*.disabld", "`disabled`");
+    said("clusters.*.idle.of.disabled", "`off`");
+    said("clusters.1.idle.off.q", "`polling`, `disabled`");
+    said("power.base", "`base_uw`");
+    said("costs.migraton_us", "`migration_us`");
+    said("x", "`name`, `title`");
+    said("", "`hz`");
+    said("name.y", "a string");
 }
 
 #[test]
