@@ -44,7 +44,7 @@ impl Entry {
         let mut platform = load::platform(&arm.platform, &settings)?.value;
         let kernel = load::kernel(&arm.kernel, &settings)?.value;
         let read = match load::named_model(&arm.workload) {
-            Some(_) => load::workload(&arm.workload, platform.nr_cpus(), self.dialect()?, &settings)?,
+            Some(_) => load::workload(&arm.workload, &platform, self.dialect()?, &settings)?,
             None => {
                 let source = data::experiment_file(&self.folder, &arm.workload)?;
                 load::parse_workload(source, platform.nr_cpus(), self.dialect()?, &settings)?

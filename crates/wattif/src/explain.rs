@@ -244,8 +244,7 @@ mod tests {
         let settings = Settings::parse(set).unwrap();
         let platform = load::platform("hikey620", &settings).unwrap().value;
         let kernel = load::kernel(kernel, &settings).unwrap().value;
-        let workload =
-            load::workload("server", platform.nr_cpus(), Dialect::Workgen, &settings).unwrap().value.workload;
+        let workload = load::workload("server", &platform, Dialect::Workgen, &settings).unwrap().value.workload;
         RunSpec { platform, workload, kernel, seed: 3, duration: Ns::from_ms(300) }
     }
 

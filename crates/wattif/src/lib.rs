@@ -10,7 +10,7 @@
 //! let settings = Settings::parse(&["cpufreq=performance"])?;
 //! let platform = load::platform("hikey620", &settings)?.value;
 //! let kernel = load::kernel("linux-5.6", &settings)?.value;
-//! let workload = load::workload("server", platform.nr_cpus(), Dialect::Workgen, &settings)?.value.workload;
+//! let workload = load::workload("server", &platform, Dialect::Workgen, &settings)?.value.workload;
 //! let spec = RunSpec { platform, workload, kernel, seed: 1, duration: Ns::from_ms(100) };
 //!
 //! let outcome = run::run(&spec, &mut [])?;

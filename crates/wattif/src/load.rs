@@ -3,13 +3,15 @@
 use crate::data::{self, Collection, Source};
 use crate::error::{Error, Findings, nearest};
 use crate::settings::Settings;
+use std::collections::BTreeMap;
 use std::path::Path;
 use wattif_formats::rtapp::{self, Dialect, Logs};
 use wattif_formats::{kernel_toml, platform_toml, workload_json};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::KernelSpec;
-use wattif_model::platform::Platform;
+use wattif_model::platform::{Cpu, Platform};
 use wattif_model::run::RunSpec;
+use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::Workload;
 use wattif_model::workload::models::{self, Model};
 use wattif_model::{CpuId, Ns};
@@ -116,17 +118,46 @@ pub fn named_model(name: &str) -> Option<(&'static Model, Vec<(String, String)>)
     Some((models::model(name)?, params.collect()))
 }
 
-/// A workload for a machine of `nr_cpus`: a model with or without parameters, or an rt-app file: a path, `-`, or a name of the
-/// gallery.
+/// What a model asks of the machine it is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// `usize::MAX`: unknown.
+    cpus: usize,
+    /// Mean of their capacities when all are busy; 1024: of the calibration CPU.
+    capacity: u64,
+}
+
+/// So many CPUs, all like the calibration CPU.
+impl From<usize> for Machine {
+    fn from(cpus: usize) -> Machine {
+        Machine { cpus, capacity: CAPACITY_SCALE }
+    }
+}
+
+impl From<&Platform> for Machine {
+    fn from(platform: &Platform) -> Machine {
+        let core = |c: &Cpu| (c.package, c.core);
+        let mut threads = BTreeMap::new();
+        platform.cpus.iter().for_each(|c| *threads.entry(core(c)).or_insert(0usize) += 1);
+        let share = |c: &Cpu| platform.smt_share.get(threads[&core(c)] - 1).or(platform.smt_share.last());
+        let of = |c: &Cpu| u64::from(c.capacity) * share(c).map_or(CAPACITY_SCALE, |s| u64::from(*s));
+        let unit = u64::from(platform.cpus[platform.calibration_cpu.at()].capacity) * platform.nr_cpus() as u64;
+        Machine { cpus: platform.nr_cpus(), capacity: platform.cpus.iter().map(of).sum::<u64>() / unit }
+    }
+}
+
+/// A workload for a machine, a platform or a number of CPUs: a model with or without parameters, or an rt-app file: a path, `-`,
+/// or a name of the gallery.
 pub fn workload(
     name: &str,
-    nr_cpus: usize,
+    machine: impl Into<Machine>,
     dialect: Dialect,
     settings: &Settings,
 ) -> Result<Loaded<LoadedWorkload>, Error> {
+    let machine = machine.into();
     match named_model(name) {
-        Some((model, params)) => from_model(model, params, nr_cpus, settings),
-        None => parse_workload(data::workload(name)?, nr_cpus, dialect, settings),
+        Some((model, params)) => from_model(model, params, machine, settings),
+        None => parse_workload(data::workload(name)?, machine.cpus, dialect, settings),
     }
 }
 
@@ -134,7 +165,7 @@ pub fn workload(
 fn from_model(
     model: &Model,
     params: Vec<(String, String)>,
-    nr_cpus: usize,
+    machine: Machine,
     settings: &Settings,
 ) -> Result<Loaded<LoadedWorkload>, Error> {
     let source = Source { name: format!("model {}", model.name), text: "".into() };
@@ -143,10 +174,12 @@ fn from_model(
     let twice: Vec<String> = twice.collect();
     let mut set = params;
     set.extend(settings.workload.iter().cloned());
-    if model.params.iter().any(|p| p.name == "cpus") && !set.iter().any(|(name, _)| name == "cpus") {
-        // Without a platform (its own error is shown) there is no number; with too many CPUs the model's limit holds.
-        let cpus = if nr_cpus == usize::MAX { 8 } else { nr_cpus.min(1024) };
-        set.push(("cpus".into(), cpus.to_string()));
+    // Without a platform (its own error is shown) there is no number; with too many CPUs the model's limit holds.
+    let cpus = if machine.cpus == usize::MAX { 8 } else { machine.cpus.min(1024) };
+    for (fact, value) in [("cpus", cpus as u64), ("capacity", machine.capacity)] {
+        if model.params.iter().any(|p| p.name == fact) && !set.iter().any(|(name, _)| name == fact) {
+            set.push((fact.into(), value.to_string()));
+        }
     }
     let built = model.workload_and_unread(&set);
     let wrong = built.as_ref().err().cloned().unwrap_or_default();
@@ -225,7 +258,7 @@ impl Asked {
     pub fn spec(&self) -> Result<(RunSpec, Vec<Findings>), Error> {
         let platform = platform(&self.platform, &self.settings)?;
         let kernel = kernel(&self.kernel, &self.settings)?;
-        let read = workload(&self.workload, platform.value.nr_cpus(), self.dialect, &self.settings)?;
+        let read = workload(&self.workload, &platform.value, self.dialect, &self.settings)?;
         let duration = self.duration.unwrap_or_else(|| default_duration(&read.value.workload));
         let mut spec = RunSpec {
             platform: platform.value,
@@ -292,4 +325,18 @@ fn written(text: &str, word: &str) -> std::ops::Range<usize> {
     };
     let mut places = text.match_indices(word).map(|(at, _)| at).filter(stands);
     places.next().filter(|_| !word.is_empty()).map_or(0..0, |at| at..at + word.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Symmetric; a core of two threads gives 1.25; half the CPUs have 2.58 times the capacity of the others, where work counts.
+    #[test]
+    fn what_a_machine_can_do() {
+        for (name, cpus, capacity) in [("hikey620", 8, 1024), ("xeon_icx", 64, 640), ("rk3588", 8, 1832)] {
+            let platform = platform(name, &Settings::default()).unwrap().value;
+            assert_eq!(Machine::from(&platform), Machine { cpus, capacity }, "{name}");
+        }
+    }
 }

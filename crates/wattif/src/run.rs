@@ -305,7 +305,7 @@ mod tests {
             let settings = Settings::parse(&[set]).unwrap();
             let platform = load::platform("hikey620", &settings).unwrap().value;
             let kernel = load::kernel("linux-5.6", &settings).unwrap().value;
-            let read = load::workload("server", platform.nr_cpus(), Dialect::Workgen, &settings).unwrap();
+            let read = load::workload("server", &platform, Dialect::Workgen, &settings).unwrap();
             let duration = Ns::from_ms(100);
             RunSpec { platform, workload: read.value.workload, kernel, seed: 1, duration }
         };

@@ -369,7 +369,7 @@ fn sleepy(platform: &str, model: &str, settings: &[(&str, &str)], seed: u64) -> 
     let mut all = Settings::default();
     settings.iter().for_each(|(path, value)| all.add(path, value));
     let platform = load::platform(platform, &all).expect("built in").value;
-    let workload = load::workload(model, platform.nr_cpus(), Dialect::Workgen, &all).expect("a model").value.workload;
+    let workload = load::workload(model, &platform, Dialect::Workgen, &all).expect("a model").value.workload;
     let kernel = load::kernel("linux-5.6", &all).expect("built in").value;
     RunSpec { platform, workload, kernel, seed, duration: Ns::from_ms(150) }
 }

@@ -80,7 +80,7 @@ fn spec(case: &Case, seed: u64) -> [RunSpec; 2] {
     let platform = load::platform(case.platform, &none).unwrap().value;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(case.workload);
     let name = if path.is_file() { path.to_str().unwrap() } else { case.workload };
-    let workload = load::workload(name, platform.nr_cpus(), Dialect::Workgen, &none).unwrap().value.workload;
+    let workload = load::workload(name, &platform, Dialect::Workgen, &none).unwrap().value.workload;
     let set = Settings::parse(&case.b_set.iter().map(|s| s.to_string()).collect::<Vec<_>>()).unwrap();
     let (a, b) = (load::kernel(case.a, &none).unwrap().value, load::kernel(case.b, &set).unwrap().value);
     let of = |kernel| RunSpec {

@@ -567,7 +567,7 @@ fn energy_of_a_recording_is_that_of_the_run() {
     let settings = Settings::default();
     for (platform, model) in [("hikey960", "sleepers"), ("hikey620", "server"), ("core_i7_2600k", "sleepers")] {
         let platform = load::platform(platform, &settings).unwrap().value;
-        let loaded = load::workload(model, platform.nr_cpus(), Dialect::Workgen, &settings).unwrap();
+        let loaded = load::workload(model, &platform, Dialect::Workgen, &settings).unwrap();
         let spec = RunSpec { platform, workload: loaded.value.workload, ..spec(300) };
         let path = written(dir.path(), "a.dat", Detail::Tracepoints, &spec).1;
         let energy = |r: wattif_lab::metrics::RunReport| r.metrics.energy.unwrap().total;

@@ -201,6 +201,15 @@ pub(super) const CPUS: Param = Param {
     doc: "CPUs to make work for; those of the platform unless set",
 };
 
+/// How fast that machine is. Whoever knows the platform sets it.
+pub(super) const CAPACITY: Param = Param {
+    name: "capacity",
+    default: "1024",
+    range: Some((1, 1 << 20)),
+    words: &[],
+    doc: "mean capacity of the CPUs when all are busy, 1024 for the one that work is measured on; that of the platform unless set",
+};
+
 /// How a side job is scheduled.
 pub(super) const SIDE_POLICY: Param = Param {
     name: "side_policy",

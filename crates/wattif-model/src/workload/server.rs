@@ -2,12 +2,13 @@
 //!
 //! Requests arrive at a Poisson rate and wait in one queue; threads of a pool take them, compute (log-normal service time) and
 //! answer. The network card's interrupt thread (SCHED_FIFO 50, as `irq/…` threads are) brings them in at their own times, however slow
-//! the server is: an overload shows as a growing queue. The encoder has one thread per CPU, each encoding slices of a
+//! the server is: an overload shows as a growing queue. Their rate is a share of what the machine can do with all its CPUs busy:
+//! slow CPUs count for less, and hardware threads of a core for what they leave each other. The encoder has one thread per CPU, each encoding slices of a
 //! frame without pause. A request's latency runs from its arrival to its answer; the side job's throughput is slices per second.
 
 use super::dist::Dist;
 use super::forever;
-use super::models::{CPUS, Model, Param, Params, SIDE_POLICY};
+use super::models::{CAPACITY, CPUS, Model, Param, Params, SIDE_POLICY};
 use super::{Amount, GroupSpec, Named, Op, Policy, SchedAttr, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
@@ -17,12 +18,13 @@ pub const MODEL: Model = Model {
     title: "a server with Poisson arrivals on most CPUs, and a video encoder as side job",
     params: &[
         CPUS,
+        CAPACITY,
         Param {
             name: "load_pct",
             default: "70",
             range: Some((1, 1000)),
             words: &[],
-            doc: "work of all requests, in percent of `cpus` at full speed; gives the mean arrival rate",
+            doc: "work of all requests, in percent of what `cpus` of this `capacity` do at full speed; gives the mean arrival rate",
         },
         Param {
             name: "service_us",
@@ -60,7 +62,8 @@ fn build(p: &Params) -> Workload {
     let cpus = p.int("cpus");
     let median = p.int("service_us") * 1000;
     // A period of the timer per request; one that was missed is caught up, so that arrivals do not depend on the server.
-    let between = Dist::Exponential { mean: (median * MEAN_OF_MEDIAN_E4 / 100 / (cpus * p.int("load_pct"))).max(1) };
+    let load = cpus * p.int("load_pct") * p.int("capacity");
+    let between = Dist::Exponential { mean: (median * MEAN_OF_MEDIAN_E4 * 1024 / 100 / load).max(1) };
     let arrivals = forever(vec![
         Op::Timer { timer: 0, period: Amount::Random(between), absolute: true },
         Op::Put { queue: 0, forward: false },
@@ -99,11 +102,13 @@ pub(super) fn task(name: &str, instances: u64, attr: SchedAttr, ops: Vec<Op>) ->
 mod tests {
     use super::*;
 
-    /// 8 CPUs at 70 %: 5.6 s of work a second, in requests of 2.833 ms.
+    /// 8 CPUs at 70 %: 5.6 s of work a second, in requests of 2.833 ms; half of that where they are half as fast.
     #[test]
     fn arrivals_make_the_load() {
-        for (cpus, load, mean_ns) in [("8", "70", 505_848), ("8", "35", 1_011_696), ("64", "70", 63_231)] {
-            let set = [("cpus".to_string(), cpus.to_string()), ("load_pct".to_string(), load.to_string())];
+        let full = [("8", "70", "1024", 505_848), ("8", "35", "1024", 1_011_696), ("64", "70", "1024", 63_231)];
+        for (cpus, load, capacity, mean_ns) in full.into_iter().chain([("8", "70", "512", 1_011_696)]) {
+            let set = [("cpus", cpus), ("load_pct", load), ("capacity", capacity)];
+            let set = set.map(|(name, value)| (name.to_string(), value.to_string()));
             let built = MODEL.workload(&set).unwrap();
             let Op::Timer { period: Amount::Random(ref d), .. } = built.tasks[0].program.ops[1] else { panic!() };
             assert_eq!(*d, Dist::Exponential { mean: mean_ns });

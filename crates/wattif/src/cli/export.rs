@@ -58,8 +58,8 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
 
 fn workload(args: &Args, look: Look) -> Result<Exit, Error> {
     let settings = Settings::parse(&args.set)?;
-    let nr_cpus = load::platform(&args.platform, &settings)?.value.nr_cpus();
-    let loaded = load::workload(&args.what, nr_cpus, args.dialect.into(), &settings)?;
+    let platform = load::platform(&args.platform, &settings)?.value;
+    let loaded = load::workload(&args.what, &platform, args.dialect.into(), &settings)?;
     output::note(&loaded.findings.render(look, Severity::Note));
     let LoadedWorkload { workload, calibration_cpu, logs } = &loaded.value;
     let calibration_cpu = calibration_cpu.map(|cpu| cpu.0);

@@ -109,8 +109,8 @@ impl Inputs {
         let settings = Settings::parse(&self.set)?;
         let mut findings = Vec::new();
         let platform = load::platform(platform, &settings);
-        let nr_cpus = platform.as_ref().map_or(usize::MAX, |p| p.value.nr_cpus());
-        let workload = load::workload(workload, nr_cpus, self.dialect.into(), &settings);
+        let machine = platform.as_ref().map_or(usize::MAX.into(), |p| load::Machine::from(&p.value));
+        let workload = load::workload(workload, machine, self.dialect.into(), &settings);
         let kernels: Vec<_> = kernels.iter().map(|k| load::kernel(k, &settings)).collect();
         let failures = platform.is_err() as usize + workload.is_err() as usize;
         if failures + kernels.iter().filter(|k| k.is_err()).count() > 1 {

@@ -195,7 +195,7 @@ impl Wanted {
         let mut findings = Vec::new();
         let cpus = platform.nr_cpus();
         let read = match &self.workload {
-            Given::Name(name) => Some(load::workload(name, cpus, dialect(&self.dialect), &settings)?),
+            Given::Name(name) => Some(load::workload(name, &platform, dialect(&self.dialect), &settings)?),
             Given::Text(text) => {
                 let source = Source { name: "workload.json".into(), text: text.as_str().into() };
                 Some(load::parse_workload(source, cpus, dialect(&self.dialect), &settings)?)

@@ -146,7 +146,7 @@ mod tests {
         let settings = Settings::default();
         let platform = load::platform("hikey620", &settings).unwrap().value;
         let kernel = load::kernel("linux-5.6", &settings).unwrap().value;
-        let read = load::workload("server", platform.nr_cpus(), Dialect::Workgen, &settings).unwrap();
+        let read = load::workload("server", &platform, Dialect::Workgen, &settings).unwrap();
         let mut workload = read.value.workload;
         workload.tasks[0].name = HOSTILE.into();
         side(&RunSpec { platform, workload, kernel, seed: 1, duration: Ns::from_ms(ms) }, &mut []).unwrap()
