@@ -102,7 +102,12 @@ fn tasks(report: &RunReport) -> RecordBatch {
         ("pid", "", "Thread.", counts(rows().map(|t| t.pid.into()))),
         ("comm", "", "Its name.", texts(rows().map(|t| &t.name))),
         ("task", "", "Task of the workload it belongs to.", texts(rows().map(|t| &t.task))),
-        ("policy", "", "Such as SCHED_OTHER.", texts(rows().map(|t| &t.policy))),
+        (
+            "policy",
+            "",
+            "Such as SCHED_OTHER; several, in order, where its program changes it.",
+            texts(rows().map(|t| &t.policy)),
+        ),
         ("runtime_s", "s", "Time on a CPU.", numbers(rows().map(|t| Some(t.runtime_s)))),
         ("cpu_share", "", "The same by the length of the run.", numbers(rows().map(|t| Some(t.cpu_share)))),
         ("activations", "", "Wake-ups.", counts(rows().map(|t| t.activations))),

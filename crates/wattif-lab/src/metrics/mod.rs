@@ -41,6 +41,7 @@ pub use signals::{FollowReport, Signals, SignalsReport};
 pub use tasks::{TaskTotals, Tasks};
 pub use throughput::Throughput;
 
+use std::collections::BTreeMap;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
@@ -61,6 +62,8 @@ pub struct Metrics {
     oracle: Oracle,
     groups: Groups,
     signals: Signals,
+    /// Of tasks whose program changes its policy: which it goes through, in order.
+    policies: BTreeMap<String, String>,
     end: Ns,
 }
 
@@ -71,7 +74,10 @@ impl Metrics {
         let devices: Vec<_> = spec.workload.devices.iter().map(|d| d.name.clone()).collect();
         let frames = Frames::new(&spec.workload.marks, &spec.workload.mark_periods, &devices);
         let signals = Signals::new(spec.workload.follow_signals);
-        Metrics { groups, frames, signals, ..Metrics::for_trace(&spec.platform, &spec.workload.marks) }
+        let policies = spec.workload.tasks.iter().map(|t| (t, tasks::policies(t)));
+        let changed = policies.filter(|(t, told)| !told.is_empty() && told != t.attr.policy.name());
+        let policies = changed.map(|(t, told)| (t.name.clone(), told)).collect();
+        Metrics { groups, frames, signals, policies, ..Metrics::for_trace(&spec.platform, &spec.workload.marks) }
     }
     /// For events of `platform` whose marks are called `marks`.
     pub fn for_trace(platform: &Platform, marks: &[String]) -> Metrics {
@@ -89,6 +95,7 @@ impl Metrics {
             oracle: Oracle::new(platform),
             groups: Groups::default(),
             signals: Signals::default(),
+            policies: BTreeMap::new(),
             end: Ns::ZERO,
         }
     }

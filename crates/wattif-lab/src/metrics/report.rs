@@ -7,7 +7,7 @@ use super::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wattif_model::trace::EnergyTotals;
+use wattif_model::trace::{EnergyTotals, ThreadInfo};
 
 /// Everything measured in one run; serialises as the contract asks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -91,7 +91,7 @@ pub struct TaskReport {
     pub task: String,
     /// Part of the workload (false: housekeeping).
     pub workload: bool,
-    /// Such as `SCHED_OTHER`.
+    /// Such as `SCHED_OTHER`; of a program that changes it `SCHED_OTHER, SCHED_FIFO`, in order.
     pub policy: String,
     /// Time on a CPU, s.
     pub runtime_s: f64,
@@ -211,7 +211,7 @@ impl Metrics {
             pid: t.info.pid.0,
             task: t.info.task.clone(),
             workload: t.info.workload,
-            policy: t.info.policy.to_owned(),
+            policy: self.policy(&t.info),
             runtime_s,
             cpu_share: self.share(runtime_s),
             activations: t.activations,
@@ -221,6 +221,12 @@ impl Metrics {
             wu_lat_us: self.wu_lat.lines.of_thread(t.info.pid),
             deadline: self.deadlines.of_thread(t.info.pid),
         }
+    }
+
+    /// As its program says, else the one it began with.
+    fn policy(&self, thread: &ThreadInfo) -> String {
+        let told = self.policies.get(&thread.task).filter(|_| thread.workload);
+        told.map_or_else(|| thread.policy.to_owned(), String::clone)
     }
 
     /// Tasks in the order of their first thread.

@@ -2,6 +2,7 @@
 
 use super::pids::PidTable;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::workload::{Op, TaskSpec};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Totals of one thread.
@@ -15,6 +16,20 @@ pub struct TaskTotals {
     pub activations: u64,
     /// Moves to another CPU.
     pub migrations: u64,
+}
+
+/// The policies under which a task's program does something, in order: `SCHED_OTHER, SCHED_FIFO`.
+pub(super) fn policies(task: &TaskSpec) -> String {
+    let (mut now, mut names) = (task.attr.policy.name(), Vec::new());
+    for op in &task.program.ops {
+        match op {
+            Op::SetAttr(attr) => now = attr.policy.name(),
+            Op::Loop { .. } | Op::SetAffinity(_) | Op::SetGroup(_) => {}
+            _ if names.contains(&now) => {}
+            _ => names.push(now),
+        }
+    }
+    names.join(", ")
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +116,7 @@ mod tests {
     use super::super::testbed::*;
     use super::*;
     use wattif_model::trace::PrevState::*;
+    use wattif_model::workload::{Amount, Policy, SchedAttr};
 
     #[test]
     fn runtime_counts() {
@@ -123,6 +139,16 @@ mod tests {
         let totals: Vec<_> = t.threads().map(|t| (t.runtime_ns, t.activations, t.migrations)).collect();
         assert_eq!(totals, [(70, 1, 1), (40, 0, 0)]);
         assert_eq!((t.slices(), t.migrations()), (3, 1));
+    }
+
+    #[test]
+    fn a_program_may_change_its_policy() {
+        let run = || Op::Run(Amount::Fixed(1));
+        let set = |policy| Op::SetAttr(SchedAttr { policy, ..SchedAttr::default() });
+        let of = |ops: &[Op]| policies(&TaskSpec::new("a", ops.to_vec()));
+        assert_eq!(of(&[run()]), "SCHED_OTHER");
+        assert_eq!(of(&[run(), set(Policy::Fifo), run(), set(Policy::Normal), run()]), "SCHED_OTHER, SCHED_FIFO");
+        assert_eq!(of(&[Op::Loop { count: None, end: 9 }, set(Policy::Fifo), Op::PhaseBegin, run()]), "SCHED_FIFO");
     }
 
     #[test]
