@@ -163,11 +163,15 @@ fn ftrace(m: &Member, options: &Options, report: &mut Report) {
     }
     let Some(text) = values::text(m, report) else { return };
     for word in text.split(',').map(str::trim) {
-        if options.dialect == Dialect::RtApp && !CATEGORIES.iter().any(|c| c.eq_ignore_ascii_case(word)) {
-            report
-                .error("rtapp::E12", m.value.span.clone(), format!("unknown ftrace category {}", quoted(word)))
-                .help("main, task, loop, event, stats or none");
+        if CATEGORIES.iter().any(|c| c.eq_ignore_ascii_case(word)) {
+            continue;
         }
+        let (at, message) = (m.value.span.clone(), format!("unknown ftrace category {}", quoted(word)));
+        let found = match options.dialect {
+            Dialect::RtApp => report.error("rtapp::E12", at, message),
+            _ => report.warning("rtapp::W20", at, message),
+        };
+        found.help("main, task, loop, event, stats or none");
     }
 }
 

@@ -86,6 +86,7 @@ pub const LINTS: &[Lint] = &[
     lint("rtapp::W17", "duration 0 means no limit"),
     lint("rtapp::W18", "repeated task name: the later task is renamed"),
     lint("rtapp::W19", "task with instance 0 that nobody forks"),
+    lint("rtapp::W20", "unknown ftrace category: rt-app refuses it"),
     lint("rtapp::N01", "accepted, without meaning in a simulation"),
     lint("rtapp::N02", "unknown key, ignored as rt-app does"),
     lint("rtapp::N03", "accepted here, refused by rt-app"),

@@ -50,6 +50,7 @@
 //! | `W17` | duration 0 means no limit |
 //! | `W18` | repeated task name: the later task is renamed |
 //! | `W19` | task with instance 0 that nobody forks |
+//! | `W20` | unknown ftrace category: rt-app refuses it |
 //! | `N01` | accepted, without meaning in a simulation |
 //! | `N02` | unknown key, ignored as rt-app does |
 //! | `N03` | accepted here, refused by rt-app |

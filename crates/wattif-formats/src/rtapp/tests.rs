@@ -401,6 +401,17 @@ fn wrong_values() {
 }
 
 #[test]
+fn categories_of_ftrace() {
+    let codes = |dialect| {
+        let text = r#"{"global": {"ftrace": "main,foo"}, "tasks": {"a": {"run": 1}}}"#;
+        let found = parse(text, "t", &Options { dialect, ..Options::default() }).diagnostics;
+        found.iter().map(|d| d.code).filter(|code| *code != "rtapp::N01").collect::<Vec<_>>()
+    };
+    assert_eq!(codes(Dialect::RtApp), ["rtapp::E12"]);
+    assert_eq!((codes(Dialect::Workgen), codes(Dialect::LegacySuspend)), (vec!["rtapp::W20"], vec!["rtapp::W20"]));
+}
+
+#[test]
 fn ten_mistakes_show_at_once() {
     task_lints(
         r#""run": -1, "sleep": "x", "policy": "Y", "cpus": [99], "fork": "z", "barrier": 4"#,
