@@ -38,12 +38,13 @@ use crate::sched::schedtune::{self, Schedtune};
 use crate::sched::task::{SchedEntity, TaskGroup};
 use crate::sched::topology::{Asym, DomainParams, Topology};
 use crate::sched::uclamp::group_clamps;
-use wattif_model::CpuId;
+use std::collections::BTreeMap;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
 use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec};
 use wattif_model::workload::models::manual;
 use wattif_model::workload::{GroupSpec, Op, SchedAttr};
+use wattif_model::{CpuId, CpuSet};
 
 /// A tunable of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -424,6 +425,8 @@ fn window_ms(spec: &RunSpec) -> u64 {
 /// What a kernel makes of its settings on a platform, and of what a workload asks for, that a user may not expect.
 pub fn notes(spec: &RunSpec) -> Vec<String> {
     let mut notes = window_notes(spec);
+    notes.extend(speed_notes(spec));
+    notes.extend(disabled_notes(spec));
     if Tunables::of(&spec.kernel, "eas").text("generation") == "4.9" {
         notes.extend(no_eas(spec).map(|why| format!("eas.generation = 4.9: no find_best_target here: {why}")));
     }
@@ -433,6 +436,47 @@ pub fn notes(spec: &RunSpec) -> Vec<String> {
         notes.push(why.to_string());
     }
     notes
+}
+
+/// A speed that clocks do not have, and what they hold instead.
+fn speed_notes(spec: &RunSpec) -> Vec<String> {
+    let asked = Tunables::of(&spec.kernel, "userspace").int("setspeed_khz");
+    if chosen(&spec.kernel, Slot::Cpufreq) != "userspace" || asked == 0 {
+        return Vec::new();
+    }
+    let mut held: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    for d in &spec.platform.domains {
+        let (lowest, highest) = (d.opps[0].khz, d.opps[d.opps.len() - 1].khz);
+        let within = asked.clamp(lowest.into(), highest.into()) as u32;
+        if u64::from(within) != asked {
+            d.cpus.iter().for_each(|cpu| held.entry(within).or_default().insert(cpu));
+        }
+    }
+    let told = |(khz, cpus): (&u32, &CpuSet)| {
+        let edge = if asked > u64::from(*khz) { "highest" } else { "lowest" };
+        format!("userspace.setspeed_khz = {asked}: CPUs {cpus} hold {khz}, their {edge}")
+    };
+    held.iter().map(told).collect()
+}
+
+/// Governors that enter a state whatever sysfs says of it.
+fn disabled_notes(spec: &RunSpec) -> Vec<String> {
+    let governor = chosen(&spec.kernel, Slot::Cpuidle);
+    let mut names: Vec<&str> = Vec::new();
+    for states in spec.platform.clusters.iter().map(|c| &c.idle[..]) {
+        let entered = match governor {
+            "haltpoll" => &states[..states.len().min(2)],
+            "ladder" => std::slice::from_ref(&states[usize::from(states[0].polling && states.len() > 1)]),
+            _ => &[],
+        };
+        for state in entered.iter().filter(|s| s.disabled) {
+            if !names.contains(&state.name.as_str()) {
+                names.push(&state.name);
+            }
+        }
+    }
+    let told = |name| format!("{governor} does not look whether {name} is disabled, and enters it, as in the kernel");
+    names.into_iter().map(told).collect()
 }
 
 fn window_notes(spec: &RunSpec) -> Vec<String> {

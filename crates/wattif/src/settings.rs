@@ -45,6 +45,21 @@ impl Settings {
         };
         list.push((path.to_string(), value.to_string()));
     }
+    /// What is set again later, which is what counts.
+    pub fn repeated(&self) -> Vec<String> {
+        let again = |(prefix, list): (&str, &Vec<(String, String)>)| {
+            let later = |i: usize| list[i + 1..].iter().rfind(|(path, _)| *path == list[i].0);
+            let told = |(i, (path, value)): (usize, &(String, String))| {
+                let last = &later(i)?.1;
+                Some(format!("--set {prefix}{path}={value} has no effect: {prefix}{path}={last} comes after it"))
+            };
+            list.iter().enumerate().filter_map(told).collect::<Vec<_>>()
+        };
+        [("", &self.kernel), ("workload.", &self.workload), ("platform.", &self.platform)]
+            .into_iter()
+            .flat_map(again)
+            .collect()
+    }
     /// All of them under their full paths, as a report lists them.
     pub fn to_map(&self) -> BTreeMap<String, String> {
         let full = |prefix: &'static str| move |(p, v): &(String, String)| (format!("{prefix}{p}"), v.clone());
@@ -114,6 +129,10 @@ mod tests {
         assert_eq!(s.kernel, [("cpufreq".to_string(), "performance".to_string())]);
         assert_eq!(s.workload, [("tasks.a.instance".to_string(), "0".to_string())]);
         assert_eq!(s.to_map().len(), 3);
+        assert_eq!(s.repeated(), [""; 0]);
+        let twice = Settings::parse(&["platform.hz=100", "hz=250", "platform.hz=300", "platform.hz=1000"]).unwrap();
+        let told = |value: &str| format!("--set platform.hz={value} has no effect: platform.hz=1000 comes after it");
+        assert_eq!(twice.repeated(), ["100", "300"].map(told));
         assert!(Settings::parse(&["nonsense"]).is_err() && Settings::parse(&["=1"]).is_err());
     }
 }

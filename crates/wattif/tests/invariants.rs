@@ -512,6 +512,23 @@ fn a_busy_cpu_of_4_9_is_heard_of_at_every_tick() {
 }
 
 #[test]
+fn what_a_governor_does_not_hear_is_told() {
+    let notes = |set: &[(&str, &str)]| wattif_sim::registry::notes(&sleepy("hikey960", "server", set, 1));
+    let speed = |khz| notes(&[("cpufreq", "userspace"), ("userspace.setspeed_khz", khz)]);
+    assert_eq!(speed("1421000"), [""; 0]);
+    let told = |cpus, khz| format!("userspace.setspeed_khz = 99999999: CPUs {cpus} hold {khz}, their highest");
+    assert_eq!(speed("99999999"), [told("0-3", 1_844_000), told("4-7", 2_362_000)]);
+    let told = |governor: &str, state: &str| {
+        let off = format!("platform.clusters.*.idle.{state}.disabled");
+        notes(&[("cpuidle", governor), (off.as_str(), "true")])
+    };
+    let line =
+        |governor| vec![format!("{governor} does not look whether WFI is disabled, and enters it, as in the kernel")];
+    assert_eq!((told("haltpoll", "WFI"), told("ladder", "WFI")), (line("haltpoll"), line("ladder")));
+    assert_eq!((told("menu", "WFI"), told("haltpoll", "2")), (vec![], vec![]));
+}
+
+#[test]
 fn windows_that_are_not_whole_ticks_are_told() {
     let notes = |ms: &str| wattif_sim::registry::notes(&walt(MIXED, &[&format!("walt.window_ms={ms}")]));
     assert_eq!(notes("10"), [""; 0]);

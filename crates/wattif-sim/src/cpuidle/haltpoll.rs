@@ -31,7 +31,8 @@
 //!
 //! # Differences from the kernel
 //! None known: bit-exact with `idle_haltpoll-6.12` (1,320 rows). The kernel has two states under this governor; a
-//! platform with a single one gets that one. With more, those beyond the second are never used, as in the kernel.
+//! platform with a single one gets that one. As in the kernel, with more those beyond the second are never used, and
+//! nobody looks whether one of the two is disabled.
 //!
 //! # Source
 //! Linux 6.12.117 `drivers/cpuidle/governors/haltpoll.c` (behaviour; vectors of that code).

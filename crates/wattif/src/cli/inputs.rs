@@ -137,6 +137,8 @@ impl Inputs {
                 duration,
             });
         }
+        let repeated = settings.repeated().into_iter().map(|why| Diagnostic::note("kernel::N01", 0..0, why));
+        findings.push(Findings { name: "settings".into(), text: "".into(), diagnostics: repeated.collect() });
         for spec in &specs {
             let set = settings.kernel.iter().filter_map(|(path, _)| registry::without_effect_here(spec, path));
             let notes = registry::notes(spec).into_iter().chain(set.map(|why| format!("--set {why}")));
