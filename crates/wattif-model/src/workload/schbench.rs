@@ -49,6 +49,8 @@ pub const MODEL: Model = Model {
 };
 
 const ERA: Param = word("era", &["2020", "2023"], "2020: spin and queue up; 2023: requests of work and sleeps");
+/// Era 2020 knows no requests.
+const MARKS: [&str; 2] = ["wakeup", "request"];
 /// Work between two looks at the clock.
 const CHUNK_NS: u64 = 1_000;
 
@@ -70,7 +72,7 @@ fn build(p: &Params) -> Workload {
         tasks,
         timers: vec![TimerSpec { name: "rps".into(), shared: false }],
         queues,
-        marks: vec!["wakeup".into(), "request".into()],
+        marks: MARKS[..if p.word("era") == "2020" { 1 } else { 2 }].iter().map(|m| (*m).into()).collect(),
         groups: vec![GroupSpec::root()],
         ..Workload::default()
     }
@@ -131,6 +133,12 @@ mod tests {
         assert_eq!(w.tasks.iter().map(|t| t.instances).sum::<u32>(), 6 + 6 * 16);
         let sleeps = |t: &TaskSpec| t.program.ops.iter().any(|op| matches!(op, Op::Sleep(_)));
         assert!(sleeps(&w.tasks[0]) && !sleeps(&w.tasks[1]), "only messengers sleep for a time");
+    }
+
+    #[test]
+    fn each_era_has_its_marks() {
+        assert_eq!(built(&[]).marks, ["wakeup"]);
+        assert_eq!(built(&[("era", "2023")]).marks, ["wakeup", "request"]);
     }
 
     #[test]
