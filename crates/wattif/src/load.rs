@@ -13,7 +13,7 @@ use wattif_model::platform::{Cpu, Platform};
 use wattif_model::run::RunSpec;
 use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::Workload;
-use wattif_model::workload::models::{self, Model};
+use wattif_model::workload::models::{self, Model, Param};
 use wattif_model::{CpuId, Ns};
 use wattif_sim::registry;
 use wattif_sim::sched::features::Features;
@@ -161,7 +161,8 @@ pub fn workload(
     }
 }
 
-/// A model is made for as many CPUs as there are, unless a setting says otherwise; settings override its own parameters.
+/// A model is made for as many CPUs as there are, and as fast, unless a setting says otherwise; settings override its own
+/// parameters.
 fn from_model(
     model: &Model,
     params: Vec<(String, String)>,
@@ -186,15 +187,26 @@ fn from_model(
     let mut diagnostics: Vec<Diagnostic> = twice.into_iter().chain(wrong).map(|why| of_model(model, why)).collect();
     let value = built.ok().map(|(workload, unread)| {
         let unread = unread.iter().filter(|name| *name != "cpus");
-        diagnostics.extend(unread.map(|name| without_meaning(model, name)));
+        diagnostics.extend(unread.map(|name| without_meaning(model, name, &set)));
         LoadedWorkload::from(workload)
     });
     loaded(source, value, diagnostics)
 }
 
 /// A parameter that others make meaningless.
-fn without_meaning(model: &Model, name: &str) -> Diagnostic {
-    let why = format!("`{name}` does nothing in model `{}` as its other parameters are", model.name);
+fn without_meaning(model: &Model, name: &str, set: &[(String, String)]) -> Diagnostic {
+    let value =
+        |p: &Param| set.iter().rfind(|(name, _)| name == p.name).map_or(p.default, |(_, value)| value).to_owned();
+    let counts_with = |p: &Param, other: &str| {
+        let with = [set, &[(p.name.to_string(), other.to_string())]].concat();
+        model.workload_and_unread(&with).is_ok_and(|(_, unread)| !unread.iter().any(|n| n == name))
+    };
+    let decides = |p: &&Param| p.words.iter().chain([&p.default]).any(|other| counts_with(p, other));
+    let others = model.params.iter().filter(|p| p.name != name).filter(decides);
+    let others: Vec<String> = others.map(|p| format!("{}={}", p.name, value(p))).collect();
+    let as_is =
+        if others.is_empty() { "as its other parameters are".into() } else { format!("with {}", others.join(", ")) };
+    let why = format!("`{name}` does nothing in model `{}` {as_is}", model.name);
     Diagnostic::warning("model::W01", 0..0, why).help(format!("`wattif explain {}` says when it counts", model.name))
 }
 
@@ -337,6 +349,19 @@ mod tests {
         for (name, cpus, capacity) in [("hikey620", 8, 1024), ("xeon_icx", 64, 640), ("rk3588", 8, 1832)] {
             let platform = platform(name, &Settings::default()).unwrap().value;
             assert_eq!(Machine::from(&platform), Machine { cpus, capacity }, "{name}");
+        }
+    }
+
+    #[test]
+    fn who_makes_a_parameter_meaningless() {
+        for (name, idle, with) in [
+            ("schbench:rps=100", "rps", "era=2020"),
+            ("schbench:era=2023,cpu_us=5", "cpu_us", "era=2023"),
+            ("server:side_threads_per_cpu=0,side_policy=nice19", "side_policy", "side_threads_per_cpu=0"),
+        ] {
+            let found = workload(name, 8, Dialect::Workgen, &Settings::default()).unwrap().findings.diagnostics;
+            let model = name.split(':').next().unwrap();
+            assert_eq!(found[0].message, format!("`{idle}` does nothing in model `{model}` with {with}"));
         }
     }
 }
