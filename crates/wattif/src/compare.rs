@@ -80,7 +80,7 @@ impl Runs {
             "hashes_of_first_seed": hashes,
             "digests": self.digests.iter().map(one).collect::<Vec<_>>(),
             "content": specs,
-            "trust": spec.platform.trust,
+            "trust": text::trust_lines(&spec.platform),
         })
     }
 }

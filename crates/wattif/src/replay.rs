@@ -7,6 +7,7 @@ use crate::recording::{
     self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check, without_background,
 };
 use crate::settings::Settings;
+use crate::text;
 use std::collections::BTreeSet;
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::infer::{self, Inferred, Missing};
@@ -223,7 +224,7 @@ fn compare(runs: &[(RunSpec, Vec<RunReport>)], looked: &Looked) -> Comparison {
         "platform": looked.platform.name,
         "workload": runs[0].0.workload.name,
         "duration_s": runs[0].0.duration.as_s_f64(),
-        "trust": looked.platform.trust,
+        "trust": text::trust_lines(&looked.platform),
     });
     fold(spec, &kernels, &headline_metrics(&reports), &reports)
 }
@@ -275,7 +276,7 @@ impl Looked {
             "by_task": report.by_task,
             "cpus": report.cpus,
             "domains": report.domains,
-            "trust": self.platform.trust,
+            "trust": text::trust_lines(&self.platform),
         })
     }
 

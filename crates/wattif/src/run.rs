@@ -2,6 +2,7 @@
 
 use crate::bug;
 use crate::error::{Error, Findings};
+use crate::text;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -205,7 +206,7 @@ pub struct RunJson<'a> {
     groups: &'a [CgroupReport],
     deadlock: &'a [Blocked],
     notes: Vec<NoteJson>,
-    trust: &'a [String],
+    trust: Vec<String>,
 }
 
 /// What was run, in names and in full.
@@ -285,7 +286,7 @@ impl<'a> RunJson<'a> {
             groups: &report.groups,
             deadlock: &summary.deadlock,
             notes: notes(findings),
-            trust: &spec.platform.trust,
+            trust: text::trust_lines(&spec.platform),
         }
     }
 }

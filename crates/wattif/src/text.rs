@@ -85,6 +85,11 @@ pub fn speed(spec: &RunSpec, outcome: &Outcome) -> String {
 
 /// What is measured, estimated or calibrated.
 pub fn trust(platform: &Platform) -> String {
+    trust_lines(platform).iter().map(|l| format!("- {l}\n")).collect()
+}
+
+/// The same, line by line.
+pub fn trust_lines(platform: &Platform) -> Vec<String> {
     let mut lines: Vec<String> = platform.trust.clone();
     lines.push(format!("costs: {}", platform.costs.source));
     lines.push(format!("noise: {}", platform.noise.source));
@@ -94,7 +99,7 @@ pub fn trust(platform: &Platform) -> String {
         (_, true) => "power: sourced, absolute figures".into(),
         (_, false) => "power: estimated; only ratios mean something".into(),
     });
-    lines.iter().map(|l| format!("- {l}\n")).collect()
+    lines
 }
 
 /// Two columns in.

@@ -121,5 +121,5 @@ pub fn add_sides(report: &mut Report, sides: &[Side], loaded: &Loaded) -> Result
 
 /// The lines of `How far to trust it`.
 pub fn trust(platform: &Platform) -> Vec<String> {
-    text::trust(platform).lines().map(|l| l.trim_start_matches("- ").to_string()).collect()
+    text::trust_lines(platform)
 }

@@ -8,6 +8,7 @@ use crate::explain;
 use crate::load;
 use crate::run::Simulator;
 use crate::settings::Settings;
+use crate::text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -239,7 +240,8 @@ impl Wanted {
 pub fn about(spec: &RunSpec) -> Value {
     json!({
         "text": spec.canonical(), "hash": spec.hash(), "platform": spec.platform.name, "kernel": spec.kernel.name,
-        "workload": spec.workload.name, "duration_s": spec.duration.as_s_f64(), "trust": spec.platform.trust,
+        "workload": spec.workload.name, "duration_s": spec.duration.as_s_f64(),
+        "trust": text::trust_lines(&spec.platform),
     })
 }
 
