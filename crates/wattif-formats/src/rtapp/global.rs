@@ -93,8 +93,8 @@ fn duration(m: &Member, report: &mut Report) -> Option<Ns> {
 
 /// Without meaning for the run itself, where `run` counts at the calibration CPU's speed.
 fn ns_per_loop(m: &Member, report: &mut Report) -> Option<u32> {
-    let message =
-        "`calibration` in ns per loop only scales the column `perf` of --logs: `run` counts at the calibration CPU";
+    let message = "`calibration` in ns per loop only scales the column `perf` of --logs: `run` counts at the calibration CPU, \
+                   in µs where rt-app does whole loops";
     report.note("rtapp::N01", m.name_span.clone(), message);
     values::int(m, 0..=i32::MAX as i64, report).and_then(|ns| u32::try_from(ns).ok()).filter(|ns| *ns > 0)
 }
