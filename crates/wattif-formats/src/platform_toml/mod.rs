@@ -50,9 +50,9 @@ pub(crate) use overlay::Overlay;
 
 use crate::toml_tree::{self, Codes, Node, Report, Table, Value};
 use crate::words::quoted;
-use wattif_model::{CpuId, CpuSet};
 use wattif_model::check::Diagnostic;
 use wattif_model::platform::{Platform, PowerModel, PowerUnit};
+use wattif_model::{CpuId, CpuSet};
 
 const CODES: Codes = Codes {
     syntax: "platform::E01",
