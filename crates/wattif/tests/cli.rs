@@ -509,6 +509,18 @@ fn json_is_one_object_and_nothing_else() {
     }
     let content = serde_json::from_value::<wattif::RunSpec>(json["spec"]["content"].clone()).expect("reads back");
     assert_eq!(content.hash(), json["spec"]["hash"].as_str().unwrap());
+    // As much on trust as the text says.
+    let text = out(&run_small(&[]));
+    for line in json["trust"].as_array().unwrap() {
+        assert!(text.contains(&format!("- {}", line.as_str().unwrap())), "{line}");
+    }
+    assert!(json["trust"].to_string().contains("only ratios mean something"));
+}
+
+#[test]
+fn a_setting_that_is_set_again_is_told() {
+    let o = run_small(&["--set", "cpufreq=powersave", "--set", "cpufreq=performance"]);
+    assert!(err(&o).contains("cpufreq=powersave has no effect"), "{}", err(&o));
 }
 
 #[test]
