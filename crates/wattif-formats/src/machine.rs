@@ -169,3 +169,8 @@ pub(crate) fn wfi() -> Idle {
         disabled: false,
     }
 }
+
+/// States of a CPU that take the whole cluster down say so in their name alone.
+pub(crate) fn scope_by_name(name: &str) -> &'static str {
+    if name.to_lowercase().contains("cluster") { "cluster" } else { "cpu" }
+}

@@ -75,6 +75,27 @@ fn choices_and_what_is_not_there() {
 }
 
 #[test]
+fn who_sleeps_together_is_told_by_power_domains() {
+    let imported = dtb::import(&blob("domains"), "domains", None);
+    let expected = [
+        "CPUs 0-1 share a clock and differ in capacity: CPU 0 has 303, CPU 1 has 640; all were taken for 303",
+        "power domain `power-domain-b` of CPUs 4-5: `mixed-off` left out, as the states of these CPUs differ, and those of a \
+         cluster do not",
+        "power domain `power-domain-system` of CPUs 0-5: `system-off` left out, as a platform has no level above its clusters",
+        "CPUs 2-5: the lowest operating point has a power, others have none, and the kernel then computes nothing: no energy \
+         is reported",
+    ];
+    assert_eq!(messages(&imported), expected);
+    let p = platform(&imported.toml.unwrap());
+    let names =
+        |c: &wattif_model::platform::Cluster| c.idle.iter().map(|s| s.name.clone()).collect::<Vec<_>>().join(" ");
+    let clusters: Vec<String> = p.clusters.iter().map(|c| format!("{}: {}", c.cpus, names(c))).collect();
+    // Four CPUs of two clusters of cpu-map are switched off as one.
+    assert_eq!(clusters, ["0-3: WFI cpu-sleep cluster-off", "4: WFI cpu-sleep", "5: WFI cpu-off"]);
+    assert_eq!(p.clusters[0].idle[2].scope, wattif_model::platform::Scope::Cluster);
+}
+
+#[test]
 fn overlays() {
     let firmware = blob("firmware");
     let apart =

@@ -11,11 +11,13 @@
 //! | `dtb::E02` | no CPUs |
 //! | `dtb::E03` | operating points are missing: the message has the overlay that would supply them |
 //! | `dtb::W01` | something is missing that can be done without |
+//! | `dtb::W02` | a platform file has no word for it: the message says what was made of it |
 //! | `dtb::N01` | the devicetree leaves a choice, and one was made |
 
 mod fdt;
+mod idle;
 
-use crate::machine::{Cluster, Domain, Idle, Machine, Opp, list, wfi};
+use crate::machine::{Domain, Machine, Opp, list};
 use crate::platform_toml::Overlay;
 use fdt::Node;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +73,7 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
     out.overlay.extend(overlay.misplaced(&clocks));
     machine.domains = domains(&cpus, &clocks, &handles, &overlay, &mut out.diagnostics);
     capacities(&cpus, &mut machine.domains, &mut out.diagnostics);
-    machine.clusters = clusters(&cpus, &map, &handles, &mut out.diagnostics);
+    machine.clusters = idle::clusters(&cpus, &map.cluster, &handles, &mut out.diagnostics);
     machine.llc = caches(&cpus, &handles);
     machine.cores = map.cores;
     nest(&mut machine);
@@ -244,7 +246,7 @@ fn without_frequency(cpus: &[u32], mut opps: Vec<Opp>, findings: &mut Vec<Diagno
     opps
 }
 
-/// `dev_pm_opp_of_register_em`: powers are as told if the lowest operating point has one, all computed if not.
+/// `dev_pm_opp_of_register_em`: powers are as told if the lowest operating point has one, all computed if not, never mixed.
 fn energy_model(cpus: &[u32], opps: &mut [Opp], coefficient: Option<u32>, findings: &mut Vec<Diagnostic>) {
     if opps.first().is_some_and(|o| o.uw.is_some()) {
         return;
@@ -340,140 +342,46 @@ fn capacities(cpus: &[Cpu<'_>], domains: &mut [Domain], findings: &mut Vec<Diagn
         return;
     }
     let top = |d: &Domain| d.opps.last().map_or(0, |o| o.khz);
-    let raw = |d: &Domain| u64::from(cpus[d.cpus[0] as usize].dmips.unwrap_or(0)) * top(d);
-    let max = domains.iter().map(raw).max().unwrap_or(0).max(1);
+    let raw = |d: &Domain, cpu: u32| u64::from(cpus[cpu as usize].dmips.unwrap_or(0)) * top(d);
+    let max = domains.iter().flat_map(|d| d.cpus.iter().map(|&c| raw(d, c))).max().unwrap_or(0).max(1);
+    let scaled = |d: &Domain, cpu: u32| (raw(d, cpu) * 1024 / max).clamp(1, 1024) as u32;
     for d in domains {
-        d.capacity = (raw(d) * 1024 / max).clamp(1, 1024) as u32;
+        d.capacity = scaled(d, d.cpus[0]);
+        let Some(&other) = d.cpus.iter().find(|&&c| scaled(d, c) != d.capacity) else { continue };
+        let message = format!(
+            "CPUs {} share a clock and differ in capacity: CPU {} has {}, CPU {other} has {}; all were taken for {}",
+            list(&d.cpus),
+            d.cpus[0],
+            d.capacity,
+            scaled(d, other),
+            d.capacity
+        );
+        let help =
+            "CPUs of one [[domain]] have one capacity; the kernel refuses an energy model of unlike CPUs as well";
+        findings.push(Diagnostic::warning("dtb::W02", 0..0, message).help(help));
     }
 }
 
 fn powers(machine: &mut Machine, findings: &mut Vec<Diagnostic>) {
-    let without: Vec<String> =
-        machine.domains.iter().filter(|d| d.opps.iter().any(|o| o.uw.is_none())).map(|d| list(&d.cpus)).collect();
-    if without.is_empty() {
+    // By the lowest operating point the kernel decides where all powers come from.
+    let lacking = machine.domains.iter().filter(|d| d.opps.iter().any(|o| o.uw.is_none()));
+    let (partly, without): (Vec<_>, Vec<_>) = lacking.partition(|d| d.opps.first().is_some_and(|o| o.uw.is_some()));
+    if partly.is_empty() && without.is_empty() {
         machine.trust.push("power: energy model of the kernel, dynamic power of busy CPUs only".into());
         return;
     }
-    let message = format!(
-        "CPUs {}: no power (opp-microwatt, or opp-microvolt with dynamic-power-coefficient): no energy is reported",
-        without.join(" and ")
-    );
-    let help = "an overlay with `uw` in its operating points supplies it: opps = [ { khz = …, uw = … } ]";
-    findings.push(Diagnostic::warning("dtb::W01", 0..0, message).help(help));
+    let none = "no power (opp-microwatt, or opp-microvolt with dynamic-power-coefficient)";
+    let some = "the lowest operating point has a power, others have none, and the kernel then computes nothing";
+    for (domains, what) in [(without, none), (partly, some)].into_iter().filter(|(domains, _)| !domains.is_empty()) {
+        let cpus: Vec<String> = domains.iter().map(|d| list(&d.cpus)).collect();
+        let message = format!("CPUs {}: {what}: no energy is reported", cpus.join(" and "));
+        let help = "an overlay with `uw` in its operating points supplies it: opps = [ { khz = …, uw = … } ]";
+        findings.push(Diagnostic::warning("dtb::W01", 0..0, message).help(help));
+    }
     machine.trust.push("power: the devicetree gives none".into());
 }
 
-// ---- idle states and caches --------------------------------------------------------------------------------------------
-
-fn state(node: &Node, scope: &'static str) -> Option<Idle> {
-    let (entry, exit) = (node.u32("entry-latency-us"), node.u32("exit-latency-us"));
-    let wakeup = node.u32("wakeup-latency-us");
-    let exit_latency = wakeup.or(Some(entry?.saturating_add(exit?)))?;
-    Some(Idle {
-        name: node.text("idle-state-name").unwrap_or_else(|| node.name.clone()),
-        scope,
-        exit_us: exit_latency.into(),
-        residency_us: node.u32("min-residency-us")?.into(),
-        actual_entry_us: entry.unwrap_or(0).into(),
-        actual_exit_us: exit.or(wakeup).unwrap_or(0).into(),
-        polling: false,
-        disabled: false,
-    })
-}
-
-fn clusters(cpus: &[Cpu<'_>], map: &Map, handles: &Handles<'_>, findings: &mut Vec<Diagnostic>) -> Vec<Cluster> {
-    let mut odd = Odd::default();
-    let mut groups: BTreeMap<usize, Vec<(u32, Vec<Idle>)>> = BTreeMap::new();
-    for (i, cpu) in cpus.iter().enumerate() {
-        groups.entry(map.cluster[i]).or_default().push((i as u32, idle_states(cpu, cpus, handles, &mut odd)));
-    }
-    if !odd.short.is_empty() {
-        let names: Vec<String> = odd.short.iter().take(5).map(|name| crate::words::quoted(name)).collect();
-        let message = format!(
-            "{} idle states without min-residency-us, or without latencies, were left out: {}",
-            odd.short.len(),
-            names.join(", ")
-        );
-        findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
-    }
-    for (prop, handles) in odd.dangling {
-        let shown: Vec<String> = handles.iter().take(5).map(|h| format!("{h:#x}")).collect();
-        let message = format!("{prop}: no node has phandle {}; left out", shown.join(", "));
-        findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
-    }
-    let mut out: Vec<Cluster> = Vec::new();
-    for members in groups.into_values() {
-        let from = out.len();
-        for (cpu, idle) in members {
-            match out[from..].iter_mut().find(|c| c.idle == idle) {
-                Some(cluster) => cluster.cpus.push(cpu),
-                None => out.push(Cluster { cpus: vec![cpu], idle }),
-            }
-        }
-    }
-    out
-}
-
-/// What is wrong with idle states.
-#[derive(Default)]
-struct Odd<'a> {
-    /// Names of those that say too little.
-    short: BTreeSet<&'a str>,
-    /// Phandles of nodes that are not there, by the property that names them.
-    dangling: BTreeMap<&'static str, BTreeSet<u32>>,
-}
-
-/// The power domain that a CPU calls `psci`: each entry of `power-domains` is a phandle and as many cells as the node says.
-fn psci_domain(cpu: &Node, handles: &Handles<'_>) -> Option<u32> {
-    let place = cpu.texts("power-domain-names").iter().position(|name| name == "psci")?;
-    let cells = cpu.cells("power-domains")?;
-    let mut at = 0usize;
-    for _ in 0..place {
-        let args = handles.get(cells.get(at)?)?.u32("#power-domain-cells").unwrap_or(0);
-        at = at.saturating_add(1 + args as usize);
-    }
-    cells.get(at).copied()
-}
-
-/// WFI, the CPU's own states, those of its power domains outwards. Deeper states have longer residencies.
-fn idle_states<'a>(cpu: &Cpu<'_>, cpus: &[Cpu<'_>], handles: &Handles<'a>, odd: &mut Odd<'a>) -> Vec<Idle> {
-    let mut states = vec![wfi()];
-    let mut of = |node: &Node, prop: &'static str, scope| {
-        let mut found = Vec::new();
-        for handle in node.cells(prop).unwrap_or_default().into_iter().take(10) {
-            let Some(node) = handles.get(&handle).copied() else {
-                odd.dangling.entry(prop).or_default().insert(handle);
-                continue;
-            };
-            match state(node, scope) {
-                _ if !node.enabled() => {}
-                Some(state) => found.push(state),
-                None => drop(odd.short.insert(&node.name)),
-            }
-        }
-        found
-    };
-    // States of a CPU that take the whole cluster down say so in their name alone.
-    for s in of(cpu.node, "cpu-idle-states", "cpu") {
-        let scope = if s.name.to_lowercase().contains("cluster") { "cluster" } else { "cpu" };
-        states.push(Idle { scope, ..s });
-    }
-    let mut domain = psci_domain(cpu.node, handles);
-    let mut seen = BTreeSet::new();
-    while let Some(handle) = domain.filter(|h| seen.insert(*h)) {
-        let Some(node) = handles.get(&handle) else { break };
-        let alone =
-            seen.len() == 1 && cpus.iter().filter(|c| psci_domain(c.node, handles) == Some(handle)).count() <= 1;
-        states.extend(of(node, "domain-idle-states", if alone { "cpu" } else { "cluster" }));
-        domain = node.u32("power-domains");
-    }
-    if let Some(handle) = domain.filter(|h| !handles.contains_key(h)) {
-        odd.dangling.entry("power-domains").or_default().insert(handle);
-    }
-    states.sort_by_key(|s| s.residency_us);
-    states.truncate(10);
-    states
-}
+// ---- caches ------------------------------------------------------------------------------------------------------------
 
 /// CPUs with the same last cache; all of them where the devicetree says nothing.
 fn caches(cpus: &[Cpu<'_>], handles: &Handles<'_>) -> Vec<Vec<u32>> {

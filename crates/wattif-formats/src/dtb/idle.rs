@@ -1,0 +1,225 @@
+//! Idle states of CPUs and of PSCI power domains, and which CPUs sleep together.
+//!
+//! Power domains are a tree: a CPU's own, that of its cluster, that of the system. A platform has one level of it: the CPUs of a
+//! `[[cluster]]`, whose states are alike. It is made of the innermost power domain that has states and several CPUs, whatever
+//! `cpu-map` calls a cluster; states that need more CPUs asleep than that, or unlike ones, are left out by name.
+
+use super::fdt::Node;
+use super::{Cpu, Handles};
+use crate::machine::{Cluster, Idle, list, scope_by_name, wfi};
+use crate::words::quoted;
+use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::check::Diagnostic;
+
+/// More levels of power domains than any machine has.
+const MAX_LEVELS: usize = 16;
+/// CPUIDLE_STATE_MAX.
+const MAX_STATES: usize = 10;
+
+/// `map` has the cluster of each CPU by `cpu-map`: it counts for CPUs that share no power domain.
+pub(super) fn clusters(
+    cpus: &[Cpu<'_>],
+    map: &[usize],
+    handles: &Handles<'_>,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<Cluster> {
+    let mut odd = Odd::default();
+    let chains: Vec<Vec<u32>> = cpus.iter().map(|c| chain(c.node, handles, &mut odd)).collect();
+    let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (chain, cpu) in chains.iter().zip(0..) {
+        chain.iter().for_each(|handle| members.entry(*handle).or_default().push(cpu));
+    }
+    let mut tables: Vec<Table> =
+        cpus.iter().zip(&chains).map(|(c, chain)| Table::read(c, chain, &members, handles, &mut odd)).collect();
+    let alike = |of: &[u32]| of.iter().all(|&c| tables[c as usize].same_sleep(&tables[of[0] as usize]));
+    let unlike: BTreeSet<u32> = tables.iter().filter_map(|t| t.domain).filter(|d| !alike(&members[d])).collect();
+    let mut left_out = LeftOut::new();
+    for table in &mut tables {
+        table.leave_out(&unlike, &mut left_out);
+    }
+    odd.tell(findings);
+    for (handle, (names, why)) in left_out {
+        let names: Vec<String> = names.iter().take(5).map(|n| quoted(n)).collect();
+        let (domain, of) = (quoted(&handles[&handle].name), list(&members[&handle]));
+        let message = format!("power domain {domain} of CPUs {of}: {} left out, as {why}", names.join(", "));
+        let help = "in the platform file, a [[cluster]] may have it that sleeps deeply on its own";
+        findings.push(Diagnostic::warning("dtb::W02", 0..0, message).help(help));
+    }
+    let mut out: Vec<(Sleepers, Cluster)> = Vec::new();
+    for ((table, &of_map), cpu) in tables.into_iter().zip(map).zip(0..) {
+        let sleepers = table.domain.map_or(Sleepers::Map(of_map), Sleepers::Domain);
+        let idle = table.states();
+        match out.iter_mut().find(|(s, c)| *s == sleepers && c.idle == idle) {
+            Some((_, cluster)) => cluster.cpus.push(cpu),
+            None => out.push((sleepers, Cluster { cpus: vec![cpu], idle })),
+        }
+    }
+    out.into_iter().map(|(_, cluster)| cluster).collect()
+}
+
+/// What makes CPUs a cluster.
+#[derive(PartialEq)]
+enum Sleepers {
+    /// A power domain, by its phandle.
+    Domain(u32),
+    /// `cpu-map`.
+    Map(usize),
+}
+
+/// Names of states and why, by the power domain they belong to.
+type LeftOut = BTreeMap<u32, (Vec<String>, &'static str)>;
+
+/// What one CPU can do.
+#[derive(Default)]
+struct Table {
+    /// WFI, states of the CPU and of power domains that are its own.
+    own: Vec<Idle>,
+    /// The power domain whose CPUs are its cluster.
+    domain: Option<u32>,
+    /// States of that one, and of those around it that have no other CPUs.
+    shared: Vec<Idle>,
+    /// Power domains beyond, and their states.
+    beyond: Vec<(u32, Vec<Idle>)>,
+}
+
+impl Table {
+    fn read<'a>(
+        cpu: &Cpu<'_>,
+        chain: &[u32],
+        members: &BTreeMap<u32, Vec<u32>>,
+        handles: &Handles<'a>,
+        odd: &mut Odd<'a>,
+    ) -> Table {
+        let mut table = Table { own: vec![wfi()], ..Table::default() };
+        let own = states(cpu.node, "cpu-idle-states", handles, odd).into_iter();
+        table.own.extend(own.map(|s| Idle { scope: scope_by_name(&s.name), ..s }));
+        for &handle in chain {
+            let states = states(handles[&handle], "domain-idle-states", handles, odd);
+            match table.domain {
+                _ if states.is_empty() => {}
+                _ if members[&handle].len() == 1 => table.own.extend(states),
+                Some(inner) if members[&inner] != members[&handle] => table.beyond.push((handle, states)),
+                inner => {
+                    table.domain = inner.or(Some(handle));
+                    table.shared.extend(states.into_iter().map(|s| Idle { scope: "cluster", ..s }));
+                }
+            }
+        }
+        table
+    }
+
+    fn same_sleep(&self, other: &Table) -> bool {
+        self.domain == other.domain && self.own == other.own && self.shared == other.shared
+    }
+
+    /// Without what a platform cannot say.
+    fn leave_out(&mut self, unlike: &BTreeSet<u32>, out: &mut LeftOut) {
+        let mut note = |handle: u32, states: &[Idle], why| {
+            let names = states.iter().map(|s| s.name.clone()).collect();
+            out.entry(handle).or_insert((names, why));
+        };
+        for (handle, states) in self.beyond.drain(..) {
+            note(handle, &states, "a platform has no level above its clusters");
+        }
+        if let Some(handle) = self.domain.filter(|d| unlike.contains(d)) {
+            note(handle, &self.shared, "the states of these CPUs differ, and those of a cluster do not");
+            (self.domain, self.shared) = (None, Vec::new());
+        }
+    }
+
+    /// Deeper states have longer residencies.
+    fn states(self) -> Vec<Idle> {
+        let mut states = [self.own, self.shared].concat();
+        states.sort_by_key(|s| s.residency_us);
+        states.truncate(MAX_STATES);
+        states
+    }
+}
+
+/// What is wrong with idle states.
+#[derive(Default)]
+struct Odd<'a> {
+    /// Names of those that say too little.
+    short: BTreeSet<&'a str>,
+    /// Phandles of nodes that are not there, by the property that names them.
+    dangling: BTreeMap<&'static str, BTreeSet<u32>>,
+}
+
+impl Odd<'_> {
+    fn tell(self, findings: &mut Vec<Diagnostic>) {
+        if !self.short.is_empty() {
+            let names: Vec<String> = self.short.iter().take(5).map(|name| quoted(name)).collect();
+            let message = format!(
+                "{} idle states without min-residency-us, or without latencies, were left out: {}",
+                self.short.len(),
+                names.join(", ")
+            );
+            findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
+        }
+        for (prop, handles) in self.dangling {
+            let shown: Vec<String> = handles.iter().take(5).map(|h| format!("{h:#x}")).collect();
+            let message = format!("{prop}: no node has phandle {}; left out", shown.join(", "));
+            findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
+        }
+    }
+}
+
+/// The power domain that a CPU calls `psci`: each entry of `power-domains` is a phandle and as many cells as the node says.
+fn psci_domain(cpu: &Node, handles: &Handles<'_>) -> Option<u32> {
+    let place = cpu.texts("power-domain-names").iter().position(|name| name == "psci")?;
+    let cells = cpu.cells("power-domains")?;
+    let mut at = 0usize;
+    for _ in 0..place {
+        let args = handles.get(cells.get(at)?)?.u32("#power-domain-cells").unwrap_or(0);
+        at = at.saturating_add(1 + args as usize);
+    }
+    cells.get(at).copied()
+}
+
+/// The power domains of a CPU, outwards.
+fn chain(cpu: &Node, handles: &Handles<'_>, odd: &mut Odd<'_>) -> Vec<u32> {
+    let mut chain = Vec::new();
+    let mut domain = psci_domain(cpu, handles);
+    while let Some(handle) = domain.filter(|h| !chain.contains(h) && chain.len() < MAX_LEVELS) {
+        let Some(node) = handles.get(&handle) else {
+            odd.dangling.entry("power-domains").or_default().insert(handle);
+            break;
+        };
+        chain.push(handle);
+        domain = node.u32("power-domains");
+    }
+    chain
+}
+
+/// The states that a property names; of a CPU alone, where nobody says more.
+fn states<'a>(node: &Node, prop: &'static str, handles: &Handles<'a>, odd: &mut Odd<'a>) -> Vec<Idle> {
+    let mut found = Vec::new();
+    for handle in node.cells(prop).unwrap_or_default().into_iter().take(MAX_STATES) {
+        let Some(node) = handles.get(&handle).copied() else {
+            odd.dangling.entry(prop).or_default().insert(handle);
+            continue;
+        };
+        match state(node) {
+            _ if !node.enabled() => {}
+            Some(state) => found.push(state),
+            None => drop(odd.short.insert(&node.name)),
+        }
+    }
+    found
+}
+
+fn state(node: &Node) -> Option<Idle> {
+    let (entry, exit) = (node.u32("entry-latency-us"), node.u32("exit-latency-us"));
+    let wakeup = node.u32("wakeup-latency-us");
+    let exit_latency = wakeup.or(Some(entry?.saturating_add(exit?)))?;
+    Some(Idle {
+        name: node.text("idle-state-name").unwrap_or_else(|| node.name.clone()),
+        scope: "cpu",
+        exit_us: exit_latency.into(),
+        residency_us: node.u32("min-residency-us")?.into(),
+        actual_entry_us: entry.unwrap_or(0).into(),
+        actual_exit_us: exit.or(wakeup).unwrap_or(0).into(),
+        polling: false,
+        disabled: false,
+    })
+}
