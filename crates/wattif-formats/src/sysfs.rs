@@ -2,9 +2,10 @@
 //! caller's: here a closure gives the content of a path below the root.
 //!
 //! Codes: `sysfs::E01` no CPUs there · `sysfs::E02` nothing of a kernel is recognised · `sysfs::W01` something is missing ·
-//! `sysfs::W02` a profile is of another version · `sysfs::N01` a scheduler feature is not simulated.
+//! `sysfs::W02` a profile is of another version · `sysfs::W03` the kernel does what is not simulated · `sysfs::N01` a scheduler
+//! feature is not simulated · `sysfs::N02` frequencies of a boost that is off.
 
-use crate::machine::{Cluster, Domain, Idle, Machine, Opp, list, wfi};
+use crate::machine::{Cluster, Domain, Idle, Machine, Opp, list, scope_by_name, wfi};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read};
@@ -85,11 +86,14 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     }
     machine.llc = last_caches(files, &cpus, &place);
     machine.l2 = group("topology/cluster_cpus_list");
+    // Kernels before 5.16 call the clusters of cpu-map packages.
+    let told = machine.l2.iter().any(|c| c.len() > 1);
+    let sleepers = if told { machine.l2.clone() } else { machine.packages.clone() };
     if !between(&machine.cores, &machine.l2, &machine.llc) {
         machine.l2 = Vec::new();
     }
     machine.domains = domains(files, &cpus, &place, &mut out.diagnostics);
-    machine.clusters = clusters(files, &cpus, &place);
+    machine.clusters = clusters(files, &cpus, &place, &sleepers);
     if !machine.domains.iter().all(|d| d.opps.iter().all(|o| o.uw.is_some())) {
         let message = "no energy model (sys/kernel/debug/energy_model): no energy is reported";
         out.diagnostics.push(Diagnostic::warning("sysfs::W01", 0..0, message));
@@ -175,34 +179,7 @@ fn domains(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, findings:
         if of.is_empty() {
             of.push(place[&cpu]);
         }
-        let mut khz: Vec<u64> = ["scaling_available_frequencies", "scaling_boost_frequencies"]
-            .iter()
-            .take(1)
-            .filter_map(|f| files(&format!("{dir}/{f}")))
-            .flat_map(|t| t.split_whitespace().filter_map(|k| k.parse().ok()).collect::<Vec<u64>>())
-            .collect();
-        if khz.is_empty() {
-            let stats = files(&format!("{dir}/stats/time_in_state")).unwrap_or_default();
-            khz.extend(stats.lines().filter_map(|l| l.split_whitespace().next()?.parse::<u64>().ok()));
-        }
-        if khz.is_empty() {
-            let ends =
-                ["cpuinfo_min_freq", "cpuinfo_max_freq"].iter().filter_map(|f| number(files, &format!("{dir}/{f}")));
-            khz.extend(ends);
-            let message =
-                format!("CPUs {}: no list of frequencies; only the lowest and the highest are used", list(&of));
-            if !khz.is_empty() {
-                findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
-            }
-        }
-        khz.retain(|k| (1..=u64::from(u32::MAX)).contains(k));
-        khz.sort_unstable();
-        khz.dedup();
-        if khz.is_empty() {
-            let message = format!("CPUs {}: no frequencies in {dir}; taken as one of 1 GHz", list(&of));
-            findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
-            khz.push(1_000_000);
-        }
+        let khz = frequencies(files, &dir, &list(&of), findings);
         let opps = khz.into_iter().map(|khz| Opp { khz, uv: None, uw: power(files, cpu, khz) }).collect();
         let capacity = number(files, &format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024);
         let ns = number(files, &format!("{dir}/cpuinfo_transition_latency")).filter(|n| *n < 1_000_000_000);
@@ -217,6 +194,44 @@ fn domains(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, findings:
     }
     microwatts(files, &mut out, findings);
     out
+}
+
+/// What CPUs `of` one clock can run at, ascending, kHz; at least one.
+fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnostic>) -> Vec<u64> {
+    let mut warn = |message: String| findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+    let words = |text: String| text.split_whitespace().filter_map(|k| k.parse().ok()).collect::<Vec<u64>>();
+    let listed = |file: &str| files(&format!("{dir}/{file}")).map(words).unwrap_or_default();
+    let mut khz = listed("scaling_available_frequencies");
+    if khz.is_empty() {
+        let stats = files(&format!("{dir}/stats/time_in_state")).unwrap_or_default();
+        khz.extend(stats.lines().filter_map(|l| l.split_whitespace().next()?.parse::<u64>().ok()));
+    }
+    let end = |file: &str| number(files, &format!("{dir}/{file}"));
+    if khz.is_empty() {
+        khz.extend(["cpuinfo_min_freq", "cpuinfo_max_freq"].into_iter().filter_map(end));
+        if !khz.is_empty() {
+            warn(format!("CPUs {of}: no list of frequencies; only the lowest and the highest are used"));
+        }
+    }
+    // The kernel's own maximum counts boost frequencies when boost is on.
+    let boost = number(files, &format!("{dir}/boost")).or(number(files, &format!("{CPU}/cpufreq/boost")));
+    let top = end("cpuinfo_max_freq").unwrap_or(0);
+    let (on, off): (Vec<u64>, Vec<u64>) =
+        listed("scaling_boost_frequencies").into_iter().partition(|k| boost == Some(1) || *k <= top);
+    khz.extend(on);
+    khz.retain(|k| (1..=u64::from(u32::MAX)).contains(k));
+    khz.sort_unstable();
+    khz.dedup();
+    if khz.is_empty() {
+        warn(format!("CPUs {of}: no frequencies in {dir}; taken as one of 1 GHz"));
+        khz.push(1_000_000);
+    }
+    if !off.is_empty() {
+        let off: Vec<String> = off.iter().take(5).map(u64::to_string).collect();
+        let message = format!("CPUs {of}: boost is off; {} kHz left out", off.join(", "));
+        findings.push(Diagnostic::note("sysfs::N02", 0..0, message));
+    }
+    khz
 }
 
 /// From the energy model in debugfs, in the kernel's unit.
@@ -243,19 +258,22 @@ fn microwatts(files: Files<'_>, domains: &mut [Domain], findings: &mut Vec<Diagn
     }
 }
 
-fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Cluster> {
-    let mut out: Vec<Cluster> = Vec::new();
+/// CPUs of the same states; where one is of the whole cluster, also of the same list of `sleepers`.
+fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, sleepers: &[Vec<u32>]) -> Vec<Cluster> {
+    let mut out: Vec<(Option<usize>, Cluster)> = Vec::new();
     for &cpu in cpus {
         let mut idle: Vec<Idle> = (0..MAX_STATES).map_while(|s| state(files, cpu, s)).collect();
         if idle.is_empty() {
             idle.push(wfi());
         }
-        match out.iter_mut().find(|c| c.idle == idle) {
-            Some(cluster) => cluster.cpus.push(place[&cpu]),
-            None => out.push(Cluster { cpus: vec![place[&cpu]], idle }),
+        let together = idle.iter().any(|s| s.scope == "cluster");
+        let of = sleepers.iter().position(|l| l.contains(&place[&cpu])).filter(|_| together);
+        match out.iter_mut().find(|(o, c)| *o == of && c.idle == idle) {
+            Some((_, cluster)) => cluster.cpus.push(place[&cpu]),
+            None => out.push((of, Cluster { cpus: vec![place[&cpu]], idle })),
         }
     }
-    out
+    out.into_iter().map(|(_, cluster)| cluster).collect()
 }
 
 fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
@@ -267,8 +285,8 @@ fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
     // What `cpuidle_poll_state_init` and the POWER drivers call the state that spins.
     let polling = index == 0 && matches!(name.as_str(), "POLL" | "snooze");
     Some(Idle {
+        scope: scope_by_name(&name),
         name,
-        scope: "cpu",
         exit_us,
         residency_us,
         actual_entry_us: 0,
@@ -295,6 +313,8 @@ pub struct KernelFacts {
     pub cpuidle: Option<String>,
     /// Tunables that were captured: slot and policy, name in a profile, value.
     pub tunables: Vec<(&'static str, &'static str, u64)>,
+    /// `proc/sys/kernel/sched_energy_aware`.
+    pub energy_aware: Option<bool>,
 }
 
 /// Where kernels keep their tunables, and what they are called in a profile. Of two places the first that exists counts.
@@ -370,6 +390,7 @@ impl KernelFacts {
             cpufreq: line(&format!("{CPU}/cpufreq/policy0/scaling_governor")),
             cpuidle: line(&format!("{CPU}/cpuidle/current_governor")),
             tunables: tunables(files),
+            energy_aware: number(files, "proc/sys/kernel/sched_energy_aware").map(|n| n != 0),
         }
     }
     /// From one file: a configuration or a list of features.
@@ -389,40 +410,69 @@ impl KernelFacts {
         };
         self.release.clone().or_else(of_config)
     }
+    /// Is an option built in?
+    fn has(&self, option: &str) -> bool {
+        self.config.as_ref().is_some_and(|c| c.lines().any(|l| l.trim().strip_suffix("=y") == Some(option)))
+    }
+    /// Energy-aware placement is switched off, or left out when the kernel was built.
+    fn without_eas(&self) -> bool {
+        let left_out = "# CONFIG_ENERGY_MODEL is not set";
+        self.energy_aware == Some(false)
+            || self.config.as_ref().is_some_and(|c| c.lines().any(|l| l.trim() == left_out))
+    }
+}
+
+/// The governors in use, or else those that the configuration makes the default.
+fn governors(facts: &KernelFacts, findings: &mut Vec<Diagnostic>) -> String {
+    let default = |prefix: &str, of: &[&str]| {
+        let found = of.iter().find(|g| facts.has(&format!("{prefix}_{}", g.to_uppercase())));
+        found.map(|g| g.to_string())
+    };
+    let cpufreq = ["schedutil", "ondemand", "conservative", "performance", "powersave", "userspace", "interactive"];
+    // By rating, as the kernel picks among those built in: menu 20, teo 19, ladder 10 (25 where ticks never stop), haltpoll 9.
+    let mut cpuidle = ["menu", "teo", "ladder", "haltpoll"];
+    if facts.has("CONFIG_HZ_PERIODIC") {
+        cpuidle = ["ladder", "menu", "teo", "haltpoll"];
+    }
+    let in_use = [
+        ("cpufreq", facts.cpufreq.clone().or_else(|| default("CONFIG_CPU_FREQ_DEFAULT_GOV", &cpufreq)), &cpufreq[..]),
+        ("cpuidle", facts.cpuidle.clone().or_else(|| default("CONFIG_CPU_IDLE_GOV", &cpuidle)), &cpuidle[..]),
+    ];
+    let mut policies = String::new();
+    for (slot, governor, known) in in_use {
+        match governor {
+            Some(g) if known.contains(&g.as_str()) => drop(writeln!(policies, "{slot} = \"{g}\"")),
+            Some(g) => {
+                let message =
+                    format!("{slot} governor {}: not simulated; the parent's is used", crate::words::quoted(&g));
+                findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+            }
+            None => {}
+        }
+    }
+    policies
+}
+
+/// What kernels are built with that changes figures and that no profile can ask for.
+const NOT_SIMULATED: [(&str, &str); 3] = [
+    ("CONFIG_PREEMPT_RT", "interrupts are no threads here, and locks of the kernel do not sleep"),
+    ("CONFIG_HZ_PERIODIC", "ticks of idle CPUs stop here"),
+    ("CONFIG_NO_HZ_FULL", "ticks of busy CPUs never stop here, as without `nohz_full=` on the command line"),
+];
+
+fn not_simulated(facts: &KernelFacts) -> impl Iterator<Item = Diagnostic> {
+    NOT_SIMULATED
+        .iter()
+        .filter(|(option, _)| facts.has(option))
+        .map(|(option, instead)| Diagnostic::warning("sysfs::W03", 0..0, format!("{option}: not simulated; {instead}")))
 }
 
 /// A kernel profile that inherits from `parent` and sets what is known. `features` are those the simulator has.
 pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) -> Imported {
     let mut out = Imported::default();
     out.diagnostics.extend(not_known(facts, parent));
-    let config =
-        |option: &str| facts.config.as_ref().is_some_and(|c| c.lines().any(|l| l.trim() == format!("{option}=y")));
-    let mut policies = String::new();
-    let cpufreq = facts.cpufreq.clone().or_else(|| {
-        let governors = ["schedutil", "ondemand", "conservative", "performance", "powersave", "userspace"];
-        governors
-            .iter()
-            .find(|g| config(&format!("CONFIG_CPU_FREQ_DEFAULT_GOV_{}", g.to_uppercase())))
-            .map(|g| g.to_string())
-    });
-    let known = ["schedutil", "ondemand", "conservative", "performance", "powersave", "userspace", "interactive"];
-    match cpufreq {
-        Some(g) if known.contains(&g.as_str()) => drop(writeln!(policies, "cpufreq = \"{g}\"")),
-        Some(g) => out.diagnostics.push(Diagnostic::warning(
-            "sysfs::W01",
-            0..0,
-            format!("cpufreq governor {}: not simulated; the parent's is used", crate::words::quoted(&g)),
-        )),
-        None => {}
-    }
-    let cpuidle = facts.cpuidle.clone().or_else(|| {
-        // By rating, as the kernel picks among those built in: teo 19, menu 20, haltpoll 9, ladder 10 (25 with periodic ticks).
-        let built_in = ["menu", "teo", "ladder", "haltpoll"];
-        built_in.iter().find(|g| config(&format!("CONFIG_CPU_IDLE_GOV_{}", g.to_uppercase()))).map(|g| g.to_string())
-    });
-    if let Some(g) = cpuidle.filter(|g| ["menu", "teo", "ladder", "haltpoll"].contains(&g.as_str())) {
-        let _ = writeln!(policies, "cpuidle = \"{g}\"");
-    }
+    let policies = governors(facts, &mut out.diagnostics);
+    out.diagnostics.extend(not_simulated(facts));
     let mut set = String::new();
     for word in facts.features.as_deref().unwrap_or_default().split_whitespace().take(200) {
         let (name, on) = word.strip_prefix("NO_").map_or((word, true), |n| (n, false));
@@ -438,9 +488,9 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
     let lines = || facts.config.as_deref().unwrap_or_default().lines();
     // Of 250 ticks a configuration says both HZ_250=y and HZ=250; a part of one, either.
     let hz = lines().find_map(|l| l.trim().strip_prefix("CONFIG_HZ=")?.parse().ok());
-    let hz = hz.or([100, 250, 300, 1000].into_iter().find(|hz| config(&format!("CONFIG_HZ_{hz}"))));
+    let hz = hz.or([100, 250, 300, 1000].into_iter().find(|hz| facts.has(&format!("CONFIG_HZ_{hz}"))));
     let hz = hz.filter(|hz| crate::kernel_toml::HZ.contains(hz));
-    let told = facts.version().is_some() || hz.is_some() || !facts.tunables.is_empty();
+    let told = facts.version().is_some() || hz.is_some() || !facts.tunables.is_empty() || facts.energy_aware.is_some();
     if !told && policies.is_empty() && set.is_empty() {
         let message = "nothing of a kernel is recognised here: no version, no option and no feature that is simulated";
         let help = "name a configuration (/proc/config.gz, /boot/config-RELEASE), a list of scheduler features \
@@ -462,6 +512,9 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
     }
     if !set.is_empty() {
         let _ = write!(text, "\n[features]\n{set}");
+    }
+    if facts.without_eas() {
+        let _ = writeln!(text, "\n[placement.eas]\ngeneration = \"off\"");
     }
     let mut last = "";
     for (slot, name, value) in &facts.tunables {
@@ -669,6 +722,77 @@ mod tests {
         assert!(of_200.toml.unwrap().contains("hz       = 200\n"));
         assert!(told("CONFIG_HZ_250=y\n").contains("no kernel version is told: taken as linux-6.12"));
         assert!(told("NO_PLACE_LAG").contains("no configuration"));
+    }
+
+    #[test]
+    fn boost_frequencies() {
+        let with = |boost: Option<&'static str>, top: Option<&'static str>| {
+            let imported = platform(
+                &move |path| match path.strip_prefix("sys/devices/system/cpu/")? {
+                    "present" => Some("0".into()),
+                    "cpu0/cpufreq/scaling_available_frequencies" => Some("600000 1800000".into()),
+                    "cpu0/cpufreq/scaling_boost_frequencies" => Some("2000000 ".into()),
+                    "cpu0/cpufreq/cpuinfo_max_freq" => top.map(String::from),
+                    "cpufreq/boost" => boost.map(String::from),
+                    _ => None,
+                },
+                "board",
+            );
+            let off = imported.diagnostics.iter().any(|d| d.message == "CPUs 0: boost is off; 2000000 kHz left out");
+            (imported.toml.unwrap().contains("khz = 2000000"), off)
+        };
+        assert_eq!(with(Some("1"), None), (true, false));
+        assert_eq!(with(None, Some("2000000")), (true, false));
+        assert_eq!(with(Some("0"), Some("1800000")), (false, true));
+    }
+
+    #[test]
+    fn states_of_clusters() {
+        let with = |list: &'static str| {
+            let files = move |path: &str| -> Option<String> {
+                let (cpu, file) =
+                    path.strip_prefix("sys/devices/system/cpu/")?.split_once('/').unwrap_or(("", "present"));
+                Some(match (cpu, file) {
+                    ("", _) => "0-3".into(),
+                    ("cpu0" | "cpu1", of) if of == list || of == "cache/index0/shared_cpu_list" => "0-1".into(),
+                    (_, of) if of == list || of == "cache/index0/shared_cpu_list" => "2-3".into(),
+                    (_, "cache/index0/level") => "2".into(),
+                    (_, "cpuidle/state0/name") => "WFI".into(),
+                    (_, "cpuidle/state1/name") => "cluster-sleep-0".into(),
+                    _ => return None,
+                })
+            };
+            platform(&files, "board").toml.unwrap()
+        };
+        for list in ["topology/cluster_cpus_list", "topology/core_siblings_list"] {
+            let parsed = crate::platform_toml::parse(&with(list), &Default::default());
+            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+            assert_eq!(p.clusters.iter().map(|c| c.cpus.to_string()).collect::<Vec<_>>(), ["0-1", "2-3"], "{list}");
+            assert_eq!(p.clusters[0].idle[1].scope, wattif_model::platform::Scope::Cluster);
+        }
+    }
+
+    #[test]
+    fn facts_of_a_kernel_that_a_profile_lacks_words_for() {
+        let options = "CONFIG_PREEMPT_RT=y\nCONFIG_HZ_PERIODIC=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_CPU_IDLE_GOV_MENU=y\n\
+            CONFIG_CPU_IDLE_GOV_LADDER=y\n";
+        let files = |idle: Option<&'static str>| {
+            KernelFacts::of(&move |path| match path {
+                "proc/sys/kernel/osrelease" => Some("6.12.1\n".into()),
+                "proc/sys/kernel/sched_energy_aware" => Some("0\n".into()),
+                "proc/config" => Some(options.into()),
+                "sys/devices/system/cpu/cpuidle/current_governor" => idle.map(String::from),
+                _ => None,
+            })
+        };
+        let out = kernel(&files(Some("qcom-lpm\n")), "mine", "linux-6.12", &[]);
+        let said: Vec<&str> = out.diagnostics.iter().filter_map(|d| d.message.split([':', ';']).next()).collect();
+        let options = ["CONFIG_PREEMPT_RT", "CONFIG_HZ_PERIODIC", "CONFIG_NO_HZ_FULL"];
+        assert_eq!(said, [&["cpuidle governor `qcom-lpm`"][..], &options].concat());
+        let text = out.toml.unwrap();
+        assert!(text.contains("[placement.eas]\ngeneration = \"off\"\n") && !text.contains("cpuidle"), "{text}");
+        let text = kernel(&files(None), "mine", "linux-6.12", &[]).toml.unwrap();
+        assert!(text.contains("cpuidle = \"ladder\""), "{text}");
     }
 
     #[test]
