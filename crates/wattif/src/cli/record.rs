@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wattif_formats::{archive, sysfs};
+use wattif_formats::{archive, platform_toml, sysfs};
 use wattif_model::check::Severity;
 
-/// What a replay needs, and what tells interrupts from threads.
+/// What a replay needs, and what tells interrupts from threads. Some kernels lack some: `-i` takes what is there.
 const EVENTS: [&str; 12] = [
     "sched:sched_switch",
     "sched:sched_waking",
@@ -56,7 +56,10 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         Some(trace) => trace.clone(),
         None => record(args, folder.path())?,
     };
-    let (platform, kernel) = capture(look);
+    let (mut platform, kernel) = capture(look);
+    if args.trace.is_some() {
+        platform = platform.filter(|p| is_of(&trace, p));
+    }
     pack(&args.output, &trace, platform.as_deref(), kernel.as_deref())?;
     let machine = if platform.is_some() { "" } else { " -p PLATFORM" };
     let next = quote(&args.output.display().to_string());
@@ -64,18 +67,38 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-/// The trace of the command.
+/// Is a trace as wide as this machine? A replay refuses events of more CPUs.
+fn is_of(trace: &Path, platform: &str) -> bool {
+    let nr = platform_toml::parse(platform, &Default::default()).platform.map_or(0, |p| p.nr_cpus());
+    let name = trace.display().to_string();
+    match crate::recording::load(&name) {
+        Ok(loaded) if loaded.recording.nr_cpus > nr => {
+            let of = loaded.recording.nr_cpus;
+            output::note(&format!(
+                "warning: {name} has events of {of} CPUs, this machine has {nr}: its platform was left out of the archive"
+            ));
+            false
+        }
+        Ok(_) => true,
+        Err(e) => {
+            output::note(&format!("warning: a replay will not take {name}: {e}"));
+            true
+        }
+    }
+}
+
+/// The trace of the command, which has this process's input and outputs.
 fn record(args: &Args, folder: &Path) -> Result<PathBuf, Error> {
     let trace = folder.join("trace.dat");
     let words = |trace: &Path| {
-        let mut words: Vec<String> = ["record", "-q", "-b"].map(String::from).into();
+        let mut words: Vec<String> = ["record", "-q", "-i", "-b"].map(String::from).into();
         words.push(args.buffer_kb.to_string());
         words.extend(["-o".into(), trace.display().to_string()]);
-        words.extend(EVENTS.iter().filter(|e| has(e)).flat_map(|e| ["-e".to_string(), e.to_string()]));
+        words.extend(EVENTS.iter().flat_map(|e| ["-e".to_string(), e.to_string()]));
         words.extend(args.command.iter().cloned());
         words
     };
-    let done = match Command::new("trace-cmd").args(words(&trace)).output() {
+    let done = match Command::new("trace-cmd").args(words(&trace)).status() {
         Ok(done) => done,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return Err(Error::Usage(format!(
@@ -86,19 +109,12 @@ fn record(args: &Args, folder: &Path) -> Result<PathBuf, Error> {
         }
         Err(e) => return Err(Error::file("trace-cmd", e)),
     };
-    let _ = std::io::stdout().write_all(&done.stdout);
-    let said = String::from_utf8_lossy(&done.stderr);
-    if !done.status.success() || !trace.exists() {
-        let said: Vec<String> =
-            said.lines().map(str::trim).filter(|l| !l.is_empty()).map(|l| format!("  {l}")).collect();
+    if !done.success() || !trace.exists() {
         return Err(Error::Usage(format!(
-            "trace-cmd could not record ({}):\n{}\n{}",
-            done.status,
-            said.join("\n"),
+            "trace-cmd could not record ({done}); above is what it says\n{}",
             by_hand(args, &words(Path::new("trace.dat")))
         )));
     }
-    output::note(&said);
     Ok(trace)
 }
 
@@ -120,14 +136,6 @@ fn by_hand(args: &Args, words: &[String]) -> String {
 fn root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|l| l.strip_prefix("Uid:").is_some_and(|ids| ids.split_whitespace().nth(1) == Some("0")))
-}
-
-/// Some kernels lack some events.
-fn has(event: &str) -> bool {
-    let path = event.replace(':', "/");
-    let known = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(|d| Path::new(d).join("events"));
-    let there = known.iter().any(|d| d.join("sched").is_dir());
-    !there || known.iter().any(|d| d.join(&path).is_dir())
 }
 
 /// The machine and its kernel, as far as they tell.
