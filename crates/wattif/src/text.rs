@@ -1,7 +1,7 @@
 //! What a run says, for people: aligned tables under one line that names everything that was used.
 
 use crate::run::Outcome;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use wattif_lab::metrics::{DomainReport, RunReport, Summary};
 use wattif_lab::table::{Align, Table, cell};
@@ -181,6 +181,15 @@ fn latency(report: &RunReport) -> String {
     out
 }
 
+/// Policies of all threads of each task.
+fn policies(report: &RunReport) -> BTreeMap<&str, String> {
+    let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for t in &report.tasks {
+        all.entry(&t.task).or_default().insert(&t.policy);
+    }
+    all.into_iter().map(|(task, of)| (task, Vec::from_iter(of).join(", "))).collect()
+}
+
 fn threads(report: &RunReport) -> String {
     let mut table =
         columns(&["", "threads", "policy", "runtime s", "CPU %", "wake-ups", "migrations", "wakeup mean µs", "p99 µs"]);
@@ -201,12 +210,14 @@ fn threads(report: &RunReport) -> String {
         }
         return table.to_text();
     }
+    let policies = policies(report);
     for g in &report.by_task {
         let (mean, p99) = mean_p99(&g.wakeup_latency_us);
+        let policy = policies.get(g.task.as_str()).map_or("", String::as_str);
         table.row([
             &g.task,
             g.threads.to_string().as_str(),
-            "",
+            policy,
             &cell(g.runtime_s),
             &percent(g.cpu_share),
             &g.activations.to_string(),
@@ -385,4 +396,20 @@ fn deadlock(blocked: &[Blocked]) -> String {
         holders => format!("{} waits for {}, held by {}\n", b.thread, b.waits_for, holders.join(", ")),
     };
     blocked.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattif_lab::metrics::TaskReport;
+
+    #[test]
+    fn policies_by_task() {
+        let thread =
+            |task: &str, policy: &str| TaskReport { task: task.into(), policy: policy.into(), ..TaskReport::default() };
+        let tasks = vec![thread("a", "SCHED_FIFO"), thread("b", "SCHED_OTHER"), thread("a", "SCHED_FIFO")];
+        let report = RunReport { tasks, ..RunReport::default() };
+        let all = policies(&report);
+        assert_eq!((all["a"].as_str(), all["b"].as_str()), ("SCHED_FIFO", "SCHED_OTHER"));
+    }
 }
