@@ -74,7 +74,8 @@ pub fn load(name: &str) -> Result<LoadedTrace, Error> {
 /// The figures of a recording, from the same metrics as those of a run.
 pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunReport, Vec<Missing>) {
     let missing = infer::missing(recording, platform, known);
-    let marks: Vec<String> = (0..64).map(|i| format!("mark{i}")).collect();
+    let told = recording.marks.iter().cloned();
+    let marks: Vec<String> = told.chain((0..64).map(|i| format!("mark{i}")).skip(recording.marks.len())).collect();
     let mut metrics = Metrics::for_trace(platform, &marks);
     infer::play(recording, platform, &mut metrics);
     let mut report = metrics.into_report();
@@ -208,6 +209,18 @@ pub(crate) fn other_release(release: &str, profile: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_have_their_names() {
+        use wattif_model::trace::{Event, Record, Recorded};
+        use wattif_model::{CpuId, Ns, Pid};
+        let event = Recorded::Event(Event::Mark { pid: Pid(1), mark: 0, began_ns: 0 });
+        let records = vec![Record { at: Ns(5_000), cpu: CpuId(0), current: Some(Pid(1)), event }];
+        let recording =
+            Recording { nr_cpus: 1, marks: vec!["request".into()], records, end: Ns(9_000), ..Recording::default() };
+        let (report, _) = analyse(&recording, &infer::platform(&recording), false);
+        assert_eq!(Vec::from_iter(report.metrics.frames.keys()), ["request"]);
+    }
 
     #[test]
     fn nearest_profile() {

@@ -121,7 +121,7 @@ impl TraceFile {
         };
         let table = |sink, of| TableTrace::new(sink, of, detail, about.clone()).map_err(failed);
         let writer: Box<dyn TraceWriter> = match format {
-            TraceFormat::Text => Box::new(TextTrace::new(sink, detail)),
+            TraceFormat::Text => Box::new(TextTrace::new(sink, detail, about)),
             TraceFormat::Perfetto => Box::new(PerfettoTrace::new(sink, detail, about)),
             TraceFormat::Arrow => Box::new(table(sink, TableFormat::Arrow)?),
             TraceFormat::Parquet => Box::new(table(sink, TableFormat::Parquet)?),

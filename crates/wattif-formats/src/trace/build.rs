@@ -1,6 +1,7 @@
 //! What all readers fill: events in the order of the file, names, what was skipped and what was lost.
 
-use super::kinds::{INTS, Kind, Row, since};
+use super::kinds::{INTS, Kind, Row, prios, since};
+use super::names::DEADLINE;
 use crate::words::quoted;
 use std::collections::HashMap;
 use wattif_model::check::Diagnostic;
@@ -13,6 +14,8 @@ const UNKNOWN_NAMES: usize = 2_000;
 const NAME: usize = 64;
 /// Names that are at hand.
 const RECENT: usize = 256;
+/// Marks that have a name.
+const MARKS: usize = 256;
 /// Findings that are kept.
 const FINDINGS: usize = 200;
 
@@ -67,6 +70,9 @@ impl Builder {
         // Where no flag says it: idle CPUs wake others from interrupts alone.
         let in_irq = place.irq.unwrap_or(place.current == Some(0) || nested);
         self.flags |= place.irq.is_some();
+        for &(pid, _) in prios(kind).iter().filter(|(_, prio)| ints[*prio] < 0) {
+            self.deadline(ints[pid]);
+        }
         let Some(event) = kind.event(ints, in_irq) else { return };
         match event {
             Recorded::Irq { enter } => {
@@ -164,10 +170,21 @@ impl Builder {
             self.threads.entry(pid).or_default().tgid = tgid;
         }
     }
+    /// A thread has the one priority that only SCHED_DEADLINE gives.
+    fn deadline(&mut self, pid: i64) {
+        if let Ok(pid @ 1..) = u32::try_from(pid) {
+            self.threads.entry(pid).or_default().policy.get_or_insert(DEADLINE);
+        }
+    }
+    /// The next of the names of marks.
+    pub fn mark(&mut self, name: &[u8]) {
+        if self.recording.marks.len() < MARKS {
+            self.recording.marks.push(printable(&name[..name.len().min(NAME)]));
+        }
+    }
     /// What our own files say of a thread.
     pub fn thread(&mut self, pid: i64, policy: &[u8], housekeeping: bool) {
-        const POLICIES: [&str; 6] =
-            ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", "SCHED_DEADLINE"];
+        const POLICIES: [&str; 6] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", DEADLINE];
         if let Ok(pid @ 1..) = u32::try_from(pid) {
             let thread = self.threads.entry(pid).or_default();
             thread.policy = POLICIES.into_iter().find(|p| p.as_bytes() == policy);
@@ -292,6 +309,20 @@ impl Builder {
             let more = if names.len() > 5 { ", …" } else { "" };
             let message = format!("{skipped} events of other kinds were skipped: {}{more}", most.join(", "));
             self.say(Diagnostic::note("trace::N01", 0..0, message));
+        }
+        self.clocks();
+    }
+
+    /// Old kernels of phones tell frequencies by the names of their clocks alone.
+    fn clocks(&mut self) {
+        let is_frequency = |r: &Record| matches!(r.event, Recorded::CpuFrequency { .. });
+        let seen = |name: &&&str| self.recording.unknown.contains_key(**name);
+        let Some(name) = ["clock_set_rate", "clk_set_rate"].iter().find(seen) else { return };
+        if !self.recording.records.iter().any(is_frequency) {
+            let message =
+                format!("frequencies may be in its {name} events, which name clocks and no CPUs: they are not read");
+            let help = "record power:cpu_frequency as well";
+            self.say(Diagnostic::note("trace::N03", 0..0, message).help(help));
         }
     }
 }

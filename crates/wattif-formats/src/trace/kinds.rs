@@ -149,6 +149,15 @@ pub(super) const ROWS: &[Row] = &[
     row("wattif_walt_demand", Kind::WaltDemand, &["pid", "demand", "cpu_demand"], NONE, &[]),
 ];
 
+/// Places of pids and of their priorities among the numbers of a kind.
+pub(super) const fn prios(kind: Kind) -> &'static [(usize, usize)] {
+    match kind {
+        Kind::Switch => &[(0, 1), (3, 4)],
+        Kind::Waking | Kind::Wakeup | Kind::WakeupNew | Kind::Migrate | Kind::Exit => &[(0, 1)],
+        _ => &[],
+    }
+}
+
 /// The row of an event called `name`.
 pub(super) fn find(name: &[u8]) -> Option<&'static Row> {
     ROWS.iter().find(|r| r.name.as_bytes() == name)
@@ -223,6 +232,7 @@ pub(super) fn letter_bits(text: &[u8]) -> i64 {
 fn pid(n: i64) -> Pid {
     Pid(n.clamp(0, i32::MAX.into()) as u32)
 }
+/// That of SCHED_DEADLINE, −1, is the highest of FIFO here: the builder notes the policy.
 fn prio(n: i64) -> u8 {
     n.clamp(0, 139) as u8
 }

@@ -14,6 +14,7 @@
 //! | `trace::W05` | stamps may not be ns |
 //! | `trace::N01` | events of other kinds were skipped |
 //! | `trace::N02` | lines that are no events |
+//! | `trace::N03` | frequencies may be in events that are not read |
 
 #[cfg(feature = "tables")]
 pub mod arrow;
@@ -113,11 +114,23 @@ fn sniff(bytes: &[u8]) -> Option<Format> {
     perfetto::probe(head, bytes.len()).then_some(Format::Perfetto)
 }
 
+/// How files begin that are packed in a way that is not taken off, and what unpacks them.
+const PACKED: [(&[u8], &str, &str); 4] = [
+    (b"\xfd7zXZ\0", "xz", "unxz FILE"),
+    (b"BZh", "bzip2", "bunzip2 FILE"),
+    (b"PK\x03\x04", "zip", "unzip FILE"),
+    (b"7z\xbc\xaf\x27\x1c", "7-Zip", "7z x FILE"),
+];
+
 fn unknown(bytes: &[u8]) -> Refused {
     let message = match bytes.len() {
         0 => "the file is empty".into(),
         n => format!("{n} bytes in no known trace format"),
     };
+    if let Some((_, name, tool)) = PACKED.iter().find(|(magic, ..)| bytes.starts_with(magic)) {
+        let help = format!("unpack it first: {tool}; gzip and zstd are taken off here");
+        return Box::new(Diagnostic::error("trace::E01", 0..0, format!("packed with {name}")).help(help));
+    }
     if bytes.starts_with(b"PAR1") || bytes.starts_with(b"ARROW1") {
         let message = "a Parquet or Arrow table: they are written for data frames and not read back";
         let help = "use the trace that it was made from, or write the run as .pftrace or .dat as well";
@@ -131,7 +144,7 @@ fn unknown(bytes: &[u8]) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattif_model::trace::{Event, IdleWeights};
+    use wattif_model::trace::{Event, IdleWeights, PrevState, ThreadInfo};
     use wattif_model::{CpuId, Ns, Pid};
 
     const EVENT: &str = "app one-101 [000] d..3. 1000.000100: sched_waking: comm=b pid=102 prio=120 target_cpu=001\n";
@@ -159,6 +172,16 @@ mod tests {
         check(&little, "ftrace text", 1, "");
         check(&units.iter().flat_map(|u| u.to_be_bytes()).collect::<Vec<u8>>(), "ftrace text", 1, "");
         assert!(read(&little[..3]).recording.is_none());
+    }
+
+    #[test]
+    fn packed_by_others() {
+        let said = |bytes: &[u8]| read(bytes).diagnostics.remove(0);
+        assert!(said(b"\xfd7zXZ\0\0\x04").help.unwrap().contains("unxz"));
+        assert_eq!(
+            (said(b"BZh91AY").message, said(b"PK\x03\x04..").message),
+            ("packed with bzip2".into(), "packed with zip".into())
+        );
     }
 
     #[test]
@@ -193,11 +216,21 @@ mod tests {
         let mut bytes = Vec::new();
         write(&mut bytes, &|writer| {
             writer.start(&platform);
+            let (comm, task) = (String::from("job"), String::from("job"));
+            writer.thread(&ThreadInfo { pid: Pid(7), comm, task, policy: "SCHED_DEADLINE", workload: true });
             writer.recorded(recording);
             let waking = Event::SchedWaking { pid: Pid(5), prio: 120, target_cpu: CpuId(0), in_irq: true };
             writer.event(Ns(1_000), CpuId(1), &waking);
             let weights = IdleWeights { entered: 1, states: 3, weights: [5, 70, 25, 0, 0, 0, 0, 0, 0, 0] };
             writer.event(Ns(2_000), CpuId(1), &Event::IdleWeights(weights));
+            let switch = Event::SchedSwitch {
+                prev_pid: Pid(0),
+                prev_prio: 120,
+                prev_state: PrevState::Running,
+                next_pid: Pid(7),
+                next_prio: 0,
+            };
+            writer.event(Ns(3_000), CpuId(1), &switch);
             writer.close().unwrap();
         });
         let read = read(&bytes);
@@ -205,13 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn losses_weights_and_interrupts_are_kept() {
+    fn what_is_kept() {
+        let about = || About { marks: vec!["frame 1".into(), "request".into()], ..About::default() };
         let text = |out: &mut Vec<u8>, with: &dyn Fn(&mut dyn TraceWriter)| {
-            with(&mut text_write::TextTrace::new(out, Detail::Decisions));
+            with(&mut text_write::TextTrace::new(out, Detail::Decisions, about()));
         };
         let dat = |out: &mut Vec<u8>, with: &dyn Fn(&mut dyn TraceWriter)| {
             let scratch = std::io::Cursor::new(Vec::new());
-            with(&mut dat::write::DatTrace::new(out, scratch, Detail::Decisions, About::default()));
+            with(&mut dat::write::DatTrace::new(out, scratch, Detail::Decisions, about()));
         };
         let perfetto = |out: &mut Vec<u8>, with: &dyn Fn(&mut dyn TraceWriter)| {
             with(&mut perfetto::write::PerfettoTrace::new(out, Detail::Decisions, About::default()));
@@ -223,9 +257,17 @@ mod tests {
             let gaps = [lost_gaps, lost_gaps, lost_gaps.min(1)];
             assert_eq!(all.each_ref().map(|r| r.lost_gaps), gaps);
             assert_eq!(all.each_ref().map(|r| r.lost_events), [lost_events; 3]);
+            let policies = all.each_ref().map(|r| r.threads[&7].policy);
+            assert_eq!(policies, [Some("SCHED_DEADLINE"); 3]);
             for r in [&all[0], &all[2]] {
+                assert_eq!(r.marks, about().marks, "{}", r.format);
                 let names: Vec<&str> = r.records.iter().map(|r| r.event.name()).collect();
-                assert_eq!((names, r.unknown.len()), (vec!["sched_waking", "wattif_idle_weights"], 0), "{}", r.format);
+                assert_eq!(
+                    (names, r.unknown.len()),
+                    (vec!["sched_waking", "wattif_idle_weights", "sched_switch"], 0),
+                    "{}",
+                    r.format
+                );
             }
             let in_irq = |r: &Recording| matches!(r.records[0].event(), Some(Event::SchedWaking { in_irq: true, .. }));
             assert!(all.iter().all(|r| r.has_irq_flags && in_irq(r)));

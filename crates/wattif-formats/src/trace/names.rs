@@ -1,9 +1,11 @@
 //! Names of threads by pid, for the writers.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use wattif_model::Pid;
+use wattif_model::trace::ThreadInfo;
 
+pub(super) const DEADLINE: &str = "SCHED_DEADLINE";
 /// Pids below this are looked up in a list.
 const DENSE: usize = 1 << 16;
 
@@ -13,11 +15,17 @@ pub(super) struct Names {
     dense: Vec<Option<String>>,
     /// A recording may hold any pid.
     sparse: HashMap<u32, String>,
+    /// Threads of SCHED_DEADLINE.
+    deadline: HashSet<Pid>,
 }
 
 impl Names {
-    pub fn insert(&mut self, pid: Pid, comm: &str) {
-        let comm = comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    pub fn insert(&mut self, thread: &ThreadInfo) {
+        let pid = thread.pid;
+        if thread.policy == DEADLINE {
+            self.deadline.insert(pid);
+        }
+        let comm = thread.comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         if pid.at() >= DENSE {
             self.sparse.insert(pid.0, comm);
             return;
@@ -33,6 +41,10 @@ impl Names {
             at if at < DENSE => self.dense.get(at)?.as_deref(),
             _ => self.sparse.get(&pid.0).map(String::as_str),
         }
+    }
+    /// A priority as the kernel's events have it: that of SCHED_DEADLINE is before all others.
+    pub fn prio(&self, pid: Pid, prio: u8) -> i64 {
+        if prio == 0 && self.deadline.contains(&pid) { -1 } else { prio.into() }
     }
     /// As the kernel's events have it: the idle task is `swapper/CPU`.
     pub fn comm(&self, pid: Pid, cpu: u32) -> Cow<'_, str> {

@@ -65,8 +65,23 @@ fn trim_line(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\\n").unwrap_or(line)
 }
 
+/// Before the name of a mark; ours.
+pub(super) const MARK: &str = "# mark: ";
+
 /// `# entries-in-buffer/entries-written: 23/5023   #P:8`: how many CPUs, and what was overwritten before the trace was read.
+/// perf says both in words, and its release.
 fn comment(line: &[u8], builder: &mut Builder) {
+    if let Some(name) = line.strip_prefix(MARK.as_bytes()) {
+        return builder.mark(name);
+    }
+    if let Some(rest) = line.strip_prefix(b"# nrcpus online : ") {
+        builder.recording.nr_cpus = number(trim(rest)).map_or(0, |n| n.clamp(0, 4096)) as usize;
+        return;
+    }
+    if let Some(rest) = line.strip_prefix(b"# os release : ") {
+        builder.recording.release = Some(super::build::printable(&trim(rest)[..rest.len().min(64)]));
+        return;
+    }
     const ENTRIES: &[u8] = b"entries-in-buffer/entries-written:";
     let Some(at) = find(line, ENTRIES) else { return };
     let text = String::from_utf8_lossy(&line[at + ENTRIES.len()..]);
@@ -353,8 +368,9 @@ fn by_key<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
             (None, _) => return None,
         };
     }
-    for (slot, names) in strs.iter_mut().zip(row.strs) {
-        *slot = names.split('|').find_map(|name| text_value(fields, name.as_bytes())).unwrap_or_default();
+    for ((slot, names), pid) in strs.iter_mut().zip(row.strs).zip(row.named) {
+        let pid = row.ints[*pid];
+        *slot = names.split('|').find_map(|name| text_value(fields, name.as_bytes(), pid)).unwrap_or_default();
     }
     Some((ints, strs))
 }
@@ -386,10 +402,14 @@ fn value<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     Some(&rest[..end])
 }
 
-/// The text after `key=`, up to the next ` word=` or ` ==>`: names may hold spaces.
-fn text_value<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+/// The name after `key=`, up to its pid, which follows nearly everywhere; or else to the next ` word=` or ` ==>`. Names may
+/// hold spaces, and look like fields.
+fn text_value<'a>(fields: &'a [u8], key: &[u8], pid: &str) -> Option<&'a [u8]> {
     let start = find_key(fields, key)?;
     let rest = &fields[start..];
+    if let Some(end) = pid.split('|').find_map(|pid| find_key(rest, pid.as_bytes())?.checked_sub(pid.len() + 2)) {
+        return Some(&rest[..end]);
+    }
     let mut end = rest.len();
     for i in (0..rest.len()).filter(|&i| rest[i] == b' ') {
         let word = rest[i + 1..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
@@ -416,10 +436,10 @@ fn find_key(fields: &[u8], key: &[u8]) -> Option<usize> {
 
 /// `comm:pid [prio] S ==> comm:pid [prio]`.
 fn switch_by_plugin(fields: &[u8]) -> Option<Fields<'_>> {
-    let arrow = find(fields, b" ==> ")?;
-    let (prev, next) = (&fields[..arrow], &fields[arrow + 5..]);
-    let (prev_comm, prev_pid, prev_prio, state) = comm_pid_prio(prev)?;
-    let (next_comm, next_pid, next_prio, _) = comm_pid_prio(next)?;
+    // A name may hold an arrow.
+    let arrows = fields.windows(5).enumerate().filter(|(_, w)| *w == b" ==> ").map(|(at, _)| at);
+    let mut halves = arrows.filter_map(|at| Some((comm_pid_prio(&fields[..at])?, comm_pid_prio(&fields[at + 5..])?)));
+    let ((prev_comm, prev_pid, prev_prio, state), (next_comm, next_pid, next_prio, _)) = halves.next()?;
     let state = letter_bits(trim(state));
     Some((kinds::of([prev_pid, prev_prio, state, next_pid, next_prio]), [prev_comm, next_comm]))
 }
@@ -632,6 +652,59 @@ mod tests {
             "CPU:2 [LOST 123 EVENTS]\ncpus=6\na-1 [000] 1.0: foo: bar=1\na-1 [000] 1.0: sched_wakeup: comm=b pid=2 prio=9 success=0 target_cpu=0\n",
         );
         assert_eq!((r.lost_events, r.lost_gaps, r.nr_cpus, r.unknown["foo"], r.records.len()), (123, 1, 6, 1, 0));
+    }
+
+    #[test]
+    fn names_that_look_like_fields() {
+        let named = |line: &str| {
+            let r = one(line);
+            assert_eq!(r.records.len(), 1, "{line}");
+            [5, 6].map(|pid| r.comm(Pid(pid)).to_string())
+        };
+        let keyed = "prev_comm=a b=c ==> d:1 prev_pid=5 prev_prio=120 prev_state=S ==> next_comm=e f=g next_pid=6 next_prio=120";
+        let plugin = "a b=c ==> d:1:5 [120] S ==> e f=g:6 [120]";
+        for fields in [keyed, plugin] {
+            assert_eq!(
+                named(&format!("a b=c ==> d:1-5 [000] 1.0: sched_switch: {fields}\n")),
+                ["a b=c ==> d:1", "e f=g"]
+            );
+        }
+        assert_eq!(named("x-1 [000] 1.0: sched_waking: comm=pid=7 pid=5 prio=120 target_cpu=1\n"), ["pid=7", "<...>"]);
+    }
+
+    #[test]
+    fn deadline_and_the_highest_of_fifo() {
+        let of = |prio: i32| {
+            let waking = format!("x-1 [000] 1.0: sched_waking: comm=a pid=5 prio={prio} target_cpu=1\n");
+            let r = one(&waking);
+            assert!(matches!(r.records[0].event(), Some(Event::SchedWaking { prio: 0, .. })));
+            r.threads[&5].policy
+        };
+        assert_eq!((of(-1), of(0)), (Some("SCHED_DEADLINE"), None));
+    }
+
+    #[test]
+    fn what_comments_say() {
+        let r = one(
+            "# ========\n# os release : 6.1.0-13-amd64\n# nrcpus online : 4\n# nrcpus avail : 8\n# mark: frame 1\n\
+             a 1 [000] 1.0: sched:sched_waking: comm=b pid=2 prio=9 target_cpu=0\n",
+        );
+        assert_eq!(
+            (r.nr_cpus, r.release.as_deref(), &r.marks[..]),
+            (4, Some("6.1.0-13-amd64"), &["frame 1".into()][..])
+        );
+    }
+
+    #[test]
+    fn clocks_of_old_kernels() {
+        let said = |line: &str| {
+            let mut b = Builder::default();
+            let clock = "a-1 [000] 1.0: clock_set_rate: a53_clk state=1209600000 cpu_id=0\n";
+            read(format!("{clock}{line}").as_bytes(), 1, &mut b);
+            b.finish("text").1.iter().map(|f| f.code).collect::<Vec<_>>()
+        };
+        assert_eq!(said(""), ["trace::N01", "trace::N03"]);
+        assert_eq!(said("a-1 [000] 1.0: cpu_frequency: state=1209600 cpu_id=0\n"), ["trace::N01"]);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //!
 //! Tracepoints have the kernel's names and fields. Events of our own begin with `wattif_`; decisions come with the inputs
 //! the policy saw. Of the flags, `h` (in an interrupt) is told of `sched_waking`, the others never; a recording that has no
-//! flags is written without them. There is no place for policies: the binary formats hold them.
+//! X
 
 use super::kinds::{BALANCES, REASONS};
 use super::names::Names;
-use super::writer::{Detail, TraceWriter};
+use super::text::MARK;
+use super::writer::{About, Detail, TraceWriter};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, Interest, Observer, Recording, ThreadInfo};
@@ -19,6 +20,7 @@ pub struct TextTrace<W> {
     domains: Vec<Vec<u32>>,
     current: Vec<Pid>,
     detail: Detail,
+    about: About,
     /// Interrupt context is known.
     flags: bool,
     failed: Option<std::io::Error>,
@@ -26,9 +28,9 @@ pub struct TextTrace<W> {
 
 impl<W: Write> TextTrace<W> {
     /// Begin a trace.
-    pub fn new(out: W, detail: Detail) -> TextTrace<W> {
+    pub fn new(out: W, detail: Detail, about: About) -> TextTrace<W> {
         let (domains, current) = (Vec::new(), Vec::new());
-        TextTrace { out, names: Names::default(), domains, current, detail, flags: true, failed: None }
+        TextTrace { out, names: Names::default(), domains, current, detail, about, flags: true, failed: None }
     }
 
     /// `comm:pid`, with the idle task under its name in `sched_switch`.
@@ -87,22 +89,28 @@ impl<W: Write> TextTrace<W> {
         Some(match *event {
             Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio } => {
                 let (prev, next) = (self.task(prev_pid, cpu), self.task(next_pid, cpu));
+                let (prev_prio, next_prio) =
+                    (self.names.prio(prev_pid, prev_prio), self.names.prio(next_pid, next_prio));
                 format!("{prev} [{prev_prio}] {} ==> {next} [{next_prio}]", prev_state.letter())
             }
             Event::SchedWaking { pid, prio, target_cpu, .. } => {
+                let prio = self.names.prio(pid, prio);
                 format!("comm={} pid={pid} prio={prio} target_cpu={:03}", self.comm(pid), target_cpu.0)
             }
             Event::SchedWakeup { pid, prio, target_cpu } | Event::SchedWakeupNew { pid, prio, target_cpu } => {
-                format!("{} [{prio}] CPU:{:03}", self.task(pid, cpu), target_cpu.0)
+                format!("{} [{}] CPU:{:03}", self.task(pid, cpu), self.names.prio(pid, prio), target_cpu.0)
             }
             Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu } => {
+                let prio = self.names.prio(pid, prio);
                 format!("comm={} pid={pid} prio={prio} orig_cpu={orig_cpu} dest_cpu={dest_cpu}", self.comm(pid))
             }
             Event::SchedProcessFork { pid, child_pid } => {
                 let (comm, child) = (self.comm(pid), self.comm(child_pid));
                 format!("comm={comm} pid={pid} child_comm={child} child_pid={child_pid}")
             }
-            Event::SchedProcessExit { pid, prio } => format!("comm={} pid={pid} prio={prio}", self.comm(pid)),
+            Event::SchedProcessExit { pid, prio } => {
+                format!("comm={} pid={pid} prio={}", self.comm(pid), self.names.prio(pid, prio))
+            }
             Event::CpuIdle { state } => format!("state={state} cpu_id={cpu}"),
             Event::CpuIdleMiss { state, below } => {
                 format!("cpu_id={cpu} state={state} type={}", if below { "below" } else { "above" })
@@ -157,10 +165,12 @@ impl<W: Write> Observer for TextTrace<W> {
     fn start(&mut self, platform: &Platform) {
         self.current = vec![Pid(0); platform.nr_cpus()];
         self.domains = platform.domains.iter().map(|d| d.cpus.iter().map(|c| c.0).collect()).collect();
-        self.failed = writeln!(self.out, "cpus={}", platform.nr_cpus()).err();
+        let mark = |mark: &String| format!("{MARK}{}\n", mark.replace(char::is_control, "?"));
+        let marks: String = self.about.marks.iter().map(mark).collect();
+        self.failed = write!(self.out, "cpus={}\n{marks}", platform.nr_cpus()).err();
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        self.names.insert(thread.pid, &thread.comm);
+        self.names.insert(thread);
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         if self.failed.is_none() {

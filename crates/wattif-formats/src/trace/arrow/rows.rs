@@ -363,7 +363,7 @@ impl Observer for EventTables {
         self.context.start(platform);
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        self.context.known.names.insert(thread.pid, &thread.comm);
+        self.context.known.names.insert(thread);
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         let tables = &mut self.tables;

@@ -117,7 +117,7 @@ impl<W: Write + Send> Observer for TableTrace<W> {
         self.context.start(platform);
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        self.context.known.names.insert(thread.pid, &thread.comm);
+        self.context.known.names.insert(thread);
         self.threads.push(thread.clone());
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {

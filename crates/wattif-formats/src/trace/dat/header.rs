@@ -361,6 +361,11 @@ impl Header {
                 self.tsc = tsc().filter(|t| t.mult > 0);
             }
             OURS => threads(data, builder),
+            MARKS => data
+                .strip_suffix(b"\n")
+                .into_iter()
+                .flat_map(|d| d.split(|&b| b == b'\n'))
+                .for_each(|m| builder.mark(m)),
             _ => {}
         }
     }
@@ -368,6 +373,9 @@ impl Header {
 
 /// Id of our own option: what is known of threads besides their names. trace-cmd skips ids it does not know.
 pub(super) const OURS: u16 = 0x5746;
+
+/// Another: names of marks, a line each.
+pub(super) const MARKS: u16 = 0x574d;
 
 /// Lines of `pid policy housekeeping comm`.
 fn threads(data: &[u8], builder: &mut Builder) {

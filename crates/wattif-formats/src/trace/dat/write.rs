@@ -6,7 +6,7 @@
 use super::super::kinds::{self, INTS, Kind, ROWS, Row};
 use super::super::names::Names;
 use super::super::writer::{About, Detail, GENERATOR, Scratch, TraceWriter};
-use super::header::OURS;
+use super::header::{MARKS, OURS};
 use super::page::{MISSED_EVENTS, MISSED_STORED};
 use std::collections::BTreeMap;
 use std::io::{Result, SeekFrom, Write};
@@ -157,6 +157,9 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             Kind::CfsThrottle | Kind::CfsUnthrottle => n[1] = cpu.0.into(),
             _ => {}
         }
+        for &(pid, prio) in kinds::prios(kind) {
+            n[prio] = self.names.prio(Pid(n[pid] as u32), n[prio] as u8);
+        }
         let in_irq = matches!(event, Event::SchedWaking { in_irq: true, .. });
         self.record(at.0, cpu.0, kinds::row_of(kind), &n, in_irq)?;
         if let Event::SchedSwitch { next_pid, .. } = *event {
@@ -268,6 +271,10 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         // Of a real machine, policies are known only where the trace that was read says them.
         let told = self.threads.values().filter(|t| !t.policy.is_empty());
         option(OURS, told.map(line).collect::<String>().as_bytes());
+        if !self.about.marks.is_empty() {
+            let line = |mark: &String| clean(mark) + "\n";
+            option(MARKS, self.about.marks.iter().map(line).collect::<String>().as_bytes());
+        }
         h.extend_from_slice(&0u16.to_le_bytes());
     }
 }
@@ -282,7 +289,7 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
         self.domains = platform.domains.iter().map(|d| d.cpus.iter().map(|c| c.0).collect()).collect();
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        self.names.insert(thread.pid, &thread.comm);
+        self.names.insert(thread);
         self.threads.insert(thread.pid.0, thread.clone());
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {

@@ -321,7 +321,7 @@ impl<W: Write> PerfettoTrace<W> {
     /// comm, pid, prio, target: what wake-ups have in common.
     fn wakeup(&self, pid: Pid, prio: u8, target: CpuId) -> Message {
         let mut m = Message::default();
-        m.text(1, &self.names.comm(pid, 0)).number(2, pid.0.into()).number(3, prio.into());
+        m.text(1, &self.names.comm(pid, 0)).number(2, pid.0.into()).number(3, self.names.prio(pid, prio) as u64);
         m.number(4, 1).number(5, target.0.into());
         m
     }
@@ -337,7 +337,7 @@ impl<W: Write> PerfettoTrace<W> {
                 b.woken_at = at;
                 b.waking[1].varint(pid.0.into());
                 b.waking[2].varint(target_cpu.0.into());
-                b.waking[3].varint(prio.into());
+                b.waking[3].varint(names.prio(pid, prio) as u64);
                 b.waking[4].varint(name);
                 b.waking[5].varint(if in_irq { HARDIRQ } else { 0 });
                 self.flush_if_full(cpu)
@@ -354,7 +354,9 @@ impl<W: Write> PerfettoTrace<W> {
             }
             Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu } => {
                 let mut m = Message::default();
-                m.text(1, &self.names.comm(pid, 0)).number(2, pid.0.into()).number(3, prio.into());
+                m.text(1, &self.names.comm(pid, 0))
+                    .number(2, pid.0.into())
+                    .number(3, self.names.prio(pid, prio) as u64);
                 m.number(4, orig_cpu.0.into()).number(5, dest_cpu.0.into());
                 self.verbose(at, cpu, 491, &m)
             }
@@ -366,7 +368,9 @@ impl<W: Write> PerfettoTrace<W> {
             }
             Event::SchedProcessExit { pid, prio } => {
                 let mut m = Message::default();
-                m.text(1, &self.names.comm(pid, 0)).number(2, pid.0.into()).number(4, prio.into());
+                m.text(1, &self.names.comm(pid, 0))
+                    .number(2, pid.0.into())
+                    .number(4, self.names.prio(pid, prio) as u64);
                 self.verbose(at, cpu, 238, &m)
             }
             Event::CpuIdle { state } => {
@@ -410,15 +414,16 @@ impl<W: Write> PerfettoTrace<W> {
     fn switch(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
         let Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio } = *event else { return Ok(()) };
         let PerfettoTrace { bundles, names, current, .. } = self;
+        let (prev_prio, next_prio) = (names.prio(prev_pid, prev_prio) as u64, names.prio(next_pid, next_prio) as u64);
         let b = &mut bundles[cpu.at()];
         current[cpu.at()] = next_pid;
         let state = state_bits(prev_state) as u64;
         if !b.begun {
             b.begun = true;
             let mut m = Message::default();
-            m.text(1, &names.comm(prev_pid, cpu.0)).number(2, prev_pid.0.into()).number(3, prev_prio.into());
+            m.text(1, &names.comm(prev_pid, cpu.0)).number(2, prev_pid.0.into()).number(3, prev_prio);
             m.number(4, state).text(5, &names.comm(next_pid, cpu.0));
-            m.number(6, next_pid.0.into()).number(7, next_prio.into());
+            m.number(6, next_pid.0.into()).number(7, next_prio);
             let mut event = Message::default();
             event.number(1, at).number(2, prev_pid.0.into()).message(4, &m);
             b.events.message(2, &event);
@@ -429,7 +434,7 @@ impl<W: Write> PerfettoTrace<W> {
         b.switched_at = at;
         b.switch[1].varint(state);
         b.switch[2].varint(next_pid.0.into());
-        b.switch[3].varint(next_prio.into());
+        b.switch[3].varint(next_prio);
         b.switch[4].varint(name);
         self.flush_if_full(cpu)
     }
@@ -668,7 +673,7 @@ impl<W: Write> Observer for PerfettoTrace<W> {
         self.guarded(|t| t.begin(n));
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        self.names.insert(thread.pid, &thread.comm);
+        self.names.insert(thread);
         self.guarded(|t| t.thread_packet(thread));
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
