@@ -260,6 +260,7 @@ impl Looked {
             "release": r.release,
             "clock": r.clock,
             "platform": self.platform.name,
+            "background": infer::background_told(r),
             "missing": self.missing,
         })
     }

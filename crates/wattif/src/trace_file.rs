@@ -206,8 +206,13 @@ fn threads(recording: &Recording) -> Vec<ThreadInfo> {
     for (&pid, t) in &recording.threads {
         let of = process(pid, t.tgid);
         let policy = t.policy.unwrap_or_default();
-        let info =
-            ThreadInfo { pid: Pid(pid), comm: t.comm.clone(), task: task(of), policy, workload: !t.housekeeping };
+        let info = ThreadInfo {
+            pid: Pid(pid),
+            comm: t.comm.clone(),
+            task: task(of),
+            policy,
+            workload: t.housekeeping != Some(true),
+        };
         all.push((of != pid, info));
     }
     all.sort_by_key(|(later, _)| *later);

@@ -95,7 +95,7 @@ fn text_holds_every_event() {
     let (wrote, path) = written(dir.path(), "a.txt", Detail::Full, &spec(60));
     let got = read(&path);
     same(&by_cpu(&wrote, |_| true), &by_cpu(&got, |_| true), "text");
-    assert!(wrote.threads.iter().filter(|t| got.threads.contains_key(t.0)).all(|(p, t)| got.threads[p].comm == t.comm));
+    assert_eq!(got.threads, wrote.threads, "names, policies, housekeeping");
 }
 
 #[test]
@@ -106,7 +106,10 @@ fn perfetto_holds_the_tracepoints() {
         Recorded::Event(e) => e.name().starts_with("sched_") || matches!(e, Event::CpuIdle { .. }),
         _ => true,
     };
-    let (mut a, mut b) = (by_cpu(&wrote, kept), by_cpu(&read(&path), |_| true));
+    let got = read(&path);
+    let known = |r: &Recording, pid: &u32| r.threads.get(pid).map(|t| (t.comm.clone(), t.policy, t.housekeeping));
+    assert!(wrote.threads.keys().all(|pid| known(&got, pid) == known(&wrote, pid)), "{:?}", got.threads);
+    let (mut a, mut b) = (by_cpu(&wrote, kept), by_cpu(&got, |_| true));
     // Compact events stand apart from the others, so events of one stamp may change places.
     for cpu in a.iter_mut().chain(&mut b) {
         cpu.sort_by_key(|(at, e)| (*at, e.name()));

@@ -182,13 +182,35 @@ impl Builder {
             self.recording.marks.push(printable(&name[..name.len().min(NAME)]));
         }
     }
-    /// What our own files say of a thread.
-    pub fn thread(&mut self, pid: i64, policy: &[u8], housekeeping: bool) {
+    /// What our own files say of a thread: `pid policy housekeeping comm`.
+    pub fn thread(&mut self, line: &[u8]) {
+        let mut parts = line.splitn(4, |&b| b == b' ');
+        let (Some(pid), Some(policy), Some(housekeeping)) = (parts.next(), parts.next(), parts.next()) else { return };
+        let pid = super::text::number(pid).unwrap_or(0);
+        self.policy(pid, policy);
+        self.housekeeping(pid, housekeeping == b"1");
+        self.full_name(pid, parts.next().unwrap_or_default());
+    }
+    /// Its policy, where it is one.
+    pub fn policy(&mut self, pid: i64, policy: &[u8]) {
         const POLICIES: [&str; 6] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", DEADLINE];
         if let Ok(pid @ 1..) = u32::try_from(pid) {
+            self.threads.entry(pid).or_default().policy = POLICIES.into_iter().find(|p| p.as_bytes() == policy);
+        }
+    }
+    /// Is it the system's background?
+    pub fn housekeeping(&mut self, pid: i64, housekeeping: bool) {
+        if let Ok(pid @ 1..) = u32::try_from(pid) {
+            self.threads.entry(pid).or_default().housekeeping = Some(housekeeping);
+        }
+    }
+    /// What is known of a process is known of its thread `pid`.
+    pub fn same_process(&mut self, pid: i64, tgid: i64) {
+        self.tgid(pid, tgid);
+        let (Ok(pid @ 1..), Ok(tgid)) = (u32::try_from(pid), u32::try_from(tgid)) else { return };
+        if let Some(&RecordedThread { policy, housekeeping, .. }) = self.threads.get(&tgid) {
             let thread = self.threads.entry(pid).or_default();
-            thread.policy = POLICIES.into_iter().find(|p| p.as_bytes() == policy);
-            thread.housekeeping = housekeeping;
+            (thread.policy, thread.housekeeping) = (policy, housekeeping);
         }
     }
 

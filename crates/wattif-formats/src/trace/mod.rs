@@ -219,6 +219,10 @@ mod tests {
             let (comm, task) = (String::from("job"), String::from("job"));
             writer.thread(&ThreadInfo { pid: Pid(7), comm, task, policy: "SCHED_DEADLINE", workload: true });
             writer.recorded(recording);
+            for (pid, policy, workload) in [(5, "SCHED_IDLE", true), (6, "SCHED_OTHER", false), (8, "", true)] {
+                let (comm, task) = (format!("a task-{pid}"), "a task".into());
+                writer.thread(&ThreadInfo { pid: Pid(pid), comm, task, policy, workload });
+            }
             let waking = Event::SchedWaking { pid: Pid(5), prio: 120, target_cpu: CpuId(0), in_irq: true };
             writer.event(Ns(1_000), CpuId(1), &waking);
             let weights = IdleWeights { entered: 1, states: 3, weights: [5, 70, 25, 0, 0, 0, 0, 0, 0, 0] };
@@ -268,6 +272,12 @@ mod tests {
                     "{}",
                     r.format
                 );
+            }
+            for r in &all {
+                let known = |pid: u32| r.threads.get(&pid).map(|t| (t.comm.as_str(), t.policy, t.housekeeping));
+                assert_eq!(known(5), Some(("a task-5", Some("SCHED_IDLE"), Some(false))), "{}", r.format);
+                assert_eq!(known(6), Some(("a task-6", Some("SCHED_OTHER"), Some(true))), "{}", r.format);
+                assert!(known(8).is_none_or(|k| (k.1, k.2) == (None, None)), "of a real machine: {}", r.format);
             }
             let in_irq = |r: &Recording| matches!(r.records[0].event(), Some(Event::SchedWaking { in_irq: true, .. }));
             assert!(all.iter().all(|r| r.has_irq_flags && in_irq(r)));

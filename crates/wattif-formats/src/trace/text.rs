@@ -67,10 +67,15 @@ fn trim_line(line: &[u8]) -> &[u8] {
 
 /// Before the name of a mark; ours.
 pub(super) const MARK: &str = "# mark: ";
+/// What our own traces say of a thread.
+pub(super) const THREAD: &str = "# wattif thread ";
 
 /// `# entries-in-buffer/entries-written: 23/5023   #P:8`: how many CPUs, and what was overwritten before the trace was read.
 /// perf says both in words, and its release.
 fn comment(line: &[u8], builder: &mut Builder) {
+    if let Some(thread) = line.strip_prefix(THREAD.as_bytes()) {
+        return builder.thread(thread);
+    }
     if let Some(name) = line.strip_prefix(MARK.as_bytes()) {
         return builder.mark(name);
     }

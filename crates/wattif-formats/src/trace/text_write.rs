@@ -2,11 +2,11 @@
 //!
 //! Tracepoints have the kernel's names and fields. Events of our own begin with `wattif_`; decisions come with the inputs
 //! the policy saw. Of the flags, `h` (in an interrupt) is told of `sched_waking`, the others never; a recording that has no
-//! X
+//! flags is written without them. Policies, which threads are background, and the names of marks stand in comments.
 
 use super::kinds::{BALANCES, REASONS};
 use super::names::Names;
-use super::text::MARK;
+use super::text::{MARK, THREAD};
 use super::writer::{About, Detail, TraceWriter};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
@@ -45,6 +45,12 @@ impl<W: Write> TextTrace<W> {
             0 => "<idle>",
             _ => self.names.get(pid).unwrap_or("<...>"),
         }
+    }
+
+    /// A comment to all readers but ours.
+    fn thread_line(&mut self, t: &ThreadInfo) -> Result<()> {
+        let comm = self.comm(t.pid).to_string();
+        writeln!(self.out, "{THREAD}{} {} {} {comm}", t.pid, t.policy, u8::from(!t.workload))
     }
 
     fn line(&mut self, at: Ns, cpu: CpuId, in_irq: bool, event: &str, fields: &str) -> Result<()> {
@@ -171,6 +177,10 @@ impl<W: Write> Observer for TextTrace<W> {
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.names.insert(thread);
+        // Of a real machine, policies are known only where the trace that was read says them.
+        if self.failed.is_none() && !thread.policy.is_empty() {
+            self.failed = self.thread_line(thread).err();
+        }
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         if self.failed.is_none() {

@@ -5,6 +5,7 @@
 //! work, waits and why they end, so that another kernel or machine can be asked.
 
 mod affinity;
+mod background;
 mod exits;
 mod idling;
 mod joins;
@@ -20,7 +21,8 @@ mod unlike;
 mod wakers;
 mod workload;
 
+pub use background::{background, background_told};
 pub use platform::platform;
-pub use play::{Missing, blank, housekeeping, missing, normalised, play};
+pub use play::{Missing, blank, missing, normalised, play};
 pub use programs::is_named;
 pub use workload::{Inferred, Options, workload};

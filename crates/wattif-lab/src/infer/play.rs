@@ -1,5 +1,6 @@
 //! A recording as the events of a run, for the same metrics.
 
+use super::background::background;
 use super::idling::{First, Idling, firsts, idling, powers};
 use super::unlike::{self, first_opps, nearest};
 use crate::metrics::RunReport;
@@ -143,41 +144,8 @@ pub fn normalised(recording: &Recording) -> Cow<'_, Recording> {
     Cow::Owned(whole)
 }
 
-/// Kernel threads and recorders, by name; what our own files say counts more.
-pub fn housekeeping(recording: &Recording, pid: Pid) -> bool {
-    const PREFIXES: [&str; 22] = [
-        "kworker",
-        "ksoftirqd",
-        "migration/",
-        "rcu",
-        "kswapd",
-        "kthreadd",
-        "watchdog",
-        "cpuhp/",
-        "irq/",
-        "jbd2",
-        "mmcqd",
-        "trace-cmd",
-        "perf",
-        "traced",
-        "atrace",
-        "kcompactd",
-        "khungtaskd",
-        "khugepaged",
-        "oom_reaper",
-        "sugov:",
-        "swapper",
-        "idle_inject",
-    ];
-    match recording.threads.get(&pid.0) {
-        Some(t) if t.policy.is_some() => t.housekeeping,
-        Some(t) => PREFIXES.iter().any(|p| t.comm.starts_with(p)),
-        None => false,
-    }
-}
-
-/// Threads that events name, with a priority they had.
-pub(super) fn seen(recording: &Recording) -> BTreeMap<Pid, u8> {
+/// Threads that events name, with the priority they had first.
+pub fn seen(recording: &Recording) -> BTreeMap<Pid, u8> {
     let mut all = BTreeMap::new();
     for r in &recording.records {
         let mut see = |pid: Pid, prio: u8| {
@@ -210,6 +178,7 @@ fn policy(recording: &Recording, pid: Pid, prio: u8) -> &'static str {
 pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) {
     let recording = normalised(recording);
     out.start(platform);
+    let background = background(&recording);
     for (pid, prio) in seen(&recording) {
         let comm = recording.comm(pid).to_string();
         out.thread(&ThreadInfo {
@@ -217,7 +186,7 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
             task: task(&recording, &comm),
             comm,
             policy: policy(&recording, pid, prio),
-            workload: !housekeeping(&recording, pid),
+            workload: !background.contains(&pid),
         });
     }
     let counts = recording.counts();

@@ -51,6 +51,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         groups: vec![GroupSpec::root()],
         ..Workload::default()
     };
+    let background = super::background(recording);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| matches!(s, Step::Token { .. } | Step::Get(_));
@@ -75,7 +76,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             start,
             attr,
             cpus,
-            background: super::housekeeping(recording, *pid),
+            background: background.contains(pid),
             ..TaskSpec::new(task, ops)
         });
     }
@@ -93,6 +94,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if clients > 0 {
         out.notes.push(format!("{clients} threads taken as clients: some of their requests found the server busy"));
     }
+    out.notes.extend(super::background_told(recording));
     out.notes.push(format!(
         "{} threads; {timers} waits end by timers and devices, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
         threads.len()

@@ -47,8 +47,8 @@ pub struct RecordedThread {
     pub tgid: u32,
     /// Its policy, where the file says it (ours does); otherwise only its priority is known.
     pub policy: Option<&'static str>,
-    /// Background of the recorder's or simulated system, where the file says so.
-    pub housekeeping: bool,
+    /// Background of the recorded or simulated system (its kernel's own threads, say), where the file says it.
+    pub housekeeping: Option<bool>,
 }
 
 /// One event of a recording.
@@ -198,7 +198,7 @@ impl Observer for Recorder {
     }
     fn thread(&mut self, t: &ThreadInfo) {
         let thread =
-            RecordedThread { comm: t.comm.clone(), tgid: 0, policy: Some(t.policy), housekeeping: !t.workload };
+            RecordedThread { comm: t.comm.clone(), tgid: 0, policy: Some(t.policy), housekeeping: Some(!t.workload) };
         self.recording.threads.insert(t.pid.0, thread);
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {

@@ -11,6 +11,7 @@ use crate::run::seeds;
 use crate::settings::Settings;
 use crate::text;
 use wattif_lab::compare::Comparison;
+use wattif_lab::infer;
 use wattif_lab::report::ratios;
 use wattif_lab::table::{Align, Table, cell, interval};
 use wattif_model::check::Severity;
@@ -214,6 +215,9 @@ fn head(name: &str, looked: &Looked) -> String {
     out += &format!("platform  {}: {}\n", looked.platform.name, looked.platform.title);
     for m in &looked.missing {
         out += &format!("{}   {}: {}\n", if m.derived { "derived" } else { "missing" }, m.figures, m.why);
+    }
+    if let Some(background) = infer::background_told(r) {
+        out += &format!("note      {background}\n");
     }
     out
 }

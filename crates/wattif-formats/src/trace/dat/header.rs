@@ -360,7 +360,7 @@ impl Header {
                 let mut tsc = || Some(Tsc { mult: o.u32()?, shift: o.u32()?, offset: o.u64()? });
                 self.tsc = tsc().filter(|t| t.mult > 0);
             }
-            OURS => threads(data, builder),
+            OURS => data.split(|&b| b == b'\n').for_each(|line| builder.thread(line)),
             MARKS => data
                 .strip_suffix(b"\n")
                 .into_iter()
@@ -371,24 +371,11 @@ impl Header {
     }
 }
 
-/// Id of our own option: what is known of threads besides their names. trace-cmd skips ids it does not know.
+/// Id of our own option: what is known of threads besides their names, a line each. trace-cmd skips ids it does not know.
 pub(super) const OURS: u16 = 0x5746;
 
 /// Another: names of marks, a line each.
 pub(super) const MARKS: u16 = 0x574d;
-
-/// Lines of `pid policy housekeeping comm`.
-fn threads(data: &[u8], builder: &mut Builder) {
-    for line in data.split(|&b| b == b'\n') {
-        let mut parts = line.splitn(4, |&b| b == b' ');
-        let (Some(pid), Some(policy), Some(housekeeping)) = (parts.next(), parts.next(), parts.next()) else {
-            continue;
-        };
-        let pid = super::super::text::number(pid).unwrap_or(0);
-        builder.thread(pid, policy, housekeeping == b"1");
-        builder.full_name(pid, parts.next().unwrap_or_default());
-    }
-}
 
 /// `pid comm` lines.
 fn names(lines: &[u8], builder: &mut Builder) {

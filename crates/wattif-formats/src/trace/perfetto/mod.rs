@@ -16,6 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
 
+/// `kthreadd`, the parent of all threads of the kernel.
+const KTHREADD: u64 = 2;
+/// Begins the version of the tracing service of our own traces.
+const OURS: &str = "wattif";
+/// Their processes are tasks, and have the policy in their command line.
+const POLICY: &str = "--policy=";
+
 /// `TracePacket`.
 mod packet {
     pub const FTRACE_EVENTS: u32 = 1;
@@ -73,6 +80,8 @@ const MAX_SEQUENCES: usize = 10_000;
 
 struct Reader<'b> {
     builder: &'b mut Builder,
+    /// The trace is one of ours, which say policies.
+    ours: bool,
     /// By field.
     known: Vec<Option<Known>>,
     /// Who runs on a CPU since the last compact switch, and with what priority.
@@ -114,6 +123,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     let running = vec![None; CpuSet::MAX_CPUS];
     let mut reader = Reader {
         builder,
+        ours: false,
         known,
         running,
         unknown: BTreeMap::new(),
@@ -215,26 +225,49 @@ impl Reader<'_> {
 
     fn process_tree(&mut self, bytes: &[u8]) {
         for (field, value) in fields(bytes) {
-            let (mut id, mut tgid, mut name) = (0, 0, &b""[..]);
-            for (inner, value) in fields(value.bytes()) {
-                match (field, inner) {
-                    (1 | 2, 1) => id = value.number() as i64,
-                    (2, 3) => tgid = value.number() as i64,
-                    (1, 3) if name.is_empty() => name = value.bytes(),
-                    (2, 2) => name = value.bytes(),
-                    _ => {}
-                }
-            }
-            if field == 1 {
-                // A command line; the thread's own name, where it is told, is better.
-                let base = name.rsplit(|&b| b == b'/').next().unwrap_or(name);
-                self.builder.default_name(id, base);
-                self.builder.tgid(id, id);
-            } else if field == 2 {
-                self.builder.comm(id, name);
-                self.builder.tgid(id, tgid);
+            match field {
+                1 => self.process(value.bytes()),
+                2 => self.thread(value.bytes()),
+                _ => {}
             }
         }
+    }
+
+    fn process(&mut self, bytes: &[u8]) {
+        let (mut id, mut parent, mut name, mut policy) = (0, 0, None, None);
+        for (field, value) in fields(bytes) {
+            match field {
+                1 => id = value.number() as i64,
+                2 => parent = value.number(),
+                3 if name.is_none() => name = Some(value.bytes()),
+                3 if self.ours => policy = value.bytes().strip_prefix(POLICY.as_bytes()).or(policy),
+                _ => {}
+            }
+        }
+        // A command line; the thread's own name, where it is told, is better.
+        let name = name.unwrap_or_default();
+        self.builder.default_name(id, name.rsplit(|&b| b == b'/').next().unwrap_or(name));
+        self.builder.tgid(id, id);
+        if parent != 0 {
+            self.builder.housekeeping(id, parent == KTHREADD);
+        }
+        if let Some(policy) = policy {
+            self.builder.policy(id, policy);
+        }
+    }
+
+    fn thread(&mut self, bytes: &[u8]) {
+        let (mut id, mut tgid, mut name) = (0, 0, &b""[..]);
+        for (field, value) in fields(bytes) {
+            match field {
+                1 => id = value.number() as i64,
+                2 => name = value.bytes(),
+                3 => tgid = value.number() as i64,
+                _ => {}
+            }
+        }
+        self.builder.comm(id, name);
+        self.builder.same_process(id, tgid);
     }
 
     fn system_info(&mut self, bytes: &[u8]) {
@@ -244,6 +277,7 @@ impl Reader<'_> {
                     let release = fields(value.bytes()).find(|(f, _)| *f == 3).map(|(_, v)| v.bytes());
                     self.builder.recording.release = release.map(super::build::printable);
                 }
+                4 => self.ours = value.bytes().starts_with(OURS.as_bytes()),
                 8 => self.builder.recording.nr_cpus = (value.number() as usize).min(4096),
                 _ => {}
             }

@@ -7,6 +7,7 @@ use super::super::kinds::{BALANCES, REASONS, state_bits};
 use super::super::names::Names;
 use super::super::writer::{About, Detail, GENERATOR, TraceWriter};
 use super::proto::Message;
+use super::{KTHREADD, POLICY};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
@@ -17,6 +18,8 @@ use wattif_model::{CpuId, Ns, Pid};
 const BUNDLE: usize = 32 << 10;
 /// `TRACE_FLAG_HARDIRQ`.
 const HARDIRQ: u64 = 0x08;
+/// The parent of what is not the kernel's.
+const INIT: u64 = 1;
 /// All our packets but the bundles depend on the names interned by the first.
 const SEQUENCE: u64 = 1;
 
@@ -130,8 +133,8 @@ pub struct PerfettoTrace<W> {
     names: Names,
     current: Vec<Pid>,
     platform: Option<Platform>,
-    /// First thread of each task: its process.
-    processes: BTreeMap<String, u32>,
+    /// First thread of each task of one policy, in the workload or not: its process.
+    processes: BTreeMap<(String, &'static str, bool), u32>,
     tracks: BTreeSet<u64>,
     meter: Meter,
     failed: Option<std::io::Error>,
@@ -630,11 +633,19 @@ impl<W: Write> PerfettoTrace<W> {
 
     fn thread_packet(&mut self, t: &ThreadInfo) -> Result<()> {
         let next = t.pid.0;
-        let process = *self.processes.entry(t.task.clone()).or_insert(next);
+        let process = *self.processes.entry((t.task.clone(), t.policy, t.workload)).or_insert(next);
         let mut tree = Message::default();
         if process == next {
             let mut p = Message::default();
-            p.number(1, process.into()).number(2, if t.workload { 1 } else { 2 }).text(3, &t.task);
+            p.number(1, process.into());
+            // Of a real machine, nothing is known of a parent.
+            if !t.workload || !t.policy.is_empty() {
+                p.number(2, if t.workload { INIT } else { KTHREADD });
+            }
+            p.text(3, &t.task);
+            if !t.policy.is_empty() {
+                p.text(3, &format!("{POLICY}{}", t.policy));
+            }
             tree.message(1, &p);
         }
         let mut thread = Message::default();
