@@ -1,6 +1,7 @@
 //! What all readers fill: events in the order of the file, names, what was skipped and what was lost.
 
 use super::kinds::{INTS, Kind, Row, prios, since};
+use super::lives::{self, Renamed};
 use super::names::DEADLINE;
 use crate::words::quoted;
 use std::collections::HashMap;
@@ -16,6 +17,8 @@ const NAME: usize = 64;
 const RECENT: usize = 256;
 /// Marks that have a name.
 const MARKS: usize = 256;
+/// Changes of names that are kept.
+const RENAMED: usize = 1 << 20;
 /// Findings that are kept.
 const FINDINGS: usize = 200;
 
@@ -27,6 +30,7 @@ pub(super) struct Builder {
     threads: HashMap<u32, RecordedThread>,
     /// What [`Builder::comm`] was told of late, by the last bits of the pid: names come with every event and seldom change.
     recent: Vec<(u32, String)>,
+    renamed: Vec<Renamed>,
     full_names: HashMap<u32, String>,
     other_unknown: u64,
     beyond: u64,
@@ -129,6 +133,9 @@ impl Builder {
         let thread = self.threads.entry(pid).or_default();
         if thread.comm.as_bytes() != comm {
             thread.comm = printable(comm);
+            if self.renamed.len() < RENAMED {
+                self.renamed.push(Renamed { at: self.last, pid, comm: thread.comm.clone() });
+            }
         }
         recent.0 = pid;
         recent.1.clone_from(&thread.comm);
@@ -269,6 +276,8 @@ impl Builder {
         recording.format = format.into();
         in_order(&mut recording.records);
         self.strays = drop_strays(&mut recording.records);
+        recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
+        let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);
         let zero = recording.zero_ns;
         let mut cpus = 0;
@@ -285,7 +294,6 @@ impl Builder {
         recording.nr_cpus = recording.nr_cpus.max(cpus).min(CpuSet::MAX_CPUS);
         recording.end = recording.records.last().map_or(Ns::ZERO, |r| r.at);
         recording.has_irq_flags = self.flags;
-        recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
         for (pid, comm) in std::mem::take(&mut self.full_names) {
             if let Some(thread) = recording.threads.get_mut(&pid) {
                 thread.comm = comm;
@@ -293,6 +301,13 @@ impl Builder {
         }
         if self.other_unknown > 0 {
             recording.unknown.insert("(other names)".into(), self.other_unknown);
+        }
+        if let Some((first, many)) = again {
+            let message = match many {
+                1 => format!("1 thread has the pid of one that had ended: {first} here"),
+                _ => format!("{many} threads have the pids of ones that had ended: from {first} on here"),
+            };
+            self.say(Diagnostic::note("trace::N05", 0..0, message));
         }
         self.summary();
         (self.recording, self.findings)
@@ -344,7 +359,7 @@ impl Builder {
             let message =
                 format!("frequencies may be in its {name} events, which name clocks and no CPUs: they are not read");
             let help = "record power:cpu_frequency as well";
-            self.say(Diagnostic::note("trace::N03", 0..0, message).help(help));
+            self.say(Diagnostic::note("trace::N04", 0..0, message).help(help));
         }
     }
 }

@@ -14,13 +14,16 @@
 //! | `trace::W05` | stamps may not be ns |
 //! | `trace::N01` | events of other kinds were skipped |
 //! | `trace::N02` | lines that are no events |
-//! | `trace::N03` | frequencies may be in events that are not read |
+//! | `trace::N03` | buffers of a file that are not read |
+//! | `trace::N04` | frequencies may be in events that are not read |
+//! | `trace::N05` | threads that had one pid after each other |
 
 #[cfg(feature = "tables")]
 pub mod arrow;
 mod build;
 pub mod dat;
 mod kinds;
+mod lives;
 mod names;
 pub mod perfetto;
 mod text;

@@ -708,7 +708,7 @@ mod tests {
             read(format!("{clock}{line}").as_bytes(), 1, &mut b);
             b.finish("text").1.iter().map(|f| f.code).collect::<Vec<_>>()
         };
-        assert_eq!(said(""), ["trace::N01", "trace::N03"]);
+        assert_eq!(said(""), ["trace::N01", "trace::N04"]);
         assert_eq!(said("a-1 [000] 1.0: cpu_frequency: state=1209600 cpu_id=0\n"), ["trace::N01"]);
     }
 

@@ -265,11 +265,8 @@ impl Inference<'_> {
             }
             Recorded::Event(Event::SchedProcessFork { pid, child_pid }) => self.fork(at, cpu, pid, child_pid),
             Recorded::Event(Event::SchedWakeupNew { pid, .. }) => {
-                match self.threads.get_mut(&pid) {
-                    Some(t) if t.state == State::Unknown => (t.state, t.born) = (State::Runnable { since: at }, at),
-                    // Another thread of the same number.
-                    Some(t) if matches!(t.state, State::Dead { .. }) => t.state = State::Runnable { since: at },
-                    _ => {}
+                if let Some(t) = self.threads.get_mut(&pid).filter(|t| t.state == State::Unknown) {
+                    (t.state, t.born) = (State::Runnable { since: at }, at);
                 }
             }
             Recorded::Event(Event::CpuIdle { state }) => match state {
@@ -433,10 +430,7 @@ impl Inference<'_> {
             return;
         }
         let Some(t) = self.threads.get_mut(&child) else { return };
-        if matches!(t.state, State::Dead { .. }) {
-            // Another thread of the same number.
-            t.state = State::Runnable { since: at };
-        } else if t.state == State::Unknown && t.steps.is_empty() {
+        if t.state == State::Unknown && t.steps.is_empty() {
             (t.parent, t.born, t.state) = (Some(parent), at, State::Runnable { since: at });
             self.threads.get_mut(&parent).expect("checked above").push(Step::Fork(child));
         }
@@ -489,7 +483,5 @@ mod tests {
         let parked = ops(PrevState::Dead, waking(7));
         assert!(!parked.contains(&Op::Exit), "{parked:?}");
         assert_eq!(parked, ops(PrevState::Sleeping, waking(7)));
-        let new = Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(0) };
-        assert!(ops(PrevState::Dead, new).contains(&Op::Exit), "another thread of the same number");
     }
 }

@@ -1,0 +1,162 @@
+//! Threads that had one pid after each other: the kernel gives the number of a thread that has ended to a new one. In a recording
+//! a pid is one thread, so that the later ones get numbers that the trace does not have.
+//!
+//! A thread has ended when it is switched out dead or says that it exits; who is then forked or woken for the first time under its
+//! pid is another. (A parked thread looks dead in some traces, and is switched in again.)
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use wattif_model::Pid;
+use wattif_model::trace::{Event, Placement, PrevState, Record, Recorded, RecordedThread};
+
+/// A thread got a name at a stamp.
+pub(super) struct Renamed {
+    pub at: u64,
+    pub pid: u32,
+    pub comm: String,
+}
+
+/// Gives threads that have the pid of one that has ended pids of their own; the first of these, and how many. Records are in order.
+pub(super) fn split(
+    records: &mut [Record],
+    threads: &mut BTreeMap<u32, RecordedThread>,
+    names: &[Renamed],
+) -> Option<(u32, usize)> {
+    let begins = begins(records);
+    if begins.is_empty() {
+        return None;
+    }
+    let mut highest = threads.keys().copied().max().unwrap_or(0);
+    for r in records.iter_mut() {
+        pids(&mut r.event).into_iter().flatten().for_each(|pid| highest = highest.max(pid.0));
+    }
+    let first = highest + 1;
+    let mut now: HashMap<Pid, Pid> = HashMap::new();
+    let mut lives: BTreeMap<u32, Vec<(u64, u32)>> = BTreeMap::new();
+    let mut next = begins.iter().zip(first..).peekable();
+    for (i, r) in records.iter_mut().enumerate() {
+        while let Some((&(_, pid), own)) = next.next_if(|((at, _), _)| *at == i) {
+            now.insert(pid, Pid(own));
+            lives.entry(pid.0).or_default().push((r.at.0, own));
+        }
+        let of_event = pids(&mut r.event).into_iter().flatten();
+        for pid in of_event.chain(&mut r.current) {
+            *pid = now.get(pid).copied().unwrap_or(*pid);
+        }
+    }
+    let mut names: Vec<&Renamed> = names.iter().filter(|n| lives.contains_key(&n.pid)).collect();
+    names.sort_by_key(|n| (n.pid, n.at));
+    for (pid, later) in lives {
+        let own = names.partition_point(|n| n.pid < pid)..names.partition_point(|n| n.pid <= pid);
+        name(threads, pid, &later, &names[own]);
+    }
+    Some((first, begins.len()))
+}
+
+/// Where the life of a thread begins whose pid another has had.
+fn begins(records: &[Record]) -> Vec<(usize, Pid)> {
+    let (mut dead, mut all) = (HashSet::new(), Vec::new());
+    for (i, r) in records.iter().enumerate() {
+        match r.event() {
+            Some(&Event::SchedSwitch { prev_pid, prev_state, next_pid, .. }) => {
+                if prev_state == PrevState::Dead {
+                    dead.insert(prev_pid);
+                }
+                if !dead.is_empty() {
+                    dead.remove(&next_pid);
+                }
+            }
+            Some(&Event::SchedProcessExit { pid, .. }) => {
+                dead.insert(pid);
+            }
+            Some(&(Event::SchedProcessFork { child_pid: pid, .. } | Event::SchedWakeupNew { pid, .. }))
+                if dead.remove(&pid) =>
+            {
+                all.push((i, pid));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Each has the last name that it got in its time.
+fn name(threads: &mut BTreeMap<u32, RecordedThread>, pid: u32, later: &[(u64, u32)], names: &[&Renamed]) {
+    let mut known = threads.remove(&pid).unwrap_or_default();
+    let is_leader = known.tgid == pid;
+    let ends = later.iter().map(|l| l.0).chain([u64::MAX]);
+    let mut names = names.iter().peekable();
+    for (own, until) in [pid].into_iter().chain(later.iter().map(|l| l.1)).zip(ends) {
+        while let Some(told) = names.next_if(|n| n.at < until) {
+            known.comm.clone_from(&told.comm);
+        }
+        if is_leader {
+            known.tgid = own;
+        }
+        threads.insert(own, known.clone());
+    }
+}
+
+/// The threads that an event names.
+fn pids(event: &mut Recorded) -> [Option<&mut Pid>; 2] {
+    let Recorded::Event(event) = event else { return [None, None] };
+    match event {
+        Event::SchedSwitch { prev_pid: pid, next_pid: other, .. }
+        | Event::SchedProcessFork { pid, child_pid: other } => [Some(pid), Some(other)],
+        Event::SchedWaking { pid, .. }
+        | Event::SchedWakeup { pid, .. }
+        | Event::SchedWakeupNew { pid, .. }
+        | Event::SchedMigrateTask { pid, .. }
+        | Event::SchedProcessExit { pid, .. }
+        | Event::PeltSe { pid, .. }
+        | Event::WaltDemand { pid, .. }
+        | Event::TimerWake { pid, .. }
+        | Event::RtappStats { pid, .. }
+        | Event::RtappConfigured { pid, .. }
+        | Event::Mark { pid, .. }
+        | Event::DeviceDone { pid, .. }
+        | Event::CgroupAttachTask { pid, .. }
+        | Event::DeadlineJob { pid, .. }
+        | Event::Placement(Placement { pid, .. }) => [Some(pid), None],
+        _ => [None, None],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wattif_model::Pid;
+    use wattif_model::trace::{Event, Recording};
+
+    const USED_AGAIN: &str = "\
+alpha-100 [000] 10.000900: sched_process_exit: comm=alpha pid=100 prio=120
+alpha-100 [000] 10.001000: sched_switch: alpha:100 [120] Z ==> swapper/0:0 [120]
+sh-7 [001] 10.002100: sched_process_fork: comm=sh pid=7 child_comm=sh child_pid=100
+sh-7 [001] 10.002100: sched_wakeup_new: comm=sh pid=100 prio=120 target_cpu=000
+<idle>-0 [000] 10.002200: sched_switch: swapper/0:0 [120] R ==> sh:100 [120]
+beta-100 [000] 10.007200: sched_switch: beta:100 [120] S ==> swapper/0:0 [120]
+";
+
+    fn read(text: &str) -> (Recording, String) {
+        let read = super::super::read(text.as_bytes());
+        let said: Vec<String> = read.diagnostics.into_iter().map(|d| d.message).collect();
+        (read.recording.expect("a trace"), said.join("; "))
+    }
+
+    #[test]
+    fn a_pid_that_is_used_again_is_another_thread() {
+        let (r, said) = read(USED_AGAIN);
+        let threads: Vec<(u32, &str)> = r.threads.iter().map(|(pid, t)| (*pid, t.comm.as_str())).collect();
+        assert_eq!(threads, [(7, "sh"), (100, "alpha"), (101, "beta")]);
+        assert!(said.contains("1 thread has the pid of one that had ended: 101 here"), "{said}");
+        let fork = Event::SchedProcessFork { pid: Pid(7), child_pid: Pid(101) };
+        assert!(r.records.iter().any(|r| r.event() == Some(&fork)));
+        assert_eq!(r.records.iter().map(|r| r.current.unwrap().0).collect::<Vec<_>>(), [100, 100, 7, 7, 0, 101]);
+    }
+
+    #[test]
+    fn who_is_switched_in_again_was_parked() {
+        let woken = "<idle>-0 [000] 10.0015: sched_switch: swapper/0:0 [120] R ==> alpha:100 [120]\n";
+        let lines: Vec<&str> = USED_AGAIN.split_inclusive('\n').collect();
+        let (r, said) = read(&[lines[1], woken, lines[2], lines[3]].concat());
+        assert!(!r.threads.contains_key(&101) && said.is_empty(), "{said}");
+    }
+}
