@@ -117,14 +117,29 @@ pub struct Replayed {
     pub comparison: Option<Comparison>,
 }
 
-/// Policies are given to threads that the trace has.
+/// Policies are given to threads that the trace has, and go with their priorities.
 pub fn check_policies(policies: &[(String, Policy)], recording: &Recording) -> Result<(), Error> {
     let names: BTreeSet<&str> = recording.threads.values().map(|t| t.comm.as_str()).collect();
     let known = |name: &str| names.iter().any(|comm| infer::is_named(comm, name));
-    match policies.iter().find(|(name, _)| !known(name)) {
-        Some((name, _)) => Err(Error::unknown("thread of this trace", name, names, "wattif import TRACE lists them")),
-        None => Ok(()),
+    if let Some((name, _)) = policies.iter().find(|(name, _)| !known(name)) {
+        return Err(Error::unknown("thread of this trace", name, names, "wattif import TRACE lists them"));
     }
+    policies.iter().try_for_each(|(name, policy)| check_priority(name, *policy, recording))
+}
+
+/// A policy that none of the threads can have is refused; of threads of one name, it is for those that can.
+fn check_priority(name: &str, policy: Policy, recording: &Recording) -> Result<(), Error> {
+    let prios = infer::priorities(recording);
+    let own = prios.iter().filter(|(pid, _)| infer::is_named(recording.comm(**pid), name));
+    let own: BTreeSet<u8> = own.map(|(_, prio)| *prio).collect();
+    let (Some(prio), false) = (own.first(), own.iter().any(|prio| infer::has_policy(*prio, policy))) else {
+        return Ok(());
+    };
+    let kind = if *prio < 100 { "real-time" } else { "fair" };
+    Err(Error::Usage(format!(
+        "--policy {name}={}: {name} has priority {prio}, which is that of a {kind} thread (0 to 99 are real-time)",
+        policy.name()
+    )))
 }
 
 /// Replay a trace that was looked at.
@@ -290,8 +305,25 @@ impl Looked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattif_model::CpuId;
-    use wattif_model::trace::Event;
+    use wattif_model::trace::{Event, RecordedThread};
+    use wattif_model::{CpuId, Pid};
+
+    #[test]
+    fn policies_go_with_priorities() {
+        let woken = |pid, prio| Event::SchedWaking { pid: Pid(pid), prio, target_cpu: CpuId(0), in_irq: false };
+        let record = |event| Record { at: Ns(1), cpu: CpuId(0), current: None, event: Recorded::Event(event) };
+        let records = [woken(1, 120), woken(2, 89), woken(3, 120), woken(4, 89)].map(record).into();
+        let thread = |comm: &str| RecordedThread { comm: comm.into(), ..Default::default() };
+        let threads = (1..).zip(["app", "rt", "both-0", "both-1"].map(thread)).collect();
+        let trace = Recording { records, threads, ..Recording::default() };
+        let check = |text: &str| check_policies(&[policy_of_thread(text).unwrap()], &trace).map_err(|e| e.to_string());
+        for fits in ["app=SCHED_IDLE", "rt=SCHED_RR", "both=SCHED_RR", "both=SCHED_BATCH"] {
+            assert_eq!(check(fits), Ok(()), "{fits}");
+        }
+        assert!(check("app=SCHED_FIFO").unwrap_err().contains("app has priority 120, which is that of a fair thread"));
+        assert!(check("rt=SCHED_IDLE").unwrap_err().contains("priority 89, which is that of a real-time thread"));
+        assert!(check("nobody=SCHED_IDLE").is_err());
+    }
 
     #[test]
     fn cpus_with_events() {

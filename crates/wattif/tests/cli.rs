@@ -949,6 +949,8 @@ fn traces_that_cannot_answer() {
     for (args, expect) in [
         (&["replay", &without("sched_switch"), "-k", "linux-6.12"][..], "there is no work to replay"),
         (&["replay", &path("t.txt"), "-k", "linux-6.12", "--policy", "nosuch=SCHED_IDLE"], "nosuch"),
+        (&["replay", &path("t.txt"), "-k", "linux-6.12", "--policy", "a=SCHED_FIFO"], "a has priority 120"),
+        (&["import", "workload", &path("t.txt"), "--policy", "a=SCHED_RR"], "a has priority 120"),
         (&["replay", &path("t.txt"), "-k", "linux-6.12", "--set", "platform.hz=1000"], "name it (-p)"),
         (&["replay", &path("t.txt"), "--set", "cpuidle=teo"], "none is named (-k)"),
         (&["replay", &path("t.txt"), "--as-recorded", "--seeds", "7"], "cannot be used with"),

@@ -23,6 +23,6 @@ mod workload;
 
 pub use background::{background, background_told};
 pub use platform::platform;
-pub use play::{Missing, blank, missing, normalised, play};
-pub use programs::is_named;
+pub use play::{Missing, blank, missing, normalised, play, seen as priorities};
+pub use programs::{has_policy, is_named};
 pub use workload::{Inferred, Options, workload};

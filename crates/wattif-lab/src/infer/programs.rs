@@ -120,6 +120,11 @@ pub fn is_named(comm: &str, name: &str) -> bool {
     comm.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
+/// May a thread of this priority have the policy?
+pub fn has_policy(prio: u8, policy: Policy) -> bool {
+    policy.is_rt() == (prio < 100)
+}
+
 /// nice and policy from the kernel's priority.
 fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Options) -> SchedAttr {
     let mut attr = SchedAttr::default();
@@ -131,7 +136,7 @@ fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Option
     let all = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Fifo, Policy::Rr];
     let told = told.and_then(|t| all.into_iter().find(|p| p.name() == t));
     let asked = options.policies.iter().find(|(name, _)| is_named(comm, name)).map(|p| p.1);
-    if let Some(policy) = asked.or(told).filter(|p| p.is_rt() == (prio < 100)) {
+    if let Some(policy) = asked.or(told).filter(|p| has_policy(prio, *p)) {
         attr.policy = policy;
     }
     attr
