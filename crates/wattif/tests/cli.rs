@@ -966,6 +966,11 @@ fn traces_that_cannot_answer() {
         assert!(o.status.success(), "{name}: {}", err(&o));
         assert!(out(&o).contains("may differ by"), "{}", out(&o));
     }
+    // What a replay warns of, the workload is warned of too; and it says its unit of work.
+    let o = done(&["import", "workload", &path("sched_wak"), "-p", "guest_arm64_4l4b"]);
+    assert!(err(&o).contains("warning: the trace has no sched_waking events"), "{}", err(&o));
+    let workload: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert_eq!(workload["calibration_cpu"], 4);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{Exit, output};
 use crate::data::{self, Collection};
 use crate::error::{Error, Findings, Look};
 use crate::recording::{profile_of, without_background};
-use crate::replay::check_policies;
+use crate::replay::{check_policies, warnings};
 use crate::settings::Settings;
 use std::io::Read;
 use std::path::PathBuf;
@@ -108,18 +108,20 @@ fn figures(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
 fn workload(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
     let looked = look_at(trace, args.platform.as_deref(), &Settings::default(), look)?;
     check_policies(&args.policy, &looked.loaded.recording)?;
+    warnings(&looked).iter().for_each(|w| output::note(&format!("warning: {w}")));
     let platform = without_background(&looked.platform);
     let options = infer::Options { policies: args.policy.clone(), counted: args.rtapp };
     let inferred = infer::workload(&looked.loaded.recording, &platform, trace, &options);
     inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
+    // Its unit of work.
+    let cpu = Some(platform.calibration_cpu.0);
     let text = match args.rtapp {
         true => {
-            let cpu = platform.calibration_cpu.0;
-            let (text, notes) = rtapp::write(&inferred.workload, Some(cpu), &rtapp::Logs::default());
+            let (text, notes) = rtapp::write(&inferred.workload, cpu, &rtapp::Logs::default());
             notes.iter().for_each(|n| output::note(&format!("note: {n}")));
             text
         }
-        false => wattif_formats::workload_json::write(&inferred.workload, None, &rtapp::Logs::default()),
+        false => wattif_formats::workload_json::write(&inferred.workload, cpu, &rtapp::Logs::default()),
     };
     emit(args, &text)
 }
