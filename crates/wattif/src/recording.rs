@@ -123,7 +123,7 @@ pub struct Check {
 /// Compares what can be compared.
 pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Missing]) -> Vec<Check> {
     let mut checks = Vec::new();
-    let none = |what: &str| missing.iter().any(|m| !m.derived && m.figures.contains(what));
+    let none = |what: &str| missing.iter().any(|m| !m.derived && m.cpus.is_empty() && m.figures.contains(what));
     let mut add = |figure: String, unit, tolerance: fn(f64) -> f64, of: &dyn Fn(&RunReport) -> Option<f64>| {
         let values: Vec<f64> = simulated.iter().filter_map(of).collect();
         let Some(recorded) = of(recorded).filter(|_| !values.is_empty()) else { return };

@@ -326,7 +326,8 @@ fn domains(domains: &[DomainReport]) -> String {
     }
     let mut table =
         Table::new([("CPUs", Align::Left), ("transitions", Align::Right), ("share of time by MHz", Align::Left)]);
-    for d in domains {
+    // Of a recording, a clock may be untold.
+    for d in domains.iter().filter(|d| !d.freq_residency.is_empty()) {
         let total: f64 = d.freq_residency.iter().map(|f| f.s).sum();
         let used = d.freq_residency.iter().filter(|f| f.s > 0.0);
         let shares: Vec<String> =

@@ -19,6 +19,15 @@ pub struct Missing {
     pub why: Cow<'static, str>,
     /// Derived from other events instead; otherwise there are none.
     pub derived: bool,
+    /// Only of these CPUs; empty: of all.
+    #[serde(skip)]
+    pub cpus: CpuSet,
+}
+
+impl Missing {
+    fn of_all(figures: &'static str, why: impl Into<Cow<'static, str>>, derived: bool) -> Missing {
+        Missing { figures, why: why.into(), derived, cpus: CpuSet::default() }
+    }
 }
 
 /// What `recording` cannot say on `platform`.
@@ -28,7 +37,7 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     let mut all = Vec::new();
     let mut say = |when: bool, figures, why: &'static str, derived| {
         if when {
-            all.push(Missing { figures, why: why.into(), derived });
+            all.push(Missing::of_all(figures, why, derived));
         }
     };
     let none = !has("sched_switch");
@@ -55,7 +64,13 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     say(!power, "energy", "the platform has no powers (-p)", false);
     say(power && !(idle && frequency), "energy", "no cpu_idle or cpu_frequency events", false);
     say(!has("wattif_rtapp_stats"), "wu_lat (rt-app's own log)", "no program events in the trace", false);
-    let mut taken = |figures, why: String| all.push(Missing { figures, why: why.into(), derived: true });
+    if frequency && !platform_known {
+        all.extend(unlike::untold(recording, platform).map(|cpus| {
+            let why = format!("no cpu_frequency events of CPUs {cpus}");
+            Missing { cpus, ..Missing::of_all("frequencies", why, false) }
+        }));
+    }
+    let mut taken = |figures, why: String| all.push(Missing::of_all(figures, why, true));
     if frequency {
         unlike::frequencies(recording, platform).into_iter().for_each(|why| taken("frequencies", why));
     }
@@ -91,7 +106,11 @@ pub fn blank(report: &mut RunReport, missing: &[Missing]) {
                 report.metrics.power_mean = None;
                 report.cpus.iter_mut().for_each(|c| c.energy = None);
             }
-            "frequencies" => report.domains.clear(),
+            "frequencies" if m.cpus.is_empty() => report.domains.clear(),
+            "frequencies" => {
+                let cpus = m.cpus.to_string();
+                report.domains.iter_mut().filter(|d| d.cpus == cpus).for_each(|d| d.freq_residency.clear());
+            }
             "idle accuracy" => {
                 report.metrics.idle_accuracy = None;
                 report.cpus.iter_mut().flat_map(|c| &mut c.idle).for_each(|s| (s.above, s.below) = (0, 0));
@@ -355,6 +374,24 @@ mod tests {
         assert_eq!(busy, [50, 1_000, 0, 0]);
         let why = why(&r, "residencies of idle states");
         assert!(why[0].contains("no events of CPUs 2-3") && why[1].contains("CPUs 0 slept before"), "{why:?}");
+    }
+
+    #[test]
+    fn a_clock_that_nothing_tells_is_not_made_up() {
+        let mut r = recording(&[(10, 0, testbed::waking(7)), (90, 3, testbed::idle(0))]);
+        r.records[0].event = Recorded::CpuFrequency { cpu: CpuId(3), khz: 1_500_000 };
+        let platform = crate::infer::platform(&r);
+        let mut metrics = Metrics::for_trace(&platform, &[]);
+        play(&r, &platform, &mut metrics);
+        let (mut report, all) = (metrics.into_report(), missing(&r, &platform, false));
+        let own = |m: &&Missing| !m.cpus.is_empty();
+        let said: Vec<&str> = all.iter().filter(own).map(|m| m.why.as_ref()).collect();
+        assert_eq!(said, ["no cpu_frequency events of CPUs 0-2"]);
+        blank(&mut report, &all);
+        let told: Vec<(&str, bool)> =
+            report.domains.iter().map(|d| (d.cpus.as_str(), !d.freq_residency.is_empty())).collect();
+        assert_eq!(told, [("0-2", false), ("3", true)]);
+        assert!(missing(&r, &testbed::platform(), true).iter().all(|m| m.cpus.is_empty()), "its clocks are known");
     }
 
     #[test]

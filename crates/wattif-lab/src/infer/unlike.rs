@@ -34,6 +34,12 @@ fn told_since(recording: &Recording, platform: &Platform) -> Vec<Option<Ns>> {
     since
 }
 
+/// CPUs of the domains without any event.
+pub(super) fn untold(recording: &Recording, platform: &Platform) -> impl Iterator<Item = CpuSet> {
+    let since = told_since(recording, platform).into_iter().zip(&platform.domains);
+    since.filter(|(since, _)| since.is_none()).map(|(_, d)| d.cpus.clone())
+}
+
 /// The operating point each domain is taken to have before its first event.
 pub(super) fn first_opps(recording: &Recording, platform: &Platform) -> Vec<usize> {
     let first = |(d, since): (usize, Option<Ns>)| match since {
