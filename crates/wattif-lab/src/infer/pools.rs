@@ -1,13 +1,16 @@
 //! Pools of threads that take requests from one queue.
 //!
+//! Threads of a pool have one name, or number the threads of their process behind one: `worker-3`, `Binder:594_3`.
 //! Whoever waits takes the next request: to which thread of the pool a wake-up went was chance, and a replay in which that thread is
 //! still busy would have given it to another. A pool shows by its wake-ups: threads of one name that only others wake, now this, now
 //! that one.
 
+use super::play::task;
 use super::steps::Step;
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
+use wattif_model::trace::Recording;
 
 /// Fewer threads, or fewer wake-ups of each in the mean, are no pool.
 const MIN_THREADS: usize = 3;
@@ -15,12 +18,28 @@ const MIN_WAKEUPS: usize = 8;
 /// A waker that prefers a thread so many times above its share has a reason to.
 const PREFERENCE: usize = 2;
 
-/// The first thread of its pool, for each thread that is in one. `task`: the name threads of a pool share.
-pub(super) fn pools(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> BTreeMap<Pid, Pid> {
-    let mut by_name: BTreeMap<String, Vec<Pid>> = BTreeMap::new();
+/// What threads of a pool share: their name; or a name without its number, and the process where it is known.
+pub(super) fn family(recording: &Recording, pid: Pid) -> (String, u32) {
+    let name = task(recording, recording.comm(pid));
+    match stem(&name) {
+        Some(stem) => (stem.into(), recording.threads.get(&pid.0).map_or(0, |t| t.tgid)),
+        None => (name, 0),
+    }
+}
+
+/// A name without its last number and what joins it.
+fn stem(name: &str) -> Option<&str> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let joined = stem.trim_end_matches(['-', '_', '/', ':', '#', ' ', '.']);
+    (stem != name && !joined.is_empty()).then_some(joined)
+}
+
+/// The first thread of its pool, for each thread that is in one, by what threads of a pool share.
+pub(super) fn pools<F: Ord>(threads: &BTreeMap<Pid, Thread>, family: impl Fn(Pid) -> F) -> BTreeMap<Pid, Pid> {
+    let mut by_name: BTreeMap<F, Vec<Pid>> = BTreeMap::new();
     for (pid, t) in threads {
         if only_asked(&t.steps) {
-            by_name.entry(task(*pid)).or_default().push(*pid);
+            by_name.entry(family(*pid)).or_default().push(*pid);
         }
     }
     let mut all = BTreeMap::new();
@@ -85,7 +104,13 @@ mod tests {
             );
         }
         threads.get_mut(&Pid(2)).unwrap().steps.extend(extra);
-        pools(&threads, |pid| if pid.0 == 1 { "net".into() } else { "worker".into() }).len()
+        pools(&threads, |pid| if pid.0 == 1 { "net" } else { "worker" }).len()
+    }
+
+    #[test]
+    fn names_without_their_number() {
+        let names = ["worker-12", "Binder:594_3", "pool-1-thread-3", "httpd", "42", "a 2"];
+        assert_eq!(names.map(stem), [Some("worker"), Some("Binder:594"), Some("pool-1-thread"), None, None, Some("a")]);
     }
 
     #[test]
