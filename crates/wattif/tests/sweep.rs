@@ -110,11 +110,18 @@ fn a_limit_on_files_is_a_full_disk() {
 fn energies_of_other_units_have_no_front() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("units.sqlite");
-    let mut both = Command::new(env!("CARGO_BIN_EXE_wattif"));
-    both.args(["sweep", "server", "--duration", "10ms", "--axis", "platform=hikey620,hikey960", "--store"]).arg(&path);
-    let page = String::from_utf8_lossy(&both.output().unwrap().stdout).into_owned();
+    let both = |more: &[&str]| {
+        let mut both = Command::new(env!("CARGO_BIN_EXE_wattif"));
+        both.args(["sweep", "server", "--duration", "10ms", "--axis", "platform=hikey620,hikey960", "--store"])
+            .arg(&path);
+        let out = both.args(more).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    };
+    let (_, page, _) = both(&[]);
     assert!(page.contains("energy.total [J or cost*s]") && page.contains("wakeup_latency_us.p99 [µs]"), "{page}");
-    let out = both.args(["--pareto", "energy.total,slices"]).output().unwrap();
-    let err = String::from_utf8_lossy(&out.stderr);
-    assert!(err.contains("no front of energy.total: its unit is J or cost*s") && out.status.code() == Some(2), "{err}");
+    for energy in ["energy.total", "frames.request.energy", "oracle.idle_energy"] {
+        let (code, _, err) = both(&["--pareto", &format!("{energy},slices")]);
+        assert!(err.contains(&format!("no front of {energy}: its unit is J or cost*s")) && code == Some(2), "{err}");
+    }
 }

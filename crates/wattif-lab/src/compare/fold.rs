@@ -85,17 +85,17 @@ fn row(name: &str, runs: &[Vec<RunReport>]) -> MetricRow {
     let about = info(name);
     MetricRow {
         name: name.to_owned(),
-        unit: unit_of(name, about.map_or("", |m| m.unit), runs.iter().flatten()),
+        unit: unit_of(about.map_or("", |m| m.unit), runs.iter().flatten()),
         better: better(name),
         per_kernel: values.iter().map(|v| estimate(v.as_deref())).collect(),
         ratio_to_first: values.iter().map(|v| ratio(v.as_deref(), first.as_deref())).collect(),
     }
 }
 
-/// Energies have the unit of the platform.
-pub(crate) fn unit_of<'a>(name: &str, listed: &str, mut runs: impl Iterator<Item = &'a RunReport>) -> String {
+/// The unit of a metric listed with one: energies have that of the platform.
+pub(crate) fn unit_of<'a>(listed: &str, mut runs: impl Iterator<Item = &'a RunReport>) -> String {
     let energy = runs.find_map(|r| r.metrics.energy.as_ref()).map_or("J", |e| e.unit.as_str());
-    in_energy(name, listed, energy).to_owned()
+    in_energy(listed, energy).to_owned()
 }
 
 fn estimate(values: Option<&[f64]>) -> Estimate {

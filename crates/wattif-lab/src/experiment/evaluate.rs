@@ -246,7 +246,7 @@ impl Scene<'_> {
         let arm = self.row.arms.first().and_then(|a| self.experiment.resolve(a, self.platform, self.set).ok());
         let report = arm.as_ref().and_then(|a| self.results.reports(a).first());
         match report.and_then(|r| r.metrics.energy.as_ref()) {
-            Some(energy) => in_energy(self.metric, listed, &energy.unit).to_owned(),
+            Some(energy) => in_energy(listed, &energy.unit).to_owned(),
             None => listed.to_owned(),
         }
     }

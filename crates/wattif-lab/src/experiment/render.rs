@@ -69,7 +69,7 @@ impl Experiment {
         let head = |metric: &String| {
             let runs = spec.arms.iter().filter_map(|arm| self.resolve(arm, platform, &Overrides::new()).ok());
             let runs: Vec<_> = runs.flat_map(|arm| results.reports(&arm)).collect();
-            let unit = unit_of(metric, info(metric).map_or("", |m| m.unit), runs.into_iter());
+            let unit = unit_of(info(metric).map_or("", |m| m.unit), runs.into_iter());
             if unit.is_empty() { metric.clone() } else { format!("{metric}, {unit}") }
         };
         let heads = spec.metrics.iter().flat_map(|m| [(head(m), Align::Right), ("95 % interval".into(), Align::Right)]);

@@ -36,16 +36,17 @@ pub(crate) fn unit(unit: PowerUnit, sourced: bool) -> Option<(&'static str, f64)
 /// The unit of a metric on a platform: energies have that of its powers.
 pub fn unit_on(metric: &str, platform: &Platform) -> &'static str {
     let energy = unit(platform.power.unit, platform.power.sourced).map_or("J", |(unit, _)| unit);
-    in_energy(metric, super::info(metric).map_or("", |m| m.unit), energy)
+    in_energy(super::info(metric).map_or("", |m| m.unit), energy)
 }
 
-/// The unit of a metric that is `listed` with one, where that of energy is `energy`.
-pub(crate) fn in_energy<'a>(metric: &str, listed: &'a str, energy: &'a str) -> &'a str {
-    match (metric.split('.').next(), energy) {
-        (Some("energy"), unit) => unit,
-        (Some("power_mean"), "relative") => "relative",
-        (Some("power_mean"), "cost*s") => "cost",
-        _ => listed,
+/// The unit of a metric that is listed with `unit`, where that of energy is `energy`: whatever is listed in joules or watts is
+/// so only where the platform has them.
+pub(crate) fn in_energy<'a>(unit: &'a str, energy: &'a str) -> &'a str {
+    match (unit, energy) {
+        ("J", energy) => energy,
+        ("W", "relative") => "relative",
+        ("W", "cost*s") => "cost",
+        (unit, _) => unit,
     }
 }
 
@@ -251,6 +252,28 @@ mod tests {
         assert_eq!(with(PowerUnit::EasCosts, false), Some(("cost*s".into(), 0.007)));
         assert_eq!(with(PowerUnit::Measured, false), Some(("relative".into(), 7e-6)));
         assert_eq!(with(PowerUnit::Unknown, false), None);
+    }
+
+    #[test]
+    fn no_metric_is_in_joules_where_nobody_knows_them() {
+        let on = |name: &str, unit| {
+            let mut p = platform();
+            (p.power.unit, p.power.sourced) = (unit, false);
+            unit_on(name, &p)
+        };
+        for name in ["energy.total", "frames.frame.energy", "oracle.energy", "oracle.idle_energy"] {
+            assert_eq!(
+                (on(name, PowerUnit::Measured), on(name, PowerUnit::EasCosts)),
+                ("relative", "cost*s"),
+                "{name}"
+            );
+        }
+        assert_eq!(
+            (on("power_mean", PowerUnit::EasCosts), on("frames.frame.mean", PowerUnit::EasCosts)),
+            ("cost", "µs")
+        );
+        assert!(super::super::list().iter().all(|m| !["J", "W"].contains(&on(m.name, PowerUnit::Measured))));
+        assert_eq!(unit_on("frames.frame.energy", &platform()), "J");
     }
 
     /// (kind 0..3, place, level or operating point)
