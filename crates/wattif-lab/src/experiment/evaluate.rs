@@ -27,9 +27,26 @@ impl Repro {
     pub fn ok(&self) -> bool {
         self.results.iter().all(|r| r.ok && r.counter_tests.iter().all(|c| c.ok))
     }
+    /// The same with an entry under each plain id: that of a row with sub-rows (`0.4/web`, `0.4/photo`) is ok when these are,
+    /// and stands before them where the row has nothing of its own. For scripts; whoever counts rows counts those of
+    /// [`Repro::results`].
+    pub fn folded(&self) -> Repro {
+        let mut results: Vec<ResultRow> = Vec::new();
+        for row in &self.results {
+            let known = |plain: &&str| self.results.iter().chain(&results).any(|r| r.is(row, plain));
+            let missing = row.plain_id().filter(|plain| !known(plain)).map(|plain| row.only_id(plain));
+            results.extend(missing);
+            results.push(row.clone());
+        }
+        for row in &self.results {
+            let Some(plain) = row.plain_id() else { continue };
+            results.iter_mut().filter(|r| r.is(row, plain)).for_each(|r| r.fold(row));
+        }
+        Repro { schema: self.schema, results }
+    }
 }
 
-/// One published result. On a further platform its id ends with `/platform=NAME`; the plain id is the main platform's,
+/// One published result. On a further platform its id ends with `/platform=NAME`; the id without is the main platform's,
 /// and ok only when it holds on all of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ResultRow {
@@ -63,6 +80,43 @@ pub struct ResultRow {
     pub counter_tests: Vec<CounterFigure>,
     /// What is missing or was said about it.
     pub notes: Vec<String>,
+}
+
+impl ResultRow {
+    /// Of a sub-row: the id of the row it belongs to.
+    fn plain_id(&self) -> Option<&str> {
+        self.id.split_once('/').map(|(plain, _)| plain)
+    }
+    /// Is it the entry `id` of the experiment of `other`?
+    fn is(&self, other: &ResultRow, id: &str) -> bool {
+        self.id == id && self.experiment == other.experiment
+    }
+    /// An entry for a row that is nothing but its sub-rows, of which this is the first.
+    fn only_id(&self, id: &str) -> ResultRow {
+        ResultRow {
+            id: id.to_owned(),
+            metric: String::new(),
+            threads: None,
+            over: Over::Mean,
+            unit: String::new(),
+            arms: Vec::new(),
+            ratio: None,
+            tolerance: format!("every row of {id}/ holds"),
+            ok: true,
+            counter_test: None,
+            counter_tests: Vec::new(),
+            notes: Vec::new(),
+            ..self.clone()
+        }
+    }
+    fn fold(&mut self, below: &ResultRow) {
+        self.ok &= below.ok;
+        // Its own further platforms are in its notes already.
+        let own = below.id.strip_prefix(&self.id).is_some_and(|rest| rest.starts_with("/platform="));
+        if !below.ok && !own {
+            self.notes.push(format!("does not hold: {}", below.id));
+        }
+    }
 }
 
 /// Figures of an arm.
@@ -303,6 +357,35 @@ mod tests {
         assert_eq!(rows.iter().map(|r| r.ok).collect::<Vec<_>>(), [false, false, true]);
         assert_eq!(rows[0].notes, ["does not hold on a83t"]);
         assert!(!Repro::new(rows).ok());
+    }
+
+    #[test]
+    fn a_row_with_sub_rows_is_ok_when_they_are() {
+        let e = experiment();
+        let one = e.evaluate(&results(&e)).remove(0);
+        let row = |(id, ok): (&str, bool)| ResultRow { id: id.into(), ok, notes: Vec::new(), ..one.clone() };
+        let given = [
+            ("0.4/web", true),
+            ("0.4/photo", true),
+            ("2.1", true),
+            ("0.6/seq", true),
+            ("2.1/issue3", false),
+            ("3.1", true),
+        ];
+        let repro = Repro::new(given.map(row).into());
+        let folded = repro.folded().results;
+        let got: Vec<(&str, bool)> = folded.iter().map(|r| (r.id.as_str(), r.ok)).collect();
+        let [web, photo, _, seq, issue3, other] = given;
+        assert_eq!(got, [("0.4", true), web, photo, ("2.1", false), ("0.6", true), seq, issue3, other]);
+        assert_eq!(
+            (folded[3].notes.as_slice(), folded[3].arms.len()),
+            (["does not hold: 2.1/issue3".to_owned()].as_slice(), 3)
+        );
+        assert_eq!((folded[0].tolerance.as_str(), folded[0].arms.len()), ("every row of 0.4/ holds", 0));
+        assert_eq!(repro.results.len(), given.len(), "what is counted has no such entries");
+        let elsewhere = ResultRow { experiment: "other".into(), ..row(("2.1/power", false)) };
+        let two = Repro::new(vec![row(("2.1", true)), elsewhere]).folded().results;
+        assert_eq!(two.iter().map(|r| r.ok).collect::<Vec<_>>(), [true, false, false], "each experiment for itself");
     }
 
     /// Hogs that do not matter for the difference: the counter-test must say so.

@@ -80,7 +80,7 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     let repro = Repro::new(rows);
     pictures(args, &entries, &repro, &drawn)?;
     match args.json {
-        true => output::json(&repro)?,
+        true => output::json(&repro.folded())?,
         false => output::data(&verdict(&repro))?,
     }
     Ok(if repro.ok() { Exit::Done } else { Exit::No })
