@@ -50,8 +50,10 @@ pub struct StageReport {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaceReport {
     /// Janks, percent of all, as JankBench counts: longer than a period (whole milliseconds); after such a one buffers give slack,
-    /// and only longer than two is another, until one is in time.
-    pub jank_pct: f64,
+    /// and only longer than two is another, until one is in time. `None` where the mark is not the first with a period: that
+    /// many periods pass between a frame's buffer and the screen says nothing of delay.
+    #[serde(default)]
+    pub jank_pct: Option<f64>,
     /// Vsyncs at which a unit was due and none came, each once however many units were late. A unit is due a period after it
     /// began, or after the one before it was shown, whichever is later: pauses are not missed, and of units that overlap (more
     /// buffers) only the first one's longer way counts. One that comes before its turn waits for the next vsync, two periods at
@@ -96,7 +98,8 @@ struct Pace {
     period: u64,
     /// The last one was late, so that buffers hide the next delay.
     late: bool,
-    janks: u64,
+    /// `None`: not scored.
+    janks: Option<u64>,
     missed: u64,
     /// The vsync at which the last one was shown.
     shown: u64,
@@ -109,11 +112,11 @@ struct Pace {
 }
 
 impl Pace {
-    fn of(period: Ns) -> Option<Pace> {
+    fn of(period: Ns, scored: bool) -> Option<Pace> {
         let none = Pace {
             period: 0,
             late: false,
-            janks: 0,
+            janks: scored.then_some(0),
             missed: 0,
             shown: 0,
             second: 0,
@@ -128,7 +131,9 @@ impl Pace {
     fn unit(&mut self, at: u64, ns: u64) {
         // Whole milliseconds, as the benchmark's 16 ms for 60 Hz.
         let limit = if self.period < 1_000_000 { self.period } else { self.period / 1_000_000 * 1_000_000 };
-        self.janks += u64::from(ns > if self.late { 2 * limit } else { limit });
+        if let Some(janks) = &mut self.janks {
+            *janks += u64::from(ns > if self.late { 2 * limit } else { limit });
+        }
         self.late = ns > limit;
         self.show(at, at - ns);
         self.until(at / SECOND);
@@ -159,7 +164,8 @@ impl Pace {
         let fps = (self.seconds > 0).then(|| sum / n);
         let spread = |mean: f64| (self.squares as f64 - sum * mean).max(0.0);
         let fps_stddev = fps.filter(|_| self.seconds > 1).map(|mean| libm::sqrt(spread(mean) / (n - 1.0)));
-        PaceReport { jank_pct: 100.0 * self.janks as f64 / count as f64, missed: self.missed, fps, fps_stddev }
+        let jank_pct = self.janks.map(|janks| 100.0 * janks as f64 / count as f64);
+        PaceReport { jank_pct, missed: self.missed, fps, fps_stddev }
     }
 }
 
@@ -179,16 +185,17 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Of a workload with these marks, their periods where they have some, and these devices.
+    /// Of a workload with these marks, their periods where they have some, and these devices. Janks are those of the first mark
+    /// with a period.
     pub fn new(marks: &[String], periods: &[Option<Ns>], devices: &[String]) -> Frames {
-        let periods = periods.iter().copied().chain(std::iter::repeat(None));
-        let mark = |(name, period): (&String, Option<Ns>)| Mark {
+        let scored = periods.iter().position(Option::is_some);
+        let mark = |(i, name): (usize, &String)| Mark {
             name: name.clone(),
             durations: Distribution::precise(),
-            pace: period.and_then(Pace::of),
+            pace: periods.get(i).copied().flatten().and_then(|period| Pace::of(period, scored == Some(i))),
         };
         let device = |name: &String| Device { name: name.clone(), service_ns: 0, queued_ns: 0 };
-        Frames { marks: marks.iter().zip(periods).map(mark).collect(), devices: devices.iter().map(device).collect() }
+        Frames { marks: marks.iter().enumerate().map(mark).collect(), devices: devices.iter().map(device).collect() }
     }
     /// By name, in the workload's order.
     pub fn marks(&self) -> impl Iterator<Item = (&str, &Mark)> {
@@ -259,8 +266,22 @@ mod tests {
 
     #[test]
     fn after_a_jank_buffers_hide_the_next_delay() {
-        assert_eq!(paced(&[10, 17, 20, 10, 20]).jank_pct, 40.0, "17 and the last 20");
-        assert_eq!(paced(&[17, 33, 33]).jank_pct, 100.0);
+        assert_eq!(paced(&[10, 17, 20, 10, 20]).jank_pct, Some(40.0), "17 and the last 20");
+        assert_eq!(paced(&[17, 33, 33]).jank_pct, Some(100.0));
+    }
+
+    /// A frame on the screen two periods after its vsync is a pipeline of that depth, not a jank.
+    #[test]
+    fn only_the_first_mark_with_a_period_is_scored_for_janks() {
+        let period = Some(Ns(16_666_667));
+        let mut f = Frames::new(&["input".into(), "frame".into(), "shown".into()], &[None, period, period], &[]);
+        for (mark, ms) in [(0, 1), (1, 17), (2, 40)] {
+            let at = Ns(50_000_000);
+            f.event(at, CpuId(0), &Event::Mark { pid: Pid(1), mark, began_ns: at.0 - ms * 1_000_000 });
+        }
+        let janks: Vec<_> = f.marks().map(|(_, m)| MarkReport::of(m).pace.map(|p| p.jank_pct)).collect();
+        assert_eq!(janks, [None, Some(Some(100.0)), Some(None)]);
+        assert_eq!(MarkReport::of(&f.marks[2]).pace.unwrap().missed, 2, "vsyncs are counted all the same");
     }
 
     /// Vsyncs missed by frames that began and ended at these times, in 1/10 of a period.

@@ -152,7 +152,7 @@ impl RunReport {
         let of_mark = self.metrics.frames.get(mark)?;
         let count = of_mark.duration_us.count;
         match stat {
-            "jank_pct" => of_mark.pace.map(|p| p.jank_pct),
+            "jank_pct" => of_mark.pace.and_then(|p| p.jank_pct),
             "missed" => of_mark.pace.map(|p| p.missed as f64),
             "fps" => of_mark.pace.and_then(|p| p.fps),
             "fps_stddev" => of_mark.pace.and_then(|p| p.fps_stddev),
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn every_listed_name_has_a_figure() {
         let mut r = sample();
-        let pace = PaceReport { jank_pct: 0.0, missed: 0, fps: Some(60.0), fps_stddev: Some(0.0) };
+        let pace = PaceReport { jank_pct: Some(0.0), missed: 0, fps: Some(60.0), fps_stddev: Some(0.0) };
         let mark = r.metrics.frames.get_mut("request").expect("it is in the sample");
         (mark.pace, mark.stages) = (Some(pace), [("a".into(), StageReport { run_us: 1.0, wait_us: 2.0 })].into());
         (r.domains[1].ramp_up_ms, r.domains[1].ramp_down_ms) = (Some(1.0), Some(1.0));

@@ -386,7 +386,7 @@ pub(super) mod tests {
         let mut r = sample();
         let mark = r.metrics.frames.get_mut("request").unwrap();
         assert!(mark.energy.is_some() && mark.stages.is_empty(), "it has no period");
-        mark.pace = Some(PaceReport { jank_pct: 0.0, missed: 0, fps: None, fps_stddev: None });
+        mark.pace = Some(PaceReport { jank_pct: Some(0.0), missed: 0, fps: None, fps_stddev: None });
         mark.duration_us.count = 2;
         let mut frames = Frames::new(&[], &[], &["gpu".into(), "a".into()]);
         for (queued_ns, service_ns) in [(0, 4_000), (3_000, 6_000)] {

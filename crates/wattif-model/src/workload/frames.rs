@@ -4,8 +4,8 @@
 //! animation, layout, drawing), hands it to the RenderThread and waits until that has taken it over (sync). The RenderThread takes one
 //! of three buffers, uploads textures (it may have to wait for that, and copies what no frequency makes faster), issues commands, and
 //! queues the buffer. The GPU renders it in its own time, which gives the buffer back; the compositor shows it at its next vsync. A frame (mark `frame`) lasts from its
-//! vsync until its buffer is queued, as FrameMetrics counts it; mark `shown` is one frame on the screen. A UI thread that is late
-//! skips vsyncs: frames do not pile up.
+//! vsync until its buffer is queued, as FrameMetrics counts it, and is what janks are scored of; mark `shown` is one frame on the
+//! screen, two to three vsyncs later where the pipeline is full. A UI thread that is late skips vsyncs: frames do not pile up.
 //!
 //! Interrupt threads are of SCHED_OTHER here: Android gives real-time threads no frequency (`sched_util_clamp_min_rt_default` 0).
 

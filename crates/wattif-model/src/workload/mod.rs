@@ -62,7 +62,9 @@ pub struct Workload {
     pub queues: Vec<Named>,
     /// Names of marks.
     pub marks: Vec<String>,
-    /// By mark: the period of its deadlines, such as the vsync's, for jank and missed frames. Shorter than `marks`: none.
+    /// By mark: the period of its deadlines, such as the vsync's, for frames per second and missed ones. Shorter than `marks`: none.
+    /// Janks are scored of the first mark with a period; later ones are the same frames further down the pipeline, such as on
+    /// the screen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mark_periods: Vec<Option<Ns>>,
     /// Groups (cgroups); index 0 is the root, and each stands after the group above it.
