@@ -2,6 +2,10 @@
 //!
 //! Adding a policy: one file, one line in [`POLICIES`], one arm in the `build_*` function of its slot.
 
+mod here;
+
+pub use here::without_effect_here;
+
 use crate::cpufreq::conservative::{self, Conservative};
 use crate::cpufreq::cpufreq_governor::DbsTunables;
 use crate::cpufreq::interactive::{self, Interactive};
@@ -44,7 +48,7 @@ use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec};
 use wattif_model::workload::models::manual;
 use wattif_model::workload::{GroupSpec, Op, SchedAttr};
-use wattif_model::{CpuId, CpuSet};
+use wattif_model::{CpuId, CpuSet, Ns};
 
 /// A tunable of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -415,11 +419,15 @@ fn hz_of(spec: &RunSpec) -> u32 {
     spec.kernel.hz.unwrap_or(spec.platform.hz)
 }
 
-/// What a window is to last: a number, or by the display that the workload draws for.
+/// The period of the display that the workload draws for.
+fn display_of(spec: &RunSpec) -> Option<Ns> {
+    spec.workload.mark_periods.iter().flatten().min().copied()
+}
+
+/// What a window is to last: a number, or by the display.
 fn window_ms(spec: &RunSpec) -> u64 {
-    let display = || spec.workload.mark_periods.iter().flatten().min().copied();
     let t = Tunables::of(&spec.kernel, "walt");
-    t.maybe_int("window_ms").unwrap_or_else(|| walt_qti::window_of_display_ms(display(), hz_of(spec)))
+    t.maybe_int("window_ms").unwrap_or_else(|| walt_qti::window_of_display_ms(display_of(spec), hz_of(spec)))
 }
 
 /// What a kernel makes of its settings on a platform, and of what a workload asks for, that a user may not expect.
@@ -490,14 +498,20 @@ fn window_notes(spec: &RunSpec) -> Vec<String> {
     let (us, ticks) = ((window_ns + 500) / 1_000, window_ns / tick_ns);
     let cut = (window_ns.abs_diff(asked * 1_000_000) >= 1_000)
         .then(|| format!("walt.window_ms = {asked}: windows are whole ticks, {us} µs here ({ticks} ticks at {hz} Hz)"));
-    let word = Tunables::of(&spec.kernel, "walt").text("window_ms");
-    let fixed = (word == "display" && hz != walt_qti::DISPLAY_HZ).then(|| {
-        format!(
-            "walt.window_ms = display: only a kernel of {} Hz follows the display, {asked} ms here",
-            walt_qti::DISPLAY_HZ
-        )
-    });
-    fixed.into_iter().chain(cut).collect()
+    let by_display = Tunables::of(&spec.kernel, "walt").text("window_ms") == "display";
+    let fixed = by_display.then(|| why_not_by_display(spec, hz)).flatten();
+    fixed.map(|why| format!("walt.window_ms = display: {why}, {asked} ms here")).into_iter().chain(cut).collect()
+}
+
+/// Why windows do not follow the display, if so.
+fn why_not_by_display(spec: &RunSpec, hz: u32) -> Option<String> {
+    match display_of(spec) {
+        _ if hz != walt_qti::DISPLAY_HZ => {
+            Some(format!("only a kernel of {} Hz follows the display", walt_qti::DISPLAY_HZ))
+        }
+        None => Some("the workload draws for none".into()),
+        Some(_) => None,
+    }
 }
 
 /// Does a fair thread of the workload ask for a slice?
@@ -505,15 +519,6 @@ fn asks_for_slices(spec: &RunSpec) -> bool {
     let asks = |attr: &SchedAttr| attr.policy.is_fair() && attr.runtime.0 != 0;
     let later = |op: &Op| matches!(op, Op::SetAttr(attr) if asks(attr));
     spec.workload.tasks.iter().any(|t| asks(&t.attr) || t.program.ops.iter().any(later))
-}
-
-/// A setting that changes nothing on this platform, whatever the kernel makes of it: what it is about is not there.
-pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
-    let about_eas = ["eas.generation", "cpu_util.eas"].iter().any(|of| path.ends_with(of));
-    // What a profile of 4.9 asks for is in the notes of every run.
-    let told = Tunables::of(&spec.kernel, "eas").text("generation") == "4.9";
-    let why = (about_eas && !told).then(|| no_eas(spec)).flatten()?;
-    Some(format!("{path} changes nothing here: no energy-aware placement, {why}"))
 }
 
 /// Why there is no energy-aware placement on a platform although the kernel would do it, if so.

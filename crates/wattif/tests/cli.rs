@@ -979,6 +979,7 @@ fn settings_without_effect_are_told() {
         ("walt.window_ms=20", "load is pelt"),
         ("schedutil.up_rate_limit_us=1", "only generation 4.9"),
         ("teo.intervals=128", "cpuidle is menu"),
+        ("cfs.bandwidth_slice_us=1000", "the workload limits no group"),
     ] {
         let o = run_small(&["--set", setting]);
         assert!(o.status.success() && err(&o).contains(why), "{setting}: {}", err(&o));

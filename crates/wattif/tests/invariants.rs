@@ -536,6 +536,27 @@ fn windows_that_are_not_whole_ticks_are_told() {
     assert_eq!(wattif_sim::registry::notes(&spec("sdm835", "linux-6.12", MIXED, 1)), [""; 0]);
     let told = "walt.window_ms = display: only a kernel of 250 Hz follows the display, 20 ms here";
     assert_eq!(notes("display"), [told]);
+    let at_250_hz = |text: &str| {
+        let mut spec = walt(text, &["walt.window_ms=display"]);
+        spec.kernel.hz = Some(250);
+        wattif_sim::registry::notes(&spec)
+    };
+    assert_eq!(at_250_hz(MIXED), ["walt.window_ms = display: the workload draws for none, 20 ms here"]);
+}
+
+#[test]
+fn settings_about_what_is_not_there_are_told() {
+    use wattif_sim::registry::without_effect_here;
+    let vendor = "schedutil.generation=4.9-qti";
+    let here = |set: &str| without_effect_here(&walt(MIXED, &[vendor, set]), set.split_once('=').unwrap().0);
+    let has =
+        |set: &str, why: &str| assert!(here(set).is_some_and(|told| told.contains(why)), "{set}: {:?}", here(set));
+    has("schedtune.top_app_boost_pct=50", "no group /top-app");
+    has("schedtune.touch_ms=9", "nobody touches");
+    has("schedutil.hispeed_freq_khz=10000000", "is as the highest frequency");
+    for set in ["schedtune.boost_pct=5", "walt.window_ms=20", "schedutil.hispeed_freq_khz=1000000"] {
+        assert_eq!(here(set), None, "{set}");
+    }
 }
 
 /// A run of `kernel` under settings.

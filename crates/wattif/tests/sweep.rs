@@ -124,4 +124,9 @@ fn energies_of_other_units_have_no_front() {
         let (code, _, err) = both(&["--pareto", &format!("{energy},slices")]);
         assert!(err.contains(&format!("no front of {energy}: its unit is J or cost*s")) && code == Some(2), "{err}");
     }
+    let (code, _, err) = both(&["--metric", "slices", "--metric", "frames.nope.mean"]);
+    assert!(
+        err.contains("no run has a figure `frames.nope.mean`") && !err.contains("`slices`") && code == Some(0),
+        "{err}"
+    );
 }

@@ -82,6 +82,11 @@ pub const TUNABLES: &[Tunable] = &[
 /// Groups with tunables of their own.
 pub const GROUPS: [&str; 3] = ["top-app", "foreground", "background"];
 
+/// Of a group's path the part that says which of [`GROUPS`] it is in.
+pub fn first_part(path: &str) -> &str {
+    path.trim_start_matches('/').split('/').next().unwrap_or("")
+}
+
 /// What is set for a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group {
@@ -109,8 +114,7 @@ pub struct Schedtune {
 impl Schedtune {
     /// Of these values for the root, then for [`GROUPS`], on the groups of a workload.
     pub fn new(set: [Group; 4], paths: &[&str]) -> Schedtune {
-        let first = |path: &str| path.trim_start_matches('/').split('/').next().unwrap_or("").to_string();
-        let of = |path: &&str| GROUPS.iter().position(|g| *g == first(path)).map_or(0, |i| i + 1);
+        let of = |path: &&str| GROUPS.iter().position(|g| *g == first_part(path)).map_or(0, |i| i + 1);
         let has_top_app = paths.iter().any(|p| of(p) == 1);
         let group = |path| {
             let i = of(path);

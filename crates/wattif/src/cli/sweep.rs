@@ -104,6 +104,9 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         missing.len().min(all),
         args.swept.store.display()
     ));
+    for name in shown.iter().filter(|name| table.points.iter().all(|p| p.metrics[*name].mean.is_none())) {
+        output::note(&format!("note: no run has a figure `{name}`"));
+    }
     let across = across(args, front.as_ref());
     args.plots.write(&[], Some(("sweep", &|_| drawing(args, &table, across.as_ref()))))?;
     if let Some(path) = &args.page.report {

@@ -1,0 +1,82 @@
+//! Settings that change nothing on a platform or for a workload, whatever the kernel makes of them: what they are about is not
+//! there. Where a tunable is about something that a workload may lack, [`not_in_workload`] has a line for it.
+
+use super::{Policy, Tunables, no_eas, policy, without_effect};
+use crate::sched::schedtune;
+use wattif_model::run::RunSpec;
+use wattif_model::workload::{Op, Workload};
+
+/// Why a setting changes nothing here, if so; `None` also where [`without_effect`] says it of the kernel alone.
+pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
+    let (name, tunable) = path.rsplit_once('.')?;
+    let p = policy(name.rsplit('.').next()?)?;
+    if without_effect(&spec.kernel, path).is_some() {
+        return None;
+    }
+    let why = not_on_platform(spec, p, tunable).or_else(|| not_in_workload(&spec.workload, p, tunable));
+    let idle = why.map(|why| format!("{path} changes nothing here: {why}"));
+    idle.or_else(|| beyond_the_highest(spec, p, tunable))
+}
+
+fn not_on_platform(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
+    let about_eas = matches!((p.name, tunable), ("eas", "generation") | ("cpu_util", "eas"));
+    // What a profile of 4.9 asks for is in the notes of every run.
+    let told = Tunables::of(&spec.kernel, "eas").text("generation") == "4.9";
+    let why = (about_eas && !told).then(|| no_eas(spec)).flatten()?;
+    Some(format!("no energy-aware placement, {why}"))
+}
+
+fn not_in_workload(workload: &Workload, p: &Policy, tunable: &str) -> Option<String> {
+    let group = || schedtune::GROUPS.iter().find(|g| tunable.starts_with(&g.replace('-', "_")));
+    let in_group = |g: &str| workload.groups.iter().any(|of| schedtune::first_part(&of.path) == g);
+    let (there, why) = match (p.name, tunable) {
+        ("schedtune", "touch_boost_pct" | "touch_ms") => {
+            let touches = workload.tasks.iter().any(|t| t.program.ops.contains(&Op::Touch));
+            (touches, "nobody touches the screen in this workload".into())
+        }
+        ("schedtune", _) => group().map(|g| (in_group(g), format!("the workload has no group /{g}")))?,
+        ("walt", "io_is_busy") => (workload.devices.iter().any(|d| d.iowait), "the workload waits for no I/O".into()),
+        (_, "bandwidth_slice_us") => {
+            (workload.groups.iter().any(|g| g.quota.is_some()), "the workload limits no group".into())
+        }
+        _ => return None,
+    };
+    (!there).then_some(why)
+}
+
+/// A frequency that no domain has.
+fn beyond_the_highest(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
+    let asked = tunable.ends_with("_khz").then(|| Tunables::of(&spec.kernel, p.name).maybe_int(tunable)).flatten()?;
+    let highest = spec.platform.domains.iter().flat_map(|d| &d.opps).map(|opp| u64::from(opp.khz)).max()?;
+    let told =
+        || format!("{}.{tunable} = {asked} is as the highest frequency: none here is beyond {highest} kHz", p.name);
+    (asked > highest).then(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattif_model::workload::models::model;
+
+    #[test]
+    fn what_a_workload_lacks() {
+        let why = |load: &str, set: &[(&str, &str)], path: &str| {
+            let set: Vec<_> = set.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            let workload = model(load).unwrap().workload(&set).unwrap();
+            let (name, tunable) = path.split_once('.').unwrap();
+            not_in_workload(&workload, policy(name).unwrap(), tunable)
+        };
+        assert_eq!(why("video", &[], "schedtune.top_app_boost_pct").unwrap(), "the workload has no group /top-app");
+        for path in
+            ["schedtune.background_prefer_idle", "schedtune.touch_ms", "walt.io_is_busy", "cfs.bandwidth_slice_us"]
+        {
+            assert!(why("video", &[], path).is_some(), "{path}");
+        }
+        for path in ["schedtune.boost_pct", "schedtune.prefer_idle", "walt.window_ms"] {
+            assert_eq!(why("video", &[], path), None, "{path}");
+        }
+        assert_eq!(why("jankbench", &[], "schedtune.touch_boost_pct"), None);
+        assert!(why("jankbench", &[("touch", "no")], "schedtune.touch_boost_pct").is_some());
+        assert_eq!(why("androbench", &[], "walt.io_is_busy"), None);
+    }
+}
