@@ -37,10 +37,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     sections().map(|(name, _)| name).chain(["h0"]).chain(PARTS.iter().map(|(name, ..)| *name))
 }
 
-/// The page of a scheme or consumer of `cpu_util`, as Markdown. `h0` is another name of `off`.
+/// The page of a scheme or consumer of `cpu_util`, as Markdown; a scheme is also `cpu_util.NAME`. `h0` is another name of `off`.
 pub fn section(name: &str) -> Option<&'static str> {
-    let name = if name == "h0" { "off" } else { name };
-    sections().find(|(title, _)| *title == name).map(|(_, text)| text)
+    let scheme = name.strip_prefix("cpu_util.").unwrap_or(name);
+    let scheme = if scheme == "h0" { "off" } else { scheme };
+    sections().find(|(title, _)| *title == name || *title == scheme).map(|(_, text)| text)
 }
 
 /// The policy on whose page a part is, and what the part is.
@@ -66,7 +67,8 @@ mod tests {
             let text = section(&name).unwrap_or_else(|| panic!("{name} has no page"));
             assert!(["**Fixes**", "**Costs**"].iter().all(|part| text.contains(part)), "{name}");
         }
-        assert_eq!(section("h0"), section("off"));
+        assert_eq!((section("h0"), section("cpu_util.off")), (section("off"), section("off")));
+        assert_eq!(section("eas"), None, "a policy's name");
         assert!(PARTS.iter().all(|(_, owner, _)| policy(owner).is_some()));
     }
 

@@ -832,6 +832,7 @@ fn lists_manuals_completions() {
         ("rel-gate", "Fixes"),
         ("h0", "Costs"),
         ("cpu_util.eas", "max_util"),
+        ("cpu_util.off", "Fixes"),
         ("wake_cap", "select_task_rq_fair (placement)"),
         ("misfit", "load_balance (balance)"),
         ("energy_diff", "find_best_target (placement)"),

@@ -72,7 +72,7 @@ pub struct ResultRow {
     pub ratio: Option<RatioFigure>,
     /// The condition.
     pub tolerance: String,
-    /// Does it hold?
+    /// Does it hold? Counter-tests have verdicts of their own.
     pub ok: bool,
     /// The counter-test; where there are several, the first that failed, or the first.
     pub counter_test: Option<CounterFigure>,

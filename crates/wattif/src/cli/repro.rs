@@ -15,7 +15,10 @@ use wattif_lab::report::published;
 
 /// Run the experiments of the gallery: published numbers beside simulated ones, and the counter-tests.
 ///
-/// A row holds when its tolerance does, and when its counter-test does: the effect must vanish with its mechanism.
+/// A row holds when its tolerance does. Its counter-test stands beside it, with a verdict of its own: the effect must vanish with
+/// its mechanism.
+///
+/// In JSON a row with sub-rows (0.4/web, 0.4/photo) also has an entry under its plain id (0.4), ok when they are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +27,7 @@ Examples:
   wattif repro sched_idle_placement --seeds 5 --json
   wattif repro sched_idle_placement --plot published.svg
 
-Exit codes: 0 every row holds · 1 a row misses its tolerance or its counter-test")]
+Exit codes: 0 every row holds, and its counter-test · 1 a row misses its tolerance or its counter-test")]
 pub struct Args {
     /// Experiments by name, or folders with an experiment.toml; all of the gallery by default.
     names: Vec<String>,
