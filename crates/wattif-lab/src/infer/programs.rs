@@ -102,10 +102,14 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if !recording.has_irq_flags {
         out.notes.push("records do not say which wake-ups come from interrupts: taken from who ran".into());
     }
-    if !recording.threads.values().any(|t| t.policy.is_some()) {
+    // SCHED_DEADLINE shows in the priority itself.
+    if !recording.threads.values().any(|t| t.policy.is_some_and(|p| p != "SCHED_DEADLINE")) {
         out.notes.push("a trace shows priorities only: SCHED_BATCH and SCHED_IDLE look like SCHED_OTHER, SCHED_RR like SCHED_FIFO (--policy NAME=…)".into());
     }
-    let highest = threads.values().filter(|t| t.first_prio == 0 || t.steps.contains(&Step::Attr(0))).count();
+    let real_time =
+        |pid: &Pid| recording.threads.get(&pid.0).and_then(|t| t.policy).is_some_and(|p| p != "SCHED_DEADLINE");
+    let highest = |t: &Thread| t.first_prio == 0 || t.steps.contains(&Step::Attr(0));
+    let highest = threads.iter().filter(|(pid, t)| highest(t) && !real_time(pid)).count();
     if highest > 0 {
         out.notes.push(format!(
             "{highest} threads have the highest priority: taken as SCHED_FIFO 99; of SCHED_DEADLINE a trace tells neither budget nor period"

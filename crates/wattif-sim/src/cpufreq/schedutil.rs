@@ -617,7 +617,8 @@ mod tests {
     fn a_window_that_was_less_busy_slows_a_busy_cpu_down() {
         for (windows, then) in [(false, None), (true, Some(500_000))] {
             let mut g = started(Generation::V4_9, 1);
-            let mut at = |ms: u64, util| g.update_util(ms * 1_000_000, CpuId(0), NONE, &Fixed { windows, ..busy(util) });
+            let mut at =
+                |ms: u64, util| g.update_util(ms * 1_000_000, CpuId(0), NONE, &Fixed { windows, ..busy(util) });
             at(10, 700);
             assert_eq!(at(40, 200), then, "never idle; windows: {windows}");
         }
