@@ -556,7 +556,8 @@ fn trace_has_the_columns_of_trace_cmd() {
         assert!(text.contains(event), "{event}");
     }
     let mut last = 0.0;
-    for line in text.lines().skip(1) {
+    assert!(text.contains("# wattif thread "), "policies of threads");
+    for line in text.lines().skip(1).filter(|line| !line.starts_with('#')) {
         let (_, rest) = line.split_once('[').expect("a CPU");
         let (flags, time) = rest.split_once(']').unwrap().1.trim_start().split_once(' ').expect("flags");
         assert_eq!(flags.len(), 5, "{line}");
