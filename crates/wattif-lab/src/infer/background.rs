@@ -94,7 +94,8 @@ fn forked_by_kernel(recording: &Recording) -> BTreeMap<Pid, bool> {
 }
 
 fn is_background(t: &RecordedThread, pid: Pid, forked_by_kernel: Option<bool>) -> bool {
-    if t.policy.is_some() {
+    // Only our own files tell policies.
+    if t.policy_was_told() {
         return t.housekeeping == Some(true);
     }
     let one_of_many = (t.tgid != 0 && t.tgid != pid.0).then_some(false);
@@ -133,6 +134,7 @@ mod tests {
         assert!(of("rcu_gp", 0, None, None) && of("rcu_gp", 7, None, None) && of("vendor_thing", 7, None, Some(true)));
         assert!(!of("rcu_gp", 3, None, None) && !of("rcu_gp", 7, None, Some(false)));
         assert!(of("traced", 3, None, Some(false)), "a recorder");
+        assert!(of("sugov:0", 0, Some("SCHED_DEADLINE"), None) && !of("job", 0, Some("SCHED_DEADLINE"), Some(false)));
         let ours = Some("SCHED_OTHER");
         assert!(of("daemon", 7, ours, Some(true)) && !of("rcu_gp", 7, ours, Some(false)));
         let forked = |by| is_background(&RecordedThread { comm: "rcu_gp".into(), ..Default::default() }, Pid(7), by);

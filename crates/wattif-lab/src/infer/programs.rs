@@ -102,12 +102,10 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if !recording.has_irq_flags {
         out.notes.push("records do not say which wake-ups come from interrupts: taken from who ran".into());
     }
-    // SCHED_DEADLINE shows in the priority itself.
-    if !recording.threads.values().any(|t| t.policy.is_some_and(|p| p != "SCHED_DEADLINE")) {
+    if !recording.threads.values().any(|t| t.policy_was_told()) {
         out.notes.push("a trace shows priorities only: SCHED_BATCH and SCHED_IDLE look like SCHED_OTHER, SCHED_RR like SCHED_FIFO (--policy NAME=…)".into());
     }
-    let real_time =
-        |pid: &Pid| recording.threads.get(&pid.0).and_then(|t| t.policy).is_some_and(|p| p != "SCHED_DEADLINE");
+    let real_time = |pid: &Pid| recording.threads.get(&pid.0).is_some_and(|t| t.policy_was_told());
     let highest = |t: &Thread| t.first_prio == 0 || t.steps.contains(&Step::Attr(0));
     let highest = threads.iter().filter(|(pid, t)| highest(t) && !real_time(pid)).count();
     if highest > 0 {

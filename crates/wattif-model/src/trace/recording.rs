@@ -51,6 +51,13 @@ pub struct RecordedThread {
     pub housekeeping: Option<bool>,
 }
 
+impl RecordedThread {
+    /// Did the file itself tell the policy? SCHED_DEADLINE shows in anybody's priorities.
+    pub fn policy_was_told(&self) -> bool {
+        self.policy.is_some_and(|policy| policy != "SCHED_DEADLINE")
+    }
+}
+
 /// One event of a recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
