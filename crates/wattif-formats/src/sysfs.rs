@@ -490,7 +490,8 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
     let hz = lines().find_map(|l| l.trim().strip_prefix("CONFIG_HZ=")?.parse().ok());
     let hz = hz.or([100, 250, 300, 1000].into_iter().find(|hz| facts.has(&format!("CONFIG_HZ_{hz}"))));
     let hz = hz.filter(|hz| crate::kernel_toml::HZ.contains(hz));
-    let told = facts.version().is_some() || hz.is_some() || !facts.tunables.is_empty() || facts.energy_aware.is_some();
+    let eas = facts.energy_aware.is_some() || facts.without_eas();
+    let told = facts.version().is_some() || hz.is_some() || !facts.tunables.is_empty() || eas;
     if !told && policies.is_empty() && set.is_empty() {
         let message = "nothing of a kernel is recognised here: no version, no option and no feature that is simulated";
         let help = "name a configuration (/proc/config.gz, /boot/config-RELEASE), a list of scheduler features \

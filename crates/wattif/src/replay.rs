@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::RunReport;
-use wattif_model::Ns;
 use wattif_model::kernel::KernelSpec;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
-use wattif_model::trace::{Record, Recorded, Recording};
+use wattif_model::trace::{Event, Record, Recorded, Recording};
 use wattif_model::workload::Policy;
+use wattif_model::{Ns, Pid};
 
 /// What is asked of a trace.
 #[derive(Clone, Debug)]
@@ -130,8 +130,15 @@ pub fn check_policies(policies: &[(String, Policy)], recording: &Recording) -> R
 /// A policy that none of the threads can have is refused; of threads of one name, it is for those that can.
 fn check_priority(name: &str, policy: Policy, recording: &Recording) -> Result<(), Error> {
     let prios = infer::priorities(recording);
-    let own = prios.iter().filter(|(pid, _)| infer::is_named(recording.comm(**pid), name));
-    let own: BTreeSet<u8> = own.map(|(_, prio)| *prio).collect();
+    let named = |pid: &Pid| infer::is_named(recording.comm(*pid), name);
+    let mut own: BTreeSet<u8> = prios.iter().filter(|(pid, _)| named(pid)).map(|(_, prio)| *prio).collect();
+    // Also those that a thread got later on.
+    own.extend(recording.records.iter().filter_map(|r| match r.event() {
+        Some(Event::SchedSwitch { next_pid, next_prio, .. }) if prios.contains_key(next_pid) && named(next_pid) => {
+            Some(*next_prio)
+        }
+        _ => None,
+    }));
     let (Some(prio), false) = (own.first(), own.iter().any(|prio| infer::has_policy(*prio, policy))) else {
         return Ok(());
     };

@@ -182,10 +182,10 @@ fn latency(report: &RunReport) -> String {
 }
 
 /// Policies of all threads of each task.
-fn policies(report: &RunReport) -> BTreeMap<&str, String> {
-    let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+fn policies(report: &RunReport) -> BTreeMap<(&str, bool), String> {
+    let mut all: BTreeMap<(&str, bool), BTreeSet<&str>> = BTreeMap::new();
     for t in &report.tasks {
-        all.entry(&t.task).or_default().insert(&t.policy);
+        all.entry((&t.task, t.workload)).or_default().extend(t.policy.split(", "));
     }
     all.into_iter().map(|(task, of)| (task, Vec::from_iter(of).join(", "))).collect()
 }
@@ -213,7 +213,7 @@ fn threads(report: &RunReport) -> String {
     let policies = policies(report);
     for g in &report.by_task {
         let (mean, p99) = mean_p99(&g.wakeup_latency_us);
-        let policy = policies.get(g.task.as_str()).map_or("", String::as_str);
+        let policy = policies.get(&(g.task.as_str(), g.workload)).map_or("", String::as_str);
         table.row([
             &g.task,
             g.threads.to_string().as_str(),
@@ -411,6 +411,6 @@ mod tests {
         let tasks = vec![thread("a", "SCHED_FIFO"), thread("b", "SCHED_OTHER"), thread("a", "SCHED_FIFO")];
         let report = RunReport { tasks, ..RunReport::default() };
         let all = policies(&report);
-        assert_eq!((all["a"].as_str(), all["b"].as_str()), ("SCHED_FIFO", "SCHED_OTHER"));
+        assert_eq!((all[&("a", false)].as_str(), all[&("b", false)].as_str()), ("SCHED_FIFO", "SCHED_OTHER"));
     }
 }

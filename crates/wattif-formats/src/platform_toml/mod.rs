@@ -126,7 +126,7 @@ fn overriding(root: &mut Table, path: &str, value: &str, report: &mut Report) {
         other => other,
     };
     // One of several that share an entry becomes an entry of its own.
-    if names.get(1).is_some_and(|n| n.parse::<usize>().is_ok()) {
+    if names.get(1).is_some_and(|n| *n != "*") {
         one_by_one(root, names[0]);
     }
     let mut missed = None;

@@ -1,7 +1,7 @@
 //! What all readers fill: events in the order of the file, names, what was skipped and what was lost.
 
 use super::kinds::{INTS, Kind, Row, prios, since};
-use super::lives::{self, Renamed};
+use super::lives::{self, Deadlines, Renamed};
 use super::names::DEADLINE;
 use crate::words::quoted;
 use std::collections::HashMap;
@@ -31,6 +31,9 @@ pub(super) struct Builder {
     /// What [`Builder::comm`] was told of late, by the last bits of the pid: names come with every event and seldom change.
     recent: Vec<(u32, String)>,
     renamed: Vec<Renamed>,
+    /// When a pid was seen with SCHED_DEADLINE's priority, and how many stamps these are.
+    deadlines: Deadlines,
+    seen_deadline: usize,
     full_names: HashMap<u32, String>,
     other_unknown: u64,
     beyond: u64,
@@ -40,6 +43,11 @@ pub(super) struct Builder {
     flags: bool,
     /// Nesting of interrupt events by CPU.
     in_irq: Vec<u32>,
+}
+
+/// What can be the number of a thread.
+fn thread_id(pid: i64) -> Option<u32> {
+    i32::try_from(pid).ok().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0)
 }
 
 /// Where and when an event happened.
@@ -118,7 +126,7 @@ impl Builder {
 
     /// A thread is called `comm`.
     pub fn comm(&mut self, pid: i64, comm: &[u8]) {
-        let Ok(pid @ 1..) = u32::try_from(pid) else { return };
+        let Some(pid) = thread_id(pid) else { return };
         if comm.is_empty() || comm == b"<...>" {
             return;
         }
@@ -142,7 +150,7 @@ impl Builder {
     }
     /// The whole name of a thread, where the events hold only the kernel's 15 characters of it.
     pub fn full_name(&mut self, pid: i64, comm: &[u8]) {
-        if let Ok(pid @ 1..) = u32::try_from(pid)
+        if let Some(pid) = thread_id(pid)
             && !comm.is_empty()
         {
             self.full_names.insert(pid, printable(&comm[..comm.len().min(4 * NAME)]));
@@ -150,7 +158,7 @@ impl Builder {
     }
     /// The name of a thread unless a better one is known.
     pub fn default_name(&mut self, pid: i64, comm: &[u8]) {
-        let known = u32::try_from(pid).ok().and_then(|pid| self.threads.get(&pid)).is_some_and(|t| !t.comm.is_empty());
+        let known = thread_id(pid).and_then(|pid| self.threads.get(&pid)).is_some_and(|t| !t.comm.is_empty());
         if !known {
             self.comm(pid, comm);
         }
@@ -173,14 +181,17 @@ impl Builder {
     }
     /// A thread belongs to a process.
     pub fn tgid(&mut self, pid: i64, tgid: i64) {
-        if let (Ok(pid @ 1..), Ok(tgid @ 1..)) = (u32::try_from(pid), u32::try_from(tgid)) {
+        if let (Some(pid), Some(tgid)) = (thread_id(pid), thread_id(tgid)) {
             self.threads.entry(pid).or_default().tgid = tgid;
         }
     }
-    /// A thread has the one priority that only SCHED_DEADLINE gives.
+    /// A thread has the one priority that only SCHED_DEADLINE gives. Told of each life of a pid, so about once a ms.
     fn deadline(&mut self, pid: i64) {
-        if let Ok(pid @ 1..) = u32::try_from(pid) {
-            self.threads.entry(pid).or_default().policy.get_or_insert(DEADLINE);
+        let Some(pid) = thread_id(pid) else { return };
+        let seen = self.deadlines.entry(pid).or_default();
+        if self.seen_deadline < RENAMED && seen.last().is_none_or(|&at| self.last.abs_diff(at) >= 1_000_000) {
+            seen.push(self.last);
+            self.seen_deadline += 1;
         }
     }
     /// The next of the names of marks.
@@ -201,20 +212,20 @@ impl Builder {
     /// Its policy, where it is one.
     pub fn policy(&mut self, pid: i64, policy: &[u8]) {
         const POLICIES: [&str; 6] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", DEADLINE];
-        if let Ok(pid @ 1..) = u32::try_from(pid) {
+        if let Some(pid) = thread_id(pid) {
             self.threads.entry(pid).or_default().policy = POLICIES.into_iter().find(|p| p.as_bytes() == policy);
         }
     }
     /// Is it the system's background?
     pub fn housekeeping(&mut self, pid: i64, housekeeping: bool) {
-        if let Ok(pid @ 1..) = u32::try_from(pid) {
+        if let Some(pid) = thread_id(pid) {
             self.threads.entry(pid).or_default().housekeeping = Some(housekeeping);
         }
     }
     /// What is known of a process is known of its thread `pid`.
     pub fn same_process(&mut self, pid: i64, tgid: i64) {
         self.tgid(pid, tgid);
-        let (Ok(pid @ 1..), Ok(tgid)) = (u32::try_from(pid), u32::try_from(tgid)) else { return };
+        let (Some(pid), Some(tgid)) = (thread_id(pid), thread_id(tgid)) else { return };
         if let Some(&RecordedThread { policy, housekeeping, .. }) = self.threads.get(&tgid) {
             let thread = self.threads.entry(pid).or_default();
             (thread.policy, thread.housekeeping) = (policy, housekeeping);
@@ -277,7 +288,7 @@ impl Builder {
         in_order(&mut recording.records);
         self.strays = drop_strays(&mut recording.records);
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
-        let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed);
+        let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed, &self.deadlines);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);
         let zero = recording.zero_ns;
         let mut cpus = 0;

@@ -4,7 +4,8 @@
 //! A thread has ended when it is switched out dead or says that it exits; who is then forked or woken for the first time under its
 //! pid is another. (A parked thread looks dead in some traces, and is switched in again.)
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use super::names::DEADLINE;
+use std::collections::{BTreeMap, HashMap};
 use wattif_model::Pid;
 use wattif_model::trace::{Event, Placement, PrevState, Record, Recorded, RecordedThread};
 
@@ -15,15 +16,55 @@ pub(super) struct Renamed {
     pub comm: String,
 }
 
+/// Stamps at which pids had SCHED_DEADLINE's priority.
+pub(super) type Deadlines = HashMap<u32, Vec<u64>>;
+
+/// The life of a thread whose pid another has had.
+struct Life {
+    /// The one before ended.
+    after: u64,
+    /// Its pid from here on.
+    own: u32,
+}
+
 /// Gives threads that have the pid of one that has ended pids of their own; the first of these, and how many. Records are in order.
+/// Threads without a policy that were seen with SCHED_DEADLINE's priority in their life have that one.
 pub(super) fn split(
     records: &mut [Record],
     threads: &mut BTreeMap<u32, RecordedThread>,
     names: &[Renamed],
+    deadlines: &Deadlines,
 ) -> Option<(u32, usize)> {
     let begins = begins(records);
+    let lives = renumber(records, threads, &begins);
+    let mut names: Vec<&Renamed> = names.iter().filter(|n| lives.contains_key(&n.pid)).collect();
+    names.sort_by_key(|n| (n.pid, n.at));
+    for (&pid, later) in &lives {
+        let own = names.partition_point(|n| n.pid < pid)..names.partition_point(|n| n.pid <= pid);
+        name(threads, pid, later, &names[own]);
+    }
+    processes(records, threads, &lives);
+    for (pid, seen) in deadlines {
+        let none = Vec::new();
+        let later = lives.get(pid).unwrap_or(&none);
+        for at in seen {
+            let own = later.iter().rev().find(|life| life.after < *at).map_or(*pid, |life| life.own);
+            threads.entry(own).or_default().policy.get_or_insert(DEADLINE);
+        }
+    }
+    let first = lives.values().flatten().map(|life| life.own).min()?;
+    Some((first, begins.len()))
+}
+
+/// New pids into the records; the later lives of each pid, in order.
+fn renumber(
+    records: &mut [Record],
+    threads: &BTreeMap<u32, RecordedThread>,
+    begins: &[Begin],
+) -> BTreeMap<u32, Vec<Life>> {
+    let mut lives: BTreeMap<u32, Vec<Life>> = BTreeMap::new();
     if begins.is_empty() {
-        return None;
+        return lives;
     }
     let mut highest = threads.keys().copied().max().unwrap_or(0);
     for r in records.iter_mut() {
@@ -31,47 +72,63 @@ pub(super) fn split(
     }
     let first = highest + 1;
     let mut now: HashMap<Pid, Pid> = HashMap::new();
-    let mut lives: BTreeMap<u32, Vec<(u64, u32)>> = BTreeMap::new();
     let mut next = begins.iter().zip(first..).peekable();
     for (i, r) in records.iter_mut().enumerate() {
-        while let Some((&(_, pid), own)) = next.next_if(|((at, _), _)| *at == i) {
-            now.insert(pid, Pid(own));
-            lives.entry(pid.0).or_default().push((r.at.0, own));
+        while let Some((begin, own)) = next.next_if(|(begin, _)| begin.record == i) {
+            now.insert(begin.pid, Pid(own));
+            lives.entry(begin.pid.0).or_default().push(Life { after: begin.after, own });
         }
         let of_event = pids(&mut r.event).into_iter().flatten();
         for pid in of_event.chain(&mut r.current) {
             *pid = now.get(pid).copied().unwrap_or(*pid);
         }
     }
-    let mut names: Vec<&Renamed> = names.iter().filter(|n| lives.contains_key(&n.pid)).collect();
-    names.sort_by_key(|n| (n.pid, n.at));
-    for (pid, later) in lives {
-        let own = names.partition_point(|n| n.pid < pid)..names.partition_point(|n| n.pid <= pid);
-        name(threads, pid, &later, &names[own]);
+    lives
+}
+
+/// A thread in the process of a pid that several have had is in that of the one who lived when it was first seen.
+fn processes(records: &mut [Record], threads: &mut BTreeMap<u32, RecordedThread>, lives: &BTreeMap<u32, Vec<Life>>) {
+    let of = |pid: u32, t: &RecordedThread| t.tgid != pid && lives.contains_key(&t.tgid);
+    let mut unknown: HashMap<u32, u32> =
+        threads.iter().filter(|(pid, t)| of(**pid, t)).map(|(pid, t)| (*pid, t.tgid)).collect();
+    for r in records.iter_mut().take_while(|_| !lives.is_empty()) {
+        let at = r.at.0;
+        for pid in pids(&mut r.event).into_iter().flatten() {
+            let Some(tgid) = unknown.remove(&pid.0) else { continue };
+            let life = lives[&tgid].iter().rev().find(|life| life.after < at);
+            if let (Some(life), Some(thread)) = (life, threads.get_mut(&pid.0)) {
+                thread.tgid = life.own;
+            }
+        }
     }
-    Some((first, begins.len()))
 }
 
 /// Where the life of a thread begins whose pid another has had.
-fn begins(records: &[Record]) -> Vec<(usize, Pid)> {
-    let (mut dead, mut all) = (HashSet::new(), Vec::new());
+struct Begin {
+    record: usize,
+    pid: Pid,
+    /// The end of the one before.
+    after: u64,
+}
+
+/// All of them.
+fn begins(records: &[Record]) -> Vec<Begin> {
+    let (mut dead, mut all) = (HashMap::new(), Vec::new());
     for (i, r) in records.iter().enumerate() {
         match r.event() {
             Some(&Event::SchedSwitch { prev_pid, prev_state, next_pid, .. }) => {
                 if prev_state == PrevState::Dead {
-                    dead.insert(prev_pid);
+                    dead.insert(prev_pid, r.at.0);
                 }
                 if !dead.is_empty() {
                     dead.remove(&next_pid);
                 }
             }
             Some(&Event::SchedProcessExit { pid, .. }) => {
-                dead.insert(pid);
+                dead.insert(pid, r.at.0);
             }
-            Some(&(Event::SchedProcessFork { child_pid: pid, .. } | Event::SchedWakeupNew { pid, .. }))
-                if dead.remove(&pid) =>
-            {
-                all.push((i, pid));
+            Some(&(Event::SchedProcessFork { child_pid: pid, .. } | Event::SchedWakeupNew { pid, .. })) => {
+                all.extend(dead.remove(&pid).map(|after| Begin { record: i, pid, after }));
             }
             _ => {}
         }
@@ -80,13 +137,13 @@ fn begins(records: &[Record]) -> Vec<(usize, Pid)> {
 }
 
 /// Each has the last name that it got in its time.
-fn name(threads: &mut BTreeMap<u32, RecordedThread>, pid: u32, later: &[(u64, u32)], names: &[&Renamed]) {
+fn name(threads: &mut BTreeMap<u32, RecordedThread>, pid: u32, later: &[Life], names: &[&Renamed]) {
     let mut known = threads.remove(&pid).unwrap_or_default();
     let is_leader = known.tgid == pid;
-    let ends = later.iter().map(|l| l.0).chain([u64::MAX]);
+    let ends = later.iter().map(|l| l.after).chain([u64::MAX]);
     let mut names = names.iter().peekable();
-    for (own, until) in [pid].into_iter().chain(later.iter().map(|l| l.1)).zip(ends) {
-        while let Some(told) = names.next_if(|n| n.at < until) {
+    for (own, until) in [pid].into_iter().chain(later.iter().map(|l| l.own)).zip(ends) {
+        while let Some(told) = names.next_if(|n| n.at <= until) {
             known.comm.clone_from(&told.comm);
         }
         if is_leader {
@@ -150,6 +207,18 @@ beta-100 [000] 10.007200: sched_switch: beta:100 [120] S ==> swapper/0:0 [120]
         let fork = Event::SchedProcessFork { pid: Pid(7), child_pid: Pid(101) };
         assert!(r.records.iter().any(|r| r.event() == Some(&fork)));
         assert_eq!(r.records.iter().map(|r| r.current.unwrap().0).collect::<Vec<_>>(), [100, 100, 7, 7, 0, 101]);
+    }
+
+    #[test]
+    fn what_is_told_of_a_pid_is_told_of_the_life_it_is_told_in() {
+        let again = USED_AGAIN.replace("alpha:100 [120] Z", "alpha:100 [-1] Z");
+        let told = "sh-7 [001] 10.002000: task_newtask: pid=100 comm=sh clone_flags=0\n";
+        let fork = again.find("sh-7").unwrap();
+        let (r, _) = read(&[&again[..fork], told, &again[fork..]].concat());
+        let threads: Vec<_> = r.threads.iter().map(|(pid, t)| (*pid, t.comm.as_str(), t.policy)).collect();
+        assert_eq!(threads, [(7, "sh", None), (100, "alpha", Some("SCHED_DEADLINE")), (101, "beta", None)]);
+        let huge = format!("{USED_AGAIN}# wattif thread 4294967295 SCHED_OTHER 0 x\n");
+        assert!(read(&huge).0.threads.contains_key(&101), "what is no pid is none");
     }
 
     #[test]

@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_is_kept() {
-        let about = || About { marks: vec!["frame 1".into(), "request".into()], ..About::default() };
+        let about = || About { marks: vec!["frame 1".into(), "request".into()], told: true, ..About::default() };
         let text = |out: &mut Vec<u8>, with: &dyn Fn(&mut dyn TraceWriter)| {
             with(&mut text_write::TextTrace::new(out, Detail::Decisions, about()));
         };
@@ -255,7 +255,7 @@ mod tests {
             with(&mut dat::write::DatTrace::new(out, scratch, Detail::Decisions, about()));
         };
         let perfetto = |out: &mut Vec<u8>, with: &dyn Fn(&mut dyn TraceWriter)| {
-            with(&mut perfetto::write::PerfettoTrace::new(out, Detail::Decisions, About::default()));
+            with(&mut perfetto::write::PerfettoTrace::new(out, Detail::Decisions, about()));
         };
         // A page of trace.dat tells one gap, and there is one here.
         for (lost_gaps, lost_events) in [(0, 0), (1, 0), (1, 77), (3, 77)] {

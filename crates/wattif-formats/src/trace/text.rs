@@ -84,7 +84,8 @@ fn comment(line: &[u8], builder: &mut Builder) {
         return;
     }
     if let Some(rest) = line.strip_prefix(b"# os release : ") {
-        builder.recording.release = Some(super::build::printable(&trim(rest)[..rest.len().min(64)]));
+        let release = trim(rest);
+        builder.recording.release = Some(super::build::printable(&release[..release.len().min(64)]));
         return;
     }
     const ENTRIES: &[u8] = b"entries-in-buffer/entries-written:";
@@ -441,9 +442,10 @@ fn find_key(fields: &[u8], key: &[u8]) -> Option<usize> {
 
 /// `comm:pid [prio] S ==> comm:pid [prio]`.
 fn switch_by_plugin(fields: &[u8]) -> Option<Fields<'_>> {
-    // A name may hold an arrow.
+    // A name may hold arrows, but has 64 bytes at most.
     let arrows = fields.windows(5).enumerate().filter(|(_, w)| *w == b" ==> ").map(|(at, _)| at);
-    let mut halves = arrows.filter_map(|at| Some((comm_pid_prio(&fields[..at])?, comm_pid_prio(&fields[at + 5..])?)));
+    let mut halves =
+        arrows.take(16).filter_map(|at| Some((comm_pid_prio(&fields[..at])?, comm_pid_prio(&fields[at + 5..])?)));
     let ((prev_comm, prev_pid, prev_prio, state), (next_comm, next_pid, next_prio, _)) = halves.next()?;
     let state = letter_bits(trim(state));
     Some((kinds::of([prev_pid, prev_prio, state, next_pid, next_prio]), [prev_comm, next_comm]))
@@ -463,7 +465,7 @@ fn wakeup_by_plugin(fields: &[u8]) -> Option<Fields<'_>> {
 /// `comm:pid [prio] rest`; the name may hold colons and brackets, so the last place that fits counts.
 fn comm_pid_prio(text: &[u8]) -> Option<(&[u8], i64, i64, &[u8])> {
     let mut at = text.len();
-    loop {
+    for _ in 0..64 {
         let open = text[..at].windows(2).rposition(|w| w == b" [")?;
         at = open + 1;
         let Some(close) = text[open..].iter().position(|&b| b == b']').map(|i| open + i) else { continue };
@@ -473,6 +475,7 @@ fn comm_pid_prio(text: &[u8]) -> Option<(&[u8], i64, i64, &[u8])> {
             return Some((trim(&text[..colon]), pid, prio, &text[close + 1..]));
         }
     }
+    None
 }
 
 fn find(text: &[u8], what: &[u8]) -> Option<usize> {

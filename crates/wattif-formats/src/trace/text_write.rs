@@ -177,8 +177,7 @@ impl<W: Write> Observer for TextTrace<W> {
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.names.insert(thread);
-        // Of a real machine, policies are known only where the trace that was read says them.
-        if self.failed.is_none() && !thread.policy.is_empty() {
+        if self.failed.is_none() && self.about.told && !thread.policy.is_empty() {
             self.failed = self.thread_line(thread).err();
         }
     }

@@ -61,6 +61,8 @@ pub struct About {
     pub devices: Vec<String>,
     /// The trace is of a real machine, not of a simulation.
     pub recorded: bool,
+    /// Policies of threads, and which are background, are known: of a simulation, or where the file that was read says it.
+    pub told: bool,
 }
 
 impl About {
@@ -68,6 +70,6 @@ impl About {
     pub fn simulated(spec: &RunSpec) -> About {
         let (kernel, marks) = (spec.kernel.name.clone(), spec.workload.marks.clone());
         let devices = spec.workload.devices.iter().map(|d| d.name.clone()).collect();
-        About { kernel, spec: spec.hash(), marks, devices, recorded: false }
+        About { kernel, spec: spec.hash(), marks, devices, recorded: false, told: true }
     }
 }

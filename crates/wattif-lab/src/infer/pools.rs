@@ -18,13 +18,21 @@ const MIN_WAKEUPS: usize = 8;
 /// A waker that prefers a thread so many times above its share has a reason to.
 const PREFERENCE: usize = 2;
 
-/// What threads of a pool share: their name; or a name without its number, and the process where it is known.
-pub(super) fn family(recording: &Recording, pid: Pid) -> (String, u32) {
+/// What threads of a pool share: their name, where others have it too; else the name without its number, and the process where it
+/// is known. `shared`: names that several threads have.
+pub(super) fn family(recording: &Recording, shared: &BTreeSet<String>, pid: Pid) -> (String, u32) {
     let name = task(recording, recording.comm(pid));
-    match stem(&name) {
+    match stem(&name).filter(|_| !shared.contains(&name)) {
         Some(stem) => (stem.into(), recording.threads.get(&pid.0).map_or(0, |t| t.tgid)),
         None => (name, 0),
     }
+}
+
+/// Names that several threads have: of `python3` and `python3` the number is no thread's.
+pub(super) fn shared_names(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeSet<String> {
+    let mut names: BTreeMap<String, u32> = BTreeMap::new();
+    threads.keys().for_each(|pid| *names.entry(task(recording, recording.comm(*pid))).or_default() += 1);
+    names.into_iter().filter(|(_, n)| *n > 1).map(|(name, _)| name).collect()
 }
 
 /// A name without its last number and what joins it.

@@ -29,7 +29,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let locks = servers::contended(&mut threads, &kinds);
     let joined = super::joins::join(&mut threads, &kinds);
     let clients = servers::serve(&mut threads, &kinds, options.counted);
-    let pools = super::pools::pools(&threads, |pid| super::pools::family(recording, pid));
+    let shared = super::pools::shared_names(recording, &threads);
+    let pools = super::pools::pools(&threads, |pid| super::pools::family(recording, &shared, pid));
     let programs = Programs {
         calibration: platform.cpus[platform.calibration_cpu.at()].capacity.max(1),
         starting_again: starting_again(recording, &threads),

@@ -52,7 +52,7 @@ pub struct PaceReport {
     /// Janks, percent of all, as JankBench counts: longer than a period (whole milliseconds); after such a one buffers give slack,
     /// and only longer than two is another, until one is in time. `None` where the mark is not the first with a period: that
     /// many periods pass between a frame's buffer and the screen says nothing of delay.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jank_pct: Option<f64>,
     /// Vsyncs at which a unit was due and none came, each once however many units were late. A unit is due a period after it
     /// began, or after the one before it was shown, whichever is later: pauses are not missed, and of units that overlap (more

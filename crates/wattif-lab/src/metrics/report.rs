@@ -7,7 +7,7 @@ use super::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wattif_model::trace::{EnergyTotals, ThreadInfo};
+use wattif_model::trace::EnergyTotals;
 
 /// Everything measured in one run; serialises as the contract asks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -211,7 +211,7 @@ impl Metrics {
             pid: t.info.pid.0,
             task: t.info.task.clone(),
             workload: t.info.workload,
-            policy: self.policy(&t.info),
+            policy: self.policy(t),
             runtime_s,
             cpu_share: self.share(runtime_s),
             activations: t.activations,
@@ -223,10 +223,10 @@ impl Metrics {
         }
     }
 
-    /// As its program says, else the one it began with.
-    fn policy(&self, thread: &ThreadInfo) -> String {
-        let told = self.policies.get(&thread.task).filter(|_| thread.workload);
-        told.map_or_else(|| thread.policy.to_owned(), String::clone)
+    /// As its program says of the priorities with which it ran, else the one it began with.
+    fn policy(&self, t: &TaskTotals) -> String {
+        let told = self.policies.get(&t.info.task).filter(|_| t.info.workload).map(|all| t.had(all));
+        told.filter(|had| !had.is_empty()).unwrap_or_else(|| t.info.policy.to_owned())
     }
 
     /// Tasks in the order of their first thread.

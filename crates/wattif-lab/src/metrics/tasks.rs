@@ -16,6 +16,17 @@ pub struct TaskTotals {
     pub activations: u64,
     /// Moves to another CPU.
     pub migrations: u64,
+    /// It ran with a fair, and with a real-time or deadline thread's priority.
+    pub ran_as: [bool; 2],
+}
+
+impl TaskTotals {
+    /// Of the policies that its program names, those with which it ran.
+    pub fn had(&self, policies: &str) -> String {
+        let fair = |name: &str| ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE"].contains(&name);
+        let had = |name: &&str| self.ran_as[usize::from(!fair(name))];
+        policies.split(", ").filter(had).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// The policies under which a task's program does something, in order: `SCHED_OTHER, SCHED_FIFO`.
@@ -85,12 +96,16 @@ impl Observer for Tasks {
         Interest::SCHED
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        let new = || TaskTotals { info: thread.clone(), runtime_ns: 0, activations: 0, migrations: 0 };
+        let new =
+            || TaskTotals { info: thread.clone(), runtime_ns: 0, activations: 0, migrations: 0, ran_as: [false; 2] };
         self.threads.entry(thread.pid, new).info.clone_from(thread);
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
-            Event::SchedSwitch { prev_pid, next_pid, .. } => self.switched(at, cpu, prev_pid, next_pid),
+            Event::SchedSwitch { prev_pid, next_pid, next_prio, .. } => {
+                self.switched(at, cpu, prev_pid, next_pid);
+                self.threads.get_mut(next_pid).into_iter().for_each(|t| t.ran_as[usize::from(next_prio < 100)] = true);
+            }
             Event::SchedWakeup { pid, .. } | Event::SchedWakeupNew { pid, .. } => {
                 self.threads.get_mut(pid).into_iter().for_each(|t| t.activations += 1);
             }

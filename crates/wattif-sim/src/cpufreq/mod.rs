@@ -189,8 +189,8 @@ pub trait FreqGovernor {
         None
     }
 
-    /// Does it want every update of a CPU's signals, not only those that changed them? Until 4.14 `cfs_rq_util_change` was called at
-    /// each; a governor of that age takes a CPU of which it hears nothing for a tick for asleep.
+    /// Does it want every update of a busy CPU's signals, not only those that changed them, and none that another CPU makes? Until 4.14
+    /// `cfs_rq_util_change` was called so; a governor of that age takes a CPU of which it hears nothing for a tick for asleep.
     fn hears_every_update(&self) -> bool {
         false
     }

@@ -29,7 +29,7 @@
 //! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
 //!
 //! `4.9` (Android) differs: limits of their own for rises and falls, CPUs not heard of for a tick do not count (so it hears of every
-//! update, also of one that changes nothing), a boost for I/O is 1024 at once, u is WALT's last window where that tracks load (and a
+//! update of a busy CPU, also of one that changes nothing, and of none that others make for it), a boost for I/O is 1024 at once, u is WALT's last window where that tracks load (and a
 //! busy CPU may be slowed down then), and a schedtune boost adds its margin.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
@@ -323,11 +323,13 @@ impl Schedutil {
     }
 
     /// The CPU is busy, so that the utilisation of a task that came or went a moment ago must not slow it down.
-    /// Not evaluated, and the count not saved, while a clamp holds the CPU down, or where windows are tracked: a window's load falls
-    /// only when the window was less busy.
+    /// Not evaluated, and the count not saved, while a clamp holds the CPU down, or where 4.9 tracks windows: a window's load
+    /// falls only when the window was less busy.
     #[doc(alias = "sugov_cpu_is_busy")]
     fn hold_freq(&mut self, view: &dyn FreqView) -> bool {
-        if view.tracks_windows() || uclamp_rq_is_capped(&view.signals(self.cpus[0].cpu)) {
+        if self.tunables.generation.is_4_9() && view.tracks_windows()
+            || uclamp_rq_is_capped(&view.signals(self.cpus[0].cpu))
+        {
             return false;
         }
         let idle_calls = view.idle_calls(self.cpus[0].cpu);

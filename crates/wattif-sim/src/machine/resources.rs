@@ -104,7 +104,7 @@ pub struct Device {
     pub iowait: bool,
     /// Requests it serves now.
     pub busy: u32,
-    /// Requests that wait, with their service times in ns.
+    /// Whose requests wait.
     pub waiting: VecDeque<Pid>,
 }
 

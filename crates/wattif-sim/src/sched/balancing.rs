@@ -92,7 +92,12 @@ impl Transaction for Pass<'_, '_, '_> {
     fn update_blocked_averages(&mut self, cpu: CpuId) -> bool {
         self.kernel.update_rq_clock(cpu);
         fair::update_blocked_averages(&mut self.kernel.s, cpu);
-        self.kernel.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
+        // Until 4.14 cfs_rq_util_change was silent about other CPUs.
+        if cpu == self.cpu || !self.kernel.cpufreq_hears_all {
+            self.kernel.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
+        } else {
+            self.kernel.s.rqs[cpu.at()].util_changed = false;
+        }
         self.kernel.s.rqs[cpu.at()].has_blocked_load
     }
     fn detach(&mut self, pid: Pid, dst: CpuId) {

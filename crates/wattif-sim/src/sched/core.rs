@@ -689,7 +689,8 @@ impl Kernel<'_, '_> {
     #[inline(always)]
     pub(crate) fn cpufreq_update(&mut self, cpu: CpuId, flags: UpdateFlags) {
         let changed = std::mem::take(&mut self.s.rqs[cpu.at()].util_changed);
-        if changed || self.cpufreq_hears_all || flags.iowait {
+        let busy = || self.s.rqs[cpu.at()].curr != IDLE;
+        if changed || self.cpufreq_hears_all && busy() || flags.iowait {
             self.cpufreq_update_util(cpu, flags);
         }
     }

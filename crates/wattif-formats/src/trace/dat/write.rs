@@ -268,8 +268,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         let spec = if self.about.spec.is_empty() { String::new() } else { format!(" spec {}", self.about.spec) };
         option(VERSION, format!("{GENERATOR}{spec}\0").as_bytes());
         let line = |t: &ThreadInfo| format!("{} {} {} {}\n", t.pid, t.policy, u8::from(!t.workload), clean(&t.comm));
-        // Of a real machine, policies are known only where the trace that was read says them.
-        let told = self.threads.values().filter(|t| !t.policy.is_empty());
+        let told = self.threads.values().filter(|t| self.about.told && !t.policy.is_empty());
         option(OURS, told.map(line).collect::<String>().as_bytes());
         if !self.about.marks.is_empty() {
             let line = |mark: &String| clean(mark) + "\n";

@@ -531,7 +531,7 @@ impl<W: Write> PerfettoTrace<W> {
     /// From its beginning to now, on a track of its thread.
     fn frame(&mut self, at: u64, pid: Pid, mark: u32, began: u64) -> Result<()> {
         let name = self.about.marks.get(mark as usize).cloned().unwrap_or_else(|| format!("mark {mark}"));
-        let uuid = track::FRAMES + (u64::from(mark) << 32) + u64::from(pid.0);
+        let uuid = track::FRAMES + (u64::from(mark as u16) << 32) + u64::from(pid.0);
         let comm = self.names.comm(pid, 0).into_owned();
         self.slice(uuid, &format!("{name} of {comm}"), &name, began..at)
     }
@@ -539,7 +539,7 @@ impl<W: Write> PerfettoTrace<W> {
     /// What a device did for a thread, on the device's track for this thread: of several servers, slices overlap.
     fn served(&mut self, at: u64, pid: Pid, device: u32, service: u64) -> Result<()> {
         let name = self.about.devices.get(device as usize).cloned().unwrap_or_else(|| format!("device {device}"));
-        let uuid = track::DEVICES + (u64::from(device) << 32) + u64::from(pid.0);
+        let uuid = track::DEVICES + (u64::from(device as u16) << 32) + u64::from(pid.0);
         let comm = self.names.comm(pid, 0).into_owned();
         self.slice(uuid, &format!("{name} for {comm}"), &comm, at.saturating_sub(service)..at)
     }
@@ -638,12 +638,13 @@ impl<W: Write> PerfettoTrace<W> {
         if process == next {
             let mut p = Message::default();
             p.number(1, process.into());
-            // Of a real machine, nothing is known of a parent.
-            if !t.workload || !t.policy.is_empty() {
+            let told = self.about.told && !t.policy.is_empty();
+            // Of a real machine's programs, no parent is known.
+            if !t.workload || told {
                 p.number(2, if t.workload { INIT } else { KTHREADD });
             }
             p.text(3, &t.task);
-            if !t.policy.is_empty() {
+            if told {
                 p.text(3, &format!("{POLICY}{}", t.policy));
             }
             tree.message(1, &p);
