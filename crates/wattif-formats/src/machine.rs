@@ -170,6 +170,18 @@ pub(crate) fn wfi() -> Idle {
     }
 }
 
+/// CPUs of the same states and the same `K` are a cluster.
+pub(crate) fn clusters<K: PartialEq>(cpus: impl Iterator<Item = (u32, K, Vec<Idle>)>) -> Vec<Cluster> {
+    let mut out: Vec<(K, Cluster)> = Vec::new();
+    for (cpu, key, idle) in cpus {
+        match out.iter_mut().find(|(k, c)| *k == key && c.idle == idle) {
+            Some((_, cluster)) => cluster.cpus.push(cpu),
+            None => out.push((key, Cluster { cpus: vec![cpu], idle })),
+        }
+    }
+    out.into_iter().map(|(_, cluster)| cluster).collect()
+}
+
 /// States of a CPU that take the whole cluster down say so in their name alone.
 pub(crate) fn scope_by_name(name: &str) -> &'static str {
     if name.to_lowercase().contains("cluster") { "cluster" } else { "cpu" }

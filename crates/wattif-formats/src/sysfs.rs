@@ -5,7 +5,7 @@
 //! `sysfs::W02` a profile is of another version · `sysfs::W03` the kernel does what is not simulated · `sysfs::N01` a scheduler
 //! feature is not simulated · `sysfs::N02` frequencies of a boost that is off.
 
-use crate::machine::{Cluster, Domain, Idle, Machine, Opp, list, scope_by_name, wfi};
+use crate::machine::{self, Cluster, Domain, Idle, Machine, Opp, list, scope_by_name, wfi};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read};
@@ -260,20 +260,15 @@ fn microwatts(files: Files<'_>, domains: &mut [Domain], findings: &mut Vec<Diagn
 
 /// CPUs of the same states; where one is of the whole cluster, also of the same list of `sleepers`.
 fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, sleepers: &[Vec<u32>]) -> Vec<Cluster> {
-    let mut out: Vec<(Option<usize>, Cluster)> = Vec::new();
-    for &cpu in cpus {
+    machine::clusters(cpus.iter().map(|&cpu| {
         let mut idle: Vec<Idle> = (0..MAX_STATES).map_while(|s| state(files, cpu, s)).collect();
         if idle.is_empty() {
             idle.push(wfi());
         }
         let together = idle.iter().any(|s| s.scope == "cluster");
         let of = sleepers.iter().position(|l| l.contains(&place[&cpu])).filter(|_| together);
-        match out.iter_mut().find(|(o, c)| *o == of && c.idle == idle) {
-            Some((_, cluster)) => cluster.cpus.push(place[&cpu]),
-            None => out.push((of, Cluster { cpus: vec![place[&cpu]], idle })),
-        }
-    }
-    out.into_iter().map(|(_, cluster)| cluster).collect()
+        (place[&cpu], of, idle)
+    }))
 }
 
 fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {

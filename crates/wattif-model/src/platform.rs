@@ -4,7 +4,9 @@
 //! carries its source or is marked estimated.
 
 use crate::ids::{ClusterId, CpuId, CpuSet, DomainId};
+use crate::units::CAPACITY_SCALE;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -312,6 +314,17 @@ impl Platform {
     /// The CPUs for which `same` holds, such as those of one last-level cache.
     pub fn cpus_where(&self, same: impl Fn(&Cpu) -> bool) -> CpuSet {
         (0..self.cpus.len() as u32).map(CpuId).filter(|c| same(&self.cpus[c.at()])).collect()
+    }
+    /// By CPU: the hardware threads of its core, itself included, in order.
+    pub fn core_threads(&self) -> Vec<Vec<CpuId>> {
+        let core = |c: &Cpu| (c.package, c.core);
+        let mut cores: BTreeMap<_, Vec<CpuId>> = BTreeMap::new();
+        self.cpus.iter().zip(0..).for_each(|(c, id)| cores.entry(core(c)).or_default().push(CpuId(id)));
+        self.cpus.iter().map(|c| cores[&core(c)].clone()).collect()
+    }
+    /// What each of so many busy hardware threads of a core gets of its speed, 1024ths.
+    pub fn share_of_core(&self, busy: usize) -> u64 {
+        self.smt_share.get(busy.max(1) - 1).or(self.smt_share.last()).map_or(CAPACITY_SCALE, |share| u64::from(*share))
     }
     /// The frequency domain of a CPU.
     pub fn domain_of(&self, cpu: CpuId) -> &FreqDomain {

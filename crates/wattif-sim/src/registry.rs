@@ -147,6 +147,7 @@ pub static POLICIES: &[Policy] = &[
     policy!("haltpoll", Cpuidle, true, "cpuidle/haltpoll.rs", cpuidle::haltpoll::TUNABLES),
     policy!("default_idle", Cpuidle, false, "cpuidle/default_idle.rs", cpuidle::default_idle::TUNABLES),
     policy!("pm_qos", Cpuidle, false, "cpuidle/pm_qos.rs", cpuidle::pm_qos::TUNABLES),
+    policy!("powernv", Cpuidle, false, "cpuidle/powernv.rs", cpuidle::powernv::TUNABLES),
 ];
 
 /// A policy by name.
@@ -329,6 +330,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.schedtune = build_schedtune(spec);
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
+    s.polling_is_told = cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), platform);
     s.groups = groups;
     s.rd.energy_aware = balancer.eas;
     s.rd.uclamp_used = spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024));

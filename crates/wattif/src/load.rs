@@ -3,7 +3,6 @@
 use crate::data::{self, Collection, Source};
 use crate::error::{Error, Findings, nearest};
 use crate::settings::Settings;
-use std::collections::BTreeMap;
 use std::path::Path;
 use wattif_formats::rtapp::{self, Dialect, Logs};
 use wattif_formats::{kernel_toml, platform_toml, workload_json};
@@ -136,13 +135,12 @@ impl From<usize> for Machine {
 
 impl From<&Platform> for Machine {
     fn from(platform: &Platform) -> Machine {
-        let core = |c: &Cpu| (c.package, c.core);
-        let mut threads = BTreeMap::new();
-        platform.cpus.iter().for_each(|c| *threads.entry(core(c)).or_insert(0usize) += 1);
-        let share = |c: &Cpu| platform.smt_share.get(threads[&core(c)] - 1).or(platform.smt_share.last());
-        let of = |c: &Cpu| u64::from(c.capacity) * share(c).map_or(CAPACITY_SCALE, |s| u64::from(*s));
+        let of = |(c, threads): (&Cpu, Vec<_>)| u64::from(c.capacity) * platform.share_of_core(threads.len());
         let unit = u64::from(platform.cpus[platform.calibration_cpu.at()].capacity) * platform.nr_cpus() as u64;
-        Machine { cpus: platform.nr_cpus(), capacity: platform.cpus.iter().map(of).sum::<u64>() / unit }
+        Machine {
+            cpus: platform.nr_cpus(),
+            capacity: platform.cpus.iter().zip(platform.core_threads()).map(of).sum::<u64>() / unit,
+        }
     }
 }
 

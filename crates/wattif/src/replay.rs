@@ -8,7 +8,7 @@ use crate::recording::{
 };
 use crate::settings::Settings;
 use crate::text;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::RunReport;
@@ -130,13 +130,12 @@ pub fn check_policies(policies: &[(String, Policy)], recording: &Recording) -> R
 /// A policy that none of the threads can have is refused; of threads of one name, it is for those that can.
 fn check_priority(name: &str, policy: Policy, recording: &Recording) -> Result<(), Error> {
     let prios = infer::priorities(recording);
-    let named = |pid: &Pid| infer::is_named(recording.comm(*pid), name);
-    let mut own: BTreeSet<u8> = prios.iter().filter(|(pid, _)| named(pid)).map(|(_, prio)| *prio).collect();
+    let named: BTreeMap<Pid, u8> =
+        prios.into_iter().filter(|(pid, _)| infer::is_named(recording.comm(*pid), name)).collect();
+    let mut own: BTreeSet<u8> = named.values().copied().collect();
     // Also those that a thread got later on.
     own.extend(recording.records.iter().filter_map(|r| match r.event() {
-        Some(Event::SchedSwitch { next_pid, next_prio, .. }) if prios.contains_key(next_pid) && named(next_pid) => {
-            Some(*next_prio)
-        }
+        Some(Event::SchedSwitch { next_pid, next_prio, .. }) if named.contains_key(next_pid) => Some(*next_prio),
         _ => None,
     }));
     let (Some(prio), false) = (own.first(), own.iter().any(|prio| infer::has_policy(*prio, policy))) else {

@@ -6,7 +6,7 @@
 
 use super::fdt::Node;
 use super::{Cpu, Handles};
-use crate::machine::{Cluster, Idle, list, scope_by_name, wfi};
+use crate::machine::{self, Cluster, Idle, list, scope_by_name, wfi};
 use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::check::Diagnostic;
@@ -45,16 +45,10 @@ pub(super) fn clusters(
         let help = "in the platform file, a [[cluster]] may have it that sleeps deeply on its own";
         findings.push(Diagnostic::warning("dtb::W02", 0..0, message).help(help));
     }
-    let mut out: Vec<(Sleepers, Cluster)> = Vec::new();
-    for ((table, &of_map), cpu) in tables.into_iter().zip(map).zip(0..) {
-        let sleepers = table.domain.map_or(Sleepers::Map(of_map), Sleepers::Domain);
-        let idle = table.states();
-        match out.iter_mut().find(|(s, c)| *s == sleepers && c.idle == idle) {
-            Some((_, cluster)) => cluster.cpus.push(cpu),
-            None => out.push((sleepers, Cluster { cpus: vec![cpu], idle })),
-        }
-    }
-    out.into_iter().map(|(_, cluster)| cluster).collect()
+    let of = |((table, &of_map), cpu): ((Table, &usize), u32)| {
+        (cpu, table.domain.map_or(Sleepers::Map(of_map), Sleepers::Domain), table.states())
+    };
+    machine::clusters(tables.into_iter().zip(map).zip(0..).map(of))
 }
 
 /// What makes CPUs a cluster.

@@ -75,7 +75,11 @@ pub fn background(recording: &Recording) -> BTreeSet<Pid> {
 
 /// How many, and who.
 pub fn background_told(recording: &Recording) -> Option<String> {
-    let all = background(recording);
+    told(recording, &background(recording))
+}
+
+/// The same of those that are known.
+pub(super) fn told(recording: &Recording, all: &BTreeSet<Pid>) -> Option<String> {
     let names: BTreeSet<&str> = all.iter().map(|pid| recording.comm(*pid)).collect();
     let more = names.len().saturating_sub(TOLD);
     let shown = names.into_iter().take(TOLD).collect::<Vec<_>>().join(", ");

@@ -234,8 +234,7 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
 
 /// Our own files call the threads of a task `task-index`, a forked one `task-index-` and four digits; other files keep their names.
 pub(super) fn task(recording: &Recording, comm: &str) -> String {
-    let ours = recording.threads.values().any(|t| t.policy_was_told());
-    if !ours {
+    if !recording.tells_policies() {
         return comm.into();
     }
     let numbered = |name: &'_ str| {

@@ -19,20 +19,16 @@ const MIN_WAKEUPS: usize = 8;
 const PREFERENCE: usize = 2;
 
 /// What threads of a pool share: their name, where others have it too; else the name without its number, and the process where it
-/// is known. `shared`: names that several threads have.
-pub(super) fn family(recording: &Recording, shared: &BTreeSet<String>, pid: Pid) -> (String, u32) {
-    let name = task(recording, recording.comm(pid));
-    match stem(&name).filter(|_| !shared.contains(&name)) {
-        Some(stem) => (stem.into(), recording.threads.get(&pid.0).map_or(0, |t| t.tgid)),
-        None => (name, 0),
-    }
-}
-
-/// Names that several threads have: of `python3` and `python3` the number is no thread's.
-pub(super) fn shared_names(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeSet<String> {
-    let mut names: BTreeMap<String, u32> = BTreeMap::new();
-    threads.keys().for_each(|pid| *names.entry(task(recording, recording.comm(*pid))).or_default() += 1);
-    names.into_iter().filter(|(_, n)| *n > 1).map(|(name, _)| name).collect()
+/// is known. Of `python3` and `python3` the number is no thread's.
+pub(super) fn families(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeMap<Pid, (String, u32)> {
+    let names: Vec<(Pid, String)> = threads.keys().map(|pid| (*pid, task(recording, recording.comm(*pid)))).collect();
+    let mut many: BTreeMap<&str, u32> = BTreeMap::new();
+    names.iter().for_each(|(_, name)| *many.entry(name).or_default() += 1);
+    let family = |(pid, name): &(Pid, String)| match stem(name).filter(|_| many[name.as_str()] == 1) {
+        Some(stem) => (*pid, (stem.into(), recording.threads.get(&pid.0).map_or(0, |t| t.tgid))),
+        None => (*pid, (name.clone(), 0)),
+    };
+    names.iter().map(family).collect()
 }
 
 /// A name without its last number and what joins it.

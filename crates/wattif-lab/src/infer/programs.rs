@@ -29,8 +29,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let locks = servers::contended(&mut threads, &kinds);
     let joined = super::joins::join(&mut threads, &kinds);
     let clients = servers::serve(&mut threads, &kinds, options.counted);
-    let shared = super::pools::shared_names(recording, &threads);
-    let pools = super::pools::pools(&threads, |pid| super::pools::family(recording, &shared, pid));
+    let families = super::pools::families(recording, &threads);
+    let pools = super::pools::pools(&threads, |pid| &families[&pid]);
     let programs = Programs {
         calibration: platform.cpus[platform.calibration_cpu.at()].capacity.max(1),
         starting_again: starting_again(recording, &threads),
@@ -95,7 +95,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if clients > 0 {
         out.notes.push(format!("{clients} threads taken as clients: some of their requests found the server busy"));
     }
-    out.notes.extend(super::background_told(recording));
+    out.notes.extend(super::background::told(recording, &background));
     out.notes.push(format!(
         "{} threads; {timers} waits end by timers and devices, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
         threads.len()
@@ -103,7 +103,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if !recording.has_irq_flags {
         out.notes.push("records do not say which wake-ups come from interrupts: taken from who ran".into());
     }
-    if !recording.threads.values().any(|t| t.policy_was_told()) {
+    if !recording.tells_policies() {
         out.notes.push("a trace shows priorities only: SCHED_BATCH and SCHED_IDLE look like SCHED_OTHER, SCHED_RR like SCHED_FIFO (--policy NAME=…)".into());
     }
     let real_time = |pid: &Pid| recording.threads.get(&pid.0).is_some_and(|t| t.policy_was_told());

@@ -193,14 +193,11 @@ impl Thread {
 
 /// The other hardware threads of each CPU's core, where these share its speed.
 fn siblings(platform: &Platform) -> Vec<Vec<CpuId>> {
-    let core = |c: usize| (platform.cpus[c].package, platform.cpus[c].core);
-    let n = platform.nr_cpus();
     if platform.smt_share.len() < 2 {
-        return vec![Vec::new(); n];
+        return vec![Vec::new(); platform.nr_cpus()];
     }
-    let mut cores: BTreeMap<_, Vec<CpuId>> = BTreeMap::new();
-    (0..n).for_each(|c| cores.entry(core(c)).or_default().push(CpuId(c as u32)));
-    (0..n).map(|c| cores[&core(c)].iter().copied().filter(|other| other.at() != c).collect()).collect()
+    let others = |(threads, cpu): (Vec<CpuId>, u32)| threads.into_iter().filter(|other| other.0 != cpu).collect();
+    platform.core_threads().into_iter().zip(0..).map(others).collect()
 }
 
 impl Inference<'_> {

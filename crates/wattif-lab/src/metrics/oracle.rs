@@ -82,13 +82,19 @@ struct Cpu {
     together_ns: u64,
 }
 
-/// The hardware threads of a core.
-#[derive(Clone, Debug, Default)]
+/// The hardware threads of a core; it has the number of its first.
+#[derive(Clone, Debug)]
 struct Core {
-    cpus: Vec<usize>,
+    cpus: Vec<CpuId>,
     asleep: usize,
     /// When a thread last fell asleep or woke up.
     since: Ns,
+}
+
+impl Core {
+    fn of(cpus: Vec<CpuId>) -> Core {
+        Core { cpus, asleep: 0, since: Ns::ZERO }
+    }
 }
 
 /// Listens to idle periods, powers and clocks.
@@ -115,15 +121,7 @@ impl Oracle {
     /// For this machine.
     pub fn new(platform: &Platform) -> Oracle {
         let tables: Vec<PowerTable> = platform.domains.iter().map(|d| d.power.clone()).collect();
-        let mut ids: Vec<_> = platform.cpus.iter().map(|c| (c.package, c.core)).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let core = |cpu: usize| {
-            let of = &platform.cpus[cpu];
-            ids.binary_search(&(of.package, of.core)).expect("every CPU's is there")
-        };
-        let mut cores = vec![Core::default(); ids.len()];
-        (0..platform.nr_cpus()).for_each(|cpu| cores[core(cpu)].cpus.push(cpu));
+        let threads = platform.core_threads();
         let cpu = |id: u32| {
             let domain = platform.cpus[id as usize].domain.at();
             Cpu {
@@ -136,14 +134,14 @@ impl Oracle {
                 began: Ns::ZERO,
                 rose: None,
                 min_opp: 0,
-                core: core(id as usize),
+                core: threads[id as usize][0].at(),
                 asleep: false,
                 together_ns: 0,
             }
         };
         Oracle {
             cpus: (0..platform.nr_cpus() as u32).map(cpu).collect(),
-            cores,
+            cores: threads.into_iter().map(Core::of).collect(),
             opps: vec![0; tables.len()],
             known: platform.power.unit.has_idle(),
             one: if platform.power.unit == PowerUnit::EasCosts { 1e12 } else { 1e15 },
@@ -217,7 +215,7 @@ impl Oracle {
     fn together(&mut self, at: Ns, core: usize) {
         let core = &mut self.cores[core];
         if core.asleep == core.cpus.len() {
-            core.cpus.iter().for_each(|&c| self.cpus[c].together_ns += at.since(core.since));
+            core.cpus.iter().for_each(|c| self.cpus[c.at()].together_ns += at.since(core.since));
         }
         core.since = at;
     }

@@ -1,7 +1,6 @@
 //! How much work got done? For a program without marks, CPU time weighted by the speed it ran at.
 
 use super::pids::PidTable;
-use std::collections::BTreeMap;
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::units::CAPACITY_SCALE;
@@ -31,9 +30,9 @@ pub struct Throughput {
     on_cpu: Vec<OnCpu>,
     domains: Vec<Domain>,
     /// By CPU: the hardware threads of its core; empty where none shares its speed.
-    cores: Vec<Vec<usize>>,
-    /// Share of the core by number of busy threads, 1024ths.
-    smt_share: Vec<u32>,
+    cores: Vec<Vec<CpuId>>,
+    /// What a thread gets of its core by how many others are busy there, 1024ths.
+    shares: Vec<u64>,
 }
 
 impl Throughput {
@@ -45,12 +44,16 @@ impl Throughput {
             cpus: d.cpus.iter().map(CpuId::at).filter(|&c| c < platform.nr_cpus()).collect(),
             capacities: d.opps.iter().map(|o| u64::from(o.capacity)).collect(),
         };
+        let shared = platform.smt_share.len() > 1;
+        let cores = if shared { platform.core_threads() } else { vec![Vec::new(); platform.nr_cpus()] };
         Throughput {
             threads: PidTable::default(),
             on_cpu: (0..platform.nr_cpus() as u32).map(idle).collect(),
             domains: platform.domains.iter().map(domain).collect(),
-            cores: cores(platform),
-            smt_share: platform.smt_share.clone(),
+            shares: (1..=cores.iter().map(Vec::len).max().unwrap_or(1).max(1))
+                .map(|n| platform.share_of_core(n))
+                .collect(),
+            cores,
         }
     }
 
@@ -91,7 +94,7 @@ impl Throughput {
         self.on_cpu[cpu].pid = next;
         if (prev == Pid(0)) != (next == Pid(0)) {
             for i in 0..self.cores[cpu].len() {
-                self.update_speed(at, self.cores[cpu][i]);
+                self.update_speed(at, self.cores[cpu][i].at());
             }
         }
     }
@@ -99,21 +102,9 @@ impl Throughput {
     /// From `at` on, by its clock and by who is busy on its core: as the machine does.
     fn update_speed(&mut self, at: Ns, cpu: usize) {
         self.account(at, cpu, self.on_cpu[cpu].pid);
-        let busy = self.cores[cpu].iter().filter(|&&c| c != cpu && self.on_cpu[c].pid != Pid(0)).count();
-        let share = self.smt_share.get(busy).or(self.smt_share.last()).map_or(CAPACITY_SCALE, |s| u64::from(*s));
-        self.on_cpu[cpu].speed = self.on_cpu[cpu].capacity * share / CAPACITY_SCALE;
+        let others = self.cores[cpu].iter().filter(|c| c.at() != cpu && self.on_cpu[c.at()].pid != Pid(0)).count();
+        self.on_cpu[cpu].speed = self.on_cpu[cpu].capacity * self.shares[others] / CAPACITY_SCALE;
     }
-}
-
-fn cores(platform: &Platform) -> Vec<Vec<usize>> {
-    let all = 0..platform.nr_cpus();
-    if platform.smt_share.len() < 2 {
-        return vec![Vec::new(); all.len()];
-    }
-    let core = |c: usize| (platform.cpus[c].package, platform.cpus[c].core);
-    let mut threads: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    all.clone().for_each(|c| threads.entry(core(c)).or_default().push(c));
-    all.map(|c| threads[&core(c)].clone()).collect()
 }
 
 impl Observer for Throughput {

@@ -102,6 +102,10 @@ impl Record {
 }
 
 impl Recording {
+    /// Does the file itself tell policies of threads, as ours do?
+    pub fn tells_policies(&self) -> bool {
+        self.threads.values().any(RecordedThread::policy_was_told)
+    }
     /// How many events of each name there are.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();

@@ -11,6 +11,7 @@ pub mod ladder;
 pub mod menu;
 pub mod oracle;
 pub mod pm_qos;
+pub mod powernv;
 pub mod teo;
 pub mod teo_weighted;
 

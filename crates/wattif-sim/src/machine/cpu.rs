@@ -164,8 +164,7 @@ impl Machine {
     fn smt_share(&self, cpu: CpuId) -> u64 {
         let threads = self.threads_of(cpu).iter();
         let busy = threads.filter(|c| **c == cpu || self.cpus[c.at()].running != Pid(0)).count();
-        let table = &self.platform.smt_share;
-        u64::from(table[(busy.max(1) - 1).min(table.len() - 1)])
+        self.platform.share_of_core(busy)
     }
 
     /// Hardware threads of a CPU's core, itself included.

@@ -47,8 +47,12 @@ impl Kernel<'_, '_> {
             self.set_clock(domain, opp);
         }
         for cpu in 0..self.s.nr_cpus() as u32 {
-            let states: Vec<CpuidleState> =
-                self.m.platform.idle_states(CpuId(cpu)).iter().map(CpuidleState::from).collect();
+            let told = self.s.polling_is_told;
+            let state = |s| {
+                let s = CpuidleState::from(s);
+                CpuidleState { polling: s.polling && told, ..s }
+            };
+            let states: Vec<CpuidleState> = self.m.platform.idle_states(CpuId(cpu)).iter().map(state).collect();
             self.cpuidle.enable(CpuId(cpu), &states);
         }
     }

@@ -151,7 +151,7 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// The polling state gives up: the idle loop turns again. FIDELITY(snooze-flag)
+    /// The polling state gives up: the idle loop turns again.
     fn poll_time_limit(&mut self, cpu: CpuId) {
         self.end_sleep(cpu, true, false);
         self.do_idle(cpu);
@@ -177,6 +177,7 @@ impl Kernel<'_, '_> {
         let residency_ns = now - sleep.began;
         self.judge_sleep(cpu, sleep.state, residency_ns);
         let entered = Some(sleep.state);
+        let poll_time_limit = poll_time_limit && self.s.polling_is_told;
         self.cpuidle.reflect(cpu, &IdleSleep { entered, residency_ns, poll_time_limit, got_tick, clock_ns: now });
     }
 

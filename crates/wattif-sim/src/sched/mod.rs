@@ -70,6 +70,8 @@ pub struct Sched {
     pub latency_req_ns: i64,
     /// What idling does where there is one state.
     pub default_idle: crate::cpuidle::default_idle::DefaultIdle,
+    /// Idle governors know which state polls ([`crate::cpuidle::powernv`]).
+    pub polling_is_told: bool,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
@@ -154,6 +156,7 @@ impl Sched {
             schedtune: None,
             latency_req_ns: crate::cpuidle::NO_LATENCY_LIMIT,
             default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
+            polling_is_told: true,
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             custom_slice: true,

@@ -85,7 +85,7 @@ fn trace(args: &Args, look: Look) -> Result<Exit, Error> {
         marks: recording.marks.clone(),
         devices: Vec::new(),
         recorded: true,
-        told: recording.threads.values().any(|t| t.policy_was_told()),
+        told: recording.tells_policies(),
     };
     let format = args.format.map_or_else(|| TraceFormat::named(&args.file), Ok)?;
     // A run's Perfetto trace of tracepoints leaves out sched_wakeup to be small; what was recorded is kept.
