@@ -419,6 +419,10 @@ impl<'w> Writer<'w> {
                 let mode = if *absolute { "absolute" } else { "relative" };
                 one("timer", json!({ "ref": self.timer(*timer), "period": self.us(period), "mode": mode }))
             }
+            Op::Vsync { period, .. } => {
+                lose("vsyncs of a display became relative timers: one that is late starts a new beat");
+                one("timer", json!({ "ref": "vsync", "period": period / 1000, "mode": "relative" }))
+            }
             Op::Lock(m) => one("lock", mutex(m)),
             Op::Unlock(m) => one("unlock", mutex(m)),
             Op::Wait { cond: c, mutex: Some(m) } => one("wait", json!({ "ref": cond(c), "mutex": mutex(m) })),

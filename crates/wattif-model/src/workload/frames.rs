@@ -3,16 +3,19 @@
 //! The UI thread asks for the next vsync, as Choreographer does; a dispatch thread wakes it then. It computes the frame (input,
 //! animation, layout, drawing), hands it to the RenderThread and waits until that has taken it over (sync). The RenderThread takes one
 //! of three buffers, uploads textures (it may have to wait for that, and copies what no frequency makes faster), issues commands, and
-//! queues the buffer. The GPU renders it in its own time, which gives the buffer back; the compositor shows it at its next vsync. A frame (mark `frame`) lasts from its
-//! vsync until its buffer is queued, as FrameMetrics counts it, and is what janks are scored of; mark `shown` is one frame on the
-//! screen, two to three vsyncs later where the pipeline is full. A UI thread that is late skips vsyncs: frames do not pile up.
+//! queues the buffer. The GPU renders it in its own time, which gives the buffer back; the compositor shows it at its next vsync. A
+//! frame (mark `frame`) lasts from its vsync until its buffer is queued, as FrameMetrics counts it, and is what janks are scored of;
+//! mark `shown` is one frame on the screen, two to three vsyncs later where the pipeline is full.
+//!
+//! Vsyncs are those of a display, multiples of its period; applications and compositor hear of them some ms later, each at its own
+//! offset. Who is late for one waits for the next: a slow frame costs whole periods, and frames do not pile up.
 //!
 //! Interrupt threads are of SCHED_OTHER here: Android gives real-time threads no frequency (`sched_util_clamp_min_rt_default` 0).
 
 use super::dist::Dist;
 use super::forever;
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TimerSpec, Workload};
+use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, Workload};
 use crate::units::Ns;
 
 /// Times of a frame, µs: medians; those of CPUs are work at full speed of the platform's calibration CPU.
@@ -65,6 +68,10 @@ const SIGMA_MILLI: u32 = 300;
 const WAIT_SIGMA_MILLI: u32 = 100;
 /// Compositor, per frame; the mean of 0.5 to 1 ms.
 const COMPOSE_US: u64 = 700;
+/// How long after the display's vsync applications and the compositor hear of it: settings of phones of 2017, estimated.
+const APP_OFFSET_NS: u64 = 2_000_000;
+/// The compositor's.
+const COMPOSITOR_OFFSET_NS: u64 = 6_000_000;
 /// Buffers an application may fill before the first is shown.
 const BUFFERS: u32 = 3;
 
@@ -101,7 +108,7 @@ pub(super) fn repeat(at: usize, count: u64, body: Vec<Op>) -> Vec<Op> {
 pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload {
     let put = |queue| Op::Put { queue, forward: true };
     let work = |us| Op::Run(around(us, frame.work_sigma));
-    let period = Amount::Fixed(episodes.period_ns);
+    let vsync = |offset| Op::Vsync { period: episodes.period_ns, offset };
     let half = episodes.pause_ns / 2;
     let mut ui =
         vec![Op::Sleep(Amount::Fixed(half)), Op::Sleep(Amount::Random(Dist::Exponential { mean: half.max(1) }))];
@@ -112,9 +119,12 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
         vec![Op::Put { queue: ASKED, forward: false }, Op::Get(DRAW), work(frame.ui_us), put(RENDER), Op::Get(SYNCED)];
     // The loop of an episode is inside the loop for ever.
     ui.extend(repeat(ui.len() + 1, episodes.frames, draw));
-    let vsync = Op::Timer { timer: 0, period: period.clone(), absolute: false };
-    let dispatch =
-        vec![Op::Get(ASKED), vsync, Op::Run(Amount::Fixed(40 * US)), Op::Put { queue: DRAW, forward: false }];
+    let dispatch = vec![
+        Op::Get(ASKED),
+        vsync(APP_OFFSET_NS),
+        Op::Run(Amount::Fixed(40 * US)),
+        Op::Put { queue: DRAW, forward: false },
+    ];
     let mut render = vec![Op::Get(RENDER), work(frame.render_us / 4), Op::Put { queue: SYNCED, forward: false }];
     render.push(Op::SemWait(0));
     let mut devices = vec![DeviceSpec { name: "gpu".into(), servers: 1, iowait: false }];
@@ -127,19 +137,22 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
     }
     render.extend([work(frame.render_us - frame.render_us / 4), put(GPU), Op::Mark(0)]);
     let gpu = Op::Device { device: 0, service: around(frame.gpu_us, frame.gpu_sigma) };
-    let show = Op::Timer { timer: 1, period, absolute: false };
     let tasks = vec![
         task("dispatch", 1, nice(-9), forever(dispatch)),
         task("ui", 1, nice(-10), forever(ui)),
         task("RenderThread", 1, nice(-10), forever(render)),
         task("gpu", 1, nice(-20), forever(vec![Op::Get(GPU), gpu, Op::SemPost(0), put(COMPOSE)])),
-        task("compositor", 1, nice(-8), forever(vec![Op::Get(COMPOSE), show, work_us(COMPOSE_US), Op::Mark(1)])),
+        task(
+            "compositor",
+            1,
+            nice(-8),
+            forever(vec![Op::Get(COMPOSE), vsync(COMPOSITOR_OFFSET_NS), work_us(COMPOSE_US), Op::Mark(1)]),
+        ),
     ];
     Workload {
         name: name.into(),
         duration: Some(Ns::from_s(30)),
         tasks,
-        timers: ["vsync", "show"].map(|name| TimerSpec { name: name.into(), shared: false }).into(),
         semaphores: vec![SemaphoreSpec { name: "buffers".into(), initial: BUFFERS }],
         devices,
         queues: ["asked", "draw", "render", "synced", "gpu", "compose"].map(|name| Named { name: name.into() }).into(),

@@ -356,6 +356,14 @@ pub enum Op {
         /// A missed expiry is caught up instead of skipped.
         absolute: bool,
     },
+    /// Sleep until a display's next vsync, the first multiple of `period` from the run's start plus `offset` that is to come:
+    /// one that is late waits for the next.
+    Vsync {
+        /// From one to the next, ns.
+        period: u64,
+        /// Of this listener, ns.
+        offset: u64,
+    },
     // ---- synchronisation -----------------------------------------------------------------------------------------
     /// Take a mutex.
     Lock(u32),

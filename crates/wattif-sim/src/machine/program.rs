@@ -450,6 +450,12 @@ impl Programs {
                 let period = self.draw(pid, period, instr);
                 self.timer(pid, timer, period, absolute, instr, now, out)
             }
+            Op::Vsync { period, offset } => {
+                let since = (now.0 % period + period - offset % period) % period;
+                let expiry = later(now, period - since);
+                self.thread(pid).pending = Pending::Timer { expiry };
+                Some(Step::Sleep { until: expiry })
+            }
             Op::Lock(mutex) => self.lock(pid, mutex, out),
             Op::Unlock(mutex) => self.unlock(pid, mutex, out),
             Op::Wait { cond, mutex } => Some(self.wait(pid, cond, mutex, out)),

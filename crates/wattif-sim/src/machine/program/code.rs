@@ -91,6 +91,8 @@ fn check(op: &Op, pc: usize, ops: &[Op], w: &Workload) -> Result<(), String> {
             if from == to { Err("a queue cannot be drained into itself".into()) } else { Ok(()) }
         }
         Op::Timer { timer, .. } => index("timer", timer, w.timers.len()),
+        // Twice the period is added up in u64.
+        Op::Vsync { period, .. } if !(1..=u64::MAX / 2).contains(&period) => Err(format!("a vsync every {period} ns")),
         Op::Lock(m) | Op::Unlock(m) => index("mutex", m, w.mutexes.len()),
         Op::Wait { cond, mutex } => {
             index("condition", cond, w.conds.len())?;
@@ -125,6 +127,7 @@ fn check(op: &Op, pc: usize, ops: &[Op], w: &Workload) -> Result<(), String> {
         | Op::RunInsensitive(_)
         | Op::Spin { .. }
         | Op::Sleep(_)
+        | Op::Vsync { .. }
         | Op::Yield
         | Op::Touch
         | Op::Exit

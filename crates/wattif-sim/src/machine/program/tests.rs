@@ -274,6 +274,19 @@ fn an_absolute_timer_catches_up() {
 }
 
 #[test]
+fn who_is_late_for_a_vsync_waits_for_the_next() {
+    let vsync = |offset| Op::Vsync { period: 100 * US, offset: offset * US };
+    let mut w = World::new(&[&[vsync(0), run(130), vsync(0), vsync(0), vsync(30), vsync(230)]]);
+    assert_eq!([w.at(0, 1), w.at(100, 1)], [sleep_until(100), work(130)], "that of now has been");
+    assert_eq!([w.at(230, 1), w.at(301, 1)], [sleep_until(300), sleep_until(400)]);
+    assert_eq!(
+        [w.at(400, 1), w.at(430, 1)],
+        [sleep_until(430), sleep_until(530)],
+        "an offset is one within the period"
+    );
+}
+
+#[test]
 fn a_shared_timer_has_one_expiry_and_a_unique_one_its_own() {
     let mut shared = timer_world(0, false, 0);
     let mut unique = timer_world(1, false, 0);
