@@ -432,7 +432,8 @@ fn window_ms(spec: &RunSpec) -> u64 {
     t.maybe_int("window_ms").unwrap_or_else(|| walt_qti::window_of_display_ms(display_of(spec), hz_of(spec)))
 }
 
-/// What a kernel makes of its settings on a platform, and of what a workload asks for, that a user may not expect.
+/// What a kernel that [`check`] finds nothing wrong with makes of its settings on a platform, and of what a workload asks for, that a
+/// user may not expect.
 pub fn notes(spec: &RunSpec) -> Vec<String> {
     let mut notes = window_notes(spec);
     notes.extend(speed_notes(spec));
@@ -537,8 +538,8 @@ fn no_eas(spec: &RunSpec) -> Option<&'static str> {
     })
 }
 
-/// Why setting this changes nothing under a kernel, if so: another policy stands in its slot, another generation of it, or nobody
-/// reads it.
+/// Why setting this changes nothing under a kernel that [`check`] finds nothing wrong with, if so: another policy stands in its slot,
+/// another generation of it, or nobody reads it.
 pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
     let (name, tunable) = path.rsplit_once('.')?;
     if name == "features" {

@@ -16,6 +16,7 @@ use wattif_model::workload::models::{self, Model, Param};
 use wattif_model::{CpuId, Ns};
 use wattif_sim::registry;
 use wattif_sim::sched::features::Features;
+use wattif_sim::sched::placement::cpu_util;
 
 /// A noun, with the warnings and notes its text gave rise to.
 #[derive(Clone, Debug)]
@@ -77,11 +78,15 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
             known.extend(fresh);
         }
         // A setting may also have put right what the file says.
-        for message in registry::check(kernel) {
+        let wrong = registry::check(kernel);
+        let valid = wrong.is_empty();
+        for message in wrong {
             let setting = by_settings.iter().find(|(m, _)| *m == message).map(|(_, setting)| setting.as_str());
             parsed.diagnostics.push(unregistered(&source.text, message, setting));
         }
-        let idle = settings.kernel.iter().filter_map(|(path, _)| registry::without_effect(kernel, path));
+        // What a setting changes can be said of a valid kernel only.
+        let set = settings.kernel.iter().filter(|_| valid);
+        let idle = set.filter_map(|(path, _)| registry::without_effect(kernel, path));
         parsed.diagnostics.extend(idle.map(|why| Diagnostic::note("kernel::N01", 0..0, format!("--set {why}"))));
     }
     if parsed.kernel.is_none() {
@@ -301,8 +306,12 @@ fn unregistered(text: &str, message: String, setting: Option<&str>) -> Diagnosti
     let name = message.split('`').nth(1).unwrap_or_default();
     let span = if setting.is_some() { 0..0 } else { written(text, name.rsplit('.').next().unwrap_or_default()) };
     let diagnostic = Diagnostic::error("kernel::E20", span, format!("{}{message}", setting.unwrap_or_default()));
-    if message.contains(" takes ") {
-        return diagnostic; // the name is right, its value is not: the message says what it may be
+    if let Some((_, allowed)) = message.split_once(" takes ") {
+        // The name is right, its value is not: the message says what it may be.
+        return match intended(name, allowed) {
+            Some(value) => diagnostic.help(format!("did you mean {value}?")),
+            None => diagnostic,
+        };
     }
     let features = Features::ALL.iter().map(|(name, _)| *name);
     let owner = registry::POLICIES.iter().find(|p| p.name == name);
@@ -325,6 +334,16 @@ fn unregistered(text: &str, message: String, setting: Option<&str>) -> Diagnosti
         true => diagnostic.help("`wattif list policies` prints all, `wattif explain POLICY` its tunables"),
         false => diagnostic.help(format!("did you mean {}?", near.join(", "))),
     }
+}
+
+/// What a wrong value of a tunable probably stands for, from "one of A, B, not `VALUE`".
+fn intended(tunable: &str, allowed: &str) -> Option<String> {
+    let (allowed, value) = allowed.strip_prefix("one of ")?.rsplit_once(", not `")?;
+    let value = value.trim_end_matches('`').to_lowercase();
+    let spellings = if tunable.starts_with("cpu_util.") { cpu_util::SPELLINGS } else { &[] };
+    let known = spellings.iter().find(|(theirs, _)| *theirs == value);
+    let near = || nearest(&value, allowed.split(", ")).into_iter().next();
+    known.map(|(_, ours)| ours.to_string()).or_else(near)
 }
 
 /// Where a word stands in a profile as a key, a value or the end of a table's name; empty when it does not.

@@ -101,6 +101,10 @@ pub const TUNABLES: &[Tunable] = &[
     },
 ];
 
+/// What discussions of the boost call these values, and what sets the same here.
+pub const SPELLINGS: &[(&str, &str)] =
+    &[("h0", "off"), ("abs", "h1 or h2"), ("pelt2", "pelt.half_life_ms=16"), ("pelt4", "pelt.half_life_ms=8")];
+
 /// What a run queue publishes about one CPU. Everything is in 1024ths of the biggest CPU unless stated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuSignals {
