@@ -595,14 +595,13 @@ fn cpu_util_without_effect(kernel: &KernelSpec, tunable: &str) -> Option<String>
     let readers = || ["schedutil", "eas", "balance"].into_iter().filter(|c| does_not_read(kernel, c).is_none());
     let in_use = |scheme: fn(&Boost) -> bool| readers().any(|c| scheme(&boost_of(kernel, c)));
     let no_waiting = |boost: Boost| {
-        let by_waiting = walt && !matches!(boost, Boost::Off | Boost::ResponseTime(_));
+        let by_waiting = walt && !matches!(boost, Boost::Off | Boost::ResponseTime { .. });
         by_waiting.then(|| "load is walt, whose signals do not say who waits".to_string())
     };
     match tunable {
         "gate_pct" => (!in_use(|b| matches!(b, Boost::RelGate(_)))).then(|| "no scheme in use is rel-gate".to_string()),
-        "delay_us" => {
-            (!in_use(|b| matches!(b, Boost::ResponseTime(_)))).then(|| "no scheme in use is response-time".to_string())
-        }
+        "delay_us" => (!in_use(|b| matches!(b, Boost::ResponseTime { .. })))
+            .then(|| "no scheme in use is response-time".to_string()),
         "boost" => match readers().find(|c| t.text(c) == "same") {
             Some(consumer) => no_waiting(boost_of(kernel, consumer)),
             None => Some("nothing in this kernel reads it".to_string()),
@@ -775,7 +774,8 @@ fn boost_of(kernel: &KernelSpec, consumer: &str) -> Boost {
     let t = Tunables::of(kernel, "cpu_util");
     let own = t.text(consumer);
     let name = if own == "same" { t.text("boost") } else { own };
-    let boost = Boost::parse(&name, t.int("gate_pct"), t.int("delay_us"));
+    let half_life = Tunables::of(kernel, "pelt").int("half_life_ms") as u32;
+    let boost = Boost::parse(&name, t.int("gate_pct"), t.int("delay_us"), half_life);
     boost.expect("the registry allows only what the policy parses")
 }
 

@@ -25,11 +25,13 @@
 //!
 //! Relative schemes, proposed or ours, in place of step 2; r is `runnable_avg`, u already has the task in or out. What each asks
 //! for, with the quarter of headroom that the governor adds, is in brackets:
-//! - `uclamp-aware`: as `h2`, but not where the run queue's `uclamp_max` holds it down [5/4 · r].
+//! - `uclamp-aware`: as `h2`, but u where the raised utilisation reaches the run queue's `uclamp_max` [5/4 · r, or 5/4 · u]. A clamp
+//!   that even this does not reach changes nothing.
 //! - `rel-gate`: contended is what has r > u + 10; then u := min(u · `gate_pct` / 100, r) [5/4 · that].
 //! - `wait`: waiting is r − u; u := max(u, 4/5 · r) [max(5/4 · u, u + waiting): the headroom or the waiting, not both].
 //! - `response-time`: u, the e of step 3 included, as it will be one `delay_us` later if it runs on, and no headroom while nothing
-//!   runs [u + (1024 − u) · (1 − y^delay), or u]. The proposal says nothing of estimates on their own: they are need like any other.
+//!   runs [u + (1024 − u) · (1 − y^delay), or u]; y is that of `pelt.half_life_ms`. The proposal says nothing of estimates on their
+//!   own: they are need like any other.
 //!
 //! Each consumer (`schedutil`, `eas` for the frequency it expects, `balance` for the source of a pull by utilisation) may use a
 //! scheme of its own.
@@ -50,7 +52,9 @@
 //! None known: bit-exact with `effective_util_6.1` and `effective_util_6.12` (1,500 rows each), and through schedutil and
 //! energy-aware placement with theirs (`off` and `h2`; no vectors of a kernel with `h1` exist). The first, short-lived form of
 //! the boost, which also raised `util_est`, is not offered. `uclamp-aware`, `rel-gate`, `wait` and `response-time` are in no
-//! kernel; FIDELITY(response-time): its per-task growth of `util_est` and its margins for migration are left out.
+//! kernel. Whether `uclamp-aware` sees a queue as held down is `uclamp_rq_is_capped` asked of the raised utilisation: of the plain
+//! one, which the governor cuts at the clamp anyway, it would never change a request. FIDELITY(response-time): its per-task
+//! growth of `util_est` and its margins for migration are left out.
 //!
 //! # Source
 //! Linux 6.12.117 and 6.1.192: `kernel/sched/fair.c` (`cpu_util`), `kernel/sched/syscalls.c` and `core.c`
@@ -153,19 +157,24 @@ pub enum Boost {
     H1,
     /// `h2`: arithmetic corrected, 6.12.97 and later.
     H2,
-    /// `uclamp-aware`: as `h2`, unless `uclamp_max` holds the run queue down.
+    /// `uclamp-aware`: as `h2`, unless `uclamp_max` holds the raised utilisation down.
     UclampAware,
     /// `rel-gate`: contended utilisation times so many percent, at most the runnable average.
     RelGate(u32),
     /// `wait`: the headroom is as large as the waiting, if that is more.
     Wait,
     /// `response-time`: utilisation after so many ns more, without headroom while nothing runs.
-    ResponseTime(u64),
+    ResponseTime {
+        /// How far ahead, ns.
+        delay_ns: u64,
+        /// Half-life of the utilisation, periods: 8, 16 or 32.
+        half_life: u32,
+    },
 }
 
 impl Boost {
-    /// From a tunable's value, and those of `gate_pct` and `delay_us`.
-    pub fn parse(name: &str, gate_pct: u64, delay_us: u64) -> Option<Boost> {
+    /// From a tunable's value, those of `gate_pct` and `delay_us`, and the load tracker's half-life.
+    pub fn parse(name: &str, gate_pct: u64, delay_us: u64, half_life: u32) -> Option<Boost> {
         match name {
             "off" => Some(Boost::Off),
             "h1" => Some(Boost::H1),
@@ -173,7 +182,7 @@ impl Boost {
             "uclamp-aware" => Some(Boost::UclampAware),
             "rel-gate" => Some(Boost::RelGate(gate_pct as u32)),
             "wait" => Some(Boost::Wait),
-            "response-time" => Some(Boost::ResponseTime(delay_us * 1000)),
+            "response-time" => Some(Boost::ResponseTime { delay_ns: delay_us * 1000, half_life }),
             _ => None,
         }
     }
@@ -183,14 +192,14 @@ impl Boost {
     fn raise(self, cpu: &CpuSignals, util: u64, runnable: u64) -> u64 {
         match self {
             Boost::Off | Boost::H1 => util,
-            Boost::UclampAware if cpu.uclamp_used && cpu.uclamp_max < CAPACITY_SCALE => util,
+            Boost::UclampAware if is_capped(cpu, util.max(runnable).min(cpu.capacity)) => util,
             Boost::H2 | Boost::UclampAware => util.max(runnable),
             // As far from each other as util_est tolerates a contended sample.
             Boost::RelGate(pct) if runnable > util + 10 => (util * u64::from(pct) / 100).min(runnable),
             Boost::RelGate(_) => util,
             Boost::Wait => util.max(runnable * 4 / 5),
-            Boost::ResponseTime(delay_ns) => {
-                let ahead = if cpu.nr_running > 0 { approximate_util_avg(util, delay_ns) } else { util };
+            Boost::ResponseTime { delay_ns, half_life } => {
+                let ahead = if cpu.nr_running > 0 { approximate_util_avg(util, delay_ns, half_life) } else { util };
                 // The governor's quarter is not wanted.
                 ahead * 4 / 5
             }
@@ -198,10 +207,10 @@ impl Boost {
     }
 }
 
-/// Utilisation after `delay_ns` more of running at full speed, half-life 32 periods.
+/// Utilisation after `delay_ns` more of running at full speed.
 #[inline(never)]
-fn approximate_util_avg(util: u64, delay_ns: u64) -> u64 {
-    let pelt = Pelt::default();
+fn approximate_util_avg(util: u64, delay_ns: u64, half_life: u32) -> u64 {
+    let pelt = Pelt::with_half_life(half_life).unwrap_or_default();
     let mut sa =
         SchedAvg { util_sum: (util * u64::from(pelt.min_divider())) as u32, util_avg: util, ..SchedAvg::default() };
     pelt.update(At::full_speed(delay_ns), &mut sa, 1, 1, true);
@@ -275,7 +284,7 @@ pub fn cpu_util(cpu: &CpuSignals, moving: Option<Moving<'_>>, boost: Boost) -> u
         runnable = moving.apply(runnable, moving.task.runnable_avg);
         util_est = moving.apply_util_est(util_est);
     }
-    if let Boost::ResponseTime(_) = boost {
+    if let Boost::ResponseTime { .. } = boost {
         // It is in place of the quarter, on estimates too.
         return boost.raise(cpu, util.max(util_est), runnable).min(cpu.capacity);
     }
@@ -382,9 +391,12 @@ pub fn uclamp_rq_util_with(cpu: &CpuSignals, util: u64, task: Option<&TaskSignal
 
 /// `uclamp_rq_is_capped`: is the CPU held down by its `uclamp_max`?
 pub fn uclamp_rq_is_capped(cpu: &CpuSignals) -> bool {
-    cpu.uclamp_used
-        && cpu.uclamp_max != CAPACITY_SCALE
-        && cpu_util(cpu, None, Boost::Off) + cpu.util_rt >= cpu.uclamp_max
+    is_capped(cpu, cpu_util(cpu, None, Boost::Off))
+}
+
+/// Would the run queue's `uclamp_max` hold this utilisation by fair tasks down?
+fn is_capped(cpu: &CpuSignals, util_cfs: u64) -> bool {
+    cpu.uclamp_used && cpu.uclamp_max != CAPACITY_SCALE && util_cfs + cpu.util_rt >= cpu.uclamp_max
 }
 
 #[cfg(test)]
@@ -432,15 +444,35 @@ mod tests {
         // No waiting: nothing to add.
         let alone = CpuSignals { runnable_avg: 305, ..one };
         assert_eq!([Boost::RelGate(150), Boost::Wait].map(|b| cpu_util(&alone, None, b)), [300, 300]);
-        let capped = CpuSignals { uclamp_used: true, uclamp_max: 1023, ..one };
-        assert_eq!(cpu_util(&capped, None, Boost::UclampAware), 300);
-        // 32 periods halve what is missing: 300 + 724 / 2; asleep there is no headroom either.
-        let ahead = cpu_util(&one, None, Boost::ResponseTime(32 << 20));
-        assert!((660 * 4 / 5..=663 * 4 / 5).contains(&ahead), "{ahead}");
-        assert_eq!(cpu_util(&CONTENDED, None, Boost::ResponseTime(32 << 20)), 240);
+    }
+
+    #[test]
+    fn a_clamp_stops_the_boost_where_it_holds_it_down() {
+        let ask = |uclamp_max, capacity| {
+            let cpu = CpuSignals { uclamp_used: true, uclamp_max, capacity, ..CONTENDED };
+            cpu_util(&cpu, None, Boost::UclampAware)
+        };
+        assert_eq!([1024, 1023, 601, 600, 400].map(|max| ask(max, 1024)), [600, 600, 600, 300, 300]);
+        // On a CPU of 500 a clamp of 600 holds nothing down.
+        assert_eq!([ask(600, 500), ask(500, 500)], [500, 300]);
+    }
+
+    #[test]
+    fn response_time_looks_ahead_by_the_half_life() {
+        let one = CpuSignals { nr_running: 1, ..CONTENDED };
+        let in_periods = |n: u64, half_life| Boost::ResponseTime { delay_ns: n << 20, half_life };
+        // A half-life halves what is missing: 300 + 724 / 2; two leave a quarter of it.
+        for half_life in [8, 16, 32] {
+            let ask = |n| cpu_util(&one, None, in_periods(n, half_life));
+            let (half, quarter) = (ask(half_life.into()), ask(2 * u64::from(half_life)));
+            assert!((660 * 4 / 5..=663 * 4 / 5).contains(&half), "{half_life}: {half}");
+            assert!((840 * 4 / 5..=844 * 4 / 5).contains(&quarter), "{half_life}: {quarter}");
+        }
+        // Asleep there is no headroom either.
+        assert_eq!(cpu_util(&CONTENDED, None, in_periods(32, 32)), 240);
         // Nor has an estimate the quarter.
         let estimated = CpuSignals { util_est: 600, ..CONTENDED };
-        let ask = |cpu: &CpuSignals| cpu_util(cpu, None, Boost::ResponseTime(0));
+        let ask = |cpu: &CpuSignals| cpu_util(cpu, None, in_periods(0, 32));
         assert_eq!([ask(&estimated), ask(&CpuSignals { nr_running: 1, ..estimated })], [480, 480]);
     }
 
