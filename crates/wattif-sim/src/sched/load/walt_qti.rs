@@ -20,16 +20,17 @@
 //!    its bucket along wherever it goes, so this tells more than the CPU's own load where `per_cpu_windows` leaves that behind.
 //! 3. `early_detection`: with an `ed_task` among the first ten of its queue a CPU counts as fully busy, before the window closes;
 //!    `boosted`: only while schedtune boosts the CPU.
-//! 4. `predicted_demand`: ten buckets per task. A closed window adds 8 to its bucket (16 more from 16 on) and takes 2 from the
-//!    others. Predicted is the latest sample within the lowest bucket that is not empty, from that of the present window on, or
-//!    the bucket's middle; never less than what the task has run in the window.
+//! 4. `predicted_demand`: ten buckets per task, of which the lowest two are one. A closed window adds 8 to its bucket (16 from 16 on)
+//!    and takes 2 from the others. Predicted is the latest sample within the lowest bucket that is not empty, from that of the
+//!    present window on, or the bucket's middle; never less than what the task has run in the window, and just that while it is
+//!    younger than 100 ms.
 //! 5. `walt.window_ms = display`: windows of 8 ms for a display of 90 Hz and more, of 16 ms for one of 50 Hz and more, else of 20 ms;
 //!    at 250 Hz only, where these are whole ticks.
 //! 6. `schedutil.generation = 4.9-qti` uses `nl` and `pl`, and decides once per window and when a task changes its cluster.
 //!
-//! Worked example: windows of 10 ms. A task closes windows of 2 ms, 2 ms, 6 ms: bucket 2 holds 8 + 8 − 2 = 14, bucket 6 holds 8. When its
-//! next window begins, bucket 0 and 1 are empty, so 2 is the lowest: predicted are 2 ms. Once it has run 3 ms, bucket 3 to 5 are
-//! empty: predicted are 6 ms.
+//! Worked example: windows of 10 ms. A task of 110 ms of age closes windows of 2 ms, 2 ms, 6 ms: bucket 2 holds 8 + 8 − 2 = 14, bucket
+//! 6 holds 8. When its next window begins, bucket 0 and 1 are empty, so 2 is the lowest: predicted are 2 ms. Once it has run 3 ms,
+//! bucket 3 to 5 are empty: predicted are 6 ms. Had it closed 2 ms three times, bucket 2 would hold 8 + 8 + 16 − 2 = 30.
 //!
 //! # State and cost
 //! 13 words per task and two per task and CPU; two tables of 1000 counters per CPU. Nothing of it exists while all switches are off.
@@ -39,8 +40,9 @@
 //!
 //! # Differences from the kernel
 //! What a task leaves behind on other CPUs of a cluster is subtracted at once when it leaves the cluster, not when their windows
-//! roll. Each window of several that close together is a hit of its own. The display's rate is what the workload draws for; it
-//! does not change during a run. Rotation of big tasks and colocation are missing.
+//! roll. Each window of several that close together is a hit of its own. When a window closes, the kernel predicts from that
+//! window's bucket on, before it counts there; here it is from the new window's on, afterwards. The display's rate is what the
+//! workload draws for; it does not change during a run. Rotation of big tasks and colocation are missing.
 //!
 //! # Source
 //! Public kernels of Snapdragon phones (4.14, 4.19), `kernel/sched/walt.c`.
@@ -71,6 +73,13 @@ pub const TUNABLES: &[Tunable] = &[
 const NR_LOAD_BUCKETS: usize = 1000;
 /// Buckets of a task's closed windows.
 const NUM_BUSY_BUCKETS: usize = 10;
+/// What a closed window adds to its bucket.
+const INC_STEP: u8 = 8;
+/// From here on it adds more.
+const CONSISTENT_THRES: u8 = 16;
+const INC_STEP_BIG: u8 = 16;
+/// What it takes from the other buckets.
+const DEC_STEP: u8 = 2;
 /// `NEW_TASK_ACTIVE_TIME`.
 const NEW_TASK_NS: u64 = 100_000_000;
 /// `EARLY_DETECTION_DURATION`.
@@ -294,7 +303,7 @@ impl QtiSystem {
             (true, true) => (after.prev_window, after.curr_window),
         };
         let (t, rq) = (&mut self.tasks[pid.at()], &mut self.rqs[cpu.at()]);
-        if self.switches.new_task_load && now.saturating_sub(t.born) < NEW_TASK_NS {
+        if self.switches.new_task_load && t.is_new(now) {
             rq.nt_prev += in_prev;
             rq.nt_curr += in_curr;
         }
@@ -319,7 +328,7 @@ impl QtiSystem {
         if self.switches.predicted_demand {
             let closed = after.samples.wrapping_sub(before.samples).min(HISTORY as u32) as usize;
             let old = t.pred_demand;
-            t.predict(after, closed, window);
+            t.predict(after, closed, window, now);
             if after.queued {
                 rq.pred_demands_sum = rq.pred_demands_sum.saturating_sub(old) + t.pred_demand;
             }
@@ -406,19 +415,24 @@ fn elapsed(w: &Walt, rq: &WaltRq, now: u64) -> u64 {
 }
 
 impl QtiTask {
+    /// `is_new_task`: too young for its past to say anything.
+    fn is_new(&self, now: u64) -> bool {
+        now.saturating_sub(self.born) < NEW_TASK_NS
+    }
+
     /// `closed` windows are the newest of the history; the present one may be longer than was predicted.
-    fn predict(&mut self, p: &WaltTask, closed: usize, window: u64) {
+    fn predict(&mut self, p: &WaltTask, closed: usize, window: u64, now: u64) {
         for at in (0..closed).rev() {
             let hit = bucket_of(p.history[at], window);
             for (i, count) in self.buckets.iter_mut().enumerate() {
                 *count = match i == hit {
-                    true => count.saturating_add(if *count >= 16 { 24 } else { 8 }),
-                    false => count.saturating_sub(2),
+                    true => count.saturating_add(if *count >= CONSISTENT_THRES { INC_STEP_BIG } else { INC_STEP }),
+                    false => count.saturating_sub(DEC_STEP),
                 };
             }
         }
         if closed > 0 || p.sum > self.pred_demand {
-            self.pred_demand = self.predicted(p, window).max(p.sum);
+            self.pred_demand = if self.is_new(now) { p.sum } else { self.predicted(p, window).max(p.sum) };
         }
     }
 
@@ -428,13 +442,16 @@ impl QtiTask {
         let from = bucket_of(p.sum, window);
         let Some(at) = (from..NUM_BUSY_BUCKETS).find(|i| self.buckets[*i] > 0) else { return p.sum };
         let edge = |i: usize| i as u64 * window / NUM_BUSY_BUCKETS as u64;
+        let lower = if at == 1 { 0 } else { edge(at) };
         let within = p.history.iter().find(|h| bucket_of(**h, window) == at);
-        within.copied().unwrap_or((edge(at) + edge(at + 1)) / 2)
+        within.copied().unwrap_or((lower + edge(at + 1)) / 2)
     }
 }
 
+/// `busy_to_bucket`: the lowest two are one, bucket 1.
+#[doc(alias = "busy_to_bucket")]
 fn bucket_of(busy: u64, window: u64) -> usize {
-    ((busy * NUM_BUSY_BUCKETS as u64 / window) as usize).min(NUM_BUSY_BUCKETS - 1)
+    ((busy * NUM_BUSY_BUCKETS as u64 / window) as usize).clamp(1, NUM_BUSY_BUCKETS - 1)
 }
 
 #[cfg(test)]
@@ -490,16 +507,49 @@ mod tests {
     #[test]
     fn worked_example() {
         let mut b = Bench::new(Switches { predicted_demand: true, ..Switches::default() });
-        for (window, ms) in [(1, 2), (2, 2), (3, 6)] {
+        for (window, ms) in [(11, 2), (12, 2), (13, 6)] {
             b.run(0, window * 10 * MS, (window * 10 + ms) * MS);
         }
-        b.event(0, Event::TaskWake, 40 * MS);
-        assert_eq!((b.qti.tasks[1].buckets[2], b.qti.tasks[1].buckets[6]), (12 + 2, 8));
+        b.event(0, Event::TaskWake, 140 * MS);
+        assert_eq!((b.qti.tasks[1].buckets[2], b.qti.tasks[1].buckets[6]), (8 + 8 - 2, 8));
         assert_eq!(b.qti.tasks[1].pred_demand, 2 * MS);
-        b.event(0, Event::PutPrevTask, 43 * MS);
+        b.event(0, Event::PutPrevTask, 143 * MS);
         assert_eq!(b.qti.tasks[1].pred_demand, 6 * MS);
         b.qti.queue(CpuId(0), P, true);
-        assert_eq!(b.qti.window_load(&b.walt, &b.rqs[0], CpuId(0), 43 * MS).pl, 614);
+        assert_eq!(b.qti.window_load(&b.walt, &b.rqs[0], CpuId(0), 143 * MS).pl, 614);
+    }
+
+    /// Closes windows of these lengths, µs, from the window `first` on; what is predicted when the next begins.
+    fn closes(b: &mut Bench, first: u64, us: &[u64]) -> u64 {
+        for (window, us) in (first..).zip(us) {
+            b.run(0, window * 10 * MS, window * 10 * MS + us * 1000);
+        }
+        b.event(0, Event::TaskWake, (first + us.len() as u64) * 10 * MS);
+        b.qti.tasks[1].pred_demand
+    }
+
+    #[test]
+    fn consistent_windows_count_double() {
+        let mut b = Bench::new(Switches { predicted_demand: true, ..Switches::default() });
+        closes(&mut b, 11, &[2000, 2000, 2000, 6000]);
+        assert_eq!((b.qti.tasks[1].buckets[2], b.qti.tasks[1].buckets[6]), (8 + 8 + 16 - 2, 8));
+    }
+
+    #[test]
+    fn the_lowest_two_buckets_are_one() {
+        let mut b = Bench::new(Switches { predicted_demand: true, ..Switches::default() });
+        assert_eq!(closes(&mut b, 11, &[500, 1500, 6000]), 1_500_000, "the latest below 2 ms");
+        assert_eq!(b.qti.tasks[1].buckets[..3], [0, 8 + 8 - 2, 0]);
+        // Five windows later no sample is in it: its middle.
+        assert_eq!(closes(&mut b, 14, &[6000; 5]), MS);
+    }
+
+    #[test]
+    fn nothing_is_predicted_of_new_tasks() {
+        let mut b = Bench::new(Switches { predicted_demand: true, ..Switches::default() });
+        assert_eq!(closes(&mut b, 1, &[2000, 2000]), 0);
+        assert_eq!(b.qti.tasks[1].buckets[2], 16, "what it did counts later");
+        assert_eq!(closes(&mut b, 11, &[2000]), 2 * MS);
     }
 
     #[test]
@@ -529,7 +579,7 @@ mod tests {
         assert!(b.qti.migrate(&b.walt, &b.task, P, [CpuId(1), CpuId(2)], &mut b.rqs));
         assert_eq!(busy(&b), [0, 5 * MS]);
         let [_, src, dst] = &mut b.rqs;
-        b.walt.fixup_busy_time(&b.task, src, dst, false);
+        b.walt.fixup_busy_time(&b.task, src, dst);
         assert_eq!((src.curr_runnable_sum, dst.curr_runnable_sum), (0, 5 * MS));
         assert_eq!((b.qti.tasks[1].windows[2], b.qti.moves), ([5 * MS, 0], 1));
     }
