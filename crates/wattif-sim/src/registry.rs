@@ -362,18 +362,19 @@ fn hears_slices(kernel: &KernelSpec) -> bool {
 
 fn build_schedtune(spec: &RunSpec) -> Option<Schedtune> {
     let t = Tunables::of(&spec.kernel, "schedtune");
-    let root = schedtune::Group {
+    let all = schedtune::Group {
         boost_pct: t.text("boost_pct").parse().expect("checked before"),
         prefer_idle: t.text("prefer_idle") == "true",
         touched: false,
     };
     let group = |name: &str| schedtune::Group {
-        boost_pct: t.text(&format!("{name}_boost_pct")).parse().unwrap_or(root.boost_pct),
-        prefer_idle: t.text(&format!("{name}_prefer_idle")).parse().unwrap_or(root.prefer_idle),
+        boost_pct: t.text(&format!("{name}_boost_pct")).parse().unwrap_or(all.boost_pct),
+        prefer_idle: t.text(&format!("{name}_prefer_idle")).parse().unwrap_or(all.prefer_idle),
         touched: false,
     };
     let paths: Vec<&str> = spec.workload.groups.iter().map(|g| g.path.as_str()).collect();
-    let set = [root, group("top_app"), group("foreground"), group("background")];
+    let first = if schedtune::names_groups(paths.iter().copied()) { group("root") } else { all };
+    let set = [first, group("top_app"), group("foreground"), group("background")];
     let tune = Schedtune {
         touch_boost_pct: t.int("touch_boost_pct") as i32,
         touch_ns: t.int("touch_ms") * 1_000_000,

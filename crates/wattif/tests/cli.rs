@@ -975,6 +975,70 @@ fn traces_that_cannot_answer() {
     assert_eq!(workload["calibration_cpu"], 4);
 }
 
+/// Whatever is set, a value that a tunable does not take is an error with those that it takes, before anything reads it.
+#[test]
+fn values_that_a_tunable_does_not_take() {
+    for (setting, takes, help) in [
+        ("cpu_util.boost=abs", "takes one of off, h1, h2", "did you mean h1 or h2?"),
+        ("cpu_util.boost=H0", "takes one of off, h1, h2", "did you mean off?"),
+        ("cpu_util.boost=H1", "takes one of off, h1, h2", "did you mean h1?"),
+        ("cpu_util.boost=pelt2", "takes one of off, h1, h2", "did you mean pelt.half_life_ms=16?"),
+        ("cpu_util.schedutil=", "takes one of same, off", ""),
+        ("cpu_util.eas=h22", "takes one of same, off", ""),
+        ("cpu_util.balance=WAIT", "takes one of same, off", "did you mean wait?"),
+        ("cpu_util.gate_pct=abc", "takes one of 100 to 400", ""),
+        ("cpu_util.delay_us=-1", "takes one of 0 to 64000", ""),
+        ("cpu_util.delay_us=1e3", "takes one of 0 to 64000", ""),
+        ("pelt.half_life_ms=17", "takes one of 8, 16, 32", ""),
+        ("eas.generation=7", "takes one of", ""),
+        ("walt.window_ms=x", "takes one of 10 to 1000", ""),
+        ("userspace.setspeed_khz=x", "takes", ""),
+    ] {
+        for kernel in ["android-6.6", "android-4.9-walt"] {
+            let o = done(&["run", "video", "-p", "mt6897", "-k", kernel, "--duration", "10ms", "--set", setting]);
+            let said = err(&o);
+            assert_eq!(o.status.code(), Some(2), "{setting}: {said}");
+            assert!(said.contains(takes) && said.contains(help), "{setting}: {said}");
+        }
+    }
+    let o = done(&["sweep", "video", "-p", "mt6897", "-k", "android-6.6", "--axis", "cpu_util.boost=h2,abs"]);
+    assert!(o.status.code() == Some(2) && err(&o).contains("takes one of off, h1, h2"), "{}", err(&o));
+}
+
+/// Android boosts /top-app alone; what names no group is all of it.
+#[test]
+fn only_the_top_application_is_boosted() {
+    let util = |group: &str| -> u64 {
+        let load = format!(
+            r#"{{ "global": {{ "duration": 1 }}, "tasks": {{ "a": {{ {group} "run": 2000, "timer": {{ "ref": "u", "period": 20000 }} }} }} }}"#
+        );
+        let path = std::env::temp_dir().join(format!("wattif_boosted_{}.txt", std::process::id()));
+        let args = [
+            "run",
+            "-",
+            "-p",
+            "sdm835",
+            "-k",
+            "android-4.9-walt",
+            "--duration",
+            "300ms",
+            "--trace-detail",
+            "decisions",
+        ];
+        let o = with_stdin(&[&args[..], &["--trace", path.to_str().unwrap()]].concat(), load.as_bytes());
+        assert!(o.status.success(), "{}", err(&o));
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let utils = text.split(" util=").skip(1).filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        utils.max().unwrap()
+    };
+    let (all, top) = (util(""), util(r#""taskgroup": "/top-app","#));
+    let others = ["/foreground", "/background", "/system-background"];
+    let others = others.map(|group| util(&format!(r#""taskgroup": "{group}","#)));
+    assert_eq!(all, top);
+    assert!(others.iter().all(|u| *u + 50 < top), "{others:?} {top}");
+}
+
 #[test]
 fn settings_without_effect_are_told() {
     for (setting, why) in [

@@ -34,6 +34,10 @@ fn not_in_workload(workload: &Workload, p: &Policy, tunable: &str) -> Option<Str
             let touches = workload.tasks.iter().any(|t| t.program.ops.contains(&Op::Touch));
             (touches, "nobody touches the screen in this workload".into())
         }
+        ("schedtune", "root_boost_pct" | "root_prefer_idle") => {
+            let named = schedtune::names_groups(workload.groups.iter().map(|g| g.path.as_str()));
+            (named, "the workload has no group of schedtune's: all of it is what the user sees".into())
+        }
         ("schedtune", _) => group().map(|g| (in_group(g), format!("the workload has no group /{g}")))?,
         ("walt", "io_is_busy") => (workload.devices.iter().any(|d| d.iowait), "the workload waits for no I/O".into()),
         (_, "bandwidth_slice_us") => {
@@ -70,9 +74,13 @@ mod tests {
             not_in_workload(&workload, policy(name).unwrap(), tunable)
         };
         assert_eq!(why("video", &[], "schedtune.top_app_boost_pct").unwrap(), "the workload has no group /top-app");
-        for path in
-            ["schedtune.background_prefer_idle", "schedtune.touch_ms", "walt.io_is_busy", "cfs.bandwidth_slice_us"]
-        {
+        for path in [
+            "schedtune.root_boost_pct",
+            "schedtune.background_prefer_idle",
+            "schedtune.touch_ms",
+            "walt.io_is_busy",
+            "cfs.bandwidth_slice_us",
+        ] {
             assert!(why("video", &[], path).is_some(), "{path}");
         }
         for path in ["schedtune.boost_pct", "schedtune.prefer_idle", "walt.window_ms"] {

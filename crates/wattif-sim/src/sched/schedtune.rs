@@ -14,12 +14,14 @@
 //! | last touch | ns | workload | touch events |
 //!
 //! # Decision
-//! 1. The group of a task is the first part of its group's path: `/top-app`, `/foreground`, `/background`; any other, and the
-//!    root, has `boost_pct` and `prefer_idle`. A group without a value of its own has those of the root.
-//! 2. Until `touch_ms` after a touch the boost of `/top-app` is `touch_boost_pct`, if that is more. In a workload without this
-//!    group the root's is: all of it is what the user sees.
-//! 3. Positive boost: margin := boost · (1024 − signal) / 100; negative: boost · signal / 100.
-//! 4. Boost of a CPU: the largest of the groups with runnable tasks there; not below 0.
+//! 1. A workload that names none of the groups `/top-app`, `/foreground`, `/background`, `/system-background` is what the user sees,
+//!    all of it, with what runs beside it: `boost_pct` and `prefer_idle`.
+//! 2. In one that names some, the group of a task is the first part of its group's path; any other, and the root, which has the
+//!    kernel's own threads, is `root`. A group without a value of its own has `boost_pct` and `prefer_idle`.
+//! 3. Until `touch_ms` after a touch the boost of `/top-app` is `touch_boost_pct`, if that is more; so it is for everything in a
+//!    workload that names no group.
+//! 4. Positive boost: margin := boost · (1024 − signal) / 100; negative: boost · signal / 100.
+//! 5. Boost of a CPU: the largest of the groups with runnable tasks there; not below 0.
 //!
 //! Worked example: a task of 100 shows 192 with a boost of 10 %, 562 with 50 %, and 50 with −50 %.
 //!
@@ -51,14 +53,21 @@ pub const TUNABLES: &[Tunable] = &[
         name: "boost_pct",
         default: "0",
         allowed: &["-100..=100"],
-        doc: "boost of tasks in no other group, percent",
+        doc: "boost of what the user sees, percent: of everything in a workload that names no group, and of groups that are the same",
     },
     Tunable {
         name: "prefer_idle",
         default: "false",
         allowed: &["true", "false"],
-        doc: "tasks in no other group: the first idle CPU that fits",
+        doc: "of the same: the first idle CPU that fits",
     },
+    Tunable {
+        name: "root_boost_pct",
+        default: "same",
+        allowed: PCT,
+        doc: "boost of what is in none of the groups of a workload that names some, percent; same: boost_pct",
+    },
+    Tunable { name: "root_prefer_idle", default: "same", allowed: YES_NO, doc: "prefer_idle of the same" },
     Tunable {
         name: "top_app_boost_pct",
         default: "same",
@@ -81,6 +90,14 @@ pub const TUNABLES: &[Tunable] = &[
 
 /// Groups with tunables of their own.
 pub const GROUPS: [&str; 3] = ["top-app", "foreground", "background"];
+
+/// A group that has the values of the root, but tells that a workload sorts its tasks.
+const SYSTEM_BACKGROUND: &str = "system-background";
+
+/// Does a workload with these groups say what is the top application and what is not?
+pub fn names_groups<'a>(mut paths: impl Iterator<Item = &'a str>) -> bool {
+    paths.any(|p| GROUPS.contains(&first_part(p)) || first_part(p) == SYSTEM_BACKGROUND)
+}
 
 /// Of a group's path the part that says which of [`GROUPS`] it is in.
 pub fn first_part(path: &str) -> &str {
@@ -115,10 +132,10 @@ impl Schedtune {
     /// Of these values for the root, then for [`GROUPS`], on the groups of a workload.
     pub fn new(set: [Group; 4], paths: &[&str]) -> Schedtune {
         let of = |path: &&str| GROUPS.iter().position(|g| *g == first_part(path)).map_or(0, |i| i + 1);
-        let has_top_app = paths.iter().any(|p| of(p) == 1);
+        let touched = usize::from(names_groups(paths.iter().copied()));
         let group = |path| {
             let i = of(path);
-            Group { touched: i == usize::from(has_top_app), ..set[i] }
+            Group { touched: i == touched, ..set[i] }
         };
         Schedtune { groups: paths.iter().map(group).collect(), ..Schedtune::default() }
     }
@@ -202,6 +219,15 @@ mod tests {
         let mut t = tune(&["/"]);
         t.boosted_until = 1;
         assert_eq!((t.boost_pct(0, 0), t.boost_pct(0, 1)), (50, 5));
+    }
+
+    #[test]
+    fn a_touch_is_not_for_what_is_in_no_group_of_a_workload_that_names_some() {
+        for group in ["/background", "/system-background", "/foreground/x"] {
+            let mut t = tune(&["/", group]);
+            t.boosted_until = 1;
+            assert_eq!(t.boost_pct(0, 0), 5, "{group}");
+        }
     }
 
     #[test]
