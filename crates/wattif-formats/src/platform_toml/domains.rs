@@ -135,8 +135,11 @@ fn power_keys(unit: PowerUnit) -> &'static [&'static str] {
 /// Powers of one operating point.
 fn powers(entry: &mut Table, unit: PowerUnit, power: &mut PowerTable, report: &mut Report) {
     let mut need = |key: &str, scale: u64| {
-        let value = entry.need(key, report).and_then(|n| n.int(key, 0..=MAX_UW, report));
-        value.unwrap_or(0) as u64 * scale
+        let Some(node) = entry.take(key) else {
+            power_missing(entry.span.clone(), key, report);
+            return 0;
+        };
+        node.int(key, 0..=MAX_UW, report).unwrap_or(0) as u64 * scale
     };
     match unit {
         PowerUnit::Unknown => unit_missing(entry, report),
@@ -154,6 +157,15 @@ fn powers(entry: &mut Table, unit: PowerUnit, power: &mut PowerTable, report: &m
                 power.idle_uw[state].push(uw);
             }
         }
+    }
+}
+
+/// Operating points without a power of the file's vocabulary: one complaint for all.
+fn power_missing(at: Span, key: &str, report: &mut Report) {
+    let message = format!("the key `{key}` is missing: the power of an operating point");
+    if !report.list.iter().any(|d| d.message == message) {
+        let help = "where powers are unknown leave out [power] and all of them, or write unit = \"unknown\" there";
+        report.push(Diagnostic::error(CODES.missing, at, message).help(help));
     }
 }
 

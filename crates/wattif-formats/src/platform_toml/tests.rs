@@ -118,6 +118,15 @@ fn overrides_that_lead_nowhere() {
 }
 
 #[test]
+fn powers_that_are_missing_are_told_once() {
+    let bare = [", uw = 10", ", uw = 30", ", uw = 90"].iter().fold(BOARD.to_string(), |text, uw| text.replace(uw, ""));
+    let found = parse(&bare, &Options::default()).diagnostics;
+    let told =
+        |d: &Diagnostic| d.code == "platform::E03" && d.help.as_deref().unwrap_or_default().contains("\"unknown\"");
+    assert!(found.len() == 1 && told(&found[0]), "{found:?}");
+}
+
+#[test]
 fn all_idle_states_disabled() {
     let set = vec![("clusters.*.idle.*.disabled".to_string(), "true".to_string())];
     let parsed = parse(BOARD, &Options { set });

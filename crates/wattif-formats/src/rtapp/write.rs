@@ -406,8 +406,13 @@ impl<'w> Writer<'w> {
             }
             Op::Spin { wall, .. } => lasting("runtime", self.us(wall)),
             Op::Sleep(time) => lasting("sleep", self.us(time)),
-            Op::Device { service, .. } => {
-                lose("requests to devices became sleeps: nobody queues for another");
+            Op::Device { device, service, .. } => {
+                lose("requests to devices became sleeps: nobody queues for another, and timer slack delays their ends");
+                if w.devices.get(*device as usize).is_some_and(|d| d.iowait) {
+                    lose(
+                        "sleeps for devices are no I/O wait: no governor boosts for it, and walt.io_is_busy sees none",
+                    );
+                }
                 lasting("sleep", self.us(service))
             }
             Op::TakeWork { counter, chunk, per_iteration, .. } => {

@@ -23,7 +23,12 @@ pub const MODEL: Model = Model {
     params: &[
         word("test", &["random_read", "random_write", "sequential_read", "sequential_write"], "which of its tests"),
         number("threads", "8", (1, 256), "threads of a random test"),
-        number("cpu_us", "22", (1, 10_000), "median work per block of a random test at full speed, µs"),
+        number(
+            "cpu_us",
+            "22",
+            (1, 10_000),
+            "median work per block of a random test at full speed of the platform's calibration CPU, µs",
+        ),
     ],
     source: include_str!("androbench.rs"),
     build,

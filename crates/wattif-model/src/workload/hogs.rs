@@ -29,7 +29,7 @@ pub const MODEL: Model = Model {
             default: "2000",
             range: Some((1, 10_000_000)),
             words: &[],
-            doc: "work of a thread at full speed",
+            doc: "work of a thread at full speed of the platform's calibration CPU",
         },
         Param {
             name: "memory_pct",
