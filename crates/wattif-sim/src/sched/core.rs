@@ -387,7 +387,7 @@ impl Kernel<'_, '_> {
     /// `enqueue_task`: the class queues it, and its clamps count, unless it sleeps and was only moved.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, pid: Pid, flags: Enqueue) {
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
-        self.walt_enqueue(cpu, pid);
+        self.walt_enqueue(cpu, pid, !flags.wakeup || flags.migrated);
         self.s.signal_versions[cpu.at()] += 1;
         let sleeps = self.s.se[self.s.se_of(pid)].sched_delayed;
         if self.s.rd.uclamp_used && !sleeps && !self.s.tasks[pid.at()].uclamp_active {
@@ -408,7 +408,7 @@ impl Kernel<'_, '_> {
             uclamp::uclamp_rq_dec(&mut self.s, cpu, pid);
         }
         self.s.signal_versions[cpu.at()] += 1;
-        self.walt_dequeue(cpu, pid);
+        self.walt_dequeue(cpu, pid, flags.sleep);
         let gone = class!(self, pid).dequeue_task(&mut self.s, cpu, pid, flags);
         if self.s.rqs[cpu.at()].dl.server.active && self.s.cfs[cpu.at()].h_nr_running == 0 {
             dl_server::dl_server_stop(&mut self.s, cpu);

@@ -88,12 +88,13 @@ impl Kernel<'_, '_> {
         self.walt_update_curr(src);
         self.walt_update_curr(dst);
         self.walt_update(src, pid, Event::TaskMigrate);
+        let waking = self.s.tasks[pid.at()].on_rq == super::task::OnRq::No;
         if !self.walt_qti_migrate(pid, src, dst) {
             return;
         }
         let w = self.s.walt.as_mut().expect("looked at");
         let mut from = w.rqs[src.at()];
-        w.walt.fixup_busy_time(&w.tasks[pid.at()], &mut from, &mut w.rqs[dst.at()]);
+        w.walt.fixup_busy_time(&w.tasks[pid.at()], &mut from, &mut w.rqs[dst.at()], waking);
         w.rqs[src.at()] = from;
         self.s.signal_versions[src.at()] += 1;
         self.s.signal_versions[dst.at()] += 1;
@@ -148,26 +149,29 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// A task joins a queue.
-    pub(crate) fn walt_enqueue(&mut self, cpu: CpuId, pid: Pid) {
+    /// A task joins a queue; `moved`: not because it woke.
+    pub(crate) fn walt_enqueue(&mut self, cpu: CpuId, pid: Pid, moved: bool) {
         if let Some(w) = &mut self.s.walt {
             let p = &mut w.tasks[pid.at()];
             let joins = !p.queued;
-            w.walt.enqueue(p, &mut w.rqs[cpu.at()]);
+            w.walt.enqueue(p, &mut w.rqs[cpu.at()], moved);
             if let (true, Some(qti)) = (joins, &mut w.qti) {
                 qti.queue(cpu, pid, true);
             }
         }
     }
 
-    /// A task leaves a queue.
-    pub(crate) fn walt_dequeue(&mut self, cpu: CpuId, pid: Pid) {
+    /// A task leaves a queue; `sleeps`: because it blocks.
+    pub(crate) fn walt_dequeue(&mut self, cpu: CpuId, pid: Pid, sleeps: bool) {
         if let Some(w) = &mut self.s.walt {
             let p = &mut w.tasks[pid.at()];
             if let (true, Some(qti)) = (p.queued, &mut w.qti) {
                 qti.queue(cpu, pid, false);
             }
-            w.walt.dequeue(p, &mut w.rqs[cpu.at()]);
+            w.walt.dequeue(p, &mut w.rqs[cpu.at()], sleeps);
+            if sleeps {
+                p.last_sleep_ts = self.s.now;
+            }
         }
     }
 

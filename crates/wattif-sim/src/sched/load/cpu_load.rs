@@ -88,6 +88,18 @@ pub fn cpu_util_of(s: &View, rq: &Rq, cfs: &CfsRq) -> u64 {
     capped(s, rq, cfs.avg.util_avg, u64::from(cfs.avg.util_est))
 }
 
+/// Utilisation that a CPU's frequency will have to serve, without a task that wakes: under WALT the demand of all that ran or will
+/// run there in this window.
+pub fn cpu_util_cum(s: &Sched, cpu: CpuId, pid: Pid) -> u64 {
+    let plain = cpu_util_without(s, cpu, pid);
+    let Some(w) = &s.walt else { return plain };
+    let (rq, p) = (&w.rqs[cpu.at()], &w.tasks[pid.at()]);
+    // It slept there in this window, so it is in the sum.
+    let counted = s.tasks[pid.at()].cpu == cpu && p.last_sleep_ts >= rq.window_start;
+    let demand = rq.cum_window_demand.saturating_sub(if counted { p.demand } else { 0 });
+    plain.max((demand * 1024 / w.walt.window_ns).min(u64::from(s.rqs[cpu.at()].cpu_capacity_orig)))
+}
+
 /// `cpu_util_without`: the same as if the task had never run there.
 pub fn cpu_util_without(s: &View, cpu: CpuId, pid: Pid) -> u64 {
     let avg = &s.cfs[cpu.at()].avg;

@@ -12,6 +12,7 @@
 //! | `curr_window`, `prev_window` | scaled ns, 0..=window | what the task ran in this and the last window | every event |
 //! | `curr_runnable_sum`, `prev_runnable_sum` | scaled ns, 0..=window | what the CPU ran in this and the last window | every event |
 //! | `cumulative_runnable_avg` | scaled ns | Σ demand of the queued tasks | enqueue, dequeue, demand |
+//! | `cum_window_demand` | scaled ns | Σ demand of all that ran or will run in this window | the same, and rollover |
 //! | `avg_irqload` | ns | interrupt time per tick | end of an interrupt |
 //!
 //! Scaled: what it would have taken on a CPU of capacity 1024 at its highest frequency.
@@ -31,7 +32,7 @@
 //! a full one: the mean is (10 + 6 + 3·1.5)/5 = 4.1, demand 10 ms: 1024.
 //!
 //! # State and cost
-//! 14 words per task, 7 per CPU. An event is a comparison and an addition; closing a window moves five samples.
+//! 15 words per task, 8 per CPU. An event is a comparison and an addition; closing a window moves five samples.
 //!
 //! # Where it fails
 //! The running window is invisible until it closes: half a window late on average. A task that waits for a GPU or disk has windows
@@ -39,9 +40,7 @@
 //! needed before, also when that was long ago and something else.
 //!
 //! # Differences from the kernel
-//! The window clock is the simulation's. What the vendor's later kernels add is in `walt_qti`. FIDELITY(walt-window-demand): the sum
-//! of the demand of all that ran or will run in a window, which the kernel's energy difference looks at, is not kept: ours adds
-//! the task to the demand of the queued ones.
+//! The window clock is the simulation's. What the vendor's later kernels add is in `walt_qti`.
 //!
 //! # Source
 //! Android common kernel 4.9, `kernel/sched/walt.c`; S. Muckle, "WALT vs PELT: redux" (2017).
@@ -185,6 +184,8 @@ pub struct WaltTask {
     pub active_windows: u32,
     /// Samples recorded, wrapping.
     pub samples: u32,
+    /// When it went to sleep last, ns.
+    pub last_sleep_ts: u64,
     /// Its demand is in the sums of its CPU.
     pub queued: bool,
 }
@@ -200,6 +201,8 @@ pub struct WaltRq {
     pub prev_runnable_sum: u64,
     /// Σ demand of the queued tasks.
     pub cumulative_runnable_avg: u64,
+    /// Σ demand of what ran or will run in this window.
+    pub cum_window_demand: u64,
     /// Interrupt time since the last fold, ns.
     pub cur_irqload: u64,
     /// Decayed interrupt time per tick, ns.
@@ -279,6 +282,7 @@ impl Walt {
         let windows = now.saturating_sub(rq.window_start) / self.window_ns;
         if windows > 0 {
             rq.window_start += windows * self.window_ns;
+            rq.cum_window_demand = rq.cumulative_runnable_avg;
         }
     }
 
@@ -337,6 +341,8 @@ impl Walt {
         let change = demand as i64 - p.demand as i64;
         if p.queued {
             rq.cumulative_runnable_avg = rq.cumulative_runnable_avg.saturating_add_signed(change);
+        } else if who.current {
+            rq.cum_window_demand = rq.cum_window_demand.saturating_add_signed(change);
         }
         p.demand = demand;
     }
@@ -418,31 +424,43 @@ impl Walt {
     }
 
     /// `walt_fixup_busy_time`, after the events of both CPUs' current tasks and of the task itself: its recent busy time
-    /// moves with it.
+    /// moves with it. `waking`: it is being placed by a wake-up.
     #[doc(alias = "walt_fixup_busy_time")]
-    pub fn fixup_busy_time(&self, p: &WaltTask, src: &mut WaltRq, dst: &mut WaltRq) {
+    pub fn fixup_busy_time(&self, p: &WaltTask, src: &mut WaltRq, dst: &mut WaltRq, waking: bool) {
+        if waking && p.last_sleep_ts >= src.window_start {
+            // It ran in this window, so it is in the demand of the CPU it leaves.
+            src.cum_window_demand = src.cum_window_demand.saturating_sub(p.demand);
+            dst.cum_window_demand += p.demand;
+        }
         src.curr_runnable_sum = src.curr_runnable_sum.saturating_sub(p.curr_window);
         dst.curr_runnable_sum += p.curr_window;
         src.prev_runnable_sum = src.prev_runnable_sum.saturating_sub(p.prev_window);
         dst.prev_runnable_sum += p.prev_window;
     }
 
-    /// The task joins the queue.
+    /// The task joins the queue; `moved`: by a migration or a change of priority.
     #[inline(never)]
-    pub fn enqueue(&self, p: &mut WaltTask, rq: &mut WaltRq) {
+    pub fn enqueue(&self, p: &mut WaltTask, rq: &mut WaltRq, moved: bool) {
         if std::mem::replace(&mut p.queued, true) {
             return;
         }
         rq.cumulative_runnable_avg += p.demand;
+        // A task that slept in this window is in the window's demand already.
+        if moved || p.last_sleep_ts < rq.window_start {
+            rq.cum_window_demand += p.demand;
+        }
     }
 
-    /// The task leaves the queue.
+    /// The task leaves the queue; `sleeps`: because it blocks.
     #[inline(never)]
-    pub fn dequeue(&self, p: &mut WaltTask, rq: &mut WaltRq) {
+    pub fn dequeue(&self, p: &mut WaltTask, rq: &mut WaltRq, sleeps: bool) {
         if !std::mem::take(&mut p.queued) {
             return;
         }
         rq.cumulative_runnable_avg = rq.cumulative_runnable_avg.saturating_sub(p.demand);
+        if !sleeps {
+            rq.cum_window_demand = rq.cum_window_demand.saturating_sub(p.demand);
+        }
     }
 
     /// An interrupt of `ns` ended in tick number `tick` (`walt_account_irqtime`).
@@ -563,7 +581,7 @@ mod tests {
         w.update(&mut p, &mut src, running(), Event::TaskUpdate, 10 * MS, 1024);
         w.update(&mut p, &mut src, running(), Event::PutPrevTask, 13 * MS, 1024);
         dst.window_start = src.window_start;
-        w.fixup_busy_time(&p, &mut src, &mut dst);
+        w.fixup_busy_time(&p, &mut src, &mut dst, false);
         assert_eq!((src.prev_runnable_sum, src.curr_runnable_sum), (0, 0));
         assert_eq!((dst.prev_runnable_sum, dst.curr_runnable_sum), (8 * MS, 3 * MS));
     }

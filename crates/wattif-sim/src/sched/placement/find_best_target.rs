@@ -23,7 +23,7 @@
 //!    smaller, then the one in the shallower state: backup, or target without any other.
 //! 5. Boosted or `prefer_idle`, and the target is idle: take it. The previous CPU would be overutilised: take the target.
 //! 6. Energy of both places: Σ over CPUs and clusters of busy share · P(state for the largest utilisation) + the rest ·
-//!    P(idle). Less than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay.
+//!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again. Less than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay.
 //!    With a boost a gain in capacity may pay for energy, by gains per decile of boost.
 //!
 //! Worked example: a task of 100, two little CPUs of capacity 400 at half speed: one runs at 50, one idles. The busy one has
@@ -47,7 +47,7 @@
 
 use super::{EnergyAware, Kind, Request, SyncLoad};
 use crate::sched::Sched;
-use crate::sched::load::cpu_load::{cpu_util_without, task_util};
+use crate::sched::load::cpu_load::{cpu_util_cum, cpu_util_without, task_util};
 use crate::sched::schedtune::boosted;
 use std::cmp::Reverse;
 use wattif_model::platform::{Cluster, FreqDomain, Platform, PowerTable};
@@ -168,12 +168,14 @@ impl FindBestTarget {
 
     /// Power, µW, of the clusters of `prev` and `dst` if the task ran on `on`; and the capacity it would have there.
     fn energy(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, on: CpuId) -> (u64, u64) {
-        let util_of = |cpu: CpuId| cpu_util_without(s, cpu, pid) + if cpu == on { task_util(s, pid) } else { 0 };
+        let added = |cpu: CpuId| if cpu == on { task_util(s, pid) } else { 0 };
+        let util_of = |cpu: CpuId| cpu_util_without(s, cpu, pid) + added(cpu);
+        let peak_of = |cpu: CpuId| cpu_util_cum(s, cpu, pid) + added(cpu);
         let (first, second) = (self.group_of[prev.at()], self.group_of[dst.at()]);
         let (mut energy, mut capacity) = (0, 0);
         for g in [Some(first), (second != first).then_some(second)].into_iter().flatten() {
             let group = &self.groups[g];
-            let largest = group.domain.iter().map(util_of).max().unwrap_or(0);
+            let largest = group.domain.iter().map(peak_of).max().unwrap_or(0);
             let top = group.capacities.len() - 1;
             let state = group.capacities.iter().position(|&c| c >= largest).unwrap_or(top);
             let norm = |util: u64| (util * 1024 / group.capacities[state].max(1)).min(1024);
