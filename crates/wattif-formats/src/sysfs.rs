@@ -2,11 +2,13 @@
 //! caller's: here a closure gives the content of a path below the root.
 //!
 //! Codes: `sysfs::E01` no CPUs there · `sysfs::E02` nothing of a kernel is recognised · `sysfs::W01` something is missing ·
-//! `sysfs::W02` a profile is of another version · `sysfs::W03` the kernel does what is not simulated · `sysfs::N01` a scheduler
-//! feature is not simulated · `sysfs::N02` frequencies of a boost that is off.
+//! `sysfs::W02` a profile is of another version · `sysfs::W03` the kernel does what is not simulated · `sysfs::W04` CPUs are set
+//! differently, and a profile has one value · `sysfs::N01` a scheduler feature is not simulated · `sysfs::N02` frequencies of a
+//! boost that is off · `sysfs::N03` limits of frequencies, which are no part of a platform · `sysfs::N04` distances of NUMA nodes.
 
 use crate::machine::{self, Cluster, Domain, Idle, Machine, Opp, list, scope_by_name, wfi};
-use std::collections::BTreeMap;
+use crate::words::quoted;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Read};
 use wattif_model::check::Diagnostic;
@@ -37,6 +39,7 @@ pub struct Imported {
 }
 
 const CPU: &str = "sys/devices/system/cpu";
+const NODE: &str = "sys/devices/system/node";
 /// Most states, points and CPUs that are looked for.
 const MAX_STATES: u32 = 10;
 
@@ -48,12 +51,16 @@ fn cpus_in(files: Files<'_>, path: &str) -> Option<Vec<u32>> {
     crate::platform_toml::cpus_of(files(path)?.trim())
 }
 
+/// CPUs that are online: an offline one tells neither its clock nor its place.
+fn online(files: Files<'_>) -> Option<Vec<u32>> {
+    let told = ["online", "present", "possible"].iter().find_map(|f| cpus_in(files, &format!("{CPU}/{f}")));
+    told.filter(|cpus| !cpus.is_empty())
+}
+
 /// A platform of the machine below the root.
 pub fn platform(files: Files<'_>, name: &str) -> Imported {
     let mut out = Imported::default();
-    // An offline CPU tells neither its clock nor its place.
-    let online = ["online", "present", "possible"].iter().find_map(|f| cpus_in(files, &format!("{CPU}/{f}")));
-    let Some(cpus) = online.filter(|c| !c.is_empty()) else {
+    let Some(cpus) = online(files) else {
         let message = format!("no CPU list in {CPU}/online or present");
         out.diagnostics.push(
             Diagnostic::error("sysfs::E01", 0..0, message)
@@ -84,6 +91,10 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     if machine.packages.iter().all(|p| p.len() == 1) && cpus.len() > 1 {
         machine.packages = Vec::new();
     }
+    machine.nodes = nodes(files, &place, &mut out.diagnostics);
+    if machine.nodes.len() == 1 && machine.packages.len() <= 1 {
+        machine.nodes = Vec::new();
+    }
     machine.llc = last_caches(files, &cpus, &place);
     machine.l2 = group("topology/cluster_cpus_list");
     // Kernels before 5.16 call the clusters of cpu-map packages.
@@ -93,6 +104,7 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
         machine.l2 = Vec::new();
     }
     machine.domains = domains(files, &cpus, &place, &mut out.diagnostics);
+    out.diagnostics.extend(limits(files, &cpus, &place));
     machine.clusters = clusters(files, &cpus, &place, &sleepers);
     if !machine.domains.iter().all(|d| d.opps.iter().all(|o| o.uw.is_some())) {
         let message = "no energy model (sys/kernel/debug/energy_model): no energy is reported";
@@ -133,6 +145,33 @@ fn between(small: &[Vec<u32>], middle: &[Vec<u32>], large: &[Vec<u32>]) -> bool 
     middle.iter().all(|part| around(part).is_some()) && middle.iter().any(real)
 }
 
+/// CPUs of each NUMA node that has some; none where the kernel does not give every CPU its node.
+fn nodes(files: Files<'_>, place: &BTreeMap<u32, u32>, findings: &mut Vec<Diagnostic>) -> Vec<Vec<u32>> {
+    let known = ["online", "possible"].iter().find_map(|f| cpus_in(files, &format!("{NODE}/{f}"))).unwrap_or_default();
+    let mut nodes = Vec::new();
+    let mut distances = BTreeSet::new();
+    for node in known {
+        let cpus = cpus_in(files, &format!("{NODE}/node{node}/cpulist")).unwrap_or_default();
+        let cpus: Vec<u32> = cpus.iter().filter_map(|c| place.get(c).copied()).collect();
+        if !cpus.is_empty() {
+            let told = files(&format!("{NODE}/node{node}/distance")).unwrap_or_default();
+            distances.extend(told.split_whitespace().filter_map(|d| d.parse::<u32>().ok()));
+            nodes.push(cpus);
+        }
+    }
+    let all: BTreeSet<u32> = nodes.iter().flatten().copied().collect();
+    if all.len() != place.len() || nodes.iter().map(Vec::len).sum::<usize>() != all.len() {
+        return Vec::new();
+    }
+    // The least is that of a node to itself.
+    if distances.len() > 2 {
+        let told: Vec<String> = distances.iter().skip(1).map(u32::to_string).collect();
+        let message = format!("NUMA nodes are {} apart: here all are equally far from each other", told.join(", "));
+        findings.push(Diagnostic::note("sysfs::N04", 0..0, message));
+    }
+    nodes
+}
+
 fn last_caches(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Vec<u32>> {
     grouped(cpus, place, |cpu| {
         let caches = (0..8).filter_map(|i| {
@@ -164,21 +203,35 @@ fn grouped(cpus: &[u32], place: &BTreeMap<u32, u32>, of: impl Fn(u32) -> Vec<u32
     groups
 }
 
-fn domains(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, findings: &mut Vec<Diagnostic>) -> Vec<Domain> {
-    let mut out: Vec<Domain> = Vec::new();
-    for &cpu in cpus {
-        if out.iter().any(|d| d.cpus.contains(&place[&cpu])) {
-            continue;
-        }
+/// CPUs of one clock, and the folder that tells of it.
+struct Clock {
+    dir: String,
+    cpus: Vec<u32>,
+}
+
+/// The clocks of `cpus`, by their first CPU. No CPU has two, whatever the files say.
+fn clocks(files: Files<'_>, cpus: &[u32]) -> Vec<Clock> {
+    let mut left: BTreeSet<u32> = cpus.iter().copied().collect();
+    let mut out = Vec::new();
+    while let Some(cpu) = left.pop_first() {
         let policy = format!("{CPU}/cpufreq/policy{cpu}");
         let own = format!("{CPU}/cpu{cpu}/cpufreq");
-        let dir = if files(&format!("{policy}/related_cpus")).is_some() { policy } else { own };
+        let told = ["related_cpus", "scaling_governor"].iter().any(|f| files(&format!("{policy}/{f}")).is_some());
+        let dir = if told { policy } else { own };
         let related = files(&format!("{dir}/related_cpus")).unwrap_or_default();
-        let mut of: Vec<u32> =
-            related.split_whitespace().filter_map(|c| place.get(&c.parse().ok()?).copied()).collect();
-        if of.is_empty() {
-            of.push(place[&cpu]);
-        }
+        let related = related.split_whitespace().filter_map(|c| c.parse().ok());
+        let mut of: Vec<u32> = related.filter(|c| left.remove(c)).collect();
+        of.push(cpu);
+        of.sort_unstable();
+        out.push(Clock { dir, cpus: of });
+    }
+    out
+}
+
+fn domains(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, findings: &mut Vec<Diagnostic>) -> Vec<Domain> {
+    let mut out: Vec<Domain> = Vec::new();
+    for Clock { dir, cpus } in clocks(files, cpus) {
+        let (cpu, of) = (cpus[0], cpus.iter().map(|c| place[c]).collect::<Vec<u32>>());
         let khz = frequencies(files, &dir, &list(&of), findings);
         let opps = khz.into_iter().map(|khz| Opp { khz, uv: None, uw: power(files, cpu, khz) }).collect();
         let capacity = number(files, &format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024);
@@ -232,6 +285,26 @@ fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnos
         findings.push(Diagnostic::note("sysfs::N02", 0..0, message));
     }
     khz
+}
+
+/// Clocks that are kept below their highest frequency, or above their lowest: settings, which are no part of a platform.
+fn limits(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Diagnostic> {
+    let mut kept: BTreeMap<(&str, u64), Vec<u32>> = BTreeMap::new();
+    for Clock { dir, cpus } in clocks(files, cpus) {
+        for (limit, end) in [("scaling_max_freq", "cpuinfo_max_freq"), ("scaling_min_freq", "cpuinfo_min_freq")] {
+            let [set, free] = [limit, end].map(|file| number(files, &format!("{dir}/{file}")));
+            if let (Some(set), true) = (set, free.is_some() && set != free) {
+                kept.entry((limit, set)).or_default().extend(cpus.iter().map(|c| place[c]));
+            }
+        }
+    }
+    let told = |((limit, khz), cpus): (&(&str, u64), &Vec<u32>)| {
+        let message =
+            format!("CPUs {}: {limit} is {khz} kHz, a setting: the platform keeps all operating points", list(cpus));
+        let help = "to have the limit, take the others out of the platform file";
+        Diagnostic::note("sysfs::N03", 0..0, message).help(help)
+    };
+    kept.iter().map(told).collect()
 }
 
 /// From the energy model in debugfs, in the kernel's unit.
@@ -306,15 +379,20 @@ pub struct KernelFacts {
     pub cpufreq: Option<String>,
     /// See `cpufreq`.
     pub cpuidle: Option<String>,
-    /// Tunables that were captured: slot and policy, name in a profile, value.
-    pub tunables: Vec<(&'static str, &'static str, u64)>,
+    /// Tunables that were captured: slot and policy, name in a profile, value as TOML.
+    pub tunables: Vec<(&'static str, &'static str, String)>,
     /// `proc/sys/kernel/sched_energy_aware`.
     pub energy_aware: Option<bool>,
+    /// `proc/sys/kernel/sched_autogroup_enabled`.
+    pub autogroup: Option<bool>,
+    /// Of what was captured: what a profile cannot say.
+    pub findings: Vec<Diagnostic>,
 }
 
 /// Where kernels keep their tunables, and what they are called in a profile. Of two places the first that exists counts.
 const TUNABLES: &[(&str, &str, &[&str])] = &[
     ("class.eevdf", "base_slice_ns", &["sys/kernel/debug/sched/base_slice_ns"]),
+    ("class.eevdf", "bandwidth_slice_us", &["proc/sys/kernel/sched_cfs_bandwidth_slice_us"]),
     ("class.cfs", "sched_latency_ns", &["sys/kernel/debug/sched/latency_ns", "proc/sys/kernel/sched_latency_ns"]),
     (
         "class.cfs",
@@ -327,6 +405,9 @@ const TUNABLES: &[(&str, &str, &[&str])] = &[
         "wakeup_granularity_ns",
         &["sys/kernel/debug/sched/wakeup_granularity_ns", "proc/sys/kernel/sched_wakeup_granularity_ns"],
     ),
+    ("class.cfs", "bandwidth_slice_us", &["proc/sys/kernel/sched_cfs_bandwidth_slice_us"]),
+    ("class.rt", "sched_rt_runtime_us", &["proc/sys/kernel/sched_rt_runtime_us"]),
+    ("class.rt", "sched_rt_period_us", &["proc/sys/kernel/sched_rt_period_us"]),
     ("class.rt", "sched_rr_timeslice_ms", &["proc/sys/kernel/sched_rr_timeslice_ms"]),
     (
         "balance.load_balance",
@@ -334,24 +415,104 @@ const TUNABLES: &[(&str, &str, &[&str])] = &[
         &["sys/kernel/debug/sched/migration_cost_ns", "proc/sys/kernel/sched_migration_cost_ns"],
     ),
     ("balance.load_balance", "nr_migrate", &["sys/kernel/debug/sched/nr_migrate", "proc/sys/kernel/sched_nr_migrate"]),
-    (
-        "cpufreq.schedutil",
-        "rate_limit_us",
-        &[
-            "sys/devices/system/cpu/cpufreq/schedutil/rate_limit_us",
-            "sys/devices/system/cpu/cpufreq/policy0/schedutil/rate_limit_us",
-        ],
-    ),
-    ("cpufreq.ondemand", "sampling_rate_us", &["sys/devices/system/cpu/cpufreq/ondemand/sampling_rate"]),
-    ("cpufreq.ondemand", "up_threshold", &["sys/devices/system/cpu/cpufreq/ondemand/up_threshold"]),
-    ("cpufreq.ondemand", "sampling_down_factor", &["sys/devices/system/cpu/cpufreq/ondemand/sampling_down_factor"]),
-    ("cpufreq.conservative", "sampling_rate_us", &["sys/devices/system/cpu/cpufreq/conservative/sampling_rate"]),
-    ("cpufreq.conservative", "up_threshold", &["sys/devices/system/cpu/cpufreq/conservative/up_threshold"]),
+    ("class.deadline", "sched_deadline_period_min_us", &["proc/sys/kernel/sched_deadline_period_min_us"]),
+    ("class.deadline", "sched_deadline_period_max_us", &["proc/sys/kernel/sched_deadline_period_max_us"]),
 ];
 
-fn tunables(files: Files<'_>) -> Vec<(&'static str, &'static str, u64)> {
-    let value = |paths: &[&str]| paths.iter().find_map(|p| number(files, p)).filter(|v| *v <= i64::MAX as u64);
-    TUNABLES.iter().filter_map(|(slot, name, paths)| Some((*slot, *name, value(paths)?))).collect()
+/// Tunables of governors: the governor, name in a profile, name of the file. They are in one folder for all clocks, or in one
+/// of each.
+const OF_GOVERNORS: &[(&str, &str, &str)] = &[
+    ("cpufreq.schedutil", "rate_limit_us", "schedutil/rate_limit_us"),
+    ("cpufreq.schedutil", "up_rate_limit_us", "schedutil/up_rate_limit_us"),
+    ("cpufreq.schedutil", "down_rate_limit_us", "schedutil/down_rate_limit_us"),
+    ("cpufreq.schedutil", "hispeed_freq_khz", "schedutil/hispeed_freq"),
+    ("cpufreq.ondemand", "sampling_rate_us", "ondemand/sampling_rate"),
+    ("cpufreq.ondemand", "up_threshold", "ondemand/up_threshold"),
+    ("cpufreq.ondemand", "sampling_down_factor", "ondemand/sampling_down_factor"),
+    ("cpufreq.conservative", "sampling_rate_us", "conservative/sampling_rate"),
+    ("cpufreq.conservative", "up_threshold", "conservative/up_threshold"),
+    ("cpufreq.conservative", "down_threshold", "conservative/down_threshold"),
+    ("cpufreq.conservative", "freq_step_pct", "conservative/freq_step"),
+    ("cpufreq.conservative", "sampling_down_factor", "conservative/sampling_down_factor"),
+    ("cpufreq.interactive", "hispeed_freq_khz", "interactive/hispeed_freq"),
+    ("cpufreq.interactive", "go_hispeed_load", "interactive/go_hispeed_load"),
+    ("cpufreq.interactive", "above_hispeed_delay_us", "interactive/above_hispeed_delay"),
+    ("cpufreq.interactive", "target_loads", "interactive/target_loads"),
+    ("cpufreq.interactive", "min_sample_time_us", "interactive/min_sample_time"),
+    ("cpufreq.interactive", "timer_rate_us", "interactive/timer_rate"),
+    ("cpufreq.interactive", "boost", "interactive/boost"),
+    ("cpufreq.interactive", "boostpulse_duration_us", "interactive/boostpulse_duration"),
+    ("cpufreq.userspace", "setspeed_khz", "scaling_setspeed"),
+];
+
+/// A captured value as TOML: a number, -1 where there is no limit, or steps such as `85 1000000:90`.
+fn value(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text == "-1" || text.parse::<u64>().is_ok_and(|n| n <= i64::MAX as u64) {
+        return Some(text.into());
+    }
+    let steps = text.contains(':') && text.chars().all(|c| c.is_ascii_digit() || ": ".contains(c));
+    steps.then(|| format!("\"{text}\""))
+}
+
+/// Of what clocks say each for its CPUs, that of most CPUs, of as many that of the first; that they differ is told.
+fn of_most(what: &str, told: &[(String, &[u32])], findings: &mut Vec<Diagnostic>) -> Option<String> {
+    let mut values: Vec<(&str, Vec<u32>)> = Vec::new();
+    for (value, cpus) in told {
+        match values.iter_mut().find(|(v, _)| v == value) {
+            Some((_, of)) => of.extend_from_slice(cpus),
+            None => values.push((value, cpus.to_vec())),
+        }
+    }
+    let most = values.iter().rev().max_by_key(|(_, cpus)| cpus.len())?.0;
+    if values.len() > 1 {
+        let one =
+            |(value, cpus): &(&str, Vec<u32>)| format!("{} on CPUs {}", quoted(value.trim_matches('"')), list(cpus));
+        let all = values.iter().map(one).collect::<Vec<_>>().join(", ");
+        let message =
+            format!("{what} differs: {all}; a profile has one: {}, that of most CPUs", quoted(most.trim_matches('"')));
+        findings.push(Diagnostic::warning("sysfs::W04", 0..0, message));
+    }
+    Some(most.into())
+}
+
+/// What can be read of the tunables, those of a governor from clocks that are `used` with it.
+fn tunables(
+    files: Files<'_>,
+    clocks: &[Clock],
+    used: &[Option<String>],
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<(&'static str, &'static str, String)> {
+    let mut out = Vec::new();
+    let read = |path: &str, findings: &mut Vec<Diagnostic>| {
+        let text = files(path).filter(|text| !text.starts_with('<'))?; // <unsupported>
+        let value = value(&text);
+        if value.is_none() {
+            let message = format!("{path}: {} is left out", quoted(text.trim()));
+            findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+        }
+        value
+    };
+    for (slot, name, paths) in TUNABLES {
+        let value = paths.iter().find_map(|path| read(path, findings));
+        out.extend(value.map(|value| (*slot, *name, value)));
+    }
+    for (name, file) in [("fair_server_runtime_us", "runtime"), ("fair_server_period_us", "period")] {
+        let ns = number(files, &format!("sys/kernel/debug/sched/fair_server/cpu0/{file}"));
+        out.extend(ns.map(|ns| ("class.deadline", name, (ns / 1_000).to_string())));
+    }
+    for (slot, name, file) in OF_GOVERNORS {
+        let governor = slot.trim_start_matches("cpufreq.");
+        let mut told = Vec::new();
+        let with = |used: &&Option<String>| used.as_deref().is_none_or(|used| used == governor);
+        for (clock, _) in clocks.iter().zip(used).filter(|(_, used)| with(used)) {
+            let places = [format!("{CPU}/cpufreq/{file}"), format!("{}/{file}", clock.dir)];
+            let value = places.iter().find_map(|path| read(path, findings));
+            told.extend(value.map(|value| (value, &clock.cpus[..])));
+        }
+        out.extend(of_most(file, &told, findings).map(|value| (*slot, *name, value)));
+    }
+    out
 }
 
 /// `uname -r`.
@@ -378,14 +539,21 @@ impl KernelFacts {
                 }
             });
         let line = |path: &str| files(path).map(|t| t.trim().to_string());
+        let governor = |clock: &Clock| line(&format!("{}/scaling_governor", clock.dir));
+        let clocks = clocks(files, &online(files).unwrap_or(vec![0]));
+        let used: Vec<Option<String>> = clocks.iter().map(governor).collect();
+        let told: Vec<_> = clocks.iter().zip(&used).filter_map(|(c, g)| Some((g.clone()?, &c.cpus[..]))).collect();
+        let mut findings = Vec::new();
         KernelFacts {
             config,
             features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
             release,
-            cpufreq: line(&format!("{CPU}/cpufreq/policy0/scaling_governor")),
+            cpufreq: of_most("the cpufreq governor", &told, &mut findings),
             cpuidle: line(&format!("{CPU}/cpuidle/current_governor")),
-            tunables: tunables(files),
+            tunables: tunables(files, &clocks, &used, &mut findings),
             energy_aware: number(files, "proc/sys/kernel/sched_energy_aware").map(|n| n != 0),
+            autogroup: number(files, "proc/sys/kernel/sched_autogroup_enabled").map(|n| n != 0),
+            findings,
         }
     }
     /// From one file: a configuration or a list of features.
@@ -438,8 +606,7 @@ fn governors(facts: &KernelFacts, findings: &mut Vec<Diagnostic>) -> String {
         match governor {
             Some(g) if known.contains(&g.as_str()) => drop(writeln!(policies, "{slot} = \"{g}\"")),
             Some(g) => {
-                let message =
-                    format!("{slot} governor {}: not simulated; the parent's is used", crate::words::quoted(&g));
+                let message = format!("{slot} governor {}: not simulated; the parent's is used", quoted(&g));
                 findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
             }
             None => {}
@@ -449,16 +616,18 @@ fn governors(facts: &KernelFacts, findings: &mut Vec<Diagnostic>) -> String {
 }
 
 /// What kernels are built with that changes figures and that no profile can ask for.
-const NOT_SIMULATED: [(&str, &str); 3] = [
+const NOT_SIMULATED: [(&str, &str); 4] = [
     ("CONFIG_PREEMPT_RT", "interrupts are no threads here, and locks of the kernel do not sleep"),
     ("CONFIG_HZ_PERIODIC", "ticks of idle CPUs stop here"),
     ("CONFIG_NO_HZ_FULL", "ticks of busy CPUs never stop here, as without `nohz_full=` on the command line"),
+    (AUTOGROUP, "threads of a session are no group here, as with sched_autogroup_enabled = 0"),
 ];
+const AUTOGROUP: &str = "CONFIG_SCHED_AUTOGROUP";
 
 fn not_simulated(facts: &KernelFacts) -> impl Iterator<Item = Diagnostic> {
     NOT_SIMULATED
         .iter()
-        .filter(|(option, _)| facts.has(option))
+        .filter(|(option, _)| facts.has(option) && !(*option == AUTOGROUP && facts.autogroup == Some(false)))
         .map(|(option, instead)| Diagnostic::warning("sysfs::W03", 0..0, format!("{option}: not simulated; {instead}")))
 }
 
@@ -467,6 +636,7 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
     let mut out = Imported::default();
     out.diagnostics.extend(not_known(facts, parent));
     let policies = governors(facts, &mut out.diagnostics);
+    out.diagnostics.extend(facts.findings.iter().cloned());
     out.diagnostics.extend(not_simulated(facts));
     let mut set = String::new();
     for word in facts.features.as_deref().unwrap_or_default().split_whitespace().take(200) {
@@ -476,7 +646,7 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
             false => out.diagnostics.push(Diagnostic::note(
                 "sysfs::N01",
                 0..0,
-                format!("scheduler feature {}: not simulated", crate::words::quoted(name)),
+                format!("scheduler feature {}: not simulated", quoted(name)),
             )),
         }
     }
@@ -677,14 +847,13 @@ mod tests {
                 "# Linux/arm64 6.1.0 Kernel Configuration\nCONFIG_CPU_IDLE_GOV_TEO=y\nCONFIG_HZ_1000=y\n".into(),
             ),
             features: Some("GENTLE_FAIR_SLEEPERS NO_SIS_PROP WHATEVER".into()),
-            tunables: tunables(&|path| match path {
+            ..KernelFacts::of(&|path| match path {
                 "proc/sys/kernel/sched_latency_ns" => Some("18000000\n".into()),
                 "sys/kernel/debug/sched/wakeup_granularity_ns" => Some("3000000\n".into()),
                 "sys/devices/system/cpu/cpufreq/schedutil/rate_limit_us" => Some("2000\n".into()),
                 "sys/kernel/debug/sched/nr_migrate" => Some("many\n".into()),
                 _ => None,
-            }),
-            ..KernelFacts::default()
+            })
         };
         assert_eq!(facts.version().as_deref(), Some("6.1.0"));
         let out = kernel(&facts, "mine", "linux-6.1", &["GENTLE_FAIR_SLEEPERS", "SIS_PROP"]);
@@ -697,7 +866,107 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("nr_migrate"));
-        assert_eq!(out.diagnostics.len(), 1);
+        assert_eq!(out.diagnostics.len(), 2);
+        assert!(out.diagnostics[0].message.ends_with("nr_migrate: `many` is left out"), "{:?}", out.diagnostics);
+    }
+
+    /// Two clocks of two and four CPUs, each set in its own way.
+    #[test]
+    fn clocks_that_are_set_differently() {
+        let with = |governors: [&'static str; 2]| {
+            let files = move |path: &str| -> Option<String> {
+                let text = match path {
+                    "proc/sys/kernel/osrelease" => "6.1.0",
+                    "proc/sys/kernel/sched_rt_runtime_us" => "-1\n",
+                    "proc/sys/kernel/sched_autogroup_enabled" => "1",
+                    "proc/config" => "CONFIG_HZ=250\nCONFIG_SCHED_AUTOGROUP=y\n",
+                    "sys/kernel/debug/sched/fair_server/cpu0/runtime" => "50000000",
+                    _ => match path.strip_prefix("sys/devices/system/cpu/")? {
+                        "online" => "0-5",
+                        "cpufreq/policy0/related_cpus" => "0 1",
+                        "cpufreq/policy2/related_cpus" => "2 3 4 5",
+                        "cpufreq/policy0/scaling_governor" => governors[0],
+                        "cpufreq/policy2/scaling_governor" => governors[1],
+                        "cpufreq/policy0/interactive/target_loads" => "80",
+                        "cpufreq/policy2/interactive/target_loads" => "85 1000000:90\n",
+                        // Of the hardware, not of the governor.
+                        "cpufreq/policy0/boost" => "1",
+                        "cpufreq/policy0/schedutil/rate_limit_us" => "500",
+                        "cpufreq/conservative/freq_step" => "10",
+                        "cpufreq/policy0/scaling_setspeed" => "<unsupported>",
+                        _ => return None,
+                    },
+                };
+                Some(text.into())
+            };
+            let out = kernel(&KernelFacts::of(&files), "mine", "linux-6.1", &[]);
+            (out.toml.unwrap(), out.diagnostics.iter().map(|d| d.message.clone()).collect::<Vec<_>>())
+        };
+        let (text, said) = with(["interactive", "interactive"]);
+        for part in [
+            "cpufreq = \"interactive\"",
+            "[class.rt]\nsched_rt_runtime_us = -1\n",
+            "[class.deadline]\nfair_server_runtime_us = 50000\n",
+            "[cpufreq.interactive]\ntarget_loads = \"85 1000000:90\"\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("boost") && !text.contains("setspeed"), "{text}");
+        assert!(said[0].starts_with("interactive/target_loads differs: `80` on CPUs 0-1, "), "{said:?}");
+        assert!(said[1].starts_with("CONFIG_SCHED_AUTOGROUP: not simulated") && said.len() == 2, "{said:?}");
+        let (text, said) = with(["schedutil", "performance"]);
+        assert!(text.contains("cpufreq = \"performance\"") && text.contains("rate_limit_us = 500"), "{text}");
+        let differs = "the cpufreq governor differs: `schedutil` on CPUs 0-1, `performance` on CPUs 2-5; a profile has \
+            one: `performance`, that of most CPUs";
+        assert_eq!(said[0], differs);
+    }
+
+    #[test]
+    fn nodes_and_limits() {
+        let with = |nodes: [&'static str; 2], packages: [&'static str; 2]| {
+            let files = move |path: &str| -> Option<String> {
+                if let Some(path) = path.strip_prefix("sys/devices/system/node/") {
+                    let text = match path {
+                        "online" => "0-2",
+                        "node0/cpulist" => nodes[0],
+                        "node1/cpulist" => nodes[1],
+                        "node2/cpulist" => "\n", // memory alone
+                        "node0/distance" | "node1/distance" => "10 21 12",
+                        _ => return None,
+                    };
+                    return Some(text.into());
+                }
+                let path = path.strip_prefix("sys/devices/system/cpu/")?;
+                let (cpu, file) = path.split_once('/').unwrap_or(("", path));
+                Some(match (cpu, file) {
+                    (_, "online") => "0-3".into(),
+                    ("cpu0" | "cpu1", "topology/package_cpus_list") => packages[0].into(),
+                    (_, "topology/package_cpus_list") => packages[1].into(),
+                    ("cpu0" | "cpu1", "cache/index0/shared_cpu_list") => "0-1".into(),
+                    (_, "cache/index0/shared_cpu_list") => "2-3".into(),
+                    (_, "cache/index0/level") => "3".into(),
+                    (_, "cpufreq/cpuinfo_min_freq" | "cpufreq/scaling_min_freq") => "800000".into(),
+                    (_, "cpufreq/cpuinfo_max_freq") => "3500000".into(),
+                    ("cpu3", "cpufreq/scaling_max_freq") => "2000000".into(),
+                    (_, "cpufreq/scaling_max_freq") => "3500000".into(),
+                    _ => return None,
+                })
+            };
+            let imported = platform(&files, "server");
+            let toml = imported.toml.unwrap();
+            let parsed = crate::platform_toml::parse(&toml, &Default::default());
+            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}\n{toml}", parsed.diagnostics));
+            let notes: Vec<&str> = imported.diagnostics.iter().map(|d| d.code).collect();
+            let limit = "CPUs 3: scaling_max_freq is 2000000 kHz";
+            assert!(imported.diagnostics.iter().any(|d| d.message.starts_with(limit)), "{:?}", imported.diagnostics);
+            assert!(toml.matches("khz = 3500000").count() == 4, "a limit takes no operating point away");
+            (p.cpus.iter().map(|c| c.node).collect::<Vec<_>>(), notes.contains(&"sysfs::N04"))
+        };
+        let (one, two) = (["0-3"; 2], ["0-1", "2-3"]);
+        assert_eq!(with(two, one), (vec![0, 0, 1, 1], true), "several nodes of a package");
+        assert_eq!(with(two, two).0, [0, 0, 1, 1]);
+        assert_eq!(with(["0-3", ""], two).0, [0; 4], "one node of several packages");
+        assert_eq!(with(["0-1", ""], two).0, [0, 0, 1, 1], "without all CPUs it is not believed: by package");
     }
 
     #[test]

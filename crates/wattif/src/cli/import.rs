@@ -9,10 +9,12 @@ use crate::replay::{check_policies, warnings};
 use crate::settings::Settings;
 use std::io::Read;
 use std::path::PathBuf;
-use wattif_formats::{dtb, rtapp, sysfs};
+use wattif_formats::{dtb, kernel_toml, rtapp, sysfs};
 use wattif_lab::infer;
 use wattif_model::check::{Diagnostic, Severity};
+use wattif_model::kernel::KernelSpec;
 use wattif_model::workload::Policy;
+use wattif_sim::registry;
 use wattif_sim::sched::features::Features;
 
 /// Read what real machines say: the figures of a trace; or a workload, platform or kernel profile made from it.
@@ -169,7 +171,7 @@ fn kernel(args: &Args, look: Look) -> Result<Exit, Error> {
             return Err(Error::Usage("import kernel: name a configuration, a list of features, or --sysfs DIR".into()));
         }
     };
-    let imported = kernel_of(&facts);
+    let imported = kernel_of(facts);
     finish(args, look, name, imported.toml, imported.diagnostics)
 }
 
@@ -179,12 +181,21 @@ pub(super) fn machine(root: &std::path::Path) -> sysfs::Imported {
 }
 
 /// The profile of a captured kernel: the nearest we have, and what is known to differ.
-pub(super) fn kernel_of(facts: &sysfs::KernelFacts) -> sysfs::Imported {
+pub(super) fn kernel_of(mut facts: sysfs::KernelFacts) -> sysfs::Imported {
     let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
     let version = facts.version().unwrap_or_default();
     let parent = profile_of(&version, &names).unwrap_or("linux-6.12").to_string();
     let features: Vec<&str> = Features::ALL.iter().map(|(name, _)| *name).collect();
-    sysfs::kernel(facts, "captured", &parent, &features)
+    let findings = &mut facts.findings;
+    facts.tunables.retain(|(slot, name, value)| {
+        let policy = slot.rsplit('.').next().unwrap_or(slot);
+        let mut one = KernelSpec::default();
+        let refused = kernel_toml::set(&mut one, &format!("{policy}.{name}"), value).map_err(|d| d.message);
+        let refused = refused.err().or_else(|| registry::check(&one).into_iter().next());
+        findings.extend(refused.iter().map(|why| Diagnostic::warning("sysfs::W01", 0..0, format!("{why}: left out"))));
+        refused.is_none()
+    });
+    sysfs::kernel(&facts, "captured", &parent, &features)
 }
 
 /// A file below the root of a machine or capture, unpacked; never more than a little of it.
