@@ -232,7 +232,7 @@ mod tests {
             writer.event(Ns(2_000), CpuId(1), &Event::IdleWeights(weights));
             let switch = Event::SchedSwitch {
                 prev_pid: Pid(0),
-                prev_prio: 120,
+                prev_prio: 0,
                 prev_state: PrevState::Running,
                 next_pid: Pid(7),
                 next_prio: 0,
@@ -282,6 +282,13 @@ mod tests {
                 assert_eq!(known(6), Some(("a task-6", Some("SCHED_OTHER"), Some(true))), "{}", r.format);
                 assert!(known(8).is_none_or(|k| (k.1, k.2) == (None, None)), "of a real machine: {}", r.format);
             }
+            let idle = |r: &Recording| {
+                r.records.iter().find_map(|r| match r.event() {
+                    Some(&Event::SchedSwitch { prev_pid: Pid(0), prev_prio, .. }) => Some(prev_prio),
+                    _ => None,
+                })
+            };
+            assert!(all.iter().all(|r| idle(r) == Some(120)), "the idle task as kernels have it");
             let in_irq = |r: &Recording| matches!(r.records[0].event(), Some(Event::SchedWaking { in_irq: true, .. }));
             assert!(all.iter().all(|r| r.has_irq_flags && in_irq(r)));
         }

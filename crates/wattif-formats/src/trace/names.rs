@@ -6,6 +6,8 @@ use wattif_model::Pid;
 use wattif_model::trace::ThreadInfo;
 
 pub(super) const DEADLINE: &str = "SCHED_DEADLINE";
+/// Priority of the idle task (`init_idle` leaves it).
+const SWAPPER: i64 = 120;
 /// Pids below this are looked up in a list.
 const DENSE: usize = 1 << 16;
 
@@ -42,9 +44,13 @@ impl Names {
             _ => self.sparse.get(&pid.0).map(String::as_str),
         }
     }
-    /// A priority as the kernel's events have it: that of SCHED_DEADLINE is before all others.
+    /// A priority as the kernel's events have it: that of SCHED_DEADLINE is before all others, the idle task's is of its birth.
     pub fn prio(&self, pid: Pid, prio: u8) -> i64 {
-        if prio == 0 && self.deadline.contains(&pid) { -1 } else { prio.into() }
+        match prio {
+            0 if pid.0 == 0 => SWAPPER,
+            0 if self.deadline.contains(&pid) => -1,
+            _ => prio.into(),
+        }
     }
     /// As the kernel's events have it: the idle task is `swapper/CPU`.
     pub fn comm(&self, pid: Pid, cpu: u32) -> Cow<'_, str> {
