@@ -88,7 +88,7 @@ pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Resul
 }
 
 /// One more than the highest CPU with events; files also count those that were offline.
-fn cpus_of(recording: &Recording) -> usize {
+pub(crate) fn cpus_of(recording: &Recording) -> usize {
     let highest = |r: &Record| match r.event {
         Recorded::CpuFrequency { cpu, .. } => r.cpu.max(cpu).at() + 1,
         _ => r.cpu.at() + 1,
@@ -168,7 +168,8 @@ pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
             seed: question.seeds.first().copied().unwrap_or(1),
             duration: Ns(looked.loaded.recording.end.0.max(1)),
         };
-        let reports = replay_seeds(&spec, &question.seeds)?;
+        let mut reports = replay_seeds(&spec, &question.seeds)?;
+        reports.iter_mut().for_each(|r| looked.leave_out(r));
         Ok((spec, reports))
     };
     let (recorded, kernel) = recorded_kernel(question, &looked.loaded)?;
@@ -213,10 +214,24 @@ pub fn warnings(looked: &Looked) -> Vec<String> {
     if recording.lost_gaps > 0 {
         all.push(format!("events were lost in {} places: work and wake-ups in them are missing", recording.lost_gaps));
     }
+    all.extend(other_kernel(&looked.loaded));
     if !looked.known {
         all.push("no platform was named (-p): all CPUs count as equal".into());
     }
     all
+}
+
+/// The kernel in an archive is not the one that the trace is of: somebody packed a trace of another machine.
+fn other_kernel(loaded: &LoadedTrace) -> Option<String> {
+    let release = loaded.recording.release.as_deref()?;
+    let kernel = load::kernel_of(loaded.kernel.clone()?, &Settings::default()).ok()?.value;
+    let captured = kernel.title.strip_prefix("Linux ")?.strip_suffix(", as captured")?;
+    (captured != release && captured != "unknown").then(|| {
+        format!(
+            "the archive's kernel is Linux {captured}, the trace is of Linux {release}: machine and kernel in the archive \
+             may be another's (-p, --recorded-kernel)"
+        )
+    })
 }
 
 /// The kernel that was recorded: as told, as an archive says, as the release in the trace says, or else the first of the others.
@@ -271,6 +286,14 @@ impl Replayed {
 }
 
 impl Looked {
+    /// Takes out of the report of a run what a machine that was made up cannot answer.
+    pub fn leave_out(&self, report: &mut RunReport) {
+        if !self.known {
+            // Target residencies of its idle states are not known.
+            (report.metrics.idle_accuracy, report.metrics.oracle) = (None, None);
+        }
+    }
+
     /// What the trace is.
     fn about(&self) -> serde_json::Value {
         let r = &self.loaded.recording;

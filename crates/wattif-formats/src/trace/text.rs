@@ -71,7 +71,7 @@ pub(super) const MARK: &str = "# mark: ";
 pub(super) const THREAD: &str = "# wattif thread ";
 
 /// `# entries-in-buffer/entries-written: 23/5023   #P:8`: how many CPUs, and what was overwritten before the trace was read.
-/// perf says both in words, and its release.
+/// perf says both in words, its release and its architecture.
 fn comment(line: &[u8], builder: &mut Builder) {
     if let Some(thread) = line.strip_prefix(THREAD.as_bytes()) {
         return builder.thread(thread);
@@ -86,6 +86,11 @@ fn comment(line: &[u8], builder: &mut Builder) {
     if let Some(rest) = line.strip_prefix(b"# os release : ") {
         let release = trim(rest);
         builder.recording.release = Some(super::build::printable(&release[..release.len().min(64)]));
+        return;
+    }
+    if let Some(rest) = line.strip_prefix(b"# arch : ") {
+        let machine = trim(rest);
+        builder.recording.machine = Some(super::build::printable(&machine[..machine.len().min(64)]));
         return;
     }
     const ENTRIES: &[u8] = b"entries-in-buffer/entries-written:";
@@ -694,12 +699,12 @@ mod tests {
     #[test]
     fn what_comments_say() {
         let r = one(
-            "# ========\n# os release : 6.1.0-13-amd64\n# nrcpus online : 4\n# nrcpus avail : 8\n# mark: frame 1\n\
+            "# ========\n# os release : 6.1.0-13-amd64\n# arch : x86_64\n# nrcpus online : 4\n# nrcpus avail : 8\n# mark: frame 1\n\
              a 1 [000] 1.0: sched:sched_waking: comm=b pid=2 prio=9 target_cpu=0\n",
         );
         assert_eq!(
-            (r.nr_cpus, r.release.as_deref(), &r.marks[..]),
-            (4, Some("6.1.0-13-amd64"), &["frame 1".into()][..])
+            (r.nr_cpus, r.release.as_deref(), r.machine.as_deref(), &r.marks[..]),
+            (4, Some("6.1.0-13-amd64"), Some("x86_64"), &["frame 1".into()][..])
         );
     }
 

@@ -34,6 +34,9 @@ pub struct Recording {
     pub marks: Vec<String>,
     /// Release of the recorded kernel (`uname -r`), where the file says it.
     pub release: Option<String>,
+    /// Its architecture (`uname -m`), where the file says it: `aarch64`; of our own files `simulated`, or
+    /// `recorded` where they are of one that is not known.
+    pub machine: Option<String>,
     /// Do records say whether they come from an interrupt?
     pub has_irq_flags: bool,
 }

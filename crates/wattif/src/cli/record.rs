@@ -4,12 +4,14 @@ use super::{Exit, output};
 use crate::bug::quote;
 use crate::error::{Error, Findings, Look};
 use crate::new_file::NewFile;
+use crate::replay::cpus_of;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wattif_formats::{archive, platform_toml, sysfs};
 use wattif_model::check::Severity;
+use wattif_model::trace::Recording;
 
 /// What a replay needs, and what tells interrupts from threads. Some kernels lack some: `-i` takes what is there.
 const EVENTS: [&str; 12] = [
@@ -56,9 +58,9 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         Some(trace) => trace.clone(),
         None => record(args, folder.path())?,
     };
-    let (mut platform, kernel) = capture(look);
-    if args.trace.is_some() {
-        platform = platform.filter(|p| is_of(&trace, p));
+    let (mut platform, mut kernel) = capture(look);
+    if args.trace.is_some() && !is_of_here(&trace, platform.as_deref()) {
+        (platform, kernel) = (None, None);
     }
     pack(&args.output, &trace, platform.as_deref(), kernel.as_deref())?;
     let machine = if platform.is_some() { "" } else { " -p PLATFORM" };
@@ -67,23 +69,70 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-/// Is a trace as wide as this machine? A replay refuses events of more CPUs.
-fn is_of(trace: &Path, platform: &str) -> bool {
-    let nr = platform_toml::parse(platform, &Default::default()).platform.map_or(0, |p| p.nr_cpus());
+/// Is a trace of this machine, as far as it says? What it is of instead is told, and that it does not say.
+fn is_of_here(trace: &Path, platform: Option<&str>) -> bool {
     let name = trace.display().to_string();
-    match crate::recording::load(&name) {
-        Ok(loaded) if loaded.recording.nr_cpus > nr => {
-            let of = loaded.recording.nr_cpus;
-            output::note(&format!(
-                "warning: {name} has events of {of} CPUs, this machine has {nr}: its platform was left out of the archive"
-            ));
-            false
-        }
-        Ok(_) => true,
+    let recording = match crate::recording::load(&name) {
+        Ok(loaded) => loaded.recording,
         Err(e) => {
             output::note(&format!("warning: a replay will not take {name}: {e}"));
-            true
+            return true;
         }
+    };
+    let platform = platform.and_then(|p| platform_toml::parse(p, &Default::default()).platform);
+    let here = Here {
+        release: super::import::below(Path::new("/"), "proc/sys/kernel/osrelease"),
+        // Since Linux 6.1.
+        machine: super::import::below(Path::new("/"), "proc/sys/kernel/arch"),
+        cpus: platform.map(|p| p.nr_cpus()),
+    };
+    let other = here.other(&recording);
+    if !other.is_empty() {
+        let other = other.join("; ");
+        output::note(&format!(
+            "warning: {name} is of another machine: {other}; platform and kernel of this one were left out of the archive"
+        ));
+    } else if recording.release.is_none() && recording.machine.is_none() {
+        output::note(&format!("note: {name} does not say what machine it is of: taken as one of this machine"));
+    }
+    other.is_empty()
+}
+
+/// This machine, as traces speak of theirs.
+struct Here {
+    release: Option<String>,
+    machine: Option<String>,
+    cpus: Option<usize>,
+}
+
+impl Here {
+    /// What a trace says of its machine that is not so here.
+    fn other(&self, of: &Recording) -> Vec<String> {
+        let mut all = Vec::new();
+        let exported = |machine: &&str| *machine != "recorded";
+        let said = [
+            ("Linux ", of.release.as_deref(), &self.release),
+            ("", of.machine.as_deref().filter(exported), &self.machine),
+        ];
+        for (what, of, here) in said {
+            if let (Some(of), Some(here)) = (of, here.as_deref().map(str::trim))
+                && of != here
+            {
+                all.push(format!("it is of {what}{of}, this is {what}{here}"));
+            }
+        }
+        // A trace.dat counts all CPUs, other traces those with events.
+        let counted = of.format.starts_with("trace.dat").then_some(of.nr_cpus);
+        match self.cpus {
+            Some(nr) if cpus_of(of) > nr => {
+                all.push(format!("it has events of {} CPUs, this machine has {nr}", cpus_of(of)));
+            }
+            Some(nr) if counted.is_some_and(|of| of < nr) => {
+                all.push(format!("its machine has {} CPUs, this one has {nr}", of.nr_cpus));
+            }
+            _ => {}
+        }
+        all
     }
 }
 
@@ -141,7 +190,7 @@ fn root() -> bool {
 /// The machine and its kernel, as far as they tell.
 fn capture(look: Look) -> (Option<String>, Option<String>) {
     let imported = super::import::machine(Path::new("/"));
-    let kernel = super::import::kernel_of(&sysfs::KernelFacts::of(&|p| super::import::below(Path::new("/"), p)));
+    let kernel = super::import::kernel_of(sysfs::KernelFacts::of(&|p| super::import::below(Path::new("/"), p)));
     for (name, diagnostics) in [("platform", &imported.diagnostics), ("kernel", &kernel.diagnostics)] {
         let findings = Findings { name: name.into(), text: "".into(), diagnostics: diagnostics.clone() };
         output::note(&findings.render(look, Severity::Note));

@@ -73,6 +73,7 @@ pub(super) struct Header {
     pub nr_cpus: usize,
     pub clock: Option<String>,
     pub release: Option<String>,
+    pub machine: Option<String>,
     pub tsc: Option<Tsc>,
 }
 
@@ -354,7 +355,11 @@ impl Header {
                 self.clock = used.map(String::from).or(self.clock.take());
             }
             // "Linux host 6.1.0-1-arm64 #1 …"
-            5 => self.release = text(data).split_whitespace().nth(2).map(String::from),
+            5 => {
+                let mut words = text(data).split_whitespace().skip(2).map(String::from).collect::<Vec<_>>().into_iter();
+                self.release = words.next();
+                self.machine = words.next();
+            }
             8 => self.nr_cpus = o.u32().unwrap_or(0).min(MAX_CPUS) as usize,
             14 => {
                 let mut tsc = || Some(Tsc { mult: o.u32()?, shift: o.u32()?, offset: o.u64()? });

@@ -78,6 +78,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         builder.not_ns(&format!("the clock of the stamps is {clock}"));
     }
     builder.recording.release.clone_from(&header.release);
+    builder.recording.machine.clone_from(&header.machine);
     for known in kinds.into_iter().flatten() {
         if let Known::Other(name, n @ 1..) = known {
             builder.unknown_many(name.as_bytes(), n);

@@ -274,8 +274,9 @@ impl Reader<'_> {
         for (field, value) in fields(bytes) {
             match field {
                 1 => {
-                    let release = fields(value.bytes()).find(|(f, _)| *f == 3).map(|(_, v)| v.bytes());
-                    self.builder.recording.release = release.map(super::build::printable);
+                    let text = |field| fields(value.bytes()).find(|(f, _)| *f == field).map(|(_, v)| v.bytes());
+                    self.builder.recording.release = text(3).map(super::build::printable);
+                    self.builder.recording.machine = text(4).map(super::build::printable);
                 }
                 4 => self.ours = value.bytes().starts_with(OURS.as_bytes()),
                 8 => self.builder.recording.nr_cpus = (value.number() as usize).min(4096),

@@ -185,6 +185,7 @@ impl<W: Write> PerfettoTrace<W> {
         if !release.is_empty() {
             utsname.text(3, &release);
         }
+        utsname.text(4, if self.about.recorded { "recorded" } else { "simulated" });
         let mut system = Message::default();
         system.message(1, &utsname).text(4, GENERATOR).number(8, nr_cpus as u64);
         let mut packet = Message::default();
