@@ -73,7 +73,8 @@ pub fn load(name: &str) -> Result<LoadedTrace, Error> {
 
 /// The figures of a recording, from the same metrics as those of a run.
 pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunReport, Vec<Missing>) {
-    let missing = infer::missing(recording, platform, known);
+    let mut missing = infer::missing(recording, platform, known);
+    missing.extend(infer::no_passes(recording));
     let told = recording.marks.iter().cloned();
     let marks: Vec<String> = told.chain((0..64).map(|i| format!("mark{i}")).skip(recording.marks.len())).collect();
     let mut metrics = Metrics::for_trace(platform, &marks);

@@ -6,6 +6,7 @@
 
 mod affinity;
 mod background;
+mod balancing;
 mod exits;
 mod idling;
 mod joins;
@@ -22,6 +23,7 @@ mod wakers;
 mod workload;
 
 pub use background::{background, background_told};
+pub use balancing::no_passes;
 pub use platform::platform;
 pub use play::{Missing, blank, missing, normalised, play, seen as priorities};
 pub use programs::{has_policy, is_named};

@@ -14,12 +14,12 @@ pub struct BalanceReport {
     pub spread: f64,
     /// CPU seconds that idle CPUs could have given to threads that waited elsewhere.
     pub wasted_s: f64,
-    /// Passes of the balancer over a domain.
-    pub passes: u64,
+    /// Passes of the balancer over a domain; `None`, as the two below, where a trace does not tell them.
+    pub passes: Option<u64>,
     /// Tasks they pulled or had pushed.
-    pub moved: u64,
+    pub moved: Option<u64>,
     /// Time of the CPUs that the passes took, s (estimated, see the platform's costs).
-    pub cost_s: f64,
+    pub cost_s: Option<f64>,
     /// Runnable threads of the workload on each cluster, mean over time.
     pub runnable: Vec<f64>,
 }
@@ -47,13 +47,25 @@ pub struct Balance {
     spread_ns: u128,
     wasted_ns: u128,
     by_cluster_ns: Vec<u128>,
-    passes: u64,
+    /// None in a trace that has no event of them.
+    passes: Option<Passes>,
+}
+
+/// What the balancer did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passes {
+    count: u64,
     moved: u64,
     cost_ns: u128,
 }
 
 impl Balance {
-    /// For this machine.
+    /// For a run, which tells every pass.
+    pub fn of_run(platform: &Platform) -> Balance {
+        Balance { passes: Some(Passes::default()), ..Balance::new(platform) }
+    }
+
+    /// For events of this machine.
     pub fn new(platform: &Platform) -> Balance {
         Balance {
             threads: PidTable::default(),
@@ -66,9 +78,7 @@ impl Balance {
             spread_ns: 0,
             wasted_ns: 0,
             by_cluster_ns: vec![0; platform.clusters.len()],
-            passes: 0,
-            moved: 0,
-            cost_ns: 0,
+            passes: None,
         }
     }
 
@@ -78,9 +88,9 @@ impl Balance {
         BalanceReport {
             spread: mean(self.spread_ns),
             wasted_s: self.wasted_ns as f64 / 1e9,
-            passes: self.passes,
-            moved: self.moved,
-            cost_s: self.cost_ns as f64 / 1e9,
+            passes: self.passes.map(|p| p.count),
+            moved: self.passes.map(|p| p.moved),
+            cost_s: self.passes.map(|p| p.cost_ns as f64 / 1e9),
             runnable: self.by_cluster_ns.iter().map(|&sum| mean(sum)).collect(),
         }
     }
@@ -155,10 +165,11 @@ impl Observer for Balance {
                 self.place(at, next_pid, Some(cpu.at()));
             }
             Event::BalancePass(pass) => {
-                self.passes += 1;
-                self.cost_ns += u128::from(pass.cost_ns);
+                let passes = self.passes.get_or_insert_default();
+                passes.count += 1;
+                passes.cost_ns += u128::from(pass.cost_ns);
             }
-            Event::BalanceMoved { tasks } => self.moved += u64::from(tasks),
+            Event::BalanceMoved { tasks } => self.passes.get_or_insert_default().moved += u64::from(tasks),
             _ => {}
         }
     }

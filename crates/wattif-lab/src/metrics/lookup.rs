@@ -177,10 +177,10 @@ impl RunReport {
         match rest {
             "spread" => Some(b.spread),
             "wasted_s" => Some(b.wasted_s),
-            "passes" => Some(b.passes as f64),
-            "moved" => Some(b.moved as f64),
-            "cost_s" => Some(b.cost_s),
-            "pass_us" => Some(if b.passes == 0 { 0.0 } else { b.cost_s * 1e6 / b.passes as f64 }),
+            "passes" => b.passes.map(|n| n as f64),
+            "moved" => b.moved.map(|n| n as f64),
+            "cost_s" => b.cost_s,
+            "pass_us" => Some(if b.passes? == 0 { 0.0 } else { b.cost_s? * 1e6 / b.passes? as f64 }),
             _ => None,
         }
     }

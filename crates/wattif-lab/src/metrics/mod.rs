@@ -77,7 +77,9 @@ impl Metrics {
         let policies = spec.workload.tasks.iter().map(|t| (t, tasks::policies(t)));
         let changed = policies.filter(|(t, told)| !told.is_empty() && told != t.attr.policy.name());
         let policies = changed.map(|(t, told)| (t.name.clone(), told)).collect();
-        Metrics { groups, frames, signals, policies, ..Metrics::for_trace(&spec.platform, &spec.workload.marks) }
+        let balance = Balance::of_run(&spec.platform);
+        let of_platform = Metrics::for_trace(&spec.platform, &spec.workload.marks);
+        Metrics { balance, groups, frames, signals, policies, ..of_platform }
     }
     /// For events of `platform` whose marks are called `marks`.
     pub fn for_trace(platform: &Platform, marks: &[String]) -> Metrics {

@@ -133,6 +133,7 @@ fn picture(
     let recording = &looked.loaded.recording;
     let mut all = vec![crate::report::recorded(&own, recording, &looked.report)];
     all.extend(plots::sides_if(args.page.report.is_some() || args.plots.of_runs(comparison.map(|_| "ratios")), specs)?);
+    all.iter_mut().skip(1).for_each(|side| looked.leave_out(&mut side.outcome.report));
     let title = plots::title(&own);
     let compared = comparison.map(|c| |_: &str| ratios(&title, c));
     args.plots.write(&all, compared.as_ref().map(|draw| ("ratios", draw as _)))?;
