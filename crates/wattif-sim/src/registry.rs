@@ -17,6 +17,7 @@ use crate::cpuidle::{self, IdleGovernor};
 use crate::engine::rng::Rng;
 use crate::sched::Sched;
 use crate::sched::balance::{self, FairBalancer, LoadBalancer, cpu_power};
+use crate::sched::boot::is_elsewhere;
 use crate::sched::class::SchedClass;
 use crate::sched::class::bandwidth::CfsBandwidth;
 use crate::sched::class::cfs::Cfs;
@@ -439,6 +440,7 @@ pub fn notes(spec: &RunSpec) -> Vec<String> {
     let mut notes = window_notes(spec);
     notes.extend(speed_notes(spec));
     notes.extend(disabled_notes(spec));
+    notes.extend(elsewhere_notes(spec));
     if Tunables::of(&spec.kernel, "eas").text("generation") == "4.9" {
         notes.extend(no_eas(spec).map(|why| format!("eas.generation = 4.9: no find_best_target here: {why}")));
     }
@@ -469,6 +471,19 @@ fn speed_notes(spec: &RunSpec) -> Vec<String> {
         format!("userspace.setspeed_khz = {asked}: CPUs {cpus} hold {khz}, their {edge}")
     };
     held.iter().map(told).collect()
+}
+
+/// Background threads of CPUs that the platform does not have.
+fn elsewhere_notes(spec: &RunSpec) -> Option<String> {
+    const NAMED: usize = 6;
+    let nr_cpus = spec.platform.nr_cpus();
+    let left_out = spec.workload.tasks.iter().filter(|t| is_elsewhere(t, nr_cpus));
+    let names: Vec<&str> = left_out.map(|t| t.name.as_str()).collect();
+    let more = names.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let first = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let why = "bound to CPUs that the platform does not have, left out";
+    (!names.is_empty()).then(|| format!("background of the recorded machine, {why}: {first}{more}"))
 }
 
 /// Governors that enter a state whatever sysfs says of it.

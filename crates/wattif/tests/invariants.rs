@@ -528,6 +528,26 @@ fn what_a_governor_does_not_hear_is_told() {
     assert_eq!((told("menu", "WFI"), told("haltpoll", "2")), (vec![], vec![]));
 }
 
+/// What a machine of eight CPUs did, on one of two.
+#[test]
+fn background_of_cpus_that_are_not_there_is_left_out() {
+    let all = spec("guest_x86_2cpu", "linux-6.1", MIXED, 1);
+    let with = |task: usize, background| {
+        let mut spec = all.clone();
+        let task = &mut spec.workload.tasks[task];
+        (task.cpus, task.background) = (Some([CpuId(5), CpuId(6)].into_iter().collect()), background);
+        spec
+    };
+    let mut without = all.clone();
+    without.workload.tasks.remove(1);
+    let left_out = with(1, true);
+    assert_eq!(digest(&left_out), digest(&without));
+    let told = "background of the recorded machine, bound to CPUs that the platform does not have, left out: hog";
+    assert_eq!(wattif_sim::registry::notes(&left_out), [told]);
+    let refused = Simulator.run(&with(0, false), &mut []).expect_err("it is work").to_string();
+    assert!(refused.contains("may run on no CPU of this platform, which has 2\n  give it CPUs"), "{refused}");
+}
+
 #[test]
 fn windows_that_are_not_whole_ticks_are_told() {
     let notes = |ms: &str| wattif_sim::registry::notes(&walt(MIXED, &[&format!("walt.window_ms={ms}")]));

@@ -14,8 +14,18 @@ use crate::machine::timer::TimerKind;
 use crate::simulation::{Kernel, Source};
 use wattif_model::run::RunError;
 use wattif_model::trace::ThreadInfo;
-use wattif_model::workload::{Policy, SchedAttr};
+use wattif_model::workload::{Policy, SchedAttr, TaskSpec};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
+
+/// What helps a thread that may run nowhere.
+pub(crate) const OTHER_CPUS: &str =
+    "  give it CPUs that the platform has (`cpus` in the workload file), or take a platform with more";
+
+/// Background of a recorded machine that is bound to CPUs this one does not have: without them there is none of it.
+pub(crate) fn is_elsewhere(task: &TaskSpec, nr_cpus: usize) -> bool {
+    let nowhere = |cpus: &CpuSet| cpus.and(&CpuSet::first(nr_cpus)).is_empty();
+    task.background && task.cpus.as_ref().is_some_and(nowhere)
+}
 
 impl Kernel<'_, '_> {
     /// Everything that happens at time 0.
@@ -62,6 +72,9 @@ impl Kernel<'_, '_> {
     fn create_threads(&mut self) -> Result<(), RunError> {
         let spread = self.m.platform.noise.start_spread_ns;
         for task in 0..self.programs.nr_tasks() {
+            if is_elsewhere(self.programs.spec(task), self.s.nr_cpus()) {
+                continue;
+            }
             for _ in 0..self.programs.spec(task).instances {
                 let pid = self.create_thread(task, None)?;
                 let stream = self.programs.stream(pid);
@@ -85,7 +98,9 @@ impl Kernel<'_, '_> {
         let cpus = self.programs.affinity(pid).map_or(all.clone(), |c| c.and(&all));
         if cpus.is_empty() {
             let thread = self.programs.name(pid);
-            return Err(RunError::Workload(format!("thread `{thread}` may run on no CPU of this platform")));
+            let nr = self.s.nr_cpus();
+            let why = format!("thread `{thread}` may run on no CPU of this platform, which has {nr}\n{OTHER_CPUS}");
+            return Err(RunError::Workload(why));
         }
         let home = fork.map_or(CpuId(0), |f| self.s.tasks[f.parent.at()].cpu);
         self.add_task(pid, &attr, cpus, group, home)?;

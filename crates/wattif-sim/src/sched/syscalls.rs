@@ -1,5 +1,6 @@
 //! What threads ask for: to sleep, to wait, to wake others, to change their attributes, to create threads, to end.
 
+use super::boot::{OTHER_CPUS, is_elsewhere};
 use super::class::{Dequeue, Enqueue, dl_bandwidth, fair};
 use super::core::{ClassId, IDLE, class};
 use super::stop::Work;
@@ -131,7 +132,9 @@ impl Kernel<'_, '_> {
             self.end_spin(pid);
         }
         for fork in effects.forks.drain(..) {
-            self.fork(cpu, fork);
+            if !is_elsewhere(self.programs.spec(fork.task), self.s.nr_cpus()) {
+                self.fork(cpu, fork);
+            }
         }
         if std::mem::take(&mut effects.touched) {
             self.s.touch();
@@ -286,8 +289,8 @@ impl Kernel<'_, '_> {
         let allowed = self.programs.affinity(pid).map_or(all.clone(), |c| c.and(&all));
         if allowed.is_empty() {
             let thread = self.programs.name(pid);
-            self.error =
-                Some(RunError::Workload(format!("thread `{thread}` asks for CPUs this platform does not have")));
+            let why = format!("thread `{thread}` asks for CPUs this platform does not have\n{OTHER_CPUS}");
+            self.error = Some(RunError::Workload(why));
             return;
         }
         let task = &mut self.s.tasks[pid.at()];
