@@ -506,11 +506,12 @@ fn tunables(
         let mut told = Vec::new();
         let with = |used: &&Option<String>| used.as_deref().is_none_or(|used| used == governor);
         for (clock, _) in clocks.iter().zip(used).filter(|(_, used)| with(used)) {
-            let places = [format!("{CPU}/cpufreq/{file}"), format!("{}/{file}", clock.dir)];
-            let value = places.iter().find_map(|path| read(path, findings));
+            let value = read(&format!("{}/{file}", clock.dir), findings);
             told.extend(value.map(|value| (value, &clock.cpus[..])));
         }
-        out.extend(of_most(file, &told, findings).map(|value| (*slot, *name, value)));
+        let of_all = read(&format!("{CPU}/cpufreq/{file}"), findings);
+        let value = of_all.or_else(|| of_most(file, &told, findings));
+        out.extend(value.map(|value| (*slot, *name, value)));
     }
     out
 }
@@ -907,6 +908,7 @@ mod tests {
             "cpufreq = \"interactive\"",
             "[class.rt]\nsched_rt_runtime_us = -1\n",
             "[class.deadline]\nfair_server_runtime_us = 50000\n",
+            "[cpufreq.conservative]\nfreq_step_pct = 10\n",
             "[cpufreq.interactive]\ntarget_loads = \"85 1000000:90\"\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");
