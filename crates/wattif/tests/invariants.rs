@@ -197,7 +197,7 @@ fn laws_notice() {
         switch(pid, PrevState::Sleeping, Pid(0)),
         Event::CpuIdle { state: 0 },
         Event::SchedWaking { pid, prio: 120, target_cpu: cpu, in_irq: true },
-        Event::SchedWakeup { pid, prio: 120, target_cpu: cpu },
+        Event::SchedWakeup { pid, prio: 120, target_cpu: cpu, in_irq: true },
         Event::CpuIdle { state: Event::IDLE_EXIT },
         switch(Pid(0), PrevState::Running, pid),
     ];

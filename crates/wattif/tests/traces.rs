@@ -178,7 +178,12 @@ impl TableRow<'_> {
                 target_cpu: cpu("target_cpu"),
                 in_irq: n("in_irq") != 0,
             },
-            "sched_wakeup" => Event::SchedWakeup { pid: pid("pid"), prio: prio("prio"), target_cpu: cpu("target_cpu") },
+            "sched_wakeup" => Event::SchedWakeup {
+                pid: pid("pid"),
+                prio: prio("prio"),
+                target_cpu: cpu("target_cpu"),
+                in_irq: n("in_irq") != 0,
+            },
             "sched_migrate_task" => Event::SchedMigrateTask {
                 pid: pid("pid"),
                 prio: prio("prio"),

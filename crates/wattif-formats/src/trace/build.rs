@@ -172,7 +172,7 @@ impl Builder {
             r.current = r.current.or(running[r.cpu.at()]);
             match &mut r.event {
                 Recorded::Event(Event::SchedSwitch { next_pid, .. }) => running[r.cpu.at()] = Some(*next_pid),
-                Recorded::Event(Event::SchedWaking { in_irq, .. }) => {
+                Recorded::Event(Event::SchedWaking { in_irq, .. } | Event::SchedWakeup { in_irq, .. }) => {
                     *in_irq |= !self.flags && r.current == Some(Pid(0))
                 }
                 _ => {}

@@ -259,7 +259,7 @@ impl Kind {
                 next_prio: prio(n[4]),
             },
             Kind::Waking => Event::SchedWaking { pid: pid(n[0]), prio: prio(n[1]), target_cpu: cpu(n[2]), in_irq },
-            Kind::Wakeup => Event::SchedWakeup { pid: pid(n[0]), prio: prio(n[1]), target_cpu: cpu(n[2]) },
+            Kind::Wakeup => Event::SchedWakeup { pid: pid(n[0]), prio: prio(n[1]), target_cpu: cpu(n[2]), in_irq },
             Kind::WakeupNew => Event::SchedWakeupNew { pid: pid(n[0]), prio: prio(n[1]), target_cpu: cpu(n[2]) },
             Kind::Migrate => {
                 Event::SchedMigrateTask { pid: pid(n[0]), prio: prio(n[1]), orig_cpu: cpu(n[2]), dest_cpu: cpu(n[3]) }
@@ -373,7 +373,7 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
             set(&[pid.0.into(), prio.into(), target_cpu.0.into(), 1]);
             Kind::Waking
         }
-        Event::SchedWakeup { pid, prio, target_cpu } => {
+        Event::SchedWakeup { pid, prio, target_cpu, .. } => {
             set(&[pid.0.into(), prio.into(), target_cpu.0.into(), 1]);
             Kind::Wakeup
         }

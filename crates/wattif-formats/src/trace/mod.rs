@@ -228,6 +228,10 @@ mod tests {
             }
             let waking = Event::SchedWaking { pid: Pid(5), prio: 120, target_cpu: CpuId(0), in_irq: true };
             writer.event(Ns(1_000), CpuId(1), &waking);
+            for (pid, in_irq) in [(5, true), (6, false)] {
+                let wakeup = Event::SchedWakeup { pid: Pid(pid), prio: 120, target_cpu: CpuId(0), in_irq };
+                writer.event(Ns(1_500), CpuId(1), &wakeup);
+            }
             let weights = IdleWeights { entered: 1, states: 3, weights: [5, 70, 25, 0, 0, 0, 0, 0, 0, 0] };
             writer.event(Ns(2_000), CpuId(1), &Event::IdleWeights(weights));
             let switch = Event::SchedSwitch {
@@ -271,7 +275,7 @@ mod tests {
                 let names: Vec<&str> = r.records.iter().map(|r| r.event.name()).collect();
                 assert_eq!(
                     (names, r.unknown.len()),
-                    (vec!["sched_waking", "wattif_idle_weights", "sched_switch"], 0),
+                    (vec!["sched_waking", "sched_wakeup", "sched_wakeup", "wattif_idle_weights", "sched_switch"], 0),
                     "{}",
                     r.format
                 );
@@ -291,6 +295,11 @@ mod tests {
             assert!(all.iter().all(|r| idle(r) == Some(120)), "the idle task as kernels have it");
             let in_irq = |r: &Recording| matches!(r.records[0].event(), Some(Event::SchedWaking { in_irq: true, .. }));
             assert!(all.iter().all(|r| r.has_irq_flags && in_irq(r)));
+            for r in &all {
+                let wakeups = r.records.iter().filter(|r| r.event.name() == "sched_wakeup");
+                let flags: Vec<bool> = wakeups.filter_map(|r| Some(r.event()?.in_irq())).collect();
+                assert_eq!(flags, [true, false], "{}", r.format);
+            }
         }
         assert!(!again(text, &Recording::default()).has_irq_flags, "what is not known is not written");
     }

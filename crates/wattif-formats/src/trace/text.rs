@@ -549,7 +549,7 @@ mod tests {
         }
     }
     fn wakeup(pid: u32, cpu: u32) -> Event {
-        Event::SchedWakeup { pid: Pid(pid), prio: 120, target_cpu: CpuId(cpu) }
+        Event::SchedWakeup { pid: Pid(pid), prio: 120, target_cpu: CpuId(cpu), in_irq: true }
     }
 
     #[test]

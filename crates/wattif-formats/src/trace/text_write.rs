@@ -74,8 +74,7 @@ impl<W: Write> TextTrace<W> {
             return self.frequency(at, *domain, *khz);
         }
         if let Some(fields) = self.tracepoint(cpu, event).or_else(|| decision(event)) {
-            let in_irq = matches!(event, Event::SchedWaking { in_irq: true, .. });
-            self.line(at, cpu, in_irq, event.name(), &fields)?;
+            self.line(at, cpu, event.in_irq(), event.name(), &fields)?;
         }
         if let Event::SchedSwitch { next_pid, .. } = event {
             self.current[cpu.at()] = *next_pid;
@@ -103,7 +102,7 @@ impl<W: Write> TextTrace<W> {
                 let prio = self.names.prio(pid, prio);
                 format!("comm={} pid={pid} prio={prio} target_cpu={:03}", self.comm(pid), target_cpu.0)
             }
-            Event::SchedWakeup { pid, prio, target_cpu } | Event::SchedWakeupNew { pid, prio, target_cpu } => {
+            Event::SchedWakeup { pid, prio, target_cpu, .. } | Event::SchedWakeupNew { pid, prio, target_cpu } => {
                 format!("{} [{}] CPU:{:03}", self.task(pid, cpu), self.names.prio(pid, prio), target_cpu.0)
             }
             Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu } => {

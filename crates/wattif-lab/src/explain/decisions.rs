@@ -295,7 +295,8 @@ mod tests {
             imbalance: 7,
         };
         assert_eq!(outcome(CpuId(0), &Event::Balance(failed)), None);
-        assert_eq!(outcome(CpuId(0), &Event::SchedWakeup { pid: Pid(1), prio: 0, target_cpu: CpuId(0) }), None);
+        let wakeup = Event::SchedWakeup { pid: Pid(1), prio: 0, target_cpu: CpuId(0), in_irq: false };
+        assert_eq!(outcome(CpuId(0), &wakeup), None);
         assert_eq!(asks(1, 5, 100).key(), asks(1, 5, 200).key());
     }
 }

@@ -147,8 +147,10 @@ pub fn normalised(recording: &Recording) -> Cow<'_, Recording> {
     for r in &recording.records {
         let mut add = |event| whole.records.push(Record { event: Recorded::Event(event), ..*r });
         match r.event() {
-            Some(&Event::SchedWakeup { pid, prio, target_cpu }) if waking => {
-                let in_irq = r.current == Some(Pid(0));
+            Some(&Event::SchedWakeup { pid, prio, target_cpu, in_irq }) if waking => {
+                // The flag may be of the target CPU's interrupt, which only queues what a thread elsewhere woke. That thread is not
+                // named, and whoever runs here is not it.
+                let in_irq = in_irq || r.current == Some(Pid(0));
                 add(Event::SchedWaking { pid, prio, target_cpu, in_irq });
             }
             Some(&Event::SchedSwitch { next_pid, next_prio, .. }) if moves && next_pid.0 != 0 => {
@@ -294,8 +296,8 @@ impl<'a> Player<'a> {
             ) => {}
             Recorded::Event(event) => {
                 out.event(r.at, r.cpu, &event);
-                if let (Event::SchedWaking { pid, prio, target_cpu, .. }, true) = (event, self.wakes) {
-                    out.event(r.at, r.cpu, &Event::SchedWakeup { pid, prio, target_cpu });
+                if let (Event::SchedWaking { pid, prio, target_cpu, in_irq }, true) = (event, self.wakes) {
+                    out.event(r.at, r.cpu, &Event::SchedWakeup { pid, prio, target_cpu, in_irq });
                 }
             }
             Recorded::Irq { .. } => {}
@@ -391,6 +393,18 @@ mod tests {
             report.domains.iter().map(|d| (d.cpus.as_str(), !d.freq_residency.is_empty())).collect();
         assert_eq!(told, [("0-2", false), ("3", true)]);
         assert!(missing(&r, &testbed::platform(), true).iter().all(|m| m.cpus.is_empty()), "its clocks are known");
+    }
+
+    #[test]
+    fn interrupts_without_sched_waking() {
+        let mut r = recording(&[(10, 0, testbed::wakeup(7)), (20, 0, testbed::wakeup(7)), (30, 0, testbed::wakeup(7))]);
+        for (r, (current, flag)) in r.records.iter_mut().zip([(5, true), (5, false), (0, false)]) {
+            let wakeup = Event::SchedWakeup { pid: Pid(7), prio: 120, target_cpu: CpuId(0), in_irq: flag };
+            (r.current, r.event) = (Some(Pid(current)), Recorded::Event(wakeup));
+        }
+        let all = normalised(&r);
+        let wakings = all.records.iter().filter(|r| r.event.name() == "sched_waking");
+        assert_eq!(wakings.filter_map(|r| Some(r.event()?.in_irq())).collect::<Vec<_>>(), [true, false, true]);
     }
 
     #[test]

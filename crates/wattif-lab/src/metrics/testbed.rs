@@ -108,7 +108,7 @@ pub fn waking(pid: u32) -> Event {
 }
 
 pub fn wakeup(pid: u32) -> Event {
-    Event::SchedWakeup { pid: Pid(pid), prio: 120, target_cpu: CpuId(0) }
+    Event::SchedWakeup { pid: Pid(pid), prio: 120, target_cpu: CpuId(0), in_irq: true }
 }
 
 pub fn switch(prev: u32, next: u32, prev_state: PrevState) -> Event {

@@ -16,6 +16,10 @@ pub enum PrevState {
 }
 
 impl PrevState {
+    /// Does it wait to be woken?
+    pub const fn sleeps(self) -> bool {
+        matches!(self, PrevState::Sleeping | PrevState::DiskSleep)
+    }
     /// As `sched_switch` prints it.
     pub const fn letter(self) -> char {
         match self {
@@ -64,6 +68,8 @@ pub enum Event {
         prio: u8,
         /// Where.
         target_cpu: CpuId,
+        /// As of [`Event::SchedWaking`]; where the waker left it to the target CPU to queue the thread, that CPU's interrupt is meant.
+        in_irq: bool,
     },
     /// `sched_wakeup_new`: a new thread is on a run queue.
     SchedWakeupNew {

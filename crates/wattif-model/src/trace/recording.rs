@@ -138,6 +138,10 @@ impl Recorded {
 }
 
 impl Event {
+    /// Does its record bear the flag of interrupts?
+    pub const fn in_irq(&self) -> bool {
+        matches!(self, Event::SchedWaking { in_irq: true, .. } | Event::SchedWakeup { in_irq: true, .. })
+    }
     /// Name of the tracepoint, or of our own event.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -54,7 +54,7 @@ impl Digest {
                 self.pair(prev_pid, next_pid.0);
             }
             Event::SchedWaking { pid, prio, target_cpu, in_irq: _ } => self.task(at, cpu, 2, pid, prio, target_cpu.0),
-            Event::SchedWakeup { pid, prio, target_cpu } => self.task(at, cpu, 3, pid, prio, target_cpu.0),
+            Event::SchedWakeup { pid, prio, target_cpu, in_irq: _ } => self.task(at, cpu, 3, pid, prio, target_cpu.0),
             Event::SchedWakeupNew { pid, prio, target_cpu } => self.task(at, cpu, 4, pid, prio, target_cpu.0),
             Event::SchedMigrateTask { pid, prio, orig_cpu, dest_cpu } => {
                 self.task(at, cpu, 5, pid, prio, dest_cpu.0);
@@ -167,7 +167,10 @@ mod tests {
             of(&[(5, 1, waking(2)), (6, 2, waking(3))]),
             of(&[(5, 1, waking(2)), (6, 1, waking(4))]),
             of(&[(5, 1, waking(2))]),
-            of(&[(5, 1, waking(2)), (6, 1, Event::SchedWakeup { pid: Pid(3), prio: 120, target_cpu: CpuId(3) })]),
+            of(&[
+                (5, 1, waking(2)),
+                (6, 1, Event::SchedWakeup { pid: Pid(3), prio: 120, target_cpu: CpuId(3), in_irq: true }),
+            ]),
         ];
         assert!(others.iter().all(|o| *o != base));
     }

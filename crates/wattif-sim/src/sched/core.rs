@@ -299,7 +299,7 @@ impl Kernel<'_, '_> {
         self.activate(pid, cpu, Enqueue { wakeup: true, migrated: cpu != prev_cpu, ..Enqueue::default() }, iowait);
         self.update_avg_idle(cpu);
         self.check_preempt(pid, cpu, this_cpu, false);
-        self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu });
+        self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu, in_irq });
         self.task_woken(pid, cpu, this_cpu);
     }
 
@@ -309,7 +309,8 @@ impl Kernel<'_, '_> {
         let (cpu, prio) = (self.s.tasks[pid.at()].cpu, self.prio(pid));
         self.activate(pid, cpu, Enqueue { wakeup: true, delayed: true, ..Enqueue::default() }, false);
         self.check_preempt(pid, cpu, this_cpu, false);
-        self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu });
+        let in_irq = self.cpus[this_cpu.at()].in_irq;
+        self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu, in_irq });
     }
 
     /// `wake_up_new_task`: the first activation of a thread created on `this_cpu`.

@@ -172,8 +172,8 @@ impl Rows {
         if let Some(pid) = current {
             cells[self.current].number(row, pid.0.into());
         }
-        if let (Some(c), Event::SchedWaking { in_irq, .. }) = (self.in_irq, event) {
-            cells[c].number(row, (*in_irq).into());
+        if let (Some(c), Event::SchedWaking { .. } | Event::SchedWakeup { .. }) = (self.in_irq, event) {
+            cells[c].number(row, event.in_irq().into());
         }
         let plan = &self.plans[kind as usize];
         for &(c, i, how) in &plan.numbers {

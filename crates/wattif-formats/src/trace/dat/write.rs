@@ -160,8 +160,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         for &(pid, prio) in kinds::prios(kind) {
             n[prio] = self.names.prio(Pid(n[pid] as u32), n[prio] as u8);
         }
-        let in_irq = matches!(event, Event::SchedWaking { in_irq: true, .. });
-        self.record(at.0, cpu.0, kinds::row_of(kind), &n, in_irq)?;
+        self.record(at.0, cpu.0, kinds::row_of(kind), &n, event.in_irq())?;
         if let Event::SchedSwitch { next_pid, .. } = *event {
             self.current[cpu.at()] = next_pid;
         }

@@ -312,8 +312,16 @@ impl<W: Write> PerfettoTrace<W> {
     }
 
     fn verbose(&mut self, at: u64, cpu: CpuId, field: u32, inner: &Message) -> Result<()> {
+        self.flagged(at, cpu, None, field, inner)
+    }
+
+    /// `in_irq`: does it come from an interrupt, where that matters?
+    fn flagged(&mut self, at: u64, cpu: CpuId, in_irq: Option<bool>, field: u32, inner: &Message) -> Result<()> {
         let mut event = Message::default();
         event.number(1, at).number(2, self.current[cpu.at()].0.into()).message(field, inner);
+        if let Some(in_irq) = in_irq {
+            event.number(5, if in_irq { HARDIRQ } else { 0 });
+        }
         self.bundles[cpu.at()].events.message(2, &event);
         self.flush_if_full(cpu)
     }
@@ -346,11 +354,11 @@ impl<W: Write> PerfettoTrace<W> {
                 b.waking[5].varint(if in_irq { HARDIRQ } else { 0 });
                 self.flush_if_full(cpu)
             }
-            Event::SchedWakeup { pid, prio, target_cpu } => {
+            Event::SchedWakeup { pid, prio, target_cpu, in_irq } => {
                 // What it says beyond sched_waking is seldom wanted.
                 match self.detail {
                     Detail::Tracepoints => Ok(()),
-                    _ => self.verbose(at, cpu, 17, &self.wakeup(pid, prio, target_cpu)),
+                    _ => self.flagged(at, cpu, Some(in_irq), 17, &self.wakeup(pid, prio, target_cpu)),
                 }
             }
             Event::SchedWakeupNew { pid, prio, target_cpu } => {
