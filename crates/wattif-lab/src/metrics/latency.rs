@@ -36,6 +36,8 @@ struct Thread {
     group: Option<usize>,
     values: Distribution,
     woken: Option<Ns>,
+    /// Woken while it ran, and it has not run on since: it was about to sleep, or that was for nothing.
+    early: Option<Ns>,
     on_cpu: bool,
 }
 
@@ -51,7 +53,7 @@ pub struct Latency {
 impl Latency {
     fn announce(&mut self, thread: &ThreadInfo) {
         let group = thread.workload.then(|| self.group(&thread.task));
-        let new = || Thread { group, values: Distribution::coarse(), woken: None, on_cpu: false };
+        let new = || Thread { group, values: Distribution::coarse(), woken: None, early: None, on_cpu: false };
         self.threads.entry(thread.pid, new);
     }
     fn group(&mut self, task: &str) -> usize {
@@ -102,9 +104,10 @@ impl Observer for WakeupLatency {
     fn event(&mut self, at: Ns, _cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedWaking { pid, .. } => self.waking(at, pid),
-            Event::SchedSwitch { prev_pid, next_pid, .. } => {
+            Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
                 if let Some(prev) = self.0.threads.get_mut(prev_pid) {
                     prev.on_cpu = false;
+                    prev.early = prev.early.filter(|_| prev_state.sleeps());
                 }
                 self.switched_in(at, next_pid);
             }
@@ -114,17 +117,20 @@ impl Observer for WakeupLatency {
 }
 
 impl WakeupLatency {
-    /// A thread that is woken while it still runs (it was about to sleep) waits for nothing; of several wake-ups before
-    /// it runs, the first counts.
+    /// Of several wake-ups before it runs, the first counts. One that comes while it still runs does if it then sleeps all the same
+    /// and nothing else wakes it: it was on its way out.
     fn waking(&mut self, at: Ns, pid: Pid) {
-        if let Some(t) = self.0.threads.get_mut(pid).filter(|t| !t.on_cpu) {
-            t.woken.get_or_insert(at);
+        match self.0.threads.get_mut(pid) {
+            Some(t) if t.on_cpu => t.early = Some(at),
+            Some(t) => _ = t.woken.get_or_insert(at),
+            None => {}
         }
     }
     fn switched_in(&mut self, at: Ns, pid: Pid) {
         let Some(next) = self.0.threads.get_mut(pid) else { return };
         next.on_cpu = true;
-        if let Some(woken) = next.woken.take() {
+        let early = next.early.take();
+        if let Some(woken) = next.woken.take().or(early) {
             self.0.record(pid, at.since(woken));
         }
     }
@@ -215,6 +221,24 @@ mod tests {
         assert_eq!((all.count(), all.quantile(1.0)), (1, 600), "woken while running and housekeeping do not count");
         assert_eq!(w.0.of_thread(Pid(1)).unwrap().count, 1);
         assert_eq!(w.0.of_thread(Pid(2)), None);
+    }
+
+    #[test]
+    fn woken_on_the_way_out() {
+        let latencies = |events: &[(u64, u32, Event)]| {
+            let mut w = WakeupLatency::default();
+            w.thread(&thread(1, "a"));
+            play(&mut w, &[(0, 0, switch(0, 1, PrevState::Running))]);
+            play(&mut w, events);
+            let all = w.0.overall().0;
+            (all.count(), all.quantile(1.0))
+        };
+        let (early, back) = ((100, 0, waking(1)), (900, 0, switch(0, 1, PrevState::Running)));
+        let out = |state| (200, 0, switch(1, 0, state));
+        assert_eq!(latencies(&[early, out(PrevState::Sleeping), back]), (1, 800));
+        assert_eq!(latencies(&[early, out(PrevState::Running), back]), (0, 0), "it did not sleep");
+        let later = (700, 0, waking(1));
+        assert_eq!(latencies(&[early, out(PrevState::Sleeping), later, back]), (1, 200), "the first was for nothing");
     }
 
     #[test]

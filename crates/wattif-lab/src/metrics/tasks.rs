@@ -1,7 +1,7 @@
 //! Who ran, how long, how often, and how much did it move?
 
 use super::pids::PidTable;
-use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
 use wattif_model::workload::{Op, TaskSpec};
 use wattif_model::{CpuId, Ns, Pid};
 
@@ -12,7 +12,7 @@ pub struct TaskTotals {
     pub info: ThreadInfo,
     /// Time on a CPU, ns.
     pub runtime_ns: u64,
-    /// Wake-ups, the one after creation included.
+    /// Wake-ups, the one after creation included; those of a thread that runs and does not sleep are none.
     pub activations: u64,
     /// Moves to another CPU.
     pub migrations: u64,
@@ -43,6 +43,14 @@ pub(super) fn policies(task: &TaskSpec) -> String {
     names.join(", ")
 }
 
+#[derive(Clone, Debug)]
+struct Thread {
+    totals: TaskTotals,
+    on_cpu: bool,
+    /// Woken while it ran: counts where it then sleeps and nothing else wakes it.
+    early: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct OnCpu {
     /// Who runs since `since`; `None` until the first switch names the one that ran from the beginning.
@@ -53,7 +61,7 @@ struct OnCpu {
 /// Listens to switches, wake-ups and migrations.
 #[derive(Clone, Debug)]
 pub struct Tasks {
-    threads: PidTable<TaskTotals>,
+    threads: PidTable<Thread>,
     on_cpu: Vec<OnCpu>,
     slices: u64,
     migrations: u64,
@@ -75,7 +83,7 @@ impl Tasks {
     }
     /// All threads in order of creation.
     pub fn threads(&self) -> impl Iterator<Item = &TaskTotals> {
-        self.threads.iter().map(|(_, t)| t)
+        self.threads.iter().map(|(_, t)| &t.totals)
     }
 
     fn switched(&mut self, at: Ns, cpu: CpuId, prev: Pid, next: Pid) {
@@ -86,7 +94,26 @@ impl Tasks {
     }
     fn ran(&mut self, pid: Pid, ns: u64) {
         if let Some(thread) = self.threads.get_mut(pid) {
-            thread.runtime_ns += ns;
+            thread.totals.runtime_ns += ns;
+        }
+    }
+    fn left(&mut self, pid: Pid, state: PrevState) {
+        if let Some(thread) = self.threads.get_mut(pid) {
+            thread.on_cpu = false;
+            thread.early &= state.sleeps();
+        }
+    }
+    fn came(&mut self, pid: Pid, prio: u8) {
+        if let Some(thread) = self.threads.get_mut(pid) {
+            thread.on_cpu = true;
+            thread.totals.activations += u64::from(std::mem::take(&mut thread.early));
+            thread.totals.ran_as[usize::from(prio < 100)] = true;
+        }
+    }
+    fn woken(&mut self, pid: Pid) {
+        if let Some(thread) = self.threads.get_mut(pid) {
+            thread.totals.activations += u64::from(!thread.on_cpu);
+            thread.early = thread.on_cpu;
         }
     }
 }
@@ -96,22 +123,22 @@ impl Observer for Tasks {
         Interest::SCHED
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        let new =
+        let totals =
             || TaskTotals { info: thread.clone(), runtime_ns: 0, activations: 0, migrations: 0, ran_as: [false; 2] };
-        self.threads.entry(thread.pid, new).info.clone_from(thread);
+        let new = || Thread { totals: totals(), on_cpu: false, early: false };
+        self.threads.entry(thread.pid, new).totals.info.clone_from(thread);
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
-            Event::SchedSwitch { prev_pid, next_pid, next_prio, .. } => {
+            Event::SchedSwitch { prev_pid, prev_state, next_pid, next_prio, .. } => {
                 self.switched(at, cpu, prev_pid, next_pid);
-                self.threads.get_mut(next_pid).into_iter().for_each(|t| t.ran_as[usize::from(next_prio < 100)] = true);
+                self.left(prev_pid, prev_state);
+                self.came(next_pid, next_prio);
             }
-            Event::SchedWakeup { pid, .. } | Event::SchedWakeupNew { pid, .. } => {
-                self.threads.get_mut(pid).into_iter().for_each(|t| t.activations += 1);
-            }
+            Event::SchedWakeup { pid, .. } | Event::SchedWakeupNew { pid, .. } => self.woken(pid),
             Event::SchedMigrateTask { pid, .. } => {
                 self.migrations += 1;
-                self.threads.get_mut(pid).into_iter().for_each(|t| t.migrations += 1);
+                self.threads.get_mut(pid).into_iter().for_each(|t| t.totals.migrations += 1);
             }
             _ => {}
         }
@@ -154,6 +181,22 @@ mod tests {
         let totals: Vec<_> = t.threads().map(|t| (t.runtime_ns, t.activations, t.migrations)).collect();
         assert_eq!(totals, [(70, 1, 1), (40, 0, 0)]);
         assert_eq!((t.slices(), t.migrations()), (3, 1));
+    }
+
+    #[test]
+    fn a_wake_up_is_one_from_sleep() {
+        let activations = |events: &[(u64, u32, Event)]| {
+            let mut t = Tasks::new(1);
+            t.thread(&thread(1, "a"));
+            play(&mut t, &[(10, 0, wakeup(1)), (20, 0, switch(0, 1, Running)), (30, 0, wakeup(1))]);
+            play(&mut t, events);
+            t.threads().next().unwrap().activations
+        };
+        let (out, back) = (|state| (50, 0, switch(1, 0, state)), (90, 0, switch(0, 1, Running)));
+        assert_eq!(activations(&[]), 1, "it ran on");
+        assert_eq!(activations(&[out(Running), back]), 1);
+        assert_eq!(activations(&[out(Sleeping), back]), 2, "it was on its way out");
+        assert_eq!(activations(&[out(Sleeping), (70, 0, wakeup(1)), back]), 2);
     }
 
     #[test]
