@@ -125,6 +125,7 @@ fn kind_of_wait(step: &Step) -> Option<u8> {
         Step::Sleep { .. } => Some(2),
         Step::Token { .. } => Some(3),
         Step::Get(_) => Some(4),
+        Step::Barrier(_) => Some(5),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@
 mod affinity;
 mod background;
 mod balancing;
+mod barriers;
 mod exits;
 mod idling;
 mod joins;

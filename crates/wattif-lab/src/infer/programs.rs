@@ -26,6 +26,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let mut out = Inferred::default();
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
     let kinds = servers::kinds(&threads, |pid| super::play::task(recording, recording.comm(pid)));
+    let barriers = super::barriers::meet(&mut threads);
     let locks = servers::contended(&mut threads, &kinds);
     let joined = super::joins::join(&mut threads, &kinds);
     let clients = servers::serve(&mut threads, &kinds, options.counted);
@@ -39,6 +40,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         options,
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
         pooled: pools.keys().copied().collect(),
+        barriers: barriers.keys().copied().zip(0..).collect(),
         index,
     };
     let mut w = Workload {
@@ -49,13 +51,20 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             .map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait })
             .into(),
         queues: names(&programs.queues, recording),
+        barriers: barriers
+            .iter()
+            .map(|(pid, parties)| BarrierSpec {
+                name: format!("barrier {}-{pid}", recording.comm(*pid)),
+                parties: *parties,
+            })
+            .collect(),
         groups: vec![GroupSpec::root()],
         ..Workload::default()
     };
     let background = super::background(recording);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
-        let by_thread = |s: &&Step| matches!(s, Step::Token { .. } | Step::Get(_));
+        let by_thread = |s: &&Step| matches!(s, Step::Token { .. } | Step::Get(_) | Step::Barrier(_));
         let waits = t.steps.iter().filter(|s| s.waits()).count() as u64;
         let taken = t.steps.iter().filter(by_thread).count() as u64;
         timers += waits - taken;
@@ -83,6 +92,10 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     }
     if !pools.is_empty() {
         out.notes.push(format!("{} threads taken as pools: whoever of them waits takes the next request", pools.len()));
+    }
+    if !barriers.is_empty() {
+        let members: u32 = barriers.values().sum();
+        out.notes.push(format!("{members} threads taken as meeting at barriers: whoever comes last wakes the others"));
     }
     if locks > 0 {
         out.notes.push(format!("{locks} waits for locks that threads of one name held: taken as long as they were"));
@@ -172,6 +185,7 @@ struct Programs<'a> {
     index: BTreeMap<Pid, u32>,
     /// Threads of a pool have one queue of wake-ups.
     queues: BTreeMap<Queue, u32>,
+    barriers: BTreeMap<Pid, u32>,
     pooled: BTreeSet<Pid>,
     calibration: u32,
     /// Names of tasks whose late threads start again from now.
@@ -237,6 +251,7 @@ impl Programs<'_> {
                 Step::Drain { from, to } => {
                     Op::Drain { from: self.queues[&from], to: self.queues[&to], forward: false }
                 }
+                Step::Barrier(of) => Op::Barrier(self.barriers[&of]),
                 Step::Fork(child) => Op::Fork(self.index[&child]),
                 Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
                 Step::Exit => Op::Exit,
@@ -275,10 +290,10 @@ impl Programs<'_> {
     }
 }
 
-/// The thread that a step wakes, or asks.
+/// The thread that a step wakes, asks or meets.
 fn wakes(step: &Step) -> Option<Pid> {
     match *step {
-        Step::Post { to, .. } | Step::Put(Queue::Requests(to, _)) => Some(to),
+        Step::Post { to, .. } | Step::Put(Queue::Requests(to, _)) | Step::Barrier(to) => Some(to),
         _ => None,
     }
 }

@@ -51,6 +51,8 @@ pub enum Step {
         from: Queue,
         to: Queue,
     },
+    /// Comes to a barrier, by the first thread that does (`barriers.rs`).
+    Barrier(Pid),
     Fork(Pid),
     Attr(u8),
     Exit,
@@ -74,7 +76,7 @@ impl Step {
     }
     /// Does the thread block there?
     pub fn waits(&self) -> bool {
-        self.blocked_since().is_some() || matches!(self, Step::Get(_))
+        self.blocked_since().is_some() || matches!(self, Step::Get(_) | Step::Barrier(_))
     }
     /// When it was woken in the recording, or somewhat earlier.
     pub fn woken_at(&self) -> Option<u64> {
