@@ -8,11 +8,13 @@ use wattif_model::{CpuId, CpuSet};
 
 /// Waiting as long while another CPU is idle means that it may not go there.
 const SNUB_NS: u64 = 300_000;
+/// Each stretch of as long in one wait is as much as a further wait: a balancer looked that often.
+const LOOK_NS: u64 = 20_000_000;
 /// So many such waits, of so long together, where it never ran elsewhere.
-const SNUBS: u32 = 3;
+const SNUBS: u64 = 3;
 const WAITED_NS: u64 = 30_000_000;
 /// So many where it did before the first of them (a thread binds itself after it was started).
-const SNUBS_AFTER_MOVE: u32 = 20;
+const SNUBS_AFTER_MOVE: u64 = 20;
 /// On a CPU that is busy for so long without a pause, energy-aware placement has no say any more.
 const FULL_NS: u64 = 100_000_000;
 /// So many wake-ups on a CPU that is busy, beside an idle one of the same capacity, and one in so many of all.
@@ -51,7 +53,7 @@ struct PassedOver {
     seen_since: CpuSet,
     /// CPUs that were idle then.
     idle: CpuSet,
-    snubs: u32,
+    snubs: u64,
     waited_ns: u64,
     squeezes: u32,
 }
@@ -66,6 +68,13 @@ impl Evidence {
         match beside.busy_ns >= FULL_NS {
             true => self.full.runs(cpu, waited_ns, beside.idle, beside.squeezed),
             false => self.full.seen(cpu),
+        }
+    }
+
+    /// It waits for `cpu` when the trace ends.
+    pub fn still_waits(&mut self, cpu: CpuId, waited_ns: u64, beside: &Beside<'_>) {
+        if self.seen_on.contains(cpu) {
+            self.runs(cpu, waited_ns, beside);
         }
     }
 
@@ -92,7 +101,7 @@ impl PassedOver {
         // Where its own CPU was idle all the while, it waited for that one to leave a deep state.
         if !idle.is_empty() && !idle.contains(cpu) && (squeezed || waited_ns >= SNUB_NS) {
             if waited_ns >= SNUB_NS {
-                self.snubs += 1;
+                self.snubs = self.snubs.saturating_add(1 + waited_ns / LOOK_NS);
                 self.waited_ns = self.waited_ns.saturating_add(waited_ns);
             }
             self.squeezes += u32::from(squeezed);
@@ -144,6 +153,24 @@ mod tests {
         assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
         runs(&mut e, CpuId(0), 0, cpus(&[]), false);
         assert_eq!(e.cpus("hog", |_| true), None, "it may, after all");
+    }
+
+    #[test]
+    fn seldom_but_long() {
+        let mut e = Evidence::default();
+        runs(&mut e, CpuId(0), 0, cpus(&[]), false);
+        for _ in 0..3 {
+            assert_eq!(e.cpus("hog", |_| true), None);
+            runs(&mut e, CpuId(1), 150 * MS, cpus(&[0]), false);
+        }
+        assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
+        let idle = cpus(&[0]);
+        let (mut e, beside) = (Evidence::default(), Beside { idle: &idle, equal: &idle, squeezed: false, busy_ns: 0 });
+        e.still_waits(CpuId(1), 500 * MS, &beside);
+        assert_eq!(e.cpus("hog", |_| true), None, "it never ran there");
+        runs(&mut e, CpuId(1), 0, cpus(&[]), false);
+        e.still_waits(CpuId(1), 500 * MS, &beside);
+        assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | woken in an interrupt, after `D` | a device that takes as long as it took |
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
 //! | the same, of threads of one name, now this, now that one | a request for whichever of them waits (`pools.rs`) |
+//! | the same, and threads wake all others of their group in turn | a barrier (`barriers.rs`) |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
 //! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock (`spins.rs`) |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
@@ -92,6 +93,8 @@ pub(super) struct Thread {
     busy_then: CpuSet,
     /// It waits since a wake-up, not since it was preempted.
     woken: bool,
+    /// A thread woke it while it ran: it may have been on its way out.
+    early: bool,
     /// Interrupts that woke it up, and those of them on other CPUs than its own.
     irqs: u32,
     irqs_elsewhere: u32,
@@ -175,6 +178,7 @@ impl Thread {
             idle_then: CpuSet::default(),
             busy_then: CpuSet::default(),
             woken: false,
+            early: false,
             irqs: 0,
             irqs_elsewhere: 0,
             ran: Vec::new(),
@@ -290,6 +294,7 @@ impl Inference<'_> {
         if let Some(t) = self.threads.get_mut(&prev) {
             // What it woke up last is paid for by who comes.
             carried = std::mem::take(&mut t.overhead);
+            t.early &= state.sleeps();
             t.state = match state {
                 PrevState::Running => State::Runnable { since: at },
                 PrevState::Sleeping => State::Sleeping { since: at, disk: false },
@@ -301,20 +306,19 @@ impl Inference<'_> {
             }
         }
         self.runnable(at, prev);
-        if matches!(self.threads.get(&next), Some(Thread { state: State::Sleeping { .. } | State::Dead { .. }, .. })) {
+        match self.threads.get_mut(&next) {
+            Some(t @ Thread { state: State::Sleeping { .. }, early: true, .. }) => {
+                t.state = State::Runnable { since: at };
+            }
             // What woke it is not in the trace.
-            self.waking(at, cpu, next, None);
+            Some(Thread { state: State::Sleeping { .. } | State::Dead { .. }, .. }) => self.waking(at, cpu, next, None),
+            _ => {}
         }
         if (prev.0 == 0) != (next.0 == 0) {
             self.siblings_until(cpu, at);
         }
         self.running[cpu.at()] = (next, at);
-        let idle = match self.threads.get(&next) {
-            Some(Thread { state: State::Runnable { since }, idle_then, .. }) => {
-                idle_then.iter().filter(|c| self.idle_since[c.at()].is_some_and(|i| i <= *since)).collect()
-            }
-            _ => CpuSet::default(),
-        };
+        let (idle, equal) = self.idle_beside(next, cpu);
         if prev.0 == 0 {
             self.busy_since[cpu.at()] = at;
         }
@@ -327,14 +331,12 @@ impl Inference<'_> {
             State::Runnable { since } => {
                 // A real-time thread preempts others where it was.
                 let squeezed = t.woken && t.prio >= 100 && t.busy_then.contains(cpu);
-                let cpus = &self.platform.cpus;
-                let equal = idle.iter().filter(|c| cpus[c.at()].capacity == cpus[cpu.at()].capacity).collect();
                 let beside = Beside { idle: &idle, equal: &equal, squeezed, busy_ns: since.saturating_sub(busy_since) };
                 t.where_it_runs.runs(cpu, at.saturating_sub(since), &beside);
             }
             _ => {}
         }
-        t.woken = false;
+        (t.woken, t.early) = (false, false);
         let moved = t.cpu.is_some_and(|last| last != cpu);
         if t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu) {
             let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
@@ -346,6 +348,17 @@ impl Inference<'_> {
             t.push(Step::Attr(next_prio));
         }
         (t.state, t.cpu) = (State::Running, Some(cpu));
+    }
+
+    /// CPUs that were idle all the while that a thread has waited for `cpu`, and those of them with the same capacity.
+    fn idle_beside(&self, pid: Pid, cpu: CpuId) -> (CpuSet, CpuSet) {
+        let Some(Thread { state: State::Runnable { since }, idle_then, .. }) = self.threads.get(&pid) else {
+            return Default::default();
+        };
+        let cpus = &self.platform.cpus;
+        let idle: CpuSet = idle_then.iter().filter(|c| self.idle_since[c.at()].is_some_and(|i| i <= *since)).collect();
+        let equal = idle.iter().filter(|c| cpus[c.at()].capacity == cpus[cpu.at()].capacity).collect();
+        (idle, equal)
     }
 
     /// The siblings of a CPU have had the speed they had until now.
@@ -389,6 +402,7 @@ impl Inference<'_> {
             // Already woken.
             _ => return,
         };
+        t.early = false;
         let slack = if t.prio >= 100 { slack } else { 0 };
         if waker.is_none() && t.cpu.is_some() {
             t.irqs += 1;
@@ -408,7 +422,8 @@ impl Inference<'_> {
         self.runnable(at, pid);
     }
 
-    /// It was about to sleep: what it would have waited for has come. Under another kernel it may be later.
+    /// It was about to sleep: what it would have waited for has come. Under another kernel it may be later. If it sleeps all the same and
+    /// nothing else wakes it, that was it: it was on its way out.
     fn woken_before_it_slept(&mut self, at: u64, pid: Pid, waker: Option<Pid>) {
         if let Some(cpu) = self.threads.get(&pid).and_then(|t| t.cpu) {
             self.account(cpu, at);
@@ -417,6 +432,7 @@ impl Inference<'_> {
         for (of, step) in [(pid, Step::Token { by, since: at, at }), (by, Step::Post { to: pid, at })] {
             if let Some(t) = self.threads.get_mut(&of) {
                 t.push(step);
+                t.early |= of == pid;
             }
         }
     }
@@ -433,10 +449,27 @@ impl Inference<'_> {
         }
     }
 
+    /// Threads that were preempted and still wait.
+    fn waits_to_the_end(&mut self, end: u64) {
+        let waits = |(pid, t): (&Pid, &Thread)| match (t.state, t.cpu) {
+            (State::Runnable { since }, Some(cpu)) if !t.woken => Some((*pid, cpu, since)),
+            _ => None,
+        };
+        for (pid, cpu, since) in self.threads.iter().filter_map(waits).collect::<Vec<_>>() {
+            let (idle, equal) = self.idle_beside(pid, cpu);
+            let busy_ns = since.saturating_sub(self.busy_since[cpu.at()]);
+            let beside = Beside { idle: &idle, equal: &equal, squeezed: false, busy_ns };
+            if let Some(t) = self.threads.get_mut(&pid) {
+                t.where_it_runs.still_waits(cpu, end.saturating_sub(since), &beside);
+            }
+        }
+    }
+
     fn finish(&mut self, end: u64) {
         for cpu in 0..self.running.len() as u32 {
             self.account(CpuId(cpu), end);
         }
+        self.waits_to_the_end(end);
         for t in self.threads.values_mut() {
             if t.work > 0 {
                 t.steps.push(Step::Work(std::mem::take(&mut t.work)));
@@ -473,6 +506,32 @@ mod tests {
         let recording = Recording { nr_cpus: 4, end: Ns(5 * MS), records, ..Recording::default() };
         let inferred = workload(&recording, &testbed::platform(), "a", &Options::default());
         inferred.workload.tasks[0].program.ops.clone()
+    }
+
+    #[test]
+    fn who_is_woken_on_the_way_out() {
+        const MS: u64 = 1_000_000;
+        let waking = |pid| Event::SchedWaking { pid: Pid(pid), prio: 120, target_cpu: CpuId(0), in_irq: false };
+        let cycle = |i: u64| {
+            let at = |us: u64| i * 4 * MS + us * 1_000;
+            [
+                (at(0), 1, testbed::waking(8)),
+                (at(0), 1, switch(0, 8, PrevState::Running)),
+                (at(100), 1, waking(7)),
+                (at(102), 0, switch(7, 0, PrevState::Sleeping)),
+                (at(110), 0, switch(0, 7, PrevState::Running)),
+                (at(500), 1, switch(8, 0, PrevState::Sleeping)),
+            ]
+        };
+        let record =
+            |(at, cpu, event)| Record { at: Ns(at), cpu: CpuId(cpu), current: None, event: Recorded::Event(event) };
+        let records = (0..20).flat_map(cycle).map(record).collect();
+        let recording =
+            Recording { nr_cpus: 4, end: Ns(80 * MS), records, has_irq_flags: true, ..Recording::default() };
+        let inferred = workload(&recording, &testbed::platform(), "a", &Options::default());
+        let ops = &inferred.workload.tasks[0].program.ops;
+        assert_eq!(ops.iter().filter(|op| matches!(op, Op::Get(_))).count(), 20, "{ops:?}");
+        assert!(!ops.iter().any(|op| matches!(op, Op::Timer { .. })), "{ops:?}");
     }
 
     #[test]
