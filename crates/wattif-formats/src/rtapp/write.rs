@@ -425,8 +425,9 @@ impl<'w> Writer<'w> {
                 one("timer", json!({ "ref": self.timer(*timer), "period": self.us(period), "mode": mode }))
             }
             Op::Vsync { period, .. } => {
-                lose("vsyncs of a display became relative timers: one that is late starts a new beat");
-                one("timer", json!({ "ref": "vsync", "period": period / 1000, "mode": "relative" }))
+                lose("vsyncs of a display became relative timers without offsets: one that is late starts a new beat");
+                let period = self.us(&Amount::Fixed(*period)).max(1);
+                one("timer", json!({ "ref": "unique_vsync", "period": period, "mode": "relative" }))
             }
             Op::Lock(m) => one("lock", mutex(m)),
             Op::Unlock(m) => one("unlock", mutex(m)),

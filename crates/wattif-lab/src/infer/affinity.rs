@@ -8,13 +8,13 @@ use wattif_model::{CpuId, CpuSet};
 
 /// Waiting as long while another CPU is idle means that it may not go there.
 const SNUB_NS: u64 = 300_000;
-/// Each stretch of as long in one wait is as much as a further wait: a balancer looked that often.
-const LOOK_NS: u64 = 20_000_000;
 /// So many such waits, of so long together, where it never ran elsewhere.
 const SNUBS: u64 = 3;
 const WAITED_NS: u64 = 30_000_000;
 /// So many where it did before the first of them (a thread binds itself after it was started).
 const SNUBS_AFTER_MOVE: u64 = 20;
+/// There each stretch of as long is as much as a further wait: a balancer looked that often.
+const LOOK_NS: u64 = 20_000_000;
 /// On a CPU that is busy for so long without a pause, energy-aware placement has no say any more.
 const FULL_NS: u64 = 100_000_000;
 /// So many wake-ups on a CPU that is busy, beside an idle one of the same capacity, and one in so many of all.
@@ -101,7 +101,7 @@ impl PassedOver {
         // Where its own CPU was idle all the while, it waited for that one to leave a deep state.
         if !idle.is_empty() && !idle.contains(cpu) && (squeezed || waited_ns >= SNUB_NS) {
             if waited_ns >= SNUB_NS {
-                self.snubs = self.snubs.saturating_add(1 + waited_ns / LOOK_NS);
+                self.snubs += 1;
                 self.waited_ns = self.waited_ns.saturating_add(waited_ns);
             }
             self.squeezes += u32::from(squeezed);
@@ -119,7 +119,10 @@ impl PassedOver {
     /// It waited often and long for CPUs it stays on, and never ran on those that were idle.
     fn binds(&self, seen_on: &CpuSet) -> bool {
         let always_there = seen_on.is_subset(&self.seen_since);
-        let often = self.snubs >= if always_there { SNUBS } else { SNUBS_AFTER_MOVE };
+        let often = match always_there {
+            true => self.snubs >= SNUBS,
+            false => self.snubs.saturating_add(self.waited_ns / LOOK_NS) >= SNUBS_AFTER_MOVE,
+        };
         often && self.waited_ns >= WAITED_NS && self.stays()
     }
 

@@ -23,21 +23,35 @@ struct Round {
     wakes: BTreeMap<Pid, u64>,
 }
 
+/// How often each thread wakes each other.
+type Posts = BTreeMap<Pid, BTreeMap<Pid, usize>>;
+/// Where a thread waits for another's wake-up at a time.
+type Tokens = BTreeMap<(Pid, Pid, u64), usize>;
+
 /// Puts barriers in. How many threads meet at each, by the first of them.
 pub(super) fn meet(threads: &mut BTreeMap<Pid, Thread>) -> BTreeMap<Pid, u32> {
     let mut groups: BTreeMap<BTreeSet<Pid>, Vec<Round>> = BTreeMap::new();
+    let (mut posts, mut tokens) = (Posts::new(), Tokens::new());
     for (pid, t) in threads.iter() {
         for round in rounds(*pid, &t.steps) {
             let members = round.wakes.keys().chain([pid]).copied().collect();
             groups.entry(members).or_default().push(round);
         }
+        for (i, step) in t.steps.iter().enumerate() {
+            match *step {
+                Step::Post { to, .. } => *posts.entry(*pid).or_default().entry(to).or_default() += 1,
+                Step::Token { by, at, .. } => _ = tokens.insert((*pid, by, at), i),
+                _ => {}
+            }
+        }
     }
-    let mut parties = BTreeMap::new();
+    let (mut parties, mut taken) = (BTreeMap::new(), BTreeSet::new());
     for (members, rounds) in groups {
-        let Some(first) = members.first().filter(|first| !parties.contains_key(*first)) else { continue };
-        if is_barrier(threads, &members, &rounds) {
-            parties.insert(*first, members.len() as u32);
-            rounds.into_iter().for_each(|round| round.comes_to(*first, threads));
+        if is_barrier(&posts, &members, &rounds) && members.is_disjoint(&taken) {
+            let first = *members.first().expect("more than two");
+            parties.insert(first, members.len() as u32);
+            rounds.into_iter().for_each(|round| round.comes_to(first, threads, &tokens));
+            taken.extend(members);
         }
     }
     for t in threads.values_mut() {
@@ -71,26 +85,29 @@ fn rounds(by: Pid, steps: &[Step]) -> Vec<Round> {
 }
 
 /// Do these threads wake each other in such rounds alone?
-fn is_barrier(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>, rounds: &[Round]) -> bool {
-    let last: BTreeSet<Pid> = rounds.iter().map(|r| r.by).collect();
-    let posts = members.iter().flat_map(|m| &threads[m].steps);
-    let among = posts.filter(|s| matches!(s, Step::Post { to, .. } if members.contains(to))).count();
+fn is_barrier(posts: &Posts, members: &BTreeSet<Pid>, rounds: &[Round]) -> bool {
+    if members.len() < 3 || rounds.len() < MIN_ROUNDS || rounds.iter().all(|r| r.by == rounds[0].by) {
+        return false;
+    }
+    let among_of =
+        |to: &BTreeMap<Pid, usize>| to.iter().filter(|(pid, _)| members.contains(pid)).map(|(_, n)| n).sum::<usize>();
+    let among: usize = members.iter().filter_map(|m| posts.get(m)).map(among_of).sum::<usize>();
     let of_rounds = rounds.len() * (members.len() - 1);
-    let enough = rounds.len() >= MIN_ROUNDS && (among - of_rounds) * STRAY_OF <= among;
-    members.len() > 2 && last.len() > 1 && enough
+    among.saturating_sub(of_rounds) * STRAY_OF <= among
 }
 
 impl Round {
     /// Its wake-ups, and the waits they end, become a barrier.
-    fn comes_to(self, barrier: Pid, threads: &mut BTreeMap<Pid, Thread>) {
+    fn comes_to(self, barrier: Pid, threads: &mut BTreeMap<Pid, Thread>, tokens: &Tokens) {
         for (n, post) in self.posts.into_iter().enumerate() {
             let steps = &mut threads.get_mut(&self.by).expect("it wakes others").steps;
             steps[post] = if n == 0 { Step::Barrier(barrier) } else { Step::Work(0) };
         }
         for (pid, woken) in self.wakes {
-            let waits = |s: &&mut Step| matches!(**s, Step::Token { by, at, .. } if (by, at) == (self.by, woken));
-            let steps = threads.get_mut(&pid).into_iter().flat_map(|t| &mut t.steps);
-            steps.filter(waits).for_each(|s| *s = Step::Barrier(barrier));
+            let waits = tokens.get(&(pid, self.by, woken));
+            if let (Some(t), Some(at)) = (threads.get_mut(&pid), waits) {
+                t.steps[*at] = Step::Barrier(barrier);
+            }
         }
     }
 }

@@ -107,7 +107,8 @@ impl Observer for WakeupLatency {
             Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
                 if let Some(prev) = self.0.threads.get_mut(prev_pid) {
                     prev.on_cpu = false;
-                    prev.early = prev.early.filter(|_| prev_state.sleeps());
+                    // A thread that runs since before the first event was taken for one that waits.
+                    prev.early = prev.woken.take().or(prev.early).filter(|_| prev_state.sleeps());
                 }
                 self.switched_in(at, next_pid);
             }

@@ -2,9 +2,9 @@
 //!
 //! Every frame the demuxer's feeder hands the decoder its input and wakes all workers at once (codec callbacks, audio, buffer queues,
 //! binder threads); each does a little, and the compositor, once all are done, shows the frame at its next vsync, three quarters of a
-//! frame after the tick (or one frame more): players feed early enough that frames are not due when they become ready. Nothing here needs
-//! speed: workers contend because they wake together. Mark `frame`: from the feeder's tick until all are done; `shown`: until the
-//! frame is composed.
+//! frame after the tick (or one frame more): players feed early enough that frames are not due when they become ready. Ticks and
+//! vsyncs both count from the start of the run. Nothing here needs speed: workers contend because they wake together. Mark `frame`: from
+//! the feeder's tick until all are done; `shown`: until the frame is composed.
 //!
 //! Calibrated: `workers` and `worker_us` (at full speed of the platform's calibration CPU; together a third of a little CPU at 60 fps).
 //! Range tried: 3 to 10 workers of 400 to 1600 µs.

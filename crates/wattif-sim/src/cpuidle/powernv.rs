@@ -26,7 +26,8 @@
 //! One bit.
 //!
 //! # Where it fails
-//! `sleep`: idle time that lasts is cut into pieces of 10 µs, and a governor that counts short sleeps believes in them.
+//! `sleep`: idle time that lasts is cut into pieces of 10 µs, and a governor that counts short sleeps believes in them. `haltpoll`, which
+//! sleeps after a poll in vain, never hears of one and polls for ever.
 //!
 //! # Differences from the kernel
 //! The driver is taken from the name of the state, `snooze`. Its limit is that of the kernel's own polling state: the first residency
@@ -47,8 +48,12 @@ pub const TUNABLES: &[Tunable] = &[Tunable {
     doc: "what governors take the state `snooze` of POWER for: before 6.2 a sleep like any other",
 }];
 
+/// Is it a platform of this driver?
+pub fn has_snooze(platform: &Platform) -> bool {
+    platform.clusters.iter().flat_map(|c| &c.idle).any(|s| s.polling && s.name == "snooze")
+}
+
 /// Do governors know that a state polls, and when it has reached its limit?
 pub fn polling_is_told(snooze: &str, platform: &Platform) -> bool {
-    let powernv = || platform.clusters.iter().flat_map(|c| &c.idle).any(|s| s.polling && s.name == "snooze");
-    snooze != "sleep" || !powernv()
+    snooze != "sleep" || !has_snooze(platform)
 }

@@ -2,6 +2,7 @@
 //! there. Where a tunable is about something that a workload may lack, [`not_in_workload`] has a line for it.
 
 use super::{Policy, Tunables, no_eas, policy, without_effect};
+use crate::cpuidle;
 use crate::sched::schedtune;
 use wattif_model::run::RunSpec;
 use wattif_model::workload::{Op, Workload};
@@ -19,6 +20,9 @@ pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
 }
 
 fn not_on_platform(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
+    if p.name == "powernv" && !cpuidle::powernv::has_snooze(&spec.platform) {
+        return Some("the platform has no idle state `snooze`".into());
+    }
     let about_eas = matches!((p.name, tunable), ("eas", "generation") | ("cpu_util", "eas"));
     // What a profile of 4.9 asks for is in the notes of every run.
     let told = Tunables::of(&spec.kernel, "eas").text("generation") == "4.9";

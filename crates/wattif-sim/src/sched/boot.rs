@@ -14,7 +14,7 @@ use crate::machine::timer::TimerKind;
 use crate::simulation::{Kernel, Source};
 use wattif_model::run::RunError;
 use wattif_model::trace::ThreadInfo;
-use wattif_model::workload::{Policy, SchedAttr, TaskSpec};
+use wattif_model::workload::{Op, Policy, SchedAttr, TaskSpec};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
 /// What helps a thread that may run nowhere.
@@ -24,7 +24,8 @@ pub(crate) const OTHER_CPUS: &str =
 /// Background of a recorded machine that is bound to CPUs this one does not have: without them there is none of it.
 pub(crate) fn is_elsewhere(task: &TaskSpec, nr_cpus: usize) -> bool {
     let nowhere = |cpus: &CpuSet| cpus.and(&CpuSet::first(nr_cpus)).is_empty();
-    task.background && task.cpus.as_ref().is_some_and(nowhere)
+    let binds_itself = |op: &Op| matches!(op, Op::SetAffinity(Some(cpus)) if nowhere(cpus));
+    task.background && (task.cpus.as_ref().is_some_and(nowhere) || task.program.ops.iter().any(binds_itself))
 }
 
 impl Kernel<'_, '_> {

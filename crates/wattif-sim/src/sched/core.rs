@@ -388,7 +388,7 @@ impl Kernel<'_, '_> {
     /// `enqueue_task`: the class queues it, and its clamps count, unless it sleeps and was only moved.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, pid: Pid, flags: Enqueue) {
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
-        self.walt_enqueue(cpu, pid, !flags.wakeup || flags.migrated);
+        self.walt_enqueue(cpu, pid, !flags.wakeup);
         self.s.signal_versions[cpu.at()] += 1;
         let sleeps = self.s.se[self.s.se_of(pid)].sched_delayed;
         if self.s.rd.uclamp_used && !sleeps && !self.s.tasks[pid.at()].uclamp_active {

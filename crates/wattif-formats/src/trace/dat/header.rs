@@ -354,7 +354,7 @@ impl Header {
                 let used = all.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(clock, _)| clock);
                 self.clock = used.map(String::from).or(self.clock.take());
             }
-            // "Linux host 6.1.0-1-arm64 #1 …"
+            // "Linux host 6.1.0-1-arm64 aarch64"
             5 => {
                 let mut words = text(data).split_whitespace().skip(2).map(String::from).collect::<Vec<_>>().into_iter();
                 self.release = words.next();

@@ -95,8 +95,8 @@ pub fn cpu_util_cum(s: &Sched, cpu: CpuId, pid: Pid) -> u64 {
     let Some(w) = &s.walt else { return plain };
     let (rq, p) = (&w.rqs[cpu.at()], &w.tasks[pid.at()]);
     // It slept there in this window, so it is in the sum.
-    let counted = s.tasks[pid.at()].cpu == cpu && p.last_sleep_ts >= rq.window_start;
-    let demand = rq.cum_window_demand.saturating_sub(if counted { p.demand } else { 0 });
+    let slept = p.last_sleep_ts > 0 && p.last_sleep_ts >= rq.window_start;
+    let demand = rq.cum_window_demand.saturating_sub(if slept && s.tasks[pid.at()].cpu == cpu { p.demand } else { 0 });
     plain.max((demand * 1024 / w.walt.window_ns).min(u64::from(s.rqs[cpu.at()].cpu_capacity_orig)))
 }
 

@@ -341,6 +341,7 @@ impl Walt {
         let change = demand as i64 - p.demand as i64;
         if p.queued {
             rq.cumulative_runnable_avg = rq.cumulative_runnable_avg.saturating_add_signed(change);
+            rq.cum_window_demand = rq.cum_window_demand.saturating_add_signed(change);
         } else if who.current {
             rq.cum_window_demand = rq.cum_window_demand.saturating_add_signed(change);
         }

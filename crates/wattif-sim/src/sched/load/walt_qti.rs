@@ -579,7 +579,7 @@ mod tests {
         assert!(b.qti.migrate(&b.walt, &b.task, P, [CpuId(1), CpuId(2)], &mut b.rqs));
         assert_eq!(busy(&b), [0, 5 * MS]);
         let [_, src, dst] = &mut b.rqs;
-        b.walt.fixup_busy_time(&b.task, src, dst);
+        b.walt.fixup_busy_time(&b.task, src, dst, false);
         assert_eq!((src.curr_runnable_sum, dst.curr_runnable_sum), (0, 5 * MS));
         assert_eq!((b.qti.tasks[1].windows[2], b.qti.moves), ([5 * MS, 0], 1));
     }
