@@ -1,5 +1,6 @@
 //! The command line as a user meets it: exit codes, where text goes, hostile input.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -47,17 +48,35 @@ fn unknown_names_say_what_is_near() {
     }
 }
 
+/// How often CPUs of a POWER9 enter each idle state.
+fn entered(settings: &[&str]) -> BTreeMap<String, u64> {
+    let run = ["run", "ebizzy", "-p", "power9_2s16c", "-k", "linux-5.6", "--duration", "20ms", "--json"];
+    let args = [&run[..], &settings.iter().flat_map(|set| ["--set", set]).collect::<Vec<_>>()].concat();
+    let run: serde_json::Value = serde_json::from_str(&out(&done(&args))).unwrap();
+    let mut usage = BTreeMap::new();
+    for state in run["cpus"].as_array().unwrap().iter().flat_map(|c| c["idle"].as_array().unwrap()) {
+        *usage.entry(state["name"].as_str().unwrap().into()).or_default() += state["usage"].as_u64().unwrap();
+    }
+    usage.retain(|_, n| *n > 0);
+    usage
+}
+
+/// Before 6.2 nobody tells haltpoll that a poll reached its limit: after its first time no CPU halts again.
+#[test]
+fn snooze_before_6_2() {
+    let halts = |snooze: &str| entered(&["cpuidle=haltpoll", snooze])["stop0_lite"];
+    assert_eq!(halts("powernv.snooze=sleep"), 128);
+    assert!(halts("powernv.snooze=polling") > 500);
+    let o = done(&["run", "hogs", "-p", "hikey960", "--duration", "10ms", "--set", "powernv.snooze=sleep"]);
+    assert!(err(&o).contains("no idle state `snooze`"), "{}", err(&o));
+}
+
 /// States that advertise more than the limit are not entered; a limit that none meets leaves the shallowest.
 #[test]
 fn cpu_latency_qos() {
     let entered = |limit: &str| -> Vec<String> {
-        let set = format!("pm_qos.cpu_latency_us={limit}");
-        let args =
-            ["run", "ebizzy", "-p", "power9_2s16c", "-k", "linux-5.6", "--duration", "20ms", "--set", &set, "--json"];
-        let run: serde_json::Value = serde_json::from_str(&out(&done(&args))).unwrap();
-        let states = run["cpus"].as_array().unwrap().iter().flat_map(|c| c["idle"].as_array().unwrap());
-        let used = states.filter(|s| s["usage"].as_u64().unwrap() > 0).map(|s| s["name"].as_str().unwrap().to_string());
-        used.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+        let limit = format!("pm_qos.cpu_latency_us={limit}");
+        entered(&["powernv.snooze=polling", &limit]).into_keys().collect()
     };
     assert!(entered("none").contains(&"stop5".to_string()), "{:?}", entered("none"));
     let limited = entered("50");

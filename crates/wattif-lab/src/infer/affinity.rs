@@ -13,8 +13,9 @@ const SNUBS: u64 = 3;
 const WAITED_NS: u64 = 30_000_000;
 /// So many where it did before the first of them (a thread binds itself after it was started).
 const SNUBS_AFTER_MOVE: u64 = 20;
-/// There each stretch of as long is as much as a further wait: a balancer looked that often.
+/// There each stretch of as long is as much as a further wait: a balancer looked that often. Otherwise so many of them are.
 const LOOK_NS: u64 = 20_000_000;
+const LOOKS_THERE: u64 = 5;
 /// On a CPU that is busy for so long without a pause, energy-aware placement has no say any more.
 const FULL_NS: u64 = 100_000_000;
 /// So many wake-ups on a CPU that is busy, beside an idle one of the same capacity, and one in so many of all.
@@ -54,6 +55,8 @@ struct PassedOver {
     /// CPUs that were idle then.
     idle: CpuSet,
     snubs: u64,
+    /// Stretches of `LOOK_NS` in them.
+    looks: u64,
     waited_ns: u64,
     squeezes: u32,
 }
@@ -102,6 +105,7 @@ impl PassedOver {
         if !idle.is_empty() && !idle.contains(cpu) && (squeezed || waited_ns >= SNUB_NS) {
             if waited_ns >= SNUB_NS {
                 self.snubs += 1;
+                self.looks = self.looks.saturating_add(waited_ns / LOOK_NS);
                 self.waited_ns = self.waited_ns.saturating_add(waited_ns);
             }
             self.squeezes += u32::from(squeezed);
@@ -120,8 +124,8 @@ impl PassedOver {
     fn binds(&self, seen_on: &CpuSet) -> bool {
         let always_there = seen_on.is_subset(&self.seen_since);
         let often = match always_there {
-            true => self.snubs >= SNUBS,
-            false => self.snubs.saturating_add(self.waited_ns / LOOK_NS) >= SNUBS_AFTER_MOVE,
+            true => self.snubs.saturating_add(self.looks / LOOKS_THERE) >= SNUBS,
+            false => self.snubs.saturating_add(self.looks) >= SNUBS_AFTER_MOVE,
         };
         often && self.waited_ns >= WAITED_NS && self.stays()
     }
@@ -171,7 +175,8 @@ mod tests {
         let (mut e, beside) = (Evidence::default(), Beside { idle: &idle, equal: &idle, squeezed: false, busy_ns: 0 });
         e.still_waits(CpuId(1), 500 * MS, &beside);
         assert_eq!(e.cpus("hog", |_| true), None, "it never ran there");
-        runs(&mut e, CpuId(1), 0, cpus(&[]), false);
+        runs(&mut e, CpuId(1), 45 * MS, cpus(&[0]), false);
+        assert_eq!(e.cpus("hog", |_| true), None, "once may be chance");
         e.still_waits(CpuId(1), 500 * MS, &beside);
         assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
     }

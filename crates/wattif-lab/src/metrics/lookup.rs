@@ -318,6 +318,8 @@ mod tests {
         let mark = r.metrics.frames.get_mut("request").expect("it is in the sample");
         (mark.pace, mark.stages) = (Some(pace), [("a".into(), StageReport { run_us: 1.0, wait_us: 2.0 })].into());
         (r.domains[1].ramp_up_ms, r.domains[1].ramp_down_ms) = (Some(1.0), Some(1.0));
+        let balance = &mut r.metrics.balance;
+        (balance.passes, balance.moved, balance.cost_s) = (Some(16), Some(3), Some(0.1));
         let follow = FollowReport { rise_ms: Some(145.0), fall_ms: Some(111.5) };
         r.metrics.signals = Some(SignalsReport { util_avg: follow, ..SignalsReport::default() });
         for m in list() {
