@@ -326,6 +326,11 @@ impl Platform {
     pub fn share_of_core(&self, busy: usize) -> u64 {
         self.smt_share.get(busy.max(1) - 1).or(self.smt_share.last()).map_or(CAPACITY_SCALE, |share| u64::from(*share))
     }
+    /// The machine for a recorded workload, which brings its background threads and its variation of work itself.
+    pub fn without_background(&self) -> Platform {
+        let noise = Noise { housekeeping: Vec::new(), start_spread_ns: 0, work_ppm: 0, ..self.noise.clone() };
+        Platform { noise, ..self.clone() }
+    }
     /// The frequency domain of a CPU.
     pub fn domain_of(&self, cpu: CpuId) -> &FreqDomain {
         &self.domains[self.cpus[cpu.at()].domain.at()]

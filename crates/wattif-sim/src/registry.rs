@@ -441,6 +441,11 @@ pub fn notes(spec: &RunSpec) -> Vec<String> {
     notes.extend(speed_notes(spec));
     notes.extend(disabled_notes(spec));
     notes.extend(elsewhere_notes(spec));
+    if spec.workload.is_recorded() && !spec.platform.noise.housekeeping.is_empty() {
+        notes.push(
+            "the platform's own background threads are left out: the workload has those of a recorded machine".into(),
+        );
+    }
     if Tunables::of(&spec.kernel, "eas").text("generation") == "4.9" {
         notes.extend(no_eas(spec).map(|why| format!("eas.generation = 4.9: no find_best_target here: {why}")));
     }

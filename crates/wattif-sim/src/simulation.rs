@@ -19,6 +19,7 @@ use crate::sched::core::{CpuContext, IDLE};
 use crate::sched::interrupts::Stray;
 use crate::sched::placement::WakeupPlacement;
 use crate::sched::worker::Workers;
+use std::borrow::Cow;
 use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec, RunSummary};
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
@@ -231,8 +232,11 @@ impl<'o, 'p> Out<'o, 'p> {
 
 impl<'o, 'p> Kernel<'o, 'p> {
     fn new(spec: &RunSpec, observers: &'o mut [&'p mut dyn Observer]) -> Result<Kernel<'o, 'p>, RunError> {
-        let platform = &spec.platform;
         let built = registry::build(spec)?;
+        let platform = &match spec.workload.is_recorded() {
+            true => Cow::Owned(spec.platform.without_background()),
+            false => Cow::Borrowed(&spec.platform),
+        };
         let stream = |what: &str, cpu: usize| Rng::stream(spec.seed, &format!("{what}/{cpu}"));
         let out = Out::new(observers, platform);
         let calibration = platform.cpus[platform.calibration_cpu.at()].capacity;
@@ -249,7 +253,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
         machine.timers.add_groups(built.sched.groups.len());
         Ok(Kernel {
             m: machine,
-            programs: Programs::new(&with_housekeeping(spec), setup)?,
+            programs: Programs::new(&with_housekeeping(&spec.workload, platform), setup)?,
             workload_tasks: spec.workload.tasks.len() as u32,
             ends_with_threads: spec.workload.duration.is_none(),
             effects: Effects::default(),
@@ -372,12 +376,12 @@ impl<'o, 'p> Kernel<'o, 'p> {
 }
 
 /// The workload, and after it the background threads of the platform.
-fn with_housekeeping(spec: &RunSpec) -> Workload {
-    let mut workload = spec.workload.clone();
-    for noise in &spec.platform.noise.housekeeping {
+fn with_housekeeping(workload: &Workload, platform: &Platform) -> Workload {
+    let mut workload = workload.clone();
+    for noise in &platform.noise.housekeeping {
         let pinned = |cpu| Some(CpuSet::one(CpuId(cpu)));
         let homes: Vec<Option<CpuSet>> =
-            if noise.per_cpu { (0..spec.platform.nr_cpus() as u32).map(pinned).collect() } else { vec![None] };
+            if noise.per_cpu { (0..platform.nr_cpus() as u32).map(pinned).collect() } else { vec![None] };
         for cpus in homes {
             let name =
                 cpus.as_ref().and_then(CpuSet::min).map_or(noise.name.clone(), |c| format!("{}/{c}", noise.name));

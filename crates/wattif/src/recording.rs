@@ -92,16 +92,6 @@ pub fn replay_seeds(spec: &RunSpec, seeds: &[u64]) -> Result<Vec<RunReport>, Err
     seeds.par_iter().map(one).collect()
 }
 
-/// The machine for a replay: its background threads are those of the trace.
-pub fn without_background(platform: &Platform) -> Platform {
-    let mut platform = platform.clone();
-    platform.noise.housekeeping.clear();
-    platform.noise.start_spread_ns = 0;
-    // The recorded work has its own.
-    platform.noise.work_ppm = 0;
-    platform
-}
-
 /// One figure of the self-check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {

@@ -3,9 +3,7 @@
 use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
-use crate::recording::{
-    self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check, without_background,
-};
+use crate::recording::{self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check};
 use crate::settings::Settings;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,7 +156,7 @@ pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
     }
     check_policies(&question.policies, &looked.loaded.recording)?;
     let options = infer::Options { policies: question.policies.clone(), counted: false };
-    let platform = without_background(&looked.platform);
+    let platform = looked.platform.without_background();
     let mut inferred = infer::workload(&looked.loaded.recording, &platform, &question.trace, &options);
     let of_kernel = |kernel: KernelSpec| -> Result<(RunSpec, Vec<RunReport>), Error> {
         let spec = RunSpec {

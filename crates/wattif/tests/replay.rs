@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use wattif::recording::{analyse, replay_seeds, without_background};
+use wattif::recording::{analyse, replay_seeds};
 use wattif::trace_file::TraceFile;
 use wattif::{Dialect, Ns, RunSpec, Settings, load, run};
 use wattif_formats::trace::{self, Detail};
@@ -102,7 +102,7 @@ fn runs(case: &Case, seed: u64) -> Runs {
     let report = run::run(&a, &mut observers).unwrap().report;
     file.finish().unwrap();
     let recording = trace::read(&std::fs::read(&path).unwrap()).recording.unwrap();
-    let platform = without_background(&a.platform);
+    let platform = a.platform.without_background();
     let inferred = infer::workload(&recording, &platform, "a", &infer::Options::default());
     // Other noise than the recording had.
     let again = |kernel: &RunSpec| RunSpec {
@@ -268,7 +268,7 @@ fn what_another_real_kernel_did() {
     let mut wrong = Vec::new();
     for pair in &PAIRS {
         let platform = load::platform(pair.platform, &Settings::default()).unwrap().value;
-        let bare = without_background(&platform);
+        let bare = platform.without_background();
         let recordings = pair.files.map(recorded);
         let own: Vec<RunReport> = recordings.iter().map(|r| analyse(r, &platform, true).0).collect();
         for (from, to) in [(0, 1), (1, 0)] {

@@ -541,7 +541,7 @@ fn a_trace_becomes_a_workload() {
     let dir = tempfile::tempdir().unwrap();
     let spec = spec(60);
     let recording = read(&written(dir.path(), "a.dat", Detail::Tracepoints, &spec).1);
-    let platform = wattif::recording::without_background(&spec.platform);
+    let platform = spec.platform.without_background();
     let inferred = infer::workload(&recording, &platform, "a", &infer::Options::default());
     let tasks = &inferred.workload.tasks;
     let of = |name: &str| tasks.iter().find(|t| t.name == name).unwrap_or_else(|| panic!("no task {name}"));
@@ -553,8 +553,13 @@ fn a_trace_becomes_a_workload() {
     assert!(tasks.iter().any(|t| t.background && t.name.starts_with("kworker")) && !of("ui").background);
     // Under the same kernel the same work is done.
     let (recorded, _) = wattif::recording::analyse(&recording, &spec.platform, true);
+    let with_its_own = spec.platform.clone();
     let replay = RunSpec { platform, workload: inferred.workload.clone(), ..spec };
-    let again = wattif::run::run(&replay, &mut []).unwrap().report;
+    let again = wattif::run::run(&replay, &mut []).unwrap();
+    let both = RunSpec { platform: with_its_own, ..replay };
+    let both = wattif::run::run(&both, &mut []).unwrap();
+    assert_eq!(both.summary.digest, again.summary.digest, "the background is there once");
+    let again = again.report;
     for task in ["ui", "worker", "batch", "rt"] {
         let work = |r: &wattif_lab::metrics::RunReport| r.metric("work_s", Some(task)).unwrap();
         let (a, b) = (work(&recorded), work(&again));

@@ -160,6 +160,13 @@ pub struct GroupSpec {
     pub uclamp_max: u16,
 }
 
+impl Workload {
+    /// Was it made of a recording, with the background of the machine that was recorded?
+    pub fn is_recorded(&self) -> bool {
+        self.tasks.iter().any(|t| t.background)
+    }
+}
+
 impl GroupSpec {
     /// The root group.
     pub fn root() -> GroupSpec {

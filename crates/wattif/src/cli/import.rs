@@ -4,7 +4,7 @@ use super::replay::{as_recorded, look_at};
 use super::{Exit, output};
 use crate::data::{self, Collection};
 use crate::error::{Error, Findings, Look};
-use crate::recording::{profile_of, without_background};
+use crate::recording::profile_of;
 use crate::replay::{check_policies, warnings};
 use crate::settings::Settings;
 use std::io::Read;
@@ -111,7 +111,7 @@ fn workload(args: &Args, trace: &str, look: Look) -> Result<Exit, Error> {
     let looked = look_at(trace, args.platform.as_deref(), &Settings::default(), look)?;
     check_policies(&args.policy, &looked.loaded.recording)?;
     warnings(&looked).iter().for_each(|w| output::note(&format!("warning: {w}")));
-    let platform = without_background(&looked.platform);
+    let platform = looked.platform.without_background();
     let options = infer::Options { policies: args.policy.clone(), counted: args.rtapp };
     let inferred = infer::workload(&looked.loaded.recording, &platform, trace, &options);
     inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
