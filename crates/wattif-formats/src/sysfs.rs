@@ -103,8 +103,9 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     if !between(&machine.cores, &machine.l2, &machine.llc) {
         machine.l2 = Vec::new();
     }
-    machine.domains = domains(files, &cpus, &place, &mut out.diagnostics);
-    out.diagnostics.extend(limits(files, &cpus, &place));
+    let clocks = clocks(files, &cpus);
+    machine.domains = domains(files, &clocks, &place, &mut out.diagnostics);
+    out.diagnostics.extend(limits(files, &clocks, &place));
     machine.clusters = clusters(files, &cpus, &place, &sleepers);
     if !machine.domains.iter().all(|d| d.opps.iter().all(|o| o.uw.is_some())) {
         let message = "no energy model (sys/kernel/debug/energy_model): no energy is reported";
@@ -228,11 +229,16 @@ fn clocks(files: Files<'_>, cpus: &[u32]) -> Vec<Clock> {
     out
 }
 
-fn domains(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, findings: &mut Vec<Diagnostic>) -> Vec<Domain> {
+fn domains(
+    files: Files<'_>,
+    clocks: &[Clock],
+    place: &BTreeMap<u32, u32>,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<Domain> {
     let mut out: Vec<Domain> = Vec::new();
-    for Clock { dir, cpus } in clocks(files, cpus) {
+    for Clock { dir, cpus } in clocks {
         let (cpu, of) = (cpus[0], cpus.iter().map(|c| place[c]).collect::<Vec<u32>>());
-        let khz = frequencies(files, &dir, &list(&of), findings);
+        let khz = frequencies(files, dir, &list(&of), findings);
         let opps = khz.into_iter().map(|khz| Opp { khz, uv: None, uw: power(files, cpu, khz) }).collect();
         let capacity = number(files, &format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024);
         let ns = number(files, &format!("{dir}/cpuinfo_transition_latency")).filter(|n| *n < 1_000_000_000);
@@ -288,9 +294,9 @@ fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnos
 }
 
 /// Clocks that are kept below their highest frequency, or above their lowest: settings, which are no part of a platform.
-fn limits(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Diagnostic> {
+fn limits(files: Files<'_>, clocks: &[Clock], place: &BTreeMap<u32, u32>) -> Vec<Diagnostic> {
     let mut kept: BTreeMap<(&str, u64), Vec<u32>> = BTreeMap::new();
-    for Clock { dir, cpus } in clocks(files, cpus) {
+    for Clock { dir, cpus } in clocks {
         for (limit, end) in [("scaling_max_freq", "cpuinfo_max_freq"), ("scaling_min_freq", "cpuinfo_min_freq")] {
             let [set, free] = [limit, end].map(|file| number(files, &format!("{dir}/{file}")));
             if let (Some(set), true) = (set, free.is_some() && set != free) {

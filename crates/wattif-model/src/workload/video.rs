@@ -38,18 +38,17 @@ const DECODE: u32 = 2;
 
 fn build(p: &Params) -> Workload {
     let put = |queue| Op::Put { queue, forward: true };
-    let (workers, period) = (p.int("workers"), Amount::Fixed(1_000_000_000 / p.int("fps")));
-    let timer = |timer| Op::Timer { timer, period: period.clone(), absolute: true };
+    let (workers, frame_ns) = (p.int("workers"), 1_000_000_000 / p.int("fps"));
+    let timer = |timer| Op::Timer { timer, period: Amount::Fixed(frame_ns), absolute: true };
     let mut feeder = vec![timer(0), Op::MarkBegin, work_us(p.int("feeder_us"))];
-    let ns = 1_000_000_000 / p.int("fps");
-    let vsync = Op::Vsync { period: ns, offset: ns * 3 / 4 };
+    let vsync = Op::Vsync { period: frame_ns, offset: frame_ns * 3 / 4 };
     let compose = |wait: Vec<Op>| {
         let mut ops = wait;
         ops.extend([Op::Mark(0), vsync.clone(), work_us(p.int("compose_us")), Op::Mark(1)]);
         task("compositor", 1, nice(-8), forever(ops))
     };
     // The hardware decoder answers in a quarter of a frame.
-    let decode = Op::Device { device: 0, service: Amount::Fixed(1_000_000_000 / p.int("fps") / 4) };
+    let decode = Op::Device { device: 0, service: Amount::Fixed(frame_ns / 4) };
     let mut tasks = Vec::new();
     if p.word("dependent") == "yes" {
         feeder.push(put(DECODE));
@@ -68,7 +67,7 @@ fn build(p: &Params) -> Workload {
             // Spread over the frame.
             let mut worker =
                 task(&format!("worker{i}"), 1, nice(-2), forever(vec![timer(1), work_us(p.int("worker_us"))]));
-            worker.delay = Ns(1_000_000_000 / p.int("fps") * (i + 1) / (workers + 1));
+            worker.delay = Ns(frame_ns * (i + 1) / (workers + 1));
             tasks.push(worker);
         }
     }
@@ -80,7 +79,7 @@ fn build(p: &Params) -> Workload {
         devices: vec![DeviceSpec { name: "decoder".into(), servers: 1, iowait: false }],
         queues: ["work", "done", "decode"].map(|name| Named { name: name.into() }).into(),
         marks: vec!["frame".into(), "shown".into()],
-        mark_periods: vec![Some(Ns(1_000_000_000 / p.int("fps"))); 2],
+        mark_periods: vec![Some(Ns(frame_ns)); 2],
         groups: vec![GroupSpec::root()],
         ..Workload::default()
     }

@@ -356,7 +356,8 @@ impl Header {
             }
             // "Linux host 6.1.0-1-arm64 aarch64"
             5 => {
-                let mut words = text(data).split_whitespace().skip(2).map(String::from).collect::<Vec<_>>().into_iter();
+                let said = text(data);
+                let mut words = said.split_whitespace().skip(2).map(String::from);
                 self.release = words.next();
                 self.machine = words.next();
             }

@@ -23,8 +23,9 @@
 //!    smaller, then the one in the shallower state: backup, or target without any other.
 //! 5. Boosted or `prefer_idle`, and the target is idle: take it. The previous CPU would be overutilised: take the target.
 //! 6. Energy of both places: Σ over CPUs and clusters of busy share · P(state for the largest utilisation) + the rest ·
-//!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again. Less than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay.
-//!    With a boost a gain in capacity may pay for energy, by gains per decile of boost.
+//!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again. Less
+//!    than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay. With a boost a gain in
+//!    capacity may pay for energy, by gains per decile of boost.
 //!
 //! Worked example: a task of 100, two little CPUs of capacity 400 at half speed: one runs at 50, one idles. The busy one has
 //! room (150 ≤ 200): target. With a task of 160 it has not, and the idle one is taken: that is how demand that counts
