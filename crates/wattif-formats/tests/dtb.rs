@@ -1,7 +1,7 @@
-//! Devicetrees: a self-written board, damage, and real blobs where they are at hand (`WATTIF_DTBS`: a folder of .dtb files).
+//! Devicetrees: self-written boards, and damage. Real ones are imported by `boards.rs` of the facade.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use wattif_formats::{dtb, platform_toml};
 
 /// A board of the corpus.
@@ -161,43 +161,4 @@ fn damage_is_survived() {
         }
         changed[i] = blob[i];
     }
-}
-
-#[test]
-fn real_boards() {
-    let Some(dir) = std::env::var_os("WATTIF_DTBS").map(PathBuf::from) else {
-        eprintln!("SKIPPED: no folder of devicetree blobs (WATTIF_DTBS); Debian's linux-image-*-arm64 has a thousand");
-        return;
-    };
-    let (mut good, mut told) = (0, 0);
-    for path in walk(&dir) {
-        let imported = dtb::import(&fs::read(&path).unwrap(), "board", None);
-        match imported.toml {
-            Some(toml) => {
-                let parsed = platform_toml::parse(&toml, &Default::default());
-                assert!(parsed.platform.is_some(), "{}: {:?}\n{toml}", path.display(), parsed.diagnostics);
-                good += 1;
-            }
-            None => {
-                let error = imported.diagnostics.iter().find(|d| d.is_error()).expect("a diagnostic");
-                assert!(error.code == "dtb::E02" || error.help.is_some(), "{}: {error}", path.display());
-                told += 1;
-            }
-        }
-    }
-    eprintln!("{good} platforms, {told} boards whose firmware has the operating points");
-    assert!(good > 0);
-}
-
-fn walk(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
-    let mut found = Vec::new();
-    for path in entries {
-        if path.is_dir() {
-            found.extend(walk(&path));
-        } else if path.extension().is_some_and(|e| e == "dtb") {
-            found.push(path);
-        }
-    }
-    found
 }

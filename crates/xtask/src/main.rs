@@ -1,5 +1,7 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask gen`, `cargo xtask web`, `cargo xtask new`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask gen`, `cargo xtask web`, `cargo xtask new`,
+//! `cargo xtask boards`.
 
+mod boards;
 mod generate;
 mod new;
 mod python;
@@ -17,6 +19,7 @@ usage: cargo xtask COMMAND
                     drawing a report of a million slices
   gen [--check]     write docs/reference from the registries; --check only says whether it is fresh
   web               the report's page and the simulator in it, into web/dist
+  boards            fetch the thousand devicetrees of Debian's kernel for arm64, import each and run threads on it
   new KIND NAME     a new cpuidle or cpufreq governor, registered, with manual and test; or a new kernel
 ";
 
@@ -26,6 +29,7 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["test"] => test::everything(),
         ["web"] => web::build(),
+        ["boards"] => boards::test(),
         ["bench", cases @ ..] => test::bench(cases),
         ["gen"] => generate::write(),
         ["gen", "--check"] => generate::check(),

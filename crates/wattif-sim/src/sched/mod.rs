@@ -145,7 +145,7 @@ impl Sched {
             se: vec![SchedEntity::default(); nr_cpus + 1],
             rqs: (0..nr_cpus as u32).map(rq).collect(),
             signal_versions: vec![1; nr_cpus],
-            touched: vec![u64::MAX; nr_cpus.div_ceil(64)],
+            touched: (0..nr_cpus).step_by(64).map(|first| u64::MAX >> (64 - (nr_cpus - first).min(64))).collect(),
             cfs: vec![CfsRq::default(); nr_cpus],
             groups: vec![task::TaskGroup::root()],
             topology: Topology::default(),

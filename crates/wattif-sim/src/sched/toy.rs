@@ -116,6 +116,7 @@ impl Toy {
     /// Counts and averages from the queue.
     fn refresh(&mut self, cpu: CpuId) {
         let c = cpu.at();
+        self.s.mark_touched(cpu);
         let curr = self.s.rqs[c].curr;
         let all: Vec<Pid> = self.queues[c].iter().copied().chain((curr != Pid(0)).then_some(curr)).collect();
         let idle = all.iter().filter(|p| self.s.task_has_idle_policy(**p)).count() as u32;

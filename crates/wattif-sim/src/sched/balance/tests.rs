@@ -86,6 +86,25 @@ fn many_tasks_spread_until_even() {
 }
 
 #[test]
+fn machines_of_many_caches_may_have_any_number_of_cpus() {
+    // Sums over caches are kept from one pass to the next (`sums.rs`), by words of 64 CPUs.
+    for n in [8, 24, 62, 64, 66, 130] {
+        for generation in ALL {
+            let (mut toy, mut b) = (Toy::new(&cpus(n, |c| (c, c / 2, 0, 1024))), FairBalancer::new(generation));
+            toy.spawn_on((0..2 * n).map(|i| i % 2));
+            for _ in 0..4 {
+                for cpu in 2..n {
+                    let idle = toy.s.idle_cpu(CpuId(cpu));
+                    passes(&mut toy, &mut b, cpu, idle, 1);
+                }
+            }
+            assert_eq!(toy.nr_running().iter().sum::<u32>(), 2 * n, "{generation:?}, {n} CPUs");
+            assert!(toy.nr_running()[2..].iter().any(|&n| n > 0), "{generation:?}, {n} CPUs");
+        }
+    }
+}
+
+#[test]
 fn pinned_tasks_stay_and_are_looked_at_ever_more_rarely() {
     for generation in ALL {
         let (mut toy, mut b) = (smp(2), FairBalancer::new(generation));
