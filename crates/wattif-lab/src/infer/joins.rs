@@ -116,9 +116,9 @@ fn seen<'a>(
 }
 
 /// Kinds of waits, one before and one after a stretch of work.
-type Waits = [u8; 2];
+pub(super) type Waits = [u8; 2];
 
-fn kind_of_wait(step: &Step) -> Option<u8> {
+pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
     match step {
         Step::Timer { .. } => Some(0),
         Step::Device { .. } | Step::Interrupt { .. } => Some(1),

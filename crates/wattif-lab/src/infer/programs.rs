@@ -27,6 +27,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
     let kinds = servers::kinds(&threads, |pid| super::play::task(recording, recording.comm(pid)));
     let barriers = super::barriers::meet(&mut threads);
+    let mutexes = super::mutexes::exclude(&mut threads);
     let locks = servers::contended(&mut threads, &kinds);
     let joined = super::joins::join(&mut threads, &kinds);
     let clients = servers::serve(&mut threads, &kinds, options.counted);
@@ -41,6 +42,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
         pooled: pools.keys().copied().collect(),
         barriers: barriers.keys().copied().zip(0..).collect(),
+        mutexes: mutexes.iter().copied().zip(0..).collect(),
         index,
     };
     let mut w = Workload {
@@ -58,13 +60,14 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
                 parties: *parties,
             })
             .collect(),
+        mutexes: mutexes.iter().map(|pid| Named { name: format!("lock {}-{pid}", recording.comm(*pid)) }).collect(),
         groups: vec![GroupSpec::root()],
         ..Workload::default()
     };
     let background = super::background(recording);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
-        let by_thread = |s: &&Step| matches!(s, Step::Token { .. } | Step::Get(_) | Step::Barrier(_));
+        let by_thread = |s: &&Step| matches!(s, Step::Token { .. } | Step::Get(_) | Step::Barrier(_) | Step::Lock(_));
         let waits = t.steps.iter().filter(|s| s.waits()).count() as u64;
         let taken = t.steps.iter().filter(by_thread).count() as u64;
         timers += waits - taken;
@@ -96,6 +99,12 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if !barriers.is_empty() {
         let members: u32 = barriers.values().sum();
         out.notes.push(format!("{members} threads taken as meeting at barriers: whoever comes last wakes the others"));
+    }
+    if !mutexes.is_empty() {
+        let taken = threads.values().filter(|t| t.steps.iter().any(|s| matches!(s, Step::Lock(_)))).count();
+        out.notes.push(format!(
+            "{taken} threads taken as sharing a lock: where one got it without waiting, it is put where it mostly waits"
+        ));
     }
     if locks > 0 {
         out.notes.push(format!("{locks} waits for locks that threads of one name held: taken as long as they were"));
@@ -186,6 +195,7 @@ struct Programs<'a> {
     /// Threads of a pool have one queue of wake-ups.
     queues: BTreeMap<Queue, u32>,
     barriers: BTreeMap<Pid, u32>,
+    mutexes: BTreeMap<Pid, u32>,
     pooled: BTreeSet<Pid>,
     calibration: u32,
     /// Names of tasks whose late threads start again from now.
@@ -252,6 +262,8 @@ impl Programs<'_> {
                     Op::Drain { from: self.queues[&from], to: self.queues[&to], forward: false }
                 }
                 Step::Barrier(of) => Op::Barrier(self.barriers[&of]),
+                Step::Lock(of) => Op::Lock(self.mutexes[&of]),
+                Step::Unlock(of) => Op::Unlock(self.mutexes[&of]),
                 Step::Fork(child) => Op::Fork(self.index[&child]),
                 Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
                 Step::Exit => Op::Exit,
@@ -293,7 +305,7 @@ impl Programs<'_> {
 /// The thread that a step wakes, asks or meets.
 fn wakes(step: &Step) -> Option<Pid> {
     match *step {
-        Step::Post { to, .. } | Step::Put(Queue::Requests(to, _)) | Step::Barrier(to) => Some(to),
+        Step::Post { to, .. } | Step::Put(Queue::Requests(to, _)) | Step::Barrier(to) | Step::Lock(to) => Some(to),
         _ => None,
     }
 }

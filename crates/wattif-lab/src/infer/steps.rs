@@ -53,6 +53,9 @@ pub enum Step {
     },
     /// Comes to a barrier, by the first thread that does (`barriers.rs`).
     Barrier(Pid),
+    /// Takes and releases a lock, by the first of the threads that share it (`mutexes.rs`).
+    Lock(Pid),
+    Unlock(Pid),
     Fork(Pid),
     Attr(u8),
     Exit,
@@ -76,7 +79,7 @@ impl Step {
     }
     /// Does the thread block there?
     pub fn waits(&self) -> bool {
-        self.blocked_since().is_some() || matches!(self, Step::Get(_) | Step::Barrier(_))
+        self.blocked_since().is_some() || matches!(self, Step::Get(_) | Step::Barrier(_) | Step::Lock(_))
     }
     /// When it was woken in the recording, or somewhat earlier.
     pub fn woken_at(&self) -> Option<u64> {

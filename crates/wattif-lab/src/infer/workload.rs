@@ -12,6 +12,7 @@
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
 //! | the same, of threads of one name, now this, now that one | a request for whichever of them waits (`pools.rs`) |
 //! | the same, and threads wake all others of their group in turn | a barrier (`barriers.rs`) |
+//! | the same, both ways, by threads that were busy when the other began to wait | a lock (`mutexes.rs`) |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
 //! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock (`spins.rs`) |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
