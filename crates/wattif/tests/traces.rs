@@ -623,7 +623,7 @@ fn a_recording_is_one_archive() {
     let dir = tempfile::tempdir().unwrap();
     let (_, trace) = written(dir.path(), "a.dat", Detail::Tracepoints, &spec(60));
     let record = |script: Option<&str>, out: &str| {
-        let bin = dir.path().join(format!("bin-{out}"));
+        let bin = dir.path().join(format!("bin-{}", out.replace('/', "-")));
         std::fs::create_dir(&bin).unwrap();
         if let Some(script) = script {
             let path = bin.join("trace-cmd");
@@ -652,6 +652,26 @@ fn a_recording_is_one_archive() {
         .unwrap();
     assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
     assert!(String::from_utf8_lossy(&replay.stdout).contains("wattif.recorded/1"));
+
+    // Its own errors, and those of the command, are no reason to throw away what was recorded.
+    let (code, said) = record(Some(&works.replace("exit 0", "exit 7")), "seven.tar");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("trace-cmd ended with exit status: 7; its trace is taken"), "{said}");
+    assert!(dir.path().join("seven.tar").exists());
+    // Ctrl-C goes to the command as well: trace-cmd then writes what it has.
+    let interrupted = format!("kill -INT $PPID; sleep 0.1; {works}");
+    assert_eq!(record(Some(&interrupted), "ended.tar").0, Some(0));
+    assert!(dir.path().join("ended.tar").exists());
+    // What is no trace is packed, and not recommended.
+    let (code, said) = record(Some(&works.replace("cp '", "echo '")), "echo.tar");
+    assert_eq!((code, said.contains("trace-cmd wrote no trace (exit status: 0)")), (Some(2), true), "{said}");
+    let garbage = "while [ $# -gt 0 ]; do [ \"$1\" = -o ] && echo junk > \"$2\"; shift; done; exit 0";
+    let (code, said) = record(Some(garbage), "junk.tar");
+    assert_eq!((code, said.contains("a replay will not take its trace")), (Some(0), true), "{said}");
+    assert!(!said.contains("next:"), "{said}");
+    // A name that cannot be written is refused before anything runs.
+    let (code, said) = record(Some("touch ran; exit 0"), "bin-run.tar/none/x.tar");
+    assert_eq!((code, dir.path().join("ran").exists()), (Some(2), false), "{said}");
 
     // The command has the standard streams of `wattif record`.
     let script = format!("cat; {works}");

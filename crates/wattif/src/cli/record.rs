@@ -53,16 +53,33 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    // First of all: where nothing can be written, nothing has to be recorded.
+    let archive = NewFile::create(&args.output)?;
     let folder = tempfile::tempdir().map_err(|e| Error::file("a temporary folder", e))?;
     let trace = match &args.trace {
         Some(trace) => trace.clone(),
         None => record(args, folder.path())?,
     };
     let (mut platform, mut kernel) = capture(look);
-    if args.trace.is_some() && !is_of_here(&trace, platform.as_deref()) {
+    let name = trace.display().to_string();
+    let taken = crate::recording::load(&name).map(|loaded| loaded.recording);
+    if args.trace.is_some()
+        && let Ok(recording) = &taken
+        && !is_of_here(&name, recording, platform.as_deref())
+    {
         (platform, kernel) = (None, None);
     }
-    pack(&args.output, &trace, platform.as_deref(), kernel.as_deref())?;
+    if let Err(e) = pack(archive, &args.output, &trace, platform.as_deref(), kernel.as_deref()) {
+        let kept = folder.keep();
+        let kept =
+            if args.trace.is_none() { format!("\nthe trace is kept in {}", kept.display()) } else { String::new() };
+        return Err(Error::Usage(format!("{e}{kept}")));
+    }
+    if let Err(e) = taken {
+        let archive = args.output.display();
+        output::note(&format!("warning: {archive} is written, but a replay will not take its trace: {e}"));
+        return Ok(Exit::Done);
+    }
     let machine = if platform.is_some() { "" } else { " -p PLATFORM" };
     let next = quote(&args.output.display().to_string());
     output::note(&format!("recorded; next: wattif replay {next}{machine} -k linux-6.12"));
@@ -70,15 +87,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
 }
 
 /// Is a trace of this machine, as far as it says? What it is of instead is told, and that it does not say.
-fn is_of_here(trace: &Path, platform: Option<&str>) -> bool {
-    let name = trace.display().to_string();
-    let recording = match crate::recording::load(&name) {
-        Ok(loaded) => loaded.recording,
-        Err(e) => {
-            output::note(&format!("warning: a replay will not take {name}: {e}"));
-            return true;
-        }
-    };
+fn is_of_here(name: &str, recording: &Recording, platform: Option<&str>) -> bool {
     let platform = platform.and_then(|p| platform_toml::parse(p, &Default::default()).platform);
     let here = Here {
         release: super::import::below(Path::new("/"), "proc/sys/kernel/osrelease"),
@@ -86,7 +95,7 @@ fn is_of_here(trace: &Path, platform: Option<&str>) -> bool {
         machine: super::import::below(Path::new("/"), "proc/sys/kernel/arch"),
         cpus: platform.map(|p| p.nr_cpus()),
     };
-    let other = here.other(&recording);
+    let other = here.other(recording);
     if !other.is_empty() {
         let other = other.join("; ");
         output::note(&format!(
@@ -147,6 +156,7 @@ fn record(args: &Args, folder: &Path) -> Result<PathBuf, Error> {
         words.extend(args.command.iter().cloned());
         words
     };
+    survive_interrupts();
     let done = match Command::new("trace-cmd").args(words(&trace)).status() {
         Ok(done) => done,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -158,25 +168,43 @@ fn record(args: &Args, folder: &Path) -> Result<PathBuf, Error> {
         }
         Err(e) => return Err(Error::file("trace-cmd", e)),
     };
-    if !done.success() || !trace.exists() {
-        return Err(Error::Usage(format!(
-            "trace-cmd could not record ({done}); above is what it says\n{}",
-            by_hand(args, &words(Path::new("trace.dat")))
-        )));
+    match trace.metadata().is_ok_and(|m| m.len() > 0) {
+        true if done.success() => {}
+        // Of the command, or of the last of what was to be recorded: what is there is there.
+        true => output::note(&format!("warning: trace-cmd ended with {done}; its trace is taken")),
+        false => {
+            let said = if done.success() { "wrote no trace" } else { "could not record" };
+            let by_hand = by_hand(args, &words(Path::new("trace.dat")));
+            return Err(Error::Usage(format!("trace-cmd {said} ({done})\n{by_hand}")));
+        }
     }
     Ok(trace)
+}
+
+/// Ctrl-C ends the command and the recording; what was recorded is still to be packed.
+fn survive_interrupts() {
+    #[cfg(unix)]
+    {
+        static SEEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, &SEEN);
+    }
 }
 
 /// What to run where this process may not.
 fn by_hand(args: &Args, words: &[String]) -> String {
     let quoted: Vec<String> = words.iter().map(|w| quote(w)).collect();
     let installed = Command::new("trace-cmd").arg("--version").output().is_ok();
+    let refused = |e: std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
+    let may_not = File::options().write(true).open("/sys/kernel/tracing/tracing_on").is_err_and(refused);
     let why = match (Path::new("/sys/kernel/tracing").exists(), root()) {
         (false, _) => {
             "there is no /sys/kernel/tracing here: a kernel with CONFIG_FTRACE is needed, outside of containers"
         }
-        (true, true) if installed => "root of a container may not trace: run this as root on the machine itself",
-        _ => "or by hand, as tracing is for root:",
+        (true, true) if installed && may_not => {
+            "root of a container may not trace: run this as root on the machine itself"
+        }
+        (true, true) => "or by hand:",
+        (true, false) => "or by hand, as tracing is for root:",
     };
     let archive = quote(&args.output.display().to_string());
     format!("{why}\n  sudo trace-cmd {}\n  wattif record -o {archive} --trace trace.dat", quoted.join(" "))
@@ -199,9 +227,14 @@ fn capture(look: Look) -> (Option<String>, Option<String>) {
 }
 
 /// Everything in one file.
-fn pack(path: &Path, trace: &Path, platform: Option<&str>, kernel: Option<&str>) -> Result<(), Error> {
+fn pack(
+    mut file: NewFile,
+    path: &Path,
+    trace: &Path,
+    platform: Option<&str>,
+    kernel: Option<&str>,
+) -> Result<(), Error> {
     let failed = |e| Error::file(path, e);
-    let mut file = NewFile::create(path)?;
     for (name, text) in [("platform.toml", platform), ("kernel.toml", kernel)] {
         if let Some(text) = text {
             let size = text.len() as u64;
