@@ -350,11 +350,20 @@ fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, sleepers
     }))
 }
 
+/// Longest time of an idle state, µs.
+const MAX_US: u64 = 1_000_000_000;
+
 fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
     let dir = format!("{CPU}/cpu{cpu}/cpuidle/state{index}");
-    let name = files(&format!("{dir}/name"))?.trim().to_string();
-    let exit_us = number(files, &format!("{dir}/latency")).unwrap_or(1);
-    let residency_us = number(files, &format!("{dir}/residency")).unwrap_or(exit_us.saturating_mul(2));
+    let name = files(&format!("{dir}/name"))?;
+    // CPUIDLE_NAME_LEN, with the zero at its end.
+    let name = match name.trim().chars().take(15).collect::<String>() {
+        empty if empty.is_empty() => format!("state{index}"),
+        name => name,
+    };
+    let us = |file: &str| number(files, &format!("{dir}/{file}")).map(|us| us.min(MAX_US));
+    let exit_us = us("latency").unwrap_or(1);
+    let residency_us = us("residency").unwrap_or(exit_us.saturating_mul(2).min(MAX_US));
     let disabled = number(files, &format!("{dir}/disable")).is_some_and(|d| d != 0);
     // What `cpuidle_poll_state_init` and the POWER drivers call the state that spins.
     let polling = index == 0 && matches!(name.as_str(), "POLL" | "snooze");
@@ -1087,6 +1096,24 @@ mod tests {
         let out = kernel(&with("elsewhere"), "mine", "linux-6.12", &[]);
         assert!(out.diagnostics[0].message.contains("HZ"), "{:?}", out.diagnostics);
         assert!(text_of(&packed[..packed.len() - 9]).is_err() && text_of(b"\xff").is_err());
+    }
+
+    #[test]
+    fn states_without_sense_give_a_platform_all_the_same() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                "present" => "0".into(),
+                "cpu0/cpuidle/state0/name" => "\n".into(),
+                "cpu0/cpuidle/state1/name" => "x".repeat(300),
+                "cpu0/cpuidle/state1/latency" => "99999999999".into(),
+                _ => return None,
+            };
+            Some(text)
+        };
+        let parsed = crate::platform_toml::parse(&platform(&files, "board").toml.unwrap(), &Default::default());
+        let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+        let names: Vec<&str> = p.clusters[0].idle.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["state0", "x".repeat(15).as_str()]);
     }
 
     #[test]
