@@ -4,16 +4,17 @@ mod laws;
 
 use laws::Laws;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use wattif::data::{Collection, Source};
 use wattif::load;
 use wattif::run::{Simulator, run, run_all};
 use wattif::settings::Settings;
 use wattif_formats::rtapp::Dialect;
 use wattif_lab::metrics::Cpus;
-use wattif_model::kernel::Slot;
+use wattif_model::kernel::{Slot, Value};
 use wattif_model::platform::{Housekeeping, Interrupts, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
-use wattif_model::trace::{BalanceKind, Event, Interest, Observer, PrevState, ThreadInfo};
+use wattif_model::trace::{BalanceKind, Event, IdleCause, IdlePeriod, Interest, Observer, PrevState, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 use wattif_sim::registry::POLICIES;
 
@@ -131,6 +132,44 @@ fn only_a_cpu_whose_thread_left_balances_as_newly_idle() {
     Simulator.run(&spec, &mut [&mut seen]).unwrap();
     assert!(seen.passes > 100, "{} passes", seen.passes);
     assert_eq!(seen.while_idle, [], "an interrupt of an idle CPU is no reason to look for work elsewhere");
+}
+
+/// The time of the last event, and how long polling lasted where it gave up.
+#[derive(Default)]
+struct Polls {
+    last: Ns,
+    lasted_ns: BTreeSet<u64>,
+}
+
+impl Observer for Polls {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+        assert!(at >= self.last, "{event:?} is told at {at}, after {}", self.last);
+        self.last = at;
+        if let Event::IdlePeriod(IdlePeriod { cause: IdleCause::PollLimit, length_ns, .. }) = event {
+            self.lasted_ns.insert(*length_ns);
+        }
+    }
+}
+
+/// The shipped ones take no time to enter.
+#[test]
+fn a_polling_state_is_entered_before_it_polls() {
+    let lasted = |entry_ns: u64| {
+        let mut spec = spec("core_i7_2600k", "linux-6.12", MIXED, 1);
+        let states = spec.platform.clusters.iter_mut().flat_map(|c| &mut c.idle);
+        states.filter(|s| s.polling).for_each(|s| s.actual.entry_ns = entry_ns);
+        // So none but the polling state is entered.
+        spec.kernel.tunables.insert("pm_qos.cpu_latency_us".into(), Value::Int(0));
+        let mut polls = Polls::default();
+        Simulator.run(&spec, &mut [&mut polls]).unwrap();
+        polls.lasted_ns
+    };
+    let limit = lasted(0);
+    assert_eq!(limit.len(), 1, "{limit:?}");
+    assert_eq!(lasted(1000), limit.iter().map(|ns| ns + 1000).collect());
 }
 
 /// Every residency sums to the length of the run; the energy of the metric is that of the machine, to the femtojoule; the

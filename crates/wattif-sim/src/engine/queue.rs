@@ -270,6 +270,8 @@ pub struct EventQueue {
     slots: usize,
     /// The slot popped last, if its path is stale.
     popped: u32,
+    /// When it was due, ns: nothing is due before it.
+    now: u64,
     armings: u64,
 }
 
@@ -283,15 +285,17 @@ impl EventQueue {
             width *= FANOUT;
         }
         let groups = vec![[DISARMED; FANOUT]; first + n.max(1).div_ceil(FANOUT)];
-        EventQueue { groups, winner: DISARMED, first, slots: n, popped: NO_SLOT, armings: 0 }
+        EventQueue { groups, winner: DISARMED, first, slots: n, popped: NO_SLOT, now: 0, armings: 0 }
     }
 
-    /// Arm `slot` for `at`, in place of what it was armed for. The end of time counts as a moment before it.
+    /// Arm `slot` for `at`, in place of what it was armed for; not before the event popped last. The end of time counts as a
+    /// moment before it.
     #[inline]
     pub fn schedule(&mut self, slot: u32, at: Ns) {
         self.armings += 1 << ELEMENT_BITS;
         // 2^44 armings last a month at 10 million a second.
         assert!(self.armings != 0, "the arming counter wrapped");
+        assert!(at.0 >= self.now, "time does not run backwards");
         let at = at.0.min(u64::MAX - 1);
         self.set(slot, Due::from(at) << 64 | Due::from(self.armings | u64::from(slot)));
     }
@@ -317,7 +321,7 @@ impl EventQueue {
     pub fn pop_before(&mut self, end: Ns) -> Option<(Ns, u32)> {
         let next = self.peek().filter(|&(at, _)| at < end)?;
         *self.entry(next.1) = DISARMED;
-        self.popped = next.1;
+        (self.now, self.popped) = (next.0.0, next.1);
         Some(next)
     }
 
@@ -450,6 +454,16 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "time does not run backwards")]
+    fn nothing_is_due_before_now() {
+        let mut q = EventQueue::with_slots(2);
+        q.schedule(1, Ns(9));
+        assert_eq!(q.pop(), Some((Ns(9), 1)));
+        q.schedule(1, Ns(9)); // at once is not too early
+        q.schedule(0, Ns(8));
+    }
+
+    #[test]
     fn heaps_share_positions() {
         let mut positions = Positions::new(3);
         let mut heaps = [IndexedHeap::default(), IndexedHeap::default()];
@@ -501,9 +515,11 @@ mod tests {
                 let key = model.iter().find(|(_, s)| **s == slot).map(|(k, _)| *k);
                 key.map(|k| model.remove(&k)).is_some()
             };
+            let mut now = 0;
             for (seq, act) in acts.into_iter().enumerate() {
                 match act {
                     Act::Schedule(slot, t) => {
+                        let t = now + t;
                         drop(&mut model, slot);
                         model.insert((t, seq as u64), slot);
                         q.schedule(slot, Ns(t));
@@ -511,6 +527,7 @@ mod tests {
                     Act::Cancel(slot) => prop_assert_eq!(q.cancel(slot), drop(&mut model, slot)),
                     Act::Pop => {
                         let expect = model.pop_first().map(|((t, _), s)| (Ns(t), s));
+                        now = expect.map_or(now, |(t, _)| t.0);
                         prop_assert_eq!(q.pop(), expect);
                     }
                 }

@@ -22,7 +22,6 @@ impl Kernel<'_, '_> {
         let state = selection.state.min(states.len() - 1);
         // Leaving costs one who knows the future nothing; for placement every state is the same.
         let seen = if self.m.prescient { (0, 0) } else { (state as u8, states[state].advertised.exit_ns) };
-        let poll = states[state].polling && !self.m.prescient;
         let rq = &mut self.s.rqs[cpu.at()];
         (rq.idle_state, rq.idle_exit_latency_ns) = (Some(seen.0), seen.1);
         self.out.tracepoint(now, cpu, Interest::IDLE, Event::CpuIdle { state: state as u32 });
@@ -32,13 +31,18 @@ impl Kernel<'_, '_> {
         } else if self.m.prescient {
             self.foreseen_power(cpu);
         } else {
-            self.set_power(cpu, PowerLevel::Idle(state as u8));
-        }
-        if poll {
-            let limit = self.poll_limit(cpu);
-            self.arm(Source::Kick(cpu), reached + limit);
+            self.in_state(cpu, state);
         }
         self.program_timer(cpu);
+    }
+
+    /// The state is reached; a polling one polls from now on, until its limit.
+    fn in_state(&mut self, cpu: CpuId, state: usize) {
+        self.set_power(cpu, PowerLevel::Idle(state as u8));
+        if self.m.platform.idle_states(cpu)[state].polling {
+            let limit = self.poll_limit(cpu);
+            self.arm(Source::Kick(cpu), self.s.now + limit);
+        }
     }
 
     /// How long the polling state polls before the idle loop looks again, ns.
@@ -143,7 +147,7 @@ impl Kernel<'_, '_> {
         match sleep.phase {
             Phase::Entering(_) => {
                 self.m.reached_idle(cpu);
-                self.set_power(cpu, PowerLevel::Idle(sleep.state as u8));
+                self.in_state(cpu, sleep.state);
             }
             Phase::Asleep if self.m.prescient => self.foreseen_power(cpu),
             Phase::Asleep => self.poll_time_limit(cpu),
