@@ -65,6 +65,7 @@ pub(super) fn cpus(
         nested(l2, &llc, "cache `l2`", "last-level cache", report);
     }
     nested(&llc, &package, "last-level cache", "package", report);
+    nested(&core, &node, "core", "node", report);
     if nr == 0 || report.has_errors() {
         return None;
     }

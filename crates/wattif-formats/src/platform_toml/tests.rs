@@ -80,6 +80,20 @@ fn clusters_and_preferences() {
     assert_eq!((p.told_capacity(CpuId(0)), p.cpus[0].capacity), (1024, 400));
     check("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-1\", \"2-3\"]\nl2 = [\"0-2\", \"3\"]", "E07");
     check("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-3\"]\nl2 = [\"0-1\"]", "E07");
+    let node = |cut: &str, codes: &str| {
+        let topology = format!("llc = [\"0-3\"]\ncore = {{ every = 2 }}\nnode = {cut}");
+        let text = BOARD.replace("llc = [\"0-1\", \"2-3\"]", &topology).replace("[1024]", "[1024, 600]");
+        let set = |node: &str| vec![("topology.node".to_string(), node.to_string())];
+        let whole = text.replace(&format!("\nnode = {cut}"), "");
+        for (text, set) in [(&text, Vec::new()), (&whole, set(cut))] {
+            let parsed = parse(text, &Options { set });
+            let found: Vec<_> = parsed.diagnostics.iter().filter(|d| d.is_error()).collect();
+            assert_eq!(found.iter().map(|d| d.code.trim_start_matches("platform::")).collect::<String>(), codes);
+            assert!(found.iter().all(|d| d.message == "a core lies in two of the nodes"), "{found:?}");
+        }
+    };
+    node("[\"0-1\", \"2-3\"]", ""); // of one cache: sub-NUMA clustering
+    node("[\"0-2\", \"3\"]", "E07");
     check("core = \"big\"", "priority = -1", "E05");
 }
 
