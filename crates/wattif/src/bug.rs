@@ -4,20 +4,27 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
 
 /// What a panicking run was.
-static LAST: Mutex<Bug> = Mutex::new(Bug { message: String::new(), run: None });
+static LAST: Mutex<Bug> = Mutex::new(Bug { message: String::new(), run: None, stdin: false });
 
 struct Bug {
     message: String,
     run: Option<String>,
+    /// Standard input was read.
+    stdin: bool,
 }
 
 fn last() -> std::sync::MutexGuard<'static, Bug> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Remember which run panicked: its seed, hash, kernel and time, and the command that repeats it.
+/// Remember which run panicked: its seed, hash, kernel, time and digest.
 pub fn remember(run: String) {
     last().run.get_or_insert(run);
+}
+
+/// Remember that standard input is part of what was run: the command alone does not repeat it.
+pub fn reads_stdin() {
+    last().stdin = true;
 }
 
 /// Run `work`; a panic in it becomes a text with everything needed to reproduce it.
@@ -34,8 +41,9 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 fn report(bug: &Bug) -> String {
     let command = std::env::args().map(|a| quote(&a)).collect::<Vec<_>>().join(" ");
     let run = bug.run.as_deref().unwrap_or("  no run was in progress");
+    let stdin = if bug.stdin { " < FILE, which holds the same standard input" } else { "" };
     format!(
-        "bug in wattif {}: {}\n{run}\n  command: {command}\nPlease report this with the lines above; the run is deterministic.\n",
+        "bug in wattif {}: {}\n{run}\n  command: {command}{stdin}\nPlease report this with the lines above; the run is deterministic.\n",
         env!("CARGO_PKG_VERSION"),
         bug.message,
     )
@@ -54,6 +62,14 @@ pub fn quote(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_repeats_a_run() {
+        let told = |stdin| report(&Bug { message: "gone".into(), run: Some("  seed 7".into()), stdin });
+        let command = |text: &str| text.lines().find(|l| l.starts_with("  command: ")).unwrap().to_string();
+        assert!(told(false).contains("gone\n  seed 7\n"));
+        assert_eq!(command(&told(true)), command(&told(false)) + " < FILE, which holds the same standard input");
+    }
 
     #[test]
     fn quoting() {

@@ -2,6 +2,7 @@
 //!
 //! A name without a separator and extension is looked up here; anything else is a path; `-` is standard input.
 
+use crate::bug;
 use crate::error::Error;
 use include_dir::{Dir, File, include_dir};
 use std::io::Read;
@@ -168,6 +169,9 @@ pub fn read(path: &str) -> Result<Source, Error> {
 pub fn bytes(path: &str) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     let failed = |e| Error::file(path, e);
+    if path == "-" {
+        bug::reads_stdin();
+    }
     let length = match path {
         "-" => std::io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(failed)? as u64,
         _ => {

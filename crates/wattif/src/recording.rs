@@ -1,5 +1,6 @@
 //! Recorded traces: loading them, their figures, and what they say of another kernel.
 
+use crate::bug;
 use crate::data::Source;
 use crate::error::{Error, Findings};
 use crate::run::run;
@@ -33,6 +34,7 @@ pub struct LoadedTrace {
 pub fn load(name: &str) -> Result<LoadedTrace, Error> {
     let bytes = match name {
         "-" => {
+            bug::reads_stdin();
             let mut bytes = Vec::new();
             let limit = trace::MAX_BYTES as u64 + 1;
             std::io::Read::read_to_end(&mut std::io::Read::take(std::io::stdin().lock(), limit), &mut bytes)

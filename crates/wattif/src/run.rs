@@ -14,6 +14,7 @@ use wattif_lab::metrics::{
 use wattif_model::run::{Blocked, RunError, RunSpec, RunSummary, Runner};
 use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::{CpuId, Ns};
+use wattif_sim::engine::digest::Digest;
 use wattif_sim::simulation::{Injected, simulate, simulate_with};
 
 /// Runs on this machine, in this thread. A panic of the simulator is noted with what reproduces it, and goes on.
@@ -29,30 +30,35 @@ impl Runner for Simulator {
     }
 }
 
-/// Seed, hash and time of a run that panicked; the time by running it again, which ends the same way.
+/// Seed, hash, time and digest of a run that panicked; the last two by running it again, which ends the same way.
 fn last_words(spec: &RunSpec) -> String {
-    let mut clock = Clock(Ns::ZERO);
-    let _ = panic::catch_unwind(AssertUnwindSafe(|| simulate(spec, &mut [&mut clock])));
+    let mut record = Record { at: Ns::ZERO, digest: Digest::new() };
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| simulate(spec, &mut [&mut record])));
     format!(
-        "  platform {} · kernel {} · workload {} · seed {} · simulated time {}\n  spec {}",
+        "  platform {} · kernel {} · workload {} · seed {} · simulated time {}\n  spec {}\n  digest so far {}",
         spec.platform.name,
         spec.kernel.name,
         spec.workload.name,
         spec.seed,
-        clock.0,
-        spec.hash()
+        record.at,
+        spec.hash(),
+        record.digest.finish()
     )
 }
 
-/// Remembers the time of the last event.
-struct Clock(Ns);
+/// Remembers the time of the last event, and the digest of all.
+struct Record {
+    at: Ns,
+    digest: Digest,
+}
 
-impl Observer for Clock {
+impl Observer for Record {
     fn interest(&self) -> Interest {
         Interest::ALL
     }
-    fn event(&mut self, at: Ns, _: CpuId, _: &Event) {
-        self.0 = at;
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        self.at = at;
+        self.digest.feed(at, cpu, event);
     }
 }
 
@@ -298,6 +304,18 @@ mod tests {
     use crate::settings::Settings;
     use wattif_formats::rtapp::Dialect;
     use wattif_sim::cpuidle;
+
+    /// What stands in a report of a bug is what a run says of itself.
+    #[test]
+    fn last_words_have_the_digest() {
+        let platform = load::platform("hikey620", &Settings::default()).unwrap().value;
+        let kernel = load::kernel("linux-5.6", &Settings::default()).unwrap().value;
+        let read = load::workload("server", &platform, Dialect::Workgen, &Settings::default()).unwrap();
+        let spec = RunSpec { platform, workload: read.value.workload, kernel, seed: 7, duration: Ns::from_ms(50) };
+        let digest = simulate(&spec, &mut []).unwrap().digest;
+        let said = last_words(&spec);
+        assert!(said.contains("seed 7 ") && said.ends_with(&format!("digest so far {digest}")), "{said}");
+    }
 
     /// A policy that is handed in does what the same policy does when it is named.
     #[test]
