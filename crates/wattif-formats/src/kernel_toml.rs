@@ -19,7 +19,7 @@
 //! `E09` unknown parent.
 
 use crate::toml_tree::{self, Codes, Node, Report, Table};
-use crate::words::quoted;
+use crate::words::{nearest, quoted};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
 
@@ -88,7 +88,7 @@ pub fn set(kernel: &mut KernelSpec, path: &str, value: &str) -> Result<(), Diagn
         (["hz"], _) => refuse(format!("override `hz`: write {} to {} ticks a second", HZ.start(), HZ.end())),
         ([name] | ["policies", name], value) => match slot(name) {
             Some(slot) => kernel.policies.insert(slot, value.to_string()),
-            None => return refuse(no_such_path(path)),
+            None => return Err(no_such_path(path)),
         }
         .map_or(Ok(()), |_| Ok(())),
         (["features", name], Value::Bool(on)) => {
@@ -104,17 +104,24 @@ pub fn set(kernel: &mut KernelSpec, path: &str, value: &str) -> Result<(), Diagn
             kernel.tunables.insert(format!("{policy}.{tunable}"), value);
             Ok(())
         }
-        _ => refuse(no_such_path(path)),
+        _ => Err(no_such_path(path)),
     }
 }
 
-fn no_such_path(path: &str) -> String {
+fn no_such_path(path: &str) -> Diagnostic {
     let other = match path.split('.').next().unwrap_or_default() {
         "tasks" | "global" => format!("; for the workload file workload.{path}=…"),
         "cpus" | "domains" | "clusters" | "costs" | "noise" => format!("; for the platform platform.{path}=…"),
         _ => String::new(),
     };
-    format!("override {}: write policy.tunable=value or slot=policy{other}", quoted(path))
+    let why = format!("override {}: write policy.tunable=value or slot=policy{other}", quoted(path));
+    let wrong = path.strip_prefix("policies.").unwrap_or(path).split('.').next().unwrap_or_default();
+    let known = Slot::ALL.iter().map(|s| s.name()).chain(["hz"]);
+    let diagnostic = Diagnostic::error("kernel::E08", 0..0, why);
+    match nearest(wrong, known) {
+        Some(near) => diagnostic.help(format!("did you mean {near}?")),
+        None => diagnostic,
+    }
 }
 
 fn slot(name: &str) -> Option<Slot> {

@@ -138,6 +138,10 @@ pub fn workload(name: &str) -> Result<Source, Error> {
             short.trim_end_matches('/')
         )));
     }
+    if name.starts_with("gallery/") && !Path::new(name).exists() {
+        let known = experiments().into_iter().chain(all.iter().map(String::as_str));
+        return Err(Error::unknown("entry of the gallery", short, known, "wattif list experiments"));
+    }
     if is_path(name) {
         return read(name);
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use wattif_formats::rtapp::{self, Dialect, Logs};
 use wattif_formats::{kernel_toml, platform_toml, workload_json};
 use wattif_model::check::Diagnostic;
-use wattif_model::kernel::KernelSpec;
+use wattif_model::kernel::{KernelSpec, Slot};
 use wattif_model::platform::{Cpu, Platform};
 use wattif_model::run::RunSpec;
 use wattif_model::units::CAPACITY_SCALE;
@@ -324,10 +324,16 @@ fn unregistered(text: &str, message: String, setting: Option<&str>) -> Diagnosti
         }
         None => match message.split_once("; there are: ") {
             Some((_, of_kind)) => nearest(name, of_kind.split(", ")),
-            None => nearest(name, registry::POLICIES.iter().map(|p| p.name).chain(features)),
+            None => {
+                let others = ["features", "workload", "platform"].iter().filter(|_| setting.is_some());
+                let slots = Slot::ALL.iter().map(|s| s.name()).chain(others.copied());
+                nearest(name, registry::POLICIES.iter().map(|p| p.name).chain(features).chain(slots))
+            }
         },
     };
     match near.is_empty() {
+        _ if setting.is_some() && owner.is_none() && Slot::ALL.iter().any(|slot| slot.name() == name) => diagnostic
+            .help(format!("a slot takes a policy, {name}=POLICY; a tunable is the policy's, POLICY.TUNABLE=V")),
         true if ["tasks", "global"].contains(&name) => {
             diagnostic.help("for the workload write workload.tasks.NAME.KEY=V")
         }

@@ -40,6 +40,9 @@ fn unknown_names_say_what_is_near() {
         (&["run", "x.json", "-k", "linux-5.5"], "`linux-5.4`", "wattif list kernels"),
         (&["explain", "schedutl"], "`schedutil`", "wattif list policies"),
         (&["repro", "sched_idle_placment"], "`sched_idle_placement`", "wattif list experiments"),
+        (&["compare", "gallery/sched_idle_placment"], "`sched_idle_placement`", "wattif list experiments"),
+        (&["compare", "servr"], "`server`", "wattif list workloads"),
+        (&["run", "gallery/sched_idle_placment"], "`sched_idle_placement`", "wattif list experiments"),
     ] {
         let o = done(args);
         assert_eq!(o.status.code(), Some(2), "{args:?}");
@@ -317,6 +320,13 @@ fn unknown_settings_say_what_is_near() {
         ("teo_weighted.aging_ms=1000001", "takes one of 0 to 1000000, not `1000001`"),
         ("features.SIS_PRO=true", "did you mean SIS_PROP?"),
         ("cpufreq=schedutl", "did you mean schedutil"),
+        ("cpufrq=performance", "did you mean cpufreq?"),
+        ("policies.cpuidel=teo", "did you mean cpuidle?"),
+        ("cpufrq.schedutil.rate_limit_us=500", "did you mean cpufreq?"),
+        ("cpufreqq.x=1", "did you mean cpufreq?"),
+        ("cpufreq.x=1", "cpufreq=POLICY"),
+        ("feature.SIS_PROP=true", "did you mean features?"),
+        ("platfrom.hz=100", "did you mean platform?"),
         ("cpuidle=too", "did you mean teo?"),
         ("load=wlat", "did you mean walt?"),
         ("load=UTILEST", "`wattif list policies`"),

@@ -9,7 +9,7 @@ use crate::compare::{self, Runs};
 use crate::error::{Error, Look};
 use crate::explain::{run_file, same_inputs};
 use crate::run::seeds;
-use crate::{data, experiment, tables, text};
+use crate::{data, experiment, load, tables, text};
 use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
 use wattif_lab::report::ratios;
@@ -183,6 +183,10 @@ fn load(args: &Args, look: Look) -> Result<(Loaded, Vec<u64>), Error> {
         return Ok((Loaded { specs, ..Loaded::default() }, seeds(entry.experiment.seeds)?));
     }
     if args.kernel.len() < 2 {
+        // That there is no such thing comes first.
+        if load::named_model(workload).is_none() && workload != "-" {
+            data::workload(workload)?;
+        }
         return Err(Error::Usage("name at least two kernels: -k linux-5.3 -k linux-5.6".into()));
     }
     Ok((args.inputs.load(workload, &args.kernel, look)?, seeds(20)?))
