@@ -45,17 +45,19 @@ const SHOWN: usize = 40;
 const QUOTED_BYTES: usize = 400;
 
 impl Findings {
-    /// Every finding of at least `least`, as shown on the terminal.
+    /// Every finding of at least `least` in the order of the text, as shown on the terminal; of too many the gravest.
     pub fn render(&self, look: Look, least: Severity) -> String {
         let mut wanted: Vec<&Diagnostic> = self.diagnostics.iter().filter(|d| d.severity >= least).collect();
         wanted.sort_by_key(|d| (std::cmp::Reverse(d.severity), d.span.start));
-        let alike = gathered(&wanted);
+        let mut shown = gathered(&wanted);
+        let rest = shown.split_off(shown.len().min(SHOWN));
+        shown.sort_by_key(|same| same[0].span.start);
         let mut out = String::new();
-        for same in alike.iter().take(SHOWN) {
+        for same in &shown {
             self.render_one(&self.with_places(same), look, &mut out);
         }
-        if alike.len() > SHOWN {
-            let more: usize = alike[SHOWN..].iter().map(Vec::len).sum();
+        if !rest.is_empty() {
+            let more: usize = rest.iter().map(Vec::len).sum();
             let _ = writeln!(out, "… and {more} more in {}", self.name);
         }
         out
@@ -93,8 +95,9 @@ impl Findings {
             shown = shown.with_help(help.clone());
         }
         if quotable {
-            let len = d.span.end.min(lines.end) - d.span.start;
-            shown = shown.with_label(LabeledSpan::underline(SourceSpan::new(d.span.start.into(), len)));
+            let from = d.span.start.min(lines.end);
+            let len = d.span.end.min(lines.end) - from;
+            shown = shown.with_label(LabeledSpan::underline(SourceSpan::new(from.into(), len)));
         }
         let excerpt = Excerpt { name: self.name.clone(), text: tame(&self.text) };
         let report = Report::from(shown).with_source_code(excerpt);
@@ -120,12 +123,13 @@ fn gathered<'a>(findings: &[&'a Diagnostic]) -> Vec<Vec<&'a Diagnostic>> {
     alike
 }
 
-/// Bytes of the line that holds `at`.
+/// Bytes of the line that holds `at`, without its end.
 fn line_bounds(text: &str, at: usize) -> std::ops::Range<usize> {
     let at = text.floor_char_boundary(at.min(text.len()));
     let from = text[..at].rfind('\n').map_or(0, |i| i + 1);
     let to = text[at..].find('\n').map_or(text.len(), |i| at + i);
-    from..to
+    // To miette a carriage return ends a line too, and it counts the lines it has seen.
+    from..from + text[from..to].trim_end_matches('\r').len()
 }
 
 /// The text with a `?` for every control character that could steer the terminal; every byte stays in its place.
@@ -176,12 +180,42 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_other_systems_are_counted_once() {
+        for text in ["{\n\"rnu\": 5\n}", "{\r\n\"rnu\": 5\r\n}", "{\r\n\"rnu\": 5"] {
+            let at = |part: &str| text.find(part).map(|at| at..at + 1).unwrap();
+            for span in [at("rnu"), at("5"), text.len()..text.len()] {
+                let diagnostics = vec![Diagnostic::error("x::E1", span.clone(), "bad")];
+                let findings = Findings { name: "a.json".into(), text: text.into(), diagnostics };
+                let line = 1 + text[..span.start].matches('\n').count();
+                let shown = findings.render(Look::PLAIN, Severity::Note);
+                assert!(shown.contains(&format!("[a.json:{line}:")), "{text:?}: {shown}");
+                assert!(shown.contains(&format!(" {line} │ ")), "{text:?}: {shown}");
+            }
+            let end = text.len() - 1..text.len();
+            let diagnostics = vec![Diagnostic::error("x::E1", at("\n"), "bad"), Diagnostic::error("x::E1", end, "bad")];
+            let findings = Findings { name: "a.json".into(), text: text.into(), diagnostics };
+            assert!(findings.render(Look::PLAIN, Severity::Note).contains("[a.json:1:2]"), "{text:?}");
+        }
+    }
+
+    #[test]
     fn long_lines_and_many_findings_are_bounded() {
         let text = format!("{{{}}}", " ".repeat(1_000_000));
         let diagnostics = (0..500).map(|i| Diagnostic::error("x::E1", i * 9..i * 9 + 1, "bad")).collect();
         let findings = Findings { name: "a.json".into(), text: text.into(), diagnostics };
         let shown = findings.render(Look::PLAIN, Severity::Note);
         assert!(shown.len() < 10_000 && shown.contains("a.json:1:10: bad") && shown.contains("460 more"), "{shown}");
+    }
+
+    #[test]
+    fn findings_stand_in_the_order_of_the_text() {
+        let note = |i: usize| Diagnostic::note("x::N1", i..i + 1, format!("note {i}"));
+        let mut diagnostics: Vec<_> = (0..100).map(note).collect();
+        diagnostics.insert(10, Diagnostic::error("x::E1", 50..51, "bad"));
+        let findings = Findings { name: "a.json".into(), text: "ab\n".repeat(40).into(), diagnostics };
+        let shown = findings.render(Look::PLAIN, Severity::Note);
+        let places = ["note 0", "note 30", "bad"].map(|part| shown.find(part).unwrap());
+        assert!(places.is_sorted() && !shown.contains("note 40") && shown.contains("61 more"), "{shown}");
     }
 
     #[test]
