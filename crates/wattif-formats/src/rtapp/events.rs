@@ -173,8 +173,29 @@ impl Context<'_> {
             m.value.span.clone(),
             "a `runtime` with duration and mode: rt-app takes an integer",
         );
+        for key in inner.iter().filter(|k| !["duration", "mode"].contains(&k.name.as_str())) {
+            keys::unknown(key, &[&["duration", "mode"]], false, &mut self.report);
+        }
+        self.busy_mode(inner);
         let duration = self.mandatory(inner, "duration", m)?;
         values::us(duration, &mut self.report)
+    }
+
+    /// Both modes keep the CPU busy for the time; it is simulated in pieces of work, as rt-app's own `runtime` is.
+    fn busy_mode(&mut self, inner: &[Member]) {
+        let Some(mode) = values::find(inner, "mode") else { return };
+        let at = mode.value.span.clone();
+        match values::text(mode, &mut self.report) {
+            None | Some("loadwait") => {}
+            Some("clockonly") => {
+                let message = "`clockonly` has no meaning in a simulation: taken as `loadwait`";
+                self.report.note("rtapp::N01", at, message);
+            }
+            Some(other) => {
+                let message = format!("unknown runtime mode {}: taken as `loadwait`", quoted(other));
+                self.report.warning("rtapp::W16", at, message).help("`loadwait` or `clockonly`");
+            }
+        }
     }
 
     fn mandatory<'m>(&mut self, inner: &'m [Member], name: &str, owner: &Member) -> Option<&'m Member> {

@@ -43,10 +43,10 @@
 //! | `W10` | signal that nobody ever waits for |
 //! | `W11` | wait that nobody ever ends |
 //! | `W12` | mutex waited with or unlocked but never locked, or locked and never unlocked |
-//! | `W13` | barrier that counts more parties than can arrive |
+//! | `W13` | barrier that counts more parties than can arrive, or is named by a task that is forked |
 //! | `W14` | long loop that never consumes time |
 //! | `W15` | phase that is never reached |
-//! | `W16` | timer without period, of unknown mode, or made absolute elsewhere |
+//! | `W16` | timer without period or made absolute elsewhere; unknown mode of a timer or `runtime` |
 //! | `W17` | duration 0 means no limit |
 //! | `W18` | repeated task name: the later task is renamed |
 //! | `W19` | task with instance 0 that nobody forks |
@@ -192,7 +192,7 @@ fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Repor
         groups::read(groups, &mut workload.groups, &mut context.report);
     }
     context.resources.fill(&mut workload);
-    context.resources.lint(&mut context.report);
+    context.resources.lint(&context.forked, &mut context.report);
     let failed = context.report.has_errors();
     let workload = (!failed).then_some(workload);
     Parsed { workload, diagnostics: context.report.into_diagnostics(), calibration_cpu, logs }

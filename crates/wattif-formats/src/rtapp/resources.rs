@@ -111,7 +111,7 @@ impl Resources {
     }
 
     /// What only the whole file shows.
-    pub fn lint(&self, report: &mut Report) {
+    pub fn lint(&self, forked: &BTreeSet<u32>, report: &mut Report) {
         for (name, uses) in self.conds.iter() {
             lint_cond(name, uses, report);
         }
@@ -122,7 +122,7 @@ impl Resources {
             }
         }
         for (name, parties) in self.barriers.iter() {
-            lint_barrier(name, parties, report);
+            lint_barrier(name, parties, forked, report);
         }
         for (name, uses) in self.timers.iter() {
             let threads: u64 = uses.users.values().sum();
@@ -158,7 +158,7 @@ fn lint_cond(name: &str, uses: &Wakes, report: &mut Report) {
     }
 }
 
-fn lint_barrier(name: &str, parties: &Parties, report: &mut Report) {
+fn lint_barrier(name: &str, parties: &Parties, forked: &BTreeSet<u32>, report: &mut Report) {
     let arriving: u64 = parties.users.values().sum();
     if arriving == 0 {
         let message = format!("barrier {} counts no thread, so it holds nobody up", quoted(name));
@@ -174,5 +174,14 @@ fn lint_barrier(name: &str, parties: &Parties, report: &mut Report) {
         report
             .warning("rtapp::W13", parties.span.clone(), message)
             .help("name a barrier once in a task; threads made by fork are not counted");
+    } else if parties.users.keys().any(|task| forked.contains(task)) {
+        let message = format!(
+            "barrier {} waits for {} threads, and those made by fork, which it does not count, arrive as well",
+            quoted(name),
+            parties.counted
+        );
+        report
+            .warning("rtapp::W13", parties.span.clone(), message)
+            .help("a barrier is for threads of the start: let tasks that are forked wait for a semaphore (`sem_wait`)");
     }
 }

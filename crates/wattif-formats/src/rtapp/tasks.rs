@@ -163,6 +163,8 @@ impl Context<'_> {
             let is_event = keys::event(&m.name).is_some();
             match m.name.as_str() {
                 "nodes_membind" => self.membind(m),
+                // With duration and mode it is an event alone.
+                "runtime" if !has_phases && matches!(m.value.value, Json::Object(_)) => {}
                 "runtime" if !has_phases => {
                     let message =
                         "in a task without phases rt-app reads `runtime` also as the slice (or deadline budget)";

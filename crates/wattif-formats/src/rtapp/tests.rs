@@ -127,6 +127,12 @@ fn barrier_counts_textual_uses() {
     lints(forked, "W13");
     let said = parse(forked, "test", &Options::default()).diagnostics.swap_remove(0);
     assert!(said.message.contains("holds nobody up"), "{said:?}");
+    let forked = |task: &str| {
+        let tasks = [r#""a": {"fork": "b", "barrier": "x", "run": 1}"#, task];
+        lints(&format!(r#"{{"tasks": {{{}}}}}"#, tasks.join(", ")), "W13");
+    };
+    forked(r#""b": {"barrier": "x", "run": 1}"#);
+    forked(r#""b": {"instance": 0, "barrier": "x", "run": 1}"#);
 }
 
 #[test]
@@ -311,6 +317,16 @@ fn repeated_phases_and_tasks() {
     let w = workload(r#"{"tasks": {"a": {"run": 1}, "a": {"run": 2}, "a1": {"run": 3}}}"#);
     assert_eq!(w.tasks.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["a", "a2", "a1"]);
     task_lints(r#""loop": 1, "run": 1, "loop": 2"#, "W02");
+    for (members, help) in [
+        (r#""a": {"loop": 1, "run": 1, "loop": 2}"#, "only one of them counts: delete the other"),
+        (r#""a": {"run": 1, "run": 2}"#, "give each event a name of its own, such as `run1`, `run2`"),
+        (r#""a": {"run": 1}, "a": {"run": 1}"#, "give each task a name of its own"),
+        (r#""a": {"phases": {"p": {"run": 1}, "p": {"run": 1}}}"#, "give each phase a name of its own"),
+    ] {
+        let found = parse(&format!(r#"{{"tasks": {{{members}}}}}"#), "t", &options(Dialect::RtApp)).diagnostics;
+        let found: Vec<_> = found.iter().map(|d| (d.code, d.help.as_deref())).collect();
+        assert_eq!(found, [("rtapp::W02", Some(help))], "{members}");
+    }
 }
 
 #[test]
@@ -326,6 +342,18 @@ fn keys_that_surprise() {
     task_lints(r#""priorty": 1, "run": 1"#, "W01");
     task_lints(r#""frag": 1, "run": 1"#, "");
     task_lints(r#""runtime": 1000"#, "W04");
+    let mode = |mode: &str, codes: &str| {
+        let text = format!(r#"{{"tasks": {{"a": {{"runtime": {{"duration": 1000{mode}}}}}}}}}"#);
+        let found = parse(&text, "t", &Options::default()).diagnostics;
+        let found: Vec<_> = found.iter().map(|d| d.code.trim_start_matches("rtapp::")).collect();
+        assert_eq!(found.join(" "), codes, "{mode}");
+    };
+    mode("", "N03");
+    mode(r#", "mode": "loadwait""#, "N03");
+    mode(r#", "mode": "clockonly""#, "N03 N01");
+    mode(r#", "mode": "foo""#, "N03 W16");
+    mode(r#", "mdoe": "loadwait""#, "N03 W01");
+    mode(r#", "mode": 5"#, "N03 E04");
     task_lints(r#""run": 1, "phases": {"p": {"run": 1, "delay": 5, "period": 1}}"#, "W06 W06 W06");
     lints(r#"{"global": {"logsize": 4}, "tasks": {"a": {"run": 1}}}"#, "W01");
     lints(r#"{"tasks": {"a_rather_long_name": {"run": 1}}}"#, "W05");

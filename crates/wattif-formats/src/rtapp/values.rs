@@ -122,7 +122,7 @@ pub(super) fn repeated(node: &mut Node, holds: Holds, collapse: bool, report: &m
     match holds {
         Holds::Tasks if !collapse => rename(members, report),
         Holds::Phases if !collapse => {}
-        _ => merge(members, |name| collapse || holds != Holds::Events || keys::event(name).is_none(), report),
+        _ => merge(members, holds, collapse, report),
     }
     for m in members.iter_mut() {
         let below = match (holds, m.name.as_str()) {
@@ -135,7 +135,9 @@ pub(super) fn repeated(node: &mut Node, holds: Holds, collapse: bool, report: &m
     }
 }
 
-fn merge(members: &mut Vec<Member>, merges: impl Fn(&str) -> bool, report: &mut Report) {
+fn merge(members: &mut Vec<Member>, holds: Holds, collapse: bool, report: &mut Report) {
+    let is_event = |name: &str| holds == Holds::Events && keys::event(name).is_some();
+    let merges = |name: &str| collapse || !is_event(name);
     let mut first: BTreeMap<String, usize> = BTreeMap::new();
     let mut kept: Vec<Member> = Vec::with_capacity(members.len());
     for m in members.drain(..) {
@@ -145,9 +147,13 @@ fn merge(members: &mut Vec<Member>, merges: impl Fn(&str) -> bool, report: &mut 
                     "repeated key {}: the first place and this value are kept, the earlier value is lost",
                     quoted(&m.name)
                 );
-                report
-                    .warning("rtapp::W02", m.name_span.clone(), message)
-                    .help("give each event a name of its own, such as `run1`, `run2`");
+                let help = match holds {
+                    Holds::Events if is_event(&m.name) => "give each event a name of its own, such as `run1`, `run2`",
+                    Holds::Tasks => "give each task a name of its own",
+                    Holds::Phases => "give each phase a name of its own",
+                    _ => "only one of them counts: delete the other",
+                };
+                report.warning("rtapp::W02", m.name_span.clone(), message).help(help);
                 kept[at].value = m.value;
             }
             None => {
