@@ -52,7 +52,8 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "DETAIL", default_value = "tracepoints", requires = "trace")]
     trace_detail: Detail,
     /// Write the log files that rt-app would have written, one per thread, into this folder; the file's log_basename,
-    /// calibration and cumulative_slack count, and with log_size "disable" there are none.
+    /// calibration and cumulative_slack count, and with log_size "disable" there are none. A file without `global` has logs
+    /// here, where rt-app would write none.
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
     #[command(flatten)]
