@@ -51,7 +51,8 @@ impl Machine {
     pub fn wake(&mut self, cpu: CpuId, now: u64) -> Option<u64> {
         let sleep = self.cpus[cpu.at()].sleep?;
         let from = match sleep.phase {
-            Phase::Entering(until) => until,
+            // On the way in until then; the interrupt may come later still.
+            Phase::Entering(until) => until.max(now),
             Phase::Asleep => now,
             Phase::Leaving(_) => return None,
         };
