@@ -4,6 +4,7 @@
 //! - nobody is running (the CPU was idle): an interrupt;
 //! - the woken thread is mostly woken from idle CPUs: interrupts, also when it is not;
 //! - its wake-ups come at equal distances, and now this thread, now that one seems to wake it: a timer;
+//! - the same, and whoever seems to wake it mostly has not slept since the wake-up before: it keeps no time that way, so a timer;
 //! - the running thread never sleeps: it computes, and was interrupted.
 
 use super::periods;
@@ -29,6 +30,8 @@ struct Woken {
     at: Vec<u64>,
     from_idle: usize,
     by: BTreeMap<Pid, usize>,
+    /// By threads that had not slept since the wake-up before.
+    by_awake: usize,
 }
 
 impl Woken {
@@ -36,8 +39,8 @@ impl Woken {
         let by_threads: usize = self.by.values().sum();
         let most = self.by.values().max().copied().unwrap_or(0);
         let distances = || self.at.windows(2).map(|w| w[1].saturating_sub(w[0])).collect();
-        self.from_idle >= by_threads
-            || most * 100 < by_threads * ONE_WAKER && periods::most_frequent(distances(), REGULAR).is_some()
+        let unlikely = most * 100 < by_threads * ONE_WAKER || 2 * self.by_awake > by_threads;
+        self.from_idle >= by_threads || unlikely && periods::most_frequent(distances(), REGULAR).is_some()
     }
 }
 
@@ -48,28 +51,34 @@ impl Wakers {
         if flags {
             return Wakers { flags, interrupted: BTreeSet::new(), hogs: BTreeSet::new() };
         }
-        let (mut woken, mut ran, mut blocked) = (BTreeMap::<Pid, Woken>::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut woken, mut ran) = (BTreeMap::<Pid, Woken>::new(), BTreeSet::new());
+        // Since when, the last time.
+        let mut blocked = BTreeMap::<Pid, u64>::new();
         for r in &recording.records {
             match r.event() {
                 Some(&Event::SchedWaking { pid, in_irq, .. }) => {
                     let w = woken.entry(pid).or_default();
-                    w.at.push(r.at.0);
                     match r.current.filter(|c| c.0 != 0 && !in_irq) {
-                        Some(waker) => *w.by.entry(waker).or_default() += 1,
+                        Some(waker) => {
+                            *w.by.entry(waker).or_default() += 1;
+                            let awake = |before: &u64| blocked.get(&waker).is_none_or(|at| at < before);
+                            w.by_awake += usize::from(w.at.last().is_some_and(awake));
+                        }
                         None => w.from_idle += 1,
                     }
+                    w.at.push(r.at.0);
                 }
                 Some(&Event::SchedSwitch { prev_pid, prev_state, .. }) => {
                     ran.insert(prev_pid);
                     if prev_state != PrevState::Running {
-                        blocked.insert(prev_pid);
+                        blocked.insert(prev_pid, r.at.0);
                     }
                 }
                 _ => {}
             }
         }
         let interrupted = woken.into_iter().filter(|(_, w)| w.by_interrupts()).map(|(pid, _)| pid).collect();
-        Wakers { flags, interrupted, hogs: ran.difference(&blocked).copied().collect() }
+        Wakers { flags, interrupted, hogs: ran.into_iter().filter(|pid| !blocked.contains_key(pid)).collect() }
     }
 
     /// Is it `waker`, who runs, that wakes `pid`?
@@ -112,6 +121,15 @@ mod tests {
         let records =
             (0..12).flat_map(|i| [waking(i * 10 * MS, 1 + i as u32 % 3, 8), blocks(i * MS, 1 + i as u32 % 3)]);
         assert!(!wakers(records.collect()).wakes(Pid(1), Pid(8)));
+    }
+
+    #[test]
+    fn a_timer_interrupts_one_who_computes() {
+        let regular = (0..12).map(|i| waking(i * 10 * MS, 7, 8));
+        let hog = |regular| [vec![blocks(0, 7)], regular, vec![blocks(120 * MS, 7)]].concat();
+        assert!(!wakers(hog(regular.collect())).wakes(Pid(7), Pid(8)));
+        let now_and_then = (0..12).map(|i| waking(i * i * 10 * MS, 7, 8));
+        assert!(wakers(hog(now_and_then.collect())).wakes(Pid(7), Pid(8)), "at no period");
     }
 
     #[test]
