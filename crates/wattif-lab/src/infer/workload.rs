@@ -26,6 +26,7 @@ use super::exits::Sleeps;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
 use super::programs::programs;
+use super::spins::Piece;
 use super::steps::{self, Step};
 use super::unlike::{self, first_opps, nearest};
 use super::wakers::Wakers;
@@ -82,8 +83,9 @@ pub(super) struct Thread {
     work: u64,
     began: u64,
     last: u64,
-    /// From the beginning to the end of each step of work, ns, by step.
-    walls: Vec<(usize, u64)>,
+    /// Of that work, on CPUs, ns.
+    on_cpu: u64,
+    pieces: Vec<Piece>,
     /// Kernel time of the present slice that is not the thread's work, ns.
     overhead: u64,
     cpu: Option<CpuId>,
@@ -171,7 +173,8 @@ impl Thread {
             work: 0,
             began: 0,
             last: 0,
-            walls: Vec::new(),
+            on_cpu: 0,
+            pieces: Vec::new(),
             overhead: 0,
             cpu: None,
             parent: None,
@@ -189,7 +192,8 @@ impl Thread {
     }
     fn push(&mut self, step: Step) {
         if self.work > 0 {
-            self.walls.push((self.steps.len(), self.last - self.began));
+            let (step, wall) = (self.steps.len(), self.last - self.began);
+            self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu });
             self.steps.push(Step::Work(std::mem::take(&mut self.work)));
         }
         self.steps.push(step);
@@ -247,9 +251,10 @@ impl Inference<'_> {
             let kernel = t.overhead.min(wall);
             t.overhead -= kernel;
             if t.work == 0 {
-                t.began = since + kernel;
+                (t.began, t.on_cpu) = (since + kernel, 0);
             }
             t.last = now.max(t.began);
+            t.on_cpu += wall - kernel;
             t.work = t.work.saturating_add((wall - kernel).saturating_mul(speed));
         }
     }
@@ -475,7 +480,7 @@ impl Inference<'_> {
             if t.work > 0 {
                 t.steps.push(Step::Work(std::mem::take(&mut t.work)));
             }
-            super::spins::spin(&mut t.steps, &t.walls);
+            super::spins::spin(&mut t.steps, &t.pieces);
             let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
             steps::follow_causes(&mut t.steps, DEVICE_OF * t.irqs_elsewhere > t.irqs, slack);
             steps::even_out(&mut t.steps);
