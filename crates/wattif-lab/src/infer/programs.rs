@@ -276,14 +276,16 @@ impl Programs<'_> {
         }
         match t.state {
             State::Dead { .. } => return ops,
-            State::Running | State::Runnable { .. } => match steps::rest(&t.steps) {
-                Rest::Units(units) => ops.push(work(units)),
-                Rest::Endless => ops.push(Op::Run(Amount::Fixed(FOREVER_NS))),
-            },
+            State::Running | State::Runnable { .. } => {
+                match steps::rest(&t.steps, self.end - t.awake.min(self.end), self.end) {
+                    Rest::Units(units) => ops.push(work(units)),
+                    Rest::Endless => ops.push(Op::Run(Amount::Fixed(FOREVER_NS))),
+                }
+            }
             State::Sleeping { .. } | State::Unknown => {}
         }
         // It lives on beyond the end of the trace; where a late job moves all later ones, a kernel under which none is late gets farther.
-        if !absolute && t.beat.work > 0 {
+        if !absolute && t.beats_on(self.end) {
             let begin = ops.len() as u32;
             let timer = Op::Timer { timer: 0, period: Amount::Fixed(t.beat.period), absolute };
             ops.extend([Op::Loop { count: None, end: begin + 3 }, timer, work(t.beat.work), Op::LoopEnd { begin }]);
@@ -364,6 +366,17 @@ fn closed(threads: &BTreeMap<Pid, Thread>, end: u64) -> BTreeSet<Pid> {
 }
 
 impl Thread {
+    /// Does its beat go on when the trace ends? A thread with a beat is never blocked for more than two periods, of which it may leave one
+    /// out. If it is, it has stopped; if it mostly was, its beat is that of bursts.
+    fn beats_on(&self, end: u64) -> bool {
+        let too_long = |ns: &u64| *ns > 2 * self.beat.period;
+        let timer = |s: &Step| if let Step::Timer { until, since } = *s { Some((until, until - since)) } else { None };
+        let mut timers = self.steps.iter().filter_map(timer);
+        let Some((first, _)) = timers.next() else { return false };
+        let pauses: u64 = timers.map(|t| t.1).filter(too_long).sum();
+        let stopped = matches!(self.state, State::Sleeping { since, .. } if too_long(&end.saturating_sub(since)));
+        self.beat.work > 0 && !stopped && 2 * pauses <= end.saturating_sub(first)
+    }
     /// After how many steps other than work it was on one of these CPUs for good, if it was on others before.
     fn bound_after(&self, cpus: &CpuSet) -> Option<u32> {
         let outside = self.ran.iter().rposition(|(_, cpu)| !cpus.contains(*cpu))?;
@@ -392,4 +405,45 @@ fn starting_again(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTr
         counts.1 += t.beat.started_again;
     }
     seen.into_iter().filter(|(_, (caught_up, again))| again > caught_up).map(|(task, _)| task).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Work and sleeps by turns, in µs.
+    fn asleep(pieces: impl Iterator<Item = (u64, u64)>) -> Vec<Step> {
+        let mut at = MS;
+        let mut turn = |(work, sleep): (u64, u64)| {
+            let since = at + work * 1_000;
+            at = since + sleep * 1_000;
+            [Step::Work(work), Step::Timer { until: at, since }]
+        };
+        pieces.flat_map(&mut turn).collect()
+    }
+
+    #[test]
+    fn who_stops_does_not_go_on() {
+        let beats = |sleeps: &[u64], since: u64, end: u64| {
+            let mut steps = asleep(sleeps.iter().map(|ms| (0, ms * 1_000)));
+            for step in &mut steps {
+                if let Step::Work(units) = step {
+                    *units = MS;
+                }
+            }
+            let beat = super::super::periods::reveal(&mut steps);
+            assert_eq!(beat.work, MS);
+            let state = State::Sleeping { since: since * MS, disk: false };
+            let mut t = Thread::new(120);
+            (t.steps, t.beat, t.state) = (steps, beat, state);
+            t.beats_on(end * MS)
+        };
+        let regular = [9; 20];
+        assert!(beats(&regular, 182, 190) && beats(&regular, 182, 199), "it may leave one out");
+        assert!(!beats(&regular, 182, 900), "it has stopped");
+        let bursts = [9, 9, 9, 9, 400].repeat(6);
+        assert!(!beats(&bursts, 2_617, 2_620), "mostly it sleeps");
+    }
 }

@@ -175,11 +175,14 @@ pub enum Rest {
     Endless,
 }
 
-/// A stretch of work so many times as long as the longest before it has no end in sight.
+/// A stretch of work so many times as long as the longest before it has no end in sight, if it is a part of the trace in so many at least:
+/// a burst that a trace happens to cut off tells nothing of that, and is taken as half over. Under a kernel that gives it less than
+/// twice as much of a CPU, one that was endless after all is the same.
 const ENDLESS: u64 = 4;
+const LONG_PART: u64 = 10;
 
-/// How the last stretch of a thread that was about to run at the end of its trace goes on.
-pub fn rest(steps: &[Step]) -> Rest {
+/// How the last stretch of a thread that was about to run at the end of its trace goes on. It takes part of that trace already.
+pub fn rest(steps: &[Step], stretch: u64, trace: u64) -> Rest {
     if let Some(Step::Spin(_)) = steps.last() {
         return Rest::Units(0);
     }
@@ -194,11 +197,12 @@ pub fn rest(steps: &[Step]) -> Rest {
     let last = stretches.pop().unwrap_or(0);
     // The first one is cut off as well.
     let whole = stretches.get(1..).unwrap_or(&[]);
-    let Some(longest) = whole.iter().max().filter(|w| **w > 0) else { return Rest::Endless };
-    if last > longest.saturating_mul(ENDLESS) {
-        return Rest::Endless;
+    let longest = whole.iter().max().copied().unwrap_or(0);
+    match (longest == 0 || last > longest.saturating_mul(ENDLESS), stretch.saturating_mul(LONG_PART) >= trace) {
+        (true, true) => Rest::Endless,
+        (true, false) => Rest::Units(last),
+        _ => Rest::Units(median(&mut whole.to_vec()).unwrap_or(0).saturating_sub(last)),
     }
-    Rest::Units(median(&mut whole.to_vec()).unwrap_or(0).saturating_sub(last))
 }
 
 #[cfg(test)]
@@ -255,11 +259,14 @@ mod tests {
     #[test]
     fn beyond_the_end() {
         let timer = |until| Step::Timer { until, since: until - 1 };
-        let check = |steps: &[Step], expect| assert_eq!(rest(steps), expect, "{steps:?}");
+        let check = |steps: &[Step], expect| assert_eq!(rest(steps, 100, 1_000), expect, "{steps:?}");
         check(&[Step::Work(900)], Rest::Endless);
         check(&[Step::Work(900), timer(5), Step::Spin(70)], Rest::Units(0));
         check(&[timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(4)], Rest::Units(6));
         check(&[timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(30)], Rest::Units(0));
         check(&[timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(50)], Rest::Endless);
+        let burst = [timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(50)];
+        assert_eq!(rest(&[timer(1), Step::Work(900)], 99, 1_000), Rest::Units(900), "it had just begun");
+        assert_eq!(rest(&burst, 99, 1_000), Rest::Units(50));
     }
 }

@@ -16,7 +16,7 @@
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
 //! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock (`spins.rs`) |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
-//! | it computes when the trace ends | the rest of its usual stretch, or more without an end |
+//! | it computes when the trace ends | the rest of its usual stretch, as much again, or more without an end |
 //!
 //! So pipes, futexes and binder become dependencies: another kernel or machine moves the wake-ups with the work. Where records do not
 //! say whether they come from an interrupt, `wakers.rs` guesses.
@@ -86,6 +86,8 @@ pub(super) struct Thread {
     /// Of that work, on CPUs, ns.
     on_cpu: u64,
     pieces: Vec<Piece>,
+    /// Since when it has not been blocked.
+    pub(super) awake: u64,
     /// Kernel time of the present slice that is not the thread's work, ns.
     overhead: u64,
     cpu: Option<CpuId>,
@@ -175,6 +177,7 @@ impl Thread {
             last: 0,
             on_cpu: 0,
             pieces: Vec::new(),
+            awake: 0,
             overhead: 0,
             cpu: None,
             parent: None,
@@ -273,7 +276,7 @@ impl Inference<'_> {
             Recorded::Event(Event::SchedProcessFork { pid, child_pid }) => self.fork(at, cpu, pid, child_pid),
             Recorded::Event(Event::SchedWakeupNew { pid, .. }) => {
                 if let Some(t) = self.threads.get_mut(&pid).filter(|t| t.state == State::Unknown) {
-                    (t.state, t.born) = (State::Runnable { since: at }, at);
+                    (t.state, t.born, t.awake) = (State::Runnable { since: at }, at, at);
                 }
             }
             Recorded::Event(Event::CpuIdle { state }) => match state {
@@ -421,7 +424,7 @@ impl Inference<'_> {
             (None, true) => Step::Device { ns: at.saturating_sub(since + exit_ns).max(1), since },
             (None, false) => Step::Timer { until: due, since },
         });
-        (t.state, t.woken) = (State::Runnable { since: at }, true);
+        (t.state, t.woken, t.awake) = (State::Runnable { since: at }, true, at);
         if let Some(waker) = waker {
             self.threads.get_mut(&waker).expect("checked above").push(Step::Post { to: pid, at });
         }
@@ -438,7 +441,9 @@ impl Inference<'_> {
         for (of, step) in [(pid, Step::Token { by, since: at, at }), (by, Step::Post { to: pid, at })] {
             if let Some(t) = self.threads.get_mut(&of) {
                 t.push(step);
-                t.early |= of == pid;
+                if of == pid {
+                    (t.early, t.awake) = (true, at);
+                }
             }
         }
     }
@@ -450,7 +455,7 @@ impl Inference<'_> {
         }
         let Some(t) = self.threads.get_mut(&child) else { return };
         if t.state == State::Unknown && t.steps.is_empty() {
-            (t.parent, t.born, t.state) = (Some(parent), at, State::Runnable { since: at });
+            (t.parent, t.born, t.awake, t.state) = (Some(parent), at, at, State::Runnable { since: at });
             self.threads.get_mut(&parent).expect("checked above").push(Step::Fork(child));
         }
     }
