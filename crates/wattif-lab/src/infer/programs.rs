@@ -12,6 +12,10 @@ use wattif_model::{CpuId, CpuSet, Ns, Pid};
 const MIN_SLEEPS: usize = 8;
 /// A CPU that is busy for so much of a trace has no room left, percent.
 const BUSY_PCT: u64 = 80;
+/// Lengths of the sleeps of a program; so many of 100 sleeps tell them, and others are farther than this part from them.
+const CONSTANTS: usize = 3;
+const OF_100: usize = 80;
+const FAR: f64 = 0.02;
 /// Between two looks at the clock.
 const SPIN_CHUNK_NS: u64 = 1_000;
 /// Work and sleeps without an end.
@@ -167,7 +171,7 @@ fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Option
     attr
 }
 
-/// Sleeps of equal length between wake-ups at unequal distances: a relative sleep. Its length.
+/// Sleeps of equal length, or of a few lengths, between wake-ups at unequal distances: relative sleeps.
 fn sleeps_relatively(steps: &[Step]) -> bool {
     let sleeps: Vec<(f64, f64)> = steps
         .iter()
@@ -185,7 +189,32 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
         let mean = v.iter().sum::<f64>() / v.len() as f64;
         (v.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / v.len() as f64).sqrt() / mean.max(1.0)
     };
-    spread(&lengths) < 0.02 && spread(&lengths) * 2.0 < spread(&intervals)
+    if spread(&lengths) < 0.02 && spread(&lengths) * 2.0 < spread(&intervals) {
+        return true;
+    }
+    // Some may have ended while their CPU took long to wake up. That moves both distances to the wake-up, but one length only: intervals that
+    // are so little farther apart may be those of a timer.
+    let missed = missed(lengths);
+    missed < FAR && missed * 4.0 < self::missed(intervals)
+}
+
+/// How far values are from the nearest of a few constants, as part of it; those that are farthest left out.
+fn missed(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let (n, mut off) = (values.len(), Vec::new());
+    for _ in 0..CONSTANTS {
+        let near = |begin: usize| values[begin..].partition_point(|v| *v <= values[begin] * (1.0 + FAR));
+        let Some((n, begin)) = (0..values.len()).map(|begin| (near(begin), begin)).max() else { break };
+        if n < MIN_SLEEPS {
+            break;
+        }
+        let constant = values[begin + n / 2];
+        off.extend(values.drain(begin..begin + n).map(|v| (v - constant).abs() / constant.max(1.0)));
+    }
+    off.sort_unstable_by(f64::total_cmp);
+    off.resize(n, 1.0);
+    off.truncate(n * OF_100 / 100);
+    off.iter().sum::<f64>() / off.len().max(1) as f64
 }
 
 /// What all threads of a recording need to become programs.
@@ -422,6 +451,29 @@ mod tests {
             [Step::Work(work), Step::Timer { until: at, since }]
         };
         pieces.flat_map(&mut turn).collect()
+    }
+
+    #[test]
+    fn sleeps_of_a_few_lengths() {
+        let unlike = |i: u64| 1_000 + i * 7_919 % 1_500;
+        let drifts = |i| (unlike(i), if i % 30 == 7 { 10_900 } else { 8_000 });
+        assert!(sleeps_relatively(&asleep((0..60).map(drifts))), "some long exits");
+        let phases = |i| if i / 10 % 2 == 0 { (unlike(i), 5_000) } else { (unlike(i) / 10, 2_000) };
+        assert!(sleeps_relatively(&asleep((0..60).map(phases))), "two lengths");
+        assert!(!sleeps_relatively(&asleep((0..60).map(|i| (1_000, unlike(i * i))))), "any length");
+    }
+
+    #[test]
+    fn a_period_is_no_sleep() {
+        let check = |work: &dyn Fn(u64) -> u64, why: &str| {
+            let exit = |i: u64| if i % 20 == 9 { 950 } else { 0 };
+            let turn = |i: u64| (work(i), 10_000 + exit(i + 1) - exit(i) - work(i));
+            assert!(!sleeps_relatively(&asleep((0..80).map(turn))), "{why}");
+        };
+        check(&|i| if i / 20 % 2 == 0 { 500 } else { 7_000 }, "two kinds of work");
+        check(&|i| 500 + i % 3 + if i / 20 % 2 == 0 { 0 } else { 6_500 }, "not to the microsecond");
+        check(&|i| 500 + i * 7_919 % 5_000, "any work");
+        check(&|_| 500, "always the same");
     }
 
     #[test]

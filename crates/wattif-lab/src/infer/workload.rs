@@ -6,7 +6,7 @@
 //! | the trace says | the program says |
 //! |---|---|
 //! | woken in an interrupt, after `S` | sleep until that time (a timer), less the timer slack of fair threads |
-//! | the same, and its sleeps are of equal length while its wake-ups are not | sleep so long |
+//! | the same, and its sleeps are of one or a few lengths while its wake-ups are at unlike distances | sleep so long |
 //! | woken in an interrupt, after a thread had woken it before, and at no period | a device, or a sleep of that length, from then on |
 //! | woken in an interrupt, after `D` | a device that takes as long as it took |
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
