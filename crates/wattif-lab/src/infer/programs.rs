@@ -399,7 +399,9 @@ impl Thread {
     /// out. If it is, it has stopped; if it mostly was, its beat is that of bursts.
     fn beats_on(&self, end: u64) -> bool {
         let too_long = |ns: &u64| *ns > 2 * self.beat.period;
-        let timer = |s: &Step| if let Step::Timer { until, since } = *s { Some((until, until - since)) } else { None };
+        let timer = |s: &Step| {
+            if let Step::Timer { until, since } = *s { Some((until, until.saturating_sub(since))) } else { None }
+        };
         let mut timers = self.steps.iter().filter_map(timer);
         let Some((first, _)) = timers.next() else { return false };
         let pauses: u64 = timers.map(|t| t.1).filter(too_long).sum();
