@@ -2,8 +2,10 @@
 //!
 //! A trace does not hold `sched_setaffinity`. What it shows is a thread that waits for its CPU although another is idle. Once may
 //! be the scheduler's choice; a balancer would mend it within some ticks. So a thread is taken as bound to the CPUs it ran on since
-//! when it happened often, or long, and never the other way round.
+//! when it happened often, or long, beside CPUs that it never ran on. Idle CPUs among its own are the scheduler's choice and say nothing.
 
+use std::collections::BTreeMap;
+use wattif_model::platform::{Cpu, FreqDomain, Platform};
 use wattif_model::{CpuId, CpuSet};
 
 /// Waiting as long while another CPU is idle means that it may not go there.
@@ -16,11 +18,20 @@ const SNUBS_AFTER_MOVE: u64 = 20;
 /// There each stretch of as long is as much as a further wait: a balancer looked that often. Otherwise so many of them are.
 const LOOK_NS: u64 = 20_000_000;
 const LOOKS_THERE: u64 = 5;
+/// Instead of `WAITED_NS`, so many moves between its own CPUs while others were idle.
+const SIDESTEPS: u32 = 100;
+/// Since it came to the last CPU of a set, so many moves for each of them.
+const SETTLED: usize = 2;
 /// On a CPU that is busy for so long without a pause, energy-aware placement has no say any more.
 const FULL_NS: u64 = 100_000_000;
 /// So many wake-ups on a CPU that is busy, beside an idle one of the same capacity, and one in so many of all.
 const SQUEEZES: u32 = 50;
 const SQUEEZED_OF: u32 = 4;
+/// So many different sets of idle CPUs are kept of a thread.
+const KINDS: usize = 64;
+/// Who computes for so long on a small CPU while a larger one is idle would have been moved there; so long together means that it may not.
+pub(super) const STRANDED_NS: u64 = 100_000_000;
+const STRANDED_FOR_NS: u64 = 3 * STRANDED_NS;
 
 /// What was seen of one thread.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +44,13 @@ pub struct Evidence {
     equal: PassedOver,
     /// Beside any, on a CPU that had been full for long.
     full: PassedOver,
+    /// It computed beside an idle CPU of larger capacity.
+    stranded: PassedOver,
+    /// Waits of `SNUB_NS` or more, whatever the other CPUs did.
+    long: u64,
+    last: Option<CpuId>,
+    /// Moves since it came to a CPU that it had not been on.
+    settled: usize,
 }
 
 /// What there was while a thread waited for its CPU.
@@ -52,26 +70,87 @@ pub struct Beside<'a> {
 struct PassedOver {
     /// Where it ran since the first of them.
     seen_since: CpuSet,
-    /// CPUs that were idle then.
-    idle: CpuSet,
+    /// By the CPUs that were idle and that it has not run on since the first of them.
+    waits: BTreeMap<Vec<CpuId>, Waits>,
+    begun: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
     snubs: u64,
     /// Stretches of `LOOK_NS` in them.
     looks: u64,
     waited_ns: u64,
     squeezes: u32,
+    /// Moves to another CPU than one of those that were idle.
+    sidesteps: u32,
+}
+
+/// What the machine leaves to its scheduler.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// CPUs on which no scheduler leaves a thread waiting while another one is idle: one of the same capacity, and any.
+    pub beside_equal: CpuSet,
+    pub beside_any: CpuSet,
+    /// CPUs of one capacity, and CPUs that share a cache.
+    pub kinds: Vec<CpuSet>,
+    pub caches: Vec<CpuSet>,
+}
+
+impl Machine {
+    /// `full`: has this CPU been busy for most of the trace? Energy-aware placement packs threads on those that have room left, where
+    /// there is an energy model. Without one, a thread is left on a CPU of another capacity only.
+    pub fn of(platform: &Platform, full: impl Fn(CpuId) -> bool) -> Machine {
+        let powers = |d: &FreqDomain| (0..d.opps.len()).all(|o| d.power.busy(o) > 0);
+        let packs = platform.is_asymmetric() && platform.smt_share.len() <= 1 && platform.domains.iter().all(powers);
+        let unless = |room: bool| (0..platform.nr_cpus() as u32).map(CpuId).filter(|c| !room || full(*c)).collect();
+        let sets = |of: &dyn Fn(&Cpu) -> u32| {
+            let mut sets: BTreeMap<u32, CpuSet> = BTreeMap::new();
+            platform.cpus.iter().zip(0..).for_each(|(c, i)| sets.entry(of(c)).or_default().insert(CpuId(i)));
+            sets.into_values().collect()
+        };
+        Machine {
+            beside_equal: unless(packs),
+            beside_any: unless(platform.is_asymmetric()),
+            kinds: sets(&|c| c.capacity),
+            caches: sets(&|c| c.llc),
+        }
+    }
+
+    /// Would a wake-up of a thread with these CPUs have found `cpu`? Among CPUs of one kind it looks at those with the same cache.
+    fn finds(&self, own: &CpuSet, cpu: CpuId) -> bool {
+        let alike = || self.kinds.iter().any(|k| k.contains(cpu) && k.intersects(own));
+        let cache = self.caches.iter().find(|c| own.len() > 1 && own.is_subset(c));
+        cache.is_none_or(|cache| cache.contains(cpu) || !alike())
+    }
 }
 
 impl Evidence {
     /// It is switched in on `cpu` after it waited for `waited_ns`.
     pub fn runs(&mut self, cpu: CpuId, waited_ns: u64, beside: &Beside<'_>) {
-        self.seen_on.insert(cpu);
         self.times += 1;
+        self.long += u64::from(waited_ns >= SNUB_NS);
+        if !self.seen_on.contains(cpu) {
+            self.seen_on.insert(cpu);
+            self.settled = 0;
+        }
+        if self.last.replace(cpu).is_some_and(|last| last != cpu) {
+            self.settled += 1;
+            self.any.moves(cpu, beside.idle);
+            self.equal.moves(cpu, beside.equal);
+        }
         self.any.runs(cpu, waited_ns, beside.idle, beside.squeezed);
         self.equal.runs(cpu, waited_ns, beside.equal, beside.squeezed);
         match beside.busy_ns >= FULL_NS {
             true => self.full.runs(cpu, waited_ns, beside.idle, beside.squeezed),
             false => self.full.seen(cpu),
         }
+        self.stranded.seen(cpu);
+    }
+
+    /// It has computed on `cpu` for `busy_ns` without a sleep, while these larger CPUs were idle.
+    pub fn strands(&mut self, cpu: CpuId, busy_ns: u64, larger: &CpuSet) {
+        self.stranded.runs(cpu, busy_ns, larger, false);
     }
 
     /// It waits for `cpu` when the trace ends.
@@ -81,21 +160,38 @@ impl Evidence {
         }
     }
 
-    /// CPUs it is bound to. `full`: over the whole trace no scheduler would leave a thread on that CPU while another is idle (energy-aware
-    /// placement does where there is room left).
-    pub fn cpus(&self, comm: &str, full: impl Fn(CpuId) -> bool) -> Option<CpuSet> {
+    /// CPUs it is bound to.
+    pub fn cpus(&self, comm: &str, machine: &Machine) -> Option<CpuSet> {
         let per_cpu = ["ksoftirqd/", "cpuhp/", "kworker/", "watchdog/"].iter().find_map(|p| comm.strip_prefix(p));
         let named = per_cpu.and_then(|rest| rest.split([':', '-']).next()?.parse::<u32>().ok());
         if let Some(cpu) = named.filter(|_| !self.seen_on.is_empty()) {
             return Some(CpuSet::one(CpuId(cpu))).filter(|c| self.seen_on.is_subset(c));
         }
-        let squeezed = self.equal.squeezes >= SQUEEZES.max(self.times / SQUEEZED_OF) && self.equal.stays();
-        if self.full.binds(&self.seen_on) {
+        let binds = |p: &PassedOver| p.binds(&self.seen_on, machine) && self.keeps_to(p, machine);
+        if binds(&self.full) {
             return Some(self.full.seen_since.clone());
         }
-        let passed_over = if squeezed { &self.equal } else { &self.any };
-        let binds = squeezed || passed_over.binds(&self.seen_on);
-        (binds && passed_over.seen_since.iter().all(full)).then(|| passed_over.seen_since.clone())
+        let waits = self.equal.waits(machine);
+        let squeezed = waits.squeezes >= SQUEEZES.max(self.times / SQUEEZED_OF) && self.keeps_to(&self.equal, machine);
+        if (squeezed || binds(&self.equal)) && self.equal.seen_since.is_subset(&machine.beside_equal) {
+            return Some(self.equal.seen_since.clone());
+        }
+        if binds(&self.any) && self.any.seen_since.is_subset(&machine.beside_any) {
+            return Some(self.any.seen_since.clone());
+        }
+        // No balancer would move it between CPUs of one kind.
+        let kinds = machine.kinds.iter().filter(|k| k.intersects(&self.stranded.seen_since));
+        let allowed: CpuSet = kinds.flat_map(CpuSet::iter).collect();
+        let elsewhere = self.stranded.waits.iter().filter(|(idle, _)| !idle.iter().any(|c| allowed.contains(*c)));
+        let stranded_ns: u64 = elsewhere.map(|(_, w)| w.waited_ns).sum();
+        (stranded_ns >= STRANDED_FOR_NS).then_some(allowed)
+    }
+
+    /// By chance a free thread leaves out some of many CPUs: of a set that it is bound to it comes to know all, and others are idle in
+    /// most of its long waits.
+    fn keeps_to(&self, passed_over: &PassedOver, machine: &Machine) -> bool {
+        let n = passed_over.seen_since.len();
+        n == 1 || (2 * passed_over.waits(machine).snubs >= self.long && self.settled >= SETTLED * n)
     }
 }
 
@@ -103,35 +199,75 @@ impl PassedOver {
     fn runs(&mut self, cpu: CpuId, waited_ns: u64, idle: &CpuSet, squeezed: bool) {
         // Where its own CPU was idle all the while, it waited for that one to leave a deep state.
         if !idle.is_empty() && !idle.contains(cpu) && (squeezed || waited_ns >= SNUB_NS) {
-            if waited_ns >= SNUB_NS {
-                self.snubs += 1;
-                self.looks = self.looks.saturating_add(waited_ns / LOOK_NS);
-                self.waited_ns = self.waited_ns.saturating_add(waited_ns);
-            }
-            self.squeezes += u32::from(squeezed);
-            idle.iter().for_each(|c| self.idle.insert(c));
+            self.begun = true;
+            self.add(idle, cpu, &Waits::of(waited_ns, squeezed));
         }
         self.seen(cpu);
     }
 
-    fn seen(&mut self, cpu: CpuId) {
-        if !self.idle.is_empty() {
-            self.seen_since.insert(cpu);
+    /// It comes to `cpu` from another, beside these idle ones.
+    fn moves(&mut self, cpu: CpuId, idle: &CpuSet) {
+        if self.begun {
+            self.add(idle, cpu, &Waits { sidesteps: 1, ..Waits::default() });
         }
     }
 
-    /// It waited often and long for CPUs it stays on, and never ran on those that were idle.
-    fn binds(&self, seen_on: &CpuSet) -> bool {
-        let always_there = seen_on.is_subset(&self.seen_since);
-        let often = match always_there {
-            true => self.snubs.saturating_add(self.looks / LOOKS_THERE) >= SNUBS,
-            false => self.snubs.saturating_add(self.looks) >= SNUBS_AFTER_MOVE,
-        };
-        often && self.waited_ns >= WAITED_NS && self.stays()
+    fn add(&mut self, idle: &CpuSet, cpu: CpuId, waits: &Waits) {
+        let outside: Vec<CpuId> = idle.iter().filter(|c| *c != cpu && !self.seen_since.contains(*c)).collect();
+        if !outside.is_empty() && (self.waits.len() < KINDS || self.waits.contains_key(&outside)) {
+            self.waits.entry(outside).or_default().add(waits);
+        }
     }
 
-    fn stays(&self) -> bool {
-        !self.seen_since.is_empty() && !self.idle.intersects(&self.seen_since)
+    /// It may run on `cpu`: that this one was idle says no more.
+    fn seen(&mut self, cpu: CpuId) {
+        if !self.begun || self.seen_since.contains(cpu) {
+            return;
+        }
+        self.seen_since.insert(cpu);
+        for (mut idle, waits) in std::mem::take(&mut self.waits) {
+            idle.retain(|c| *c != cpu);
+            if !idle.is_empty() {
+                self.waits.entry(idle).or_default().add(&waits);
+            }
+        }
+    }
+
+    fn waits(&self, machine: &Machine) -> Waits {
+        let mut sum = Waits::default();
+        let found = |idle: &&Vec<CpuId>| idle.iter().any(|c| machine.finds(&self.seen_since, *c));
+        self.waits.keys().filter(found).for_each(|idle| sum.add(&self.waits[idle]));
+        sum
+    }
+
+    /// It waited often and long for CPUs it stays on, beside idle ones it never ran on.
+    fn binds(&self, seen_on: &CpuSet, machine: &Machine) -> bool {
+        let waits = self.waits(machine);
+        let always_there = seen_on.is_subset(&self.seen_since);
+        let often = match always_there {
+            true => waits.snubs.saturating_add(waits.looks / LOOKS_THERE) >= SNUBS,
+            false => waits.snubs.saturating_add(waits.looks) >= SNUBS_AFTER_MOVE,
+        };
+        let enough = waits.waited_ns >= WAITED_NS || waits.sidesteps >= SIDESTEPS;
+        often && enough
+    }
+}
+
+impl Waits {
+    fn of(waited_ns: u64, squeezed: bool) -> Waits {
+        let squeezes = u32::from(squeezed);
+        match waited_ns >= SNUB_NS {
+            true => Waits { snubs: 1, looks: waited_ns / LOOK_NS, waited_ns, squeezes, sidesteps: 0 },
+            false => Waits { squeezes, ..Waits::default() },
+        }
+    }
+
+    fn add(&mut self, other: &Waits) {
+        self.snubs += other.snubs;
+        self.looks = self.looks.saturating_add(other.looks);
+        self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
+        self.squeezes += other.squeezes;
+        self.sidesteps += other.sidesteps;
     }
 }
 
@@ -144,6 +280,13 @@ mod tests {
     }
     const MS: u64 = 1_000_000;
 
+    /// Of two kinds of CPUs, on which threads are left while others are idle, or are not.
+    fn machine(full: bool) -> Machine {
+        let everywhere = if full { CpuSet::first(8) } else { CpuSet::default() };
+        let kinds = vec![cpus(&[0, 1, 2, 3]), cpus(&[4, 5, 6, 7])];
+        Machine { beside_equal: everywhere.clone(), beside_any: everywhere, kinds, caches: Vec::new() }
+    }
+
     /// On CPUs of one kind.
     fn runs(e: &mut Evidence, cpu: CpuId, waited_ns: u64, idle: CpuSet, squeezed: bool) {
         e.runs(cpu, waited_ns, &Beside { idle: &idle, equal: &idle, squeezed, busy_ns: 0 });
@@ -154,12 +297,12 @@ mod tests {
         let mut e = Evidence::default();
         runs(&mut e, CpuId(0), 0, cpus(&[]), false); // started somewhere, then bound
         for _ in 0..20 {
-            assert_eq!(e.cpus("hog", |_| true), None);
+            assert_eq!(e.cpus("hog", &machine(true)), None);
             runs(&mut e, CpuId(1), 2 * MS, cpus(&[0]), false);
         }
-        assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
+        assert_eq!(e.cpus("hog", &machine(true)), Some(cpus(&[1])));
         runs(&mut e, CpuId(0), 0, cpus(&[]), false);
-        assert_eq!(e.cpus("hog", |_| true), None, "it may, after all");
+        assert_eq!(e.cpus("hog", &machine(true)), None, "it may, after all");
     }
 
     #[test]
@@ -167,18 +310,18 @@ mod tests {
         let mut e = Evidence::default();
         runs(&mut e, CpuId(0), 0, cpus(&[]), false);
         for _ in 0..3 {
-            assert_eq!(e.cpus("hog", |_| true), None);
+            assert_eq!(e.cpus("hog", &machine(true)), None);
             runs(&mut e, CpuId(1), 150 * MS, cpus(&[0]), false);
         }
-        assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
+        assert_eq!(e.cpus("hog", &machine(true)), Some(cpus(&[1])));
         let idle = cpus(&[0]);
         let (mut e, beside) = (Evidence::default(), Beside { idle: &idle, equal: &idle, squeezed: false, busy_ns: 0 });
         e.still_waits(CpuId(1), 500 * MS, &beside);
-        assert_eq!(e.cpus("hog", |_| true), None, "it never ran there");
+        assert_eq!(e.cpus("hog", &machine(true)), None, "it never ran there");
         runs(&mut e, CpuId(1), 45 * MS, cpus(&[0]), false);
-        assert_eq!(e.cpus("hog", |_| true), None, "once may be chance");
+        assert_eq!(e.cpus("hog", &machine(true)), None, "once may be chance");
         e.still_waits(CpuId(1), 500 * MS, &beside);
-        assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
+        assert_eq!(e.cpus("hog", &machine(true)), Some(cpus(&[1])));
     }
 
     #[test]
@@ -186,7 +329,7 @@ mod tests {
         let mut e = Evidence::default();
         runs(&mut e, CpuId(1), 2 * MS, cpus(&[0, 1]), false);
         (0..20).for_each(|_| runs(&mut e, CpuId(1), 2 * MS, cpus(&[0]), false));
-        assert_eq!(e.cpus("hog", |_| true), Some(cpus(&[1])));
+        assert_eq!(e.cpus("hog", &machine(true)), Some(cpus(&[1])));
     }
 
     #[test]
@@ -195,8 +338,12 @@ mod tests {
         for _ in 0..SQUEEZES {
             runs(&mut e, CpuId(1), 5_000, cpus(&[0, 2]), true);
         }
-        assert_eq!(e.cpus("periodic", |_| true), Some(cpus(&[1])));
-        assert_eq!(e.cpus("periodic", |_| false), None, "energy-aware placement packs threads on a CPU with room");
+        assert_eq!(e.cpus("periodic", &machine(true)), Some(cpus(&[1])));
+        assert_eq!(
+            e.cpus("periodic", &machine(false)),
+            None,
+            "energy-aware placement packs threads on a CPU with room"
+        );
     }
 
     #[test]
@@ -205,11 +352,11 @@ mod tests {
         let (none, little, big) = (cpus(&[]), cpus(&[1]), cpus(&[4]));
         let beside = Beside { idle: &big, equal: &none, squeezed: true, busy_ns: 0 };
         (0..30).for_each(|_| e.runs(CpuId(1), 2 * MS, &beside));
-        assert_eq!(e.cpus("packed", |_| false), None, "for all its room, a small CPU takes less energy");
-        assert_eq!(e.cpus("background", |_| true), Some(cpus(&[1])));
+        assert_eq!(e.cpus("packed", &machine(false)), None, "for all its room, a small CPU takes less energy");
+        assert_eq!(e.cpus("background", &machine(true)), Some(cpus(&[1])));
         let mut e = Evidence::default();
         (0..100).for_each(|_| e.runs(CpuId(4), 5_000, &Beside { idle: &little, ..beside }));
-        assert_eq!(e.cpus("app", |_| true), None, "it needs a large CPU");
+        assert_eq!(e.cpus("app", &machine(true)), None, "it needs a large CPU");
     }
 
     #[test]
@@ -221,18 +368,91 @@ mod tests {
             (0..8).for_each(|_| e.runs(CpuId(1), 6 * MS, &beside));
             e
         };
-        assert_eq!(waits(50).cpus("burst", |_| false), None, "its CPU has room on the whole");
-        assert_eq!(waits(150).cpus("burst", |_| false), Some(cpus(&[1])));
+        assert_eq!(waits(50).cpus("burst", &machine(false)), None, "its CPU has room on the whole");
+        assert_eq!(waits(150).cpus("burst", &machine(false)), Some(cpus(&[1])));
         let mut e = waits(150);
-        runs(&mut e, CpuId(2), 0, cpus(&[]), false);
-        assert_eq!(e.cpus("burst", |_| false), Some(cpus(&[1, 2])), "seen on another one that never was idle");
+        (0..5).for_each(|i| runs(&mut e, CpuId(2 - i % 2), 0, cpus(&[]), false));
+        assert_eq!(e.cpus("burst", &machine(false)), Some(cpus(&[1, 2])), "seen on another one that never was idle");
+        runs(&mut e, CpuId(3), 0, cpus(&[]), false);
+        assert_eq!(e.cpus("burst", &machine(false)), None, "there may be more");
+    }
+
+    #[test]
+    fn a_thread_that_has_several_cpus() {
+        let mut e = Evidence::default();
+        // Now and then it waits beside one of its own.
+        for i in 0..20 {
+            runs(&mut e, CpuId(i % 2), 4 * MS, cpus(&[3, 1 - i % 2]), false);
+            runs(&mut e, CpuId(i % 2), 4 * MS, cpus(&[1 - i % 2]), false);
+        }
+        assert_eq!(e.cpus("hog", &machine(true)), Some(cpus(&[0, 1])));
+        (0..30).for_each(|_| runs(&mut e, CpuId(0), 4 * MS, cpus(&[]), false));
+        assert_eq!(e.cpus("hog", &machine(true)), None, "by chance it never ran on one of many CPUs");
+    }
+
+    #[test]
+    fn a_cpu_behind_another_cache() {
+        let mut e = Evidence::default();
+        (0..40).for_each(|i| runs(&mut e, CpuId(i % 2), 4 * MS, cpus(&[3]), false));
+        let machine = |caches| Machine { caches, ..machine(true) };
+        assert_eq!(e.cpus("hog", &machine(vec![CpuSet::first(4)])), Some(cpus(&[0, 1])));
+        assert_eq!(e.cpus("hog", &machine(vec![cpus(&[0, 1]), cpus(&[2, 3])])), None, "no wake-up looks there");
+    }
+
+    #[test]
+    fn who_may_use_all_that_was_idle() {
+        let mut e = Evidence::default();
+        (0..40).for_each(|i| runs(&mut e, CpuId(i % 2), 4 * MS, cpus(&[3]), false));
+        assert_eq!(e.cpus("hog", &machine(true)), Some(cpus(&[0, 1])));
+        runs(&mut e, CpuId(3), 0, cpus(&[]), false);
+        assert_eq!(e.cpus("hog", &machine(true)), None);
+    }
+
+    #[test]
+    fn who_moves_often_between_some_cpus() {
+        let mut e = Evidence::default();
+        (0..4).for_each(|i| runs(&mut e, CpuId(i % 2), MS, cpus(&[3]), false));
+        assert_eq!(e.cpus("light", &machine(true)), None, "it did not wait for long");
+        (0..100).for_each(|i| runs(&mut e, CpuId(i % 2), 5_000, cpus(&[i % 2, 3]), false));
+        assert_eq!(e.cpus("light", &machine(true)), Some(cpus(&[0, 1])));
+    }
+
+    #[test]
+    fn a_thread_that_computes_on_a_small_cpu() {
+        let mut e = Evidence::default();
+        for i in 0..3 {
+            assert_eq!(e.cpus("step", &machine(false)), None, "{i}");
+            e.strands(CpuId(1), 100 * MS, &cpus(&[5, 6]));
+        }
+        assert_eq!(e.cpus("step", &machine(false)), Some(cpus(&[0, 1, 2, 3])), "no need to leave one for its like");
+        runs(&mut e, CpuId(5), 0, cpus(&[]), false);
+        assert_eq!(e.cpus("step", &machine(false)), None);
+    }
+
+    #[test]
+    fn who_may_pack() {
+        use wattif_model::platform::PowerTable;
+        let mut platform = crate::metrics::testbed::platform();
+        platform.cpus.iter_mut().for_each(|c| c.capacity = 1024);
+        let none = |platform: &Platform| {
+            let m = Machine::of(platform, |_| false);
+            (m.beside_equal.is_empty(), m.beside_any.is_empty())
+        };
+        assert_eq!(none(&platform), (false, false), "equal CPUs");
+        platform.cpus[0].capacity /= 2;
+        platform.domains.iter_mut().for_each(|d| d.power = PowerTable::default());
+        assert_eq!(none(&platform), (false, true), "without an energy model");
+        for d in &mut platform.domains {
+            d.power.busy_uw = vec![1; d.opps.len()];
+        }
+        assert_eq!(none(&platform), (true, true));
     }
 
     #[test]
     fn by_name() {
         let mut e = Evidence::default();
         runs(&mut e, CpuId(3), 0, cpus(&[]), false);
-        assert_eq!(e.cpus("kworker/3:1-events", |_| false), Some(cpus(&[3])));
-        assert_eq!(e.cpus("kworker/u8:1", |_| false), None);
+        assert_eq!(e.cpus("kworker/3:1-events", &machine(false)), Some(cpus(&[3])));
+        assert_eq!(e.cpus("kworker/u8:1", &machine(false)), None);
     }
 }

@@ -1,12 +1,13 @@
 //! The programs of the threads of a recording: what each did, in the language of workloads.
 
+use super::affinity::Machine;
 use super::servers;
 use super::steps::{self, Queue, Rest, Step};
 use super::workload::{Inference, Inferred, Options, State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::trace::Recording;
 use wattif_model::workload::*;
-use wattif_model::{CpuId, CpuSet, Ns, Pid};
+use wattif_model::{CpuSet, Ns, Pid};
 
 /// Threads with fewer tellable sleeps are taken as timed absolutely.
 const MIN_SLEEPS: usize = 8;
@@ -24,9 +25,7 @@ const FOREVER_NS: u64 = 1_000_000_000_000_000;
 /// A workload of what was seen.
 pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &str, options: &Options) -> Inferred {
     let Inference { platform, mut threads, busy_ns, .. } = inference;
-    // Energy-aware placement packs threads on CPUs that have room left.
-    let packs = platform.cpus.iter().any(|c| c.capacity != platform.cpus[0].capacity);
-    let full = |cpu: CpuId| !packs || 100 * busy_ns[cpu.at()] / recording.end.0.max(1) >= BUSY_PCT;
+    let machine = Machine::of(platform, |cpu| 100 * busy_ns[cpu.at()] / recording.end.0.max(1) >= BUSY_PCT);
     let mut out = Inferred::default();
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
     let kinds = servers::kinds(&threads, |pid| super::play::task(recording, recording.comm(pid)));
@@ -78,7 +77,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         tokens += taken;
         let comm = recording.comm(*pid).to_string();
         let task = super::play::task(recording, &comm);
-        let mut cpus = t.where_it_runs.cpus(&comm, full);
+        let mut cpus = t.where_it_runs.cpus(&comm, &machine);
         pinned += usize::from(cpus.is_some());
         let bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
         if bind.is_some() && !programs.goes_round(pid) {

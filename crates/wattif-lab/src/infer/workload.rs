@@ -21,7 +21,7 @@
 //! So pipes, futexes and binder become dependencies: another kernel or machine moves the wake-ups with the work. Where records do not
 //! say whether they come from an interrupt, `wakers.rs` guesses.
 
-use super::affinity::{Beside, Evidence};
+use super::affinity::{Beside, Evidence, STRANDED_NS};
 use super::exits::Sleeps;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
@@ -88,6 +88,8 @@ pub(super) struct Thread {
     pieces: Vec<Piece>,
     /// Since when it has not been blocked.
     pub(super) awake: u64,
+    /// Since when it has been busy on its CPU without a sleep.
+    stays_since: Option<u64>,
     /// Kernel time of the present slice that is not the thread's work, ns.
     overhead: u64,
     cpu: Option<CpuId>,
@@ -178,6 +180,7 @@ impl Thread {
             on_cpu: 0,
             pieces: Vec::new(),
             awake: 0,
+            stays_since: None,
             overhead: 0,
             cpu: None,
             parent: None,
@@ -224,7 +227,7 @@ impl Inference<'_> {
                 self.running[r.cpu.at()].0 = prev_pid;
                 self.idle_since[r.cpu.at()] = (prev_pid.0 == 0).then_some(0);
                 if let Some(t) = self.threads.get_mut(&prev_pid) {
-                    (t.state, t.cpu) = (State::Running, Some(r.cpu));
+                    (t.state, t.cpu, t.stays_since) = (State::Running, Some(r.cpu), Some(0));
                 }
             }
         }
@@ -299,11 +302,13 @@ impl Inference<'_> {
 
     fn switch(&mut self, at: u64, cpu: CpuId, prev: Pid, state: PrevState, next: Pid, next_prio: u8) {
         self.account(cpu, at);
+        self.strands(at, cpu, prev);
         let mut carried = 0;
         if let Some(t) = self.threads.get_mut(&prev) {
             // What it woke up last is paid for by who comes.
             carried = std::mem::take(&mut t.overhead);
             t.early &= state.sleeps();
+            t.stays_since = t.stays_since.filter(|_| !state.sleeps());
             t.state = match state {
                 PrevState::Running => State::Runnable { since: at },
                 PrevState::Sleeping => State::Sleeping { since: at, disk: false },
@@ -345,8 +350,9 @@ impl Inference<'_> {
             }
             _ => {}
         }
-        (t.woken, t.early) = (false, false);
         let moved = t.cpu.is_some_and(|last| last != cpu);
+        t.stays_since = t.stays_since.filter(|_| !moved).or(Some(at));
+        (t.woken, t.early) = (false, false);
         if t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu) {
             let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
             t.ran.push((steps as u32, cpu));
@@ -359,15 +365,30 @@ impl Inference<'_> {
         (t.state, t.cpu) = (State::Running, Some(cpu));
     }
 
-    /// CPUs that were idle all the while that a thread has waited for `cpu`, and those of them with the same capacity.
+    /// CPUs of at least the capacity of `cpu` that were idle all the while that a thread has waited for it, and those of the same.
     fn idle_beside(&self, pid: Pid, cpu: CpuId) -> (CpuSet, CpuSet) {
         let Some(Thread { state: State::Runnable { since }, idle_then, .. }) = self.threads.get(&pid) else {
             return Default::default();
         };
         let cpus = &self.platform.cpus;
-        let idle: CpuSet = idle_then.iter().filter(|c| self.idle_since[c.at()].is_some_and(|i| i <= *since)).collect();
+        let large = |c: &CpuId| cpus[c.at()].capacity >= cpus[cpu.at()].capacity;
+        let still = |c: &CpuId| self.idle_since[c.at()].is_some_and(|i| i <= *since);
+        let idle: CpuSet = idle_then.iter().filter(|c| large(c) && still(c)).collect();
         let equal = idle.iter().filter(|c| cpus[c.at()].capacity == cpus[cpu.at()].capacity).collect();
         (idle, equal)
+    }
+
+    /// A fair thread has computed on `cpu` for long while larger ones were idle.
+    fn strands(&mut self, at: u64, cpu: CpuId, pid: Pid) {
+        let long = |since: u64| since + STRANDED_NS <= at;
+        let Some(t) = self.threads.get_mut(&pid).filter(|t| t.prio >= 100) else { return };
+        let Some(since) = t.stays_since.filter(|since| long(*since)) else { return };
+        let told = |c: &CpuId| self.platform.told_capacity(*c);
+        let idle = |c: &CpuId| self.idle_since[c.at()].is_some_and(long);
+        let all = (0..self.idle_since.len() as u32).map(CpuId);
+        let larger = all.filter(|c| told(c) > told(&cpu) && idle(c)).collect();
+        t.where_it_runs.strands(cpu, at - since, &larger);
+        t.stays_since = Some(at);
     }
 
     /// The siblings of a CPU have had the speed they had until now.
@@ -479,6 +500,7 @@ impl Inference<'_> {
     fn finish(&mut self, end: u64) {
         for cpu in 0..self.running.len() as u32 {
             self.account(CpuId(cpu), end);
+            self.strands(end, CpuId(cpu), self.running[cpu as usize].0);
         }
         self.waits_to_the_end(end);
         for t in self.threads.values_mut() {
@@ -550,5 +572,29 @@ mod tests {
         let parked = ops(PrevState::Dead, waking(7));
         assert!(!parked.contains(&Op::Exit), "{parked:?}");
         assert_eq!(parked, ops(PrevState::Sleeping, waking(7)));
+    }
+
+    /// Tasks of what happens on one of four CPUs, the last two of double capacity.
+    fn tasks(cpu: u32, events: Vec<(u64, Event)>) -> Vec<TaskSpec> {
+        let end = Ns(events.last().map_or(0, |e| e.0) + 1);
+        let record = |(at, event)| Record { at: Ns(at), cpu: CpuId(cpu), current: None, event: Recorded::Event(event) };
+        let records = events.into_iter().map(record).collect();
+        let recording = Recording { nr_cpus: 4, end, records, has_irq_flags: true, ..Recording::default() };
+        workload(&recording, &testbed::platform(), "a", &Options::default()).workload.tasks
+    }
+
+    #[test]
+    fn who_stays_on_a_small_cpu() {
+        const MS: u64 = 1_000_000;
+        let computes = |cpu| {
+            let events = [
+                (MS, testbed::waking(7)),
+                (MS, switch(0, 7, PrevState::Running)),
+                (401 * MS, switch(7, 0, PrevState::Sleeping)),
+            ];
+            tasks(cpu, events.into())[0].cpus.clone()
+        };
+        assert_eq!(computes(0), Some(CpuSet::first(2)));
+        assert_eq!(computes(2), None, "none is larger");
     }
 }
