@@ -320,6 +320,12 @@ impl Inference<'_> {
             }
         }
         self.runnable(at, prev);
+        // A balancer counts fair threads: one that a real-time thread preempts is alone and stays.
+        if next_prio < 100
+            && let Some(t) = self.threads.get_mut(&prev)
+        {
+            t.idle_then = CpuSet::default();
+        }
         match self.threads.get_mut(&next) {
             Some(t @ Thread { state: State::Sleeping { .. }, early: true, .. }) => {
                 t.state = State::Runnable { since: at };
@@ -596,5 +602,21 @@ mod tests {
         };
         assert_eq!(computes(0), Some(CpuSet::first(2)));
         assert_eq!(computes(2), None, "none is larger");
+    }
+
+    #[test]
+    fn whom_a_real_time_thread_preempts() {
+        const MS: u64 = 1_000_000;
+        let to = |prev, next, prev_state, next_prio| {
+            let (prev_pid, next_pid) = (Pid(prev), Pid(next));
+            Event::SchedSwitch { prev_pid, prev_prio: 120, prev_state, next_pid, next_prio }
+        };
+        let mut events = vec![(MS, testbed::waking(7)), (MS, switch(0, 7, PrevState::Running))];
+        for at in (1..40).map(|i| 10 * i * MS) {
+            let waking = Event::SchedWaking { pid: Pid(8), prio: 89, target_cpu: CpuId(2), in_irq: true };
+            events.extend([(at, waking), (at, to(7, 8, PrevState::Running, 89))]);
+            events.push((at + 4 * MS, to(8, 7, PrevState::Sleeping, 120)));
+        }
+        assert_eq!(tasks(2, events)[0].cpus, None, "alone of the fair threads, it is let stay");
     }
 }
