@@ -141,7 +141,8 @@ impl Kernel<'_, '_> {
         }
         if std::mem::take(&mut effects.devices_changed) {
             match self.programs.next_completion() {
-                Some(at) => self.arm(Source::Devices, at.0),
+                // One that was due before waits for its CPU, which is on its way out of a sleep.
+                Some(at) => self.arm(Source::Devices, at.0.max(self.s.now)),
                 None => self.disarm(Source::Devices),
             }
         }
