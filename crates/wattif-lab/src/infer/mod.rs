@@ -20,6 +20,7 @@ mod programs;
 mod servers;
 mod spins;
 mod steps;
+mod ticks;
 mod unlike;
 mod wakers;
 mod workload;

@@ -36,11 +36,18 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let clients = servers::serve(&mut threads, &kinds, options.counted);
     let families = super::pools::families(recording, &threads);
     let pools = super::pools::pools(&threads, |pid| &families[&pid]);
+    let costs = &platform.costs;
+    let delay = super::ticks::delay(
+        recording,
+        1_000_000_000 / u64::from(platform.hz.max(1)),
+        costs.timer_irq_ns + costs.tick_ns,
+    );
     let programs = Programs {
         calibration: platform.cpus[platform.calibration_cpu.at()].capacity.max(1),
         starting_again: starting_again(recording, &threads),
         closed: closed(&threads, recording.end.0),
         end: recording.end.0,
+        delay,
         options,
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
         pooled: pools.keys().copied().collect(),
@@ -50,7 +57,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     };
     let mut w = Workload {
         name: name.into(),
-        duration: Some(recording.end),
+        duration: Some(Ns(recording.end.0.saturating_add(delay))),
         timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
         devices: [("device", true), ("interrupt", false)]
             .map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait })
@@ -86,7 +93,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
         let attr = attributes(t.first_prio, &comm, told, options);
         let ops = programs.ops(t, *pid, told, &comm, &task, bind);
-        let start = Ns(if t.parent.is_some() { 0 } else { t.born });
+        let start = Ns(if t.parent.is_some() { 0 } else { t.born.saturating_add(delay) });
         w.tasks.push(TaskSpec {
             instances: u32::from(t.parent.is_none()),
             start,
@@ -232,6 +239,8 @@ struct Programs<'a> {
     closed: BTreeSet<Pid>,
     /// Of the trace.
     end: u64,
+    /// Everything happens later by so much (`ticks.rs`).
+    delay: u64,
     options: &'a Options,
 }
 
@@ -255,7 +264,7 @@ impl Programs<'_> {
         let relative = sleeps_relatively(&t.steps);
         let absolute = !self.starting_again.contains(task);
         // A forked thread's timers count from its birth, the others' from the common start.
-        let mut expiry = if t.parent.is_some() { t.born } else { 0 };
+        let mut expiry = if t.parent.is_some() { t.born.saturating_add(self.delay) } else { 0 };
         let mut late = false;
         let work = |units: u64| Op::Run(Amount::Fixed((units / u64::from(self.calibration)).max(1)));
         let mut ops = Vec::with_capacity(t.steps.len() + 3);
@@ -269,6 +278,7 @@ impl Programs<'_> {
                 Step::Spin(ns) => Op::Spin { wall: Amount::Fixed(ns), chunk: SPIN_CHUNK_NS },
                 Step::Timer { until, since } if relative && since > 0 => Op::Sleep(Amount::Fixed(until - since)),
                 Step::Timer { until, .. } => {
+                    let until = until.saturating_add(self.delay);
                     let since_last = until.saturating_sub(expiry);
                     let period = if std::mem::take(&mut late) && !absolute { t.beat.period } else { since_last };
                     expiry = expiry.max(until);
@@ -321,7 +331,8 @@ impl Programs<'_> {
             // Governors look at the timer that comes next, also while the last one of the trace is over.
             ops.push(match absolute && !relative {
                 true => {
-                    let period = Amount::Fixed((self.end + usual / 2).saturating_sub(expiry));
+                    let period =
+                        Amount::Fixed((self.end.saturating_add(self.delay + usual / 2)).saturating_sub(expiry));
                     Op::Timer { timer: 0, period, absolute }
                 }
                 false => Op::Sleep(Amount::Fixed(usual)),
