@@ -350,8 +350,8 @@ fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, sleepers
     }))
 }
 
-/// Longest time of an idle state, µs.
-const MAX_US: u64 = 1_000_000_000;
+/// Longest time that a platform file may hold, µs.
+const MAX_US: u64 = crate::platform_toml::MAX_NS as u64 / 1000;
 
 fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
     let dir = format!("{CPU}/cpu{cpu}/cpuidle/state{index}");

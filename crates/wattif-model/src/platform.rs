@@ -347,4 +347,9 @@ impl Platform {
     pub fn is_asymmetric(&self) -> bool {
         self.cpus.iter().any(|c| c.capacity != self.cpus[0].capacity)
     }
+    /// Can placement reckon energy: is the power of a busy CPU known at each operating point, and has a core one thread?
+    pub fn has_energy_model(&self) -> bool {
+        let known = |d: &FreqDomain| (0..d.opps.len()).all(|o| d.power.busy(o) > 0);
+        self.smt_share.len() <= 1 && self.domains.iter().all(known)
+    }
 }

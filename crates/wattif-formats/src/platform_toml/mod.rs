@@ -42,6 +42,7 @@ mod clusters;
 mod cpulist;
 mod domains;
 mod machine;
+pub(crate) use machine::MAX_NS;
 mod overlay;
 #[cfg(test)]
 mod tests;

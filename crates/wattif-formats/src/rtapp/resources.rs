@@ -159,29 +159,28 @@ fn lint_cond(name: &str, uses: &Wakes, report: &mut Report) {
 }
 
 fn lint_barrier(name: &str, parties: &Parties, forked: &BTreeSet<u32>, report: &mut Report) {
-    let arriving: u64 = parties.users.values().sum();
-    if arriving == 0 {
-        let message = format!("barrier {} counts no thread, so it holds nobody up", quoted(name));
-        report
-            .warning("rtapp::W13", parties.span.clone(), message)
-            .help("it counts `instance` of the tasks that name it: threads made by fork are not counted");
-    } else if parties.counted > arriving {
-        let message = format!(
-            "barrier {} waits for {} threads (each place that names it counts), but {arriving} can arrive",
-            quoted(name),
-            parties.counted
-        );
-        report
-            .warning("rtapp::W13", parties.span.clone(), message)
-            .help("name a barrier once in a task; threads made by fork are not counted");
+    let (name, counted, arriving) = (quoted(name), parties.counted, parties.users.values().sum::<u64>());
+    let (message, help) = if arriving == 0 {
+        (
+            format!("barrier {name} counts no thread, so it holds nobody up"),
+            "it counts `instance` of the tasks that name it: threads made by fork are not counted",
+        )
+    } else if counted > arriving {
+        (
+            format!(
+                "barrier {name} waits for {counted} threads (each place that names it counts), but {arriving} can arrive"
+            ),
+            "name a barrier once in a task; threads made by fork are not counted",
+        )
     } else if parties.users.keys().any(|task| forked.contains(task)) {
-        let message = format!(
-            "barrier {} waits for {} threads, and those made by fork, which it does not count, arrive as well",
-            quoted(name),
-            parties.counted
-        );
-        report
-            .warning("rtapp::W13", parties.span.clone(), message)
-            .help("a barrier is for threads of the start: let tasks that are forked wait for a semaphore (`sem_wait`)");
-    }
+        (
+            format!(
+                "barrier {name} waits for {counted} threads, and those made by fork, which it does not count, arrive as well"
+            ),
+            "a barrier is for threads of the start: let tasks that are forked wait for a semaphore (`sem_wait`)",
+        )
+    } else {
+        return;
+    };
+    report.warning("rtapp::W13", parties.span.clone(), message).help(help);
 }

@@ -5,7 +5,7 @@
 //! when it happened often, or long, beside CPUs that it never ran on. Idle CPUs among its own are the scheduler's choice and say nothing.
 
 use std::collections::BTreeMap;
-use wattif_model::platform::{Cpu, FreqDomain, Platform};
+use wattif_model::platform::{Cpu, Platform};
 use wattif_model::{CpuId, CpuSet};
 
 /// Waiting as long while another CPU is idle means that it may not go there.
@@ -101,8 +101,7 @@ impl Machine {
     /// `full`: has this CPU been busy for most of the trace? Energy-aware placement packs threads on those that have room left, where
     /// there is an energy model. Without one, a thread is left on a CPU of another capacity only.
     pub fn of(platform: &Platform, full: impl Fn(CpuId) -> bool) -> Machine {
-        let powers = |d: &FreqDomain| (0..d.opps.len()).all(|o| d.power.busy(o) > 0);
-        let packs = platform.is_asymmetric() && platform.smt_share.len() <= 1 && platform.domains.iter().all(powers);
+        let packs = platform.is_asymmetric() && platform.has_energy_model();
         let unless = |room: bool| (0..platform.nr_cpus() as u32).map(CpuId).filter(|c| !room || full(*c)).collect();
         let sets = |of: &dyn Fn(&Cpu) -> u32| {
             let mut sets: BTreeMap<u32, CpuSet> = BTreeMap::new();
@@ -235,8 +234,8 @@ impl PassedOver {
 
     fn waits(&self, machine: &Machine) -> Waits {
         let mut sum = Waits::default();
-        let found = |idle: &&Vec<CpuId>| idle.iter().any(|c| machine.finds(&self.seen_since, *c));
-        self.waits.keys().filter(found).for_each(|idle| sum.add(&self.waits[idle]));
+        let found = |(idle, _): &(&Vec<CpuId>, &Waits)| idle.iter().any(|c| machine.finds(&self.seen_since, *c));
+        self.waits.iter().filter(found).for_each(|(_, waits)| sum.add(waits));
         sum
     }
 

@@ -115,12 +115,15 @@ fn seen<'a>(
     all
 }
 
+/// The kind of a wait for a timer.
+pub(super) const TIMER: u8 = 0;
+
 /// Kinds of waits, one before and one after a stretch of work.
 pub(super) type Waits = [u8; 2];
 
 pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
     match step {
-        Step::Timer { .. } => Some(0),
+        Step::Timer { .. } => Some(TIMER),
         Step::Device { .. } | Step::Interrupt { .. } => Some(1),
         Step::Sleep { .. } => Some(2),
         Step::Token { .. } => Some(3),

@@ -6,7 +6,7 @@
 //! while the other was busy (a client would wait for a server that sleeps), all of them take a lock, and who waits is for the replay to
 //! say. Where one got it without waiting, it takes it after so much of its work as it does when it waits, and holds it for as long.
 
-use super::joins::{Waits, kind_of_wait};
+use super::joins::{TIMER, Waits, kind_of_wait};
 use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,13 +131,12 @@ fn turns(steps: &[Step], members: &BTreeSet<Pid>) -> Vec<Turn> {
             Step::Work(units) => since_wait = since_wait.saturating_add(units),
             // A timer that has passed begins a new turn, too; when, is not known.
             _ if step.waits() || matches!(step, Step::Passed { .. }) => {
-                let timer = Step::Timer { until: 0, since: 0 };
-                let kind = kind_of_wait(if step.waits() { step } else { &timer });
+                let kind = kind_of_wait(step).unwrap_or(TIMER);
                 turn.steps.end = i;
-                turn.between = before.zip(kind).map(|(before, after)| [before, after]);
+                turn.between = before.map(|before| [before, kind]);
                 let began = step.woken_at().unwrap_or(turn.began);
                 all.push(std::mem::replace(&mut turn, new(i + 1, began)));
-                (before, since_wait) = (kind, u64::MAX);
+                (before, since_wait) = (Some(kind), u64::MAX);
             }
             _ => {}
         }

@@ -8,7 +8,7 @@
 //! `clock_nanosleep` with the sum of periods), some start again from now (rt-app's default). The first expiry after a
 //! revealed job tells which.
 
-use super::steps::{Step, median};
+use super::steps::{Step, densest, median};
 
 /// How a thread's timer goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,16 +118,8 @@ fn period(steps: &[Step]) -> Option<u64> {
 pub fn most_frequent(mut lengths: Vec<u64>, share: usize) -> Option<u64> {
     lengths.retain(|ns| *ns > 0);
     lengths.sort_unstable();
-    let mut best = (0, 0);
-    let mut end = 0;
-    for begin in 0..lengths.len() {
-        while end < lengths.len() && lengths[end] - lengths[begin] <= 2 * slop(lengths[begin]) {
-            end += 1;
-        }
-        best = best.max((end - begin, begin));
-    }
-    let (n, begin) = best;
-    (n >= MIN_INTERVALS && n * 100 >= lengths.len() * share).then(|| lengths[begin + n / 2])
+    let most = &lengths[densest(&lengths, |least| 2 * slop(least))];
+    (most.len() >= MIN_INTERVALS && most.len() * 100 >= lengths.len() * share).then(|| most[most.len() / 2])
 }
 
 /// Work of a job that was in time, where such jobs are alike.

@@ -133,6 +133,20 @@ pub(super) fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     values.get(values.len() / 2).copied()
 }
 
+/// Where most values lie within a width of the least of them, which depends on it; of equally many the largest. They are sorted.
+pub(super) fn densest(sorted: &[u64], width: impl Fn(u64) -> u64) -> std::ops::Range<usize> {
+    let (mut best, mut end) = (0..0, 0);
+    for begin in 0..sorted.len() {
+        while end < sorted.len() && sorted[end] - sorted[begin] <= width(sorted[begin]) {
+            end += 1;
+        }
+        if end - begin >= best.len() {
+            best = begin..end;
+        }
+    }
+    best
+}
+
 /// Fewer sleeps, or pieces of work, tell of no constant; so many of 100 have to be within one part in so many of their median.
 const MIN_EVEN: usize = 16;
 const EVEN: usize = 80;

@@ -7,7 +7,7 @@
 //! Kernels have no tracepoint for ticks of busy CPUs. What shows are threads that are switched out although they could go on, and nobody was
 //! woken there a moment before: most of that happens at one and the same phase, if the tick has the length that the machine says.
 
-use super::steps::median;
+use super::steps::densest;
 use std::collections::BTreeMap;
 use wattif_model::trace::{Event, PrevState, Recording};
 use wattif_model::{CpuId, Pid};
@@ -48,14 +48,12 @@ pub(super) fn delay(recording: &Recording, tick_ns: u64, cost_ns: u64) -> u64 {
 /// The phase that most have.
 fn usual(mut phases: Vec<u64>, tick_ns: u64) -> Option<u64> {
     phases.sort_unstable();
-    let (n, width) = (phases.len(), tick_ns / PART);
+    let n = phases.len();
     // Around the turn of the tick once more.
     phases.extend_from_within(..);
     phases[n..].iter_mut().for_each(|p| *p += tick_ns);
-    let within = |begin: usize| phases[begin..].partition_point(|p| *p <= phases[begin] + width);
-    let (most, begin) = (0..n).map(|begin| (within(begin).min(n), begin)).max()?;
-    let enough = n >= MIN_SEEN && most * 100 >= n * OF_100;
-    enough.then(|| median(&mut phases[begin..begin + most])).flatten().map(|p| p % tick_ns)
+    let most = &phases[densest(&phases, |_| tick_ns / PART)];
+    (n >= MIN_SEEN && most.len() * 100 >= n * OF_100).then(|| most[most.len() / 2] % tick_ns)
 }
 
 #[cfg(test)]

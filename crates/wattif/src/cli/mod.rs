@@ -102,18 +102,18 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Over a limit on the size of files (`ulimit -f`) a write shall fail, as it does on a full disk, and not end the process.
-fn survive_file_limits() {
-    #[cfg(unix)]
-    {
-        static SEEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, &SEEN);
-    }
+/// From now on this signal does not end the process.
+#[cfg(unix)]
+fn survive(signal: i32) {
+    static SEEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let _ = signal_hook::flag::register(signal, &SEEN);
 }
 
 /// Run the command line of this process.
 pub fn main() -> ExitCode {
-    survive_file_limits();
+    // Over a limit on the size of files (`ulimit -f`) a write shall fail, as it does on a full disk.
+    #[cfg(unix)]
+    survive(signal_hook::consts::SIGXFSZ);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(refused) => {

@@ -70,10 +70,10 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         (platform, kernel) = (None, None);
     }
     if let Err(e) = pack(archive, &args.output, &trace, platform.as_deref(), kernel.as_deref()) {
-        let kept = folder.keep();
-        let kept =
-            if args.trace.is_none() { format!("\nthe trace is kept in {}", kept.display()) } else { String::new() };
-        return Err(Error::Usage(format!("{e}{kept}")));
+        if args.trace.is_some() {
+            return Err(e);
+        }
+        return Err(Error::Usage(format!("{e}\nthe trace is kept in {}", folder.keep().display())));
     }
     if let Err(e) = taken {
         let archive = args.output.display();
@@ -156,7 +156,9 @@ fn record(args: &Args, folder: &Path) -> Result<PathBuf, Error> {
         words.extend(args.command.iter().cloned());
         words
     };
-    survive_interrupts();
+    // Ctrl-C ends the command and the recording; what was recorded is still to be packed.
+    #[cfg(unix)]
+    super::survive(signal_hook::consts::SIGINT);
     let done = match Command::new("trace-cmd").args(words(&trace)).status() {
         Ok(done) => done,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -179,15 +181,6 @@ fn record(args: &Args, folder: &Path) -> Result<PathBuf, Error> {
         }
     }
     Ok(trace)
-}
-
-/// Ctrl-C ends the command and the recording; what was recorded is still to be packed.
-fn survive_interrupts() {
-    #[cfg(unix)]
-    {
-        static SEEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-        let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, &SEEN);
-    }
 }
 
 /// What to run where this process may not.

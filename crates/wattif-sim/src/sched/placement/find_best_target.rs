@@ -92,8 +92,7 @@ struct Found {
 impl FindBestTarget {
     /// For a platform; `None` where a busy power is not known, or cores have several threads.
     pub fn of_platform(platform: &Platform) -> Option<FindBestTarget> {
-        let known = |d: &FreqDomain| (0..d.opps.len()).all(|o| d.power.busy(o) > 0);
-        if platform.smt_share.len() > 1 || !platform.domains.iter().all(known) {
+        if !platform.has_energy_model() {
             return None;
         }
         let group = |d: &FreqDomain, cpus: CpuSet| EnergyGroup {
