@@ -15,6 +15,7 @@ use wattif_formats::trace::{self, Detail};
 use wattif_lab::infer;
 use wattif_lab::metrics::RunReport;
 use wattif_model::trace::{Observer, Recording};
+use wattif_model::workload::{Op, Policy, TaskSpec};
 
 const SEEDS: u64 = 16;
 /// Standard error of a mean logarithm that tells something.
@@ -312,4 +313,50 @@ fn what_another_real_kernel_did() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What waits for whom comes from priorities, policies and CPUs that no event names.
+#[test]
+fn latencies_of_real_recordings_come_back() {
+    let platform = load::platform("guest_x86_2cpu", &Settings::default()).unwrap().value;
+    let bare = platform.without_background();
+    for name in ["x86_fifo_other", "x86_preempt_1_5"] {
+        let recording = recorded(name);
+        let truth = analyse(&recording, &platform, true).0.metrics.wakeup_latency_us.mean;
+        let spec = RunSpec {
+            platform: bare.clone(),
+            workload: infer::workload(&recording, &bare, name, &infer::Options::default()).workload,
+            kernel: load::kernel("linux-6.12", &Settings::default()).unwrap().value,
+            seed: 1,
+            duration: recording.end,
+        };
+        let reports = replay_seeds(&spec, &[1, 2, 3, 4]).unwrap();
+        let means: Vec<f64> = reports.iter().map(|r| r.metrics.wakeup_latency_us.mean).collect();
+        let again = mean(&means).0;
+        assert!((again / truth).ln().abs() <= ROUND_TRIP, "{name}: {again} µs for {truth}");
+    }
+}
+
+#[test]
+fn policies_that_real_recordings_do_not_name() {
+    let platform = load::platform("guest_x86_2cpu", &Settings::default()).unwrap().value;
+    let policies = |name: &str| {
+        let workload = infer::workload(&recorded(name), &platform, name, &infer::Options::default()).workload;
+        let set = |op: &Op| if let Op::SetAttr(attr) = op { Some(attr.policy) } else { None };
+        let of = |t: &TaskSpec| t.program.ops.iter().filter_map(set).chain([t.attr.policy]).collect::<Vec<_>>();
+        let found = |policy| {
+            let tasks = workload.tasks.iter().filter(|t| of(t).contains(&policy));
+            tasks.map(|t| t.name.clone()).collect::<Vec<_>>()
+        };
+        [Policy::Idle, Policy::Rr, Policy::Fifo].map(found)
+    };
+    let [idle, rr, _] = policies("x86_other_vs_idle");
+    assert_eq!((idle, rr), (vec!["idle".to_owned(), "idle2".to_owned()], Vec::new()));
+    let [idle, rr, fifo] = policies("x86_rr3");
+    let threads: Vec<String> = (1..=3).map(|i| format!("rr{i}")).collect();
+    assert_eq!((idle, rr, fifo), (Vec::new(), threads, Vec::new()));
+    for name in ["x86_equal3", "x86_cgweight_100_300", "x86_preempt_1_5", "x86_preempt_6_16", "x86_nice_0_5_10"] {
+        let [idle, rr, _] = policies(name);
+        assert_eq!((idle, rr), (Vec::new(), Vec::new()), "{name}");
+    }
 }

@@ -132,6 +132,7 @@ impl Context<'_> {
             delay: Ns::from_us(delay),
             attr,
             cpus,
+            prev_cpu: None,
             group,
             background: false,
             program,

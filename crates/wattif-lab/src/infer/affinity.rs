@@ -49,6 +49,8 @@ pub struct Evidence {
     /// Waits of `SNUB_NS` or more, whatever the other CPUs did.
     long: u64,
     last: Option<CpuId>,
+    /// CPUs that it had itself taken away from.
+    not_on: CpuSet,
     /// Moves since it came to a CPU that it had not been on.
     settled: usize,
 }
@@ -133,6 +135,7 @@ impl Evidence {
             self.seen_on.insert(cpu);
             self.settled = 0;
         }
+        self.not_on.remove(cpu);
         if self.last.replace(cpu).is_some_and(|last| last != cpu) {
             self.settled += 1;
             self.any.moves(cpu, beside.idle);
@@ -145,6 +148,11 @@ impl Evidence {
             false => self.full.seen(cpu),
         }
         self.stranded.seen(cpu);
+    }
+
+    /// It called the stopper of this CPU and went on elsewhere: it has set its affinity.
+    pub fn sent_from(&mut self, cpu: CpuId) {
+        self.not_on.insert(cpu);
     }
 
     /// It has computed on `cpu` for `busy_ns` without a sleep, while these larger CPUs were idle.
@@ -183,7 +191,11 @@ impl Evidence {
         let allowed: CpuSet = kinds.flat_map(CpuSet::iter).collect();
         let elsewhere = self.stranded.waits.iter().filter(|(idle, _)| !idle.iter().any(|c| allowed.contains(*c)));
         let stranded_ns: u64 = elsewhere.map(|(_, w)| w.waited_ns).sum();
-        (stranded_ns >= STRANDED_FOR_NS).then_some(allowed)
+        if stranded_ns >= STRANDED_FOR_NS {
+            return Some(allowed);
+        }
+        let others = machine.kinds.iter().flat_map(CpuSet::iter).filter(|c| !self.not_on.contains(*c));
+        (!self.not_on.is_empty()).then(|| others.collect())
     }
 
     /// By chance a free thread leaves out some of many CPUs: of a set that it is bound to it comes to know all, and others are idle in

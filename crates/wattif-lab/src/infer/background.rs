@@ -75,17 +75,17 @@ pub fn background(recording: &Recording) -> BTreeSet<Pid> {
 
 /// How many, and who.
 pub fn background_told(recording: &Recording) -> Option<String> {
-    told(recording, &background(recording))
+    told(recording, &background(recording), "background")
 }
 
-/// The same of those that are known.
-pub(super) fn told(recording: &Recording, all: &BTreeSet<Pid>) -> Option<String> {
+/// The same of those that are known, and what they are taken as.
+pub(super) fn told(recording: &Recording, all: &BTreeSet<Pid>, what: &str) -> Option<String> {
     let names: BTreeSet<&str> = all.iter().map(|pid| recording.comm(*pid)).collect();
     let more = names.len().saturating_sub(TOLD);
     let shown = names.into_iter().take(TOLD).collect::<Vec<_>>().join(", ");
     let more = if more > 0 { format!(" and {more} more names") } else { String::new() };
     let threads = if all.len() == 1 { "thread" } else { "threads" };
-    (!all.is_empty()).then(|| format!("{} {threads} taken as background: {shown}{more}", all.len()))
+    (!all.is_empty()).then(|| format!("{} {threads} taken as {what}: {shown}{more}", all.len()))
 }
 
 /// Threads whose fork the trace holds: was `kthreadd` the parent?

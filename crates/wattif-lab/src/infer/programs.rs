@@ -24,7 +24,7 @@ const FOREVER_NS: u64 = 1_000_000_000_000_000;
 
 /// A workload of what was seen.
 pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &str, options: &Options) -> Inferred {
-    let Inference { platform, mut threads, busy_ns, .. } = inference;
+    let Inference { platform, mut threads, busy_ns, give_way, .. } = inference;
     let machine = Machine::of(platform, |cpu| 100 * busy_ns[cpu.at()] / recording.end.0.max(1) >= BUSY_PCT);
     let mut out = Inferred::default();
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
@@ -91,6 +91,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             cpus = None;
         }
         let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
+        let told = told.or(seen_policy(*pid, t, &give_way));
         let attr = attributes(t.first_prio, &comm, told, options);
         let ops = programs.ops(t, *pid, told, &comm, &task, bind);
         let start = Ns(if t.parent.is_some() { 0 } else { t.born.saturating_add(delay) });
@@ -99,6 +100,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             start,
             attr,
             cpus,
+            prev_cpu: t.ran.first().map(|first| first.1).filter(|_| t.parent.is_none()),
             background: background.contains(pid),
             ..TaskSpec::new(task, ops)
         });
@@ -127,7 +129,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if clients > 0 {
         out.notes.push(format!("{clients} threads taken as clients: some of their requests found the server busy"));
     }
-    out.notes.extend(super::background::told(recording, &background));
+    out.notes.extend(super::background::told(recording, &background, "background"));
     out.notes.push(format!(
         "{} threads; {timers} waits end by timers and devices, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
         threads.len()
@@ -136,7 +138,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         out.notes.push("records do not say which wake-ups come from interrupts: taken from who ran".into());
     }
     if !recording.tells_policies() {
-        out.notes.push("a trace shows priorities only: SCHED_BATCH and SCHED_IDLE look like SCHED_OTHER, SCHED_RR like SCHED_FIFO (--policy NAME=…)".into());
+        out.notes.push("a trace shows priorities only: SCHED_BATCH looks like SCHED_OTHER, and so does SCHED_IDLE, SCHED_RR like SCHED_FIFO, where no other thread competed (--policy NAME=…)".into());
+        out.notes.extend(super::background::told(recording, &give_way, "SCHED_IDLE (no other waits while they run)"));
     }
     let real_time = |pid: &Pid| recording.threads.get(&pid.0).is_some_and(|t| t.policy_was_told());
     let highest = |t: &Thread| t.first_prio == 0 || t.steps.contains(&Step::Attr(0));
@@ -158,6 +161,12 @@ pub fn is_named(comm: &str, name: &str) -> bool {
 /// May a thread of this priority have the policy?
 pub fn has_policy(prio: u8, policy: Policy) -> bool {
     policy.is_rt() == (prio < 100)
+}
+
+/// The policy that a thread's turns tell of.
+fn seen_policy(pid: Pid, t: &Thread, give_way: &BTreeSet<Pid>) -> Option<&'static str> {
+    let policy = if t.takes_turns { Some(Policy::Rr) } else { give_way.contains(&pid).then_some(Policy::Idle) };
+    policy.map(Policy::name)
 }
 
 /// nice and policy from the kernel's priority.

@@ -30,7 +30,7 @@ use super::spins::Piece;
 use super::steps::{self, Step};
 use super::unlike::{self, first_opps, nearest};
 use super::wakers::Wakers;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, PrevState, Recorded, Recording};
 use wattif_model::units::CAPACITY_SCALE;
@@ -78,6 +78,8 @@ pub(super) struct Thread {
     /// At first, and now.
     pub(super) first_prio: u8,
     prio: u8,
+    /// It made room for another of its real-time priority although it could go on, as only SCHED_RR lets it.
+    pub(super) takes_turns: bool,
     pub(super) steps: Vec<Step>,
     /// Work since the last step, and when it began and went on last.
     work: u64,
@@ -95,9 +97,13 @@ pub(super) struct Thread {
     cpu: Option<CpuId>,
     pub(super) parent: Option<Pid>,
     pub(super) born: u64,
-    /// When it became runnable: CPUs that had been idle for some time, and CPUs that ran a thread.
-    idle_then: CpuSet,
+    /// When it became runnable: CPUs that had been idle for some time and how long they had been busy until then, and CPUs that ran a thread.
+    idle_then: Vec<(CpuId, u64)>,
     busy_then: CpuSet,
+    /// It is switched out on this CPU for the stopper that it woke itself.
+    sent_from: Option<CpuId>,
+    /// When it was switched in, and how many steps there were then and how much work.
+    entered: (u64, usize, u64),
     /// It waits since a wake-up, not since it was preempted.
     woken: bool,
     /// A thread woke it while it ran: it may have been on its way out.
@@ -111,10 +117,14 @@ pub(super) struct Thread {
     pub(super) beat: Beat,
 }
 
+/// Who yields has run for less, as a rule; the least slice of SCHED_RR is a tick.
+const TURN_NS: u64 = 1_000_000;
 /// First moves between CPUs that are kept: a thread that binds itself does so soon.
 const MOVES: usize = 16;
 /// One interrupt in so many on another CPU than the thread's is a device's.
 const DEVICE_OF: u32 = 5;
+/// A CPU counts as idle while it is busy for no more than one part in so many.
+const BUSY_PART: u64 = 20;
 /// A CPU that is idle for less may be about to run something.
 const IDLE_NS: u64 = 100_000;
 pub(super) struct Inference<'a> {
@@ -132,6 +142,10 @@ pub(super) struct Inference<'a> {
     opp: Vec<usize>,
     sleeps: Sleeps<'a>,
     wakers: Wakers,
+    /// `SCHED_IDLE` threads.
+    pub(super) give_way: BTreeSet<Pid>,
+    /// The threads that move others away.
+    stoppers: BTreeSet<Pid>,
 }
 
 /// The workload behind a recording on a machine.
@@ -150,6 +164,11 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         opp: first_opps(&recording, platform),
         sleeps: Sleeps::new(platform),
         wakers: Wakers::of(&recording),
+        give_way: match recording.tells_policies() {
+            true => BTreeSet::new(),
+            false => super::sched_idle::threads(&recording, n),
+        },
+        stoppers: recording.threads.keys().map(|pid| Pid(*pid)).filter(|p| is_stopper(recording.comm(*p))).collect(),
     };
     inference.who_runs_at_first(&recording);
     for r in recording.records.iter().filter(|r| r.cpu.at() < n) {
@@ -173,6 +192,7 @@ impl Thread {
             state: State::Unknown,
             first_prio: prio,
             prio,
+            takes_turns: false,
             steps: Vec::new(),
             work: 0,
             began: 0,
@@ -185,8 +205,10 @@ impl Thread {
             cpu: None,
             parent: None,
             born: 0,
-            idle_then: CpuSet::default(),
+            idle_then: Vec::new(),
             busy_then: CpuSet::default(),
+            sent_from: None,
+            entered: (0, 0, 0),
             woken: false,
             early: false,
             irqs: 0,
@@ -203,6 +225,31 @@ impl Thread {
             self.steps.push(Step::Work(std::mem::take(&mut self.work)));
         }
         self.steps.push(step);
+    }
+    /// Its priority was raised since it was switched in. That is taken as the first it did then: those who waited did not get the CPU.
+    fn raised(&mut self, prio: u8) {
+        let (at, n, before) = self.entered;
+        let n = n.min(self.steps.len());
+        let (attr, mut split) = (Step::Attr(prio), n);
+        match self.steps.get_mut(n) {
+            None => {
+                if before > 0 {
+                    self.steps.push(Step::Work(before));
+                    self.work = self.work.saturating_sub(before);
+                    split += 1;
+                }
+            }
+            Some(Step::Work(units)) if before > 0 && *units > before => {
+                *units -= before;
+                self.steps.insert(n, Step::Work(before));
+                split += 1;
+            }
+            Some(_) => {}
+        }
+        self.steps.insert(split, attr);
+        let more = split + 1 - n;
+        self.pieces.iter_mut().rev().take_while(|p| p.step >= n).for_each(|p| p.step += more);
+        (self.prio, self.entered) = (prio, (at, split + 1, 0));
     }
 }
 
@@ -268,12 +315,16 @@ impl Inference<'_> {
     fn record(&mut self, at: u64, cpu: CpuId, current: Option<Pid>, event: &Recorded) {
         match *event {
             Recorded::CpuFrequency { cpu, khz } => self.frequency(at, cpu, khz),
-            Recorded::Event(Event::SchedSwitch { prev_pid, prev_state, next_pid, next_prio, .. }) => {
-                self.switch(at, cpu, prev_pid, prev_state, next_pid, next_prio);
+            Recorded::Event(Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio }) => {
+                self.leave(at, cpu, (prev_pid, prev_prio), prev_state, (next_pid, next_prio));
+                self.enter(at, cpu, prev_pid, (next_pid, next_prio));
             }
             Recorded::Event(Event::SchedWaking { pid, in_irq, .. }) => {
                 let waker = current.unwrap_or(self.running[cpu.at()].0);
                 let by_thread = !in_irq && self.wakers.wakes(waker, pid);
+                if !in_irq && self.stoppers.contains(&pid) {
+                    self.calls_stopper(waker, cpu);
+                }
                 self.waking(at, cpu, pid, by_thread.then_some(waker));
             }
             Recorded::Event(Event::SchedProcessFork { pid, child_pid }) => self.fork(at, cpu, pid, child_pid),
@@ -300,13 +351,25 @@ impl Inference<'_> {
         self.opp[domain] = nearest(opps, khz);
     }
 
-    fn switch(&mut self, at: u64, cpu: CpuId, prev: Pid, state: PrevState, next: Pid, next_prio: u8) {
+    /// Where a thread wakes the stopper of its own CPU, it has set its affinity, or is about to be executed elsewhere.
+    fn calls_stopper(&mut self, pid: Pid, cpu: CpuId) {
+        if let Some(t) = self.threads.get_mut(&pid).filter(|t| t.cpu == Some(cpu)) {
+            t.sent_from = Some(cpu);
+        }
+    }
+
+    /// `prev` is switched out.
+    fn leave(&mut self, at: u64, cpu: CpuId, (prev, prio): (Pid, u8), state: PrevState, (next, next_prio): (Pid, u8)) {
         self.account(cpu, at);
         self.strands(at, cpu, prev);
-        let mut carried = 0;
+        let to_stopper = self.stoppers.contains(&next);
         if let Some(t) = self.threads.get_mut(&prev) {
-            // What it woke up last is paid for by who comes.
-            carried = std::mem::take(&mut t.overhead);
+            t.sent_from = t.sent_from.filter(|_| to_stopper && state == PrevState::Running);
+            if prio < t.prio {
+                t.raised(prio);
+            }
+            let turn = at.saturating_sub(t.entered.0) >= TURN_NS;
+            t.takes_turns |= turn && state == PrevState::Running && t.prio < 100 && next_prio == t.prio;
             t.early &= state.sleeps();
             t.stays_since = t.stays_since.filter(|_| !state.sleeps());
             t.state = match state {
@@ -322,10 +385,16 @@ impl Inference<'_> {
         self.runnable(at, prev);
         // A balancer counts fair threads: one that a real-time thread preempts is alone and stays.
         if next_prio < 100
-            && let Some(t) = self.threads.get_mut(&prev)
+            && let Some(t) = self.threads.get_mut(&prev).filter(|t| t.prio >= 100)
         {
-            t.idle_then = CpuSet::default();
+            t.idle_then.clear();
         }
+    }
+
+    /// `next` is switched in.
+    fn enter(&mut self, at: u64, cpu: CpuId, prev: Pid, (next, next_prio): (Pid, u8)) {
+        // What it woke up last is paid for by who comes.
+        let carried = self.threads.get_mut(&prev).map_or(0, |t| std::mem::take(&mut t.overhead));
         match self.threads.get_mut(&next) {
             Some(t @ Thread { state: State::Sleeping { .. }, early: true, .. }) => {
                 t.state = State::Runnable { since: at };
@@ -338,7 +407,7 @@ impl Inference<'_> {
             self.siblings_until(cpu, at);
         }
         self.running[cpu.at()] = (next, at);
-        let (idle, equal) = self.idle_beside(next, cpu);
+        let (idle, equal) = self.idle_beside(next, cpu, at);
         if prev.0 == 0 {
             self.busy_since[cpu.at()] = at;
         }
@@ -357,6 +426,10 @@ impl Inference<'_> {
             _ => {}
         }
         let moved = t.cpu.is_some_and(|last| last != cpu);
+        // Nobody is executed where others run.
+        if let Some(from) = t.sent_from.take().filter(|_| moved && t.busy_then.contains(cpu)) {
+            t.where_it_runs.sent_from(from);
+        }
         t.stays_since = t.stays_since.filter(|_| !moved).or(Some(at));
         (t.woken, t.early) = (false, false);
         if t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu) {
@@ -368,18 +441,20 @@ impl Inference<'_> {
             t.prio = next_prio;
             t.push(Step::Attr(next_prio));
         }
+        t.entered = (at, t.steps.len(), t.work);
         (t.state, t.cpu) = (State::Running, Some(cpu));
     }
 
-    /// CPUs of at least the capacity of `cpu` that were idle all the while that a thread has waited for it, and those of the same.
-    fn idle_beside(&self, pid: Pid, cpu: CpuId) -> (CpuSet, CpuSet) {
+    /// CPUs of at least the capacity of `cpu` that were idle nearly all the while that a thread has waited for it, and those of the same.
+    fn idle_beside(&self, pid: Pid, cpu: CpuId, at: u64) -> (CpuSet, CpuSet) {
         let Some(Thread { state: State::Runnable { since }, idle_then, .. }) = self.threads.get(&pid) else {
             return Default::default();
         };
         let cpus = &self.platform.cpus;
         let large = |c: &CpuId| cpus[c.at()].capacity >= cpus[cpu.at()].capacity;
-        let still = |c: &CpuId| self.idle_since[c.at()].is_some_and(|i| i <= *since);
-        let idle: CpuSet = idle_then.iter().filter(|c| large(c) && still(c)).collect();
+        let busy = |(c, then): &&(CpuId, u64)| self.busy_until(c.at(), at).saturating_sub(*then);
+        let still = |then: &&(CpuId, u64)| busy(then) <= at.saturating_sub(*since) / BUSY_PART;
+        let idle: CpuSet = idle_then.iter().filter(|then| large(&then.0) && still(then)).map(|then| then.0).collect();
         let equal = idle.iter().filter(|c| cpus[c.at()].capacity == cpus[cpu.at()].capacity).collect();
         (idle, equal)
     }
@@ -404,14 +479,28 @@ impl Inference<'_> {
         }
     }
 
+    /// How long a CPU was busy until now, ns.
+    fn busy_until(&self, cpu: usize, at: u64) -> u64 {
+        let (pid, since) = self.running[cpu];
+        self.busy_ns[cpu] + if pid.0 == 0 { 0 } else { at.saturating_sub(since) }
+    }
+
     /// Which CPUs are idle when a thread begins to wait for one.
     fn runnable(&mut self, at: u64, pid: Pid) {
         let Some(t) = self.threads.get_mut(&pid).filter(|t| matches!(t.state, State::Runnable { .. })) else { return };
-        let idle = |c: &usize| self.idle_since[*c].is_some_and(|since| since + IDLE_NS <= at);
-        let busy = |c: &usize| self.idle_since[*c].is_none();
-        let cpus =
-            |is: &dyn Fn(&usize) -> bool| (0..self.idle_since.len()).filter(is).map(|c| CpuId(c as u32)).collect();
-        (t.idle_then, t.busy_then) = (cpus(&idle), cpus(&busy));
+        let (mut idle, mut busy) = (std::mem::take(&mut t.idle_then), CpuSet::default());
+        idle.clear();
+        for (c, idle_since) in (0..).map(CpuId).zip(&self.idle_since) {
+            match *idle_since {
+                Some(since) if since + IDLE_NS <= at => idle.push((c, self.busy_until(c.at(), at))),
+                Some(_) => {}
+                // A wake-up may take a CPU that runs SCHED_IDLE threads for an idle one.
+                None if self.give_way.contains(&self.running[c.at()].0) => {}
+                None => busy.insert(c),
+            }
+        }
+        let t = self.threads.get_mut(&pid).expect("found above");
+        (t.idle_then, t.busy_then) = (idle, busy);
     }
 
     /// `waker` where a thread did it.
@@ -494,7 +583,7 @@ impl Inference<'_> {
             _ => None,
         };
         for (pid, cpu, since) in self.threads.iter().filter_map(waits).collect::<Vec<_>>() {
-            let (idle, equal) = self.idle_beside(pid, cpu);
+            let (idle, equal) = self.idle_beside(pid, cpu, end);
             let busy_ns = since.saturating_sub(self.busy_since[cpu.at()]);
             let beside = Beside { idle: &idle, equal: &equal, squeezed: false, busy_ns };
             if let Some(t) = self.threads.get_mut(&pid) {

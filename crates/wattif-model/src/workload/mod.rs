@@ -25,7 +25,7 @@ mod step_response;
 mod usecase;
 mod video;
 
-use crate::ids::CpuSet;
+use crate::ids::{CpuId, CpuSet};
 use crate::units::Ns;
 use dist::Dist;
 use serde::{Deserialize, Serialize};
@@ -210,6 +210,9 @@ pub struct TaskSpec {
     pub attr: SchedAttr,
     /// Allowed CPUs; `None`: all.
     pub cpus: Option<CpuSet>,
+    /// Its threads exist before the common start and ran on this CPU last: they are woken there, not placed as new ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prev_cpu: Option<CpuId>,
     /// Group it starts in.
     pub group: u32,
     /// Background of a recorded machine: its threads run, and do not count as the workload's.
@@ -230,6 +233,7 @@ impl TaskSpec {
             delay: Ns::ZERO,
             attr: SchedAttr::default(),
             cpus: None,
+            prev_cpu: None,
             group: 0,
             background: false,
             program: Program { ops },

@@ -68,8 +68,8 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// The threads of the workload and the background threads of the platform, in order; a launcher on the first CPU wakes
-    /// each of them a little after the start, as far apart as the platform's noise says.
+    /// The threads of the workload and the background threads of the platform, in order; a launcher on the first CPU, or a timer where they
+    /// have been, wakes each of them a little after the start, as far apart as the platform's noise says.
     fn create_threads(&mut self) -> Result<(), RunError> {
         let spread = self.m.platform.noise.start_spread_ns;
         for task in 0..self.programs.nr_tasks() {
@@ -81,10 +81,17 @@ impl Kernel<'_, '_> {
                 let stream = self.programs.stream(pid);
                 let late = Rng::stream(self.seed, &format!("start/{stream}")).uniform(0, spread);
                 let late = late + self.programs.spec(task).start.0;
-                self.m.timers.arm(CpuId(0), pid, TimerKind::Sleep, late, late);
+                self.m.timers.arm(self.prev_cpu(task).unwrap_or(CpuId(0)), pid, TimerKind::Sleep, late, late);
             }
         }
         Ok(())
+    }
+
+    /// Where the threads of this task were before the start, if they may run there.
+    pub(crate) fn prev_cpu(&self, task: u32) -> Option<CpuId> {
+        let spec = self.programs.spec(task);
+        let allowed = |cpu: &CpuId| spec.cpus.as_ref().is_none_or(|cpus| cpus.contains(*cpu));
+        spec.prev_cpu.filter(|cpu| cpu.at() < self.s.nr_cpus()).filter(allowed)
     }
 
     /// `copy_process`: a thread of `task` exists; it has never run.

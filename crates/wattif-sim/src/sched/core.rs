@@ -203,7 +203,9 @@ impl Kernel<'_, '_> {
                 TimerKind::Inactive => self.inactive_task_timer(pid),
                 TimerKind::Cpu if pid == IDLE => self.sched_rt_period_timer(cpu),
                 TimerKind::Cpu => self.hrtick(cpu),
-                TimerKind::Sleep if self.s.tasks[pid.at()].state == State::New => self.wake_up_new_task(pid, cpu),
+                TimerKind::Sleep if self.s.tasks[pid.at()].state == State::New => {
+                    self.wake_up_new_task(pid, cpu, self.prev_cpu(self.programs.task(pid)));
+                }
                 TimerKind::Sleep => self.try_to_wake_up(pid, cpu, false),
                 TimerKind::Replenish => self.replenish(pid, cpu),
                 TimerKind::CfsPeriod => self.fair.cfs_period_timer(&mut self.s, pid.0, cpu),
@@ -315,9 +317,11 @@ impl Kernel<'_, '_> {
 
     /// `wake_up_new_task`: the first activation of a thread created on `this_cpu`.
     #[inline(never)]
-    pub(crate) fn wake_up_new_task(&mut self, pid: Pid, this_cpu: CpuId) {
+    ///
+    /// `prev_cpu`: it is no new one and was there.
+    pub(crate) fn wake_up_new_task(&mut self, pid: Pid, this_cpu: CpuId, prev_cpu: Option<CpuId>) {
         self.s.tasks[pid.at()].state = State::Running;
-        let cpu = self.select_task_rq(pid, this_cpu, Kind::Fork);
+        let cpu = prev_cpu.unwrap_or_else(|| self.select_task_rq(pid, this_cpu, Kind::Fork));
         let task = &mut self.s.tasks[pid.at()];
         (task.cpu, task.recent_used_cpu) = (cpu, cpu);
         fair::set_task_rq(&mut self.s, pid, cpu);
