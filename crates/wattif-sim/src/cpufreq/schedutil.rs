@@ -31,7 +31,7 @@
 //! `4.9` (Android) differs: limits of their own for rises and falls, CPUs not heard of for a tick do not count (so it hears of every
 //! update of a busy CPU, also of one that changes nothing, and of none that others make for it), a boost for I/O is 1024 at
 //! once, u is WALT's last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds
-//! its margin.
+//! its margin. A change that its limit refuses is asked for again at the next update, also if raw is the same.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
 //! 750 → 732,421 → 800 MHz. 300 µs later util is 200: not due with the default of 1 ms. At the next update after that:
@@ -436,7 +436,12 @@ impl Schedutil {
     fn update_next_freq(&mut self, now_ns: u64, next_freq: u32) -> Option<u32> {
         let due = self.need_freq_update || self.up_down_due(now_ns, next_freq);
         self.need_freq_update = false;
-        if next_freq == self.next_freq || !due {
+        if next_freq == self.next_freq {
+            return None;
+        }
+        if !due {
+            // Delayed, not refused for good: the same raw frequency is not the one that was set.
+            self.cached_raw_freq = 0;
             return None;
         }
         self.choice.prev_khz = self.policy.cur;
@@ -624,6 +629,20 @@ mod tests {
                 |ms: u64, util| g.update_util(ms * 1_000_000, CpuId(0), NONE, &Fixed { windows, ..busy(util) });
             at(10, 700);
             assert_eq!(at(40, 200), then, "never idle; windows: {windows}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_4_9_delays_a_change_and_does_not_cancel_it() {
+        for generation in [Generation::V4_9, Generation::V4_9Qti] {
+            let up_down_rate_limit_us = (Some(500), Some(20_000));
+            let mut g = Schedutil::new(Tunables { generation, up_down_rate_limit_us, ..Tunables::default() });
+            g.start(policy(1), 0, &busy(0));
+            let mut at =
+                |ms: u64, util| g.update_util(ms * 1_000_000, CpuId(0), NONE, &Fixed { windows: true, ..busy(util) });
+            assert_eq!(at(30, 700), Some(1_000_000));
+            assert_eq!((at(40, 200), at(45, 200)), (None, None), "{generation:?}");
+            assert_eq!(at(51, 200), Some(500_000), "{generation:?}");
         }
     }
 
