@@ -12,7 +12,7 @@
 //! ```
 //! `idle.rs` is what a CPU does without a thread, `syscalls.rs` what threads ask for, `stop.rs` the stopper.
 
-use super::balance::update_misfit_status;
+use super::balance::{cpu_overutilized, update_misfit_status};
 use super::class::{Dequeue, Enqueue, dl_placement, dl_server, fair, rt};
 use super::load::{pelt, walt};
 use super::placement::{Kind, Request};
@@ -394,6 +394,9 @@ impl Kernel<'_, '_> {
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
         self.walt_enqueue(cpu, pid, !flags.wakeup);
         self.s.signal_versions[cpu.at()] += 1;
+        if self.s.rd.energy_aware && !self.s.rd.overutilized && self.shows_overutilized(pid, flags) {
+            self.s.rd.overutilized = cpu_overutilized(&self.s, cpu);
+        }
         let sleeps = self.s.se[self.s.se_of(pid)].sched_delayed;
         if self.s.rd.uclamp_used && !sleeps && !self.s.tasks[pid.at()].uclamp_active {
             self.s.tasks[pid.at()].uclamp_active = true;
@@ -405,6 +408,13 @@ impl Kernel<'_, '_> {
             let serves = dl_server::dl_server_start(&mut self.s, cpu);
             self.s.rqs[cpu.at()].need_resched |= serves;
         }
+    }
+
+    /// `check_update_overutilized_status`: not when a task is new, which begins with half of what the CPU has to spare, and since
+    /// 5.0 only when one wakes that is not still queued.
+    fn shows_overutilized(&self, pid: Pid, flags: Enqueue) -> bool {
+        let counts = if self.s.rd.moves_count { !flags.initial } else { flags.wakeup && !flags.delayed };
+        counts && self.class_id(pid) == ClassId::Fair
     }
 
     /// `dequeue_task`: its clamps no longer count, even where the class delays the rest; false in that case.

@@ -258,6 +258,8 @@ pub struct RootDomain {
     pub energy_aware: bool,
     /// Some CPU's utilisation does not fit its capacity; not looked at without energy-aware placement.
     pub overutilized: bool,
+    /// A task that is moved to a CPU may show that it is overutilized, as one that wakes does (4.9).
+    pub moves_count: bool,
     /// Some task or group has utilisation clamps (`uclamp_is_used`).
     pub uclamp_used: bool,
     /// CPUs with a second real-time task, which might be pulled (`rto_count`).

@@ -17,7 +17,7 @@
 //! | `avg_idle` | ns | run queue | idle exit |
 //! | `nr_balance_failed`, `balance_interval` | count; ms | per CPU and domain | here |
 //! | `exec_start` | ns | task: when it last ran | class |
-//! | `rd.overloaded`, `rd.overutilized` | yes, no | root domain | enqueue; here |
+//! | `rd.overloaded`, `rd.overutilized` | yes, no | root domain | enqueue, tick; here |
 //!
 //! # Decision
 //! *When.* `periodic`: at the tick after `next_balance`, for each domain whose interval is over: `balance_interval` ms,
