@@ -235,7 +235,7 @@ fn eas() -> Box<dyn FnMut(u64)> {
                 uclamp_min: 0,
                 uclamp_max: 1024,
             };
-            let task = EasTask { signals, prev_cpu: CpuId(i as u32 % 8), allowed: &allowed };
+            let task = EasTask { signals, prev_cpu: CpuId(i as u32 % 8), counted: true, allowed: &allowed };
             black_box(eas.find_energy_efficient_cpu(&task, &machines[i % 16]));
         }
     })

@@ -177,6 +177,8 @@ impl EnergyAware for Eas {
             uclamp_min: u64::from(task.uclamp_min),
             uclamp_max: u64::from(task.uclamp_max),
         };
-        Eas::find_energy_efficient_cpu(self, &EasTask { signals, prev_cpu: req.prev_cpu, allowed: &task.cpus }, s)
+        let counted = s.walt.is_none();
+        let task = EasTask { signals, prev_cpu: req.prev_cpu, counted, allowed: &task.cpus };
+        Eas::find_energy_efficient_cpu(self, &task, s)
     }
 }

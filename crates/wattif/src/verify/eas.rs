@@ -278,7 +278,7 @@ fn feec(file: &VectorFile) -> Result<Tally, VectorError> {
         let mut eas = Eas::new(tunables, case.domains(line, generation)?);
         let allowed = CpuSet::from_mask(case.task.allowed);
         let signals = case.task.signals(generation);
-        let task = EasTask { signals, prev_cpu: CpuId(case.prev_cpu), allowed: &allowed };
+        let task = EasTask { signals, prev_cpu: CpuId(case.prev_cpu), counted: true, allowed: &allowed };
         let target = eas.find_energy_efficient_cpu(&task, &machine).map_or(-1, |c| i64::from(c.0));
         let fits = if case.fits.is_empty() { Vec::new() } else { fits(&eas, &task, &machine) };
         let energy = energies(&mut eas, &task, &machine, generation);

@@ -10,6 +10,7 @@
 //! |---|---|---|---|
 //! | fair, real-time, deadline, interrupt utilisation, clamps | 1024ths | [`CpuSignals`] | PELT updates, enqueue |
 //! | `util_avg`, `runnable_avg`, `util_est`, clamps of the task | 1024ths | [`TaskSignals`], synchronised to now | last sleep |
+//! | the task's part in its previous CPU's | yes; no under WALT | load tracker: WALT's sum is of queued tasks | – |
 //! | `capacity_of` | 1024ths | capacity less real-time, deadline, interrupts and pressure | load balancing |
 //! | pressure | 1024ths | capacity lost to thermal or cpufreq limits | limits |
 //! | energy model | per domain | [`EmPerfDomain`] | never |
@@ -82,8 +83,10 @@ pub trait EasView {
 pub struct EasTask<'a> {
     /// Its signals, aged to now.
     pub signals: TaskSignals,
-    /// The CPU it ran on; its utilisation is still counted there.
+    /// The CPU it ran on.
     pub prev_cpu: CpuId,
+    /// Its signals are still part of that CPU's. Under WALT they are not: a CPU's is the demand of the queued tasks alone.
+    pub counted: bool,
     /// Where it may run.
     pub allowed: &'a CpuSet,
 }
@@ -415,7 +418,7 @@ fn perf_with_task(signals: &CpuSignals, util: u64, task: Option<&TaskSignals>) -
 }
 
 fn moving<'a>(task: &'a EasTask<'_>, cpu: CpuId, dst: Option<CpuId>) -> Moving<'a> {
-    Moving { task: &task.signals, here: cpu == task.prev_cpu, dst: dst == Some(cpu) }
+    Moving { task: &task.signals, here: task.counted && cpu == task.prev_cpu, dst: dst == Some(cpu) }
 }
 
 /// Busy time of the task, scaled by what interrupts leave of its previous CPU.
@@ -503,7 +506,7 @@ mod tests {
             Eas::new(Tunables { generation, boost: Boost::Off }, vec![pd(0b1100, 1024, 500), pd(0b11, 400, 200)]);
         let signals = TaskSignals { util_avg: util, uclamp_max: 1024, ..TaskSignals::default() };
         let view = Idle { prev: CpuId(2), task_util: util, overutilized };
-        let task = EasTask { signals, prev_cpu: CpuId(2), allowed: &CpuSet::first(4) };
+        let task = EasTask { signals, prev_cpu: CpuId(2), counted: true, allowed: &CpuSet::first(4) };
         eas.find_energy_efficient_cpu(&task, &view).map(|c| c.0)
     }
 
@@ -514,6 +517,21 @@ mod tests {
             assert_eq!(place(generation, 350, false), Some(2), "{generation:?}");
             assert_eq!(place(generation, 0, false), Some(2), "{generation:?}");
             assert_eq!(place(generation, 100, true), None, "{generation:?}");
+        }
+    }
+
+    /// A task of 100 on an idle CPU 0, the others idle too: what the CPU has with it and without it, by whether it is part of it.
+    #[test]
+    fn a_task_that_is_no_part_of_its_cpu_is_added_there_and_taken_off_nowhere() {
+        for (counted, rest) in [(true, 0), (false, 60)] {
+            let signals = TaskSignals { util_avg: 100, uclamp_max: 1024, ..TaskSignals::default() };
+            let task = EasTask { signals, prev_cpu: CpuId(0), counted, allowed: &CpuSet::first(4) };
+            let util_avg = if counted { 100 } else { 60 };
+            let view = Idle { prev: CpuId(0), task_util: util_avg, overutilized: false };
+            let at_prev = view.signals(CpuId(0));
+            let (with, _) = fit_with_task(CpuId(0), &at_prev, &task, &mut task_clamps(&task, &at_prev), &view);
+            assert_eq!(with, rest + 100);
+            assert_eq!(Tunables::default().needs(&at_prev, &task, CpuId(0), None).0, rest);
         }
     }
 }
