@@ -281,10 +281,8 @@ impl Kernel<'_, '_> {
         self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
         self.s.tasks[pid.at()].state = State::Running;
         let queued = self.s.tasks[pid.at()].on_rq == OnRq::Queued;
-        if !queued {
-            // It still waits for the device as far as its CPU's idle time up to now goes.
-            self.walt_wake(pid);
-        }
+        // It still waits for the device as far as its CPU's idle time up to now goes. One whose dequeue was delayed slept as well.
+        self.walt_wake(pid);
         if iowait {
             self.s.tasks[pid.at()].in_iowait = false;
             let cpu = self.s.tasks[pid.at()].iowait_cpu;
@@ -392,12 +390,14 @@ impl Kernel<'_, '_> {
     /// `enqueue_task`: the class queues it, and its clamps count, unless it sleeps and was only moved.
     pub(crate) fn enqueue_task(&mut self, cpu: CpuId, pid: Pid, flags: Enqueue) {
         class!(self, pid).enqueue_task(&mut self.s, cpu, pid, flags);
-        self.walt_enqueue(cpu, pid, !flags.wakeup);
+        let sleeps = self.s.se[self.s.se_of(pid)].sched_delayed;
+        if !sleeps {
+            self.walt_enqueue(cpu, pid, !flags.wakeup);
+        }
         self.s.signal_versions[cpu.at()] += 1;
         if self.s.rd.energy_aware && !self.s.rd.overutilized && self.shows_overutilized(pid, flags) {
             self.s.rd.overutilized = cpu_overutilized(&self.s, cpu);
         }
-        let sleeps = self.s.se[self.s.se_of(pid)].sched_delayed;
         if self.s.rd.uclamp_used && !sleeps && !self.s.tasks[pid.at()].uclamp_active {
             self.s.tasks[pid.at()].uclamp_active = true;
             uclamp::uclamp_rq_inc(&mut self.s, cpu, pid);

@@ -87,8 +87,10 @@ impl Kernel<'_, '_> {
     fn walt_move(&mut self, pid: Pid, src: CpuId, dst: CpuId) {
         self.walt_update_curr(src);
         self.walt_update_curr(dst);
-        self.walt_update(src, pid, Event::TaskMigrate);
-        let waking = self.s.tasks[pid.at()].on_rq == super::task::OnRq::No;
+        // Balancing moves one whose dequeue is delayed with the others: it sleeps and does not wait.
+        let delayed = self.s.se[self.s.se_of(pid)].sched_delayed;
+        self.walt_update(src, pid, if delayed { Event::TaskWake } else { Event::TaskMigrate });
+        let waking = delayed || self.s.tasks[pid.at()].on_rq == super::task::OnRq::No;
         if !self.walt_qti_migrate(pid, src, dst) {
             return;
         }
@@ -130,6 +132,7 @@ impl Kernel<'_, '_> {
         if qti.switches.early_detection != Detection::Off {
             qti.queued.clear();
             list_queue(&self.s, cpu.at(), &mut qti.queued);
+            qti.queued.retain(|p| !self.s.se[self.s.se_of(*p)].sched_delayed);
             qti.queued.sort_unstable_by_key(|p| std::cmp::Reverse(self.s.tasks[p.at()].group_node));
             qti.detect(cpu, self.s.now);
         }

@@ -142,7 +142,7 @@ pub enum Event {
     PutPrevTask,
     /// It is about to run: it was waiting.
     PickNextTask,
-    /// It wakes: it slept.
+    /// It wakes, or moves while its dequeue is delayed: it slept.
     TaskWake,
     /// It changes its queue: it was waiting.
     TaskMigrate,
@@ -425,7 +425,7 @@ impl Walt {
     }
 
     /// `walt_fixup_busy_time`, after the events of both CPUs' current tasks and of the task itself: its recent busy time
-    /// moves with it. `waking`: it is being placed by a wake-up.
+    /// moves with it. `waking`: it is being placed by a wake-up, or sleeps on.
     #[doc(alias = "walt_fixup_busy_time")]
     pub fn fixup_busy_time(&self, p: &WaltTask, src: &mut WaltRq, dst: &mut WaltRq, waking: bool) {
         if waking && p.last_sleep_ts >= src.window_start {
