@@ -8,8 +8,8 @@
 //! # Signals
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
-//! | task utilisation | 1024ths | PELT `util_avg`, or WALT demand | wake-up |
-//! | CPU utilisation without the task | 1024ths | PELT, or WALT's Σ demand of queued tasks | PELT updates, enqueue |
+//! | task utilisation | 1024ths | PELT `util_avg`, with `UTIL_EST` at least the estimate; or WALT demand | wake-up |
+//! | CPU utilisation without the task | 1024ths | PELT, with `UTIL_EST` at least Σ estimates of queued tasks; or WALT's Σ of their demand | PELT updates, enqueue |
 //! | capacity now | 1024ths | capacity at the present frequency | frequency changes |
 //! | busy and idle powers of CPUs and clusters | µW | platform | never |
 //! | interrupt load | flag | WALT | interrupts |
@@ -48,7 +48,7 @@
 
 use super::{EnergyAware, Kind, Request, SyncLoad};
 use crate::sched::Sched;
-use crate::sched::load::cpu_load::{cpu_util_cum, cpu_util_without, task_util};
+use crate::sched::load::cpu_load::{cpu_util_cum, cpu_util_without, task_util, task_util_est};
 use crate::sched::schedtune::boosted;
 use std::cmp::Reverse;
 use wattif_model::platform::{Cluster, FreqDomain, Platform, PowerTable};
@@ -125,7 +125,7 @@ impl FindBestTarget {
 
     #[doc(alias = "find_best_target")]
     fn find(&self, s: &Sched, pid: Pid, (boost_pct, prefer_idle): (i32, bool)) -> Found {
-        let util = task_util(s, pid);
+        let util = task_size(s, pid);
         let min_util = boosted(util, boost_pct);
         let mut idle: Option<(CpuId, (u32, u64))> = None;
         let mut active: Option<(CpuId, (u32, u64))> = None;
@@ -168,7 +168,7 @@ impl FindBestTarget {
 
     /// Power, µW, of the clusters of `prev` and `dst` if the task ran on `on`; and the capacity it would have there.
     fn energy(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, on: CpuId) -> (u64, u64) {
-        let added = |cpu: CpuId| if cpu == on { task_util(s, pid) } else { 0 };
+        let added = |cpu: CpuId| if cpu == on { task_size(s, pid) } else { 0 };
         let util_of = |cpu: CpuId| cpu_util_without(s, cpu, pid) + added(cpu);
         let peak_of = |cpu: CpuId| cpu_util_cum(s, cpu, pid) + added(cpu);
         let (first, second) = (self.group_of[prev.at()], self.group_of[dst.at()]);
@@ -226,6 +226,11 @@ fn tune(s: &Sched, pid: Pid) -> (i32, bool) {
     s.schedtune.as_ref().map_or((0, false), |t| (t.boost_pct(group, s.now), t.groups[group as usize].prefer_idle))
 }
 
+/// What a CPU's utilisation will rise by: the task's estimate counts where those of CPUs do.
+fn task_size(s: &Sched, pid: Pid) -> u64 {
+    if s.features.util_est { task_util_est(s, pid) } else { task_util(s, pid) }
+}
+
 fn high_irqload(s: &Sched, cpu: CpuId) -> bool {
     s.walt.as_ref().is_some_and(|w| w.walt.high_irqload(&w.rqs[cpu.at()], s.jiffies(s.now)))
 }
@@ -244,7 +249,7 @@ impl EnergyAware for FindBestTarget {
         if (tune.0 > 0 || tune.1) && s.idle_cpu(target) {
             return Some(target);
         }
-        let with_task = cpu_util_without(s, prev, pid) + task_util(s, pid);
+        let with_task = cpu_util_without(s, prev, pid) + task_size(s, pid);
         let over = with_task * CAPACITY_MARGIN > u64::from(s.rqs[prev.at()].cpu_capacity_orig) * 1024;
         if over || !allowed.contains(prev) {
             return Some(target);
@@ -311,6 +316,17 @@ mod tests {
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(0)));
         let (mut policy, mut s) = machine(160);
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(1)));
+    }
+
+    #[test]
+    fn a_task_whose_average_faded_is_as_big_as_its_estimate() {
+        for (util_est, at) in [(false, CpuId(0)), (true, CpuId(1))] {
+            let (mut policy, mut s) = machine(100);
+            s.features.util_est = util_est;
+            let se = s.se_of(Pid(1));
+            s.se[se].avg.util_est = 160;
+            assert_eq!(wake(&mut policy, &mut s), Some(at), "{util_est}");
+        }
     }
 
     #[test]
