@@ -11,7 +11,7 @@
 //! | top task | scaled ns, 0..=window | the heaviest task of the CPU's last window, in steps of a thousandth | every event |
 //! | `ed_task` | yes or no | a queued task that has not slept for 9.5 ms | tick |
 //! | `pl` | scaled ns | Σ predicted demand of the queued tasks | enqueue, dequeue, when a window closes |
-//! | `nl` | scaled ns, 0..=window | what tasks younger than 100 ms ran in the last window | every event |
+//! | `nl` | scaled ns, 0..=window | what tasks younger than 100 ms ran in the last window; it moves with them | every event |
 //!
 //! # Decision
 //! 1. `per_cpu_windows`: a task that moves within a cluster leaves what it ran in this and the last window where it ran it; one that
@@ -350,6 +350,18 @@ impl QtiSystem {
             return false;
         }
         let t = &mut self.tasks[pid.at()];
+        // Its last event was this move.
+        if self.switches.new_task_load && t.is_new(p.mark_start) {
+            let ran_at_src = [[p.curr_window, p.prev_window]];
+            let ran = if t.windows.is_empty() { ran_at_src.iter().zip(src.at()..) } else { t.windows.iter().zip(0..) };
+            for (ran, cpu) in ran {
+                let rq = &mut self.rqs[cpu];
+                rq.nt_curr = rq.nt_curr.saturating_sub(ran[0]);
+                rq.nt_prev = rq.nt_prev.saturating_sub(ran[1]);
+            }
+            self.rqs[dst.at()].nt_curr += p.curr_window;
+            self.rqs[dst.at()].nt_prev += p.prev_window;
+        }
         for (cpu, left) in (0..).map(CpuId).zip(&mut t.windows) {
             if cpu != src {
                 let rq = &mut rqs[cpu.at()];
@@ -582,6 +594,19 @@ mod tests {
         b.walt.fixup_busy_time(&b.task, src, dst, false);
         assert_eq!((src.curr_runnable_sum, dst.curr_runnable_sum), (0, 5 * MS));
         assert_eq!((b.qti.tasks[1].windows[2], b.qti.moves), ([5 * MS, 0], 1));
+    }
+
+    #[test]
+    fn what_a_new_task_ran_moves_with_it() {
+        for (per_cpu_windows, dst, left) in [(false, 1, 0), (true, 1, 512), (true, 2, 0)] {
+            let mut b = Bench::new(Switches { new_task_load: true, per_cpu_windows, ..Switches::default() });
+            b.run(0, 11 * MS, 16 * MS);
+            b.event(0, Event::TaskWake, 21 * MS);
+            b.rqs[dst].window_start = 20 * MS;
+            b.qti.migrate(&b.walt, &b.task, P, [CpuId(0), CpuId(dst as u32)], &mut b.rqs);
+            let nl = |cpu: usize| b.qti.window_load(&b.walt, &b.rqs[cpu], CpuId(cpu as u32), 22 * MS).nl;
+            assert_eq!((nl(0), nl(dst)), (left, 512 - left), "{per_cpu_windows} {dst}");
+        }
     }
 
     #[test]
