@@ -18,8 +18,9 @@
 //! limit · `E03` missing key · `E04` wrong type · `E05` range · `E06` unknown key · `E07` inheritance · `E08` override ·
 //! `E09` unknown parent.
 
-use crate::toml_tree::{self, Codes, Node, Report, Table};
+use crate::toml_tree::{self, Codes, Node, Report, Span, Table};
 use crate::words::{nearest, quoted};
+use std::collections::BTreeMap;
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
 
@@ -47,6 +48,8 @@ pub struct Parsed {
     pub kernel: Option<KernelSpec>,
     /// What could be read of the profile itself, without what it inherits: for what else is wrong with it.
     pub own: KernelSpec,
+    /// Where its own tunables (`policy.tunable`) and features (`features.NAME`) stand.
+    pub places: BTreeMap<String, Span>,
     /// The profile it inherits from.
     pub inherits: Option<String>,
     /// All findings; those of parents name the parent and have an empty span.
@@ -59,6 +62,7 @@ pub fn parse(text: &str, parent: &dyn Fn(&str) -> Option<String>) -> Parsed {
     let mut layers = vec![layer(text, &mut report)];
     let complete = ancestors(&mut layers, parent, &mut report);
     let (own, inherits) = (layers[0].spec.clone(), layers[0].inherits.clone());
+    let places = std::mem::take(&mut layers[0].places);
     let mut kernel = KernelSpec::default();
     for layer in layers.into_iter().rev() {
         layer.onto(&mut kernel);
@@ -67,7 +71,7 @@ pub fn parse(text: &str, parent: &dyn Fn(&str) -> Option<String>) -> Parsed {
         missing_slots(&kernel, &mut report);
     }
     let kernel = (!report.has_errors()).then_some(kernel);
-    Parsed { kernel, own, inherits, diagnostics: report.into_diagnostics() }
+    Parsed { kernel, own, places, inherits, diagnostics: report.into_diagnostics() }
 }
 
 /// Override one thing of a resolved profile: `policy.tunable`, `slot` (a policy for it), or `features.NAME`.
@@ -133,6 +137,7 @@ fn slot(name: &str) -> Option<Slot> {
 struct Layer {
     inherits: Option<String>,
     spec: KernelSpec,
+    places: BTreeMap<String, Span>,
 }
 
 impl Layer {
@@ -178,6 +183,7 @@ fn ancestors(layers: &mut Vec<Layer>, parent: &dyn Fn(&str) -> Option<String>, r
 fn layer(text: &str, report: &mut Report) -> Layer {
     let mut root = toml_tree::parse(text, report);
     let mut spec = KernelSpec { name: String::new(), ..KernelSpec::default() };
+    let mut places = BTreeMap::new();
     if let Some(name) = root.need("name", report) {
         spec.name = name.text("name", report).unwrap_or_default().to_string();
     }
@@ -185,18 +191,18 @@ fn layer(text: &str, report: &mut Report) -> Layer {
     let inherits = root.text("inherits", report);
     spec.hz = root.int("hz", HZ, report).map(|hz| hz as u32);
     policies(root.table("policies", report), &mut spec, report);
-    features(root.table("features", report), &mut spec, report);
+    features(root.table("features", report), &mut spec, &mut places, report);
     for slot in Slot::ALL {
         let policies = root.table(slot.name(), report);
         for (policy, (_, node)) in policies.entries {
             let Some(table) = node.table(&policy, report) else { continue };
-            tunables(&policy, table, &mut spec, report);
+            tunables(&policy, table, &mut spec, &mut places, report);
         }
     }
     let known = ["name", "title", "inherits", "hz", "policies", "features"];
     let slots = Slot::ALL.map(Slot::name);
     root.finish(&[&known[..], &slots[..]].concat(), report);
-    Layer { inherits, spec }
+    Layer { inherits, spec, places }
 }
 
 fn policies(mut table: Table, spec: &mut KernelSpec, report: &mut Report) {
@@ -208,10 +214,11 @@ fn policies(mut table: Table, spec: &mut KernelSpec, report: &mut Report) {
     table.finish(&Slot::ALL.map(Slot::name), report);
 }
 
-fn features(table: Table, spec: &mut KernelSpec, report: &mut Report) {
-    for (name, (_, node)) in table.entries {
+fn features(table: Table, spec: &mut KernelSpec, places: &mut BTreeMap<String, Span>, report: &mut Report) {
+    for (name, (span, node)) in table.entries {
         match node.value {
             toml_tree::Value::Bool(on) if name.len() <= MAX_NAME => {
+                places.insert(format!("features.{name}"), span);
                 spec.features.insert(name, on);
             }
             _ => {
@@ -222,14 +229,22 @@ fn features(table: Table, spec: &mut KernelSpec, report: &mut Report) {
     }
 }
 
-fn tunables(policy: &str, table: Table, spec: &mut KernelSpec, report: &mut Report) {
+fn tunables(
+    policy: &str,
+    table: Table,
+    spec: &mut KernelSpec,
+    places: &mut BTreeMap<String, Span>,
+    report: &mut Report,
+) {
     for (name, (span, node)) in table.entries {
         if policy.len() + name.len() > MAX_NAME {
             report.error(CODES.limit, span, format!("the name {} is too long", quoted(&name)));
             continue;
         }
         if let Some(value) = tunable(&name, node, report) {
-            spec.tunables.insert(format!("{policy}.{name}"), value);
+            let path = format!("{policy}.{name}");
+            places.insert(path.clone(), span);
+            spec.tunables.insert(path, value);
         }
     }
 }

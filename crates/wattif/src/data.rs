@@ -60,6 +60,10 @@ impl Collection {
         let file = self.dir().get_file(format!("{name}.toml"))?;
         Some(Source { name: format!("{} {name} (built in)", self.noun().0), ..source(file) })
     }
+    /// Is it the text of a built-in member, by whatever name it was read?
+    pub fn holds(self, text: &str) -> bool {
+        self.dir().files().any(|f| f.contents_utf8() == Some(text))
+    }
     /// A built-in name, a path, or `-`.
     pub fn resolve(self, name: &str) -> Result<Source, Error> {
         if let Some(source) = self.built_in(name) {

@@ -3,6 +3,8 @@
 use crate::data::{self, Collection, Source};
 use crate::error::{Error, Findings, nearest};
 use crate::settings::Settings;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use wattif_formats::rtapp::{self, Dialect, Logs};
 use wattif_formats::{kernel_toml, platform_toml, workload_json};
@@ -88,6 +90,10 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
         let set = settings.kernel.iter().filter(|_| valid);
         let idle = set.filter_map(|(path, _)| registry::without_effect(kernel, path));
         parsed.diagnostics.extend(idle.map(|why| Diagnostic::note("kernel::N01", 0..0, format!("--set {why}"))));
+        if valid {
+            let why = |path: &str| registry::without_effect(kernel, path);
+            parsed.diagnostics.extend(own_without_effect(&source.text, parsed.places, settings, why));
+        }
     }
     if parsed.kernel.is_none() {
         // What the registry has to say of the rest, so that all mistakes show at once.
@@ -99,6 +105,31 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
         }
     }
     loaded(source, parsed.kernel, parsed.diagnostics)
+}
+
+/// What a user's profile sets itself and `why` says to change nothing, each at its place. A setting of the same has its own note;
+/// built-in profiles, which also speak for those that inherit from them, have none.
+fn own_without_effect(
+    text: &str,
+    places: BTreeMap<String, Range<usize>>,
+    settings: &Settings,
+    why: impl Fn(&str) -> Option<String>,
+) -> Vec<Diagnostic> {
+    if Collection::Kernels.holds(text) {
+        return Vec::new();
+    }
+    let set_anew = |path: &str| settings.kernel.iter().any(|(set, _)| set.ends_with(path));
+    let note =
+        |(path, at): (String, _)| Some(Diagnostic::note("kernel::N01", at, why(&path).filter(|_| !set_anew(&path))?));
+    let mut notes: Vec<Diagnostic> = places.into_iter().filter_map(note).collect();
+    notes.sort_by_key(|note| note.span.start);
+    notes
+}
+
+/// What the profile of a run sets without effect on this platform or in this workload; see [`kernel`] for the rest.
+pub fn without_effect_here(spec: &RunSpec, profile: &Findings, settings: &Settings) -> Vec<Diagnostic> {
+    let places = kernel_toml::parse(&profile.text, &|_| None).places;
+    own_without_effect(&profile.text, places, settings, |path| registry::without_effect_here(spec, path))
 }
 
 /// A kernel that is there already, with the settings of a user.
@@ -372,6 +403,33 @@ mod tests {
         for (name, cpus, capacity) in [("hikey620", 8, 1024), ("xeon_icx", 64, 640), ("rk3588", 8, 1832)] {
             let platform = platform(name, &Settings::default()).unwrap().value;
             assert_eq!(Machine::from(&platform), Machine { cpus, capacity }, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_users_profile_sets_without_effect_is_told_at_its_place() {
+        let text = "name = 'k'\ninherits = 'linux-6.12'\n[load.walt]\nwindow_ms = 12\n[placement.eas]\ngeneration = '6.1'\n\
+            [cpufreq.ondemand]\nup_threshold = 70\n[features]\nSIS_PROP = true\n";
+        let notes = |text: &str, set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
+            let source = Source { name: "k.toml".into(), text: text.into() };
+            let found = kernel_of(source, &Settings::parse(&set).unwrap()).unwrap().findings;
+            let of = |d: &Diagnostic| (d.message.clone(), text[d.span.clone()].to_string());
+            found.diagnostics.iter().map(of).collect::<Vec<_>>()
+        };
+        let told = |why: &str, key: &str| (why.to_string(), key.to_string());
+        assert_eq!(
+            notes(text, &[])[..2],
+            [
+                told("walt.window_ms changes nothing: load is pelt", "window_ms"),
+                told("ondemand.up_threshold changes nothing: cpufreq is schedutil", "up_threshold"),
+            ]
+        );
+        let set = notes(text, &["walt.window_ms=10"]);
+        assert!(set[0].0.starts_with("--set walt.window_ms") && set[1].1 == "up_threshold", "{set:?}");
+        for name in Collection::Kernels.names() {
+            let source = Collection::Kernels.built_in(name).unwrap();
+            assert!(notes(&source.text, &[]).is_empty(), "{name}");
         }
     }
 

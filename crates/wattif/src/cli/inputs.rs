@@ -127,15 +127,18 @@ impl Inputs {
         findings.extend([platform.findings, workload.findings]);
         let mut specs = Vec::new();
         for kernel in kernels {
-            let kernel = kernel?;
-            findings.push(kernel.findings);
-            specs.push(RunSpec {
+            let mut kernel = kernel?;
+            let spec = RunSpec {
                 platform: platform.value.clone(),
                 workload: workload.value.workload.clone(),
                 kernel: kernel.value,
                 seed: self.seed,
                 duration,
-            });
+            };
+            let here = load::without_effect_here(&spec, &kernel.findings, &settings);
+            kernel.findings.diagnostics.extend(here);
+            findings.push(kernel.findings);
+            specs.push(spec);
         }
         let repeated = settings.repeated().into_iter().map(|why| Diagnostic::note("kernel::N01", 0..0, why));
         findings.push(Findings { name: "settings".into(), text: "".into(), diagnostics: repeated.collect() });
