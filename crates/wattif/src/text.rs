@@ -143,7 +143,7 @@ fn frames(report: &RunReport) -> String {
     for (mark, f, pace) in paced {
         let d = &f.duration_us;
         let pace = [figure(pace.fps), figure(pace.fps_stddev), figure(pace.jank_pct), pace.missed.to_string()];
-        let lengths = [d.mean, f.p25, d.p50, f.p75, d.p90, d.p95, d.p99].map(cell);
+        let lengths = [Some(d.mean), f.p25, Some(d.p50), f.p75, Some(d.p90), Some(d.p95), Some(d.p99)].map(figure);
         let energy = f.energy.map_or("–".into(), |e| format!("{} {unit}", cell(e)));
         table.row(std::iter::once(mark.clone()).chain(pace).chain(lengths).chain([energy]));
         any = true;

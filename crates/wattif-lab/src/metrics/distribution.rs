@@ -106,10 +106,10 @@ impl Distribution {
         qs.iter().map(|&q| nearest_rank(&sorted, q)).collect()
     }
 
-    /// Shares of values not more than `part` above the smallest, and not more than that below the largest; 0 of nothing.
-    pub fn near_extremes(&self, part: f64) -> (f64, f64) {
+    /// Shares of values not more than `part` above the smallest, and not more than that below the largest; `None` of nothing.
+    pub fn near_extremes(&self, part: f64) -> Option<(f64, f64)> {
         if self.count == 0 {
-            return (0.0, 0.0);
+            return None;
         }
         let (low, high) = (self.min as f64 * (1.0 + part), self.max as f64 * (1.0 - part));
         let share = |lo: f64, hi: f64| {
@@ -125,7 +125,7 @@ impl Distribution {
             n as f64 / self.count as f64
         };
         // A bucket of the histogram may reach past the largest value.
-        (share(0.0, low), share(high, f64::INFINITY))
+        Some((share(0.0, low), share(high, f64::INFINITY)))
     }
 
     /// Count, moments and percentiles in µs.
@@ -340,10 +340,10 @@ mod tests {
     fn near_the_extremes() {
         let mut few = Distribution::precise();
         [100, 104, 106, 150, 195, 200, 191].into_iter().for_each(|v| few.record(v));
-        assert_eq!(few.near_extremes(0.05), (2.0 / 7.0, 3.0 / 7.0));
+        assert_eq!(few.near_extremes(0.05), Some((2.0 / 7.0, 3.0 / 7.0)));
         let mut many = Distribution::precise();
         (0..4000).for_each(|i| many.record(if i % 4 == 0 { 1_000_000 } else { 2_000_000 }));
-        assert_eq!(many.near_extremes(0.05), (0.25, 0.75));
-        assert_eq!(Distribution::precise().near_extremes(0.05), (0.0, 0.0));
+        assert_eq!(many.near_extremes(0.05), Some((0.25, 0.75)));
+        assert_eq!(Distribution::precise().near_extremes(0.05), None);
     }
 }

@@ -14,18 +14,18 @@ const SECOND: u64 = 1_000_000_000;
 pub struct MarkReport {
     /// From where each began until its mark, µs.
     pub duration_us: Summary,
-    /// A quarter took at most this, µs.
+    /// A quarter took at most this, µs; this and the next three are `None` where the mark was never reached.
     #[serde(default)]
-    pub p25: f64,
+    pub p25: Option<f64>,
     /// Three quarters took at most this, µs.
     #[serde(default)]
-    pub p75: f64,
+    pub p75: Option<f64>,
     /// Share of the units within 5 % of the shortest.
     #[serde(default)]
-    pub near_min_share: f64,
+    pub near_min_share: Option<f64>,
     /// Share of the units within 5 % of the longest.
     #[serde(default)]
-    pub near_max_share: f64,
+    pub near_max_share: Option<f64>,
     /// `None` where the mark has no period, or was never reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<PaceReport>,
@@ -69,8 +69,8 @@ impl MarkReport {
     /// Of the durations of a mark.
     pub fn of(mark: &Mark) -> MarkReport {
         let durations = &mark.durations;
-        let (near_min_share, near_max_share) = durations.near_extremes(0.05);
-        let us = |q| if durations.count() == 0 { 0.0 } else { durations.quantile(q) as f64 / 1e3 };
+        let (near_min_share, near_max_share) = durations.near_extremes(0.05).unzip();
+        let us = |q| (durations.count() > 0).then(|| durations.quantile(q) as f64 / 1e3);
         MarkReport {
             duration_us: durations.summary_us(),
             p25: us(0.25),
@@ -251,6 +251,18 @@ mod tests {
         let got: Vec<_> = f.marks().map(|(n, m)| (n, m.durations.count(), m.durations.quantile(1.0))).collect();
         assert_eq!(got, [("frame", 2, 32_000), ("request", 1, 1_000)]);
         assert!(f.marks().all(|(_, m)| MarkReport::of(m).pace.is_none()));
+    }
+
+    #[test]
+    fn a_mark_never_reached_has_no_figures() {
+        let mut f = Frames::new(&["frame".into(), "never".into()], &[], &[]);
+        f.event(Ns(16_000), CpuId(0), &Event::Mark { pid: Pid(1), mark: 0, began_ns: 8_000 });
+        let figures = |m: &Mark| {
+            let r = MarkReport::of(m);
+            [r.p25, r.p75, r.near_min_share, r.near_max_share]
+        };
+        let [reached, never] = &f.marks[..] else { panic!("two marks") };
+        assert_eq!((figures(reached), figures(never)), ([8.0, 8.0, 1.0, 1.0].map(Some), [None; 4]));
     }
 
     /// Frames of these lengths in ms, one each 100 ms.

@@ -150,17 +150,16 @@ impl RunReport {
             };
         }
         let of_mark = self.metrics.frames.get(mark)?;
-        let count = of_mark.duration_us.count;
         match stat {
             "jank_pct" => of_mark.pace.and_then(|p| p.jank_pct),
             "missed" => of_mark.pace.map(|p| p.missed as f64),
             "fps" => of_mark.pace.and_then(|p| p.fps),
             "fps_stddev" => of_mark.pace.and_then(|p| p.fps_stddev),
-            "p25" => (count > 0).then_some(of_mark.p25),
-            "p75" => (count > 0).then_some(of_mark.p75),
+            "p25" => of_mark.p25,
+            "p75" => of_mark.p75,
             "energy" => of_mark.energy,
-            "near_min_share" => Some(of_mark.near_min_share),
-            "near_max_share" => Some(of_mark.near_max_share),
+            "near_min_share" => of_mark.near_min_share,
+            "near_max_share" => of_mark.near_max_share,
             _ => of_mark.duration_us.field(stat),
         }
     }
