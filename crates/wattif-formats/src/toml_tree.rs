@@ -267,7 +267,8 @@ impl Table {
                 continue;
             }
             let d = Diagnostic::error(report.codes.unknown, span, format!("unknown key {}", quoted(&key)));
-            report.push(match nearest(&key, known.iter().copied()) {
+            // A known key that nobody took has no meaning beside the others: it is no correction of itself.
+            report.push(match nearest(&key, known.iter().copied().filter(|k| *k != key)) {
                 Some(near) => d.help(format!("did you mean `{near}`?")),
                 None => d,
             });

@@ -175,11 +175,17 @@ fn unit_missing(entry: &mut Table, report: &mut Report) {
     let found = units.iter().find_map(|(key, unit)| Some((key, unit, entry.take(key)?.span)));
     ["cluster", "static_uw", "idle_uw"].iter().for_each(|key| drop(entry.take(key)));
     let Some((key, unit, at)) = found else { return };
-    let message = "operating points have powers, but no `unit` in [power] says what they are";
-    if !report.list.iter().any(|d| d.message == message || d.message.starts_with(UNKNOWN_UNIT)) {
+    if !unit_complained(report) {
         let help = format!("add [power] with unit = \"{unit}\", which `{key}` belongs to, or leave the powers out");
-        report.push(Diagnostic::error(CODES.missing, at, message).help(help));
+        report.push(Diagnostic::error(CODES.missing, at, UNIT_MISSING).help(help));
     }
+}
+
+const UNIT_MISSING: &str = "operating points have powers, but no `unit` in [power] says what they are";
+
+/// It was said that the unit of powers is none, or not there: which keys belong to it cannot be told.
+fn unit_complained(report: &Report) -> bool {
+    report.list.iter().any(|d| d.message == UNIT_MISSING || d.message.starts_with(UNKNOWN_UNIT))
 }
 
 /// What no machine has: an operating point without power, or with less than a slower one. Measured curves have dips, of an
@@ -220,6 +226,9 @@ fn domain_powers(table: &mut Table, unit: PowerUnit, opps: usize, power: &mut Po
                 let message = "`idle_uw` must name the same idle states in every operating point";
                 report.error(CONTRADICTION, table.span.clone(), message);
             }
+        }
+        PowerUnit::Unknown if unit_complained(report) => {
+            ["idle_core", "idle_cluster", "static_states"].iter().for_each(|key| drop(table.take(key)));
         }
         PowerUnit::EnergyModel | PowerUnit::Unknown => {}
     }

@@ -208,6 +208,7 @@ fn power(mut table: Table, report: &mut Report) -> PowerModel {
         Some(other) => {
             let d = Diagnostic::error(CODES.range, table.span.clone(), format!("{UNKNOWN_UNIT} {}", quoted(other)));
             report.push(d.help("energy_model, eas_costs, measured or unknown"));
+            drop(table.take("base")); // may be right in the unit that was meant
             PowerUnit::Unknown
         }
     };

@@ -197,6 +197,20 @@ fn mistakes() {
     check("core = \"big\"", "efficiency = 3891\ndt_clock_khz = 1_000_000", "");
 }
 
+#[test]
+fn a_wrong_unit_is_one_mistake() {
+    let text = BOARD
+        .replace("unit = \"energy_model\"", "unit = \"joules\"\nbase = 3")
+        .replace("uw = 10 }", "core = 69, cluster = 16 }")
+        .replace("core = \"big\"", "core = \"big\"\nidle_core = [15, 0]\nidle_cluster = [47, 0]");
+    let found = parse(&text, &Options::default()).diagnostics;
+    assert!(matches!(&found[..], [one] if one.message == "unknown power unit `joules`"), "{found:?}");
+    // Known, but not in this unit: no key is proposed in place of itself.
+    let found = parse(&BOARD.replace("core = \"big\"", "core = \"big\"\nidle_core = [15, 0]"), &Options::default());
+    let said: Vec<_> = found.diagnostics.iter().map(|d| (d.message.as_str(), &d.help)).collect();
+    assert_eq!(said, [("unknown key `idle_core`", &None)]);
+}
+
 /// Where the first mistake after replacing `from` by `to` is: line, column and text there.
 #[track_caller]
 fn place(from: &str, to: &str) -> (usize, usize, String) {
