@@ -9,7 +9,7 @@ use super::models::{Model, Params, number, word};
 /// The model.
 pub const MODEL: Model = Model {
     name: "scroll",
-    title: "scrolling through a feed: a second of frames, then seconds of reading",
+    title: "scrolling through a feed: three quarters of a second of frames, then seconds of reading",
     params: &[
         word("app", &["twitter", "facebook"], "whose feed"),
         number("hz", "60", (24, 240), "refresh rate of the display"),
