@@ -7,8 +7,13 @@
 //! disabled the kernel falls back on the first. The oracle is never late. No governor can need less on the same period:
 //! whatever state it takes, it is busy while entering and, after the request, while leaving, which the oracle does within `L`.
 //! So the sum is a lower bound (of the CPUs' own energy; what a cluster saves when all its CPUs sleep is not in it). Powers are
-//! those of the lowest operating point during the period. A state of the core draws its power only while all hardware threads
-//! of the core sleep, in whatever states; for the rest of the period it draws that of the deepest state of the thread's own.
+//! those of the lowest operating point during the period.
+//!
+//! A state of the core or the cluster is reached, and left, at its own price where all others of its scope are in such states at
+//! that moment, and at that of the deepest narrower state otherwise: the bound charges what the period charged. The state that the
+//! oracle would have taken, against which choices count as deeper or shallower, must fit with its own entry and exit. A state of
+//! the core draws its power only while all hardware threads of the core sleep, in whatever states; for the rest of the period it
+//! draws that of the deepest state of the thread's own.
 
 use super::distribution::{Distribution, Summary};
 use serde::{Deserialize, Serialize};
@@ -55,8 +60,8 @@ pub struct IdleWakeups {
 struct State {
     index: usize,
     enabled: bool,
-    /// Entry + exit; of a state of wider scope no more than of the one the CPU is in while others are awake.
-    transit_ns: u64,
+    scope: Scope,
+    entry_ns: u64,
     exit_ns: u64,
     /// Of a state of the core: whose power is drawn while other threads of the core are awake.
     alone: Option<usize>,
@@ -72,14 +77,32 @@ struct Cpu {
     /// Energy since the idle period began, and when that was.
     spent: Fj,
     began: Ns,
-    /// When its power rose for the way out, and what it drew before.
-    rose: Option<(Ns, Uw)>,
+    /// Since its power rose for the way out: from when on it drew how much more than asleep. A clock may change meanwhile.
+    early: Vec<(Ns, Uw)>,
+    /// What it drew before that.
+    before: PowerLevel,
     /// Lowest operating point since then.
     min_opp: usize,
+    /// State asked for, and whether it is in: not on its way in or out.
+    state: usize,
+    reached: bool,
+    /// Is it counted among those in states of the core, of the cluster?
+    counted: [bool; 2],
+    /// Were all others of the core, of the cluster, in states of that scope: when it fell asleep, and when its way out began?
+    joined: [bool; 2],
+    left: [bool; 2],
     core: usize,
+    cluster: usize,
     asleep: bool,
     /// How long of the period all hardware threads of the core slept.
     together_ns: u64,
+}
+
+/// How many CPUs of a core or a cluster there are, and how many are in a state of at least that scope.
+#[derive(Clone, Copy, Debug, Default)]
+struct Within {
+    cpus: usize,
+    inside: usize,
 }
 
 /// The hardware threads of a core; it has the number of its first.
@@ -102,6 +125,8 @@ impl Core {
 pub struct Oracle {
     cpus: Vec<Cpu>,
     cores: Vec<Core>,
+    /// By the number of the core, and of the cluster.
+    within: [Vec<Within>; 2],
     tables: Vec<PowerTable>,
     opps: Vec<usize>,
     known: bool,
@@ -123,7 +148,7 @@ impl Oracle {
         let tables: Vec<PowerTable> = platform.domains.iter().map(|d| d.power.clone()).collect();
         let threads = platform.core_threads();
         let cpu = |id: u32| {
-            let domain = platform.cpus[id as usize].domain.at();
+            let (domain, cluster) = (platform.cpus[id as usize].domain.at(), platform.cpus[id as usize].cluster.at());
             Cpu {
                 domain,
                 states: states(platform, CpuId(id)),
@@ -132,15 +157,29 @@ impl Oracle {
                 since: Ns::ZERO,
                 spent: Fj(0),
                 began: Ns::ZERO,
-                rose: None,
+                early: Vec::new(),
+                before: PowerLevel::Busy,
                 min_opp: 0,
+                state: 0,
+                reached: false,
+                counted: [false; 2],
+                joined: [false; 2],
+                left: [false; 2],
                 core: threads[id as usize][0].at(),
+                cluster,
                 asleep: false,
                 together_ns: 0,
             }
         };
+        let cpus: Vec<Cpu> = (0..platform.nr_cpus() as u32).map(cpu).collect();
+        let mut within = [vec![Within::default(); cpus.len()], vec![Within::default(); platform.clusters.len()]];
+        for c in &cpus {
+            within[0][c.core].cpus += 1;
+            within[1][c.cluster].cpus += 1;
+        }
         Oracle {
-            cpus: (0..platform.nr_cpus() as u32).map(cpu).collect(),
+            cpus,
+            within,
             cores: threads.into_iter().map(Core::of).collect(),
             opps: vec![0; tables.len()],
             known: platform.power.unit.has_idle(),
@@ -194,9 +233,13 @@ impl Oracle {
         self.causes[cause(period.cause)] += 1;
         self.late.record(period.late_ns);
         self.cpus[cpu].account(at);
-        if !self.known {
-            return;
+        if self.known {
+            self.judge(at, cpu, period);
         }
+        self.cpus[cpu].early.clear();
+    }
+
+    fn judge(&mut self, at: Ns, cpu: usize, period: &IdlePeriod) {
         self.together(at, self.cpus[cpu].core);
         let c = &self.cpus[cpu];
         let state = usize::from(period.state);
@@ -234,29 +277,77 @@ impl Oracle {
         }
     }
 
+    /// Are all others of the core, of the cluster, in states of that scope?
+    fn others_inside(&self, cpu: usize) -> [bool; 2] {
+        let c = &self.cpus[cpu];
+        let all = |i: usize, group: usize| {
+            let w = self.within[i][group];
+            w.inside - usize::from(c.counted[i]) + 1 == w.cpus
+        };
+        [all(0, c.core), all(1, c.cluster)]
+    }
+
+    /// Its state is reached, or left.
+    fn set_reached(&mut self, cpu: usize, reached: bool) {
+        let c = &mut self.cpus[cpu];
+        c.reached = reached;
+        let inside = c.inside();
+        let was = std::mem::replace(&mut c.counted, inside);
+        for (i, group) in [c.core, c.cluster].into_iter().enumerate() {
+            let inside = &mut self.within[i][group].inside;
+            *inside = *inside - usize::from(was[i]) + usize::from(c.counted[i]);
+        }
+    }
+
+    /// The CPU begins to sleep.
+    fn begins(&mut self, at: Ns, cpu: usize, state: usize) {
+        self.set_reached(cpu, false);
+        let (joined, opp) = (self.others_inside(cpu), self.opps[self.cpus[cpu].domain]);
+        let c = &mut self.cpus[cpu];
+        c.account(at);
+        (c.spent, c.min_opp, c.began, c.state) = (Fj(0), opp, at, state);
+        (c.joined, c.left) = (joined, [false; 2]);
+        c.early.clear();
+    }
+
+    fn set_level(&mut self, at: Ns, cpu: usize, level: PowerLevel) {
+        let others = self.others_inside(cpu);
+        let c = &mut self.cpus[cpu];
+        c.account(at);
+        c.early.clear();
+        let before = std::mem::replace(&mut c.level, level);
+        if level == PowerLevel::Busy {
+            (c.before, c.left) = (before, others);
+        }
+        c.clocked(at, &self.tables[c.domain], self.opps[c.domain]);
+        self.set_reached(cpu, level != PowerLevel::Busy);
+    }
+
     fn set_opp(&mut self, at: Ns, domain: usize, opp: usize) {
         let Some(table) = self.tables.get(domain) else { return };
         self.opps[domain] = opp;
         for c in self.cpus.iter_mut().filter(|c| c.domain == domain) {
             c.account(at);
             c.min_opp = c.min_opp.min(opp);
-            c.power = Uw(power(table, c.level, opp));
+            let leaving = !c.early.is_empty();
+            c.clocked(at, table, opp);
+            if !leaving {
+                c.early.clear();
+            }
         }
     }
 }
 
 fn states(platform: &Platform, cpu: CpuId) -> Vec<State> {
     let all = platform.idle_states(cpu);
-    let transit = |i: usize| all[i].actual.entry_ns + all[i].actual.exit_ns;
-    let narrower = |i: usize| (0..i).rev().find(|&n| (all[n].scope as u8) < (all[i].scope as u8)).map(transit);
-    let wide = |i: usize| all[i].scope != Scope::Cpu;
     let alone = |i: usize| (0..i).rev().find(|&n| all[n].scope == Scope::Cpu).unwrap_or(0);
     let state = |(index, s): (usize, &wattif_model::platform::IdleState)| State {
         index,
         enabled: !s.disabled,
+        scope: s.scope,
+        entry_ns: s.actual.entry_ns,
         exit_ns: s.actual.exit_ns,
         alone: (s.scope == Scope::Core).then(|| alone(index)),
-        transit_ns: narrower(index).filter(|_| wide(index)).map_or(transit(index), |n| n.min(transit(index))),
     };
     all.iter().enumerate().map(state).collect()
 }
@@ -284,32 +375,69 @@ impl Cpu {
         self.since = at;
     }
 
+    /// Its power at an operating point, and on the way out what that is more than asleep.
+    fn clocked(&mut self, at: Ns, table: &PowerTable, opp: usize) {
+        self.power = Uw(power(table, self.level, opp));
+        if self.level == PowerLevel::Busy {
+            self.early.push((at, Uw(self.power.0.saturating_sub(power(table, self.before, opp)))));
+        }
+    }
+
+    /// Is it in a state of the core or a wider one, of the cluster? On its way in or out it is in none.
+    fn inside(&self) -> [bool; 2] {
+        let scope = self.states.get(self.state).map_or(Scope::Cpu, |s| s.scope);
+        [Scope::Core, Scope::Cluster].map(|of| self.reached && scope as u8 >= of as u8)
+    }
+
     /// What of the energy belongs to whoever asks it to wake up: the power rises when that begins, the request comes at its end. Who
     /// knew the end, and was in time, had begun to leave by then.
     fn before_request(&self, period: &IdlePeriod) -> Fj {
-        let Some((rose, asleep)) = self.rose else { return Fj(0) };
         let exit_ns = self.states.get(usize::from(period.state)).map_or(0, |s| s.exit_ns);
         let leaving = if period.late_ns == 0 { exit_ns } else { 0 };
-        let early = (self.began + period.length_ns).since(rose).saturating_sub(leaving);
-        Uw(self.power.0.saturating_sub(asleep.0)).over(early)
+        let end = Ns((self.began + period.length_ns).0.saturating_sub(leaving));
+        let ends = self.early.iter().skip(1).map(|(at, _)| *at).chain([end]);
+        let parts = self.early.iter().zip(ends);
+        Fj(parts.map(|((from, more), to)| more.over(to.min(end).since(*from)).0).sum())
     }
 
-    /// The least energy for an idle period that was spent in `entered`, and the state that needs it: of equals the deepest,
-    /// the shallowest where staying busy is best.
+    /// The least energy for an idle period that was spent in `entered`; and the state that an oracle takes, which fits with its
+    /// own entry and exit: of equals the deepest, the shallowest where staying busy is best.
     fn least(&self, table: &PowerTable, entered: usize, length_ns: u64) -> (Fj, usize) {
         let busy = Uw(table.busy(self.min_opp));
         let available = || self.states.iter().filter(|s| s.enabled || s.index == entered);
-        let fits = available().filter(|s| s.transit_ns <= length_ns);
-        let asleep = fits.map(|s| {
-            let asleep_ns = length_ns - s.transit_ns;
-            let deep_ns = s.alone.map_or(asleep_ns, |_| self.together_ns.min(asleep_ns));
-            let deep = Uw(table.idle(s.index, self.min_opp)).over(deep_ns);
-            let alone = Uw(table.idle(s.alone.unwrap_or(s.index), self.min_opp)).over(asleep_ns - deep_ns);
-            (busy.over(s.transit_ns).0 + deep.0 + alone.0, s.index)
-        });
+        let stay = busy.over(length_ns).0;
+        let within = |s: &State, transit_ns: u64| Some((self.energy(table, s, transit_ns, length_ns)?, s.index));
+        let least = available().filter_map(|s| within(s, self.transit_ns(s))).map(|(e, _)| e).chain([stay]).min();
         let shallowest = available().next().map_or(0, |s| s.index);
-        let least = asleep.chain([(busy.over(length_ns).0, shallowest)]).min_by_key(|(e, i)| (*e, usize::MAX - i));
-        least.map_or((Fj(0), 0), |(e, i)| (Fj(e), i))
+        let own = available().filter_map(|s| within(s, s.entry_ns + s.exit_ns)).chain([(stay, shallowest)]);
+        let best = own.min_by_key(|(e, i)| (*e, usize::MAX - i));
+        (Fj(least.unwrap_or(0)), best.map_or(0, |(_, i)| i))
+    }
+
+    /// Entry + exit of a state in this period.
+    fn transit_ns(&self, s: &State) -> u64 {
+        let (entered, left) = (self.reachable(s, self.joined), self.reachable(s, self.left));
+        s.entry_ns.min(entered.entry_ns) + s.exit_ns.min(left.exit_ns)
+    }
+
+    /// The state the hardware can be in: `s`, or the deepest narrower one unless all others of its core, of its cluster, are in
+    /// such states.
+    fn reachable<'a>(&'a self, s: &'a State, all: [bool; 2]) -> &'a State {
+        let within_reach = |s: &&State| match s.scope {
+            Scope::Cpu => true,
+            Scope::Core => all[0],
+            Scope::Cluster => all[1],
+        };
+        self.states[..=s.index].iter().rev().find(within_reach).unwrap_or(&self.states[0])
+    }
+
+    /// Energy of the period in a state, if it can be entered and left in time.
+    fn energy(&self, table: &PowerTable, s: &State, transit_ns: u64, length_ns: u64) -> Option<u128> {
+        let asleep_ns = length_ns.checked_sub(transit_ns)?;
+        let deep_ns = s.alone.map_or(asleep_ns, |_| self.together_ns.min(asleep_ns));
+        let deep = Uw(table.idle(s.index, self.min_opp)).over(deep_ns);
+        let alone = Uw(table.idle(s.alone.unwrap_or(s.index), self.min_opp)).over(asleep_ns - deep_ns);
+        Some(Uw(table.busy(self.min_opp)).over(transit_ns).0 + deep.0 + alone.0)
     }
 }
 
@@ -318,22 +446,19 @@ impl Observer for Oracle {
         Interest::IDLE.and(Interest::POWER).and(Interest::FREQ)
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
-        if let Event::CpuIdle { state } = event
-            && cpu.at() < self.cpus.len()
-        {
-            self.sleeps(at, cpu.at(), *state != Event::IDLE_EXIT);
+        if cpu.at() >= self.cpus.len() {
+            return;
         }
-        let Some(c) = self.cpus.get_mut(cpu.at()) else { return };
         match event {
-            Event::CpuIdle { state } if *state != Event::IDLE_EXIT => {
-                c.account(at);
-                (c.spent, c.min_opp, c.began, c.rose) = (Fj(0), self.opps[c.domain], at, None);
+            Event::CpuIdle { state } => {
+                let asleep = *state != Event::IDLE_EXIT;
+                self.sleeps(at, cpu.at(), asleep);
+                match asleep {
+                    true => self.begins(at, cpu.at(), *state as usize),
+                    false => self.set_reached(cpu.at(), false),
+                }
             }
-            Event::CpuPower { level } => {
-                c.account(at);
-                c.rose = (*level == PowerLevel::Busy).then_some((at, c.power));
-                (c.level, c.power) = (*level, Uw(power(&self.tables[c.domain], *level, self.opps[c.domain])));
-            }
+            Event::CpuPower { level } => self.set_level(at, cpu.at(), *level),
             Event::CpuFrequency { domain, opp, .. } => self.set_opp(at, domain.at(), *opp as usize),
             Event::IdlePeriod(period) => self.ended(at, cpu.at(), period),
             _ => {}
@@ -412,6 +537,80 @@ mod tests {
         // The narrower state takes no time: 100 µs at 1 mW, 300 µs at 10 mW.
         let fj = |uw: u128, us: u128| uw * us * 1000;
         assert_eq!(o.totals().1.0, fj(1_000, 100) + fj(10_000, 300));
+    }
+
+    /// Two threads of a core that both sleep in its states. The deep one takes 1 ms to leave: an oracle does not choose it for
+    /// 390 µs, although a state of one thread is left at once.
+    #[test]
+    fn a_state_of_the_core_that_cannot_be_left_in_time_is_not_the_oracles() {
+        let us = 1_000;
+        let mut p = bed();
+        (p.cpus[0].package, p.cpus[0].core) = (7, 7);
+        (p.cpus[1].package, p.cpus[1].core) = (7, 7);
+        for d in &mut p.domains {
+            d.power.idle_uw = vec![vec![10_000], vec![5_000], vec![1_000]];
+        }
+        for c in &mut p.clusters {
+            c.idle.push(c.idle[1].clone());
+            for (s, (scope, exit_ns)) in
+                c.idle.iter_mut().zip([(Scope::Cpu, us), (Scope::Core, 10 * us), (Scope::Core, 1_000 * us)])
+            {
+                s.actual = wattif_model::platform::Actual { entry_ns: 0, exit_ns };
+                s.scope = scope;
+            }
+        }
+        let asleep = |state| testbed::cpu_power(PowerLevel::Idle(state));
+        let busy = || testbed::cpu_power(PowerLevel::Busy);
+        let played = |mate: u8, state: u8| {
+            let mut o = Oracle::new(&p);
+            let events = [
+                (0, 1, idle(mate.into())),
+                (0, 1, asleep(mate)),
+                (100 * us, 0, idle(state.into())),
+                (100 * us, 0, asleep(state)),
+                (490 * us, 0, busy()),
+                (500 * us, 0, idle(Event::IDLE_EXIT)),
+                (500 * us, 0, period(state, 390 * us, 10 * us)),
+            ];
+            play(&mut o, &events);
+            (o.totals().1.0, o.report().unwrap())
+        };
+        let fj = |uw: u128, us: u128| uw * us * 1000;
+        let (least, report) = played(1, 1);
+        assert_eq!((report.same_pct, report.deeper_pct), (Some(100.0), Some(0.0)));
+        assert_eq!(
+            least,
+            fj(100_000, 10) + fj(5_000, 380),
+            "both are in states of the core: the price is that state's own"
+        );
+        // The other one is in the state of a thread: leaving costs what leaving that does, but the oracle knows no deep one that fits.
+        let (least, report) = played(0, 1);
+        assert_eq!((report.same_pct, least), (Some(100.0), fj(100_000, 1) + fj(1_000, 389)));
+    }
+
+    /// The clock rises between the beginning of the way out and the request: what was drawn meanwhile is not idle energy.
+    #[test]
+    fn the_path_of_the_waker_at_two_clocks() {
+        let us = 1_000;
+        let mut p = bed();
+        p.domains.iter_mut().for_each(|d| d.power.busy_uw = vec![100_000, 300_000]);
+        for (first, then) in [(0, 1), (1, 0)] {
+            let mut o = Oracle::new(&p);
+            let (asleep, busy) = (testbed::cpu_power(PowerLevel::Idle(0)), testbed::cpu_power(PowerLevel::Busy));
+            let clock = |opp| testbed::frequency(0, opp);
+            play(
+                &mut o,
+                &[
+                    (0, 0, clock(first)),
+                    (0, 0, idle(0)),
+                    (0, 0, asleep),
+                    (40 * us, 0, busy),
+                    (45 * us, 0, clock(then)),
+                    (50 * us, 0, period(0, 50 * us, 0)),
+                ],
+            );
+            assert_eq!(o.totals(), (Fj(10_000 * 50 * 1000), Fj(10_000 * 50 * 1000)), "{first} to {then}");
+        }
     }
 
     /// The waker needs 3 µs to ask.
