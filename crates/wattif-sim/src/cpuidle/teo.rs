@@ -67,7 +67,8 @@
 //! # Differences from the kernel
 //! None known where vectors exist: bit-exact with `idle_teo-6.12`, `idle_teo-6.1` and `idle_teo-5.6` (5,760 rows each).
 //! `intervals` is a constant, 8, in the kernel. 5.14 is taken to decide as 6.1 does. FIDELITY(teo-without-vectors):
-//! 6.3-util and 6.14 follow descriptions, no vectors of their code exist.
+//! 6.3-util and 6.14 follow descriptions, no vectors of their code exist; 6.5 to 6.10, and what came after 6.14,
+//! are missing.
 //!
 //! # Source
 //! Linux 6.12.117, 6.1.192 and 5.6.4 `drivers/cpuidle/governors/teo.c` (behaviour; vectors of
@@ -736,8 +737,11 @@ pub(super) struct Lesson {
 /// A choice in the making.
 pub(super) struct Draft {
     pub idx: usize,
-    /// Unsigned in this generation: an overdue timer is far away.
+    /// How long the sleep is expected to last: to the timer, or less where its record or the recent sleeps say so. Unsigned in
+    /// this generation: an overdue timer is far away.
     pub duration_ns: u64,
+    /// To the timer.
+    pub sleep_length_ns: u64,
     pub delta_tick_ns: i64,
 }
 
@@ -824,15 +828,16 @@ impl EarlyHits {
     pub fn choose(&mut self, view: &mut dyn IdleView) -> Draft {
         self.sleep.time_span_ns = view.local_clock();
         let SleepLength { sleep_length_ns, delta_tick_ns } = view.sleep_length();
-        let mut duration_ns = sleep_length_ns as u64;
-        self.sleep.sleep_length_ns = duration_ns;
+        let sleep_length_ns = sleep_length_ns as u64;
+        self.sleep.sleep_length_ns = sleep_length_ns;
+        let mut duration_ns = sleep_length_ns;
         let (mut idx, alternative, constraint_idx) = self.scan(view, duration_ns);
         if let Some(alternative) = alternative {
             idx = Some(alternative);
             duration_ns = self.states[alternative].target_residency_ns as u64;
         }
         let idx = idx.unwrap_or(0).min(constraint_idx);
-        Draft { idx, duration_ns, delta_tick_ns }
+        Draft { idx, duration_ns, sleep_length_ns, delta_tick_ns }
     }
 
     /// The deepest enabled state that fits the timer; a better one, if its misses outweigh its hits and a shallower
@@ -1032,7 +1037,8 @@ mod tests {
             }
             data.learn();
             // As if hits dominated: only the list of sleeps speaks.
-            let mut draft = Draft { idx: 2, duration_ns: 60_000_000, delta_tick_ns: 4_000_000 };
+            let (duration_ns, sleep_length_ns, delta_tick_ns) = (60_000_000, 60_000_000, 4_000_000);
+            let mut draft = Draft { idx: 2, duration_ns, sleep_length_ns, delta_tick_ns };
             data.apply_intervals(&FakeView::timer_in(60_000_000), &mut draft);
             draft.idx
         };
