@@ -18,9 +18,10 @@
 //! 2. Polling limit 0 → halt.
 //! 3. The last state was a poll that ran to its limit → halt. Otherwise poll, tick kept.
 //! 4. After a halt of `limit < t ≤ 200 µs`: double the limit (from at least 50 µs). After a longer one: halve it, and
-//!    below 50 µs make it 0.
+//!    below 50 µs make it 0 (6.12; in 6.1 it is halved on, down to nothing).
 //!
-//! Worked example: limit 0, halts of 60 µs and 150 µs → limits 50 µs and 100 µs; then one of 5 ms → 50 µs, another → 0.
+//! Worked example: limit 0, halts of 60 µs and 150 µs → limits 50 µs and 100 µs; then one of 5 ms → 50 µs, another → 0
+//! (6.1: 25 µs, 12.5 µs, …).
 //!
 //! # State and cost
 //! The limit and the last state per CPU; O(1), no timer query.
@@ -30,7 +31,8 @@
 //! of them.
 //!
 //! # Differences from the kernel
-//! None known: bit-exact with `idle_haltpoll-6.12` (1,320 rows). The kernel has two states under this governor; a
+//! None known: bit-exact with `idle_haltpoll-6.12` (1,320 rows). 6.1 has no vectors: it is known to lack one line, and all else is
+//! taken to be the same. The kernel has two states under this governor; a
 //! platform with a single one gets that one. As in the kernel, with more those beyond the second are never used, and
 //! nobody looks whether one of the two is disabled.
 //!
@@ -40,8 +42,13 @@
 use super::{CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, Tunable};
 use wattif_model::ids::CpuId;
 
-/// Tunables of `haltpoll`: none; the kernel's module parameters have their defaults.
-pub const TUNABLES: &[Tunable] = &[];
+/// Tunables of `haltpoll`; the kernel's module parameters have their defaults.
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "generation",
+    default: "6.12",
+    allowed: &["6.1", "6.12"],
+    doc: "the governor of this kernel: only 6.12 gives up polling once the limit is below 50 µs",
+}];
 
 const GUEST_HALT_POLL_NS: u64 = 200_000;
 const GUEST_HALT_POLL_SHRINK: u64 = 2;
@@ -52,6 +59,8 @@ const GUEST_HALT_POLL_GROW_START: u64 = 50_000;
 #[derive(Clone, Debug)]
 #[doc(alias = "haltpoll_governor")]
 pub struct Haltpoll {
+    /// A limit below the first one becomes 0.
+    gives_up: bool,
     cpus: Vec<HaltpollDevice>,
 }
 
@@ -63,10 +72,14 @@ struct HaltpollDevice {
     poll_time_limit: bool,
 }
 
-/// `haltpoll`, which has one generation: `""`.
+/// `haltpoll` of a generation (`""` is the default).
 pub fn build(generation: &str, nr_cpus: usize, _tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
-    let governor = || Box::new(Haltpoll { cpus: vec![HaltpollDevice::default(); nr_cpus] }) as Box<dyn IdleGovernor>;
-    generation.is_empty().then(governor)
+    let gives_up = match generation {
+        "6.1" => false,
+        "6.12" | "" => true,
+        _ => return None,
+    };
+    Some(Box::new(Haltpoll { gives_up, cpus: vec![HaltpollDevice::default(); nr_cpus] }))
 }
 
 impl IdleGovernor for Haltpoll {
@@ -93,7 +106,7 @@ impl IdleGovernor for Haltpoll {
         if let Some(entered) = sleep.entered {
             data.last_idx = entered;
             if entered != 0 {
-                data.poll_limit_ns = adjust_poll_limit(data.poll_limit_ns, sleep.residency_ns);
+                data.poll_limit_ns = adjust_poll_limit(data.poll_limit_ns, sleep.residency_ns, self.gives_up);
             }
         }
     }
@@ -112,13 +125,13 @@ impl IdleGovernor for Haltpoll {
     }
 }
 
-fn adjust_poll_limit(limit_ns: u64, block_ns: u64) -> u64 {
+fn adjust_poll_limit(limit_ns: u64, block_ns: u64, gives_up: bool) -> u64 {
     if block_ns > limit_ns && block_ns <= GUEST_HALT_POLL_NS {
         return (limit_ns * GUEST_HALT_POLL_GROW).clamp(GUEST_HALT_POLL_GROW_START, GUEST_HALT_POLL_NS);
     }
     if block_ns > GUEST_HALT_POLL_NS {
         let shrunk = limit_ns / GUEST_HALT_POLL_SHRINK;
-        return if shrunk < GUEST_HALT_POLL_GROW_START { 0 } else { shrunk };
+        return if gives_up && shrunk < GUEST_HALT_POLL_GROW_START { 0 } else { shrunk };
     }
     limit_ns
 }
@@ -130,11 +143,15 @@ mod tests {
 
     #[test]
     fn the_manuals_worked_example() {
-        let limits = [60_000, 150_000, 5_000_000, 5_000_000].into_iter().scan(0, |limit, block| {
-            *limit = adjust_poll_limit(*limit, block);
-            Some(*limit)
-        });
-        assert_eq!(limits.collect::<Vec<_>>(), [50_000, 100_000, 50_000, 0]);
+        let limits = |gives_up| {
+            let next = |limit: &mut u64, block| {
+                *limit = adjust_poll_limit(*limit, block, gives_up);
+                Some(*limit)
+            };
+            [60_000, 150_000, 5_000_000, 5_000_000, 5_000_000].into_iter().scan(0, next).collect::<Vec<_>>()
+        };
+        assert_eq!(limits(true), [50_000, 100_000, 50_000, 0, 0]);
+        assert_eq!(limits(false), [50_000, 100_000, 50_000, 25_000, 12_500]);
     }
 
     #[test]

@@ -29,9 +29,9 @@ fn governor_of(stem: &str) -> Option<(&'static str, String, String)> {
         "menu" => ("menu", kernel),
         "teo" => ("teo", kernel),
         "wteo" => ("teo_weighted", kernel),
+        "haltpoll" => ("haltpoll", kernel),
         // One generation.
         "ladder" => ("ladder", ""),
-        "haltpoll" => ("haltpoll", ""),
         _ => return None,
     };
     Some((name, generation.to_string(), kernel.to_string()))
