@@ -1,6 +1,7 @@
 //! Idle states: entering takes its time, and a wake-up during it has to wait for its end; leaving takes its own. A state of
 //! cluster scope is reached only when all CPUs of the cluster have asked for one; until then the CPU is in its
-//! deepest state of narrower scope, and leaves at that state's price.
+//! deepest state of narrower scope, and leaves at that state's price. FIDELITY(core-depth): who asks for which state of that scope
+//! does not matter, so a core's threads may be in states of the core of different depth.
 
 use super::Machine;
 use wattif_model::platform::Scope;
