@@ -600,6 +600,7 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
             return Some(format!("{path} is as off: energy-aware placement needs schedutil, cpufreq is {stands}"));
         }
         ("cpu_util", _) => cpu_util_without_effect(kernel, tunable),
+        ("pm_qos", "cpu_latency_us") => latency_limit_without_effect(kernel),
         _ => None,
     };
     let other = || {
@@ -608,6 +609,16 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
         (!has.starts_with(only)).then(|| format!("only generation {only} has it, this is {has}"))
     };
     why.or_else(other).map(|why| format!("{path} changes nothing: {why}"))
+}
+
+/// Why no idle governor heeds the latency limit, if so.
+fn latency_limit_without_effect(kernel: &KernelSpec) -> Option<String> {
+    let limit = Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us")?;
+    match chosen(kernel, Slot::Cpuidle) {
+        "oracle" => Some("cpuidle is oracle, which never wakes up late: no limit binds it".into()),
+        "haltpoll" if limit != 0 => Some("cpuidle is haltpoll, which only looks whether the limit is 0".into()),
+        _ => None,
+    }
 }
 
 /// Why nobody reads this tunable of `cpu_util`, if so.

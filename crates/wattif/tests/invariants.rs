@@ -626,6 +626,25 @@ fn under(platform: &str, kernel: &str, text: &str, set: &[&str]) -> RunSpec {
 }
 
 #[test]
+fn idle_settings_that_nobody_heeds_are_told() {
+    use wattif_sim::registry::{without_effect, without_effect_here};
+    let limit = |governor: &str, us: &str| {
+        let set = [format!("cpuidle={governor}"), format!("pm_qos.cpu_latency_us={us}")];
+        let spec = under("power9_2s16c", "linux-6.12", MIXED, &[&set[0], &set[1]]);
+        without_effect(&spec.kernel, "pm_qos.cpu_latency_us").is_some()
+    };
+    assert_eq!([limit("oracle", "0"), limit("oracle", "50"), limit("oracle", "none")], [true, true, false]);
+    assert_eq!([limit("haltpoll", "0"), limit("haltpoll", "50"), limit("haltpoll", "none")], [false, true, false]);
+    assert_eq!([limit("menu", "50"), limit("ladder", "50")], [false, false]);
+    let tick = |states: usize| {
+        let mut spec = under("power9_2s16c", "linux-6.12", MIXED, &["default_idle.tick=governor"]);
+        spec.platform.clusters.iter_mut().for_each(|c| c.idle.truncate(states));
+        without_effect_here(&spec, "default_idle.tick").is_some()
+    };
+    assert_eq!([tick(7), tick(2), tick(1)], [true, true, false]);
+}
+
+#[test]
 fn the_placement_of_4_9_needs_powers_and_mainlines_needs_capacities_that_differ() {
     use wattif_sim::registry::{notes, without_effect_here};
     // Little enough that no CPU is overutilized.

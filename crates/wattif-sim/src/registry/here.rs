@@ -4,6 +4,7 @@
 use super::{Policy, Tunables, no_eas, policy, without_effect};
 use crate::cpuidle;
 use crate::sched::schedtune;
+use wattif_model::CpuId;
 use wattif_model::run::RunSpec;
 use wattif_model::workload::{Op, Workload};
 
@@ -22,6 +23,10 @@ pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
 fn not_on_platform(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
     if p.name == "powernv" && !cpuidle::powernv::has_snooze(&spec.platform) {
         return Some("the platform has no idle state `snooze`".into());
+    }
+    let mut cpus = (0..spec.platform.nr_cpus() as u32).map(CpuId);
+    if (p.name, tunable) == ("default_idle", "tick") && cpus.all(|cpu| spec.platform.idle_states(cpu).len() > 1) {
+        return Some("every CPU has several idle states, and then the governor decides".into());
     }
     let about_eas = matches!((p.name, tunable), ("eas", "generation") | ("cpu_util", "eas"));
     // What a profile of 4.9 asks for is in the notes of every run.
