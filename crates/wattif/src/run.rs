@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wattif_lab::metrics::{
     CgroupReport, CpuReport, DomainReport, GroupReport, Metrics, RunMetrics, RunReport, TaskReport,
 };
+use wattif_model::check::Diagnostic;
 use wattif_model::run::{Blocked, RunError, RunSpec, RunSummary, Runner};
 use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::{CpuId, Ns};
@@ -254,10 +255,19 @@ impl<'a> SpecJson<'a> {
     }
 }
 
+/// That the end of the run came before that of a workload that ends by itself, whose figures are then those of a part.
+pub fn unfinished(spec: &RunSpec, summary: &RunSummary) -> Option<Findings> {
+    let cut = spec.workload.ends_by_itself() && summary.end == spec.duration && summary.deadlock.is_empty();
+    let length_s = wattif_lab::table::cell(spec.duration.as_s_f64());
+    let message = format!("not finished: threads were still running after {length_s} s (--duration)");
+    let note = || Diagnostic::note("run::N01", 0..0, message);
+    cut.then(|| Findings { name: spec.workload.name.clone(), text: "".into(), diagnostics: vec![note()] })
+}
+
 /// Findings of the inputs as JSON.
 pub fn notes(findings: &[Findings]) -> Vec<NoteJson> {
     let of = |f: &Findings| {
-        let note = |d: &wattif_model::check::Diagnostic| {
+        let note = |d: &Diagnostic| {
             let (line, column) = d.line_column(&f.text);
             NoteJson { file: f.name.clone(), line, column, code: d.code, message: d.message.clone() }
         };

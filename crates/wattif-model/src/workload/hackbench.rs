@@ -86,6 +86,6 @@ mod tests {
             _ => 0,
         });
         assert_eq!(reads.sum::<u64>(), 2 * 20 * 20 * 7);
-        assert_eq!(w.duration, None, "it ends by itself");
+        assert!(w.ends_by_itself());
     }
 }

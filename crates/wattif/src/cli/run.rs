@@ -7,12 +7,13 @@ use super::{Exit, output};
 use crate::error::{Error, Look, printable};
 use crate::report::side;
 use crate::rtapp_log::RtappLogs;
-use crate::run::{RunJson, run as simulate};
+use crate::run::{RunJson, run as simulate, unfinished};
 use crate::text;
 use crate::trace_file::{TraceFile, TraceFormat};
 use clap::ValueEnum;
 use std::path::PathBuf;
 use wattif_formats::trace;
+use wattif_model::check::Severity;
 use wattif_model::trace::Observer;
 
 /// Simulate one workload on one platform under one kernel.
@@ -117,12 +118,17 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         report::write(path, report::of_run(&side, &loaded, inputs), vec![side])?;
     }
     let set = loaded.settings.to_map();
+    let mut findings = loaded.findings.clone();
+    findings.extend(unfinished(spec, &outcome.summary));
     match args.json {
-        true => output::json(&RunJson::new(spec, set, &loaded.findings, &outcome))?,
+        true => output::json(&RunJson::new(spec, set, &findings, &outcome))?,
         false => output::page(&text::run(spec, &set, &outcome))?,
     }
     if !outcome.summary.deadlock.is_empty() {
         output::note(&printable(&text::deadlock_warning(&outcome.summary.deadlock)));
+    }
+    if let Some(f) = unfinished(spec, &outcome.summary) {
+        output::note(&f.render(look, Severity::Note));
     }
     output::note(&text::speed(spec, &outcome));
     Ok(Exit::Done)
