@@ -64,6 +64,26 @@ fn entered(settings: &[&str]) -> BTreeMap<String, u64> {
     usage
 }
 
+#[test]
+fn a_workload_that_is_cut_off_is_told() {
+    let long = "hackbench:groups=1,loops=1000";
+    let cut = done(&["run", long, "-p", "xeon_icx", "--duration", "20ms", "--json"]);
+    assert!(err(&cut).contains("hackbench: not finished"), "{}", err(&cut));
+    assert!(out(&cut).contains("run::N01"));
+    for whole in [["run", "hackbench:groups=1,loops=1", "--duration", "5s"], ["run", "ebizzy", "--duration", "20ms"]] {
+        let o = done(&whole);
+        assert!(!err(&o).contains("not finished"), "{}", err(&o));
+    }
+}
+
+#[test]
+fn no_drawings_are_no_folder() {
+    let dir = std::env::temp_dir().join(format!("wattif-no-drawings-{}", std::process::id()));
+    let o = done(&["repro", "balance_at_scale", "--seeds", "1", "--plots", dir.to_str().unwrap()]);
+    assert!(err(&o).contains("no drawings for"), "{}", err(&o));
+    assert!(!dir.exists());
+}
+
 /// Before 6.2 nobody tells haltpoll that a poll reached its limit: after its first time no CPU halts again.
 #[test]
 fn snooze_before_6_2() {

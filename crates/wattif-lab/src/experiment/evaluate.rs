@@ -1,9 +1,9 @@
 //! Published beside simulated: the entries of `wattif.repro/1`.
 
-use super::{Class, CounterSpec, Experiment, Expr, Figures, Overrides, Results, RowSpec};
+use super::{Class, CounterSpec, Experiment, Expr, Figures, Missing, Overrides, Results, RowSpec};
 use crate::metrics::energy::in_energy;
 use crate::metrics::info;
-use crate::stats::{Over, Ratio, bca_mean, mean, paired_ratio};
+use crate::stats::{FEWEST, Over, Ratio, bca_mean, mean, paired_ratio};
 use serde::Serialize;
 
 /// `schema` of a reproduction.
@@ -23,7 +23,7 @@ impl Repro {
     pub fn new(results: Vec<ResultRow>) -> Repro {
         Repro { schema: SCHEMA, results }
     }
-    /// Does every row hold, and every counter-test?
+    /// Does every row hold that was judged, and every counter-test?
     pub fn ok(&self) -> bool {
         self.results.iter().all(|r| r.ok && r.counter_tests.iter().all(|c| c.ok))
     }
@@ -72,8 +72,10 @@ pub struct ResultRow {
     pub ratio: Option<RatioFigure>,
     /// The condition.
     pub tolerance: String,
-    /// Does it hold? Counter-tests have verdicts of their own.
+    /// Does it hold? Counter-tests have verdicts of their own. What was not judged has not missed.
     pub ok: bool,
+    /// Was it judged? A condition on an interval is not where there are too few seeds for one.
+    pub judged: bool,
     /// The counter-test; where there are several, the first that failed, or the first.
     pub counter_test: Option<CounterFigure>,
     /// All counter-tests.
@@ -103,6 +105,7 @@ impl ResultRow {
             ratio: None,
             tolerance: format!("every row of {id}/ holds"),
             ok: true,
+            judged: true,
             counter_test: None,
             counter_tests: Vec::new(),
             notes: Vec::new(),
@@ -111,6 +114,7 @@ impl ResultRow {
     }
     fn fold(&mut self, below: &ResultRow) {
         self.ok &= below.ok;
+        self.judged &= below.judged;
         // Its own further platforms are in its notes already.
         let own = below.id.strip_prefix(&self.id).is_some_and(|rest| rest.starts_with("/platform="));
         if !below.ok && !own {
@@ -160,6 +164,8 @@ pub struct CounterFigure {
     pub tolerance: String,
     /// Did the effect vanish as it must?
     pub ok: bool,
+    /// Was it judged?
+    pub judged: bool,
     /// The figure that is missing, if one is.
     pub missing: Option<String>,
 }
@@ -178,6 +184,7 @@ impl Experiment {
             row.id = format!("{}/platform={}", row.id, row.platform);
         }
         plain.ok &= further.iter().all(|r| r.ok);
+        plain.judged &= further.iter().all(|r| r.judged);
         plain.notes.extend(further.iter().filter(|r| !r.ok).map(|r| format!("does not hold on {}", r.platform)));
         rows
     }
@@ -193,7 +200,7 @@ impl Experiment {
             results,
             ratio: row.ratio.as_ref(),
         };
-        let (ok, missing) = judge(row.holds.as_ref(), &scene);
+        let Verdict { ok, judged, missing } = judge(row.holds.as_ref(), &scene);
         let counter_tests: Vec<CounterFigure> = row.counters.iter().map(|c| scene.counter(c)).collect();
         ResultRow {
             id: row.id.clone(),
@@ -208,6 +215,7 @@ impl Experiment {
             ratio: row.ratio.as_ref().filter(|_| shows_ratio(row)).map(|of| scene.ratio_figure(of)),
             tolerance: row.holds.as_ref().map_or("none: a statement", Expr::text).to_owned(),
             ok,
+            judged,
             counter_test: counter_tests.iter().find(|c| !c.ok).or(counter_tests.first()).cloned(),
             counter_tests,
             notes: missing.into_iter().chain(row.note.clone()).collect(),
@@ -221,13 +229,24 @@ fn shows_ratio(row: &RowSpec) -> bool {
     judged || row.ratio.iter().flatten().all(|arm| row.arms.contains(arm))
 }
 
-/// Does it hold, and if that cannot be told, why?
-fn judge(holds: Option<&Expr>, scene: &Scene<'_>) -> (bool, Option<String>) {
-    match holds.map(|h| h.eval(scene)) {
-        None => (true, None),
-        Some(Ok(ok)) => (ok, None),
-        Some(Err(missing)) => (false, Some(missing)),
-    }
+struct Verdict {
+    ok: bool,
+    judged: bool,
+    /// Why it cannot be told.
+    missing: Option<String>,
+}
+
+/// Does it hold? What lacks a figure does not; what lacks no more than seeds for an interval is not judged.
+fn judge(holds: Option<&Expr>, scene: &Scene<'_>) -> Verdict {
+    let (ok, judged, missing) = match holds.map(|h| h.eval(scene)) {
+        None => (true, true, None),
+        Some(Ok(ok)) => (ok, true, None),
+        Some(Err(Missing::Interval(_))) if scene.seeds() < FEWEST => {
+            (true, false, Some(format!("not judged, no interval: it takes {FEWEST} seeds")))
+        }
+        Some(Err(Missing::Interval(why) | Missing::Figure(why))) => (false, true, Some(why)),
+    };
+    Verdict { ok, judged, missing }
 }
 
 /// Where a condition looks its figures up.
@@ -245,6 +264,12 @@ impl Scene<'_> {
     fn values(&self, arm: &str, metric: Option<&str>) -> Option<Vec<f64>> {
         let arm = self.experiment.resolve(arm, self.platform, self.set).ok()?;
         self.results.values(&arm, metric.unwrap_or(self.metric), self.row.threads.as_deref())
+    }
+
+    /// The fewest runs of an arm of the row.
+    fn seeds(&self) -> usize {
+        let arms = self.row.arms.iter().chain(self.ratio.into_iter().flatten());
+        arms.filter_map(|arm| self.values(arm, None)).map(|v| v.len()).min().unwrap_or(0)
     }
 
     fn paired(&self) -> Option<Ratio> {
@@ -281,7 +306,7 @@ impl Scene<'_> {
             ratio: counter.ratio.as_ref().or(self.ratio),
             ..*self
         };
-        let (ok, missing) = judge(Some(&counter.holds), &without);
+        let Verdict { ok, judged, missing } = judge(Some(&counter.holds), &without);
         let ratio = without.paired().filter(|_| counter.holds.uses_ratio());
         CounterFigure {
             what: counter.what.clone(),
@@ -290,6 +315,7 @@ impl Scene<'_> {
             ci95: ratio.and_then(|r| r.ci95),
             tolerance: counter.holds.text().to_owned(),
             ok,
+            judged,
             missing,
         }
     }
@@ -406,6 +432,33 @@ mod tests {
         assert!(rows.iter().all(|r| !r.ok));
         assert_eq!(rows[1].notes, ["the ratio has no value"]);
         assert!(rows[0].counter_tests[0].missing.is_some());
+    }
+
+    #[test]
+    fn too_few_seeds_for_an_interval() {
+        let mut e = experiment();
+        e.rows.truncate(1);
+        e.rows[0].platforms.truncate(1);
+        let of = |seeds: usize, holds: &str, counter: &str| {
+            let mut e = e.clone();
+            e.rows[0].holds = Some(Expr::parse(holds).unwrap());
+            e.rows[0].counters[0].holds = Expr::parse(counter).unwrap();
+            let (mut few, all) = (Results::default(), results(&e));
+            for arm in e.plan().arms {
+                let reports = all.reports(&arm).iter().take(seeds).cloned().collect();
+                few.insert(arm, reports);
+            }
+            e.evaluate(&few).remove(0)
+        };
+        let few = of(2, "ratio_hi < 0", "ratio_lo > 1");
+        let counter = &few.counter_tests[0];
+        assert_eq!((few.ok, few.judged, counter.ok, counter.judged), (true, false, true, false));
+        assert!(few.notes.contains(&"not judged, no interval: it takes 4 seeds".to_owned()), "{:?}", few.notes);
+        assert!(Repro::new(vec![few]).ok(), "neither held nor missed");
+        let row = of(2, "ratio < 0", "ratio > 0");
+        assert_eq!((row.ok, row.judged), (false, true), "this can be told from two");
+        let row = of(4, "ratio_hi < 0", "ratio_hi > 0");
+        assert_eq!((row.ok, row.judged), (false, true), "and this from four");
     }
 
     #[test]

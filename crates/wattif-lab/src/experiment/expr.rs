@@ -38,6 +38,15 @@ pub struct ExprError {
     pub message: String,
 }
 
+/// Why a condition cannot be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// A figure, in words.
+    Figure(String),
+    /// The interval of a figure that is there.
+    Interval(String),
+}
+
 /// A condition that has been parsed: every name is known, and it is true or false.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
@@ -112,7 +121,7 @@ impl Expr {
     }
 
     /// Is it so? The error says which figure is missing.
-    pub fn eval(&self, figures: &dyn Figures) -> Result<bool, String> {
+    pub fn eval(&self, figures: &dyn Figures) -> Result<bool, Missing> {
         self.root.truth(figures)
     }
 
@@ -165,7 +174,7 @@ impl Node {
         }
     }
 
-    fn truth(&self, figures: &dyn Figures) -> Result<bool, String> {
+    fn truth(&self, figures: &dyn Figures) -> Result<bool, Missing> {
         match self {
             Node::And(nodes) => all(nodes, figures, true),
             Node::Or(nodes) => all(nodes, figures, false).map(|none| !none),
@@ -184,11 +193,11 @@ impl Node {
         }
     }
 
-    fn value(&self, figures: &dyn Figures) -> Result<f64, String> {
+    fn value(&self, figures: &dyn Figures) -> Result<f64, Missing> {
         match self {
             Node::Number(n) => Ok(*n),
             Node::Figure(figure, arm, metric) => figure.get(figures, arm, metric.as_deref()),
-            Node::Ratio(part) => part.get(figures).ok_or_else(|| "the ratio has no value".into()),
+            Node::Ratio(part) => part.get(figures),
             Node::Negate(node) => Ok(-node.value(figures)?),
             Node::Fold(fold, nodes) => fold.over(nodes, figures),
             Node::Arithmetic(op, a, b) => {
@@ -206,12 +215,12 @@ impl Node {
 }
 
 /// Are all of `nodes` equal to `want`? All are evaluated, so that a missing figure is never hidden.
-fn all(nodes: &[Node], figures: &dyn Figures, want: bool) -> Result<bool, String> {
+fn all(nodes: &[Node], figures: &dyn Figures, want: bool) -> Result<bool, Missing> {
     nodes.iter().try_fold(true, |so_far, node| Ok(so_far & (node.truth(figures)? == want)))
 }
 
 impl Figure {
-    fn get(self, figures: &dyn Figures, arm: &str, metric: Option<&str>) -> Result<f64, String> {
+    fn get(self, figures: &dyn Figures, arm: &str, metric: Option<&str>) -> Result<f64, Missing> {
         let (value, what) = match self {
             Figure::Simulated => (figures.simulated(arm, metric), "simulated value"),
             Figure::Over(over) => (figures.over(arm, metric, over), "simulated value"),
@@ -220,22 +229,29 @@ impl Figure {
             Figure::Hi => (figures.interval(arm, metric).map(|c| c[1]), "interval"),
         };
         let of = metric.map_or(String::new(), |m| format!(" of `{m}`"));
-        value.ok_or_else(|| format!("no {what}{of} for `{arm}`"))
+        let missing = || {
+            let why = format!("no {what}{of} for `{arm}`");
+            let ends = matches!(self, Figure::Lo | Figure::Hi) && figures.simulated(arm, metric).is_some();
+            if ends { Missing::Interval(why) } else { Missing::Figure(why) }
+        };
+        value.ok_or_else(missing)
     }
 }
 
 impl RatioPart {
-    fn get(self, figures: &dyn Figures) -> Option<f64> {
-        match self {
-            RatioPart::Value => figures.ratio(),
-            RatioPart::Lo => figures.ratio_interval().map(|c| c[0]),
-            RatioPart::Hi => figures.ratio_interval().map(|c| c[1]),
-        }
+    fn get(self, figures: &dyn Figures) -> Result<f64, Missing> {
+        let ratio = figures.ratio().ok_or_else(|| Missing::Figure("the ratio has no value".into()))?;
+        let ends = || figures.ratio_interval().ok_or_else(|| Missing::Interval("the ratio has no interval".into()));
+        Ok(match self {
+            RatioPart::Value => ratio,
+            RatioPart::Lo => ends()?[0],
+            RatioPart::Hi => ends()?[1],
+        })
     }
 }
 
 impl Fold {
-    fn over(self, nodes: &[Node], figures: &dyn Figures) -> Result<f64, String> {
+    fn over(self, nodes: &[Node], figures: &dyn Figures) -> Result<f64, Missing> {
         let values: Vec<f64> = nodes.iter().map(|n| n.value(figures)).collect::<Result<_, _>>()?;
         Ok(match self {
             Fold::Abs => values[0].abs(),
@@ -653,11 +669,12 @@ mod tests {
     fn missing_figures() {
         for (text, part) in [
             ("ratio > 1 and simulated('nobody') > 1", "no simulated value for `nobody`"),
-            ("ratio < 1 or ratio_lo > 1", "the ratio has no value"),
+            ("ratio < 1 or ratio_lo > 1", "the ratio has no interval"),
             ("published('linux-5.3') > 1", "no published value"),
             ("lo('linux-5.3', 'x') > 1", "no interval of `x`"),
         ] {
-            assert!(Expr::parse(text).unwrap().eval(&Sample).unwrap_err().contains(part), "{text}");
+            let (Missing::Figure(why) | Missing::Interval(why)) = Expr::parse(text).unwrap().eval(&Sample).unwrap_err();
+            assert!(why.contains(part), "{text}");
         }
     }
 

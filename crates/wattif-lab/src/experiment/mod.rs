@@ -19,7 +19,7 @@ mod testbed;
 pub use correlation::Correlation;
 pub use duration::parse_duration;
 pub use evaluate::{ArmFigure, CounterFigure, RatioFigure, Repro, ResultRow, SCHEMA};
-pub use expr::{Expr, ExprError, Figures};
+pub use expr::{Expr, ExprError, Figures, Missing};
 pub use plan::{Arm, Plan};
 pub use plots::{Plot, metric_label};
 pub use results::Results;

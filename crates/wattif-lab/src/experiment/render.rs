@@ -174,7 +174,7 @@ fn add_row(table: &mut Table, row: &ResultRow) {
         let what = format!("  {} / {}", ratio.of[0], ratio.of[1]);
         table.row([String::new(), what, three(ratio.published), three(ratio.simulated), short(ratio.ci95)]);
     }
-    table.line(format!("  {:4} {}", mark(row.ok), row.tolerance));
+    table.line(format!("  {:4} {}", mark(row.ok, row.judged), row.tolerance));
     row.counter_tests.iter().for_each(|c| table.line(counter_line(c)));
     row.notes.iter().for_each(|note| table.line(format!("       note: {note}")));
 }
@@ -182,22 +182,32 @@ fn add_row(table: &mut Table, row: &ResultRow) {
 fn counter_line(c: &CounterFigure) -> String {
     let ratio = c.simulated_ratio.map_or(String::new(), |r| format!("ratio {} {}, ", number(r, 3), short(c.ci95)));
     let missing = c.missing.as_ref().map_or(String::new(), |m| format!(" ({m})"));
-    format!("  {:4} counter-test, {}: {ratio}must hold: {}{missing}", mark(c.ok), c.what, c.tolerance)
+    format!("  {:4} counter-test, {}: {ratio}must hold: {}{missing}", mark(c.ok, c.judged), c.what, c.tolerance)
 }
 
 fn short(ci95: Option<[f64; 2]>) -> String {
     ci95.map_or("–".into(), |[lo, hi]| format!("[{}, {}]", number(lo, 3), number(hi, 3)))
 }
 
-fn mark(ok: bool) -> &'static str {
-    if ok { "ok" } else { "FAIL" }
+fn mark(ok: bool, judged: bool) -> &'static str {
+    match (ok, judged) {
+        (false, _) => "FAIL",
+        (true, true) => "ok",
+        (true, false) => "–",
+    }
 }
 
 fn verdict(rows: &[ResultRow]) -> String {
-    let share = |ok: usize, of: usize| format!("{ok} of {of}");
-    let counters: Vec<_> = rows.iter().flat_map(|r| &r.counter_tests).collect();
-    let (rows_ok, counters_ok) = (rows.iter().filter(|r| r.ok).count(), counters.iter().filter(|c| c.ok).count());
-    format!("{} rows hold, {} counter-tests\n", share(rows_ok, rows.len()), share(counters_ok, counters.len()))
+    let share = |verdicts: Vec<(bool, bool)>| {
+        let held = verdicts.iter().filter(|(ok, judged)| *ok && *judged).count();
+        let unjudged = verdicts.iter().filter(|(ok, judged)| *ok && !*judged).count();
+        let not = if unjudged > 0 { format!(" ({unjudged} not judged)") } else { String::new() };
+        (format!("{held} of {}", verdicts.len()), not)
+    };
+    let (held, not) = share(rows.iter().map(|r| (r.ok, r.judged)).collect());
+    let counters = rows.iter().flat_map(|r| &r.counter_tests);
+    let (counters_held, counters_not) = share(counters.map(|c| (c.ok, c.judged)).collect());
+    format!("{held} rows hold{not}, {counters_held} counter-tests{counters_not}\n")
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ Examples:
   wattif repro sched_idle_placement --seeds 5 --json
   wattif repro sched_idle_placement --plot published.svg
 
-Exit codes: 0 every row holds, and its counter-test · 1 a row misses its tolerance or its counter-test")]
+Exit codes: 0 every row that is judged holds, and its counter-test · 1 a row misses its tolerance or its counter-test")]
 pub struct Args {
     /// Experiments by name, or folders with an experiment.toml; all of the gallery by default.
     names: Vec<String>,
@@ -62,7 +62,17 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         entries.iter_mut().for_each(|e| e.experiment.seeds = seeds);
     }
     if let Some(dir) = &args.plots {
-        std::fs::create_dir_all(dir).map_err(|e| Error::file(dir, e))?;
+        match entries.iter().any(|e| !e.experiment.plots.is_empty()) {
+            true => std::fs::create_dir_all(dir).map_err(|e| Error::file(dir, e))?,
+            false => output::note(&format!(
+                "note: no drawings for {}: {} no [[plot]]",
+                dir.display(),
+                match entries.as_slice() {
+                    [one] => format!("{} defines", one.experiment.name),
+                    _ => "these experiments define".into(),
+                }
+            )),
+        }
     }
     let mut rows: Vec<ResultRow> = Vec::new();
     let mut drawn: Vec<Plot> = Vec::new();
@@ -155,10 +165,14 @@ fn page(entry: &Entry, plan: &Plan, rows: &[ResultRow], results: &Results) -> Re
 
 fn verdict(repro: &Repro) -> String {
     let missed: Vec<&str> = repro.results.iter().filter(|r| !r.ok).map(|r| r.id.as_str()).collect();
+    let unjudged = repro.results.iter().filter(|r| r.ok && !r.judged).count();
     let of = repro.results.len();
+    let hold = of - missed.len() - unjudged;
+    let not =
+        if unjudged > 0 { format!("; {unjudged} not judged: too few seeds for intervals") } else { String::new() };
     match (repro.ok(), missed.is_empty()) {
-        (true, _) => format!("{of} of {of} rows hold\n"),
-        (false, false) => format!("{} of {of} rows hold; missed: {}\n", of - missed.len(), missed.join(", ")),
-        (false, true) => format!("{of} rows within tolerance; a counter-test fails\n"),
+        (true, _) => format!("{hold} of {of} rows hold{not}\n"),
+        (false, false) => format!("{hold} of {of} rows hold; missed: {}{not}\n", missed.join(", ")),
+        (false, true) => format!("{of} rows within tolerance; a counter-test fails{not}\n"),
     }
 }
