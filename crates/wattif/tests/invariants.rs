@@ -14,7 +14,9 @@ use wattif_lab::metrics::Cpus;
 use wattif_model::kernel::{Slot, Value};
 use wattif_model::platform::{Housekeeping, Interrupts, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
-use wattif_model::trace::{BalanceKind, Event, IdleCause, IdlePeriod, Interest, Observer, PrevState, ThreadInfo};
+use wattif_model::trace::{
+    BalanceKind, Event, IdleCause, IdlePeriod, Interest, Observer, PlacementReason, PrevState, ThreadInfo,
+};
 use wattif_model::{CpuId, Ns, Pid};
 use wattif_sim::registry::POLICIES;
 
@@ -692,4 +694,85 @@ fn waiting_for_a_disk_keeps_the_clock_up_where_io_is_busy() {
     };
     let (idle, busy) = (transitions(&[]), transitions(&["walt.io_is_busy=true"]));
     assert!(4.0 * busy < idle, "{busy} changes of frequency against {idle}");
+}
+
+/// Placements and demands of one thread, and for how long it did not sleep.
+#[derive(Default)]
+struct OfThread {
+    pid: Pid,
+    reasons: Vec<PlacementReason>,
+    demands: Vec<u64>,
+    woken: Ns,
+    awake_ns: u64,
+}
+
+impl Observer for OfThread {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+        match event {
+            Event::Placement(p) if p.pid == self.pid => self.reasons.push(p.reason),
+            Event::WaltDemand { pid, demand, .. } if *pid == self.pid => self.demands.push(u64::from(*demand)),
+            Event::SchedWaking { pid, .. } if *pid == self.pid => self.woken = at,
+            Event::SchedSwitch { prev_pid, prev_state: PrevState::Sleeping, .. } if *prev_pid == self.pid => {
+                self.awake_ns += at.since(self.woken);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The thread `pid` of a run under settings; work counts at CPU 7's full speed.
+fn of_thread(pid: u32, platform: &str, kernel: &str, text: &str, set: &[&str]) -> OfThread {
+    let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
+    let mut spec = RunSpec { duration: Ns::from_s(2), ..spec(platform, kernel, text, 1) };
+    spec.kernel = load::kernel(kernel, &Settings::parse(&set).unwrap()).unwrap().value;
+    spec.platform.calibration_cpu = CpuId(7);
+    let mut seen = OfThread { pid: Pid(pid), ..OfThread::default() };
+    Simulator.run(&spec, &mut [&mut seen]).expect("runs");
+    seen
+}
+
+/// Two threads that fit CPU 7 alone and not together wake with a third, whose timer was armed last.
+#[test]
+fn a_wake_up_shows_at_once_that_a_cpu_is_overutilized() {
+    let text = r#"{ "tasks": {
+        "a": { "cpus": [7], "loop": -1, "run": 7000, "timer": { "ref": "t1", "period": 20000 } },
+        "b": { "cpus": [7], "loop": -1, "run": 7000, "timer": { "ref": "t2", "period": 20000 } },
+        "s": { "delay": 500, "loop": -1, "run": 100, "timer": { "ref": "t3", "period": 20000 } } } }"#;
+    let seen = of_thread(3, "sdm835", "linux-6.12", text, &[]).reasons;
+    let by_energy = seen.iter().filter(|r| **r == PlacementReason::Energy).count();
+    assert!(seen.len() > 50 && by_energy * 10 < seen.len(), "{by_energy} of {}", seen.len());
+}
+
+#[test]
+fn energy_aware_placement_under_walt_leaves_a_big_cpu_as_under_pelt() {
+    let text = r#"{ "tasks": { "t": { "phases": {
+        "a": { "cpus": [7], "loop": 20, "run": 500, "timer": { "ref": "t1", "period": 10000 } },
+        "b": { "cpus": [0,1,2,3,4,5,6,7], "loop": 150, "run": 500, "timer": { "ref": "t1", "period": 10000 } } } } } }"#;
+    for kernel in ["linux-5.6", "linux-6.1", "linux-6.12"] {
+        for set in [&[][..], &["load=walt"]] {
+            let set: Vec<String> = set.iter().map(|s: &&str| s.to_string()).collect();
+            let kernel = load::kernel(kernel, &Settings::parse(&set).unwrap()).unwrap().value;
+            let spec = RunSpec { kernel, duration: Ns::from_s(2), ..spec("sdm835", "linux-6.12", text, 1) };
+            let report = run(&spec, &mut []).unwrap().report;
+            let little: f64 = report.cpus[..4].iter().map(|c| c.busy_s).sum();
+            assert!(little > 0.1, "{} {set:?}: {little} s on little CPUs", spec.kernel.name);
+        }
+    }
+}
+
+#[test]
+fn sleep_is_no_demand_where_the_dequeue_is_delayed() {
+    let text = r#"{ "tasks": {
+        "hog":  { "cpus": [4], "loop": -1, "run": 1000000 },
+        "lite": { "cpus": [4], "loop": -1, "run": 3000, "sleep": 2000 } } }"#;
+    for delayed in ["features.DELAY_DEQUEUE=true", "features.DELAY_DEQUEUE=false"] {
+        let set = ["load=walt", "walt.policy=recent", "cpufreq=performance", delayed];
+        let seen = of_thread(2, "sdm835", "linux-6.12", text, &set);
+        let demand = seen.demands.iter().sum::<u64>() / seen.demands.len() as u64;
+        let awake = seen.awake_ns * 1024 / 2_000_000_000;
+        assert!(demand.abs_diff(awake) * 10 < awake, "{delayed}: {demand}, runnable for {awake}");
+    }
 }
