@@ -334,7 +334,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.polling_is_told = cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), platform);
     s.groups = groups;
     s.rd.energy_aware = balancer.eas;
-    s.rd.moves_count = Tunables::of(kernel, "eas").text("generation") == "4.9";
+    s.rd.energy_aware_4_9 = s.rd.energy_aware && Tunables::of(kernel, "eas").text("generation") == "4.9";
     s.rd.uclamp_used = spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024));
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
     s.bandwidth_slice_ns = class.int("bandwidth_slice_us").min(LONGEST_US) * 1000;

@@ -413,7 +413,7 @@ impl Kernel<'_, '_> {
     /// `check_update_overutilized_status`: not when a task is new, which begins with half of what the CPU has to spare, and since
     /// 5.0 only when one wakes that is not still queued.
     fn shows_overutilized(&self, pid: Pid, flags: Enqueue) -> bool {
-        let counts = if self.s.rd.moves_count { !flags.initial } else { flags.wakeup && !flags.delayed };
+        let counts = if self.s.rd.energy_aware_4_9 { !flags.initial } else { flags.wakeup && !flags.delayed };
         counts && self.class_id(pid) == ClassId::Fair
     }
 

@@ -445,7 +445,8 @@ impl FairBalancer {
         // Before 5.16 a fixed cost was assumed, later the measured one.
         let least = if self.generation < Generation::V6_1 { self.migration_cost_ns } else { cost };
         // Whether anybody has a task to give away is known since 3.17.
-        (s.rd.overloaded || self.generation == Generation::V3_13) && rq.avg_idle >= least
+        let waited_for = s.rd.overloaded || self.generation == Generation::V3_13;
+        s.rd.energy_aware_4_9 || (waited_for && rq.avg_idle >= least)
     }
 
     fn newidle_domains(&mut self, txn: &mut dyn Transaction, cpu: CpuId, next_balance: &mut u64) -> u32 {
