@@ -85,7 +85,7 @@ impl Watch {
                 self.cpus[cpu.at()].running = next_pid;
                 self.see(next_pid, next_prio, at);
                 match prev_state {
-                    PrevState::Running => self.waits(prev_pid, cpu),
+                    PrevState::Running => self.waits(prev_pid, cpu, at),
                     PrevState::Dead => self.threads.entry(prev_pid).or_default().ended = Some(at),
                     _ => {}
                 }
@@ -93,17 +93,13 @@ impl Watch {
             Event::SchedWakeup { pid, prio, target_cpu, .. } | Event::SchedWakeupNew { pid, prio, target_cpu } => {
                 self.see(pid, prio, at);
                 if target_cpu.at() < self.cpus.len() && self.cpus[target_cpu.at()].running != pid {
-                    self.until(target_cpu, at);
-                    self.leaves(pid, at);
-                    self.waits(pid, target_cpu);
+                    self.waits(pid, target_cpu, at);
                 }
             }
             Event::SchedMigrateTask { pid, dest_cpu, .. }
                 if dest_cpu.at() < self.cpus.len() && self.threads.get(&pid).is_some_and(|t| t.waits_on.is_some()) =>
             {
-                self.until(dest_cpu, at);
-                self.leaves(pid, at);
-                self.waits(pid, dest_cpu);
+                self.waits(pid, dest_cpu, at);
             }
             _ => {}
         }
@@ -118,7 +114,10 @@ impl Watch {
         }
     }
 
-    fn waits(&mut self, pid: Pid, cpu: CpuId) {
+    /// From now on it waits for this CPU, and for no other.
+    fn waits(&mut self, pid: Pid, cpu: CpuId, at: u64) {
+        self.leaves(pid, at);
+        self.until(cpu, at);
         if let Some(t) = self.threads.get_mut(&pid) {
             t.waits_on = Some(cpu);
             self.cpus[cpu.at()].waiting.push(pid);

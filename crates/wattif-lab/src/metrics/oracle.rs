@@ -83,9 +83,8 @@ struct Cpu {
     before: PowerLevel,
     /// Lowest operating point since then.
     min_opp: usize,
-    /// State asked for, and whether it is in: not on its way in or out.
+    /// State asked for.
     state: usize,
-    reached: bool,
     /// Is it counted among those in states of the core, of the cluster?
     counted: [bool; 2],
     /// Were all others of the core, of the cluster, in states of that scope: when it fell asleep, and when its way out began?
@@ -161,7 +160,6 @@ impl Oracle {
                 before: PowerLevel::Busy,
                 min_opp: 0,
                 state: 0,
-                reached: false,
                 counted: [false; 2],
                 joined: [false; 2],
                 left: [false; 2],
@@ -287,11 +285,10 @@ impl Oracle {
         [all(0, c.core), all(1, c.cluster)]
     }
 
-    /// Its state is reached, or left.
+    /// Its state is reached, or left: on its way in or out it is in none.
     fn set_reached(&mut self, cpu: usize, reached: bool) {
         let c = &mut self.cpus[cpu];
-        c.reached = reached;
-        let inside = c.inside();
+        let inside = c.scopes().map(|of_it| reached && of_it);
         let was = std::mem::replace(&mut c.counted, inside);
         for (i, group) in [c.core, c.cluster].into_iter().enumerate() {
             let inside = &mut self.within[i][group].inside;
@@ -383,10 +380,10 @@ impl Cpu {
         }
     }
 
-    /// Is it in a state of the core or a wider one, of the cluster? On its way in or out it is in none.
-    fn inside(&self) -> [bool; 2] {
+    /// Is the state asked for one of the core or a wider one, one of the cluster?
+    fn scopes(&self) -> [bool; 2] {
         let scope = self.states.get(self.state).map_or(Scope::Cpu, |s| s.scope);
-        [Scope::Core, Scope::Cluster].map(|of| self.reached && scope as u8 >= of as u8)
+        [Scope::Core, Scope::Cluster].map(|of| scope as u8 >= of as u8)
     }
 
     /// What of the energy belongs to whoever asks it to wake up: the power rises when that begins, the request comes at its end. Who

@@ -118,16 +118,18 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         report::write(path, report::of_run(&side, &loaded, inputs), vec![side])?;
     }
     let set = loaded.settings.to_map();
-    let mut findings = loaded.findings.clone();
-    findings.extend(unfinished(spec, &outcome.summary));
+    let unfinished = unfinished(spec, &outcome.summary);
     match args.json {
-        true => output::json(&RunJson::new(spec, set, &findings, &outcome))?,
+        true => {
+            let findings: Vec<_> = loaded.findings.iter().chain(&unfinished).cloned().collect();
+            output::json(&RunJson::new(spec, set, &findings, &outcome))?;
+        }
         false => output::page(&text::run(spec, &set, &outcome))?,
     }
     if !outcome.summary.deadlock.is_empty() {
         output::note(&printable(&text::deadlock_warning(&outcome.summary.deadlock)));
     }
-    if let Some(f) = unfinished(spec, &outcome.summary) {
+    if let Some(f) = unfinished {
         output::note(&f.render(look, Severity::Note));
     }
     output::note(&text::speed(spec, &outcome));
