@@ -46,7 +46,7 @@ pub struct Evidence {
     full: PassedOver,
     /// It computed beside an idle CPU of larger capacity.
     stranded: PassedOver,
-    /// Waits of `SNUB_NS` or more, whatever the other CPUs did.
+    /// Waits of `SNUB_NS` or more for a CPU that was not asleep, whatever the other CPUs did.
     long: u64,
     last: Option<CpuId>,
     /// CPUs that it had itself taken away from.
@@ -94,17 +94,23 @@ pub struct Machine {
     /// CPUs on which no scheduler leaves a thread waiting while another one is idle: one of the same capacity, and any.
     pub beside_equal: CpuSet,
     pub beside_any: CpuSet,
+    /// CPUs from which energy-aware placement takes threads, so that their domain's clock can be slower.
+    pub relieved: CpuSet,
     /// CPUs of one capacity, and CPUs that share a cache.
     pub kinds: Vec<CpuSet>,
     pub caches: Vec<CpuSet>,
 }
 
 impl Machine {
-    /// `full`: has this CPU been busy for most of the trace? Energy-aware placement packs threads on those that have room left, where
-    /// there is an energy model. Without one, a thread is left on a CPU of another capacity only.
-    pub fn of(platform: &Platform, full: impl Fn(CpuId) -> bool) -> Machine {
+    /// `full`: has this CPU been busy for most of the trace? `util`: mean utilisation by CPU. Energy-aware placement packs threads on
+    /// those that have room left, where there is an energy model. Without one, a thread is left on a CPU of another capacity only.
+    ///
+    /// `util`: mean utilisation by CPU, where the placement is mainline's, which compares energies; empty where that is not known.
+    /// Android's before took CPUs that were busy before idle ones.
+    pub fn of(platform: &Platform, full: impl Fn(CpuId) -> bool, util: &[u64]) -> Machine {
         let packs = platform.is_asymmetric() && platform.has_energy_model();
-        let unless = |room: bool| (0..platform.nr_cpus() as u32).map(CpuId).filter(|c| !room || full(*c)).collect();
+        let cpus = || (0..platform.nr_cpus() as u32).map(CpuId);
+        let unless = |room: bool| cpus().filter(|c| !room || full(*c)).collect();
         let sets = |of: &dyn Fn(&Cpu) -> u32| {
             let mut sets: BTreeMap<u32, CpuSet> = BTreeMap::new();
             platform.cpus.iter().zip(0..).for_each(|(c, i)| sets.entry(of(c)).or_default().insert(CpuId(i)));
@@ -113,6 +119,7 @@ impl Machine {
         Machine {
             beside_equal: unless(packs),
             beside_any: unless(platform.is_asymmetric()),
+            relieved: cpus().filter(|c| packs && !util.is_empty() && is_loud(platform, util, *c)).collect(),
             kinds: sets(&|c| c.capacity),
             caches: sets(&|c| c.llc),
         }
@@ -126,11 +133,20 @@ impl Machine {
     }
 }
 
+/// Does this CPU make its domain's clock run faster than the two slowest, while another one of the domain hardly needs it?
+fn is_loud(platform: &Platform, util: &[u64], cpu: CpuId) -> bool {
+    let domain = &platform.domains[platform.cpus[cpu.at()].domain.at()];
+    let wanted = |c: CpuId| util[c.at()] + util[c.at()] / 4; // schedutil's headroom
+    let slow = domain.opps.get(1).map_or(u64::MAX, |opp| opp.capacity.into());
+    let loudest = domain.cpus.iter().map(wanted).max().unwrap_or(0);
+    wanted(cpu) > slow && 2 * wanted(cpu) >= loudest && domain.cpus.iter().any(|c| wanted(c) <= slow)
+}
+
 impl Evidence {
     /// It is switched in on `cpu` after it waited for `waited_ns`.
     pub fn runs(&mut self, cpu: CpuId, waited_ns: u64, beside: &Beside<'_>) {
         self.times += 1;
-        self.long += u64::from(waited_ns >= SNUB_NS);
+        self.long += u64::from(waited_ns >= SNUB_NS && !beside.idle.contains(cpu));
         if !self.seen_on.contains(cpu) {
             self.seen_on.insert(cpu);
             self.settled = 0;
@@ -180,7 +196,9 @@ impl Evidence {
         }
         let waits = self.equal.waits(machine);
         let squeezed = waits.squeezes >= SQUEEZES.max(self.times / SQUEEZED_OF) && self.keeps_to(&self.equal, machine);
-        if (squeezed || binds(&self.equal)) && self.equal.seen_since.is_subset(&machine.beside_equal) {
+        let at = &self.equal.seen_since;
+        let relieved = || at.iter().all(|c| machine.beside_equal.contains(c) || machine.relieved.contains(c));
+        if squeezed && at.is_subset(&machine.beside_equal) || binds(&self.equal) && relieved() {
             return Some(self.equal.seen_since.clone());
         }
         if binds(&self.any) && self.any.seen_since.is_subset(&machine.beside_any) {
@@ -295,7 +313,7 @@ mod tests {
     fn machine(full: bool) -> Machine {
         let everywhere = if full { CpuSet::first(8) } else { CpuSet::default() };
         let kinds = vec![cpus(&[0, 1, 2, 3]), cpus(&[4, 5, 6, 7])];
-        Machine { beside_equal: everywhere.clone(), beside_any: everywhere, kinds, caches: Vec::new() }
+        Machine { beside_equal: everywhere.clone(), beside_any: everywhere, kinds, ..Machine::default() }
     }
 
     /// On CPUs of one kind.
@@ -441,12 +459,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_slower_clock_relieves() {
+        let mut platform = crate::metrics::testbed::platform();
+        for d in &mut platform.domains {
+            let opp = |capacity| wattif_model::platform::Opp { capacity, ..d.opps[0].clone() };
+            d.opps = vec![opp(100), opp(200), opp(400)];
+            d.power.busy_uw = vec![1; 3];
+        }
+        platform.cpus[0].capacity = 512;
+        platform.cpus[1].capacity = 512;
+        let relieved = |util: &[u64]| Machine::of(&platform, |_| false, util).relieved;
+        assert_eq!(relieved(&[300, 10, 0, 0]), cpus(&[0]));
+        assert_eq!(relieved(&[150, 10, 0, 0]), cpus(&[]), "200 of 200");
+        assert_eq!(relieved(&[300, 200, 0, 0]), cpus(&[]), "no room beside it");
+        assert_eq!(relieved(&[]), cpus(&[]), "Android's placement may pack");
+    }
+
+    #[test]
     fn who_may_pack() {
         use wattif_model::platform::PowerTable;
         let mut platform = crate::metrics::testbed::platform();
         platform.cpus.iter_mut().for_each(|c| c.capacity = 1024);
         let none = |platform: &Platform| {
-            let m = Machine::of(platform, |_| false);
+            let m = Machine::of(platform, |_| false, &[]);
             (m.beside_equal.is_empty(), m.beside_any.is_empty())
         };
         assert_eq!(none(&platform), (false, false), "equal CPUs");

@@ -137,8 +137,9 @@ pub(super) struct Inference<'a> {
     busy_since: Vec<u64>,
     /// Hardware threads that share a core with each CPU.
     siblings: Vec<Vec<CpuId>>,
-    /// How long each was busy, ns.
+    /// How long each was busy, ns, and what it has worked, units of capacity × ns.
     pub(super) busy_ns: Vec<u64>,
+    pub(super) worked: Vec<u64>,
     opp: Vec<usize>,
     sleeps: Sleeps<'a>,
     wakers: Wakers,
@@ -161,6 +162,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         busy_since: vec![0; n],
         siblings: siblings(platform),
         busy_ns: vec![0; n],
+        worked: vec![0; n],
         opp: first_opps(&recording, platform),
         sleeps: Sleeps::new(platform),
         wakers: Wakers::of(&recording),
@@ -297,7 +299,9 @@ impl Inference<'_> {
         let (pid, since) = self.running[cpu.at()];
         self.running[cpu.at()].1 = now;
         if pid.0 != 0 {
-            self.busy_ns[cpu.at()] += now.saturating_sub(since);
+            let wall = now.saturating_sub(since);
+            self.busy_ns[cpu.at()] += wall;
+            self.worked[cpu.at()] = self.worked[cpu.at()].saturating_add(wall.saturating_mul(speed));
         }
         if let Some(t) = self.threads.get_mut(&pid) {
             let wall = now.saturating_sub(since);
