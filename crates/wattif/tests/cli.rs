@@ -263,6 +263,7 @@ fn mistakes_are_named() {
         (r#"{"tasks":{"a":{"util_min":900,"util_max":100,"run":1}}}"#, &["rtapp::E14", "above util_max"]),
         (r#"{"tasks":{"a":{"policy":"SCHED_RR","taskgroup":"/g","run":1}}}"#, &["rtapp::E14", "fair tasks only"]),
         (r#"{"tasks":{"a":{"loop":3}}}"#, &["rtapp::E07", "no events found"]),
+        (r#"{"tasks":{"a":{"loop":1.5,"run":1}}}"#, &["rtapp::E04", "an integer, not a float", "without a point"]),
         (
             r#"{"tasks":{"a":{"run":1,"fork":"worke"},"worker":{"instance":0,"run":1}}}"#,
             &["rtapp::E08", "did you mean `worker`?"],
@@ -953,6 +954,7 @@ arms = ["linux-5.3", "linux-5.6"]
     of(&["repro", "entry"], &with(&["published", "mine", "x"]));
     for (args, why) in [
         (&["run", "server", "--duration", "10ms", "--plot", "ratios.svg"][..], "there are latency, frames"),
+        (&["repro", "sched_idle_side_jobs", "--plot", "sj.svg"], "drawn are server.svg, phone.svg"),
         (
             &["run", "schbench", "-p", "guest_x86_2cpu", "--duration", "50ms", "--plot", "energy.svg"],
             "powers are not known",
@@ -1071,6 +1073,8 @@ fn only_the_top_application_is_boosted() {
             "android-4.9-walt",
             "--duration",
             "300ms",
+            "--set",
+            "platform.noise.housekeeping=[]", // it is boosted with a workload that names no group
             "--trace-detail",
             "decisions",
         ];

@@ -176,6 +176,48 @@ fn a_polling_state_is_entered_before_it_polls() {
 
 /// Every residency sums to the length of the run; the energy of the metric is that of the machine, to the femtojoule; the
 /// trace obeys the laws of a scheduler.
+/// When a thread got a CPU, µs.
+#[derive(Default)]
+struct Ran(Vec<(CpuId, u64)>);
+
+impl Observer for Ran {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        if matches!(*event, Event::SchedSwitch { next_pid, .. } if next_pid != Pid(0)) {
+            self.0.push((cpu, at.0 / 1000));
+        }
+    }
+}
+
+/// The first CPU that wakes gives its cluster power; one that wakes while that lasts runs no sooner.
+#[test]
+fn who_follows_out_of_a_cluster_state_waits_for_its_power() {
+    let task = |cpu: u32, us: u32| {
+        let phases = format!(r#""p": {{ "loop": 1, "sleep": {us} }}, "q": {{ "loop": 1, "run": 100 }}"#);
+        format!(r#""t{cpu}": {{ "loop": 1, "cpus": [{cpu}], "phases": {{ {phases} }} }}"#)
+    };
+    let ran = |other: u32| {
+        // The other begins 950 us later, out of a sleep of its CPU: 100 us between the timers.
+        let text = format!(r#"{{ "tasks": {{ {}, {} }} }}"#, task(0, 50_000), task(other, 49_150));
+        let mut spec = spec("hikey620", "linux-6.12", &text, 1);
+        let (noise, costs) = (&mut spec.platform.noise, &mut spec.platform.costs);
+        (noise.irq_jitter_ns, noise.work_ppm, noise.start_spread_ns) = (0, 0, 0);
+        noise.housekeeping.clear();
+        (costs.context_switch_ns, costs.wakeup_ns, costs.ipi_ns, costs.timer_irq_ns) = (0, 0, 0, 0);
+        spec.platform.timer_slack_ns = 0;
+        let mut ran = Ran::default();
+        run(&spec, &mut [&mut ran]).expect("runs");
+        ran.0.retain(|(_, us)| *us > 1_000);
+        ran.0.sort_unstable();
+        ran.0
+    };
+    // The first thread begins after 1 us in WFI; cluster-sleep takes 700 us to leave.
+    assert_eq!(ran(1), [(CpuId(0), 50_701), (CpuId(1), 50_701)]);
+    assert_eq!(ran(4), [(CpuId(0), 50_701), (CpuId(4), 50_800)], "another cluster");
+}
+
 fn accounts_balance(spec: &RunSpec) -> String {
     let (mut cpus, mut laws) = (Cpus::new(&spec.platform), Laws::new(spec));
     let outcome = run(spec, &mut [&mut cpus, &mut laws]).unwrap();

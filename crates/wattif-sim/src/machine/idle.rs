@@ -1,6 +1,7 @@
 //! Idle states: entering takes its time, and a wake-up during it has to wait for its end; leaving takes its own. A state of
 //! cluster scope is reached only when all CPUs of the cluster have asked for one; until then the CPU is in its
-//! deepest state of narrower scope, and leaves at that state's price. FIDELITY(core-depth): who asks for which state of that scope
+//! deepest state of narrower scope, and leaves at that state's price. Once reached, it is left by the first of them; who follows has
+//! power when that one has. FIDELITY(core-depth): who asks for which state of that scope
 //! does not matter, so a core's threads may be in states of the core of different depth.
 
 use super::Machine;
@@ -27,8 +28,8 @@ pub enum Phase {
     Entering(u64),
     /// In.
     Asleep,
-    /// On the way out, until then.
-    Leaving(u64),
+    /// On the way out, until then, and of what all had slept.
+    Leaving(u64, Scope),
 }
 
 impl Machine {
@@ -55,12 +56,27 @@ impl Machine {
             // On the way in until then; the interrupt may come later still.
             Phase::Entering(until) => until.max(now),
             Phase::Asleep => now,
-            Phase::Leaving(_) => return None,
+            Phase::Leaving(..) => return None,
         };
-        let exit_ns = self.states(cpu)[self.reachable(cpu, sleep.state)].actual.exit_ns;
-        let ready = if self.prescient { now } else { from + exit_ns };
-        self.cpus[cpu.at()].sleep = Some(Sleep { phase: Phase::Leaving(ready), woken: now, ..sleep });
+        let left = &self.states(cpu)[self.reachable(cpu, sleep.state)];
+        let (exit_ns, scope) = (left.actual.exit_ns, left.scope);
+        let ready = if self.prescient { now } else { (from + exit_ns).max(self.powered_up(cpu)) };
+        self.cpus[cpu.at()].sleep = Some(Sleep { phase: Phase::Leaving(ready, scope), woken: now, ..sleep });
         Some(ready)
+    }
+
+    /// When the core and the cluster of a CPU have power again that another CPU's wake-up gives them; 0 if that is not under way.
+    fn powered_up(&self, cpu: CpuId) -> u64 {
+        let until = |of: Scope| {
+            move |c: CpuId| match self.cpus[c.at()].sleep?.phase {
+                Phase::Leaving(until, scope) if scope == of => Some(until),
+                _ => None,
+            }
+        };
+        let cluster = &self.platform.clusters[self.platform.cpus[cpu.at()].cluster.at()].cpus;
+        let cluster = cluster.iter().filter_map(until(Scope::Cluster)).max();
+        let core = self.threads_of(cpu).iter().copied().filter_map(until(Scope::Core)).max();
+        cluster.max(core).unwrap_or(0)
     }
 
     /// The way out is done: the sleep that ended.

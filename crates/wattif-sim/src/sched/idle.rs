@@ -151,7 +151,7 @@ impl Kernel<'_, '_> {
             }
             Phase::Asleep if self.m.prescient => self.foreseen_power(cpu),
             Phase::Asleep => self.poll_time_limit(cpu),
-            Phase::Leaving(_) => self.wakes_up(cpu),
+            Phase::Leaving(..) => self.wakes_up(cpu),
         }
     }
 
