@@ -151,7 +151,7 @@ fn idle(name: &'static str, generation: &'static str) -> Box<dyn FnMut(u64)> {
 
 /// `pick_eevdf` on queues of so many, at eight places of their virtual time, so that the tree is searched along different paths.
 fn eevdf(runnable: usize) -> Box<dyn FnMut(u64)> {
-    let class = Eevdf::new(1);
+    let class = Eevdf::new(700_000, 1);
     let queues: Vec<Sched> = (0..8).map(|k| queue(&class, runnable, k * 300_000)).collect();
     Box::new(move |n| {
         for i in 0..n as usize {

@@ -63,7 +63,13 @@ pub const TUNABLES: &[Tunable] = &[
         name: "base_slice_ns",
         default: "auto",
         allowed: &[],
-        doc: "slice of a task that asks for none, ns; auto: 0.7 ms × (1 + log2 of the CPUs, at most 8)",
+        doc: "slice of a task that asks for none, ns; auto: normalized_base_slice_ns × (1 + log2 of the CPUs, at most 8)",
+    },
+    Tunable {
+        name: "normalized_base_slice_ns",
+        default: "700000",
+        allowed: &["1..=1000000000"],
+        doc: "slice of a machine of one CPU, ns (normalized_sysctl_sched_base_slice; 0.75 ms before 6.15 and its backports)",
     },
     Tunable {
         name: "custom_slice",
@@ -88,14 +94,14 @@ pub const TUNABLES: &[Tunable] = &[
 /// The class and its tunables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eevdf {
-    /// Slice of a task that did not ask for one, ns: 0.7 ms × factor.
+    /// Slice of a task that did not ask for one, ns.
     pub base_slice_ns: u64,
 }
 
 impl Eevdf {
-    /// Default times the factor 1 + log2(number of CPUs, at most 8).
-    pub fn new(nr_cpus: usize) -> Eevdf {
-        Eevdf { base_slice_ns: 700_000 * u64::from(1 + nr_cpus.clamp(1, 8).ilog2()) }
+    /// The slice of a machine of one CPU times the factor 1 + log2(number of CPUs, at most 8).
+    pub fn new(normalized_base_slice_ns: u64, nr_cpus: usize) -> Eevdf {
+        Eevdf { base_slice_ns: normalized_base_slice_ns * u64::from(1 + nr_cpus.clamp(1, 8).ilog2()) }
     }
 
     /// Where an entity joins: with the lag it left with, and a deadline one slice later.

@@ -153,7 +153,7 @@ impl Machine<'_> {
 
 fn both(check: impl Fn(&dyn SchedClass)) {
     check(&Cfs::new(1));
-    check(&Eevdf::new(1));
+    check(&Eevdf::new(700_000, 1));
 }
 
 #[test]
@@ -298,7 +298,7 @@ impl Pool {
     fn new(seed: u64, run_to_parity: bool) -> Pool {
         let mut s = Sched::bare(1, 4 * MS);
         s.features.run_to_parity = run_to_parity;
-        Pool { s, class: Eevdf::new(1), queued: Vec::new(), seed, parity_decided: 0 }
+        Pool { s, class: Eevdf::new(700_000, 1), queued: Vec::new(), seed, parity_decided: 0 }
     }
 
     fn random(&mut self, n: u64) -> u64 {
