@@ -58,7 +58,7 @@ pub struct Sched {
     pub topology: Topology,
     /// Scheduler features (`/sys/kernel/debug/sched/features`).
     pub features: Features,
-    /// Enqueues and picks so far, see [`Task::group_node`].
+    /// Enqueues, picks and refusals of the balancer so far, see [`Task::group_node`].
     pub nr_list_moves: u64,
     /// Rules of estimated utilisation.
     pub util_est: load::util_est::Generation,

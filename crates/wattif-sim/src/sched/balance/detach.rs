@@ -25,6 +25,8 @@ impl FairBalancer {
                 break;
             }
             if !self.can_migrate_task(txn.view(), pid, env) || !self.reduces_imbalance(txn.view(), pid, env) {
+                // The next pass tries it last.
+                txn.state().list_move(pid);
                 continue;
             }
             txn.detach(pid, env.dst_cpu);
@@ -122,7 +124,7 @@ impl FairBalancer {
         since < self.migration_cost_ns as i64
     }
 
-    /// The source's fair tasks from the tail of `rq->cfs_tasks`: those whose last enqueue or pick is longest ago first.
+    /// The source's fair tasks from the tail of `rq->cfs_tasks`: those whose last enqueue, pick or refusal is longest ago first.
     pub(super) fn list_candidates(&mut self, s: &View, src: CpuId) {
         self.candidates.clear();
         list_queue(s, src.at(), &mut self.candidates);
