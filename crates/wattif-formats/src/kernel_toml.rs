@@ -99,7 +99,9 @@ pub fn set(kernel: &mut KernelSpec, path: &str, value: &str) -> Result<(), Diagn
             kernel.features.insert(name.to_string(), on);
             Ok(())
         }
-        (["features", name], value) => refuse(format!("feature {} is true or false, not `{value}`", quoted(name))),
+        (["features", name], value) => {
+            refuse(format!("override {}: write true or false, not `{value}`", quoted(&format!("features.{name}"))))
+        }
         ([policy, tunable], value) => {
             kernel.tunables.insert(format!("{policy}.{tunable}"), value);
             Ok(())

@@ -27,9 +27,9 @@ impl Table {
     pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Table {
         Table { head: columns.into_iter().map(|(name, align)| (name.into(), align)).collect(), rows: Vec::new() }
     }
-    /// Add a row. Panics when it has more cells than the table has columns.
+    /// Add a row; a line break or the like in a name stands as an escape. Panics when it has more cells than the table has columns.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
+        let cells: Vec<String> = cells.into_iter().map(|cell| one_line(cell.into())).collect();
         assert!(cells.len() <= self.head.len(), "{} cells in a table of {} columns", cells.len(), self.head.len());
         self.rows.push(Row::Cells(cells));
     }
@@ -90,6 +90,12 @@ impl Table {
             .collect();
         format!("{}\n", padded.join("  ").trim_end())
     }
+}
+
+/// A name from outside as it fits into a line.
+pub fn one_line(text: String) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.into() };
+    if text.contains(char::is_control) { text.chars().map(escaped).collect() } else { text }
 }
 
 /// Columns of a terminal a text takes: its characters (no double-width characters occur in names of ours).
@@ -156,6 +162,13 @@ mod tests {
         let text =
             "what    µs  note\n----  ----  ----\nmean  1117\np99      9\na line that is wider than every column\n";
         assert_eq!(t.to_text(), text);
+    }
+
+    #[test]
+    fn names_stay_in_their_line() {
+        let mut t = Table::new([("name", Align::Left), ("n", Align::Right)]);
+        t.row(["a\nb\u{7}é", "1"]);
+        assert_eq!(t.to_text(), "name        n\n----------  -\na\\nb\\u{7}é  1\n");
     }
 
     #[test]

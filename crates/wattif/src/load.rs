@@ -345,6 +345,7 @@ fn unregistered(text: &str, message: String, setting: Option<&str>) -> Diagnosti
         };
     }
     let features = Features::ALL.iter().map(|(name, _)| *name);
+    let of_features = message.starts_with("there is no scheduler feature ");
     let owner = registry::POLICIES.iter().find(|p| p.name == name);
     let near = match owner {
         // `policy` has no tunable `name`
@@ -355,10 +356,11 @@ fn unregistered(text: &str, message: String, setting: Option<&str>) -> Diagnosti
         }
         None => match message.split_once("; there are: ") {
             Some((_, of_kind)) => nearest(name, of_kind.split(", ")),
+            None if of_features => nearest(name, features.clone()),
             None => {
                 let others = ["features", "workload", "platform"].iter().filter(|_| setting.is_some());
                 let slots = Slot::ALL.iter().map(|s| s.name()).chain(others.copied());
-                nearest(name, registry::POLICIES.iter().map(|p| p.name).chain(features).chain(slots))
+                nearest(name, registry::POLICIES.iter().map(|p| p.name).chain(features.clone()).chain(slots))
             }
         },
     };
@@ -368,6 +370,7 @@ fn unregistered(text: &str, message: String, setting: Option<&str>) -> Diagnosti
         true if ["tasks", "global"].contains(&name) => {
             diagnostic.help("for the workload write workload.tasks.NAME.KEY=V")
         }
+        true if of_features => diagnostic.help(format!("there are {}", features.collect::<Vec<_>>().join(", "))),
         true => diagnostic.help("`wattif list policies` prints all, `wattif explain POLICY` its tunables"),
         false => diagnostic.help(format!("did you mean {}?", near.join(", "))),
     }

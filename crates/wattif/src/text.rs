@@ -4,7 +4,7 @@ use crate::run::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use wattif_lab::metrics::{DomainReport, RunReport, Summary};
-use wattif_lab::table::{Align, Table, cell};
+use wattif_lab::table::{Align, Table, cell, one_line};
 use wattif_model::platform::{Platform, PowerUnit};
 use wattif_model::run::{Blocked, RunSpec};
 
@@ -393,10 +393,10 @@ pub fn deadlock_warning(blocked: &[Blocked]) -> String {
 /// Who waits for whom.
 fn deadlock(blocked: &[Blocked]) -> String {
     let line = |b: &Blocked| match b.held_by.as_slice() {
-        [] => format!("{} waits for {}; nobody will ever give it\n", b.thread, b.waits_for),
-        holders => format!("{} waits for {}, held by {}\n", b.thread, b.waits_for, holders.join(", ")),
+        [] => format!("{} waits for {}; nobody will ever give it", b.thread, b.waits_for),
+        holders => format!("{} waits for {}, held by {}", b.thread, b.waits_for, holders.join(", ")),
     };
-    blocked.iter().map(line).collect()
+    blocked.iter().map(|b| one_line(line(b)) + "\n").collect()
 }
 
 #[cfg(test)]

@@ -121,8 +121,38 @@ fn scope(table: &mut Table, report: &mut Report) -> Scope {
     }
 }
 
-/// Powers by idle state: none of states that do not exist, and none left out after one that draws something.
+/// What a cluster draws beside its CPUs, busy and then in each state; `None`: that depends on the clock.
+fn cluster_powers(d: &Domain) -> Vec<Option<u64>> {
+    let power = &d.domain.power;
+    let rows = std::iter::once(&power.cluster_busy_uw).chain(&power.cluster_idle_uw);
+    let same = |row: &Vec<u64>| row.iter().all(|uw| *uw == row[0]).then(|| row.first().copied().unwrap_or(0));
+    rows.map(same).collect()
+}
+
+/// Powers by idle state: none of states that do not exist, and none left out after one that draws something. A cluster's own
+/// power follows one clock.
 pub(super) fn check_powers(domains: &[Domain], clusters: &[Placed], unit: PowerUnit, report: &mut Report) {
+    for c in clusters {
+        let shares = |d: &&Domain| d.domain.cpus.iter_and(&c.cluster.cpus).next().is_some();
+        let clocks: Vec<&Domain> = domains.iter().filter(shares).collect();
+        let steady = clocks.first().map(|d| cluster_powers(d));
+        let follows = |d: &&Domain| {
+            let powers = cluster_powers(d);
+            powers.iter().any(Option::is_none) || Some(powers) != steady
+        };
+        if clocks.len() > 1 && clocks.iter().any(follows) {
+            let message = format!(
+                "the power of the cluster of CPUs {} follows a clock, and it has {} of them",
+                c.cluster.cpus,
+                clocks.len()
+            );
+            let found = Diagnostic::error(CONTRADICTION, c.span.clone(), message);
+            report.push(
+                found.help("give the CPUs of each [[domain]] a [[cluster]], or clusters one power at all clocks"),
+            );
+            return;
+        }
+    }
     let keys = match unit {
         PowerUnit::EasCosts => ["idle_core", "idle_cluster"],
         _ => ["idle_uw", "static_states"],

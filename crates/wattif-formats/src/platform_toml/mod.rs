@@ -93,9 +93,26 @@ pub(crate) fn cpus_of(list: &str) -> Option<Vec<u32>> {
 
 /// Read a platform file.
 pub fn parse(text: &str, options: &Options) -> Parsed {
+    let mut parsed = read(text, &options.set);
+    if parsed.diagnostics.is_empty() {
+        return parsed;
+    }
+    // What the text alone is not to blame for is said behind the first override that brings it about.
+    let found: Vec<Parsed> = (0..options.set.len()).map(|n| read(text, &options.set[..n])).collect();
+    for d in &mut parsed.diagnostics {
+        let without = found.iter().rposition(|f| !f.diagnostics.contains(d));
+        if let Some((path, value)) = without.map(|n| &options.set[n]) {
+            d.message = format!("--set platform.{path}={value}: {}", d.message);
+            d.span = 0..0;
+        }
+    }
+    parsed
+}
+
+fn read(text: &str, set: &[(String, String)]) -> Parsed {
     let mut report = Report::new(CODES);
     let mut root = toml_tree::parse(text, &mut report);
-    for (path, value) in &options.set {
+    for (path, value) in set {
         overriding(&mut root, path, value, &mut report);
     }
     let platform = platform(root, &mut report);

@@ -66,6 +66,23 @@ fn a_board() {
 }
 
 #[test]
+fn a_cluster_power_follows_one_clock() {
+    let powers = BOARD
+        .replace("unit = \"energy_model\"", "unit = \"eas_costs\"")
+        .replace("uw = 10 }", "core = 10, cluster = 5 }");
+    let powers =
+        powers.replace("uw = 30 }", "core = 30, cluster = 9 }").replace("uw = 90 }", "core = 90, cluster = 20 }");
+    assert_eq!(parse(&powers, &Options::default()).diagnostics, []);
+    let one = |text: &str| text.replace("cpus = [\"0-1\", \"2-3\"]", "cpus = \"0-3\"");
+    let found = parse(&one(&powers), &Options::default()).diagnostics;
+    assert_eq!(found.iter().map(|d| d.code).collect::<Vec<_>>(), ["platform::E07"]);
+    assert!(found[0].message.contains("of CPUs 0-3 follows a clock, and it has 2"), "{}", found[0].message);
+    let steady = ["cluster = 5", "cluster = 9"].iter().fold(one(&powers), |text, c| text.replace(c, "cluster = 20"));
+    assert_eq!(parse(&steady, &Options::default()).diagnostics, [], "the same at every clock");
+    assert_eq!(parse(&one(BOARD), &Options::default()).diagnostics, [], "no power of its own");
+}
+
+#[test]
 fn clusters_and_preferences() {
     let board = BOARD.replace("llc = [\"0-1\", \"2-3\"]", "llc = [\"0-3\"]\nl2 = { every = 2 }");
     let p = read(&board.replace("core = \"big\"", "core = \"big\"\npriority = 7"), &[]);
@@ -89,12 +106,23 @@ fn clusters_and_preferences() {
             let parsed = parse(text, &Options { set });
             let found: Vec<_> = parsed.diagnostics.iter().filter(|d| d.is_error()).collect();
             assert_eq!(found.iter().map(|d| d.code.trim_start_matches("platform::")).collect::<String>(), codes);
-            assert!(found.iter().all(|d| d.message == "a core lies in two of the nodes"), "{found:?}");
+            assert!(found.iter().all(|d| d.message.ends_with("a core lies in two of the nodes")), "{found:?}");
         }
     };
     node("[\"0-1\", \"2-3\"]", ""); // of one cache: sub-NUMA clustering
     node("[\"0-2\", \"3\"]", "E07");
     check("core = \"big\"", "priority = -1", "E05");
+}
+
+/// Found behind the setting, not at the line of the file that it replaces.
+#[test]
+fn overrides_are_named_by_what_they_bring_about() {
+    let set = |path: &str, value: &str| (path.to_string(), value.to_string());
+    let set = vec![set("smt_share", "[1024]"), set("domains.0.transition_us", "-1"), set("costs.ipi_ns", "1")];
+    let found = parse(&BOARD.replace("capacity = 400", "capacity = 0"), &Options { set }).diagnostics;
+    let told: Vec<_> = found.iter().map(|d| (d.code, d.span.start > 0)).collect();
+    assert_eq!(told, [("platform::E05", true), ("platform::E05", false)], "{found:#?}");
+    assert!(found[1].message.starts_with("--set platform.domains.0.transition_us=-1: "), "{}", found[1].message);
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Repor
         groups::read(groups, &mut workload.groups, &mut context.report);
     }
     context.resources.fill(&mut workload);
-    context.resources.lint(&context.forked, &mut context.report);
+    context.resources.lint(&context.forked, options.dialect, &mut context.report);
     let failed = context.report.has_errors();
     let workload = (!failed).then_some(workload);
     Parsed { workload, diagnostics: context.report.into_diagnostics(), calibration_cpu, logs }

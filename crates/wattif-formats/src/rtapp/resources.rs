@@ -1,6 +1,7 @@
 //! Named resources, created on demand, and who uses them: what a file says about a name in one place can make another
 //! place lose its effect.
 
+use super::Dialect;
 use super::json::Span;
 use super::lints::Report;
 use crate::words::quoted;
@@ -111,9 +112,9 @@ impl Resources {
     }
 
     /// What only the whole file shows.
-    pub fn lint(&self, forked: &BTreeSet<u32>, report: &mut Report) {
+    pub fn lint(&self, forked: &BTreeSet<u32>, dialect: Dialect, report: &mut Report) {
         for (name, uses) in self.conds.iter() {
-            lint_cond(name, uses, report);
+            lint_cond(name, uses, dialect, report);
         }
         for (name, uses) in self.semaphores.iter() {
             if let (Some(span), None) = (&uses.waits, &uses.wakes) {
@@ -137,18 +138,25 @@ impl Resources {
     }
 }
 
-fn lint_cond(name: &str, uses: &Wakes, report: &mut Report) {
+fn lint_cond(name: &str, uses: &Wakes, dialect: Dialect, report: &mut Report) {
     match (&uses.waits, &uses.wakes) {
         (Some(span), None) => {
             let message = format!("nobody signals {}: the thread waits for ever", quoted(name));
             report.warning("rtapp::W11", span.clone(), message);
         }
         (None, Some(span)) if uses.by_resume => {
-            let message = format!("resume of {} wakes nobody: no task of that name suspends", quoted(name));
-            report.warning("rtapp::W03", span.clone(), message).help(
-                "since 2025 `suspend` waits on the name of its own task; \
-                 the legacy-suspend dialect takes the value as the name, as before",
-            );
+            let (who, help) = match dialect {
+                Dialect::LegacySuspend => {
+                    ("nobody suspends on that name", "`suspend` waits on its value: name the two alike")
+                }
+                _ => (
+                    "no task of that name suspends",
+                    "since 2025 `suspend` waits on the name of its own task; \
+                     the legacy-suspend dialect takes the value as the name, as before",
+                ),
+            };
+            let message = format!("resume of {} wakes nobody: {who}", quoted(name));
+            report.warning("rtapp::W03", span.clone(), message).help(help);
         }
         (None, Some(span)) => {
             let message = format!("nobody waits for {}: the signal is always lost", quoted(name));

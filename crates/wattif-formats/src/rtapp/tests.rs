@@ -309,6 +309,8 @@ fn dialects() {
     let old = r#"{"tasks": {"a": {"suspend": "Go", "run": 1}, "b": {"resume": "Go", "run": 1}}}"#;
     check_lints(Dialect::LegacySuspend, old, "");
     lints(old, "W11 W03");
+    let other = old.replace(r#""resume": "Go""#, r#""resume": "Gone""#);
+    check_lints(Dialect::LegacySuspend, &other, "W11 W03");
 }
 
 #[test]

@@ -26,7 +26,6 @@ pub(super) fn object<'a>(what: &str, node: &'a Node, report: &mut Report) -> &'a
 fn wrong_type(what: &str, expected: &str, node: &Node, found: &Json, report: &mut Report) {
     let message = format!("{} must be {expected}, not {}", quoted(what), found.kind());
     let help = match (expected, found) {
-        ("an integer", Json::Number(_)) => "all times are whole microseconds",
         ("an integer", Json::Text(t)) if t.parse::<i64>().is_ok() => "write the number without quotes",
         ("a boolean", _) => "write true or false, without quotes",
         _ => REFUSED,
@@ -47,7 +46,9 @@ pub(super) fn int(member: &Member, range: std::ops::RangeInclusive<i64>, report:
         return None;
     };
     if node.value.kind() == "a float" {
-        wrong_type(&member.name, "an integer", node, &node.value, report);
+        let message = format!("{} must be an integer, not a float", quoted(&member.name));
+        let help = if *range.end() == MAX_US { "all times are whole microseconds" } else { "write it without a point" };
+        report.error("rtapp::E04", node.span.clone(), message).help(help);
         return None;
     }
     let value = text.parse::<i64>().ok().filter(|v| range.contains(v));

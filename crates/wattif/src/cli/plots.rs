@@ -44,6 +44,12 @@ impl PlotArg {
         self.plot.iter().any(|path| figure(&stem(path)).or(own).is_none_or(|f| FIGURES.contains(&f)))
     }
 
+    /// The names, without their ending, that draw the verb's own figure.
+    pub fn of_verb(&self, own: &str) -> impl Iterator<Item = (&Path, String)> {
+        let stems = self.plot.iter().map(|path| (path.as_path(), stem(path)));
+        stems.filter(move |(_, stem)| figure(stem).is_none_or(|f| f == own))
+    }
+
     /// Write all files: figures of `runs`, and the verb's own.
     pub fn write(&self, runs: &[Side], own: Option<Own<'_>>) -> Result<(), Error> {
         for path in &self.plot {

@@ -74,6 +74,7 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
             )),
         }
     }
+    check_drawings(&args.figures, &entries)?;
     let mut rows: Vec<ResultRow> = Vec::new();
     let mut drawn: Vec<Plot> = Vec::new();
     for entry in &entries {
@@ -97,6 +98,21 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         false => output::data(&verdict(&repro))?,
     }
     Ok(if repro.ok() { Exit::Done } else { Exit::No })
+}
+
+/// Is there something to draw under every name? Said before the runs, which take long.
+fn check_drawings(figures: &PlotArg, entries: &[Entry]) -> Result<(), Error> {
+    let all = || entries.iter().map(|e| &e.experiment);
+    if all().flat_map(|e| &e.rows).any(|row| row.published.values().any(|v| *v > 0.0)) {
+        return Ok(());
+    }
+    let own: Vec<&str> = all().flat_map(|e| &e.plots).map(|p| p.name.as_str()).collect();
+    let Some((path, _)) = figures.of_verb("published").find(|(_, stem)| !own.contains(&stem.as_str())) else {
+        return Ok(());
+    };
+    let drawn: Vec<String> = own.iter().map(|name| format!("{name}.svg")).collect();
+    let instead = if drawn.is_empty() { String::new() } else { format!("; drawn are {}", drawn.join(", ")) };
+    Err(Error::Usage(format!("--plot {}: nothing was published of these rows{instead}", path.display())))
 }
 
 /// Drawings and the page: published beside simulated, and of a single experiment a run of its first two kernels.
