@@ -6,6 +6,7 @@ use super::task::{OnRq, State};
 use crate::machine::cpu::Segment;
 use crate::simulation::Kernel;
 use std::collections::VecDeque;
+use wattif_model::trace::Event;
 use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::{CpuId, Pid};
 
@@ -43,7 +44,10 @@ impl Kernel<'_, '_> {
             let path = self.m.platform.costs.wakeup_ns;
             // At least something: a segment of nothing would never be done.
             self.m.give(pid, Segment::Insensitive((path * CAPACITY_SCALE).max(1)));
+            let (prio, in_irq) = (self.prio(pid), self.cpus[from.at()].in_irq);
+            self.trace_sched(from, Event::SchedWaking { pid, prio, target_cpu: cpu, in_irq });
             self.resched(cpu, from);
+            self.trace_sched(from, Event::SchedWakeup { pid, prio, target_cpu: cpu, in_irq });
         }
     }
 

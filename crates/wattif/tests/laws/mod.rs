@@ -88,10 +88,6 @@ impl Laws {
             self.to(prev, State::Runs, left, cpu);
         }
         if let Some(t) = self.threads.get_mut(&next) {
-            // Stoppers are woken without a tracepoint.
-            if t.info.task == "migration" {
-                t.state = State::Queued;
-            }
             let here = t.allowed.as_ref().is_none_or(|a| a.contains(cpu));
             assert!(here, "{}: {} may not run on CPU {cpu}", self.now, t.info.comm);
             self.to(next, State::Queued, State::Runs, cpu);
@@ -124,8 +120,8 @@ impl Observer for Laws {
         // Stoppers and workers are created on their CPU, others get theirs with the first wake-up.
         let cpu = |prefix| info.comm.strip_prefix(prefix)?.split(':').next()?.parse().ok().map(CpuId);
         let (stopper, worker) = (cpu("migration/"), cpu("kworker/"));
-        // Workers sleep since long before the run.
-        let state = if worker.is_some() { State::Asleep } else { State::New };
+        // Those sleep since long before the run.
+        let state = if stopper.or(worker).is_some() { State::Asleep } else { State::New };
         let allowed = worker.map_or(self.allowed(&info.task), |cpu| Some(CpuSet::one(cpu)));
         let cpu = stopper.or(worker).unwrap_or(CpuId(0));
         let new = Thread { info: info.clone(), state, cpu, since: self.now, allowed };
