@@ -5,6 +5,9 @@
 //! look alike, and it is taken for work.
 
 use super::steps::{Step, median};
+use super::workload::Thread;
+use std::collections::BTreeMap;
+use wattif_model::Pid;
 
 /// A step of work: from its beginning to its end, and on CPUs, ns.
 #[derive(Clone, Copy, Debug)]
@@ -28,29 +31,58 @@ const IN_TIME_PART: u64 = 500;
 const LOOK_PART: u64 = 100;
 const LOOK_NS: std::ops::RangeInclusive<u64> = 10_000..=30_000;
 const UNLIKE_PART: u64 = 30;
+/// So many threads speak for others of their kind.
+const KIN: usize = 2;
 /// One piece of so many is among the shorter ones.
 const SHORTER: usize = 10;
 
-/// Makes loops of pieces of work, if they are.
-pub fn spin(steps: &mut [Step], pieces: &[Piece]) {
-    let long: Vec<Piece> = pieces.iter().copied().filter(|p| p.wall >= MIN_NS).collect();
-    let Some(wall) = usual(long.iter().map(|p| p.wall).collect()) else { return };
-    let slop = slop(wall);
-    // Whoever does not run when the time has passed is late, but does not compute then; what a wait for something else cuts off is
-    // shorter, and other work.
-    let by_clock = |p: &&Piece| p.wall + slop >= wall && p.on_cpu <= wall + slop.max(wall / UNLIKE_PART);
-    let pieces: Vec<Piece> = long.iter().filter(by_clock).copied().collect();
-    let units = |at: usize| if let Step::Work(units) = steps[at] { units } else { 0 };
-    let mut in_time: Vec<u64> = pieces.iter().filter(|p| p.wall <= wall + slop).map(|p| units(p.step)).collect();
-    let Some(work) = median(&mut in_time) else { return };
-    let unlike = in_time.iter().filter(|u| u.abs_diff(work) > work / UNLIKE_PART).count();
-    if pieces.len() * 100 >= long.len() * NOT_BEFORE && unlike * 100 >= in_time.len() * UNLIKE {
-        pieces.iter().for_each(|p| steps[p.step] = Step::Spin(p.wall.min(wall)));
-        // The end of the trace cuts the last one off.
-        if let Some(last @ Step::Work(_)) = steps.last_mut() {
-            *last = Step::Spin(wall);
+/// Makes loops of pieces of work, where they are. Threads of one kind run one program: where some of them look at the clock, so do those
+/// that hardly ever had a CPU when their time was over.
+pub(super) fn spin(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) {
+    let mut walls: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    let mut others: Vec<Pid> = Vec::new();
+    for (pid, t) in threads.iter_mut() {
+        match by_the_clock(&mut t.steps, &t.pieces) {
+            Some(wall) => walls.entry(&kinds[pid]).or_default().push(wall),
+            None => others.push(*pid),
         }
     }
+    for pid in others {
+        let wall = walls.get_mut(kinds[&pid].as_str()).filter(|walls| walls.len() >= KIN).and_then(|w| median(w));
+        if let (Some(wall), Some(t)) = (wall, threads.get_mut(&pid)) {
+            loops(&mut t.steps, &t.pieces, wall);
+        }
+    }
+}
+
+/// Of one thread, by its own pieces: how long they last.
+fn by_the_clock(steps: &mut [Step], pieces: &[Piece]) -> Option<u64> {
+    let wall = usual(pieces.iter().map(|p| p.wall).filter(|wall| *wall >= MIN_NS).collect())?;
+    let in_time = |p: &&Piece| (MIN_NS.max(wall.saturating_sub(slop(wall)))..=wall + slop(wall)).contains(&p.wall);
+    let units = |p: &Piece| if let Step::Work(units) = steps[p.step] { units } else { 0 };
+    let mut in_time: Vec<u64> = pieces.iter().filter(in_time).map(units).collect();
+    let work = median(&mut in_time)?;
+    let unlike = in_time.iter().filter(|u| u.abs_diff(work) > work / UNLIKE_PART).count();
+    (unlike * 100 >= in_time.len() * UNLIKE && loops(steps, pieces, wall)).then_some(wall)
+}
+
+/// Are they loops of this wall time?
+fn loops(steps: &mut [Step], pieces: &[Piece], wall: u64) -> bool {
+    let slop = slop(wall);
+    let long: Vec<&Piece> = pieces.iter().filter(|p| p.wall >= MIN_NS).collect();
+    // Whoever does not run when the time has passed is late, but does not compute then; what a wait for something else cuts off is
+    // shorter, and other work.
+    let by_clock = |p: &&&Piece| p.wall + slop >= wall && p.on_cpu <= wall + slop.max(wall / UNLIKE_PART);
+    let looped: Vec<&Piece> = long.iter().filter(by_clock).copied().collect();
+    if looped.len() * 100 < long.len() * NOT_BEFORE || looped.len() < MIN_PIECES {
+        return false;
+    }
+    looped.iter().for_each(|p| steps[p.step] = Step::Spin(p.wall.min(wall)));
+    // The end of the trace cuts the last one off.
+    if let Some(last @ Step::Work(_)) = steps.last_mut() {
+        *last = Step::Spin(wall);
+    }
+    true
 }
 
 /// How far from its wall time a piece is in time.
@@ -82,8 +114,33 @@ mod tests {
     fn check(pieces: &[(u64, u64)], spins: usize) {
         let mut steps: Vec<Step> = pieces.iter().map(|p| Step::Work(p.1)).collect();
         let piece = |(step, &(wall, on_cpu)): (usize, &(u64, u64))| Piece { step, wall, on_cpu };
-        spin(&mut steps, &pieces.iter().enumerate().map(piece).collect::<Vec<_>>());
+        by_the_clock(&mut steps, &pieces.iter().enumerate().map(piece).collect::<Vec<_>>());
         assert_eq!(steps.iter().filter(|s| matches!(s, Step::Spin(_))).count(), spins, "{pieces:?}");
+    }
+
+    /// Of a thread that is preempted whenever its time is over, others of its name tell.
+    #[test]
+    fn kin() {
+        const MS: u64 = 1_000_000;
+        let thread = |pieces: &mut dyn Iterator<Item = (u64, u64)>| {
+            let mut t = Thread::new(120);
+            for (step, (wall, on_cpu)) in pieces.enumerate() {
+                t.steps.push(Step::Work(on_cpu));
+                t.pieces.push(Piece { step, wall, on_cpu });
+            }
+            t
+        };
+        let spins = |names: [&str; 3], late_ms: u64| {
+            let in_time = || thread(&mut (0..20).map(|i| (30 * MS, if i % 3 == 0 { 20 * MS } else { 25 * MS })));
+            let late = thread(&mut (0..20).map(|i| ((late_ms + 3 * i) * MS, 7 * MS)));
+            let mut threads = BTreeMap::from([(Pid(1), in_time()), (Pid(2), in_time()), (Pid(3), late)]);
+            let kinds = names.iter().zip(1..).map(|(name, pid)| (Pid(pid), name.to_string())).collect();
+            spin(&mut threads, &kinds);
+            threads[&Pid(3)].steps.iter().filter(|s| **s == Step::Spin(30 * MS)).count()
+        };
+        assert_eq!(spins(["worker"; 3], 31), 20);
+        assert_eq!(spins(["worker", "other", "worker"], 31), 0, "one is not enough");
+        assert_eq!(spins(["worker"; 3], 9), 0, "it also ends before");
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub enum Step {
     Unlock(Pid),
     Fork(Pid),
     Attr(u8),
+    /// It sets its affinity, for the so-manyth time.
+    Bind(usize),
     Exit,
 }
 

@@ -87,7 +87,7 @@ pub(super) struct Thread {
     last: u64,
     /// Of that work, on CPUs, ns.
     on_cpu: u64,
-    pieces: Vec<Piece>,
+    pub(super) pieces: Vec<Piece>,
     /// Since when it has not been blocked.
     pub(super) awake: u64,
     /// Since when it has been busy on its CPU without a sleep.
@@ -102,6 +102,8 @@ pub(super) struct Thread {
     busy_then: CpuSet,
     /// It is switched out on this CPU for the stopper that it woke itself.
     sent_from: Option<CpuId>,
+    /// Each time it set its affinity: where it ran from then on.
+    pub(super) binds: Vec<CpuSet>,
     /// When it was switched in, and how many steps there were then and how much work.
     entered: (u64, usize, u64),
     /// It waits since a wake-up, not since it was preempted.
@@ -176,7 +178,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     for r in recording.records.iter().filter(|r| r.cpu.at() < n) {
         inference.record(r.at.0, r.cpu, r.current, &r.event);
     }
-    inference.finish(recording.end.0);
+    inference.finish(&recording);
     let mut inferred = programs(inference, &recording, name, options);
     inferred.notes.extend(unlike::frequencies(&recording, platform));
     inferred.notes.extend(unlike::states(&recording, platform));
@@ -210,6 +212,7 @@ impl Thread {
             idle_then: Vec::new(),
             busy_then: CpuSet::default(),
             sent_from: None,
+            binds: Vec::new(),
             entered: (0, 0, 0),
             woken: false,
             early: false,
@@ -430,9 +433,16 @@ impl Inference<'_> {
             _ => {}
         }
         let moved = t.cpu.is_some_and(|last| last != cpu);
-        // Nobody is executed where others run.
-        if let Some(from) = t.sent_from.take().filter(|_| moved && t.busy_then.contains(cpu)) {
-            t.where_it_runs.sent_from(from);
+        if let Some(from) = t.sent_from.take().filter(|_| moved) {
+            t.push(Step::Bind(t.binds.len()));
+            t.binds.push(CpuSet::default());
+            // Nobody is executed where others run.
+            if t.busy_then.contains(cpu) {
+                t.where_it_runs.sent_from(from);
+            }
+        }
+        if let Some(bound) = t.binds.last_mut() {
+            bound.insert(cpu);
         }
         t.stays_since = t.stays_since.filter(|_| !moved).or(Some(at));
         (t.woken, t.early) = (false, false);
@@ -596,7 +606,8 @@ impl Inference<'_> {
         }
     }
 
-    fn finish(&mut self, end: u64) {
+    fn finish(&mut self, recording: &Recording) {
+        let end = recording.end.0;
         for cpu in 0..self.running.len() as u32 {
             self.account(CpuId(cpu), end);
             self.strands(end, CpuId(cpu), self.running[cpu as usize].0);
@@ -606,7 +617,10 @@ impl Inference<'_> {
             if t.work > 0 {
                 t.steps.push(Step::Work(std::mem::take(&mut t.work)));
             }
-            super::spins::spin(&mut t.steps, &t.pieces);
+        }
+        let kinds = super::servers::kinds(&self.threads, |pid| super::play::task(recording, recording.comm(pid)));
+        super::spins::spin(&mut self.threads, &kinds);
+        for t in self.threads.values_mut() {
             let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
             steps::follow_causes(&mut t.steps, DEVICE_OF * t.irqs_elsewhere > t.irqs, slack);
             steps::even_out(&mut t.steps);
