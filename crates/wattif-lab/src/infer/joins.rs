@@ -55,18 +55,23 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
             inserts.entry(to).or_default().push((next, Step::Token { by, since: at, at }));
         }
     }
-    for (pid, mut of) in inserts {
-        of.sort_by_key(|i| i.0);
-        let steps = &mut threads.get_mut(&pid).expect("it has steps").steps;
-        let mut out = Vec::with_capacity(steps.len() + of.len());
-        let mut of = of.into_iter().peekable();
-        for (i, step) in std::mem::take(steps).into_iter().enumerate() {
-            out.extend(std::iter::from_fn(|| of.next_if(|(before, _)| *before == i)).map(|(_, step)| step));
-            out.push(step);
-        }
-        *steps = out;
+    for (pid, of) in inserts {
+        insert(&mut threads.get_mut(&pid).expect("it has steps").steps, of);
     }
     hidden.len()
+}
+
+/// Puts steps in, each before the one of a number; those of one number in their order.
+pub(super) fn insert(steps: &mut Vec<Step>, mut of: Vec<(usize, Step)>) {
+    of.sort_by_key(|i| i.0);
+    let mut out = Vec::with_capacity(steps.len() + of.len());
+    let mut of = of.into_iter().peekable();
+    for (i, step) in std::mem::take(steps).into_iter().enumerate() {
+        out.extend(std::iter::from_fn(|| of.next_if(|(before, _)| *before == i)).map(|(_, step)| step));
+        out.push(step);
+    }
+    out.extend(of.map(|(_, step)| step));
+    *steps = out;
 }
 
 /// Which steps block, and the latest time at which one so far has begun to: ascending, whatever the stamps do.
@@ -80,7 +85,7 @@ fn blocks(steps: &[Step]) -> Vec<(usize, u64)> {
 }
 
 /// From when until when a thread waited for another.
-fn token_waits(steps: &[Step]) -> Vec<(u64, u64)> {
+pub(super) fn token_waits(steps: &[Step]) -> Vec<(u64, u64)> {
     steps.iter().filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((since, at)) } else { None }).collect()
 }
 

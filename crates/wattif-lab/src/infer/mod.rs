@@ -17,6 +17,7 @@ mod platform;
 mod play;
 mod pools;
 mod programs;
+mod requests;
 mod sched_idle;
 mod servers;
 mod spins;

@@ -48,6 +48,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let clients = servers::serve(&mut threads, &kinds, options.counted);
     let families = super::pools::families(recording, &threads);
     let pools = super::pools::pools(&threads, |pid| &families[&pid]);
+    let hidden = super::requests::ask(&mut threads, &pools);
     let costs = &platform.costs;
     let delay = super::ticks::delay(
         recording,
@@ -121,6 +122,9 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     }
     if !pools.is_empty() {
         out.notes.push(format!("{} threads taken as pools: whoever of them waits takes the next request", pools.len()));
+    }
+    if hidden > 0 {
+        out.notes.push(format!("{hidden} requests put in for which no thread of a pool was free"));
     }
     if !barriers.is_empty() {
         let members: u32 = barriers.values().sum();

@@ -11,6 +11,7 @@
 //! | woken in an interrupt, after `D` | a device that takes as long as it took |
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
 //! | the same, of threads of one name, now this, now that one | a request for whichever of them waits (`pools.rs`) |
+//! | nothing: a pool had no thread free when it was asked | a request, and its part of a longer stretch of work (`requests.rs`) |
 //! | the same, and threads wake all others of their group in turn | a barrier (`barriers.rs`) |
 //! | the same, both ways, by threads that were busy when the other began to wait | a lock (`mutexes.rs`) |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
