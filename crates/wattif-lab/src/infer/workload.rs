@@ -138,6 +138,8 @@ pub(super) struct Inference<'a> {
     /// Since when each CPU is idle, and since when it was busy last.
     idle_since: Vec<Option<u64>>,
     busy_since: Vec<u64>,
+    /// Since when each has been busy for no more than a small part of the time, and its busy time until then.
+    quiet: Vec<(u64, u64)>,
     /// Hardware threads that share a core with each CPU.
     siblings: Vec<Vec<CpuId>>,
     /// How long each was busy, ns, and what it has worked, units of capacity × ns.
@@ -163,6 +165,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         running: vec![(Pid(0), 0); n],
         idle_since: vec![Some(0); n],
         busy_since: vec![0; n],
+        quiet: vec![(0, 0); n],
         siblings: siblings(platform),
         busy_ns: vec![0; n],
         worked: vec![0; n],
@@ -418,6 +421,11 @@ impl Inference<'_> {
         let (idle, equal) = self.idle_beside(next, cpu, at);
         if prev.0 == 0 {
             self.busy_since[cpu.at()] = at;
+        } else if next.0 == 0 {
+            let ((since, before), busy) = (self.quiet[cpu.at()], self.busy_ns[cpu.at()]);
+            if (busy - before).saturating_mul(BUSY_PART) > at.saturating_sub(since) {
+                self.quiet[cpu.at()] = (at, busy);
+            }
         }
         let busy_since = self.busy_since[cpu.at()];
         self.idle_since[cpu.at()] = (next.0 == 0).then_some(at);
@@ -480,7 +488,7 @@ impl Inference<'_> {
         let Some(t) = self.threads.get_mut(&pid).filter(|t| t.prio >= 100) else { return };
         let Some(since) = t.stays_since.filter(|since| long(*since)) else { return };
         let told = |c: &CpuId| self.platform.told_capacity(*c);
-        let idle = |c: &CpuId| self.idle_since[c.at()].is_some_and(long);
+        let idle = |c: &CpuId| self.idle_since[c.at()].is_some() && long(self.quiet[c.at()].0);
         let all = (0..self.idle_since.len() as u32).map(CpuId);
         let larger = all.filter(|c| told(c) > told(&cpu) && idle(c)).collect();
         t.where_it_runs.strands(cpu, at - since, &larger);
