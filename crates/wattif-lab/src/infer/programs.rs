@@ -26,7 +26,7 @@ const FOREVER_NS: u64 = 1_000_000_000_000_000;
 const ROAMS: usize = 3;
 
 /// Was it recorded under a kernel with mainline's energy-aware placement?
-fn compares_energies(recording: &Recording) -> bool {
+pub(super) fn compares_energies(recording: &Recording) -> bool {
     let numbers = recording.release.as_deref().map(|r| r.trim_start_matches(|c: char| !c.is_ascii_digit()));
     numbers.and_then(|n| n.split('.').next()?.parse().ok()).is_some_and(|major: u32| major >= 5)
 }

@@ -26,7 +26,7 @@ use super::affinity::{Beside, Evidence, STRANDED_NS};
 use super::exits::Sleeps;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
-use super::programs::programs;
+use super::programs::{compares_energies, programs};
 use super::spins::Piece;
 use super::steps::{self, Step};
 use super::unlike::{self, first_opps, nearest};
@@ -133,6 +133,8 @@ const IDLE_NS: u64 = 100_000;
 pub(super) struct Inference<'a> {
     pub(super) platform: &'a Platform,
     pub(super) threads: BTreeMap<Pid, Thread>,
+    /// It was recorded under a kernel that looks for small CPUs whose thread needs a larger one.
+    moves_misfits: bool,
     /// Who runs since when, by CPU.
     running: Vec<(Pid, u64)>,
     /// Since when each CPU is idle, and since when it was busy last.
@@ -162,6 +164,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     let mut inference = Inference {
         platform,
         threads: threads.map(|(pid, prio)| (pid, Thread::new(prio))).collect(),
+        moves_misfits: compares_energies(&recording),
         running: vec![(Pid(0), 0); n],
         idle_since: vec![Some(0); n],
         busy_since: vec![0; n],
@@ -488,7 +491,15 @@ impl Inference<'_> {
         let Some(t) = self.threads.get_mut(&pid).filter(|t| t.prio >= 100) else { return };
         let Some(since) = t.stays_since.filter(|since| long(*since)) else { return };
         let told = |c: &CpuId| self.platform.told_capacity(*c);
-        let idle = |c: &CpuId| self.idle_since[c.at()].is_some() && long(self.quiet[c.at()].0);
+        // Before 5.0, a thread may be left on a small CPU as long as a larger one is not all idle.
+        let idle = |c: &CpuId| {
+            let idle_since = self.idle_since[c.at()];
+            if self.moves_misfits {
+                idle_since.is_some() && long(self.quiet[c.at()].0)
+            } else {
+                idle_since.is_some_and(long)
+            }
+        };
         let all = (0..self.idle_since.len() as u32).map(CpuId);
         let larger = all.filter(|c| told(c) > told(&cpu) && idle(c)).collect();
         t.where_it_runs.strands(cpu, at - since, &larger);
