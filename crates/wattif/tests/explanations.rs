@@ -47,9 +47,10 @@ fn sched_idle_placement_is_placement() {
 }
 
 #[test]
-fn the_weighted_governor_is_idle() {
-    let arms = ["linux-5.6+teo+w4", "linux-5.6+weighted+w4"];
-    carried_by(&explained("weighted_idle_governor", arms, [300, 300]), "energy.total", "idle");
+fn the_longer_history_is_idle() {
+    let e = explained("weighted_idle_governor", ["linux-5.6+teo+w4", "linux-5.6+h128+w4"], [2000, 2000]);
+    carried_by(&e, "energy.total", "idle");
+    carried_by(&e, "wakeup_latency_us.mean", "idle");
 }
 
 #[test]

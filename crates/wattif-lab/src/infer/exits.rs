@@ -2,7 +2,8 @@
 //!
 //! A trace shows the state that was asked for. A state of a cluster is reached only when all CPUs of the cluster have asked for one; until
 //! then the CPU is in its deepest narrower state and leaves at that state's price. An interrupt on the way in waits for the end of the
-//! way: when it came is not in the trace, and half of the time there is taken. So it is with others that came while the first one's CPU
+//! way: when it came is not in the trace, and half of the time there is taken. A CPU that woke while another one brought the power of
+//! their cluster or core back left at the same time as that one. So it is with others that came while the first one's CPU
 //! was on its way out.
 
 use wattif_model::CpuId;
@@ -20,8 +21,9 @@ struct Sleep {
     entered: u64,
     /// 0 before the first.
     left: u64,
-    /// The state it was in in the end.
+    /// The state it was in in the end, and how long that takes to leave; of one who followed another out of a state of many, in the mean.
     reached: usize,
+    exit_ns: u64,
     /// What it ended for is known.
     told: bool,
 }
@@ -39,7 +41,7 @@ impl Sleeps<'_> {
 
     pub(super) fn enter(&mut self, cpu: CpuId, state: u32, at: u64) {
         let asked = (state as usize).min(self.platform.idle_states(cpu).len().saturating_sub(1));
-        self.cpus[cpu.at()] = Sleep { asked, entered: at, left: u64::MAX, reached: 0, told: false };
+        self.cpus[cpu.at()] = Sleep { asked, entered: at, left: u64::MAX, ..Sleep::default() };
     }
 
     pub(super) fn leave(&mut self, cpu: CpuId, at: u64) {
@@ -48,8 +50,14 @@ impl Sleeps<'_> {
         let out = |i: usize| at.saturating_sub(states[i].actual.exit_ns);
         let reached = |i: &usize| *i == 0 || self.mates_sleep(cpu, states[*i].scope, out(*i));
         let Some(reached) = (0..states.len().min(asked + 1)).rev().find(reached) else { return };
+        let own = states[reached].actual.exit_ns;
+        let first = self.cpus.iter().enumerate().filter(|(c, mate)| {
+            let scope = self.platform.idle_states(CpuId(*c as u32)).get(mate.reached).map_or(Scope::Cpu, |s| s.scope);
+            mate.left == at && *c != cpu.at() && self.is_mate(cpu, *c, scope)
+        });
+        let exit_ns = first.map(|(_, mate)| mate.exit_ns).max().map_or(own, |first| (own + first.max(own)) / 2);
         let c = &mut self.cpus[cpu.at()];
-        (c.left, c.reached) = (at, reached);
+        (c.left, c.reached, c.exit_ns) = (at, reached, exit_ns);
     }
 
     /// From the interrupt until the wake-up of a thread that has been blocked since `since`.
@@ -59,13 +67,13 @@ impl Sleeps<'_> {
             return 0;
         }
         let actual = self.platform.idle_states(cpu)[s.reached].actual;
-        let out = s.left.saturating_sub(actual.exit_ns);
+        let out = s.left.saturating_sub(s.exit_ns);
         let latency = if s.told {
-            actual.exit_ns / 2
+            s.exit_ns / 2
         } else if out > s.entered.saturating_add(actual.entry_ns + STAMP_NS) {
-            actual.exit_ns
+            s.exit_ns
         } else {
-            actual.exit_ns + (out - out.min(s.entered.max(since))) / 2
+            s.exit_ns + (out - out.min(s.entered.max(since))) / 2
         };
         // Who slept for less was not what the CPU woke up for.
         let possible = since.saturating_add(latency) < at;
@@ -73,15 +81,18 @@ impl Sleeps<'_> {
         if possible { latency } else { 0 }
     }
 
+    fn is_mate(&self, cpu: CpuId, other: usize, scope: Scope) -> bool {
+        let (own, other) = (&self.platform.cpus[cpu.at()], &self.platform.cpus[other]);
+        match scope {
+            Scope::Cpu => false,
+            Scope::Core => (other.package, other.core) == (own.package, own.core),
+            Scope::Cluster => other.cluster == own.cluster,
+        }
+    }
+
     /// Were the others that have to be, asleep then? One on its way out is not.
     fn mates_sleep(&self, cpu: CpuId, scope: Scope, at: u64) -> bool {
-        let own = &self.platform.cpus[cpu.at()];
-        let is_mate = |c: usize| match scope {
-            Scope::Cpu => false,
-            Scope::Core => (self.platform.cpus[c].package, self.platform.cpus[c].core) == (own.package, own.core),
-            Scope::Cluster => self.platform.cpus[c].cluster == own.cluster,
-        };
-        (0..self.cpus.len()).filter(|c| *c != cpu.at() && is_mate(*c)).all(|c| {
+        (0..self.cpus.len()).filter(|c| *c != cpu.at() && self.is_mate(cpu, *c, scope)).all(|c| {
             let (mate, states) = (self.cpus[c], self.platform.idle_states(CpuId(c as u32)));
             let Some(state) = states.get(mate.asked) else { return false };
             mate.entered.saturating_add(state.actual.entry_ns) <= at
@@ -129,9 +140,18 @@ mod tests {
         assert_eq!(sleeps.latency(a, 5_010_000, 1), 0, "later");
         sleeps.leave(b, 5_100_000);
         assert_eq!(sleeps.latency(b, 5_100_000, 1), 1_000, "the first one was on its way out by then");
-        sleeps.enter(b, 1, 5_200_000);
-        sleeps.enter(a, 1, 6_000_000);
-        sleeps.leave(a, 7_000_000);
-        assert_eq!(sleeps.latency(a, 7_000_000, 1), 700_000 + 150_000, "on the way in");
+        sleeps.enter(a, 1, 5_110_000);
+        sleeps.enter(b, 1, 5_110_000);
+        sleeps.leave(a, 6_500_000);
+        sleeps.leave(b, 6_500_000);
+        assert_eq!(
+            sleeps.latency(b, 6_500_000, 1),
+            350_500,
+            "it waited for the power that the first one gave the cluster"
+        );
+        sleeps.enter(b, 1, 6_600_000);
+        sleeps.enter(a, 1, 7_000_000);
+        sleeps.leave(a, 8_000_000);
+        assert_eq!(sleeps.latency(a, 8_000_000, 1), 700_000 + 150_000, "on the way in");
     }
 }

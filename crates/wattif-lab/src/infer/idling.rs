@@ -169,7 +169,7 @@ impl Sleeps<'_> {
     /// End of the way in and beginning of the way out; a sleep that ends on its way in has the latter first.
     fn way(&self, cpu: CpuId, s: &Sleep) -> (u64, u64) {
         let states = self.platform.idle_states(cpu);
-        let entry = (0..=s.asked).rev().find(|&i| self.together(cpu, self.scope(cpu, i), s.entered)).unwrap_or(0);
+        let entry = (0..=s.asked).rev().find(|&i| self.together(cpu, self.scope(cpu, i), s.entered, 0)).unwrap_or(0);
         let entry_ns = states.get(entry).filter(|_| s.told).map_or(0, |s| s.actual.entry_ns);
         let inside = s.entered.saturating_add(entry_ns);
         if s.left == u64::MAX {
@@ -178,24 +178,38 @@ impl Sleeps<'_> {
         let out = |i: usize| s.left.saturating_sub(states.get(i).filter(|_| s.told).map_or(0, |s| s.actual.exit_ns));
         let reached = |&i: &usize| {
             let scope = self.scope(cpu, i);
-            scope == Scope::Cpu || out(i) >= inside && self.together(cpu, scope, out(i))
+            scope == Scope::Cpu || out(i) >= inside && self.together(cpu, scope, out(i), s.left)
         };
-        (inside, out((0..=s.asked).rev().find(reached).unwrap_or(0)))
+        let state = (0..=s.asked).rev().find(reached).unwrap_or(0);
+        let scope = self.scope(cpu, state);
+        // Of those that leave a state of many at one time the first woke up; when the others did is not in the trace.
+        let follows =
+            scope != Scope::Cpu && self.mates_in(cpu, scope).iter().any(|m| *m < cpu && self.leaves(*m, scope, s.left));
+        let own = (0..=state).rev().find(|&i| self.scope(cpu, i) == Scope::Cpu).filter(|_| follows);
+        (inside, own.map_or(out(state), |own| out(state) + (out(own) - out(state).min(out(own))) / 2))
     }
 
-    /// Do all that share a state of `scope` with a CPU sleep as deep at `at`?
-    fn together(&self, cpu: CpuId, scope: Scope, at: u64) -> bool {
-        let mates = match scope {
-            Scope::Cpu => return true,
-            Scope::Core => &self.mates[cpu.at()][0],
-            Scope::Cluster => &self.mates[cpu.at()][1],
-        };
-        mates.iter().all(|&mate| {
-            let sleeps = &self.cpus[mate.at()];
-            let last = sleeps.partition_point(|s| s.entered <= at).checked_sub(1);
-            last.map(|i| &sleeps[i])
-                .is_some_and(|s| s.inside <= at && at < s.out && self.scope(mate, s.asked) as u8 >= scope as u8)
-        })
+    fn mates_in(&self, cpu: CpuId, scope: Scope) -> &[CpuId] {
+        &self.mates[cpu.at()][usize::from(scope == Scope::Cluster)]
+    }
+
+    /// Does a sleep of that scope end at this time?
+    fn leaves(&self, cpu: CpuId, scope: Scope, left: u64) -> bool {
+        let sleeps = &self.cpus[cpu.at()];
+        let at = sleeps.partition_point(|s| s.left < left);
+        sleeps.get(at).is_some_and(|s| s.left == left && self.scope(cpu, s.asked) as u8 >= scope as u8)
+    }
+
+    /// Do all that share a state of `scope` with a CPU sleep as deep at `at`, or leave it with that CPU?
+    fn together(&self, cpu: CpuId, scope: Scope, at: u64, left: u64) -> bool {
+        scope == Scope::Cpu
+            || self.mates_in(cpu, scope).iter().all(|&mate| {
+                let sleeps = &self.cpus[mate.at()];
+                let last = sleeps.partition_point(|s| s.entered <= at).checked_sub(1);
+                last.map(|i| &sleeps[i]).is_some_and(|s| {
+                    s.inside <= at && (at < s.out || s.left == left) && self.scope(mate, s.asked) as u8 >= scope as u8
+                })
+            })
     }
 }
 
@@ -301,6 +315,10 @@ mod tests {
             "the last in and the first out pay for the cluster"
         );
         assert_eq!(levels(&both, 0), [(10, Idle(1)), (5_080, Busy)]);
+        let at_once =
+            [told(0, 0, 1), told(100, 1, 1), told(5_000, 0, Event::IDLE_EXIT), told(5_000, 1, Event::IDLE_EXIT)];
+        assert_eq!(levels(&at_once, 0), [(10, Idle(1)), (4_300, Busy)]);
+        assert_eq!(levels(&at_once, 1), [(400, Idle(1)), (4_640, Busy)], "it followed, and waited for the power");
         let short = [told(0, 0, 0), told(25, 0, Event::IDLE_EXIT)];
         assert_eq!(levels(&short, 0), [], "it turned back on its way in");
         let cluster = powers(&both, &shared()).into_iter().filter(|p| matches!(p.2, Event::ClusterPower { .. }));

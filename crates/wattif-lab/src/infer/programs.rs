@@ -22,9 +22,6 @@ const SPIN_CHUNK_NS: u64 = 1_000;
 /// Work and sleeps without an end.
 const FOREVER_NS: u64 = 1_000_000_000_000_000;
 
-/// So often, a thread that calls its CPU's stopper and goes on elsewhere has set its affinity.
-const ROAMS: usize = 3;
-
 /// Was it recorded under a kernel with mainline's energy-aware placement?
 pub(super) fn compares_energies(recording: &Recording) -> bool {
     let numbers = recording.release.as_deref().map(|r| r.trim_start_matches(|c: char| !c.is_ascii_digit()));
@@ -97,8 +94,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         tokens += taken;
         let comm = recording.comm(*pid).to_string();
         let task = super::play::task(recording, &comm);
-        // Who sets its affinity again and again is bound at each time; one such move may be an exec.
-        let roams = t.binds.len() >= ROAMS;
+        // Who sets its affinity again and again is bound each time.
+        let roams = !t.binds.is_empty();
         let mut cpus = t.where_it_runs.cpus(&comm, &machine).filter(|_| !roams);
         pinned += usize::from(roams || cpus.is_some());
         let bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
@@ -330,8 +327,7 @@ impl Programs<'_> {
                 Step::Lock(of) => Op::Lock(self.mutexes[&of]),
                 Step::Unlock(of) => Op::Unlock(self.mutexes[&of]),
                 Step::Fork(child) => Op::Fork(self.index[&child]),
-                Step::Bind(nth) if t.binds.len() >= ROAMS => Op::SetAffinity(Some(t.binds[nth].clone())),
-                Step::Bind(_) => continue,
+                Step::Bind(nth) => Op::SetAffinity(Some(t.binds[nth].clone())),
                 Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
                 Step::Exit => Op::Exit,
             });

@@ -103,7 +103,8 @@ pub(super) struct Thread {
     busy_then: CpuSet,
     /// It is switched out on this CPU for the stopper that it woke itself.
     sent_from: Option<CpuId>,
-    /// Each time it set its affinity: where it ran from then on.
+    /// How often it went on elsewhere after it had called its CPU's stopper; and from `ROAMS` on, where it ran from then on.
+    sends: u32,
     pub(super) binds: Vec<CpuSet>,
     /// When it was switched in, and how many steps there were then and how much work.
     entered: (u64, usize, u64),
@@ -124,6 +125,8 @@ pub(super) struct Thread {
 const TURN_NS: u64 = 1_000_000;
 /// First moves between CPUs that are kept: a thread that binds itself does so soon.
 const MOVES: usize = 16;
+/// So often, a thread that calls its CPU's stopper and goes on elsewhere sets its affinity; one such move may be an exec.
+const ROAMS: u32 = 3;
 /// One interrupt in so many on another CPU than the thread's is a device's.
 const DEVICE_OF: u32 = 5;
 /// A CPU counts as idle while it is busy for no more than one part in so many.
@@ -219,6 +222,7 @@ impl Thread {
             idle_then: Vec::new(),
             busy_then: CpuSet::default(),
             sent_from: None,
+            sends: 0,
             binds: Vec::new(),
             entered: (0, 0, 0),
             woken: false,
@@ -446,8 +450,11 @@ impl Inference<'_> {
         }
         let moved = t.cpu.is_some_and(|last| last != cpu);
         if let Some(from) = t.sent_from.take().filter(|_| moved) {
-            t.push(Step::Bind(t.binds.len()));
-            t.binds.push(CpuSet::default());
+            t.sends += 1;
+            if t.sends >= ROAMS {
+                t.push(Step::Bind(t.binds.len()));
+                t.binds.push(CpuSet::default());
+            }
             // Nobody is executed where others run.
             if t.busy_then.contains(cpu) {
                 t.where_it_runs.sent_from(from);
