@@ -174,8 +174,6 @@ fn a_polling_state_is_entered_before_it_polls() {
     assert_eq!(lasted(1000), limit.iter().map(|ns| ns + 1000).collect());
 }
 
-/// Every residency sums to the length of the run; the energy of the metric is that of the machine, to the femtojoule; the
-/// trace obeys the laws of a scheduler.
 /// When a thread got a CPU, µs.
 #[derive(Default)]
 struct Ran(Vec<(CpuId, u64)>);
@@ -218,6 +216,8 @@ fn who_follows_out_of_a_cluster_state_waits_for_its_power() {
     assert_eq!(ran(4), [(CpuId(0), 50_701), (CpuId(4), 50_800)], "another cluster");
 }
 
+/// Every residency sums to the length of the run; the energy of the metric is that of the machine, to the femtojoule; the
+/// trace obeys the laws of a scheduler.
 fn accounts_balance(spec: &RunSpec) -> String {
     let (mut cpus, mut laws) = (Cpus::new(&spec.platform), Laws::new(spec));
     let outcome = run(spec, &mut [&mut cpus, &mut laws]).unwrap();
