@@ -102,11 +102,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// `full`: has this CPU been busy for most of the trace? `util`: mean utilisation by CPU. Energy-aware placement packs threads on
-    /// those that have room left, where there is an energy model. Without one, a thread is left on a CPU of another capacity only.
+    /// `full`: has this CPU been busy for most of the trace? Energy-aware placement packs threads on those that have room left, where
+    /// there is an energy model. Without one, a thread is left on a CPU of another capacity only.
     ///
-    /// `util`: mean utilisation by CPU, where the placement is mainline's, which compares energies; empty where that is not known.
-    /// Android's before took CPUs that were busy before idle ones.
+    /// `util`: mean utilisation by CPU, where the placement compares energies; empty where that is not known.
     pub fn of(platform: &Platform, full: impl Fn(CpuId) -> bool, util: &[u64]) -> Machine {
         let packs = platform.is_asymmetric() && platform.has_energy_model();
         let cpus = || (0..platform.nr_cpus() as u32).map(CpuId);

@@ -2,9 +2,8 @@
 //!
 //! A trace shows the state that was asked for. A state of a cluster is reached only when all CPUs of the cluster have asked for one; until
 //! then the CPU is in its deepest narrower state and leaves at that state's price. An interrupt on the way in waits for the end of the
-//! way: when it came is not in the trace, and half of the time there is taken. A CPU that woke while another one brought the power of
-//! their cluster or core back left at the same time as that one. So it is with others that came while the first one's CPU
-//! was on its way out.
+//! way: when it came is not in the trace, and half of the time there is taken. So it is with others that came while the first one's CPU
+//! was on its way out. A CPU that woke while another one brought the power of their cluster or core back left at the same time as that one.
 
 use wattif_model::CpuId;
 use wattif_model::platform::{Platform, Scope};

@@ -89,6 +89,12 @@ pub(super) fn token_waits(steps: &[Step]) -> Vec<(u64, u64)> {
     steps.iter().filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((since, at)) } else { None }).collect()
 }
 
+/// Which of these, in the order of their beginnings, a time is in.
+pub(super) fn within<T>(sorted: &[T], at: u64, span: impl Fn(&T) -> (u64, u64)) -> Option<usize> {
+    let last = sorted.partition_point(|x| span(x).0 <= at).checked_sub(1)?;
+    (at < span(&sorted[last]).1).then_some(last)
+}
+
 /// Every stretch of work between two waits: did it wake a collector, and could that have been seen?
 fn seen<'a>(
     threads: &BTreeMap<Pid, Thread>,
@@ -109,9 +115,7 @@ fn seen<'a>(
         let kind = kinds[&pid].as_str();
         for to in collectors.get(&(kind, between)).into_iter().flatten().filter(|to| !posts.contains(to)) {
             let seen = all.get_mut(&(kind, between, *to)).expect("it has collectors");
-            let of = &waits[to];
-            let last = of.partition_point(|(since, _)| *since <= at);
-            match last.checked_sub(1).is_some_and(|i| at < of[i].1) {
+            match within(&waits[to], at, |wait| *wait).is_some() {
                 true => seen.refused += 1,
                 false => seen.hidden.push((pid, end, at)),
             }

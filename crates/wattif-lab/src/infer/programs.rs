@@ -22,18 +22,12 @@ const SPIN_CHUNK_NS: u64 = 1_000;
 /// Work and sleeps without an end.
 const FOREVER_NS: u64 = 1_000_000_000_000_000;
 
-/// Was it recorded under a kernel with mainline's energy-aware placement?
-pub(super) fn compares_energies(recording: &Recording) -> bool {
-    let numbers = recording.release.as_deref().map(|r| r.trim_start_matches(|c: char| !c.is_ascii_digit()));
-    numbers.and_then(|n| n.split('.').next()?.parse().ok()).is_some_and(|major: u32| major >= 5)
-}
-
 /// A workload of what was seen.
 pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &str, options: &Options) -> Inferred {
-    let Inference { platform, mut threads, busy_ns, worked, give_way, .. } = inference;
+    let Inference { platform, mut threads, busy_ns, worked, give_way, since_5, .. } = inference;
     let end = recording.end.0.max(1);
-    let util: Vec<u64> =
-        if compares_energies(recording) { worked.iter().map(|w| w / end).collect() } else { Vec::new() };
+    // Mainline's placement compares energies; Android's before took CPUs that were busy before idle ones.
+    let util: Vec<u64> = if since_5 { worked.iter().map(|w| w / end).collect() } else { Vec::new() };
     let machine = Machine::of(platform, |cpu| 100 * busy_ns[cpu.at()] / end >= BUSY_PCT, &util);
     let mut out = Inferred::default();
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();

@@ -4,7 +4,7 @@
 //! with its own, without a pause. Whoever asks as many times whenever it works shows what is missing: where it woke fewer and no thread of
 //! the pool waited, the rest was hidden. The stretches in which threads of the pool were busy then hold the work of more than one request.
 
-use super::joins::{Waits, insert, kind_of_wait, token_waits};
+use super::joins::{Waits, insert, kind_of_wait, token_waits, within};
 use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,12 +86,6 @@ fn ask_pool(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize 
         insert(&mut threads.get_mut(&pid).expect("it has steps").steps, of);
     }
     asked.len()
-}
-
-/// Which of these, in the order of their beginnings, `now` is in.
-fn within<T>(sorted: &[T], now: u64, span: impl Fn(&T) -> (u64, u64)) -> Option<usize> {
-    let last = sorted.partition_point(|x| span(x).0 <= now).checked_sub(1)?;
-    (now < span(&sorted[last]).1).then_some(last)
 }
 
 impl Job {

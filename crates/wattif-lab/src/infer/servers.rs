@@ -227,8 +227,16 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// The client whose request the step takes, and when it came.
+    fn requested(&self, step: &Step) -> Option<(Pid, u64)> {
+        match *step {
+            Step::Token { by, at, .. } if self.clients.contains(&by) => Some((by, at)),
+            _ => None,
+        }
+    }
+
     fn is_request(&self, step: &Step) -> bool {
-        matches!(step, Step::Token { by, .. } if self.clients.contains(by))
+        self.requested(step).is_some()
     }
 
     /// Whom each burst answers, and when they asked.
@@ -278,11 +286,7 @@ impl<'a> Server<'a> {
     fn waits_for_the_last(&self, steps: &[Step], asked: &[Vec<(Pid, u64)>]) -> bool {
         let (mut begin, mut counts) = (0, 0);
         for (&(first, end), asked) in self.bursts.iter().zip(asked) {
-            let request = |s: &Step| match *s {
-                Step::Token { by, at, .. } if self.clients.contains(&by) => Some((by, at)),
-                _ => None,
-            };
-            let seen: Vec<(Pid, u64)> = steps[begin..first].iter().filter_map(request).collect();
+            let seen: Vec<(Pid, u64)> = steps[begin..first].iter().filter_map(|s| self.requested(s)).collect();
             counts += usize::from(match seen[..] {
                 [] => false,
                 [(by, at)] => asked.iter().all(|(client, since)| *client == by || *since <= at),

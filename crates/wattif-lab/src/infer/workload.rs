@@ -26,7 +26,7 @@ use super::affinity::{Beside, Evidence, STRANDED_NS};
 use super::exits::Sleeps;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
-use super::programs::{compares_energies, programs};
+use super::programs::programs;
 use super::spins::Piece;
 use super::steps::{self, Step};
 use super::unlike::{self, first_opps, nearest};
@@ -136,8 +136,8 @@ const IDLE_NS: u64 = 100_000;
 pub(super) struct Inference<'a> {
     pub(super) platform: &'a Platform,
     pub(super) threads: BTreeMap<Pid, Thread>,
-    /// It was recorded under a kernel that looks for small CPUs whose thread needs a larger one.
-    moves_misfits: bool,
+    /// It was recorded under 5.0 or later: energy-aware placement is mainline's, and small CPUs whose thread needs a larger one are looked for.
+    pub(super) since_5: bool,
     /// Who runs since when, by CPU.
     running: Vec<(Pid, u64)>,
     /// Since when each CPU is idle, and since when it was busy last.
@@ -167,7 +167,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     let mut inference = Inference {
         platform,
         threads: threads.map(|(pid, prio)| (pid, Thread::new(prio))).collect(),
-        moves_misfits: compares_energies(&recording),
+        since_5: major(&recording).is_some_and(|n| n >= 5),
         running: vec![(Pid(0), 0); n],
         idle_since: vec![Some(0); n],
         busy_since: vec![0; n],
@@ -193,6 +193,12 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     inferred.notes.extend(unlike::frequencies(&recording, platform));
     inferred.notes.extend(unlike::states(&recording, platform));
     inferred
+}
+
+/// The first number of the kernel's release, where that is told.
+fn major(recording: &Recording) -> Option<u32> {
+    let numbers = recording.release.as_deref()?.trim_start_matches(|c: char| !c.is_ascii_digit());
+    numbers.split('.').next()?.parse().ok()
 }
 
 /// The kernel's per-CPU stoppers: every simulation has its own.
@@ -501,11 +507,7 @@ impl Inference<'_> {
         // Before 5.0, a thread may be left on a small CPU as long as a larger one is not all idle.
         let idle = |c: &CpuId| {
             let idle_since = self.idle_since[c.at()];
-            if self.moves_misfits {
-                idle_since.is_some() && long(self.quiet[c.at()].0)
-            } else {
-                idle_since.is_some_and(long)
-            }
+            if self.since_5 { idle_since.is_some() && long(self.quiet[c.at()].0) } else { idle_since.is_some_and(long) }
         };
         let all = (0..self.idle_since.len() as u32).map(CpuId);
         let larger = all.filter(|c| told(c) > told(&cpu) && idle(c)).collect();

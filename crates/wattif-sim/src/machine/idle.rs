@@ -28,7 +28,7 @@ pub enum Phase {
     Entering(u64),
     /// In.
     Asleep,
-    /// On the way out, until then, and of what all had slept.
+    /// On the way out, until then, of a state of that scope.
     Leaving(u64, Scope),
 }
 

@@ -314,9 +314,9 @@ impl Kernel<'_, '_> {
     }
 
     /// `wake_up_new_task`: the first activation of a thread created on `this_cpu`.
-    #[inline(never)]
     ///
     /// `prev_cpu`: it is no new one and was there.
+    #[inline(never)]
     pub(crate) fn wake_up_new_task(&mut self, pid: Pid, this_cpu: CpuId, prev_cpu: Option<CpuId>) {
         self.s.tasks[pid.at()].state = State::Running;
         let cpu = prev_cpu.unwrap_or_else(|| self.select_task_rq(pid, this_cpu, Kind::Fork));
