@@ -14,7 +14,7 @@ use wattif_lab::infer;
 use wattif_model::trace::{
     Event, FrequencyChoice, IdleChoice, Interest, Observer, PrevState, Record, Recorded, Recorder, Recording,
 };
-use wattif_model::workload::{Op, Policy};
+use wattif_model::workload::{Amount, Op, Policy, TaskSpec};
 use wattif_model::{CpuId, DomainId, Pid};
 
 /// Wakes by timers and by each other, forks, exits, works on both clusters.
@@ -32,7 +32,10 @@ fn spec(duration_ms: u64) -> RunSpec {
     let source = wattif::data::Source { name: "traces.json".into(), text: WORKLOAD.into() };
     let loaded = load::parse_workload(source, platform.nr_cpus(), Dialect::Workgen, &settings).unwrap();
     let kernel = load::kernel("linux-6.12", &settings).unwrap().value;
-    RunSpec { platform, workload: loaded.value.workload, kernel, seed: 1, duration: Ns::from_ms(duration_ms) }
+    let mut workload = loaded.value.workload;
+    let us = |us: u64| Amount::Fixed(1_000 * us);
+    workload.tasks.push(TaskSpec::new("input", vec![Op::Sleep(us(3_000)), Op::Touch, Op::Run(us(50_000))]));
+    RunSpec { platform, workload, kernel, seed: 1, duration: Ns::from_ms(duration_ms) }
 }
 
 /// What a run records, and the same run as a file.
@@ -120,7 +123,9 @@ fn perfetto_holds_the_tracepoints() {
     let dir = tempfile::tempdir().unwrap();
     let (wrote, path) = written(dir.path(), "a.pftrace", Detail::Decisions, &spec(60));
     let kept = |r: &Record| match &r.event {
-        Recorded::Event(e) => e.name().starts_with("sched_") || matches!(e, Event::CpuIdle { .. }),
+        Recorded::Event(e) => {
+            e.name().starts_with("sched_") || matches!(e, Event::CpuIdle { .. } | Event::Touch { .. })
+        }
         _ => true,
     };
     let got = read(&path);
@@ -304,7 +309,9 @@ fn exported_traces_hold_the_same() {
         to
     };
     let kept = |r: &Record| match &r.event {
-        Recorded::Event(e) => e.name().starts_with("sched_") || matches!(e, Event::CpuIdle { .. }),
+        Recorded::Event(e) => {
+            e.name().starts_with("sched_") || matches!(e, Event::CpuIdle { .. } | Event::Touch { .. })
+        }
         _ => true,
     };
     let sorted = |recording: &Recording| {

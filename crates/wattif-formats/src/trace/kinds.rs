@@ -33,6 +33,7 @@ pub(super) enum Kind {
     RtappStats,
     RtappConfigured,
     Mark,
+    Touch,
     DeviceDone,
     DeadlineJob,
     TickStop,
@@ -120,6 +121,7 @@ pub(super) const ROWS: &[Row] = &[
     row("wattif_cfs_period", Kind::CfsPeriod, &["group", "periods", "throttled", "burst_ns"], NONE, &[]),
     row("wattif_deadline_job", Kind::DeadlineJob, &["pid", "lateness_ns"], NONE, &[]),
     row("wattif_mark", Kind::Mark, &["pid", "mark", "began_ns"], NONE, &[]),
+    row("wattif_touch", Kind::Touch, &["pid"], NONE, &[]),
     row("wattif_device_done", Kind::DeviceDone, &["pid", "device", "queued_ns", "service_ns"], NONE, &[]),
     row(
         "wattif_placement",
@@ -287,6 +289,7 @@ impl Kind {
                 c_period_us: n[2].max(0) as u64,
             },
             Kind::Mark => Event::Mark { pid: pid(n[0]), mark: word(n[1]), began_ns: n[2].max(0) as u64 },
+            Kind::Touch => Event::Touch { pid: pid(n[0]) },
             Kind::DeviceDone => Event::DeviceDone {
                 pid: pid(n[0]),
                 device: word(n[1]),
@@ -416,6 +419,10 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
         Event::Mark { pid, mark, began_ns } => {
             set(&[pid.0.into(), mark.into(), began_ns as i64]);
             Kind::Mark
+        }
+        Event::Touch { pid } => {
+            set(&[pid.0.into()]);
+            Kind::Touch
         }
         Event::DeviceDone { pid, device, queued_ns, service_ns } => {
             set(&[pid.0.into(), device.into(), queued_ns as i64, service_ns as i64]);

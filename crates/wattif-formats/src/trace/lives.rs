@@ -170,6 +170,7 @@ fn pids(event: &mut Recorded) -> [Option<&mut Pid>; 2] {
         | Event::RtappStats { pid, .. }
         | Event::RtappConfigured { pid, .. }
         | Event::Mark { pid, .. }
+        | Event::Touch { pid }
         | Event::DeviceDone { pid, .. }
         | Event::CgroupAttachTask { pid, .. }
         | Event::DeadlineJob { pid, .. }

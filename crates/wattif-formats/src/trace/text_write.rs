@@ -136,6 +136,7 @@ impl<W: Write> TextTrace<W> {
             Event::Mark { pid, mark, began_ns } => {
                 format!("comm={} pid={pid} mark={mark} began_ns={began_ns}", self.comm(pid))
             }
+            Event::Touch { pid } => format!("comm={} pid={pid}", self.comm(pid)),
             Event::DeviceDone { pid, device, queued_ns, service_ns } => {
                 let comm = self.comm(pid);
                 format!("comm={comm} pid={pid} device={device} queued_ns={queued_ns} service_ns={service_ns}")

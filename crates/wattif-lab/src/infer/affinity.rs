@@ -32,6 +32,8 @@ const KINDS: usize = 64;
 /// Who computes for so long on a small CPU while a larger one is idle would have been moved there; so long together means that it may not.
 pub(super) const STRANDED_NS: u64 = 100_000_000;
 const STRANDED_FOR_NS: u64 = 3 * STRANDED_NS;
+/// So often it was woken on a large CPU of a calm machine.
+const LINGERS: u32 = 100;
 
 /// What was seen of one thread.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +48,8 @@ pub struct Evidence {
     full: PassedOver,
     /// It computed beside an idle CPU of larger capacity.
     stranded: PassedOver,
+    /// It was woken on a larger CPU of a machine that had next to nothing to do, beside small ones.
+    lingered: PassedOver,
     /// Waits of `SNUB_NS` or more for a CPU that was not asleep, whatever the other CPUs did.
     long: u64,
     last: Option<CpuId>,
@@ -96,6 +100,8 @@ pub struct Machine {
     pub beside_any: CpuSet,
     /// CPUs from which energy-aware placement takes threads, so that their domain's clock can be slower.
     pub relieved: CpuSet,
+    /// Its CPUs differ, and it has an energy model.
+    pub by_energy: bool,
     /// CPUs of one capacity, and CPUs that share a cache.
     pub kinds: Vec<CpuSet>,
     pub caches: Vec<CpuSet>,
@@ -118,6 +124,7 @@ impl Machine {
         Machine {
             beside_equal: unless(packs),
             beside_any: unless(platform.is_asymmetric()),
+            by_energy: packs,
             relieved: cpus().filter(|c| packs && !util.is_empty() && is_loud(platform, util, *c)).collect(),
             kinds: sets(&|c| c.capacity),
             caches: sets(&|c| c.llc),
@@ -163,6 +170,7 @@ impl Evidence {
             false => self.full.seen(cpu),
         }
         self.stranded.seen(cpu);
+        self.lingered.seen(cpu);
     }
 
     /// It called the stopper of this CPU and went on elsewhere: it has set its affinity.
@@ -173,6 +181,11 @@ impl Evidence {
     /// It has computed on `cpu` for `busy_ns` without a sleep, while these larger CPUs were idle.
     pub fn strands(&mut self, cpu: CpuId, busy_ns: u64, larger: &CpuSet) {
         self.stranded.runs(cpu, busy_ns, larger, false);
+    }
+
+    /// It is woken on `cpu` of a calm machine that places by energy, while these smaller ones are idle.
+    pub fn lingers(&mut self, cpu: CpuId, smaller: &CpuSet) {
+        self.lingered.runs(cpu, 0, smaller, true);
     }
 
     /// It waits for `cpu` when the trace ends.
@@ -203,13 +216,14 @@ impl Evidence {
         if binds(&self.any) && self.any.seen_since.is_subset(&machine.beside_any) {
             return Some(self.any.seen_since.clone());
         }
-        // No balancer would move it between CPUs of one kind.
-        let kinds = machine.kinds.iter().filter(|k| k.intersects(&self.stranded.seen_since));
-        let allowed: CpuSet = kinds.flat_map(CpuSet::iter).collect();
-        let elsewhere = self.stranded.waits.iter().filter(|(idle, _)| !idle.iter().any(|c| allowed.contains(*c)));
-        let stranded_ns: u64 = elsewhere.map(|(_, w)| w.waited_ns).sum();
-        if stranded_ns >= STRANDED_FOR_NS {
+        let (allowed, waits) = self.stranded.of_other_kinds(machine);
+        if waits.waited_ns >= STRANDED_FOR_NS {
             return Some(allowed);
+        }
+        // Groups have all or the small CPUs; who is kept on a large one is most often bound to it alone.
+        let (allowed, waits) = self.lingered.of_other_kinds(machine);
+        if machine.by_energy && waits.squeezes >= LINGERS {
+            return Some(if self.seen_on.len() == 1 { self.seen_on.clone() } else { allowed });
         }
         let others = machine.kinds.iter().flat_map(CpuSet::iter).filter(|c| !self.not_on.contains(*c));
         (!self.not_on.is_empty()).then(|| others.collect())
@@ -266,6 +280,16 @@ impl PassedOver {
         let found = |(idle, _): &(&Vec<CpuId>, &Waits)| idle.iter().any(|c| machine.finds(&self.seen_since, *c));
         self.waits.iter().filter(found).for_each(|(_, waits)| sum.add(waits));
         sum
+    }
+
+    /// All CPUs of the kinds that it ran on, between which nothing need move it, and its waits beside others.
+    fn of_other_kinds(&self, machine: &Machine) -> (CpuSet, Waits) {
+        let kinds = machine.kinds.iter().filter(|k| k.intersects(&self.seen_since));
+        let own: CpuSet = kinds.flat_map(CpuSet::iter).collect();
+        let mut sum = Waits::default();
+        let elsewhere = self.waits.iter().filter(|(idle, _)| !idle.iter().any(|c| own.contains(*c)));
+        elsewhere.for_each(|(_, waits)| sum.add(waits));
+        (own, sum)
     }
 
     /// It waited often and long for CPUs it stays on, beside idle ones it never ran on.
@@ -455,6 +479,22 @@ mod tests {
         assert_eq!(e.cpus("step", &machine(false)), Some(cpus(&[0, 1, 2, 3])), "no need to leave one for its like");
         runs(&mut e, CpuId(5), 0, cpus(&[]), false);
         assert_eq!(e.cpus("step", &machine(false)), None);
+    }
+
+    #[test]
+    fn a_thread_that_hardly_works_on_a_large_cpu() {
+        let mut e = Evidence::default();
+        let bound = |e: &Evidence, by_energy| e.cpus("light", &Machine { by_energy, ..machine(false) });
+        for i in 0..100 {
+            assert_eq!(bound(&e, true), None, "{i}");
+            e.lingers(CpuId(4), &cpus(&[1, 2]));
+            runs(&mut e, CpuId(4), 0, cpus(&[]), false);
+        }
+        assert_eq!((bound(&e, true), bound(&e, false)), (Some(cpus(&[4])), None));
+        runs(&mut e, CpuId(5), 0, cpus(&[]), false);
+        assert_eq!(bound(&e, true), Some(cpus(&[4, 5, 6, 7])));
+        runs(&mut e, CpuId(2), 0, cpus(&[]), false);
+        assert_eq!(bound(&e, true), None, "it may");
     }
 
     #[test]

@@ -24,7 +24,8 @@ const FOREVER_NS: u64 = 1_000_000_000_000_000;
 
 /// A workload of what was seen.
 pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &str, options: &Options) -> Inferred {
-    let Inference { platform, mut threads, busy_ns, worked, give_way, since_5, .. } = inference;
+    let since_5 = inference.since_5();
+    let Inference { platform, mut threads, busy_ns, worked, give_way, .. } = inference;
     let end = recording.end.0.max(1);
     // Mainline's placement compares energies; Android's before took CPUs that were busy before idle ones.
     let util: Vec<u64> = if since_5 { worked.iter().map(|w| w / end).collect() } else { Vec::new() };
@@ -321,6 +322,7 @@ impl Programs<'_> {
                 Step::Lock(of) => Op::Lock(self.mutexes[&of]),
                 Step::Unlock(of) => Op::Unlock(self.mutexes[&of]),
                 Step::Fork(child) => Op::Fork(self.index[&child]),
+                Step::Touch => Op::Touch,
                 Step::Bind(nth) => Op::SetAffinity(Some(t.binds[nth].clone())),
                 Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
                 Step::Exit => Op::Exit,

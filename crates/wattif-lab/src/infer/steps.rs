@@ -57,6 +57,8 @@ pub enum Step {
     Lock(Pid),
     Unlock(Pid),
     Fork(Pid),
+    /// Of the screen.
+    Touch,
     Attr(u8),
     /// It sets its affinity, for the so-manyth time.
     Bind(usize),

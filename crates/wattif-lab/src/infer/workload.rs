@@ -131,13 +131,17 @@ const ROAMS: u32 = 3;
 const DEVICE_OF: u32 = 5;
 /// A CPU counts as idle while it is busy for no more than one part in so many.
 const BUSY_PART: u64 = 20;
+/// Kernels 4.x that Android's are made of: these place by energy before mainline does.
+const ANDROIDS_4: [u32; 4] = [4, 9, 14, 19];
+/// A thread of less utilisation (of 1024) may look like one without.
+const LEAST_UTIL: u64 = 2;
 /// A CPU that is idle for less may be about to run something.
 const IDLE_NS: u64 = 100_000;
 pub(super) struct Inference<'a> {
     pub(super) platform: &'a Platform,
     pub(super) threads: BTreeMap<Pid, Thread>,
-    /// It was recorded under 5.0 or later: energy-aware placement is mainline's, and small CPUs whose thread needs a larger one are looked for.
-    pub(super) since_5: bool,
+    /// Of the kernel it was recorded under, where that is told.
+    version: Option<(u32, u32)>,
     /// Who runs since when, by CPU.
     running: Vec<(Pid, u64)>,
     /// Since when each CPU is idle, and since when it was busy last.
@@ -167,7 +171,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     let mut inference = Inference {
         platform,
         threads: threads.map(|(pid, prio)| (pid, Thread::new(prio))).collect(),
-        since_5: major(&recording).is_some_and(|n| n >= 5),
+        version: version(&recording),
         running: vec![(Pid(0), 0); n],
         idle_since: vec![Some(0); n],
         busy_since: vec![0; n],
@@ -195,10 +199,11 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     inferred
 }
 
-/// The first number of the kernel's release, where that is told.
-fn major(recording: &Recording) -> Option<u32> {
+/// The first two numbers of the kernel's release, where that is told.
+fn version(recording: &Recording) -> Option<(u32, u32)> {
     let numbers = recording.release.as_deref()?.trim_start_matches(|c: char| !c.is_ascii_digit());
-    numbers.split('.').next()?.parse().ok()
+    let mut numbers = numbers.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
+    Some((numbers.next()?, numbers.next().unwrap_or(0)))
 }
 
 /// The kernel's per-CPU stoppers: every simulation has its own.
@@ -351,6 +356,12 @@ impl Inference<'_> {
                 }
                 self.waking(at, cpu, pid, by_thread.then_some(waker));
             }
+            Recorded::Event(Event::Touch { pid }) => {
+                self.account(cpu, at);
+                if let Some(t) = self.threads.get_mut(&pid) {
+                    t.push(Step::Touch);
+                }
+            }
             Recorded::Event(Event::SchedProcessFork { pid, child_pid }) => self.fork(at, cpu, pid, child_pid),
             Recorded::Event(Event::SchedWakeupNew { pid, .. }) => {
                 if let Some(t) = self.threads.get_mut(&pid).filter(|t| t.state == State::Unknown) {
@@ -431,6 +442,7 @@ impl Inference<'_> {
             self.siblings_until(cpu, at);
         }
         self.running[cpu.at()] = (next, at);
+        self.lingers(at, cpu, next);
         let (idle, equal) = self.idle_beside(next, cpu, at);
         if prev.0 == 0 {
             self.busy_since[cpu.at()] = at;
@@ -500,19 +512,41 @@ impl Inference<'_> {
 
     /// A fair thread has computed on `cpu` for long while larger ones were idle.
     fn strands(&mut self, at: u64, cpu: CpuId, pid: Pid) {
-        let long = |since: u64| since + STRANDED_NS <= at;
+        let (long, since_5) = (|since: u64| since + STRANDED_NS <= at, self.since_5());
         let Some(t) = self.threads.get_mut(&pid).filter(|t| t.prio >= 100) else { return };
         let Some(since) = t.stays_since.filter(|since| long(*since)) else { return };
         let told = |c: &CpuId| self.platform.told_capacity(*c);
         // Before 5.0, a thread may be left on a small CPU as long as a larger one is not all idle.
         let idle = |c: &CpuId| {
             let idle_since = self.idle_since[c.at()];
-            if self.since_5 { idle_since.is_some() && long(self.quiet[c.at()].0) } else { idle_since.is_some_and(long) }
+            if since_5 { idle_since.is_some() && long(self.quiet[c.at()].0) } else { idle_since.is_some_and(long) }
         };
         let all = (0..self.idle_since.len() as u32).map(CpuId);
         let larger = all.filter(|c| told(c) > told(&cpu) && idle(c)).collect();
         t.where_it_runs.strands(cpu, at - since, &larger);
         t.stays_since = Some(at);
+    }
+
+    /// A fair thread is woken on `cpu` although all CPUs, this one too, have had next to nothing to do for long, and smaller ones are idle.
+    fn lingers(&mut self, at: u64, cpu: CpuId, pid: Pid) {
+        let by_energy = self.since_5() || self.version.is_some_and(|(n, minor)| n == 4 && ANDROIDS_4.contains(&minor));
+        let Some(t) = self.threads.get_mut(&pid).filter(|t| by_energy && t.prio >= 100 && t.woken) else { return };
+        let told = |c: &CpuId| self.platform.told_capacity(*c);
+        let smaller: CpuSet = t.idle_then.iter().map(|then| then.0).filter(|c| told(c) < told(&cpu)).collect();
+        let calm = |(quiet, idle): (&(u64, u64), &Option<u64>)| quiet.0 + STRANDED_NS <= at && idle.is_some();
+        if smaller.is_empty() || !self.quiet.iter().zip(&self.idle_since).all(calm) {
+            return;
+        }
+        let worked = t.steps.iter().rev().find_map(|s| if let Step::Work(units) = s { Some(*units) } else { None });
+        // Whose utilisation is 0 costs nothing anywhere.
+        if worked.unwrap_or(0) >= LEAST_UTIL * at.saturating_sub(t.entered.0) {
+            t.where_it_runs.lingers(cpu, &smaller);
+        }
+    }
+
+    /// It was recorded under 5.0 or later: energy-aware placement is mainline's, and small CPUs whose thread needs a larger one are looked for.
+    pub(super) fn since_5(&self) -> bool {
+        self.version.is_some_and(|v| v >= (5, 0))
     }
 
     /// The siblings of a CPU have had the speed they had until now.
@@ -738,6 +772,49 @@ mod tests {
         };
         assert_eq!(computes(0), Some(CpuSet::first(2)));
         assert_eq!(computes(2), None, "none is larger");
+    }
+
+    #[test]
+    fn who_hardly_works_on_a_large_cpu() {
+        const MS: u64 = 1_000_000;
+        let wakes = |cpu: u32, release: &str, work_us: u64| {
+            let cycle = |i: u64| {
+                let (at, work) = (i * MS, work_us * 1_000);
+                [
+                    (at, testbed::waking(7)),
+                    (at + 2_000, switch(0, 7, PrevState::Running)),
+                    (at + 2_000 + work, switch(7, 0, PrevState::Sleeping)),
+                ]
+            };
+            let record =
+                |(at, event)| Record { at: Ns(at), cpu: CpuId(cpu), current: None, event: Recorded::Event(event) };
+            let records: Vec<Record> = (1..=250).flat_map(cycle).map(record).collect();
+            let release = Some(release.into());
+            let recording = Recording { nr_cpus: 4, end: Ns(252 * MS), records, release, ..Recording::default() };
+            let mut platform = testbed::platform();
+            for d in &mut platform.domains {
+                d.power.busy_uw = vec![1; d.opps.len()];
+            }
+            workload(&recording, &platform, "a", &Options::default()).workload.tasks[0].cpus.clone()
+        };
+        assert_eq!(wakes(2, "6.12", 10), Some(CpuSet::one(CpuId(2))));
+        assert_eq!(wakes(2, "4.14.117-perf+", 10), Some(CpuSet::one(CpuId(2))), "Android's do so before mainline");
+        assert_eq!(wakes(2, "4.20.0", 10), None, "before mainline did, it may stay where it was");
+        assert_eq!(wakes(2, "6.12", 1), None, "whoever has no utilisation may, too");
+        assert_eq!(wakes(0, "6.12", 10), None, "none is smaller");
+    }
+
+    #[test]
+    fn touches_come_back() {
+        const MS: u64 = 1_000_000;
+        let events = [
+            (MS, testbed::waking(7)),
+            (MS, switch(0, 7, PrevState::Running)),
+            (2 * MS, Event::Touch { pid: Pid(7) }),
+            (3 * MS, switch(7, 0, PrevState::Sleeping)),
+        ];
+        let ops = &tasks(0, events.into())[0].program.ops;
+        assert!(matches!(ops[..], [Op::Timer { .. }, Op::Run(_), Op::Touch, Op::Run(_), ..]), "{ops:?}");
     }
 
     #[test]

@@ -92,6 +92,7 @@ const ABOUT_A_THREAD: &[&str] = &[
     "wattif_rtapp_stats",
     "wattif_rtapp_configured",
     "wattif_mark",
+    "wattif_touch",
     "wattif_device_done",
     "wattif_deadline_job",
     "wattif_placement",

@@ -219,6 +219,11 @@ pub enum Event {
         /// When it began (arrival of the request, start of the frame), ns since the start of the run.
         began_ns: u64,
     },
+    /// The user touched the screen: a thread has got the input.
+    Touch {
+        /// Which.
+        pid: Pid,
+    },
     /// A device has served a request of a thread.
     DeviceDone {
         /// Whose.

@@ -164,6 +164,7 @@ impl Event {
             Event::RtappStats { .. } => "wattif_rtapp_stats",
             Event::RtappConfigured { .. } => "wattif_rtapp_configured",
             Event::Mark { .. } => "wattif_mark",
+            Event::Touch { .. } => "wattif_touch",
             Event::DeviceDone { .. } => "wattif_device_done",
             Event::DeadlineJob { .. } => "wattif_deadline_job",
             Event::Placement(_) => "wattif_placement",

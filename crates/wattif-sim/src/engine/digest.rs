@@ -79,6 +79,7 @@ impl Digest {
             | Event::RtappStats { .. }
             | Event::RtappConfigured { .. }
             | Event::Mark { .. }
+            | Event::Touch { .. }
             | Event::DeviceDone { .. }
             | Event::CgroupAttachTask { .. }
             | Event::CfsThrottle { .. }

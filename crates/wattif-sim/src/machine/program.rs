@@ -166,7 +166,7 @@ pub struct Setup {
     /// Units per ns of work: the capacity of the calibration CPU at full speed.
     pub unit_capacity: u64,
     /// Emit [`Event::TimerWake`], [`Event::RtappStats`], [`Event::RtappConfigured`], [`Event::Mark`] and
-    /// [`Event::DeviceDone`].
+    /// [`Event::Touch`], [`Event::DeviceDone`].
     pub want_program_events: bool,
 }
 
@@ -485,6 +485,7 @@ impl Programs {
             Op::Yield => Some(Step::Yield),
             Op::Touch => {
                 out.touched = true;
+                self.emit(out, Event::Touch { pid });
                 None
             }
             Op::Loop { count, end } => self.loop_begin(pid, count, end, instr),

@@ -23,6 +23,10 @@ const OURS: &str = "wattif";
 /// Their processes are tasks, and have the policy in their command line.
 const POLICY: &str = "--policy=";
 
+/// What programs tell, in `FtraceEvent`. Ours: a touch, as Android's would, an instant of a process.
+const PRINT: u32 = 3;
+const TOUCH: &str = "touch";
+
 /// `TracePacket`.
 mod packet {
     pub const FTRACE_EVENTS: u32 = 1;
@@ -67,7 +71,7 @@ const EVENTS: &[(u32, Kind, &[u32], &[u32])] = &[
 
 /// Names of common events that are skipped.
 const SKIPPED: &[(u32, &str)] = &[
-    (3, "print"),
+    (PRINT, "print"),
     (12, "cpu_frequency_limits"),
     (26, "softirq_raise"),
     (237, "sched_process_exec"),
@@ -314,6 +318,10 @@ impl Reader<'_> {
         }
         let Some((field, value)) = found else { return };
         self.builder.ascending(place.at);
+        if field == PRINT && self.ours && is_touch(value.bytes()) {
+            let pid = place.current.unwrap_or(0);
+            return self.builder.kind(Kind::Touch, place, &kinds::of([pid.into()]));
+        }
         let Some(known) = self.known.get(field as usize).and_then(Option::as_ref) else {
             *self.unknown.entry(field).or_insert(0) += 1;
             return;
@@ -386,6 +394,12 @@ impl Reader<'_> {
             *slot = running;
         }
     }
+}
+
+/// Is this `PrintFtraceEvent` a touch of ours?
+fn is_touch(print: &[u8]) -> bool {
+    let text = fields(print).find(|(field, _)| *field == 2).map(|(_, v)| v.bytes()).unwrap_or_default();
+    text.starts_with(b"I|") && text.trim_ascii().rsplit(|b| *b == b'|').next() == Some(TOUCH.as_bytes())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::super::kinds::{BALANCES, REASONS, state_bits};
 use super::super::names::Names;
 use super::super::writer::{About, Detail, GENERATOR, TraceWriter};
 use super::proto::Message;
-use super::{KTHREADD, POLICY};
+use super::{KTHREADD, POLICY, PRINT, TOUCH};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
@@ -394,6 +394,11 @@ impl<W: Write> PerfettoTrace<W> {
             Event::CpuPower { level } => self.power(at, cpu.at(), level, false),
             Event::ClusterPower { cluster, level } => self.power(at, cluster.at(), level, true),
             Event::Mark { pid, mark, began_ns } => self.frame(at, pid, mark, began_ns),
+            Event::Touch { pid } => {
+                let mut m = Message::default();
+                m.text(2, &format!("I|{pid}|{TOUCH}\n"));
+                self.verbose(at, cpu, PRINT, &m)
+            }
             Event::DeviceDone { pid, device, service_ns, .. } => self.served(at, pid, device, service_ns),
             Event::Placement(_) | Event::Frequency(_) | Event::Idle(_) | Event::IdleWeights(_) | Event::Balance(_) => {
                 self.decided(at, cpu, event)
