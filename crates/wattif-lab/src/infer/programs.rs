@@ -196,6 +196,29 @@ fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Option
     attr
 }
 
+/// The steps that are relative sleeps: all timers of a thread, or those of a phase of it.
+fn sleeps(steps: &[Step]) -> Vec<bool> {
+    let timer = |s: &Step| matches!(s, Step::Timer { since: 1.., .. });
+    if sleeps_relatively(steps) {
+        return steps.iter().map(timer).collect();
+    }
+    let mut asleep = vec![false; steps.len()];
+    let waits: Vec<usize> = (0..steps.len()).filter(|i| steps[*i].waits()).collect();
+    let length = |s: &Step| s.woken_at().zip(s.blocked_since()).map_or(0, |(until, since)| until.saturating_sub(since));
+    let alike = |a: &usize, b: &usize| {
+        let lengths = [a, b].map(|i| length(&steps[*i]) as f64);
+        [a, b].iter().all(|i| timer(&steps[**i])) && (lengths[0] - lengths[1]).abs() <= FAR * lengths[0]
+    };
+    for phase in waits.chunk_by(alike).filter(|phase| phase.len() >= MIN_SLEEPS) {
+        let woken: Vec<u64> = phase.iter().filter_map(|i| steps[*i].woken_at()).collect();
+        let intervals: Vec<f64> = woken.windows(2).map(|w| w[1].saturating_sub(w[0]) as f64).collect();
+        if spread(&intervals) > FAR && sleeps_relatively(&steps[phase[0]..=phase[phase.len() - 1]]) {
+            phase.iter().for_each(|i| asleep[*i] = true);
+        }
+    }
+    asleep
+}
+
 /// Sleeps of equal length, or of a few lengths, between wake-ups at unequal distances: relative sleeps.
 fn sleeps_relatively(steps: &[Step]) -> bool {
     let sleeps: Vec<(f64, f64)> = steps
@@ -210,10 +233,6 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
     }
     let lengths: Vec<f64> = sleeps.iter().map(|s| s.0).collect();
     let intervals: Vec<f64> = sleeps.windows(2).map(|w| w[1].1 - w[0].1).collect();
-    let spread = |v: &[f64]| {
-        let mean = v.iter().sum::<f64>() / v.len() as f64;
-        (v.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / v.len() as f64).sqrt() / mean.max(1.0)
-    };
     if spread(&lengths) < 0.02 && spread(&lengths) * 2.0 < spread(&intervals) {
         return true;
     }
@@ -221,6 +240,12 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
     // are so little farther apart may be those of a timer.
     let missed = missed(lengths);
     missed < FAR && missed * 4.0 < self::missed(intervals)
+}
+
+/// Standard deviation as part of the mean.
+fn spread(v: &[f64]) -> f64 {
+    let mean = v.iter().sum::<f64>() / v.len() as f64;
+    (v.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / v.len() as f64).sqrt() / mean.max(1.0)
 }
 
 /// How far values are from the nearest of a few constants, as part of it; those that are farthest left out.
@@ -280,24 +305,33 @@ impl Programs<'_> {
     ) -> Vec<Op> {
         let mut bind = bind.filter(|_| !self.goes_round(&pid));
         let mut done = 0;
-        let relative = sleeps_relatively(&t.steps);
+        let asleep = sleeps(&t.steps);
         let absolute = !self.starting_again.contains(task);
         // A forked thread's timers count from its birth, the others' from the common start.
         let mut expiry = if t.parent.is_some() { t.born.saturating_add(self.delay) } else { 0 };
         let mut late = false;
         let work = |units: u64| Op::Run(Amount::Fixed((units / u64::from(self.calibration)).max(1)));
         let mut ops = Vec::with_capacity(t.steps.len() + 3);
-        for step in &t.steps {
+        // When the last of a phase's sleeps ended: a timer that comes next counts from there.
+        let mut slept = None;
+        for (step, asleep) in t.steps.iter().zip(&asleep) {
             if let Some((_, cpus)) = bind.take_if(|(after, _)| *after <= done) {
                 ops.push(Op::SetAffinity(Some(cpus)));
             }
             done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. }));
-            ops.push(match *step {
+            let op = match *step {
                 Step::Work(units) => work(units),
                 Step::Spin(ns) => Op::Spin { wall: Amount::Fixed(ns), chunk: SPIN_CHUNK_NS },
-                Step::Timer { until, since } if relative && since > 0 => Op::Sleep(Amount::Fixed(until - since)),
+                Step::Timer { until, since } if *asleep => {
+                    slept = Some((until, ops.len() + 1));
+                    Op::Sleep(Amount::Fixed(until - since))
+                }
                 Step::Timer { until, .. } => {
                     let until = until.saturating_add(self.delay);
+                    if let Some((woken, next)) = slept.take() {
+                        ops.insert(next, Op::Timer { timer: 0, period: Amount::Fixed(1), absolute: false });
+                        expiry = expiry.max(woken.saturating_add(self.delay));
+                    }
                     let since_last = until.saturating_sub(expiry);
                     let period = if std::mem::take(&mut late) && !absolute { t.beat.period } else { since_last };
                     expiry = expiry.max(until);
@@ -326,7 +360,8 @@ impl Programs<'_> {
                 Step::Bind(nth) => Op::SetAffinity(Some(t.binds[nth].clone())),
                 Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
                 Step::Exit => Op::Exit,
-            });
+            };
+            ops.push(op);
         }
         if self.goes_round(&pid) {
             ops.insert(0, Op::Loop { count: None, end: ops.len() as u32 + 1 });
@@ -350,7 +385,7 @@ impl Programs<'_> {
             ops.extend([Op::Loop { count: None, end: begin + 3 }, timer, work(t.beat.work), Op::LoopEnd { begin }]);
         } else if let Some(usual) = steps::usual_interval(&t.steps) {
             // Governors look at the timer that comes next, also while the last one of the trace is over.
-            ops.push(match absolute && !relative {
+            ops.push(match absolute && slept.is_none() {
                 true => {
                     let period =
                         Amount::Fixed((self.end.saturating_add(self.delay + usual / 2)).saturating_sub(expiry));
@@ -446,15 +481,16 @@ impl Thread {
     }
     /// Could its program be a loop without a clock?
     fn goes_round(&self, end: u64) -> bool {
-        let relative = sleeps_relatively(&self.steps);
-        let timed = |s: &Step| matches!(s, Step::Timer { since, .. } if !relative || *since == 0);
+        let asleep = sleeps(&self.steps);
+        let timed = self.steps.iter().zip(&asleep).any(|(s, asleep)| matches!(s, Step::Timer { .. }) && !asleep);
         let blocks = self.steps.iter().any(Step::waits) && self.steps.iter().any(Step::is_busy);
         let ends = |s: &Step| matches!(s, Step::Fork(_) | Step::Exit | Step::Attr(_));
         blocks
             && self.parent.is_none()
             && self.born <= end / 20
             && !matches!(self.state, State::Dead { .. })
-            && !self.steps.iter().any(|s| timed(s) || ends(s))
+            && !timed
+            && !self.steps.iter().any(ends)
     }
 }
 
@@ -494,6 +530,17 @@ mod tests {
         let phases = |i| if i / 10 % 2 == 0 { (unlike(i), 5_000) } else { (unlike(i) / 10, 2_000) };
         assert!(sleeps_relatively(&asleep((0..60).map(phases))), "two lengths");
         assert!(!sleeps_relatively(&asleep((0..60).map(|i| (1_000, unlike(i * i))))), "any length");
+    }
+
+    #[test]
+    fn phases_of_sleeps() {
+        let unlike = |i: u64| 1_000 + i * 7_919 % 1_500;
+        let turn = |i: u64| if i / 20 % 2 == 0 { (5 * unlike(i), 20_000 - 5 * unlike(i)) } else { (unlike(i), 500) };
+        let steps = asleep((0..80).map(turn));
+        assert!(!sleeps_relatively(&steps));
+        let timers = steps.iter().zip(sleeps(&steps)).filter(|(s, _)| matches!(s, Step::Timer { .. }));
+        let which: Vec<bool> = timers.map(|(_, asleep)| asleep).collect();
+        assert_eq!(which, (0..80).map(|i| i / 20 % 2 == 1).collect::<Vec<_>>());
     }
 
     #[test]
