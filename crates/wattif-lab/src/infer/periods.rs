@@ -29,6 +29,12 @@ const MIN_SHARE: usize = 30;
 /// Jobs of equal work: so many of 100, within so many percent of their median.
 const EQUAL_OF_100: usize = 70;
 const EQUAL_PCT: u64 = 20;
+/// Threads with fewer tellable sleeps are taken as timed absolutely.
+pub const MIN_SLEEPS: usize = 8;
+/// Lengths of the sleeps of a program; so many of 100 sleeps tell them, and others are farther than this part from them.
+const CONSTANTS: usize = 3;
+const OF_100: usize = 80;
+pub const FAR: f64 = 0.02;
 /// More jobs at once are not believed.
 const MAX_JOBS: u64 = 64;
 
@@ -99,14 +105,27 @@ pub fn has_grid(steps: &[Step]) -> bool {
     let beats: Vec<(u64, u64)> = timers.windows(2).map(|w| (w[1].0.saturating_sub(w[0].0), w[1].1)).collect();
     let Some(period) = most_frequent(beats.iter().map(|b| b.0).collect(), MIN_SHARE) else { return false };
     let on_it = |b: &&(u64, u64)| b.0.abs_diff(period) <= slop(period);
-    let (distances, sleeps) = beats.iter().filter(on_it).copied().unzip();
-    2 * deviation(distances) <= deviation(sleeps)
+    let (distances, sleeps) = beats.iter().filter(on_it).map(|b| (b.0 as f64, b.1 as f64)).unzip();
+    2.0 * missed(distances) <= missed(sleeps)
 }
 
-/// Sum of distances to the median.
-fn deviation(mut values: Vec<u64>) -> u64 {
-    let median = median(&mut values).unwrap_or(0);
-    values.iter().map(|v| v.abs_diff(median)).sum()
+/// How far values are from the nearest of a few constants, as part of it; those that are farthest left out.
+pub fn missed(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let (n, mut off) = (values.len(), Vec::new());
+    for _ in 0..CONSTANTS {
+        let near = |begin: usize| values[begin..].partition_point(|v| *v <= values[begin] * (1.0 + FAR));
+        let Some((n, begin)) = (0..values.len()).map(|begin| (near(begin), begin)).max() else { break };
+        if n < MIN_SLEEPS {
+            break;
+        }
+        let constant = values[begin + n / 2];
+        off.extend(values.drain(begin..begin + n).map(|v| (v - constant).abs() / constant.max(1.0)));
+    }
+    off.sort_unstable_by(f64::total_cmp);
+    off.resize(n, 1.0);
+    off.truncate(n * OF_100 / 100);
+    off.iter().sum::<f64>() / off.len().max(1) as f64
 }
 
 /// The interval that is most frequent.

@@ -1,6 +1,7 @@
 //! The programs of the threads of a recording: what each did, in the language of workloads.
 
 use super::affinity::Machine;
+use super::periods::{FAR, MIN_SLEEPS, missed};
 use super::servers;
 use super::steps::{self, Queue, Rest, Step};
 use super::workload::{Inference, Inferred, Options, State, Thread};
@@ -9,14 +10,8 @@ use wattif_model::trace::Recording;
 use wattif_model::workload::*;
 use wattif_model::{CpuSet, Ns, Pid};
 
-/// Threads with fewer tellable sleeps are taken as timed absolutely.
-const MIN_SLEEPS: usize = 8;
 /// A CPU that is busy for so much of a trace has no room left, percent.
 const BUSY_PCT: u64 = 80;
-/// Lengths of the sleeps of a program; so many of 100 sleeps tell them, and others are farther than this part from them.
-const CONSTANTS: usize = 3;
-const OF_100: usize = 80;
-const FAR: f64 = 0.02;
 /// Between two looks at the clock.
 const SPIN_CHUNK_NS: u64 = 1_000;
 /// Work and sleeps without an end.
@@ -238,33 +233,14 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
     }
     // Some may have ended while their CPU took long to wake up. That moves both distances to the wake-up, but one length only: intervals that
     // are so little farther apart may be those of a timer.
-    let missed = missed(lengths);
-    missed < FAR && missed * 4.0 < self::missed(intervals)
+    let off = missed(lengths);
+    off < FAR && off * 4.0 < missed(intervals)
 }
 
 /// Standard deviation as part of the mean.
 fn spread(v: &[f64]) -> f64 {
     let mean = v.iter().sum::<f64>() / v.len() as f64;
     (v.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / v.len() as f64).sqrt() / mean.max(1.0)
-}
-
-/// How far values are from the nearest of a few constants, as part of it; those that are farthest left out.
-fn missed(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let (n, mut off) = (values.len(), Vec::new());
-    for _ in 0..CONSTANTS {
-        let near = |begin: usize| values[begin..].partition_point(|v| *v <= values[begin] * (1.0 + FAR));
-        let Some((n, begin)) = (0..values.len()).map(|begin| (near(begin), begin)).max() else { break };
-        if n < MIN_SLEEPS {
-            break;
-        }
-        let constant = values[begin + n / 2];
-        off.extend(values.drain(begin..begin + n).map(|v| (v - constant).abs() / constant.max(1.0)));
-    }
-    off.sort_unstable_by(f64::total_cmp);
-    off.resize(n, 1.0);
-    off.truncate(n * OF_100 / 100);
-    off.iter().sum::<f64>() / off.len().max(1) as f64
 }
 
 /// What all threads of a recording need to become programs.
@@ -535,7 +511,9 @@ mod tests {
     #[test]
     fn phases_of_sleeps() {
         let unlike = |i: u64| 1_000 + i * 7_919 % 1_500;
-        let turn = |i: u64| if i / 20 % 2 == 0 { (5 * unlike(i), 20_000 - 5 * unlike(i)) } else { (unlike(i), 500) };
+        let turn = |i: u64| {
+            if (i / 20).is_multiple_of(2) { (5 * unlike(i), 20_000 - 5 * unlike(i)) } else { (unlike(i), 500) }
+        };
         let steps = asleep((0..80).map(turn));
         assert!(!sleeps_relatively(&steps));
         let timers = steps.iter().zip(sleeps(&steps)).filter(|(s, _)| matches!(s, Step::Timer { .. }));
@@ -550,8 +528,8 @@ mod tests {
             let turn = |i: u64| (work(i), 10_000 + exit(i + 1) - exit(i) - work(i));
             assert!(!sleeps_relatively(&asleep((0..80).map(turn))), "{why}");
         };
-        check(&|i| if i / 20 % 2 == 0 { 500 } else { 7_000 }, "two kinds of work");
-        check(&|i| 500 + i % 3 + if i / 20 % 2 == 0 { 0 } else { 6_500 }, "not to the microsecond");
+        check(&|i| if (i / 20).is_multiple_of(2) { 500 } else { 7_000 }, "two kinds of work");
+        check(&|i| 500 + i % 3 + if (i / 20).is_multiple_of(2) { 0 } else { 6_500 }, "not to the microsecond");
         check(&|i| 500 + i * 7_919 % 5_000, "any work");
         check(&|_| 500, "always the same");
     }

@@ -683,9 +683,17 @@ impl Inference<'_> {
         }
         let kinds = super::servers::kinds(&self.threads, |pid| super::play::task(recording, recording.comm(pid)));
         super::spins::spin(&mut self.threads, &kinds);
-        for t in self.threads.values_mut() {
+        // A thread on the CPU that serves its device looks like one with timers: others of its kind tell.
+        let families = super::pools::families(recording, &self.threads);
+        let mut irqs: BTreeMap<_, (u32, u32)> = BTreeMap::new();
+        for (pid, t) in &self.threads {
+            let of = irqs.entry(&families[pid]).or_default();
+            *of = (of.0 + t.irqs, of.1 + t.irqs_elsewhere);
+        }
+        for (pid, t) in &mut self.threads {
             let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
-            steps::follow_causes(&mut t.steps, DEVICE_OF * t.irqs_elsewhere > t.irqs, slack);
+            let (all, elsewhere) = irqs[&families[pid]];
+            steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
             steps::even_out(&mut t.steps);
             t.beat = periods::reveal(&mut t.steps);
         }
