@@ -10,6 +10,7 @@ mod cases;
 mod decisions;
 mod measure;
 mod traces;
+mod train;
 
 use cases::CASES;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         ["traces"] => traces::all(),
         ["decisions"] => decisions::all(),
         ["--slices", case, milliseconds] => measure::slices(case, milliseconds),
+        ["--train"] => train::all(),
         [] => measure::all(&[]).and_then(|()| traces::all()).and_then(|()| decisions::all()),
         names if names.iter().all(|n| CASES.iter().any(|c| c.name == *n)) => measure::all(names),
         _ => Err(format!(

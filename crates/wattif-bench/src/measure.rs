@@ -12,6 +12,8 @@ use wattif_sim::simulation::simulate;
 #[derive(Serialize)]
 struct Line {
     case: &'static str,
+    /// See `cargo xtask pgo`.
+    profile_guided: bool,
     runs: usize,
     nr_cpus: usize,
     sim_s: f64,
@@ -56,6 +58,7 @@ pub fn here(name: &str) -> Result<(), String> {
     let sim_s: f64 = specs.iter().map(|s| s.duration.as_s_f64()).sum();
     let line = Line {
         case: case.name,
+        profile_guided: option_env!("WATTIF_PROFILE_GUIDED").is_some(),
         runs: specs.len(),
         nr_cpus: specs[0].platform.nr_cpus(),
         sim_s,

@@ -52,10 +52,21 @@ fn skip(why: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `cargo xtask bench`: the release build, one JSON line per case.
+/// `cargo xtask bench`: one JSON line per case, of a profile-guided build; of the release build where that is asked for, or all
+/// that can be had.
 pub fn bench(cases: &[&str]) -> Result<(), String> {
     if cases == ["page"] {
         return crate::web::bench();
+    }
+    let (plain, cases) = match cases {
+        ["--plain", cases @ ..] => (true, cases),
+        cases => (false, cases),
+    };
+    if !plain {
+        match crate::pgo::build("wattif-bench") {
+            Ok(bench) => return run(&bench.to_string_lossy(), cases),
+            Err(why) => skip(&format!("the profile-guided build: {why}; what follows is of the release build"))?,
+        }
     }
     let args = ["run", "--release", "--locked", "--quiet", "-p", "wattif-bench", "--"];
     run(&cargo(), &args.iter().chain(cases).copied().collect::<Vec<_>>())
