@@ -56,12 +56,12 @@
 //! ended counts by its length; but if such sleeps are more than two thirds of all (`tick_wakeups`), as a hit of the deepest
 //! state, so that the tick is stopped next time.
 //!
-//! 2026 (7.0): as 6.19, and the search of step 2 ends no deeper than the state with most intercepts. Example: intercepts 5, 3,
-//! 3 thousand, total 12. From above, 3 + 3 is over half of 11: 6.19 takes state 1, though fewer sleeps ended in its bin than in
-//! the one above; 2026 takes state 0. A sleep is a hit only if it also ended less than half an exit latency before the timer
-//! (less the other half, which step 1 takes off): in a wide bin others are nearer to its shallow end. Sleeps that the
-//! tick ended are hits of the timer's state, unless two thirds of all events are intercepts before the tick, which is also
-//! what step 5 asks instead of 5/8.
+//! 2026 (7.0): as 6.19, and the search of step 2 ends no deeper than the state with most intercepts. Example:
+//! intercepts 5, 3, 3 (times 1024), total 12. From the deep end 3 + 3 is over half of 11: 6.19 takes state 1, though
+//! fewer sleeps ended in its bin than in that of state 0; 2026 takes state 0. A sleep is a hit only if it, measured as
+//! in step 1, also ended less than half an exit latency before the timer: in a wide bin others are far shorter. Sleeps
+//! that the tick ended are hits of the timer's state, unless two thirds of all events are intercepts before the tick,
+//! which is also what step 5 asks instead of 5/8.
 //!
 //! 5.6: each state has `hits`, `misses` (of the state that fits the timer) and `early_hits` (of a shallower one that
 //! fitted the sleep). If misses outweigh hits, take the state with most early hits. Then, if more than half of the last
@@ -119,7 +119,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "6.12",
         allowed: &["5.6", "5.14", "6.1", "6.3-util", "6.6", "6.12", "6.14", "6.19", "2026"],
-        doc: "the governor of this kernel; 5.14, the rewrite, decides as 6.1; 6.6 is that of 6.5 to 6.10, 2026 that of 7.0",
+        doc: "the governor of this kernel; 5.14 decides as 6.1, 6.6 is that of 6.5 to 6.10, 2026 that of 7.0",
     },
     Tunable {
         name: "intervals",
