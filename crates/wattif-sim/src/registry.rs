@@ -506,8 +506,8 @@ fn disabled_notes(spec: &RunSpec) -> Vec<String> {
     notes
 }
 
-/// Some governors do not look; the posted weighted teo looks and then takes the wrong one; and no governor has a choice where
-/// nothing is enabled.
+/// Some governors do not look; the posted weighted teo looks and may then take the wrong one. That governors fall back on the first
+/// state where all are disabled is what the check of a platform says.
 fn disabled_notes_of(kernel: &KernelSpec, governor: &str, states: &[IdleState]) -> Vec<String> {
     let blind = match governor {
         "haltpoll" => &states[..states.len().min(2)],
@@ -518,11 +518,10 @@ fn disabled_notes_of(kernel: &KernelSpec, governor: &str, states: &[IdleState]) 
         format!("{governor} does not look whether {} is disabled, and enters it, as in the kernel", s.name)
     };
     let mut notes: Vec<String> = blind.iter().filter(|s| s.disabled).map(told).collect();
-    let off = states.iter().filter(|s| s.disabled).count();
-    if off == states.len() && blind.is_empty() {
-        notes.push(format!("all idle states are disabled: {governor} enters {} all the same", states[0].name));
-    } else if off > 0 && governor == "teo_weighted" && Tunables::of(kernel, governor).text("generation") != "ideal" {
-        notes.push("the draw of teo_weighted takes a position among enabled states for a state, as posted: it may enter a disabled one".into());
+    let posted = governor == "teo_weighted" && Tunables::of(kernel, governor).text("generation") != "ideal";
+    if posted && states.iter().any(|s| s.disabled) && !states.iter().all(|s| s.disabled) {
+        let slip = "takes a position among the enabled states for a state, as posted: it may enter a disabled one";
+        notes.push(format!("the draw of teo_weighted {slip}"));
     }
     notes
 }
