@@ -45,7 +45,7 @@ use crate::sched::topology::{Asym, DomainParams, Topology};
 use crate::sched::uclamp::group_clamps;
 use std::collections::BTreeMap;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
-use wattif_model::platform::Platform;
+use wattif_model::platform::{IdleState, Platform};
 use wattif_model::run::{RunError, RunSpec};
 use wattif_model::workload::models::manual;
 use wattif_model::workload::{GroupSpec, Op, SchedAttr};
@@ -492,24 +492,38 @@ fn elsewhere_notes(spec: &RunSpec) -> Option<String> {
     (!names.is_empty()).then(|| format!("background of the recorded machine, {why}: {first}{more}"))
 }
 
-/// Governors that enter a state whatever sysfs says of it.
+/// Where a state is entered that is disabled.
 fn disabled_notes(spec: &RunSpec) -> Vec<String> {
     let governor = chosen(&spec.kernel, Slot::Cpuidle);
-    let mut names: Vec<&str> = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
     for states in spec.platform.clusters.iter().map(|c| &c.idle[..]) {
-        let entered = match governor {
-            "haltpoll" => &states[..states.len().min(2)],
-            "ladder" => std::slice::from_ref(&states[usize::from(states[0].polling && states.len() > 1)]),
-            _ => &[],
-        };
-        for state in entered.iter().filter(|s| s.disabled) {
-            if !names.contains(&state.name.as_str()) {
-                names.push(&state.name);
+        for note in disabled_notes_of(&spec.kernel, governor, states) {
+            if !notes.contains(&note) {
+                notes.push(note);
             }
         }
     }
-    let told = |name| format!("{governor} does not look whether {name} is disabled, and enters it, as in the kernel");
-    names.into_iter().map(told).collect()
+    notes
+}
+
+/// Some governors do not look; the posted weighted teo looks and may then take the wrong one. That governors fall back on the first
+/// state where all are disabled is what the check of a platform says.
+fn disabled_notes_of(kernel: &KernelSpec, governor: &str, states: &[IdleState]) -> Vec<String> {
+    let blind = match governor {
+        "haltpoll" => &states[..states.len().min(2)],
+        "ladder" => std::slice::from_ref(&states[usize::from(states[0].polling && states.len() > 1)]),
+        _ => &[],
+    };
+    let told = |s: &IdleState| {
+        format!("{governor} does not look whether {} is disabled, and enters it, as in the kernel", s.name)
+    };
+    let mut notes: Vec<String> = blind.iter().filter(|s| s.disabled).map(told).collect();
+    let posted = governor == "teo_weighted" && Tunables::of(kernel, governor).text("generation") != "ideal";
+    if posted && states.iter().any(|s| s.disabled) && !states.iter().all(|s| s.disabled) {
+        let slip = "takes a position among the enabled states for a state, as posted: it may enter a disabled one";
+        notes.push(format!("the draw of teo_weighted {slip}"));
+    }
+    notes
 }
 
 fn window_notes(spec: &RunSpec) -> Vec<String> {

@@ -609,6 +609,9 @@ fn what_a_governor_does_not_hear_is_told() {
         |governor| vec![format!("{governor} does not look whether WFI is disabled, and enters it, as in the kernel")];
     assert_eq!((told("haltpoll", "WFI"), told("ladder", "WFI")), (line("haltpoll"), line("ladder")));
     assert_eq!((told("menu", "WFI"), told("haltpoll", "2")), (vec![], vec![]));
+    let weighted = told("teo_weighted", "WFI");
+    assert!(weighted[0].ends_with("it may enter a disabled one") && weighted.len() == 1, "{weighted:?}");
+    assert_eq!((told("teo_weighted", "*"), told("teo", "WFI")), (vec![], vec![]));
 }
 
 /// What a machine of eight CPUs did, on one of two.

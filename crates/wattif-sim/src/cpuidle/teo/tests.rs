@@ -1,0 +1,302 @@
+//! Every generation of `teo`: the rule that tells it from the one before.
+
+use super::super::testing::{FakeView, slept, states};
+use super::bins::Bin;
+use super::short_idles::{ShortIdles, Wakeup};
+use super::tick_hits::TickHits;
+use super::*;
+use wattif_model::ids::CpuId;
+
+const CPU: CpuId = CpuId(0);
+const TICK_NS: u64 = 4_000_000;
+const GENERATIONS: &[&str] = TUNABLES[0].allowed;
+
+fn new(generation: &str, table: &[(i64, i64)]) -> Box<dyn IdleGovernor> {
+    let mut teo = build(generation, INTERVALS, 1, TICK_NS).expect("a known generation");
+    teo.enable(CPU, &states(table));
+    teo
+}
+
+fn after_sleeps(generation: &str, us: &[u64]) -> Box<dyn IdleGovernor> {
+    let mut teo = new(generation, &[(2, 2), (10, 20), (133, 600)]);
+    for us in us {
+        let chosen = teo.select(CPU, &mut FakeView::timer_in(60_000_000));
+        teo.reflect(CPU, &slept(chosen.state, us * 1000, us * 1000));
+    }
+    teo
+}
+
+#[test]
+fn trusts_the_timer_until_it_is_beaten() {
+    for &generation in GENERATIONS {
+        let select = |us: &[u64]| {
+            let chosen = after_sleeps(generation, us).select(CPU, &mut FakeView::timer_in(60_000_000));
+            (chosen.state, chosen.stop_tick)
+        };
+        assert_eq!(select(&[]), (2, true), "{generation}: nothing learned");
+        assert_eq!(select(&[60_100; 20]), (2, true), "{generation}: timers come as promised");
+        // 6.14 does not see that the tick would have come later: its slip.
+        let keeps_tick = generation != "6.14";
+        assert_eq!(select(&[200; 20]), (1, !keeps_tick), "{generation}: always woken after 200 µs");
+    }
+}
+
+fn bin(hits: u32, intercepts: u32) -> Bin {
+    Bin { hits, intercepts, recent: 0 }
+}
+
+#[test]
+fn the_manuals_worked_example() {
+    let mut data = TickHits::default();
+    data.states = StateTable::new(&states(&[(2, 2), (10, 20), (133, 600)]));
+    data.bins[..3].copy_from_slice(&[bin(0, 0), bin(0, 4096), bin(2048, 0)]);
+    data.total = 6144;
+    assert_eq!(data.choose(&mut FakeView::timer_in(60_000_000), 4_000_000).state, 1);
+}
+
+#[test]
+fn a_utilised_cpu_sleeps_one_state_shallower() {
+    let state = |generation, util, table: &[(i64, i64)]| {
+        let mut teo = new(generation, table);
+        let mut view = FakeView::timer_in(60_000_000);
+        view.cpu_util = util;
+        teo.select(CPU, &mut view).state
+    };
+    let three = [(0, 0), (10, 20), (133, 600)];
+    for generation in ["6.3-util", "6.6"] {
+        let state = |util, table: &[(i64, i64)]| state(generation, util, table);
+        assert_eq!([state(16, &three), state(17, &three)], [2, 1], "{generation}: a 64th of 1024 is 16");
+        let two = [state(17, &three[..2]), state(17, &[(2, 2), (10, 20)])];
+        assert_eq!(two, [1, 0], "{generation}: the shallowest that does not poll");
+    }
+    assert_eq!([state("6.1", 1024, &three), state("6.12", 1024, &three)], [2, 2], "before and after");
+}
+
+/// With the tick stopped nothing would correct a choice that is too shallow.
+#[test]
+fn a_utilised_cpu_of_6_6_stays_deep_without_a_tick() {
+    let state = |tick_stopped, table: &[(i64, i64)]| {
+        let mut view = FakeView::timer_in(60_000_000);
+        (view.cpu_util, view.tick_stopped) = (1024, tick_stopped);
+        new("6.6", table).select(CPU, &mut view).state
+    };
+    let (two, three) = ([(2, 2), (100, 5_000)], [(0, 0), (10, 20), (133, 5_000)]);
+    assert_eq!([state(false, &two), state(true, &two)], [0, 1]);
+    assert_eq!([state(false, &three), state(true, &three)], [1, 2]);
+}
+
+/// How often the timer is asked for when the CPU has been woken after so many µs each time.
+fn queries_after(generation: &str, table: &[(i64, i64)], us: u64) -> u32 {
+    let mut teo = new(generation, table);
+    let mut view = FakeView::timer_in(60_000_000);
+    for _ in 0..20 {
+        view.queries = 0;
+        let chosen = teo.select(CPU, &mut view);
+        teo.reflect(CPU, &slept(chosen.state, us * 1000, us * 1000));
+    }
+    view.queries
+}
+
+/// 6.6 asks only for a deep candidate, or for any but state 0 if that does not poll; its forerunner always, its successor
+/// also where intercepts lead to state 0.
+#[test]
+fn the_timer_of_6_6_is_asked_for_if_the_choice_is_deep() {
+    let (polling, halting) = ([(0, 0), (2, 4), (133, 600)], [(1, 1), (2, 4), (133, 600)]);
+    let queries = |table, us| ["6.3-util", "6.6", "6.12"].map(|generation| queries_after(generation, table, us));
+    assert_eq!(queries(&polling, 900), [1, 1, 1], "deep");
+    assert_eq!(queries(&polling, 40), [1, 0, 0], "4 µs beside polling");
+    assert_eq!(queries(&halting, 40), [1, 1, 1], "4 µs beside halting");
+    assert_eq!(queries(&halting, 2), [1, 0, 1], "state 0");
+}
+
+/// What the timer ended in state 0 counts as an intercept in 6.6, which did not ask for it. In 6.12 it is a hit.
+#[test]
+fn timers_that_6_6_did_not_ask_for_are_intercepts() {
+    let hit_in_state_0 = |generation| {
+        let mut teo = new(generation, &[(1, 1), (133, 600)]);
+        for (timer_us, us) in [(60_000, 100); 20].into_iter().chain([(300, 301), (60_000, 100)]) {
+            let chosen = teo.select(CPU, &mut FakeView::timer_in(timer_us * 1000));
+            teo.reflect(CPU, &slept(chosen.state, us * 1000, us * 1000));
+        }
+        let bins = teo.debug_state(CPU);
+        let hits: u32 = bins.split(':').next().and_then(|hits| hits.parse().ok()).expect("hits come first");
+        // That of the boot has decayed.
+        hits >= PULSE
+    };
+    assert_eq!([hit_in_state_0("6.6"), hit_in_state_0("6.12")], [false, true]);
+}
+
+/// Until 6.10 a majority of the last nine events is enough, whatever the long memory says.
+#[test]
+fn recent_intercepts_send_6_6_down() {
+    let mut sleeps = vec![60_100; 60];
+    sleeps.extend([200; 5]);
+    let state =
+        |generation, us: &[u64]| after_sleeps(generation, us).select(CPU, &mut FakeView::timer_in(60_000_000)).state;
+    assert_eq!(["6.6", "6.12"].map(|generation| state(generation, &sleeps)), [1, 2]);
+    assert_eq!(state("6.6", &sleeps[..64]), 2, "four of nine");
+}
+
+/// 6.12 does not ask for the timer where it takes a shallow state beside a polling one; 6.14 asks unless most sleeps
+/// were short.
+#[test]
+fn the_timer_is_asked_for_unless_sleeps_are_short() {
+    let queries = |us| queries_after("6.14", &[(0, 0), (2, 2), (10, 20), (133, 600)], us);
+    assert_eq!([queries(5), queries(100)], [0, 1]);
+}
+
+/// All sums are of pulses that decay together, so the running total never falls below any of them.
+#[test]
+fn the_running_total_bounds_its_parts() {
+    for era in [Era::Linux614, Era::Linux619, Era::Linux2026] {
+        let mut data = short_idles(&[(0, 0), (2, 2), (10, 20), (133, 40_000)]);
+        for step in 0..1000u64 {
+            let span = [3_000, 900_000, 20_000_000][(step * step % 7 % 3) as usize];
+            data.sleep = Sleep { sleep_length_ns: 60_000_000, last_residency_ns: span, ..data.sleep };
+            data.wakeup = if step % 5 == 0 { Wakeup::Tick } else { Wakeup::Event };
+            data.teo_update((step % 4) as usize, era, TICK_NS as i64);
+            assert!(data.short_idles.max(data.tick_intercepts).max(data.tick_wakeups) <= data.total);
+        }
+        assert!(data.total > 7 * PULSE && data.short_idles > 0 && data.tick_intercepts > 0 && data.tick_wakeups > 0);
+    }
+}
+
+fn short_idles(table: &[(i64, i64)]) -> ShortIdles {
+    ShortIdles { states: StateTable::new(&states(table)), ..ShortIdles::default() }
+}
+
+/// The bins after one sleep in `state`, with a timer 60 ms away.
+fn learned(mut data: ShortIdles, era: Era, state: usize, wakeup: Wakeup, us: u64) -> Vec<(u32, u32)> {
+    data.sleep = Sleep { sleep_length_ns: 60_000_000, last_residency_ns: us * 1000, ..data.sleep };
+    data.wakeup = wakeup;
+    data.teo_update(state, era, TICK_NS as i64);
+    data.bins[..data.states.len()].iter().map(|b| (b.hits, b.intercepts)).collect()
+}
+
+const HALT_AND_DEEP: [(i64, i64); 2] = [(1, 1), (100, 5_000)];
+
+/// A counter of 7 stays 7 until 6.14, and is forgotten later.
+#[test]
+fn small_counters_are_forgotten_since_6_19() {
+    let left = |era| {
+        let mut data = short_idles(&HALT_AND_DEEP);
+        data.bins[1] = bin(7, 8);
+        learned(data, era, 0, Wakeup::Event, 100)[1]
+    };
+    assert_eq!([left(Era::Linux614), left(Era::Linux619), left(Era::Linux2026)], [(7, 7), (0, 7), (0, 7)]);
+}
+
+/// Sleeps that the tick ended are intercepts of their own bin, but hits of the deepest state when they are more than two thirds
+/// of all.
+#[test]
+fn where_the_tick_dominates_its_wakeups_are_hits_of_the_deepest_state() {
+    let after = |tick_wakeups| {
+        let data = ShortIdles { total: 8 * PULSE, tick_wakeups, ..short_idles(&HALT_AND_DEEP) };
+        learned(data, Era::Linux619, 0, Wakeup::Tick, 4_000)
+    };
+    // Of 7 + 1 pulses, 16/3 are two thirds.
+    assert_eq!(after(4 * PULSE), [(0, PULSE), (0, 0)]);
+    assert_eq!(after(5 * PULSE), [(0, 0), (PULSE, 0)]);
+}
+
+/// Then the tick is stopped in the end, on a machine whose shallow state keeps it.
+#[test]
+fn a_cpu_that_only_the_tick_wakes_gets_rid_of_it() {
+    let mut teo = new("6.19", &HALT_AND_DEEP);
+    for _ in 0..20 {
+        let chosen = teo.select(CPU, &mut FakeView::timer_in(60_000_000));
+        teo.reflect(CPU, &slept(chosen.state, 100_000, 100_000));
+    }
+    let mut ticks = 0;
+    while !teo.select(CPU, &mut FakeView::timer_in(60_000_000)).stop_tick {
+        teo.reflect(CPU, &IdleSleep { got_tick: true, ..slept(0, 3_900_000, 3_900_000) });
+        ticks += 1;
+        assert!(ticks < 30, "the tick goes on for ever");
+    }
+    assert!(ticks > 5, "{ticks} ticks are not yet most of all wake-ups");
+}
+
+/// 2026: a tick that woke the CPU says nothing against the timer, unless others would have come before it.
+#[test]
+fn a_tick_is_no_intercept_since_2026() {
+    let after = |era, tick_intercepts| {
+        let data = ShortIdles { total: 8 * PULSE, tick_intercepts, ..short_idles(&HALT_AND_DEEP) };
+        learned(data, era, 0, Wakeup::Tick, 4_000)
+    };
+    let (hit, intercept) = (vec![(0, 0), (PULSE, 0)], vec![(0, PULSE), (0, 0)]);
+    assert_eq!([after(Era::Linux619, 0), after(Era::Linux2026, 0)], [intercept.clone(), hit]);
+    assert_eq!(after(Era::Linux2026, 7 * PULSE), intercept);
+}
+
+/// 2026: the bin of the deepest state has no end, so that any long sleep was a hit of any later timer.
+#[test]
+fn a_hit_ends_near_the_timer_since_2026() {
+    let after = |era, us| learned(short_idles(&HALT_AND_DEEP), era, 1, Wakeup::Event, us)[1];
+    assert_eq!(after(Era::Linux619, 6_000), (PULSE, 0));
+    assert_eq!(after(Era::Linux2026, 6_000), (0, PULSE));
+    assert_eq!(after(Era::Linux2026, 60_001), (PULSE, 0));
+}
+
+/// The example of the manual.
+#[test]
+fn the_search_starts_at_most_intercepts_since_2026() {
+    let table = [(1, 1), (10, 20), (50, 200), (100, 1_000)];
+    let state = |era, view: &mut FakeView| {
+        let mut data = short_idles(&table);
+        data.bins[..4].copy_from_slice(&[bin(0, 5 * PULSE), bin(0, 3 * PULSE), bin(0, 3 * PULSE), bin(PULSE, 0)]);
+        data.total = 12 * PULSE;
+        data.choose(view, era, TICK_NS as i64).state
+    };
+    let mut view = FakeView::timer_in(60_000_000);
+    assert_eq!([state(Era::Linux619, &mut view), state(Era::Linux2026, &mut view)], [1, 0]);
+    view.disable_mask = 0b0001;
+    assert_eq!(state(Era::Linux2026, &mut view), 1, "state 0 is off");
+    view = FakeView { tick_stopped: true, ..FakeView::timer_in(60_000_000) };
+    assert_eq!(state(Era::Linux2026, &mut view), 3, "no other lasts a tick");
+}
+
+/// With the tick stopped; the shallower of two states of one residency has an empty bin.
+#[test]
+fn of_two_equal_states_2026_takes_the_deeper() {
+    let state = |era| {
+        let mut data = short_idles(&[(1, 1), (100, 5_000), (200, 5_000)]);
+        (data.bins[0], data.total) = (bin(0, 8 * PULSE), 8 * PULSE);
+        let mut view = FakeView { tick_stopped: true, ..FakeView::timer_in(60_000_000) };
+        data.choose(&mut view, era, TICK_NS as i64).state
+    };
+    assert_eq!([state(Era::Linux619), state(Era::Linux2026)], [1, 2]);
+}
+
+/// 5/8 of all until 6.19, two thirds since.
+#[test]
+fn the_tick_is_kept_for_two_thirds_since_2026() {
+    let stops = |era, tick_intercepts| {
+        let mut data = short_idles(&[(1, 1), (100, 1_000)]);
+        (data.bins[1], data.total, data.tick_intercepts) = (bin(PULSE, 0), 24 * PULSE, tick_intercepts);
+        data.choose(&mut FakeView::timer_in(60_000_000), era, TICK_NS as i64).stop_tick
+    };
+    assert_eq!([15, 16].map(|n| stops(Era::Linux619, n * PULSE)), [true, false]);
+    assert_eq!([15, 16].map(|n| stops(Era::Linux2026, n * PULSE)), [true, false]);
+    assert_eq!([Era::Linux619, Era::Linux2026].map(|era| stops(era, 16 * PULSE - 1)), [false, true]);
+}
+
+#[test]
+fn a_longer_history_takes_longer_to_be_convinced() {
+    let state_after = |intervals, sleeps| {
+        let mut data = EarlyHits::new(intervals, 4_000_000);
+        data.enable(&states(&[(2, 2), (10, 20), (133, 600)]));
+        for _ in 0..sleeps {
+            data.learn();
+            data.choose(&mut FakeView::timer_in(60_000_000));
+            data.reflect(&slept(2, 300_000, 300_000));
+        }
+        data.learn();
+        // As if hits dominated: only the list of sleeps speaks.
+        let (duration_ns, sleep_length_ns, delta_tick_ns) = (60_000_000, 60_000_000, 4_000_000);
+        let mut draft = Draft { idx: 2, duration_ns, sleep_length_ns, delta_tick_ns };
+        data.apply_intervals(&FakeView::timer_in(60_000_000), &mut draft);
+        draft.idx
+    };
+    assert_eq!([state_after(8, 4), state_after(8, 5)], [2, 1]);
+    assert_eq!([state_after(16, 8), state_after(16, 9)], [2, 1]);
+}
