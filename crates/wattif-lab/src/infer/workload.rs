@@ -16,6 +16,7 @@
 //! | the same, both ways, by threads that were busy when the other began to wait | a lock (`mutexes.rs`) |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
 //! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock (`spins.rs`) |
+//! | pieces of work that are larger the faster the CPU was when they began | in part, waits for memory (`memory.rs`) |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
 //! | it computes when the trace ends | the rest of its usual stretch, as much again, or more without an end |
 //!
@@ -26,7 +27,7 @@ use super::affinity::{Beside, Evidence, STRANDED_NS};
 use super::exits::Sleeps;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
-use super::programs::programs;
+use super::programs::{self, programs};
 use super::spins::Piece;
 use super::steps::{self, Step};
 use super::unlike::{self, first_opps, nearest};
@@ -86,8 +87,9 @@ pub(super) struct Thread {
     work: u64,
     began: u64,
     last: u64,
-    /// Of that work, on CPUs, ns.
-    on_cpu: u64,
+    /// Of that work, on CPUs, ns; and the speed of the CPU when it began.
+    pub(super) on_cpu: u64,
+    first_speed: u64,
     pub(super) pieces: Vec<Piece>,
     /// Since when it has not been blocked.
     pub(super) awake: u64,
@@ -119,6 +121,8 @@ pub(super) struct Thread {
     pub(super) ran: Vec<(u32, CpuId)>,
     pub(super) where_it_runs: Evidence,
     pub(super) beat: Beat,
+    /// Of its time at full speed, the part in which it waits for memory, 1/1000.
+    pub(super) memory: u64,
 }
 
 /// Who yields has run for less, as a rule; the least slice of SCHED_RR is a tick.
@@ -223,6 +227,7 @@ impl Thread {
             began: 0,
             last: 0,
             on_cpu: 0,
+            first_speed: 0,
             pieces: Vec::new(),
             awake: 0,
             stays_since: None,
@@ -243,12 +248,13 @@ impl Thread {
             ran: Vec::new(),
             where_it_runs: Evidence::default(),
             beat: Beat::default(),
+            memory: 0,
         }
     }
     fn push(&mut self, step: Step) {
         if self.work > 0 {
             let (step, wall) = (self.steps.len(), self.last - self.began);
-            self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu });
+            self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu, speed: self.first_speed });
             self.steps.push(Step::Work(std::mem::take(&mut self.work)));
         }
         self.steps.push(step);
@@ -333,7 +339,7 @@ impl Inference<'_> {
             let kernel = t.overhead.min(wall);
             t.overhead -= kernel;
             if t.work == 0 {
-                (t.began, t.on_cpu) = (since + kernel, 0);
+                (t.began, t.on_cpu, t.first_speed) = (since + kernel, 0, speed);
             }
             t.last = now.max(t.began);
             t.on_cpu += wall - kernel;
@@ -683,6 +689,7 @@ impl Inference<'_> {
         }
         let kinds = super::servers::kinds(&self.threads, |pid| super::play::task(recording, recording.comm(pid)));
         super::spins::spin(&mut self.threads, &kinds);
+        super::memory::wait(&mut self.threads, &kinds, programs::full_speed(self.platform));
         // A thread on the CPU that serves its device looks like one with timers: others of its kind tell.
         let families = super::pools::families(recording, &self.threads);
         let mut irqs: BTreeMap<_, (u32, u32)> = BTreeMap::new();
