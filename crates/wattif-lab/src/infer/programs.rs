@@ -108,7 +108,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             start,
             attr,
             cpus,
-            prev_cpu: t.ran.first().map(|first| first.1).filter(|_| t.parent.is_none()),
+            // A new one is placed by the kernel it runs under.
+            prev_cpu: t.ran.first().map(|first| first.1).filter(|_| t.parent.is_none() && !t.is_new),
             background: background.contains(pid),
             ..TaskSpec::new(task, ops)
         });

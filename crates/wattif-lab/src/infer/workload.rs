@@ -100,6 +100,8 @@ pub(super) struct Thread {
     cpu: Option<CpuId>,
     pub(super) parent: Option<Pid>,
     pub(super) born: u64,
+    /// The trace shows how it began.
+    pub(super) is_new: bool,
     /// When it became runnable: CPUs that had been idle for some time and how long they had been busy until then, and CPUs that ran a thread.
     idle_then: Vec<(CpuId, u64)>,
     busy_then: CpuSet,
@@ -235,6 +237,7 @@ impl Thread {
             cpu: None,
             parent: None,
             born: 0,
+            is_new: false,
             idle_then: Vec::new(),
             busy_then: CpuSet::default(),
             sent_from: None,
@@ -371,7 +374,7 @@ impl Inference<'_> {
             Recorded::Event(Event::SchedProcessFork { pid, child_pid }) => self.fork(at, cpu, pid, child_pid),
             Recorded::Event(Event::SchedWakeupNew { pid, .. }) => {
                 if let Some(t) = self.threads.get_mut(&pid).filter(|t| t.state == State::Unknown) {
-                    (t.state, t.born, t.awake) = (State::Runnable { since: at }, at, at);
+                    (t.state, t.born, t.awake, t.is_new) = (State::Runnable { since: at }, at, at, true);
                 }
             }
             Recorded::Event(Event::CpuIdle { state }) => match state {
@@ -817,6 +820,26 @@ mod tests {
         assert_eq!(wakes(2, "4.20.0", 10), None, "before mainline did, it may stay where it was");
         assert_eq!(wakes(2, "6.12", 1), None, "whoever has no utilisation may, too");
         assert_eq!(wakes(0, "6.12", 10), None, "none is smaller");
+    }
+
+    #[test]
+    fn who_is_new_is_placed_anew() {
+        const MS: u64 = 1_000_000;
+        let begins = |first: Event| {
+            let events = [
+                (MS, first),
+                (MS, switch(0, 7, PrevState::Running)),
+                (2 * MS, switch(7, 0, PrevState::Sleeping)),
+                (3 * MS, testbed::waking(7)),
+                (3 * MS, switch(0, 7, PrevState::Running)),
+                (4 * MS, switch(7, 0, PrevState::Sleeping)),
+            ];
+            let task = &tasks(2, events.into())[0];
+            (task.prev_cpu, task.start.0 >= MS)
+        };
+        let new = Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(2) };
+        assert_eq!(begins(new), (None, true), "another kernel may take another CPU");
+        assert_eq!(begins(testbed::waking(7)), (Some(CpuId(2)), false), "it was there before");
     }
 
     #[test]
