@@ -44,7 +44,7 @@ const fn case(workload: &'static str, platform: &'static str, a: &'static str, b
 const TEO: &[&str] = &["cpuidle=teo"];
 const PERFORMANCE: &[&str] = &["cpufreq=performance"];
 
-const CASES: [Case; 23] = [
+const CASES: [Case; 24] = [
     case("phone", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     Case { b_set: TEO, ..case("phone", "hikey960", "linux-6.12", "linux-6.12", 1_500) },
     case("sched_idle", "hikey620", "linux-5.3", "linux-5.6", 2_000),
@@ -71,6 +71,7 @@ const CASES: [Case; 23] = [
     case("../../../gallery/walt_vs_pelt/split.json", "hikey620", "linux-6.1", "linux-6.12", 500),
     case("../../../gallery/walt_vs_pelt/stop.json", "sdm835", "android-4.9", "android-4.9-walt", 3_000),
     case("jankbench", "sdm835", "android-4.9", "android-4.9-walt", 6_000),
+    Case { b_set: PERFORMANCE, ..case("replay/memory.json", "hikey620", "linux-6.12", "linux-6.12", 1_500) },
 ];
 
 /// One seed: under A and B the program itself, then what the trace under A makes of them.

@@ -11,6 +11,7 @@ mod barriers;
 mod exits;
 mod idling;
 mod joins;
+mod memory;
 mod mutexes;
 mod periods;
 mod platform;

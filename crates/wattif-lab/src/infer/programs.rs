@@ -6,6 +6,7 @@ use super::servers;
 use super::steps::{self, Queue, Rest, Step};
 use super::workload::{Inference, Inferred, Options, State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::platform::Platform;
 use wattif_model::trace::Recording;
 use wattif_model::workload::*;
 use wattif_model::{CpuSet, Ns, Pid};
@@ -16,6 +17,11 @@ const BUSY_PCT: u64 = 80;
 const SPIN_CHUNK_NS: u64 = 1_000;
 /// Work and sleeps without an end.
 const FOREVER_NS: u64 = 1_000_000_000_000_000;
+
+/// The calibration CPU's full speed, units per ns.
+pub(super) fn full_speed(platform: &Platform) -> u64 {
+    u64::from(platform.cpus[platform.calibration_cpu.at()].capacity.max(1))
+}
 
 /// A workload of what was seen.
 pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &str, options: &Options) -> Inferred {
@@ -43,7 +49,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         costs.timer_irq_ns + costs.tick_ns,
     );
     let programs = Programs {
-        calibration: platform.cpus[platform.calibration_cpu.at()].capacity.max(1),
+        calibration: full_speed(platform),
         starting_again: starting_again(recording, &threads),
         closed: closed(&threads, recording.end.0),
         end: recording.end.0,
@@ -102,7 +108,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             start,
             attr,
             cpus,
-            prev_cpu: t.ran.first().map(|first| first.1).filter(|_| t.parent.is_none()),
+            // A new one is placed by the kernel it runs under.
+            prev_cpu: t.ran.first().map(|first| first.1).filter(|_| t.parent.is_none() && !t.is_new),
             background: background.contains(pid),
             ..TaskSpec::new(task, ops)
         });
@@ -134,6 +141,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if clients > 0 {
         out.notes.push(format!("{clients} threads taken as clients: some of their requests found the server busy"));
     }
+    out.notes.extend(super::memory::told(&threads));
     out.notes.extend(super::background::told(recording, &background, "background"));
     out.notes.push(format!(
         "{} threads; {timers} waits end by timers and devices, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
@@ -252,7 +260,7 @@ struct Programs<'a> {
     barriers: BTreeMap<Pid, u32>,
     mutexes: BTreeMap<Pid, u32>,
     pooled: BTreeSet<Pid>,
-    calibration: u32,
+    calibration: u64,
     /// Names of tasks whose late threads start again from now.
     starting_again: BTreeSet<String>,
     /// Threads that only wait for each other and for times of given length: they go round.
@@ -286,7 +294,7 @@ impl Programs<'_> {
         // A forked thread's timers count from its birth, the others' from the common start.
         let mut expiry = if t.parent.is_some() { t.born.saturating_add(self.delay) } else { 0 };
         let mut late = false;
-        let work = |units: u64| Op::Run(Amount::Fixed((units / u64::from(self.calibration)).max(1)));
+        let work = |units: u64| super::memory::ops(units / self.calibration, t.memory);
         let mut ops = Vec::with_capacity(t.steps.len() + 3);
         // When the last of a phase's sleeps ended: a timer that comes next counts from there.
         let mut slept = None;
@@ -296,7 +304,10 @@ impl Programs<'_> {
             }
             done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. }));
             let op = match *step {
-                Step::Work(units) => work(units),
+                Step::Work(units) => {
+                    ops.extend(work(units));
+                    continue;
+                }
                 Step::Spin(ns) => Op::Spin { wall: Amount::Fixed(ns), chunk: SPIN_CHUNK_NS },
                 Step::Timer { until, since } if *asleep => {
                     slept = Some((until, ops.len() + 1));
@@ -348,7 +359,7 @@ impl Programs<'_> {
             State::Dead { .. } => return ops,
             State::Running | State::Runnable { .. } => {
                 match steps::rest(&t.steps, self.end - t.awake.min(self.end), self.end) {
-                    Rest::Units(units) => ops.push(work(units)),
+                    Rest::Units(units) => ops.extend(work(units)),
                     Rest::Endless => ops.push(Op::Run(Amount::Fixed(FOREVER_NS))),
                 }
             }
@@ -356,9 +367,12 @@ impl Programs<'_> {
         }
         // It lives on beyond the end of the trace; where a late job moves all later ones, a kernel under which none is late gets farther.
         if !absolute && t.beats_on(self.end) {
-            let begin = ops.len() as u32;
+            let begin = ops.len();
             let timer = Op::Timer { timer: 0, period: Amount::Fixed(t.beat.period), absolute };
-            ops.extend([Op::Loop { count: None, end: begin + 3 }, timer, work(t.beat.work), Op::LoopEnd { begin }]);
+            ops.extend([Op::Loop { count: None, end: 0 }, timer]);
+            ops.extend(work(t.beat.work));
+            ops[begin] = Op::Loop { count: None, end: ops.len() as u32 };
+            ops.push(Op::LoopEnd { begin: begin as u32 });
         } else if let Some(usual) = steps::usual_interval(&t.steps) {
             // Governors look at the timer that comes next, also while the last one of the trace is over.
             ops.push(match absolute && slept.is_none() {

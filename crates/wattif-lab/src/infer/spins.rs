@@ -9,12 +9,13 @@ use super::workload::Thread;
 use std::collections::BTreeMap;
 use wattif_model::Pid;
 
-/// A step of work: from its beginning to its end, and on CPUs, ns.
+/// A step of work: from its beginning to its end, and on CPUs, ns; the speed of the CPU on which it began, units per ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
     pub step: usize,
     pub wall: u64,
     pub on_cpu: u64,
+    pub speed: u64,
 }
 
 /// Shorter pieces are not judged, ns.
@@ -113,7 +114,7 @@ mod tests {
     /// Pieces of so much wall time and work.
     fn check(pieces: &[(u64, u64)], spins: usize) {
         let mut steps: Vec<Step> = pieces.iter().map(|p| Step::Work(p.1)).collect();
-        let piece = |(step, &(wall, on_cpu)): (usize, &(u64, u64))| Piece { step, wall, on_cpu };
+        let piece = |(step, &(wall, on_cpu)): (usize, &(u64, u64))| Piece { step, wall, on_cpu, speed: 1 };
         by_the_clock(&mut steps, &pieces.iter().enumerate().map(piece).collect::<Vec<_>>());
         assert_eq!(steps.iter().filter(|s| matches!(s, Step::Spin(_))).count(), spins, "{pieces:?}");
     }
@@ -126,7 +127,7 @@ mod tests {
             let mut t = Thread::new(120);
             for (step, (wall, on_cpu)) in pieces.enumerate() {
                 t.steps.push(Step::Work(on_cpu));
-                t.pieces.push(Piece { step, wall, on_cpu });
+                t.pieces.push(Piece { step, wall, on_cpu, speed: 1 });
             }
             t
         };

@@ -16,6 +16,7 @@
 //! | the same, both ways, by threads that were busy when the other began to wait | a lock (`mutexes.rs`) |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
 //! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock (`spins.rs`) |
+//! | pieces of work that are larger the faster the CPU was when they began | in part, waits for memory (`memory.rs`) |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
 //! | it computes when the trace ends | the rest of its usual stretch, as much again, or more without an end |
 //!
@@ -26,7 +27,7 @@ use super::affinity::{Beside, Evidence, STRANDED_NS};
 use super::exits::Sleeps;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
-use super::programs::programs;
+use super::programs::{self, programs};
 use super::spins::Piece;
 use super::steps::{self, Step};
 use super::unlike::{self, first_opps, nearest};
@@ -86,8 +87,9 @@ pub(super) struct Thread {
     work: u64,
     began: u64,
     last: u64,
-    /// Of that work, on CPUs, ns.
-    on_cpu: u64,
+    /// Of that work, on CPUs, ns; and the speed of the CPU when it began.
+    pub(super) on_cpu: u64,
+    first_speed: u64,
     pub(super) pieces: Vec<Piece>,
     /// Since when it has not been blocked.
     pub(super) awake: u64,
@@ -98,6 +100,8 @@ pub(super) struct Thread {
     cpu: Option<CpuId>,
     pub(super) parent: Option<Pid>,
     pub(super) born: u64,
+    /// The trace shows how it began.
+    pub(super) is_new: bool,
     /// When it became runnable: CPUs that had been idle for some time and how long they had been busy until then, and CPUs that ran a thread.
     idle_then: Vec<(CpuId, u64)>,
     busy_then: CpuSet,
@@ -119,6 +123,8 @@ pub(super) struct Thread {
     pub(super) ran: Vec<(u32, CpuId)>,
     pub(super) where_it_runs: Evidence,
     pub(super) beat: Beat,
+    /// Of its time at full speed, the part in which it waits for memory, 1/1000.
+    pub(super) memory: u64,
 }
 
 /// Who yields has run for less, as a rule; the least slice of SCHED_RR is a tick.
@@ -223,6 +229,7 @@ impl Thread {
             began: 0,
             last: 0,
             on_cpu: 0,
+            first_speed: 0,
             pieces: Vec::new(),
             awake: 0,
             stays_since: None,
@@ -230,6 +237,7 @@ impl Thread {
             cpu: None,
             parent: None,
             born: 0,
+            is_new: false,
             idle_then: Vec::new(),
             busy_then: CpuSet::default(),
             sent_from: None,
@@ -243,12 +251,13 @@ impl Thread {
             ran: Vec::new(),
             where_it_runs: Evidence::default(),
             beat: Beat::default(),
+            memory: 0,
         }
     }
     fn push(&mut self, step: Step) {
         if self.work > 0 {
             let (step, wall) = (self.steps.len(), self.last - self.began);
-            self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu });
+            self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu, speed: self.first_speed });
             self.steps.push(Step::Work(std::mem::take(&mut self.work)));
         }
         self.steps.push(step);
@@ -333,7 +342,7 @@ impl Inference<'_> {
             let kernel = t.overhead.min(wall);
             t.overhead -= kernel;
             if t.work == 0 {
-                (t.began, t.on_cpu) = (since + kernel, 0);
+                (t.began, t.on_cpu, t.first_speed) = (since + kernel, 0, speed);
             }
             t.last = now.max(t.began);
             t.on_cpu += wall - kernel;
@@ -365,7 +374,7 @@ impl Inference<'_> {
             Recorded::Event(Event::SchedProcessFork { pid, child_pid }) => self.fork(at, cpu, pid, child_pid),
             Recorded::Event(Event::SchedWakeupNew { pid, .. }) => {
                 if let Some(t) = self.threads.get_mut(&pid).filter(|t| t.state == State::Unknown) {
-                    (t.state, t.born, t.awake) = (State::Runnable { since: at }, at, at);
+                    (t.state, t.born, t.awake, t.is_new) = (State::Runnable { since: at }, at, at, true);
                 }
             }
             Recorded::Event(Event::CpuIdle { state }) => match state {
@@ -683,6 +692,7 @@ impl Inference<'_> {
         }
         let kinds = super::servers::kinds(&self.threads, |pid| super::play::task(recording, recording.comm(pid)));
         super::spins::spin(&mut self.threads, &kinds);
+        super::memory::wait(&mut self.threads, &kinds, programs::full_speed(self.platform));
         // A thread on the CPU that serves its device looks like one with timers: others of its kind tell.
         let families = super::pools::families(recording, &self.threads);
         let mut irqs: BTreeMap<_, (u32, u32)> = BTreeMap::new();
@@ -810,6 +820,26 @@ mod tests {
         assert_eq!(wakes(2, "4.20.0", 10), None, "before mainline did, it may stay where it was");
         assert_eq!(wakes(2, "6.12", 1), None, "whoever has no utilisation may, too");
         assert_eq!(wakes(0, "6.12", 10), None, "none is smaller");
+    }
+
+    #[test]
+    fn who_is_new_is_placed_anew() {
+        const MS: u64 = 1_000_000;
+        let begins = |first: Event| {
+            let events = [
+                (MS, first),
+                (MS, switch(0, 7, PrevState::Running)),
+                (2 * MS, switch(7, 0, PrevState::Sleeping)),
+                (3 * MS, testbed::waking(7)),
+                (3 * MS, switch(0, 7, PrevState::Running)),
+                (4 * MS, switch(7, 0, PrevState::Sleeping)),
+            ];
+            let task = &tasks(2, events.into())[0];
+            (task.prev_cpu, task.start.0 >= MS)
+        };
+        let new = Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(2) };
+        assert_eq!(begins(new), (None, true), "another kernel may take another CPU");
+        assert_eq!(begins(testbed::waking(7)), (Some(CpuId(2)), false), "it was there before");
     }
 
     #[test]
