@@ -5,6 +5,7 @@
 //! [`Op`]s with structured jumps. Ids in ops index the tables of the workload.
 
 mod androbench;
+mod antutu;
 pub mod dist;
 mod ebizzy;
 mod frames;

@@ -58,6 +58,7 @@ pub static MODELS: &[Model] = &[
     super::game::MODEL,
     super::pcmark::MODEL,
     super::androbench::MODEL,
+    super::antutu::MODEL,
     super::sleepers::MODEL,
     super::step_response::MODEL,
 ];
