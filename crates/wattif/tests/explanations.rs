@@ -61,10 +61,10 @@ fn walt_is_load_tracking() {
 /// One tunable, in whatever part it is counted; what its absence costs is frequency.
 #[test]
 fn the_boost_is_one_switch() {
-    let e = explained("revert_boost", ["android-6.6-teo-6.12", "off"], [2000, 1000]);
+    let e = explained("revert_boost", ["android-6.6", "off"], [2000, 1000]);
     let most = e.latency.bins.iter().max_by_key(|b| b.difference_ns).unwrap();
     assert_eq!(most.cause, "frequency too low");
-    let [a, b] = sides("revert_boost", ["android-6.6-teo-6.12", "off"], 1000);
+    let [a, b] = sides("revert_boost", ["android-6.6", "off"], 1000);
     let walked = bisect([&a, &b], &reruns(1000), &|| true).unwrap();
     let carriers: Vec<&str> = walked[0].steps.iter().filter(|s| s.carries).map(|s| s.switch.as_str()).collect();
     assert_eq!(carriers, ["cpu_util.boost: h1 → off"]);

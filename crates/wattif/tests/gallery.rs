@@ -5,6 +5,8 @@ use wattif::{data, experiment};
 /// Rows that miss their tolerance, each explained in the README of its experiment. One that begins to hold leaves this list.
 const KNOWN_TO_MISS: &[&str] = &[
     "order/menu",
+    // By its counter-test, which five seeds do not tell from noise: 0.955, and 0.985 with the twenty of the page.
+    "2.1/issue2",
     "2.1/issue3",
     "2.5/power",
     "3.3",
