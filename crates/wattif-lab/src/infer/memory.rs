@@ -27,6 +27,8 @@ const FASTER_PCT: u64 = 125;
 /// Fewer pairs of a distance tell nothing; more faster ones are larger than by chance, by so many standard deviations.
 const MIN_PAIRS: usize = 30;
 const DEVIATIONS: usize = 3;
+/// More pairs of a distance tell no more, and would only take room.
+const MAX_PAIRS: usize = 10_000;
 /// A thread that only waited would be one that looks at the clock; shares are of 1000.
 const MOST: u64 = 900;
 const ALL: u64 = 1000;
@@ -53,7 +55,8 @@ pub(super) fn wait(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         let pairs = of_kind.entry(&kinds[pid]).or_insert_with(|| vec![Vec::new(); DISTANCES]);
         let samples = samples(t, full);
         for (distance, pairs) in (1..).zip(pairs) {
-            pairs.extend(self::pairs(&samples, distance));
+            let room = MAX_PAIRS - pairs.len();
+            pairs.extend(self::pairs(&samples, distance).take(room));
         }
     }
     let shares: BTreeMap<&str, u64> =
@@ -67,8 +70,8 @@ pub(super) fn wait(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
 }
 
 fn samples(t: &Thread, full: u64) -> Vec<Sample> {
-    let sample = |p: &Piece| match t.steps[p.step] {
-        Step::Work(units) if p.on_cpu > 0 && units >= MIN_NS * full => {
+    let sample = |p: &Piece| match t.steps.get(p.step) {
+        Some(&Step::Work(units)) if p.on_cpu > 0 && units >= MIN_NS * full => {
             Some(Sample { units, first: p.speed.max(1), mean: (units / p.on_cpu).max(1) })
         }
         _ => None,
