@@ -28,9 +28,9 @@
 //!    above raw.
 //! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
 //!
-//! `4.9` (Android) differs: limits of their own for rises and falls, CPUs not heard of for a tick do not count (so it hears of every
-//! update of a busy CPU, also of one that changes nothing, and of none that others make for it), a boost for I/O is 1024 at
-//! once, u is WALT's last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds
+//! `4.9` (Android) differs: limits of their own for rises and falls, a CPU counts with what it asked for at its own last update, and not
+//! at all when that is a tick ago (so it hears of every update of a busy CPU, also of one that changes nothing, and of none that others
+//! make for it), a boost for I/O is 1024 at once, u is WALT's last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds
 //! its margin. A change that its limit refuses is asked for again at the next update, also if raw is the same.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
@@ -168,6 +168,8 @@ pub struct SugovCpu {
     pub cpu: CpuId,
     /// Performance last computed, 1024ths; without headroom in generation `6.1`.
     pub util: u64,
+    /// Generation `4.9`: the same as it was at the CPU's own last update, without a boost for I/O.
+    asked: u64,
     /// What the last decision granted beyond utilisation: least performance (`6.12`) or deadline bandwidth (`6.1`).
     #[doc(alias = "bw_dl")]
     pub bw_min: u64,
@@ -343,13 +345,27 @@ impl Schedutil {
     #[doc(alias = "sugov_get_util")]
     fn decide_cpu(&self, c: &mut SugovCpu, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
         let tick_ns = self.policy.tick_ns;
-        if self.tunables.generation.is_4_9() && now_ns.saturating_sub(c.last_update) > tick_ns {
+        let generation = self.tunables.generation;
+        if generation.is_4_9() && now_ns.saturating_sub(c.last_update) > tick_ns {
             // Nothing was heard of it for a tick: it sleeps, and what it needed does not count.
-            (c.util, c.bw_min, c.iowait_boost, c.version) = (0, 0, 0, 0);
+            (c.util, c.asked, c.bw_min, c.iowait_boost, c.version) = (0, 0, 0, 0, 0);
             c.inputs = Inputs::of(&view.signals(c.cpu));
+        } else if generation == Generation::V4_9 && c.version > 0 {
+            // As it was when it was last heard of: what others did to its queue since then comes with its next update.
+            c.util = c.asked.max(c.iowait_apply(now_ns, tick_ns, c.inputs.capacity));
         } else if !c.is_fresh(versions) {
             let version = versions.get(c.cpu.at()).copied().unwrap_or(0);
             self.compute_util(c, now_ns, version, view);
+        }
+    }
+
+    /// Generation `4.9`: a CPU that is heard of says what it asks for, whether or not a decision is due.
+    fn ask(&mut self, i: usize, now_ns: u64, view: &dyn FreqView) {
+        let mut c = self.cpus[i];
+        let version = view.versions().get(c.cpu.at()).copied();
+        if self.tunables.generation == Generation::V4_9 && version != Some(c.version) {
+            self.compute_util(&mut c, now_ns, version.unwrap_or(1), view);
+            self.cpus[i] = c;
         }
     }
 
@@ -361,7 +377,11 @@ impl Schedutil {
             Generation::V4_9Qti => self.with_window_load(c.cpu, cfs, signals.capacity, view),
             _ => cfs,
         };
-        let boost = c.iowait_apply(now_ns, self.policy.tick_ns, signals.capacity);
+        // In 4.9 whoever decides adds the boost.
+        let boost = match self.tunables.generation {
+            Generation::V4_9 => 0,
+            _ => c.iowait_apply(now_ns, self.policy.tick_ns, signals.capacity),
+        };
         match self.tunables.generation {
             Generation::V6_12 => {
                 let e = effective_cpu_util(&signals, cfs);
@@ -373,6 +393,7 @@ impl Schedutil {
                 let classes = signals.rt_nr_running > 0 || signals.bw_dl > 0;
                 let boosted = boosted(cfs, view.schedtune_boost_pct(c.cpu)).min(signals.capacity);
                 c.util = if classes { signals.capacity } else { boosted.max(boost) };
+                c.asked = c.util;
             }
             Generation::V6_1 => {
                 c.bw_min = signals.bw_dl;
@@ -565,6 +586,7 @@ impl FreqGovernor for Schedutil {
         if view.bw_dl(cpu) > c.bw_min {
             self.limits_changed = true; // deadline tasks must not wait for the rate limit
         }
+        self.ask(i, now_ns, view);
         if !self.should_update_freq(now_ns) || !self.window_is_due(cpu, view) {
             return None;
         }
@@ -663,6 +685,30 @@ mod tests {
         let mut g = started(Generation::V6_12, 2);
         assert_eq!(g.update_util(10_000_000, CpuId(0), NONE, &TwoCpus), Some(1_000_000));
         assert_eq!((g.choice().util_avg, g.choice().util, g.choice().prev_khz), (700, 875, 500_000));
+    }
+
+    #[test]
+    fn in_4_9_a_cpu_counts_with_what_it_asked_for_when_it_was_last_heard_of() {
+        struct Second(u64);
+        impl FreqView for Second {
+            fn signals(&self, cpu: CpuId) -> CpuSignals {
+                busy(if cpu.0 == 1 { self.0 } else { 100 }).signals
+            }
+            fn idle_calls(&self, _: CpuId) -> u64 {
+                0
+            }
+            fn idle_time_us(&self, _: CpuId) -> u64 {
+                0
+            }
+        }
+        for (generation, sees_it) in [(Generation::V4_9, false), (Generation::V6_1, true)] {
+            let mut g = started(generation, 2);
+            let mut at = |us: u64, cpu, util| g.update_util(us * 1000, CpuId(cpu), NONE, &Second(util));
+            assert_eq!((at(20_000, 1, 300), at(20_500, 0, 300)), (Some(500_000), None));
+            // Somebody else puts work on the second CPU, and the first is heard of: 2 ms later, within a tick.
+            assert_eq!(at(22_500, 0, 700).is_some(), sees_it, "{generation:?}");
+            assert_eq!(at(22_600, 1, 700).is_some(), !sees_it, "{generation:?}");
+        }
     }
 
     #[test]
