@@ -18,7 +18,7 @@ usage: cargo xtask COMMAND
   test              everything: format, lints, tests, the wasm32 build, the Python package, generated docs, the gallery
   bench [CASE…]     fixed runs of a profile-guided build, one JSON line per case; `bench decisions`: the time of single decisions;
                     `bench page`: opening and drawing a report of a million slices; `bench --plain …`: of the release build
-  pgo               build `wattif` profile-guided, into target/pgo: a sixth faster than the release build
+  pgo               build `wattif` profile-guided, into target/pgo: an eighth faster than the release build
   gen [--check]     write docs/reference from the registries; --check only says whether it is fresh
   web               the report's page and the simulator in it, into web/dist
   boards            fetch the thousand devicetrees of Debian's kernel for arm64, import each and run threads on it
