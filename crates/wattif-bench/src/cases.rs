@@ -77,22 +77,26 @@ fn on_numa_1024(text: &str, set: &[(&str, &str)]) -> Result<Vec<RunSpec>, String
 
 /// The experiment of 20 seeds on four kernels.
 fn sched_idle() -> Result<Vec<RunSpec>, String> {
-    let none = Settings::default();
-    let platform = load::platform("hikey620", &none).map_err(|e| e.to_string())?.value;
-    let workload =
-        load::workload("sched_idle", platform.nr_cpus(), Dialect::Workgen, &none).map_err(|e| e.to_string())?;
     let mut specs = Vec::new();
     for kernel in ["linux-5.3", "linux-5.4", "linux-5.6", "linux-6.12"] {
-        let kernel = load::kernel(kernel, &none).map_err(|e| e.to_string())?.value;
-        specs.extend((1..=20).map(|seed| RunSpec {
-            platform: platform.clone(),
-            workload: workload.value.workload.clone(),
-            kernel: kernel.clone(),
-            seed,
-            duration: Ns::from_s(5),
-        }));
+        let spec = named("sched_idle", "hikey620", kernel, Ns::from_s(5))?;
+        specs.extend((1..=20).map(|seed| RunSpec { seed, ..spec.clone() }));
     }
     Ok(specs)
+}
+
+/// A run of what the names say.
+pub fn named(workload: &str, platform: &str, kernel: &str, duration: Ns) -> Result<RunSpec, String> {
+    let none = Settings::default();
+    let platform = load::platform(platform, &none).map_err(|e| e.to_string())?.value;
+    let workload = load::workload(workload, platform.nr_cpus(), Dialect::Workgen, &none).map_err(|e| e.to_string())?;
+    Ok(RunSpec {
+        platform,
+        workload: workload.value.workload,
+        kernel: load::kernel(kernel, &none).map_err(|e| e.to_string())?.value,
+        seed: 1,
+        duration,
+    })
 }
 
 /// The platform repeated: a clock and a cache per eight CPUs, 64 to a package, 256 to a node.

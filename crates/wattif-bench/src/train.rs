@@ -1,11 +1,8 @@
 //! What a profile-guided build counts (`cargo xtask pgo`): models of phones, servers and the gallery on several platforms and
 //! kernels, none of which is a case of `cargo xtask bench`.
 
-use wattif::load;
-use wattif::settings::Settings;
-use wattif_formats::rtapp::Dialect;
+use crate::cases::named;
 use wattif_model::Ns;
-use wattif_model::run::RunSpec;
 use wattif_sim::simulation::simulate;
 
 /// Workload, platform, kernel, simulated ms.
@@ -25,25 +22,12 @@ const RUNS: &[(&str, &str, &str, u64)] = &[
 
 /// Every run twice: by itself, and with all metrics.
 pub fn all() -> Result<(), String> {
-    for run in RUNS {
-        let spec = spec(run)?;
+    for &(workload, platform, kernel, ms) in RUNS {
+        let spec = named(workload, platform, kernel, Ns::from_ms(ms))?;
         simulate(&spec, &mut []).map_err(|e| e.to_string())?;
         wattif::run::run_all(&[spec], &|| true).map_err(|e| e.to_string())?;
     }
     Ok(())
-}
-
-fn spec(&(workload, platform, kernel, ms): &(&str, &str, &str, u64)) -> Result<RunSpec, String> {
-    let none = Settings::default();
-    let platform = load::platform(platform, &none).map_err(|e| e.to_string())?.value;
-    let workload = load::workload(workload, platform.nr_cpus(), Dialect::Workgen, &none).map_err(|e| e.to_string())?;
-    Ok(RunSpec {
-        platform,
-        workload: workload.value.workload,
-        kernel: load::kernel(kernel, &none).map_err(|e| e.to_string())?.value,
-        seed: 1,
-        duration: Ns::from_ms(ms),
-    })
 }
 
 #[cfg(test)]
@@ -52,8 +36,8 @@ mod tests {
 
     #[test]
     fn every_run_is_well_formed() {
-        for run in RUNS {
-            let spec = spec(run).expect(run.0);
+        for &(workload, platform, kernel, ms) in RUNS {
+            let spec = named(workload, platform, kernel, Ns::from_ms(ms)).expect(workload);
             assert!(!spec.workload.tasks.is_empty());
         }
     }
