@@ -44,7 +44,7 @@ const fn case(workload: &'static str, platform: &'static str, a: &'static str, b
 const TEO: &[&str] = &["cpuidle=teo"];
 const PERFORMANCE: &[&str] = &["cpufreq=performance"];
 
-const CASES: [Case; 24] = [
+const CASES: [Case; 25] = [
     case("phone", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     Case { b_set: TEO, ..case("phone", "hikey960", "linux-6.12", "linux-6.12", 1_500) },
     case("sched_idle", "hikey620", "linux-5.3", "linux-5.6", 2_000),
@@ -61,6 +61,7 @@ const CASES: [Case; 24] = [
     case("jankbench", "hikey620", "linux-6.1", "linux-6.12", 2_000),
     case("scroll", "hikey960", "linux-6.1", "linux-6.12", 2_000),
     case("pgbench", "hikey960", "linux-6.1", "linux-6.12", 500),
+    case("pgbench", "pixel6", "linux-6.1", "linux-6.12", 500),
     case("video", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     case("game", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     case("androbench", "hikey960", "linux-6.1", "linux-6.12", 800),

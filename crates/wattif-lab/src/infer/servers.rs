@@ -7,7 +7,8 @@
 //!
 //! Which clients share an answer was chance as well. A server that always answers the same number of clients waits for so many. One that
 //! answers now few, now many answers all who have asked: either until the answer, or until its last wait before it began (group
-//! commit: who asks while the disk writes is served by the next write).
+//! commit: who asks while the disk writes is served by the next write). A server that is nearly always busy is hardly ever woken. That it
+//! is one shows in its answers, if they are of this last kind: to all who waited when its own wait began, and to nobody who came later.
 
 use super::steps::{Queue, Step, median};
 use super::workload::Thread;
@@ -16,7 +17,7 @@ use wattif_model::Pid;
 
 /// Fewer requests that are seen make no server.
 const MIN_SEEN: usize = 5;
-/// One in so many requests is seen at least; one wake-up in so many is no request at most.
+/// One in so many requests is seen at least, unless its answers tell as much; one wake-up in so many is no request at most.
 const SEEN_OF: usize = 20;
 const STRAY_OF: usize = 4;
 /// One request in so many is hidden; otherwise wake-ups say all.
@@ -29,6 +30,9 @@ const ALIKE: usize = 90;
 const COUNTS_OF: usize = 5;
 /// One answer in so many is to another number of clients at most, where it is to a fixed one.
 const UNLIKE_OF: usize = 50;
+/// So many answers, and one client in so many of them who was left out or came later at most, tell of group commit by themselves.
+const MIN_BATCHES: usize = 50;
+const UNBATCHED_OF: usize = 20;
 /// A client that has asked sleeps so soon, ns.
 const ASKED_NS: u64 = 2_000;
 /// Servers looked for.
@@ -61,11 +65,14 @@ pub(super) fn serve(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, S
     let mut clients = 0;
     for _ in 0..MAX_SERVERS {
         let found = look(threads, kinds);
-        let best = found.into_iter().filter(|(_, f)| f.is_server()).max_by_key(|(_, f)| (f.clients.len(), f.hidden));
+        let servers = found.into_iter().filter(|((pid, _), f)| {
+            f.may_be_server() && (f.seen * SEEN_OF >= f.seen + f.hidden || commits_groups(threads, *pid, &f.clients))
+        });
+        let best = servers.max_by_key(|(_, f)| (f.clients.len(), f.hidden));
         let Some(((server, _), Found { clients: of, .. })) = best else { break };
         let Some(first) = of.first().copied() else { break };
         clients += of.len();
-        let waits: BTreeMap<Pid, Vec<u64>> = of.iter().map(|p| (*p, waits_for(&threads[p].steps, server))).collect();
+        let waits = waits_of(threads, server, &of);
         for client in &of {
             let steps = &mut threads.get_mut(client).expect("a client is a thread").steps;
             *steps = asking(std::mem::take(steps), server, first);
@@ -113,14 +120,23 @@ pub(super) fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> Strin
 }
 
 impl Found {
-    fn is_server(&self) -> bool {
+    fn may_be_server(&self) -> bool {
         let asked = self.seen + self.hidden;
         let stray: usize = self.clients.iter().filter_map(|c| self.stray.get(c)).sum();
         self.clients.len() > 1
-            && self.seen >= MIN_SEEN.max(asked / SEEN_OF)
+            && self.seen >= MIN_SEEN
             && stray * STRAY_OF <= self.seen
             && self.hidden >= (asked / HIDDEN_OF).max(2)
     }
+}
+
+/// Does a thread answer whoever waited for it when its last wait began, and nobody else?
+fn commits_groups(threads: &BTreeMap<Pid, Thread>, server: Pid, clients: &BTreeSet<Pid>) -> bool {
+    let Some(first) = clients.first() else { return false };
+    let steps = &threads[&server].steps;
+    let answering = Server::new((server, *first), clients, steps);
+    let of = answering.left_over(steps, &waits_of(threads, server, clients));
+    answering.bursts.len() >= MIN_BATCHES && of.early.max(of.came_later) * UNBATCHED_OF <= of.served
 }
 
 /// Who waits for whom, and whether it had woken it in the same stretch.
@@ -150,6 +166,11 @@ fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a BTreeMap<Pid, String>) -
         }
     }
     all
+}
+
+/// Since when each client waited for each answer.
+fn waits_of(threads: &BTreeMap<Pid, Thread>, server: Pid, clients: &BTreeSet<Pid>) -> BTreeMap<Pid, Vec<u64>> {
+    clients.iter().map(|p| (*p, waits_for(&threads[p].steps, server))).collect()
 }
 
 /// Since when a client waited for each answer.
@@ -182,6 +203,18 @@ fn asking(steps: Vec<Step>, server: Pid, first: Pid) -> Vec<Step> {
         }
     }
     out
+}
+
+/// What tells who is answered.
+#[derive(Default)]
+struct LeftOver {
+    /// Clients that were answered.
+    served: usize,
+    /// Those of them that came after the server's last wait had begun.
+    came_later: usize,
+    /// Requests older than an answer that were not in it, and those of them that are older than that wait.
+    late: usize,
+    early: usize,
 }
 
 /// Where a server takes a request: so many other waits and so much work before the answer.
@@ -260,26 +293,35 @@ impl<'a> Server<'a> {
         if alike && (usual < 2 || self.waits_for_the_last(steps, &asked)) {
             return Answers::Counted;
         }
-        let mut next: BTreeMap<Pid, usize> = BTreeMap::new();
-        let (mut served, mut late, mut early) = (0, 0, 0);
-        for &(first, end) in &self.bursts {
-            let now = self.answered(&steps[first]).map_or(0, |(_, at)| at);
-            let last_wait = steps[..first].iter().rfind(|s| s.waits()).and_then(Step::blocked_since).unwrap_or(now);
-            for (pid, _) in steps[first..end].iter().filter_map(|s| self.answered(s)) {
-                *next.entry(pid).or_default() += 1;
-                served += 1;
-            }
-            for (pid, since) in waits {
-                let oldest = since.get(next.get(pid).copied().unwrap_or(0)).copied().unwrap_or(u64::MAX);
-                late += usize::from(oldest < now);
-                early += usize::from(oldest < last_wait);
-            }
-        }
+        let LeftOver { served, late, early, .. } = self.left_over(steps, waits);
         match (served - served * ALIKE / 100) as i64 {
             few if late as i64 <= few => Answers::All,
             few if early as i64 <= few => Answers::Batch,
             _ => Answers::Counted,
         }
+    }
+
+    /// Whom the answers leave out.
+    fn left_over(&self, steps: &[Step], waits: &BTreeMap<Pid, Vec<u64>>) -> LeftOver {
+        let mut next: BTreeMap<Pid, usize> = BTreeMap::new();
+        let mut all = LeftOver::default();
+        for &(first, end) in &self.bursts {
+            let now = self.answered(&steps[first]).map_or(0, |(_, at)| at);
+            let last_wait = steps[..first].iter().rfind(|s| s.waits()).and_then(Step::blocked_since).unwrap_or(now);
+            for (pid, _) in steps[first..end].iter().filter_map(|s| self.answered(s)) {
+                let n = next.entry(pid).or_default();
+                let since = waits.get(&pid).and_then(|w| w.get(*n)).copied().unwrap_or(0);
+                *n += 1;
+                all.served += 1;
+                all.came_later += usize::from(since > last_wait);
+            }
+            for (pid, since) in waits {
+                let oldest = since.get(next.get(pid).copied().unwrap_or(0)).copied().unwrap_or(u64::MAX);
+                all.late += usize::from(oldest < now);
+                all.early += usize::from(oldest < last_wait);
+            }
+        }
+        all
     }
 
     /// Who counts is woken by more than the first that asks, or by the last alone.
@@ -464,6 +506,53 @@ mod tests {
         let steps = &threads[&SERVER].steps;
         let flush = steps.iter().position(|s| matches!(s, Step::Device { .. })).unwrap();
         assert_eq!((&steps[flush - 1], &steps[0]), (&close, &Step::Get(queue(Queue::Requests))));
+    }
+
+    /// Three clients that ask 5 to 45 µs after each answer, and flushes of 50 µs one after the other: the writer hardly ever sleeps. Or,
+    /// where answers go to one client at a time, a server like any other.
+    fn hardly_ever_woken(commits_groups: bool) -> BTreeMap<Pid, Thread> {
+        let mut all: BTreeMap<Pid, Thread> = (1..5).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        let mut push = |pid: Pid, steps: &[Step]| all.get_mut(&pid).unwrap().steps.extend_from_slice(steps);
+        let mut asks: BTreeMap<Pid, u64> = (2..5).map(|pid| (Pid(pid), 1_000 * u64::from(pid))).collect();
+        let mut now = 0;
+        for r in 0..2_000u64 {
+            let (first, at) = asks.iter().map(|(p, at)| (*p, *at)).min_by_key(|a| a.1).unwrap();
+            // After every hundredth round everybody takes long to ask, and the writer waits for the first of them.
+            if at > now {
+                push(SERVER, &[Step::Token { by: first, since: now, at }]);
+                push(first, &[Step::Post { to: SERVER, at }]);
+                now = at;
+            }
+            let waited = |at: &u64| *at <= now;
+            let rest = r % 100 == 99;
+            let batch: Vec<(Pid, u64)> = match commits_groups || rest {
+                true => asks.iter().filter(|(_, at)| waited(at)).map(|(p, at)| (*p, *at)).collect(),
+                false => vec![(first, at)],
+            };
+            push(SERVER, &[Step::Work(5), Step::Device { ns: 50_000, since: now }]);
+            now += 50_000;
+            for (client, since) in batch {
+                push(SERVER, &[Step::Post { to: client, at: now }]);
+                push(client, &[Step::Token { by: SERVER, since, at: now }, Step::Work(7)]);
+                let long = if rest { 100_000 } else { 0 };
+                asks.insert(client, now + long + 5_000 + (r * 7_919 + u64::from(client.0) * 104_729) % 40_000);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_writer_that_is_hardly_ever_woken() {
+        for commits_groups in [true, false] {
+            let mut threads = hardly_ever_woken(commits_groups);
+            let kinds = named(|pid| if pid == SERVER { "writer".into() } else { "client".into() });
+            let found = look(&threads, &kinds);
+            let of = &found[&(SERVER, "client")];
+            assert!(of.may_be_server() && of.seen * SEEN_OF < of.hidden, "{} of {}", of.seen, of.hidden);
+            assert_eq!(serve(&mut threads, &kinds, false), if commits_groups { 3 } else { 0 });
+            let closed = |s: &&Step| matches!(s, Step::Drain { to: Queue::Batch(..), .. });
+            assert_eq!(threads[&SERVER].steps.iter().any(|s| closed(&s)), commits_groups);
+        }
     }
 
     #[test]
