@@ -467,7 +467,7 @@ fn interrupts_take_no_time(spec: &mut RunSpec) {
 /// The bound of every run lies below what its idle periods took, whatever the governor, the states and the workload.
 #[test]
 fn no_governor_beats_the_oracle() {
-    let platforms = ["hikey620", "power9_2s16c", "core_i7_2600k", "pixel6", "juno_r0"];
+    let platforms = ["hikey620", "power9_2s16c", "core_i7_2600k", "pixel6", "juno_r0", "xeon_icx"];
     let mut compared = 0;
     for (i, governor) in policies(Slot::Cpuidle).into_iter().enumerate() {
         for (j, platform) in platforms.into_iter().enumerate() {
@@ -484,6 +484,87 @@ fn no_governor_beats_the_oracle() {
         }
     }
     assert!(compared >= 30, "{compared} runs");
+}
+
+/// Neither does its own run, where hardware threads share the states that it chooses.
+#[test]
+fn nor_does_the_oracle_where_threads_share_states() {
+    for (i, platform) in ["power9_2s16c", "xeon_icx", "core_i7_2600k"].into_iter().enumerate() {
+        for (j, model) in ["schbench", "pgbench", "ebizzy", "server"].into_iter().enumerate() {
+            let spec = sleepy(platform, model, &[("cpuidle", "oracle")], (i + 5 * j) as u64);
+            let oracle = run(&spec, &mut []).expect("runs").report.metrics.oracle.expect("somebody slept");
+            let (least, actual) = (oracle.energy.expect("powers"), oracle.idle_energy.expect("powers"));
+            assert!(least <= actual, "{platform}, {model}: {actual} below {least}");
+        }
+    }
+}
+
+/// One core of two threads: 100 mW busy, 50 mW in WFI, 1 mW in a state of the core that takes 100 µs in and 100 µs out.
+const ONE_CORE: &str = r#"
+name = "one_core"
+title = "one core of two threads"
+hz = 100
+timer_slack_us = 0
+smt_share = [1024, 640]
+[power]
+unit = "measured"
+sourced = false
+[topology]
+core = ["0-1"]
+llc = ["0-1"]
+[[domain]]
+cpus = "0-1"
+core = "x"
+capacity = 1024
+transition_us = 10
+opps = [{ khz = 1_000_000, uv = 720_000, active_uw = 100_000, static_uw = 0, idle_uw = [50_000, 1_000] }]
+[[cluster]]
+cpus = "0-1"
+idle = [
+  { name = "WFI", scope = "cpu", advertised = { exit_us = 1, residency_us = 1 }, actual = { entry_us = 0, exit_us = 0 } },
+  { name = "deep", scope = "core", advertised = { exit_us = 100, residency_us = 300 }, actual = { entry_us = 100, exit_us = 100 } },
+]
+[costs]
+context_switch_ns = 0
+wakeup_ns = 0
+ipi_ns = 0
+timer_irq_ns = 0
+tick_ns = 0
+migration_ns = 0
+migration_llc_ns = 0
+source = "none"
+[noise]
+irq_jitter_us = 0
+work_ppm = 0
+start_spread_us = 0
+source = "none"
+"#;
+
+/// A core draws its deep power only while both of its threads sleep, and whoever knew that needs the least.
+#[test]
+fn the_oracle_shares_a_core() {
+    let source = Source { name: "one_core.toml".into(), text: ONE_CORE.into() };
+    let platform = load::platform_of(source, &Settings::default()).expect("valid").value;
+    for delay in [0, 300, 2500] {
+        let text = format!(
+            r#"{{ "tasks": {{ "a": {{ "cpus": [0], "run": 1000, "timer": {{ "ref": "unique", "period": 5000 }} }},
+                "b": {{ "cpus": [1], "delay": {delay}, "run": 1000, "timer": {{ "ref": "unique", "period": 5000 }} }} }} }}"#
+        );
+        let energy = |governor: &str| {
+            let mut spec = RunSpec { platform: platform.clone(), ..spec("hikey620", "linux-6.12", &text, 1) };
+            spec.kernel.policies.insert(Slot::Cpuidle, governor.into());
+            interrupts_take_no_time(&mut spec);
+            let report = run(&spec, &mut []).expect("runs").report;
+            (report.metrics.energy.expect("powers").cpus.iter().sum::<f64>(), report.metrics.oracle.expect("slept"))
+        };
+        let (best, own) = energy("oracle");
+        assert!(own.energy_excess_pct.is_some_and(|pct| pct > -1e-9), "{delay}: {own:?}");
+        for governor in policies(Slot::Cpuidle).into_iter().filter(|g| *g != "oracle") {
+            let (needed, of) = energy(governor);
+            assert!(best <= needed * 1.0001, "{delay}: {governor} needs {needed}, the oracle {best}");
+            assert!(of.energy_excess_pct.is_some_and(|pct| pct > -1e-9), "{delay}, {governor}: {of:?}");
+        }
+    }
 }
 
 /// Where no state is shared with other CPUs the run that knows the future meets the bound, and is never late.

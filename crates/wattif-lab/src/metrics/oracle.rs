@@ -7,7 +7,7 @@
 //! disabled the kernel falls back on the first. The oracle is never late. No governor can need less on the same period:
 //! whatever state it takes, it is busy while entering and, after the request, while leaving, which the oracle does within `L`.
 //! So the sum is a lower bound (of the CPUs' own energy; what a cluster saves when all its CPUs sleep is not in it). Powers are
-//! those of the lowest operating point during the period.
+//! those of the operating points during the period; entering and leaving cost what they cost least at any of these.
 //!
 //! A state of the core or the cluster is reached, and left, at its own price where all others of its scope are in such states at
 //! that moment, and at that of the deepest narrower state otherwise: the bound charges what the period charged. The state that the
@@ -81,8 +81,10 @@ struct Cpu {
     early: Vec<(Ns, Uw)>,
     /// What it drew before that.
     before: PowerLevel,
-    /// Lowest operating point since then.
-    min_opp: usize,
+    /// Operating points since then.
+    stretches: Vec<Stretch>,
+    /// When the present one began.
+    stretch: Ns,
     /// State asked for.
     state: usize,
     /// Is it counted among those in states of the core, of the cluster?
@@ -93,7 +95,15 @@ struct Cpu {
     core: usize,
     cluster: usize,
     asleep: bool,
-    /// How long of the period all hardware threads of the core slept.
+    /// How long of the present stretch all hardware threads of the core slept.
+    together_ns: u64,
+}
+
+/// A part of an idle period at one operating point, and how long of it all hardware threads of the core slept.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    opp: usize,
+    ns: u64,
     together_ns: u64,
 }
 
@@ -158,7 +168,8 @@ impl Oracle {
                 began: Ns::ZERO,
                 early: Vec::new(),
                 before: PowerLevel::Busy,
-                min_opp: 0,
+                stretches: Vec::new(),
+                stretch: Ns::ZERO,
                 state: 0,
                 counted: [false; 2],
                 joined: [false; 2],
@@ -238,7 +249,7 @@ impl Oracle {
     }
 
     fn judge(&mut self, at: Ns, cpu: usize, period: &IdlePeriod) {
-        self.together(at, self.cpus[cpu].core);
+        self.next_stretch(at, cpu);
         let c = &self.cpus[cpu];
         let state = usize::from(period.state);
         let (least, best) = c.least(&self.tables[c.domain], state, period.length_ns);
@@ -259,6 +270,15 @@ impl Oracle {
             core.cpus.iter().for_each(|c| self.cpus[c.at()].together_ns += at.since(core.since));
         }
         core.since = at;
+    }
+
+    /// The operating point of a CPU is about to change, or its way out begins, or its idle period ends.
+    fn next_stretch(&mut self, at: Ns, cpu: usize) {
+        self.together(at, self.cpus[cpu].core);
+        let c = &mut self.cpus[cpu];
+        let (ns, together_ns) = (at.since(c.stretch), std::mem::take(&mut c.together_ns));
+        c.stretches.push(Stretch { opp: self.opps[c.domain], ns, together_ns });
+        c.stretch = at;
     }
 
     fn sleeps(&mut self, at: Ns, cpu: usize, asleep: bool) {
@@ -299,16 +319,20 @@ impl Oracle {
     /// The CPU begins to sleep.
     fn begins(&mut self, at: Ns, cpu: usize, state: usize) {
         self.set_reached(cpu, false);
-        let (joined, opp) = (self.others_inside(cpu), self.opps[self.cpus[cpu].domain]);
+        let joined = self.others_inside(cpu);
         let c = &mut self.cpus[cpu];
         c.account(at);
-        (c.spent, c.min_opp, c.began, c.state) = (Fj(0), opp, at, state);
+        (c.spent, c.stretch, c.began, c.state) = (Fj(0), at, at, state);
+        c.stretches.clear();
         (c.joined, c.left) = (joined, [false; 2]);
         c.early.clear();
     }
 
     fn set_level(&mut self, at: Ns, cpu: usize, level: PowerLevel) {
         let others = self.others_inside(cpu);
+        if self.cpus[cpu].asleep && level == PowerLevel::Busy {
+            self.next_stretch(at, cpu);
+        }
         let c = &mut self.cpus[cpu];
         c.account(at);
         c.early.clear();
@@ -321,11 +345,15 @@ impl Oracle {
     }
 
     fn set_opp(&mut self, at: Ns, domain: usize, opp: usize) {
+        for cpu in 0..self.cpus.len() {
+            if self.cpus[cpu].domain == domain && self.cpus[cpu].asleep {
+                self.next_stretch(at, cpu);
+            }
+        }
         let Some(table) = self.tables.get(domain) else { return };
         self.opps[domain] = opp;
         for c in self.cpus.iter_mut().filter(|c| c.domain == domain) {
             c.account(at);
-            c.min_opp = c.min_opp.min(opp);
             let leaving = !c.early.is_empty();
             c.clocked(at, table, opp);
             if !leaving {
@@ -400,9 +428,8 @@ impl Cpu {
     /// The least energy for an idle period that was spent in `entered`; and the state that an oracle takes, which fits with its
     /// own entry and exit: of equals the deepest, the shallowest where staying busy is best.
     fn least(&self, table: &PowerTable, entered: usize, length_ns: u64) -> (Fj, usize) {
-        let busy = Uw(table.busy(self.min_opp));
+        let stay = self.parts(length_ns).map(|(part, ns)| Uw(table.busy(part.opp)).over(ns).0).sum();
         let available = || self.states.iter().filter(|s| s.enabled || s.index == entered);
-        let stay = busy.over(length_ns).0;
         let within = |s: &State, transit_ns: u64| Some((self.energy(table, s, transit_ns, length_ns)?, s.index));
         let least = available().filter_map(|s| within(s, self.transit_ns(s))).map(|(e, _)| e).chain([stay]).min();
         let shallowest = available().next().map_or(0, |s| s.index);
@@ -428,13 +455,35 @@ impl Cpu {
         self.states[..=s.index].iter().rev().find(within_reach).unwrap_or(&self.states[0])
     }
 
+    /// The stretches until the request, and how much of each is before it.
+    fn parts(&self, length_ns: u64) -> impl Iterator<Item = (&Stretch, u64)> {
+        self.stretches.iter().scan(length_ns, |left, part| {
+            let ns = part.ns.min(*left);
+            *left -= ns;
+            Some((part, ns))
+        })
+    }
+
     /// Energy of the period in a state, if it can be entered and left in time.
     fn energy(&self, table: &PowerTable, s: &State, transit_ns: u64, length_ns: u64) -> Option<u128> {
-        let asleep_ns = length_ns.checked_sub(transit_ns)?;
-        let deep_ns = s.alone.map_or(asleep_ns, |_| self.together_ns.min(asleep_ns));
-        let deep = Uw(table.idle(s.index, self.min_opp)).over(deep_ns);
-        let alone = Uw(table.idle(s.alone.unwrap_or(s.index), self.min_opp)).over(asleep_ns - deep_ns);
-        Some(Uw(table.busy(self.min_opp)).over(transit_ns).0 + deep.0 + alone.0)
+        length_ns.checked_sub(transit_ns)?;
+        let alone = |opp: usize| table.idle(s.alone.unwrap_or(s.index), opp);
+        // Whoever sleeps alone in a part of the core's sleep does not draw more because of it.
+        let deep = |opp: usize| table.idle(s.index, opp).min(alone(opp));
+        let (mut asleep, mut alone_ns) = (0, 0);
+        for (part, ns) in self.parts(length_ns) {
+            // Of a part that the request ends nothing is known but its length.
+            let together_ns = if ns < part.ns || s.alone.is_none() { ns } else { part.together_ns };
+            asleep += Uw(deep(part.opp)).over(together_ns).0 + Uw(alone(part.opp)).over(ns - together_ns).0;
+            alone_ns += ns - together_ns;
+        }
+        // What entering and leaving take more than that.
+        let more = |power: &dyn Fn(usize) -> u64| {
+            let more = |part: &Stretch| table.busy(part.opp).saturating_sub(power(part.opp));
+            Uw(self.stretches.iter().map(more).min().unwrap_or(0))
+        };
+        let first = transit_ns.min(alone_ns);
+        Some(asleep + more(&alone).over(first).0 + more(&deep).over(transit_ns - first).0)
     }
 }
 
@@ -608,6 +657,22 @@ mod tests {
             );
             assert_eq!(o.totals(), (Fj(10_000 * 50 * 1000), Fj(10_000 * 50 * 1000)), "{first} to {then}");
         }
+    }
+
+    /// The clock falls in the middle of a sleep: the state draws less from then on, and no other would have needed less.
+    #[test]
+    fn a_sleep_at_two_clocks() {
+        let us = 1_000;
+        let mut p = bed();
+        p.domains.iter_mut().for_each(|d| d.power.idle_uw = vec![vec![4_000, 10_000], vec![1_000, 2_000]]);
+        let mut o = Oracle::new(&p);
+        let asleep = testbed::cpu_power(PowerLevel::Idle(0));
+        let clock = |opp| testbed::frequency(0, opp);
+        let events = [(0, 0, clock(1)), (0, 0, idle(0)), (0, 0, asleep), (50 * us, 0, clock(0))];
+        play(&mut o, &events);
+        play(&mut o, &[(150 * us, 0, period(0, 150 * us, 0))]);
+        let spent = Fj(10_000 * 50 * 1000 + 4_000 * 100 * 1000);
+        assert_eq!(o.totals(), (spent, spent));
     }
 
     /// The waker needs 3 µs to ask.

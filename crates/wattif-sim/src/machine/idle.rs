@@ -37,7 +37,7 @@ impl Machine {
     pub fn enter_idle(&mut self, cpu: CpuId, state: usize, now: u64) -> u64 {
         self.execute(cpu, Pid(0), now);
         let entry_ns = self.states(cpu)[self.reachable(cpu, state)].actual.entry_ns;
-        let reached = if self.prescient { now } else { now + entry_ns };
+        let reached = now + entry_ns;
         let phase = if reached > now { Phase::Entering(reached) } else { Phase::Asleep };
         self.cpus[cpu.at()].sleep = Some(Sleep { state, phase, began: now, woken: u64::MAX });
         reached
@@ -49,20 +49,36 @@ impl Machine {
         sleep.phase = Phase::Asleep;
     }
 
-    /// An interrupt for a sleeping CPU: when it will execute again; `None` if it is already on its way out.
+    /// An interrupt for a sleeping CPU: when it will execute again; `None` if another has asked for that already.
     pub fn wake(&mut self, cpu: CpuId, now: u64) -> Option<u64> {
-        let sleep = self.cpus[cpu.at()].sleep?;
+        let sleep = self.cpus[cpu.at()].sleep.filter(|s| s.woken == u64::MAX)?;
         let from = match sleep.phase {
             // On the way in until then; the interrupt may come later still.
             Phase::Entering(until) => until.max(now),
-            Phase::Asleep => now,
-            Phase::Leaving(..) => return None,
+            Phase::Asleep | Phase::Leaving(..) => now,
         };
-        let left = &self.states(cpu)[self.reachable(cpu, sleep.state)];
-        let (exit_ns, scope) = (left.actual.exit_ns, left.scope);
+        let (exit_ns, scope) = self.way_out(cpu, sleep.state);
         let ready = if self.prescient { now } else { (from + exit_ns).max(self.powered_up(cpu)) };
         self.cpus[cpu.at()].sleep = Some(Sleep { phase: Phase::Leaving(ready, scope), woken: now, ..sleep });
         Some(ready)
+    }
+
+    /// What leaving a state would take now, ns, and the scope of what is left.
+    fn way_out(&self, cpu: CpuId, state: usize) -> (u64, Scope) {
+        let left = &self.states(cpu)[self.reachable(cpu, state)];
+        (left.actual.exit_ns, left.scope)
+    }
+
+    /// The CPU knows that its sleep ends at `end`: when it has to leave, or `None` if that is now; then it is on its way out.
+    pub fn leave_in_time(&mut self, cpu: CpuId, end: u64, now: u64) -> Option<u64> {
+        let sleep = self.cpus[cpu.at()].sleep.expect("the CPU is asleep");
+        let (exit_ns, scope) = self.way_out(cpu, sleep.state);
+        let out = end.saturating_sub(exit_ns);
+        if out > now {
+            return Some(out);
+        }
+        self.cpus[cpu.at()].sleep = Some(Sleep { phase: Phase::Leaving(end, scope), ..sleep });
+        None
     }
 
     /// When the core and the cluster of a CPU have power again that another CPU's wake-up gives them; 0 if that is not under way.

@@ -28,8 +28,6 @@ impl Kernel<'_, '_> {
         let reached = self.m.enter_idle(cpu, state, now);
         if reached > now {
             self.arm(Source::Kick(cpu), reached);
-        } else if self.m.prescient {
-            self.foreseen_power(cpu);
         } else {
             self.in_state(cpu, state);
         }
@@ -39,9 +37,24 @@ impl Kernel<'_, '_> {
     /// The state is reached; a polling one polls from now on, until its limit.
     fn in_state(&mut self, cpu: CpuId, state: usize) {
         self.set_power(cpu, PowerLevel::Idle(state as u8));
-        if self.m.platform.idle_states(cpu)[state].polling {
+        if self.m.prescient {
+            self.leave_in_time(cpu);
+        } else if self.m.platform.idle_states(cpu)[state].polling {
             let limit = self.poll_limit(cpu);
             self.arm(Source::Kick(cpu), self.s.now + limit);
+        }
+    }
+
+    /// The way out of a sleep whose length is known begins before its end: now, or later, when it may take less, because another
+    /// CPU of the core or the cluster has woken up by then.
+    #[inline(never)]
+    fn leave_in_time(&mut self, cpu: CpuId) {
+        let began = self.m.cpus[cpu.at()].sleep.map_or(0, |s| s.began);
+        let end = self.foresight.as_ref().and_then(|f| f.now(cpu)).map_or(u64::MAX, |ns| began + ns);
+        match self.m.leave_in_time(cpu, end, self.s.now) {
+            Some(at) if at < end => self.arm(Source::Kick(cpu), at),
+            Some(_) => {}
+            None => self.set_power(cpu, PowerLevel::Busy),
         }
     }
 
@@ -54,24 +67,6 @@ impl Kernel<'_, '_> {
         let table = StateTable::new(&states[..known.len()]);
         let poll_time_ns = table.cpuidle_poll_time(self.disable_mask(cpu), self.s.tick_ns);
         self.cpuidle.poll_limit_ns(cpu, poll_time_ns).max(1)
-    }
-
-    /// The power of a sleep whose length is known: the way in, the state, and the way out before its end.
-    #[inline(never)]
-    fn foreseen_power(&mut self, cpu: CpuId) {
-        let now = self.s.now;
-        let Some(sleep) = self.m.cpus[cpu.at()].sleep else { return };
-        let actual = self.m.platform.idle_states(cpu)[sleep.state].actual;
-        let end = self.foresight.as_ref().and_then(|f| f.now(cpu)).map_or(u64::MAX, |ns| sleep.began + ns);
-        let (inside, out) = (sleep.began + actual.entry_ns, end.saturating_sub(actual.exit_ns));
-        if inside < out && (inside..out).contains(&now) {
-            self.set_power(cpu, PowerLevel::Idle(sleep.state as u8));
-        } else {
-            self.set_power(cpu, PowerLevel::Busy);
-        }
-        if let Some(next) = [inside, out].into_iter().find(|at| *at > now && *at < end) {
-            self.arm(Source::Kick(cpu), next);
-        }
     }
 
     fn cpuidle_select(&mut self, cpu: CpuId) -> IdleSelection {
@@ -149,7 +144,7 @@ impl Kernel<'_, '_> {
                 self.m.reached_idle(cpu);
                 self.in_state(cpu, sleep.state);
             }
-            Phase::Asleep if self.m.prescient => self.foreseen_power(cpu),
+            Phase::Asleep if self.m.prescient => self.leave_in_time(cpu),
             Phase::Asleep => self.poll_time_limit(cpu),
             Phase::Leaving(..) => self.wakes_up(cpu),
         }
