@@ -269,13 +269,14 @@ impl Walt {
     /// `walt_update_task_ravg`: the one entry point. `capacity_curr` is the CPU's capacity at its present frequency.
     #[doc(alias = "walt_update_task_ravg")]
     pub fn update(&self, p: &mut WaltTask, rq: &mut WaltRq, who: Who, event: Event, now: u64, capacity_curr: u64) {
+        // A mark of 0 stands for "none yet", so nothing happens before 1.
+        let now = now.max(1);
         self.update_window_start(rq, now);
         if p.mark_start != 0 {
             self.update_task_demand(p, rq, who, event, now, capacity_curr);
             self.update_cpu_busy_time(p, rq, who, event, now, capacity_curr);
         }
-        // 0 stands for "none yet".
-        p.mark_start = now.max(1);
+        p.mark_start = now;
     }
 
     fn update_window_start(&self, rq: &mut WaltRq, now: u64) {
@@ -685,21 +686,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_windows_counted_by_hand(life in pieces(), which in 0usize..4, wait in any::<bool>()) {
+        fn agrees_with_the_windows_counted_by_hand(
+            life in pieces(),
+            which in 0usize..4,
+            wait in any::<bool>(),
+            start in prop_oneof![Just(0), Just(7 * MS)],
+        ) {
             let policy = [Policy::Recent, Policy::Max, Policy::MaxRecentAvg, Policy::Avg][which];
             let w = Walt { policy, account_wait_time: wait, ..walt(10) };
-            let (mut p, mut rq, mut now) = (w.new_task(), WaltRq::default(), 7 * MS);
+            let (mut p, mut rq, mut now) = (w.new_task(), WaltRq::default(), start);
             let init = p.demand;
             let mut oracle = Oracle { window: w.window_ns, policy, closed: vec![init; HISTORY], index: 0, sum: 0 };
             oracle.roll(now);
+            // Woken and picked in one instant, which takes no time on a machine without costs.
             w.update(&mut p, &mut rq, Who::default(), Event::TaskWake, now, 1024);
+            w.update(&mut p, &mut rq, Who::default(), Event::PickNextTask, now, 1024);
             for (what, ns, capacity) in life {
                 let (event, who, counts) = match what {
                     Piece::Run => (Event::PutPrevTask, running(), true),
                     Piece::Wait => (Event::PickNextTask, Who::default(), wait),
                     Piece::Sleep => (Event::TaskWake, Who::default(), false),
                 };
-                oracle.add(now, now + ns, counts.then_some(capacity));
+                oracle.add(now.max(1), now + ns, counts.then_some(capacity));
                 now += ns;
                 w.update(&mut p, &mut rq, who, event, now, capacity);
                 prop_assert_eq!(p.history.as_slice(), &oracle.closed[..HISTORY]);
