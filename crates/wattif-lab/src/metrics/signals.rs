@@ -59,9 +59,14 @@ struct Follow {
     rising: Option<Ns>,
     /// Rises, and their sum, ns.
     rises: (u64, f64),
-    /// Shortest sleep after which it had fallen, ns.
+    /// Shortest sleep after which it had fallen, ns, and the longest after which it had not.
     fall: Option<u64>,
+    stays: u64,
 }
+
+/// Between two sleeps that lie so far apart, ns, or so much of the longer one, the moment of the fall is not known.
+const APART_NS: u64 = 10_000_000;
+const APART_PART: u64 = 10;
 
 impl Follow {
     /// The thread runs at last.
@@ -73,8 +78,10 @@ impl Follow {
         if let Some(slept) = woke {
             self.rising = (value <= low).then_some(at);
             let was_full = self.last.is_some_and(|(_, before)| before >= FULL);
-            if was_full && value <= FALLEN {
-                self.fall = Some(self.fall.map_or(slept, |shortest| shortest.min(slept)));
+            match was_full {
+                true if value <= FALLEN => self.fall = Some(self.fall.map_or(slept, |shortest| shortest.min(slept))),
+                true => self.stays = self.stays.max(slept),
+                false => {}
             }
         } else if let Some(since) = self.rising.filter(|_| value >= REACHED) {
             let (t0, v0) = self.last.unwrap_or((since, 0));
@@ -84,6 +91,11 @@ impl Follow {
             self.rising = None;
         }
         self.last = Some((at, value));
+    }
+    /// How long it takes to fall, ns; `None` where no sleep was just too short: a run that ends early has slept for much less and for
+    /// much more only.
+    fn fell_after(&self) -> Option<u64> {
+        self.fall.filter(|ns| ns.saturating_sub(self.stays) <= APART_NS.max(ns / APART_PART))
     }
 }
 
@@ -120,7 +132,7 @@ impl Signals {
             let (count, ns) = all().fold((0, 0.0), |(n, sum), f| (n + f.rises.0, sum + f.rises.1));
             FollowReport {
                 rise_ms: (count > 0).then(|| ns / count as f64 / 1e6),
-                fall_ms: all().filter_map(|f| f.fall).min().map(|ns| ns as f64 / 1e6),
+                fall_ms: all().filter_map(Follow::fell_after).min().map(|ns| ns as f64 / 1e6),
             }
         };
         self.on.then(|| SignalsReport { util_avg: of(|t| &t.util), walt_demand: of(|t| &t.demand) })
@@ -212,6 +224,19 @@ mod tests {
         assert_eq!((r.util_avg.fall_ms, r.util_avg.figure("fall_periods")), (Some(60.0), Some(60.0 / PERIOD_MS)));
         assert_eq!(r.walt_demand, FollowReport::default());
         assert_eq!(Signals::new(false).report(), None);
+    }
+
+    /// 50 ms are too short, 400 ms are enough: it fell somewhere in between.
+    #[test]
+    fn a_sweep_that_the_end_of_the_run_cuts_off_says_nothing() {
+        for (sleeps, fell) in [([50, 400], None), ([50, 55], Some(55)), ([5, 8], Some(8)), ([380, 410], Some(410))] {
+            let mut f = Follow::default();
+            for (i, ms) in sleeps.into_iter().enumerate() {
+                f.last = Some((Ns(0), 1020));
+                f.sample(Ns(i as u64), [500, 90][i], LOW_UTIL, Some(ms * MS));
+            }
+            assert_eq!(f.fell_after(), fell.map(|ms| ms * MS), "{sleeps:?}");
+        }
     }
 
     /// A thread that had not forgotten, or had not been full, says nothing; nor does a rise that a sleep interrupts.
