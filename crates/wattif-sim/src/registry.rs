@@ -447,9 +447,12 @@ pub fn notes(spec: &RunSpec) -> Vec<String> {
             "the platform's own background threads are left out: the workload has those of a recorded machine".into(),
         );
     }
-    if Tunables::of(&spec.kernel, "eas").text("generation") == "4.9" {
-        notes.extend(no_eas(spec).map(|why| format!("eas.generation = 4.9: no find_best_target here: {why}")));
-    }
+    let what = match Tunables::of(&spec.kernel, "eas").text("generation").as_str() {
+        "4.9" => Some("eas.generation = 4.9: no find_best_target here"),
+        // Where capacities are equal nobody expects it.
+        _ => spec.platform.is_asymmetric().then_some("no energy-aware placement here"),
+    };
+    notes.extend(what.zip(no_eas(spec)).map(|(what, why)| format!("{what}: {why}")));
     if !hears_slices(&spec.kernel) && asks_for_slices(spec) {
         let why =
             "slices that fair threads ask for (dl-runtime) have no effect: this kernel knows none, they came with 6.12";
@@ -535,8 +538,12 @@ fn window_notes(spec: &RunSpec) -> Vec<String> {
     let asked = window_ms(spec);
     let window_ns = build_walt_windows(spec, tick_ns).window_ns;
     let (us, ticks) = ((window_ns + 500) / 1_000, window_ns / tick_ns);
-    let cut = (window_ns.abs_diff(asked * 1_000_000) >= 1_000)
-        .then(|| format!("walt.window_ms = {asked}: windows are whole ticks, {us} µs here ({ticks} ticks at {hz} Hz)"));
+    let cut = (window_ns.abs_diff(asked * 1_000_000) >= 1_000).then(|| {
+        format!(
+            "walt.window_ms = {asked}: windows are whole ticks, {us} µs here ({ticks} {} at {hz} Hz)",
+            if ticks == 1 { "tick" } else { "ticks" }
+        )
+    });
     let by_display = Tunables::of(&spec.kernel, "walt").text("window_ms") == "display";
     let fixed = by_display.then(|| why_not_by_display(spec, hz)).flatten();
     fixed.map(|why| format!("walt.window_ms = display: {why}, {asked} ms here")).into_iter().chain(cut).collect()

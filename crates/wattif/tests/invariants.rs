@@ -785,7 +785,14 @@ fn the_placement_of_4_9_needs_powers_and_mainlines_needs_capacities_that_differ(
     let mut powerless = run("hikey620", "android-4.9", "4.9");
     powerless.platform.domains[0].power.busy_uw.clear();
     assert!(notes(&powerless)[0].contains("power"), "{:?}", notes(&powerless));
-    // Mainline's is silently absent where it is not asked for by name.
+    for kernel in ["linux-6.12", "android-6.6"] {
+        let mut powerless = under("hikey960", kernel, light, &[]);
+        assert_eq!(notes(&powerless), [""; 0]);
+        powerless.platform.domains[1].power.busy_uw.clear();
+        let why = "no energy-aware placement here: the platform does not state the power of every operating point";
+        assert_eq!(notes(&powerless), [why], "{kernel}");
+    }
+    // Mainline's is silently absent where capacities are equal and it is not asked for by name.
     assert_eq!(digest(&run("hikey620", "linux-6.12", "6.12")), digest(&run("hikey620", "linux-6.12", "off")));
     assert_eq!(notes(&run("hikey620", "linux-6.12", "6.12")), [""; 0]);
     assert!(here("hikey620", "linux-6.12", "6.12").unwrap().contains("same capacity"));

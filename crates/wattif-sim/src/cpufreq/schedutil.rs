@@ -222,6 +222,7 @@ pub struct Schedutil {
     /// Generation `4.9-qti`: window and moves at the last decision, and whether it was made because of a move.
     evaluated: (u64, u64),
     moved: bool,
+    clock: AverageClock,
     choice: FrequencyChoice,
 }
 
@@ -241,6 +242,7 @@ impl Schedutil {
             need_freq_update: false,
             evaluated: (0, 0),
             moved: false,
+            clock: AverageClock::default(),
             choice: choice_without_inputs(Default::default(), 0, 0),
         }
     }
@@ -412,7 +414,7 @@ impl Schedutil {
         let Some(load) = view.window_load(cpu) else { return util };
         let highest = u64::from(self.policy.cpuinfo_max);
         let at = |khz: u64| capacity * khz / highest;
-        let hiload = util > 0 && util >= at(u64::from(self.policy.cur)) * HILOAD_PCT / 100;
+        let hiload = util > 0 && util >= at(self.clock.khz) * HILOAD_PCT / 100;
         let hispeed = at(self.tunables.hispeed_freq_khz.unwrap_or(highest * 6 / 10)) * HISPEED_LOAD_PCT / 100;
         let raised = match hiload {
             true if load.nl >= util * NEW_LOAD_PCT / 100 => capacity,
@@ -423,12 +425,15 @@ impl Schedutil {
     }
 
     /// Is a window's decision due? So it is for every governor but the vendor's.
-    fn window_is_due(&mut self, cpu: CpuId, view: &dyn FreqView) -> bool {
+    fn window_is_due(&mut self, now_ns: u64, cpu: CpuId, view: &dyn FreqView) -> bool {
         let qti = self.tunables.generation == Generation::V4_9Qti;
         let Some(load) = qti.then(|| view.window_load(cpu)).flatten() else { return true };
         let now = (load.window, load.moves);
         let last = std::mem::replace(&mut self.evaluated, now);
         self.moved = now.0 == last.0;
+        if !self.moved {
+            self.clock.window_ends(self.policy.cur, now_ns);
+        }
         now != last
     }
 
@@ -465,6 +470,7 @@ impl Schedutil {
             self.cached_raw_freq = 0;
             return None;
         }
+        self.clock.runs(self.policy.cur, now_ns);
         self.choice.prev_khz = self.policy.cur;
         self.choice.next_khz = next_freq;
         self.next_freq = next_freq;
@@ -491,6 +497,35 @@ impl Schedutil {
         self.choice.util_est = c.inputs.util_est;
         self.choice.runnable_avg = c.inputs.runnable_avg;
         self.choice.iowait_boost = c.iowait_boost as u32;
+    }
+}
+
+/// Generation `4.9-qti`: the mean clock of the last window (`avg_cap`), and what the present one adds up to.
+#[derive(Clone, Copy, Debug, Default)]
+struct AverageClock {
+    khz: u64,
+    cycles: u128,
+    began: u64,
+    since: u64,
+}
+
+impl AverageClock {
+    /// It ran at this clock until now.
+    fn runs(&mut self, khz: u32, now_ns: u64) {
+        self.cycles += u128::from(khz) * u128::from(now_ns.saturating_sub(self.since));
+        self.since = now_ns;
+    }
+
+    #[doc(alias = "sugov_calc_avg_cap")]
+    fn window_ends(&mut self, khz: u32, now_ns: u64) {
+        self.runs(khz, now_ns);
+        let ns = u128::from(now_ns.saturating_sub(self.began));
+        *self = AverageClock {
+            khz: self.cycles.checked_div(ns).map_or(khz.into(), |mean| mean as u64),
+            cycles: 0,
+            began: now_ns,
+            since: now_ns,
+        };
     }
 }
 
@@ -587,7 +622,7 @@ impl FreqGovernor for Schedutil {
             self.limits_changed = true; // deadline tasks must not wait for the rate limit
         }
         self.ask(i, now_ns, view);
-        if !self.should_update_freq(now_ns) || !self.window_is_due(cpu, view) {
+        if !self.should_update_freq(now_ns) || !self.window_is_due(now_ns, cpu, view) {
             return None;
         }
         let next =
@@ -652,6 +687,18 @@ mod tests {
             at(10, 700);
             assert_eq!(at(40, 200), then, "never idle; windows: {windows}");
         }
+    }
+
+    #[test]
+    fn the_mean_clock_of_a_window() {
+        let mut clock = AverageClock::default();
+        clock.window_ends(500, 10);
+        assert_eq!(clock.khz, 500);
+        clock.runs(500, 13);
+        clock.window_ends(1_000, 20);
+        assert_eq!(clock.khz, (3 * 500 + 7 * 1_000) / 10);
+        clock.window_ends(1_000, 20);
+        assert_eq!(clock.khz, 1_000, "a window without length");
     }
 
     #[test]
