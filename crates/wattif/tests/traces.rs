@@ -116,6 +116,7 @@ fn text_holds_every_event() {
     let got = read(&path);
     same(&by_cpu(&wrote, |_| true), &by_cpu(&got, |_| true), "text");
     assert_eq!(got.threads, wrote.threads, "names, policies, housekeeping");
+    assert_eq!((got.release.as_deref(), got.machine.as_deref()), (Some("6.12"), Some("simulated")));
 }
 
 #[test]

@@ -67,6 +67,9 @@ fn trim_line(line: &[u8]) -> &[u8] {
 
 /// Before the name of a mark; ours.
 pub(super) const MARK: &str = "# mark: ";
+/// In perf's words, and ours.
+pub(super) const RELEASE: &str = "# os release : ";
+pub(super) const ARCH: &str = "# arch : ";
 /// What our own traces say of a thread.
 pub(super) const THREAD: &str = "# wattif thread ";
 
@@ -83,12 +86,12 @@ fn comment(line: &[u8], builder: &mut Builder) {
         builder.recording.nr_cpus = number(trim(rest)).map_or(0, |n| n.clamp(0, 4096)) as usize;
         return;
     }
-    if let Some(rest) = line.strip_prefix(b"# os release : ") {
+    if let Some(rest) = line.strip_prefix(RELEASE.as_bytes()) {
         let release = trim(rest);
         builder.recording.release = Some(super::build::printable(&release[..release.len().min(64)]));
         return;
     }
-    if let Some(rest) = line.strip_prefix(b"# arch : ") {
+    if let Some(rest) = line.strip_prefix(ARCH.as_bytes()) {
         let machine = trim(rest);
         builder.recording.machine = Some(super::build::printable(&machine[..machine.len().min(64)]));
         return;

@@ -6,7 +6,7 @@
 
 use super::kinds::{BALANCES, REASONS};
 use super::names::Names;
-use super::text::{MARK, THREAD};
+use super::text::{ARCH, MARK, RELEASE, THREAD};
 use super::writer::{About, Detail, TraceWriter};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
@@ -171,9 +171,12 @@ impl<W: Write> Observer for TextTrace<W> {
     fn start(&mut self, platform: &Platform) {
         self.current = vec![Pid(0); platform.nr_cpus()];
         self.domains = platform.domains.iter().map(|d| d.cpus.iter().map(|c| c.0).collect()).collect();
-        let mark = |mark: &String| format!("{MARK}{}\n", mark.replace(char::is_control, "?"));
-        let marks: String = self.about.marks.iter().map(mark).collect();
-        self.failed = write!(self.out, "cpus={}\n{marks}", platform.nr_cpus()).err();
+        let line = |key: &str, text: &str| format!("{key}{}\n", text.replace(char::is_control, "?"));
+        let marks: String = self.about.marks.iter().map(|mark| line(MARK, mark)).collect();
+        let release = self.about.kernel.strip_prefix("linux-").unwrap_or(&self.about.kernel);
+        let kind = if self.about.recorded { "recorded" } else { "simulated" };
+        let kernel = if release.is_empty() { String::new() } else { line(RELEASE, release) + &line(ARCH, kind) };
+        self.failed = write!(self.out, "cpus={}\n{kernel}{marks}", platform.nr_cpus()).err();
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.names.insert(thread);

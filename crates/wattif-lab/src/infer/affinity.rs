@@ -3,10 +3,13 @@
 //! A trace does not hold `sched_setaffinity`. What it shows is a thread that waits for its CPU although another is idle. Once may
 //! be the scheduler's choice; a balancer would mend it within some ticks. So a thread is taken as bound to the CPUs it ran on since
 //! when it happened often, or long, beside CPUs that it never ran on. Idle CPUs among its own are the scheduler's choice and say nothing.
+//!
+//! Of two threads of one CPU only the one that waits tells. The other one, which met it again and again, either of them woken while the
+//! other ran, and never left, is bound to the same CPU (`companions`).
 
 use std::collections::BTreeMap;
 use wattif_model::platform::{Cpu, Platform};
-use wattif_model::{CpuId, CpuSet};
+use wattif_model::{CpuId, CpuSet, Pid};
 
 /// Waiting as long while another CPU is idle means that it may not go there.
 const SNUB_NS: u64 = 300_000;
@@ -27,6 +30,12 @@ const FULL_NS: u64 = 100_000_000;
 /// So many wake-ups on a CPU that is busy, beside an idle one of the same capacity, and one in so many of all.
 const SQUEEZES: u32 = 50;
 const SQUEEZED_OF: u32 = 4;
+/// So many waits beside idle CPUs, and moves for each of its own, where those are half of the machine at most: what its others do says no more.
+const MANY_SNUBS: u64 = 30;
+const MANY_MOVES: usize = 10;
+/// So often it met others on the CPU of a bound thread, beside an idle one; and where placement by energy packs.
+const MEETINGS: u32 = 20;
+const MEETINGS_PACKED: u32 = 50;
 /// So many different sets of idle CPUs are kept of a thread.
 const KINDS: usize = 64;
 /// Who computes for so long on a small CPU while a larger one is idle would have been moved there; so long together means that it may not.
@@ -46,6 +55,11 @@ pub struct Evidence {
     equal: PassedOver,
     /// Beside any, on a CPU that had been full for long.
     full: PassedOver,
+    /// Beside any, as a real-time thread: such a one is moved at once, by whatever placement.
+    urgent: PassedOver,
+    /// Since it came to the present CPU: how often it was woken there while another thread ran, or another while it ran, beside an
+    /// idle CPU of the same capacity.
+    meetings: u32,
     /// It computed beside an idle CPU of larger capacity.
     stranded: PassedOver,
     /// It was woken on a larger CPU of a machine that had next to nothing to do, beside small ones.
@@ -65,10 +79,20 @@ pub struct Beside<'a> {
     /// CPUs that were idle all the while, and those of them with its own's capacity.
     pub idle: &'a CpuSet,
     pub equal: &'a CpuSet,
-    /// Its own ran another thread when it woke.
+    /// Its own ran another thread when it woke; and it is a fair thread, which is not to stay there.
+    pub met: bool,
     pub squeezed: bool,
+    /// It is a real-time thread.
+    pub urgent: bool,
     /// For so long had its own been busy when the wait began, ns.
     pub busy_ns: u64,
+}
+
+impl Beside<'_> {
+    /// Was another thread on its CPU although one of the kind was idle?
+    pub fn meets_on(&self, cpu: CpuId) -> bool {
+        self.met && !self.equal.is_empty() && !self.equal.contains(cpu)
+    }
 }
 
 /// Waits beside idle CPUs of some kind.
@@ -160,6 +184,7 @@ impl Evidence {
         self.not_on.remove(cpu);
         if self.last.replace(cpu).is_some_and(|last| last != cpu) {
             self.settled += 1;
+            self.meetings = 0;
             self.any.moves(cpu, beside.idle);
             self.equal.moves(cpu, beside.equal);
         }
@@ -169,8 +194,20 @@ impl Evidence {
             true => self.full.runs(cpu, waited_ns, beside.idle, beside.squeezed),
             false => self.full.seen(cpu),
         }
+        match beside.urgent {
+            true => self.urgent.runs(cpu, waited_ns, beside.idle, false),
+            false => self.urgent.seen(cpu),
+        }
+        if beside.meets_on(cpu) {
+            self.meets(cpu);
+        }
         self.stranded.seen(cpu);
         self.lingered.seen(cpu);
+    }
+
+    /// On this CPU one of two threads, of which it is one, was woken while the other ran.
+    pub fn meets(&mut self, cpu: CpuId) {
+        self.meetings += u32::from(self.last == Some(cpu));
     }
 
     /// It called the stopper of this CPU and went on elsewhere: it has set its affinity.
@@ -195,16 +232,21 @@ impl Evidence {
         }
     }
 
-    /// CPUs it is bound to.
-    pub fn cpus(&self, comm: &str, machine: &Machine) -> Option<CpuSet> {
+    /// The CPU in the name of a kernel thread.
+    fn named(&self, comm: &str) -> Option<CpuId> {
         let per_cpu = ["ksoftirqd/", "cpuhp/", "kworker/", "watchdog/"].iter().find_map(|p| comm.strip_prefix(p));
         let named = per_cpu.and_then(|rest| rest.split([':', '-']).next()?.parse::<u32>().ok());
-        if let Some(cpu) = named.filter(|_| !self.seen_on.is_empty()) {
-            return Some(CpuSet::one(CpuId(cpu))).filter(|c| self.seen_on.is_subset(c));
+        named.filter(|_| !self.seen_on.is_empty()).map(CpuId)
+    }
+
+    /// CPUs it is bound to, by what it tells itself.
+    fn cpus(&self, comm: &str, machine: &Machine) -> Option<CpuSet> {
+        if let Some(cpu) = self.named(comm) {
+            return Some(CpuSet::one(cpu)).filter(|c| self.seen_on.is_subset(c));
         }
         let binds = |p: &PassedOver| p.binds(&self.seen_on, machine) && self.keeps_to(p, machine);
-        if binds(&self.full) {
-            return Some(self.full.seen_since.clone());
+        if let Some(told) = [&self.full, &self.urgent].into_iter().find(|p| binds(p)) {
+            return Some(told.seen_since.clone());
         }
         let waits = self.equal.waits(machine);
         let squeezed = waits.squeezes >= SQUEEZES.max(self.times / SQUEEZED_OF) && self.keeps_to(&self.equal, machine);
@@ -232,9 +274,37 @@ impl Evidence {
     /// By chance a free thread leaves out some of many CPUs: of a set that it is bound to it comes to know all, and others are idle in
     /// most of its long waits.
     fn keeps_to(&self, passed_over: &PassedOver, machine: &Machine) -> bool {
-        let n = passed_over.seen_since.len();
-        n == 1 || (2 * passed_over.waits(machine).snubs >= self.long && self.settled >= SETTLED * n)
+        let (n, snubs) = (passed_over.seen_since.len(), passed_over.waits(machine).snubs);
+        let few = || 2 * n <= machine.kinds.iter().map(CpuSet::len).sum();
+        n == 1
+            || (2 * snubs >= self.long && self.settled >= SETTLED * n)
+            || (snubs >= MANY_SNUBS && self.settled >= MANY_MOVES * n && few())
     }
+
+    /// The CPU on which it has met others so often that it would have gone elsewhere, if a thread is bound there.
+    fn met_on(&self, machine: &Machine) -> Option<CpuId> {
+        let cpu = self.last?;
+        let often = if machine.beside_equal.contains(cpu) { MEETINGS } else { MEETINGS_PACKED };
+        (self.meetings >= often).then_some(cpu)
+    }
+}
+
+/// CPUs of all threads: what each of them tells, and whose CPU a bound one of them shares.
+pub fn companions<'a>(
+    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)> + Clone,
+    machine: &Machine,
+) -> BTreeMap<Pid, CpuSet> {
+    let told = |(pid, seen, comm): (Pid, &Evidence, &str)| Some((pid, seen.cpus(comm, machine)?));
+    let mut all: BTreeMap<Pid, CpuSet> = threads.clone().filter_map(told).collect();
+    let by_name = |pid: &Pid| threads.clone().any(|(p, seen, comm)| p == *pid && seen.named(comm).is_some());
+    let alone: CpuSet =
+        all.iter().filter(|(pid, cpus)| cpus.len() == 1 && !by_name(pid)).filter_map(|(_, cpus)| cpus.min()).collect();
+    for (pid, seen, _) in threads {
+        if let Some(cpu) = seen.met_on(machine).filter(|cpu| alone.contains(*cpu) && !all.contains_key(&pid)) {
+            all.insert(pid, CpuSet::one(cpu));
+        }
+    }
+    all
 }
 
 impl PassedOver {
@@ -341,7 +411,8 @@ mod tests {
 
     /// On CPUs of one kind.
     fn runs(e: &mut Evidence, cpu: CpuId, waited_ns: u64, idle: CpuSet, squeezed: bool) {
-        e.runs(cpu, waited_ns, &Beside { idle: &idle, equal: &idle, squeezed, busy_ns: 0 });
+        let beside = Beside { idle: &idle, equal: &idle, met: squeezed, squeezed, urgent: false, busy_ns: 0 };
+        e.runs(cpu, waited_ns, &beside);
     }
 
     #[test]
@@ -367,7 +438,10 @@ mod tests {
         }
         assert_eq!(e.cpus("hog", &machine(true)), Some(cpus(&[1])));
         let idle = cpus(&[0]);
-        let (mut e, beside) = (Evidence::default(), Beside { idle: &idle, equal: &idle, squeezed: false, busy_ns: 0 });
+        let (mut e, beside) = (
+            Evidence::default(),
+            Beside { idle: &idle, equal: &idle, met: false, squeezed: false, urgent: false, busy_ns: 0 },
+        );
         e.still_waits(CpuId(1), 500 * MS, &beside);
         assert_eq!(e.cpus("hog", &machine(true)), None, "it never ran there");
         runs(&mut e, CpuId(1), 45 * MS, cpus(&[0]), false);
@@ -398,11 +472,56 @@ mod tests {
         );
     }
 
+    /// A thread that always preempts the one that waits for it; another that did once; and one that moved away.
+    #[test]
+    fn who_shares_the_cpu_of_a_bound_thread() {
+        let of = |meetings: u32, waited_ns: u64| {
+            let mut e = Evidence::default();
+            (0..meetings).for_each(|_| runs(&mut e, CpuId(1), waited_ns, cpus(&[0, 2]), true));
+            e
+        };
+        let mut gone = of(30, 5_000);
+        runs(&mut gone, CpuId(2), 0, cpus(&[]), false);
+        let (waits, preempts, once, packed) = (of(40, 4 * MS), of(30, 5_000), of(3, 5_000), of(60, 5_000));
+        let threads = [(1, &waits), (2, &preempts), (3, &once), (4, &gone)].map(|(pid, e)| (Pid(pid), e, "t"));
+        let bound = |threads: &[(Pid, &Evidence, &'static str)], full| -> Vec<u32> {
+            companions(threads.iter().copied(), &machine(full)).keys().map(|pid| pid.0).collect()
+        };
+        assert_eq!(bound(&threads, true), [1, 2]);
+        assert_eq!(bound(&threads[1..], true), [0; 0], "nobody is bound there");
+        let kthread = (Pid(9), &once, "kworker/1:0");
+        assert_eq!(bound(&[threads[1], kthread], true), [9], "each CPU has its kernel threads");
+        // A real-time thread that waits is bound, although placement by energy packs the fair ones.
+        let idle = cpus(&[0, 2]);
+        let mut e = Evidence::default();
+        let beside = Beside { idle: &idle, equal: &idle, met: true, squeezed: false, urgent: true, busy_ns: 0 };
+        (0..10).for_each(|_| e.runs(CpuId(1), 4 * MS, &beside));
+        let threads = [(1, &e), (2, &preempts), (3, &packed)].map(|(pid, e)| (Pid(pid), e, "t"));
+        assert_eq!(bound(&threads, false), [1, 3]);
+    }
+
+    /// Half of its long waits are beside its own CPUs, or beside none.
+    #[test]
+    fn a_set_of_cpus_beside_busy_ones() {
+        let mut e = Evidence::default();
+        for i in 0..110 {
+            assert_eq!(e.cpus("l", &machine(true)), None, "{i}");
+            (0..3).for_each(|_| runs(&mut e, CpuId(i % 2), 4 * MS, cpus(&[]), false));
+            runs(&mut e, CpuId(i % 2), 4 * MS, cpus(&[3]), false);
+            if i >= 29 {
+                break;
+            }
+        }
+        assert_eq!(e.cpus("l", &machine(true)), Some(cpus(&[0, 1])));
+        let small = Machine { kinds: vec![cpus(&[0, 1, 3])], ..machine(true) };
+        assert_eq!(e.cpus("l", &small), None, "most of all");
+    }
+
     #[test]
     fn a_thread_that_waits_beside_a_cpu_of_another_kind() {
         let mut e = Evidence::default();
         let (none, little, big) = (cpus(&[]), cpus(&[1]), cpus(&[4]));
-        let beside = Beside { idle: &big, equal: &none, squeezed: true, busy_ns: 0 };
+        let beside = Beside { idle: &big, equal: &none, met: true, squeezed: true, urgent: false, busy_ns: 0 };
         (0..30).for_each(|_| e.runs(CpuId(1), 2 * MS, &beside));
         assert_eq!(e.cpus("packed", &machine(false)), None, "for all its room, a small CPU takes less energy");
         assert_eq!(e.cpus("background", &machine(true)), Some(cpus(&[1])));
@@ -416,7 +535,8 @@ mod tests {
         let idle = cpus(&[0]);
         let waits = |busy_ms| {
             let mut e = Evidence::default();
-            let beside = Beside { idle: &idle, equal: &idle, squeezed: false, busy_ns: busy_ms * MS };
+            let beside =
+                Beside { idle: &idle, equal: &idle, met: false, squeezed: false, urgent: false, busy_ns: busy_ms * MS };
             (0..8).for_each(|_| e.runs(CpuId(1), 6 * MS, &beside));
             e
         };

@@ -81,6 +81,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         ..Workload::default()
     };
     let background = super::background(recording);
+    let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
+    let bound = super::affinity::companions(seen, &machine);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| matches!(s, Step::Token { .. } | Step::Get(_) | Step::Barrier(_) | Step::Lock(_));
@@ -92,7 +94,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         let task = super::play::task(recording, &comm);
         // Who sets its affinity again and again is bound each time.
         let roams = !t.binds.is_empty();
-        let mut cpus = t.where_it_runs.cpus(&comm, &machine).filter(|_| !roams);
+        let mut cpus = bound.get(pid).cloned().filter(|_| !roams);
         pinned += usize::from(roams || cpus.is_some());
         let bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
         if bind.is_some() && !programs.goes_round(pid) {

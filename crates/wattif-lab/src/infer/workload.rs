@@ -105,6 +105,8 @@ pub(super) struct Thread {
     /// When it became runnable: CPUs that had been idle for some time and how long they had been busy until then, and CPUs that ran a thread.
     idle_then: Vec<(CpuId, u64)>,
     busy_then: CpuSet,
+    /// Who ran on its own CPU then.
+    ran_then: Option<Pid>,
     /// It is switched out on this CPU for the stopper that it woke itself.
     sent_from: Option<CpuId>,
     /// How often it went on elsewhere after it had called its CPU's stopper; and from `ROAMS` on, where it ran from then on.
@@ -240,6 +242,7 @@ impl Thread {
             is_new: false,
             idle_then: Vec::new(),
             busy_then: CpuSet::default(),
+            ran_then: None,
             sent_from: None,
             sends: 0,
             binds: Vec::new(),
@@ -464,14 +467,17 @@ impl Inference<'_> {
         let busy_since = self.busy_since[cpu.at()];
         self.idle_since[cpu.at()] = (next.0 == 0).then_some(at);
         let costs = &self.platform.costs;
+        let mut companion = None;
         let Some(t) = self.threads.get_mut(&next) else { return };
         match t.state {
             State::Unknown => t.born = at, // neither woken nor forked: it was waiting for a CPU
             State::Runnable { since } => {
                 // A real-time thread preempts others where it was.
-                let squeezed = t.woken && t.prio >= 100 && t.busy_then.contains(cpu);
-                let beside = Beside { idle: &idle, equal: &equal, squeezed, busy_ns: since.saturating_sub(busy_since) };
+                let (met, urgent) = (t.woken && t.busy_then.contains(cpu), t.prio < 100);
+                let busy_ns = since.saturating_sub(busy_since);
+                let beside = Beside { idle: &idle, equal: &equal, met, squeezed: met && !urgent, urgent, busy_ns };
                 t.where_it_runs.runs(cpu, at.saturating_sub(since), &beside);
+                companion = t.ran_then.filter(|_| beside.meets_on(cpu));
             }
             _ => {}
         }
@@ -503,6 +509,9 @@ impl Inference<'_> {
         }
         t.entered = (at, t.steps.len(), t.work);
         (t.state, t.cpu) = (State::Running, Some(cpu));
+        if let Some(companion) = companion.and_then(|pid| self.threads.get_mut(&pid)) {
+            companion.where_it_runs.meets(cpu);
+        }
     }
 
     /// CPUs of at least the capacity of `cpu` that were idle nearly all the while that a thread has waited for it, and those of the same.
@@ -587,6 +596,7 @@ impl Inference<'_> {
         }
         let t = self.threads.get_mut(&pid).expect("found above");
         (t.idle_then, t.busy_then) = (idle, busy);
+        t.ran_then = t.cpu.map(|last| self.running[last.at()].0);
     }
 
     /// `waker` where a thread did it.
@@ -671,10 +681,10 @@ impl Inference<'_> {
         for (pid, cpu, since) in self.threads.iter().filter_map(waits).collect::<Vec<_>>() {
             let (idle, equal) = self.idle_beside(pid, cpu, end);
             let busy_ns = since.saturating_sub(self.busy_since[cpu.at()]);
-            let beside = Beside { idle: &idle, equal: &equal, squeezed: false, busy_ns };
-            if let Some(t) = self.threads.get_mut(&pid) {
-                t.where_it_runs.still_waits(cpu, end.saturating_sub(since), &beside);
-            }
+            let Some(t) = self.threads.get_mut(&pid) else { continue };
+            let urgent = t.prio < 100;
+            let beside = Beside { idle: &idle, equal: &equal, met: false, squeezed: false, urgent, busy_ns };
+            t.where_it_runs.still_waits(cpu, end.saturating_sub(since), &beside);
         }
     }
 
