@@ -51,6 +51,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let programs = Programs {
         calibration: full_speed(platform),
         starting_again: starting_again(recording, &threads),
+        sleep_alike: sleep_alike(&threads, &kinds),
         closed: closed(&threads, recording.end.0),
         end: recording.end.0,
         delay,
@@ -201,10 +202,10 @@ fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Option
     attr
 }
 
-/// The steps that are relative sleeps: all timers of a thread, or those of a phase of it.
-fn sleeps(steps: &[Step]) -> Vec<bool> {
+/// The steps that are relative sleeps: all timers of a thread, as others of its kind tell or it does itself, or those of a phase of it.
+fn sleeps(steps: &[Step], alike: bool) -> Vec<bool> {
     let timer = |s: &Step| matches!(s, Step::Timer { since: 1.., .. });
-    if sleeps_relatively(steps) {
+    if alike || sleeps_relatively(steps) {
         return steps.iter().map(timer).collect();
     }
     let mut asleep = vec![false; steps.len()];
@@ -226,25 +227,46 @@ fn sleeps(steps: &[Step]) -> Vec<bool> {
 
 /// Sleeps of equal length, or of a few lengths, between wake-ups at unequal distances: relative sleeps.
 fn sleeps_relatively(steps: &[Step]) -> bool {
-    let sleeps: Vec<(f64, f64)> = steps
-        .iter()
-        .filter_map(|s| match s {
-            Step::Timer { until, since } if *since > 0 => Some(((until - since) as f64, *until as f64)),
-            _ => None,
-        })
-        .collect();
-    if sleeps.len() < MIN_SLEEPS {
+    let (lengths, intervals) = timers(steps);
+    are_relative(&lengths, &intervals)
+}
+
+/// Threads of one kind that are forked one after another and sleep too seldom to tell anything alone: together they sleep relatively.
+fn sleep_alike(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> BTreeSet<Pid> {
+    let mut all: BTreeMap<&String, (Vec<Pid>, Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for (pid, t) in threads.iter().filter(|(_, t)| t.parent.is_some()) {
+        let (lengths, intervals) = timers(&t.steps);
+        if lengths.len() < MIN_SLEEPS {
+            let of = all.entry(&kinds[pid]).or_default();
+            of.0.push(*pid);
+            of.1.extend(lengths);
+            of.2.extend(intervals);
+        }
+    }
+    all.into_values().filter(|of| are_relative(&of.1, &of.2)).flat_map(|of| of.0).collect()
+}
+
+/// How long it slept for each of its timers, and from each expiry to the next, ns.
+fn timers(steps: &[Step]) -> (Vec<f64>, Vec<f64>) {
+    let sleeps = steps.iter().filter_map(|s| match s {
+        Step::Timer { until, since } if *since > 0 => Some(((until - since) as f64, *until as f64)),
+        _ => None,
+    });
+    let (lengths, expiries): (Vec<f64>, Vec<f64>) = sleeps.unzip();
+    (lengths, expiries.windows(2).map(|w| w[1] - w[0]).collect())
+}
+
+fn are_relative(lengths: &[f64], intervals: &[f64]) -> bool {
+    if lengths.len() < MIN_SLEEPS {
         return false;
     }
-    let lengths: Vec<f64> = sleeps.iter().map(|s| s.0).collect();
-    let intervals: Vec<f64> = sleeps.windows(2).map(|w| w[1].1 - w[0].1).collect();
-    if spread(&lengths) < 0.02 && spread(&lengths) * 2.0 < spread(&intervals) {
+    if spread(lengths) < 0.02 && spread(lengths) * 2.0 < spread(intervals) {
         return true;
     }
     // Some may have ended while their CPU took long to wake up. That moves both distances to the wake-up, but one length only: intervals that
     // are so little farther apart may be those of a timer.
-    let off = missed(lengths);
-    off < FAR && off * 4.0 < missed(intervals)
+    let off = missed(lengths.to_vec());
+    off < FAR && off * 4.0 < missed(intervals.to_vec())
 }
 
 /// Standard deviation as part of the mean.
@@ -262,6 +284,7 @@ struct Programs<'a> {
     barriers: BTreeMap<Pid, u32>,
     mutexes: BTreeMap<Pid, u32>,
     pooled: BTreeSet<Pid>,
+    sleep_alike: BTreeSet<Pid>,
     calibration: u64,
     /// Names of tasks whose late threads start again from now.
     starting_again: BTreeSet<String>,
@@ -291,7 +314,7 @@ impl Programs<'_> {
     ) -> Vec<Op> {
         let mut bind = bind.filter(|_| !self.goes_round(&pid));
         let mut done = 0;
-        let asleep = sleeps(&t.steps);
+        let asleep = sleeps(&t.steps, self.sleep_alike.contains(&pid));
         let absolute = !self.starting_again.contains(task);
         // A forked thread's timers count from its birth, the others' from the common start.
         let mut expiry = if t.parent.is_some() { t.born.saturating_add(self.delay) } else { 0 };
@@ -473,7 +496,7 @@ impl Thread {
     }
     /// Could its program be a loop without a clock?
     fn goes_round(&self, end: u64) -> bool {
-        let asleep = sleeps(&self.steps);
+        let asleep = sleeps(&self.steps, false);
         let timed = self.steps.iter().zip(&asleep).any(|(s, asleep)| matches!(s, Step::Timer { .. }) && !asleep);
         let blocks = self.steps.iter().any(Step::waits) && self.steps.iter().any(Step::is_busy);
         let ends = |s: &Step| matches!(s, Step::Fork(_) | Step::Exit | Step::Attr(_));
@@ -524,6 +547,29 @@ mod tests {
         assert!(!sleeps_relatively(&asleep((0..60).map(|i| (1_000, unlike(i * i))))), "any length");
     }
 
+    /// Children that sleep twice each, between work of any length; and some that wait for a beat.
+    #[test]
+    fn sleeps_of_children_together() {
+        let threads = |sleep: &dyn Fn(u64) -> u64| -> BTreeMap<Pid, Thread> {
+            let child = |pid: u64| {
+                let turn = |i: u64| {
+                    let work = 500 + (pid * 7 + i) * 7_919 % 1_500;
+                    (work, sleep(work))
+                };
+                let mut t = Thread::new(120);
+                (t.steps, t.parent) = (asleep((0..3).map(turn)), Some(Pid(1)));
+                (Pid(pid as u32), t)
+            };
+            (2..12).map(child).collect()
+        };
+        let kinds: BTreeMap<Pid, String> = (2..12).map(|pid| (Pid(pid), "child".into())).collect();
+        assert_eq!(sleep_alike(&threads(&|_| 2_500), &kinds).len(), 10);
+        assert!(sleep_alike(&threads(&|work| 4_000 - work), &kinds).is_empty());
+        let mut two = threads(&|_| 2_500);
+        two.retain(|pid, _| pid.0 < 4);
+        assert!(sleep_alike(&two, &kinds).is_empty(), "six tell nothing");
+    }
+
     #[test]
     fn phases_of_sleeps() {
         let unlike = |i: u64| 1_000 + i * 7_919 % 1_500;
@@ -532,7 +578,7 @@ mod tests {
         };
         let steps = asleep((0..80).map(turn));
         assert!(!sleeps_relatively(&steps));
-        let timers = steps.iter().zip(sleeps(&steps)).filter(|(s, _)| matches!(s, Step::Timer { .. }));
+        let timers = steps.iter().zip(sleeps(&steps, false)).filter(|(s, _)| matches!(s, Step::Timer { .. }));
         let which: Vec<bool> = timers.map(|(_, asleep)| asleep).collect();
         assert_eq!(which, (0..80).map(|i| i / 20 % 2 == 1).collect::<Vec<_>>());
     }
