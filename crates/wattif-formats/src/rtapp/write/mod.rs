@@ -15,8 +15,14 @@
 //! | groups | `taskgroup`; their weights and limits in `groups`, which rt-app ignores |
 //! | marks of frames and requests, touches | nothing |
 
+mod names;
+mod own_words;
+#[cfg(test)]
+mod tests;
+
 use super::{Logs, memory};
-use crate::words::quoted;
+use names::{names, renamed};
+use own_words::in_its_words;
 use serde_json::{Map as Object, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -72,68 +78,6 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
     (text, writer.lost.into_iter().map(Cow::into_owned).collect())
 }
 
-/// The same, without the semaphores that begin above 0 and the short series that rt-app has no word for.
-fn in_its_words(workload: &Workload) -> Workload {
-    let mut workload = workload.clone();
-    for task in &mut workload.tasks {
-        if let Some(ops) = series_written_out(&task.program.ops) {
-            task.program.ops = ops;
-        }
-    }
-    let mut ops = Vec::new();
-    for (i, semaphore) in workload.semaphores.iter().enumerate().filter(|(_, s)| s.initial > 0) {
-        let begin = ops.len() as u32;
-        let count = Some(u64::from(semaphore.initial));
-        ops.extend([Op::Loop { count, end: begin + 2 }, Op::SemPost(i as u32), Op::LoopEnd { begin }]);
-    }
-    if !ops.is_empty() {
-        workload.tasks.push(TaskSpec::new("tokens", ops));
-    }
-    workload
-}
-
-/// An endless program whose amounts come from series of one length: a round for each value.
-fn series_written_out(ops: &[Op]) -> Option<Vec<Op>> {
-    let [Op::Loop { count: None, .. }, body @ .., Op::LoopEnd { begin: 0 }] = ops else { return None };
-    if body.iter().any(|op| matches!(op, Op::Loop { .. } | Op::Jump(_) | Op::TakeWork { .. })) {
-        return None;
-    }
-    let mut lengths = body.iter().filter_map(|op| Some(series(op)?.len()));
-    let n = lengths.next()?;
-    if !(1..=SERIES).contains(&n) || lengths.any(|other| other != n) {
-        return None;
-    }
-    let round =
-        |i: usize| body.iter().map(move |op| series(op).map_or(op.clone(), |values| with_amount(op, values[i])));
-    let rounds: Vec<Op> = (0..n).flat_map(round).collect();
-    let begin = Op::Loop { count: None, end: rounds.len() as u32 + 1 };
-    Some([vec![begin], rounds, vec![Op::LoopEnd { begin: 0 }]].concat())
-}
-
-/// The series that the amount of an op that is written as a time comes from.
-fn series(op: &Op) -> Option<&[u64]> {
-    let amount = match op {
-        Op::Run(a) | Op::RunInsensitive(a) | Op::Sleep(a) => a,
-        Op::Spin { wall: a, .. } | Op::Timer { period: a, .. } | Op::Device { service: a, .. } => a,
-        _ => return None,
-    };
-    match amount {
-        Amount::Random(Dist::Sequence { values }) => Some(values),
-        _ => None,
-    }
-}
-
-fn with_amount(op: &Op, ns: u64) -> Op {
-    let mut op = op.clone();
-    if let Op::Run(a) | Op::RunInsensitive(a) | Op::Sleep(a) | Op::Spin { wall: a, .. } = &mut op {
-        *a = Amount::Fixed(ns);
-    }
-    if let Op::Timer { period: a, .. } | Op::Device { service: a, .. } = &mut op {
-        *a = Amount::Fixed(ns);
-    }
-    op
-}
-
 /// Objects keep their order: that of events is their meaning.
 enum Node {
     Value(Value),
@@ -164,35 +108,6 @@ impl Keys {
     fn insert(&mut self, key: &str, value: impl Into<Value>) {
         self.0.push((key.to_string(), Node::Value(value.into())));
     }
-}
-
-/// Task names are keys: each once, and no longer than the kernel's names with an index behind them.
-fn names(workload: &Workload) -> Vec<String> {
-    let mut used = BTreeSet::new();
-    let unique = |t: &TaskSpec| {
-        let base: String = t.name.chars().map(|c| if c.is_control() || c == '/' { '_' } else { c }).take(11).collect();
-        let mut name = base.clone();
-        let mut n = 1;
-        while !used.insert(name.clone()) {
-            n += 1;
-            name = format!("{base}_{n}");
-        }
-        name
-    };
-    workload.tasks.iter().map(unique).collect()
-}
-
-/// The tasks that are called something else in the file.
-fn renamed(tasks: &[TaskSpec], names: &[String]) -> Option<Cow<'static, str>> {
-    const SHOWN: usize = 5;
-    let changed: Vec<_> = tasks.iter().zip(names).filter(|(task, name)| task.name != **name).collect();
-    let one = |(task, name): &(&TaskSpec, &String)| format!("{} is {}", quoted(&task.name), quoted(name));
-    let mut shown = changed.iter().take(SHOWN).map(one).collect::<Vec<_>>().join(", ");
-    if changed.len() > SHOWN {
-        shown += &format!(", and {} more", changed.len() - SHOWN);
-    }
-    let why = "task names are keys and, with an index, names of threads of up to 15 characters";
-    (!changed.is_empty()).then(|| format!("{why}: {shown}").into())
 }
 
 /// Weights and limits that are not the kernel's defaults, by the files of a cgroup.
@@ -613,197 +528,5 @@ fn mean(dist: &Dist) -> f64 {
             *scale as f64 * (1.0 + beyond)
         }
         Dist::Sequence { values } | Dist::Choice { values } => average(values),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Dialect, Options, parse};
-    use super::*;
-    use std::path::Path;
-    use wattif_model::workload::SemaphoreSpec;
-    use wattif_model::workload::models::MODELS;
-
-    fn file(ops: Vec<Op>) -> Value {
-        let task = TaskSpec::new("t", ops);
-        let (text, _) = write(&Workload { tasks: vec![task], ..Workload::default() }, None, &Logs::default());
-        serde_json::from_str(&text).unwrap()
-    }
-    fn run(us: u64) -> Op {
-        Op::Run(Amount::Fixed(us * 1_000))
-    }
-    fn timer() -> Op {
-        Op::Timer { timer: 0, period: Amount::Fixed(10_000_000), absolute: false }
-    }
-
-    #[test]
-    fn a_task_that_binds_itself() {
-        let cpus = [wattif_model::CpuId(1)].into_iter().collect();
-        let task = &file(vec![
-            run(5),
-            timer(),
-            Op::SetAffinity(Some(cpus)),
-            run(6),
-            Op::SetAttr(SchedAttr::default()),
-            run(7),
-        ])["tasks"]["t"];
-        assert!(task.get("cpus").is_none() && task["phases"]["p0"].get("cpus").is_none());
-        assert_eq!((&task["phases"]["p1"]["cpus"], &task["phases"]["p1"]["run0"]), (&json!([1]), &json!(6)));
-        let p2 = &task["phases"]["p2"];
-        assert!(p2["cpus"] == json!([1]) && p2.as_object().unwrap().values().any(|v| *v == 7));
-    }
-
-    #[test]
-    fn loops_of_tasks_and_of_phases() {
-        let body = [run(5), timer()];
-        let whole = [vec![Op::Loop { count: None, end: 3 }], body.to_vec(), vec![Op::LoopEnd { begin: 0 }]].concat();
-        let task = &file(whole)["tasks"]["t"];
-        assert_eq!((task["loop"].as_i64(), task["phases"]["p0"]["loop"].as_i64()), (Some(-1), Some(1)));
-        let tail = [vec![run(7), Op::Loop { count: None, end: 4 }], body.to_vec()].concat();
-        let tail = [tail, vec![Op::LoopEnd { begin: 1 }, Op::Sleep(Amount::Fixed(u64::MAX / 2))]].concat();
-        let task = &file(tail)["tasks"]["t"];
-        assert_eq!((task["loop"].as_i64(), task["phases"]["p1"]["loop"].as_i64()), (Some(1), Some(-1)));
-        assert_eq!(task["phases"]["p0"]["run0"], 7);
-        assert_eq!(task["phases"]["p1"]["run0"], 5);
-        assert!(task["phases"].get("p2").is_none());
-    }
-
-    #[test]
-    fn what_is_said_of_calibration_and_logs_is_kept() {
-        let check = |global: &str, cpu: Option<u32>| {
-            let text = format!(r#"{{"global": {{{global}}}, "tasks": {{"a": {{"run": 1}}}}}}"#);
-            let read = |text: &str| parse(text, "x", &Options::default());
-            let first = read(&text);
-            let workload = first.workload.clone().unwrap();
-            let again = read(&write(&workload, first.calibration_cpu, &first.logs).0);
-            assert_eq!(
-                (again.calibration_cpu, &again.logs, again.workload),
-                (cpu, &first.logs, first.workload),
-                "{global}"
-            );
-        };
-        check("", None);
-        check(r#""calibration": "CPU4", "cumulative_slack": true"#, Some(4));
-        check(r#""calibration": 100, "log_basename": "foo", "log_size": "disable""#, None);
-    }
-
-    /// What the file of a workload is read back as.
-    fn read_back(workload: &Workload) -> Workload {
-        let (text, _) = write(workload, None, &Logs::default());
-        let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
-        let parsed = parse(&text, "again", &options);
-        parsed.workload.unwrap_or_else(|| panic!("{}: {:#?}\n{text}", workload.name, parsed.diagnostics))
-    }
-
-    #[test]
-    fn every_model_has_a_file() {
-        for model in MODELS {
-            let w = model.workload(&[]).unwrap();
-            let again = read_back(&w);
-            let text = |w: &Workload| write(w, None, &Logs::default()).0;
-            assert_eq!(text(&again), text(&read_back(&again)), "{}", model.name);
-            let threads = |w: &Workload| w.tasks.iter().map(|t| t.instances).sum::<u32>();
-            let tokens = u32::from(w.semaphores.iter().any(|s| s.initial > 0));
-            assert_eq!(threads(&again), threads(&w) + tokens, "{}", model.name);
-            // Every task that works still does.
-            let works = |t: &TaskSpec| t.program.ops.iter().any(|op| matches!(op, Op::Run(_)));
-            for (was, is) in w.tasks.iter().zip(&again.tasks) {
-                assert!(!works(was) || works(is), "{} of {}", was.name, model.name);
-            }
-        }
-    }
-
-    #[test]
-    fn what_semaphores_begin_with_is_posted() {
-        let semaphores =
-            [("full", 3), ("none", 0)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial }).into();
-        let user = TaskSpec::new("tokens", vec![Op::SemWait(0), Op::SemPost(1), run(1)]);
-        let (text, _) =
-            write(&Workload { tasks: vec![user], semaphores, ..Workload::default() }, None, &Logs::default());
-        let file: Value = serde_json::from_str(&text).unwrap();
-        let giver = &file["tasks"]["tokens_2"];
-        assert_eq!((giver["loop"].as_i64(), &giver["phases"]["p0"]["sem_post0"]), (Some(3), &json!("full")));
-        assert_eq!(giver["phases"]["p0"].as_object().unwrap().len(), 2, "{text}");
-    }
-
-    #[test]
-    fn a_short_series_is_written_out() {
-        let program = |n: u64| {
-            let pauses = Op::Sleep(Amount::Random(Dist::Sequence { values: (1..=n).map(|i| i * 1_000).collect() }));
-            vec![Op::Loop { count: None, end: 3 }, run(7), pauses, Op::LoopEnd { begin: 0 }]
-        };
-        let task = &file(program(3))["tasks"]["t"];
-        let phase = task["phases"]["p0"].as_object().unwrap();
-        let sleeps: Vec<_> = phase.iter().filter(|(k, _)| k.starts_with("sleep")).map(|(_, v)| v.as_u64()).collect();
-        assert_eq!((task["loop"].as_i64(), sleeps), (Some(-1), vec![Some(1), Some(2), Some(3)]));
-        let long = Workload { tasks: vec![TaskSpec::new("t", program(101))], ..Workload::default() };
-        let (text, lost) = write(&long, None, &Logs::default());
-        assert!(text.contains("\"sleep1\": 51") && lost.iter().any(|l| l.contains("series")), "{text} {lost:?}");
-    }
-
-    #[test]
-    fn rt_app_files_come_back_as_they_were() {
-        let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/rtapp");
-        let mut same = 0;
-        for file in std::fs::read_dir(files).unwrap().map(|f| f.unwrap().path()) {
-            let text = std::fs::read_to_string(&file).unwrap();
-            let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
-            let Some(first) = parse(&text, "again", &options).workload else { continue };
-            // Control characters in names and long ones are not written.
-            if !write(&first, None, &Logs::default()).1.is_empty()
-                || first.tasks.iter().map(|t| &t.name).ne(&names(&first))
-            {
-                continue;
-            }
-            assert_eq!(read_back(&first), first, "{}", file.display());
-            same += 1;
-        }
-        assert!(same >= 8, "{same}");
-    }
-
-    #[test]
-    fn memory_comes_back_as_it_was() {
-        let text = r#"{"tasks": {"a": {"mem": 1000, "iorun": 5000, "run": 7, "memrun": {"type": "read", "size": 64, "count": 99}}}}"#;
-        let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
-        let first = parse(text, "again", &options).workload.unwrap();
-        let (_, lost) = write(&first, None, &Logs::default());
-        assert!(lost.len() == 1 && lost[0].contains("`mem`"), "{lost:?}");
-        assert_eq!(read_back(&first), first);
-        let hour = &file(vec![Op::RunInsensitive(Amount::Fixed(3_600_000_000_000))])["tasks"]["t"]["phases"]["p0"];
-        assert_eq!(hour["runtime0"], json!(FOREVER_US), "longer than rt-app's integers count bytes");
-    }
-
-    #[test]
-    fn what_a_file_calls_otherwise_is_told() {
-        let workload = MODELS.iter().find(|m| m.name == "jankbench").unwrap().workload(&[]).unwrap();
-        let (_, lost) = write(&workload, None, &Logs::default());
-        assert!(lost.iter().any(|l| l.ends_with("`RenderThread` is `RenderThrea`")), "{lost:?}");
-        assert!(lost.iter().any(|l| l.contains("a task `tokens` is added")), "{lost:?}");
-    }
-
-    #[test]
-    fn means() {
-        let near = |dist, value: f64| assert!((mean(&dist) / value - 1.0).abs() < 1e-3, "{dist:?}: {}", mean(&dist));
-        near(Dist::Uniform { lo: 10, hi: 20 }, 15.0);
-        near(Dist::LogNormal { median: 1_000, sigma_milli: 1_000 }, 1_648.7);
-        near(Dist::Pareto { scale: 100, shape_milli: 2_000 }, 199.9);
-        near(Dist::Pareto { scale: 100, shape_milli: 1_000 }, 790.8);
-        near(Dist::Choice { values: vec![1, 2, 6] }, 3.0);
-    }
-
-    #[test]
-    fn loops_within_loops_are_written_out() {
-        let ops = vec![
-            Op::Loop { count: None, end: 6 },
-            Op::Loop { count: Some(2), end: 5 },
-            Op::Loop { count: Some(3), end: 4 },
-            run(7),
-            Op::LoopEnd { begin: 2 },
-            Op::LoopEnd { begin: 1 },
-            Op::LoopEnd { begin: 0 },
-        ];
-        let task = &file(ops)["tasks"]["t"];
-        assert_eq!((task["loop"].as_i64(), task["phases"]["p0"]["loop"].as_i64()), (Some(-1), Some(2)));
-        assert_eq!((&task["phases"]["p0"]["run2"], task["phases"]["p0"].get("run3")), (&json!(7), None));
     }
 }

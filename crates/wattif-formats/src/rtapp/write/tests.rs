@@ -1,0 +1,187 @@
+//! What becomes of a program, and that it comes back.
+
+use super::super::{Dialect, Options, parse};
+use super::*;
+use std::path::Path;
+use wattif_model::workload::SemaphoreSpec;
+use wattif_model::workload::models::MODELS;
+
+fn file(ops: Vec<Op>) -> Value {
+    let task = TaskSpec::new("t", ops);
+    let (text, _) = write(&Workload { tasks: vec![task], ..Workload::default() }, None, &Logs::default());
+    serde_json::from_str(&text).unwrap()
+}
+fn run(us: u64) -> Op {
+    Op::Run(Amount::Fixed(us * 1_000))
+}
+fn timer() -> Op {
+    Op::Timer { timer: 0, period: Amount::Fixed(10_000_000), absolute: false }
+}
+
+#[test]
+fn a_task_that_binds_itself() {
+    let cpus = [wattif_model::CpuId(1)].into_iter().collect();
+    let task = &file(vec![
+        run(5),
+        timer(),
+        Op::SetAffinity(Some(cpus)),
+        run(6),
+        Op::SetAttr(SchedAttr::default()),
+        run(7),
+    ])["tasks"]["t"];
+    assert!(task.get("cpus").is_none() && task["phases"]["p0"].get("cpus").is_none());
+    assert_eq!((&task["phases"]["p1"]["cpus"], &task["phases"]["p1"]["run0"]), (&json!([1]), &json!(6)));
+    let p2 = &task["phases"]["p2"];
+    assert!(p2["cpus"] == json!([1]) && p2.as_object().unwrap().values().any(|v| *v == 7));
+}
+
+#[test]
+fn loops_of_tasks_and_of_phases() {
+    let body = [run(5), timer()];
+    let whole = [vec![Op::Loop { count: None, end: 3 }], body.to_vec(), vec![Op::LoopEnd { begin: 0 }]].concat();
+    let task = &file(whole)["tasks"]["t"];
+    assert_eq!((task["loop"].as_i64(), task["phases"]["p0"]["loop"].as_i64()), (Some(-1), Some(1)));
+    let tail = [vec![run(7), Op::Loop { count: None, end: 4 }], body.to_vec()].concat();
+    let tail = [tail, vec![Op::LoopEnd { begin: 1 }, Op::Sleep(Amount::Fixed(u64::MAX / 2))]].concat();
+    let task = &file(tail)["tasks"]["t"];
+    assert_eq!((task["loop"].as_i64(), task["phases"]["p1"]["loop"].as_i64()), (Some(1), Some(-1)));
+    assert_eq!(task["phases"]["p0"]["run0"], 7);
+    assert_eq!(task["phases"]["p1"]["run0"], 5);
+    assert!(task["phases"].get("p2").is_none());
+}
+
+#[test]
+fn what_is_said_of_calibration_and_logs_is_kept() {
+    let check = |global: &str, cpu: Option<u32>| {
+        let text = format!(r#"{{"global": {{{global}}}, "tasks": {{"a": {{"run": 1}}}}}}"#);
+        let read = |text: &str| parse(text, "x", &Options::default());
+        let first = read(&text);
+        let workload = first.workload.clone().unwrap();
+        let again = read(&write(&workload, first.calibration_cpu, &first.logs).0);
+        assert_eq!(
+            (again.calibration_cpu, &again.logs, again.workload),
+            (cpu, &first.logs, first.workload),
+            "{global}"
+        );
+    };
+    check("", None);
+    check(r#""calibration": "CPU4", "cumulative_slack": true"#, Some(4));
+    check(r#""calibration": 100, "log_basename": "foo", "log_size": "disable""#, None);
+}
+
+/// What the file of a workload is read back as.
+fn read_back(workload: &Workload) -> Workload {
+    let (text, _) = write(workload, None, &Logs::default());
+    let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
+    let parsed = parse(&text, "again", &options);
+    parsed.workload.unwrap_or_else(|| panic!("{}: {:#?}\n{text}", workload.name, parsed.diagnostics))
+}
+
+#[test]
+fn every_model_has_a_file() {
+    for model in MODELS {
+        let w = model.workload(&[]).unwrap();
+        let again = read_back(&w);
+        let text = |w: &Workload| write(w, None, &Logs::default()).0;
+        assert_eq!(text(&again), text(&read_back(&again)), "{}", model.name);
+        let threads = |w: &Workload| w.tasks.iter().map(|t| t.instances).sum::<u32>();
+        let tokens = u32::from(w.semaphores.iter().any(|s| s.initial > 0));
+        assert_eq!(threads(&again), threads(&w) + tokens, "{}", model.name);
+        // Every task that works still does.
+        let works = |t: &TaskSpec| t.program.ops.iter().any(|op| matches!(op, Op::Run(_)));
+        for (was, is) in w.tasks.iter().zip(&again.tasks) {
+            assert!(!works(was) || works(is), "{} of {}", was.name, model.name);
+        }
+    }
+}
+
+#[test]
+fn what_semaphores_begin_with_is_posted() {
+    let semaphores = [("full", 3), ("none", 0)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial }).into();
+    let user = TaskSpec::new("tokens", vec![Op::SemWait(0), Op::SemPost(1), run(1)]);
+    let (text, _) = write(&Workload { tasks: vec![user], semaphores, ..Workload::default() }, None, &Logs::default());
+    let file: Value = serde_json::from_str(&text).unwrap();
+    let giver = &file["tasks"]["tokens_2"];
+    assert_eq!((giver["loop"].as_i64(), &giver["phases"]["p0"]["sem_post0"]), (Some(3), &json!("full")));
+    assert_eq!(giver["phases"]["p0"].as_object().unwrap().len(), 2, "{text}");
+}
+
+#[test]
+fn a_short_series_is_written_out() {
+    let program = |n: u64| {
+        let pauses = Op::Sleep(Amount::Random(Dist::Sequence { values: (1..=n).map(|i| i * 1_000).collect() }));
+        vec![Op::Loop { count: None, end: 3 }, run(7), pauses, Op::LoopEnd { begin: 0 }]
+    };
+    let task = &file(program(3))["tasks"]["t"];
+    let phase = task["phases"]["p0"].as_object().unwrap();
+    let sleeps: Vec<_> = phase.iter().filter(|(k, _)| k.starts_with("sleep")).map(|(_, v)| v.as_u64()).collect();
+    assert_eq!((task["loop"].as_i64(), sleeps), (Some(-1), vec![Some(1), Some(2), Some(3)]));
+    let long = Workload { tasks: vec![TaskSpec::new("t", program(101))], ..Workload::default() };
+    let (text, lost) = write(&long, None, &Logs::default());
+    assert!(text.contains("\"sleep1\": 51") && lost.iter().any(|l| l.contains("series")), "{text} {lost:?}");
+}
+
+#[test]
+fn rt_app_files_come_back_as_they_were() {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/rtapp");
+    let mut same = 0;
+    for file in std::fs::read_dir(files).unwrap().map(|f| f.unwrap().path()) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
+        let Some(first) = parse(&text, "again", &options).workload else { continue };
+        // Control characters in names and long ones are not written.
+        if !write(&first, None, &Logs::default()).1.is_empty() || first.tasks.iter().map(|t| &t.name).ne(&names(&first))
+        {
+            continue;
+        }
+        assert_eq!(read_back(&first), first, "{}", file.display());
+        same += 1;
+    }
+    assert!(same >= 8, "{same}");
+}
+
+#[test]
+fn memory_comes_back_as_it_was() {
+    let text = r#"{"tasks": {"a": {"mem": 1000, "iorun": 5000, "run": 7, "memrun": {"type": "read", "size": 64, "count": 99}}}}"#;
+    let options = Options { dialect: Dialect::Workgen, nr_cpus: Some(8), set: vec![] };
+    let first = parse(text, "again", &options).workload.unwrap();
+    let (_, lost) = write(&first, None, &Logs::default());
+    assert!(lost.len() == 1 && lost[0].contains("`mem`"), "{lost:?}");
+    assert_eq!(read_back(&first), first);
+    let hour = &file(vec![Op::RunInsensitive(Amount::Fixed(3_600_000_000_000))])["tasks"]["t"]["phases"]["p0"];
+    assert_eq!(hour["runtime0"], json!(FOREVER_US), "longer than rt-app's integers count bytes");
+}
+
+#[test]
+fn what_a_file_calls_otherwise_is_told() {
+    let workload = MODELS.iter().find(|m| m.name == "jankbench").unwrap().workload(&[]).unwrap();
+    let (_, lost) = write(&workload, None, &Logs::default());
+    assert!(lost.iter().any(|l| l.ends_with("`RenderThread` is `RenderThrea`")), "{lost:?}");
+    assert!(lost.iter().any(|l| l.contains("a task `tokens` is added")), "{lost:?}");
+}
+
+#[test]
+fn means() {
+    let near = |dist, value: f64| assert!((mean(&dist) / value - 1.0).abs() < 1e-3, "{dist:?}: {}", mean(&dist));
+    near(Dist::Uniform { lo: 10, hi: 20 }, 15.0);
+    near(Dist::LogNormal { median: 1_000, sigma_milli: 1_000 }, 1_648.7);
+    near(Dist::Pareto { scale: 100, shape_milli: 2_000 }, 199.9);
+    near(Dist::Pareto { scale: 100, shape_milli: 1_000 }, 790.8);
+    near(Dist::Choice { values: vec![1, 2, 6] }, 3.0);
+}
+
+#[test]
+fn loops_within_loops_are_written_out() {
+    let ops = vec![
+        Op::Loop { count: None, end: 6 },
+        Op::Loop { count: Some(2), end: 5 },
+        Op::Loop { count: Some(3), end: 4 },
+        run(7),
+        Op::LoopEnd { begin: 2 },
+        Op::LoopEnd { begin: 1 },
+        Op::LoopEnd { begin: 0 },
+    ];
+    let task = &file(ops)["tasks"]["t"];
+    assert_eq!((task["loop"].as_i64(), task["phases"]["p0"]["loop"].as_i64()), (Some(-1), Some(2)));
+    assert_eq!((&task["phases"]["p0"]["run2"], task["phases"]["p0"].get("run3")), (&json!(7), None));
+}
