@@ -5,7 +5,8 @@
 //! | work | `run` |
 //! | work that does not scale with frequency | `mem` of the bytes that take so long at 4 GB/s (estimated); `runtime` beyond half a second |
 //! | sleeps and timers; requests to devices | `sleep`, `timer`; `sleep` |
-//! | locks, conditions, barriers, semaphores | the same; a task `tokens` posts what semaphores begin with |
+//! | locks, conditions, semaphores | the same; a task `tokens` posts what semaphores begin with |
+//! | barriers | the same; one for each place of a program that comes to it in several |
 //! | tokens in queues | semaphores of the same name |
 //! | names | cut to 11 characters, each once |
 //! | loops | of the task where one holds everything, else of phases; loops within loops are written out |
@@ -15,6 +16,7 @@
 //! | groups | `taskgroup`; their weights and limits in `groups`, which rt-app ignores |
 //! | marks of frames and requests, touches | nothing |
 
+mod barriers;
 mod names;
 mod own_words;
 #[cfg(test)]
@@ -55,7 +57,8 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
         writer.lost.insert(format!("a task `{giver}` is added: it posts what semaphores begin with").into());
     }
     let tasks = workload.tasks.iter().zip(writer.names.clone());
-    let tasks = Node::Map(tasks.map(|(task, name)| (name, Node::Map(writer.task(task)))).collect());
+    let mut tasks: Vec<_> = tasks.map(|(task, name)| (name, Node::Map(writer.task(task)))).collect();
+    writer.lost.extend(barriers::apart(&mut tasks, &workload.barriers).map(Cow::from));
     let duration = workload.duration.map_or(-1, |d| i64::try_from(d.0.div_ceil(1_000_000_000)).unwrap_or(-1));
     let mut global = json!({ "duration": duration, "default_policy": "SCHED_OTHER" });
     let mut say = |key: &str, value: Option<Value>| value.map(|value| global[key] = value);
@@ -71,7 +74,7 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
         writer.lost.insert("rt-app ignores `groups`: write their weights and limits to the cgroups by hand".into());
         file.push(("groups".into(), Node::Value(groups.into())));
     }
-    file.push(("tasks".into(), tasks));
+    file.push(("tasks".into(), Node::Map(tasks)));
     let mut text = String::new();
     Node::Map(file).write(0, &mut text);
     text.push('\n');
@@ -79,6 +82,7 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
 }
 
 /// Objects keep their order: that of events is their meaning.
+#[derive(Clone)]
 enum Node {
     Value(Value),
     Map(Vec<(String, Node)>),

@@ -3,8 +3,8 @@
 use super::super::{Dialect, Options, parse};
 use super::*;
 use std::path::Path;
-use wattif_model::workload::SemaphoreSpec;
 use wattif_model::workload::models::MODELS;
+use wattif_model::workload::{BarrierSpec, SemaphoreSpec, forever};
 
 fn file(ops: Vec<Op>) -> Value {
     let task = TaskSpec::new("t", ops);
@@ -184,4 +184,63 @@ fn loops_within_loops_are_written_out() {
     let task = &file(ops)["tasks"]["t"];
     assert_eq!((task["loop"].as_i64(), task["phases"]["p0"]["loop"].as_i64()), (Some(-1), Some(2)));
     assert_eq!((&task["phases"]["p0"]["run2"], task["phases"]["p0"].get("run3")), (&json!(7), None));
+}
+
+/// Tasks that come to one barrier: names, instances and programs.
+fn meeting(parties: u32, tasks: Vec<(&str, u32, Vec<Op>)>) -> Workload {
+    let task = |(name, instances, ops)| TaskSpec { instances, ..TaskSpec::new(name, ops) };
+    let barriers = vec![BarrierSpec { name: "b".into(), parties }];
+    Workload { tasks: tasks.into_iter().map(task).collect(), barriers, ..Workload::default() }
+}
+
+/// The barriers that the first rounds of a task come to, and how many threads each waits for.
+fn met(w: &Workload, task: usize) -> Vec<(&str, u32)> {
+    let at = |op: &Op| if let Op::Barrier(b) = op { Some(&w.barriers[*b as usize]) } else { None };
+    w.tasks[task].program.ops.iter().filter_map(at).map(|b| (b.name.as_str(), b.parties)).collect()
+}
+
+#[test]
+fn each_place_of_a_barrier_has_its_own() {
+    // More rounds than one phase holds events, each with work of its own.
+    let rounds = |us: u64| (0..60).flat_map(|i| [run(us + i), Op::Barrier(0)]).collect::<Vec<_>>();
+    let w = meeting(3, vec![("one", 1, rounds(10)), ("two", 2, rounds(90))]);
+    let again = read_back(&w);
+    assert_eq!(met(&again, 0).len(), 60);
+    assert_eq!(met(&again, 0), met(&again, 1));
+    assert!(met(&again, 0).iter().all(|(_, parties)| *parties == 3), "{:?}", met(&again, 0));
+    assert_eq!(again.barriers.len(), 60);
+    assert!(write(&w, None, &Logs::default()).1.is_empty());
+}
+
+#[test]
+fn rounds_of_different_lengths_are_brought_into_step() {
+    let once = forever(vec![run(1), Op::Barrier(0)]);
+    let twice = forever(vec![run(2), Op::Barrier(0), run(3), Op::Barrier(0)]);
+    let thrice = forever(vec![Op::Barrier(0), run(4), Op::Barrier(0), Op::Barrier(0)]);
+    let again = read_back(&meeting(3, vec![("a", 1, once), ("b", 1, twice), ("c", 1, thrice)]));
+    let six: Vec<_> = ["b 1", "b 2", "b 3", "b 4", "b 5", "b 6"].map(|name| (name, 3)).into();
+    for task in 0..3 {
+        assert_eq!(met(&again, task), six, "{:?}", again.tasks[task]);
+    }
+    // A name that is taken is not given again.
+    let mut w = meeting(1, vec![("a", 1, vec![run(1), Op::Barrier(0), Op::Barrier(1), Op::Barrier(0)])]);
+    w.barriers.push(BarrierSpec { name: "b 2".into(), parties: 1 });
+    assert_eq!(met(&read_back(&w), 0), [("b 1", 1), ("b 2", 1), ("b 2_", 1)]);
+}
+
+#[test]
+fn barriers_without_a_common_rhythm_are_left_out() {
+    let left_out = |w: Workload| {
+        let (_, lost) = write(&w, None, &Logs::default());
+        assert!(lost.len() == 1 && lost[0].ends_with("left out: `b`"), "{lost:?}");
+        let again = read_back(&w);
+        assert!(again.barriers.is_empty() && again.tasks.iter().all(|t| t.program.ops.contains(&run(7))));
+    };
+    let twice = vec![run(7), Op::Barrier(0), run(1), Op::Barrier(0)];
+    left_out(meeting(2, vec![("a", 1, twice.clone()), ("b", 1, forever(vec![run(7), Op::Barrier(0)]))]));
+    // Any two of three.
+    left_out(meeting(2, vec![("a", 3, twice.clone())]));
+    // rt-app does not count threads made by fork.
+    let main = [vec![Op::Fork(1), Op::Fork(1)], twice.clone()].concat();
+    left_out(meeting(3, vec![("a", 1, main), ("b", 0, twice)]));
 }
