@@ -15,7 +15,9 @@
 //! | work shared by a counter | an equal part for each thread |
 //! | groups | `taskgroup`; their weights and limits in `groups`, which rt-app ignores |
 //! | marks of frames and requests, touches | nothing |
+//! | the background of a recorded machine | nothing, but for threads that others wait for |
 
+mod background;
 mod barriers;
 mod names;
 mod own_words;
@@ -48,9 +50,11 @@ const SERIES: usize = 100;
 /// The file, and what it could not say. `calibration_cpu`: at whose full speed `run` counts, where that is said; `logs`: what a
 /// file that was read says of them.
 pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> (String, Vec<String>) {
-    let own = workload;
-    let workload = &in_its_words(own);
+    let mut own = workload.clone();
+    let background = background::left_out(&mut own);
+    let workload = &in_its_words(&own);
     let mut writer = Writer { workload, names: names(workload), lost: BTreeSet::new() };
+    writer.lost.extend(background.map(Cow::from));
     writer.lost.extend(renamed(&own.tasks, &writer.names));
     if workload.tasks.len() > own.tasks.len() {
         let giver = &writer.names[own.tasks.len()];

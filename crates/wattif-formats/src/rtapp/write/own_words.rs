@@ -14,6 +14,10 @@ pub(super) fn in_its_words(workload: &Workload) -> Workload {
     }
     let mut ops = Vec::new();
     for (i, semaphore) in workload.semaphores.iter().enumerate().filter(|(_, s)| s.initial > 0) {
+        let taken = |t: &TaskSpec| t.program.ops.contains(&Op::SemWait(i as u32));
+        if !workload.tasks.iter().any(taken) {
+            continue; // such as those of a background that was left out
+        }
         let begin = ops.len() as u32;
         let count = Some(u64::from(semaphore.initial));
         ops.extend([Op::Loop { count, end: begin + 2 }, Op::SemPost(i as u32), Op::LoopEnd { begin }]);

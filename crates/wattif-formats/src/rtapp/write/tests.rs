@@ -244,3 +244,28 @@ fn barriers_without_a_common_rhythm_are_left_out() {
     let main = [vec![Op::Fork(1), Op::Fork(1)], twice.clone()].concat();
     left_out(meeting(3, vec![("a", 1, main), ("b", 0, twice)]));
 }
+
+#[test]
+fn the_background_is_left_out_but_for_what_others_wait_for() {
+    let background = |name: &str, ops| TaskSpec { background: true, ..TaskSpec::new(name, ops) };
+    let own = TaskSpec::new("own", vec![Op::SemWait(0), run(1), Op::SemPost(2), Op::Fork(5)]);
+    let tasks = vec![
+        background("kworker/0", forever(vec![Op::Sleep(Amount::Fixed(1_000_000)), Op::SemWait(2), run(9)])),
+        own,
+        background("far", vec![Op::SemPost(1), run(2)]),
+        background("near", vec![Op::SemWait(1), run(3), Op::SemPost(0)]),
+        background("alone", vec![Op::SemWait(3), run(4)]),
+        TaskSpec { instances: 0, ..TaskSpec::new("child", vec![run(5)]) },
+    ];
+    let semaphores =
+        [("a", 0), ("b", 0), ("c", 0), ("d", 7)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial });
+    let w = Workload { tasks, semaphores: semaphores.into(), ..Workload::default() };
+    let again = read_back(&w);
+    let names: Vec<_> = again.tasks.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["own", "far", "near", "child"], "nothing is posted to those that are left out either");
+    assert!(again.tasks[0].program.ops.contains(&Op::Fork(3)));
+    let (_, lost) = write(&w, None, &Logs::default());
+    let said =
+        "the background of the recorded machine is left out, as every machine has its own: 2 threads; 2 threads of it";
+    assert!(lost.len() == 1 && lost[0].starts_with(said), "{lost:?}");
+}
