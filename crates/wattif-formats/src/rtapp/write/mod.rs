@@ -8,7 +8,7 @@
 //! | locks, conditions, semaphores | the same; a task `tokens` posts what semaphores begin with |
 //! | barriers | the same; one for each place of a program that comes to it in several |
 //! | tokens in queues | semaphores of the same name |
-//! | names | cut to 11 characters, each once |
+//! | names | each once, cut to what leaves room for the numbers of threads: to 11 characters or fewer |
 //! | loops | of the task where one holds everything, else of phases; loops within loops are written out |
 //! | random amounts | their mean |
 //! | a fixed series of amounts in an endless program | a round for each, up to 100; else their mean |

@@ -246,6 +246,22 @@ fn barriers_without_a_common_rhythm_are_left_out() {
 }
 
 #[test]
+fn threads_have_names_the_kernel_takes() {
+    let long = "RenderThread of it";
+    let main = |task: u32| TaskSpec::new(long, vec![Op::Fork(task), run(1)]);
+    let forked = |name: &str| TaskSpec { instances: 0, ..TaskSpec::new(name, vec![run(1)]) };
+    let many = TaskSpec { instances: 1_200, ..TaskSpec::new("of a pool of ours", vec![run(1)]) };
+    let tasks = vec![main(3), many, main(4), forked(long), forked("ééééééé"), main(3), main(4)];
+    let w = Workload { tasks, ..Workload::default() };
+    let (text, lost) = write(&w, None, &Logs::default());
+    let parsed = parse(&text, "again", &Options::default());
+    assert!(parsed.diagnostics.is_empty(), "{:#?}", parsed.diagnostics);
+    let names: Vec<String> = parsed.workload.unwrap().tasks.into_iter().map(|t| t.name).collect();
+    assert_eq!(names, ["RenderThrea", "of a pool ", "RenderThre", "Rende", "éé", "RenderTh_2", "RenderTh_3"]);
+    assert_eq!(lost.len(), 1);
+}
+
+#[test]
 fn the_background_is_left_out_but_for_what_others_wait_for() {
     let background = |name: &str, ops| TaskSpec { background: true, ..TaskSpec::new(name, ops) };
     let own = TaskSpec::new("own", vec![Op::SemWait(0), run(1), Op::SemPost(2), Op::Fork(5)]);
