@@ -334,6 +334,31 @@ fn every_truncation_and_byte_change() {
     }
 }
 
+/// Small files that trace-cmd made of one recording: what it puts where, with the options that tell of it at the end.
+const VERSION7: [&[u8]; 2] = [include_bytes!("corpus/trace/v7_none.dat"), include_bytes!("corpus/trace/v7_zstd.dat")];
+
+#[test]
+fn version_7_cut_at_every_length() {
+    let wholes = VERSION7.map(|bytes| recording(trace::read(bytes), "whole").records);
+    assert!(wholes[0] == wholes[1] && !wholes[0].is_empty());
+    for (bytes, whole) in VERSION7.into_iter().zip(&wholes) {
+        let (mut kept, mut first, mut salvaged) = (0, 0, false);
+        for n in 0..bytes.len() {
+            let Read { recording, diagnostics } = trace::read(&bytes[..n]);
+            let records = recording.map(|r| r.records).unwrap_or_default();
+            assert!(records == *whole || !diagnostics.is_empty(), "{n} of {} bytes", bytes.len());
+            assert!(records.len() >= kept, "{n} bytes hold fewer events than one byte less");
+            assert!(diagnostics.iter().all(|d| !d.message.contains("holds no event data")), "{n}: {diagnostics:?}");
+            salvaged |= records == *whole && diagnostics.iter().any(|d| d.message.starts_with("the file is truncated"));
+            kept = records.len();
+            first = if kept > 0 && first == 0 { n } else { first };
+        }
+        // Everything is there, each event on its CPU, before the options are.
+        assert!(salvaged && kept == whole.len());
+        assert!(first < bytes.len() * 9 / 10, "{first} of {} bytes", bytes.len());
+    }
+}
+
 #[test]
 fn lengths_and_counts_that_lie() {
     // Every aligned or unaligned 4 and 8 bytes once as the largest numbers there are.

@@ -148,6 +148,10 @@ impl Builder {
         recent.0 = pid;
         recent.1.clone_from(&thread.comm);
     }
+    /// Is any thread known by name?
+    pub fn has_names(&self) -> bool {
+        !self.threads.is_empty()
+    }
     /// The whole name of a thread, where the events hold only the kernel's 15 characters of it.
     pub fn full_name(&mut self, pid: i64, comm: &[u8]) {
         if let Some(pid) = thread_id(pid)

@@ -4,13 +4,14 @@ use super::super::build::Builder;
 use super::super::{Refused, wrap};
 use super::cursor::Cursor;
 use super::layout::{self, Field, Format};
+use super::page::PageLayout;
 use std::collections::BTreeSet;
 use wattif_model::check::Diagnostic;
 
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 /// Most event formats of a file; a kernel has some thousands.
 const MAX_FORMATS: usize = 65_536;
-const MAX_CPUS: u32 = 4_096;
+pub(super) const MAX_CPUS: u32 = 4_096;
 
 /// How sections are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) struct Buffer {
     pub cpus: Vec<(u32, u64, u64)>,
     pub compressed: bool,
     pub page_size: Option<usize>,
+    /// Where its section begins, in version 7.
+    pub at: u64,
 }
 
 impl Buffer {
@@ -75,6 +78,8 @@ pub(super) struct Header {
     pub release: Option<String>,
     pub machine: Option<String>,
     pub tsc: Option<Tsc>,
+    /// It ends before what says where each CPU's events lie.
+    pub cut: bool,
 }
 
 fn early() -> Refused {
@@ -127,6 +132,11 @@ impl Header {
         };
         let (order, bits) = (if self.big { "big" } else { "little" }, 8 * self.commit_size);
         format!("trace.dat v{} ({bits} bit, {order} endian{compressed})", self.version)
+    }
+
+    /// How the pages of events are laid out.
+    pub fn pages(&self) -> PageLayout {
+        PageLayout { commit_size: self.commit_size, data_offset: self.data_offset, big: self.big }
     }
 
     /// Where `common_*` lie; as every kernel has them, unless the formats say otherwise.
@@ -218,6 +228,7 @@ impl Header {
             }
         };
         let mut next = c.u64().ok_or_else(early)?;
+        let first = c.at() as u64;
         let mut seen = BTreeSet::new();
         while next != 0 {
             if !seen.insert(next) || seen.len() > 10_000 {
@@ -227,13 +238,29 @@ impl Header {
             match self.options_v7(bytes, next, builder)? {
                 Some(following) => next = following,
                 None => {
-                    let message = format!("the options at byte {next} are cut off");
-                    builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+                    self.cut = true;
+                    self.salvage(bytes, first, builder)?;
+                    builder.say(self.cut_off(next));
                     break;
                 }
             }
         }
         Ok(())
+    }
+
+    /// What a file that ends before the options at byte `at` lacks.
+    fn cut_off(&self, at: u64) -> Diagnostic {
+        let found = self.buffers.iter().map(|b| b.cpus.len()).max().unwrap_or(0);
+        let mut message =
+            format!("the file is truncated: the options at byte {at}, which tell of each CPU's events, are not there");
+        if found < self.nr_cpus {
+            message += &format!("; nor are the events of {} of {} CPUs", self.nr_cpus - found, self.nr_cpus);
+        }
+        let help = match found {
+            0 => "it ends before its events",
+            _ => "the events that are there were found by their sections; CPUs are numbered in their order",
+        };
+        Diagnostic::warning("trace::W04", 0..0, message).help(help)
     }
 
     /// One section of options; where the next is.
@@ -249,23 +276,35 @@ impl Header {
                 3 => self.buffer_v7(bytes, &mut d),
                 16..=21 => {
                     let Some(offset) = d.u64() else { continue };
-                    let Some(body) = self.section(bytes, offset)? else { continue };
-                    let mut c = Cursor::new(&body, self.big);
-                    let whole = match id {
-                        16 => self.header_info(&mut c),
-                        17 => self.ftrace_events(&mut c),
-                        18 => self.event_formats(&mut c),
-                        21 => c.u64().and_then(|n| c.take(n)).map(|text| names(text, builder)),
-                        _ => Some(()),
-                    };
-                    if whole.is_none() {
-                        let message = format!("the section at byte {offset} is cut off");
-                        builder.say(Diagnostic::warning("trace::W04", 0..0, message));
-                    }
+                    self.described(id, bytes, offset, builder)?;
                 }
                 _ => self.option(id, data, builder),
             }
         }
+    }
+
+    /// The section of formats or names at `offset`.
+    pub(super) fn described(
+        &mut self,
+        id: u16,
+        bytes: &[u8],
+        offset: u64,
+        builder: &mut Builder,
+    ) -> Result<(), Refused> {
+        let Some(body) = self.section(bytes, offset)? else { return Ok(()) };
+        let mut c = Cursor::new(&body, self.big);
+        let whole = match id {
+            16 => self.header_info(&mut c),
+            17 => self.ftrace_events(&mut c),
+            18 => self.event_formats(&mut c),
+            21 => c.u64().and_then(|n| c.take(n)).map(|text| names(text, builder)),
+            _ => Some(()),
+        };
+        if whole.is_none() {
+            let message = format!("the section at byte {offset} is cut off");
+            builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+        }
+        Ok(())
     }
 
     /// The body of the section at `at`; `None` when it is not all there.
@@ -291,7 +330,7 @@ impl Header {
             let mut c = Cursor::new(bytes, self.big);
             let flags = c.seek(offset).and_then(|()| Some((c.u16()?, c.u16()?).1)).unwrap_or(0);
             let page_size = Some(page as usize).filter(|p| (64..=1 << 26).contains(p));
-            Some((Buffer { name, cpus, compressed: flags & 1 != 0, page_size }, clock))
+            Some((Buffer { name, cpus, compressed: flags & 1 != 0, page_size, at: offset }, clock))
         };
         if let Some((buffer, clock)) = read() {
             self.clock.get_or_insert(clock);

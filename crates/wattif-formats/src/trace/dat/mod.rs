@@ -7,6 +7,7 @@ mod cursor;
 mod header;
 mod layout;
 mod page;
+mod salvage;
 pub mod write;
 
 use super::build::{Builder, Place};
@@ -14,7 +15,7 @@ use super::{Refused, wrap};
 use cursor::Cursor;
 use header::{Buffer, Compression, Header};
 use layout::Plan;
-use page::{Missed, Page, PageLayout};
+use page::{Missed, Page};
 use std::borrow::Cow;
 use wattif_model::check::Diagnostic;
 
@@ -43,12 +44,14 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         kinds[id] = Some(known);
     }
     let common = header.common();
-    let layout = PageLayout { commit_size: header.commit_size, data_offset: header.data_offset, big };
+    let layout = header.pages();
     // Other buffers are instances, which often hold the same events.
     let main = header.buffers.iter().find(|b| b.name.is_empty() && !b.is_empty());
     let main = main.or(header.buffers.iter().find(|b| !b.is_empty()));
     let Some(buffer) = main else {
-        builder.say(Diagnostic::warning("trace::W04", 0..0, "the file holds no event data"));
+        if !header.cut {
+            builder.say(Diagnostic::warning("trace::W04", 0..0, "the file holds no event data"));
+        }
         return Ok(header.name());
     };
     let others: Vec<_> = header.buffers.iter().filter(|b| !std::ptr::eq(*b, buffer) && !b.is_empty()).collect();

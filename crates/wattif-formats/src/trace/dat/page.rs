@@ -15,7 +15,7 @@ pub(super) struct Page<'a> {
     data: &'a [u8],
     at: usize,
     time: u64,
-    stamp: u64,
+    pub stamp: u64,
     big: bool,
     pub missed: Missed,
 }
