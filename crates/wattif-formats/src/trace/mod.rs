@@ -22,6 +22,7 @@
 pub mod arrow;
 mod build;
 pub mod dat;
+mod fields;
 mod kinds;
 mod lives;
 mod names;

@@ -10,7 +10,8 @@
 //! Names may hold spaces, dashes, brackets. Fields are `key=value`, or what trace-cmd's plugins print for `sched_*`.
 
 use super::build::{Builder, Place};
-use super::kinds::{self, BALANCES, INTS, Kind, REASONS, Row, letter_bits};
+use super::fields::{by_key, starts_with_key, value};
+use super::kinds::{self, INTS, Kind, Row, letter_bits};
 use wattif_model::check::Diagnostic;
 
 /// Lines that are neither events nor comments, told of with their number.
@@ -355,7 +356,7 @@ fn event(rest: &[u8], perf: bool) -> Option<(&[u8], &[u8])> {
     Some((name, trim(&rest[end..])))
 }
 
-type Fields<'a> = ([i64; INTS], [&'a [u8]; 2]);
+pub(super) type Fields<'a> = ([i64; INTS], [&'a [u8]; 2]);
 
 /// The numbers of a row; `None` when they are not there.
 fn numbers<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
@@ -364,88 +365,6 @@ fn numbers<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
         Kind::Wakeup | Kind::Waking | Kind::WakeupNew if value(fields, b"pid").is_none() => wakeup_by_plugin(fields),
         _ => by_key(row, fields),
     }
-}
-
-fn starts_with_key(fields: &[u8], key: &[u8]) -> bool {
-    fields.starts_with(key) && fields.get(key.len()) == Some(&b'=')
-}
-
-fn by_key<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
-    let (mut ints, mut strs): Fields<'a> = ([0; INTS], [&[]; 2]);
-    for (slot, names) in ints.iter_mut().zip(row.ints) {
-        let found = names.split('|').find_map(|name| value(fields, name.as_bytes()));
-        *slot = match (found.and_then(|v| parse(row.kind, names, v)), *names) {
-            (Some(n), _) => n,
-            (None, "success") => 1,
-            (None, name) if row.kind == Kind::IdleWeights && name != "entered" => -1,
-            (None, "clone_flags" | "util_est" | "target_cpu" | "cpu_id" | "orig_cpu" | "dest_cpu") => 0,
-            (None, _) => return None,
-        };
-    }
-    for ((slot, names), pid) in strs.iter_mut().zip(row.strs).zip(row.named) {
-        let pid = row.ints[*pid];
-        *slot = names.split('|').find_map(|name| text_value(fields, name.as_bytes(), pid)).unwrap_or_default();
-    }
-    Some((ints, strs))
-}
-
-/// Numbers, and the words that stand for some.
-fn parse(kind: Kind, name: &str, value: &[u8]) -> Option<i64> {
-    match (kind, name) {
-        (Kind::Switch, "prev_state") => number(value).or(Some(letter_bits(value))),
-        (Kind::IdleMiss, _) if value == b"below" => Some(1),
-        (Kind::IdleMiss, _) if value == b"above" => Some(0),
-        (Kind::Placement, "reason") => {
-            REASONS.iter().position(|r| r.1.as_bytes() == value).map(|i| i as i64).or(number(value))
-        }
-        (Kind::Balance, "kind") => {
-            BALANCES.iter().position(|r| r.1.as_bytes() == value).map(|i| i as i64).or(number(value))
-        }
-        (Kind::IdleChoice, _) if value == b"unknown" => Some(-1),
-        _ if value == b"true" => Some(1),
-        _ if value == b"false" => Some(0),
-        _ => number(value),
-    }
-}
-
-/// The word after `key=`; the key stands at the beginning or after a space.
-fn value<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    let start = find_key(fields, key)?;
-    let rest = &fields[start..];
-    let end = rest.iter().position(|&b| b == b' ' || b == b',').unwrap_or(rest.len());
-    Some(&rest[..end])
-}
-
-/// The name after `key=`, up to its pid, which follows nearly everywhere; or else to the next ` word=` or ` ==>`. Names may
-/// hold spaces, and look like fields.
-fn text_value<'a>(fields: &'a [u8], key: &[u8], pid: &str) -> Option<&'a [u8]> {
-    let start = find_key(fields, key)?;
-    let rest = &fields[start..];
-    if let Some(end) = pid.split('|').find_map(|pid| find_key(rest, pid.as_bytes())?.checked_sub(pid.len() + 2)) {
-        return Some(&rest[..end]);
-    }
-    let mut end = rest.len();
-    for i in (0..rest.len()).filter(|&i| rest[i] == b' ') {
-        let word = rest[i + 1..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
-        if word > 0 && rest.get(i + 1 + word) == Some(&b'=') || rest[i..].starts_with(b" ==>") {
-            end = i;
-            break;
-        }
-    }
-    Some(&rest[..end])
-}
-
-fn find_key(fields: &[u8], key: &[u8]) -> Option<usize> {
-    let mut from = 0;
-    while from + key.len() < fields.len() {
-        let at = from
-            + fields[from..].windows(key.len() + 1).position(|w| w[key.len()] == b'=' && &w[..key.len()] == key)?;
-        if at == 0 || fields[at - 1] == b' ' {
-            return Some(at + key.len() + 1);
-        }
-        from = at + 1;
-    }
-    None
 }
 
 /// `comm:pid [prio] S ==> comm:pid [prio]`.
