@@ -547,3 +547,29 @@ fn a_stamp_from_another_century() {
     assert_eq!((recording.records.len(), recording.end.0), (2, 1_000));
     assert!(read.diagnostics.iter().any(|d| d.code == "trace::W02" && d.message.starts_with("2 stamps are an hour")));
 }
+
+#[test]
+fn a_single_stamp_long_before_the_others() {
+    let at = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    let line = |ns: u64| format!("  a-7     [000] {}: sched_waking: comm=b pid=8 prio=120 target_cpu=000\n", at(ns));
+    // Stamps before the rest, how many these are, and how far they lie apart; the events that are left.
+    let check = |before: &[u64], many: u64, step: u64, left: usize| {
+        let stamps = before.iter().copied().chain((0..many).map(|i| 100_000_000_000 + i * step));
+        let read = trace::read(stamps.map(line).collect::<String>().as_bytes());
+        let recording = read.recording.unwrap();
+        assert_eq!(recording.records.len(), left, "{before:?} {many} {step}");
+        let dropped = left < before.len() + many as usize;
+        let told = read.diagnostics.iter().any(|d| d.code == "trace::W02" && d.message.starts_with("one stamp is"));
+        assert_eq!(dropped, told, "{:?}", read.diagnostics);
+        if dropped {
+            assert_eq!((recording.zero_ns, recording.end.0), (100_000_000_000, (many - 1) * step));
+        }
+    };
+    check(&[5], 50, 20_000_000, 50);
+    check(&[98_900_000_000], 50, 20_000_000, 50);
+    // A silence shorter than what follows, or than a second; two events before it; too few to tell.
+    check(&[98_900_000_000], 50, 30_000_000, 51);
+    check(&[99_900_000_000], 50, 1_000_000, 51);
+    check(&[5, 6], 50, 20_000_000, 52);
+    check(&[5], 5, 20_000_000, 6);
+}

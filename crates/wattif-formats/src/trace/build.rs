@@ -39,6 +39,8 @@ pub(super) struct Builder {
     beyond: u64,
     backwards: u64,
     strays: u64,
+    /// How far before all others the first stamp was, and the time that they span.
+    early: Option<(Ns, Ns)>,
     last: u64,
     flags: bool,
     /// Nesting of interrupt events by CPU.
@@ -291,6 +293,7 @@ impl Builder {
         recording.format = format.into();
         in_order(&mut recording.records);
         self.strays = drop_strays(&mut recording.records);
+        self.early = drop_early(&mut recording.records);
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
         let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed, &self.deadlines);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);
@@ -349,6 +352,12 @@ impl Builder {
                 format!("{} stamps are an hour or more from all others; these events were left out", self.strays);
             self.say(Diagnostic::warning("trace::W02", 0..0, message));
         }
+        if let Some((before, rest)) = self.early {
+            let [before, rest] = [before, rest].map(|t| t.0 as f64 / 1e9);
+            let message =
+                format!("one stamp is {before:.3} s before all others, which span {rest:.3} s: its event was left out");
+            self.say(Diagnostic::warning("trace::W02", 0..0, message));
+        }
         if self.beyond > 0 {
             let message = format!("{} events of CPUs beyond {} were skipped", self.beyond, CpuSet::MAX_CPUS - 1);
             self.say(Diagnostic::warning("trace::W03", 0..0, message));
@@ -400,6 +409,22 @@ fn drop_strays(records: &mut Vec<Record>) -> u64 {
     records.truncate(end);
     records.drain(..begin);
     (before - records.len()) as u64
+}
+
+/// A single event before a silence that is longer than all that follows has a damaged stamp, or is left over in a buffer from before:
+/// it would make the recording as long as the silence, with its CPU busy all the while. A machine is not silent for a second, and of a
+/// few events no one can tell. How far it is from the others, and how long they are.
+fn drop_early(records: &mut Vec<Record>) -> Option<(Ns, Ns)> {
+    const SILENCE_NS: u64 = 1_000_000_000;
+    const FEW: usize = 10;
+    let [first, rest @ ..] = records.as_slice() else { return None };
+    let [second, .., last] = rest else { return None };
+    let (before, span) = (second.at.since(first.at), last.at.since(second.at));
+    let is_stray = rest.len() >= FEW && before > SILENCE_NS && before > span;
+    is_stray.then(|| {
+        records.remove(0);
+        (Ns(before), Ns(span))
+    })
 }
 
 /// Names from traces: no control characters, valid text.
