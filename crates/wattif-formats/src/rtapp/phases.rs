@@ -97,7 +97,7 @@ impl Context<'_> {
         let keys = Keys::read(members, false, &mut self.report);
         *attr = keys.apply(*attr);
         keys.validate(attr, "", &mut self.report);
-        keys.lint_clamps(attr, &mut self.report);
+        keys.lint_unused(attr, &mut self.report);
         let (cpus, group) = (self.cpus(members), self.group(members, attr));
         let count = self.count(members, Some(1));
         let events = self.events(task, members);

@@ -23,6 +23,11 @@ pub(super) struct Keys {
     pub span: Option<Span>,
     /// Where the first of `util_min` and `util_max` stands.
     pub clamp_span: Option<Span>,
+    /// Where a `priority` other than 0 stands.
+    priority_span: Option<Span>,
+    /// Where `dl-runtime` stands, unless it is 0; and which of the other two, or of their aliases, is the first, and where.
+    runtime_span: Option<Span>,
+    deadline_span: Option<(&'static str, Span)>,
 }
 
 /// The policy a name stands for.
@@ -55,6 +60,16 @@ impl Keys {
                 "util_min" => keys.util_min = clamp(m, report),
                 _ => keys.util_max = clamp(m, report),
             }
+            let at = || m.name_span.clone();
+            match *name {
+                "priority" => keys.priority_span = keys.priority.filter(|p| *p != 0).map(|_| at()),
+                "dl-runtime" => keys.runtime_span = keys.runtime.map(|_| at()),
+                "dl-period" if keys.period.is_some() => keys.deadline_span = Some(("dl-period", at())),
+                "dl-deadline" if keys.deadline.is_some() => {
+                    keys.deadline_span.get_or_insert_with(|| ("dl-deadline", at()));
+                }
+                _ => {}
+            }
         }
         if legacy {
             keys.aliases(members, report);
@@ -71,6 +86,9 @@ impl Keys {
                 continue;
             };
             *slot = nonzero(m, report);
+            if name != "runtime" && slot.is_some() {
+                self.deadline_span.get_or_insert_with(|| (name, m.name_span.clone()));
+            }
             self.span.get_or_insert_with(|| m.name_span.clone());
         }
     }
@@ -103,11 +121,33 @@ impl Keys {
         attr
     }
 
-    /// rt-app does not apply clamps to deadline tasks.
-    pub fn lint_clamps(&self, attr: &SchedAttr, report: &mut Report) {
-        if let Some(span) = self.clamp_span.clone().filter(|_| attr.policy == Policy::Deadline) {
-            let message = "`util_min` and `util_max` have no effect under SCHED_DEADLINE: rt-app does not apply them";
-            report.warning("rtapp::W06", span, message);
+    /// Keys that mean nothing under the policy: rt-app takes them without a word.
+    pub fn lint_unused(&self, attr: &SchedAttr, report: &mut Report) {
+        let policy = attr.policy.name();
+        let mut unused = |span: &Option<Span>, message: String| {
+            if let Some(span) = span.clone() {
+                report.warning("rtapp::W06", span, message);
+            }
+        };
+        match attr.policy {
+            Policy::Deadline => {
+                let clamps =
+                    "`util_min` and `util_max` have no effect under SCHED_DEADLINE: rt-app does not apply them";
+                unused(&self.clamp_span, clamps.into());
+                let priority = "`priority` has no effect under SCHED_DEADLINE, whose tasks have none";
+                unused(&self.priority_span, priority.into());
+                return;
+            }
+            Policy::Normal | Policy::Batch => {}
+            _ => {
+                let message = format!(
+                    "`dl-runtime` has no effect under {policy}: it is the budget under SCHED_DEADLINE, and a slice under SCHED_OTHER and SCHED_BATCH"
+                );
+                unused(&self.runtime_span, message);
+            }
+        }
+        if let Some((name, span)) = &self.deadline_span {
+            unused(&Some(span.clone()), format!("`{name}` has no effect under {policy}, only under SCHED_DEADLINE"));
         }
     }
 

@@ -114,7 +114,7 @@ impl Context<'_> {
         keys.span.get_or_insert(task.name_span.clone());
         let attr = keys.apply(SchedAttr::default());
         keys.validate(&attr, "", &mut self.report);
-        keys.lint_clamps(&attr, &mut self.report);
+        keys.lint_unused(&attr, &mut self.report);
         let cpus = self.cpus(task.members);
         let group = self.group(task.members, &attr);
         let delay = values::find(task.members, "delay").and_then(|m| values::us(m, &mut self.report)).unwrap_or(0);

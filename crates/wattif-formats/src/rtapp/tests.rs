@@ -226,6 +226,18 @@ fn scheduling_errors() {
     task_lints(r#""util_min": 800, "util_max": 400, "run": 1"#, "E14");
     let deadline = r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "dl-period": 9000, "run": 1"#;
     task_lints(&format!(r#"{deadline}, "util_max": 400, "util_min": 300"#), "W06");
+    task_lints(&format!(r#"{deadline}, "priority": 5"#), "W06");
+    task_lints(&format!(r#"{deadline}, "priority": 0, "deadline": 9000"#), "");
+    for policy in ["OTHER", "BATCH", "IDLE", "FIFO", "RR"] {
+        let under = |more: &str| format!(r#""policy": "SCHED_{policy}", {more}, "run": 1"#);
+        let slice = if ["OTHER", "BATCH"].contains(&policy) { "" } else { "W06" };
+        task_lints(&under(r#""dl-runtime": 3000"#), slice);
+        task_lints(&under(r#""dl-period": 9000, "dl-deadline": 9000"#), "W06");
+        task_lints(&under(r#""deadline": 9000"#), "W06");
+        task_lints(&under(r#""period": 9000"#), "W06");
+        task_lints(&under(r#""dl-runtime": 0, "dl-period": 0, "deadline": 0"#), "");
+        task_lints(&format!(r#""phases": {{"p": {{{}}}}}"#, under(r#""dl-deadline": 9000"#)), "W06");
+    }
     task_lints(r#""taskgroup": "bg", "run": 1"#, "E14");
     task_lints(r#""taskgroup": "/bg", "policy": "SCHED_RR", "run": 1"#, "E14");
     // From the second pass on, p has the policy of q.
