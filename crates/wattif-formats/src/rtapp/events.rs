@@ -294,20 +294,60 @@ impl Context<'_> {
         let size = self.mandatory(inner, "size", m).and_then(|k| values::int(k, 1..=MAX_AMOUNT, &mut self.report));
         let count = self.mandatory(inner, "count", m).and_then(|k| values::int(k, 0..=MAX_US, &mut self.report));
         let stride = match values::find(inner, "stride") {
-            Some(k) => values::int(k, 1..=MAX_AMOUNT, &mut self.report)?,
+            Some(k) => values::int(k, 1..=MAX_AMOUNT, &mut self.report)? as u64,
             None => 64,
         };
-        let pattern = self.reference(inner, "pattern");
+        let sequential = self.sequential(inner);
         let (kind, size, count) = (kind?, size? as u64, count? as u64);
-        self.shared_buffer(inner, format!("{kind} {size} {stride} {}", pattern == "sequential"));
+        self.shared_buffer(inner, format!("{kind} {size} {stride} {sequential}"));
         match kind {
-            "read" | "write" => Some(memory::walk_ns(count)),
-            "chase" => Some(memory::chase_ns(size, stride as u64, count)),
+            "read" | "write" => {
+                self.lint_walk(inner, kind, size);
+                Some(memory::walk_ns(count))
+            }
+            "chase" => {
+                self.lint_chase(m, size, stride);
+                Some(memory::chase_ns(size, stride, count, sequential))
+            }
             other => {
                 let message = format!("unknown memrun type {}", quoted(other));
                 self.report.error("rtapp::E12", m.value.span.clone(), message).help("`read`, `write` or `chase`");
                 None
             }
+        }
+    }
+
+    /// Any other word is `random` to rt-app.
+    fn sequential(&mut self, inner: &[Member]) -> bool {
+        let Some(pattern) = values::find(inner, "pattern") else { return false };
+        let word = values::text(pattern, &mut self.report).unwrap_or("random");
+        if !["random", "sequential"].contains(&word) {
+            let message = format!("unknown memrun pattern {}: taken as `random`", quoted(word));
+            self.report.warning("rtapp::W16", pattern.value.span.clone(), message).help("`random` or `sequential`");
+        }
+        word == "sequential"
+    }
+
+    /// A walk goes byte by byte, whatever is said of steps.
+    fn lint_walk(&mut self, inner: &[Member], kind: &str, size: u64) {
+        for key in ["stride", "pattern"].into_iter().filter_map(|name| values::find(inner, name)) {
+            let message = format!("`{}` has no effect on a memrun of type {kind}: it goes byte by byte", key.name);
+            self.report.warning("rtapp::W06", key.name_span.clone(), message);
+        }
+        if let Some(key) = values::find(inner, "size").filter(|_| size > memory::CHASE_NS_BY_FOOTPRINT[0].0) {
+            let message =
+                format!("the size of a memrun of type {kind}: prefetched, it takes as long in caches as in memory");
+            self.report.note("rtapp::N01", key.name_span.clone(), message);
+        }
+    }
+
+    fn lint_chase(&mut self, m: &Member, size: u64, stride: u64) {
+        let (fit, used) = (size / stride, memory::chase_positions(size, stride));
+        if fit != used {
+            let message =
+                format!("{fit} positions of {stride} bytes fit into {size}, and rt-app chases through {used}");
+            let help = "their number is a power of two, and 2 at least; a size of that many strides says so";
+            self.report.warning("rtapp::W21", m.value.span.clone(), message).help(help);
         }
     }
 

@@ -20,6 +20,8 @@ pub const CHASE_NS_BY_FOOTPRINT: [(u64, u64); 4] = [
 ];
 /// Bytes a cache line holds: the footprint of one position of a chase.
 const LINE: u64 = 64;
+/// Bytes that a prefetcher does not look beyond.
+const PAGE: u64 = 4096;
 
 /// Work of `mem`, ns.
 pub fn memset_ns(bytes: u64) -> u64 {
@@ -38,17 +40,28 @@ pub fn write_ns(bytes: u64, buffer: u64, null_device: bool) -> u64 {
     calls.saturating_mul(WRITE_NS_PER_CALL).saturating_add(copy)
 }
 
-/// Work of `memrun` of type read or write, ns.
+/// Work of `memrun` of type read or write, ns. Byte by byte a walk is slower than memory streams, so it takes as long beyond the
+/// caches as within.
 pub fn walk_ns(count: u64) -> u64 {
-    scaled(count, WALK_PS_PER_ACCESS)
+    scaled(count, WALK_PS_PER_ACCESS.max(MEMSET_PS_PER_BYTE))
+}
+
+/// Positions of a chase: rounded down to a power of two, at least 2.
+pub fn chase_positions(size: u64, stride: u64) -> u64 {
+    1 << (size / stride.max(1)).max(2).ilog2()
 }
 
 /// Work of `memrun` of type chase, ns: `count` dependent loads through a ring of positions every `stride` bytes of
-/// `size`; their number is rounded down to a power of two, at least 2.
-pub fn chase_ns(size: u64, stride: u64, count: u64) -> u64 {
-    let positions = 1u64 << (size / stride.max(1)).max(2).ilog2();
-    let footprint = positions.saturating_mul(stride.min(LINE));
+/// `size`. In order they are prefetched, within pages: each costs what its part of a line takes to stream, or what the cache that
+/// holds them all takes, if that is less.
+pub fn chase_ns(size: u64, stride: u64, count: u64, sequential: bool) -> u64 {
+    let apart = stride.min(LINE);
+    let footprint = chase_positions(size, stride).saturating_mul(apart);
     let ns = CHASE_NS_BY_FOOTPRINT.iter().find(|(upto, _)| footprint <= *upto).map_or(110, |(_, ns)| *ns);
+    let ns = match sequential && stride < PAGE {
+        true => ns.min(memset_ns(apart).max(CHASE_NS_BY_FOOTPRINT[0].1)),
+        false => ns,
+    };
     count.saturating_mul(ns)
 }
 
@@ -65,8 +78,20 @@ mod tests {
         assert_eq!((memset_ns(4 << 20), memset_bytes(1_048_576)), (1_048_576, 4 << 20));
         assert_eq!(write_ns(4096, 4096, true), 500);
         assert_eq!(write_ns(4097, 4096, false), 1000 + 2048);
-        assert_eq!(chase_ns(4096, 64, 10), 20);
-        assert_eq!(chase_ns(64 << 20, 64, 10), 1100, "1 Mi positions of a line: memory");
-        assert_eq!(chase_ns(1, 64, 3), 6, "never fewer than two positions");
+        assert_eq!(chase_ns(4096, 64, 10, false), 20);
+        assert_eq!(chase_ns(64 << 20, 64, 10, false), 1100, "1 Mi positions of a line: memory");
+        assert_eq!(chase_ns(1, 64, 3, false), 6, "never fewer than two positions");
+    }
+
+    #[test]
+    fn a_chase_in_order_is_prefetched() {
+        let check = |size, stride, ns| assert_eq!(chase_ns(size, stride, 1, true), ns, "{size} bytes by {stride}");
+        check(64 << 20, 64, 16);
+        check(64 << 20, 16, 4);
+        check(64 << 20, 1, 2);
+        check(512 << 10, 64, 8);
+        check(4096, 64, 2);
+        // From page to page nothing is.
+        check(64 << 30, 4096, 110);
     }
 }

@@ -46,11 +46,12 @@
 //! | `W13` | barrier that counts more parties than can arrive, or is named by a task that is forked |
 //! | `W14` | long loop that never consumes time |
 //! | `W15` | phase that is never reached |
-//! | `W16` | timer without period or made absolute elsewhere; unknown mode of a timer or `runtime` |
+//! | `W16` | timer without period or made absolute elsewhere; unknown mode of a timer or `runtime`, or pattern of a `memrun` |
 //! | `W17` | duration 0 means no limit |
 //! | `W18` | repeated task name: the later task is renamed |
 //! | `W19` | task with instance 0 that nobody forks |
 //! | `W20` | unknown ftrace category: rt-app refuses it |
+//! | `W21` | positions of a `memrun` chase that are no power of two |
 //! | `N01` | accepted, without meaning in a simulation |
 //! | `N02` | unknown key, ignored as rt-app does |
 //! | `N03` | accepted here, refused by rt-app |

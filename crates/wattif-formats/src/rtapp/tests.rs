@@ -100,6 +100,25 @@ fn executing() {
 }
 
 #[test]
+fn memrun_keys() {
+    let memrun = |more: &str| format!(r#""memrun": {{"size": 67108864, "count": 1000000, {more}}}"#);
+    check_events(&memrun(r#""type": "chase""#), "< mem 110000 >");
+    check_events(&memrun(r#""type": "chase", "pattern": "sequential""#), "< mem 16000 >");
+    check_events(&memrun(r#""type": "chase", "pattern": "random", "stride": 65536"#), "< mem 8000 >");
+    task_lints(&memrun(r#""type": "chase", "pattern": "sequential", "stride": 128"#), "");
+    task_lints(&memrun(r#""type": "chase", "pattern": "Sequential""#), "W16");
+    task_lints(&memrun(r#""type": "chase", "stride": 100"#), "W21");
+    task_lints(r#""memrun": {"type": "chase", "size": 64, "count": 10000}"#, "W21");
+    task_lints(&memrun(r#""type": "write", "stride": 64"#), "W06");
+    task_lints(&memrun(r#""type": "read", "pattern": "other", "stride": 64"#), "W06 W16 W06");
+    let notes = |size: u32| {
+        let text = format!(r#"{{"tasks": {{"a": {{"memrun": {{"type": "read", "size": {size}, "count": 9}}}}}}}}"#);
+        parse(&text, "t", &Options::default()).diagnostics.iter().map(|d| d.code).collect::<Vec<_>>()
+    };
+    assert_eq!((notes(4096), notes(67108864)), (vec![], vec!["rtapp::N01"]));
+}
+
+#[test]
 fn iorun_to_a_device_copies() {
     check(r#"{"global": {"io_device": "/dev/sda"}, "tasks": {"a": {"loop": 1, "iorun": 1000}}}"#, "< mem 1 >");
 }
