@@ -32,6 +32,9 @@ pub(super) fn apart(tasks: &mut [Task], barriers: &[BarrierSpec]) -> Option<Stri
     let mut lost = Vec::new();
     for barrier in miscounted {
         let users = users(tasks, &barrier.name);
+        if users.is_empty() {
+            continue; // nobody comes to it
+        }
         let rhythms: Vec<Rhythm> = users.iter().map(|at| rhythm(&tasks[*at].1, &barrier.name)).collect();
         let threads: u64 = users.iter().map(|at| number(&tasks[*at].1, "instance") as u64).sum();
         match rhythms.windows(2).all(|w| w[0] == w[1]) && threads == u64::from(barrier.parties) {
@@ -42,8 +45,8 @@ pub(super) fn apart(tasks: &mut [Task], barriers: &[BarrierSpec]) -> Option<Stri
             }
         }
     }
-    let why =
-        "barriers that threads come to in different rhythms, or not all of them, have no word in rt-app: left out";
+    let why = "barriers have no word in rt-app where threads come in different rhythms, are made by fork, or are not all \
+               waited for: left out";
     (!lost.is_empty()).then(|| format!("{why}: {}", lost.join(", ")))
 }
 

@@ -243,6 +243,8 @@ fn barriers_without_a_common_rhythm_are_left_out() {
     // rt-app does not count threads made by fork.
     let main = [vec![Op::Fork(1), Op::Fork(1)], twice.clone()].concat();
     left_out(meeting(3, vec![("a", 1, main), ("b", 0, twice)]));
+    // Nobody comes.
+    assert!(write(&meeting(2, vec![("a", 1, vec![run(7)])]), None, &Logs::default()).1.is_empty());
 }
 
 #[test]
