@@ -11,6 +11,10 @@
 //! offset. Who is late for one waits for the next: a slow frame costs whole periods, and frames do not pile up.
 //!
 //! Interrupt threads are of SCHED_OTHER here: Android gives real-time threads no frequency (`sched_util_clamp_min_rt_default` 0).
+//!
+//! Sources: the order of the stages and what FrameMetrics counts are Android's documentation of its graphics pipeline (from memory); that a
+//! frame needs 1 to 2 ms of a big CPU of 2021 was reported by Arm's engineers in 2023. Offsets and shares of the stages are calibrated by the
+//! models that use it.
 
 use super::dist::Dist;
 use super::forever;

@@ -7,6 +7,9 @@
 //!
 //! Calibrated: work per frame of engine, workers and renderer, and the GPU's time; range tried: half to twice as much. The player's
 //! touches are estimated.
+//!
+//! Sources: rates and lengths of the helpers are those of the game in the table of use cases (linux-pm, 20 December 2013, see `usecase`); what
+//! the engine's workers, the renderer and the GPU do, no source says.
 
 use super::dist::Dist;
 use super::forever;

@@ -8,6 +8,9 @@
 //!
 //! Calibrated: `workers` and `worker_us` (at full speed of the platform's calibration CPU; together a third of a little CPU at 60 fps).
 //! Range tried: 3 to 10 workers of 400 to 1600 µs.
+//!
+//! Sources: that playback with hardware decoding is a few small tasks which wake together and one that composes is the description in
+//! [PATCH] Revert "sched/fair, cpufreq: Introduce 'runnable boosting'" (LKML, May 2026); what they do inside, no source says.
 
 use super::forever;
 use super::frames::{nice, work_us};
