@@ -50,14 +50,17 @@ pub(super) fn cpus(
     mut topology: Table,
     report: &mut Report,
 ) -> Option<Vec<Cpu>> {
+    // CPUs of a list that could not be read are not missing elsewhere.
+    let told = !report.has_errors();
     let nr = domains::check(domains, report);
     clusters::check(clusters, nr, report);
     let each: Vec<u32> = (0..nr as u32).collect();
-    let core = partition(&mut topology, "core", nr, report).unwrap_or(each);
-    let llc = partition(&mut topology, "llc", nr, report).unwrap_or_else(|| vec![0; nr]);
-    let package = partition(&mut topology, "package", nr, report).unwrap_or_else(|| vec![0; nr]);
-    let node = partition(&mut topology, "node", nr, report).unwrap_or_else(|| package.clone());
-    let l2 = partition(&mut topology, "l2", nr, report);
+    let mut partition = |key, report: &mut Report| partition(&mut topology, key, (nr, told), report);
+    let core = partition("core", report).unwrap_or(each);
+    let llc = partition("llc", report).unwrap_or_else(|| vec![0; nr]);
+    let package = partition("package", report).unwrap_or_else(|| vec![0; nr]);
+    let node = partition("node", report).unwrap_or_else(|| package.clone());
+    let l2 = partition("l2", report);
     topology.finish(&["core", "l2", "llc", "package", "node"], report);
     nested(&core, &llc, "core", "last-level cache", report);
     if let Some(l2) = &l2 {
@@ -90,7 +93,8 @@ pub(super) fn cpus(
 }
 
 /// For each CPU the number of the part it belongs to: a list of CPU lists, or a regular form.
-fn partition(table: &mut Table, key: &str, nr: usize, report: &mut Report) -> Option<Vec<u32>> {
+/// `told`: is every CPU among the `nr`?
+fn partition(table: &mut Table, key: &str, (nr, told): (usize, bool), report: &mut Report) -> Option<Vec<u32>> {
     let node = table.take(key)?;
     let span = node.span.clone();
     let parts = cpulist::parts(node, key, Some(nr), report);
@@ -103,6 +107,7 @@ fn partition(table: &mut Table, key: &str, nr: usize, report: &mut Report) -> Op
                     continue;
                 }
                 Some(_) => format!("CPU {cpu} is in two parts of `{key}`"),
+                None if !told => continue,
                 None => format!("`{key}`: CPU {cpu} does not exist"),
             };
             report.error(CONTRADICTION, span.clone(), message);
