@@ -59,8 +59,8 @@ struct Follow {
     rising: Option<Ns>,
     /// Rises, and their sum, ns.
     rises: (u64, f64),
-    /// Shortest sleep after which it had fallen, ns, and the longest after which it had not.
-    fall: Option<u64>,
+    /// Shortest and longest sleep after which it had fallen, ns, and the longest after which it had not.
+    fall: Option<(u64, u64)>,
     stays: u64,
 }
 
@@ -79,7 +79,10 @@ impl Follow {
             self.rising = (value <= low).then_some(at);
             let was_full = self.last.is_some_and(|(_, before)| before >= FULL);
             match was_full {
-                true if value <= FALLEN => self.fall = Some(self.fall.map_or(slept, |shortest| shortest.min(slept))),
+                true if value <= FALLEN => {
+                    let (shortest, longest) = self.fall.unwrap_or((slept, slept));
+                    self.fall = Some((shortest.min(slept), longest.max(slept)));
+                }
                 true => self.stays = self.stays.max(slept),
                 false => {}
             }
@@ -92,10 +95,13 @@ impl Follow {
         }
         self.last = Some((at, value));
     }
-    /// How long it takes to fall, ns; `None` where no sleep was just too short: a run that ends early has slept for much less and for
-    /// much more only.
+    /// How long it takes to fall, ns, or the shortest sleep that was tried, if that was long enough. `None` where a run ended before it had
+    /// tried what is in between: it has slept for much too short and for long, or for long only.
     fn fell_after(&self) -> Option<u64> {
-        self.fall.filter(|ns| ns.saturating_sub(self.stays) <= APART_NS.max(ns / APART_PART))
+        let (shortest, longest) = self.fall?;
+        let apart = |a: u64, b: u64| b.saturating_sub(a) > APART_NS.max(b / APART_PART);
+        let tried = if self.stays > 0 { !apart(self.stays, shortest) } else { apart(shortest, longest) };
+        tried.then_some(shortest)
     }
 }
 
@@ -229,14 +235,19 @@ mod tests {
     /// 50 ms are too short, 400 ms are enough: it fell somewhere in between.
     #[test]
     fn a_sweep_that_the_end_of_the_run_cuts_off_says_nothing() {
-        for (sleeps, fell) in [([50, 400], None), ([50, 55], Some(55)), ([5, 8], Some(8)), ([380, 410], Some(410))] {
+        let fell = |sleeps: &[(u64, u32)]| {
             let mut f = Follow::default();
-            for (i, ms) in sleeps.into_iter().enumerate() {
+            for (ms, value) in sleeps {
                 f.last = Some((Ns(0), 1020));
-                f.sample(Ns(i as u64), [500, 90][i], LOW_UTIL, Some(ms * MS));
+                f.sample(Ns(0), *value, LOW_UTIL, Some(ms * MS));
             }
-            assert_eq!(f.fell_after(), fell.map(|ms| ms * MS), "{sleeps:?}");
-        }
+            f.fell_after().map(|ns| ns / MS)
+        };
+        let [short, long] = [|ms| (ms, 500), |ms| (ms, 90)];
+        assert_eq!([fell(&[long(400), short(50)]), fell(&[long(400)])], [None, None]);
+        assert_eq!(fell(&[long(400), short(50), long(55), long(60)]), Some(55));
+        assert_eq!([fell(&[short(5), long(8)]), fell(&[short(380), long(410)])], [Some(8), Some(410)]);
+        assert_eq!(fell(&[long(400), long(100), long(105)]), Some(100), "the shortest that was tried");
     }
 
     /// A thread that had not forgotten, or had not been full, says nothing; nor does a rise that a sleep interrupts.
