@@ -1,12 +1,21 @@
 //! Threads that exclude each other: a mutex.
 //!
-//! Whoever takes a free lock leaves no event. What a trace shows is the thread that found it taken, and was woken when it was released. Taken
-//! as it was recorded, a thread would wait for this other one for ever, also where another kernel lets it come first. So where threads wake
-//! each other both ways, each at most once between two waits of its own, and after it was woken itself, and who waits began to
-//! while the other was busy (a client would wait for a server that sleeps), all of them take a lock, and who waits is for the replay to
-//! say. Where one got it without waiting, it takes it after so much of its work as it does when it waits, and holds it for as long.
+//! Whoever takes a free lock leaves no event. What a trace shows is the thread that found it taken, and was woken when it was released.
+//! Taken as it was recorded, a thread would wait for this other one for ever, also where another kernel lets it come first. So threads that
+//! wake each other both ways, directly or by way of others of them, take locks, if all of this holds but for strays:
+//!
+//! - between two waits of its own (also for a timer that has passed, which the work of a late thread tells of) each takes as many locks as
+//!   its other turns of that kind, one after another; of several each shows its waits and its releases, so none is taken within another;
+//! - places in the programs whose users wake each other have one lock, other places have others;
+//! - who waits began to while another was busy: the first that releases the lock from then on had begun before (a client would wait for a
+//!   server that sleeps);
+//! - they wait as often as threads would that take it in every turn.
+//!
+//! Then who waits is for the replay to say. Where one got the lock without waiting, it takes it after so much of its work as it does when
+//! it waits, and holds it for as long.
 
 use super::joins::{TIMER, Waits, kind_of_wait};
+use super::periods::{self, Beat};
 use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +29,11 @@ const STRAY_OF: usize = 20;
 const RETRY: u64 = 20_000 << 10;
 /// Threads wait for the lock at least once where so many times are expected, if each took it every time.
 const EXPECTED_OF: u128 = 2;
+/// A turn that takes locks more often is not believed.
+const MAX_PLACES: usize = 4;
+
+/// A place in the programs of a thread: between two waits of these kinds, the so-manyth time that it takes a lock.
+type Place = (Pid, Waits, usize);
 
 /// What a thread does between two waits of its own.
 struct Turn {
@@ -28,14 +42,28 @@ struct Turn {
     /// Its steps.
     steps: std::ops::Range<usize>,
     began: u64,
-    /// Its waits for others of the group: the steps. They are for one lock.
-    waits: Vec<usize>,
-    /// When the last of them ended.
-    woken: Option<u64>,
-    /// The step with which it wakes another of the group, and when.
-    wakes: Option<(usize, u64)>,
-    /// It wakes more of them, or waits for more than one lock.
+    sections: Vec<Section>,
+    /// It takes locks more often than its kind, or in another order.
     stray: bool,
+}
+
+/// Work under a lock, as far as that is seen.
+#[derive(Clone, Default)]
+struct Section {
+    /// Its waits for others of the group: the steps.
+    waits: Vec<usize>,
+    /// Work of the turn before it, where it waited, units.
+    taken: Option<u64>,
+    /// The step with which it wakes another of the group, when, and the work of the turn before that.
+    wakes: Option<Release>,
+    place: Option<Place>,
+}
+
+#[derive(Clone, Copy)]
+struct Release {
+    step: usize,
+    at: u64,
+    after: u64,
 }
 
 /// Work in the turns of one kind, units: before the lock where they waited for it; under it where that is seen, too; until its release
@@ -48,6 +76,14 @@ struct Usual {
 }
 
 impl Usual {
+    fn add(&mut self, section: &Section) {
+        let given = section.wakes.map(|w| w.after);
+        self.before.extend(section.taken);
+        match section.taken {
+            Some(taken) => self.under.extend(given.map(|given| given.saturating_sub(taken))),
+            None => self.until.extend(given),
+        }
+    }
     /// Before the lock, and under it.
     fn place(mut self) -> Option<(u64, u64)> {
         let seen = |of: &mut Vec<u64>| if of.len() >= MIN_SEEN { median(of) } else { None };
@@ -60,23 +96,20 @@ impl Usual {
     }
 }
 
-/// Puts locks in. The first of the threads that share each.
+/// Puts locks in. A thread of those that share each, by which it is known.
 pub(super) fn exclude(threads: &mut BTreeMap<Pid, Thread>) -> BTreeSet<Pid> {
-    let mut locks = BTreeSet::new();
+    let mut all = BTreeSet::new();
     for members in groups(threads) {
-        let turns: BTreeMap<Pid, Vec<Turn>> =
-            members.iter().map(|pid| (*pid, turns(&threads[pid].steps, &members))).collect();
-        if !is_mutex(threads, &turns) {
-            continue;
-        }
-        let lock = *members.first().expect("two at least");
-        locks.insert(lock);
-        for (pid, turns) in turns {
-            let steps = &mut threads.get_mut(&pid).expect("a member").steps;
-            *steps = locking(std::mem::take(steps), &turns, lock);
+        let group = Group::of(threads, &members);
+        let Some(locks) = group.locks() else { continue };
+        all.extend(locks.values());
+        for (pid, (steps, beat)) in group.steps {
+            let thread = threads.get_mut(&pid).expect("a member");
+            thread.steps = locking(steps, &group.turns[&pid], &locks);
+            thread.beat = beat;
         }
     }
-    locks
+    all
 }
 
 /// Threads that wake each other both ways, directly or by way of others of them.
@@ -106,29 +139,228 @@ fn groups(threads: &BTreeMap<Pid, Thread>) -> Vec<BTreeSet<Pid>> {
     all
 }
 
+/// Threads that wake each other, and what they do.
+struct Group {
+    steps: BTreeMap<Pid, (Vec<Step>, Beat)>,
+    turns: BTreeMap<Pid, Vec<Turn>>,
+}
+
+impl Group {
+    fn of(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>) -> Group {
+        let steps: BTreeMap<Pid, (Vec<Step>, Beat)> =
+            members.iter().map(|pid| (*pid, late_turns(&threads[pid], members))).collect();
+        let turns = |(pid, (steps, _)): (&Pid, &(Vec<Step>, Beat))| {
+            let mut turns = turns(steps, members);
+            find_places(*pid, &mut turns);
+            (*pid, turns)
+        };
+        Group { turns: steps.iter().map(turns).collect(), steps }
+    }
+
+    fn sections(&self) -> impl Iterator<Item = (&Turn, &Section)> {
+        self.turns.values().flatten().flat_map(|t| t.sections.iter().map(move |s| (t, s)))
+    }
+
+    /// The waits of a section: by whom each was ended, since when it was, and until when.
+    fn waits(&self, pid: Pid, section: &Section) -> Vec<(Pid, u64, u64)> {
+        let steps = &self.steps[&pid].0;
+        let wait = |i: &usize| if let Step::Token { by, since, at } = steps[*i] { Some((by, since, at)) } else { None };
+        section.waits.iter().filter_map(wait).collect()
+    }
+
+    /// The lock of each place, if all that these threads wake each other for looks like locks.
+    fn locks(&self) -> Option<BTreeMap<Place, Pid>> {
+        let enough = |turns: &Vec<Turn>| {
+            let sections = || turns.iter().flat_map(|t| &t.sections);
+            let waits = sections().filter(|s| s.taken.is_some()).count();
+            waits >= MIN_SEEN && sections().filter(|s| s.wakes.is_some()).count() >= MIN_SEEN
+        };
+        if !self.turns.values().all(enough) {
+            return None;
+        }
+        if self.may_be_nested() {
+            return None;
+        }
+        let locks = named(self.linked())?;
+        let stray = self.strays(&locks);
+        let seen = self.turns.values().flatten().filter(|t| !t.sections.is_empty()).count();
+        let all: BTreeSet<Pid> = locks.values().copied().collect();
+        (stray * STRAY_OF <= seen && all.into_iter().all(|lock| self.waits_are_as_many(&locks, lock))).then_some(locks)
+    }
+
+    /// A turn that takes a lock within another waits twice and then releases twice. So where it has several places, each has to show
+    /// both, and the one before a wait is released before it.
+    fn may_be_nested(&self) -> bool {
+        let mut seen: BTreeMap<Place, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
+        for (place, section) in self.sections().filter_map(|(_, s)| Some((s.place?, s))) {
+            let (taken, given) = seen.entry(place).or_default();
+            taken.extend(section.taken);
+            given.extend(section.wakes.map(|w| w.after));
+        }
+        let usual = |of: &mut Vec<u64>| if of.len() >= MIN_SEEN { median(of) } else { None };
+        let usual: BTreeMap<Place, (Option<u64>, Option<u64>)> = seen
+            .into_iter()
+            .map(|(place, (mut taken, mut given))| (place, (usual(&mut taken), usual(&mut given))))
+            .collect();
+        let apart = |((pid, kind, nth), before): (&Place, &(Option<u64>, Option<u64>))| {
+            let Some(after) = usual.get(&(*pid, *kind, nth + 1)) else { return true };
+            before.0.is_some()
+                && after.1.is_some()
+                && before.1.zip(after.0).is_some_and(|(given, taken)| given <= taken)
+        };
+        !usual.iter().all(apart)
+    }
+
+    /// Places whose users wake each other: each set has a lock of its own.
+    fn linked(&self) -> Vec<BTreeSet<Place>> {
+        let released: BTreeMap<(Pid, u64), Place> =
+            self.sections().filter_map(|(_, s)| s.place.zip(s.wakes)).map(|(p, w)| ((p.0, w.at), p)).collect();
+        let (mut links, mut of): (BTreeMap<(Place, Place), usize>, BTreeMap<Place, usize>) = Default::default();
+        for (place, section) in self.sections().filter_map(|(_, s)| Some((s.place?, s))) {
+            for (by, _, at) in self.waits(place.0, section) {
+                *of.entry(place).or_default() += 1;
+                if let Some(other) = released.get(&(by, at)) {
+                    *links.entry((place, *other)).or_default() += 1;
+                }
+            }
+        }
+        // A place that was mistaken for another must not make two locks one.
+        let usual = |((place, _), n): &(&(Place, Place), &usize)| {
+            **n >= MIN_SEEN && **n * STRAY_OF * self.turns.len() >= of[place]
+        };
+        let links: Vec<(Place, Place)> = links.iter().filter(usual).map(|(link, _)| *link).collect();
+        let mut sets: Vec<BTreeSet<Place>> = Vec::new();
+        for (a, b) in links {
+            if sets.iter().any(|set| set.contains(&a) && set.contains(&b)) {
+                continue;
+            }
+            let (mut with, others): (Vec<_>, Vec<_>) =
+                sets.into_iter().partition(|set| set.contains(&a) || set.contains(&b));
+            with.push([a, b].into());
+            sets = others;
+            sets.push(with.into_iter().flatten().collect());
+        }
+        sets
+    }
+
+    /// Turns that do not look like those of users of these locks.
+    fn strays(&self, locks: &BTreeMap<Place, Pid>) -> usize {
+        let lock = |section: &Section| section.place.and_then(|place| locks.get(&place)).copied();
+        // By the lock and when: when the turn began that released it, and who it was.
+        let mut released: BTreeMap<Pid, BTreeMap<u64, (Pid, u64)>> = BTreeMap::new();
+        for (turn, section) in self.sections() {
+            if let (Some(lock), Some(place), Some(wakes)) = (lock(section), section.place, section.wakes) {
+                released.entry(lock).or_default().insert(wakes.at, (place.0, turn.began));
+            }
+        }
+        // Who has the lock when another begins to wait is the first to release it then, and had begun before.
+        let held = |section: &Section, (by, since, at): (Pid, u64, u64)| {
+            let Some(all) = lock(section).and_then(|lock| released.get(&lock)) else { return false };
+            let holder = all.range(since.min(at)..=at).next();
+            all.get(&at).is_some_and(|(pid, _)| *pid == by) && holder.is_some_and(|(_, (_, began))| *began <= since)
+        };
+        let (mut n, is_fine) = (0, |pid: Pid, section: &Section| {
+            lock(section).is_some() && self.waits(pid, section).into_iter().all(|wait| held(section, wait))
+        });
+        for (pid, turns) in &self.turns {
+            n += turns.iter().filter(|t| t.stray || !t.sections.iter().all(|s| is_fine(*pid, s))).count();
+        }
+        n
+    }
+
+    /// Threads that take a lock now and then meet more rarely than threads that always do.
+    fn waits_are_as_many(&self, locks: &BTreeMap<Place, Pid>, lock: Pid) -> bool {
+        let of_it = |s: &Section| s.place.is_some_and(|place| locks.get(&place) == Some(&lock));
+        // Who comes at any time waits for half of the time that the lock is held: this is less than how long it is.
+        let mut lengths: Vec<u64> = self
+            .sections()
+            .filter(|(_, s)| of_it(s))
+            .filter_map(|(_, s)| self.waits(s.place?.0, s).last().map(|(_, since, at)| at.saturating_sub(*since)))
+            .collect();
+        let Some(held_ns) = median(&mut lengths) else { return false };
+        let span = u128::from(self.turns.values().flatten().map(|t| t.began).max().unwrap_or(0).max(1));
+        let taking = |(pid, turns): (&Pid, &Vec<Turn>)| {
+            let of = |b: Waits| (0..MAX_PLACES).filter(|nth| locks.get(&(*pid, b, *nth)) == Some(&lock)).count();
+            turns.iter().filter_map(|t| t.between).map(of).sum::<usize>() as u128
+        };
+        let of: Vec<u128> = self.turns.iter().map(taking).collect();
+        let sum: u128 = of.iter().sum();
+        // A turn finds the lock taken as often as others hold it.
+        let expected: u128 = of.iter().map(|n| n * ((sum - n) * u128::from(held_ns)).min(span)).sum();
+        (lengths.len() as u128 * EXPECTED_OF).saturating_mul(span) >= expected
+    }
+}
+
+/// Each lock is known by the first of its users that no other is known by.
+fn named(mut sets: Vec<BTreeSet<Place>>) -> Option<BTreeMap<Place, Pid>> {
+    let users = |set: &BTreeSet<Place>| set.iter().map(|p| p.0).collect::<BTreeSet<Pid>>();
+    sets.retain(|set| users(set).len() > 1);
+    sets.sort_by_key(|set| users(set).len());
+    let (mut names, mut locks) = (BTreeSet::new(), BTreeMap::new());
+    for set in sets {
+        let name = users(&set).into_iter().find(|pid| names.insert(*pid))?;
+        locks.extend(set.into_iter().map(|place| (place, name)));
+    }
+    (!locks.is_empty()).then_some(locks)
+}
+
+/// A thread's steps with the timers that had passed while it waited for others of the group, too.
+fn late_turns(thread: &Thread, members: &BTreeSet<Pid>) -> (Vec<Step>, Beat) {
+    let mut steps = thread.steps.clone();
+    let for_itself = |s: &Step| s.waits() && !matches!(s, Step::Token { by, .. } if members.contains(by));
+    let beat = thread.beat.and(periods::reveal_among(&mut steps, for_itself));
+    for i in 0..steps.len() {
+        if matches!(steps[i], Step::Passed { .. }) {
+            settle(&mut steps, i, members);
+        }
+    }
+    (steps, beat)
+}
+
+/// By its work a timer is not found exactly: it comes after a release that is near, and before a wait that is.
+fn settle(steps: &mut [Step], passed: usize, members: &BTreeSet<Pid>) {
+    let near = |all: &mut dyn Iterator<Item = usize>, steps: &[Step]| {
+        let mut work = 0;
+        all.take_while(|i| match steps[*i] {
+            Step::Work(units) => {
+                work += units;
+                work <= RETRY
+            }
+            ref other => !other.waits() && !matches!(other, Step::Passed { .. }) || is_wait(other, members),
+        })
+        .collect::<Vec<_>>()
+    };
+    let after = near(&mut (passed + 1..steps.len()), steps);
+    let first = after.iter().copied().find(|i| is_wait(&steps[*i], members) || is_release(&steps[*i], members));
+    if let Some(release) = first.filter(|i| is_release(&steps[*i], members)) {
+        steps[passed..=release].rotate_left(1);
+        return;
+    }
+    let before = near(&mut (0..passed).rev(), steps);
+    let waits = before.into_iter().take_while(|i| !is_release(&steps[*i], members));
+    if let Some(wait) = waits.filter(|i| is_wait(&steps[*i], members)).last() {
+        steps[wait..=passed].rotate_right(1);
+    }
+}
+
+fn is_wait(step: &Step, members: &BTreeSet<Pid>) -> bool {
+    matches!(step, Step::Token { by, .. } if members.contains(by))
+}
+
+fn is_release(step: &Step, members: &BTreeSet<Pid>) -> bool {
+    matches!(step, Step::Post { to, .. } if members.contains(to))
+}
+
 fn turns(steps: &[Step], members: &BTreeSet<Pid>) -> Vec<Turn> {
     let mut all = Vec::new();
-    let new = |first: usize, began| Turn {
-        between: None,
-        steps: first..first,
-        began,
-        waits: Vec::new(),
-        woken: None,
-        wakes: None,
-        stray: false,
-    };
-    let (mut turn, mut before, mut since_wait) = (new(0, 0), None, u64::MAX);
+    let new =
+        |first: usize, began| Turn { between: None, steps: first..first, began, sections: Vec::new(), stray: false };
+    let (mut turn, mut before, mut done) = (new(0, 0), None, 0u64);
     for (i, step) in steps.iter().enumerate() {
         match *step {
-            Step::Token { by, at, .. } if members.contains(&by) => {
-                turn.stray |= turn.wakes.is_some() || turn.woken.is_some() && since_wait > RETRY;
-                turn.waits.push(i);
-                (turn.woken, since_wait) = (Some(at), 0);
-            }
-            Step::Post { to, at } if members.contains(&to) => {
-                turn.stray |= turn.wakes.replace((i, at)).is_some();
-            }
-            Step::Work(units) => since_wait = since_wait.saturating_add(units),
+            Step::Token { by, .. } if members.contains(&by) => turn.wait(i, done),
+            Step::Post { to, at } if members.contains(&to) => turn.release(Release { step: i, at, after: done }),
+            Step::Work(units) => done = done.saturating_add(units),
             // A timer that has passed begins a new turn, too; when, is not known.
             _ if step.waits() || matches!(step, Step::Passed { .. }) => {
                 let kind = kind_of_wait(step).unwrap_or(TIMER);
@@ -136,7 +368,7 @@ fn turns(steps: &[Step], members: &BTreeSet<Pid>) -> Vec<Turn> {
                 turn.between = before.map(|before| [before, kind]);
                 let began = step.woken_at().unwrap_or(turn.began);
                 all.push(std::mem::replace(&mut turn, new(i + 1, began)));
-                (before, since_wait) = (Some(kind), u64::MAX);
+                (before, done) = (Some(kind), 0);
             }
             _ => {}
         }
@@ -146,114 +378,169 @@ fn turns(steps: &[Step], members: &BTreeSet<Pid>) -> Vec<Turn> {
     all
 }
 
-/// Does all that these threads wake each other for look like a lock?
-fn is_mutex(threads: &BTreeMap<Pid, Thread>, turns: &BTreeMap<Pid, Vec<Turn>>) -> bool {
-    let enough = |turns: &Vec<Turn>| {
-        let waits = turns.iter().filter(|t| t.woken.is_some()).count();
-        let wakes = turns.iter().filter(|t| t.wakes.is_some()).count();
-        waits >= MIN_SEEN && wakes >= MIN_SEEN
-    };
-    if !turns.values().all(enough) {
-        return false;
-    }
-    // Who wakes another had begun before that one began to wait, or got the lock itself in between.
-    let woke: BTreeMap<(Pid, u64), &Turn> =
-        turns.iter().flat_map(|(pid, all)| all.iter().filter_map(|t| Some(((*pid, t.wakes?.1), t)))).collect();
-    let held = |step: &Step| match *step {
-        Step::Token { by, since, at } => woke.get(&(by, at)).is_some_and(|t| t.woken.is_some() || t.began <= since),
-        _ => false,
-    };
-    let (mut seen, mut stray) = (0, 0);
-    for (pid, all) in turns {
-        for turn in all.iter().filter(|t| t.woken.is_some() || t.wakes.is_some()) {
-            seen += 1;
-            stray += usize::from(turn.stray || !turn.waits.iter().all(|i| held(&threads[pid].steps[*i])));
+impl Turn {
+    fn wait(&mut self, step: usize, done: u64) {
+        let again = |s: &Section| s.wakes.is_none() && s.taken.is_some_and(|taken| done - taken <= RETRY);
+        if !self.sections.last().is_some_and(again) {
+            self.sections.push(Section::default());
         }
+        let section = self.sections.last_mut().expect("one");
+        section.waits.push(step);
+        section.taken = Some(done);
     }
-    stray * STRAY_OF <= seen && waits_are_as_many(threads, turns)
+    fn release(&mut self, release: Release) {
+        if self.sections.last().is_none_or(|s| s.wakes.is_some()) {
+            self.sections.push(Section::default());
+        }
+        self.sections.last_mut().expect("one").wakes = Some(release);
+    }
 }
 
-/// Threads that take the lock now and then meet more rarely than threads that always do.
-fn waits_are_as_many(threads: &BTreeMap<Pid, Thread>, turns: &BTreeMap<Pid, Vec<Turn>>) -> bool {
-    let all = || turns.iter().flat_map(|(pid, all)| all.iter().map(|t| (&threads[pid].steps, t)));
-    // Who comes at any time waits for half of the time that the lock is held: this is less than how long it is.
-    let mut lengths: Vec<u64> = all()
-        .filter_map(|(steps, t)| Some(t.woken?.saturating_sub(steps[*t.waits.last()?].blocked_since()?)))
-        .collect();
-    let Some(held_ns) = median(&mut lengths) else { return false };
-    let span = all().map(|(_, t)| t.began).max().unwrap_or(0).max(1);
-    let locking = |turns: &Vec<Turn>| {
-        let kinds: BTreeSet<Waits> = turns.iter().filter(|t| t.woken.is_some()).filter_map(|t| t.between).collect();
-        turns.iter().filter(|t| t.between.is_some_and(|b| kinds.contains(&b))).count() as u128
-    };
-    let of: Vec<u128> = turns.values().map(locking).collect();
-    let sum: u128 = of.iter().sum();
-    // A turn finds the lock taken as often as others hold it.
-    let expected: u128 = of.iter().map(|n| n * (sum - n)).sum::<u128>().saturating_mul(u128::from(held_ns));
-    (lengths.len() as u128 * EXPECTED_OF).saturating_mul(u128::from(span)) >= expected
-}
+/// Work before and until the end of each section, as turns of one kind that show all of them have it.
+type Marks = Vec<(Option<u64>, Option<u64>)>;
 
-/// The same steps with the lock in all turns of the kinds that take it.
-fn locking(steps: Vec<Step>, turns: &[Turn], lock: Pid) -> Vec<Step> {
-    let work = |range: std::ops::Range<usize>| -> u64 {
-        steps[range].iter().map(|s| if let Step::Work(units) = *s { units } else { 0 }).sum()
-    };
-    let seen = |turn: &Turn| {
-        let taken = turn.waits.last().map(|i| work(turn.steps.start..*i));
-        (taken, turn.wakes.map(|(i, _)| work(turn.steps.start..i)))
-    };
-    let mut usual: BTreeMap<Waits, Usual> = BTreeMap::new();
-    for (between, turn) in turns.iter().filter_map(|t| Some((t.between?, t))) {
-        let usual = usual.entry(between).or_default();
-        let (taken, given) = seen(turn);
-        usual.before.extend(taken);
-        match taken {
-            Some(taken) => usual.under.extend(given.map(|given| given.saturating_sub(taken))),
-            None => usual.until.extend(given),
+/// Which place each section is. Those of rare kinds, and of the first and the last turn, are taken as of the thread's usual kind.
+fn find_places(pid: Pid, turns: &mut [Turn]) {
+    let mut kinds: BTreeMap<Waits, Vec<&Turn>> = BTreeMap::new();
+    for turn in turns.iter().filter(|t| !t.sections.is_empty()) {
+        if let Some(between) = turn.between {
+            kinds.entry(between).or_default().push(turn);
         }
     }
-    let places: BTreeMap<Waits, (u64, u64)> = usual.into_iter().filter_map(|(b, u)| Some((b, u.place()?))).collect();
-    // For the first and the last turn, and those of rare kinds.
-    let any = places.values().next().map_or(0, |(_, under)| *under);
+    kinds.retain(|_, turns| turns.len() >= MIN_SEEN);
+    let Some(usual) = kinds.iter().max_by_key(|(_, turns)| turns.len()).map(|(kind, _)| *kind) else { return };
+    let marks: BTreeMap<Waits, Marks> = kinds.into_iter().map(|(kind, turns)| (kind, marks(&turns))).collect();
+    for turn in turns {
+        let kind = turn.between.filter(|b| marks.contains_key(b)).unwrap_or(usual);
+        let marks = &marks[&kind];
+        let split = std::mem::take(&mut turn.sections).into_iter().flat_map(|section| places(section, marks));
+        turn.sections = split.map(|(section, nth)| Section { place: Some((pid, kind, nth)), ..section }).collect();
+        turn.stray = !turn.sections.is_sorted_by(|a, b| a.place < b.place);
+    }
+}
+
+/// As many as the turns with most of them have, unless these are few.
+fn marks(turns: &[&Turn]) -> Marks {
+    let as_many = |n: usize| turns.iter().filter(|t| t.sections.len() >= n).count();
+    let n = (1..=MAX_PLACES).rev().find(|n| as_many(*n) >= MIN_SEEN && as_many(*n) * STRAY_OF > turns.len());
+    let n = n.unwrap_or(1);
+    let middle = |nth: usize, of: &dyn Fn(&Section) -> Option<u64>| {
+        median(
+            &mut turns
+                .iter()
+                .filter(|t| t.sections.len() == n)
+                .filter_map(|t| of(&t.sections[nth]))
+                .collect::<Vec<_>>(),
+        )
+    };
+    (0..n).map(|nth| (middle(nth, &|s| s.taken), middle(nth, &|s| s.wakes.map(|w| w.after)))).collect()
+}
+
+/// A section that begins at one place and ends at another is two: neither the release of the first was seen, nor a wait for the second.
+fn places(section: Section, marks: &Marks) -> Vec<(Section, usize)> {
+    let nearest = |to: u64, mark: &dyn Fn(usize) -> Option<u64>| {
+        let near = (0..marks.len()).filter_map(|nth| Some((mark(nth)?.abs_diff(to), nth))).min();
+        near.map_or(0, |(_, nth)| nth)
+    };
+    let taken = section.taken.map(|taken| nearest(taken, &|nth| marks[nth].0));
+    let given = section.wakes.map(|w| nearest(w.after, &|nth| marks[nth].1));
+    match (taken, given) {
+        (Some(taken), Some(given)) if taken < given => {
+            let first = Section { wakes: None, ..section.clone() };
+            vec![(first, taken), (Section { wakes: section.wakes, ..Section::default() }, given)]
+        }
+        (taken, given) => vec![(section, taken.or(given).unwrap_or(0))],
+    }
+}
+
+/// The same steps with the locks in all turns of the kinds that take them.
+fn locking(steps: Vec<Step>, turns: &[Turn], locks: &BTreeMap<Place, Pid>) -> Vec<Step> {
+    let mut usual: BTreeMap<Place, Usual> = BTreeMap::new();
+    for turn in turns.iter().filter(|t| t.between.is_some()) {
+        for section in &turn.sections {
+            // The others are of rare kinds.
+            if let Some(place) = section.place.filter(|place| Some(place.1) == turn.between) {
+                usual.entry(place).or_default().add(section);
+            }
+        }
+    }
+    let usual: BTreeMap<Place, (u64, u64)> = usual.into_iter().filter_map(|(p, u)| Some((p, u.place()?))).collect();
     let mut out = Vec::with_capacity(steps.len() + 2 * turns.len());
     for turn in turns {
-        let all = work(turn.steps.clone());
-        let usual = turn.between.and_then(|b| places.get(&b)).copied();
-        let held = usual.map_or(any, |(_, under)| under);
-        let (taken, given) = seen(turn);
-        let place = match (taken, given) {
-            (Some(taken), Some(given)) => Some((taken, given)),
-            (Some(taken), None) => Some((taken, taken + held)),
-            (None, Some(given)) => Some((given.saturating_sub(held), given)),
-            (None, None) => usual.filter(|(before, _)| *before < all).map(|(before, under)| (before, before + under)),
-        };
-        let mut marks = place.into_iter().flat_map(|(taken, given)| {
-            [(taken.min(all), Step::Lock(lock)), (given.clamp(taken, all.max(taken)), Step::Unlock(lock))]
-        });
-        let (mut mark, mut done) = (marks.next(), 0);
-        for (i, step) in turn.steps.clone().zip(&steps[turn.steps.clone()]) {
-            if turn.waits.contains(&i) || turn.wakes.is_some_and(|(post, _)| post == i) {
-                continue;
-            }
-            let Step::Work(units) = *step else {
-                out.push(step.clone());
-                continue;
-            };
-            let mut left = units;
-            while let Some((at, place)) = mark.clone().filter(|(at, _)| *at < done + left) {
-                let first = at - done;
-                out.extend((first > 0).then_some(Step::Work(first)));
-                (done, left) = (at, left - first);
-                out.push(place);
-                mark = marks.next();
-            }
-            out.extend((left > 0).then_some(Step::Work(left)));
-            done += left;
-        }
-        out.extend(mark.into_iter().chain(marks).map(|(_, step)| step));
+        put(&steps, turn, &spans(&steps, turn, &usual, locks), &mut out);
         out.extend(steps.get(turn.steps.end).cloned());
     }
     out
+}
+
+/// From where to where a turn has which lock: work, units.
+fn spans(
+    steps: &[Step],
+    turn: &Turn,
+    usual: &BTreeMap<Place, (u64, u64)>,
+    locks: &BTreeMap<Place, Pid>,
+) -> Vec<(u64, u64, Pid)> {
+    let work = |s: &Step| if let Step::Work(units) = *s { units } else { 0 };
+    let all: u64 = steps[turn.steps.clone()].iter().map(work).sum();
+    // For the first and the last turn, and those of rare kinds.
+    let any = usual.values().next().map_or(0, |(_, under)| *under);
+    let mut spans: Vec<(u64, u64, Pid)> = Vec::new();
+    for section in &turn.sections {
+        let Some((place, lock)) = section.place.and_then(|p| Some((p, *locks.get(&p)?))) else { continue };
+        let held = usual.get(&place).map_or(any, |(_, under)| *under);
+        let given = section.wakes.map(|w| w.after);
+        let taken = section.taken.or(given.map(|given| given.saturating_sub(held))).unwrap_or(0);
+        spans.push((taken, given.unwrap_or(taken + held), lock));
+    }
+    let unseen = usual.iter().filter(|((_, kind, _), _)| Some(*kind) == turn.between);
+    for (place, (before, under)) in unseen.filter(|(_, (before, _))| *before < all) {
+        let seen = turn.sections.iter().any(|s| s.place == Some(*place));
+        let free = spans.iter().all(|(taken, given, _)| before + under <= *taken || *given <= *before);
+        if let Some(lock) = locks.get(place).filter(|_| !seen && free) {
+            spans.push((*before, before + under, *lock));
+        }
+    }
+    spans.sort_unstable();
+    // One after another, and within the turn.
+    let mut end = 0;
+    for i in 0..spans.len() {
+        let next = spans.get(i + 1).map_or(all, |next| next.0.min(all));
+        let (taken, given, _) = &mut spans[i];
+        *taken = (*taken).clamp(end, all.max(end));
+        *given = (*given).clamp(*taken, next.max(*taken));
+        end = *given;
+    }
+    spans
+}
+
+/// A turn's steps with locks where they are.
+fn put(steps: &[Step], turn: &Turn, spans: &[(u64, u64, Pid)], out: &mut Vec<Step>) {
+    let seen: BTreeSet<usize> =
+        turn.sections.iter().flat_map(|s| s.waits.iter().copied().chain(s.wakes.map(|w| w.step))).collect();
+    let mut marks = spans
+        .iter()
+        .flat_map(|(taken, given, lock)| [(*taken, Step::Lock(*lock)), (*given, Step::Unlock(*lock))])
+        .peekable();
+    let mut done = 0;
+    for (i, step) in turn.steps.clone().zip(&steps[turn.steps.clone()]) {
+        if seen.contains(&i) {
+            continue;
+        }
+        let Step::Work(units) = *step else {
+            out.push(step.clone());
+            continue;
+        };
+        let mut left = units;
+        while let Some((at, place)) = marks.next_if(|(at, _)| *at < done + left) {
+            let first = at - done;
+            out.extend((first > 0).then_some(Step::Work(first)));
+            (done, left) = (at, left - first);
+            out.push(place);
+        }
+        out.extend((left > 0).then_some(Step::Work(left)));
+        done += left;
+    }
+    out.extend(marks.map(|(_, step)| step));
 }
 
 #[cfg(test)]
@@ -262,42 +549,86 @@ mod tests {
 
     const US: u64 = 1_000_000;
 
-    /// Two threads of periods of their own that take a lock of their work, as simulated by hand: `before` and `under` in µs of work
-    /// at one unit a ns, sleeping `sleep` µs and somewhat more.
-    fn exclusive(turns: u64, of: [[u64; 3]; 2]) -> BTreeMap<Pid, Thread> {
-        let mut steps: [Vec<Step>; 2] = Default::default();
-        // By thread: when it wants the lock; when the lock is free, and who had it last.
-        let mut wants = of.map(|[before, _, sleep]| sleep + before);
-        let mut slept = of.map(|[.., sleep]| (0, sleep));
-        let (mut free, mut holder) = (0, 0);
-        for turn in 0..turns {
-            let i = usize::from(wants[1] < wants[0]);
-            let [before, under, sleep] = of[i];
-            // Uneven, or one would come late for ever.
-            let sleep = sleep + turn * turn * 7919 % 1501;
-            steps[i].push(Step::Sleep { ns: slept[i].1 * 1000, since: slept[i].0 * 1000 });
-            steps[i].push(Step::Work(before * US));
-            if wants[i] < free {
-                // The holder's steps so far end with what it does under the lock and after it.
-                let last = steps[holder].iter().rposition(|s| matches!(s, Step::Work(_))).expect("it worked");
-                let to = Pid(i as u32 + 1);
-                steps[holder].insert(last + 1, Step::Post { to, at: free * 1000 });
-                let by = Pid(holder as u32 + 1);
-                steps[i].push(Step::Token { by, since: wants[i] * 1000, at: free * 1000 });
+    /// What a thread of a test does, in µs; of locks the numbers.
+    #[derive(Clone, Copy)]
+    enum Op {
+        Work(u64),
+        Lock(usize),
+        Unlock(usize),
+        /// And somewhat more, or one would come late for ever.
+        Sleep(u64),
+        /// Late, it starts again from now.
+        Timer(u64),
+    }
+    use Op::*;
+
+    /// Threads that go round in these programs, each on a CPU of its own of one unit a ns, for so many steps in all.
+    fn simulate(programs: &[&[Op]], n: u64) -> BTreeMap<Pid, Thread> {
+        let mut steps = vec![Vec::new(); programs.len()];
+        let (mut pc, mut now, mut expiry) = (vec![0; steps.len()], vec![1000; steps.len()], vec![1000; steps.len()]);
+        // Who has each, and who waits for it since when.
+        let mut locks: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
+        let pid = |i: usize| Pid(i as u32 + 1);
+        for step in 0..n {
+            let i = (0..now.len()).min_by_key(|i| now[*i]).expect("one at least");
+            let at = now[i];
+            match programs[i][pc[i]] {
+                Work(us) => {
+                    steps[i].push(Step::Work(us * US));
+                    now[i] += us * 1000;
+                }
+                Lock(lock) => {
+                    let users = locks.entry(lock).or_default();
+                    users.push((i, at));
+                    now[i] = if users.len() > 1 { u64::MAX } else { at };
+                }
+                Unlock(lock) => {
+                    let users = locks.get_mut(&lock).expect("it has it");
+                    users.remove(0);
+                    if let Some((next, since)) = users.first().copied() {
+                        steps[i].push(Step::Post { to: pid(next), at });
+                        steps[next].push(Step::Token { by: pid(i), since, at });
+                        now[next] = at;
+                    }
+                }
+                Sleep(us) => {
+                    let ns = (us + step * step * 7919 % 1501) * 1000;
+                    steps[i].push(Step::Sleep { ns, since: at });
+                    now[i] += ns;
+                }
+                Timer(us) => {
+                    expiry[i] += us * 1000;
+                    if expiry[i] > at {
+                        steps[i].push(Step::Timer { until: expiry[i], since: at });
+                    }
+                    expiry[i] = expiry[i].max(at);
+                    now[i] = expiry[i];
+                }
             }
-            steps[i].push(Step::Work(under * US));
-            free = free.max(wants[i]) + under;
-            slept[i] = (free, sleep);
-            wants[i] = free + sleep + before;
-            holder = i;
+            pc[i] = (pc[i] + 1) % programs[i].len();
         }
-        let mut threads = BTreeMap::new();
-        for (pid, steps) in (1..).map(Pid).zip(steps) {
-            let mut t = Thread::new(120);
-            t.steps = steps;
-            threads.insert(pid, t);
-        }
-        threads
+        let thread = |steps| {
+            let mut thread = Thread::new(120);
+            thread.steps = steps;
+            thread
+        };
+        (1..).map(Pid).zip(steps.into_iter().map(thread)).collect()
+    }
+
+    /// Two threads that sleep and take a lock.
+    fn exclusive(n: u64) -> BTreeMap<Pid, Thread> {
+        let [a, b] = [(300, 500, 700), (450, 400, 530)]
+            .map(|(before, under, sleep)| [Sleep(sleep), Work(before), Lock(0), Work(under), Unlock(0)]);
+        simulate(&[&a, &b], n)
+    }
+
+    fn count(steps: &[Step], is: impl Fn(&Step) -> bool) -> usize {
+        steps.iter().filter(|s| is(s)).count()
+    }
+
+    fn none_waits_for_another(threads: &BTreeMap<Pid, Thread>) -> bool {
+        let of_another = |s: &Step| matches!(s, Step::Post { .. } | Step::Token { .. });
+        !threads.values().flat_map(|t| &t.steps).any(of_another)
     }
 
     fn work(threads: &BTreeMap<Pid, Thread>) -> u64 {
@@ -306,14 +637,14 @@ mod tests {
 
     #[test]
     fn each_turn_takes_the_lock() {
-        let mut threads = exclusive(400, [[300, 500, 700], [450, 400, 530]]);
+        let mut threads = exclusive(2000);
         let (before, turns) = (work(&threads), threads.values().flat_map(|t| &t.steps).filter(|s| s.waits()));
         let turns = turns.filter(|s| matches!(s, Step::Sleep { .. })).count();
         assert!(threads.values().flat_map(|t| &t.steps).filter(|s| matches!(s, Step::Token { .. })).count() > 40);
         assert_eq!(exclude(&mut threads), BTreeSet::from([Pid(1)]));
         assert_eq!(work(&threads), before, "work is kept");
         let steps = || threads.values().flat_map(|t| &t.steps);
-        assert!(!steps().any(|s| matches!(s, Step::Post { .. } | Step::Token { .. })));
+        assert!(none_waits_for_another(&threads));
         for kind in [Step::Lock(Pid(1)), Step::Unlock(Pid(1))] {
             let n = steps().filter(|s| **s == kind).count();
             // Of the last turn of each nobody knows how it ends.
@@ -323,6 +654,59 @@ mod tests {
         let uncontended = [Step::Work(300 * US), Step::Lock(Pid(1)), Step::Work(500 * US), Step::Unlock(Pid(1))];
         let all = threads[&Pid(1)].steps.windows(4).filter(|w| *w == uncontended).count();
         assert!(all * 10 > turns * 4, "{all} of {turns}");
+    }
+
+    #[test]
+    fn three_users_that_are_late() {
+        let user = |period| [Work(600), Lock(0), Work(1000), Unlock(0), Timer(period)];
+        let [a, b, c] = [3000, 3333, 3666].map(user);
+        let mut threads = simulate(&[&a, &b, &c], 6000);
+        let before = work(&threads);
+        assert_eq!(exclude(&mut threads), BTreeSet::from([Pid(1)]));
+        assert_eq!(work(&threads), before, "work is kept");
+        assert!(none_waits_for_another(&threads));
+        let late: usize = threads.values().map(|t| count(&t.steps, |s| matches!(s, Step::Passed { .. }))).sum();
+        assert!(late > 10, "{late}");
+        let beats = |of: fn(&Beat) -> u32| threads.values().map(|t| of(&t.beat)).sum::<u32>();
+        assert!(beats(|b| b.started_again) > 2 * beats(|b| b.caught_up));
+        // Each has one lock, at its place.
+        let whole = [Step::Work(600 * US), Step::Lock(Pid(1)), Step::Work(1000 * US), Step::Unlock(Pid(1))];
+        for t in threads.values() {
+            let jobs = 1 + count(&t.steps, |s| matches!(s, Step::Timer { .. } | Step::Passed { .. }));
+            let locked = t.steps.windows(4).filter(|w| *w == whole).count();
+            assert!(jobs - 2 <= locked && locked <= jobs, "{locked} of {jobs}");
+        }
+    }
+
+    #[test]
+    fn two_locks() {
+        let p = [Work(50), Lock(0), Work(600), Unlock(0), Work(500), Lock(1), Work(400), Unlock(1), Sleep(700)];
+        let q = [Work(20), Lock(1), Work(500), Unlock(1), Sleep(900)];
+        let mut threads = simulate(&[&p, &p, &q, &q], 12000);
+        assert_eq!(exclude(&mut threads), BTreeSet::from([Pid(1), Pid(2)]));
+        assert!(none_waits_for_another(&threads));
+        let [a, b] = [1, 2].map(|lock| [Step::Lock(Pid(lock)), Step::Unlock(Pid(lock))]);
+        for (pid, t) in &threads {
+            let turns = count(&t.steps, |s| matches!(s, Step::Sleep { .. }));
+            let has = |[lock, unlock]: &[Step; 2], us| {
+                let whole = [lock.clone(), Step::Work(us * US), unlock.clone()];
+                let (n, all) = (t.steps.windows(3).filter(|w| *w == whole).count(), count(&t.steps, |s| s == lock));
+                assert_eq!(n, all, "others are held longer or shorter");
+                (turns - 2..=turns + 1).contains(&n)
+            };
+            match pid.0 {
+                1 | 2 => assert!(has(&a, 600) && has(&b, 400), "{pid}"),
+                _ => assert!(!t.steps.contains(&a[0]) && has(&b, 500), "{pid}"),
+            }
+        }
+    }
+
+    #[test]
+    fn one_lock_within_another_is_left_as_recorded() {
+        let p = [Work(50), Lock(0), Work(300), Lock(1), Work(400), Unlock(1), Work(200), Unlock(0), Sleep(700)];
+        let q = [Work(20), Lock(1), Work(500), Unlock(1), Sleep(900)];
+        let mut threads = simulate(&[&p, &p, &q, &q], 12000);
+        assert!(exclude(&mut threads).is_empty());
     }
 
     #[test]
@@ -357,7 +741,7 @@ mod tests {
 
     #[test]
     fn who_rarely_takes_it_is_left_as_recorded() {
-        let mut threads = exclusive(60, [[300, 500, 700], [450, 400, 530]]);
+        let mut threads = exclusive(300);
         for t in threads.values_mut() {
             let end = 60 * 2_000_000;
             t.steps.extend((0..4000).flat_map(|i| [Step::Sleep { ns: 9, since: end + i * 9 }, Step::Work(900 * US)]));

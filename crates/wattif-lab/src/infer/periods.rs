@@ -38,11 +38,29 @@ pub const FAR: f64 = 0.02;
 /// More jobs at once are not believed.
 const MAX_JOBS: u64 = 64;
 
+impl Beat {
+    /// Together with what was revealed later in the same steps.
+    pub fn and(self, later: Beat) -> Beat {
+        Beat {
+            period: if self.period > 0 { self.period } else { later.period },
+            work: self.work,
+            caught_up: self.caught_up + later.caught_up,
+            started_again: self.started_again + later.started_again,
+        }
+    }
+}
+
 /// Puts the passed timers into `steps`.
 pub fn reveal(steps: &mut Vec<Step>) -> Beat {
-    let Some(period) = period(steps) else { return Beat::default() };
+    reveal_among(steps, Step::waits)
+}
+
+/// The same where only some waits are the thread's own: the others come in the midst of a job. Where timers were revealed before, they stay.
+pub fn reveal_among(steps: &mut Vec<Step>, waits: impl Fn(&Step) -> bool) -> Beat {
+    let intervals = intervals(steps, &waits);
+    let Some(period) = period(&intervals) else { return Beat::default() };
     let mut beat = Beat { period, ..Beat::default() };
-    let Some(usual) = usual_work(steps, period) else { return beat };
+    let Some(usual) = usual_work(&intervals, period) else { return beat };
     if steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Timer { .. })) {
         beat.work = usual;
     }
@@ -50,7 +68,7 @@ pub fn reveal(steps: &mut Vec<Step>) -> Beat {
     let (mut begin, mut last) = (0, None);
     for i in 0..steps.len() {
         let Step::Timer { until, .. } = steps[i] else { continue };
-        let jobs = last.and_then(|last| jobs(&steps[begin..i], until - last, period, usual)).unwrap_or(1);
+        let jobs = last.and_then(|last| jobs(&steps[begin..i], until - last, period, usual, &waits)).unwrap_or(1);
         split(&steps[begin..i], jobs, period, &mut out);
         if jobs > 1 {
             let on_grid = is_multiple(until - last.unwrap_or(0), period);
@@ -75,7 +93,7 @@ fn is_multiple(ns: u64, period: u64) -> bool {
 }
 
 /// Intervals between expiries, where nothing but a timer ended a wait in between.
-fn intervals(steps: &[Step]) -> Vec<(u64, u64)> {
+fn intervals(steps: &[Step], waits: impl Fn(&Step) -> bool) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     let (mut last, mut work) = (None, 0u64);
     for step in steps {
@@ -87,7 +105,7 @@ fn intervals(steps: &[Step]) -> Vec<(u64, u64)> {
                 (last, work) = (Some(until), 0);
             }
             Step::Work(units) => work += units,
-            _ if step.waits() => last = None,
+            _ if waits(step) => last = None,
             _ => {}
         }
     }
@@ -129,8 +147,8 @@ pub fn missed(mut values: Vec<f64>) -> f64 {
 }
 
 /// The interval that is most frequent.
-fn period(steps: &[Step]) -> Option<u64> {
-    most_frequent(intervals(steps).into_iter().map(|i| i.0).collect(), MIN_SHARE)
+fn period(intervals: &[(u64, u64)]) -> Option<u64> {
+    most_frequent(intervals.iter().map(|i| i.0).collect(), MIN_SHARE)
 }
 
 /// The length that at least `share` of 100 have, more or less.
@@ -142,9 +160,9 @@ pub fn most_frequent(mut lengths: Vec<u64>, share: usize) -> Option<u64> {
 }
 
 /// Work of a job that was in time, where such jobs are alike.
-fn usual_work(steps: &[Step], period: u64) -> Option<u64> {
+fn usual_work(intervals: &[(u64, u64)], period: u64) -> Option<u64> {
     let in_time = |&(ns, _): &(u64, u64)| ns.abs_diff(period) <= slop(period);
-    let mut work: Vec<u64> = intervals(steps).iter().filter(|i| in_time(i)).map(|i| i.1).collect();
+    let mut work: Vec<u64> = intervals.iter().filter(|i| in_time(i)).map(|i| i.1).collect();
     let median = median(&mut work).filter(|w| *w > 0)?;
     let alike = work.iter().filter(|w| is_about(**w, median)).count();
     (alike * 100 >= work.len() * EQUAL_OF_100).then_some(median)
@@ -155,8 +173,9 @@ fn is_about(work: u64, expected: u64) -> bool {
 }
 
 /// How many jobs a stretch of steps between two expiries holds, if it is clear.
-fn jobs(steps: &[Step], ns: u64, period: u64, usual: u64) -> Option<u64> {
-    if ns <= period + slop(period) || steps.iter().any(Step::waits) {
+fn jobs(steps: &[Step], ns: u64, period: u64, usual: u64, waits: impl Fn(&Step) -> bool) -> Option<u64> {
+    let is_told = |s: &Step| waits(s) || matches!(s, Step::Passed { .. });
+    if ns <= period + slop(period) || steps.iter().any(is_told) {
         return None;
     }
     let work = total(steps);
