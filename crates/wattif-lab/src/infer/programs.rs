@@ -233,17 +233,14 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
 
 /// Threads of one kind that are forked one after another and sleep too seldom to tell anything alone: together they sleep relatively.
 fn sleep_alike(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> BTreeSet<Pid> {
-    let mut all: BTreeMap<&String, (Vec<Pid>, Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    for (pid, t) in threads.iter().filter(|(_, t)| t.parent.is_some()) {
-        let (lengths, intervals) = timers(&t.steps);
-        if lengths.len() < MIN_SLEEPS {
-            let of = all.entry(&kinds[pid]).or_default();
-            of.0.push(*pid);
-            of.1.extend(lengths);
-            of.2.extend(intervals);
-        }
-    }
-    all.into_values().filter(|of| are_relative(&of.1, &of.2)).flat_map(|of| of.0).collect()
+    let mut all: BTreeMap<&String, Vec<Pid>> = BTreeMap::new();
+    let seldom = |t: &Thread| t.parent.is_some() && timers(&t.steps).0.len() < MIN_SLEEPS;
+    threads.iter().filter(|(_, t)| seldom(t)).for_each(|(pid, _)| all.entry(&kinds[pid]).or_default().push(*pid));
+    let together = |pids: &Vec<Pid>| {
+        let (lengths, intervals): (Vec<_>, Vec<_>) = pids.iter().map(|pid| timers(&threads[pid].steps)).unzip();
+        are_relative(&lengths.concat(), &intervals.concat())
+    };
+    all.into_values().filter(together).flatten().collect()
 }
 
 /// How long it slept for each of its timers, and from each expiry to the next, ns.
