@@ -173,7 +173,7 @@ impl<W: Write> Observer for TextTrace<W> {
         self.domains = platform.domains.iter().map(|d| d.cpus.iter().map(|c| c.0).collect()).collect();
         let line = |key: &str, text: &str| format!("{key}{}\n", text.replace(char::is_control, "?"));
         let marks: String = self.about.marks.iter().map(|mark| line(MARK, mark)).collect();
-        let release = self.about.kernel.strip_prefix("linux-").unwrap_or(&self.about.kernel);
+        let release = self.about.release();
         let kind = if self.about.recorded { "recorded" } else { "simulated" };
         let kernel = if release.is_empty() { String::new() } else { line(RELEASE, release) + &line(ARCH, kind) };
         self.failed = write!(self.out, "cpus={}\n{kernel}{marks}", platform.nr_cpus()).err();

@@ -72,4 +72,9 @@ impl About {
         let devices = spec.workload.devices.iter().map(|d| d.name.clone()).collect();
         About { kernel, spec: spec.hash(), marks, devices, recorded: false, told: true }
     }
+
+    /// What `uname -r` would say: the profile's name without `linux-`.
+    pub(crate) fn release(&self) -> &str {
+        self.kernel.strip_prefix("linux-").unwrap_or(&self.kernel)
+    }
 }

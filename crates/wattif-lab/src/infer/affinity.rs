@@ -79,9 +79,8 @@ pub struct Beside<'a> {
     /// CPUs that were idle all the while, and those of them with its own's capacity.
     pub idle: &'a CpuSet,
     pub equal: &'a CpuSet,
-    /// Its own ran another thread when it woke; and it is a fair thread, which is not to stay there.
+    /// Its own ran another thread when it woke.
     pub met: bool,
-    pub squeezed: bool,
     /// It is a real-time thread.
     pub urgent: bool,
     /// For so long had its own been busy when the wait began, ns.
@@ -89,6 +88,11 @@ pub struct Beside<'a> {
 }
 
 impl Beside<'_> {
+    /// Was another thread on its CPU, which a real-time thread preempts where it was?
+    fn squeezed(&self) -> bool {
+        self.met && !self.urgent
+    }
+
     /// Was another thread on its CPU although one of the kind was idle?
     pub fn meets_on(&self, cpu: CpuId) -> bool {
         self.met && !self.equal.is_empty() && !self.equal.contains(cpu)
@@ -188,10 +192,10 @@ impl Evidence {
             self.any.moves(cpu, beside.idle);
             self.equal.moves(cpu, beside.equal);
         }
-        self.any.runs(cpu, waited_ns, beside.idle, beside.squeezed);
-        self.equal.runs(cpu, waited_ns, beside.equal, beside.squeezed);
+        self.any.runs(cpu, waited_ns, beside.idle, beside.squeezed());
+        self.equal.runs(cpu, waited_ns, beside.equal, beside.squeezed());
         match beside.busy_ns >= FULL_NS {
-            true => self.full.runs(cpu, waited_ns, beside.idle, beside.squeezed),
+            true => self.full.runs(cpu, waited_ns, beside.idle, beside.squeezed()),
             false => self.full.seen(cpu),
         }
         match beside.urgent {
@@ -294,11 +298,15 @@ pub fn companions<'a>(
     threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)> + Clone,
     machine: &Machine,
 ) -> BTreeMap<Pid, CpuSet> {
-    let told = |(pid, seen, comm): (Pid, &Evidence, &str)| Some((pid, seen.cpus(comm, machine)?));
-    let mut all: BTreeMap<Pid, CpuSet> = threads.clone().filter_map(told).collect();
-    let by_name = |pid: &Pid| threads.clone().any(|(p, seen, comm)| p == *pid && seen.named(comm).is_some());
-    let alone: CpuSet =
-        all.iter().filter(|(pid, cpus)| cpus.len() == 1 && !by_name(pid)).filter_map(|(_, cpus)| cpus.min()).collect();
+    let (mut all, mut alone) = (BTreeMap::new(), CpuSet::default());
+    for (pid, seen, comm) in threads.clone() {
+        let Some(cpus) = seen.cpus(comm, machine) else { continue };
+        // Each CPU has its kernel threads.
+        if cpus.len() == 1 && seen.named(comm).is_none() {
+            cpus.iter().for_each(|cpu| alone.insert(cpu));
+        }
+        all.insert(pid, cpus);
+    }
     for (pid, seen, _) in threads {
         if let Some(cpu) = seen.met_on(machine).filter(|cpu| alone.contains(*cpu) && !all.contains_key(&pid)) {
             all.insert(pid, CpuSet::one(cpu));
@@ -411,7 +419,7 @@ mod tests {
 
     /// On CPUs of one kind.
     fn runs(e: &mut Evidence, cpu: CpuId, waited_ns: u64, idle: CpuSet, squeezed: bool) {
-        let beside = Beside { idle: &idle, equal: &idle, met: squeezed, squeezed, urgent: false, busy_ns: 0 };
+        let beside = Beside { idle: &idle, equal: &idle, met: squeezed, urgent: false, busy_ns: 0 };
         e.runs(cpu, waited_ns, &beside);
     }
 
@@ -438,10 +446,8 @@ mod tests {
         }
         assert_eq!(e.cpus("hog", &machine(true)), Some(cpus(&[1])));
         let idle = cpus(&[0]);
-        let (mut e, beside) = (
-            Evidence::default(),
-            Beside { idle: &idle, equal: &idle, met: false, squeezed: false, urgent: false, busy_ns: 0 },
-        );
+        let (mut e, beside) =
+            (Evidence::default(), Beside { idle: &idle, equal: &idle, met: false, urgent: false, busy_ns: 0 });
         e.still_waits(CpuId(1), 500 * MS, &beside);
         assert_eq!(e.cpus("hog", &machine(true)), None, "it never ran there");
         runs(&mut e, CpuId(1), 45 * MS, cpus(&[0]), false);
@@ -494,7 +500,7 @@ mod tests {
         // A real-time thread that waits is bound, although placement by energy packs the fair ones.
         let idle = cpus(&[0, 2]);
         let mut e = Evidence::default();
-        let beside = Beside { idle: &idle, equal: &idle, met: true, squeezed: false, urgent: true, busy_ns: 0 };
+        let beside = Beside { idle: &idle, equal: &idle, met: true, urgent: true, busy_ns: 0 };
         (0..10).for_each(|_| e.runs(CpuId(1), 4 * MS, &beside));
         let threads = [(1, &e), (2, &preempts), (3, &packed)].map(|(pid, e)| (Pid(pid), e, "t"));
         assert_eq!(bound(&threads, false), [1, 3]);
@@ -521,7 +527,7 @@ mod tests {
     fn a_thread_that_waits_beside_a_cpu_of_another_kind() {
         let mut e = Evidence::default();
         let (none, little, big) = (cpus(&[]), cpus(&[1]), cpus(&[4]));
-        let beside = Beside { idle: &big, equal: &none, met: true, squeezed: true, urgent: false, busy_ns: 0 };
+        let beside = Beside { idle: &big, equal: &none, met: true, urgent: false, busy_ns: 0 };
         (0..30).for_each(|_| e.runs(CpuId(1), 2 * MS, &beside));
         assert_eq!(e.cpus("packed", &machine(false)), None, "for all its room, a small CPU takes less energy");
         assert_eq!(e.cpus("background", &machine(true)), Some(cpus(&[1])));
@@ -535,8 +541,7 @@ mod tests {
         let idle = cpus(&[0]);
         let waits = |busy_ms| {
             let mut e = Evidence::default();
-            let beside =
-                Beside { idle: &idle, equal: &idle, met: false, squeezed: false, urgent: false, busy_ns: busy_ms * MS };
+            let beside = Beside { idle: &idle, equal: &idle, met: false, urgent: false, busy_ns: busy_ms * MS };
             (0..8).for_each(|_| e.runs(CpuId(1), 6 * MS, &beside));
             e
         };

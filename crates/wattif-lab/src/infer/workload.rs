@@ -472,10 +472,9 @@ impl Inference<'_> {
         match t.state {
             State::Unknown => t.born = at, // neither woken nor forked: it was waiting for a CPU
             State::Runnable { since } => {
-                // A real-time thread preempts others where it was.
                 let (met, urgent) = (t.woken && t.busy_then.contains(cpu), t.prio < 100);
                 let busy_ns = since.saturating_sub(busy_since);
-                let beside = Beside { idle: &idle, equal: &equal, met, squeezed: met && !urgent, urgent, busy_ns };
+                let beside = Beside { idle: &idle, equal: &equal, met, urgent, busy_ns };
                 t.where_it_runs.runs(cpu, at.saturating_sub(since), &beside);
                 companion = t.ran_then.filter(|_| beside.meets_on(cpu));
             }
@@ -683,7 +682,7 @@ impl Inference<'_> {
             let busy_ns = since.saturating_sub(self.busy_since[cpu.at()]);
             let Some(t) = self.threads.get_mut(&pid) else { continue };
             let urgent = t.prio < 100;
-            let beside = Beside { idle: &idle, equal: &equal, met: false, squeezed: false, urgent, busy_ns };
+            let beside = Beside { idle: &idle, equal: &equal, met: false, urgent, busy_ns };
             t.where_it_runs.still_waits(cpu, end.saturating_sub(since), &beside);
         }
     }

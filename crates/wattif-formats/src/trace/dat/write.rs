@@ -259,7 +259,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         const UNAME: u16 = 5;
         const VERSION: u16 = 9;
         option(TRACECLOCK, b"[local] global\0");
-        let release = self.about.kernel.strip_prefix("linux-").unwrap_or(&self.about.kernel);
+        let release = self.about.release();
         let (host, kind) = if self.about.recorded { ("machine", "recorded") } else { ("wattif", "simulated") };
         if !release.is_empty() {
             option(UNAME, format!("Linux {host} {release} {kind}\0").as_bytes());

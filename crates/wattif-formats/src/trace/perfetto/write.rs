@@ -179,7 +179,7 @@ impl<W: Write> PerfettoTrace<W> {
 
     fn begin(&mut self, nr_cpus: usize) -> Result<()> {
         let mut utsname = Message::default();
-        let release = self.about.kernel.strip_prefix("linux-").unwrap_or(&self.about.kernel).to_string();
+        let release = self.about.release().to_string();
         let what = if self.about.recorded { "recorded".into() } else { format!("simulated, spec {}", self.about.spec) };
         utsname.text(1, "Linux").text(2, &what);
         if !release.is_empty() {
