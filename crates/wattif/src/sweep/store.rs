@@ -15,13 +15,15 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wattif_lab::metrics::RunReport;
 
 /// Version of the tables (`user_version`).
 const VERSION: i64 = 1;
 /// `application_id`: "wtif".
 const APPLICATION: i64 = 0x7774_6966;
+/// How long to wait for another process that writes.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// A report may not be larger, unpacked.
 const MAX_REPORT_BYTES: u64 = 256 << 20;
 
@@ -67,10 +69,12 @@ impl Store {
     fn prepare(&self) -> Result<(), Error> {
         let c = self.connection();
         let asked = |e: rusqlite::Error| told(&self.path, &e);
-        c.busy_timeout(Duration::from_secs(60)).map_err(asked)?;
+        c.busy_timeout(PATIENCE).map_err(asked)?;
+        let at_one_time = c.unchecked_transaction().map_err(asked)?; // another process may just make the tables
         let number = |name: &str| c.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(asked);
         let (application, version) = (number("application_id")?, number("user_version")?);
         let tables: i64 = c.query_row("SELECT count(*) FROM sqlite_master", [], |r| r.get(0)).map_err(asked)?;
+        at_one_time.finish().map_err(asked)?;
         if tables > 0 && application != APPLICATION {
             return Err(Error::file(&self.path, "an SQLite file of another program; give --store another name"));
         }
@@ -83,7 +87,7 @@ impl Store {
                 ),
             ));
         }
-        c.pragma_update(None, "journal_mode", "WAL").map_err(asked)?;
+        write_ahead(&c).map_err(asked)?;
         c.pragma_update(None, "synchronous", "NORMAL").map_err(asked)?;
         c.execute_batch(&format!(
             "BEGIN IMMEDIATE;
@@ -153,6 +157,20 @@ impl Store {
     }
 }
 
+/// Turns the write-ahead log on. Of several processes that do so to a new file at once all but one are told that it is locked,
+/// and at once: SQLite does not wait where a reader is to become a writer.
+fn write_ahead(c: &Connection) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match c.pragma_update(None, "journal_mode", "WAL") {
+            Err(e) if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
+}
+
 /// SQLite's words, and what to do.
 fn told(path: &Path, error: &rusqlite::Error) -> Error {
     let what = match error.sqlite_error_code() {
@@ -209,6 +227,24 @@ mod tests {
         let known = store.known(&["x".into(), "y".into(), "z".into()]).unwrap();
         assert_eq!(known.into_iter().collect::<Vec<_>>(), ["x", "y"]);
         assert!(store.report("z").unwrap_err().to_string().contains("no result of run z"));
+    }
+
+    #[test]
+    fn many_may_make_it_at_once() {
+        let folder = folder();
+        for i in 0..20 {
+            let path = folder.path().join(format!("{i}.sqlite"));
+            let at_once = std::sync::Barrier::new(8);
+            let open = |i: u64| {
+                at_once.wait();
+                Store::open(&path).and_then(|store| store.insert(&finished(&i.to_string(), i)))
+            };
+            std::thread::scope(|s| {
+                let all: Vec<_> = (0..8).map(|i| s.spawn(move || open(i))).collect();
+                all.into_iter().for_each(|one| one.join().unwrap().unwrap());
+            });
+            assert_eq!(Store::open(&path).unwrap().len().unwrap(), 8);
+        }
     }
 
     #[test]
