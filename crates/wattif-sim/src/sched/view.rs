@@ -151,6 +151,10 @@ impl EasView for Sched {
         }
         signals
     }
+    fn version(&self, cpu: CpuId) -> Option<u64> {
+        // A window closes by the clock alone.
+        self.walt.is_none().then(|| self.signal_versions[cpu.at()])
+    }
     fn capacity_of(&self, cpu: CpuId) -> u64 {
         u64::from(self.rqs[cpu.at()].cpu_capacity)
     }

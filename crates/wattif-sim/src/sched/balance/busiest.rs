@@ -134,8 +134,8 @@ impl FairBalancer {
                 });
             }
             let mut sgs = self.update_sg_lb_stats(s, env, &sds.local, g, &mut overloaded);
-            overutilized |=
-                self.eas && env.sd(s).groups[g].cpus.iter().any(|c| env.includes(c) && cpu_overutilized(s, c));
+            overutilized = overutilized
+                || self.eas && env.sd(s).groups[g].cpus.iter().any(|c| env.includes(c) && cpu_overutilized(s, c));
             if i == 0 {
                 sds.local = sgs;
             } else if self.picks(s, env, &sds, g, &mut sgs) {

@@ -31,7 +31,8 @@
 //! there (350 × 1.25 = 437) → big.
 //!
 //! # State and cost
-//! A scratch list of the CPUs of one domain; nothing is allocated per decision. O(CPUs + candidates × states).
+//! What was last read of each CPU, kept for as long as its signals are the same; nothing is allocated per decision.
+//! O(CPUs + candidates × states).
 //!
 //! # Where it fails
 //! The model knows no idle states, no cluster power, no cost of waking a domain. One candidate a domain misses packing within it.
@@ -67,6 +68,11 @@ pub const TUNABLES: &[Tunable] = &[Tunable {
 pub trait EasView {
     /// Signals of a CPU now.
     fn signals(&self, cpu: CpuId) -> CpuSignals;
+    /// A number that changes whenever the CPU's signals do, 1..; `None`: they may have changed.
+    fn version(&self, cpu: CpuId) -> Option<u64> {
+        let _ = cpu;
+        None
+    }
     /// Capacity left for fair tasks, 1..=1024 (`capacity_of`).
     fn capacity_of(&self, cpu: CpuId) -> u64;
     /// Capacity lost to limits, 0..: since 6.10 the larger of hardware and cpufreq pressure, in 6.1 thermal pressure.
@@ -141,9 +147,12 @@ pub struct Clamps {
     max: u64,
 }
 
+/// A CPU as it was when it was last read.
 #[derive(Clone, Copy, Debug)]
 struct PdCpu {
     cpu: CpuId,
+    /// Of its signals; 0: to be read again.
+    version: u64,
     signals: CpuSignals,
     /// Busy time without the task (5.6: what it adds to the sum).
     busy: u64,
@@ -157,7 +166,8 @@ pub struct Eas {
     tunables: Tunables,
     pds: Vec<PerfDomain>,
     eenv: EnergyEnv,
-    cpus: Vec<PdCpu>,
+    /// Of each domain.
+    cpus: Vec<Vec<PdCpu>>,
 }
 
 struct Best {
@@ -175,8 +185,9 @@ struct Candidates {
 impl Eas {
     /// On these domains, in the order the kernel lists them (the last registered first).
     pub fn new(tunables: Tunables, pds: Vec<PerfDomain>) -> Eas {
-        let most = pds.iter().map(|pd| pd.cpus.len()).max().unwrap_or(0);
-        Eas { tunables, pds, eenv: EnergyEnv::default(), cpus: Vec::with_capacity(most) }
+        let unread = |cpu| PdCpu { cpu, version: 0, signals: CpuSignals::default(), busy: 0, perf: 0 };
+        let cpus = pds.iter().map(|pd| pd.cpus.iter().map(unread).collect()).collect();
+        Eas { tunables, pds, eenv: EnergyEnv::default(), cpus }
     }
 
     /// On a platform, or `None` where the kernel would not enable it: CPUs of equal capacity, SMT, or a domain whose powers
@@ -202,7 +213,7 @@ impl Eas {
     }
 
     /// The CPU for a waking task, or `None`: the ordinary path decides.
-    pub fn find_energy_efficient_cpu(&mut self, task: &EasTask<'_>, view: &dyn EasView) -> Option<CpuId> {
+    pub fn find_energy_efficient_cpu(&mut self, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) -> Option<CpuId> {
         if self.pds.is_empty() || view.overutilized() {
             return None;
         }
@@ -212,7 +223,7 @@ impl Eas {
         })
     }
 
-    fn find(&mut self, task: &EasTask<'_>, view: &dyn EasView) -> CpuId {
+    fn find(&mut self, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) -> CpuId {
         let prev_cpu = task.prev_cpu;
         let at_prev = view.signals(prev_cpu);
         let clamps = task_clamps(task, &at_prev);
@@ -222,15 +233,15 @@ impl Eas {
         let mut best = Best { delta: u64::MAX, cpu: prev_cpu, fit: Fit::Badly, actual_cap: 0 };
         let mut prev = Best { delta: u64::MAX, cpu: prev_cpu, fit: Fit::Badly, actual_cap: 0 };
         for pd in 0..self.pds.len() {
-            self.read(pd, view);
-            let found = self.candidates(task, clamps, view);
+            self.read(pd, task, view);
+            let found = self.candidates(pd, task, clamps, view);
             if let Some((_, fit)) = found.prev {
                 prev.fit = fit;
             }
             if found.prev.is_none() && found.other.is_none() {
                 continue; // also where every CPU is offline
             }
-            self.prepare(task, &at_prev, view);
+            self.prepare(pd, task, &at_prev, view);
             let base = self.compute_energy(pd, task, None);
             let actual_cap = self.eenv.cpu_cap;
             if found.prev.is_some() {
@@ -261,9 +272,15 @@ impl Eas {
     }
 
     /// Step 2 and 3 for the domain whose signals were read.
-    fn candidates(&self, task: &EasTask<'_>, mut clamps: Clamps, view: &dyn EasView) -> Candidates {
+    fn candidates(
+        &self,
+        pd: usize,
+        task: &EasTask<'_>,
+        mut clamps: Clamps,
+        view: &(impl EasView + ?Sized),
+    ) -> Candidates {
         let mut found = Candidates { prev: None, other: None };
-        for &PdCpu { cpu, ref signals, .. } in &self.cpus {
+        for &PdCpu { cpu, ref signals, .. } in &self.cpus[pd] {
             if !task.allowed.contains(cpu) {
                 continue;
             }
@@ -283,27 +300,34 @@ impl Eas {
     /// Prepares [`Eas::compute_energy`] for a domain that has a CPU: signals are read once.
     #[doc(alias = "eenv_pd_busy_time")]
     #[doc(alias = "eenv_task_busy_time")]
-    pub fn enter(&mut self, pd: usize, task: &EasTask<'_>, view: &dyn EasView) {
-        self.read(pd, view);
-        self.prepare(task, &view.signals(task.prev_cpu), view);
+    pub fn enter(&mut self, pd: usize, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) {
+        self.read(pd, task, view);
+        self.prepare(pd, task, &view.signals(task.prev_cpu), view);
     }
 
-    /// The signals of a domain's CPUs.
-    fn read(&mut self, pd: usize, view: &dyn EasView) {
-        let cpu = |cpu| PdCpu { cpu, signals: view.signals(cpu), busy: 0, perf: 0 };
-        self.cpus.clear();
-        self.cpus.extend(self.pds[pd].cpus.iter().map(cpu));
-    }
-
-    /// What the CPUs whose signals were read need without the task.
-    fn prepare(&mut self, task: &EasTask<'_>, at_prev: &CpuSignals, view: &dyn EasView) {
-        for c in &mut self.cpus {
+    /// The CPUs of a domain as they are, and what they need without the task.
+    fn read(&mut self, pd: usize, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) {
+        for c in &mut self.cpus[pd] {
+            // What is left of the previous CPU without this task is of no use to the next decision.
+            let lasting = c.cpu != task.prev_cpu && !task.signals.queued;
+            let version = view.version(c.cpu).filter(|_| lasting).unwrap_or(0);
+            if version != 0 && version == c.version {
+                debug_assert_eq!(c.signals, view.signals(c.cpu), "signals change with their version");
+                continue;
+            }
+            c.version = version;
+            c.signals = view.signals(c.cpu);
             (c.busy, c.perf) = self.tunables.needs(&c.signals, task, c.cpu, None);
         }
-        let first = &self.cpus[0];
+    }
+
+    /// The terms of a domain that was read.
+    fn prepare(&mut self, pd: usize, task: &EasTask<'_>, at_prev: &CpuSignals, view: &(impl EasView + ?Sized)) {
+        let cpus = &self.cpus[pd];
+        let first = &cpus[0];
         let cpu_cap = first.signals.capacity.saturating_sub(view.pressure(first.cpu));
-        let pd_cap = cpu_cap * self.cpus.len() as u64;
-        let busy: u64 = self.cpus.iter().map(|c| c.busy).sum();
+        let pd_cap = cpu_cap * cpus.len() as u64;
+        let busy: u64 = cpus.iter().map(|c| c.busy).sum();
         self.eenv = EnergyEnv {
             task_busy_time: task_busy_time(task, at_prev),
             pd_busy_time: busy.min(pd_cap),
@@ -321,7 +345,7 @@ impl Eas {
     pub fn compute_energy(&self, pd: usize, task: &EasTask<'_>, dst: Option<CpuId>) -> u64 {
         let em = &self.pds[pd].em;
         let (mut max_util, mut sum_util) = (0, 0);
-        for c in &self.cpus {
+        for c in &self.cpus[pd] {
             // The task changes only the CPU it would run on.
             let here = dst == Some(c.cpu);
             let (busy, perf) = if here { self.tunables.needs(&c.signals, task, c.cpu, dst) } else { (c.busy, c.perf) };
@@ -337,7 +361,7 @@ impl Eas {
         em.em_cpu_energy(max_util.min(e.cpu_cap), busy_time, e.cpu_cap)
     }
 
-    fn find_5_6(&mut self, task: &EasTask<'_>, view: &dyn EasView) -> CpuId {
+    fn find_5_6(&mut self, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) -> CpuId {
         let (mut prev_delta, mut best_delta, mut base_energy) = (u64::MAX, u64::MAX, 0u64);
         let mut best = task.prev_cpu;
         if task.signals.task_util_est() == 0 {
@@ -350,7 +374,7 @@ impl Eas {
             self.enter(pd, task, view);
             let base = self.compute_energy(pd, task, None);
             base_energy = base_energy.wrapping_add(base);
-            let (prev_fits, candidate) = self.candidates_5_6(task, view);
+            let (prev_fits, candidate) = self.candidates_5_6(pd, task, view);
             // Unsigned as in the kernel: an increase below zero would wrap to a huge one.
             if prev_fits {
                 prev_delta = self.compute_energy(pd, task, Some(task.prev_cpu)).wrapping_sub(base);
@@ -368,9 +392,9 @@ impl Eas {
     }
 
     /// Does the previous CPU fit, and which CPU of the domain that fits, it included, has most spare capacity?
-    fn candidates_5_6(&self, task: &EasTask<'_>, view: &dyn EasView) -> (bool, Option<CpuId>) {
+    fn candidates_5_6(&self, pd: usize, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) -> (bool, Option<CpuId>) {
         let (mut prev_fits, mut best, mut max_spare_cap) = (false, None, 0);
-        for &PdCpu { cpu, ref signals, .. } in &self.cpus {
+        for &PdCpu { cpu, ref signals, .. } in &self.cpus[pd] {
             if !task.allowed.contains(cpu) {
                 continue;
             }
@@ -445,7 +469,7 @@ pub fn fit_with_task(
     signals: &CpuSignals,
     task: &EasTask<'_>,
     clamps: &mut Clamps,
-    view: &dyn EasView,
+    view: &(impl EasView + ?Sized),
 ) -> (u64, Fit) {
     let util = cpu_util(signals, Some(moving(task, cpu, Some(cpu))), Boost::Off);
     if signals.uclamp_used && !signals.uclamp_idle {
@@ -460,7 +484,7 @@ pub const fn fits_capacity(util: u64, capacity: u64) -> bool {
     util * 1280 < capacity * 1024
 }
 
-fn util_fits_cpu(util: u64, clamps: Clamps, cpu: CpuId, signals: &CpuSignals, view: &dyn EasView) -> Fit {
+fn util_fits_cpu(util: u64, clamps: Clamps, cpu: CpuId, signals: &CpuSignals, view: &(impl EasView + ?Sized)) -> Fit {
     let mut fits = fits_capacity(util, view.capacity_of(cpu));
     if signals.uclamp_used {
         let capped = !(signals.capacity == CAPACITY_SCALE && clamps.max == CAPACITY_SCALE);
