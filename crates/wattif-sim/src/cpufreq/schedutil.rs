@@ -363,9 +363,12 @@ impl Schedutil {
 
     /// Generation `4.9`: a CPU that is heard of says what it asks for, whether or not a decision is due.
     fn ask(&mut self, i: usize, now_ns: u64, view: &dyn FreqView) {
+        if self.tunables.generation != Generation::V4_9 {
+            return;
+        }
         let mut c = self.cpus[i];
         let version = view.versions().get(c.cpu.at()).copied();
-        if self.tunables.generation == Generation::V4_9 && version != Some(c.version) {
+        if version != Some(c.version) {
             self.compute_util(&mut c, now_ns, version.unwrap_or(1), view);
             self.cpus[i] = c;
         }
