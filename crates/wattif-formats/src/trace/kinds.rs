@@ -273,6 +273,7 @@ impl Kind {
             Kind::CpuFrequency => {
                 return Some(Recorded::CpuFrequency { cpu: cpu(n[1]), khz: word(n[0]) });
             }
+            Kind::Exec => return Some(Recorded::Exec { pid: pid(n[0]) }),
             Kind::IrqEnter => return Some(Recorded::Irq { enter: true }),
             Kind::IrqExit => return Some(Recorded::Irq { enter: false }),
             Kind::TimerWake => Event::TimerWake { pid: pid(n[0]), wu_lat_ns: n[1].max(0) as u64, missed: n[2] != 0 },
@@ -357,7 +358,7 @@ impl Kind {
                 Event::PeltSe { pid: pid(n[0]), util_avg: word(n[1]), runnable_avg: word(n[2]), load_avg: word(n[3]) }
             }
             Kind::WaltDemand => Event::WaltDemand { pid: pid(n[0]), demand: word(n[1]), cpu_demand: word(n[2]) },
-            Kind::NewTask | Kind::Rename | Kind::Exec => return None,
+            Kind::NewTask | Kind::Rename => return None,
         };
         Some(Recorded::Event(event))
     }

@@ -8,6 +8,7 @@ mod affinity;
 mod background;
 mod balancing;
 mod barriers;
+mod binds;
 mod exits;
 mod idling;
 mod joins;

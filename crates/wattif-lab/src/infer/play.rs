@@ -300,7 +300,7 @@ impl<'a> Player<'a> {
                     out.event(r.at, r.cpu, &Event::SchedWakeup { pid, prio, target_cpu, in_irq });
                 }
             }
-            Recorded::Irq { .. } => {}
+            Recorded::Exec { .. } | Recorded::Irq { .. } => {}
         }
     }
 

@@ -54,6 +54,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         sleep_alike: sleep_alike(&threads, &kinds),
         closed: closed(&threads, recording.end.0),
         end: recording.end.0,
+        nr_cpus: platform.nr_cpus(),
         delay,
         options,
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
@@ -289,6 +290,8 @@ struct Programs<'a> {
     closed: BTreeSet<Pid>,
     /// Of the trace.
     end: u64,
+    /// Of the machine.
+    nr_cpus: usize,
     /// Everything happens later by so much (`ticks.rs`).
     delay: u64,
     options: &'a Options,
@@ -366,7 +369,7 @@ impl Programs<'_> {
                 Step::Unlock(of) => Op::Unlock(self.mutexes[&of]),
                 Step::Fork(child) => Op::Fork(self.index[&child]),
                 Step::Touch => Op::Touch,
-                Step::Bind(nth) => Op::SetAffinity(Some(t.binds[nth].clone())),
+                Step::Bind(nth) => Op::SetAffinity(Some(t.binds.cpus(nth, self.nr_cpus))),
                 Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
                 Step::Exit => Op::Exit,
             };

@@ -24,6 +24,7 @@
 //! say whether they come from an interrupt, `wakers.rs` guesses.
 
 use super::affinity::{Beside, Evidence, STRANDED_NS};
+use super::binds::{Binds, Execs};
 use super::exits::Sleeps;
 use super::periods::{self, Beat};
 use super::play::{normalised, seen};
@@ -107,11 +108,7 @@ pub(super) struct Thread {
     busy_then: CpuSet,
     /// Who ran on its own CPU then.
     ran_then: Option<Pid>,
-    /// It is switched out on this CPU for the stopper that it woke itself.
-    sent_from: Option<CpuId>,
-    /// How often it went on elsewhere after it had called its CPU's stopper; and from `ROAMS` on, where it ran from then on.
-    sends: u32,
-    pub(super) binds: Vec<CpuSet>,
+    pub(super) binds: Binds,
     /// When it was switched in, and how many steps there were then and how much work.
     entered: (u64, usize, u64),
     /// It waits since a wake-up, not since it was preempted.
@@ -133,8 +130,6 @@ pub(super) struct Thread {
 const TURN_NS: u64 = 1_000_000;
 /// First moves between CPUs that are kept: a thread that binds itself does so soon.
 const MOVES: usize = 16;
-/// So often, a thread that calls its CPU's stopper and goes on elsewhere sets its affinity; one such move may be an exec.
-const ROAMS: u32 = 3;
 /// One interrupt in so many on another CPU than the thread's is a device's.
 const DEVICE_OF: u32 = 5;
 /// A CPU counts as idle while it is busy for no more than one part in so many.
@@ -169,6 +164,7 @@ pub(super) struct Inference<'a> {
     pub(super) give_way: BTreeSet<Pid>,
     /// The threads that move others away.
     stoppers: BTreeSet<Pid>,
+    execs: Execs,
 }
 
 /// The workload behind a recording on a machine.
@@ -194,6 +190,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
             true => BTreeSet::new(),
             false => super::sched_idle::threads(&recording, n),
         },
+        execs: Execs::of(&recording),
         stoppers: recording.threads.keys().map(|pid| Pid(*pid)).filter(|p| is_stopper(recording.comm(*p))).collect(),
     };
     inference.who_runs_at_first(&recording);
@@ -243,9 +240,7 @@ impl Thread {
             idle_then: Vec::new(),
             busy_then: CpuSet::default(),
             ran_then: None,
-            sent_from: None,
-            sends: 0,
-            binds: Vec::new(),
+            binds: Binds::default(),
             entered: (0, 0, 0),
             woken: false,
             early: false,
@@ -363,8 +358,11 @@ impl Inference<'_> {
             Recorded::Event(Event::SchedWaking { pid, in_irq, .. }) => {
                 let waker = current.unwrap_or(self.running[cpu.at()].0);
                 let by_thread = !in_irq && self.wakers.wakes(waker, pid);
-                if !in_irq && self.stoppers.contains(&pid) {
-                    self.calls_stopper(waker, cpu);
+                if !in_irq
+                    && self.stoppers.contains(&pid)
+                    && let Some(t) = self.threads.get_mut(&waker).filter(|t| t.cpu == Some(cpu))
+                {
+                    t.binds.calls_stopper(cpu);
                 }
                 self.waking(at, cpu, pid, by_thread.then_some(waker));
             }
@@ -398,20 +396,13 @@ impl Inference<'_> {
         self.opp[domain] = nearest(opps, khz);
     }
 
-    /// Where a thread wakes the stopper of its own CPU, it has set its affinity, or is about to be executed elsewhere.
-    fn calls_stopper(&mut self, pid: Pid, cpu: CpuId) {
-        if let Some(t) = self.threads.get_mut(&pid).filter(|t| t.cpu == Some(cpu)) {
-            t.sent_from = Some(cpu);
-        }
-    }
-
     /// `prev` is switched out.
     fn leave(&mut self, at: u64, cpu: CpuId, (prev, prio): (Pid, u8), state: PrevState, (next, next_prio): (Pid, u8)) {
         self.account(cpu, at);
         self.strands(at, cpu, prev);
         let to_stopper = self.stoppers.contains(&next);
         if let Some(t) = self.threads.get_mut(&prev) {
-            t.sent_from = t.sent_from.filter(|_| to_stopper && state == PrevState::Running);
+            t.binds.leaves(to_stopper && state == PrevState::Running);
             if prio < t.prio {
                 t.raised(prio);
             }
@@ -481,19 +472,14 @@ impl Inference<'_> {
             _ => {}
         }
         let moved = t.cpu.is_some_and(|last| last != cpu);
-        if let Some(from) = t.sent_from.take().filter(|_| moved) {
-            t.sends += 1;
-            if t.sends >= ROAMS {
-                t.push(Step::Bind(t.binds.len()));
-                t.binds.push(CpuSet::default());
+        if let Some((from, bind)) = t.binds.enters((next, at), cpu, &self.execs) {
+            if let Some(nth) = bind {
+                t.push(Step::Bind(nth));
             }
             // Nobody is executed where others run.
             if t.busy_then.contains(cpu) {
                 t.where_it_runs.sent_from(from);
             }
-        }
-        if let Some(bound) = t.binds.last_mut() {
-            bound.insert(cpu);
         }
         t.stays_since = t.stays_since.filter(|_| !moved).or(Some(at));
         (t.woken, t.early) = (false, false);

@@ -87,6 +87,11 @@ pub enum Recorded {
         /// New frequency.
         khz: u32,
     },
+    /// `sched_process_exec`: the thread executes another program from now on.
+    Exec {
+        /// Which.
+        pid: Pid,
+    },
     /// An interrupt handler begins (`irq_handler_entry`, `softirq_entry`, `hrtimer_expire_entry`, …) or ends.
     Irq {
         /// It begins.
@@ -132,6 +137,7 @@ impl Recorded {
         match self {
             Recorded::Event(event) => event.name(),
             Recorded::CpuFrequency { .. } => "cpu_frequency",
+            Recorded::Exec { .. } => "sched_process_exec",
             Recorded::Irq { .. } => "irq",
         }
     }
