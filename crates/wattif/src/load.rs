@@ -132,6 +132,14 @@ pub fn without_effect_here(spec: &RunSpec, profile: &Findings, settings: &Settin
     own_without_effect(&profile.text, places, settings, |path| registry::without_effect_here(spec, path))
 }
 
+/// What there is to say of a run as a whole: what the kernel does not know of its machine and workload, and settings without effect.
+pub fn notes(spec: &RunSpec, settings: &Settings) -> Findings {
+    let set = settings.kernel.iter().filter_map(|(path, _)| registry::without_effect_here(spec, path));
+    let notes = registry::notes(spec).into_iter().chain(set.map(|why| format!("--set {why}")));
+    let diagnostics = notes.map(|n| Diagnostic::note("kernel::N01", 0..0, n)).collect();
+    Findings { name: spec.kernel.name.clone(), text: "".into(), diagnostics }
+}
+
 /// A kernel that is there already, with the settings of a user.
 pub fn adjusted(mut kernel: KernelSpec, settings: &Settings) -> Result<KernelSpec, Error> {
     for (path, value) in &settings.kernel {
@@ -303,7 +311,7 @@ impl Asked {
     /// What is to be run, and what there is to say about its inputs.
     pub fn spec(&self) -> Result<(RunSpec, Vec<Findings>), Error> {
         let platform = platform(&self.platform, &self.settings)?;
-        let kernel = kernel(&self.kernel, &self.settings)?;
+        let mut kernel = kernel(&self.kernel, &self.settings)?;
         let read = workload(&self.workload, &platform.value, self.dialect, &self.settings)?;
         let duration = self.duration.unwrap_or_else(|| default_duration(&read.value.workload));
         let mut spec = RunSpec {
@@ -314,7 +322,9 @@ impl Asked {
             duration,
         };
         spec.platform.calibration_cpu = read.value.calibration_cpu.unwrap_or(spec.platform.calibration_cpu);
-        Ok((spec, vec![platform.findings, read.findings, kernel.findings]))
+        kernel.findings.diagnostics.extend(without_effect_here(&spec, &kernel.findings, &self.settings));
+        let notes = notes(&spec, &self.settings);
+        Ok((spec, vec![platform.findings, read.findings, kernel.findings, notes]))
     }
 }
 

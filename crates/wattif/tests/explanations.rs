@@ -76,3 +76,14 @@ fn cpu_power_is_balancing() {
     let e = explained("issue_6_cpu_power", ["linux-3.13+five", "eff+five"], [5000, 2000]);
     assert!(e.shares.iter().flat_map(|s| &s.shares).all(|s| s.part == "placement and balance" || s.value == 0.0));
 }
+
+/// Where nothing differs, energies are in their unit still.
+#[test]
+fn equal_runs_have_a_unit() {
+    let [a, _] = sides("walt_vs_pelt", ["android-4.9", "walt"], 500);
+    let e = explain([&a, &a], &reruns(100), &|| true).unwrap();
+    let (text, energy) = (e.to_text(), e.energy.as_ref().expect("the platform has powers"));
+    let all: Vec<&str> = text.lines().filter(|l| l.trim_start().starts_with("all ")).collect();
+    let of_energy = all.iter().filter(|l| l.contains(&wattif_lab::table::cell(energy.a)));
+    assert_eq!((energy.difference_fj, of_energy.count()), (0, 2), "{all:#?}");
+}

@@ -86,6 +86,26 @@ fn what_cannot_be_swept_is_refused_before_anything_runs() {
     has("teo.generation=5.6,9.9", "9.9");
 }
 
+/// What `wattif run` says of a file or a setting, a sweep says too: once, and at how many points.
+#[test]
+fn what_there_is_to_say_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wattif"));
+        command.args(["sweep", "video", "--duration", "10ms", "--store"]).arg(folder.path().join("a.sqlite"));
+        let out = command.args(more).output().unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, err) = said(&["--axis", "cpuidle=menu,teo", "--axis", "teo.generation=5.6,5.14"]);
+    assert_eq!((code, err.matches("teo.generation").count()), (Some(0), 1), "{err}");
+    assert!(err.contains("changes nothing: cpuidle is menu (at 2 of 4"), "{err}");
+    let (code, err) =
+        said(&["--axis", "teo.generation=5.6", "--set", "schedutil.rate_limit_us=1", "--set", "cpufreq=performance"]);
+    assert!(code == Some(0) && err.contains("schedutil.rate_limit_us") && !err.contains("(at "), "{err}");
+    let (code, err) = said(&["--axis", "cpuidle=menu,teo", "--set", "cpuidle=ladder"]);
+    assert!(code == Some(2) && err.contains("`cpuidle` is an axis and set by --set as well"), "{err}");
+}
+
 /// Behind a limit on the size of files, as on a full disk: an error that says what to do, and what was finished is kept.
 #[test]
 #[cfg(unix)]

@@ -86,9 +86,12 @@ impl Explanation {
                 "\nEnergy by domain, operating point and idle state, {} (B − A, sums to the total)",
                 e.unit
             );
-            out += &rows(&e.by_state, true);
+            // A unit's worth of both runs together, in case they are equal.
+            let fj: i128 = e.by_state.iter().map(|r| r.a_fj + r.b_fj).sum();
+            let scale = if fj == 0 { 1.0 } else { (e.a + e.b) / fj as f64 };
+            out += &rows(&e.by_state, scale, true);
             let _ = writeln!(out, "\nEnergy by task, {} (sums to the same)", e.unit);
-            out += &rows(&e.by_task, false);
+            out += &rows(&e.by_task, scale, false);
         }
         out += "\nWake-up latency by cause (each waiting nanosecond in the first bin that holds)\n";
         out += &self.waits();
@@ -131,11 +134,11 @@ impl Explanation {
     }
 }
 
-fn rows(rows: &[Row], timed: bool) -> String {
+/// `scale`: units in a femtojoule.
+fn rows(rows: &[Row], scale: f64, timed: bool) -> String {
     use Align::{Left, Right};
     let columns = [("", Left), ("A", Right), ("B", Right), ("B − A", Right), ("A s", Right), ("B s", Right)];
     let mut table = Table::new(columns.into_iter().take(if timed { 6 } else { 4 }));
-    let scale = rows.iter().find(|r| r.difference_fj != 0).map_or(1.0, |r| r.difference / r.difference_fj as f64);
     for r in rows.iter().take(SHOWN) {
         let value = |fj: i128| cell(fj as f64 * scale);
         let mut cells = vec![r.name.clone(), value(r.a_fj), value(r.b_fj), signed(r.difference)];

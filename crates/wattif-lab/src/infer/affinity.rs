@@ -5,7 +5,8 @@
 //! when it happened often, or long, beside CPUs that it never ran on. Idle CPUs among its own are the scheduler's choice and say nothing.
 //!
 //! Of two threads of one CPU only the one that waits tells. The other one, which met it again and again, either of them woken while the
-//! other ran, and never left, is bound to the same CPU (`companions`).
+//! other ran, and never left, is bound to the same CPU (`companions`). Of threads of one kind, some of which stay and more of which
+//! roam, none is bound.
 
 use std::collections::BTreeMap;
 use wattif_model::platform::{Cpu, Platform};
@@ -315,6 +316,24 @@ pub fn companions<'a>(
     all
 }
 
+/// Takes those back of whose kind more roam than stay, but for the kernel's threads of a CPU.
+pub fn outvoted<'a>(
+    bound: &mut BTreeMap<Pid, CpuSet>,
+    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
+    kind: impl Fn(Pid) -> &'a str,
+) {
+    let mut votes: BTreeMap<&str, (Vec<Pid>, usize)> = BTreeMap::new();
+    for (pid, seen, _) in threads.filter(|(_, seen, comm)| seen.named(comm).is_none()) {
+        let (stay, roam) = votes.entry(kind(pid)).or_default();
+        match bound.contains_key(&pid) {
+            true => stay.push(pid),
+            false => *roam += usize::from(seen.seen_on.len() > 1),
+        }
+    }
+    let outvoted = votes.into_values().filter(|(stay, roam)| *roam > stay.len());
+    outvoted.flat_map(|(stay, _)| stay).for_each(|pid| drop(bound.remove(&pid)));
+}
+
 impl PassedOver {
     fn runs(&mut self, cpu: CpuId, waited_ns: u64, idle: &CpuSet, squeezed: bool) {
         // Where its own CPU was idle all the while, it waited for that one to leave a deep state.
@@ -495,6 +514,13 @@ mod tests {
         };
         assert_eq!(bound(&threads, true), [1, 2]);
         assert_eq!(bound(&threads[1..], true), [0; 0], "nobody is bound there");
+        let voted = |roaming: u32| {
+            let all = threads.iter().copied().chain((10..10 + roaming).map(|pid| (Pid(pid), &gone, "t")));
+            let mut bound = companions(all.clone(), &machine(true));
+            outvoted(&mut bound, all, |_| "t");
+            bound.len()
+        };
+        assert_eq!((voted(1), voted(2)), (2, 0), "one of its kind has gone elsewhere already");
         let kthread = (Pid(9), &once, "kworker/1:0");
         assert_eq!(bound(&[threads[1], kthread], true), [9], "each CPU has its kernel threads");
         // A real-time thread that waits is bound, although placement by energy packs the fair ones.

@@ -15,6 +15,8 @@ const MIN_SEEN: usize = 8;
 const REFUSED_OF: usize = 20;
 /// Of so many one is hidden at least; otherwise wake-ups say all.
 const HIDDEN_OF: usize = 50;
+/// For each that is seen so many may be hidden: who is seen to be woken once in a while hands a lock over, say.
+const HIDDEN_MOST: usize = 4;
 
 /// Names of the workers, what they waited for before and after their work, and the collector.
 type Join<'a> = (&'a str, Waits, Pid);
@@ -42,7 +44,7 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
     let hidden: Vec<(Pid, Pid, usize, u64)> = seen(threads, kinds, &waits)
         .into_iter()
         .filter(|(_, s)| s.posted >= MIN_SEEN && s.refused * REFUSED_OF <= s.posted)
-        .filter(|(_, s)| s.hidden.len() * HIDDEN_OF > s.posted)
+        .filter(|(_, s)| s.hidden.len() * HIDDEN_OF > s.posted && s.hidden.len() <= HIDDEN_MOST * s.posted)
         .flat_map(|((.., to), s)| s.hidden.into_iter().map(move |(by, before, at)| (by, to, before, at)))
         .collect();
     let mut inserts: BTreeMap<Pid, Vec<(usize, Step)>> = BTreeMap::new();

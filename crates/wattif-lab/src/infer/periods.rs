@@ -67,8 +67,9 @@ pub fn reveal_among(steps: &mut Vec<Step>, waits: impl Fn(&Step) -> bool) -> Bea
     let mut out: Vec<Step> = Vec::with_capacity(steps.len());
     let (mut begin, mut last) = (0, None);
     for i in 0..steps.len() {
-        let Step::Timer { until, .. } = steps[i] else { continue };
-        let jobs = last.and_then(|last| jobs(&steps[begin..i], until - last, period, usual, &waits)).unwrap_or(1);
+        let Step::Timer { until, since } = steps[i] else { continue };
+        let stretch = |last| Stretch { ns: until - last, awake_ns: since.saturating_sub(last) };
+        let jobs = last.and_then(|last| jobs(&steps[begin..i], stretch(last), period, usual, &waits)).unwrap_or(1);
         split(&steps[begin..i], jobs, period, &mut out);
         if jobs > 1 {
             let on_grid = is_multiple(until - last.unwrap_or(0), period);
@@ -172,17 +173,23 @@ fn is_about(work: u64, expected: u64) -> bool {
     work.abs_diff(expected) <= expected / 100 * EQUAL_PCT
 }
 
+/// From one expiry to the next, and of that until the thread slept.
+struct Stretch {
+    ns: u64,
+    awake_ns: u64,
+}
+
 /// How many jobs a stretch of steps between two expiries holds, if it is clear.
-fn jobs(steps: &[Step], ns: u64, period: u64, usual: u64, waits: impl Fn(&Step) -> bool) -> Option<u64> {
+fn jobs(steps: &[Step], of: Stretch, period: u64, usual: u64, waits: impl Fn(&Step) -> bool) -> Option<u64> {
     let is_told = |s: &Step| waits(s) || matches!(s, Step::Passed { .. });
-    if ns <= period + slop(period) || steps.iter().any(is_told) {
+    if of.ns <= period + slop(period) || steps.iter().any(is_told) {
         return None;
     }
     let work = total(steps);
     let jobs = (work + usual / 2) / usual;
-    // The last of `jobs` began a period before the next expiry or earlier: so many fit in.
-    ((2..=MAX_JOBS).contains(&jobs) && jobs <= ns / period + 1 && work.abs_diff(jobs * usual) <= usual / 4)
-        .then_some(jobs)
+    // The last of `jobs` began when its timer had passed, and before the thread slept: so many fit in.
+    let passed = jobs.saturating_sub(1).saturating_mul(period) <= of.awake_ns.saturating_add(slop(period));
+    ((2..=MAX_JOBS).contains(&jobs) && passed && work.abs_diff(jobs * usual) <= usual / 4).then_some(jobs)
 }
 
 fn total(steps: &[Step]) -> u64 {
@@ -264,6 +271,8 @@ mod tests {
             10,
             "it waited for another thread",
         );
+        let early = Step::Timer { until: 100 * MS, since: 84 * MS };
+        check(with(&[timer(80), Step::Work(4 * MS), early]), 10, "it slept before the timer between them had passed");
         check(regular(&[10, 21, 35, 41, 60, 66, 90, 99]), 0, "no period");
     }
 }

@@ -84,7 +84,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     };
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
-    let bound = super::affinity::companions(seen, &machine);
+    let mut bound = super::affinity::companions(seen.clone(), &machine);
+    super::affinity::outvoted(&mut bound, seen, |pid| &kinds[&pid]);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| matches!(s, Step::Token { .. } | Step::Get(_) | Step::Barrier(_) | Step::Lock(_));

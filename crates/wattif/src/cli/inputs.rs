@@ -9,7 +9,6 @@ use wattif_formats::{rtapp, workload_json};
 use wattif_model::Ns;
 use wattif_model::check::{Diagnostic, Severity};
 use wattif_model::run::RunSpec;
-use wattif_sim::registry;
 
 /// Which reading of rt-app's grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -143,10 +142,7 @@ impl Inputs {
         let repeated = settings.repeated().into_iter().map(|why| Diagnostic::note("kernel::N01", 0..0, why));
         findings.push(Findings { name: "settings".into(), text: "".into(), diagnostics: repeated.collect() });
         for spec in &specs {
-            let set = settings.kernel.iter().filter_map(|(path, _)| registry::without_effect_here(spec, path));
-            let notes = registry::notes(spec).into_iter().chain(set.map(|why| format!("--set {why}")));
-            let notes = notes.map(|n| Diagnostic::note("kernel::N01", 0..0, n)).collect();
-            findings.push(Findings { name: spec.kernel.name.clone(), text: "".into(), diagnostics: notes });
+            findings.push(load::notes(spec, &settings));
         }
         findings.retain(|f| !f.diagnostics.is_empty());
         for f in &findings {

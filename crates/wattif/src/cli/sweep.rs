@@ -15,6 +15,7 @@ use wattif_lab::report::{Swept as Point, swept};
 use wattif_lab::stats::FEWEST;
 use wattif_lab::sweep::Sampling;
 use wattif_lab::table::{Align, Table, cell, interval};
+use wattif_model::check::Severity;
 
 /// Try many settings: every combination, or a sample of them.
 ///
@@ -79,7 +80,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
+pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let front = args.pareto.as_deref().map(pair).transpose()?;
     let mut shown = args.metric.clone();
     for name in front.iter().flatten() {
@@ -90,6 +91,9 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     shown.iter().try_for_each(|name| check_metric(name))?;
     let plan = args.swept.question(args.sampling(), args.seeds)?.plan()?;
     front.as_ref().map_or(Ok(()), |front| plan.check_front(front))?;
+    for findings in plan.findings.iter().filter(|f| !f.diagnostics.is_empty()) {
+        output::note(&findings.render(look, Severity::Note));
+    }
     let store = Store::open(&args.swept.store)?;
     let missing = plan.missing(&store)?;
     let all = plan.points.len() * plan.seeds.len();

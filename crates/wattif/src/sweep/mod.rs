@@ -8,7 +8,7 @@ mod store;
 
 pub use store::{Finished, Store};
 
-use crate::error::{Error, nearest};
+use crate::error::{Error, Findings, nearest};
 use crate::load::Asked;
 use crate::run::{Done, Gate};
 use crate::settings::Settings;
@@ -20,6 +20,7 @@ use wattif_lab::metrics::{self, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_lab::sweep::{Axis, Point, Sampling, pareto, points};
 use wattif_model::Ns;
+use wattif_model::check::Diagnostic;
 use wattif_model::run::RunSpec;
 
 /// Results of another version of the model are other results: the version of the crate, and a sum of the sources that decide
@@ -60,6 +61,8 @@ pub struct Sweep {
     specs: Vec<RunSpec>,
     /// Seeds of every point.
     pub seeds: Vec<u64>,
+    /// What there is to say about the inputs: each once, and of how many points it is true if not of all.
+    pub findings: Vec<Findings>,
 }
 
 /// A run of a plan.
@@ -81,10 +84,19 @@ impl Question {
         if let Some(twice) = (1..names.len()).find(|&i| names[..i].contains(&names[i])) {
             return Err(Error::Usage(format!("axis `{}` is there twice", names[twice])));
         }
+        let settings = Settings::parse(&self.set)?;
+        if let Some(name) = names.iter().find(|name| settings.to_map().contains_key(*name)) {
+            return Err(Error::Usage(format!("`{name}` is an axis and set by --set as well; leave one of them out")));
+        }
         let seed = self.seeds.first().copied().unwrap_or(1);
         let points = points(&self.axes, &self.sampling, seed).map_err(Error::Usage)?;
-        let specs = points.par_iter().map(|point| self.spec(&names, point)).collect::<Result<_, Error>>()?;
-        Ok(Sweep { axes: names, points, specs, seeds: self.seeds.clone() })
+        let read = points.par_iter().map(|point| self.spec(&names, point)).collect::<Result<Vec<_>, Error>>()?;
+        let (specs, said): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+        let repeated = settings.repeated().into_iter().map(|why| Diagnostic::note("kernel::N01", 0..0, why));
+        let repeated = Findings { name: "settings".into(), text: "".into(), diagnostics: repeated.collect() };
+        let mut findings = vec![repeated];
+        findings.extend(each_once(said));
+        Ok(Sweep { axes: names, points, specs, seeds: self.seeds.clone(), findings })
     }
 
     /// Refuses what no plan could be made of, by the first value of every axis.
@@ -93,7 +105,7 @@ impl Question {
         Question { sampling: Sampling::These(vec![first]), ..self.clone() }.plan().map(drop)
     }
 
-    fn spec(&self, names: &[String], point: &Point) -> Result<RunSpec, Error> {
+    fn spec(&self, names: &[String], point: &Point) -> Result<(RunSpec, Vec<Findings>), Error> {
         let mut asked = Asked {
             workload: self.workload.clone(),
             platform: self.platform.clone(),
@@ -110,8 +122,32 @@ impl Question {
                 path => asked.settings.add(path, value),
             }
         }
-        asked.spec().map(|loaded| loaded.0)
+        asked.spec()
     }
+}
+
+/// What is said of the points, each once; by how many points, if not by all.
+fn each_once(points: Vec<Vec<Findings>>) -> Vec<Findings> {
+    let all = points.len();
+    let mut said: BTreeMap<(String, usize, String), usize> = BTreeMap::new();
+    let mut once: Vec<(Findings, usize)> = Vec::new();
+    for Findings { name, text, diagnostics } in points.into_iter().flatten() {
+        for d in diagnostics {
+            let at = *said.entry((name.clone(), d.span.start, d.message.clone())).or_insert(once.len());
+            if at == once.len() {
+                let one = Findings { name: name.clone(), text: text.clone(), diagnostics: vec![d] };
+                once.push((one, 0));
+            }
+            once[at].1 += 1;
+        }
+    }
+    let told = |(mut one, times): (Findings, usize)| {
+        if times < all {
+            one.diagnostics[0].message.push_str(&format!(" (at {times} of {all} points)"));
+        }
+        one
+    };
+    once.into_iter().map(told).collect()
 }
 
 /// Names of axes are `kernel`, `platform`, slots, `policy.tunable`, `features.NAME`, `workload.…` and `platform.…`; the last two
