@@ -45,7 +45,7 @@ pub struct Sched {
     pub se: Vec<SchedEntity>,
     /// One run queue per CPU.
     pub rqs: Vec<Rq>,
-    /// By CPU: counts what may change what a frequency governor reads: averages that moved, enqueues and dequeues, ticks.
+    /// By CPU: counts what may change the signals that governors and placement read: averages that moved, tasks that came or went, ticks.
     pub signal_versions: Vec<u64>,
     /// CPUs whose run queue may have changed since the balancer last looked (a bit each): every operation on a run queue
     /// first brings its clock up to date, which marks it.

@@ -38,6 +38,7 @@ impl Kernel<'_, '_> {
             let pid = self.cpus[cpu.at()].stop.pid;
             self.update_rq_clock(cpu);
             self.s.rqs[cpu.at()].nr_running += 1;
+            self.s.signal_versions[cpu.at()] += 1;
             let task = &mut self.s.tasks[pid.at()];
             (task.state, task.on_rq) = (State::Running, OnRq::Queued);
             // One path of the kernel's migration code; it does not depend on the clock of the CPU.
@@ -69,6 +70,7 @@ impl Kernel<'_, '_> {
         let pid = self.cpus[cpu.at()].stop.pid;
         self.cpus[cpu.at()].stop.runnable = false;
         self.s.rqs[cpu.at()].nr_running -= 1;
+        self.s.signal_versions[cpu.at()] += 1;
         let task = &mut self.s.tasks[pid.at()];
         (task.state, task.on_rq) = (State::Sleeping, OnRq::No);
         self.schedule(cpu);

@@ -197,6 +197,7 @@ impl Eevdf {
         }
         if !throttled {
             s.rqs[cpu.at()].nr_running -= count.queued;
+            s.signal_versions[cpu.at()] += 1; // also where a sleeper that was left in the queue goes
             fair::balance_early(s, cpu, was_sched_idle);
         }
         if let Some(pid) = task.filter(|_| task_delayed) {
