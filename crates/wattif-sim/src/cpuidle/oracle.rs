@@ -28,8 +28,8 @@
 //! Eight bytes per sleep of the run, and the run is simulated twice.
 //!
 //! # Where it fails
-//! It decides for each CPU alone: where the power of a cluster or a core depends on several CPUs, a common decision may
-//! save more. Its run is not the run of another governor with better states: without late wake-ups work is done earlier, and
+//! It decides for each CPU alone, by the CPU's own power: where the power of a cluster, a core or a clock domain (`static_uw`)
+//! depends on several CPUs, a common decision may save more, and so may a governor that errs on the deep side. Its run is not the run of another governor with better states: without late wake-ups work is done earlier, and
 //! where the workload makes more of that (a closed loop of requests), more is done. For a bound that holds for each idle
 //! period of a given run see the metrics `oracle.*`.
 //!
