@@ -27,9 +27,9 @@
 //!    misses only `uclamp_min`, else the one with most capacity; none idle: the target.
 //! 6. SMT: when no core is known to be idle, an idle sibling of the previous CPU (5.6: last, of the target).
 //! 7. Scan the cache, from the CPU after the target (5.6: from the target): an idle core if there may be one, else the
-//!    first idle CPU, of at most n. `SIS_UTIL`: n = `nr_idle_scan`; `SIS_PROP`: n = span · (`avg_idle`/512) /
-//!    (`avg_scan_cost` + 1), at least 4, of which the last is not looked at; `avg`: all, or none at all where `avg_idle`/512 <
-//!    `avg_scan_cost`.
+//!    first idle CPU, of at most n. `SIS_UTIL`: n = `nr_idle_scan`, and no limit with that feature off; `SIS_PROP`: n = span ·
+//!    (`avg_idle`/512) / (`avg_scan_cost` + 1), at least 4, of which the last is not looked at; `avg`: all, or none at all where
+//!    `avg_idle`/512 < `avg_scan_cost`.
 //! 8. The target.
 //!
 //! `cluster` (6.7): where cores share a cache below the last level, the CPUs of steps 2 and 4 are taken at once only if they
@@ -394,7 +394,7 @@ impl SelectIdleSibling {
     #[inline(never)]
     fn scan_cores(&mut self, s: &mut Sched, sd: usize, pid: Pid, target: CpuId) -> Option<(CpuId, PlacementReason)> {
         // An overloaded cache has no idle core either.
-        if self.scan == Scan::Util && s.topology.llc_shared(target).is_some_and(|l| l.nr_idle_scan == 0) {
+        if self.nr_idle_scan(s, target) == 0 {
             return None;
         }
         let mut idle_cpu = None;
@@ -508,12 +508,18 @@ impl SelectIdleSibling {
         first.chain(others.filter(move |&c| cluster.is_none_or(|first| !first.contains(c))))
     }
 
+    /// How many CPUs `SIS_UTIL` leaves to the scan; without the feature there is no limit (`INT_MAX`).
+    fn nr_idle_scan(&self, s: &View, target: CpuId) -> u32 {
+        let limits = self.scan == Scan::Util && s.features.sis_util;
+        s.topology.llc_shared(target).filter(|_| limits).map_or(u32::MAX, |llc| llc.nr_idle_scan)
+    }
+
     /// How many CPUs may be looked at; `None`: the scan is not worth it at all.
     fn limit(&self, s: &View, sd: usize, req: &Request, target: CpuId) -> Option<Limit> {
         match self.scan {
             Scan::All => Some(Limit(u32::MAX)),
             Scan::Util => {
-                let nr = s.topology.llc_shared(target)?.nr_idle_scan;
+                let nr = self.nr_idle_scan(s, target);
                 (nr > 0).then_some(Limit(nr))
             }
             Scan::Avg => {

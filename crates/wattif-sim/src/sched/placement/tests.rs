@@ -200,6 +200,15 @@ fn the_cluster_counts_among_the_cpus_that_a_scan_may_look_at() {
 }
 
 #[test]
+fn without_its_feature_the_limit_by_utilisation_is_lifted() {
+    let (mut toy, mut policy, pid) = clustered(&[9]);
+    toy.s.topology.llc_shared[0].nr_idle_scan = 0;
+    assert_eq!(place(&mut toy, &mut policy, pid, 5, WAKEUP).reason, PlacementReason::Target);
+    toy.s.features.sis_util = false;
+    assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, pid, 5, WAKEUP)), (9, PlacementReason::IdleScan));
+}
+
+#[test]
 fn an_idle_cpu_of_another_cluster_is_the_last_resort() {
     // The waker on CPU 5 is the target (its wake-up is a last word); the task was on CPU 10, which is idle.
     let sync = Kind::Wakeup { sync: true };
