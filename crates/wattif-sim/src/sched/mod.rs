@@ -78,6 +78,8 @@ pub struct Sched {
     pub bandwidth_slice_ns: u64,
     /// Fair tasks may ask for a slice of their own.
     pub custom_slice: bool,
+    /// Real-time tasks look for CPUs that are large enough.
+    pub rt_capacity_aware: bool,
     /// Least time between two updates of a group's load by one queue, ns.
     pub tg_load_avg_limit_ns: u64,
     /// What the bandwidth of groups asks of `core`.
@@ -160,6 +162,7 @@ impl Sched {
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             custom_slice: true,
+            rt_capacity_aware: true,
             tg_load_avg_limit_ns: 1_000_000,
             bandwidth_notes: Vec::new(),
             hz: (1_000_000_000 + tick_ns / 2) / tick_ns,

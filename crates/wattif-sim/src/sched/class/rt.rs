@@ -20,7 +20,8 @@
 //! 3. SCHED_RR: at the tick that ends the quantum (100 ms of ticks), to the end of its priority, if it is not alone there. A
 //!    preempted or sleeping task keeps the rest of its quantum.
 //! 4. Placement of a wakee: the CPU it was on, unless a real-time task runs there that it does not preempt or that may not
-//!    move; then one of the CPUs with the least urgent work ([`find_lowest_rq`]).
+//!    move; then one of the CPUs with the least urgent work ([`find_lowest_rq`]). With `capacity_aware` (5.6) a CPU smaller than
+//!    the task's `uclamp_min` is left too, and one that is not is preferred.
 //! 5. A CPU where a real-time task has to wait pushes it, after each wake-up and switch, to a CPU where it may run at once
 //!    ([`push_rt_task`]); a CPU whose real-time task leaves, or becomes less urgent, pulls the most urgent one that waits
 //!    elsewhere ([`pull_rt_task`]). `sched/rt_balance.rs` says when.
@@ -44,7 +45,7 @@
 //! CPU to the next, each of which pushes. No vectors exist.
 //!
 //! # Source
-//! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour).
+//! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour); commit 804d402fb6f6 (5.6) for `capacity_aware`.
 
 use super::{Dequeue, Enqueue, SchedClass};
 use crate::registry::Tunable;
@@ -64,6 +65,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "6.12",
         allowed: &["6.1", "6.12"],
         doc: "6.1: limited to sched_rt_runtime_us per period; 6.12: not limited, starving fair tasks have a server",
+    },
+    Tunable {
+        name: "capacity_aware",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "a wakee looks for a CPU of at least its uclamp_min, all of it unless it asks for less (5.6)",
     },
     Tunable {
         name: "sched_rt_runtime_us",
@@ -344,10 +351,10 @@ fn cpupri(rq: &Rq) -> u8 {
     if rq.dl.dl_nr_running > 0 { 100 } else { 99 - highest_prio(rq) }
 }
 
-/// `rt_task_fits_capacity`.
+/// `rt_task_fits_capacity`; before 5.6 nobody asked.
 fn rt_task_fits_capacity(s: &Sched, pid: Pid, cpu: CpuId) -> bool {
     let task = &s.tasks[pid.at()];
-    s.rqs[cpu.at()].cpu_capacity_orig >= task.uclamp_min.min(task.uclamp_max)
+    !s.rt_capacity_aware || s.rqs[cpu.at()].cpu_capacity_orig >= task.uclamp_min.min(task.uclamp_max)
 }
 
 /// `cpupri_find_fitness`: the CPUs of the lowest level at which some CPU is below the task and large enough for it; large
@@ -508,6 +515,20 @@ mod tests {
         assert_eq!(run(&mut s, 0), b);
         assert_eq!(s.tasks[a.at()].rt.sum_exec_runtime, 100_000_000);
         assert!(s.rqs[0].avg_rt.util_avg > 800);
+    }
+
+    #[test]
+    fn a_wakee_leaves_a_small_cpu_since_5_6() {
+        for (aware, expect) in [(false, 0), (true, 1)] {
+            let mut s = Sched::bare(2, 4_000_000);
+            (s.rt_capacity_aware, s.rqs[0].cpu_capacity_orig) = (aware, 462);
+            let pid = rt_task(&mut s, Policy::Fifo, 50, 0);
+            RT.dequeue_task(&mut s, CpuId(0), pid, Dequeue { sleep: true, ..Dequeue::default() });
+            (s.tasks[pid.at()].uclamp_min, s.tasks[pid.at()].uclamp_max) = (1024, 1024);
+            let kind = Kind::Wakeup { sync: false };
+            let req = Request { pid, prev_cpu: CpuId(0), this_cpu: CpuId(0), kind, in_irq: false };
+            assert_eq!(select_task_rq(&mut s, &req).cpu, CpuId(expect), "{aware}");
+        }
     }
 
     #[test]
