@@ -78,6 +78,9 @@ pub struct Sched {
     pub bandwidth_slice_ns: u64,
     /// Fair tasks may ask for a slice of their own.
     pub custom_slice: bool,
+    /// Real-time tasks on a CPU from which on one that waits there is pushed and pulled (`rt_rq->overloaded`): 2 until 6.6. Since 6.7
+    /// one that waits and may move will do, be it the only one.
+    pub rt_overload: u32,
     /// Real-time tasks look for CPUs that are large enough.
     pub rt_capacity_aware: bool,
     /// Least time between two updates of a group's load by one queue, ns.
@@ -162,6 +165,7 @@ impl Sched {
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             custom_slice: true,
+            rt_overload: 1,
             rt_capacity_aware: true,
             tg_load_avg_limit_ns: 1_000_000,
             bandwidth_notes: Vec::new(),

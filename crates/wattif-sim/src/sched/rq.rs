@@ -263,7 +263,7 @@ pub struct RootDomain {
     pub energy_aware_4_9: bool,
     /// Some task or group has utilisation clamps (`uclamp_is_used`).
     pub uclamp_used: bool,
-    /// CPUs with a second real-time task, which might be pulled (`rto_count`).
+    /// CPUs with so many real-time tasks that one might be pulled, see [`rt_overload`](super::Sched::rt_overload) (`rto_count`).
     pub rto_count: u32,
     /// The limit of the real-time class, where this kernel has one.
     pub rt_bandwidth: Option<RtBandwidth>,

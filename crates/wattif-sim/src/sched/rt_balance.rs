@@ -37,7 +37,7 @@ impl Kernel<'_, '_> {
     /// Every real-time task that waits on `cpu` goes where it can run, until one cannot (`push_rt_tasks`).
     #[inline(never)]
     pub(crate) fn push_rt_tasks(&mut self, cpu: CpuId, from: CpuId) {
-        while self.s.rqs[cpu.at()].rt.rt_nr_running > 1 || self.s.rqs[cpu.at()].dl.dl_nr_running > 0 {
+        while self.s.rqs[cpu.at()].rt.rt_nr_running >= self.s.rt_overload {
             let push = rt::push_rt_task(&mut self.s, cpu, from);
             if !self.push(push, cpu, from) {
                 return;
@@ -105,9 +105,6 @@ impl Kernel<'_, '_> {
             return;
         }
         for src in 0..self.s.nr_cpus() as u32 {
-            if self.s.rqs[src as usize].rt.rt_nr_running < 2 {
-                continue;
-            }
             if let Some(pid) = rt::pull_rt_task(&self.s, cpu, CpuId(src)) {
                 self.move_queued_task(pid, cpu, cpu);
             }

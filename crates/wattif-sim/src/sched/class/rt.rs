@@ -24,7 +24,8 @@
 //!    the task's `uclamp_min` is left too, and one that is not is preferred.
 //! 5. A CPU where a real-time task has to wait pushes it, after each wake-up and switch, to a CPU where it may run at once
 //!    ([`push_rt_task`]); a CPU whose real-time task leaves, or becomes less urgent, pulls the most urgent one that waits
-//!    elsewhere ([`pull_rt_task`]). `sched/rt_balance.rs` says when.
+//!    elsewhere ([`pull_rt_task`]). `sched/rt_balance.rs` says when. Until 6.6 only where two real-time tasks are queued on the
+//!    CPU it comes from; since 6.7 (`generation = "6.12"`) also one that waits behind a deadline task.
 //! 6. `generation = "6.1"`: of every `sched_rt_period_us` the class gets `sched_rt_runtime_us` on a CPU, even if nobody else
 //!    wants the rest; deadline tasks use it up too. What it ran too long, up to a tick, is taken off the next period. With
 //!    the feature RT_RUNTIME_SHARE (on until 5.9) a CPU borrows from the others first. `"6.12"`: no such limit; fair tasks that
@@ -45,7 +46,8 @@
 //! CPU to the next, each of which pushes. No vectors exist.
 //!
 //! # Source
-//! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour); commit 804d402fb6f6 (5.6) for `capacity_aware`.
+//! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour); commits 804d402fb6f6 (5.6) for `capacity_aware`, 612f769edd06
+//! (6.7) for what is pulled.
 
 use super::{Dequeue, Enqueue, SchedClass};
 use crate::registry::Tunable;
@@ -64,7 +66,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "6.12",
         allowed: &["6.1", "6.12"],
-        doc: "6.1: limited to sched_rt_runtime_us per period; 6.12: not limited, starving fair tasks have a server",
+        doc: "6.1: limited to sched_rt_runtime_us per period; 6.12: not limited, starving fair tasks have a server, and a task alone behind a deadline task is pulled (6.7)",
     },
     Tunable {
         name: "capacity_aware",
@@ -126,7 +128,7 @@ impl SchedClass for Rt {
         };
         rt.queue.insert((prio, order, pid));
         rt.rt_nr_running += 1;
-        s.rd.rto_count += u32::from(rt.rt_nr_running == 2);
+        s.rd.rto_count += u32::from(rt.rt_nr_running == s.rt_overload);
         let rq = &mut s.rqs[cpu.at()];
         rq.nr_running += u32::from(!rq.rt.throttled);
         rq.util_changed = true;
@@ -144,7 +146,7 @@ impl SchedClass for Rt {
         let (prio, order, _) = rq.rt.queue.take(|e| e.2 == pid).expect("a queued real-time task is in the queue");
         s.tasks[pid.at()].rt.saved = flags.save.then_some((prio, order));
         rq.rt.rt_nr_running -= 1;
-        s.rd.rto_count -= u32::from(rq.rt.rt_nr_running == 1);
+        s.rd.rto_count -= u32::from(rq.rt.rt_nr_running + 1 == s.rt_overload);
         rq.nr_running -= u32::from(!rq.rt.throttled);
         rq.util_changed = true;
         true
@@ -439,7 +441,7 @@ pub fn push_rt_task(s: &mut Sched, cpu: CpuId, this_cpu: CpuId) -> Push {
 /// A task that waits on `from` and would run at once on `cpu`: the most urgent, unless it is about to run where it is.
 pub fn pull_rt_task(s: &Sched, cpu: CpuId, from: CpuId) -> Option<Pid> {
     let src = &s.rqs[from.at()];
-    if from == cpu || src.rt.rt_nr_running < 2 {
+    if from == cpu || src.rt.rt_nr_running < s.rt_overload {
         return None;
     }
     let mine = |p: Pid| is_pushable(s, from, p) && s.tasks[p.at()].cpus.contains(cpu);
@@ -515,6 +517,22 @@ mod tests {
         assert_eq!(run(&mut s, 0), b);
         assert_eq!(s.tasks[a.at()].rt.sum_exec_runtime, 100_000_000);
         assert!(s.rqs[0].avg_rt.util_avg > 800);
+    }
+
+    #[test]
+    fn a_lone_task_behind_a_deadline_task_is_pulled_since_6_7() {
+        for (overload, count) in [(2, 0), (1, 1)] {
+            let mut s = Sched::bare(2, 4_000_000);
+            s.rt_overload = overload;
+            let waiter = rt_task(&mut s, Policy::Fifo, 10, 0);
+            let deadline = spawn(&mut s, 0);
+            (s.tasks[deadline.at()].policy, s.tasks[deadline.at()].prio) = (Policy::Deadline, 0);
+            s.rqs[0].curr = deadline;
+            assert_eq!(s.rd.rto_count, count);
+            assert_eq!(pull_rt_task(&s, CpuId(1), CpuId(0)), (overload == 1).then_some(waiter));
+            RT.dequeue_task(&mut s, CpuId(0), waiter, Dequeue { sleep: true, ..Dequeue::default() });
+            assert_eq!(s.rd.rto_count, 0);
+        }
     }
 
     #[test]
