@@ -42,7 +42,7 @@ use crate::sched::rq::CfsRq;
 use crate::sched::schedtune::{self, Schedtune};
 use crate::sched::task::{SchedEntity, TaskGroup};
 use crate::sched::topology::{Asym, DomainParams, Topology};
-use crate::sched::uclamp::group_clamps;
+use crate::sched::uclamp::{Clamped, group_clamps};
 use std::collections::BTreeMap;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
 use wattif_model::platform::{IdleState, Platform};
@@ -335,7 +335,8 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.groups = groups;
     s.rd.energy_aware = balancer.eas;
     s.rd.energy_aware_4_9 = s.rd.energy_aware && Tunables::of(kernel, "eas").text("generation") == "4.9";
-    s.rd.uclamp_used = spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024));
+    s.clamped = clamped(kernel);
+    s.rd.uclamp_used = s.clamped >= Clamped::Groups && clamps_groups(spec);
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
     s.bandwidth_slice_ns = class.int("bandwidth_slice_us").min(LONGEST_US) * 1000;
     s.custom_slice = hears_slices(kernel);
@@ -355,6 +356,16 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     init_groups(&mut s);
     init_bandwidth(&mut s, kernel);
     s
+}
+
+/// Whose clamps are heard.
+fn clamped(kernel: &KernelSpec) -> Clamped {
+    parsed(&Tunables::of(kernel, "cpu_util"), "uclamp", Clamped::parse)
+}
+
+/// Does a group of the workload clamp its threads?
+fn clamps_groups(spec: &RunSpec) -> bool {
+    spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024))
 }
 
 /// May fair tasks ask for a slice of their own?
@@ -453,10 +464,25 @@ pub fn notes(spec: &RunSpec) -> Vec<String> {
         _ => spec.platform.is_asymmetric().then_some("no energy-aware placement here"),
     };
     notes.extend(what.zip(no_eas(spec)).map(|(what, why)| format!("{what}: {why}")));
-    if !hears_slices(&spec.kernel) && asks_for_slices(spec) {
-        let why =
-            "slices that fair threads ask for (dl-runtime) have no effect: this kernel knows none, they came with 6.12";
-        notes.push(why.to_string());
+    notes.extend(unheard_notes(spec));
+    notes
+}
+
+/// What a workload asks for that this kernel does not know.
+fn unheard_notes(spec: &RunSpec) -> Vec<String> {
+    let slices = |attr: &SchedAttr| attr.policy.is_fair() && attr.runtime.0 != 0;
+    let clamps = |attr: &SchedAttr| attr.util_min.is_some() || attr.util_max.is_some();
+    let clamped = clamped(&spec.kernel);
+    let told = |what: &str, since| format!("{what} have no effect: this kernel knows none, they came with {since}");
+    let mut notes = Vec::new();
+    if !hears_slices(&spec.kernel) && asks_for(spec, slices) {
+        notes.push(told("slices that fair threads ask for (dl-runtime)", "6.12"));
+    }
+    if clamped < Clamped::Tasks && asks_for(spec, clamps) {
+        notes.push(told("clamps that threads ask for (util_min, util_max)", "5.3"));
+    }
+    if clamped < Clamped::Groups && clamps_groups(spec) {
+        notes.push(told("clamps of groups (cpu.uclamp.min, cpu.uclamp.max)", "5.4"));
     }
     notes
 }
@@ -560,9 +586,8 @@ fn why_not_by_display(spec: &RunSpec, hz: u32) -> Option<String> {
     }
 }
 
-/// Does a fair thread of the workload ask for a slice?
-fn asks_for_slices(spec: &RunSpec) -> bool {
-    let asks = |attr: &SchedAttr| attr.policy.is_fair() && attr.runtime.0 != 0;
+/// Does a thread of the workload ask for this, at its start or later?
+fn asks_for(spec: &RunSpec, asks: impl Fn(&SchedAttr) -> bool) -> bool {
     let later = |op: &Op| matches!(op, Op::SetAttr(attr) if asks(attr));
     spec.workload.tasks.iter().any(|t| asks(&t.attr) || t.program.ops.iter().any(later))
 }
@@ -653,6 +678,7 @@ fn cpu_util_without_effect(kernel: &KernelSpec, tunable: &str) -> Option<String>
         by_waiting.then(|| "load is walt, whose signals do not say who waits".to_string())
     };
     match tunable {
+        "uclamp" => None,
         "gate_pct" => (!in_use(|b| matches!(b, Boost::RelGate(_)))).then(|| "no scheme in use is rel-gate".to_string()),
         "delay_us" => (!in_use(|b| matches!(b, Boost::ResponseTime { .. })))
             .then(|| "no scheme in use is response-time".to_string()),
@@ -783,7 +809,8 @@ fn build_groups(run: &RunSpec) -> Result<Vec<TaskGroup>, RunError> {
             let offset = if interleave { period_offset(run.seed, spec) } else { 0 };
             CfsBandwidth::new(quota.0, spec.period.0, spec.burst.0, offset)
         });
-        let uclamp = group_clamps(spec, groups[parent as usize].uclamp);
+        let above = groups[parent as usize].uclamp;
+        let uclamp = if clamped(&run.kernel) >= Clamped::Groups { group_clamps(spec, above) } else { (0, 1024) };
         groups.push(TaskGroup { path, parent, shares, idle: spec.idle, bandwidth, uclamp, ..TaskGroup::root() });
     }
     Ok(groups)

@@ -819,6 +819,34 @@ fn slices_that_threads_ask_for_are_heard_since_6_12() {
 }
 
 #[test]
+fn clamps_are_heard_since_5_3_and_those_of_groups_since_5_4() {
+    let text = |task: &str, group: &str| {
+        format!(
+            r#"{{ "tasks": {{ "a": {{ "taskgroup": "/g", {task} "run": 2000, "timer": {{ "ref": "t", "period": 16000 }} }} }},
+                "groups": {{ "/g": {{ {group} }} }}, "global": {{ "duration": 1 }} }}"#
+        )
+    };
+    let since = [
+        ("linux-3.13", [false, false]),
+        ("linux-5.0", [false, false]),
+        ("android-4.9", [false, false]),
+        ("linux-5.3", [true, false]),
+        ("linux-5.4", [true, true]),
+        ("linux-6.12", [true, true]),
+    ];
+    for (kernel, heard) in since {
+        let run = |task, group| spec("hikey960", kernel, &text(task, group), 1);
+        let plain = run("", "");
+        let asked = [run(r#""util_min": 1024,"#, ""), run("", r#""cpu.uclamp.min": 100"#)];
+        for ((asked, heard), what) in asked.iter().zip(heard).zip(["util_min", "cpu.uclamp"]) {
+            assert_eq!(digest(asked) != digest(&plain), heard, "{kernel} {what}");
+            let told = wattif_sim::registry::notes(asked).iter().any(|n| n.contains(what));
+            assert_eq!(told, !heard, "{kernel} {what}");
+        }
+    }
+}
+
+#[test]
 fn waiting_for_a_disk_keeps_the_clock_up_where_io_is_busy() {
     let transitions = |set: &[&str]| {
         let mut spec = sleepy("sdm835", "androbench:test=sequential_write", &[], 1);

@@ -5,7 +5,7 @@ use super::class::dl_bandwidth::{self, to_ratio};
 use super::class::fair;
 use super::core::IDLE;
 use super::task::{SchedEntity, State, Task};
-use super::uclamp::uclamp_update;
+use super::uclamp::{Clamped, uclamp_update};
 use crate::cpufreq::CpufreqPolicy;
 use crate::cpuidle::CpuidleState;
 use crate::engine::rng::Rng;
@@ -244,11 +244,13 @@ impl Kernel<'_, '_> {
             dl_bandwidth::admit(&mut self.s, pid);
             self.s.cancel_hrtimer(self.s.tasks[pid.at()].cpu, Hrtimer::Inactive(pid));
         }
-        let task = &mut self.s.tasks[pid.at()];
-        task.uclamp_req.0 = attr.util_min.map(u32::from).or(task.uclamp_req.0);
-        task.uclamp_req.1 = attr.util_max.map(u32::from).or(task.uclamp_req.1);
+        if self.s.clamped >= Clamped::Tasks {
+            let task = &mut self.s.tasks[pid.at()];
+            task.uclamp_req.0 = attr.util_min.map(u32::from).or(task.uclamp_req.0);
+            task.uclamp_req.1 = attr.util_max.map(u32::from).or(task.uclamp_req.1);
+            self.s.rd.uclamp_used |= attr.util_min.is_some() || attr.util_max.is_some();
+        }
         uclamp_update(&mut self.s, pid);
-        self.s.rd.uclamp_used |= attr.util_min.is_some() || attr.util_max.is_some();
         if attr.policy.is_fair() {
             let i = self.s.se_of(pid);
             let se = &mut self.s.se[i];

@@ -78,6 +78,8 @@ pub struct Sched {
     pub bandwidth_slice_ns: u64,
     /// Fair tasks may ask for a slice of their own.
     pub custom_slice: bool,
+    /// Whose clamps are heard.
+    pub clamped: uclamp::Clamped,
     /// Real-time tasks on a CPU from which on one that waits there is pushed and pulled (`rt_rq->overloaded`): 2 until 6.6. Since 6.7
     /// one that waits and may move will do, be it the only one.
     pub rt_overload: u32,
@@ -165,6 +167,7 @@ impl Sched {
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             custom_slice: true,
+            clamped: uclamp::Clamped::Groups,
             rt_overload: 1,
             rt_capacity_aware: true,
             tg_load_avg_limit_ns: 1_000_000,

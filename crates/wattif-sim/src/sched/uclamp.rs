@@ -11,6 +11,28 @@ use super::Sched;
 use wattif_model::workload::{GroupSpec, Policy};
 use wattif_model::{CpuId, Pid};
 
+/// Who may be clamped (`cpu_util.uclamp`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Clamped {
+    /// `off`: nobody, until 5.2.
+    Nobody,
+    /// `5.3`: tasks.
+    Tasks,
+    /// `5.4`: groups of tasks too.
+    Groups,
+}
+
+impl Clamped {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["off", "5.3", "5.4"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Clamped> {
+        let all = [Clamped::Nobody, Clamped::Tasks, Clamped::Groups];
+        Clamped::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+    }
+}
+
 /// `UCLAMP_BUCKETS`: the kernel's default configuration.
 const BUCKETS: usize = 5;
 /// Width of a bucket, `DIV_ROUND_CLOSEST(1024, BUCKETS)`.

@@ -64,6 +64,7 @@
 
 use crate::registry::Tunable;
 use crate::sched::load::pelt::{At, Pelt, SchedAvg};
+use crate::sched::uclamp::Clamped;
 use wattif_model::units::CAPACITY_SCALE;
 
 /// Schemes, and that of all consumers.
@@ -90,6 +91,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "same",
         allowed: OWN,
         doc: "what a pull by utilisation compares CPUs by, where the balancer's generation is 6.12; same: boost",
+    },
+    Tunable {
+        name: "uclamp",
+        default: "5.4",
+        allowed: &Clamped::NAMES,
+        doc: "whose utilisation clamps are heard: off: nobody's (5.2 and before); 5.3: threads'; 5.4: those of groups too",
     },
     Tunable {
         name: "gate_pct",
