@@ -779,6 +779,7 @@ fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
     let (rt, dl) = (Tunables::of(kernel, "rt"), Tunables::of(kernel, "deadline"));
     s.rt_overload = if rt.text("generation") == "6.1" { 2 } else { 1 };
     s.rt_capacity_aware = rt.text("capacity_aware") == "true";
+    s.dl_capacity_aware = dl.text("capacity_aware") == "true";
     s.rd.dl_bw = global_rt_bandwidth(kernel);
     s.rd.rt_bandwidth = s.rd.dl_bw.filter(|_| rt.text("generation") == "6.1");
     let us = |name| dl.int(name) * 1000;

@@ -85,6 +85,8 @@ pub struct Sched {
     pub rt_overload: u32,
     /// Real-time tasks look for CPUs that are large enough.
     pub rt_capacity_aware: bool,
+    /// Deadline tasks are admitted to capacities, and look for CPUs that are fast enough.
+    pub dl_capacity_aware: bool,
     /// Least time between two updates of a group's load by one queue, ns.
     pub tg_load_avg_limit_ns: u64,
     /// What the bandwidth of groups asks of `core`.
@@ -170,6 +172,7 @@ impl Sched {
             clamped: uclamp::Clamped::Groups,
             rt_overload: 1,
             rt_capacity_aware: true,
+            dl_capacity_aware: true,
             tg_load_avg_limit_ns: 1_000_000,
             bandwidth_notes: Vec::new(),
             hz: (1_000_000_000 + tick_ns / 2) / tick_ns,

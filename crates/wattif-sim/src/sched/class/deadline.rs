@@ -16,8 +16,8 @@
 //!
 //! # Decision
 //! 1. Admission, when a task takes this policy or changes its parameters: Σ `dl_runtime / dl_period` may not exceed
-//!    `rt.sched_rt_runtime_us / rt.sched_rt_period_us` (95 %) of the capacity of its CPUs. Refused: `EBUSY`, where rt-app
-//!    ends; the run ends too, and says which task and how much there is. Budgets below 1024 ns and periods out of
+//!    `rt.sched_rt_runtime_us / rt.sched_rt_period_us` (95 %) of the capacity of its CPUs, without `capacity_aware` of their
+//!    number. Refused: `EBUSY`, where rt-app ends; the run ends too, and says which task and how much there is. Budgets below 1024 ns and periods out of
 //!    `sched_deadline_period_min_us`..=`_max_us` are `EINVAL`.
 //! 2. A wakee keeps deadline and budget if the deadline is ahead and the budget fits the time left
 //!    (`runtime / (deadline − now) ≤ dl_runtime / dl_deadline`). Otherwise both start anew: now + `dl_deadline`,
@@ -31,7 +31,8 @@
 //! 6. A sleeper's bandwidth counts in `running_bw`, which schedutil takes as the least utilisation, until its zero-lag time
 //!    `deadline − runtime · dl_period / dl_runtime`.
 //! 7. A wakee, and a task that waits behind an earlier deadline, goes to a CPU without deadline work, or to the one with the
-//!    latest deadline if its own is earlier; a CPU whose deadline task leaves pulls the earliest that waits elsewhere.
+//!    latest deadline if its own is earlier; a CPU whose deadline task leaves pulls the earliest that waits elsewhere. With
+//!    `capacity_aware` a wakee also leaves a CPU that does `dl_runtime` not within `dl_deadline`, and those that do come first.
 //! 8. A thread that holds a mutex a deadline task waits for runs with that task's parameters, and is never throttled.
 //! 9. `generation = "6.12"`: fair tasks that real-time or deadline tasks starve get `fair_server_runtime_us` of every
 //!    `fair_server_period_us`, as late as possible the first time and as a deadline task from then on ([`super::dl_server`]).
@@ -56,7 +57,8 @@
 //! lends its parameters, not the one with the earliest deadline. No vectors exist.
 //!
 //! # Source
-//! Linux 6.1 and 6.12 `kernel/sched/deadline.c`, `cpudeadline.c` (behaviour).
+//! Linux 6.1 and 6.12 `kernel/sched/deadline.c`, `cpudeadline.c` (behaviour); for `capacity_aware` the series of Dietmar Eggemann and Luca
+//! Abeni of 2020 ("sched/deadline: Make DL capacity-aware", merged after 5.7).
 
 use super::dl_bandwidth::{self, Reclaim};
 use super::{Dequeue, Enqueue, SchedClass};
@@ -79,6 +81,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "false",
         allowed: &["false", "true"],
         doc: "every deadline task has SCHED_FLAG_RECLAIM: it may use bandwidth that others do not use (GRUB)",
+    },
+    Tunable {
+        name: "capacity_aware",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "admission is to the capacity of the CPUs, and a wakee looks for one that is fast enough; false (5.7 and before): every CPU counts as a whole one",
     },
     Tunable {
         name: "fair_server_runtime_us",

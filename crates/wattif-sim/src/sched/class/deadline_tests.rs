@@ -281,6 +281,23 @@ fn waiting_tasks_are_pushed_and_pulled() {
     assert_eq!(push_dl_task(&mut s, CPU, CPU), Push::Resched);
 }
 
+#[test]
+fn capacities_count_where_the_kernel_is_aware_of_them() {
+    for (aware, on, there_is) in [(false, 0, 2 * BW_UNIT), (true, 1, BW_UNIT + BW_UNIT / 2)] {
+        let mut s = Sched::bare(2, MS);
+        (s.dl_capacity_aware, s.rqs[0].cpu_capacity_orig) = (aware, 512);
+        s.rd.dl_bw = Some(RtBandwidth { runtime_ns: 1000 * MS, period_ns: 1000 * MS });
+        let p = sleeper(&mut s, 14 * MS, 20 * MS, 20 * MS);
+        let kind = Kind::Wakeup { sync: false };
+        let req = Request { pid: p, prev_cpu: CPU, this_cpu: CPU, kind, in_irq: false };
+        assert_eq!(select_task_rq(&mut s, &req).cpu, CpuId(on), "{aware}");
+        let newcomer = spawn(&mut s, 0);
+        s.tasks[newcomer.at()].cpus = CpuSet::first(2);
+        let taken = to_ratio(20 * MS, 14 * MS);
+        assert_eq!(sched_dl_overflow(&s, newcomer, 2 * BW_UNIT), Err((taken, there_is)), "{aware}");
+    }
+}
+
 // ---- properties ------------------------------------------------------------------------------------------------------
 
 /// A task that comes again and again.

@@ -137,7 +137,9 @@ pub fn sched_dl_overflow(s: &Sched, pid: Pid, bw: u64) -> Result<(), (u64, u64)>
     let cpus = &s.tasks[pid.at()].cpus;
     let all = CpuSet::first(s.nr_cpus());
     for domain in [cpus.and(&all), all] {
-        let capacity: u64 = domain.iter().map(|c| u64::from(s.rqs[c.at()].cpu_capacity_orig)).sum();
+        // Kernels that are not aware of capacity count CPUs.
+        let of = |c: CpuId| if s.dl_capacity_aware { s.rqs[c.at()].cpu_capacity_orig } else { 1024 };
+        let capacity: u64 = domain.iter().map(|c| u64::from(of(c))).sum();
         // Those that can run nowhere else.
         let inside = |t: &&crate::sched::task::Task| t.dl.admitted && t.pid != pid && t.cpus.is_subset(&domain);
         let taken: u64 = s.tasks.iter().filter(inside).map(|t| t.dl.dl_bw).sum();
