@@ -730,6 +730,7 @@ fn feature_without_effect(kernel: &KernelSpec, name: &str) -> Option<String> {
             "wake_affine.generation is 3.13"
         }
         "SIS_PROP" => "select_idle_sibling.scan says how far to scan",
+        "TTWU_QUEUE" => "a waker puts the task on the other CPU's queue itself here",
         _ => return None,
     };
     Some(idle.to_string())
@@ -1062,7 +1063,8 @@ mod tests {
         };
         let walt = [(Slot::Load, "walt")];
         let slow = [(Slot::Cpufreq, "performance")];
-        let idle: [(&[_], Vec<_>, &str); 17] = [
+        let idle: [(&[_], Vec<_>, &str); 18] = [
+            (&[], vec![], "features.TTWU_QUEUE"),
             (&walt, android.clone(), "walt_qti.predicted_demand"),
             (&walt, android.clone(), "walt_qti.new_task_load"),
             (&walt, android.clone(), "features.UTIL_EST"),
