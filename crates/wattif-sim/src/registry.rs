@@ -730,6 +730,10 @@ fn feature_without_effect(kernel: &KernelSpec, name: &str) -> Option<String> {
             "wake_affine.generation is 3.13"
         }
         "SIS_PROP" => "select_idle_sibling.scan says how far to scan",
+        "SIS_UTIL" if Tunables::of(kernel, "select_idle_sibling").text("scan") != "util" => {
+            "select_idle_sibling.scan says how far to scan, and not by utilisation"
+        }
+        "RT_RUNTIME_SHARE" if rt_bandwidth(kernel).is_none() => "the real-time class has no limit here to share",
         "TTWU_QUEUE" => "a waker puts the task on the other CPU's queue itself here",
         _ => return None,
     };
@@ -769,6 +773,11 @@ fn global_rt_bandwidth(kernel: &KernelSpec) -> Option<RtBandwidth> {
     t.maybe_int("sched_rt_runtime_us").map(|us| RtBandwidth { runtime_ns: (us * 1000).min(period_ns), period_ns })
 }
 
+/// The limit of the real-time class, where this kernel has one.
+fn rt_bandwidth(kernel: &KernelSpec) -> Option<RtBandwidth> {
+    global_rt_bandwidth(kernel).filter(|_| Tunables::of(kernel, "rt").text("generation") == "6.1")
+}
+
 fn build_deadline(kernel: &KernelSpec) -> Deadline {
     let t = Tunables::of(kernel, "deadline");
     let reclaim = Reclaim::new(t.text("generation") != "6.1", global_rt_bandwidth(kernel));
@@ -782,7 +791,7 @@ fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
     s.rt_capacity_aware = rt.text("capacity_aware") == "true";
     s.dl_capacity_aware = dl.text("capacity_aware") == "true";
     s.rd.dl_bw = global_rt_bandwidth(kernel);
-    s.rd.rt_bandwidth = s.rd.dl_bw.filter(|_| rt.text("generation") == "6.1");
+    s.rd.rt_bandwidth = rt_bandwidth(kernel);
     let us = |name| dl.int(name) * 1000;
     s.rd.dl_period_ns = (us("sched_deadline_period_min_us"), us("sched_deadline_period_max_us"));
     let has_server = dl.text("generation") == "6.12";
@@ -1063,7 +1072,11 @@ mod tests {
         };
         let walt = [(Slot::Load, "walt")];
         let slow = [(Slot::Cpufreq, "performance")];
-        let idle: [(&[_], Vec<_>, &str); 18] = [
+        let idle: [(&[_], Vec<_>, &str); 22] = [
+            (&[], vec![("select_idle_sibling.scan", "prop")], "features.SIS_UTIL"),
+            (&[], vec![], "features.RT_RUNTIME_SHARE"),
+            (&[], vec![("deadline.generation", "6.1")], "deadline.fair_server_runtime_us"),
+            (&[], vec![("deadline.generation", "6.6")], "deadline.fair_server_period_us"),
             (&[], vec![], "features.TTWU_QUEUE"),
             (&walt, android.clone(), "walt_qti.predicted_demand"),
             (&walt, android.clone(), "walt_qti.new_task_load"),
@@ -1089,7 +1102,10 @@ mod tests {
                 "{path} of {policies:?} {tunables:?}"
             );
         }
-        let at_work: [(&[_], Vec<_>, &str); 10] = [
+        let at_work: [(&[_], Vec<_>, &str); 13] = [
+            (&[], vec![], "features.SIS_UTIL"),
+            (&[], vec![("rt.generation", "6.1")], "features.RT_RUNTIME_SHARE"),
+            (&[], vec![], "deadline.fair_server_runtime_us"),
             (&walt, with(("schedutil.generation", "4.9-qti")), "walt_qti.predicted_demand"),
             (&walt, with(("cpu_util.boost", "response-time")), "cpu_util.boost"),
             (&walt, with(("cpu_util.boost", "response-time")), "cpu_util.delay_us"),

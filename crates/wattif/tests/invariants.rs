@@ -744,6 +744,14 @@ fn settings_about_what_is_not_there_are_told() {
     for set in ["schedtune.boost_pct=5", "walt.window_ms=20", "schedutil.hispeed_freq_khz=1000000"] {
         assert_eq!(here(set), None, "{set}");
     }
+    let deadline =
+        r#"{ "tasks": { "d": { "policy": "SCHED_DEADLINE", "dl-runtime": 900, "dl-period": 10000, "run": 100 } } }"#;
+    for (kernel, text, told) in
+        [("linux-6.12", MIXED, true), ("linux-6.12", deadline, false), ("linux-6.6", MIXED, false)]
+    {
+        let spec = under("hikey960", kernel, text, &["rt.sched_rt_runtime_us=0"]);
+        assert_eq!(without_effect_here(&spec, "rt.sched_rt_runtime_us").is_some(), told, "{kernel}");
+    }
 }
 
 /// A run of `kernel` under settings.

@@ -1,12 +1,12 @@
 //! Settings that change nothing on a platform or for a workload, whatever the kernel makes of them: what they are about is not
 //! there. Where a tunable is about something that a workload may lack, [`not_in_workload`] has a line for it.
 
-use super::{Policy, Tunables, no_eas, policy, without_effect};
+use super::{Policy, Tunables, asks_for, no_eas, policy, without_effect};
 use crate::cpuidle;
 use crate::sched::schedtune;
 use wattif_model::CpuId;
 use wattif_model::run::RunSpec;
-use wattif_model::workload::{Op, Workload};
+use wattif_model::workload::{Op, Policy as SchedPolicy, Workload};
 
 /// Why a setting changes nothing here, if so; `None` also where [`without_effect`] says it of the kernel alone.
 pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
@@ -15,7 +15,9 @@ pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
     if without_effect(&spec.kernel, path).is_some() {
         return None;
     }
-    let why = not_on_platform(spec, p, tunable).or_else(|| not_in_workload(&spec.workload, p, tunable));
+    let why = not_on_platform(spec, p, tunable)
+        .or_else(|| not_in_workload(&spec.workload, p, tunable))
+        .or_else(|| for_deadline_alone(spec, p, tunable));
     let idle = why.map(|why| format!("{path} changes nothing here: {why}"));
     idle.or_else(|| beyond_the_highest(spec, p, tunable))
 }
@@ -55,6 +57,14 @@ fn not_in_workload(workload: &Workload, p: &Policy, tunable: &str) -> Option<Str
         _ => return None,
     };
     (!there).then_some(why)
+}
+
+/// The limit of real-time tasks where it says only what deadline tasks are admitted to, and there are none.
+fn for_deadline_alone(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
+    let about = (p.name, tunable) == ("rt", "sched_rt_runtime_us") || (p.name, tunable) == ("rt", "sched_rt_period_us");
+    let limits = Tunables::of(&spec.kernel, "rt").text("generation") == "6.1";
+    let why = "rt.generation is 6.12, where only deadline tasks are limited, and the workload has none";
+    (about && !limits && !asks_for(spec, |attr| attr.policy == SchedPolicy::Deadline)).then(|| why.to_string())
 }
 
 /// A frequency that no domain has.

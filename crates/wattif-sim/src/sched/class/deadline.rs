@@ -92,9 +92,14 @@ pub const TUNABLES: &[Tunable] = &[
         name: "fair_server_runtime_us",
         default: "50000",
         allowed: &[],
-        doc: "what starving fair tasks get per period, µs; 0: no fair server",
+        doc: "generation 6.12: what starving fair tasks get per period, µs; 0: no fair server",
     },
-    Tunable { name: "fair_server_period_us", default: "1000000", allowed: &[], doc: "period of the fair server, µs" },
+    Tunable {
+        name: "fair_server_period_us",
+        default: "1000000",
+        allowed: &[],
+        doc: "generation 6.12: period of the fair server, µs",
+    },
     Tunable {
         name: "sched_deadline_period_min_us",
         default: "100",
