@@ -48,7 +48,7 @@ use wattif_model::kernel::{KernelSpec, Slot, Value};
 use wattif_model::platform::{IdleState, Platform};
 use wattif_model::run::{RunError, RunSpec};
 use wattif_model::workload::models::manual;
-use wattif_model::workload::{GroupSpec, Op, SchedAttr};
+use wattif_model::workload::{GroupSpec, Op, Policy as SchedPolicy, SchedAttr};
 use wattif_model::{CpuId, CpuSet, Ns};
 
 /// A tunable of a policy.
@@ -363,6 +363,11 @@ fn clamped(kernel: &KernelSpec) -> Clamped {
     parsed(&Tunables::of(kernel, "cpu_util"), "uclamp", Clamped::parse)
 }
 
+/// May groups have this? What came with EEVDF, or after it, is not asked for here.
+fn knows_of_groups(kernel: &KernelSpec, what: &str) -> bool {
+    chosen(kernel, Slot::Class) != "cfs" || Tunables::of(kernel, "cfs").text(what) == "true"
+}
+
 /// Does a group of the workload clamp its threads?
 fn clamps_groups(spec: &RunSpec) -> bool {
     spec.workload.groups.iter().any(|g| (g.uclamp_min, g.uclamp_max) != (0, 1024))
@@ -472,7 +477,7 @@ pub fn notes(spec: &RunSpec) -> Vec<String> {
 fn unheard_notes(spec: &RunSpec) -> Vec<String> {
     let slices = |attr: &SchedAttr| attr.policy.is_fair() && attr.runtime.0 != 0;
     let clamps = |attr: &SchedAttr| attr.util_min.is_some() || attr.util_max.is_some();
-    let clamped = clamped(&spec.kernel);
+    let (clamped, groups) = (clamped(&spec.kernel), &spec.workload.groups);
     let told = |what: &str, since| format!("{what} have no effect: this kernel knows none, they came with {since}");
     let mut notes = Vec::new();
     if !hears_slices(&spec.kernel) && asks_for(spec, slices) {
@@ -483,6 +488,16 @@ fn unheard_notes(spec: &RunSpec) -> Vec<String> {
     }
     if clamped < Clamped::Groups && clamps_groups(spec) {
         notes.push(told("clamps of groups (cpu.uclamp.min, cpu.uclamp.max)", "5.4"));
+    }
+    if !knows_of_groups(&spec.kernel, "group_idle") && groups.iter().any(|g| g.idle) {
+        notes.push(told("idle groups (cpu.idle)", "5.15"));
+    }
+    if !knows_of_groups(&spec.kernel, "group_burst") && groups.iter().any(|g| g.quota.is_some() && g.burst.0 > 0) {
+        notes.push(told("bursts of groups (cpu.max.burst)", "5.14"));
+    }
+    let deadline = |attr: &SchedAttr| attr.policy == SchedPolicy::Deadline;
+    if Tunables::of(&spec.kernel, "deadline").text("known") == "false" && asks_for(spec, deadline) {
+        notes.push("deadline threads are simulated, but this kernel has no such class: it came with 3.14".to_string());
     }
     notes
 }
@@ -808,6 +823,7 @@ fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
 /// The groups of a workload, the root first, each after its parent.
 fn build_groups(run: &RunSpec) -> Result<Vec<TaskGroup>, RunError> {
     let interleave = chosen(&run.kernel, Slot::Class) == "eevdf";
+    let (idles, saves) = (knows_of_groups(&run.kernel, "group_idle"), knows_of_groups(&run.kernel, "group_burst"));
     let mut groups = vec![TaskGroup::root()];
     for spec in run.workload.groups.iter().filter(|g| g.path != "/") {
         let up = spec.path.rsplit_once('/').map(|(up, _)| if up.is_empty() { "/" } else { up });
@@ -818,11 +834,12 @@ fn build_groups(run: &RunSpec) -> Result<Vec<TaskGroup>, RunError> {
         let (path, shares) = (spec.path.clone(), u64::from(spec.shares));
         let bandwidth = spec.quota.map(|quota| {
             let offset = if interleave { period_offset(run.seed, spec) } else { 0 };
-            CfsBandwidth::new(quota.0, spec.period.0, spec.burst.0, offset)
+            CfsBandwidth::new(quota.0, spec.period.0, if saves { spec.burst.0 } else { 0 }, offset)
         });
         let above = groups[parent as usize].uclamp;
         let uclamp = if clamped(&run.kernel) >= Clamped::Groups { group_clamps(spec, above) } else { (0, 1024) };
-        groups.push(TaskGroup { path, parent, shares, idle: spec.idle, bandwidth, uclamp, ..TaskGroup::root() });
+        let idle = spec.idle && idles;
+        groups.push(TaskGroup { path, parent, shares, idle, bandwidth, uclamp, ..TaskGroup::root() });
     }
     Ok(groups)
 }

@@ -855,6 +855,37 @@ fn clamps_are_heard_since_5_3_and_those_of_groups_since_5_4() {
 }
 
 #[test]
+fn what_came_later_than_the_kernel_is_told() {
+    // 5 ms each 100 ms, and 35 ms in every fourth period: a burst saves up for it.
+    let text = |group: &str| {
+        format!(
+            r#"{{ "tasks": {{
+                "a": {{ "taskgroup": "/g", "phases": {{
+                    "quiet": {{ "loop": 3, "run": 5000, "timer": {{ "ref": "t", "period": 100000 }} }},
+                    "busy": {{ "run": 35000, "timer": {{ "ref": "t", "period": 100000 }} }} }} }},
+                "b": {{ "instance": 9, "run": 9000 }}
+            }}, "groups": {{ "/g": {{ {group} }} }}, "global": {{ "duration": 1 }} }}"#
+        )
+    };
+    let idle = r#""cpu.idle": 1"#;
+    let limit = r#""cpu.max": "20000 100000""#;
+    let burst = r#""cpu.max": "20000 100000", "cpu.max.burst": 20000"#;
+    for (kernel, heard) in [("linux-5.6", false), ("linux-6.1", true)] {
+        for (without, with, what) in [("", idle, "cpu.idle"), (limit, burst, "cpu.max.burst")] {
+            let run = |group| spec("hikey960", kernel, &text(group), 1);
+            assert_eq!(digest(&run(with)) != digest(&run(without)), heard, "{kernel} {what}");
+            let told = wattif_sim::registry::notes(&run(with)).iter().any(|n| n.contains(what));
+            assert_eq!(told, !heard, "{kernel} {what}");
+        }
+    }
+    let deadline = r#"{ "tasks": { "d": { "policy": "SCHED_DEADLINE", "dl-runtime": 900, "dl-period": 10000, "run": 100, "loop": 1 } } }"#;
+    for (kernel, known) in [("linux-3.13", false), ("linux-4.10", true), ("android-4.9", true)] {
+        let told = wattif_sim::registry::notes(&spec("hikey960", kernel, deadline, 1));
+        assert_eq!(told.iter().any(|n| n.contains("no such class")), !known, "{kernel}: {told:?}");
+    }
+}
+
+#[test]
 fn waiting_for_a_disk_keeps_the_clock_up_where_io_is_busy() {
     let transitions = |set: &[&str]| {
         let mut spec = sleepy("sdm835", "androbench:test=sequential_write", &[], 1);

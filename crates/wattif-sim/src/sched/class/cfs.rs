@@ -91,6 +91,18 @@ pub const TUNABLES: &[Tunable] = &[
         allowed: &[],
         doc: "least time between two updates of a group's load from one CPU, us; none before 6.7",
     },
+    Tunable {
+        name: "group_idle",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "a group may be SCHED_IDLE as a whole: cpu.idle (5.15)",
+    },
+    Tunable {
+        name: "group_burst",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "a limited group may save up what it does not use: cpu.max.burst (5.14)",
+    },
 ];
 
 /// The class and its tunables, scaled by the number of CPUs already.

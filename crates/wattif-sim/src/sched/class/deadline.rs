@@ -77,6 +77,12 @@ pub const TUNABLES: &[Tunable] = &[
         doc: "6.1: the reclaiming equation until 6.4; 6.6: that of 6.5 and later; 6.12: with a fair server",
     },
     Tunable {
+        name: "known",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "the kernel has the class; where it has none (before 3.14) the class is simulated all the same, and a note says so",
+    },
+    Tunable {
         name: "reclaim",
         default: "false",
         allowed: &["false", "true"],
