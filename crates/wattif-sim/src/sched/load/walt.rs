@@ -469,13 +469,13 @@ impl Walt {
     #[doc(alias = "walt_account_irqtime")]
     #[inline(never)]
     pub fn account_irqtime(&self, rq: &mut WaltRq, ns: u64, tick: u64) {
-        rq.cur_irqload += ns;
         let gap = tick.saturating_sub(rq.irqload_ts);
-        if gap == 0 {
-            return;
+        if gap > 0 {
+            // A new tick: what the ticks before had is folded in, and this interrupt is the first of the new one.
+            let before = if gap < IRQLOAD_RESET_TICKS { rq.avg_irqload * 3 / 4 } else { 0 };
+            (rq.avg_irqload, rq.cur_irqload, rq.irqload_ts) = (before + rq.cur_irqload, 0, tick);
         }
-        rq.avg_irqload = if gap < IRQLOAD_RESET_TICKS { rq.avg_irqload * 3 / 4 + rq.cur_irqload } else { 0 };
-        (rq.cur_irqload, rq.irqload_ts) = (0, tick);
+        rq.cur_irqload += ns;
     }
 
     /// `walt_cpu_high_irqload`: interrupts take so much of the CPU that wake-ups avoid it.
@@ -591,12 +591,20 @@ mod tests {
     #[test]
     fn interrupt_load_fades_and_times_out() {
         let (w, mut rq) = (walt(10), WaltRq::default());
-        for tick in 1..200 {
+        // What a tick had shows from the next one on.
+        for (tick, expect) in [(1, 0), (2, 3 * MS), (3, 5_250_000), (4, 6_937_500)] {
             w.account_irqtime(&mut rq, 3 * MS, tick);
+            assert_eq!(rq.avg_irqload, expect, "tick {tick}");
+        }
+        for tick in 5..200 {
+            w.account_irqtime(&mut rq, 2 * MS, tick);
+            w.account_irqtime(&mut rq, MS, tick);
         }
         assert!(w.high_irqload(&rq, 200) && !w.high_irqload(&rq, 203));
         w.account_irqtime(&mut rq, 1, 300);
-        assert_eq!(rq.avg_irqload, 0);
+        assert_eq!(rq.avg_irqload, 3 * MS, "all but the last tick is forgotten");
+        w.account_irqtime(&mut rq, 1, 301);
+        assert_eq!(rq.avg_irqload, 2_250_001);
     }
 
     /// Ramp from the lowest to the highest frequency under an always-running task, 1.25 headroom, one decision per tick.
