@@ -181,6 +181,7 @@ pub fn check(kernel: &KernelSpec) -> Vec<String> {
         }
     }
     wrong.extend(kernel.tunables.iter().filter_map(|(path, value)| check_tunable(path, value)));
+    wrong.extend(crossed_thresholds(kernel));
     for name in kernel.features.keys().filter(|n| !Features::ALL.iter().any(|(f, _)| f == n)) {
         wrong.push(format!("there is no scheduler feature `{name}`"));
     }
@@ -222,6 +223,14 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
         };
     }
     Some(format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ").replace("..=", " to ")))
+}
+
+/// Conservative thresholds that the kernel refuses: the lower one must be below the upper one.
+fn crossed_thresholds(kernel: &KernelSpec) -> Option<String> {
+    let t = Tunables::of(kernel, "conservative");
+    let (down, up) = (t.maybe_int("down_threshold")?, t.maybe_int("up_threshold")?);
+    (down >= up)
+        .then(|| format!("`conservative.down_threshold` takes less than `up_threshold`, which is {up}, not `{down}`"))
 }
 
 /// Such as `1..=49` among the values of a tunable.
@@ -1074,6 +1083,25 @@ mod tests {
         kernel.tunables.extend(tunables.iter().map(|&(path, value)| (path.into(), Value::Text(value.into()))));
         assert_eq!(check(&kernel), [""; 0]);
         kernel
+    }
+
+    #[test]
+    fn thresholds_are_those_that_the_kernel_takes() {
+        let wrong = |path: &str, value: i64| {
+            let mut kernel = KernelSpec::default();
+            kernel.tunables.insert(path.into(), Value::Int(value));
+            check(&kernel)
+        };
+        for (path, takes, refuses) in [
+            ("ondemand.up_threshold", [1, 100], [0, 101]),
+            ("ondemand.sampling_down_factor", [1, 100_000], [0, 100_001]),
+            ("conservative.up_threshold", [21, 100], [20, 101]),
+            ("conservative.down_threshold", [1, 79], [0, 80]),
+            ("conservative.sampling_down_factor", [1, 10], [0, 11]),
+        ] {
+            assert!(takes.iter().all(|&v| wrong(path, v).is_empty()), "{path}");
+            assert!(refuses.iter().all(|&v| wrong(path, v).len() == 1), "{path}");
+        }
     }
 
     #[test]

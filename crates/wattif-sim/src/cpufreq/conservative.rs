@@ -54,12 +54,22 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "up_threshold",
         default: "80",
-        allowed: &[],
+        allowed: &["1..=100"],
         doc: "load above which the frequency rises, per cent",
     },
-    Tunable { name: "down_threshold", default: "20", allowed: &[], doc: "load below which it falls, per cent" },
+    Tunable {
+        name: "down_threshold",
+        default: "20",
+        allowed: &["1..=100"],
+        doc: "load below which it falls, per cent; below up_threshold",
+    },
     Tunable { name: "freq_step_pct", default: "5", allowed: &[], doc: "step, per cent of the highest frequency" },
-    Tunable { name: "sampling_down_factor", default: "1", allowed: &[], doc: "samples from one step down to the next" },
+    Tunable {
+        name: "sampling_down_factor",
+        default: "1",
+        allowed: &["1..=10"],
+        doc: "samples from one step down to the next",
+    },
 ];
 
 /// Tunables; the default is the kernel's.

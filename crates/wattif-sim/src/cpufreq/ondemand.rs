@@ -52,13 +52,13 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "up_threshold",
         default: "95",
-        allowed: &[],
+        allowed: &["1..=100"],
         doc: "load above which the highest frequency follows, per cent",
     },
     Tunable {
         name: "sampling_down_factor",
         default: "1",
-        allowed: &[],
+        allowed: &["1..=100000"],
         doc: "periods to stay at the highest frequency",
     },
 ];
