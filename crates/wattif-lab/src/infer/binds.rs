@@ -109,7 +109,9 @@ mod tests {
         let mut binds = Binds::default();
         binds.calls_stopper(CpuId(1));
         binds.leaves(true);
-        (0..runs).for_each(|_| drop(binds.enters((ME, 100), CpuId(2), execs)));
+        for _ in 0..runs {
+            binds.enters((ME, 100), CpuId(2), execs);
+        }
         binds
     }
 
