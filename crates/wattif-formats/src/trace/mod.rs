@@ -17,6 +17,7 @@
 //! | `trace::N03` | buffers of a file that are not read |
 //! | `trace::N04` | frequencies may be in events that are not read |
 //! | `trace::N05` | threads that had one pid after each other |
+//! | `trace::N06` | who ran before the first switch of a CPU |
 
 #[cfg(feature = "tables")]
 pub mod arrow;

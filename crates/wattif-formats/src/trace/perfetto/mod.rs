@@ -79,6 +79,11 @@ const SKIPPED: &[(u32, &str)] = &[
     (243, "sched_process_wait"),
 ];
 
+/// The pid, with that of the CPU added, of a thread that no event names: PID_MAX_LIMIT, from which on the kernel gives none.
+const NAMELESS: i64 = 1 << 22;
+/// Priority of a thread of nice 0, and of the idle task.
+const NICE_0: i64 = 120;
+
 /// Sequences that are told apart.
 const MAX_SEQUENCES: usize = 10_000;
 
@@ -90,6 +95,11 @@ struct Reader<'b> {
     known: Vec<Option<Known>>,
     /// Who runs on a CPU since the last compact switch, and with what priority.
     running: Vec<Option<(i64, i64)>>,
+    /// By CPU: the stamp of the first event that says who runs, and who that is.
+    first: Vec<Option<(u64, u32)>>,
+    /// CPUs of which no event says who ran before the first switch: a thread has no name, or they are taken as idle.
+    nameless: BTreeSet<u32>,
+    assumed_idle: BTreeSet<u32>,
     unknown: BTreeMap<u32, u64>,
     /// Sequences of packets that held events.
     sequences: BTreeSet<u64>,
@@ -130,6 +140,9 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         ours: false,
         known,
         running,
+        first: vec![None; CpuSet::MAX_CPUS],
+        nameless: BTreeSet::new(),
+        assumed_idle: BTreeSet::new(),
         unknown: BTreeMap::new(),
         sequences: BTreeSet::new(),
         overruns: BTreeMap::new(),
@@ -139,6 +152,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     reader.packets(bytes, true)?;
     reader.builder.lost_in_all(reader.overruns.values().map(|[begin, end]| end.saturating_sub(*begin)));
     reader.builder.fill_current();
+    reader.who_ran_first();
     for (field, n) in std::mem::take(&mut reader.unknown) {
         let name = SKIPPED.iter().find(|s| s.0 == field).map_or(format!("ftrace event {field}"), |s| s.1.to_string());
         reader.builder.unknown_many(name.as_bytes(), n);
@@ -318,6 +332,11 @@ impl Reader<'_> {
         }
         let Some((field, value)) = found else { return };
         self.builder.ascending(place.at);
+        if let (Some(first), Some(pid)) = (self.first.get_mut(cpu as usize), place.current)
+            && first.is_none_or(|(at, _)| place.at < at)
+        {
+            *first = Some((place.at, pid));
+        }
         if field == PRINT && self.ours && is_touch(value.bytes()) {
             let pid = place.current.unwrap_or(0);
             return self.builder.kind(Kind::Touch, place, &kinds::of([pid.into()]));
@@ -385,13 +404,48 @@ impl Reader<'_> {
             let (pid, prio) = (pid as i64, prio as i32 as i64);
             self.builder.comm(pid, name(comm.next()));
             let before = running.replace((pid, prio));
-            let (prev, prev_prio) = before.unwrap_or((0, 120));
             let current = before.and_then(|b| u32::try_from(b.0).ok());
-            let ints = kinds::of([prev, prev_prio, state as i64, pid, prio]);
+            let (prev, mut state) =
+                (before.map(|b| b.0).unwrap_or_else(|| self.ran_first(cpu, at, state)), state as i64);
+            // As a rule its priority is told when it runs again.
+            let again = || packed(3).zip(packed(4)).find(|(pid, _)| *pid as i64 == prev);
+            let prev_prio = before.map(|b| b.1).or_else(|| again().map(|(_, prio)| prio as i32 as i64));
+            if prev >= NAMELESS {
+                state = kinds::TASK_INTERRUPTIBLE; // nobody sees it run again
+            }
+            let ints = kinds::of([prev, prev_prio.unwrap_or(NICE_0), state, pid, prio]);
             self.builder.kind(Kind::Switch, Place { at, cpu, current, irq: None }, &ints);
         }
         if let Some(slot) = self.running.get_mut(cpu as usize) {
             *slot = running;
+        }
+    }
+
+    /// Who ran until the first compact switch of a CPU, which does not say it: whom an event before it names. Else the state of a
+    /// thread that slept or was preempted is not 0, as that of the idle task always is.
+    fn ran_first(&mut self, cpu: u32, at: u64, state: u64) -> i64 {
+        match self.first.get(cpu as usize) {
+            None => 0,
+            Some(Some((before, pid))) if *before <= at => (*pid).into(),
+            _ if state != 0 => {
+                self.nameless.insert(cpu);
+                NAMELESS + i64::from(cpu)
+            }
+            _ => {
+                self.assumed_idle.insert(cpu);
+                0
+            }
+        }
+    }
+
+    fn who_ran_first(&mut self) {
+        let (nameless, idle) = (&self.nameless, &self.assumed_idle);
+        for (cpus, what) in [(nameless, "a thread without a name (<...>)"), (idle, "nobody, as far as it shows")] {
+            if !cpus.is_empty() {
+                let cpus = crate::machine::list(&Vec::from_iter(cpus.iter().copied()));
+                let message = format!("before their first switch CPUs {cpus} ran {what}: no event says who");
+                self.builder.say(Diagnostic::note("trace::N06", 0..0, message));
+            }
         }
     }
 }
@@ -406,7 +460,7 @@ fn is_touch(print: &[u8]) -> bool {
 mod tests {
     use super::proto::Message;
     use super::*;
-    use wattif_model::trace::Recording;
+    use wattif_model::trace::{Event, PrevState, Recorded, Recording};
 
     fn message(build: impl Fn(&mut Message) -> &mut Message) -> Message {
         let mut m = Message::default();
@@ -439,6 +493,36 @@ mod tests {
             (1..=4).fold(m, |m, pid| m.number(3, pid)).text(5, "a")
         })]);
         assert_eq!((whole.records.len(), &parts), (4, &whole));
+    }
+
+    #[test]
+    fn who_ran_before_the_first_switch() {
+        /// To thread 5 and away from it, after an event of `current`.
+        fn check(current: Option<u64>, state: u64, prev: (u32, u8, PrevState), note: bool) {
+            let told =
+                current.map(|pid| message(|m| m.number(1, 7).number(2, pid).message(PRINT, &Message::default())));
+            let compact = message(|m| {
+                let m = m.bytes(1, &[9, 1, 1]).bytes(2, &[state as u8 & 0x7f, 0, 0]).bytes(3, &[5, 6, 0]);
+                m.bytes(4, &[99, 98, 120])
+            });
+            let bundle = message(|m| told.iter().fold(m.number(1, 3), |m, e| m.message(2, e)).message(4, &compact));
+            let packet = message(|m| m.message(1, &bundle));
+            let trace = message(|m| m.message(1, &packet));
+            let mut builder = Builder::default();
+            read(&trace.0, &mut builder).expect("it is one");
+            let (r, said) = builder.finish("perfetto");
+            let Recorded::Event(Event::SchedSwitch { prev_pid, prev_prio, prev_state, .. }) = r.records[0].event else {
+                panic!("{r:?}")
+            };
+            assert_eq!((prev_pid.0, prev_prio, prev_state), prev, "{current:?} {state}");
+            assert_eq!(said.iter().any(|d| d.code == "trace::N06"), note, "{current:?} {state}");
+        }
+        check(Some(6), 1, (6, 98, PrevState::Sleeping), false);
+        check(Some(7), 0, (7, 120, PrevState::Running), false);
+        check(Some(0), 0, (0, 120, PrevState::Running), false);
+        check(None, 0, (0, 120, PrevState::Running), true);
+        check(None, 2, (NAMELESS as u32 + 3, 120, PrevState::Sleeping), true);
+        check(None, 0x40, (NAMELESS as u32 + 3, 120, PrevState::Sleeping), true);
     }
 
     #[test]
