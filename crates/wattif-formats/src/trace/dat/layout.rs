@@ -193,7 +193,7 @@ fn states(print: &str) -> Option<States> {
             Some('X' | 'Z' | 'x') => found.dead |= bits,
             Some('D') => found.disk |= bits,
             Some('R' | '+') | None => {}
-            Some(_) => found.other |= bits & 0xff,
+            Some(_) => found.other |= bits,
         }
     }
     (found != States::default()).then_some(found)
@@ -225,6 +225,14 @@ mod tests {
         assert_eq!(
             (state(0), state(0x100), state(1), state(0x40), state(0x12)),
             (PrevState::Running, PrevState::Running, PrevState::Sleeping, PrevState::Sleeping, PrevState::Dead)
+        );
+        // Before 4.14 there were more of them.
+        let s = states("{ 1, \"S\"} , { 2, \"D\" }, { 64, \"x\" }, { 256, \"W\" }, { 512, \"P\" }, { 1024, \"N\" }")
+            .unwrap();
+        let state = |bits| super::state(s.known(bits));
+        assert_eq!(
+            (state(0x200), state(0x402), state(0x100), state(0x1000)),
+            (PrevState::Sleeping, PrevState::DiskSleep, PrevState::Sleeping, PrevState::Running)
         );
     }
 
