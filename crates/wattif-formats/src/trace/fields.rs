@@ -37,8 +37,10 @@ fn part<'a>(row: &Row, text: &'a [u8], ints: Range<usize>, which: usize, found: 
     for (slot, names) in found.0[ints.clone()].iter_mut().zip(&row.ints[ints]) {
         let at = |key: &str| match &name {
             Some(name) => name.value(text, key.as_bytes()),
-            // A file's name stands before it.
-            None if row.kind == Kind::Exec => Some(word(text, rfind_key(text, key.as_bytes())?)),
+            // A file's name stands before it, or a thread's that is known.
+            None if row.kind == Kind::Exec || starts_with_key(text, b"comm") => {
+                Some(word(text, rfind_key(text, key.as_bytes())?))
+            }
             None => value(text, key.as_bytes()),
         };
         let value = names.split('|').find_map(at);
@@ -198,6 +200,10 @@ mod tests {
             let ints = [40, 120, letter_bits(b"S"), 41, 99];
             check("sched_switch", &switch, &ints, [comm, comm]);
             check("sched_switch", &switch.replace("S ==> next_comm", "S next_comm"), &ints, [comm, comm]);
+        }
+        for comm in hostile {
+            let wake = format!("comm={comm} pid=40 wu_lat_ns=57 missed=true");
+            check("wattif_timer_wake", &wake, &[40, 57, 1], ["", ""]);
         }
         // The number stands first.
         let fields = "pid=40 comm=x pid=7 clone_flags=3d0f00 oom_score_adj=0";

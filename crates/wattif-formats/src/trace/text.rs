@@ -5,12 +5,14 @@
 //! comm-pid (tgid) [cpu] flags seconds.fraction: event: fields       ftrace; tgid and flags may be missing
 //! comm-pid cpuflags seconds.fraction: event: fields                 trace-cmd report -l; with -R cpu-0xflags
 //! comm-pid [cpu] seconds.fraction: (+delta) event: fields           trace-cmd report --ts-diff
-//! comm pid/tid [cpu] seconds.fraction: period group:event: fields   perf script; period may be missing
+//! comm-pid cpuflags 100us : event: fields                           the kernel's latency-format; `!`, `+` … for long ones
+//! buffer:      comm-pid …                                           trace-cmd report of several buffers
+//! comm pid/tid [cpu] seconds.fraction: period group:event: fields   perf script; period may be missing, -F +misc is a word more
 //! ```
 //! Names may hold spaces, dashes, brackets. Fields are `key=value`, or what trace-cmd's plugins print for `sched_*`.
 
 use super::build::{Builder, Place};
-use super::fields::{by_key, starts_with_key, value};
+use super::fields::{by_key, starts_with_key};
 use super::kinds::{self, INTS, Kind, Row, letter_bits};
 use wattif_model::check::Diagnostic;
 
@@ -54,9 +56,13 @@ pub(super) fn probe(text: &[u8]) -> (usize, usize) {
     lines.take(200).fold((0, 0), |(events, all), (event, _)| (events + usize::from(event), all + 1))
 }
 
-/// Blanks, comments, and the stacks of perf: a frame a line.
+/// Blanks, comments, and the stacks of perf: a frame a line. An event of a thread with a long name may begin with `#` as well.
 fn is_mute(line: &[u8]) -> bool {
-    matches!(line.first(), None | Some(b'#' | b'\t')) || line.iter().all(u8::is_ascii_whitespace)
+    match line {
+        [] | [b'\t', ..] | [b'#'] | [b'#', b' ' | b'\t' | b'#', ..] => true,
+        [b'#', ..] => Line::parse(line).is_none(),
+        _ => line.iter().all(u8::is_ascii_whitespace),
+    }
 }
 
 /// Without `\r`, and without the `\n\` of traces inside a JavaScript string, of which the last has but `\n`.
@@ -155,7 +161,7 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn parse(line: &'a [u8]) -> Option<Line<'a>> {
-        bracketed(line).or_else(|| latency_format(line))
+        bracketed(without_buffer(line, 16)).or_else(|| latency_format(without_buffer(line, 8)))
     }
 
     fn read(&self, builder: &mut Builder) {
@@ -183,6 +189,18 @@ impl<'a> Line<'a> {
         let word = rest.rsplit(|b| b.is_ascii_whitespace()).next()?;
         Some(number(word).and_then(|n| u64::try_from(n).ok()))
     }
+}
+
+/// `trace-cmd report` of several buffers has the name of one before each of its lines. Behind it is that of the thread in so many
+/// columns; the name of a thread alone may look like it, and has no dash there.
+fn without_buffer(line: &[u8], columns: usize) -> &[u8] {
+    let Some(colon) = line.windows(2).position(|w| w == b": ") else { return line };
+    let rest = &line[colon + 2..];
+    let is_buffer = !trim_start(&line[..colon]).contains(&b' ')
+        && rest.get(columns) == Some(&b'-')
+        && rest.get(columns + 1).is_some_and(u8::is_ascii_digit)
+        && (rest[0] == b' ' || columns < 16); // no name has 16 bytes
+    if is_buffer { rest } else { line }
 }
 
 /// `comm-pid … [cpu] flags time: event: fields`; the bracket that counts is the first that is followed by a time.
@@ -249,18 +267,20 @@ fn irq(flags: &[u8]) -> Option<bool> {
 /// The column of flags, where a line has one.
 type Flags<'t> = Option<&'t [u8]>;
 
-/// Optional flags, then `seconds.fraction:` or whole ns; the rest after the colon.
+/// Optional flags or perf's `misc`, then `seconds.fraction:` or whole ns; the rest after the colon.
 fn time(rest: &[u8]) -> Option<(Flags<'_>, Stamp, &[u8])> {
     let rest = trim_start(rest);
     if let Some((at, rest)) = stamp(rest) {
         return Some((None, at, rest));
     }
     let word = rest.iter().take_while(|b| !b.is_ascii_whitespace()).count();
-    if !(3..=8).contains(&word) || !is_flags(&rest[..word]) {
+    let is_misc = (1..=6).contains(&word) && rest[..word].iter().all(|b| b"KUHGgMESp".contains(b));
+    let flags = (3..=8).contains(&word) && is_flags(&rest[..word]);
+    if !flags && !is_misc {
         return None;
     }
     let (at, after) = stamp(trim_start(&rest[word..]))?;
-    Some((Some(&rest[..word]), at, after))
+    Some((flags.then_some(&rest[..word]), at, after))
 }
 
 /// When, ns; of whole numbers nobody knows of what.
@@ -281,6 +301,12 @@ fn stamp(rest: &[u8]) -> Option<(Stamp, &[u8])> {
     }
     if rest.get(i) == Some(&b':') {
         return Some((Stamp { at: seconds, whole: true }, &rest[i + 1..])); // a clock that counts, such as the raw one
+    }
+    if let Some(mark) = rest[i..].strip_prefix(b"us") {
+        // How long it was until the next event: a blank, or one of `+!#*@$`.
+        let after = if mark.first() == Some(&b':') { mark } else { mark.get(1..)? };
+        let at = seconds.checked_mul(1_000)?;
+        return Some((Stamp { at, whole: false }, after.strip_prefix(b":")?));
     }
     if rest.get(i) != Some(&b'.') {
         return None;
@@ -358,12 +384,16 @@ fn event(rest: &[u8], perf: bool) -> Option<(&[u8], &[u8])> {
 
 pub(super) type Fields<'a> = ([i64; INTS], [&'a [u8]; 2]);
 
-/// The numbers of a row; `None` when they are not there.
+/// The numbers of a row; `None` when they are not there. A name may look like the key that the other form begins with.
 fn numbers<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
-    match row.kind {
-        Kind::Switch if !starts_with_key(fields, b"prev_comm") => switch_by_plugin(fields),
-        Kind::Wakeup | Kind::Waking | Kind::WakeupNew if value(fields, b"pid").is_none() => wakeup_by_plugin(fields),
-        _ => by_key(row, fields),
+    let (key, plugin): (&[u8], fn(&'a [u8]) -> Option<Fields<'a>>) = match row.kind {
+        Kind::Switch => (b"prev_comm", switch_by_plugin),
+        Kind::Wakeup | Kind::Waking | Kind::WakeupNew => (b"comm", wakeup_by_plugin),
+        _ => return by_key(row, fields),
+    };
+    match starts_with_key(fields, key) {
+        true => by_key(row, fields).or_else(|| plugin(fields)),
+        false => plugin(fields).or_else(|| by_key(row, fields)),
     }
 }
 
@@ -605,6 +635,59 @@ mod tests {
             );
         }
         assert_eq!(named("x-1 [000] 1.0: sched_waking: comm=pid=7 pid=5 prio=120 target_cpu=1\n"), ["pid=7", "<...>"]);
+        for comm in ["a pid=7", "pid=7 prio=3", "comm=a pid=7", "prev_comm=a"] {
+            assert_eq!(named(&format!("x-1 [000] 1.0: sched_wakeup: {comm}:5 [120] CPU:001\n")), [comm, "<...>"]);
+            assert_eq!(
+                named(&format!("x-1 [000] 1.0: sched_switch: {comm}:5 [120] S ==> {comm}:6 [120]\n")),
+                [comm, comm]
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_that_begins_as_a_comment_does() {
+        let waking = "[000] 1.0: sched_waking: comm=b pid=2 prio=120 target_cpu=0";
+        let r = one(&format!("#long name of a thread-1 {waking}\n# comment-3 {waking}\n#\n#x\n"));
+        assert_eq!((r.records.len(), r.comm(Pid(1)), r.comm(Pid(3))), (1, "#long name of a thread", "<...>"));
+    }
+
+    #[test]
+    fn buffers_before_the_threads() {
+        let waking = "sched_waking: comm=b pid=2 prio=120 target_cpu=0";
+        let name = |line: String| {
+            let r = one(&line);
+            assert_eq!(r.records.len(), 1, "{line}");
+            r.comm(Pid(101)).to_string()
+        };
+        for buffer in ["power: ", "       ", "  a-b.1: "] {
+            for comm in ["kworker/0:1", "a: b", "x"] {
+                assert_eq!(name(format!("{buffer}{comm:>16}-101   [000]  100.005100: {waking}\n")), comm);
+            }
+            assert_eq!(name(format!("{buffer} kworker-101   0d...  100.005100: {waking}\n")), "kworker");
+        }
+        for comm in ["power: x", "power:         x", "power: a b of more columns"] {
+            assert_eq!(name(format!("{comm:>16}-101   [000]  100.005100: {waking}\n")), comm);
+        }
+    }
+
+    #[test]
+    fn the_kernels_latency_format() {
+        for (stamp, at) in [(" 100us :", 100_000), ("   0us!:", 0), ("12us+:", 12_000), ("7us:", 7_000)] {
+            let line = format!("  bash-123     3dNh7.  {stamp} sched_waking: comm=a b pid=5 prio=120 target_cpu=003\n");
+            let waking = Event::SchedWaking { pid: Pid(5), prio: 120, target_cpu: CpuId(3), in_irq: true };
+            check(&line, at, 3, 123, waking);
+        }
+    }
+
+    #[test]
+    fn perf_with_misc() {
+        use PrevState::Sleeping;
+        for misc in ["K     ", "U     ", "KUH   ", "KGg   "] {
+            let fields = "prev_comm=my app 1 prev_pid=5 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120";
+            let line = format!("my app 1     5 [001] {misc}  100.000100:       sched:sched_switch: {fields}\n");
+            check(&line, 100_000_100_000, 1, 5, switch(5, Sleeping, 0));
+            assert_eq!(one(&line).comm(Pid(5)), "my app 1");
+        }
     }
 
     #[test]
