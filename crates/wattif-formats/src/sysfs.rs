@@ -208,6 +208,8 @@ fn grouped(cpus: &[u32], place: &BTreeMap<u32, u32>, of: impl Fn(u32) -> Vec<u32
 struct Clock {
     dir: String,
     cpus: Vec<u32>,
+    /// All that the folder names, also those that are offline.
+    related: Vec<u32>,
 }
 
 /// The clocks of `cpus`, by their first CPU. No CPU has two, whatever the files say.
@@ -220,11 +222,11 @@ fn clocks(files: Files<'_>, cpus: &[u32]) -> Vec<Clock> {
         let told = ["related_cpus", "scaling_governor"].iter().any(|f| files(&format!("{policy}/{f}")).is_some());
         let dir = if told { policy } else { own };
         let related = files(&format!("{dir}/related_cpus")).unwrap_or_default();
-        let related = related.split_whitespace().filter_map(|c| c.parse().ok());
-        let mut of: Vec<u32> = related.filter(|c| left.remove(c)).collect();
+        let related: Vec<u32> = related.split_whitespace().filter_map(|c| c.parse().ok()).collect();
+        let mut of: Vec<u32> = related.iter().copied().filter(|c| left.remove(c)).collect();
         of.push(cpu);
         of.sort_unstable();
-        out.push(Clock { dir, cpus: of });
+        out.push(Clock { dir, cpus: of, related });
     }
     out
 }
@@ -236,10 +238,12 @@ fn domains(
     findings: &mut Vec<Diagnostic>,
 ) -> Vec<Domain> {
     let mut out: Vec<Domain> = Vec::new();
-    for Clock { dir, cpus } in clocks {
+    for Clock { dir, cpus, related } in clocks {
         let (cpu, of) = (cpus[0], cpus.iter().map(|c| place[c]).collect::<Vec<u32>>());
         let khz = frequencies(files, dir, &list(&of), findings);
-        let opps = khz.into_iter().map(|khz| Opp { khz, uv: None, uw: power(files, cpu, khz) }).collect();
+        // An energy model bears the name of the CPU that was its clock's first, which may be offline since.
+        let power = |khz| cpus.iter().chain(related).find_map(|cpu| power(files, *cpu, khz));
+        let opps = khz.into_iter().map(|khz| Opp { khz, uv: None, uw: power(khz) }).collect();
         let capacity = number(files, &format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024);
         let ns = number(files, &format!("{dir}/cpuinfo_transition_latency")).filter(|n| *n < 1_000_000_000);
         out.push(Domain {
@@ -296,7 +300,7 @@ fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnos
 /// Clocks that are kept below their highest frequency, or above their lowest: settings, which are no part of a platform.
 fn limits(files: Files<'_>, clocks: &[Clock], place: &BTreeMap<u32, u32>) -> Vec<Diagnostic> {
     let mut kept: BTreeMap<(&str, u64), Vec<u32>> = BTreeMap::new();
-    for Clock { dir, cpus } in clocks {
+    for Clock { dir, cpus, .. } in clocks {
         for (limit, end) in [("scaling_max_freq", "cpuinfo_max_freq"), ("scaling_min_freq", "cpuinfo_min_freq")] {
             let [set, free] = [limit, end].map(|file| number(files, &format!("{dir}/{file}")));
             if let (Some(set), true) = (set, free.is_some() && set != free) {
@@ -792,6 +796,24 @@ mod tests {
         assert_eq!(with(Some("5.15.1\n"), ["5", "12", "12000"]), (vec![5_000, 12_000, 12_000_000], false));
         assert_eq!(with(None, micro), (vec![5_250, 12_600, 61_000], true));
         assert_eq!(with(None, ["5", "12", "61"]), (vec![5_000, 12_000, 61_000], true));
+    }
+
+    #[test]
+    fn the_energy_model_of_a_clock_whose_first_cpu_is_offline() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path {
+                "proc/sys/kernel/osrelease" => "6.6.30",
+                "sys/devices/system/cpu/present" => "0-1",
+                "sys/devices/system/cpu/online" => "1",
+                "sys/devices/system/cpu/cpu1/cpufreq/related_cpus" => "0 1",
+                "sys/devices/system/cpu/cpu1/cpufreq/scaling_available_frequencies" => "300000",
+                "sys/kernel/debug/energy_model/cpu0/ps:300000/power" => "5250",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let parsed = crate::platform_toml::parse(&platform(&files, "board").toml.unwrap(), &Default::default());
+        assert_eq!(parsed.platform.expect("it is valid").domains[0].power.busy_uw, [5_250]);
     }
 
     #[test]
