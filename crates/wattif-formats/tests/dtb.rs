@@ -22,7 +22,8 @@ fn platform(toml: &str) -> wattif_model::platform::Platform {
 #[test]
 fn a_board() {
     let imported = dtb::import(&blob("board"), "board", None);
-    assert!(imported.diagnostics.is_empty(), "{:?}", imported.diagnostics);
+    let expected = ["CPUs without the status `okay` are left out, and the numbers of others go on: `cpu@102`"];
+    assert_eq!(messages(&imported), expected);
     let p = platform(&imported.toml.unwrap());
     assert_eq!((p.nr_cpus(), p.domains.len(), p.clusters.len()), (4, 2, 2));
     // The binding's example: 578 at 850 MHz against 1024 at 1100 MHz.
@@ -144,6 +145,28 @@ fn a_board_with_oddities() {
     let capacity = |c: usize| (p.cpus[c].capacity, p.cpus[c].domain.0);
     let expected = [(500 * 1400 / 1800, 0), (1024, 1), (1024 * 1000 / 1800, 2)];
     assert_eq!([capacity(1), capacity(3), capacity(5)], expected);
+}
+
+#[test]
+fn a_board_of_scmi() {
+    let scmi = blob("scmi");
+    let imported = dtb::import(&scmi, "scmi", None);
+    let expected = [
+        "CPUs without the status `okay` are left out, and the numbers of others go on: `cpu@200`",
+        "CPUs 0-1 (oryon): no operating points in the devicetree (the firmware gives them)",
+        "CPUs 2-3 (oryon): no operating points in the devicetree (the firmware gives them)",
+        "idle states `cpu-off`, `cpu-sleep` are not in the order of min-residency-us: kept as the kernel counts them in traces",
+    ];
+    assert!(expected.iter().all(|e| messages(&imported).contains(e)), "{:?}", messages(&imported));
+    let told = |cpus: &str| imported.diagnostics.iter().any(|d| d.help.iter().any(|h| h.contains(cpus)));
+    assert!(told("cpus = \"0-1\"") && told("cpus = \"2-3\""), "the overlay that is asked for");
+    let overlay =
+        "[[domain]]\ncpus = \"0-1\"\nopps = [ { khz = 9 } ]\n[[domain]]\ncpus = \"2-3\"\nopps = [ { khz = 8 } ]\n";
+    let p = platform(&dtb::import(&scmi, "scmi", Some(overlay)).toml.unwrap());
+    let idle: Vec<_> =
+        p.clusters[0].idle.iter().map(|s| (s.name.as_str(), s.advertised.exit_ns, s.advertised.residency_ns)).collect();
+    let wakeup_latency_alone = ("cpu-off", 900_000, 3_000_000);
+    assert_eq!(idle, [("WFI", 1_000, 1_000), wakeup_latency_alone, ("cpu-sleep", 350_000, 1_000_000)]);
 }
 
 #[test]

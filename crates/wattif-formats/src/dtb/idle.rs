@@ -5,7 +5,7 @@
 //! `cpu-map` calls a cluster; states that need more CPUs asleep than that, or unlike ones, are left out by name.
 
 use super::fdt::Node;
-use super::{Cpu, Handles};
+use super::{Cpu, Handles, power_domain};
 use crate::machine::{self, Cluster, Idle, list, scope_by_name, wfi};
 use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,6 +99,9 @@ impl Table {
                 }
             }
         }
+        if !is_sorted(&table.own) {
+            odd.unsorted.insert(table.own.iter().skip(1).map(|s| quoted(&s.name)).collect());
+        }
         table
     }
 
@@ -121,13 +124,20 @@ impl Table {
         }
     }
 
-    /// Deeper states have longer residencies.
+    /// Deeper states have longer residencies. Where those of the CPU have not, they stay as the kernel counts them.
     fn states(self) -> Vec<Idle> {
+        let sorted = is_sorted(&self.own);
         let mut states = [self.own, self.shared].concat();
-        states.sort_by_key(|s| s.residency_us);
+        if sorted {
+            states.sort_by_key(|s| s.residency_us);
+        }
         states.truncate(MAX_STATES);
         states
     }
+}
+
+fn is_sorted(states: &[Idle]) -> bool {
+    states.is_sorted_by_key(|s| s.residency_us)
 }
 
 /// What is wrong with idle states.
@@ -135,6 +145,8 @@ impl Table {
 struct Odd<'a> {
     /// Names of those that say too little.
     short: BTreeSet<&'a str>,
+    /// Names of the states of a CPU, one of which has a shorter residency than the one before.
+    unsorted: BTreeSet<Vec<String>>,
     /// Phandles of nodes that are not there, by the property that names them.
     dangling: BTreeMap<&'static str, BTreeSet<u32>>,
 }
@@ -150,6 +162,13 @@ impl Odd<'_> {
             );
             findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
         }
+        for names in self.unsorted {
+            let message = format!(
+                "idle states {} are not in the order of min-residency-us: kept as the kernel counts them in traces",
+                names.join(", ")
+            );
+            findings.push(Diagnostic::note("dtb::N01", 0..0, message));
+        }
         for (prop, handles) in self.dangling {
             let shown: Vec<String> = handles.iter().take(5).map(|h| format!("{h:#x}")).collect();
             let message = format!("{prop}: no node has phandle {}; left out", shown.join(", "));
@@ -158,22 +177,10 @@ impl Odd<'_> {
     }
 }
 
-/// The power domain that a CPU calls `psci`: each entry of `power-domains` is a phandle and as many cells as the node says.
-fn psci_domain(cpu: &Node, handles: &Handles<'_>) -> Option<u32> {
-    let place = cpu.texts("power-domain-names").iter().position(|name| name == "psci")?;
-    let cells = cpu.cells("power-domains")?;
-    let mut at = 0usize;
-    for _ in 0..place {
-        let args = handles.get(cells.get(at)?)?.u32("#power-domain-cells").unwrap_or(0);
-        at = at.saturating_add(1 + args as usize);
-    }
-    cells.get(at).copied()
-}
-
 /// The power domains of a CPU, outwards.
 fn chain(cpu: &Node, handles: &Handles<'_>, odd: &mut Odd<'_>) -> Vec<u32> {
     let mut chain = Vec::new();
-    let mut domain = psci_domain(cpu, handles);
+    let mut domain = power_domain(cpu, "psci", handles).map(|cells| cells[0]);
     while let Some(handle) = domain.filter(|h| !chain.contains(h) && chain.len() < MAX_LEVELS) {
         let Some(node) = handles.get(&handle) else {
             odd.dangling.entry("power-domains").or_default().insert(handle);
@@ -205,7 +212,10 @@ fn states<'a>(node: &Node, prop: &'static str, handles: &Handles<'a>, odd: &mut 
 fn state(node: &Node) -> Option<Idle> {
     let (entry, exit) = (node.u32("entry-latency-us"), node.u32("exit-latency-us"));
     let wakeup = node.u32("wakeup-latency-us");
-    let exit_latency = wakeup.or(Some(entry?.saturating_add(exit?)))?;
+    let exit_latency = match wakeup {
+        Some(wakeup) => wakeup,
+        None => entry?.saturating_add(exit?),
+    };
     Some(Idle {
         name: node.text("idle-state-name").unwrap_or_else(|| node.name.clone()),
         scope: "cpu",

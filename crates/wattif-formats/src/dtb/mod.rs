@@ -19,6 +19,7 @@ mod idle;
 
 use crate::machine::{Domain, Machine, Opp, list};
 use crate::platform_toml::Overlay;
+use crate::words::quoted;
 use fdt::Node;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::check::Diagnostic;
@@ -60,6 +61,7 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
         out.diagnostics.push(Diagnostic::error("dtb::E02", 0..0, "the devicetree has no enabled CPUs under /cpus"));
         return out;
     }
+    out.diagnostics.extend(disabled(&root));
     let (overlay, mistakes) = overlay.map(Overlay::read).unwrap_or_default();
     out.overlay = mistakes;
     let mut machine = Machine {
@@ -93,14 +95,27 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
     out
 }
 
-fn cpus(root: &Node) -> Vec<Cpu<'_>> {
-    let Some(all) = root.child("cpus") else { return Vec::new() };
+/// The nodes of all CPUs, also of those that are disabled.
+fn cpu_nodes(root: &Node) -> impl Iterator<Item = &Node> {
     let is_cpu = |n: &&Node| n.text("device_type").as_deref() == Some("cpu") || n.name.starts_with("cpu@");
+    root.child("cpus").into_iter().flat_map(|all| &all.children).filter(is_cpu)
+}
+
+fn disabled(root: &Node) -> Option<Diagnostic> {
+    let off: Vec<String> = cpu_nodes(root).filter(|n| !n.enabled()).map(|n| quoted(&n.name)).collect();
+    let more = if off.len() > 5 { ", …" } else { "" };
+    let names = off[..off.len().min(5)].join(", ");
+    let message =
+        format!("CPUs without the status `okay` are left out, and the numbers of others go on: {names}{more}");
+    (!off.is_empty()).then(|| Diagnostic::note("dtb::N01", 0..0, message))
+}
+
+fn cpus(root: &Node) -> Vec<Cpu<'_>> {
     let core = |n: &Node| {
         let compatible = n.text("compatible").unwrap_or_else(|| "unknown".into());
         compatible.split(',').next_back().unwrap_or("unknown").to_string()
     };
-    let enabled = all.children.iter().filter(is_cpu).filter(|n| n.enabled()).take(4096);
+    let enabled = cpu_nodes(root).filter(|n| n.enabled()).take(4096);
     enabled.map(|node| Cpu { node, core: core(node), dmips: node.u32("capacity-dmips-mhz") }).collect()
 }
 
@@ -177,7 +192,26 @@ fn clock_key(cpu: &Cpu<'_>, index: usize, handles: &Handles<'_>) -> String {
             return format!("{prop} {cells:?}");
         }
     }
-    format!("core {}", cpu.core)
+    // As SCMI has it; its driver asks for `clocks` first as well.
+    match power_domain(cpu.node, "perf", handles) {
+        Some(cells) => format!("perf {cells:?}"),
+        None => format!("core {}", cpu.core),
+    }
+}
+
+/// The power domain that a CPU calls so: a phandle and as many cells as its node says.
+fn power_domain(cpu: &Node, name: &str, handles: &Handles<'_>) -> Option<Vec<u32>> {
+    let place = cpu.texts("power-domain-names").iter().position(|n| n == name)?;
+    let cells = cpu.cells("power-domains")?;
+    let mut rest = &cells[..];
+    let mut next = || {
+        let args = handles.get(rest.first()?).and_then(|n| n.u32("#power-domain-cells")).unwrap_or(0);
+        let (domain, behind) = rest.split_at(rest.len().min((args as usize).saturating_add(1)));
+        rest = behind;
+        Some(domain.to_vec())
+    };
+    (0..place).try_for_each(|_| next().map(drop))?;
+    next()
 }
 
 /// CPUs by clock.
@@ -276,7 +310,7 @@ fn choices(cpus: &[u32], table: &Node, findings: &mut Vec<Diagnostic>) {
     }
     let bins: BTreeSet<&str> = points().filter_map(speed_bin).collect();
     if !bins.is_empty() {
-        let bins: Vec<String> = bins.iter().map(|b| crate::words::quoted(b)).collect();
+        let bins: Vec<String> = bins.iter().map(|b| quoted(b)).collect();
         note(format!("voltages depend on the speed bin; those of {} were taken", bins.join(", ")));
     }
 }
