@@ -44,6 +44,8 @@ const LONG: usize = 100;
 const MOST: usize = 10_000;
 /// Most bytes of an event `mem`: rt-app's integers have 32 bits.
 const MOST_BYTES: u64 = i32::MAX as u64;
+/// Said of tokens.
+const QUEUES: &str = "queues of tokens became semaphores: who has waited longest gets the next one, and no one knows since when it was there";
 /// A longer series of amounts is not written out.
 const SERIES: usize = 100;
 
@@ -368,9 +370,16 @@ impl<'w> Writer<'w> {
             Op::Barrier(b) => one("barrier", name(w.barriers.get(*b as usize).map(|b| b.name.as_str()))),
             Op::SemPost(s) => one("sem_post", semaphore(s)),
             Op::SemWait(s) => one("sem_wait", semaphore(s)),
-            Op::Put { queue, .. } => one("sem_post", self.queue(*queue)),
-            Op::Get(queue) => one("sem_wait", self.queue(*queue)),
+            Op::Put { queue, .. } => {
+                lose(QUEUES);
+                one("sem_post", self.queue(*queue))
+            }
+            Op::Get(queue) => {
+                lose(QUEUES);
+                one("sem_wait", self.queue(*queue))
+            }
             Op::SpinThenBlock { queue, .. } => {
+                lose(QUEUES);
                 lose("threads that spin for a while before they sleep sleep at once");
                 one("sem_wait", self.queue(*queue))
             }

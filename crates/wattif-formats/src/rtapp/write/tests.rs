@@ -161,6 +161,16 @@ fn what_a_file_calls_otherwise_is_told() {
 }
 
 #[test]
+fn queues_become_semaphores() {
+    let ops = vec![Op::Get(0), run(5), Op::Put { queue: 1, forward: true }];
+    let queues = ["a", "b"].map(|name| wattif_model::workload::Named { name: name.into() }).into();
+    let workload = Workload { tasks: vec![TaskSpec::new("t", ops)], queues, ..Workload::default() };
+    let (text, lost) = write(&workload, None, &Logs::default());
+    assert!(text.contains("sem_wait") && text.contains("sem_post"), "{text}");
+    assert!(lost.len() == 1 && lost[0].starts_with("queues of tokens became semaphores"), "{lost:?}");
+}
+
+#[test]
 fn means() {
     let near = |dist, value: f64| assert!((mean(&dist) / value - 1.0).abs() < 1e-3, "{dist:?}: {}", mean(&dist));
     near(Dist::Uniform { lo: 10, hi: 20 }, 15.0);
