@@ -725,8 +725,10 @@ fn not_known(facts: &KernelFacts, parent: &str) -> Vec<Diagnostic> {
     let of_parent = parent.strip_prefix("linux-").and_then(first_two);
     match facts.version().as_deref().map(first_two) {
         Some(Some((major, minor))) if of_parent.is_some_and(|p| p != (major, minor)) => {
+            let why =
+                if of_parent > Some((major, minor)) { "there is none before it" } else { "the last one before it" };
             let message = format!(
-                "no profile of Linux {major}.{minor}: {parent} is the nearest, and what changed between them is as there"
+                "no profile of Linux {major}.{minor}: {parent} is taken ({why}), and what changed between them is as there"
             );
             out.push(warning("sysfs::W02", message));
         }
@@ -876,6 +878,17 @@ mod tests {
         let parsed = crate::platform_toml::parse(&machine("0-3", "4-7"), &Default::default());
         assert_eq!(parsed.platform.expect("it is valid").cpus[5].l2, Some(1));
         assert!(!machine("0-7", "0-7").contains("l2 ="), "a cluster as large as its cache is none");
+    }
+
+    #[test]
+    fn a_kernel_without_a_profile() {
+        let told = |release: &str, parent| {
+            let facts = KernelFacts { release: Some(release.into()), ..KernelFacts::default() };
+            kernel(&facts, "k", parent, &[]).diagnostics.swap_remove(0).message
+        };
+        let check = |release, parent, what: &str| assert!(told(release, parent).contains(what), "{release}");
+        check("4.19.113", "linux-4.10", "no profile of Linux 4.19: linux-4.10 is taken (the last one before it)");
+        check("2.6.32", "linux-3.13", "linux-3.13 is taken (there is none before it)");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::error::{Error, Findings};
 use crate::run::run;
 use rayon::prelude::*;
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::Path;
 use wattif_formats::archive::{self, Archive};
@@ -171,7 +172,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// The profile nearest to a kernel's release, not newer where there is one: `6.12.30` → `linux-6.12`. Of Android's and the
+/// The last profile that is not newer than a kernel's release, the first of all where there is none: `6.12.30` → `linux-6.12`. Of Android's and the
 /// mainline's of one version it is the one that the release names: `6.6.30-android15` → `android-6.6`.
 pub fn profile_of<'a>(release: &str, names: &'a [String]) -> Option<&'a str> {
     if let Some(own) = names.iter().find(|n| *n == release) {
@@ -192,10 +193,15 @@ pub fn profile_of<'a>(release: &str, names: &'a [String]) -> Option<&'a str> {
 /// What to say where the profile that a release is taken for is of another one.
 pub(crate) fn other_release(release: &str, profile: &str) -> Option<String> {
     let numbers = profile.split_once('-')?.1;
-    let other =
-        version(release)? != version(numbers)? || release.contains("android") != profile.starts_with("android-");
+    let (wanted, taken) = (version(release)?, version(numbers)?);
+    let other = wanted != taken || release.contains("android") != profile.starts_with("android-");
+    let why = match taken.cmp(&wanted) {
+        Ordering::Less => ", the last one before it",
+        Ordering::Equal => "",
+        Ordering::Greater => ", as there is none before it",
+    };
     other.then(|| {
-        format!("there is no profile of the recorded kernel, {release}: {profile} is the nearest (--recorded-kernel)")
+        format!("there is no profile of the recorded kernel, {release}: {profile} is taken{why} (--recorded-kernel)")
     })
 }
 
@@ -216,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest_profile() {
+    fn profiles_of_releases() {
         let names: Vec<String> = ["linux-3.13", "linux-5.4", "linux-6.6", "linux-6.12"].map(String::from).into();
         let check = |release: &str, expect| assert_eq!(profile_of(release, &names), expect, "{release}");
         check("6.12.117", Some("linux-6.12"));
@@ -235,6 +241,9 @@ mod tests {
         check("4.14.190", "linux-4.10");
         check("android-4.9-walt", "android-4.9-walt");
         assert_eq!(other_release("6.6.30-android15", "android-6.6"), None);
-        assert!(other_release("4.14.190", "linux-4.10").is_some_and(|told| told.contains("4.14.190")));
+        let told = |release, profile| other_release(release, profile).unwrap();
+        assert!(told("4.19.113", "linux-4.10").contains("4.19.113: linux-4.10 is taken, the last one before it"));
+        assert!(told("2.6.32", "linux-3.13").contains("linux-3.13 is taken, as there is none before it"));
+        assert!(told("6.6.30-android15", "linux-6.6").contains("linux-6.6 is taken (--"));
     }
 }

@@ -24,7 +24,7 @@ pub struct Question {
     pub trace: String,
     /// Profiles; the first is what the others are compared with.
     pub kernels: Vec<String>,
-    /// Profile of the kernel that was recorded; by default the nearest to its release, or the first.
+    /// Profile of the kernel that was recorded; by default the last one not newer than its release, or the first.
     pub recorded_kernel: Option<String>,
     /// Of runs of each kernel: their noise differs, the recorded work does not.
     pub seeds: Vec<u64>,
@@ -240,13 +240,13 @@ fn recorded_kernel(question: &Question, loaded: &LoadedTrace) -> Result<(String,
     }
     let name = match &question.recorded_kernel {
         Some(name) => name.clone(),
-        None => nearest_profile(question, &loaded.recording)?,
+        None => profile_of_release(question, &loaded.recording)?,
     };
     let kernel = load::kernel(&name, &Settings::default())?.value;
     Ok((name, kernel))
 }
 
-fn nearest_profile(question: &Question, recording: &Recording) -> Result<String, Error> {
+fn profile_of_release(question: &Question, recording: &Recording) -> Result<String, Error> {
     let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
     let of_release = recording.release.as_deref().and_then(|r| profile_of(r, &names));
     let first = question.kernels.first().map(String::as_str);

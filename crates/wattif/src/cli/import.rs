@@ -180,7 +180,7 @@ pub(super) fn machine(root: &std::path::Path) -> sysfs::Imported {
     sysfs::platform(&|path| below(root, path), "machine")
 }
 
-/// The profile of a captured kernel: the nearest we have, and what is known to differ.
+/// The profile of a captured kernel: the last one we have that is not newer, and what is known to differ.
 pub(super) fn kernel_of(mut facts: sysfs::KernelFacts) -> sysfs::Imported {
     let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
     let version = facts.version().unwrap_or_default();
