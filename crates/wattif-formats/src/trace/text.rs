@@ -194,10 +194,10 @@ impl<'a> Line<'a> {
 /// `trace-cmd report` of several buffers has the name of one before each of its lines. Behind it is that of the thread in so many
 /// columns; the name of a thread alone may look like it, and has no dash there.
 fn without_buffer(line: &[u8], columns: usize) -> &[u8] {
-    let Some(colon) = line.windows(2).position(|w| w == b": ") else { return line };
-    let rest = &line[colon + 2..];
-    let is_buffer = !trim_start(&line[..colon]).contains(&b' ')
-        && rest.get(columns) == Some(&b'-')
+    let begin = line.iter().take_while(|&&b| b == b' ').count();
+    let end = begin + line[begin..].iter().take_while(|&&b| b != b' ').count();
+    let Some(rest) = line.get(end + 1..).filter(|_| end > begin && line[end - 1] == b':') else { return line };
+    let is_buffer = rest.get(columns) == Some(&b'-')
         && rest.get(columns + 1).is_some_and(u8::is_ascii_digit)
         && (rest[0] == b' ' || columns < 16); // no name has 16 bytes
     if is_buffer { rest } else { line }
