@@ -386,14 +386,15 @@ pub(super) type Fields<'a> = ([i64; INTS], [&'a [u8]; 2]);
 
 /// The numbers of a row; `None` when they are not there. A name may look like the key that the other form begins with.
 fn numbers<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
-    let (key, plugin): (&[u8], fn(&'a [u8]) -> Option<Fields<'a>>) = match row.kind {
-        Kind::Switch => (b"prev_comm", switch_by_plugin),
-        Kind::Wakeup | Kind::Waking | Kind::WakeupNew => (b"comm", wakeup_by_plugin),
-        _ => return by_key(row, fields),
-    };
-    match starts_with_key(fields, key) {
-        true => by_key(row, fields).or_else(|| plugin(fields)),
-        false => plugin(fields).or_else(|| by_key(row, fields)),
+    let begins_with = |key: &[u8]| starts_with_key(fields, key);
+    match row.kind {
+        Kind::Switch if begins_with(b"prev_comm") => by_key(row, fields).or_else(|| switch_by_plugin(fields)),
+        Kind::Switch => switch_by_plugin(fields).or_else(|| by_key(row, fields)),
+        Kind::Wakeup | Kind::Waking | Kind::WakeupNew if begins_with(b"comm") => {
+            by_key(row, fields).or_else(|| wakeup_by_plugin(fields))
+        }
+        Kind::Wakeup | Kind::Waking | Kind::WakeupNew => wakeup_by_plugin(fields).or_else(|| by_key(row, fields)),
+        _ => by_key(row, fields),
     }
 }
 
