@@ -176,7 +176,29 @@ pub(super) fn check_powers(domains: &[Domain], clusters: &[Placed], unit: PowerU
                 report.push(found.help("the deeper ones draw nothing; write 0 for the first of them if that is meant"));
             }
         }
+        if let Some(c) = cluster {
+            rows.iter().for_each(|rows| check_depth(rows, &c.cluster.idle, d, report));
+        }
     }
+}
+
+/// What no machine has: a deeper idle state that draws more than the one before it, at some clock. One complaint a table.
+fn check_depth(rows: &[Vec<u64>], idle: &[IdleState], d: &Domain, report: &mut Report) {
+    let deeper = rows.windows(2).zip(idle.windows(2));
+    let more = |w: &[Vec<u64>]| w[0].iter().zip(&w[1]).position(|(shallow, deep)| deep > shallow);
+    let Some((at, states)) = deeper.filter_map(|(w, states)| Some((more(w)?, states))).next() else { return };
+    let (a, b) = (quoted(&states[0].name), quoted(&states[1].name));
+    // Powers that do not follow the clock are one column.
+    let clock = match rows[0].len() {
+        1 => String::new(),
+        _ => d.domain.opps.get(at).map(|opp| format!(" at {} kHz", opp.khz)).unwrap_or_default(),
+    };
+    let found = Diagnostic::warning(
+        "platform::W10",
+        d.span.clone(),
+        format!("idle state {b} draws more than the shallower {a}{clock}"),
+    );
+    report.push(found.help("energy then speaks against sleeping deeply, and governors are compared wrongly: check the powers"));
 }
 
 /// Every CPU in exactly one cluster.

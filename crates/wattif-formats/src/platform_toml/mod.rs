@@ -36,7 +36,7 @@
 //! shallowest idle states leave the static power on (1). A key of another vocabulary is an unknown key.
 //!
 //! Every time may be written with `_ns`, `_us` or `_ms`. Codes: `platform::E01` syntax · `E02` limit · `E03` missing key ·
-//! `E04` wrong type · `E05` range · `E06` unknown key · `E07` contradiction · `E08` override · `W01` to `W09` unusual.
+//! `E04` wrong type · `E05` range · `E06` unknown key · `E07` contradiction · `E08` override · `W01` to `W10` unusual.
 
 mod clusters;
 mod cpulist;

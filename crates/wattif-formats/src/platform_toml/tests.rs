@@ -295,6 +295,8 @@ fn powers_by_idle_state_fit_the_states() {
     assert_eq!(codes("[6, 1]", "[6]"), ["platform::W09"]);
     assert!(codes("[6, 1]", "[0]").is_empty(), "nothing in the first, nothing in the rest");
     assert_eq!(codes("core = \"big\"", "core = \"big\"\nstatic_states = 3"), ["platform::E07"]);
+    assert!(codes("[6, 1]", "[6, 6]").is_empty(), "no less is no more");
+    assert_eq!(codes("[3, 0]", "[3, 4]"), ["platform::W10"], "a deeper state draws more, at one clock");
 }
 
 /// Nothing unusual is said of what is built in but what is so on the real machine.
@@ -307,7 +309,7 @@ fn built_in_platforms_are_not_unusual() {
             continue;
         }
         let found = parse(&std::fs::read_to_string(&file).unwrap(), &Options::default()).diagnostics;
-        let new = found.iter().filter(|d| ["W06", "W07", "W08", "W09"].iter().any(|c| d.code.ends_with(c)));
+        let new = found.iter().filter(|d| ["W06", "W07", "W08", "W09", "W10"].iter().any(|c| d.code.ends_with(c)));
         assert_eq!(new.map(|d| &d.message).collect::<Vec<_>>(), Vec::<&String>::new(), "{}", file.display());
         read += 1;
     }
