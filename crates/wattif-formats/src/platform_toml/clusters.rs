@@ -198,7 +198,9 @@ fn check_depth(rows: &[Vec<u64>], idle: &[IdleState], d: &Domain, report: &mut R
         d.span.clone(),
         format!("idle state {b} draws more than the shallower {a}{clock}"),
     );
-    report.push(found.help("energy then speaks against sleeping deeply, and governors are compared wrongly: check the powers"));
+    report.push(
+        found.help("energy then speaks against sleeping deeply, and governors are compared wrongly: check the powers"),
+    );
 }
 
 /// Every CPU in exactly one cluster.

@@ -58,10 +58,14 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
     let mut writer = Writer { workload, names: names(workload), lost: BTreeSet::new() };
     writer.lost.extend(background.map(Cow::from));
     writer.lost.extend(renamed(&own.tasks, &writer.names));
-    if workload.tasks.len() > own.tasks.len() {
-        let giver = &writer.names[own.tasks.len()];
-        writer.lost.insert(format!("a task `{giver}` is added: it posts what semaphores begin with").into());
-    }
+    let said = match &writer.names[own.tasks.len()..] {
+        [] => None,
+        [giver] => Some(format!("a task `{giver}` is added: it posts what semaphores begin with")),
+        [first, .., last] => {
+            Some(format!("tasks `{first}` to `{last}` are added: they post what semaphores begin with"))
+        }
+    };
+    writer.lost.extend(said.map(Cow::from));
     let tasks = workload.tasks.iter().zip(writer.names.clone());
     let mut tasks: Vec<_> = tasks.map(|(task, name)| (name, Node::Map(writer.task(task)))).collect();
     writer.lost.extend(barriers::apart(&mut tasks, &workload.barriers).map(Cow::from));

@@ -1,8 +1,9 @@
 //! The workload again, without what can be said otherwise in rt-app's words.
 
 use super::SERIES;
+use wattif_model::run::MAX_OPS_WITHOUT_TIME;
 use wattif_model::workload::dist::Dist;
-use wattif_model::workload::{Amount, Op, TaskSpec, Workload};
+use wattif_model::workload::{Amount, Op, SemaphoreSpec, TaskSpec, Workload};
 
 /// The same, without the semaphores that begin above 0 and the short series that rt-app has no word for.
 pub(super) fn in_its_words(workload: &Workload) -> Workload {
@@ -12,20 +13,38 @@ pub(super) fn in_its_words(workload: &Workload) -> Workload {
             task.program.ops = ops;
         }
     }
-    let mut ops = Vec::new();
-    for (i, semaphore) in workload.semaphores.iter().enumerate().filter(|(_, s)| s.initial > 0) {
-        let taken = |t: &TaskSpec| t.program.ops.contains(&Op::SemWait(i as u32));
-        if !workload.tasks.iter().any(taken) {
-            continue; // such as those of a background that was left out
-        }
-        let begin = ops.len() as u32;
-        let count = Some(u64::from(semaphore.initial));
-        ops.extend([Op::Loop { count, end: begin + 2 }, Op::SemPost(i as u32), Op::LoopEnd { begin }]);
-    }
-    if !ops.is_empty() {
-        workload.tasks.push(TaskSpec::new("tokens", ops));
-    }
+    let taken = |(i, _): &(usize, &SemaphoreSpec)| {
+        // Not those of a background that was left out.
+        workload.tasks.iter().any(|t| t.program.ops.contains(&Op::SemWait(*i as u32)))
+    };
+    let full = workload.semaphores.iter().enumerate().filter(taken).map(|(i, s)| (i as u32, s.initial));
+    let givers = givers(full).into_iter().map(|ops| TaskSpec::new("tokens", ops)).collect::<Vec<_>>();
+    workload.tasks.extend(givers);
     workload
+}
+
+/// Posts of one thread, which take no time: a run takes a thread for stuck that goes on so for ever.
+const POSTS: u32 = 10_000;
+const _: () = assert!(2 * POSTS < MAX_OPS_WITHOUT_TIME, "a post and the loop around it");
+
+/// Programs that post so often to each semaphore.
+fn givers(full: impl Iterator<Item = (u32, u32)>) -> Vec<Vec<Op>> {
+    let mut programs: Vec<Vec<Op>> = Vec::new();
+    let mut room = 0;
+    for (semaphore, mut left) in full {
+        while left > 0 {
+            if room == 0 {
+                programs.push(Vec::new());
+                room = POSTS;
+            }
+            let Some(ops) = programs.last_mut() else { break };
+            let posts = left.min(room);
+            let (begin, count) = (ops.len() as u32, Some(u64::from(posts)));
+            ops.extend([Op::Loop { count, end: begin + 2 }, Op::SemPost(semaphore), Op::LoopEnd { begin }]);
+            (left, room) = (left - posts, room - posts);
+        }
+    }
+    programs
 }
 
 /// An endless program whose amounts come from series of one length: a round for each value.

@@ -85,7 +85,7 @@ fn every_model_has_a_file() {
         let text = |w: &Workload| write(w, None, &Logs::default()).0;
         assert_eq!(text(&again), text(&read_back(&again)), "{}", model.name);
         let threads = |w: &Workload| w.tasks.iter().map(|t| t.instances).sum::<u32>();
-        let tokens = u32::from(w.semaphores.iter().any(|s| s.initial > 0));
+        let tokens = w.semaphores.iter().map(|s| s.initial).sum::<u32>().div_ceil(10_000);
         assert_eq!(threads(&again), threads(&w) + tokens, "{}", model.name);
         // Every task that works still does.
         let works = |t: &TaskSpec| t.program.ops.iter().any(|op| matches!(op, Op::Run(_)));
@@ -104,6 +104,22 @@ fn what_semaphores_begin_with_is_posted() {
     let giver = &file["tasks"]["tokens_2"];
     assert_eq!((giver["loop"].as_i64(), &giver["phases"]["p0"]["sem_post0"]), (Some(3), &json!("full")));
     assert_eq!(giver["phases"]["p0"].as_object().unwrap().len(), 2, "{text}");
+}
+
+/// A thread that goes on for ever without consuming time is refused: no giver posts so often that it seems one.
+#[test]
+fn many_posts_are_shared_among_several_tasks() {
+    let semaphores = [("a", 9_000), ("b", 25_001)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial }).into();
+    let user = TaskSpec::new("t", vec![Op::SemWait(0), Op::SemWait(1), run(1)]);
+    let again = read_back(&Workload { tasks: vec![user], semaphores, ..Workload::default() });
+    let posts = |t: &TaskSpec| {
+        let counts = t.program.ops.iter().filter_map(|op| match op {
+            Op::Loop { count, .. } => *count,
+            _ => None,
+        });
+        counts.sum::<u64>()
+    };
+    assert_eq!(again.tasks.iter().skip(1).map(posts).collect::<Vec<_>>(), [10_000, 10_000, 10_000, 4_001]);
 }
 
 #[test]
