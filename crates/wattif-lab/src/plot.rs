@@ -198,7 +198,7 @@ pub struct Stack {
 /// Bars of layers beside each other on one axis from 0, one bar per category.
 pub fn stacked(chart: &Chart, stack: &Stack) -> String {
     let Stack { categories, layers, marks, mark, legend } = stack;
-    let left = room_for(categories, 0.45);
+    let left = room_for(categories, 0.5);
     let step = 34.0;
     let bottom = TOP + step * categories.len().max(1) as f64;
     let value = |i: usize, layer: &Layer| layer.values.get(i).copied().filter(|v| v.is_finite()).unwrap_or(0.0);
@@ -209,7 +209,7 @@ pub fn stacked(chart: &Chart, stack: &Stack) -> String {
     draw_rows(&mut svg, chart, &x, bottom, 0.0);
     for (i, category) in categories.iter().enumerate() {
         let top = TOP + step * i as f64 + 5.0;
-        text(&mut svg, left - 8.0, top + 16.0, "end", category);
+        text(&mut svg, left - 8.0, top + 16.0, "end", &fitting(category, left));
         let mut from = 0.0;
         for layer in layers {
             let to = from + value(i, layer);
@@ -247,10 +247,25 @@ fn draw_layer(svg: &mut String, [x, y, width, height]: [f64; 4], paint: Paint, n
     }
 }
 
+/// Width of a letter of a category, generous for most, and what is free beside it.
+const LETTER: f64 = 7.2;
+const MARGIN: f64 = 24.0;
+
 /// Left of the drawing there is room for its categories, up to a share of the width.
 fn room_for(categories: &[String], most: f64) -> f64 {
     let longest = categories.iter().map(|c| c.chars().count()).max().unwrap_or(0);
-    (24.0 + 7.2 * longest as f64).clamp(LEFT, WIDTH * most)
+    (MARGIN + LETTER * longest as f64).clamp(LEFT, WIDTH * most)
+}
+
+/// A category that is too long for the room left of the drawing, without its middle: what it begins and ends with tells it apart.
+fn fitting(category: &str, left: f64) -> String {
+    let letters: Vec<char> = category.chars().collect();
+    let most = ((left - MARGIN + 0.5) / LETTER) as usize;
+    if letters.len() <= most {
+        return category.to_string();
+    }
+    let (begin, end) = (most / 2, most - most / 2 - 1);
+    letters[..begin].iter().chain(&['…']).chain(&letters[letters.len() - end..]).collect()
 }
 
 /// The axis of values of a drawing whose rows are categories; the line at `origin` stands out.
@@ -278,7 +293,7 @@ pub fn forest(chart: &Chart, categories: &[String], series: &[BarSeries]) -> Str
     for (i, category) in categories.iter().enumerate() {
         let top = TOP + step * i as f64;
         line(&mut svg, "grid", [left, top, WIDTH - RIGHT, top]);
-        text(&mut svg, left - 8.0, top + step / 2.0 + 4.0, "end", category);
+        text(&mut svg, left - 8.0, top + step / 2.0 + 4.0, "end", &fitting(category, left));
     }
     for (k, ((name, values), colour)) in series.iter().zip(COLOURS.iter().cycle()).enumerate() {
         let _ = writeln!(svg, r#"<g stroke="{colour}" fill="{colour}">"#);
@@ -405,8 +420,10 @@ impl Scale {
             (hi - lo) * 0.06
         } else if log {
             0.5
+        } else if hi == 0.0 {
+            1.0
         } else {
-            (hi.abs() * 0.1).max(1e-9)
+            hi.abs() * 0.1
         };
         let lower = if (tight && lo == 0.0) || (!log && lo >= 0.0 && lo < room) { lo.min(0.0) } else { lo - room };
         Scale { lo: lower, hi: hi + room, spread, from, to }
@@ -805,6 +822,31 @@ mod tests {
         assert_eq!(svg.matches("class=\"mark\"").count(), 1);
         assert!(!svg.contains("<idle>"));
         check(&stacked(&chart(), &Stack::default()));
+    }
+
+    #[test]
+    fn long_categories_are_cut_in_the_middle() {
+        let long = "little-power-collapse / big-power-collapse linux-6.12";
+        for (categories, shown) in
+            [([long, "WFI linux-6.12"], "little-power-collapse /…er-collapse linux-6.12"), (["WFI", "a state"], "WFI")]
+        {
+            let categories: Vec<String> = categories.map(String::from).into();
+            let svg = stacked(&chart(), &Stack { categories, ..Stack::default() });
+            check(&svg);
+            assert!(svg.contains(&format!(">{shown}<")), "{svg}");
+        }
+        for (name, left) in [(long, 360.0), ("µ".repeat(80).as_str(), 324.0)] {
+            let widest = LETTER * fitting(name, left).chars().count() as f64;
+            assert!(widest <= left - 16.0, "{widest}");
+        }
+    }
+
+    #[test]
+    fn zeros_only_are_on_an_axis_to_one() {
+        for tight in [false, true] {
+            let s = Scale::new([0.0, 0.0].into_iter(), Spread::Even, 0.0, 100.0, tight);
+            assert_eq!(s.ticks().first().zip(s.ticks().last()), Some((&0.0, &1.0)));
+        }
     }
 
     #[test]
