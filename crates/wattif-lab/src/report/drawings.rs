@@ -2,7 +2,7 @@
 
 use super::{Figures, FrameFigure, IdleStateFigure, Timeline, lanes};
 use crate::compare::Comparison;
-use crate::experiment::{ResultRow, metric_label};
+use crate::experiment::ResultRow;
 use crate::metrics::{DomainReport, RunReport};
 use crate::plot::{self, Axis, BarSeries, Chart, Layer, Paint, Point, Series, Spread, Stack};
 
@@ -65,7 +65,8 @@ fn frames(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
     let all: Vec<(&str, &FrameFigure)> =
         runs.iter().flat_map(|r| r.figures.frames.iter().map(|f| (r.kernel, f))).collect();
     if all.is_empty() {
-        return Err("the workload marks no frames, requests or stages".into());
+        let marks: Vec<&String> = runs.iter().take(1).flat_map(|r| r.report.metrics.frames.keys()).collect();
+        return Err(untimed(&marks));
     }
     let desc = "How long each took, the longest where there are too many to draw; lines are deadlines.";
     let chart = chart(title, "frames", desc, "end, s", "ms");
@@ -89,6 +90,15 @@ fn frames(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
         series.push(Series { name: format!("deadline {ms:.1} ms"), points, line: true, dots: false });
     }
     Ok(plot::scatter(&chart, &series))
+}
+
+/// Why there is nothing to time, of a workload with these marks.
+fn untimed(marks: &[&String]) -> String {
+    match marks {
+        [] => "the workload marks no frames, requests or stages".into(),
+        [mark] => format!("no `{mark}` was finished in so short a run"),
+        [mark, ..] => format!("no `{mark}` was finished in so short a run, nor any other of {} marks", marks.len()),
+    }
 }
 
 /// Frames that are drawn, of all runs together.
@@ -275,18 +285,31 @@ pub struct Swept {
     pub front: bool,
 }
 
-/// Two metrics of every point of a sweep, and its front where one was asked for.
-pub fn swept(title: &str, metrics: [&str; 2], points: &[Swept]) -> Result<String, String> {
+impl Swept {
+    /// It has a value of both metrics; others are not drawn.
+    pub fn known(&self) -> bool {
+        self.at.iter().all(|(value, _)| value.is_finite())
+    }
+}
+
+/// Two metrics of every point of a sweep, with their units (empty: none), and its front where one was asked for.
+pub fn swept(title: &str, metrics: [(&str, &str); 2], points: &[Swept]) -> Result<String, String> {
     let axis = |i: usize| {
         let values = points.iter().map(|p| p.at[i].0).filter(|v| v.is_finite());
         let (least, most) = values.fold((f64::MAX, f64::MIN), |(lo, hi), v| (lo.min(v), hi.max(v)));
-        let label = metric_label(metrics[i], None);
+        let label = match metrics[i] {
+            (name, "") => name.to_string(),
+            (name, unit) => format!("{name}, {unit}"),
+        };
         if least > 0.0 && most > 20.0 * least { Axis::log(&label) } else { Axis::new(&label) }
     };
-    let desc =
-        "A point per setting, means with 95 % intervals over seeds; the line joins those that no other beats in both.";
+    let unknown = points.iter().filter(|p| !p.known()).count();
+    let without = if unknown > 0 { format!(" {unknown} of {} have no value.", points.len()) } else { String::new() };
+    let desc = format!(
+        "A point per setting, means with 95 % intervals over seeds; the line joins those that no other beats in both.{without}"
+    );
     let (x, y) = (axis(0), axis(1));
-    let chart = Chart { title: title.into(), desc: desc.into(), x, y };
+    let chart = Chart { title: title.into(), desc, x, y };
     let mut groups: Vec<&str> = points.iter().map(|p| p.group.as_str()).collect();
     groups.sort_unstable();
     groups.dedup();
@@ -308,4 +331,29 @@ pub fn swept(title: &str, metrics: [&str; 2], points: &[Swept]) -> Result<String
         series.push(Series { name: "Pareto front".into(), points: front, line: true, dots: false });
     }
     Ok(plot::scatter(&chart, &series))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_names_its_units_and_says_what_is_missing() {
+        let point = |x| Swept { at: [(x, None), (1.0, None)], ..Swept::default() };
+        let svg =
+            swept("t", [("energy.total", "relative"), ("migrations", "")], &[point(1.0), point(f64::NAN)]).unwrap();
+        assert!(svg.contains(">energy.total, relative<") && svg.contains(">migrations<"), "{svg}");
+        assert!(svg.contains("1 of 2 have no value"), "{svg}");
+    }
+
+    #[test]
+    fn a_mark_that_was_not_reached_is_not_one_that_is_not_there() {
+        let why = |marks: &[&str]| {
+            let marks: Vec<String> = marks.iter().map(|m| m.to_string()).collect();
+            untimed(&marks.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(why(&[]), "the workload marks no frames, requests or stages");
+        assert_eq!(why(&["part"]), "no `part` was finished in so short a run");
+        assert!(why(&["part", "ux"]).ends_with("nor any other of 2 marks"));
+    }
 }

@@ -52,7 +52,8 @@ pub fn draw(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
     Ok(plot::lanes(&chart, [ms(from), ms(to)], &groups, &legend))
 }
 
-const WAITS: Paint = Paint { colour: 3, strength: 1.0, hatched: false };
+/// Of a colour that no task has.
+const WAITS: Paint = Paint { colour: TASKS, strength: 1.0, hatched: false };
 
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
@@ -123,4 +124,14 @@ fn lane(t: &Timeline, cpu: usize, from: u64, to: u64, paint: &dyn Fn(Option<&str
 
 fn told(ns: u64) -> String {
     Ns(ns).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_looks_like_no_task() {
+        assert!((0..TASKS).chain([OTHER]).all(|colour| colour != WAITS.colour));
+    }
 }

@@ -158,7 +158,12 @@ fn drawing(args: &Args, found: &Found, across: Option<&[String; 2]>) -> Result<S
     let points: Vec<Point> = found.points.iter().map(point).collect();
     let short = |axis: &String| axis.rsplit('.').next().unwrap_or(axis).to_string();
     let axes: Vec<String> = found.axes.iter().map(short).collect();
-    swept(&format!("{} by {}", args.swept.workload, axes.join(", ")), [x, y], &points)
+    let unknown = points.iter().filter(|p| !p.known()).count();
+    if unknown > 0 {
+        output::note(&format!("note: {unknown} of {} are not drawn: no figure", counted(points.len(), "point")));
+    }
+    let metrics = [x, y].map(|name| (name.as_str(), found.units[name].as_str()));
+    swept(&format!("{} by {}", args.swept.workload, axes.join(", ")), metrics, &points)
 }
 
 /// The page: every point, and which are the best.
