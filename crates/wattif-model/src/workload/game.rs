@@ -1,7 +1,8 @@
 //! `game`: a game that is limited to a frame rate: an engine with its workers, a renderer, the GPU.
 //!
 //! Every frame the engine simulates while workers it woke together compute beside it, then the renderer issues commands and waits for a
-//! free buffer; the frame is over when the GPU has drawn it (mark `frame`). Helpers (audio, driver, main loop) tick on their own, with
+//! free buffer of three. The engine is two frames ahead of the renderer at most, then it waits: a game that is too slow has fewer
+//! frames, not ever later ones. The frame is over when the GPU has drawn it (mark `frame`). Helpers (audio, driver, main loop) tick on their own, with
 //! the rates and lengths of the published table of a game. With `touch=yes` the player touches the screen about every second, and a
 //! thread reads that: some kernels answer with a boost.
 //!
@@ -41,6 +42,9 @@ const DONE: u32 = 1;
 const RENDER: u32 = 2;
 const GPU: u32 = 3;
 const BEGUN: u32 = 4;
+const BUFFERS: u32 = 0;
+/// Frames that the engine may be ahead of the renderer.
+const AHEAD: u32 = 1;
 /// From one touch to the next, on average; the work of reading one.
 const TOUCH_NS: u64 = 1_000_000_000;
 const READ_US: u64 = 100;
@@ -62,14 +66,14 @@ fn build(p: &Params) -> Workload {
     engine.extend((0..workers).map(|_| put(WORK)));
     engine.push(work_us(p.int("engine_us") - p.int("engine_us") / 2));
     engine.extend((0..workers).map(|_| Op::Get(DONE)));
-    engine.push(put(RENDER));
-    let render = vec![Op::Get(RENDER), Op::SemWait(0), work_us(p.int("render_us")), put(GPU)];
+    engine.extend([Op::SemWait(AHEAD), put(RENDER)]);
+    let render = vec![Op::Get(RENDER), Op::SemWait(BUFFERS), work_us(p.int("render_us")), put(GPU), Op::SemPost(AHEAD)];
     let gpu = Dist::LogNormal { median: p.int("gpu_us") * 1_000, sigma_milli: 200 };
     let gpu = Op::Device { device: 0, service: Amount::Random(gpu) };
     let mut tasks = vec![
         task("engine", 1, nice(-4), forever(engine)),
         task("render", 1, nice(-4), forever(render)),
-        task("gpu", 1, nice(-20), forever(vec![Op::Get(GPU), gpu, Op::SemPost(0), Op::Mark(0)])),
+        task("gpu", 1, nice(-20), forever(vec![Op::Get(GPU), gpu, Op::SemPost(BUFFERS), Op::Mark(0)])),
         helper("gpu_driver", nice(0), 700, 11),
         helper("main", nice(0), 170, 37),
         helper("audio", nice(-16), 120, 42),
@@ -88,7 +92,7 @@ fn build(p: &Params) -> Workload {
         duration: Some(Ns::from_s(10)),
         tasks,
         timers: vec![TimerSpec { name: "display".into(), shared: false }],
-        semaphores: vec![SemaphoreSpec { name: "buffers".into(), initial: 3 }],
+        semaphores: [("buffers", 3), ("ahead", 2)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial }).into(),
         devices: vec![DeviceSpec { name: "gpu".into(), servers: 1, iowait: false }],
         queues: ["work", "done", "render", "gpu", "begun"].map(|name| Named { name: name.into() }).into(),
         marks: vec!["frame".into()],
@@ -101,6 +105,17 @@ fn build(p: &Params) -> Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The engine takes what the renderer gives back, once a frame: frames do not pile up between them.
+    #[test]
+    fn the_engine_waits_for_the_renderer() {
+        let tasks = MODEL.workload(&[]).unwrap().tasks;
+        let ops = |name: &str| tasks.iter().find(|t| t.name == name).unwrap().program.ops.clone();
+        let at = |ops: &[Op], op: Op| ops.iter().position(|o| *o == op).unwrap();
+        let (engine, render) = (ops("engine"), ops("render"));
+        assert!(at(&engine, Op::SemWait(AHEAD)) < at(&engine, Op::Put { queue: RENDER, forward: true }));
+        assert!(at(&render, Op::SemWait(BUFFERS)) < at(&render, Op::SemPost(AHEAD)));
+    }
 
     #[test]
     fn a_player_touches_only_when_asked() {
