@@ -3,7 +3,8 @@
 //! Requests arrive at a Poisson rate and wait in one queue; threads of a pool take them, compute (log-normal service time) and
 //! answer. The network card's interrupt thread (SCHED_FIFO 50, as `irq/…` threads are) brings them in at their own times, however slow
 //! the server is: an overload shows as a growing queue. Their rate is a share of what the machine can do with all its CPUs busy:
-//! slow CPUs count for less, and hardware threads of a core for what they leave each other. The encoder has one thread per CPU,
+//! slow CPUs count for less, and hardware threads of a core for what they leave each other. Where they come less than 2 µs apart on
+//! average, the interrupt thread works 0.5 µs for each (estimated): what it cannot keep up with stays outside. The encoder has one thread per CPU,
 //! each encoding slices of a frame without pause. A request's latency runs from its arrival to its answer; the side job's throughput is slices per second.
 
 use super::dist::Dist;
@@ -58,20 +59,28 @@ pub const MODEL: Model = Model {
 const SIGMA_MILLI: u32 = 500;
 const MEAN_OF_MEDIAN_E4: u64 = 11_331;
 
+/// Requests that come more densely than this cost their interrupt thread so much work each. Without it, what is caught up after
+/// the throttling of real-time threads (50 ms) could be 100,000 of them, and would consume no time.
+const DENSE_NS: u64 = 2_000;
+const RECEIVE_NS: u64 = 500;
+
 fn build(p: &Params) -> Workload {
     let cpus = p.int("cpus");
     let median = p.int("service_us") * 1000;
     // A period of the timer per request; one that was missed is caught up, so that arrivals do not depend on the server.
     let load = cpus * p.int("load_pct") * p.int("capacity");
-    let between = Dist::Exponential { mean: (median * MEAN_OF_MEDIAN_E4 * 1024 / 100 / load).max(1) };
-    let arrivals = forever(vec![
+    let mean = (median * MEAN_OF_MEDIAN_E4 * 1024 / 100 / load).max(1);
+    let between = Dist::Exponential { mean };
+    let mut arrivals = vec![
         Op::Timer { timer: 0, period: Amount::Random(between), absolute: true },
         Op::Put { queue: 0, forward: false },
-    ]);
+    ];
+    if mean < DENSE_NS {
+        arrivals.push(Op::Run(Amount::Fixed(RECEIVE_NS)));
+    }
+    let arrivals = forever(arrivals);
     let service = Dist::LogNormal { median, sigma_milli: SIGMA_MILLI };
     let serve = forever(vec![Op::Get(0), Op::Run(Amount::Random(service)), Op::Mark(0)]);
-    let slice = Dist::LogNormal { median: p.int("slice_us") * 1000, sigma_milli: 200 };
-    let encode = forever(vec![Op::MarkBegin, Op::Run(Amount::Random(slice)), Op::Mark(1)]);
     let interrupt = SchedAttr { policy: Policy::Fifo, rt_priority: 50, ..SchedAttr::default() };
     let side = cpus * p.int("side_threads_per_cpu");
     let mut tasks = vec![
@@ -79,6 +88,8 @@ fn build(p: &Params) -> Workload {
         task("worker", cpus * p.int("workers_per_cpu"), SchedAttr::default(), serve),
     ];
     if side > 0 {
+        let slice = Dist::LogNormal { median: p.int("slice_us") * 1000, sigma_milli: 200 };
+        let encode = forever(vec![Op::MarkBegin, Op::Run(Amount::Random(slice)), Op::Mark(1)]);
         tasks.push(task("encoder", side, p.side_attr(), encode));
     }
     Workload {
@@ -114,6 +125,16 @@ mod tests {
             assert_eq!(*d, Dist::Exponential { mean: mean_ns });
             assert_eq!(built.tasks[1].instances, 4 * cpus.parse::<u32>().unwrap());
         }
+    }
+
+    /// Dense arrivals that cost nothing would be caught up in no time.
+    #[test]
+    fn dense_requests_cost_their_interrupt() {
+        let arrivals = |service_us: &str| {
+            let built = MODEL.workload(&[("service_us".into(), service_us.into())]).unwrap();
+            built.tasks[0].program.ops.contains(&Op::Run(Amount::Fixed(RECEIVE_NS)))
+        };
+        assert!(arrivals("1") && arrivals("2") && !arrivals("100") && !arrivals("2500"));
     }
 
     #[test]
