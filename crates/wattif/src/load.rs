@@ -217,6 +217,7 @@ fn from_model(
     let twice: Vec<String> = twice.collect();
     let mut set = params;
     set.extend(settings.workload.iter().cloned());
+    let asked: Vec<String> = set.iter().map(|(name, _)| name.clone()).collect();
     // Without a platform (its own error is shown) there is no number; with too many CPUs the model's limit holds.
     let cpus = if machine.cpus == usize::MAX { 8 } else { machine.cpus.min(1024) };
     for (fact, value) in [("cpus", cpus as u64), ("capacity", machine.capacity)] {
@@ -228,7 +229,7 @@ fn from_model(
     let wrong = built.as_ref().err().cloned().unwrap_or_default();
     let mut diagnostics: Vec<Diagnostic> = twice.into_iter().chain(wrong).map(|why| of_model(model, why)).collect();
     let value = built.ok().map(|(workload, unread)| {
-        let unread = unread.iter().filter(|name| *name != "cpus");
+        let unread = unread.iter().filter(|name| asked.contains(name));
         diagnostics.extend(unread.map(|name| without_meaning(model, name, &set)));
         LoadedWorkload::from(workload)
     });
@@ -452,6 +453,10 @@ mod tests {
             ("schbench:rps=100", "rps", "era=2020"),
             ("schbench:era=2023,cpu_us=5", "cpu_us", "era=2023"),
             ("server:side_threads_per_cpu=0,side_policy=nice19", "side_policy", "side_threads_per_cpu=0"),
+            ("server:side_threads_per_cpu=0,slice_us=100", "slice_us", "side_threads_per_cpu=0"),
+            ("usecase:case=web,cpus=64", "cpus", "case=web"),
+            ("hogs:cpus=64,tasks=2", "cpus", "tasks=2"),
+            ("antutu:test=3d,cpus=3", "cpus", "test=3d"),
         ] {
             let found = workload(name, 8, Dialect::Workgen, &Settings::default()).unwrap().findings.diagnostics;
             let model = name.split(':').next().unwrap();

@@ -137,16 +137,18 @@ fn build(p: &Params) -> Workload {
     let device = |name: &str, iowait| DeviceSpec { name: name.into(), servers: 1, iowait };
     let mut marks = vec!["part".to_string()];
     marks.extend(tests.iter().map(|t| t.name.to_string()));
+    let shared = tests.iter().any(|t| t.name == "multi_core");
+    let pieces = || CounterSpec { name: "pieces".into(), total: p.int("cpus") * p.int("part_ms") / PIECE_MS };
+    let counters = shared.then(pieces).into_iter().collect();
     let mut tasks = vec![application(p, &tests)];
     tasks.extend(tests.into_iter().flat_map(|t| t.tasks));
-    let pieces = p.int("cpus") * p.int("part_ms") / PIECE_MS;
     Workload {
         name: MODEL.name.into(),
         duration: None,
         tasks,
         semaphores,
         devices: vec![device("gpu", false), device("storage", true)],
-        counters: vec![CounterSpec { name: "pieces".into(), total: pieces }],
+        counters,
         marks,
         groups: vec![GroupSpec::root()],
         ..Workload::default()
