@@ -74,7 +74,10 @@ struct Change {
 
 /// Formats and the option that reads or writes them.
 const FORMATS: &[(&str, &str)] = &[
-    ("rt-app JSON", "read: a workload, with comments and trailing commas; three dialects (--dialect)"),
+    (
+        "rt-app JSON",
+        "read: a workload, with comments and trailing commas; three dialects (--dialect); written: any workload (export)",
+    ),
     ("platform TOML", "read: a machine (-p)"),
     ("kernel TOML", "read: a kernel profile (-k)"),
     ("vector csv, jsonl", "read: inputs and outputs of the kernel's own code, gzipped or not (verify)"),
@@ -90,7 +93,16 @@ const FORMATS: &[(&str, &str)] = &[
     ("devicetree blob", "read: a platform file is made of it (import platform)"),
     ("/sys", "read: a platform file or kernel profile is made of a live machine or a capture (import --sysfs)"),
     ("Perfetto", "read: ftrace events, compact or not, packed or not; written: run --trace x.pftrace"),
-    ("JSON reports", "written: wattif.run/1, wattif.compare/1, wattif.repro/1, wattif.verify/1 (--json)"),
+    ("Parquet", "written: a trace, a row an event (run --trace x.parquet, export)"),
+    ("Arrow", "written: a trace, a row an event (run --trace x.arrow, export); tables of compare and sweep (--arrow)"),
+    ("recording archive", "read and written: a tar of a trace and its machine (record, replay)"),
+    ("HTML report", "written: one file that needs no network (--report x.html)"),
+    ("SVG", "written: a drawing (--plot x.svg)"),
+    (
+        "JSON reports",
+        "written (--json): wattif.run/1, wattif.compare/1, wattif.replay/1, wattif.repro/1, wattif.explain/1, wattif.sweep/1, \
+         wattif.tune/1, wattif.bisect/1, wattif.verify/1, wattif.list/1, wattif.manual/1, wattif.recorded/1",
+    ),
 ];
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
