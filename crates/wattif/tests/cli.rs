@@ -700,6 +700,12 @@ fn a_model_as_rt_app_json() {
     let ours = out(&done(&["export", "server", "-", "-p", "rk3588", "--ours"]));
     assert!(ours.contains("\"Random\""), "{ours}");
     assert_eq!(done(&["export", "nonsense", path]).status.code(), Some(2));
+    // What was written can be run, also where semaphores begin with many thousands of posts.
+    for model in ["hackbench:loops=1", "game", "antutu:part_ms=10"] {
+        assert_eq!(done(&["export", model, path]).status.code(), Some(0), "{model}");
+        let o = done(&["run", path, "--duration", "50ms"]);
+        assert_eq!(o.status.code(), Some(0), "{model}: {}", err(&o));
+    }
 }
 
 /// A run of `wattif` and its answer to `--json`.
@@ -870,6 +876,10 @@ fn lists_manuals_completions() {
         let items = json["items"].as_array().unwrap();
         assert!(!items.is_empty(), "{kind}");
         assert!(items.iter().all(|i| i["name"] != "" && i["about"] != ""), "{kind}: {items:?}");
+    }
+    let formats = out(&done(&["list", "formats"]));
+    for name in ["Parquet", "Arrow", "SVG", "HTML report", "recording archive", "wattif.sweep/1", "wattif.manual/1"] {
+        assert!(formats.contains(name), "{name}: {formats}");
     }
     for policy in wattif_sim::registry::POLICIES.iter().filter(|p| p.selectable) {
         let text = out(&done(&["explain", policy.name]));
