@@ -2,13 +2,15 @@
 //!
 //! A periodic thread that is late does not sleep: its trace shows one long stretch of work where its program has two jobs, with a
 //! timer between them that had passed. Under another kernel it might have been in time, so the timer has to be there. Jobs of
-//! equal length in equal distances give it away: a stretch of `k` times the usual work holds `k` jobs.
+//! equal length in equal distances give it away: a stretch of `k` times the usual work holds `k` jobs, unless so much work was one job
+//! another time, when the thread slept before the timers between them would have passed.
 //!
 //! What happens after a late job differs between programs: some catch up (the next expiry stays on the grid: rt-app's `absolute`,
 //! `clock_nanosleep` with the sum of periods), some start again from now (rt-app's default). The first expiry after a
 //! revealed job tells which.
 
 use super::steps::{Step, densest, median};
+use std::collections::BTreeSet;
 
 /// How a thread's timer goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,12 +66,24 @@ pub fn reveal_among(steps: &mut Vec<Step>, waits: impl Fn(&Step) -> bool) -> Bea
     if steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Timer { .. })) {
         beat.work = usual;
     }
-    let mut out: Vec<Step> = Vec::with_capacity(steps.len());
+    let mut stretches: Vec<(usize, u64, Option<(Stretch, u64)>)> = Vec::new();
     let (mut begin, mut last) = (0, None);
     for i in 0..steps.len() {
         let Step::Timer { until, since } = steps[i] else { continue };
-        let stretch = |last| Stretch { ns: until - last, awake_ns: since.saturating_sub(last) };
-        let jobs = last.and_then(|last| jobs(&steps[begin..i], stretch(last), period, usual, &waits)).unwrap_or(1);
+        let found = last.and_then(|last: u64| {
+            let of = Stretch { ns: until - last, awake_ns: since.saturating_sub(last) };
+            Some((of, multiple(&steps[begin..i], of, period, usual, &waits)?))
+        });
+        stretches.push((i, until, found));
+        (begin, last) = (i + 1, Some(until));
+    }
+    // So much work was one job at least once.
+    let whole = |f: &(Stretch, u64)| !f.0.holds(f.1, period);
+    let one_job: BTreeSet<u64> = stretches.iter().filter_map(|s| s.2.filter(whole).map(|f| f.1)).collect();
+    let mut out: Vec<Step> = Vec::with_capacity(steps.len());
+    let (mut begin, mut last) = (0, None);
+    for (i, until, found) in stretches {
+        let jobs = found.map(|f| f.1).filter(|n| !one_job.contains(n)).unwrap_or(1);
         split(&steps[begin..i], jobs, period, &mut out);
         if jobs > 1 {
             let on_grid = is_multiple(until - last.unwrap_or(0), period);
@@ -174,22 +188,28 @@ fn is_about(work: u64, expected: u64) -> bool {
 }
 
 /// From one expiry to the next, and of that until the thread slept.
+#[derive(Clone, Copy)]
 struct Stretch {
     ns: u64,
     awake_ns: u64,
 }
 
-/// How many jobs a stretch of steps between two expiries holds, if it is clear.
-fn jobs(steps: &[Step], of: Stretch, period: u64, usual: u64, waits: impl Fn(&Step) -> bool) -> Option<u64> {
+impl Stretch {
+    /// Had the timer of the last of so many jobs passed before the thread slept?
+    fn holds(&self, jobs: u64, period: u64) -> bool {
+        (jobs - 1).saturating_mul(period) <= self.awake_ns.saturating_add(slop(period))
+    }
+}
+
+/// How many usual jobs make the work of a stretch of steps between two expiries, if it is several and clear.
+fn multiple(steps: &[Step], of: Stretch, period: u64, usual: u64, waits: impl Fn(&Step) -> bool) -> Option<u64> {
     let is_told = |s: &Step| waits(s) || matches!(s, Step::Passed { .. });
     if of.ns <= period + slop(period) || steps.iter().any(is_told) {
         return None;
     }
     let work = total(steps);
     let jobs = (work + usual / 2) / usual;
-    // The last of `jobs` began when its timer had passed, and before the thread slept: so many fit in.
-    let passed = jobs.saturating_sub(1).saturating_mul(period) <= of.awake_ns.saturating_add(slop(period));
-    ((2..=MAX_JOBS).contains(&jobs) && passed && work.abs_diff(jobs * usual) <= usual / 4).then_some(jobs)
+    ((2..=MAX_JOBS).contains(&jobs) && work.abs_diff(jobs * usual) <= usual / 4).then_some(jobs)
 }
 
 fn total(steps: &[Step]) -> u64 {
@@ -272,7 +292,12 @@ mod tests {
             "it waited for another thread",
         );
         let early = Step::Timer { until: 100 * MS, since: 84 * MS };
-        check(with(&[timer(80), Step::Work(4 * MS), early]), 10, "it slept before the timer between them had passed");
+        let late = [timer(110), Step::Work(4 * MS), timer(130)];
+        check(
+            with(&[&[timer(80), Step::Work(4 * MS), early][..], &late].concat()),
+            10,
+            "it slept before the timer had passed, once",
+        );
         check(regular(&[10, 21, 35, 41, 60, 66, 90, 99]), 0, "no period");
     }
 }

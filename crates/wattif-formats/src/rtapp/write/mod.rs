@@ -45,7 +45,8 @@ const MOST: usize = 10_000;
 /// Most bytes of an event `mem`: rt-app's integers have 32 bits.
 const MOST_BYTES: u64 = i32::MAX as u64;
 /// Said of tokens.
-const QUEUES: &str = "queues of tokens became semaphores: who has waited longest gets the next one, and no one knows since when it was there";
+const QUEUES: &str = "queues of tokens became semaphores: a running thread may take what another one was woken for, and no one knows since \
+                      when it was there";
 /// A longer series of amounts is not written out.
 const SERIES: usize = 100;
 
