@@ -66,24 +66,24 @@ pub fn reveal_among(steps: &mut Vec<Step>, waits: impl Fn(&Step) -> bool) -> Bea
     if steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Timer { .. })) {
         beat.work = usual;
     }
-    let mut stretches: Vec<(usize, u64, Option<(Stretch, u64)>)> = Vec::new();
+    let mut stretches: Vec<(usize, u64, Option<Stretch>)> = Vec::new();
     let (mut begin, mut last) = (0, None);
     for i in 0..steps.len() {
         let Step::Timer { until, since } = steps[i] else { continue };
         let found = last.and_then(|last: u64| {
-            let of = Stretch { ns: until - last, awake_ns: since.saturating_sub(last) };
-            Some((of, multiple(&steps[begin..i], of, period, usual, &waits)?))
+            let jobs = multiple(&steps[begin..i], until - last, period, usual, &waits)?;
+            Some(Stretch { jobs, awake_ns: since.saturating_sub(last) })
         });
         stretches.push((i, until, found));
         (begin, last) = (i + 1, Some(until));
     }
     // So much work was one job at least once.
-    let whole = |f: &(Stretch, u64)| !f.0.holds(f.1, period);
-    let one_job: BTreeSet<u64> = stretches.iter().filter_map(|s| s.2.filter(whole).map(|f| f.1)).collect();
+    let found = stretches.iter().filter_map(|s| s.2);
+    let one_job: BTreeSet<u64> = found.filter(|f| !f.may_be_several(period)).map(|f| f.jobs).collect();
     let mut out: Vec<Step> = Vec::with_capacity(steps.len());
     let (mut begin, mut last) = (0, None);
     for (i, until, found) in stretches {
-        let jobs = found.map(|f| f.1).filter(|n| !one_job.contains(n)).unwrap_or(1);
+        let jobs = found.map(|f| f.jobs).filter(|n| !one_job.contains(n)).unwrap_or(1);
         split(&steps[begin..i], jobs, period, &mut out);
         if jobs > 1 {
             let on_grid = is_multiple(until - last.unwrap_or(0), period);
@@ -187,24 +187,24 @@ fn is_about(work: u64, expected: u64) -> bool {
     work.abs_diff(expected) <= expected / 100 * EQUAL_PCT
 }
 
-/// From one expiry to the next, and of that until the thread slept.
+/// The work of so many jobs, from one expiry until the thread slept for the next.
 #[derive(Clone, Copy)]
 struct Stretch {
-    ns: u64,
+    jobs: u64,
     awake_ns: u64,
 }
 
 impl Stretch {
-    /// Had the timer of the last of so many jobs passed before the thread slept?
-    fn holds(&self, jobs: u64, period: u64) -> bool {
-        (jobs - 1).saturating_mul(period) <= self.awake_ns.saturating_add(slop(period))
+    /// Had the timer of the last job passed before the thread slept?
+    fn may_be_several(&self, period: u64) -> bool {
+        (self.jobs - 1).saturating_mul(period) <= self.awake_ns.saturating_add(slop(period))
     }
 }
 
 /// How many usual jobs make the work of a stretch of steps between two expiries, if it is several and clear.
-fn multiple(steps: &[Step], of: Stretch, period: u64, usual: u64, waits: impl Fn(&Step) -> bool) -> Option<u64> {
+fn multiple(steps: &[Step], ns: u64, period: u64, usual: u64, waits: impl Fn(&Step) -> bool) -> Option<u64> {
     let is_told = |s: &Step| waits(s) || matches!(s, Step::Passed { .. });
-    if of.ns <= period + slop(period) || steps.iter().any(is_told) {
+    if ns <= period + slop(period) || steps.iter().any(is_told) {
         return None;
     }
     let work = total(steps);
