@@ -140,6 +140,12 @@ pub fn notes(spec: &RunSpec, settings: &Settings) -> Findings {
     Findings { name: spec.kernel.name.clone(), text: "".into(), diagnostics }
 }
 
+/// What is set twice, of which the first has no effect.
+pub fn repeated(settings: &Settings) -> Findings {
+    let notes = settings.repeated().into_iter().map(|why| Diagnostic::note("kernel::N01", 0..0, why));
+    Findings { name: "settings".into(), text: "".into(), diagnostics: notes.collect() }
+}
+
 /// A kernel that is there already, with the settings of a user.
 pub fn adjusted(mut kernel: KernelSpec, settings: &Settings) -> Result<KernelSpec, Error> {
     for (path, value) in &settings.kernel {

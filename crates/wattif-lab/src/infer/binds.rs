@@ -7,10 +7,9 @@
 //!
 //! To which CPUs, shows by where it runs from then on.
 
-use wattif_model::{CpuId, CpuSet, Pid};
-
 use std::collections::BTreeMap;
 use wattif_model::trace::{Recorded, Recording};
+use wattif_model::{CpuId, CpuSet, Pid};
 
 /// So often, it is no exec, where the trace does not tell of those.
 const ROAMS: u32 = 3;

@@ -7,7 +7,7 @@ use crate::{experiment, load};
 use clap::ValueEnum;
 use wattif_formats::{rtapp, workload_json};
 use wattif_model::Ns;
-use wattif_model::check::{Diagnostic, Severity};
+use wattif_model::check::Severity;
 use wattif_model::run::RunSpec;
 
 /// Which reading of rt-app's grammar.
@@ -139,8 +139,7 @@ impl Inputs {
             findings.push(kernel.findings);
             specs.push(spec);
         }
-        let repeated = settings.repeated().into_iter().map(|why| Diagnostic::note("kernel::N01", 0..0, why));
-        findings.push(Findings { name: "settings".into(), text: "".into(), diagnostics: repeated.collect() });
+        findings.push(load::repeated(&settings));
         for spec in &specs {
             findings.push(load::notes(spec, &settings));
         }

@@ -9,7 +9,7 @@ mod store;
 pub use store::{Finished, Store};
 
 use crate::error::{Error, Findings, nearest};
-use crate::load::Asked;
+use crate::load::{self, Asked};
 use crate::run::{Done, Gate};
 use crate::settings::Settings;
 use rayon::prelude::*;
@@ -20,7 +20,6 @@ use wattif_lab::metrics::{self, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_lab::sweep::{Axis, Point, Sampling, pareto, points};
 use wattif_model::Ns;
-use wattif_model::check::Diagnostic;
 use wattif_model::run::RunSpec;
 
 /// Results of another version of the model are other results: the version of the crate, and a sum of the sources that decide
@@ -92,9 +91,7 @@ impl Question {
         let points = points(&self.axes, &self.sampling, seed).map_err(Error::Usage)?;
         let read = points.par_iter().map(|point| self.spec(&names, point)).collect::<Result<Vec<_>, Error>>()?;
         let (specs, said): (Vec<_>, Vec<_>) = read.into_iter().unzip();
-        let repeated = settings.repeated().into_iter().map(|why| Diagnostic::note("kernel::N01", 0..0, why));
-        let repeated = Findings { name: "settings".into(), text: "".into(), diagnostics: repeated.collect() };
-        let mut findings = vec![repeated];
+        let mut findings = vec![load::repeated(&settings)];
         findings.extend(each_once(said));
         Ok(Sweep { axes: names, points, specs, seeds: self.seeds.clone(), findings })
     }
