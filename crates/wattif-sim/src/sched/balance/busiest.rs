@@ -11,9 +11,9 @@ use super::capacity::{
 use super::group_stats::{GroupStats, GroupType, group_classify};
 use super::imbalance::{calculate_imbalance, sibling_imbalance};
 use super::load_balance::Env;
+use super::sums::Sums;
 use super::{FairBalancer, Generation, IdleType, Migration, by_load, cpu_overutilized, cpu_power, jiffies_ns};
-use crate::sched::core::IDLE;
-use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, cpu_util_cfs, cpu_util_of};
+use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, cpu_util_cfs};
 use crate::sched::placement::cpu_util::cpu_util;
 use crate::sched::placement::eas::EasView;
 use crate::sched::topology::{Domain, Group};
@@ -122,21 +122,22 @@ impl FairBalancer {
         if !self.generation.is_by_load() {
             sds.busiest.idle_cpus = u32::MAX;
         }
+        let due = jiffies_ns(s) >= env.sd(s).groups[env.local_group].next_update;
+        if env.idle != IdleType::NewlyIdle || due {
+            update_group_capacity(s, env.sd_cpu, env.level, |s, cpu| match self.generation {
+                Generation::V3_13 => cpu_power::scale_rt_power(s, cpu, self.power.original[cpu.at()]),
+                _ => scale_rt_capacity(s, cpu),
+            });
+        }
         let (mut overloaded, mut overutilized, mut sum_util) = (false, false, 0);
-        let n = env.sd(s).groups.len();
-        for i in 0..n {
-            let g = if env.local_group + i < n { env.local_group + i } else { env.local_group + i - n };
-            let due = |s: &View| jiffies_ns(s) >= env.sd(s).groups[g].next_update;
-            if i == 0 && (env.idle != IdleType::NewlyIdle || due(s)) {
-                update_group_capacity(s, env.sd_cpu, env.level, |s, cpu| match self.generation {
-                    Generation::V3_13 => cpu_power::scale_rt_power(s, cpu, self.power.original[cpu.at()]),
-                    _ => scale_rt_capacity(s, cpu),
-                });
-            }
+        let groups = &env.sd(s).groups;
+        let (before, ours) = groups.split_at(env.local_group);
+        let in_turn = (env.local_group..).zip(ours).chain((0..).zip(before));
+        for (g, group) in in_turn {
             let mut sgs = self.update_sg_lb_stats(s, env, &sds.local, g, &mut overloaded);
-            overutilized = overutilized
-                || self.eas && env.sd(s).groups[g].cpus.iter().any(|c| env.includes(c) && cpu_overutilized(s, c));
-            if i == 0 {
+            overutilized =
+                overutilized || self.eas && group.cpus.iter().any(|c| env.includes(c) && cpu_overutilized(s, c));
+            if g == env.local_group {
                 sds.local = sgs;
             } else if self.picks(s, env, &sds, g, &mut sgs) {
                 (sds.busiest_group, sds.busiest) = (Some(g), sgs);
@@ -181,14 +182,15 @@ impl FairBalancer {
         let sd = env.sd(s);
         let group = &sd.groups[g];
         let local = g == env.local_group;
-        let mut sgs =
-            GroupStats { group_capacity: group.capacity, group_weight: group.weight, ..GroupStats::default() };
+        let (mut sums, mut misfit) = (Sums::default(), 0);
         if !group.llcs.is_empty() && self.keeps_sums(s, env) {
-            *overloaded |= self.add_kept(s, env, group, &mut sgs);
+            (sums, misfit) = self.add_kept(s, env, group);
         } else {
             let cpus = group.cpus.iter().filter(|&c| env.includes(c));
-            cpus.for_each(|cpu| self.add_cpu(s, env, cpu, local, &mut sgs, overloaded));
+            cpus.for_each(|cpu| self.add_cpu(s, env, cpu, local, &mut sums, &mut misfit));
         }
+        let mut sgs = GroupStats::of(group, &sums, misfit);
+        *overloaded |= sums.crowded > 0 || sd.asym_cpucapacity && misfit > 0;
         match self.generation {
             Generation::V3_13 => {
                 self.power.finish(env, s, group, &mut sgs);
@@ -210,41 +212,18 @@ impl FairBalancer {
         sgs
     }
 
-    /// One CPU of a group.
+    /// One CPU of a group, and the largest misfit so far: of CPUs that are not idle, since 5.5 of other groups only.
     #[inline(always)]
-    pub(super) fn add_cpu(
-        &self,
-        s: &View,
-        env: &Env,
-        cpu: CpuId,
-        local: bool,
-        sgs: &mut GroupStats,
-        overloaded: &mut bool,
-    ) {
-        let by_load = self.generation.is_by_load();
-        let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
-        let load = if by_load { cpu_runnable_load(s, cpu) } else { cfs.avg.load_avg };
-        sgs.group_load += load;
-        sgs.group_util += cpu_util_of(s, rq, cfs);
-        // Runnable time counts since 5.7.
-        sgs.group_runnable += if self.generation >= Generation::V6_1 { cfs.avg.runnable_avg } else { 0 };
-        sgs.sum_h_nr_running += cfs.h_nr_running;
-        sgs.sum_nr_running += rq.nr_running;
-        *overloaded |= rq.nr_running > 1;
-        if rq.nr_running == 0 && rq.curr == IDLE {
-            sgs.idle_cpus += 1;
-            return;
+    pub(super) fn add_cpu(&self, s: &View, env: &Env, cpu: CpuId, local: bool, sums: &mut Sums, misfit: &mut u64) {
+        let of = Sums::of_cpu(s, cpu, self.generation);
+        sums.add(&of);
+        if of.idle_cpus == 0 && (!local || self.generation.is_by_load()) {
+            *misfit = (*misfit).max(self.misfit_load(s, env, cpu, &of));
         }
-        if local && !by_load {
-            return;
-        }
-        let misfit = self.misfit_load(s, env, cpu, load);
-        sgs.group_misfit_task_load = sgs.group_misfit_task_load.max(misfit);
-        *overloaded |= env.sd(s).asym_cpucapacity && misfit > 0;
     }
 
     /// Load of a task that would be better off on another CPU, 0: none.
-    fn misfit_load(&self, s: &View, env: &Env, cpu: CpuId, load: u64) -> u64 {
+    fn misfit_load(&self, s: &View, env: &Env, cpu: CpuId, of: &Sums) -> u64 {
         let sd = env.sd(s);
         if sd.asym_cpucapacity {
             return s.rqs[cpu.at()].misfit_task_load; // 0 where the kernel knows no misfit tasks
@@ -252,9 +231,9 @@ impl FairBalancer {
         // Since 6.1: alone on a CPU that other classes reduced.
         let reduced = self.generation >= Generation::V6_1
             && env.is_idle()
-            && s.cfs[cpu.at()].h_nr_running == 1
+            && of.h_nr_running == 1
             && check_cpu_capacity(s, cpu, sd.imbalance_pct);
-        if reduced { load } else { 0 }
+        if reduced { of.load } else { 0 }
     }
 
     /// `find_busiest_queue`: the CPU of the group with most of what is to be moved.

@@ -5,7 +5,6 @@
 //! time, and stays marked: that CPU may be between two tasks.
 
 use super::capacity::check_cpu_capacity;
-use super::group_stats::GroupStats;
 use super::load_balance::Env;
 use super::{FairBalancer, Generation};
 use crate::sched::core::IDLE;
@@ -42,9 +41,9 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    fn of_cpu(s: &View, cpu: CpuId, generation: Generation) -> Sums {
+    #[inline(always)]
+    pub(super) fn of_cpu(s: &View, cpu: CpuId, generation: Generation) -> Sums {
         let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
-        let reduced = cfs.h_nr_running == 1 && check_cpu_capacity(s, cpu, LEAST_PCT);
         Sums {
             load: if generation.is_by_load() { cpu_runnable_load(s, cpu) } else { cfs.avg.load_avg },
             util: cpu_util_of(s, rq, cfs),
@@ -54,20 +53,40 @@ impl Sums {
             h_nr_running: cfs.h_nr_running,
             idle_cpus: u32::from(rq.nr_running == 0 && rq.curr == IDLE),
             crowded: u32::from(rq.nr_running > 1),
-            misfits: u32::from(rq.misfit_task_load > 0 || reduced),
+            misfits: 0,
         }
+    }
+
+    /// The same, to be kept: with misfits.
+    fn kept_of_cpu(s: &View, cpu: CpuId, generation: Generation) -> Sums {
+        let of = Sums::of_cpu(s, cpu, generation);
+        let reduced = of.h_nr_running == 1 && check_cpu_capacity(s, cpu, LEAST_PCT);
+        Sums { misfits: u32::from(s.rqs[cpu.at()].misfit_task_load > 0 || reduced), ..of }
+    }
+
+    #[inline(always)]
+    pub(super) fn add(&mut self, of: &Sums) {
+        self.load += of.load;
+        self.util += of.util;
+        self.runnable += of.runnable;
+        self.nr_running += of.nr_running;
+        self.h_nr_running += of.h_nr_running;
+        self.idle_cpus += of.idle_cpus;
+        self.crowded += of.crowded;
+        self.misfits += of.misfits;
     }
 
     /// `self` + `new` − `old`, where `old` is a part of `self`.
     fn replace(&mut self, old: Sums, new: Sums) {
-        self.load = self.load + new.load - old.load;
-        self.util = self.util + new.util - old.util;
-        self.runnable = self.runnable + new.runnable - old.runnable;
-        self.nr_running = self.nr_running + new.nr_running - old.nr_running;
-        self.h_nr_running = self.h_nr_running + new.h_nr_running - old.h_nr_running;
-        self.idle_cpus = self.idle_cpus + new.idle_cpus - old.idle_cpus;
-        self.crowded = self.crowded + new.crowded - old.crowded;
-        self.misfits = self.misfits + new.misfits - old.misfits;
+        self.add(&new);
+        self.load -= old.load;
+        self.util -= old.util;
+        self.runnable -= old.runnable;
+        self.nr_running -= old.nr_running;
+        self.h_nr_running -= old.h_nr_running;
+        self.idle_cpus -= old.idle_cpus;
+        self.crowded -= old.crowded;
+        self.misfits -= old.misfits;
     }
 }
 
@@ -104,7 +123,7 @@ impl FairBalancer {
             while changed != 0 {
                 let at = word * 64 + changed.trailing_zeros() as usize;
                 changed &= changed - 1;
-                let new = Sums::of_cpu(s, CpuId(at as u32), self.generation);
+                let new = Sums::kept_of_cpu(s, CpuId(at as u32), self.generation);
                 let old = std::mem::replace(&mut self.sums.cpus[at], new);
                 self.sums.llcs[s.topology.llc_id[at] as usize].replace(old, new);
             }
@@ -117,26 +136,25 @@ impl FairBalancer {
         }
     }
 
-    /// What the group's CPUs add to its statistics, and whether one of them has more than one task.
+    /// What the group's CPUs add up to, and the largest misfit.
     #[inline(never)]
-    pub(super) fn add_kept(&self, s: &View, env: &Env, group: &Group, sgs: &mut GroupStats) -> bool {
-        let (own, mut crowded) = (s.topology.llc_id[env.sd_cpu.at()], false);
+    pub(super) fn add_kept(&self, s: &View, env: &Env, group: &Group) -> (Sums, u64) {
+        let (mut sums, mut misfit, own) = (Sums::default(), 0, s.topology.llc_id[env.sd_cpu.at()]);
         let local = std::ptr::eq(group, &env.sd(s).groups[env.local_group]);
         for (llc, kept) in group.llcs.clone().zip(&self.sums.llcs[group.llcs.start as usize..group.llcs.end as usize]) {
             if llc != own && kept.misfits == 0 {
-                sgs.add(kept);
-                crowded |= kept.crowded > 0;
+                sums.add(kept);
             } else {
                 let cpus = s.topology.llc_range[llc as usize].clone();
-                cpus.for_each(|cpu| self.add_cpu(s, env, CpuId(cpu as u32), local, sgs, &mut crowded));
+                cpus.for_each(|cpu| self.add_cpu(s, env, CpuId(cpu as u32), local, &mut sums, &mut misfit));
             }
         }
-        crowded
+        (sums, misfit)
     }
 }
 
 fn walked(s: &View, cpus: Range<usize>, generation: Generation) -> Sums {
     let mut sums = Sums::default();
-    cpus.for_each(|at| sums.replace(Sums::default(), Sums::of_cpu(s, CpuId(at as u32), generation)));
+    cpus.for_each(|at| sums.add(&Sums::kept_of_cpu(s, CpuId(at as u32), generation)));
     sums
 }

@@ -2,6 +2,7 @@
 //!
 //! Everything here only reads; the signals themselves are the tracker's ([`super::pelt`]).
 
+use super::walt::WaltSystem;
 use crate::sched::rq::{CfsRq, Rq};
 use crate::sched::task::{NONE, OnRq};
 use crate::sched::{Sched, View};
@@ -19,6 +20,7 @@ pub fn cpu_load(s: &View, cpu: CpuId) -> u64 {
 ///
 /// FIDELITY(runnable-load): the kernel keeps an average of its own for it, whose rounding differs; here it is the sum
 /// over the queued entities of the root queue.
+#[inline(never)]
 pub fn cpu_runnable_load(s: &View, cpu: CpuId) -> u64 {
     queued_entities(s, cpu.at()).map(|se| s.se[se].avg.load_avg).sum()
 }
@@ -82,10 +84,16 @@ pub fn cpu_util_cfs(s: &View, cpu: CpuId) -> u64 {
 /// [`cpu_util_cfs`] of the CPU of this run queue and its root fair queue.
 #[inline]
 pub fn cpu_util_of(s: &View, rq: &Rq, cfs: &CfsRq) -> u64 {
-    if let Some(w) = &s.walt {
-        return w.walt.cpu_util(&w.rqs[rq.cpu.at()]).min(u64::from(rq.cpu_capacity_orig));
+    match &s.walt {
+        None => capped(s, rq, cfs.avg.util_avg, u64::from(cfs.avg.util_est)),
+        Some(w) => walt_cpu_util(w, rq),
     }
-    capped(s, rq, cfs.avg.util_avg, u64::from(cfs.avg.util_est))
+}
+
+// Not inlined: loops over CPUs are tighter without it.
+#[inline(never)]
+fn walt_cpu_util(w: &WaltSystem, rq: &Rq) -> u64 {
+    w.walt.cpu_util(&w.rqs[rq.cpu.at()]).min(u64::from(rq.cpu_capacity_orig))
 }
 
 /// Utilisation that a CPU's frequency will have to serve, without a task that wakes: under WALT the demand of all that ran or will
