@@ -223,7 +223,9 @@ pub struct Schedutil {
     evaluated: (u64, u64),
     moved: bool,
     clock: AverageClock,
-    choice: FrequencyChoice,
+    /// The last decision: whose request it was (index into `cpus`), and the frequency before.
+    loudest: usize,
+    prev_khz: u32,
 }
 
 impl Schedutil {
@@ -243,7 +245,8 @@ impl Schedutil {
             evaluated: (0, 0),
             moved: false,
             clock: AverageClock::default(),
-            choice: choice_without_inputs(Default::default(), 0, 0),
+            loudest: 0,
+            prev_khz: 0,
         }
     }
 
@@ -289,7 +292,7 @@ impl Schedutil {
         let versions = view.versions();
         // In 4.9 a CPU stops to count by the clock alone.
         let ages = self.tunables.generation.is_4_9();
-        // Capacities in a domain are equal as a rule; only the older generation minds if not.
+        // Capacities in a domain are equal as a rule; only the older generations mind if not.
         let by_capacity = self.tunables.generation != Generation::V6_12;
         // The CPU that asks for most; the first of equals.
         let (mut loudest, mut most, mut most_capacity) = (0, 0, 1);
@@ -299,16 +302,20 @@ impl Schedutil {
             if ages || !c.is_fresh(versions) {
                 self.decide_cpu(c, now_ns, versions, view);
             }
-            let capacity = if by_capacity { c.inputs.capacity } else { 1 };
-            if c.util * most_capacity > most * capacity {
-                (loudest, most, most_capacity) = (i, c.util, capacity);
+            let louder = if by_capacity && c.inputs.capacity != most_capacity {
+                c.util * most_capacity > most * c.inputs.capacity
+            } else {
+                c.util > most
+            };
+            if louder {
+                (loudest, most, most_capacity) = (i, c.util, c.inputs.capacity);
             }
         }
         self.cpus = cpus;
         debug_assert!(self.cpus.iter().all(|c| !c.is_fresh(versions) || c.inputs == Inputs::of(&view.signals(c.cpu))));
         let of = if self.tunables.generation == Generation::V6_12 { at } else { loudest };
         let capacity = self.cpus[of].inputs.capacity;
-        self.remember_inputs(loudest);
+        self.loudest = loudest;
         self.get_next_freq(self.cpus[loudest].util, capacity)
     }
 
@@ -317,7 +324,6 @@ impl Schedutil {
         let mut c = self.cpus[0];
         self.decide_cpu(&mut c, now_ns, view.versions(), view);
         self.cpus[0] = c;
-        self.remember_inputs(0);
         let cached = self.cached_raw_freq;
         let next = self.get_next_freq(self.cpus[0].util, self.cpus[0].inputs.capacity);
         if self.hold_freq(view) && next < self.next_freq && !self.need_freq_update {
@@ -474,8 +480,7 @@ impl Schedutil {
             return None;
         }
         self.clock.runs(self.policy.cur, now_ns);
-        self.choice.prev_khz = self.policy.cur;
-        self.choice.next_khz = next_freq;
+        self.prev_khz = self.policy.cur;
         self.next_freq = next_freq;
         self.last_freq_update_time = now_ns;
         self.policy.cur = next_freq;
@@ -491,15 +496,6 @@ impl Schedutil {
         let limit_us = if next_freq > self.next_freq { up } else { down };
         let limit_ns = limit_us.map_or(self.freq_update_delay_ns, |us| us * 1000);
         now_ns.saturating_sub(self.last_freq_update_time) >= limit_ns
-    }
-
-    fn remember_inputs(&mut self, i: usize) {
-        let c = &self.cpus[i];
-        self.choice.util = c.util as u32;
-        self.choice.util_avg = c.inputs.util_avg;
-        self.choice.util_est = c.inputs.util_est;
-        self.choice.runnable_avg = c.inputs.runnable_avg;
-        self.choice.iowait_boost = c.iowait_boost as u32;
     }
 }
 
@@ -601,7 +597,6 @@ impl FreqGovernor for Schedutil {
         for (i, cpu) in policy.cpus.iter().enumerate() {
             fresh.slots[cpu.at() - first] = i as u32;
         }
-        fresh.choice.domain = policy.domain;
         fresh.policy = policy;
         *self = fresh;
         None
@@ -644,7 +639,15 @@ impl FreqGovernor for Schedutil {
     }
 
     fn choice(&self) -> FrequencyChoice {
-        self.choice
+        let c = &self.cpus[self.loudest];
+        FrequencyChoice {
+            util: c.util as u32,
+            util_avg: c.inputs.util_avg,
+            util_est: c.inputs.util_est,
+            runnable_avg: c.inputs.runnable_avg,
+            iowait_boost: c.iowait_boost as u32,
+            ..choice_without_inputs(self.policy.domain, self.prev_khz, self.next_freq)
+        }
     }
 }
 
