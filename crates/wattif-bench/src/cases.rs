@@ -26,7 +26,17 @@ pub static CASES: &[Case] = &[
     Case { name: "numa_1024_hogs", specs: || on_numa_1024(HOGS, &[]) },
     Case { name: "numa_1024_periodic", specs: || on_numa_1024(PERIODIC, &[]) },
     Case { name: "sched_idle_20x4", specs: sched_idle },
+    Case { name: "phone_jankbench", specs: || phone("jankbench") },
+    Case { name: "phone_scroll", specs: || phone("scroll") },
+    Case { name: "phone_video", specs: || phone("video") },
+    Case { name: "phone_game", specs: || phone("game") },
+    Case { name: "phone_compile", specs: || phone("phone") },
 ];
+
+/// A minute of a phone whose tasks are placed by energy.
+fn phone(workload: &str) -> Result<Vec<RunSpec>, String> {
+    Ok(vec![named(workload, "mt6897", "android-6.6", Ns::from_s(60))?])
+}
 
 const EIGHT_CPUS: &str = include_str!("../data/eight_cpus.json");
 

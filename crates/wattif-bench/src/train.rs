@@ -9,7 +9,7 @@ use wattif_sim::simulation::simulate;
 const RUNS: &[(&str, &str, &str, u64)] = &[
     ("phone", "pixel6", "android-6.6", 4_000),
     ("video", "pixel6", "android-6.6", 8_000),
-    ("game", "mt6897", "android-6.6", 4_000),
+    ("game", "pixel6", "android-6.6", 4_000),
     ("jankbench", "sdm835", "android-4.9", 4_000),
     ("jankbench", "sdm835", "android-4.9-walt", 4_000),
     ("phone", "hikey620", "linux-5.6", 8_000),
