@@ -302,13 +302,9 @@ impl Schedutil {
             if ages || !c.is_fresh(versions) {
                 self.decide_cpu(c, now_ns, versions, view);
             }
-            let louder = if by_capacity && c.inputs.capacity != most_capacity {
-                c.util * most_capacity > most * c.inputs.capacity
-            } else {
-                c.util > most
-            };
-            if louder {
-                (loudest, most, most_capacity) = (i, c.util, c.inputs.capacity);
+            let capacity = if by_capacity { c.inputs.capacity } else { 1 };
+            if c.util * most_capacity > most * capacity {
+                (loudest, most, most_capacity) = (i, c.util, capacity);
             }
         }
         self.cpus = cpus;

@@ -122,8 +122,8 @@ impl FairBalancer {
         if !self.generation.is_by_load() {
             sds.busiest.idle_cpus = u32::MAX;
         }
-        let due = jiffies_ns(s) >= env.sd(s).groups[env.local_group].next_update;
-        if env.idle != IdleType::NewlyIdle || due {
+        let due = |s: &View| jiffies_ns(s) >= env.sd(s).groups[env.local_group].next_update;
+        if env.idle != IdleType::NewlyIdle || due(s) {
             update_group_capacity(s, env.sd_cpu, env.level, |s, cpu| match self.generation {
                 Generation::V3_13 => cpu_power::scale_rt_power(s, cpu, self.power.original[cpu.at()]),
                 _ => scale_rt_capacity(s, cpu),
@@ -184,7 +184,7 @@ impl FairBalancer {
         let local = g == env.local_group;
         let (mut sums, mut misfit) = (Sums::default(), 0);
         if !group.llcs.is_empty() && self.keeps_sums(s, env) {
-            (sums, misfit) = self.add_kept(s, env, group);
+            (sums, misfit) = self.add_kept(s, env, group, local);
         } else {
             let cpus = group.cpus.iter().filter(|&c| env.includes(c));
             cpus.for_each(|cpu| self.add_cpu(s, env, cpu, local, &mut sums, &mut misfit));

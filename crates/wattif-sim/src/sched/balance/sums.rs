@@ -41,6 +41,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
+    /// Of one CPU, for passes that look at its misfits themselves.
     #[inline(always)]
     pub(super) fn of_cpu(s: &View, cpu: CpuId, generation: Generation) -> Sums {
         let (rq, cfs) = (&s.rqs[cpu.at()], &s.cfs[cpu.at()]);
@@ -138,9 +139,8 @@ impl FairBalancer {
 
     /// What the group's CPUs add up to, and the largest misfit.
     #[inline(never)]
-    pub(super) fn add_kept(&self, s: &View, env: &Env, group: &Group) -> (Sums, u64) {
+    pub(super) fn add_kept(&self, s: &View, env: &Env, group: &Group, local: bool) -> (Sums, u64) {
         let (mut sums, mut misfit, own) = (Sums::default(), 0, s.topology.llc_id[env.sd_cpu.at()]);
-        let local = std::ptr::eq(group, &env.sd(s).groups[env.local_group]);
         for (llc, kept) in group.llcs.clone().zip(&self.sums.llcs[group.llcs.start as usize..group.llcs.end as usize]) {
             if llc != own && kept.misfits == 0 {
                 sums.add(kept);
