@@ -15,7 +15,7 @@ use wattif_model::kernel::{Slot, Value};
 use wattif_model::platform::{Housekeeping, Interrupts, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{
-    BalanceKind, Event, IdleCause, IdlePeriod, Interest, Observer, PlacementReason, PrevState, ThreadInfo,
+    BalanceKind, Event, IdleCause, IdlePeriod, Interest, Observer, PlacementReason, PowerLevel, PrevState, ThreadInfo,
 };
 use wattif_model::{CpuId, Ns, Pid};
 use wattif_sim::registry::POLICIES;
@@ -484,6 +484,48 @@ fn no_governor_beats_the_oracle() {
         }
     }
     assert!(compared >= 30, "{compared} runs");
+}
+
+/// What each CPU draws, and when it asked for which state.
+#[derive(Default)]
+struct WaysIn {
+    levels: Vec<(Ns, CpuId, PowerLevel)>,
+    asked: Vec<(Ns, CpuId, u32)>,
+}
+
+impl Observer for WaysIn {
+    fn interest(&self) -> Interest {
+        Interest::IDLE.and(Interest::POWER)
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match event {
+            Event::CpuPower { level } => self.levels.push((at, cpu, *level)),
+            Event::CpuIdle { state } if *state != Event::IDLE_EXIT => self.asked.push((at, cpu, *state)),
+            _ => {}
+        }
+    }
+}
+
+/// Who gave up polling is busy on its way into the next state, as everybody is.
+#[test]
+fn the_way_into_a_state_is_busy() {
+    for governor in ["haltpoll", "menu", "teo"] {
+        let mut spec = sleepy("hikey620", "server", &[("cpuidle", governor)], 1);
+        for cluster in &mut spec.platform.clusters {
+            cluster.idle.truncate(2);
+            (cluster.idle[0].polling, cluster.idle[1].actual.entry_ns) = (true, 20_000);
+        }
+        let mut ways = WaysIn::default();
+        run(&spec, &mut [&mut ways]).expect("runs");
+        let mut deep = 0;
+        for (at, cpu, _) in ways.asked.iter().filter(|(_, _, state)| *state > 0) {
+            let level =
+                ways.levels.iter().rfind(|(when, of, _)| of == cpu && when <= at).map_or(PowerLevel::Busy, |l| l.2);
+            assert_eq!(level, PowerLevel::Busy, "{governor}: {cpu:?} at {at}");
+            deep += 1;
+        }
+        assert!(deep > 0, "{governor}: {deep}");
+    }
 }
 
 /// Neither does its own run, where hardware threads share the states that it chooses.

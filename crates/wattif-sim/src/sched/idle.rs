@@ -27,6 +27,10 @@ impl Kernel<'_, '_> {
         self.out.tracepoint(now, cpu, Interest::IDLE, Event::CpuIdle { state: state as u32 });
         let reached = self.m.enter_idle(cpu, state, now);
         if reached > now {
+            // On the way in it is busy; whose polling state gave up was not.
+            if self.m.energy.level(cpu) != PowerLevel::Busy {
+                self.set_power(cpu, PowerLevel::Busy);
+            }
             self.arm(Source::Kick(cpu), reached);
         } else {
             self.in_state(cpu, state);
