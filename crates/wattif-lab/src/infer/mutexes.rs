@@ -308,7 +308,7 @@ fn named(mut sets: Vec<BTreeSet<Place>>) -> Option<BTreeMap<Place, Pid>> {
 fn late_turns(thread: &Thread, members: &BTreeSet<Pid>) -> (Vec<Step>, Beat) {
     let mut steps = thread.steps.clone();
     let for_itself = |s: &Step| s.waits() && !matches!(s, Step::Token { by, .. } if members.contains(by));
-    let beat = thread.beat.and(periods::reveal_among(&mut steps, for_itself));
+    let beat = thread.beat.and(periods::reveal_among(&mut steps, thread.birth(), for_itself));
     for i in 0..steps.len() {
         if matches!(steps[i], Step::Passed { .. }) {
             settle(&mut steps, i, members);

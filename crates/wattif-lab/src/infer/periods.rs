@@ -52,13 +52,14 @@ impl Beat {
     }
 }
 
-/// Puts the passed timers into `steps`.
-pub fn reveal(steps: &mut Vec<Step>) -> Beat {
-    reveal_among(steps, Step::waits)
+/// Puts the passed timers into `steps`. The first timer counts from the thread's birth, where that was seen: clocks are low then,
+/// and first jobs late.
+pub fn reveal(steps: &mut Vec<Step>, born: Option<u64>) -> Beat {
+    reveal_among(steps, born, Step::waits)
 }
 
 /// The same where only some waits are the thread's own: the others come in the midst of a job. Where timers were revealed before, they stay.
-pub fn reveal_among(steps: &mut Vec<Step>, waits: impl Fn(&Step) -> bool) -> Beat {
+pub fn reveal_among(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&Step) -> bool) -> Beat {
     let intervals = intervals(steps, &waits);
     let Some(period) = period(&intervals) else { return Beat::default() };
     let mut beat = Beat { period, ..Beat::default() };
@@ -67,11 +68,11 @@ pub fn reveal_among(steps: &mut Vec<Step>, waits: impl Fn(&Step) -> bool) -> Bea
         beat.work = usual;
     }
     let mut stretches: Vec<(usize, u64, Option<Stretch>)> = Vec::new();
-    let (mut begin, mut last) = (0, None);
+    let (mut begin, mut last) = (0, born);
     for i in 0..steps.len() {
         let Step::Timer { until, since } = steps[i] else { continue };
         let found = last.and_then(|last: u64| {
-            let jobs = multiple(&steps[begin..i], until - last, period, usual, &waits)?;
+            let jobs = multiple(&steps[begin..i], until.saturating_sub(last), period, usual, &waits)?;
             Some(Stretch { jobs, awake_ns: since.saturating_sub(last) })
         });
         stretches.push((i, until, found));
@@ -81,7 +82,7 @@ pub fn reveal_among(steps: &mut Vec<Step>, waits: impl Fn(&Step) -> bool) -> Bea
     let found = stretches.iter().filter_map(|s| s.2);
     let one_job: BTreeSet<u64> = found.filter(|f| !f.may_be_several(period)).map(|f| f.jobs).collect();
     let mut out: Vec<Step> = Vec::with_capacity(steps.len());
-    let (mut begin, mut last) = (0, None);
+    let (mut begin, mut last) = (0, born);
     for (i, until, found) in stretches {
         let jobs = found.map(|f| f.jobs).filter(|n| !one_job.contains(n)).unwrap_or(1);
         split(&steps[begin..i], jobs, period, &mut out);
@@ -255,7 +256,7 @@ mod tests {
     fn a_late_job_that_catches_up() {
         let mut steps = regular(&[10, 20, 30, 40, 50, 60, 70]);
         steps.extend([timer(80), Step::Work(4 * MS), timer(100), Step::Work(2 * MS)]);
-        let beat = reveal(&mut steps);
+        let beat = reveal(&mut steps, None);
         assert_eq!(beat, Beat { period: 10 * MS, work: 2 * MS, caught_up: 1, started_again: 0 });
         let late = [timer(80), Step::Work(2 * MS), Step::Passed { period: 10 * MS }, Step::Work(2 * MS), timer(100)];
         assert_eq!(&steps[14..19], late);
@@ -265,17 +266,35 @@ mod tests {
     fn one_that_starts_again() {
         let mut steps = regular(&[10, 20, 30, 40, 50, 60, 70]);
         steps.extend([timer(80), Step::Work(6 * MS), timer(124), Step::Work(2 * MS)]);
-        assert_eq!(reveal(&mut steps), Beat { period: 10 * MS, work: 2 * MS, caught_up: 0, started_again: 1 });
+        assert_eq!(reveal(&mut steps, None), Beat { period: 10 * MS, work: 2 * MS, caught_up: 0, started_again: 1 });
         assert_eq!(steps.iter().filter(|s| matches!(s, Step::Passed { .. })).count(), 2);
         let work: u64 = total(&steps);
         assert_eq!(work, (7 * 2 + 6 + 2) * MS, "work is neither made nor lost");
     }
 
     #[test]
+    fn a_first_job_that_is_late() {
+        let first = |until: u64| [&[Step::Work(6 * MS), timer(until)][..], &regular(&[])].concat();
+        let mut steps = first(34);
+        steps.push(Step::Work(2 * MS));
+        steps.extend(regular(&[44, 54, 64, 74, 84, 94]));
+        let mut unseen = steps.clone();
+        let again = Beat { period: 10 * MS, work: 2 * MS, caught_up: 0, started_again: 1 };
+        assert_eq!(reveal(&mut steps, Some(0)), again);
+        let three = [Step::Work(2 * MS), Step::Passed { period: 10 * MS }];
+        assert_eq!(steps[..5], [&three[..], &three, &[Step::Work(2 * MS)]].concat());
+        assert_eq!(
+            reveal(&mut unseen, None),
+            Beat { started_again: 0, ..again },
+            "it may have worked before the trace"
+        );
+    }
+
+    #[test]
     fn what_is_not_clear_stays() {
         let check = |mut steps: Vec<Step>, period: u64, why: &str| {
             let before = steps.clone();
-            assert_eq!(reveal(&mut steps).period, period * MS, "{why}");
+            assert_eq!(reveal(&mut steps, None).period, period * MS, "{why}");
             assert_eq!(steps, before, "{why}");
         };
         let with = |more: &[Step]| [regular(&[10, 20, 30, 40, 50, 60, 70]), more.to_vec()].concat();

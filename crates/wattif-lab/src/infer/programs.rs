@@ -606,7 +606,7 @@ mod tests {
                     *units = MS;
                 }
             }
-            let beat = super::super::periods::reveal(&mut steps);
+            let beat = super::super::periods::reveal(&mut steps, None);
             assert_eq!(beat.work, MS);
             let state = State::Sleeping { since: since * MS, disk: false };
             let mut t = Thread::new(120);

@@ -252,6 +252,10 @@ impl Thread {
             memory: 0,
         }
     }
+    /// When it was born, if the trace shows that.
+    pub(super) fn birth(&self) -> Option<u64> {
+        (self.is_new || self.parent.is_some()).then_some(self.born)
+    }
     fn push(&mut self, step: Step) {
         if self.work > 0 {
             let (step, wall) = (self.steps.len(), self.last - self.began);
@@ -700,7 +704,8 @@ impl Inference<'_> {
             let (all, elsewhere) = irqs[&families[pid]];
             steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
             steps::even_out(&mut t.steps);
-            t.beat = periods::reveal(&mut t.steps);
+            let birth = t.birth();
+            t.beat = periods::reveal(&mut t.steps, birth);
         }
     }
 }
