@@ -42,12 +42,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let families = super::pools::families(recording, &threads);
     let pools = super::pools::pools(&threads, |pid| &families[&pid]);
     let hidden = super::requests::ask(&mut threads, &pools);
-    let costs = &platform.costs;
-    let delay = super::ticks::delay(
-        recording,
-        1_000_000_000 / u64::from(platform.hz.max(1)),
-        costs.timer_irq_ns + costs.tick_ns,
-    );
+    let ticks = super::ticks::delay(recording, platform);
+    let delay = ticks.unwrap_or(0);
     let programs = Programs {
         calibration: full_speed(platform),
         starting_again: starting_again(recording, &threads),
@@ -56,6 +52,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         end: recording.end.0,
         nr_cpus: platform.nr_cpus(),
         delay,
+        grid: ticks.map_or(1, |_| super::ticks::length(platform)),
         options,
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
         pooled: pools.keys().copied().collect(),
@@ -295,6 +292,8 @@ struct Programs<'a> {
     nr_cpus: usize,
     /// Everything happens later by so much (`ticks.rs`).
     delay: u64,
+    /// At what distance times are alike, ns: a tick, where ticks were seen.
+    grid: u64,
     options: &'a Options,
 }
 
@@ -317,11 +316,18 @@ impl Programs<'_> {
         let mut done = 0;
         let asleep = sleeps(&t.steps, self.sleep_alike.contains(&pid));
         let absolute = !self.starting_again.contains(task);
-        // A forked thread's timers count from its birth, the others' from the common start.
-        let mut expiry = if t.parent.is_some() { t.born.saturating_add(self.delay) } else { 0 };
+        // A forked thread's timers count from its birth, the others' from the common start. Its birth moves with what its parent does;
+        // where that is against the tick does not.
+        let born = t.born.saturating_add(self.delay);
+        let counts = |s: &Step| matches!(s, Step::Timer { .. } | Step::Passed { .. });
+        let anchor = t.parent.is_some() && t.steps.iter().any(counts);
+        let anchor = anchor.then_some(Op::Anchor { timer: 0, period: self.grid, offset: born % self.grid });
+        let mut expiry = if anchor.is_some() { born } else { 0 };
         let mut late = false;
         let work = |units: u64| super::memory::ops(units / self.calibration, t.memory);
-        let mut ops = Vec::with_capacity(t.steps.len() + 3);
+        let mut ops = Vec::with_capacity(t.steps.len() + 4);
+        ops.extend(anchor);
+        let first = ops.len();
         // When the last of a phase's sleeps ended: a timer that comes next counts from there.
         let mut slept = None;
         for (step, asleep) in t.steps.iter().zip(&asleep) {
@@ -377,8 +383,8 @@ impl Programs<'_> {
             ops.push(op);
         }
         if self.goes_round(&pid) {
-            ops.insert(0, Op::Loop { count: None, end: ops.len() as u32 + 1 });
-            ops.push(Op::LoopEnd { begin: 0 });
+            ops.insert(first, Op::Loop { count: None, end: ops.len() as u32 + 1 });
+            ops.push(Op::LoopEnd { begin: first as u32 });
             return ops;
         }
         match t.state {

@@ -373,6 +373,15 @@ pub enum Op {
         /// A missed expiry is caught up instead of skipped.
         absolute: bool,
     },
+    /// The next expiry of a timer counts from the time nearest to now that is `offset` after a multiple of `period` from the run's start.
+    Anchor {
+        /// Index into [`Workload::timers`].
+        timer: u32,
+        /// From one such time to the next, ns; 1: it counts from now.
+        period: u64,
+        /// ns.
+        offset: u64,
+    },
     /// Sleep until a display's next vsync, the first multiple of `period` from the run's start plus `offset` that is to come:
     /// one that is late waits for the next.
     Vsync {

@@ -222,7 +222,7 @@ struct Thread {
     group: u32,
     /// In the first part of its start-up.
     launching: bool,
-    /// First expiry of its timers: start + delay.
+    /// First expiry of its timers: common start + delay.
     first_expiry: Ns,
     loops: Vec<u64>,
     timers: Vec<Option<Ns>>,
@@ -268,6 +268,8 @@ pub struct Programs {
     /// By pid; 0 is nobody.
     threads: Vec<Option<Thread>>,
     started: u32,
+    /// The common start: delays and first expiries count from it, those of forked threads too.
+    t_zero: Ns,
     /// Threads of each task so far.
     created: Vec<u32>,
     alive: u32,
@@ -295,6 +297,7 @@ impl Programs {
             requests: vec![Request::default()],
             served: IndexedHeap::default(),
             started: 0,
+            t_zero: Ns::ZERO,
             created: vec![0; workload.tasks.len()],
             alive: 0,
             failure: None,
@@ -305,6 +308,7 @@ impl Programs {
     /// A thread of the start: `task` is its index in the workload, `t_zero` the common start. Called in file order, once per
     /// instance; it is called `task-index`, counting all threads. Pids come in order, others' may lie between.
     pub fn start(&mut self, pid: Pid, task: u32, t_zero: Ns) {
+        self.t_zero = t_zero;
         let name = format!("{}-{}", self.workload.tasks[task as usize].name, self.started);
         self.create(pid, task, name, t_zero);
     }
@@ -337,7 +341,7 @@ impl Programs {
             attr: if late { SchedAttr::default() } else { spec.attr },
             affinity: spec.cpus.clone().filter(|_| !late),
             group: if late { 0 } else { spec.group },
-            first_expiry: later(start, spec.delay.0),
+            first_expiry: later(self.t_zero, spec.delay.0),
             loops: vec![0; code.loops],
             timers: vec![None; code.timers],
             sequences: vec![SequenceState::default(); code.sequences],
@@ -449,6 +453,13 @@ impl Programs {
             Op::Timer { timer, ref period, absolute } => {
                 let period = self.draw(pid, period, instr);
                 self.timer(pid, timer, period, absolute, instr, now, out)
+            }
+            Op::Anchor { timer, period, offset } => {
+                // The last such time up to half a period from now.
+                let until = now.0.saturating_add(period / 2);
+                let since = (until % period + period - offset % period) % period;
+                *self.next_expiry(pid, timer, instr) = Some(Ns(until.saturating_sub(since)));
+                None
             }
             Op::Vsync { period, offset } => {
                 let since = (now.0 % period + period - offset % period) % period;
@@ -588,16 +599,15 @@ impl Programs {
         now: Ns,
         out: &mut Effects,
     ) -> Option<Step> {
-        let shared = self.workload.timers[timer as usize].shared;
-        let Programs { threads, resources, .. } = self;
-        let thread = threads[pid.at()].as_mut().expect("a thread");
-        let next =
-            if shared { &mut resources.timers[timer as usize] } else { &mut thread.timers[instr.local as usize] };
-        let expiry = later(next.unwrap_or(thread.first_expiry), period);
+        let first = self.thread(pid).first_expiry;
+        let next = self.next_expiry(pid, timer, instr);
+        let expiry = later(next.unwrap_or(first), period);
         let missed = now >= expiry;
         *next = Some(if missed && !absolute { now } else { expiry });
+        let cumulative = self.workload.cumulative_slack;
+        let thread = self.thread(pid);
         let slack_ns = i64::try_from(i128::from(expiry.0) - i128::from(now.0)).unwrap_or(i64::MAX);
-        let before = if self.workload.cumulative_slack { thread.phase.slack_ns } else { 0 };
+        let before = if cumulative { thread.phase.slack_ns } else { 0 };
         thread.phase.slack_ns = before.saturating_add(slack_ns);
         if missed {
             thread.phase.wu_lat_ns = 0;
@@ -606,6 +616,14 @@ impl Programs {
         }
         thread.pending = Pending::Timer { expiry };
         Some(Step::Sleep { until: expiry })
+    }
+
+    /// From when on a timer counts that was used before.
+    fn next_expiry(&mut self, pid: Pid, timer: u32, instr: &Instr) -> &mut Option<Ns> {
+        let Programs { workload, threads, resources, .. } = self;
+        let thread = threads[pid.at()].as_mut().expect("a thread");
+        let shared = workload.timers[timer as usize].shared;
+        if shared { &mut resources.timers[timer as usize] } else { &mut thread.timers[instr.local as usize] }
     }
 
     // ---- structure ---------------------------------------------------------------------------------------------------

@@ -354,6 +354,13 @@ impl<'w> Writer<'w> {
                 let mode = if *absolute { "absolute" } else { "relative" };
                 one("timer", json!({ "ref": self.timer(*timer), "period": self.us(period), "mode": mode }))
             }
+            Op::Anchor { timer, period, .. } => {
+                if *period > 1 {
+                    lose("timers of forked threads count from their birth, whatever the tick's phase");
+                }
+                // One that has passed counts from now.
+                one("timer", json!({ "ref": self.timer(*timer), "period": 1, "mode": "relative" }))
+            }
             Op::Vsync { period, .. } => {
                 lose("vsyncs of a display became relative timers without offsets: one that is late starts a new beat");
                 let period = self.us(&Amount::Fixed(*period)).max(1);

@@ -37,7 +37,7 @@ impl Code {
             let local = match *op {
                 Op::Loop { .. } => next(&mut code.loops),
                 Op::LoopEnd { begin } => code.instrs[begin as usize].local,
-                Op::Timer { timer, .. } => own(&mut own_timers, timer),
+                Op::Timer { timer, .. } | Op::Anchor { timer, .. } => own(&mut own_timers, timer),
                 _ => 0,
             };
             let sequence = if has_sequence(op) { next(&mut code.sequences) } else { 0 };
@@ -91,6 +91,10 @@ fn check(op: &Op, pc: usize, ops: &[Op], w: &Workload) -> Result<(), String> {
             if from == to { Err("a queue cannot be drained into itself".into()) } else { Ok(()) }
         }
         Op::Timer { timer, .. } => index("timer", timer, w.timers.len()),
+        Op::Anchor { timer, period, .. } => {
+            index("timer", timer, w.timers.len())?;
+            if (1..=u64::MAX / 2).contains(&period) { Ok(()) } else { Err(format!("an anchor every {period} ns")) }
+        }
         // Twice the period is added up in u64.
         Op::Vsync { period, .. } if !(1..=u64::MAX / 2).contains(&period) => Err(format!("a vsync every {period} ns")),
         Op::Lock(m) | Op::Unlock(m) => index("mutex", m, w.mutexes.len()),

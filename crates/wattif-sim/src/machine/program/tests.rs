@@ -593,7 +593,13 @@ fn an_endless_loop_is_left_by_exit_or_jump() {
 fn fork_names_its_thread_and_has_a_limit() {
     let mut load = workload(&[
         &[run(1), Op::Fork(1), run(1), Op::Fork(1)],
-        &[Op::Timer { timer: 1, period: fixed(10 * US), absolute: false }],
+        &[
+            Op::Timer { timer: 1, period: fixed(10 * US), absolute: false },
+            Op::Anchor { timer: 1, period: 8 * US, offset: 15 * US },
+            Op::Timer { timer: 1, period: fixed(10 * US), absolute: false },
+            Op::Anchor { timer: 1, period: 1, offset: 0 },
+            Op::Timer { timer: 1, period: fixed(10 * US), absolute: false },
+        ],
     ]);
     load.tasks[1].instances = 0;
     let mut w = World::of(&load, SETUP);
@@ -603,7 +609,9 @@ fn fork_names_its_thread_and_has_a_limit() {
     assert_eq!(w.out.forks, [fork]);
     w.programs.start_forked(Pid(2), fork, Ns(7 * US));
     assert_eq!((w.programs.name(Pid(2)), w.programs.alive()), ("b-1-0000", 2));
-    assert_eq!(w.at(7, 2), sleep_until(17)); // its timers count from its birth
+    assert_eq!(w.at(7, 2), sleep_until(10), "its timers count from the common start");
+    assert_eq!(w.at(12, 2), sleep_until(25), "15 is nearer than 7");
+    assert_eq!(w.at(26, 2), sleep_until(36));
     w.programs.forks[1] = MAX_FORKS;
     assert_eq!(w.at(8, 1), Step::Fail);
     assert!(w.programs.failure().unwrap().to_string().contains("1024 is the limit"));
