@@ -52,6 +52,53 @@ impl Beat {
     }
 }
 
+/// When a timer expired is told from when its CPU had woken up, by what that took; how long exactly is not in a trace. A periodic thread's
+/// expiries that are one or more periods apart, but for at most `uncertain_ns`, are where most of them say.
+pub fn even_out(steps: &mut [Step], uncertain_ns: u64) {
+    let Some(period) = period(&intervals(steps, Step::waits)) else { return };
+    let uncertain_ns = uncertain_ns.min(period / 4);
+    let timers: Vec<(usize, u64, u64)> = (0..steps.len())
+        .filter_map(|i| if let Step::Timer { until, since } = steps[i] { Some((i, until, since)) } else { None })
+        .collect();
+    let near = |ns: u64| (ns % period).min(period - ns % period) <= uncertain_ns;
+    for run in timers.chunk_by(|a, b| near(b.1.saturating_sub(a.1))) {
+        // Which beat each is; over many of them the period shows more exactly.
+        let beats = |a: u64, b: u64| (b.saturating_sub(a) + period / 2) / period;
+        let steps_between = run.windows(2).map(|w| beats(w[0].1, w[1].1));
+        let nth: Vec<u64> = std::iter::once(0)
+            .chain(steps_between)
+            .scan(0, |n, more| {
+                *n += more;
+                Some(*n)
+            })
+            .collect();
+        let ago = run.len() / 2;
+        let pairs = (ago..run.len()).map(|i| (run[i].1 - run[i - ago].1, nth[i] - nth[i - ago]));
+        let mut exact: Vec<f64> = pairs.filter(|p| p.1 > 0).map(|(ns, n)| ns as f64 / n as f64).collect();
+        exact.sort_unstable_by(f64::total_cmp);
+        let Some(&exact) = exact.get(exact.len() / 2) else { continue };
+        // By how much each is later than the first says, and a quarter of a period.
+        let shifted: Vec<u64> = run
+            .iter()
+            .zip(&nth)
+            .map(|(t, n)| ((t.1 - run[0].1) as f64 - *n as f64 * exact + exact / 4.0).max(0.0) as u64)
+            .collect();
+        let mut all = shifted.clone();
+        all.sort_unstable();
+        let alike = &all[densest(&all, |_| slop(period))];
+        if alike.len() < MIN_INTERVALS || 2 * alike.len() < all.len() {
+            continue;
+        }
+        let usual = alike[alike.len() / 2];
+        for (&(i, until, since), late) in run.iter().zip(shifted) {
+            let even = (until + usual).saturating_sub(late);
+            if even.abs_diff(until) <= uncertain_ns && even > since {
+                steps[i] = Step::Timer { until: even, since };
+            }
+        }
+    }
+}
+
 /// Puts the passed timers into `steps`. The first timer counts from the thread's birth, where that was seen: clocks are low then,
 /// and first jobs late.
 pub fn reveal(steps: &mut Vec<Step>, born: Option<u64>) -> Beat {
@@ -270,6 +317,29 @@ mod tests {
         assert_eq!(steps.iter().filter(|s| matches!(s, Step::Passed { .. })).count(), 2);
         let work: u64 = total(&steps);
         assert_eq!(work, (7 * 2 + 6 + 2) * MS, "work is neither made nor lost");
+    }
+
+    #[test]
+    fn expiries_that_are_not_known_exactly() {
+        let even = |us: &[u64], uncertain: u64| -> Vec<u64> {
+            let timer = |us: &u64| Step::Timer { until: us * 1_000, since: us * 1_000 - 2 * MS };
+            let mut steps: Vec<Step> = us.iter().flat_map(|us| [timer(us), Step::Work(2 * MS)]).collect();
+            super::even_out(&mut steps, uncertain);
+            steps.iter().filter_map(Step::woken_at).map(|ns| ns / 1_000).collect()
+        };
+        let regular: Vec<u64> = (1..20).filter(|i| *i != 9).map(|i| 10_000 * i).collect();
+        let off = |us: &u64| us + [325, 0, 0, 0, 275, 10][(us / 10_000 % 6) as usize];
+        let some: Vec<u64> = regular.iter().map(off).collect();
+        let near = |got: &[u64], expected: &[u64]| got.iter().zip(expected).all(|(a, b)| a.abs_diff(*b) <= 15);
+        assert!(near(&even(&some, 650_000), &regular));
+        assert_eq!(even(&some, 9_000), some, "no CPU takes as long");
+        let again: Vec<u64> = (0..9).map(|i| 203_456 + 10_000 * i).collect();
+        assert!(
+            near(&even(&[some.clone(), again.clone()].concat(), 650_000), &[regular, again].concat()),
+            "another beat"
+        );
+        let jitter: Vec<u64> = (1..40).map(|i| 10_000 * i + i * i * 7_919 % 1_300).collect();
+        assert_eq!(even(&jitter, 650_000), jitter, "they do not agree");
     }
 
     #[test]

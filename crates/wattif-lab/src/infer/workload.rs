@@ -699,11 +699,14 @@ impl Inference<'_> {
             let of = irqs.entry(&families[pid]).or_default();
             *of = (of.0 + t.irqs, of.1 + t.irqs_elsewhere);
         }
+        let states = self.platform.clusters.iter().flat_map(|c| &c.idle);
+        let longest_ns = states.map(|s| s.actual.entry_ns + s.actual.exit_ns).max().unwrap_or(0);
         for (pid, t) in &mut self.threads {
             let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
             let (all, elsewhere) = irqs[&families[pid]];
             steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
             steps::even_out(&mut t.steps);
+            periods::even_out(&mut t.steps, longest_ns);
             let birth = t.birth();
             t.beat = periods::reveal(&mut t.steps, birth);
         }
