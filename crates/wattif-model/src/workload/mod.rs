@@ -412,11 +412,12 @@ pub enum Op {
     SemPost(u32),
     /// Take one from a semaphore.
     SemWait(u32),
-    /// Put a token into a queue, stamped with the time (or with the stamp of the token last got, when `forward`).
+    /// Put a token into a queue, stamped with the time (or, when `forward`, with the stamp of the token last got; behind a
+    /// [`Op::Timer`] with its expiry, or with when it was found missed).
     Put {
         /// Queue.
         queue: u32,
-        /// Keep the stamp of the token this thread got last: a request handed on.
+        /// Keep the stamp of the token this thread got last, or of its timer: a request handed on.
         forward: bool,
     },
     /// Take a token, waiting for one.

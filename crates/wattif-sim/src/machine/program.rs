@@ -229,7 +229,7 @@ struct Thread {
     sequences: Vec<SequenceState>,
     program_rng: Rng,
     work_rng: Rng,
-    /// Stamp of the token got last.
+    /// Stamp of the token got last, or of the timer since.
     stamp: Option<Ns>,
     /// Begin of the unit of work that the next mark ends.
     began: Ns,
@@ -606,6 +606,8 @@ impl Programs {
         *next = Some(if missed && !absolute { now } else { expiry });
         let cumulative = self.workload.cumulative_slack;
         let thread = self.thread(pid);
+        // Work that is handed on begins when it was due, and when it was taken up where that is caught up.
+        thread.stamp = Some(if missed { now } else { expiry });
         let slack_ns = i64::try_from(i128::from(expiry.0) - i128::from(now.0)).unwrap_or(i64::MAX);
         let before = if cumulative { thread.phase.slack_ns } else { 0 };
         thread.phase.slack_ns = before.saturating_add(slack_ns);

@@ -468,6 +468,25 @@ fn tokens_wait_in_order() {
     assert_eq!(began, [0, US]);
 }
 
+/// A frame begins at its tick, whenever the thread gets a CPU for it; one that is caught up, when it is come to.
+#[test]
+fn what_is_handed_on_behind_a_timer_began_at_its_expiry() {
+    let tick = Op::Timer { timer: 1, period: fixed(10 * US), absolute: true };
+    let put = Op::Put { queue: 0, forward: true };
+    let get = [Op::Get(0), Op::Mark(0), Op::Get(0), Op::Mark(0)];
+    let mut w = World::new(&[&[tick.clone(), run(25), put.clone(), tick, put], &get]);
+    // It gets a CPU 2 µs after the expiry at 10, and comes to the one at 20 when it is 37.
+    assert_eq!([w.at(0, 1), w.at(12, 1)], [Step::Sleep { until: Ns(10 * US) }, work(25)]);
+    assert_eq!([w.at(37, 1), w.at(40, 2)], [Step::Exit; 2]);
+    let began: Vec<u64> = (w.out.events.iter())
+        .map(|e| match e {
+            Event::Mark { began_ns, .. } => *began_ns,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(began, [10 * US, 37 * US]);
+}
+
 #[test]
 fn draining_moves_all_tokens_stamped_anew_or_as_they_were() {
     let put = Op::Put { queue: 0, forward: false };
