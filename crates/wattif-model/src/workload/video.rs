@@ -3,8 +3,12 @@
 //! Every frame the demuxer's feeder hands the decoder its input and wakes all workers at once (codec callbacks, audio, buffer queues,
 //! binder threads); each does a little, and the compositor, once all are done, shows the frame at its next vsync, three quarters of a
 //! frame after the tick (or one frame more): players feed early enough that frames are not due when they become ready. Ticks and
-//! vsyncs both count from the start of the run. Nothing here needs speed: workers contend because they wake together. Mark `frame`: from
-//! the feeder's tick until all are done; `shown`: until the frame is composed.
+//! vsyncs both count from the start of the run. Nothing here needs speed: workers contend because they wake together.
+//!
+//! One frame is in work at a time and one with the compositor: the feeder has the next frame's input ready and hands it on when the
+//! compositor has taken the one before. So a player that is too slow has fewer frames, not ever later ones; ticks that it misses are
+//! caught up at once. Mark `frame`: from the feeder's tick (or, where that was missed, from when the feeder came to it) until all are
+//! done; `shown`: until the frame is composed.
 //!
 //! Calibrated: `workers` and `worker_us` (at full speed of the platform's calibration CPU; together a third of a little CPU at 60 fps).
 //! Range tried: 3 to 10 workers of 400 to 1600 µs.
@@ -16,7 +20,7 @@ use super::forever;
 use super::frames::{nice, work_us};
 use super::models::{Model, Params, number, word};
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, TimerSpec, Workload};
+use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SemaphoreSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -38,16 +42,19 @@ pub const MODEL: Model = Model {
 const WORK: u32 = 0;
 const DONE: u32 = 1;
 const DECODE: u32 = 2;
+/// Frames that the feeder may be ahead of the compositor: all tokens of DONE are of one frame.
+const AHEAD: u32 = 0;
 
 fn build(p: &Params) -> Workload {
     let put = |queue| Op::Put { queue, forward: true };
     let (workers, frame_ns) = (p.int("workers"), 1_000_000_000 / p.int("fps"));
     let timer = |timer| Op::Timer { timer, period: Amount::Fixed(frame_ns), absolute: true };
-    let mut feeder = vec![timer(0), Op::MarkBegin, work_us(p.int("feeder_us"))];
+    // What it hands on bears the time of its tick.
+    let mut feeder = vec![timer(0), work_us(p.int("feeder_us")), Op::SemWait(AHEAD)];
     let vsync = Op::Vsync { period: frame_ns, offset: frame_ns * 3 / 4 };
     let compose = |wait: Vec<Op>| {
         let mut ops = wait;
-        ops.extend([Op::Mark(0), vsync.clone(), work_us(p.int("compose_us")), Op::Mark(1)]);
+        ops.extend([Op::SemPost(AHEAD), Op::Mark(0), vsync.clone(), work_us(p.int("compose_us")), Op::Mark(1)]);
         task("compositor", 1, nice(-8), forever(ops))
     };
     // The hardware decoder answers in a quarter of a frame.
@@ -79,11 +86,32 @@ fn build(p: &Params) -> Workload {
         duration: Some(Ns::from_s(10)),
         tasks,
         timers: ["media", "worker"].map(|name| TimerSpec { name: name.into(), shared: false }).into(),
+        semaphores: vec![SemaphoreSpec { name: "ahead".into(), initial: 1 }],
         devices: vec![DeviceSpec { name: "decoder".into(), servers: 1, iowait: false }],
         queues: ["work", "done", "decode"].map(|name| Named { name: name.into() }).into(),
         marks: vec!["frame".into(), "shown".into()],
         mark_periods: vec![Some(Ns(frame_ns)); 2],
         groups: vec![GroupSpec::root()],
         ..Workload::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The compositor gives the feeder leave when it has every token of a frame, so that those of two never mix.
+    #[test]
+    fn the_next_frame_is_handed_on_when_the_one_before_is_whole() {
+        for dependent in ["yes", "no"] {
+            let tasks = MODEL.workload(&[("dependent".into(), dependent.into())]).unwrap().tasks;
+            let ops = |name: &str| tasks.iter().find(|t| t.name == name).unwrap().program.ops.clone();
+            let (feeder, compositor) = (ops("feeder"), ops("compositor"));
+            let put = |op: &Op| matches!(op, Op::Put { .. });
+            let wait = feeder.iter().position(|op| *op == Op::SemWait(AHEAD)).unwrap();
+            assert!(wait < feeder.iter().position(put).unwrap() && !feeder.contains(&Op::MarkBegin), "{dependent}");
+            let post = compositor.iter().position(|op| *op == Op::SemPost(AHEAD)).unwrap();
+            assert!(compositor.iter().rposition(|op| *op == Op::Get(DONE)).unwrap() < post, "{dependent}");
+        }
     }
 }
