@@ -610,8 +610,15 @@ impl SchedClass for Eevdf {
         if !s.se[i].sched_delayed {
             fair::util_est_dequeue(s, cpu, i);
         }
-        fair::util_est_update(s, cpu, i, flags.sleep);
-        self.dequeue_entities(s, cpu, i, flags)
+        let at_once = s.util_est.samples_before_the_dequeue();
+        if at_once {
+            fair::util_est_update(s, cpu, i, flags.sleep);
+        }
+        let left = self.dequeue_entities(s, cpu, i, flags);
+        if !at_once {
+            fair::util_est_update(s, cpu, i, flags.sleep);
+        }
+        left
     }
 
     fn yield_task(&self, s: &mut Sched, cpu: CpuId) {

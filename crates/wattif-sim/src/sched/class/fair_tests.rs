@@ -387,3 +387,21 @@ impl Pool {
         assert!((0..load.max(1)).contains(&moved), "round {round}: lags sum to {moved} of {load}");
     }
 }
+
+/// util_est before 6.12 samples what the dequeue brought up to date, under either class; 6.12 what the last tick did.
+#[test]
+fn the_estimate_holds_the_last_run_before_6_12() {
+    use crate::sched::load::util_est::Generation;
+    let stale_by = |class: &dyn SchedClass, generation| {
+        let mut m = Machine { s: Sched::bare(1, 4 * MS), class };
+        (m.s.util_est, m.s.features.delay_dequeue) = (generation, false);
+        let pid = m.new_task(0, 0, Policy::Normal, 0);
+        m.run(20);
+        m.s.now += 3 * MS; // after the last tick
+        m.block(0);
+        let avg = &m.s.se[m.s.se_of(pid)].avg;
+        avg.util_avg - u64::from(generation.estimate(avg))
+    };
+    both(|class| assert_eq!(stale_by(class, Generation::V6_1), 0));
+    assert!(stale_by(&Eevdf::new(700_000, 1), Generation::V6_12) > 10);
+}

@@ -8,11 +8,12 @@
 //! # Signals
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
-//! | `util_avg`, `runnable_avg` | 0..=1024 | PELT of the task | its last update before or at the dequeue, see below |
+//! | `util_avg`, `runnable_avg` | 0..=1024 | PELT of the task | 6.11 and earlier: the update of the dequeue; 6.12: the last one before it |
 //! | `capacity_orig` | 1..=1024 | platform | never |
 //!
 //! # Decision
-//! At a dequeue to sleep, unless PELT has not moved since the last estimate (the flag):
+//! At a dequeue to sleep, unless PELT has not moved since the last estimate (the flag). Kernels before 6.12 take the sample when
+//! the task has left the queue, with what it ran until now in `util_avg`; 6.12 takes it first, up to a tick older:
 //! 1. An increase counts at once (5.5 and later; 4.17 averages it too).
 //! 2. A decrease of less than 10 (1 %) changes nothing.
 //! 3. More than the CPU's capacity: the CPU had no idle time, the sample says nothing.
@@ -29,7 +30,8 @@
 //!
 //! # Differences from the kernel
 //! None known: bit-exact with `util_est_6.1` and `util_est_6.12` (1,500 rows each). Generations 4.17 and 5.5 follow the
-//! description. `util_est` is the word with the flag; 6.1 and earlier have `util_est_ewma` beside it.
+//! description. `generation` 6.12 stands for the rules of 6.8 and later; 6.8 to 6.11, which have these rules and sample as
+//! kernels before, have no name. `util_est` is the word with the flag; 6.1 and earlier have `util_est_ewma` beside it.
 //!
 //! # Source
 //! Linux 6.1.192, 6.12.117 `kernel/sched/fair.c` (`util_est_enqueue`, `util_est_dequeue`, `util_est_update`).
@@ -42,7 +44,7 @@ pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "6.12",
     allowed: &["4.17", "5.5", "6.1", "6.12"],
-    doc: "rules of this kernel",
+    doc: "rules of this kernel; 6.12: those of 6.8 and later",
 }];
 
 /// Which rules.
@@ -81,6 +83,12 @@ impl Generation {
             Generation::V4_17 | Generation::V5_5 => 1,
             Generation::V6_1 | Generation::V6_12 => 1 << 31,
         }
+    }
+
+    /// Is the sample that of the last update before the dequeue (6.12), not that of the dequeue's own?
+    #[inline]
+    pub fn samples_before_the_dequeue(self) -> bool {
+        self == Generation::V6_12
     }
 
     /// PELT of the task moved: the next sleep gives a new sample.
