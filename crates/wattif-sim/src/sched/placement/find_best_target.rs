@@ -16,8 +16,9 @@
 //!
 //! # Decision
 //! 1. Some CPU is overutilised: not here, the ordinary path decides. A synchronous wake-up stays with its waker.
-//! 2. boosted := task + boost · (1024 − task) / 100. Walk all CPUs, from the biggest if boosted, else from the smallest, equals by
-//!    number. A CPU that boosted, or its utilisation and the task, exceed in capacity is skipped, one under interrupt load too.
+//! 2. boosted := task + boost · (1024 − task) / 100. Walk all CPUs cluster by cluster: first that of the biggest CPU if boosted,
+//!    else of the smallest (the lowest number of equals), then round the ring of clusters, which stand in order of their first
+//!    CPUs: {6-7}, {0-3}, {4-5} on a Pixel 6 if boosted. Within a cluster by number. A CPU that boosted, or its utilisation and the task, exceed in capacity is skipped, one under interrupt load too.
 //! 3. `prefer_idle`: the first idle CPU; else the one with most room at its present frequency; backup: the least used.
 //! 4. Otherwise: of the busy ones those with room now, smaller first, then most spare capacity: target. Of the idle ones the
 //!    smaller, then the one in the shallower state: backup, or target without any other.
@@ -25,7 +26,7 @@
 //! 6. Energy of both places: Σ over CPUs and clusters of busy share · P(state for the largest utilisation) + the rest ·
 //!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again. Less
 //!    than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay. With a boost a gain in
-//!    capacity may pay for energy, by gains per decile of boost.
+//!    capacity may pay for energy, by gains per decile of boost; a negative one counts as the lowest decile.
 //!
 //! Worked example: a task of 100, two little CPUs of capacity 400 at half speed: one runs at 50, one idles. The busy one has
 //! room (150 ≤ 200): target. With a task of 160 it has not, and the idle one is taken: that is how demand that counts
@@ -76,7 +77,7 @@ struct EnergyGroup {
 pub struct FindBestTarget {
     groups: Vec<EnergyGroup>,
     group_of: Vec<usize>,
-    /// CPUs from the smallest capacity on, and from the biggest; by number among equals.
+    /// CPUs from the cluster of the smallest on, and from that of the biggest.
     walks: [Vec<CpuId>; 2],
     /// Power of the whole machine at full speed, µW, which energy differences are normalised by.
     max_power: u64,
@@ -112,9 +113,9 @@ impl FindBestTarget {
         let cpus = || (0..platform.nr_cpus() as u32).map(CpuId);
         let of = |cpu| groups.iter().position(|g| g.cpus.contains(cpu)).expect("every CPU has a cluster and a clock");
         let capacity = |c: &CpuId| platform.cpus[c.at()].capacity;
-        let mut walks: [Vec<CpuId>; 2] = [cpus().collect(), cpus().collect()];
-        walks[0].sort_by_key(capacity);
-        walks[1].sort_by_key(|c| Reverse(capacity(c)));
+        let starts = [cpus().min_by_key(capacity), cpus().min_by_key(|c| Reverse(capacity(c)))];
+        let clusters = || platform.clusters.iter().map(|c| &c.cpus);
+        let walks = starts.map(|start| start.map_or(Vec::new(), |start| walk(clusters(), start)));
         Some(FindBestTarget {
             max_power: groups.iter().map(full).sum::<u64>().max(1),
             group_of: cpus().map(of).collect(),
@@ -213,11 +214,21 @@ impl FindBestTarget {
             (true, true) => true,
             (false, false) => false,
             _ => {
-                let (energy_gain, capacity_gain) = GAINS[(boost_pct.unsigned_abs() as usize / 10).min(9)];
+                let (energy_gain, capacity_gain) = GAINS[boost_pct.clamp(0, 99) as usize / 10];
                 capacity * energy_gain > energy * capacity_gain
             }
         }
     }
+}
+
+/// All CPUs, cluster by cluster round the ring from that of `start`.
+#[doc(alias = "sd_ea")]
+fn walk<'a>(clusters: impl Iterator<Item = &'a CpuSet>, start: CpuId) -> Vec<CpuId> {
+    let mut ring: Vec<&CpuSet> = clusters.collect();
+    ring.sort_by_key(|cpus| cpus.min());
+    let first = ring.iter().position(|cpus| cpus.contains(start)).expect("every CPU has a cluster");
+    ring.rotate_left(first);
+    ring.into_iter().flat_map(CpuSet::iter).collect()
 }
 
 /// Boost and `prefer_idle` of a task.
@@ -300,7 +311,7 @@ mod tests {
             deepest: 1,
         };
         let groups = vec![group(&[0, 1], 400, 100_000), group(&[2, 3], 1024, 800_000)];
-        let walks = [[0, 1, 2, 3], [2, 3, 0, 1]].map(|w| w.map(CpuId).to_vec());
+        let walks = [0, 2].map(|start| walk(groups.iter().map(|g: &EnergyGroup| &g.cpus), CpuId(start)));
         (FindBestTarget { groups, group_of: vec![0, 0, 1, 1], walks, max_power: 9_000_000 }, s)
     }
 
@@ -340,6 +351,27 @@ mod tests {
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(1)));
         s.schedtune = tuned(50);
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(2)), "the first of equals");
+    }
+
+    /// Of three clusters the middle one comes last to a boosted task: the ring goes on with the first.
+    #[test]
+    fn the_walk_goes_round_the_ring_of_clusters() {
+        let cluster = |cpus: [u32; 2]| cpus.into_iter().map(CpuId).collect::<CpuSet>();
+        let order = |clusters: &[CpuSet], start| {
+            walk(clusters.iter(), CpuId(start)).into_iter().map(|c| c.0).collect::<Vec<u32>>()
+        };
+        let clusters = [[0, 1], [2, 3], [4, 5]].map(cluster);
+        assert_eq!(order(&clusters, 4), [4, 5, 0, 1, 2, 3]);
+        assert_eq!(order(&clusters, 0), [0, 1, 2, 3, 4, 5]);
+        // In order of their first CPUs, however they are listed and numbered.
+        assert_eq!(order(&[[1, 2], [0, 3]].map(cluster), 1), [1, 2, 0, 3]);
+    }
+
+    #[test]
+    fn a_negative_boost_pays_for_no_capacity() {
+        let (policy, s) = machine(100);
+        let saves = |boost_pct| policy.saves(&s, Pid(1), CpuId(0), CpuId(2), boost_pct);
+        assert_eq!([50, 5, -5, -50, -100].map(saves), [true, false, false, false, false]);
     }
 
     /// One clock, clusters 0-1 and 2-3 of equal CPUs.
