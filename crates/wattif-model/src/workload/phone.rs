@@ -81,8 +81,9 @@ fn build(p: &Params) -> Workload {
         Op::Run(Amount::Random(Dist::LogNormal { median, sigma_milli: SIGMA_MILLI }))
     };
     let put = |queue| Op::Put { queue, forward: true };
-    let period = Amount::Fixed(p.int("frame_us") * 1000);
-    let vsync = vec![Op::Timer { timer: 0, period, absolute: true }, Op::Put { queue: VSYNC, forward: false }];
+    let period = p.int("frame_us") * 1000;
+    let tick = Op::Timer { timer: 0, period: Amount::Fixed(period), absolute: true };
+    let vsync = vec![tick, Op::Put { queue: VSYNC, forward: false }];
     let mut ui = vec![Op::Get(VSYNC)];
     ui.extend((0..p.int("helpers")).map(|_| put(HELP)));
     ui.extend([work("ui_us"), put(RENDER)]);
@@ -111,6 +112,7 @@ fn build(p: &Params) -> Workload {
         devices: vec![DeviceSpec { name: "flash".into(), servers: 4, iowait: true }],
         queues: ["vsync", "help", "render", "compose"].map(|name| Named { name: name.into() }).into(),
         marks: vec!["frame".into(), "method".into()],
+        mark_periods: vec![Some(Ns(period)), None],
         groups: vec![GroupSpec::root()],
         ..Workload::default()
     }

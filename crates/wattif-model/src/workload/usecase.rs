@@ -74,11 +74,12 @@ fn ticking(name: &str, instances: u64, attr: SchedAttr, per_s: u64, ns: u64) -> 
     task(name, instances, attr, forever(vec![pause, work(ns)]))
 }
 
-/// Names of queues, of timers and of the mark, and the tasks.
+/// Names of queues, of timers and of the mark, how often that is due, and the tasks.
 struct Case {
     queues: &'static [&'static str],
     timers: &'static [&'static str],
     mark: &'static str,
+    period: Option<Ns>,
     tasks: Vec<TaskSpec>,
 }
 
@@ -115,7 +116,7 @@ fn web(p: &Params) -> Case {
         task("texture", 1, nice(0), forever(vec![Op::Get(TEXTURE), work(slice / 2)])),
         task("reader", 1, nice(0), forever(watch)),
     ];
-    Case { queues: &["render", "texture", "drawn"], timers: &[], mark: "page", tasks }
+    Case { queues: &["render", "texture", "drawn"], timers: &[], mark: "page", period: None, tasks }
 }
 
 /// Queues of sound: a tick, a track to fill, a buffer to decode, a callback.
@@ -143,13 +144,14 @@ fn audio_tasks(first_queue: u32) -> Vec<TaskSpec> {
 
 fn audio() -> Case {
     let queues = &["tick", "track", "decode", "callback"];
-    Case { queues, timers: &["audio"], mark: "buffer", tasks: audio_tasks(0) }
+    Case { queues, timers: &["audio"], mark: "buffer", period: None, tasks: audio_tasks(0) }
 }
 
 /// 30 frames a second: events in short pieces feed the renderer; sound decodes beside.
 fn video() -> Case {
     const VSYNC: u32 = 0;
     const FRAME: u32 = 1;
+    const PERIOD: u64 = 33_333 * US;
     let mut events = vec![Op::Get(VSYNC)];
     let piece = Dist::Uniform { lo: 250 * US, hi: 700 * US };
     for _ in 0..6 {
@@ -157,13 +159,13 @@ fn video() -> Case {
     }
     events.push(put(FRAME));
     let tasks = vec![
-        interrupt("irq/display", 0, 33_333 * US, VSYNC),
+        interrupt("irq/display", 0, PERIOD, VSYNC),
         task("TimedEventQueue", 1, nice(-1), forever(events)),
         task("render", 1, nice(-4), forever(vec![Op::Get(FRAME), work(6_500 * US), Op::Mark(0)])),
         ticking("audio_decode", 1, nice(-16), 43, 2 * MS),
         ticking("kworker", 1, nice(0), 100, 50 * US),
     ];
-    Case { queues: &["vsync", "frame"], timers: &["vsync"], mark: "frame", tasks }
+    Case { queues: &["vsync", "frame"], timers: &["vsync"], mark: "frame", period: Some(Ns(PERIOD)), tasks }
 }
 
 /// 60 frames a second of an engine that needs most of each, and its helpers.
@@ -171,6 +173,7 @@ fn game(p: &Params) -> Case {
     const VSYNC: u32 = 0;
     const WORK: u32 = 1;
     const FRAME: u32 = 2;
+    const PERIOD: u64 = 16_667 * US;
     let cpus = p.int("cpus");
     let mut engine = vec![Op::Get(VSYNC)];
     engine.extend((0..2.min(cpus)).map(|_| put(WORK)));
@@ -180,7 +183,7 @@ fn game(p: &Params) -> Case {
     }
     engine.push(put(FRAME));
     let tasks = vec![
-        interrupt("irq/display", 0, 16_667 * US, VSYNC),
+        interrupt("irq/display", 0, PERIOD, VSYNC),
         task("engine", 1, nice(0), forever(engine)),
         task("worker", cpus, nice(0), forever(vec![Op::Get(WORK), work(56 * US)])),
         task("render", 1, nice(-4), forever(vec![Op::Get(FRAME), work(420 * US), Op::Mark(0)])),
@@ -189,7 +192,7 @@ fn game(p: &Params) -> Case {
         ticking("audio", 1, nice(-16), 120, 42 * US),
         ticking("kworker", 1, nice(0), 300, 40 * US),
     ];
-    Case { queues: &["vsync", "work", "frame"], timers: &["vsync"], mark: "frame", tasks }
+    Case { queues: &["vsync", "work", "frame"], timers: &["vsync"], mark: "frame", period: Some(Ns(PERIOD)), tasks }
 }
 
 fn build(p: &Params) -> Workload {
@@ -210,6 +213,7 @@ fn build(p: &Params) -> Workload {
         devices: ["screen", "network"].map(|name| DeviceSpec { name: name.into(), servers: 1, iowait: true }).into(),
         queues: named(case.queues),
         marks: vec![case.mark.into()],
+        mark_periods: vec![case.period],
         groups: vec![GroupSpec::root()],
         ..Workload::default()
     }
@@ -223,7 +227,13 @@ mod tests {
     fn every_case_has_its_mark() {
         for (case, mark) in [("web", "page"), ("audio", "buffer"), ("video", "frame"), ("game", "frame")] {
             let w = MODEL.workload(&[("case".to_string(), case.to_string())]).unwrap();
-            assert_eq!((w.marks[0].as_str(), w.name), (mark, format!("usecase_{case}")));
+            assert_eq!((w.marks[0].as_str(), &w.name), (mark, &format!("usecase_{case}")));
+            // The tick of the display, where it is drawn for one.
+            let tick = w.tasks.iter().filter(|t| t.name == "irq/display").find_map(|t| match t.program.ops[1] {
+                Op::Timer { period: Amount::Fixed(ns), .. } => Some(Ns(ns)),
+                _ => None,
+            });
+            assert_eq!((w.mark_periods, tick.is_some()), (vec![tick], mark == "frame"), "{case}");
             for t in &w.tasks {
                 for (pc, op) in t.program.ops.iter().enumerate() {
                     if let Op::Loop { end, .. } = op {
