@@ -898,6 +898,7 @@ fn lists_manuals_completions() {
         ("misfit", "load_balance (balance)"),
         ("energy_diff", "find_best_target (placement)"),
         ("overutilized", "eas (placement)"),
+        ("frames", "RenderThread"),
     ] {
         let o = done(&["explain", name]);
         assert!(o.status.success() && out(&o).contains(part), "{name}: {}{}", out(&o), err(&o));

@@ -3,9 +3,11 @@
 //! The UI thread asks for the next vsync, as Choreographer does; a dispatch thread wakes it then. It computes the frame (input,
 //! animation, layout, drawing), hands it to the RenderThread and waits until that has taken it over (sync). The RenderThread takes one
 //! of three buffers, uploads textures (it may have to wait for that, and copies what no frequency makes faster), issues commands, and
-//! queues the buffer. The GPU renders it in its own time, which gives the buffer back; the compositor shows it at its next vsync. A
-//! frame (mark `frame`) lasts from its vsync until its buffer is queued, as FrameMetrics counts it, and is what janks are scored of;
-//! mark `shown` is one frame on the screen, two to three vsyncs later where the pipeline is full.
+//! queues the buffer. The GPU renders it in its own time, which gives the buffer back; the compositor shows it at its next vsync.
+//!
+//! A frame (mark `frame`) lasts from when the dispatch thread, woken by the vsync, wakes the UI thread until its buffer is queued, and
+//! is what janks are scored of. FrameMetrics counts from the vsync: the dispatch thread's wake-up and its 40 µs of work are not in
+//! ours. Mark `shown` is one frame on the screen, two to three vsyncs later where the pipeline is full.
 //!
 //! Vsyncs are those of a display, multiples of its period; applications and compositor hear of them some ms later, each at its own
 //! offset. Who is late for one waits for the next: a slow frame costs whole periods, and frames do not pile up.

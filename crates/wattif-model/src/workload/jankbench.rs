@@ -1,9 +1,9 @@
 //! `jankbench`: the tests of JankBench, flings of lists and texts drawn frame by frame.
 //!
-//! The pipeline is that of `frames`: dispatch, UI thread, RenderThread, GPU, compositor. A fling draws every vsync for a second and a
-//! pause follows; `edit_text` is a key stroke in a tenth of a second, each of one frame, short or long by what the text has to be
-//! laid out anew. `shadow_grid` and `bitmap_upload` wait for the GPU to take over textures before they issue commands. A key is a
-//! touch, too: to the power HAL both are the user.
+//! The pipeline is that of `frames` (`wattif explain frames`): dispatch, UI thread, RenderThread, GPU, compositor. A fling draws every
+//! vsync for a second and a pause follows; `edit_text` is a key stroke in a tenth of a second, each of one frame, short or long by what the
+//! text has to be laid out anew. `shadow_grid` and `bitmap_upload` wait for the GPU to take over textures before they issue commands. A
+//! key is a touch, too: to the power HAL both are the user.
 //!
 //! Calibrated: the times of each test, at full speed of the platform's calibration CPU (a little one, as a rule), so that a frame needs
 //! 3 ms of a big CPU of 2017 and 1 to 2 ms of one of 2021, as reported; that half of a frame's published time scales with frequency;

@@ -63,6 +63,19 @@ pub static MODELS: &[Model] = &[
     super::step_response::MODEL,
 ];
 
+/// What several models share and their pages refer to: name, text of the file.
+static SHARED: &[(&str, &str)] = &[("frames", include_str!("frames.rs"))];
+
+/// Names of what several models share.
+pub fn shared_names() -> impl Iterator<Item = &'static str> {
+    SHARED.iter().map(|(name, _)| *name)
+}
+
+/// The manual page of what several models share: the header of its file, as Markdown.
+pub fn shared(name: &str) -> Option<String> {
+    SHARED.iter().find(|(shared, _)| *shared == name).map(|(_, source)| manual(source))
+}
+
 /// A model by name.
 pub fn model(name: &str) -> Option<&'static Model> {
     MODELS.iter().find(|m| m.name == name)

@@ -1,6 +1,7 @@
 //! `scroll`: reading a feed: a flick of the finger scrolls it for a moment, then the reader reads.
 //!
-//! The pipeline is that of `frames`. Calibrated: work and pauses of two applications; range tried: half to twice as much.
+//! The pipeline is that of `frames` (`wattif explain frames`). Calibrated: work and pauses of two applications;
+//! range tried: half to twice as much.
 //!
 //! Sources: two applications, flicks of the finger and pauses to read are named in "WALT vs PELT: Redux" (2017), without lengths or work; the
 //! pipeline's are at `frames`.

@@ -9,7 +9,7 @@ use crate::{explain, markdown, topics};
 use serde_json::{Value, json};
 use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
-use wattif_model::workload::models::{MODELS, Model, Param, model};
+use wattif_model::workload::models::{MODELS, Model, Param, model, shared, shared_names};
 use wattif_sim::registry::{POLICIES, Policy, Tunable, policy};
 
 /// Say why two runs differ, or print the manual of a policy or a workload model.
@@ -128,6 +128,13 @@ fn manual(name: &str, as_json: bool, look: Look) -> Result<Exit, Error> {
         }
         return Ok(Exit::Done);
     }
+    if let Some(page) = shared(name) {
+        match as_json {
+            true => output::json(&manual_json("workload", name, &page, &[]))?,
+            false => output::data(&format!("{name} (of several workloads)\n\n{}", markdown::to_terminal(&page, look)))?,
+        }
+        return Ok(Exit::Done);
+    }
     if let Some(page) = topics::section(name).map(str::trim_start) {
         let text = || markdown::to_terminal(&page.replace("**", ""), look);
         match as_json {
@@ -137,7 +144,8 @@ fn manual(name: &str, as_json: bool, look: Look) -> Result<Exit, Error> {
         return Ok(Exit::Done);
     }
     let part = topics::part(name);
-    let names = POLICIES.iter().map(|p| p.name).chain(MODELS.iter().map(|m| m.name)).chain(topics::names());
+    let models = MODELS.iter().map(|m| m.name).chain(shared_names());
+    let names = POLICIES.iter().map(|p| p.name).chain(models).chain(topics::names());
     let see = "wattif list policies, wattif list workloads";
     let owner = part.map_or(name, |(policy, _)| policy);
     let found = policy(owner).ok_or_else(|| Error::unknown("policy or workload model", name, names, see))?;
