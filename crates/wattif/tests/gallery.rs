@@ -6,7 +6,9 @@ use wattif::{data, experiment};
 /// Rows that miss their tolerance, each explained in the README of its experiment. One that begins to hold leaves this list.
 const KNOWN_TO_MISS: &[&str] = &[
     "order/menu",
-    // By its counter-test, which five seeds do not tell from noise: 0.955, and 0.985 with the twenty of the page.
+    // These three by their counter-tests, which five seeds do not tell from noise: 1.04, 0.952 and 1.05, and 0.998, 0.985 and 0.994
+    // with the twenty of the page.
+    "2.1/issue1",
     "2.1/issue2",
     "2.1/issue3",
     "2.5/power",
