@@ -1,8 +1,10 @@
 //! Phases: events between the marks of an iteration, loops around them, attributes at the start of each.
 //!
-//! A phase that names, say, only `priority` keeps the policy of the phase before it; the first phase follows the last one
-//! from the second pass on. So the attributes of the first pass can differ from those of all later ones (which are
-//! equal: a pass sets or keeps each attribute, whatever it began with); then the first pass is written out separately.
+//! A phase that names, say, only `priority` takes the policy that its thread has when it comes to the phase first, and keeps
+//! it in every later pass ([`Keys::settle`]). What a phase does not name at all (clamps, slice, group; the policy where it
+//! names only clamps) stays as the phase before it left it, and from the second pass on the first phase follows the last one.
+//! So the attributes of the first pass can differ from those of all later ones (which are equal: a pass sets or keeps each
+//! attribute, whatever it began with); then the first pass is written out separately.
 
 use super::events::{Events, Passes, lint_loop};
 use super::json::{Member, Span};
@@ -94,8 +96,9 @@ impl Context<'_> {
     fn phase(&mut self, task: &Task<'_>, m: &Member, attr: &mut SchedAttr) -> Phase {
         let members = values::object(&m.name, &m.value, &mut self.report);
         self.phase_keys(members);
-        let keys = Keys::read(members, false, &mut self.report);
+        let mut keys = Keys::read(members, false, &mut self.report);
         *attr = keys.apply(*attr);
+        keys.settle(attr);
         keys.validate(attr, "", &mut self.report);
         keys.lint_unused(attr, &mut self.report);
         let (cpus, group) = (self.cpus(members), self.group(members, attr));

@@ -28,6 +28,8 @@ pub(super) struct Keys {
     /// Where `dl-runtime` stands, unless it is 0; and which of the other two, or of their aliases, is the first, and where.
     runtime_span: Option<Span>,
     deadline_span: Option<(&'static str, Span)>,
+    /// What [`Keys::settle`] found.
+    settled: Option<SchedAttr>,
 }
 
 /// The policy a name stands for.
@@ -95,10 +97,17 @@ impl Keys {
 
     /// These keys applied on top of `base`, as rt-app does at the start of a thread or phase iteration.
     pub fn apply(&self, base: SchedAttr) -> SchedAttr {
+        let (util_min, util_max) = (base.util_min, base.util_max);
         let mut attr = base;
         if let Some(policy) = self.policy {
-            attr = SchedAttr { policy, util_min: base.util_min, util_max: base.util_max, ..SchedAttr::default() };
+            attr = SchedAttr { policy, util_min, util_max, ..SchedAttr::default() };
             attr.rt_priority = if policy.is_rt() { 10 } else { 0 };
+        } else if let Some(first) = self.settled {
+            attr = SchedAttr { util_min, util_max, ..first };
+            if first.policy != Policy::Deadline {
+                // A slice that is not named stays, unless the policy changes.
+                attr.runtime = if base.policy == first.policy { base.runtime } else { Ns::ZERO };
+            }
         }
         match self.priority {
             Some(nice) if attr.policy.is_fair() => attr.nice = nice.clamp(-20, 19) as i8,
@@ -119,6 +128,14 @@ impl Keys {
             attr.util_max = self.util_max.or(attr.util_max);
         }
         attr
+    }
+
+    /// A phase with a priority or times but no policy was executed first with `attr`: rt-app then puts policy and priority into
+    /// the phase's own data, where every later pass finds them, whatever the thread has by then.
+    pub fn settle(&mut self, attr: &SchedAttr) {
+        let named =
+            self.priority.is_some() || self.runtime.is_some() || self.period.is_some() || self.deadline.is_some();
+        self.settled = Some(*attr).filter(|_| self.policy.is_none() && named);
     }
 
     /// Keys that mean nothing under the policy: rt-app takes them without a word.

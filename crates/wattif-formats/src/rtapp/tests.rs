@@ -205,12 +205,51 @@ fn attributes_at_every_iteration() {
     );
 }
 
+/// The policy that a phase without one finds when it is executed first is its own from then on.
+#[test]
+fn a_phase_with_a_priority_keeps_the_policy_of_its_first_execution() {
+    let check = |keys: &str, p: &str, q: &str, program: &str| {
+        let phases = format!(r#""p": {{{p}, "run": 1}}, "q": {{{q}, "run": 2}}"#);
+        super::tests::check(&format!(r#"{{"tasks": {{"a": {{{keys} "phases": {{{phases}}}}}}}}}"#), program);
+    };
+    let fifo = r#""policy": "SCHED_FIFO""#;
+    check("", r#""priority": 3"#, fifo, "loop(∞ ..9) SCHED_OTHER:3:0 < run 1 > SCHED_FIFO:0:10 < run 2 > end(0)");
+    check(
+        r#""loop": 3,"#,
+        r#""priority": -5"#,
+        fifo,
+        "loop(3 ..9) SCHED_OTHER:-5:0 < run 1 > SCHED_FIFO:0:10 < run 2 > end(0)",
+    );
+    check(
+        r#""policy": "SCHED_FIFO", "priority": 7,"#,
+        r#""priority": 8"#,
+        r#""policy": "SCHED_OTHER""#,
+        "loop(∞ ..9) SCHED_FIFO:0:8 < run 1 > SCHED_OTHER:0:0 < run 2 > end(0)",
+    );
+    // Times count as a priority does, and what is not named is settled too.
+    check(
+        r#""priority": 4,"#,
+        r#""dl-runtime": 3000"#,
+        fifo,
+        "loop(∞ ..9) SCHED_OTHER:4:0 < run 1 > SCHED_FIFO:0:10 < run 2 > end(0)",
+    );
+    let slices = |q: &str| {
+        let phases = format!(r#""p": {{"priority": 3, "run": 1}}, "q": {{{q}, "run": 2}}"#);
+        let w =
+            workload(&format!(r#"{{"tasks": {{"a": {{"dl-runtime": 4000, "loop": 2, "phases": {{{phases}}}}}}}}}"#));
+        let slice = |op: &Op| if let Op::SetAttr(attr) = op { Some(attr.runtime.0 / 1_000_000) } else { None };
+        w.tasks[0].program.ops.iter().filter_map(slice).collect::<Vec<_>>()
+    };
+    assert_eq!(slices(r#""dl-runtime": 5000"#), [4, 5, 5, 5], "a slice stays");
+    assert_eq!(slices(fifo), [4, 0, 0, 0], "but not beyond a change of policy");
+}
+
 #[test]
 fn first_pass_differs_where_a_phase_inherits() {
     check(
-        r#"{"tasks": {"a": {"phases": {"p": {"priority": 3, "run": 1}, "q": {"policy": "SCHED_RR", "run": 2}}}}}"#,
-        "SCHED_OTHER:3:0 < run 1 > SCHED_RR:0:10 < run 2 > \
-         loop(∞ ..17) SCHED_RR:0:3 < run 1 > SCHED_RR:0:10 < run 2 > end(8)",
+        r#"{"tasks": {"a": {"phases": {"p": {"util_min": 3, "run": 1}, "q": {"policy": "SCHED_RR", "run": 2}}}}}"#,
+        "SCHED_OTHER:0:0 < run 1 > SCHED_RR:0:10 < run 2 > \
+         loop(∞ ..17) SCHED_RR:0:10 < run 1 > SCHED_RR:0:10 < run 2 > end(8)",
     );
 }
 
@@ -259,14 +298,13 @@ fn scheduling_errors() {
     }
     task_lints(r#""taskgroup": "bg", "run": 1"#, "E14");
     task_lints(r#""taskgroup": "/bg", "policy": "SCHED_RR", "run": 1"#, "E14");
-    // From the second pass on, p has the policy of q.
-    let phases = |more: &str, priority: i32| {
-        let q = r#""q": {"policy": "SCHED_FIFO", "run": 1, "sleep": 10}"#;
-        format!(r#"{more} "phases": {{"p": {{"run": 1, "priority": {priority}}}, {q}}}"#)
+    // A nice value is one in every pass; a clamp stays from the last phase on.
+    let phases = |p: &str, q: &str| {
+        let of = |keys: &str| format!(r#"{{{keys}, "run": 1, "sleep": 10}}"#);
+        format!(r#""loop": 2, "phases": {{"p": {}, "q": {}}}"#, of(p), of(q))
     };
-    task_lints(&phases("", -5), "E14");
-    task_lints(&phases(r#""loop": 1,"#, -5), "");
-    task_lints(&phases("", 5), "");
+    task_lints(&phases(r#""priority": -5"#, r#""policy": "SCHED_FIFO""#), "");
+    task_lints(&phases(r#""util_min": 500"#, r#""util_min": 100, "util_max": 400"#), "E14");
     let help = |task: &str| {
         let text = format!(r#"{{"tasks": {{"a": {{{task}, "run": 1}}}}}}"#);
         parse(&text, "t", &Options::default()).diagnostics[0].help.clone().unwrap()
