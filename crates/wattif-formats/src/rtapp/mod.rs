@@ -52,6 +52,8 @@
 //! | `W19` | task with instance 0 that nobody forks |
 //! | `W20` | unknown ftrace category: rt-app refuses it |
 //! | `W21` | positions of a `memrun` chase that are no power of two |
+//! | `W22` | phase with another than a fair policy while the thread is in a taskgroup: rt-app refuses it |
+//! | `W23` | time above 2147483647 µs: rt-app's integers end there |
 //! | `N01` | accepted, without meaning in a simulation |
 //! | `N02` | unknown key, ignored as rt-app does |
 //! | `N03` | accepted here, refused by rt-app |

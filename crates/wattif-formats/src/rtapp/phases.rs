@@ -73,8 +73,8 @@ impl Context<'_> {
             self.report.error("rtapp::E07", node.name_span.clone(), "a task needs at least one phase");
         }
         let count = self.passes(task);
-        let mut attr = start.attr;
-        let phases: Vec<Phase> = members.iter().map(|m| self.phase(task, m, &mut attr)).collect();
+        let (mut attr, mut group) = (start.attr, Context::names_group(task.members));
+        let phases: Vec<Phase> = members.iter().map(|m| self.phase(task, m, &mut attr, &mut group)).collect();
         self.lint_phases(task, &phases, count);
         if count.is_none_or(|n| n > 1) && phases.iter().all(|p| p.count.is_some()) {
             self.second_pass(&phases, start.attr, attr);
@@ -93,15 +93,26 @@ impl Context<'_> {
         u64::try_from(n).ok()
     }
 
-    fn phase(&mut self, task: &Task<'_>, m: &Member, attr: &mut SchedAttr) -> Phase {
+    /// `attr`, `in_group`: what the thread has, and has been put into, by then.
+    fn phase<'m>(
+        &mut self,
+        task: &Task<'_>,
+        m: &'m Member,
+        attr: &mut SchedAttr,
+        in_group: &mut Option<&'m str>,
+    ) -> Phase {
         let members = values::object(&m.name, &m.value, &mut self.report);
         self.phase_keys(members);
-        let mut keys = Keys::read(members, false, &mut self.report);
+        let mut keys = Keys::read(members, None, &mut self.report);
         *attr = keys.apply(*attr);
         keys.settle(attr);
         keys.validate(attr, "", &mut self.report);
         keys.lint_unused(attr, &mut self.report);
         let (cpus, group) = (self.cpus(members), self.group(members, attr));
+        match Context::names_group(members) {
+            Some(named) => *in_group = Some(named),
+            None => in_group.iter().for_each(|path| self.lint_grouped(&keys, path)),
+        }
         let count = self.count(members, Some(1));
         let events = self.events(task, members);
         self.lint_events(&events, &m.name, &m.name_span);

@@ -44,8 +44,8 @@ pub(super) fn policy(member: &Member, report: &mut Report) -> Option<Policy> {
 }
 
 impl Keys {
-    /// Read the keys of a task (`legacy`: with the aliases `runtime`, `period`, `deadline`) or phase.
-    pub fn read(members: &[Member], legacy: bool, report: &mut Report) -> Keys {
+    /// Read the keys of a task (`legacy`: with the aliases `runtime`, `period`, `deadline`, in this dialect) or phase.
+    pub fn read(members: &[Member], legacy: Option<Dialect>, report: &mut Report) -> Keys {
         let mut keys = Keys::default();
         for name in super::keys::SCHED {
             let Some(m) = values::find(members, name) else { continue };
@@ -73,21 +73,40 @@ impl Keys {
                 _ => {}
             }
         }
-        if legacy {
-            keys.aliases(members, report);
+        if let Some(dialect) = legacy {
+            keys.aliases(members, dialect, report);
         }
         keys
     }
 
-    /// `runtime`, `period` and `deadline` of a task count where the `dl-` key is absent or 0.
-    fn aliases(&mut self, members: &[Member], report: &mut Report) {
-        let slots = [("runtime", &mut self.runtime), ("period", &mut self.period), ("deadline", &mut self.deadline)];
-        for (name, slot) in slots {
-            let first = members.iter().find(|m| m.name == name); // a repeated `runtime` is an event from the second on
-            let Some(m) = first.filter(|m| slot.is_none() && matches!(m.value.value, Json::Number(_))) else {
+    /// `runtime`, `period` and `deadline` of a task count where the `dl-` key is absent or 0. rt-app has given `dl-period` and
+    /// `dl-deadline` their defaults by then: an alias behind a `dl-` key that they follow never counts.
+    fn aliases(&mut self, members: &[Member], dialect: Dialect, report: &mut Report) {
+        let (budget, length) = (self.runtime.is_some(), self.runtime.or(self.period).is_some());
+        let first = if budget { "dl-runtime" } else { "dl-period" };
+        let slots = [
+            ("runtime", &mut self.runtime, false),
+            ("period", &mut self.period, budget),
+            ("deadline", &mut self.deadline, length),
+        ];
+        for (name, slot, defaulted) in slots {
+            let found = members.iter().find(|m| m.name == name); // a repeated `runtime` is an event from the second on
+            let Some(m) = found.filter(|m| slot.is_none() && matches!(m.value.value, Json::Number(_))) else {
                 continue;
             };
-            *slot = nonzero(m, report);
+            let value = nonzero(m, report);
+            if value.is_some() && defaulted {
+                let message =
+                    format!("`{name}` beside `{first}`: rt-app ignores it, as dl-{name} follows `{first}` first");
+                let help = format!("call it `dl-{name}`");
+                let at = m.name_span.clone();
+                if dialect == Dialect::RtApp {
+                    report.warning("rtapp::W06", at, message).help(help);
+                    continue;
+                }
+                report.note("rtapp::N04", at, message).help(help);
+            }
+            *slot = value;
             if name != "runtime" && slot.is_some() {
                 self.deadline_span.get_or_insert_with(|| (name, m.name_span.clone()));
             }

@@ -7,7 +7,7 @@ use super::lints::Report;
 use super::phases::State;
 use super::resources::Resources;
 use super::sched::{self, Keys};
-use super::{MAX_GROUPS, MAX_NAME, MAX_THREADS, Options, values};
+use super::{Dialect, MAX_GROUPS, MAX_NAME, MAX_THREADS, Options, values};
 use crate::cgroup;
 use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,10 +97,13 @@ impl Context<'_> {
         }
         if threads.max(list.len() as u64) > MAX_THREADS {
             let message = format!("{threads} threads of {} tasks; the limit is {MAX_THREADS} of each", list.len());
-            let most = list.iter().max_by_key(|t| t.instances).map_or(span, |t| &t.name_span);
-            self.report
-                .error("rtapp::E10", most.clone(), message)
-                .help("lower `instance`, here the largest, or split the workload into several runs");
+            let (at, help) = match list.iter().max_by_key(|t| t.instances).filter(|t| t.instances > 1) {
+                Some(most) => {
+                    (&most.name_span, "lower `instance`, here the largest, or split the workload into several runs")
+                }
+                None => (span, "split the tasks among several runs"),
+            };
+            self.report.error("rtapp::E10", at.clone(), message).help(help);
         }
         list
     }
@@ -108,7 +111,7 @@ impl Context<'_> {
     fn task(&mut self, task: &Task<'_>) -> TaskSpec {
         self.locks = Locks::default();
         let phases = values::find(task.members, "phases");
-        let mut keys = Keys::read(task.members, true, &mut self.report);
+        let mut keys = Keys::read(task.members, Some(self.options.dialect), &mut self.report);
         let policy = *keys.policy.get_or_insert(self.global.default_policy);
         self.task_keys(task, phases.is_some(), policy);
         keys.span.get_or_insert(task.name_span.clone());
@@ -228,6 +231,27 @@ impl Context<'_> {
             }
             Ok(_) => refuse(format!("more than {MAX_GROUPS} taskgroups")),
             Err(why) => refuse(why),
+        }
+    }
+
+    /// The group that an object names, unchecked.
+    pub(super) fn names_group(members: &[Member]) -> Option<&str> {
+        match &values::find(members, "taskgroup")?.value.value {
+            Json::Text(path) if !path.is_empty() => Some(path),
+            _ => None,
+        }
+    }
+
+    /// rt-app compares after each phase: a thread that a phase makes anything but fair must not be in a group by then.
+    pub(super) fn lint_grouped(&mut self, keys: &Keys, path: &str) {
+        let (Some(policy), Some(at)) = (keys.policy.filter(|p| !p.is_fair()), keys.span.clone()) else { return };
+        let message =
+            format!("a taskgroup holds fair tasks only, not {}: the thread is in {} here", policy.name(), quoted(path));
+        match self.options.dialect {
+            Dialect::RtApp => self.report.error("rtapp::E14", at, message).help(values::REFUSED),
+            _ => self.report.warning("rtapp::W22", at, message).help(
+                "rt-app refuses it, and exits with 2; here it stays in the group, which counts again once it is fair",
+            ),
         }
     }
 

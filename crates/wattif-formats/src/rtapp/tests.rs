@@ -270,6 +270,19 @@ fn scheduling_keys() {
     assert_eq!((a.runtime.0, a.deadline.0, a.period.0), (1_000_000, 4_000_000, 5_000_000));
     let a = attr(r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "util_max": 400"#);
     assert_eq!(a.util_max, None, "rt-app does not apply it");
+    // rt-app gives dl-period its default, dl-runtime, before it looks at the old names.
+    let aliased = |dialect, members: &str, times: [u64; 3], codes: &[&str]| {
+        let text = format!(r#"{{"tasks": {{"a": {{"policy": "SCHED_DEADLINE", {members}, "run": 1}}}}}}"#);
+        let parsed = parse(&text, "t", &options(dialect));
+        let a = parsed.workload.unwrap().tasks[0].attr;
+        assert_eq!([a.runtime, a.deadline, a.period].map(|t| t.0 / 1_000_000), times, "{members}");
+        assert_eq!(parsed.diagnostics.iter().map(|d| d.code).collect::<Vec<_>>(), codes, "{members}");
+    };
+    let (budget, both) = (r#""dl-runtime": 1000, "period": 5000"#, r#""dl-period": 5000, "deadline": 4000"#);
+    aliased(Dialect::RtApp, budget, [1, 1, 1], &["rtapp::W06"]);
+    aliased(Dialect::Workgen, budget, [1, 5, 5], &["rtapp::N04"]);
+    aliased(Dialect::RtApp, &format!(r#"{both}, "dl-runtime": 1000"#), [1, 5, 5], &["rtapp::W06"]);
+    aliased(Dialect::Workgen, &format!(r#"{both}, "dl-runtime": 1000"#), [1, 4, 5], &["rtapp::N04"]);
     assert_eq!(attr(r#""policy": "SCHED_RR""#).rt_priority, 10);
     assert_eq!(attr(r#""runtime": 1000"#).runtime.0, 1_000_000);
 }
@@ -298,6 +311,22 @@ fn scheduling_errors() {
     }
     task_lints(r#""taskgroup": "bg", "run": 1"#, "E14");
     task_lints(r#""taskgroup": "/bg", "policy": "SCHED_RR", "run": 1"#, "E14");
+    // rt-app compares a phase's policy with the group that the task or an earlier phase has put the thread into.
+    let grouped = |task: &str, p: &str, q: &str| {
+        let of = |keys: &str| format!(r#"{{{keys} "run": 1, "sleep": 10}}"#);
+        format!(r#"{{"tasks": {{"a": {{{task} "phases": {{"p": {}, "q": {}}}}}}}}}"#, of(p), of(q))
+    };
+    for (task, p, q, found) in [
+        (r#""taskgroup": "/g","#, "", r#""policy": "SCHED_FIFO","#, 1),
+        (r#""taskgroup": "/g","#, r#""policy": "SCHED_RR","#, r#""priority": 5,"#, 1),
+        ("", r#""taskgroup": "/g","#, r#""policy": "SCHED_FIFO","#, 1),
+        (r#""taskgroup": "","#, "", r#""policy": "SCHED_FIFO","#, 0),
+        ("", r#""policy": "SCHED_FIFO","#, r#""policy": "SCHED_BATCH", "taskgroup": "/g","#, 0),
+    ] {
+        let text = grouped(task, p, q);
+        check_lints(Dialect::RtApp, &text, ["", "E14"][found]);
+        check_lints(Dialect::Workgen, &text, ["", "W22"][found]);
+    }
     // A nice value is one in every pass; a clamp stays from the last phase on.
     let phases = |p: &str, q: &str| {
         let of = |keys: &str| format!(r#"{{{keys}, "run": 1, "sleep": 10}}"#);
@@ -485,7 +514,19 @@ fn wrong_values() {
     task_lints(r#""run": "5""#, "E04");
     task_lints(r#""run": 99999999999999999999999"#, "E05");
     task_lints(r#""run": 1, "instance": -1"#, "E05");
+    task_lints(r#""run": 2147483647"#, "");
+    task_lints(r#""run": 2147483648, "delay": 3000000000"#, "W23 W23");
+    let help = |tasks: &str| {
+        let found = parse(&format!(r#"{{"tasks": {{{tasks}}}}}"#), "t", &Options::default()).diagnostics;
+        let found = found.into_iter().find(|d| d.code == "rtapp::E10").unwrap();
+        (found.span.start, found.help.unwrap())
+    };
     task_lints(r#""run": 1, "instance": 100000"#, "E10");
+    let (at, lower) = help(r#""few": {"run": 1}, "many": {"run": 1, "instance": 100000}"#);
+    assert!(at == 30 && lower.contains("lower `instance`, here"), "{at} {lower}");
+    let alike: Vec<String> = (0..=super::MAX_THREADS).map(|i| format!(r#""t{i}": {{"run": 1}}"#)).collect();
+    let (at, split) = help(&alike.join(", "));
+    assert!(at == 10 && split.starts_with("split the tasks"), "{at} {split}");
     task_lints(r#""run": 1, "memrun": {"type": "read", "size": 1}"#, "E03");
     task_lints(r#""run": 1, "memrun": {"type": "x", "size": 1, "count": 1}"#, "E12");
     task_lints(

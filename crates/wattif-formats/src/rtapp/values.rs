@@ -6,8 +6,10 @@ use super::lints::Report;
 use crate::words::quoted;
 use std::collections::BTreeMap;
 
-/// Longest time accepted, µs: 11.5 days. rt-app itself stops at 2^31.
+/// Longest time accepted, µs: 11.5 days.
 pub const MAX_US: i64 = 1_000_000_000_000;
+/// Where rt-app's integers end.
+const RTAPP_MAX: i64 = i32::MAX as i64;
 
 /// Of a mistake that rt-app finds when it reads the file.
 pub(super) const REFUSED: &str = "rt-app refuses it too, and exits with 2";
@@ -77,7 +79,15 @@ pub(super) fn integers(member: &Member, report: &mut Report) {
 
 /// A duration in µs.
 pub(super) fn us(member: &Member, report: &mut Report) -> Option<u64> {
-    int(member, 0..=MAX_US, report).map(|v| v as u64)
+    let us = int(member, 0..=MAX_US, report)?;
+    if us > RTAPP_MAX {
+        let message =
+            format!("{} = {us}: rt-app takes it for {RTAPP_MAX}, where its integers end", quoted(&member.name));
+        report
+            .warning("rtapp::W23", member.value.span.clone(), message)
+            .help("more than 35 minutes: write it as several events, or as a loop");
+    }
+    Some(us as u64)
 }
 
 /// A string.
