@@ -1,10 +1,10 @@
 //! Phases: events between the marks of an iteration, loops around them, attributes at the start of each.
 //!
 //! A phase that names, say, only `priority` takes the policy that its thread has when it comes to the phase first, and keeps
-//! it in every later pass ([`Keys::settle`]). What a phase does not name at all (clamps, slice, group; the policy where it
-//! names only clamps) stays as the phase before it left it, and from the second pass on the first phase follows the last one.
-//! So the attributes of the first pass can differ from those of all later ones (which are equal: a pass sets or keeps each
-//! attribute, whatever it began with); then the first pass is written out separately.
+//! it in every later pass ([`Keys::settle`]). What a phase does not name at all (a slice; the policy where it names only
+//! clamps) stays as the phase before it left it, and from the second pass on the first phase follows the last one. So the
+//! attributes of the first pass can differ from those of all later ones (which are equal: a pass sets or keeps each
+//! attribute, whatever it began with); then the first pass is written out separately. Groups and clamps stay by themselves.
 
 use super::events::{Events, Passes, lint_loop};
 use super::json::{Member, Span};
@@ -14,7 +14,7 @@ use super::tasks::{Context, Task};
 use super::values;
 use crate::words::quoted;
 use wattif_model::CpuSet;
-use wattif_model::workload::{Amount, Op, Program, SchedAttr};
+use wattif_model::workload::{Amount, Op, Policy, Program, SchedAttr};
 
 /// A phase, read.
 #[derive(Debug)]
@@ -188,7 +188,11 @@ fn attributes(phases: &[Phase], state: &mut State, task_cpus: &Option<CpuSet>) -
         }
         if phase.keys.span.is_some() {
             state.attr = phase.keys.apply(state.attr);
-            ops.push(Op::SetAttr(state.attr));
+            // A clamp that is not named stays: said of each pass, it would differ between the first and the others.
+            let Keys { util_min, util_max, .. } = phase.keys;
+            let [util_min, util_max] =
+                [util_min, util_max].map(|u| u.filter(|_| state.attr.policy != Policy::Deadline));
+            ops.push(Op::SetAttr(SchedAttr { util_min, util_max, ..state.attr }));
         }
         if let Some(group) = phase.group {
             state.group = group;

@@ -9,7 +9,7 @@
 //! | barriers | the same; one for each place of a program that comes to it in several |
 //! | tokens in queues | semaphores of the same name |
 //! | names | each once, cut to what leaves room for the numbers of threads: to 11 characters or fewer |
-//! | loops | of the task where one holds everything, else of phases; loops within loops are written out |
+//! | loops | of the task where one holds everything, else of phases; loops within loops are written out, and so are those with attributes that change within |
 //! | random amounts | their mean |
 //! | a fixed series of amounts in an endless program | a round for each, up to 100; else their mean |
 //! | work shared by a counter | an equal part for each thread |
@@ -120,8 +120,16 @@ impl Node {
 struct Keys(Vec<(String, Node)>);
 
 impl Keys {
+    /// A key stands once: a later value takes the place of an earlier one.
     fn insert(&mut self, key: &str, value: impl Into<Value>) {
-        self.0.push((key.to_string(), Node::Value(value.into())));
+        let value = Node::Value(value.into());
+        match self.0.iter_mut().find(|(k, _)| k == key) {
+            Some((_, was)) => *was = value,
+            None => self.0.push((key.to_string(), value)),
+        }
+    }
+    fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|(k, _)| k == key)
     }
 }
 
@@ -164,6 +172,8 @@ enum Step<'w> {
 struct Phase {
     attributes: Keys,
     events: Keys,
+    /// It says on which CPUs.
+    bound: bool,
 }
 
 struct Writer<'w> {
@@ -181,6 +191,15 @@ impl<'w> Writer<'w> {
         let rounds = match steps.as_mut_slice() {
             [Step::Loop(count, body)] if task.startup.0 == 0 => {
                 let (count, body) = (*count, std::mem::take(body));
+                steps = body;
+                rounds(count)
+            }
+            // Phases whose attributes change have a loop around them only as a task.
+            [first @ .., Step::Loop(count, body)] if task.startup.0 == 0 && self.is_one_more(first, *count, body) => {
+                let (count, body) = (count.map(|n| n.saturating_add(1)), std::mem::take(body));
+                self.lost.insert(
+                    "rounds alike but for the first, which sets other attributes: it became like the others".into(),
+                );
                 steps = body;
                 rounds(count)
             }
@@ -252,6 +271,15 @@ impl<'w> Writer<'w> {
                     close(&mut phases, &mut phase, 1, &bound);
                     let mut ops = Vec::new();
                     self.written_out(body, &mut ops);
+                    if let Some(n) = count.filter(|n| changes(&ops) && is_short(*n, &ops)) {
+                        for op in (0..n).flat_map(|_| &ops) {
+                            if is_attribute(op) || matches!(op, Op::PhaseBegin) || phase.events.0.len() >= LONG {
+                                close(&mut phases, &mut phase, 1, &bound);
+                            }
+                            self.op(op, &mut phase, &mut bound);
+                        }
+                        continue;
+                    }
                     ops.iter().for_each(|op| self.op(op, &mut phase, &mut bound));
                     close(&mut phases, &mut phase, rounds(*count), &bound);
                     if count.is_none() {
@@ -262,6 +290,20 @@ impl<'w> Writer<'w> {
         }
         close(&mut phases, &mut phase, 1, &bound);
         phases
+    }
+
+    /// Does a loop, which needs phases of its own and is too long to be written out, do once more what comes before it?
+    fn is_one_more(&mut self, first: &[Step<'w>], count: Option<u64>, body: &[Step<'w>]) -> bool {
+        let lost = self.lost.clone();
+        let [mut before, mut again] = [Vec::new(), Vec::new()];
+        self.written_out(first, &mut before);
+        self.written_out(body, &mut again);
+        self.lost = lost;
+        if !changes(&again) || count.is_some_and(|n| is_short(n, &again)) {
+            return false;
+        }
+        let work = |ops: &[&'w Op]| ops.iter().copied().filter(|op| !is_attribute(op)).collect::<Vec<_>>();
+        work(&before) == work(&again)
     }
 
     /// The ops of a phase's loop, loops within repeated as often as they say.
@@ -288,12 +330,26 @@ impl<'w> Writer<'w> {
     }
 
     fn op(&mut self, op: &Op, phase: &mut Phase, bound: &mut Option<Value>) {
-        if is_attribute(op) && !phase.events.0.is_empty() {
-            self.lost.insert("attributes that change within a loop come to be set at its beginning".into());
+        // Within a loop that is one phase the first of each counts.
+        let late = !phase.events.0.is_empty();
+        if is_attribute(op) && late {
+            self.lost.insert(
+                "attributes that change within a loop: the first of each is set at its beginning, and stays".into(),
+            );
         }
         match op {
-            Op::SetAffinity(cpus) => *bound = cpus.as_ref().map(list),
-            Op::SetAttr(attr) => attributes(attr, &mut phase.attributes),
+            Op::SetAffinity(_) if late && phase.bound => {}
+            Op::SetAffinity(cpus) => (*bound, phase.bound) = (cpus.as_ref().map(list), true),
+            Op::SetAttr(_) if late && phase.attributes.has("policy") => {}
+            Op::SetAttr(attr) => {
+                // What belonged to another policy goes; a clamp that is not given stays.
+                phase
+                    .attributes
+                    .0
+                    .retain(|(key, _)| !["policy", "priority"].contains(&key.as_str()) && !key.starts_with("dl-"));
+                attributes(attr, &mut phase.attributes);
+            }
+            Op::SetGroup(_) if late && phase.attributes.has("taskgroup") => {}
             Op::SetGroup(group) => {
                 let path = self.workload.groups.get(*group as usize).map_or("/", |g| g.path.as_str());
                 phase.attributes.insert("taskgroup", path);
@@ -491,6 +547,18 @@ fn is_attribute(op: &Op) -> bool {
     matches!(op, Op::SetAffinity(_) | Op::SetAttr(_) | Op::SetGroup(_))
 }
 
+/// Do attributes change between events?
+fn changes(ops: &[&Op]) -> bool {
+    let lasts = |op: &&&Op| !is_attribute(op) && !matches!(op, Op::PhaseBegin | Op::PhaseEnd { .. });
+    let first = ops.iter().position(|op| lasts(&op)).unwrap_or(ops.len());
+    ops[first..].iter().any(|op| is_attribute(op))
+}
+
+/// May so many rounds be written out?
+fn is_short(rounds: u64, ops: &[&Op]) -> bool {
+    rounds.saturating_mul(ops.len() as u64) <= MOST as u64
+}
+
 /// Ends a phase that has events; attributes alone wait for the next.
 fn close(phases: &mut Vec<(String, Node)>, phase: &mut Phase, rounds: i64, bound: &Option<Value>) {
     if phase.events.0.is_empty() {
@@ -501,7 +569,7 @@ fn close(phases: &mut Vec<(String, Node)>, phase: &mut Phase, rounds: i64, bound
     if let Some(cpus) = bound {
         keys.insert("cpus", cpus.clone());
     }
-    let Phase { attributes, events } = std::mem::take(phase);
+    let Phase { attributes, events, .. } = std::mem::take(phase);
     keys.0.extend(attributes.0.into_iter().chain(events.0));
     phases.push((format!("p{}", phases.len()), Node::Map(keys.0)));
 }

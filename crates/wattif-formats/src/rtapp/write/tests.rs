@@ -50,6 +50,72 @@ fn loops_of_tasks_and_of_phases() {
     assert!(task["phases"].get("p2").is_none());
 }
 
+/// Attributes change within loops: each phase has its own, and no key stands twice.
+#[test]
+fn attributes_within_loops() {
+    let check = |task: &str, said: usize| {
+        let text = format!(r#"{{"tasks": {{"a": {{{task}}}}}}}"#);
+        let options = Options { dialect: Dialect::RtApp, nr_cpus: Some(8), set: vec![] };
+        let first = parse(&text, "x", &options).workload.unwrap();
+        let (text, lost) = write(&first, None, &Logs::default());
+        let again = parse(&text, "x", &options);
+        let twice = again.diagnostics.iter().filter(|d| d.code == "rtapp::W02").count();
+        assert_eq!((twice, lost.len()), (0, said), "{lost:?}\n{text}");
+        let file: Value = serde_json::from_str(&text).unwrap();
+        let list = |w: &Workload| unrolled(&w.tasks[0].program.ops, 12);
+        (file["tasks"]["a"].clone(), list(&first), list(&again.workload.unwrap()))
+    };
+    let phases = |p: &str, q: &str| {
+        format!(r#""phases": {{"p": {{{p}, "run": 1, "sleep": 1}}, "q": {{{q}, "run": 2, "sleep": 1}}}}"#)
+    };
+    let fifo = r#""policy": "SCHED_FIFO", "priority": 10"#;
+    for (p, q) in [
+        (r#""priority": 5"#, fifo),
+        (r#""cpus": [0]"#, r#""cpus": [1], "util_max": 100"#),
+        (r#""loop": 2, "taskgroup": "/g""#, r#""policy": "SCHED_BATCH""#),
+    ] {
+        for count in ["", r#""loop": 3, "#] {
+            let (file, was, is) = check(&format!("{count}{}", phases(p, q)), 0);
+            assert_eq!(file["phases"].as_object().unwrap().len(), 2, "{file}");
+            assert_eq!(was, is);
+        }
+    }
+    // A first round of its own is written out with the others, where they end.
+    let (file, was, is) = check(&format!(r#""loop": 3, {}"#, phases(r#""util_min": 5"#, fifo)), 0);
+    assert_eq!((was, file["phases"].as_object().unwrap().len(), &file["loop"]), (is, 6, &json!(1)));
+    let (file, was, is) = check(&phases(r#""util_min": 5"#, fifo), 1);
+    assert_eq!((&file["loop"], file["phases"].as_object().unwrap().len()), (&json!(-1), 2));
+    assert_eq!(was.last(), is.last());
+    let (file, ..) = check(&format!(r#""loop": 100000, {}"#, phases(r#""util_min": 5"#, fifo)), 1);
+    assert_eq!(file["loop"], 100_000);
+}
+
+/// The first events of a program with the attributes that hold for each.
+fn unrolled(ops: &[Op], most: usize) -> Vec<String> {
+    let (mut attr, mut cpus, mut group) = (SchedAttr::default(), None, 0);
+    let (mut found, mut pc, mut left) = (Vec::new(), 0, vec![0; ops.len()]);
+    while pc < ops.len() && found.len() < most {
+        match &ops[pc] {
+            Op::Loop { count, .. } => left[pc] = count.unwrap_or(u64::MAX),
+            Op::LoopEnd { begin } => {
+                let begin = *begin as usize;
+                left[begin] -= 1;
+                pc = if left[begin] > 0 { begin } else { pc };
+            }
+            Op::SetAttr(new) => {
+                let (min, max) = (new.util_min.or(attr.util_min), new.util_max.or(attr.util_max));
+                attr = SchedAttr { util_min: min, util_max: max, ..*new };
+            }
+            Op::SetAffinity(set) => cpus = set.clone(),
+            Op::SetGroup(at) => group = *at,
+            Op::Run(_) | Op::Sleep(_) => found.push(format!("{:?} {attr:?} {cpus:?} {group}", ops[pc])),
+            _ => {}
+        }
+        pc += 1;
+    }
+    found
+}
+
 #[test]
 fn what_is_said_of_calibration_and_logs_is_kept() {
     let check = |global: &str, cpu: Option<u32>| {
