@@ -163,7 +163,7 @@ impl TableRow<'_> {
     fn event(&self) -> Option<Recorded> {
         let n = |column: &str| self.number(column).unwrap_or_else(|| panic!("{column} is null"));
         let (pid, cpu) = (|column| Pid(n(column) as u32), |column| CpuId(n(column) as u32));
-        let prio = |column| n(column) as u8;
+        let prio = |column| n(column).max(0) as u8;
         Some(Recorded::Event(match self.text("event") {
             "sched_switch" => Event::SchedSwitch {
                 prev_pid: pid("prev_pid"),
@@ -251,7 +251,8 @@ fn tables(path: &Path) -> Vec<RecordBatch> {
 fn tables_hold_every_event() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["a.parquet", "a.arrow"] {
-        let (wrote, path) = written(dir.path(), name, Detail::Full, &spec(60));
+        let (mut wrote, path) = written(dir.path(), name, Detail::Full, &spec(60));
+        wrote.records.iter_mut().for_each(as_in_kernels);
         let mut wrote: Vec<&Record> = wrote.records.iter().collect();
         wrote.sort_by_key(|r| r.at);
         let (mut row, mut current, mut looked_at) = (0, vec![0; 8], std::collections::BTreeSet::new());

@@ -1,6 +1,7 @@
 //! Names of threads by pid, for the writers.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use wattif_model::Pid;
 use wattif_model::trace::ThreadInfo;
@@ -17,16 +18,25 @@ pub(super) struct Names {
     dense: Vec<Option<String>>,
     /// A recording may hold any pid.
     sparse: HashMap<u32, String>,
-    /// Threads of SCHED_DEADLINE.
+    /// Threads that have priority 0 only from SCHED_DEADLINE, whose own it is or that lends it to the holder of a mutex.
     deadline: HashSet<Pid>,
+    /// Real-time threads, and those of them that were seen with another priority: what is lent to these is more than theirs.
+    /// FIDELITY(boost-of-99): a change of a program to real-time priority 99, which is 0 too, is taken for a loan.
+    real_time: HashSet<Pid>,
+    lesser: RefCell<HashSet<Pid>>,
 }
 
 impl Names {
     pub fn insert(&mut self, thread: &ThreadInfo) {
         let pid = thread.pid;
-        if thread.policy == DEADLINE {
-            self.deadline.insert(pid);
-        }
+        self.deadline.remove(&pid);
+        self.real_time.remove(&pid);
+        self.lesser.get_mut().remove(&pid);
+        match thread.policy {
+            DEADLINE | "SCHED_OTHER" | "SCHED_BATCH" | "SCHED_IDLE" => self.deadline.insert(pid),
+            "SCHED_FIFO" | "SCHED_RR" => self.real_time.insert(pid),
+            _ => false, // of a recording, where -1 was seen by the reader
+        };
         let comm = thread.comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         if pid.at() >= DENSE {
             self.sparse.insert(pid.0, comm);
@@ -48,7 +58,11 @@ impl Names {
     pub fn prio(&self, pid: Pid, prio: u8) -> i64 {
         match prio {
             0 if pid.0 == 0 => SWAPPER,
-            0 if self.deadline.contains(&pid) => -1,
+            0 if self.deadline.contains(&pid) || self.lesser.borrow().contains(&pid) => -1,
+            1..100 if self.real_time.contains(&pid) => {
+                self.lesser.borrow_mut().insert(pid);
+                prio.into()
+            }
             _ => prio.into(),
         }
     }
@@ -58,5 +72,23 @@ impl Names {
             0 => Cow::Owned(format!("swapper/{cpu}")),
             _ => Cow::Borrowed(self.get(pid).unwrap_or("<...>")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_tasks_priority_is_lent() {
+        let mut names = Names::default();
+        for (pid, policy) in [(1, DEADLINE), (2, "SCHED_OTHER"), (3, "SCHED_FIFO"), (4, "SCHED_FIFO"), (5, "")] {
+            let comm = format!("t{pid}");
+            names.insert(&ThreadInfo { pid: Pid(pid), task: comm.clone(), comm, policy, workload: true });
+        }
+        let prio = |pid, prio| names.prio(Pid(pid), prio);
+        assert_eq!([prio(0, 0), prio(1, 0), prio(2, 120), prio(2, 0)], [120, -1, 120, -1]);
+        assert_eq!([prio(3, 0), prio(3, 0), prio(5, 0)], [0; 3], "a stopper, and who is untold");
+        assert_eq!([prio(4, 49), prio(4, 0), prio(4, 49)], [49, -1, 49]);
     }
 }

@@ -299,9 +299,12 @@ impl Context {
             }
             return;
         }
-        let Some(numbers) = kinds::numbers(event) else { return };
+        let Some((kind, mut n)) = kinds::numbers(event) else { return };
+        for &(pid, prio) in kinds::prios(kind) {
+            n[prio] = self.known.names.prio(Pid(n[pid] as u32), n[prio] as u8);
+        }
         let current = self.current.get(cpu.at()).copied().flatten();
-        add((cpu.0, current), numbers, &self.known);
+        add((cpu.0, current), (kind, n), &self.known);
         if let (Event::SchedSwitch { next_pid, .. }, Some(slot)) = (event, self.current.get_mut(cpu.at())) {
             *slot = Some(*next_pid);
         }
