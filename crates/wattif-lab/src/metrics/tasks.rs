@@ -97,9 +97,11 @@ impl Tasks {
             thread.totals.runtime_ns += ns;
         }
     }
-    fn left(&mut self, pid: Pid, state: PrevState) {
+    /// Its priority may be another than when it came: a program changes its policy while it runs.
+    fn left(&mut self, pid: Pid, prio: u8, state: PrevState) {
         if let Some(thread) = self.threads.get_mut(pid) {
             thread.on_cpu = false;
+            thread.totals.ran_as[usize::from(prio < 100)] = true;
             thread.early &= state.sleeps();
         }
     }
@@ -130,9 +132,9 @@ impl Observer for Tasks {
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
-            Event::SchedSwitch { prev_pid, prev_state, next_pid, next_prio, .. } => {
+            Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio } => {
                 self.switched(at, cpu, prev_pid, next_pid);
-                self.left(prev_pid, prev_state);
+                self.left(prev_pid, prev_prio, prev_state);
                 self.came(next_pid, next_prio);
             }
             Event::SchedWakeup { pid, .. } | Event::SchedWakeupNew { pid, .. } => self.woken(pid),
@@ -207,6 +209,25 @@ mod tests {
         assert_eq!(of(&[run()]), "SCHED_OTHER");
         assert_eq!(of(&[run(), set(Policy::Fifo), run(), set(Policy::Normal), run()]), "SCHED_OTHER, SCHED_FIFO");
         assert_eq!(of(&[Op::Loop { count: None, end: 9 }, set(Policy::Fifo), Op::PhaseBegin, run()]), "SCHED_FIFO");
+    }
+
+    #[test]
+    fn a_policy_may_change_on_a_cpu() {
+        let ran = |came: u8, left: u8| {
+            let mut t = Tasks::new(1);
+            t.thread(&thread(1, "a"));
+            let switch = |prev, prev_prio, next, next_prio| Event::SchedSwitch {
+                prev_pid: Pid(prev),
+                prev_prio,
+                prev_state: Sleeping,
+                next_pid: Pid(next),
+                next_prio,
+            };
+            play(&mut t, &[(10, 0, switch(0, 120, 1, came)), (20, 0, switch(1, left, 0, 120))]);
+            t.threads().next().unwrap().had("SCHED_OTHER, SCHED_FIFO")
+        };
+        assert_eq!([ran(120, 120), ran(69, 69)], ["SCHED_OTHER", "SCHED_FIFO"]);
+        assert_eq!([ran(69, 120), ran(120, 69)], ["SCHED_OTHER, SCHED_FIFO"; 2]);
     }
 
     #[test]
