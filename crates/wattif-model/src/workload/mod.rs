@@ -470,14 +470,14 @@ pub enum Op {
     },
     /// Unconditional jump.
     Jump(u32),
-    /// Create a thread of task `task`.
+    /// Create a thread of task `task`. CPUs, group and clamps that the task does not name are its parent's.
     Fork(u32),
     /// End the thread.
     Exit,
     // ---- attributes and marks ------------------------------------------------------------------------------------
     /// `sched_setattr`; a no-op when nothing changes.
     SetAttr(SchedAttr),
-    /// `sched_setaffinity`; `None`: all CPUs.
+    /// `sched_setaffinity`; `None`: all CPUs, or those that a forked thread was born with.
     SetAffinity(Option<CpuSet>),
     /// Move to a group.
     SetGroup(u32),

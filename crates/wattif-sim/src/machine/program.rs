@@ -95,7 +95,7 @@ impl WaitReason {
 }
 
 /// A thread to be created: give it the next pid and call [`Programs::start_forked`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fork {
     /// Who forked.
     pub parent: Pid,
@@ -103,6 +103,17 @@ pub struct Fork {
     pub task: u32,
     /// Counts the forks of that task from 0.
     pub number: u32,
+    /// What the parent had then.
+    pub inherited: Inherited,
+}
+
+/// What a forked thread has of its parent where its task names nothing else: the kernel copies it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inherited {
+    affinity: Option<CpuSet>,
+    group: u32,
+    util_min: Option<u16>,
+    util_max: Option<u16>,
 }
 
 /// Priority inheritance changed: `pid` runs with the better of its own attributes and those of `donor`.
@@ -219,6 +230,8 @@ struct Thread {
     waiting: Option<WaitReason>,
     attr: SchedAttr,
     affinity: Option<CpuSet>,
+    /// CPUs it was born with, where its program names none.
+    born_on: Option<CpuSet>,
     group: u32,
     /// In the first part of its start-up.
     launching: bool,
@@ -314,10 +327,17 @@ impl Programs {
     }
 
     /// A thread asked for by [`Effects::forks`]; it is called `task-index-number`.
-    pub fn start_forked(&mut self, pid: Pid, fork: Fork, now: Ns) {
+    pub fn start_forked(&mut self, pid: Pid, fork: &Fork, now: Ns) {
         let task = &self.workload.tasks[fork.task as usize].name;
         let name = format!("{task}-{}-{:04}", self.started, fork.number);
         self.create(pid, fork.task, name, now);
+        let Inherited { affinity, group, util_min, util_max } = fork.inherited.clone();
+        let thread = self.thread(pid);
+        thread.affinity = thread.affinity.take().or_else(|| affinity.clone());
+        thread.born_on = affinity;
+        thread.group = if thread.group == 0 { group } else { thread.group };
+        let SchedAttr { util_min: own_min, util_max: own_max, .. } = &mut thread.attr;
+        (*own_min, *own_max) = (own_min.or(util_min), own_max.or(util_max));
     }
 
     fn create(&mut self, pid: Pid, task: u32, name: String, start: Ns) {
@@ -340,6 +360,7 @@ impl Programs {
             waiting: None,
             attr: if late { SchedAttr::default() } else { spec.attr },
             affinity: spec.cpus.clone().filter(|_| !late),
+            born_on: None,
             group: if late { 0 } else { spec.group },
             first_expiry: later(self.t_zero, spec.delay.0),
             loops: vec![0; code.loops],
@@ -670,7 +691,10 @@ impl Programs {
             return Some(self.fail(RunError::Workload(why)));
         }
         self.forks[task as usize] += 1;
-        out.forks.push(Fork { parent: pid, task, number });
+        let Thread { affinity, group, attr: SchedAttr { util_min, util_max, .. }, .. } = self.thread_ref(pid);
+        let (affinity, group, util_min, util_max) = (affinity.clone(), *group, *util_min, *util_max);
+        let inherited = Inherited { affinity, group, util_min, util_max };
+        out.forks.push(Fork { parent: pid, task, number, inherited });
         None
     }
 
@@ -695,7 +719,11 @@ impl Programs {
         let (attr, group) = (*attr, *group);
         let (step, next) = match which {
             Attribute::Policy => (self.set_attr(pid, attr, out), Pending::Attributes(Attribute::Group)),
-            Attribute::Group => (self.set_group(pid, group), Pending::Attributes(Attribute::Affinity)),
+            // A task without a group stays where it was born.
+            Attribute::Group => {
+                let step = if group == 0 { None } else { self.set_group(pid, group) };
+                (step, Pending::Attributes(Attribute::Affinity))
+            }
             Attribute::Affinity => {
                 let cpus = cpus.clone();
                 (self.set_affinity(pid, &cpus), self.attributes_set(pid))
@@ -713,8 +741,11 @@ impl Programs {
     #[inline(never)]
     fn set_affinity(&mut self, pid: Pid, cpus: &Option<CpuSet>) -> Option<Step> {
         let thread = self.thread(pid);
-        let changed = thread.affinity != *cpus;
-        thread.affinity.clone_from(cpus);
+        let cpus = cpus.as_ref().or(thread.born_on.as_ref());
+        let changed = thread.affinity.as_ref() != cpus;
+        if changed {
+            thread.affinity = cpus.cloned();
+        }
         changed.then_some(Step::SetAffinity)
     }
 

@@ -97,7 +97,7 @@ impl Kernel<'_, '_> {
     /// `copy_process`: a thread of `task` exists; it has never run.
     pub(crate) fn create_thread(&mut self, task: u32, fork: Option<Fork>) -> Result<Pid, RunError> {
         let pid = Pid(self.s.tasks.len() as u32);
-        match fork {
+        match &fork {
             Some(fork) => self.programs.start_forked(pid, fork, Ns(self.s.now)),
             None => self.programs.start(pid, task, Ns(self.s.now)),
         }
@@ -110,7 +110,7 @@ impl Kernel<'_, '_> {
             let why = format!("thread `{thread}` may run on no CPU of this platform, which has {nr}\n{OTHER_CPUS}");
             return Err(RunError::Workload(why));
         }
-        let home = fork.map_or(CpuId(0), |f| self.s.tasks[f.parent.at()].cpu);
+        let home = fork.as_ref().map_or(CpuId(0), |f| self.s.tasks[f.parent.at()].cpu);
         self.add_task(pid, &attr, cpus, group, home)?;
         let workload = self.is_workload(task);
         self.alive += u32::from(workload);

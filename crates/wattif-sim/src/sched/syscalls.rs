@@ -162,9 +162,10 @@ impl Kernel<'_, '_> {
     }
 
     fn fork(&mut self, cpu: CpuId, fork: Fork) {
+        let parent = fork.parent;
         match self.create_thread(fork.task, Some(fork)) {
             Ok(child) => {
-                self.trace_sched(cpu, Event::SchedProcessFork { pid: fork.parent, child_pid: child });
+                self.trace_sched(cpu, Event::SchedProcessFork { pid: parent, child_pid: child });
                 self.wake_up_new_task(child, cpu, None);
             }
             Err(error) => self.error = Some(error),

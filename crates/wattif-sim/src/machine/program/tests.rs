@@ -624,9 +624,9 @@ fn fork_names_its_thread_and_has_a_limit() {
     let mut w = World::of(&load, SETUP);
     w.at(0, 1);
     assert_eq!(w.at(7, 1), work(1));
-    let fork = Fork { parent: Pid(1), task: 1, number: 0 };
-    assert_eq!(w.out.forks, [fork]);
-    w.programs.start_forked(Pid(2), fork, Ns(7 * US));
+    let fork = Fork { parent: Pid(1), task: 1, number: 0, inherited: Inherited::default() };
+    assert_eq!(w.out.forks, std::slice::from_ref(&fork));
+    w.programs.start_forked(Pid(2), &fork, Ns(7 * US));
     assert_eq!((w.programs.name(Pid(2)), w.programs.alive()), ("b-1-0000", 2));
     assert_eq!(w.at(7, 2), sleep_until(10), "its timers count from the common start");
     assert_eq!(w.at(12, 2), sleep_until(25), "15 is nearer than 7");
@@ -664,6 +664,47 @@ fn marks_begin_where_they_are_told() {
     let mut w = World::new(&[&[run(1), Op::MarkBegin, run(2), Op::Mark(0)]]);
     w.all(&[(0, 1), (1, 1), (3, 1)]);
     assert_eq!(w.out.events, [Event::Mark { pid: Pid(1), mark: 0, began_ns: US }]);
+}
+
+#[test]
+fn a_forked_thread_has_of_its_parent_what_its_task_does_not_name() {
+    let cpu = |n| Some(CpuSet::one(CpuId(n)));
+    let clamps = |min, max| SchedAttr { util_min: min, util_max: max, ..SchedAttr::default() };
+    // The parent moves on after the fork: what it had then counts.
+    let parent = [Op::SetAffinity(cpu(2)), Op::Fork(1), Op::SetGroup(0), run(1)];
+    let child = [Op::SetAffinity(cpu(3)), run(1), Op::SetAffinity(None), run(2)];
+    let born = |delay: u64, change: fn(&mut TaskSpec)| {
+        let mut load = workload(&[&parent, &child]);
+        (load.tasks[0].group, load.tasks[0].attr) = (1, clamps(Some(700), Some(900)));
+        (load.tasks[1].instances, load.tasks[1].delay) = (0, Ns(delay * US));
+        change(&mut load.tasks[1]);
+        let mut w = World::of(&load, SETUP);
+        assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetAffinity, Step::SetGroup]);
+        let fork = w.out.forks[0].clone();
+        w.programs.start_forked(Pid(2), &fork, Ns(0));
+        w
+    };
+    for delay in [0, 5] {
+        let mut w = born(delay, |_| ());
+        for at in [0, 1] {
+            let p = &w.programs;
+            let clamps = (p.attr(Pid(2)).util_min, p.attr(Pid(2)).util_max);
+            assert_eq!((p.affinity(Pid(2)), p.group(Pid(2)), clamps), (cpu(2).as_ref(), 1, (Some(700), Some(900))));
+            if at == 0 && delay > 0 {
+                assert_eq!(w.at(0, 2), sleep_until(5));
+            }
+        }
+        assert_eq!([w.at(5, 2), w.at(5, 2)], [Step::SetAffinity, work(1)], "delay {delay}: nothing else is to be set");
+        assert_eq!(w.programs.affinity(Pid(2)), cpu(3).as_ref());
+        assert_eq!([w.at(6, 2), w.at(6, 2)], [Step::SetAffinity, work(2)]);
+        assert_eq!(w.programs.affinity(Pid(2)), cpu(2).as_ref(), "without CPUs of its own it has those of its birth");
+    }
+    let w = born(0, |task| {
+        (task.cpus, task.attr.util_min) = (Some(CpuSet::one(CpuId(1))), Some(10));
+    });
+    let p = &w.programs;
+    let attr = p.attr(Pid(2));
+    assert_eq!((p.affinity(Pid(2)), attr.util_min, attr.util_max), (cpu(1).as_ref(), Some(10), Some(900)));
 }
 
 #[test]
