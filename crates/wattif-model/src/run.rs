@@ -80,7 +80,14 @@ pub struct Blocked {
     pub waits_for: String,
     /// Threads that hold it, where it has holders.
     pub held_by: Vec<String>,
+    /// Threads that could still give it: whose programs have yet to post the semaphore, signal the condition (`resume` counts),
+    /// put a token into the queue or come to the barrier. The first [`MAX_GIVERS`].
+    #[serde(default)]
+    pub given_by: Vec<String>,
 }
+
+/// Most threads a [`Blocked`] names that could end its wait.
+pub const MAX_GIVERS: usize = 8;
 
 /// What a finished run reports besides its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

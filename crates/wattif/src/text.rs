@@ -392,9 +392,16 @@ pub fn deadlock_warning(blocked: &[Blocked]) -> String {
 
 /// Who waits for whom.
 fn deadlock(blocked: &[Blocked]) -> String {
-    let line = |b: &Blocked| match b.held_by.as_slice() {
-        [] => format!("{} waits for {}; nobody will ever give it", b.thread, b.waits_for),
-        holders => format!("{} waits for {}, held by {}", b.thread, b.waits_for, holders.join(", ")),
+    let how = |what: &str| match what.split(' ').next() {
+        Some("semaphore") => "which would be posted by",
+        Some("condition") => "which would be signalled by",
+        Some("queue") => "into which a token would be put by",
+        _ => "which would be reached by",
+    };
+    let line = |b: &Blocked| match (b.held_by.as_slice(), b.given_by.as_slice()) {
+        ([], []) => format!("{} waits for {}; nobody will ever give it", b.thread, b.waits_for),
+        ([], givers) => format!("{} waits for {}, {} {}", b.thread, b.waits_for, how(&b.waits_for), givers.join(", ")),
+        (holders, _) => format!("{} waits for {}, held by {}", b.thread, b.waits_for, holders.join(", ")),
     };
     blocked.iter().map(|b| one_line(line(b)) + "\n").collect()
 }

@@ -115,13 +115,30 @@ fn a_deadlock_is_told_and_is_no_failure() {
     assert!(err.contains("warning: 2 threads are blocked for ever"), "{err}");
     let found = object(&[&args[..], &["--json"]].concat(), CROSSED);
     let expect = json!([
-        { "thread": "a-0", "waits_for": "mutex `n`", "held_by": ["b-1"] },
-        { "thread": "b-1", "waits_for": "mutex `m`", "held_by": ["a-0"] }
+        { "thread": "a-0", "waits_for": "mutex `n`", "held_by": ["b-1"], "given_by": [] },
+        { "thread": "b-1", "waits_for": "mutex `m`", "held_by": ["a-0"], "given_by": [] }
     ]);
     assert_eq!(found["deadlock"], expect);
     let one = r#"{ "tasks": { "w": { "sem_wait": "s", "run": 1 }, "busy": { "run": 100, "sleep": 100, "loop": 3 } } }"#;
     let found = object(&[&args[..], &["--json"]].concat(), one);
-    assert_eq!(found["deadlock"], json!([{ "thread": "w-0", "waits_for": "semaphore `s`", "held_by": [] }]));
+    let lone = json!([{ "thread": "w-0", "waits_for": "semaphore `s`", "held_by": [], "given_by": [] }]);
+    assert_eq!(found["deadlock"], lone);
+    // Of what has no holder, who could still give it.
+    let crossed = r#"{ "tasks": {
+        "a": { "loop": 3, "sem_wait": "x", "run": 10, "sem_post": "y" },
+        "b": { "loop": 1, "sem_wait": "y", "run": 10, "barrier": "p", "sem_post": "x" },
+        "c": { "loop": 1, "suspend": "", "run": 10, "resume": "c" }, "d": { "loop": 1, "barrier": "p", "resume": "c" } } }"#;
+    let found = object(&[&args[..], &["--json"]].concat(), crossed);
+    let givers: Vec<_> = found["deadlock"].as_array().unwrap().iter().map(|b| b["given_by"].clone()).collect();
+    assert_eq!(givers, [json!(["b-1"]), json!(["a-0"]), json!(["c-2", "d-3"]), json!(["b-1"])]);
+    let text = String::from_utf8_lossy(&wattif(&args, crossed).stdout).into_owned();
+    for line in [
+        "a-0 waits for semaphore `x`, which would be posted by b-1",
+        "c-2 waits for condition `c`, which would be signalled by c-2, d-3",
+        "d-3 waits for barrier `p`, which would be reached by b-1",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! FIDELITY(barrier): a barrier has generations; rt-app's own lets a thread that comes round before the others left slip through.
 
 mod code;
+mod deadlock;
 mod locks;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ use crate::engine::rng::{Rng, SequenceState};
 use code::{Code, Instr};
 use wattif_model::Pid;
 use wattif_model::ids::CpuSet;
-use wattif_model::run::{Blocked, MAX_OPS_WITHOUT_TIME, RunError};
+use wattif_model::run::{MAX_OPS_WITHOUT_TIME, RunError};
 use wattif_model::trace::Event;
 use wattif_model::units::{CAPACITY_SCALE, Ns};
 use wattif_model::workload::{Amount, Op, SchedAttr, TaskSpec, Workload};
@@ -838,51 +839,6 @@ impl Programs {
     /// Why a [`Step::Fail`] was returned.
     pub fn failure(&self) -> Option<&RunError> {
         self.failure.as_ref()
-    }
-
-    /// Threads that can never go on: all, when every thread of the first `tasks` tasks that is left waits for another; else
-    /// those whose mutex is held by a thread that has ended or waits, over other mutexes, for itself. In order of creation.
-    pub fn deadlocked(&self, tasks: u32) -> Vec<Blocked> {
-        let of_interest = |t: &&Thread| t.task < tasks && t.pending != Pending::Dead;
-        let mut left = self.threads.iter().flatten().filter(of_interest).peekable();
-        let all = left.peek().is_some() && left.all(|t| t.waiting.is_some_and(|on| !on.ends_by_itself()));
-        let stuck = |t: &Thread| t.waiting.is_some_and(|on| all || self.never_released(on));
-        let stuck = self.threads.iter().flatten().filter(|t| t.task < tasks && stuck(t));
-        stuck.filter_map(|t| Some(self.blocked(t, t.waiting?))).collect()
-    }
-
-    /// Does the chain of owners lead to a thread that has ended, or round in a circle?
-    fn never_released(&self, on: WaitReason) -> bool {
-        let mut on = on;
-        for _ in 0..self.threads.len() {
-            let WaitReason::Mutex(m) = on else { return false };
-            let Some(owner) = self.resources.mutexes[m as usize].owner else { return false };
-            let owner = self.thread_ref(owner);
-            match owner.waiting {
-                Some(next) => on = next,
-                None => return owner.pending == Pending::Dead,
-            }
-        }
-        true
-    }
-
-    fn blocked(&self, thread: &Thread, on: WaitReason) -> Blocked {
-        let (waits_for, holder) = self.describe(on);
-        let held_by = holder.map(|pid| self.name(pid).to_string()).into_iter().collect();
-        Blocked { thread: thread.name.clone(), waits_for, held_by }
-    }
-
-    fn describe(&self, on: WaitReason) -> (String, Option<Pid>) {
-        let w = &self.workload;
-        let (kind, name, holder) = match on {
-            WaitReason::Mutex(i) => ("mutex", &w.mutexes[i as usize].name, self.resources.mutexes[i as usize].owner),
-            WaitReason::Cond(i) => ("condition", &w.conds[i as usize].name, None),
-            WaitReason::Barrier(i) => ("barrier", &w.barriers[i as usize].name, None),
-            WaitReason::Semaphore(i) => ("semaphore", &w.semaphores[i as usize].name, None),
-            WaitReason::Queue(i) => ("queue", &w.queues[i as usize].name, None),
-            WaitReason::Device(i) | WaitReason::Completion(i) => ("device", &w.devices[i as usize].name, None),
-        };
-        (format!("{kind} `{name}`"), holder)
     }
 
     #[inline]

@@ -333,6 +333,34 @@ fn a_circle_of_mutexes_is_a_deadlock_although_others_go_on() {
     assert_eq!(names, ["a-0 by b-1", "b-1 by a-0"]);
 }
 
+/// Who could give what the others wait for: by the rest of their programs.
+#[test]
+fn a_deadlock_names_who_could_end_it() {
+    let endless = |ops: &[Op]| {
+        let end = ops.len() as u32 + 1;
+        [&[Op::Loop { count: None, end }], ops, &[Op::LoopEnd { begin: 0 }]].concat()
+    };
+    let twice = [Op::Loop { count: Some(2), end: 3 }, Op::SemPost(1), Op::Barrier(0), Op::LoopEnd { begin: 0 }];
+    let givers = |programs: &[&[Op]]| {
+        let mut w = World::new(programs);
+        (1..=programs.len() as u32).for_each(|pid| assert!(matches!(w.at(0, pid), Step::Block { .. }), "{pid}"));
+        let all = w.programs.deadlocked(u32::MAX).into_iter();
+        all.map(|b| (b.waits_for, b.given_by.join(","))).collect::<Vec<_>>()
+    };
+    let is = |what: &str, who: &str| (what.to_string(), who.to_string());
+    let wait = |cond| Op::Wait { cond, mutex: None };
+    let (a, b) = (endless(&[wait(0), Op::Signal(1)]), endless(&[wait(1), Op::Broadcast(0)]));
+    assert_eq!(givers(&[&a, &b]), [is("condition `c`", "b-1"), is("condition `d`", "a-0")]);
+    // What has been posted is over; a barrier is still to come to for who does not wait there.
+    let (gone, later) = ([Op::SemPost(1), Op::SemWait(1), Op::SemWait(1)], [Op::Get(0), Op::SemPost(1)]);
+    assert_eq!(givers(&[&gone, &later]), [is("semaphore `zero`", "b-1"), is("queue `q`", "")]);
+    assert_eq!(givers(&[&twice, &[wait(0), Op::Barrier(0)]]), [is("barrier `bar`", "b-1"), is("condition `c`", "")]);
+    // The loop has a round left, in which it posts again; nothing comes after one that never ends, nor after an exit.
+    assert_eq!(givers(&[&twice, &[Op::SemWait(1), Op::SemWait(1)]])[1], is("semaphore `zero`", "a-0"));
+    let never = [endless(&[wait(0)]), vec![Op::Signal(0)]].concat();
+    assert_eq!(givers(&[&never, &[wait(1), Op::Exit, Op::Signal(0)]])[0], is("condition `c`", ""));
+}
+
 #[test]
 fn unlocking_a_free_mutex_does_nothing() {
     let mut w = World::new(&[&[Op::Unlock(0), Op::Lock(0), Op::Lock(0)]]);
@@ -637,36 +665,6 @@ fn fork_names_its_thread_and_has_a_limit() {
 }
 
 #[test]
-fn attributes_change_only_when_they_differ() {
-    let clamped = SchedAttr { nice: 5, util_min: Some(100), ..SchedAttr::default() };
-    let unclamped = SchedAttr { util_min: None, ..clamped };
-    let cpus = Some(CpuSet::one(CpuId(1)));
-    let ops = [
-        Op::SetAttr(SchedAttr::default()),
-        Op::SetAttr(clamped),
-        Op::SetAttr(unclamped),
-        Op::SetAffinity(None),
-        Op::SetAffinity(cpus.clone()),
-        Op::SetAffinity(cpus.clone()),
-        Op::SetGroup(0),
-        Op::SetGroup(1),
-        run(1),
-    ];
-    let mut w = World::new(&[&ops]);
-    assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetAttr, Step::SetAffinity]);
-    assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetGroup, work(1)]);
-    let p = &w.programs;
-    assert_eq!((*p.attr(Pid(1)), p.affinity(Pid(1)), p.group(Pid(1))), (clamped, cpus.as_ref(), 1));
-}
-
-#[test]
-fn marks_begin_where_they_are_told() {
-    let mut w = World::new(&[&[run(1), Op::MarkBegin, run(2), Op::Mark(0)]]);
-    w.all(&[(0, 1), (1, 1), (3, 1)]);
-    assert_eq!(w.out.events, [Event::Mark { pid: Pid(1), mark: 0, began_ns: US }]);
-}
-
-#[test]
 fn a_forked_thread_has_of_its_parent_what_its_task_does_not_name() {
     let cpu = |n| Some(CpuSet::one(CpuId(n)));
     let clamps = |min, max| SchedAttr { util_min: min, util_max: max, ..SchedAttr::default() };
@@ -705,6 +703,36 @@ fn a_forked_thread_has_of_its_parent_what_its_task_does_not_name() {
     let p = &w.programs;
     let attr = p.attr(Pid(2));
     assert_eq!((p.affinity(Pid(2)), attr.util_min, attr.util_max), (cpu(1).as_ref(), Some(10), Some(900)));
+}
+
+#[test]
+fn attributes_change_only_when_they_differ() {
+    let clamped = SchedAttr { nice: 5, util_min: Some(100), ..SchedAttr::default() };
+    let unclamped = SchedAttr { util_min: None, ..clamped };
+    let cpus = Some(CpuSet::one(CpuId(1)));
+    let ops = [
+        Op::SetAttr(SchedAttr::default()),
+        Op::SetAttr(clamped),
+        Op::SetAttr(unclamped),
+        Op::SetAffinity(None),
+        Op::SetAffinity(cpus.clone()),
+        Op::SetAffinity(cpus.clone()),
+        Op::SetGroup(0),
+        Op::SetGroup(1),
+        run(1),
+    ];
+    let mut w = World::new(&[&ops]);
+    assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetAttr, Step::SetAffinity]);
+    assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetGroup, work(1)]);
+    let p = &w.programs;
+    assert_eq!((*p.attr(Pid(1)), p.affinity(Pid(1)), p.group(Pid(1))), (clamped, cpus.as_ref(), 1));
+}
+
+#[test]
+fn marks_begin_where_they_are_told() {
+    let mut w = World::new(&[&[run(1), Op::MarkBegin, run(2), Op::Mark(0)]]);
+    w.all(&[(0, 1), (1, 1), (3, 1)]);
+    assert_eq!(w.out.events, [Event::Mark { pid: Pid(1), mark: 0, began_ns: US }]);
 }
 
 #[test]
