@@ -28,7 +28,7 @@ pub struct Question {
     pub recorded_kernel: Option<String>,
     /// Of runs of each kernel: their noise differs, the recorded work does not.
     pub seeds: Vec<u64>,
-    /// Of the kernels but the recorded one.
+    /// Of the kernels; also of the recorded one where that is the first of them and nobody named it apart.
     pub settings: Settings,
     /// Policies of threads that a trace cannot show.
     pub policies: Vec<(String, Policy)>,
@@ -105,6 +105,10 @@ pub struct Replayed {
     pub inferred: Inferred,
     /// Profile of the recorded kernel.
     pub recorded: String,
+    /// What was set for it, by path; empty: the profile as it is.
+    pub recorded_set: BTreeMap<String, String>,
+    /// What was set for the others.
+    pub set: BTreeMap<String, String>,
     /// What was run under it.
     pub own: RunSpec,
     /// What was run under the others.
@@ -170,7 +174,7 @@ pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
         reports.iter_mut().for_each(|r| looked.leave_out(r));
         Ok((spec, reports))
     };
-    let (recorded, kernel) = recorded_kernel(question, &looked.loaded)?;
+    let Own { name: recorded, kernel, settings } = recorded_kernel(question, &looked.loaded)?;
     if question.recorded_kernel.is_none() && looked.loaded.kernel.is_none() {
         let release = looked.loaded.recording.release.as_deref();
         inferred.notes.extend(release.and_then(|release| other_release(release, &recorded)));
@@ -185,7 +189,8 @@ pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
     let comparison = (!runs.is_empty()).then(|| compare(&runs, &looked));
     let trace = question.trace.clone();
     let specs = runs.into_iter().map(|(spec, _)| spec).collect();
-    Ok(Replayed { trace, looked, inferred, recorded, own, specs, checks, comparison })
+    let [recorded_set, set] = [&settings, &question.settings].map(of_kernel_only);
+    Ok(Replayed { trace, looked, inferred, recorded, recorded_set, set, own, specs, checks, comparison })
 }
 
 /// What the replay would need and the trace lacks.
@@ -232,18 +237,37 @@ fn other_kernel(loaded: &LoadedTrace) -> Option<String> {
     })
 }
 
+/// The kernel that was recorded.
+struct Own {
+    name: String,
+    kernel: KernelSpec,
+    /// What of `--set` it has.
+    settings: Settings,
+}
+
 /// The kernel that was recorded: as told, as an archive says, as the release in the trace says, or else the first of the others.
-fn recorded_kernel(question: &Question, loaded: &LoadedTrace) -> Result<(String, KernelSpec), Error> {
+/// Settings change a kernel that is called by its name wherever the name stands: where the recorded one is what the others are
+/// compared with, it has them too. One that was named as the recorded one, and that of an archive, is taken as it is.
+fn recorded_kernel(question: &Question, loaded: &LoadedTrace) -> Result<Own, Error> {
     if let (None, Some(own)) = (&question.recorded_kernel, &loaded.kernel) {
         let kernel = load::kernel_of(own.clone(), &Settings::default())?.value;
-        return Ok((kernel.name.clone(), kernel));
+        return Ok(Own { name: kernel.name.clone(), kernel, settings: Settings::default() });
     }
-    let name = match &question.recorded_kernel {
-        Some(name) => name.clone(),
-        None => profile_of_release(question, &loaded.recording)?,
+    let (name, settings) = match &question.recorded_kernel {
+        Some(name) => (name.clone(), Settings::default()),
+        None => {
+            let name = profile_of_release(question, &loaded.recording)?;
+            let first = question.kernels.first() == Some(&name);
+            (name, if first { question.settings.clone() } else { Settings::default() })
+        }
     };
-    let kernel = load::kernel(&name, &Settings::default())?.value;
-    Ok((name, kernel))
+    let kernel = load::kernel(&name, &settings)?.value;
+    Ok(Own { name, kernel, settings })
+}
+
+/// Of the kernel alone: what is set of the platform is the machine's, under whichever kernel.
+fn of_kernel_only(settings: &Settings) -> BTreeMap<String, String> {
+    settings.kernel.iter().cloned().collect()
 }
 
 fn profile_of_release(question: &Question, recording: &Recording) -> Result<String, Error> {
@@ -277,7 +301,8 @@ impl Replayed {
             "warnings": warnings(&self.looked),
             "notes": self.inferred.notes,
             "threads": self.inferred.workload.tasks.len(),
-            "self_check": { "kernel": self.recorded, "figures": self.checks },
+            "set": self.set,
+            "self_check": { "kernel": self.recorded, "set": self.recorded_set, "figures": self.checks },
             "comparison": self.comparison,
         })
     }

@@ -1037,6 +1037,39 @@ fn traces_that_cannot_answer() {
     assert_eq!(workload["calibration_cpu"], 4);
 }
 
+/// What is set is set for the recorded kernel too where that is the first -k; one that is named as the recorded one is as it is.
+#[test]
+fn a_self_check_says_what_is_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.dat").display().to_string();
+    let fast = ["--set", "cpufreq=performance"];
+    let of = |args: &[&str]| done(&[args, &["-p", "hikey960"], &fast].concat());
+    let run = of(&["run", "video", "-k", "linux-6.1", "--duration", "200ms", "--trace", &path]);
+    assert!(run.status.success(), "{}", err(&run));
+    let json = |args: &[&str]| -> serde_json::Value {
+        let o = of(&[&["replay", &path, "--seeds", "1", "--json"], args].concat());
+        serde_json::from_slice(&o.stdout).unwrap_or_else(|_| panic!("{}", err(&o)))
+    };
+    let clocks = |told: &serde_json::Value| {
+        let all = told["self_check"]["figures"].as_array().unwrap();
+        let of = |f: &&serde_json::Value| f["figure"].as_str().unwrap().starts_with("mean frequency");
+        all.iter().filter(of).all(|f| f["ok"] == true)
+    };
+    let set = serde_json::json!({ "cpufreq": "performance" });
+    let own = json(&["-k", "linux-6.1"]);
+    assert_eq!((&own["self_check"]["set"], &own["set"], clocks(&own)), (&set, &set, true));
+    for others in [&["-k", "linux-6.12"][..], &["-k", "linux-6.1", "--recorded-kernel", "linux-6.1"]] {
+        let told = json(others);
+        let as_it_is = (&told["self_check"]["set"], &told["set"], &told["self_check"]["kernel"]);
+        assert_eq!(as_it_is, (&serde_json::json!({}), &set, &serde_json::json!("linux-6.1")), "{others:?}");
+        assert!(!clocks(&told), "{others:?}");
+    }
+    let o = of(&["replay", &path, "--seeds", "1", "-k", "linux-6.1"]);
+    for line in ["its simulation under linux-6.1 with cpufreq=performance\n", "\nWhat if with cpufreq=performance\n"] {
+        assert!(out(&o).contains(line), "{}", out(&o));
+    }
+}
+
 /// Whatever is set, a value that a tunable does not take is an error with those that it takes, before anything reads it.
 #[test]
 fn values_that_a_tunable_does_not_take() {

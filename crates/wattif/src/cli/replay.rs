@@ -10,6 +10,7 @@ use crate::report::Report;
 use crate::run::seeds;
 use crate::settings::Settings;
 use crate::text;
+use std::collections::BTreeMap;
 use wattif_lab::compare::Comparison;
 use wattif_lab::infer;
 use wattif_lab::report::ratios;
@@ -39,6 +40,7 @@ pub struct Args {
     #[arg(short, long, value_name = "KERNEL")]
     kernel: Vec<String>,
     /// Profile of the kernel that was recorded; by default the last one not newer than the release in the trace, or the first -k.
+    /// Named here, it is taken without what --set says.
     #[arg(long, value_name = "KERNEL")]
     recorded_kernel: Option<String>,
     /// Only the figures of the recording itself.
@@ -50,7 +52,8 @@ pub struct Args {
     /// Seed of the first run.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Override: policy.tunable=V, slot=policy, features.NAME=true, platform.PATH=V; repeatable.
+    /// Override: policy.tunable=V, slot=policy, features.NAME=true, platform.PATH=V; repeatable. For every -k, and for the recorded
+    /// kernel where that is the first -k; name it by --recorded-kernel to leave it as it is.
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
     /// Policy of a thread that a trace cannot show, such as background=SCHED_IDLE; repeatable.
@@ -175,10 +178,10 @@ fn question(args: &Args, settings: Settings) -> Result<Question, Error> {
 }
 
 fn page(replayed: &Replayed) -> String {
-    let Replayed { looked, recorded, checks, .. } = replayed;
+    let Replayed { looked, recorded, recorded_set, set, checks, .. } = replayed;
     let mut out = head(&replayed.trace, looked);
     let good = checks.iter().filter(|c| c.ok).count();
-    out += &format!("\nSelf-check: the recording beside its simulation under {recorded}\n");
+    out += &format!("\nSelf-check: the recording beside its simulation under {recorded}{}\n", with(recorded_set));
     let mut table = Table::new([
         ("", Align::Left),
         ("unit", Align::Left),
@@ -196,9 +199,15 @@ fn page(replayed: &Replayed) -> String {
     out += &text::indented(&table.to_text());
     out += &format!("  {good} of {} figures are reproduced; trust the comparison accordingly\n", checks.len());
     if let Some(comparison) = &replayed.comparison {
-        out += &format!("\nWhat if\n{}", text::indented(&comparison.to_text()));
+        out += &format!("\nWhat if{}\n{}", with(set), text::indented(&comparison.to_text()));
     }
     out + &format!("\nHow far to trust it\n{}", text::indented(&text::trust(&looked.platform)))
+}
+
+/// ` with cpufreq=performance`; nothing where nothing is set.
+fn with(set: &BTreeMap<String, String>) -> String {
+    let all: Vec<String> = set.iter().map(|(path, value)| format!("{path}={value}")).collect();
+    if all.is_empty() { String::new() } else { format!(" with {}", all.join(", ")) }
 }
 
 /// What the trace is.
