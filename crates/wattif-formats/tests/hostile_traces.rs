@@ -25,6 +25,9 @@ const PAGE: usize = 512;
 const SWITCH: u16 = 1;
 const WAKING: u16 = 2;
 
+/// Name, clock, a page of each CPU.
+type Buffer<'a> = (&'a str, &'a str, &'a [Vec<u8>]);
+
 /// Bytes in an order.
 struct Out {
     bytes: Vec<u8>,
@@ -160,27 +163,43 @@ impl Shape {
     }
 
     fn file(self, pages: &[Vec<u8>]) -> Vec<u8> {
+        self.buffers(&[("", "local", pages)])
+    }
+
+    /// Name, clock (which version 6 has none of) and pages of each CPU of the main buffer and of others.
+    fn buffers(self, buffers: &[Buffer<'_>]) -> Vec<u8> {
         match self.packing {
-            Packing::Version6 => self.version6(pages),
-            _ => self.version7(pages),
+            Packing::Version6 => self.version6(buffers),
+            _ => self.version7(buffers),
         }
     }
 
-    fn version6(self, pages: &[Vec<u8>]) -> Vec<u8> {
+    fn version6(self, buffers: &[Buffer<'_>]) -> Vec<u8> {
+        let (_, _, pages) = buffers[0];
         let mut o = self.begin();
         o.bytes.extend(self.header_info());
         o.int(0, 4);
         o.bytes.extend(self.systems());
         o.int(0, 4).int(0, 4).block(b"7 seven\n8 eight\n", 8).int(pages.len() as u64, 4);
-        o.text("options  ").int(0, 2).text("flyrecord");
-        let mut at = (o.bytes.len() + 16 * pages.len()).next_multiple_of(PAGE);
-        let first = at;
-        for page in pages {
-            o.int(at as u64, 8).int(page.len() as u64, 8);
-            at += page.len();
+        o.text("options  ");
+        let table = b"flyrecord\0".len() + 16 * pages.len();
+        let options: usize = buffers[1..].iter().map(|b| 6 + 8 + b.0.len() + 1).sum();
+        let tables = o.bytes.len() + options + 2;
+        for (i, (name, ..)) in buffers.iter().enumerate().skip(1) {
+            o.int(3, 2).int(8 + name.len() as u64 + 1, 4).int((tables + i * table) as u64, 8).text(name);
+        }
+        o.int(0, 2);
+        let first = (tables + buffers.len() * table).next_multiple_of(PAGE);
+        let mut at = first;
+        for (.., pages) in buffers {
+            o.text("flyrecord");
+            for page in *pages {
+                o.int(at as u64, 8).int(page.len() as u64, 8);
+                at += page.len();
+            }
         }
         o.bytes.resize(first, 0);
-        pages.iter().for_each(|p| o.bytes.extend(p));
+        buffers.iter().flat_map(|b| b.2).for_each(|p| o.bytes.extend(p));
         o.bytes
     }
 
@@ -225,7 +244,7 @@ impl Shape {
         at
     }
 
-    fn version7(self, pages: &[Vec<u8>]) -> Vec<u8> {
+    fn version7(self, buffers: &[Buffer<'_>]) -> Vec<u8> {
         let mut o = self.begin();
         o.text(match self.packing {
             Packing::Zlib => "zlib",
@@ -240,22 +259,24 @@ impl Shape {
             let at = self.section(&mut o, id, &data);
             options.int(id, 2).int(8, 4).int(at, 8);
         }
-        let buffer = o.bytes.len() as u64;
-        o.int(3, 2).int(u64::from(self.packing != Packing::None), 2).int(0, 4).int(0, 8);
-        let mut cpus = Out::new(self.big);
-        for (cpu, page) in pages.iter().enumerate() {
-            let at = o.bytes.len() as u64;
-            if self.packing != Packing::None {
-                o.int(1, 4);
+        for (name, clock, pages) in buffers {
+            let buffer = o.bytes.len() as u64;
+            o.int(3, 2).int(u64::from(self.packing != Packing::None), 2).int(0, 4).int(0, 8);
+            let mut cpus = Out::new(self.big);
+            for (cpu, page) in pages.iter().enumerate() {
+                let at = o.bytes.len() as u64;
+                if self.packing != Packing::None {
+                    o.int(1, 4);
+                }
+                let body = self.chunk(page);
+                o.bytes.extend(&body);
+                cpus.int(cpu as u64, 4).int(at, 8).int(body.len() as u64, 8);
             }
-            let body = self.chunk(page);
-            o.bytes.extend(&body);
-            cpus.int(cpu as u64, 4).int(at, 8).int(body.len() as u64, 8);
+            let mut described = Out::new(self.big);
+            described.int(buffer, 8).text(name).text(clock).int(PAGE as u64, 4).int(pages.len() as u64, 4);
+            described.bytes.extend(cpus.bytes);
+            options.int(3, 2).block(&described.bytes, 4);
         }
-        let mut described = Out::new(self.big);
-        described.int(buffer, 8).text("").text("local").int(PAGE as u64, 4).int(pages.len() as u64, 4);
-        described.bytes.extend(cpus.bytes);
-        options.int(3, 2).block(&described.bytes, 4);
         options.int(0, 2).int(8, 4).int(0, 8);
         let at = self.section(&mut o, 0, &options.bytes);
         let mut place = Out::new(self.big);
@@ -309,6 +330,47 @@ fn all_shapes_say_the_same() {
         let got = recording(read, &format!("{shape:?}"));
         assert_eq!(got.records, first.records, "{shape:?}");
         assert_eq!(got.comm(wattif_model::Pid(8)), first.comm(wattif_model::Pid(8)), "{shape:?}");
+    }
+}
+
+/// What `trace-cmd record -e power -B sched -e sched` makes: scheduling is in a buffer of its own.
+#[test]
+fn buffers_are_read_together() {
+    for shape in SHAPES {
+        let unknown = shape.page(900, &[(0, vec![0xee; 8])]);
+        let waking = |stamp| shape.page(stamp, &[(0, shape.waking(8, b"eight"))]);
+        let (a, b) = (shape.switch(7, 8, b"seven"), shape.switch(8, 7, b"eight"));
+        let both = shape.page(1_000, &[(10, a.clone()), (20, b)]);
+        let other = shape.page(1_040, &[(0, shape.switch(9, 0, b"nine"))]);
+        let read = |buffers: &[Buffer<'_>]| {
+            let read = trace::read(&shape.buffers(buffers));
+            let notes = read.diagnostics.iter().filter(|d| d.code == "trace::N03").map(|d| d.message.clone()).collect();
+            let r = recording(read, &format!("{shape:?}"));
+            let at: Vec<_> = r.records.iter().map(|x| (x.at.0 + r.zero_ns, x.cpu.0, x.event.name())).collect();
+            (at, notes)
+        };
+        let (switch, wakes) = ("sched_switch", "sched_waking");
+        // The main one holds nothing that is known; it holds other events; it has some of them as well, with stamps of its own.
+        let (found, notes): (_, Vec<String>) =
+            read(&[("", "local", &[unknown, vec![]]), ("sched", "local", &[both.clone(), other.clone()])]);
+        assert_eq!(found, [(1_010, 0, switch), (1_030, 0, switch), (1_040, 1, switch)], "{shape:?}");
+        assert_eq!(notes, [""; 0]);
+        let (found, notes) =
+            read(&[("", "local", &[waking(1_020), vec![]]), ("sched", "local", &[both.clone(), other.clone()])]);
+        assert_eq!(found, [(1_010, 0, switch), (1_020, 0, wakes), (1_030, 0, switch), (1_040, 1, switch)]);
+        assert_eq!(notes, ["events of 2 buffers are read together: the main one, sched"]);
+        let some = shape.page(1_011, &[(0, a)]);
+        let (found, notes) =
+            read(&[("", "local", &[some, other.clone()]), ("sched", "local", &[both.clone(), other.clone()])]);
+        assert_eq!(found, [(1_010, 0, switch), (1_030, 0, switch), (1_040, 1, switch)]);
+        let more = "events of 2 buffers are read together: the main one, sched; 2 of kinds that another holds more of on that CPU are left out";
+        assert_eq!(notes, [more]);
+        if shape.packing != Packing::Version6 {
+            let (found, notes) =
+                read(&[("", "local", &[waking(1_020), vec![]]), ("sched", "mono", &[both.clone(), other.clone()])]);
+            assert_eq!(found, [(1_020, 0, wakes)]);
+            assert_eq!(notes, ["buffer `sched` has stamps of another clock, `mono`: it is not read"]);
+        }
     }
 }
 

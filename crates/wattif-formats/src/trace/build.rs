@@ -19,6 +19,8 @@ const RECENT: usize = 256;
 const MARKS: usize = 256;
 /// Changes of names that are kept.
 const RENAMED: usize = 1 << 20;
+/// Buffers that are told apart; further ones count as the last.
+const BUFFERS: usize = 64;
 /// Findings that are kept.
 const FINDINGS: usize = 200;
 
@@ -35,6 +37,11 @@ pub(super) struct Builder {
     deadlines: Deadlines,
     seen_deadline: usize,
     full_names: HashMap<u32, String>,
+    /// Buffers of the file that events are of, by name; the main one has none.
+    buffers: Vec<String>,
+    buffer: u8,
+    /// That of each record; empty while all are of the first.
+    of_buffer: Vec<u8>,
     other_unknown: u64,
     beyond: u64,
     backwards: u64,
@@ -117,7 +124,61 @@ impl Builder {
         };
         let cpu = named.filter(|&c| (0..CpuSet::MAX_CPUS as i64).contains(&c)).map_or(place.cpu, |c| c as u32);
         let current = place.current.map(Pid);
+        if self.buffer != 0 || !self.of_buffer.is_empty() {
+            self.of_buffer.resize(self.recording.records.len(), 0);
+            self.of_buffer.push(self.buffer);
+        }
         self.recording.records.push(Record { at: Ns(place.at), cpu: CpuId(cpu), current, event });
+    }
+
+    /// What follows is of this buffer of the file (an instance of the tracing system); the main one has no name.
+    pub fn buffer(&mut self, name: &[u8]) {
+        if self.buffers.get(usize::from(self.buffer)).is_some_and(|b| b.as_bytes() == name) {
+            return;
+        }
+        if self.buffers.is_empty() && !name.is_empty() {
+            self.buffers.push(String::new());
+        }
+        let name = printable(&name[..name.len().min(NAME)]);
+        let known = self.buffers.iter().position(|b| *b == name);
+        if known.is_none() && self.buffers.len() < BUFFERS {
+            self.buffers.push(name);
+        }
+        self.buffer = known.unwrap_or(self.buffers.len() - 1) as u8;
+    }
+
+    /// Several buffers may hold the same events, each with a stamp of its own. Of one kind of event on one CPU those of the buffer are
+    /// kept that holds most of them, of equal ones the first.
+    fn one_buffer_each(&mut self) {
+        let of_buffer = std::mem::take(&mut self.of_buffer);
+        if of_buffer.is_empty() {
+            return;
+        }
+        let records = &mut self.recording.records;
+        let of = |i: usize| usize::from(of_buffer.get(i).copied().unwrap_or(0));
+        let mut held: HashMap<(CpuId, &str), Vec<u64>> = HashMap::new();
+        for (i, r) in records.iter().enumerate() {
+            held.entry((r.cpu, r.event.name())).or_insert_with(|| vec![0; self.buffers.len()])[of(i)] += 1;
+        }
+        let most = |held: &Vec<u64>| (0..held.len()).rev().max_by_key(|b| held[*b]).unwrap_or(0);
+        let kept: HashMap<(CpuId, &str), usize> = held.iter().map(|(key, held)| (*key, most(held))).collect();
+        let (mut i, before) = (0, records.len());
+        records.retain(|r| {
+            i += 1;
+            kept[&(r.cpu, r.event.name())] == of(i - 1)
+        });
+        let twice = before - records.len();
+        let mut names: Vec<&str> = Vec::new();
+        for (b, name) in self.buffers.iter().enumerate().filter(|(b, _)| held.values().any(|h| h[*b] > 0)) {
+            names.push(if b == 0 { "the main one" } else { name });
+        }
+        let mut message = format!("events of {} buffers are read together: {}", names.len(), names.join(", "));
+        if twice > 0 {
+            message += &format!("; {twice} of kinds that another holds more of on that CPU are left out");
+        }
+        if names.len() > 1 {
+            self.say(Diagnostic::note("trace::N03", 0..0, message));
+        }
     }
 
     /// Stamps that go back in a stream that should ascend are counted.
@@ -291,6 +352,8 @@ impl Builder {
     pub fn finish(mut self, format: impl Into<String>) -> (Recording, Vec<Diagnostic>) {
         let Builder { ref mut recording, .. } = self;
         recording.format = format.into();
+        self.one_buffer_each();
+        let Builder { ref mut recording, .. } = self;
         in_order(&mut recording.records);
         self.strays = drop_strays(&mut recording.records);
         self.early = drop_early(&mut recording.records);

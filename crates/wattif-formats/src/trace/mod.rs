@@ -14,7 +14,7 @@
 //! | `trace::W05` | stamps may not be ns |
 //! | `trace::N01` | events of other kinds were skipped |
 //! | `trace::N02` | lines that are no events |
-//! | `trace::N03` | buffers of a file that are not read |
+//! | `trace::N03` | several buffers of a file: read together, or with stamps of other clocks and not read |
 //! | `trace::N04` | frequencies may be in events that are not read |
 //! | `trace::N05` | threads that had one pid after each other |
 //! | `trace::N06` | who ran before the first switch of a CPU |

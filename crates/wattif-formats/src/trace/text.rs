@@ -86,6 +86,9 @@ fn comment(line: &[u8], builder: &mut Builder) {
     if let Some(thread) = line.strip_prefix(THREAD.as_bytes()) {
         return builder.thread(thread);
     }
+    if let Some(cpu) = line.strip_prefix(b"##### CPU ") {
+        return names_cpu(&String::from_utf8_lossy(cpu), builder);
+    }
     if let Some(name) = line.strip_prefix(MARK.as_bytes()) {
         return builder.mark(name);
     }
@@ -132,9 +135,18 @@ fn header(line: &[u8], builder: &mut Builder) -> bool {
     if text.starts_with("CPU:") && text.ends_with("EVENTS]") | text.ends_with("DROPPED]") {
         let lost = text.split_once('[').and_then(|(_, rest)| rest.split(' ').find_map(|word| word.parse().ok()));
         builder.lost(lost);
+        names_cpu(&text[4..], builder);
         return true;
     }
     is_header(line)
+}
+
+/// There is a CPU of the number that this begins with, whether events of it are left or not.
+fn names_cpu(text: &str, builder: &mut Builder) {
+    let digits = &text[..text.bytes().take_while(u8::is_ascii_digit).count()];
+    if let Ok(cpu @ 0..4096) = digits.parse::<usize>() {
+        builder.recording.nr_cpus = builder.recording.nr_cpus.max(cpu + 1);
+    }
 }
 
 fn is_header(line: &[u8]) -> bool {
@@ -155,16 +167,20 @@ struct Line<'a> {
     place: Place,
     /// Its stamp has no fraction.
     whole: bool,
+    /// The buffer it is of, where the line says it.
+    buffer: &'a [u8],
     event: &'a [u8],
     fields: &'a [u8],
 }
 
 impl<'a> Line<'a> {
     fn parse(line: &'a [u8]) -> Option<Line<'a>> {
-        bracketed(without_buffer(line, 16)).or_else(|| latency_format(without_buffer(line, 8)))
+        let of = |(buffer, rest), parse: fn(&'a [u8]) -> Option<Line<'a>>| Some(Line { buffer, ..parse(rest)? });
+        of(without_buffer(line, 16), bracketed).or_else(|| of(without_buffer(line, 8), latency_format))
     }
 
     fn read(&self, builder: &mut Builder) {
+        builder.buffer(self.buffer);
         builder.ascending(self.place.at);
         if let Some(lost) = self.perf_lost() {
             builder.lost(lost);
@@ -193,14 +209,16 @@ impl<'a> Line<'a> {
 
 /// `trace-cmd report` of several buffers has the name of one before each of its lines. Behind it is that of the thread in so many
 /// columns; the name of a thread alone may look like it, and has no dash there.
-fn without_buffer(line: &[u8], columns: usize) -> &[u8] {
+fn without_buffer(line: &[u8], columns: usize) -> (&[u8], &[u8]) {
     let begin = line.iter().take_while(|&&b| b == b' ').count();
     let end = begin + line[begin..].iter().take_while(|&&b| b != b' ').count();
-    let Some(rest) = line.get(end + 1..).filter(|_| end > begin && line[end - 1] == b':') else { return line };
+    let Some(rest) = line.get(end + 1..).filter(|_| end > begin && line[end - 1] == b':') else {
+        return (&[], line);
+    };
     let is_buffer = rest.get(columns) == Some(&b'-')
         && rest.get(columns + 1).is_some_and(u8::is_ascii_digit)
         && (rest[0] == b' ' || columns < 16); // no name has 16 bytes
-    if is_buffer { rest } else { line }
+    if is_buffer { (&line[begin..end - 1], rest) } else { (&[], line) }
 }
 
 /// `comm-pid … [cpu] flags time: event: fields`; the bracket that counts is the first that is followed by a time.
@@ -218,7 +236,7 @@ fn bracketed(line: &[u8]) -> Option<Line<'_>> {
         let Some((comm, pid, tgid, perf)) = who(&line[..open]) else { continue };
         let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq: flags.and_then(irq) };
         let (event, fields) = event(rest, perf)?;
-        return Some(Line { comm, pid, tgid, place, whole, event, fields });
+        return Some(Line { comm, pid, tgid, place, whole, buffer: &[], event, fields });
     }
 }
 
@@ -234,7 +252,7 @@ fn latency_format(line: &[u8]) -> Option<Line<'_>> {
     let (_, Stamp { at, whole }, rest) = time(rest)?;
     let (event, fields) = event(rest, false)?;
     let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq };
-    Some(Line { comm: trim(&line[..dash]), pid, tgid: None, place, whole, event, fields })
+    Some(Line { comm: trim(&line[..dash]), pid, tgid: None, place, whole, buffer: &[], event, fields })
 }
 
 fn cpu_and_flags(rest: &[u8]) -> Option<(u32, Option<bool>, &[u8])> {
@@ -672,6 +690,21 @@ mod tests {
     }
 
     #[test]
+    fn several_buffers_of_the_same_events() {
+        let waking = "sched_waking: comm=b pid=2 prio=120 target_cpu=0";
+        let line =
+            |buffer: &str, at: u32, event: &str| format!("{buffer:>6} {:>16}-101   [000]  100.{at:06}: {event}\n", "a");
+        let idle = "cpu_idle: state=1 cpu_id=0";
+        let text = line("", 1, idle) + &line("sched:", 2, waking) + &line("", 3, waking) + &line("sched:", 4, waking);
+        let mut b = Builder::default();
+        read(text.as_bytes(), 1, &mut b);
+        let (r, said) = b.finish("text");
+        assert_eq!(r.records.iter().map(|r| r.at.0).collect::<Vec<_>>(), [0, 1_000, 3_000]);
+        let more = "events of 2 buffers are read together: the main one, sched; 1 of kinds that another holds more of on that CPU are left out";
+        assert_eq!(said.iter().map(|d| d.message.as_str()).collect::<Vec<_>>(), [more]);
+    }
+
+    #[test]
     fn the_kernels_latency_format() {
         for (stamp, at) in [(" 100us :", 100_000), ("   0us!:", 0), ("12us+:", 12_000), ("7us:", 7_000)] {
             let line = format!("  bash-123     3dNh7.  {stamp} sched_waking: comm=a b pid=5 prio=120 target_cpu=003\n");
@@ -744,7 +777,8 @@ mod tests {
             assert_eq!((r.lost_gaps, r.lost_events, r.unknown.len()), (gaps, lost, 0), "{text}");
             r
         };
-        check("CPU:1 [123 EVENTS DROPPED]\n", 1, 123);
+        assert_eq!(check("CPU:1 [123 EVENTS DROPPED]\n", 1, 123).nr_cpus, 2);
+        assert_eq!(check("##### CPU 5 buffer started ####\nCPU:99999 [LOST 1 EVENTS]\n", 1, 1).nr_cpus, 6);
         check("CPU:1 [EVENTS DROPPED]\n", 1, 0);
         check("swapper     0 [000]   100.020020: PERF_RECORD_LOST lost 5\n", 1, 5);
         let r = check("# tracer: nop\n#\n# entries-in-buffer/entries-written: 23/5023   #P:8\n#\n", 1, 5000);

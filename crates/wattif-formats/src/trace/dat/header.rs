@@ -12,6 +12,8 @@ const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 /// Most event formats of a file; a kernel has some thousands.
 const MAX_FORMATS: usize = 65_536;
 pub(super) const MAX_CPUS: u32 = 4_096;
+/// Most buffers besides the main one.
+const MAX_BUFFERS: usize = 64;
 
 /// How sections are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(super) struct Buffer {
     pub page_size: Option<usize>,
     /// Where its section begins, in version 7.
     pub at: u64,
+    /// Of its stamps, where the file says it of each buffer.
+    pub clock: Option<String>,
 }
 
 impl Buffer {
@@ -196,7 +200,7 @@ impl Header {
         c.skip(b"flyrecord\0")?;
         let main = self.table_v6(c, cpus, String::new())?;
         self.buffers.push(main);
-        for (offset, name) in instances.into_iter().take(64) {
+        for (offset, name) in instances.into_iter().take(MAX_BUFFERS) {
             let mut c = Cursor::new(bytes, self.big);
             if c.seek(offset).and(c.skip(b"flyrecord\0")).is_some() {
                 let buffer = self.table_v6(&mut c, cpus, name);
@@ -330,10 +334,11 @@ impl Header {
             let mut c = Cursor::new(bytes, self.big);
             let flags = c.seek(offset).and_then(|()| Some((c.u16()?, c.u16()?).1)).unwrap_or(0);
             let page_size = Some(page as usize).filter(|p| (64..=1 << 26).contains(p));
-            Some((Buffer { name, cpus, compressed: flags & 1 != 0, page_size, at: offset }, clock))
+            let clock = Some(clock).filter(|c| !c.is_empty());
+            Some(Buffer { name, cpus, compressed: flags & 1 != 0, page_size, at: offset, clock })
         };
-        if let Some((buffer, clock)) = read() {
-            self.clock.get_or_insert(clock);
+        if let Some(buffer) = read().filter(|_| self.buffers.len() < MAX_BUFFERS) {
+            self.clock = self.clock.take().or(buffer.clock.clone());
             self.nr_cpus = self.nr_cpus.max(buffer.cpus.len());
             self.buffers.push(buffer);
         }

@@ -12,6 +12,7 @@ pub mod write;
 
 use super::build::{Builder, Place};
 use super::{Refused, wrap};
+use crate::words::quoted;
 use cursor::Cursor;
 use header::{Buffer, Compression, Header};
 use layout::Plan;
@@ -45,37 +46,44 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     }
     let common = header.common();
     let layout = header.pages();
-    // Other buffers are instances, which often hold the same events.
-    let main = header.buffers.iter().find(|b| b.name.is_empty() && !b.is_empty());
-    let main = main.or(header.buffers.iter().find(|b| !b.is_empty()));
-    let Some(buffer) = main else {
+    let mut buffers: Vec<&Buffer> = header.buffers.iter().filter(|b| !b.is_empty()).collect();
+    if buffers.is_empty() {
         if !header.cut {
             builder.say(Diagnostic::warning("trace::W04", 0..0, "the file holds no event data"));
         }
         return Ok(header.name());
-    };
-    let others: Vec<_> = header.buffers.iter().filter(|b| !std::ptr::eq(*b, buffer) && !b.is_empty()).collect();
-    if !others.is_empty() {
-        let message = format!("{} more buffers (instances) of the file are not read", others.len());
-        builder.say(Diagnostic::note("trace::N03", 0..0, message));
     }
-    let mut total = 0usize;
-    for cpu in 0..buffer.cpus.len() {
-        let (id, data) = cpu_data(bytes, buffer, cpu, &header, &mut total, builder)?;
-        for chunk in data.chunks(buffer.page_size.unwrap_or(header.page_size)) {
-            let Some(page) = Page::new(chunk, layout) else { continue };
-            if let Missed::Events(n) = page.missed {
-                builder.lost(n);
-            }
-            for (time, record) in page {
-                let at = header.tsc.map_or(time, |t| t.ns(time));
-                builder.ascending(at);
-                one(record, Place { at, cpu: id, ..Place::default() }, &common, &mut kinds, big, builder);
-            }
+    // The main one first; the others are instances.
+    buffers.sort_by_key(|b| !b.name.is_empty());
+    let (mut total, mut nr_cpus) = (0usize, 0);
+    let mut clock: Option<&String> = None;
+    for buffer in buffers {
+        if !builder.recording.records.is_empty() && clock.is_some() && buffer.clock.as_ref() != clock {
+            let [name, clock] = [&buffer.name, buffer.clock.as_ref().unwrap_or(&buffer.name)].map(|t| quoted(t));
+            let message = format!("buffer {name} has stamps of another clock, {clock}: it is not read");
+            builder.say(Diagnostic::note("trace::N03", 0..0, message));
+            continue;
         }
-        builder.new_stream();
+        clock = buffer.clock.as_ref();
+        nr_cpus = nr_cpus.max(buffer.cpus.len());
+        builder.buffer(buffer.name.as_bytes());
+        for cpu in 0..buffer.cpus.len() {
+            let (id, data) = cpu_data(bytes, buffer, cpu, &header, &mut total, builder)?;
+            for chunk in data.chunks(buffer.page_size.unwrap_or(header.page_size)) {
+                let Some(page) = Page::new(chunk, layout) else { continue };
+                if let Missed::Events(n) = page.missed {
+                    builder.lost(n);
+                }
+                for (time, record) in page {
+                    let at = header.tsc.map_or(time, |t| t.ns(time));
+                    builder.ascending(at);
+                    one(record, Place { at, cpu: id, ..Place::default() }, &common, &mut kinds, big, builder);
+                }
+            }
+            builder.new_stream();
+        }
     }
-    builder.recording.nr_cpus = header.nr_cpus.max(buffer.cpus.len());
+    builder.recording.nr_cpus = header.nr_cpus.max(nr_cpus);
     builder.recording.clock.clone_from(&header.clock);
     if let Some(clock) = header.clock.as_deref().filter(|c| header.tsc.is_none() && COUNTERS.contains(c)) {
         builder.not_ns(&format!("the clock of the stamps is {clock}"));
@@ -120,7 +128,8 @@ fn one(
     }
 }
 
-/// The pages of one CPU, decompressed, and its number.
+/// The pages of one CPU, decompressed, and its number. Of all CPUs of all buffers together they are no more than a file of that size can
+/// hold.
 fn cpu_data<'a>(
     bytes: &'a [u8],
     buffer: &Buffer,
@@ -141,6 +150,11 @@ fn cpu_data<'a>(
     }
     let data = &bytes[start..end];
     if !buffer.compressed || size == 0 {
+        *total += data.len();
+        let limit = wrap::limit(bytes.len());
+        if *total > limit {
+            return Err(wrap::bomb("what its CPUs have of it, each for itself,", limit));
+        }
         return Ok((cpu, Cow::Borrowed(data)));
     }
     let mut whole = Vec::new();
