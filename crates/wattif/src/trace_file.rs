@@ -212,6 +212,8 @@ fn threads(recording: &Recording) -> Vec<ThreadInfo> {
             task: task(of),
             policy,
             workload: t.housekeeping != Some(true),
+            group: t.group,
+            dl: t.dl,
         };
         all.push((of != pid, info));
     }

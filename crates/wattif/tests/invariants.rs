@@ -287,7 +287,7 @@ fn laws_notice() {
     let lawful = |events: &[Event], end: Ns| {
         let mut laws = Laws::new(&spec);
         let (comm, task) = ("a-0".into(), "a".into());
-        laws.thread(&ThreadInfo { pid, comm, task, policy: "SCHED_OTHER", workload: true });
+        laws.thread(&ThreadInfo { pid, comm, task, policy: "SCHED_OTHER", workload: true, group: 0, dl: None });
         let play = || {
             events.iter().enumerate().for_each(|(at, event)| laws.event(Ns(at as u64), cpu, event));
             laws.finish(end);

@@ -12,9 +12,10 @@ use wattif_formats::trace::arrow::EventTables;
 use wattif_formats::trace::{self, Detail};
 use wattif_lab::infer;
 use wattif_model::trace::{
-    Event, FrequencyChoice, IdleChoice, Interest, Observer, PrevState, Record, Recorded, Recorder, Recording,
+    Event, FrequencyChoice, IdleChoice, Interest, Observer, PrevState, Record, Recorded, RecordedThread, Recorder,
+    Recording,
 };
-use wattif_model::workload::{Amount, Op, Policy, TaskSpec};
+use wattif_model::workload::{Amount, GroupSpec, Op, Policy, TaskSpec, Workload};
 use wattif_model::{CpuId, DomainId, Pid};
 
 /// Wakes by timers and by each other, forks, exits, works on both clusters.
@@ -107,6 +108,48 @@ fn trace_dat_holds_every_event() {
     let packed = dir.path().join("a.dat.gz");
     assert_eq!(TraceFormat::of(&packed), TraceFormat::Dat);
     assert_eq!(read(&written(dir.path(), "a.dat.gz", Detail::Full, &spec(60)).1), got);
+}
+
+/// Groups with what their files hold, and what threads of SCHED_DEADLINE asked for, are in the workload that is made of a trace.
+#[test]
+fn groups_and_deadlines_come_back() {
+    const TWO: &str = r#"{ "tasks": {
+      "a": { "instance": 2, "taskgroup": "/app/low", "loop": -1, "run": 900, "timer": { "ref": "unique", "period": 4000 } },
+      "b": { "taskgroup": "/app", "loop": -1, "run": 700, "timer": { "ref": "unique", "period": 3000 } },
+      "c": { "loop": -1, "run": 500, "timer": { "ref": "unique", "period": 5000 } },
+      "dl": { "policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-deadline": 4000, "dl-period": 5000,
+              "loop": -1, "run": 600, "timer": { "ref": "unique", "period": 5000 } } },
+      "groups": { "/app": { "cpu.weight": 300 }, "/app/low": { "cpu.max": "20000 50000", "cpu.idle": 1 } } }"#;
+    let source = wattif::data::Source { name: "two.json".into(), text: TWO.into() };
+    let loaded = load::parse_workload(source, 8, Dialect::Workgen, &Settings::default()).unwrap();
+    let two = RunSpec { workload: loaded.value.workload, ..spec(60) };
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["g.txt", "g.dat", "g.pftrace"] {
+        let (wrote, path) = written(dir.path(), name, Detail::Tracepoints, &two);
+        let got = read(&path);
+        let by_path = |r: &Recording, groups: &[GroupSpec]| {
+            let of = |t: &RecordedThread| groups.get(t.group as usize).map_or("/".to_string(), |g| g.path.clone());
+            r.threads.values().map(|t| (t.comm.clone(), of(t), t.dl)).collect::<Vec<_>>()
+        };
+        assert_eq!(by_path(&got, &got.groups), by_path(&wrote, &two.workload.groups), "{name}");
+        let made = infer::workload(&got, &two.platform, name, &infer::Options::default());
+        assert!(!made.notes.iter().any(|n| n.contains("SCHED_DEADLINE") || n.contains("group")), "{:?}", made.notes);
+        let made = made.workload;
+        let mut groups = [made.groups.clone(), two.workload.groups.clone()];
+        groups.iter_mut().for_each(|g| g.sort_by(|a, b| a.path.cmp(&b.path)));
+        assert_eq!(groups[0], groups[1], "{name}");
+        for of in &two.workload.tasks {
+            let path = |w: &Workload, t: &TaskSpec| w.groups[t.group as usize].path.clone();
+            let all: Vec<_> = made.tasks.iter().filter(|t| t.name == of.name && !t.background).collect();
+            assert_eq!(all.len() as u32, of.instances, "{name}");
+            for t in all {
+                assert_eq!((path(&made, t), t.attr), (path(&two.workload, of), of.attr), "{name}: {}", of.name);
+            }
+        }
+        // It is a workload that runs.
+        let again = RunSpec { workload: made, ..two.clone() };
+        Simulator.run(&again, &mut []).unwrap();
+    }
 }
 
 #[test]

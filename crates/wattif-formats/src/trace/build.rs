@@ -2,7 +2,7 @@
 
 use super::kinds::{INTS, Kind, Row, prios, since};
 use super::lives::{self, Deadlines, Renamed};
-use super::names::DEADLINE;
+use super::told::{self, Groups};
 use crate::words::quoted;
 use std::collections::HashMap;
 use wattif_model::check::Diagnostic;
@@ -37,6 +37,7 @@ pub(super) struct Builder {
     deadlines: Deadlines,
     seen_deadline: usize,
     full_names: HashMap<u32, String>,
+    groups: Groups,
     /// Buffers of the file that events are of, by name; the main one has none.
     buffers: Vec<String>,
     buffer: u8,
@@ -272,16 +273,21 @@ impl Builder {
         let mut parts = line.splitn(4, |&b| b == b' ');
         let (Some(pid), Some(policy), Some(housekeeping)) = (parts.next(), parts.next(), parts.next()) else { return };
         let pid = super::text::number(pid).unwrap_or(0);
-        self.policy(pid, policy);
+        self.told(pid, policy);
         self.housekeeping(pid, housekeeping == b"1");
         self.full_name(pid, parts.next().unwrap_or_default());
     }
-    /// Its policy, where it is one.
-    pub fn policy(&mut self, pid: i64, policy: &[u8]) {
-        const POLICIES: [&str; 6] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", DEADLINE];
+    /// Its policy and what goes with it, in our word for it.
+    pub fn told(&mut self, pid: i64, word: &[u8]) {
         if let Some(pid) = thread_id(pid) {
-            self.threads.entry(pid).or_default().policy = POLICIES.into_iter().find(|p| p.as_bytes() == policy);
+            let told = told::thread(word);
+            let thread = self.threads.entry(pid).or_default();
+            (thread.policy, thread.dl, thread.group) = (told.policy, told.dl, told.group);
         }
+    }
+    /// What our own files say of a group.
+    pub fn group(&mut self, line: &[u8]) {
+        self.groups.add(line);
     }
     /// Is it the system's background?
     pub fn housekeeping(&mut self, pid: i64, housekeeping: bool) {
@@ -293,9 +299,10 @@ impl Builder {
     pub fn same_process(&mut self, pid: i64, tgid: i64) {
         self.tgid(pid, tgid);
         let (Some(pid), Some(tgid)) = (thread_id(pid), thread_id(tgid)) else { return };
-        if let Some(&RecordedThread { policy, housekeeping, .. }) = self.threads.get(&tgid) {
+        if let Some(&RecordedThread { policy, housekeeping, dl, group, .. }) = self.threads.get(&tgid) {
             let thread = self.threads.entry(pid).or_default();
             (thread.policy, thread.housekeeping) = (policy, housekeeping);
+            (thread.dl, thread.group) = (dl, group);
         }
     }
 
@@ -358,6 +365,8 @@ impl Builder {
         self.strays = drop_strays(&mut recording.records);
         self.early = drop_early(&mut recording.records);
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
+        recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
+        recording.groups = std::mem::take(&mut self.groups).into_specs();
         let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed, &self.deadlines);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);
         let zero = recording.zero_ns;

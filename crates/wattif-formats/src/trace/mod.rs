@@ -30,6 +30,7 @@ mod names;
 pub mod perfetto;
 mod text;
 pub mod text_write;
+mod told;
 mod wrap;
 mod writer;
 
@@ -149,7 +150,8 @@ fn unknown(bytes: &[u8]) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattif_model::trace::{Event, IdleWeights, PrevState, ThreadInfo};
+    use wattif_model::trace::{DlParams, Event, IdleWeights, PrevState, ThreadInfo};
+    use wattif_model::workload::GroupSpec;
     use wattif_model::{CpuId, Ns, Pid};
 
     const EVENT: &str = "app one-101 [000] d..3. 1000.000100: sched_waking: comm=b pid=102 prio=120 target_cpu=001\n";
@@ -213,6 +215,8 @@ mod tests {
         check(page.as_bytes(), "systrace html", 2, "line 5: not an event: `what`; line 8: not an event: `so`");
     }
 
+    const BUDGET: DlParams = DlParams { runtime: Ns(4_000_000), deadline: Ns(8_000_000), period: Ns(10_000_000) };
+
     /// What a writer makes of one wake-up from an interrupt and a row of weights in a recording, read again.
     fn again(write: impl Fn(&mut Vec<u8>, &dyn Fn(&mut dyn TraceWriter)), recording: &Recording) -> Recording {
         let board = crate::sysfs::platform(&|path| path.ends_with("cpu/present").then(|| "0-1".into()), "board");
@@ -222,11 +226,21 @@ mod tests {
         write(&mut bytes, &|writer| {
             writer.start(&platform);
             let (comm, task) = (String::from("job"), String::from("job"));
-            writer.thread(&ThreadInfo { pid: Pid(7), comm, task, policy: "SCHED_DEADLINE", workload: true });
+            let dl = Some(BUDGET);
+            writer.thread(&ThreadInfo {
+                pid: Pid(7),
+                comm,
+                task,
+                policy: "SCHED_DEADLINE",
+                workload: true,
+                group: 0,
+                dl,
+            });
             writer.recorded(recording);
             for (pid, policy, workload) in [(5, "SCHED_IDLE", true), (6, "SCHED_OTHER", false), (8, "", true)] {
                 let (comm, task) = (format!("a task-{pid}"), "a task".into());
-                writer.thread(&ThreadInfo { pid: Pid(pid), comm, task, policy, workload });
+                let group = if pid == 5 { 2 } else { 0 };
+                writer.thread(&ThreadInfo { pid: Pid(pid), comm, task, policy, workload, group, dl: None });
             }
             let waking = Event::SchedWaking { pid: Pid(5), prio: 120, target_cpu: CpuId(0), in_irq: true };
             writer.event(Ns(1_000), CpuId(1), &waking);
@@ -252,7 +266,11 @@ mod tests {
 
     #[test]
     fn what_is_kept() {
-        let about = || About { marks: vec!["frame 1".into(), "request".into()], told: true, ..About::default() };
+        let groups: Vec<GroupSpec> = ["/", "/a", "/a/b"].map(GroupSpec::named).into();
+        let about = || {
+            let marks = vec!["frame 1".into(), "request".into()];
+            About { marks, groups: groups.clone(), told: true, ..About::default() }
+        };
         let text = |out: &mut Vec<u8>, with: &dyn Fn(&mut dyn TraceWriter)| {
             with(&mut text_write::TextTrace::new(out, Detail::Decisions, about()));
         };
@@ -272,6 +290,10 @@ mod tests {
             assert_eq!(all.each_ref().map(|r| r.lost_events), [lost_events; 3]);
             let policies = all.each_ref().map(|r| r.threads[&7].policy);
             assert_eq!(policies, [Some("SCHED_DEADLINE"); 3]);
+            for r in &all {
+                let of = |pid: u32| r.threads.get(&pid).map_or((0, None), |t| (t.group, t.dl));
+                assert_eq!((&r.groups, of(5), of(6), of(7)), (&groups, (2, None), (0, None), (0, Some(BUDGET))));
+            }
             for r in [&all[0], &all[2]] {
                 assert_eq!(r.marks, about().marks, "{}", r.format);
                 let names: Vec<&str> = r.records.iter().map(|r| r.event.name()).collect();

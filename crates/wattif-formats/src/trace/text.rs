@@ -79,12 +79,17 @@ pub(super) const RELEASE: &str = "# os release : ";
 pub(super) const ARCH: &str = "# arch : ";
 /// What our own traces say of a thread.
 pub(super) const THREAD: &str = "# wattif thread ";
+/// And of a group.
+pub(super) const GROUP: &str = "# wattif group ";
 
 /// `# entries-in-buffer/entries-written: 23/5023   #P:8`: how many CPUs, and what was overwritten before the trace was read.
 /// perf says both in words, its release and its architecture.
 fn comment(line: &[u8], builder: &mut Builder) {
     if let Some(thread) = line.strip_prefix(THREAD.as_bytes()) {
         return builder.thread(thread);
+    }
+    if let Some(group) = line.strip_prefix(GROUP.as_bytes()) {
+        return builder.group(group);
     }
     if let Some(cpu) = line.strip_prefix(b"##### CPU ") {
         return names_cpu(&String::from_utf8_lossy(cpu), builder);

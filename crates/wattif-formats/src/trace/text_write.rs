@@ -2,11 +2,12 @@
 //!
 //! Tracepoints have the kernel's names and fields. Events of our own begin with `wattif_`; decisions come with the inputs
 //! the policy saw. Of the flags, `h` (in an interrupt) is told of `sched_waking`, the others never; a recording that has no
-//! flags is written without them. Policies, which threads are background, and the names of marks stand in comments.
+//! flags is written without them. Policies, groups, which threads are background, and the names of marks stand in comments.
 
 use super::kinds::{BALANCES, REASONS};
 use super::names::Names;
-use super::text::{ARCH, MARK, RELEASE, THREAD};
+use super::text::{ARCH, GROUP, MARK, RELEASE, THREAD};
+use super::told;
 use super::writer::{About, Detail, TraceWriter};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
@@ -50,7 +51,7 @@ impl<W: Write> TextTrace<W> {
     /// A comment to all readers but ours.
     fn thread_line(&mut self, t: &ThreadInfo) -> Result<()> {
         let comm = self.comm(t.pid).to_string();
-        writeln!(self.out, "{THREAD}{} {} {} {comm}", t.pid, t.policy, u8::from(!t.workload))
+        writeln!(self.out, "{THREAD}{} {} {} {comm}", t.pid, told::word(t), u8::from(!t.workload))
     }
 
     fn line(&mut self, at: Ns, cpu: CpuId, in_irq: bool, event: &str, fields: &str) -> Result<()> {
@@ -173,6 +174,8 @@ impl<W: Write> Observer for TextTrace<W> {
         self.domains = platform.domains.iter().map(|d| d.cpus.iter().map(|c| c.0).collect()).collect();
         let line = |key: &str, text: &str| format!("{key}{}\n", text.replace(char::is_control, "?"));
         let marks: String = self.about.marks.iter().map(|mark| line(MARK, mark)).collect();
+        let groups = self.about.groups().map(|(i, g)| format!("{GROUP}{}\n", told::group_line(i, g)));
+        let marks = marks + &groups.collect::<String>();
         let release = self.about.release();
         let kind = if self.about.recorded { "recorded" } else { "simulated" };
         let kernel = if release.is_empty() { String::new() } else { line(RELEASE, release) + &line(ARCH, kind) };

@@ -3,6 +3,7 @@
 use std::io::{Read, Result, Seek, Write};
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Interest, Observer, Recording};
+use wattif_model::workload::GroupSpec;
 use wattif_model::{CpuId, Pid};
 
 /// A trace being written while a run goes on.
@@ -57,6 +58,8 @@ pub struct About {
     pub spec: String,
     /// Names of marks.
     pub marks: Vec<String>,
+    /// Groups of threads, the root first and each after the one above it.
+    pub groups: Vec<GroupSpec>,
     /// Names of its devices.
     pub devices: Vec<String>,
     /// The trace is of a real machine, not of a simulation.
@@ -70,7 +73,13 @@ impl About {
     pub fn simulated(spec: &RunSpec) -> About {
         let (kernel, marks) = (spec.kernel.name.clone(), spec.workload.marks.clone());
         let devices = spec.workload.devices.iter().map(|d| d.name.clone()).collect();
-        About { kernel, spec: spec.hash(), marks, devices, recorded: false, told: true }
+        let groups = spec.workload.groups.clone();
+        About { kernel, spec: spec.hash(), marks, groups, devices, recorded: false, told: true }
+    }
+
+    /// Those below the root, by their numbers.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (usize, &GroupSpec)> {
+        self.groups.iter().enumerate().skip(1)
     }
 
     /// What `uname -r` would say: the profile's name without `linux-`.

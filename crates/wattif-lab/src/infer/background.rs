@@ -133,7 +133,11 @@ mod tests {
     #[test]
     fn what_the_file_knows_counts_more_than_a_name() {
         let of = |comm: &str, tgid, policy, housekeeping| {
-            is_background(&RecordedThread { comm: comm.into(), tgid, policy, housekeeping }, Pid(7), None)
+            is_background(
+                &RecordedThread { comm: comm.into(), tgid, policy, housekeeping, ..Default::default() },
+                Pid(7),
+                None,
+            )
         };
         assert!(of("rcu_gp", 0, None, None) && of("rcu_gp", 7, None, None) && of("vendor_thing", 7, None, Some(true)));
         assert!(!of("rcu_gp", 3, None, None) && !of("rcu_gp", 7, None, Some(false)));

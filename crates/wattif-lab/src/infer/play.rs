@@ -208,6 +208,8 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
             comm,
             policy: policy(&recording, pid, prio),
             workload: !background.contains(&pid),
+            group: recording.threads.get(&pid.0).map_or(0, |t| t.group),
+            dl: recording.threads.get(&pid.0).and_then(|t| t.dl),
         });
     }
     let counts = recording.counts();

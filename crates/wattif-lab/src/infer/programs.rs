@@ -7,7 +7,7 @@ use super::steps::{self, Queue, Rest, Step};
 use super::workload::{Inference, Inferred, Options, State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
-use wattif_model::trace::Recording;
+use wattif_model::trace::{DlParams, Event, Record, Recording};
 use wattif_model::workload::*;
 use wattif_model::{CpuSet, Ns, Pid};
 
@@ -76,9 +76,10 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             })
             .collect(),
         mutexes: mutexes.iter().map(|pid| Named { name: format!("lock {}-{pid}", recording.comm(*pid)) }).collect(),
-        groups: vec![GroupSpec::root()],
+        groups: groups(recording),
         ..Workload::default()
     };
+    let last_group = w.groups.len() as u32 - 1;
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
     let mut bound = super::affinity::companions(seen.clone(), &machine);
@@ -95,14 +96,19 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         // Who sets its affinity again and again is bound each time.
         let roams = !t.binds.is_empty();
         let mut cpus = bound.get(pid).cloned().filter(|_| !roams);
-        pinned += usize::from(roams || cpus.is_some());
-        let bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
+        let mut bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
         if bind.is_some() && !programs.goes_round(pid) {
             cpus = None;
         }
         let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
         let told = told.or(seen_policy(*pid, t, &give_way));
+        let asked = options.policies.iter().any(|(name, _)| is_named(&comm, name));
         let attr = attributes(t.first_prio, &comm, told, options);
+        let attr = if asked { attr } else { of_deadline(recording, *pid, attr) };
+        if attr.policy == Policy::Deadline {
+            (cpus, bind) = (None, None); // the kernel admits it on all CPUs alone
+        }
+        pinned += usize::from(roams || cpus.is_some() || bind.is_some());
         let ops = programs.ops(t, *pid, told, &comm, &task, bind);
         let start = Ns(if t.parent.is_some() { 0 } else { t.born.saturating_add(delay) });
         w.tasks.push(TaskSpec {
@@ -113,6 +119,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             // A new one is placed by the kernel it runs under.
             prev_cpu: t.ran.first().map(|first| first.1).filter(|_| t.parent.is_none() && !t.is_new),
             background: background.contains(pid),
+            group: recording.threads.get(&pid.0).map_or(0, |t| t.group).min(last_group),
             ..TaskSpec::new(task, ops)
         });
     }
@@ -158,7 +165,9 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     }
     let real_time = |pid: &Pid| recording.threads.get(&pid.0).is_some_and(|t| t.policy_was_told());
     let highest = |t: &Thread| t.first_prio == 0 || t.steps.contains(&Step::Attr(0));
-    let highest = threads.iter().filter(|(pid, t)| highest(t) && !real_time(pid)).count();
+    let told = |pid: &Pid| recording.threads.get(&pid.0).is_some_and(|t| t.dl.is_some());
+    let highest = threads.iter().filter(|(pid, t)| highest(t) && !real_time(pid) && !told(pid)).count();
+    out.notes.extend(moved(recording));
     if highest > 0 {
         out.notes.push(format!(
             "{highest} threads have the highest priority: taken as SCHED_FIFO 99; of SCHED_DEADLINE a trace tells neither budget nor period"
@@ -199,6 +208,38 @@ fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Option
         attr.policy = policy;
     }
     attr
+}
+
+/// Budget, deadline and period of a thread of SCHED_DEADLINE, where the file tells them and nobody asked for another policy.
+fn of_deadline(recording: &Recording, pid: Pid, attr: SchedAttr) -> SchedAttr {
+    let told = recording.threads.get(&pid.0).and_then(|t| t.dl);
+    match told.filter(|_| attr.policy == Policy::Fifo && attr.rt_priority == 99) {
+        Some(dl) => {
+            let DlParams { runtime, deadline, period } = dl;
+            SchedAttr { policy: Policy::Deadline, rt_priority: 0, runtime, deadline, period, ..attr }
+        }
+        None => attr,
+    }
+}
+
+/// As the file tells them, or the root alone.
+fn groups(recording: &Recording) -> Vec<GroupSpec> {
+    match recording.groups.as_slice() {
+        [] => vec![GroupSpec::root()],
+        told => told.to_vec(),
+    }
+}
+
+/// Threads that the file says to be in other groups later on.
+fn moved(recording: &Recording) -> Option<String> {
+    let begins = |pid: Pid| recording.threads.get(&pid.0).map_or(0, |t| t.group);
+    let moves = |r: &Record| match r.event() {
+        Some(&Event::CgroupAttachTask { pid, group }) => Some(pid).filter(|pid| group != begins(*pid)),
+        _ => None,
+    };
+    let moved: BTreeSet<Pid> = recording.records.iter().filter_map(moves).collect();
+    (!recording.groups.is_empty() && !moved.is_empty())
+        .then(|| format!("{} threads change their group: they stay in the one they began in", moved.len()))
 }
 
 /// The steps that are relative sleeps: all timers of a thread, as others of its kind tell or it does itself, or those of a phase of it.

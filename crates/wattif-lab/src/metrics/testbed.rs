@@ -96,6 +96,8 @@ pub fn thread(pid: u32, task: &str) -> ThreadInfo {
         task: task.into(),
         policy: "SCHED_OTHER",
         workload: true,
+        group: 0,
+        dl: None,
     }
 }
 

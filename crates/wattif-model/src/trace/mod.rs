@@ -10,6 +10,7 @@ pub use recording::*;
 use crate::ids::{CpuId, Pid};
 use crate::platform::Platform;
 use crate::units::{Fj, Ns};
+use crate::workload::{Policy, SchedAttr};
 
 /// Which families of events an observer wants; a record nobody wants is never built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +61,29 @@ pub struct ThreadInfo {
     pub policy: &'static str,
     /// Part of the workload (false: housekeeping).
     pub workload: bool,
+    /// Group it begins in, by its place among those of the workload; 0: the root.
+    pub group: u32,
+    /// Of SCHED_DEADLINE.
+    pub dl: Option<DlParams>,
+}
+
+/// What a thread of SCHED_DEADLINE asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DlParams {
+    /// Budget.
+    pub runtime: Ns,
+    /// Relative deadline.
+    pub deadline: Ns,
+    /// Period.
+    pub period: Ns,
+}
+
+impl DlParams {
+    /// Of these attributes, if they are of SCHED_DEADLINE.
+    pub fn of(attr: &SchedAttr) -> Option<DlParams> {
+        let SchedAttr { runtime, deadline, period, .. } = *attr;
+        (attr.policy == Policy::Deadline).then_some(DlParams { runtime, deadline, period })
+    }
 }
 
 /// Listens to a run. All methods but [`Observer::event`] have empty defaults.

@@ -1,10 +1,11 @@
 //! A recorded trace: what a reader makes of a file, whatever its format. Real traces and those of a simulation are the
 //! same noun.
 
-use super::{Event, Interest, Observer, ThreadInfo};
+use super::{DlParams, Event, Interest, Observer, ThreadInfo};
 use crate::ids::{CpuId, CpuSet, Pid};
 use crate::platform::Platform;
 use crate::units::Ns;
+use crate::workload::GroupSpec;
 use std::collections::BTreeMap;
 
 /// A trace in memory: events by ascending time, stable where stamps are equal.
@@ -32,6 +33,8 @@ pub struct Recording {
     pub lost_gaps: u64,
     /// Names of marks ([`Event::Mark`]), where the file has them.
     pub marks: Vec<String>,
+    /// Groups of threads, the root first and each after the one above it, where the file has them (ours does).
+    pub groups: Vec<GroupSpec>,
     /// Release of the recorded kernel (`uname -r`), where the file says it.
     pub release: Option<String>,
     /// Its architecture (`uname -m`), where the file says it: `aarch64`; of our own files `simulated`, or
@@ -52,6 +55,10 @@ pub struct RecordedThread {
     pub policy: Option<&'static str>,
     /// Background of the recorded or simulated system (its kernel's own threads, say), where the file says it.
     pub housekeeping: Option<bool>,
+    /// Group it begins in, by its place in [`Recording::groups`]; 0: the root, or not known.
+    pub group: u32,
+    /// Of SCHED_DEADLINE, where the file says it (ours does).
+    pub dl: Option<DlParams>,
 }
 
 impl RecordedThread {
@@ -222,8 +229,14 @@ impl Observer for Recorder {
         self.current = vec![Pid(0); platform.nr_cpus()];
     }
     fn thread(&mut self, t: &ThreadInfo) {
-        let thread =
-            RecordedThread { comm: t.comm.clone(), tgid: 0, policy: Some(t.policy), housekeeping: Some(!t.workload) };
+        let thread = RecordedThread {
+            comm: t.comm.clone(),
+            tgid: 0,
+            policy: Some(t.policy),
+            housekeeping: Some(!t.workload),
+            group: t.group,
+            dl: t.dl,
+        };
         self.recording.threads.insert(t.pid.0, thread);
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {

@@ -13,7 +13,7 @@ use crate::machine::program::Fork;
 use crate::machine::timer::TimerKind;
 use crate::simulation::{Kernel, Source};
 use wattif_model::run::RunError;
-use wattif_model::trace::ThreadInfo;
+use wattif_model::trace::{DlParams, ThreadInfo};
 use wattif_model::workload::{Op, Policy, SchedAttr, TaskSpec};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
@@ -120,6 +120,8 @@ impl Kernel<'_, '_> {
             task: self.programs.spec(task).name.clone(),
             policy: self.programs.spec(task).attr.policy.name(),
             workload: workload && !self.programs.spec(task).background,
+            group,
+            dl: DlParams::of(&self.programs.spec(task).attr),
         });
         if group != 0 {
             self.tell_attached(pid, home);
@@ -175,6 +177,8 @@ impl Kernel<'_, '_> {
                 task: "migration".into(),
                 policy: Policy::Fifo.name(),
                 workload: false,
+                group: 0,
+                dl: None,
             };
             self.out.thread(&info);
         }

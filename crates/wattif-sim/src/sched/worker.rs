@@ -60,7 +60,8 @@ impl Kernel<'_, '_> {
             (task.per_cpu_kthread, task.state) = (true, State::Sleeping);
             self.workers.workers.push(Worker { pid, work: VecDeque::new() });
             let (comm, task) = (format!("kworker/{cpu}:1"), "kworker".to_string());
-            self.out.thread(&ThreadInfo { pid, comm, task, policy: attr.policy.name(), workload: false });
+            let policy = attr.policy.name();
+            self.out.thread(&ThreadInfo { pid, comm, task, policy, workload: false, group: 0, dl: None });
         }
         Ok(())
     }

@@ -83,6 +83,7 @@ fn trace(args: &Args, look: Look) -> Result<Exit, Error> {
         kernel: recording.release.clone().unwrap_or_default(),
         spec: String::new(),
         marks: recording.marks.clone(),
+        groups: recording.groups.clone(),
         devices: Vec::new(),
         recorded: true,
         told: recording.tells_policies(),

@@ -95,7 +95,19 @@ impl<W: Write + Send> TableTrace<W> {
 
     /// What the file says beside its rows.
     fn metadata(&self) -> Vec<(&'static str, String)> {
-        let thread = |t: &ThreadInfo| json!({"pid": t.pid.0, "comm": t.comm, "task": t.task, "policy": t.policy, "workload": t.workload});
+        let thread = |t: &ThreadInfo| {
+            let mut all =
+                json!({"pid": t.pid.0, "comm": t.comm, "task": t.task, "policy": t.policy, "workload": t.workload});
+            if let Some((_, group)) = self.about.groups().find(|(number, _)| *number == t.group as usize) {
+                all["group"] = group.path.as_str().into();
+            }
+            if let Some(dl) = t.dl {
+                for (key, ns) in [("runtime_ns", dl.runtime), ("deadline_ns", dl.deadline), ("period_ns", dl.period)] {
+                    all[key] = ns.0.into();
+                }
+            }
+            all
+        };
         let mut all = vec![
             (key::GENERATOR, GENERATOR.to_string()),
             (key::KERNEL, self.about.kernel.clone()),

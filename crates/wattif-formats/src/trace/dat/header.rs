@@ -411,6 +411,7 @@ impl Header {
                 self.tsc = tsc().filter(|t| t.mult > 0);
             }
             OURS => data.split(|&b| b == b'\n').for_each(|line| builder.thread(line)),
+            GROUPS => data.split(|&b| b == b'\n').for_each(|line| builder.group(line)),
             MARKS => data
                 .strip_suffix(b"\n")
                 .into_iter()
@@ -423,6 +424,9 @@ impl Header {
 
 /// Id of our own option: what is known of threads besides their names, a line each. trace-cmd skips ids it does not know.
 pub(super) const OURS: u16 = 0x5746;
+
+/// Another: groups of threads, a line each.
+pub(super) const GROUPS: u16 = 0x5747;
 
 /// Another: names of marks, a line each.
 pub(super) const MARKS: u16 = 0x574d;

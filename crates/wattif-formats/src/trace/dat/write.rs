@@ -5,8 +5,9 @@
 
 use super::super::kinds::{self, INTS, Kind, ROWS, Row};
 use super::super::names::Names;
+use super::super::told;
 use super::super::writer::{About, Detail, GENERATOR, Scratch, TraceWriter};
-use super::header::{MARKS, OURS};
+use super::header::{GROUPS, MARKS, OURS};
 use super::page::{MISSED_EVENTS, MISSED_STORED};
 use std::collections::BTreeMap;
 use std::io::{Result, SeekFrom, Write};
@@ -266,9 +267,14 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         }
         let spec = if self.about.spec.is_empty() { String::new() } else { format!(" spec {}", self.about.spec) };
         option(VERSION, format!("{GENERATOR}{spec}\0").as_bytes());
-        let line = |t: &ThreadInfo| format!("{} {} {} {}\n", t.pid, t.policy, u8::from(!t.workload), clean(&t.comm));
+        let line =
+            |t: &ThreadInfo| format!("{} {} {} {}\n", t.pid, told::word(t), u8::from(!t.workload), clean(&t.comm));
         let told = self.threads.values().filter(|t| self.about.told && !t.policy.is_empty());
         option(OURS, told.map(line).collect::<String>().as_bytes());
+        let groups: String = self.about.groups().map(|(i, g)| told::group_line(i, g) + "\n").collect();
+        if !groups.is_empty() {
+            option(GROUPS, groups.as_bytes());
+        }
         if !self.about.marks.is_empty() {
             let line = |mark: &String| clean(mark) + "\n";
             option(MARKS, self.about.marks.iter().map(line).collect::<String>().as_bytes());

@@ -20,8 +20,9 @@ use wattif_model::check::Diagnostic;
 const KTHREADD: u64 = 2;
 /// Begins the version of the tracing service of our own traces.
 const OURS: &str = "wattif";
-/// Their processes are tasks, and have the policy in their command line.
+/// Their processes are tasks, and have the policy in their command line, and the group with those above it.
 const POLICY: &str = "--policy=";
+const GROUP: &str = "--group=";
 
 /// What programs tell, in `FtraceEvent`. Ours: a touch, as Android's would, an instant of a process.
 const PRINT: u32 = 3;
@@ -258,7 +259,12 @@ impl Reader<'_> {
                 1 => id = value.number() as i64,
                 2 => parent = value.number(),
                 3 if name.is_none() => name = Some(value.bytes()),
-                3 if self.ours => policy = value.bytes().strip_prefix(POLICY.as_bytes()).or(policy),
+                3 if self.ours => {
+                    policy = value.bytes().strip_prefix(POLICY.as_bytes()).or(policy);
+                    if let Some(group) = value.bytes().strip_prefix(GROUP.as_bytes()) {
+                        self.builder.group(group);
+                    }
+                }
                 _ => {}
             }
         }
@@ -270,7 +276,7 @@ impl Reader<'_> {
             self.builder.housekeeping(id, parent == KTHREADD);
         }
         if let Some(policy) = policy {
-            self.builder.policy(id, policy);
+            self.builder.told(id, policy);
         }
     }
 

@@ -5,9 +5,10 @@
 
 use super::super::kinds::{BALANCES, REASONS, state_bits};
 use super::super::names::Names;
+use super::super::told;
 use super::super::writer::{About, Detail, GENERATOR, TraceWriter};
 use super::proto::Message;
-use super::{KTHREADD, POLICY, PRINT, TOUCH};
+use super::{GROUP, KTHREADD, POLICY, PRINT, TOUCH};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
@@ -133,8 +134,8 @@ pub struct PerfettoTrace<W> {
     names: Names,
     current: Vec<Pid>,
     platform: Option<Platform>,
-    /// First thread of each task of one policy, in the workload or not: its process.
-    processes: BTreeMap<(String, &'static str, bool), u32>,
+    /// First thread of each task of one policy and group, in the workload or not: its process.
+    processes: BTreeMap<(String, String, bool), u32>,
     tracks: BTreeSet<u64>,
     meter: Meter,
     failed: Option<std::io::Error>,
@@ -647,7 +648,8 @@ impl<W: Write> PerfettoTrace<W> {
 
     fn thread_packet(&mut self, t: &ThreadInfo) -> Result<()> {
         let next = t.pid.0;
-        let process = *self.processes.entry((t.task.clone(), t.policy, t.workload)).or_insert(next);
+        let word = told::word(t);
+        let process = *self.processes.entry((t.task.clone(), word.clone(), t.workload)).or_insert(next);
         let mut tree = Message::default();
         if process == next {
             let mut p = Message::default();
@@ -659,7 +661,10 @@ impl<W: Write> PerfettoTrace<W> {
             }
             p.text(3, &t.task);
             if told {
-                p.text(3, &format!("{POLICY}{}", t.policy));
+                p.text(3, &format!("{POLICY}{word}"));
+                for number in told::line_of_descent(&self.about.groups, t.group) {
+                    p.text(3, &format!("{GROUP}{}", told::group_line(number, &self.about.groups[number])));
+                }
             }
             tree.message(1, &p);
         }

@@ -1,0 +1,195 @@
+//! What our own files say of threads and groups besides names, in words that all formats have room for.
+//!
+//! | words | say |
+//! |---|---|
+//! | `SCHED_OTHER` | a policy |
+//! | `SCHED_OTHER@2` | also the group that the thread begins in, by its number |
+//! | `SCHED_DEADLINE:4000000/10000000/10000000` | also budget, deadline and period, ns |
+//! | `2 cpu.shares=512 cpu.max=20000,100000 /app` | a group: its number, what its files hold where it is not the default, its path |
+
+use super::names::DEADLINE;
+use crate::cgroup;
+use std::collections::BTreeMap;
+use wattif_model::Ns;
+use wattif_model::trace::{DlParams, ThreadInfo};
+use wattif_model::workload::GroupSpec;
+
+/// Of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub policy: Option<&'static str>,
+    pub dl: Option<DlParams>,
+    /// By its number in the file.
+    pub group: u32,
+}
+
+/// The word for a thread.
+pub(super) fn word(t: &ThreadInfo) -> String {
+    let mut word = t.policy.to_string();
+    if let (DEADLINE, Some(DlParams { runtime, deadline, period })) = (t.policy, t.dl) {
+        word += &format!(":{}/{}/{}", runtime.0, deadline.0, period.0);
+    }
+    if t.group != 0 {
+        word += &format!("@{}", t.group);
+    }
+    word
+}
+
+/// What a word says; nothing where it is none.
+pub(super) fn thread(word: &[u8]) -> Told {
+    const POLICIES: [&str; 6] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", DEADLINE];
+    let text = String::from_utf8_lossy(word);
+    let (text, group) = text.split_once('@').unwrap_or((&text, "0"));
+    let (policy, dl) = text.split_once(':').unwrap_or((text, ""));
+    let policy = POLICIES.into_iter().find(|p| *p == policy);
+    let Ok(group) = group.parse() else { return Told::default() };
+    Told { policy, dl: dl_params(dl).filter(|_| policy == Some(DEADLINE)), group }
+}
+
+/// As `sched_setattr` takes them: each within the next.
+fn dl_params(text: &str) -> Option<DlParams> {
+    let mut all = text.split('/').map(|n| n.parse().ok().map(Ns));
+    let (runtime, deadline, period) = (all.next()??, all.next()??, all.next()??);
+    let valid = runtime.0 >= 1 << 10 && runtime <= deadline && deadline <= period && period.0 < 1 << 63;
+    (valid && all.next().is_none()).then_some(DlParams { runtime, deadline, period })
+}
+
+/// The words for a group.
+pub(super) fn group_line(number: usize, g: &GroupSpec) -> String {
+    let usual = GroupSpec::named(&g.path);
+    let us = |t: Ns| t.0 / 1_000;
+    let mut line = number.to_string();
+    let mut set = |differs: bool, file: &str, value: String| {
+        if differs {
+            line += &format!(" {file}={value}");
+        }
+    };
+    let quota = g.quota.map_or("max".into(), |q| us(q).to_string());
+    set(g.shares != usual.shares, "cpu.shares", g.shares.to_string());
+    set(g.idle, "cpu.idle", "1".into());
+    set((g.quota, g.period) != (usual.quota, usual.period), "cpu.max", format!("{quota},{}", us(g.period)));
+    set(g.burst != usual.burst, "cpu.max.burst", us(g.burst).to_string());
+    set(g.uclamp_min != usual.uclamp_min, "cpu.uclamp.min", percent(g.uclamp_min));
+    set(g.uclamp_max != usual.uclamp_max, "cpu.uclamp.max", percent(g.uclamp_max));
+    let path: String = g.path.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    format!("{line} {path}")
+}
+
+fn percent(clamp: u16) -> String {
+    format!("{:.2}", f64::from(clamp) * 100.0 / 1024.0)
+}
+
+/// The groups of a file, and what their numbers in it mean.
+#[derive(Default)]
+pub(super) struct Groups {
+    groups: Vec<GroupSpec>,
+    places: BTreeMap<u32, u32>,
+}
+
+impl Groups {
+    /// One more; a group that the kernel would refuse is left out.
+    pub fn add(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let Some((head, path)) = text.split_once(" /") else { return };
+        let mut words = head.split(' ');
+        let Some(number) = words.next().and_then(|n| n.parse::<u32>().ok()) else { return };
+        if path.is_empty() {
+            return; // the root
+        }
+        if self.groups.is_empty() {
+            self.groups.push(GroupSpec::root());
+        }
+        let mut group = GroupSpec::named(&format!("/{path}"));
+        let set =
+            |word: &str| word.split_once('=').map(|(file, v)| cgroup::set(&mut group, file, &v.replace(',', " ")));
+        let good = words.map(set).all(|done| done.is_some_and(|d| d.is_ok())) && cgroup::check(&group).is_ok();
+        if !good {
+            return;
+        }
+        let Ok(at) = cgroup::add(&mut self.groups, &group.path) else { return };
+        let slot = &mut self.groups[at as usize];
+        *slot = GroupSpec { path: std::mem::take(&mut slot.path), ..group };
+        self.places.insert(number, at);
+    }
+    /// The place of the group with a number of the file; the root where there is none.
+    pub fn place(&self, number: u32) -> u32 {
+        self.places.get(&number).copied().unwrap_or(0)
+    }
+    /// All of them; none where the file tells of none.
+    pub fn into_specs(self) -> Vec<GroupSpec> {
+        self.groups
+    }
+}
+
+/// The group and those above it: their numbers.
+pub(super) fn line_of_descent(groups: &[GroupSpec], number: u32) -> Vec<usize> {
+    let Some(own) = groups.get(number as usize) else { return Vec::new() };
+    let is_above =
+        |g: &GroupSpec| own.path.strip_prefix(&g.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    (1..=number as usize).filter(|n| is_above(&groups[*n])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_threads() {
+        let dl = |runtime, deadline, period| {
+            Some(DlParams { runtime: Ns(runtime), deadline: Ns(deadline), period: Ns(period) })
+        };
+        for (policy, dl, group, expect) in [
+            ("SCHED_OTHER", None, 0, "SCHED_OTHER"),
+            ("SCHED_IDLE", None, 12, "SCHED_IDLE@12"),
+            (DEADLINE, dl(4_000_000, 8_000_000, 10_000_000), 1, "SCHED_DEADLINE:4000000/8000000/10000000@1"),
+        ] {
+            let (comm, task) = ("a".into(), "a".into());
+            let t = ThreadInfo { pid: wattif_model::Pid(1), comm, task, policy, workload: true, group, dl };
+            assert_eq!(word(&t), expect);
+            assert_eq!(thread(expect.as_bytes()), Told { policy: Some(policy), dl, group });
+        }
+        // A budget of more than the deadline, of nothing, of a fair thread; a group that is no number.
+        for (text, policy) in [
+            ("SCHED_DEADLINE:9000000/8000000/10000000", Some(DEADLINE)),
+            ("SCHED_DEADLINE:0/0/0", Some(DEADLINE)),
+            ("SCHED_DEADLINE:5000/6000/7000/8000", Some(DEADLINE)),
+            ("SCHED_OTHER:4000000/8000000/10000000", Some("SCHED_OTHER")),
+            ("SCHED_OTHER@x", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(thread(text.as_bytes()), Told { policy, ..Told::default() }, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_of_groups() {
+        let mut wrote = vec![GroupSpec::root()];
+        for (path, files) in [
+            ("/a b", &[("cpu.weight", "300"), ("cpu.uclamp.min", "33.33")][..]),
+            ("/a b/c", &[("cpu.max", "20000 50000"), ("cpu.max.burst", "5000"), ("cpu.idle", "1")]),
+            ("/d", &[("cpu.uclamp.max", "7")]),
+        ] {
+            let at = cgroup::add(&mut wrote, path).unwrap() as usize;
+            files.iter().for_each(|(file, value)| cgroup::set(&mut wrote[at], file, value).unwrap());
+        }
+        let lines: Vec<String> = wrote.iter().enumerate().map(|(i, g)| group_line(i, g)).collect();
+        assert_eq!(lines[2], "2 cpu.idle=1 cpu.max=20000,50000 cpu.max.burst=5000 /a b/c");
+        assert_eq!((line_of_descent(&wrote, 2), line_of_descent(&wrote, 3)), (vec![1, 2], vec![3]));
+        let mut read = Groups::default();
+        lines.iter().for_each(|l| read.add(l.as_bytes()));
+        assert_eq!((0..5).map(|n| read.place(n)).collect::<Vec<_>>(), [0, 1, 2, 3, 0]);
+        assert_eq!(read.into_specs(), wrote);
+        // Those that a thread's process does not name are not there; those that cannot be are left out.
+        let mut read = Groups::default();
+        for line in [&lines[3], "4 cpu.max=5 /e", "5 cpu.idle=7 /f", "6 cpu.x=1 /g", "7 /../h", "x /i", "8", "9 /"] {
+            read.add(line.as_bytes());
+        }
+        assert_eq!((3..10).map(|n| read.place(n)).collect::<Vec<_>>(), [1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(read.into_specs(), [wrote[0].clone(), wrote[3].clone()]);
+        for clamp in 0..=1024 {
+            let mut g = GroupSpec::named("/a");
+            cgroup::set(&mut g, "cpu.uclamp.min", &percent(clamp)).unwrap();
+            assert_eq!(g.uclamp_min, clamp);
+        }
+    }
+}
