@@ -1020,6 +1020,9 @@ fn traces_that_cannot_answer() {
         (&["replay", &path("t.txt"), "--as-recorded", "--seeds", "7"], "cannot be used with"),
         (&["import", &path("t.txt"), "--rtapp"], "--rtapp means nothing"),
         (&["export", &path("t.txt"), &path("x.csv")], "no trace is written as .csv"),
+        (&["export", &path("t.txt"), "-"], "- is for workloads; a trace needs a file of its own"),
+        (&["export", &path("t.txt"), "-", "--format", "text"], "t.txt trace.txt"),
+        (&["export", &path("t.txt"), &path("x.json")], "x.json is for workloads; a trace needs"),
     ] {
         let o = done(args);
         assert_eq!(o.status.code(), Some(2), "{args:?}: {}", err(&o));

@@ -7,7 +7,7 @@ use crate::load::LoadedWorkload;
 use crate::settings::Settings;
 use crate::trace_file::{self, TraceFile, TraceFormat};
 use crate::{load, recording};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wattif_formats::trace::{About, Detail};
 use wattif_formats::{rtapp, workload_json};
 use wattif_model::check::Severity;
@@ -51,9 +51,23 @@ pub struct Args {
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let json = args.file.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     match json || args.file.as_os_str() == "-" {
-        true => workload(args, look),
+        true if args.format.is_some() => Err(needs_a_file(args)),
+        true => workload(args, look).map_err(|e| if is_trace(&args.what) { needs_a_file(args) } else { e }),
         false => trace(args, look),
     }
+}
+
+/// Formats of traces have their room in files alone.
+fn needs_a_file(args: &Args) -> Error {
+    let (what, to) = (&args.what, args.file.display());
+    Error::Usage(format!(
+        "{to} is for workloads; a trace needs a file of its own, such as: wattif export {what} trace.txt"
+    ))
+}
+
+/// A file that is read as a trace. Standard input has been read by now.
+fn is_trace(name: &str) -> bool {
+    Path::new(name).is_file() && recording::load(name).is_ok()
 }
 
 fn workload(args: &Args, look: Look) -> Result<Exit, Error> {
