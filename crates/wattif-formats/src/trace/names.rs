@@ -84,7 +84,8 @@ mod tests {
         let mut names = Names::default();
         for (pid, policy) in [(1, DEADLINE), (2, "SCHED_OTHER"), (3, "SCHED_FIFO"), (4, "SCHED_FIFO"), (5, "")] {
             let comm = format!("t{pid}");
-            names.insert(&ThreadInfo { pid: Pid(pid), task: comm.clone(), comm, policy, workload: true });
+            let (task, group, dl) = (comm.clone(), 0, None);
+            names.insert(&ThreadInfo { pid: Pid(pid), task, comm, policy, workload: true, group, dl });
         }
         let prio = |pid, prio| names.prio(Pid(pid), prio);
         assert_eq!([prio(0, 0), prio(1, 0), prio(2, 120), prio(2, 0)], [120, -1, 120, -1]);
