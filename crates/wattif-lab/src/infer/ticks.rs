@@ -153,7 +153,7 @@ mod tests {
             next_pid: Pid(1),
             next_prio: 120,
         };
-        let ran = |exit: &Record| Record { at: exit.at, event: Recorded::Event(to_thread.clone()), ..switch };
+        let ran = |exit: &Record| Record { at: exit.at, event: Recorded::Event(to_thread), ..switch };
         r.records = r.records.chunks(2).flat_map(|two| [two[0], ran(&two[0]), two[1]]).collect();
         assert_eq!(delay(&r, &platform), None, "for a thread");
     }
