@@ -42,11 +42,12 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let families = super::pools::families(recording, &threads);
     let pools = super::pools::pools(&threads, |pid| &families[&pid]);
     let hidden = super::requests::ask(&mut threads, &pools);
+    let late = late_jobs(recording, &threads);
     let ticks = super::ticks::delay(recording, platform);
     let delay = ticks.unwrap_or(0);
     let programs = Programs {
         calibration: full_speed(platform),
-        starting_again: starting_again(recording, &threads),
+        starting_again: starting_again(&late),
         sleep_alike: sleep_alike(&threads, &kinds),
         closed: closed(&threads, recording.end.0),
         end: recording.end.0,
@@ -122,6 +123,16 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             group: recording.threads.get(&pid.0).map_or(0, |t| t.group).min(last_group),
             ..TaskSpec::new(task, ops)
         });
+    }
+    let never_late = |(pid, t): &(&Pid, &Thread)| {
+        let of_its_kind = || late[&super::play::task(recording, recording.comm(**pid))];
+        t.beat.period > 0 && !background.contains(pid) && of_its_kind() == (0, 0)
+    };
+    let never_late = threads.iter().filter(never_late).count();
+    if never_late > 0 {
+        out.notes.push(format!(
+            "{never_late} periodic threads were never late: that late ones would catch up, instead of starting again from then, is a guess"
+        ));
     }
     if !pools.is_empty() {
         out.notes.push(format!("{} threads taken as pools: whoever of them waits takes the next request", pools.len()));
@@ -558,14 +569,19 @@ impl Thread {
 }
 
 /// Tasks whose late threads start again from now: more often than they catch up.
-fn starting_again(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeSet<String> {
+fn starting_again(late: &BTreeMap<String, (u32, u32)>) -> BTreeSet<String> {
+    late.iter().filter(|(_, (caught_up, again))| again > caught_up).map(|(task, _)| task.clone()).collect()
+}
+
+/// By task, after how many late jobs its threads caught up, and started again.
+fn late_jobs(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeMap<String, (u32, u32)> {
     let mut seen: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for (pid, t) in threads {
         let counts = seen.entry(super::play::task(recording, recording.comm(*pid))).or_default();
         counts.0 += t.beat.caught_up;
         counts.1 += t.beat.started_again;
     }
-    seen.into_iter().filter(|(_, (caught_up, again))| again > caught_up).map(|(task, _)| task).collect()
+    seen
 }
 
 #[cfg(test)]
