@@ -60,51 +60,56 @@ impl Beat {
 pub fn even_out(steps: &mut [Step], uncertain_ns: u64) {
     let Some(period) = period(&intervals(steps, Step::waits)) else { return };
     let uncertain_ns = uncertain_ns.min(period / 4);
+    // Place, expiry and since when it slept.
     let timers: Vec<(usize, u64, u64)> = (0..steps.len())
         .filter_map(|i| if let Step::Timer { until, since } = steps[i] { Some((i, until, since)) } else { None })
         .collect();
+    // It sleeps for its next timer after it has woken up for this one.
+    let woken_by: Vec<u64> = timers.iter().skip(1).map(|t| t.2).chain([u64::MAX]).collect();
     let near = |ns: u64| (ns % period).min(period - ns % period) <= uncertain_ns;
-    for run in timers.chunk_by(|a, b| near(b.1.saturating_sub(a.1))) {
-        // Which beat each is; over many of them the period shows more exactly.
-        let beats = |a: u64, b: u64| (b.saturating_sub(a) + period / 2) / period;
-        let steps_between = run.windows(2).map(|w| beats(w[0].1, w[1].1));
-        let nth: Vec<u64> = std::iter::once(0)
-            .chain(steps_between)
-            .scan(0, |n, more| {
-                *n += more;
-                Some(*n)
-            })
-            .collect();
-        let (n, half) = (run.len(), run.len() / 2);
-        let lags = half..n.min(half + LAGS);
-        let pairs = lags.flat_map(|lag| (lag..n).map(move |i| (i - lag, i)));
-        let pairs = pairs.map(|(a, b)| (run[b].1 - run[a].1, nth[b] - nth[a])).filter(|p| p.1 > 0);
-        let mut exact: Vec<u64> = pairs.map(|(ns, n)| (ns as f64 * ONE / n as f64) as u64).collect();
-        exact.sort_unstable();
-        let agree = &exact[densest(&exact, |_| slop(period) * ONE as u64 / (half as u64).max(1) / 4)];
-        let Some(&exact) = agree.get(agree.len() / 2) else { continue };
-        let exact = exact as f64 / ONE;
-        // By how much each is later than the first says, and a quarter of a period.
-        let shifted: Vec<u64> = run
-            .iter()
-            .zip(&nth)
-            .map(|(t, n)| ((t.1 - run[0].1) as f64 - *n as f64 * exact + exact / 4.0).max(0.0) as u64)
-            .collect();
-        let mut all = shifted.clone();
-        all.sort_unstable();
-        let alike = &all[densest(&all, |_| slop(period))];
-        if alike.len() < MIN_INTERVALS || 2 * alike.len() < all.len() {
-            continue;
-        }
-        // Timers with slack expire together with others that are due, never before their time: it is where the latest are.
-        let usual = alike[alike.len() * 7 / 8];
-        for (&(i, until, since), late) in run.iter().zip(shifted) {
-            let even = (until + usual).saturating_sub(late);
-            if even.abs_diff(until) <= uncertain_ns && even > since {
+    let together = |a: &(usize, u64, u64), b: &(usize, u64, u64)| b.1 > a.1 && near(b.1 - a.1);
+    let mut done = 0;
+    for run in timers.chunk_by(together) {
+        let expiries: Vec<u64> = run.iter().map(|t| t.1).collect();
+        let woken_by = &woken_by[done..][..run.len()];
+        done += run.len();
+        let Some(late) = lateness(&expiries, period) else { continue };
+        for ((&(i, until, since), late), woken_by) in run.iter().zip(late).zip(woken_by) {
+            let even = until.saturating_add_signed(-late);
+            if late.unsigned_abs() <= uncertain_ns && since < even && even <= *woken_by {
                 steps[i] = Step::Timer { until: even, since };
             }
         }
     }
+}
+
+/// By how much each of some expiries, in order and about whole periods apart, is later than most of them say; `None` if they do not agree.
+fn lateness(expiries: &[u64], period: u64) -> Option<Vec<i64>> {
+    // Which beat each is; over many of them the period shows more exactly.
+    let mut nth = vec![0];
+    for w in expiries.windows(2) {
+        let beats = (w[1] - w[0]) / period + u64::from((w[1] - w[0]) % period > period / 2);
+        nth.push(nth[nth.len() - 1] + beats);
+    }
+    let (n, half) = (expiries.len(), expiries.len() / 2);
+    let pairs = (half..n.min(half + LAGS)).flat_map(|lag| (lag..n).map(move |i| (i - lag, i)));
+    let pairs = pairs.map(|(a, b)| (expiries[b] - expiries[a], nth[b] - nth[a])).filter(|p| p.1 > 0);
+    let mut exact: Vec<u64> = pairs.map(|(ns, n)| (ns as f64 * ONE / n as f64) as u64).collect();
+    exact.sort_unstable();
+    let agree = &exact[densest(&exact, |_| slop(period) * ONE as u64 / (half as u64).max(1) / 4)];
+    let exact = *agree.get(agree.len() / 2)? as f64 / ONE;
+    // Later than the first says, and a quarter of a period.
+    let later = |(at, n): (&u64, &u64)| ((at - expiries[0]) as f64 - *n as f64 * exact + exact / 4.0).max(0.0) as u64;
+    let later: Vec<u64> = expiries.iter().zip(&nth).map(later).collect();
+    let mut all = later.clone();
+    all.sort_unstable();
+    let alike = &all[densest(&all, |_| slop(period))];
+    if alike.len() < MIN_INTERVALS || 2 * alike.len() < all.len() {
+        return None;
+    }
+    // Timers with slack expire together with others that are due, never before their time: it is where the latest are.
+    let usual = alike[alike.len() * 7 / 8];
+    Some(later.iter().map(|ns| ns.wrapping_sub(usual) as i64).collect())
 }
 
 /// Puts the passed timers into `steps`. The first timer counts from the thread's birth, where that was seen: clocks are low then,
@@ -348,6 +353,36 @@ mod tests {
         );
         let jitter: Vec<u64> = (1..40).map(|i| 10_000 * i + i * i * 7_919 % 1_300).collect();
         assert_eq!(even(&jitter, 650_000), jitter, "they do not agree");
+    }
+
+    #[test]
+    fn expiries_stay_in_order() {
+        let mut seed = 1u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..200 {
+            let (mut at, mut steps) = (random(2) * (u64::MAX / 2), Vec::new());
+            for _ in 0..40 {
+                let since = at + 1 + random(300_000);
+                let until = if random(3) > 0 {
+                    (since / MS + 1) * MS + random(2) * 325_000
+                } else {
+                    since + 1 + random(50_000)
+                };
+                at = until + random(400_000);
+                steps.extend([Step::Timer { until, since }, Step::Work(1 + random(2) * MS)]);
+            }
+            even_out(&mut steps, 650_000);
+            let order: Vec<u64> = steps
+                .iter()
+                .filter_map(|s| if let Step::Timer { until, since } = *s { Some([since, until]) } else { None })
+                .flatten()
+                .collect();
+            assert!(order.is_sorted(), "{order:?}");
+            reveal(&mut steps, Some(0));
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(super) fn delay(recording: &Recording, platform: &Platform) -> Option<u64> {
             Some(&Event::SchedSwitch { prev_state: PrevState::Running, next_pid, .. })
                 if next_pid != Pid(0) && woken.get(&r.cpu).is_none_or(|at| at.saturating_add(WOKEN_NS) < r.at.0) =>
             {
-                phases.push((r.at.0 + tick_ns - cost_ns % tick_ns) % tick_ns);
+                phases.push((r.at.0 % tick_ns + tick_ns - cost_ns % tick_ns) % tick_ns);
             }
             _ => {}
         }
