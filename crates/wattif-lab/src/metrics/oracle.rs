@@ -428,14 +428,22 @@ impl Cpu {
     /// The least energy for an idle period that was spent in `entered`; and the state that an oracle takes, which fits with its
     /// own entry and exit: of equals the deepest, the shallowest where staying busy is best.
     fn least(&self, table: &PowerTable, entered: usize, length_ns: u64) -> (Fj, usize) {
-        let stay = self.parts(length_ns).map(|(part, ns)| Uw(table.busy(part.opp)).over(ns).0).sum();
+        let stay: u128 = self.parts(length_ns).map(|(part, ns)| Uw(table.busy(part.opp)).over(ns).0).sum();
         let available = || self.states.iter().filter(|s| s.enabled || s.index == entered);
-        let within = |s: &State, transit_ns: u64| Some((self.energy(table, s, transit_ns, length_ns)?, s.index));
-        let least = available().filter_map(|s| within(s, self.transit_ns(s))).map(|(e, _)| e).chain([stay]).min();
-        let shallowest = available().next().map_or(0, |s| s.index);
-        let own = available().filter_map(|s| within(s, s.entry_ns + s.exit_ns)).chain([(stay, shallowest)]);
-        let best = own.min_by_key(|(e, i)| (*e, usize::MAX - i));
-        (Fj(least.unwrap_or(0)), best.map_or(0, |(_, i)| i))
+        let (mut least, mut best) = (stay, (stay, available().next().map_or(0, |s| s.index)));
+        for s in available() {
+            let (here, own) = (self.transit_ns(s), s.entry_ns + s.exit_ns);
+            if here > length_ns {
+                continue;
+            }
+            let sleep = self.sleep(table, s, length_ns);
+            least = least.min(sleep.energy(here));
+            let energy = sleep.energy(own);
+            if own <= length_ns && (energy < best.0 || energy == best.0 && s.index > best.1) {
+                best = (energy, s.index);
+            }
+        }
+        (Fj(least), best.1)
     }
 
     /// Entry + exit of a state in this period.
@@ -464,26 +472,44 @@ impl Cpu {
         })
     }
 
-    /// Energy of the period in a state, if it can be entered and left in time.
-    fn energy(&self, table: &PowerTable, s: &State, transit_ns: u64, length_ns: u64) -> Option<u128> {
-        length_ns.checked_sub(transit_ns)?;
+    /// The period in a state.
+    fn sleep(&self, table: &PowerTable, s: &State, length_ns: u64) -> Sleep {
         let alone = |opp: usize| table.idle(s.alone.unwrap_or(s.index), opp);
         // Whoever sleeps alone in a part of the core's sleep does not draw more because of it.
         let deep = |opp: usize| table.idle(s.index, opp).min(alone(opp));
-        let (mut asleep, mut alone_ns) = (0, 0);
+        let (mut asleep, mut alone_ns) = (0, 0u64);
         for (part, ns) in self.parts(length_ns) {
             // Of a part that the request ends nothing is known but its length.
             let together_ns = if ns < part.ns || s.alone.is_none() { ns } else { part.together_ns };
-            asleep += Uw(deep(part.opp)).over(together_ns).0 + Uw(alone(part.opp)).over(ns - together_ns).0;
-            alone_ns += ns - together_ns;
+            asleep += Uw(deep(part.opp)).over(together_ns).0;
+            if together_ns < ns {
+                asleep += Uw(alone(part.opp)).over(ns - together_ns).0;
+                alone_ns += ns - together_ns;
+            }
         }
-        // What entering and leaving take more than that.
         let more = |power: &dyn Fn(usize) -> u64| {
             let more = |part: &Stretch| table.busy(part.opp).saturating_sub(power(part.opp));
             Uw(self.stretches.iter().map(more).min().unwrap_or(0))
         };
-        let first = transit_ns.min(alone_ns);
-        Some(asleep + more(&alone).over(first).0 + more(&deep).over(transit_ns - first).0)
+        Sleep { asleep: Fj(asleep), alone_ns, more_alone: more(&alone), more: more(&deep) }
+    }
+}
+
+/// An idle period in a state, without the way in and out.
+struct Sleep {
+    asleep: Fj,
+    /// How long it was without other hardware threads of the core.
+    alone_ns: u64,
+    /// What entering and leaving take more than being alone, and than being together.
+    more_alone: Uw,
+    more: Uw,
+}
+
+impl Sleep {
+    /// Its energy where so much of it is entering and leaving.
+    fn energy(&self, transit_ns: u64) -> u128 {
+        let first = transit_ns.min(self.alone_ns);
+        self.asleep.0 + self.more_alone.over(first).0 + self.more.over(transit_ns - first).0
     }
 }
 
