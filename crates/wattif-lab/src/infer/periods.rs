@@ -57,7 +57,7 @@ impl Beat {
 
 /// When a timer expired is told from when its CPU had woken up, by what that took; how long exactly is not in a trace. A periodic thread's
 /// expiries that are one or more periods apart, but for at most `uncertain_ns`, are where most of them say.
-pub fn even_out(steps: &mut [Step], uncertain_ns: u64) {
+pub fn even_expiries(steps: &mut [Step], uncertain_ns: u64) {
     let Some(period) = period(&intervals(steps, Step::waits)) else { return };
     let uncertain_ns = uncertain_ns.min(period / 4);
     // Place, expiry and since when it slept.
@@ -337,7 +337,7 @@ mod tests {
         let even = |us: &[u64], uncertain: u64| -> Vec<u64> {
             let timer = |us: &u64| Step::Timer { until: us * 1_000, since: us * 1_000 - 2 * MS };
             let mut steps: Vec<Step> = us.iter().flat_map(|us| [timer(us), Step::Work(2 * MS)]).collect();
-            super::even_out(&mut steps, uncertain);
+            super::even_expiries(&mut steps, uncertain);
             steps.iter().filter_map(Step::woken_at).map(|ns| ns / 1_000).collect()
         };
         let regular: Vec<u64> = (1..20).filter(|i| *i != 9).map(|i| 10_000 * i).collect();
@@ -374,7 +374,7 @@ mod tests {
                 at = until + random(400_000);
                 steps.extend([Step::Timer { until, since }, Step::Work(1 + random(2) * MS)]);
             }
-            even_out(&mut steps, 650_000);
+            even_expiries(&mut steps, 650_000);
             let order: Vec<u64> = steps
                 .iter()
                 .filter_map(|s| if let Step::Timer { until, since } = *s { Some([since, until]) } else { None })

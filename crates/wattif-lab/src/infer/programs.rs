@@ -371,8 +371,11 @@ impl Programs<'_> {
         // A forked thread's timers count from its birth, the others' from the common start. Its birth moves with what its parent does;
         // where that is against the tick does not.
         let born = t.born.saturating_add(self.delay);
-        let counts = |s: &Step| matches!(s, Step::Timer { .. } | Step::Passed { .. });
-        let anchor = t.parent.is_some() && t.steps.iter().any(counts);
+        let counts = |(s, asleep): (&Step, &bool)| match s {
+            Step::Timer { .. } => !asleep,
+            s => matches!(s, Step::Passed { .. }),
+        };
+        let anchor = t.parent.is_some() && t.steps.iter().zip(&asleep).any(counts);
         let anchor = anchor.then_some(Op::Anchor { timer: 0, period: self.grid, offset: born % self.grid });
         let mut expiry = if anchor.is_some() { born } else { 0 };
         let mut late = false;

@@ -158,7 +158,7 @@ const EVEN_PART: u64 = 50;
 
 /// A program that sleeps for a constant time shows other lengths where its CPU took long to wake up, by the state that an estimate says it
 /// was in: those near the constant are the constant.
-pub fn even_out(steps: &mut [Step]) {
+pub fn even_sleeps(steps: &mut [Step]) {
     let length = |s: &Step| if let Step::Sleep { ns, .. } = *s { Some(ns) } else { None };
     let mut all: Vec<u64> = steps.iter().filter_map(length).collect();
     let Some(usual) = median(&mut all).filter(|_| all.len() >= MIN_EVEN) else { return };
@@ -255,13 +255,13 @@ mod tests {
         let sleep = |ns| Step::Sleep { ns, since: 1 };
         let mut steps: Vec<Step> = (0..20).map(|i| sleep(if i % 9 == 8 { 63_000 } else { 100_000 + i })).collect();
         steps.push(sleep(400_000));
-        even_out(&mut steps);
+        even_sleeps(&mut steps);
         // The middle one of all 21: eight of those near 100 µs and both short ones are below it.
         assert!(steps[..20].iter().all(|s| *s == sleep(100_009)), "{steps:?}");
         assert_eq!(steps[20], sleep(400_000), "another sleep");
         let mut random: Vec<Step> = (0..20).map(|i| sleep(100_000 + 9_000 * i)).collect();
         let before = random.clone();
-        even_out(&mut random);
+        even_sleeps(&mut random);
         assert_eq!(random, before);
     }
 

@@ -705,8 +705,8 @@ impl Inference<'_> {
             let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
             let (all, elsewhere) = irqs[&families[pid]];
             steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
-            steps::even_out(&mut t.steps);
-            periods::even_out(&mut t.steps, longest_ns);
+            steps::even_sleeps(&mut t.steps);
+            periods::even_expiries(&mut t.steps, longest_ns);
             let birth = t.birth();
             t.beat = periods::reveal(&mut t.steps, birth);
         }

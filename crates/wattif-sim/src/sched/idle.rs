@@ -28,9 +28,7 @@ impl Kernel<'_, '_> {
         let reached = self.m.enter_idle(cpu, state, now);
         if reached > now {
             // On the way in it is busy; whose polling state gave up was not.
-            if self.m.energy.level(cpu) != PowerLevel::Busy {
-                self.set_power(cpu, PowerLevel::Busy);
-            }
+            self.draws_busy(cpu);
             self.arm(Source::Kick(cpu), reached);
         } else {
             self.in_state(cpu, state);
@@ -134,9 +132,14 @@ impl Kernel<'_, '_> {
     pub(crate) fn wake_cpu(&mut self, cpu: CpuId, at: u64) {
         if let Some(ready) = self.m.wake(cpu, at) {
             self.arm(Source::Kick(cpu), ready);
-            if self.m.energy.level(cpu) != PowerLevel::Busy {
-                self.set_power(cpu, PowerLevel::Busy);
-            }
+            self.draws_busy(cpu);
+        }
+    }
+
+    /// On the way in or out of an idle state.
+    fn draws_busy(&mut self, cpu: CpuId) {
+        if self.m.energy.level(cpu) != PowerLevel::Busy {
+            self.set_power(cpu, PowerLevel::Busy);
         }
     }
 

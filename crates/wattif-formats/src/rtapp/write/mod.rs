@@ -195,7 +195,7 @@ impl<'w> Writer<'w> {
                 rounds(count)
             }
             // Phases whose attributes change have a loop around them only as a task.
-            [first @ .., Step::Loop(count, body)] if task.startup.0 == 0 && self.is_one_more(first, *count, body) => {
+            [first @ .., Step::Loop(count, body)] if task.startup.0 == 0 && is_one_more(first, *count, body) => {
                 let (count, body) = (count.map(|n| n.saturating_add(1)), std::mem::take(body));
                 self.lost.insert(
                     "rounds alike but for the first, which sets other attributes: it became like the others".into(),
@@ -269,8 +269,12 @@ impl<'w> Writer<'w> {
                 }
                 Step::Loop(count, body) => {
                     close(&mut phases, &mut phase, 1, &bound);
-                    let mut ops = Vec::new();
-                    self.written_out(body, &mut ops);
+                    let ops = written_out(body);
+                    if ops.len() >= MOST {
+                        let cut =
+                            "loops within loops are written out, and some would be longer than 10,000 events: cut";
+                        self.lost.insert(cut.into());
+                    }
                     if let Some(n) = count.filter(|n| changes(&ops) && is_short(*n, &ops)) {
                         for op in (0..n).flat_map(|_| &ops) {
                             if is_attribute(op) || matches!(op, Op::PhaseBegin) || phase.events.0.len() >= LONG {
@@ -290,43 +294,6 @@ impl<'w> Writer<'w> {
         }
         close(&mut phases, &mut phase, 1, &bound);
         phases
-    }
-
-    /// Does a loop, which needs phases of its own and is too long to be written out, do once more what comes before it?
-    fn is_one_more(&mut self, first: &[Step<'w>], count: Option<u64>, body: &[Step<'w>]) -> bool {
-        let lost = self.lost.clone();
-        let [mut before, mut again] = [Vec::new(), Vec::new()];
-        self.written_out(first, &mut before);
-        self.written_out(body, &mut again);
-        self.lost = lost;
-        if !changes(&again) || count.is_some_and(|n| is_short(n, &again)) {
-            return false;
-        }
-        let work = |ops: &[&'w Op]| ops.iter().copied().filter(|op| !is_attribute(op)).collect::<Vec<_>>();
-        work(&before) == work(&again)
-    }
-
-    /// The ops of a phase's loop, loops within repeated as often as they say.
-    fn written_out(&mut self, steps: &[Step<'w>], ops: &mut Vec<&'w Op>) {
-        for step in steps {
-            match step {
-                Step::Op(op) => ops.push(op),
-                Step::Loop(count, body) => {
-                    for _ in 0..count.unwrap_or(u64::MAX) {
-                        self.written_out(body, ops);
-                        if body.is_empty() || ops.len() >= MOST {
-                            break;
-                        }
-                    }
-                }
-            }
-            if ops.len() >= MOST {
-                self.lost.insert(
-                    "loops within loops are written out, and some would be longer than 10,000 events: cut".into(),
-                );
-                return;
-            }
-        }
     }
 
     fn op(&mut self, op: &Op, phase: &mut Phase, bound: &mut Option<Value>) {
@@ -541,6 +508,42 @@ impl<'w> Writer<'w> {
             false => name.into(),
         }
     }
+}
+
+/// Does a loop, which needs phases of its own and is too long to be written out, do once more what comes before it?
+fn is_one_more(first: &[Step<'_>], count: Option<u64>, body: &[Step<'_>]) -> bool {
+    let again = written_out(body);
+    if !changes(&again) || count.is_some_and(|n| is_short(n, &again)) {
+        return false;
+    }
+    let before = written_out(first);
+    let work = |op: &&&Op| !is_attribute(op);
+    before.iter().filter(work).eq(again.iter().filter(work))
+}
+
+/// The ops of a phase's loop, loops within repeated as often as they say; not many more than [`MOST`].
+fn written_out<'w>(steps: &[Step<'w>]) -> Vec<&'w Op> {
+    fn append<'w>(steps: &[Step<'w>], ops: &mut Vec<&'w Op>) {
+        for step in steps {
+            match step {
+                Step::Op(op) => ops.push(op),
+                Step::Loop(count, body) => {
+                    for _ in 0..count.unwrap_or(u64::MAX) {
+                        append(body, ops);
+                        if body.is_empty() || ops.len() >= MOST {
+                            break;
+                        }
+                    }
+                }
+            }
+            if ops.len() >= MOST {
+                return;
+            }
+        }
+    }
+    let mut ops = Vec::new();
+    append(steps, &mut ops);
+    ops
 }
 
 fn is_attribute(op: &Op) -> bool {

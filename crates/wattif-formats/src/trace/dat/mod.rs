@@ -59,8 +59,9 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     let mut clock: Option<&String> = None;
     for buffer in buffers {
         if !builder.recording.records.is_empty() && clock.is_some() && buffer.clock.as_ref() != clock {
-            let [name, clock] = [&buffer.name, buffer.clock.as_ref().unwrap_or(&buffer.name)].map(|t| quoted(t));
-            let message = format!("buffer {name} has stamps of another clock, {clock}: it is not read");
+            let other = buffer.clock.as_ref().map_or("that is not told".into(), |clock| quoted(clock));
+            let message =
+                format!("buffer {} has stamps of another clock, {other}: it is not read", quoted(&buffer.name));
             builder.say(Diagnostic::note("trace::N03", 0..0, message));
             continue;
         }

@@ -18,7 +18,8 @@
 //! 1. Some CPU is overutilised: not here, the ordinary path decides. A synchronous wake-up stays with its waker.
 //! 2. boosted := task + boost · (1024 − task) / 100. Walk all CPUs cluster by cluster: first that of the biggest CPU if boosted,
 //!    else of the smallest (the lowest number of equals), then round the ring of clusters, which stand in order of their first
-//!    CPUs: {6-7}, {0-3}, {4-5} on a Pixel 6 if boosted. Within a cluster by number. A CPU that boosted, or its utilisation and the task, exceed in capacity is skipped, one under interrupt load too.
+//!    CPUs: {6-7}, {0-3}, {4-5} on a Pixel 6 if boosted. Within a cluster by number. Skipped is a CPU whose capacity boosted, or
+//!    its utilisation with the task, exceeds, and one under interrupt load.
 //! 3. `prefer_idle`: the first idle CPU; else the one with most room at its present frequency; backup: the least used.
 //! 4. Otherwise: of the busy ones those with room now, smaller first, then most spare capacity: target. Of the idle ones the
 //!    smaller, then the one in the shallower state: backup, or target without any other.
@@ -41,7 +42,8 @@
 //!
 //! # Differences from the kernel
 //! Where there is a table of powers it is there, on machines of equal CPUs too; mainline's needs CPUs that differ. Not under SMT.
-//! FIDELITY(payoff-regions): the gains of the payoff regions are from memory. Idle states: the shallowest for a CPU or cluster with utilisation, the deepest without. No vectors of this code exist.
+//! FIDELITY(payoff-regions): the gains of the payoff regions are from memory. Idle states: the shallowest for a CPU or cluster
+//! with utilisation, the deepest without. No vectors of this code exist.
 //!
 //! # Source
 //! Android common kernel 4.9, `kernel/sched/fair.c` (`find_best_target`, `select_energy_cpu_brute`, `energy_diff`),
