@@ -428,7 +428,7 @@ impl Cpu {
     /// The least energy for an idle period that was spent in `entered`; and the state that an oracle takes, which fits with its
     /// own entry and exit: of equals the deepest, the shallowest where staying busy is best.
     fn least(&self, table: &PowerTable, entered: usize, length_ns: u64) -> (Fj, usize) {
-        let stay: u128 = self.parts(length_ns).map(|(part, ns)| Uw(table.busy(part.opp)).over(ns).0).sum();
+        let stay = self.busy(table, length_ns);
         let available = || self.states.iter().filter(|s| s.enabled || s.index == entered);
         let (mut least, mut best) = (stay, (stay, available().next().map_or(0, |s| s.index)));
         for s in available() {
@@ -463,35 +463,36 @@ impl Cpu {
         self.states[..=s.index].iter().rev().find(within_reach).unwrap_or(&self.states[0])
     }
 
-    /// The stretches until the request, and how much of each is before it.
-    fn parts(&self, length_ns: u64) -> impl Iterator<Item = (&Stretch, u64)> {
-        self.stretches.iter().scan(length_ns, |left, part| {
-            let ns = part.ns.min(*left);
-            *left -= ns;
-            Some((part, ns))
-        })
-    }
-
     /// The period in a state.
     fn sleep(&self, table: &PowerTable, s: &State, length_ns: u64) -> Sleep {
-        let alone = |opp: usize| table.idle(s.alone.unwrap_or(s.index), opp);
-        // Whoever sleeps alone in a part of the core's sleep does not draw more because of it.
-        let deep = |opp: usize| table.idle(s.index, opp).min(alone(opp));
-        let (mut asleep, mut alone_ns) = (0, 0u64);
-        for (part, ns) in self.parts(length_ns) {
+        let mut sleep = Sleep { asleep: Fj(0), alone_ns: 0, more_alone: u64::MAX, more: u64::MAX };
+        let mut left = length_ns;
+        for part in &self.stretches {
+            let (busy, deep) = (table.busy(part.opp), table.idle(s.index, part.opp));
+            let alone = s.alone.map_or(deep, |state| table.idle(state, part.opp));
+            // Whoever sleeps alone in a part of the core's sleep does not draw more because of it.
+            let deep = deep.min(alone);
+            sleep.more_alone = sleep.more_alone.min(busy.saturating_sub(alone));
+            sleep.more = sleep.more.min(busy.saturating_sub(deep));
+            let ns = part.ns.min(left);
+            left -= ns;
             // Of a part that the request ends nothing is known but its length.
             let together_ns = if ns < part.ns || s.alone.is_none() { ns } else { part.together_ns };
-            asleep += Uw(deep(part.opp)).over(together_ns).0;
-            if together_ns < ns {
-                asleep += Uw(alone(part.opp)).over(ns - together_ns).0;
-                alone_ns += ns - together_ns;
-            }
+            sleep.asleep += Uw(deep).over(together_ns) + Uw(alone).over(ns - together_ns);
+            sleep.alone_ns += ns - together_ns;
         }
-        let more = |power: &dyn Fn(usize) -> u64| {
-            let more = |part: &Stretch| table.busy(part.opp).saturating_sub(power(part.opp));
-            Uw(self.stretches.iter().map(more).min().unwrap_or(0))
+        sleep
+    }
+
+    /// The energy of staying busy for the period.
+    fn busy(&self, table: &PowerTable, length_ns: u64) -> u128 {
+        let mut left = length_ns;
+        let energy = |part: &Stretch| {
+            let ns = part.ns.min(left);
+            left -= ns;
+            Uw(table.busy(part.opp)).over(ns).0
         };
-        Sleep { asleep: Fj(asleep), alone_ns, more_alone: more(&alone), more: more(&deep) }
+        self.stretches.iter().map(energy).sum()
     }
 }
 
@@ -500,16 +501,16 @@ struct Sleep {
     asleep: Fj,
     /// How long it was without other hardware threads of the core.
     alone_ns: u64,
-    /// What entering and leaving take more than being alone, and than being together.
-    more_alone: Uw,
-    more: Uw,
+    /// What entering and leaving take more than being alone, and than being together, µW.
+    more_alone: u64,
+    more: u64,
 }
 
 impl Sleep {
     /// Its energy where so much of it is entering and leaving.
     fn energy(&self, transit_ns: u64) -> u128 {
         let first = transit_ns.min(self.alone_ns);
-        self.asleep.0 + self.more_alone.over(first).0 + self.more.over(transit_ns - first).0
+        self.asleep.0 + Uw(self.more_alone).over(first).0 + Uw(self.more).over(transit_ns - first).0
     }
 }
 

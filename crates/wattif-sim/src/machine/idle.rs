@@ -5,7 +5,7 @@
 //! does not matter, so a core's threads may be in states of the core of different depth.
 
 use super::Machine;
-use wattif_model::platform::Scope;
+use wattif_model::platform::{IdleState, Scope};
 use wattif_model::{CpuId, Pid};
 
 /// A CPU's sleep.
@@ -89,8 +89,10 @@ impl Machine {
                 _ => None,
             }
         };
+        // Few machines have states of a cluster, and its CPUs may be many.
+        let shared = self.states(cpu).iter().any(|s| s.scope == Scope::Cluster);
         let cluster = &self.platform.clusters[self.platform.cpus[cpu.at()].cluster.at()].cpus;
-        let cluster = cluster.iter().filter_map(until(Scope::Cluster)).max();
+        let cluster = if shared { cluster.iter().filter_map(until(Scope::Cluster)).max() } else { None };
         let core = self.threads_of(cpu).iter().copied().filter_map(until(Scope::Core)).max();
         cluster.max(core).unwrap_or(0)
     }
@@ -110,9 +112,12 @@ impl Machine {
     /// The state whose power a CPU draws that has asked for `state`: a state of the core needs all its hardware threads.
     /// States of a cluster count for the cluster's own power.
     pub fn powered(&self, cpu: CpuId, state: usize) -> usize {
-        let states = self.states(cpu);
-        let reached = |s: &usize| states[*s].scope != Scope::Core || self.mates_sleep(cpu, Scope::Core);
-        (0..=state).rev().find(reached).unwrap_or(0)
+        let of_cpu = |s: &IdleState| s.scope != Scope::Core;
+        let states = &self.states(cpu)[..=state];
+        if of_cpu(&states[state]) || self.mates_sleep(cpu, Scope::Core) {
+            return state;
+        }
+        states.iter().rposition(of_cpu).unwrap_or(0)
     }
 
     /// The state the hardware can be in now: `state`, or the deepest narrower one while others of its scope are awake.
@@ -136,7 +141,7 @@ impl Machine {
             .is_some_and(|s| s.phase == Phase::Asleep && (self.states(cpu)[s.state].scope as u8) >= scope as u8)
     }
 
-    fn states(&self, cpu: CpuId) -> &[wattif_model::platform::IdleState] {
+    fn states(&self, cpu: CpuId) -> &[IdleState] {
         self.platform.idle_states(cpu)
     }
 }
