@@ -51,6 +51,7 @@ pub(super) fn pools<F: Ord>(threads: &BTreeMap<Pid, Thread>, family: impl Fn(Pid
         let set: BTreeSet<Pid> = members.iter().copied().collect();
         if threads.iter().all(|(pid, t)| wakes_any(&t.steps, &set, set.contains(pid)))
             && posts_to(threads, &set) >= MIN_WAKEUPS * set.len()
+            && !closes_a_cycle(threads, &set)
         {
             all.extend(members.iter().map(|m| (*m, members[0])));
         }
@@ -80,6 +81,26 @@ fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -> bool {
     let all: usize = counts.values().sum();
     let most = counts.values().max().copied().unwrap_or(0);
     all == 0 || !is_member && counts.len() >= MIN_THREADS && most * pool.len() <= PREFERENCE * all.max(pool.len())
+}
+
+/// Does what the members wake come back to them?
+fn closes_a_cycle(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
+    let wakes = |pid: Pid| {
+        threads[&pid].steps.iter().filter_map(|s| if let Step::Post { to, .. } = *s { Some(to) } else { None })
+    };
+    let mut new: Vec<Pid> = pool.iter().copied().collect();
+    let mut seen = BTreeSet::new();
+    while let Some(pid) = new.pop() {
+        for to in wakes(pid) {
+            if pool.contains(&to) {
+                return true;
+            }
+            if threads.contains_key(&to) && seen.insert(to) {
+                new.push(to);
+            }
+        }
+    }
+    false
 }
 
 fn posts_to(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize {
