@@ -20,6 +20,7 @@ mod play;
 mod pools;
 mod programs;
 mod requests;
+mod rounds;
 mod sched_idle;
 mod servers;
 mod spins;

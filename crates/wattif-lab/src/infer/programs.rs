@@ -15,6 +15,8 @@ use wattif_model::{CpuSet, Ns, Pid};
 const BUSY_PCT: u64 = 80;
 /// Between two looks at the clock.
 const SPIN_CHUNK_NS: u64 = 1_000;
+/// So many relative sleeps make one more that is of another length relative, too.
+const SLEEPS_OF: usize = 20;
 /// Work and sleeps without an end.
 const FOREVER_NS: u64 = 1_000_000_000_000_000;
 
@@ -42,21 +44,24 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let families = super::pools::families(recording, &threads);
     let pools = super::pools::pools(&threads, |pid| &families[&pid]);
     let hidden = super::requests::ask(&mut threads, &pools);
+    let sleep_alike = sleep_alike(&threads, &kinds);
+    let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid));
+    let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);
+    pools.keys().for_each(|pid| _ = rounds.entry(*pid).or_insert(0));
     let late = late_jobs(recording, &threads);
     let ticks = super::ticks::delay(recording, platform);
     let delay = ticks.unwrap_or(0);
     let programs = Programs {
         calibration: full_speed(platform),
         starting_again: starting_again(&late),
-        sleep_alike: sleep_alike(&threads, &kinds),
-        closed: closed(&threads, recording.end.0),
+        sleep_alike,
+        rounds,
         end: recording.end.0,
         nr_cpus: platform.nr_cpus(),
         delay,
         grid: ticks.map_or(1, |_| super::ticks::length(platform)),
         options,
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
-        pooled: pools.keys().copied().collect(),
         barriers: barriers.keys().copied().zip(0..).collect(),
         mutexes: mutexes.iter().copied().zip(0..).collect(),
         index,
@@ -98,7 +103,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         let roams = !t.binds.is_empty();
         let mut cpus = bound.get(pid).cloned().filter(|_| !roams);
         let mut bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
-        if bind.is_some() && !programs.goes_round(pid) {
+        if bind.is_some() && !programs.rounds.contains_key(pid) {
             cpus = None;
         }
         let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
@@ -273,6 +278,11 @@ fn sleeps(steps: &[Step], alike: bool) -> Vec<bool> {
             phase.iter().for_each(|i| asleep[*i] = true);
         }
     }
+    // Of a program that sleeps relatively, a few that are longer than the others are no timers.
+    let few = asleep.iter().filter(|asleep| **asleep).count() / SLEEPS_OF;
+    if few > 0 && steps.iter().zip(&asleep).filter(|(s, asleep)| timer(s) && !**asleep).count() <= few {
+        asleep = steps.iter().map(timer).collect();
+    }
     asleep
 }
 
@@ -331,13 +341,13 @@ struct Programs<'a> {
     queues: BTreeMap<Queue, u32>,
     barriers: BTreeMap<Pid, u32>,
     mutexes: BTreeMap<Pid, u32>,
-    pooled: BTreeSet<Pid>,
     sleep_alike: BTreeSet<Pid>,
     calibration: u64,
     /// Names of tasks whose late threads start again from now.
     starting_again: BTreeSet<String>,
-    /// Threads that only wait for each other and for times of given length: they go round.
-    closed: BTreeSet<Pid>,
+    /// From which of its steps on each thread goes round that may get farther than it did (`rounds.rs`). Threads of a pool always do: they may
+    /// get more requests than they got.
+    rounds: BTreeMap<Pid, usize>,
     /// Of the trace.
     end: u64,
     /// Of the machine.
@@ -350,10 +360,6 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// Its program is a loop: it may get farther than it did, and a thread of a pool may get more requests than it got.
-    fn goes_round(&self, pid: &Pid) -> bool {
-        self.closed.contains(pid) || self.pooled.contains(pid)
-    }
     /// `bind`: after so many steps other than work it binds itself to these CPUs.
     fn ops(
         &self,
@@ -364,7 +370,8 @@ impl Programs<'_> {
         task: &str,
         bind: Option<(u32, CpuSet)>,
     ) -> Vec<Op> {
-        let mut bind = bind.filter(|_| !self.goes_round(&pid));
+        let round = self.rounds.get(&pid).copied();
+        let mut bind = bind.filter(|_| round.is_none());
         let mut done = 0;
         let asleep = sleeps(&t.steps, self.sleep_alike.contains(&pid));
         let absolute = !self.starting_again.contains(task);
@@ -382,10 +389,13 @@ impl Programs<'_> {
         let work = |units: u64| super::memory::ops(units / self.calibration, t.memory);
         let mut ops = Vec::with_capacity(t.steps.len() + 4);
         ops.extend(anchor);
-        let first = ops.len();
+        let mut first = ops.len();
         // When the last of a phase's sleeps ended: a timer that comes next counts from there.
         let mut slept = None;
-        for (step, asleep) in t.steps.iter().zip(&asleep) {
+        for (i, (step, asleep)) in t.steps.iter().zip(&asleep).enumerate() {
+            if round == Some(i) {
+                first = ops.len();
+            }
             if let Some((_, cpus)) = bind.take_if(|(after, _)| *after <= done) {
                 ops.push(Op::SetAffinity(Some(cpus)));
             }
@@ -437,7 +447,8 @@ impl Programs<'_> {
             };
             ops.push(op);
         }
-        if self.goes_round(&pid) {
+        if round.is_some() {
+            ops.extend(self.last_wait(t));
             ops.insert(first, Op::Loop { count: None, end: ops.len() as u32 + 1 });
             ops.push(Op::LoopEnd { begin: first as u32 });
             return ops;
@@ -474,13 +485,20 @@ impl Programs<'_> {
         ops.push(Op::Sleep(Amount::Fixed(FOREVER_NS)));
         ops
     }
-}
-
-/// The thread that a step wakes, asks or meets.
-fn wakes(step: &Step) -> Option<Pid> {
-    match *step {
-        Step::Post { to, .. } | Step::Put(Queue::Requests(to, _)) | Step::Barrier(to) | Step::Lock(to) => Some(to),
-        _ => None,
+    /// The wait that the end of the trace cuts off, of a thread that only waits for times of given length: as long as they are in the middle.
+    fn last_wait(&self, t: &Thread) -> Option<Op> {
+        let State::Sleeping { since, .. } = t.state else { return None };
+        let timed = |s: &&Step| !matches!(s, Step::Token { .. }) && s.woken_at().is_some();
+        let waits: Vec<&Step> = t.steps.iter().filter(|s| s.waits()).collect();
+        let length = |s: &&Step| s.woken_at().zip(s.blocked_since()).map(|(until, since)| until.saturating_sub(since));
+        let mut lengths: Vec<u64> = waits.iter().filter_map(length).collect();
+        let usual = steps::median(&mut lengths).filter(|_| waits.iter().all(timed))?;
+        let ns = Amount::Fixed(usual.max(self.end.saturating_sub(since)));
+        Some(match waits.last()? {
+            Step::Device { .. } => Op::Device { device: 0, service: ns },
+            Step::Interrupt { .. } => Op::Device { device: 1, service: ns },
+            _ => Op::Sleep(ns),
+        })
     }
 }
 
@@ -511,32 +529,6 @@ fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording) -> Vec<Named> {
     queues.keys().map(name).collect()
 }
 
-/// Threads of components (by who wakes whom) in which nothing happens at a given time: all of them wait for each other, or sleep so
-/// long, and have been there from the beginning. What they do has no end, and under another kernel it may go faster than it did:
-/// they repeat what was recorded. Tokens stay balanced, since each was put once and taken once.
-fn closed(threads: &BTreeMap<Pid, Thread>, end: u64) -> BTreeSet<Pid> {
-    let mut open: BTreeSet<Pid> = threads.iter().filter(|(_, t)| !t.goes_round(end)).map(|(p, _)| *p).collect();
-    // Whoever is woken by an open thread or wakes one is open.
-    let edges: Vec<(Pid, Pid)> = threads
-        .iter()
-        .flat_map(|(p, t)| t.steps.iter().filter_map(|s| wakes(s).map(|to| (*p, to))))
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .collect();
-    loop {
-        let before = open.len();
-        for (a, b) in &edges {
-            if open.contains(a) || open.contains(b) {
-                open.extend([*a, *b]);
-            }
-        }
-        if open.len() == before {
-            break;
-        }
-    }
-    threads.keys().filter(|p| !open.contains(p)).copied().collect()
-}
-
 impl Thread {
     /// Does its beat go on when the trace ends? A thread with a beat is never blocked for more than two periods, of which it may leave one
     /// out. If it is, it has stopped; if it mostly was, its beat is that of bursts.
@@ -555,19 +547,6 @@ impl Thread {
     fn bound_after(&self, cpus: &CpuSet) -> Option<u32> {
         let outside = self.ran.iter().rposition(|(_, cpu)| !cpus.contains(*cpu))?;
         self.ran.get(outside + 1).map(|(after, _)| *after)
-    }
-    /// Could its program be a loop without a clock?
-    fn goes_round(&self, end: u64) -> bool {
-        let asleep = sleeps(&self.steps, false);
-        let timed = self.steps.iter().zip(&asleep).any(|(s, asleep)| matches!(s, Step::Timer { .. }) && !asleep);
-        let blocks = self.steps.iter().any(Step::waits) && self.steps.iter().any(Step::is_busy);
-        let ends = |s: &Step| matches!(s, Step::Fork(_) | Step::Exit | Step::Attr(_));
-        blocks
-            && self.parent.is_none()
-            && self.born <= end / 20
-            && !matches!(self.state, State::Dead { .. })
-            && !timed
-            && !self.steps.iter().any(ends)
     }
 }
 

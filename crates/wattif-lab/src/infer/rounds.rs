@@ -1,0 +1,213 @@
+//! Programs without an end.
+//!
+//! Under another kernel or clock a thread may get farther than it did, and then it needs more steps than the trace shows. Who waits for
+//! nothing that comes at a given time goes round: it sleeps so long, or for others that go round as well. What it did first may
+//! belong to its beginning: until it had forked its children, was woken by the thread that started it, or slept for a time. So
+//! a thread does all that was recorded, and then again what it did from a time on, since when nothing of that kind has happened to it or to
+//! those it deals with. The time is the same for all of them: each token that was put from then on was taken from then on, so that
+//! rounds leave no token behind and lack none.
+//!
+//! Threads that had ended or stopped before the trace did, and those with timers, do what was recorded. Whoever waits for such a thread until
+//! late is as bound to it; unless that thread wakes it now and then only, when it had hardly begun to wait: then it goes round without.
+
+use super::steps::{Queue, Step};
+use super::workload::{State, Thread};
+use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::Pid;
+
+/// Who never waits goes round if it wakes others so often.
+const MIN_POSTS: usize = 8;
+/// One wait in so many may be ended by a thread that does not go round.
+const STRAY_OF: usize = 20;
+/// Whoever is there in the first part of a trace of so many was there from the beginning.
+const EARLY_OF: u64 = 20;
+/// Of waits without a time it is known that they are shorter than one part in so many of the trace, or the thread has stopped.
+const QUIET_OF: u64 = 10;
+
+/// What a thread waited for another one: how often, how long at most, and until when.
+#[derive(Clone, Copy, Default)]
+struct Waits {
+    n: usize,
+    longest: u64,
+    last: u64,
+}
+
+/// From which of its steps on each thread that goes round does so. Wake-ups by timers that its rounds do without are left out of `threads`.
+/// `asleep` tells which timers are relative sleeps; the trace ends at `end`.
+pub(super) fn rounds(
+    threads: &mut BTreeMap<Pid, Thread>,
+    asleep: impl Fn(Pid, &[Step]) -> Vec<bool>,
+    end: u64,
+) -> BTreeMap<Pid, usize> {
+    let own = |(pid, t): (&Pid, &Thread)| Some((*pid, steady(t, &asleep(*pid, &t.steps), threads, end)?));
+    let mut since: BTreeMap<Pid, u64> = threads.iter().filter_map(own).collect();
+    let waits: BTreeMap<Pid, BTreeMap<Option<Pid>, Waits>> = threads.iter().map(|(pid, t)| (*pid, waits(t))).collect();
+    let meetings = meetings(threads);
+    // Whoever waits for a thread that does not go round does not either.
+    loop {
+        let goes = |pid: &Pid| since.contains_key(pid);
+        let bound = |pid: &Pid| {
+            let (of, late) = (&waits[pid], |w: &Waits| w.last > end / 2);
+            let by = |(by, w): (&Option<Pid>, &Waits)| by.is_some_and(|by| !goes(&by)) && late(w) && !is_stray(w, of);
+            of.iter().any(by)
+        };
+        let mut open: BTreeSet<Pid> = since.keys().filter(|pid| bound(pid)).copied().collect();
+        open.extend(meetings.iter().filter(|all| !all.iter().all(goes)).flatten().filter(|pid| goes(pid)));
+        if open.is_empty() {
+            break;
+        }
+        since.retain(|pid, _| !open.contains(pid));
+    }
+    // What those did for it once belongs to its beginning.
+    let going: BTreeSet<Pid> = since.keys().copied().collect();
+    for (pid, since) in &mut since {
+        let others = waits[pid].iter().filter(|(by, w)| by.is_some_and(|by| !going.contains(&by)) && w.last <= end / 2);
+        *since = others.map(|(_, w)| w.last).fold(*since, u64::max);
+    }
+    let pairs = |pid: &Pid| waits[pid].keys().flatten().map(|by| (*pid, *by)).collect::<Vec<_>>();
+    let met = meetings.iter().flat_map(|all| all.iter().map(|pid| (*all.first().expect("not empty"), *pid)));
+    let links: BTreeSet<(Pid, Pid)> = going.iter().flat_map(pairs).chain(met).collect();
+    together(&mut since, &links);
+    // Where steps do not say when they were, all of them are done again or none.
+    for (pid, since) in &mut since {
+        let t = &threads[pid];
+        let timeless = |s: &Step| matches!(s, Step::Get(_) | Step::Put(_) | Step::Drain { .. });
+        if *since > 0 && (t.steps.iter().any(timeless) || begin(&t.steps, *since).is_none()) {
+            *since = u64::MAX;
+        }
+    }
+    together(&mut since, &links);
+    since.retain(|_, since| *since < u64::MAX);
+    leave_out(threads, &since);
+    let first = |(pid, since): (&Pid, &u64)| {
+        let steps = &threads[pid].steps;
+        let begin = begin(steps, *since)?;
+        has_turns(&steps[begin..]).then_some((*pid, begin))
+    };
+    since.iter().filter_map(first).collect()
+}
+
+/// Since when nothing has happened to a thread that happens once or at a given time; `None` if it may not go round.
+fn steady(t: &Thread, asleep: &[bool], threads: &BTreeMap<Pid, Thread>, end: u64) -> Option<u64> {
+    let sleeps = matches!(t.state, State::Sleeping { .. });
+    if matches!(t.state, State::Dead { .. }) || stopped(t, end) || !has_turns(&t.steps) {
+        return None;
+    }
+    if sleeps && !t.steps.iter().any(Step::waits) {
+        return None;
+    }
+    let mut since = if t.born > end / EARLY_OF { t.born } else { 0 };
+    let mut now = 1;
+    for (step, asleep) in t.steps.iter().zip(asleep) {
+        now = time(step).map_or(now, |at| now.max(at));
+        match step {
+            Step::Timer { .. } if !asleep => since = now,
+            Step::Passed { .. } | Step::Attr(_) => since = now,
+            Step::Fork(child) => since = now.max(threads.get(child).map_or(0, |child| child.born)),
+            Step::Exit => return None,
+            _ => {}
+        }
+    }
+    (since <= end / 2).then_some(since)
+}
+
+/// Does it work and wait, or wake others while it works?
+fn has_turns(steps: &[Step]) -> bool {
+    let posts = steps.iter().filter(|s| matches!(s, Step::Post { .. })).count();
+    steps.iter().any(Step::is_busy) && (steps.iter().any(Step::waits) || posts >= MIN_POSTS)
+}
+
+/// It has slept at the end for twice as long as ever before.
+fn stopped(t: &Thread, end: u64) -> bool {
+    let State::Sleeping { since, .. } = t.state else { return false };
+    let length = |s: &Step| s.woken_at().zip(s.blocked_since()).map(|(until, since)| until.saturating_sub(since));
+    let waits = t.steps.iter().filter(|s| s.waits());
+    let longest = waits.map(|s| length(s).unwrap_or(end / QUIET_OF)).max().unwrap_or(0);
+    end.saturating_sub(since) > 2 * longest
+}
+
+/// When a step was, if it says so.
+fn time(step: &Step) -> Option<u64> {
+    if let Step::Post { at, .. } = *step { Some(at) } else { step.woken_at() }
+}
+
+/// Its waits by who ended them.
+fn waits(t: &Thread) -> BTreeMap<Option<Pid>, Waits> {
+    let mut all: BTreeMap<Option<Pid>, Waits> = BTreeMap::new();
+    for step in t.steps.iter().filter(|s| s.waits()) {
+        let by = if let Step::Token { by, .. } = *step { Some(by) } else { None };
+        let (until, since) = (step.woken_at().unwrap_or(0), step.blocked_since().unwrap_or(0));
+        let w = all.entry(by).or_default();
+        *w = Waits { n: w.n + 1, longest: w.longest.max(until.saturating_sub(since)), last: w.last.max(until) };
+    }
+    all
+}
+
+/// Few of a thread's waits, and none of them long: it would have been woken anyway.
+fn is_stray(of_one: &Waits, all: &BTreeMap<Option<Pid>, Waits>) -> bool {
+    let n: usize = all.values().map(|w| w.n).sum();
+    // Each length but those by it; another thread of the same number of waits and length changes nothing.
+    let others = all.values().filter(|w| w.n > of_one.n).map(|w| w.longest).max().unwrap_or(0);
+    of_one.n * STRAY_OF <= n && of_one.longest <= others
+}
+
+/// Threads that meet at a barrier, share a lock or serve each other.
+fn meetings(threads: &BTreeMap<Pid, Thread>) -> Vec<BTreeSet<Pid>> {
+    let mut all: BTreeMap<(u8, Pid), BTreeSet<Pid>> = BTreeMap::new();
+    for (pid, t) in threads {
+        for step in &t.steps {
+            let (kind, of) = match *step {
+                Step::Barrier(of) => (0, of),
+                Step::Lock(of) => (1, of),
+                Step::Get(queue) | Step::Put(queue) | Step::Drain { from: queue, .. } => match queue {
+                    Queue::Wakes(of) | Queue::Requests(of, _) | Queue::Batch(of, _) | Queue::Replies(of, _) => (2, of),
+                },
+                _ => continue,
+            };
+            all.entry((kind, of)).or_insert_with(|| [of].into()).insert(*pid);
+        }
+    }
+    all.into_values().collect()
+}
+
+/// Those who deal with each other are steady since the same time.
+fn together(since: &mut BTreeMap<Pid, u64>, links: &BTreeSet<(Pid, Pid)>) {
+    let mut changed = true;
+    while std::mem::take(&mut changed) {
+        for (a, b) in links {
+            let (Some(of_a), Some(of_b)) = (since.get(a).copied(), since.get(b).copied()) else { continue };
+            if of_a != of_b {
+                changed = true;
+                [a, b].iter().for_each(|pid| _ = since.insert(**pid, of_a.max(of_b)));
+            }
+        }
+    }
+}
+
+/// The first step after a time, at which the thread holds no lock; `None` where it wakes others or is woken until then.
+fn begin(steps: &[Step], since: u64) -> Option<usize> {
+    if since == 0 {
+        return Some(0);
+    }
+    let once = |s: &Step| time(s).is_some_and(|at| at <= since) || matches!(s, Step::Fork(_) | Step::Attr(_));
+    let mut begin = steps.iter().rposition(once).map_or(0, |last| last + 1);
+    let held = |n: i64, s: &Step| n + i64::from(matches!(s, Step::Lock(_))) - i64::from(matches!(s, Step::Unlock(_)));
+    let mut locks = steps[..begin].iter().fold(0, held);
+    while locks > 0 {
+        let step = steps.get(begin).filter(|s| !matches!(s, Step::Post { .. } | Step::Token { .. }))?;
+        (locks, begin) = (held(locks, step), begin + 1);
+    }
+    Some(begin)
+}
+
+/// Wake-ups of threads that go round by others, which do not, after their beginning.
+fn leave_out(threads: &mut BTreeMap<Pid, Thread>, since: &BTreeMap<Pid, u64>) {
+    let later = |by: Pid, to: Pid, at: u64| !since.contains_key(&by) && since.get(&to).is_some_and(|since| at > *since);
+    for (pid, t) in threads {
+        t.steps.retain(|s| match *s {
+            Step::Token { by, at, .. } => !later(by, *pid, at),
+            Step::Post { to, at } => !later(*pid, to, at),
+            _ => true,
+        });
+    }
+}
