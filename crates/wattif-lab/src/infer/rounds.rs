@@ -211,3 +211,115 @@ fn leave_out(threads: &mut BTreeMap<Pid, Thread>, since: &BTreeMap<Pid, u64>) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const END: u64 = 1_000 * MS;
+    const PING: Pid = Pid(1);
+    const PONG: Pid = Pid(2);
+    const OTHER: Pid = Pid(3);
+
+    fn token(by: Pid, at: u64) -> Step {
+        Step::Token { by, since: at - MS, at }
+    }
+    fn thread(steps: Vec<Step>, state: State) -> Thread {
+        let mut t = Thread::new(120);
+        (t.steps, t.state) = (steps, state);
+        t
+    }
+    /// Two threads that wake each other in turn, each every 10 ms; the third wakes the second at some times and then ends or sleeps on.
+    fn threads(at: &[u64], other: State) -> BTreeMap<Pid, Thread> {
+        let (mut ping, mut pong, mut third) = (Vec::new(), Vec::new(), Vec::new());
+        for now in (1..100).map(|i| i * 10 * MS) {
+            for at in at.iter().map(|ms| ms * MS).filter(|at| (now..now + 10 * MS).contains(at)) {
+                third.extend([Step::Work(1), Step::Post { to: PONG, at }]);
+                pong.extend([token(OTHER, at), Step::Work(1)]);
+            }
+            ping.extend([Step::Work(3), Step::Post { to: PONG, at: now + 5 * MS }, token(PONG, now + 9 * MS)]);
+            pong.extend([token(PING, now + 5 * MS), Step::Work(4), Step::Post { to: PING, at: now + 9 * MS }]);
+        }
+        [(PING, ping, State::Running), (PONG, pong, State::Running), (OTHER, third, other)]
+            .map(|(pid, steps, state)| (pid, thread(steps, state)))
+            .into()
+    }
+    fn found(threads: &mut BTreeMap<Pid, Thread>) -> Vec<(Pid, usize)> {
+        let asleep = |_: Pid, steps: &[Step]| vec![false; steps.len()];
+        rounds(threads, asleep, END).into_iter().collect()
+    }
+    const DEAD: State = State::Dead { since: 300 * MS };
+
+    #[test]
+    fn who_wait_for_each_other() {
+        assert_eq!(found(&mut threads(&[], DEAD)), [(PING, 0), (PONG, 0)]);
+        let mut forked = threads(&[], DEAD);
+        for pid in [PING, PONG] {
+            forked.get_mut(&pid).unwrap().parent = Some(OTHER);
+        }
+        assert_eq!(found(&mut forked), [(PING, 0), (PONG, 0)]);
+        forked.get_mut(&PONG).unwrap().state = DEAD;
+        assert_eq!(found(&mut forked), [], "one has ended, the other waits for it");
+    }
+
+    #[test]
+    fn a_beginning() {
+        let mut all = threads(&[13], DEAD);
+        let begins = found(&mut all);
+        assert_eq!(begins.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), [PING, PONG]);
+        // Tokens of the rounds are put as often as they are taken.
+        let counts = |pid: Pid, from: usize| {
+            let steps = &all[&pid].steps[from..];
+            let posts = steps.iter().filter(|s| matches!(s, Step::Post { .. })).count();
+            (posts, steps.iter().filter(|s| s.waits()).count())
+        };
+        let [(ping, a), (pong, b)] = begins[..] else { panic!("{begins:?}") };
+        assert_eq!((counts(ping, a), counts(pong, b)), ((99, 99), (99, 99)));
+        assert_eq!(b, 1, "it is started once");
+        let late: Vec<u64> = (1..99).map(|i| i * 10).collect();
+        assert_eq!(found(&mut threads(&late, DEAD)), [], "that was no beginning");
+    }
+
+    #[test]
+    fn now_and_then() {
+        let (timer, often) = (State::Sleeping { since: 900 * MS, disk: false }, [113, 413, 813]);
+        let mut all = threads(&often, timer);
+        let timers = [Step::Timer { until: 900 * MS, since: 899 * MS }, Step::Work(1)];
+        all.get_mut(&OTHER).unwrap().steps.extend(timers);
+        let mut bound = threads(&often, timer);
+        if let Some(Step::Token { since, .. }) =
+            bound.get_mut(&PONG).unwrap().steps.iter_mut().find(|s| **s == token(OTHER, 413 * MS))
+        {
+            *since = 300 * MS;
+        }
+        assert_eq!(found(&mut all), [(PING, 0), (PONG, 0)]);
+        let of_other = |s: &Step| matches!(s, Step::Token { by: OTHER, .. });
+        assert!(!all[&PONG].steps.iter().any(of_other), "they do without");
+        assert!(!all[&OTHER].steps.iter().any(|s| matches!(s, Step::Post { .. })));
+        assert_eq!(found(&mut bound), [], "it waited for that one");
+        assert!(bound[&PONG].steps.iter().any(of_other));
+    }
+
+    #[test]
+    fn who_stopped() {
+        let turns =
+            || (1..50u64).flat_map(|i| [Step::Work(1), Step::Sleep { ns: 9 * MS, since: i * 10 * MS }]).collect();
+        let sleeper = |since: u64| BTreeMap::from([(PING, thread(turns(), State::Sleeping { since, disk: false }))]);
+        assert_eq!(found(&mut sleeper(END - 5 * MS)), [(PING, 0)]);
+        assert_eq!(found(&mut sleeper(500 * MS)), []);
+    }
+
+    #[test]
+    fn no_round_begins_with_a_lock() {
+        let turn = |i: u64| {
+            let sleep = Step::Sleep { ns: MS, since: i * 10 * MS };
+            [sleep, Step::Lock(PING), Step::Work(1), Step::Unlock(PING), Step::Work(2)]
+        };
+        let mut steps: Vec<Step> = (1..100).flat_map(turn).collect();
+        steps[2] = Step::Fork(OTHER);
+        steps.insert(3, Step::Work(1));
+        let mut all = BTreeMap::from([(PING, thread(steps, State::Running))]);
+        assert_eq!(found(&mut all), [(PING, 5)]);
+    }
+}
