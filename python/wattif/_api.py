@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from . import _wattif
 from ._policies import refuse_own, take_own
 from ._wattif import Table
 
 Setting = str | int | bool
+
+#: How rt-app files are read, as ``--dialect`` of the command line: docs/concepts/rtapp-dialects.md.
+Dialect = Literal["workgen", "rtapp", "legacy-suspend"]
+
+
+def words(names: str | Sequence[str]) -> list[str]:
+    """One name stands for a list of one: it is not split into its letters."""
+    return [names] if isinstance(names, str) else list(names)
 
 
 def settings(set: Mapping[str, Setting] | None) -> dict[str, str]:
@@ -29,6 +37,7 @@ def inputs(
     seed: int,
     duration: str | float | None,
     set: Mapping[str, Setting] | None,
+    dialect: Dialect = "workgen",
 ) -> _wattif.Inputs:
     """What to run: all but the kernel, as the native part takes it."""
     _check_seeds([seed])
@@ -38,6 +47,7 @@ def inputs(
         "seed": seed,
         "duration": length(duration),
         "set": settings(set),
+        "dialect": dialect,
     }
 
 
@@ -131,7 +141,11 @@ class Run(_Object):
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Figures of the whole run."""
+        """Figures of the whole run; `docs/reference/metrics.md` has the unit and meaning of each.
+
+        Names end in the unit (``_us``, ``_ns``, ``_s``); energy has it beside its figures (``energy["unit"]``). A figure that the run
+        has no data for, such as a latency where no thread woke up, is None.
+        """
         return dict(self["metrics"])
 
     @property
@@ -159,7 +173,8 @@ class Run(_Object):
         return self._table("preemption_latency")
 
     def df_tasks_runtime(self) -> Table:
-        """A row per thread: pid, comm, task, policy, runtime_s, cpu_share, activations, migrations, latencies [us]."""
+        """A row per thread: pid, comm, task, policy, runtime_s [s], cpu_share (of one CPU, 0 to 1), counts of activations and
+        migrations, latencies [us]."""
         return self._table("tasks")
 
     def df_sched_switch(self) -> Table:
@@ -200,13 +215,14 @@ class Run(_Object):
 
     def _text(self) -> str:
         spec, m = self["spec"], self.metrics
+        latency = m["wakeup_latency_us"]
         lines = [
             f"<wattif.Run {spec['workload']} on {spec['platform']} under {spec['kernel']}, seed {spec['seed']}, "
             f"{spec['duration_s']:g} s>",
-            f"  wakeup_latency_us  mean {m['wakeup_latency_us']['mean']:.4g}  p99 {m['wakeup_latency_us']['p99']:.4g}",
+            f"  wakeup_latency_us  mean {_number(latency['mean'])}  p99 {_number(latency['p99'])}",
         ]
         if m.get("energy"):
-            lines.append(f"  energy             {m['energy']['total']:.4g} {m['energy']['unit']}")
+            lines.append(f"  energy             {_number(m['energy']['total'])} {m['energy']['unit']}")
         return "\n".join([*lines, f"  digest             {self.digest}"])
 
 
@@ -262,17 +278,31 @@ def run(
     seed: int = 1,
     duration: str | float | None = None,
     set: Mapping[str, Setting] | None = None,
-    events: Sequence[str] = EVENTS,
+    events: str | Sequence[str] = EVENTS,
+    dialect: Dialect = "workgen",
 ) -> Run:
-    """Simulate one workload (a model, a name of the gallery, an rt-app file) on one platform under one kernel.
+    """Simulate one workload on one platform under one kernel.
 
-    ``set={"cpuidle": "mine"}`` uses a governor written in Python, see `IdleGovernor` and `CpufreqGovernor`. ``events`` are those
-    that tables are kept of; decisions (``wattif_placement``, ``wattif_frequency``, ``wattif_idle``) are many and
-    only kept when they are named.
+    Args:
+        workload: a model, a name of the gallery, an rt-app file.
+        platform: a name (`platforms`) or a TOML file.
+        kernel: a name (`kernels`) or a TOML file.
+        seed: of all noise; the same seed gives the same run.
+        duration: simulated time, ``"250ms"`` or seconds; None: the workload's own.
+        set: what is different, by the paths of ``--set``; ``{"cpuidle": "mine"}`` uses a governor written in Python, see
+            `IdleGovernor` and `CpufreqGovernor`.
+        events: those that tables are kept of; decisions (``wattif_placement``, ``wattif_frequency``, ``wattif_idle``) are many and
+            only kept when they are named.
+        dialect: how an rt-app file is read.
+
+    Raises:
+        WattifError: a name, setting or file that is not right; the text says what and where.
+        KeyboardInterrupt: after Ctrl-C, which ends the run.
+        Exception: whatever a governor written in Python raises.
     """
-    asked = inputs(workload, platform, seed, duration, set)
+    asked = inputs(workload, platform, seed, duration, set, dialect)
     own = take_own(asked["set"])
-    return Run(_wattif.run(asked, kernel, list(events), own.get("cpuidle"), own.get("cpufreq")))
+    return Run(_wattif.run(asked, kernel, words(events), own.get("cpuidle"), own.get("cpufreq")))
 
 
 def _spec_of(run: Run) -> str:
@@ -293,11 +323,12 @@ def compare(
     seeds: int | Sequence[int] = ...,
     duration: str | float | None = ...,
     set: Mapping[str, Setting] | None = ...,
-    metrics: Sequence[str] = ...,
+    metrics: str | Sequence[str] = ...,
+    dialect: Dialect = ...,
 ) -> Comparison: ...
 @overload
 def compare(
-    workload: Run, kernels: Run | Sequence[Run], *, seeds: int | Sequence[int] = ..., metrics: Sequence[str] = ...
+    workload: Run, kernels: Run | Sequence[Run], *, seeds: int | Sequence[int] = ..., metrics: str | Sequence[str] = ...
 ) -> Comparison: ...
 def compare(
     workload: str | Run,
@@ -306,14 +337,15 @@ def compare(
     seeds: int | Sequence[int] = 20,
     duration: str | float | None = None,
     set: Mapping[str, Setting] | None = None,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
+    dialect: Dialect = "workgen",
 ) -> Comparison:
     """Kernels on paired seeds; the first is what the others are compared with.
 
     ``compare(run, other)`` compares the kernels of runs, on ``seeds`` of what they ran. Runs that differ in more than the kernel
     are refused, with the difference.
     """
-    chosen, shown = seed_list(seeds), list(metrics)
+    chosen, shown = seed_list(seeds), words(metrics)
     _wattif.check_metrics(shown)
     others = [kernels] if isinstance(kernels, (str, Run)) else list(kernels)
     if isinstance(workload, Run):
@@ -325,11 +357,11 @@ def compare(
     names = [kernel for kernel in others if isinstance(kernel, str)]
     if len(names) != len(others) or len(names) < 2:
         raise _wattif.WattifError("name at least two kernels, such as ['linux-5.3', 'linux-5.6']")
-    asked = inputs(workload, platform, chosen[0], duration, set)
+    asked = inputs(workload, platform, chosen[0], duration, set, dialect)
     refuse_own(asked["set"])
-    again = _call(
-        "compare", workload, names, platform=platform, seeds=seeds, duration=duration, set=dict(set or {}), metrics=shown
-    )
+    other = None if dialect == "workgen" else dialect
+    said = {"platform": platform, "seeds": seeds, "duration": duration, "set": dict(set or {}), "metrics": shown}
+    again = _call("compare", workload, names, **said, dialect=other)
     return Comparison(_wattif.compare([_wattif.spec(asked, k) for k in names], asked["set"], chosen, shown, again))
 
 
@@ -349,11 +381,12 @@ def explain(
     set: Mapping[str, Setting] | None = ...,
     seeds: int = ...,
     rerun: str | float = ...,
-    metrics: Sequence[str] = ...,
+    metrics: str | Sequence[str] = ...,
+    dialect: Dialect = ...,
 ) -> Explanation: ...
 @overload
 def explain(
-    workload: Run, a: Run, *, seeds: int = ..., rerun: str | float = ..., metrics: Sequence[str] = ...
+    workload: Run, a: Run, *, seeds: int = ..., rerun: str | float = ..., metrics: str | Sequence[str] = ...
 ) -> Explanation: ...
 def explain(
     workload: str | Run,
@@ -365,24 +398,26 @@ def explain(
     set: Mapping[str, Setting] | None = None,
     seeds: int = 8,
     rerun: str | float = "1s",
-    metrics: Sequence[str] = ("energy.total", "wakeup_latency_us.mean"),
+    metrics: str | Sequence[str] = ("energy.total", "wakeup_latency_us.mean"),
+    dialect: Dialect = "workgen",
 ) -> Explanation:
     """Why kernel ``b`` differs from ``a``: the first decision, energy and latency by cause, shares of the parts.
 
     ``explain(run, other)`` says it of two runs, which must differ in nothing but the kernel.
     """
-    _wattif.check_metrics(list(metrics))
+    shown = words(metrics)
+    _wattif.check_metrics(shown)
     if seeds < 0:
         raise _wattif.WattifError(f"{seeds} seeds: none (0) or more")
     if isinstance(workload, Run) and isinstance(a, Run):
         specs = [_spec_of(workload), _spec_of(a)]
     elif isinstance(workload, str) and isinstance(a, str) and isinstance(b, str):
-        asked = inputs(workload, platform, seed, duration, set)
+        asked = inputs(workload, platform, seed, duration, set, dialect)
         refuse_own(asked["set"])
         specs = [_wattif.spec(asked, kernel) for kernel in (a, b)]
     else:
         raise TypeError("explain(workload, kernel, other kernel), or explain(run, other run)")
-    return Explanation(_wattif.explain(specs, seeds, length(rerun) or "1s", list(metrics)))
+    return Explanation(_wattif.explain(specs, seeds, length(rerun) or "1s", shown))
 
 
 class Replay(_Object):
@@ -401,7 +436,7 @@ class Replay(_Object):
 
 def replay(
     trace: str,
-    kernels: Sequence[str] = (),
+    kernels: str | Sequence[str] = (),
     platform: str | None = None,
     recorded_kernel: str | None = None,
     seeds: int | Sequence[int] = 10,
@@ -414,7 +449,7 @@ def replay(
     """
     unseen = [f"{thread}={policy}" for thread, policy in (policies or {}).items()]
     return Replay(
-        _wattif.replay(trace, list(kernels), platform, recorded_kernel, seed_list(seeds), settings(set), unseen)
+        _wattif.replay(trace, words(kernels), platform, recorded_kernel, seed_list(seeds), settings(set), unseen)
     )
 
 

@@ -5,7 +5,8 @@ Slow: every decision calls into Python. Measured cost: docs/python.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import CodeType, FunctionType
 from typing import ClassVar
 
 from . import _wattif
@@ -41,7 +42,7 @@ class IdleGovernor:
         raise NotImplementedError
 
     def reflect(self, cpu: int, entered: int | None, residency_ns: int) -> None:
-        """What came of the last ``select``: the state entered (None: refused), and the time in it."""
+        """What came of the last ``select``: the state entered (None: refused), and the time in it, ns."""
 
     def poll_limit_ns(self, cpu: int, poll_time_ns: int) -> int:
         """How long a polling state polls before ``select`` is asked again, where the kernel would poll ``poll_time_ns``.
@@ -74,7 +75,7 @@ def take_own(set: dict[str, str]) -> dict[str, tuple[str, type]]:
         if set.get(slot) in known:
             name = set.pop(slot)
             cls = known[name]
-            own[slot] = (f"python:{name}@{_wattif.hash(_source(cls))}", cls)
+            own[slot] = (f"python:{name}@{_wattif.hash(_code(cls))}", cls)
     return own
 
 
@@ -88,12 +89,64 @@ def refuse_own(set: Mapping[str, str], axes: Mapping[str, Sequence[object] | str
                 raise _wattif.WattifError(f"`{name}` is a governor written in Python: only wattif.run can use it")
 
 
-def _source(cls: type) -> str:
-    """Its source is part of the run's spec; without a file (a shell), its byte code is."""
-    import inspect  # not needed by those who only run
+def _code(cls: type) -> str:
+    """What a class does, for the run's spec: byte code with its constants, defaults and closures, and plain attributes, of the
+    class and its bases; and what they call and read of the modules they are in. Classes and objects that they use are only named.
+    """
+    seen: set[int] = set()
+    bases = [base for base in cls.__mro__ if base.__module__ not in (__name__, "builtins")]
+    own = [sorted(_attributes(base)) for base in bases]
+    return "\n".join(f"{name}: {_text(value, seen)}" for attributes in own for name, value in attributes)
 
+
+def _attributes(cls: type) -> Iterator[tuple[str, object]]:
+    for name, value in vars(cls).items():
+        if name not in ("__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__"):
+            yield name, value
+
+
+def _text(value: object, seen: set[int]) -> str:
+    if _is_plain(value):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(_text(v, seen) for v in value)}]"
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(_text(v, seen) for v in value))}}}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_text(k, seen)}: {_text(v, seen)}' for k, v in value.items())}}}"
+    if isinstance(value, (staticmethod, classmethod)):
+        return _text(value.__func__, seen)
+    if isinstance(value, property):
+        return _text([value.fget, value.fset], seen)
+    if not isinstance(value, FunctionType):
+        return str(getattr(value, "__qualname__", type(value).__qualname__))
+    if id(value) in seen:
+        return value.__qualname__
+    seen.add(id(value))
+    closure = [cell.cell_contents for cell in value.__closure__ or () if not _is_empty(cell)]
+    return f"({_byte_code(value.__code__, value, seen)}, {_text([value.__defaults__, value.__kwdefaults__, closure], seen)})"
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes))
+
+
+def _is_of(module: str, value: object) -> bool:
+    return isinstance(value, FunctionType) and value.__module__ == module
+
+
+def _is_empty(cell: object) -> bool:
     try:
-        return inspect.getsource(cls)
-    except (OSError, TypeError):
-        code = {k: v.__code__.co_code.hex() for k, v in vars(cls).items() if inspect.isfunction(v)}
-        return f"{cls.__qualname__} {sorted(code.items())}"
+        cell.cell_contents  # type: ignore[attr-defined]
+    except ValueError:
+        return True
+    return False
+
+
+def _byte_code(code: CodeType, function: FunctionType, seen: set[int]) -> str:
+    """Without names of files and numbers of lines."""
+    constants = [_byte_code(c, function, seen) if isinstance(c, CodeType) else _text(c, seen) for c in code.co_consts]
+    known = {n: function.__globals__[n] for n in code.co_names if n in function.__globals__}
+    used = [f"{n}={_text(v, seen)}" for n, v in known.items() if _is_plain(v) or _is_of(function.__module__, v)]
+    local = code.co_varnames + code.co_freevars + code.co_cellvars
+    return f"{code.co_code.hex()} {constants} {code.co_names} {local} {used}"

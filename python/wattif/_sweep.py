@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _wattif
-from ._api import Setting, inputs, seed_list, settings, table_html
+from ._api import Dialect, Setting, inputs, seed_list, settings, table_html, words
 from ._policies import refuse_own
 from ._progress import Progress, watched
 
@@ -87,11 +87,12 @@ def sweep(
     set: Mapping[str, Setting] | None = None,
     sample: str = "grid",
     samples: int = 100,
-    metrics: Sequence[str] = ("energy.total", "wakeup_latency_us.mean", "wakeup_latency_us.p99"),
+    metrics: str | Sequence[str] = ("energy.total", "wakeup_latency_us.mean", "wakeup_latency_us.p99"),
     pareto: tuple[str, str] | None = None,
     store: str | Path = "wattif-sweep.sqlite",
     executor: Executor | None = None,
     progress: Progress = None,
+    dialect: Dialect = "workgen",
 ) -> Sweep:
     """Try many settings; ``axes={"cpuidle": ["menu", "teo"], "schedutil.rate_limit_us": "500..4000/8"}``.
 
@@ -105,9 +106,9 @@ def sweep(
     """
     chosen = seed_list(seeds)
     texts = axis_texts(axes)
-    path, shown = str(store), list(dict.fromkeys([*metrics, *(pareto or ())]))
+    path, shown = str(store), list(dict.fromkeys([*words(metrics), *(pareto or ())]))
     _wattif.check_metrics(shown)
-    asked = inputs(workload, platform, chosen[0], duration, set)
+    asked = inputs(workload, platform, chosen[0], duration, set, dialect)
     refuse_own(asked["set"], axes)
     plan = _wattif.Plan(asked, kernel, texts, chosen, sample, samples)
     if pareto:

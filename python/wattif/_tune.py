@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _wattif
-from ._api import Setting, inputs, preformatted, seed_list
+from ._api import Dialect, Setting, inputs, preformatted, seed_list, words
 from ._nsga2 import conversation
 from ._policies import refuse_own
 from ._progress import Progress, watched
@@ -57,7 +57,7 @@ def _shown(name: str, proposal: Mapping[str, Any]) -> str:
 def tune(
     workload: str,
     axes: Mapping[str, str | Sequence[Setting]],
-    objectives: Sequence[str] = ("energy.total", "wakeup_latency_us.p99"),
+    objectives: str | Sequence[str] = ("energy.total", "wakeup_latency_us.p99"),
     platform: str = "hikey960",
     kernel: str = "linux-6.12",
     trials: int = 100,
@@ -69,6 +69,7 @@ def tune(
     set: Mapping[str, Setting] | None = None,
     store: str | Path = "wattif-sweep.sqlite",
     progress: Progress = None,
+    dialect: Dialect = "workgen",
 ) -> Tuned:
     """Search ``axes`` (``"500..8000"`` is a range, a list its members) with Optuna's NSGA-II, which must be installed.
 
@@ -77,10 +78,10 @@ def tune(
     """
     chosen = seed_list(seeds)
     unseen = [max(chosen) + 1 + i for i in range(held_out)]
-    asked = inputs(workload, platform, chosen[0], duration, set)
+    asked = inputs(workload, platform, chosen[0], duration, set, dialect)
     refuse_own(asked["set"], axes)
     numbers = [trials, population, search_seed]
-    texts, names = axis_texts(axes), list(objectives)
+    texts, names = axis_texts(axes), words(objectives)
     both = [chosen, unseen]
     with watched(progress) as tell:
         return Tuned(_wattif.tune(asked, kernel, texts, names, numbers, both, str(store), conversation, tell))

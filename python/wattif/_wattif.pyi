@@ -1,7 +1,7 @@
 """The native part. `wattif` itself is the interface."""
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 __version__: str
 MODEL: str
@@ -11,11 +11,15 @@ Tell = Callable[[int, int], object]
 class WattifError(ValueError): ...
 
 class IdleState:
+    """An idle state as the firmware advertises it."""
+
     exit_latency_ns: int
     target_residency_ns: int
     polling: bool
 
 class CpuSignals:
+    """Of a CPU of the domain: utilisations and capacity are shares of 1024, the fastest CPU at its highest frequency."""
+
     cpu: int
     util_avg: int
     util_est: int
@@ -45,6 +49,7 @@ class Inputs(TypedDict):
     seed: int
     duration: str | None
     set: dict[str, str]
+    dialect: str
 
 class Plan:
     def __init__(
@@ -90,7 +95,7 @@ def tune(
 def execute(canonical: str) -> tuple[str, str, bytes]: ...
 def insert(path: str, hash: str, digest: str, report: bytes) -> None: ...
 def stored(path: str) -> int: ...
-def names(kind: str) -> list[str]: ...
+def names(kind: Literal["platforms", "kernels", "workloads"]) -> list[str]: ...
 def check_metrics(names: list[str]) -> None: ...
 def statistics(values: list[float]) -> tuple[tuple[float, float] | None, float, list[float]]: ...
 def ratio(

@@ -35,6 +35,7 @@ struct Inputs {
     seed: u64,
     duration: Option<String>,
     set: BTreeMap<String, String>,
+    dialect: String,
 }
 
 impl Inputs {
@@ -46,7 +47,7 @@ impl Inputs {
             settings: self.settings(),
             seed: self.seed,
             duration: length(self.duration.as_deref())?,
-            dialect: Dialect::Workgen,
+            dialect: dialect(&self.dialect)?,
         })
     }
     fn settings(&self) -> Settings {
@@ -60,6 +61,20 @@ fn length(text: Option<&str>) -> PyResult<Option<Ns>> {
     text.map(wattif::settings::duration_ns).transpose().map(|ns| ns.map(Ns)).map_err(refused)
 }
 
+/// As `--dialect` of the command line.
+fn dialect(name: &str) -> PyResult<Dialect> {
+    match name {
+        "workgen" => Ok(Dialect::Workgen),
+        "rtapp" => Ok(Dialect::RtApp),
+        "legacy-suspend" => Ok(Dialect::LegacySuspend),
+        _ => Err(unknown("dialect", name, &["workgen", "rtapp", "legacy-suspend"])),
+    }
+}
+
+fn unknown(what: &'static str, name: &str, known: &[&str]) -> PyErr {
+    told(wattif::Error::unknown(what, name, known.iter().copied(), "help(wattif)"))
+}
+
 /// As text for Python's `json`.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("reports are string-keyed")
@@ -67,13 +82,14 @@ fn json(value: &impl serde::Serialize) -> String {
 
 /// Names of platforms, kernels or workloads.
 #[pyfunction]
-fn names(kind: &str) -> Vec<String> {
+fn names(kind: &str) -> PyResult<Vec<String>> {
     use wattif::data::{Collection, workload_names};
     let owned = |names: Vec<&str>| names.into_iter().map(String::from).collect();
     match kind {
-        "platforms" => owned(Collection::Platforms.names()),
-        "kernels" => owned(Collection::Kernels.names()),
-        _ => workload_names(),
+        "platforms" => Ok(owned(Collection::Platforms.names())),
+        "kernels" => Ok(owned(Collection::Kernels.names())),
+        "workloads" => Ok(workload_names()),
+        _ => Err(unknown("collection", kind, &["platforms", "kernels", "workloads"])),
     }
 }
 
@@ -103,7 +119,7 @@ fn ratio(variant: Vec<f64>, baseline: Vec<f64>) -> (f64, Option<[f64; 2]>, f64, 
     (found.value, found.ci95, found.p, cohens_dz(&variant, &baseline))
 }
 
-/// BLAKE3 of a text, in hexadecimal.
+/// The first 64 bits of the BLAKE3 of a text: 16 hexadecimal digits.
 #[pyfunction]
 fn hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..16].to_string()

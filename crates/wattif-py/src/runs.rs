@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wattif::compare::{Runs, cover_letter};
 use wattif::explain::{Reruns, explain as explain_runs, same_inputs};
-use wattif::replay::{Question, look_at, policy_of_thread, replay as replay_trace};
+use wattif::replay::{Question, look_at, policy_of_thread, replay_until};
 use wattif::run::{Outcome, RunJson, run_with};
 use wattif::tables::{self, RunTables, with_views};
 use wattif::{Error, Ns, RunSpec};
@@ -176,12 +176,13 @@ pub fn replay(
     set.iter().for_each(|(path, value)| settings.add(path, value));
     let policies = policies.iter().map(|p| policy_of_thread(p)).collect::<Result<_, String>>().map_err(refused)?;
     let question = Question { trace, kernels, recorded_kernel, seeds, settings, policies };
-    let found = interruptible(py, &Stop::default(), move || {
+    let (stop, flag) = flags();
+    let found = interruptible(py, &stop, move || {
         let looked = look_at(&question.trace, platform.as_deref(), &question.settings)?;
         if question.kernels.is_empty() && question.recorded_kernel.is_none() {
             return Ok((looked.to_json(), None));
         }
-        let replayed = replay_trace(&question, looked)?;
+        let replayed = replay_until(&question, looked, &flag)?;
         Ok((replayed.to_json(), replayed.comparison.as_ref().map(|c| c.to_text())))
     });
     let (object, text) = found?.map_err(told)?;

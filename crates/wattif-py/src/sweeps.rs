@@ -1,6 +1,6 @@
 //! Plans of sweeps, and the runs of a plan one by one, for whoever has machines to make them.
 
-use crate::interrupt::{Progress, Stop, flags, interruptible, progressing};
+use crate::interrupt::{Progress, flags, interruptible, progressing};
 use crate::table::Table;
 use crate::{Inputs, json, refused, told};
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use wattif::Dialect;
+use wattif::load::Asked;
 use wattif::sweep::{Finished, Question, Store, Sweep, run_local};
 use wattif::tables::{self, with_views};
 use wattif::tune::{Search, Tuning};
@@ -147,7 +147,7 @@ pub fn tune(
 }
 
 fn question(inputs: Inputs, kernel: &str, axes: &[String], sampling: Sampling, seeds: Vec<u64>) -> PyResult<Question> {
-    let duration = inputs.asked(kernel)?.duration;
+    let Asked { duration, dialect, .. } = inputs.asked(kernel)?;
     let axes: Result<Vec<Axis>, String> = axes.iter().map(|text| Axis::parse(text)).collect();
     Ok(Question {
         set: inputs.set.iter().map(|(path, value)| format!("{path}={value}")).collect(),
@@ -158,14 +158,15 @@ fn question(inputs: Inputs, kernel: &str, axes: &[String], sampling: Sampling, s
         sampling,
         seeds,
         duration,
-        dialect: Dialect::Workgen,
+        dialect,
     })
 }
 
 /// Run a canonical text: hash, digest and packed report, for the store.
 #[pyfunction]
 pub fn execute(py: Python<'_>, canonical: String) -> PyResult<(String, String, Py<PyBytes>)> {
-    let done = interruptible(py, &Stop::default(), move || wattif::sweep::execute(&canonical))?.map_err(told)?;
+    let (stop, flag) = flags();
+    let done = interruptible(py, &stop, move || wattif::sweep::execute(&canonical, &flag))?.map_err(told)?;
     Ok((done.hash, done.digest, PyBytes::new(py, &done.report).unbind()))
 }
 

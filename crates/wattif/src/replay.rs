@@ -3,10 +3,13 @@
 use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
-use crate::recording::{self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check};
+use crate::recording::{
+    self, Check, LoadedTrace, other_release, profile_of, replay_seeds, replay_seeds_until, self_check,
+};
 use crate::settings::Settings;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::RunReport;
@@ -152,6 +155,18 @@ fn check_priority(name: &str, policy: Policy, recording: &Recording) -> Result<(
 
 /// Replay a trace that was looked at.
 pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
+    replay_by(question, looked, &replay_seeds)
+}
+
+/// [`replay`] for somebody who may lose patience: until `stop` is set.
+pub fn replay_until(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<Replayed, Error> {
+    replay_by(question, looked, &|spec, seeds| replay_seeds_until(spec, seeds, stop))
+}
+
+/// Runs a spec on each of the seeds.
+type Simulate<'s> = &'s dyn Fn(&RunSpec, &[u64]) -> Result<Vec<RunReport>, Error>;
+
+fn replay_by(question: &Question, looked: Looked, simulate: Simulate<'_>) -> Result<Replayed, Error> {
     if !looked.loaded.recording.counts().contains_key("sched_switch") {
         return Err(Error::Usage(format!(
             "{}: without sched_switch events there is no work to replay: record sched_switch, sched_waking, cpu_frequency and cpu_idle",
@@ -170,7 +185,7 @@ pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
             seed: question.seeds.first().copied().unwrap_or(1),
             duration: Ns(looked.loaded.recording.end.0.max(1)),
         };
-        let mut reports = replay_seeds(&spec, &question.seeds)?;
+        let mut reports = simulate(&spec, &question.seeds)?;
         reports.iter_mut().for_each(|r| looked.leave_out(r));
         Ok((spec, reports))
     };

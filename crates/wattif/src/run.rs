@@ -142,6 +142,14 @@ pub fn run_with(
     Ok(Outcome { summary, report: metrics.into_report(), wall_s: clock.seconds() })
 }
 
+/// Run `spec` until the end or until `stop` is set.
+pub fn run_until(spec: &RunSpec, stop: &AtomicBool) -> Result<Outcome, Error> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::Stopped);
+    }
+    run_with(spec, Injected::default(), &mut [], stop)
+}
+
 /// Ends a run from inside: the simulator itself knows nothing of a world in which somebody waits.
 struct Watch<'s> {
     stop: &'s AtomicBool,

@@ -10,11 +10,12 @@ pub use store::{Finished, Store};
 
 use crate::error::{Error, Findings, nearest};
 use crate::load::{self, Asked};
-use crate::run::{Done, Gate};
+use crate::run::{Done, Gate, Outcome, run, run_until};
 use crate::settings::Settings;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use wattif_formats::rtapp::Dialect;
 use wattif_lab::metrics::{self, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
@@ -296,14 +297,13 @@ impl Figure {
     }
 }
 
-/// Run a spec given as canonical text, anywhere: what the store wants to know of it.
-pub fn execute(canonical: &str) -> Result<Finished, Error> {
+/// Run a spec given as canonical text, anywhere, until the end or until `stop` is set: what the store wants to know of it.
+pub fn execute(canonical: &str, stop: &AtomicBool) -> Result<Finished, Error> {
     let spec: RunSpec = serde_json::from_str(canonical).map_err(|e| Error::Usage(format!("no RunSpec: {e}")))?;
-    finish(&spec)
+    finish(&spec, run_until(&spec, stop)?)
 }
 
-fn finish(spec: &RunSpec) -> Result<Finished, Error> {
-    let outcome = crate::run::run(spec, &mut [])?;
+fn finish(spec: &RunSpec, outcome: Outcome) -> Result<Finished, Error> {
     Finished::new(spec.hash(), outcome.summary.digest, &outcome.report)
 }
 
@@ -315,7 +315,7 @@ pub fn run_local(jobs: &[Job], store: &Store, done: Done<'_>) -> Result<(), Erro
     let order: Vec<&Job> = jobs[begin..].iter().chain(&jobs[..begin]).collect();
     order.par_iter().with_max_len(1).try_for_each(|job| {
         gate.pass(|| match store.known(std::slice::from_ref(&job.hash))?.is_empty() {
-            true => store.insert(&finish(&job.spec)?),
+            true => store.insert(&finish(&job.spec, run(&job.spec, &mut [])?)?),
             false => Ok(()), // another process was faster
         })
     })
