@@ -22,13 +22,13 @@
 //! # Decision
 //! *When.* `periodic`: at the tick after `next_balance`, for each domain whose interval is over: `balance_interval` ms,
 //! times `busy_factor` (16; 32 before 5.10) on a busy CPU, where since 5.6 one that runs only SCHED_IDLE tasks is not
-//! busy. `newidle`: if some CPU of the machine has a task to give away and `avg_idle` exceeds the cost of looking. Of a
+//! busy. `newidle`: if some CPU of the machine has a task to give away and `avg_idle` exceeds the cost of looking.
 //! With `NI_RANDOM` (6.19, and later stable releases of 6.1 and 6.12) dice decide on top of that, the odds being the share
 //! of newly-idle passes that pulled something, of the last 512 to 1024. Of a
 //! group only one CPU balances periodically: the first idle one (6.6+: on an idle core), else the first.
 //!
 //! One pass (`load_balance`):
-//! 1. Find the busiest group. Generation `load` (5.4): by load over capacity. `group` (5.5+): by class, from has_spare
+//! 1. Find the busiest group. Generation `5.4`: by load over capacity. Later ones: by class, from has_spare
 //!    over fully_busy, misfit_task, smt_balance, imbalanced to overloaded; see `busiest`.
 //!    Where the platform states an order of preference (`asym_packing`), an idle CPU of higher priority empties groups of
 //!    lower. Where cores share a cache below the last level (`cluster`), those clusters are the groups of the cache's domain,
@@ -203,10 +203,10 @@ impl Generation {
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
         match name {
-            "5.4" | "load" => Some(Generation::V5_4),
+            "5.4" => Some(Generation::V5_4),
             "5.6" => Some(Generation::V5_6),
             "6.1" => Some(Generation::V6_1),
-            "6.12" | "group" => Some(Generation::V6_12),
+            "6.12" => Some(Generation::V6_12),
             _ => None,
         }
     }
