@@ -32,6 +32,7 @@ use crate::sched::load::util_est;
 use crate::sched::load::walt::{self, Walt, WaltSystem};
 use crate::sched::load::walt_qti::{self, QtiSystem};
 use crate::sched::placement::cpu_util::Boost;
+use crate::sched::placement::energy_model::EmPerfDomain;
 use crate::sched::placement::find_best_target::FindBestTarget;
 use crate::sched::placement::select_idle_sibling::{Scan, SchedIdle};
 use crate::sched::placement::{
@@ -49,7 +50,7 @@ use wattif_model::platform::{IdleState, Platform};
 use wattif_model::run::{RunError, RunSpec};
 use wattif_model::workload::models::manual;
 use wattif_model::workload::{GroupSpec, Op, Policy as SchedPolicy, SchedAttr};
-use wattif_model::{CpuId, CpuSet, Ns};
+use wattif_model::{CpuId, CpuSet, DomainId, Ns};
 
 /// A tunable of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -934,6 +935,15 @@ fn build_eas(kernel: &KernelSpec, platform: &Platform) -> Option<Box<dyn EnergyA
     }
     let generation = parsed(&t, "generation", eas_generation);
     Some(Box::new(eas::Eas::of_platform(eas::Tunables { generation, boost: boost_of(kernel, "eas") }, platform)?))
+}
+
+/// The energy model of a domain, where cpufreq skips the states that it marks as inefficient (since 5.16): on machines whose tasks
+/// can be placed by energy.
+pub(crate) fn energy_model(kernel: &KernelSpec, platform: &Platform, domain: DomainId) -> Option<EmPerfDomain> {
+    let generation = eas_generation(&Tunables::of(kernel, "eas").text("generation"))?;
+    let models = eas::Eas::of_platform(eas::Tunables { generation, ..eas::Tunables::default() }, platform)?;
+    let of_domain = |pd: &&eas::PerfDomain| pd.cpus == platform.domains[domain.at()].cpus;
+    models.pds().iter().find(of_domain).map(|pd| pd.em.clone())
 }
 
 fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result<FairBalancer, RunError> {

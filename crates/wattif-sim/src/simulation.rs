@@ -58,7 +58,7 @@ pub fn simulate_with(
     if let Some(make) = injected.cpufreq {
         kernel.cpufreq.iter_mut().for_each(|governor| *governor = make());
     }
-    kernel.boot()?;
+    kernel.boot(&spec.kernel)?;
     kernel.run(spec.duration.0)?;
     Ok(kernel.finish())
 }
@@ -68,7 +68,7 @@ pub fn simulate_with(
 fn look_ahead(spec: &RunSpec) -> Result<Foresight, RunError> {
     let mut kernel = Kernel::new(spec, &mut [])?;
     (kernel.m.prescient, kernel.foresight) = (true, Some(Foresight::recording(spec.platform.nr_cpus())));
-    kernel.boot()?;
+    kernel.boot(&spec.kernel)?;
     kernel.run(spec.duration.0)?;
     Ok(kernel.foresight.take().expect("it was given one").known())
 }

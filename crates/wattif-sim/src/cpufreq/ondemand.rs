@@ -105,12 +105,12 @@ impl Ondemand {
             if p.cur < p.max {
                 self.dbs.rate_mult = self.tunables.dbs.sampling_down_factor;
             }
-            return if p.cur == p.max { None } else { p.driver_target(p.max, Relation::H) };
+            return if p.cur == p.max { None } else { p.driver_target(p.max, Relation::HE) };
         }
         self.dbs.rate_mult = 1;
         // u32 as in the kernel: a load of 100 % of 42 GHz would wrap.
         let span = p.cpuinfo_max - p.cpuinfo_min;
-        p.driver_target(p.cpuinfo_min + self.load.wrapping_mul(span) / 100, Relation::C)
+        p.driver_target(p.cpuinfo_min + self.load.wrapping_mul(span) / 100, Relation::CE)
     }
 }
 

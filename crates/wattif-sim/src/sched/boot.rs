@@ -11,7 +11,9 @@ use crate::cpuidle::CpuidleState;
 use crate::engine::rng::Rng;
 use crate::machine::program::Fork;
 use crate::machine::timer::TimerKind;
+use crate::registry;
 use crate::simulation::{Kernel, Source};
+use wattif_model::kernel::KernelSpec;
 use wattif_model::run::RunError;
 use wattif_model::trace::{DlParams, ThreadInfo};
 use wattif_model::workload::{Op, Policy, SchedAttr, TaskSpec};
@@ -30,8 +32,8 @@ pub(crate) fn is_elsewhere(task: &TaskSpec, nr_cpus: usize) -> bool {
 
 impl Kernel<'_, '_> {
     /// Everything that happens at time 0.
-    pub(crate) fn boot(&mut self) -> Result<(), RunError> {
-        self.start_governors();
+    pub(crate) fn boot(&mut self, kernel: &KernelSpec) -> Result<(), RunError> {
+        self.start_governors(kernel);
         self.create_threads()?;
         self.create_stoppers()?;
         self.create_workers()?;
@@ -44,11 +46,14 @@ impl Kernel<'_, '_> {
         Ok(())
     }
 
-    fn start_governors(&mut self) {
+    fn start_governors(&mut self, kernel: &KernelSpec) {
         for d in 0..self.m.platform.domains.len() as u32 {
             let domain = DomainId(d);
             let mut policy = CpufreqPolicy::of_domain(&self.m.platform, domain, self.s.tick_ns);
             policy.cur = policy.cpuinfo_min;
+            if let Some(em) = registry::energy_model(kernel, &self.m.platform, domain) {
+                policy.table.mark_inefficient(|khz| em.is_inefficient(khz));
+            }
             let view = super::view::Signals { s: &self.s, cpus: &self.cpus };
             let khz = self.cpufreq[domain.at()].start(policy, 0, &view);
             // The firmware has set the first frequency before the run: no transition is in flight at time 0.

@@ -41,7 +41,9 @@
 //! # Differences from the kernel
 //! Bit-exact with `feec_6.12`, `feec_6.12` without boost, `feec_6.1` and `feec_5.6` (600 decisions each, every fit and energy).
 //! The kernel asks whether the system is overutilized in different places in different versions; here it is always step 1.
-//! Kept: in a domain, a CPU whose clamps are idle inherits the clamps computed for the CPU before it.
+//! Kept: in a domain, a CPU whose clamps are idle inherits the clamps computed for the CPU before it. FIDELITY(inefficient-states):
+//! what the model marks as inefficient is skipped by it and by cpufreq on machines whose CPUs differ; where all are alike there is
+//! no model here, and cpufreq skips nothing.
 //!
 //! # Source
 //! Linux 6.12.117, 6.1.192, 5.6.4 `kernel/sched/fair.c` (`find_energy_efficient_cpu`; behaviour).
@@ -61,7 +63,7 @@ pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "6.12",
     allowed: &["off", "4.9", "5.6", "6.1", "6.12"],
-    doc: "rules of this kernel; 4.9: Android's find_best_target; off: no energy-aware placement",
+    doc: "rules of this kernel, and of its energy model; 4.9: Android's find_best_target; off: neither",
 }];
 
 /// What the decision reads of the machine.
