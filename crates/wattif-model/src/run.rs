@@ -50,6 +50,8 @@ pub enum RunError {
     },
     /// The kernel profile names something that does not exist, or a tunable is out of range.
     Kernel(String),
+    /// The platform is none, such as one with a CPU of no cluster.
+    Platform(String),
     /// The workload cannot run on the platform.
     Workload(String),
 }
@@ -64,7 +66,7 @@ impl std::fmt::Display for RunError {
                      consuming time: give its loop a run, sleep or timer event, or put one between the events"
                 )
             }
-            RunError::Kernel(why) | RunError::Workload(why) => f.write_str(why),
+            RunError::Kernel(why) | RunError::Platform(why) | RunError::Workload(why) => f.write_str(why),
         }
     }
 }

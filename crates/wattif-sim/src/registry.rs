@@ -285,7 +285,18 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
         return Err(RunError::Kernel(wrong.join("\n")));
     }
     let (kernel, platform) = (&spec.kernel, &spec.platform);
-    let tick_ns = cpuidle::tick_nsec(hz_of(spec));
+    if let Some(why) = platform.flaw() {
+        return Err(RunError::Platform(why));
+    }
+    let threads: u64 = spec.workload.tasks.iter().map(|t| u64::from(t.instances)).sum();
+    if threads > MAX_THREADS {
+        return Err(RunError::Workload(format!("{threads} threads; {MAX_THREADS} is the limit")));
+    }
+    let hz = hz_of(spec);
+    if !(1..=10_000).contains(&hz) {
+        return Err(RunError::Kernel(format!("a tick rate of {hz} Hz; 1 to 10000 are possible")));
+    }
+    let tick_ns = cpuidle::tick_nsec(hz);
     let placement = build_placement(kernel, platform);
     let balancer = build_balancer(kernel, platform, placement.eas.is_some())?;
     Ok(Built {
@@ -312,6 +323,9 @@ fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
     };
     kernel.policies.get(&slot).map_or(default, String::as_str)
 }
+
+/// Threads that a run may begin with.
+const MAX_THREADS: u64 = 65_536;
 
 /// Longest time of a tunable that is read in µs: a minute.
 const LONGEST_US: u64 = 60_000_000;

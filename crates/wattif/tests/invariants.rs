@@ -74,6 +74,66 @@ fn spec_hash_covers_everything() {
     assert_eq!(digest(&back), digest(&a));
 }
 
+/// The frequencies that a run was at.
+#[derive(Default)]
+struct Clocks(BTreeSet<(u32, u32)>);
+
+impl Observer for Clocks {
+    fn interest(&self) -> Interest {
+        Interest::FREQ
+    }
+    fn event(&mut self, _: Ns, _: CpuId, event: &Event) {
+        if let Event::CpuFrequency { domain, khz, .. } = *event {
+            self.0.insert((domain.0, khz));
+        }
+    }
+}
+
+/// A point at which a faster one costs no more is left out by the estimate of energy-aware placement, and by cpufreq since 5.16.
+#[test]
+fn schedutil_chooses_what_placement_by_energy_expects() {
+    let clocks = |kernel: &str, set: &[(&str, &str)]| {
+        let mut spec = spec("mt6897", kernel, MIXED, 1);
+        spec.kernel.tunables.extend(set.iter().map(|&(k, v)| (k.into(), Value::Text(v.into()))));
+        let (mut seen, domains) = (Clocks::default(), spec.platform.domains.clone());
+        Simulator.run(&spec, &mut [&mut seen]).expect("runs");
+        let inefficient = |&&(domain, khz): &&(u32, u32)| {
+            let d = &domains[domain as usize];
+            let cost = |i: usize| d.power.busy(i) as f64 / f64::from(d.opps[i].khz);
+            let at = d.opps.iter().position(|o| o.khz == khz).expect("a point of the table");
+            (at + 1..d.opps.len()).any(|faster| cost(faster) < cost(at) * 0.999)
+        };
+        // The first clock is the firmware's.
+        let lowest: Vec<u32> = domains.iter().map(|d| d.opps[0].khz).collect();
+        seen.0.iter().filter(inefficient).filter(|(d, khz)| *khz != lowest[*d as usize]).count()
+    };
+    assert_eq!(clocks("android-6.6", &[]), 0);
+    assert!(clocks("android-6.6", &[("eas.generation", "5.6")]) > 0, "before 5.16 cpufreq had no marks");
+}
+
+/// Specs may come from anywhere: what no platform file can describe is refused.
+#[test]
+fn machines_that_are_none_are_refused() {
+    type Change = fn(&mut RunSpec);
+    let changes: [(Change, &str); 9] = [
+        (|s| s.platform.cpus[1].cluster = wattif_model::ClusterId(7), "capacity, cluster or domain"),
+        (|s| s.platform.cpus[1].capacity = 0, "capacity, cluster or domain"),
+        (|s| s.platform.domains[0].opps.clear(), "operating points"),
+        (|s| s.platform.clusters[0].idle.clear(), "idle states"),
+        (|s| s.platform.calibration_cpu = CpuId(8), "calibrated by"),
+        (|s| s.platform.noise.irq_jitter_ns = u64::MAX, "a cost or a noise"),
+        (|s| s.kernel.hz = Some(4_000_000_000), "4000000000 Hz"),
+        (|s| s.workload.tasks[0].instances = u32::MAX, "65536 is the limit"),
+        (|s| s.workload.tasks[0].group = 3, "group 3 does not exist"),
+    ];
+    for (change, says) in changes {
+        let mut spec = spec("hikey620", "linux-5.6", MIXED, 1);
+        change(&mut spec);
+        let why = Simulator.run(&spec, &mut []).expect_err(says).to_string();
+        assert!(why.contains(says), "{why}");
+    }
+}
+
 /// Wants everything, keeps nothing.
 struct Everything;
 

@@ -199,12 +199,12 @@ fn policy(recording: &Recording, pid: Pid, prio: u8) -> &'static str {
 pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) {
     let recording = normalised(recording);
     out.start(platform);
-    let background = background(&recording);
+    let (background, task) = (background(&recording), tasks(&recording));
     for (pid, prio) in seen(&recording) {
         let comm = recording.comm(pid).to_string();
         out.thread(&ThreadInfo {
             pid,
-            task: task(&recording, &comm),
+            task: task(pid),
             comm,
             policy: policy(&recording, pid, prio),
             workload: !background.contains(&pid),
@@ -236,11 +236,14 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
     out.finish(recording.end);
 }
 
-/// Our own files call the threads of a task `task-index`, a forked one `task-index-` and four digits; other files keep their names.
-pub(super) fn task(recording: &Recording, comm: &str) -> String {
-    if !recording.tells_policies() {
-        return comm.into();
-    }
+/// The task of a thread. Our own files call the threads of a task `task-index`, a forked one `task-index-` and four digits; other files
+/// keep their names.
+pub(super) fn tasks(recording: &Recording) -> impl Fn(Pid) -> String {
+    let ours = recording.tells_policies();
+    move |pid| if ours { unnumbered(recording.comm(pid)) } else { recording.comm(pid).into() }
+}
+
+fn unnumbered(comm: &str) -> String {
     let numbered = |name: &'_ str| {
         name.rsplit_once('-').filter(|(_, n)| n.parse::<u32>().is_ok()).map(|(task, n)| (task.to_string(), n.len()))
     };

@@ -5,7 +5,7 @@
 //! still busy would have given it to another. A pool shows by its wake-ups: threads of one name that only others wake, now this, now
 //! that one.
 
-use super::play::task;
+use super::play::tasks;
 use super::steps::Step;
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,8 @@ const PREFERENCE: usize = 2;
 /// What threads of a pool share: their name, where others have it too; else the name without its number, and the process where it
 /// is known. Of `python3` and `python3` the number is no thread's.
 pub(super) fn families(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeMap<Pid, (String, u32)> {
-    let names: Vec<(Pid, String)> = threads.keys().map(|pid| (*pid, task(recording, recording.comm(*pid)))).collect();
+    let task = tasks(recording);
+    let names: Vec<(Pid, String)> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
     let mut many: BTreeMap<&str, u32> = BTreeMap::new();
     names.iter().for_each(|(_, name)| *many.entry(name).or_default() += 1);
     let family = |(pid, name): &(Pid, String)| match stem(name).filter(|_| many[name.as_str()] == 1) {

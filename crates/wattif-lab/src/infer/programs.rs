@@ -35,7 +35,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let machine = Machine::of(platform, |cpu| 100 * busy_ns[cpu.at()] / end >= BUSY_PCT, &util);
     let mut out = Inferred::default();
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
-    let kinds = servers::kinds(&threads, |pid| super::play::task(recording, recording.comm(pid)));
+    let task_of = super::play::tasks(recording);
+    let kinds = servers::kinds(&threads, &task_of);
     let barriers = super::barriers::meet(&mut threads);
     let mutexes = super::mutexes::exclude(&mut threads);
     let locks = servers::contended(&mut threads, &kinds);
@@ -98,7 +99,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         timers += waits - taken;
         tokens += taken;
         let comm = recording.comm(*pid).to_string();
-        let task = super::play::task(recording, &comm);
+        let task = task_of(*pid);
         // Who sets its affinity again and again is bound each time.
         let roams = !t.binds.is_empty();
         let mut cpus = bound.get(pid).cloned().filter(|_| !roams);
@@ -130,7 +131,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         });
     }
     let never_late = |(pid, t): &(&Pid, &Thread)| {
-        let of_its_kind = || late[&super::play::task(recording, recording.comm(**pid))];
+        let of_its_kind = || late[&task_of(**pid)];
         t.beat.period > 0 && !background.contains(pid) && of_its_kind() == (0, 0)
     };
     let never_late = threads.iter().filter(never_late).count();
@@ -558,8 +559,9 @@ fn starting_again(late: &BTreeMap<String, (u32, u32)>) -> BTreeSet<String> {
 /// By task, after how many late jobs its threads caught up, and started again.
 fn late_jobs(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeMap<String, (u32, u32)> {
     let mut seen: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+    let task_of = super::play::tasks(recording);
     for (pid, t) in threads {
-        let counts = seen.entry(super::play::task(recording, recording.comm(*pid))).or_default();
+        let counts = seen.entry(task_of(*pid)).or_default();
         counts.0 += t.beat.caught_up;
         counts.1 += t.beat.started_again;
     }

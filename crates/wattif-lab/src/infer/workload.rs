@@ -689,7 +689,7 @@ impl Inference<'_> {
                 t.steps.push(Step::Work(std::mem::take(&mut t.work)));
             }
         }
-        let kinds = super::servers::kinds(&self.threads, |pid| super::play::task(recording, recording.comm(pid)));
+        let kinds = super::servers::kinds(&self.threads, super::play::tasks(recording));
         super::spins::spin(&mut self.threads, &kinds);
         super::memory::wait(&mut self.threads, &kinds, programs::full_speed(self.platform));
         // A thread on the CPU that serves its device looks like one with timers: others of its kind tell.

@@ -28,6 +28,8 @@ use wattif_model::workload::{Amount, Op, SchedAttr, TaskSpec, Workload};
 
 /// Threads a task may be forked into (rt-app's limit).
 const MAX_FORKS: u32 = 1024;
+/// Forked threads of a run: as many as a workload may begin with.
+const MAX_FORKED: u64 = 65_536;
 /// Work between two looks of a spinning waiter at its queue, ns at full speed.
 const POLL_NS: u64 = 1_000;
 /// Draws per chunk of iterations; larger chunks scale their sum.
@@ -689,6 +691,12 @@ impl Programs {
                 "thread `{parent}` forks task `{task}` for the {}th time; {MAX_FORKS} is the limit",
                 number + 1
             );
+            return Some(self.fail(RunError::Workload(why)));
+        }
+        if self.forks.iter().map(|&n| u64::from(n)).sum::<u64>() == MAX_FORKED {
+            let parent = &self.thread_ref(pid).name;
+            let why =
+                format!("thread `{parent}` forks one more thread, and there are {MAX_FORKED} forked ones already");
             return Some(self.fail(RunError::Workload(why)));
         }
         self.forks[task as usize] += 1;

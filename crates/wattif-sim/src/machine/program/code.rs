@@ -32,6 +32,9 @@ impl Code {
         let ops = &task.program.ops;
         let mut code = Code { sequences: 1, ..Code::default() };
         let mut own_timers: Vec<u32> = Vec::new();
+        if task.group as usize >= workload.groups.len().max(1) {
+            return Err(format!("task `{}`: group {} does not exist", task.name, task.group));
+        }
         for (pc, op) in ops.iter().enumerate() {
             check(op, pc, ops, workload).map_err(|why| format!("task `{}`, op {pc}: {why}", task.name))?;
             let local = match *op {

@@ -665,173 +665,21 @@ fn fork_names_its_thread_and_has_a_limit() {
 }
 
 #[test]
-fn a_forked_thread_has_of_its_parent_what_its_task_does_not_name() {
-    let cpu = |n| Some(CpuSet::one(CpuId(n)));
-    let clamps = |min, max| SchedAttr { util_min: min, util_max: max, ..SchedAttr::default() };
-    // The parent moves on after the fork: what it had then counts.
-    let parent = [Op::SetAffinity(cpu(2)), Op::Fork(1), Op::SetGroup(0), run(1)];
-    let child = [Op::SetAffinity(cpu(3)), run(1), Op::SetAffinity(None), run(2)];
-    let born = |delay: u64, change: fn(&mut TaskSpec)| {
-        let mut load = workload(&[&parent, &child]);
-        (load.tasks[0].group, load.tasks[0].attr) = (1, clamps(Some(700), Some(900)));
-        (load.tasks[1].instances, load.tasks[1].delay) = (0, Ns(delay * US));
-        change(&mut load.tasks[1]);
-        let mut w = World::of(&load, SETUP);
-        assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetAffinity, Step::SetGroup]);
-        let fork = w.out.forks[0].clone();
-        w.programs.start_forked(Pid(2), &fork, Ns(0));
-        w
-    };
-    for delay in [0, 5] {
-        let mut w = born(delay, |_| ());
-        for at in [0, 1] {
-            let p = &w.programs;
-            let clamps = (p.attr(Pid(2)).util_min, p.attr(Pid(2)).util_max);
-            assert_eq!((p.affinity(Pid(2)), p.group(Pid(2)), clamps), (cpu(2).as_ref(), 1, (Some(700), Some(900))));
-            if at == 0 && delay > 0 {
-                assert_eq!(w.at(0, 2), sleep_until(5));
-            }
-        }
-        assert_eq!([w.at(5, 2), w.at(5, 2)], [Step::SetAffinity, work(1)], "delay {delay}: nothing else is to be set");
-        assert_eq!(w.programs.affinity(Pid(2)), cpu(3).as_ref());
-        assert_eq!([w.at(6, 2), w.at(6, 2)], [Step::SetAffinity, work(2)]);
-        assert_eq!(w.programs.affinity(Pid(2)), cpu(2).as_ref(), "without CPUs of its own it has those of its birth");
-    }
-    let w = born(0, |task| {
-        (task.cpus, task.attr.util_min) = (Some(CpuSet::one(CpuId(1))), Some(10));
-    });
-    let p = &w.programs;
-    let attr = p.attr(Pid(2));
-    assert_eq!((p.affinity(Pid(2)), attr.util_min, attr.util_max), (cpu(1).as_ref(), Some(10), Some(900)));
+fn a_run_may_not_fork_without_end() {
+    let mut load = workload(&[&[Op::Fork(1)], &[run(1)]]);
+    load.tasks[1].instances = 0;
+    let mut w = World::of(&load, SETUP);
+    // As if other tasks had been forked often.
+    w.programs.forks.extend([1000; 65]);
+    w.programs.forks.push(536);
+    assert_eq!(w.at(0, 1), Step::Fail);
+    assert!(w.programs.failure().unwrap().to_string().contains("65536 forked ones already"));
 }
 
 #[test]
-fn attributes_change_only_when_they_differ() {
-    let clamped = SchedAttr { nice: 5, util_min: Some(100), ..SchedAttr::default() };
-    let unclamped = SchedAttr { util_min: None, ..clamped };
-    let cpus = Some(CpuSet::one(CpuId(1)));
-    let ops = [
-        Op::SetAttr(SchedAttr::default()),
-        Op::SetAttr(clamped),
-        Op::SetAttr(unclamped),
-        Op::SetAffinity(None),
-        Op::SetAffinity(cpus.clone()),
-        Op::SetAffinity(cpus.clone()),
-        Op::SetGroup(0),
-        Op::SetGroup(1),
-        run(1),
-    ];
-    let mut w = World::new(&[&ops]);
-    assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetAttr, Step::SetAffinity]);
-    assert_eq!([w.at(0, 1), w.at(0, 1)], [Step::SetGroup, work(1)]);
-    let p = &w.programs;
-    assert_eq!((*p.attr(Pid(1)), p.affinity(Pid(1)), p.group(Pid(1))), (clamped, cpus.as_ref(), 1));
-}
-
-#[test]
-fn marks_begin_where_they_are_told() {
-    let mut w = World::new(&[&[run(1), Op::MarkBegin, run(2), Op::Mark(0)]]);
-    w.all(&[(0, 1), (1, 1), (3, 1)]);
-    assert_eq!(w.out.events, [Event::Mark { pid: Pid(1), mark: 0, began_ns: US }]);
-}
-
-#[test]
-fn unwanted_events_are_not_made() {
-    let ops = [Op::PhaseBegin, Op::Mark(0), Op::PhaseEnd { c_duration_us: 0, c_period_us: 0 }];
-    let mut w = World::of(&workload(&[&ops]), Setup { want_program_events: false, ..SETUP });
-    assert_eq!((w.at(0, 1), w.out.is_empty()), (Step::Exit, true));
-}
-
-#[test]
-fn a_program_that_takes_no_time_ends_the_run() {
-    let mut w = World::new(&[&[Op::Jump(0)], &[Op::Yield, Op::Jump(0)], &[Op::Sleep(fixed(0)), Op::Jump(0)]]);
-    assert_eq!(w.at(5, 1), Step::Fail);
-    assert_eq!(w.programs.failure(), Some(&RunError::NoProgress { thread: "a-0".into(), at: Ns(5 * US) }));
-    // Steps that take no time count, too; those that do start the count anew.
-    assert!((0..1_000_000).any(|_| w.at(6, 2) == Step::Fail));
-    assert!((0..200_000).all(|t| w.at(t, 3) != Step::Fail));
-}
-
-#[test]
-fn work_noise_is_bounded_and_each_threads_own() {
-    let ops = [Op::Loop { count: None, end: 2 }, Op::Run(fixed(1_000_000)), Op::LoopEnd { begin: 0 }];
-    let noisy = Setup { work_ppm: 1000, ..SETUP };
-    let draws = |w: &mut World, pid| -> Vec<u64> {
-        let units = |s| if let Step::Execute(Segment::Scaled(u)) = s { u } else { panic!("{s:?}") };
-        (0..100).map(|t| units(w.at(t, pid))).collect()
-    };
-    let mut alone = World::of(&workload(&[&ops]), noisy);
-    let mut both = World::of(&workload(&[&ops, &ops]), noisy);
-    let (a, b) = (draws(&mut both, 2), draws(&mut both, 1));
-    assert_eq!(draws(&mut alone, 1), b); // another thread shifts nothing
-    assert_ne!(a, b);
-    let nominal = 1_000_000 * 1024;
-    assert!(b.iter().all(|u| u.abs_diff(nominal) <= nominal / 1000) && b.iter().any(|&u| u < nominal));
-    assert!(b.iter().any(|&u| u > nominal));
-}
-
-#[test]
-fn amounts_are_drawn_per_use_from_the_threads_stream() {
-    let seq = |v: &[u64]| Amount::Random(Dist::Sequence { values: v.to_vec() });
-    let ops = [
-        Op::Loop { count: None, end: 3 },
-        Op::Run(seq(&[US, 2 * US])),
-        Op::Sleep(seq(&[5 * US, 6 * US, 7 * US])),
-        Op::LoopEnd { begin: 0 },
-    ];
-    let mut w = World::new(&[&ops]);
-    let steps: Vec<Step> = (0..6).map(|_| w.at(0, 1)).collect();
-    assert_eq!(steps, [work(1), sleep_until(5), work(2), sleep_until(6), work(1), sleep_until(7)]);
-}
-
-#[test]
-fn huge_times_saturate() {
-    let ops = [
-        Op::Sleep(fixed(u64::MAX)),
-        Op::Run(fixed(u64::MAX)),
-        Op::Spin { wall: fixed(u64::MAX), chunk: 1 },
-        Op::Timer { timer: 1, period: fixed(u64::MAX), absolute: false },
-        Op::TakeWork {
-            counter: 0,
-            chunk: Chunk::Fixed(u64::MAX),
-            per_iteration: Amount::Random(Dist::Sequence { values: vec![u64::MAX] }),
-            done: 0,
-        },
-        Op::Device { device: 0, service: fixed(u64::MAX) },
-    ];
-    let mut load = workload(&[&ops]);
-    load.counters[0].total = u64::MAX;
-    let mut w = World::of(&load, Setup { work_ppm: 1000, ..SETUP });
-    assert_eq!(w.at(1, 1), Step::Sleep { until: Ns(FOREVER) });
-    let steps: Vec<Step> = (2..7).map(|t| w.at(t, 1)).collect();
-    assert_eq!(steps[0], Step::Execute(Segment::Scaled(FOREVER)));
-    assert!(matches!(steps[1], Step::Execute(Segment::Spin { until: FOREVER, .. })));
-    assert_eq!(steps[2..4], [Step::Sleep { until: Ns(FOREVER) }, Step::Execute(Segment::Scaled(FOREVER))]);
-    assert_eq!(w.programs.next_completion(), Some(Ns(FOREVER)));
-}
-
-#[test]
-fn bad_programs_are_refused() {
-    let refused = |ops: &[Op], why: &str| {
-        let error = Programs::new(&workload(&[ops]), SETUP).expect_err("refused").to_string();
-        assert!(error.contains(why) && error.contains("task `a`"), "{error}");
-    };
-    refused(&[Op::Lock(2)], "mutex 2 does not exist");
-    refused(&[Op::Wait { cond: 0, mutex: Some(7) }], "mutex 7");
-    refused(&[Op::Jump(2)], "jump target 2");
-    refused(&[Op::Loop { count: None, end: 0 }], "its end is not at 0");
-    refused(&[Op::LoopEnd { begin: 0 }], "its loop is not at 0");
-    refused(&[run(1), Op::LoopEnd { begin: 9 }], "op 1");
-    refused(&[Op::Fork(1)], "task 1");
-    refused(&[Op::SetGroup(5)], "group 5");
-    let mut dead = workload(&[&[Op::Device { device: 0, service: fixed(1) }]]);
-    dead.devices[0].servers = 0;
-    assert!(Programs::new(&dead, SETUP).is_err());
-}
-
-#[test]
-#[should_panic(expected = "resumed a blocked")]
-fn resuming_a_blocked_thread_is_our_bug() {
-    let mut w = World::new(&[&[Op::Get(0)]]);
-    w.all(&[(0, 1), (1, 1)]);
+fn a_group_that_does_not_exist_is_an_error() {
+    let mut load = workload(&[&[run(1)]]);
+    load.tasks[0].group = 9;
+    let why = Programs::new(&load, SETUP).err().expect("there is no group").to_string();
+    assert!(why.contains("group 9 does not exist"), "{why}");
 }
