@@ -1,7 +1,7 @@
 //! How long before a wake-up its interrupt came: a CPU that sleeps takes its exit latency first.
 //!
-//! A trace shows the state that was asked for. A state of a cluster is reached only when all CPUs of the cluster have asked for one; until
-//! then the CPU is in its deepest narrower state and leaves at that state's price. An interrupt on the way in waits for the end of the
+//! A trace shows the state that was asked for. A state of a cluster is reached only when all CPUs of the cluster have asked for it or a
+//! deeper one; until then the CPU is in the deepest that they allow and leaves at that state's price. An interrupt on the way in waits for the end of the
 //! way: when it came is not in the trace, and half of the time there is taken. So it is with others that came while the first one's CPU
 //! was on its way out. A CPU that woke while another one brought the power of their cluster or core back left at the same time as that one.
 
@@ -47,7 +47,7 @@ impl Sleeps<'_> {
         let states = self.platform.idle_states(cpu);
         let asked = self.cpus[cpu.at()].asked;
         let out = |i: usize| at.saturating_sub(states[i].actual.exit_ns);
-        let reached = |i: &usize| *i == 0 || self.mates_sleep(cpu, states[*i].scope, out(*i));
+        let reached = |i: &usize| *i == 0 || self.mates_sleep(cpu, *i, out(*i));
         let Some(reached) = (0..states.len().min(asked + 1)).rev().find(reached) else { return };
         let own = states[reached].actual.exit_ns;
         let first = self.cpus.iter().enumerate().filter(|(c, mate)| {
@@ -89,14 +89,15 @@ impl Sleeps<'_> {
         }
     }
 
-    /// Were the others that have to be, asleep then? One on its way out is not.
-    fn mates_sleep(&self, cpu: CpuId, scope: Scope, at: u64) -> bool {
+    /// Were the others of this state's scope in it or in a deeper one then? One on its way out is not.
+    fn mates_sleep(&self, cpu: CpuId, deep: usize, at: u64) -> bool {
+        let scope = self.platform.idle_states(cpu)[deep].scope;
         (0..self.cpus.len()).filter(|c| *c != cpu.at() && self.is_mate(cpu, *c, scope)).all(|c| {
             let (mate, states) = (self.cpus[c], self.platform.idle_states(CpuId(c as u32)));
             let Some(state) = states.get(mate.asked) else { return false };
             mate.entered.saturating_add(state.actual.entry_ns) <= at
                 && at < mate.left.saturating_sub(states[mate.reached].actual.exit_ns)
-                && state.scope as u8 >= scope as u8
+                && mate.asked >= deep
         })
     }
 }

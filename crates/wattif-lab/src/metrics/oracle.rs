@@ -9,15 +9,15 @@
 //! So the sum is a lower bound (of the CPUs' own energy; what a cluster saves when all its CPUs sleep is not in it). Powers are
 //! those of the operating points during the period; entering and leaving cost what they cost least at any of these.
 //!
-//! A state of the core or the cluster is reached, and left, at its own price where all others of its scope are in such states at
-//! that moment, and at that of the deepest narrower state otherwise: the bound charges what the period charged. The state that the
+//! A state of the core or the cluster is reached, and left, at its own price where all others of its scope are in that or a deeper one
+//! at that moment, and at that of the deepest that they allow otherwise: the bound charges what the period charged. The state that the
 //! oracle would have taken, against which choices count as deeper or shallower, must fit with its own entry and exit. A state of
-//! the core draws its power only while all hardware threads of the core sleep, in whatever states; for the rest of the period it
-//! draws that of the deepest state of the thread's own.
+//! the core draws its power only while all other hardware threads of the core are in that or a deeper one; while the shallowest of theirs
+//! is another state of the core it draws that one's, and for the rest of the period that of the deepest state of the thread's own.
 
 use super::distribution::{Distribution, Summary};
 use serde::{Deserialize, Serialize};
-use wattif_model::platform::{Platform, PowerTable, PowerUnit, Scope};
+use wattif_model::platform::{Cluster, Platform, PowerTable, PowerUnit, Scope};
 use wattif_model::trace::{Event, IdleCause, IdlePeriod, Interest, Observer, PowerLevel};
 use wattif_model::{CpuId, Fj, Ns, Uw};
 
@@ -87,46 +87,45 @@ struct Cpu {
     stretch: Ns,
     /// State asked for.
     state: usize,
-    /// Is it counted among those in states of the core, of the cluster?
-    counted: [bool; 2],
-    /// Were all others of the core, of the cluster, in states of that scope: when it fell asleep, and when its way out began?
-    joined: [bool; 2],
-    left: [bool; 2],
+    /// The state asked for once it is reached: on its way in or out it is in none.
+    reached: Option<usize>,
+    /// The others when it fell asleep, and when its way out began.
+    joined: Others,
+    left: Others,
     core: usize,
     cluster: usize,
     asleep: bool,
-    /// How long of the present stretch all hardware threads of the core slept.
-    together_ns: u64,
+    /// How long of the present stretch the other hardware threads of the core slept how deep.
+    depths: Depths,
 }
 
-/// A part of an idle period at one operating point, and how long of it all hardware threads of the core slept.
+/// By the shallowest state that one of the other hardware threads of the core is in (the first while one is awake): how long, ns.
+type Depths = [u64; CPUIDLE_STATE_MAX];
+
+/// States that a CPU may have (the kernel's constant).
+const CPUIDLE_STATE_MAX: usize = 10;
+
+/// A part of an idle period at one operating point.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     opp: usize,
     ns: u64,
-    together_ns: u64,
+    depths: Depths,
 }
 
-/// How many CPUs of a core or a cluster there are, and how many are in a state of at least that scope.
+/// The shallowest states that the others of a core, and of a cluster, have reached; 0 where one is in none.
 #[derive(Clone, Copy, Debug, Default)]
-struct Within {
-    cpus: usize,
-    inside: usize,
+struct Others {
+    core: usize,
+    cluster: usize,
 }
 
 /// The hardware threads of a core; it has the number of its first.
 #[derive(Clone, Debug)]
 struct Core {
     cpus: Vec<CpuId>,
-    asleep: usize,
     /// When a thread last fell asleep or woke up.
     since: Ns,
-}
-
-impl Core {
-    fn of(cpus: Vec<CpuId>) -> Core {
-        Core { cpus, asleep: 0, since: Ns::ZERO }
-    }
 }
 
 /// Listens to idle periods, powers and clocks.
@@ -134,8 +133,8 @@ impl Core {
 pub struct Oracle {
     cpus: Vec<Cpu>,
     cores: Vec<Core>,
-    /// By the number of the core, and of the cluster.
-    within: [Vec<Within>; 2],
+    /// The CPUs of each cluster that has states of its own; none of the others.
+    clusters: Vec<Vec<CpuId>>,
     tables: Vec<PowerTable>,
     opps: Vec<usize>,
     known: bool,
@@ -171,25 +170,21 @@ impl Oracle {
                 stretches: Vec::new(),
                 stretch: Ns::ZERO,
                 state: 0,
-                counted: [false; 2],
-                joined: [false; 2],
-                left: [false; 2],
+                reached: None,
+                joined: Others::default(),
+                left: Others::default(),
                 core: threads[id as usize][0].at(),
                 cluster,
                 asleep: false,
-                together_ns: 0,
+                depths: Depths::default(),
             }
         };
-        let cpus: Vec<Cpu> = (0..platform.nr_cpus() as u32).map(cpu).collect();
-        let mut within = [vec![Within::default(); cpus.len()], vec![Within::default(); platform.clusters.len()]];
-        for c in &cpus {
-            within[0][c.core].cpus += 1;
-            within[1][c.cluster].cpus += 1;
-        }
+        let shared = |c: &Cluster| c.idle.iter().any(|s| s.scope == Scope::Cluster);
+        let of_cluster = |c: &Cluster| if shared(c) { c.cpus.iter().collect() } else { Vec::new() };
         Oracle {
-            cpus,
-            within,
-            cores: threads.into_iter().map(Core::of).collect(),
+            cpus: (0..platform.nr_cpus() as u32).map(cpu).collect(),
+            clusters: platform.clusters.iter().map(of_cluster).collect(),
+            cores: threads.into_iter().map(|cpus| Core { cpus, since: Ns::ZERO }).collect(),
             opps: vec![0; tables.len()],
             known: platform.power.unit.has_idle(),
             one: if platform.power.unit == PowerUnit::EasCosts { 1e12 } else { 1e15 },
@@ -252,7 +247,8 @@ impl Oracle {
         self.next_stretch(at, cpu);
         let c = &self.cpus[cpu];
         let state = usize::from(period.state);
-        let (least, best) = c.least(&self.tables[c.domain], state, period.length_ns);
+        let out_ns = c.early.first().map_or(u64::MAX, |(from, _)| at.since(*from));
+        let (least, best) = c.least(&self.tables[c.domain], state, period.length_ns, out_ns);
         self.actual += Fj(c.spent.0.saturating_sub(c.before_request(period).0));
         self.least += least;
         let kind = usize::from(state != best) + usize::from(state < best);
@@ -263,73 +259,62 @@ impl Oracle {
         self.best[best] += 1;
     }
 
-    /// Counts how long all threads of a core have slept by now.
+    /// Counts how deep the threads of a core have slept by now.
     fn together(&mut self, at: Ns, core: usize) {
-        let core = &mut self.cores[core];
-        if core.asleep == core.cpus.len() {
-            core.cpus.iter().for_each(|c| self.cpus[c.at()].together_ns += at.since(core.since));
+        let Core { cpus, since } = &mut self.cores[core];
+        let ns = at.since(std::mem::replace(since, at));
+        if cpus.len() == 1 || ns == 0 {
+            return;
         }
-        core.since = at;
+        let depth = |c: &Cpu| if c.asleep { c.state.min(CPUIDLE_STATE_MAX - 1) } else { 0 };
+        for &cpu in &*cpus {
+            let others = cpus.iter().filter(|&&other| other != cpu).map(|other| depth(&self.cpus[other.at()]));
+            let shallowest = others.min().unwrap_or(0);
+            self.cpus[cpu.at()].depths[shallowest] += ns;
+        }
     }
 
     /// The operating point of a CPU is about to change, or its way out begins, or its idle period ends.
     fn next_stretch(&mut self, at: Ns, cpu: usize) {
         self.together(at, self.cpus[cpu].core);
         let c = &mut self.cpus[cpu];
-        let (ns, together_ns) = (at.since(c.stretch), std::mem::take(&mut c.together_ns));
-        c.stretches.push(Stretch { opp: self.opps[c.domain], ns, together_ns });
+        let (ns, depths) = (at.since(c.stretch), std::mem::take(&mut c.depths));
+        c.stretches.push(Stretch { opp: self.opps[c.domain], ns, depths });
         c.stretch = at;
     }
 
-    fn sleeps(&mut self, at: Ns, cpu: usize, asleep: bool) {
-        let core = self.cpus[cpu].core;
-        self.together(at, core);
+    /// It begins to sleep, in the state given, or wakes up.
+    fn sleeps(&mut self, at: Ns, cpu: usize, state: Option<usize>) {
+        self.together(at, self.cpus[cpu].core);
         let c = &mut self.cpus[cpu];
-        match (std::mem::replace(&mut c.asleep, asleep), asleep) {
-            (false, true) => self.cores[core].asleep += 1,
-            (true, false) => self.cores[core].asleep -= 1,
-            _ => {}
-        }
-        if asleep {
-            c.together_ns = 0;
+        c.asleep = state.is_some();
+        if let Some(state) = state {
+            (c.state, c.depths) = (state, Depths::default());
         }
     }
 
-    /// Are all others of the core, of the cluster, in states of that scope?
-    fn others_inside(&self, cpu: usize) -> [bool; 2] {
+    fn others(&self, cpu: usize) -> Others {
         let c = &self.cpus[cpu];
-        let all = |i: usize, group: usize| {
-            let w = self.within[i][group];
-            w.inside - usize::from(c.counted[i]) + 1 == w.cpus
+        let shallowest = |all: &[CpuId]| {
+            let others = all.iter().filter(|other| other.at() != cpu);
+            others.map(|other| self.cpus[other.at()].reached.unwrap_or(0)).min().unwrap_or(usize::MAX)
         };
-        [all(0, c.core), all(1, c.cluster)]
-    }
-
-    /// Its state is reached, or left: on its way in or out it is in none.
-    fn set_reached(&mut self, cpu: usize, reached: bool) {
-        let c = &mut self.cpus[cpu];
-        let inside = c.scopes().map(|of_it| reached && of_it);
-        let was = std::mem::replace(&mut c.counted, inside);
-        for (i, group) in [c.core, c.cluster].into_iter().enumerate() {
-            let inside = &mut self.within[i][group].inside;
-            *inside = *inside - usize::from(was[i]) + usize::from(c.counted[i]);
-        }
+        Others { core: shallowest(&self.cores[c.core].cpus), cluster: shallowest(&self.clusters[c.cluster]) }
     }
 
     /// The CPU begins to sleep.
-    fn begins(&mut self, at: Ns, cpu: usize, state: usize) {
-        self.set_reached(cpu, false);
-        let joined = self.others_inside(cpu);
+    fn begins(&mut self, at: Ns, cpu: usize) {
+        let joined = self.others(cpu);
         let c = &mut self.cpus[cpu];
         c.account(at);
-        (c.spent, c.stretch, c.began, c.state) = (Fj(0), at, at, state);
+        (c.spent, c.stretch, c.began) = (Fj(0), at, at);
         c.stretches.clear();
-        (c.joined, c.left) = (joined, [false; 2]);
+        (c.reached, c.joined, c.left) = (None, joined, Others::default());
         c.early.clear();
     }
 
     fn set_level(&mut self, at: Ns, cpu: usize, level: PowerLevel) {
-        let others = self.others_inside(cpu);
+        let others = if level == PowerLevel::Busy { self.others(cpu) } else { Others::default() };
         if self.cpus[cpu].asleep && level == PowerLevel::Busy {
             self.next_stretch(at, cpu);
         }
@@ -341,7 +326,7 @@ impl Oracle {
             (c.before, c.left) = (before, others);
         }
         c.clocked(at, &self.tables[c.domain], self.opps[c.domain]);
-        self.set_reached(cpu, level != PowerLevel::Busy);
+        c.reached = (level != PowerLevel::Busy).then_some(c.state);
     }
 
     fn set_opp(&mut self, at: Ns, domain: usize, opp: usize) {
@@ -408,12 +393,6 @@ impl Cpu {
         }
     }
 
-    /// Is the state asked for one of the core or a wider one, one of the cluster?
-    fn scopes(&self) -> [bool; 2] {
-        let scope = self.states.get(self.state).map_or(Scope::Cpu, |s| s.scope);
-        [Scope::Core, Scope::Cluster].map(|of| scope as u8 >= of as u8)
-    }
-
     /// What of the energy belongs to whoever asks it to wake up: the power rises when that begins, the request comes at its end. Who
     /// knew the end, and was in time, had begun to leave by then.
     fn before_request(&self, period: &IdlePeriod) -> Fj {
@@ -427,12 +406,13 @@ impl Cpu {
 
     /// The least energy for an idle period that was spent in `entered`; and the state that an oracle takes, which fits with its
     /// own entry and exit: of equals the deepest, the shallowest where staying busy is best.
-    fn least(&self, table: &PowerTable, entered: usize, length_ns: u64) -> (Fj, usize) {
+    fn least(&self, table: &PowerTable, entered: usize, length_ns: u64, out_ns: u64) -> (Fj, usize) {
         let stay = self.busy(table, length_ns);
         let available = || self.states.iter().filter(|s| s.enabled || s.index == entered);
         let (mut least, mut best) = (stay, (stay, available().next().map_or(0, |s| s.index)));
         for s in available() {
-            let (here, own) = (self.transit_ns(s), s.entry_ns + s.exit_ns);
+            let out_ns = if s.index == entered { out_ns } else { u64::MAX };
+            let (here, own) = (self.transit_ns(s, out_ns), s.entry_ns + s.exit_ns);
             if here > length_ns {
                 continue;
             }
@@ -446,19 +426,19 @@ impl Cpu {
         (Fj(least), best.1)
     }
 
-    /// Entry + exit of a state in this period.
-    fn transit_ns(&self, s: &State) -> u64 {
+    /// Entry + exit of a state in this period; `out_ns`: of the one that was entered, what its way out took. Who knew its end had chosen
+    /// when to leave before others let the core go deeper.
+    fn transit_ns(&self, s: &State, out_ns: u64) -> u64 {
         let (entered, left) = (self.reachable(s, self.joined), self.reachable(s, self.left));
-        s.entry_ns.min(entered.entry_ns) + s.exit_ns.min(left.exit_ns)
+        s.entry_ns.min(entered.entry_ns) + s.exit_ns.min(left.exit_ns).min(out_ns)
     }
 
-    /// The state the hardware can be in: `s`, or the deepest narrower one unless all others of its core, of its cluster, are in
-    /// such states.
-    fn reachable<'a>(&'a self, s: &'a State, all: [bool; 2]) -> &'a State {
+    /// The state the hardware can be in: `s`, or the deepest one that the others of its scope have reached as well, or a deeper one.
+    fn reachable<'a>(&'a self, s: &'a State, others: Others) -> &'a State {
         let within_reach = |s: &&State| match s.scope {
             Scope::Cpu => true,
-            Scope::Core => all[0],
-            Scope::Cluster => all[1],
+            Scope::Core => s.index <= others.core,
+            Scope::Cluster => s.index <= others.cluster,
         };
         self.states[..=s.index].iter().rev().find(within_reach).unwrap_or(&self.states[0])
     }
@@ -477,9 +457,20 @@ impl Cpu {
             let ns = part.ns.min(left);
             left -= ns;
             // Of a part that the request ends nothing is known but its length.
-            let together_ns = if ns < part.ns || s.alone.is_none() { ns } else { part.together_ns };
-            sleep.asleep += Uw(deep).over(together_ns) + Uw(alone).over(ns - together_ns);
-            sleep.alone_ns += ns - together_ns;
+            if ns < part.ns || s.alone.is_none() {
+                sleep.asleep += Uw(deep).over(ns);
+                continue;
+            }
+            // A core is in the shallowest of its threads' states.
+            for (state, &ns) in part.depths.iter().enumerate().filter(|(_, ns)| **ns > 0) {
+                let shared = self.states.get(state.min(s.index)).filter(|s| s.alone.is_some());
+                let power = shared.map_or(alone, |shallower| table.idle(shallower.index, part.opp).clamp(deep, alone));
+                sleep.asleep += Uw(power).over(ns);
+                match shared {
+                    Some(_) => sleep.more = sleep.more.min(busy.saturating_sub(power)),
+                    None => sleep.alone_ns += ns,
+                }
+            }
         }
         sleep
     }
@@ -499,9 +490,9 @@ impl Cpu {
 /// An idle period in a state, without the way in and out.
 struct Sleep {
     asleep: Fj,
-    /// How long it was without other hardware threads of the core.
+    /// How long no state of the core was possible.
     alone_ns: u64,
-    /// What entering and leaving take more than being alone, and than being together, µW.
+    /// What entering and leaving take more than what is drawn then, and than the most that is drawn otherwise, µW.
     more_alone: u64,
     more: u64,
 }
@@ -524,11 +515,11 @@ impl Observer for Oracle {
         }
         match event {
             Event::CpuIdle { state } => {
-                let asleep = *state != Event::IDLE_EXIT;
+                let asleep = (*state != Event::IDLE_EXIT).then_some(*state as usize);
                 self.sleeps(at, cpu.at(), asleep);
                 match asleep {
-                    true => self.begins(at, cpu.at(), *state as usize),
-                    false => self.set_reached(cpu.at(), false),
+                    Some(_) => self.begins(at, cpu.at()),
+                    None => self.cpus[cpu.at()].reached = None,
                 }
             }
             Event::CpuPower { level } => self.set_level(at, cpu.at(), *level),
@@ -590,7 +581,7 @@ mod tests {
         assert_eq!((r.late_us.max, o.wakeups().unwrap().ipi_pct), (150.0, 100.0));
     }
 
-    /// CPUs 0 and 1 are threads of a core, whose second state is of the core. Both sleep for 100 of the 400 µs of the first.
+    /// CPUs 0 and 1 are threads of a core, whose second state is of the core. The other one is in it for 100 of the 400 µs of the first.
     #[test]
     fn a_state_of_the_core_needs_all_its_threads() {
         let us = 1_000;
@@ -601,7 +592,7 @@ mod tests {
         let mut o = Oracle::new(&p);
         let events = [
             (0, 0, idle(0)),
-            (100 * us, 1, idle(0)),
+            (100 * us, 1, idle(1)),
             (200 * us, 1, idle(Event::IDLE_EXIT)),
             (400 * us, 0, idle(Event::IDLE_EXIT)),
             (400 * us, 0, period(0, 400 * us, 0)),
@@ -656,9 +647,9 @@ mod tests {
             fj(100_000, 10) + fj(5_000, 380),
             "both are in states of the core: the price is that state's own"
         );
-        // The other one is in the state of a thread: leaving costs what leaving that does, but the oracle knows no deep one that fits.
+        // The other one is in the state of a thread: no state of the core is possible, and the oracle takes the thread's own.
         let (least, report) = played(0, 1);
-        assert_eq!((report.same_pct, least), (Some(100.0), fj(100_000, 1) + fj(1_000, 389)));
+        assert_eq!((report.deeper_pct, least), (Some(100.0), fj(100_000, 1) + fj(10_000, 389)));
     }
 
     /// The clock rises between the beginning of the way out and the request: what was drawn meanwhile is not idle energy.

@@ -1,8 +1,7 @@
 //! Idle states: entering takes its time, and a wake-up during it has to wait for its end; leaving takes its own. A state of
-//! cluster scope is reached only when all CPUs of the cluster have asked for one; until then the CPU is in its
-//! deepest state of narrower scope, and leaves at that state's price. Once reached, it is left by the first of them; who follows has
-//! power when that one has. FIDELITY(core-depth): who asks for which state of that scope
-//! does not matter, so a core's threads may be in states of the core of different depth.
+//! the core or the cluster is reached only when all its CPUs have asked for that or a deeper one; until then the CPU is in the deepest
+//! that all have asked for, or its own deepest of narrower scope, and leaves at that state's price. Once reached, it is left by the
+//! first of them; who follows has power when that one has.
 
 use super::Machine;
 use wattif_model::platform::{IdleState, Scope};
@@ -112,33 +111,31 @@ impl Machine {
     /// The state whose power a CPU draws that has asked for `state`: a state of the core needs all its hardware threads.
     /// States of a cluster count for the cluster's own power.
     pub fn powered(&self, cpu: CpuId, state: usize) -> usize {
-        let of_cpu = |s: &IdleState| s.scope != Scope::Core;
+        if self.states(cpu)[state].scope == Scope::Core { self.reachable(cpu, state) } else { state }
+    }
+
+    /// The state the hardware can be in now: `state`, or the deepest one that all others of its scope have asked for as well, or for a
+    /// deeper one.
+    fn reachable(&self, cpu: CpuId, state: usize) -> usize {
         let states = &self.states(cpu)[..=state];
-        if of_cpu(&states[state]) || self.mates_sleep(cpu, Scope::Core) {
+        if states[state].scope == Scope::Cpu {
             return state;
         }
-        states.iter().rposition(of_cpu).unwrap_or(0)
-    }
-
-    /// The state the hardware can be in now: `state`, or the deepest narrower one while others of its scope are awake.
-    fn reachable(&self, cpu: CpuId, state: usize) -> usize {
-        let states = self.states(cpu);
-        (0..=state).rev().find(|&s| s == 0 || self.mates_sleep(cpu, states[s].scope)).unwrap_or(0)
-    }
-
-    fn mates_sleep(&self, cpu: CpuId, scope: Scope) -> bool {
-        let sleeps = |c: CpuId| c == cpu || self.asleep_at_least(c, scope);
-        match scope {
+        let core = self.shallowest(cpu, self.threads_of(cpu).iter().copied());
+        let cluster = &self.platform.clusters[self.platform.cpus[cpu.at()].cluster.at()].cpus;
+        let cluster = states.iter().any(|s| s.scope == Scope::Cluster).then(|| self.shallowest(cpu, cluster.iter()));
+        let within_reach = |s: &usize| match states[*s].scope {
             Scope::Cpu => true,
-            Scope::Core => self.threads_of(cpu).iter().copied().all(sleeps),
-            Scope::Cluster => self.platform.clusters[self.platform.cpus[cpu.at()].cluster.at()].cpus.iter().all(sleeps),
-        }
+            Scope::Core => *s <= core,
+            Scope::Cluster => cluster.is_some_and(|shallowest| *s <= shallowest),
+        };
+        (0..=state).rev().find(within_reach).unwrap_or(0)
     }
 
-    fn asleep_at_least(&self, cpu: CpuId, scope: Scope) -> bool {
-        self.cpus[cpu.at()]
-            .sleep
-            .is_some_and(|s| s.phase == Phase::Asleep && (self.states(cpu)[s.state].scope as u8) >= scope as u8)
+    /// The shallowest state that one of the others is in; 0 where one is in none.
+    fn shallowest(&self, cpu: CpuId, all: impl Iterator<Item = CpuId>) -> usize {
+        let asleep = |c: CpuId| self.cpus[c.at()].sleep.filter(|s| s.phase == Phase::Asleep).map_or(0, |s| s.state);
+        all.filter(|&c| c != cpu).map(asleep).min().unwrap_or(usize::MAX)
     }
 
     fn states(&self, cpu: CpuId) -> &[IdleState] {
