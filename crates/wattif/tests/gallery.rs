@@ -5,11 +5,10 @@ use wattif::{data, experiment};
 
 /// Rows that miss their tolerance, each explained in the README of its experiment. One that begins to hold leaves this list.
 const KNOWN_TO_MISS: &[&str] = &[
+    // It holds with the three seeds of the page, 1.02.
     "order/menu",
-    // These three by their counter-tests, which five seeds do not tell from noise: 1.04, 0.952 and 1.05, and 0.998, 0.985 and 0.994
-    // with the twenty of the page.
+    // With five seeds, not with the twenty of the page.
     "2.1/issue1",
-    "2.1/issue2",
     "2.1/issue3",
     "2.5/power",
     "3.3",
@@ -40,12 +39,13 @@ const KNOWN_TO_MISS: &[&str] = &[
     "0.11/facebook/frames",
     "0.13",
     "0.13/fps",
-    "1.2/intervals=16/workers=16",
+    "1.2/intervals=16/workers=2",
     "1.2/intervals=32/workers=2",
     "1.2/intervals=64/workers=2",
+    "1.4/clients=4/tx",
     "1.4/clients=4/power",
     "1.4/clients=4/accuracy",
-    "1.4/clients=8/accuracy",
+    "1.4/clients=16/accuracy",
     "1.5/workers=2/accuracy",
     "1.5/workers=4/accuracy",
     "1.5/workers=8/accuracy",
