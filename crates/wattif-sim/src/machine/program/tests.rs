@@ -680,6 +680,6 @@ fn a_run_may_not_fork_without_end() {
 fn a_group_that_does_not_exist_is_an_error() {
     let mut load = workload(&[&[run(1)]]);
     load.tasks[0].group = 9;
-    let why = Programs::new(&load, SETUP).err().expect("there is no group").to_string();
+    let why = Programs::new(&load, SETUP).expect_err("there is no group").to_string();
     assert!(why.contains("group 9 does not exist"), "{why}");
 }
