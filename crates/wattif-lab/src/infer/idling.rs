@@ -2,13 +2,14 @@
 //!
 //! A trace shows when a CPU asked for a state and when it executed again. In between it draws the power of a busy CPU on its way in
 //! and on its way out. Both take as long as the platform says, and a state that several CPUs share is reached only while all of them
-//! sleep: so the way in and out is that of the state that could be reached then. Which of two CPUs that woke up together came first is
-//! not in a trace; each is taken as the first if it can have been.
+//! sleep as deep: so the way in and out is that of the state that could be reached then. Of CPUs that leave such a state together the
+//! first takes its whole way out; the others began theirs when another CPU woke a thread for them, or half-way if nobody did.
 //!
 //! Before its first event a CPU sleeps if that event ends a sleep or takes over from idle; in what is not known, the shallowest state
 //! is taken. One without any event is offline or asleep all along: it counts as in its deepest state. One that switches but has no
 //! `cpu_idle` events sleeps while idle runs.
 
+use std::collections::BTreeMap;
 use wattif_model::platform::{Platform, Scope};
 use wattif_model::trace::{Event, PowerLevel, Record, Recorded};
 use wattif_model::{ClusterId, CpuId, CpuSet, Ns, Pid};
@@ -23,6 +24,8 @@ pub(super) struct Idling {
     pub(super) state: u32,
     /// By a `cpu_idle` event.
     pub(super) told: bool,
+    /// Of the end of a sleep: when another CPU first woke a thread for this one.
+    pub(super) asked: Option<Ns>,
 }
 
 /// How a CPU begins.
@@ -71,8 +74,10 @@ pub(super) fn idling(records: &[Record], platform: &Platform) -> Vec<Idling> {
             None => deepest(cpu),
             Some(false) => continue,
         };
-        all.push(Idling { record: None, at: Ns::ZERO, cpu, state, told: false });
+        all.push(Idling { record: None, at: Ns::ZERO, cpu, state, told: false, asked: None });
     }
+    let asked_by_others = asked_by_others(records, platform.nr_cpus());
+    let mut since = vec![Ns::ZERO; platform.nr_cpus()];
     for (i, r) in records.iter().enumerate() {
         let Some(first) = firsts.get_mut(r.cpu.at()) else { continue };
         let (state, told) = match r.event {
@@ -88,8 +93,32 @@ pub(super) fn idling(records: &[Record], platform: &Platform) -> Vec<Idling> {
             _ => continue,
         };
         first.asleep = None;
-        all.push(Idling { record: Some(i), at: r.at, cpu: r.cpu, state, told });
+        let since = std::mem::replace(&mut since[r.cpu.at()], r.at);
+        let all_asked = &asked_by_others[r.cpu.at()];
+        let first = all_asked.get(all_asked.partition_point(|at| *at <= since));
+        let asked = first.copied().filter(|at| state == Event::IDLE_EXIT && *at <= r.at);
+        all.push(Idling { record: Some(i), at: r.at, cpu: r.cpu, state, told, asked });
     }
+    all
+}
+
+/// By CPU: when others began to wake threads for it, in order. Where a wake-up goes is told when it is done.
+fn asked_by_others(records: &[Record], nr_cpus: usize) -> Vec<Vec<Ns>> {
+    let mut all = vec![Vec::new(); nr_cpus];
+    let mut begun: BTreeMap<Pid, (Ns, CpuId)> = BTreeMap::new();
+    for r in records {
+        match r.event() {
+            Some(Event::SchedWaking { pid, .. }) => _ = begun.insert(*pid, (r.at, r.cpu)),
+            Some(Event::SchedWakeup { pid, target_cpu, .. } | Event::SchedWakeupNew { pid, target_cpu, .. }) => {
+                let by_other = begun.remove(pid).filter(|(_, waker)| waker != target_cpu);
+                if let Some(((at, _), all)) = by_other.zip(all.get_mut(target_cpu.at())) {
+                    all.push(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    all.iter_mut().for_each(|all| all.sort_unstable());
     all
 }
 
@@ -100,6 +129,8 @@ struct Sleep {
     told: bool,
     entered: u64,
     left: u64,
+    /// When somebody woke a thread for it.
+    woken: Option<u64>,
     inside: u64,
     out: u64,
 }
@@ -143,11 +174,12 @@ impl Sleeps<'_> {
         for i in idling {
             let sleeps = &mut cpus[i.cpu.at()];
             if let Some(last) = sleeps.last_mut().filter(|s| s.left == u64::MAX) {
-                (last.left, last.out) = (i.at.0, i.at.0);
+                (last.left, last.out, last.woken) = (i.at.0, i.at.0, i.asked.map(|at| at.0));
             }
             if i.state != Event::IDLE_EXIT {
                 let (asked, at) = (i.state as usize, i.at.0);
-                sleeps.push(Sleep { asked, told: i.told, entered: at, left: u64::MAX, inside: at, out: u64::MAX });
+                let (left, out) = (u64::MAX, u64::MAX);
+                sleeps.push(Sleep { asked, told: i.told, entered: at, left, woken: None, inside: at, out });
             }
         }
         let all = || (0..platform.nr_cpus()).map(|c| (CpuId(c as u32), &platform.cpus[c]));
@@ -169,7 +201,7 @@ impl Sleeps<'_> {
     /// End of the way in and beginning of the way out; a sleep that ends on its way in has the latter first.
     fn way(&self, cpu: CpuId, s: &Sleep) -> (u64, u64) {
         let states = self.platform.idle_states(cpu);
-        let entry = (0..=s.asked).rev().find(|&i| self.together(cpu, self.scope(cpu, i), s.entered, 0)).unwrap_or(0);
+        let entry = (0..=s.asked).rev().find(|&i| self.together(cpu, i, s.entered, 0)).unwrap_or(0);
         let entry_ns = states.get(entry).filter(|_| s.told).map_or(0, |s| s.actual.entry_ns);
         let inside = s.entered.saturating_add(entry_ns);
         if s.left == u64::MAX {
@@ -178,15 +210,17 @@ impl Sleeps<'_> {
         let out = |i: usize| s.left.saturating_sub(states.get(i).filter(|_| s.told).map_or(0, |s| s.actual.exit_ns));
         let reached = |&i: &usize| {
             let scope = self.scope(cpu, i);
-            scope == Scope::Cpu || out(i) >= inside && self.together(cpu, scope, out(i), s.left)
+            scope == Scope::Cpu || out(i) >= inside && self.together(cpu, i, out(i), s.left)
         };
         let state = (0..=s.asked).rev().find(reached).unwrap_or(0);
         let scope = self.scope(cpu, state);
-        // Of those that leave a state of many at one time the first woke up; when the others did is not in the trace.
+        // Of those that leave a state of many at one time the first woke up.
         let follows =
             scope != Scope::Cpu && self.mates_in(cpu, scope).iter().any(|m| *m < cpu && self.leaves(*m, scope, s.left));
         let own = (0..=state).rev().find(|&i| self.scope(cpu, i) == Scope::Cpu).filter(|_| follows);
-        (inside, own.map_or(out(state), |own| out(state) + (out(own) - out(state).min(out(own))) / 2))
+        let asked = s.woken.map(|at| (at + self.platform.costs.ipi_ns).max(out(state))).filter(|at| *at <= s.left);
+        let half = |own: usize| out(state) + (out(own) - out(state).min(out(own))) / 2;
+        (inside, own.map_or(out(state), |own| asked.unwrap_or(half(own))))
     }
 
     fn mates_in(&self, cpu: CpuId, scope: Scope) -> &[CpuId] {
@@ -200,15 +234,15 @@ impl Sleeps<'_> {
         sleeps.get(at).is_some_and(|s| s.left == left && self.scope(cpu, s.asked) as u8 >= scope as u8)
     }
 
-    /// Do all that share a state of `scope` with a CPU sleep as deep at `at`, or leave it with that CPU?
-    fn together(&self, cpu: CpuId, scope: Scope, at: u64, left: u64) -> bool {
+    /// Do all that share this state with a CPU sleep as deep at `at`, or leave it with that CPU?
+    fn together(&self, cpu: CpuId, state: usize, at: u64, left: u64) -> bool {
+        let scope = self.scope(cpu, state);
         scope == Scope::Cpu
             || self.mates_in(cpu, scope).iter().all(|&mate| {
                 let sleeps = &self.cpus[mate.at()];
                 let last = sleeps.partition_point(|s| s.entered <= at).checked_sub(1);
-                last.map(|i| &sleeps[i]).is_some_and(|s| {
-                    s.inside <= at && (at < s.out || s.left == left) && self.scope(mate, s.asked) as u8 >= scope as u8
-                })
+                last.map(|i| &sleeps[i])
+                    .is_some_and(|s| s.inside <= at && (at < s.out || s.left == left) && s.asked >= state)
             })
     }
 }
@@ -234,7 +268,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// A state of the core is drawn by all its hardware threads or none.
+    /// A core draws the shallowest of its hardware threads' states.
     fn change(&mut self, at: Ns, cpu: CpuId, asleep: Option<usize>) {
         self.asleep[cpu.at()] = asleep;
         self.set(at, cpu);
@@ -253,9 +287,9 @@ impl<'a> Levels<'a> {
     }
 
     fn drawn(&self, cpu: CpuId, state: usize) -> usize {
-        let scope = |cpu, state| self.sleeps.scope(cpu, state);
-        let deep = |mate: &CpuId| self.asleep[mate.at()].is_some_and(|s| scope(*mate, s) as u8 >= Scope::Core as u8);
-        let drawn = |s: &usize| scope(cpu, *s) != Scope::Core || self.sleeps.mates[cpu.at()][0].iter().all(deep);
+        let mates = self.sleeps.mates[cpu.at()][0].iter();
+        let shallowest = mates.map(|mate| self.asleep[mate.at()].unwrap_or(0)).min().unwrap_or(usize::MAX);
+        let drawn = |s: &usize| self.sleeps.scope(cpu, *s) != Scope::Core || *s <= shallowest;
         (0..=state).rev().find(drawn).unwrap_or(0)
     }
 
@@ -283,7 +317,7 @@ mod tests {
         Record { at: Ns(at), cpu: CpuId(cpu), current: Some(Pid(current)), event: Recorded::Event(event) }
     }
     fn told(at: u64, cpu: u32, state: u32) -> Idling {
-        Idling { record: Some(0), at: Ns(at), cpu: CpuId(cpu), state, told: true }
+        Idling { record: Some(0), at: Ns(at), cpu: CpuId(cpu), state, told: true, asked: None }
     }
     /// A state of the cluster that takes 300 ns to enter and 700 to leave; the other one takes 10 and 20.
     fn shared() -> Platform {
@@ -319,6 +353,12 @@ mod tests {
             [told(0, 0, 1), told(100, 1, 1), told(5_000, 0, Event::IDLE_EXIT), told(5_000, 1, Event::IDLE_EXIT)];
         assert_eq!(levels(&at_once, 0), [(10, Idle(1)), (4_300, Busy)]);
         assert_eq!(levels(&at_once, 1), [(400, Idle(1)), (4_640, Busy)], "it followed, and waited for the power");
+        let mut asked = at_once;
+        asked[3].asked = Some(Ns(4_500));
+        let ipi = shared().costs.ipi_ns;
+        assert_eq!(levels(&asked, 1), [(400, Idle(1)), (4_500 + ipi, Busy)], "somebody woke a thread for it");
+        asked[3].asked = Some(Ns(4_000));
+        assert_eq!(levels(&asked, 1), [(400, Idle(1)), (4_300, Busy)], "not before the first");
         let short = [told(0, 0, 0), told(25, 0, Event::IDLE_EXIT)];
         assert_eq!(levels(&short, 0), [], "it turned back on its way in");
         let cluster = powers(&both, &shared()).into_iter().filter(|p| matches!(p.2, Event::ClusterPower { .. }));
@@ -345,6 +385,13 @@ mod tests {
         assert_eq!(of(1), [(50, 1)]);
         assert_eq!(of(2), [(0, 0), (60, Event::IDLE_EXIT), (90, 0)], "by its switches");
         assert_eq!(of(3), [(0, 1)], "no events at all");
+        assert_eq!(all.iter().filter_map(|i| i.asked).count(), 0, "nobody woke them");
+        let mut asked = records.to_vec();
+        asked.insert(0, record(12, 1, 8, testbed::wakeup(7)));
+        asked.insert(0, record(11, 1, 8, testbed::waking(7)));
+        let first =
+            |cpu| idling(&asked, &testbed::platform()).iter().rfind(|i| i.cpu == CpuId(cpu)).and_then(|i| i.asked);
+        assert_eq!([first(0), first(2)], [Some(Ns(11)), None], "another CPU woke its thread");
         let without: Vec<Record> =
             records.into_iter().filter(|r| !matches!(r.event(), Some(Event::CpuIdle { .. }))).collect();
         assert_eq!(idling(&without, &testbed::platform()), [], "the recorder left them out");

@@ -148,5 +148,6 @@ mod tests {
         assert_eq!(found(&in_turn[..15], None), 0, "too few to tell");
         let one_client_each: Vec<u32> = (0..60).map(|i| if i < 58 { 2 } else { 1 + i % 3 }).collect();
         assert_eq!(found(&one_client_each, None), 0, "one is preferred");
+        assert_eq!(found(&in_turn, Some(Step::Post { to: Pid(1), at: 0 })), 0, "what they wake wakes them");
     }
 }

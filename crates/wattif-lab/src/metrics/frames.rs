@@ -57,7 +57,7 @@ pub struct PaceReport {
     /// Vsyncs at which a unit was due and none came, each once however many units were late. A unit is due a period after it
     /// began, or after the one before it was shown, whichever is later: pauses are not missed, and of units that overlap (more
     /// buffers) only the first one's longer way counts. One that comes before its turn waits for the next vsync, two periods at
-    /// most.
+    /// most. A mark without janks is not due for its own beginning: after a pause its first unit misses nothing.
     pub missed: u64,
     /// Units per second, mean over the whole seconds of the run; `None` for a run without one.
     pub fps: Option<f64>,
@@ -144,7 +144,8 @@ impl Pace {
     fn show(&mut self, at: u64, began: u64) {
         let last = self.shown.max(began);
         let periods = at.saturating_sub(last).div_ceil(self.period).max(1);
-        self.missed += periods - 1;
+        let due = self.janks.is_some() || self.shown > began;
+        self.missed += if due { periods - 1 } else { 0 };
         self.shown = (last + periods * self.period).min(at + 2 * self.period);
     }
 
@@ -293,7 +294,8 @@ mod tests {
         }
         let janks: Vec<_> = f.marks().map(|(_, m)| MarkReport::of(m).pace.map(|p| p.jank_pct)).collect();
         assert_eq!(janks, [None, Some(Some(100.0)), Some(None)]);
-        assert_eq!(MarkReport::of(&f.marks[2]).pace.unwrap().missed, 2, "vsyncs are counted all the same");
+        let missed = |i: usize| MarkReport::of(&f.marks[i]).pace.unwrap().missed;
+        assert_eq!([missed(1), missed(2)], [1, 0], "nor is it one that missed its vsync, the first after a pause");
     }
 
     /// Vsyncs missed by frames that began and ended at these times, in 1/10 of a period.

@@ -56,7 +56,7 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
     let mut own = workload.clone();
     let background = background::left_out(&mut own);
     let workload = &in_its_words(&own);
-    let mut writer = Writer { workload, names: names(workload), lost: BTreeSet::new() };
+    let mut writer = Writer { workload, names: names(workload), lost: BTreeSet::new(), own: BTreeSet::new() };
     writer.lost.extend(background.map(Cow::from));
     writer.lost.extend(renamed(&own.tasks, &writer.names));
     let said = match &writer.names[own.tasks.len()..] {
@@ -180,10 +180,14 @@ struct Writer<'w> {
     workload: &'w Workload,
     names: Vec<String>,
     lost: BTreeSet<Cow<'static, str>>,
+    /// Queues into which the task that is being written puts tokens.
+    own: BTreeSet<u32>,
 }
 
 impl<'w> Writer<'w> {
     fn task(&mut self, task: &'w TaskSpec) -> Vec<(String, Node)> {
+        let put = |op: &Op| if let Op::Put { queue, .. } = op { Some(*queue) } else { None };
+        self.own = task.program.ops.iter().filter_map(put).collect();
         let mut out = Keys::default();
         out.insert("instance", task.instances);
         // A program that is one loop is a task's.
@@ -418,10 +422,12 @@ impl<'w> Writer<'w> {
                 lose("threads that spin for a while before they sleep sleep at once");
                 one("sem_wait", self.queue(*queue))
             }
+            Op::Drain { from, to, .. } if self.own.contains(from) => {
+                lose("tokens that move from one queue to another all at once: the thread's own alone, one a time");
+                vec![("sem_wait", self.queue(*from)), ("sem_post", self.queue(*to))]
+            }
             Op::Drain { .. } => {
-                lose(
-                    "tokens that move from one queue to another all at once: left out; who waits for them waits for ever",
-                );
+                lose("tokens that move from one queue to another all at once: left out; their turn comes one by one");
                 vec![]
             }
             Op::Yield => one("yield", "".into()),
