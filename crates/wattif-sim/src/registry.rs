@@ -475,8 +475,8 @@ fn window_ms(spec: &RunSpec) -> u64 {
     t.maybe_int("window_ms").unwrap_or_else(|| walt_qti::window_of_display_ms(display_of(spec), hz_of(spec)))
 }
 
-/// What a kernel that [`check`] finds nothing wrong with makes of its settings on a platform, and of what a workload asks for, that a
-/// user may not expect.
+/// What a kernel that [`check`] finds nothing wrong with makes of its settings on a platform, and of what a workload asks
+/// for, that a user may not expect.
 pub fn notes(spec: &RunSpec) -> Vec<String> {
     let mut notes = window_notes(spec);
     notes.extend(speed_notes(spec));
@@ -574,8 +574,8 @@ fn disabled_notes(spec: &RunSpec) -> Vec<String> {
     notes
 }
 
-/// Some governors do not look; the posted weighted teo looks and may then take the wrong one. That governors fall back on the first
-/// state where all are disabled is what the check of a platform says.
+/// Some governors do not look; the posted weighted teo looks and may then take the wrong one. That governors fall back on
+/// the first state where all are disabled is what the check of a platform says.
 fn disabled_notes_of(kernel: &KernelSpec, governor: &str, states: &[IdleState]) -> Vec<String> {
     let blind = match governor {
         "haltpoll" => &states[..states.len().min(2)],
@@ -645,8 +645,8 @@ fn no_eas(spec: &RunSpec) -> Option<&'static str> {
     })
 }
 
-/// Why setting this changes nothing under a kernel that [`check`] finds nothing wrong with, if so: another policy stands in its slot,
-/// another generation of it, or nobody reads it.
+/// Why setting this changes nothing under a kernel that [`check`] finds nothing wrong with, if so: another policy stands in
+/// its slot, another generation of it, or nobody reads it.
 pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
     let (name, tunable) = path.rsplit_once('.')?;
     if name == "features" {
@@ -951,8 +951,8 @@ fn build_eas(kernel: &KernelSpec, platform: &Platform) -> Option<Box<dyn EnergyA
     Some(Box::new(eas::Eas::of_platform(eas::Tunables { generation, boost: boost_of(kernel, "eas") }, platform)?))
 }
 
-/// The energy model of a domain, where cpufreq skips the states that it marks as inefficient (since 5.16): on machines whose tasks
-/// can be placed by energy.
+/// The energy model of a domain, where cpufreq skips the states that it marks as inefficient (since 5.16): on machines whose
+/// tasks can be placed by energy.
 pub(crate) fn energy_model(kernel: &KernelSpec, platform: &Platform, domain: DomainId) -> Option<EmPerfDomain> {
     let generation = eas_generation(&Tunables::of(kernel, "eas").text("generation"))?;
     let models = eas::Eas::of_platform(eas::Tunables { generation, ..eas::Tunables::default() }, platform)?;

@@ -68,7 +68,8 @@ pub enum Event {
         prio: u8,
         /// Where.
         target_cpu: CpuId,
-        /// As of [`Event::SchedWaking`]; where the waker left it to the target CPU to queue the thread, that CPU's interrupt is meant.
+        /// As of [`Event::SchedWaking`]; where the waker left it to the target CPU to queue the thread, that CPU's interrupt
+        /// is meant.
         in_irq: bool,
     },
     /// `sched_wakeup_new`: a new thread is on a run queue.

@@ -1,15 +1,16 @@
 //! `androbench`: AndroBench's storage tests: threads that read or write blocks, with a little CPU time for each.
 //!
-//! Sequential: one thread, large blocks, the device is the limit. Random: eight threads of 4 KiB each; a read takes the device about
-//! 100 µs and the CPU 20 to 60 µs, so that threads packed on one CPU wait for each other; writes spend more time in the device.
-//! `throughput.io` is what the benchmark prints, in blocks per second.
+//! Sequential: one thread, large blocks, the device is the limit. Random: eight threads of 4 KiB each; a read takes the
+//! device about 100 µs and the CPU 20 to 60 µs, so that threads packed on one CPU wait for each other; writes spend more
+//! time in the device. `throughput.io` is what the benchmark prints, in blocks per second.
 //!
-//! Calibrated: device times (range tried: half to twice as much) and CPU work of a block (range tried: 10 to 80 µs at full speed). With
-//! 15 to 25 µs a little CPU carries several such threads by their average, and hardly by what they need at once; with more, they
-//! outgrow little CPUs under every tracker.
+//! Calibrated: device times (range tried: half to twice as much) and CPU work of a block (range tried: 10 to 80 µs at full
+//! speed). With 15 to 25 µs a little CPU carries several such threads by their average, and hardly by what they need at
+//! once; with more, they outgrow little CPUs under every tracker.
 //!
-//! Sources: the four tests, their block sizes and eight threads are the benchmark's defaults as it shows them (from memory); that a tracker
-//! which counts waiting helps the random ones is in "WALT vs PELT: Redux" (2017). What a block costs a CPU, no source says.
+//! Sources: the four tests, their block sizes and eight threads are the benchmark's defaults as it shows them (from memory);
+//! that a tracker which counts waiting helps the random ones is in "WALT vs PELT: Redux" (2017). What a block costs a CPU,
+//! no source says.
 
 use super::dist::Dist;
 use super::forever;

@@ -1,16 +1,17 @@
 //! `antutu`: Antutu 6, tests of everything in a phone that compute or draw for seconds, one after another.
 //!
-//! The application starts a test, waits until its threads have done their work, and loads the next one. As in its sixth version there
-//! are: a scene in 3D (drawn off the screen as fast as the GPU can, two buffers), the tests called UX (encryption, sorting, a game
-//! tree, a picture: one thread, which reads its next data from storage every quarter of a second), of the CPU the mathematics, common
-//! use (a third of it is waiting for memory) and all cores (a thread for each CPU, which take pieces until none is left), and RAM. A
-//! test's score is the inverse of its time. Mark `part` is every test, and each has a mark of its own name. Nobody touches the screen.
+//! The application starts a test, waits until its threads have done their work, and loads the next one. As in its sixth
+//! version there are: a scene in 3D (drawn off the screen as fast as the GPU can, two buffers), the tests called UX
+//! (encryption, sorting, a game tree, a picture: one thread, which reads its next data from storage every quarter of a
+//! second), of the CPU the mathematics, common use (a third of it is waiting for memory) and all cores (a thread for each
+//! CPU, which take pieces until none is left), and RAM. A test's score is the inverse of its time. Mark `part` is every
+//! test, and each has a mark of its own name. Nobody touches the screen.
 //!
-//! Sources: names and order of the tests are those that its result page shows (from memory; that version 6 brought the tests UX and a
-//! scene of Unity 5 is in the news of December 2015). What its threads do no source says: GeekBench's class of long hogs, with short
-//! gaps. Calibrated: nothing. All times were chosen before any comparison and are the same for every kernel: a test is long (`part_ms`,
-//! 10 s of a big CPU of 2017, where the whole benchmark takes some minutes), a frame is one of 40 a second, and needs a quarter of
-//! that time of a little CPU.
+//! Sources: names and order of the tests are those that its result page shows (from memory; that version 6 brought the tests
+//! UX and a scene of Unity 5 is in the news of December 2015). What its threads do no source says: GeekBench's class of long
+//! hogs, with short gaps. Calibrated: nothing. All times were chosen before any comparison and are the same for every
+//! kernel: a test is long (`part_ms`, 10 s of a big CPU of 2017, where the whole benchmark takes some minutes), a frame is
+//! one of 40 a second, and needs a quarter of that time of a little CPU.
 
 use super::dist::Dist;
 use super::frames::{nice, repeat};

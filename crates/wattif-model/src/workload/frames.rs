@@ -1,22 +1,23 @@
 //! The frame pipeline of an Android application, which several models share.
 //!
-//! The UI thread asks for the next vsync, as Choreographer does; a dispatch thread wakes it then. It computes the frame (input,
-//! animation, layout, drawing), hands it to the RenderThread and waits until that has taken it over (sync). The RenderThread takes one
-//! of three buffers, uploads textures (it may have to wait for that, and copies what no frequency makes faster), issues commands, and
-//! queues the buffer. The GPU renders it in its own time, which gives the buffer back; the compositor shows it at its next vsync.
+//! The UI thread asks for the next vsync, as Choreographer does; a dispatch thread wakes it then. It computes the frame
+//! (input, animation, layout, drawing), hands it to the RenderThread and waits until that has taken it over (sync). The
+//! RenderThread takes one of three buffers, uploads textures (it may have to wait for that, and copies what no frequency
+//! makes faster), issues commands, and queues the buffer. The GPU renders it in its own time, which gives the buffer back;
+//! the compositor shows it at its next vsync.
 //!
-//! A frame (mark `frame`) lasts from when the dispatch thread, woken by the vsync, wakes the UI thread until its buffer is queued, and
-//! is what janks are scored of. FrameMetrics counts from the vsync: the dispatch thread's wake-up and its 40 µs of work are not in
-//! ours. Mark `shown` is one frame on the screen, two to three vsyncs later where the pipeline is full.
+//! A frame (mark `frame`) lasts from when the dispatch thread, woken by the vsync, wakes the UI thread until its buffer is
+//! queued, and is what janks are scored of. FrameMetrics counts from the vsync: the dispatch thread's wake-up and its 40 µs
+//! of work are not in ours. Mark `shown` is one frame on the screen, two to three vsyncs later where the pipeline is full.
 //!
-//! Vsyncs are those of a display, multiples of its period; applications and compositor hear of them some ms later, each at its own
-//! offset. Who is late for one waits for the next: a slow frame costs whole periods, and frames do not pile up.
+//! Vsyncs are those of a display, multiples of its period; applications and compositor hear of them some ms later, each at
+//! its own offset. Who is late for one waits for the next: a slow frame costs whole periods, and frames do not pile up.
 //!
 //! Interrupt threads are of SCHED_OTHER here: Android gives real-time threads no frequency (`sched_util_clamp_min_rt_default` 0).
 //!
-//! Sources: the order of the stages and what FrameMetrics counts are Android's documentation of its graphics pipeline (from memory); that a
-//! frame needs 1 to 2 ms of a big CPU of 2021 was reported by Arm's engineers in 2023. Offsets and shares of the stages are calibrated by the
-//! models that use it.
+//! Sources: the order of the stages and what FrameMetrics counts are Android's documentation of its graphics pipeline (from
+//! memory); that a frame needs 1 to 2 ms of a big CPU of 2021 was reported by Arm's engineers in 2023. Offsets and shares of
+//! the stages are calibrated by the models that use it.
 
 use super::dist::Dist;
 use super::forever;

@@ -1,16 +1,16 @@
 //! `game`: a game that is limited to a frame rate: an engine with its workers, a renderer, the GPU.
 //!
-//! Every frame the engine simulates while workers it woke together compute beside it, then the renderer issues commands and waits for a
-//! free buffer of three. The engine is two frames ahead of the renderer at most, then it waits: a game that is too slow has fewer
-//! frames, not ever later ones. The frame is over when the GPU has drawn it (mark `frame`). Helpers (audio, driver, main loop) tick on their own, with
-//! the rates and lengths of the published table of a game. With `touch=yes` the player touches the screen about every second, and a
-//! thread reads that: some kernels answer with a boost.
+//! Every frame the engine simulates while workers it woke together compute beside it, then the renderer issues commands and
+//! waits for a free buffer of three. The engine is two frames ahead of the renderer at most, then it waits: a game that is
+//! too slow has fewer frames, not ever later ones. The frame is over when the GPU has drawn it (mark `frame`). Helpers
+//! (audio, driver, main loop) tick on their own, with the rates and lengths of the published table of a game. With
+//! `touch=yes` the player touches the screen about every second, and a thread reads that: some kernels answer with a boost.
 //!
-//! Calibrated: work per frame of engine, workers and renderer, and the GPU's time; range tried: half to twice as much. The player's
-//! touches are estimated.
+//! Calibrated: work per frame of engine, workers and renderer, and the GPU's time; range tried: half to twice as much. The
+//! player's touches are estimated.
 //!
-//! Sources: rates and lengths of the helpers are those of the game in the table of use cases (linux-pm, 20 December 2013, see `usecase`); what
-//! the engine's workers, the renderer and the GPU do, no source says.
+//! Sources: rates and lengths of the helpers are those of the game in the table of use cases (linux-pm, 20 December 2013,
+//! see `usecase`); what the engine's workers, the renderer and the GPU do, no source says.
 
 use super::dist::Dist;
 use super::forever;

@@ -1,11 +1,11 @@
 //! `hogs`: commands typed one after another, each starting threads that only compute.
 //!
-//! A shell waits for a line from its terminal, whose interrupt comes to the first CPU, creates the threads of the command, and waits
-//! for them to end. `frames.run` is the time of each thread, from when it was created until its work is done; where it was
-//! put by the kernel, and whether it was moved, decides that time on a machine of fast and slow CPUs.
+//! A shell waits for a line from its terminal, whose interrupt comes to the first CPU, creates the threads of the command,
+//! and waits for them to end. `frames.run` is the time of each thread, from when it was created until its work is done;
+//! where it was put by the kernel, and whether it was moved, decides that time on a machine of fast and slow CPUs.
 //!
-//! Sources: the scenario of "[6/11] issue 6: Poor and non-deterministic performance on heterogeneous systems" (linux-pm, 20 December 2013):
-//! commands that only compute, one alone or one for each CPU. Nothing is calibrated.
+//! Sources: the scenario of "[6/11] issue 6: Poor and non-deterministic performance on heterogeneous systems" (linux-pm, 20
+//! December 2013): commands that only compute, one alone or one for each CPU. Nothing is calibrated.
 
 use super::dist::Dist;
 use super::models::{CPUS, Model, Param, Params};

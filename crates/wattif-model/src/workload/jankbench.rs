@@ -1,19 +1,19 @@
 //! `jankbench`: the tests of JankBench, flings of lists and texts drawn frame by frame.
 //!
-//! The pipeline is that of `frames` (`wattif explain frames`): dispatch, UI thread, RenderThread, GPU, compositor. A fling draws every
-//! vsync for a second and a pause follows; `edit_text` is a key stroke in a tenth of a second, each of one frame, short or long by what the
-//! text has to be laid out anew. `shadow_grid` and `bitmap_upload` wait for the GPU to take over textures before they issue commands. A
-//! key is a touch, too: to the power HAL both are the user.
+//! The pipeline is that of `frames` (`wattif explain frames`): dispatch, UI thread, RenderThread, GPU, compositor. A fling
+//! draws every vsync for a second and a pause follows; `edit_text` is a key stroke in a tenth of a second, each of one
+//! frame, short or long by what the text has to be laid out anew. `shadow_grid` and `bitmap_upload` wait for the GPU to take
+//! over textures before they issue commands. A key is a touch, too: to the power HAL both are the user.
 //!
-//! Calibrated: the times of each test, at full speed of the platform's calibration CPU (a little one, as a rule), so that a frame needs
-//! 3 ms of a big CPU of 2017 and 1 to 2 ms of one of 2021, as reported; that half of a frame's published time scales with frequency;
-//! and that the GPU limits only `shadow_grid`, `overdraw` and `bitmap_upload`. Range tried: a third to three times as much. Of
-//! `shadow_grid`, `edit_text` and `bitmap_upload`, whose published frames are as widely spread under either tracker, work, its spread and
-//! the times of GPU and textures are those with the least distance from the five percentiles under PELT (Snapdragon 835, "WALT vs
-//! PELT: Redux", 2017), in logarithms: one input at a time, in steps of 30, 15, 8 and 5 %, until none comes closer, on seeds 101 to
-//! 108, which no comparison uses. What is left is 4, 8 and 4 %. Limits: half to three times the work, σ of 0.3 to 1.1, waits of 0.3 to
-//! 11 ms, 3 to 12 ms of the GPU. WALT was not run for it, but signs under both had been seen of earlier times. All are the same on every
-//! kernel and platform.
+//! Calibrated: the times of each test, at full speed of the platform's calibration CPU (a little one, as a rule), so that a
+//! frame needs 3 ms of a big CPU of 2017 and 1 to 2 ms of one of 2021, as reported; that half of a frame's published time
+//! scales with frequency; and that the GPU limits only `shadow_grid`, `overdraw` and `bitmap_upload`. Range tried: a third
+//! to three times as much. Of `shadow_grid`, `edit_text` and `bitmap_upload`, whose published frames are as widely spread
+//! under either tracker, work, its spread and the times of GPU and textures are those with the least distance from the five
+//! percentiles under PELT (Snapdragon 835, "WALT vs PELT: Redux", 2017), in logarithms: one input at a time, in steps of 30,
+//! 15, 8 and 5 %, until none comes closer, on seeds 101 to 108, which no comparison uses. What is left is 4, 8 and 4 %.
+//! Limits: half to three times the work, σ of 0.3 to 1.1, waits of 0.3 to 11 ms, 3 to 12 ms of the GPU. WALT was not run for
+//! it, but signs under both had been seen of earlier times. All are the same on every kernel and platform.
 
 use super::Workload;
 use super::frames::{Episodes, FRAME, Frame, pipeline};

@@ -63,9 +63,9 @@ pub struct Workload {
     pub queues: Vec<Named>,
     /// Names of marks.
     pub marks: Vec<String>,
-    /// By mark: the period of its deadlines, such as the vsync's, for frames per second and missed ones. Shorter than `marks`: none.
-    /// Janks are scored of the first mark with a period; later ones are the same frames further down the pipeline, such as on
-    /// the screen.
+    /// By mark: the period of its deadlines, such as the vsync's, for frames per second and missed ones. Shorter than
+    /// `marks`: none. Janks are scored of the first mark with a period; later ones are the same frames further down the
+    /// pipeline, such as on the screen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mark_periods: Vec<Option<Ns>>,
     /// Groups (cgroups); index 0 is the root, and each stands after the group above it.
@@ -373,7 +373,8 @@ pub enum Op {
         /// A missed expiry is caught up instead of skipped.
         absolute: bool,
     },
-    /// The next expiry of a timer counts from the time nearest to now that is `offset` after a multiple of `period` from the run's start.
+    /// The next expiry of a timer counts from the time nearest to now that is `offset` after a multiple of `period` from the
+    /// run's start.
     Anchor {
         /// Index into [`Workload::timers`].
         timer: u32,

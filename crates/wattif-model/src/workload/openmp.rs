@@ -1,10 +1,10 @@
 //! `openmp`: a parallel program: regions whose loop is shared by a team of threads, with a barrier at each end.
 //!
-//! The main thread creates the team at the first region, as run-time libraries do; every region begins and ends for all threads
-//! together. The loop's iterations are shared by its schedule: `static` gives every thread its part beforehand, `dynamic` lets each
-//! take a chunk when it has finished its last, `guided` does so with chunks that shrink with what is left. Who waits spins first,
-//! and sleeps when that took long. `frames.region` is the time of a region, `frames.total` that of the program, from the
-//! moment its parent waits for it.
+//! The main thread creates the team at the first region, as run-time libraries do; every region begins and ends for all
+//! threads together. The loop's iterations are shared by its schedule: `static` gives every thread its part beforehand,
+//! `dynamic` lets each take a chunk when it has finished its last, `guided` does so with chunks that shrink with what is
+//! left. Who waits spins first, and sleeps when that took long. `frames.region` is the time of a region, `frames.total` that
+//! of the program, from the moment its parent waits for it.
 //!
 //! The spin is libgomp's: a count of looks, none for `passive`, and a tiny one when there are more threads than CPUs. A spinning
 //! team is gathered and released by its first thread; libgomp's last thread does that, which differs by a wake-up.

@@ -1,12 +1,12 @@
 //! `pcmark`: interactive bursts as in PCMark Work: web pages, writing, photo effects, a video that is sought in.
 //!
-//! An operation is a burst of work in a thread that hands parts to helpers and waits for them and for a service: other processes, and
-//! in the video, whose positions are read from files, the storage (only there the wait is for I/O). Then the user looks at the
-//! result. The score of a test is the inverse of the mean operation time (mark `operation`). Every operation begins without a touch
-//! event: the benchmark drives itself.
+//! An operation is a burst of work in a thread that hands parts to helpers and waits for them and for a service: other
+//! processes, and in the video, whose positions are read from files, the storage (only there the wait is for I/O). Then the
+//! user looks at the result. The score of a test is the inverse of the mean operation time (mark `operation`). Every
+//! operation begins without a touch event: the benchmark drives itself.
 //!
-//! No source says what the benchmark's threads do. Calibrated: length of the bursts (20 to 300 ms at full speed) and the time of looking,
-//! once for all kernels; range tried: `think_ms` 50 to 500.
+//! No source says what the benchmark's threads do. Calibrated: length of the bursts (20 to 300 ms at full speed) and the
+//! time of looking, once for all kernels; range tried: `think_ms` 50 to 500.
 
 use super::dist::Dist;
 use super::forever;

@@ -1,11 +1,12 @@
 //! `phone`: a user interface drawing frames beside background compilation (an app being installed).
 //!
-//! Every vsync the UI thread computes the next frame; its helpers (layout, image decoding) compute beside it, started first. Then the
-//! frame goes to the render thread, from there to the compositor; a frame ends when that is done, and its latency runs from its
-//! vsync. The compiler's threads alternate between work and short reads from flash.
+//! Every vsync the UI thread computes the next frame; its helpers (layout, image decoding) compute beside it, started first.
+//! Then the frame goes to the render thread, from there to the compositor; a frame ends when that is done, and its latency
+//! runs from its vsync. The compiler's threads alternate between work and short reads from flash.
 //!
-//! Sources: background work beside a user interface is a use that "Improving scheduling latency with SCHED_IDLE task" (Linaro Connect San Diego
-//! 2019) recommends. Nothing is calibrated: all times are estimates for a phone of that year, chosen before any comparison.
+//! Sources: background work beside a user interface is a use that "Improving scheduling latency with SCHED_IDLE task"
+//! (Linaro Connect San Diego 2019) recommends. Nothing is calibrated: all times are estimates for a phone of that year,
+//! chosen before any comparison.
 
 use super::dist::Dist;
 use super::forever;

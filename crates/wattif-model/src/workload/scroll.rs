@@ -3,8 +3,8 @@
 //! The pipeline is that of `frames` (`wattif explain frames`). Calibrated: work and pauses of two applications;
 //! range tried: half to twice as much.
 //!
-//! Sources: two applications, flicks of the finger and pauses to read are named in "WALT vs PELT: Redux" (2017), without lengths or work; the
-//! pipeline's are at `frames`.
+//! Sources: two applications, flicks of the finger and pauses to read are named in "WALT vs PELT: Redux" (2017), without
+//! lengths or work; the pipeline's are at `frames`.
 
 use super::Workload;
 use super::frames::{Episodes, FRAME, Frame, pipeline};

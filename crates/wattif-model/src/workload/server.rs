@@ -1,11 +1,12 @@
 //! `server`: a latency-sensitive server beside a video-encoding side job.
 //!
-//! Requests arrive at a Poisson rate and wait in one queue; threads of a pool take them, compute (log-normal service time) and
-//! answer. The network card's interrupt thread (SCHED_FIFO 50, as `irq/…` threads are) brings them in at their own times, however slow
-//! the server is: an overload shows as a growing queue. Their rate is a share of what the machine can do with all its CPUs busy:
-//! slow CPUs count for less, and hardware threads of a core for what they leave each other. Where they come less than 2 µs apart on
-//! average, the interrupt thread works 0.5 µs for each (estimated): what it cannot keep up with stays outside. The encoder has one thread per CPU,
-//! each encoding slices of a frame without pause. A request's latency runs from its arrival to its answer; the side job's throughput is slices per second.
+//! Requests arrive at a Poisson rate and wait in one queue; threads of a pool take them, compute (log-normal service time)
+//! and answer. The network card's interrupt thread (SCHED_FIFO 50, as `irq/…` threads are) brings them in at their own
+//! times, however slow the server is: an overload shows as a growing queue. Their rate is a share of what the machine can do
+//! with all its CPUs busy: slow CPUs count for less, and hardware threads of a core for what they leave each other. Where
+//! they come less than 2 µs apart on average, the interrupt thread works 0.5 µs for each (estimated): what it cannot keep up
+//! with stays outside. The encoder has one thread per CPU, each encoding slices of a frame without pause. A request's
+//! latency runs from its arrival to its answer; the side job's throughput is slices per second.
 
 use super::dist::Dist;
 use super::forever;

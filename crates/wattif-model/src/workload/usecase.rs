@@ -1,10 +1,10 @@
 //! `usecase`: what a phone of 2013 did all day: browse the web, play music, play a video, play a game.
 //!
-//! The task tables of the use cases published with the report on heterogeneous systems (linux-pm, 20 December 2013), as work at full
-//! speed. `web`: pages of a load, a display and a scroll part; the browser's half of the work begins, the renderer's third
-//! comes in bursts of one to two seconds, textures are uploaded beside it; `frames.page` is a page's time. `audio`: a tick of the
-//! sound card every 6 ms, of which every fourth decodes; `frames.buffer`. `video`: 30 frames a second beside the sound;
-//! `frames.frame`. `game`: an engine of 12 ms in each frame of 16 ms and its helpers; `frames.frame`.
+//! The task tables of the use cases published with the report on heterogeneous systems (linux-pm, 20 December 2013), as work
+//! at full speed. `web`: pages of a load, a display and a scroll part; the browser's half of the work begins, the renderer's
+//! third comes in bursts of one to two seconds, textures are uploaded beside it; `frames.page` is a page's time. `audio`: a
+//! tick of the sound card every 6 ms, of which every fourth decodes; `frames.buffer`. `video`: 30 frames a second beside the
+//! sound; `frames.frame`. `game`: an engine of 12 ms in each frame of 16 ms and its helpers; `frames.frame`.
 
 use super::dist::Dist;
 use super::forever;

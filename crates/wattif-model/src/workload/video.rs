@@ -1,20 +1,22 @@
 //! `video`: a video played with hardware decoding: small tasks that wake together and must meet the next frame.
 //!
-//! Every frame the demuxer's feeder hands the decoder its input and wakes all workers at once (codec callbacks, audio, buffer queues,
-//! binder threads); each does a little, and the compositor, once all are done, shows the frame at its next vsync, three quarters of a
-//! frame after the tick (or one frame more): players feed early enough that frames are not due when they become ready. Ticks and
-//! vsyncs both count from the start of the run. Nothing here needs speed: workers contend because they wake together.
+//! Every frame the demuxer's feeder hands the decoder its input and wakes all workers at once (codec callbacks, audio,
+//! buffer queues, binder threads); each does a little, and the compositor, once all are done, shows the frame at its next
+//! vsync, three quarters of a frame after the tick (or one frame more): players feed early enough that frames are not due
+//! when they become ready. Ticks and vsyncs both count from the start of the run. Nothing here needs speed: workers contend
+//! because they wake together.
 //!
-//! One frame is in work at a time and one with the compositor: the feeder has the next frame's input ready and hands it on when the
-//! compositor has taken the one before. So a player that is too slow has fewer frames, not ever later ones; ticks that it misses are
-//! caught up at once. Mark `frame`: from the feeder's tick (or, where that was missed, from when the feeder came to it) until all are
-//! done; `shown`: until the frame is composed.
+//! One frame is in work at a time and one with the compositor: the feeder has the next frame's input ready and hands it on
+//! when the compositor has taken the one before. So a player that is too slow has fewer frames, not ever later ones; ticks
+//! that it misses are caught up at once. Mark `frame`: from the feeder's tick (or, where that was missed, from when the
+//! feeder came to it) until all are done; `shown`: until the frame is composed.
 //!
-//! Calibrated: `workers` and `worker_us` (at full speed of the platform's calibration CPU; together a third of a little CPU at 60 fps).
-//! Range tried: 3 to 10 workers of 400 to 1600 µs.
+//! Calibrated: `workers` and `worker_us` (at full speed of the platform's calibration CPU; together a third of a little CPU
+//! at 60 fps). Range tried: 3 to 10 workers of 400 to 1600 µs.
 //!
-//! Sources: that playback with hardware decoding is a few small tasks which wake together and one that composes is the description in
-//! [PATCH] Revert "sched/fair, cpufreq: Introduce 'runnable boosting'" (LKML, May 2026); what they do inside, no source says.
+//! Sources: that playback with hardware decoding is a few small tasks which wake together and one that composes is the
+//! description in [PATCH] Revert "sched/fair, cpufreq: Introduce 'runnable boosting'" (LKML, May 2026); what they do inside,
+//! no source says.
 
 use super::forever;
 use super::frames::{nice, work_us};

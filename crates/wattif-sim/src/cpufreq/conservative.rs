@@ -30,8 +30,9 @@
 //! Twenty samples from the lowest to the highest frequency with the default step: bursts end before it gets there.
 //!
 //! # Differences from the kernel
-//! Bit-exact with the rows of `dbs_governors_6.12` for this governor. The decision is taken by a worker thread of
-//! the CPU that found the sample due (`kworker/N:1`), when it gets that CPU. `ignore_nice_load` is 0. The condition on load in step 3 is of 2026 and its stable backports.
+//! Bit-exact with the rows of `dbs_governors_6.12` for this governor. The decision is taken by a worker thread of the CPU
+//! that found the sample due (`kworker/N:1`), when it gets that CPU. `ignore_nice_load` is 0. The condition on load in step
+//! 3 is of 2026 and its stable backports.
 //!
 //! # Source
 //! Linux 6.12.117 `drivers/cpufreq/cpufreq_conservative.c`, `cpufreq_governor.c` (behaviour).

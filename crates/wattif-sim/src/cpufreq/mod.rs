@@ -189,8 +189,9 @@ pub trait FreqGovernor {
         None
     }
 
-    /// Does it want every update of a busy CPU's signals, not only those that changed them, and none that another CPU makes? Until 4.14
-    /// `cfs_rq_util_change` was called so; a governor of that age takes a CPU of which it hears nothing for a tick for asleep.
+    /// Does it want every update of a busy CPU's signals, not only those that changed them, and none that another CPU makes?
+    /// Until 4.14 `cfs_rq_util_change` was called so; a governor of that age takes a CPU of which it hears nothing for a
+    /// tick for asleep.
     fn hears_every_update(&self) -> bool {
         false
     }
@@ -199,7 +200,8 @@ pub trait FreqGovernor {
     fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32>;
 
     /// For governors that sample: time from a sample until the next is due, ns. The scheduler asks them
-    /// [`FreqGovernor::sample_due`] at each update of utilisation instead of [`FreqGovernor::update_util`], which samples at once.
+    /// [`FreqGovernor::sample_due`] at each update of utilisation instead of [`FreqGovernor::update_util`], which samples at
+    /// once.
     fn sampling_interval_ns(&self) -> Option<u64> {
         None
     }

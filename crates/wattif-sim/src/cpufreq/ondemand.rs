@@ -28,8 +28,9 @@
 //! alternates with the sampling period makes the frequency alternate one period late.
 //!
 //! # Differences from the kernel
-//! Bit-exact with the rows of `dbs_governors_6.12` for this governor. The decision is taken by a worker thread of
-//! the CPU that found the sample due (`kworker/N:1`), when it gets that CPU. `powersave_bias`, `ignore_nice_load` and `io_is_busy` are 0.
+//! Bit-exact with the rows of `dbs_governors_6.12` for this governor. The decision is taken by a worker thread of the CPU
+//! that found the sample due (`kworker/N:1`), when it gets that CPU. `powersave_bias`, `ignore_nice_load` and `io_is_busy`
+//! are 0.
 //!
 //! # Source
 //! Linux 6.12.117 `drivers/cpufreq/cpufreq_ondemand.c`, `cpufreq_governor.c` (behaviour).

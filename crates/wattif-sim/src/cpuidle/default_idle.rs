@@ -1,9 +1,9 @@
 //! Idle without a choice: what a CPU does that has one idle state, or no driver that knows of more.
 //!
 //! # Idea
-//! Nobody has to be asked which state to enter. What remains is the tick: stopping it and starting it again costs something, so
-//! it should be stopped only for sleeps that last. A CPU that its own tick woke up, and that has still nothing to do, slept through
-//! to a tick once and will probably do so again.
+//! Nobody has to be asked which state to enter. What remains is the tick: stopping it and starting it again costs something,
+//! so it should be stopped only for sleeps that last. A CPU that its own tick woke up, and that has still nothing to do,
+//! slept through to a tick once and will probably do so again.
 //!
 //! # Signals
 //! | name | unit, range | source | updated |
@@ -32,8 +32,8 @@
 //! driver, and with one it did what the governor said.
 //!
 //! # Source
-//! Linux, `kernel/sched/idle.c` as of 2026 and its stable releases 6.1.192 and 6.12.117 (behaviour, as their traces show it: every
-//! sleep of a thread's CPU is followed by exactly one tick): `idle_call_stop_or_retain_tick`.
+//! Linux, `kernel/sched/idle.c` as of 2026 and its stable releases 6.1.192 and 6.12.117 (behaviour, as their traces show it:
+//! every sleep of a thread's CPU is followed by exactly one tick): `idle_call_stop_or_retain_tick`.
 
 use crate::registry::Tunable;
 

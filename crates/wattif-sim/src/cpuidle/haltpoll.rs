@@ -31,10 +31,9 @@
 //! of them.
 //!
 //! # Differences from the kernel
-//! None known: bit-exact with `idle_haltpoll-6.12` (1,320 rows). 6.1 has no vectors: it is known to lack one line, and all else is
-//! taken to be the same. The kernel has two states under this governor; a
-//! platform with a single one gets that one. As in the kernel, with more those beyond the second are never used, and
-//! nobody looks whether one of the two is disabled.
+//! None known: bit-exact with `idle_haltpoll-6.12` (1,320 rows). 6.1 has no vectors: it is known to lack one line, and all
+//! else is taken to be the same. The kernel has two states under this governor; a platform with a single one gets that one.
+//! As in the kernel, with more those beyond the second are never used, and nobody looks whether one of the two is disabled.
 //!
 //! # Source
 //! Linux 6.12.117 `drivers/cpuidle/governors/haltpoll.c` (behaviour; vectors of that code).

@@ -290,8 +290,8 @@ impl MenuDevice {
     #[doc(alias = "get_typical_interval")]
     fn typical_interval(&self, useless: impl Fn(u32, u32) -> bool) -> u32 {
         let mut thresh = i32::MAX as u32;
-        // Of those kept: how many, their sum, and the sum of their squares modulo 2^64. Which are kept is not predictable, so there
-        // is no branch on it.
+        // Of those kept: how many, their sum, and the sum of their squares modulo 2^64. Which are kept is not predictable,
+        // so there is no branch on it.
         let (mut divisor, mut sum, mut squares) = (0u64, 0u64, 0u64);
         for v in self.intervals {
             let kept = u64::from(v <= thresh);

@@ -28,14 +28,15 @@
 //! Eight bytes per sleep of the run, and the run is simulated twice.
 //!
 //! # Where it fails
-//! It decides for each CPU alone, by the CPU's own power: where the power of a cluster, a core or a clock domain (`static_uw`)
-//! depends on several CPUs, a common decision may save more, and so may a governor that errs on the deep side. Its run is not the run of another governor with better states: without late wake-ups work is done earlier, and
-//! where the workload makes more of that (a closed loop of requests), more is done. For a bound that holds for each idle
-//! period of a given run see the metrics `oracle.*`.
+//! It decides for each CPU alone, by the CPU's own power: where the power of a cluster, a core or a clock domain
+//! (`static_uw`) depends on several CPUs, a common decision may save more, and so may a governor that errs on the deep side.
+//! Its run is not the run of another governor with better states: without late wake-ups work is done earlier, and where the
+//! workload makes more of that (a closed loop of requests), more is done. For a bound that holds for each idle period of a
+//! given run see the metrics `oracle.*`.
 //!
 //! # Differences from the kernel
-//! There is no such governor. It is never late, so that no latency limit (`pm_qos`) binds it. Nothing else of the run is prescient: placement, clocks and timers are as ever, but for
-//! placement every state is as quick to leave as any other.
+//! There is no such governor. It is never late, so that no latency limit (`pm_qos`) binds it. Nothing else of the run is
+//! prescient: placement, clocks and timers are as ever, but for placement every state is as quick to leave as any other.
 //!
 //! # Source
 //! The idea of a clairvoyant optimum, as in offline analyses of power-down (S. Irani, S. Shukla, R. Gupta, 2003).

@@ -1,9 +1,9 @@
 //! The idle driver of POWER: does it say that `snooze` polls?
 //!
 //! # Idea
-//! A POWER CPU without work can stay awake at low priority and look for some (`snooze`). Its driver ends that after the residency
-//! of the next state, so that the idle loop asks the governor again. Until 6.2 the driver did not mark the state as one that polls
-//! (`CPUIDLE_FLAG_POLLING`), and nobody told the governor that it had only run into its limit.
+//! A POWER CPU without work can stay awake at low priority and look for some (`snooze`). Its driver ends that after the
+//! residency of the next state, so that the idle loop asks the governor again. Until 6.2 the driver did not mark the state
+//! as one that polls (`CPUIDLE_FLAG_POLLING`), and nobody told the governor that it had only run into its limit.
 //!
 //! # Signals
 //! | name | unit, range | source | updated |
@@ -18,20 +18,20 @@
 //! 2. `sleep`: governors see neither. A `snooze` of 10 µs that reached its limit was a sleep of 10 µs like any other, and is
 //!    evidence for the state of that length.
 //!
-//! Worked example, `teo` of 5.6 on a POWER9, a CPU that is idle for 13 µs at a time. `snooze` ends after 10 µs, which is a sleep that
-//! `stop0_lite` (10 µs) would have fitted; `stop0_lite` is chosen and left after 3 µs, which `snooze` would have fitted. So they take
-//! turns, and each `stop0_lite` counts as too deep.
+//! Worked example, `teo` of 5.6 on a POWER9, a CPU that is idle for 13 µs at a time. `snooze` ends after 10 µs, which is a
+//! sleep that `stop0_lite` (10 µs) would have fitted; `stop0_lite` is chosen and left after 3 µs, which `snooze` would have
+//! fitted. So they take turns, and each `stop0_lite` counts as too deep.
 //!
 //! # State and cost
 //! One bit.
 //!
 //! # Where it fails
-//! `sleep`: idle time that lasts is cut into pieces of 10 µs, and a governor that counts short sleeps believes in them. `haltpoll`, which
-//! sleeps after a poll in vain, never hears of one and polls for ever.
+//! `sleep`: idle time that lasts is cut into pieces of 10 µs, and a governor that counts short sleeps believes in them.
+//! `haltpoll`, which sleeps after a poll in vain, never hears of one and polls for ever.
 //!
 //! # Differences from the kernel
-//! The driver is taken from the name of the state, `snooze`. Its limit is that of the kernel's own polling state: the first residency
-//! of 10 µs or more, at most a sixteenth of a tick; on POWER the residency of the next state, whatever it is.
+//! The driver is taken from the name of the state, `snooze`. Its limit is that of the kernel's own polling state: the first
+//! residency of 10 µs or more, at most a sixteenth of a tick; on POWER the residency of the next state, whatever it is.
 //!
 //! # Source
 //! Linux, `drivers/cpuidle/cpuidle-powernv.c` (behaviour); commit 5ddcc03a07ae, "powerpc/cpuidle: Set CPUIDLE_FLAG_POLLING for

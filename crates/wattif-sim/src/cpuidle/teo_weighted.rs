@@ -61,8 +61,8 @@
 //! As `teo` 5.6, and states² weights per CPU. O(states) per decision.
 //!
 //! # Where it fails
-//! - Changes are relative, so rows do not keep their sum: sums from 58 % to 303 % were seen on seven states (90 % a state is the cap),
-//!   up to 438 % with aging, which draws weights towards their own row's mean, and so towards the cap.
+//! - Changes are relative, so rows do not keep their sum: sums from 58 % to 303 % were seen on seven states (90 % a state is
+//!   the cap), up to 438 % with aging, which draws weights towards their own row's mean, and so towards the cap.
 //! - Floors above the start: with seven states the others start at 5.00 % (v1; floor 5 %) or 6.66 % (v2; floor 10 %),
 //!   and can only rise.
 //! - A hit rewards the state entered even when it was shallower than the timer's: shallow choices feed themselves.

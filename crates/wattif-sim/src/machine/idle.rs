@@ -1,7 +1,7 @@
 //! Idle states: entering takes its time, and a wake-up during it has to wait for its end; leaving takes its own. A state of
-//! the core or the cluster is reached only when all its CPUs have asked for that or a deeper one; until then the CPU is in the deepest
-//! that all have asked for, or its own deepest of narrower scope, and leaves at that state's price. Once reached, it is left by the
-//! first of them; who follows has power when that one has.
+//! the core or the cluster is reached only when all its CPUs have asked for that or a deeper one; until then the CPU is in
+//! the deepest that all have asked for, or its own deepest of narrower scope, and leaves at that state's price. Once
+//! reached, it is left by the first of them; who follows has power when that one has.
 
 use super::Machine;
 use wattif_model::platform::{IdleState, Scope};
@@ -114,8 +114,8 @@ impl Machine {
         if self.states(cpu)[state].scope == Scope::Core { self.reachable(cpu, state) } else { state }
     }
 
-    /// The state the hardware can be in now: `state`, or the deepest one that all others of its scope have asked for as well, or for a
-    /// deeper one.
+    /// The state the hardware can be in now: `state`, or the deepest one that all others of its scope have asked for as
+    /// well, or for a deeper one.
     fn reachable(&self, cpu: CpuId, state: usize) -> usize {
         let states = &self.states(cpu)[..=state];
         if states[state].scope == Scope::Cpu {

@@ -73,8 +73,8 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// The threads of the workload and the background threads of the platform, in order; a launcher on the first CPU, or a timer where they
-    /// have been, wakes each of them a little after the start, as far apart as the platform's noise says.
+    /// The threads of the workload and the background threads of the platform, in order; a launcher on the first CPU, or a
+    /// timer where they have been, wakes each of them a little after the start, as far apart as the platform's noise says.
     fn create_threads(&mut self) -> Result<(), RunError> {
         let spread = self.m.platform.noise.start_spread_ns;
         for task in 0..self.programs.nr_tasks() {

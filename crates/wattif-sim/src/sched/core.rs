@@ -281,7 +281,8 @@ impl Kernel<'_, '_> {
         self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
         self.s.tasks[pid.at()].state = State::Running;
         let queued = self.s.tasks[pid.at()].on_rq == OnRq::Queued;
-        // It still waits for the device as far as its CPU's idle time up to now goes. One whose dequeue was delayed slept as well.
+        // It still waits for the device as far as its CPU's idle time up to now goes. One whose dequeue was delayed slept as
+        // well.
         self.walt_wake(pid);
         if iowait {
             self.s.tasks[pid.at()].in_iowait = false;

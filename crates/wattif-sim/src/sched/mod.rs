@@ -45,7 +45,8 @@ pub struct Sched {
     pub se: Vec<SchedEntity>,
     /// One run queue per CPU.
     pub rqs: Vec<Rq>,
-    /// By CPU: counts what may change the signals that governors and placement read: averages that moved, tasks that came or went, ticks.
+    /// By CPU: counts what may change the signals that governors and placement read: averages that moved, tasks that came or
+    /// went, ticks.
     pub signal_versions: Vec<u64>,
     /// CPUs whose run queue may have changed since the balancer last looked (a bit each): every operation on a run queue
     /// first brings its clock up to date, which marks it.
@@ -80,8 +81,8 @@ pub struct Sched {
     pub custom_slice: bool,
     /// Whose clamps are heard.
     pub clamped: uclamp::Clamped,
-    /// Real-time tasks on a CPU from which on one that waits there is pushed and pulled (`rt_rq->overloaded`): 2 until 6.6. Since 6.7
-    /// one that waits and may move will do, be it the only one.
+    /// Real-time tasks on a CPU from which on one that waits there is pushed and pulled (`rt_rq->overloaded`): 2 until 6.6.
+    /// Since 6.7 one that waits and may move will do, be it the only one.
     pub rt_overload: u32,
     /// Real-time tasks look for CPUs that are large enough.
     pub rt_capacity_aware: bool,

@@ -258,8 +258,9 @@ pub struct RootDomain {
     pub energy_aware: bool,
     /// Some CPU's utilisation does not fit its capacity; not looked at without energy-aware placement.
     pub overutilized: bool,
-    /// Android's 4.9: a task that is moved to a CPU may show that it is overutilized, as one that wakes does; and with energy-aware
-    /// placement a CPU that goes idle looks for tasks however soon it is back, which shows that no CPU is overutilized any more.
+    /// Android's 4.9: a task that is moved to a CPU may show that it is overutilized, as one that wakes does; and with
+    /// energy-aware placement a CPU that goes idle looks for tasks however soon it is back, which shows that no CPU is
+    /// overutilized any more.
     pub energy_aware_4_9: bool,
     /// Some task or group has utilisation clamps (`uclamp_is_used`).
     pub uclamp_used: bool,

@@ -14,8 +14,8 @@
 //! | last touch | ns | workload | touch events |
 //!
 //! # Decision
-//! 1. A workload that names none of the groups `/top-app`, `/foreground`, `/background`, `/system-background` is what the user sees,
-//!    all of it, with what runs beside it: `boost_pct` and `prefer_idle`.
+//! 1. A workload that names none of the groups `/top-app`, `/foreground`, `/background`, `/system-background` is what the
+//!    user sees, all of it, with what runs beside it: `boost_pct` and `prefer_idle`.
 //! 2. In one that names some, the group of a task is the first part of its group's path; any other, and the root, which has the
 //!    kernel's own threads, is `root`. A group without a value of its own has `boost_pct` and `prefer_idle`.
 //! 3. Until `touch_ms` after a touch the boost of `/top-app` is `touch_boost_pct`, if that is more; so it is for everything in a

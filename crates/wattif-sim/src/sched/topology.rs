@@ -1,8 +1,9 @@
 //! Scheduling domains: which CPUs share what, from the platform's topology, as the kernel's `build_sched_domains`.
 //!
 //! Levels, lowest first, those with a single CPU or the same span as the one below left out: `SMT` (one core), `CLS` (cores
-//! that share a cache or its tag below the last level; since 5.16), `MC` (one last-level cache), `PKG` (one NUMA node; `DIE` before 6.7), `NUMA` (all nodes). A [`Domain`] is shared by all its
-//! CPUs; what the balancer remembers is per CPU and level, in [`SdState`].
+//! that share a cache or its tag below the last level; since 5.16), `MC` (one last-level cache), `PKG` (one NUMA node; `DIE`
+//! before 6.7), `NUMA` (all nodes). A [`Domain`] is shared by all its CPUs; what the balancer remembers is per CPU and
+//! level, in [`SdState`].
 //!
 //! FIDELITY(numa-levels): one NUMA level, whatever the distances between nodes are.
 

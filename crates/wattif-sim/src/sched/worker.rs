@@ -1,8 +1,9 @@
 //! Kernel workers (`kworker/N:1`), one per CPU: they do what an update of utilisation, with its queue locked, may not.
 //!
-//! Only the governors that sample need them. An update that finds a sample due raises `irq_work` on the CPU that executes it; its
-//! interrupt queues work to the worker of that CPU (`schedule_work_on`), a fair thread like any other, which takes the sample when
-//! it gets the CPU. Until it has, nobody else asks for one. Without such a governor there are no workers, and nothing is checked.
+//! Only the governors that sample need them. An update that finds a sample due raises `irq_work` on the CPU that executes
+//! it; its interrupt queues work to the worker of that CPU (`schedule_work_on`), a fair thread like any other, which takes
+//! the sample when it gets the CPU. Until it has, nobody else asks for one. Without such a governor there are no workers,
+//! and nothing is checked.
 
 use super::core::IDLE;
 use super::task::State;

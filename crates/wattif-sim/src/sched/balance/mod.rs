@@ -35,8 +35,9 @@
 //!    and tasks are spread over them first.
 //! 2. How much to move, and in which unit: load, utilisation, tasks, or a misfit task; see `imbalance`, `by_load`.
 //! 3. Find the busiest CPU of the group in that unit.
-//! 4. Detach tasks, those first whose last enqueue, pick or refusal is longest ago, while the imbalance lasts, none that is running, kept away by its affinity, or cache
-//!    hot (ran within 500 µs), unless passes failed `cache_nice_tries` times; at most 32. Attach them here.
+//! 4. Detach tasks, those first whose last enqueue, pick or refusal is longest ago, while the imbalance lasts, none that is
+//!    running, kept away by its affinity, or cache hot (ran within 500 µs), unless passes failed `cache_nice_tries` times;
+//!    at most 32. Attach them here.
 //! 5. Tasks that only other CPUs of this group may take: go on for those. All of that CPU's tasks pinned: start again
 //!    without it.
 //! 6. Nothing moved: count a failure (not when newly idle), and for a misfit task, a CPU that lost much of its capacity,

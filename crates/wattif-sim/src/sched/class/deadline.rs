@@ -17,8 +17,8 @@
 //! # Decision
 //! 1. Admission, when a task takes this policy or changes its parameters: Σ `dl_runtime / dl_period` may not exceed
 //!    `rt.sched_rt_runtime_us / rt.sched_rt_period_us` (95 %) of the capacity of its CPUs, without `capacity_aware` of their
-//!    number. Refused: `EBUSY`, where rt-app ends; the run ends too, and says which task and how much there is. Budgets below 1024 ns and periods out of
-//!    `sched_deadline_period_min_us`..=`_max_us` are `EINVAL`.
+//!    number. Refused: `EBUSY`, where rt-app ends; the run ends too, and says which task and how much there is. Budgets
+//!    below 1024 ns and periods out of `sched_deadline_period_min_us`..=`_max_us` are `EINVAL`.
 //! 2. A wakee keeps deadline and budget if the deadline is ahead and the budget fits the time left
 //!    (`runtime / (deadline − now) ≤ dl_runtime / dl_deadline`). Otherwise both start anew: now + `dl_deadline`,
 //!    `dl_runtime`. With a deadline shorter than the period, a budget that does not fit is cut to what does (revised rule),
@@ -57,8 +57,8 @@
 //! lends its parameters, not the one with the earliest deadline. No vectors exist.
 //!
 //! # Source
-//! Linux 6.1 and 6.12 `kernel/sched/deadline.c`, `cpudeadline.c` (behaviour); for `capacity_aware` the series of Dietmar Eggemann and Luca
-//! Abeni of 2020 ("sched/deadline: Make DL capacity-aware", merged after 5.7).
+//! Linux 6.1 and 6.12 `kernel/sched/deadline.c`, `cpudeadline.c` (behaviour); for `capacity_aware` the series of Dietmar
+//! Eggemann and Luca Abeni of 2020 ("sched/deadline: Make DL capacity-aware", merged after 5.7).
 
 use super::dl_bandwidth::{self, Reclaim};
 use super::{Dequeue, Enqueue, SchedClass};

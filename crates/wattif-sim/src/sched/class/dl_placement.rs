@@ -21,7 +21,8 @@ pub fn select_task_rq(s: &mut Sched, req: &Request) -> Choice {
     Choice { cpu, reason: PlacementReason::Priority, target: cpu, scanned: 0 }
 }
 
-/// `dl_task_fits_capacity`: its budget before its deadline, on a CPU of this size. Kernels that are not aware of capacity do not ask.
+/// `dl_task_fits_capacity`: its budget before its deadline, on a CPU of this size. Kernels that are not aware of capacity do
+/// not ask.
 fn fits_capacity(s: &Sched, pid: Pid, cpu: CpuId) -> bool {
     let (dl, capacity) = (&s.tasks[pid.at()].dl, u64::from(s.rqs[cpu.at()].cpu_capacity_orig));
     !s.dl_capacity_aware || (dl.dl_deadline >> 10).wrapping_mul(capacity) >= dl.dl_runtime

@@ -96,8 +96,8 @@ fn walt_cpu_util(w: &WaltSystem, rq: &Rq) -> u64 {
     w.walt.cpu_util(&w.rqs[rq.cpu.at()]).min(u64::from(rq.cpu_capacity_orig))
 }
 
-/// Utilisation that a CPU's frequency will have to serve, without a task that wakes: under WALT the demand of all that ran or will
-/// run there in this window.
+/// Utilisation that a CPU's frequency will have to serve, without a task that wakes: under WALT the demand of all that ran
+/// or will run there in this window.
 pub fn cpu_util_cum(s: &Sched, cpu: CpuId, pid: Pid) -> u64 {
     let plain = cpu_util_without(s, cpu, pid);
     let Some(w) = &s.walt else { return plain };

@@ -8,7 +8,7 @@
 //! # Signals
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
-//! | `util_avg`, `runnable_avg` | 0..=1024 | PELT of the task | 6.11 and earlier: the update of the dequeue; 6.12: the last one before it |
+//! | `util_avg`, `runnable_avg` | 0..=1024 | PELT of the task | to 6.11: the update of the dequeue; 6.12: the last before it |
 //! | `capacity_orig` | 1..=1024 | platform | never |
 //!
 //! # Decision

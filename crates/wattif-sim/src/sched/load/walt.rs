@@ -10,7 +10,7 @@
 //! |---|---|---|---|
 //! | `demand` | scaled ns, 0..=window | the task's last five windows that were not empty | when a window closes |
 //! | `curr_window`, `prev_window` | scaled ns, 0..=window | what the task ran in this and the last window | every event |
-//! | `curr_runnable_sum`, `prev_runnable_sum` | scaled ns, 0..=window | what the CPU ran in this and the last window | every event |
+//! | `curr_runnable_sum`, `prev_runnable_sum` | scaled ns, 0..=window | run in this and the last window | every event |
 //! | `cumulative_runnable_avg` | scaled ns | Σ demand of the queued tasks | enqueue, dequeue, demand |
 //! | `cum_window_demand` | scaled ns | Σ demand of all that ran or will run in this window | the same, and rollover |
 //! | `avg_irqload` | ns | interrupt time per tick | end of an interrupt |
@@ -22,9 +22,9 @@
 //! 2. Demand: time on a CPU counts, waiting for it counts if `account_wait_time`, sleep does not. A window that closes becomes a
 //!    sample, a task that ran through k complete windows gets k full ones, and empty windows are not recorded.
 //! 3. demand := last sample (`recent`), largest (`max`), mean of five (`avg`), or the larger of last and mean (`max_recent_avg`).
-//! 4. Busy time: running counts, waiting only with `freq_account_wait_time`, an idle CPU's interrupts count, and with `io_is_busy`
-//!    all of its time while a thread that last ran there waits for a device. The CPU's sums roll over with its current task, the
-//!    idle task included.
+//! 4. Busy time: running counts, waiting only with `freq_account_wait_time`, an idle CPU's interrupts count, and with
+//!    `io_is_busy` all of its time while a thread that last ran there waits for a device. The CPU's sums roll over with its
+//!    current task, the idle task included.
 //! 5. A task that moves takes its `curr_window` and `prev_window` with it.
 //!
 //! Worked example: windows of 10 ms, full speed; the five samples of a new task are 1.5 ms. It starts to run at 4 ms and does
@@ -35,9 +35,9 @@
 //! 15 words per task, 8 per CPU. An event is a comparison and an addition; closing a window moves five samples.
 //!
 //! # Where it fails
-//! The running window is invisible until it closes: half a window late on average. A task that waits for a GPU or disk has windows
-//! of little work and loses its frequency although its next burst is long. What it needs after a long sleep is what it
-//! needed before, also when that was long ago and something else.
+//! The running window is invisible until it closes: half a window late on average. A task that waits for a GPU or disk has
+//! windows of little work and loses its frequency although its next burst is long. What it needs after a long sleep is what
+//! it needed before, also when that was long ago and something else.
 //!
 //! # Differences from the kernel
 //! The window clock is the simulation's. What the vendor's later kernels add is in `walt_qti`.

@@ -1,9 +1,9 @@
 //! What the vendor's later kernels add to WALT, each part a switch.
 //!
 //! # Idea
-//! WALT's window is blind until it closes, and a CPU's busy time does not say whether one heavy task or five light ones caused it.
-//! These parts look at single tasks: at the heaviest of a window, at those that wait too long, at those that have just been born,
-//! and at how busy a task was the last times it had begun like this.
+//! WALT's window is blind until it closes, and a CPU's busy time does not say whether one heavy task or five light ones
+//! caused it. These parts look at single tasks: at the heaviest of a window, at those that wait too long, at those that have
+//! just been born, and at how busy a task was the last times it had begun like this.
 //!
 //! # Signals
 //! | name | unit, range | source | updated |
@@ -14,26 +14,29 @@
 //! | `nl` | scaled ns, 0..=window | what tasks younger than 100 ms ran in the last window; it moves with them | every event |
 //!
 //! # Decision
-//! 1. `per_cpu_windows`: a task that moves within a cluster leaves what it ran in this and the last window where it ran it; one that
-//!    moves to another cluster takes it along from all CPUs of the old one.
-//! 2. `top_tasks`: the CPU's load for the governor is at least the upper edge of the highest occupied of 1000 buckets. A task takes
-//!    its bucket along wherever it goes, so this tells more than the CPU's own load where `per_cpu_windows` leaves that behind.
+//! 1. `per_cpu_windows`: a task that moves within a cluster leaves what it ran in this and the last window where it ran it;
+//!    one that moves to another cluster takes it along from all CPUs of the old one.
+//! 2. `top_tasks`: the CPU's load for the governor is at least the upper edge of the highest occupied of 1000 buckets. A
+//!    task takes its bucket along wherever it goes, so this tells more than the CPU's own load where `per_cpu_windows`
+//!    leaves that behind.
 //! 3. `early_detection`: with an `ed_task` among the first ten of its queue a CPU counts as fully busy, before the window closes;
 //!    `boosted`: only while schedtune boosts the CPU.
-//! 4. `predicted_demand`: ten buckets per task, of which the lowest two are one. A closed window adds 8 to its bucket (16 from 16 on)
-//!    and takes 2 from the others. Predicted is the latest sample within the lowest bucket that is not empty, from that of the
-//!    present window on, or the bucket's middle; never less than what the task has run in the window, and just that while it is
-//!    younger than 100 ms.
-//! 5. `walt.window_ms = display`: windows of 8 ms for a display of 90 Hz and more, of 16 ms for one of 50 Hz and more, else of 20 ms;
-//!    at 250 Hz only, where these are whole ticks.
+//! 4. `predicted_demand`: ten buckets per task, of which the lowest two are one. A closed window adds 8 to its bucket (16
+//!    from 16 on) and takes 2 from the others. Predicted is the latest sample within the lowest bucket that is not empty,
+//!    from that of the present window on, or the bucket's middle; never less than what the task has run in the window, and
+//!    just that while it is younger than 100 ms.
+//! 5. `walt.window_ms = display`: windows of 8 ms for a display of 90 Hz and more, of 16 ms for one of 50 Hz and more, else
+//!    of 20 ms; at 250 Hz only, where these are whole ticks.
 //! 6. `schedutil.generation = 4.9-qti` uses `nl` and `pl`, and decides once per window and when a task changes its cluster.
 //!
-//! Worked example: windows of 10 ms. A task of 110 ms of age closes windows of 2 ms, 2 ms, 6 ms: bucket 2 holds 8 + 8 − 2 = 14, bucket
-//! 6 holds 8. When its next window begins, bucket 0 and 1 are empty, so 2 is the lowest: predicted are 2 ms. Once it has run 3 ms,
-//! bucket 3 to 5 are empty: predicted are 6 ms. Had it closed 2 ms three times, bucket 2 would hold 8 + 8 + 16 − 2 = 30.
+//! Worked example: windows of 10 ms. A task of 110 ms of age closes windows of 2 ms, 2 ms, 6 ms: bucket 2 holds 8 + 8 − 2 =
+//! 14, bucket 6 holds 8. When its next window begins, bucket 0 and 1 are empty, so 2 is the lowest: predicted are 2 ms. Once
+//! it has run 3 ms, bucket 3 to 5 are empty: predicted are 6 ms. Had it closed 2 ms three times, bucket 2 would hold 8 + 8 +
+//! 16 − 2 = 30.
 //!
 //! # State and cost
-//! 13 words per task and two per task and CPU; two tables of 1000 counters per CPU. Nothing of it exists while all switches are off.
+//! 13 words per task and two per task and CPU; two tables of 1000 counters per CPU. Nothing of it exists while all switches
+//! are off.
 //!
 //! # Where it fails
 //! A prediction from ten buckets forgets slowly: a task that has changed for good is predicted as it was for tens of windows.
@@ -335,8 +338,8 @@ impl QtiSystem {
         }
     }
 
-    /// Does a move take the recent busy time along? If so, what the task has left on the other CPUs of its old cluster is gathered
-    /// on the one it leaves, where [`Walt::fixup_busy_time`] looks for it.
+    /// Does a move take the recent busy time along? If so, what the task has left on the other CPUs of its old cluster is
+    /// gathered on the one it leaves, where [`Walt::fixup_busy_time`] looks for it.
     pub fn migrate(&mut self, w: &Walt, p: &WaltTask, pid: Pid, [src, dst]: [CpuId; 2], rqs: &mut [WaltRq]) -> bool {
         let other_cluster = self.leaves_cluster(src, dst);
         self.moves += u64::from(other_cluster);

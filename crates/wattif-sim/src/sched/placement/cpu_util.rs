@@ -25,13 +25,13 @@
 //!
 //! Relative schemes, proposed or ours, in place of step 2; r is `runnable_avg`, u already has the task in or out. What each asks
 //! for, with the quarter of headroom that the governor adds, is in brackets:
-//! - `uclamp-aware`: as `h2`, but u where the raised utilisation reaches the run queue's `uclamp_max` [5/4 · r, or 5/4 · u]. A clamp
-//!   that even this does not reach changes nothing.
+//! - `uclamp-aware`: as `h2`, but u where the raised utilisation reaches the run queue's `uclamp_max` [5/4 · r, or 5/4 · u].
+//!   A clamp that even this does not reach changes nothing.
 //! - `rel-gate`: contended is what has r > u + 10; then u := min(u · `gate_pct` / 100, r) [5/4 · that].
 //! - `wait`: waiting is r − u; u := max(u, 4/5 · r) [max(5/4 · u, u + waiting): the headroom or the waiting, not both].
-//! - `response-time`: u, the e of step 3 included, as it will be one `delay_us` later if it runs on, and no headroom while nothing
-//!   runs [u + (1024 − u) · (1 − y^delay), or u]; y is that of `pelt.half_life_ms`. The proposal says nothing of estimates on their
-//!   own: they are need like any other.
+//! - `response-time`: u, the e of step 3 included, as it will be one `delay_us` later if it runs on, and no headroom while
+//!   nothing runs [u + (1024 − u) · (1 − y^delay), or u]; y is that of `pelt.half_life_ms`. The proposal says nothing of
+//!   estimates on their own: they are need like any other.
 //!
 //! Each consumer (`schedutil`, `eas` for the frequency it expects, `balance` for the source of a pull by utilisation) may use a
 //! scheme of its own.
@@ -50,17 +50,17 @@
 //!
 //! # Differences from the kernel
 //! None known: bit-exact with `effective_util_6.1` and `effective_util_6.12` (1,500 rows each), and through schedutil and
-//! energy-aware placement with theirs (`off` and `h2`; no vectors of a kernel with `h1` exist). The first, short-lived form of
-//! the boost, which also raised `util_est`, is not offered. `uclamp-aware`, `rel-gate`, `wait` and `response-time` are in no
-//! kernel. Whether `uclamp-aware` sees a queue as held down is `uclamp_rq_is_capped` asked of the raised utilisation: of the plain
-//! one, which the governor cuts at the clamp anyway, it would never change a request. FIDELITY(response-time): its per-task
-//! growth of `util_est` and its margins for migration are left out.
+//! energy-aware placement with theirs (`off` and `h2`; no vectors of a kernel with `h1` exist). The first, short-lived form
+//! of the boost, which also raised `util_est`, is not offered. `uclamp-aware`, `rel-gate`, `wait` and `response-time` are in
+//! no kernel. Whether `uclamp-aware` sees a queue as held down is `uclamp_rq_is_capped` asked of the raised utilisation: of
+//! the plain one, which the governor cuts at the clamp anyway, it would never change a request. FIDELITY(response-time): its
+//! per-task growth of `util_est` and its margins for migration are left out.
 //!
 //! # Source
 //! Linux 6.12.117 and 6.1.192: `kernel/sched/fair.c` (`cpu_util`), `kernel/sched/syscalls.c` and `core.c`
-//! (`effective_cpu_util`), `cpufreq_schedutil.c`. `h1`: commit 7d0583cf9ec7 (June 2023) as in 6.5; `h2`: commit
-//! 29922fdfc2a4 (June 2026), in 6.12.97 and later. `wait` and `response-time`: "sched/fair/schedutil: Better manage system
-//! response time" (RFC, 20 August 2024); `uclamp-aware`: an idea of November 2023; `rel-gate`: ours, after the gate of `util_est`.
+//! (`effective_cpu_util`), `cpufreq_schedutil.c`. `h1`: commit 7d0583cf9ec7 (June 2023) as in 6.5; `h2`: commit 29922fdfc2a4
+//! (June 2026), in 6.12.97 and later. `wait` and `response-time`: "sched/fair/schedutil: Better manage system response time"
+//! (RFC, 20 August 2024); `uclamp-aware`: an idea of November 2023; `rel-gate`: ours, after the gate of `util_est`.
 
 use crate::registry::Tunable;
 use crate::sched::load::pelt::{At, Pelt, SchedAvg};

@@ -39,11 +39,11 @@
 //! Decisions are made at wake-ups only: a task that never sleeps is not moved.
 //!
 //! # Differences from the kernel
-//! Bit-exact with `feec_6.12`, `feec_6.12` without boost, `feec_6.1` and `feec_5.6` (600 decisions each, every fit and energy).
-//! The kernel asks whether the system is overutilized in different places in different versions; here it is always step 1.
-//! Kept: in a domain, a CPU whose clamps are idle inherits the clamps computed for the CPU before it. FIDELITY(inefficient-states):
-//! what the model marks as inefficient is skipped by it and by cpufreq on machines whose CPUs differ; where all are alike there is
-//! no model here, and cpufreq skips nothing.
+//! Bit-exact with `feec_6.12`, `feec_6.12` without boost, `feec_6.1` and `feec_5.6` (600 decisions each, every fit and
+//! energy). The kernel asks whether the system is overutilized in different places in different versions; here it is always
+//! step 1. Kept: in a domain, a CPU whose clamps are idle inherits the clamps computed for the CPU before it.
+//! FIDELITY(inefficient-states): what the model marks as inefficient is skipped by it and by cpufreq on machines whose CPUs
+//! differ; where all are alike there is no model here, and cpufreq skips nothing.
 //!
 //! # Source
 //! Linux 6.12.117, 6.1.192, 5.6.4 `kernel/sched/fair.c` (`find_energy_efficient_cpu`; behaviour).

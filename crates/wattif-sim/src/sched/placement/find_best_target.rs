@@ -9,7 +9,7 @@
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
 //! | task utilisation | 1024ths | PELT `util_avg`, with `UTIL_EST` at least the estimate; or WALT demand | wake-up |
-//! | CPU utilisation without the task | 1024ths | PELT, with `UTIL_EST` at least Σ estimates of queued tasks; or WALT's Σ of their demand | PELT updates, enqueue |
+//! | CPU utilisation without the task | 1024ths | PELT (`UTIL_EST`: at least Σ estimates queued), or Σ demand by WALT | PELT updates, enqueue |
 //! | capacity now | 1024ths | capacity at the present frequency | frequency changes |
 //! | busy and idle powers of CPUs and clusters | µW | platform | never |
 //! | interrupt load | flag | WALT | interrupts |
@@ -25,9 +25,9 @@
 //!    smaller, then the one in the shallower state: backup, or target without any other.
 //! 5. Boosted or `prefer_idle`, and the target is idle: take it. The previous CPU would be overutilised: take the target.
 //! 6. Energy of both places: Σ over CPUs and clusters of busy share · P(state for the largest utilisation) + the rest ·
-//!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again. Less
-//!    than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay. With a boost a gain in
-//!    capacity may pay for energy, by gains per decile of boost; a negative one counts as the lowest decile.
+//!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again.
+//!    Less than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay. With a
+//!    boost a gain in capacity may pay for energy, by gains per decile of boost; a negative one counts as the lowest decile.
 //!
 //! Worked example: a task of 100, two little CPUs of capacity 400 at half speed: one runs at 50, one idles. The busy one has
 //! room (150 ≤ 200): target. With a task of 160 it has not, and the idle one is taken: that is how demand that counts

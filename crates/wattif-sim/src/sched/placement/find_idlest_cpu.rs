@@ -23,9 +23,10 @@
 //!    suffices; else the group with the least runnable load, or, where those are close, the least load average.
 //!    Generation `3.13`: the other group with the least runnable load over power, unless 100 · ours < (100 + (imbalance_pct −
 //!    100)/2) · its load: on an idle machine, where both are 0, the task leaves. Single CPUs' capacities do not count.
-//! 3. In the group, CPUs in ascending order (`3.13`: the least runnable load; of equals the first, or `cpu`). `sched_idle = 5.6`: the first CPU that runs only SCHED_IDLE tasks ends the
-//!    search. An idle CPU: smallest exit latency, then (or with the state unknown) the latest idle stamp. No idle CPU:
-//!    `sched_idle = 5.4`: the first sched-idle one; else the least load, at first that of `cpu`.
+//! 3. In the group, CPUs in ascending order (`3.13`: the least runnable load; of equals the first, or `cpu`). `sched_idle =
+//!    5.6`: the first CPU that runs only SCHED_IDLE tasks ends the search. An idle CPU: smallest exit latency, then (or with
+//!    the state unknown) the latest idle stamp. No idle CPU: `sched_idle = 5.4`: the first sched-idle one; else the least
+//!    load, at first that of `cpu`.
 //! 4. It is another CPU: go on from there, in the largest of its domains that is smaller than the present one.
 //!
 //! Worked example: two clusters of four, CPU 0 forks, CPU 1 and all of cluster 1 idle. Both groups have spare room,

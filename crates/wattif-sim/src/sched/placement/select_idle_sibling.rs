@@ -13,7 +13,7 @@
 //! | `nr_idle_scan` | CPUs | cache (`SIS_UTIL`) | periodic load balance, from the cache's utilisation |
 //! | `avg_idle`, `avg_scan_cost` | ns | run queue of the waker's CPU (`SIS_PROP`, `avg`) | idle exit; here |
 //! | `has_idle_cores` | yes, no | cache | a core became idle; a scan found none |
-//! | `task_util_est`, clamps, `capacity_of` | 0..=1024 | load tracker, run queues; different capacities only | PELT; load balance |
+//! | `task_util_est`, clamps, `capacity_of` | 0..=1024 | load tracker, queues; different capacities only | PELT; load balance |
 //!
 //! # Decision
 //! "Idle" below includes sched-idle CPUs where `sched_idle` says so (table). On machines with different capacities
@@ -23,8 +23,8 @@
 //! 3. The waker is a per-CPU kernel thread, alone on the task's previous CPU: take that, the thread is about to sleep.
 //! 4. `recent_used_cpu` shares the cache, is allowed and idle: take it. (Since 5.16 it becomes the previous CPU in any
 //!    case, before only when it is taken.)
-//! 5. Different capacities (5.7+, then before step 1): of all CPUs, from the target on, the first idle one that fits; else the idle one that
-//!    misses only `uclamp_min`, else the one with most capacity; none idle: the target.
+//! 5. Different capacities (5.7+, then before step 1): of all CPUs, from the target on, the first idle one that fits; else
+//!    the idle one that misses only `uclamp_min`, else the one with most capacity; none idle: the target.
 //! 6. SMT: when no core is known to be idle, an idle sibling of the previous CPU (5.6: last, of the target).
 //! 7. Scan the cache, from the CPU after the target (5.6: from the target): an idle core if there may be one, else the
 //!    first idle CPU, of at most n. `SIS_UTIL`: n = `nr_idle_scan`, and no limit with that feature off; `SIS_PROP`: n = span ·
@@ -58,13 +58,14 @@
 //!
 //! # Differences from the kernel
 //! Bit-exact with `select_idle_sibling`, `recent_used_after`, `avg_scan_cost_after` of `wakeup_5.6` (400 rows),
-//! `wakeup_5.6_no_sched_idle` (400) and `wakeup_6.12` (500); these have no SMT and no clusters.
-//! FIDELITY(scan-cost): a scan takes no simulated time; the average of `SIS_PROP` and `avg` is fed `scan_ns_per_cpu` per CPU looked at.
-//! FIDELITY(wake-avg-idle): between 5.12 and 6.5 `SIS_PROP` aged `avg_idle` while the CPU was busy; it is off by default there.
+//! `wakeup_5.6_no_sched_idle` (400) and `wakeup_6.12` (500); these have no SMT and no clusters. FIDELITY(scan-cost): a scan
+//! takes no simulated time; the average of `SIS_PROP` and `avg` is fed `scan_ns_per_cpu` per CPU looked at.
+//! FIDELITY(wake-avg-idle): between 5.12 and 6.5 `SIS_PROP` aged `avg_idle` while the CPU was busy; it is off by default
+//! there.
 //!
 //! # Source
-//! Linux 3.13, 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour). Commit 10e2f1acd010 (4.8) for `avg`; 3c29e651e16d (5.4), 17346452b25b (5.6),
-//! fd54d81c2c0e (2026) for `sched_idle`.
+//! Linux 3.13, 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour). Commit 10e2f1acd010 (4.8) for `avg`; 3c29e651e16d
+//! (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026) for `sched_idle`.
 
 use super::{Choice, Request, SyncLoad};
 use crate::registry::Tunable;

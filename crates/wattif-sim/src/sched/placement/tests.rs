@@ -165,7 +165,8 @@ fn an_idle_core_comes_before_an_idle_thread() {
     }
 }
 
-/// Twelve cores of one cache, four to a cluster; the task's target is CPU 5, which is busy as the rest of its cluster but for `idle`.
+/// Twelve cores of one cache, four to a cluster; the task's target is CPU 5, which is busy as the rest of its cluster but
+/// for `idle`.
 fn clustered(idle: &[u32]) -> (Toy, SelectTaskRqFair, Pid) {
     let mut machine = cpus(12, |c| (c, 0, 0, 1024));
     (0..).zip(&mut machine).for_each(|(i, cpu)| cpu.l2 = Some(i / 4));

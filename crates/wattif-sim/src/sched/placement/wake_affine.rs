@@ -45,7 +45,8 @@
 //! # Differences from the kernel
 //! None known in the arithmetic: bit-exact with the columns `wake_affine`, `wake_affine_sync`, `wake_affine_idle`,
 //! `wake_wide_*` and `current_flips_after_record` of `wakeup_5.6` (400 rows), `wakeup_5.6_no_sched_idle` (400) and
-//! `wakeup_6.12` (500). FIDELITY(effective-load): `3.13` ignores groups, whose share the kernel estimated here. Up to 5.4 the compared load is that of runnable tasks only, see `cpu_runnable_load`.
+//! `wakeup_6.12` (500). FIDELITY(effective-load): `3.13` ignores groups, whose share the kernel estimated here. Up to 5.4
+//! the compared load is that of runnable tasks only, see `cpu_runnable_load`.
 //!
 //! # Source
 //! Linux 3.13, 5.6.4 and 6.12.117 `kernel/sched/fair.c` (behaviour).
