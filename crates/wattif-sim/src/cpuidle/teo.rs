@@ -169,6 +169,18 @@ impl Sleep {
         Sleep { last_state_idx: Some(0), ..Sleep::default() }
     }
 
+    /// A sleep begins; the time to the next timer is endless until it is asked for. So the wake-up from a sleep for which it
+    /// was not asked counts as an intercept, even if a timer was the cause.
+    fn begin_unasked(&mut self, clock_ns: u64) {
+        self.time_span_ns = clock_ns;
+        self.sleep_length_ns = super::KTIME_MAX as u64;
+    }
+
+    /// As [`Sleep::reflect`]; a tick matters where the next timer was further away than one.
+    fn ended(&mut self, sleep: &IdleSleep, tick_ns: i64) {
+        self.reflect(sleep, self.sleep_length_ns as i64 > tick_ns);
+    }
+
     #[doc(alias = "teo_reflect")]
     pub fn reflect(&mut self, sleep: &IdleSleep, tick_matters: bool) {
         self.last_residency_ns = sleep.residency_ns;

@@ -1,7 +1,7 @@
 //! The bins that every generation of `teo` since 5.14 counts in, and the two searches over them.
 
 use super::super::{CPUIDLE_STATE_MAX, IdleView, StateTable, is_disabled};
-use super::DECAY_SHIFT;
+use super::{DECAY_SHIFT, PULSE};
 
 /// What a CPU has learned of each of its states.
 pub(super) type Bins = [Bin; CPUIDLE_STATE_MAX];
@@ -38,6 +38,16 @@ pub(super) fn bins_of(states: &StateTable, sleep_length_ns: i64, measured_ns: u6
         }
     }
     (idx_timer, idx_duration)
+}
+
+/// Counts a sleep that ended in the bin `idx_duration`: a hit if that is the timer's, else an intercept, whose bin is returned.
+pub(super) fn count(bins: &mut Bins, idx_timer: usize, idx_duration: usize) -> Option<usize> {
+    if idx_timer == idx_duration {
+        bins[idx_timer].hits += PULSE;
+        return None;
+    }
+    bins[idx_duration].intercepts += PULSE;
+    Some(idx_duration)
 }
 
 /// The candidate state, and what happened in the bins below it.

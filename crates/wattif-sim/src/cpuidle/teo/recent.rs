@@ -4,7 +4,9 @@ use super::super::{
     CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, SleepLength, StateTable, is_disabled, list,
     settle_tick,
 };
-use super::bins::{Bins, Candidate, Reason, bins_of, decay, descend, shallower_without_polling, teo_cpu_is_utilized};
+use super::bins::{
+    Bins, Candidate, Reason, bins_of, count, decay, descend, shallower_without_polling, teo_cpu_is_utilized,
+};
 use super::{PULSE, Sleep, teo_time_ok};
 use wattif_model::ids::CpuId;
 
@@ -81,9 +83,7 @@ impl IdleGovernor for Teo61 {
     }
 
     fn reflect(&mut self, cpu: CpuId, sleep: &IdleSleep) {
-        let data = &mut self.cpus[cpu.at()];
-        let tick_matters = data.sleep.sleep_length_ns as i64 > self.tick_ns;
-        data.sleep.reflect(sleep, tick_matters);
+        self.cpus[cpu.at()].sleep.ended(sleep, self.tick_ns);
     }
 
     fn debug_state(&self, cpu: CpuId) -> String {
@@ -99,13 +99,8 @@ impl Recent {
         let measured_ns = self.sleep.measured_ns(&self.states, entered, self.sleep.timer_wakeup());
         self.total = decay(&mut self.bins, &self.states) + PULSE;
         let (idx_timer, idx_duration) = bins_of(&self.states, sleep_length_ns, measured_ns);
-        if idx_timer == idx_duration {
-            self.bins[idx_timer].hits += PULSE;
-            self.events.push(&mut self.bins, None);
-        } else {
-            self.bins[idx_duration].intercepts += PULSE;
-            self.events.push(&mut self.bins, Some(idx_duration));
-        }
+        let intercept = count(&mut self.bins, idx_timer, idx_duration);
+        self.events.push(&mut self.bins, intercept);
     }
 
     /// The state, the first enabled one, and the time expected.

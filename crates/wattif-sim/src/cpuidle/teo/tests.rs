@@ -47,8 +47,7 @@ fn bin(hits: u32, intercepts: u32) -> Bin {
 
 #[test]
 fn the_manuals_worked_example() {
-    let mut data = TickHits::default();
-    data.states = StateTable::new(&states(&[(2, 2), (10, 20), (133, 600)]));
+    let mut data = TickHits::at_boot(&states(&[(2, 2), (10, 20), (133, 600)]));
     data.bins[..3].copy_from_slice(&[bin(0, 0), bin(0, 4096), bin(2048, 0)]);
     data.total = 6144;
     assert_eq!(data.choose(&mut FakeView::timer_in(60_000_000), 4_000_000).state, 1);

@@ -4,7 +4,7 @@ use super::super::{
     CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, RESIDENCY_THRESHOLD_NS, SleepLength,
     StateTable, list, settle_tick,
 };
-use super::bins::{Bins, Reason, bins_of, decay, deepest, descend};
+use super::bins::{Bins, Reason, bins_of, count, decay, deepest, descend};
 use super::{DECAY_SHIFT, PULSE, Sleep, teo_time_ok};
 use wattif_model::ids::CpuId;
 
@@ -25,17 +25,21 @@ impl Teo612 {
 #[doc(alias = "teo_cpu")]
 pub(super) struct TickHits {
     pub states: StateTable,
-    sleep: Sleep,
+    pub sleep: Sleep,
     pub bins: Bins,
     pub total: u32,
-    tick_hits: u32,
+    pub tick_hits: u32,
+}
+
+/// No state below the candidate is worth the timer: do not stop the tick for it.
+pub(super) fn keep_tick(state: usize) -> IdleSelection {
+    IdleSelection { state, stop_tick: false, predicted_ns: KTIME_MAX }
 }
 
 impl IdleGovernor for Teo612 {
     #[doc(alias = "teo_enable_device")]
     fn enable(&mut self, cpu: CpuId, states: &[CpuidleState]) {
-        let (states, sleep) = (StateTable::new(states), Sleep::at_boot());
-        self.cpus[cpu.at()] = TickHits { states, sleep, ..TickHits::default() };
+        self.cpus[cpu.at()] = TickHits::at_boot(states);
     }
 
     #[doc(alias = "teo_select")]
@@ -44,16 +48,12 @@ impl IdleGovernor for Teo612 {
         if let Some(entered) = data.sleep.last_state_idx.take() {
             data.teo_update(entered, self.tick_ns);
         }
-        data.sleep.time_span_ns = view.local_clock();
-        // Until asked for.
-        data.sleep.sleep_length_ns = KTIME_MAX as u64;
+        data.sleep.begin_unasked(view.local_clock());
         data.choose(view, self.tick_ns)
     }
 
     fn reflect(&mut self, cpu: CpuId, sleep: &IdleSleep) {
-        let data = &mut self.cpus[cpu.at()];
-        let tick_matters = data.sleep.sleep_length_ns as i64 > self.tick_ns;
-        data.sleep.reflect(sleep, tick_matters);
+        self.cpus[cpu.at()].sleep.ended(sleep, self.tick_ns);
     }
 
     fn debug_state(&self, cpu: CpuId) -> String {
@@ -64,34 +64,33 @@ impl IdleGovernor for Teo612 {
 }
 
 impl TickHits {
-    fn teo_update(&mut self, entered: usize, tick_ns: i64) {
+    pub(super) fn at_boot(states: &[CpuidleState]) -> TickHits {
+        TickHits { states: StateTable::new(states), sleep: Sleep::at_boot(), ..TickHits::default() }
+    }
+
+    /// Learns from the last sleep: the bin if it was an intercept.
+    pub(super) fn teo_update(&mut self, entered: usize, tick_ns: i64) -> Option<usize> {
         let sleep_length_ns = self.sleep.sleep_length_ns as i64;
         let measured_ns = self.sleep.measured_ns(&self.states, entered, self.sleep.timer_wakeup());
         self.total = decay(&mut self.bins, &self.states) + PULSE;
         let (mut idx_timer, idx_duration) = bins_of(&self.states, sleep_length_ns, measured_ns);
-        let count = self.states.len();
-        if self.states[count - 1].target_residency_ns < tick_ns {
+        let last = self.states.len() - 1;
+        if self.states[last].target_residency_ns < tick_ns {
             self.tick_hits -= self.tick_hits >> DECAY_SHIFT;
             self.total += self.tick_hits;
             if tick_ns <= sleep_length_ns {
                 // The bin beyond the last state's, which has no intercepts.
-                idx_timer = count;
+                idx_timer = last + 1;
                 if tick_ns as u64 <= measured_ns {
                     self.tick_hits += PULSE;
-                    return;
+                    return None;
                 }
             }
         }
-        let bin = &mut self.bins[idx_duration];
-        if idx_timer == idx_duration {
-            bin.hits += PULSE;
-        } else {
-            bin.intercepts += PULSE;
-        }
+        count(&mut self.bins, idx_timer, idx_duration)
     }
 
     pub(super) fn choose(&mut self, view: &mut dyn IdleView, tick_ns: i64) -> IdleSelection {
-        let keep_tick = |state| IdleSelection { state, stop_tick: false, predicted_ns: KTIME_MAX };
         let (disabled, tick_stopped) = (view.disable_mask(), view.tick_stopped());
         if self.states.len() < 2 {
             return keep_tick(0);
@@ -101,9 +100,7 @@ impl TickHits {
         };
         let mut idx = c.idx;
         if idx == c.idx0 {
-            // No choice: only see to it that a shallow state keeps the tick.
-            let duration_ns = self.states[idx].target_residency_ns;
-            return settle_tick(&self.states, view, tick_ns, (idx, idx), duration_ns, (tick_ns / 2, tick_ns / 2));
+            return self.only((idx, idx), view, tick_ns);
         }
         if 2 * c.intercepts > self.total - c.hits {
             let deep_enough = |i: usize| teo_time_ok(self.states[i].target_residency_ns, tick_stopped, tick_ns);
@@ -120,15 +117,32 @@ impl TickHits {
         if idx == 0 || soon {
             return keep_tick(idx);
         }
+        self.refine((idx, c.idx0), tick_intercepts, view, tick_ns)
+    }
+
+    /// No choice but `idx`: only see to it that a shallow state keeps the tick.
+    pub(super) fn only(&self, (idx, idx0): (usize, usize), view: &dyn IdleView, tick_ns: i64) -> IdleSelection {
+        let duration_ns = self.states[idx].target_residency_ns;
+        settle_tick(&self.states, view, tick_ns, (idx, idx0), duration_ns, (tick_ns / 2, tick_ns / 2))
+    }
+
+    /// Asks for the timer and goes no deeper than it allows; keeps the tick if most events came before it.
+    pub(super) fn refine(
+        &mut self,
+        (mut idx, idx0): (usize, usize),
+        tick_intercepts: u32,
+        view: &mut dyn IdleView,
+        tick_ns: i64,
+    ) -> IdleSelection {
         let SleepLength { sleep_length_ns: mut duration_ns, delta_tick_ns } = view.sleep_length();
         self.sleep.sleep_length_ns = duration_ns as u64;
         if self.states[idx].target_residency_ns > duration_ns {
-            idx = self.states.find_shallower_state(disabled, idx, duration_ns);
+            idx = self.states.find_shallower_state(view.disable_mask(), idx, duration_ns);
         }
         let mostly_intercepted = tick_intercepts > self.total / 2 + self.total / 8;
         if self.states[idx].target_residency_ns < tick_ns && mostly_intercepted {
             duration_ns = tick_ns / 2;
         }
-        settle_tick(&self.states, view, tick_ns, (idx, c.idx0), duration_ns, (delta_tick_ns, delta_tick_ns))
+        settle_tick(&self.states, view, tick_ns, (idx, idx0), duration_ns, (delta_tick_ns, delta_tick_ns))
     }
 }
