@@ -7,7 +7,7 @@ use super::core::IDLE;
 use super::task::{SchedEntity, State, Task};
 use super::uclamp::{Clamped, uclamp_update};
 use crate::cpufreq::CpufreqPolicy;
-use crate::cpuidle::CpuidleState;
+use crate::cpuidle::{CpuidleState, StateTable};
 use crate::engine::rng::Rng;
 use crate::machine::program::Fork;
 use crate::machine::timer::TimerKind;
@@ -63,14 +63,20 @@ impl Kernel<'_, '_> {
             self.set_clock(domain, opp);
         }
         for cpu in 0..self.s.nr_cpus() as u32 {
-            let told = self.s.polling_is_told;
-            let state = |s| {
-                let s = CpuidleState::from(s);
-                CpuidleState { polling: s.polling && told, ..s }
-            };
-            let states: Vec<CpuidleState> = self.m.platform.idle_states(CpuId(cpu)).iter().map(state).collect();
-            self.cpuidle.enable(CpuId(cpu), &states);
+            self.enable_idle_states(CpuId(cpu));
         }
+    }
+
+    /// What does not change while the CPU is up is derived here, once.
+    fn enable_idle_states(&mut self, cpu: CpuId) {
+        let known = self.m.platform.idle_states(cpu);
+        let mut states: Vec<CpuidleState> = known.iter().map(CpuidleState::from).collect();
+        let mask = known.iter().enumerate().fold(0, |mask, (i, s)| mask | u32::from(s.disabled) << i);
+        let context = &mut self.cpus[cpu.at()];
+        context.disable_mask = mask;
+        context.poll_time_ns = StateTable::new(&states).cpuidle_poll_time(mask, self.s.tick_ns);
+        states.iter_mut().for_each(|s| s.polling &= self.s.polling_is_told);
+        self.cpuidle.enable(cpu, &states);
     }
 
     /// The threads of the workload and the background threads of the platform, in order; a launcher on the first CPU, or a

@@ -64,6 +64,10 @@ pub struct CpuContext {
     pub balance_rng: Rng,
     /// A tick has ended the sleep before this turn of the idle loop (`got_idle_tick`).
     pub got_idle_tick: bool,
+    /// Idle states that are switched off, a bit each.
+    pub disable_mask: u32,
+    /// For how long its polling state polls, if the governor does not say otherwise, ns.
+    pub poll_time_ns: u64,
     /// Idle time so far, ns.
     pub idle_ns: u64,
     /// Since when it is idle, ns.
@@ -100,6 +104,8 @@ impl CpuContext {
             balance_rng,
             // It has been idle for long.
             got_idle_tick: true,
+            disable_mask: 0,
+            poll_time_ns: 0,
             idle_ns: 0,
             idle_since: 0,
         }

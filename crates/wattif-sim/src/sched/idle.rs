@@ -5,7 +5,7 @@
 //! none, the loop turns again.
 
 use super::view::IdleQuery;
-use crate::cpuidle::{CPUIDLE_STATE_MAX, CpuidleState, IdleSelection, IdleSleep, StateTable};
+use crate::cpuidle::{IdleSelection, IdleSleep};
 use crate::machine::idle::Phase;
 use crate::simulation::{Kernel, Source};
 use wattif_model::CpuId;
@@ -61,14 +61,8 @@ impl Kernel<'_, '_> {
     }
 
     /// How long the polling state polls before the idle loop looks again, ns.
-    #[inline(never)]
     fn poll_limit(&mut self, cpu: CpuId) -> u64 {
-        let mut states = [CpuidleState::default(); CPUIDLE_STATE_MAX];
-        let known = self.m.platform.idle_states(cpu);
-        known.iter().zip(&mut states).for_each(|(s, state)| *state = s.into());
-        let table = StateTable::new(&states[..known.len()]);
-        let poll_time_ns = table.cpuidle_poll_time(self.disable_mask(cpu), self.s.tick_ns);
-        self.cpuidle.poll_limit_ns(cpu, poll_time_ns).max(1)
+        self.cpuidle.poll_limit_ns(cpu, self.cpus[cpu.at()].poll_time_ns).max(1)
     }
 
     fn cpuidle_select(&mut self, cpu: CpuId) -> IdleSelection {
@@ -82,7 +76,7 @@ impl Kernel<'_, '_> {
             tick_stopped: self.s.rqs[cpu.at()].tick_stopped,
             next_timer: self.m.timers.next(cpu),
             nr_iowait: self.s.rqs[cpu.at()].nr_iowait,
-            disable_mask: self.disable_mask(cpu),
+            disable_mask: self.cpus[cpu.at()].disable_mask,
             latency_req_ns: self.s.latency_req_ns,
             cpu_util: (util.min(capacity), capacity),
             opp: self.m.clocks[self.m.platform.cpus[cpu.at()].domain.at()].opp,
@@ -109,11 +103,6 @@ impl Kernel<'_, '_> {
             self.out.tell(self.s.now, cpu, Interest::DECISIONS, Event::Idle(choice));
         }
         selection
-    }
-
-    fn disable_mask(&self, cpu: CpuId) -> u32 {
-        let states = self.m.platform.idle_states(cpu);
-        states.iter().enumerate().fold(0, |mask, (i, s)| mask | u32::from(s.disabled) << i)
     }
 
     /// `tick_nohz_idle_stop_tick` or `_retain_tick`: the governor decides. A high-resolution timer that is due before the
