@@ -348,10 +348,6 @@ impl Platform {
     pub fn nr_cpus(&self) -> usize {
         self.cpus.len()
     }
-    /// The CPUs for which `same` holds, such as those of one last-level cache.
-    pub fn cpus_where(&self, same: impl Fn(&Cpu) -> bool) -> CpuSet {
-        (0..self.cpus.len() as u32).map(CpuId).filter(|c| same(&self.cpus[c.at()])).collect()
-    }
     /// By CPU: the hardware threads of its core, itself included, in order.
     pub fn core_threads(&self) -> Vec<Vec<CpuId>> {
         let core = |c: &Cpu| (c.package, c.core);

@@ -35,10 +35,6 @@ impl Ns {
         self.0.saturating_sub(other.0)
     }
     /// For display and statistics only; never in machine state.
-    pub fn as_us_f64(self) -> f64 {
-        self.0 as f64 / 1e3
-    }
-    /// For display and statistics only; never in machine state.
     pub fn as_s_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }

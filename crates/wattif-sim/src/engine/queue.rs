@@ -114,13 +114,6 @@ impl IndexedHeap {
         self.entries.first().map(|e| (e.key, e.element()))
     }
 
-    /// The key of an element of this heap; `None` when it is in no heap.
-    #[inline]
-    pub fn key_of(&self, positions: &Positions, element: u32) -> Option<u64> {
-        let at = positions.at[element as usize];
-        (at != NOWHERE).then(|| self.owned(at, element).key)
-    }
-
     /// Insert `element` with `key`, or give it that key if it is in *this* heap already; either way it comes after all
     /// elements of the same key.
     #[inline]
@@ -474,7 +467,7 @@ mod tests {
         assert!(heaps[0].cancel(&mut positions, 2));
         heaps[1].arm(&mut positions, 2, 20); // the element moves on; the tie goes to 1
         assert_eq!(heaps[1].pop(&mut positions), Some((20, 1)));
-        assert_eq!(heaps[1].key_of(&positions, 2), Some(20));
+        assert_eq!(heaps[1].peek(), Some((20, 2)));
         assert_eq!(heaps[0].pop(&mut positions), Some((30, 0)));
     }
 

@@ -166,17 +166,6 @@ impl Machine {
         let busy = threads.filter(|c| **c == cpu || self.cpus[c.at()].running != Pid(0)).count();
         self.platform.share_of_core(busy)
     }
-
-    /// Hardware threads of a CPU's core, itself included.
-    pub fn siblings(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + '_ {
-        let me = &self.platform.cpus[cpu.at()];
-        // Siblings are few and near; platforms list threads of a core within one cluster.
-        let cluster = &self.platform.clusters[me.cluster.at()];
-        cluster.cpus.iter().filter(move |c| {
-            let other = &self.platform.cpus[c.at()];
-            (other.package, other.core) == (me.package, me.core)
-        })
-    }
 }
 
 #[cfg(test)]

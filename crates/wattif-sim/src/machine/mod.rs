@@ -52,12 +52,11 @@ impl Machine {
             timers: Timers::new(platform.nr_cpus()),
             segments: vec![Segment::Done],
             core_states: platform.clusters.iter().any(|c| c.idle.iter().any(|s| s.scope == Scope::Core)),
-            threads: Vec::new(),
+            threads: platform.core_threads(),
             prescient: false,
             given: vec![0],
             platform: platform.clone(),
         };
-        machine.threads = (0..platform.nr_cpus() as u32).map(|c| machine.siblings(CpuId(c)).collect()).collect();
         for cpu in 0..platform.nr_cpus() as u32 {
             machine.update_speed(CpuId(cpu));
         }
