@@ -4,8 +4,9 @@
 //! tick is not sampled; the load of a CPU that slept long is therefore taken from before the sleep, once.
 //! Who finds a sample due does not take it: a worker thread of the executing CPU does ([`crate::sched::worker`]).
 
-use super::{CpufreqPolicy, FreqView};
+use super::{CpufreqPolicy, FreqView, choice_without_inputs};
 use wattif_model::ids::CpuId;
+use wattif_model::trace::FrequencyChoice;
 
 /// `idle_periods` when no CPU was idle for long.
 pub const NO_IDLE_PERIODS: u32 = u32::MAX;
@@ -96,6 +97,12 @@ impl Dbs {
     /// The next sample is due `periods` sampling periods after this one.
     pub fn next_sample_after(&mut self, periods: u32) {
         self.sample_delay_ns = u64::from(self.sampling_rate_us) * u64::from(periods) * 1000;
+    }
+
+    /// The last request; `util` is the load in 1024ths.
+    pub fn choice(&self, prev_khz: u32, load_pct: u32) -> FrequencyChoice {
+        let choice = choice_without_inputs(self.policy.domain, prev_khz, self.policy.cur);
+        FrequencyChoice { util: load_pct * 1024 / 100, ..choice }
     }
 
     /// Loads of the CPUs at their last samples, per cent; 0 where a long sleep used it up.

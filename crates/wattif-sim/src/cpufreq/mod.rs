@@ -123,11 +123,6 @@ impl CpufreqPolicy {
         }
     }
 
-    /// Several CPUs share the clock (`policy_is_shared`).
-    pub fn is_shared(&self) -> bool {
-        self.cpus.len() > 1
-    }
-
     /// `cpufreq_driver_resolve_freq`: the frequency that a wish of `target_khz` leads to.
     #[doc(alias = "cpufreq_driver_resolve_freq")]
     pub fn resolve_freq(&self, target_khz: u32) -> u32 {
@@ -184,9 +179,10 @@ pub trait FreqGovernor {
     fn start(&mut self, policy: CpufreqPolicy, now_ns: u64, view: &dyn FreqView) -> Option<u32>;
 
     /// Utilisation of `cpu`, one of the domain, may have changed. Called very often; returns at once when nothing is due.
+    /// Unless told otherwise, a governor that samples does so if it is time, and another does nothing.
     fn update_util(&mut self, now_ns: u64, cpu: CpuId, flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
-        let _ = (now_ns, cpu, flags, view);
-        None
+        let _ = (cpu, flags);
+        if self.sample_due(now_ns) { self.sample(now_ns, view) } else { None }
     }
 
     /// Does it want every update of a busy CPU's signals, not only those that changed them, and none that another CPU makes?

@@ -37,9 +37,8 @@
 
 use super::cpufreq_governor::{Dbs, DbsTunables};
 use super::freq_table::Relation;
-use super::{CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
+use super::{CpufreqPolicy, FreqGovernor, FreqView};
 use crate::registry::Tunable;
-use wattif_model::ids::CpuId;
 use wattif_model::trace::FrequencyChoice;
 
 /// Tunables of this policy.
@@ -121,10 +120,6 @@ impl FreqGovernor for Ondemand {
         None
     }
 
-    fn update_util(&mut self, now_ns: u64, _cpu: CpuId, _flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
-        if self.dbs.due(now_ns) { self.sample(now_ns, view) } else { None }
-    }
-
     fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32> {
         self.prev_khz = self.dbs.policy.cur;
         self.dbs.limits(min_khz, max_khz)
@@ -151,17 +146,17 @@ impl FreqGovernor for Ondemand {
         &self.dbs.policy
     }
 
-    /// `util` is the load in 1024ths.
     fn choice(&self) -> FrequencyChoice {
-        let choice = choice_without_inputs(self.dbs.policy.domain, self.prev_khz, self.dbs.policy.cur);
-        FrequencyChoice { util: self.load * 1024 / 100, ..choice }
+        self.dbs.choice(self.prev_khz, self.load)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::UpdateFlags;
     use super::super::tests::{Fixed, policy};
     use super::*;
+    use wattif_model::ids::CpuId;
 
     #[test]
     fn worked_example() {
