@@ -8,9 +8,9 @@
 //! speed). With 15 to 25 µs a little CPU carries several such threads by their average, and hardly by what they need at
 //! once; with more, they outgrow little CPUs under every tracker.
 //!
-//! Sources: the four tests, their block sizes and eight threads are the benchmark's defaults as it shows them (from memory);
-//! that a tracker which counts waiting helps the random ones is in "WALT vs PELT: Redux" (2017). What a block costs a CPU,
-//! no source says.
+//! Sources: the four tests, their block sizes and eight threads are the defaults that the benchmark shows, not checked
+//! against a copy of it; that a tracker which counts waiting helps the random ones is in "WALT vs PELT: Redux" (2017). What
+//! a block costs a CPU, no source says.
 
 use super::dist::Dist;
 use super::forever;

@@ -7,11 +7,11 @@
 //! CPU, which take pieces until none is left), and RAM. A test's score is the inverse of its time. Mark `part` is every
 //! test, and each has a mark of its own name. Nobody touches the screen.
 //!
-//! Sources: names and order of the tests are those that its result page shows (from memory; that version 6 brought the tests
-//! UX and a scene of Unity 5 is in the news of December 2015). What its threads do no source says: GeekBench's class of long
-//! hogs, with short gaps. Calibrated: nothing. All times were chosen before any comparison and are the same for every
-//! kernel: a test is long (`part_ms`, 10 s of a big CPU of 2017, where the whole benchmark takes some minutes), a frame is
-//! one of 40 a second, and needs a quarter of that time of a little CPU.
+//! Sources: names and order of the tests are those that its result page shows, not checked against a copy of it; that
+//! version 6 brought the tests UX and a scene of Unity 5 is in the news of December 2015. What its threads do no source
+//! says: GeekBench's class of long hogs, with short gaps. Calibrated: nothing. All times were chosen before any comparison
+//! and are the same for every kernel: a test is long (`part_ms`, 10 s of a big CPU of 2017, where the whole benchmark takes
+//! some minutes), a frame is one of 40 a second, and needs a quarter of that time of a little CPU.
 
 use super::dist::Dist;
 use super::frames::{nice, repeat};

@@ -15,9 +15,9 @@
 //!
 //! Interrupt threads are of SCHED_OTHER here: Android gives real-time threads no frequency (`sched_util_clamp_min_rt_default` 0).
 //!
-//! Sources: the order of the stages and what FrameMetrics counts are Android's documentation of its graphics pipeline (from
-//! memory); that a frame needs 1 to 2 ms of a big CPU of 2021 was reported by Arm's engineers in 2023. Offsets and shares of
-//! the stages are calibrated by the models that use it.
+//! Sources: the order of the stages and what FrameMetrics counts follow Android's documentation of its graphics pipeline,
+//! not checked against its text; that a frame needs 1 to 2 ms of a big CPU of 2021 was reported by Arm's engineers in 2023.
+//! Offsets and shares of the stages are calibrated by the models that use it.
 
 use super::dist::Dist;
 use super::forever;

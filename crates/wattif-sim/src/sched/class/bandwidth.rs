@@ -22,8 +22,9 @@
 //! 4. A queue whose last entity leaves gives all but 1 ms back. If more than a slice is in the pool then and others are
 //!    throttled, a timer hands it on after 5 ms, unless the period ends within 2 ms (7 ms to start it).
 //!
-//! Worked example: quota 20 ms, period 100 ms, one hog, 4 ms ticks. It draws four slices of 5 ms. The ticks at 8, 12, 16 and
-//! 20 ms find enough; the pool is empty at 20 ms, which the tick there sees: throttled until 100 ms.
+//! Worked example: quota 20 ms, period 100 ms, one hog, 4 ms ticks. It draws 5 ms at once, at the tick at 8 ms the 3 ms it
+//! owes and 5 more, and the last 7 ms at 16 ms. At 20 ms they are used up and the pool is empty, which the tick there sees:
+//! throttled until the period ends.
 //!
 //! # State and cost
 //! A pool per limited group; six words per queue. O(1) per accounting; O(groups) per throttling.

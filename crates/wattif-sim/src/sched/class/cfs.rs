@@ -13,20 +13,25 @@
 //! | `nr_queued` | entities | this class | every enqueue and dequeue |
 //!
 //! # Decision
-//! Pick: 1. the leftmost of the timeline, or the running one if it is further behind. 2. If that is the skip buddy (it
-//! yielded), the second, unless that is unfair. 3. The next buddy (it preempted), else the last buddy (it was preempted),
-//! unless that is unfair. *Unfair* is: ahead of the leftmost by more than `wakeup_granularity_ns` of its own virtual time.
+//! Pick:
+//! 1. The leftmost of the timeline, or the running one if it is further behind.
+//! 2. If that is the skip buddy (it yielded), the second, unless that is unfair.
+//! 3. The next buddy (it preempted), else the last buddy (it was preempted), unless that is unfair. *Unfair* is: ahead of the
+//!    leftmost by more than `wakeup_granularity_ns` of its own virtual time.
 //!
-//! Tick: the slice is the entity's part by weight of `sched_latency_ns` (8 runnable or fewer) or of `n · min_granularity_ns`;
-//! at least `min_granularity_ns`. Preempt when it is used up, or, after `min_granularity_ns`, when the leftmost is a whole
-//! slice behind.
+//! Tick:
+//! 4. The slice is the entity's part by weight of `sched_latency_ns` (8 runnable or fewer) or of `n · min_granularity_ns`; at
+//!    least `min_granularity_ns`.
+//! 5. Preempt when it is used up, or, after `min_granularity_ns`, when the leftmost is a whole slice behind.
 //!
-//! Wake-up: placed at `min_vruntime − sched_latency_ns / 2` at the earliest (a new task: one virtual slice after
-//! `min_vruntime`). SCHED_IDLE is preempted by all others and preempts nobody; SCHED_BATCH preempts nobody either. Otherwise
-//! preempt when the running task is ahead by more than `wakeup_granularity_ns`.
+//! Wake-up:
+//! 6. Placed at `min_vruntime − sched_latency_ns / 2` at the earliest (a new task: one virtual slice after `min_vruntime`).
+//! 7. SCHED_IDLE is preempted by all others and preempts nobody; SCHED_BATCH preempts nobody either. Otherwise preempt when
+//!    the running task is ahead by more than `wakeup_granularity_ns`.
 //!
-//! Worked example, one CPU (latency 6 ms): two nice-0 spinners alternate every 3 ms; a task that wakes after a long sleep is
-//! placed 3 ms before `min_vruntime`, more than the 1 ms of granularity, and preempts.
+//! Worked example, one CPU (latency 6 ms): two nice-0 spinners alternate every 3 ms at 1000 Hz, every 4 ms, at the tick after
+//! their slice, at 250 Hz. A task that wakes after a long sleep is placed 3 ms before `min_vruntime`, more than the 1 ms of
+//! granularity, and preempts.
 //!
 //! # State and cost
 //! `vruntime` per entity, a sorted timeline and three buddies per queue. Pick O(1), enqueue O(log n) plus a short move.

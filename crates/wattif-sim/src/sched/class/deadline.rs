@@ -38,8 +38,9 @@
 //!    `fair_server_period_us`, as late as possible the first time and as a deadline task from then on ([`super::dl_server`]).
 //!
 //! Worked example, 2 ms per 10 ms at 1000 Hz: a task that spins runs from 0 to 2 ms, is throttled until 10 ms, runs to
-//! 12 ms, and so on. At 250 Hz it runs from 0 to 4 ms, owes 2 ms, gets its budget at 10 ms and again at 20 ms, and runs from
-//! there: 4 ms in 20.
+//! 12 ms, and so on. At 250 Hz it runs from 0 to 4 ms and owes 2 ms. At 10 ms it gets two budgets, of which one pays the debt,
+//! and with them the deadline 30 ms; it runs until the tick at 12 ms, is throttled until 30 ms and runs until 32 ms.
+//! From 40 ms on the same again: 8 ms in 40.
 //!
 //! # State and cost
 //! A small sorted queue per CPU; two timers per task. O(tasks queued) per operation, which are few; O(CPUs) for a push or pull.

@@ -15,17 +15,23 @@
 //! | `slice` | ns | `base_slice_ns`, or the task's own (`sched_setattr`, 6.12) | at a new request |
 //!
 //! # Decision
-//! Pick: 1. A single entity is picked. 2. The running entity wins while it is eligible and protected: it keeps the CPU until
-//! it has used its slice (RUN_TO_PARITY). 3. Otherwise the eligible entity with the earliest deadline, first come first
-//! served among equals; the running one only if its deadline is strictly earlier. 4. A delayed entity that is picked leaves
-//! the queue instead, a positive lag becomes 0, and the pick is repeated.
+//! Pick:
+//! 1. A single entity is picked.
+//! 2. The running entity wins while it is eligible and protected: it keeps the CPU until it has used its slice
+//!    (RUN_TO_PARITY).
+//! 3. Otherwise the eligible entity with the earliest deadline, first come first served among equals; the running one only if
+//!    its deadline is strictly earlier.
+//! 4. A delayed entity that is picked leaves the queue instead, a positive lag becomes 0, and the pick is repeated.
 //!
-//! Tick and every other accounting: a reached deadline is a used slice: new deadline, reschedule. So is lost protection
-//! together with lost eligibility. A task that is alone is left alone.
+//! Tick and every other accounting:
+//! 5. A reached deadline is a used slice: new deadline, reschedule. So is lost protection together with lost eligibility. A
+//!    task that is alone is left alone.
 //!
-//! Wake-up: placed at V − lag · (W + w) / W, so that its lag after joining is what it had. SCHED_IDLE loses to all others
-//! at once, SCHED_BATCH and SCHED_IDLE preempt nobody. A shorter slice with an earlier deadline cancels the protection of the
-//! running entity (PREEMPT_SHORT). Preempt if the pick is then the wakee.
+//! Wake-up:
+//! 6. Placed at V − lag · (W + w) / W, so that its lag after joining is what it had.
+//! 7. SCHED_IDLE loses to all others at once, SCHED_BATCH and SCHED_IDLE preempt nobody.
+//! 8. An eligible wakee with a shorter slice and an earlier deadline (whatever its deadline if the running entity is not
+//!    eligible) cancels that one's protection (PREEMPT_SHORT). Preempt if the pick is then the wakee.
 //!
 //! Worked example, base slice 0.7 ms: A runs with 0.3 ms of its slice left, B wakes with lag 0. B is eligible, and its
 //! deadline is V + 0.7 ms, but A is protected and runs 0.3 ms more; with a slice of 0.1 ms B would preempt at once.

@@ -32,7 +32,8 @@
 //!    starve are served by the deadline class instead, see `deadline`.
 //!
 //! Worked example: priorities 10 (running) and 50 (wakes up) on one CPU: 50 runs at once, 10 goes on where it was. Both spin
-//! from 0 on under 6.1 at 250 Hz: 50 runs until the tick at 952 ms, nobody until 1 s, 50 from then until 1.948 s.
+//! from 0 on under 6.1 at 250 Hz: 50 runs until the tick at 952 ms, nobody until 1 s, 50 from then until 1.952 s,
+//! and from 2 s until 2.948 s, as 4 ms of overrun are taken off.
 //!
 //! # State and cost
 //! One sorted queue per CPU. O(tasks queued) per operation, which are few; O(CPUs) for a push or pull.

@@ -42,8 +42,8 @@
 //!
 //! # Differences from the kernel
 //! Where there is a table of powers it is there, on machines of equal CPUs too; mainline's needs CPUs that differ. Not under SMT.
-//! FIDELITY(payoff-regions): the gains of the payoff regions are from memory. Idle states: the shallowest for a CPU or cluster
-//! with utilisation, the deepest without. No vectors of this code exist.
+//! FIDELITY(payoff-regions): the gains of the payoff regions are not checked against the kernel's code. Idle states:
+//! the shallowest for a CPU or cluster with utilisation, the deepest without. No vectors of this code exist.
 //!
 //! # Source
 //! Android common kernel 4.9, `kernel/sched/fair.c` (`find_best_target`, `select_energy_cpu_brute`, `energy_diff`),
