@@ -343,13 +343,8 @@ impl Fair for Cfs {
 
     #[inline(always)]
     fn dequeue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Dequeue) -> bool {
-        let migrating = s.task_of(i).is_some_and(|p| s.tasks[p.at()].on_rq == OnRq::Migrating);
         self.update_curr_entity(s, q);
-        update_load_avg(s, q, i, Update { tg: true, attach: false, detach: migrating });
-        if migrating {
-            s.se[i].attached = false;
-        }
-        fair::se_update_runnable(s, i);
+        fair::dequeue_loads(s, q, i);
         fair::clear_buddies(s, i);
         if s.cfs[q].curr != i {
             self.tree_remove(s, q, i);
@@ -383,9 +378,7 @@ impl SchedClass for Cfs {
             let q = s.se[i].cfs_rq;
             counting_only |= s.se[i].on_rq;
             if counting_only {
-                update_load_avg(s, q, i, Update::TG);
-                fair::se_update_runnable(s, i);
-                fair::update_cfs_group(self, s, i);
+                fair::update_above(self, s, q, i);
             } else {
                 self.enqueue_entity(s, q, i, flags);
                 flags = Enqueue { wakeup: true, ..Enqueue::default() };
@@ -414,9 +407,7 @@ impl SchedClass for Cfs {
         while i != NONE {
             let q = s.se[i].cfs_rq;
             if counting_only {
-                update_load_avg(s, q, i, Update::TG);
-                fair::se_update_runnable(s, i);
-                fair::update_cfs_group(self, s, i);
+                fair::update_above(self, s, q, i);
             } else {
                 self.dequeue_entity(s, q, i, flags);
             }
@@ -520,25 +511,7 @@ impl SchedClass for Cfs {
         }
     }
 
-    fn put_prev_task(&self, s: &mut Sched, _cpu: CpuId, pid: Pid) {
-        fair::put_prev_task(self, s, pid);
-    }
-
-    fn set_next_task(&self, s: &mut Sched, _cpu: CpuId, pid: Pid, _first: bool) {
-        fair::set_next_task(self, s, pid);
-    }
-
-    fn put_prev_set_next_task(&self, s: &mut Sched, _cpu: CpuId, prev: Pid, next: Pid) {
-        fair::put_prev_set_next_task(self, s, prev, next);
-    }
-
-    fn task_tick(&self, s: &mut Sched, _cpu: CpuId, pid: Pid) {
-        fair::task_tick(self, s, pid);
-    }
-
-    fn update_curr(&self, s: &mut Sched, cpu: CpuId) {
-        fair::update_curr_task(self, s, cpu);
-    }
+    fair::shared_callbacks!();
 
     /// A new task starts from the running task's virtual time, one virtual slice behind `min_vruntime`; relative to the queue
     /// until its first enqueue.
@@ -561,22 +534,6 @@ impl SchedClass for Cfs {
             s.se[i].vruntime = s.se[i].vruntime.wrapping_sub(s.cfs[s.se[i].cfs_rq].min_vruntime);
         }
         fair::migrate_task_rq(s, pid);
-    }
-
-    fn cfs_period_timer(&self, s: &mut Sched, group: u32, cpu: CpuId) {
-        bandwidth::sched_cfs_period_timer(self, s, group, cpu);
-    }
-
-    fn cfs_slack_timer(&self, s: &mut Sched, group: u32) {
-        bandwidth::sched_cfs_slack_timer(self, s, group);
-    }
-
-    fn reweight_task(&self, s: &mut Sched, pid: Pid) {
-        fair::reweight_task(self, s, pid);
-    }
-
-    fn prio_changed(&self, s: &mut Sched, cpu: CpuId, pid: Pid, old_prio: u8) {
-        fair::prio_changed(self, s, cpu, pid, old_prio);
     }
 
     fn switched_to(&self, s: &mut Sched, cpu: CpuId, pid: Pid) {

@@ -178,9 +178,7 @@ impl Eevdf {
                 // Delayed group: it stays queued, the task below it left.
             }
             if counting_only {
-                update_load_avg(s, q, i, Update::TG);
-                fair::se_update_runnable(s, i);
-                fair::update_cfs_group(self, s, i);
+                fair::update_above(self, s, q, i);
                 s.se[i].slice = slice;
                 slice = self.min_slice(s, q);
             }
@@ -530,12 +528,7 @@ impl Fair for Eevdf {
             set_delayed(s, i);
             return false;
         }
-        let migrating = s.task_of(i).is_some_and(|p| s.tasks[p.at()].on_rq == OnRq::Migrating);
-        update_load_avg(s, q, i, Update { tg: true, attach: false, detach: migrating });
-        if migrating {
-            s.se[i].attached = false;
-        }
-        fair::se_update_runnable(s, i);
+        fair::dequeue_loads(s, q, i);
         self.update_entity_lag(s, q, i);
         if s.cfs[q].curr != i {
             self.tree_remove(s, q, i);
@@ -590,9 +583,7 @@ impl SchedClass for Eevdf {
                 counting_only = true;
             }
             if counting_only {
-                update_load_avg(s, q, i, Update::TG);
-                fair::se_update_runnable(s, i);
-                fair::update_cfs_group(self, s, i);
+                fair::update_above(self, s, q, i);
                 s.se[i].slice = slice;
             } else {
                 if slice != 0 {
@@ -694,44 +685,10 @@ impl SchedClass for Eevdf {
         }
     }
 
-    fn put_prev_task(&self, s: &mut Sched, _cpu: CpuId, pid: Pid) {
-        fair::put_prev_task(self, s, pid);
-    }
-
-    fn set_next_task(&self, s: &mut Sched, _cpu: CpuId, pid: Pid, _first: bool) {
-        fair::set_next_task(self, s, pid);
-    }
-
-    fn put_prev_set_next_task(&self, s: &mut Sched, _cpu: CpuId, prev: Pid, next: Pid) {
-        fair::put_prev_set_next_task(self, s, prev, next);
-    }
-
-    fn task_tick(&self, s: &mut Sched, _cpu: CpuId, pid: Pid) {
-        fair::task_tick(self, s, pid);
-    }
-
-    fn update_curr(&self, s: &mut Sched, cpu: CpuId) {
-        fair::update_curr_task(self, s, cpu);
-    }
+    fair::shared_callbacks!();
 
     fn migrate_task_rq(&self, s: &mut Sched, pid: Pid, _new_cpu: CpuId) {
         fair::migrate_task_rq(s, pid);
-    }
-
-    fn cfs_period_timer(&self, s: &mut Sched, group: u32, cpu: CpuId) {
-        bandwidth::sched_cfs_period_timer(self, s, group, cpu);
-    }
-
-    fn cfs_slack_timer(&self, s: &mut Sched, group: u32) {
-        bandwidth::sched_cfs_slack_timer(self, s, group);
-    }
-
-    fn reweight_task(&self, s: &mut Sched, pid: Pid) {
-        fair::reweight_task(self, s, pid);
-    }
-
-    fn prio_changed(&self, s: &mut Sched, cpu: CpuId, pid: Pid, old_prio: u8) {
-        fair::prio_changed(self, s, cpu, pid, old_prio);
     }
 
     fn switched_to(&self, s: &mut Sched, cpu: CpuId, pid: Pid) {

@@ -37,6 +37,48 @@ pub trait Fair: SchedClass {
     fn dequeue_entity(&self, s: &mut Sched, q: usize, i: usize, flags: Dequeue) -> bool;
 }
 
+/// The callbacks of [`SchedClass`] in which CFS and EEVDF do not differ.
+macro_rules! shared_callbacks {
+    () => {
+        fn put_prev_task(&self, s: &mut Sched, _cpu: CpuId, pid: Pid) {
+            fair::put_prev_task(self, s, pid);
+        }
+
+        fn set_next_task(&self, s: &mut Sched, _cpu: CpuId, pid: Pid, _first: bool) {
+            fair::set_next_task(self, s, pid);
+        }
+
+        fn put_prev_set_next_task(&self, s: &mut Sched, _cpu: CpuId, prev: Pid, next: Pid) {
+            fair::put_prev_set_next_task(self, s, prev, next);
+        }
+
+        fn task_tick(&self, s: &mut Sched, _cpu: CpuId, pid: Pid) {
+            fair::task_tick(self, s, pid);
+        }
+
+        fn update_curr(&self, s: &mut Sched, cpu: CpuId) {
+            fair::update_curr_task(self, s, cpu);
+        }
+
+        fn cfs_period_timer(&self, s: &mut Sched, group: u32, cpu: CpuId) {
+            bandwidth::sched_cfs_period_timer(self, s, group, cpu);
+        }
+
+        fn cfs_slack_timer(&self, s: &mut Sched, group: u32) {
+            bandwidth::sched_cfs_slack_timer(self, s, group);
+        }
+
+        fn reweight_task(&self, s: &mut Sched, pid: Pid) {
+            fair::reweight_task(self, s, pid);
+        }
+
+        fn prio_changed(&self, s: &mut Sched, cpu: CpuId, pid: Pid, old_prio: u8) {
+            fair::prio_changed(self, s, cpu, pid, old_prio);
+        }
+    };
+}
+pub(super) use shared_callbacks;
+
 /// Flags of [`update_load_avg`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct Update {
@@ -324,6 +366,25 @@ pub(super) fn se_update_runnable(s: &mut Sched, i: usize) {
         let my_q = &s.cfs[se.my_q];
         se.runnable_weight = u64::from(my_q.h_nr_running - my_q.h_nr_delayed);
     }
+}
+
+/// A task joined or left below an entity that stays queued.
+#[inline]
+pub(super) fn update_above<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize, i: usize) {
+    update_load_avg(s, q, i, Update::TG);
+    se_update_runnable(s, i);
+    update_cfs_group(f, s, i);
+}
+
+/// An entity's loads as it leaves its queue; those of a task that migrates leave with it.
+#[inline]
+pub(super) fn dequeue_loads(s: &mut Sched, q: usize, i: usize) {
+    let migrating = s.task_of(i).is_some_and(|p| s.tasks[p.at()].on_rq == OnRq::Migrating);
+    update_load_avg(s, q, i, Update { tg: true, attach: false, detach: migrating });
+    if migrating {
+        s.se[i].attached = false;
+    }
+    se_update_runnable(s, i);
 }
 
 /// How deep an entity is below the root.
