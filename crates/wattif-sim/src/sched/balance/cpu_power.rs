@@ -55,11 +55,11 @@
 //! `fix_small_imbalance`, `fix_small_capacity`, `find_busiest_queue`; `arch/arm/kernel/topology.c`, `parse_dt_topology`
 //! and `update_cpu_power` (behaviour).
 
-use super::IdleType;
 use super::busiest::{Busiest, SdStats};
 use super::by_load::fix_small_imbalance;
 use super::group_stats::{GroupStats, GroupType};
 use super::load_balance::Env;
+use super::{IdleType, MIGRATION_COST_NS, NR_MIGRATE};
 use crate::registry::Tunable;
 use crate::sched::View;
 use crate::sched::load::cpu_load::cpu_runnable_load;
@@ -81,13 +81,8 @@ pub const TUNABLES: &[Tunable] = &[
         allowed: &["true", "false"],
         doc: "a group serves at most as many tasks as it has cores (a later fix)",
     },
-    Tunable {
-        name: "migration_cost_ns",
-        default: "500000",
-        allowed: &[],
-        doc: "a task that ran more recently is cache hot, ns",
-    },
-    Tunable { name: "nr_migrate", default: "32", allowed: &[], doc: "tasks looked at per pass" },
+    MIGRATION_COST_NS,
+    NR_MIGRATE,
 ];
 
 /// `SCHED_POWER_SCALE`: a CPU that is worth one task.

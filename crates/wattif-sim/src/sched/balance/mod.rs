@@ -95,6 +95,17 @@ use crate::sched::load::cpu_load::Fit;
 use wattif_model::trace::{BalanceChoice, BalancePass};
 use wattif_model::{CpuId, Pid};
 
+/// A tunable of every balancer.
+const MIGRATION_COST_NS: Tunable = Tunable {
+    name: "migration_cost_ns",
+    default: "500000",
+    allowed: &[],
+    doc: "a task that ran more recently is cache hot, ns",
+};
+/// Another.
+const NR_MIGRATE: Tunable =
+    Tunable { name: "nr_migrate", default: "32", allowed: &[], doc: "tasks looked at per pass" };
+
 /// Tunables of this policy.
 pub const TUNABLES: &[Tunable] = &[
     Tunable {
@@ -103,13 +114,8 @@ pub const TUNABLES: &[Tunable] = &[
         allowed: &["5.4", "5.6", "6.1", "6.12"],
         doc: "by load (5.4) or by class of groups, with the rules of this kernel",
     },
-    Tunable {
-        name: "migration_cost_ns",
-        default: "500000",
-        allowed: &[],
-        doc: "a task that ran more recently is cache hot, ns",
-    },
-    Tunable { name: "nr_migrate", default: "32", allowed: &[], doc: "tasks looked at per pass" },
+    MIGRATION_COST_NS,
+    NR_MIGRATE,
     Tunable {
         name: "asym_capacity",
         default: "misfit",
