@@ -466,28 +466,24 @@ impl Programs {
     fn execute(&mut self, instr: &Instr, pid: Pid, now: Ns, out: &mut Effects) -> Option<Step> {
         match instr.op {
             Op::Run(ref work) => self.run(pid, work, instr, now),
-            Op::RunInsensitive(ref wall) => {
-                let units = self.draw(pid, wall, instr).saturating_mul(CAPACITY_SCALE);
-                let units = self.noisy(pid, units);
-                (units > 0).then_some(Step::Execute(Segment::Insensitive(units)))
-            }
+            Op::RunInsensitive(ref wall) => self.run_insensitive(pid, wall, instr),
             Op::Spin { ref wall, chunk } => Some(self.spin(pid, wall, chunk, instr, now)),
             Op::SpinThenBlock { ref spin, queue } => self.spin_then_block(pid, spin, queue, instr, now),
             Op::Sleep(ref ns) => Some(Step::Sleep { until: later(now, self.draw(pid, ns, instr)) }),
             Op::Timer { timer, ref period, absolute } => {
                 let period = self.draw(pid, period, instr);
-                self.timer(pid, timer, period, absolute, instr, now, out)
+                let expiry = self.timer_forward(pid, timer, period, absolute, instr, now);
+                self.await_expiry(pid, expiry, now, out)
             }
             Op::Anchor { timer, period, offset } => {
                 // The last such time up to half a period from now.
                 let until = now.0.saturating_add(period / 2);
-                let since = (until % period + period - offset % period) % period;
-                *self.next_expiry(pid, timer, instr) = Some(Ns(until.saturating_sub(since)));
+                let nearest = until.saturating_sub(since_beat(until, period, offset));
+                *self.next_expiry(pid, timer, instr) = Some(Ns(nearest));
                 None
             }
             Op::Vsync { period, offset } => {
-                let since = (now.0 % period + period - offset % period) % period;
-                let expiry = later(now, period - since);
+                let expiry = later(now, period - since_beat(now.0, period, offset));
                 self.thread(pid).pending = Pending::Timer { expiry };
                 Some(Step::Sleep { until: expiry })
             }
@@ -557,6 +553,12 @@ impl Programs {
         Some(Step::Execute(segment))
     }
 
+    fn run_insensitive(&mut self, pid: Pid, wall: &Amount, instr: &Instr) -> Option<Step> {
+        let units = self.draw(pid, wall, instr).saturating_mul(CAPACITY_SCALE);
+        let units = self.noisy(pid, units);
+        (units > 0).then_some(Step::Execute(Segment::Insensitive(units)))
+    }
+
     /// At least one chunk; then until the clock, read after each chunk, shows that the time has passed.
     fn spin(&mut self, pid: Pid, wall: &Amount, chunk: u64, instr: &Instr, now: Ns) -> Step {
         let until = later(now, self.draw(pid, wall, instr));
@@ -611,23 +613,19 @@ impl Programs {
         }
     }
 
-    /// rt-app's timer: the expiry moves on by a period per use; when it has passed already, the sum of `wu_lat` starts anew, and
-    /// a relative timer goes on from now while an absolute one catches up.
-    fn timer(
-        &mut self,
-        pid: Pid,
-        timer: u32,
-        period: u64,
-        absolute: bool,
-        instr: &Instr,
-        now: Ns,
-        out: &mut Effects,
-    ) -> Option<Step> {
+    /// rt-app's timer: the expiry moves on by a period per use; when it has passed already, a relative timer goes on from now
+    /// while an absolute one catches up.
+    fn timer_forward(&mut self, pid: Pid, timer: u32, period: u64, absolute: bool, instr: &Instr, now: Ns) -> Ns {
         let first = self.thread(pid).first_expiry;
         let next = self.next_expiry(pid, timer, instr);
         let expiry = later(next.unwrap_or(first), period);
+        *next = Some(if now >= expiry && !absolute { now } else { expiry });
+        expiry
+    }
+
+    /// Sleeps until then; when that has passed already, the sum of `wu_lat` starts anew.
+    fn await_expiry(&mut self, pid: Pid, expiry: Ns, now: Ns, out: &mut Effects) -> Option<Step> {
         let missed = now >= expiry;
-        *next = Some(if missed && !absolute { now } else { expiry });
         let cumulative = self.workload.cumulative_slack;
         let thread = self.thread(pid);
         // Work that is handed on begins when it was due, and when it was taken up where that is caught up.
@@ -867,6 +865,11 @@ fn without_programs(workload: &Workload) -> Workload {
     let mut rest = workload.clone();
     rest.tasks.iter_mut().for_each(|t| t.program.ops = Vec::new());
     rest
+}
+
+/// From the last time of the beat `offset`, `offset + period` … until `at`, ns.
+fn since_beat(at: u64, period: u64, offset: u64) -> u64 {
+    (at % period + period - offset % period) % period
 }
 
 /// `ns` after `at`, at most the end of time.

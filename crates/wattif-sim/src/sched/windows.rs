@@ -36,7 +36,7 @@ impl Kernel<'_, '_> {
         if let Some(qti) = &mut w.qti {
             qti.roll(cpu, (rq.window_start - start) / w.walt.window_ns);
             if pid != IDLE {
-                qti.account(&w.walt, cpu, pid, &before, p, rq.window_start, self.s.now);
+                qti.account(&w.walt, cpu, pid, (&before, p), rq.window_start, self.s.now);
             }
         }
         self.s.signal_versions[cpu.at()] += 1;

@@ -289,8 +289,7 @@ impl QtiSystem {
         w: &Walt,
         cpu: CpuId,
         pid: Pid,
-        before: &WaltTask,
-        after: &WaltTask,
+        (before, after): (&WaltTask, &WaltTask),
         start: u64,
         now: u64,
     ) {
@@ -500,7 +499,7 @@ mod tests {
             let who = Who { current: event != Event::TaskWake, ..Who::default() };
             self.walt.update(&mut self.task, rq, who, event, now, 1024);
             self.qti.roll(CpuId(cpu), (rq.window_start - start) / self.walt.window_ns);
-            self.qti.account(&self.walt, CpuId(cpu), P, &before, &self.task, rq.window_start, now);
+            self.qti.account(&self.walt, CpuId(cpu), P, (&before, &self.task), rq.window_start, now);
         }
         fn run(&mut self, cpu: u32, from: u64, to: u64) {
             self.event(cpu, Event::TaskWake, from);
