@@ -457,18 +457,7 @@ impl SchedClass for Cfs {
     }
 
     fn wakeup_preempt(&self, s: &mut Sched, cpu: CpuId, pid: Pid, fork: bool) {
-        let curr = s.rqs[cpu.at()].curr;
-        if curr == Pid(0) {
-            s.rqs[cpu.at()].need_resched = true;
-            return;
-        }
-        let (se, pse) = (s.se_of(curr), s.se_of(pid));
-        if se == pse {
-            return;
-        }
-        if throttled_hierarchy(s, s.se[pse].cfs_rq) {
-            return;
-        }
+        let Some((se, pse)) = fair::contenders(s, cpu, pid) else { return };
         let scale = s.cfs[s.se[se].cfs_rq].nr_queued >= SCHED_NR_LATENCY;
         let next_buddy_marked = s.features.next_buddy && scale && !fork;
         if next_buddy_marked {
@@ -477,6 +466,7 @@ impl SchedClass for Cfs {
         if s.rqs[cpu.at()].need_resched {
             return;
         }
+        let curr = s.rqs[cpu.at()].curr;
         let Some(se) = self.preempts(s, curr, pid, se, pse, next_buddy_marked) else { return };
         s.rqs[cpu.at()].need_resched = true;
         // A last buddy makes sense only for a task that is still queued.

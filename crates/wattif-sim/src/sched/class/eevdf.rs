@@ -635,18 +635,7 @@ impl SchedClass for Eevdf {
     }
 
     fn wakeup_preempt(&self, s: &mut Sched, cpu: CpuId, pid: Pid, fork: bool) {
-        let curr = s.rqs[cpu.at()].curr;
-        if curr == Pid(0) {
-            s.rqs[cpu.at()].need_resched = true;
-            return;
-        }
-        let (se, pse) = (s.se_of(curr), s.se_of(pid));
-        if se == pse {
-            return;
-        }
-        if throttled_hierarchy(s, s.se[pse].cfs_rq) {
-            return;
-        }
+        let Some((se, pse)) = fair::contenders(s, cpu, pid) else { return };
         if s.features.next_buddy && !fork && !s.se[pse].sched_delayed {
             fair::set_buddy(s, pse, |c| &mut c.next);
         }

@@ -709,6 +709,19 @@ fn clear_buddies_upwards(s: &mut Sched, i: usize) {
     clear(s, i, |c| &mut c.skip);
 }
 
+/// The entities of the running task and of a wakee, if it is a question whether that one preempts. An idle CPU always looks for
+/// work; a wakee whose group is throttled cannot run.
+#[inline]
+pub(super) fn contenders(s: &mut Sched, cpu: CpuId, wakee: Pid) -> Option<(usize, usize)> {
+    let curr = s.rqs[cpu.at()].curr;
+    if curr == Pid(0) {
+        s.rqs[cpu.at()].need_resched = true;
+        return None;
+    }
+    let (se, pse) = (s.se_of(curr), s.se_of(wakee));
+    (se != pse && !throttled_hierarchy(s, s.se[pse].cfs_rq)).then_some((se, pse))
+}
+
 /// Prefer this entity at the next pick, at every level that is queued and not SCHED_IDLE.
 #[inline(never)]
 pub(super) fn set_buddy(s: &mut Sched, mut i: usize, buddy: fn(&mut CfsRq) -> &mut usize) {
