@@ -30,7 +30,7 @@
 //! for 80 ms, then 500.
 //!
 //! # State and cost
-//! Eight words per CPU. An update that is not due costs one comparison.
+//! Six numbers per CPU, and the times of the pulses. An update that is not due costs one comparison.
 //!
 //! # Where it fails
 //! It knows the CPU, not the task: a task that moves takes no history along, and the new CPU starts low. Each spike of

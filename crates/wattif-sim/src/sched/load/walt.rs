@@ -32,7 +32,7 @@
 //! a full one: the mean is (10 + 6 + 3·1.5)/5 = 4.1, demand 10 ms: 1024.
 //!
 //! # State and cost
-//! 15 words per task, 8 per CPU. An event is a comparison and an addition; closing a window moves five samples.
+//! 14 words per task, 8 per CPU. An event is a comparison and an addition; closing a window moves five samples.
 //!
 //! # Where it fails
 //! The running window is invisible until it closes: half a window late on average. A task that waits for a GPU or disk has

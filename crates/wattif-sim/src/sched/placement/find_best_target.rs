@@ -9,7 +9,7 @@
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
 //! | task utilisation | 1024ths | PELT `util_avg`, with `UTIL_EST` at least the estimate; or WALT demand | wake-up |
-//! | CPU utilisation without the task | 1024ths | PELT (`UTIL_EST`: at least Σ estimates queued), or Σ demand by WALT | PELT updates, enqueue |
+//! | that of a CPU without it | 1024ths | PELT, with `UTIL_EST` at least Σ estimates; or WALT: Σ demand | PELT updates, enqueue |
 //! | capacity now | 1024ths | capacity at the present frequency | frequency changes |
 //! | busy and idle powers of CPUs and clusters | µW | platform | never |
 //! | interrupt load | flag | WALT | interrupts |
