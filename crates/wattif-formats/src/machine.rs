@@ -1,7 +1,9 @@
 //! A machine as its firmware or its kernel describes it, and the platform file made of that. What the description lacks is
 //! estimated where a replay can do without (costs, noise) and said; operating points are never invented.
 
+use crate::platform_toml::MAX_UW;
 use std::fmt::Write as _;
+use wattif_model::check::Diagnostic;
 
 /// A machine in the making.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +68,21 @@ pub(crate) struct Idle {
 /// `0-3,6`.
 pub(crate) fn list(cpus: &[u32]) -> String {
     cpus.iter().map(|&c| wattif_model::CpuId(c)).collect::<wattif_model::CpuSet>().to_string()
+}
+
+impl Domain {
+    /// Takes out powers beyond what a platform file may hold, and with them those of the whole domain: an energy model is of all
+    /// operating points or none.
+    pub fn drop_absurd_powers(&mut self, code: &'static str) -> Option<Diagnostic> {
+        let greatest = self.opps.iter().filter_map(|o| o.uw).max().filter(|uw| *uw > MAX_UW as u64)?;
+        self.opps.iter_mut().for_each(|o| o.uw = None);
+        let message = format!(
+            "CPUs {}: {greatest} µW at an operating point is no power of a CPU ({MAX_UW} is the limit); the powers of these CPUs \
+             were left out",
+            list(&self.cpus)
+        );
+        Some(Diagnostic::warning(code, 0..0, message))
+    }
 }
 
 impl Machine {

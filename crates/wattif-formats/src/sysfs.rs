@@ -7,6 +7,7 @@
 //! boost that is off · `sysfs::N03` limits of frequencies, which are no part of a platform · `sysfs::N04` distances of NUMA nodes.
 
 use crate::machine::{self, Cluster, Domain, Idle, Machine, Opp, list, scope_by_name, wfi};
+use crate::platform_toml::MAX_US;
 use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -256,6 +257,7 @@ fn domains(
         });
     }
     microwatts(files, &mut out, findings);
+    findings.extend(out.iter_mut().filter_map(|d| d.drop_absurd_powers("sysfs::W01")));
     out
 }
 
@@ -353,9 +355,6 @@ fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, sleepers
         (place[&cpu], of, idle)
     }))
 }
-
-/// Longest time that a platform file may hold, µs.
-const MAX_US: u64 = crate::platform_toml::MAX_NS as u64 / 1000;
 
 fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
     let dir = format!("{CPU}/cpu{cpu}/cpuidle/state{index}");
@@ -816,6 +815,26 @@ mod tests {
         };
         let parsed = crate::platform_toml::parse(&platform(&files, "board").toml.unwrap(), &Default::default());
         assert_eq!(parsed.platform.expect("it is valid").domains[0].power.busy_uw, [5_250]);
+    }
+
+    #[test]
+    fn a_power_that_no_cpu_has() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path {
+                "proc/sys/kernel/osrelease" => "6.6.30",
+                "sys/devices/system/cpu/present" => "0",
+                "sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies" => "300000",
+                "sys/kernel/debug/energy_model/cpu0/ps:300000/power" => "5250000000",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let imported = platform(&files, "board");
+        assert!(
+            imported.diagnostics.iter().any(|d| d.message.contains("5250000000 µW at an operating point is no power"))
+        );
+        let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
+        assert!(parsed.platform.is_some(), "{:?}", parsed.diagnostics);
     }
 
     #[test]

@@ -75,6 +75,23 @@ fn choices_and_what_is_not_there() {
     assert_eq!(idle, ["WFI", "cpu-sleep", "all-off"], "of the power domain that is called psci");
 }
 
+/// What is imported is a platform file that is read, whatever the blob says.
+#[test]
+fn a_power_that_no_cpu_has_is_left_out() {
+    let mut absurd = blob("choices");
+    let at = |blob: &[u8]| blob.windows(4).position(|w| w == 100u32.to_be_bytes());
+    while let Some(at) = at(&absurd) {
+        absurd[at..at + 4].fill(0xff);
+    }
+    let imported = dtb::import(&absurd, "choices", None);
+    let said = imported.diagnostics.iter().find(|d| d.message.contains("is no power of a CPU")).unwrap();
+    assert!(said.message.starts_with("CPUs 0-1: ") && said.message.ends_with("were left out"), "{said:?}");
+    assert!(said.help.as_deref().unwrap().contains("dynamic-power-coefficient is 4294967295"), "{said:?}");
+    let toml = imported.toml.unwrap();
+    assert_eq!(platform(&toml).domains[0].opps.len(), 2);
+    assert!(!toml.contains("uw = "), "{toml}");
+}
+
 #[test]
 fn who_sleeps_together_is_told_by_power_domains() {
     let imported = dtb::import(&blob("domains"), "domains", None);
@@ -181,6 +198,7 @@ fn damage_is_survived() {
             changed[i] = value;
             let imported = dtb::import(&changed, "x", None);
             assert_eq!(imported.toml.is_none(), imported.diagnostics.iter().any(|d| d.is_error()));
+            imported.toml.iter().for_each(|toml| drop(platform(toml)));
         }
         changed[i] = blob[i];
     }

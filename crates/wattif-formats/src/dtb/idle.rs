@@ -7,6 +7,7 @@
 use super::fdt::Node;
 use super::{Cpu, Handles, power_domain};
 use crate::machine::{self, Cluster, Idle, list, scope_by_name, wfi};
+use crate::platform_toml::MAX_US;
 use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::check::Diagnostic;
@@ -145,6 +146,8 @@ fn is_sorted(states: &[Idle]) -> bool {
 struct Odd<'a> {
     /// Names of those that say too little.
     short: BTreeSet<&'a str>,
+    /// Names of those with a time that no state has.
+    absurd: BTreeSet<&'a str>,
     /// Names of the states of a CPU, one of which has a shorter residency than the one before.
     unsorted: BTreeSet<Vec<String>>,
     /// Phandles of nodes that are not there, by the property that names them.
@@ -158,6 +161,16 @@ impl Odd<'_> {
             let message = format!(
                 "{} idle states without min-residency-us, or without latencies, were left out: {}",
                 self.short.len(),
+                names.join(", ")
+            );
+            findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
+        }
+        if !self.absurd.is_empty() {
+            let names: Vec<String> = self.absurd.iter().take(5).map(|name| quoted(name)).collect();
+            let message = format!(
+                "{} idle states with latencies of more than {} s were left out: {}",
+                self.absurd.len(),
+                MAX_US / 1_000_000,
                 names.join(", ")
             );
             findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
@@ -202,11 +215,16 @@ fn states<'a>(node: &Node, prop: &'static str, handles: &Handles<'a>, odd: &mut 
         };
         match state(node) {
             _ if !node.enabled() => {}
+            Some(state) if longest_us(&state) > MAX_US => drop(odd.absurd.insert(&node.name)),
             Some(state) => found.push(state),
             None => drop(odd.short.insert(&node.name)),
         }
     }
     found
+}
+
+fn longest_us(state: &Idle) -> u64 {
+    [state.exit_us, state.residency_us, state.actual_entry_us, state.actual_exit_us].into_iter().max().unwrap_or(0)
 }
 
 fn state(node: &Node) -> Option<Idle> {

@@ -18,7 +18,7 @@ mod fdt;
 mod idle;
 
 use crate::machine::{Domain, Machine, Opp, list};
-use crate::platform_toml::Overlay;
+use crate::platform_toml::{MAX_KHZ, MAX_UV, Overlay};
 use crate::words::quoted;
 use fdt::Node;
 use std::collections::{BTreeMap, BTreeSet};
@@ -265,14 +265,30 @@ fn domains(
         let latency_ns = v1_latency(first.node).max(latency_ns);
         let transition_us = if latency_ns == 0 { TRANSITION_US } else { (latency_ns / 1_000).clamp(1, 100_000) };
         let core = first.core.clone();
-        Domain { cpus: of, core, capacity: 1024, transition_us, transition_assumed: latency_ns == 0, opps }
+        let mut domain =
+            Domain { cpus: of, core, capacity: 1024, transition_us, transition_assumed: latency_ns == 0, opps };
+        let told = |d: Diagnostic| match coefficient {
+            Some(c) => {
+                d.help(format!("dynamic-power-coefficient is {c} µW/MHz/V²; those of real CPUs are below 10000"))
+            }
+            None => d,
+        };
+        findings.extend(domain.drop_absurd_powers("dtb::W01").map(told));
+        domain
     };
     clocks.iter().flat_map(|clock| overlay.split(clock)).map(domain).collect()
 }
 
 fn without_frequency(cpus: &[u32], mut opps: Vec<Opp>, findings: &mut Vec<Diagnostic>) -> Vec<Opp> {
     let told = opps.len();
-    opps.retain(|o| (1..=u64::from(u32::MAX)).contains(&o.khz));
+    opps.retain(|o| (1..=MAX_KHZ as u64).contains(&o.khz));
+    let absurd = |o: &&mut Opp| o.uv.is_some_and(|uv| !(1..=MAX_UV as u64).contains(&uv));
+    let dropped = opps.iter_mut().filter(absurd).map(|o| o.uv = None).count();
+    if dropped > 0 {
+        let message =
+            format!("CPUs {}: {dropped} operating points with voltages that are none; these were left out", list(cpus));
+        findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
+    }
     if opps.len() < told && !opps.is_empty() {
         let message = format!("CPUs {}: {} operating points without a frequency", list(cpus), told - opps.len());
         findings.push(Diagnostic::warning("dtb::W01", 0..0, format!("{message} were left out")));

@@ -16,8 +16,11 @@ pub(super) struct Domain {
 }
 
 const MAX_OPPS: usize = 256;
+/// Highest clock, kHz, and voltage, µV.
+pub(crate) const MAX_KHZ: i64 = 100_000_000;
+pub(crate) const MAX_UV: i64 = 10_000_000;
 /// Largest power, µW (or thousandths): a kilowatt.
-const MAX_UW: i64 = 1_000_000_000;
+pub(crate) const MAX_UW: i64 = 1_000_000_000;
 
 pub(super) fn read(root: &mut Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain> {
     let tables = root.tables("domain", report);
@@ -87,8 +90,8 @@ fn opps(table: &mut Table, unit: PowerUnit, capacity: u32, report: &mut Report) 
     let mut found: Vec<(Option<u32>, Opp, Span)> = Vec::new();
     for mut entry in entries {
         let span = entry.span.clone();
-        let khz = entry.need("khz", report).and_then(|n| n.int("khz", 1..=100_000_000, report)).unwrap_or(1) as u32;
-        let uv = entry.int("uv", 1..=10_000_000, report).map(|v| v as u32);
+        let khz = entry.need("khz", report).and_then(|n| n.int("khz", 1..=MAX_KHZ, report)).unwrap_or(1) as u32;
+        let uv = entry.int("uv", 1..=MAX_UV, report).map(|v| v as u32);
         let own = entry.int("capacity", 1..=1024, report).map(|v| v as u32);
         powers(&mut entry, unit, &mut power, report);
         entry.finish(&[&["khz", "uv", "capacity"][..], power_keys(unit)].concat(), report);

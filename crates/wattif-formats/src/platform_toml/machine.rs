@@ -10,7 +10,9 @@ use wattif_model::platform::{Costs, Cpu, Housekeeping, Interrupts, Noise};
 use wattif_model::{ClusterId, CpuId, DomainId};
 
 /// Longest time in a platform file, ns: a thousand seconds.
-pub(crate) const MAX_NS: i64 = 1_000_000_000_000;
+const MAX_NS: i64 = 1_000_000_000_000;
+/// The same in µs.
+pub(crate) const MAX_US: u64 = MAX_NS as u64 / 1000;
 const COSTS: [&str; 7] = ["context_switch", "wakeup", "ipi", "timer_irq", "tick", "migration", "migration_llc"];
 
 /// A time written as `stem_ns`, `stem_us` or `stem_ms`, in ns.

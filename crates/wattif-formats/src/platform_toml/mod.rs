@@ -42,11 +42,12 @@ mod clusters;
 mod cpulist;
 mod domains;
 mod machine;
-pub(crate) use machine::MAX_NS;
 mod overlay;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use domains::{MAX_KHZ, MAX_UV, MAX_UW};
+pub(crate) use machine::MAX_US;
 pub(crate) use overlay::Overlay;
 
 use crate::toml_tree::{self, Codes, Node, Report, Table, Value};
