@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "../wattif-lab/src/fnv.rs"]
+mod fnv;
+
 /// Relative to the folder of crates.
 const DECIDE: [&str; 3] = ["wattif-model/src", "wattif-sim/src", "wattif-lab/src/metrics"];
 
@@ -11,8 +14,7 @@ fn main() {
     for folder in ["platforms", "kernels", "gallery"] {
         println!("cargo:rerun-if-changed=../../{folder}");
     }
-    // FNV-1a: it is to notice changes, not attacks.
-    let mut sum = 0xcbf2_9ce4_8422_2325u64;
+    let mut sum = fnv::EMPTY;
     for folder in DECIDE {
         println!("cargo:rerun-if-changed=../{folder}");
         add(&Path::new("..").join(folder), &mut sum);
@@ -29,7 +31,7 @@ fn add(folder: &Path, sum: &mut u64) {
             add(&path, sum);
         } else if let Ok(bytes) = fs::read(&path) {
             let name = path.file_name().map_or(Vec::new(), |n| n.as_encoded_bytes().to_vec());
-            name.iter().chain(&bytes).for_each(|b| *sum = (*sum ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
+            *sum = fnv::add(*sum, name.into_iter().chain(bytes));
         }
     }
 }

@@ -24,3 +24,5 @@ mod toml_tree;
 pub mod trace;
 mod words;
 pub mod workload_json;
+
+pub use words::alike;

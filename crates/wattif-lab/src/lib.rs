@@ -9,6 +9,7 @@
 pub mod compare;
 pub mod experiment;
 pub mod explain;
+pub mod fnv;
 pub mod infer;
 pub mod metrics;
 pub mod plot;

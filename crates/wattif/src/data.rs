@@ -3,7 +3,7 @@
 //! A name without a separator and extension is looked up here; anything else is a path; `-` is standard input.
 
 use crate::bug;
-use crate::error::Error;
+use crate::error::{Error, nearest};
 use include_dir::{Dir, File, include_dir};
 use std::io::Read;
 use std::path::Path;
@@ -151,7 +151,10 @@ pub fn workload(name: &str) -> Result<Source, Error> {
     }
     let stems = all.iter().filter_map(|w| Path::new(w).file_stem()?.to_str());
     let models = wattif_model::workload::models::MODELS.iter().map(|m| m.name);
-    Err(Error::unknown("workload", name, stems.chain(models), "wattif list workloads"))
+    // Of a model with parameters the name alone is like others.
+    let model = name.split(':').next().unwrap_or(name);
+    let near = nearest(model, stems.chain(models));
+    Err(Error::Unknown { what: "workload", name: name.to_string(), near, list: "wattif list workloads" })
 }
 
 /// The `title` of a built-in file; else its first comment line, without its `#`, and without a leading `path:`.

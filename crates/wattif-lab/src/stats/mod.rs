@@ -22,12 +22,11 @@ pub use over::Over;
 pub use permutation::{DRAWS, EXACT_UP_TO, sign_flip_p};
 pub use ratio::{Ratio, paired_ratio};
 
+use crate::fnv;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
 /// The generator of a named stream.
 pub(crate) fn stream(name: &str) -> Pcg64Mcg {
-    // FNV-1a: any fixed map from a name to 64 bits does.
-    let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    Pcg64Mcg::seed_from_u64(seed)
+    Pcg64Mcg::seed_from_u64(fnv::add(fnv::EMPTY, name.bytes()))
 }

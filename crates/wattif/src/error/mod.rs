@@ -75,15 +75,9 @@ impl Error {
     }
 }
 
-/// Up to three of `names` that resemble `name`, the nearest first.
+/// Up to three of `names` that `name` may stand for, the nearest first.
 pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let mut scored: Vec<(f64, &str)> = names
-        .into_iter()
-        .map(|n| (strsim::jaro_winkler(&name.to_lowercase(), &n.to_lowercase()), n))
-        .filter(|(score, _)| *score > 0.75)
-        .collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    scored.into_iter().take(3).map(|(_, n)| n.to_string()).collect()
+    wattif_formats::alike(name, names).into_iter().map(String::from).collect()
 }
 
 impl Findings {
@@ -104,15 +98,4 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nearest_first() {
-        assert_eq!(nearest("linux-5.5", ["hikey620", "linux-5.4", "linux-6.12"])[0], "linux-5.4");
-        assert!(nearest("zzz", ["hikey620"]).is_empty());
-    }
 }

@@ -137,6 +137,7 @@ mod tests {
     use crate::report::side;
     use crate::settings::Settings;
     use wattif_formats::rtapp::Dialect;
+    use wattif_lab::fnv;
     use wattif_model::Ns;
     use wattif_model::run::RunSpec;
 
@@ -168,11 +169,10 @@ mod tests {
             .collect();
         names.sort();
         let fixed = ["index.html", "package-lock.json", "tsconfig.json", "vite.config.js"].map(String::from);
-        let mut sum = 0xcbf2_9ce4_8422_2325u64;
+        let mut sum = fnv::EMPTY;
         for name in fixed.into_iter().chain(names) {
             let bytes = std::fs::read(web.join(&name)).unwrap();
-            let all = name.bytes().chain(bytes);
-            all.for_each(|b| sum = (sum ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+            sum = fnv::add(sum, name.bytes().chain(bytes));
         }
         let stamp = format!("<!-- wattif page, sources {sum:016x} -->");
         assert!(PAGE.contains(&stamp), "web/dist/report.html is not made of these sources: cargo xtask web");
