@@ -117,7 +117,8 @@ fn models() -> String {
 fn metric_names() -> String {
     let mut table = words(["metric", "unit", "better", "of one task", "meaning"]);
     for m in metrics::list() {
-        let better = format!("{:?}", m.better).to_lowercase();
+        let way = format!("{:?}", m.better).to_lowercase();
+        let better = if m.neutral { format!("neither ({way})") } else { way };
         table.row([
             format!("`{}`", m.name),
             m.unit.into(),
@@ -126,5 +127,8 @@ fn metric_names() -> String {
             m.doc.into(),
         ]);
     }
-    page("Metrics") + &table.to_markdown()
+    let mut out = page("Metrics");
+    out += "Where neither way is better, a comparison says `more` or `less` of a change and judges nothing; in brackets is the way that\n";
+    out += "`--pareto` and `--objective` look.\n\n";
+    out + &table.to_markdown()
 }

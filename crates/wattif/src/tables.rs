@@ -52,11 +52,13 @@ pub fn comparison(c: &Comparison) -> RecordBatch {
     let end = |i: usize, ci: Option<[f64; 2]>| ci.map(|ci| ci[i]);
     let per = |i| numbers(rows().map(move |(m, k)| end(i, m.per_kernel[k].ci95)));
     let ratio = |i| numbers(rows().map(move |(m, k)| end(i, m.ratio_to_first[k].ci95)));
+    let neutral: BooleanArray = rows().map(|(m, _)| Some(m.neutral)).collect();
     let better = |b: Better| if b == Better::Lower { "lower" } else { "higher" };
     table(vec![
         ("metric", "", "Name of the metric.", texts(rows().map(|(m, _)| &m.name))),
         ("unit", "", "Unit of mean, lo and hi; empty for counts.", texts(rows().map(|(m, _)| &m.unit))),
         ("better", "", "Which way is good: lower or higher.", texts(rows().map(|(m, _)| better(m.better)))),
+        ("neutral", "", "Neither way is good in itself.", Arc::new(neutral)),
         ("kernel", "", "Kernel profile.", texts(rows().map(|(_, k)| &c.kernels[k]))),
         ("mean", "of the row", "Mean over seeds.", numbers(rows().map(|(m, k)| m.per_kernel[k].mean))),
         ("lo", "of the row", "Lower end of its 95 % BCa interval; null: too few seeds.", per(0)),

@@ -147,7 +147,7 @@ fn compare() {
     let found = object(&[&args[..], &["--seeds", "3", "--duration", "40ms", "--json"]].concat(), WORKLOAD);
     let shape = json!({
         "schema": "", "spec": { "platform": "", "workload": "", "duration_s": 0, "seeds": [0] }, "kernels": [""],
-        "metrics": [{ "name": "", "unit": "", "better": "", "per_kernel": [{ "mean": null, "ci95": null }],
+        "metrics": [{ "name": "", "unit": "", "better": "", "neutral": false, "per_kernel": [{ "mean": null, "ci95": null }],
                       "ratio_to_first": [{ "value": null, "ci95": null, "p": null }] }]
     });
     check(&found, &shape, "compare");

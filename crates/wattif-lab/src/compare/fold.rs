@@ -1,7 +1,7 @@
 //! From the reports of runs to the `wattif.compare/1` object.
 
 use crate::metrics::energy::in_energy;
-use crate::metrics::{Better, RunReport, better, info};
+use crate::metrics::{Better, RunReport, better, info, is_neutral};
 use crate::stats::{bca_mean, cohens_dz, holm, mean, paired_ratio};
 use serde::Serialize;
 
@@ -23,6 +23,18 @@ pub struct Comparison {
     pub metrics: Vec<MetricRow>,
 }
 
+impl MetricRow {
+    /// The word for a change to `ratio` times the first's.
+    pub fn word(&self, ratio: f64) -> &'static str {
+        match (self.neutral, ratio < 1.0, self.better) {
+            (true, true, _) => "less",
+            (true, false, _) => "more",
+            (_, true, Better::Lower) | (_, false, Better::Higher) => "better",
+            _ => "worse",
+        }
+    }
+}
+
 /// One metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MetricRow {
@@ -32,6 +44,8 @@ pub struct MetricRow {
     pub unit: String,
     /// Which way is good.
     pub better: Better,
+    /// Neither way is good in itself.
+    pub neutral: bool,
     /// Per kernel, in the order of `kernels`.
     pub per_kernel: Vec<Estimate>,
     /// Per kernel, in the order of `kernels`; the first compares with itself.
@@ -87,6 +101,7 @@ fn row(name: &str, runs: &[Vec<RunReport>]) -> MetricRow {
         name: name.to_owned(),
         unit: unit_of(about.map_or("", |m| m.unit), runs.iter().flatten()),
         better: better(name),
+        neutral: is_neutral(name),
         per_kernel: values.iter().map(|v| estimate(v.as_deref())).collect(),
         ratio_to_first: values.iter().map(|v| ratio(v.as_deref(), first.as_deref())).collect(),
     }
@@ -208,7 +223,8 @@ pub(super) mod tests {
     fn contract() {
         let json = serde_json::to_value(comparison()).unwrap();
         assert_eq!(json["schema"], "wattif.compare/1");
-        assert_eq!(json["metrics"][1]["better"], "lower");
+        assert_eq!((&json["metrics"][1]["better"], &json["metrics"][1]["neutral"]), (&"lower".into(), &false.into()));
+        assert_eq!((&json["metrics"][5]["name"], &json["metrics"][5]["neutral"]), (&"slices".into(), &true.into()));
         assert_eq!(json["metrics"][1]["per_kernel"][0]["ci95"].as_array().unwrap().len(), 2);
         assert!(json["metrics"][1]["ratio_to_first"][1]["p"].is_f64());
         assert_eq!(json["spec"]["platform"], "bed");

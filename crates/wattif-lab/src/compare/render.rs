@@ -1,7 +1,6 @@
 //! A comparison as text and as Markdown: the same table.
 
 use super::fold::{Comparison, MetricRow};
-use crate::metrics::Better;
 use crate::stats::FEWEST;
 use crate::table::{Align, Table, cell, interval, number, p_value};
 
@@ -76,15 +75,11 @@ impl Comparison {
     }
 }
 
-/// Better or worse, only where chance is no likely explanation.
+/// Better or worse, of neutral metrics less or more; only where chance is no likely explanation.
 fn verdict(metric: &MetricRow, k: usize) -> &'static str {
     let ratio = &metric.ratio_to_first[k];
     let real = ratio.p_holm.is_some_and(|p| p < 0.05);
-    match (real, ratio.value.unwrap_or(1.0) < 1.0, metric.better) {
-        (false, ..) => "",
-        (true, true, Better::Lower) | (true, false, Better::Higher) => "better",
-        (true, ..) => "worse",
-    }
+    if real { metric.word(ratio.value.unwrap_or(1.0)) } else { "" }
 }
 
 #[cfg(test)]
@@ -107,9 +102,16 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        let runs = [(0..10).map(|i| report(100.0 + f64::from(i))).collect(), (0..10).map(|_| report(5.0)).collect()];
-        let names = ["wu_lat_us.mean", "migrations"];
+        let of = |mean: f64, slices| {
+            let mut r = report(mean);
+            r.metrics.slices = slices;
+            r
+        };
+        let slow = (0..10).map(|i| of(100.0 + f64::from(i), 100)).collect();
+        let runs = [slow, (0..10).map(|_| of(5.0, 200)).collect()];
+        let names = ["wu_lat_us.mean", "migrations", "slices"];
         let text = fold(serde_json::Value::Null, &["a".into(), "b".into()], &names, &runs).to_text();
         assert_eq!(text.matches("better").count(), 1, "{text}");
+        assert!(text.lines().any(|l| l.ends_with("more")) && !text.contains("worse"), "{text}");
     }
 }

@@ -14,7 +14,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use wattif_lab::compare::Comparison;
 use wattif_lab::explain::Explanation;
-use wattif_lab::metrics::Better;
 use wattif_lab::report::{Collector, Figures, Timeline};
 use wattif_lab::table::cell;
 #[cfg(feature = "cli")]
@@ -230,8 +229,7 @@ fn verdict(c: &Comparison) -> Vec<String> {
             let (Some(value), Some([lo, hi])) = (ratio.value, ratio.ci95) else { continue };
             let range = format!("95 % interval {} to {}, {} seeds", cell(lo), cell(hi), c.seeds);
             let (name, first) = (&row.name, &c.kernels[0]);
-            let is_better = (value < 1.0) == (row.better == Better::Lower);
-            let judged = if is_better { "better" } else { "worse" };
+            let judged = row.word(value);
             all.push(if lo > 1.0 || hi < 1.0 {
                 format!("{name}: {kernel} has {} × that of {first}, which is {judged} ({range}).", cell(value))
             } else {
