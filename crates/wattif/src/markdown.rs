@@ -8,6 +8,32 @@ pub fn heading(text: &str, look: Look) -> String {
     if look.color { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_string() }
 }
 
+/// A page whose links to code, which lead nowhere outside the sources, are the names they show: [`x`] and [`x`](path) become `x`.
+pub fn without_links(page: &str) -> String {
+    let mut out = String::with_capacity(page.len());
+    let mut rest = page;
+    while let Some((before, link)) = rest.split_once("[`") {
+        out += before;
+        let Some((path, after)) = link.split_once("`]").filter(|(path, _)| !path.contains(['`', '\n'])) else {
+            out += "[`";
+            rest = link;
+            continue;
+        };
+        out += &format!("`{}`", name_of(path));
+        rest = after.strip_prefix('(').and_then(|target| Some(target.split_once(')')?.1)).unwrap_or(after);
+    }
+    out + rest
+}
+
+/// Of a path what a reader looks for: without the modules before it.
+fn name_of(path: &str) -> &str {
+    let is_module = |part: &str| part.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    match path.split_once("::") {
+        Some((module, rest)) if is_module(module) => name_of(rest),
+        _ => path,
+    }
+}
+
 /// Draw a page.
 pub fn to_terminal(page: &str, look: Look) -> String {
     let mut out = String::new();
@@ -125,6 +151,14 @@ fn wrap(text: &str, width: usize, indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_to_code_are_names() {
+        let page =
+            "Ask [`Rq::pelt_at`], [`teo`](super::teo) and\n[`super::dl_server`]; `a[i]`, [`b` and [this](x.md) stay.";
+        let want = "Ask `Rq::pelt_at`, `teo` and\n`dl_server`; `a[i]`, [`b` and [this](x.md) stay.";
+        assert_eq!(without_links(page), want);
+    }
 
     #[test]
     fn page() {

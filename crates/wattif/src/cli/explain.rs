@@ -4,6 +4,7 @@ use super::inputs::Inputs;
 use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::explain::{Reruns, run_file};
+use crate::markdown::without_links;
 use crate::settings::duration_ns;
 use crate::{explain, markdown, topics};
 use serde_json::{Value, json};
@@ -123,12 +124,12 @@ fn manual(name: &str, as_json: bool, look: Look) -> Result<Exit, Error> {
             |p: &Param| json!({ "name": p.name, "default": p.default, "allowed": p.allowed(), "about": p.doc });
         let parameters: Vec<_> = model.params.iter().map(parameter).collect();
         match as_json {
-            true => output::json(&manual_json("workload", name, &model.manual(), &parameters))?,
+            true => output::json(&manual_json("workload", name, &without_links(&model.manual()), &parameters))?,
             false => output::data(&model_manual(model, look))?,
         }
         return Ok(Exit::Done);
     }
-    if let Some(page) = shared(name) {
+    if let Some(page) = shared(name).map(|page| without_links(&page)) {
         match as_json {
             true => output::json(&manual_json("workload", name, &page, &[]))?,
             false => output::data(&format!("{name} (of several workloads)\n\n{}", markdown::to_terminal(&page, look)))?,
@@ -153,7 +154,7 @@ fn manual(name: &str, as_json: bool, look: Look) -> Result<Exit, Error> {
         let tunable =
             |t: &Tunable| json!({ "name": t.name, "default": t.default, "allowed": t.allowed, "about": t.doc });
         let tunables: Vec<_> = found.tunables.iter().map(tunable).collect();
-        let manual = part.map_or(String::new(), |(_, what)| format!("{what}\n\n")) + &found.manual();
+        let manual = part.map_or(String::new(), |(_, what)| format!("{what}\n\n")) + &without_links(&found.manual());
         output::json(&manual_json(found.slot.name(), owner, &manual, &tunables))?;
         return Ok(Exit::Done);
     }
@@ -161,7 +162,7 @@ fn manual(name: &str, as_json: bool, look: Look) -> Result<Exit, Error> {
         format!("{name} (part of {policy})\n\n{}\n", markdown::to_terminal(what, look))
     });
     text += &format!("{} ({})\n\n", found.name, found.slot.name());
-    text += &markdown::to_terminal(&found.manual(), look);
+    text += &markdown::to_terminal(&without_links(&found.manual()), look);
     text += &tunables(found, look);
     output::data(&text)?;
     Ok(Exit::Done)
@@ -184,7 +185,7 @@ fn model_manual(model: &Model, look: Look) -> String {
     format!(
         "{} (workload)\n\n{}\n{}\n{body}{example}",
         model.name,
-        markdown::to_terminal(&model.manual(), look),
+        markdown::to_terminal(&without_links(&model.manual()), look),
         markdown::heading("Parameters", look)
     )
 }
