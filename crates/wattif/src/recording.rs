@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use wattif_formats::archive::{self, Archive};
 use wattif_formats::trace;
 use wattif_lab::infer::{self, Missing};
-use wattif_lab::metrics::{Metrics, RunReport};
+use wattif_lab::metrics::{GroupReport, Metrics, RunReport};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
@@ -173,6 +173,46 @@ pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Miss
     checks
 }
 
+/// What to say where the simulation of a recording leaves out much of its work: a thread whose wake-up never comes, and whoever
+/// waits for it, stands still until the end, and every figure beside it is of an idler machine.
+pub fn stands_still(recorded: &RunReport, simulated: &[RunReport]) -> Option<String> {
+    /// Less of all work is told.
+    const ENOUGH: f64 = 0.8;
+    /// Who does less of its own work stands still.
+    const HALF: f64 = 0.5;
+    /// A task with so much of all work is told although the others do theirs.
+    const LARGE: f64 = 0.05;
+    const TOLD: usize = 8;
+    let work = |r: &RunReport, task: Option<&str>| -> f64 {
+        let of = r.by_task.iter().filter(|g| g.workload && task.is_none_or(|task| g.task == task));
+        of.map(|g| g.work_s).sum()
+    };
+    let share = |task: Option<&str>| {
+        let again: Vec<f64> = simulated.iter().map(|r| work(r, task)).collect();
+        mean(&again) / work(recorded, task)
+    };
+    let all = work(recorded, None);
+    if simulated.is_empty() || all <= 0.0 {
+        return None;
+    }
+    let of_all = |g: &GroupReport| g.work_s / all;
+    let mut still: Vec<_> = recorded.by_task.iter().filter(|g| g.workload && g.work_s > 0.0).collect();
+    still.retain(|g| share(Some(&g.task)) < HALF);
+    still.sort_by(|a, b| b.work_s.total_cmp(&a.work_s).then(a.task.cmp(&b.task)));
+    let whole = share(None);
+    if whole >= ENOUGH && still.iter().all(|g| of_all(g) < LARGE) {
+        return None;
+    }
+    let pct = |x: f64| format!("{:.0} %", 100.0 * x);
+    let names = still.iter().take(TOLD).map(|g| format!("{} ({} of its work)", g.task, pct(share(Some(&g.task)))));
+    let names = names.chain((still.len() > TOLD).then(|| format!("{} more", still.len() - TOLD)));
+    let who = match names.collect::<Vec<_>>().join(", ") {
+        names if names.is_empty() => String::new(),
+        names => format!(": some stood still, waiting for what the trace does not show: {names}"),
+    };
+    Some(format!("the simulation does {} of the recorded work, so trust what follows only as far{who}", pct(whole)))
+}
+
 /// The first two numbers of a release or a profile's name.
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
@@ -226,6 +266,33 @@ mod tests {
             Recording { nr_cpus: 1, marks: vec!["request".into()], records, end: Ns(9_000), ..Recording::default() };
         let (report, _) = analyse(&recording, &infer::platform(&recording), false);
         assert_eq!(Vec::from_iter(report.metrics.frames.keys()), ["request"]);
+    }
+
+    #[test]
+    fn who_stands_still_is_told() {
+        let report = |work: [f64; 3]| {
+            let group = |(task, work_s): (&str, f64)| GroupReport {
+                task: task.into(),
+                workload: task != "kworker",
+                work_s,
+                ..GroupReport::default()
+            };
+            RunReport {
+                by_task: ["app", "helper", "kworker"].into_iter().zip(work).map(group).collect(),
+                ..Default::default()
+            }
+        };
+        let recorded = report([8.0, 2.0, 5.0]);
+        let told = |app, helper| stands_still(&recorded, &[report([app, helper, 0.0]), report([app, helper, 0.0])]);
+        assert_eq!(told(7.9, 1.9), None);
+        assert_eq!(told(7.0, 1.2), None, "a tenth less is what the self-check says");
+        let both = told(0.8, 0.5).unwrap();
+        assert!(both.starts_with("the simulation does 13 % of the recorded work"), "{both}");
+        assert!(both.ends_with("app (10 % of its work), helper (25 % of its work)"), "{both}");
+        let one = told(8.0, 0.0).unwrap();
+        assert!(one.contains("80 %") && one.ends_with(": helper (0 % of its work)"), "{one}");
+        assert!(!told(5.0, 1.5).unwrap().contains("stood still"));
+        assert_eq!(stands_still(&recorded, &[]), None);
     }
 
     #[test]

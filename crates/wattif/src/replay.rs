@@ -4,7 +4,7 @@ use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
 use crate::recording::{
-    self, Check, LoadedTrace, other_release, profile_of, replay_seeds, replay_seeds_until, self_check,
+    self, Check, LoadedTrace, other_release, profile_of, replay_seeds, replay_seeds_until, self_check, stands_still,
 };
 use crate::settings::Settings;
 use crate::text;
@@ -196,6 +196,7 @@ fn replay_by(question: &Question, looked: Looked, simulate: Simulate<'_>) -> Res
     }
     let (own, reports) = of_kernel(kernel)?;
     let checks = self_check(&looked.report, &reports, &looked.missing);
+    inferred.notes.extend(stands_still(&looked.report, &reports));
     let runs = question
         .kernels
         .iter()
