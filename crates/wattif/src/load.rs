@@ -135,9 +135,20 @@ pub fn without_effect_here(spec: &RunSpec, profile: &Findings, settings: &Settin
 /// What there is to say of a run as a whole: what the kernel does not know of its machine and workload, and settings without effect.
 pub fn notes(spec: &RunSpec, settings: &Settings) -> Findings {
     let set = settings.kernel.iter().filter_map(|(path, _)| registry::without_effect_here(spec, path));
-    let notes = registry::notes(spec).into_iter().chain(set.map(|why| format!("--set {why}")));
+    let notes = registry::notes(spec).into_iter().chain(no_such_kernel(&spec.kernel));
+    let notes = notes.chain(set.map(|why| format!("--set {why}")));
     let diagnostics = notes.map(|n| Diagnostic::note("kernel::N01", 0..0, n)).collect();
     Findings { name: spec.kernel.name.clone(), text: "".into(), diagnostics }
+}
+
+/// A combination that no kernel was ever built with.
+fn no_such_kernel(kernel: &KernelSpec) -> Option<String> {
+    let walt = kernel.policies.get(&Slot::Load).is_some_and(|load| load == "walt");
+    let generation = kernel.tunables.get("eas.generation").map(ToString::to_string).unwrap_or_default();
+    (walt && generation != "4.9").then(|| {
+        "no kernel is like this one: its load tracking is walt, which only Android's has (android-4.9-walt), the rest is mainline's"
+            .into()
+    })
 }
 
 /// What is set twice, of which the first has no effect.
@@ -424,6 +435,16 @@ mod tests {
             let platform = platform(name, &Settings::default()).unwrap().value;
             assert_eq!(Machine::from(&platform), Machine { cpus, capacity }, "{name}");
         }
+    }
+
+    #[test]
+    fn a_kernel_that_nobody_has_is_told() {
+        let told = |name: &str, set: &[&str]| {
+            let settings = Settings::parse(&set.iter().map(|s| s.to_string()).collect::<Vec<_>>()).unwrap();
+            no_such_kernel(&kernel(name, &settings).unwrap().value).is_some()
+        };
+        assert!(told("linux-6.12", &["load=walt"]) && !told("linux-6.12", &[]));
+        assert!(!told("android-4.9-walt", &[]) && !told("android-4.9", &["load=walt"]));
     }
 
     #[test]
