@@ -1,6 +1,6 @@
 //! What is done with the input of each fuzz target; the tests replay what fuzzing came across with the same calls.
 
-use wattif_formats::{archive, dtb, kernel_toml, platform_toml, rtapp, sysfs, trace};
+use wattif_formats::{archive, dtb, kernel_toml, platform_toml, rtapp, sysfs, trace, workload_json};
 
 /// Read `bytes` as the target does. Panics where the code is wrong, never because the input is.
 pub fn run(target: &str, bytes: &[u8]) {
@@ -14,6 +14,7 @@ pub fn run(target: &str, bytes: &[u8]) {
         "dtb" => dtb_of(bytes),
         "sysfs" => sysfs_of(bytes),
         "rtapp" => std::str::from_utf8(bytes).iter().for_each(|text| rtapp_of(text)),
+        "workload" => std::str::from_utf8(bytes).iter().for_each(|text| workload_of(text)),
         "platform" => std::str::from_utf8(bytes).iter().for_each(|text| platform_of(text)),
         other => panic!("no target is called {other}"),
     }
@@ -36,7 +37,8 @@ fn archive_of(bytes: &[u8]) {
 fn dtb_of(bytes: &[u8]) {
     let imported = dtb::import(bytes, "fuzz", None);
     assert_eq!(imported.toml.is_none(), imported.diagnostics.iter().any(|d| d.is_error()));
-    imported.toml.iter().for_each(|toml| drop(platform_toml::parse(toml, &Default::default())));
+    let parsed = imported.toml.map(|toml| platform_toml::parse(&toml, &Default::default()));
+    assert!(parsed.is_none_or(|p| p.platform.is_some()), "what is imported is a platform");
 }
 
 /// Captures of machines and kernels; a file of any name holds any of the pieces of the input.
@@ -59,6 +61,14 @@ fn rtapp_of(text: &str) {
         let parsed = rtapp::parse(text, "fuzz", &rtapp::Options { dialect, nr_cpus: Some(8), set: vec![] });
         assert_eq!(parsed.workload.is_none(), parsed.diagnostics.iter().any(|d| d.is_error()));
     }
+}
+
+/// Our own workload files: what is read is written, and reads back the same. Some become rt-app files as well.
+fn workload_of(text: &str) {
+    let Ok(read) = workload_json::parse(text, 8) else { return };
+    let written = workload_json::write(&read.workload, read.calibration_cpu, &read.logs);
+    assert_eq!(workload_json::parse(&written, 8).as_ref(), Ok(&read));
+    rtapp::write(&read.workload, read.calibration_cpu, &read.logs);
 }
 
 /// Platform and kernel files.

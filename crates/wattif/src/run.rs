@@ -107,10 +107,18 @@ impl Stopwatch {
     }
 }
 
+/// A spec from a file may describe no machine: nothing can be measured of it.
+fn metrics_of(spec: &RunSpec) -> Result<Metrics, Error> {
+    match spec.platform.flaw() {
+        Some(why) => Err(RunError::Platform(why).into()),
+        None => Ok(Metrics::new(spec)),
+    }
+}
+
 /// Run `spec` with all metrics and `others` listening.
 pub fn run(spec: &RunSpec, others: &mut [&mut dyn Observer]) -> Result<Outcome, Error> {
     let clock = Stopwatch::start();
-    let mut metrics = Metrics::new(spec);
+    let mut metrics = metrics_of(spec)?;
     let mut observers: Vec<&mut dyn Observer> = vec![&mut metrics];
     for other in others {
         observers.push(&mut **other);
@@ -128,7 +136,7 @@ pub fn run_with(
     stop: &AtomicBool,
 ) -> Result<Outcome, Error> {
     let clock = Stopwatch::start();
-    let (mut metrics, mut watch) = (Metrics::new(spec), Watch { stop, events: 0 });
+    let (mut metrics, mut watch) = (metrics_of(spec)?, Watch { stop, events: 0 });
     let mut observers: Vec<&mut dyn Observer> = vec![&mut metrics, &mut watch];
     for other in others {
         observers.push(&mut **other);

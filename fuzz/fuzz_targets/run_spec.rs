@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../specs.rs"]
+mod specs;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| drop(specs::run(bytes)));
