@@ -36,6 +36,34 @@ def test_an_idle_governor():
     assert run["spec"]["hash"] != wattif.run("server", **HERE)["spec"]["hash"]
 
 
+def test_the_hash_of_a_governor_is_that_of_all_it_inherits():
+    """Of the same name, so that nothing but the code tells them apart."""
+
+    def governor(base_state, mixed_in):
+        class Base(wattif.IdleGovernor):
+            name = "inherited_base"
+
+            def choose(self):
+                return base_state
+
+        class Mixin:
+            def tick(self):
+                return mixed_in
+
+        class Derived(Mixin, Base):
+            name = "inherited"
+
+            def select(self, *_):
+                return self.choose(), self.tick()
+
+        run = wattif.run("server", set={"cpuidle": "inherited"}, platform="hikey620", duration="1ms", events=[])
+        return run["spec"]["content"]["kernel"]["policies"]["cpuidle"]
+
+    first = governor(0, True)
+    assert first.startswith("python:inherited@") and first == governor(0, True)
+    assert len({first, governor(1, True), governor(0, False)}) == 3
+
+
 def test_a_frequency_governor():
     run = wattif.run("server", set={"cpufreq": "full"}, **HERE)
     assert run["domains"][0]["transitions"] <= 2

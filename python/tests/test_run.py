@@ -1,4 +1,5 @@
 import _thread
+import json
 import subprocess
 import sys
 import threading
@@ -229,18 +230,54 @@ def test_the_gil_is_released():
     assert counted > 5
 
 
+def long_replay(folder):
+    trace = folder / "long.txt"
+    trace.write_text("".join(SYSTRACE.replace("100.", f"{100 + i}.") for i in range(2000)))
+    return wattif.replay(str(trace), ["linux-5.6", "linux-6.12"], seeds=10_000)
+
+
+def long_execution(_):
+    run = wattif.run("server", platform="hikey620", duration="1ms", events=[])
+    content = run["spec"]["content"] | {"duration": 7_200_000_000_000}
+    return wattif._wattif.execute(json.dumps(content))
+
+
 @pytest.mark.parametrize(
     "what",
     [
-        lambda: wattif.run("server", platform="hikey620", duration="7200s", events=[]),
-        lambda: wattif.compare("server", ["linux-5.3", "linux-5.6"], seeds=10_000, duration="2s"),
+        lambda _: wattif.run("server", platform="hikey620", duration="7200s", events=[]),
+        lambda _: wattif.compare("server", ["linux-5.3", "linux-5.6"], seeds=10_000, duration="2s"),
+        long_replay,
+        long_execution,
     ],
+    ids=["run", "compare", "replay", "execute"],
 )
-def test_ctrl_c_ends_it(what):
+def test_ctrl_c_ends_it(what, tmp_path):
     timer = threading.Timer(0.3, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        what()
+        what(tmp_path)
+
+
+def test_dialects(tmp_path):
+    """The last of two keys of one name, or both."""
+    app = tmp_path / "app.json"
+    app.write_text('{"tasks": {"a": {"loop": 1, "run": 1000, "run": 2000}}}')
+
+    def work(**how):
+        run = wattif.run(str(app), platform="hikey620", kernel="linux-6.12", duration="50ms", **how)
+        return round(run["metrics"]["work_s"] * 1e3 if "work_s" in run["metrics"] else run["tasks"][0]["work_s"] * 1e3, 2)
+
+    both = work()
+    assert both == work(dialect="workgen") == pytest.approx(1.5 * work(dialect="rtapp"), rel=0.02)
+    with pytest.raises(wattif.WattifError, match="workgen"):
+        work(dialect="workgn")
+
+
+def test_a_run_in_which_nothing_happened():
+    run = wattif.run("server", platform="hikey620", duration="1us")
+    assert run["slices"] == 0 and "server" in repr(run)
+    assert "<pre" in run._repr_html_()
 
 
 def test_import_needs_nothing_else():
