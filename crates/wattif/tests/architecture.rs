@@ -110,6 +110,32 @@ fn machine_and_engine_know_no_policy() {
     }
 }
 
+/// ARCHITECTURE.md names what is there, and every crate and folder of sources is named.
+#[test]
+fn the_code_map_is_that_of_the_code() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let map = text.split("## Code map").nth(1).unwrap().split("\n## ").next().unwrap();
+    let linux = text.split("## Where is it in Linux?").nth(1).unwrap().split("\n## ").next().unwrap();
+    let sources = files(&root().join("crates"), &["rs"]);
+    let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
+    let is_there = |name: &str| root().join(name).exists() || sources.iter().any(|p| p.ends_with(name));
+    let last_cells = linux.lines().filter_map(|l| l.trim_end_matches('|').rsplit('|').next());
+    let named = quoted(map).into_iter().chain(last_cells.flat_map(quoted)).filter(|n| n.ends_with(".rs"));
+    let gone: Vec<String> = named.filter(|n| !is_there(n)).collect();
+    assert_eq!(gone, [""; 0], "named and not there");
+    let of_rows = map.lines().filter_map(|l| l.strip_prefix("| `")).filter_map(|l| l.split('|').next());
+    let gone: Vec<String> = of_rows.flat_map(|cell| quoted(&format!("`{cell}"))).filter(|n| n.contains('/')).collect();
+    assert!(gone.iter().all(|n| root().join(n).exists()), "{gone:?}");
+    for krate in fs::read_dir(root().join("crates")).unwrap().map(|krate| krate.unwrap().path()) {
+        let name = krate.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(map.contains(&format!("`crates/{name}")), "{name}");
+        for folder in fs::read_dir(krate.join("src")).unwrap().map(|f| f.unwrap().path()).filter(|f| f.is_dir()) {
+            let folder = folder.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(holds_word(map, &folder) || folder == "platform_toml", "{name}/src/{folder} is not in the map");
+        }
+    }
+}
+
 /// What a user does not have: a folder of the machine this was written on.
 #[test]
 fn no_path_of_one_machine() {
