@@ -8,7 +8,7 @@ pub fn heading(text: &str, look: Look) -> String {
     if look.color { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_string() }
 }
 
-/// A page whose links to code, which lead nowhere outside the sources, are the names they show: [`x`] and [`x`](path) become `x`.
+/// A page whose links to code, which lead nowhere outside the sources, are the names they show, in backticks as they were, without brackets and paths.
 pub fn without_links(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
     let mut rest = page;
