@@ -1,5 +1,7 @@
 //! Recordings of a real kernel: the figures' definitions, and how far the simulator is from them.
 
+mod judged;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wattif::verify::recordings::{CaseReport, Recordings, figures_of_recording, flatten};
@@ -114,17 +116,10 @@ fn no_case_is_further_from_the_real_kernel_than_it_was() {
             .collect();
         assert!(out <= held && inside > 0, "{}: {out} figures out, {held} known:\n{}", r.name, missing.join("\n"));
     }
-    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/judged.txt");
-    let judged = judged(&reports);
-    if std::env::var_os("WATTIF_GEN").is_some() {
-        std::fs::write(&list, &judged).unwrap();
-    }
-    let was = std::fs::read_to_string(&list).unwrap();
-    let gone: Vec<&str> = was.lines().filter(|l| !judged.lines().any(|j| j == *l)).collect();
-    let fresh: Vec<&str> = judged.lines().filter(|j| !was.lines().any(|l| l == *j)).collect();
+    let (list, gone, fresh) = judged::changes("recordings/judged.txt", &judged(&reports));
     assert_eq!(
         (gone, fresh),
-        (vec![], vec![]),
+        (Vec::<String>::new(), Vec::<String>::new()),
         "no longer judged, newly judged; WATTIF_GEN=1 writes {}",
         list.display()
     );

@@ -5,6 +5,8 @@
 //! itself shows there. A figure is judged where the seeds tell it: the mean over seeds of the logarithm of a ratio has to have a
 //! standard error below [`TOLD`]. `replay/judged.txt` names the figures that are: one that is only shown from now on fails.
 
+mod judged;
+
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -193,12 +195,7 @@ fn replays_are_what_the_programs_do() {
             }
         }
     }
-    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replay/judged.txt");
-    if std::env::var_os("WATTIF_GEN").is_some() {
-        std::fs::write(&list, &judged).unwrap();
-    }
-    let was = std::fs::read_to_string(&list).unwrap();
-    let gone: Vec<&str> = was.lines().filter(|l| !judged.lines().any(|j| j == *l)).collect();
+    let (list, gone, _) = judged::changes("replay/judged.txt", &judged);
     let n = judged.lines().count();
     assert!(wrong.is_empty(), "{} of {n}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(
