@@ -435,7 +435,9 @@ impl Programs {
                 thread.launching = first;
                 let task = thread.task as usize;
                 let startup = Ns(self.workload.tasks[task].startup.0 / 4 * if first { 1 } else { 3 });
-                Some(Step::Execute(Segment::Scaled(startup.0.saturating_mul(self.setup.unit_capacity).min(FOREVER))))
+                let units = startup.0.saturating_mul(self.setup.unit_capacity);
+                // At least one: no work is no step.
+                Some(Step::Execute(Segment::Scaled(units.clamp(1, FOREVER))))
             }
             Pending::Start => {
                 let until = thread.first_expiry;
