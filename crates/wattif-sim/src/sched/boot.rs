@@ -198,12 +198,10 @@ impl Kernel<'_, '_> {
 
     /// What `sched_setattr` refuses: parameters of deadline tasks out of range, and more than there is room for.
     pub(crate) fn check_attr(&self, pid: Pid, attr: &SchedAttr) -> Result<(), RunError> {
-        let task = &self.s.tasks[pid.at()];
-        let (runtime, period) = (attr.runtime.0, attr.period.0);
-        let bw = to_ratio(period, runtime);
-        if attr.policy != Policy::Deadline || (task.policy == Policy::Deadline && task.dl.dl_bw == bw) {
+        if attr.policy != Policy::Deadline {
             return Ok(());
         }
+        let (runtime, deadline, period) = (attr.runtime.0, attr.deadline.0, attr.period.0);
         let name = self.programs.name(pid);
         let refuse = |why: String| Err(RunError::Workload(format!("thread `{name}`: sched_setattr: {why}")));
         let (least, most) = self.s.rd.dl_period_ns;
@@ -214,7 +212,17 @@ impl Kernel<'_, '_> {
                  the range is deadline.sched_deadline_period_min_us and _max_us, see --set"
             ));
         }
-        self.check_room(pid, bw)
+        if !(runtime <= deadline && deadline <= period) {
+            return refuse(format!(
+                "invalid argument (EINVAL): dl-runtime <= dl-deadline <= dl-period, not {} <= {} <= {} µs; rt-app ends \
+                 here too",
+                runtime / 1000,
+                deadline / 1000,
+                period / 1000
+            ));
+        }
+        let (task, bw) = (&self.s.tasks[pid.at()], to_ratio(period, runtime));
+        if task.policy == Policy::Deadline && task.dl.dl_bw == bw { Ok(()) } else { self.check_room(pid, bw) }
     }
 
     /// A deadline task that moves to other CPUs needs room there (FIDELITY(dl-affinity)).
