@@ -153,14 +153,7 @@ mod tests {
     fn every_case_is_well_formed() {
         for case in CASES {
             for spec in (case.specs)().expect(case.name) {
-                let p = &spec.platform;
-                assert!(
-                    p.cpus.iter().enumerate().all(|(i, c)| p.domains[c.domain.at()].cpus.contains(CpuId(i as u32)))
-                );
-                assert!(
-                    p.cpus.iter().enumerate().all(|(i, c)| p.clusters[c.cluster.at()].cpus.contains(CpuId(i as u32)))
-                );
-                assert_eq!(p.domains.iter().map(|d| d.cpus.len()).sum::<usize>(), p.nr_cpus());
+                assert_eq!(spec.check(), Ok(()), "{}", case.name);
             }
         }
     }

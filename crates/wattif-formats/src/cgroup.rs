@@ -13,7 +13,7 @@
 
 use crate::words::{nearest, quoted};
 use wattif_model::Ns;
-use wattif_model::workload::GroupSpec;
+use wattif_model::workload::{GroupSpec, MAX_GROUPS, MAX_PATH, MAX_QUOTA, SHARES};
 
 /// The files of a group that can be set.
 pub const FILES: &[&str] = &[
@@ -29,10 +29,6 @@ pub const FILES: &[&str] = &[
     "cpu.uclamp.min",
     "cpu.uclamp.max",
 ];
-/// Most groups besides the root, the ones between a group and the root included.
-pub const MAX_GROUPS: usize = 256;
-/// Longest path, bytes.
-pub const MAX_PATH: usize = 255;
 
 /// Load weights of nice values from −20: what `cpu.weight.nice` stands for.
 #[rustfmt::skip]
@@ -83,7 +79,7 @@ pub fn set(group: &mut GroupSpec, file: &str, text: &str) -> Result<(), String> 
         "cpu.weight" => group.shares = GroupSpec::shares_of_weight(number(1, 10_000)? as u32),
         // The kernel stores the nearest cpu.weight, not the load weight of the nice value.
         "cpu.weight.nice" => group.shares = nice_shares(number(-20, 19)?),
-        "cpu.shares" => group.shares = number(2, 262_144)? as u32,
+        "cpu.shares" => group.shares = number((*SHARES.start()).into(), (*SHARES.end()).into())? as u32,
         "cpu.idle" => group.idle = number(0, 1)? == 1,
         "cpu.max" => {
             let (quota, period) = cpu_max(text).ok_or_else(|| wrong("`QUOTA` or `QUOTA PERIOD` in µs; `max`: none"))?;
@@ -106,19 +102,11 @@ pub fn set(group: &mut GroupSpec, file: &str, text: &str) -> Result<(), String> 
 
 /// What the kernel demands of a group's bandwidth as a whole (`tg_set_cfs_bandwidth`).
 pub fn check(group: &GroupSpec) -> Result<(), String> {
-    let path = quoted(&group.path);
-    if !(Ns::from_ms(1)..=Ns::from_s(1)).contains(&group.period) {
-        return Err(format!("the period of group {path} must lie between 1000 and 1000000 µs"));
-    }
-    match group.quota {
-        Some(quota) if quota < Ns::from_ms(1) => Err(format!("the quota of group {path} must be at least 1000 µs")),
-        Some(quota) if group.burst > quota => Err(format!("the burst of group {path} must not exceed its quota")),
-        _ => Ok(()),
-    }
+    group.check().map_err(|why| format!("group {}: {why}", quoted(&group.path)))
 }
 
 /// Largest quota, period and burst that are read, µs.
-const MAX_QUOTA_US: u64 = 1_000_000_000;
+const MAX_QUOTA_US: u64 = MAX_QUOTA.0 / 1000;
 
 fn nice_shares(nice: i64) -> u32 {
     let weight = NICE_WEIGHTS[(nice + 20) as usize];

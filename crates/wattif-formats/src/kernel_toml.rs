@@ -23,11 +23,12 @@ use crate::words::{nearest, quoted};
 use std::collections::BTreeMap;
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
+use wattif_model::platform;
 
 /// Longest chain of `inherits`.
 pub const MAX_DEPTH: usize = 16;
 /// Ticks a second that a profile may ask for.
-pub(crate) const HZ: std::ops::RangeInclusive<i64> = 24..=10_000;
+pub(crate) const HZ: std::ops::RangeInclusive<i64> = *platform::HZ.start() as i64..=*platform::HZ.end() as i64;
 /// Longest name of a policy, tunable or feature, bytes.
 const MAX_NAME: usize = 128;
 

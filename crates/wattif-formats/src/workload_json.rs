@@ -8,14 +8,12 @@ use crate::rtapp::Logs;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use wattif_model::check::Diagnostic;
-use wattif_model::workload::Workload;
+use wattif_model::workload::{MAX_THREADS, Workload};
 
 /// `schema` of a file.
 pub const SCHEMA: &str = "wattif.workload/1";
 /// Most bytes of a file.
 pub const MAX_BYTES: usize = 512 << 20;
-/// Most threads of a workload at its start.
-pub const MAX_THREADS: u64 = 65_536;
 
 #[derive(Serialize, Deserialize)]
 struct File<'a> {

@@ -3,10 +3,38 @@
 //! A platform states *physics and firmware facts*; it knows nothing of policies. Every number in `platforms/*.toml`
 //! carries its source or is marked estimated.
 
+mod flaw;
+
 use crate::ids::{ClusterId, CpuId, CpuSet, DomainId};
 use crate::units::CAPACITY_SCALE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// Longest time in a machine, ns: a thousand seconds.
+pub const MAX_NS: u64 = 1_000_000_000_000;
+/// Highest clock, kHz.
+pub const MAX_KHZ: u32 = 100_000_000;
+/// Highest voltage, µV.
+pub const MAX_UV: u32 = 10_000_000;
+/// Largest power, µW (or abstract units): a kilowatt.
+pub const MAX_UW: u64 = 1_000_000_000;
+/// Most idle states of a CPU (`CPUIDLE_STATE_MAX`).
+pub const MAX_STATES: usize = 10;
+/// Ticks a second (`CONFIG_HZ`).
+pub const HZ: RangeInclusive<u32> = 24..=10_000;
+/// Highest preference of a CPU.
+pub const MAX_PRIORITY: u32 = 65_535;
+/// Clocks of a devicetree that `cpu_power` can be computed from, kHz.
+pub const DT_CLOCK_KHZ: RangeInclusive<u64> = 1_049..=100_000_000;
+/// Largest efficiency of a core type.
+pub const MAX_EFFICIENCY: u32 = 1_000_000;
+/// Shortest mean time between activations of a background thread, or between interrupts, ns.
+pub const MIN_INTERVAL_NS: u64 = 100_000;
+/// Interrupts that may follow one.
+pub const MAX_BURST: u32 = 1000;
+/// Largest variation of work.
+pub const MAX_WORK_PPM: u32 = 500_000;
 
 /// A machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -307,43 +335,6 @@ fn pick(table: &[Vec<u64>], state: usize, opp: usize) -> u64 {
 }
 
 impl Platform {
-    /// What makes a machine that no platform file can describe, if anything: a spec may come from elsewhere.
-    pub fn flaw(&self) -> Option<String> {
-        /// A quarter of an hour: no delay or interval of a machine is longer.
-        const LONGEST_NS: u64 = 900_000_000_000;
-        let nr = self.cpus.len();
-        let within = |cpus: &CpuSet| !cpus.is_empty() && cpus.iter().all(|c| c.at() < nr);
-        let capacity = |c: u32| (1..=CAPACITY_SCALE as u32).contains(&c);
-        let cpu = |c: &Cpu| {
-            c.cluster.at() < self.clusters.len() && c.domain.at() < self.domains.len() && capacity(c.capacity)
-        };
-        let domain = |d: &FreqDomain| {
-            within(&d.cpus) && !d.opps.is_empty() && d.opps.iter().all(|o| o.khz > 0 && capacity(o.capacity))
-        };
-        let state = |s: &IdleState| s.actual.entry_ns.max(s.actual.exit_ns).max(s.advertised.exit_ns) <= LONGEST_NS;
-        let cluster = |c: &Cluster| within(&c.cpus) && (1..=10).contains(&c.idle.len()) && c.idle.iter().all(state);
-        let housekeeping = |h: &Housekeeping| h.interval_ns > 0 && h.interval_ns.max(h.work_ns) <= LONGEST_NS;
-        let interrupts =
-            |i: &Interrupts| i.interval_ns > 0 && i.interval_ns.max(i.work_ns).max(i.burst_gap_ns) <= LONGEST_NS;
-        let c = &self.costs;
-        let paths = [c.context_switch_ns, c.wakeup_ns, c.ipi_ns, c.timer_irq_ns, c.tick_ns, c.migration_ns];
-        let noise = [c.migration_llc_ns, self.noise.irq_jitter_ns, self.noise.start_spread_ns, self.timer_slack_ns];
-        let wrong = [
-            (!(1..=CpuSet::MAX_CPUS).contains(&nr), "its number of CPUs"),
-            (!self.cpus.iter().all(cpu), "a CPU's capacity, cluster or domain"),
-            (!self.domains.iter().all(domain), "a domain's CPUs or operating points"),
-            (!self.clusters.iter().all(cluster), "a cluster's CPUs or idle states"),
-            (self.calibration_cpu.at() >= nr, "the CPU it is calibrated by"),
-            (!(1..=10_000).contains(&self.hz), "its tick rate"),
-            (self.smt_share.is_empty() || !self.smt_share.iter().all(|&s| capacity(s)), "what threads get of a core"),
-            (paths.iter().chain(&noise).any(|&ns| ns > LONGEST_NS), "a cost or a noise"),
-            (self.noise.work_ppm > 1_000_000, "the variation of its work"),
-            (!self.noise.housekeeping.iter().all(housekeeping), "its background threads"),
-            (!self.noise.interrupts.iter().all(interrupts), "its interrupts"),
-        ];
-        let what = wrong.into_iter().find(|(wrong, _)| *wrong)?.1;
-        Some(format!("platform `{}` is no machine: {what}", self.name))
-    }
     /// Number of CPUs.
     pub fn nr_cpus(&self) -> usize {
         self.cpus.len()

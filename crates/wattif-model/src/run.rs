@@ -29,6 +29,15 @@ impl RunSpec {
         serde_json::to_string(self).expect("a RunSpec holds only integers, strings and string-keyed maps")
     }
 
+    /// Refuses what describes no machine, and what no workload says: a spec may come from elsewhere than the readers of files.
+    /// What the policies of its kernel take is the registry's to check.
+    pub fn check(&self) -> Result<(), RunError> {
+        if let Some(why) = self.platform.flaw() {
+            return Err(RunError::Platform(why));
+        }
+        self.workload.flaw().map_or(Ok(()), |why| Err(RunError::Workload(why)))
+    }
+
     /// BLAKE3 of the canonical text, in hexadecimal.
     pub fn hash(&self) -> String {
         blake3::hash(self.canonical().as_bytes()).to_hex().to_string()

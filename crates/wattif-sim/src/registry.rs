@@ -46,7 +46,7 @@ use crate::sched::topology::{Asym, DomainParams, Topology};
 use crate::sched::uclamp::{Clamped, group_clamps};
 use std::collections::BTreeMap;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
-use wattif_model::platform::{IdleState, Platform};
+use wattif_model::platform::{HZ, IdleState, Platform};
 use wattif_model::run::{RunError, RunSpec};
 use wattif_model::workload::models::manual;
 use wattif_model::workload::{GroupSpec, Op, Policy as SchedPolicy, SchedAttr};
@@ -285,22 +285,16 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
         return Err(RunError::Kernel(wrong.join("\n")));
     }
     let (kernel, platform) = (&spec.kernel, &spec.platform);
-    if let Some(why) = platform.flaw() {
-        return Err(RunError::Platform(why));
-    }
-    let threads: u64 = spec.workload.tasks.iter().map(|t| u64::from(t.instances)).sum();
-    if threads > MAX_THREADS {
-        return Err(RunError::Workload(format!("{threads} threads; {MAX_THREADS} is the limit")));
-    }
+    spec.check()?;
     let hz = hz_of(spec);
-    if !(1..=10_000).contains(&hz) {
-        return Err(RunError::Kernel(format!("a tick rate of {hz} Hz; 1 to 10000 are possible")));
+    if !HZ.contains(&hz) {
+        return Err(RunError::Kernel(format!("a tick rate of {hz} Hz; {} to {} are possible", HZ.start(), HZ.end())));
     }
     let tick_ns = cpuidle::tick_nsec(hz);
     let placement = build_placement(kernel, platform);
     let balancer = build_balancer(kernel, platform, placement.eas.is_some())?;
     Ok(Built {
-        sched: build_sched(spec, build_groups(spec)?, tick_ns, &balancer),
+        sched: build_sched(spec, build_groups(spec), tick_ns, &balancer),
         fair: build_class(kernel, platform.nr_cpus()),
         rt: Box::new(Rt { rr_timeslice_ns: rr_timeslice_ns(kernel) }),
         dl: Box::new(build_deadline(kernel)),
@@ -323,9 +317,6 @@ fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
     };
     kernel.policies.get(&slot).map_or(default, String::as_str)
 }
-
-/// Threads that a run may begin with.
-const MAX_THREADS: u64 = 65_536;
 
 /// Longest time of a tunable that is read in µs: a minute.
 const LONGEST_US: u64 = 60_000_000;
@@ -352,7 +343,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
     s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(spec, tick_ns));
-    s.schedtune = build_schedtune(spec);
+    s.schedtune = build_schedtune(kernel, &groups);
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
     s.polling_is_told = cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), platform);
@@ -402,8 +393,8 @@ fn hears_slices(kernel: &KernelSpec) -> bool {
     chosen(kernel, Slot::Class) == "eevdf" && Tunables::of(kernel, "eevdf").text("custom_slice") == "true"
 }
 
-fn build_schedtune(spec: &RunSpec) -> Option<Schedtune> {
-    let t = Tunables::of(&spec.kernel, "schedtune");
+fn build_schedtune(kernel: &KernelSpec, groups: &[TaskGroup]) -> Option<Schedtune> {
+    let t = Tunables::of(kernel, "schedtune");
     let all = schedtune::Group {
         boost_pct: t.text("boost_pct").parse().expect("checked before"),
         prefer_idle: t.text("prefer_idle") == "true",
@@ -414,7 +405,7 @@ fn build_schedtune(spec: &RunSpec) -> Option<Schedtune> {
         prefer_idle: t.text(&format!("{name}_prefer_idle")).parse().unwrap_or(all.prefer_idle),
         touched: false,
     };
-    let paths: Vec<&str> = spec.workload.groups.iter().map(|g| g.path.as_str()).collect();
+    let paths: Vec<&str> = groups.iter().map(|g| g.path.as_str()).collect();
     let first = if schedtune::names_groups(paths.iter().copied()) { group("root") } else { all };
     let set = [first, group("top_app"), group("foreground"), group("background")];
     let tune = Schedtune {
@@ -845,16 +836,13 @@ fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
 }
 
 /// The groups of a workload, the root first, each after its parent.
-fn build_groups(run: &RunSpec) -> Result<Vec<TaskGroup>, RunError> {
+fn build_groups(run: &RunSpec) -> Vec<TaskGroup> {
     let interleave = chosen(&run.kernel, Slot::Class) == "eevdf";
     let (idles, saves) = (knows_of_groups(&run.kernel, "group_idle"), knows_of_groups(&run.kernel, "group_burst"));
     let mut groups = vec![TaskGroup::root()];
-    for spec in run.workload.groups.iter().filter(|g| g.path != "/") {
-        let up = spec.path.rsplit_once('/').map(|(up, _)| if up.is_empty() { "/" } else { up });
-        let parent = groups.iter().position(|g| Some(g.path.as_str()) == up);
-        let Some(parent) = parent.map(|p| p as u32) else {
-            return Err(RunError::Workload(format!("group `{}` stands before the group above it", spec.path)));
-        };
+    for spec in run.workload.groups.iter().skip(1) {
+        let parent = groups.iter().position(|g| Some(g.path.as_str()) == spec.parent());
+        let parent = parent.expect("groups are checked") as u32;
         let (path, shares) = (spec.path.clone(), u64::from(spec.shares));
         let bandwidth = spec.quota.map(|quota| {
             let offset = if interleave { period_offset(run.seed, spec) } else { 0 };
@@ -865,7 +853,7 @@ fn build_groups(run: &RunSpec) -> Result<Vec<TaskGroup>, RunError> {
         let idle = spec.idle && idles;
         groups.push(TaskGroup { path, parent, shares, idle, bandwidth, uclamp, ..TaskGroup::root() });
     }
-    Ok(groups)
+    groups
 }
 
 /// Since 6.4 the periods of groups begin at different times.

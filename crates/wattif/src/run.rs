@@ -107,12 +107,10 @@ impl Stopwatch {
     }
 }
 
-/// A spec from a file may describe no machine: nothing can be measured of it.
+/// A spec from a file may describe no machine, and no workload: nothing can be measured of it.
 fn metrics_of(spec: &RunSpec) -> Result<Metrics, Error> {
-    match spec.platform.flaw() {
-        Some(why) => Err(RunError::Platform(why).into()),
-        None => Ok(Metrics::new(spec)),
-    }
+    spec.check()?;
+    Ok(Metrics::new(spec))
 }
 
 /// Run `spec` with all metrics and `others` listening.

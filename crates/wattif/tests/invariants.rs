@@ -12,12 +12,13 @@ use wattif::settings::Settings;
 use wattif_formats::rtapp::Dialect;
 use wattif_lab::metrics::Cpus;
 use wattif_model::kernel::{Slot, Value};
-use wattif_model::platform::{Housekeeping, Interrupts, PowerUnit};
+use wattif_model::platform::{DtClock, Housekeeping, Interrupts, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{
     BalanceKind, Event, IdleCause, IdlePeriod, Interest, Observer, PlacementReason, PowerLevel, PrevState, ThreadInfo,
 };
-use wattif_model::{CpuId, Ns, Pid};
+use wattif_model::workload::{Policy, SchedAttr};
+use wattif_model::{CpuId, CpuSet, Ns, Pid};
 use wattif_sim::registry::POLICIES;
 
 /// Two busy groups, a background hog, a sleeper, and two threads that share a lock.
@@ -115,16 +116,81 @@ fn schedutil_chooses_what_placement_by_energy_expects() {
 #[test]
 fn machines_that_are_none_are_refused() {
     type Change = fn(&mut RunSpec);
-    let changes: [(Change, &str); 9] = [
-        (|s| s.platform.cpus[1].cluster = wattif_model::ClusterId(7), "capacity, cluster or domain"),
-        (|s| s.platform.cpus[1].capacity = 0, "capacity, cluster or domain"),
-        (|s| s.platform.domains[0].opps.clear(), "operating points"),
-        (|s| s.platform.clusters[0].idle.clear(), "idle states"),
-        (|s| s.platform.calibration_cpu = CpuId(8), "calibrated by"),
-        (|s| s.platform.noise.irq_jitter_ns = u64::MAX, "a cost or a noise"),
-        (|s| s.kernel.hz = Some(4_000_000_000), "4000000000 Hz"),
+    let changes: &[(Change, &str)] = &[
+        (|s| s.platform.cpus.clear(), "number of CPUs 0 is not in 1..=4096"),
+        (|s| s.platform.cpus[1].cluster = wattif_model::ClusterId(7), "cluster 0 has CPU 1, which names cluster 7"),
+        (|s| s.platform.cpus[1].domain = wattif_model::DomainId(7), "domain 0 has CPU 1, which names domain 7"),
+        (|s| assert!(s.platform.clusters[0].cpus.remove(CpuId(1))), "CPU 1 names cluster 0, which has CPUs 0,2-3"),
+        (|s| s.platform.clusters.truncate(1), "CPU 4 names cluster 1, and there are 1"),
+        (|s| s.platform.clusters[0].cpus = CpuSet::default(), "cluster 0 has no CPUs"),
+        (|s| s.platform.domains[0].cpus.insert(CpuId(9)), "domain 0 has CPU 9, and there are 8"),
+        (|s| s.platform.cpus[1].capacity = 0, "CPU 1: capacity 0 is not in 1..=1024"),
+        (|s| s.platform.cpus[1].priority = u32::MAX, "CPU 1: priority 4294967295 is not in 0..=65535"),
+        (
+            |s| (s.platform.cpus[1].core, s.platform.cpus[1].node) = (0, 1),
+            "CPUs 0 and 1 are of one core and of two nodes",
+        ),
+        (|s| s.platform.cpus[1].package = 1, "CPUs 0 and 1 are of one last-level cache and of two packages"),
+        (|s| s.platform.domains[0].opps.clear(), "domain 0: it has no operating point"),
+        (|s| s.platform.domains[0].opps[1].khz = u32::MAX, "operating point 1: khz 4294967295 is not in 1..=100000000"),
+        (|s| s.platform.domains[0].opps[1].capacity = 0, "operating point 1: capacity 0 is not in 1..=1024"),
+        (|s| s.platform.domains[0].opps[1].uv = Some(0), "operating point 1: uv 0 is not in 1..=10000000"),
+        (|s| s.platform.domains[0].opps.swap(0, 1), "operating point 1 is not above the one before it"),
+        (|s| s.platform.domains[0].opps.truncate(1), "its highest operating point has capacity"),
+        (
+            |s| s.platform.domains[0].transition_latency_ns = u64::MAX,
+            "domain 0: transition_latency_ns 18446744073709551615 is not in 0..=1000000000000",
+        ),
+        (|s| s.platform.domains[0].transition_delay_ns = Some(u64::MAX), "domain 0: transition_delay_ns"),
+        (
+            |s| s.platform.domains[0].dt_clock = Some(DtClock { hz: 1_048_999, efficiency: 1 }),
+            "domain 0: dt_clock.hz 1048999 is not in 1049000..=100000000000",
+        ),
+        (
+            |s| s.platform.domains[0].dt_clock = Some(DtClock { hz: 1_049_000, efficiency: 0 }),
+            "domain 0: dt_clock.efficiency 0 is not in 1..=1000000",
+        ),
+        (
+            |s| s.platform.domains[0].power.busy_uw[0] = u64::MAX,
+            "domain 0: power 18446744073709551615 is not in 0..=1000000000",
+        ),
+        (|s| s.platform.power.base_uw = u64::MAX, "base_uw 18446744073709551615 is not in 0..=1000000000"),
+        (|s| s.platform.clusters[0].idle.clear(), "cluster 0: number of idle states 0 is not in 1..=10"),
+        (|s| s.platform.clusters[0].idle[0].actual.exit_ns = u64::MAX, "cluster 0: idle state 0: actual.exit_ns"),
+        (
+            |s| s.platform.clusters[0].idle[0].advertised.residency_ns = u64::MAX,
+            "cluster 0: idle state 0: advertised.residency_ns",
+        ),
+        (|s| s.platform.calibration_cpu = CpuId(8), "calibration_cpu 8 is not in 0..=7"),
+        (|s| s.platform.hz = 0, "hz 0 is not in 24..=10000"),
+        (|s| s.platform.smt_share.clear(), "number of smt_share 0 is not in 1..=4096"),
+        (|s| s.platform.smt_share[0] = 0, "smt_share 0: value 0 is not in 1..=1024"),
+        (|s| s.platform.costs.tick_ns = u64::MAX, "costs: tick_ns 18446744073709551615 is not in 0..=1000000000000"),
+        (|s| s.platform.noise.irq_jitter_ns = u64::MAX, "noise: irq_jitter_ns"),
+        (|s| s.platform.noise.work_ppm = 500_001, "noise: work_ppm 500001 is not in 0..=500000"),
+        (
+            |s| s.platform.noise.housekeeping[0].interval_ns = 0,
+            "noise: background thread 0: interval_ns 0 is not in 100000..=1000000000000",
+        ),
+        (
+            |s| {
+                s.platform.noise.interrupts =
+                    Some(Interrupts { interval_ns: 100_000, work_ns: 0, burst: 1, burst_gap_ns: 0 })
+            },
+            "noise: interrupts: burst_gap_ns 0 is not in 1..=1000000000000",
+        ),
+        (|s| s.platform.timer_slack_ns = u64::MAX, "timer_slack_ns"),
+        (|s| s.kernel.hz = Some(4_000_000_000), "4000000000 Hz; 24 to 10000 are possible"),
         (|s| s.workload.tasks[0].instances = u32::MAX, "65536 is the limit"),
         (|s| s.workload.tasks[0].group = 3, "group 3 does not exist"),
+        (
+            |s| {
+                let (runtime, period) = (Ns::from_ms(1), Ns::from_ms(10));
+                let attr = &mut s.workload.tasks[0].attr;
+                *attr = SchedAttr { policy: Policy::Deadline, runtime, deadline: Ns::MAX, period, ..*attr };
+            },
+            "dl-runtime <= dl-deadline <= dl-period, not 1000 <= 18446744073709551 <= 10000 µs",
+        ),
     ];
     for (change, says) in changes {
         let mut spec = spec("hikey620", "linux-5.6", MIXED, 1);

@@ -11,11 +11,10 @@ use crate::platform_toml::MAX_US;
 use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::check::Diagnostic;
+use wattif_model::platform::MAX_STATES;
 
 /// More levels of power domains than any machine has.
 const MAX_LEVELS: usize = 16;
-/// CPUIDLE_STATE_MAX.
-const MAX_STATES: usize = 10;
 
 /// `map` has the cluster of each CPU by `cpu-map`: it counts for CPUs that share no power domain.
 pub(super) fn clusters(

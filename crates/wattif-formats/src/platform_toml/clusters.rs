@@ -6,15 +6,13 @@ use crate::toml_tree::{Report, Span, Table};
 use crate::words::quoted;
 use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::{Actual, Advertised, Cluster, IdleState, PowerUnit, Scope};
+use wattif_model::platform::{Actual, Advertised, Cluster, IdleState, MAX_STATES, PowerUnit, Scope};
 
 /// A cluster and where it stands.
 pub(super) struct Placed {
     pub cluster: Cluster,
     pub span: Span,
 }
-
-const MAX_STATES: usize = 10; // CPUIDLE_STATE_MAX
 
 pub(super) fn read(root: &mut Table, report: &mut Report) -> Vec<Placed> {
     let tables = root.tables("cluster", report);

@@ -4,7 +4,7 @@ use super::{CODES, CONTRADICTION, UNKNOWN_UNIT, cpulist, machine};
 use crate::toml_tree::{Report, Span, Table};
 use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::{DtClock, FreqDomain, Opp, PowerTable, PowerUnit};
+use wattif_model::platform::{self, DtClock, FreqDomain, Opp, PowerTable, PowerUnit};
 
 /// A domain with what belongs to its CPUs.
 pub(super) struct Domain {
@@ -17,10 +17,10 @@ pub(super) struct Domain {
 
 const MAX_OPPS: usize = 256;
 /// Highest clock, kHz, and voltage, µV.
-pub(crate) const MAX_KHZ: i64 = 100_000_000;
-pub(crate) const MAX_UV: i64 = 10_000_000;
+pub(crate) const MAX_KHZ: i64 = platform::MAX_KHZ as i64;
+pub(crate) const MAX_UV: i64 = platform::MAX_UV as i64;
 /// Largest power, µW (or thousandths): a kilowatt.
-pub(crate) const MAX_UW: i64 = 1_000_000_000;
+pub(crate) const MAX_UW: i64 = platform::MAX_UW as i64;
 
 pub(super) fn read(root: &mut Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain> {
     let tables = root.tables("domain", report);
@@ -36,7 +36,7 @@ fn domain(mut table: Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain>
     let sets = table.need("cpus", report).map(|n| cpulist::parts(n, "cpus", None, report)).unwrap_or_default();
     let core = table.text("core", report).unwrap_or_else(|| "cpu".into());
     let capacity = table.int("capacity", 1..=1024, report).unwrap_or(1024) as u32;
-    let priority = table.int("priority", 0..=65_535, report).unwrap_or(0) as u32;
+    let priority = table.int("priority", 0..=platform::MAX_PRIORITY.into(), report).unwrap_or(0) as u32;
     let transition_latency_ns = machine::time(&mut table, "transition", report).unwrap_or(0);
     let transition_delay_ns = machine::time(&mut table, "transition_delay", report);
     let (opps, power) = opps(&mut table, unit, capacity, report);
@@ -64,8 +64,9 @@ fn domain(mut table: Table, unit: PowerUnit, report: &mut Report) -> Vec<Domain>
 fn dt_clock(table: &mut Table, report: &mut Report) -> Option<DtClock> {
     let (given, wanted, at) = match (table.take("efficiency"), table.take("dt_clock_khz")) {
         (Some(efficiency), Some(khz)) => {
-            let efficiency = efficiency.int("efficiency", 1..=1_000_000, report);
-            let hz = khz.int("dt_clock_khz", 1_049..=100_000_000, report).map(|khz| khz as u64 * 1000);
+            let efficiency = efficiency.int("efficiency", 1..=platform::MAX_EFFICIENCY.into(), report);
+            let (least, most) = (*platform::DT_CLOCK_KHZ.start() as i64, *platform::DT_CLOCK_KHZ.end() as i64);
+            let hz = khz.int("dt_clock_khz", least..=most, report).map(|khz| khz as u64 * 1000);
             return Some(DtClock { hz: hz?, efficiency: efficiency? as u32 });
         }
         (Some(given), None) => ("efficiency", "dt_clock_khz", given.span),

@@ -6,11 +6,11 @@ use super::{CODES, CONTRADICTION, cpulist};
 use crate::toml_tree::{Report, Table};
 use crate::words::quoted;
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::{Costs, Cpu, Housekeeping, Interrupts, Noise};
+use wattif_model::platform::{self, Costs, Cpu, Housekeeping, Interrupts, Noise};
 use wattif_model::{ClusterId, CpuId, DomainId};
 
-/// Longest time in a platform file, ns: a thousand seconds.
-const MAX_NS: i64 = 1_000_000_000_000;
+/// Longest time in a platform file, ns.
+const MAX_NS: i64 = platform::MAX_NS as i64;
 /// The same in µs.
 pub(crate) const MAX_US: u64 = MAX_NS as u64 / 1000;
 const COSTS: [&str; 7] = ["context_switch", "wakeup", "ipi", "timer_irq", "tick", "migration", "migration_llc"];
@@ -171,7 +171,7 @@ pub(super) fn costs(root: &mut Table, report: &mut Report) -> Costs {
 pub(super) fn noise(mut table: Table, report: &mut Report) -> Noise {
     let noise = Noise {
         irq_jitter_ns: time(&mut table, "irq_jitter", report).unwrap_or(0),
-        work_ppm: table.int("work_ppm", 0..=500_000, report).unwrap_or(0) as u32,
+        work_ppm: table.int("work_ppm", 0..=platform::MAX_WORK_PPM.into(), report).unwrap_or(0) as u32,
         start_spread_ns: time(&mut table, "start_spread", report).unwrap_or(0),
         housekeeping: table.tables("housekeeping", report).into_iter().map(|t| housekeeping(t, report)).collect(),
         interrupts: table.take("interrupts").and_then(|t| t.table("interrupts", report)).map(|t| interrupts(t, report)),
@@ -189,7 +189,7 @@ fn housekeeping(mut table: Table, report: &mut Report) -> Housekeeping {
         interval_ns: need_time(&mut table, "interval", report),
         work_ns: need_time(&mut table, "work", report),
     };
-    if thread.interval_ns < 100_000 {
+    if thread.interval_ns < platform::MIN_INTERVAL_NS {
         report.error(CODES.range, table.span.clone(), "housekeeping more often than every 100 µs");
     }
     table.finish(&["name", "per_cpu", "interval_ms", "work_us"], report);
@@ -200,13 +200,13 @@ fn interrupts(mut table: Table, report: &mut Report) -> Interrupts {
     let interrupts = Interrupts {
         interval_ns: need_time(&mut table, "interval", report),
         work_ns: need_time(&mut table, "work", report),
-        burst: table.int("burst", 0..=1000, report).unwrap_or(0) as u32,
+        burst: table.int("burst", 0..=platform::MAX_BURST.into(), report).unwrap_or(0) as u32,
         burst_gap_ns: time(&mut table, "burst_gap", report).unwrap_or(0),
     };
     if interrupts.burst > 0 && interrupts.burst_gap_ns == 0 {
         report.error(CODES.range, table.span.clone(), "a burst needs `burst_gap_us` of at least 1");
     }
-    if interrupts.interval_ns < 100_000 {
+    if interrupts.interval_ns < platform::MIN_INTERVAL_NS {
         report.error(CODES.range, table.span.clone(), "interrupts more often than every 100 µs");
     }
     table.finish(&["interval_ms", "work_us", "burst", "burst_gap_us"], report);

@@ -50,6 +50,7 @@ pub(crate) use domains::{MAX_KHZ, MAX_UV, MAX_UW};
 pub(crate) use machine::MAX_US;
 pub(crate) use overlay::Overlay;
 
+use crate::kernel_toml::HZ;
 use crate::toml_tree::{self, Codes, Node, Report, Table, Value};
 use crate::words::quoted;
 use wattif_model::check::Diagnostic;
@@ -188,7 +189,7 @@ fn for_cpus(entry: &Node, set: &CpuSet) -> Node {
 fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
     let name = root.need("name", report).and_then(|n| n.text("name", report).map(String::from)).unwrap_or_default();
     let title = root.text("title", report).unwrap_or_else(|| name.clone());
-    let hz = root.int("hz", 24..=10_000, report).unwrap_or(250) as u32;
+    let hz = root.int("hz", HZ, report).unwrap_or(250) as u32;
     let power = power(root.table("power", report), report);
     let domains = domains::read(&mut root, power.unit, report);
     let clusters = clusters::read(&mut root, report);
@@ -231,7 +232,7 @@ fn power(mut table: Table, report: &mut Report) -> PowerModel {
         }
     };
     let (key, scale) = if unit == PowerUnit::EasCosts { ("base", 1000) } else { ("base_uw", 1) };
-    let base_uw = table.int(key, 0..=1_000_000_000, report).unwrap_or(0) as u64 * scale;
+    let base_uw = table.int(key, 0..=MAX_UW, report).unwrap_or(0) as u64 * scale;
     let sourced = table.boolean("sourced", report).unwrap_or(false);
     table.finish(&["unit", key, "sourced"], report);
     PowerModel { unit, base_uw, sourced }

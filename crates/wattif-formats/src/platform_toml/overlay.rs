@@ -1,7 +1,7 @@
 //! Operating points that a devicetree leaves to the firmware: `[[domain]]` entries with `cpus` and `opps`, as in a platform
 //! file, and nothing else. The CPUs of an entry are one clock.
 
-use super::{CODES, CONTRADICTION, cpulist};
+use super::{CODES, CONTRADICTION, MAX_KHZ, MAX_UV, MAX_UW, cpulist};
 use crate::machine::{Opp, list};
 use crate::toml_tree::{self, Report, Span, Table};
 use wattif_model::check::Diagnostic;
@@ -78,9 +78,9 @@ fn domain(mut table: Table, report: &mut Report) -> Vec<Entry> {
     let mut opps: Vec<Opp> = Vec::new();
     for mut point in points {
         let at = point.span.clone();
-        let khz = point.need("khz", report).and_then(|n| n.int("khz", 1..=100_000_000, report));
+        let khz = point.need("khz", report).and_then(|n| n.int("khz", 1..=MAX_KHZ, report));
         let mut number = |key, max| point.int(key, 1..=max, report).map(|n| n as u64);
-        let opp = Opp { khz: khz.unwrap_or(0) as u64, uv: number("uv", 10_000_000), uw: number("uw", 1_000_000_000) };
+        let opp = Opp { khz: khz.unwrap_or(0) as u64, uv: number("uv", MAX_UV), uw: number("uw", MAX_UW) };
         point.finish(&["khz", "uv", "uw"], report);
         if khz.is_some() && opps.last().is_some_and(|l| l.khz >= opp.khz) {
             report.error(CONTRADICTION, at, "operating points must be in ascending order of frequency");

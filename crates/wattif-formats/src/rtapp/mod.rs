@@ -88,10 +88,8 @@ use lints::Report;
 use tasks::Context;
 use values::Holds;
 use wattif_model::check::Diagnostic;
-use wattif_model::workload::{GroupSpec, Workload};
+use wattif_model::workload::{GroupSpec, MAX_THREADS, Workload};
 
-/// Most threads, and most tasks, of a workload.
-pub const MAX_THREADS: u64 = 65_536;
 /// Most groups that tasks name, besides the root (rt-app's own limit).
 pub const MAX_GROUPS: usize = 32;
 /// Longest name of a task, bytes.

@@ -5,9 +5,10 @@ use super::keys;
 use super::lints::Report;
 use crate::words::quoted;
 use std::collections::BTreeMap;
+use wattif_model::workload::MAX_TIME;
 
 /// Longest time accepted, µs: 11.5 days.
-pub const MAX_US: i64 = 1_000_000_000_000;
+pub const MAX_US: i64 = MAX_TIME.0 as i64 / 1000;
 /// Where rt-app's integers end.
 const RTAPP_MAX: i64 = i32::MAX as i64;
 

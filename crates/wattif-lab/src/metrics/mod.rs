@@ -68,7 +68,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// For a run of `spec`.
+    /// For a run of `spec`, which [`RunSpec::check`] accepts: of another it may panic, and there is nothing to measure.
     pub fn new(spec: &RunSpec) -> Metrics {
         let groups = Groups::new(spec.platform.nr_cpus(), &spec.workload.groups);
         let devices: Vec<_> = spec.workload.devices.iter().map(|d| d.name.clone()).collect();

@@ -8,6 +8,7 @@ mod androbench;
 mod antutu;
 pub mod dist;
 mod ebizzy;
+mod flaw;
 mod frames;
 mod game;
 mod hackbench;
@@ -30,6 +31,20 @@ use crate::ids::{CpuId, CpuSet};
 use crate::units::Ns;
 use dist::Dist;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Most threads of a workload at its start.
+pub const MAX_THREADS: u64 = 65_536;
+/// Most groups besides the root, the ones between a group and the root included.
+pub const MAX_GROUPS: usize = 256;
+/// Longest path of a group, bytes.
+pub const MAX_PATH: usize = 255;
+/// Load weights of a group (`MIN_SHARES`, `MAX_SHARES`).
+pub const SHARES: RangeInclusive<u32> = 2..=262_144;
+/// Largest quota of a group.
+pub const MAX_QUOTA: Ns = Ns::from_s(1000);
+/// Longest time in a workload: more than eleven days.
+pub const MAX_TIME: Ns = Ns::from_s(1_000_000);
 
 /// Everything that runs on a platform.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
