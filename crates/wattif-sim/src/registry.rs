@@ -210,7 +210,9 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
     };
     let text = value.to_string();
     let in_range = |a: &&str| range(a).is_some_and(|r| text.parse().is_ok_and(|n: i64| r.contains(&n)));
-    if known.allowed.contains(&text.as_str()) || text == known.default || known.allowed.iter().any(in_range) {
+    // Written out, a range is no word of its own.
+    let is_word = |a: &&str| *a == text && range(a).is_none() && *a != Tunable::PAIRS;
+    if text == known.default || known.allowed.iter().any(|a| is_word(a) || in_range(a)) {
         return None;
     }
     if known.allowed.contains(&Tunable::PAIRS) {

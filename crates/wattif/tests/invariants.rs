@@ -181,6 +181,10 @@ fn machines_that_are_none_are_refused() {
         ),
         (|s| s.platform.timer_slack_ns = u64::MAX, "timer_slack_ns"),
         (|s| s.kernel.hz = Some(4_000_000_000), "4000000000 Hz; 24 to 10000 are possible"),
+        (
+            |s| drop(s.kernel.tunables.insert("ondemand.up_threshold".into(), Value::Text("1..=100".into()))),
+            "`ondemand.up_threshold` takes one of 1 to 100, not `1..=100`",
+        ),
         (|s| s.workload.tasks[0].instances = u32::MAX, "65536 is the limit"),
         (|s| s.workload.tasks[0].group = 3, "group 3 does not exist"),
         (
