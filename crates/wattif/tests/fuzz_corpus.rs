@@ -1,8 +1,10 @@
-//! Specs of runs as hostile files: the corpus of the fuzz target `run_spec`, and each of its specs damaged at every place, one at a time.
+//! Specs of runs as hostile files: the corpus of the fuzz target `run_spec`, and each of its specs damaged: at every
+//! place, one at a time, and at pairs of places.
 
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use wattif_sim::registry::{POLICIES, Policy, Tunable};
 
 #[path = "../../../fuzz/specs.rs"]
 mod specs;
@@ -17,7 +19,7 @@ fn corpus() -> Vec<Vec<u8>> {
 #[test]
 fn what_fuzzing_came_across() {
     let ran = corpus().iter().filter(|bytes| specs::run(bytes)).count();
-    assert!(ran >= 2, "{ran} ran");
+    assert!(ran >= 4, "{ran} ran");
 }
 
 /// Pointers to every value below `value`.
@@ -37,37 +39,125 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
 /// What may stand in the place of a value.
 fn instead(value: &Value) -> Vec<Value> {
     match value {
-        Value::Number(_) => vec![json!(0), json!(1), json!(255), json!(u32::MAX), json!(u64::MAX)],
+        Value::Number(n) => {
+            let extremes = [json!(0), json!(1), json!(255), json!(u32::MAX), json!(i64::MAX), json!(u64::MAX)];
+            let next = n.as_u64().and_then(|n| n.checked_add(1)).map(|n| json!(n));
+            let last = n.as_i64().and_then(|n| n.checked_sub(1)).map(|n| json!(n));
+            extremes.into_iter().chain(next).chain(last).collect()
+        }
         Value::Bool(b) => vec![json!(!b)],
         Value::String(_) => vec![json!(""), json!("no such")],
         Value::Array(items) => {
             let twice: Vec<&Value> = items.iter().chain(items).collect();
-            vec![json!([]), json!(twice)]
+            let mut all = vec![json!([]), json!(twice)];
+            if let [first, inner @ .., last] = &items[..] {
+                let swapped: Vec<&Value> = [last].into_iter().chain(inner).chain([first]).collect();
+                all.extend([json!(items[..items.len() - 1]), json!(swapped)]);
+            }
+            all
         }
         Value::Object(_) => vec![json!({})],
         Value::Null => vec![json!(0)],
     }
 }
 
-/// Where a spec can still contradict itself in ways that nobody refuses: CPUs against the clusters, domains and cores that name
-/// them, clocks and powers beyond all bounds, groups and budgets that the files' readers would refuse. May shrink.
-const NOT_REFUSED: [&str; 6] =
-    ["/platform/cpus", "/platform/domains", "/platform/clusters", "/workload/groups", "attr/runtime", "attr/deadline"];
+/// One thing put in the place of another.
+type Damage = (String, Value);
+
+/// Everything that can be done to `whole`.
+fn damages(whole: &Value) -> Vec<Damage> {
+    let mut all = Vec::new();
+    places(whole, "", &mut all);
+    let of =
+        |place: String| instead(whole.pointer(&place).unwrap()).into_iter().map(move |other| (place.clone(), other));
+    all.into_iter().flat_map(of).collect()
+}
+
+/// The damages, where `whole` with them panics. A place that the first takes away, the second cannot damage.
+fn panics(whole: &Value, damages: &[&Damage]) -> Option<String> {
+    let mut damaged = whole.clone();
+    for (place, other) in damages {
+        if let Some(value) = damaged.pointer_mut(place) {
+            *value = other.clone();
+        }
+    }
+    let text = damaged.to_string();
+    let done = std::panic::catch_unwind(|| specs::run(text.as_bytes()));
+    let said = || damages.iter().map(|(place, other)| format!("{place} = {other}")).collect::<Vec<_>>().join(", ");
+    done.is_err().then(said)
+}
+
+/// Knuth's MMIX; its upper bits are the random ones.
+fn next(random: &mut u64) -> usize {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*random >> 33) as usize
+}
+
+/// Of the millions of damages at two places of a spec, so many are tried.
+const PAIRS: usize = 1500;
 
 #[test]
 fn no_damage_panics() {
+    let mut random = 1_u64;
+    let mut found: Vec<String> = Vec::new();
     for bytes in corpus() {
         let whole: Value = serde_json::from_slice(&bytes).unwrap();
-        let mut all = Vec::new();
-        places(&whole, "", &mut all);
-        for place in all.into_iter().filter(|place| !NOT_REFUSED.iter().any(|known| place.contains(known))) {
-            for other in instead(whole.pointer(&place).unwrap()) {
-                let mut damaged = whole.clone();
-                *damaged.pointer_mut(&place).unwrap() = other.clone();
-                let text = damaged.to_string();
-                let done = std::panic::catch_unwind(|| specs::run(text.as_bytes()));
-                assert!(done.is_ok(), "{place} = {other}");
+        let all = damages(&whole);
+        found.extend(all.iter().filter_map(|one| panics(&whole, &[one])));
+        let mut any = || &all[next(&mut random) % all.len()];
+        found.extend((0..PAIRS).filter_map(|_| panics(&whole, &[any(), any()])));
+    }
+    assert!(found.is_empty(), "{} damages panic:\n{}", found.len(), found.join("\n"));
+}
+
+/// What a tunable may be set to: what it allows, what lies beside that, and what no tunable takes.
+fn settings(tunable: &Tunable) -> Vec<Value> {
+    let ends = |allowed: &&str| {
+        let (lo, hi) = allowed.split_once("..=")?;
+        Some([lo.parse::<i64>().ok()?, hi.parse::<i64>().ok()?])
+    };
+    let words = tunable.allowed.iter().chain([&tunable.default, &"", &"no such", &"-1", &"99999999999999999999"]);
+    let beside = tunable.allowed.iter().filter_map(ends).flatten().flat_map(|end| [end - 1, end, end + 1]);
+    let numbers = [0, 1, 255, 1_000_000_000_000, i64::MAX, i64::MIN];
+    words.map(|word| json!(word)).chain(beside.chain(numbers).map(|n| json!(n))).collect()
+}
+
+/// Of the pairs of tunables of a kernel, so many are set at once.
+const SETTINGS: usize = 3000;
+
+#[test]
+fn no_tunable_panics() {
+    let mut random = 1_u64;
+    let mut found: Vec<String> = Vec::new();
+    for bytes in corpus() {
+        let whole: Value = serde_json::from_slice(&bytes).unwrap();
+        let mut all: Vec<(&Policy, String, Value)> = Vec::new();
+        for policy in POLICIES {
+            for tunable in policy.tunables {
+                let path = format!("{}.{}", policy.name, tunable.name);
+                all.extend(settings(tunable).into_iter().map(|value| (policy, path.clone(), value)));
             }
         }
+        let mut panics = |set: &[&(&Policy, String, Value)]| {
+            let mut spec = whole.clone();
+            for (policy, path, value) in set {
+                if policy.selectable {
+                    spec["kernel"]["policies"][policy.slot.name()] = json!(policy.name);
+                }
+                spec["kernel"]["tunables"][path] = value.clone();
+            }
+            let text = spec.to_string();
+            if std::panic::catch_unwind(|| specs::run(text.as_bytes())).is_err() {
+                found.push(
+                    set.iter().map(|(_, path, value)| format!("{path} = {value}")).collect::<Vec<_>>().join(", "),
+                );
+            }
+        };
+        all.iter().for_each(|one| panics(&[one]));
+        for _ in 0..SETTINGS {
+            let (first, second) = (next(&mut random) % all.len(), next(&mut random) % all.len());
+            panics(&[&all[first], &all[second]]);
+        }
     }
+    assert!(found.is_empty(), "{} settings panic:\n{}", found.len(), found.join("\n"));
 }
