@@ -435,8 +435,11 @@ impl Inference<'_> {
 
     /// `next` is switched in.
     fn enter(&mut self, at: u64, cpu: CpuId, prev: Pid, (next, next_prio): (Pid, u8)) {
-        // What it woke up last is paid for by who comes.
-        let carried = self.threads.get_mut(&prev).map_or(0, |t| std::mem::take(&mut t.overhead));
+        // What it woke up last is paid for by who comes, unless it made room for that one.
+        let carried = self.threads.get_mut(&prev).map_or(0, |t| {
+            let left = std::mem::take(&mut t.overhead);
+            if matches!(t.state, State::Runnable { .. }) { 0 } else { left }
+        });
         match self.threads.get_mut(&next) {
             Some(t @ Thread { state: State::Sleeping { .. }, early: true, .. }) => {
                 t.state = State::Runnable { since: at };
@@ -491,7 +494,13 @@ impl Inference<'_> {
             let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
             t.ran.push((steps as u32, cpu));
         }
-        t.overhead = carried + costs.context_switch_ns + if moved { costs.migration_ns } else { 0 };
+        let llc = |cpu: CpuId| self.platform.cpus[cpu.at()].llc;
+        let refill_ns = match t.cpu.filter(|_| moved) {
+            Some(last) if llc(last) != llc(cpu) => costs.migration_llc_ns,
+            Some(_) => costs.migration_ns,
+            None => 0,
+        };
+        t.overhead = carried + costs.context_switch_ns + refill_ns;
         if t.prio != next_prio {
             t.prio = next_prio;
             t.push(Step::Attr(next_prio));
