@@ -9,6 +9,7 @@ mod background;
 mod balancing;
 mod barriers;
 mod binds;
+mod channels;
 mod exits;
 mod idling;
 mod joins;

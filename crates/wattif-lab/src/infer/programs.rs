@@ -40,6 +40,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let barriers = super::barriers::meet(&mut threads);
     let mutexes = super::mutexes::exclude(&mut threads);
     let locks = servers::contended(&mut threads, &kinds);
+    let channels = super::channels::messages(&mut threads, &kinds, recording, platform);
     let joined = super::joins::join(&mut threads, &kinds);
     let clients = servers::serve(&mut threads, &kinds, options.counted);
     let families = super::pools::families(recording, &threads);
@@ -65,6 +66,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
         barriers: barriers.keys().copied().zip(0..).collect(),
         mutexes: mutexes.iter().copied().zip(0..).collect(),
+        spaces: channels.spaces.keys().copied().zip(0..).collect(),
         index,
     };
     let mut w = Workload {
@@ -83,6 +85,14 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             })
             .collect(),
         mutexes: mutexes.iter().map(|pid| Named { name: format!("lock {}-{pid}", recording.comm(*pid)) }).collect(),
+        semaphores: channels
+            .spaces
+            .iter()
+            .map(|(pid, initial)| SemaphoreSpec {
+                name: format!("space of {}-{pid}", recording.comm(*pid)),
+                initial: *initial,
+            })
+            .collect(),
         groups: groups(recording),
         ..Workload::default()
     };
@@ -93,7 +103,9 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     super::affinity::outvoted(&mut bound, seen, |pid| &kinds[&pid]);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
-        let by_thread = |s: &&Step| matches!(s, Step::Token { .. } | Step::Get(_) | Step::Barrier(_) | Step::Lock(_));
+        let by_thread = |s: &&Step| {
+            matches!(s, Step::Token { .. } | Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_))
+        };
         let waits = t.steps.iter().filter(|s| s.waits()).count() as u64;
         let taken = t.steps.iter().filter(by_thread).count() as u64;
         timers += waits - taken;
@@ -158,6 +170,12 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     }
     if locks > 0 {
         out.notes.push(format!("{locks} waits for locks that threads of one name held: taken as long as they were"));
+    }
+    if channels.hidden > 0 {
+        out.notes.push(format!(
+            "{} threads taken as passing messages, all of them the same work: {} put in that were written while the reader was busy",
+            channels.threads, channels.hidden
+        ));
     }
     if joined > 0 {
         out.notes.push(format!(
@@ -342,6 +360,8 @@ struct Programs<'a> {
     queues: BTreeMap<Queue, u32>,
     barriers: BTreeMap<Pid, u32>,
     mutexes: BTreeMap<Pid, u32>,
+    /// Semaphores, by whose buffer's space they count.
+    spaces: BTreeMap<Pid, u32>,
     sleep_alike: BTreeSet<Pid>,
     calibration: u64,
     /// Names of tasks whose late threads start again from now.
@@ -438,6 +458,8 @@ impl Programs<'_> {
                     Op::Drain { from: self.queues[&from], to: self.queues[&to], forward: false }
                 }
                 Step::Barrier(of) => Op::Barrier(self.barriers[&of]),
+                Step::Take(of) => Op::SemWait(self.spaces[&of]),
+                Step::Free(of) => Op::SemPost(self.spaces[&of]),
                 Step::Lock(of) => Op::Lock(self.mutexes[&of]),
                 Step::Unlock(of) => Op::Unlock(self.mutexes[&of]),
                 Step::Fork(child) => Op::Fork(self.index[&child]),

@@ -71,7 +71,8 @@ pub(super) fn rounds(
     // Where steps do not say when they were, all of them are done again or none.
     for (pid, since) in &mut since {
         let t = &threads[pid];
-        let timeless = |s: &Step| matches!(s, Step::Get(_) | Step::Put(_) | Step::Drain { .. });
+        let timeless =
+            |s: &Step| matches!(s, Step::Get(_) | Step::Put(_) | Step::Drain { .. } | Step::Take(_) | Step::Free(_));
         if *since > 0 && (t.steps.iter().any(timeless) || begin(&t.steps, *since).is_none()) {
             *since = u64::MAX;
         }
@@ -159,6 +160,7 @@ fn meetings(threads: &BTreeMap<Pid, Thread>) -> Vec<BTreeSet<Pid>> {
             let (kind, of) = match *step {
                 Step::Barrier(of) => (0, of),
                 Step::Lock(of) => (1, of),
+                Step::Take(of) | Step::Free(of) => (2, of),
                 Step::Get(queue) | Step::Put(queue) | Step::Drain { from: queue, .. } => match queue {
                     Queue::Wakes(of) | Queue::Requests(of, _) | Queue::Batch(of, _) | Queue::Replies(of, _) => (2, of),
                 },

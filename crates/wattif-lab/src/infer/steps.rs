@@ -47,6 +47,9 @@ pub enum Step {
     /// A token of such a queue, one for it, and all of one for the other (`servers.rs`).
     Get(Queue),
     Put(Queue),
+    /// Takes and frees space for a message in the buffer of a reader (`channels.rs`).
+    Take(Pid),
+    Free(Pid),
     Drain {
         from: Queue,
         to: Queue,
@@ -83,7 +86,8 @@ impl Step {
     }
     /// Does the thread block there?
     pub fn waits(&self) -> bool {
-        self.blocked_since().is_some() || matches!(self, Step::Get(_) | Step::Barrier(_) | Step::Lock(_))
+        self.blocked_since().is_some()
+            || matches!(self, Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_))
     }
     /// When it was woken in the recording, or somewhat earlier.
     pub fn woken_at(&self) -> Option<u64> {

@@ -699,8 +699,13 @@ impl Inference<'_> {
             }
         }
         let kinds = super::servers::kinds(&self.threads, super::play::tasks(recording));
+        // Messages of the same work look like rounds of a clock where they are long, and like waits for memory in between.
+        let passing = super::channels::members(&self.threads, &kinds, recording, self.platform);
+        let mut aside: BTreeMap<Pid, Thread> =
+            passing.iter().filter_map(|pid| self.threads.remove_entry(pid)).collect();
         super::spins::spin(&mut self.threads, &kinds);
         super::memory::wait(&mut self.threads, &kinds, programs::full_speed(self.platform));
+        self.threads.append(&mut aside);
         // A thread on the CPU that serves its device looks like one with timers: others of its kind tell.
         let families = super::pools::families(recording, &self.threads);
         let mut irqs: BTreeMap<_, (u32, u32)> = BTreeMap::new();

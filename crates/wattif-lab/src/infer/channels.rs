@@ -1,0 +1,882 @@
+//! Channels: messages to threads that were busy when they got them, and buffers that were full.
+//!
+//! Who writes a message to a thread that is busy wakes nobody, so there is no event, and the reader takes it without a pause when it is done
+//! with the one before. Writers wait where the reader's buffer is full. Of the messages of `hackbench` more than half leave no event.
+//!
+//! Where each message is as much work as any other, stretches of work are multiples of one length, for writers as for readers, and tell
+//! how many messages there were; that as many were written as read is the proof. To whom a hidden one went is not told: writers are taken to
+//! write to all of their readers in turn. What was on its way when a writer had to wait is the size of a buffer.
+
+use super::joins::{token_waits, within};
+use super::steps::{Queue, Step, median};
+use super::workload::Thread;
+use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::Pid;
+use wattif_model::platform::Platform;
+use wattif_model::trace::{Event, Recording};
+
+/// Fewer wake-ups between two threads make no channel.
+const MIN_WAKEUPS: usize = 4;
+/// Fewer pieces of work tell nothing of a message's.
+const MIN_PIECES: usize = 16;
+/// A piece of at most [`FEW`] messages is off a multiple by one part in so many at most; percent of them that have to be.
+const OFF_PART: u64 = 5;
+const ALIKE_PCT: usize = 90;
+/// Of so many pieces one is of one message.
+const ONE_OF: [usize; 3] = [4, 12, 36];
+const FEW: u64 = 4;
+/// One of so many messages is hidden, at least; and for so many that are seen, one while a reader of the writer's waits: in a pool, that one would
+/// have taken it.
+const HIDDEN_OF: usize = 20;
+const PASSED_OVER_OF: usize = 8;
+/// One of so many waits of writers may be for something else than space.
+const FOR_ELSE_OF: usize = 8;
+/// Messages written and read differ by one in so many at most.
+const UNEQUAL_OF: usize = 5;
+/// For each that is seen, and each wait for space, so many may be hidden; and so many messages are put in at most.
+const HIDDEN_MOST: usize = 256;
+const MOST: usize = 2_000_000;
+/// Each of them may be any reader's: so often that is asked at most.
+const MOST_ASKED: usize = 200_000_000;
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Channels {
+    /// How many messages a reader's buffer holds, where writers had to wait.
+    pub(super) spaces: BTreeMap<Pid, u32>,
+    /// Threads that write or read, and their messages that no event tells of.
+    pub(super) threads: usize,
+    pub(super) hidden: usize,
+}
+
+/// Threads that wake each other across, and never on their own side.
+struct Sides {
+    writers: BTreeSet<Pid>,
+    readers: BTreeSet<Pid>,
+}
+
+/// A stretch of a thread's life.
+enum Item {
+    Work { units: u64, from: u64, until: u64 },
+    Post { to: Pid },
+    Token { by: Pid, since: u64 },
+    Other(Step),
+}
+
+impl Item {
+    /// Messages in it.
+    fn times(&self, of: u64) -> u64 {
+        if let Item::Work { units, .. } = *self { times(units, of) } else { 0 }
+    }
+}
+
+/// What takes its place.
+enum Part {
+    /// To whom, where that is known; from when until when it is written.
+    Write {
+        to: Option<Pid>,
+        from: u64,
+        until: u64,
+    },
+    /// So many messages, one after another, from when until when.
+    Read {
+        n: u64,
+        from: u64,
+        until: u64,
+    },
+    Keep(Step),
+}
+
+/// The parts of a thread, and the work of a message.
+struct Parts {
+    of: Vec<Part>,
+    units: u64,
+}
+
+/// Finds channels, and says in their threads' steps what is written and read. `kinds`: what each thread is.
+pub(super) fn messages(
+    threads: &mut BTreeMap<Pid, Thread>,
+    kinds: &BTreeMap<Pid, String>,
+    recording: &Recording,
+    platform: &Platform,
+) -> Channels {
+    let (channels, ran) = channels(threads, kinds, recording, platform);
+    let kind = |c: &Channel| c.readers.first_key_value().map(|(pid, _)| &kinds[pid]);
+    let mut spaces: BTreeMap<Option<&String>, Vec<u32>> = BTreeMap::new();
+    for channel in &channels {
+        spaces.entry(kind(channel)).or_default().extend(channel.space(&ran));
+    }
+    // Buffers of one program are of one size.
+    let spaces: BTreeMap<_, u32> =
+        spaces.into_iter().filter_map(|(kind, mut n)| Some((kind, median(&mut n)?))).collect();
+    let mut found = Channels::default();
+    for channel in channels {
+        let space = spaces.get(&kind(&channel)).copied();
+        channel.put_in(threads, space, &mut found);
+    }
+    found
+}
+
+/// Threads that pass messages through channels.
+pub(super) fn members(
+    threads: &BTreeMap<Pid, Thread>,
+    kinds: &BTreeMap<Pid, String>,
+    recording: &Recording,
+    platform: &Platform,
+) -> BTreeSet<Pid> {
+    let (channels, _) = channels(threads, kinds, recording, platform);
+    channels.into_iter().flat_map(|c| c.writers.into_keys().chain(c.readers.into_keys())).collect()
+}
+
+fn channels(
+    threads: &BTreeMap<Pid, Thread>,
+    kinds: &BTreeMap<Pid, String>,
+    recording: &Recording,
+    platform: &Platform,
+) -> (Vec<Channel>, BTreeMap<Pid, Ran>) {
+    let sides = sides(threads, kinds);
+    let ran = if sides.is_empty() { BTreeMap::new() } else { ran(recording, platform) };
+    let mut left = MOST;
+    let mut all = Vec::new();
+    for sides in &sides {
+        if let Some(channel) = channel(threads, sides, kinds, &ran, left) {
+            left = left.saturating_sub(channel.writes());
+            all.push(channel);
+        }
+    }
+    (all, ran)
+}
+
+/// Groups of threads that wake each other, where these fall into two sides. Readers wait first: nothing is written yet.
+fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Vec<Sides> {
+    let mut links: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
+    for (pid, t) in threads {
+        for step in &t.steps {
+            if let Step::Post { to, .. } = *step
+                && threads.contains_key(&to)
+            {
+                *links.entry((*pid.min(&to), *pid.max(&to))).or_default() += 1;
+            }
+        }
+    }
+    let mut beside: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
+    for ((a, b), _) in links.into_iter().filter(|(_, n)| *n >= MIN_WAKEUPS) {
+        beside.entry(a).or_default().push(b);
+        beside.entry(b).or_default().push(a);
+    }
+    let mut side: BTreeMap<Pid, bool> = BTreeMap::new();
+    let mut all: Vec<[BTreeSet<Pid>; 2]> = Vec::new();
+    for first in beside.keys() {
+        if side.contains_key(first) {
+            continue;
+        }
+        let (mut of, mut new, mut apart) = ([BTreeSet::new(), BTreeSet::new()], vec![(*first, false)], true);
+        while let Some((pid, is)) = new.pop() {
+            match side.insert(pid, is) {
+                Some(was) => apart &= was == is,
+                None => {
+                    of[usize::from(is)].insert(pid);
+                    new.extend(beside[&pid].iter().map(|other| (*other, !is)));
+                }
+            }
+        }
+        all.extend(apart.then_some(of));
+    }
+    join_in(threads, kinds, &side, &mut all);
+    let waits = |side: &BTreeSet<Pid>| first_wait(threads, side);
+    let readers_last = |[a, b]: [BTreeSet<Pid>; 2]| if waits(&a) < waits(&b) { [b, a] } else { [a, b] };
+    all.into_iter().map(readers_last).map(|[writers, readers]| Sides { writers, readers }).collect()
+}
+
+/// Threads of one kind with those of a side that wake each of the others only now and then.
+fn join_in(
+    threads: &BTreeMap<Pid, Thread>,
+    kinds: &BTreeMap<Pid, String>,
+    placed: &BTreeMap<Pid, bool>,
+    all: &mut [[BTreeSet<Pid>; 2]],
+) {
+    let with = |s: &Step| match *s {
+        Step::Post { to, .. } => Some(to),
+        Step::Token { by, .. } => Some(by),
+        _ => None,
+    };
+    for (pid, t) in threads.iter().filter(|(pid, _)| !placed.contains_key(pid)) {
+        let others: Vec<Pid> = t.steps.iter().filter_map(with).collect();
+        let Some(first) = others.first() else { continue };
+        for of in all.iter_mut() {
+            let side = if of[0].contains(first) { 0 } else { 1 };
+            let is_of_side = others.iter().all(|other| of[side].contains(other));
+            if is_of_side && of[1 - side].first().is_some_and(|other| kinds[other] == kinds[pid]) {
+                of[1 - side].insert(*pid);
+            }
+        }
+    }
+}
+
+/// When the first thread of a side began to wait for another.
+fn first_wait(threads: &BTreeMap<Pid, Thread>, side: &BTreeSet<Pid>) -> u64 {
+    side.iter().filter_map(|pid| Some(token_waits(&threads[pid].steps).first()?.0)).min().unwrap_or(u64::MAX)
+}
+
+/// A channel with all of its messages.
+struct Channel {
+    writers: BTreeMap<Pid, Parts>,
+    readers: BTreeMap<Pid, Parts>,
+    /// Which writer began to wait for space of which reader, and when.
+    full: Vec<(Pid, Pid, u64)>,
+    hidden: usize,
+}
+
+fn channel(
+    threads: &BTreeMap<Pid, Thread>,
+    sides: &Sides,
+    kinds: &BTreeMap<Pid, String>,
+    ran_of: &BTreeMap<Pid, Ran>,
+    most: usize,
+) -> Option<Channel> {
+    let never = Ran::default();
+    let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&never);
+    let items = |side: &BTreeSet<Pid>, other: &BTreeSet<Pid>| -> Option<BTreeMap<Pid, Vec<Item>>> {
+        side.iter().map(|pid| Some((*pid, items(&threads[pid], other)?))).collect()
+    };
+    let (writers, readers) = (items(&sides.writers, &sides.readers)?, items(&sides.readers, &sides.writers)?);
+    let (of_write, of_read) = (message_units(&writers, true)?, message_units(&readers, false)?);
+    let full = writers.iter().flat_map(|(pid, items)| {
+        items.iter().filter_map(|i| if let Item::Token { by, since } = *i { Some((*pid, by, since)) } else { None })
+    });
+    let full: Vec<(Pid, Pid, u64)> = full.collect();
+    let seen: usize = writers.values().flatten().filter(|i| matches!(i, Item::Post { .. })).count();
+    let most = most.min(MOST_ASKED / sides.readers.len().max(1));
+    let most = most.min(HIDDEN_MOST.saturating_mul(seen + full.len())) as u64;
+    let count = |of: &[Item], units| of.iter().fold(0u64, |n, i| n.saturating_add(i.times(units)));
+    if writers.iter().fold(0u64, |n, (pid, of)| n.saturating_add(count(of, of_write[pid]))) > most {
+        return None;
+    }
+    // What one of them is never seen to do another of its kind is.
+    let mut targets: BTreeMap<&str, BTreeSet<Pid>> = BTreeMap::new();
+    for (pid, items) in &writers {
+        targets.entry(&kinds[pid]).or_default().extend(woken(items));
+    }
+    let mut channel = Channel {
+        full,
+        writers: writers.into_iter().map(|(pid, of)| (pid, written(of, of_write[&pid], ran(pid)))).collect(),
+        readers: readers.into_iter().map(|(pid, of)| (pid, read(of, of_read[&pid]))).collect(),
+        hidden: 0,
+    };
+    let read = channel.readers.values().fold(0usize, |sum, parts| sum.saturating_add(parts.reads()));
+    let usual = median(&mut of_write.into_values().collect::<Vec<u64>>())?;
+    for pid in unseen(threads, sides, kinds) {
+        let items = self::items(&threads[&pid], &sides.readers)?;
+        let (n, missing) = (count(&items, usual), read.saturating_sub(channel.writes()));
+        if n > 0 && n <= most && n as usize <= missing + missing / UNEQUAL_OF {
+            channel.writers.insert(pid, written(items, usual, ran(pid)));
+        }
+    }
+    let written = channel.writes();
+    channel.hidden = written.saturating_sub(seen);
+    let equal = written.abs_diff(read) <= read.max(written) / UNEQUAL_OF;
+    let enough = channel.hidden * HIDDEN_OF >= written;
+    let targets = |pid: &Pid| &targets[kinds[pid].as_str()];
+    let waits: BTreeMap<Pid, Vec<(u64, u64)>> =
+        sides.readers.iter().map(|pid| (*pid, token_waits(&threads[pid].steps))).collect();
+    let waits = |pid: &Pid, at: u64| within(&waits[pid], at, |wait| *wait).is_some();
+    let is_one = equal && enough && channel.waits_for_space(targets, waits) && channel.passes_over(targets, waits);
+    if !is_one {
+        return None;
+    }
+    channel.address(targets);
+    // Who waits after each message waits for what became of it, unless more are on their way than there are writers.
+    let often = channel.full.len() * 2 > written;
+    (!often || channel.space(ran_of)? as usize > channel.writers.len()).then_some(channel)
+}
+
+/// Threads of the writers' kind, in between or beside them, that wake nobody and that nobody wakes: all that they may have written was hidden.
+fn unseen(threads: &BTreeMap<Pid, Thread>, sides: &Sides, kinds: &BTreeMap<Pid, String>) -> Vec<Pid> {
+    let (Some(first), Some(last)) = (sides.writers.first(), sides.writers.last()) else { return Vec::new() };
+    let is_silent = |t: &Thread| !t.steps.iter().any(|s| s.waits() || matches!(s, Step::Post { .. }));
+    let near = threads.range(Pid(first.0.saturating_sub(1))..=Pid(last.0.saturating_add(1)));
+    let alike = near.filter(|(pid, t)| kinds[pid] == kinds[first] && is_silent(t));
+    alike.map(|(pid, _)| *pid).filter(|pid| !sides.writers.contains(pid)).collect()
+}
+
+/// Work in one piece, and what a thread has to do with the other side; `None` if it looks at clocks.
+fn items(t: &Thread, other: &BTreeSet<Pid>) -> Option<Vec<Item>> {
+    let mut all = Vec::new();
+    let (mut work, mut now) = (0, 0);
+    for step in &t.steps {
+        let time = match *step {
+            Step::Post { at, .. } => at,
+            Step::Exit => u64::MAX,
+            _ => step.blocked_since().unwrap_or(now),
+        };
+        let until = time.max(now);
+        if let Step::Work(units) = step {
+            work = u64::saturating_add(work, *units);
+            continue;
+        }
+        if work > 0 {
+            all.push(Item::Work { units: std::mem::take(&mut work), from: now, until });
+        }
+        all.push(match *step {
+            Step::Spin(_) => return None,
+            Step::Post { to, .. } if other.contains(&to) => Item::Post { to },
+            Step::Token { by, since, .. } if other.contains(&by) => Item::Token { by, since },
+            _ => Item::Other(step.clone()),
+        });
+        now = step.woken_at().unwrap_or(until).max(now);
+    }
+    if work > 0 {
+        all.push(Item::Work { units: work, from: now, until: u64::MAX });
+    }
+    Some(all)
+}
+
+fn woken(items: &[Item]) -> BTreeSet<Pid> {
+    items.iter().filter_map(|i| if let Item::Post { to } = *i { Some(to) } else { None }).collect()
+}
+
+/// The work of one message, by thread: pieces are multiples of it.
+fn message_units(side: &BTreeMap<Pid, Vec<Item>>, writes: bool) -> Option<BTreeMap<Pid, u64>> {
+    let pieces: BTreeMap<Pid, Vec<u64>> = side.iter().map(|(pid, items)| (*pid, pieces(items, writes))).collect();
+    ONE_OF.into_iter().find_map(|part| units_of(&pieces, part))
+}
+
+/// So they are if one piece of so many is of one message, at least. Of a thread that shows few pieces it is that of its side.
+fn units_of(pieces: &BTreeMap<Pid, Vec<u64>>, part: usize) -> Option<BTreeMap<Pid, u64>> {
+    let usual = small(pieces.values().flatten().copied().collect(), part)?;
+    // A thread whose pieces are of several messages each has none of one.
+    let of_one = |of: &Vec<u64>| small(of.clone(), part).filter(|u| of.len() >= MIN_PIECES && times(*u, usual) == 1);
+    let units: BTreeMap<Pid, u64> = pieces.iter().map(|(pid, of)| (*pid, of_one(of).unwrap_or(usual))).collect();
+    let few = pieces.iter().flat_map(|(pid, of)| of.iter().map(|p| (*p, units[pid])));
+    let few: Vec<(u64, u64)> = few.filter(|(piece, of)| times(*piece, *of) <= FEW).collect();
+    let is_multiple = |(piece, of): &&(u64, u64)| {
+        let n = times(*piece, *of);
+        n > 0 && piece.abs_diff(n * of) <= of / OFF_PART
+    };
+    let alike = few.iter().filter(is_multiple).count();
+    (few.len() >= MIN_PIECES && alike * 100 >= few.len() * ALIKE_PCT).then_some(units)
+}
+
+/// How many messages a piece of work holds.
+fn times(units: u64, of: u64) -> u64 {
+    units.saturating_add(of / 2) / of
+}
+
+/// The usual one of the pieces that are as large as one of the smaller, the first of so many.
+fn small(mut pieces: Vec<u64>, part: usize) -> Option<u64> {
+    pieces.sort_unstable();
+    let small = *pieces.get(pieces.len() / part)?;
+    let [from, to] =
+        [small - small / 3, small.saturating_add(small / 2)].map(|limit| pieces.partition_point(|p| *p <= limit));
+    median(&mut pieces[from.min(to)..to]).filter(|units| *units > 0)
+}
+
+/// Pieces of work between two events. A reader that frees space wakes others in the middle of what it reads.
+fn pieces(items: &[Item], writes: bool) -> Vec<u64> {
+    let (mut all, mut piece) = (Vec::new(), 0);
+    for item in items {
+        match item {
+            Item::Work { units, .. } => piece += units,
+            Item::Post { .. } if !writes => {}
+            _ => {
+                all.extend((piece > 0).then_some(piece));
+                piece = 0;
+            }
+        }
+    }
+    all
+}
+
+/// When a thread was on a CPU: from when until when, and what it could do there, and before.
+#[derive(Default)]
+struct Ran(Vec<Span>);
+
+#[derive(Clone, Copy)]
+struct Span {
+    from: u64,
+    until: u64,
+    work: u64,
+    before: u64,
+}
+
+impl Span {
+    fn after(&self) -> u64 {
+        self.before.saturating_add(self.work)
+    }
+}
+
+impl Ran {
+    fn add(&mut self, from: u64, until: u64, work: u64) {
+        let before = self.0.last().map_or(0, |s| s.after());
+        self.0.push(Span { from, until: until.max(from), work, before });
+    }
+    /// What it could do until a time.
+    fn work(&self, at: u64) -> u64 {
+        let Some(last) = self.0.partition_point(|s| s.from <= at).checked_sub(1).map(|i| self.0[i]) else { return 0 };
+        let part = at.min(last.until).saturating_sub(last.from);
+        let all = (last.until - last.from).max(1);
+        last.before.saturating_add((u128::from(last.work) * u128::from(part) / u128::from(all)) as u64)
+    }
+    /// When it could have done so much.
+    fn when(&self, work: u64) -> Option<u64> {
+        let s = self.0.get(self.0.partition_point(|s| s.after() < work))?;
+        let part = u128::from(work.saturating_sub(s.before)) * u128::from(s.until - s.from);
+        Some(s.from + (part / u128::from(s.work.max(1))) as u64)
+    }
+    /// Between two times, when the `i`-th of `n` equal parts of its work is done.
+    fn part(&self, (from, until): (u64, u64), n: u64, i: u64) -> u64 {
+        let (first, last) = (self.work(from), self.work(until));
+        let done = u128::from(last.saturating_sub(first)) * u128::from(i) / u128::from(n);
+        self.when(first + done as u64).map_or(until, |at| at.clamp(from, until))
+    }
+}
+
+fn ran(recording: &Recording, platform: &Platform) -> BTreeMap<Pid, Ran> {
+    let mut all: BTreeMap<Pid, Ran> = BTreeMap::new();
+    let mut since = vec![0; platform.nr_cpus()];
+    for r in &recording.records {
+        if let (Some(&Event::SchedSwitch { prev_pid, .. }), Some(since)) = (r.event(), since.get_mut(r.cpu.at())) {
+            let ns = r.at.0.saturating_sub(*since).saturating_sub(platform.costs.context_switch_ns);
+            let work = ns.saturating_mul(platform.cpus[r.cpu.at()].capacity.into());
+            all.entry(prev_pid).or_default().add(*since, r.at.0, work);
+            *since = r.at.0;
+        }
+    }
+    all
+}
+
+/// What a thread writes. Whoever waits for space writes to that reader next.
+fn written(items: Vec<Item>, of: u64, ran: &Ran) -> Parts {
+    let mut out = Vec::new();
+    let mut waited = None;
+    let mut piece: Option<(u64, u64, u64)> = None;
+    let mut now = 0;
+    for item in items.into_iter().chain([Item::Other(Step::Exit)]) {
+        if let Item::Work { units, from, until } = item {
+            piece = Some((units, from, until));
+            now = until;
+            continue;
+        }
+        let to = if let Item::Post { to } = item { Some(to) } else { None };
+        let (units, from, until) = piece.take().unwrap_or((0, now, now));
+        let n = times(units, of).max(u64::from(to.is_some()));
+        if n == 0 && units > 0 {
+            out.push(Part::Keep(Step::Work(units)));
+        }
+        for i in 0..n {
+            let to = if i + 1 == n && to.is_some() { to } else { waited.take() };
+            let at = |i| ran.part((from, until), n, i);
+            out.push(Part::Write { to, from: at(i), until: at(i + 1) });
+        }
+        match item {
+            Item::Token { by, .. } => waited = Some(by),
+            Item::Other(step) => out.push(Part::Keep(step)),
+            _ => {}
+        }
+    }
+    // The one that ended the last piece.
+    out.pop();
+    Parts { of: out, units: of }
+}
+
+/// What a thread reads: one message at least since each wait.
+fn read(items: Vec<Item>, of: u64) -> Parts {
+    let mut out = Vec::new();
+    let (mut woken, mut units, mut span) = (None, 0, None);
+    for item in items.into_iter().chain([Item::Other(Step::Exit)]) {
+        match item {
+            Item::Work { units: more, from, until } => {
+                units = u64::saturating_add(units, more);
+                span = Some((span.map_or(from, |s: (u64, u64)| s.0), until));
+                continue;
+            }
+            Item::Post { .. } => continue,
+            Item::Token { .. } | Item::Other(_) => {}
+        }
+        let (from, until) = span.take().or(woken.map(|at| (at, at))).unwrap_or_default();
+        match times(units, of).max(u64::from(woken.is_some())) {
+            0 => out.extend((units > 0).then_some(Part::Keep(Step::Work(units)))),
+            n => out.push(Part::Read { n, from, until }),
+        }
+        (woken, units) = (None, 0);
+        match item {
+            Item::Token { since, .. } => woken = Some(since),
+            Item::Other(step) => out.push(Part::Keep(step)),
+            _ => {}
+        }
+    }
+    // The one that ended the last stretch.
+    out.pop();
+    Parts { of: out, units: of }
+}
+
+impl Parts {
+    fn writes(&self) -> usize {
+        self.of.iter().filter(|p| matches!(p, Part::Write { .. })).count()
+    }
+    fn reads(&self) -> usize {
+        let n = |p: &Part| if let Part::Read { n, .. } = *p { n as usize } else { 0 };
+        self.of.iter().fold(0, |sum: usize, p| sum.saturating_add(n(p)))
+    }
+}
+
+impl Channel {
+    fn writes(&self) -> usize {
+        self.writers.values().map(Parts::writes).sum()
+    }
+
+    /// Are writers' waits for readers that they write to and that are busy then? Else they wait for what these do next, as in a pipeline.
+    fn waits_for_space<'a>(
+        &self,
+        targets: impl Fn(&Pid) -> &'a BTreeSet<Pid>,
+        waits: impl Fn(&Pid, u64) -> bool,
+    ) -> bool {
+        let not = |(pid, of, at): &&(Pid, Pid, u64)| !targets(pid).contains(of) || waits(of, *at);
+        self.full.iter().filter(not).count() * FOR_ELSE_OF <= self.full.len()
+    }
+
+    /// While a reader waited that a writer writes to, was something hidden? A pool's would have taken it. Of one reader there is nothing to ask.
+    fn passes_over<'a>(&self, targets: impl Fn(&Pid) -> &'a BTreeSet<Pid>, waits: impl Fn(&Pid, u64) -> bool) -> bool {
+        let (mut seen, mut passed) = (0, 0);
+        for (pid, parts) in self.writers.iter().filter(|(pid, _)| targets(pid).len() > 1) {
+            for part in &parts.of {
+                match *part {
+                    Part::Write { to: Some(_), .. } => seen += 1,
+                    Part::Write { until, .. } => passed += usize::from(targets(pid).iter().any(|to| waits(to, until))),
+                    _ => {}
+                }
+            }
+        }
+        passed * PASSED_OVER_OF >= seen
+    }
+
+    /// Whoever has had the least of a writer for what it reads gets what is hidden; of equals the next in turn.
+    fn address<'a>(&mut self, targets: impl Fn(&Pid) -> &'a BTreeSet<Pid>) {
+        let reads: BTreeMap<Pid, u64> =
+            self.readers.iter().map(|(pid, parts)| (*pid, parts.reads().max(1) as u64)).collect();
+        for (pid, parts) in &mut self.writers {
+            let mut had: BTreeMap<Pid, u64> = targets(pid).iter().map(|to| (*to, 0)).collect();
+            let mut last = Pid(0);
+            for part in &mut parts.of {
+                let Part::Write { to, .. } = part else { continue };
+                let in_turn = had.range(Pid(last.0.saturating_add(1))..).chain(had.range(..=last));
+                let of = |(to, n): &(&Pid, &u64)| (u128::from(**n), u128::from(reads[*to]));
+                let least = in_turn.min_by(|a, b| (of(a).0 * of(b).1).cmp(&(of(b).0 * of(a).1)));
+                *to = to.or(least.map(|(to, _)| *to));
+                if let Some(to) = *to {
+                    *had.entry(to).or_default() += 1;
+                    last = to;
+                }
+            }
+        }
+    }
+
+    /// Messages on their way when a writer had to wait, in the middle.
+    fn space(&self, ran: &BTreeMap<Pid, Ran>) -> Option<u32> {
+        let never = Ran::default();
+        let mut begun: BTreeMap<Pid, Vec<u64>> = BTreeMap::new();
+        for part in self.writers.values().flat_map(|parts| &parts.of) {
+            if let Part::Write { to: Some(to), from, .. } = *part {
+                begun.entry(to).or_default().push(from);
+            }
+        }
+        begun.values_mut().for_each(|times| times.sort_unstable());
+        let over = |(pid, parts): (&Pid, &Parts)| {
+            let ran = ran.get(pid).unwrap_or(&never);
+            let reads =
+                |part: &Part| if let Part::Read { n, from, until } = *part { Some((n, from, until)) } else { None };
+            let each = |(n, from, until)| (1..=n).map(move |i| ran.part((from, until), n, i));
+            (*pid, parts.of.iter().filter_map(reads).flat_map(each).collect::<Vec<u64>>())
+        };
+        let over: BTreeMap<Pid, Vec<u64>> = self.readers.iter().map(over).collect();
+        let until = |times: &[u64], at: u64| times.partition_point(|time| *time <= at);
+        let held =
+            |(_, of, at): &(Pid, Pid, u64)| Some(until(begun.get(of)?, *at).saturating_sub(until(&over[of], *at)));
+        let mut held: Vec<usize> = self.full.iter().filter_map(held).collect();
+        median(&mut held).map(|n| n.max(1) as u32)
+    }
+
+    fn put_in(self, threads: &mut BTreeMap<Pid, Thread>, space: Option<u32>, found: &mut Channels) {
+        found.threads += self.writers.len() + self.readers.len();
+        found.hidden += self.hidden;
+        let mut sent: BTreeMap<Pid, u64> = BTreeMap::new();
+        let mut replace = |pid: Pid, steps: Vec<Step>| {
+            let t = threads.get_mut(&pid).expect("it has parts");
+            t.steps = steps;
+        };
+        for (pid, Parts { of, units }) in self.writers {
+            let mut steps = Vec::new();
+            for part in of {
+                match part {
+                    Part::Write { to: Some(to), .. } => {
+                        *sent.entry(to).or_default() += 1;
+                        steps.extend(space.map(|_| Step::Take(to)));
+                        steps.extend([Step::Work(units), Step::Put(Queue::Wakes(to))]);
+                    }
+                    Part::Keep(step) => steps.push(step),
+                    _ => {}
+                }
+            }
+            replace(pid, steps);
+        }
+        for (pid, parts) in self.readers {
+            let left = sent.remove(&pid).unwrap_or(0);
+            found.spaces.extend(space.map(|n| (pid, n)));
+            replace(pid, parts.reader(pid, left, space.is_some()));
+        }
+    }
+}
+
+impl Parts {
+    /// Steps of a reader that reads all that was sent: nothing is left over, and nothing waited for that never comes.
+    fn reader(self, pid: Pid, mut left: u64, frees: bool) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let units = self.units;
+        let read = |steps: &mut Vec<Step>| {
+            steps.extend([Step::Get(Queue::Wakes(pid)), Step::Work(units)]);
+            steps.extend(frees.then_some(Step::Free(pid)));
+        };
+        let mut ends = Vec::new();
+        for part in self.of {
+            match part {
+                Part::Read { n, .. } => {
+                    (0..n.min(left)).for_each(|_| read(&mut steps));
+                    steps.extend((n > left).then(|| Step::Work(units * (n - left))));
+                    left -= n.min(left);
+                }
+                Part::Keep(Step::Exit) => ends.push(Step::Exit),
+                Part::Keep(step) => steps.push(step),
+                Part::Write { .. } => {}
+            }
+        }
+        (0..left).for_each(|_| read(&mut steps));
+        steps.extend(ends);
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::metrics::testbed;
+    use super::*;
+    use wattif_model::trace::{PrevState, Record, Recorded};
+    use wattif_model::{CpuId, Ns};
+
+    const MESSAGES: u64 = 120;
+
+    #[derive(Default)]
+    struct Actor {
+        /// Of a writer: written so far. Of a reader: messages in its buffer.
+        count: u64,
+        /// Left of the present message; done since the last event.
+        left: u64,
+        work: u64,
+        waits: Option<u64>,
+    }
+
+    impl Actor {
+        fn event(&mut self, t: &mut Thread, step: Step) {
+            t.steps.extend((self.work > 0).then_some(Step::Work(std::mem::take(&mut self.work))));
+            t.steps.push(step);
+        }
+    }
+
+    /// Each of some threads writes to all of the others in turn, who have a CPU each and room for so many messages.
+    fn passing(writers: u32, readers: u32, (write, read): (u64, u64), room: u64) -> BTreeMap<Pid, Thread> {
+        let all: Vec<Pid> = (1..=writers + readers).map(Pid).collect();
+        let mut threads: BTreeMap<Pid, Thread> = all.iter().map(|pid| (*pid, Thread::new(120))).collect();
+        let mut of: BTreeMap<Pid, Actor> = all.iter().map(|pid| (*pid, Actor::default())).collect();
+        let mut taken: BTreeMap<Pid, u64> = BTreeMap::new();
+        for now in 1..100_000 {
+            for pid in &all {
+                // Others come in between now and then; who writes alone does at times, and then often.
+                let others = if writers > 1 {
+                    (now * 7 + u64::from(pid.0) * 13) % 31 % (2 + u64::from(pid.0)) == 0
+                } else {
+                    pid.0 == 1 && readers == 1 && now / 200 % 2 == 0 && now % 4 != 0
+                };
+                if others {
+                    continue;
+                }
+                let t = threads.get_mut(pid).unwrap();
+                let mut me = of.remove(pid).unwrap();
+                if pid.0 <= writers {
+                    let to = Pid(writers + 1 + ((me.count + u64::from(pid.0)) % u64::from(readers)) as u32);
+                    if me.left == 0 && me.waits.is_none() && me.count < MESSAGES {
+                        match taken.entry(to).or_default() {
+                            n if *n < room => (*n, me.left) = (*n + 1, write),
+                            _ => me.waits = Some(now),
+                        }
+                    }
+                    if me.left > 0 {
+                        (me.left, me.work) = (me.left - 1, me.work + 1);
+                        if me.left == 0 {
+                            me.count += 1;
+                            let reader = of.get_mut(&to).unwrap();
+                            reader.count += 1;
+                            if let Some(since) = reader.waits.take() {
+                                me.event(t, Step::Post { to, at: now });
+                                let step = Step::Token { by: *pid, since, at: now };
+                                reader.event(threads.get_mut(&to).unwrap(), step);
+                            }
+                        }
+                    }
+                } else {
+                    if me.left == 0 && me.waits.is_none() {
+                        if me.count > 0 {
+                            (me.count, me.left) = (me.count - 1, read);
+                        } else {
+                            me.waits = Some(now);
+                        }
+                    }
+                    if me.left > 0 {
+                        (me.left, me.work) = (me.left - 1, me.work + 1);
+                        if me.left == 0 {
+                            *taken.get_mut(pid).unwrap() -= 1;
+                            let full = of.iter_mut().find(|(other, o)| {
+                                let to = (o.count + u64::from(other.0)) % u64::from(readers);
+                                other.0 <= writers && o.waits.is_some() && writers + 1 + to as u32 == pid.0
+                            });
+                            if let Some((writer, o)) = full {
+                                let since = o.waits.take().unwrap();
+                                me.event(t, Step::Post { to: *writer, at: now });
+                                o.event(threads.get_mut(writer).unwrap(), Step::Token { by: *pid, since, at: now });
+                            }
+                        }
+                    }
+                }
+                of.insert(*pid, me);
+            }
+        }
+        for (pid, t) in &mut threads {
+            let work = of[pid].work;
+            t.steps.extend((work > 0).then_some(Step::Work(work)));
+        }
+        threads
+    }
+
+    /// Each thread has a CPU of its own, which it leaves when it waits.
+    fn found_of(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Channels {
+        let mut records = Vec::new();
+        for (pid, t) in threads.iter() {
+            let switch = |at, prev: u32, next: u32| {
+                let event = testbed::switch(prev, next, PrevState::Sleeping);
+                Record { at: Ns(at), cpu: CpuId(pid.0 - 1), current: None, event: Recorded::Event(event) }
+            };
+            records.push(switch(0, 0, pid.0));
+            let waits = token_waits(&t.steps);
+            records
+                .extend(waits.into_iter().flat_map(|(from, until)| [switch(from, pid.0, 0), switch(until, 0, pid.0)]));
+            records.push(switch(100_000, pid.0, 0));
+        }
+        let recording = Recording { nr_cpus: 4, records, ..Recording::default() };
+        let mut platform = testbed::platform();
+        platform.costs.context_switch_ns = 0;
+        messages(threads, kinds, &recording, &platform)
+    }
+
+    fn found(threads: &mut BTreeMap<Pid, Thread>) -> Channels {
+        let kinds = kinds(threads);
+        found_of(threads, &kinds)
+    }
+
+    fn kinds(threads: &BTreeMap<Pid, Thread>) -> BTreeMap<Pid, String> {
+        threads.keys().map(|pid| (*pid, String::from("hackbench"))).collect()
+    }
+
+    fn count(t: &Thread, f: impl Fn(&Step) -> bool) -> u64 {
+        t.steps.iter().filter(|s| f(s)).count() as u64
+    }
+    fn work(threads: &BTreeMap<Pid, Thread>) -> Vec<u64> {
+        let units = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
+        threads.values().map(|t| t.steps.iter().map(units).sum()).collect()
+    }
+
+    #[test]
+    fn messages_to_busy_readers() {
+        let mut threads = passing(3, 2, (10, 6), 1_000);
+        let before = work(&threads);
+        let found = found(&mut threads);
+        assert!(found.hidden > 20 && found.spaces.is_empty(), "{}", found.hidden);
+        assert_eq!(work(&threads), before);
+        for (pid, t) in &threads {
+            let gets = count(t, |s| *s == Step::Get(Queue::Wakes(*pid)));
+            assert_eq!(gets, if pid.0 > 3 { 3 * MESSAGES / 2 } else { 0 });
+            for to in [4, 5].map(Pid).into_iter().filter(|_| pid.0 <= 3) {
+                assert_eq!(count(t, |s| *s == Step::Put(Queue::Wakes(to))), MESSAGES / 2);
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_is_full() {
+        for room in [4, 9] {
+            let mut threads = passing(1, 1, (5, 8), room);
+            let before = work(&threads);
+            let found = found(&mut threads);
+            assert_eq!(found.spaces, [(Pid(2), room as u32)].into());
+            assert_eq!(work(&threads), before);
+            let [writer, reader] = [1, 2].map(|pid| &threads[&Pid(pid)]);
+            assert_eq!(count(writer, |s| *s == Step::Take(Pid(2))), MESSAGES);
+            assert_eq!(count(reader, |s| *s == Step::Free(Pid(2))), MESSAGES);
+        }
+    }
+
+    #[test]
+    fn a_pipeline_is_no_channel() {
+        // The first and the third do not wake each other: they look like a side.
+        let mut stages: BTreeMap<Pid, Thread> = (1..=4).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        // When each had done its last.
+        let mut done = [0; 5];
+        let mut work = [0; 5];
+        for message in 0..MESSAGES {
+            for pid in 1..=4u32 {
+                let [i, by] = [pid as usize, pid as usize - 1];
+                let step = |work: &mut [u64; 5], of: u32, step| {
+                    let units = std::mem::take(&mut work[of as usize]);
+                    [(units > 0).then_some(Step::Work(units)), Some(step)].into_iter().flatten()
+                };
+                let (since, at) = (done[i], done[by]);
+                if pid > 1 && since < at {
+                    let post = step(&mut work, pid - 1, Step::Post { to: Pid(pid), at });
+                    stages.get_mut(&Pid(pid - 1)).unwrap().steps.extend(post);
+                    let token = step(&mut work, pid, Step::Token { by: Pid(pid - 1), since, at });
+                    stages.get_mut(&Pid(pid)).unwrap().steps.extend(token);
+                }
+                work[i] += 10;
+                // Now and then something else comes in between.
+                done[i] = since.max(at) + 10 + (message * 7 + u64::from(pid) * 5) % 23;
+            }
+        }
+        let links = stages.values().flat_map(|t| &t.steps).filter(|s| matches!(s, Step::Post { .. })).count();
+        let each = stages.keys().map(|pid| (*pid, format!("stage{pid}"))).collect();
+        for kinds in [kinds(&stages), each] {
+            assert!(links > 30 && sides(&stages, &kinds).len() == 1);
+            assert_eq!(found_of(&mut stages, &kinds).threads, 0);
+        }
+    }
+
+    #[test]
+    fn what_is_no_channel() {
+        // A pool: whoever waits takes the next, so that none waits when something is hidden.
+        let mut pool = passing(3, 2, (10, 6), 1_000);
+        for step in pool.values_mut().flat_map(|t| &mut t.steps) {
+            if let Step::Token { since, at, .. } = step {
+                *since = *at;
+            }
+        }
+        assert_eq!(found(&mut pool).threads, 0, "nobody is passed over");
+        let mut seen = passing(1, 2, (10, 7), 1_000);
+        let before: Vec<Vec<Step>> = seen.values().map(|t| t.steps.clone()).collect();
+        assert_eq!(found(&mut seen).hidden, 0);
+        assert_eq!(seen.values().map(|t| t.steps.clone()).collect::<Vec<_>>(), before, "every message was seen");
+        let mut unequal = passing(3, 2, (10, 6), 1_000);
+        let reader = unequal.get_mut(&Pid(4)).unwrap();
+        for step in &mut reader.steps {
+            if let Step::Work(units) = step {
+                *units = if *units > 6 { *units * 2 } else { *units };
+            }
+        }
+        assert_eq!(found(&mut unequal).threads, 0, "they read more than was written");
+    }
+}
