@@ -22,15 +22,19 @@ const MIN_PIECES: usize = 16;
 /// A piece of at most [`FEW`] messages is off a multiple by one part in so many at most; percent of them that have to be.
 const OFF_PART: u64 = 5;
 const ALIKE_PCT: usize = 90;
+const FEW: u64 = 4;
 /// Of so many pieces one is of one message.
 const ONE_OF: [usize; 3] = [4, 12, 36];
-const FEW: u64 = 4;
 /// One of so many messages is hidden, at least; and for so many that are seen, one while a reader of the writer's waits: in a pool, that one would
 /// have taken it.
 const HIDDEN_OF: usize = 20;
-const PASSED_OVER_OF: usize = 8;
+const PASSED_OVER_OF: usize = 32;
 /// One of so many waits of writers may be for something else than space.
 const FOR_ELSE_OF: usize = 8;
+/// Between the quarters of what a full buffer held there is a factor of so much at most.
+const SPREAD: usize = 2;
+/// Its size is what it held the first times.
+const FIRST: usize = 8;
 /// Messages written and read differ by one in so many at most.
 const UNEQUAL_OF: usize = 5;
 /// For each that is seen, and each wait for space, so many may be hidden; and so many messages are put in at most.
@@ -44,15 +48,23 @@ const MOST_ASKED: usize = 200_000_000;
 pub(super) struct Channels {
     /// How many messages a reader's buffer holds, where writers had to wait.
     pub(super) spaces: BTreeMap<Pid, u32>,
-    /// Threads that write or read, and their messages that no event tells of.
-    pub(super) threads: usize,
+    /// Threads that write or read, each with the first of its side: the two run one program.
+    pub(super) sides: BTreeMap<Pid, Pid>,
+    /// Messages that no event tells of.
     pub(super) hidden: usize,
 }
 
 /// Threads that wake each other across, and never on their own side.
+#[derive(Clone)]
 struct Sides {
     writers: BTreeSet<Pid>,
     readers: BTreeSet<Pid>,
+}
+
+impl Sides {
+    fn turned(&self) -> Sides {
+        Sides { writers: self.readers.clone(), readers: self.writers.clone() }
+    }
 }
 
 /// A stretch of a thread's life.
@@ -100,11 +112,11 @@ pub(super) fn messages(
     recording: &Recording,
     platform: &Platform,
 ) -> Channels {
-    let (channels, ran) = channels(threads, kinds, recording, platform);
+    let channels = channels(threads, kinds, recording, platform);
     let kind = |c: &Channel| c.readers.first_key_value().map(|(pid, _)| &kinds[pid]);
     let mut spaces: BTreeMap<Option<&String>, Vec<u32>> = BTreeMap::new();
     for channel in &channels {
-        spaces.entry(kind(channel)).or_default().extend(channel.space(&ran));
+        spaces.entry(kind(channel)).or_default().extend(channel.space);
     }
     // Buffers of one program are of one size.
     let spaces: BTreeMap<_, u32> =
@@ -124,7 +136,7 @@ pub(super) fn members(
     recording: &Recording,
     platform: &Platform,
 ) -> BTreeSet<Pid> {
-    let (channels, _) = channels(threads, kinds, recording, platform);
+    let channels = channels(threads, kinds, recording, platform);
     channels.into_iter().flat_map(|c| c.writers.into_keys().chain(c.readers.into_keys())).collect()
 }
 
@@ -133,21 +145,23 @@ fn channels(
     kinds: &BTreeMap<Pid, String>,
     recording: &Recording,
     platform: &Platform,
-) -> (Vec<Channel>, BTreeMap<Pid, Ran>) {
+) -> Vec<Channel> {
     let sides = sides(threads, kinds);
     let ran = if sides.is_empty() { BTreeMap::new() } else { ran(recording, platform) };
     let mut left = MOST;
     let mut all = Vec::new();
     for sides in &sides {
-        if let Some(channel) = channel(threads, sides, kinds, &ran, left) {
+        // Taken the wrong way round, writers wait where all is read.
+        let either = [sides.clone(), sides.turned()];
+        if let Some(channel) = either.iter().find_map(|sides| channel(threads, sides, kinds, &ran, left)) {
             left = left.saturating_sub(channel.writes());
             all.push(channel);
         }
     }
-    (all, ran)
+    all
 }
 
-/// Groups of threads that wake each other, where these fall into two sides. Readers wait first: nothing is written yet.
+/// Groups of threads that wake each other, where these fall into two sides. Readers mostly wait first: nothing is written yet.
 fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Vec<Sides> {
     let mut links: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
     for (pid, t) in threads {
@@ -224,6 +238,8 @@ struct Channel {
     readers: BTreeMap<Pid, Parts>,
     /// Which writer began to wait for space of which reader, and when.
     full: Vec<(Pid, Pid, u64)>,
+    /// Messages that a reader's buffer holds, where writers had to wait.
+    space: Option<u32>,
     hidden: usize,
 }
 
@@ -240,11 +256,12 @@ fn channel(
         side.iter().map(|pid| Some((*pid, items(&threads[pid], other)?))).collect()
     };
     let (writers, readers) = (items(&sides.writers, &sides.readers)?, items(&sides.readers, &sides.writers)?);
-    let (of_write, of_read) = (message_units(&writers, true)?, message_units(&readers, false)?);
+    let (of_write, of_read) = (message_units(&writers, &[true])?, message_units(&readers, &[false, true])?);
     let full = writers.iter().flat_map(|(pid, items)| {
         items.iter().filter_map(|i| if let Item::Token { by, since } = *i { Some((*pid, by, since)) } else { None })
     });
-    let full: Vec<(Pid, Pid, u64)> = full.collect();
+    let mut full: Vec<(Pid, Pid, u64)> = full.collect();
+    full.sort_by_key(|(_, _, at)| *at);
     let seen: usize = writers.values().flatten().filter(|i| matches!(i, Item::Post { .. })).count();
     let most = most.min(MOST_ASKED / sides.readers.len().max(1));
     let most = most.min(HIDDEN_MOST.saturating_mul(seen + full.len())) as u64;
@@ -252,15 +269,21 @@ fn channel(
     if writers.iter().fold(0u64, |n, (pid, of)| n.saturating_add(count(of, of_write[pid]))) > most {
         return None;
     }
-    // What one of them is never seen to do another of its kind is.
-    let mut targets: BTreeMap<&str, BTreeSet<Pid>> = BTreeMap::new();
+    // What one is never seen to do another of its kind is, and to another of a kind.
+    let mut woken_kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (pid, items) in &writers {
-        targets.entry(&kinds[pid]).or_default().extend(woken(items));
+        woken_kinds.entry(&kinds[pid]).or_default().extend(woken(items).iter().map(|to| kinds[to].as_str()));
     }
+    let targets = |kind: &BTreeSet<&str>| -> BTreeSet<Pid> {
+        sides.readers.iter().filter(|to| kind.contains(kinds[*to].as_str())).copied().collect()
+    };
+    let targets: BTreeMap<&str, BTreeSet<Pid>> =
+        woken_kinds.into_iter().map(|(kind, woken)| (kind, targets(&woken))).collect();
     let mut channel = Channel {
         full,
         writers: writers.into_iter().map(|(pid, of)| (pid, written(of, of_write[&pid], ran(pid)))).collect(),
         readers: readers.into_iter().map(|(pid, of)| (pid, read(of, of_read[&pid]))).collect(),
+        space: None,
         hidden: 0,
     };
     let read = channel.readers.values().fold(0usize, |sum, parts| sum.saturating_add(parts.reads()));
@@ -285,9 +308,28 @@ fn channel(
         return None;
     }
     channel.address(targets);
-    // Who waits after each message waits for what became of it, unless more are on their way than there are writers.
-    let often = channel.full.len() * 2 > written;
-    (!often || channel.space(ran_of)? as usize > channel.writers.len()).then_some(channel)
+    if !channel.full.is_empty() {
+        let space = space(&channel.held(ran_of))?;
+        // Who waits after each message waits for what became of it, unless more are on their way than there are writers.
+        if channel.full.len() * 2 > written && space <= channel.writers.len() {
+            return None;
+        }
+        channel.space = Some(space as u32);
+    }
+    Some(channel)
+}
+
+/// The size of a buffer, by what it held each time a writer waited: about the same. Of these the first tell most, as every miscount stays.
+/// In a buffer for a single message nothing is hidden.
+fn space(held: &[usize]) -> Option<usize> {
+    let quarters = |of: &[usize]| {
+        let mut of = of.to_vec();
+        of.sort_unstable();
+        [1, 2, 3].map(|quarter| of.get(of.len() * quarter / 4).copied())
+    };
+    let [low, _, high] = quarters(held);
+    let [_, middle, _] = quarters(&held[..held.len().min(FIRST)]);
+    (high? <= low?.saturating_mul(SPREAD)).then_some(middle?).filter(|n| *n > 1)
 }
 
 /// Threads of the writers' kind, in between or beside them, that wake nobody and that nobody wakes: all that they may have written was hidden.
@@ -335,17 +377,22 @@ fn woken(items: &[Item]) -> BTreeSet<Pid> {
     items.iter().filter_map(|i| if let Item::Post { to } = *i { Some(to) } else { None }).collect()
 }
 
-/// The work of one message, by thread: pieces are multiples of it.
-fn message_units(side: &BTreeMap<Pid, Vec<Item>>, writes: bool) -> Option<BTreeMap<Pid, u64>> {
-    let pieces: BTreeMap<Pid, Vec<u64>> = side.iter().map(|(pid, items)| (*pid, pieces(items, writes))).collect();
-    ONE_OF.into_iter().find_map(|part| units_of(&pieces, part))
+/// The work of one message, by thread: pieces are multiples of it. Wake-ups end a message, or may not: a reader that frees space may do so
+/// in the middle of what it reads.
+fn message_units(side: &BTreeMap<Pid, Vec<Item>>, posts_end: &[bool]) -> Option<BTreeMap<Pid, u64>> {
+    posts_end.iter().find_map(|end| {
+        let pieces: BTreeMap<Pid, Vec<u64>> = side.iter().map(|(pid, items)| (*pid, pieces(items, *end))).collect();
+        ONE_OF.into_iter().find_map(|part| units_of(&pieces, part))
+    })
 }
 
 /// So they are if one piece of so many is of one message, at least. Of a thread that shows few pieces it is that of its side.
 fn units_of(pieces: &BTreeMap<Pid, Vec<u64>>, part: usize) -> Option<BTreeMap<Pid, u64>> {
     let usual = small(pieces.values().flatten().copied().collect(), part)?;
     // A thread whose pieces are of several messages each has none of one.
-    let of_one = |of: &Vec<u64>| small(of.clone(), part).filter(|u| of.len() >= MIN_PIECES && times(*u, usual) == 1);
+    let of_one = |of: &Vec<u64>| {
+        small(of.clone(), part).filter(|u| of.len() >= MIN_PIECES && u.abs_diff(usual) <= usual / OFF_PART)
+    };
     let units: BTreeMap<Pid, u64> = pieces.iter().map(|(pid, of)| (*pid, of_one(of).unwrap_or(usual))).collect();
     let few = pieces.iter().flat_map(|(pid, of)| of.iter().map(|p| (*p, units[pid])));
     let few: Vec<(u64, u64)> = few.filter(|(piece, of)| times(*piece, *of) <= FEW).collect();
@@ -371,13 +418,13 @@ fn small(mut pieces: Vec<u64>, part: usize) -> Option<u64> {
     median(&mut pieces[from.min(to)..to]).filter(|units| *units > 0)
 }
 
-/// Pieces of work between two events. A reader that frees space wakes others in the middle of what it reads.
-fn pieces(items: &[Item], writes: bool) -> Vec<u64> {
+/// Pieces of work between two events.
+fn pieces(items: &[Item], posts_end: bool) -> Vec<u64> {
     let (mut all, mut piece) = (Vec::new(), 0);
     for item in items {
         match item {
             Item::Work { units, .. } => piece += units,
-            Item::Post { .. } if !writes => {}
+            Item::Post { .. } if !posts_end => {}
             _ => {
                 all.extend((piece > 0).then_some(piece));
                 piece = 0;
@@ -479,28 +526,31 @@ fn written(items: Vec<Item>, of: u64, ran: &Ran) -> Parts {
     Parts { of: out, units: of }
 }
 
-/// What a thread reads: one message at least since each wait.
+/// What a thread reads: one message at least since each wait. Wake-ups in between tell when some of them were read.
 fn read(items: Vec<Item>, of: u64) -> Parts {
     let mut out = Vec::new();
-    let (mut woken, mut units, mut span) = (None, 0, None);
+    let (mut woken, mut units, mut n, mut now) = (false, 0, 0, 0);
     for item in items.into_iter().chain([Item::Other(Step::Exit)]) {
         match item {
             Item::Work { units: more, from, until } => {
                 units = u64::saturating_add(units, more);
-                span = Some((span.map_or(from, |s: (u64, u64)| s.0), until));
+                let new = times(units, of) - n;
+                out.extend((new > 0).then_some(Part::Read { n: new, from, until }));
+                (n, now) = (n + new, until);
                 continue;
             }
             Item::Post { .. } => continue,
             Item::Token { .. } | Item::Other(_) => {}
         }
-        let (from, until) = span.take().or(woken.map(|at| (at, at))).unwrap_or_default();
-        match times(units, of).max(u64::from(woken.is_some())) {
-            0 => out.extend((units > 0).then_some(Part::Keep(Step::Work(units)))),
-            n => out.push(Part::Read { n, from, until }),
+        if n == 0 {
+            out.extend(match woken {
+                true => Some(Part::Read { n: 1, from: now, until: now }),
+                false => (units > 0).then_some(Part::Keep(Step::Work(units))),
+            });
         }
-        (woken, units) = (None, 0);
+        (woken, units, n) = (matches!(item, Item::Token { .. }), 0, 0);
         match item {
-            Item::Token { since, .. } => woken = Some(since),
+            Item::Token { since, .. } => now = since,
             Item::Other(step) => out.push(Part::Keep(step)),
             _ => {}
         }
@@ -571,8 +621,8 @@ impl Channel {
         }
     }
 
-    /// Messages on their way when a writer had to wait, in the middle.
-    fn space(&self, ran: &BTreeMap<Pid, Ran>) -> Option<u32> {
+    /// Messages on their way to a reader, each time a writer had to wait for it.
+    fn held(&self, ran: &BTreeMap<Pid, Ran>) -> Vec<usize> {
         let never = Ran::default();
         let mut begun: BTreeMap<Pid, Vec<u64>> = BTreeMap::new();
         for part in self.writers.values().flat_map(|parts| &parts.of) {
@@ -592,12 +642,14 @@ impl Channel {
         let until = |times: &[u64], at: u64| times.partition_point(|time| *time <= at);
         let held =
             |(_, of, at): &(Pid, Pid, u64)| Some(until(begun.get(of)?, *at).saturating_sub(until(&over[of], *at)));
-        let mut held: Vec<usize> = self.full.iter().filter_map(held).collect();
-        median(&mut held).map(|n| n.max(1) as u32)
+        self.full.iter().filter_map(held).collect()
     }
 
     fn put_in(self, threads: &mut BTreeMap<Pid, Thread>, space: Option<u32>, found: &mut Channels) {
-        found.threads += self.writers.len() + self.readers.len();
+        for side in [&self.writers, &self.readers] {
+            let first = side.first_key_value().map(|(first, _)| *first);
+            found.sides.extend(side.keys().filter_map(|pid| Some((*pid, first?))));
+        }
         found.hidden += self.hidden;
         let mut sent: BTreeMap<Pid, u64> = BTreeMap::new();
         let mut replace = |pid: Pid, steps: Vec<Step>| {
@@ -689,11 +741,12 @@ mod tests {
         let mut taken: BTreeMap<Pid, u64> = BTreeMap::new();
         for now in 1..100_000 {
             for pid in &all {
-                // Others come in between now and then; who writes alone does at times, and then often.
+                // Others come in between now and then; before one who writes alone at times, and then often, but for the least room, which
+                // is full all the time.
                 let others = if writers > 1 {
                     (now * 7 + u64::from(pid.0) * 13) % 31 % (2 + u64::from(pid.0)) == 0
                 } else {
-                    pid.0 == 1 && readers == 1 && now / 200 % 2 == 0 && now % 4 != 0
+                    pid.0 == 1 && readers == 1 && room > 4 && now / 200 % 2 == 0 && now % 4 != 0
                 };
                 if others {
                     continue;
@@ -822,6 +875,19 @@ mod tests {
         }
     }
 
+    /// Who wakes the other first to say that it may begin looks like a writer.
+    #[test]
+    fn a_buffer_whose_writer_waits_first() {
+        for room in [4, 9] {
+            let mut threads = passing(1, 1, (5, 8), room);
+            let [writer, reader] = [1, 2].map(Pid);
+            threads.get_mut(&writer).unwrap().steps.insert(0, Step::Token { by: reader, since: 0, at: 1 });
+            threads.get_mut(&reader).unwrap().steps.insert(0, Step::Post { to: writer, at: 1 });
+            assert_eq!(sides(&threads, &kinds(&threads))[0].readers, [writer].into());
+            assert_eq!(found(&mut threads).spaces, [(reader, room as u32)].into());
+        }
+    }
+
     #[test]
     fn a_pipeline_is_no_channel() {
         // The first and the third do not wake each other: they look like a side.
@@ -852,7 +918,7 @@ mod tests {
         let each = stages.keys().map(|pid| (*pid, format!("stage{pid}"))).collect();
         for kinds in [kinds(&stages), each] {
             assert!(links > 30 && sides(&stages, &kinds).len() == 1);
-            assert_eq!(found_of(&mut stages, &kinds).threads, 0);
+            assert_eq!(found_of(&mut stages, &kinds).sides.len(), 0);
         }
     }
 
@@ -865,7 +931,7 @@ mod tests {
                 *since = *at;
             }
         }
-        assert_eq!(found(&mut pool).threads, 0, "nobody is passed over");
+        assert_eq!(found(&mut pool).sides.len(), 0, "nobody is passed over");
         let mut seen = passing(1, 2, (10, 7), 1_000);
         let before: Vec<Vec<Step>> = seen.values().map(|t| t.steps.clone()).collect();
         assert_eq!(found(&mut seen).hidden, 0);
@@ -877,6 +943,6 @@ mod tests {
                 *units = if *units > 6 { *units * 2 } else { *units };
             }
         }
-        assert_eq!(found(&mut unequal).threads, 0, "they read more than was written");
+        assert_eq!(found(&mut unequal).sides.len(), 0, "they read more than was written");
     }
 }

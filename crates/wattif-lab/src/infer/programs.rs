@@ -100,7 +100,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
     let mut bound = super::affinity::companions(seen.clone(), &machine);
-    super::affinity::outvoted(&mut bound, seen, |pid| &kinds[&pid]);
+    super::affinity::outvoted(&mut bound, seen, |pid| &kinds[channels.sides.get(&pid).unwrap_or(&pid)]);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| {
@@ -174,7 +174,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if channels.hidden > 0 {
         out.notes.push(format!(
             "{} threads taken as passing messages, all of them the same work: {} put in that were written while the reader was busy",
-            channels.threads, channels.hidden
+            channels.sides.len(),
+            channels.hidden
         ));
     }
     if joined > 0 {
