@@ -73,18 +73,25 @@ fn damages(whole: &Value) -> Vec<Damage> {
     all.into_iter().flat_map(of).collect()
 }
 
+fn panics(spec: &Value) -> bool {
+    let text = spec.to_string();
+    std::panic::catch_unwind(|| specs::run(text.as_bytes())).is_err()
+}
+
+/// What was put where, one behind the other.
+fn said<'a>(set: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
+    set.map(|(place, value)| format!("{place} = {value}")).collect::<Vec<_>>().join(", ")
+}
+
 /// The damages, where `whole` with them panics. A place that the first takes away, the second cannot damage.
-fn panics(whole: &Value, damages: &[&Damage]) -> Option<String> {
+fn breaks(whole: &Value, damages: &[&Damage]) -> Option<String> {
     let mut damaged = whole.clone();
     for (place, other) in damages {
         if let Some(value) = damaged.pointer_mut(place) {
             *value = other.clone();
         }
     }
-    let text = damaged.to_string();
-    let done = std::panic::catch_unwind(|| specs::run(text.as_bytes()));
-    let said = || damages.iter().map(|(place, other)| format!("{place} = {other}")).collect::<Vec<_>>().join(", ");
-    done.is_err().then(said)
+    panics(&damaged).then(|| said(damages.iter().map(|(place, other)| (place, other))))
 }
 
 /// Knuth's MMIX; its upper bits are the random ones.
@@ -103,9 +110,9 @@ fn no_damage_panics() {
     for bytes in corpus() {
         let whole: Value = serde_json::from_slice(&bytes).unwrap();
         let all = damages(&whole);
-        found.extend(all.iter().filter_map(|one| panics(&whole, &[one])));
+        found.extend(all.iter().filter_map(|one| breaks(&whole, &[one])));
         let mut any = || &all[next(&mut random) % all.len()];
-        found.extend((0..PAIRS).filter_map(|_| panics(&whole, &[any(), any()])));
+        found.extend((0..PAIRS).filter_map(|_| breaks(&whole, &[any(), any()])));
     }
     assert!(found.is_empty(), "{} damages panic:\n{}", found.len(), found.join("\n"));
 }
@@ -138,7 +145,7 @@ fn no_tunable_panics() {
                 all.extend(settings(tunable).into_iter().map(|value| (policy, path.clone(), value)));
             }
         }
-        let mut panics = |set: &[&(&Policy, String, Value)]| {
+        let mut try_out = |set: &[&(&Policy, String, Value)]| {
             let mut spec = whole.clone();
             for (policy, path, value) in set {
                 if policy.selectable {
@@ -146,17 +153,14 @@ fn no_tunable_panics() {
                 }
                 spec["kernel"]["tunables"][path] = value.clone();
             }
-            let text = spec.to_string();
-            if std::panic::catch_unwind(|| specs::run(text.as_bytes())).is_err() {
-                found.push(
-                    set.iter().map(|(_, path, value)| format!("{path} = {value}")).collect::<Vec<_>>().join(", "),
-                );
+            if panics(&spec) {
+                found.push(said(set.iter().map(|(_, path, value)| (path, value))));
             }
         };
-        all.iter().for_each(|one| panics(&[one]));
+        all.iter().for_each(|one| try_out(&[one]));
         for _ in 0..SETTINGS {
             let (first, second) = (next(&mut random) % all.len(), next(&mut random) % all.len());
-            panics(&[&all[first], &all[second]]);
+            try_out(&[&all[first], &all[second]]);
         }
     }
     assert!(found.is_empty(), "{} settings panic:\n{}", found.len(), found.join("\n"));
