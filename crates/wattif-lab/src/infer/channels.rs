@@ -54,18 +54,8 @@ pub(super) struct Channels {
     pub(super) hidden: usize,
 }
 
-/// Threads that wake each other across, and never on their own side.
-#[derive(Clone)]
-struct Sides {
-    writers: BTreeSet<Pid>,
-    readers: BTreeSet<Pid>,
-}
-
-impl Sides {
-    fn turned(&self) -> Sides {
-        Sides { writers: self.readers.clone(), readers: self.writers.clone() }
-    }
-}
+/// Threads that wake each other across, and never on their own side: most likely the writers, then the readers.
+type Sides = [BTreeSet<Pid>; 2];
 
 /// A stretch of a thread's life.
 enum Item {
@@ -150,10 +140,10 @@ fn channels(
     let ran = if sides.is_empty() { BTreeMap::new() } else { ran(recording, platform) };
     let mut left = MOST;
     let mut all = Vec::new();
-    for sides in &sides {
+    for [a, b] in &sides {
         // Taken the wrong way round, writers wait where all is read.
-        let either = [sides.clone(), sides.turned()];
-        if let Some(channel) = either.iter().find_map(|sides| channel(threads, sides, kinds, &ran, left)) {
+        let either = [[a, b], [b, a]];
+        if let Some(channel) = either.into_iter().find_map(|sides| channel(threads, sides, kinds, &ran, left)) {
             left = left.saturating_sub(channel.writes());
             all.push(channel);
         }
@@ -179,7 +169,7 @@ fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Vec<
         beside.entry(b).or_default().push(a);
     }
     let mut side: BTreeMap<Pid, bool> = BTreeMap::new();
-    let mut all: Vec<[BTreeSet<Pid>; 2]> = Vec::new();
+    let mut all: Vec<Sides> = Vec::new();
     for first in beside.keys() {
         if side.contains_key(first) {
             continue;
@@ -198,8 +188,8 @@ fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Vec<
     }
     join_in(threads, kinds, &side, &mut all);
     let waits = |side: &BTreeSet<Pid>| first_wait(threads, side);
-    let readers_last = |[a, b]: [BTreeSet<Pid>; 2]| if waits(&a) < waits(&b) { [b, a] } else { [a, b] };
-    all.into_iter().map(readers_last).map(|[writers, readers]| Sides { writers, readers }).collect()
+    let readers_last = |[a, b]: Sides| if waits(&a) < waits(&b) { [b, a] } else { [a, b] };
+    all.into_iter().map(readers_last).collect()
 }
 
 /// Threads of one kind with those of a side that wake each of the others only now and then.
@@ -207,7 +197,7 @@ fn join_in(
     threads: &BTreeMap<Pid, Thread>,
     kinds: &BTreeMap<Pid, String>,
     placed: &BTreeMap<Pid, bool>,
-    all: &mut [[BTreeSet<Pid>; 2]],
+    all: &mut [Sides],
 ) {
     let with = |s: &Step| match *s {
         Step::Post { to, .. } => Some(to),
@@ -245,17 +235,16 @@ struct Channel {
 
 fn channel(
     threads: &BTreeMap<Pid, Thread>,
-    sides: &Sides,
+    [writing, reading]: [&BTreeSet<Pid>; 2],
     kinds: &BTreeMap<Pid, String>,
     ran_of: &BTreeMap<Pid, Ran>,
     most: usize,
 ) -> Option<Channel> {
-    let never = Ran::default();
-    let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&never);
+    let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&NEVER);
     let items = |side: &BTreeSet<Pid>, other: &BTreeSet<Pid>| -> Option<BTreeMap<Pid, Vec<Item>>> {
         side.iter().map(|pid| Some((*pid, items(&threads[pid], other)?))).collect()
     };
-    let (writers, readers) = (items(&sides.writers, &sides.readers)?, items(&sides.readers, &sides.writers)?);
+    let (writers, readers) = (items(writing, reading)?, items(reading, writing)?);
     let (of_write, of_read) = (message_units(&writers, &[true])?, message_units(&readers, &[false, true])?);
     let full = writers.iter().flat_map(|(pid, items)| {
         items.iter().filter_map(|i| if let Item::Token { by, since } = *i { Some((*pid, by, since)) } else { None })
@@ -263,7 +252,7 @@ fn channel(
     let mut full: Vec<(Pid, Pid, u64)> = full.collect();
     full.sort_by_key(|(_, _, at)| *at);
     let seen: usize = writers.values().flatten().filter(|i| matches!(i, Item::Post { .. })).count();
-    let most = most.min(MOST_ASKED / sides.readers.len().max(1));
+    let most = most.min(MOST_ASKED / reading.len().max(1));
     let most = most.min(HIDDEN_MOST.saturating_mul(seen + full.len())) as u64;
     let count = |of: &[Item], units| of.iter().fold(0u64, |n, i| n.saturating_add(i.times(units)));
     if writers.iter().fold(0u64, |n, (pid, of)| n.saturating_add(count(of, of_write[pid]))) > most {
@@ -275,7 +264,7 @@ fn channel(
         woken_kinds.entry(&kinds[pid]).or_default().extend(woken(items).iter().map(|to| kinds[to].as_str()));
     }
     let targets = |kind: &BTreeSet<&str>| -> BTreeSet<Pid> {
-        sides.readers.iter().filter(|to| kind.contains(kinds[*to].as_str())).copied().collect()
+        reading.iter().filter(|to| kind.contains(kinds[*to].as_str())).copied().collect()
     };
     let targets: BTreeMap<&str, BTreeSet<Pid>> =
         woken_kinds.into_iter().map(|(kind, woken)| (kind, targets(&woken))).collect();
@@ -288,8 +277,8 @@ fn channel(
     };
     let read = channel.readers.values().fold(0usize, |sum, parts| sum.saturating_add(parts.reads()));
     let usual = median(&mut of_write.into_values().collect::<Vec<u64>>())?;
-    for pid in unseen(threads, sides, kinds) {
-        let items = self::items(&threads[&pid], &sides.readers)?;
+    for pid in unseen(threads, writing, kinds) {
+        let items = self::items(&threads[&pid], reading)?;
         let (n, missing) = (count(&items, usual), read.saturating_sub(channel.writes()));
         if n > 0 && n <= most && n as usize <= missing + missing / UNEQUAL_OF {
             channel.writers.insert(pid, written(items, usual, ran(pid)));
@@ -301,7 +290,7 @@ fn channel(
     let enough = channel.hidden * HIDDEN_OF >= written;
     let targets = |pid: &Pid| &targets[kinds[pid].as_str()];
     let waits: BTreeMap<Pid, Vec<(u64, u64)>> =
-        sides.readers.iter().map(|pid| (*pid, token_waits(&threads[pid].steps))).collect();
+        reading.iter().map(|pid| (*pid, token_waits(&threads[pid].steps))).collect();
     let waits = |pid: &Pid, at: u64| within(&waits[pid], at, |wait| *wait).is_some();
     let is_one = equal && enough && channel.waits_for_space(targets, waits) && channel.passes_over(targets, waits);
     if !is_one {
@@ -333,12 +322,12 @@ fn space(held: &[usize]) -> Option<usize> {
 }
 
 /// Threads of the writers' kind, in between or beside them, that wake nobody and that nobody wakes: all that they may have written was hidden.
-fn unseen(threads: &BTreeMap<Pid, Thread>, sides: &Sides, kinds: &BTreeMap<Pid, String>) -> Vec<Pid> {
-    let (Some(first), Some(last)) = (sides.writers.first(), sides.writers.last()) else { return Vec::new() };
+fn unseen(threads: &BTreeMap<Pid, Thread>, writing: &BTreeSet<Pid>, kinds: &BTreeMap<Pid, String>) -> Vec<Pid> {
+    let (Some(first), Some(last)) = (writing.first(), writing.last()) else { return Vec::new() };
     let is_silent = |t: &Thread| !t.steps.iter().any(|s| s.waits() || matches!(s, Step::Post { .. }));
     let near = threads.range(Pid(first.0.saturating_sub(1))..=Pid(last.0.saturating_add(1)));
     let alike = near.filter(|(pid, t)| kinds[pid] == kinds[first] && is_silent(t));
-    alike.map(|(pid, _)| *pid).filter(|pid| !sides.writers.contains(pid)).collect()
+    alike.map(|(pid, _)| *pid).filter(|pid| !writing.contains(pid)).collect()
 }
 
 /// Work in one piece, and what a thread has to do with the other side; `None` if it looks at clocks.
@@ -438,6 +427,8 @@ fn pieces(items: &[Item], posts_end: bool) -> Vec<u64> {
 #[derive(Default)]
 struct Ran(Vec<Span>);
 
+static NEVER: Ran = Ran(Vec::new());
+
 #[derive(Clone, Copy)]
 struct Span {
     from: u64,
@@ -470,11 +461,12 @@ impl Ran {
         let part = u128::from(work.saturating_sub(s.before)) * u128::from(s.until - s.from);
         Some(s.from + (part / u128::from(s.work.max(1))) as u64)
     }
-    /// Between two times, when the `i`-th of `n` equal parts of its work is done.
-    fn part(&self, (from, until): (u64, u64), n: u64, i: u64) -> u64 {
-        let (first, last) = (self.work(from), self.work(until));
-        let done = u128::from(last.saturating_sub(first)) * u128::from(i) / u128::from(n);
-        self.when(first + done as u64).map_or(until, |at| at.clamp(from, until))
+    /// Between two times, when its work began and when each of `n` equal parts of it was done.
+    fn parts(&self, (from, until): (u64, u64), n: u64) -> impl Iterator<Item = u64> {
+        let first = self.work(from);
+        let all = u128::from(self.work(until).saturating_sub(first));
+        let done = move |i| first + (all * u128::from(i) / u128::from(n)) as u64;
+        (0..=n).map(move |i| self.when(done(i)).map_or(until, |at| at.clamp(from, until)))
     }
 }
 
@@ -507,13 +499,14 @@ fn written(items: Vec<Item>, of: u64, ran: &Ran) -> Parts {
         let to = if let Item::Post { to } = item { Some(to) } else { None };
         let (units, from, until) = piece.take().unwrap_or((0, now, now));
         let n = times(units, of).max(u64::from(to.is_some()));
-        if n == 0 && units > 0 {
-            out.push(Part::Keep(Step::Work(units)));
-        }
-        for i in 0..n {
-            let to = if i + 1 == n && to.is_some() { to } else { waited.take() };
-            let at = |i| ran.part((from, until), n, i);
-            out.push(Part::Write { to, from: at(i), until: at(i + 1) });
+        if n == 0 {
+            out.extend((units > 0).then_some(Part::Keep(Step::Work(units))));
+        } else {
+            let times: Vec<u64> = ran.parts((from, until), n).collect();
+            for (i, time) in (1..=n).zip(times.windows(2)) {
+                let to = if i == n && to.is_some() { to } else { waited.take() };
+                out.push(Part::Write { to, from: time[0], until: time[1] });
+            }
         }
         match item {
             Item::Token { by, .. } => waited = Some(by),
@@ -567,6 +560,32 @@ impl Parts {
     fn reads(&self) -> usize {
         let n = |p: &Part| if let Part::Read { n, .. } = *p { n as usize } else { 0 };
         self.of.iter().fold(0, |sum: usize, p| sum.saturating_add(n(p)))
+    }
+
+    /// Steps of a reader that reads all that was sent: nothing is left over, and nothing waited for that never comes.
+    fn reader(self, pid: Pid, mut left: u64, frees: bool) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let units = self.units;
+        let read = |steps: &mut Vec<Step>| {
+            steps.extend([Step::Get(Queue::Wakes(pid)), Step::Work(units)]);
+            steps.extend(frees.then_some(Step::Free(pid)));
+        };
+        let mut ends = Vec::new();
+        for part in self.of {
+            match part {
+                Part::Read { n, .. } => {
+                    (0..n.min(left)).for_each(|_| read(&mut steps));
+                    steps.extend((n > left).then(|| Step::Work(units * (n - left))));
+                    left -= n.min(left);
+                }
+                Part::Keep(Step::Exit) => ends.push(Step::Exit),
+                Part::Keep(step) => steps.push(step),
+                Part::Write { .. } => {}
+            }
+        }
+        (0..left).for_each(|_| read(&mut steps));
+        steps.extend(ends);
+        steps
     }
 }
 
@@ -623,7 +642,6 @@ impl Channel {
 
     /// Messages on their way to a reader, each time a writer had to wait for it.
     fn held(&self, ran: &BTreeMap<Pid, Ran>) -> Vec<usize> {
-        let never = Ran::default();
         let mut begun: BTreeMap<Pid, Vec<u64>> = BTreeMap::new();
         for part in self.writers.values().flat_map(|parts| &parts.of) {
             if let Part::Write { to: Some(to), from, .. } = *part {
@@ -632,10 +650,10 @@ impl Channel {
         }
         begun.values_mut().for_each(|times| times.sort_unstable());
         let over = |(pid, parts): (&Pid, &Parts)| {
-            let ran = ran.get(pid).unwrap_or(&never);
+            let ran = ran.get(pid).unwrap_or(&NEVER);
             let reads =
                 |part: &Part| if let Part::Read { n, from, until } = *part { Some((n, from, until)) } else { None };
-            let each = |(n, from, until)| (1..=n).map(move |i| ran.part((from, until), n, i));
+            let each = |(n, from, until)| ran.parts((from, until), n).skip(1);
             (*pid, parts.of.iter().filter_map(reads).flat_map(each).collect::<Vec<u64>>())
         };
         let over: BTreeMap<Pid, Vec<u64>> = self.readers.iter().map(over).collect();
@@ -676,34 +694,6 @@ impl Channel {
             found.spaces.extend(space.map(|n| (pid, n)));
             replace(pid, parts.reader(pid, left, space.is_some()));
         }
-    }
-}
-
-impl Parts {
-    /// Steps of a reader that reads all that was sent: nothing is left over, and nothing waited for that never comes.
-    fn reader(self, pid: Pid, mut left: u64, frees: bool) -> Vec<Step> {
-        let mut steps = Vec::new();
-        let units = self.units;
-        let read = |steps: &mut Vec<Step>| {
-            steps.extend([Step::Get(Queue::Wakes(pid)), Step::Work(units)]);
-            steps.extend(frees.then_some(Step::Free(pid)));
-        };
-        let mut ends = Vec::new();
-        for part in self.of {
-            match part {
-                Part::Read { n, .. } => {
-                    (0..n.min(left)).for_each(|_| read(&mut steps));
-                    steps.extend((n > left).then(|| Step::Work(units * (n - left))));
-                    left -= n.min(left);
-                }
-                Part::Keep(Step::Exit) => ends.push(Step::Exit),
-                Part::Keep(step) => steps.push(step),
-                Part::Write { .. } => {}
-            }
-        }
-        (0..left).for_each(|_| read(&mut steps));
-        steps.extend(ends);
-        steps
     }
 }
 
@@ -883,7 +873,7 @@ mod tests {
             let [writer, reader] = [1, 2].map(Pid);
             threads.get_mut(&writer).unwrap().steps.insert(0, Step::Token { by: reader, since: 0, at: 1 });
             threads.get_mut(&reader).unwrap().steps.insert(0, Step::Post { to: writer, at: 1 });
-            assert_eq!(sides(&threads, &kinds(&threads))[0].readers, [writer].into());
+            assert_eq!(sides(&threads, &kinds(&threads))[0][1], [writer].into());
             assert_eq!(found(&mut threads).spaces, [(reader, room as u32)].into());
         }
     }

@@ -67,9 +67,6 @@ pub fn platform(recording: &Recording) -> Platform {
     }
 }
 
-/// No clock is faster: the field is damaged.
-const MAX_KHZ: u32 = 100_000_000;
-
 fn domain(cpus: CpuSet, khz: &BTreeSet<u32>) -> FreqDomain {
     let max = u64::from(khz.last().copied().unwrap_or(1_000_000));
     let capacity = |khz: u32| (1024 * u64::from(khz) / max).max(1) as u32;
@@ -97,6 +94,7 @@ fn clocks(recording: &Recording, n: usize) -> Vec<(CpuSet, BTreeSet<u32>)> {
     for r in &recording.records {
         if let Recorded::CpuFrequency { cpu, khz } = r.event
             && cpu.at() < n
+            // No clock is faster: the field is damaged.
             && (1..=MAX_KHZ).contains(&khz)
         {
             history.entry(cpu.at()).or_default().push((r.at.0, khz));
