@@ -26,6 +26,12 @@ pub struct Beat {
 
 /// Fewer intervals of one length make no period.
 const MIN_INTERVALS: usize = 5;
+/// Sleeps of a constant length have it to so many ns, where nothing hides when they end.
+const EXACT_NS: u64 = 1_000;
+/// Less than one in so many is no length of its own.
+const RARE: usize = 20;
+/// More than so many times as many sleeps as distances are of such lengths, or as many distances as sleeps of none.
+const MORE: usize = 4;
 /// Part of all intervals that must have that length, 1/100.
 const MIN_SHARE: usize = 30;
 /// Jobs of equal work: so many of 100, within so many percent of their median.
@@ -40,6 +46,11 @@ pub const FAR: f64 = 0.02;
 /// Distances of so many lengths, half of all there are and more, tell a period to one part in so many of a ns.
 const LAGS: usize = 4;
 const ONE: f64 = 1024.0;
+/// One expiry in so many has to tell of the usual time; and other times are about as frequent, if they lack one in so many.
+const AGREE_OF: usize = 3;
+const ABOUT_OF: usize = 4;
+/// A thread is born less than one part in so many of its period after the common start.
+const BORN_OF: u64 = 10;
 /// More jobs at once are not believed.
 const MAX_JOBS: u64 = 64;
 
@@ -60,10 +71,7 @@ impl Beat {
 pub fn even_expiries(steps: &mut [Step], uncertain_ns: u64) {
     let Some(period) = period(&intervals(steps, Step::waits)) else { return };
     let uncertain_ns = uncertain_ns.min(period / 4);
-    // Place, expiry and since when it slept.
-    let timers: Vec<(usize, u64, u64)> = (0..steps.len())
-        .filter_map(|i| if let Step::Timer { until, since } = steps[i] { Some((i, until, since)) } else { None })
-        .collect();
+    let timers: Vec<(usize, u64, u64)> = timers(steps).collect();
     // It sleeps for its next timer after it has woken up for this one.
     let woken_by: Vec<u64> = timers.iter().skip(1).map(|t| t.2).chain([u64::MAX]).collect();
     let near = |ns: u64| (ns % period).min(period - ns % period) <= uncertain_ns;
@@ -103,13 +111,61 @@ fn lateness(expiries: &[u64], period: u64) -> Option<Vec<i64>> {
     let later: Vec<u64> = expiries.iter().zip(&nth).map(later).collect();
     let mut all = later.clone();
     all.sort_unstable();
-    let alike = &all[densest(&all, |_| slop(period))];
-    if alike.len() < MIN_INTERVALS || 2 * alike.len() < all.len() {
+    // A CPU that slept deeper than it seems to have done tells of a later time, again and again: the first of times that are about as frequent.
+    let most = densest(&all, |_| slop(period)).len();
+    let from = |begin: usize| &all[begin..all.partition_point(|ns| *ns <= all[begin].saturating_add(slop(period)))];
+    let alike = (0..all.len()).map(from).find(|alike| ABOUT_OF * alike.len() >= (ABOUT_OF - 1) * most)?;
+    if alike.len() < MIN_INTERVALS || AGREE_OF * alike.len() < all.len() {
         return None;
     }
     // Timers with slack expire together with others that are due, never before their time: it is where the latest are.
     let usual = alike[alike.len() * 7 / 8];
     Some(later.iter().map(|ns| ns.wrapping_sub(usual) as i64).collect())
+}
+
+/// Are the sleeps of a few constant lengths, to the microsecond, and far more of them than of the distances between expiries, or far fewer
+/// not? Then the thread sleeps relatively, however regular the expiries are, and a sleep that is at most `uncertain_ns` off is of the nearest
+/// of those lengths. Says whether it was so.
+pub fn even_sleeps(steps: &mut [Step], uncertain_ns: u64) -> bool {
+    let timers: Vec<(usize, u64, u64)> = timers(steps).filter(|t| t.2 > 0).collect();
+    let (constants, off) = exact(timers.iter().map(|t| t.1.saturating_sub(t.2)).collect());
+    let (_, beats_off) = exact(timers.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).collect());
+    let (even, beats_even) = (timers.len() - off, timers.len().saturating_sub(1 + beats_off));
+    let told = beats_off > MORE * off || 2 * even >= timers.len() && even > MORE * beats_even;
+    if constants.is_empty() || !told {
+        return false;
+    }
+    let next = timers.iter().skip(1).map(|t| t.2).chain([u64::MAX]);
+    for (&(i, until, since), next) in timers.iter().zip(next) {
+        let expiries = constants.iter().map(|constant| (since + constant, constant / 2));
+        let (even, half) = expiries.min_by_key(|e| e.0.abs_diff(until)).expect("not empty");
+        if until.abs_diff(even) <= uncertain_ns.min(half) && even <= next {
+            steps[i] = Step::Timer { until: even, since };
+        }
+    }
+    true
+}
+
+/// A few lengths that are frequent to the microsecond, and how many are of none of them.
+fn exact(mut lengths: Vec<u64>) -> (Vec<u64>, usize) {
+    lengths.sort_unstable();
+    let (mut constants, least) = (Vec::new(), MIN_SLEEPS.max(lengths.len() / RARE));
+    while constants.len() < CONSTANTS {
+        let alike = densest(&lengths, |_| EXACT_NS);
+        if alike.len() < least {
+            break;
+        }
+        constants.push(lengths[alike.start + alike.len() / 2]);
+        lengths.drain(alike);
+    }
+    (constants, lengths.len())
+}
+
+/// Place, expiry and since when the thread slept, of each timer.
+fn timers(steps: &[Step]) -> impl Iterator<Item = (usize, u64, u64)> {
+    let timer =
+        |(i, s): (usize, &Step)| if let Step::Timer { until, since } = *s { Some((i, until, since)) } else { None };
+    steps.iter().enumerate().filter_map(timer)
 }
 
 /// Puts the passed timers into `steps`. The first timer counts from the thread's birth, where that was seen: clocks are low then,
@@ -147,7 +203,9 @@ pub fn reveal_among(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&St
         let jobs = found.map(|f| f.jobs).filter(|n| !one_job.contains(n)).unwrap_or(1);
         split(&steps[begin..i], jobs, period, &mut out);
         if jobs > 1 {
-            let on_grid = is_multiple(until - last.unwrap_or(0), period);
+            // A thread's timers may count from the common start, before it was born.
+            let before = if begin == 0 { last.unwrap_or(0).min(period / BORN_OF) } else { 0 };
+            let on_grid = is_multiple(until - last.unwrap_or(0), period, slop(period) + before);
             *(if on_grid { &mut beat.caught_up } else { &mut beat.started_again }) += 1;
         }
         out.push(steps[i].clone());
@@ -163,9 +221,9 @@ fn slop(period: u64) -> u64 {
     (period / 100).max(60_000).min(period / 4)
 }
 
-fn is_multiple(ns: u64, period: u64) -> bool {
+fn is_multiple(ns: u64, period: u64, uncertain: u64) -> bool {
     let rest = ns % period;
-    rest.min(period - rest) <= slop(period)
+    rest.min(period - rest) <= uncertain
 }
 
 /// Intervals between expiries, where nothing but a timer ended a wait in between.
@@ -190,12 +248,7 @@ fn intervals(steps: &[Step], waits: impl Fn(&Step) -> bool) -> Vec<(u64, u64)> {
 
 /// Do interrupts come at equal distances, whatever else ends waits in between? Not if that is only since sleeps are of equal length.
 pub fn has_grid(steps: &[Step]) -> bool {
-    let timers: Vec<(u64, u64)> = steps
-        .iter()
-        .filter_map(|s| {
-            if let Step::Timer { until, since } = *s { Some((until, until.saturating_sub(since))) } else { None }
-        })
-        .collect();
+    let timers: Vec<(u64, u64)> = timers(steps).map(|(_, until, since)| (until, until.saturating_sub(since))).collect();
     let beats: Vec<(u64, u64)> = timers.windows(2).map(|w| (w[1].0.saturating_sub(w[0].0), w[1].1)).collect();
     let Some(period) = most_frequent(beats.iter().map(|b| b.0).collect(), MIN_SHARE) else { return false };
     let on_it = |b: &&(u64, u64)| b.0.abs_diff(period) <= slop(period);
@@ -353,6 +406,35 @@ mod tests {
         );
         let jitter: Vec<u64> = (1..40).map(|i| 10_000 * i + i * i * 7_919 % 1_300).collect();
         assert_eq!(even(&jitter, 650_000), jitter, "they do not agree");
+    }
+
+    #[test]
+    fn sleeps_of_a_few_lengths() {
+        // Work that takes 2 or 3 ms, mostly 2; then it sleeps for 8 ms, or for 5.
+        let program = |off: &[(usize, i64)], work: &dyn Fn(u64) -> u64| -> Vec<Step> {
+            let (mut at, mut steps) = (MS, Vec::new());
+            for i in 0..60u64 {
+                let since = at + work(i);
+                let exact = since + if i % 5 == 4 { 5 * MS } else { 8 * MS };
+                let late = off.iter().find(|o| o.0 as u64 == i).map_or(0, |o| o.1);
+                steps.extend([Step::Work(since - at), Step::Timer { until: exact.saturating_add_signed(late), since }]);
+                at = exact;
+            }
+            steps
+        };
+        let mostly = |i: u64| if i % 6 == 5 { 3 * MS + i * 10_000 } else { 2 * MS };
+        let (told, mut steps) = (program(&[], &mostly), program(&[(7, -200_000), (14, 90_000)], &mostly));
+        assert!(even_sleeps(&mut steps, 250_000) && steps == told);
+        let mut steps = program(&[(7, -200_000), (14, 90_000)], &mostly);
+        assert!(
+            even_sleeps(&mut steps, 100_000) && steps[15] != told[15] && steps[29] == told[29],
+            "it is not so uncertain"
+        );
+        let mut same = program(&[], &|_| 2 * MS);
+        assert!(!even_sleeps(&mut same, 250_000), "the work is always the same: either may be constant");
+        let mut timed: Vec<Step> =
+            (0..60).map(|i| Step::Timer { until: 10 * MS * i, since: 10 * MS * i - i * i % 7 * 100_000 }).collect();
+        assert!(!even_sleeps(&mut timed, 250_000));
     }
 
     #[test]

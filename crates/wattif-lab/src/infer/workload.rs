@@ -720,6 +720,9 @@ impl Inference<'_> {
             let (all, elsewhere) = irqs[&families[pid]];
             steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
             steps::even_sleeps(&mut t.steps);
+            if periods::even_sleeps(&mut t.steps, longest_ns + slack) {
+                continue;
+            }
             periods::even_expiries(&mut t.steps, longest_ns);
             let birth = t.birth();
             t.beat = periods::reveal(&mut t.steps, birth);
