@@ -746,7 +746,9 @@ fn feature_without_effect(kernel: &KernelSpec, name: &str) -> Option<String> {
     let (class, load) = (chosen(kernel, Slot::Class), chosen(kernel, Slot::Load));
     let idle = match name {
         "UTIL_EST" if load == "walt" => "load is walt",
-        "GENTLE_FAIR_SLEEPERS" | "START_DEBIT" | "LAST_BUDDY" if class == "eevdf" => "class is eevdf",
+        "GENTLE_FAIR_SLEEPERS" | "START_DEBIT" | "ALT_PERIOD" | "BASE_SLICE" | "LAST_BUDDY" if class == "eevdf" => {
+            "class is eevdf"
+        }
         "PLACE_LAG"
         | "PLACE_DEADLINE_INITIAL"
         | "PLACE_REL_DEADLINE"
@@ -872,6 +874,7 @@ fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {
         cfs.min_granularity_ns = t.maybe_int("min_granularity_ns").unwrap_or(cfs.min_granularity_ns);
         cfs.idle_min_granularity_ns = t.maybe_int("idle_min_granularity_ns").unwrap_or(cfs.idle_min_granularity_ns);
         cfs.wakeup_granularity_ns = t.maybe_int("wakeup_granularity_ns").unwrap_or(cfs.wakeup_granularity_ns);
+        cfs.idle_entities = t.text("group_idle") == "true";
         Box::new(cfs)
     } else {
         let mut eevdf = Eevdf::new(t.int("normalized_base_slice_ns"), nr_cpus);

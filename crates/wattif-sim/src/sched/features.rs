@@ -33,6 +33,10 @@ features! {
     gentle_fair_sleepers = "GENTLE_FAIR_SLEEPERS": true;
     /// CFS starts a new task at the end of the current period.
     start_debit = "START_DEBIT": true;
+    /// CFS: the period grows with the tasks of the CPU, not with the entities of the queue.
+    alt_period = "ALT_PERIOD": true;
+    /// CFS: no slice is shorter than `min_granularity_ns`.
+    base_slice = "BASE_SLICE": true;
     /// Prefer the woken task at the next pick.
     next_buddy = "NEXT_BUDDY": false;
     /// CFS: prefer the preempted task when it runs on.

@@ -20,12 +20,13 @@
 //!    leftmost by more than `wakeup_granularity_ns` of its own virtual time.
 //!
 //! Tick:
-//! 4. The slice is the entity's part by weight of `sched_latency_ns` (8 runnable or fewer) or of `n · min_granularity_ns`; at
-//!    least `min_granularity_ns`.
+//! 4. The slice is the entity's part by weight of `sched_latency_ns` (8 runnable or fewer) or of `n · min_granularity_ns`; since
+//!    5.13 at least `min_granularity_ns` (BASE_SLICE), and `n` is the CPU's tasks, not the queue's entities (ALT_PERIOD).
 //! 5. Preempt when it is used up, or, after `min_granularity_ns`, when the leftmost is a whole slice behind.
 //!
 //! Wake-up:
-//! 6. Placed at `min_vruntime − sched_latency_ns / 2` at the earliest (a new task: one virtual slice after `min_vruntime`).
+//! 6. Placed at `min_vruntime − sched_latency_ns / 2` at the earliest (a new task: one virtual slice after `min_vruntime`);
+//!    SCHED_IDLE at `min_vruntime − min_granularity_ns / 2` since 5.15.
 //! 7. SCHED_IDLE is preempted by all others and preempts nobody; SCHED_BATCH preempts nobody either. Otherwise preempt when
 //!    the running task is ahead by more than `wakeup_granularity_ns`.
 //!
@@ -41,8 +42,8 @@
 //! waits like any other; heavy use of wake-ups gives preemptions to those who sleep most.
 //!
 //! # Differences from the kernel
-//! None known without groups: bit-exact with `cfs_unit_6.1` and `fair_6.1` (8,063 rows). FIDELITY(group-propagation).
-//! Kernels before 5.13 have no lower bound on a slice (BASE_SLICE).
+//! None known without groups: bit-exact with `cfs_unit_6.1` and `fair_6.1` (8,063 rows). FIDELITY(group-propagation). What
+//! kernels before 5.13 and 5.15 do is known from the patches that changed it; there are no vectors of theirs.
 //!
 //! # Source
 //! Linux 6.1.192 `kernel/sched/fair.c` (behaviour; vectors of that code).
@@ -100,7 +101,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "group_idle",
         default: "true",
         allowed: &["true", "false"],
-        doc: "a group may be SCHED_IDLE as a whole: cpu.idle (5.15)",
+        doc: "SCHED_IDLE is known of entities (5.15): a group may be idle as a whole (cpu.idle), idle ones have a shorter least slice, and less credit after a sleep",
     },
     Tunable {
         name: "group_burst",
@@ -121,6 +122,8 @@ pub struct Cfs {
     pub idle_min_granularity_ns: u64,
     /// Virtual time by which a wakee must be behind to preempt, ns: 1 ms × factor.
     pub wakeup_granularity_ns: u64,
+    /// Idle entities have a least slice of their own, and less credit after a sleep (5.15).
+    pub idle_entities: bool,
 }
 
 /// Runnable entities above which the period grows.
@@ -139,13 +142,14 @@ impl Cfs {
             min_granularity_ns: 750_000 * factor,
             idle_min_granularity_ns: 750_000,
             wakeup_granularity_ns: 1_000_000 * factor,
+            idle_entities: true,
         }
     }
 
     /// Wall time an entity gets per period, ns.
     pub fn sched_slice(&self, s: &Sched, q: usize, i: usize) -> u64 {
-        // ALT_PERIOD: all tasks of the CPU count, not only those of the queue.
-        let nr = s.cfs[s.cfs[q].cpu.at()].h_nr_running + u32::from(!s.se[i].on_rq);
+        let queued = if s.features.alt_period { s.cfs[s.cfs[q].cpu.at()].h_nr_running } else { s.cfs[q].nr_queued };
+        let nr = queued + u32::from(!s.se[i].on_rq);
         let mut slice =
             if nr > SCHED_NR_LATENCY { u64::from(nr) * self.min_granularity_ns } else { self.sched_latency_ns };
         let mut at = i;
@@ -155,8 +159,11 @@ impl Cfs {
             slice = calc_delta(slice, se.weight, load, 0);
             at = se.parent;
         }
+        if !s.features.base_slice {
+            return slice;
+        }
         let only_idle = s.cfs[q].nr_queued > 0 && s.cfs[q].nr_queued == s.cfs[q].idle_nr_running;
-        let idle_among_others = s.se[i].idle && !only_idle;
+        let idle_among_others = self.idle_entities && s.se[i].idle && !only_idle;
         slice.max(if idle_among_others { self.idle_min_granularity_ns } else { self.min_granularity_ns })
     }
 
@@ -178,7 +185,8 @@ impl Cfs {
             vruntime = vruntime.wrapping_add(self.sched_vslice(s, q, i));
         }
         if !initial {
-            let thresh = if s.se[i].idle { self.min_granularity_ns } else { self.sched_latency_ns };
+            let thresh =
+                if self.idle_entities && s.se[i].idle { self.min_granularity_ns } else { self.sched_latency_ns };
             vruntime = vruntime.wrapping_sub(if s.features.gentle_fair_sleepers { thresh >> 1 } else { thresh });
         }
         let clock_task = s.rqs[s.cfs[q].cpu.at()].clock_task;
