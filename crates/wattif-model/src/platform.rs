@@ -180,6 +180,22 @@ pub struct IdleState {
     pub actual: Actual,
 }
 
+impl IdleState {
+    /// The kernel's own verdict on a sleep of so many ns in one of a CPU's states: `Some(false)` (`above`) when it was too deep, as it ended
+    /// before its target residency and something shallower is enabled; `Some(true)` (`below`) when the next deeper enabled state had fitted
+    /// into it after its exit latency.
+    pub fn missed(states: &[IdleState], entered: usize, residency_ns: u64) -> Option<bool> {
+        let enabled = |i: &usize| !states[*i].disabled;
+        let told = states.get(entered)?.advertised;
+        if residency_ns < told.residency_ns {
+            return (0..entered).any(|i| enabled(&i)).then_some(false);
+        }
+        let left = residency_ns.checked_sub(told.exit_ns).filter(|left| *left > 0)?;
+        let deeper = (entered + 1..states.len()).find(enabled)?;
+        (left >= states[deeper].advertised.residency_ns).then_some(true)
+    }
+}
+
 /// What a cpuidle governor is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advertised {

@@ -6,7 +6,7 @@ use super::unlike::{self, first_opps, nearest};
 use crate::metrics::RunReport;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use wattif_model::platform::{Platform, PowerUnit};
+use wattif_model::platform::{IdleState, Platform, PowerUnit};
 use wattif_model::trace::{Event, Observer, Record, Recorded, Recording, ThreadInfo};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
@@ -329,14 +329,10 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Too deep when shorter than its target residency; too shallow when long enough for the next state.
+    /// As the kernel would have.
     fn judge(&self, end: &Idling, state: u32, slept: u64, out: &mut dyn Observer) {
-        let states = self.platform.idle_states(end.cpu);
-        let residency = |s: u32| states.get(s as usize).map(|s| s.advertised.residency_ns);
-        let above = state > 0 && residency(state).is_some_and(|t| slept < t);
-        let below = residency(state + 1).is_some_and(|t| slept >= t);
-        if above || below {
-            out.event(end.at, end.cpu, &Event::CpuIdleMiss { state, below: !above });
+        if let Some(below) = IdleState::missed(self.platform.idle_states(end.cpu), state as usize, slept) {
+            out.event(end.at, end.cpu, &Event::CpuIdleMiss { state, below });
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::cpuidle::{IdleSelection, IdleSleep};
 use crate::machine::idle::Phase;
 use crate::simulation::{Kernel, Source};
 use wattif_model::CpuId;
+use wattif_model::platform::IdleState;
 use wattif_model::trace::{Event, IdleCause, IdleChoice, IdlePeriod, Interest, PowerLevel};
 
 impl Kernel<'_, '_> {
@@ -211,20 +212,8 @@ impl Kernel<'_, '_> {
         self.irq_exit(cpu);
     }
 
-    /// The kernel's own verdict: `above` when the state was too deep, `below` when a deeper one had fitted.
     fn judge_sleep(&mut self, cpu: CpuId, entered: usize, residency_ns: u64) {
-        let states = self.m.platform.idle_states(cpu);
-        let enabled = |i: &usize| !states[*i].disabled;
-        let told = states[entered].advertised;
-        let miss = if residency_ns < told.residency_ns {
-            (0..entered).any(|i| enabled(&i)).then_some(false)
-        } else if residency_ns > told.exit_ns {
-            let deeper = (entered + 1..states.len()).find(enabled);
-            deeper.filter(|&d| residency_ns - told.exit_ns >= states[d].advertised.residency_ns).map(|_| true)
-        } else {
-            None
-        };
-        if let Some(below) = miss {
+        if let Some(below) = IdleState::missed(self.m.platform.idle_states(cpu), entered, residency_ns) {
             let event = Event::CpuIdleMiss { state: entered as u32, below };
             self.out.tracepoint(self.s.now, cpu, Interest::IDLE, event);
         }
