@@ -520,6 +520,9 @@ fn fork_creates_threads() {
     assert_eq!(names, ["child-1-0000", "child-2-0001"]);
     assert_eq!(seen.all("child").iter().map(|t| times(t)[0]).collect::<Vec<_>>(), [1_500, 2_500]);
     assert_eq!(seen.all("child").iter().map(|t| t.ran()).collect::<Vec<_>>(), [500 * US, 500 * US]);
+    let of_deadline = r#""parent": { "policy": "SCHED_DEADLINE", "dl-runtime": 3000, "dl-period": 10000, "run": 2000, "fork": "child" },
+        "child": { "instance": 0, "loop": 1, "run": 500 }"#;
+    assert!(case(of_deadline).error().contains("EAGAIN"), "the kernel lets no deadline thread fork");
 }
 
 // ---- structure -------------------------------------------------------------------------------------------------------
@@ -614,14 +617,43 @@ fn sched_idle_is_preempted_and_gets_crumbs() {
             r#""i": { "cpus": [0], "policy": "SCHED_IDLE", "run": 1000 }, "n": { "cpus": [0], "phases": { "w": { "run": 10, "sleep": 50290 }, "p": { "loop": -1, "run": 1000 } } }"#,
         )
         .kernel(kernel)
-        .ms(1000)
+        .ms(4000)
         .run();
         assert!(seen.of("i").ran_in(0, 50 * MS) > 49 * MS);
-        let at = 50_300 * US;
+        // It came when the other one was not of SCHED_IDLE yet.
+        let at = seen.of("n").slices[0].1 + 50_290 * US;
         assert!(seen.of("n").ran_in(at, at + MS) > 900 * US, "{kernel}: it is preempted at once");
-        let crumbs = seen.of("i").ran_in(at, u64::MAX) as f64 / (950.0 * MS as f64);
+        let crumbs = seen.of("i").ran_in(at, u64::MAX) as f64 / ((4000 * MS - at) as f64);
         assert!(crumbs > 0.0 && crumbs < 0.01, "{kernel}: weight 3 of 1027, not {crumbs}");
     }
+}
+
+/// A thread is born with its parent's weight: the slice that CFS makes a new one wait is not that of SCHED_IDLE, which is seconds.
+#[test]
+fn the_weight_is_set_after_birth() {
+    for kernel in ["linux-3.13", "linux-5.3", "linux-6.1", "linux-6.12"] {
+        let tasks = r#""i": { "cpus": [0], "policy": "SCHED_IDLE", "run": 100 }, "n": { "cpus": [0], "run": 1000 }"#;
+        let idle = case(tasks).kernel(kernel).ms(100).run();
+        assert!(idle.of("i").ran_in(0, 50 * MS) > 0, "{kernel}: SCHED_IDLE");
+        let tasks = r#""p": { "cpus": [0], "loop": 1, "run": 100, "fork": "i", "run1": 200000 },
+            "i": { "instance": 0, "policy": "SCHED_IDLE", "run": 100 }"#;
+        let forked = case(tasks).kernel(kernel).ms(100).run();
+        assert!(forked.all("i")[0].ran_in(0, 50 * MS) > 0, "{kernel}: forked");
+    }
+}
+
+/// `BASE_SLICE` (5.13): before, a light task beside a heavy one had the CPU from one tick to the next, as its slice was over at once.
+#[test]
+fn a_light_slice_has_a_lower_bound_since_5_13() {
+    let tasks = r#""n": { "cpus": [0], "run": 1000 }, "l": { "cpus": [0], "priority": 15, "run": 1000 }"#;
+    let stretch = |kernel, set| {
+        let seen = case(tasks).kernel(kernel).set("platform.hz=1000").set(set).ms(2000).run();
+        seen.of("l").slices.iter().skip(2).map(|(since, end, _)| end - since).max().expect("it runs")
+    };
+    let (old, new) =
+        (stretch("linux-5.3", "features.ALT_PERIOD=false"), stretch("linux-6.1", "features.ALT_PERIOD=true"));
+    assert!(old < 1_100 * US && new > 2_900 * US, "{old} {new}");
+    assert_eq!(stretch("linux-6.1", "features.BASE_SLICE=false"), old);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wattif::trace_file::{TraceFile, TraceFormat};
@@ -71,6 +72,19 @@ fn as_in_kernels(r: &mut Record) {
 fn read(path: &Path) -> Recording {
     let read = trace::read(&std::fs::read(path).unwrap());
     read.recording.unwrap_or_else(|| panic!("{}: {:?}", path.display(), read.diagnostics))
+}
+
+/// Compact switches hold who comes: the priority of who leaves is the one it came with.
+fn as_it_came(cpus: &mut [Vec<(u64, Recorded)>]) {
+    for cpu in cpus {
+        let mut came = BTreeMap::new();
+        for (_, event) in cpu {
+            if let Recorded::Event(Event::SchedSwitch { prev_pid, prev_prio, next_pid, next_prio, .. }) = event {
+                *prev_prio = came.get(prev_pid).copied().unwrap_or(*prev_prio);
+                came.insert(*next_pid, *next_prio);
+            }
+        }
+    }
 }
 
 /// Events of a CPU in order; between CPUs only the stamps order them.
@@ -176,6 +190,7 @@ fn perfetto_holds_the_tracepoints() {
     let known = |r: &Recording, pid: &u32| r.threads.get(pid).map(|t| (t.comm.clone(), t.policy, t.housekeeping));
     assert!(wrote.threads.keys().all(|pid| known(&got, pid) == known(&wrote, pid)), "{:?}", got.threads);
     let (mut a, mut b) = (by_cpu(&wrote, kept), by_cpu(&got, |_| true));
+    as_it_came(&mut a);
     // Compact events stand apart from the others, so events of one stamp may change places.
     for cpu in a.iter_mut().chain(&mut b) {
         cpu.sort_by_key(|(at, e)| (*at, e.name()));
@@ -361,6 +376,7 @@ fn exported_traces_hold_the_same() {
     };
     let sorted = |recording: &Recording| {
         let mut cpus = by_cpu(recording, kept);
+        as_it_came(&mut cpus);
         cpus.iter_mut().for_each(|c| c.sort_by_key(|(at, e)| (*at, e.name())));
         cpus
     };
@@ -631,13 +647,23 @@ fn figures_of_a_recording_are_those_of_the_run() {
     let spec = spec(60);
     let (_, path) = written(dir.path(), "a.dat", Detail::Tracepoints, &spec);
     let ran = wattif::run::run(&spec, &mut []).unwrap().report;
-    let (recorded, missing) = wattif::recording::analyse(&read(&path), &spec.platform, true);
+    let recording = read(&path);
+    let (recorded, missing) = wattif::recording::analyse(&recording, &spec.platform, true);
     assert_eq!(recorded.metrics.wakeup_latency_us, ran.metrics.wakeup_latency_us);
     assert_eq!(recorded.metrics.wu_lat_us, ran.metrics.wu_lat_us);
     assert_eq!((recorded.metrics.slices, recorded.metrics.migrations), (ran.metrics.slices, ran.metrics.migrations));
     assert_eq!(recorded.metrics.idle_accuracy, ran.metrics.idle_accuracy);
     let told: Vec<_> = missing.iter().map(|m| m.figures).collect();
     assert_eq!(told, ["balance.passes, moved, cost_s"]);
+    // Kernels without the event: sleeps are judged here, by the same rule, also where states are switched off.
+    let mut off = spec.clone();
+    off.platform.clusters.iter_mut().for_each(|c| c.idle[0].disabled = true);
+    for spec in [&spec, &off] {
+        let mut unjudged = read(&written(dir.path(), "a.dat", Detail::Tracepoints, spec).1);
+        unjudged.records.retain(|r| !matches!(r.event(), Some(Event::CpuIdleMiss { .. })));
+        let judged = wattif::recording::analyse(&unjudged, &spec.platform, true).0.metrics.idle_accuracy;
+        assert_eq!(judged, wattif::run::run(spec, &mut []).unwrap().report.metrics.idle_accuracy);
+    }
     let text = written(dir.path(), "a.pftrace", Detail::Tracepoints, &spec).1;
     let (_, missing) = wattif::recording::analyse(&read(&text), &spec.platform, true);
     assert!(missing.iter().any(|m| m.figures.starts_with("wu_lat")), "{missing:?}");

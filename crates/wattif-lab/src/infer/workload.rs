@@ -264,6 +264,11 @@ impl Thread {
         }
         self.steps.push(step);
     }
+    /// It was born in the trace and has not waited yet: what it sets now it has from its beginning, as a thread of ours sets its attributes
+    /// before all else.
+    fn sets_out(&self) -> bool {
+        (self.is_new || self.parent.is_some()) && !self.steps.iter().any(Step::waits)
+    }
     /// Its priority was raised since it was switched in. That is taken as the first it did then: those who waited did not get the CPU.
     fn raised(&mut self, prio: u8) {
         let (at, n, before) = self.entered;
@@ -407,7 +412,9 @@ impl Inference<'_> {
         let to_stopper = self.stoppers.contains(&next);
         if let Some(t) = self.threads.get_mut(&prev) {
             t.binds.leaves(to_stopper && state == PrevState::Running);
-            if prio < t.prio {
+            if prio != t.prio && t.sets_out() {
+                (t.first_prio, t.prio) = (prio, prio);
+            } else if prio < t.prio {
                 t.raised(prio);
             }
             let turn = at.saturating_sub(t.entered.0) >= TURN_NS;
@@ -503,7 +510,11 @@ impl Inference<'_> {
         t.overhead = carried + costs.context_switch_ns + refill_ns;
         if t.prio != next_prio {
             t.prio = next_prio;
-            t.push(Step::Attr(next_prio));
+            if t.sets_out() {
+                t.first_prio = next_prio;
+            } else {
+                t.push(Step::Attr(next_prio));
+            }
         }
         t.entered = (at, t.steps.len(), t.work);
         (t.state, t.cpu) = (State::Running, Some(cpu));

@@ -24,7 +24,7 @@ use wattif_model::ids::CpuSet;
 use wattif_model::run::{MAX_OPS_WITHOUT_TIME, RunError};
 use wattif_model::trace::Event;
 use wattif_model::units::{CAPACITY_SCALE, Ns};
-use wattif_model::workload::{Amount, Op, SchedAttr, TaskSpec, Workload};
+use wattif_model::workload::{Amount, Op, Policy, SchedAttr, TaskSpec, Workload};
 
 /// Threads a task may be forked into (rt-app's limit).
 const MAX_FORKS: u32 = 1024;
@@ -110,13 +110,12 @@ pub struct Fork {
     pub inherited: Inherited,
 }
 
-/// What a forked thread has of its parent where its task names nothing else: the kernel copies it.
+/// What a forked thread has of its parent until it sets attributes of its own, and for good where its task names none: the kernel copies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inherited {
     affinity: Option<CpuSet>,
     group: u32,
-    util_min: Option<u16>,
-    util_max: Option<u16>,
+    attr: SchedAttr,
 }
 
 /// Priority inheritance changed: `pid` runs with the better of its own attributes and those of `donor`.
@@ -334,13 +333,12 @@ impl Programs {
         let task = &self.workload.tasks[fork.task as usize].name;
         let name = format!("{task}-{}-{:04}", self.started, fork.number);
         self.create(pid, fork.task, name, now);
-        let Inherited { affinity, group, util_min, util_max } = fork.inherited.clone();
+        let Inherited { affinity, group, attr } = fork.inherited.clone();
         let thread = self.thread(pid);
         thread.affinity = thread.affinity.take().or_else(|| affinity.clone());
         thread.born_on = affinity;
         thread.group = if thread.group == 0 { group } else { thread.group };
-        let SchedAttr { util_min: own_min, util_max: own_max, .. } = &mut thread.attr;
-        (*own_min, *own_max) = (own_min.or(util_min), own_max.or(util_max));
+        thread.attr = attr;
     }
 
     fn create(&mut self, pid: Pid, task: u32, name: String, start: Ns) {
@@ -354,14 +352,16 @@ impl Programs {
         let code = &self.code[task as usize];
         // By its place within its task: threads of other tasks, which its name counts, shift no draw.
         let stream = format!("{}/{}", spec.name, self.created[task as usize]);
-        // A thread sleeps its delay as it was born and sets its attributes afterwards, as rt-app's do.
+        // A thread sleeps its delay as it was born and sets its attributes afterwards, as rt-app's do. Without a delay it is born where it
+        // will run, in the class that it will be in; but its weight, with which CFS would place it, is its parent's in any case.
         let late = spec.delay.0 > 0 || spec.startup.0 > 0;
+        let born_fair = late || spec.attr.policy.is_fair();
         self.threads[pid.at()] = Some(Thread {
             task,
             pc: 0,
             pending: if spec.startup.0 > 0 { Pending::Startup } else { Pending::Start },
             waiting: None,
-            attr: if late { SchedAttr::default() } else { spec.attr },
+            attr: if born_fair { SchedAttr::default() } else { spec.attr },
             affinity: spec.cpus.clone().filter(|_| !late),
             born_on: None,
             group: if late { 0 } else { spec.group },
@@ -699,10 +699,17 @@ impl Programs {
                 format!("thread `{parent}` forks one more thread, and there are {MAX_FORKED} forked ones already");
             return Some(self.fail(RunError::Workload(why)));
         }
+        let Thread { name: parent, affinity, group, attr, .. } = self.thread_ref(pid);
+        if attr.policy == Policy::Deadline {
+            let task = &self.workload.tasks[task as usize].name;
+            let why = format!(
+                "thread `{parent}` forks task `{task}`: clone: resource temporarily unavailable (EAGAIN): a SCHED_DEADLINE thread cannot \
+                 fork\nfork before the phase that sets the policy, or from another thread"
+            );
+            return Some(self.fail(RunError::Workload(why)));
+        }
+        let inherited = Inherited { affinity: affinity.clone(), group: *group, attr: *attr };
         self.forks[task as usize] += 1;
-        let Thread { affinity, group, attr: SchedAttr { util_min, util_max, .. }, .. } = self.thread_ref(pid);
-        let (affinity, group, util_min, util_max) = (affinity.clone(), *group, *util_min, *util_max);
-        let inherited = Inherited { affinity, group, util_min, util_max };
         out.forks.push(Fork { parent: pid, task, number, inherited });
         None
     }
