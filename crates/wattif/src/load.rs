@@ -100,11 +100,25 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
         let wrong = registry::check(&parsed.own);
         parsed.diagnostics.extend(wrong.into_iter().map(|message| unregistered(&source.text, message, None)));
         for d in parsed.diagnostics.iter_mut().filter(|d| d.code == "kernel::E09") {
-            let near = nearest(parsed.inherits.as_deref().unwrap_or_default(), Collection::Kernels.names());
-            d.help = Some(format!("beside the file or built in; like it: {}", near.join(", ")));
+            d.help = Some(no_such_parent(parsed.inherits.as_deref().unwrap_or_default(), &source.name));
         }
     }
     loaded(source, parsed.kernel, parsed.diagnostics)
+}
+
+/// What to do about a parent that is neither beside the file nor built in.
+fn no_such_parent(parent: &str, file: &str) -> String {
+    let name = parent.trim_end_matches(".toml");
+    if Path::new(file).file_stem().is_some_and(|stem| stem == name) {
+        return "that is this file itself; name another one beside it, or a built-in one: `wattif list kernels`".into();
+    }
+    if name != parent {
+        return format!("a parent is named without `.toml`: inherits = \"{name}\"");
+    }
+    match nearest(parent, Collection::Kernels.names()).as_slice() {
+        [] => "name a file beside this one, without `.toml`, or a built-in one: `wattif list kernels`".into(),
+        near => format!("beside the file or built in; like it: {}", near.join(", ")),
+    }
 }
 
 /// What a user's profile sets itself and `why` says to change nothing, each at its place. A setting of the same has its own note;
@@ -445,6 +459,19 @@ mod tests {
         };
         assert!(told("linux-6.12", &["load=walt"]) && !told("linux-6.12", &[]));
         assert!(!told("android-4.9-walt", &[]) && !told("android-4.9", &["load=walt"]));
+    }
+
+    #[test]
+    fn a_parent_that_there_is_not() {
+        let help = |inherits: &str| {
+            let source = Source { name: "/tmp/k.toml".into(), text: format!("inherits = '{inherits}'").into() };
+            let Err(Error::Input(found)) = kernel_of(source, &Settings::default()) else { panic!("is refused") };
+            found.diagnostics.iter().find(|d| d.code == "kernel::E09").and_then(|d| d.help.clone()).unwrap()
+        };
+        assert!(help("k.toml").starts_with("that is this file itself"));
+        assert_eq!(help("linux-6.12.toml"), "a parent is named without `.toml`: inherits = \"linux-6.12\"");
+        assert!(help("linux-6.13").ends_with("like it: linux-3.13, linux-6.1, linux-6.12"));
+        assert!(help("zzzzzzzzzzzzzz").ends_with("`wattif list kernels`"));
     }
 
     #[test]
