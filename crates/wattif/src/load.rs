@@ -192,6 +192,13 @@ pub fn named_model(name: &str) -> Option<(&'static Model, Vec<(String, String)>)
     Some((models::model(name)?, params.collect()))
 }
 
+/// The settings, with the parameters behind a model's name as what they are: settings of the workload that others may override.
+pub fn with_parameters(workload: &str, mut settings: Settings) -> Settings {
+    let parameters = named_model(workload).map(|(_, parameters)| parameters).unwrap_or_default();
+    settings.workload.splice(0..0, parameters);
+    settings
+}
+
 /// What a model asks of the machine it is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {

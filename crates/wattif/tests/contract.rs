@@ -141,6 +141,20 @@ fn a_deadlock_is_told_and_is_no_failure() {
     }
 }
 
+/// Parameters behind a model's name are settings of the workload, and a setting of the same counts.
+#[test]
+fn parameters_of_a_model_are_settings() {
+    let run = |name: &str, set: &[&str]| {
+        let args = ["run", name, "-p", "hikey620", "--duration", "20ms", "--json"];
+        let found = object(&[&args[..], set].concat(), "");
+        (found["spec"]["set"].clone(), found["digest"].clone(), found["spec"]["hash"].clone())
+    };
+    let behind = run("server:load_pct=20", &[]);
+    assert_eq!(behind.0, json!({ "workload.load_pct": "20" }));
+    assert_eq!(behind, run("server", &["--set", "workload.load_pct=20"]));
+    assert_eq!(run("server:load_pct=20", &["--set", "workload.load_pct=30"]).0, json!({ "workload.load_pct": "30" }));
+}
+
 #[test]
 fn compare() {
     let args = ["compare", "-", "-p", "hikey620", "-k", "linux-5.3", "-k", "linux-5.6", "-k", "linux-6.1"];
