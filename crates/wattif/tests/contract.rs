@@ -155,6 +155,39 @@ fn parameters_of_a_model_are_settings() {
     assert_eq!(run("server:load_pct=20", &["--set", "workload.load_pct=30"]).0, json!({ "workload.load_pct": "30" }));
 }
 
+/// Once for each kernel, and for each point of a sweep; nothing where nobody waits.
+#[test]
+fn a_deadlock_is_told_of_kernels_and_points() {
+    let store = tempfile::tempdir().unwrap();
+    let path = |name: &str| store.path().join(name).to_str().unwrap().to_string();
+    std::fs::write(path("crossed.json"), CROSSED).unwrap();
+    let (file, runs) = (path("crossed.json"), path("s.sqlite"));
+    let on = ["-p", "hikey620", "--duration", "50ms", "--seeds", "2"];
+    let compare = [&["compare", &file, "-k", "linux-5.3", "-k", "linux-6.12"], &on[..]].concat();
+    let sweep = [&["sweep", &file, "--axis", "cpuidle=menu,teo", "--store", &runs], &on[..]].concat();
+    for (args, names) in [(&compare, ["linux-5.3", "linux-6.12"]), (&sweep, ["cpuidle=menu", "cpuidle=teo"])] {
+        let o = wattif(args, "");
+        for text in [&o.stdout, &o.stderr].map(|text| String::from_utf8_lossy(text)) {
+            for name in names {
+                let told = format!("{name} (2 of 2 seeds): 2 threads are blocked for ever at the end");
+                assert_eq!(text.matches(&told).count(), 1, "{told}: {text}");
+            }
+            assert_eq!(text.matches("a-0 waits for mutex `n`, held by b-1").count(), 2, "{text}");
+        }
+    }
+    let expect = json!({ "runs": 2, "blocked": [
+        { "thread": "a-0", "waits_for": "mutex `n`", "held_by": ["b-1"], "given_by": [] },
+        { "thread": "b-1", "waits_for": "mutex `m`", "held_by": ["a-0"], "given_by": [] }
+    ] });
+    let found = object(&[&compare[..], &["--json"]].concat(), "");
+    assert_eq!(found["deadlock"], json!([expect, expect]));
+    let found = object(&[&sweep[..], &["--json"]].concat(), "");
+    assert_eq!([&found["points"][0]["deadlock"], &found["points"][1]["deadlock"]], [&expect, &expect]);
+    let kernels = ["compare", "-", "-k", "linux-5.3", "-k", "linux-6.12"];
+    let lone = r#"{ "tasks": { "a": { "run": 100, "sleep": 100 } } }"#;
+    assert_eq!(object(&[&kernels[..], &on, &["--json"]].concat(), lone)["deadlock"], json!([null, null]));
+}
+
 #[test]
 fn compare() {
     let args = ["compare", "-", "-p", "hikey620", "-k", "linux-5.3", "-k", "linux-5.6", "-k", "linux-6.1"];

@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use wattif_formats::rtapp::Dialect;
-use wattif_lab::metrics::{self, RunReport, unit_on};
+use wattif_lab::metrics::{self, Deadlock, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_lab::sweep::{Axis, Point, Sampling, pareto, points};
 use wattif_model::Ns;
@@ -231,7 +231,7 @@ impl Sweep {
         for ((point, spec), reports) in self.points.iter().zip(&self.specs).zip(self.reports(store)?) {
             let axes = self.axes.iter().cloned().zip(point.iter().cloned()).collect();
             let metrics = names.iter().map(|name| (name.clone(), Figure::of(name, &reports))).collect();
-            rows.push(Row { axes, hash: spec.hash(), metrics, front: false });
+            rows.push(Row { axes, hash: spec.hash(), metrics, front: false, deadlock: Deadlock::of(&reports) });
         }
         if let Some(of) = front {
             self.check_front(of)?;
@@ -278,6 +278,8 @@ pub struct Row {
     pub metrics: BTreeMap<String, Figure>,
     /// No other point is better in both metrics of the front.
     pub front: bool,
+    /// Threads blocked for ever; `None`: in no run.
+    pub deadlock: Option<Deadlock>,
 }
 
 /// A metric over the seeds of a point.
