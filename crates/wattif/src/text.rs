@@ -102,6 +102,21 @@ pub fn trust_lines(platform: &Platform) -> Vec<String> {
     lines
 }
 
+/// The last lines of a page: how far to trust `what`.
+pub fn trust_section(what: &str, platform: &Platform) -> String {
+    format!("\nHow far to trust {what}\n{}", indented(&trust(platform)))
+}
+
+/// `seed 1`, `seeds 1 to 20`, or each of them.
+pub fn seeds(seeds: &[u64]) -> String {
+    let consecutive = seeds.windows(2).all(|w| w[0] + 1 == w[1]);
+    match seeds {
+        [one] => format!("seed {one}"),
+        [first, .., last] if consecutive => format!("seeds {first} to {last}"),
+        some => format!("seeds {}", some.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
 /// Two columns in.
 pub fn indented(body: &str) -> String {
     body.lines().map(|l| if l.is_empty() { "\n".to_string() } else { format!("  {l}\n") }).collect()

@@ -217,8 +217,7 @@ fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool)
     if !deadlocks.is_empty() {
         out += &format!("\nBlocked for ever at the end\n{}", text::indented(&deadlocks));
     }
-    let trust = text::indented(&text::trust(&loaded.specs[0].platform));
-    format!("{out}\nHow far to trust it\n{trust}")
+    out + &text::trust_section("it", &loaded.specs[0].platform)
 }
 
 /// Kernels under which threads wait for ever.

@@ -6,7 +6,7 @@ use super::swept::Swept;
 use super::{Exit, output};
 use crate::error::{Error, Look, printable};
 use crate::report::Report;
-use crate::sweep::{Figure, Row, Store, Table as Found, run_local};
+use crate::sweep::{Figure, Row, Store, Sweep, Table as Found, run_local};
 use crate::{tables, text};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     match args.json {
         _ if args.arrow.as_deref() == Some(Path::new("-")) => {}
         true => output::json(&table)?,
-        false => output::data(&page(&table, &shown, front.is_some()))?,
+        false => output::page(&page(&plan, &table, &shown, front.is_some()))?,
     }
     output::note(&printable(&text::deadlock_warnings(&deadlocks(&table))));
     Ok(Exit::Done)
@@ -216,7 +216,7 @@ fn deadlocks(found: &Found) -> String {
     text::deadlocks(found.points.iter().map(|row| (name(row), row.deadlock.as_ref())), found.seeds.len())
 }
 
-fn page(found: &Found, metrics: &[String], front: bool) -> String {
+fn page(plan: &Sweep, found: &Found, metrics: &[String], front: bool) -> String {
     let left = found.axes.iter().map(|name| (name.clone(), Align::Left));
     let named = |m: &String| match found.units[m].as_str() {
         "" => m.clone(),
@@ -227,7 +227,7 @@ fn page(found: &Found, metrics: &[String], front: bool) -> String {
     for row in &found.points {
         table.row(cells(found, row, metrics));
     }
-    let mut out = table.to_text();
+    let mut out = format!("{}\n{}", plan.used(), table.to_text());
     if front {
         out += "\nfront: no other point is better in both metrics\n";
     }
@@ -238,7 +238,7 @@ fn page(found: &Found, metrics: &[String], front: bool) -> String {
     if !deadlocks.is_empty() {
         out += &format!("\nBlocked for ever at the end\n{}", text::indented(&deadlocks));
     }
-    out
+    out + &plan.trust()
 }
 
 fn cells(found: &Found, row: &Row, metrics: &[String]) -> Vec<String> {
