@@ -600,7 +600,7 @@ fn attributes(attr: &SchedAttr, out: &mut Keys) {
     out.insert("policy", attr.policy.name());
     match attr.policy {
         Policy::Fifo | Policy::Rr => out.insert("priority", attr.rt_priority),
-        Policy::Normal | Policy::Batch if attr.nice != 0 => out.insert("priority", attr.nice),
+        Policy::Normal | Policy::Batch | Policy::Idle if attr.nice != 0 => out.insert("priority", attr.nice),
         _ => {}
     }
     let times = [("dl-runtime", attr.runtime), ("dl-deadline", attr.deadline), ("dl-period", attr.period)];

@@ -90,6 +90,18 @@ fn attributes_within_loops() {
     assert_eq!(file["loop"], 100_000);
 }
 
+/// It is a nice value under all three fair policies, SCHED_IDLE too.
+#[test]
+fn priorities_of_fair_policies() {
+    for policy in ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE"] {
+        let text = format!(r#"{{"tasks": {{"a": {{"policy": "{policy}", "priority": 5, "run": 1, "sleep": 1}}}}}}"#);
+        let first = parse(&text, "x", &Options::default()).workload.unwrap();
+        let (text, _) = write(&first, None, &Logs::default());
+        let again = parse(&text, "x", &Options::default()).workload.unwrap();
+        assert_eq!((again.tasks[0].attr, first.tasks[0].attr.nice), (first.tasks[0].attr, 5), "{policy}");
+    }
+}
+
 /// The first events of a program with the attributes that hold for each.
 fn unrolled(ops: &[Op], most: usize) -> Vec<String> {
     let (mut attr, mut cpus, mut group) = (SchedAttr::default(), None, 0);
