@@ -222,7 +222,13 @@ impl<'w> Writer<'w> {
         }
         let mut first = Phase::default();
         self.op(&Op::Run(Amount::Fixed(task.startup.0)), &mut first, &mut None);
-        out.0.push(("phases".into(), Node::Map(self.phases(&steps, first))));
+        let mut phases = self.phases(&steps, first);
+        if phases.is_empty() {
+            // rt-app wants an event in every task; with loop 0 its threads never come to it.
+            out.insert("loop", 0);
+            phases = vec![("p0".into(), Node::Map(vec![("run0".into(), Node::Value(1.into()))]))];
+        }
+        out.0.push(("phases".into(), Node::Map(phases)));
         out.0
     }
 

@@ -90,6 +90,21 @@ fn attributes_within_loops() {
     assert_eq!(file["loop"], 100_000);
 }
 
+/// rt-app wants an event in each task: those of which nothing is left never come to it.
+#[test]
+fn a_task_that_does_nothing() {
+    for task in [r#""loop": 0, "phases": {"x": {"run": 10000}}"#, r#""loop": 1, "phases": {"x": {"run": 0}}"#] {
+        let text = format!(r#"{{"tasks": {{"a": {{{task}}}}}}}"#);
+        let first = parse(&text, "x", &Options::default()).workload.unwrap();
+        let (text, _) = write(&first, None, &Logs::default());
+        let again = parse(&text, "x", &Options::default()).workload.unwrap_or_else(|| panic!("{text}"));
+        let runs = |op: &Op| matches!(op, Op::Run(Amount::Fixed(ns)) if *ns > 0);
+        assert!(!again.tasks[0].program.ops.iter().any(runs), "{text}");
+        let file: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&file["tasks"]["a"]["loop"], &file["tasks"]["a"]["phases"]["p0"]["run0"]), (&json!(0), &json!(1)));
+    }
+}
+
 /// It is a nice value under all three fair policies, SCHED_IDLE too.
 #[test]
 fn priorities_of_fair_policies() {
