@@ -559,6 +559,22 @@ fn ticks(config: &str) -> Option<i64> {
     hz.filter(|hz| crate::kernel_toml::HZ.contains(hz))
 }
 
+/// Limits of utilisation clamps for the whole system, and what holds here. Kernels begin with 1024 in each.
+const CLAMPS: [(&str, &str); 3] = [
+    ("sched_util_clamp_min", "a thread may ask for any `util_min`"),
+    ("sched_util_clamp_max", "a thread may ask for any `util_max`"),
+    ("sched_util_clamp_min_rt_default", "real-time threads run at full speed unless they ask for less"),
+];
+
+/// Those of them that a capture sets, which no profile can say.
+fn clamps(files: Files<'_>) -> impl Iterator<Item = Diagnostic> {
+    let set = move |name: &str| number(files, &format!("proc/sys/kernel/{name}")).filter(|value| *value != 1024);
+    CLAMPS.iter().filter_map(move |(name, instead)| {
+        let message = format!("{name} = {}: not simulated; {instead}, as with 1024", set(name)?);
+        Some(Diagnostic::warning("sysfs::W03", 0..0, message))
+    })
+}
+
 /// Major and minor number of a release.
 fn numbered(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
@@ -574,7 +590,7 @@ impl KernelFacts {
         let clocks = clocks(files, &online(files).unwrap_or(vec![0]));
         let used: Vec<Option<String>> = clocks.iter().map(governor).collect();
         let told: Vec<_> = clocks.iter().zip(&used).filter_map(|(c, g)| Some((g.clone()?, &c.cpus[..]))).collect();
-        let mut findings = Vec::new();
+        let mut findings: Vec<Diagnostic> = clamps(files).collect();
         KernelFacts {
             config: config(files, release.as_deref()),
             features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
@@ -968,6 +984,21 @@ mod tests {
         for none in [None, Some("CONFIG_SMP=y\n"), Some("CONFIG_HZ=0\n")] {
             assert_eq!(hz(none), "hz    = 250  # assumed: nothing tells it");
         }
+    }
+
+    #[test]
+    fn clamps_of_the_system_are_told() {
+        let said = |values: [&'static str; 3]| {
+            let at = |path: &str| CLAMPS.iter().position(|(name, _)| path == format!("proc/sys/kernel/{name}"));
+            let facts = KernelFacts::of(&|path| at(path).map(|i| values[i].into()));
+            facts.findings.into_iter().map(|d| (d.code, d.message)).collect::<Vec<_>>()
+        };
+        assert_eq!(said(["1024\n"; 3]), []);
+        let told = said(["1024", "512\n", "0"]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|(code, _)| *code == "sysfs::W03"));
+        assert!(told[0].1.starts_with("sched_util_clamp_max = 512: not simulated; "), "{told:?}");
+        assert!(told[1].1.starts_with("sched_util_clamp_min_rt_default = 0: not simulated; real-time"), "{told:?}");
     }
 
     /// Two clocks of two and four CPUs, each set in its own way.
