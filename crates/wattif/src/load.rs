@@ -1,6 +1,7 @@
 //! Names and files to nouns: a platform, a kernel, a workload, each with what its parser had to say.
 
 use crate::data::{self, Collection, Source};
+use crate::demand;
 use crate::error::{Error, Findings, nearest};
 use crate::settings::Settings;
 use std::collections::BTreeMap;
@@ -206,21 +207,34 @@ pub struct Machine {
     cpus: usize,
     /// Mean of their capacities when all are busy; 1024: of the calibration CPU.
     capacity: u64,
+    /// That of the fastest CPU.
+    fastest: u64,
+}
+
+impl Machine {
+    /// What the fastest CPU and all of them do at full speed, s of work a second.
+    pub fn speed(self) -> (f64, f64) {
+        let [fastest, mean] = [self.fastest, self.capacity].map(|c| c as f64 / CAPACITY_SCALE as f64);
+        (fastest, mean * self.cpus as f64)
+    }
 }
 
 /// So many CPUs, all like the calibration CPU.
 impl From<usize> for Machine {
     fn from(cpus: usize) -> Machine {
-        Machine { cpus, capacity: CAPACITY_SCALE }
+        Machine { cpus, capacity: CAPACITY_SCALE, fastest: CAPACITY_SCALE }
     }
 }
 
 impl From<&Platform> for Machine {
     fn from(platform: &Platform) -> Machine {
         let of = |(c, threads): (&Cpu, Vec<_>)| u64::from(c.capacity) * platform.share_of_core(threads.len());
-        let unit = u64::from(platform.cpus[platform.calibration_cpu.at()].capacity) * platform.nr_cpus() as u64;
+        let calibration = u64::from(platform.cpus[platform.calibration_cpu.at()].capacity);
+        let unit = calibration * platform.nr_cpus() as u64;
+        let fastest = platform.cpus.iter().map(|c| u64::from(c.capacity)).max().unwrap_or(calibration);
         Machine {
             cpus: platform.nr_cpus(),
+            fastest: fastest * CAPACITY_SCALE / calibration,
             capacity: platform.cpus.iter().zip(platform.core_threads()).map(of).sum::<u64>() / unit,
         }
     }
@@ -269,9 +283,18 @@ fn from_model(
     let value = built.ok().map(|(workload, unread)| {
         let unread = unread.iter().filter(|name| asked.contains(name));
         diagnostics.extend(unread.map(|name| without_meaning(model, name, &set)));
+        if !asked.is_empty() && machine.cpus != usize::MAX {
+            diagnostics.extend(demand::beyond(&workload, machine).into_iter().map(|why| too_much(why, &asked)));
+        }
         LoadedWorkload::from(workload)
     });
     loaded(source, value, diagnostics)
+}
+
+/// More than the machine can do, by parameters that somebody set.
+fn too_much(why: String, asked: &[String]) -> Diagnostic {
+    let help = format!("what is left waits, longer and longer, or is never begun: look at {}", asked.join(", "));
+    Diagnostic::warning("model::W02", 0..0, why).help(help)
 }
 
 /// A parameter that others make meaningless.
@@ -452,9 +475,11 @@ mod tests {
     /// Symmetric; a core of two threads gives 1.25; half the CPUs have 2.58 times the capacity of the others, where work counts.
     #[test]
     fn what_a_machine_can_do() {
-        for (name, cpus, capacity) in [("hikey620", 8, 1024), ("xeon_icx", 64, 640), ("rk3588", 8, 1832)] {
+        for (name, cpus, capacity, fastest) in
+            [("hikey620", 8, 1024, 1024), ("xeon_icx", 64, 640, 1024), ("rk3588", 8, 1832, 2641)]
+        {
             let platform = platform(name, &Settings::default()).unwrap().value;
-            assert_eq!(Machine::from(&platform), Machine { cpus, capacity }, "{name}");
+            assert_eq!(Machine::from(&platform), Machine { cpus, capacity, fastest }, "{name}");
         }
     }
 
