@@ -11,6 +11,8 @@ pub(crate) struct Machine {
     pub name: String,
     pub title: String,
     pub source: String,
+    /// Ticks a second, where anything tells them.
+    pub hz: Option<i64>,
     pub domains: Vec<Domain>,
     pub clusters: Vec<Cluster>,
     /// Lists of CPUs.
@@ -99,7 +101,11 @@ impl Machine {
             format!("\"{}\"", plain.replace('\\', "\\\\").replace('"', "\\\""))
         };
         let _ = writeln!(out, "# {}: made by wattif from {}.", clean(&self.title), clean(&self.source));
-        let _ = writeln!(out, "name  = {}\ntitle = {}\nhz    = 250", text(&self.name), text(&self.title));
+        let _ = writeln!(out, "name  = {}\ntitle = {}", text(&self.name), text(&self.title));
+        let _ = match self.hz {
+            Some(hz) => writeln!(out, "hz    = {hz}"),
+            None => writeln!(out, "hz    = 250  # assumed: nothing tells it"),
+        };
         let lines: Vec<String> = self.trust.iter().map(|t| format!("  {},\n", text(t))).collect();
         let _ = writeln!(out, "trust = [\n{}]", lines.concat());
         if self.cores.iter().any(|c| c.len() > 1) {

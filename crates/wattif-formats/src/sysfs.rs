@@ -76,6 +76,7 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
         name: name.into(),
         title: model.map_or_else(|| name.into(), |m| m.trim_matches(['\0', '\n', ' ']).to_string()),
         source: "its /sys".into(),
+        hz: config(files, release(files).as_deref()).and_then(|config| ticks(&config)),
         ..Machine::default()
     };
     let group = |file: &str| {
@@ -538,6 +539,42 @@ fn release(files: Files<'_>) -> Option<String> {
     files("proc/sys/kernel/osrelease").map(|r| r.trim().to_string()).or_else(version)
 }
 
+/// The configuration of a kernel of this release.
+fn config(files: Files<'_>, release: Option<&str>) -> Option<String> {
+    let places = ["proc/config.gz", "boot/config-*", "lib/modules/*/config", "proc/config"];
+    places.iter().find_map(|path| match release {
+        Some(r) if !r.contains('/') => files(&path.replace('*', r)),
+        _ => files(path),
+    })
+}
+
+fn switched_on(config: &str, option: &str) -> bool {
+    config.lines().any(|l| l.trim().strip_suffix("=y") == Some(option))
+}
+
+/// Ticks a second. Of 250 a configuration says both HZ_250=y and HZ=250; a part of one, either.
+fn ticks(config: &str) -> Option<i64> {
+    let hz = config.lines().find_map(|l| l.trim().strip_prefix("CONFIG_HZ=")?.parse().ok());
+    let hz = hz.or([100, 250, 300, 1000].into_iter().find(|hz| switched_on(config, &format!("CONFIG_HZ_{hz}"))));
+    hz.filter(|hz| crate::kernel_toml::HZ.contains(hz))
+}
+
+/// Limits of utilisation clamps for the whole system, and what holds here. Kernels begin with 1024 in each.
+const CLAMPS: [(&str, &str); 3] = [
+    ("sched_util_clamp_min", "a thread may ask for any `util_min`"),
+    ("sched_util_clamp_max", "a thread may ask for any `util_max`"),
+    ("sched_util_clamp_min_rt_default", "real-time threads run at full speed unless they ask for less"),
+];
+
+/// Those of them that a capture sets, which no profile can say.
+fn clamps(files: Files<'_>) -> impl Iterator<Item = Diagnostic> {
+    let set = move |name: &str| number(files, &format!("proc/sys/kernel/{name}")).filter(|value| *value != 1024);
+    CLAMPS.iter().filter_map(move |(name, instead)| {
+        let message = format!("{name} = {}: not simulated; {instead}, as with 1024", set(name)?);
+        Some(Diagnostic::warning("sysfs::W03", 0..0, message))
+    })
+}
+
 /// Major and minor number of a release.
 fn numbered(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
@@ -548,21 +585,14 @@ impl KernelFacts {
     /// From a live machine or a capture.
     pub fn of(files: Files<'_>) -> KernelFacts {
         let release = release(files);
-        let config =
-            ["proc/config.gz", "boot/config-*", "lib/modules/*/config", "proc/config"].iter().find_map(|path| {
-                match &release {
-                    Some(r) if !r.contains('/') => files(&path.replace('*', r)),
-                    _ => files(path),
-                }
-            });
         let line = |path: &str| files(path).map(|t| t.trim().to_string());
         let governor = |clock: &Clock| line(&format!("{}/scaling_governor", clock.dir));
         let clocks = clocks(files, &online(files).unwrap_or(vec![0]));
         let used: Vec<Option<String>> = clocks.iter().map(governor).collect();
         let told: Vec<_> = clocks.iter().zip(&used).filter_map(|(c, g)| Some((g.clone()?, &c.cpus[..]))).collect();
-        let mut findings = Vec::new();
+        let mut findings: Vec<Diagnostic> = clamps(files).collect();
         KernelFacts {
-            config,
+            config: config(files, release.as_deref()),
             features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
             release,
             cpufreq: of_most("the cpufreq governor", &told, &mut findings),
@@ -592,7 +622,7 @@ impl KernelFacts {
     }
     /// Is an option built in?
     fn has(&self, option: &str) -> bool {
-        self.config.as_ref().is_some_and(|c| c.lines().any(|l| l.trim().strip_suffix("=y") == Some(option)))
+        self.config.as_ref().is_some_and(|c| switched_on(c, option))
     }
     /// Energy-aware placement is switched off, or left out when the kernel was built.
     fn without_eas(&self) -> bool {
@@ -667,11 +697,7 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
             )),
         }
     }
-    let lines = || facts.config.as_deref().unwrap_or_default().lines();
-    // Of 250 ticks a configuration says both HZ_250=y and HZ=250; a part of one, either.
-    let hz = lines().find_map(|l| l.trim().strip_prefix("CONFIG_HZ=")?.parse().ok());
-    let hz = hz.or([100, 250, 300, 1000].into_iter().find(|hz| facts.has(&format!("CONFIG_HZ_{hz}"))));
-    let hz = hz.filter(|hz| crate::kernel_toml::HZ.contains(hz));
+    let hz = facts.config.as_deref().and_then(ticks);
     let eas = facts.energy_aware.is_some() || facts.without_eas();
     let told = facts.version().is_some() || hz.is_some() || !facts.tunables.is_empty() || eas;
     if !told && policies.is_empty() && set.is_empty() {
@@ -936,6 +962,43 @@ mod tests {
         assert!(!text.contains("nr_migrate"));
         assert_eq!(out.diagnostics.len(), 2);
         assert!(out.diagnostics[0].message.ends_with("nr_migrate: `many` is left out"), "{:?}", out.diagnostics);
+    }
+
+    /// Ticks of the platform are those of the configuration; a guess is marked.
+    #[test]
+    fn ticks_of_a_platform() {
+        let hz = |config: Option<&'static str>| {
+            let out = platform(
+                &|path| match path {
+                    "sys/devices/system/cpu/online" => Some("0\n".into()),
+                    "proc/config" => config.map(String::from),
+                    _ => None,
+                },
+                "m",
+            );
+            let text = out.toml.unwrap();
+            text.lines().find(|l| l.starts_with("hz ")).unwrap().to_string()
+        };
+        assert_eq!(hz(Some("CONFIG_HZ_1000=y\n")), "hz    = 1000");
+        assert_eq!(hz(Some("CONFIG_HZ=300\n")), "hz    = 300");
+        for none in [None, Some("CONFIG_SMP=y\n"), Some("CONFIG_HZ=0\n")] {
+            assert_eq!(hz(none), "hz    = 250  # assumed: nothing tells it");
+        }
+    }
+
+    #[test]
+    fn clamps_of_the_system_are_told() {
+        let said = |values: [&'static str; 3]| {
+            let at = |path: &str| CLAMPS.iter().position(|(name, _)| path == format!("proc/sys/kernel/{name}"));
+            let facts = KernelFacts::of(&|path| at(path).map(|i| values[i].into()));
+            facts.findings.into_iter().map(|d| (d.code, d.message)).collect::<Vec<_>>()
+        };
+        assert_eq!(said(["1024\n"; 3]), []);
+        let told = said(["1024", "512\n", "0"]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|(code, _)| *code == "sysfs::W03"));
+        assert!(told[0].1.starts_with("sched_util_clamp_max = 512: not simulated; "), "{told:?}");
+        assert!(told[1].1.starts_with("sched_util_clamp_min_rt_default = 0: not simulated; real-time"), "{told:?}");
     }
 
     /// Two clocks of two and four CPUs, each set in its own way.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wattif::compare::{Runs, cover_letter};
 use wattif::explain::{Reruns, explain as explain_runs, same_inputs};
+use wattif::load::with_parameters;
 use wattif::replay::{Question, look_at, policy_of_thread, replay_until};
 use wattif::run::{Outcome, RunJson, run_with};
 use wattif::tables::{self, RunTables, with_views};
@@ -73,7 +74,15 @@ pub fn run(
         return Err(error);
     }
     let (outcome, tables) = played.map_err(told)?;
-    Ok(RawRun { json: json(&RunJson::new(&named, asked.settings.to_map(), &findings, &outcome)), tables })
+    Ok(RawRun {
+        json: json(&RunJson::new(
+            &named,
+            with_parameters(&asked.workload, asked.settings.clone()).to_map(),
+            &findings,
+            &outcome,
+        )),
+        tables,
+    })
 }
 
 fn play(

@@ -130,13 +130,7 @@ pub fn cover_letter(comparison: &Comparison, specs: &[RunSpec], seeds: &[u64], c
 
 /// What was run: the lines above a table.
 pub fn used(comparison: &Comparison, specs: &[RunSpec], set: &BTreeMap<String, String>, seeds: &[u64]) -> String {
-    let consecutive = seeds.windows(2).all(|w| w[0] + 1 == w[1]);
-    let shown = match seeds {
-        [one] => format!("seed {one}"),
-        [first, .., last] if consecutive => format!("seeds {first} to {last}"),
-        some => format!("seeds {}", some.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
-    };
-    let mut out = text::used(&specs[0], set, &shown);
+    let mut out = text::used(&specs[0], set, &text::seeds(seeds));
     for (name, spec) in comparison.kernels.iter().zip(specs).skip(1) {
         out += &format!("kernel    {name}: {}\n", spec.kernel.title);
     }

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Findings};
 use crate::run::{Done, Gate, Simulator};
-use crate::{data, run};
+use crate::{data, run, text};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use wattif_lab::explain::{
@@ -51,6 +51,7 @@ pub fn explain(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<
             Err(other) => return Err(other),
         }
     }
+    explanation.trust = text::trust_lines(&specs[0].platform);
     explanation.summarize();
     Ok(explanation)
 }

@@ -25,6 +25,7 @@ pub mod bug;
 pub mod cli;
 pub mod compare;
 pub mod data;
+mod demand;
 pub mod error;
 pub mod experiment;
 pub mod explain;

@@ -1,6 +1,7 @@
 //! Names and files to nouns: a platform, a kernel, a workload, each with what its parser had to say.
 
 use crate::data::{self, Collection, Source};
+use crate::demand;
 use crate::error::{Error, Findings, nearest};
 use crate::settings::Settings;
 use std::collections::BTreeMap;
@@ -100,11 +101,25 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
         let wrong = registry::check(&parsed.own);
         parsed.diagnostics.extend(wrong.into_iter().map(|message| unregistered(&source.text, message, None)));
         for d in parsed.diagnostics.iter_mut().filter(|d| d.code == "kernel::E09") {
-            let near = nearest(parsed.inherits.as_deref().unwrap_or_default(), Collection::Kernels.names());
-            d.help = Some(format!("beside the file or built in; like it: {}", near.join(", ")));
+            d.help = Some(no_such_parent(parsed.inherits.as_deref().unwrap_or_default(), &source.name));
         }
     }
     loaded(source, parsed.kernel, parsed.diagnostics)
+}
+
+/// What to do about a parent that is neither beside the file nor built in.
+fn no_such_parent(parent: &str, file: &str) -> String {
+    let name = parent.trim_end_matches(".toml");
+    if Path::new(file).file_stem().is_some_and(|stem| stem == name) {
+        return "that is this file itself; name another one beside it, or a built-in one: `wattif list kernels`".into();
+    }
+    if name != parent {
+        return format!("a parent is named without `.toml`: inherits = \"{name}\"");
+    }
+    match nearest(parent, Collection::Kernels.names()).as_slice() {
+        [] => "name a file beside this one, without `.toml`, or a built-in one: `wattif list kernels`".into(),
+        near => format!("beside the file or built in; like it: {}", near.join(", ")),
+    }
 }
 
 /// What a user's profile sets itself and `why` says to change nothing, each at its place. A setting of the same has its own note;
@@ -178,6 +193,13 @@ pub fn named_model(name: &str) -> Option<(&'static Model, Vec<(String, String)>)
     Some((models::model(name)?, params.collect()))
 }
 
+/// The settings, with the parameters behind a model's name as what they are: settings of the workload that others may override.
+pub fn with_parameters(workload: &str, mut settings: Settings) -> Settings {
+    let parameters = named_model(workload).map(|(_, parameters)| parameters).unwrap_or_default();
+    settings.workload.splice(0..0, parameters);
+    settings
+}
+
 /// What a model asks of the machine it is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
@@ -185,21 +207,34 @@ pub struct Machine {
     cpus: usize,
     /// Mean of their capacities when all are busy; 1024: of the calibration CPU.
     capacity: u64,
+    /// That of the fastest CPU.
+    fastest: u64,
+}
+
+impl Machine {
+    /// What the fastest CPU and all of them do at full speed, s of work a second.
+    pub fn speed(self) -> (f64, f64) {
+        let [fastest, mean] = [self.fastest, self.capacity].map(|c| c as f64 / CAPACITY_SCALE as f64);
+        (fastest, mean * self.cpus as f64)
+    }
 }
 
 /// So many CPUs, all like the calibration CPU.
 impl From<usize> for Machine {
     fn from(cpus: usize) -> Machine {
-        Machine { cpus, capacity: CAPACITY_SCALE }
+        Machine { cpus, capacity: CAPACITY_SCALE, fastest: CAPACITY_SCALE }
     }
 }
 
 impl From<&Platform> for Machine {
     fn from(platform: &Platform) -> Machine {
         let of = |(c, threads): (&Cpu, Vec<_>)| u64::from(c.capacity) * platform.share_of_core(threads.len());
-        let unit = u64::from(platform.cpus[platform.calibration_cpu.at()].capacity) * platform.nr_cpus() as u64;
+        let calibration = u64::from(platform.cpus[platform.calibration_cpu.at()].capacity);
+        let unit = calibration * platform.nr_cpus() as u64;
+        let fastest = platform.cpus.iter().map(|c| u64::from(c.capacity)).max().unwrap_or(calibration);
         Machine {
             cpus: platform.nr_cpus(),
+            fastest: fastest * CAPACITY_SCALE / calibration,
             capacity: platform.cpus.iter().zip(platform.core_threads()).map(of).sum::<u64>() / unit,
         }
     }
@@ -248,9 +283,18 @@ fn from_model(
     let value = built.ok().map(|(workload, unread)| {
         let unread = unread.iter().filter(|name| asked.contains(name));
         diagnostics.extend(unread.map(|name| without_meaning(model, name, &set)));
+        if !asked.is_empty() && machine.cpus != usize::MAX {
+            diagnostics.extend(demand::beyond(&workload, machine).into_iter().map(|why| too_much(why, &asked)));
+        }
         LoadedWorkload::from(workload)
     });
     loaded(source, value, diagnostics)
+}
+
+/// More than the machine can do, by parameters that somebody set.
+fn too_much(why: String, asked: &[String]) -> Diagnostic {
+    let help = format!("what is left waits, longer and longer, or is never begun: look at {}", asked.join(", "));
+    Diagnostic::warning("model::W02", 0..0, why).help(help)
 }
 
 /// A parameter that others make meaningless.
@@ -431,9 +475,11 @@ mod tests {
     /// Symmetric; a core of two threads gives 1.25; half the CPUs have 2.58 times the capacity of the others, where work counts.
     #[test]
     fn what_a_machine_can_do() {
-        for (name, cpus, capacity) in [("hikey620", 8, 1024), ("xeon_icx", 64, 640), ("rk3588", 8, 1832)] {
+        for (name, cpus, capacity, fastest) in
+            [("hikey620", 8, 1024, 1024), ("xeon_icx", 64, 640, 1024), ("rk3588", 8, 1832, 2641)]
+        {
             let platform = platform(name, &Settings::default()).unwrap().value;
-            assert_eq!(Machine::from(&platform), Machine { cpus, capacity }, "{name}");
+            assert_eq!(Machine::from(&platform), Machine { cpus, capacity, fastest }, "{name}");
         }
     }
 
@@ -445,6 +491,19 @@ mod tests {
         };
         assert!(told("linux-6.12", &["load=walt"]) && !told("linux-6.12", &[]));
         assert!(!told("android-4.9-walt", &[]) && !told("android-4.9", &["load=walt"]));
+    }
+
+    #[test]
+    fn a_parent_that_there_is_not() {
+        let help = |inherits: &str| {
+            let source = Source { name: "/tmp/k.toml".into(), text: format!("inherits = '{inherits}'").into() };
+            let Err(Error::Input(found)) = kernel_of(source, &Settings::default()) else { panic!("is refused") };
+            found.diagnostics.iter().find(|d| d.code == "kernel::E09").and_then(|d| d.help.clone()).unwrap()
+        };
+        assert!(help("k.toml").starts_with("that is this file itself"));
+        assert_eq!(help("linux-6.12.toml"), "a parent is named without `.toml`: inherits = \"linux-6.12\"");
+        assert!(help("linux-6.13").ends_with("like it: linux-3.13, linux-6.1, linux-6.12"));
+        assert!(help("zzzzzzzzzzzzzz").ends_with("`wattif list kernels`"));
     }
 
     #[test]

@@ -85,6 +85,13 @@ pub struct Outcome {
     pub wall_s: f64,
 }
 
+impl Outcome {
+    fn new(summary: RunSummary, metrics: Metrics, clock: &Stopwatch) -> Outcome {
+        let report = RunReport { deadlock: summary.deadlock.clone(), ..metrics.into_report() };
+        Outcome { summary, report, wall_s: clock.seconds() }
+    }
+}
+
 /// How long something takes; where there is no clock (wasm32), no time.
 struct Stopwatch(#[cfg(not(target_arch = "wasm32"))] std::time::Instant);
 
@@ -122,7 +129,7 @@ pub fn run(spec: &RunSpec, others: &mut [&mut dyn Observer]) -> Result<Outcome, 
         observers.push(&mut **other);
     }
     let summary = Simulator.run(spec, &mut observers)?;
-    Ok(Outcome { summary, report: metrics.into_report(), wall_s: clock.seconds() })
+    Ok(Outcome::new(summary, metrics, &clock))
 }
 
 /// Run `spec` with policies that no registry has, until the end or until `stop` is set. Policies set it themselves when they
@@ -145,7 +152,7 @@ pub fn run_with(
         Err(cause) if cause.is::<Stopped>() => return Err(Error::Stopped),
         Err(cause) => panic::resume_unwind(cause),
     };
-    Ok(Outcome { summary, report: metrics.into_report(), wall_s: clock.seconds() })
+    Ok(Outcome::new(summary, metrics, &clock))
 }
 
 /// Run `spec` until the end or until `stop` is set.

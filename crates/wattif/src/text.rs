@@ -3,7 +3,7 @@
 use crate::run::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use wattif_lab::metrics::{DomainReport, RunReport, Summary};
+use wattif_lab::metrics::{Deadlock, DomainReport, RunReport, Summary};
 use wattif_lab::table::{Align, Table, cell, one_line};
 use wattif_model::platform::{Platform, PowerUnit};
 use wattif_model::run::{Blocked, RunSpec};
@@ -100,6 +100,21 @@ pub fn trust_lines(platform: &Platform) -> Vec<String> {
         (_, false) => "power: estimated; only ratios mean something".into(),
     });
     lines
+}
+
+/// The last lines of a page: how far to trust `what`.
+pub fn trust_section(what: &str, platform: &Platform) -> String {
+    format!("\nHow far to trust {what}\n{}", indented(&trust(platform)))
+}
+
+/// `seed 1`, `seeds 1 to 20`, or each of them.
+pub fn seeds(seeds: &[u64]) -> String {
+    let consecutive = seeds.windows(2).all(|w| w[0] + 1 == w[1]);
+    match seeds {
+        [one] => format!("seed {one}"),
+        [first, .., last] if consecutive => format!("seeds {first} to {last}"),
+        some => format!("seeds {}", some.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// Two columns in.
@@ -377,13 +392,39 @@ fn energy(platform: &Platform, report: &RunReport) -> String {
     out
 }
 
-/// What stderr says of threads that wait for ever: who waits for whom, a few of them.
-pub fn deadlock_warning(blocked: &[Blocked]) -> String {
+/// Of each kernel of a comparison or point of a sweep, with so many seeds: which threads wait for ever, and for whom. Empty where
+/// none do.
+pub fn deadlocks<'a>(of: impl IntoIterator<Item = (String, Option<&'a Deadlock>)>, seeds: usize) -> String {
     const SHOWN: usize = 8;
-    let n = blocked.len();
+    let some: Vec<(String, &Deadlock)> = of.into_iter().filter_map(|(name, d)| Some((one_line(name), d?))).collect();
+    let told = |(name, d): &(String, &Deadlock)| {
+        let runs = if seeds > 1 { format!(" ({} of {seeds} seeds)", d.runs) } else { String::new() };
+        format!("{name}{runs}: {}", blocked(&d.blocked))
+    };
+    let mut out: String = some.iter().take(SHOWN).map(told).collect();
+    if some.len() > SHOWN {
+        let _ = writeln!(out, "… and so at {} more", some.len() - SHOWN);
+    }
+    out
+}
+
+/// The same for stderr.
+pub fn deadlock_warnings(told: &str) -> String {
+    let line = |l: &str| format!("{}{l}\n", if l.starts_with(' ') { "" } else { "warning: " });
+    told.lines().map(line).collect()
+}
+
+/// What stderr says of threads that wait for ever: who waits for whom, a few of them.
+pub fn deadlock_warning(of: &[Blocked]) -> String {
+    format!("warning: {}", blocked(of))
+}
+
+fn blocked(of: &[Blocked]) -> String {
+    const SHOWN: usize = 8;
+    let n = of.len();
     let all = if n == 1 { "1 thread is".into() } else { format!("{n} threads are") };
-    let mut out = format!("warning: {all} blocked for ever at the end\n");
-    out += &indented(&deadlock(&blocked[..n.min(SHOWN)]));
+    let mut out = format!("{all} blocked for ever at the end\n");
+    out += &indented(&deadlock(&of[..n.min(SHOWN)]));
     if n > SHOWN {
         out += &format!("  … and {} more\n", n - SHOWN);
     }

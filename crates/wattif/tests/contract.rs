@@ -141,6 +141,94 @@ fn a_deadlock_is_told_and_is_no_failure() {
     }
 }
 
+/// Once for each kernel, and for each point of a sweep; nothing where nobody waits.
+#[test]
+fn a_deadlock_is_told_of_kernels_and_points() {
+    let store = tempfile::tempdir().unwrap();
+    let path = |name: &str| store.path().join(name).to_str().unwrap().to_string();
+    std::fs::write(path("crossed.json"), CROSSED).unwrap();
+    let (file, runs) = (path("crossed.json"), path("s.sqlite"));
+    let on = ["-p", "hikey620", "--duration", "50ms", "--seeds", "2"];
+    let compare = [&["compare", &file, "-k", "linux-5.3", "-k", "linux-6.12"], &on[..]].concat();
+    let sweep = [&["sweep", &file, "--axis", "cpuidle=menu,teo", "--store", &runs], &on[..]].concat();
+    for (args, names) in [(&compare, ["linux-5.3", "linux-6.12"]), (&sweep, ["cpuidle=menu", "cpuidle=teo"])] {
+        let o = wattif(args, "");
+        for text in [&o.stdout, &o.stderr].map(|text| String::from_utf8_lossy(text)) {
+            for name in names {
+                let told = format!("{name} (2 of 2 seeds): 2 threads are blocked for ever at the end");
+                assert_eq!(text.matches(&told).count(), 1, "{told}: {text}");
+            }
+            assert_eq!(text.matches("a-0 waits for mutex `n`, held by b-1").count(), 2, "{text}");
+        }
+    }
+    let expect = json!({ "runs": 2, "blocked": [
+        { "thread": "a-0", "waits_for": "mutex `n`", "held_by": ["b-1"], "given_by": [] },
+        { "thread": "b-1", "waits_for": "mutex `m`", "held_by": ["a-0"], "given_by": [] }
+    ] });
+    let found = object(&[&compare[..], &["--json"]].concat(), "");
+    assert_eq!(found["deadlock"], json!([expect, expect]));
+    let found = object(&[&sweep[..], &["--json"]].concat(), "");
+    assert_eq!([&found["points"][0]["deadlock"], &found["points"][1]["deadlock"]], [&expect, &expect]);
+    let kernels = ["compare", "-", "-k", "linux-5.3", "-k", "linux-6.12"];
+    let lone = r#"{ "tasks": { "a": { "run": 100, "sleep": 100 } } }"#;
+    assert_eq!(object(&[&kernels[..], &on, &["--json"]].concat(), lone)["deadlock"], json!([null, null]));
+}
+
+#[test]
+fn a_sweep_says_what_was_used() {
+    let store = tempfile::tempdir().unwrap();
+    let runs = store.path().join("s.sqlite").to_str().unwrap().to_string();
+    let axes = ["--axis", "kernel=linux-5.3,linux-5.6", "--axis", "platform=hikey620,hikey960"];
+    let args = ["sweep", "server:load_pct=20", "--set", "cpuidle=teo", "--duration", "20ms", "--store", &runs];
+    let args = [&args[..], &axes].concat();
+    let found = object(&[&args[..], &["--json"]].concat(), "");
+    let spec = &found["spec"];
+    assert_eq!(spec["platforms"], json!(["hikey620", "hikey960"]));
+    assert_eq!(spec["kernels"], json!(["linux-5.3", "linux-5.6"]));
+    assert_eq!((&spec["workload"], &spec["duration_s"]), (&json!("server"), &json!(0.02)));
+    assert_eq!(spec["set"], json!({ "cpuidle": "teo", "workload.load_pct": "20" }));
+    check(&spec["trust"], &json!({ "hikey620": [""], "hikey960": [""] }), "trust");
+    let text = String::from_utf8_lossy(&wattif(&args, "").stdout).into_owned();
+    for part in [
+        "workload  server: 0.02000 s, seed 1\n",
+        "platform  hikey620: ",
+        "platform  hikey960: ",
+        "kernel    linux-5.3: ",
+        "kernel    linux-5.6: ",
+        "set       workload.load_pct = 20\n",
+        "\nHow far to trust hikey620\n  - ",
+        "\nHow far to trust hikey960\n  - ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn explanations_say_how_far_to_trust_them() {
+    let about = ["linux-5.3", "linux-5.6", "server", "-p", "hikey620", "--duration", "20ms", "--seeds", "1"];
+    for verb in ["explain", "bisect"] {
+        let args = [&[verb], &about[..]].concat();
+        let text = String::from_utf8_lossy(&wattif(&args, "").stdout).into_owned();
+        assert!(text.starts_with("server on hikey620") && text.contains("\nHow far to trust it\n  - "), "{text}");
+        let found = object(&[&args[..], &["--json"]].concat(), "");
+        check(&found, &json!({ "platform": "", "workload": "", "trust": [""] }), verb);
+    }
+}
+
+/// Parameters behind a model's name are settings of the workload, and a setting of the same counts.
+#[test]
+fn parameters_of_a_model_are_settings() {
+    let run = |name: &str, set: &[&str]| {
+        let args = ["run", name, "-p", "hikey620", "--duration", "20ms", "--json"];
+        let found = object(&[&args[..], set].concat(), "");
+        (found["spec"]["set"].clone(), found["digest"].clone(), found["spec"]["hash"].clone())
+    };
+    let behind = run("server:load_pct=20", &[]);
+    assert_eq!(behind.0, json!({ "workload.load_pct": "20" }));
+    assert_eq!(behind, run("server", &["--set", "workload.load_pct=20"]));
+    assert_eq!(run("server:load_pct=20", &["--set", "workload.load_pct=30"]).0, json!({ "workload.load_pct": "30" }));
+}
+
 #[test]
 fn compare() {
     let args = ["compare", "-", "-p", "hikey620", "-k", "linux-5.3", "-k", "linux-5.6", "-k", "linux-6.1"];

@@ -33,6 +33,10 @@ fn main() -> ExitCode {
         ["web"] => web::build(),
         ["boards"] => boards::test(),
         ["pgo"] => pgo::build("wattif").map(|path| println!("{}", path.display())),
+        ["-h" | "--help" | "help"] | [_, "-h" | "--help"] => {
+            print!("{USAGE}\ncases of bench: {}\n", test::cases().join(" "));
+            return ExitCode::SUCCESS;
+        }
         ["bench", cases @ ..] => test::bench(cases),
         ["gen"] => generate::write(),
         ["gen", "--check"] => generate::check(),

@@ -52,6 +52,23 @@ fn skip(why: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Cases of `cargo xtask bench`, by the source of `wattif-bench`, which takes minutes to build.
+pub fn cases() -> Vec<&'static str> {
+    const SOURCE: &str = include_str!("../../wattif-bench/src/cases.rs");
+    let named = SOURCE.split("Case { name: \"").skip(1);
+    named.filter_map(|rest| Some(rest.split_once('"')?.0)).collect()
+}
+
+/// Refuses what `wattif-bench` does not know, before it is built.
+fn known(asked: &[&str]) -> Result<(), String> {
+    let (cases, alone) = (cases(), ["decisions", "traces"]);
+    let refused = asked.iter().find(|name| !(cases.contains(name) || asked.len() == 1 && alone.contains(name)));
+    match refused {
+        Some(name) => Err(format!("no case `{name}`: there are {}; alone, decisions, traces, page", cases.join(", "))),
+        None => Ok(()),
+    }
+}
+
 /// `cargo xtask bench`: one JSON line per case, of a profile-guided build; of the release build where that is asked for, or all
 /// that can be had.
 pub fn bench(cases: &[&str]) -> Result<(), String> {
@@ -62,6 +79,7 @@ pub fn bench(cases: &[&str]) -> Result<(), String> {
         ["--plain", cases @ ..] => (true, cases),
         cases => (false, cases),
     };
+    known(cases)?;
     if !plain {
         match crate::pgo::build("wattif-bench") {
             Ok(bench) => return run(&bench.to_string_lossy(), cases),
@@ -70,4 +88,17 @@ pub fn bench(cases: &[&str]) -> Result<(), String> {
     }
     let args = ["run", "--release", "--locked", "--quiet", "-p", "wattif-bench", "--"];
     run(&cargo(), &args.iter().chain(cases).copied().collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_known_without_a_build() {
+        assert!([&["eight_cpus", "cpus_64"][..], &["decisions"], &[]].into_iter().all(|asked| known(asked).is_ok()));
+        assert!(known(&["decisions", "eight_cpus"]).is_err());
+        let why = bench(&["--plain", "eight_cpu"]).unwrap_err();
+        assert!(why.starts_with("no case `eight_cpu`: there are eight_cpus, cpus_64, "), "{why}");
+    }
 }

@@ -84,6 +84,9 @@ impl Builder {
 
     /// A known event whose names are told apart.
     pub fn kind(&mut self, kind: Kind, place: Place, ints: &[i64; INTS]) {
+        let mut ints = *ints;
+        // The priority −1 of SCHED_DEADLINE is printed without its sign in some forms: it wraps as in C.
+        prios(kind).iter().for_each(|(_, prio)| ints[*prio] = ints[*prio] as i32 as i64);
         if place.cpu as usize >= CpuSet::MAX_CPUS {
             self.beyond += 1;
             return;
@@ -95,7 +98,7 @@ impl Builder {
         for &(pid, _) in prios(kind).iter().filter(|(_, prio)| ints[*prio] < 0) {
             self.deadline(ints[pid]);
         }
-        let Some(event) = kind.event(ints, in_irq) else { return };
+        let Some(event) = kind.event(&ints, in_irq) else { return };
         match event {
             Recorded::Irq { enter } => {
                 let cpu = place.cpu as usize;

@@ -222,6 +222,16 @@ beta-100 [000] 10.007200: sched_switch: beta:100 [120] S ==> swapper/0:0 [120]
         assert!(read(&huge).0.threads.contains_key(&101), "what is no pid is none");
     }
 
+    /// `trace-cmd report` prints −1 without its sign.
+    #[test]
+    fn a_priority_without_its_sign() {
+        let form = USED_AGAIN.replace("comm=sh pid=100 prio=120 target_cpu=000", "sh:100 [4294967295] CPU:000");
+        let (r, _) = read(&form);
+        assert_eq!((r.threads[&100].policy, r.threads[&101].policy), (None, Some("SCHED_DEADLINE")));
+        let woken = Event::SchedWakeupNew { pid: Pid(101), prio: 0, target_cpu: wattif_model::CpuId(0) };
+        assert!(r.records.iter().any(|r| r.event() == Some(&woken)), "{:?}", r.records);
+    }
+
     #[test]
     fn who_is_switched_in_again_was_parked() {
         let woken = "<idle>-0 [000] 10.0015: sched_switch: swapper/0:0 [120] R ==> alpha:100 [120]\n";

@@ -1,7 +1,7 @@
 //! From the reports of runs to the `wattif.compare/1` object.
 
 use crate::metrics::energy::in_energy;
-use crate::metrics::{Better, RunReport, better, info, is_neutral};
+use crate::metrics::{Better, Deadlock, RunReport, better, info, is_neutral};
 use crate::stats::{bca_mean, cohens_dz, holm, mean, paired_ratio};
 use serde::Serialize;
 
@@ -21,6 +21,8 @@ pub struct Comparison {
     pub seeds: usize,
     /// A row per metric.
     pub metrics: Vec<MetricRow>,
+    /// Per kernel, in the order of `kernels`: threads blocked for ever; `None`: in no run.
+    pub deadlock: Vec<Option<Deadlock>>,
 }
 
 impl MetricRow {
@@ -89,7 +91,8 @@ pub fn fold(
     assert!(runs.iter().all(|r| r.len() == seeds), "every kernel has the same seeds");
     let mut metrics: Vec<MetricRow> = names.iter().map(|name| row(name.as_ref(), runs)).collect();
     correct(&mut metrics);
-    Comparison { schema: SCHEMA, spec, kernels: kernels.to_vec(), seeds, metrics }
+    let deadlock = runs.iter().map(|of| Deadlock::of(of)).collect();
+    Comparison { schema: SCHEMA, spec, kernels: kernels.to_vec(), seeds, metrics, deadlock }
 }
 
 fn row(name: &str, runs: &[Vec<RunReport>]) -> MetricRow {

@@ -145,6 +145,8 @@ pub struct Explanation {
     pub shares_note: Option<String>,
     /// Ten sentences at most, each with its number.
     pub summary: Vec<String>,
+    /// What of the platform is measured, estimated or calibrated; the caller's.
+    pub trust: Vec<String>,
 }
 
 impl Explanation {
@@ -171,6 +173,7 @@ impl Explanation {
             shares_of: None,
             shares_note: None,
             summary: Vec::new(),
+            trust: Vec::new(),
         }
     }
 

@@ -110,6 +110,10 @@ impl Explanation {
         if let Some(note) = &self.shares_note {
             let _ = writeln!(out, "\nNo shares: {note}");
         }
+        if !self.trust.is_empty() {
+            out += "\nHow far to trust it\n";
+            self.trust.iter().for_each(|line| out += &format!("  - {line}\n"));
+        }
         out
     }
 

@@ -36,7 +36,7 @@ pub use latency::{BINS, Histogram, Latency, WakeupLatency, WuLat};
 pub use loops::RtappLoops;
 pub use names::{Better, MetricInfo, better, info, is_neutral, list};
 pub use oracle::{IdleWakeups, Oracle, OracleReport};
-pub use report::{GroupReport, MarkRate, RunMetrics, RunReport, TaskReport};
+pub use report::{Deadlock, GroupReport, MarkRate, RunMetrics, RunReport, TaskReport};
 pub use signals::{FollowReport, Signals, SignalsReport};
 pub use tasks::{TaskTotals, Tasks};
 pub use throughput::Throughput;

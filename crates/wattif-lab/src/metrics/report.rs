@@ -7,6 +7,7 @@ use super::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use wattif_model::run::Blocked;
 use wattif_model::trace::EnergyTotals;
 
 /// Everything measured in one run; serialises as the contract asks.
@@ -25,9 +26,30 @@ pub struct RunReport {
     /// A row per group (cgroup) but the root; empty where there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<CgroupReport>,
+    /// Threads blocked for ever at the end, as the simulator says; a recording says nothing of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deadlock: Vec<Blocked>,
     /// The exact energy, to be compared with the machine's own.
     #[serde(skip)]
     pub energy_fj: EnergyTotals,
+}
+
+/// What several runs, a seed each, say of threads blocked for ever.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Deadlock {
+    /// So many of the runs end with such threads.
+    pub runs: usize,
+    /// Those of the first of these runs.
+    pub blocked: Vec<Blocked>,
+}
+
+impl Deadlock {
+    /// `None`: no run has any.
+    pub fn of(reports: &[RunReport]) -> Option<Deadlock> {
+        let mut with = reports.iter().map(|r| &r.deadlock).filter(|blocked| !blocked.is_empty());
+        let blocked = with.next()?.clone();
+        Some(Deadlock { runs: 1 + with.count(), blocked })
+    }
 }
 
 /// Figures of the whole run. Latencies are of the workload's threads; housekeeping is left out.
@@ -157,7 +179,8 @@ impl Metrics {
             mark.share(metrics.energy.as_ref(), &by_task, &self.frames);
         }
         let (domains, groups) = (self.frequency.rows(), self.groups.rows(self.end));
-        RunReport { metrics, tasks, by_task, cpus, domains, groups, energy_fj: self.energy.totals() }
+        let energy_fj = self.energy.totals();
+        RunReport { metrics, tasks, by_task, cpus, domains, groups, deadlock: Vec::new(), energy_fj }
     }
 
     fn run_metrics(&self, cpus: &[CpuReport]) -> RunMetrics {

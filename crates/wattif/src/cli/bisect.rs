@@ -4,9 +4,10 @@ use super::explain::RerunArgs;
 use super::inputs::Inputs;
 use super::{Exit, output};
 use crate::error::{Error, Look};
-use crate::explain;
+use crate::{explain, text};
 use wattif_lab::explain::Bisection;
 use wattif_lab::stats::FEWEST;
+use wattif_model::run::RunSpec;
 
 /// Say which switch of two kernel profiles carries a difference: from A to B one switch at a time.
 ///
@@ -59,16 +60,19 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
             "hashes": [specs[0].hash(), specs[1].hash()],
             "seeds": reruns.seeds,
             "duration_s": seconds,
+            "trust": text::trust_lines(&specs[0].platform),
             "metrics": found,
         }))?,
-        false => output::data(&page(&specs[0].workload.name, args, seconds, &found))?,
+        false => output::page(&page(&specs[0], args, seconds, &found))?,
     }
     Ok(Exit::Done)
 }
 
-fn page(workload: &str, args: &Args, seconds: f64, found: &[Bisection]) -> String {
+fn page(spec: &RunSpec, args: &Args, seconds: f64, found: &[Bisection]) -> String {
     let mut out = format!(
-        "{workload}: from {} (A) to {} (B) one switch at a time; {} seeds of {} s{}\n",
+        "{} on {}: from {} (A) to {} (B) one switch at a time; {} seeds of {} s{}\n",
+        spec.workload.name,
+        spec.platform.name,
         args.a,
         args.b,
         args.reruns.seeds,
@@ -79,5 +83,5 @@ fn page(workload: &str, args: &Args, seconds: f64, found: &[Bisection]) -> Strin
         Some(first) if first.steps.is_empty() => out += "\nThe profiles differ in nothing: 0 switches.\n",
         _ => found.iter().for_each(|f| out += &format!("\n{}", f.to_text())),
     }
-    out
+    out + &text::trust_section("it", &spec.platform)
 }

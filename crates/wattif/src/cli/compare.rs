@@ -6,7 +6,7 @@ use super::plots::{self, PlotArg};
 use super::report::{self, ReportArg, command};
 use super::{Exit, output};
 use crate::compare::{self, Runs};
-use crate::error::{Error, Look};
+use crate::error::{Error, Look, printable};
 use crate::explain::{run_file, same_inputs};
 use crate::run::seeds;
 use crate::{data, experiment, load, tables, text};
@@ -88,6 +88,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         (true, _) => output::json(&comparison)?,
         (_, markdown) => output::page(&page(&loaded, &seeds, &comparison, markdown))?,
     }
+    output::note(&printable(&text::deadlock_warnings(&deadlocks(&comparison))));
     let mut exit = Exit::Done;
     for condition in &fail_if {
         for found in condition.holds(&comparison)? {
@@ -211,6 +212,16 @@ fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool)
         return compare::cover_letter(comparison, &loaded.specs, seeds, &command());
     }
     let used = compare::used(comparison, &loaded.specs, &loaded.settings.to_map(), seeds);
-    let trust = text::indented(&text::trust(&loaded.specs[0].platform));
-    format!("{used}\n{}\nHow far to trust it\n{trust}", comparison.to_text())
+    let mut out = format!("{used}\n{}", comparison.to_text());
+    let deadlocks = deadlocks(comparison);
+    if !deadlocks.is_empty() {
+        out += &format!("\nBlocked for ever at the end\n{}", text::indented(&deadlocks));
+    }
+    out + &text::trust_section("it", &loaded.specs[0].platform)
+}
+
+/// Kernels under which threads wait for ever.
+fn deadlocks(comparison: &Comparison) -> String {
+    let of = comparison.kernels.iter().cloned().zip(comparison.deadlock.iter().map(Option::as_ref));
+    text::deadlocks(of, comparison.seeds)
 }

@@ -100,16 +100,16 @@ impl Inputs {
     }
 
     /// Read everything; mistakes of all inputs are shown before the first is returned.
-    pub fn load(&self, workload: &str, kernels: &[String], look: Look) -> Result<Loaded, Error> {
+    pub fn load(&self, name: &str, kernels: &[String], look: Look) -> Result<Loaded, Error> {
         let platform = self.machine();
-        if workload == "-" && platform == "-" {
+        if name == "-" && platform == "-" {
             return Err(Error::Usage("only one of WORKLOAD and -p can be standard input".into()));
         }
         let settings = Settings::parse(&self.set)?;
         let mut findings = Vec::new();
         let platform = load::platform(platform, &settings);
         let machine = platform.as_ref().map_or(usize::MAX.into(), |p| load::Machine::from(&p.value));
-        let workload = load::workload(workload, machine, self.dialect.into(), &settings);
+        let workload = load::workload(name, machine, self.dialect.into(), &settings);
         let kernels: Vec<_> = kernels.iter().map(|k| load::kernel(k, &settings)).collect();
         let failures = platform.is_err() as usize + workload.is_err() as usize;
         if failures + kernels.iter().filter(|k| k.is_err()).count() > 1 {
@@ -147,6 +147,7 @@ impl Inputs {
         for f in &findings {
             output::note(&f.render(look, Severity::Note));
         }
+        let settings = load::with_parameters(name, settings);
         Ok(Loaded { specs, settings, findings, workload_text, logs: workload.value.logs })
     }
 }

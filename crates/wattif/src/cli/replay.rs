@@ -201,7 +201,7 @@ fn page(replayed: &Replayed) -> String {
     if let Some(comparison) = &replayed.comparison {
         out += &format!("\nWhat if{}\n{}", with(set), text::indented(&comparison.to_text()));
     }
-    out + &format!("\nHow far to trust it\n{}", text::indented(&text::trust(&looked.platform)))
+    out + &text::trust_section("it", &looked.platform)
 }
 
 /// ` with cpufreq=performance`; nothing where nothing is set.

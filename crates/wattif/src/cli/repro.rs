@@ -173,7 +173,7 @@ fn page(entry: &Entry, plan: &Plan, rows: &[ResultRow], results: &Results) -> Re
     out += &e.to_text(rows, results);
     for name in &e.platforms {
         let platform = load::platform(name, &Default::default())?.value;
-        out += &format!("\nHow far to trust {name}\n{}", text::indented(&text::trust(&platform)));
+        out += &text::trust_section(name, &platform);
     }
     out.push('\n');
     Ok(out)

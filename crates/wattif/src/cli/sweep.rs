@@ -4,10 +4,10 @@ use super::plots::PlotArg;
 use super::report::{self, ReportArg};
 use super::swept::Swept;
 use super::{Exit, output};
-use crate::error::{Error, Look};
+use crate::error::{Error, Look, printable};
 use crate::report::Report;
-use crate::sweep::{Figure, Row, Store, Table as Found, run_local};
-use crate::tables;
+use crate::sweep::{Figure, Row, Store, Sweep, Table as Found, run_local};
+use crate::{tables, text};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use wattif_lab::metrics;
@@ -124,8 +124,9 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     match args.json {
         _ if args.arrow.as_deref() == Some(Path::new("-")) => {}
         true => output::json(&table)?,
-        false => output::data(&page(&table, &shown, front.is_some()))?,
+        false => output::page(&page(&plan, &table, &shown, front.is_some()))?,
     }
+    output::note(&printable(&text::deadlock_warnings(&deadlocks(&table))));
     Ok(Exit::Done)
 }
 
@@ -209,7 +210,13 @@ fn pair(text: &str) -> Result<[String; 2], Error> {
     Ok([a.trim().to_string(), b.trim().to_string()])
 }
 
-fn page(found: &Found, metrics: &[String], front: bool) -> String {
+/// Points at which threads wait for ever.
+fn deadlocks(found: &Found) -> String {
+    let name = |row: &Row| found.axes.iter().map(|a| format!("{a}={}", row.axes[a])).collect::<Vec<_>>().join(" ");
+    text::deadlocks(found.points.iter().map(|row| (name(row), row.deadlock.as_ref())), found.seeds.len())
+}
+
+fn page(plan: &Sweep, found: &Found, metrics: &[String], front: bool) -> String {
     let left = found.axes.iter().map(|name| (name.clone(), Align::Left));
     let named = |m: &String| match found.units[m].as_str() {
         "" => m.clone(),
@@ -220,14 +227,18 @@ fn page(found: &Found, metrics: &[String], front: bool) -> String {
     for row in &found.points {
         table.row(cells(found, row, metrics));
     }
-    let mut out = table.to_text();
+    let mut out = format!("{}\n{}", plan.used(), table.to_text());
     if front {
         out += "\nfront: no other point is better in both metrics\n";
     }
     if (2..FEWEST).contains(&found.seeds.len()) {
         out += &format!("\n{} seeds are too few for an interval: use --seeds {FEWEST} or more\n", found.seeds.len());
     }
-    out
+    let deadlocks = deadlocks(found);
+    if !deadlocks.is_empty() {
+        out += &format!("\nBlocked for ever at the end\n{}", text::indented(&deadlocks));
+    }
+    out + &plan.trust()
 }
 
 fn cells(found: &Found, row: &Row, metrics: &[String]) -> Vec<String> {

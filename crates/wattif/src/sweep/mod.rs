@@ -12,14 +12,16 @@ use crate::error::{Error, Findings, nearest};
 use crate::load::{self, Asked};
 use crate::run::{Done, Gate, Outcome, run, run_until};
 use crate::settings::Settings;
+use crate::text;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use wattif_formats::rtapp::Dialect;
-use wattif_lab::metrics::{self, RunReport, unit_on};
+use wattif_lab::metrics::{self, Deadlock, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_lab::sweep::{Axis, Point, Sampling, pareto, points};
+use wattif_lab::table::cell;
 use wattif_model::Ns;
 use wattif_model::run::RunSpec;
 
@@ -59,6 +61,8 @@ pub struct Sweep {
     pub points: Vec<Point>,
     /// A run per point, with the first seed.
     specs: Vec<RunSpec>,
+    /// Settings of all points.
+    set: BTreeMap<String, String>,
     /// Seeds of every point.
     pub seeds: Vec<u64>,
     /// What there is to say about the inputs: each once, and of how many points it is true if not of all.
@@ -94,7 +98,9 @@ impl Question {
         let (specs, said): (Vec<_>, Vec<_>) = read.into_iter().unzip();
         let mut findings = vec![load::repeated(&settings)];
         findings.extend(each_once(said));
-        Ok(Sweep { axes: names, points, specs, seeds: self.seeds.clone(), findings })
+        let mut set = load::with_parameters(&self.workload, settings).to_map();
+        names.iter().for_each(|axis| drop(set.remove(axis)));
+        Ok(Sweep { axes: names, points, specs, set, seeds: self.seeds.clone(), findings })
     }
 
     /// Refuses what no plan could be made of, by the first value of every axis.
@@ -231,7 +237,7 @@ impl Sweep {
         for ((point, spec), reports) in self.points.iter().zip(&self.specs).zip(self.reports(store)?) {
             let axes = self.axes.iter().cloned().zip(point.iter().cloned()).collect();
             let metrics = names.iter().map(|name| (name.clone(), Figure::of(name, &reports))).collect();
-            rows.push(Row { axes, hash: spec.hash(), metrics, front: false });
+            rows.push(Row { axes, hash: spec.hash(), metrics, front: false, deadlock: Deadlock::of(&reports) });
         }
         if let Some(of) = front {
             self.check_front(of)?;
@@ -247,8 +253,58 @@ impl Sweep {
             axes: self.axes.clone(),
             units: names.iter().map(|name| (name.clone(), self.unit(name))).collect(),
             seeds: self.seeds.clone(),
+            spec: self.used_json(),
             points: rows,
         })
+    }
+
+    fn used_json(&self) -> Used {
+        let platforms = self.each(|s| &s.platform.name);
+        let trust = |s: &&RunSpec| (s.platform.name.clone(), text::trust_lines(&s.platform));
+        Used {
+            platforms: platforms.iter().map(|s| s.platform.name.clone()).collect(),
+            kernels: self.each(|s| &s.kernel.name).iter().map(|s| s.kernel.name.clone()).collect(),
+            workload: self.specs[0].workload.name.clone(),
+            duration_s: self.duration().map(Ns::as_s_f64),
+            set: self.set.clone(),
+            trust: platforms.iter().map(trust).collect(),
+        }
+    }
+
+    /// The first point of each name.
+    fn each(&self, name: impl Fn(&RunSpec) -> &String) -> Vec<&RunSpec> {
+        let mut seen = BTreeSet::new();
+        self.specs.iter().filter(|s| seen.insert(name(s))).collect()
+    }
+
+    /// Of each run, where all points have the same.
+    fn duration(&self) -> Option<Ns> {
+        let first = self.specs[0].duration;
+        self.specs.iter().all(|s| s.duration == first).then_some(first)
+    }
+
+    /// The lines that name what was swept: workload, platforms, kernels, settings.
+    pub fn used(&self) -> String {
+        let first = &self.specs[0];
+        let duration =
+            self.duration().map_or("as long as each point says".into(), |d| format!("{} s", cell(d.as_s_f64())));
+        let mut out = format!("workload  {}: {duration}, {}\n", first.workload.name, text::seeds(&self.seeds));
+        for s in self.each(|s| &s.platform.name) {
+            out += &format!("platform  {}: {}\n", s.platform.name, s.platform.title);
+        }
+        for s in self.each(|s| &s.kernel.name) {
+            out += &format!("kernel    {}: {}\n", s.kernel.name, s.kernel.title);
+        }
+        self.set.iter().for_each(|(path, value)| out += &format!("set       {path} = {value}\n"));
+        out
+    }
+
+    /// How far to trust each platform.
+    pub fn trust(&self) -> String {
+        match self.each(|s| &s.platform.name).as_slice() {
+            [one] => text::trust_section("it", &one.platform),
+            several => several.iter().map(|s| text::trust_section(&s.platform.name, &s.platform)).collect(),
+        }
     }
 }
 
@@ -263,8 +319,27 @@ pub struct Table {
     pub units: BTreeMap<String, String>,
     /// Seeds of every point.
     pub seeds: Vec<u64>,
+    /// What is the same at all points, and of what they are made.
+    pub spec: Used,
     /// In the order of the plan.
     pub points: Vec<Row>,
+}
+
+/// What was swept, and how far to trust it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Used {
+    /// Names, in the order of the points.
+    pub platforms: Vec<String>,
+    /// Names, in the order of the points.
+    pub kernels: Vec<String>,
+    /// Name of the workload.
+    pub workload: String,
+    /// Length of each run, s; `None`: it differs from point to point.
+    pub duration_s: Option<f64>,
+    /// Settings of all points.
+    pub set: BTreeMap<String, String>,
+    /// Platform → what is measured, estimated or calibrated.
+    pub trust: BTreeMap<String, Vec<String>>,
 }
 
 /// One point.
@@ -278,6 +353,8 @@ pub struct Row {
     pub metrics: BTreeMap<String, Figure>,
     /// No other point is better in both metrics of the front.
     pub front: bool,
+    /// Threads blocked for ever; `None`: in no run.
+    pub deadlock: Option<Deadlock>,
 }
 
 /// A metric over the seeds of a point.

@@ -30,9 +30,9 @@ use own_words::in_its_words;
 use serde_json::{Map as Object, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use wattif_model::CpuSet;
 use wattif_model::workload::dist::Dist;
 use wattif_model::workload::{Amount, Chunk, GroupSpec, Op, Policy, SchedAttr, TaskSpec, Workload};
+use wattif_model::{CpuSet, Ns};
 
 /// Longer work and sleeps stand for "until the end", µs.
 const FOREVER_US: u64 = 1_000_000_000;
@@ -56,7 +56,8 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
     let mut own = workload.clone();
     let background = background::left_out(&mut own);
     let workload = &in_its_words(&own);
-    let mut writer = Writer { workload, names: names(workload), lost: BTreeSet::new(), own: BTreeSet::new() };
+    let mut writer =
+        Writer { workload, names: names(workload), lost: BTreeSet::new(), own: BTreeSet::new(), unsaid: vec![] };
     writer.lost.extend(background.map(Cow::from));
     writer.lost.extend(renamed(&own.tasks, &writer.names));
     let said = match &writer.names[own.tasks.len()..] {
@@ -182,6 +183,8 @@ struct Writer<'w> {
     lost: BTreeSet<Cow<'static, str>>,
     /// Queues into which the task that is being written puts tokens.
     own: BTreeSet<u32>,
+    /// Attributes of which the phases that are being written leave out what the thread has by then, with the rest of them.
+    unsaid: Vec<(&'w Op, Unsaid, SchedAttr)>,
 }
 
 impl<'w> Writer<'w> {
@@ -200,10 +203,13 @@ impl<'w> Writer<'w> {
             }
             // Phases whose attributes change have a loop around them only as a task.
             [first @ .., Step::Loop(count, body)] if task.startup.0 == 0 && is_one_more(first, *count, body) => {
+                match unsaid(&task.attr, first, body) {
+                    Some(unsaid) => self.unsaid = unsaid,
+                    None => drop(self.lost.insert(
+                        "rounds alike but for the first, which sets other attributes: it became like the others".into(),
+                    )),
+                }
                 let (count, body) = (count.map(|n| n.saturating_add(1)), std::mem::take(body));
-                self.lost.insert(
-                    "rounds alike but for the first, which sets other attributes: it became like the others".into(),
-                );
                 steps = body;
                 rounds(count)
             }
@@ -222,7 +228,14 @@ impl<'w> Writer<'w> {
         }
         let mut first = Phase::default();
         self.op(&Op::Run(Amount::Fixed(task.startup.0)), &mut first, &mut None);
-        out.0.push(("phases".into(), Node::Map(self.phases(&steps, first))));
+        let mut phases = self.phases(&steps, first);
+        self.unsaid.clear();
+        if phases.is_empty() {
+            // rt-app wants an event in every task; with loop 0 its threads never come to it.
+            out.insert("loop", 0);
+            phases = vec![("p0".into(), Node::Map(vec![("run0".into(), Node::Value(1.into()))]))];
+        }
+        out.0.push(("phases".into(), Node::Map(phases)));
         out.0
     }
 
@@ -308,10 +321,19 @@ impl<'w> Writer<'w> {
                 "attributes that change within a loop: the first of each is set at its beginning, and stays".into(),
             );
         }
+        let unsaid = self.unsaid.iter().find(|(of, ..)| std::ptr::eq(*of, op)).copied();
         match op {
             Op::SetAffinity(_) if late && phase.bound => {}
             Op::SetAffinity(cpus) => (*bound, phase.bound) = (cpus.as_ref().map(list), true),
             Op::SetAttr(_) if late && phase.attributes.has("policy") => {}
+            Op::SetAttr(attr) if unsaid.is_some() => {
+                let (_, unsaid, said) = unsaid.expect("is some");
+                if unsaid == Unsaid::Slice {
+                    let priority = if attr.policy.is_rt() { attr.rt_priority.into() } else { i16::from(attr.nice) };
+                    phase.attributes.insert("priority", priority);
+                }
+                clamps(&said, &mut phase.attributes);
+            }
             Op::SetAttr(attr) => {
                 // What belonged to another policy goes; a clamp that is not given stays.
                 phase
@@ -527,6 +549,63 @@ fn is_one_more(first: &[Step<'_>], count: Option<u64>, body: &[Step<'_>]) -> boo
     before.iter().filter(work).eq(again.iter().filter(work))
 }
 
+/// What a phase leaves out of its attributes, for the thread has it when it comes there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unsaid {
+    /// The policy with all that belongs to it: the phase names clamps alone.
+    Policy,
+    /// The slice: the phase names a priority, and has the policy of its first round for good.
+    Slice,
+}
+
+/// Of a loop that does once more what comes `first`, with other attributes: what phases must not say, so that one loop does
+/// both. `None`: no phases do.
+fn unsaid<'w>(task: &SchedAttr, first: &[Step<'w>], body: &[Step<'w>]) -> Option<Vec<(&'w Op, Unsaid, SchedAttr)>> {
+    let (first, later) = (written_out(first), written_out(body));
+    let mut found = Vec::new();
+    let mut pairs = Vec::new();
+    for (f, l) in first.iter().zip(&later) {
+        match (f, l) {
+            (Op::SetAttr(f), Op::SetAttr(of)) => {
+                let unsaid = match f == of {
+                    true => None,
+                    false if SchedAttr { runtime: f.runtime, ..plain(of) } == plain(f) => Some(Unsaid::Slice),
+                    false => Some(Unsaid::Policy),
+                };
+                pairs.push((f, of, unsaid));
+                let clamps =
+                    SchedAttr { util_min: f.util_min.or(of.util_min), util_max: f.util_max.or(of.util_max), ..*of };
+                found.extend(unsaid.map(|unsaid| (*l, unsaid, clamps)));
+            }
+            (f, l) if f == l => {}
+            _ => return None,
+        }
+    }
+    // What is read of that, in the first round and in all others, must be what there was.
+    let mut has = plain(task);
+    let firsts = pairs.iter().map(|(f, _, unsaid)| (f, *unsaid, None));
+    let others = pairs.iter().map(|(f, l, unsaid)| (l, *unsaid, Some(f)));
+    let fits = firsts.chain(others).all(|(attr, unsaid, settled)| {
+        let read = match (unsaid, settled) {
+            (None, _) => plain(attr),
+            (Some(Unsaid::Policy), _) => has,
+            (Some(Unsaid::Slice), None) => SchedAttr { nice: attr.nice, rt_priority: attr.rt_priority, ..has },
+            (Some(Unsaid::Slice), Some(f)) => {
+                let runtime = if has.policy == f.policy { has.runtime } else { Ns::ZERO };
+                SchedAttr { runtime, ..plain(f) }
+            }
+        };
+        has = plain(attr);
+        read == has
+    });
+    (fits && first.len() == later.len() && later.len() < MOST).then_some(found)
+}
+
+/// Without clamps, which stay by themselves.
+fn plain(attr: &SchedAttr) -> SchedAttr {
+    SchedAttr { util_min: None, util_max: None, ..*attr }
+}
+
 /// The ops of a phase's loop, loops within repeated as often as they say; not many more than [`MOST`].
 fn written_out<'w>(steps: &[Step<'w>]) -> Vec<&'w Op> {
     fn append<'w>(steps: &[Step<'w>], ops: &mut Vec<&'w Op>) {
@@ -600,13 +679,17 @@ fn attributes(attr: &SchedAttr, out: &mut Keys) {
     out.insert("policy", attr.policy.name());
     match attr.policy {
         Policy::Fifo | Policy::Rr => out.insert("priority", attr.rt_priority),
-        Policy::Normal | Policy::Batch if attr.nice != 0 => out.insert("priority", attr.nice),
+        Policy::Normal | Policy::Batch | Policy::Idle if attr.nice != 0 => out.insert("priority", attr.nice),
         _ => {}
     }
     let times = [("dl-runtime", attr.runtime), ("dl-deadline", attr.deadline), ("dl-period", attr.period)];
     for (key, time) in times.iter().filter(|(_, time)| time.0 > 0) {
         out.insert(key, time.0 / 1_000);
     }
+    clamps(attr, out);
+}
+
+fn clamps(attr: &SchedAttr, out: &mut Keys) {
     for (key, clamp) in [("util_min", attr.util_min), ("util_max", attr.util_max)] {
         if let Some(clamp) = clamp {
             out.insert(key, clamp);

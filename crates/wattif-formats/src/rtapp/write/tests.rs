@@ -83,11 +83,49 @@ fn attributes_within_loops() {
     // A first round of its own is written out with the others, where they end.
     let (file, was, is) = check(&format!(r#""loop": 3, {}"#, phases(r#""util_min": 5"#, fifo)), 0);
     assert_eq!((was, file["phases"].as_object().unwrap().len(), &file["loop"]), (is, 6, &json!(1)));
-    let (file, was, is) = check(&phases(r#""util_min": 5"#, fifo), 1);
+    // Of an endless or long loop it is what the first phase leaves to the thread.
+    let (file, was, is) = check(&phases(r#""util_min": 5"#, fifo), 0);
     assert_eq!((&file["loop"], file["phases"].as_object().unwrap().len()), (&json!(-1), 2));
-    assert_eq!(was.last(), is.last());
-    let (file, ..) = check(&format!(r#""loop": 100000, {}"#, phases(r#""util_min": 5"#, fifo)), 1);
-    assert_eq!(file["loop"], 100_000);
+    assert!(was == is && was[0].contains("Normal") && was[4].contains("Fifo"), "{was:?} {is:?}");
+    for (p, q) in [
+        (r#""util_min": 5"#, r#""policy": "SCHED_IDLE", "priority": 3"#),
+        (r#""priority": 5"#, r#""dl-runtime": 2000"#),
+        (r#""loop": 2, "util_max": 500"#, r#""dl-runtime": 2000, "priority": 3"#),
+        (r#""util_max": 500"#, r#""policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-period": 9000"#),
+    ] {
+        for count in ["", r#""loop": 100000, "#] {
+            let (file, was, is) = check(&format!("{count}{}", phases(p, q)), 0);
+            assert_eq!(was, is, "{p} {q}: {file}");
+            assert_ne!(was[0], was[if p.contains("loop") { 6 } else { 4 }], "{p} {q}");
+        }
+    }
+}
+
+/// rt-app wants an event in each task: those of which nothing is left never come to it.
+#[test]
+fn a_task_that_does_nothing() {
+    for task in [r#""loop": 0, "phases": {"x": {"run": 10000}}"#, r#""loop": 1, "phases": {"x": {"run": 0}}"#] {
+        let text = format!(r#"{{"tasks": {{"a": {{{task}}}}}}}"#);
+        let first = parse(&text, "x", &Options::default()).workload.unwrap();
+        let (text, _) = write(&first, None, &Logs::default());
+        let again = parse(&text, "x", &Options::default()).workload.unwrap_or_else(|| panic!("{text}"));
+        let runs = |op: &Op| matches!(op, Op::Run(Amount::Fixed(ns)) if *ns > 0);
+        assert!(!again.tasks[0].program.ops.iter().any(runs), "{text}");
+        let file: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&file["tasks"]["a"]["loop"], &file["tasks"]["a"]["phases"]["p0"]["run0"]), (&json!(0), &json!(1)));
+    }
+}
+
+/// It is a nice value under all three fair policies, SCHED_IDLE too.
+#[test]
+fn priorities_of_fair_policies() {
+    for policy in ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE"] {
+        let text = format!(r#"{{"tasks": {{"a": {{"policy": "{policy}", "priority": 5, "run": 1, "sleep": 1}}}}}}"#);
+        let first = parse(&text, "x", &Options::default()).workload.unwrap();
+        let (text, _) = write(&first, None, &Logs::default());
+        let again = parse(&text, "x", &Options::default()).workload.unwrap();
+        assert_eq!((again.tasks[0].attr, first.tasks[0].attr.nice), (first.tasks[0].attr, 5), "{policy}");
+    }
 }
 
 /// The first events of a program with the attributes that hold for each.
