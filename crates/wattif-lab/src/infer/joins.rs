@@ -3,10 +3,13 @@
 //! Workers that wake a collector at the end of their work leave no event where the collector is busy, or waits for something else.
 //! Whether they always wake it shows where it waits for a thread at that time: then a wake-up that is not there was not asked for. If there
 //! is hardly ever one missing, those that could not be seen are put in, and the collector takes them before its next wait.
+//!
+//! Unless they were lost: who does one job for each wake-up, and blocks after it although it was woken again meanwhile, waits for a
+//! condition, which nobody keeps for it.
 
-use super::steps::Step;
+use super::steps::{Step, median};
 use super::workload::Thread;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
 /// Fewer wake-ups that are seen tell nothing.
@@ -18,6 +21,21 @@ const HIDDEN_OF: usize = 50;
 /// For each that is seen so many may be hidden: who is seen to be woken once in a while hands a lock over, say.
 const HIDDEN_MOST: usize = 4;
 
+/// So many of 100 jobs of a thread are alike, within one part in so many of their median; one of twice the work is two.
+const ALIKE_OF_100: usize = 80;
+const ALIKE_PART: u64 = 4;
+/// For each wake-up that may have been kept so many were lost.
+const LOST_MOST: usize = 9;
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Joined {
+    /// Wake-ups put in that were kept.
+    pub hidden: usize,
+    /// Threads whose wake-ups are lost while they are busy.
+    pub forgetful: BTreeSet<Pid>,
+}
+
 /// Names of the workers, what they waited for before and after their work, and the collector.
 type Join<'a> = (&'a str, Waits, Pid);
 
@@ -28,10 +46,21 @@ struct Seen {
     refused: usize,
     /// The worker, the wait before which its wake-up belongs, and when that began.
     hidden: Vec<(Pid, usize, u64)>,
+    /// Work before the wake-ups that were seen, and before those.
+    work: [Vec<u64>; 2],
 }
 
-/// Puts hidden wake-ups of collectors in. How many.
-pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> usize {
+impl Seen {
+    /// Was it the same work, so that a wake-up was due each time?
+    fn is_one_job(&mut self) -> bool {
+        let Some(usual) = median(&mut self.work[0]) else { return false };
+        let alike = |work: &&u64| work.abs_diff(usual) <= usual / ALIKE_PART;
+        self.work.iter().all(|all| all.iter().filter(alike).count() * 100 >= all.len() * ALIKE_OF_100)
+    }
+}
+
+/// Puts hidden wake-ups of collectors in; those that were lost where they came from, since under another kernel they may not be.
+pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Joined {
     let mut of_kind: BTreeMap<&str, usize> = BTreeMap::new();
     kinds.values().for_each(|kind| *of_kind.entry(kind).or_default() += 1);
     // Of several collectors nobody could tell which one was meant.
@@ -41,15 +70,39 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         .map(|(pid, t)| (*pid, token_waits(&t.steps)))
         .filter(|(_, waits)| waits.len() >= MIN_SEEN)
         .collect();
+    let mut due: BTreeSet<Pid> = BTreeSet::new();
     let hidden: Vec<(Pid, Pid, usize, u64)> = seen(threads, kinds, &waits)
         .into_iter()
         .filter(|(_, s)| s.posted >= MIN_SEEN && s.refused * REFUSED_OF <= s.posted)
         .filter(|(_, s)| s.hidden.len() * HIDDEN_OF > s.posted && s.hidden.len() <= HIDDEN_MOST * s.posted)
-        .flat_map(|((.., to), s)| s.hidden.into_iter().map(move |(by, before, at)| (by, to, before, at)))
+        .map(|((.., to), mut s)| {
+            if s.is_one_job() {
+                due.insert(to);
+            }
+            (to, s)
+        })
+        .flat_map(|(to, s)| s.hidden.into_iter().map(move |(by, before, at)| (by, to, before, at)))
         .collect();
+    let mut while_busy: BTreeMap<Pid, Vec<u64>> = BTreeMap::new();
+    hidden.iter().for_each(|&(_, to, _, at)| while_busy.entry(to).or_default().push(at));
+    let by_one = |to: &Pid| {
+        let wakers = hidden.iter().filter(|h| h.1 == *to).map(|h| kinds[&h.0].as_str());
+        let wakers: BTreeSet<&str> = wakers.collect();
+        let waits = threads[to].steps.iter().filter(|s| s.waits());
+        wakers.len() == 1
+            && waits.into_iter().all(|s| matches!(s, Step::Token { by, .. } if wakers.contains(kinds[by].as_str())))
+    };
+    while_busy.retain(|to, at| due.contains(to) && by_one(to) && forgets(&threads[to].steps, at));
+    let forgetful: BTreeSet<Pid> = while_busy.into_keys().collect();
     let mut inserts: BTreeMap<Pid, Vec<(usize, Step)>> = BTreeMap::new();
     let mut blocked: BTreeMap<Pid, Vec<(usize, u64)>> = BTreeMap::new();
+    let mut kept = 0;
     for &(by, to, before, at) in &hidden {
+        if forgetful.contains(&to) {
+            inserts.entry(by).or_default().push((before, Step::Post { to, at }));
+            continue;
+        }
+        kept += 1;
         // The first of its waits that began later.
         let waits = blocked.entry(to).or_insert_with(|| blocks(&threads[&to].steps));
         if let Some(&(next, _)) = waits.get(waits.partition_point(|(_, since)| *since <= at)) {
@@ -60,7 +113,34 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
     for (pid, of) in inserts {
         insert(&mut threads.get_mut(&pid).expect("it has steps").steps, of);
     }
-    hidden.len()
+    Joined { hidden: kept, forgetful }
+}
+
+/// Does a thread that does one job for each wake-up, and waits for nothing else, do no more where it was woken again at these times, in the midst of a job?
+fn forgets(steps: &[Step], again: &[u64]) -> bool {
+    // When each job that lies between two waits for threads began and ended, and its work.
+    let (mut jobs, mut began, mut work) = (Vec::new(), None, 0u64);
+    for step in steps {
+        match *step {
+            Step::Work(units) => work += units,
+            Step::Token { since, at, .. } => {
+                jobs.extend(began.map(|began| (began, since, work)));
+                (began, work) = (Some(at), 0);
+            }
+            _ if step.waits() => began = None,
+            _ => {}
+        }
+    }
+    let Some(usual) = median(&mut jobs.iter().map(|j| j.2).collect::<Vec<u64>>()).filter(|usual| *usual > 0) else {
+        return false;
+    };
+    let alike = jobs.iter().filter(|j| j.2.abs_diff(usual) <= usual / ALIKE_PART).count();
+    if alike * 100 < jobs.len() * ALIKE_OF_100 {
+        return false;
+    }
+    let of = again.iter().filter_map(|&at| within(&jobs, at, |j| (j.0, j.1)).map(|i| jobs[i].2));
+    let (lost, kept): (Vec<u64>, Vec<u64>) = of.partition(|work| *work < usual + usual / 2);
+    lost.len() >= MIN_SEEN && lost.len() >= LOST_MOST * kept.len()
 }
 
 /// Puts steps in, each before the one of a number; those of one number in their order.
@@ -104,22 +184,27 @@ fn seen<'a>(
     waits: &BTreeMap<Pid, Vec<(u64, u64)>>,
 ) -> BTreeMap<Join<'a>, Seen> {
     let mut all: BTreeMap<Join<'a>, Seen> = BTreeMap::new();
-    each_stretch(threads, |pid, between, _, posts| {
+    each_stretch(threads, |pid, between, (_, _, work), posts| {
         for to in posts.iter().filter(|to| waits.contains_key(to)) {
-            all.entry((kinds[&pid].as_str(), between, *to)).or_default().posted += 1;
+            let seen = all.entry((kinds[&pid].as_str(), between, *to)).or_default();
+            seen.posted += 1;
+            seen.work[0].push(work);
         }
     });
     let mut collectors: BTreeMap<(&str, Waits), Vec<Pid>> = BTreeMap::new();
     for (kind, between, to) in all.keys() {
         collectors.entry((*kind, *between)).or_default().push(*to);
     }
-    each_stretch(threads, |pid, between, (end, at), posts| {
+    each_stretch(threads, |pid, between, (end, at, work), posts| {
         let kind = kinds[&pid].as_str();
         for to in collectors.get(&(kind, between)).into_iter().flatten().filter(|to| !posts.contains(to)) {
             let seen = all.get_mut(&(kind, between, *to)).expect("it has collectors");
             match within(&waits[to], at, |wait| *wait).is_some() {
                 true => seen.refused += 1,
-                false => seen.hidden.push((pid, end, at)),
+                false => {
+                    seen.hidden.push((pid, end, at));
+                    seen.work[1].push(work);
+                }
             }
         }
     });
@@ -144,19 +229,24 @@ pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
     }
 }
 
-/// Calls `f` for each stretch between two waits: the thread, their kinds, which step the second is and when it began, and whom it woke.
-fn each_stretch(threads: &BTreeMap<Pid, Thread>, mut f: impl FnMut(Pid, Waits, (usize, u64), &[Pid])) {
+/// Calls `f` for each stretch between two waits: the thread, their kinds, which step the second is and when it began, its work, and whom it
+/// woke.
+fn each_stretch(threads: &BTreeMap<Pid, Thread>, mut f: impl FnMut(Pid, Waits, (usize, u64, u64), &[Pid])) {
     for (pid, t) in threads {
-        let (mut began, mut posts) = (None, Vec::new());
+        let (mut began, mut posts, mut work) = (None, Vec::new(), 0u64);
         for (i, step) in t.steps.iter().enumerate() {
+            if let Step::Work(units) = step {
+                work += units;
+            }
             if let Step::Post { to, .. } = step {
                 posts.push(*to);
             }
             if let Some(next) = kind_of_wait(step) {
                 if let (Some(began), Some(at)) = (began, step.blocked_since()) {
-                    f(*pid, [began, next], (i, at), &posts);
+                    f(*pid, [began, next], (i, at, work), &posts);
                 }
                 posts.clear();
+                work = 0;
                 began = Some(next);
             }
         }
@@ -195,7 +285,38 @@ mod tests {
     fn joined(late: u64, never: u64) -> (usize, BTreeMap<Pid, Thread>) {
         let mut threads = threads(late, never);
         let kinds = BTreeMap::from([(Pid(2), "worker".to_string()), (Pid(3), "collector".to_string())]);
-        (join(&mut threads, &kinds), threads)
+        (join(&mut threads, &kinds).hidden, threads)
+    }
+
+    /// A worker that wakes a collector each 100 µs, which works for 70 µs, and for 130 each tenth time: it is woken in the midst of that, and
+    /// takes it up afterwards, or not.
+    #[test]
+    fn a_wake_up_that_was_lost() {
+        let (worker, collector) = (Pid(2), Pid(3));
+        let joined = |keeps: bool| {
+            let mut all: BTreeMap<Pid, Thread> = [worker, collector].map(|pid| (pid, Thread::new(120))).into();
+            let mut idle = 0;
+            for r in 1..200u64 {
+                let at = r * 100_000;
+                let busy = idle > at;
+                let post = (!busy).then_some(Step::Post { to: collector, at });
+                let steps = [Step::Timer { until: at - 30_000, since: at - 90_000 }, Step::Work(30)];
+                all.get_mut(&worker).unwrap().steps.extend(steps.into_iter().chain(post));
+                if !busy {
+                    let long = r % 10 == 3;
+                    let (units, ns) =
+                        if long && keeps { (140, 140_000) } else { (70, if long { 130_000 } else { 70_000 }) };
+                    let token = Step::Token { by: worker, since: idle, at };
+                    all.get_mut(&collector).unwrap().steps.extend([token, Step::Work(units)]);
+                    idle = at + ns;
+                }
+            }
+            let kinds = BTreeMap::from([(worker, "worker".to_string()), (collector, "collector".to_string())]);
+            join(&mut all, &kinds)
+        };
+        let (kept, lost) = (joined(true), joined(false));
+        assert_eq!((kept.hidden, kept.forgetful.len()), (20, 0));
+        assert_eq!((lost.hidden, lost.forgetful), (0, BTreeSet::from([collector])));
     }
 
     #[test]

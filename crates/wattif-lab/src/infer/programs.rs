@@ -64,6 +64,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         grid: ticks.map_or(1, |_| super::ticks::length(platform)),
         options,
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
+        conds: joined.forgetful.iter().filter(|pid| !pools.contains_key(pid)).copied().zip(0..).collect(),
         barriers: barriers.keys().copied().zip(0..).collect(),
         mutexes: mutexes.iter().copied().zip(0..).collect(),
         spaces: channels.spaces.keys().copied().zip(0..).collect(),
@@ -77,6 +78,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             .map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait })
             .into(),
         queues: names(&programs.queues, recording),
+        conds: programs.conds.keys().map(|pid| Named { name: format!("{}-{pid}", recording.comm(*pid)) }).collect(),
         barriers: barriers
             .iter()
             .map(|(pid, parties)| BarrierSpec {
@@ -178,6 +180,13 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             channels.hidden
         ));
     }
+    if !programs.conds.is_empty() {
+        out.notes.push(format!(
+            "{} threads taken as waiting for a condition: what wakes them while they are busy is lost",
+            programs.conds.len()
+        ));
+    }
+    let joined = joined.hidden;
     if joined > 0 {
         out.notes.push(format!(
             "{joined} wake-ups of busy threads put in: their wakers never left one out that could be seen"
@@ -361,6 +370,8 @@ struct Programs<'a> {
     queues: BTreeMap<Queue, u32>,
     barriers: BTreeMap<Pid, u32>,
     mutexes: BTreeMap<Pid, u32>,
+    /// Conditions, by who waits for them: nobody keeps their wake-ups.
+    conds: BTreeMap<Pid, u32>,
     /// Semaphores, by whose buffer's space they count.
     spaces: BTreeMap<Pid, u32>,
     sleep_alike: BTreeSet<Pid>,
@@ -451,8 +462,14 @@ impl Programs<'_> {
                 Step::Device { ns, .. } => Op::Device { device: 0, service: Amount::Fixed(ns) },
                 Step::Interrupt { ns, .. } => Op::Device { device: 1, service: Amount::Fixed(ns) },
                 Step::Sleep { ns, .. } => Op::Sleep(Amount::Fixed(ns)),
-                Step::Token { .. } => Op::Get(self.queues[&Queue::Wakes(pid)]),
-                Step::Post { to, .. } => Op::Put { queue: self.queues[&Queue::Wakes(to)], forward: false },
+                Step::Token { .. } => match self.conds.get(&pid) {
+                    Some(&cond) => Op::Wait { cond, mutex: None },
+                    None => Op::Get(self.queues[&Queue::Wakes(pid)]),
+                },
+                Step::Post { to, .. } => match self.conds.get(&to) {
+                    Some(&cond) => Op::Broadcast(cond),
+                    None => Op::Put { queue: self.queues[&Queue::Wakes(to)], forward: false },
+                },
                 Step::Get(queue) => Op::Get(self.queues[&queue]),
                 Step::Put(queue) => Op::Put { queue: self.queues[&queue], forward: false },
                 Step::Drain { from, to } => {
