@@ -44,13 +44,15 @@ impl RunSpec {
     }
 }
 
-/// Events a thread may go through at one point in time before the run is given up.
+/// Events a thread may go through in hardly any time before the run is given up.
 pub const MAX_OPS_WITHOUT_TIME: u32 = 100_000;
+/// Hardly any: less than so many ns for each of them. On a machine a round of a loop takes longer than that to look at the clock.
+pub const LEAST_NS_PER_OP: u64 = 50;
 
 /// What the simulator says when a run cannot be completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// A thread went through more than [`MAX_OPS_WITHOUT_TIME`] events without consuming time.
+    /// A thread went through more than [`MAX_OPS_WITHOUT_TIME`] events and consumed less than [`LEAST_NS_PER_OP`] for each.
     NoProgress {
         /// Name of the thread.
         thread: String,
@@ -71,8 +73,8 @@ impl std::fmt::Display for RunError {
             RunError::NoProgress { thread, at } => {
                 write!(
                     f,
-                    "thread `{thread}` goes through more than {MAX_OPS_WITHOUT_TIME} events in a row at {at} without \
-                     consuming time: give its loop a run, sleep or timer event, or put one between the events"
+                    "thread `{thread}` goes through more than {MAX_OPS_WITHOUT_TIME} events in a row until {at} and \
+                     consumes less than {LEAST_NS_PER_OP} ns for each: give its loop a run, sleep or timer event, or put one between the events"
                 )
             }
             RunError::Kernel(why) | RunError::Platform(why) | RunError::Workload(why) => f.write_str(why),

@@ -271,7 +271,10 @@ fn mistakes_are_named() {
         (r#"{"tasks":{"a":{"cpus":[8],"run":1}}}"#, &["rtapp::E09", "CPU 8 does not exist", "has 8 (0..=7)"]),
         (r#"{"tasks":{"a":{"cpus":[],"run":1}}}"#, &["rtapp::E09", "names no CPU"]),
         (r#"{"tasks":{"a":{"signal":"c"}}}"#, &["rtapp::E11", "never ends", "give it a run, sleep or timer"]),
-        (r#"{"tasks":{"a":{"loop":2000000000,"signal":"c"}}}"#, &["rtapp::W14", "without consuming time"]),
+        (r#"{"tasks":{"a":{"loop":2000000000,"signal":"c"}}}"#, &["rtapp::W14", "less than 50 ns for each"]),
+        // It does consume time, but a second of it is a billion events.
+        (r#"{"tasks":{"a":{"mem":4}}}"#, &["less than 50 ns for each"]),
+        (r#"{"tasks":{"a":{"memrun":{"type":"read","size":64,"count":1}}}}"#, &["less than 50 ns for each"]),
         (r#"{"tasks":{"a":{"memrun":{"type":"read"},"run":1}}}"#, &["rtapp::E03", "needs the key `size`"]),
         (r#"{"global":{}}"#, &["rtapp::E03", "`tasks` is missing"]),
         (r#"{"tasks":{}}"#, &["rtapp::E03", "no tasks"]),

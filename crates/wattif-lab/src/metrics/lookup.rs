@@ -1,6 +1,6 @@
 //! A figure of a report by its name. The names are those of [`super::list`].
 
-use super::{DeadlineReport, GroupReport, Histogram, RunReport, Summary};
+use super::{CpuReport, DeadlineReport, GroupReport, Histogram, IdleAccuracy, RunReport, Summary};
 
 impl RunReport {
     /// The figure called `name`, of one task's threads alone where `task` is given. `None` when the run has no such
@@ -35,7 +35,7 @@ impl RunReport {
             "hist" => bin(&m.wu_lat_hist, &m.wu_lat_us, rest),
             "hist_share" => share(&m.wu_lat_hist, &m.wu_lat_us, rest),
             "energy" => self.energy(rest),
-            "idle_accuracy" => self.idle_accuracy(rest),
+            "idle_accuracy" => self.idle_accuracy(None, rest),
             "idle" => self.idle(rest),
             "idle_wakeups" => self.idle_wakeups(rest),
             "oracle" => self.oracle(rest),
@@ -81,9 +81,11 @@ impl RunReport {
         }
     }
 
-    fn idle_accuracy(&self, rest: &str) -> Option<f64> {
-        let a = self.metrics.idle_accuracy?;
-        match rest {
+    /// Of all CPUs, or of some: where sleeps were judged.
+    fn idle_accuracy(&self, of: Option<&[CpuReport]>, figure: &str) -> Option<f64> {
+        let all = self.metrics.idle_accuracy?;
+        let a = of.map_or(Some(all), IdleAccuracy::of)?;
+        match figure {
             "correct_pct" => Some(a.correct_pct),
             "above_pct" | "undershoot_pct" => Some(a.above_pct),
             "below_pct" | "overshoot_pct" => Some(a.below_pct),
@@ -99,6 +101,7 @@ impl RunReport {
             _ if rows.is_empty() => None,
             "residency_s" => Some(rows.iter().map(|s| s.residency_s).sum()),
             "usage" => Some(rows.iter().map(|s| s.usage as f64).sum()),
+            "correct_pct" => self.share_of_sleeps(rows.iter().map(|s| s.usage.saturating_sub(s.above + s.below)).sum()),
             "above_pct" => self.share_of_sleeps(rows.iter().map(|s| s.above).sum()),
             "below_pct" => self.share_of_sleeps(rows.iter().map(|s| s.below).sum()),
             _ => None,
@@ -106,6 +109,7 @@ impl RunReport {
     }
 
     fn share_of_sleeps(&self, n: u64) -> Option<f64> {
+        self.metrics.idle_accuracy?;
         let all: u64 = self.cpus.iter().flat_map(|c| &c.idle).map(|s| s.usage).sum();
         (all > 0).then(|| 100.0 * n as f64 / all as f64)
     }
@@ -202,8 +206,14 @@ impl RunReport {
     fn cpus(&self, rest: &str) -> Option<f64> {
         match rest.split_once('.') {
             None if rest == "busy_s" => Some(self.cpus.iter().map(|c| c.busy_s).sum()),
-            Some((cpu, "busy_s")) => self.cpus.get(cpu.parse::<usize>().ok()?).map(|c| c.busy_s),
-            _ => None,
+            None => None,
+            Some((cpu, figure)) => {
+                let cpu = self.cpus.get(cpu.parse::<usize>().ok()?)?;
+                match figure.strip_prefix("idle_") {
+                    Some(share) => self.idle_accuracy(Some(std::slice::from_ref(cpu)), share),
+                    None => (figure == "busy_s").then_some(cpu.busy_s),
+                }
+            }
         }
     }
 
@@ -295,6 +305,11 @@ mod tests {
             ("runtime_s", None, Some(0.003998)),
             ("activations", Some("a"), Some(1.0)),
             ("idle.off.usage", None, Some(1.0)),
+            ("idle.off.correct_pct", None, Some(0.0)),
+            ("cpus.0.idle_above_pct", None, Some(100.0)),
+            ("cpus.0.idle_correct_pct", None, Some(0.0)),
+            ("cpus.7.idle_correct_pct", None, None),
+            ("cpus.0.idle_nonsense", None, None),
             ("idle.deep.usage", None, None),
             ("cpus.0.busy_s", None, Some(0.009)),
             ("domains.transitions", None, Some(1.0)),
@@ -328,7 +343,8 @@ mod tests {
                     .replace("<stat>", stat)
                     .replace("<mark>", "request")
                     .replace("<task>", "a")
-                    .replace("<group>", "/g");
+                    .replace("<group>", "/g")
+                    .replace("cpus.<cpu>.idle", "cpus.0.idle"); // the others never woke up
                 let name = name.replace("<bin>", "10").replace("<state>", "WFI").replace("<signal>", "util_avg");
                 let name = ["<cpu>", "<cluster>", "<domain>"].iter().fold(name, |n, hole| n.replace(hole, "1"));
                 assert!(r.metric(&name, None).is_some(), "{name}");

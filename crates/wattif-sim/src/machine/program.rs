@@ -21,7 +21,7 @@ use crate::engine::rng::{Rng, SequenceState};
 use code::{Code, Instr};
 use wattif_model::Pid;
 use wattif_model::ids::CpuSet;
-use wattif_model::run::{MAX_OPS_WITHOUT_TIME, RunError};
+use wattif_model::run::{LEAST_NS_PER_OP, MAX_OPS_WITHOUT_TIME, RunError};
 use wattif_model::trace::Event;
 use wattif_model::units::{CAPACITY_SCALE, Ns};
 use wattif_model::workload::{Amount, Op, Policy, SchedAttr, TaskSpec, Workload};
@@ -393,7 +393,7 @@ impl Programs {
     pub fn resume(&mut self, pid: Pid, now: Ns, out: &mut Effects) -> Step {
         let thread = self.thread(pid);
         assert!(thread.waiting.is_none() && thread.pending != Pending::Dead, "resumed a blocked or ended thread");
-        if thread.ops_since != now {
+        if now.since(thread.ops_since) >= LEAST_NS_PER_OP * u64::from(thread.ops) {
             (thread.ops_since, thread.ops) = (now, 0);
         }
         if let Some(step) = self.complete(pid, now, out) {
