@@ -408,7 +408,12 @@ pub fn deadlocks<'a>(of: impl IntoIterator<Item = (String, Option<&'a Deadlock>)
     out
 }
 
-/// The same for stderr.
+/// The part of a page that holds them, if there are any.
+pub fn deadlock_section(told: &str) -> String {
+    if told.is_empty() { String::new() } else { format!("\nBlocked for ever at the end\n{}", indented(told)) }
+}
+
+/// [`deadlocks`] for stderr.
 pub fn deadlock_warnings(told: &str) -> String {
     let line = |l: &str| format!("{}{l}\n", if l.starts_with(' ') { "" } else { "warning: " });
     told.lines().map(line).collect()

@@ -28,7 +28,6 @@ const ALIKE_PART: u64 = 4;
 const LOST_MOST: usize = 9;
 
 /// What was found.
-#[derive(Default)]
 pub(super) struct Joined {
     /// Wake-ups put in that were kept.
     pub hidden: usize,
@@ -52,11 +51,16 @@ struct Seen {
 
 impl Seen {
     /// Was it the same work, so that a wake-up was due each time?
-    fn is_one_job(&mut self) -> bool {
-        let Some(usual) = median(&mut self.work[0]) else { return false };
-        let alike = |work: &&u64| work.abs_diff(usual) <= usual / ALIKE_PART;
-        self.work.iter().all(|all| all.iter().filter(alike).count() * 100 >= all.len() * ALIKE_OF_100)
+    fn is_one_job(&self) -> bool {
+        let usual = median(&mut self.work[0].clone());
+        usual.is_some_and(|usual| self.work.iter().all(|work| are_alike(work, usual)))
     }
+}
+
+/// Are most jobs as much work as is usual?
+fn are_alike(work: &[u64], usual: u64) -> bool {
+    let alike = work.iter().filter(|work| work.abs_diff(usual) <= usual / ALIKE_PART).count();
+    alike * 100 >= work.len() * ALIKE_OF_100
 }
 
 /// Puts hidden wake-ups of collectors in; those that were lost where they came from, since under another kernel they may not be.
@@ -70,27 +74,23 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         .map(|(pid, t)| (*pid, token_waits(&t.steps)))
         .filter(|(_, waits)| waits.len() >= MIN_SEEN)
         .collect();
-    let mut due: BTreeSet<Pid> = BTreeSet::new();
-    let hidden: Vec<(Pid, Pid, usize, u64)> = seen(threads, kinds, &waits)
+    let joins: Vec<(Pid, Seen)> = seen(threads, kinds, &waits)
         .into_iter()
+        .map(|((.., to), s)| (to, s))
         .filter(|(_, s)| s.posted >= MIN_SEEN && s.refused * REFUSED_OF <= s.posted)
         .filter(|(_, s)| s.hidden.len() * HIDDEN_OF > s.posted && s.hidden.len() <= HIDDEN_MOST * s.posted)
-        .map(|((.., to), mut s)| {
-            if s.is_one_job() {
-                due.insert(to);
-            }
-            (to, s)
-        })
+        .collect();
+    let due: BTreeSet<Pid> = joins.iter().filter(|(_, s)| s.is_one_job()).map(|(to, _)| *to).collect();
+    let hidden: Vec<(Pid, Pid, usize, u64)> = joins
+        .into_iter()
         .flat_map(|(to, s)| s.hidden.into_iter().map(move |(by, before, at)| (by, to, before, at)))
         .collect();
     let mut while_busy: BTreeMap<Pid, Vec<u64>> = BTreeMap::new();
     hidden.iter().for_each(|&(_, to, _, at)| while_busy.entry(to).or_default().push(at));
     let by_one = |to: &Pid| {
-        let wakers = hidden.iter().filter(|h| h.1 == *to).map(|h| kinds[&h.0].as_str());
-        let wakers: BTreeSet<&str> = wakers.collect();
-        let waits = threads[to].steps.iter().filter(|s| s.waits());
-        wakers.len() == 1
-            && waits.into_iter().all(|s| matches!(s, Step::Token { by, .. } if wakers.contains(kinds[by].as_str())))
+        let wakers: BTreeSet<&String> = hidden.iter().filter(|h| h.1 == *to).map(|h| &kinds[&h.0]).collect();
+        let mut waits = threads[to].steps.iter().filter(|s| s.waits());
+        wakers.len() == 1 && waits.all(|s| matches!(s, Step::Token { by, .. } if wakers.contains(&kinds[by])))
     };
     while_busy.retain(|to, at| due.contains(to) && by_one(to) && forgets(&threads[to].steps, at));
     let forgetful: BTreeSet<Pid> = while_busy.into_keys().collect();
@@ -116,7 +116,8 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
     Joined { hidden: kept, forgetful }
 }
 
-/// Does a thread that does one job for each wake-up, and waits for nothing else, do no more where it was woken again at these times, in the midst of a job?
+/// Does a thread that does one job for each wake-up, and waits for nothing else, do no more where it was woken again at these times, in the
+/// midst of a job?
 fn forgets(steps: &[Step], again: &[u64]) -> bool {
     // When each job that lies between two waits for threads began and ended, and its work.
     let (mut jobs, mut began, mut work) = (Vec::new(), None, 0u64);
@@ -131,13 +132,8 @@ fn forgets(steps: &[Step], again: &[u64]) -> bool {
             _ => {}
         }
     }
-    let Some(usual) = median(&mut jobs.iter().map(|j| j.2).collect::<Vec<u64>>()).filter(|usual| *usual > 0) else {
-        return false;
-    };
-    let alike = jobs.iter().filter(|j| j.2.abs_diff(usual) <= usual / ALIKE_PART).count();
-    if alike * 100 < jobs.len() * ALIKE_OF_100 {
-        return false;
-    }
+    let mut all: Vec<u64> = jobs.iter().map(|j| j.2).collect();
+    let Some(usual) = median(&mut all).filter(|usual| *usual > 0 && are_alike(&all, *usual)) else { return false };
     let of = again.iter().filter_map(|&at| within(&jobs, at, |j| (j.0, j.1)).map(|i| jobs[i].2));
     let (lost, kept): (Vec<u64>, Vec<u64>) = of.partition(|work| *work < usual + usual / 2);
     lost.len() >= MIN_SEEN && lost.len() >= LOST_MOST * kept.len()

@@ -126,7 +126,7 @@ fn lateness(expiries: &[u64], period: u64) -> Option<Vec<i64>> {
 /// Are the sleeps of a few constant lengths, to the microsecond, and far more of them than of the distances between expiries, or far fewer
 /// not? Then the thread sleeps relatively, however regular the expiries are, and a sleep that is at most `uncertain_ns` off is of the nearest
 /// of those lengths. Says whether it was so.
-pub fn even_sleeps(steps: &mut [Step], uncertain_ns: u64) -> bool {
+pub fn even_relative_sleeps(steps: &mut [Step], uncertain_ns: u64) -> bool {
     let timers: Vec<(usize, u64, u64)> = timers(steps).filter(|t| t.2 > 0).collect();
     let (constants, off) = exact(timers.iter().map(|t| t.1.saturating_sub(t.2)).collect());
     let (_, beats_off) = exact(timers.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).collect());
@@ -424,17 +424,17 @@ mod tests {
         };
         let mostly = |i: u64| if i % 6 == 5 { 3 * MS + i * 10_000 } else { 2 * MS };
         let (told, mut steps) = (program(&[], &mostly), program(&[(7, -200_000), (14, 90_000)], &mostly));
-        assert!(even_sleeps(&mut steps, 250_000) && steps == told);
+        assert!(even_relative_sleeps(&mut steps, 250_000) && steps == told);
         let mut steps = program(&[(7, -200_000), (14, 90_000)], &mostly);
         assert!(
-            even_sleeps(&mut steps, 100_000) && steps[15] != told[15] && steps[29] == told[29],
+            even_relative_sleeps(&mut steps, 100_000) && steps[15] != told[15] && steps[29] == told[29],
             "it is not so uncertain"
         );
         let mut same = program(&[], &|_| 2 * MS);
-        assert!(!even_sleeps(&mut same, 250_000), "the work is always the same: either may be constant");
+        assert!(!even_relative_sleeps(&mut same, 250_000), "the work is always the same: either may be constant");
         let mut timed: Vec<Step> =
             (0..60).map(|i| Step::Timer { until: 10 * MS * i, since: 10 * MS * i - i * i % 7 * 100_000 }).collect();
-        assert!(!even_sleeps(&mut timed, 250_000));
+        assert!(!even_relative_sleeps(&mut timed, 250_000));
     }
 
     #[test]

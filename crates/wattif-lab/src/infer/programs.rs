@@ -186,10 +186,10 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             programs.conds.len()
         ));
     }
-    let joined = joined.hidden;
-    if joined > 0 {
+    if joined.hidden > 0 {
         out.notes.push(format!(
-            "{joined} wake-ups of busy threads put in: their wakers never left one out that could be seen"
+            "{} wake-ups of busy threads put in: their wakers never left one out that could be seen",
+            joined.hidden
         ));
     }
     if clients > 0 {

@@ -731,7 +731,7 @@ impl Inference<'_> {
             let (all, elsewhere) = irqs[&families[pid]];
             steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
             steps::even_sleeps(&mut t.steps);
-            if periods::even_sleeps(&mut t.steps, longest_ns + slack) {
+            if periods::even_relative_sleeps(&mut t.steps, longest_ns + slack) {
                 continue;
             }
             periods::even_expiries(&mut t.steps, longest_ns);

@@ -212,6 +212,7 @@ impl Kernel<'_, '_> {
         self.irq_exit(cpu);
     }
 
+    /// Tells of a sleep in the wrong state.
     fn judge_sleep(&mut self, cpu: CpuId, entered: usize, residency_ns: u64) {
         if let Some(below) = IdleState::missed(self.m.platform.idle_states(cpu), entered, residency_ns) {
             let event = Event::CpuIdleMiss { state: entered as u32, below };

@@ -212,12 +212,8 @@ fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool)
         return compare::cover_letter(comparison, &loaded.specs, seeds, &command());
     }
     let used = compare::used(comparison, &loaded.specs, &loaded.settings.to_map(), seeds);
-    let mut out = format!("{used}\n{}", comparison.to_text());
-    let deadlocks = deadlocks(comparison);
-    if !deadlocks.is_empty() {
-        out += &format!("\nBlocked for ever at the end\n{}", text::indented(&deadlocks));
-    }
-    out + &text::trust_section("it", &loaded.specs[0].platform)
+    let blocked = text::deadlock_section(&deadlocks(comparison));
+    format!("{used}\n{}", comparison.to_text()) + &blocked + &text::trust_section("it", &loaded.specs[0].platform)
 }
 
 /// Kernels under which threads wait for ever.

@@ -234,11 +234,7 @@ fn page(plan: &Sweep, found: &Found, metrics: &[String], front: bool) -> String 
     if (2..FEWEST).contains(&found.seeds.len()) {
         out += &format!("\n{} seeds are too few for an interval: use --seeds {FEWEST} or more\n", found.seeds.len());
     }
-    let deadlocks = deadlocks(found);
-    if !deadlocks.is_empty() {
-        out += &format!("\nBlocked for ever at the end\n{}", text::indented(&deadlocks));
-    }
-    out + &plan.trust()
+    out + &text::deadlock_section(&deadlocks(found)) + &plan.trust()
 }
 
 fn cells(found: &Found, row: &Row, metrics: &[String]) -> Vec<String> {
