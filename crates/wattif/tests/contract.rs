@@ -254,10 +254,15 @@ fn repro() {
         "schema": "", "results": [{
             "id": "", "experiment": "", "metric": "", "unit": "", "class": "", "ratio": null, "tolerance": "", "ok": true,
             "arms": [{ "kernel": "", "published": null, "simulated": null, "ci95": null }], "counter_test": null
+        }],
+        "tables": [{
+            "experiment": "", "platform": "", "title": "",
+            "cells": [{ "metric": "", "unit": "", "kernel": "", "published": null, "simulated": null, "ci95": null }]
         }]
     });
     check(&found, &shape, "repro");
     assert_eq!(found["schema"], "wattif.repro/1");
+    assert_eq!(found["correlations"], json!([]), "it asks for none");
     for row in found["results"].as_array().unwrap().iter().filter(|r| !r["counter_test"].is_null()) {
         check(&row["counter_test"], &json!({ "what": "", "simulated_ratio": null, "ok": true }), "counter_test");
     }

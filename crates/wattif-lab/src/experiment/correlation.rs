@@ -50,16 +50,15 @@ impl Experiment {
             ("95 % interval", Align::Right),
         ]);
         for spec in &here {
-            let pairs = spec.arms.iter().flat_map(|arm| self.pairs(arm, platform, results, [&spec.x, &spec.y]));
-            let c = Correlation::of(&pairs.collect::<Vec<_>>());
+            let c = self.correlation_figure(spec, platform, results);
             let ci = c.ci95.map_or("–".into(), |[lo, hi]| format!("[{}, {}]", number(lo, 2), number(hi, 2)));
-            let r = c.r.map_or("–".into(), |r| number(r, 2));
+            let r = c.correlation.map_or("–".into(), |r| number(r, 2));
             table.row([spec.title.clone(), format!("{} and {}", spec.x, spec.y), c.runs.to_string(), r, ci]);
         }
         (!here.is_empty()).then_some(table)
     }
 
-    fn pairs(&self, arm: &str, platform: &str, results: &Results, metrics: [&String; 2]) -> Vec<(f64, f64)> {
+    pub(super) fn pairs(&self, arm: &str, platform: &str, results: &Results, metrics: [&String; 2]) -> Vec<(f64, f64)> {
         let [x, y] = metrics.map(|m| self.values(arm, platform, results, m, None));
         x.zip(y).map_or(Vec::new(), |(x, y)| x.into_iter().zip(y).collect())
     }

@@ -1,6 +1,6 @@
 //! Published beside simulated: the entries of `wattif.repro/1`.
 
-use super::{Class, CounterSpec, Experiment, Expr, Figures, Missing, Overrides, Results, RowSpec};
+use super::{Class, CounterSpec, Experiment, Expr, Figures, Missing, Overrides, Results, RowSpec, Shown};
 use crate::metrics::energy::in_energy;
 use crate::metrics::info;
 use crate::stats::{FEWEST, Over, Ratio, bca_mean, mean, paired_ratio};
@@ -16,12 +16,15 @@ pub struct Repro {
     pub schema: &'static str,
     /// Rows of all experiments.
     pub results: Vec<ResultRow>,
+    /// What they show without a condition.
+    #[serde(flatten)]
+    pub shown: Shown,
 }
 
 impl Repro {
-    /// From the rows of experiments.
+    /// From the rows of experiments, of which nothing else is shown.
     pub fn new(results: Vec<ResultRow>) -> Repro {
-        Repro { schema: SCHEMA, results }
+        Repro { schema: SCHEMA, results, shown: Shown::default() }
     }
     /// Does every row hold that was judged, and every counter-test?
     pub fn ok(&self) -> bool {
@@ -42,7 +45,7 @@ impl Repro {
             let Some(plain) = row.plain_id() else { continue };
             results.iter_mut().filter(|r| r.is(row, plain)).for_each(|r| r.fold(row));
         }
-        Repro { schema: self.schema, results }
+        Repro { schema: self.schema, results, shown: self.shown.clone() }
     }
 }
 

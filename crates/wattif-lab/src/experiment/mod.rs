@@ -13,6 +13,7 @@ mod plan;
 mod plots;
 mod render;
 mod results;
+mod shown;
 #[cfg(test)]
 mod testbed;
 
@@ -23,6 +24,7 @@ pub use expr::{Expr, ExprError, Figures, Missing};
 pub use plan::{Arm, Plan};
 pub use plots::{Plot, metric_label};
 pub use results::Results;
+pub use shown::{CellFigure, CorrelationFigure, Shown, TableFigures};
 
 use crate::stats::Over;
 use serde::{Deserialize, Serialize};

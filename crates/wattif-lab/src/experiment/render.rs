@@ -1,9 +1,8 @@
 //! An evaluated experiment as text: published beside simulated.
 
-use super::{CounterFigure, Experiment, HistogramSpec, Overrides, ResultRow, Results, TableSpec};
-use crate::compare::unit_of;
-use crate::metrics::{BINS, info};
-use crate::stats::{FEWEST, Over, bca_mean, mean};
+use super::{CellFigure, CounterFigure, Experiment, HistogramSpec, Overrides, ResultRow, Results, TableSpec};
+use crate::metrics::BINS;
+use crate::stats::{FEWEST, Over, mean};
 use crate::table::{Align, Table, cell, interval, number, verbatim};
 
 impl Experiment {
@@ -66,19 +65,16 @@ impl Experiment {
 
     /// A row per arm: nothing was published to stand beside it.
     fn simulated_table(&self, spec: &TableSpec, platform: &str, results: &Results) -> Table {
-        let head = |metric: &String| {
-            let runs = spec.arms.iter().filter_map(|arm| self.resolve(arm, platform, &Overrides::new()).ok());
-            let runs: Vec<_> = runs.flat_map(|arm| results.reports(&arm)).collect();
-            let unit = unit_of(info(metric).map_or("", |m| m.unit), runs.into_iter());
-            if unit.is_empty() { metric.clone() } else { format!("{metric}, {unit}") }
+        let figures = self.table_figures(spec, platform, results);
+        let per_metric = || figures.cells.chunks(spec.arms.len().max(1));
+        let head = |c: &CellFigure| match c.unit.is_empty() {
+            true => c.metric.clone(),
+            false => format!("{}, {}", c.metric, c.unit),
         };
-        let heads = spec.metrics.iter().flat_map(|m| [(head(m), Align::Right), ("95 % interval".into(), Align::Right)]);
+        let heads = per_metric().flat_map(|c| [(head(&c[0]), Align::Right), ("95 % interval".into(), Align::Right)]);
         let mut table = Table::new(std::iter::once(("arm".to_owned(), Align::Left)).chain(heads));
-        for arm in &spec.arms {
-            let cells = spec.metrics.iter().flat_map(|metric| {
-                let values = self.values(arm, platform, results, metric, spec.threads.as_deref());
-                [cell(values.as_deref().map_or(f64::NAN, mean)), interval(values.as_deref().and_then(bca_mean))]
-            });
+        for (k, arm) in spec.arms.iter().enumerate() {
+            let cells = per_metric().flat_map(|c| [cell(c[k].simulated.unwrap_or(f64::NAN)), interval(c[k].ci95)]);
             table.row(std::iter::once(arm.clone()).chain(cells));
         }
         table
@@ -86,18 +82,14 @@ impl Experiment {
 
     fn published_table(&self, spec: &TableSpec, platform: &str, results: &Results) -> Table {
         let mut table = columns(["metric", "arm", "published", "simulated", "95 % interval"], 2);
-        for (i, metric) in spec.metrics.iter().enumerate() {
-            for (k, arm) in spec.arms.iter().enumerate() {
-                let published = spec.published.get(arm).map_or(f64::NAN, |v| v[i]);
-                let values = self.values(arm, platform, results, metric, spec.threads.as_deref());
-                table.row([
-                    if k == 0 { metric.clone() } else { String::new() },
-                    arm.clone(),
-                    verbatim(published),
-                    cell(values.as_deref().map_or(f64::NAN, mean)),
-                    interval(values.as_deref().and_then(bca_mean)),
-                ]);
-            }
+        for (i, c) in self.table_figures(spec, platform, results).cells.iter().enumerate() {
+            table.row([
+                if i % spec.arms.len() == 0 { c.metric.clone() } else { String::new() },
+                c.kernel.clone(),
+                verbatim(c.published.unwrap_or(f64::NAN)),
+                cell(c.simulated.unwrap_or(f64::NAN)),
+                interval(c.ci95),
+            ]);
         }
         table
     }

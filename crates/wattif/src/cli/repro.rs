@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::{data, load, text};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use wattif_lab::experiment::{Overrides, Plan, Plot, Repro, ResultRow, Results};
+use wattif_lab::experiment::{Overrides, Plan, Plot, Repro, ResultRow, Results, Shown};
 use wattif_lab::report::published;
 
 /// Run the experiments of the gallery: published numbers beside simulated ones, and the counter-tests.
@@ -18,7 +18,8 @@ use wattif_lab::report::published;
 /// A row holds when its tolerance does. Its counter-test stands beside it, with a verdict of its own: the effect must vanish with
 /// its mechanism.
 ///
-/// In JSON a row with sub-rows (0.4/web, 0.4/photo) also has an entry under its plain id (0.4), ok when they are.
+/// In JSON a row with sub-rows (0.4/web, 0.4/photo) also has an entry under its plain id (0.4), ok when they are; tables and
+/// correlations stand beside the rows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -76,12 +77,14 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     }
     check_drawings(&args.figures, &entries)?;
     let mut rows: Vec<ResultRow> = Vec::new();
+    let mut shown = Shown::default();
     let mut drawn: Vec<Plot> = Vec::new();
     for entry in &entries {
         let (plan, results) = simulate(entry)?;
         let found = entry.experiment.evaluate(&results);
-        if !args.json {
-            output::data(&page(entry, &plan, &found, &results)?)?;
+        match args.json {
+            true => shown.add(&entry.experiment, &results),
+            false => output::data(&page(entry, &plan, &found, &results)?)?,
         }
         if args.plots.is_some() || args.figures.any() {
             drawn.extend(entry.experiment.plots(&results));
@@ -91,7 +94,7 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
     for (dir, plot) in args.plots.iter().flat_map(|dir| drawn.iter().map(move |p| (dir, p))) {
         output::file(&dir.join(format!("{}.svg", plot.name)), &plot.svg)?;
     }
-    let repro = Repro::new(rows);
+    let repro = Repro { shown, ..Repro::new(rows) };
     pictures(args, &entries, &repro, &drawn)?;
     match args.json {
         true => output::json(&repro.folded())?,
