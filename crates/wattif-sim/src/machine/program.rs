@@ -11,6 +11,7 @@
 mod code;
 mod deadlock;
 mod locks;
+mod outlook;
 #[cfg(test)]
 mod tests;
 
@@ -90,10 +91,6 @@ impl WaitReason {
     /// Does the wait count as I/O wait?
     pub fn is_io(self) -> bool {
         matches!(self, WaitReason::Device(_))
-    }
-    /// Does it end without another thread's doing?
-    fn ends_by_itself(self) -> bool {
-        matches!(self, WaitReason::Device(_) | WaitReason::Completion(_))
     }
 }
 

@@ -333,6 +333,66 @@ fn a_circle_of_mutexes_is_a_deadlock_although_others_go_on() {
     assert_eq!(names, ["a-0 by b-1", "b-1 by a-0"]);
 }
 
+/// `a` holds a mutex and waits for a post that `b` can make only behind the mutex.
+#[test]
+fn a_circle_over_a_mutex_and_a_semaphore_is_a_deadlock_although_others_go_on() {
+    let (a, b) = ([Op::Lock(0), Op::SemWait(1), Op::Unlock(0)], [Op::Lock(0), Op::SemPost(1), Op::Unlock(0)]);
+    let mut w = World::new(&[&a, &b, &[run(100)], &[run(100), Op::SemPost(1)]]);
+    w.all(&[(0, 1), (0, 2), (0, 3), (0, 4)]);
+    assert_eq!(w.blocked(), [], "`d` will post");
+    w.at(100, 4);
+    w.at(100, 1);
+    w.at(100, 2);
+    assert_eq!(w.blocked(), []);
+    let mut w = World::new(&[&a, &b, &[run(100)]]);
+    w.all(&[(0, 1), (0, 2), (0, 3)]);
+    let who: Vec<String> = w.blocked().into_iter().map(|(t, what, by)| format!("{t}, {what}: {by}")).collect();
+    assert_eq!(who, ["a-0, semaphore `zero`: ", "b-1, mutex `m`: a-0"]);
+}
+
+/// A thread that ends with its mutex may be helped by one that unlocks what it never locked; one that would have to win the mutex first is
+/// no help, and with priority inheritance nobody is.
+#[test]
+fn who_unlocks_for_another_prevents_a_deadlock() {
+    let blocked = |helper: &[Op], pi_enabled| {
+        let holder = [Op::Lock(0), run(1)];
+        let programs = [&holder[..], &[Op::Lock(0), run(1)], helper];
+        let mut w = World::of(&Workload { pi_enabled, ..workload(&programs) }, SETUP);
+        w.all(&[(0, 1), (0, 2), (0, 3), (1, 1)]);
+        w.blocked().len()
+    };
+    let sleep = Op::Sleep(fixed(100 * US));
+    assert_eq!(blocked(&[sleep.clone(), Op::Unlock(0)], false), 0);
+    assert_eq!(blocked(&[sleep.clone(), Op::Unlock(0)], true), 1);
+    assert_eq!(blocked(&[sleep.clone(), Op::Lock(0), Op::Unlock(0)], false), 1);
+    assert_eq!(blocked(&[sleep.clone(), Op::Exit, Op::Unlock(0)], false), 1);
+    assert_eq!(blocked(&[sleep, Op::Wait { cond: 0, mutex: Some(0) }], false), 0, "waiting releases");
+}
+
+/// Help may come from a thread that has yet to be forked, through others that are blocked now, or not at all.
+#[test]
+fn help_is_looked_for_in_forks_and_behind_other_waits() {
+    let sleep = Op::Sleep(fixed(100 * US));
+    let blocked = |ops: [&[Op]; 3]| {
+        let mut workload = workload(&[ops[0], ops[1], ops[2], &[sleep.clone(), Op::Signal(0)]]);
+        workload.tasks[3].instances = 0;
+        let mut w = World::of(&workload, SETUP);
+        w.all(&[(0, 1), (0, 2), (0, 3)]);
+        w.blocked().into_iter().map(|b| b.0).collect::<Vec<_>>()
+    };
+    let wait = Op::Wait { cond: 0, mutex: None };
+    assert_eq!(blocked([std::slice::from_ref(&wait), &[run(1)], &[run(1)]]), ["a-0"]);
+    assert!(blocked([std::slice::from_ref(&wait), &[run(1)], &[run(1), Op::Fork(3)]]).is_empty());
+    // `c` posts, `b` goes on and puts a token, `a` gets it.
+    let (a, b) = ([Op::Get(0)], [Op::SemWait(1), Op::Put { queue: 0, forward: false }]);
+    assert!(blocked([&a, &b, &[run(1), Op::SemPost(1)]]).is_empty());
+    assert_eq!(blocked([&a, &b, &[run(1)]]), ["a-0", "b-1"]);
+    // A barrier is left when as many come as are missing.
+    let come = [run(1), Op::Barrier(0)];
+    assert!(blocked([&[Op::Barrier(0)], &come, &[run(1)]]).is_empty());
+    assert_eq!(blocked([&[Op::Barrier(0)], &[Op::Get(0), Op::Barrier(0)], &[run(1)]]), ["a-0", "b-1"]);
+}
+
 /// Who could give what the others wait for: by the rest of their programs.
 #[test]
 fn a_deadlock_names_who_could_end_it() {
