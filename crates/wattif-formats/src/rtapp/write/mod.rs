@@ -368,7 +368,7 @@ impl<'w> Writer<'w> {
             self.lost.insert(what.into());
         };
         match op {
-            Op::Run(work) => lasting("run", self.us(work)),
+            Op::Run(work) => run(self.us(work)),
             Op::RunInsensitive(work) => {
                 let bytes = memory::memset_bytes(self.ns(work));
                 if bytes <= MOST_BYTES {
@@ -397,7 +397,7 @@ impl<'w> Writer<'w> {
             Op::TakeWork { counter, chunk, per_iteration, .. } => {
                 lose("work that threads take from a counter became equal parts");
                 let us = self.us(per_iteration).saturating_mul(self.part(*counter, *chunk));
-                lasting("run", if matches!(per_iteration, Amount::Fixed(0)) { 0 } else { us })
+                run(if matches!(per_iteration, Amount::Fixed(0)) { 0 } else { us })
             }
             Op::Timer { timer, period, absolute } => {
                 let mode = if *absolute { "absolute" } else { "relative" };
@@ -670,9 +670,15 @@ fn list(cpus: &CpuSet) -> Value {
     cpus.iter().map(|c| Value::from(c.0)).collect()
 }
 
-/// An event that takes time, if it takes any.
+/// An event that takes time. Without any it is still one: a `sleep` of 0 is a call that timer slack may delay, a `runtime` of 0
+/// a piece of work, and the log of a phase counts it.
 fn lasting(word: &'static str, us: u64) -> Vec<(&'static str, Value)> {
-    if us == 0 { vec![] } else { vec![(word, us.min(FOREVER_US).into())] }
+    vec![(word, us.min(FOREVER_US).into())]
+}
+
+/// Work, if it is any.
+fn run(us: u64) -> Vec<(&'static str, Value)> {
+    if us == 0 { vec![] } else { lasting("run", us) }
 }
 
 fn attributes(attr: &SchedAttr, out: &mut Keys) {

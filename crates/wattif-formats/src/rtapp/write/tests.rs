@@ -50,6 +50,14 @@ fn loops_of_tasks_and_of_phases() {
     assert!(task["phases"].get("p2").is_none());
 }
 
+/// A sleep of nothing is a call to sleep, and a runtime of nothing a piece of work.
+#[test]
+fn events_without_time_are_events() {
+    let spin = Op::Spin { wall: Amount::Fixed(0), chunk: 32_000 };
+    let task = &file(vec![Op::Sleep(Amount::Fixed(0)), run(0), spin])["tasks"]["t"];
+    assert_eq!(task["phases"], json!({"p0": {"loop": 1, "sleep0": 0, "runtime1": 0}}));
+}
+
 /// Attributes change within loops: each phase has its own, and no key stands twice.
 #[test]
 fn attributes_within_loops() {
