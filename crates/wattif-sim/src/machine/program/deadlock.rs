@@ -42,9 +42,9 @@ impl Given {
 }
 
 impl Programs {
-    /// Threads of the first `tasks` tasks that can never go on, in order of creation.
-    pub fn deadlocked(&self, tasks: u32) -> Vec<Blocked> {
-        let waits = |t: &&Thread| t.task < tasks && t.waiting.is_some();
+    /// Threads of the workload that can never go on, in order of creation.
+    pub fn deadlocked(&self) -> Vec<Blocked> {
+        let waits = |t: &&Thread| t.task < self.setup.own_tasks && t.waiting.is_some();
         if !self.threads.iter().flatten().any(|t| waits(&t)) {
             return Vec::new();
         }

@@ -45,7 +45,8 @@ fn workload(programs: &[&[Op]]) -> Workload {
     }
 }
 
-const SETUP: Setup = Setup { seed: 1, work_ppm: 0, unit_capacity: 1024, want_program_events: true };
+const SETUP: Setup =
+    Setup { seed: 1, work_ppm: 0, own_tasks: u32::MAX, unit_capacity: 1024, want_program_events: true };
 
 struct World {
     programs: Programs,
@@ -83,7 +84,7 @@ impl World {
     }
 
     fn blocked(&self) -> Vec<(String, String, String)> {
-        let all = self.programs.deadlocked(u32::MAX).into_iter();
+        let all = self.programs.deadlocked().into_iter();
         all.map(|b| (b.thread, b.waits_for, b.held_by.join(","))).collect()
     }
 }
@@ -404,7 +405,7 @@ fn a_deadlock_names_who_could_end_it() {
     let givers = |programs: &[&[Op]]| {
         let mut w = World::new(programs);
         (1..=programs.len() as u32).for_each(|pid| assert!(matches!(w.at(0, pid), Step::Block { .. }), "{pid}"));
-        let all = w.programs.deadlocked(u32::MAX).into_iter();
+        let all = w.programs.deadlocked().into_iter();
         all.map(|b| (b.waits_for, b.given_by.join(","))).collect::<Vec<_>>()
     };
     let is = |what: &str, who: &str| (what.to_string(), who.to_string());
@@ -722,6 +723,20 @@ fn fork_names_its_thread_and_has_a_limit() {
     w.programs.forks[1] = MAX_FORKS;
     assert_eq!(w.at(8, 1), Step::Fail);
     assert!(w.programs.failure().unwrap().to_string().contains("1024 is the limit"));
+}
+
+/// The platform's background threads, here `c` and `d`, do not count.
+#[test]
+fn forked_threads_are_counted_among_the_workloads_own() {
+    let mut load = workload(&[&[Op::Fork(1), Op::Fork(1)], &[run(1)], &[run(1)], &[run(1)]]);
+    load.tasks[1].instances = 0;
+    let mut w = World::of(&load, Setup { own_tasks: 2, ..SETUP });
+    w.at(0, 1);
+    for (fork, name) in w.out.forks.clone().iter().zip(["b-1-0000", "b-2-0001"]) {
+        let pid = Pid(5 + fork.number);
+        w.programs.start_forked(pid, fork, Ns(0));
+        assert_eq!(w.programs.name(pid), name);
+    }
 }
 
 #[test]
