@@ -113,6 +113,28 @@ fn cpu_latency_qos() {
     assert!(err(&o).contains("pm_qos.cpu_latency_us"), "{}", err(&o));
 }
 
+/// `-` is standard output wherever a file is written, or refused with a next step; no file gets that name.
+#[test]
+fn a_dash_is_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = |args: &[&str]| {
+        let input = folder.path().join("in.json");
+        std::fs::write(&input, SMALL).unwrap();
+        wattif(args).current_dir(folder.path()).output().unwrap()
+    };
+    let run = ["run", "in.json", "-p", "hikey620", "--duration", "10ms"];
+    assert!(within(&[&run[..], &["--trace", "t.txt"]].concat()).status.success());
+    let o = within(&["import", "workload", "t.txt", "-p", "hikey620", "-o", "-"]);
+    assert!(o.status.success() && out(&o).starts_with('{'), "{}", err(&o));
+    for more in [["--trace", "-"], ["--report", "-"], ["--logs", "-"]] {
+        let o = within(&[&run[..], &more].concat());
+        assert_eq!((o.status.code(), out(&o).as_str()), (Some(2), ""), "{more:?}");
+        assert!(err(&o).contains("standard output") && err(&o).contains("give it a name"), "{more:?}: {}", err(&o));
+    }
+    assert_eq!(within(&["record", "-o", "-", "--trace", "in.json"]).status.code(), Some(2));
+    assert!(!folder.path().join("-").exists());
+}
+
 #[test]
 fn bad_options() {
     let cases: &[&[&str]] = &[
