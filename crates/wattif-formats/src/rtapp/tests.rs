@@ -483,6 +483,13 @@ fn lost_and_endless_waits() {
     task_lints(r#""run": 1, "unlock": "m""#, "W12");
     task_lints(r#""run": 1, "lock": "m""#, "W12");
     task_lints(r#""wait": {"ref": "c", "mutex": "m"}, "signal": "c""#, "W12");
+    // What another task unlocks is given back, but not where the owner alone can.
+    let handed = |pi: bool| {
+        let tasks = r#""a": {"run": 1, "lock": "m"}, "b": {"run": 1, "unlock": "m"}"#;
+        format!(r#"{{"global": {{"pi_enabled": {pi}}}, "tasks": {{{tasks}}}}}"#)
+    };
+    lints(&handed(false), "W12");
+    lints(&handed(true), "W12 W12");
 }
 
 #[test]
@@ -493,6 +500,7 @@ fn loops_without_time() {
     task_lints(r#""phases": {"p": {"yield": ""}, "q": {"yield": ""}}"#, "E11");
     task_lints(r#""phases": {"p": {"yield": ""}, "q": {"run": 1}}"#, "");
     task_lints(r#""sleep": 0"#, "");
+    task_lints(r#""runtime0": 0"#, "");
 }
 
 #[test]
