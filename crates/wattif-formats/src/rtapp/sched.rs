@@ -43,6 +43,11 @@ pub(super) fn policy(member: &Member, report: &mut Report) -> Option<Policy> {
     found
 }
 
+/// Is `priority` the nice value? rt-app sets none under SCHED_IDLE, where it would change no weight either.
+fn is_nice(policy: Policy) -> bool {
+    matches!(policy, Policy::Normal | Policy::Batch)
+}
+
 impl Keys {
     /// Read the keys of a task (`legacy`: with the aliases `runtime`, `period`, `deadline`, in this dialect) or phase.
     pub fn read(members: &[Member], legacy: Option<Dialect>, report: &mut Report) -> Keys {
@@ -129,7 +134,7 @@ impl Keys {
             }
         }
         match self.priority {
-            Some(nice) if attr.policy.is_fair() => attr.nice = nice.clamp(-20, 19) as i8,
+            Some(nice) if is_nice(attr.policy) => attr.nice = nice.clamp(-20, 19) as i8,
             Some(priority) if attr.policy.is_rt() => attr.rt_priority = priority.clamp(1, 99) as u8,
             _ => {}
         }
@@ -176,6 +181,11 @@ impl Keys {
             }
             Policy::Normal | Policy::Batch => {}
             _ => {
+                if attr.policy == Policy::Idle {
+                    let priority = "`priority` has no effect under SCHED_IDLE: rt-app sets a nice value under \
+                                    SCHED_OTHER and SCHED_BATCH";
+                    unused(&self.priority_span, priority.into());
+                }
                 let message = format!(
                     "`dl-runtime` has no effect under {policy}: it is the budget under SCHED_DEADLINE, and a slice under SCHED_OTHER and SCHED_BATCH"
                 );
@@ -202,7 +212,7 @@ impl Keys {
     pub fn validate(&self, attr: &SchedAttr, when: &str, report: &mut Report) {
         let Some(span) = self.span.clone() else { return };
         let (name, priority) = (attr.policy.name(), self.priority.unwrap_or(attr.rt_priority.max(1) as i64));
-        if attr.policy.is_fair() && self.priority.is_some_and(|p| !(-20..=19).contains(&p)) {
+        if is_nice(attr.policy) && self.priority.is_some_and(|p| !(-20..=19).contains(&p)) {
             let message = format!("{when}priority {priority} is a nice value under {name}: -20..=19");
             report
                 .error("rtapp::E14", span.clone(), message)

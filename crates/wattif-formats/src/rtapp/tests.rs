@@ -264,6 +264,9 @@ fn scheduling_keys() {
         (a.policy.name(), a.nice, a.runtime.0, a.util_min, a.util_max),
         ("SCHED_BATCH", -5, 3_000_000, Some(100), None)
     );
+    let a = attr(r#""policy": "SCHED_IDLE", "priority": 30"#);
+    assert_eq!((a.policy.name(), a.nice), ("SCHED_IDLE", 0), "not a nice value");
+    task_lints(r#""policy": "SCHED_IDLE", "priority": 30, "run": 1"#, "W06");
     let a = attr(r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "dl-period": 5000"#);
     assert_eq!((a.runtime.0, a.deadline.0, a.period.0), (1_000_000, 5_000_000, 5_000_000));
     let a = attr(r#""policy": "SCHED_DEADLINE", "runtime": 1000, "deadline": 4000, "period": 5000"#);

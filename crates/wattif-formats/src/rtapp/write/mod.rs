@@ -222,6 +222,7 @@ impl<'w> Writer<'w> {
         if let Some(cpus) = &task.cpus {
             out.insert("cpus", list(cpus));
         }
+        self.lose_nice(&task.attr);
         attributes(&task.attr, &mut out);
         if task.group > 0 {
             out.insert("taskgroup", self.workload.groups[task.group as usize].path.clone());
@@ -340,6 +341,7 @@ impl<'w> Writer<'w> {
                     .attributes
                     .0
                     .retain(|(key, _)| !["policy", "priority"].contains(&key.as_str()) && !key.starts_with("dl-"));
+                self.lose_nice(attr);
                 attributes(attr, &mut phase.attributes);
             }
             Op::SetGroup(_) if late && phase.attributes.has("taskgroup") => {}
@@ -353,6 +355,14 @@ impl<'w> Writer<'w> {
                     phase.events.insert(&format!("{word}{n}"), value);
                 }
             }
+        }
+    }
+
+    fn lose_nice(&mut self, attr: &SchedAttr) {
+        if attr.policy == Policy::Idle && attr.nice != 0 {
+            let no_word =
+                "rt-app gives threads of SCHED_IDLE no nice value: theirs became 0, as which they weigh the same";
+            self.lost.insert(no_word.into());
         }
     }
 
@@ -685,7 +695,7 @@ fn attributes(attr: &SchedAttr, out: &mut Keys) {
     out.insert("policy", attr.policy.name());
     match attr.policy {
         Policy::Fifo | Policy::Rr => out.insert("priority", attr.rt_priority),
-        Policy::Normal | Policy::Batch | Policy::Idle if attr.nice != 0 => out.insert("priority", attr.nice),
+        Policy::Normal | Policy::Batch if attr.nice != 0 => out.insert("priority", attr.nice),
         _ => {}
     }
     let times = [("dl-runtime", attr.runtime), ("dl-deadline", attr.deadline), ("dl-period", attr.period)];
