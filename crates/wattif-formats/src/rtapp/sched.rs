@@ -32,6 +32,9 @@ pub(super) struct Keys {
     settled: Option<SchedAttr>,
 }
 
+/// The kernel takes no less (`DL_SCALE`). The shortest and longest period are the kernel's sysctls, so that a run alone knows them.
+const LEAST_BUDGET: Ns = Ns(1024);
+
 /// The policy a name stands for.
 pub(super) fn policy(member: &Member, report: &mut Report) -> Option<Policy> {
     use Policy::*;
@@ -228,6 +231,8 @@ impl Keys {
             let ordered = attr.runtime.0 > 0 && attr.runtime <= attr.deadline && attr.deadline <= attr.period;
             if !ordered {
                 refuse("SCHED_DEADLINE needs 0 < dl-runtime <= dl-deadline <= dl-period".into());
+            } else if attr.runtime < LEAST_BUDGET {
+                refuse("SCHED_DEADLINE needs a dl-runtime of at least 2 µs".into());
             }
         }
         if let (Some(min), Some(max)) = (attr.util_min, attr.util_max)

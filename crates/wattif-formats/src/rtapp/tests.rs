@@ -267,6 +267,8 @@ fn scheduling_keys() {
     let a = attr(r#""policy": "SCHED_IDLE", "priority": 30"#);
     assert_eq!((a.policy.name(), a.nice), ("SCHED_IDLE", 0), "not a nice value");
     task_lints(r#""policy": "SCHED_IDLE", "priority": 30, "run": 1"#, "W06");
+    task_lints(r#""policy": "SCHED_DEADLINE", "dl-runtime": 1, "dl-period": 1000, "run": 1"#, "E14");
+    task_lints(r#""policy": "SCHED_DEADLINE", "dl-runtime": 2, "dl-period": 1000, "run": 1"#, "");
     let a = attr(r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "dl-period": 5000"#);
     assert_eq!((a.runtime.0, a.deadline.0, a.period.0), (1_000_000, 5_000_000, 5_000_000));
     let a = attr(r#""policy": "SCHED_DEADLINE", "runtime": 1000, "deadline": 4000, "period": 5000"#);
@@ -504,6 +506,10 @@ fn loops_without_time() {
     task_lints(r#""phases": {"p": {"yield": ""}, "q": {"run": 1}}"#, "");
     task_lints(r#""sleep": 0"#, "");
     task_lints(r#""runtime0": 0"#, "");
+    task_lints(r#""loop": 1000, "phases": {"p": {"loop": 1000, "yield": ""}}"#, "W14");
+    task_lints(r#""loop": 1, "phases": {"p": {"loop": 100000, "yield": ""}}"#, "W14");
+    let long = parse(r#"{"tasks": {"a": {"loop": 100000, "yield": ""}}}"#, "t", &Options::default()).diagnostics;
+    assert!(long[0].help.as_ref().is_some_and(|help| help.contains("100000 events in a row")), "{long:?}");
 }
 
 #[test]
