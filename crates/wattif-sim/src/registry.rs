@@ -349,6 +349,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
     s.polling_is_told = cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), platform);
+    s.affinity_distributes = Tunables::of(kernel, "select_task_rq_fair").text("affinity") == "next";
     s.groups = groups;
     s.rd.energy_aware = balancer.eas;
     s.rd.energy_aware_4_9 = s.rd.energy_aware && Tunables::of(kernel, "eas").text("generation") == "4.9";

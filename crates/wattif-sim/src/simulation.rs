@@ -243,6 +243,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
         let setup = Setup {
             seed: spec.seed,
             work_ppm: platform.noise.work_ppm,
+            own_tasks: spec.workload.tasks.len() as u32,
             unit_capacity: u64::from(calibration),
             want_program_events: out.wants(Interest::PROGRAM),
         };
@@ -319,7 +320,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
         let end = self.s.now;
         self.late_jobs();
         let work = self.work_done();
-        let Kernel { out, m, programs, events, slices, workload_tasks, .. } = self;
+        let Kernel { out, m, programs, events, slices, .. } = self;
         for observer in out.observers.iter_mut() {
             observer.finish(Ns(end));
         }
@@ -330,7 +331,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             end: Ns(end),
             work,
             energy: m.energy.totals(end),
-            deadlock: programs.deadlocked(workload_tasks),
+            deadlock: programs.deadlocked(),
         }
     }
 

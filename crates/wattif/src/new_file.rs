@@ -23,9 +23,27 @@ enum Begun {
     Device(File),
 }
 
+/// `-`, where a file is to be written: standard output, and never a file of that name. Text and tables that may go there ask
+/// this first; for all else [`NewFile::create`] and [`named`] refuse it.
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// The name of a file or folder that cannot be standard output, as an argument.
+pub fn named(name: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(name);
+    if is_stdout(&path) { Err(NOT_STDOUT.into()) } else { Ok(path) }
+}
+
+const NOT_STDOUT: &str =
+    "- is standard output, which this is not written to: give it a name, or ./- for one of that name";
+
 impl NewFile {
     /// Begin a file of this name; behind a symbolic link it is the file that the link leads to.
     pub fn create(path: &Path) -> Result<NewFile, Error> {
+        if is_stdout(path) {
+            return Err(Error::Usage(NOT_STDOUT.into()));
+        }
         let failed = |e: io::Error| Error::file(path, e);
         let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let begun = match target.metadata() {

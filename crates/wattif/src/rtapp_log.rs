@@ -6,7 +6,7 @@
 //! | column | meaning |
 //! |---|---|
 //! | `idx` | number of the thread |
-//! | `perf` | loops of work by the `calibration` of the file, 1000 ns per loop where it has none: configured ones of `run`, and of `runtime` those of the pieces of 32 µs that were done in the time |
+//! | `perf` | µs of work divided by the `calibration` of the file, 1000 ns per loop where it has none, and rounded down: of each configured `run`, and of each piece of 32 µs that a `runtime` got done in its time |
 //! | `run`, `period` | measured time in run events, and of the whole iteration |
 //! | `start`, `end`, `rel_st` | of the iteration; `rel_st` from the start of the program |
 //! | `slack` | from the end of the work to the last timer's expiry, with `cumulative_slack` the sum over the timers; negative: too late |

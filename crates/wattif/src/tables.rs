@@ -1,7 +1,7 @@
 //! Results as Arrow tables: every column carries its `unit` and `doc` as metadata.
 
 use crate::error::Error;
-use crate::new_file::NewFile;
+use crate::new_file::{NewFile, is_stdout};
 use crate::sweep::Table as Swept;
 use arrow_array::builder::{Int32Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
@@ -299,7 +299,7 @@ pub fn write(path: &Path, batch: &RecordBatch) -> Result<(), Error> {
         file.write(batch).and_then(|()| file.finish()).map_err(|e| refused(&e))?;
         file.get_mut().flush().map_err(|e| refused(&e))
     };
-    if path == Path::new("-") {
+    if is_stdout(path) {
         return arrow(&mut std::io::stdout().lock());
     }
     let mut file = NewFile::create(path)?;

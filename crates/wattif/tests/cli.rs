@@ -113,6 +113,28 @@ fn cpu_latency_qos() {
     assert!(err(&o).contains("pm_qos.cpu_latency_us"), "{}", err(&o));
 }
 
+/// `-` is standard output wherever a file is written, or refused with a next step; no file gets that name.
+#[test]
+fn a_dash_is_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = |args: &[&str]| {
+        let input = folder.path().join("in.json");
+        std::fs::write(&input, SMALL).unwrap();
+        wattif(args).current_dir(folder.path()).output().unwrap()
+    };
+    let run = ["run", "in.json", "-p", "hikey620", "--duration", "10ms"];
+    assert!(within(&[&run[..], &["--trace", "t.txt"]].concat()).status.success());
+    let o = within(&["import", "workload", "t.txt", "-p", "hikey620", "-o", "-"]);
+    assert!(o.status.success() && out(&o).starts_with('{'), "{}", err(&o));
+    for more in [["--trace", "-"], ["--report", "-"], ["--logs", "-"]] {
+        let o = within(&[&run[..], &more].concat());
+        assert_eq!((o.status.code(), out(&o).as_str()), (Some(2), ""), "{more:?}");
+        assert!(err(&o).contains("standard output") && err(&o).contains("give it a name"), "{more:?}: {}", err(&o));
+    }
+    assert_eq!(within(&["record", "-o", "-", "--trace", "in.json"]).status.code(), Some(2));
+    assert!(!folder.path().join("-").exists());
+}
+
 #[test]
 fn bad_options() {
     let cases: &[&[&str]] = &[
@@ -771,7 +793,8 @@ fn loops_of_runtime_are_those_done() {
     let dir = tempfile::tempdir().unwrap();
     let perf = |runtime: u64, governor: &str| {
         let folder = dir.path().join(format!("{governor}{runtime}"));
-        let file = format!(r#"{{"tasks": {{"a": {{"loop": 3, "cpus": [0], "runtime0": {runtime}, "sleep": 1000}}}}}}"#);
+        let task = format!(r#"{{"loop": 3, "cpus": [0], "runtime0": {runtime}, "sleep": 1000}}"#);
+        let file = format!(r#"{{"global": {{"calibration": 1}}, "tasks": {{"a": {task}}}}}"#);
         let governor = format!("cpufreq={governor}");
         let args = ["run", "-", "-p", "hikey960", "--set", &governor, "--logs", folder.to_str().unwrap()];
         let o = with_stdin(&args, file.as_bytes());
@@ -810,9 +833,9 @@ fn logs_follow_the_file() {
     };
     let (perf, slack) = (1, 7);
     let usual = &logs("usual", "")[0];
-    assert_eq!((usual.0.as_str(), usual.1[perf]), ("rt-app-a-0.log", 2000));
+    assert_eq!((usual.0.as_str(), usual.1[perf]), ("rt-app-a-0.log", 2));
     let own = &logs("own", r#""log_basename": "foo", "calibration": 100"#)[0];
-    assert_eq!((own.0.as_str(), own.1[perf]), ("foo-a-0.log", 20_000));
+    assert_eq!((own.0.as_str(), own.1[perf]), ("foo-a-0.log", 20));
     assert!(logs("none", r#""log_size": "disable""#).is_empty());
     assert!(logs("unknown", r#""log_size": "Auto""#).is_empty());
     assert_eq!(logs("auto", r#""log_size": "auto""#).len(), 1);

@@ -656,6 +656,25 @@ fn a_light_slice_has_a_lower_bound_since_5_13() {
     assert_eq!(stretch("linux-6.1", "features.BASE_SLICE=false"), old);
 }
 
+/// Threads that must leave their CPU go to the first of their new ones, each of them; since 5.7 to one after the other.
+#[test]
+fn a_new_affinity_distributes_since_5_7() {
+    let tasks = r#""a": { "instance": 3, "loop": 1, "phases": {
+        "here": { "run": 1000, "cpus": [0] }, "there": { "run": 10, "cpus": [2, 3, 4] } } }"#;
+    let went = |kernel| {
+        let seen = case(tasks).kernel(kernel).set("platform.hz=1000").run();
+        let leaves = |t: &&Thread| {
+            let slices = t.slices.iter().skip_while(|s| s.2 != 0).find(|s| s.2 != 0);
+            slices.map(|s| (s.0, s.2)).expect("it leaves")
+        };
+        let mut first: Vec<_> = seen.all("a").iter().map(leaves).collect();
+        first.sort();
+        first.into_iter().map(|(_, cpu)| cpu).collect::<Vec<_>>()
+    };
+    assert_eq!((went("linux-5.6"), went("linux-5.7")), (vec![2, 2, 2], vec![2, 3, 4]));
+    assert_eq!(went("linux-6.12"), [2, 3, 4]);
+}
+
 #[test]
 fn priority_is_nice_of_fair_tasks() {
     for kernel in ["linux-6.1", "linux-6.12"] {

@@ -7,6 +7,7 @@ use super::tasks::{Context, Task};
 use super::values::{self, MAX_US};
 use super::{Dialect, memory};
 use crate::words::{nearest, quoted};
+use wattif_model::run::MAX_OPS_WITHOUT_TIME;
 use wattif_model::workload::{Amount, Op};
 
 /// Work rt-app does between two looks at the clock in `runtime`, ns.
@@ -77,7 +78,8 @@ impl Context<'_> {
             }
             Event::Runtime => {
                 let us = self.runtime(m)?;
-                (Op::Spin { wall: Amount::Fixed(us * 1000), chunk: SPIN_CHUNK_NS }, spent(us))
+                // At least one piece of work is done before the clock is read.
+                (Op::Spin { wall: Amount::Fixed(us * 1000), chunk: SPIN_CHUNK_NS }, Passes::Time)
             }
             Event::Sleep => {
                 let us = values::us(m, &mut self.report)?;
@@ -363,9 +365,11 @@ impl Context<'_> {
     }
 }
 
+/// Iterations without time that are worth a warning.
+pub(super) const LONG: u64 = 10_000;
+
 /// Warn of an event list that spins for a long time without anything happening.
 pub(super) fn lint_loop(events: Passes, count: Option<u64>, span: &Span, report: &mut Report) {
-    const LONG: u64 = 10_000;
     match count {
         _ if events != Passes::Never => {}
         None => {
@@ -373,7 +377,11 @@ pub(super) fn lint_loop(events: Passes, count: Option<u64>, span: &Span, report:
         }
         Some(n) if n > LONG => {
             let message = format!("{n} iterations in which no event lets time pass");
-            report.warning("rtapp::W14", span.clone(), message);
+            let help = format!(
+                "a thread may go through {MAX_OPS_WITHOUT_TIME} events in a row that take no time, and a run with more ends \
+                 there: give the loop a run, sleep or timer event"
+            );
+            report.warning("rtapp::W14", span.clone(), message).help(help);
         }
         _ => {}
     }

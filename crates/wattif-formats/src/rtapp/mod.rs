@@ -209,6 +209,8 @@ impl<'a> Context<'a> {
             task_index: Default::default(),
             forked: Default::default(),
             locks: Default::default(),
+            kept_locked: Default::default(),
+            unlocked: Default::default(),
             buffers: Default::default(),
             groups: vec![GroupSpec::root()],
             named_groups: Default::default(),

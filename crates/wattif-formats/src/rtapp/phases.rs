@@ -6,7 +6,7 @@
 //! attributes of the first pass can differ from those of all later ones (which are equal: a pass sets or keeps each
 //! attribute, whatever it began with); then the first pass is written out separately. Groups and clamps stay by themselves.
 
-use super::events::{Events, Passes, lint_loop};
+use super::events::{Events, LONG, Passes, lint_loop};
 use super::json::{Member, Span};
 use super::keys;
 use super::sched::Keys;
@@ -151,7 +151,7 @@ impl Context<'_> {
         }
         let passes = phases.iter().map(|p| p.events.passes).max().unwrap_or(Passes::Time);
         if !self.report.has_errors() {
-            lint_loop(passes, count, &task.name_span, &mut self.report);
+            lint_loop(passes, rounds(phases, count), &task.name_span, &mut self.report);
         }
         let endless = phases.iter().position(|p| p.count.is_none());
         if let Some(unreached) = endless.and_then(|at| phases.get(at + 1)) {
@@ -159,6 +159,12 @@ impl Context<'_> {
             self.report.warning("rtapp::W15", unreached.span.clone(), message);
         }
     }
+}
+
+/// Rounds of all phases in all passes, to warn of those that pass no time: a long phase has its own warning.
+fn rounds(phases: &[Phase], passes: Option<u64>) -> Option<u64> {
+    let of_pass: u64 = phases.iter().filter_map(|p| p.count).filter(|n| *n <= LONG).sum();
+    passes.map(|n| n.saturating_mul(of_pass))
 }
 
 fn program(phases: &[Phase], count: Option<u64>, start: State, cpus: Option<CpuSet>) -> Program {

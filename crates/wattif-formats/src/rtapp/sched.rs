@@ -32,6 +32,9 @@ pub(super) struct Keys {
     settled: Option<SchedAttr>,
 }
 
+/// The kernel takes no less (`DL_SCALE`). The shortest and longest period are the kernel's sysctls, so that a run alone knows them.
+const LEAST_BUDGET: Ns = Ns(1024);
+
 /// The policy a name stands for.
 pub(super) fn policy(member: &Member, report: &mut Report) -> Option<Policy> {
     use Policy::*;
@@ -41,6 +44,11 @@ pub(super) fn policy(member: &Member, report: &mut Report) -> Option<Policy> {
         report.error("rtapp::E06", member.value.span.clone(), format!("unknown policy {}", quoted(name)));
     }
     found
+}
+
+/// Is `priority` the nice value? rt-app sets none under SCHED_IDLE, where it would change no weight either.
+fn is_nice(policy: Policy) -> bool {
+    matches!(policy, Policy::Normal | Policy::Batch)
 }
 
 impl Keys {
@@ -129,7 +137,7 @@ impl Keys {
             }
         }
         match self.priority {
-            Some(nice) if attr.policy.is_fair() => attr.nice = nice.clamp(-20, 19) as i8,
+            Some(nice) if is_nice(attr.policy) => attr.nice = nice.clamp(-20, 19) as i8,
             Some(priority) if attr.policy.is_rt() => attr.rt_priority = priority.clamp(1, 99) as u8,
             _ => {}
         }
@@ -176,6 +184,11 @@ impl Keys {
             }
             Policy::Normal | Policy::Batch => {}
             _ => {
+                if attr.policy == Policy::Idle {
+                    let priority = "`priority` has no effect under SCHED_IDLE: rt-app sets a nice value under \
+                                    SCHED_OTHER and SCHED_BATCH";
+                    unused(&self.priority_span, priority.into());
+                }
                 let message = format!(
                     "`dl-runtime` has no effect under {policy}: it is the budget under SCHED_DEADLINE, and a slice under SCHED_OTHER and SCHED_BATCH"
                 );
@@ -202,7 +215,7 @@ impl Keys {
     pub fn validate(&self, attr: &SchedAttr, when: &str, report: &mut Report) {
         let Some(span) = self.span.clone() else { return };
         let (name, priority) = (attr.policy.name(), self.priority.unwrap_or(attr.rt_priority.max(1) as i64));
-        if attr.policy.is_fair() && self.priority.is_some_and(|p| !(-20..=19).contains(&p)) {
+        if is_nice(attr.policy) && self.priority.is_some_and(|p| !(-20..=19).contains(&p)) {
             let message = format!("{when}priority {priority} is a nice value under {name}: -20..=19");
             report
                 .error("rtapp::E14", span.clone(), message)
@@ -218,6 +231,8 @@ impl Keys {
             let ordered = attr.runtime.0 > 0 && attr.runtime <= attr.deadline && attr.deadline <= attr.period;
             if !ordered {
                 refuse("SCHED_DEADLINE needs 0 < dl-runtime <= dl-deadline <= dl-period".into());
+            } else if attr.runtime < LEAST_BUDGET {
+                refuse("SCHED_DEADLINE needs a dl-runtime of at least 2 µs".into());
             }
         }
         if let (Some(min), Some(max)) = (attr.util_min, attr.util_max)

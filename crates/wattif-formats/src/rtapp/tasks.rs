@@ -26,6 +26,9 @@ pub(super) struct Context<'a> {
     pub forked: BTreeSet<u32>,
     /// Mutexes of the task being read.
     pub locks: Locks,
+    /// Where tasks lock mutexes that they do not unlock, and what any task unlocks.
+    pub kept_locked: Vec<(String, Span)>,
+    pub unlocked: BTreeSet<String>,
     /// `memrun` buffers by `ref`.
     pub buffers: BTreeMap<String, String>,
     pub groups: Vec<GroupSpec>,
@@ -61,6 +64,7 @@ impl Context<'_> {
             workload.tasks.push(spec);
         }
         self.lint_comms(&list);
+        self.lint_kept_locked();
         for task in list.iter().filter(|t| t.instances == 0 && !self.forked.contains(&t.index)) {
             let message = format!("task {} has instance 0 and nobody forks it: it never runs", quoted(task.name));
             self.report.warning("rtapp::W19", task.name_span.clone(), message);
@@ -273,6 +277,9 @@ impl Context<'_> {
 
     fn lint_locks(&mut self) {
         let Locks { locked, unlocked, waited } = std::mem::take(&mut self.locks);
+        let kept = locked.iter().filter(|(name, _)| !unlocked.contains_key(*name));
+        self.kept_locked.extend(kept.map(|(name, span)| (name.clone(), span.clone())));
+        self.unlocked.extend(unlocked.keys().cloned());
         let mut warn = |span: &Span, message: String| {
             self.report.warning("rtapp::W12", span.clone(), message);
         };
@@ -282,14 +289,20 @@ impl Context<'_> {
         for (name, span) in unlocked.iter().filter(|(name, _)| !locked.contains_key(*name)) {
             warn(span, format!("unlocks mutex {} but never locks it", quoted(name)));
         }
-        for (name, span) in locked.iter().filter(|(name, _)| !unlocked.contains_key(*name)) {
-            warn(
-                span,
-                format!(
-                    "locks mutex {} but never unlocks it: who locks it next, itself too, waits for ever",
-                    quoted(name)
-                ),
+    }
+
+    /// Another task may unlock what one keeps locked, as the C library lets any thread; but not where mutexes lend priority.
+    fn lint_kept_locked(&mut self) {
+        let any = !self.global.pi_enabled;
+        for (name, span) in std::mem::take(&mut self.kept_locked) {
+            if any && self.unlocked.contains(&name) {
+                continue;
+            }
+            let message = format!(
+                "locks mutex {} but never unlocks it: who locks it next, itself too, waits for ever",
+                quoted(&name)
             );
+            self.report.warning("rtapp::W12", span, message);
         }
     }
 }

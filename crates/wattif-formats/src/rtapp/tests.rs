@@ -264,6 +264,11 @@ fn scheduling_keys() {
         (a.policy.name(), a.nice, a.runtime.0, a.util_min, a.util_max),
         ("SCHED_BATCH", -5, 3_000_000, Some(100), None)
     );
+    let a = attr(r#""policy": "SCHED_IDLE", "priority": 30"#);
+    assert_eq!((a.policy.name(), a.nice), ("SCHED_IDLE", 0), "not a nice value");
+    task_lints(r#""policy": "SCHED_IDLE", "priority": 30, "run": 1"#, "W06");
+    task_lints(r#""policy": "SCHED_DEADLINE", "dl-runtime": 1, "dl-period": 1000, "run": 1"#, "E14");
+    task_lints(r#""policy": "SCHED_DEADLINE", "dl-runtime": 2, "dl-period": 1000, "run": 1"#, "");
     let a = attr(r#""policy": "SCHED_DEADLINE", "dl-runtime": 1000, "dl-period": 5000"#);
     assert_eq!((a.runtime.0, a.deadline.0, a.period.0), (1_000_000, 5_000_000, 5_000_000));
     let a = attr(r#""policy": "SCHED_DEADLINE", "runtime": 1000, "deadline": 4000, "period": 5000"#);
@@ -483,6 +488,13 @@ fn lost_and_endless_waits() {
     task_lints(r#""run": 1, "unlock": "m""#, "W12");
     task_lints(r#""run": 1, "lock": "m""#, "W12");
     task_lints(r#""wait": {"ref": "c", "mutex": "m"}, "signal": "c""#, "W12");
+    // What another task unlocks is given back, but not where the owner alone can.
+    let handed = |pi: bool| {
+        let tasks = r#""a": {"run": 1, "lock": "m"}, "b": {"run": 1, "unlock": "m"}"#;
+        format!(r#"{{"global": {{"pi_enabled": {pi}}}, "tasks": {{{tasks}}}}}"#)
+    };
+    lints(&handed(false), "W12");
+    lints(&handed(true), "W12 W12");
 }
 
 #[test]
@@ -493,6 +505,11 @@ fn loops_without_time() {
     task_lints(r#""phases": {"p": {"yield": ""}, "q": {"yield": ""}}"#, "E11");
     task_lints(r#""phases": {"p": {"yield": ""}, "q": {"run": 1}}"#, "");
     task_lints(r#""sleep": 0"#, "");
+    task_lints(r#""runtime0": 0"#, "");
+    task_lints(r#""loop": 1000, "phases": {"p": {"loop": 1000, "yield": ""}}"#, "W14");
+    task_lints(r#""loop": 1, "phases": {"p": {"loop": 100000, "yield": ""}}"#, "W14");
+    let long = parse(r#"{"tasks": {"a": {"loop": 100000, "yield": ""}}}"#, "t", &Options::default()).diagnostics;
+    assert!(long[0].help.as_ref().is_some_and(|help| help.contains("100000 events in a row")), "{long:?}");
 }
 
 #[test]

@@ -145,7 +145,8 @@ impl<W: Write> TextTrace<W> {
             Event::DeadlineJob { pid, lateness_ns } => {
                 format!("comm={} pid={pid} lateness_ns={lateness_ns}", self.comm(pid))
             }
-            Event::CgroupAttachTask { pid, group } => format!("dst_id={group} comm={} pid={pid}", self.comm(pid)),
+            // The pid first, as the kernel has it.
+            Event::CgroupAttachTask { pid, group } => format!("dst_id={group} pid={pid} comm={}", self.comm(pid)),
             Event::CfsThrottle { group } => format!("group={group} cpu_id={cpu}"),
             Event::CfsUnthrottle { group, waited_ns } => format!("group={group} cpu_id={cpu} waited_ns={waited_ns}"),
             Event::CfsPeriod { group, periods, throttled, burst_ns } => {
@@ -254,4 +255,32 @@ fn decision(event: &Event) -> Option<String> {
 
 fn known(ns: u64) -> String {
     if ns == u64::MAX { "unknown".into() } else { ns.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattif_model::trace::Recorded;
+    use wattif_model::workload::GroupSpec;
+
+    /// Written with the pid before the name, which may hold blanks, it comes back.
+    #[test]
+    fn a_change_of_group_comes_back() {
+        let about = About { groups: vec![GroupSpec::root(), GroupSpec::root()], told: true, ..About::default() };
+        let mut text = Vec::new();
+        let mut trace = TextTrace::new(&mut text, Detail::Tracepoints, about);
+        trace.current = vec![Pid(0)];
+        let (comm, task) = ("a b".to_string(), "a".to_string());
+        let policy = "SCHED_OTHER";
+        trace.thread(&ThreadInfo { pid: Pid(7), comm, task, policy, workload: true, group: 0, dl: None });
+        let event = Event::CgroupAttachTask { pid: Pid(7), group: 1 };
+        trace.event(Ns(5_000), CpuId(0), &event);
+        trace.close().unwrap();
+        drop(trace);
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("cgroup_attach_task:   dst_id=1 pid=7 comm=a b\n"), "{text}");
+        let read = crate::trace::read(text.as_bytes()).recording.unwrap();
+        assert_eq!(read.records.iter().map(|r| r.event).collect::<Vec<_>>(), [Recorded::Event(event)]);
+        assert_eq!(read.comm(Pid(7)), "a b");
+    }
 }

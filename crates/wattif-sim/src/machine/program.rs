@@ -11,6 +11,7 @@
 mod code;
 mod deadlock;
 mod locks;
+mod outlook;
 #[cfg(test)]
 mod tests;
 
@@ -90,10 +91,6 @@ impl WaitReason {
     /// Does the wait count as I/O wait?
     pub fn is_io(self) -> bool {
         matches!(self, WaitReason::Device(_))
-    }
-    /// Does it end without another thread's doing?
-    fn ends_by_itself(self) -> bool {
-        matches!(self, WaitReason::Device(_) | WaitReason::Completion(_))
     }
 }
 
@@ -176,6 +173,8 @@ pub struct Setup {
     pub seed: u64,
     /// Each piece of work is longer or shorter by up to this, 1/1,000,000 ([`wattif_model::platform::Noise::work_ppm`]).
     pub work_ppm: u32,
+    /// Tasks of the workload itself; the platform's background tasks follow them.
+    pub own_tasks: u32,
     /// Units per ns of work: the capacity of the calibration CPU at full speed.
     pub unit_capacity: u64,
     /// Emit [`Event::TimerWake`], [`Event::RtappStats`], [`Event::RtappConfigured`], [`Event::Mark`] and
@@ -328,10 +327,10 @@ impl Programs {
         self.create(pid, task, name, t_zero);
     }
 
-    /// A thread asked for by [`Effects::forks`]; it is called `task-index-number`.
+    /// A thread asked for by [`Effects::forks`]; it is called `task-index-number`, the index counting the workload's threads so far.
     pub fn start_forked(&mut self, pid: Pid, fork: &Fork, now: Ns) {
         let task = &self.workload.tasks[fork.task as usize].name;
-        let name = format!("{task}-{}-{:04}", self.started, fork.number);
+        let name = format!("{task}-{}-{:04}", self.own_threads(), fork.number);
         self.create(pid, fork.task, name, now);
         let Inherited { affinity, group, attr } = fork.inherited.clone();
         let thread = self.thread(pid);
@@ -339,6 +338,11 @@ impl Programs {
         thread.born_on = affinity;
         thread.group = if thread.group == 0 { group } else { thread.group };
         thread.attr = attr;
+    }
+
+    /// Threads so far that rt-app would have counted.
+    fn own_threads(&self) -> u32 {
+        self.created.iter().take(self.setup.own_tasks as usize).sum()
     }
 
     fn create(&mut self, pid: Pid, task: u32, name: String, start: Ns) {

@@ -52,6 +52,8 @@ pub struct CpuContext {
     pub tick_pending: bool,
     /// Devices have served requests and are to be handled on the way out.
     pub device_pending: bool,
+    /// The CPU that a change of affinity made here sent a task to last.
+    pub distribute_cpu_mask_prev: CpuId,
     /// Asked to balance for CPUs whose tick is stopped (`nohz_flags`).
     pub nohz_balance: Option<super::balance::Kick>,
     /// The stopper of this CPU.
@@ -97,6 +99,7 @@ impl CpuContext {
             in_irq: false,
             tick_pending: false,
             device_pending: false,
+            distribute_cpu_mask_prev: CpuId(0),
             nohz_balance: None,
             stop: super::stop::Stopper::default(),
             irq_rng,

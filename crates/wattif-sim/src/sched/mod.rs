@@ -73,6 +73,8 @@ pub struct Sched {
     pub default_idle: crate::cpuidle::default_idle::DefaultIdle,
     /// Idle governors know which state polls ([`crate::cpuidle::powernv`]).
     pub polling_is_told: bool,
+    /// Threads that must leave their CPU go to the next of those they may use, not each to the first.
+    pub affinity_distributes: bool,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
@@ -167,6 +169,7 @@ impl Sched {
             latency_req_ns: crate::cpuidle::NO_LATENCY_LIMIT,
             default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
             polling_is_told: true,
+            affinity_distributes: true,
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             custom_slice: true,

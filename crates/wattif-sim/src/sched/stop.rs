@@ -25,8 +25,8 @@ pub struct Stopper {
 pub enum Work {
     /// Push one task to `rq.push_cpu` (`active_load_balance_cpu_stop`).
     ActiveBalance,
-    /// Move this task to a CPU it may use (`migration_cpu_stop`).
-    Migrate(Pid),
+    /// Move this task to that CPU (`migration_cpu_stop`).
+    Migrate(Pid, CpuId),
 }
 
 impl Kernel<'_, '_> {
@@ -64,7 +64,7 @@ impl Kernel<'_, '_> {
         while let Some(work) = self.cpus[cpu.at()].stop.work.pop_front() {
             match work {
                 Work::ActiveBalance => self.active_balance(cpu),
-                Work::Migrate(pid) => self.migration_cpu_stop(cpu, pid),
+                Work::Migrate(pid, dest) => self.migration_cpu_stop(cpu, pid, dest),
             }
         }
         let pid = self.cpus[cpu.at()].stop.pid;

@@ -295,6 +295,8 @@ impl Kernel<'_, '_> {
             self.error = Some(RunError::Workload(why));
             return;
         }
+        let changed = self.s.tasks[pid.at()].cpus != allowed;
+        let dest = if changed { self.cpumask_any_and(cpu, &allowed) } else { cpu };
         let task = &mut self.s.tasks[pid.at()];
         task.nr_cpus_allowed = allowed.len() as u32;
         task.cpus = allowed;
@@ -308,17 +310,28 @@ impl Kernel<'_, '_> {
         let task = &self.s.tasks[pid.at()];
         if !task.cpus.contains(task.cpu) && task.on_rq == OnRq::Queued {
             let on = task.cpu;
-            self.stop_one_cpu(on, Work::Migrate(pid), cpu);
+            self.stop_one_cpu(on, Work::Migrate(pid, dest), cpu);
         }
     }
 
-    /// `migration_cpu_stop`: the stopper of `cpu` moves a queued task to a CPU it may use.
-    pub(crate) fn migration_cpu_stop(&mut self, cpu: CpuId, pid: Pid) {
+    /// Where a task goes that may run on these CPUs from now on, however busy they are: to the first of them; since 5.7
+    /// (`cpumask_any_and_distribute`) to the one behind that which `cpu` chose last, so that many do not all go to one.
+    fn cpumask_any_and(&mut self, cpu: CpuId, allowed: &CpuSet) -> CpuId {
+        let first = allowed.min().expect("a task may run somewhere");
+        if !self.s.affinity_distributes {
+            return first;
+        }
+        let prev = &mut self.cpus[cpu.at()].distribute_cpu_mask_prev;
+        *prev = allowed.iter().find(|c| *c > *prev).unwrap_or(first);
+        *prev
+    }
+
+    /// `migration_cpu_stop`: the stopper of `cpu` moves a queued task where it was told to, if the task may be there.
+    pub(crate) fn migration_cpu_stop(&mut self, cpu: CpuId, pid: Pid, dest: CpuId) {
         let task = &self.s.tasks[pid.at()];
-        if task.on_rq != OnRq::Queued || task.cpu != cpu || task.cpus.contains(cpu) {
+        if task.on_rq != OnRq::Queued || task.cpu != cpu || !task.cpus.contains(dest) {
             return;
         }
-        let dest = task.cpus.iter().min_by_key(|c| self.s.rqs[c.at()].nr_running).expect("a task may run somewhere");
         self.move_queued_task(pid, dest, cpu);
     }
 

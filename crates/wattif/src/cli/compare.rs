@@ -8,9 +8,10 @@ use super::{Exit, output};
 use crate::compare::{self, Runs};
 use crate::error::{Error, Look, printable};
 use crate::explain::{run_file, same_inputs};
+use crate::new_file::is_stdout;
 use crate::run::seeds;
 use crate::{data, experiment, load, tables, text};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use wattif_lab::compare::Comparison;
 use wattif_lab::report::ratios;
 use wattif_model::Ns;
@@ -84,7 +85,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         tables::write(path, &tables::comparison(&comparison))?;
     }
     match (args.json, args.markdown) {
-        _ if args.arrow.as_deref() == Some(Path::new("-")) => {}
+        _ if args.arrow.as_deref().is_some_and(is_stdout) => {}
         (true, _) => output::json(&comparison)?,
         (_, markdown) => output::page(&page(&loaded, &seeds, &comparison, markdown))?,
     }

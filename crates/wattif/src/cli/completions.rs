@@ -2,6 +2,7 @@
 
 use super::{Exit, command, output};
 use crate::error::Error;
+use crate::new_file::named;
 use clap_complete::Shell;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,7 @@ pub struct Args {
 #[command(after_help = "Examples:\n  wattif man | man -l -\n  wattif man --dir ~/.local/share/man/man1")]
 pub struct ManArgs {
     /// Write wattif.1 and one page per verb here instead.
-    #[arg(long)]
+    #[arg(long, value_parser = named)]
     dir: Option<PathBuf>,
 }
 

@@ -4,6 +4,7 @@ use super::inputs::Dialect;
 use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::load::LoadedWorkload;
+use crate::new_file::is_stdout;
 use crate::settings::Settings;
 use crate::trace_file::{self, TraceFile, TraceFormat};
 use crate::{load, recording};
@@ -50,7 +51,7 @@ pub struct Args {
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let json = args.file.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
-    match json || args.file.as_os_str() == "-" {
+    match json || is_stdout(&args.file) {
         true if args.format.is_some() => Err(needs_a_file(args)),
         true => workload(args, look).map_err(|e| if is_trace(&args.what) { needs_a_file(args) } else { e }),
         false => trace(args, look),
@@ -82,10 +83,7 @@ fn workload(args: &Args, look: Look) -> Result<Exit, Error> {
         false => rtapp::write(workload, calibration_cpu, logs),
     };
     lost.iter().for_each(|l| output::note(&format!("note: {l}")));
-    match args.file.as_os_str() == "-" {
-        true => output::data(&text)?,
-        false => output::file(&args.file, &text)?,
-    }
+    output::file(&args.file, &text)?;
     Ok(Exit::Done)
 }
 

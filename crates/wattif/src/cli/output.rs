@@ -1,7 +1,7 @@
 //! Where text goes: stdout for data, stderr for notes, bars only on a terminal, files under their final name only when complete.
 
 use crate::error::{Error, printable};
-use crate::new_file::NewFile;
+use crate::new_file::{NewFile, is_stdout};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
@@ -37,8 +37,11 @@ pub fn note(text: &str) {
     }
 }
 
-/// Write a file under a temporary name, then rename it.
+/// Write a file under a temporary name, then rename it; `-` is stdout.
 pub fn file(path: &Path, text: &str) -> Result<(), Error> {
+    if is_stdout(path) {
+        return data(text);
+    }
     let mut file = NewFile::create(path)?;
     file.write_all(text.as_bytes()).map_err(|e| Error::file(path, e))?;
     file.finish()

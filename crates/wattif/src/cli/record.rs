@@ -3,7 +3,7 @@
 use super::{Exit, output};
 use crate::bug::quote;
 use crate::error::{Error, Findings, Look};
-use crate::new_file::NewFile;
+use crate::new_file::{NewFile, named};
 use crate::replay::cpus_of;
 use std::fs::File;
 use std::io::Write;
@@ -39,7 +39,7 @@ Examples:
   wattif record -o run.tar --trace trace.dat          a trace recorded before, with this machine")]
 pub struct Args {
     /// The archive to write.
-    #[arg(short, long, value_name = "FILE", default_value = "recording.tar")]
+    #[arg(short, long, value_name = "FILE", default_value = "recording.tar", value_parser = named)]
     output: PathBuf,
     /// Record nothing: take this trace of this machine.
     #[arg(long, value_name = "TRACE", conflicts_with = "command")]

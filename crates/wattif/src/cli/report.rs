@@ -4,6 +4,7 @@ use super::inputs::{Inputs, Loaded};
 use super::output;
 use crate::error::Error;
 use crate::explain::{self, Reruns};
+use crate::new_file::named;
 use crate::report::{self, Report, Side, page};
 use crate::{bug, text};
 use rayon::prelude::*;
@@ -18,7 +19,7 @@ use wattif_model::run::RunSpec;
 #[derive(Debug, clap::Args)]
 pub struct ReportArg {
     /// Write a page that shows all of it, opens from disk without a network, and runs it again.
-    #[arg(long, value_name = "FILE.html")]
+    #[arg(long, value_name = "FILE.html", value_parser = named)]
     pub report: Option<PathBuf>,
 }
 

@@ -6,6 +6,7 @@ use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::experiment::{self, Entry};
+use crate::new_file::named;
 use crate::report::Report;
 use crate::{data, load, text};
 use std::collections::BTreeSet;
@@ -42,7 +43,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Write all drawings that the experiments define into this folder, as SVG; --plot NAME.svg writes one.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = named)]
     plots: Option<PathBuf>,
     #[command(flatten)]
     figures: PlotArg,

@@ -5,6 +5,7 @@ use super::plots::PlotArg;
 use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look, printable};
+use crate::new_file::named;
 use crate::report::side;
 use crate::rtapp_log::RtappLogs;
 use crate::run::{RunJson, run as simulate, unfinished};
@@ -44,7 +45,7 @@ pub struct Args {
     json: bool,
     /// Write the events: ftrace text, Perfetto (.pftrace, .perfetto-trace), trace.dat (.dat) or a table for data frames
     /// (.parquet, .arrow), by the name; .gz packs it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = named)]
     trace: Option<PathBuf>,
     /// Format of the trace, whatever its name.
     #[arg(long, value_enum, value_name = "FORMAT", requires = "trace")]
@@ -55,7 +56,7 @@ pub struct Args {
     /// Write the log files that rt-app would have written, one per thread, into this folder; the file's log_basename,
     /// calibration and cumulative_slack count, and with log_size "disable" there are none. A file without `global` has logs
     /// here, where rt-app would write none.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = named)]
     logs: Option<PathBuf>,
     #[command(flatten)]
     plots: PlotArg,

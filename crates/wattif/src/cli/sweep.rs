@@ -5,11 +5,12 @@ use super::report::{self, ReportArg};
 use super::swept::Swept;
 use super::{Exit, output};
 use crate::error::{Error, Look, printable};
+use crate::new_file::is_stdout;
 use crate::report::Report;
 use crate::sweep::{Figure, Row, Store, Sweep, Table as Found, run_local};
 use crate::{tables, text};
 use clap::ValueEnum;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use wattif_lab::metrics;
 use wattif_lab::report::{Swept as Point, swept};
 use wattif_lab::stats::FEWEST;
@@ -122,7 +123,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         tables::write(path, &tables::sweep(&table))?;
     }
     match args.json {
-        _ if args.arrow.as_deref() == Some(Path::new("-")) => {}
+        _ if args.arrow.as_deref().is_some_and(is_stdout) => {}
         true => output::json(&table)?,
         false => output::page(&page(&plan, &table, &shown, front.is_some()))?,
     }

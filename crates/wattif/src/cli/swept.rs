@@ -2,6 +2,7 @@
 
 use super::inputs::Dialect;
 use crate::error::Error;
+use crate::new_file::named;
 use crate::settings::duration_ns;
 use crate::sweep::Question;
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ pub struct Swept {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Where finished runs are kept.
-    #[arg(long, value_name = "FILE", default_value = "wattif-sweep.sqlite")]
+    #[arg(long, value_name = "FILE", default_value = "wattif-sweep.sqlite", value_parser = named)]
     pub store: PathBuf,
     /// How rt-app files are read.
     #[arg(long, value_enum, default_value = "workgen")]

@@ -2,6 +2,7 @@
 
 use super::{Exit, output};
 use crate::error::Error;
+use crate::new_file::named;
 use crate::verify::folder::{FileReport, VerifyReport, verify_dir};
 use crate::verify::recordings::CaseReport;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ pub struct Args {
     /// Folder with vector files or recordings, or one such file.
     dir: PathBuf,
     /// Write the trace of each simulated case, with its decisions, to FOLDER/CASE.txt.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", value_parser = named)]
     traces: Option<PathBuf>,
     /// Print one JSON object (wattif.verify/1).
     #[arg(long)]

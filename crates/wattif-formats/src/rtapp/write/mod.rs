@@ -222,6 +222,7 @@ impl<'w> Writer<'w> {
         if let Some(cpus) = &task.cpus {
             out.insert("cpus", list(cpus));
         }
+        self.lose_nice(&task.attr);
         attributes(&task.attr, &mut out);
         if task.group > 0 {
             out.insert("taskgroup", self.workload.groups[task.group as usize].path.clone());
@@ -340,6 +341,7 @@ impl<'w> Writer<'w> {
                     .attributes
                     .0
                     .retain(|(key, _)| !["policy", "priority"].contains(&key.as_str()) && !key.starts_with("dl-"));
+                self.lose_nice(attr);
                 attributes(attr, &mut phase.attributes);
             }
             Op::SetGroup(_) if late && phase.attributes.has("taskgroup") => {}
@@ -356,6 +358,14 @@ impl<'w> Writer<'w> {
         }
     }
 
+    fn lose_nice(&mut self, attr: &SchedAttr) {
+        if attr.policy == Policy::Idle && attr.nice != 0 {
+            let no_word =
+                "rt-app gives threads of SCHED_IDLE no nice value: theirs became 0, as which they weigh the same";
+            self.lost.insert(no_word.into());
+        }
+    }
+
     /// The words that begin the keys, and their values.
     fn events(&mut self, op: &Op) -> Vec<(&'static str, Value)> {
         let w = self.workload;
@@ -368,7 +378,7 @@ impl<'w> Writer<'w> {
             self.lost.insert(what.into());
         };
         match op {
-            Op::Run(work) => lasting("run", self.us(work)),
+            Op::Run(work) => run(self.us(work)),
             Op::RunInsensitive(work) => {
                 let bytes = memory::memset_bytes(self.ns(work));
                 if bytes <= MOST_BYTES {
@@ -397,7 +407,7 @@ impl<'w> Writer<'w> {
             Op::TakeWork { counter, chunk, per_iteration, .. } => {
                 lose("work that threads take from a counter became equal parts");
                 let us = self.us(per_iteration).saturating_mul(self.part(*counter, *chunk));
-                lasting("run", if matches!(per_iteration, Amount::Fixed(0)) { 0 } else { us })
+                run(if matches!(per_iteration, Amount::Fixed(0)) { 0 } else { us })
             }
             Op::Timer { timer, period, absolute } => {
                 let mode = if *absolute { "absolute" } else { "relative" };
@@ -670,16 +680,22 @@ fn list(cpus: &CpuSet) -> Value {
     cpus.iter().map(|c| Value::from(c.0)).collect()
 }
 
-/// An event that takes time, if it takes any.
+/// An event that takes time. Without any it is still one: a `sleep` of 0 is a call that timer slack may delay, a `runtime` of 0
+/// a piece of work, and the log of a phase counts it.
 fn lasting(word: &'static str, us: u64) -> Vec<(&'static str, Value)> {
-    if us == 0 { vec![] } else { vec![(word, us.min(FOREVER_US).into())] }
+    vec![(word, us.min(FOREVER_US).into())]
+}
+
+/// Work, if it is any.
+fn run(us: u64) -> Vec<(&'static str, Value)> {
+    if us == 0 { vec![] } else { lasting("run", us) }
 }
 
 fn attributes(attr: &SchedAttr, out: &mut Keys) {
     out.insert("policy", attr.policy.name());
     match attr.policy {
         Policy::Fifo | Policy::Rr => out.insert("priority", attr.rt_priority),
-        Policy::Normal | Policy::Batch | Policy::Idle if attr.nice != 0 => out.insert("priority", attr.nice),
+        Policy::Normal | Policy::Batch if attr.nice != 0 => out.insert("priority", attr.nice),
         _ => {}
     }
     let times = [("dl-runtime", attr.runtime), ("dl-deadline", attr.deadline), ("dl-period", attr.period)];

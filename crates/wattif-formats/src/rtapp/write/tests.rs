@@ -50,6 +50,14 @@ fn loops_of_tasks_and_of_phases() {
     assert!(task["phases"].get("p2").is_none());
 }
 
+/// A sleep of nothing is a call to sleep, and a runtime of nothing a piece of work.
+#[test]
+fn events_without_time_are_events() {
+    let spin = Op::Spin { wall: Amount::Fixed(0), chunk: 32_000 };
+    let task = &file(vec![Op::Sleep(Amount::Fixed(0)), run(0), spin])["tasks"]["t"];
+    assert_eq!(task["phases"], json!({"p0": {"loop": 1, "sleep0": 0, "runtime1": 0}}));
+}
+
 /// Attributes change within loops: each phase has its own, and no key stands twice.
 #[test]
 fn attributes_within_loops() {
@@ -116,16 +124,20 @@ fn a_task_that_does_nothing() {
     }
 }
 
-/// It is a nice value under all three fair policies, SCHED_IDLE too.
+/// It is a nice value under SCHED_OTHER and SCHED_BATCH; rt-app gives SCHED_IDLE none, which is said of a thread that has one.
 #[test]
 fn priorities_of_fair_policies() {
-    for policy in ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE"] {
+    for (policy, nice) in [("SCHED_OTHER", 5), ("SCHED_BATCH", 5), ("SCHED_IDLE", 0)] {
         let text = format!(r#"{{"tasks": {{"a": {{"policy": "{policy}", "priority": 5, "run": 1, "sleep": 1}}}}}}"#);
         let first = parse(&text, "x", &Options::default()).workload.unwrap();
         let (text, _) = write(&first, None, &Logs::default());
         let again = parse(&text, "x", &Options::default()).workload.unwrap();
-        assert_eq!((again.tasks[0].attr, first.tasks[0].attr.nice), (first.tasks[0].attr, 5), "{policy}");
+        assert_eq!((again.tasks[0].attr, first.tasks[0].attr.nice), (first.tasks[0].attr, nice), "{policy}");
     }
+    let attr = SchedAttr { policy: Policy::Idle, nice: 5, ..SchedAttr::default() };
+    let tasks = vec![TaskSpec { attr, ..TaskSpec::new("a", vec![run(1)]) }];
+    let (text, lost) = write(&Workload { tasks, ..Workload::default() }, None, &Logs::default());
+    assert!(!text.contains("priority") && lost.iter().any(|l| l.contains("SCHED_IDLE")), "{lost:?}\n{text}");
 }
 
 /// The first events of a program with the attributes that hold for each.

@@ -45,7 +45,8 @@ fn workload(programs: &[&[Op]]) -> Workload {
     }
 }
 
-const SETUP: Setup = Setup { seed: 1, work_ppm: 0, unit_capacity: 1024, want_program_events: true };
+const SETUP: Setup =
+    Setup { seed: 1, work_ppm: 0, own_tasks: u32::MAX, unit_capacity: 1024, want_program_events: true };
 
 struct World {
     programs: Programs,
@@ -83,7 +84,7 @@ impl World {
     }
 
     fn blocked(&self) -> Vec<(String, String, String)> {
-        let all = self.programs.deadlocked(u32::MAX).into_iter();
+        let all = self.programs.deadlocked().into_iter();
         all.map(|b| (b.thread, b.waits_for, b.held_by.join(","))).collect()
     }
 }
@@ -333,6 +334,66 @@ fn a_circle_of_mutexes_is_a_deadlock_although_others_go_on() {
     assert_eq!(names, ["a-0 by b-1", "b-1 by a-0"]);
 }
 
+/// `a` holds a mutex and waits for a post that `b` can make only behind the mutex.
+#[test]
+fn a_circle_over_a_mutex_and_a_semaphore_is_a_deadlock_although_others_go_on() {
+    let (a, b) = ([Op::Lock(0), Op::SemWait(1), Op::Unlock(0)], [Op::Lock(0), Op::SemPost(1), Op::Unlock(0)]);
+    let mut w = World::new(&[&a, &b, &[run(100)], &[run(100), Op::SemPost(1)]]);
+    w.all(&[(0, 1), (0, 2), (0, 3), (0, 4)]);
+    assert_eq!(w.blocked(), [], "`d` will post");
+    w.at(100, 4);
+    w.at(100, 1);
+    w.at(100, 2);
+    assert_eq!(w.blocked(), []);
+    let mut w = World::new(&[&a, &b, &[run(100)]]);
+    w.all(&[(0, 1), (0, 2), (0, 3)]);
+    let who: Vec<String> = w.blocked().into_iter().map(|(t, what, by)| format!("{t}, {what}: {by}")).collect();
+    assert_eq!(who, ["a-0, semaphore `zero`: ", "b-1, mutex `m`: a-0"]);
+}
+
+/// A thread that ends with its mutex may be helped by one that unlocks what it never locked; one that would have to win the mutex first is
+/// no help, and with priority inheritance nobody is.
+#[test]
+fn who_unlocks_for_another_prevents_a_deadlock() {
+    let blocked = |helper: &[Op], pi_enabled| {
+        let holder = [Op::Lock(0), run(1)];
+        let programs = [&holder[..], &[Op::Lock(0), run(1)], helper];
+        let mut w = World::of(&Workload { pi_enabled, ..workload(&programs) }, SETUP);
+        w.all(&[(0, 1), (0, 2), (0, 3), (1, 1)]);
+        w.blocked().len()
+    };
+    let sleep = Op::Sleep(fixed(100 * US));
+    assert_eq!(blocked(&[sleep.clone(), Op::Unlock(0)], false), 0);
+    assert_eq!(blocked(&[sleep.clone(), Op::Unlock(0)], true), 1);
+    assert_eq!(blocked(&[sleep.clone(), Op::Lock(0), Op::Unlock(0)], false), 1);
+    assert_eq!(blocked(&[sleep.clone(), Op::Exit, Op::Unlock(0)], false), 1);
+    assert_eq!(blocked(&[sleep, Op::Wait { cond: 0, mutex: Some(0) }], false), 0, "waiting releases");
+}
+
+/// Help may come from a thread that has yet to be forked, through others that are blocked now, or not at all.
+#[test]
+fn help_is_looked_for_in_forks_and_behind_other_waits() {
+    let sleep = Op::Sleep(fixed(100 * US));
+    let blocked = |ops: [&[Op]; 3]| {
+        let mut workload = workload(&[ops[0], ops[1], ops[2], &[sleep.clone(), Op::Signal(0)]]);
+        workload.tasks[3].instances = 0;
+        let mut w = World::of(&workload, SETUP);
+        w.all(&[(0, 1), (0, 2), (0, 3)]);
+        w.blocked().into_iter().map(|b| b.0).collect::<Vec<_>>()
+    };
+    let wait = Op::Wait { cond: 0, mutex: None };
+    assert_eq!(blocked([std::slice::from_ref(&wait), &[run(1)], &[run(1)]]), ["a-0"]);
+    assert!(blocked([std::slice::from_ref(&wait), &[run(1)], &[run(1), Op::Fork(3)]]).is_empty());
+    // `c` posts, `b` goes on and puts a token, `a` gets it.
+    let (a, b) = ([Op::Get(0)], [Op::SemWait(1), Op::Put { queue: 0, forward: false }]);
+    assert!(blocked([&a, &b, &[run(1), Op::SemPost(1)]]).is_empty());
+    assert_eq!(blocked([&a, &b, &[run(1)]]), ["a-0", "b-1"]);
+    // A barrier is left when as many come as are missing.
+    let come = [run(1), Op::Barrier(0)];
+    assert!(blocked([&[Op::Barrier(0)], &come, &[run(1)]]).is_empty());
+    assert_eq!(blocked([&[Op::Barrier(0)], &[Op::Get(0), Op::Barrier(0)], &[run(1)]]), ["a-0", "b-1"]);
+}
+
 /// Who could give what the others wait for: by the rest of their programs.
 #[test]
 fn a_deadlock_names_who_could_end_it() {
@@ -344,7 +405,7 @@ fn a_deadlock_names_who_could_end_it() {
     let givers = |programs: &[&[Op]]| {
         let mut w = World::new(programs);
         (1..=programs.len() as u32).for_each(|pid| assert!(matches!(w.at(0, pid), Step::Block { .. }), "{pid}"));
-        let all = w.programs.deadlocked(u32::MAX).into_iter();
+        let all = w.programs.deadlocked().into_iter();
         all.map(|b| (b.waits_for, b.given_by.join(","))).collect::<Vec<_>>()
     };
     let is = |what: &str, who: &str| (what.to_string(), who.to_string());
@@ -662,6 +723,20 @@ fn fork_names_its_thread_and_has_a_limit() {
     w.programs.forks[1] = MAX_FORKS;
     assert_eq!(w.at(8, 1), Step::Fail);
     assert!(w.programs.failure().unwrap().to_string().contains("1024 is the limit"));
+}
+
+/// The platform's background threads, here `c` and `d`, do not count.
+#[test]
+fn forked_threads_are_counted_among_the_workloads_own() {
+    let mut load = workload(&[&[Op::Fork(1), Op::Fork(1)], &[run(1)], &[run(1)], &[run(1)]]);
+    load.tasks[1].instances = 0;
+    let mut w = World::of(&load, Setup { own_tasks: 2, ..SETUP });
+    w.at(0, 1);
+    for (fork, name) in w.out.forks.clone().iter().zip(["b-1-0000", "b-2-0001"]) {
+        let pid = Pid(5 + fork.number);
+        w.programs.start_forked(pid, fork, Ns(0));
+        assert_eq!(w.programs.name(pid), name);
+    }
 }
 
 #[test]

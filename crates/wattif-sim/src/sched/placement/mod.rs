@@ -58,12 +58,20 @@ use wattif_model::trace::PlacementReason;
 use wattif_model::{CpuId, Pid};
 
 /// Tunables of this policy.
-pub const TUNABLES: &[Tunable] = &[Tunable {
-    name: "before_5_7",
-    default: "false",
-    allowed: &["true", "false"],
-    doc: "rules before 5.7: wake_cap, and recent_used_cpu of the waker",
-}];
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "before_5_7",
+        default: "false",
+        allowed: &["true", "false"],
+        doc: "rules before 5.7: wake_cap, and recent_used_cpu of the waker",
+    },
+    Tunable {
+        name: "affinity",
+        default: "next",
+        allowed: &["first", "next"],
+        doc: "where a thread goes whose CPUs change under it: to the first of the new ones; since 5.7 to the next after the last choice",
+    },
+];
 
 /// Why a CPU is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
