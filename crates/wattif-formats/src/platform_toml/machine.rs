@@ -145,8 +145,10 @@ pub(super) fn smt_share(root: &mut Table, cpus: &[Cpu], report: &mut Report) -> 
             items.iter().filter_map(|n| n.int("smt_share", 1..=1024, report)).map(|v| v as u32).collect()
         }
     };
-    if share.len() != most || share.first() != Some(&1024) {
-        let message = format!("`smt_share` needs one entry for each of the {most} threads of a core, the first 1024");
+    if share.len() != most || share.first() != Some(&1024) || !share.is_sorted_by(|fewer, more| fewer >= more) {
+        let message = format!(
+            "`smt_share` needs one entry for each of the {most} threads of a core, the first 1024, none larger than the one before"
+        );
         report.error(CONTRADICTION, span, message);
     }
     share

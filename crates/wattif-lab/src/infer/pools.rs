@@ -3,7 +3,8 @@
 //! Threads of a pool have one name, or number the threads of their process behind one: `worker-3`, `Binder:594_3`.
 //! Whoever waits takes the next request: to which thread of the pool a wake-up went was chance, and a replay in which that thread is
 //! still busy would have given it to another. A pool shows by its wake-ups: threads of one name that only others wake, now this, now
-//! that one.
+//! that one. If what they wake comes back to them, by way of others, each could have a part of its own instead, as at a join. It is a pool
+//! if those are woken first that have waited longest, and these are now this, now that one, too.
 
 use super::play::tasks;
 use super::steps::Step;
@@ -17,6 +18,10 @@ const MIN_THREADS: usize = 3;
 const MIN_WAKEUPS: usize = 8;
 /// A waker that prefers a thread so many times above its share has a reason to.
 const PREFERENCE: usize = 2;
+/// One in so many is woken out of turn at most, where several wait.
+const OUT_OF_TURN_OF: usize = 20;
+/// So many of 100 wake-ups are followed by that of the same thread at most: more are an order.
+const SAME_NEXT_PCT: usize = 67;
 
 /// What threads of a pool share: their name, where others have it too; else the name without its number, and the process where it
 /// is known. Of `python3` and `python3` the number is no thread's.
@@ -52,7 +57,7 @@ pub(super) fn pools<F: Ord>(threads: &BTreeMap<Pid, Thread>, family: impl Fn(Pid
         let set: BTreeSet<Pid> = members.iter().copied().collect();
         if threads.iter().all(|(pid, t)| wakes_any(&t.steps, &set, set.contains(pid)))
             && posts_to(threads, &set) >= MIN_WAKEUPS * set.len()
-            && !closes_a_cycle(threads, &set)
+            && (!closes_a_cycle(threads, &set) || !answers(threads, &set) && takes_turns(threads, &set))
         {
             all.extend(members.iter().map(|m| (*m, members[0])));
         }
@@ -60,13 +65,17 @@ pub(super) fn pools<F: Ord>(threads: &BTreeMap<Pid, Thread>, family: impl Fn(Pid
     all
 }
 
-/// It works when another thread wakes it, and never for another reason.
+/// It works when another thread wakes it, and never for another reason. What it sets for itself, it sets once.
 fn only_asked(steps: &[Step]) -> bool {
+    let of_itself = steps.iter().filter(|s| matches!(s, Step::Attr(_) | Step::Bind(_))).count();
     let waits = steps.iter().filter(|s| s.waits()).count();
     let tokens = steps.iter().filter(|s| matches!(s, Step::Token { .. })).count();
     tokens > 0
         && tokens == waits
-        && steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Spin(_) | Step::Token { .. } | Step::Post { .. }))
+        && of_itself <= 2
+        && steps
+            .iter()
+            .all(|s| s.is_busy() || matches!(s, Step::Token { .. } | Step::Post { .. } | Step::Attr(_) | Step::Bind(_)))
 }
 
 /// A thread's wake-ups of a pool prefer none of its members; members do not wake each other.
@@ -104,6 +113,45 @@ fn closes_a_cycle(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool
     false
 }
 
+/// Do the members wake who wakes them?
+fn answers(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
+    let wakers: BTreeSet<Pid> = pool.iter().flat_map(|pid| &threads[pid].steps).filter_map(waker).collect();
+    pool.iter().flat_map(|pid| &threads[pid].steps).any(|s| matches!(s, Step::Post { to, .. } if wakers.contains(to)))
+}
+
+fn waker(step: &Step) -> Option<Pid> {
+    if let Step::Token { by, .. } = *step { Some(by) } else { None }
+}
+
+/// Are those woken that have waited longest, and are these not always in the same order?
+fn takes_turns(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
+    // When each wait began and ended, in the order in which they ended.
+    let mut waits: Vec<(u64, u64, Pid)> = Vec::new();
+    for pid in pool {
+        let tokens = threads[pid].steps.iter();
+        waits.extend(
+            tokens.filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((at, since, *pid)) } else { None }),
+        );
+    }
+    waits.sort_unstable();
+    // Whom a wake-up is before, and how often, by who it is of.
+    let mut before: BTreeMap<Pid, BTreeMap<Pid, usize>> = BTreeMap::new();
+    let (mut of_several, mut out_of_turn) = (0, 0);
+    for pair in waits.windows(2) {
+        let ((at, since, pid), (_, next_since, next)) = (pair[0], pair[1]);
+        *before.entry(pid).or_default().entry(next).or_default() += 1;
+        // Both waited then.
+        if next_since < at {
+            of_several += 1;
+            out_of_turn += usize::from(next_since < since);
+        }
+    }
+    let same: usize = before.values().filter_map(|next| next.values().max()).sum();
+    of_several >= MIN_WAKEUPS * pool.len()
+        && out_of_turn * OUT_OF_TURN_OF <= of_several
+        && same * 100 <= SAME_NEXT_PCT * waits.len()
+}
+
 fn posts_to(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize {
     let to_it = |s: &&Step| matches!(s, Step::Post { to, .. } if pool.contains(to));
     threads.values().map(|t| t.steps.iter().filter(to_it).count()).sum()
@@ -137,6 +185,34 @@ mod tests {
     fn names_without_their_number() {
         let names = ["worker-12", "Binder:594_3", "pool-1-thread-3", "httpd", "42", "a 2"];
         assert_eq!(names.map(stem), [Some("worker"), Some("Binder:594"), Some("pool-1-thread"), None, None, Some("a")]);
+    }
+
+    /// A thread wakes 2, 3 and 4 at once, again and again; they wake a collector, which wakes that thread. Each waits anew after 1 ms, in the
+    /// order `waits`; `wakes` is the order in which they are woken.
+    fn at_a_join(waits: impl Fn(u64) -> [u32; 3], wakes: impl Fn(u64) -> [u32; 3]) -> usize {
+        let mut threads: BTreeMap<Pid, Thread> = (1..6).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        for round in 1..40u64 {
+            let at = round * 10_000_000;
+            let posts = wakes(round).map(|to| Step::Post { to: Pid(to), at });
+            threads.get_mut(&Pid(1)).unwrap().steps.extend(posts);
+            for (place, pid) in (0..).zip(wakes(round)) {
+                let since = at - 9_000_000 + 1000 * waits(round - 1).iter().position(|w| *w == pid).unwrap() as u64;
+                let token = Step::Token { by: Pid(1), since, at: at + place };
+                let job = [token, Step::Work(9), Step::Post { to: Pid(5), at: at + 1_000_000 }];
+                threads.get_mut(&Pid(pid)).unwrap().steps.extend(job);
+            }
+            threads.get_mut(&Pid(5)).unwrap().steps.push(Step::Post { to: Pid(1), at: at + 2_000_000 });
+        }
+        pools(&threads, |pid| if pid.0 == 1 || pid.0 == 5 { "other" } else { "worker" }).len()
+    }
+
+    #[test]
+    fn at_a_join_the_order_of_wake_ups_tells() {
+        let orders = [[2, 3, 4], [2, 4, 3], [3, 2, 4], [3, 4, 2], [4, 2, 3], [4, 3, 2]];
+        let by_chance = |round: u64| orders[(round * 0x9e37_79b9 >> 16) as usize % 6];
+        assert_eq!(at_a_join(by_chance, |round| by_chance(round - 1)), 3, "who has waited longest is first");
+        assert_eq!(at_a_join(|_| [2, 3, 4], |_| [2, 3, 4]), 0, "always the same order may be that of their parts");
+        assert_eq!(at_a_join(by_chance, by_chance), 0, "others are first");
     }
 
     #[test]

@@ -269,6 +269,12 @@ impl Thread {
     fn sets_out(&self) -> bool {
         (self.is_new || self.parent.is_some()) && !self.steps.iter().any(Step::waits)
     }
+    /// The same of a thread that is switched in: what it set before its first wait shows only now where a trace does not say with which
+    /// priority somebody is switched out.
+    fn had_set_out(&self) -> bool {
+        let first = self.steps.iter().position(Step::waits);
+        (self.is_new || self.parent.is_some()) && first.is_none_or(|first| first + 1 == self.steps.len())
+    }
     /// Its priority was raised since it was switched in. That is taken as the first it did then: those who waited did not get the CPU.
     fn raised(&mut self, prio: u8) {
         let (at, n, before) = self.entered;
@@ -510,7 +516,7 @@ impl Inference<'_> {
         t.overhead = carried + costs.context_switch_ns + refill_ns;
         if t.prio != next_prio {
             t.prio = next_prio;
-            if t.sets_out() {
+            if t.had_set_out() {
                 t.first_prio = next_prio;
             } else {
                 t.push(Step::Attr(next_prio));

@@ -27,6 +27,9 @@ impl Platform {
         range("hz", self.hz, HZ)?;
         range("number of smt_share", self.smt_share.len(), 1..=CpuSet::MAX_CPUS)?;
         each("smt_share", &self.smt_share, |share| range("value", *share, CAPACITY))?;
+        if let Some(pair) = self.smt_share.windows(2).find(|pair| pair[0] < pair[1]) {
+            return Err(format!("smt_share: a thread of more gets {}, one of fewer {}", pair[1], pair[0]));
+        }
         self.costs.check().map_err(|why| format!("costs: {why}"))?;
         self.noise.check().map_err(|why| format!("noise: {why}"))?;
         range("timer_slack_ns", self.timer_slack_ns, 0..=MAX_NS)?;

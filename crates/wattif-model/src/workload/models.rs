@@ -161,9 +161,10 @@ impl Params {
             number => number.parse().expect("checked when it was set"),
         }
     }
-    /// What is wrong with a range from `from_X` to `to_X` that ends before it begins.
+    /// What is wrong with a range from `from_X` to `to_X`, or from `short_X` to `long_X`, that ends before it begins.
     fn backwards(&self, from: &str) -> Option<String> {
-        let to = format!("to_{}", from.strip_prefix("from_")?);
+        let range = |begin: &str, end: &str| Some(format!("{end}{}", from.strip_prefix(begin)?));
+        let to = range("from_", "to_").or_else(|| range("short_", "long_"))?;
         let number = |name: &str| self.values.get(name)?.parse::<u64>().ok();
         let (first, last) = (number(from)?, number(&to)?);
         (first > last).then(|| format!("`{from}` = {first} is beyond `{to}` = {last}"))
@@ -264,5 +265,8 @@ mod tests {
         };
         assert_eq!(range("200", "100").unwrap_err(), ["`from_ms` = 200 is beyond `to_ms` = 100"]);
         assert!(range("100", "100").is_ok());
+        let lengths = [("short_us", "20"), ("long_us", "10")].map(|(k, v)| (k.to_string(), v.to_string()));
+        let wrong = model("sleepers").unwrap().workload(&lengths).unwrap_err();
+        assert_eq!(wrong, ["`short_us` = 20 is beyond `long_us` = 10"]);
     }
 }

@@ -102,7 +102,7 @@ const MIGRATION_COST_NS: Tunable = Tunable {
     allowed: &[],
     doc: "a task that ran more recently is cache hot, ns",
 };
-/// Another.
+/// Another: `sysctl_sched_nr_migrate`.
 const NR_MIGRATE: Tunable =
     Tunable { name: "nr_migrate", default: "32", allowed: &[], doc: "tasks looked at per pass" };
 
