@@ -89,7 +89,7 @@ mod tests {
     fn there_and_back() {
         let workload = Workload { name: "x".into(), ..Workload::default() };
         let plain = Read { workload: workload.clone(), calibration_cpu: None, logs: Logs::default() };
-        let logs = Logs { basename: Some("b".into()), disabled: true, ns_per_loop: Some(100) };
+        let logs = Logs { basename: Some("b".into()), disabled: true, ns_per_loop: Some(100), ..Logs::default() };
         let full = Read { calibration_cpu: Some(4), logs, ..plain.clone() };
         for read in [&plain, &full] {
             let text = write(&workload, read.calibration_cpu, &read.logs);

@@ -246,6 +246,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             own_tasks: spec.workload.tasks.len() as u32,
             unit_capacity: u64::from(calibration),
             want_program_events: out.wants(Interest::PROGRAM),
+            want_steps: out.wants(Interest::STEPS),
         };
         let slots = Slots { nr_cpus: platform.nr_cpus() as u32, nr_domains: platform.domains.len() as u32 };
         let strays = if platform.noise.interrupts.is_some() { platform.nr_cpus() } else { 0 };

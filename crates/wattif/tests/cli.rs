@@ -808,6 +808,39 @@ fn loops_of_runtime_are_those_done() {
     assert_eq!(slow % 32, 0);
 }
 
+/// rt-app's own lines stand in a trace where its file asks for them, and only those.
+#[test]
+fn markers_of_rt_app_are_in_traces() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let traced = |global: &str, name: &str| {
+        let file = format!(r#"{{"global": {{{global}}}, "tasks": {{"a": {{"loop": 2, "run": 100, "sleep": 100}}}}}}"#);
+        let o = with_stdin(&["run", "-", "-p", "hikey620", "--trace", &path(name)], file.as_bytes());
+        assert!(o.status.success() && !err(&o).contains("ftrace"), "{}", err(&o));
+        std::fs::read(path(name)).unwrap()
+    };
+    let lines = |trace: Vec<u8>| {
+        let text = String::from_utf8(trace).unwrap();
+        let marked = text.lines().filter_map(|l| Some(l.split_once("tracing_mark_write:")?.1.trim().to_string()));
+        marked.collect::<Vec<_>>()
+    };
+    assert!(lines(traced("", "none.txt")).is_empty());
+    let all = lines(traced(r#""ftrace": "main,TASK,loop,event,stats""#, "all.txt"));
+    assert_eq!(all[..2], ["rtapp_main: event=start", "rtapp_main: event=clock_ref data=0"]);
+    let thread = ["rtapp_task: event=start", "rtapp_loop: event=start thread_loop=0 phase=0 phase_loop=0"];
+    assert_eq!((&all[2..4], all[4].as_str()), (&thread.map(String::from)[..], "rtapp_event: id=0 type=6 desc=run"));
+    assert_eq!(all.iter().filter(|l| l.starts_with("rtapp_stats: period=")).count(), 2);
+    assert_eq!(all[all.len() - 2..], ["rtapp_task: event=end", "rtapp_main: event=end"]);
+    let some = lines(traced(r#""ftrace": "loop""#, "some.txt"));
+    assert!(some.len() == 4 && some.iter().all(|l| l.starts_with("rtapp_loop: ")), "{some:?}");
+    // In trace.dat they are events `print`, which our reader counts; a long one has a length of its own.
+    let dat = traced(r#""ftrace": "main,task,loop,event,stats""#, "all.dat");
+    let held = |what: &str| dat.windows(what.len()).any(|w| w == what.as_bytes());
+    assert!(held("name: print\nID: 5\n") && held("rtapp_main: event=end\n\0"));
+    let read = done(&["import", &path("all.dat")]);
+    assert!(err(&read).contains(&format!("`print` {}", all.len())), "{}", err(&read));
+}
+
 /// The keys of `global` that rt-app's logs follow.
 #[test]
 fn logs_follow_the_file() {

@@ -867,7 +867,7 @@ fn global_keys_act_or_are_listed() {
         r#""log_basename": "x""#,
         r#""log_size": "auto""#,
         r#""log_size": 2"#,
-        r#""ftrace": "main,task,loop,event,stats""#,
+        r#""ftrace": true"#,
         r#""gnuplot": true"#,
         r#""calibration": 120"#,
     ] {
@@ -875,6 +875,8 @@ fn global_keys_act_or_are_listed() {
         assert_eq!(codes, ["rtapp::N01"], "{listed}");
         assert_eq!(case(hog).global(listed).run().ran("a"), case(hog).run().ran("a"), "{listed}");
     }
+    let marked = case(hog).global(r#""ftrace": "main,task,loop,event,stats""#);
+    assert_eq!((marked.spec().1.len(), marked.run().ran("a")), (0, case(hog).run().ran("a")), "it acts on traces");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::json::{Json, Member};
 use super::keys;
 use super::lints::Report;
 use super::{Dialect, Options, sched, values};
+use crate::trace::markers::CATEGORIES;
 use crate::words::quoted;
 use serde::{Deserialize, Serialize};
 use wattif_model::Ns;
@@ -34,6 +35,10 @@ pub struct Logs {
     pub disabled: bool,
     /// `calibration` in ns per loop of work, 1 and above: what the column `perf` counts.
     pub ns_per_loop: Option<u32>,
+    /// `ftrace`: categories of rt-app's own lines in a trace, in small letters.
+    pub ftrace: Vec<String>,
+    /// Phases of each task, in order, for these lines; 0 where the only loop is that of the only phase.
+    pub phases: Vec<u32>,
 }
 
 impl Default for Global {
@@ -75,7 +80,8 @@ impl Global {
                     global.mem_buffer_size = bytes.map_or(global.mem_buffer_size, |b| b as u64);
                 }
                 "io_device" => global.null_device = values::text(m, report).is_none_or(|t| t == "/dev/null"),
-                _ => without_meaning(m, options, report),
+                "ftrace" => global.logs.ftrace = ftrace(m, options, report),
+                _ => without_meaning(m, report),
             }
         }
         global
@@ -141,7 +147,7 @@ fn calibration(m: &Member, options: &Options, report: &mut Report) -> Option<u32
 }
 
 /// Keys that steer the host: checked for their type, then listed.
-fn without_meaning(m: &Member, options: &Options, report: &mut Report) {
+fn without_meaning(m: &Member, report: &mut Report) {
     match m.name.as_str() {
         "lock_pages" | "gnuplot" => {
             values::boolean(m, report);
@@ -149,30 +155,39 @@ fn without_meaning(m: &Member, options: &Options, report: &mut Report) {
         "logdir" => {
             values::text(m, report);
         }
-        "ftrace" => ftrace(m, options, report),
         _ => return keys::unknown(m, &[keys::GLOBAL], false, report),
     }
     let message = format!("{} is accepted and has no meaning in a simulation", quoted(&m.name));
     report.note("rtapp::N01", m.name_span.clone(), message);
 }
 
-fn ftrace(m: &Member, options: &Options, report: &mut Report) {
-    const CATEGORIES: [&str; 6] = ["main", "task", "loop", "event", "stats", "none"];
-    if matches!(m.value.value, Json::Bool(_)) {
-        return;
+/// The categories that it names. `true` is all of them, and lines of attributes too, which are not written.
+fn ftrace(m: &Member, options: &Options, report: &mut Report) -> Vec<String> {
+    if let Json::Bool(all) = m.value.value {
+        if all {
+            let message = "`ftrace`: true asks for lines `rtapp_attrs` too: these are not written to a trace";
+            report.note("rtapp::N01", m.name_span.clone(), message);
+        }
+        return CATEGORIES.iter().filter(|_| all).map(|c| c.to_string()).collect();
     }
-    let Some(text) = values::text(m, report) else { return };
-    for word in text.split(',').map(str::trim) {
-        if CATEGORIES.iter().any(|c| c.eq_ignore_ascii_case(word)) {
+    let Some(text) = values::text(m, report) else { return Vec::new() };
+    let mut found = Vec::new();
+    for word in text.split(',').map(|word| word.trim().to_lowercase()) {
+        if CATEGORIES.contains(&word.as_str()) {
+            found.push(word);
             continue;
         }
-        let (at, message) = (m.value.span.clone(), format!("unknown ftrace category {}", quoted(word)));
-        let found = match options.dialect {
+        if word == "none" {
+            continue;
+        }
+        let (at, message) = (m.value.span.clone(), format!("unknown ftrace category {}", quoted(&word)));
+        let added = match options.dialect {
             Dialect::RtApp => report.error("rtapp::E12", at, message),
             _ => report.warning("rtapp::W20", at, message),
         };
-        found.help("main, task, loop, event, stats or none");
+        added.help("main, task, loop, event, stats or none");
     }
+    found
 }
 
 /// `resources`: every resource is created on demand, so only the types are checked.

@@ -166,7 +166,7 @@ fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Repor
     if let Some(m) = values::find(members, "resources") {
         global::resources(values::object("resources", &m.value, &mut report), &mut report);
     }
-    let (calibration_cpu, logs) = (global.calibration_cpu, global.logs.clone());
+    let (calibration_cpu, mut logs) = (global.calibration_cpu, global.logs.clone());
     let mut workload = Workload {
         name: name.into(),
         duration: global.duration,
@@ -192,6 +192,9 @@ fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Repor
         let groups = values::object("groups", &m.value, &mut context.report);
         groups::read(groups, &mut workload.groups, &mut context.report);
     }
+    if !logs.ftrace.is_empty() {
+        logs.phases = std::mem::take(&mut context.phases);
+    }
     context.resources.fill(&mut workload);
     context.resources.lint(&context.forked, options.dialect, &mut context.report);
     let failed = context.report.has_errors();
@@ -208,6 +211,7 @@ impl<'a> Context<'a> {
             resources: Default::default(),
             task_index: Default::default(),
             forked: Default::default(),
+            phases: Default::default(),
             locks: Default::default(),
             kept_locked: Default::default(),
             unlocked: Default::default(),

@@ -39,6 +39,7 @@ impl Context<'_> {
     /// The task object itself is the only phase; its attributes are those of the thread.
     pub(super) fn single(&mut self, task: &Task<'_>) -> Program {
         let count = self.count(task.members, None);
+        self.phases.push(0);
         let events = self.events(task, task.members);
         self.lint_events(&events, task.name, &task.name_span);
         lint_loop(events.passes, count, &task.name_span, &mut self.report);
@@ -73,6 +74,7 @@ impl Context<'_> {
             self.report.error("rtapp::E07", node.name_span.clone(), "a task needs at least one phase");
         }
         let count = self.passes(task);
+        self.phases.push(if members.len() == 1 && count == Some(1) { 0 } else { members.len() as u32 });
         let (mut attr, mut group) = (start.attr, Context::names_group(task.members));
         let phases: Vec<Phase> = members.iter().map(|m| self.phase(task, m, &mut attr, &mut group)).collect();
         self.lint_phases(task, &phases, count);

@@ -24,6 +24,8 @@ pub(super) struct Context<'a> {
     pub task_index: BTreeMap<String, u32>,
     /// Tasks some `fork` names.
     pub forked: BTreeSet<u32>,
+    /// Phases of each task so far, see [`super::Logs::phases`].
+    pub phases: Vec<u32>,
     /// Mutexes of the task being read.
     pub locks: Locks,
     /// Where tasks lock mutexes that they do not unlock, and what any task unlocks.

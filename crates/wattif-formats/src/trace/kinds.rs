@@ -513,7 +513,8 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
         | Event::ClusterPower { .. }
         | Event::IdlePeriod(_)
         | Event::BalancePass(_)
-        | Event::BalanceMoved { .. } => return None,
+        | Event::BalanceMoved { .. }
+        | Event::ProgramStep { .. } => return None,
     };
     Some((kind, n))
 }

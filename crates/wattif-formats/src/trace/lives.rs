@@ -169,6 +169,7 @@ fn pids(event: &mut Recorded) -> [Option<&mut Pid>; 2] {
         | Event::TimerWake { pid, .. }
         | Event::RtappStats { pid, .. }
         | Event::RtappConfigured { pid, .. }
+        | Event::ProgramStep { pid, .. }
         | Event::Mark { pid, .. }
         | Event::Touch { pid }
         | Event::DeviceDone { pid, .. }

@@ -26,6 +26,7 @@ pub mod dat;
 mod fields;
 mod kinds;
 mod lives;
+pub mod markers;
 mod names;
 pub mod perfetto;
 mod text;

@@ -70,6 +70,11 @@ impl<W: Write> TextTrace<W> {
         writeln!(self.out, "{name:>16}-{pid:<5} [{:03}] {flags}{s:>5}.{ns:09}: {event:<21} {fields}", cpu.0)
     }
 
+    /// What threads write into `trace_marker`.
+    fn mark(&mut self, at: Ns, cpu: CpuId, lines: Vec<String>) -> Result<()> {
+        lines.iter().try_for_each(|line| self.line(at, cpu, false, "tracing_mark_write", line))
+    }
+
     fn write(&mut self, at: Ns, cpu: CpuId, event: &Event) -> Result<()> {
         if let Event::CpuFrequency { domain, khz, .. } = event {
             return self.frequency(at, *domain, *khz);
@@ -168,7 +173,7 @@ impl<W: Write> TextTrace<W> {
 
 impl<W: Write> Observer for TextTrace<W> {
     fn interest(&self) -> Interest {
-        self.detail.interest()
+        self.about.interest(self.detail)
     }
     fn start(&mut self, platform: &Platform) {
         self.current = vec![Pid(0); platform.nr_cpus()];
@@ -184,13 +189,23 @@ impl<W: Write> Observer for TextTrace<W> {
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.names.insert(thread);
+        if let Some(markers) = &mut self.about.markers {
+            markers.thread(thread);
+        }
         if self.failed.is_none() && self.about.told && !thread.policy.is_empty() {
             self.failed = self.thread_line(thread).err();
         }
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         if self.failed.is_none() {
-            self.failed = self.write(at, cpu, event).err();
+            let marked = self.about.markers.as_mut().map_or(Vec::new(), |m| m.event(at, event));
+            self.failed = self.mark(at, cpu, marked).and_then(|()| self.write(at, cpu, event)).err();
+        }
+    }
+    fn finish(&mut self, end: Ns) {
+        let marked = self.about.markers.as_ref().map_or(Vec::new(), |m| m.end());
+        if self.failed.is_none() {
+            self.failed = self.mark(end, CpuId(0), marked).err();
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the writers have in common: they are observers that stream, and finish with the end of the file.
 
+use super::markers::Markers;
 use std::io::{Read, Result, Seek, Write};
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Interest, Observer, Recording};
@@ -66,6 +67,8 @@ pub struct About {
     pub recorded: bool,
     /// Policies of threads, and which are background, are known: of a simulation, or where the file that was read says it.
     pub told: bool,
+    /// rt-app's own lines, where its file asks for some.
+    pub markers: Option<Markers>,
 }
 
 impl About {
@@ -74,7 +77,13 @@ impl About {
         let (kernel, marks) = (spec.kernel.name.clone(), spec.workload.marks.clone());
         let devices = spec.workload.devices.iter().map(|d| d.name.clone()).collect();
         let groups = spec.workload.groups.clone();
-        About { kernel, spec: spec.hash(), marks, groups, devices, recorded: false, told: true }
+        About { kernel, spec: spec.hash(), marks, groups, devices, recorded: false, told: true, markers: None }
+    }
+
+    /// What a writer must hear of.
+    pub(crate) fn interest(&self, detail: Detail) -> Interest {
+        let markers = self.markers.as_ref().map_or(Interest(0), Markers::interest);
+        detail.interest().and(markers)
     }
 
     /// Those below the root, by their numbers.

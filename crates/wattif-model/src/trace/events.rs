@@ -211,6 +211,13 @@ pub enum Event {
         /// Sum of timer periods, µs.
         c_period_us: u64,
     },
+    /// A thread begins a step of its program.
+    ProgramStep {
+        /// Who.
+        pid: Pid,
+        /// Place of the op in the program of its task.
+        op: u32,
+    },
     /// A mark of the program: a transaction, request, frame or stage ended.
     Mark {
         /// Who.

@@ -35,8 +35,10 @@ impl Interest {
     pub const GROUPS: Interest = Interest(128);
     /// Balance passes with their cost.
     pub const BALANCE: Interest = Interest(256);
+    /// Every step of every program.
+    pub const STEPS: Interest = Interest(512);
     /// Everything.
-    pub const ALL: Interest = Interest(511);
+    pub const ALL: Interest = Interest(1023);
 
     /// Both.
     pub const fn and(self, other: Interest) -> Interest {

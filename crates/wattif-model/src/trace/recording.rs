@@ -176,6 +176,7 @@ impl Event {
             Event::TimerWake { .. } => "wattif_timer_wake",
             Event::RtappStats { .. } => "wattif_rtapp_stats",
             Event::RtappConfigured { .. } => "wattif_rtapp_configured",
+            Event::ProgramStep { .. } => "wattif_program_step",
             Event::Mark { .. } => "wattif_mark",
             Event::Touch { .. } => "wattif_touch",
             Event::DeviceDone { .. } => "wattif_device_done",

@@ -78,6 +78,7 @@ impl Digest {
             | Event::TimerWake { .. }
             | Event::RtappStats { .. }
             | Event::RtappConfigured { .. }
+            | Event::ProgramStep { .. }
             | Event::Mark { .. }
             | Event::Touch { .. }
             | Event::DeviceDone { .. }

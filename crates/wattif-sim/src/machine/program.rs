@@ -180,6 +180,8 @@ pub struct Setup {
     /// Emit [`Event::TimerWake`], [`Event::RtappStats`], [`Event::RtappConfigured`], [`Event::Mark`] and
     /// [`Event::Touch`], [`Event::DeviceDone`].
     pub want_program_events: bool,
+    /// Emit [`Event::ProgramStep`].
+    pub want_steps: bool,
 }
 
 /// What is to be completed when a thread is resumed.
@@ -420,7 +422,11 @@ impl Programs {
                 return self.fail(RunError::NoProgress { thread, at: now });
             }
             let Some(instr) = code.get(thread.pc as usize) else { return self.exit(pid) };
+            let op = thread.pc;
             thread.pc += 1;
+            if self.setup.want_steps {
+                out.events.push(Event::ProgramStep { pid, op });
+            }
             if let Some(step) = self.execute(instr, pid, now, out) {
                 return step;
             }

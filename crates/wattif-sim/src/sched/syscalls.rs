@@ -115,7 +115,8 @@ impl Kernel<'_, '_> {
 
     fn apply(&mut self, cpu: CpuId, effects: &mut Effects) {
         for event in effects.events.drain(..) {
-            self.out.tell(self.s.now, cpu, Interest::PROGRAM, event);
+            let step = matches!(event, Event::ProgramStep { .. });
+            self.out.tell(self.s.now, cpu, if step { Interest::STEPS } else { Interest::PROGRAM }, event);
             if let Event::TimerWake { pid, missed: true, .. } = event {
                 // It did not sleep: the next job begins where this one ends.
                 self.end_dl_job(cpu, pid);

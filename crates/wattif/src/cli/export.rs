@@ -99,6 +99,7 @@ fn trace(args: &Args, look: Look) -> Result<Exit, Error> {
         devices: Vec::new(),
         recorded: true,
         told: recording.tells_policies(),
+        markers: None,
     };
     let format = args.format.map_or_else(|| TraceFormat::named(&args.file), Ok)?;
     // A run's Perfetto trace of tracepoints leaves out sched_wakeup to be small; what was recorded is kept.

@@ -14,6 +14,7 @@ use crate::trace_file::{TraceFile, TraceFormat};
 use clap::ValueEnum;
 use std::path::PathBuf;
 use wattif_formats::trace;
+use wattif_formats::trace::markers::Markers;
 use wattif_model::check::Severity;
 use wattif_model::trace::Observer;
 
@@ -88,7 +89,11 @@ impl From<Detail> for trace::Detail {
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let loaded = args.inputs.load(&args.workload, std::slice::from_ref(&args.kernel), look)?;
     let spec = &loaded.specs[0];
-    let create = |path: &PathBuf| TraceFile::create(path, args.trace_format, args.trace_detail.into(), spec);
+    let create = |path: &PathBuf| {
+        let markers = Markers::of(&spec.workload, &loaded.logs);
+        let about = trace::About { markers, ..trace::About::simulated(spec) };
+        TraceFile::with(path, args.trace_format, args.trace_detail.into(), about)
+    };
     let mut trace = args.trace.as_ref().map(create).transpose()?;
     let folder = args.logs.as_ref().filter(|_| !loaded.logs.disabled);
     let mut logs = folder.map(|folder| RtappLogs::create(folder, spec, &loaded.logs)).transpose()?;

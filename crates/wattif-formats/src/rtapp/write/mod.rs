@@ -76,6 +76,7 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
     let mut say = |key: &str, value: Option<Value>| value.map(|value| global[key] = value);
     say("calibration", calibration_cpu.map(|cpu| format!("CPU{cpu}").into()));
     say("calibration", logs.ns_per_loop.map(Value::from));
+    say("ftrace", (!logs.ftrace.is_empty()).then(|| logs.ftrace.join(",").into()));
     say("log_basename", logs.basename.clone().map(Value::from));
     say("log_size", logs.disabled.then(|| "disable".into()));
     say("pi_enabled", workload.pi_enabled.then_some(true.into()));

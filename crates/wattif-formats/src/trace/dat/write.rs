@@ -19,6 +19,11 @@ const PAGE: usize = 4096;
 const DATA: usize = 16;
 /// A delta of 27 bits; longer ones take a record of their own.
 const MAX_DELTA: u64 = (1 << 27) - 1;
+/// The longest payload whose length stands in the word before it.
+const MAX_LEN: usize = 28 * 4;
+/// The kernel's `TRACE_PRINT`, and where its text begins.
+const PRINT_ID: u16 = 5;
+const PRINT_BUF: usize = 16;
 /// `TRACE_FLAG_HARDIRQ`.
 const HARDIRQ: u8 = 0x08;
 /// The kernel's `TASK_COMM_LEN`.
@@ -93,11 +98,26 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         self.append(at, cpu, &r[..at_byte.next_multiple_of(4)])
     }
 
+    /// What threads write into `trace_marker`: events `print`.
+    fn mark(&mut self, at: u64, cpu: u32, lines: &[String]) -> Result<()> {
+        for line in lines {
+            let mut r = vec![0u8; PRINT_BUF];
+            r[..2].copy_from_slice(&PRINT_ID.to_le_bytes());
+            r[4..8].copy_from_slice(&self.current[cpu as usize].0.to_le_bytes());
+            r.extend_from_slice(line.as_bytes());
+            r.extend_from_slice(b"\n\0");
+            r.resize(r.len().next_multiple_of(4), 0);
+            self.append(at, cpu, &r)?;
+        }
+        Ok(())
+    }
+
     /// Add a record to the CPU's page.
     fn append(&mut self, at: u64, cpu: u32, payload: &[u8]) -> Result<()> {
         let page = &self.pages[cpu as usize];
         let delta = at.saturating_sub(page.time);
-        let need = 4 + payload.len() + if delta > MAX_DELTA { 8 } else { 0 };
+        let long = payload.len() > MAX_LEN;
+        let need = 4 + payload.len() + if delta > MAX_DELTA { 8 } else { 0 } + if long { 4 } else { 0 };
         let kept_free = if self.lost > 0 { size_of::<u64>() } else { 0 };
         if !page.bytes.is_empty() && page.bytes.len() + need > PAGE - DATA - kept_free {
             self.put_aside(cpu)?;
@@ -115,8 +135,12 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             page.bytes.extend_from_slice(&((delta >> 27) as u32).to_le_bytes());
             delta = 0;
         }
-        let word = (delta << 5) | (payload.len() as u64 / 4);
+        let word = (delta << 5) | if long { 0 } else { payload.len() as u64 / 4 };
         page.bytes.extend_from_slice(&(word as u32).to_le_bytes());
+        if long {
+            // Its length has a word of its own, which it counts.
+            page.bytes.extend_from_slice(&(payload.len() as u32 + 4).to_le_bytes());
+        }
         page.bytes.extend_from_slice(payload);
         page.time = at;
         Ok(())
@@ -223,7 +247,11 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
         };
         section(&mut h, b"header_page\0", HEADER_PAGE);
         section(&mut h, b"header_event\0", HEADER_EVENT);
-        h.extend_from_slice(&0u32.to_le_bytes()); // formats of ftrace itself
+        // Formats of ftrace itself.
+        h.extend_from_slice(&u32::from(self.about.markers.is_some()).to_le_bytes());
+        if self.about.markers.is_some() {
+            section(&mut h, b"", &print_text());
+        }
         let systems = ["sched", "power", "timer", "cgroup", "wattif"];
         h.extend_from_slice(&(systems.len() as u32).to_le_bytes());
         for system in systems {
@@ -285,7 +313,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
 
 impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
     fn interest(&self) -> Interest {
-        self.detail.interest()
+        self.about.interest(self.detail)
     }
     fn start(&mut self, platform: &Platform) {
         self.current = vec![Pid(0); platform.nr_cpus()];
@@ -294,11 +322,21 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.names.insert(thread);
+        if let Some(markers) = &mut self.about.markers {
+            markers.thread(thread);
+        }
         self.threads.insert(thread.pid.0, thread.clone());
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         if self.failed.is_none() {
-            self.failed = self.write(at, cpu, event).err();
+            let marked = self.about.markers.as_mut().map_or(Vec::new(), |m| m.event(at, event));
+            self.failed = self.mark(at.0, cpu.0, &marked).and_then(|()| self.write(at, cpu, event)).err();
+        }
+    }
+    fn finish(&mut self, end: Ns) {
+        let marked = self.about.markers.as_ref().map_or(Vec::new(), |m| m.end());
+        if self.failed.is_none() {
+            self.failed = self.mark(end.0, 0, &marked).err();
         }
     }
 }
@@ -375,8 +413,16 @@ fn first(names: &'static str) -> &'static str {
     names.split('|').next().unwrap_or(names)
 }
 
-fn format_text(row: &Row) -> String {
-    let mut text = format!("name: {}\nID: {}\nformat:\n", row.name, id_of(row.kind));
+/// The format of `print`, as the kernel has it.
+fn print_text() -> String {
+    begin_format("print", PRINT_ID)
+        + "\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n"
+        + "\nprint fmt: \"%ps: %s\", (void *)REC->ip, REC->buf\n"
+}
+
+/// A format up to its own fields.
+fn begin_format(name: &str, id: u16) -> String {
+    let mut text = format!("name: {name}\nID: {id}\nformat:\n");
     let common = [
         ("unsigned short common_type", 0, 2, 0),
         ("unsigned char common_flags", 2, 1, 0),
@@ -386,7 +432,11 @@ fn format_text(row: &Row) -> String {
     for (declaration, offset, size, signed) in common {
         text += &format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n");
     }
-    text.push('\n');
+    text + "\n"
+}
+
+fn format_text(row: &Row) -> String {
+    let mut text = begin_format(row.name, id_of(row.kind));
     let mut offset = 8;
     for f in shape(row) {
         let unsigned = matches!(row.kind, Kind::Idle | Kind::IdleMiss | Kind::CpuFrequency);

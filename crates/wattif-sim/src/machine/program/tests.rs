@@ -45,8 +45,14 @@ fn workload(programs: &[&[Op]]) -> Workload {
     }
 }
 
-const SETUP: Setup =
-    Setup { seed: 1, work_ppm: 0, own_tasks: u32::MAX, unit_capacity: 1024, want_program_events: true };
+const SETUP: Setup = Setup {
+    seed: 1,
+    work_ppm: 0,
+    own_tasks: u32::MAX,
+    unit_capacity: 1024,
+    want_program_events: true,
+    want_steps: false,
+};
 
 struct World {
     programs: Programs,
@@ -112,6 +118,17 @@ fn run_is_work_at_the_calibration_cpus_speed() {
     let little = Setup { unit_capacity: 400, ..SETUP };
     let mut w = World::of(&workload(&[&[run(5)]]), little);
     assert_eq!(w.at(0, 1), Step::Execute(Segment::Scaled(5 * US * 400)));
+}
+
+#[test]
+fn steps_are_told_where_they_are_wanted() {
+    let load = workload(&[&[Op::Loop { count: Some(2), end: 2 }, run(10), Op::LoopEnd { begin: 0 }]]);
+    let mut w = World::of(&load, Setup { want_steps: true, ..SETUP });
+    let mut told = |us| {
+        w.at(us, 1);
+        w.out.events.iter().map(|e| if let Event::ProgramStep { op, .. } = e { *op } else { 99 }).collect::<Vec<_>>()
+    };
+    assert_eq!((told(0), told(10), told(20)), (vec![0, 1], vec![2, 1], vec![2]));
 }
 
 #[test]
