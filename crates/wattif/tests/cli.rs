@@ -739,6 +739,30 @@ fn json(args: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&o.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {}", err(&o)))
 }
 
+/// On CPUs that are alike, at full speed: shares of all work, as the tables of the use cases state them.
+#[test]
+fn use_cases_have_the_shares_of_their_tables() {
+    let tables: [(&str, &[(&str, f64)]); 2] = [
+        ("video", &[("render", 18.0), ("TimedEventQueue", 30.0), ("audio_decode", 10.0)]),
+        ("game", &[("engine", 50.0), ("worker", 8.0 * 0.4), ("render", 6.0), ("kworker", 3.0)]),
+    ];
+    for (case, table) in tables {
+        let workload = format!("usecase:case={case}");
+        let found =
+            json(&["run", &workload, "-p", "hikey620", "--set", "cpufreq=performance", "--duration", "5s", "--json"]);
+        let of = |wanted: &dyn Fn(&str) -> bool| -> f64 {
+            let tasks = found["tasks"].as_array().unwrap().iter();
+            tasks.filter(|t| wanted(t["name"].as_str().unwrap())).map(|t| t["runtime_s"].as_f64().unwrap()).sum()
+        };
+        let all = of(&|_| true);
+        for (name, published) in table {
+            let named = |task: &str| task == *name || task.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
+            let share = 100.0 * of(&named) / all;
+            assert!((share - published).abs() < 2.0, "{case}: {name} has {share:.1} %, published {published}");
+        }
+    }
+}
+
 #[test]
 fn seeds_end_where_numbers_do() {
     let dir = tempfile::tempdir().unwrap();
