@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn at_a_join_the_order_of_wake_ups_tells() {
         let orders = [[2, 3, 4], [2, 4, 3], [3, 2, 4], [3, 4, 2], [4, 2, 3], [4, 3, 2]];
-        let by_chance = |round: u64| orders[(round * 0x9e37_79b9 >> 16) as usize % 6];
+        let by_chance = |round: u64| orders[((round * 0x9e37_79b9) >> 16) as usize % 6];
         assert_eq!(at_a_join(by_chance, |round| by_chance(round - 1)), 3, "who has waited longest is first");
         assert_eq!(at_a_join(|_| [2, 3, 4], |_| [2, 3, 4]), 0, "always the same order may be that of their parts");
         assert_eq!(at_a_join(by_chance, by_chance), 0, "others are first");
