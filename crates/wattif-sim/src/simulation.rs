@@ -109,8 +109,6 @@ pub struct Kernel<'o, 'p> {
     pub(crate) events: u64,
     /// Threads of the workload that have not ended.
     pub(crate) alive: u32,
-    /// Tasks of the workload; those after it are the platform's background.
-    pub(crate) workload_tasks: u32,
     /// The run ends with the last thread of the workload.
     ends_with_threads: bool,
     pub(crate) seed: u64,
@@ -256,7 +254,6 @@ impl<'o, 'p> Kernel<'o, 'p> {
         Ok(Kernel {
             m: machine,
             programs: Programs::new(&with_housekeeping(&spec.workload, platform), setup)?,
-            workload_tasks: spec.workload.tasks.len() as u32,
             ends_with_threads: spec.workload.duration.is_none(),
             effects: Effects::default(),
             s: built.sched,
@@ -349,7 +346,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
         let end = self.s.now;
         (0..self.s.nr_cpus() as u32).for_each(|cpu| self.m.account(CpuId(cpu), end));
         let ours = self.s.tasks.iter().filter(|t| t.pid != IDLE && !t.per_cpu_kthread);
-        let ours = ours.filter(|t| self.is_workload(self.programs.task(t.pid)));
+        let ours = ours.filter(|t| self.programs.is_own(self.programs.task(t.pid)));
         ours.map(|t| self.m.executed(t.pid)).sum()
     }
 

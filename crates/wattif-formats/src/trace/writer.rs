@@ -2,8 +2,9 @@
 
 use super::markers::Markers;
 use std::io::{Read, Result, Seek, Write};
+use wattif_model::Ns;
 use wattif_model::run::RunSpec;
-use wattif_model::trace::{Interest, Observer, Recording};
+use wattif_model::trace::{Event, Interest, Observer, Recording};
 use wattif_model::workload::GroupSpec;
 use wattif_model::{CpuId, Pid};
 
@@ -84,6 +85,16 @@ impl About {
     pub(crate) fn interest(&self, detail: Detail) -> Interest {
         let markers = self.markers.as_ref().map_or(Interest(0), Markers::interest);
         detail.interest().and(markers)
+    }
+
+    /// rt-app's lines that come with this event.
+    pub(crate) fn lines(&mut self, at: Ns, event: &Event) -> Vec<String> {
+        self.markers.as_mut().map_or_else(Vec::new, |m| m.event(at, event))
+    }
+
+    /// Its lines at the end of the run.
+    pub(crate) fn last_lines(&self) -> Vec<String> {
+        self.markers.as_ref().map_or_else(Vec::new, Markers::end)
     }
 
     /// Those below the root, by their numbers.

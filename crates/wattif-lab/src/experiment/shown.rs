@@ -82,24 +82,26 @@ impl Shown {
 
 impl Experiment {
     pub(super) fn table_figures(&self, spec: &TableSpec, platform: &str, results: &Results) -> TableFigures {
-        let cell = &|i: usize, arm: &String| {
-            let metric = &spec.metrics[i];
-            let values = self.values(arm, platform, results, metric, spec.threads.as_deref());
-            CellFigure {
-                metric: metric.clone(),
-                unit: self.unit(spec, metric, platform, results),
-                kernel: arm.clone(),
-                published: spec.published.get(arm).map(|v| v[i]).filter(|v| v.is_finite()),
-                simulated: values.as_deref().map(mean),
-                ci95: values.as_deref().and_then(bca_mean),
-            }
-        };
+        let cells = spec.metrics.iter().enumerate().flat_map(|(i, metric)| {
+            let unit = self.unit(spec, metric, platform, results);
+            spec.arms.iter().map(move |arm| {
+                let values = self.values(arm, platform, results, metric, spec.threads.as_deref());
+                CellFigure {
+                    metric: metric.clone(),
+                    unit: unit.clone(),
+                    kernel: arm.clone(),
+                    published: spec.published.get(arm).map(|v| v[i]).filter(|v| v.is_finite()),
+                    simulated: values.as_deref().map(mean),
+                    ci95: values.as_deref().and_then(bca_mean),
+                }
+            })
+        });
         TableFigures {
             experiment: self.name.clone(),
             platform: platform.to_owned(),
             title: spec.title.clone(),
             threads: spec.threads.clone(),
-            cells: (0..spec.metrics.len()).flat_map(|i| spec.arms.iter().map(move |arm| cell(i, arm))).collect(),
+            cells: cells.collect(),
         }
     }
 

@@ -6,6 +6,7 @@
 //! that one. If what they wake comes back to them, by way of others, each could have a part of its own instead, as at a join. It is a pool
 //! if those are woken first that have waited longest, and these are now this, now that one, too.
 
+use super::joins::token_waits;
 use super::play::tasks;
 use super::steps::Step;
 use super::workload::Thread;
@@ -126,13 +127,8 @@ fn waker(step: &Step) -> Option<Pid> {
 /// Are those woken that have waited longest, and are these not always in the same order?
 fn takes_turns(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
     // When each wait began and ended, in the order in which they ended.
-    let mut waits: Vec<(u64, u64, Pid)> = Vec::new();
-    for pid in pool {
-        let tokens = threads[pid].steps.iter();
-        waits.extend(
-            tokens.filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((at, since, *pid)) } else { None }),
-        );
-    }
+    let of = |pid: Pid| token_waits(&threads[&pid].steps).into_iter().map(move |(since, at)| (at, since, pid));
+    let mut waits: Vec<(u64, u64, Pid)> = pool.iter().copied().flat_map(of).collect();
     waits.sort_unstable();
     // Whom a wake-up is before, and how often, by who it is of.
     let mut before: BTreeMap<Pid, BTreeMap<Pid, usize>> = BTreeMap::new();

@@ -342,6 +342,11 @@ impl Programs {
         thread.attr = attr;
     }
 
+    /// Is the task one of the workload itself, and not of the platform's background?
+    pub fn is_own(&self, task: u32) -> bool {
+        task < self.setup.own_tasks
+    }
+
     /// Threads so far that rt-app would have counted.
     fn own_threads(&self) -> u32 {
         self.created.iter().take(self.setup.own_tasks as usize).sum()

@@ -123,7 +123,7 @@ impl Kernel<'_, '_> {
         }
         let home = fork.as_ref().map_or(CpuId(0), |f| self.s.tasks[f.parent.at()].cpu);
         self.add_task(pid, &attr, cpus, group, home)?;
-        let workload = self.is_workload(task);
+        let workload = self.programs.is_own(task);
         self.alive += u32::from(workload);
         self.out.thread(&ThreadInfo {
             pid,
@@ -138,11 +138,6 @@ impl Kernel<'_, '_> {
             self.tell_attached(pid, home);
         }
         Ok(pid)
-    }
-
-    /// Is the task one of the workload, not of the platform's background?
-    pub(crate) fn is_workload(&self, task: u32) -> bool {
-        task < self.workload_tasks
     }
 
     /// A thread that exists and sleeps, or is new.

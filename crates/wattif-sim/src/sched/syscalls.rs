@@ -184,7 +184,7 @@ impl Kernel<'_, '_> {
     fn exit(&mut self, cpu: CpuId, pid: Pid) {
         let prio = self.prio(pid);
         self.trace_sched(cpu, Event::SchedProcessExit { pid, prio });
-        if self.is_workload(self.programs.task(pid)) {
+        if self.programs.is_own(self.programs.task(pid)) {
             self.alive -= 1;
         }
         self.block(cpu, pid, State::Dead);

@@ -329,12 +329,12 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         if self.failed.is_none() {
-            let marked = self.about.markers.as_mut().map_or(Vec::new(), |m| m.event(at, event));
+            let marked = self.about.lines(at, event);
             self.failed = self.mark(at.0, cpu.0, &marked).and_then(|()| self.write(at, cpu, event)).err();
         }
     }
     fn finish(&mut self, end: Ns) {
-        let marked = self.about.markers.as_ref().map_or(Vec::new(), |m| m.end());
+        let marked = self.about.last_lines();
         if self.failed.is_none() {
             self.failed = self.mark(end.0, 0, &marked).err();
         }

@@ -44,7 +44,7 @@ impl Given {
 impl Programs {
     /// Threads of the workload that can never go on, in order of creation.
     pub fn deadlocked(&self) -> Vec<Blocked> {
-        let waits = |t: &&Thread| t.task < self.setup.own_tasks && t.waiting.is_some();
+        let waits = |t: &&Thread| self.is_own(t.task) && t.waiting.is_some();
         if !self.threads.iter().flatten().any(|t| waits(&t)) {
             return Vec::new();
         }
