@@ -494,6 +494,58 @@ fn semaphores_remember() {
     assert_eq!((w.len(), w[3]), (4, 51_005), "then it waits");
 }
 
+/// `low` and `high` of SCHED_FIFO share a CPU: whoever is woken has it before the waker's next event.
+#[test]
+fn a_wake_up_preempts_before_the_next_event() {
+    let pair = |low: &str, high: &str| {
+        let fifo = |name: &str, prio: u32, events: &str| {
+            format!(r#""{name}": {{ "policy": "SCHED_FIFO", "priority": {prio}, "cpus": [0], {events} }}"#)
+        };
+        case(&format!("{}, {}", fifo("low", 10, low), fifo("high", 20, high))).run()
+    };
+    let ends = |seen: &Seen| (seen.of("low").end.map(|at| at / US), seen.of("high").end.map(|at| at / US));
+    let post = |then: &str| pair(&format!(r#""loop": 1, "run": 100, "sem_post": "s", {then}"#), WAITS);
+    const WAITS: &str = r#""loop": 1, "sem_wait": "s", "run": 3000"#;
+    assert_eq!(ends(&post(r#""sleep": 1000, "run": 500"#)), (Some(4_600), Some(3_100)), "it sleeps when it is back");
+    assert_eq!(post(r#""timer": { "ref": "t", "period": 1000 }"#).of("low").log[0].slack, -2_100 * US as i64);
+    near(post(r#""runtime": 2000"#).of("low").end.unwrap(), 5_100 * US, 40 * US);
+    let lock = r#""lock": "m", "run": 2000, "unlock": "m""#;
+    let seen = pair(
+        &format!(r#""loop": 1, "run": 100, "sem_post": "s", {lock}"#),
+        &format!(r#""loop": 1, "sem_wait": "s", {lock}"#),
+    );
+    assert_eq!(ends(&seen), (Some(4_100), Some(2_100)), "the mutex is free for the one woken");
+    let seen = pair(
+        r#""loop": 3, "run": 1000, "resume": "high", "suspend": """#,
+        r#""loop": 3, "suspend": "", "run": 1000, "resume": "low""#,
+    );
+    assert_eq!((ends(&seen), seen.deadlock.len()), ((None, None), 2), "nobody is suspended yet: the resume is lost");
+    let phases = r#""loop": 1, "phases": { "a": { "loop": 1, "priority": 20, "run": 5000 },
+        "b": { "loop": 1, "priority": 5, "sleep": 1000, "run": 500 } }"#;
+    let seen = pair(phases, r#""loop": 1, "sleep": 1000, "run": 3000"#);
+    assert_eq!(ends(&seen), (Some(9_500), Some(8_000)), "so does a lower priority");
+}
+
+#[test]
+fn a_wake_up_is_paid_for_before_the_waker_sleeps() {
+    let end = |wakeup_us: u64, then: &str| {
+        let tasks = format!(
+            r#""a": {{ "cpus": [0], "loop": 1, "run": 1000, "sem_post": "s", {then} }},
+            "b": {{ "cpus": [1], "loop": 1, "sem_wait": "s", "run": 10 }}"#
+        );
+        let (mut spec, _) = case(&tasks).spec();
+        spec.platform.costs.wakeup_ns = wakeup_us * US;
+        let mut watch = Watch::default();
+        run(&spec, &mut [&mut watch]).expect("runs");
+        let seen = Seen { watch, deadlock: Vec::new(), end: 0 };
+        (seen.of("a").end.unwrap() / US, seen.ran("a") / US)
+    };
+    assert_eq!(end(0, r#""sleep": 10000"#), (11_000, 1_000));
+    // Two threads are started first, and its own wake-up costs the idle CPU.
+    assert_eq!(end(500, r#""sleep": 10000"#), (1_000 + 1_500 + 10_000 + 500, 1_500), "the sleep begins after the call");
+    assert_eq!(end(500, r#""run": 10"#), (1_000 + 1_510, 1_510));
+}
+
 #[test]
 fn yield_lets_equals_run() {
     let slices = |more: &str| {

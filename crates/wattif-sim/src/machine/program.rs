@@ -62,6 +62,8 @@ pub enum Step {
     SetAffinity,
     /// Move to [`Programs::group`], then resume.
     SetGroup,
+    /// A call that woke, boosted or created others has ended: resume when what it cost is paid and the thread still, or again, has the CPU.
+    Called,
     /// The thread has ended; it is not resumed again.
     Exit,
     /// The run cannot go on; [`Programs::failure`] says why.
@@ -153,6 +155,11 @@ impl Effects {
             && self.forks.is_empty()
             && self.events.is_empty()
             && self.boosts.is_empty()
+    }
+    /// Has a thread been woken, boosted or created, which may take the CPU before the next op?
+    #[inline]
+    fn on_others(&self) -> bool {
+        !(self.wakes.is_empty() && self.boosts.is_empty() && self.forks.is_empty())
     }
     /// Ready for the next call; keeps its memory.
     pub fn clear(&mut self) {
@@ -434,6 +441,9 @@ impl Programs {
             }
             if let Some(step) = self.execute(instr, pid, now, out) {
                 return step;
+            }
+            if out.on_others() {
+                return Step::Called;
             }
         }
     }

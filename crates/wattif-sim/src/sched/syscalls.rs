@@ -32,28 +32,21 @@ impl Kernel<'_, '_> {
                     return self.block(cpu, pid, state);
                 }
                 Step::Yield => return self.sched_yield(cpu, pid),
-                Step::SetAttr => {
-                    self.sched_setattr(cpu, pid);
-                    if self.error.is_some() {
-                        return;
-                    }
-                }
+                Step::Called => {}
+                Step::SetAttr => self.sched_setattr(cpu, pid),
                 Step::SetGroup => self.sched_move_task(pid),
-                Step::SetAffinity => {
-                    self.sched_setaffinity(cpu, pid);
-                    if self.error.is_some() {
-                        return;
-                    }
-                    if !self.s.tasks[pid.at()].cpus.contains(cpu) {
-                        // The program goes on where the stopper puts the thread.
-                        return self.go_on(cpu, pid, Segment::Done);
-                    }
-                }
+                Step::SetAffinity => self.sched_setaffinity(cpu, pid),
                 Step::Exit => return self.exit(cpu, pid),
-                Step::Fail => {
-                    self.error = self.programs.failure().cloned();
-                    return;
-                }
+                Step::Fail => self.error = self.programs.failure().cloned(),
+            }
+            if self.error.is_some() {
+                return;
+            }
+            // Back to user space: whoever is to have the CPU has it before the next op, and that begins when this one is paid for. After
+            // a change of affinity the program goes on where the stopper puts the thread.
+            let away = !self.s.tasks[pid.at()].cpus.contains(cpu);
+            if away || self.s.rqs[cpu.at()].need_resched || self.cpus[cpu.at()].cost_ns > 0 {
+                return self.go_on(cpu, pid, Segment::Done);
             }
         }
     }

@@ -74,9 +74,15 @@ impl World {
     }
 
     /// Resume thread `pid` at `us`; effects of earlier calls are dropped.
+    /// Its next step but for the ends of calls, whose effects add up.
     fn at(&mut self, us: u64, pid: u32) -> Step {
         self.out.clear();
-        self.programs.resume(Pid(pid), Ns(us * US), &mut self.out)
+        loop {
+            match self.programs.resume(Pid(pid), Ns(us * US), &mut self.out) {
+                Step::Called => {}
+                step => return step,
+            }
+        }
     }
 
     fn all(&mut self, calls: &[(u64, u32)]) {
