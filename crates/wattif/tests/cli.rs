@@ -550,6 +550,16 @@ fn every_mistake_of_a_file_shows_at_once() {
 }
 
 #[test]
+fn a_negative_value_is_a_wrong_value_and_no_flag() {
+    for args in [&["run", "x", "--seed", "-1"][..], &["compare", "x", "--seeds", "-3"], &["lab", "--port", "-1"]] {
+        let o = done(args);
+        let value = args.last().unwrap();
+        assert_eq!(o.status.code(), Some(2), "{args:?}");
+        assert!(err(&o).contains(&format!("invalid value '{value}' for")), "{}", err(&o));
+    }
+}
+
+#[test]
 fn hostile_input_is_refused_or_bounded() {
     let deep = "[".repeat(200_000);
     let long = format!("{{ \"tasks\": {{ \"{}\": {{ \"run\": 1 }} }} }}", "x".repeat(1 << 20));

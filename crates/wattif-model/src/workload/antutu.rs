@@ -5,7 +5,7 @@
 //! (encryption, sorting, a game tree, a picture: one thread, which reads its next data from storage every quarter of a
 //! second), of the CPU the mathematics, common use (a third of it is waiting for memory) and all cores (a thread for each
 //! CPU, which take pieces until none is left), and RAM. A test's score is the inverse of its time. Mark `part` is every
-//! test, and each has a mark of its own name. Nobody touches the screen.
+//! test, and each has a mark of its own name. A scene has one frame at least. Nobody touches the screen.
 //!
 //! Sources: names and order of the tests are those that its result page shows, not checked against a copy of it; that
 //! version 6 brought the tests UX and a scene of Unity 5 is in the news of December 2015. What its threads do no source
@@ -106,7 +106,8 @@ fn test(p: &Params, name: &'static str, begin: u32) -> Test {
         "3d" => scene(p, begin),
         "ux" => {
             let read = Op::Device { device: STORAGE, service: around(READ_MS) };
-            vec![worker(name, 1, begin, p.int("part_ms") / DATA_MS, vec![read, Op::Run(around(DATA_MS))])]
+            let piece_ms = p.int("part_ms").min(DATA_MS);
+            vec![worker(name, 1, begin, p.int("part_ms") / piece_ms, vec![read, Op::Run(around(piece_ms))])]
         }
         "mathematics" => vec![worker(name, 1, begin, pieces, vec![run(10_000)])],
         "common_use" => vec![worker(name, 1, begin, pieces * 10, vec![run(667), memory(333)])],
@@ -190,8 +191,8 @@ mod tests {
 
     #[test]
     fn a_test_is_as_long_as_it_says() {
-        let of = |test: &str| -> u64 {
-            let w = with(&[("test", test), ("part_ms", "1000"), ("cpus", "4")]);
+        let of = |test: &str, part_ms: &str| -> u64 {
+            let w = with(&[("test", test), ("part_ms", part_ms), ("cpus", "4")]);
             let Op::Loop { count: Some(count), .. } = w.tasks[1].program.ops[1] else {
                 return w.counters[0].total * PIECE_MS;
             };
@@ -202,7 +203,8 @@ mod tests {
             };
             count * w.tasks[1].program.ops.iter().map(work).sum::<u64>() / MS
         };
-        let each = ["3d", "ux", "mathematics", "common_use", "multi_core", "ram"].map(of);
+        let each = ["3d", "ux", "mathematics", "common_use", "multi_core", "ram"].map(|test| of(test, "1000"));
         assert_eq!(each, [1000 / 2 / GPU_MS * RENDER_MS, 1000, 1000, 1000, 4000, 250]);
+        assert_eq!(["10", "100", "499"].map(|part_ms| of("ux", part_ms)), [10, 100, 250], "in whole pieces");
     }
 }

@@ -113,7 +113,7 @@ impl Model {
         }
         let params = Params { values, read: RefCell::default() };
         wrong.extend(self.params.iter().filter_map(|p| params.backwards(p.name)));
-        wrong.extend(params.too_many());
+        wrong.extend(params.too_many().or_else(|| params.too_fine()));
         if !wrong.is_empty() {
             return Err(wrong);
         }
@@ -175,6 +175,14 @@ impl Params {
         let of = |name: &str| self.values.contains_key(name).then(|| self.int(name));
         let threads = of("tasks")? * of("runs")?;
         (threads > MOST).then(|| format!("`tasks` times `runs` = {threads} threads; {MOST} is the limit"))
+    }
+    /// What is wrong with pauses of `from_ms` to `to_ms` in steps of `step_us`: each is a part of the run.
+    fn too_fine(&self) -> Option<String> {
+        const MOST: u64 = 10_000;
+        let of = |name: &str| self.values.contains_key(name).then(|| self.int(name));
+        let range_us = of("to_ms")?.saturating_sub(of("from_ms")?) * 1000;
+        let pauses = range_us / of("step_us")? + 1;
+        (pauses > MOST).then(|| format!("`from_ms` to `to_ms` by `step_us` are {pauses} pauses; {MOST} is the limit"))
     }
     /// A number, where a word may stand instead.
     pub fn maybe_int(&self, name: &str) -> Option<u64> {

@@ -33,14 +33,11 @@ pub const MODEL: Model = Model {
     build,
 };
 
-/// More pauses than this are not tried.
-const MOST_PAUSES: usize = 10_000;
-
 fn build(p: &Params) -> Workload {
     let busy = p.int("busy_ms") * 1_000_000;
     let (from, to) = (p.int("from_ms") * 1_000_000, p.int("to_ms") * 1_000_000);
     let steps = (from..=to).step_by(p.int("step_us") as usize * 1000);
-    let pauses: Vec<u64> = steps.take(MOST_PAUSES).map(|ns| ns.max(1)).collect();
+    let pauses: Vec<u64> = steps.map(|ns| ns.max(1)).collect();
     let spin = || Op::Spin { wall: Amount::Fixed(busy), chunk: 1_000_000 };
     let whole: u64 = pauses.iter().map(|pause| pause + 3 * busy).sum();
     let ops = vec![
@@ -84,6 +81,8 @@ mod tests {
         assert_eq!(pauses(&[("from_ms", "7"), ("to_ms", "7")]), [7_000_000]);
         assert!(model(&[("from_ms", "7"), ("to_ms", "0")]).is_err());
         assert_eq!(pauses(&[("from_ms", "0"), ("to_ms", "0")]), [1]);
-        assert_eq!(pauses(&[("from_ms", "0"), ("to_ms", "100000"), ("step_us", "1")]).len(), MOST_PAUSES);
+        assert_eq!(pauses(&[("from_ms", "0"), ("to_ms", "100"), ("step_us", "11")]).len(), 9_091);
+        let why = format!("{:?}", model(&[("from_ms", "0"), ("to_ms", "100"), ("step_us", "10")]).unwrap_err());
+        assert!(why.contains("are 10001 pauses; 10000 is the limit"), "{why}");
     }
 }

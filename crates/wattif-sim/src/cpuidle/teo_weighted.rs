@@ -34,7 +34,7 @@
 //! time to the timer. (The postings take from `teo` 5.6 that a limit lets the first state pass that breaks it.)
 //!
 //! What the idea left open is a tunable of all three: `learning_rate`; `rate` = dynamic (twice the row's recent share of
-//! misses times `LR`, at least 1 %: a row that is right learns slowly); `aging_ms` (weights go back to equal ones with
+//! misses times `LR`, 1 to 49 %: a row that is right learns slowly); `aging_ms` (weights go back to equal ones with
 //! this time constant); `pick` = argmax (the heaviest state instead of a draw); `start` = table (the share of the others
 //! falls with the distance of their residencies, in powers of two).
 //!

@@ -120,7 +120,7 @@ impl Kernel<'_, '_> {
             self.rt_mutex_setprio(boost, cpu);
         }
         for pid in effects.wakes.drain(..) {
-            self.try_to_wake_up(pid, cpu, false);
+            self.try_to_wake_up(pid, cpu);
         }
         for pid in effects.polled.drain(..) {
             self.end_spin(pid);

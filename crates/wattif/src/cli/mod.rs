@@ -24,7 +24,7 @@ mod verify;
 
 use crate::bug;
 use crate::error::{Error, Look};
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -99,7 +99,12 @@ enum Verb {
 
 /// The definition of the command line, for completions, the manual page and the reference.
 pub fn command() -> clap::Command {
-    Cli::command()
+    // A negative value of an option is a wrong value, not a flag that nobody knows.
+    let of = |arg: clap::Arg| {
+        let takes = arg.get_long().is_some() && arg.get_action().takes_values();
+        if takes { arg.allow_negative_numbers(true) } else { arg }
+    };
+    Cli::command().mut_subcommands(move |verb| verb.mut_args(of))
 }
 
 /// From now on this signal does not end the process.
@@ -114,7 +119,7 @@ pub fn main() -> ExitCode {
     // Over a limit on the size of files (`ulimit -f`) a write shall fail, as it does on a full disk.
     #[cfg(unix)]
     survive(signal_hook::consts::SIGXFSZ);
-    let cli = match Cli::try_parse() {
+    let cli = match command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
         Err(refused) => {
             let _ = refused.print();

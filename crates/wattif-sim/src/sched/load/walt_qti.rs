@@ -9,7 +9,7 @@
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
 //! | top task | scaled ns, 0..=window | the heaviest task of the CPU's last window, in steps of a thousandth | every event |
-//! | `ed_task` | yes or no | a queued task that has not slept for 9.5 ms | tick |
+//! | `ed_task` | a task | a queued one that has not slept for 9.5 ms | tick; gone when it leaves the queue |
 //! | `pl` | scaled ns | Σ predicted demand of the queued tasks | enqueue, dequeue, when a window closes |
 //! | `nl` | scaled ns, 0..=window | what tasks younger than 100 ms ran in the last window; it moves with them | every event |
 //!
@@ -45,7 +45,10 @@
 //! What a task leaves behind on other CPUs of a cluster is subtracted at once when it leaves the cluster, not when their windows
 //! roll. Each window of several that close together is a hit of its own. When a window closes, the kernel predicts from that
 //! window's bucket on, before it counts there; here it is from the new window's on, afterwards. The display's rate is what the
-//! workload draws for; it does not change during a run. Rotation of big tasks and colocation are missing.
+//! workload draws for; it does not change during a run. The kernel interrupts all CPUs when the first of them closes a window, and asks
+//! every governor; here each asks at the first event of its own CPUs in the new window, so that a cluster that is idle keeps its clock until
+//! something wakes up there. Coming out of idle counts as demand as with the mainline part; work is scaled by the capacity at the present
+//! frequency, not by a cycle counter and an efficiency per cluster. Rotation of big tasks and colocation are missing.
 //!
 //! # Source
 //! Public kernels of Snapdragon phones (4.14, 4.19), `kernel/sched/walt.c`.
@@ -196,7 +199,7 @@ struct QtiRq {
     nt_curr: u64,
     nt_prev: u64,
     pred_demands_sum: u64,
-    ed_task: bool,
+    ed_task: Option<Pid>,
 }
 
 /// What is kept per task.
@@ -246,7 +249,7 @@ impl QtiSystem {
             nt_curr: 0,
             nt_prev: 0,
             pred_demands_sum: 0,
-            ed_task: false,
+            ed_task: None,
         };
         let tasks = vec![QtiTask::default()];
         QtiSystem { switches, tasks, rqs: clusters.map(rq).collect(), moves: 0, queued: Vec::new() }
@@ -380,15 +383,19 @@ impl QtiSystem {
     /// A task joins or leaves a queue.
     #[inline(never)]
     pub fn queue(&mut self, cpu: CpuId, pid: Pid, joins: bool) {
-        let (sum, demand) = (&mut self.rqs[cpu.at()].pred_demands_sum, self.tasks[pid.at()].pred_demand);
-        *sum = if joins { *sum + demand } else { sum.saturating_sub(demand) };
+        let (rq, demand) = (&mut self.rqs[cpu.at()], self.tasks[pid.at()].pred_demand);
+        let sum = rq.pred_demands_sum;
+        rq.pred_demands_sum = if joins { sum + demand } else { sum.saturating_sub(demand) };
+        if !joins {
+            rq.ed_task = rq.ed_task.filter(|&ed_task| ed_task != pid);
+        }
     }
 
     /// The tick looks at the first tasks of the queue, which are in `queued`.
     pub fn detect(&mut self, cpu: CpuId, now: u64) {
         let mut first = self.queued.iter().take(EARLY_DETECTION_TASKS);
-        self.rqs[cpu.at()].ed_task =
-            first.any(|p| now.saturating_sub(self.tasks[p.at()].last_wake_ts) >= EARLY_DETECTION_NS);
+        let early = |p: &&Pid| now.saturating_sub(self.tasks[p.at()].last_wake_ts) >= EARLY_DETECTION_NS;
+        self.rqs[cpu.at()].ed_task = first.find(early).copied();
     }
 
     /// The governor's utilisation of a CPU, 0..=1024, from WALT's own.
@@ -399,7 +406,7 @@ impl QtiSystem {
             Detection::Boosted => boosted,
             Detection::On => true,
         };
-        if detects && x.ed_task {
+        if detects && x.ed_task.is_some() {
             return 1024;
         }
         let top = match elapsed(w, rq, now) {
@@ -625,5 +632,7 @@ mod tests {
         assert_eq!(b.util(0, 141 * MS), 0);
         b.qti.detect(CpuId(0), 131 * MS);
         assert_eq!(b.util(0, 141 * MS), 1024);
+        b.qti.queue(CpuId(0), P, false);
+        assert_eq!(b.util(0, 141 * MS), 0, "no tick has to come before a task that left is forgotten");
     }
 }
