@@ -78,25 +78,25 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "rate_limit_us",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "0..=4294967295"],
         doc: "least time between two changes, µs; auto: what the driver says",
     },
     Tunable {
         name: "up_rate_limit_us",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "0..=4294967295"],
         doc: "generation 4.9: least time before a rise, µs; auto: rate_limit_us",
     },
     Tunable {
         name: "down_rate_limit_us",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "0..=4294967295"],
         doc: "generation 4.9: least time before a fall, µs; auto: rate_limit_us",
     },
     Tunable {
         name: "hispeed_freq_khz",
         default: "auto",
-        allowed: &["1000..=10000000"],
+        allowed: &["auto", "1000..=10000000"],
         doc: "generation 4.9-qti: a CPU that its frequency hardly carries gets at least this one; auto: 60 % of the highest",
     },
 ];

@@ -197,8 +197,8 @@ fn tunables(policy: &Policy, look: Look) -> String {
     let columns = ["tunable", "default", "allowed", "meaning"].map(|c| (c, Align::Left));
     let mut table = Table::new(columns);
     for t in policy.tunables {
-        let allowed = if t.allowed.is_empty() { "a number".to_string() } else { t.allowed.join(", ") };
-        table.row([format!("{}.{}", policy.name, t.name), t.default.to_string(), allowed, t.doc.to_string()]);
+        let name = format!("{}.{}", policy.name, t.name);
+        table.row([name, t.default.to_string(), t.allowed.join(", "), t.doc.to_string()]);
     }
     let body: String = table.to_text().lines().map(|l| format!("  {l}\n")).collect();
     format!(
