@@ -63,12 +63,7 @@ fn length(text: Option<&str>) -> PyResult<Option<Ns>> {
 
 /// As `--dialect` of the command line.
 fn dialect(name: &str) -> PyResult<Dialect> {
-    match name {
-        "workgen" => Ok(Dialect::Workgen),
-        "rtapp" => Ok(Dialect::RtApp),
-        "legacy-suspend" => Ok(Dialect::LegacySuspend),
-        _ => Err(unknown("dialect", name, &["workgen", "rtapp", "legacy-suspend"])),
-    }
+    Dialect::parse(name).ok_or_else(|| unknown("dialect", name, &Dialect::ALL.map(Dialect::name)))
 }
 
 fn unknown(what: &'static str, name: &str, known: &[&str]) -> PyErr {

@@ -177,15 +177,12 @@ pub fn list() -> Value {
     })
 }
 
-fn dialect(name: &str) -> Dialect {
-    match name {
-        "rtapp" | "rt-app" => Dialect::RtApp,
-        "legacy-suspend" => Dialect::LegacySuspend,
-        _ => Dialect::Workgen,
-    }
-}
-
 impl Wanted {
+    /// That of the report; one that nobody asked for is none.
+    fn dialect(&self) -> Result<Dialect, Error> {
+        if self.dialect.is_empty() { Ok(Dialect::default()) } else { load::dialect(&self.dialect) }
+    }
+
     fn load(&self) -> Result<Value, Error> {
         let settings = Settings::parse(&self.set)?;
         let mut platform = match &self.platform {
@@ -196,10 +193,10 @@ impl Wanted {
         let mut findings = Vec::new();
         let cpus = platform.nr_cpus();
         let read = match &self.workload {
-            Given::Name(name) => Some(load::workload(name, &platform, dialect(&self.dialect), &settings)?),
+            Given::Name(name) => Some(load::workload(name, &platform, self.dialect()?, &settings)?),
             Given::Text(text) => {
                 let source = Source { name: "workload.json".into(), text: text.as_str().into() };
-                Some(load::parse_workload(source, cpus, dialect(&self.dialect), &settings)?)
+                Some(load::parse_workload(source, cpus, self.dialect()?, &settings)?)
             }
             Given::Of(_) => None,
         };
@@ -451,6 +448,11 @@ mod tests {
             (
                 json!({ "do": "load", "platform": { "name": "hikey62" }, "kernels": [], "workload": { "name": "server" }, "seed": "1" }),
                 "hikey620",
+            ),
+            (
+                json!({ "do": "load", "platform": { "name": "hikey620" }, "kernels": [], "workload": { "name": "server" },
+                        "seed": "1", "dialect": "rtap" }),
+                "did you mean rtapp?",
             ),
             (json!({ "do": "compare", "specs": [], "seeds": 1 }), "no kernel"),
             (json!({ "do": "explain", "specs": [] }), "two runs"),
