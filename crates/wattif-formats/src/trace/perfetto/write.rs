@@ -3,7 +3,7 @@
 //!
 //! Events of a CPU are gathered into bundles of bounded size and streamed. In a bundle, tables and deltas start anew.
 
-use super::super::kinds::{BALANCES, REASONS, state_bits};
+use super::super::kinds::state_bits;
 use super::super::names::Names;
 use super::super::told;
 use super::super::writer::{About, Detail, GENERATOR, TraceWriter};
@@ -581,12 +581,11 @@ impl<W: Write> PerfettoTrace<W> {
                 let track =
                     self.track(track::PLACEMENT + u64::from(cpu.0), || format!("placements by CPU {cpu}"), None)?;
                 let comm = self.names.comm(p.pid, 0).into_owned();
-                let reason = REASONS.iter().find(|r| r.0 == p.reason).map_or("", |r| r.1);
                 let args = [
                     ("comm", Text(&comm)),
                     ("pid", Number(p.pid.0.into())),
                     ("cpu", Number(p.cpu.0.into())),
-                    ("reason", Text(reason)),
+                    ("reason", Text(p.reason.name())),
                     ("prev_cpu", Number(p.prev_cpu.0.into())),
                     ("this_cpu", Number(p.this_cpu.0.into())),
                     ("target", Number(p.target.0.into())),
@@ -632,9 +631,8 @@ impl<W: Write> PerfettoTrace<W> {
             Event::Balance(b) => {
                 let track =
                     self.track(track::BALANCE + u64::from(cpu.0), || format!("load balance by CPU {cpu}"), None)?;
-                let kind = BALANCES.iter().find(|k| k.0 == b.kind).map_or("", |k| k.1);
                 let args = [
-                    ("reason", Text(kind)),
+                    ("reason", Text(b.kind.name())),
                     ("dst_cpu", Number(b.dst_cpu.0.into())),
                     ("src_cpu", Number(b.src_cpu.0.into())),
                     ("moved", Number(b.moved.into())),
