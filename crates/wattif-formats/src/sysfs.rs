@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Read};
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::MAX_STATES;
+use wattif_model::platform::CPUIDLE_STATE_MAX;
 
 /// Content of a file below the root, such as `sys/devices/system/cpu/online`, by [`text_of`]; `None` where it is not.
 pub type Files<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -345,7 +345,7 @@ fn microwatts(files: Files<'_>, domains: &mut [Domain], findings: &mut Vec<Diagn
 /// CPUs of the same states; where one is of the whole cluster, also of the same list of `sleepers`.
 fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, sleepers: &[Vec<u32>]) -> Vec<Cluster> {
     machine::clusters(cpus.iter().map(|&cpu| {
-        let mut idle: Vec<Idle> = (0..MAX_STATES as u32).map_while(|s| state(files, cpu, s)).collect();
+        let mut idle: Vec<Idle> = (0..CPUIDLE_STATE_MAX as u32).map_while(|s| state(files, cpu, s)).collect();
         if idle.is_empty() {
             idle.push(wfi());
         }

@@ -2,14 +2,15 @@
 //!
 //! Binary formats look fields up by name once per file, text once per line; both hand the numbers to [`Kind::event`].
 
+use wattif_model::platform::CPUIDLE_STATE_MAX;
 use wattif_model::trace::{
     BalanceChoice, BalanceKind, Event, FrequencyChoice, IdleChoice, IdleWeights, Placement, PlacementReason, PrevState,
     Recorded,
 };
 use wattif_model::{CpuId, DomainId, Ns, Pid};
 
-/// Most numeric fields of a kind.
-pub(super) const INTS: usize = 11;
+/// Most numeric fields of a kind: a weight for each idle state, and the state they are of.
+pub(super) const INTS: usize = 1 + CPUIDLE_STATE_MAX;
 
 /// Events that are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,7 +313,7 @@ impl Kind {
             }),
             Kind::IdleWeights => {
                 let told = n[1..].iter().take_while(|w| **w >= 0).count();
-                let mut weights = [0; 10];
+                let mut weights = [0; CPUIDLE_STATE_MAX];
                 weights.iter_mut().zip(&n[1..=told]).for_each(|(to, w)| *to = small(*w));
                 Event::IdleWeights(IdleWeights { entered: n[0].clamp(0, 255) as u8, states: told as u8, weights })
             }

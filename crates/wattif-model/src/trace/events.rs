@@ -1,6 +1,7 @@
 //! The events. Names and fields of the first group are the kernel's tracepoints.
 
 use crate::ids::{ClusterId, CpuId, DomainId, Pid};
+use crate::platform::CPUIDLE_STATE_MAX;
 
 /// An enum whose variants have words; in binary formats, numbers in the order in which they are written here.
 macro_rules! named {
@@ -475,7 +476,7 @@ pub struct IdleWeights {
     /// How many of `weights` there are.
     pub states: u8,
     /// By state, 1/100 %.
-    pub weights: [u16; 10],
+    pub weights: [u16; CPUIDLE_STATE_MAX],
 }
 
 /// What a balance pass did.

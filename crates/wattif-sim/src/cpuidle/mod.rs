@@ -18,11 +18,10 @@ pub mod teo_weighted;
 use crate::registry::Tunable;
 use std::ops::Deref;
 use wattif_model::ids::CpuId;
+pub use wattif_model::platform::CPUIDLE_STATE_MAX;
 use wattif_model::platform::IdleState;
 use wattif_model::trace::IdleWeights;
 
-/// The most idle states a CPU may have (the kernel's limit).
-pub const CPUIDLE_STATE_MAX: usize = 10;
 /// `latency_req_ns` where nothing limits the exit latency (`PM_QOS_RESUME_LATENCY_NO_CONSTRAINT`).
 pub const NO_LATENCY_LIMIT: i64 = i64::MAX;
 /// The latest time there is (`KTIME_MAX`), ns.
