@@ -39,10 +39,11 @@ pub struct Question {
 
 /// What a trace cannot show of a thread: `background=SCHED_IDLE`.
 pub fn policy_of_thread(text: &str) -> Result<(String, Policy), String> {
-    let all = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Rr, Policy::Fifo];
+    // Budgets and deadlines it would need besides.
+    let known = |p: &Policy| *p != Policy::Deadline;
     let (name, policy) = text.split_once('=').ok_or("write NAME=SCHED_IDLE")?;
-    let found = all.into_iter().find(|p| p.name() == policy);
-    let names = || all.map(Policy::name).join(", ");
+    let found = Policy::by_name(policy).filter(known);
+    let names = || Policy::ALL.into_iter().filter(known).map(Policy::name).collect::<Vec<_>>().join(", ");
     found.map(|p| (name.to_string(), p)).ok_or_else(|| format!("`{policy}` is none of {}", names()))
 }
 
