@@ -249,6 +249,10 @@ impl<'a> Tunables<'a> {
         let set = self.kernel.tunables.get(&format!("{}.{name}", self.policy.name));
         set.map_or(known.default.to_string(), Value::to_string)
     }
+    /// A switch.
+    pub(crate) fn on(&self, name: &str) -> bool {
+        self.text(name) == "true"
+    }
     /// A number, of a type that holds all the tunable allows.
     pub(crate) fn int<T: TryFrom<u64>>(&self, name: &str) -> T {
         self.maybe_int(name).expect("checked before")
@@ -325,7 +329,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     let mut pelt = Pelt::with_half_life(pelt_tunables.int("half_life_ms")).expect("the registry allows 8, 16 and 32");
     pelt.unscaled = pelt_tunables.text("generation") == "unscaled";
     pelt.scaled = pelt.unscaled || pelt_tunables.text("generation") == "scaled";
-    pelt.migrate_lag = pelt_tunables.text("migrate_lag") == "true";
+    pelt.migrate_lag = pelt_tunables.on("migrate_lag");
     pelt.post_init = if pelt_tunables.text("post_init") == "6.1" { PostInit::V6_1 } else { PostInit::V6_12 };
     let util_est = Tunables::of(kernel, "util_est").text("generation");
     let mut s = Sched::bare(platform.nr_cpus(), tick_ns);
@@ -371,7 +375,7 @@ fn clamped(kernel: &KernelSpec) -> Clamped {
 
 /// May groups have this? What came with EEVDF, or after it, is not asked for here.
 fn knows_of_groups(kernel: &KernelSpec, what: &str) -> bool {
-    chosen(kernel, Slot::Class) != "cfs" || Tunables::of(kernel, "cfs").text(what) == "true"
+    chosen(kernel, Slot::Class) != "cfs" || Tunables::of(kernel, "cfs").on(what)
 }
 
 /// Does a group of the workload clamp its threads?
@@ -381,14 +385,14 @@ fn clamps_groups(spec: &RunSpec) -> bool {
 
 /// May fair tasks ask for a slice of their own?
 fn hears_slices(kernel: &KernelSpec) -> bool {
-    chosen(kernel, Slot::Class) == "eevdf" && Tunables::of(kernel, "eevdf").text("custom_slice") == "true"
+    chosen(kernel, Slot::Class) == "eevdf" && Tunables::of(kernel, "eevdf").on("custom_slice")
 }
 
 fn build_schedtune(kernel: &KernelSpec, groups: &[TaskGroup]) -> Option<Schedtune> {
     let t = Tunables::of(kernel, "schedtune");
     let all = schedtune::Group {
         boost_pct: t.text("boost_pct").parse().expect("checked before"),
-        prefer_idle: t.text("prefer_idle") == "true",
+        prefer_idle: t.on("prefer_idle"),
         touched: false,
     };
     let group = |name: &str| schedtune::Group {
@@ -416,13 +420,12 @@ fn build_walt(spec: &RunSpec, tick_ns: u64) -> WaltSystem {
 
 fn build_walt_qti(kernel: &KernelSpec) -> walt_qti::Switches {
     let t = Tunables::of(kernel, "walt_qti");
-    let on = |name: &str| t.text(name) == "true";
     walt_qti::Switches {
-        per_cpu_windows: on("per_cpu_windows"),
-        top_tasks: on("top_tasks"),
+        per_cpu_windows: t.on("per_cpu_windows"),
+        top_tasks: t.on("top_tasks"),
         early_detection: parsed(&t, "early_detection", walt_qti::Detection::parse),
-        predicted_demand: on("predicted_demand"),
-        new_task_load: on("new_task_load"),
+        predicted_demand: t.on("predicted_demand"),
+        new_task_load: t.on("new_task_load"),
         // The governor asks for windows and moves.
         governor: Tunables::of(kernel, "schedutil").text("generation") == "4.9-qti",
     }
@@ -430,12 +433,11 @@ fn build_walt_qti(kernel: &KernelSpec) -> walt_qti::Switches {
 
 fn build_walt_windows(spec: &RunSpec, tick_ns: u64) -> Walt {
     let t = Tunables::of(&spec.kernel, "walt");
-    let on = |name: &str| t.text(name) == "true";
     Walt {
         policy: parsed(&t, "policy", walt::Policy::parse),
-        account_wait_time: on("account_wait_time"),
-        freq_account_wait_time: on("freq_account_wait_time"),
-        io_is_busy: on("io_is_busy"),
+        account_wait_time: t.on("account_wait_time"),
+        freq_account_wait_time: t.on("freq_account_wait_time"),
+        io_is_busy: t.on("io_is_busy"),
         init_task_load_pct: t.int("init_task_load_pct"),
         ..Walt::new(window_ms(spec), tick_ns)
     }
@@ -502,7 +504,7 @@ fn unheard_notes(spec: &RunSpec) -> Vec<String> {
         notes.push(told("bursts of groups (cpu.max.burst)", "5.14"));
     }
     let deadline = |attr: &SchedAttr| attr.policy == SchedPolicy::Deadline;
-    if Tunables::of(&spec.kernel, "deadline").text("known") == "false" && asks_for(spec, deadline) {
+    if !Tunables::of(&spec.kernel, "deadline").on("known") && asks_for(spec, deadline) {
         notes.push("deadline threads are simulated, but this kernel has no such class: it came with 3.14".to_string());
     }
     notes
@@ -774,7 +776,7 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
     let before_5_10 = t.text("generation").starts_with("5.");
     let params = if before_5_10 { DomainParams::BEFORE_5_10 } else { DomainParams::SINCE_5_10 };
     let asym = parsed(&t, "asym_capacity", Asym::parse);
-    let (clusters, asym_packing) = (t.text("cluster") == "true", t.text("asym_packing") == "true");
+    let (clusters, asym_packing) = (t.on("cluster"), t.on("asym_packing"));
     let mut cpus = platform.cpus.clone();
     (0..).zip(&mut cpus).for_each(|(i, cpu)| cpu.capacity = platform.told_capacity(CpuId(i)));
     Topology::of_cpus(&cpus, DomainParams { asym, clusters, asym_packing, ..params })
@@ -804,15 +806,15 @@ fn rt_bandwidth(kernel: &KernelSpec) -> Option<RtBandwidth> {
 fn build_deadline(kernel: &KernelSpec) -> Deadline {
     let t = Tunables::of(kernel, "deadline");
     let reclaim = Reclaim::new(t.text("generation") != "6.1", global_rt_bandwidth(kernel));
-    Deadline { reclaim: (t.text("reclaim") == "true").then_some(reclaim) }
+    Deadline { reclaim: t.on("reclaim").then_some(reclaim) }
 }
 
 /// What the real-time and deadline classes may use.
 fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
     let (rt, dl) = (Tunables::of(kernel, "rt"), Tunables::of(kernel, "deadline"));
     s.rt_overload = if rt.text("generation") == "6.1" { 2 } else { 1 };
-    s.rt_capacity_aware = rt.text("capacity_aware") == "true";
-    s.dl_capacity_aware = dl.text("capacity_aware") == "true";
+    s.rt_capacity_aware = rt.on("capacity_aware");
+    s.dl_capacity_aware = dl.on("capacity_aware");
     s.rd.dl_bw = global_rt_bandwidth(kernel);
     s.rd.rt_bandwidth = rt_bandwidth(kernel);
     let us = |name| dl.int::<u64>(name) * 1000;
@@ -863,21 +865,12 @@ fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {
         cfs.min_granularity_ns = t.maybe_int("min_granularity_ns").unwrap_or(cfs.min_granularity_ns);
         cfs.idle_min_granularity_ns = t.maybe_int("idle_min_granularity_ns").unwrap_or(cfs.idle_min_granularity_ns);
         cfs.wakeup_granularity_ns = t.maybe_int("wakeup_granularity_ns").unwrap_or(cfs.wakeup_granularity_ns);
-        cfs.idle_entities = t.text("group_idle") == "true";
+        cfs.idle_entities = t.on("group_idle");
         Box::new(cfs)
     } else {
         let mut eevdf = Eevdf::new(t.int("normalized_base_slice_ns"), nr_cpus);
         eevdf.base_slice_ns = t.maybe_int("base_slice_ns").unwrap_or(eevdf.base_slice_ns);
         Box::new(eevdf)
-    }
-}
-
-fn eas_generation(name: &str) -> Option<energy_model::Generation> {
-    match name {
-        "5.6" => Some(energy_model::Generation::V5_6),
-        "6.1" => Some(energy_model::Generation::V6_1),
-        "6.12" => Some(energy_model::Generation::V6_12),
-        _ => None,
     }
 }
 
@@ -903,11 +896,11 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p.select_idle_sibling.generation = parsed(&sis, "generation", select_idle_sibling::Generation::parse);
     p.select_idle_sibling.sched_idle = parsed(&sis, "sched_idle", SchedIdle::parse);
     p.select_idle_sibling.scan = parsed(&sis, "scan", Scan::parse);
-    p.select_idle_sibling.cluster = sis.text("cluster") == "true";
+    p.select_idle_sibling.cluster = sis.on("cluster");
     p.find_idlest_cpu.generation = parsed(&idlest, "generation", find_idlest_cpu::Generation::parse);
     p.find_idlest_cpu.sched_idle = parsed(&idlest, "sched_idle", SchedIdle::parse);
     p.wake_affine.generation = parsed(&affine, "generation", wake_affine::Generation::parse);
-    p.before_5_7 = own.text("before_5_7") == "true";
+    p.before_5_7 = own.on("before_5_7");
     p.eas = build_eas(kernel, platform);
     p
 }
@@ -929,14 +922,14 @@ fn build_eas(kernel: &KernelSpec, platform: &Platform) -> Option<Box<dyn EnergyA
     if t.text("generation") == "4.9" {
         return Some(Box::new(FindBestTarget::of_platform(platform)?));
     }
-    let generation = parsed(&t, "generation", eas_generation);
+    let generation = parsed(&t, "generation", energy_model::Generation::parse);
     Some(Box::new(eas::Eas::of_platform(eas::Tunables { generation, boost: boost_of(kernel, "eas") }, platform)?))
 }
 
 /// The energy model of a domain, where cpufreq skips the states that it marks as inefficient (since 5.16): on machines whose
 /// tasks can be placed by energy.
 pub(crate) fn energy_model(kernel: &KernelSpec, platform: &Platform, domain: DomainId) -> Option<EmPerfDomain> {
-    let generation = eas_generation(&Tunables::of(kernel, "eas").text("generation"))?;
+    let generation = energy_model::Generation::parse(&Tunables::of(kernel, "eas").text("generation"))?;
     let models = eas::Eas::of_platform(eas::Tunables { generation, ..eas::Tunables::default() }, platform)?;
     let of_domain = |pd: &&eas::PerfDomain| pd.cpus == platform.domains[domain.at()].cpus;
     models.pds().iter().find(of_domain).map(|pd| pd.em.clone())
@@ -950,7 +943,7 @@ fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result
         _ => FairBalancer::new(parsed(&t, "generation", balance::Generation::parse)),
     };
     if name == "cpu_power" {
-        let cores = t.text("cores") == "true";
+        let cores = t.on("cores");
         balancer.power = cpu_power::CpuPower { original: build_powers(&t, platform)?, cores };
     }
     balancer.migration_cost_ns = t.int("migration_cost_ns");

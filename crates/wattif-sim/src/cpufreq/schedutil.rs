@@ -72,7 +72,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["4.9", "4.9-qti", "6.1", "6.12"],
+        allowed: &Generation::NAMES,
         doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom (up to 6.7); or headroom before clamps",
     },
     Tunable {
@@ -132,13 +132,8 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        match name {
-            "4.9" => Some(Generation::V4_9),
-            "4.9-qti" => Some(Generation::V4_9Qti),
-            "6.1" => Some(Generation::V6_1),
-            "6.12" => Some(Generation::V6_12),
-            _ => None,
-        }
+        let all = [Generation::V4_9, Generation::V4_9Qti, Generation::V6_1, Generation::V6_12];
+        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
     }
 
     /// Android's of 4.9, the vendor's included.

@@ -111,7 +111,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["5.4", "5.6", "6.1", "6.12"],
+        allowed: &Generation::NAMES,
         doc: "by load (5.4) or by class of groups, with the rules of this kernel",
     },
     MIGRATION_COST_NS,
@@ -209,13 +209,8 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        match name {
-            "5.4" => Some(Generation::V5_4),
-            "5.6" => Some(Generation::V5_6),
-            "6.1" => Some(Generation::V6_1),
-            "6.12" => Some(Generation::V6_12),
-            _ => None,
-        }
+        let all = [Generation::V5_4, Generation::V5_6, Generation::V6_1, Generation::V6_12];
+        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
     }
 }
 

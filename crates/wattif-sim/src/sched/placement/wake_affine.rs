@@ -60,7 +60,7 @@ use wattif_model::{CpuId, Pid};
 pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "6.12",
-    allowed: &["3.13", "5.4", "5.6", "5.11", "6.12"],
+    allowed: &Generation::NAMES,
     doc: "rules of this kernel",
 }];
 
