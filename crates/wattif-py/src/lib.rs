@@ -91,12 +91,7 @@ fn names(kind: &str) -> PyResult<Vec<String>> {
 /// Refuses metrics that do not exist.
 #[pyfunction]
 fn check_metrics(names: Vec<String>) -> PyResult<()> {
-    use wattif_lab::metrics::{info, list};
-    let unknown = names.iter().find(|name| info(name).is_none());
-    let error = |name: &String| {
-        told(wattif::Error::unknown("metric", name, list().iter().map(|m| m.name), "wattif list metrics"))
-    };
-    unknown.map_or(Ok(()), |name| Err(error(name)))
+    wattif::Error::unless_metrics(&names).map_err(told)
 }
 
 /// Statistics, to be held against scipy: (BCa interval of the mean, sign-flip p, Holm's p of the values).

@@ -1012,7 +1012,7 @@ fn dbs_tunables(t: &Tunables<'_>) -> DbsTunables {
 }
 
 /// Does the idle governor need a first pass that finds out the future?
-pub(crate) fn needs_foresight(kernel: &KernelSpec) -> bool {
+pub fn needs_foresight(kernel: &KernelSpec) -> bool {
     chosen(kernel, Slot::Cpuidle) == "oracle"
 }
 

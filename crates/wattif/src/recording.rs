@@ -3,7 +3,7 @@
 use crate::bug;
 use crate::data::Source;
 use crate::error::{Error, Findings};
-use crate::run::{run, run_until};
+use crate::run::run_until;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -91,14 +91,8 @@ pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunR
     (report, missing)
 }
 
-/// One seed after the other, on all cores.
-pub fn replay_seeds(spec: &RunSpec, seeds: &[u64]) -> Result<Vec<RunReport>, Error> {
-    let one = |&seed: &u64| Ok(run(&RunSpec { seed, ..spec.clone() }, &mut [])?.report);
-    seeds.par_iter().map(one).collect()
-}
-
-/// [`replay_seeds`] for somebody who may lose patience: until `stop` is set.
-pub fn replay_seeds_until(spec: &RunSpec, seeds: &[u64], stop: &AtomicBool) -> Result<Vec<RunReport>, Error> {
+/// Reports of a spec with each of the seeds, on all cores, until `stop` is set.
+pub fn replay_seeds(spec: &RunSpec, seeds: &[u64], stop: &AtomicBool) -> Result<Vec<RunReport>, Error> {
     let one = |&seed: &u64| Ok(run_until(&RunSpec { seed, ..spec.clone() }, stop)?.report);
     seeds.par_iter().map(one).collect()
 }

@@ -4,7 +4,7 @@ use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
 use crate::recording::{
-    self, Check, LoadedTrace, other_release, profile_of, replay_seeds, replay_seeds_until, self_check, stands_still,
+    self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check, stands_still,
 };
 use crate::settings::Settings;
 use crate::text;
@@ -154,20 +154,8 @@ fn check_priority(name: &str, policy: Policy, recording: &Recording) -> Result<(
     )))
 }
 
-/// Replay a trace that was looked at.
-pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
-    replay_by(question, looked, &replay_seeds)
-}
-
-/// [`replay`] for somebody who may lose patience: until `stop` is set.
-pub fn replay_until(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<Replayed, Error> {
-    replay_by(question, looked, &|spec, seeds| replay_seeds_until(spec, seeds, stop))
-}
-
-/// Runs a spec on each of the seeds.
-type Simulate<'s> = &'s dyn Fn(&RunSpec, &[u64]) -> Result<Vec<RunReport>, Error>;
-
-fn replay_by(question: &Question, looked: Looked, simulate: Simulate<'_>) -> Result<Replayed, Error> {
+/// Replay a trace that was looked at, until `stop` is set.
+pub fn replay(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<Replayed, Error> {
     if !looked.loaded.recording.counts().contains_key("sched_switch") {
         return Err(Error::Usage(format!(
             "{}: without sched_switch events there is no work to replay: record sched_switch, sched_waking, cpu_frequency and cpu_idle",
@@ -186,7 +174,7 @@ fn replay_by(question: &Question, looked: Looked, simulate: Simulate<'_>) -> Res
             seed: question.seeds.first().copied().unwrap_or(1),
             duration: Ns(looked.loaded.recording.end.0.max(1)),
         };
-        let mut reports = simulate(&spec, &question.seeds)?;
+        let mut reports = replay_seeds(&spec, &question.seeds, stop)?;
         reports.iter_mut().for_each(|r| looked.leave_out(r));
         Ok((spec, reports))
     };

@@ -8,7 +8,6 @@ use crate::markdown::without_links;
 use crate::settings::duration_ns;
 use crate::{explain, markdown, topics};
 use serde_json::{Value, json};
-use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
 use wattif_model::workload::models::{MODELS, Model, Param, model, shared, shared_names};
 use wattif_sim::registry::{POLICIES, Policy, Tunable, policy};
@@ -59,12 +58,7 @@ pub struct RerunArgs {
 impl RerunArgs {
     /// Refuses metrics that do not exist.
     pub fn checked(&self) -> Result<Reruns, Error> {
-        for name in &self.metric {
-            if metrics::info(name).is_none() {
-                let names = metrics::list().iter().map(|m| m.name);
-                return Err(Error::unknown("metric", name, names, "wattif list metrics"));
-            }
-        }
+        Error::unless_metrics(&self.metric)?;
         Ok(Reruns { seeds: self.seeds, duration: wattif_model::Ns(self.rerun), metrics: self.metric.clone() })
     }
 }

@@ -24,7 +24,7 @@ use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::workload::models::MODELS;
 use wattif_model::{CpuId, Ns};
-use wattif_sim::registry::POLICIES;
+use wattif_sim::registry::{self, POLICIES};
 
 /// A name that is built in, the text of a file, or the run it is taken from.
 #[derive(Clone, Debug, Deserialize)]
@@ -317,11 +317,8 @@ fn why(spec: &RunSpec, at_ns: u64, cpu: CpuId, pid: Option<u32>, what: What) -> 
     const BACK: u64 = 2_000_000_000;
     let mut recorder = Recorder::from(Ns(at_ns.saturating_sub(BACK)));
     // An oracle sees less of the future in a shorter run.
-    let until = if spec.kernel.policies.get(&Slot::Cpuidle).is_some_and(|p| p == "oracle") {
-        spec.duration
-    } else {
-        Ns(at_ns + 1).min(spec.duration)
-    };
+    let foresees = registry::needs_foresight(&spec.kernel);
+    let until = if foresees { spec.duration } else { Ns(at_ns + 1).min(spec.duration) };
     let short = RunSpec { duration: until, ..spec.clone() };
     Simulator.run(&short, &mut [&mut recorder as &mut dyn Observer])?;
     let domain = spec.platform.cpus.get(cpu.at()).map(|c| c.domain);

@@ -196,7 +196,8 @@ fn read_text(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|e| format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
 }
 
-fn bounded(reader: impl Read, gz: bool) -> Result<Vec<u8>, String> {
+/// All that a reader gives, up to [`MAX_BYTES`].
+pub(super) fn bounded(reader: impl Read, gz: bool) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     if let Err(e) = reader.take(MAX_BYTES + 1).read_to_end(&mut bytes) {
         let line = bytes.iter().filter(|b| **b == b'\n').count() + 1;
