@@ -214,13 +214,13 @@ fn reports_speak_the_benchmarks_language() {
     for (args, parts) in [
         (
             ["video", "2500ms"],
-            ["fps", "jank %", "missed", "p25", "p75", "p95", "energy each", "Stages of a frame", "feeder"],
+            &["fps", "jank %", "missed", "p25", "p75", "p95", "energy each", "Stages of a frame", "feeder"][..],
         ),
-        (["pgbench", "1s"], ["Work done", "transaction", "per second", "", "", "", "", "", ""]),
-        (["hackbench:groups=1,loops=5", "10s"], ["message", "done after", "", "", "", "", "", "", ""]),
+        (["pgbench", "1s"], &["Work done", "transaction", "per second"]),
+        (["hackbench:groups=1,loops=5", "10s"], &["message", "done after"]),
     ] {
         let text = text(&["run", args[0], "--duration", args[1]]);
-        parts.iter().for_each(|part| assert!(text.contains(part), "{part} is missing in\n{text}"));
+        parts.iter().for_each(|part| assert!(text.contains(*part), "{part} is missing in\n{text}"));
     }
     let short = done(&["run", "video", "--duration", "900ms", "--json"]);
     let short: serde_json::Value = serde_json::from_slice(&short.stdout).unwrap();
@@ -683,7 +683,6 @@ fn run_files_are_compared_and_explained() {
     };
     let a = record("a.json", &[]);
     let b = record("b.json", &["--set", "cpuidle=teo"]);
-    let other = record("c.json", &["--set", "platform.hz=1000"]);
     let explained = done(&["explain", &a, &b, "--seeds", "2", "--rerun", "20ms", "--json"]);
     assert_eq!(explained.status.code(), Some(0), "{}", err(&explained));
     let json: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
@@ -698,11 +697,6 @@ fn run_files_are_compared_and_explained() {
     }
     let compared = done(&["compare", &a, &b, "--seeds", "2", "--markdown"]);
     assert!(out(&compared).contains("digest  ") && out(&compared).contains("again     wattif compare"));
-    for args in [&["explain", &a, &other][..], &["compare", &a, &other]] {
-        let o = done(args);
-        assert_eq!(o.status.code(), Some(2));
-        assert!(err(&o).contains("platform.hz: 250 and 1000"), "{}", err(&o));
-    }
     let text = std::fs::read_to_string(&a).unwrap();
     std::fs::write(&b, text.replacen("\"hz\": 250", "\"hz\": 300", 1)).unwrap();
     assert!(err(&done(&["explain", &a, &b])).contains("does not have its spec.hash"));
