@@ -113,58 +113,70 @@ fn print(
 }
 
 fn manual(name: &str, as_json: bool, look: Look) -> Result<Exit, Error> {
+    let page = page(name, look)?;
+    match as_json {
+        true => output::json(&json!({
+            "schema": "wattif.manual/1", "kind": page.kind, "name": page.name, "manual": page.manual, "tunables": page.tunables,
+        }))?,
+        false => output::data(&page.text)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// A manual page.
+struct Page<'a> {
+    /// The slot of a policy, or `workload`.
+    kind: &'static str,
+    name: &'a str,
+    /// As Markdown.
+    manual: String,
+    /// What can be set.
+    tunables: Vec<Value>,
+    /// All of it, for the terminal.
+    text: String,
+}
+
+/// The page of a workload model, of what several of them share, of a scheme of `cpu_util`, of a policy or a part of one.
+fn page(name: &str, look: Look) -> Result<Page<'_>, Error> {
     if let Some(model) = model(name) {
         let parameter =
             |p: &Param| json!({ "name": p.name, "default": p.default, "allowed": p.allowed(), "about": p.doc });
-        let parameters: Vec<_> = model.params.iter().map(parameter).collect();
-        match as_json {
-            true => output::json(&manual_json("workload", name, &without_links(&model.manual()), &parameters))?,
-            false => output::data(&model_manual(model, look))?,
-        }
-        return Ok(Exit::Done);
+        let tunables = model.params.iter().map(parameter).collect();
+        let (manual, text) = (without_links(&model.manual()), model_manual(model, look));
+        return Ok(Page { kind: "workload", name, manual, tunables, text });
     }
-    if let Some(page) = shared(name).map(|page| without_links(&page)) {
-        match as_json {
-            true => output::json(&manual_json("workload", name, &page, &[]))?,
-            false => output::data(&format!("{name} (of several workloads)\n\n{}", markdown::to_terminal(&page, look)))?,
-        }
-        return Ok(Exit::Done);
+    if let Some(manual) = shared(name).map(|page| without_links(&page)) {
+        let text = format!("{name} (of several workloads)\n\n{}", markdown::to_terminal(&manual, look));
+        return Ok(Page { kind: "workload", name, manual, tunables: Vec::new(), text });
     }
-    if let Some(page) = topics::section(name).map(str::trim_start) {
-        let text = || markdown::to_terminal(&page.replace("**", ""), look);
-        match as_json {
-            true => output::json(&manual_json("placement", name, page, &[]))?,
-            false => output::data(&format!("{name} (of cpu_util)\n\n{}", text()))?,
-        }
-        return Ok(Exit::Done);
+    if let Some(manual) = topics::section(name).map(|page| page.trim_start().to_string()) {
+        let text = format!("{name} (of cpu_util)\n\n{}", markdown::to_terminal(&manual.replace("**", ""), look));
+        return Ok(Page { kind: "placement", name, manual, tunables: Vec::new(), text });
     }
+    policy_page(name, look)
+}
+
+fn policy_page(name: &str, look: Look) -> Result<Page<'_>, Error> {
     let part = topics::part(name);
     let models = MODELS.iter().map(|m| m.name).chain(shared_names());
     let names = POLICIES.iter().map(|p| p.name).chain(models).chain(topics::names());
     let see = "wattif list policies, wattif list workloads";
     let owner = part.map_or(name, |(policy, _)| policy);
     let found = policy(owner).ok_or_else(|| Error::unknown("policy or workload model", name, names, see))?;
-    if as_json {
-        let tunable =
-            |t: &Tunable| json!({ "name": t.name, "default": t.default, "allowed": t.allowed, "about": t.doc });
-        let tunables: Vec<_> = found.tunables.iter().map(tunable).collect();
-        let manual = part.map_or(String::new(), |(_, what)| format!("{what}\n\n")) + &without_links(&found.manual());
-        output::json(&manual_json(found.slot.name(), owner, &manual, &tunables))?;
-        return Ok(Exit::Done);
-    }
+    let tunable = |t: &Tunable| json!({ "name": t.name, "default": t.default, "allowed": t.allowed, "about": t.doc });
+    let own = without_links(&found.manual());
     let mut text = part.map_or(String::new(), |(policy, what)| {
         format!("{name} (part of {policy})\n\n{}\n", markdown::to_terminal(what, look))
     });
-    text += &format!("{} ({})\n\n", found.name, found.slot.name());
-    text += &markdown::to_terminal(&without_links(&found.manual()), look);
+    text += &format!("{} ({})\n\n{}", found.name, found.slot.name(), markdown::to_terminal(&own, look));
     text += &tunables(found, look);
-    output::data(&text)?;
-    Ok(Exit::Done)
-}
-
-/// `kind`: the slot of a policy, or `workload`; the manual is Markdown.
-fn manual_json(kind: &str, name: &str, manual: &str, tunables: &[Value]) -> Value {
-    json!({ "schema": "wattif.manual/1", "kind": kind, "name": name, "manual": manual, "tunables": tunables })
+    Ok(Page {
+        kind: found.slot.name(),
+        name: owner,
+        manual: part.map_or(String::new(), |(_, what)| format!("{what}\n\n")) + &own,
+        tunables: found.tunables.iter().map(tunable).collect(),
+        text,
+    })
 }
 
 fn model_manual(model: &Model, look: Look) -> String {
