@@ -1029,10 +1029,8 @@ fn build_cpuidle(kernel: &KernelSpec, platform: &Platform, tick_ns: u64) -> Box<
         let built = cpuidle::teo_weighted::build(&generation, weighted_tuning(&t), nr_cpus, tick_ns);
         return built.expect("the registry allows only known generations");
     }
-    let built = match t.policy.tunable("intervals") {
-        Some(_) => cpuidle::build_with_intervals(name, &generation, t.int("intervals"), nr_cpus, tick_ns),
-        None => cpuidle::build(name, &generation, nr_cpus, tick_ns),
-    };
+    let intervals = t.policy.tunable("intervals").map_or(cpuidle::teo::INTERVALS, |own| t.int(own.name));
+    let built = cpuidle::build(name, &generation, intervals, nr_cpus, tick_ns);
     built.expect("the registry allows only known generations")
 }
 

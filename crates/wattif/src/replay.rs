@@ -3,9 +3,7 @@
 use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
-use crate::recording::{
-    self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check, stands_still,
-};
+use crate::recording::{self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check, stands_still};
 use crate::settings::Settings;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};

@@ -113,7 +113,7 @@ fn boot(row: &Row<'_, '_>, name: &str, generation: &str) -> Result<Machine, Vect
     };
     let states: Vec<CpuidleState> = us.iter().map(state).collect();
     let tick_ns = tick_nsec(hz);
-    let mut governor = build(name, generation, 1, tick_ns).expect("a generation of the kind");
+    let mut governor = build(name, generation, teo::INTERVALS, 1, tick_ns).expect("a generation of the kind");
     governor.enable(CPU, &states);
     Ok(Machine { governor, states: StateTable::new(&states), tick_ns })
 }
