@@ -234,12 +234,12 @@ class Comparison(_Object):
         _, self._shown, self.markdown, self._df = text
 
     def df(self) -> Table:
-        """A row per metric and kernel: mean, interval, ratio to the first, p, effect."""
+        """A row per metric and kernel: mean, interval, ratio to the first, p, effect, verdict."""
         return self._df
 
     def _repr_html_(self) -> str:
         kernels = self["kernels"]
-        head = ["metric", "unit", "kernel", "mean", "95 % interval", f"ratio to {kernels[0]}", "95 % interval", "p (Holm)", "effect d"]
+        head = ["metric", "unit", "kernel", "mean", "95 % interval", f"ratio to {kernels[0]}", "95 % interval", "p (Holm)", "effect d", ""]
         rows = []
         for metric in self["metrics"]:
             for k, (name, of, ratio) in enumerate(zip(kernels, metric["per_kernel"], metric["ratio_to_first"])):
@@ -247,7 +247,7 @@ class Comparison(_Object):
                 cells += [name, _number(of["mean"]), _interval(of["ci95"])]
                 if k > 0:
                     cells += [_number(ratio["value"]), _interval(ratio["ci95"])]
-                    cells += [_number(ratio["p_holm"]), _number(ratio["effect"])]
+                    cells += [_number(ratio["p_holm"]), _number(ratio["effect"]), ratio["verdict"] or ""]
                 rows.append(cells + [""] * (len(head) - len(cells)))
         return table_html(head, rows) + preformatted(self._shown[self._shown.rfind("\n\n") :].strip())
 

@@ -18,8 +18,8 @@ export interface Run {
 }
 export interface Side { name: string; title: string; run: Run; figures: Figures }
 export interface Estimate { mean: number | null; ci95: [number, number] | null }
-export interface Ratio { value: number | null; ci95: [number, number] | null; p: number | null; p_holm: number | null }
-export interface Metric { name: string; unit: string; better: string; per_kernel: Estimate[]; ratio_to_first: Ratio[] }
+export interface Ratio { value: number | null; ci95: [number, number] | null; p: number | null; p_holm: number | null; verdict: 'better' | 'worse' | 'more' | 'less' | null }
+export interface Metric { name: string; unit: string; better: string; neutral: boolean; per_kernel: Estimate[]; ratio_to_first: Ratio[] }
 export interface Comparison { kernels: string[]; seeds: number; metrics: Metric[]; spec: any }
 export interface First { t_ms: number; a: [string, string, string] | null; b: [string, string, string] | null }
 export interface Inputs { platform: string; kernels: string[]; workload: string; workload_text: string | null; dialect: string; set: string[]; seed: string; seeds: number; duration_s: number }

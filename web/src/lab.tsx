@@ -134,7 +134,7 @@ function Form({ report, specs, engine, onRun }: { report: Report; specs: Spec[];
           <textarea id="lab-set" rows={4} spellcheck={false} value={settings} onInput={(e) => setSettings(e.currentTarget.value)} />
           <label>tunable<select id="lab-tunable" value={tunable} onChange={(e) => setTunable(e.currentTarget.value)}><option value="">choose one …</option>
             {tunables.map((t: any) => <option value={t.path}>{t.path}</option>)}</select></label>
-          {chosen ? <p class="hint">{chosen.doc} Default {chosen.default}{chosen.allowed.length ? `; ${chosen.allowed.join(', ')}` : ''}.{' '}
+          {chosen ? <p class="hint">{chosen.doc} Default {chosen.default}; {chosen.allowed.join(', ')}.{' '}
             <button type="button" onClick={() => setSettings(`${settings}${settings && !settings.endsWith('\n') ? '\n' : ''}${chosen.path}=${chosen.default}`)}>Add it</button></p> : null}
         </div>
         <div>

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { Figure, Legend, Name, Num, Plot, Stacked, Table, Whisker, type Layer, type Line } from './charts';
-import type { Comparison, Metric, Report, Side } from './data';
+import type { Comparison, Report, Side } from './data';
 import { colour, ghz, name, num } from './format';
 
 export function Section({ id, title, children }: { id: string; title: string; children: ComponentChildren }) {
@@ -30,11 +30,7 @@ function range(c: Comparison): [number, number] {
   return [Math.max(1e-3, Math.min(0.9, ...some)) * 0.95, Math.min(1e3, Math.max(1.1, ...some)) * 1.05];
 }
 
-function judged(m: Metric, k: number): 'good' | 'bad' | 'none' {
-  const ci = m.ratio_to_first[k].ci95;
-  if (!ci || (ci[0] <= 1 && ci[1] >= 1)) return 'none';
-  return (ci[1] < 1) === (m.better === 'lower') ? 'good' : 'bad';
-}
+const looks = { better: 'good', worse: 'bad', more: 'none', less: 'none' } as const;
 
 const interval = (ci: [number, number] | null) => (ci ? <span class="ci">[<Num value={ci[0]} />, <Num value={ci[1]} />]</span> : null);
 
@@ -43,11 +39,11 @@ export function Compared({ report }: { report: Report }) {
   if (!c) return <Metrics report={report} />;
   const axis = range(c);
   const others = c.kernels.slice(1);
-  const word = { good: 'better', bad: 'worse', none: 'not sure' };
+  const pairs = c.metrics.flatMap((m) => m.ratio_to_first.slice(1));
   return (
     <Section id="comparison" title="The comparison">
       <p>Means over {c.seeds} {c.seeds === 1 ? 'seed' : 'paired seeds'} with 95 % intervals; ratios to <b><Name text={c.kernels[0]} /></b> on a logarithmic axis,
-        the line is 1. Filled round: better; square: worse; hollow: the interval holds 1{c.metrics.some((m) => m.ratio_to_first.some((r) => r.ci95)) ? '' : ', or there are too few seeds for one'}.</p>
+        the line is 1. Filled round: better; square: worse, where the corrected p is below 0.05; hollow: no such verdict{pairs.some((r) => r.verdict) ? '' : '; here there is none'}.</p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Comparison of all metrics">
         <table class="comparison">
           <caption>Every metric of every kernel</caption>
@@ -62,10 +58,10 @@ export function Compared({ report }: { report: Report }) {
                 {m.per_kernel.map((e) => <td class="n"><Num value={e.mean} /><br />{interval(e.ci95)}</td>)}
                 {others.map((k, i) => {
                   const r = m.ratio_to_first[i + 1];
-                  const good = judged(m, i + 1);
-                  const label = `${name(m.name)}, ${name(k)}: ratio ${num(r.value)}${r.ci95 ? `, interval ${num(r.ci95[0])} to ${num(r.ci95[1])}` : ''}, ${word[good]}`;
+                  const good = r.verdict ? looks[r.verdict] : 'none', word = r.verdict ?? 'not sure';
+                  const label = `${name(m.name)}, ${name(k)}: ratio ${num(r.value)}${r.ci95 ? `, interval ${num(r.ci95[0])} to ${num(r.ci95[1])}` : ''}, ${word}`;
                   return <><td class="n"><Num value={r.value} /><br />{interval(r.ci95)}</td>
-                    <td><Whisker value={r.value} ci={r.ci95} range={axis} good={good} label={label} /></td><td>{r.ci95 ? word[good] : '–'}</td>
+                    <td><Whisker value={r.value} ci={r.ci95} range={axis} good={good} label={label} /></td><td>{r.p_holm === null ? '–' : word}</td>
                     <td class="n"><Num value={r.p_holm} digits={2} /></td></>;
                 })}
               </tr>

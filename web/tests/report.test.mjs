@@ -24,7 +24,7 @@ const kinds = {
   sweep: () => report('sweep', 'sweep', 'server', '--axis', 'cpuidle=menu,teo', '--axis', 'cpufreq=schedutil,performance', '--duration', '300ms', '--pareto', 'energy.total,wakeup_latency_us.p99', '--store', join(folder, 'sweep.sqlite')),
   recorded: () => report('recorded', 'replay', trace(), '--as-recorded', '-p', 'hikey620'),
   replay: () => report('replay', 'replay', trace(), '-p', 'hikey620', '-k', 'linux-5.3', '-k', 'linux-5.6', '--seeds', '2'),
-  compare: () => report('compare', 'compare', 'sched_idle', '-k', 'linux-5.3', '-k', 'linux-5.6', '--seeds', '4', '--duration', '1s'),
+  compare: () => report('compare', 'compare', 'sched_idle', '-k', 'linux-5.3', '-k', 'linux-5.6', '--seeds', '12', '--duration', '1s'),
 };
 
 
@@ -73,7 +73,10 @@ test('a comparison: means, intervals and ratios are those of the JSON', async ()
     const r = row.ratio_to_first[1];
     const expected = [...row.per_kernel.flatMap((e) => [e.mean, ...(e.ci95 ?? [])]), r.value, ...(r.ci95 ?? []), r.p_holm].filter((v) => v !== null);
     assert.deepEqual(await values(page, `tr[data-metric="${row.name}"]`), expected, row.name);
+    const judged = await page.locator(`#comparison tr[data-metric="${row.name}"] td`).nth(-2).textContent();
+    assert.equal(judged, r.p_holm === null ? '–' : r.verdict ?? 'not sure', row.name);
   }
+  assert.ok(['better', 'worse'].some((word) => json.metrics.some((m) => m.ratio_to_first[1].verdict === word)));
   assert.equal(await page.locator('#comparison svg.whisker').count(), json.metrics.filter((m) => m.ratio_to_first[1].value > 0).length);
   assert.ok((await page.locator('.answer li').count()) > 3);
   assert.deepEqual(faults, []);

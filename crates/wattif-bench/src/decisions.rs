@@ -122,7 +122,8 @@ impl IdleView for View {
 fn idle(name: &'static str, generation: &'static str) -> Box<dyn FnMut(u64)> {
     const CPU: CpuId = CpuId(0);
     let tick_ns = tick_nsec(250);
-    let mut governor = cpuidle::build(name, generation, 1, tick_ns).expect("a built-in governor");
+    let mut governor =
+        cpuidle::build(name, generation, cpuidle::teo::INTERVALS, 1, tick_ns).expect("a built-in governor");
     let us = [(0, 0), (2, 2), (10, 20), (70, 100), (133, 600)];
     let states = us.map(|(exit, residency)| CpuidleState {
         exit_latency_ns: exit * 1000,

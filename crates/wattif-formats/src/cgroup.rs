@@ -13,7 +13,7 @@
 
 use crate::words::{nearest, quoted};
 use wattif_model::Ns;
-use wattif_model::workload::{GroupSpec, MAX_GROUPS, MAX_PATH, MAX_QUOTA, SHARES};
+use wattif_model::workload::{GroupSpec, MAX_GROUPS, MAX_PATH, MAX_QUOTA, SCHED_PRIO_TO_WEIGHT, SHARES};
 
 /// The files of a group that can be set.
 pub const FILES: &[&str] = &[
@@ -28,15 +28,6 @@ pub const FILES: &[&str] = &[
     "cpu.cfs_burst_us",
     "cpu.uclamp.min",
     "cpu.uclamp.max",
-];
-
-/// Load weights of nice values from −20: what `cpu.weight.nice` stands for.
-#[rustfmt::skip]
-const NICE_WEIGHTS: [u32; 40] = [
-    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
-    9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
-    1024, 820, 655, 526, 423, 335, 272, 215, 172, 137,
-    110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
 /// The index of the group at `path`; it and the groups above it are made where they do not exist.
@@ -109,7 +100,7 @@ pub fn check(group: &GroupSpec) -> Result<(), String> {
 const MAX_QUOTA_US: u64 = MAX_QUOTA.0 / 1000;
 
 fn nice_shares(nice: i64) -> u32 {
-    let weight = NICE_WEIGHTS[(nice + 20) as usize];
+    let weight = SCHED_PRIO_TO_WEIGHT[(nice + 20) as usize];
     let cgroup = ((weight * 100 + 512) / 1024).clamp(1, 10_000);
     GroupSpec::shares_of_weight(cgroup)
 }

@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Read};
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::MAX_STATES;
+use wattif_model::kernel::version;
+use wattif_model::platform::CPUIDLE_STATE_MAX;
 
 /// Content of a file below the root, such as `sys/devices/system/cpu/online`, by [`text_of`]; `None` where it is not.
 pub type Files<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -329,7 +330,7 @@ fn microwatts(files: Files<'_>, domains: &mut [Domain], findings: &mut Vec<Diagn
     let powers = || domains.iter().flat_map(|d| &d.opps).filter_map(|o| o.uw);
     let Some(greatest) = powers().max() else { return };
     let release = release(files);
-    let told = release.as_deref().and_then(numbered);
+    let told = release.as_deref().and_then(version);
     let milli = told.map_or(greatest < 10_000, |version| version < (5, 19));
     if told.is_none() {
         let unit = if milli { "milliwatts, as before Linux 5.19" } else { "microwatts, as since Linux 5.19" };
@@ -345,7 +346,7 @@ fn microwatts(files: Files<'_>, domains: &mut [Domain], findings: &mut Vec<Diagn
 /// CPUs of the same states; where one is of the whole cluster, also of the same list of `sleepers`.
 fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, sleepers: &[Vec<u32>]) -> Vec<Cluster> {
     machine::clusters(cpus.iter().map(|&cpu| {
-        let mut idle: Vec<Idle> = (0..MAX_STATES as u32).map_while(|s| state(files, cpu, s)).collect();
+        let mut idle: Vec<Idle> = (0..CPUIDLE_STATE_MAX as u32).map_while(|s| state(files, cpu, s)).collect();
         if idle.is_empty() {
             idle.push(wfi());
         }
@@ -575,12 +576,6 @@ fn clamps(files: Files<'_>) -> impl Iterator<Item = Diagnostic> {
     })
 }
 
-/// Major and minor number of a release.
-fn numbered(release: &str) -> Option<(u32, u32)> {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
 impl KernelFacts {
     /// From a live machine or a capture.
     pub fn of(files: Files<'_>) -> KernelFacts {
@@ -741,12 +736,8 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
 fn not_known(facts: &KernelFacts, parent: &str) -> Vec<Diagnostic> {
     let warning = |code, message| Diagnostic::warning(code, 0..0, message);
     let mut out = Vec::new();
-    let first_two = |text: &str| -> Option<(u32, u32)> {
-        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
-        Some((numbers.next()??, numbers.next()??))
-    };
-    let of_parent = parent.strip_prefix("linux-").and_then(first_two);
-    match facts.version().as_deref().map(first_two) {
+    let of_parent = parent.strip_prefix("linux-").and_then(version);
+    match facts.version().as_deref().map(version) {
         Some(Some((major, minor))) if of_parent.is_some_and(|p| p != (major, minor)) => {
             let why =
                 if of_parent > Some((major, minor)) { "there is none before it" } else { "the last one before it" };

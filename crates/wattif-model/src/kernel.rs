@@ -4,6 +4,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The first two numbers of a release, `6.12.30-android15`, or of what follows `linux-` in a profile's name.
+pub fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
 /// Kinds of policy; each kernel has exactly one policy of each of these slots, except placement, whose steps all run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -19,8 +19,8 @@ pub const MAX_KHZ: u32 = 100_000_000;
 pub const MAX_UV: u32 = 10_000_000;
 /// Largest power, µW (or abstract units): a kilowatt.
 pub const MAX_UW: u64 = 1_000_000_000;
-/// Most idle states of a CPU (`CPUIDLE_STATE_MAX`).
-pub const MAX_STATES: usize = 10;
+/// Most idle states of a CPU.
+pub const CPUIDLE_STATE_MAX: usize = 10;
 /// Ticks a second (`CONFIG_HZ`).
 pub const HZ: RangeInclusive<u32> = 24..=10_000;
 /// Highest preference of a CPU.

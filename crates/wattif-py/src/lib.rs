@@ -63,12 +63,7 @@ fn length(text: Option<&str>) -> PyResult<Option<Ns>> {
 
 /// As `--dialect` of the command line.
 fn dialect(name: &str) -> PyResult<Dialect> {
-    match name {
-        "workgen" => Ok(Dialect::Workgen),
-        "rtapp" => Ok(Dialect::RtApp),
-        "legacy-suspend" => Ok(Dialect::LegacySuspend),
-        _ => Err(unknown("dialect", name, &["workgen", "rtapp", "legacy-suspend"])),
-    }
+    Dialect::parse(name).ok_or_else(|| unknown("dialect", name, &Dialect::ALL.map(Dialect::name)))
 }
 
 fn unknown(what: &'static str, name: &str, known: &[&str]) -> PyErr {
@@ -96,12 +91,7 @@ fn names(kind: &str) -> PyResult<Vec<String>> {
 /// Refuses metrics that do not exist.
 #[pyfunction]
 fn check_metrics(names: Vec<String>) -> PyResult<()> {
-    use wattif_lab::metrics::{info, list};
-    let unknown = names.iter().find(|name| info(name).is_none());
-    let error = |name: &String| {
-        told(wattif::Error::unknown("metric", name, list().iter().map(|m| m.name), "wattif list metrics"))
-    };
-    unknown.map_or(Ok(()), |name| Err(error(name)))
+    wattif::Error::unless_metrics(&names).map_err(told)
 }
 
 /// Statistics, to be held against scipy: (BCa interval of the mean, sign-flip p, Holm's p of the values).

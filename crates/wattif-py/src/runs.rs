@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use wattif::compare::{Runs, cover_letter};
 use wattif::explain::{Reruns, explain as explain_runs, same_inputs};
 use wattif::load::with_parameters;
-use wattif::replay::{Question, look_at, policy_of_thread, replay_until};
+use wattif::replay::{Question, look_at, policy_of_thread};
 use wattif::run::{Outcome, RunJson, run_with};
 use wattif::tables::{self, RunTables, with_views};
 use wattif::{Error, Ns, RunSpec};
@@ -191,7 +191,7 @@ pub fn replay(
         if question.kernels.is_empty() && question.recorded_kernel.is_none() {
             return Ok((looked.to_json(), None));
         }
-        let replayed = replay_until(&question, looked, &flag)?;
+        let replayed = wattif::replay::replay(&question, looked, &flag)?;
         Ok((replayed.to_json(), replayed.comparison.as_ref().map(|c| c.to_text())))
     });
     let (object, text) = found?.map_err(told)?;

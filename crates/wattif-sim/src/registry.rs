@@ -59,9 +59,9 @@ pub struct Tunable {
     pub name: &'static str,
     /// The value where the kernel profile sets none.
     pub default: &'static str,
-    /// All values allowed, `1..=49` for the numbers between; empty: any number that `doc` allows.
+    /// All values allowed, `1..=49` for the numbers between.
     pub allowed: &'static [&'static str],
-    /// One line: meaning, unit, range.
+    /// One line: meaning, unit.
     pub doc: &'static str,
 }
 
@@ -194,9 +194,6 @@ fn names(slot: Slot) -> String {
     of_slot.map(|p| p.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Largest number a tunable takes: 1000 s in ns, far from any overflow.
-const MAX_TUNABLE: u64 = 1_000_000_000_000;
-
 fn check_tunable(path: &str, value: &Value) -> Option<String> {
     let Some((name, tunable)) = path.split_once('.') else {
         return Some(format!("`{path}` is no `policy.tunable`"));
@@ -219,19 +216,13 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
         let ok = interactive::Steps::parse(&text).is_some();
         return (!ok).then(|| format!("`{path}` takes {}, such as `85 1000000:90`, not `{text}`", Tunable::PAIRS));
     }
-    if known.allowed.is_empty() {
-        return match text.parse::<u64>() {
-            Err(_) => Some(format!("`{path}` takes a number, not `{text}`")),
-            Ok(n) => (n > MAX_TUNABLE).then(|| format!("`{path}` takes at most {MAX_TUNABLE}, not `{text}`")),
-        };
-    }
     Some(format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ").replace("..=", " to ")))
 }
 
 /// Conservative thresholds that the kernel refuses: the lower one must be below the upper one.
 fn crossed_thresholds(kernel: &KernelSpec) -> Option<String> {
     let t = Tunables::of(kernel, "conservative");
-    let (down, up) = (t.maybe_int("down_threshold")?, t.maybe_int("up_threshold")?);
+    let (down, up) = (t.maybe_int::<u64>("down_threshold")?, t.maybe_int::<u64>("up_threshold")?);
     (down >= up)
         .then(|| format!("`conservative.down_threshold` takes less than `up_threshold`, which is {up}, not `{down}`"))
 }
@@ -258,13 +249,18 @@ impl<'a> Tunables<'a> {
         let set = self.kernel.tunables.get(&format!("{}.{name}", self.policy.name));
         set.map_or(known.default.to_string(), Value::to_string)
     }
-    /// A number.
-    pub(crate) fn int(&self, name: &str) -> u64 {
-        self.text(name).parse().expect("checked before")
+    /// A switch.
+    pub(crate) fn on(&self, name: &str) -> bool {
+        self.text(name) == "true"
+    }
+    /// A number, of a type that holds all the tunable allows.
+    pub(crate) fn int<T: TryFrom<u64>>(&self, name: &str) -> T {
+        self.maybe_int(name).expect("checked before")
     }
     /// A number, where the default is a word such as `auto`.
-    pub(crate) fn maybe_int(&self, name: &str) -> Option<u64> {
-        self.text(name).parse().ok()
+    pub(crate) fn maybe_int<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
+        let number: u64 = self.text(name).parse().ok()?;
+        Some(T::try_from(number).ok().expect("the range of the tunable fits the type"))
     }
 }
 
@@ -320,9 +316,6 @@ fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
     kernel.policies.get(&slot).map_or(default, String::as_str)
 }
 
-/// Longest time of a tunable that is read in µs: a minute.
-const LONGEST_US: u64 = 60_000_000;
-
 /// `sysctl_sched_migration_cost`.
 const MIGRATION_COST_NS: u64 = 500_000;
 
@@ -333,11 +326,10 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
         assert!(features.set(name, *on), "features are checked");
     }
     let pelt_tunables = Tunables::of(kernel, "pelt");
-    let half_life = pelt_tunables.int("half_life_ms") as u32;
-    let mut pelt = Pelt::with_half_life(half_life).expect("the registry allows 8, 16 and 32");
+    let mut pelt = Pelt::with_half_life(pelt_tunables.int("half_life_ms")).expect("the registry allows 8, 16 and 32");
     pelt.unscaled = pelt_tunables.text("generation") == "unscaled";
     pelt.scaled = pelt.unscaled || pelt_tunables.text("generation") == "scaled";
-    pelt.migrate_lag = pelt_tunables.text("migrate_lag") == "true";
+    pelt.migrate_lag = pelt_tunables.on("migrate_lag");
     pelt.post_init = if pelt_tunables.text("post_init") == "6.1" { PostInit::V6_1 } else { PostInit::V6_12 };
     let util_est = Tunables::of(kernel, "util_est").text("generation");
     let mut s = Sched::bare(platform.nr_cpus(), tick_ns);
@@ -356,9 +348,9 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.clamped = clamped(kernel);
     s.rd.uclamp_used = s.clamped >= Clamped::Groups && clamps_groups(spec);
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
-    s.bandwidth_slice_ns = class.int("bandwidth_slice_us").min(LONGEST_US) * 1000;
+    s.bandwidth_slice_ns = class.int::<u64>("bandwidth_slice_us") * 1000;
     s.custom_slice = hears_slices(kernel);
-    s.tg_load_avg_limit_ns = class.int("tg_load_avg_limit_us").min(LONGEST_US) * 1000;
+    s.tg_load_avg_limit_ns = class.int::<u64>("tg_load_avg_limit_us") * 1000;
     let queues = s.groups.len() * platform.nr_cpus();
     s.cfs = vec![CfsRq::default(); queues];
     s.se = vec![SchedEntity::default(); queues + 1];
@@ -383,7 +375,7 @@ fn clamped(kernel: &KernelSpec) -> Clamped {
 
 /// May groups have this? What came with EEVDF, or after it, is not asked for here.
 fn knows_of_groups(kernel: &KernelSpec, what: &str) -> bool {
-    chosen(kernel, Slot::Class) != "cfs" || Tunables::of(kernel, "cfs").text(what) == "true"
+    chosen(kernel, Slot::Class) != "cfs" || Tunables::of(kernel, "cfs").on(what)
 }
 
 /// Does a group of the workload clamp its threads?
@@ -393,14 +385,14 @@ fn clamps_groups(spec: &RunSpec) -> bool {
 
 /// May fair tasks ask for a slice of their own?
 fn hears_slices(kernel: &KernelSpec) -> bool {
-    chosen(kernel, Slot::Class) == "eevdf" && Tunables::of(kernel, "eevdf").text("custom_slice") == "true"
+    chosen(kernel, Slot::Class) == "eevdf" && Tunables::of(kernel, "eevdf").on("custom_slice")
 }
 
 fn build_schedtune(kernel: &KernelSpec, groups: &[TaskGroup]) -> Option<Schedtune> {
     let t = Tunables::of(kernel, "schedtune");
     let all = schedtune::Group {
         boost_pct: t.text("boost_pct").parse().expect("checked before"),
-        prefer_idle: t.text("prefer_idle") == "true",
+        prefer_idle: t.on("prefer_idle"),
         touched: false,
     };
     let group = |name: &str| schedtune::Group {
@@ -412,8 +404,8 @@ fn build_schedtune(kernel: &KernelSpec, groups: &[TaskGroup]) -> Option<Schedtun
     let first = if schedtune::names_groups(paths.iter().copied()) { group("root") } else { all };
     let set = [first, group("top_app"), group("foreground"), group("background")];
     let tune = Schedtune {
-        touch_boost_pct: t.int("touch_boost_pct") as i32,
-        touch_ns: t.int("touch_ms") * 1_000_000,
+        touch_boost_pct: t.int("touch_boost_pct"),
+        touch_ns: t.int::<u64>("touch_ms") * 1_000_000,
         ..Schedtune::new(set, &paths)
     };
     tune.is_used().then_some(tune)
@@ -428,13 +420,12 @@ fn build_walt(spec: &RunSpec, tick_ns: u64) -> WaltSystem {
 
 fn build_walt_qti(kernel: &KernelSpec) -> walt_qti::Switches {
     let t = Tunables::of(kernel, "walt_qti");
-    let on = |name: &str| t.text(name) == "true";
     walt_qti::Switches {
-        per_cpu_windows: on("per_cpu_windows"),
-        top_tasks: on("top_tasks"),
+        per_cpu_windows: t.on("per_cpu_windows"),
+        top_tasks: t.on("top_tasks"),
         early_detection: parsed(&t, "early_detection", walt_qti::Detection::parse),
-        predicted_demand: on("predicted_demand"),
-        new_task_load: on("new_task_load"),
+        predicted_demand: t.on("predicted_demand"),
+        new_task_load: t.on("new_task_load"),
         // The governor asks for windows and moves.
         governor: Tunables::of(kernel, "schedutil").text("generation") == "4.9-qti",
     }
@@ -442,12 +433,11 @@ fn build_walt_qti(kernel: &KernelSpec) -> walt_qti::Switches {
 
 fn build_walt_windows(spec: &RunSpec, tick_ns: u64) -> Walt {
     let t = Tunables::of(&spec.kernel, "walt");
-    let on = |name: &str| t.text(name) == "true";
     Walt {
         policy: parsed(&t, "policy", walt::Policy::parse),
-        account_wait_time: on("account_wait_time"),
-        freq_account_wait_time: on("freq_account_wait_time"),
-        io_is_busy: on("io_is_busy"),
+        account_wait_time: t.on("account_wait_time"),
+        freq_account_wait_time: t.on("freq_account_wait_time"),
+        io_is_busy: t.on("io_is_busy"),
         init_task_load_pct: t.int("init_task_load_pct"),
         ..Walt::new(window_ms(spec), tick_ns)
     }
@@ -514,7 +504,7 @@ fn unheard_notes(spec: &RunSpec) -> Vec<String> {
         notes.push(told("bursts of groups (cpu.max.burst)", "5.14"));
     }
     let deadline = |attr: &SchedAttr| attr.policy == SchedPolicy::Deadline;
-    if Tunables::of(&spec.kernel, "deadline").text("known") == "false" && asks_for(spec, deadline) {
+    if !Tunables::of(&spec.kernel, "deadline").on("known") && asks_for(spec, deadline) {
         notes.push("deadline threads are simulated, but this kernel has no such class: it came with 3.14".to_string());
     }
     notes
@@ -522,20 +512,20 @@ fn unheard_notes(spec: &RunSpec) -> Vec<String> {
 
 /// A speed that clocks do not have, and what they hold instead.
 fn speed_notes(spec: &RunSpec) -> Vec<String> {
-    let asked = Tunables::of(&spec.kernel, "userspace").int("setspeed_khz");
+    let asked: u32 = Tunables::of(&spec.kernel, "userspace").int("setspeed_khz");
     if chosen(&spec.kernel, Slot::Cpufreq) != "userspace" || asked == 0 {
         return Vec::new();
     }
     let mut held: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for d in &spec.platform.domains {
         let (lowest, highest) = (d.opps[0].khz, d.opps[d.opps.len() - 1].khz);
-        let within = asked.clamp(lowest.into(), highest.into()) as u32;
-        if u64::from(within) != asked {
+        let within = asked.clamp(lowest, highest);
+        if within != asked {
             d.cpus.iter().for_each(|cpu| held.entry(within).or_default().insert(cpu));
         }
     }
     let told = |(khz, cpus): (&u32, &CpuSet)| {
-        let edge = if asked > u64::from(*khz) { "highest" } else { "lowest" };
+        let edge = if asked > *khz { "highest" } else { "lowest" };
         format!("userspace.setspeed_khz = {asked}: CPUs {cpus} hold {khz}, their {edge}")
     };
     held.iter().map(told).collect()
@@ -671,7 +661,7 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
         }
         ("schedutil", "rate_limit_us") if generation("schedutil").starts_with("4.9") => {
             let t = Tunables::of(kernel, "schedutil");
-            let both = ["up_rate_limit_us", "down_rate_limit_us"].iter().all(|l| t.maybe_int(l).is_some());
+            let both = ["up_rate_limit_us", "down_rate_limit_us"].iter().all(|l| t.maybe_int::<u64>(l).is_some());
             both.then(|| "up_rate_limit_us and down_rate_limit_us are set".to_string())
         }
         ("eas", "generation") if generation("eas") != "off" && !wants_eas(kernel) => {
@@ -692,7 +682,7 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
 
 /// Why no idle governor heeds the latency limit, if so.
 fn latency_limit_without_effect(kernel: &KernelSpec) -> Option<String> {
-    let limit = Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us")?;
+    let limit: u64 = Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us")?;
     match chosen(kernel, Slot::Cpuidle) {
         "oracle" => Some("cpuidle is oracle, which never wakes up late: no limit binds it".into()),
         "haltpoll" if limit != 0 => Some("cpuidle is haltpoll, which only looks whether the limit is 0".into()),
@@ -786,7 +776,7 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
     let before_5_10 = t.text("generation").starts_with("5.");
     let params = if before_5_10 { DomainParams::BEFORE_5_10 } else { DomainParams::SINCE_5_10 };
     let asym = parsed(&t, "asym_capacity", Asym::parse);
-    let (clusters, asym_packing) = (t.text("cluster") == "true", t.text("asym_packing") == "true");
+    let (clusters, asym_packing) = (t.on("cluster"), t.on("asym_packing"));
     let mut cpus = platform.cpus.clone();
     (0..).zip(&mut cpus).for_each(|(i, cpu)| cpu.capacity = platform.told_capacity(CpuId(i)));
     Topology::of_cpus(&cpus, DomainParams { asym, clusters, asym_packing, ..params })
@@ -796,16 +786,16 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
 fn rr_timeslice_ns(kernel: &KernelSpec) -> u64 {
     match Tunables::of(kernel, "rt").int("sched_rr_timeslice_ms") {
         0 => 100_000_000,
-        ms => ms.saturating_mul(1_000_000),
+        ms => ms * 1_000_000u64,
     }
 }
 
 /// `sched_rt_runtime_us` of `sched_rt_period_us`; `None`: no limit.
 fn global_rt_bandwidth(kernel: &KernelSpec) -> Option<RtBandwidth> {
     let t = Tunables::of(kernel, "rt");
-    let period_ns = t.int("sched_rt_period_us").max(1) * 1000;
+    let period_ns = t.int::<u64>("sched_rt_period_us") * 1000;
     // At most the period, which is what the kernel's sysctl enforces.
-    t.maybe_int("sched_rt_runtime_us").map(|us| RtBandwidth { runtime_ns: (us * 1000).min(period_ns), period_ns })
+    t.maybe_int("sched_rt_runtime_us").map(|us: u64| RtBandwidth { runtime_ns: (us * 1000).min(period_ns), period_ns })
 }
 
 /// The limit of the real-time class, where this kernel has one.
@@ -816,25 +806,25 @@ fn rt_bandwidth(kernel: &KernelSpec) -> Option<RtBandwidth> {
 fn build_deadline(kernel: &KernelSpec) -> Deadline {
     let t = Tunables::of(kernel, "deadline");
     let reclaim = Reclaim::new(t.text("generation") != "6.1", global_rt_bandwidth(kernel));
-    Deadline { reclaim: (t.text("reclaim") == "true").then_some(reclaim) }
+    Deadline { reclaim: t.on("reclaim").then_some(reclaim) }
 }
 
 /// What the real-time and deadline classes may use.
 fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
     let (rt, dl) = (Tunables::of(kernel, "rt"), Tunables::of(kernel, "deadline"));
     s.rt_overload = if rt.text("generation") == "6.1" { 2 } else { 1 };
-    s.rt_capacity_aware = rt.text("capacity_aware") == "true";
-    s.dl_capacity_aware = dl.text("capacity_aware") == "true";
+    s.rt_capacity_aware = rt.on("capacity_aware");
+    s.dl_capacity_aware = dl.on("capacity_aware");
     s.rd.dl_bw = global_rt_bandwidth(kernel);
     s.rd.rt_bandwidth = rt_bandwidth(kernel);
-    let us = |name| dl.int(name) * 1000;
+    let us = |name| dl.int::<u64>(name) * 1000;
     s.rd.dl_period_ns = (us("sched_deadline_period_min_us"), us("sched_deadline_period_max_us"));
     let has_server = dl.text("generation") == "6.12";
     for rq in &mut s.rqs {
         rq.rt.rt_runtime = s.rd.rt_bandwidth.map_or(0, |b| b.runtime_ns);
         if has_server {
             let server = &mut rq.dl.server.dl;
-            (server.dl_runtime, server.dl_period) = (us("fair_server_runtime_us"), us("fair_server_period_us").max(1));
+            (server.dl_runtime, server.dl_period) = (us("fair_server_runtime_us"), us("fair_server_period_us"));
             server.dl_deadline = server.dl_period;
         }
     }
@@ -875,21 +865,12 @@ fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {
         cfs.min_granularity_ns = t.maybe_int("min_granularity_ns").unwrap_or(cfs.min_granularity_ns);
         cfs.idle_min_granularity_ns = t.maybe_int("idle_min_granularity_ns").unwrap_or(cfs.idle_min_granularity_ns);
         cfs.wakeup_granularity_ns = t.maybe_int("wakeup_granularity_ns").unwrap_or(cfs.wakeup_granularity_ns);
-        cfs.idle_entities = t.text("group_idle") == "true";
+        cfs.idle_entities = t.on("group_idle");
         Box::new(cfs)
     } else {
         let mut eevdf = Eevdf::new(t.int("normalized_base_slice_ns"), nr_cpus);
         eevdf.base_slice_ns = t.maybe_int("base_slice_ns").unwrap_or(eevdf.base_slice_ns);
         Box::new(eevdf)
-    }
-}
-
-fn eas_generation(name: &str) -> Option<energy_model::Generation> {
-    match name {
-        "5.6" => Some(energy_model::Generation::V5_6),
-        "6.1" => Some(energy_model::Generation::V6_1),
-        "6.12" => Some(energy_model::Generation::V6_12),
-        _ => None,
     }
 }
 
@@ -903,7 +884,7 @@ fn boost_of(kernel: &KernelSpec, consumer: &str) -> Boost {
     let t = Tunables::of(kernel, "cpu_util");
     let own = t.text(consumer);
     let name = if own == "same" { t.text("boost") } else { own };
-    let half_life = Tunables::of(kernel, "pelt").int("half_life_ms") as u32;
+    let half_life = Tunables::of(kernel, "pelt").int("half_life_ms");
     let boost = Boost::parse(&name, t.int("gate_pct"), t.int("delay_us"), half_life);
     boost.expect("the registry allows only what the policy parses")
 }
@@ -915,11 +896,11 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p.select_idle_sibling.generation = parsed(&sis, "generation", select_idle_sibling::Generation::parse);
     p.select_idle_sibling.sched_idle = parsed(&sis, "sched_idle", SchedIdle::parse);
     p.select_idle_sibling.scan = parsed(&sis, "scan", Scan::parse);
-    p.select_idle_sibling.cluster = sis.text("cluster") == "true";
+    p.select_idle_sibling.cluster = sis.on("cluster");
     p.find_idlest_cpu.generation = parsed(&idlest, "generation", find_idlest_cpu::Generation::parse);
     p.find_idlest_cpu.sched_idle = parsed(&idlest, "sched_idle", SchedIdle::parse);
     p.wake_affine.generation = parsed(&affine, "generation", wake_affine::Generation::parse);
-    p.before_5_7 = own.text("before_5_7") == "true";
+    p.before_5_7 = own.on("before_5_7");
     p.eas = build_eas(kernel, platform);
     p
 }
@@ -941,14 +922,14 @@ fn build_eas(kernel: &KernelSpec, platform: &Platform) -> Option<Box<dyn EnergyA
     if t.text("generation") == "4.9" {
         return Some(Box::new(FindBestTarget::of_platform(platform)?));
     }
-    let generation = parsed(&t, "generation", eas_generation);
+    let generation = parsed(&t, "generation", energy_model::Generation::parse);
     Some(Box::new(eas::Eas::of_platform(eas::Tunables { generation, boost: boost_of(kernel, "eas") }, platform)?))
 }
 
 /// The energy model of a domain, where cpufreq skips the states that it marks as inefficient (since 5.16): on machines whose
 /// tasks can be placed by energy.
 pub(crate) fn energy_model(kernel: &KernelSpec, platform: &Platform, domain: DomainId) -> Option<EmPerfDomain> {
-    let generation = eas_generation(&Tunables::of(kernel, "eas").text("generation"))?;
+    let generation = energy_model::Generation::parse(&Tunables::of(kernel, "eas").text("generation"))?;
     let models = eas::Eas::of_platform(eas::Tunables { generation, ..eas::Tunables::default() }, platform)?;
     let of_domain = |pd: &&eas::PerfDomain| pd.cpus == platform.domains[domain.at()].cpus;
     models.pds().iter().find(of_domain).map(|pd| pd.em.clone())
@@ -962,11 +943,11 @@ fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result
         _ => FairBalancer::new(parsed(&t, "generation", balance::Generation::parse)),
     };
     if name == "cpu_power" {
-        let cores = t.text("cores") == "true";
+        let cores = t.on("cores");
         balancer.power = cpu_power::CpuPower { original: build_powers(&t, platform)?, cores };
     }
     balancer.migration_cost_ns = t.int("migration_cost_ns");
-    balancer.nr_migrate = t.int("nr_migrate") as u32;
+    balancer.nr_migrate = t.int("nr_migrate");
     balancer.eas = eas;
     balancer.boost = boost_of(kernel, "balance");
     (balancer.pass_cost_ns, balancer.pass_cost_per_cpu_ns) = (platform.costs.wakeup_ns, platform.costs.wakeup_ns / 8);
@@ -993,10 +974,10 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
     match name {
         "performance" => Box::new(cpufreq::performance::Performance::new()),
         "powersave" => Box::new(cpufreq::powersave::Powersave::new()),
-        "userspace" => Box::new(cpufreq::userspace::Userspace::new(t.int("setspeed_khz") as u32)),
+        "userspace" => Box::new(cpufreq::userspace::Userspace::new(t.int("setspeed_khz"))),
         "ondemand" => Box::new(Ondemand::new(ondemand::Tunables { dbs: dbs_tunables(&t) })),
         "interactive" => Box::new(Interactive::new(interactive::Tunables {
-            hispeed_freq_khz: t.maybe_int("hispeed_freq_khz").map(|khz| khz.min(u32::MAX.into()) as u32),
+            hispeed_freq_khz: t.maybe_int("hispeed_freq_khz"),
             go_hispeed_load: t.int("go_hispeed_load"),
             above_hispeed_delay_us: parsed(&t, "above_hispeed_delay_us", interactive::Steps::parse),
             target_loads: parsed(&t, "target_loads", interactive::Steps::parse),
@@ -1008,8 +989,8 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
         })),
         "conservative" => Box::new(Conservative::new(conservative::Tunables {
             dbs: dbs_tunables(&t),
-            down_threshold: t.int("down_threshold") as u32,
-            freq_step_pct: t.int("freq_step_pct") as u32,
+            down_threshold: t.int("down_threshold"),
+            freq_step_pct: t.int("freq_step_pct"),
         })),
         _ => Box::new(Schedutil::new(schedutil::Tunables {
             generation: parsed(&t, "generation", schedutil::Generation::parse),
@@ -1024,14 +1005,14 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
 /// What the sampling governors share.
 fn dbs_tunables(t: &Tunables<'_>) -> DbsTunables {
     DbsTunables {
-        sampling_rate_us: t.maybe_int("sampling_rate_us").map(|us| us as u32),
-        up_threshold: t.int("up_threshold") as u32,
-        sampling_down_factor: t.int("sampling_down_factor") as u32,
+        sampling_rate_us: t.maybe_int("sampling_rate_us"),
+        up_threshold: t.int("up_threshold"),
+        sampling_down_factor: t.int("sampling_down_factor"),
     }
 }
 
 /// Does the idle governor need a first pass that finds out the future?
-pub(crate) fn needs_foresight(kernel: &KernelSpec) -> bool {
+pub fn needs_foresight(kernel: &KernelSpec) -> bool {
     chosen(kernel, Slot::Cpuidle) == "oracle"
 }
 
@@ -1048,22 +1029,17 @@ fn build_cpuidle(kernel: &KernelSpec, platform: &Platform, tick_ns: u64) -> Box<
         let built = cpuidle::teo_weighted::build(&generation, weighted_tuning(&t), nr_cpus, tick_ns);
         return built.expect("the registry allows only known generations");
     }
-    let built = match t.policy.tunable("intervals") {
-        Some(_) => {
-            let intervals = (t.int("intervals") as usize).max(1);
-            cpuidle::build_with_intervals(name, &generation, intervals, nr_cpus, tick_ns)
-        }
-        None => cpuidle::build(name, &generation, nr_cpus, tick_ns),
-    };
+    let intervals = t.policy.tunable("intervals").map_or(cpuidle::teo::INTERVALS, |own| t.int(own.name));
+    let built = cpuidle::build(name, &generation, intervals, nr_cpus, tick_ns);
     built.expect("the registry allows only known generations")
 }
 
 fn weighted_tuning(t: &Tunables<'_>) -> cpuidle::teo_weighted::Tuning {
     cpuidle::teo_weighted::Tuning {
-        intervals: t.int("intervals") as usize,
-        learning_rate: t.maybe_int("learning_rate").map(|percent| percent as u32),
+        intervals: t.int("intervals"),
+        learning_rate: t.maybe_int("learning_rate"),
         dynamic: t.text("rate") == "dynamic",
-        aging_ns: t.int("aging_ms") * 1_000_000,
+        aging_ns: t.int::<u64>("aging_ms") * 1_000_000,
         argmax: t.text("pick") == "argmax",
         from_table: t.text("start") == "table",
     }
@@ -1092,6 +1068,20 @@ mod tests {
             assert_eq!(why(&kernel, path), None);
         }
         assert!(why(&kernel, "util_est.generation").unwrap().contains("load is walt"));
+    }
+
+    #[test]
+    fn tunables_say_what_they_take() {
+        for (policy, t) in POLICIES.iter().flat_map(|p| p.tunables.iter().map(move |t| (p, t))) {
+            let path = format!("{}.{}", policy.name, t.name);
+            assert!(!t.allowed.is_empty(), "{path}");
+            // The default is of its kind too: among the words, within a range, or a word that stands for no number.
+            let number: Option<i64> = t.default.parse().ok();
+            let within = t.allowed.iter().filter_map(|a| range(a)).any(|r| number.is_some_and(|n| r.contains(&n)));
+            let steps = t.allowed.contains(&Tunable::PAIRS) && interactive::Steps::parse(t.default).is_some();
+            let same = t.default == "same";
+            assert!(within || steps || same || t.allowed.contains(&t.default), "{path}");
+        }
     }
 
     /// A kernel with these policies, tunables and nothing else.

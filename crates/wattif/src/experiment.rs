@@ -90,12 +90,7 @@ impl Entry {
     }
 
     fn dialect(&self) -> Result<Dialect, Error> {
-        match self.experiment.dialect.as_deref() {
-            None | Some("workgen") => Ok(Dialect::Workgen),
-            Some("rtapp" | "rt-app") => Ok(Dialect::RtApp),
-            Some("legacy-suspend") => Ok(Dialect::LegacySuspend),
-            Some(other) => Err(Error::Usage(format!("dialect `{other}`: there are workgen, rtapp and legacy-suspend"))),
-        }
+        self.experiment.dialect.as_deref().map_or(Ok(Dialect::default()), load::dialect)
     }
 
     /// The specs of a plan, arm by arm, seed by seed.

@@ -240,6 +240,12 @@ impl From<&Platform> for Machine {
     }
 }
 
+/// The dialect of rt-app files that a name stands for.
+pub fn dialect(name: &str) -> Result<Dialect, Error> {
+    let known = Dialect::ALL.map(Dialect::name);
+    Dialect::parse(name).ok_or_else(|| Error::unknown("dialect", name, known, "wattif run --help"))
+}
+
 /// A workload for a machine, a platform or a number of CPUs: a model with or without parameters, or an rt-app file: a path, `-`,
 /// or a name of the gallery.
 pub fn workload(

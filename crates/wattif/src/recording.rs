@@ -3,7 +3,7 @@
 use crate::bug;
 use crate::data::Source;
 use crate::error::{Error, Findings};
-use crate::run::{run, run_until};
+use crate::run::run_until;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -15,6 +15,7 @@ use wattif_formats::trace;
 use wattif_lab::infer::{self, Missing};
 use wattif_lab::metrics::{GroupReport, Metrics, RunReport};
 use wattif_lab::stats::{bca_mean, mean};
+use wattif_model::kernel::version;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::Recording;
@@ -90,14 +91,8 @@ pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunR
     (report, missing)
 }
 
-/// One seed after the other, on all cores.
-pub fn replay_seeds(spec: &RunSpec, seeds: &[u64]) -> Result<Vec<RunReport>, Error> {
-    let one = |&seed: &u64| Ok(run(&RunSpec { seed, ..spec.clone() }, &mut [])?.report);
-    seeds.par_iter().map(one).collect()
-}
-
-/// [`replay_seeds`] for somebody who may lose patience: until `stop` is set.
-pub fn replay_seeds_until(spec: &RunSpec, seeds: &[u64], stop: &AtomicBool) -> Result<Vec<RunReport>, Error> {
+/// Reports of a spec with each of the seeds, on all cores, until `stop` is set.
+pub fn replay_seeds(spec: &RunSpec, seeds: &[u64], stop: &AtomicBool) -> Result<Vec<RunReport>, Error> {
     let one = |&seed: &u64| Ok(run_until(&RunSpec { seed, ..spec.clone() }, stop)?.report);
     seeds.par_iter().map(one).collect()
 }
@@ -211,12 +206,6 @@ pub fn stands_still(recorded: &RunReport, simulated: &[RunReport]) -> Option<Str
         names => format!(": some stood still, waiting for what the trace does not show: {names}"),
     };
     Some(format!("the simulation does {} of the recorded work, so trust what follows only as far{who}", pct(whole)))
-}
-
-/// The first two numbers of a release or a profile's name.
-fn version(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().ok());
-    Some((numbers.next()??, numbers.next()??))
 }
 
 /// The last profile that is not newer than a kernel's release, the first of all where there is none: `6.12.30` → `linux-6.12`. Of Android's and the

@@ -69,8 +69,7 @@ fn policies() -> String {
 fn tunables(policy: &Policy) -> String {
     let mut table = words(["tunable", "default", "allowed", "meaning"]);
     for t in policy.tunables {
-        let allowed = if t.allowed.is_empty() { "a number".into() } else { t.allowed.join(", ") };
-        table.row([format!("`{}.{}`", policy.name, t.name), t.default.into(), allowed, t.doc.into()]);
+        table.row([format!("`{}.{}`", policy.name, t.name), t.default.into(), t.allowed.join(", "), t.doc.into()]);
     }
     table.to_markdown() + "\n"
 }

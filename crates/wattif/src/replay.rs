@@ -3,9 +3,7 @@
 use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
-use crate::recording::{
-    self, Check, LoadedTrace, other_release, profile_of, replay_seeds, replay_seeds_until, self_check, stands_still,
-};
+use crate::recording::{self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check, stands_still};
 use crate::settings::Settings;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,10 +37,11 @@ pub struct Question {
 
 /// What a trace cannot show of a thread: `background=SCHED_IDLE`.
 pub fn policy_of_thread(text: &str) -> Result<(String, Policy), String> {
-    let all = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Rr, Policy::Fifo];
+    // Budgets and deadlines it would need besides.
+    let known = |p: &Policy| *p != Policy::Deadline;
     let (name, policy) = text.split_once('=').ok_or("write NAME=SCHED_IDLE")?;
-    let found = all.into_iter().find(|p| p.name() == policy);
-    let names = || all.map(Policy::name).join(", ");
+    let found = Policy::by_name(policy).filter(known);
+    let names = || Policy::ALL.into_iter().filter(known).map(Policy::name).collect::<Vec<_>>().join(", ");
     found.map(|p| (name.to_string(), p)).ok_or_else(|| format!("`{policy}` is none of {}", names()))
 }
 
@@ -153,20 +152,8 @@ fn check_priority(name: &str, policy: Policy, recording: &Recording) -> Result<(
     )))
 }
 
-/// Replay a trace that was looked at.
-pub fn replay(question: &Question, looked: Looked) -> Result<Replayed, Error> {
-    replay_by(question, looked, &replay_seeds)
-}
-
-/// [`replay`] for somebody who may lose patience: until `stop` is set.
-pub fn replay_until(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<Replayed, Error> {
-    replay_by(question, looked, &|spec, seeds| replay_seeds_until(spec, seeds, stop))
-}
-
-/// Runs a spec on each of the seeds.
-type Simulate<'s> = &'s dyn Fn(&RunSpec, &[u64]) -> Result<Vec<RunReport>, Error>;
-
-fn replay_by(question: &Question, looked: Looked, simulate: Simulate<'_>) -> Result<Replayed, Error> {
+/// Replay a trace that was looked at, until `stop` is set.
+pub fn replay(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<Replayed, Error> {
     if !looked.loaded.recording.counts().contains_key("sched_switch") {
         return Err(Error::Usage(format!(
             "{}: without sched_switch events there is no work to replay: record sched_switch, sched_waking, cpu_frequency and cpu_idle",
@@ -185,7 +172,7 @@ fn replay_by(question: &Question, looked: Looked, simulate: Simulate<'_>) -> Res
             seed: question.seeds.first().copied().unwrap_or(1),
             duration: Ns(looked.loaded.recording.end.0.max(1)),
         };
-        let mut reports = simulate(&spec, &question.seeds)?;
+        let mut reports = replay_seeds(&spec, &question.seeds, stop)?;
         reports.iter_mut().for_each(|r| looked.leave_out(r));
         Ok((spec, reports))
     };

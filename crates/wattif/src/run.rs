@@ -361,7 +361,7 @@ mod tests {
         };
         let (menu, ladder) = (of("cpuidle=menu"), of("cpuidle=ladder"));
         let tick_ns = cpuidle::tick_nsec(ladder.platform.hz);
-        let governor = cpuidle::build("ladder", "", ladder.platform.nr_cpus(), tick_ns);
+        let governor = cpuidle::build("ladder", "", 8, ladder.platform.nr_cpus(), tick_ns);
         let injected = Injected { cpuidle: governor, cpufreq: None };
         let digest = |spec: &RunSpec| simulate(spec, &mut []).unwrap().digest;
         let given = simulate_with(&menu, injected, &mut []).unwrap().digest;

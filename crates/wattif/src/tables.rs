@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use wattif_formats::trace::arrow::EventTables;
-use wattif_lab::compare::Comparison;
+use wattif_lab::compare::{Comparison, Verdict};
 use wattif_lab::metrics::{Better, RunReport};
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
@@ -53,6 +53,7 @@ pub fn comparison(c: &Comparison) -> RecordBatch {
     let per = |i| numbers(rows().map(move |(m, k)| end(i, m.per_kernel[k].ci95)));
     let ratio = |i| numbers(rows().map(move |(m, k)| end(i, m.ratio_to_first[k].ci95)));
     let neutral: BooleanArray = rows().map(|(m, _)| Some(m.neutral)).collect();
+    let verdict: StringArray = rows().map(|(m, k)| m.ratio_to_first[k].verdict.map(Verdict::name)).collect();
     let better = |b: Better| if b == Better::Lower { "lower" } else { "higher" };
     table(vec![
         ("metric", "", "Name of the metric.", texts(rows().map(|(m, _)| &m.name))),
@@ -69,6 +70,7 @@ pub fn comparison(c: &Comparison) -> RecordBatch {
         ("p", "", "Paired sign-flip permutation, two-sided.", numbers(rows().map(|(m, k)| m.ratio_to_first[k].p))),
         ("p_holm", "", "The same, Holm-corrected.", numbers(rows().map(|(m, k)| m.ratio_to_first[k].p_holm))),
         ("effect", "", "Cohen's d of paired differences.", numbers(rows().map(|(m, k)| m.ratio_to_first[k].effect))),
+        ("verdict", "", "Better, worse, more or less where p_holm is below 0.05; null: not sure.", Arc::new(verdict)),
     ])
 }
 

@@ -144,12 +144,7 @@ impl Tuning {
     }
 
     fn check(&self) -> Result<(), Error> {
-        for name in &self.objectives {
-            if metrics::info(name).is_none() {
-                let names = metrics::list().iter().map(|m| m.name);
-                return Err(Error::unknown("metric", name, names, "wattif list metrics"));
-            }
-        }
+        Error::unless_metrics(&self.objectives)?;
         if self.objectives.is_empty() || self.question.axes.is_empty() {
             return Err(Error::Usage("a search needs an axis and an objective".into()));
         }

@@ -26,8 +26,24 @@ fn files(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 /// The code of a source file: without comments, and without the tests at its end.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
-    let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap();
-    text.lines().map(|l| l.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
+    // What follows `mod NAME;` is code.
+    let here = |(at, head): &(usize, &str)| text[at + head.len()..].lines().next().is_some_and(|l| l.ends_with('{'));
+    let end = text.match_indices("\n#[cfg(test)]\nmod ").find(here).map_or(text.len(), |(at, _)| at);
+    text[..end].lines().map(|l| l.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn code_ends_where_tests_begin() {
+    let dir = std::env::temp_dir().join(format!("wattif-code-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let of = |text: &str| {
+        fs::write(dir.join("x.rs"), text).unwrap();
+        code(&dir.join("x.rs"))
+    };
+    let elsewhere = of("mod a;\n#[cfg(test)]\nmod tests;\n\nuse f64; // of what\n");
+    assert!(elsewhere.contains("use f64;") && !elsewhere.contains("what"), "{elsewhere}");
+    assert_eq!(of("use u8;\n\n#[cfg(test)]\nmod tests {\n    use f64;\n}\n"), "use u8;");
+    fs::remove_dir_all(&dir).unwrap();
 }
 
 fn holds_word(text: &str, word: &str) -> bool {

@@ -236,7 +236,7 @@ fn compare() {
     let shape = json!({
         "schema": "", "spec": { "platform": "", "workload": "", "duration_s": 0, "seeds": [0] }, "kernels": [""],
         "metrics": [{ "name": "", "unit": "", "better": "", "neutral": false, "per_kernel": [{ "mean": null, "ci95": null }],
-                      "ratio_to_first": [{ "value": null, "ci95": null, "p": null }] }]
+                      "ratio_to_first": [{ "value": null, "ci95": null, "p": null, "p_holm": null, "effect": null, "verdict": null }] }]
     });
     check(&found, &shape, "compare");
     assert_eq!(found["schema"], "wattif.compare/1");

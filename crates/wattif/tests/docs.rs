@@ -23,6 +23,14 @@ fn reference_is_fresh() {
     assert!(stale.is_empty(), "not fresh, run `cargo xtask gen`: {stale:?}");
 }
 
+/// What is counted in a document is there.
+#[test]
+fn documents_say_how_many_platforms() {
+    let platforms = wattif::data::Collection::Platforms.names().len();
+    let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    assert!(text.contains(&format!(" {platforms} platforms,")), "{platforms} platforms");
+}
+
 /// Pages whose drawings are held fresh.
 fn pages() -> Vec<PathBuf> {
     let folders = |of: &str| fs::read_dir(root().join(of)).unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>();

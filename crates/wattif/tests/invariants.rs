@@ -346,7 +346,7 @@ fn who_follows_out_of_a_cluster_state_waits_for_its_power() {
     assert_eq!(ran(4), [(CpuId(0), 50_701), (CpuId(4), 50_800)], "another cluster");
 }
 
-/// Every residency sums to the length of the run; the energy of the metric is that of the machine, to the femtojoule; the
+/// The digest of an observed run. Every residency sums to the length of the run; the energy of the metric is that of the machine, to the femtojoule; the
 /// trace obeys the laws of a scheduler.
 fn accounts_balance(spec: &RunSpec) -> String {
     let (mut cpus, mut laws) = (Cpus::new(&spec.platform), Laws::new(spec));
@@ -369,7 +369,7 @@ fn accounts_balance_on_every_platform() {
     let mut units = Vec::new();
     for platform in Collection::Platforms.names() {
         let spec = RunSpec { duration: Ns::from_ms(100), ..spec(platform, "linux-6.12", MIXED, 3) };
-        accounts_balance(&spec);
+        assert_eq!(accounts_balance(&spec), digest(&spec), "{platform}");
         units.push(spec.platform.power.unit);
     }
     for unit in [PowerUnit::EnergyModel, PowerUnit::EasCosts, PowerUnit::Measured] {
@@ -381,13 +381,14 @@ fn accounts_balance_on_every_platform() {
 fn accounts_balance_under_every_kernel_and_governor() {
     for platform in ["hikey620", "vm_8vcpu"] {
         for kernel in Collection::Kernels.names() {
-            accounts_balance(&spec(platform, kernel, MIXED, 3));
+            let spec = spec(platform, kernel, MIXED, 3);
+            assert_eq!(accounts_balance(&spec), digest(&spec), "{kernel}");
         }
         for slot in [Slot::Cpufreq, Slot::Cpuidle] {
             for policy in policies(slot) {
                 let mut spec = spec(platform, "linux-6.12", MIXED, 3);
                 spec.kernel.policies.insert(slot, policy.into());
-                accounts_balance(&spec);
+                assert_eq!(accounts_balance(&spec), digest(&spec), "{policy}");
             }
         }
     }

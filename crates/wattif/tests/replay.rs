@@ -10,6 +10,7 @@ mod judged;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use wattif::recording::{analyse, replay_seeds};
 use wattif::trace_file::TraceFile;
 use wattif::{Dialect, Ns, RunSpec, Settings, load, run};
@@ -299,14 +300,13 @@ fn what_another_real_kernel_did() {
                     duration: recordings[from].end,
                 };
                 let seeds: Vec<u64> = (1..=10).collect();
-                replay_seeds(&spec, &seeds).unwrap()
+                replay_seeds(&spec, &seeds, &AtomicBool::new(false)).unwrap()
             };
             let (again, other) = (run(from), run(to));
             println!("{} -> {}", pair.files[from], pair.files[to]);
             for f in pair.figures {
                 let of = |all: &[RunReport]| mean(&all.iter().map(|r| figure(r, *f)).collect::<Vec<_>>()).0;
-                let per_s = |r: &RunReport| figure(r, *f);
-                let (real, what_if) = ((per_s(&own[from]), per_s(&own[to])), (of(&again), of(&other)));
+                let (real, what_if) = ((figure(&own[from], *f), figure(&own[to], *f)), (of(&again), of(&other)));
                 let (truth, size) = ((real.1 / real.0).ln(), (what_if.1 / what_if.0).ln());
                 let ok = (size - truth).abs() <= SIZE && (truth.abs() <= DIRECTION || truth * size > 0.0);
                 let text = format!(
@@ -343,7 +343,7 @@ fn latencies_of_real_recordings_come_back() {
             seed: 1,
             duration: recording.end,
         };
-        let reports = replay_seeds(&spec, &[1, 2, 3, 4]).unwrap();
+        let reports = replay_seeds(&spec, &[1, 2, 3, 4], &AtomicBool::new(false)).unwrap();
         let means: Vec<f64> = reports.iter().map(|r| r.metrics.wakeup_latency_us.mean).collect();
         let again = mean(&means).0;
         assert!((again / truth).ln().abs() <= ROUND_TRIP, "{name}: {again} µs for {truth}");

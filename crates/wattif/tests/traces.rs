@@ -808,7 +808,7 @@ fn a_recording_is_one_archive() {
     let archive = wattif_formats::archive::read(&whole).unwrap();
     assert!(archive.platform.is_some() && archive.kernel.is_some_and(|k| k.contains("inherits")));
 
-    // Archives of before may hold a kernel that is not that of their trace.
+    // An archive may hold a kernel that is not that of its trace.
     let kernel = "name = \"captured\"\ntitle = \"Linux 6.18.44, as captured\"\ninherits = \"linux-6.12\"\n";
     let whole = std::fs::read(&trace).unwrap();
     let member = |name: &str, bytes: &[u8], last: bool| {

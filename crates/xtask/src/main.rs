@@ -15,11 +15,14 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test              everything: format, lints, tests, the wasm32 build, the Python package, generated docs, the gallery
-  bench [CASE…]     fixed runs of a profile-guided build, one JSON line per case; `bench decisions`: the time of single decisions;
-                    `bench page`: opening and drawing a report of a million slices; `bench --plain …`: of the release build
+  test              everything: format, lints, documentation, the wasm32 build, the Python package, the page in a browser, all
+                    tests; among these are generated docs and the gallery
+  bench [CASE…]     fixed runs of a profile-guided build, one JSON line per case; alone, `decisions`: the time of single decisions,
+                    `traces`: writing and reading a trace in every format, `page`: opening and drawing a report of a million
+                    slices; `--plain` before a case: of the release build
   pgo               build `wattif` profile-guided, into target/pgo: an eighth faster than the release build
-  gen [--check]     write docs/reference from the registries; --check only says whether it is fresh
+  gen [--check]     write docs/reference from the registries, and the drawings in README, docs and gallery by the commands beside
+                    them; --check only says whether they are fresh
   web               the report's page and the simulator in it, into web/dist
   boards            fetch the thousand devicetrees of Debian's kernel for arm64, import each and run threads on it
   new KIND NAME     a new cpuidle or cpufreq governor, registered, with manual and test; or a new kernel

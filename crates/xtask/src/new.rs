@@ -34,14 +34,8 @@ static KINDS: &[Kind] = &[
             Insertion { file: CPUIDLE, after: "pub mod", before: "", line: "pub mod @name@;" },
             Insertion {
                 file: CPUIDLE,
-                after: "pub const GOVERNORS",
-                before: "];",
-                line: "    (\"@name@\", @name@::TUNABLES),",
-            },
-            Insertion {
-                file: CPUIDLE,
                 after: "pub fn build(",
-                before: "        _ => build_with_intervals(name, generation, teo::INTERVALS, nr_cpus, tick_ns),",
+                before: "        _ => None,",
                 line: "        \"@name@\" => @name@::build(generation, nr_cpus, tick_ns),",
             },
             Insertion {

@@ -6,6 +6,8 @@ use std::path::Path;
 
 #[path = "../../wattif-lab/src/fnv.rs"]
 mod fnv;
+#[path = "../../wattif/sources.rs"]
+mod sources;
 
 const PAGE: &str = "web/dist/report.html";
 const WASM_GZ: &str = "web/dist/wattif.wasm.gz";
@@ -13,7 +15,7 @@ const WASM_GZ: &str = "web/dist/wattif.wasm.gz";
 const BUILT_FROM: &str = "web/dist/wattif.wasm.sources";
 const TARGET: &str = "wasm32-unknown-unknown";
 /// What the simulator in the page is made of.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 11] = [
     "crates/wattif-model/src",
     "crates/wattif-sim/src",
     "crates/wattif-formats/src",
@@ -22,9 +24,14 @@ const SOURCES: [&str; 8] = [
     "crates/wattif/src",
     "platforms",
     "kernels",
+    "gallery",
+    "docs/examples",
+    "Cargo.lock",
 ];
 /// Of these, what it does not have: the command line.
 const WITHOUT: [&str; 2] = ["crates/wattif/src/cli", "crates/wattif/src/verify"];
+/// And what it does not read: the prose and the drawings of the gallery.
+const UNREAD: [&str; 2] = ["md", "svg"];
 
 /// `cargo xtask web`: the page and the simulator in it, into `web/dist`.
 pub fn build() -> Result<(), String> {
@@ -103,19 +110,26 @@ fn read(path: &str) -> Option<String> {
 /// Of names and contents.
 fn sum() -> u64 {
     let mut sum = fnv::EMPTY;
-    SOURCES.iter().for_each(|folder| add(&root().join(folder), &mut sum));
+    let unread = |path: &Path| path.extension().is_some_and(|e| UNREAD.iter().any(|u| e == *u));
+    let leaves_out = |path: &Path| WITHOUT.iter().any(|w| path.ends_with(w)) || unread(path);
+    SOURCES.iter().for_each(|path| sources::add(&root().join(path), &mut sum, &leaves_out));
     sum
 }
 
-fn add(path: &Path, sum: &mut u64) {
-    if WITHOUT.iter().any(|w| path.ends_with(w)) {
-        return;
-    }
-    if path.is_dir() {
-        let mut inside: Vec<_> = fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path()).collect();
-        inside.sort();
-        inside.iter().for_each(|p| add(p, sum));
-    } else if let (Some(name), Ok(bytes)) = (path.file_name(), fs::read(path)) {
-        *sum = fnv::add(*sum, name.as_encoded_bytes().iter().copied().chain(bytes));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is built in is part of the simulator, and a file that is new or gone there makes it again.
+    #[test]
+    fn sources_hold_what_is_built_in() {
+        let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+        let (data, build) = (read("crates/wattif/src/data.rs"), read("crates/wattif/build.rs"));
+        let built_in: Vec<&str> = data.split("include_dir!(\"$CARGO_MANIFEST_DIR/../../").skip(1).collect();
+        assert!(built_in.len() >= 4, "{built_in:?}");
+        for folder in built_in.iter().map(|rest| rest.split('"').next().unwrap()) {
+            assert!(SOURCES.contains(&folder) && build.contains(&format!("\"{folder}\"")), "{folder}");
+        }
+        assert!(SOURCES.iter().all(|path| root().join(path).exists()));
     }
 }

@@ -11,7 +11,7 @@ use crate::platform_toml::MAX_US;
 use crate::words::quoted;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::MAX_STATES;
+use wattif_model::platform::CPUIDLE_STATE_MAX;
 
 /// More levels of power domains than any machine has.
 const MAX_LEVELS: usize = 16;
@@ -131,7 +131,7 @@ impl Table {
         if sorted {
             states.sort_by_key(|s| s.residency_us);
         }
-        states.truncate(MAX_STATES);
+        states.truncate(CPUIDLE_STATE_MAX);
         states
     }
 }
@@ -207,7 +207,7 @@ fn chain(cpu: &Node, handles: &Handles<'_>, odd: &mut Odd<'_>) -> Vec<u32> {
 /// The states that a property names; of a CPU alone, where nobody says more.
 fn states<'a>(node: &Node, prop: &'static str, handles: &Handles<'a>, odd: &mut Odd<'a>) -> Vec<Idle> {
     let mut found = Vec::new();
-    for handle in node.cells(prop).unwrap_or_default().into_iter().take(MAX_STATES) {
+    for handle in node.cells(prop).unwrap_or_default().into_iter().take(CPUIDLE_STATE_MAX) {
         let Some(node) = handles.get(&handle).copied() else {
             odd.dangling.entry(prop).or_default().insert(handle);
             continue;

@@ -6,7 +6,7 @@ use crate::toml_tree::{Report, Span, Table};
 use crate::words::quoted;
 use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::{Actual, Advertised, Cluster, IdleState, MAX_STATES, PowerUnit, Scope};
+use wattif_model::platform::{Actual, Advertised, CPUIDLE_STATE_MAX, Cluster, IdleState, PowerUnit, Scope};
 
 /// A cluster and where it stands.
 pub(super) struct Placed {
@@ -27,8 +27,12 @@ fn clusters(mut table: Table, report: &mut Report) -> Vec<Placed> {
     let span = table.span.clone();
     let sets = table.need("cpus", report).map(|n| cpulist::parts(n, "cpus", None, report)).unwrap_or_default();
     let states = table.tables("idle", report);
-    if states.is_empty() || states.len() > MAX_STATES {
-        report.error(CODES.range, span.clone(), format!("a cluster has 1 to {MAX_STATES} idle states in `idle`"));
+    if states.is_empty() || states.len() > CPUIDLE_STATE_MAX {
+        report.error(
+            CODES.range,
+            span.clone(),
+            format!("a cluster has 1 to {CPUIDLE_STATE_MAX} idle states in `idle`"),
+        );
         return vec![];
     }
     let said = report.list.len();

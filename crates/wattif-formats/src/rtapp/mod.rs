@@ -107,6 +107,37 @@ pub enum Dialect {
     LegacySuspend,
 }
 
+impl Dialect {
+    /// All, the default first.
+    pub const ALL: [Dialect; 3] = [Dialect::Workgen, Dialect::RtApp, Dialect::LegacySuspend];
+    /// The word for rt-app's own that people write besides its name.
+    pub const ALIAS: (&str, Dialect) = ("rt-app", Dialect::RtApp);
+
+    /// As it is asked for.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Dialect::Workgen => "workgen",
+            Dialect::RtApp => "rtapp",
+            Dialect::LegacySuspend => "legacy-suspend",
+        }
+    }
+
+    /// By name.
+    pub fn parse(name: &str) -> Option<Dialect> {
+        let named = Dialect::ALL.into_iter().find(|d| d.name() == name);
+        named.or((name == Dialect::ALIAS.0).then_some(Dialect::ALIAS.1))
+    }
+
+    /// One line: how a file is read.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Dialect::Workgen => "Repeated keys are events of their own, as after rt-app's workgen",
+            Dialect::RtApp => "Exactly as rt-app's own parser: of repeated keys the last value counts. Also: rt-app",
+            Dialect::LegacySuspend => "As workgen, and the value of `suspend` is the name waited on (before 2025)",
+        }
+    }
+}
+
 /// What a reading needs besides the text.
 #[derive(Clone, Debug, Default)]
 pub struct Options {

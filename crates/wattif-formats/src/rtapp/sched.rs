@@ -37,9 +37,8 @@ const LEAST_BUDGET: Ns = Ns(1024);
 
 /// The policy a name stands for.
 pub(super) fn policy(member: &Member, report: &mut Report) -> Option<Policy> {
-    use Policy::*;
     let name = values::text(member, report)?;
-    let found = [Normal, Batch, Idle, Rr, Fifo, Deadline].into_iter().find(|p| p.name() == name);
+    let found = Policy::by_name(name);
     if found.is_none() {
         report.error("rtapp::E06", member.value.span.clone(), format!("unknown policy {}", quoted(name)));
     }

@@ -4,9 +4,10 @@
 //! everywhere, and nothing else of its kind behind that pid, so the last `pid=` is the one; other fields are looked for behind it. A line
 //! with two names is split where the second begins, which is behind the last field that belongs to the first.
 
-use super::kinds::{BALANCES, INTS, Kind, REASONS, Row, letter_bits};
+use super::kinds::{INTS, Kind, Row, letter_bits};
 use super::text::{Fields, number};
 use std::ops::Range;
+use wattif_model::trace::{BalanceKind, PlacementReason};
 
 /// The numbers and names of a row; `None` when they are not there.
 pub(super) fn by_key<'a>(row: &Row, fields: &'a [u8]) -> Option<Fields<'a>> {
@@ -101,6 +102,10 @@ fn open_end(rest: &[u8]) -> usize {
     (0..rest.len()).filter(|&i| rest[i] == b' ').find(ends).unwrap_or(rest.len())
 }
 
+fn as_text(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok()
+}
+
 /// Numbers, and the words that stand for some.
 fn parse(kind: Kind, name: &str, value: &[u8]) -> Option<i64> {
     match (kind, name) {
@@ -108,10 +113,10 @@ fn parse(kind: Kind, name: &str, value: &[u8]) -> Option<i64> {
         (Kind::IdleMiss, _) if value == b"below" => Some(1),
         (Kind::IdleMiss, _) if value == b"above" => Some(0),
         (Kind::Placement, "reason") => {
-            REASONS.iter().position(|r| r.1.as_bytes() == value).map(|i| i as i64).or(number(value))
+            as_text(value).and_then(PlacementReason::by_name).map(|r| r.number() as i64).or(number(value))
         }
         (Kind::Balance, "kind") => {
-            BALANCES.iter().position(|r| r.1.as_bytes() == value).map(|i| i as i64).or(number(value))
+            as_text(value).and_then(BalanceKind::by_name).map(|k| k.number() as i64).or(number(value))
         }
         (Kind::IdleChoice, _) if value == b"unknown" => Some(-1),
         _ if value == b"true" => Some(1),

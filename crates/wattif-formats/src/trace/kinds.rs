@@ -2,14 +2,15 @@
 //!
 //! Binary formats look fields up by name once per file, text once per line; both hand the numbers to [`Kind::event`].
 
+use wattif_model::platform::CPUIDLE_STATE_MAX;
 use wattif_model::trace::{
     BalanceChoice, BalanceKind, Event, FrequencyChoice, IdleChoice, IdleWeights, Placement, PlacementReason, PrevState,
     Recorded,
 };
 use wattif_model::{CpuId, DomainId, Ns, Pid};
 
-/// Most numeric fields of a kind.
-pub(super) const INTS: usize = 11;
+/// Most numeric fields of a kind: a weight for each idle state, and the state they are of.
+pub(super) const INTS: usize = 1 + CPUIDLE_STATE_MAX;
 
 /// Events that are understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,31 +166,6 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Row> {
     ROWS.iter().find(|r| r.name.as_bytes() == name)
 }
 
-/// Reasons in a fixed order: their numbers in binary formats.
-pub(super) const REASONS: [(PlacementReason, &str); 14] = [
-    (PlacementReason::Pinned, "pinned"),
-    (PlacementReason::TargetIdle, "target_idle"),
-    (PlacementReason::PrevIdle, "prev_idle"),
-    (PlacementReason::RecentIdle, "recent_idle"),
-    (PlacementReason::IdleCore, "idle_core"),
-    (PlacementReason::IdleSmt, "idle_smt"),
-    (PlacementReason::IdleScan, "idle_scan"),
-    (PlacementReason::SchedIdle, "sched_idle"),
-    (PlacementReason::IdleCapacity, "idle_capacity"),
-    (PlacementReason::Target, "target"),
-    (PlacementReason::Idlest, "idlest"),
-    (PlacementReason::LeastLoaded, "least_loaded"),
-    (PlacementReason::Energy, "energy"),
-    (PlacementReason::Priority, "priority"),
-];
-/// Kinds of balance pass in a fixed order.
-pub(super) const BALANCES: [(BalanceKind, &str); 4] = [
-    (BalanceKind::Periodic, "periodic"),
-    (BalanceKind::NewIdle, "newidle"),
-    (BalanceKind::Nohz, "nohz"),
-    (BalanceKind::Active, "active"),
-];
-
 /// `TASK_*` bits as `sched_switch` has them since 4.14.
 pub(super) const TASK_INTERRUPTIBLE: i64 = 1;
 const TASK_UNINTERRUPTIBLE: i64 = 2;
@@ -315,7 +291,7 @@ impl Kind {
                 this_cpu: cpu(n[2]),
                 target: cpu(n[3]),
                 cpu: cpu(n[4]),
-                reason: REASONS.get(n[5] as usize)?.0,
+                reason: *PlacementReason::ALL.get(n[5] as usize)?,
                 scanned: small(n[6]),
                 nr_running: small(n[7]),
             }),
@@ -337,12 +313,12 @@ impl Kind {
             }),
             Kind::IdleWeights => {
                 let told = n[1..].iter().take_while(|w| **w >= 0).count();
-                let mut weights = [0; 10];
+                let mut weights = [0; CPUIDLE_STATE_MAX];
                 weights.iter_mut().zip(&n[1..=told]).for_each(|(to, w)| *to = small(*w));
                 Event::IdleWeights(IdleWeights { entered: n[0].clamp(0, 255) as u8, states: told as u8, weights })
             }
             Kind::Balance => Event::Balance(BalanceChoice {
-                kind: BALANCES.get(n[0] as usize)?.0,
+                kind: *BalanceKind::ALL.get(n[0] as usize)?,
                 dst_cpu: cpu(n[1]),
                 src_cpu: cpu(n[2]),
                 moved: small(n[3]),
@@ -454,14 +430,13 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
             Kind::CfsPeriod
         }
         Event::Placement(p) => {
-            let reason = REASONS.iter().position(|r| r.0 == p.reason).unwrap_or(0) as i64;
             set(&[
                 p.pid.0.into(),
                 p.prev_cpu.0.into(),
                 p.this_cpu.0.into(),
                 p.target.0.into(),
                 p.cpu.0.into(),
-                reason,
+                p.reason.number() as i64,
                 p.scanned.into(),
                 p.nr_running.into(),
             ]);
@@ -492,8 +467,7 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
             Kind::IdleWeights
         }
         Event::Balance(b) => {
-            let kind = BALANCES.iter().position(|k| k.0 == b.kind).unwrap_or(0) as i64;
-            set(&[kind, b.dst_cpu.0.into(), b.src_cpu.0.into(), b.moved.into(), b.imbalance.into()]);
+            set(&[b.kind.number() as i64, b.dst_cpu.0.into(), b.src_cpu.0.into(), b.moved.into(), b.imbalance.into()]);
             Kind::Balance
         }
         Event::PeltCfs { util_avg, runnable_avg, load_avg, util_est } => {
@@ -565,6 +539,29 @@ mod tests {
         for event in events {
             let (kind, n) = numbers(&event).unwrap();
             assert_eq!(kind.event(&n, false), Some(Recorded::Event(event)));
+        }
+    }
+
+    /// Every kind of the simulator's events, with every reason and every balance pass.
+    #[test]
+    fn all_kinds_to_numbers_and_back() {
+        let of_recordings =
+            [Kind::NewTask, Kind::Rename, Kind::Exec, Kind::CpuFrequency, Kind::IrqEnter, Kind::IrqExit];
+        for row in ROWS {
+            let mut read = 0;
+            for i in 0..PlacementReason::ALL.len() as i64 {
+                let Some(Recorded::Event(event)) = row.kind.event(&[i; INTS], false) else { continue };
+                let (kind, n) = numbers(&event).expect(row.name);
+                assert_eq!((kind, kind.event(&n, false)), (row.kind, Some(Recorded::Event(event))));
+                read += 1;
+            }
+            let all = match row.kind {
+                kind if of_recordings.contains(&kind) => 0,
+                Kind::Balance => BalanceKind::ALL.len(),
+                Kind::TickStop => PlacementReason::ALL.len() - 1, // 0: it was not stopped
+                _ => PlacementReason::ALL.len(),
+            };
+            assert_eq!(read, all, "{}", row.name);
         }
     }
 

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use wattif_model::Pid;
 use wattif_model::trace::ThreadInfo;
+use wattif_model::workload::Policy;
 
 pub(super) const DEADLINE: &str = "SCHED_DEADLINE";
 /// Priority of the idle task (`init_idle` leaves it).
@@ -32,10 +33,10 @@ impl Names {
         self.deadline.remove(&pid);
         self.real_time.remove(&pid);
         self.lesser.get_mut().remove(&pid);
-        match thread.policy {
-            DEADLINE | "SCHED_OTHER" | "SCHED_BATCH" | "SCHED_IDLE" => self.deadline.insert(pid),
-            "SCHED_FIFO" | "SCHED_RR" => self.real_time.insert(pid),
-            _ => false, // of a recording, where -1 was seen by the reader
+        match Policy::by_name(thread.policy) {
+            Some(policy) if policy.is_rt() => self.real_time.insert(pid),
+            Some(_) => self.deadline.insert(pid),
+            None => false, // of a recording, where -1 was seen by the reader
         };
         let comm = thread.comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         if pid.at() >= DENSE {

@@ -352,7 +352,6 @@ fn stamp(rest: &[u8]) -> Option<(Stamp, &[u8])> {
 }
 
 /// `comm-pid`, `comm-pid (tgid)` or perf's `comm pid/tid`, `comm tid`.
-#[allow(clippy::type_complexity)]
 fn who(prefix: &[u8]) -> Option<(&[u8], i64, Option<i64>, bool)> {
     let mut prefix = trim_end(prefix);
     let mut tgid = None;

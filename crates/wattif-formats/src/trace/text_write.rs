@@ -4,7 +4,6 @@
 //! the policy saw. Of the flags, `h` (in an interrupt) is told of `sched_waking`, the others never; a recording that has no
 //! flags is written without them. Policies, groups, which threads are background, and the names of marks stand in comments.
 
-use super::kinds::{BALANCES, REASONS};
 use super::names::Names;
 use super::text::{ARCH, GROUP, MARK, RELEASE, THREAD};
 use super::told;
@@ -242,7 +241,7 @@ fn decision(event: &Event) -> Option<String> {
             p.this_cpu,
             p.target,
             p.cpu,
-            REASONS.iter().find(|r| r.0 == p.reason).map_or("", |r| r.1),
+            p.reason.name(),
             p.scanned,
             p.nr_running
         ),
@@ -260,7 +259,7 @@ fn decision(event: &Event) -> Option<String> {
             format!("entered={}{}", w.entered, weights.concat())
         }
         Event::Balance(b) => {
-            let kind = BALANCES.iter().find(|k| k.0 == b.kind).map_or("", |k| k.1);
+            let kind = b.kind.name();
             let (dst, src, moved, imbalance) = (b.dst_cpu, b.src_cpu, b.moved, b.imbalance);
             format!("kind={kind} dst_cpu={dst} src_cpu={src} moved={moved} imbalance={imbalance}")
         }

@@ -12,7 +12,7 @@ use crate::cgroup;
 use std::collections::BTreeMap;
 use wattif_model::Ns;
 use wattif_model::trace::{DlParams, ThreadInfo};
-use wattif_model::workload::GroupSpec;
+use wattif_model::workload::{GroupSpec, Policy};
 
 /// Of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,11 +37,10 @@ pub(super) fn word(t: &ThreadInfo) -> String {
 
 /// What a word says; nothing where it is none.
 pub(super) fn thread(word: &[u8]) -> Told {
-    const POLICIES: [&str; 6] = ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_FIFO", "SCHED_RR", DEADLINE];
     let text = String::from_utf8_lossy(word);
     let (text, group) = text.split_once('@').unwrap_or((&text, "0"));
     let (policy, dl) = text.split_once(':').unwrap_or((text, ""));
-    let policy = POLICIES.into_iter().find(|p| *p == policy);
+    let policy = Policy::by_name(policy).map(Policy::name);
     let Ok(group) = group.parse() else { return Told::default() };
     Told { policy, dl: dl_params(dl).filter(|_| policy == Some(DEADLINE)), group }
 }

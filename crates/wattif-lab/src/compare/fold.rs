@@ -25,15 +25,43 @@ pub struct Comparison {
     pub deadlock: Vec<Option<Deadlock>>,
 }
 
-impl MetricRow {
-    /// The word for a change to `ratio` times the first's.
-    pub fn word(&self, ratio: f64) -> &'static str {
-        match (self.neutral, ratio < 1.0, self.better) {
-            (true, true, _) => "less",
-            (true, false, _) => "more",
-            (_, true, Better::Lower) | (_, false, Better::Higher) => "better",
-            _ => "worse",
+/// What is said of a difference that chance does not explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The change is to the good.
+    Better,
+    /// The change is to the bad.
+    Worse,
+    /// Higher, of a metric that is good neither way.
+    More,
+    /// Lower, of a metric that is good neither way.
+    Less,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Better => "better",
+            Verdict::Worse => "worse",
+            Verdict::More => "more",
+            Verdict::Less => "less",
         }
+    }
+}
+
+impl MetricRow {
+    /// What is to be said of kernel `k` beside the first; `None`: chance may explain the difference.
+    fn verdict(&self, k: usize) -> Option<Verdict> {
+        self.ratio_to_first[k].p_holm.filter(|p| *p < 0.05)?;
+        let lower = self.per_kernel[k].mean < self.per_kernel[0].mean;
+        Some(match (self.neutral, lower, self.better) {
+            (true, true, _) => Verdict::Less,
+            (true, false, _) => Verdict::More,
+            (_, true, Better::Lower) | (_, false, Better::Higher) => Verdict::Better,
+            _ => Verdict::Worse,
+        })
     }
 }
 
@@ -76,6 +104,8 @@ pub struct RatioRow {
     pub p_holm: Option<f64>,
     /// Effect size: Cohen's d of the paired differences; `None` below two seeds, or where they do not vary.
     pub effect: Option<f64>,
+    /// Where the corrected p is below 0.05; otherwise `None`.
+    pub verdict: Option<Verdict>,
 }
 
 /// Compare kernels by the metrics of `names`. `runs[kernel][i]` is the report of the i-th seed; every kernel has the
@@ -127,14 +157,18 @@ fn ratio(variant: Option<&[f64]>, first: Option<&[f64]>) -> RatioRow {
     };
     let r = paired_ratio(variant, first);
     let effect = Some(cohens_dz(variant, first)).filter(|d| d.is_finite());
-    RatioRow { value: Some(r.value).filter(|v| v.is_finite()), ci95: r.ci95, p: Some(r.p), p_holm: None, effect }
+    let value = Some(r.value).filter(|v| v.is_finite());
+    RatioRow { value, ci95: r.ci95, p: Some(r.p), effect, ..RatioRow::default() }
 }
 
-/// Holm over all comparisons made; those of the first kernel with itself are none.
+/// Holm over all comparisons made, and what that lets say; those of the first kernel with itself are none.
 fn correct(metrics: &mut [MetricRow]) {
     let mut made: Vec<&mut RatioRow> = metrics.iter_mut().flat_map(|m| m.ratio_to_first.iter_mut().skip(1)).collect();
     let p: Vec<f64> = made.iter().map(|r| r.p.unwrap_or(f64::NAN)).collect();
     made.iter_mut().zip(holm(&p)).for_each(|(r, p)| r.p_holm = Some(p).filter(|p| !p.is_nan()));
+    for m in metrics {
+        (1..m.ratio_to_first.len()).for_each(|k| m.ratio_to_first[k].verdict = m.verdict(k));
+    }
 }
 
 /// The metrics a comparison shows when none are named: those of the workload's own marks, then those of a fixed
@@ -230,7 +264,33 @@ pub(super) mod tests {
         assert_eq!((&json["metrics"][5]["name"], &json["metrics"][5]["neutral"]), (&"slices".into(), &true.into()));
         assert_eq!(json["metrics"][1]["per_kernel"][0]["ci95"].as_array().unwrap().len(), 2);
         assert!(json["metrics"][1]["ratio_to_first"][1]["p"].is_f64());
+        // Six pairs: an interval far from 1, and a p that the correction over seven rows lifts above 0.05.
+        assert!(json["metrics"][1]["ratio_to_first"][1]["verdict"].is_null());
         assert_eq!(json["spec"]["platform"], "bed");
+    }
+
+    #[test]
+    fn verdicts() {
+        let of = |mean: f64, slices| {
+            let mut r = report(mean);
+            r.metrics.slices = slices;
+            r
+        };
+        let runs: [Vec<RunReport>; 2] = [100, 200].map(|slices| {
+            (0..10).map(|i| of(if slices == 100 { 100.0 + f64::from(i) } else { 5.0 }, slices)).collect()
+        });
+        let back = [runs[1].clone(), runs[0].clone()];
+        let names = ["wu_lat_us.mean", "migrations", "slices"];
+        for (runs, said) in [(runs, ["better", "", "more"]), (back, ["worse", "", "less"])] {
+            let c = fold(serde_json::Value::Null, &["a".into(), "b".into()], &names, &runs);
+            let json = serde_json::to_value(&c).unwrap();
+            for (m, said) in json["metrics"].as_array().unwrap().iter().zip(said) {
+                assert!(m["ratio_to_first"][0]["verdict"].is_null());
+                assert_eq!(m["ratio_to_first"][1]["verdict"].as_str().unwrap_or(""), said, "{m}");
+            }
+            let text = c.to_text();
+            assert!(text.lines().filter(|l| l.ends_with(said[0])).count() == 1 && text.contains(said[2]), "{text}");
+        }
     }
 
     #[test]

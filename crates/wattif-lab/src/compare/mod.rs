@@ -9,6 +9,6 @@ mod render;
 mod unlike;
 
 pub(crate) use fold::unit_of;
-pub use fold::{Comparison, Estimate, MetricRow, RatioRow, SCHEMA, fold, headline_metrics};
+pub use fold::{Comparison, Estimate, MetricRow, RatioRow, SCHEMA, Verdict, fold, headline_metrics};
 pub use plan::{Plan, PlannedRun};
 pub use unlike::unlike;

@@ -1,6 +1,6 @@
 //! A comparison as text and as Markdown: the same table.
 
-use super::fold::{Comparison, MetricRow};
+use super::fold::{Comparison, MetricRow, Verdict};
 use crate::stats::FEWEST;
 use crate::table::{Align, Table, cell, interval, number, p_value};
 
@@ -47,7 +47,7 @@ impl Comparison {
             cells.push(ratio.ci95.map_or("–".into(), short));
             cells.push(p_value(ratio.p_holm.unwrap_or(f64::NAN)));
             cells.push(ratio.effect.map_or("–".into(), |d| number(d, 3)));
-            cells.push(verdict(metric, k).to_owned());
+            cells.push(ratio.verdict.map_or("", Verdict::name).to_owned());
         }
         cells
     }
@@ -75,17 +75,9 @@ impl Comparison {
     }
 }
 
-/// Better or worse, of neutral metrics less or more; only where chance is no likely explanation.
-fn verdict(metric: &MetricRow, k: usize) -> &'static str {
-    let ratio = &metric.ratio_to_first[k];
-    let real = ratio.p_holm.is_some_and(|p| p < 0.05);
-    if real { metric.word(ratio.value.unwrap_or(1.0)) } else { "" }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::fold::fold;
-    use super::super::fold::tests::{comparison, report};
+    use super::super::fold::tests::comparison;
 
     #[test]
     fn text_is_aligned() {
@@ -98,20 +90,5 @@ mod tests {
         assert!(lines[mean + 1].contains("linux-5.4") && column(lines[mean]) > 0, "{text}");
         assert!(text.contains("6 seeds:") && text.lines().all(|l| l == l.trim_end()));
         assert!(comparison().to_markdown().contains("| wu_lat_us.mean | µs | linux-5.3 | 1030 |"));
-    }
-
-    #[test]
-    fn verdicts() {
-        let of = |mean: f64, slices| {
-            let mut r = report(mean);
-            r.metrics.slices = slices;
-            r
-        };
-        let slow = (0..10).map(|i| of(100.0 + f64::from(i), 100)).collect();
-        let runs = [slow, (0..10).map(|_| of(5.0, 200)).collect()];
-        let names = ["wu_lat_us.mean", "migrations", "slices"];
-        let text = fold(serde_json::Value::Null, &["a".into(), "b".into()], &names, &runs).to_text();
-        assert_eq!(text.matches("better").count(), 1, "{text}");
-        assert!(text.lines().any(|l| l.ends_with("more")) && !text.contains("worse"), "{text}");
     }
 }

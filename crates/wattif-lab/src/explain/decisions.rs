@@ -4,7 +4,7 @@
 //! A run is long and the difference is usually near its beginning, so nothing is kept at first: [`Decisions`] makes a sum for
 //! each of many stretches of time. The first stretch whose sums differ is run again with a [`Recorder`].
 
-use wattif_model::trace::{BalanceKind, Event, Interest, Observer, PlacementReason};
+use wattif_model::trace::{Event, Interest, Observer, PlacementReason};
 use wattif_model::{CpuId, Ns};
 
 /// Stretches per run.
@@ -102,7 +102,7 @@ impl Decision {
                 f.iowait_boost
             )),
             Event::Idle(i) => Some(format!("expected {}, next timer in {}", ns(i.predicted_ns), ns(i.sleep_length_ns))),
-            Event::Balance(b) => Some(format!("{} balance, imbalance {}", kind(b.kind), b.imbalance)),
+            Event::Balance(b) => Some(format!("{} balance, imbalance {}", b.kind.name(), b.imbalance)),
             _ => None,
         }
     }
@@ -169,15 +169,6 @@ fn reason(reason: PlacementReason) -> &'static str {
     }
 }
 
-fn kind(kind: BalanceKind) -> &'static str {
-    match kind {
-        BalanceKind::Periodic => "periodic",
-        BalanceKind::NewIdle => "newidle",
-        BalanceKind::Nohz => "nohz",
-        BalanceKind::Active => "active",
-    }
-}
-
 fn ns(ns: u64) -> String {
     if ns == u64::MAX { "unknown".into() } else { format!("{:.1} µs", ns as f64 / 1e3) }
 }
@@ -236,6 +227,7 @@ pub fn parting(a: &[Decision], b: &[Decision]) -> Option<Parting> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wattif_model::trace::BalanceKind;
     use wattif_model::trace::{FrequencyChoice, IdleChoice};
     use wattif_model::{DomainId, Pid};
 

@@ -246,8 +246,7 @@ fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Option
     } else {
         attr.nice = (i16::from(prio) - 120).clamp(-20, 19) as i8;
     }
-    let all = [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Fifo, Policy::Rr];
-    let told = told.and_then(|t| all.into_iter().find(|p| p.name() == t));
+    let told = told.and_then(Policy::by_name).filter(|p| *p != Policy::Deadline);
     let asked = options.policies.iter().find(|(name, _)| is_named(comm, name)).map(|p| p.1);
     if let Some(policy) = asked.or(told).filter(|p| has_policy(prio, *p)) {
         attr.policy = policy;

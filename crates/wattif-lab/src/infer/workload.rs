@@ -34,6 +34,7 @@ use super::steps::{self, Step};
 use super::unlike::{self, first_opps, nearest};
 use super::wakers::Wakers;
 use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::kernel;
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, PrevState, Recorded, Recording};
 use wattif_model::units::CAPACITY_SCALE;
@@ -206,9 +207,8 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
 
 /// The first two numbers of the kernel's release, where that is told.
 fn version(recording: &Recording) -> Option<(u32, u32)> {
-    let numbers = recording.release.as_deref()?.trim_start_matches(|c: char| !c.is_ascii_digit());
-    let mut numbers = numbers.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
-    Some((numbers.next()?, numbers.next().unwrap_or(0)))
+    // Our own traces have the name of the profile there.
+    kernel::version(recording.release.as_deref()?.trim_start_matches(|c: char| !c.is_ascii_digit()))
 }
 
 /// The kernel's per-CPU stoppers: every simulation has its own.

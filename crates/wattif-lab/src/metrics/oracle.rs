@@ -17,7 +17,7 @@
 
 use super::distribution::{Distribution, Summary};
 use serde::{Deserialize, Serialize};
-use wattif_model::platform::{Cluster, Platform, PowerTable, PowerUnit, Scope};
+use wattif_model::platform::{CPUIDLE_STATE_MAX, Cluster, Platform, PowerTable, PowerUnit, Scope};
 use wattif_model::trace::{Event, IdleCause, IdlePeriod, Interest, Observer, PowerLevel};
 use wattif_model::{CpuId, Fj, Ns, Uw};
 
@@ -101,9 +101,6 @@ struct Cpu {
 
 /// By the shallowest state that one of the other hardware threads of the core is in (the first while one is awake): how long, ns.
 type Depths = [u64; CPUIDLE_STATE_MAX];
-
-/// States that a CPU may have (the kernel's constant).
-const CPUIDLE_STATE_MAX: usize = 10;
 
 /// A part of an idle period at one operating point.
 #[derive(Clone, Copy, Debug)]

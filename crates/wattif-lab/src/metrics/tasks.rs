@@ -2,7 +2,7 @@
 
 use super::pids::PidTable;
 use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
-use wattif_model::workload::{Op, TaskSpec};
+use wattif_model::workload::{Op, Policy, TaskSpec};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Totals of one thread.
@@ -23,7 +23,7 @@ pub struct TaskTotals {
 impl TaskTotals {
     /// Of the policies that its program names, those with which it ran.
     pub fn had(&self, policies: &str) -> String {
-        let fair = |name: &str| ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE"].contains(&name);
+        let fair = |name: &str| Policy::by_name(name).is_some_and(Policy::is_fair);
         let had = |name: &&str| self.ran_as[usize::from(!fair(name))];
         policies.split(", ").filter(had).collect::<Vec<_>>().join(", ")
     }

@@ -137,7 +137,7 @@ impl PowerUnit {
 }
 
 fn cluster(c: &Cluster) -> Checked {
-    range("number of idle states", c.idle.len(), 1..=MAX_STATES)?;
+    range("number of idle states", c.idle.len(), 1..=CPUIDLE_STATE_MAX)?;
     each("idle state", &c.idle, |s| {
         range("advertised.exit_ns", s.advertised.exit_ns, 0..=MAX_NS)?;
         range("advertised.residency_ns", s.advertised.residency_ns, 0..=MAX_NS)?;

@@ -1,6 +1,34 @@
 //! The events. Names and fields of the first group are the kernel's tracepoints.
 
 use crate::ids::{ClusterId, CpuId, DomainId, Pid};
+use crate::platform::CPUIDLE_STATE_MAX;
+
+/// An enum whose variants have words; in binary formats, numbers in the order in which they are written here.
+macro_rules! named {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            /// All, in the order of their numbers.
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
+
+            /// Its word in traces.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $word,)* }
+            }
+            /// Its number in traces.
+            pub const fn number(self) -> usize {
+                self as usize
+            }
+            /// By its word.
+            pub fn by_name(name: &str) -> Option<$name> {
+                $name::ALL.iter().copied().find(|v| v.name() == name)
+            }
+        }
+    };
+}
 
 /// Why a thread left its CPU (`prev_state` of `sched_switch`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -351,37 +379,38 @@ pub struct IdlePeriod {
     pub late_ns: u64,
 }
 
-/// Which rule chose the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PlacementReason {
-    /// Only one CPU allowed.
-    Pinned,
-    /// `select_idle_sibling`: the target itself was idle.
-    TargetIdle,
-    /// The previous CPU was idle.
-    PrevIdle,
-    /// The recently used CPU was idle.
-    RecentIdle,
-    /// A fully idle core.
-    IdleCore,
-    /// An idle SMT sibling.
-    IdleSmt,
-    /// An idle CPU found by the scan.
-    IdleScan,
-    /// The CPU runs only SCHED_IDLE tasks.
-    SchedIdle,
-    /// An idle CPU with enough capacity.
-    IdleCapacity,
-    /// Nothing idle found: the target of `wake_affine`.
-    Target,
-    /// `find_idlest_cpu`: shallowest idle CPU.
-    Idlest,
-    /// `find_idlest_cpu`: least loaded CPU.
-    LeastLoaded,
-    /// Energy-aware: the cheapest CPU.
-    Energy,
-    /// Real-time or deadline placement.
-    Priority,
+named! {
+    /// Which rule chose the CPU.
+    PlacementReason {
+        /// Only one CPU allowed.
+        Pinned = "pinned",
+        /// `select_idle_sibling`: the target itself was idle.
+        TargetIdle = "target_idle",
+        /// The previous CPU was idle.
+        PrevIdle = "prev_idle",
+        /// The recently used CPU was idle.
+        RecentIdle = "recent_idle",
+        /// A fully idle core.
+        IdleCore = "idle_core",
+        /// An idle SMT sibling.
+        IdleSmt = "idle_smt",
+        /// An idle CPU found by the scan.
+        IdleScan = "idle_scan",
+        /// The CPU runs only SCHED_IDLE tasks.
+        SchedIdle = "sched_idle",
+        /// An idle CPU with enough capacity.
+        IdleCapacity = "idle_capacity",
+        /// Nothing idle found: the target of `wake_affine`.
+        Target = "target",
+        /// `find_idlest_cpu`: shallowest idle CPU.
+        Idlest = "idlest",
+        /// `find_idlest_cpu`: least loaded CPU.
+        LeastLoaded = "least_loaded",
+        /// Energy-aware: the cheapest CPU.
+        Energy = "energy",
+        /// Real-time or deadline placement.
+        Priority = "priority",
+    }
 }
 
 /// A placement with its inputs.
@@ -447,7 +476,7 @@ pub struct IdleWeights {
     /// How many of `weights` there are.
     pub states: u8,
     /// By state, 1/100 %.
-    pub weights: [u16; 10],
+    pub weights: [u16; CPUIDLE_STATE_MAX],
 }
 
 /// What a balance pass did.
@@ -474,15 +503,16 @@ pub struct BalancePass {
     pub cost_ns: u32,
 }
 
-/// Kinds of balance pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BalanceKind {
-    /// On the tick.
-    Periodic,
-    /// The CPU is about to go idle.
-    NewIdle,
-    /// For an idle CPU whose tick is stopped.
-    Nohz,
-    /// The stopper pushed the running task.
-    Active,
+named! {
+    /// Kinds of balance pass.
+    BalanceKind {
+        /// On the tick.
+        Periodic = "periodic",
+        /// The CPU is about to go idle.
+        NewIdle = "newidle",
+        /// For an idle CPU whose tick is stopped.
+        Nohz = "nohz",
+        /// The stopper pushed the running task.
+        Active = "active",
+    }
 }

@@ -295,6 +295,14 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// All.
+    pub const ALL: [Policy; 6] =
+        [Policy::Normal, Policy::Batch, Policy::Idle, Policy::Fifo, Policy::Rr, Policy::Deadline];
+
+    /// By the kernel's name.
+    pub fn by_name(name: &str) -> Option<Policy> {
+        Policy::ALL.into_iter().find(|p| p.name() == name)
+    }
     /// The kernel's name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -315,6 +323,15 @@ impl Policy {
         matches!(self, Policy::Fifo | Policy::Rr)
     }
 }
+
+/// Weight of each nice value from −20, unscaled: 10 % of CPU time per step (`sched_prio_to_weight`).
+#[rustfmt::skip]
+pub const SCHED_PRIO_TO_WEIGHT: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
+    9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
+    1024, 820, 655, 526, 423, 335, 272, 215, 172, 137,
+    110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+];
 
 /// `sched_attr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

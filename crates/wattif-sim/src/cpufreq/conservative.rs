@@ -48,7 +48,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "sampling_rate_us",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "1..=4294967295"],
         doc: "time between samples, µs; auto: what the driver says",
     },
     Tunable {
@@ -63,7 +63,12 @@ pub const TUNABLES: &[Tunable] = &[
         allowed: &["1..=100"],
         doc: "load below which it falls, per cent; below up_threshold",
     },
-    Tunable { name: "freq_step_pct", default: "5", allowed: &[], doc: "step, per cent of the highest frequency" },
+    Tunable {
+        name: "freq_step_pct",
+        default: "5",
+        allowed: &["0..=100"],
+        doc: "step, per cent of the highest frequency",
+    },
     Tunable {
         name: "sampling_down_factor",
         default: "1",

@@ -14,7 +14,7 @@ pub const NO_IDLE_PERIODS: u32 = u32::MAX;
 /// Tunables of both governors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DbsTunables {
-    /// Time between samples, µs; `None`: the driver's rate limit, at least two ticks.
+    /// Time between samples, µs, at least 1; `None`: the driver's rate limit, at least two ticks.
     pub sampling_rate_us: Option<u32>,
     /// Load above which the frequency rises, per cent.
     pub up_threshold: u32,
@@ -52,7 +52,7 @@ impl Dbs {
     #[doc(alias = "cpufreq_dbs_governor_start")]
     pub fn start(policy: CpufreqPolicy, tunables: &DbsTunables, now_ns: u64, view: &dyn FreqView) -> Dbs {
         let default_rate = || policy.transition_delay_us().max(2 * policy.tick_ns / 1000) as u32;
-        let sampling_rate_us = tunables.sampling_rate_us.unwrap_or_else(default_rate).max(1);
+        let sampling_rate_us = tunables.sampling_rate_us.unwrap_or_else(default_rate);
         let fresh = |&cpu: &CpuId| CpuDbs {
             cpu,
             prev_cpu_idle_us: view.idle_time_us(cpu),

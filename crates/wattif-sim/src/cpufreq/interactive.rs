@@ -56,10 +56,10 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "hispeed_freq_khz",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "0..=4294967295"],
         doc: "speed for a CPU that gets busy, kHz; auto: the highest",
     },
-    Tunable { name: "go_hispeed_load", default: "99", allowed: &[], doc: "load that leads there, per cent" },
+    Tunable { name: "go_hispeed_load", default: "99", allowed: &["0..=1000"], doc: "load that leads there, per cent" },
     Tunable {
         name: "above_hispeed_delay_us",
         default: "20000",
@@ -75,18 +75,28 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "min_sample_time_us",
         default: "80000",
-        allowed: &[],
+        allowed: &["0..=60000000"],
         doc: "how long a speed is kept at least, µs",
     },
-    Tunable { name: "timer_rate_us", default: "20000", allowed: &[], doc: "time between two looks at a CPU, µs" },
+    Tunable {
+        name: "timer_rate_us",
+        default: "20000",
+        allowed: &["1..=60000000"],
+        doc: "time between two looks at a CPU, µs",
+    },
     Tunable { name: "boost", default: "0", allowed: &["0", "1"], doc: "1: hispeed_freq or more all the time" },
     Tunable {
         name: "boostpulse_every_us",
         default: "0",
-        allowed: &[],
+        allowed: &["0..=60000000"],
         doc: "a pulse of boost every so often, as user space gives at a touch, µs; 0: never",
     },
-    Tunable { name: "boostpulse_duration_us", default: "80000", allowed: &[], doc: "how long a pulse lasts, µs" },
+    Tunable {
+        name: "boostpulse_duration_us",
+        default: "80000",
+        allowed: &["0..=60000000"],
+        doc: "how long a pulse lasts, µs",
+    },
 ];
 
 /// A value that depends on the frequency: that of the last step not above it.
@@ -303,7 +313,7 @@ impl FreqGovernor for Interactive {
             self.pulse(now);
         }
         let i = self.cpus.iter().position(|c| c.id == cpu)?;
-        let due = now - self.cpus[i].looked_at >= self.tunables.timer_rate_us.max(1);
+        let due = now - self.cpus[i].looked_at >= self.tunables.timer_rate_us;
         if due {
             self.look(i, now, view.idle_time_us(cpu));
         }

@@ -46,7 +46,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "sampling_rate_us",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "1..=4294967295"],
         doc: "time between samples, µs; auto: what the driver says",
     },
     Tunable {

@@ -72,31 +72,31 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["4.9", "4.9-qti", "6.1", "6.12"],
+        allowed: &Generation::NAMES,
         doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom (up to 6.7); or headroom before clamps",
     },
     Tunable {
         name: "rate_limit_us",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "0..=4294967295"],
         doc: "least time between two changes, µs; auto: what the driver says",
     },
     Tunable {
         name: "up_rate_limit_us",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "0..=4294967295"],
         doc: "generation 4.9: least time before a rise, µs; auto: rate_limit_us",
     },
     Tunable {
         name: "down_rate_limit_us",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "0..=4294967295"],
         doc: "generation 4.9: least time before a fall, µs; auto: rate_limit_us",
     },
     Tunable {
         name: "hispeed_freq_khz",
         default: "auto",
-        allowed: &["1000..=10000000"],
+        allowed: &["auto", "1000..=10000000"],
         doc: "generation 4.9-qti: a CPU that its frequency hardly carries gets at least this one; auto: 60 % of the highest",
     },
 ];
@@ -132,13 +132,8 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        match name {
-            "4.9" => Some(Generation::V4_9),
-            "4.9-qti" => Some(Generation::V4_9Qti),
-            "6.1" => Some(Generation::V6_1),
-            "6.12" => Some(Generation::V6_12),
-            _ => None,
-        }
+        let all = [Generation::V4_9, Generation::V4_9Qti, Generation::V6_1, Generation::V6_12];
+        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
     }
 
     /// Android's of 4.9, the vendor's included.

@@ -34,8 +34,12 @@ use crate::registry::Tunable;
 use wattif_model::trace::FrequencyChoice;
 
 /// Tunables of this policy.
-pub const TUNABLES: &[Tunable] =
-    &[Tunable { name: "setspeed_khz", default: "0", allowed: &[], doc: "frequency to hold, kHz; 0: the lowest" }];
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "setspeed_khz",
+    default: "0",
+    allowed: &["0..=4294967295"],
+    doc: "frequency to hold, kHz; 0: the lowest",
+}];
 
 /// The governor of one domain.
 #[derive(Clone, Debug, Default)]

@@ -18,11 +18,10 @@ pub mod teo_weighted;
 use crate::registry::Tunable;
 use std::ops::Deref;
 use wattif_model::ids::CpuId;
+pub use wattif_model::platform::CPUIDLE_STATE_MAX;
 use wattif_model::platform::IdleState;
 use wattif_model::trace::IdleWeights;
 
-/// The most idle states a CPU may have (the kernel's limit).
-pub const CPUIDLE_STATE_MAX: usize = 10;
 /// `latency_req_ns` where nothing limits the exit latency (`PM_QOS_RESUME_LATENCY_NO_CONSTRAINT`).
 pub const NO_LATENCY_LIMIT: i64 = i64::MAX;
 /// The latest time there is (`KTIME_MAX`), ns.
@@ -30,30 +29,10 @@ pub const KTIME_MAX: i64 = i64::MAX;
 /// Idle durations up to this, ns, are too short for the next timer to be worth asking for (`RESIDENCY_THRESHOLD_NS`).
 pub const RESIDENCY_THRESHOLD_NS: i64 = 15_000;
 
-/// The built-in governors: name and tunables, in alphabetical order.
-pub const GOVERNORS: &[(&str, &[Tunable])] = &[
-    ("haltpoll", haltpoll::TUNABLES),
-    ("ladder", ladder::TUNABLES),
-    ("menu", menu::TUNABLES),
-    ("oracle", oracle::TUNABLES),
-    ("teo", teo::TUNABLES),
-    ("teo_weighted", teo_weighted::TUNABLES),
-];
-
-/// A governor by name; `generation` is one of the values its `TUNABLES` list, or empty for the default. `tick_ns` is
-/// the length of a tick (`TICK_NSEC`). `None` when the name or the generation is unknown.
-pub fn build(name: &str, generation: &str, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
-    match name {
-        "haltpoll" => haltpoll::build(generation, nr_cpus, tick_ns),
-        "ladder" => ladder::build(generation, nr_cpus, tick_ns),
-        "menu" => menu::build(generation, nr_cpus, tick_ns),
-        "oracle" => oracle::build(generation, Vec::new(), nr_cpus),
-        _ => build_with_intervals(name, generation, teo::INTERVALS, nr_cpus, tick_ns),
-    }
-}
-
-/// As [`build`], for the governors with a tunable `intervals`, which must not be 0.
-pub fn build_with_intervals(
+/// A governor by name; `generation` is one of the values its `TUNABLES` list, or empty for the default; `intervals`, which must
+/// not be 0, is for those with a tunable of that name. `tick_ns` is the length of a tick (`TICK_NSEC`). `None` when the name or
+/// the generation is unknown.
+pub fn build(
     name: &str,
     generation: &str,
     intervals: usize,
@@ -61,6 +40,10 @@ pub fn build_with_intervals(
     tick_ns: u64,
 ) -> Option<Box<dyn IdleGovernor>> {
     match name {
+        "haltpoll" => haltpoll::build(generation, nr_cpus, tick_ns),
+        "ladder" => ladder::build(generation, nr_cpus, tick_ns),
+        "menu" => menu::build(generation, nr_cpus, tick_ns),
+        "oracle" => oracle::build(generation, Vec::new(), nr_cpus),
         "teo" => teo::build(generation, intervals, nr_cpus, tick_ns),
         "teo_weighted" => {
             let tuning = teo_weighted::Tuning { intervals, ..teo_weighted::Tuning::default() };
@@ -345,6 +328,8 @@ pub(crate) mod testing {
 mod tests {
     use super::testing::{FakeView, states};
     use super::*;
+    use crate::registry::POLICIES;
+    use wattif_model::kernel::Slot;
 
     #[test]
     fn shallower_state_skips_disabled_ones() {
@@ -381,21 +366,22 @@ mod tests {
             states(&[(0, 0), (1, 1), (2, 20), (5, 50), (10, 100), (100, 1000), (200, 2000)]),
             states(&[(0, 0), (0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6), (7, 7), (8, 8)]),
         ];
-        let all = GOVERNORS.iter().flat_map(|(name, tunables)| {
-            let generations = tunables.iter().find(|t| t.name == "generation").map_or(&[""][..], |t| t.allowed);
-            generations.iter().map(move |v| (*name, *v))
+        let governors = POLICIES.iter().filter(|p| p.slot == Slot::Cpuidle && p.selectable);
+        let all = governors.flat_map(|governor| {
+            let generations = governor.tunable("generation").map_or(&[""][..], |t| t.allowed);
+            generations.iter().map(move |v| (governor.name, *v))
         });
         let mut built = 0;
         for (name, generation) in all {
             for table in &tables {
-                let mut governor =
-                    build(name, generation, 2, 4_000_000).unwrap_or_else(|| panic!("{name} {generation}"));
+                let mut governor = build(name, generation, teo::INTERVALS, 2, 4_000_000)
+                    .unwrap_or_else(|| panic!("{name} {generation}"));
                 survive(governor.as_mut(), name, table);
                 built += 1;
             }
         }
         assert!(built >= 8 * tables.len(), "every generation was built, not {built}");
-        assert!(build("teo", "7.9", 1, 1).is_none() && build("theo", "", 1, 1).is_none());
+        assert!(build("teo", "7.9", 8, 1, 1).is_none() && build("theo", "", 8, 1, 1).is_none());
     }
 
     fn survive(governor: &mut dyn IdleGovernor, name: &str, table: &[CpuidleState]) {

@@ -12,8 +12,6 @@ mod code;
 mod deadlock;
 mod locks;
 mod outlook;
-#[cfg(test)]
-mod tests;
 
 use super::cpu::Segment;
 use super::resources::{Rank, Resources};
@@ -910,3 +908,6 @@ fn since_beat(at: u64, period: u64, offset: u64) -> u64 {
 fn later(at: Ns, ns: u64) -> Ns {
     Ns(at.0.saturating_add(ns).min(FOREVER))
 }
+
+#[cfg(test)]
+mod tests;

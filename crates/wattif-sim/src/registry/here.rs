@@ -71,7 +71,7 @@ fn for_deadline_alone(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<Strin
 fn beyond_the_highest(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
     // What `userspace` holds instead is in the notes of every run.
     let asked = (tunable.ends_with("_khz") && p.name != "userspace")
-        .then(|| Tunables::of(&spec.kernel, p.name).maybe_int(tunable))
+        .then(|| Tunables::of(&spec.kernel, p.name).maybe_int::<u64>(tunable))
         .flatten()?;
     let highest = spec.platform.domains.iter().flat_map(|d| &d.opps).map(|opp| u64::from(opp.khz)).max()?;
     let told =

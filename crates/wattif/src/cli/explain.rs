@@ -8,7 +8,6 @@ use crate::markdown::without_links;
 use crate::settings::duration_ns;
 use crate::{explain, markdown, topics};
 use serde_json::{Value, json};
-use wattif_lab::metrics;
 use wattif_lab::table::{Align, Table};
 use wattif_model::workload::models::{MODELS, Model, Param, model, shared, shared_names};
 use wattif_sim::registry::{POLICIES, Policy, Tunable, policy};
@@ -59,12 +58,7 @@ pub struct RerunArgs {
 impl RerunArgs {
     /// Refuses metrics that do not exist.
     pub fn checked(&self) -> Result<Reruns, Error> {
-        for name in &self.metric {
-            if metrics::info(name).is_none() {
-                let names = metrics::list().iter().map(|m| m.name);
-                return Err(Error::unknown("metric", name, names, "wattif list metrics"));
-            }
-        }
+        Error::unless_metrics(&self.metric)?;
         Ok(Reruns { seeds: self.seeds, duration: wattif_model::Ns(self.rerun), metrics: self.metric.clone() })
     }
 }
@@ -119,58 +113,70 @@ fn print(
 }
 
 fn manual(name: &str, as_json: bool, look: Look) -> Result<Exit, Error> {
+    let page = page(name, look)?;
+    match as_json {
+        true => output::json(&json!({
+            "schema": "wattif.manual/1", "kind": page.kind, "name": page.name, "manual": page.manual, "tunables": page.tunables,
+        }))?,
+        false => output::data(&page.text)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// A manual page.
+struct Page<'a> {
+    /// The slot of a policy, or `workload`.
+    kind: &'static str,
+    name: &'a str,
+    /// As Markdown.
+    manual: String,
+    /// What can be set.
+    tunables: Vec<Value>,
+    /// All of it, for the terminal.
+    text: String,
+}
+
+/// The page of a workload model, of what several of them share, of a scheme of `cpu_util`, of a policy or a part of one.
+fn page(name: &str, look: Look) -> Result<Page<'_>, Error> {
     if let Some(model) = model(name) {
         let parameter =
             |p: &Param| json!({ "name": p.name, "default": p.default, "allowed": p.allowed(), "about": p.doc });
-        let parameters: Vec<_> = model.params.iter().map(parameter).collect();
-        match as_json {
-            true => output::json(&manual_json("workload", name, &without_links(&model.manual()), &parameters))?,
-            false => output::data(&model_manual(model, look))?,
-        }
-        return Ok(Exit::Done);
+        let tunables = model.params.iter().map(parameter).collect();
+        let (manual, text) = (without_links(&model.manual()), model_manual(model, look));
+        return Ok(Page { kind: "workload", name, manual, tunables, text });
     }
-    if let Some(page) = shared(name).map(|page| without_links(&page)) {
-        match as_json {
-            true => output::json(&manual_json("workload", name, &page, &[]))?,
-            false => output::data(&format!("{name} (of several workloads)\n\n{}", markdown::to_terminal(&page, look)))?,
-        }
-        return Ok(Exit::Done);
+    if let Some(manual) = shared(name).map(|page| without_links(&page)) {
+        let text = format!("{name} (of several workloads)\n\n{}", markdown::to_terminal(&manual, look));
+        return Ok(Page { kind: "workload", name, manual, tunables: Vec::new(), text });
     }
-    if let Some(page) = topics::section(name).map(str::trim_start) {
-        let text = || markdown::to_terminal(&page.replace("**", ""), look);
-        match as_json {
-            true => output::json(&manual_json("placement", name, page, &[]))?,
-            false => output::data(&format!("{name} (of cpu_util)\n\n{}", text()))?,
-        }
-        return Ok(Exit::Done);
+    if let Some(manual) = topics::section(name).map(|page| page.trim_start().to_string()) {
+        let text = format!("{name} (of cpu_util)\n\n{}", markdown::to_terminal(&manual.replace("**", ""), look));
+        return Ok(Page { kind: "placement", name, manual, tunables: Vec::new(), text });
     }
+    policy_page(name, look)
+}
+
+fn policy_page(name: &str, look: Look) -> Result<Page<'_>, Error> {
     let part = topics::part(name);
     let models = MODELS.iter().map(|m| m.name).chain(shared_names());
     let names = POLICIES.iter().map(|p| p.name).chain(models).chain(topics::names());
     let see = "wattif list policies, wattif list workloads";
     let owner = part.map_or(name, |(policy, _)| policy);
     let found = policy(owner).ok_or_else(|| Error::unknown("policy or workload model", name, names, see))?;
-    if as_json {
-        let tunable =
-            |t: &Tunable| json!({ "name": t.name, "default": t.default, "allowed": t.allowed, "about": t.doc });
-        let tunables: Vec<_> = found.tunables.iter().map(tunable).collect();
-        let manual = part.map_or(String::new(), |(_, what)| format!("{what}\n\n")) + &without_links(&found.manual());
-        output::json(&manual_json(found.slot.name(), owner, &manual, &tunables))?;
-        return Ok(Exit::Done);
-    }
+    let tunable = |t: &Tunable| json!({ "name": t.name, "default": t.default, "allowed": t.allowed, "about": t.doc });
+    let own = without_links(&found.manual());
     let mut text = part.map_or(String::new(), |(policy, what)| {
         format!("{name} (part of {policy})\n\n{}\n", markdown::to_terminal(what, look))
     });
-    text += &format!("{} ({})\n\n", found.name, found.slot.name());
-    text += &markdown::to_terminal(&without_links(&found.manual()), look);
+    text += &format!("{} ({})\n\n{}", found.name, found.slot.name(), markdown::to_terminal(&own, look));
     text += &tunables(found, look);
-    output::data(&text)?;
-    Ok(Exit::Done)
-}
-
-/// `kind`: the slot of a policy, or `workload`; the manual is Markdown.
-fn manual_json(kind: &str, name: &str, manual: &str, tunables: &[Value]) -> Value {
-    json!({ "schema": "wattif.manual/1", "kind": kind, "name": name, "manual": manual, "tunables": tunables })
+    Ok(Page {
+        kind: found.slot.name(),
+        name: owner,
+        manual: part.map_or(String::new(), |(_, what)| format!("{what}\n\n")) + &own,
+        tunables: found.tunables.iter().map(tunable).collect(),
+        text,
+    })
 }
 
 fn model_manual(model: &Model, look: Look) -> String {
@@ -197,8 +203,8 @@ fn tunables(policy: &Policy, look: Look) -> String {
     let columns = ["tunable", "default", "allowed", "meaning"].map(|c| (c, Align::Left));
     let mut table = Table::new(columns);
     for t in policy.tunables {
-        let allowed = if t.allowed.is_empty() { "a number".to_string() } else { t.allowed.join(", ") };
-        table.row([format!("{}.{}", policy.name, t.name), t.default.to_string(), allowed, t.doc.to_string()]);
+        let name = format!("{}.{}", policy.name, t.name);
+        table.row([name, t.default.to_string(), t.allowed.join(", "), t.doc.to_string()]);
     }
     let body: String = table.to_text().lines().map(|l| format!("  {l}\n")).collect();
     format!(

@@ -1,7 +1,8 @@
 //! `wattif export`: a trace in any format that is read, in any that is written; a workload as rt-app JSON.
 
-use super::inputs::Dialect;
+use super::inputs::dialects;
 use super::{Exit, output};
+use crate::Dialect;
 use crate::error::{Error, Look};
 use crate::load::LoadedWorkload;
 use crate::new_file::is_stdout;
@@ -42,7 +43,7 @@ pub struct Args {
     #[arg(long)]
     ours: bool,
     /// How rt-app files are read.
-    #[arg(long, value_enum, default_value = "workgen")]
+    #[arg(long, value_parser = dialects(), default_value = "workgen")]
     dialect: Dialect,
     /// Format, whatever the name.
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -74,7 +75,7 @@ fn is_trace(name: &str) -> bool {
 fn workload(args: &Args, look: Look) -> Result<Exit, Error> {
     let settings = Settings::parse(&args.set)?;
     let platform = load::platform(&args.platform, &settings)?.value;
-    let loaded = load::workload(&args.what, &platform, args.dialect.into(), &settings)?;
+    let loaded = load::workload(&args.what, &platform, args.dialect, &settings)?;
     output::note(&loaded.findings.render(look, Severity::Note));
     let LoadedWorkload { workload, calibration_cpu, logs } = &loaded.value;
     let calibration_cpu = calibration_cpu.map(|cpu| cpu.0);

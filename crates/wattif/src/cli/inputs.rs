@@ -4,43 +4,20 @@ use super::output;
 use crate::error::{Error, Findings, Look};
 use crate::settings::{Settings, duration_ns};
 use crate::{experiment, load};
-use clap::ValueEnum;
-use wattif_formats::{rtapp, workload_json};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use wattif_formats::rtapp::{self, Dialect};
+use wattif_formats::workload_json;
 use wattif_model::Ns;
 use wattif_model::check::Severity;
 use wattif_model::run::RunSpec;
 
-/// Which reading of rt-app's grammar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Dialect {
-    /// Repeated keys are events of their own, as after rt-app's workgen.
-    Workgen,
-    /// Exactly as rt-app's own parser: of repeated keys the last value counts. Also: rt-app.
-    #[value(alias = "rt-app")]
-    Rtapp,
-    /// As workgen, and the value of `suspend` is the name waited on (before 2025).
-    LegacySuspend,
-}
-
-impl From<Dialect> for rtapp::Dialect {
-    fn from(dialect: Dialect) -> rtapp::Dialect {
-        match dialect {
-            Dialect::Workgen => rtapp::Dialect::Workgen,
-            Dialect::Rtapp => rtapp::Dialect::RtApp,
-            Dialect::LegacySuspend => rtapp::Dialect::LegacySuspend,
-        }
-    }
-}
-
-impl Dialect {
-    /// As typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dialect::Workgen => "workgen",
-            Dialect::Rtapp => "rtapp",
-            Dialect::LegacySuspend => "legacy-suspend",
-        }
-    }
+/// Values of `--dialect`.
+pub fn dialects() -> impl TypedValueParser<Value = Dialect> {
+    let value = |d: Dialect| match Dialect::ALIAS {
+        (alias, of) if of == d => PossibleValue::new(d.name()).help(d.about()).alias(alias),
+        _ => PossibleValue::new(d.name()).help(d.about()),
+    };
+    PossibleValuesParser::new(Dialect::ALL.map(value)).map(|name| Dialect::parse(&name).expect("one of these"))
 }
 
 /// Platform, overrides, duration, seed.
@@ -59,7 +36,7 @@ pub struct Inputs {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// How rt-app files are read.
-    #[arg(long, value_enum, default_value = "workgen")]
+    #[arg(long, value_parser = dialects(), default_value = "workgen")]
     pub dialect: Dialect,
 }
 
@@ -109,7 +86,7 @@ impl Inputs {
         let mut findings = Vec::new();
         let platform = load::platform(platform, &settings);
         let machine = platform.as_ref().map_or(usize::MAX.into(), |p| load::Machine::from(&p.value));
-        let workload = load::workload(name, machine, self.dialect.into(), &settings);
+        let workload = load::workload(name, machine, self.dialect, &settings);
         let kernels: Vec<_> = kernels.iter().map(|k| load::kernel(k, &settings)).collect();
         let failures = platform.is_err() as usize + workload.is_err() as usize;
         if failures + kernels.iter().filter(|k| k.is_err()).count() > 1 {

@@ -11,6 +11,7 @@ use crate::run::seeds;
 use crate::settings::Settings;
 use crate::text;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use wattif_lab::compare::Comparison;
 use wattif_lab::infer;
 use wattif_lab::report::ratios;
@@ -96,7 +97,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         return as_recorded(&looked, args.json);
     }
     warnings(&looked).iter().for_each(|w| output::note(&format!("warning: {w}")));
-    let replayed = replay(&question(args, settings)?, looked)?;
+    let replayed = replay(&question(args, settings)?, looked, &AtomicBool::new(false))?;
     replayed.inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
     let told = replayed.to_json();
     if args.page.report.is_some() || args.plots.any() {

@@ -89,7 +89,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
             shown.push(name.clone());
         }
     }
-    shown.iter().try_for_each(|name| check_metric(name))?;
+    Error::unless_metrics(&shown)?;
     let plan = args.swept.question(args.sampling(), args.seeds)?.plan()?;
     front.as_ref().map_or(Ok(()), |front| plan.check_front(front))?;
     for findings in plan.findings.iter().filter(|f| !f.diagnostics.is_empty()) {
@@ -197,11 +197,6 @@ fn picture(args: &Args, found: &Found) -> Report {
 
 fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-fn check_metric(name: &str) -> Result<(), Error> {
-    let names = metrics::list().iter().map(|m| m.name);
-    metrics::info(name).map(drop).ok_or_else(|| Error::unknown("metric", name, names, "wattif list metrics"))
 }
 
 fn pair(text: &str) -> Result<[String; 2], Error> {

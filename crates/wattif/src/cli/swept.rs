@@ -1,6 +1,7 @@
 //! The options of what is varied, shared by the verbs that go through a store.
 
-use super::inputs::Dialect;
+use super::inputs::dialects;
+use crate::Dialect;
 use crate::error::Error;
 use crate::new_file::named;
 use crate::settings::duration_ns;
@@ -37,7 +38,7 @@ pub struct Swept {
     #[arg(long, value_name = "FILE", default_value = "wattif-sweep.sqlite", value_parser = named)]
     pub store: PathBuf,
     /// How rt-app files are read.
-    #[arg(long, value_enum, default_value = "workgen")]
+    #[arg(long, value_parser = dialects(), default_value = "workgen")]
     pub dialect: Dialect,
 }
 
@@ -54,7 +55,7 @@ impl Swept {
             sampling,
             seeds: crate::run::seeds(self.seed, seeds)?,
             duration: self.duration.map(Ns),
-            dialect: self.dialect.into(),
+            dialect: self.dialect,
         })
     }
 }

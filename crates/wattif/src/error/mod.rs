@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use wattif_lab::metrics;
 use wattif_model::check::Diagnostic;
 use wattif_model::run::RunError;
 
@@ -72,6 +73,16 @@ impl Error {
         list: &'static str,
     ) -> Error {
         Error::Unknown { what, name: name.to_string(), near: nearest(name, names), list }
+    }
+    /// Refuses metrics that do not exist.
+    pub fn unless_metrics<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<(), Error> {
+        match names.into_iter().find(|name| metrics::info(name).is_none()) {
+            Some(name) => {
+                let known = metrics::list().iter().map(|m| m.name);
+                Err(Error::unknown("metric", name, known, "wattif list metrics"))
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::workload::models::MODELS;
 use wattif_model::{CpuId, Ns};
-use wattif_sim::registry::POLICIES;
+use wattif_sim::registry::{self, POLICIES};
 
 /// A name that is built in, the text of a file, or the run it is taken from.
 #[derive(Clone, Debug, Deserialize)]
@@ -177,15 +177,12 @@ pub fn list() -> Value {
     })
 }
 
-fn dialect(name: &str) -> Dialect {
-    match name {
-        "rtapp" | "rt-app" => Dialect::RtApp,
-        "legacy-suspend" => Dialect::LegacySuspend,
-        _ => Dialect::Workgen,
-    }
-}
-
 impl Wanted {
+    /// That of the report; one that nobody asked for is none.
+    fn dialect(&self) -> Result<Dialect, Error> {
+        if self.dialect.is_empty() { Ok(Dialect::default()) } else { load::dialect(&self.dialect) }
+    }
+
     fn load(&self) -> Result<Value, Error> {
         let settings = Settings::parse(&self.set)?;
         let mut platform = match &self.platform {
@@ -196,10 +193,10 @@ impl Wanted {
         let mut findings = Vec::new();
         let cpus = platform.nr_cpus();
         let read = match &self.workload {
-            Given::Name(name) => Some(load::workload(name, &platform, dialect(&self.dialect), &settings)?),
+            Given::Name(name) => Some(load::workload(name, &platform, self.dialect()?, &settings)?),
             Given::Text(text) => {
                 let source = Source { name: "workload.json".into(), text: text.as_str().into() };
-                Some(load::parse_workload(source, cpus, dialect(&self.dialect), &settings)?)
+                Some(load::parse_workload(source, cpus, self.dialect()?, &settings)?)
             }
             Given::Of(_) => None,
         };
@@ -320,11 +317,8 @@ fn why(spec: &RunSpec, at_ns: u64, cpu: CpuId, pid: Option<u32>, what: What) -> 
     const BACK: u64 = 2_000_000_000;
     let mut recorder = Recorder::from(Ns(at_ns.saturating_sub(BACK)));
     // An oracle sees less of the future in a shorter run.
-    let until = if spec.kernel.policies.get(&Slot::Cpuidle).is_some_and(|p| p == "oracle") {
-        spec.duration
-    } else {
-        Ns(at_ns + 1).min(spec.duration)
-    };
+    let foresees = registry::needs_foresight(&spec.kernel);
+    let until = if foresees { spec.duration } else { Ns(at_ns + 1).min(spec.duration) };
     let short = RunSpec { duration: until, ..spec.clone() };
     Simulator.run(&short, &mut [&mut recorder as &mut dyn Observer])?;
     let domain = spec.platform.cpus.get(cpu.at()).map(|c| c.domain);
@@ -451,6 +445,11 @@ mod tests {
             (
                 json!({ "do": "load", "platform": { "name": "hikey62" }, "kernels": [], "workload": { "name": "server" }, "seed": "1" }),
                 "hikey620",
+            ),
+            (
+                json!({ "do": "load", "platform": { "name": "hikey620" }, "kernels": [], "workload": { "name": "server" },
+                        "seed": "1", "dialect": "rtap" }),
+                "did you mean rtapp?",
             ),
             (json!({ "do": "compare", "specs": [], "seeds": 1 }), "no kernel"),
             (json!({ "do": "explain", "specs": [] }), "two runs"),

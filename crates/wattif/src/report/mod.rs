@@ -229,11 +229,14 @@ fn verdict(c: &Comparison) -> Vec<String> {
             let (Some(value), Some([lo, hi])) = (ratio.value, ratio.ci95) else { continue };
             let range = format!("95 % interval {} to {}, {} seeds", cell(lo), cell(hi), c.seeds);
             let (name, first) = (&row.name, &c.kernels[0]);
-            let judged = row.word(value);
-            all.push(if lo > 1.0 || hi < 1.0 {
-                format!("{name}: {kernel} has {} × that of {first}, which is {judged} ({range}).", cell(value))
-            } else {
-                format!("{name}: no sure difference between {kernel} and {first}: {} × ({range}).", cell(value))
+            all.push(match ratio.verdict {
+                Some(said) => {
+                    let (times, said) = (cell(value), said.name());
+                    format!("{name}: {kernel} has {times} × that of {first}, which is {said} ({range}).")
+                }
+                None => {
+                    format!("{name}: no sure difference between {kernel} and {first}: {} × ({range}).", cell(value))
+                }
             });
         }
     }

@@ -1,6 +1,6 @@
 //! Vectors of the frequency side: effective utilisation, frequency tables, schedutil, ondemand and conservative.
 
-use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, exactly, json_line, tagged};
+use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, json_line};
 use serde::Deserialize;
 use wattif_model::ids::CpuId;
 use wattif_sim::cpufreq::conservative::{self, Conservative};
@@ -16,24 +16,20 @@ use wattif_sim::sched::placement::cpu_util::{
 
 /// `effective_util_*`.
 pub const EFFECTIVE_UTIL: Kind =
-    Kind { name: "effective_util", kernel: |stem| tagged(stem, "effective_util_"), check: effective_util };
+    Kind { name: "effective_util", stem: "effective_util_", kernels: &["6.1", "6.12"], check: effective_util };
 /// `freq_table`.
-pub const FREQ_TABLE: Kind = Kind { name: "freq_table", kernel: |stem| exactly(stem, "freq_table"), check: freq_table };
+pub const FREQ_TABLE: Kind = Kind { name: "freq_table", stem: "freq_table", kernels: &[], check: freq_table };
 /// `schedutil_*`.
-pub const SCHEDUTIL: Kind = Kind { name: "schedutil", kernel: |stem| tagged(stem, "schedutil_"), check: schedutil };
+pub const SCHEDUTIL: Kind =
+    Kind { name: "schedutil", stem: "schedutil_", kernels: &["4.9", "6.1", "6.12", "6.12_noboost"], check: schedutil };
 /// `dbs_governors_*`.
 pub const DBS_GOVERNORS: Kind =
-    Kind { name: "dbs_governors", kernel: |stem| tagged(stem, "dbs_governors_"), check: dbs_governors };
+    Kind { name: "dbs_governors", stem: "dbs_governors_", kernels: &["6.12"], check: dbs_governors };
 
-/// The era and the boost of the utilisation that the kernel tag of a file's name stands for: `6.12_noboost` is 6.12 with
+/// The era and the boost of the utilisation that the kernel of a file's name stands for: `6.12_noboost` is 6.12 with
 /// another tunable.
-pub(super) fn kernel_of(file: &VectorFile, prefix: &str, known: &[&str]) -> Result<(String, Boost), VectorError> {
-    let tag = tagged(&file.stem, prefix).unwrap_or_default();
-    let generation = tag.strip_suffix("_noboost").unwrap_or(&tag).to_string();
-    if !known.contains(&generation.as_str()) {
-        return Err(format!("there is nothing to compare kernel `{tag}` with; known are {}", known.join(", ")));
-    }
-    Ok((generation, if tag == "6.12" { Boost::H2 } else { Boost::Off }))
+pub(super) fn era_of(kernel: &str) -> (&str, Boost) {
+    (kernel.strip_suffix("_noboost").unwrap_or(kernel), if kernel == "6.12" { Boost::H2 } else { Boost::Off })
 }
 
 /// Capacities, utilisations and clamps are at most this in a vector file; beyond it the arithmetic might overflow.
@@ -46,9 +42,9 @@ pub(super) fn plausible(line: usize, s: CpuSignals) -> Result<CpuSignals, Vector
     if ok { Ok(s) } else { Err(format!("line {line}: a signal is out of range")) }
 }
 
-fn effective_util(file: &VectorFile) -> Result<Tally, VectorError> {
+fn effective_util(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
-    let old = kernel_of(file, "effective_util_", &Generation::NAMES)?.0 == "6.1";
+    let old = kernel == "6.1";
     Csv::new(&file.text)?.for_each(|row| {
         let cpu = plausible(row.line, signals_of(row)?)?;
         let cfs: u64 = row.num("util_cfs_arg")?;
@@ -97,7 +93,7 @@ fn effective_util_6_1(row: &Row<'_, '_>, cpu: &CpuSignals, cfs: u64, tally: &mut
     Ok(())
 }
 
-fn freq_table(file: &VectorFile) -> Result<Tally, VectorError> {
+fn freq_table(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     Csv::new(&file.text)?.for_each(|row| {
         let bad = || format!("line {}: the table is malformed or has no valid entry", row.line);
@@ -212,9 +208,9 @@ struct Sequence {
     governor: Schedutil,
 }
 
-fn schedutil(file: &VectorFile) -> Result<Tally, VectorError> {
-    let (tag, boost) = kernel_of(file, "schedutil_", &Generation::NAMES)?;
-    let generation = Generation::parse(&tag).unwrap_or_default();
+fn schedutil(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
+    let (era, boost) = era_of(kernel);
+    let generation = Generation::parse(era).expect("a generation of the kind");
     let mut tally = Tally::default();
     let mut current: Option<Sequence> = None;
     for (i, text) in file.text.lines().enumerate().filter(|(_, t)| !t.is_empty()) {
@@ -347,10 +343,9 @@ impl Sampler {
     }
 }
 
-fn dbs_governors(file: &VectorFile) -> Result<Tally, VectorError> {
+fn dbs_governors(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     let mut sampler: Option<Sampler> = None;
-    kernel_of(file, "dbs_governors_", &["6.12"])?;
     Csv::new(&file.text)?.for_each(|row| {
         let idle: Result<Vec<u64>, _> = row.text("idle_us")?.split(';').map(str::parse).collect();
         let idle_time_us = idle.map_err(|e| format!("line {}: idle_us: {e}", row.line))?;

@@ -1,7 +1,7 @@
 //! Vectors of energy-aware placement: energy models and whole decisions with every intermediate value.
 
-use super::cpufreq::{kernel_of, plausible};
-use super::{Kind, Tally, VectorError, VectorFile, json_line, tagged};
+use super::cpufreq::{era_of, plausible};
+use super::{Kind, Tally, VectorError, VectorFile, json_line};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use wattif_model::ids::{CpuId, CpuSet};
@@ -11,9 +11,10 @@ use wattif_sim::sched::placement::eas::{Eas, EasTask, EasView, PerfDomain, Tunab
 use wattif_sim::sched::placement::energy_model::{EmPerfDomain, Generation};
 
 /// `em_*`.
-pub const EM: Kind = Kind { name: "em", kernel: |stem| tagged(stem, "em_"), check: em };
+pub const EM: Kind = Kind { name: "em", stem: "em_", kernels: &Generation::NAMES, check: em };
 /// `feec_*`.
-pub const FEEC: Kind = Kind { name: "feec", kernel: |stem| tagged(stem, "feec_"), check: feec };
+pub const FEEC: Kind =
+    Kind { name: "feec", stem: "feec_", kernels: &["5.6", "6.1", "6.12", "6.12_noboost"], check: feec };
 
 #[derive(Deserialize)]
 struct EmLine {
@@ -68,9 +69,8 @@ impl Pd {
     }
 }
 
-fn em(file: &VectorFile) -> Result<Tally, VectorError> {
-    let (tag, _) = kernel_of(file, "em_", &Generation::NAMES)?;
-    let generation = Generation::parse(&tag).unwrap_or_default();
+fn em(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
+    let generation = Generation::parse(kernel).expect("a generation of the kind");
     let mut tally = Tally::default();
     for_each_line(file, |line, text, case: EmLine| {
         let em = case.pd.model(line, generation, case.cap)?;
@@ -267,9 +267,9 @@ impl FeecLine {
     }
 }
 
-fn feec(file: &VectorFile) -> Result<Tally, VectorError> {
-    let (tag, boost) = kernel_of(file, "feec_", &Generation::NAMES)?;
-    let generation = Generation::parse(&tag).unwrap_or_default();
+fn feec(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
+    let (era, boost) = era_of(kernel);
+    let generation = Generation::parse(era).expect("a generation of the kind");
     let tunables = Tunables { generation, boost };
     let mut tally = Tally::default();
     for_each_line(file, |line, text, case: FeecLine| {

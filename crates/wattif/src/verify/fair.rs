@@ -1,7 +1,7 @@
 //! Vectors of the fair classes: weights, static sets of entities, and scripted runs of the whole class.
 
 use super::pelt::at_most;
-use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, exactly, json_line, tagged};
+use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, json_line};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use wattif_model::workload::Policy;
@@ -21,24 +21,22 @@ use wattif_sim::sched::load::util_est::Generation;
 use wattif_sim::sched::task::{NONE, OnRq, SchedEntity, State, Task};
 
 /// `prio_weights`.
-pub const PRIO_WEIGHTS: Kind =
-    Kind { name: "prio_weights", kernel: |s| exactly(s, "prio_weights"), check: prio_weights };
+pub const PRIO_WEIGHTS: Kind = Kind { name: "prio_weights", stem: "prio_weights", kernels: &[], check: prio_weights };
 /// `calc_delta`.
-pub const CALC_DELTA: Kind = Kind { name: "calc_delta", kernel: |s| exactly(s, "calc_delta"), check: calc_deltas };
+pub const CALC_DELTA: Kind = Kind { name: "calc_delta", stem: "calc_delta", kernels: &[], check: calc_deltas };
 /// `cfs_unit_*`.
-pub const CFS_UNIT: Kind = Kind { name: "cfs_unit", kernel: |s| tagged(s, "cfs_unit_"), check: cfs_unit };
+pub const CFS_UNIT: Kind = Kind { name: "cfs_unit", stem: "cfs_unit_", kernels: &["6.1"], check: cfs_unit };
 /// `eevdf_unit_*`.
-pub const EEVDF_UNIT: Kind = Kind { name: "eevdf_unit", kernel: |s| tagged(s, "eevdf_unit_"), check: eevdf_unit };
+pub const EEVDF_UNIT: Kind = Kind { name: "eevdf_unit", stem: "eevdf_unit_", kernels: &["6.12"], check: eevdf_unit };
 /// `fair_*`, with `fair_*_seqs` beside it.
-pub const FAIR: Kind =
-    Kind { name: "fair", kernel: |s| tagged(s, "fair_").filter(|tag| !tag.ends_with("_seqs")), check: fair_scripts };
+pub const FAIR: Kind = Kind { name: "fair", stem: "fair_", kernels: &["6.1", "6.12"], check: fair_scripts };
 
 /// Times in vector files are less than this, ns.
 const MAX_TIME: u64 = 1 << 60;
 /// Weights are at most this.
 const MAX_WEIGHT: u64 = 1 << 20;
 
-fn prio_weights(file: &VectorFile) -> Result<Tally, VectorError> {
+fn prio_weights(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     Csv::new(&file.text)?.for_each(|row| {
         let got = match row.text("nice")? {
@@ -55,7 +53,7 @@ fn prio_weights(file: &VectorFile) -> Result<Tally, VectorError> {
     Ok(tally)
 }
 
-fn calc_deltas(file: &VectorFile) -> Result<Tally, VectorError> {
+fn calc_deltas(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     Csv::new(&file.text)?.for_each(|row| {
         let se =
@@ -136,7 +134,7 @@ struct CfsPlace {
     vruntime_out: u64,
 }
 
-fn cfs_unit(file: &VectorFile) -> Result<Tally, VectorError> {
+fn cfs_unit(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     for (at, text) in file.text.lines().enumerate() {
         let case: CfsCase = json_line(at + 1, text)?;
@@ -241,7 +239,7 @@ struct EevdfReweight {
     deadline: u64,
 }
 
-fn eevdf_unit(file: &VectorFile) -> Result<Tally, VectorError> {
+fn eevdf_unit(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     for (at, text) in file.text.lines().enumerate() {
         let case: EevdfCase = json_line(at + 1, text)?;
@@ -332,8 +330,7 @@ struct Script {
     eevdf: bool,
 }
 
-fn fair_scripts(file: &VectorFile) -> Result<Tally, VectorError> {
-    let tag = file.stem.trim_start_matches("fair_");
+fn fair_scripts(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
     let seqs = file.companions.get(&format!("{}_seqs", file.stem));
     let seqs = read_seqs(seqs.ok_or_else(|| format!("`{}_seqs.jsonl` is not beside the file", file.stem))?)?;
     let (mut tally, mut script, mut running) = (Tally::default(), None, None);
@@ -341,7 +338,7 @@ fn fair_scripts(file: &VectorFile) -> Result<Tally, VectorError> {
         let seq: u64 = row.num("seq")?;
         if running != Some(seq) {
             let start = seqs.get(&seq).ok_or_else(|| format!("line {}: no sequence {seq}", row.line))?;
-            script = Some(Script::new(start, tag)?);
+            script = Some(Script::new(start, kernel)?);
             running = Some(seq);
         }
         let script = script.as_mut().expect("it was just made");
@@ -368,16 +365,15 @@ fn read_seqs(text: &str) -> Result<BTreeMap<u64, Seq>, VectorError> {
 }
 
 impl Script {
-    fn new(seq: &Seq, tag: &str) -> Result<Script, VectorError> {
+    fn new(seq: &Seq, kernel: &str) -> Result<Script, VectorError> {
         // The vectors were made with a compile-time tick of 4 ms, whatever ticks the script emits.
         let mut s = Sched::bare(seq.ncpu, 4_000_000);
-        let class: Box<dyn SchedClass> = match tag {
-            "6.1" => Box::new(Cfs::scaled(seq.granularity_factor)),
-            "6.12" => Box::new(Eevdf { base_slice_ns: 700_000 * seq.granularity_factor }),
-            other => return Err(format!("no fair class of kernel `{other}` here")),
+        let eevdf = kernel != "6.1";
+        let class: Box<dyn SchedClass> = match eevdf {
+            false => Box::new(Cfs::scaled(seq.granularity_factor)),
+            true => Box::new(Eevdf { base_slice_ns: 700_000 * seq.granularity_factor }),
         };
-        let eevdf = tag != "6.1";
-        s.util_est = Generation::by_name(tag).ok_or("no such estimate")?;
+        s.util_est = Generation::by_name(kernel).expect("of every kernel with a fair class");
         for (rq, &cap) in s.rqs.iter_mut().zip(&seq.cpu_cap) {
             rq.cpu_capacity_orig = cap.clamp(1, 1024);
             (rq.clock, rq.clock_task, rq.clock_pelt) = (seq.start_ns, seq.start_ns, seq.start_ns);

@@ -1,7 +1,7 @@
 //! Walks a folder of vector files, finds the kind of each and tallies its rows.
 
 use super::recordings::{CaseReport, Recordings};
-use super::{KINDS, Kind, Tally, VectorFile, columns};
+use super::{KINDS, Kind, Tally, VectorFile};
 use crate::error::Error;
 use flate2::read::GzDecoder;
 use rayon::prelude::*;
@@ -143,7 +143,7 @@ fn stem(path: &Path) -> Option<&str> {
 }
 
 fn kind_of(stem: &str) -> Option<(&'static Kind, String)> {
-    KINDS.iter().find_map(|k| (k.kernel)(stem).map(|kernel| (k, kernel)))
+    KINDS.iter().find_map(|k| k.kernel(stem).map(|kernel| (k, kernel)))
 }
 
 fn check_file(dir: &Path, path: &Path, all: &[PathBuf]) -> FileReport {
@@ -157,10 +157,7 @@ fn check_file(dir: &Path, path: &Path, all: &[PathBuf]) -> FileReport {
         };
     };
     let report = FileReport { file, kind: kind.name.into(), kernel, ..FileReport::default() };
-    match load(path, stem, siblings()).and_then(|vector| {
-        columns::check(kind.name, &vector.text)?;
-        (kind.check)(&vector)
-    }) {
+    match load(path, stem, siblings()).and_then(|vector| kind.replay(&vector)) {
         Ok(Tally { rows: 0, .. }) => FileReport { error: Some("no row was compared".into()), ..report },
         Ok(Tally { rows, mismatches, first_mismatch }) => FileReport { rows, mismatches, first_mismatch, ..report },
         Err(error) => FileReport { error: Some(error), ..report },
@@ -173,7 +170,8 @@ fn extends(stem: &str, main: &str) -> bool {
 }
 
 fn no_kind(stem: &str) -> String {
-    let kinds: Vec<&str> = KINDS.iter().map(|k| k.name).collect();
+    let mut kinds: Vec<&str> = KINDS.iter().map(|k| k.name).collect();
+    kinds.dedup();
     format!("no kind of vector file has this name (`{stem}`); known kinds: {}", kinds.join(", "))
 }
 
@@ -198,7 +196,8 @@ fn read_text(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|e| format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to()))
 }
 
-fn bounded(reader: impl Read, gz: bool) -> Result<Vec<u8>, String> {
+/// All that a reader gives, up to [`MAX_BYTES`].
+pub(super) fn bounded(reader: impl Read, gz: bool) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     if let Err(e) = reader.take(MAX_BYTES + 1).read_to_end(&mut bytes) {
         let line = bytes.iter().filter(|b| **b == b'\n').count() + 1;
@@ -213,6 +212,7 @@ fn bounded(reader: impl Read, gz: bool) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::columns;
     use super::*;
     use std::io::Write as _;
 

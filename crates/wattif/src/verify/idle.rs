@@ -1,11 +1,28 @@
 //! Vectors of the idle governors: `idle_GOVERNOR-GENERATION`, one row per `select` and the sleep that follows it.
 
-use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, tagged};
+use super::{Csv, Kind, Row, Tally, VectorError, VectorFile};
 use wattif_model::ids::CpuId;
-use wattif_sim::cpuidle::{CpuidleState, IdleGovernor, IdleSleep, IdleView, SleepLength, StateTable, build, tick_nsec};
+use wattif_sim::cpuidle::{
+    CpuidleState, IdleGovernor, IdleSleep, IdleView, SleepLength, StateTable, build, haltpoll, menu, teo, teo_weighted,
+    tick_nsec,
+};
 
-/// The kind of all idle governors.
-pub const KIND: Kind = Kind { name: "idle_governor", kernel: |stem| governor_of(stem).map(|g| g.2), check };
+/// `idle_haltpoll-*`.
+pub const HALTPOLL: Kind = kind("idle_haltpoll-", haltpoll::TUNABLES[0].allowed, |f, k| check(f, "haltpoll", k));
+/// `idle_ladder-*`; the governor has no generations.
+pub const LADDER: Kind = kind("idle_ladder-", &["6.12"], |f, _| check(f, "ladder", ""));
+/// `idle_menu-*`.
+pub const MENU: Kind = kind("idle_menu-", menu::TUNABLES[0].allowed, |f, k| check(f, "menu", k));
+/// `idle_teo-*`.
+pub const TEO: Kind = kind("idle_teo-", teo::TUNABLES[0].allowed, |f, k| check(f, "teo", k));
+/// `idle_wteo-*`.
+pub const WTEO: Kind = kind("idle_wteo-", teo_weighted::TUNABLES[0].allowed, |f, k| check(f, "teo_weighted", k));
+
+type Check = fn(&VectorFile, &str) -> Result<Tally, VectorError>;
+
+const fn kind(stem: &'static str, kernels: &'static [&'static str], check: Check) -> Kind {
+    Kind { name: "idle_governor", stem, kernels, check }
+}
 
 const CPU: CpuId = CpuId(0);
 /// State tables by name: exit latency and target residency, µs. A latency of 0 marks a polling state.
@@ -20,22 +37,6 @@ const TABLES: &[(&str, &[(i64, i64)])] = &[
     ),
     ("poll2", &[(0, 0), (30, 80)]),
 ];
-
-/// The governor's name, the generation it is built with, and the kernel the file is of.
-fn governor_of(stem: &str) -> Option<(&'static str, String, String)> {
-    let tag = tagged(stem, "idle_")?;
-    let (name, kernel) = tag.split_once('-')?;
-    let (name, generation) = match name {
-        "menu" => ("menu", kernel),
-        "teo" => ("teo", kernel),
-        "wteo" => ("teo_weighted", kernel),
-        "haltpoll" => ("haltpoll", kernel),
-        // One generation.
-        "ladder" => ("ladder", ""),
-        _ => return None,
-    };
-    Some((name, generation.to_string(), kernel.to_string()))
-}
 
 /// The inputs of a row; notes what the governor asked for.
 struct RowView {
@@ -84,22 +85,21 @@ struct Machine {
     tick_ns: u64,
 }
 
-fn check(file: &VectorFile) -> Result<Tally, VectorError> {
-    let (name, generation, kernel) = governor_of(&file.stem).ok_or("not a vector file of an idle governor")?;
+fn check(file: &VectorFile, name: &str, generation: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     let mut sequence = None;
     let mut machine = None;
     Csv::new(&file.text)?.for_each(|row| {
         let key = (row.num::<u32>("hz")?, row.text("table")?, row.text("seq")?);
         if sequence.replace(key) != Some(key) {
-            machine = Some(boot(row, name, &generation, &kernel)?);
+            machine = Some(boot(row, name, generation)?);
         }
         machine.as_mut().map_or(Ok(()), |m: &mut Machine| m.step(row, &mut tally))
     })?;
     Ok(tally)
 }
 
-fn boot(row: &Row<'_, '_>, name: &str, generation: &str, kernel: &str) -> Result<Machine, VectorError> {
+fn boot(row: &Row<'_, '_>, name: &str, generation: &str) -> Result<Machine, VectorError> {
     let (hz, table) = (row.num::<u32>("hz")?, row.text("table")?);
     if !(1..=100_000).contains(&hz) {
         return Err(format!("line {}: {hz} ticks a second", row.line));
@@ -113,7 +113,7 @@ fn boot(row: &Row<'_, '_>, name: &str, generation: &str, kernel: &str) -> Result
     };
     let states: Vec<CpuidleState> = us.iter().map(state).collect();
     let tick_ns = tick_nsec(hz);
-    let mut governor = build(name, generation, 1, tick_ns).ok_or_else(|| format!("there is no {name} of {kernel}"))?;
+    let mut governor = build(name, generation, teo::INTERVALS, 1, tick_ns).expect("a generation of the kind");
     governor.enable(CPU, &states);
     Ok(Machine { governor, states: StateTable::new(&states), tick_ns })
 }
@@ -195,6 +195,7 @@ fn flag(row: &Row<'_, '_>, column: &str) -> Result<bool, VectorError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::KINDS;
     use super::*;
     use std::io::Read;
 
@@ -211,8 +212,8 @@ mod tests {
             let gz = std::fs::File::open(file.path()).expect("readable");
             flate2::read::GzDecoder::new(gz).read_to_string(&mut text).expect("gzipped text");
             let stem = name.trim_end_matches(".csv.gz").to_string();
-            assert!((KIND.kernel)(&stem).is_some(), "{stem} is of this kind");
-            let tally = check(&VectorFile { stem, text, companions: Default::default() }).expect("well formed");
+            let kind = KINDS.iter().find(|k| k.kernel(&stem).is_some()).expect("of a known kind");
+            let tally = kind.replay(&VectorFile { stem, text, companions: Default::default() }).expect("well formed");
             println!("{name}: {} rows, {} mismatches", tally.rows, tally.mismatches);
             failed.extend(tally.first_mismatch.map(|m| format!("{name}: {} of {}: {m}", tally.mismatches, tally.rows)));
         }
@@ -227,7 +228,7 @@ mod tests {
                       last_residency_ns,entered_idx,poll_time_limit,got_tick,state_after_select";
         let good = "ladder-6.12,250,arm2,0,0,1,60650082,3751224,0,9223372036854775807,0,0,0,1,0,,2,1,0,0,0,0:0;0:0";
         let run = |row: &str| {
-            check(&VectorFile {
+            LADDER.replay(&VectorFile {
                 stem: "idle_ladder-6.12".into(),
                 text: format!("{header}\n{row}\n"),
                 companions: Default::default(),

@@ -62,20 +62,35 @@ pub type VectorError = String;
 pub struct Kind {
     /// Such as `pelt_decay`.
     pub name: &'static str,
-    /// The kernel the file is of (a part of its name, `any` where kernels agree), or `None` when the stem is of another kind.
-    pub kernel: fn(stem: &str) -> Option<String>,
-    /// Replays the file.
-    pub check: fn(&VectorFile) -> Result<Tally, VectorError>,
+    /// How names of its files begin; where kernels agree, the whole name.
+    stem: &'static str,
+    /// What may follow: the kernels whose rules there are; empty where kernels agree.
+    kernels: &'static [&'static str],
+    /// Replays the file by the rules of one of these kernels.
+    check: fn(&VectorFile, kernel: &str) -> Result<Tally, VectorError>,
 }
 
-/// Matches a stem that is exactly `name`.
-pub fn exactly(stem: &str, name: &str) -> Option<String> {
-    (stem == name).then(|| "any".to_string())
-}
+impl Kind {
+    /// The kernel a file of this name is of (a part of the name, `any` where kernels agree), or `None` when it is of
+    /// another kind.
+    pub fn kernel(&self, stem: &str) -> Option<String> {
+        match stem.strip_prefix(self.stem)? {
+            "" => self.kernels.is_empty().then(|| "any".to_string()),
+            // What lies beside a file is none of its own.
+            tag => (!self.kernels.is_empty() && !tag.ends_with("_seqs")).then(|| tag.to_string()),
+        }
+    }
 
-/// Matches `prefix` followed by a kernel tag: `fair_6.12` → `6.12`.
-pub fn tagged(stem: &str, prefix: &str) -> Option<String> {
-    stem.strip_prefix(prefix).filter(|t| !t.is_empty()).map(str::to_string)
+    /// Replays a file of this kind.
+    pub fn replay(&self, file: &VectorFile) -> Result<Tally, VectorError> {
+        let kernel = self.kernel(&file.stem).unwrap_or_default();
+        if !self.kernels.is_empty() && !self.kernels.contains(&kernel.as_str()) {
+            let known = self.kernels.join(", ");
+            return Err(format!("there is nothing to compare kernel `{kernel}` with; known are {known}"));
+        }
+        columns::check(self.name, &file.text)?;
+        (self.check)(file, &kernel)
+    }
 }
 
 /// A csv text: header and rows.
@@ -164,7 +179,11 @@ pub static KINDS: &[Kind] = &[
     fair::EEVDF_UNIT,
     fair::FAIR,
     fair::PRIO_WEIGHTS,
-    idle::KIND,
+    idle::HALTPOLL,
+    idle::LADDER,
+    idle::MENU,
+    idle::TEO,
+    idle::WTEO,
     pelt::ATTACH_DETACH,
     pelt::CLOCK,
     pelt::DECAY,

@@ -1,28 +1,28 @@
 //! Vectors of load tracking: decay, sums, clocks, attaching, first utilisation.
 
-use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, exactly, json_line, tagged};
+use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, json_line};
 use serde::Deserialize;
 use wattif_model::Pid;
 use wattif_sim::sched::load::pelt::{self, At, Pelt, PostInit, SchedAvg};
 use wattif_sim::sched::rq::{CfsRq, Removed, Rq};
 
 /// `pelt_tables`.
-pub const TABLES: Kind = Kind { name: "pelt_tables", kernel: |s| exactly(s, "pelt_tables"), check: tables };
+pub const TABLES: Kind = Kind { name: "pelt_tables", stem: "pelt_tables", kernels: &[], check: tables };
 /// `pelt_decay`.
-pub const DECAY: Kind = Kind { name: "pelt_decay", kernel: |s| exactly(s, "pelt_decay"), check: decay };
+pub const DECAY: Kind = Kind { name: "pelt_decay", stem: "pelt_decay", kernels: &[], check: decay };
 /// `pelt_segments`.
-pub const SEGMENTS: Kind = Kind { name: "pelt_segments", kernel: |s| exactly(s, "pelt_segments"), check: segments };
+pub const SEGMENTS: Kind = Kind { name: "pelt_segments", stem: "pelt_segments", kernels: &[], check: segments };
 /// `pelt_sum`.
-pub const SUM: Kind = Kind { name: "pelt_sum", kernel: |s| exactly(s, "pelt_sum"), check: sum };
+pub const SUM: Kind = Kind { name: "pelt_sum", stem: "pelt_sum", kernels: &[], check: sum };
 /// `pelt_clock`.
-pub const CLOCK: Kind = Kind { name: "pelt_clock", kernel: |s| exactly(s, "pelt_clock"), check: clock };
+pub const CLOCK: Kind = Kind { name: "pelt_clock", stem: "pelt_clock", kernels: &[], check: clock };
 /// `pelt_irq`.
-pub const IRQ: Kind = Kind { name: "pelt_irq", kernel: |s| exactly(s, "pelt_irq"), check: irq };
+pub const IRQ: Kind = Kind { name: "pelt_irq", stem: "pelt_irq", kernels: &[], check: irq };
 /// `pelt_attach_detach`.
 pub const ATTACH_DETACH: Kind =
-    Kind { name: "pelt_attach_detach", kernel: |s| exactly(s, "pelt_attach_detach"), check: attach_detach };
+    Kind { name: "pelt_attach_detach", stem: "pelt_attach_detach", kernels: &[], check: attach_detach };
 /// `post_init_*`.
-pub const POST_INIT: Kind = Kind { name: "post_init", kernel: |s| tagged(s, "post_init_"), check: post_init };
+pub const POST_INIT: Kind = Kind { name: "post_init", stem: "post_init_", kernels: &["6.1", "6.12"], check: post_init };
 
 /// Numbers beyond these are no kernel's; they would overflow where the kernel does not.
 const MAX_SUM: u64 = 1 << 52;
@@ -54,7 +54,7 @@ struct TableLine {
     inv: Vec<u32>,
 }
 
-fn tables(file: &VectorFile) -> Result<Tally, VectorError> {
+fn tables(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     for (i, text) in file.text.lines().enumerate() {
         let want: TableLine = json_line(i + 1, text)?;
@@ -67,7 +67,7 @@ fn tables(file: &VectorFile) -> Result<Tally, VectorError> {
     Ok(tally)
 }
 
-fn decay(file: &VectorFile) -> Result<Tally, VectorError> {
+fn decay(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     Csv::new(&file.text)?.for_each(|row| {
         let got = half_life(row)?.decay_load(row.num("val")?, row.num("n")?);
@@ -77,7 +77,7 @@ fn decay(file: &VectorFile) -> Result<Tally, VectorError> {
     Ok(tally)
 }
 
-fn segments(file: &VectorFile) -> Result<Tally, VectorError> {
+fn segments(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     Csv::new(&file.text)?.for_each(|row| {
         let (d1, d3) = (at_most(row, "d1", 1024)? as u32, at_most(row, "d3", 1024)? as u32);
@@ -102,7 +102,7 @@ fn sched_avg(row: &Row<'_, '_>) -> Result<SchedAvg, VectorError> {
     })
 }
 
-fn sum(file: &VectorFile) -> Result<Tally, VectorError> {
+fn sum(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let (mut tally, mut sa) = (Tally::default(), SchedAvg::default());
     Csv::new(&file.text)?.for_each(|row| {
         let want = sched_avg(row)?;
@@ -124,7 +124,7 @@ fn sum(file: &VectorFile) -> Result<Tally, VectorError> {
     Ok(tally)
 }
 
-fn clock(file: &VectorFile) -> Result<Tally, VectorError> {
+fn clock(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let (mut tally, mut rq) = (Tally::default(), Rq::default());
     Csv::new(&file.text)?.for_each(|row| {
         if row.num::<i64>("step")? < 0 {
@@ -178,7 +178,7 @@ fn switch(row: &Row<'_, '_>, rq: &mut Rq) -> Result<(), VectorError> {
     Ok(())
 }
 
-fn irq(file: &VectorFile) -> Result<Tally, VectorError> {
+fn irq(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let (mut tally, mut rq) = (Tally::default(), Rq::default());
     Csv::new(&file.text)?.for_each(|row| {
         let want = sched_avg(row)?;
@@ -197,7 +197,7 @@ fn irq(file: &VectorFile) -> Result<Tally, VectorError> {
     Ok(tally)
 }
 
-fn attach_detach(file: &VectorFile) -> Result<Tally, VectorError> {
+fn attach_detach(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     let pelt = Pelt::default();
     Csv::new(&file.text)?.for_each(|row| {
@@ -259,10 +259,9 @@ fn averages(row: &Row<'_, '_>, prefix: &str) -> Result<SchedAvg, VectorError> {
     })
 }
 
-fn post_init(file: &VectorFile) -> Result<Tally, VectorError> {
-    let old = file.stem == "post_init_6.1";
+fn post_init(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
     let mut pelt = Pelt::default();
-    pelt.post_init = if old { PostInit::V6_1 } else { PostInit::V6_12 };
+    pelt.post_init = if kernel == "6.1" { PostInit::V6_1 } else { PostInit::V6_12 };
     let mut tally = Tally::default();
     Csv::new(&file.text)?.for_each(|row| {
         let weight = (at_most(row, "weight_scaled", 1 << 30)? >> 10).max(2);

@@ -1,19 +1,19 @@
 //! Vectors of estimated utilisation.
 
 use super::pelt::at_most;
-use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, tagged};
+use super::{Csv, Kind, Row, Tally, VectorError, VectorFile};
 use wattif_sim::sched::load::pelt::SchedAvg;
-use wattif_sim::sched::load::util_est::Generation;
+use wattif_sim::sched::load::util_est::{self, Generation};
 
 /// `util_est_*`.
-pub const UTIL_EST: Kind = Kind { name: "util_est", kernel: |s| tagged(s, "util_est_"), check: util_est };
+pub const UTIL_EST: Kind =
+    Kind { name: "util_est", stem: "util_est_", kernels: util_est::TUNABLES[0].allowed, check: util_est };
 
 /// Utilisations are at most this.
 const MAX: u64 = 1 << 24;
 
-fn util_est(file: &VectorFile) -> Result<Tally, VectorError> {
-    let tag = file.stem.trim_start_matches("util_est_");
-    let generation = Generation::by_name(tag).ok_or_else(|| format!("no rules of `{tag}` here"))?;
+fn util_est(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
+    let generation = Generation::by_name(kernel).expect("a generation of the kind");
     let mut tally = Tally::default();
     Csv::new(&file.text)?.for_each(|row| {
         let (mut avg, cfs_in) = inputs(row, generation)?;

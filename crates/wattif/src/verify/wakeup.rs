@@ -1,7 +1,7 @@
 //! Wake-up placement: `wakeup_5.6`, `wakeup_5.6_no_sched_idle`, `wakeup_6.12`. Each row is a machine, a waker and a task;
 //! the decisions of `wake_affine`, `find_idlest_cpu` and `select_idle_sibling` on it are compared with the kernel's.
 
-use super::{Kind, Tally, VectorError, VectorFile, json_line, tagged};
+use super::{Kind, Tally, VectorError, VectorFile, json_line};
 use serde::Deserialize;
 use wattif_model::platform::Cpu;
 use wattif_model::{ClusterId, CpuId, CpuSet, DomainId, Pid};
@@ -16,7 +16,7 @@ use wattif_sim::sched::task::{SchedEntity, Task};
 use wattif_sim::sched::topology::{DomainParams, Group, Topology};
 
 /// `wakeup_KERNEL`.
-pub const KIND: Kind = Kind { name: "wakeup", kernel, check };
+pub const KIND: Kind = Kind { name: "wakeup", stem: "wakeup_", kernels: &["5.6", "5.6_no_sched_idle", "6.12"], check };
 
 /// The waker, unless its CPU is idle.
 const CURRENT: Pid = Pid(1);
@@ -27,17 +27,12 @@ const OTHER: Pid = Pid(3);
 /// Later than every time of a row.
 const NOW_JIFFIES: u64 = 1 << 32;
 
-fn kernel(stem: &str) -> Option<String> {
-    tagged(stem, "wakeup_").filter(|tag| ["5.6", "5.6_no_sched_idle", "6.12"].contains(&tag.as_str()))
-}
-
-fn check(file: &VectorFile) -> Result<Tally, VectorError> {
-    let tag = kernel(&file.stem).ok_or_else(|| format!("`{}` is of no known kernel", file.stem))?;
+fn check(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
     let mut tally = Tally::default();
     for (i, text) in file.text.lines().enumerate().filter(|(_, t)| !t.is_empty()) {
         let row: Row = json_line(i + 1, text)?;
         row.validate().map_err(|e| format!("line {}: {e}", i + 1))?;
-        let got = Policies::of(&tag).decide(&row);
+        let got = Policies::of(kernel).decide(&row);
         tally.compare(i + 1, format_args!("case {}", row.case), &row.out, &got);
     }
     Ok(tally)
@@ -246,9 +241,9 @@ struct Policies {
 }
 
 impl Policies {
-    fn of(tag: &str) -> Policies {
-        let is_6_12 = tag == "6.12";
-        let sched_idle = if tag == "5.6_no_sched_idle" { SchedIdle::Off } else { SchedIdle::V5_6 };
+    fn of(kernel: &str) -> Policies {
+        let is_6_12 = kernel == "6.12";
+        let sched_idle = if kernel == "5.6_no_sched_idle" { SchedIdle::Off } else { SchedIdle::V5_6 };
         let (affine, sibling, scan) = if is_6_12 {
             (wake_affine::Generation::V6_12, select_idle_sibling::Generation::V6_12, Scan::Util)
         } else {
@@ -315,7 +310,7 @@ mod tests {
     fn replay(stem: &str, gz: &[u8]) -> Tally {
         let mut text = String::new();
         flate2::read::GzDecoder::new(gz).read_to_string(&mut text).expect("the copy in the project is whole");
-        check(&VectorFile { stem: stem.to_string(), text, companions: BTreeMap::new() })
+        KIND.replay(&VectorFile { stem: stem.to_string(), text, companions: BTreeMap::new() })
             .expect("its rows are well-formed")
     }
 
@@ -343,7 +338,7 @@ mod tests {
         for text in ["{", "{\"case\":0}", "null"] {
             let file =
                 VectorFile { stem: "wakeup_6.12".to_string(), text: text.to_string(), companions: BTreeMap::new() };
-            assert!(check(&file).is_err_and(|e| e.starts_with("line 1, column ")), "{text}");
+            assert!(KIND.replay(&file).is_err_and(|e| e.starts_with("line 1, column ")), "{text}");
         }
     }
 }

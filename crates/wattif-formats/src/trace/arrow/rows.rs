@@ -1,6 +1,6 @@
 //! Events become rows.
 
-use super::super::kinds::{self, BALANCES, INTS, Kind, REASONS, ROWS, Row};
+use super::super::kinds::{self, INTS, Kind, ROWS, Row};
 use super::super::names::Names;
 use arrow_array::builder::{BooleanBuilder, Int32Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wattif_model::platform::Platform;
 use wattif_model::trace::columns::{COLUMNS, Column, ColumnType, columns_of};
-use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::trace::{BalanceKind, Event, Interest, Observer, PlacementReason, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// The schema of a table with these columns.
@@ -183,8 +183,8 @@ impl Rows {
                 How::Known if n[i] == -1 => {}
                 How::Known => cell.number(row, n[i]),
                 How::State => cell.text(row, kinds::state(n[i]).letter().encode_utf8(&mut [0; 4])),
-                How::Reason => cell.text(row, REASONS.get(n[i] as usize).map_or("", |r| r.1)),
-                How::Pass => cell.text(row, BALANCES.get(n[i] as usize).map_or("", |b| b.1)),
+                How::Reason => cell.text(row, PlacementReason::ALL[n[i] as usize].name()),
+                How::Pass => cell.text(row, BalanceKind::ALL[n[i] as usize].name()),
                 How::Weights => {
                     let told: Vec<String> = n[i..].iter().take_while(|w| **w >= 0).map(i64::to_string).collect();
                     cell.text(row, &told.join(","));

@@ -12,7 +12,7 @@ use super::page::{MISSED_EVENTS, MISSED_STORED};
 use std::collections::BTreeMap;
 use std::io::{Result, SeekFrom, Write};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, Recording, ThreadInfo};
+use wattif_model::trace::{BalanceKind, Event, Interest, Observer, PlacementReason, Recording, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 const PAGE: usize = 4096;
@@ -488,8 +488,8 @@ fn print_format(row: &Row) -> String {
 /// The words that the numbers of a field stand for.
 fn words(kind: Kind, field: &str) -> Vec<&'static str> {
     match (kind, field) {
-        (Kind::Placement, "reason") => kinds::REASONS.iter().map(|r| r.1).collect(),
-        (Kind::Balance, "kind") => kinds::BALANCES.iter().map(|b| b.1).collect(),
+        (Kind::Placement, "reason") => PlacementReason::ALL.iter().map(|r| r.name()).collect(),
+        (Kind::Balance, "kind") => BalanceKind::ALL.iter().map(|k| k.name()).collect(),
         _ => Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Events of a CPU are gathered into bundles of bounded size and streamed. In a bundle, tables and deltas start anew.
 
-use super::super::kinds::{BALANCES, REASONS, state_bits};
+use super::super::kinds::state_bits;
 use super::super::names::Names;
 use super::super::told;
 use super::super::writer::{About, Detail, GENERATOR, TraceWriter};
@@ -77,6 +77,11 @@ const ANNOTATIONS: &[&str] = &[
 
 /// Names of events, interned by their place.
 const NAMES: &[&str] = &["placement", "frequency", "idle state", "balance", "frame", "idle weights"];
+
+/// The number that stands for one of [`NAMES`].
+fn interned(name: &str) -> u64 {
+    NAMES.iter().position(|n| *n == name).expect("a listed name") as u64 + 1
+}
 
 /// One CPU's bundle in the making.
 #[derive(Default)]
@@ -259,11 +264,11 @@ impl<W: Write> PerfettoTrace<W> {
         self.packet(&packet)
     }
 
-    /// An instant with its inputs; `name` is a place in [`NAMES`].
-    fn decision(&mut self, at: u64, track: u64, name: usize, args: &[(&str, Arg<'_>)]) -> Result<()> {
+    /// An instant with its inputs; `name` is one of [`NAMES`].
+    fn decision(&mut self, at: u64, track: u64, name: &str, args: &[(&str, Arg<'_>)]) -> Result<()> {
         const TYPE_INSTANT: u64 = 3;
         let mut event = Message::default();
-        event.number(9, TYPE_INSTANT).number(11, track).number(10, name as u64 + 1);
+        event.number(9, TYPE_INSTANT).number(11, track).number(10, interned(name));
         for (name, value) in args {
             let iid = ANNOTATIONS.iter().position(|a| a == name).expect("a listed annotation") as u64 + 1;
             let mut annotation = Message::default();
@@ -581,19 +586,18 @@ impl<W: Write> PerfettoTrace<W> {
                 let track =
                     self.track(track::PLACEMENT + u64::from(cpu.0), || format!("placements by CPU {cpu}"), None)?;
                 let comm = self.names.comm(p.pid, 0).into_owned();
-                let reason = REASONS.iter().find(|r| r.0 == p.reason).map_or("", |r| r.1);
                 let args = [
                     ("comm", Text(&comm)),
                     ("pid", Number(p.pid.0.into())),
                     ("cpu", Number(p.cpu.0.into())),
-                    ("reason", Text(reason)),
+                    ("reason", Text(p.reason.name())),
                     ("prev_cpu", Number(p.prev_cpu.0.into())),
                     ("this_cpu", Number(p.this_cpu.0.into())),
                     ("target", Number(p.target.0.into())),
                     ("scanned", Number(p.scanned.into())),
                     ("nr_running", Number(p.nr_running.into())),
                 ];
-                self.decision(at, track, 0, &args)
+                self.decision(at, track, "placement", &args)
             }
             Event::Frequency(f) => {
                 let domain = f.domain;
@@ -611,7 +615,7 @@ impl<W: Write> PerfettoTrace<W> {
                     ("runnable_avg", Number(f.runnable_avg.into())),
                     ("iowait_boost", Number(f.iowait_boost.into())),
                 ];
-                self.decision(at, track, 1, &args)?;
+                self.decision(at, track, "frequency", &args)?;
                 self.signals(at, cpu.0, [f.util_avg, f.runnable_avg, f.util_est])
             }
             Event::Idle(i) => {
@@ -619,7 +623,7 @@ impl<W: Write> PerfettoTrace<W> {
                 let mut args = vec![("state", Number(i.state.into())), ("stop_tick", Flag(i.stop_tick))];
                 let known = [("predicted_ns", i.predicted_ns), ("sleep_length_ns", i.sleep_length_ns)];
                 args.extend(known.into_iter().filter(|k| k.1 != u64::MAX).map(|(name, ns)| (name, Number(ns))));
-                self.decision(at, track, 2, &args)
+                self.decision(at, track, "idle state", &args)
             }
             Event::IdleWeights(w) => {
                 let track =
@@ -627,20 +631,19 @@ impl<W: Write> PerfettoTrace<W> {
                 let weights: Vec<String> = w.weights.iter().take(w.states.into()).map(u16::to_string).collect();
                 let weights = weights.join(",");
                 let args = [("state", Number(w.entered.into())), ("weights", Text(&weights))];
-                self.decision(at, track, 5, &args)
+                self.decision(at, track, "idle weights", &args)
             }
             Event::Balance(b) => {
                 let track =
                     self.track(track::BALANCE + u64::from(cpu.0), || format!("load balance by CPU {cpu}"), None)?;
-                let kind = BALANCES.iter().find(|k| k.0 == b.kind).map_or("", |k| k.1);
                 let args = [
-                    ("reason", Text(kind)),
+                    ("reason", Text(b.kind.name())),
                     ("dst_cpu", Number(b.dst_cpu.0.into())),
                     ("src_cpu", Number(b.src_cpu.0.into())),
                     ("moved", Number(b.moved.into())),
                     ("imbalance", Number(b.imbalance.into())),
                 ];
-                self.decision(at, track, 3, &args)
+                self.decision(at, track, "balance", &args)
             }
             _ => Ok(()),
         }

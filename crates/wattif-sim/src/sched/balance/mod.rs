@@ -99,19 +99,19 @@ use wattif_model::{CpuId, Pid};
 const MIGRATION_COST_NS: Tunable = Tunable {
     name: "migration_cost_ns",
     default: "500000",
-    allowed: &[],
+    allowed: &["0..=4294967295"],
     doc: "a task that ran more recently is cache hot, ns",
 };
 /// Another: `sysctl_sched_nr_migrate`.
 const NR_MIGRATE: Tunable =
-    Tunable { name: "nr_migrate", default: "32", allowed: &[], doc: "tasks looked at per pass" };
+    Tunable { name: "nr_migrate", default: "32", allowed: &["0..=4294967295"], doc: "tasks looked at per pass" };
 
 /// Tunables of this policy.
 pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["5.4", "5.6", "6.1", "6.12"],
+        allowed: &Generation::NAMES,
         doc: "by load (5.4) or by class of groups, with the rules of this kernel",
     },
     MIGRATION_COST_NS,
@@ -187,13 +187,13 @@ pub trait LoadBalancer {
 pub enum Generation {
     /// The policy `cpu_power`: groups by load over power, room in whole tasks.
     V3_13,
-    /// `5.4` (also `load`): groups by load.
+    /// `5.4`: groups by load.
     V5_4,
     /// `5.6`: groups by class; SCHED_IDLE CPUs are not busy.
     V5_6,
     /// `6.1`: runnable time counts, active balance only for tasks, limits relax with failures.
     V6_1,
-    /// `6.12` (also `group`): cores, SMT groups.
+    /// `6.12`: cores, SMT groups.
     #[default]
     V6_12,
 }
@@ -209,13 +209,8 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        match name {
-            "5.4" => Some(Generation::V5_4),
-            "5.6" => Some(Generation::V5_6),
-            "6.1" => Some(Generation::V6_1),
-            "6.12" => Some(Generation::V6_12),
-            _ => None,
-        }
+        let all = [Generation::V5_4, Generation::V5_6, Generation::V6_1, Generation::V6_12];
+        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
     }
 }
 

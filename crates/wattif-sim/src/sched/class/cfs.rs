@@ -64,37 +64,37 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "sched_latency_ns",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "1..=1000000000"],
         doc: "period in which every runnable task should run, ns; auto: 6 ms × (1 + log2 of the CPUs, at most 8)",
     },
     Tunable {
         name: "min_granularity_ns",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "1..=1000000000"],
         doc: "shortest slice, ns; auto: 0.75 ms × the same factor",
     },
     Tunable {
         name: "idle_min_granularity_ns",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "0..=1000000000"],
         doc: "shortest slice of a SCHED_IDLE entity among others, ns; auto: 0.75 ms",
     },
     Tunable {
         name: "wakeup_granularity_ns",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "0..=1000000000"],
         doc: "virtual time by which a wakee must be behind to preempt, ns; auto: 1 ms × the same factor",
     },
     Tunable {
         name: "bandwidth_slice_us",
         default: "5000",
-        allowed: &[],
+        allowed: &["1..=60000000"],
         doc: "run time that a CPU draws at once from the pool of a limited group, us (sched_cfs_bandwidth_slice_us)",
     },
     Tunable {
         name: "tg_load_avg_limit_us",
         default: "0",
-        allowed: &[],
+        allowed: &["0..=60000000"],
         doc: "least time between two updates of a group's load from one CPU, us; none before 6.7",
     },
     Tunable {

@@ -98,25 +98,25 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "fair_server_runtime_us",
         default: "50000",
-        allowed: &[],
+        allowed: &["0..=4194304"],
         doc: "generation 6.12: what starving fair tasks get per period, µs; 0: no fair server",
     },
     Tunable {
         name: "fair_server_period_us",
         default: "1000000",
-        allowed: &[],
+        allowed: &["100..=4194304"],
         doc: "generation 6.12: period of the fair server, µs",
     },
     Tunable {
         name: "sched_deadline_period_min_us",
         default: "100",
-        allowed: &[],
+        allowed: &["0..=4294967295"],
         doc: "shortest period a task may ask for, µs",
     },
     Tunable {
         name: "sched_deadline_period_max_us",
         default: "4194304",
-        allowed: &[],
+        allowed: &["0..=4294967295"],
         doc: "longest period a task may ask for, µs",
     },
 ];

@@ -68,7 +68,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "base_slice_ns",
         default: "auto",
-        allowed: &[],
+        allowed: &["auto", "1..=1000000000"],
         doc: "slice of a task that asks for none, ns; auto: normalized_base_slice_ns × (1 + log2 of the CPUs, at most 8)",
     },
     Tunable {
@@ -86,13 +86,13 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "bandwidth_slice_us",
         default: "5000",
-        allowed: &[],
+        allowed: &["1..=60000000"],
         doc: "run time that a CPU draws at once from the pool of a limited group, us (sched_cfs_bandwidth_slice_us)",
     },
     Tunable {
         name: "tg_load_avg_limit_us",
         default: "1000",
-        allowed: &[],
+        allowed: &["0..=60000000"],
         doc: "least time between two updates of a group's load from one CPU, us; 0: none, as before 6.7",
     },
 ];

@@ -84,13 +84,13 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "sched_rt_period_us",
         default: "1000000",
-        allowed: &[],
-        doc: "the period of that budget, µs, at least 1",
+        allowed: &["1..=2147483647"],
+        doc: "the period of that budget, µs",
     },
     Tunable {
         name: "sched_rr_timeslice_ms",
         default: "100",
-        allowed: &[],
+        allowed: &["0..=2147483647"],
         doc: "quantum of SCHED_RR, ms; 0: 100 ms, as in the kernel",
     },
 ];

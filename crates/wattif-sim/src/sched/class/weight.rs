@@ -1,6 +1,7 @@
 //! From nice values to weights, and from time to virtual time.
 
 use crate::sched::task::SchedEntity;
+pub use wattif_model::workload::SCHED_PRIO_TO_WEIGHT;
 
 /// Weight of nice 0, scaled (`NICE_0_LOAD`).
 pub const NICE_0_LOAD: u64 = 1 << 20;
@@ -8,15 +9,6 @@ pub const NICE_0_LOAD: u64 = 1 << 20;
 pub const WEIGHT_IDLEPRIO: u32 = 3;
 /// 2^32 / [`WEIGHT_IDLEPRIO`].
 pub const WMULT_IDLEPRIO: u32 = 1_431_655_765;
-
-/// Weight of each nice value from −20, unscaled: 10 % of CPU time per step (`sched_prio_to_weight`).
-#[rustfmt::skip]
-pub const SCHED_PRIO_TO_WEIGHT: [u32; 40] = [
-    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
-    9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
-    1024, 820, 655, 526, 423, 335, 272, 215, 172, 137,
-    110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
-];
 
 /// 2^32 / weight, rounded as the kernel rounds it (`sched_prio_to_wmult`).
 #[rustfmt::skip]

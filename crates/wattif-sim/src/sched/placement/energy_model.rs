@@ -31,12 +31,8 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        match name {
-            "5.6" => Some(Generation::V5_6),
-            "6.1" => Some(Generation::V6_1),
-            "6.12" => Some(Generation::V6_12),
-            _ => None,
-        }
+        let all = [Generation::V5_6, Generation::V6_1, Generation::V6_12];
+        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
     }
 }
 

@@ -68,13 +68,13 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "group",
-        allowed: &["3.13", "load", "group"],
+        allowed: &Generation::NAMES,
         doc: "choice of the group: by load alone (3.13), by spare capacity and load (4.10 to 5.4) or by class (5.5 and later)",
     },
     Tunable {
         name: "sched_idle",
         default: "5.6",
-        allowed: &["off", "5.4", "5.6", "2026"],
+        allowed: &SchedIdle::NAMES,
         doc: "what a CPU that runs only SCHED_IDLE tasks counts as",
     },
 ];
@@ -97,12 +97,8 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        match name {
-            "3.13" => Some(Generation::V3_13),
-            "load" => Some(Generation::Load),
-            "group" => Some(Generation::Group),
-            _ => None,
-        }
+        let all = [Generation::V3_13, Generation::Load, Generation::Group];
+        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
     }
 }
 

@@ -81,19 +81,19 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["3.13", "5.4", "5.6", "5.7", "6.1", "6.12"],
+        allowed: &Generation::NAMES,
         doc: "order of the steps in this kernel",
     },
     Tunable {
         name: "sched_idle",
         default: "5.6",
-        allowed: &["off", "5.4", "5.6", "2026"],
+        allowed: &SchedIdle::NAMES,
         doc: "what a CPU that runs only SCHED_IDLE tasks counts as",
     },
     Tunable {
         name: "scan",
         default: "util",
-        allowed: &["avg", "prop", "util", "all"],
+        allowed: &Scan::NAMES,
         doc: "how many CPUs the scan looks at: all or none by average idle time (4.8 to 4.10), so many by it (4.13), by utilisation (6.0), all",
     },
     Tunable {

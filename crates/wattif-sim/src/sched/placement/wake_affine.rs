@@ -57,12 +57,8 @@ use crate::sched::{Sched, View};
 use wattif_model::{CpuId, Pid};
 
 /// Tunables of this policy.
-pub const TUNABLES: &[Tunable] = &[Tunable {
-    name: "generation",
-    default: "6.12",
-    allowed: &["3.13", "5.4", "5.6", "5.11", "6.12"],
-    doc: "rules of this kernel",
-}];
+pub const TUNABLES: &[Tunable] =
+    &[Tunable { name: "generation", default: "6.12", allowed: &Generation::NAMES, doc: "rules of this kernel" }];
 
 /// `wake_affine.generation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,10 +15,9 @@ pub type Kernels = BTreeMap<String, Entry>;
 /// `kernels.json` as it is.
 #[derive(Debug, Deserialize)]
 pub struct File {
-    /// Not a kernel: how the guests were booted.
-    #[serde(default)]
-    #[allow(dead_code, reason = "documents the recording; nothing in it is simulated")]
-    boot_parameters: serde_json::Value,
+    /// Not a kernel: how the guests were booted. It documents the recording; nothing in it is simulated.
+    #[serde(default, rename = "boot_parameters")]
+    _boot_parameters: serde::de::IgnoredAny,
     /// The kernels.
     #[serde(flatten)]
     pub kernels: Kernels,

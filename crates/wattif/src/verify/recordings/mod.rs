@@ -18,6 +18,7 @@ mod jobs;
 pub mod kernels;
 pub mod pelt;
 
+use super::folder::{MAX_BYTES, bounded};
 use crate::error::Error;
 use crate::load;
 use crate::run::Simulator;
@@ -30,7 +31,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 use std::fs;
-use std::io::{BufReader, Read};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use wattif_formats::trace::Detail;
 use wattif_model::Ns;
@@ -43,8 +44,6 @@ const LONGEST_RUN_S: u64 = 60;
 /// kernel, from the first switch-in of the cases' processes to their first sleep. rt-app's threads start at once.
 const STARTUP_X86: Ns = Ns(790_000);
 const STARTUP_ARM64: Ns = Ns(340_000);
-/// A file of a recording may not be larger when decompressed.
-const MAX_BYTES: u64 = 512 << 20;
 
 /// A case, compared.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -223,26 +222,18 @@ impl Recordings {
 
 fn read(path: &Path) -> Result<String, Error> {
     let file = fs::File::open(path).map_err(|e| Error::file(path, e))?;
-    let mut bytes = Vec::new();
-    match path.extension().and_then(|e| e.to_str()) {
+    let bytes = match path.extension().and_then(|e| e.to_str()) {
         Some("xz") => {
-            let mut out = Bounded(&mut bytes);
-            lzma_rs::xz_decompress(&mut BufReader::new(file), &mut out)
+            let mut bytes = Vec::new();
+            lzma_rs::xz_decompress(&mut BufReader::new(file), &mut Bounded(&mut bytes))
                 .map_err(|e| Error::file(path, format!("{e:?}")))?;
+            bytes
         }
-        Some("gz") => bounded(path, flate2::read::GzDecoder::new(file), &mut bytes)?,
-        _ => bounded(path, file, &mut bytes)?,
-    }
+        Some("gz") => bounded(flate2::read::GzDecoder::new(file), true).map_err(|e| Error::file(path, e))?,
+        _ => bounded(file, false).map_err(|e| Error::file(path, e))?,
+    };
     String::from_utf8(bytes)
         .map_err(|e| Error::file(path, format!("not UTF-8 at byte {}", e.utf8_error().valid_up_to())))
-}
-
-fn bounded(path: &Path, reader: impl Read, bytes: &mut Vec<u8>) -> Result<(), Error> {
-    reader.take(MAX_BYTES + 1).read_to_end(bytes).map_err(|e| Error::file(path, e))?;
-    match bytes.len() as u64 > MAX_BYTES {
-        true => Err(Error::file(path, format!("larger than {} MiB when decompressed", MAX_BYTES >> 20))),
-        false => Ok(()),
-    }
 }
 
 /// Takes what a decompressor gives, up to [`MAX_BYTES`].
