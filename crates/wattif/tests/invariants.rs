@@ -916,6 +916,7 @@ fn settings_about_what_is_not_there_are_told() {
     has("schedtune.top_app_boost_pct=50", "no group /top-app");
     has("schedtune.touch_ms=9", "nobody touches");
     has("schedutil.hispeed_freq_khz=10000000", "is as the highest frequency");
+    has("pm_qos.cpu_latency_us=0", "is below every idle state of cpu0, which enters WFI all the same");
     for set in ["schedtune.boost_pct=5", "walt.window_ms=20", "schedutil.hispeed_freq_khz=1000000"] {
         assert_eq!(here(set), None, "{set}");
     }

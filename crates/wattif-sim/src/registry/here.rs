@@ -5,6 +5,7 @@ use super::{Policy, Tunables, asks_for, no_eas, policy, without_effect};
 use crate::cpuidle;
 use crate::sched::schedtune;
 use wattif_model::CpuId;
+use wattif_model::platform::IdleState;
 use wattif_model::run::RunSpec;
 use wattif_model::workload::{Op, Policy as SchedPolicy, Workload};
 
@@ -19,7 +20,7 @@ pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
         .or_else(|| not_in_workload(&spec.workload, p, tunable))
         .or_else(|| for_deadline_alone(spec, p, tunable));
     let idle = why.map(|why| format!("{path} changes nothing here: {why}"));
-    idle.or_else(|| beyond_the_highest(spec, p, tunable))
+    idle.or_else(|| beyond_the_highest(spec, p, tunable)).or_else(|| below_every_state(spec, p))
 }
 
 fn not_on_platform(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
@@ -109,4 +110,18 @@ mod tests {
         assert!(why("jankbench", &[("touch", "no")], "schedtune.touch_boost_pct").is_some());
         assert_eq!(why("androbench", &[], "walt.io_is_busy"), None);
     }
+}
+
+/// A latency limit that every idle state of some CPU breaks.
+fn below_every_state(spec: &RunSpec, p: &Policy) -> Option<String> {
+    let limit_us: u64 =
+        (p.name == "pm_qos").then(|| Tunables::of(&spec.kernel, p.name).maybe_int("cpu_latency_us")).flatten()?;
+    let allowed = |s: &IdleState| s.polling || s.advertised.exit_ns <= limit_us.saturating_mul(1_000);
+    let mut cpus = (0..spec.platform.nr_cpus() as u32).map(CpuId);
+    let none = cpus.find(|&cpu| !spec.platform.idle_states(cpu).iter().any(allowed))?;
+    let first = &spec.platform.idle_states(none).first()?.name;
+    Some(format!(
+        "pm_qos.cpu_latency_us = {limit_us} is below every idle state of cpu{}, which enters {first} all the same",
+        none.0
+    ))
 }
