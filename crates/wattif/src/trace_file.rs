@@ -214,6 +214,7 @@ fn threads(recording: &Recording) -> Vec<ThreadInfo> {
             workload: t.housekeeping != Some(true),
             group: t.group,
             dl: t.dl,
+            asked: t.asked,
         };
         all.push((of != pid, info));
     }

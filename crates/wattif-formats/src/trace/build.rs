@@ -285,7 +285,7 @@ impl Builder {
         if let Some(pid) = thread_id(pid) {
             let told = told::thread(word);
             let thread = self.threads.entry(pid).or_default();
-            (thread.policy, thread.dl, thread.group) = (told.policy, told.dl, told.group);
+            (thread.policy, thread.dl, thread.asked, thread.group) = (told.policy, told.dl, told.asked, told.group);
         }
     }
     /// What our own files say of a group.
@@ -302,10 +302,10 @@ impl Builder {
     pub fn same_process(&mut self, pid: i64, tgid: i64) {
         self.tgid(pid, tgid);
         let (Some(pid), Some(tgid)) = (thread_id(pid), thread_id(tgid)) else { return };
-        if let Some(&RecordedThread { policy, housekeeping, dl, group, .. }) = self.threads.get(&tgid) {
+        if let Some(&RecordedThread { policy, housekeeping, dl, asked, group, .. }) = self.threads.get(&tgid) {
             let thread = self.threads.entry(pid).or_default();
             (thread.policy, thread.housekeeping) = (policy, housekeeping);
-            (thread.dl, thread.group) = (dl, group);
+            (thread.dl, thread.asked, thread.group) = (dl, asked, group);
         }
     }
 

@@ -275,7 +275,7 @@ fn known(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattif_model::trace::Recorded;
+    use wattif_model::trace::{Asked, Recorded};
     use wattif_model::workload::GroupSpec;
 
     /// Written with the pid before the name, which may hold blanks, it comes back.
@@ -287,7 +287,16 @@ mod tests {
         trace.current = vec![Pid(0)];
         let (comm, task) = ("a b".to_string(), "a".to_string());
         let policy = "SCHED_OTHER";
-        trace.thread(&ThreadInfo { pid: Pid(7), comm, task, policy, workload: true, group: 0, dl: None });
+        trace.thread(&ThreadInfo {
+            pid: Pid(7),
+            comm,
+            task,
+            policy,
+            workload: true,
+            group: 0,
+            dl: None,
+            asked: Asked::default(),
+        });
         let event = Event::CgroupAttachTask { pid: Pid(7), group: 1 };
         trace.event(Ns(5_000), CpuId(0), &event);
         trace.close().unwrap();

@@ -1,7 +1,7 @@
 //! A recorded trace: what a reader makes of a file, whatever its format. Real traces and those of a simulation are the
 //! same noun.
 
-use super::{DlParams, Event, Interest, Observer, ThreadInfo};
+use super::{Asked, DlParams, Event, Interest, Observer, ThreadInfo};
 use crate::ids::{CpuId, CpuSet, Pid};
 use crate::platform::Platform;
 use crate::units::Ns;
@@ -59,6 +59,8 @@ pub struct RecordedThread {
     pub group: u32,
     /// Of SCHED_DEADLINE, where the file says it (ours does).
     pub dl: Option<DlParams>,
+    /// Slice and clamps, where the file says them (ours does).
+    pub asked: Asked,
 }
 
 impl RecordedThread {
@@ -237,6 +239,7 @@ impl Observer for Recorder {
             housekeeping: Some(!t.workload),
             group: t.group,
             dl: t.dl,
+            asked: t.asked,
         };
         self.recording.threads.insert(t.pid.0, thread);
     }
