@@ -368,6 +368,19 @@ impl Builder {
         self.strays = drop_strays(&mut recording.records);
         self.early = drop_early(&mut recording.records);
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
+        // Streams are read one after another: the last name that was read may be an early one.
+        if self.renamed.len() < RENAMED {
+            let mut last: HashMap<u32, &Renamed> = HashMap::new();
+            for told in &self.renamed {
+                let known = last.entry(told.pid).or_insert(told);
+                if known.at <= told.at {
+                    *known = told;
+                }
+            }
+            for (pid, told) in last {
+                recording.threads.entry(pid).or_default().comm.clone_from(&told.comm);
+            }
+        }
         recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
         recording.groups = std::mem::take(&mut self.groups).into_specs();
         let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed, &self.deadlines);

@@ -531,6 +531,26 @@ mod tests {
         check(None, 0x40, (NAMELESS as u32 + 3, 120, PrevState::Sleeping), true);
     }
 
+    /// Bundles come CPU after CPU; in each, and in lists of processes, threads are named.
+    #[test]
+    fn the_last_name_by_time() {
+        let one = |cpu: u64, at: u64, name: &str| {
+            let switch = message(|m| m.text(5, name).number(6, 100).number(7, 120));
+            let event = message(|m| m.number(1, at).number(2, 0).message(4, &switch));
+            let bundle = message(|m| m.number(1, cpu).message(2, &event));
+            message(|m| m.message(1, &bundle))
+        };
+        let listed = {
+            let thread = message(|m| m.number(1, 100).text(2, "listed").number(3, 100));
+            let tree = message(|m| m.message(2, &thread));
+            message(|m| m.message(packet::PROCESS_TREE, &tree))
+        };
+        let name = |packets: &[Message]| read_packets(packets).comm(wattif_model::Pid(100)).to_string();
+        assert_eq!(name(&[one(0, 3_000, "prog"), one(0, 5_000, "new"), one(1, 1_000, "old")]), "new");
+        assert_eq!(name(&[one(1, 1_000, "old"), one(0, 3_000, "new"), one(1, 3_000, "newer")]), "newer");
+        assert_eq!(name(&[listed, one(0, 3_000, "new"), one(1, 2_000, "old")]), "new");
+    }
+
     #[test]
     fn losses_that_are_told() {
         let events = || switches(|m| m.bytes(1, &[9]).bytes(2, &[0]).bytes(3, &[1]).bytes(4, &[120]));
