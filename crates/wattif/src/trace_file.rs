@@ -183,7 +183,7 @@ pub fn play(recording: &Recording, to: &mut TraceFile) {
             }
             Recorded::Event(event) => event,
             Recorded::CpuFrequency { cpu, khz } => Event::CpuFrequency { domain: DomainId(cpu.0), khz, opp: 0 },
-            Recorded::Exec { .. } | Recorded::Irq { .. } => continue,
+            Recorded::Irq { .. } => continue,
         };
         to.event(r.at + recording.zero_ns, r.cpu, &event);
     }

@@ -218,6 +218,8 @@ mod tests {
 
     const BUDGET: DlParams = DlParams { runtime: Ns(4_000_000), deadline: Ns(8_000_000), period: Ns(10_000_000) };
 
+    const KEPT: [&str; 6] =
+        ["sched_waking", "sched_wakeup", "sched_wakeup", "wattif_idle_weights", "sched_process_exec", "sched_switch"];
     const ASKED: Asked = Asked { slice: Ns(300_000), util_min: Some(0), util_max: Some(900) };
 
     /// What a writer makes of one wake-up from an interrupt and a row of weights in a recording, read again.
@@ -254,6 +256,7 @@ mod tests {
             }
             let weights = IdleWeights { entered: 1, states: 3, weights: [5, 70, 25, 0, 0, 0, 0, 0, 0, 0] };
             writer.event(Ns(2_000), CpuId(1), &Event::IdleWeights(weights));
+            writer.event(Ns(2_500), CpuId(1), &Event::SchedProcessExec { pid: Pid(5) });
             let switch = Event::SchedSwitch {
                 prev_pid: Pid(0),
                 prev_prio: 0,
@@ -303,13 +306,10 @@ mod tests {
             for r in [&all[0], &all[2]] {
                 assert_eq!(r.marks, about().marks, "{}", r.format);
                 let names: Vec<&str> = r.records.iter().map(|r| r.event.name()).collect();
-                assert_eq!(
-                    (names, r.unknown.len()),
-                    (vec!["sched_waking", "sched_wakeup", "sched_wakeup", "wattif_idle_weights", "sched_switch"], 0),
-                    "{}",
-                    r.format
-                );
+                assert_eq!((names, r.unknown.len()), (KEPT.to_vec(), 0), "{}", r.format);
             }
+            let exec = Some(&Event::SchedProcessExec { pid: Pid(5) });
+            assert!(all.iter().all(|r| r.records.iter().filter(|r| r.event() == exec).count() == 1));
             for r in &all {
                 let known = |pid: u32| r.threads.get(&pid).map(|t| (t.comm.as_str(), t.policy, t.housekeeping));
                 assert_eq!(known(5), Some(("a task-5", Some("SCHED_IDLE"), Some(false))), "{}", r.format);

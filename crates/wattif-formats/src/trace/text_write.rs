@@ -119,6 +119,8 @@ impl<W: Write> TextTrace<W> {
                 let (comm, child) = (self.comm(pid), self.comm(child_pid));
                 format!("comm={comm} pid={pid} child_comm={child} child_pid={child_pid}")
             }
+            // What it executes is not kept.
+            Event::SchedProcessExec { pid } => format!("pid={pid} old_pid={pid}"),
             Event::SchedProcessExit { pid, prio } => {
                 format!("comm={} pid={pid} prio={}", self.comm(pid), self.names.prio(pid, prio))
             }

@@ -306,7 +306,7 @@ impl<'a> Player<'a> {
                     out.event(r.at, r.cpu, &Event::SchedWakeup { pid, prio, target_cpu, in_irq });
                 }
             }
-            Recorded::Exec { .. } | Recorded::Irq { .. } => {}
+            Recorded::Irq { .. } => {}
         }
     }
 

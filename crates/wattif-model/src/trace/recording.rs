@@ -96,11 +96,6 @@ pub enum Recorded {
         /// New frequency.
         khz: u32,
     },
-    /// `sched_process_exec`: the thread executes another program from now on.
-    Exec {
-        /// Which.
-        pid: Pid,
-    },
     /// An interrupt handler begins (`irq_handler_entry`, `softirq_entry`, `hrtimer_expire_entry`, …) or ends.
     Irq {
         /// It begins.
@@ -146,7 +141,6 @@ impl Recorded {
         match self {
             Recorded::Event(event) => event.name(),
             Recorded::CpuFrequency { .. } => "cpu_frequency",
-            Recorded::Exec { .. } => "sched_process_exec",
             Recorded::Irq { .. } => "irq",
         }
     }
@@ -166,6 +160,7 @@ impl Event {
             Event::SchedWakeupNew { .. } => "sched_wakeup_new",
             Event::SchedMigrateTask { .. } => "sched_migrate_task",
             Event::SchedProcessFork { .. } => "sched_process_fork",
+            Event::SchedProcessExec { .. } => "sched_process_exec",
             Event::SchedProcessExit { .. } => "sched_process_exit",
             Event::CpuIdle { .. } => "cpu_idle",
             Event::CpuIdleMiss { .. } => "cpu_idle_miss",

@@ -57,6 +57,7 @@ const EVENTS: &[(u32, Kind, &[u32], &[u32])] = &[
     (114, Kind::WakeupNew, &[2, 3, 5, 4], &[1]),
     (235, Kind::NewTask, &[1, 3], &[2]),
     (236, Kind::Rename, &[1], &[3]),
+    (237, Kind::Exec, &[2], &[]),
     (238, Kind::Exit, &[2, 4], &[1]),
     (239, Kind::Fork, &[2, 4], &[1, 3]),
     (491, Kind::Migrate, &[2, 3, 4, 5], &[1]),
@@ -75,7 +76,6 @@ const SKIPPED: &[(u32, &str)] = &[
     (PRINT, "print"),
     (12, "cpu_frequency_limits"),
     (26, "softirq_raise"),
-    (237, "sched_process_exec"),
     (240, "sched_process_free"),
     (243, "sched_process_wait"),
 ];
