@@ -102,7 +102,9 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
     let mut bound = super::affinity::companions(seen.clone(), &machine);
-    super::affinity::outvoted(&mut bound, seen, |pid| &kinds[channels.sides.get(&pid).unwrap_or(&pid)]);
+    let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
+    super::affinity::kin(&mut bound, seen.clone(), kind, &machine);
+    super::affinity::outvoted(&mut bound, seen, kind);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| {
@@ -407,15 +409,7 @@ struct Programs<'a> {
 
 impl Programs<'_> {
     /// `bind`: after so many steps other than work it binds itself to these CPUs.
-    fn ops(
-        &self,
-        t: &Thread,
-        pid: Pid,
-        told: Told,
-        comm: &str,
-        task: &str,
-        bind: Option<(u32, CpuSet)>,
-    ) -> Vec<Op> {
+    fn ops(&self, t: &Thread, pid: Pid, told: Told, comm: &str, task: &str, bind: Option<(u32, CpuSet)>) -> Vec<Op> {
         let round = self.rounds.get(&pid).copied();
         let mut bind = bind.filter(|_| round.is_none());
         let mut done = 0;
