@@ -75,6 +75,33 @@ fn choices_and_what_is_not_there() {
     assert_eq!(idle, ["WFI", "cpu-sleep", "all-off"], "of the power domain that is called psci");
 }
 
+/// What the devicetree has and nobody reads is named, and nothing says that it is not there.
+#[test]
+fn what_is_there_and_not_read() {
+    let imported = dtb::import(&blob("costs"), "costs", None);
+    let costs = &imported.diagnostics[0];
+    let said = "sched-energy-costs, busy-cost-data, idle-cost-data (energy costs of Android's kernels) are present and not used";
+    assert_eq!((costs.code, costs.message.as_str()), ("dtb::W03", said));
+    let toml = imported.toml.unwrap();
+    assert!(
+        toml.contains("sched-energy-costs of the devicetree is not read") && !toml.contains("gives none"),
+        "{toml}"
+    );
+
+    let imported = dtb::import(&blob("power"), "power", None);
+    let expected = [
+        "ibm,pstate-frequencies-mhz of ibm,opal/power-mgt is present and not used",
+        "ibm,cpu-idle-state-names, ibm,cpu-idle-state-latencies-ns of ibm,opal/power-mgt are present and not used",
+        "CPUs 0-7 (unknown): no operating points but those of ibm,pstate-frequencies-mhz, which is not read",
+    ];
+    assert_eq!(messages(&imported)[..3], expected);
+    let overlay = "[[domain]]\ncpus = \"0-7\"\nopps = [ { khz = 2_166_000 }, { khz = 3_800_000 } ]";
+    let toml = dtb::import(&blob("power"), "power", Some(overlay)).toml.unwrap();
+    assert!(toml.contains("ibm,cpu-idle-state-latencies-ns is not read") && !toml.contains("names no idle"), "{toml}");
+    let cores: Vec<_> = platform(&toml).cpus.iter().map(|c| c.core).collect();
+    assert_eq!(cores, [0, 0, 0, 0, 1, 1, 1, 1]);
+}
+
 /// What is imported is a platform file that is read, whatever the blob says.
 #[test]
 fn a_power_that_no_cpu_has_is_left_out() {

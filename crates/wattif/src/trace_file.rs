@@ -183,7 +183,7 @@ pub fn play(recording: &Recording, to: &mut TraceFile) {
             }
             Recorded::Event(event) => event,
             Recorded::CpuFrequency { cpu, khz } => Event::CpuFrequency { domain: DomainId(cpu.0), khz, opp: 0 },
-            Recorded::Exec { .. } | Recorded::Irq { .. } => continue,
+            Recorded::Irq { .. } => continue,
         };
         to.event(r.at + recording.zero_ns, r.cpu, &event);
     }
@@ -214,6 +214,7 @@ fn threads(recording: &Recording) -> Vec<ThreadInfo> {
             workload: t.housekeeping != Some(true),
             group: t.group,
             dl: t.dl,
+            asked: t.asked,
         };
         all.push((of != pid, info));
     }

@@ -15,7 +15,8 @@ use wattif_model::kernel::{Slot, Value};
 use wattif_model::platform::{DtClock, Housekeeping, Interrupts, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{
-    BalanceKind, Event, IdleCause, IdlePeriod, Interest, Observer, PlacementReason, PowerLevel, PrevState, ThreadInfo,
+    Asked, BalanceKind, Event, IdleCause, IdlePeriod, Interest, Observer, PlacementReason, PowerLevel, PrevState,
+    ThreadInfo,
 };
 use wattif_model::workload::{Policy, SchedAttr};
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
@@ -418,7 +419,16 @@ fn laws_notice() {
     let lawful = |events: &[Event], end: Ns| {
         let mut laws = Laws::new(&spec);
         let (comm, task) = ("a-0".into(), "a".into());
-        laws.thread(&ThreadInfo { pid, comm, task, policy: "SCHED_OTHER", workload: true, group: 0, dl: None });
+        laws.thread(&ThreadInfo {
+            pid,
+            comm,
+            task,
+            policy: "SCHED_OTHER",
+            workload: true,
+            group: 0,
+            dl: None,
+            asked: Asked::default(),
+        });
         let play = || {
             events.iter().enumerate().for_each(|(at, event)| laws.event(Ns(at as u64), cpu, event));
             laws.finish(end);

@@ -124,13 +124,17 @@ fn trace_dat_holds_every_event() {
     assert_eq!(read(&written(dir.path(), "a.dat.gz", Detail::Full, &spec(60)).1), got);
 }
 
-/// Groups with what their files hold, and what threads of SCHED_DEADLINE asked for, are in the workload that is made of a trace.
+/// Groups with what their files hold, and what threads asked for (budgets, slices, clamps), are in the workload that is made of a trace.
 #[test]
-fn groups_and_deadlines_come_back() {
+fn groups_and_attributes_come_back() {
     const TWO: &str = r#"{ "tasks": {
       "a": { "instance": 2, "taskgroup": "/app/low", "loop": -1, "run": 900, "timer": { "ref": "unique", "period": 4000 } },
       "b": { "taskgroup": "/app", "loop": -1, "run": 700, "timer": { "ref": "unique", "period": 3000 } },
       "c": { "loop": -1, "run": 500, "timer": { "ref": "unique", "period": 5000 } },
+      "slice": { "dl-runtime": 300, "loop": -1, "run": 400, "timer": { "ref": "unique", "period": 6000 } },
+      "boost": { "util_min": 900, "loop": -1, "run": 400, "timer": { "ref": "unique", "period": 7000 } },
+      "cap": { "policy": "SCHED_FIFO", "priority": 5, "util_min": 0, "util_max": 200,
+               "loop": -1, "run": 400, "timer": { "ref": "unique", "period": 7000 } },
       "dl": { "policy": "SCHED_DEADLINE", "dl-runtime": 2000, "dl-deadline": 4000, "dl-period": 5000,
               "loop": -1, "run": 600, "timer": { "ref": "unique", "period": 5000 } } },
       "groups": { "/app": { "cpu.weight": 300 }, "/app/low": { "cpu.max": "20000 50000", "cpu.idle": 1 } } }"#;
@@ -143,7 +147,7 @@ fn groups_and_deadlines_come_back() {
         let got = read(&path);
         let by_path = |r: &Recording, groups: &[GroupSpec]| {
             let of = |t: &RecordedThread| groups.get(t.group as usize).map_or("/".to_string(), |g| g.path.clone());
-            r.threads.values().map(|t| (t.comm.clone(), of(t), t.dl)).collect::<Vec<_>>()
+            r.threads.values().map(|t| (t.comm.clone(), of(t), t.dl, t.asked)).collect::<Vec<_>>()
         };
         assert_eq!(by_path(&got, &got.groups), by_path(&wrote, &two.workload.groups), "{name}");
         let made = infer::workload(&got, &two.platform, name, &infer::Options::default());

@@ -12,6 +12,7 @@
 //! | `dtb::E03` | operating points are missing: the message has the overlay that would supply them |
 //! | `dtb::W01` | something is missing that can be done without |
 //! | `dtb::W02` | a platform file has no word for it: the message says what was made of it |
+//! | `dtb::W03` | it is there and is not read |
 //! | `dtb::N01` | the devicetree leaves a choice, and one was made |
 
 mod fdt;
@@ -62,6 +63,8 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
         return out;
     }
     out.diagnostics.extend(disabled(&root));
+    let unread = Unread::of(&root);
+    unread.tell(&mut out.diagnostics);
     let (overlay, mistakes) = overlay.map(Overlay::read).unwrap_or_default();
     out.overlay = mistakes;
     let mut machine = Machine {
@@ -73,15 +76,19 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
     let map = Map::read(&root, &cpus, &handles, &mut out.diagnostics);
     let clocks = clocks(&cpus, &handles);
     out.overlay.extend(overlay.misplaced(&clocks));
-    machine.domains = domains(&cpus, &clocks, &handles, &overlay, &mut out.diagnostics);
+    machine.domains = domains(&cpus, &clocks, &handles, &overlay, &unread, &mut out.diagnostics);
     capacities(&cpus, &mut machine.domains, &mut out.diagnostics);
     machine.clusters = idle::clusters(&cpus, &map.cluster, &handles, &mut out.diagnostics);
     machine.llc = caches(&cpus, &handles);
     machine.cores = map.cores;
     nest(&mut machine);
-    powers(&mut machine, &mut out.diagnostics);
+    powers(&mut machine, &unread, &mut out.diagnostics);
     if machine.clusters.iter().all(|c| c.idle.len() == 1) {
-        machine.trust.push("idle: the devicetree names no idle states but WFI".into());
+        let why = match unread.idle_tables.is_empty() {
+            true => "idle: the devicetree names no idle states but WFI".into(),
+            false => format!("idle: WFI alone, {} is not read", unread.idle_tables.join(", ")),
+        };
+        machine.trust.push(why);
     } else {
         machine.trust.push("idle: entry and exit as the devicetree states them, not measured".into());
     }
@@ -115,8 +122,65 @@ fn cpus(root: &Node) -> Vec<Cpu<'_>> {
         let compatible = n.text("compatible").unwrap_or_else(|| "unknown".into());
         compatible.split(',').next_back().unwrap_or("unknown").to_string()
     };
-    let enabled = cpu_nodes(root).filter(|n| n.enabled()).take(4096);
-    enabled.map(|node| Cpu { node, core: core(node), dmips: node.u32("capacity-dmips-mhz") }).collect()
+    let enabled = cpu_nodes(root).filter(|n| n.enabled());
+    let threads = enabled.flat_map(|node| std::iter::repeat_n(node, hardware_threads(node))).take(4096);
+    threads.map(|node| Cpu { node, core: core(node), dmips: node.u32("capacity-dmips-mhz") }).collect()
+}
+
+/// Of POWER one node is a core, which lists its threads.
+fn hardware_threads(core: &Node) -> usize {
+    core.cells("ibm,ppc-interrupt-server#s").map_or(1, |threads| threads.len().clamp(1, MAX_THREADS))
+}
+
+/// More hardware threads than a core has.
+const MAX_THREADS: usize = 16;
+
+/// What a devicetree has and nobody here reads, by the names of its properties.
+#[derive(Default)]
+struct Unread {
+    /// Energy model of Android's kernels before 4.20.
+    energy_costs: Vec<&'static str>,
+    /// Operating points, and idle states, of POWER's firmware.
+    pstates: Vec<&'static str>,
+    idle_tables: Vec<&'static str>,
+}
+
+impl Unread {
+    fn of(root: &Node) -> Unread {
+        const TABLES: [&str; 3] = ["ibm,cpu-idle-state-names", "ibm,cpu-idle-state-latencies-ns", "idle-states"];
+        let mut unread = Unread::default();
+        let on_cpu = |prop: &&str| cpu_nodes(root).any(|n| n.has(prop));
+        let anywhere = |prop: &&str| any(root, &|n| n.has(prop));
+        unread.energy_costs.extend(Some("sched-energy-costs").filter(on_cpu));
+        unread.energy_costs.extend(["busy-cost-data", "idle-cost-data"].into_iter().filter(anywhere));
+        if let Some(power) = root.child("ibm,opal").and_then(|opal| opal.child("power-mgt")) {
+            unread.pstates.extend(Some("ibm,pstate-frequencies-mhz").filter(|prop| power.has(prop)));
+            unread.idle_tables.extend(TABLES.into_iter().filter(|name| power.has(name) || power.child(name).is_some()));
+        }
+        unread
+    }
+
+    fn tell(&self, findings: &mut Vec<Diagnostic>) {
+        let mut warn = |names: &[&str], what: &str, help: &str| {
+            if !names.is_empty() {
+                let message = format!("{} {what} and not used", names.join(", "));
+                findings.push(Diagnostic::warning("dtb::W03", 0..0, message).help(help));
+            }
+        };
+        let costs =
+            "in the platform file, operating points of the vocabulary `eas_costs` take them as `core` and `cluster`";
+        warn(&self.energy_costs, "(energy costs of Android's kernels) are present", costs);
+        warn(&self.pstates, "of ibm,opal/power-mgt is present", "an overlay supplies operating points");
+        warn(
+            &self.idle_tables,
+            "of ibm,opal/power-mgt are present",
+            "in the platform file, a [[cluster]] takes them as `idle`",
+        );
+    }
+}
+
+fn any(node: &Node, is: &dyn Fn(&Node) -> bool) -> bool {
+    is(node) || node.children.iter().any(|child| any(child, is))
 }
 
 // ---- the CPU map -------------------------------------------------------------------------------------------------------
@@ -150,7 +214,9 @@ impl Map {
                 findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
             }
         }
-        map.cores.extend(left.into_iter().map(|c| vec![c]));
+        // Threads of one node are one core.
+        let same = |a: &u32, b: &u32| std::ptr::eq(cpus[*a as usize].node, cpus[*b as usize].node);
+        map.cores.extend(left.chunk_by(same).map(<[u32]>::to_vec));
         map
     }
 
@@ -238,6 +304,7 @@ fn domains(
     clocks: &[Vec<u32>],
     handles: &Handles<'_>,
     overlay: &Overlay,
+    unread: &Unread,
     findings: &mut Vec<Diagnostic>,
 ) -> Vec<Domain> {
     let domain = |(of, own): (Vec<u32>, Option<&[Opp]>)| {
@@ -260,7 +327,7 @@ fn domains(
         opps.dedup_by_key(|o| o.khz);
         energy_model(&of, &mut opps, coefficient, findings);
         if opps.is_empty() {
-            findings.push(without_opps(&of, first));
+            findings.push(without_opps(&of, first, unread));
         }
         let latency_ns = v1_latency(first.node).max(latency_ns);
         let transition_us = if latency_ns == 0 { TRANSITION_US } else { (latency_ns / 1_000).clamp(1, 100_000) };
@@ -337,10 +404,13 @@ fn speed_bin(point: &Node) -> Option<&str> {
     if point.has("opp-microvolt") { None } else { named() }
 }
 
-fn without_opps(cpus: &[u32], first: &Cpu<'_>) -> Diagnostic {
+fn without_opps(cpus: &[u32], first: &Cpu<'_>, unread: &Unread) -> Diagnostic {
     let list = list(cpus);
-    let message =
-        format!("CPUs {list} ({}): no operating points in the devicetree (the firmware gives them)", first.core);
+    let why = match unread.pstates.first() {
+        Some(table) => format!("no operating points but those of {table}, which is not read"),
+        None => "no operating points in the devicetree (the firmware gives them)".into(),
+    };
+    let message = format!("CPUs {list} ({}): {why}", first.core);
     let help = format!(
         "name a TOML overlay (--overlay FILE):\n[[domain]]\ncpus = \"{list}\"\nopps = [ {{ khz = 600_000, uv = 700_000 }}, {{ khz = 1_800_000, uv = 1_000_000 }} ]"
     );
@@ -412,7 +482,7 @@ fn capacities(cpus: &[Cpu<'_>], domains: &mut [Domain], findings: &mut Vec<Diagn
     }
 }
 
-fn powers(machine: &mut Machine, findings: &mut Vec<Diagnostic>) {
+fn powers(machine: &mut Machine, unread: &Unread, findings: &mut Vec<Diagnostic>) {
     // By the lowest operating point the kernel decides where all powers come from.
     let lacking = machine.domains.iter().filter(|d| d.opps.iter().any(|o| o.uw.is_none()));
     let (partly, without): (Vec<_>, Vec<_>) = lacking.partition(|d| d.opps.first().is_some_and(|o| o.uw.is_some()));
@@ -428,7 +498,10 @@ fn powers(machine: &mut Machine, findings: &mut Vec<Diagnostic>) {
         let help = "an overlay with `uw` in its operating points supplies it: opps = [ { khz = …, uw = … } ]";
         findings.push(Diagnostic::warning("dtb::W01", 0..0, message).help(help));
     }
-    machine.trust.push("power: the devicetree gives none".into());
+    machine.trust.push(match unread.energy_costs.first() {
+        Some(costs) => format!("power: none, {costs} of the devicetree is not read"),
+        None => "power: the devicetree gives none".into(),
+    });
 }
 
 // ---- caches ------------------------------------------------------------------------------------------------------------

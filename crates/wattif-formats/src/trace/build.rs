@@ -285,7 +285,7 @@ impl Builder {
         if let Some(pid) = thread_id(pid) {
             let told = told::thread(word);
             let thread = self.threads.entry(pid).or_default();
-            (thread.policy, thread.dl, thread.group) = (told.policy, told.dl, told.group);
+            (thread.policy, thread.dl, thread.asked, thread.group) = (told.policy, told.dl, told.asked, told.group);
         }
     }
     /// What our own files say of a group.
@@ -302,10 +302,10 @@ impl Builder {
     pub fn same_process(&mut self, pid: i64, tgid: i64) {
         self.tgid(pid, tgid);
         let (Some(pid), Some(tgid)) = (thread_id(pid), thread_id(tgid)) else { return };
-        if let Some(&RecordedThread { policy, housekeeping, dl, group, .. }) = self.threads.get(&tgid) {
+        if let Some(&RecordedThread { policy, housekeeping, dl, asked, group, .. }) = self.threads.get(&tgid) {
             let thread = self.threads.entry(pid).or_default();
             (thread.policy, thread.housekeeping) = (policy, housekeeping);
-            (thread.dl, thread.group) = (dl, group);
+            (thread.dl, thread.asked, thread.group) = (dl, asked, group);
         }
     }
 
@@ -368,6 +368,19 @@ impl Builder {
         self.strays = drop_strays(&mut recording.records);
         self.early = drop_early(&mut recording.records);
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
+        // Streams are read one after another: the last name that was read may be an early one.
+        if self.renamed.len() < RENAMED {
+            let mut last: HashMap<u32, &Renamed> = HashMap::new();
+            for told in &self.renamed {
+                let known = last.entry(told.pid).or_insert(told);
+                if known.at <= told.at {
+                    *known = told;
+                }
+            }
+            for (pid, told) in last {
+                recording.threads.entry(pid).or_default().comm.clone_from(&told.comm);
+            }
+        }
         recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
         recording.groups = std::mem::take(&mut self.groups).into_specs();
         let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed, &self.deadlines);

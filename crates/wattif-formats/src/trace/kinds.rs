@@ -249,7 +249,7 @@ impl Kind {
             Kind::CpuFrequency => {
                 return Some(Recorded::CpuFrequency { cpu: cpu(n[1]), khz: word(n[0]) });
             }
-            Kind::Exec => return Some(Recorded::Exec { pid: pid(n[0]) }),
+            Kind::Exec => Event::SchedProcessExec { pid: pid(n[0]) },
             Kind::IrqEnter => return Some(Recorded::Irq { enter: true }),
             Kind::IrqExit => return Some(Recorded::Irq { enter: false }),
             Kind::TimerWake => Event::TimerWake { pid: pid(n[0]), wu_lat_ns: n[1].max(0) as u64, missed: n[2] != 0 },
@@ -368,6 +368,10 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
         Event::SchedProcessFork { pid, child_pid } => {
             set(&[pid.0.into(), child_pid.0.into()]);
             Kind::Fork
+        }
+        Event::SchedProcessExec { pid } => {
+            set(&[pid.0.into()]);
+            Kind::Exec
         }
         Event::SchedProcessExit { pid, prio } => {
             set(&[pid.0.into(), prio.into()]);
@@ -528,6 +532,7 @@ mod tests {
         };
         let idle = IdleChoice { state: 2, stop_tick: true, predicted_ns: u64::MAX, sleep_length_ns: 1 };
         let events = [
+            Event::SchedProcessExec { pid: Pid(7) },
             Event::SchedProcessExit { pid: Pid(7), prio: 139 },
             Event::CpuIdle { state: Event::IDLE_EXIT },
             Event::CpuIdleMiss { state: 3, below: true },

@@ -163,6 +163,7 @@ fn pids(event: &mut Recorded) -> [Option<&mut Pid>; 2] {
         | Event::SchedWakeup { pid, .. }
         | Event::SchedWakeupNew { pid, .. }
         | Event::SchedMigrateTask { pid, .. }
+        | Event::SchedProcessExec { pid }
         | Event::SchedProcessExit { pid, .. }
         | Event::PeltSe { pid, .. }
         | Event::WaltDemand { pid, .. }

@@ -239,6 +239,7 @@ fn kind(op: &Op, workload: &Workload) -> Option<(u8, &'static str)> {
 mod tests {
     use super::*;
     use crate::rtapp::{Options, parse};
+    use wattif_model::trace::Asked;
 
     /// The lines of a thread whose program takes these steps, as the machine does.
     fn lines(task: &str, categories: &str, rounds: usize) -> Vec<String> {
@@ -248,7 +249,16 @@ mod tests {
         let workload = read.workload.unwrap();
         let mut markers = Markers::of(&workload, &read.logs).expect("lines are asked for");
         let (comm, task, policy) = ("a-0".into(), "a".into(), "SCHED_OTHER");
-        markers.thread(&ThreadInfo { pid: Pid(1), comm, task, policy, workload: true, group: 0, dl: None });
+        markers.thread(&ThreadInfo {
+            pid: Pid(1),
+            comm,
+            task,
+            policy,
+            workload: true,
+            group: 0,
+            dl: None,
+            asked: Asked::default(),
+        });
         let ops = &workload.tasks[0].program.ops;
         let mut left: Vec<u64> = vec![0; ops.len()];
         let (mut pc, mut lines) = (0, Vec::new());
@@ -305,7 +315,16 @@ mod tests {
         let logs = Logs { ftrace: vec!["stats".into()], ..Logs::default() };
         let mut markers = Markers::of(&workload, &logs).unwrap();
         let (comm, task, policy) = ("a-0".into(), "a".into(), "SCHED_OTHER");
-        markers.thread(&ThreadInfo { pid: Pid(1), comm, task, policy, workload: true, group: 0, dl: None });
+        markers.thread(&ThreadInfo {
+            pid: Pid(1),
+            comm,
+            task,
+            policy,
+            workload: true,
+            group: 0,
+            dl: None,
+            asked: Asked::default(),
+        });
         let (wu_lat_ns, run_ns, period_ns, slack_ns) = (5_000, 1_000_000, 9_000_999, -7_500);
         markers.event(Ns(0), &Event::RtappStats { pid: Pid(1), wu_lat_ns, run_ns, period_ns, slack_ns });
         let configured = Event::RtappConfigured { pid: Pid(1), c_duration_us: 1_000, c_period_us: 8_000 };

@@ -151,7 +151,7 @@ fn unknown(bytes: &[u8]) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattif_model::trace::{DlParams, Event, IdleWeights, PrevState, ThreadInfo};
+    use wattif_model::trace::{Asked, DlParams, Event, IdleWeights, PrevState, ThreadInfo};
     use wattif_model::workload::GroupSpec;
     use wattif_model::{CpuId, Ns, Pid};
 
@@ -218,6 +218,10 @@ mod tests {
 
     const BUDGET: DlParams = DlParams { runtime: Ns(4_000_000), deadline: Ns(8_000_000), period: Ns(10_000_000) };
 
+    const KEPT: [&str; 6] =
+        ["sched_waking", "sched_wakeup", "sched_wakeup", "wattif_idle_weights", "sched_process_exec", "sched_switch"];
+    const ASKED: Asked = Asked { slice: Ns(300_000), util_min: Some(0), util_max: Some(900) };
+
     /// What a writer makes of one wake-up from an interrupt and a row of weights in a recording, read again.
     fn again(write: impl Fn(&mut Vec<u8>, &dyn Fn(&mut dyn TraceWriter)), recording: &Recording) -> Recording {
         let board = crate::sysfs::platform(&|path| path.ends_with("cpu/present").then(|| "0-1".into()), "board");
@@ -236,12 +240,13 @@ mod tests {
                 workload: true,
                 group: 0,
                 dl,
+                asked: Asked::default(),
             });
             writer.recorded(recording);
             for (pid, policy, workload) in [(5, "SCHED_IDLE", true), (6, "SCHED_OTHER", false), (8, "", true)] {
                 let (comm, task) = (format!("a task-{pid}"), "a task".into());
-                let group = if pid == 5 { 2 } else { 0 };
-                writer.thread(&ThreadInfo { pid: Pid(pid), comm, task, policy, workload, group, dl: None });
+                let (group, asked) = if pid == 5 { (2, ASKED) } else { (0, Asked::default()) };
+                writer.thread(&ThreadInfo { pid: Pid(pid), comm, task, policy, workload, group, dl: None, asked });
             }
             let waking = Event::SchedWaking { pid: Pid(5), prio: 120, target_cpu: CpuId(0), in_irq: true };
             writer.event(Ns(1_000), CpuId(1), &waking);
@@ -251,6 +256,7 @@ mod tests {
             }
             let weights = IdleWeights { entered: 1, states: 3, weights: [5, 70, 25, 0, 0, 0, 0, 0, 0, 0] };
             writer.event(Ns(2_000), CpuId(1), &Event::IdleWeights(weights));
+            writer.event(Ns(2_500), CpuId(1), &Event::SchedProcessExec { pid: Pid(5) });
             let switch = Event::SchedSwitch {
                 prev_pid: Pid(0),
                 prev_prio: 0,
@@ -294,17 +300,16 @@ mod tests {
             for r in &all {
                 let of = |pid: u32| r.threads.get(&pid).map_or((0, None), |t| (t.group, t.dl));
                 assert_eq!((&r.groups, of(5), of(6), of(7)), (&groups, (2, None), (0, None), (0, Some(BUDGET))));
+                let asked = [5, 6, 7].map(|pid| r.threads[&pid].asked);
+                assert_eq!(asked, [ASKED, Asked::default(), Asked::default()], "{}", r.format);
             }
             for r in [&all[0], &all[2]] {
                 assert_eq!(r.marks, about().marks, "{}", r.format);
                 let names: Vec<&str> = r.records.iter().map(|r| r.event.name()).collect();
-                assert_eq!(
-                    (names, r.unknown.len()),
-                    (vec!["sched_waking", "sched_wakeup", "sched_wakeup", "wattif_idle_weights", "sched_switch"], 0),
-                    "{}",
-                    r.format
-                );
+                assert_eq!((names, r.unknown.len()), (KEPT.to_vec(), 0), "{}", r.format);
             }
+            let exec = Some(&Event::SchedProcessExec { pid: Pid(5) });
+            assert!(all.iter().all(|r| r.records.iter().filter(|r| r.event() == exec).count() == 1));
             for r in &all {
                 let known = |pid: u32| r.threads.get(&pid).map(|t| (t.comm.as_str(), t.policy, t.housekeeping));
                 assert_eq!(known(5), Some(("a task-5", Some("SCHED_IDLE"), Some(false))), "{}", r.format);

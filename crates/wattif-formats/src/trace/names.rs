@@ -79,6 +79,7 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wattif_model::trace::Asked;
 
     #[test]
     fn a_deadline_tasks_priority_is_lent() {
@@ -86,7 +87,16 @@ mod tests {
         for (pid, policy) in [(1, DEADLINE), (2, "SCHED_OTHER"), (3, "SCHED_FIFO"), (4, "SCHED_FIFO"), (5, "")] {
             let comm = format!("t{pid}");
             let (task, group, dl) = (comm.clone(), 0, None);
-            names.insert(&ThreadInfo { pid: Pid(pid), task, comm, policy, workload: true, group, dl });
+            names.insert(&ThreadInfo {
+                pid: Pid(pid),
+                task,
+                comm,
+                policy,
+                workload: true,
+                group,
+                dl,
+                asked: Asked::default(),
+            });
         }
         let prio = |pid, prio| names.prio(Pid(pid), prio);
         assert_eq!([prio(0, 0), prio(1, 0), prio(2, 120), prio(2, 0)], [120, -1, 120, -1]);

@@ -118,6 +118,8 @@ impl<W: Write> TextTrace<W> {
                 let (comm, child) = (self.comm(pid), self.comm(child_pid));
                 format!("comm={comm} pid={pid} child_comm={child} child_pid={child_pid}")
             }
+            // What it executes is not kept.
+            Event::SchedProcessExec { pid } => format!("pid={pid} old_pid={pid}"),
             Event::SchedProcessExit { pid, prio } => {
                 format!("comm={} pid={pid} prio={}", self.comm(pid), self.names.prio(pid, prio))
             }
@@ -274,7 +276,7 @@ fn known(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattif_model::trace::Recorded;
+    use wattif_model::trace::{Asked, Recorded};
     use wattif_model::workload::GroupSpec;
 
     /// Written with the pid before the name, which may hold blanks, it comes back.
@@ -286,7 +288,16 @@ mod tests {
         trace.current = vec![Pid(0)];
         let (comm, task) = ("a b".to_string(), "a".to_string());
         let policy = "SCHED_OTHER";
-        trace.thread(&ThreadInfo { pid: Pid(7), comm, task, policy, workload: true, group: 0, dl: None });
+        trace.thread(&ThreadInfo {
+            pid: Pid(7),
+            comm,
+            task,
+            policy,
+            workload: true,
+            group: 0,
+            dl: None,
+            asked: Asked::default(),
+        });
         let event = Event::CgroupAttachTask { pid: Pid(7), group: 1 };
         trace.event(Ns(5_000), CpuId(0), &event);
         trace.close().unwrap();

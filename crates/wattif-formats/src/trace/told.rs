@@ -5,13 +5,14 @@
 //! | `SCHED_OTHER` | a policy |
 //! | `SCHED_OTHER@2` | also the group that the thread begins in, by its number |
 //! | `SCHED_DEADLINE:4000000/10000000/10000000` | also budget, deadline and period, ns |
+//! | `SCHED_OTHER:slice=300000,util_min=900,util_max=1024` | also a custom slice, ns, and clamps, each only where it was asked for |
 //! | `2 cpu.shares=512 cpu.max=20000,100000 /app` | a group: its number, what its files hold where it is not the default, its path |
 
 use super::names::DEADLINE;
 use crate::cgroup;
 use std::collections::BTreeMap;
 use wattif_model::Ns;
-use wattif_model::trace::{DlParams, ThreadInfo};
+use wattif_model::trace::{Asked, DlParams, ThreadInfo};
 use wattif_model::workload::{GroupSpec, Policy};
 
 /// Of a thread.
@@ -19,6 +20,7 @@ use wattif_model::workload::{GroupSpec, Policy};
 pub(super) struct Told {
     pub policy: Option<&'static str>,
     pub dl: Option<DlParams>,
+    pub asked: Asked,
     /// By its number in the file.
     pub group: u32,
 }
@@ -26,8 +28,17 @@ pub(super) struct Told {
 /// The word for a thread.
 pub(super) fn word(t: &ThreadInfo) -> String {
     let mut word = t.policy.to_string();
-    if let (DEADLINE, Some(DlParams { runtime, deadline, period })) = (t.policy, t.dl) {
-        word += &format!(":{}/{}/{}", runtime.0, deadline.0, period.0);
+    let Asked { slice, util_min, util_max } = t.asked;
+    let budget = t.dl.filter(|_| t.policy == DEADLINE);
+    let said = [
+        budget.map(|DlParams { runtime, deadline, period }| format!("{}/{}/{}", runtime.0, deadline.0, period.0)),
+        (slice != Ns::ZERO).then(|| format!("slice={}", slice.0)),
+        util_min.map(|clamp| format!("util_min={clamp}")),
+        util_max.map(|clamp| format!("util_max={clamp}")),
+    ];
+    for (said, mark) in said.into_iter().flatten().zip([":", ",", ",", ","]) {
+        word += mark;
+        word += &said;
     }
     if t.group != 0 {
         word += &format!("@{}", t.group);
@@ -39,10 +50,24 @@ pub(super) fn word(t: &ThreadInfo) -> String {
 pub(super) fn thread(word: &[u8]) -> Told {
     let text = String::from_utf8_lossy(word);
     let (text, group) = text.split_once('@').unwrap_or((&text, "0"));
-    let (policy, dl) = text.split_once(':').unwrap_or((text, ""));
+    let (policy, said) = text.split_once(':').unwrap_or((text, ""));
     let policy = Policy::by_name(policy).map(Policy::name);
     let Ok(group) = group.parse() else { return Told::default() };
-    Told { policy, dl: dl_params(dl).filter(|_| policy == Some(DEADLINE)), group }
+    let dl = said.split(',').next().and_then(dl_params);
+    Told { policy, dl: dl.filter(|_| policy == Some(DEADLINE)), asked: asked(said), group }
+}
+
+/// What `sched_setattr` would refuse counts as not said.
+fn asked(said: &str) -> Asked {
+    let number = |key: &str| {
+        let mut all = said.split(',').filter_map(|s| s.strip_prefix(key)?.strip_prefix('='));
+        all.next()?.parse::<u64>().ok()
+    };
+    let clamp = |key| number(key).filter(|clamp| *clamp <= 1024).map(|clamp| clamp as u16);
+    let slice = Ns(number("slice").filter(|slice| *slice < 1 << 63).unwrap_or(0));
+    let (util_min, util_max) = (clamp("util_min"), clamp("util_max"));
+    let crossed = util_min.is_some_and(|min| util_max.is_some_and(|max| min > max));
+    if crossed { Asked { slice, ..Asked::default() } } else { Asked { slice, util_min, util_max } }
 }
 
 /// As `sched_setattr` takes them: each within the next.
@@ -137,15 +162,27 @@ mod tests {
         let dl = |runtime, deadline, period| {
             Some(DlParams { runtime: Ns(runtime), deadline: Ns(deadline), period: Ns(period) })
         };
-        for (policy, dl, group, expect) in [
-            ("SCHED_OTHER", None, 0, "SCHED_OTHER"),
-            ("SCHED_IDLE", None, 12, "SCHED_IDLE@12"),
-            (DEADLINE, dl(4_000_000, 8_000_000, 10_000_000), 1, "SCHED_DEADLINE:4000000/8000000/10000000@1"),
+        let asked = |slice, util_min, util_max| Asked { slice: Ns(slice), util_min, util_max };
+        let nothing = Asked::default();
+        for (policy, dl, asked, group, expect) in [
+            ("SCHED_OTHER", None, nothing, 0, "SCHED_OTHER"),
+            ("SCHED_IDLE", None, nothing, 12, "SCHED_IDLE@12"),
+            (DEADLINE, dl(4_000_000, 8_000_000, 10_000_000), nothing, 1, "SCHED_DEADLINE:4000000/8000000/10000000@1"),
+            ("SCHED_BATCH", None, asked(300_000, None, None), 0, "SCHED_BATCH:slice=300000"),
+            (
+                "SCHED_OTHER",
+                None,
+                asked(300_000, Some(900), Some(1024)),
+                3,
+                "SCHED_OTHER:slice=300000,util_min=900,util_max=1024@3",
+            ),
+            ("SCHED_FIFO", None, asked(0, Some(0), None), 0, "SCHED_FIFO:util_min=0"),
+            (DEADLINE, dl(1_024, 2_000, 3_000), asked(0, None, Some(7)), 0, "SCHED_DEADLINE:1024/2000/3000,util_max=7"),
         ] {
             let (comm, task) = ("a".into(), "a".into());
-            let t = ThreadInfo { pid: wattif_model::Pid(1), comm, task, policy, workload: true, group, dl };
+            let t = ThreadInfo { pid: wattif_model::Pid(1), comm, task, policy, workload: true, group, dl, asked };
             assert_eq!(word(&t), expect);
-            assert_eq!(thread(expect.as_bytes()), Told { policy: Some(policy), dl, group });
+            assert_eq!(thread(expect.as_bytes()), Told { policy: Some(policy), dl, asked, group });
         }
         // A budget of more than the deadline, of nothing, of a fair thread; a group that is no number.
         for (text, policy) in [
@@ -153,6 +190,9 @@ mod tests {
             ("SCHED_DEADLINE:0/0/0", Some(DEADLINE)),
             ("SCHED_DEADLINE:5000/6000/7000/8000", Some(DEADLINE)),
             ("SCHED_OTHER:4000000/8000000/10000000", Some("SCHED_OTHER")),
+            ("SCHED_OTHER:slice=-1,util_min=1025,util_max=", Some("SCHED_OTHER")),
+            ("SCHED_OTHER:util_min=900,util_max=800", Some("SCHED_OTHER")),
+            ("SCHED_OTHER:slice=9223372036854775808", Some("SCHED_OTHER")),
             ("SCHED_OTHER@x", None),
             ("nothing", None),
         ] {

@@ -5,10 +5,11 @@
 //! when it happened often, or long, beside CPUs that it never ran on. Idle CPUs among its own are the scheduler's choice and say nothing.
 //!
 //! Of two threads of one CPU only the one that waits tells. The other one, which met it again and again, either of them woken while the
-//! other ran, and never left, is bound to the same CPU (`companions`). Of threads of one kind, some of which stay and more of which
+//! other ran, and never left, is bound to the same CPU (`companions`). Threads of one kind have their CPUs together (`kin`): what one of
+//! them is bound to, and what more of them than it has CPUs never left. Of threads of one kind, some of which stay and more of which
 //! roam, none is bound.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::{Cpu, Platform};
 use wattif_model::{CpuId, CpuSet, Pid};
 
@@ -37,6 +38,12 @@ const MANY_MOVES: usize = 10;
 /// So often it met others on the CPU of a bound thread, beside an idle one; and where placement by energy packs.
 const MEETINGS: u32 = 20;
 const MEETINGS_PACKED: u32 = 50;
+/// So many moves between the CPUs that all threads of a kind keep to, while others were idle, and where placement does not pack also long
+/// waits; one in so many of the times that they were switched in.
+const KIN_SIGNS: u64 = 50;
+const KIN_SIGNS_OF: u64 = 100;
+/// Instead, so often each was switched in on CPUs from which placement by energy takes free threads.
+const KIN_TIMES: u32 = 200;
 /// So many different sets of idle CPUs are kept of a thread.
 const KINDS: usize = 64;
 /// Who computes for so long on a small CPU while a larger one is idle would have been moved there; so long together means that it may not.
@@ -158,6 +165,11 @@ impl Machine {
             kinds: sets(&|c| c.capacity),
             caches: sets(&|c| c.llc),
         }
+    }
+
+    /// Are these half of the CPUs of one kind, or less?
+    fn is_part(&self, cpus: &CpuSet) -> bool {
+        self.kinds.iter().any(|kind| cpus.is_subset(kind) && 2 * cpus.len() <= kind.len())
     }
 
     /// Would a wake-up of a thread with these CPUs have found `cpu`? Among CPUs of one kind it looks at those with the same cache.
@@ -316,6 +328,48 @@ pub fn companions<'a>(
     all
 }
 
+/// Threads of one kind run one program, which mostly binds them together: to the CPUs that one is bound to, if most of the kind keep to them,
+/// or to those that all of them keep to, though they are more than these CPUs.
+pub fn kin<'a>(
+    bound: &mut BTreeMap<Pid, CpuSet>,
+    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
+    kind: impl Fn(Pid) -> &'a str,
+    machine: &Machine,
+) {
+    let mut kinds: BTreeMap<&str, Vec<(Pid, &Evidence)>> = BTreeMap::new();
+    let threads = threads.filter(|(_, seen, comm)| seen.named(comm).is_none() && !seen.seen_on.is_empty());
+    threads.for_each(|(pid, seen, _)| kinds.entry(kind(pid)).or_default().push((pid, seen)));
+    for all in kinds.values().filter(|all| all.len() > 1) {
+        // Where one was before it was bound says nothing.
+        let own = |(pid, seen): &(Pid, &Evidence)| bound.get(pid).unwrap_or(&seen.seen_on).clone();
+        let union: CpuSet = all.iter().flat_map(|thread| own(thread).iter().collect::<Vec<_>>()).collect();
+        if all.len() > union.len() && machine.is_part(&union) && keep_to(all, &union, machine) {
+            bound.extend(all.iter().map(|(pid, _)| (*pid, union.clone())));
+            continue;
+        }
+        let sets: BTreeSet<Vec<CpuId>> =
+            all.iter().filter_map(|(pid, _)| Some(bound.get(pid)?.iter().collect())).collect();
+        for set in sets.into_iter().filter(|set| set.len() > 1) {
+            let set: CpuSet = set.into_iter().collect();
+            let keep = || all.iter().filter(|(_, seen)| seen.seen_on.is_subset(&set));
+            if 2 * keep().count() > all.len() {
+                keep().for_each(|(pid, _)| _ = bound.entry(*pid).or_insert_with(|| set.clone()));
+            }
+        }
+    }
+}
+
+/// Did others than these CPUs, on which all threads of a kind run, lie idle when these moved and waited?
+fn keep_to(all: &[(Pid, &Evidence)], cpus: &CpuSet, machine: &Machine) -> bool {
+    let waits = all.iter().map(|(_, seen)| seen.equal.outside(cpus, machine));
+    let packs = !cpus.is_subset(&machine.beside_equal);
+    let signs: u64 = waits.map(|w| u64::from(w.sidesteps) + if packs { 0 } else { w.snubs }).sum();
+    let times: u64 = all.iter().map(|(_, seen)| u64::from(seen.times)).sum();
+    // Placement by energy would have taken them to others, and slowed the clock of all.
+    let relieved = cpus.is_subset(&machine.relieved) && all.iter().all(|(_, seen)| seen.times >= KIN_TIMES);
+    relieved || signs >= KIN_SIGNS.max(times / KIN_SIGNS_OF)
+}
+
 /// Takes those back of whose kind more roam than stay, but for the kernel's threads of a CPU.
 pub fn outvoted<'a>(
     bound: &mut BTreeMap<Pid, CpuSet>,
@@ -376,6 +430,14 @@ impl PassedOver {
         let mut sum = Waits::default();
         let found = |(idle, _): &(&Vec<CpuId>, &Waits)| idle.iter().any(|c| machine.finds(&self.seen_since, *c));
         self.waits.iter().filter(found).for_each(|(_, waits)| sum.add(waits));
+        sum
+    }
+
+    /// Those beside idle CPUs that are none of these.
+    fn outside(&self, own: &CpuSet, machine: &Machine) -> Waits {
+        let mut sum = Waits::default();
+        let found = |idle: &Vec<CpuId>| idle.iter().any(|c| !own.contains(*c) && machine.finds(own, *c));
+        self.waits.iter().filter(|(idle, _)| found(idle)).for_each(|(_, waits)| sum.add(waits));
         sum
     }
 
@@ -618,6 +680,65 @@ mod tests {
         assert_eq!(e.cpus("light", &machine(true)), None, "it did not wait for long");
         (0..100).for_each(|i| runs(&mut e, CpuId(i % 2), 5_000, cpus(&[i % 2, 3]), false));
         assert_eq!(e.cpus("light", &machine(true)), Some(cpus(&[0, 1])));
+    }
+
+    #[test]
+    fn threads_of_one_kind_keep_to_their_cpus() {
+        // Each moves so often between two CPUs; the first has waited for long once.
+        let moves = |times: u32| {
+            let mut e = Evidence::default();
+            runs(&mut e, CpuId(0), MS, cpus(&[3]), false);
+            (1..=times).for_each(|i| runs(&mut e, CpuId(i % 2), 5_000, cpus(&[i % 2, 3]), false));
+            e
+        };
+        let bound = |all: &[&Evidence], full| -> Vec<CpuSet> {
+            let all = || all.iter().zip(1..).map(|(e, pid)| (Pid(pid), *e, "worker"));
+            let mut bound = companions(all(), &machine(full));
+            kin(&mut bound, all(), |_| "worker", &machine(full));
+            outvoted(&mut bound, all(), |_| "worker");
+            bound.into_values().collect()
+        };
+        let (some, few, none) = (moves(20), moves(14), moves(0));
+        assert_eq!(bound(&[&some, &some, &none], true), [], "40 moves");
+        assert_eq!(bound(&[&some, &some, &few], true), vec![cpus(&[0, 1]); 3]);
+        assert_eq!(
+            bound(&[&some, &some, &few], false),
+            vec![cpus(&[0, 1]); 3],
+            "placement by energy does not move them"
+        );
+        let often = moves(30);
+        assert_eq!(bound(&[&often, &often], true), [], "two of them may be there by chance");
+        let mut elsewhere = moves(0);
+        runs(&mut elsewhere, CpuId(2), 0, cpus(&[]), false);
+        assert_eq!(bound(&[&often, &often, &elsewhere], true), [], "most of all CPUs");
+        // Long waits tell where placement does not pack.
+        let waits = |cpu: u32, times: u32| {
+            let mut e = Evidence::default();
+            (0..times).for_each(|_| runs(&mut e, CpuId(cpu), MS, cpus(&[3]), false));
+            e
+        };
+        let (left, right) = (waits(0, 25), waits(1, 25));
+        assert_eq!(bound(&[&left, &right, &few], true), vec![cpus(&[0, 1]); 3]);
+        assert_eq!(bound(&[&left, &right, &few], false), []);
+        // They need not wait or move where placement by energy would have taken them elsewhere.
+        let relieved = |times: u32| {
+            let all = [waits(0, times), waits(1, times), waits(1, times)];
+            let all = || all.iter().zip(1..).map(|(e, pid)| (Pid(pid), e, "worker"));
+            let (mut bound, relieved) = (BTreeMap::new(), Machine { relieved: cpus(&[0, 1]), ..machine(false) });
+            kin(&mut bound, all(), |_| "worker", &relieved);
+            bound.len()
+        };
+        assert_eq!([relieved(200), relieved(199)], [3, 0]);
+        // One was elsewhere before it was bound.
+        let mut bound_later = Evidence::default();
+        runs(&mut bound_later, CpuId(3), 0, cpus(&[]), false);
+        (0..25).for_each(|_| runs(&mut bound_later, CpuId(0), 4 * MS, cpus(&[2]), false));
+        assert_eq!(bound(&[&left, &left, &bound_later], true), vec![cpus(&[0]); 3]);
+        // What one of them is bound to.
+        let mut own = Evidence::default();
+        (0..40).for_each(|i| runs(&mut own, CpuId(i % 2), 4 * MS, cpus(&[3]), false));
+        assert_eq!(bound(&[&own, &none], true), vec![cpus(&[0, 1]); 2]);
+        assert_eq!(bound(&[&own, &none, &elsewhere, &elsewhere], true), [], "half of them roam");
     }
 
     #[test]

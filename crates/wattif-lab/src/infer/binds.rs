@@ -8,7 +8,7 @@
 //! To which CPUs, shows by where it runs from then on.
 
 use std::collections::BTreeMap;
-use wattif_model::trace::{Recorded, Recording};
+use wattif_model::trace::{Event, Record, Recording};
 use wattif_model::{CpuId, CpuSet, Pid};
 
 /// So often, it is no exec, where the trace does not tell of those.
@@ -23,8 +23,11 @@ pub struct Execs(BTreeMap<Pid, u64>);
 impl Execs {
     /// Of a recording.
     pub fn of(recording: &Recording) -> Execs {
-        let exec = |event: &Recorded| if let Recorded::Exec { pid } = event { Some(*pid) } else { None };
-        Execs(recording.records.iter().filter_map(|r| Some((exec(&r.event)?, r.at.0))).collect())
+        let exec = |r: &Record| match r.event() {
+            Some(Event::SchedProcessExec { pid }) => Some((*pid, r.at.0)),
+            _ => None,
+        };
+        Execs(recording.records.iter().filter_map(exec).collect())
     }
 
     /// Is it known that the thread executes no other program from now on?

@@ -7,7 +7,7 @@
 //!
 //! Before its first event a CPU sleeps if that event ends a sleep or takes over from idle; in what is not known, the shallowest state
 //! is taken. One without any event is offline or asleep all along: it counts as in its deepest state. One that switches but has no
-//! `cpu_idle` events sleeps while idle runs.
+//! `cpu_idle` events sleeps while idle runs. A sleep whose end was lost ends when a thread comes.
 
 use std::collections::BTreeMap;
 use wattif_model::platform::{Platform, Scope};
@@ -78,21 +78,28 @@ pub(super) fn idling(records: &[Record], platform: &Platform) -> Vec<Idling> {
     }
     let asked_by_others = asked_by_others(records, platform.nr_cpus());
     let mut since = vec![Ns::ZERO; platform.nr_cpus()];
+    // Asleep, by its own events; and when a thread was last seen to end a sleep.
+    let mut asleep = vec![false; platform.nr_cpus()];
+    let mut ended: Vec<Option<Ns>> = vec![None; platform.nr_cpus()];
     for (i, r) in records.iter().enumerate() {
         let Some(first) = firsts.get_mut(r.cpu.at()) else { continue };
         let (state, told) = match r.event {
+            // Some formats do not keep the order of events of one stamp.
+            Recorded::Event(Event::CpuIdle { state: Event::IDLE_EXIT }) if ended[r.cpu.at()] == Some(r.at) => continue,
             // A state the platform does not have is taken as its deepest.
             Recorded::Event(Event::CpuIdle { state: Event::IDLE_EXIT }) => (Event::IDLE_EXIT, true),
             Recorded::Event(Event::CpuIdle { state }) => (state.min(deepest(r.cpu)), true),
             Recorded::Event(Event::SchedSwitch { prev_pid: Pid(0), .. })
-                if !first.told || first.asleep == Some(true) =>
+                if !first.told || first.asleep == Some(true) || asleep[r.cpu.at()] =>
             {
+                ended[r.cpu.at()] = Some(r.at);
                 (Event::IDLE_EXIT, false)
             }
             Recorded::Event(Event::SchedSwitch { next_pid: Pid(0), .. }) if !first.told => (0, false),
             _ => continue,
         };
         first.asleep = None;
+        asleep[r.cpu.at()] = told && state != Event::IDLE_EXIT;
         let since = std::mem::replace(&mut since[r.cpu.at()], r.at);
         let all_asked = &asked_by_others[r.cpu.at()];
         let first = all_asked.get(all_asked.partition_point(|at| *at <= since));
@@ -363,6 +370,25 @@ mod tests {
         assert_eq!(levels(&short, 0), [], "it turned back on its way in");
         let cluster = powers(&both, &shared()).into_iter().filter(|p| matches!(p.2, Event::ClusterPower { .. }));
         assert_eq!(cluster.map(|p| p.0.0).collect::<Vec<_>>(), [400, 4_300]);
+    }
+
+    #[test]
+    fn a_lost_end_of_a_sleep() {
+        let switch = |prev, next| testbed::switch(prev, next, wattif_model::trace::PrevState::Sleeping);
+        let mut records = vec![
+            record(10, 0, 0, testbed::idle(1)),
+            record(20, 0, 0, switch(0, 7)),
+            record(90, 0, 7, switch(7, 0)),
+            record(91, 0, 0, testbed::idle(0)),
+        ];
+        let of = |records: &[Record]| {
+            let all = idling(records, &testbed::platform()).into_iter();
+            all.filter(|i| i.cpu == CpuId(0)).map(|i| (i.at.0, i.state)).collect::<Vec<_>>()
+        };
+        let sleeps = [(10, 1), (20, Event::IDLE_EXIT), (91, 0)];
+        assert_eq!(of(&records), sleeps);
+        records.insert(2, record(20, 0, 0, testbed::idle(Event::IDLE_EXIT)));
+        assert_eq!(of(&records), sleeps, "it was not lost, but comes after the switch");
     }
 
     #[test]

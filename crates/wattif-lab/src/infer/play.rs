@@ -153,8 +153,10 @@ pub fn normalised(recording: &Recording) -> Cow<'_, Recording> {
                 let in_irq = in_irq || r.current == Some(Pid(0));
                 add(Event::SchedWaking { pid, prio, target_cpu, in_irq });
             }
-            Some(&Event::SchedSwitch { next_pid, next_prio, .. }) if moves && next_pid.0 != 0 => {
-                if let Some(orig_cpu) = last.insert(next_pid, r.cpu).filter(|c| *c != r.cpu) {
+            Some(&Event::SchedSwitch { prev_pid, next_pid, next_prio, .. }) if moves => {
+                // Who leaves was here, though the trace may not have seen it come.
+                last.insert(prev_pid, r.cpu);
+                if let Some(orig_cpu) = last.insert(next_pid, r.cpu).filter(|c| *c != r.cpu && next_pid.0 != 0) {
                     add(Event::SchedMigrateTask { pid: next_pid, prio: next_prio, orig_cpu, dest_cpu: r.cpu });
                 }
             }
@@ -210,6 +212,7 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
             workload: !background.contains(&pid),
             group: recording.threads.get(&pid.0).map_or(0, |t| t.group),
             dl: recording.threads.get(&pid.0).and_then(|t| t.dl),
+            asked: recording.threads.get(&pid.0).map(|t| t.asked).unwrap_or_default(),
         });
     }
     let counts = recording.counts();
@@ -305,7 +308,7 @@ impl<'a> Player<'a> {
                     out.event(r.at, r.cpu, &Event::SchedWakeup { pid, prio, target_cpu, in_irq });
                 }
             }
-            Recorded::Exec { .. } | Recorded::Irq { .. } => {}
+            Recorded::Irq { .. } => {}
         }
     }
 
@@ -406,6 +409,22 @@ mod tests {
         let all = normalised(&r);
         let wakings = all.records.iter().filter(|r| r.event.name() == "sched_waking");
         assert_eq!(wakings.filter_map(|r| Some(r.event()?.in_irq())).collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    #[test]
+    fn moves_without_sched_migrate_task() {
+        let r = recording(&[
+            (10, 0, testbed::switch(7, 0, PrevState::Running)),
+            (20, 1, testbed::switch(0, 7, PrevState::Running)),
+            (30, 1, testbed::switch(7, 0, PrevState::Sleeping)),
+            (40, 1, testbed::switch(0, 7, PrevState::Running)),
+            (50, 1, testbed::switch(7, 0, PrevState::Sleeping)),
+        ]);
+        let all = normalised(&r);
+        let moves: Vec<Event> = all.records.iter().filter_map(|r| r.event().copied()).collect();
+        let moves: Vec<_> = moves.into_iter().filter(|e| e.name() == "sched_migrate_task").collect();
+        let first = Event::SchedMigrateTask { pid: Pid(7), prio: 120, orig_cpu: CpuId(0), dest_cpu: CpuId(1) };
+        assert_eq!(moves, [first], "it ran when the trace began");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::steps::{self, Queue, Rest, Step};
 use super::workload::{Inference, Inferred, Options, State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{DlParams, Event, Record, Recording};
+use wattif_model::trace::{Asked, DlParams, Event, Record, Recording};
 use wattif_model::workload::*;
 use wattif_model::{CpuSet, Ns, Pid};
 
@@ -102,7 +102,9 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
     let mut bound = super::affinity::companions(seen.clone(), &machine);
-    super::affinity::outvoted(&mut bound, seen, |pid| &kinds[channels.sides.get(&pid).unwrap_or(&pid)]);
+    let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
+    super::affinity::kin(&mut bound, seen.clone(), kind, &machine);
+    super::affinity::outvoted(&mut bound, seen, kind);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| {
@@ -122,7 +124,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             cpus = None;
         }
         let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
-        let told = told.or(seen_policy(*pid, t, &give_way));
+        let policy = told.or(seen_policy(*pid, t, &give_way));
+        let told = Told { policy, asked: recording.threads.get(&pid.0).map(|t| t.asked).unwrap_or_default() };
         let asked = options.policies.iter().any(|(name, _)| is_named(&comm, name));
         let attr = attributes(t.first_prio, &comm, told, options);
         let attr = if asked { attr } else { of_deadline(recording, *pid, attr) };
@@ -238,18 +241,30 @@ fn seen_policy(pid: Pid, t: &Thread, give_way: &BTreeSet<Pid>) -> Option<&'stati
     policy.map(Policy::name)
 }
 
-/// nice and policy from the kernel's priority.
-fn attributes(prio: u8, comm: &str, told: Option<&'static str>, options: &Options) -> SchedAttr {
-    let mut attr = SchedAttr::default();
+/// What is known of a thread's attributes beside its priority.
+#[derive(Clone, Copy)]
+struct Told {
+    policy: Option<&'static str>,
+    /// At its start.
+    asked: Asked,
+}
+
+/// nice and policy from the kernel's priority; slice and clamps as the file tells them.
+fn attributes(prio: u8, comm: &str, told: Told, options: &Options) -> SchedAttr {
+    let Asked { slice, util_min, util_max } = told.asked;
+    let mut attr = SchedAttr { util_min, util_max, ..SchedAttr::default() };
     if prio < 100 {
         (attr.policy, attr.rt_priority) = (Policy::Fifo, (99 - prio).max(1));
     } else {
         attr.nice = (i16::from(prio) - 120).clamp(-20, 19) as i8;
     }
-    let told = told.and_then(Policy::by_name).filter(|p| *p != Policy::Deadline);
+    let told = told.policy.and_then(Policy::by_name).filter(|p| *p != Policy::Deadline);
     let asked = options.policies.iter().find(|(name, _)| is_named(comm, name)).map(|p| p.1);
     if let Some(policy) = asked.or(told).filter(|p| has_policy(prio, *p)) {
         attr.policy = policy;
+    }
+    if attr.policy.is_fair() {
+        attr.runtime = slice;
     }
     attr
 }
@@ -393,15 +408,7 @@ struct Programs<'a> {
 
 impl Programs<'_> {
     /// `bind`: after so many steps other than work it binds itself to these CPUs.
-    fn ops(
-        &self,
-        t: &Thread,
-        pid: Pid,
-        told: Option<&'static str>,
-        comm: &str,
-        task: &str,
-        bind: Option<(u32, CpuSet)>,
-    ) -> Vec<Op> {
+    fn ops(&self, t: &Thread, pid: Pid, told: Told, comm: &str, task: &str, bind: Option<(u32, CpuSet)>) -> Vec<Op> {
         let round = self.rounds.get(&pid).copied();
         let mut bind = bind.filter(|_| round.is_none());
         let mut done = 0;

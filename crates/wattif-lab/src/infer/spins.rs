@@ -1,8 +1,8 @@
 //! Threads that are busy until a time has passed.
 //!
 //! A loop that looks at the clock takes as much of a CPU as it gets: where it is preempted or its CPU is slow, it works less, and ends when
-//! it would have ended. So its pieces of work are of one wall time, whatever CPU time is in them. Where nothing disturbs it, work and loop
-//! look alike, and it is taken for work.
+//! it would have ended. So its pieces of work are of one wall time, whatever CPU time is in them. A few that were disturbed tell enough: work
+//! would have ended later, for as much CPU time as ever. Where nothing disturbs it, work and loop look alike, and it is taken for work.
 
 use super::steps::{Step, median};
 use super::workload::Thread;
@@ -21,7 +21,7 @@ pub struct Piece {
 /// Shorter pieces are not judged, ns.
 const MIN_NS: u64 = 200_000;
 /// So many pieces at least; so many of 100 end in time, and so many of 100 not before; so many of 100 of those in time have unlike CPU
-/// time.
+/// time, or of those that were disturbed, in time with less.
 const MIN_PIECES: usize = 8;
 const IN_TIME: usize = 30;
 const NOT_BEFORE: usize = 90;
@@ -64,7 +64,20 @@ fn by_the_clock(steps: &mut [Step], pieces: &[Piece]) -> Option<u64> {
     let mut in_time: Vec<u64> = pieces.iter().filter(in_time).map(units).collect();
     let work = median(&mut in_time)?;
     let unlike = in_time.iter().filter(|u| u.abs_diff(work) > work / UNLIKE_PART).count();
-    (unlike * 100 >= in_time.len() * UNLIKE && loops(steps, pieces, wall)).then_some(wall)
+    let unlike = unlike * 100 >= in_time.len() * UNLIKE || cut_short(pieces, wall);
+    (unlike && loops(steps, pieces, wall)).then_some(wall)
+}
+
+/// Have those pieces that did not have a CPU all the while less CPU time than the others, though some of them end in time? Work that is
+/// disturbed is as much as ever, and ends later.
+fn cut_short(pieces: &[Piece], wall: u64) -> bool {
+    let slop = slop(wall);
+    let (disturbed, calm): (Vec<&Piece>, Vec<&Piece>) =
+        pieces.iter().filter(|p| p.wall >= MIN_NS).partition(|p| p.wall.saturating_sub(p.on_cpu) > slop);
+    let Some(usual) = median(&mut calm.iter().map(|p| p.on_cpu).collect::<Vec<u64>>()) else { return false };
+    let less: Vec<&&Piece> = disturbed.iter().filter(|p| p.on_cpu + slop <= usual).collect();
+    let in_time = less.iter().filter(|p| p.wall.abs_diff(wall) <= slop).count();
+    in_time >= MIN_PIECES && in_time * 100 >= disturbed.len() * UNLIKE && less.len() * 2 > disturbed.len()
 }
 
 /// Are they loops of this wall time?
@@ -142,6 +155,22 @@ mod tests {
         assert_eq!(spins(["worker"; 3], 31), 20);
         assert_eq!(spins(["worker", "other", "worker"], 31), 0, "one is not enough");
         assert_eq!(spins(["worker"; 3], 9), 0, "it also ends before");
+    }
+
+    /// Of hundreds of pieces a few were disturbed.
+    #[test]
+    fn seldom_disturbed() {
+        const MS: u64 = 1_000_000;
+        let pieces = |disturbed: &dyn Fn(u64) -> (u64, u64), many: u64| -> Vec<(u64, u64)> {
+            (0..500).map(|i| if i % 50 == 7 && i < 50 * many { disturbed(i) } else { (2 * MS, 2 * MS) }).collect()
+        };
+        check(&pieces(&|_| (2 * MS, MS), 8), 500);
+        check(&pieces(&|_| (2 * MS, MS), 7), 0);
+        check(&pieces(&|_| (3 * MS, 2 * MS), 10), 0);
+        let late = |i| if i < 100 { (2 * MS, MS) } else { (2 * MS + i * 1_000, MS) };
+        check(&pieces(&late, 10), 0);
+        // The clock rose with those that disturbed it.
+        check(&pieces(&|i| (3 * MS + i * 1_000, 2 * MS - 100_000), 10), 0);
     }
 
     #[test]

@@ -84,6 +84,7 @@ const ABOUT_A_THREAD: &[&str] = &[
     "sched_wakeup_new",
     "sched_migrate_task",
     "sched_process_fork",
+    "sched_process_exec",
     "sched_process_exit",
     "cgroup_attach_task",
     "pelt_se",

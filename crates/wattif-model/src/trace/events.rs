@@ -127,6 +127,11 @@ pub enum Event {
         /// Child.
         child_pid: Pid,
     },
+    /// `sched_process_exec`: the thread executes another program from now on. Of recordings alone.
+    SchedProcessExec {
+        /// Who.
+        pid: Pid,
+    },
     /// `sched_process_exit`.
     SchedProcessExit {
         /// Who.

@@ -67,6 +67,27 @@ pub struct ThreadInfo {
     pub group: u32,
     /// Of SCHED_DEADLINE.
     pub dl: Option<DlParams>,
+    /// Of any policy.
+    pub asked: Asked,
+}
+
+/// What a thread asked for with `sched_setattr` beside policy and priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Custom slice of a fair thread, 0 for the default.
+    pub slice: Ns,
+    /// `uclamp_min`, 0..=1024; `None`: the default.
+    pub util_min: Option<u16>,
+    /// `uclamp_max`, 0..=1024; `None`: the default.
+    pub util_max: Option<u16>,
+}
+
+impl Asked {
+    /// Of these attributes.
+    pub fn of(attr: &SchedAttr) -> Asked {
+        let SchedAttr { policy, runtime, util_min, util_max, .. } = *attr;
+        Asked { slice: if policy.is_fair() { runtime } else { Ns::ZERO }, util_min, util_max }
+    }
 }
 
 /// What a thread of SCHED_DEADLINE asked for.

@@ -1,7 +1,7 @@
 //! A recorded trace: what a reader makes of a file, whatever its format. Real traces and those of a simulation are the
 //! same noun.
 
-use super::{DlParams, Event, Interest, Observer, ThreadInfo};
+use super::{Asked, DlParams, Event, Interest, Observer, ThreadInfo};
 use crate::ids::{CpuId, CpuSet, Pid};
 use crate::platform::Platform;
 use crate::units::Ns;
@@ -59,6 +59,8 @@ pub struct RecordedThread {
     pub group: u32,
     /// Of SCHED_DEADLINE, where the file says it (ours does).
     pub dl: Option<DlParams>,
+    /// Slice and clamps, where the file says them (ours does).
+    pub asked: Asked,
 }
 
 impl RecordedThread {
@@ -93,11 +95,6 @@ pub enum Recorded {
         cpu: CpuId,
         /// New frequency.
         khz: u32,
-    },
-    /// `sched_process_exec`: the thread executes another program from now on.
-    Exec {
-        /// Which.
-        pid: Pid,
     },
     /// An interrupt handler begins (`irq_handler_entry`, `softirq_entry`, `hrtimer_expire_entry`, …) or ends.
     Irq {
@@ -144,7 +141,6 @@ impl Recorded {
         match self {
             Recorded::Event(event) => event.name(),
             Recorded::CpuFrequency { .. } => "cpu_frequency",
-            Recorded::Exec { .. } => "sched_process_exec",
             Recorded::Irq { .. } => "irq",
         }
     }
@@ -164,6 +160,7 @@ impl Event {
             Event::SchedWakeupNew { .. } => "sched_wakeup_new",
             Event::SchedMigrateTask { .. } => "sched_migrate_task",
             Event::SchedProcessFork { .. } => "sched_process_fork",
+            Event::SchedProcessExec { .. } => "sched_process_exec",
             Event::SchedProcessExit { .. } => "sched_process_exit",
             Event::CpuIdle { .. } => "cpu_idle",
             Event::CpuIdleMiss { .. } => "cpu_idle_miss",
@@ -237,6 +234,7 @@ impl Observer for Recorder {
             housekeeping: Some(!t.workload),
             group: t.group,
             dl: t.dl,
+            asked: t.asked,
         };
         self.recording.threads.insert(t.pid.0, thread);
     }

@@ -70,6 +70,7 @@ impl Digest {
             }
             // Told to those who listen, as the decisions are: the digest holds what the kernel did, not when it stopped ticking.
             Event::TickStop
+            | Event::SchedProcessExec { .. }
             | Event::PeltCfs { .. }
             | Event::PeltSe { .. }
             | Event::WaltDemand { .. }

@@ -80,6 +80,20 @@ fn beyond_the_highest(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<Strin
     (asked > highest).then(told)
 }
 
+/// A latency limit that every idle state of some CPU breaks.
+fn below_every_state(spec: &RunSpec, p: &Policy) -> Option<String> {
+    let limit_us: u64 =
+        (p.name == "pm_qos").then(|| Tunables::of(&spec.kernel, p.name).maybe_int("cpu_latency_us")).flatten()?;
+    let allowed = |s: &IdleState| s.polling || s.advertised.exit_ns <= limit_us.saturating_mul(1_000);
+    let mut cpus = (0..spec.platform.nr_cpus() as u32).map(CpuId);
+    let none = cpus.find(|&cpu| !spec.platform.idle_states(cpu).iter().any(allowed))?;
+    let first = &spec.platform.idle_states(none).first()?.name;
+    Some(format!(
+        "pm_qos.cpu_latency_us = {limit_us} is below every idle state of cpu{}, which enters {first} all the same",
+        none.0
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,18 +124,4 @@ mod tests {
         assert!(why("jankbench", &[("touch", "no")], "schedtune.touch_boost_pct").is_some());
         assert_eq!(why("androbench", &[], "walt.io_is_busy"), None);
     }
-}
-
-/// A latency limit that every idle state of some CPU breaks.
-fn below_every_state(spec: &RunSpec, p: &Policy) -> Option<String> {
-    let limit_us: u64 =
-        (p.name == "pm_qos").then(|| Tunables::of(&spec.kernel, p.name).maybe_int("cpu_latency_us")).flatten()?;
-    let allowed = |s: &IdleState| s.polling || s.advertised.exit_ns <= limit_us.saturating_mul(1_000);
-    let mut cpus = (0..spec.platform.nr_cpus() as u32).map(CpuId);
-    let none = cpus.find(|&cpu| !spec.platform.idle_states(cpu).iter().any(allowed))?;
-    let first = &spec.platform.idle_states(none).first()?.name;
-    Some(format!(
-        "pm_qos.cpu_latency_us = {limit_us} is below every idle state of cpu{}, which enters {first} all the same",
-        none.0
-    ))
 }

@@ -15,7 +15,7 @@ use crate::registry;
 use crate::simulation::{Kernel, Source};
 use wattif_model::kernel::KernelSpec;
 use wattif_model::run::RunError;
-use wattif_model::trace::{DlParams, ThreadInfo};
+use wattif_model::trace::{Asked, DlParams, ThreadInfo};
 use wattif_model::workload::{Op, Policy, SchedAttr, TaskSpec};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
@@ -133,6 +133,7 @@ impl Kernel<'_, '_> {
             workload: workload && !self.programs.spec(task).background,
             group,
             dl: DlParams::of(&self.programs.spec(task).attr),
+            asked: Asked::of(&self.programs.spec(task).attr),
         });
         if group != 0 {
             self.tell_attached(pid, home);
@@ -185,6 +186,7 @@ impl Kernel<'_, '_> {
                 workload: false,
                 group: 0,
                 dl: None,
+                asked: Asked::default(),
             };
             self.out.thread(&info);
         }

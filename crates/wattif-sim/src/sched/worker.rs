@@ -11,7 +11,7 @@ use crate::machine::cpu::Segment;
 use crate::simulation::Kernel;
 use std::collections::VecDeque;
 use wattif_model::run::RunError;
-use wattif_model::trace::ThreadInfo;
+use wattif_model::trace::{Asked, ThreadInfo};
 use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::SchedAttr;
 use wattif_model::{CpuId, CpuSet, DomainId, Pid};
@@ -62,7 +62,8 @@ impl Kernel<'_, '_> {
             self.workers.workers.push(Worker { pid, work: VecDeque::new() });
             let (comm, task) = (format!("kworker/{cpu}:1"), "kworker".to_string());
             let policy = attr.policy.name();
-            self.out.thread(&ThreadInfo { pid, comm, task, policy, workload: false, group: 0, dl: None });
+            let asked = Asked::default();
+            self.out.thread(&ThreadInfo { pid, comm, task, policy, workload: false, group: 0, dl: None, asked });
         }
         Ok(())
     }

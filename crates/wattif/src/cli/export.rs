@@ -108,17 +108,12 @@ fn trace(args: &Args, look: Look) -> Result<Exit, Error> {
     let mut file = TraceFile::with(&args.file, Some(format), detail(recording).max(least), about)?;
     trace_file::play(recording, &mut file);
     file.finish()?;
-    let of = |kind: fn(&Recorded) -> bool| recording.records.iter().filter(|r| kind(&r.event)).count();
-    let irqs = of(|event| matches!(event, Recorded::Irq { .. }));
-    let execs = of(|event| matches!(event, Recorded::Exec { .. }));
-    let mut lost = match irqs {
+    let irqs = recording.records.iter().filter(|r| matches!(r.event, Recorded::Irq { .. })).count();
+    let lost = match irqs {
         0 => String::new(),
         n => format!("; {n} entries and exits of interrupts are only kept as the context of wake-ups"),
     };
-    if execs > 0 {
-        lost.push_str(&format!("; {execs} execs are left out"));
-    }
-    output::note(&format!("{}: {} events{lost}", args.file.display(), recording.records.len() - irqs - execs));
+    output::note(&format!("{}: {} events{lost}", args.file.display(), recording.records.len() - irqs));
     Ok(Exit::Done)
 }
 

@@ -14,13 +14,14 @@ use wattif_model::check::Severity;
 use wattif_model::trace::Recording;
 
 /// What a replay needs, and what tells interrupts from threads. Some kernels lack some: `-i` takes what is there.
-const EVENTS: [&str; 12] = [
+const EVENTS: [&str; 13] = [
     "sched:sched_switch",
     "sched:sched_waking",
     "sched:sched_wakeup",
     "sched:sched_wakeup_new",
     "sched:sched_migrate_task",
     "sched:sched_process_fork",
+    "sched:sched_process_exec",
     "sched:sched_process_exit",
     "task:task_newtask",
     "task:task_rename",

@@ -14,7 +14,7 @@ use parquet::schema::types::ColumnPath;
 use serde_json::json;
 use std::io::{Error, Result, Write};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, Recording, ThreadInfo};
+use wattif_model::trace::{Asked, Event, Interest, Observer, Recording, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Rows of a batch.
@@ -104,6 +104,15 @@ impl<W: Write + Send> TableTrace<W> {
             if let Some(dl) = t.dl {
                 for (key, ns) in [("runtime_ns", dl.runtime), ("deadline_ns", dl.deadline), ("period_ns", dl.period)] {
                     all[key] = ns.0.into();
+                }
+            }
+            let Asked { slice, util_min, util_max } = t.asked;
+            let slice = (slice != Ns::ZERO).then_some(slice.0);
+            for (key, asked) in
+                [("slice_ns", slice), ("util_min", util_min.map(u64::from)), ("util_max", util_max.map(u64::from))]
+            {
+                if let Some(asked) = asked {
+                    all[key] = asked.into();
                 }
             }
             all

@@ -380,7 +380,7 @@ fn system_of(row: &Row) -> Option<&'static str> {
         Kind::Idle | Kind::IdleMiss | Kind::CpuFrequency => Some("power"),
         Kind::TickStop => Some("timer"),
         Kind::CgroupAttachTask => Some("cgroup"),
-        Kind::NewTask | Kind::Rename | Kind::Exec | Kind::IrqEnter | Kind::IrqExit => None,
+        Kind::NewTask | Kind::Rename | Kind::IrqEnter | Kind::IrqExit => None,
         _ if row.name.starts_with("wattif") || row.name.starts_with("pelt") => Some("wattif"),
         _ => Some("sched"),
     }

@@ -57,6 +57,7 @@ const EVENTS: &[(u32, Kind, &[u32], &[u32])] = &[
     (114, Kind::WakeupNew, &[2, 3, 5, 4], &[1]),
     (235, Kind::NewTask, &[1, 3], &[2]),
     (236, Kind::Rename, &[1], &[3]),
+    (237, Kind::Exec, &[2], &[]),
     (238, Kind::Exit, &[2, 4], &[1]),
     (239, Kind::Fork, &[2, 4], &[1, 3]),
     (491, Kind::Migrate, &[2, 3, 4, 5], &[1]),
@@ -75,7 +76,6 @@ const SKIPPED: &[(u32, &str)] = &[
     (PRINT, "print"),
     (12, "cpu_frequency_limits"),
     (26, "softirq_raise"),
-    (237, "sched_process_exec"),
     (240, "sched_process_free"),
     (243, "sched_process_wait"),
 ];
@@ -529,6 +529,26 @@ mod tests {
         check(None, 0, (0, 120, PrevState::Running), true);
         check(None, 2, (NAMELESS as u32 + 3, 120, PrevState::Sleeping), true);
         check(None, 0x40, (NAMELESS as u32 + 3, 120, PrevState::Sleeping), true);
+    }
+
+    /// Bundles come CPU after CPU; in each, and in lists of processes, threads are named.
+    #[test]
+    fn the_last_name_by_time() {
+        let one = |cpu: u64, at: u64, name: &str| {
+            let switch = message(|m| m.text(5, name).number(6, 100).number(7, 120));
+            let event = message(|m| m.number(1, at).number(2, 0).message(4, &switch));
+            let bundle = message(|m| m.number(1, cpu).message(2, &event));
+            message(|m| m.message(1, &bundle))
+        };
+        let listed = {
+            let thread = message(|m| m.number(1, 100).text(2, "listed").number(3, 100));
+            let tree = message(|m| m.message(2, &thread));
+            message(|m| m.message(packet::PROCESS_TREE, &tree))
+        };
+        let name = |packets: &[Message]| read_packets(packets).comm(wattif_model::Pid(100)).to_string();
+        assert_eq!(name(&[one(0, 3_000, "prog"), one(0, 5_000, "new"), one(1, 1_000, "old")]), "new");
+        assert_eq!(name(&[one(1, 1_000, "old"), one(0, 3_000, "new"), one(1, 3_000, "newer")]), "newer");
+        assert_eq!(name(&[listed, one(0, 3_000, "new"), one(1, 2_000, "old")]), "new");
     }
 
     #[test]

@@ -384,6 +384,11 @@ impl<W: Write> PerfettoTrace<W> {
                 m.text(3, &self.names.comm(child_pid, 0)).number(4, child_pid.0.into());
                 self.verbose(at, cpu, 239, &m)
             }
+            Event::SchedProcessExec { pid } => {
+                let mut m = Message::default();
+                m.number(2, pid.0.into()).number(3, pid.0.into());
+                self.verbose(at, cpu, 237, &m)
+            }
             Event::SchedProcessExit { pid, prio } => {
                 let mut m = Message::default();
                 m.text(1, &self.names.comm(pid, 0))

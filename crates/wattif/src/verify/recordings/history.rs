@@ -145,7 +145,7 @@ impl History {
             match &r.event {
                 Recorded::Event(event) => history.tracepoint(at, r.cpu.at(), event),
                 Recorded::CpuFrequency { cpu, khz } => history.frequency(at, cpu.at(), *khz),
-                Recorded::Exec { .. } | Recorded::Irq { .. } => {}
+                Recorded::Irq { .. } => {}
             }
         }
         for (pid, thread) in &mut history.threads {
