@@ -544,6 +544,15 @@ fn a_wake_up_is_paid_for_before_the_waker_sleeps() {
     // Two threads are started first, and its own wake-up costs the idle CPU.
     assert_eq!(end(500, r#""sleep": 10000"#), (1_000 + 1_500 + 10_000 + 500, 1_500), "the sleep begins after the call");
     assert_eq!(end(500, r#""run": 10"#), (1_000 + 1_510, 1_510));
+    // Whoever is woken on the same CPU and preempts begins after the call as well.
+    let tasks = r#""low": { "policy": "SCHED_FIFO", "priority": 10, "cpus": [0], "loop": 1, "run": 100, "sem_post": "s" },
+        "high": { "policy": "SCHED_FIFO", "priority": 20, "cpus": [0], "loop": 1, "sem_wait": "s", "run": 3000 }"#;
+    let (mut spec, _) = case(tasks).spec();
+    spec.platform.costs.wakeup_ns = 500 * US;
+    let mut watch = Watch::default();
+    run(&spec, &mut [&mut watch]).expect("runs");
+    let seen = Seen { watch, deadlock: Vec::new(), end: 0 };
+    assert_eq!(seen.of("high").end.unwrap() / US, 1_000 + 100 + 500 + 3_000);
 }
 
 #[test]

@@ -550,8 +550,7 @@ mod tests {
     /// Every kind of the simulator's events, with every reason and every balance pass.
     #[test]
     fn all_kinds_to_numbers_and_back() {
-        let of_recordings =
-            [Kind::NewTask, Kind::Rename, Kind::Exec, Kind::CpuFrequency, Kind::IrqEnter, Kind::IrqExit];
+        let of_recordings = [Kind::NewTask, Kind::Rename, Kind::CpuFrequency, Kind::IrqEnter, Kind::IrqExit];
         for row in ROWS {
             let mut read = 0;
             for i in 0..PlacementReason::ALL.len() as i64 {

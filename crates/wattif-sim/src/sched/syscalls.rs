@@ -51,16 +51,16 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// The thread executes; what its calls cost comes first.
+    /// The thread executes, or whoever is to have the CPU instead; what its calls cost comes first.
     fn go_on(&mut self, cpu: CpuId, pid: Pid, segment: Segment) {
         self.m.give(pid, segment);
+        if self.s.rqs[cpu.at()].need_resched {
+            self.m.account(cpu, self.s.now);
+            return self.schedule(cpu);
+        }
         let cost = std::mem::take(&mut self.cpus[cpu.at()].cost_ns);
         self.m.cpus[cpu.at()].stall_ns += cost;
         self.arm_step(cpu);
-        if self.s.rqs[cpu.at()].need_resched {
-            self.m.account(cpu, self.s.now);
-            self.schedule(cpu);
-        }
     }
 
     /// A timer on this CPU ends the sleep; fair tasks allow it some slack.
