@@ -460,7 +460,9 @@ fn intended(tunable: &str, allowed: &str) -> Option<String> {
     let value = value.trim_end_matches('`').to_lowercase();
     let spellings = if tunable.starts_with("cpu_util.") { cpu_util::SPELLINGS } else { &[] };
     let known = spellings.iter().find(|(theirs, _)| *theirs == value);
-    let near = || nearest(&value, allowed.split(", ")).into_iter().next();
+    // A range is no word that one could have meant.
+    let words = allowed.split(", ").filter(|word| !word.contains(" to "));
+    let near = || nearest(&value, words).into_iter().next();
     known.map(|(_, ours)| ours.to_string()).or_else(near)
 }
 
@@ -477,6 +479,12 @@ fn written(text: &str, word: &str) -> std::ops::Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_is_no_hint() {
+        assert_eq!(intended("teo_weighted.aging_ms", "one of 0 to 1000000, not `1000001`"), None);
+        assert_eq!(intended("schedutil.rate_limit_us", "one of auto, 0 to 99, not `auro`"), Some("auto".into()));
+    }
 
     /// Symmetric; a core of two threads gives 1.25; half the CPUs have 2.58 times the capacity of the others, where work counts.
     #[test]

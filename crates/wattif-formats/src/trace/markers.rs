@@ -241,6 +241,12 @@ mod tests {
     use crate::rtapp::{Options, parse};
     use wattif_model::trace::Asked;
 
+    /// The only one of task `a`.
+    fn thread() -> ThreadInfo {
+        let (pid, comm, task, policy) = (Pid(1), "a-0".into(), "a".into(), "SCHED_OTHER");
+        ThreadInfo { pid, comm, task, policy, workload: true, group: 0, dl: None, asked: Asked::default() }
+    }
+
     /// The lines of a thread whose program takes these steps, as the machine does.
     fn lines(task: &str, categories: &str, rounds: usize) -> Vec<String> {
         let text = format!(r#"{{"global": {{"ftrace": "{categories}"}}, "tasks": {{"a": {task}}}}}"#);
@@ -248,17 +254,7 @@ mod tests {
         assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
         let workload = read.workload.unwrap();
         let mut markers = Markers::of(&workload, &read.logs).expect("lines are asked for");
-        let (comm, task, policy) = ("a-0".into(), "a".into(), "SCHED_OTHER");
-        markers.thread(&ThreadInfo {
-            pid: Pid(1),
-            comm,
-            task,
-            policy,
-            workload: true,
-            group: 0,
-            dl: None,
-            asked: Asked::default(),
-        });
+        markers.thread(&thread());
         let ops = &workload.tasks[0].program.ops;
         let mut left: Vec<u64> = vec![0; ops.len()];
         let (mut pc, mut lines) = (0, Vec::new());
@@ -314,17 +310,7 @@ mod tests {
         let workload = Workload { tasks: vec![TaskSpec::new("a", vec![])], ..Workload::default() };
         let logs = Logs { ftrace: vec!["stats".into()], ..Logs::default() };
         let mut markers = Markers::of(&workload, &logs).unwrap();
-        let (comm, task, policy) = ("a-0".into(), "a".into(), "SCHED_OTHER");
-        markers.thread(&ThreadInfo {
-            pid: Pid(1),
-            comm,
-            task,
-            policy,
-            workload: true,
-            group: 0,
-            dl: None,
-            asked: Asked::default(),
-        });
+        markers.thread(&thread());
         let (wu_lat_ns, run_ns, period_ns, slack_ns) = (5_000, 1_000_000, 9_000_999, -7_500);
         markers.event(Ns(0), &Event::RtappStats { pid: Pid(1), wu_lat_ns, run_ns, period_ns, slack_ns });
         let configured = Event::RtappConfigured { pid: Pid(1), c_duration_us: 1_000, c_period_us: 8_000 };
