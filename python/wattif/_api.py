@@ -1,4 +1,4 @@
-"""run, compare, explain, and what there is to choose from."""
+"""run, compare, explain, replay, and what there is to choose from."""
 
 from __future__ import annotations
 
@@ -344,6 +344,18 @@ def compare(
 
     ``compare(run, other)`` compares the kernels of runs, on ``seeds`` of what they ran. Runs that differ in more than the kernel
     are refused, with the difference.
+
+    Args:
+        workload: as of `run`, or a finished run.
+        kernels: two names or more, or the other runs.
+        platform, duration, set, dialect: as of `run`.
+        seeds: so many from 1 on, or the seeds themselves; four or more give intervals. Each kernel runs each of them.
+        metrics: rows of the table by their paths, ``energy.total``; none: those that suit the workload.
+
+    Raises:
+        WattifError: as of `run`; one kernel alone, a metric that nobody has, governors written in Python.
+        TypeError: runs mixed with names.
+        KeyboardInterrupt: after Ctrl-C.
     """
     chosen, shown = seed_list(seeds), words(metrics)
     _wattif.check_metrics(shown)
@@ -404,6 +416,18 @@ def explain(
     """Why kernel ``b`` differs from ``a``: the first decision, energy and latency by cause, shares of the parts.
 
     ``explain(run, other)`` says it of two runs, which must differ in nothing but the kernel.
+
+    Args:
+        workload, platform, seed, duration, set, dialect: as of `run`; or a finished run.
+        a, b: names of kernels; or ``a`` the other run.
+        seeds: of the reruns in which parts of the kernel are exchanged one by one, 0 (none) or more.
+        rerun: simulated time of each of them, ``"500ms"`` or seconds.
+        metrics: what is shared out among the parts, by their paths.
+
+    Raises:
+        WattifError: as of `run`; seeds below 0, a metric that nobody has, governors written in Python.
+        TypeError: other combinations of runs and names.
+        KeyboardInterrupt: after Ctrl-C.
     """
     shown = words(metrics)
     _wattif.check_metrics(shown)
@@ -445,7 +469,20 @@ def replay(
 ) -> Replay:
     """What other kernels would have made of a recorded trace: first how well the recording is reproduced, then the comparison.
 
-    Without ``kernels``, the figures of the recording itself. ``policies={"background": "SCHED_IDLE"}`` says what a trace cannot.
+    Without ``kernels``, the figures of the recording itself.
+
+    Args:
+        trace: ftrace text, trace.dat, a Perfetto trace, or an archive of ``wattif record``.
+        kernels: names or TOML files; the first is what the others are compared with.
+        platform: the machine of the trace, a name or a TOML file; None: that of the archive, or one whose CPUs are all equal.
+        recorded_kernel: the kernel it was recorded under; None: that of the archive, or what the trace says.
+        seeds: as of `compare`.
+        set: as of `run`.
+        policies: what a trace cannot say, ``{"background": "SCHED_IDLE"}``: names of threads, policies.
+
+    Raises:
+        WattifError: a file that is no trace or holds too little, a name or setting that is not right.
+        KeyboardInterrupt: after Ctrl-C.
     """
     unseen = [f"{thread}={policy}" for thread, policy in (policies or {}).items()]
     return Replay(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _wattif
 from ._api import Dialect, Setting, inputs, seed_list, settings, table_html, words
@@ -85,7 +85,7 @@ def sweep(
     seeds: int | Sequence[int] = 1,
     duration: str | float | None = None,
     set: Mapping[str, Setting] | None = None,
-    sample: str = "grid",
+    sample: Literal["grid", "random", "lhs"] = "grid",
     samples: int = 100,
     metrics: str | Sequence[str] = ("energy.total", "wakeup_latency_us.mean", "wakeup_latency_us.p99"),
     pareto: tuple[str, str] | None = None,
@@ -101,8 +101,22 @@ def sweep(
     only this process writes to the store. A run whose worker dies is given to another; what a broken executor leaves is run
     here.
 
-    ``progress``: None draws a bar with the time that is left, if stderr is a terminal, True draws it anywhere, False nowhere; a
-    function is called with (done, total).
+    Args:
+        workload, platform, kernel, duration, set, dialect: as of `run`.
+        axes: by the paths of ``set``; a list of values, or text: ``"500..4000/8"`` are eight values, equally far apart.
+        seeds: so many from 1 on, or the seeds themselves; each setting runs with each of them.
+        sample: all points, random ones, or a latin hypercube.
+        samples: how many points, where they are sampled.
+        metrics: columns of the table, by their paths.
+        pareto: two metrics; column ``front`` says which points no other beats in both.
+        store: an SQLite file, made if it is missing; several processes may share it.
+        executor: see above; None: threads of this process.
+        progress: None draws a bar with the time that is left, if stderr is a terminal, True draws it anywhere, False nowhere; a
+            function is called with (done, total).
+
+    Raises:
+        WattifError: as of `run`; axes without values, a metric that nobody has, a store of another version, governors written in Python.
+        KeyboardInterrupt: after Ctrl-C; what was finished is kept.
     """
     chosen = seed_list(seeds)
     texts = axis_texts(axes)

@@ -74,7 +74,21 @@ def tune(
     """Search ``axes`` (``"500..8000"`` is a range, a list its members) with Optuna's NSGA-II, which must be installed.
 
     Trials see ``seeds``. Every proposal is then run on ``held_out`` seeds that the search never saw, beside the unchanged kernel:
-    a setting that is only good on the seeds it was found on is not good. ``progress`` as of `sweep`.
+    a setting that is only good on the seeds it was found on is not good.
+
+    Args:
+        workload, platform, kernel, duration, set, dialect: as of `run`.
+        axes, store, progress: as of `sweep`.
+        objectives: metrics by their paths; direction is the metric's own.
+        trials: settings tried, 1 to 100,000.
+        population: of each generation, 2 to 10,000.
+        seeds: of the trials: so many from 1 on, or the seeds themselves.
+        held_out: how many seeds beyond these a proposal is judged on, 1 to 10,000.
+        search_seed: of the search itself.
+
+    Raises:
+        WattifError: as of `sweep`; Optuna is missing or an objective is nobody's.
+        KeyboardInterrupt: after Ctrl-C; what was finished is kept.
     """
     chosen = seed_list(seeds)
     unseen = [max(chosen) + 1 + i for i in range(held_out)]
