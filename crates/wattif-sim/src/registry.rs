@@ -70,6 +70,11 @@ impl Tunable {
     pub const PAIRS: &'static str = "a number, then kHz:number with ascending frequencies";
 }
 
+/// What one of the words of a tunable stands for; the values are in the order of the words.
+pub(crate) fn meant<T: Copy, const N: usize>(words: [&str; N], values: [T; N], word: &str) -> Option<T> {
+    words.iter().position(|w| *w == word).map(|i| values[i])
+}
+
 /// A policy that a kernel profile can name.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {

@@ -8,6 +8,7 @@ use wattif::load;
 use wattif::run::run;
 use wattif::settings::Settings;
 use wattif_formats::rtapp::Dialect;
+use wattif_model::platform::Platform;
 use wattif_model::run::{Blocked, RunSpec};
 use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
@@ -196,7 +197,12 @@ impl Case {
     }
 
     fn run(&self) -> Seen {
-        let (spec, _) = self.spec();
+        self.run_on(|_| ())
+    }
+    /// On a platform that is not quite as quiet.
+    fn run_on(&self, change: impl Fn(&mut Platform)) -> Seen {
+        let (mut spec, _) = self.spec();
+        change(&mut spec.platform);
         let mut watch = Watch::default();
         let outcome = run(&spec, &mut [&mut watch]).expect("runs");
         Seen { watch, deadlock: outcome.summary.deadlock, end: outcome.summary.end.0 }
@@ -208,7 +214,7 @@ impl Case {
 }
 
 /// No noise, no costs, no transition of clocks, no timer slack.
-fn quiet(platform: &mut wattif_model::platform::Platform) {
+fn quiet(platform: &mut Platform) {
     let (noise, costs) = (&mut platform.noise, &mut platform.costs);
     (noise.irq_jitter_ns, noise.work_ppm, noise.start_spread_ns) = (0, 0, 0);
     noise.housekeeping.clear();
@@ -304,17 +310,11 @@ fn sleep_is_relative() {
     assert_eq!(times(seen.of("a")), [4000, 8000, 12000]);
     assert_eq!((seen.of("a").ran(), seen.end), (3 * MS, 12 * MS), "the run ends with its threads");
     let mut slack = case(r#""a": { "run": 1000, "sleep": 3300, "loop": 3 }"#);
-    let (mut spec, _) = slack.spec();
-    spec.platform.timer_slack_ns = 50 * US;
-    let mut watch = Watch::default();
-    run(&spec, &mut [&mut watch]).expect("runs");
-    assert_eq!(times(watch.threads.values().next().unwrap()), [4350, 8700, 13050], "fair threads allow slack");
+    let seen = slack.run_on(|p| p.timer_slack_ns = 50 * US);
+    assert_eq!(times(seen.watch.threads.values().next().unwrap()), [4350, 8700, 13050], "fair threads allow slack");
     slack.tasks = slack.tasks.replace("\"run\"", "\"policy\": \"SCHED_FIFO\", \"run\"");
-    let (mut spec, _) = slack.spec();
-    spec.platform.timer_slack_ns = 50 * US;
-    let mut watch = Watch::default();
-    run(&spec, &mut [&mut watch]).expect("runs");
-    assert_eq!(times(watch.threads.values().next().unwrap()), [4300, 8600, 12900], "others do not");
+    let seen = slack.run_on(|p| p.timer_slack_ns = 50 * US);
+    assert_eq!(times(seen.watch.threads.values().next().unwrap()), [4300, 8600, 12900], "others do not");
 }
 
 /// A short phase, one that overruns, and three short ones.
@@ -533,11 +533,7 @@ fn a_wake_up_is_paid_for_before_the_waker_sleeps() {
             r#""a": {{ "cpus": [0], "loop": 1, "run": 1000, "sem_post": "s", {then} }},
             "b": {{ "cpus": [1], "loop": 1, "sem_wait": "s", "run": 10 }}"#
         );
-        let (mut spec, _) = case(&tasks).spec();
-        spec.platform.costs.wakeup_ns = wakeup_us * US;
-        let mut watch = Watch::default();
-        run(&spec, &mut [&mut watch]).expect("runs");
-        let seen = Seen { watch, deadlock: Vec::new(), end: 0 };
+        let seen = case(&tasks).run_on(|p| p.costs.wakeup_ns = wakeup_us * US);
         (seen.of("a").end.unwrap() / US, seen.ran("a") / US)
     };
     assert_eq!(end(0, r#""sleep": 10000"#), (11_000, 1_000));
@@ -547,11 +543,7 @@ fn a_wake_up_is_paid_for_before_the_waker_sleeps() {
     // Whoever is woken on the same CPU and preempts begins after the call as well.
     let tasks = r#""low": { "policy": "SCHED_FIFO", "priority": 10, "cpus": [0], "loop": 1, "run": 100, "sem_post": "s" },
         "high": { "policy": "SCHED_FIFO", "priority": 20, "cpus": [0], "loop": 1, "sem_wait": "s", "run": 3000 }"#;
-    let (mut spec, _) = case(tasks).spec();
-    spec.platform.costs.wakeup_ns = 500 * US;
-    let mut watch = Watch::default();
-    run(&spec, &mut [&mut watch]).expect("runs");
-    let seen = Seen { watch, deadlock: Vec::new(), end: 0 };
+    let seen = case(tasks).run_on(|p| p.costs.wakeup_ns = 500 * US);
     assert_eq!(seen.of("high").end.unwrap() / US, 1_000 + 100 + 500 + 3_000);
 }
 

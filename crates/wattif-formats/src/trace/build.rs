@@ -1,7 +1,7 @@
 //! What all readers fill: events in the order of the file, names, what was skipped and what was lost.
 
 use super::kinds::{INTS, Kind, Row, prios, since};
-use super::lives::{self, Deadlines, Renamed};
+use super::lives::{self, Deadlines, RENAMED, Renamed};
 use super::told::{self, Groups};
 use crate::words::quoted;
 use std::collections::HashMap;
@@ -17,8 +17,6 @@ const NAME: usize = 64;
 const RECENT: usize = 256;
 /// Marks that have a name.
 const MARKS: usize = 256;
-/// Changes of names that are kept.
-const RENAMED: usize = 1 << 20;
 /// Buffers that are told apart; further ones count as the last.
 const BUFFERS: usize = 64;
 /// Findings that are kept.
@@ -368,19 +366,6 @@ impl Builder {
         self.strays = drop_strays(&mut recording.records);
         self.early = drop_early(&mut recording.records);
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
-        // Streams are read one after another: the last name that was read may be an early one.
-        if self.renamed.len() < RENAMED {
-            let mut last: HashMap<u32, &Renamed> = HashMap::new();
-            for told in &self.renamed {
-                let known = last.entry(told.pid).or_insert(told);
-                if known.at <= told.at {
-                    *known = told;
-                }
-            }
-            for (pid, told) in last {
-                recording.threads.entry(pid).or_default().comm.clone_from(&told.comm);
-            }
-        }
         recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
         recording.groups = std::mem::take(&mut self.groups).into_specs();
         let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed, &self.deadlines);

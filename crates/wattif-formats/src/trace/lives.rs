@@ -5,9 +5,12 @@
 //! pid is another. (A parked thread looks dead in some traces, and is switched in again.)
 
 use super::names::DEADLINE;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wattif_model::Pid;
 use wattif_model::trace::{Event, Placement, PrevState, Record, Recorded, RecordedThread};
+
+/// So many changes of names are kept.
+pub(super) const RENAMED: usize = 1 << 20;
 
 /// A thread got a name at a stamp.
 pub(super) struct Renamed {
@@ -28,7 +31,8 @@ struct Life {
 }
 
 /// Gives threads that have the pid of one that has ended pids of their own; the first of these, and how many. Records are in order.
-/// Threads without a policy that were seen with SCHED_DEADLINE's priority in their life have that one.
+/// Threads without a policy that were seen with SCHED_DEADLINE's priority in their life have that one. All have the last name of
+/// their life: streams are read one after another, so that the last one read may be an early one.
 pub(super) fn split(
     records: &mut [Record],
     threads: &mut BTreeMap<u32, RecordedThread>,
@@ -37,15 +41,18 @@ pub(super) fn split(
 ) -> Option<(u32, usize)> {
     let begins = begins(records);
     let lives = renumber(records, threads, &begins);
-    let mut names: Vec<&Renamed> = names.iter().filter(|n| lives.contains_key(&n.pid)).collect();
+    let none = Vec::new();
+    // Where some were not kept, the last one read is the better guess for a thread alone.
+    let all = names.len() < RENAMED;
+    let mut names: Vec<&Renamed> = names.iter().filter(|n| all || lives.contains_key(&n.pid)).collect();
     names.sort_by_key(|n| (n.pid, n.at));
-    for (&pid, later) in &lives {
+    let named: BTreeSet<u32> = names.iter().map(|n| n.pid).chain(lives.keys().copied()).collect();
+    for pid in named {
         let own = names.partition_point(|n| n.pid < pid)..names.partition_point(|n| n.pid <= pid);
-        name(threads, pid, later, &names[own]);
+        name(threads, pid, lives.get(&pid).unwrap_or(&none), &names[own]);
     }
     processes(records, threads, &lives);
     for (pid, seen) in deadlines {
-        let none = Vec::new();
         let later = lives.get(pid).unwrap_or(&none);
         for at in seen {
             let own = later.iter().rev().find(|life| life.after < *at).map_or(*pid, |life| life.own);

@@ -161,6 +161,10 @@ impl Params {
             number => number.parse().expect("checked when it was set"),
         }
     }
+    /// The same of a model that has it.
+    fn given(&self, name: &str) -> Option<u64> {
+        self.values.contains_key(name).then(|| self.int(name))
+    }
     /// What is wrong with a range from `from_X` to `to_X`, or from `short_X` to `long_X`, that ends before it begins.
     fn backwards(&self, from: &str) -> Option<String> {
         let range = |begin: &str, end: &str| Some(format!("{end}{}", from.strip_prefix(begin)?));
@@ -172,16 +176,14 @@ impl Params {
     /// What is wrong with `runs` of `tasks` threads each: a task is forked no more often than rt-app allows.
     fn too_many(&self) -> Option<String> {
         const MOST: u64 = 1024;
-        let of = |name: &str| self.values.contains_key(name).then(|| self.int(name));
-        let threads = of("tasks")? * of("runs")?;
+        let threads = self.given("tasks")? * self.given("runs")?;
         (threads > MOST).then(|| format!("`tasks` times `runs` = {threads} threads; {MOST} is the limit"))
     }
     /// What is wrong with pauses of `from_ms` to `to_ms` in steps of `step_us`: each is a part of the run.
     fn too_fine(&self) -> Option<String> {
         const MOST: u64 = 10_000;
-        let of = |name: &str| self.values.contains_key(name).then(|| self.int(name));
-        let range_us = of("to_ms")?.saturating_sub(of("from_ms")?) * 1000;
-        let pauses = range_us / of("step_us")? + 1;
+        let range_us = self.given("to_ms")?.saturating_sub(self.given("from_ms")?) * 1000;
+        let pauses = range_us / self.given("step_us")? + 1;
         (pauses > MOST).then(|| format!("`from_ms` to `to_ms` by `step_us` are {pauses} pauses; {MOST} is the limit"))
     }
     /// A number, where a word may stand instead.

@@ -57,7 +57,7 @@
 //! Linux 6.12.117 and 6.1.192 `kernel/sched/cpufreq_schedutil.c` (behaviour; vectors of the kernel's own code).
 
 use super::{CpuSignals, CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use crate::sched::placement::cpu_util::{
     Boost, UtilType, cpu_util, effective_cpu_util, effective_cpu_util_6_1, map_util_perf, sugov_effective_cpu_perf,
     uclamp_rq_is_capped, uclamp_rq_util_with,
@@ -132,8 +132,7 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        let all = [Generation::V4_9, Generation::V4_9Qti, Generation::V6_1, Generation::V6_12];
-        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+        meant(Generation::NAMES, [Generation::V4_9, Generation::V4_9Qti, Generation::V6_1, Generation::V6_12], name)
     }
 
     /// Android's of 4.9, the vendor's included.

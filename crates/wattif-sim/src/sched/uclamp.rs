@@ -8,6 +8,7 @@
 //! `cpu.uclamp.min` was an upper limit of `uclamp_min` too.
 
 use super::Sched;
+use crate::registry::meant;
 use wattif_model::workload::{GroupSpec, Policy};
 use wattif_model::{CpuId, Pid};
 
@@ -28,8 +29,7 @@ impl Clamped {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Clamped> {
-        let all = [Clamped::Nobody, Clamped::Tasks, Clamped::Groups];
-        Clamped::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+        meant(Clamped::NAMES, [Clamped::Nobody, Clamped::Tasks, Clamped::Groups], name)
     }
 }
 

@@ -90,7 +90,7 @@ pub use nohz::Kick;
 use super::load::cpu_load::{cpu_util_cfs, task_fits_cpu, task_h_load, util_fits_cpu};
 use super::placement::cpu_util::Boost;
 use super::{Sched, View};
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use crate::sched::load::cpu_load::Fit;
 use wattif_model::trace::{BalanceChoice, BalancePass};
 use wattif_model::{CpuId, Pid};
@@ -209,8 +209,7 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        let all = [Generation::V5_4, Generation::V5_6, Generation::V6_1, Generation::V6_12];
-        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+        meant(Generation::NAMES, [Generation::V5_4, Generation::V5_6, Generation::V6_1, Generation::V6_12], name)
     }
 }
 

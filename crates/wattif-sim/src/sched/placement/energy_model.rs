@@ -10,6 +10,7 @@
 //! Source: Linux 6.12.117, 6.1.192, 5.6.4: `include/linux/energy_model.h`, `kernel/power/energy_model.c` (behaviour).
 
 use super::cpu_util::map_util_perf;
+use crate::registry::meant;
 use wattif_model::ids::DomainId;
 use wattif_model::platform::Platform;
 
@@ -31,8 +32,7 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        let all = [Generation::V5_6, Generation::V6_1, Generation::V6_12];
-        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+        meant(Generation::NAMES, [Generation::V5_6, Generation::V6_1, Generation::V6_12], name)
     }
 }
 

@@ -52,7 +52,7 @@
 
 use super::select_idle_sibling::SchedIdle;
 use super::{Choice, Kind, Request, SyncLoad};
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use crate::sched::balance::group_stats::{GroupStats, GroupType, group_classify};
 use crate::sched::load::cpu_load::{
     cpu_load, cpu_load_without, cpu_runnable_load, cpu_runnable_without, cpu_util_of, cpu_util_without, task_fits_cpu,
@@ -97,8 +97,7 @@ impl Generation {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        let all = [Generation::V3_13, Generation::Load, Generation::Group];
-        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+        meant(Generation::NAMES, [Generation::V3_13, Generation::Load, Generation::Group], name)
     }
 }
 

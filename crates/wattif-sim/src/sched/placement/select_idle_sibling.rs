@@ -68,7 +68,7 @@
 //! (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026) for `sched_idle`.
 
 use super::{Choice, Request, SyncLoad};
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use crate::sched::load::cpu_load::{
     Fit, fits_capacity, get_actual_cpu_capacity, task_fit, task_fits_cpu, task_util_est,
 };
@@ -124,8 +124,7 @@ impl SchedIdle {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<SchedIdle> {
-        let all = [SchedIdle::Off, SchedIdle::V5_4, SchedIdle::V5_6, SchedIdle::V2026];
-        SchedIdle::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+        meant(SchedIdle::NAMES, [SchedIdle::Off, SchedIdle::V5_4, SchedIdle::V5_6, SchedIdle::V2026], name)
     }
 
     /// Is the CPU sched-idle, as far as this task is concerned?
@@ -172,7 +171,7 @@ impl Generation {
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
         use Generation::*;
-        Generation::NAMES.iter().position(|n| *n == name).map(|i| [V3_13, V5_4, V5_6, V5_7, V6_1, V6_12][i])
+        meant(Generation::NAMES, [V3_13, V5_4, V5_6, V5_7, V6_1, V6_12], name)
     }
 }
 
@@ -196,8 +195,7 @@ impl Scan {
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Scan> {
-        let all = [Scan::Avg, Scan::Prop, Scan::Util, Scan::All];
-        Scan::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+        meant(Scan::NAMES, [Scan::Avg, Scan::Prop, Scan::Util, Scan::All], name)
     }
 }
 

@@ -51,7 +51,7 @@
 //! # Source
 //! Linux 3.13, 5.6.4 and 6.12.117 `kernel/sched/fair.c` (behaviour).
 
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, task_h_load};
 use crate::sched::{Sched, View};
 use wattif_model::{CpuId, Pid};
@@ -83,8 +83,7 @@ impl Generation {
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
         use Generation::*;
-        let all = [V3_13, V5_4, V5_6, V5_11, V6_12];
-        Generation::NAMES.iter().position(|n| *n == name).map(|i| all[i])
+        meant(Generation::NAMES, [V3_13, V5_4, V5_6, V5_11, V6_12], name)
     }
 }
 
