@@ -102,7 +102,7 @@ impl Resources {
     pub fn fill(&self, workload: &mut Workload) {
         workload.mutexes = self.mutexes.names();
         workload.conds = self.conds.names();
-        let semaphore = |(name, _): &(String, Wakes)| SemaphoreSpec { name: name.clone(), initial: 0 };
+        let semaphore = |(name, _): &(String, Wakes)| SemaphoreSpec::new(name.clone(), 0);
         workload.semaphores = self.semaphores.iter().map(semaphore).collect();
         let parties = |p: &Parties| p.counted.clamp(1, u32::MAX as u64) as u32;
         workload.barriers =

@@ -90,10 +90,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         semaphores: channels
             .spaces
             .iter()
-            .map(|(pid, initial)| SemaphoreSpec {
-                name: format!("space of {}-{pid}", recording.comm(*pid)),
-                initial: *initial,
-            })
+            .map(|(pid, initial)| SemaphoreSpec::new(format!("space of {}-{pid}", recording.comm(*pid)), *initial))
             .collect(),
         groups: groups(recording),
         ..Workload::default()
@@ -564,8 +561,9 @@ fn asked(step: &Step) -> Option<(Pid, Pid)> {
     if let Step::Put(Queue::Requests(server, first)) = step { Some((*server, *first)) } else { None }
 }
 
-fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording) -> Vec<Named> {
-    let of = |what: &str, pid: &Pid| Named { name: format!("{what} {}-{pid}", recording.comm(*pid)) };
+fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording) -> Vec<QueueSpec> {
+    // FIDELITY(wakeup-sync): a trace does not say which wake-ups are sync.
+    let of = |what: &str, pid: &Pid| QueueSpec::new(format!("{what} {}-{pid}", recording.comm(*pid)));
     // In the order of their numbers.
     let name = |queue: &Queue| match queue {
         Queue::Wakes(pid) => of("wakes", pid),

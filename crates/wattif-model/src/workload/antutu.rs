@@ -133,9 +133,9 @@ fn application(p: &Params, tests: &[Test]) -> TaskSpec {
 fn build(p: &Params) -> Workload {
     let chosen = TESTS.iter().filter(|name| ["all", name].contains(&p.word("test")));
     let tests: Vec<Test> = (BEGIN..).zip(chosen).map(|(begin, name)| test(p, name, begin)).collect();
-    let semaphore = |name: &str, initial| SemaphoreSpec { name: name.into(), initial };
-    let mut semaphores = vec![semaphore("done", 0), semaphore("free", BUFFERS), semaphore("drawn", 0)];
-    semaphores.extend(tests.iter().map(|t| semaphore(t.name, 0)));
+    let mut semaphores =
+        vec![SemaphoreSpec::new("done", 0), SemaphoreSpec::new("free", BUFFERS), SemaphoreSpec::new("drawn", 0)];
+    semaphores.extend(tests.iter().map(|t| SemaphoreSpec::new(t.name, 0)));
     let device = |name: &str, iowait| DeviceSpec { name: name.into(), servers: 1, iowait };
     let mut marks = vec!["part".to_string()];
     marks.extend(tests.iter().map(|t| t.name.to_string()));

@@ -22,7 +22,7 @@
 use super::dist::Dist;
 use super::forever;
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, Workload};
+use super::{Amount, DeviceSpec, GroupSpec, Op, QueueSpec, SchedAttr, SemaphoreSpec, Workload};
 use crate::units::Ns;
 
 /// Times of a frame, µs: medians; those of CPUs are work at full speed of the platform's calibration CPU.
@@ -160,9 +160,9 @@ pub(super) fn pipeline(name: &str, frame: Frame, episodes: Episodes) -> Workload
         name: name.into(),
         duration: Some(Ns::from_s(30)),
         tasks,
-        semaphores: vec![SemaphoreSpec { name: "buffers".into(), initial: BUFFERS }],
+        semaphores: vec![SemaphoreSpec::new("buffers", BUFFERS)],
         devices,
-        queues: ["asked", "draw", "render", "synced", "gpu", "compose"].map(|name| Named { name: name.into() }).into(),
+        queues: ["asked", "draw", "render", "synced", "gpu", "compose"].map(QueueSpec::new).into(),
         marks: vec!["frame".into(), "shown".into()],
         mark_periods: vec![Some(Ns(episodes.period_ns)); 2],
         groups: vec![GroupSpec::root()],

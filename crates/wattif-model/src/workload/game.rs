@@ -17,7 +17,7 @@ use super::forever;
 use super::frames::{nice, work_us};
 use super::models::{Model, Params, number, word};
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TaskSpec, TimerSpec, Workload};
+use super::{Amount, DeviceSpec, GroupSpec, Op, QueueSpec, SchedAttr, SemaphoreSpec, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -92,9 +92,9 @@ fn build(p: &Params) -> Workload {
         duration: Some(Ns::from_s(10)),
         tasks,
         timers: vec![TimerSpec { name: "display".into(), shared: false }],
-        semaphores: [("buffers", 3), ("ahead", 2)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial }).into(),
+        semaphores: [("buffers", 3), ("ahead", 2)].map(|(n, initial)| SemaphoreSpec::new(n, initial)).into(),
         devices: vec![DeviceSpec { name: "gpu".into(), servers: 1, iowait: false }],
-        queues: ["work", "done", "render", "gpu", "begun"].map(|name| Named { name: name.into() }).into(),
+        queues: ["work", "done", "render", "gpu", "begun"].map(QueueSpec::new).into(),
         marks: vec!["frame".into()],
         mark_periods: vec![Some(Ns(period))],
         groups: vec![GroupSpec::root()],

@@ -1,12 +1,13 @@
 //! `hackbench`: groups of senders and receivers that pass small messages through sockets or pipes until all are through.
 //!
 //! In each group every sender writes a message to every receiver, `loops` times. A receiver's buffer holds so many messages
-//! of 100 bytes; a sender that finds it full waits. The result is the time until the last receiver has read its last
+//! of 100 bytes; a sender that finds it full waits. Sockets and pipes wake whom they have something for as a thread that is
+//! about to sleep does (`WF_SYNC`). The result is the time until the last receiver has read its last
 //! message: the length of the run (metric `duration_s`).
 
 use super::models::{Model, Params, number, word};
 use super::server::task;
-use super::{Amount, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, Workload};
+use super::{Amount, GroupSpec, Op, QueueSpec, SchedAttr, SemaphoreSpec, Workload};
 
 /// The model.
 pub const MODEL: Model = Model {
@@ -65,8 +66,10 @@ fn build(p: &Params) -> Workload {
         name: MODEL.name.into(),
         duration: None,
         tasks,
-        semaphores: (0..groups * fds).map(|b| SemaphoreSpec { name: format!("space{b}"), initial }).collect(),
-        queues: (0..groups * fds).map(|b| Named { name: format!("buffer{b}") }).collect(),
+        semaphores: (0..groups * fds)
+            .map(|b| SemaphoreSpec { name: format!("space{b}"), initial, sync: true })
+            .collect(),
+        queues: (0..groups * fds).map(|b| QueueSpec::sync(format!("buffer{b}"))).collect(),
         marks: vec!["message".into()],
         groups: vec![GroupSpec::root()],
         ..Workload::default()
@@ -86,6 +89,7 @@ mod tests {
             _ => 0,
         });
         assert_eq!(reads.sum::<u64>(), 2 * 20 * 20 * 7);
+        assert!(w.queues.iter().all(|q| q.sync) && w.semaphores.iter().all(|s| s.sync));
         assert!(w.ends_by_itself());
     }
 }

@@ -11,7 +11,7 @@ use super::dist::Dist;
 use super::models::{CPUS, Model, Param, Params};
 use super::openmp::{ENDLESS, background};
 use super::server::task;
-use super::{Amount, CounterSpec, DeviceSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TaskSpec, Workload};
+use super::{Amount, CounterSpec, DeviceSpec, GroupSpec, Op, QueueSpec, SchedAttr, SemaphoreSpec, TaskSpec, Workload};
 
 /// The model.
 pub const MODEL: Model = Model {
@@ -108,9 +108,9 @@ fn build(p: &Params) -> Workload {
         name: MODEL.name.into(),
         duration: None,
         tasks,
-        semaphores: vec![SemaphoreSpec { name: "ended".into(), initial: 0 }],
+        semaphores: vec![SemaphoreSpec::new("ended", 0)],
         counters: vec![CounterSpec { name: "background".into(), total: ENDLESS }],
-        queues: vec![Named { name: "started".into() }],
+        queues: vec![QueueSpec::new("started")],
         devices: vec![DeviceSpec { name: "terminal".into(), servers: 1, iowait: true }],
         marks: vec!["run".into()],
         groups: vec![GroupSpec::root()],

@@ -75,7 +75,7 @@ pub struct Workload {
     /// Shared work counters.
     pub counters: Vec<CounterSpec>,
     /// Token queues between tasks.
-    pub queues: Vec<Named>,
+    pub queues: Vec<QueueSpec>,
     /// Names of marks.
     pub marks: Vec<String>,
     /// By mark: the period of its deadlines, such as the vsync's, for frames per second and missed ones. Shorter than
@@ -97,6 +97,27 @@ pub struct Named {
     pub name: String,
 }
 
+/// A token queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueSpec {
+    /// For diagnostics.
+    pub name: String,
+    /// Who puts a token there says that it is about to sleep (`WF_SYNC`), as a writer to a pipe or socket does; not a futex.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sync: bool,
+}
+
+impl QueueSpec {
+    /// One whose wake-ups are not sync.
+    pub fn new(name: impl Into<String>) -> QueueSpec {
+        QueueSpec { name: name.into(), sync: false }
+    }
+    /// A pipe or a socket that its reader waits for itself.
+    pub fn sync(name: impl Into<String>) -> QueueSpec {
+        QueueSpec { name: name.into(), sync: true }
+    }
+}
+
 /// All `parties` must arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BarrierSpec {
@@ -113,6 +134,16 @@ pub struct SemaphoreSpec {
     pub name: String,
     /// Initial value.
     pub initial: u32,
+    /// Its wake-ups are sync, see [`QueueSpec::sync`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sync: bool,
+}
+
+impl SemaphoreSpec {
+    /// One whose wake-ups are not sync.
+    pub fn new(name: impl Into<String>, initial: u32) -> SemaphoreSpec {
+        SemaphoreSpec { name: name.into(), initial, sync: false }
+    }
 }
 
 /// A periodic timer of rt-app's kind.

@@ -13,7 +13,7 @@ use super::dist::Dist;
 use super::models::{CPUS, Model, Param, Params};
 use super::server::task;
 use super::{
-    Amount, BarrierSpec, Chunk, CounterSpec, GroupSpec, Named, Op, SchedAttr, SemaphoreSpec, TaskSpec, Workload,
+    Amount, BarrierSpec, Chunk, CounterSpec, GroupSpec, Op, QueueSpec, SchedAttr, SemaphoreSpec, TaskSpec, Workload,
 };
 
 /// The model.
@@ -285,12 +285,12 @@ fn build(p: &Params) -> Workload {
         duration: None,
         tasks,
         barriers: vec![BarrierSpec { name: "team".into(), parties: workers as u32 }],
-        semaphores: vec![SemaphoreSpec { name: "ended".into(), initial: 0 }],
+        semaphores: vec![SemaphoreSpec::new("ended", 0)],
         counters: vec![
             CounterSpec { name: "iterations".into(), total: iterations },
             CounterSpec { name: "background".into(), total: ENDLESS },
         ],
-        queues: ["go", "arrived"].map(|name| Named { name: name.into() }).into(),
+        queues: ["go", "arrived"].map(QueueSpec::new).into(),
         marks: vec!["region".into(), "total".into()],
         groups: vec![GroupSpec::root()],
         ..Workload::default()

@@ -13,7 +13,7 @@ use super::forever;
 use super::frames::{nice, repeat};
 use super::models::{Model, Param, Params, number, word};
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, Workload};
+use super::{Amount, DeviceSpec, GroupSpec, Op, QueueSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -69,7 +69,7 @@ fn build(p: &Params) -> Workload {
         duration: Some(Ns::from_s(30)),
         tasks: vec![task("main", 1, nice(-4), forever(ops)), task("helper", s.helpers, nice(0), forever(helper))],
         devices: vec![DeviceSpec { name: "service".into(), servers: 4, iowait: p.word("test") == "video" }],
-        queues: ["part", "done", "begun"].map(|name| Named { name: name.into() }).into(),
+        queues: ["part", "done", "begun"].map(QueueSpec::new).into(),
         marks: vec!["operation".into()],
         groups: vec![GroupSpec::root()],
         ..Workload::default()

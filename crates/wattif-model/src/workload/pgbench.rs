@@ -3,13 +3,14 @@
 //! A client sends a statement and waits for the answer: BEGIN, three UPDATE, SELECT, INSERT, END. Client and server process
 //! alternate strictly. The UPDATE of the branch takes the lock of its row until the transaction has ended, so with few
 //! branches (`scale`) the clients queue up there. END waits until the log is on disk: one flush serves all that have come
-//! before it (group commit). A transaction's latency is from BEGIN until the answer to END (mark `transaction`).
+//! before it (group commit). The client polls its socket, so that the answer wakes it as by a thread that is about to sleep
+//! (`WF_SYNC`); the server waits in epoll, which until 6.12 does not say so. A transaction's latency is from BEGIN until the answer to END (mark `transaction`).
 
 use super::dist::Dist;
 use super::forever;
 use super::models::{Model, Params, number};
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SchedAttr, Workload};
+use super::{Amount, DeviceSpec, GroupSpec, Named, Op, QueueSpec, SchedAttr, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -65,10 +66,10 @@ enum Statement {
 fn build(p: &Params) -> Workload {
     let clients = p.int("clients");
     let branches = p.int("scale").min(clients * UNROLLED);
-    let mut queues: Vec<Named> = ["commit", "batch", "committed"].map(|name| Named { name: name.into() }).into();
+    let mut queues: Vec<QueueSpec> = ["commit", "batch", "committed"].map(QueueSpec::new).into();
     let mut tasks = vec![task("walwriter", 1, SchedAttr::default(), forever(flusher(p)))];
     for c in 0..clients {
-        queues.extend(["request", "reply"].map(|what| Named { name: format!("{what}{c}") }));
+        queues.extend([QueueSpec::new(format!("request{c}")), QueueSpec::sync(format!("reply{c}"))]);
         let (request, reply) = (3 + 2 * c as u32, 4 + 2 * c as u32);
         tasks.push(task(&format!("client{c}"), 1, SchedAttr::default(), forever(client(p, request, reply))));
         let backend = (0..UNROLLED).flat_map(|n| transaction(p, request, reply, branch(c * UNROLLED + n, branches)));
@@ -151,6 +152,8 @@ mod tests {
         assert_eq!(count(1, |op| matches!(op, Op::Put { .. })), 7);
         assert_eq!(count(2, |op| matches!(op, Op::Lock(_))), UNROLLED as usize);
         assert_eq!(count(2, |op| matches!(op, Op::Unlock(_))), UNROLLED as usize);
+        let sync = w.queues.iter().filter(|q| q.sync).map(|q| &q.name[..]);
+        assert_eq!(sync.collect::<Vec<_>>(), ["reply0", "reply1", "reply2", "reply3"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::dist::Dist;
 use super::forever;
 use super::models::{CPUS, Model, Param, Params, SIDE_POLICY};
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, Policy, SchedAttr, TimerSpec, Workload};
+use super::{Amount, DeviceSpec, GroupSpec, Op, Policy, QueueSpec, SchedAttr, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -111,7 +111,7 @@ fn build(p: &Params) -> Workload {
         tasks,
         timers: vec![TimerSpec { name: "vsync".into(), shared: false }],
         devices: vec![DeviceSpec { name: "flash".into(), servers: 4, iowait: true }],
-        queues: ["vsync", "help", "render", "compose"].map(|name| Named { name: name.into() }).into(),
+        queues: ["vsync", "help", "render", "compose"].map(QueueSpec::new).into(),
         marks: vec!["frame".into(), "method".into()],
         mark_periods: vec![Some(Ns(period)), None],
         groups: vec![GroupSpec::root()],

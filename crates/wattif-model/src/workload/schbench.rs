@@ -12,7 +12,7 @@ use super::dist::Dist;
 use super::forever;
 use super::models::{Model, Param, Params, number, word};
 use super::server::task;
-use super::{Amount, GroupSpec, Named, Op, SchedAttr, TaskSpec, TimerSpec, Workload};
+use super::{Amount, GroupSpec, Op, QueueSpec, SchedAttr, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -59,7 +59,7 @@ fn build(p: &Params) -> Workload {
     let (mut tasks, mut queues) = (Vec::new(), Vec::new());
     for m in 0..messengers {
         let (posted, release) = (2 * m, 2 * m + 1);
-        queues.extend(["posted", "release"].map(|what| Named { name: format!("{what}{m}") }));
+        queues.extend(["posted", "release"].map(|what| QueueSpec::new(format!("{what}{m}"))));
         tasks.push(task(&format!("messenger{m}"), 1, SchedAttr::default(), forever(messenger(p, posted, release))));
         let work = if p.word("era") == "2020" { spin(p) } else { request(p) };
         let mut ops = vec![Op::Put { queue: posted, forward: false }, Op::Get(release), Op::Mark(0)];

@@ -11,7 +11,7 @@
 use super::dist::Dist;
 use super::forever;
 use super::models::{CAPACITY, CPUS, Model, Param, Params, SIDE_POLICY};
-use super::{Amount, GroupSpec, Named, Op, Policy, SchedAttr, TaskSpec, TimerSpec, Workload};
+use super::{Amount, GroupSpec, Op, Policy, QueueSpec, SchedAttr, TaskSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -98,7 +98,7 @@ fn build(p: &Params) -> Workload {
         duration: Some(Ns::from_s(10)),
         tasks,
         timers: vec![TimerSpec { name: "arrivals".into(), shared: false }],
-        queues: vec![Named { name: "requests".into() }],
+        queues: vec![QueueSpec::new("requests")],
         marks: vec!["request".into(), "slice".into()],
         groups: vec![GroupSpec::root()],
         ..Workload::default()

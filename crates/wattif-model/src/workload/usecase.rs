@@ -16,7 +16,9 @@ use super::dist::Dist;
 use super::forever;
 use super::models::{CPUS, Model, Param, Params};
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, Policy, SchedAttr, TaskSpec, TimerSpec, Workload};
+use super::{
+    Amount, DeviceSpec, GroupSpec, Op, Policy, QueueSpec, SchedAttr, SemaphoreSpec, TaskSpec, TimerSpec, Workload,
+};
 use crate::units::Ns;
 
 /// The model.
@@ -220,16 +222,15 @@ fn build(p: &Params) -> Workload {
         "game" => game(p),
         _ => web(p),
     };
-    let named = |names: &[&str]| names.iter().map(|name| Named { name: name.to_string() }).collect();
     let timer = |name: &&str| TimerSpec { name: name.to_string(), shared: false };
     Workload {
         name: format!("{}_{}", MODEL.name, p.word("case")),
         duration: Some(Ns::from_s(30)),
         tasks: case.tasks,
         timers: case.timers.iter().map(timer).collect(),
-        semaphores: ["drawn", "asked"].map(|name| super::SemaphoreSpec { name: name.into(), initial: 0 }).into(),
+        semaphores: ["drawn", "asked"].map(|name| SemaphoreSpec::new(name, 0)).into(),
         devices: ["screen", "network"].map(|name| DeviceSpec { name: name.into(), servers: 1, iowait: true }).into(),
-        queues: named(case.queues),
+        queues: case.queues.iter().copied().map(QueueSpec::new).collect(),
         marks: vec![case.mark.into()],
         mark_periods: vec![case.period],
         groups: vec![GroupSpec::root()],

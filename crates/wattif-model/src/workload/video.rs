@@ -22,7 +22,7 @@ use super::forever;
 use super::frames::{nice, work_us};
 use super::models::{Model, Params, number, word};
 use super::server::task;
-use super::{Amount, DeviceSpec, GroupSpec, Named, Op, SemaphoreSpec, TimerSpec, Workload};
+use super::{Amount, DeviceSpec, GroupSpec, Op, QueueSpec, SemaphoreSpec, TimerSpec, Workload};
 use crate::units::Ns;
 
 /// The model.
@@ -88,9 +88,9 @@ fn build(p: &Params) -> Workload {
         duration: Some(Ns::from_s(10)),
         tasks,
         timers: ["media", "worker"].map(|name| TimerSpec { name: name.into(), shared: false }).into(),
-        semaphores: vec![SemaphoreSpec { name: "ahead".into(), initial: 1 }],
+        semaphores: vec![SemaphoreSpec::new("ahead", 1)],
         devices: vec![DeviceSpec { name: "decoder".into(), servers: 1, iowait: false }],
-        queues: ["work", "done", "decode"].map(|name| Named { name: name.into() }).into(),
+        queues: ["work", "done", "decode"].map(QueueSpec::new).into(),
         marks: vec!["frame".into(), "shown".into()],
         mark_periods: vec![Some(Ns(frame_ns)); 2],
         groups: vec![GroupSpec::root()],

@@ -124,11 +124,20 @@ pub struct Boost {
     pub donor: Option<Pid>,
 }
 
+/// A blocked thread to wake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// Who.
+    pub pid: Pid,
+    /// The waker says that it is about to sleep (`WF_SYNC`).
+    pub sync: bool,
+}
+
 /// What ops did to others. Reused: the caller handles and clears it after each call.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Blocked threads to wake, in order.
-    pub wakes: Vec<Pid>,
+    pub wakes: Vec<Wake>,
     /// Threads whose spin for a token has succeeded: what is left of their segment is void.
     pub polled: Vec<Pid>,
     /// Threads to create.

@@ -79,6 +79,8 @@ pub struct Barrier {
 pub struct Semaphore {
     /// Posts not yet taken.
     pub count: u64,
+    /// Its wake-ups are sync.
+    pub sync: bool,
     /// Who waits for one.
     pub waiters: WaitQueue,
 }
@@ -89,6 +91,8 @@ pub struct Semaphore {
 pub struct TokenQueue {
     /// Tokens nobody has taken: their stamps.
     pub tokens: VecDeque<Ns>,
+    /// Its wake-ups are sync.
+    pub sync: bool,
     /// Threads that spin for one.
     pub spinners: VecDeque<Pid>,
     /// Threads that sleep for one.
@@ -159,9 +163,9 @@ impl Resources {
             conds: vec![WaitQueue::default(); workload.conds.len()],
             barriers: workload.barriers.iter().map(|b| Barrier { parties: b.parties, ..Barrier::default() }).collect(),
             semaphores: (workload.semaphores.iter())
-                .map(|s| Semaphore { count: s.initial.into(), ..Semaphore::default() })
+                .map(|s| Semaphore { count: s.initial.into(), sync: s.sync, ..Semaphore::default() })
                 .collect(),
-            queues: vec![TokenQueue::default(); workload.queues.len()],
+            queues: (workload.queues.iter()).map(|q| TokenQueue { sync: q.sync, ..TokenQueue::default() }).collect(),
             devices: workload
                 .devices
                 .iter()

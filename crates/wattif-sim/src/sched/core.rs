@@ -215,7 +215,7 @@ impl Kernel<'_, '_> {
                 TimerKind::Sleep if self.s.tasks[pid.at()].state == State::New => {
                     self.wake_up_new_task(pid, cpu, self.prev_cpu(self.programs.task(pid)));
                 }
-                TimerKind::Sleep => self.try_to_wake_up(pid, cpu),
+                TimerKind::Sleep => self.try_to_wake_up(pid, cpu, false),
                 TimerKind::Replenish => self.replenish(pid, cpu),
                 TimerKind::CfsPeriod => self.fair.cfs_period_timer(&mut self.s, pid.0, cpu),
                 TimerKind::CfsSlack => self.fair.cfs_slack_timer(&mut self.s, pid.0),
@@ -278,8 +278,8 @@ impl Kernel<'_, '_> {
 
     // ---- waking --------------------------------------------------------------------------------------------------
 
-    /// `try_to_wake_up`: `pid` is to run again; the waker executes on `this_cpu`. FIDELITY(wakeup-sync): nobody says `WF_SYNC`.
-    pub(crate) fn try_to_wake_up(&mut self, pid: Pid, this_cpu: CpuId) {
+    /// `try_to_wake_up`: `pid` is to run again; the waker executes on `this_cpu`; `sync`: it is about to sleep (`WF_SYNC`).
+    pub(crate) fn try_to_wake_up(&mut self, pid: Pid, this_cpu: CpuId, sync: bool) {
         let task = &self.s.tasks[pid.at()];
         if !matches!(task.state, State::Sleeping | State::DiskSleep) {
             return;
@@ -301,7 +301,7 @@ impl Kernel<'_, '_> {
         if queued {
             return self.ttwu_runnable(pid, this_cpu);
         }
-        let cpu = self.select_task_rq(pid, this_cpu, Kind::Wakeup { sync: false });
+        let cpu = self.select_task_rq(pid, this_cpu, Kind::Wakeup { sync });
         if cpu != prev_cpu {
             class!(self, pid).migrate_task_rq(&mut self.s, pid, cpu);
             self.set_task_cpu(pid, this_cpu, cpu);

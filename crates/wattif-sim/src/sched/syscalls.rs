@@ -119,8 +119,8 @@ impl Kernel<'_, '_> {
         for boost in effects.boosts.drain(..) {
             self.rt_mutex_setprio(boost, cpu);
         }
-        for pid in effects.wakes.drain(..) {
-            self.try_to_wake_up(pid, cpu);
+        for wake in effects.wakes.drain(..) {
+            self.try_to_wake_up(wake.pid, cpu, wake.sync);
         }
         for pid in effects.polled.drain(..) {
             self.end_spin(pid);

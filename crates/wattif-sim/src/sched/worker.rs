@@ -96,7 +96,7 @@ impl Kernel<'_, '_> {
                 // One path of the kernel's code, and at least something: a segment of nothing would never be done.
                 let path = self.m.platform.costs.wakeup_ns;
                 self.m.give(pid, Segment::Insensitive((path * CAPACITY_SCALE).max(1)));
-                self.try_to_wake_up(pid, from);
+                self.try_to_wake_up(pid, from, false);
             }
         }
     }

@@ -213,7 +213,7 @@ fn every_model_has_a_file() {
 
 #[test]
 fn what_semaphores_begin_with_is_posted() {
-    let semaphores = [("full", 3), ("none", 0)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial }).into();
+    let semaphores = [("full", 3), ("none", 0)].map(|(n, initial)| SemaphoreSpec::new(n, initial)).into();
     let user = TaskSpec::new("tokens", vec![Op::SemWait(0), Op::SemPost(1), run(1)]);
     let (text, _) = write(&Workload { tasks: vec![user], semaphores, ..Workload::default() }, None, &Logs::default());
     let file: Value = serde_json::from_str(&text).unwrap();
@@ -225,7 +225,7 @@ fn what_semaphores_begin_with_is_posted() {
 /// A thread that goes on for ever without consuming time is refused: no giver posts so often that it seems one.
 #[test]
 fn many_posts_are_shared_among_several_tasks() {
-    let semaphores = [("a", 9_000), ("b", 25_001)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial }).into();
+    let semaphores = [("a", 9_000), ("b", 25_001)].map(|(n, initial)| SemaphoreSpec::new(n, initial)).into();
     let user = TaskSpec::new("t", vec![Op::SemWait(0), Op::SemWait(1), run(1)]);
     let again = read_back(&Workload { tasks: vec![user], semaphores, ..Workload::default() });
     let posts = |t: &TaskSpec| {
@@ -295,7 +295,7 @@ fn what_a_file_calls_otherwise_is_told() {
 #[test]
 fn queues_become_semaphores() {
     let ops = vec![Op::Get(0), run(5), Op::Put { queue: 1, forward: true }];
-    let queues = ["a", "b"].map(|name| wattif_model::workload::Named { name: name.into() }).into();
+    let queues = ["a", "b"].map(wattif_model::workload::QueueSpec::new).into();
     let workload = Workload { tasks: vec![TaskSpec::new("t", ops)], queues, ..Workload::default() };
     let (text, lost) = write(&workload, None, &Logs::default());
     assert!(text.contains("sem_wait") && text.contains("sem_post"), "{text}");
@@ -417,8 +417,7 @@ fn the_background_is_left_out_but_for_what_others_wait_for() {
         background("alone", vec![Op::SemWait(3), run(4)]),
         TaskSpec { instances: 0, ..TaskSpec::new("child", vec![run(5)]) },
     ];
-    let semaphores =
-        [("a", 0), ("b", 0), ("c", 0), ("d", 7)].map(|(n, initial)| SemaphoreSpec { name: n.into(), initial });
+    let semaphores = [("a", 0), ("b", 0), ("c", 0), ("d", 7)].map(|(n, initial)| SemaphoreSpec::new(n, initial));
     let w = Workload { tasks, semaphores: semaphores.into(), ..Workload::default() };
     let again = read_back(&w);
     let names: Vec<_> = again.tasks.iter().map(|t| t.name.as_str()).collect();

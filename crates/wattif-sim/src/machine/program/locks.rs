@@ -1,6 +1,6 @@
 //! Ops by which threads wait for each other: locks with priority inheritance, conditions, barriers, semaphores, tokens, devices.
 
-use super::{Boost, Effects, Instr, POLL_NS, Pending, Programs, Request, Step, WaitReason, later};
+use super::{Boost, Effects, Instr, POLL_NS, Pending, Programs, Request, Step, WaitReason, Wake, later};
 use crate::machine::resources::Rank;
 use wattif_model::Pid;
 use wattif_model::trace::Event;
@@ -19,9 +19,13 @@ impl Programs {
     }
 
     fn wake(&mut self, pid: Pid, out: &mut Effects) {
+        self.wake_up(pid, false, out);
+    }
+
+    fn wake_up(&mut self, pid: Pid, sync: bool, out: &mut Effects) {
         let waited = self.thread(pid).waiting.take();
         assert!(waited.is_some(), "woke a thread that does not wait");
-        out.wakes.push(pid);
+        out.wakes.push(Wake { pid, sync });
     }
 
     // ---- mutexes -----------------------------------------------------------------------------------------------------
@@ -174,8 +178,9 @@ impl Programs {
     pub(super) fn sem_post(&mut self, semaphore: u32, out: &mut Effects) -> Option<Step> {
         let s = &mut self.resources.semaphores[semaphore as usize];
         s.count += 1;
+        let sync = s.sync;
         if let Some(pid) = s.waiters.pop() {
-            self.wake(pid, out);
+            self.wake_up(pid, sync, out);
         }
         None
     }
@@ -207,8 +212,9 @@ impl Programs {
             self.take_token(taker, stamp);
             out.polled.push(taker);
         } else if let Some(taker) = q.waiters.pop() {
+            let sync = q.sync;
             self.take_token(taker, stamp);
-            self.wake(taker, out);
+            self.wake_up(taker, sync, out);
         } else {
             q.tokens.push_back(stamp);
         }

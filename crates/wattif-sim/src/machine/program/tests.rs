@@ -4,7 +4,8 @@ use super::*;
 use wattif_model::ids::CpuId;
 use wattif_model::workload::dist::Dist;
 use wattif_model::workload::{
-    BarrierSpec, Chunk, CounterSpec, DeviceSpec, GroupSpec, Named, Policy, SemaphoreSpec, TaskSpec, TimerSpec,
+    BarrierSpec, Chunk, CounterSpec, DeviceSpec, GroupSpec, Named, Policy, QueueSpec, SemaphoreSpec, TaskSpec,
+    TimerSpec,
 };
 
 const US: u64 = 1_000;
@@ -25,10 +26,7 @@ fn workload(programs: &[&[Op]]) -> Workload {
         mutexes: vec![named("m"), named("n")],
         conds: vec![named("c"), named("d")],
         barriers: vec![BarrierSpec { name: "bar".into(), parties: 2 }],
-        semaphores: vec![
-            SemaphoreSpec { name: "one".into(), initial: 1 },
-            SemaphoreSpec { name: "zero".into(), initial: 0 },
-        ],
+        semaphores: vec![SemaphoreSpec::new("one", 1), SemaphoreSpec { sync: true, ..SemaphoreSpec::new("zero", 0) }],
         timers: vec![
             TimerSpec { name: "tick".into(), shared: true },
             TimerSpec { name: "unique".into(), shared: false },
@@ -38,7 +36,7 @@ fn workload(programs: &[&[Op]]) -> Workload {
             DeviceSpec { name: "net".into(), servers: 2, iowait: true },
         ],
         counters: vec![CounterSpec { name: "iterations".into(), total: 10 }],
-        queues: vec![named("q"), named("r")],
+        queues: vec![QueueSpec::new("q"), QueueSpec::sync("r")],
         marks: vec!["frame".into()],
         groups: vec![GroupSpec::root(), GroupSpec { path: "/bg".into(), ..GroupSpec::root() }],
         ..Workload::default()
@@ -92,7 +90,7 @@ impl World {
     }
 
     fn woken(&self) -> Vec<u32> {
-        self.out.wakes.iter().map(|p| p.0).collect()
+        self.out.wakes.iter().map(|w| w.pid.0).collect()
     }
 
     fn blocked(&self) -> Vec<(String, String, String)> {
@@ -171,6 +169,21 @@ fn spin_then_block_polls_then_sleeps() {
     // The three puts: the sleeper is woken, then two tokens are kept and taken without a step.
     assert_eq!((w.at(70, 2), w.woken()), (Step::Exit, vec![1]));
     assert_eq!(w.at(71, 1), work(1));
+}
+
+#[test]
+fn pipes_and_sockets_wake_as_who_is_about_to_sleep() {
+    // Of the world's resources queue 1 and semaphore 1 are such.
+    let sync = |wait: Op, wakes: Op| {
+        let mut w = World::new(&[&[wait], &[wakes]]);
+        w.all(&[(0, 1), (1, 2)]);
+        assert_eq!(w.woken(), [1]);
+        w.out.wakes[0].sync
+    };
+    let put = |queue| Op::Put { queue, forward: false };
+    assert_eq!([sync(Op::Get(0), put(0)), sync(Op::Get(1), put(1))], [false, true]);
+    assert!(sync(Op::SemWait(1), Op::SemPost(1)));
+    assert!(!sync(Op::Wait { cond: 0, mutex: None }, Op::Signal(0)));
 }
 
 #[test]
