@@ -299,7 +299,7 @@ pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
     Ok(Built {
         sched: build_sched(spec, build_groups(spec), tick_ns, &balancer),
         fair: build_class(kernel, platform.nr_cpus()),
-        rt: Box::new(Rt { rr_timeslice_ns: rr_timeslice_ns(kernel) }),
+        rt: Box::new(Rt { rr_timeslice_ms: rr_timeslice_ms(kernel) }),
         dl: Box::new(build_deadline(kernel)),
         balancer: Box::new(balancer),
         placement: Box::new(placement),
@@ -354,6 +354,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.rd.uclamp_used = s.clamped >= Clamped::Groups && clamps_groups(spec);
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
     s.bandwidth_slice_ns = class.int::<u64>("bandwidth_slice_us") * 1000;
+    s.bandwidth_slices_expire = chosen(kernel, Slot::Class) == "cfs" && class.on("slice_expires");
     s.custom_slice = hears_slices(kernel);
     s.tg_load_avg_limit_ns = class.int::<u64>("tg_load_avg_limit_us") * 1000;
     let queues = s.groups.len() * platform.nr_cpus();
@@ -787,11 +788,11 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
     Topology::of_cpus(&cpus, DomainParams { asym, clusters, asym_packing, ..params })
 }
 
-/// `sched_rr_timeslice`.
-fn rr_timeslice_ns(kernel: &KernelSpec) -> u64 {
+/// `sched_rr_timeslice_ms`; 0 stands for the default.
+fn rr_timeslice_ms(kernel: &KernelSpec) -> u64 {
     match Tunables::of(kernel, "rt").int("sched_rr_timeslice_ms") {
-        0 => 100_000_000,
-        ms => ms * 1_000_000u64,
+        0 => 100,
+        ms => ms,
     }
 }
 
@@ -861,18 +862,25 @@ fn period_offset(seed: u64, group: &GroupSpec) -> u64 {
     Rng::stream(seed, &format!("cfs_period{}", group.path)).uniform(0, group.period.0 - 1)
 }
 
+fn build_cfs(kernel: &KernelSpec, nr_cpus: usize) -> Cfs {
+    let t = Tunables::of(kernel, "cfs");
+    let mut cfs = Cfs::new(nr_cpus);
+    cfs.sched_latency_ns = t.maybe_int("sched_latency_ns").unwrap_or(cfs.sched_latency_ns);
+    cfs.min_granularity_ns = t.maybe_int("min_granularity_ns").unwrap_or(cfs.min_granularity_ns);
+    let ratio = cfs.sched_latency_ns.div_ceil(cfs.min_granularity_ns);
+    cfs.nr_latency = t.maybe_int("nr_latency").unwrap_or(ratio);
+    cfs.idle_min_granularity_ns = t.maybe_int("idle_min_granularity_ns").unwrap_or(cfs.idle_min_granularity_ns);
+    cfs.wakeup_granularity_ns = t.maybe_int("wakeup_granularity_ns").unwrap_or(cfs.wakeup_granularity_ns);
+    cfs.idle_entities = t.on("group_idle");
+    cfs
+}
+
 fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {
     let name = chosen(kernel, Slot::Class);
-    let t = Tunables::of(kernel, name);
     if name == "cfs" {
-        let mut cfs = Cfs::new(nr_cpus);
-        cfs.sched_latency_ns = t.maybe_int("sched_latency_ns").unwrap_or(cfs.sched_latency_ns);
-        cfs.min_granularity_ns = t.maybe_int("min_granularity_ns").unwrap_or(cfs.min_granularity_ns);
-        cfs.idle_min_granularity_ns = t.maybe_int("idle_min_granularity_ns").unwrap_or(cfs.idle_min_granularity_ns);
-        cfs.wakeup_granularity_ns = t.maybe_int("wakeup_granularity_ns").unwrap_or(cfs.wakeup_granularity_ns);
-        cfs.idle_entities = t.on("group_idle");
-        Box::new(cfs)
+        Box::new(build_cfs(kernel, nr_cpus))
     } else {
+        let t = Tunables::of(kernel, name);
         let mut eevdf = Eevdf::new(t.int("normalized_base_slice_ns"), nr_cpus);
         eevdf.base_slice_ns = t.maybe_int("base_slice_ns").unwrap_or(eevdf.base_slice_ns);
         Box::new(eevdf)
@@ -1053,6 +1061,22 @@ fn weighted_tuning(t: &Tunables<'_>) -> cpuidle::teo_weighted::Tuning {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sysctls_set_nr_latency_where_the_kernel_says_so() {
+        let at = |nr: &str| {
+            let mut kernel = KernelSpec::default();
+            kernel.policies.insert(Slot::Class, "cfs".into());
+            let mut set = |name: &str, value: &str| {
+                kernel.tunables.insert(format!("cfs.{name}"), wattif_model::kernel::Value::Text(value.into()))
+            };
+            set("min_granularity_ns", "1000000");
+            set("nr_latency", nr);
+            build_cfs(&kernel, 8).nr_latency
+        };
+        // 24 ms by 1 ms.
+        assert_eq!((at("ratio"), at("8")), (24, 8));
+    }
 
     #[test]
     fn settings_without_effect() {

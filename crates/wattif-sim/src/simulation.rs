@@ -132,6 +132,8 @@ pub enum Source {
     Timer(CpuId),
     /// Awake: `schedule()` is due. Asleep: the way in or out is done.
     Kick(CpuId),
+    /// Asleep: an interrupt comes from another CPU.
+    Ipi(CpuId),
     /// A clock reaches its new frequency.
     Clock(DomainId),
     /// Devices have served requests.
@@ -141,7 +143,7 @@ pub enum Source {
 }
 
 impl Slots {
-    const PER_CPU: u32 = 4;
+    const PER_CPU: u32 = 5;
 
     /// The slot of a source.
     #[inline]
@@ -151,6 +153,7 @@ impl Slots {
             Source::Tick(c) => c.0 * Slots::PER_CPU + 1,
             Source::Timer(c) => c.0 * Slots::PER_CPU + 2,
             Source::Kick(c) => c.0 * Slots::PER_CPU + 3,
+            Source::Ipi(c) => c.0 * Slots::PER_CPU + 4,
             Source::Clock(d) => self.nr_cpus * Slots::PER_CPU + d.0,
             Source::Devices => self.nr_cpus * Slots::PER_CPU + self.nr_domains,
             Source::Stray(c) => self.nr_cpus * Slots::PER_CPU + self.nr_domains + 1 + c.0,
@@ -172,7 +175,8 @@ impl Slots {
             0 => Source::Step(cpu),
             1 => Source::Tick(cpu),
             2 => Source::Timer(cpu),
-            _ => Source::Kick(cpu),
+            3 => Source::Kick(cpu),
+            _ => Source::Ipi(cpu),
         }
     }
 }
@@ -292,6 +296,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
                 Source::Tick(cpu) => self.tick(cpu),
                 Source::Timer(cpu) => self.timer_interrupt(cpu),
                 Source::Kick(cpu) => self.kick(cpu),
+                Source::Ipi(cpu) => self.wake_cpu(cpu),
                 Source::Clock(domain) => self.clock_changed(domain),
                 Source::Devices => self.device_interrupt(),
                 Source::Stray(cpu) => self.stray_interrupt(cpu),
@@ -336,7 +341,12 @@ impl<'o, 'p> Kernel<'o, 'p> {
     /// The CPU that handles the event; the first where the event is of none.
     pub(crate) fn executing(&self) -> CpuId {
         match self.slots.source(self.slot) {
-            Source::Step(cpu) | Source::Tick(cpu) | Source::Timer(cpu) | Source::Kick(cpu) | Source::Stray(cpu) => cpu,
+            Source::Step(cpu)
+            | Source::Tick(cpu)
+            | Source::Timer(cpu)
+            | Source::Kick(cpu)
+            | Source::Ipi(cpu)
+            | Source::Stray(cpu) => cpu,
             Source::Clock(_) | Source::Devices => CpuId(0),
         }
     }

@@ -5,8 +5,9 @@ use wattif::{data, experiment};
 
 /// Rows that miss their tolerance, each explained in the README of its experiment. One that begins to hold leaves this list.
 const KNOWN_TO_MISS: &[&str] = &[
-    // It holds with the three seeds of the page, 1.02.
     "order/menu",
+    // Five seeds have no fast run; the twenty of the page have.
+    "4.4",
     "2.1/issue1",
     // With five seeds, not with the twenty of the page: its counter-test.
     "2.1/issue2",
@@ -20,31 +21,30 @@ const KNOWN_TO_MISS: &[&str] = &[
     "0.9/list_view/p75",
     "0.9/list_view/p90",
     "0.9/image_list_view/p90",
-    "0.9/shadow_grid/p50",
+    "0.9/shadow_grid/p25",
     "0.9/shadow_grid/p75",
-    "0.9/shadow_grid/p90",
-    "0.9/shadow_grid/p99",
     "0.9/edit_text/p25",
     "0.9/edit_text/p50",
     "0.9/edit_text/p75",
-    "0.9/edit_text/p90",
     "0.9/bitmap_upload/p25",
     "0.9/bitmap_upload/p50",
-    "0.9/bitmap_upload/p99",
     "0.11/twitter",
     "0.11/twitter/frames",
     "0.11/facebook",
     "0.11/facebook/frames",
+    // Its counter-test.
+    "0.12",
     "0.13",
     "0.13/fps",
     "1.2/intervals=16/workers=2",
-    "1.2/intervals=16/workers=8",
     "1.2/intervals=16/workers=16",
     "1.2/intervals=32/workers=2",
     "1.2/intervals=64/workers=2",
+    "1.4/clients=4/tx",
     "1.4/clients=4/power",
     "1.4/clients=4/accuracy",
     "1.4/clients=8/accuracy",
+    "1.5/workers=2/accuracy",
     "1.5/workers=4/accuracy",
     "1.5/workers=8/accuracy",
     "1.5/workers=16/accuracy",

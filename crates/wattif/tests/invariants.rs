@@ -649,6 +649,58 @@ impl Observer for WaysIn {
     }
 }
 
+/// When CPU 1 drew power again after each interrupt from another CPU, and how late its thread 1 logged its timers.
+#[derive(Default)]
+struct Arrivals {
+    sent: Option<Ns>,
+    on_the_way: Vec<u64>,
+    late_ns: Vec<u64>,
+}
+
+impl Observer for Arrivals {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match event {
+            Event::SchedWakeup { target_cpu: CpuId(1), .. } if cpu != CpuId(1) => self.sent = Some(at),
+            Event::CpuPower { level: PowerLevel::Busy } if cpu == CpuId(1) => {
+                self.on_the_way.extend(self.sent.take().map(|sent| at.since(sent)));
+            }
+            Event::RtappStats { pid: Pid(1), wu_lat_ns, .. } => self.late_ns.push(*wu_lat_ns),
+            _ => {}
+        }
+    }
+}
+
+/// A sleeping CPU draws nothing more while an interrupt is on its way, and hears of its own timers meanwhile.
+#[test]
+fn an_interrupt_that_is_on_its_way_wakes_nobody_yet() {
+    // `b` frees the barrier: 30 wake-ups on CPU 0 before the one on CPU 1, where `t` has a timer of the same time.
+    let text = r#"{ "tasks": {
+        "t": { "cpus": [1], "loop": -1, "run": 10, "timer": { "ref": "a", "period": 20000, "mode": "absolute" } },
+        "w": { "instance": 30, "cpus": [0], "loop": -1, "barrier": "all", "run": 1 },
+        "x": { "delay": 1000, "cpus": [1], "loop": -1, "barrier": "all", "run": 1 },
+        "b": { "delay": 19990, "cpus": [2], "loop": -1, "run": 1, "barrier": "all",
+            "timer": { "ref": "b", "period": 20000, "mode": "absolute" } } } }"#;
+    let mut spec = RunSpec { duration: Ns::from_ms(400), ..spec("hikey620", "linux-6.12", text, 1) };
+    spec.platform.noise.housekeeping.clear();
+    let costs = &mut spec.platform.costs;
+    (costs.wakeup_ns, costs.ipi_ns) = (3_000, 6_000);
+    spec.platform.timer_slack_ns = 0;
+    for state in spec.platform.clusters.iter_mut().flat_map(|c| &mut c.idle) {
+        (state.actual.entry_ns, state.actual.exit_ns) = (0, 0);
+    }
+    let mut seen = Arrivals::default();
+    run(&spec, &mut [&mut seen]).expect("runs");
+    assert!(seen.on_the_way.len() > 10, "{:?}", seen.on_the_way);
+    let late = seen.late_ns.iter().max().unwrap();
+    assert!(*late < 30_000, "{late}: it waited for 30 wake-ups of 3 us");
+    // Its own timer may come first; no interrupt comes earlier than it takes.
+    let earliest = seen.on_the_way.iter().min().unwrap();
+    assert!(*earliest >= 6_000, "{:?}", seen.on_the_way);
+}
+
 /// Who gave up polling is busy on its way into the next state, as everybody is.
 #[test]
 fn the_way_into_a_state_is_busy() {

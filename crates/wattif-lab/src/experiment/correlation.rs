@@ -30,6 +30,13 @@ impl Correlation {
     }
 }
 
+/// Pairs of one load without its means: what differs between loads is left out.
+pub(super) fn centred(pairs: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let (x, y): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+    let (mx, my) = (mean(&x), mean(&y));
+    x.into_iter().zip(y).map(|(x, y)| (x - mx, y - my)).collect()
+}
+
 /// Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² · Σ (y − ȳ)²); NaN where one does not vary.
 fn pearson(pairs: &mut dyn Iterator<Item = (f64, f64)>) -> f64 {
     let (x, y): (Vec<f64>, Vec<f64>) = pairs.unzip();
@@ -75,6 +82,15 @@ mod tests {
         // x̄ = 2, ȳ = 2: Σ xy = -1·1 + 0·-1 + 1·0 = -1; √(2 · 2) = 2.
         let bent = Correlation::of(&[(1.0, 3.0), (2.0, 1.0), (3.0, 2.0)]);
         assert!((bent.r.unwrap() + 0.5).abs() < 1e-12, "{bent:?}");
+    }
+
+    #[test]
+    fn a_heavier_load_is_no_correlation() {
+        let (light, heavy) = (vec![(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)], vec![(11.0, 23.0), (12.0, 22.0), (13.0, 21.0)]);
+        let pooled = Correlation::of(&[light.clone(), heavy.clone()].concat()).r.unwrap();
+        assert!(pooled > 0.9, "{pooled}");
+        let within = Correlation::of(&[centred(light), centred(heavy)].concat()).r.unwrap();
+        assert!((within + 1.0).abs() < 1e-12, "{within}");
     }
 
     #[test]

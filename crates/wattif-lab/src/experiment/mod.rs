@@ -179,8 +179,8 @@ pub struct CorrelationSpec {
     pub x: String,
     /// The other.
     pub y: String,
-    /// Arms whose runs count.
-    pub arms: Vec<String>,
+    /// Arms whose runs count, by load: each load's means are taken off first, so that a heavier load is no correlation.
+    pub loads: Vec<Vec<String>>,
     /// Platforms it is shown for.
     pub platforms: Vec<String>,
 }

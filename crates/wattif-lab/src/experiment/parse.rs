@@ -63,8 +63,16 @@ struct RawCorrelation {
     title: Spanned<String>,
     x: Spanned<String>,
     y: Spanned<String>,
-    arms: Vec<String>,
+    /// Arms of one load, or lists of them, one for each load.
+    arms: RawLoads,
     platforms: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawLoads {
+    One(Vec<String>),
+    Several(Vec<Vec<String>>),
 }
 
 #[derive(Deserialize)]
@@ -240,8 +248,12 @@ impl Reader {
         let at = raw.title.span();
         self.metric(&raw.x);
         self.metric(&raw.y);
+        let loads = match raw.arms {
+            RawLoads::One(arms) => vec![arms],
+            RawLoads::Several(loads) => loads,
+        };
         CorrelationSpec {
-            arms: self.shown(Some(raw.arms), Vec::new(), &at),
+            loads: loads.into_iter().map(|arms| self.shown(Some(arms), Vec::new(), &at)).collect(),
             platforms: self.platforms(raw.platforms, &at),
             title: raw.title.into_inner(),
             x: raw.x.into_inner(),

@@ -47,7 +47,8 @@ impl Experiment {
 
     fn shown_arms(&self, platform: &String) -> impl Iterator<Item = &String> {
         let of_tables = self.tables.iter().filter(|t| t.platforms.contains(platform)).flat_map(|t| &t.arms);
-        let of_correlations = self.correlations.iter().filter(|c| c.platforms.contains(platform)).flat_map(|c| &c.arms);
+        let of_correlations =
+            self.correlations.iter().filter(|c| c.platforms.contains(platform)).flat_map(|c| c.loads.iter().flatten());
         let of_plots = self.plots.iter().filter(|p| p.platforms.contains(platform)).flat_map(|p| &p.arms);
         of_tables.chain(self.histograms.iter().flat_map(|h| &h.arms)).chain(of_plots).chain(of_correlations)
     }

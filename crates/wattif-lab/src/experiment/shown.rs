@@ -1,5 +1,6 @@
 //! What an experiment shows without a condition, as data: the tables and the correlations of `wattif.repro/1`.
 
+use super::correlation::centred;
 use super::{Correlation, CorrelationSpec, Experiment, Overrides, Results, TableSpec};
 use crate::compare::unit_of;
 use crate::metrics::info;
@@ -117,8 +118,11 @@ impl Experiment {
         platform: &str,
         results: &Results,
     ) -> CorrelationFigure {
-        let pairs = spec.arms.iter().flat_map(|arm| self.pairs(arm, platform, results, [&spec.x, &spec.y]));
-        let Correlation { runs, r, ci95 } = Correlation::of(&pairs.collect::<Vec<_>>());
+        let pairs = |arms: &Vec<String>| -> Vec<(f64, f64)> {
+            arms.iter().flat_map(|arm| self.pairs(arm, platform, results, [&spec.x, &spec.y])).collect()
+        };
+        let centred: Vec<(f64, f64)> = spec.loads.iter().flat_map(|arms| centred(pairs(arms))).collect();
+        let Correlation { runs, r, ci95 } = Correlation::of(&centred);
         CorrelationFigure {
             experiment: self.name.clone(),
             platform: platform.to_owned(),
@@ -164,5 +168,9 @@ mod tests {
         let here = &shown.correlations[0];
         assert_eq!((here.title.as_str(), here.runs), ("all", 40));
         assert!((here.correlation.unwrap() - 1.0).abs() < 1e-9, "{here:?}");
+        // Within a kernel the testbed's figures do not go up together; between the kernels they do.
+        let text = text.replace("[\"linux-5.3\", \"linux-5.4\"]\n", "[[\"linux-5.3\"], [\"linux-5.4\"]]\n");
+        let e = Experiment::parse("sched_idle_placement", &text).unwrap();
+        assert_eq!(e.correlations[0].loads.len(), 2);
     }
 }

@@ -27,7 +27,7 @@
 //! Two counters and a state index per CPU; O(1) per decision, O(states) when the latency limit falls.
 //!
 //! # Where it fails
-//! Alternating short and long sleeps keep it in the shallow state (see `gallery/idle_governors`); with the tick
+//! Alternating short and long sleeps keep it in the shallow state; with the tick
 //! stopped it learns only once per sleep, so a long idle begins shallow. A sleep shorter than the exit latency makes
 //! `last_residency` negative, which the kernel compares as unsigned: it looks endless and counts towards promotion, so
 //! exactly the sleeps that were far too short do not demote. It enters the first state even where that is disabled.

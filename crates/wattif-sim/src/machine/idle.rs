@@ -52,8 +52,7 @@ impl Machine {
     pub fn wake(&mut self, cpu: CpuId, now: u64) -> Option<u64> {
         let sleep = self.cpus[cpu.at()].sleep.filter(|s| s.woken == u64::MAX)?;
         let from = match sleep.phase {
-            // On the way in until then; the interrupt may come later still.
-            Phase::Entering(until) => until.max(now),
+            Phase::Entering(until) => until,
             Phase::Asleep | Phase::Leaving(..) => now,
         };
         let (exit_ns, scope) = self.way_out(cpu, sleep.state);

@@ -52,7 +52,7 @@ fn not_in_workload(workload: &Workload, p: &Policy, tunable: &str) -> Option<Str
         }
         ("schedtune", _) => group().map(|g| (in_group(g), format!("the workload has no group /{g}")))?,
         ("walt", "io_is_busy") => (workload.devices.iter().any(|d| d.iowait), "the workload waits for no I/O".into()),
-        (_, "bandwidth_slice_us") => {
+        (_, "bandwidth_slice_us" | "slice_expires") => {
             (workload.groups.iter().any(|g| g.quota.is_some()), "the workload limits no group".into())
         }
         _ => return None,

@@ -46,7 +46,7 @@ impl Kernel<'_, '_> {
         self.cpus[target.at()].nohz_balance = Some(pending.map_or(kick, |p| p.and(kick)));
         if pending.is_none() && self.m.cpus[target.at()].sleep.is_some() {
             let at = self.s.now + self.cpus[from.at()].cost_ns + self.m.platform.costs.ipi_ns;
-            self.wake_cpu(target, at);
+            self.interrupt_at(target, at);
         }
     }
 

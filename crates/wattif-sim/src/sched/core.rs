@@ -121,7 +121,7 @@ impl Kernel<'_, '_> {
     /// The interrupt of a CPU's high-resolution timers.
     pub(crate) fn timer_interrupt(&mut self, cpu: CpuId) {
         if self.m.cpus[cpu.at()].sleep.is_some() {
-            return self.wake_cpu(cpu, self.s.now);
+            return self.wake_cpu(cpu);
         }
         self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
         self.expire_timers(cpu);
@@ -133,7 +133,7 @@ impl Kernel<'_, '_> {
         self.arm(Source::Tick(cpu), self.next_tick(self.s.now));
         if self.m.cpus[cpu.at()].sleep.is_some() {
             self.cpus[cpu.at()].tick_pending = true;
-            return self.wake_cpu(cpu, self.s.now);
+            return self.wake_cpu(cpu);
         }
         self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
         self.sched_tick(cpu);
@@ -253,7 +253,12 @@ impl Kernel<'_, '_> {
 
     /// `schedule()` on `cpu` not later than `at`.
     pub(crate) fn kick_at(&mut self, cpu: CpuId, at: u64) {
-        let slot = self.slots.of(Source::Kick(cpu));
+        self.arm_first(Source::Kick(cpu), at);
+    }
+
+    /// Arms an event that is not due earlier already.
+    pub(crate) fn arm_first(&mut self, source: Source, at: u64) {
+        let slot = self.slots.of(source);
         if self.queue.time_of(slot).is_none_or(|t| t.0 > at) {
             self.queue.schedule(slot, Ns(at));
         }
@@ -268,12 +273,7 @@ impl Kernel<'_, '_> {
         }
         let sent = self.s.now + self.cpus[from.at()].cost_ns;
         let polling = self.m.is_polling(cpu);
-        let seen = if polling { sent } else { sent + self.m.platform.costs.ipi_ns };
-        if self.m.cpus[cpu.at()].sleep.is_some() {
-            self.wake_cpu(cpu, seen);
-        } else {
-            self.kick_at(cpu, seen);
-        }
+        self.interrupt_at(cpu, if polling { sent } else { sent + self.m.platform.costs.ipi_ns });
     }
 
     // ---- waking --------------------------------------------------------------------------------------------------

@@ -49,12 +49,7 @@ impl Kernel<'_, '_> {
         if !self.s.rqs[cpu.at()].need_resched {
             return;
         }
-        let seen = self.s.now + self.m.platform.costs.ipi_ns;
-        if self.m.cpus[cpu.at()].sleep.is_some() {
-            self.wake_cpu(cpu, seen);
-        } else {
-            self.kick_at(cpu, seen);
-        }
+        self.interrupt_at(cpu, self.s.now + self.m.platform.costs.ipi_ns);
     }
 
     fn tell_group(&mut self, cpu: CpuId, event: Event) {

@@ -118,9 +118,20 @@ impl Kernel<'_, '_> {
         self.nohz_balance_enter_idle(cpu);
     }
 
-    /// An interrupt at `at` for a sleeping CPU.
-    pub(crate) fn wake_cpu(&mut self, cpu: CpuId, at: u64) {
-        if let Some(ready) = self.m.wake(cpu, at) {
+    /// Another CPU's interrupt reaches this one at `at`: it wakes a sleeping one, and `schedule()` is due on one that is awake.
+    pub(crate) fn interrupt_at(&mut self, cpu: CpuId, at: u64) {
+        match self.m.cpus[cpu.at()].sleep {
+            None => self.kick_at(cpu, at),
+            // It is on its way out and will see what there is.
+            Some(sleep) if sleep.woken != u64::MAX => {}
+            Some(_) if at <= self.s.now => self.wake_cpu(cpu),
+            Some(_) => self.arm_first(Source::Ipi(cpu), at),
+        }
+    }
+
+    /// An interrupt for a sleeping CPU.
+    pub(crate) fn wake_cpu(&mut self, cpu: CpuId) {
+        if let Some(ready) = self.m.wake(cpu, self.s.now) {
             self.arm(Source::Kick(cpu), ready);
             self.draws_busy(cpu);
         }
@@ -194,6 +205,8 @@ impl Kernel<'_, '_> {
     /// The CPU executes again: account the sleep, handle what is pending, look for work.
     fn wakes_up(&mut self, cpu: CpuId) {
         let now = self.s.now;
+        // One on its way finds the CPU awake, which sees what it was for.
+        self.disarm(Source::Ipi(cpu));
         let pending_tick = std::mem::take(&mut self.cpus[cpu.at()].tick_pending);
         self.end_sleep(cpu, false, pending_tick);
         self.cpus[cpu.at()].got_idle_tick = pending_tick;
@@ -204,7 +217,10 @@ impl Kernel<'_, '_> {
         if pending_tick {
             self.sched_tick(cpu);
         }
-        self.expire_timers(cpu);
+        // No other interrupt looks at the timers; those within their slack wait for theirs.
+        if irq {
+            self.expire_timers(cpu);
+        }
         if std::mem::take(&mut self.cpus[cpu.at()].device_pending) {
             self.devices_done(cpu);
         }

@@ -60,7 +60,7 @@ impl Kernel<'_, '_> {
         self.arm_stray(cpu);
         if self.m.cpus[cpu.at()].sleep.is_some() {
             self.strays[cpu.at()].pending_ns += work_ns;
-            return self.wake_cpu(cpu, self.s.now);
+            return self.wake_cpu(cpu);
         }
         self.irq_enter(cpu, work_ns);
         self.irq_exit(cpu);

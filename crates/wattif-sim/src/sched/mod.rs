@@ -79,6 +79,8 @@ pub struct Sched {
     pub tick_ns: u64,
     /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
     pub bandwidth_slice_ns: u64,
+    /// What it drew is void after the period.
+    pub bandwidth_slices_expire: bool,
     /// Fair tasks may ask for a slice of their own.
     pub custom_slice: bool,
     /// Whose clamps are heard.
@@ -172,6 +174,7 @@ impl Sched {
             affinity_distributes: true,
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
+            bandwidth_slices_expire: false,
             custom_slice: true,
             clamped: uclamp::Clamped::Groups,
             rt_overload: 1,

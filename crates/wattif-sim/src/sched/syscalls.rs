@@ -77,7 +77,7 @@ impl Kernel<'_, '_> {
         let cpu = CpuId(0);
         if self.m.cpus[cpu.at()].sleep.is_some() {
             self.cpus[cpu.at()].device_pending = true;
-            return self.wake_cpu(cpu, self.s.now);
+            return self.wake_cpu(cpu);
         }
         self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
         self.devices_done(cpu);
@@ -363,6 +363,8 @@ impl Kernel<'_, '_> {
             super::uclamp::uclamp_update(&mut kernel.s, pid);
             fair::set_task_rq(&mut kernel.s, pid, cpu);
         });
+        // Its new group may be throttled here.
+        self.s.rqs[cpu.at()].need_resched |= self.s.rqs[cpu.at()].curr == pid;
         self.tell_attached(pid, cpu);
     }
 }

@@ -3,6 +3,7 @@
 use super::load_balance::Env;
 use super::{FairBalancer, Generation, IdleType, Migration, Transaction};
 use crate::sched::View;
+use crate::sched::class::bandwidth::throttled_hierarchy;
 use crate::sched::load::cpu_load::{queued_entities, task_fits_cpu, task_h_load, task_util_est};
 use crate::sched::task::NONE;
 use wattif_model::{CpuId, Pid};
@@ -79,6 +80,11 @@ impl FairBalancer {
     /// `can_migrate_task`: may and should this task leave its CPU for `env.dst_cpu`?
     pub(super) fn can_migrate_task(&self, s: &View, pid: Pid, env: &mut Env) -> bool {
         let p = &s.tasks[pid.at()];
+        // `throttled_lb_pair`: it would wait there for its group's next period.
+        let throttled = |cpu| throttled_hierarchy(s, s.cfs_of(p.group, cpu));
+        if throttled(env.src_cpu) || throttled(env.dst_cpu) {
+            return false;
+        }
         // A task that is delayed moves as well (6.12; not since 6.13, unless load is to be moved): nothing runs after all.
         if p.per_cpu_kthread {
             return false;

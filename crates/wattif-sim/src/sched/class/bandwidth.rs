@@ -19,6 +19,7 @@
 //! 3. The period timer refills the pool to `quota`, and up to `quota + burst` with what was left, and gives throttled queues,
 //!    in the order of their throttling, what they owe and 1 ns more; they join again. A group that did not run for a
 //!    period stops its timer.
+//!    Up to 5.3 (`slice_expires`) what a queue has left of a past period is void when it is accounted next.
 //! 4. A queue whose last entity leaves gives all but 1 ms back. If more than a slice is in the pool then and others are
 //!    throttled, a timer hands it on after 5 ms, unless the period ends within 2 ms (7 ms to start it).
 //!
@@ -31,15 +32,17 @@
 //!
 //! # Where it fails
 //! Run time is only looked at when something happens: with ticks of 4 ms a group overruns by up to a tick on each CPU, and pays
-//! for it in the next period. Slices that idle queues keep (1 ms each) let a group on many CPUs exceed its quota by as much.
+//! for it in the next period. Slices that idle queues keep (1 ms each) let a group on many CPUs exceed its quota by as much;
+//! where they expire, that much of its quota is lost to it instead, which throttles groups far below their quota.
 //!
 //! # Differences from the kernel
 //! FIDELITY(bandwidth-vectors): by the kernel's rules, without vectors of it. FIDELITY(bandwidth-async): queues of other CPUs
 //! join at once when the timer fires; since 6.4 the kernel lets each of those CPUs do it, an interrupt later.
+//! A thread that moves to a group that is throttled waits at once; up to 5.6 the kernel let it run until it slept.
 //! FIDELITY(bandwidth-timer): the period timer runs on the CPU whose queue started it, not on the CPU of the waker.
 //!
 //! # Source
-//! Linux 6.12 `kernel/sched/fair.c` (behaviour).
+//! Linux 6.12 and 5.3 `kernel/sched/fair.c` (behaviour).
 
 use super::fair::{self, Fair, Update, update_load_avg};
 use super::{Dequeue, Enqueue};
@@ -69,6 +72,8 @@ pub struct CfsBandwidth {
     pub runtime: u64,
     /// What was in it after the last refill, ns.
     pub runtime_snap: u64,
+    /// Refills so far (`expires_seq`).
+    pub refills: u64,
     /// When the period timer fires, or fired last, ns.
     pub period_expires: u64,
     /// The period timer runs.
@@ -107,6 +112,8 @@ pub struct CfsRqRuntime {
     pub throttled: bool,
     /// Run time drawn from the pool and not used yet, ns; negative: owed.
     pub remaining: i64,
+    /// The pool's refills when the queue drew last (`expires_seq`).
+    pub drew_after: u64,
     /// Throttled queues among this one and those above.
     pub throttle_count: u32,
     /// Since when tasks wait on a throttled queue, rq clock ns.
@@ -158,6 +165,7 @@ impl CfsBandwidth {
         let used_of_burst = self.runtime_snap.saturating_sub(self.runtime);
         self.runtime = self.runtime.min(self.quota + self.burst);
         self.runtime_snap = self.runtime;
+        self.refills += 1;
         used_of_burst
     }
 
@@ -184,8 +192,12 @@ impl CfsBandwidth {
 #[doc(alias = "__account_cfs_rq_runtime")]
 #[inline(never)]
 pub(super) fn account_cfs_rq_runtime(s: &mut Sched, q: usize, delta_exec: u64) {
+    let expired = s.bandwidth_slices_expire && is_of_a_past_period(s, q);
     let runtime = &mut s.cfs[q].runtime;
     runtime.remaining -= delta_exec as i64;
+    if expired {
+        runtime.remaining = runtime.remaining.min(0);
+    }
     if runtime.remaining > 0 || runtime.throttled {
         return;
     }
@@ -195,6 +207,11 @@ pub(super) fn account_cfs_rq_runtime(s: &mut Sched, q: usize, delta_exec: u64) {
         s.rqs[cpu.at()].need_resched = true;
         s.bandwidth_notes.push(Note::Resched(cpu));
     }
+}
+
+/// Was the pool refilled since the queue drew from it (`expire_cfs_rq_runtime`)?
+fn is_of_a_past_period(s: &mut Sched, q: usize) -> bool {
+    s.cfs[q].runtime.drew_after != pool(s, q).refills
 }
 
 /// Draws what is owed and `target` more from the pool, or what is left in it. True if the queue may run then.
@@ -207,9 +224,11 @@ fn assign_cfs_rq_runtime(s: &mut Sched, q: usize, target: u64) -> bool {
         pool.runtime -= amount;
         pool.idle = false;
     }
-    let remaining = &mut s.cfs[q].runtime.remaining;
-    *remaining += amount as i64;
-    *remaining > 0
+    let refills = pool.refills;
+    let runtime = &mut s.cfs[q].runtime;
+    runtime.remaining += amount as i64;
+    runtime.drew_after = refills;
+    runtime.remaining > 0
 }
 
 /// The group runs: so does its period timer.
@@ -232,7 +251,11 @@ pub(super) fn return_cfs_rq_runtime(s: &mut Sched, q: usize) {
     if slack <= 0 {
         return;
     }
+    let expired = s.bandwidth_slices_expire && is_of_a_past_period(s, q);
     s.cfs[q].runtime.remaining -= slack;
+    if expired {
+        return;
+    }
     let (now, cpu, group, slice) = (s.now, s.cfs[q].cpu, s.cfs[q].group, s.bandwidth_slice_ns);
     let pool = pool(s, q);
     pool.runtime += slack as u64;
@@ -467,8 +490,9 @@ fn distribute_cfs_runtime<F: Fair + ?Sized>(f: &F, s: &mut Sched, group: u32) {
         let pool = pool_of(s, group);
         let amount = owed.min(pool.runtime);
         pool.runtime -= amount;
-        let empty = pool.runtime == 0;
+        let (empty, refills) = (pool.runtime == 0, pool.refills);
         s.cfs[q].runtime.remaining += amount as i64;
+        s.cfs[q].runtime.drew_after = refills;
         if s.cfs[q].runtime.remaining > 0 {
             unthrottle_cfs_rq(f, s, q);
         }

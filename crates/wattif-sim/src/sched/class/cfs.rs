@@ -20,7 +20,7 @@
 //!    leftmost by more than `wakeup_granularity_ns` of its own virtual time.
 //!
 //! Tick:
-//! 4. The slice is the entity's part by weight of `sched_latency_ns` (8 runnable or fewer) or of `n · min_granularity_ns`; since
+//! 4. The slice is the entity's part by weight of `sched_latency_ns` (`nr_latency` runnable or fewer) or of `n · min_granularity_ns`; since
 //!    5.13 at least `min_granularity_ns` (BASE_SLICE), and `n` is the CPU's tasks, not the queue's entities (ALT_PERIOD).
 //! 5. Preempt when it is used up, or, after `min_granularity_ns`, when the leftmost is a whole slice behind.
 //!
@@ -74,6 +74,12 @@ pub const TUNABLES: &[Tunable] = &[
         doc: "shortest slice, ns; auto: 0.75 ms × the same factor",
     },
     Tunable {
+        name: "nr_latency",
+        default: "8",
+        allowed: &["ratio", "1..=1000000000"],
+        doc: "runnable entities above which the period grows; ratio: sched_latency_ns / min_granularity_ns rounded up, as the sysctls set it up to 5.12",
+    },
+    Tunable {
         name: "idle_min_granularity_ns",
         default: "auto",
         allowed: &["auto", "0..=1000000000"],
@@ -90,6 +96,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "5000",
         allowed: &["1..=60000000"],
         doc: "run time that a CPU draws at once from the pool of a limited group, us (sched_cfs_bandwidth_slice_us)",
+    },
+    Tunable {
+        name: "slice_expires",
+        default: "false",
+        allowed: &["true", "false"],
+        doc: "what a CPU drew from the pool of a limited group is void after the period, as in 4.18 to 5.3",
     },
     Tunable {
         name: "tg_load_avg_limit_us",
@@ -118,6 +130,8 @@ pub struct Cfs {
     pub sched_latency_ns: u64,
     /// Shortest slice, ns: 0.75 ms × factor.
     pub min_granularity_ns: u64,
+    /// Runnable entities above which the period grows (`sched_nr_latency`).
+    pub nr_latency: u64,
     /// Shortest slice of a SCHED_IDLE entity among others, ns: 0.75 ms.
     pub idle_min_granularity_ns: u64,
     /// Virtual time by which a wakee must be behind to preempt, ns: 1 ms × factor.
@@ -125,9 +139,6 @@ pub struct Cfs {
     /// Idle entities have a least slice of their own, and less credit after a sleep (5.15).
     pub idle_entities: bool,
 }
-
-/// Runnable entities above which the period grows.
-const SCHED_NR_LATENCY: u32 = 8;
 
 impl Cfs {
     /// Defaults times the factor 1 + log2(number of CPUs, at most 8).
@@ -140,6 +151,7 @@ impl Cfs {
         Cfs {
             sched_latency_ns: 6_000_000 * factor,
             min_granularity_ns: 750_000 * factor,
+            nr_latency: 8,
             idle_min_granularity_ns: 750_000,
             wakeup_granularity_ns: 1_000_000 * factor,
             idle_entities: true,
@@ -149,9 +161,8 @@ impl Cfs {
     /// Wall time an entity gets per period, ns.
     pub fn sched_slice(&self, s: &Sched, q: usize, i: usize) -> u64 {
         let queued = if s.features.alt_period { s.cfs[s.cfs[q].cpu.at()].h_nr_running } else { s.cfs[q].nr_queued };
-        let nr = queued + u32::from(!s.se[i].on_rq);
-        let mut slice =
-            if nr > SCHED_NR_LATENCY { u64::from(nr) * self.min_granularity_ns } else { self.sched_latency_ns };
+        let nr = u64::from(queued + u32::from(!s.se[i].on_rq));
+        let mut slice = if nr > self.nr_latency { nr * self.min_granularity_ns } else { self.sched_latency_ns };
         let mut at = i;
         while at != NONE {
             let se = &s.se[at];
@@ -466,7 +477,7 @@ impl SchedClass for Cfs {
 
     fn wakeup_preempt(&self, s: &mut Sched, cpu: CpuId, pid: Pid, fork: bool) {
         let Some((se, pse)) = fair::contenders(s, cpu, pid) else { return };
-        let scale = s.cfs[s.se[se].cfs_rq].nr_queued >= SCHED_NR_LATENCY;
+        let scale = u64::from(s.cfs[s.se[se].cfs_rq].nr_queued) >= self.nr_latency;
         let next_buddy_marked = s.features.next_buddy && scale && !fork;
         if next_buddy_marked {
             fair::set_buddy(s, pse, |c| &mut c.next);

@@ -98,8 +98,8 @@ pub const TUNABLES: &[Tunable] = &[
 /// The class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rt {
-    /// A turn of SCHED_RR, ns (`sched_rr_timeslice`).
-    pub rr_timeslice_ns: u64,
+    /// A turn of SCHED_RR, ms (`sched_rr_timeslice_ms`).
+    pub rr_timeslice_ms: u64,
 }
 
 /// `struct rt_bandwidth`: so much of every period.
@@ -113,7 +113,7 @@ pub struct RtBandwidth {
 
 impl Default for Rt {
     fn default() -> Rt {
-        Rt { rr_timeslice_ns: 100_000_000 }
+        Rt { rr_timeslice_ms: 100 }
     }
 }
 
@@ -185,7 +185,8 @@ impl SchedClass for Rt {
 
     fn task_tick(&self, s: &mut Sched, cpu: CpuId, pid: Pid) {
         self.update_curr(s, cpu);
-        let slice = (self.rr_timeslice_ns / s.tick_ns).max(1) as u32;
+        // `msecs_to_jiffies` rounds up.
+        let slice = (self.rr_timeslice_ms * s.hz).div_ceil(1000) as u32;
         let rq = &mut s.rqs[cpu.at()];
         rq.util_changed |= pelt::update_rt_rq_load_avg(rq, true);
         let task = &mut s.tasks[pid.at()];
@@ -273,7 +274,10 @@ fn sched_rt_runtime_exceeded(s: &mut Sched, cpu: CpuId, b: RtBandwidth) {
     }
     balance_runtime(s, cpu, b.period_ns);
     let rq = &mut s.rqs[cpu.at()];
-    if rq.rt.rt_time > rq.rt.rt_runtime {
+    if rq.rt.rt_time > rq.rt.rt_runtime && b.runtime_ns == 0 {
+        // It would never be replenished: none are throttled.
+        rq.rt.rt_time = 0;
+    } else if rq.rt.rt_time > rq.rt.rt_runtime {
         rq.rt.throttled = true;
         rq.nr_running -= rq.rt.rt_nr_running;
         rq.need_resched = true;
@@ -463,7 +467,7 @@ mod tests {
     use crate::sched::placement::Kind;
     use wattif_model::CpuSet;
 
-    const RT: Rt = Rt { rr_timeslice_ns: 100_000_000 };
+    const RT: Rt = Rt { rr_timeslice_ms: 100 };
 
     fn rt_task(s: &mut Sched, policy: Policy, rt_priority: u8, cpu: u32) -> Pid {
         let pid = spawn(s, 0);

@@ -27,7 +27,8 @@
 //! 6. Energy of both places: Σ over CPUs and clusters of busy share · P(state for the largest utilisation) + the rest ·
 //!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again.
 //!    Less than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay. With a
-//!    boost a gain in capacity may pay for energy, by gains per decile of boost; a negative one counts as the lowest decile.
+//!    boost a gain in capacity may pay for energy, by gains per decile of boost, and is welcome where it costs none; a negative
+//!    boost counts as the lowest decile. The target is the previous CPU: stay.
 //!
 //! Worked example: a task of 100, two little CPUs of capacity 400 at half speed: one runs at 50, one idles. The busy one has
 //! room (150 ≤ 200): target. With a task of 160 it has not, and the idle one is taken: that is how demand that counts
@@ -207,7 +208,7 @@ impl FindBestTarget {
         let (after, cap_after) = self.energy(s, pid, prev, dst, dst);
         let diff = after as i64 - before as i64;
         let diff = if diff.unsigned_abs() < before / 64 { 0 } else { diff };
-        if boost_pct == 0 || diff == 0 {
+        if boost_pct == 0 {
             return diff < 0;
         }
         let energy = diff * 1024 / self.max_power as i64;
@@ -266,6 +267,9 @@ impl EnergyAware for FindBestTarget {
         let over = with_task * CAPACITY_MARGIN > u64::from(s.rqs[prev.at()].cpu_capacity_orig) * 1024;
         if over || !allowed.contains(prev) {
             return Some(target);
+        }
+        if target == prev {
+            return Some(prev);
         }
         let better = [Some(target), found.backup].into_iter().flatten();
         let mut better = better.filter(|&c| c != prev && self.saves(s, pid, prev, c, tune.0));
@@ -374,6 +378,22 @@ mod tests {
         let (policy, s) = machine(100);
         let saves = |boost_pct| policy.saves(&s, Pid(1), CpuId(0), CpuId(2), boost_pct);
         assert_eq!([50, 5, -5, -50, -100].map(saves), [true, false, false, false, false]);
+    }
+
+    #[test]
+    fn more_capacity_for_no_more_energy_is_taken_with_a_boost() {
+        let (mut policy, s) = machine(100);
+        policy.groups[1].power = policy.groups[0].power.clone();
+        let energy = |policy: &FindBestTarget, on| policy.energy(&s, Pid(1), CpuId(1), CpuId(2), CpuId(on));
+        // Within the 1/64 that counts as nothing.
+        let equal = (100_000..1_000_000).step_by(500).any(|uw| {
+            policy.groups[1].power.busy_uw = vec![uw, 2 * uw];
+            let (before, after) = (energy(&policy, 1), energy(&policy, 2));
+            before.0.abs_diff(after.0) < before.0 / 128 && after.1 > before.1
+        });
+        assert!(equal);
+        let saves = |boost_pct, from, to| policy.saves(&s, Pid(1), CpuId(from), CpuId(to), boost_pct);
+        assert_eq!([saves(0, 1, 2), saves(10, 1, 2), saves(10, 2, 1), saves(-10, 1, 2)], [false, true, false, false]);
     }
 
     /// One clock, clusters 0-1 and 2-3 of equal CPUs.

@@ -27,7 +27,7 @@
 //!    the idle one that misses only `uclamp_min`, else the one with most capacity; none idle: the target.
 //! 6. SMT: when no core is known to be idle, an idle sibling of the previous CPU (5.6: last, of the target).
 //! 7. Scan the cache, from the CPU after the target (5.6: from the target): an idle core if there may be one, else the
-//!    first idle CPU, of at most n. `SIS_UTIL`: n = `nr_idle_scan`, and no limit with that feature off; `SIS_PROP`: n = span ·
+//!    first idle CPU, of at most n (up to 5.5 those count that the task may not use). `SIS_UTIL`: n = `nr_idle_scan`, and no limit with that feature off; `SIS_PROP`: n = span ·
 //!    (`avg_idle`/512) / (`avg_scan_cost` + 1), at least 4, of which the last is not looked at; `avg`: all, or none at all where
 //!    `avg_idle`/512 < `avg_scan_cost`.
 //! 8. The target.
@@ -479,12 +479,17 @@ impl SelectIdleSibling {
         let before = self.scanned;
         let (mut second, mut cut) = (None, false);
         let allowed = |&cpu: &CpuId| s.tasks[req.pid.at()].cpus.contains(cpu);
-        let found = self.scan_order(s, sd, target, start).filter(allowed).find(|&cpu| {
+        // Up to 5.5 those count that the task may not use.
+        let counts_all = self.generation < Generation::V5_6;
+        let found = self.scan_order(s, sd, target, start).filter(|cpu| counts_all || allowed(cpu)).find(|&cpu| {
             cut = left == 0;
             if cut {
                 return true;
             }
             left -= 1;
+            if !allowed(&cpu) {
+                return false;
+            }
             self.scanned += 1;
             self.note_second(s, cpu, req.pid, &mut second);
             self.first_choice(s, cpu, req.pid)
