@@ -730,6 +730,7 @@ fn a_model_as_rt_app_json() {
     assert_eq!(o.status.code(), Some(0));
     let told = String::from_utf8_lossy(&o.stderr);
     assert!(told.contains("random amounts became their mean") && told.contains("marks"), "{told}");
+    assert!(told.contains("idle governors see them coming as their next timer"), "{told}");
     let slices = |workload: &str| {
         let o = done(&["run", workload, "--duration", "1s", "--json"]);
         let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
