@@ -527,9 +527,21 @@ fn tunables_at_their_ends() {
             policy.tunables.iter().flat_map(|t| t.allowed.iter().filter_map(range).map(move |r| (t, r)))
         {
             let slot = policy.selectable.then(|| format!("{}={}", policy.slot.name(), policy.name));
+            let path = format!("{}.{}", policy.name, tunable.name);
+            // Budgets and their periods are limits of each other.
+            let beside: &[&str] = match path.as_str() {
+                "rt.sched_rt_runtime_us" => &["rt.sched_rt_period_us=2147483647"],
+                "rt.sched_rt_period_us" => &["rt.sched_rt_runtime_us=1"],
+                "deadline.fair_server_runtime_us" => {
+                    &["rt.sched_rt_runtime_us=-1", "deadline.fair_server_period_us=4194304"]
+                }
+                "deadline.fair_server_period_us" => &["deadline.fair_server_runtime_us=95"],
+                _ => &[],
+            };
             let refused = |value: i64| {
                 let set = format!("{}.{}={value}", policy.name, tunable.name);
-                let all: Vec<&str> = slot.iter().map(String::as_str).chain([set.as_str()]).collect();
+                let all: Vec<&str> =
+                    slot.iter().map(String::as_str).chain(beside.iter().copied()).chain([set.as_str()]).collect();
                 let Ok(kernel) = load::kernel("linux-6.12", &Settings::parse(&all).unwrap()) else { return true };
                 let (platform, workload) = (platform.clone(), workload.clone());
                 let spec =
@@ -538,14 +550,14 @@ fn tunables_at_their_ends() {
                 assert!(ended.is_ok(), "--set {all:?} panics");
                 false
             };
-            let path = format!("{}.{}", policy.name, tunable.name);
             let words = |value: i64| tunable.allowed.contains(&value.to_string().as_str());
-            // Conservative thresholds must not cross.
-            assert!(!refused(hi) || path == "conservative.down_threshold", "{path} at {hi}");
+            // Conservative thresholds must not cross, and no period is as long as the longest budget.
+            let crosses = ["conservative.down_threshold", "rt.sched_rt_runtime_us"].contains(&path.as_str());
+            assert!(!refused(hi) || crosses, "{path} at {hi}");
             assert!(!refused(lo) || path == "conservative.up_threshold", "{path} at {lo}");
             assert!(refused(hi + 1), "{path} above {hi}");
             assert!(refused(lo - 1) || words(lo - 1), "{path} below {lo}");
-            assert_eq!(refused(1 << 32), hi < 1 << 32, "{path} where 32 bits end");
+            assert!(refused(1 << 32) == (hi < 1 << 32) || crosses, "{path} where 32 bits end");
         }
     }
 }
