@@ -107,7 +107,7 @@ fn print(
     }
     match args.json {
         true => output::json(&explanation)?,
-        false => output::data(&explanation.to_text())?,
+        false => output::page(&explanation.to_text())?,
     }
     Ok(Exit::Done)
 }
