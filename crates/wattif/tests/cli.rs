@@ -136,6 +136,18 @@ fn a_dash_is_standard_output() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn help_that_nobody_can_read_is_an_error() {
+    for args in [&["--help"][..], &["--version"], &["run", "--help"], &["help", "sweep"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let o = wattif(args).stdout(full).output().unwrap();
+        assert_eq!(o.status.code(), Some(2), "{args:?}");
+        assert!(err(&o).starts_with("error: stdout: No space left"), "{args:?}: {}", err(&o));
+        assert_eq!(done(args).status.code(), Some(0), "{args:?}");
+    }
+}
+
+#[test]
 fn bad_options() {
     let cases: &[&[&str]] = &[
         &["run"],

@@ -103,10 +103,11 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     bar.finish_and_clear();
     let table = plan.table(&store, &shown, front.as_ref())?;
     output::note(&format!(
-        "{} × {}: {} runs made, the others were in {}",
+        "{} × {}: {} runs made, {} in {}",
         counted(plan.points.len(), "point"),
         counted(plan.seeds.len(), "seed"),
         missing.len().min(all),
+        if missing.len() < all { "the others were" } else { "now" },
         args.swept.store.display()
     ));
     for name in shown.iter().filter(|name| table.points.iter().all(|p| p.metrics[*name].mean.is_none())) {
