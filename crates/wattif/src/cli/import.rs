@@ -4,6 +4,7 @@ use super::replay::{as_recorded, look_at};
 use super::{Exit, output};
 use crate::data::{self, Collection};
 use crate::error::{Error, Findings, Look};
+use crate::files::Files;
 use crate::recording::profile_of;
 use crate::replay::{check_policies, warnings};
 use crate::settings::Settings;
@@ -60,6 +61,10 @@ pub struct Args {
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let need = || args.file.as_deref().ok_or_else(|| Error::Usage(format!("import {}: name the file", args.what)));
     args.fits()?;
+    let read = args.file.iter().fold(Files::default(), |files, file| files.read(file));
+    let read = args.overlay.iter().fold(read, |files, file| files.read(file));
+    let read = args.platform.iter().fold(read, |files, name| files.platform(name));
+    read.each_written("--output", &args.output).check()?;
     match (args.what.as_str(), &args.file) {
         ("workload", _) => workload(args, need()?, look),
         ("trace", Some(file)) => figures(args, file, look),

@@ -90,6 +90,7 @@ pub fn verify_dir(dir: &Path, traces: Option<&Path>, done: &(dyn Fn() + Sync)) -
     for path in &cases {
         let mut folder = Recordings::open(path)?;
         folder.traces = traces.map(Path::to_path_buf);
+        folder.check_traces()?;
         recordings.extend(folder.verify(&|_| done()));
     }
     Ok(VerifyReport { schema: "wattif.verify/1", files, recordings })
