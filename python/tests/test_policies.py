@@ -159,6 +159,14 @@ def test_only_run_uses_them(store):
     assert not store.exists()
 
 
+def test_a_built_in_name_stays_what_it_is():
+    for base, taken in [(wattif.IdleGovernor, "menu"), (wattif.CpufreqGovernor, "schedutil")]:
+        with pytest.raises(wattif.WattifError, match=f"Mine: `{taken}` is the name of a built-in policy"):
+            type("Mine", (base,), {"name": taken})
+    run = wattif.run("server", set={"cpuidle": "menu"}, events=[], **HERE)
+    assert run["spec"]["content"]["kernel"]["policies"]["cpuidle"] == "menu"
+
+
 def test_a_governor_needs_a_name():
     with pytest.raises(TypeError, match="needs a class attribute"):
 

@@ -141,6 +141,14 @@ def test_runs_are_compared_by_what_they_ran(run):
     for call in (wattif.compare, wattif.explain):
         with pytest.raises(TypeError):
             call(run, "linux-5.3")
+        for said in (dict(platform="hikey960x"), dict(duration="1s"), dict(set={"hz": 100}), dict(dialect="rtapp")):
+            with pytest.raises(TypeError, match=f"the runs say {next(iter(said))}; leave that out"):
+                call(run, teo, **said)
+    for said in (dict(b="linux-6.1"), dict(seed=2)):
+        with pytest.raises(TypeError, match=f"the runs say {next(iter(said))}; "):
+            wattif.explain(run, teo, **said)
+    rows = wattif.compare(run, teo, seeds=1, metrics="energy.total", set={}).markdown
+    assert ", seeds=1, metrics=['energy.total'])" in rows and "metrics=" not in compared.markdown
 
 
 def test_runs_that_differ_in_more_than_the_kernel_are_refused_with_the_difference(run):

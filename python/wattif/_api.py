@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, overload
 
 from . import _wattif
@@ -309,6 +310,14 @@ def _spec_of(run: Run) -> str:
     return json.dumps(run["spec"]["content"])
 
 
+def _refuse_said(function: Callable[..., Any], **said: Any) -> None:
+    """Of finished runs, whose specs say it: arguments that would have no effect."""
+    parameters = inspect.signature(function).parameters
+    idle = [name for name, value in said.items() if value != parameters[name].default and value != {}]
+    if idle:
+        raise TypeError(f"{function.__name__}(run, other): the runs say {', '.join(idle)}; leave that out")
+
+
 def _call(name: str, *arguments: Any, **named: Any) -> str:
     """The call that makes a result again; what is not said is left out."""
     said = {k: v for k, v in named.items() if v not in (None, (), [], {})}
@@ -348,13 +357,13 @@ def compare(
     Args:
         workload: as of `run`, or a finished run.
         kernels: two names or more, or the other runs.
-        platform, duration, set, dialect: as of `run`.
+        platform, duration, set, dialect: as of `run`; with finished runs, not to be said.
         seeds: so many from 1 on, or the seeds themselves; four or more give intervals. Each kernel runs each of them.
         metrics: rows of the table by their paths, ``energy.total``; none: those that suit the workload.
 
     Raises:
         WattifError: as of `run`; one kernel alone, a metric that nobody has, governors written in Python.
-        TypeError: runs mixed with names.
+        TypeError: runs mixed with names, or with what runs say themselves.
         KeyboardInterrupt: after Ctrl-C.
     """
     chosen, shown = seed_list(seeds), words(metrics)
@@ -364,7 +373,9 @@ def compare(
         runs = [workload, *(run for run in others if isinstance(run, Run))]
         if len(runs) != 1 + len(others) or len(runs) < 2:
             raise TypeError("compare(run, other): a run is compared with runs")
-        again = f"wattif.compare({', '.join(_shown(run) for run in runs)}, seeds={seeds!r})"
+        _refuse_said(compare, platform=platform, duration=duration, set=set, dialect=dialect)
+        rows = f", metrics={shown!r}" if shown else ""
+        again = f"wattif.compare({', '.join(_shown(run) for run in runs)}, seeds={seeds!r}{rows})"
         return Comparison(_wattif.compare([_spec_of(run) for run in runs], {}, chosen, shown, again))
     names = [kernel for kernel in others if isinstance(kernel, str)]
     if len(names) != len(others) or len(names) < 2:
@@ -418,15 +429,15 @@ def explain(
     ``explain(run, other)`` says it of two runs, which must differ in nothing but the kernel.
 
     Args:
-        workload, platform, seed, duration, set, dialect: as of `run`; or a finished run.
-        a, b: names of kernels; or ``a`` the other run.
+        workload, platform, seed, duration, set, dialect: as of `run`; or a finished run, and nothing of the others.
+        a, b: names of kernels; or ``a`` the other run, and no ``b``.
         seeds: of the reruns in which parts of the kernel are exchanged one by one, 0 (none) or more.
         rerun: simulated time of each of them, ``"500ms"`` or seconds.
         metrics: what is shared out among the parts, by their paths.
 
     Raises:
         WattifError: as of `run`; seeds below 0, a metric that nobody has, governors written in Python.
-        TypeError: other combinations of runs and names.
+        TypeError: other combinations of runs and names, or of runs with what they say themselves.
         KeyboardInterrupt: after Ctrl-C.
     """
     shown = words(metrics)
@@ -434,6 +445,7 @@ def explain(
     if seeds < 0:
         raise _wattif.WattifError(f"{seeds} seeds: none (0) or more")
     if isinstance(workload, Run) and isinstance(a, Run):
+        _refuse_said(explain, b=b, platform=platform, seed=seed, duration=duration, set=set, dialect=dialect)
         specs = [_spec_of(workload), _spec_of(a)]
     elif isinstance(workload, str) and isinstance(a, str) and isinstance(b, str):
         asked = inputs(workload, platform, seed, duration, set, dialect)

@@ -18,6 +18,8 @@ def _register(slot: str, cls: type) -> None:
     name = cls.__dict__.get("name")
     if not isinstance(name, str) or not name:
         raise TypeError(f"{cls.__name__} needs a class attribute `name`, by which a run asks for it")
+    if name in _wattif.names("policies"):
+        raise _wattif.WattifError(f"{cls.__name__}: `{name}` is the name of a built-in policy; give it another")
     _REGISTRY[slot][name] = cls
 
 

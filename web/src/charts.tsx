@@ -177,12 +177,14 @@ export function Whisker({ value, ci, range, good, label }:
   const width = 240;
   const at = (v: number) => 8 + ((Math.log(v) - Math.log(range[0])) / (Math.log(range[1]) - Math.log(range[0]))) * (width - 16);
   if (value === null || value <= 0) return <span>–</span>;
-  const ends = ci && ci[0] > 0 ? ci.map((v) => Math.min(width - 4, Math.max(4, at(v)))) : null;
+  // What is beyond the axis is at its end.
+  const within = (v: number) => Math.min(width - 5, Math.max(5, at(v)));
+  const ends = ci && ci[0] > 0 ? ci.map(within) : null;
   return (
     <svg class={`whisker ${good}`} viewBox={`0 0 ${width} 20`} width={width} height="20" role="img" aria-label={label}>
       <line class="one" x1={at(1)} x2={at(1)} y1="0" y2="20" />
       {ends ? <line class="ci" x1={ends[0]} x2={ends[1]} y1="10" y2="10" /> : null}
-      {good === 'bad' ? <rect x={at(value) - 4.5} y="5.5" width="9" height="9" /> : <circle cx={at(value)} cy="10" r="5" />}
+      {good === 'bad' ? <rect x={within(value) - 4.5} y="5.5" width="9" height="9" /> : <circle cx={within(value)} cy="10" r="5" />}
       <title>{label}</title>
     </svg>
   );

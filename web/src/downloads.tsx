@@ -35,16 +35,24 @@ export function Downloads({ sides, engine }: { sides: Side[]; engine: Engine | n
   const hand = async (side: Side) => {
     const other = window.open(PERFETTO);
     if (!other) return setStatus('the window was blocked');
-    const bytes = await trace(side, 'pftrace');
-    const timer = setInterval(() => other.postMessage('PING', PERFETTO), 200);
-    const ready = (e: MessageEvent) => {
-      if (e.origin !== PERFETTO || e.data !== 'PONG') return;
-      clearInterval(timer);
-      window.removeEventListener('message', ready);
-      other.postMessage({ perfetto: { buffer: bytes.buffer, title: side.name, fileName: `${side.name}.pftrace` } }, PERFETTO);
-    };
-    window.addEventListener('message', ready);
-    setTimeout(() => clearInterval(timer), 60_000);
+    try {
+      const bytes = await trace(side, 'pftrace');
+      const timer = setInterval(() => other.postMessage('PING', PERFETTO), 200);
+      const end = () => {
+        clearInterval(timer);
+        window.removeEventListener('message', ready);
+      };
+      const ready = (e: MessageEvent) => {
+        if (e.origin !== PERFETTO || e.data !== 'PONG') return;
+        end();
+        other.postMessage({ perfetto: { buffer: bytes.buffer, title: side.name, fileName: `${side.name}.pftrace` } }, PERFETTO);
+      };
+      window.addEventListener('message', ready);
+      setTimeout(end, 60_000);
+    } catch (e) {
+      other.close();
+      setStatus(String((e as Error).message));
+    }
   };
   const served = location.protocol === 'http:';
   return (

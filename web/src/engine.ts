@@ -36,6 +36,8 @@ interface Job { request: string; progress?: (share: number) => void; done: (answ
 
 export class Engine {
   private worker: Worker | null = null;
+  /** The worker, once it can be asked. */
+  private ready: Promise<Worker> | null = null;
   private waiting: Job[] = [];
   private now: Job | null = null;
   private wasm: Promise<ArrayBuffer | null> | null = null;
@@ -63,8 +65,8 @@ export class Engine {
 
   /** End what is under way. */
   cancel() {
-    this.worker?.terminate();
-    this.worker = null;
+    // One whose code is still being unpacked is for the next question.
+    if (this.worker) this.end();
     const all = [this.now, ...this.waiting].filter((j): j is Job => j !== null);
     [this.now, this.waiting] = [null, []];
     all.forEach((job) => job.failed(new Error('cancelled')));
@@ -72,13 +74,21 @@ export class Engine {
 
   private async next() {
     if (this.now || !this.waiting.length) return;
-    this.now = this.waiting.shift()!;
+    const job = (this.now = this.waiting.shift()!);
+    const ready = (this.ready ??= this.start());
     try {
-      const worker = this.worker ?? (await this.start());
-      worker.postMessage({ request: this.now.request });
+      const worker = await ready;
+      // Cancelled while it began, this is no longer what is asked.
+      if (this.now === job) worker.postMessage({ request: job.request });
     } catch (e) {
-      this.finish((job) => job.failed(e as Error));
+      if (this.ready === ready) this.end();
+      if (this.now === job) this.finish((job) => job.failed(e as Error));
     }
+  }
+
+  private end() {
+    this.worker?.terminate();
+    [this.worker, this.ready] = [null, null];
   }
 
   private async start(): Promise<Worker> {
@@ -101,8 +111,7 @@ export class Engine {
   private heard(data: any) {
     if (data.progress !== undefined) return this.now?.progress?.(data.progress);
     if (data.broken) {
-      this.worker?.terminate();
-      this.worker = null;
+      this.end();
       return this.finish((job) => job.failed(new Error(`the simulator stopped: ${data.broken}`)));
     }
     const answer = JSON.parse(data.json);

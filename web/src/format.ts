@@ -21,7 +21,7 @@ export const ghz = (khz: number) => `${(khz / 1e6).toFixed(3)} GHz`;
 
 /** A name from outside: what could steer a display, or turn its direction, stands as its code. */
 export function name(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g,
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu,
     (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
 }
 

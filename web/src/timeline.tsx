@@ -328,18 +328,24 @@ function View({ sides, first, engine, theme }: { sides: Shown[]; first: First | 
     const index = Math.max(0, upper(t.lanes[row.cpu].start, when) - 1);
     if (t.lanes[row.cpu].start.length) select({ side: row.side, cpu: row.cpu, what: 'slice', index, at: when });
   };
-  const explain = async () => {
+  const explain = async (say: typeof setWhy) => {
     if (!selected || !engine) return;
     const s = sides[selected.side];
     if (!s.spec.text) return;
-    setWhy({ busy: true });
+    say({ busy: true });
     try {
-      setWhy(await engine.ask({ do: 'why', spec: s.spec.text, ...question(s.timeline, selected) }));
+      say(await engine.ask({ do: 'why', spec: s.spec.text, ...question(s.timeline, selected) }));
     } catch (e) {
-      setWhy({ error: String((e as Error).message ?? e) });
+      say({ error: String((e as Error).message ?? e) });
     }
   };
-  useEffect(() => { setWhy(null); explain(); }, [selected]);
+  // An answer is for what was selected when it was asked for.
+  useEffect(() => {
+    let live = true;
+    setWhy(null);
+    explain((answer) => { if (live) setWhy(answer); });
+    return () => { live = false; };
+  }, [selected]);
 
   const search = (by: number) => {
     if (!query) return;

@@ -178,6 +178,86 @@ test('why: the worst latency is the JSON\'s, and its decisions are told', async 
   await close();
 });
 
+/** In the page: notes what workers are asked and answer; what `window.hold` says of a question keeps it in `window.held`. */
+function spied() {
+  window.workers = 0;
+  window.asked = [];
+  window.answered = [];
+  window.held = [];
+  window.Worker = class extends Worker {
+    constructor(...args) {
+      super(...args);
+      window.workers += 1;
+      this.addEventListener('message', (e) => { if (e.data.json) window.answered.push(window.asked.at(-1)); });
+    }
+    postMessage(message, ...more) {
+      if (message.request) window.asked.push(JSON.parse(message.request).do);
+      const go = () => super.postMessage(message, ...more);
+      if (message.request && window.hold?.(window.asked)) window.held.push(go);
+      else go();
+    }
+  };
+}
+
+test('why: an answer that comes after another selection is not taken for that one\'s', async () => {
+  const { page, faults, close } = await open(browser, kinds.run().url, { before: spied });
+  await page.evaluate(() => { window.hold = (asked) => asked.at(-1) === 'why'; });
+  await page.click('.jump-worst');
+  await page.waitForFunction(() => window.held.length === 1);
+  await page.focus('canvas[role=application]');
+  const first = await page.textContent('.selected dl');
+  await page.keyboard.press('ArrowRight');
+  await page.waitForFunction((before) => document.querySelector('.selected dl').textContent !== before, first);
+  // The first question gets its answer now, the second never.
+  await page.evaluate(() => window.held[0]());
+  await page.waitForFunction(() => window.answered.includes('why') && window.held.length === 2, null, { timeout: 60_000 });
+  await page.waitForTimeout(100);
+  assert.equal(await page.locator('.selected table').count(), 0);
+  assert.match(await page.textContent('.selected'), /running it again/);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('a run cancelled while the simulator is unpacked, and another one: one worker, asked once', async () => {
+  const slow = () => {
+    const plain = Response.prototype.arrayBuffer;
+    Response.prototype.arrayBuffer = async function () {
+      const bytes = await plain.call(this);
+      await new Promise((done) => setTimeout(done, 1500));
+      return bytes;
+    };
+  };
+  const { page, faults, close } = await open(browser, kinds.run().url, { before: `(${spied})(); (${slow})()` });
+  for (const status of ['Cancelled.', 'Done']) {
+    await page.click('#lab-run');
+    if (status === 'Cancelled.') await page.click('#lab-cancel');
+    await page.waitForFunction((said) => document.querySelector('#lab-status').textContent.startsWith(said), status, { timeout: 120_000 });
+  }
+  assert.equal(await page.evaluate(() => window.workers), 1);
+  assert.equal(await page.evaluate(() => window.asked.filter((a) => a === 'load').length), 1);
+  assert.match(await page.textContent('#lab-status'), /the same digests/);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('a ratio beyond the axis: its mark is at the end of the drawing', async () => {
+  const file = join(folder, 'beyond.html');
+  const beyond = (_, head, data) => {
+    const report = JSON.parse(data);
+    report.repro.results[0].arms.forEach((arm, i) => { arm.simulated = arm.published * (i ? 1e-3 : 1e3); });
+    return head + JSON.stringify(report).replaceAll('<', '\\u003c');
+  };
+  writeFileSync(file, readFileSync(kinds.repro().file, 'utf8').replace(/(id="wattif-report"[^>]*>)([^<]*)/, beyond));
+  const { page, close } = await open(browser, pathToFileURL(file).href);
+  const marks = await page.locator('svg.whisker').evaluateAll((all) => all.map((svg) => {
+    const box = (of) => of.getBBox();
+    const mark = svg.querySelector('circle, rect');
+    return [box(mark).x, box(mark).x + box(mark).width, svg.viewBox.baseVal.width];
+  }));
+  assert.ok(marks.length > 1 && marks.every(([from, to, width]) => from >= 0 && to <= width), String(marks));
+  await close();
+});
+
 test('names of a hostile trace are text', async () => {
   const evil = '<img src=x onerror=alert(1)></script><script>alert(2)</script>"\'&\u202e\u0007abc';
   const workload = join(folder, 'evil.json');
@@ -455,6 +535,25 @@ test('from wattif lab into Perfetto: PING, PONG, then the trace', async () => {
     const own = join(folder, 'perfetto-own.pftrace');
     wattif('run', 'server', '--duration', '100ms', '--trace', own, '--trace-detail', 'full');
     assert.ok(Buffer.from(got.bytes).equals(readFileSync(own)), 'the trace that the program writes');
+    await close();
+  } finally {
+    child.kill();
+  }
+});
+
+test('a trace for Perfetto that cannot be made: the window is closed, and why is said', async () => {
+  const child = spawn(program, ['lab', 'server', '--duration', '100ms'], { cwd: folder, stdio: ['ignore', 'pipe', 'ignore'] });
+  try {
+    const [line] = await once(child.stdout, 'data');
+    const { page, context, faults, close } = await open(browser, String(line).trim(), { before: spied });
+    await context.route('https://ui.perfetto.dev/**', (route) => route.fulfill({ contentType: 'text/html', body: '' }));
+    await page.evaluate(() => {
+      window.hold = (asked) => { if (asked.at(-1) === 'trace') throw new Error('no memory'); };
+    });
+    const [popup] = await Promise.all([context.waitForEvent('page'), page.click('text=Open in Perfetto')]);
+    await page.waitForFunction(() => document.querySelector('.downloads [role=status]').textContent === 'no memory');
+    if (!popup.isClosed()) await popup.waitForEvent('close');
+    assert.deepEqual(faults, []);
     await close();
   } finally {
     child.kill();

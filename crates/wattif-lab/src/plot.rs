@@ -1,7 +1,7 @@
 //! Small SVG drawings: scatter and lines with error bars, cumulative distributions, bars. They read on light and dark
 //! pages alike and carry a title and a description for those who cannot see them.
 
-use crate::table::number;
+use crate::table::{number, steers};
 use std::fmt::Write;
 
 /// Colours that people with any colour vision tell apart (Okabe and Ito), of middle lightness for light and dark pages.
@@ -689,15 +689,8 @@ fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            '\u{ad}'
-            | '\u{61c}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}'
-            | '\u{feff}' => {
-                out.push_str(&c.escape_unicode().to_string());
-            }
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
+            c if steers(c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
     }

@@ -92,10 +92,30 @@ impl Table {
     }
 }
 
+/// Could it steer a display, turn its direction, or stand unseen in a name: a control or format character, or one that breaks
+/// lines.
+pub fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}')
+}
+
 /// A name from outside as it fits into a line.
 pub fn one_line(text: String) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.into() };
-    if text.contains(char::is_control) { text.chars().map(escaped).collect() } else { text }
+    let escaped = |c: char| match c {
+        c if c.is_control() => c.escape_debug().to_string(),
+        c if steers(c) => c.escape_unicode().to_string(),
+        c => c.into(),
+    };
+    if text.contains(steers) { text.chars().map(escaped).collect() } else { text }
 }
 
 /// Columns of a terminal a text takes: its characters (no double-width characters occur in names of ours).
@@ -169,6 +189,10 @@ mod tests {
         let mut t = Table::new([("name", Align::Left), ("n", Align::Right)]);
         t.row(["a\nb\u{7}é", "1"]);
         assert_eq!(t.to_text(), "name        n\n----------  -\na\\nb\\u{7}é  1\n");
+        for c in ['\u{ad}', '\u{202e}', '\u{2066}', '\u{2028}', '\u{fffb}', '\u{e0041}'] {
+            assert_eq!(one_line(format!("a{c}b")), format!("a\\u{{{:x}}}b", c as u32));
+        }
+        assert_eq!(one_line("ä 日本 😀".into()), "ä 日本 😀");
     }
 
     #[test]

@@ -79,12 +79,14 @@ fn json(value: &impl serde::Serialize) -> String {
 #[pyfunction]
 fn names(kind: &str) -> PyResult<Vec<String>> {
     use wattif::data::{Collection, workload_names};
+    use wattif_sim::registry::POLICIES;
     let owned = |names: Vec<&str>| names.into_iter().map(String::from).collect();
     match kind {
         "platforms" => Ok(owned(Collection::Platforms.names())),
         "kernels" => Ok(owned(Collection::Kernels.names())),
         "workloads" => Ok(workload_names()),
-        _ => Err(unknown("collection", kind, &["platforms", "kernels", "workloads"])),
+        "policies" => Ok(owned(POLICIES.iter().map(|p| p.name).collect())),
+        _ => Err(unknown("collection", kind, &["platforms", "kernels", "workloads", "policies"])),
     }
 }
 

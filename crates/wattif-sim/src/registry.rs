@@ -22,7 +22,7 @@ use crate::sched::class::SchedClass;
 use crate::sched::class::bandwidth::CfsBandwidth;
 use crate::sched::class::cfs::Cfs;
 use crate::sched::class::deadline::Deadline;
-use crate::sched::class::dl_bandwidth::Reclaim;
+use crate::sched::class::dl_bandwidth::{Reclaim, to_ratio};
 use crate::sched::class::eevdf::Eevdf;
 use crate::sched::class::fair::init_groups;
 use crate::sched::class::rt::{Rt, RtBandwidth};
@@ -188,6 +188,8 @@ pub fn check(kernel: &KernelSpec) -> Vec<String> {
     }
     wrong.extend(kernel.tunables.iter().filter_map(|(path, value)| check_tunable(path, value)));
     wrong.extend(crossed_thresholds(kernel));
+    wrong.extend(rt_budget_beyond(kernel));
+    wrong.extend(fair_server_beyond(kernel));
     for name in kernel.features.keys().filter(|n| !Features::ALL.iter().any(|(f, _)| f == n)) {
         wrong.push(format!("there is no scheduler feature `{name}`"));
     }
@@ -211,7 +213,9 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
         return Some(format!("`{name}` has no tunable `{tunable}`; it has: {}", all.join(", ")));
     };
     let text = value.to_string();
-    let in_range = |a: &&str| range(a).is_some_and(|r| text.parse().is_ok_and(|n: i64| r.contains(&n)));
+    // A number has one spelling: another one would be another run, or none that can be read.
+    let number = text.parse().ok().filter(|n: &i64| n.to_string() == text);
+    let in_range = |a: &&str| range(a).zip(number).is_some_and(|(r, n)| r.contains(&n));
     // Written out, a range is no word of its own.
     let is_word = |a: &&str| *a == text && range(a).is_none() && *a != Tunable::PAIRS;
     if text == known.default || known.allowed.iter().any(|a| is_word(a) || in_range(a)) {
@@ -230,6 +234,40 @@ fn crossed_thresholds(kernel: &KernelSpec) -> Option<String> {
     let (down, up) = (t.maybe_int::<u64>("down_threshold")?, t.maybe_int::<u64>("up_threshold")?);
     (down >= up)
         .then(|| format!("`conservative.down_threshold` takes less than `up_threshold`, which is {up}, not `{down}`"))
+}
+
+/// A real-time budget that the kernel refuses: more than its period.
+fn rt_budget_beyond(kernel: &KernelSpec) -> Option<String> {
+    let t = Tunables::of(kernel, "rt");
+    let (runtime, period) = (t.maybe_int::<u64>("sched_rt_runtime_us")?, t.maybe_int::<u64>("sched_rt_period_us")?);
+    (runtime > period).then(|| {
+        format!(
+            "`rt.sched_rt_runtime_us` takes at most `sched_rt_period_us`, which is {period}, or -1, not `{runtime}`"
+        )
+    })
+}
+
+/// A fair server that the kernel refuses when it is set: more than its period, or than deadline tasks may have.
+fn fair_server_beyond(kernel: &KernelSpec) -> Option<String> {
+    const SERVER: [&str; 2] = ["fair_server_runtime_us", "fair_server_period_us"];
+    let t = Tunables::of(kernel, "deadline");
+    let set = SERVER.iter().any(|name| kernel.tunables.contains_key(&format!("deadline.{name}")));
+    if !set || t.text("generation") != "6.12" {
+        return None;
+    }
+    let (runtime, period) = (t.maybe_int::<u64>(SERVER[0])?, t.maybe_int::<u64>(SERVER[1])?);
+    let refused =
+        |most: String| Some(format!("`deadline.fair_server_runtime_us` takes at most {most}, not `{runtime}`"));
+    if runtime > period {
+        return refused(format!("`fair_server_period_us`, which is {period}"));
+    }
+    let rt = Tunables::of(kernel, "rt");
+    let (limit, of) = (rt.maybe_int::<u64>("sched_rt_runtime_us")?, rt.maybe_int::<u64>("sched_rt_period_us")?);
+    if to_ratio(period, runtime) <= to_ratio(of, limit) {
+        return None;
+    }
+    let most = u128::from(period) * u128::from(limit) / u128::from(of.max(1));
+    refused(format!("{most}, the share of its period that `rt.sched_rt_runtime_us` leaves to deadline tasks"))
 }
 
 /// Such as `1..=49` among the values of a tunable.
@@ -800,8 +838,7 @@ fn rr_timeslice_ms(kernel: &KernelSpec) -> u64 {
 fn global_rt_bandwidth(kernel: &KernelSpec) -> Option<RtBandwidth> {
     let t = Tunables::of(kernel, "rt");
     let period_ns = t.int::<u64>("sched_rt_period_us") * 1000;
-    // At most the period, which is what the kernel's sysctl enforces.
-    t.maybe_int("sched_rt_runtime_us").map(|us: u64| RtBandwidth { runtime_ns: (us * 1000).min(period_ns), period_ns })
+    t.maybe_int("sched_rt_runtime_us").map(|us: u64| RtBandwidth { runtime_ns: us * 1000, period_ns })
 }
 
 /// The limit of the real-time class, where this kernel has one.
@@ -1120,6 +1157,54 @@ mod tests {
         kernel.tunables.extend(tunables.iter().map(|&(path, value)| (path.into(), Value::Text(value.into()))));
         assert_eq!(check(&kernel), [""; 0]);
         kernel
+    }
+
+    #[test]
+    fn a_number_has_one_spelling() {
+        let mut kernel = KernelSpec::default();
+        for (text, takes) in [("0", true), ("5", true), ("-0", false), ("+5", false), ("05", false), ("-1", false)] {
+            kernel.tunables.insert("userspace.setspeed_khz".into(), Value::Text(text.into()));
+            assert_eq!(check(&kernel).is_empty(), takes, "{text}");
+        }
+    }
+
+    #[test]
+    fn budgets_are_those_that_the_kernel_takes() {
+        let wrong = |set: &[(&str, &str)]| {
+            let mut kernel = KernelSpec::default();
+            kernel.tunables.extend(set.iter().map(|&(path, value)| (path.into(), Value::Text(value.into()))));
+            check(&kernel).join("; ")
+        };
+        let (rt, rt_period) = ("rt.sched_rt_runtime_us", "rt.sched_rt_period_us");
+        let (server, period) = ("deadline.fair_server_runtime_us", "deadline.fair_server_period_us");
+        for set in [
+            &[(rt, "1000000")][..],
+            &[(rt, "-1"), (rt_period, "500000")],
+            &[(rt, "500000"), (rt_period, "500000")],
+            &[(rt, "0")],
+            &[(server, "950000")],
+            &[(server, "1000000"), (rt, "-1")],
+            &[(server, "1000000"), (rt, "1000000")],
+            &[(server, "0"), (rt, "0")],
+            &[(server, "100000"), (period, "100"), ("deadline.generation", "6.6")],
+        ] {
+            assert_eq!(wrong(set), "", "{set:?}");
+        }
+        assert_eq!(
+            wrong(&[(rt, "1000001")]),
+            "`rt.sched_rt_runtime_us` takes at most `sched_rt_period_us`, which is 1000000, or -1, not `1000001`"
+        );
+        assert!(wrong(&[(rt_period, "500000")]).contains("which is 500000, or -1, not `950000`"));
+        assert_eq!(
+            wrong(&[(server, "1000"), (period, "999"), (rt, "-1")]),
+            "`deadline.fair_server_runtime_us` takes at most `fair_server_period_us`, which is 999, not `1000`"
+        );
+        assert_eq!(
+            wrong(&[(server, "1000000")]),
+            "`deadline.fair_server_runtime_us` takes at most 950000, the share of its period that `rt.sched_rt_runtime_us` \
+             leaves to deadline tasks, not `1000000`"
+        );
+        assert!(wrong(&[(period, "50000")]).contains("at most 47500,"), "{}", wrong(&[(period, "50000")]));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 fn report(bug: &Bug) -> String {
-    let command = std::env::args().map(|a| quote(&a)).collect::<Vec<_>>().join(" ");
+    let command = words().iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ");
     let run = bug.run.as_deref().unwrap_or("  no run was in progress");
     let stdin = if bug.stdin { " < FILE, which holds the same standard input" } else { "" };
     format!(
@@ -47,6 +47,11 @@ fn report(bug: &Bug) -> String {
         env!("CARGO_PKG_VERSION"),
         bug.message,
     )
+}
+
+/// The words of the command line; of a name in no encoding that we know, what can be read.
+pub fn words() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// A word as a shell reads it.

@@ -29,6 +29,8 @@ mod demand;
 pub mod error;
 pub mod experiment;
 pub mod explain;
+#[cfg(feature = "cli")]
+mod files;
 pub mod load;
 #[cfg(feature = "cli")]
 pub mod markdown;

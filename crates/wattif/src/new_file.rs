@@ -1,6 +1,7 @@
 //! A file that has its name only when it is complete.
 
 use crate::error::Error;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -30,9 +31,24 @@ pub fn is_stdout(path: &Path) -> bool {
 }
 
 /// The name of a file or folder that cannot be standard output, as an argument.
-pub fn named(name: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(name);
-    if is_stdout(&path) { Err(NOT_STDOUT.into()) } else { Ok(path) }
+pub fn named() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| if is_stdout(&path) { Err(NOT_STDOUT) } else { Ok(path) })
+}
+
+/// The same of a file whose name has one of these endings; where it has none, that is `why`.
+pub fn ending_in(endings: &'static [&'static str], why: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    let fits = |path: &PathBuf| path.extension().is_some_and(|e| endings.iter().any(|one| e.eq_ignore_ascii_case(one)));
+    named().try_map(move |path| if fits(&path) { Ok(path) } else { Err(why) })
+}
+
+/// Refuses a table on standard output beside what an option prints there.
+pub fn alone_on_stdout(arrow: Option<&Path>, printed: &[(&str, bool)]) -> Result<(), Error> {
+    match printed.iter().find(|(_, given)| *given && arrow.is_some_and(is_stdout)) {
+        Some((option, _)) => Err(Error::Usage(format!(
+            "{option} and --arrow - are both for standard output: write the table to a file, --arrow FILE.arrow"
+        ))),
+        None => Ok(()),
+    }
 }
 
 const NOT_STDOUT: &str =

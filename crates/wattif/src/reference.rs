@@ -91,7 +91,7 @@ fn event_columns() -> String {
 }
 
 fn features() -> String {
-    let mut table = words(["feature", "default (6.12)"]);
+    let mut table = words(["feature", "default, where the class has it"]);
     Features::ALL.iter().for_each(|(name, on)| table.row([format!("`{name}`"), on.to_string()]));
     page("Scheduler features") + "Set one with `--set features.NAME=true`.\n\n" + &table.to_markdown()
 }

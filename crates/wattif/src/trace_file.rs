@@ -35,37 +35,40 @@ pub enum TraceFormat {
 }
 
 impl TraceFormat {
-    /// By the name of the file, `.gz` aside; text where the name says nothing. An ending that is no trace's is an error.
-    pub fn named(path: &Path) -> Result<TraceFormat, Error> {
+    /// By the name of the file, `.gz` aside; text where it has no ending. One that is no trace's is an error, with the `option`
+    /// that says the format.
+    pub fn named(path: &Path, option: &str) -> Result<TraceFormat, Error> {
         let ending = ending(path);
-        match ending.as_str() {
-            "csv" | "tsv" | "html" | "json" | "xml" | "toml" | "svg" | "png" | "zip" | "zst" | "xz" => {
-                Err(Error::Usage(format!(
-                    "{}: no trace is written as .{ending}: .txt (ftrace), .dat, .pftrace, .arrow or .parquet, or say --format",
-                    path.display()
-                )))
-            }
-            _ => Ok(TraceFormat::of(path)),
-        }
+        TraceFormat::by_ending(&ending).ok_or_else(|| {
+            Error::Usage(format!(
+                "{}: no trace is written as .{ending}: .txt (ftrace), .dat, .pftrace, .arrow or .parquet, or say {option}",
+                path.display()
+            ))
+        })
     }
 
-    /// By the name of the file, `.gz` aside.
+    /// The same; text where the name says nothing.
     pub fn of(path: &Path) -> TraceFormat {
-        match ending(path).as_str() {
+        TraceFormat::by_ending(&ending(path)).unwrap_or(TraceFormat::Text)
+    }
+
+    fn by_ending(ending: &str) -> Option<TraceFormat> {
+        Some(match ending {
+            "" | "txt" | "trace" | "log" | "ftrace" => TraceFormat::Text,
             "pftrace" | "perfetto-trace" | "perfetto" | "pb" => TraceFormat::Perfetto,
             "dat" => TraceFormat::Dat,
             "arrow" | "feather" | "ipc" => TraceFormat::Arrow,
             "parquet" => TraceFormat::Parquet,
-            _ => TraceFormat::Text,
-        }
+            _ => return None,
+        })
     }
 }
 
-/// What comes after the last dot of a file's name, `.gz` aside, in small letters.
+/// What comes after the last dot of a file's name, `.gz` aside, in small letters. A first dot hides the file.
 fn ending(path: &Path) -> String {
-    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_lowercase();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
-    name.rsplit_once('.').map_or(String::new(), |(_, ending)| ending.into())
+    name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map_or(String::new(), |(_, ending)| ending.into())
 }
 
 /// The stream below a writer; packed where the name ends in `.gz`.
@@ -105,13 +108,13 @@ impl TraceFile {
         detail: Detail,
         spec: &RunSpec,
     ) -> Result<TraceFile, Error> {
+        let format = format.map_or_else(|| TraceFormat::named(path, "--trace-format"), Ok)?;
         TraceFile::with(path, format, detail, About::simulated(spec))
     }
 
     /// Begin a trace of whatever `about` says.
-    pub fn with(path: &Path, format: Option<TraceFormat>, detail: Detail, about: About) -> Result<TraceFile, Error> {
+    pub fn with(path: &Path, format: TraceFormat, detail: Detail, about: About) -> Result<TraceFile, Error> {
         let failed = |e| Error::file(path, e);
-        let format = format.map_or_else(|| TraceFormat::named(path), Ok)?;
         let file = NewFile::create(path)?;
         let plain = BufWriter::with_capacity(1 << 20, file.file().try_clone().map_err(failed)?);
         let packed = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"));
@@ -220,4 +223,25 @@ fn threads(recording: &Recording) -> Vec<ThreadInfo> {
     }
     all.sort_by_key(|(later, _)| *later);
     all.into_iter().map(|(_, info)| info).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ending_that_is_no_traces() {
+        let named = |name: &str| TraceFormat::named(Path::new(name), "--format").map_err(|e| e.to_string());
+        for name in ["t", "t.txt", "t.TRACE.gz", "t.log", "t.ftrace", "t.gz", "dir.x/t", ".hidden"] {
+            assert_eq!(named(name), Ok(TraceFormat::Text), "{name}");
+        }
+        assert_eq!(named("t.pftrace.gz"), Ok(TraceFormat::Perfetto));
+        for (name, ending) in
+            [("t.pftrac", ".pftrac:"), ("x.perfeto.gz", ".perfeto:"), ("t.json", ".json:"), ("6.12", ".12:")]
+        {
+            let why = named(name).unwrap_err();
+            assert!(why.starts_with(name) && why.contains(ending) && why.ends_with("or say --format"), "{why}");
+            assert_eq!(TraceFormat::of(Path::new(name)), TraceFormat::Text);
+        }
+    }
 }

@@ -135,6 +135,153 @@ fn a_dash_is_standard_output() {
     assert!(!folder.path().join("-").exists());
 }
 
+/// What is read stays, and of two results none is written over the other.
+#[test]
+fn no_file_is_read_and_written_or_written_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("in.json"), SMALL).unwrap();
+    let within = |args: &[&str]| wattif(args).current_dir(folder.path()).output().unwrap();
+    let kernel = within(&["import", "kernel", "--sysfs", ".", "-o", "none.toml"]);
+    assert_eq!(kernel.status.code(), Some(2), "{}", err(&kernel));
+    std::fs::write(path("k.toml"), "name = 'k'\ninherits = 'linux-6.12'\n").unwrap();
+    let small = ["-p", "hikey620", "--duration", "20ms"];
+    let o = within(&[&["run", "in.json", "--trace", "t.txt"], &small[..]].concat());
+    assert!(o.status.success(), "{}", err(&o));
+    std::fs::copy(path("in.json"), path("in.svg")).unwrap();
+    let names = ["in.json", "k.toml", "t.txt", "in.svg"];
+    let kept: Vec<Vec<u8>> = names.iter().map(|name| std::fs::read(path(name)).unwrap()).collect();
+    let two = ["-k", "linux-6.1", "-k", "k.toml", "--seeds", "1"];
+    let cases: &[(&[&str], &str)] = &[
+        (&["run", "in.json", "--trace", "./in.json", "--trace-format", "text"], "--trace ./in.json: that is in.json"),
+        (&["run", "in.svg", "--plot", "in.svg"], "--plot in.svg: that is in.svg"),
+        (
+            &["run", "in.json", "-k", "k.toml", "--trace", "k.toml", "--trace-format", "dat"],
+            "--trace k.toml: that is k.toml",
+        ),
+        (
+            &["run", "in.json", "--trace", "a.html", "--trace-format", "text", "--report", "a.html"],
+            "--report a.html: that is where",
+        ),
+        (&["compare", "in.json", "--arrow", "k.toml"], "--arrow k.toml: that is k.toml"),
+        (&["compare", "in.json", "--plot", "a.svg", "--plot", "./a.svg"], "that is where --plot a.svg is written"),
+        (
+            &["sweep", "server", "--axis", "kernel=linux-6.1,k.toml", "--arrow", "k.toml"],
+            "--arrow k.toml: that is k.toml",
+        ),
+        (
+            &["sweep", "server", "--axis", "cpuidle=menu", "--arrow", "s", "--store", "s"],
+            "that is where --store s is written",
+        ),
+        (&["replay", "in.svg", "--plot", "in.svg"], "--plot in.svg: that is in.svg"),
+        (&["export", "t.txt", "t.txt"], "t.txt: that is t.txt"),
+        (&["import", "workload", "t.txt", "-o", "t.txt"], "--output t.txt: that is t.txt"),
+        (&["record", "-o", "t.txt", "--trace", "t.txt"], "--output t.txt: that is t.txt"),
+        (
+            &["repro", "sched_idle_placement", "--plot", "b.svg", "--plot", "b.svg"],
+            "that is where --plot b.svg is written",
+        ),
+    ];
+    for (args, why) in cases {
+        let more = if args[0] == "compare" { &two[..] } else { &[] };
+        let o = within(&[args, more].concat());
+        assert_eq!((o.status.code(), out(&o).as_str()), (Some(2), ""), "{args:?}");
+        assert!(err(&o).contains(why), "{args:?}: {}", err(&o));
+    }
+    for (name, kept) in names.iter().zip(&kept) {
+        assert_eq!(std::fs::read(path(name)).unwrap(), *kept, "{name}");
+    }
+    // What is called like a model or a profile is not read.
+    std::fs::write(path("server"), "").unwrap();
+    let o = within(&[&["run", "server", "--trace", "server"], &small[..]].concat());
+    assert!(o.status.success(), "{}", err(&o));
+    // Standard input may be one of them.
+    let args = ["run", "-", "--trace", "in.json", "--trace-format", "text"];
+    let stdin = std::fs::File::open(path("in.json")).unwrap();
+    let o = wattif(&args).current_dir(folder.path()).stdin(stdin).output().unwrap();
+    if cfg!(target_os = "linux") {
+        assert!(err(&o).contains("--trace in.json: that is standard input"), "{}", err(&o));
+    }
+}
+
+/// An option that says the format is named as the verb has it.
+#[test]
+fn a_trace_by_an_ending_that_there_is_not() {
+    let o = run_small(&["--trace", "run.pftrac"]);
+    assert!(o.status.code() == Some(2) && err(&o).contains("or say --trace-format"), "{}", err(&o));
+    let folder = tempfile::tempdir().unwrap();
+    let within = |args: &[&str]| wattif(args).current_dir(folder.path()).output().unwrap();
+    assert!(within(&["run", "server", "--duration", "10ms", "--trace", "t"]).status.success());
+    let o = within(&["export", "t", "run.perfeto"]);
+    assert!(o.status.code() == Some(2) && err(&o).contains("or say --format"), "{}", err(&o));
+    assert!(within(&["export", "t", "run.perfeto", "--format", "perfetto"]).status.success());
+    for name in ["a.htlm", "in.json", "a"] {
+        let o = run_small(&["--report", name]);
+        assert!(o.status.code() == Some(2) && err(&o).contains("NAME.html"), "{}", err(&o));
+    }
+}
+
+/// One thing goes to standard output.
+#[test]
+fn a_table_on_standard_output_is_alone_there() {
+    let compare = ["compare", "server", "-k", "linux-6.1", "-k", "linux-6.12", "--seeds", "1", "--duration", "10ms"];
+    let sweep = ["sweep", "server", "--axis", "cpuidle=menu", "--duration", "10ms"];
+    for (verb, option) in [(&compare[..], "--json"), (&compare, "--markdown"), (&sweep, "--json")] {
+        let o = done(&[verb, &[option, "--arrow", "-"]].concat());
+        assert_eq!((o.status.code(), out(&o).as_str()), (Some(2), ""), "{option}");
+        assert!(err(&o).contains(&format!("{option} and --arrow - are both for standard output")), "{}", err(&o));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn help_that_nobody_can_read_is_an_error() {
+    for args in [&["--help"][..], &["--version"], &["run", "--help"], &["help", "sweep"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let o = wattif(args).stdout(full).output().unwrap();
+        assert_eq!(o.status.code(), Some(2), "{args:?}");
+        assert!(err(&o).starts_with("error: stdout: No space left"), "{args:?}: {}", err(&o));
+        assert_eq!(done(args).status.code(), Some(0), "{args:?}");
+    }
+}
+
+/// Names of results may be any; what is read by name is named where it is not UTF-8.
+#[test]
+#[cfg(target_os = "linux")]
+fn names_that_are_not_utf_8() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+    let folder = tempfile::tempdir().unwrap();
+    let odd = |ending: &str| OsString::from_vec([b"a\xff", ending.as_bytes()].concat());
+    let mut run = wattif(&["run", "server", "--duration", "10ms"]);
+    for (option, ending) in [("--trace", ".txt"), ("--report", ".html"), ("--plot", "-energy.svg"), ("--logs", "-logs")]
+    {
+        run.arg(option).arg(odd(ending));
+    }
+    let o = run.current_dir(folder.path()).output().unwrap();
+    assert!(o.status.success(), "{}", err(&o));
+    for ending in [".txt", ".html", "-energy.svg", "-logs"] {
+        assert!(folder.path().join(odd(ending)).exists(), "{ending}");
+    }
+    let o = wattif(&["run"]).arg(odd(".json")).output().unwrap();
+    assert_eq!(o.status.code(), Some(2));
+    assert!(err(&o).contains("not UTF-8") && err(&o).contains(r#""a\xFF.json""#), "{}", err(&o));
+}
+
+#[test]
+fn a_number_that_is_none_says_which_there_are() {
+    for (args, range) in [
+        (&["run", "-", "--seed", "-1"][..], "from 0 to 18446744073709551615"),
+        (&["replay", "t.dat", "--seed", "x"], "from 0 to 18446744073709551615"),
+        (&["compare", "-", "--seeds", "-1"], "from 1 to 100000"),
+        (&["compare", "-", "--seeds", "0"], "from 1 to 100000"),
+    ] {
+        let o = done(args);
+        assert_eq!(o.status.code(), Some(2), "{args:?}");
+        assert!(err(&o).contains(&format!("write a whole number {range}")), "{args:?}: {}", err(&o));
+    }
+}
+
 #[test]
 fn bad_options() {
     let cases: &[&[&str]] = &[
@@ -527,9 +674,21 @@ fn tunables_at_their_ends() {
             policy.tunables.iter().flat_map(|t| t.allowed.iter().filter_map(range).map(move |r| (t, r)))
         {
             let slot = policy.selectable.then(|| format!("{}={}", policy.slot.name(), policy.name));
+            let path = format!("{}.{}", policy.name, tunable.name);
+            // Budgets and their periods are limits of each other.
+            let beside: &[&str] = match path.as_str() {
+                "rt.sched_rt_runtime_us" => &["rt.sched_rt_period_us=2147483647"],
+                "rt.sched_rt_period_us" => &["rt.sched_rt_runtime_us=1"],
+                "deadline.fair_server_runtime_us" => {
+                    &["rt.sched_rt_runtime_us=-1", "deadline.fair_server_period_us=4194304"]
+                }
+                "deadline.fair_server_period_us" => &["deadline.fair_server_runtime_us=95"],
+                _ => &[],
+            };
             let refused = |value: i64| {
                 let set = format!("{}.{}={value}", policy.name, tunable.name);
-                let all: Vec<&str> = slot.iter().map(String::as_str).chain([set.as_str()]).collect();
+                let all: Vec<&str> =
+                    slot.iter().map(String::as_str).chain(beside.iter().copied()).chain([set.as_str()]).collect();
                 let Ok(kernel) = load::kernel("linux-6.12", &Settings::parse(&all).unwrap()) else { return true };
                 let (platform, workload) = (platform.clone(), workload.clone());
                 let spec =
@@ -538,14 +697,14 @@ fn tunables_at_their_ends() {
                 assert!(ended.is_ok(), "--set {all:?} panics");
                 false
             };
-            let path = format!("{}.{}", policy.name, tunable.name);
             let words = |value: i64| tunable.allowed.contains(&value.to_string().as_str());
-            // Conservative thresholds must not cross.
-            assert!(!refused(hi) || path == "conservative.down_threshold", "{path} at {hi}");
+            // Conservative thresholds must not cross, and no period is as long as the longest budget.
+            let crosses = ["conservative.down_threshold", "rt.sched_rt_runtime_us"].contains(&path.as_str());
+            assert!(!refused(hi) || crosses, "{path} at {hi}");
             assert!(!refused(lo) || path == "conservative.up_threshold", "{path} at {lo}");
             assert!(refused(hi + 1), "{path} above {hi}");
             assert!(refused(lo - 1) || words(lo - 1), "{path} below {lo}");
-            assert_eq!(refused(1 << 32), hi < 1 << 32, "{path} where 32 bits end");
+            assert!(refused(1 << 32) == (hi < 1 << 32) || crosses, "{path} where 32 bits end");
         }
     }
 }
@@ -730,6 +889,7 @@ fn a_model_as_rt_app_json() {
     assert_eq!(o.status.code(), Some(0));
     let told = String::from_utf8_lossy(&o.stderr);
     assert!(told.contains("random amounts became their mean") && told.contains("marks"), "{told}");
+    assert!(told.contains("idle governors see them coming as their next timer"), "{told}");
     let slices = |workload: &str| {
         let o = done(&["run", workload, "--duration", "1s", "--json"]);
         let json: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();

@@ -52,8 +52,9 @@ fn killed_and_resumed_and_repeated() {
     let (path, after) = attempts.map(killed).find(|(_, after)| *after < 60).expect("one is killed on its way");
     let (table, err) = finish(sweep(&path, &[]).spawn().unwrap());
     assert!(err.contains(&format!("{} runs made", 60 - after)), "nothing is lost, nothing done twice: {after}, {err}");
-    let (uninterrupted, _) = finish(sweep(&whole, &[]).spawn().unwrap());
+    let (uninterrupted, err) = finish(sweep(&whole, &[]).spawn().unwrap());
     assert_eq!(table, uninterrupted);
+    assert!(err.contains(": 60 runs made, now in ") && !err.contains("the others"), "{err}");
     let (again, err) = finish(sweep(&path, &[]).spawn().unwrap());
     assert!(err.contains(": 0 runs made") && again == table, "{err}");
     assert_eq!(table["points"].as_array().unwrap().len(), 20);

@@ -71,7 +71,7 @@ pub const LINTS: &[Lint] = &[
     lint("rtapp::W02", "repeated key collapses: first place, last value"),
     lint("rtapp::W03", "resume of a name that never suspends: wakes nobody"),
     lint("rtapp::W04", "event `runtime` in a task without phases is also read as the task's slice or budget"),
-    lint("rtapp::W05", "thread name over 15 characters: the kernel refuses it and the thread stays `rt-app`"),
+    lint("rtapp::W05", "thread name over 15 bytes: the kernel refuses it and the thread stays `rt-app`"),
     lint("rtapp::W06", "key without effect in this place"),
     lint("rtapp::W07", "loop 0"),
     lint("rtapp::W08", "key read as an event because it begins like one"),

@@ -35,7 +35,7 @@
 //! | `W02` | repeated key collapses: first place, last value |
 //! | `W03` | resume of a name that never suspends: wakes nobody |
 //! | `W04` | event `runtime` in a task without phases is also read as the task's slice or budget |
-//! | `W05` | thread name over 15 characters: the kernel refuses it and the thread stays `rt-app` |
+//! | `W05` | thread name over 15 bytes: the kernel refuses it and the thread stays `rt-app` |
 //! | `W06` | key without effect in this place |
 //! | `W07` | loop 0 |
 //! | `W08` | key read as an event because it begins like one |

@@ -159,7 +159,7 @@ impl Context<'_> {
             };
             if longest.len() > COMM {
                 let message =
-                    format!("the thread name {} has over {COMM} characters: the kernel refuses it", quoted(&longest));
+                    format!("the thread name {} has over {COMM} bytes: the kernel refuses it", quoted(&longest));
                 self.report
                     .warning("rtapp::W05", task.name_span.clone(), message)
                     .help("under rt-app such a thread is called `rt-app`, and traces cannot be matched to it");

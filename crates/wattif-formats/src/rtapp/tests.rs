@@ -462,6 +462,9 @@ fn keys_that_surprise() {
     task_lints(r#""run": 1, "phases": {"p": {"run": 1, "delay": 5, "period": 1}}"#, "W06 W06 W06");
     lints(r#"{"global": {"logsize": 4}, "tasks": {"a": {"run": 1}}}"#, "W01");
     lints(r#"{"tasks": {"a_rather_long_name": {"run": 1}}}"#, "W05");
+    // Bytes, not characters.
+    lints(r#"{"tasks": {"ääääääää": {"run": 1}}}"#, "W05");
+    lints(r#"{"tasks": {"aaaaaaaa": {"run": 1}}}"#, "");
     // Threads are counted through all tasks, and what is forked has a number as well.
     lints(r#"{"tasks": {"b": {"instance": 10, "run": 1}, "abcdefghijklm": {"run": 1}}}"#, "W05");
     lints(r#"{"tasks": {"b": {"instance": 10, "run": 1}, "abcdefghijkl": {"run": 1}}}"#, "");

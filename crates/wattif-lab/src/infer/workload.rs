@@ -85,6 +85,8 @@ pub(super) struct Thread {
     /// It made room for another of its real-time priority although it could go on, as only SCHED_RR lets it.
     pub(super) takes_turns: bool,
     pub(super) steps: Vec<Step>,
+    /// The first of them that waits.
+    first_wait: Option<usize>,
     /// Work since the last step, and when it began and went on last.
     work: u64,
     began: u64,
@@ -224,6 +226,7 @@ impl Thread {
             prio,
             takes_turns: false,
             steps: Vec::new(),
+            first_wait: None,
             work: 0,
             began: 0,
             last: 0,
@@ -262,18 +265,25 @@ impl Thread {
             self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu, speed: self.first_speed });
             self.steps.push(Step::Work(std::mem::take(&mut self.work)));
         }
+        if step.waits() {
+            self.first_wait.get_or_insert(self.steps.len());
+        }
         self.steps.push(step);
+    }
+    /// Between two steps that are there.
+    fn insert(&mut self, at: usize, step: Step) {
+        self.first_wait = self.first_wait.map(|first| first + usize::from(first >= at));
+        self.steps.insert(at, step);
     }
     /// It was born in the trace and has not waited yet: what it sets now it has from its beginning, as a thread of ours sets its attributes
     /// before all else.
     fn sets_out(&self) -> bool {
-        (self.is_new || self.parent.is_some()) && !self.steps.iter().any(Step::waits)
+        (self.is_new || self.parent.is_some()) && self.first_wait.is_none()
     }
     /// The same of a thread that is switched in: what it set before its first wait shows only now where a trace does not say with which
     /// priority somebody is switched out.
     fn had_set_out(&self) -> bool {
-        let first = self.steps.iter().position(Step::waits);
-        (self.is_new || self.parent.is_some()) && first.is_none_or(|first| first + 1 == self.steps.len())
+        (self.is_new || self.parent.is_some()) && self.first_wait.is_none_or(|first| first + 1 == self.steps.len())
     }
     /// Its priority was raised since it was switched in. That is taken as the first it did then: those who waited did not get the CPU.
     fn raised(&mut self, prio: u8) {
@@ -290,12 +300,12 @@ impl Thread {
             }
             Some(Step::Work(units)) if before > 0 && *units > before => {
                 *units -= before;
-                self.steps.insert(n, Step::Work(before));
+                self.insert(n, Step::Work(before));
                 split += 1;
             }
             Some(_) => {}
         }
-        self.steps.insert(split, attr);
+        self.insert(split, attr);
         let more = split + 1 - n;
         self.pieces.iter_mut().rev().take_while(|p| p.step >= n).for_each(|p| p.step += more);
         (self.prio, self.entered) = (prio, (at, split + 1, 0));
@@ -710,6 +720,7 @@ impl Inference<'_> {
             self.strands(end, CpuId(cpu), self.running[cpu as usize].0);
         }
         self.waits_to_the_end(end);
+        debug_assert!(self.threads.values().all(|t| t.first_wait == t.steps.iter().position(Step::waits)));
         for t in self.threads.values_mut() {
             if t.work > 0 {
                 t.steps.push(Step::Work(std::mem::take(&mut t.work)));
@@ -877,6 +888,33 @@ mod tests {
         let new = Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(2) };
         assert_eq!(begins(new), (None, true), "another kernel may take another CPU");
         assert_eq!(begins(testbed::waking(7)), (Some(CpuId(2)), false), "it was there before");
+    }
+
+    /// However much it does before its first wait, what a thread sets then is found at once: quadratic, this takes minutes.
+    #[test]
+    fn who_never_waits_and_always_sets_its_priority() {
+        const N: u64 = 100_000;
+        let to = |prev, prio, next| Event::SchedSwitch {
+            prev_pid: Pid(prev),
+            prev_prio: prio,
+            prev_state: PrevState::Running,
+            next_pid: Pid(next),
+            next_prio: 120,
+        };
+        let new = Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(0) };
+        let mut events = vec![(1, new), (2, to(0, 120, 7))];
+        events.extend((0..N).map(|i| (10 + i, Event::Touch { pid: Pid(7) })));
+        for i in 0..N {
+            let at = 10 + N + 20 * i;
+            events.extend([(at, to(7, 119 + 2 * (i % 2) as u8, 8)), (at + 10, to(8, 120, 7))]);
+        }
+        let tasks = tasks(0, events);
+        let ops = &tasks.iter().find(|t| t.program.ops.contains(&Op::Touch)).unwrap().program.ops;
+        assert!(
+            !ops.iter().any(|op| matches!(op, Op::SetAttr { .. })),
+            "all of it is what it began with: {:?}",
+            &ops[..4]
+        );
     }
 
     #[test]

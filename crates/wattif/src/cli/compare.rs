@@ -1,14 +1,15 @@
 //! `wattif compare WORKLOAD -k A -k B`.
 
 use super::conditions::{FailIf, Until};
-use super::inputs::{Inputs, Loaded};
+use super::inputs::{Inputs, Loaded, whole};
 use super::plots::{self, PlotArg};
 use super::report::{self, ReportArg, command};
 use super::{Exit, output};
 use crate::compare::{self, Runs};
 use crate::error::{Error, Look, printable};
 use crate::explain::{run_file, same_inputs};
-use crate::new_file::is_stdout;
+use crate::files::Files;
+use crate::new_file::{alone_on_stdout, is_stdout};
 use crate::run::seeds;
 use crate::{data, experiment, load, tables, text};
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ pub struct Args {
     #[arg(short, long, value_name = "KERNEL")]
     kernel: Vec<String>,
     /// Runs per kernel, with the seeds from --seed on; 20 by default, or what the experiment says. With --until, the most.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_parser = whole(1..=100_000))]
     seeds: Option<u64>,
     /// Exit 1 if the condition on a metric's change against the first kernel holds, such as 'energy.total > +2%'; repeatable.
     ///
@@ -67,10 +68,20 @@ pub struct Args {
     page: ReportArg,
 }
 
+impl Args {
+    fn files(&self) -> Files {
+        let read = self.workload.iter().fold(Files::default(), |files, name| files.workload(name));
+        let read = read.platform(self.inputs.machine()).kernels(&self.kernel);
+        self.page.files(self.plots.files(read.each_written("--arrow", &self.arrow)))
+    }
+}
+
 /// With `--until`, where `--seeds` says nothing.
 const MOST_SEEDS: u64 = 200;
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    args.files().check()?;
+    alone_on_stdout(args.arrow.as_deref(), &[("--json", args.json), ("--markdown", args.markdown)])?;
     let fail_if: Vec<FailIf> = args.fail_if.iter().map(|text| FailIf::parse(text)).collect::<Result<_, _>>()?;
     let until = args.until.as_deref().map(Until::parse).transpose()?;
     let (loaded, seeds) = load(args, look)?;

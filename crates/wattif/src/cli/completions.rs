@@ -19,7 +19,7 @@ pub struct Args {
 #[command(after_help = "Examples:\n  wattif man | man -l -\n  wattif man --dir ~/.local/share/man/man1")]
 pub struct ManArgs {
     /// Write wattif.1 and one page per verb here instead.
-    #[arg(long, value_parser = named)]
+    #[arg(long, value_parser = named())]
     dir: Option<PathBuf>,
 }
 

@@ -1,6 +1,6 @@
 //! `wattif explain NAME`: the manual page of a policy or of a workload model. `wattif explain A B WORKLOAD`: why two kernels differ.
 
-use super::inputs::Inputs;
+use super::inputs::{Inputs, whole};
 use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::explain::{Reruns, run_file};
@@ -45,7 +45,7 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub struct RerunArgs {
     /// Seeds of the runs that tell which part carries a difference; 0: none are made.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole(0..=10_000))]
     pub seeds: u64,
     /// Length of these runs at most.
     #[arg(long, value_name = "TIME", value_parser = duration_ns, default_value = "1s")]
@@ -107,7 +107,7 @@ fn print(
     }
     match args.json {
         true => output::json(&explanation)?,
-        false => output::data(&explanation.to_text())?,
+        false => output::page(&explanation.to_text())?,
     }
     Ok(Exit::Done)
 }

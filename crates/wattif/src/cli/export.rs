@@ -4,6 +4,7 @@ use super::inputs::dialects;
 use super::{Exit, output};
 use crate::Dialect;
 use crate::error::{Error, Look};
+use crate::files::Files;
 use crate::load::LoadedWorkload;
 use crate::new_file::is_stdout;
 use crate::settings::Settings;
@@ -51,6 +52,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    let read = Files::default().workload(&args.what).platform(&args.platform);
+    read.written("", &args.file).check()?;
     let json = args.file.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
     match json || is_stdout(&args.file) {
         true if args.format.is_some() => Err(needs_a_file(args)),
@@ -102,10 +105,10 @@ fn trace(args: &Args, look: Look) -> Result<Exit, Error> {
         told: recording.tells_policies(),
         markers: None,
     };
-    let format = args.format.map_or_else(|| TraceFormat::named(&args.file), Ok)?;
+    let format = args.format.map_or_else(|| TraceFormat::named(&args.file, "--format"), Ok)?;
     // A run's Perfetto trace of tracepoints leaves out sched_wakeup to be small; what was recorded is kept.
     let least = if format == TraceFormat::Perfetto { Detail::Decisions } else { Detail::Tracepoints };
-    let mut file = TraceFile::with(&args.file, Some(format), detail(recording).max(least), about)?;
+    let mut file = TraceFile::with(&args.file, format, detail(recording).max(least), about)?;
     trace_file::play(recording, &mut file);
     file.finish()?;
     let irqs = recording.records.iter().filter(|r| matches!(r.event, Recorded::Irq { .. })).count();

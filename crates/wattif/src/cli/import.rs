@@ -4,6 +4,7 @@ use super::replay::{as_recorded, look_at};
 use super::{Exit, output};
 use crate::data::{self, Collection};
 use crate::error::{Error, Findings, Look};
+use crate::files::Files;
 use crate::recording::profile_of;
 use crate::replay::{check_policies, warnings};
 use crate::settings::Settings;
@@ -60,6 +61,10 @@ pub struct Args {
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let need = || args.file.as_deref().ok_or_else(|| Error::Usage(format!("import {}: name the file", args.what)));
     args.fits()?;
+    let read = args.file.iter().fold(Files::default(), |files, file| files.read(file));
+    let read = args.overlay.iter().fold(read, |files, file| files.read(file));
+    let read = args.platform.iter().fold(read, |files, name| files.platform(name));
+    read.each_written("--output", &args.output).check()?;
     match (args.what.as_str(), &args.file) {
         ("workload", _) => workload(args, need()?, look),
         ("trace", Some(file)) => figures(args, file, look),
@@ -186,12 +191,22 @@ pub(super) fn kernel_of(mut facts: sysfs::KernelFacts) -> sysfs::Imported {
     let version = facts.version().unwrap_or_default();
     let parent = profile_of(&version, &names).unwrap_or("linux-6.12").to_string();
     let features: Vec<&str> = Features::ALL.iter().map(|(name, _)| *name).collect();
+    // Some values are limits of others: all are judged together.
+    let path = |slot: &str, name: &str| format!("{}.{name}", slot.rsplit('.').next().unwrap_or(slot));
+    let mut all = KernelSpec::default();
+    let set = |(slot, name, value): &(&str, &str, String)| {
+        let refused = kernel_toml::set(&mut all, &path(slot, name), value);
+        refused.err().map(|d| d.message)
+    };
+    let unreadable: Vec<Option<String>> = facts.tunables.iter().map(set).collect();
+    let (wrong, mut unreadable) = (registry::check(&all), unreadable.into_iter());
     let findings = &mut facts.findings;
-    facts.tunables.retain(|(slot, name, value)| {
-        let policy = slot.rsplit('.').next().unwrap_or(slot);
-        let mut one = KernelSpec::default();
-        let refused = kernel_toml::set(&mut one, &format!("{policy}.{name}"), value).map_err(|d| d.message);
-        let refused = refused.err().or_else(|| registry::check(&one).into_iter().next());
+    facts.tunables.retain(|(slot, name, _)| {
+        let path = path(slot, name);
+        let of_policy = format!("`{}", path.trim_end_matches(name));
+        let about = |why: &&String| why.starts_with(&of_policy) && why.contains(&format!("`{name}`"));
+        let names = |why: &&String| why.contains(&format!("`{path}`")) || about(why);
+        let refused = unreadable.next().flatten().or_else(|| wrong.iter().find(names).cloned());
         findings.extend(refused.iter().map(|why| Diagnostic::warning("sysfs::W01", 0..0, format!("{why}: left out"))));
         refused.is_none()
     });
@@ -228,4 +243,37 @@ fn emit(args: &Args, text: &str) -> Result<Exit, Error> {
         None => output::data(text)?,
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a kernel took is taken, although it would not fit the defaults of the rest.
+    #[test]
+    fn limits_of_each_other_are_judged_together() {
+        let of = |values: &[(&'static str, &'static str, &str)]| {
+            let tunables = values.iter().map(|&(slot, name, value)| (slot, name, value.to_string())).collect();
+            let made = kernel_of(sysfs::KernelFacts { tunables, ..Default::default() });
+            let told: Vec<String> = made.diagnostics.into_iter().map(|d| d.message).collect();
+            (made.toml.unwrap_or_default(), told.join("; "))
+        };
+        let (rt, dl, gov) = ("class.rt", "class.deadline", "cpufreq.conservative");
+        let fits = [
+            (rt, "sched_rt_period_us", "200000"),
+            (rt, "sched_rt_runtime_us", "180000"),
+            (dl, "fair_server_period_us", "20000"),
+            (dl, "fair_server_runtime_us", "1000"),
+            (gov, "down_threshold", "85"),
+            (gov, "up_threshold", "95"),
+        ];
+        let (text, told) = of(&fits);
+        for (_, name, value) in fits {
+            assert!(text.contains(&format!("{name} = {value}\n")), "{name}: {text}{told}");
+        }
+        let (text, told) =
+            of(&[fits[0], (rt, "sched_rt_runtime_us", "200001"), ("cpufreq.ondemand", "up_threshold", "95")]);
+        assert!(!text.contains("sched_rt") && text.contains("up_threshold = 95\n"), "{text}");
+        assert!(told.contains("takes at most `sched_rt_period_us`, which is 200000"), "{told}");
+    }
 }

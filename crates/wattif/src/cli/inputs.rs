@@ -2,9 +2,11 @@
 
 use super::output;
 use crate::error::{Error, Findings, Look};
+use crate::files::Files;
 use crate::settings::{Settings, duration_ns};
 use crate::{experiment, load};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use std::ops::RangeInclusive;
 use wattif_formats::rtapp::{self, Dialect};
 use wattif_formats::workload_json;
 use wattif_model::Ns;
@@ -20,6 +22,15 @@ pub fn dialects() -> impl TypedValueParser<Value = Dialect> {
     PossibleValuesParser::new(Dialect::ALL.map(value)).map(|name| Dialect::parse(&name).expect("one of these"))
 }
 
+/// A whole number of a range, which is told to whoever writes anything else.
+pub fn whole(range: RangeInclusive<u64>) -> impl TypedValueParser<Value = u64> {
+    let of = move |text: String| match text.parse() {
+        Ok(n) if range.contains(&n) => Ok(n),
+        _ => Err(format!("write a whole number from {} to {}", range.start(), range.end())),
+    };
+    StringValueParser::new().try_map(of)
+}
+
 /// Platform, overrides, duration, seed.
 #[derive(Debug, clap::Args)]
 pub struct Inputs {
@@ -33,7 +44,7 @@ pub struct Inputs {
     #[arg(long, value_name = "TIME", value_parser = duration_ns, allow_hyphen_values = true)]
     pub duration: Option<u64>,
     /// Seed of all noise; of the first run where there are several.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX))]
     pub seed: u64,
     /// How rt-app files are read.
     #[arg(long, value_parser = dialects(), default_value = "workgen")]
@@ -59,6 +70,11 @@ impl Inputs {
     /// The platform, where no experiment says another.
     pub fn machine(&self) -> &str {
         self.platform.as_deref().unwrap_or("hikey960")
+    }
+
+    /// The files of these, and of a workload.
+    pub fn files(&self, workload: &str) -> Files {
+        Files::default().workload(workload).platform(self.machine())
     }
 
     /// Two sides of one question: two kernels on a workload, or two arms of an experiment of the gallery.

@@ -24,8 +24,10 @@ mod verify;
 
 use crate::bug;
 use crate::error::{Error, Look};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use std::io::IsTerminal;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 /// What the process says with its exit code.
@@ -121,10 +123,7 @@ pub fn main() -> ExitCode {
     survive(signal_hook::consts::SIGXFSZ);
     let cli = match command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
-        Err(refused) => {
-            let _ = refused.print();
-            return ExitCode::from(if refused.use_stderr() { Exit::BadInput as u8 } else { 0 });
-        }
+        Err(refused) => return ExitCode::from(said(&refused) as u8),
     };
     let look = cli.look();
     let exit = bug::guarded(|| cli.verb.run(look)).map_or_else(
@@ -140,6 +139,26 @@ pub fn main() -> ExitCode {
         },
     );
     ExitCode::from(exit as u8)
+}
+
+/// What clap has to say: what is wrong, or the help or version that was asked for.
+fn said(refused: &clap::Error) -> Exit {
+    if refused.kind() == ErrorKind::InvalidUtf8 {
+        // Clap does not say which.
+        let unread = |word: &OsString| word.to_str().is_none();
+        let words: Vec<String> = std::env::args_os().filter(unread).map(|word| format!("{word:?}")).collect();
+        output::note(&format!("error: not UTF-8, as what is read by its name has to be: {}", words.join(", ")));
+        return Exit::BadInput;
+    }
+    let printed = refused.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        _ if refused.use_stderr() => Exit::BadInput,
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            output::note(&Error::file("stdout", e).render(Look::PLAIN));
+            Exit::BadInput
+        }
+        _ => Exit::Done,
+    }
 }
 
 impl Cli {

@@ -3,7 +3,10 @@
 use super::output;
 use super::report::sides;
 use crate::error::Error;
+use crate::files::Files;
+use crate::new_file::ending_in;
 use crate::report::Side;
+use clap::builder::TypedValueParser;
 use std::path::{Path, PathBuf};
 use wattif_lab::report::{FIGURES, Shown, draw};
 use wattif_model::run::RunSpec;
@@ -15,16 +18,12 @@ pub struct PlotArg {
     /// longest wait), and what the verb itself is about: ratios.svg (compare, replay), published.svg (repro), sweep.svg (sweep).
     /// A prefix may stand before it, as in mine-energy.svg; any other name draws what the verb is about, and the latency of a
     /// run. Repeatable.
-    #[arg(long, value_name = "NAME.svg", value_parser = svg_file)]
+    #[arg(long, value_name = "NAME.svg", value_parser = svg_file())]
     plot: Vec<PathBuf>,
 }
 
-fn svg_file(name: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(name);
-    match path.extension().is_some_and(|e| e.eq_ignore_ascii_case("svg")) {
-        true => Ok(path),
-        false => Err("figures are written as SVG: call the file NAME.svg".into()),
-    }
+fn svg_file() -> impl TypedValueParser<Value = PathBuf> {
+    ending_in(&["svg"], "figures are written as SVG: call the file NAME.svg")
 }
 
 /// What verbs draw besides the figures of runs.
@@ -34,6 +33,11 @@ const OWN: [&str; 3] = ["ratios", "published", "sweep"];
 pub type Own<'a> = (&'static str, &'a dyn Fn(&str) -> Result<String, String>);
 
 impl PlotArg {
+    /// With these.
+    pub fn files(&self, files: Files) -> Files {
+        files.each_written("--plot", &self.plot)
+    }
+
     /// Is anything to be drawn?
     pub fn any(&self) -> bool {
         !self.plot.is_empty()
@@ -72,7 +76,7 @@ fn no_such(own: Option<&'static str>) -> String {
 }
 
 fn stem(path: &Path) -> String {
-    path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_lowercase()
+    path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase()
 }
 
 /// As the name of the file says.

@@ -3,6 +3,7 @@
 use super::{Exit, output};
 use crate::bug::quote;
 use crate::error::{Error, Findings, Look};
+use crate::files::Files;
 use crate::new_file::{NewFile, named};
 use crate::replay::cpus_of;
 use std::fs::File;
@@ -40,11 +41,11 @@ Examples:
   wattif record -o run.tar --trace trace.dat          a trace recorded before, with this machine")]
 pub struct Args {
     /// The archive to write.
-    #[arg(short, long, value_name = "FILE", default_value = "recording.tar", value_parser = named)]
+    #[arg(short, long, value_name = "FILE", default_value = "recording.tar", value_parser = named())]
     output: PathBuf,
     /// Record nothing: take this trace of this machine.
     #[arg(long, value_name = "TRACE", conflicts_with = "command")]
-    trace: Option<PathBuf>,
+    trace: Option<String>,
     /// Buffer per CPU, kB.
     #[arg(long, value_name = "KB", default_value_t = 20_000)]
     buffer_kb: u32,
@@ -54,11 +55,13 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    let read = args.trace.iter().fold(Files::default(), |files, trace| files.read(trace));
+    read.written("--output", &args.output).check()?;
     // First of all: where nothing can be written, nothing has to be recorded.
     let archive = NewFile::create(&args.output)?;
     let folder = tempfile::tempdir().map_err(|e| Error::file("a temporary folder", e))?;
     let trace = match &args.trace {
-        Some(trace) => trace.clone(),
+        Some(trace) => PathBuf::from(trace),
         None => record(args, folder.path())?,
     };
     let (mut platform, mut kernel) = capture(look);

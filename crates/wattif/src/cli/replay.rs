@@ -1,10 +1,11 @@
 //! `wattif replay TRACE -k A -k B`: how well the recording is reproduced, then what the kernels change.
 
-use super::inputs::Loaded;
+use super::inputs::{Loaded, whole};
 use super::plots::{self, PlotArg};
 use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look};
+use crate::files::Files;
 use crate::replay::{self, Looked, Question, Replayed, policy_of_thread, replay, warnings};
 use crate::report::Report;
 use crate::run::seeds;
@@ -48,10 +49,10 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["kernel", "recorded_kernel", "seeds", "policy"])]
     as_recorded: bool,
     /// Runs per kernel; their noise differs, the recorded work does not.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, default_value_t = 10, value_parser = whole(1..=10_000))]
     seeds: u64,
     /// Seed of the first run.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX))]
     seed: u64,
     /// Override: policy.tunable=V, slot=policy, features.NAME=true, platform.PATH=V; repeatable. For every -k, and for the recorded
     /// kernel where that is the first -k; name it by --recorded-kernel to leave it as it is.
@@ -69,6 +70,14 @@ pub struct Args {
     page: ReportArg,
 }
 
+impl Args {
+    fn files(&self) -> Files {
+        let read = Files::default().read(&self.trace).kernels(self.kernel.iter().chain(&self.recorded_kernel));
+        let read = self.platform.iter().fold(read, |files, name| files.platform(name));
+        self.page.files(self.plots.files(read))
+    }
+}
+
 /// A trace, with what its reader has to say on stderr.
 pub(super) fn look_at(name: &str, platform: Option<&str>, settings: &Settings, look: Look) -> Result<Looked, Error> {
     let looked = replay::look_at(name, platform, settings)?;
@@ -77,6 +86,7 @@ pub(super) fn look_at(name: &str, platform: Option<&str>, settings: &Settings, l
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    args.files().check()?;
     let settings = Settings::parse(&args.set)?;
     check_settings(args, &settings)?;
     let looked = look_at(&args.trace, args.platform.as_deref(), &settings, look)?;

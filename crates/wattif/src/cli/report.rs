@@ -4,9 +4,11 @@ use super::inputs::{Inputs, Loaded};
 use super::output;
 use crate::error::Error;
 use crate::explain::{self, Reruns};
-use crate::new_file::named;
+use crate::files::Files;
+use crate::new_file::ending_in;
 use crate::report::{self, Report, Side, page};
 use crate::{bug, text};
+use clap::builder::TypedValueParser;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
@@ -19,13 +21,25 @@ use wattif_model::run::RunSpec;
 #[derive(Debug, clap::Args)]
 pub struct ReportArg {
     /// Write a page that shows all of it, opens from disk without a network, and runs it again.
-    #[arg(long, value_name = "FILE.html", value_parser = named)]
+    #[arg(long, value_name = "FILE.html", value_parser = html_file())]
     pub report: Option<PathBuf>,
+}
+
+fn html_file() -> impl TypedValueParser<Value = PathBuf> {
+    ending_in(&["html", "htm"], "the report is a page in HTML: call the file NAME.html")
+}
+
+impl ReportArg {
+    /// With the page.
+    pub fn files(&self, files: Files) -> Files {
+        files.each_written("--report", &self.report)
+    }
 }
 
 /// What was typed, as a shell reads it.
 pub fn command() -> String {
-    let words = std::env::args().skip(1).map(|w| bug::quote(&w));
+    let words = bug::words();
+    let words = words.iter().skip(1).map(|w| bug::quote(w));
     std::iter::once("wattif".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,11 +1,12 @@
 //! `wattif repro [NAME…]`.
 
-use super::inputs::Loaded;
+use super::inputs::{Loaded, whole};
 use super::plots::PlotArg;
 use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::experiment::{self, Entry};
+use crate::files::Files;
 use crate::new_file::named;
 use crate::report::Report;
 use crate::{data, load, text};
@@ -34,7 +35,7 @@ pub struct Args {
     /// Experiments by name, or folders with an experiment.toml; all of the gallery by default.
     names: Vec<String>,
     /// Seeds per arm, instead of what the experiment says.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_parser = whole(1..=100_000))]
     seeds: Option<u64>,
     /// More seeds, longer runs and further rows, where an experiment has them: it takes what it takes.
     #[arg(long)]
@@ -43,7 +44,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Write all drawings that the experiments define into this folder, as SVG; --plot NAME.svg writes one.
-    #[arg(long, value_name = "DIR", value_parser = named)]
+    #[arg(long, value_name = "DIR", value_parser = named())]
     plots: Option<PathBuf>,
     #[command(flatten)]
     figures: PlotArg,
@@ -52,6 +53,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
+    args.page.files(args.figures.files(Files::default().each_written("--plots", &args.plots))).check()?;
     let all = || data::experiments().into_iter().map(String::from).collect();
     let mut names: Vec<String> = if args.names.is_empty() { all() } else { args.names.clone() };
     let mut seen = BTreeSet::new();

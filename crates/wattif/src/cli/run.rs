@@ -5,6 +5,7 @@ use super::plots::PlotArg;
 use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look, printable};
+use crate::files::Files;
 use crate::new_file::named;
 use crate::report::side;
 use crate::rtapp_log::RtappLogs;
@@ -46,7 +47,7 @@ pub struct Args {
     json: bool,
     /// Write the events: ftrace text, Perfetto (.pftrace, .perfetto-trace), trace.dat (.dat) or a table for data frames
     /// (.parquet, .arrow), by the name; .gz packs it.
-    #[arg(long, value_name = "FILE", value_parser = named)]
+    #[arg(long, value_name = "FILE", value_parser = named())]
     trace: Option<PathBuf>,
     /// Format of the trace, whatever its name.
     #[arg(long, value_enum, value_name = "FORMAT", requires = "trace")]
@@ -57,7 +58,7 @@ pub struct Args {
     /// Write the log files that rt-app would have written, one per thread, into this folder; the file's log_basename,
     /// calibration and cumulative_slack count, and with log_size "disable" there are none. A file without `global` has logs
     /// here, where rt-app would write none.
-    #[arg(long, value_name = "DIR", value_parser = named)]
+    #[arg(long, value_name = "DIR", value_parser = named())]
     logs: Option<PathBuf>,
     #[command(flatten)]
     plots: PlotArg,
@@ -86,15 +87,26 @@ impl From<Detail> for trace::Detail {
     }
 }
 
+impl Args {
+    fn files(&self) -> Files {
+        let read = self.inputs.files(&self.workload).kernels([&self.kernel]);
+        let written = read.each_written("--trace", &self.trace).each_written("--logs", &self.logs);
+        self.page.files(self.plots.files(written))
+    }
+}
+
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    args.files().check()?;
+    let named = |path: &PathBuf| TraceFormat::named(path, "--trace-format");
+    let format = args.trace.as_ref().map(|path| args.trace_format.map_or_else(|| named(path), Ok)).transpose()?;
     let loaded = args.inputs.load(&args.workload, std::slice::from_ref(&args.kernel), look)?;
     let spec = &loaded.specs[0];
-    let create = |path: &PathBuf| {
+    let create = |(path, format): (&PathBuf, TraceFormat)| {
         let markers = Markers::of(&spec.workload, &loaded.logs);
         let about = trace::About { markers, ..trace::About::simulated(spec) };
-        TraceFile::with(path, args.trace_format, args.trace_detail.into(), about)
+        TraceFile::with(path, format, args.trace_detail.into(), about)
     };
-    let mut trace = args.trace.as_ref().map(create).transpose()?;
+    let mut trace = args.trace.as_ref().zip(format).map(create).transpose()?;
     let folder = args.logs.as_ref().filter(|_| !loaded.logs.disabled);
     let mut logs = folder.map(|folder| RtappLogs::create(folder, spec, &loaded.logs)).transpose()?;
     let mut observers: Vec<&mut dyn Observer> = Vec::new();

@@ -1,11 +1,12 @@
 //! `wattif sweep WORKLOAD --axis name=values…`.
 
+use super::inputs::whole;
 use super::plots::PlotArg;
 use super::report::{self, ReportArg};
 use super::swept::Swept;
 use super::{Exit, output};
 use crate::error::{Error, Look, printable};
-use crate::new_file::is_stdout;
+use crate::new_file::{alone_on_stdout, is_stdout};
 use crate::report::Report;
 use crate::sweep::{Figure, Row, Store, Sweep, Table as Found, run_local};
 use crate::{tables, text};
@@ -34,7 +35,7 @@ pub struct Args {
     #[command(flatten)]
     swept: Swept,
     /// Seeds of every point.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=100_000))]
     seeds: u64,
     /// How points are chosen.
     #[arg(long, value_enum, value_name = "HOW", default_value = "grid")]
@@ -82,6 +83,9 @@ impl Args {
 }
 
 pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
+    let written = args.swept.files().each_written("--arrow", &args.arrow);
+    args.page.files(args.plots.files(written)).check()?;
+    alone_on_stdout(args.arrow.as_deref(), &[("--json", args.json)])?;
     let front = args.pareto.as_deref().map(pair).transpose()?;
     let mut shown = args.metric.clone();
     for name in front.iter().flatten() {
@@ -103,10 +107,11 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     bar.finish_and_clear();
     let table = plan.table(&store, &shown, front.as_ref())?;
     output::note(&format!(
-        "{} × {}: {} runs made, the others were in {}",
+        "{} × {}: {} runs made, {} in {}",
         counted(plan.points.len(), "point"),
         counted(plan.seeds.len(), "seed"),
         missing.len().min(all),
+        if missing.len() < all { "the others were" } else { "now" },
         args.swept.store.display()
     ));
     for name in shown.iter().filter(|name| table.points.iter().all(|p| p.metrics[*name].mean.is_none())) {

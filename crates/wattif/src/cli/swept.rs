@@ -1,13 +1,14 @@
 //! The options of what is varied, shared by the verbs that go through a store.
 
-use super::inputs::dialects;
+use super::inputs::{dialects, whole};
 use crate::Dialect;
 use crate::error::Error;
+use crate::files::Files;
 use crate::new_file::named;
 use crate::settings::duration_ns;
 use crate::sweep::Question;
 use std::path::PathBuf;
-use wattif_lab::sweep::{Axis, Sampling};
+use wattif_lab::sweep::{Axis, Sampling, Values};
 use wattif_model::Ns;
 
 /// Workload, axes, what no axis sets, and the store.
@@ -32,10 +33,10 @@ pub struct Swept {
     #[arg(long, value_name = "TIME", value_parser = duration_ns)]
     pub duration: Option<u64>,
     /// First seed; also that of the sample or the search.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX))]
     pub seed: u64,
     /// Where finished runs are kept.
-    #[arg(long, value_name = "FILE", default_value = "wattif-sweep.sqlite", value_parser = named)]
+    #[arg(long, value_name = "FILE", default_value = "wattif-sweep.sqlite", value_parser = named())]
     pub store: PathBuf,
     /// How rt-app files are read.
     #[arg(long, value_parser = dialects(), default_value = "workgen")]
@@ -43,6 +44,21 @@ pub struct Swept {
 }
 
 impl Swept {
+    /// The files of these: of what is set to several values, each may be one.
+    pub fn files(&self) -> Files {
+        let axes = self.axis.iter().filter_map(|text| Axis::parse(text).ok());
+        let mut files = Files::default().workload(&self.workload).platform(&self.platform).kernels([&self.kernel]);
+        for axis in axes {
+            let Values::List(values) = axis.values else { continue };
+            files = match axis.name.as_str() {
+                "kernel" => files.kernels(&values),
+                "platform" => values.iter().fold(files, |files, name| files.platform(name)),
+                _ => files,
+            };
+        }
+        files.written("--store", &self.store)
+    }
+
     /// With so many seeds of every point, from the first on.
     pub fn question(&self, sampling: Sampling, seeds: u64) -> Result<Question, Error> {
         let axes = self.axis.iter().map(|text| Axis::parse(text)).collect::<Result<_, _>>();

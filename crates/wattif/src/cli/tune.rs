@@ -1,5 +1,6 @@
 //! `wattif tune WORKLOAD --axis name=values…`.
 
+use super::inputs::whole;
 use super::swept::Swept;
 use super::{Exit, output};
 use crate::error::{Error, Look};
@@ -26,16 +27,16 @@ pub struct Args {
     #[arg(long, value_name = "METRIC", default_values = ["energy.total", "wakeup_latency_us.p99"])]
     objective: Vec<String>,
     /// Settings to try.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole(1..=100_000))]
     trials: u64,
     /// Of these, in a generation.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole(2..=10_000))]
     population: u64,
     /// Seeds of every trial, from --seed on.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=10_000))]
     seeds: u64,
     /// Seeds after those, on which proposals and the unchanged kernel are compared.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole(1..=10_000))]
     held_out: u64,
     /// The Python that has Optuna.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
@@ -46,6 +47,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
+    args.swept.files().check()?;
     let tuning = tuning(args)?;
     tuning.question.plan_one()?;
     let store = Store::open(&args.swept.store)?;

@@ -21,7 +21,7 @@ pub struct Args {
     /// Folder with vector files or recordings, or one such file.
     dir: PathBuf,
     /// Write the trace of each simulated case, with its decisions, to FOLDER/CASE.txt.
-    #[arg(long, value_name = "FOLDER", value_parser = named)]
+    #[arg(long, value_name = "FOLDER", value_parser = named())]
     traces: Option<PathBuf>,
     /// Print one JSON object (wattif.verify/1).
     #[arg(long)]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use wattif_lab::metrics;
+use wattif_lab::{metrics, table};
 use wattif_model::check::Diagnostic;
 use wattif_model::run::RunError;
 
@@ -98,9 +98,9 @@ impl Findings {
     }
 }
 
-/// A text from outside as a terminal may show it: control characters, which could steer it, stand as escapes.
+/// A text from outside as a terminal may show it: characters that could steer it stand as escapes.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    let steers = |c: char| table::steers(c) && !matches!(c, '\n' | '\t');
     if !text.contains(steers) {
         return text.into();
     }

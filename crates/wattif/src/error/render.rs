@@ -8,6 +8,7 @@ use miette::{
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use wattif_lab::table;
 use wattif_model::check::{Diagnostic, Severity};
 
 impl Error {
@@ -132,10 +133,17 @@ fn line_bounds(text: &str, at: usize) -> std::ops::Range<usize> {
     from..from + text[from..to].trim_end_matches('\r').len()
 }
 
-/// The text with a `?` for every control character that could steer the terminal; every byte stays in its place.
+/// The text with a `?` for every byte of a character that could steer the terminal: all others stay in their place.
 fn tame(text: &Arc<str>) -> Arc<str> {
-    let steers = |c: char| c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t');
-    if text.contains(steers) { text.replace(steers, "?").into() } else { text.clone() }
+    let steers = |c: char| table::steers(c) && !matches!(c, '\n' | '\r' | '\t');
+    if !text.contains(steers) {
+        return text.clone();
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { out.extend(std::iter::repeat_n('?', c.len_utf8())) } else { out.push(c) }
+    }
+    out.into()
 }
 
 /// A text that is quoted a line at a time, however long it is.
@@ -234,7 +242,8 @@ mod tests {
 
     #[test]
     fn names_do_not_steer_the_terminal() {
-        assert_eq!(printable("a\u{1b}[31m\tb\u{9b}\n"), "a\\u{1b}[31m\tb\\u{9b}\n");
+        assert_eq!(printable("a\u{1b}[31m\tb\u{9b}\n\u{202e}"), "a\\u{1b}[31m\tb\\u{9b}\n\\u{202e}");
+        assert_eq!(&*tame(&"a\u{202e}\u{9b}é\r\n".into()), "a?????é\r\n");
         let diagnostics = vec![Diagnostic::error("x::E1", 1..2, "bad")];
         let findings = Findings { name: "a.json".into(), text: "a\u{1b}[2J\0".into(), diagnostics };
         let shown = findings.render(Look::PLAIN, Severity::Note);

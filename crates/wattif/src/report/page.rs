@@ -138,6 +138,7 @@ mod tests {
     use crate::settings::Settings;
     use wattif_formats::rtapp::Dialect;
     use wattif_lab::fnv;
+    use wattif_lab::table::steers;
     use wattif_model::Ns;
     use wattif_model::run::RunSpec;
 
@@ -176,6 +177,23 @@ mod tests {
         }
         let stamp = format!("<!-- wattif page, sources {sum:016x} -->");
         assert!(PAGE.contains(&stamp), "web/dist/report.html is not made of these sources: cargo xtask web");
+    }
+
+    /// The page writes the same characters as codes as tables and drawings do.
+    #[test]
+    fn page_and_tables_have_one_list_of_what_steers() {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for c in ('\0'..=char::MAX).filter(|c| steers(*c)).map(u32::from) {
+            match ranges.last_mut() {
+                Some((_, to)) if *to + 1 == c => *to = c,
+                _ => ranges.push((c, c)),
+            }
+        }
+        let code = |c: u32| if c > 0xffff { format!("\\u{{{c:x}}}") } else { format!("\\u{c:04x}") };
+        let range = |(from, to): (u32, u32)| if from == to { code(from) } else { code(from) + "-" + &code(to) };
+        let class = format!("/[{}]/gu", ranges.into_iter().map(range).collect::<String>());
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/src/format.ts");
+        assert!(std::fs::read_to_string(path).unwrap().contains(&class), "{class}");
     }
 
     #[test]

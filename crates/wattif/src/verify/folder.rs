@@ -65,7 +65,7 @@ impl VerifyReport {
 /// Replay every vector file and every recording below `dir`, or the one file it is; `done` is called after each file and case (from any thread).
 /// `traces` takes the traces of simulated cases.
 pub fn verify_dir(dir: &Path, traces: Option<&Path>, done: &(dyn Fn() + Sync)) -> Result<VerifyReport, Error> {
-    let one_file = dir.is_file().then(|| dir.to_path_buf());
+    let (asked, one_file) = (dir, dir.is_file().then(|| dir.to_path_buf()));
     let dir = one_file.as_ref().and_then(|file| file.parent()).unwrap_or(dir);
     let mut paths = Vec::new();
     match &one_file {
@@ -74,7 +74,7 @@ pub fn verify_dir(dir: &Path, traces: Option<&Path>, done: &(dyn Fn() + Sync)) -
     }
     if paths.is_empty() {
         return Err(Error::file(
-            dir,
+            asked,
             "neither vector files (csv, jsonl, gzipped or not) nor recordings (cases.json) here",
         ));
     }
@@ -90,6 +90,7 @@ pub fn verify_dir(dir: &Path, traces: Option<&Path>, done: &(dyn Fn() + Sync)) -
     for path in &cases {
         let mut folder = Recordings::open(path)?;
         folder.traces = traces.map(Path::to_path_buf);
+        folder.check_traces()?;
         recordings.extend(folder.verify(&|_| done()));
     }
     Ok(VerifyReport { schema: "wattif.verify/1", files, recordings })
@@ -267,6 +268,10 @@ mod tests {
     #[test]
     fn empty_and_truncated() {
         assert!(verify_dir(folder(&[]).path(), None, &|| {}).is_err());
+        let dir = folder(&[("other.json", "{}")]);
+        let other = dir.path().join("other.json");
+        let why = verify_dir(&other, None, &|| {}).unwrap_err().to_string();
+        assert!(why.starts_with(&format!("{}: ", other.display())), "{why}");
         let dir = folder(&[("x.csv.gz", "\u{1f}")]);
         assert!(read_text(&dir.path().join("x.csv.gz")).is_err());
         let whole: String = (0..20_000).map(|i| format!("{},{}\n", i, i * 7919 % 10_007)).collect();

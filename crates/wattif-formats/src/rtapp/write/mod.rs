@@ -397,7 +397,10 @@ impl<'w> Writer<'w> {
             Op::Spin { wall, .. } => lasting("runtime", self.us(wall)),
             Op::Sleep(time) => lasting("sleep", self.us(time)),
             Op::Device { device, service, .. } => {
-                lose("requests to devices became sleeps: nobody queues for another, and timer slack delays their ends");
+                lose(
+                    "requests to devices became sleeps: nobody queues for another, timer slack delays their ends, and idle \
+                     governors see them coming as their next timer",
+                );
                 if w.devices.get(*device as usize).is_some_and(|d| d.iowait) {
                     lose(
                         "sleeps for devices are no I/O wait: no governor boosts for it, and walt.io_is_busy sees none",

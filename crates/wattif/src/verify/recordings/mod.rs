@@ -20,6 +20,7 @@ pub mod pelt;
 
 use super::folder::{MAX_BYTES, bounded};
 use crate::error::Error;
+use crate::files::Files;
 use crate::load;
 use crate::run::Simulator;
 use crate::trace_file::TraceFile;
@@ -129,6 +130,18 @@ impl Recordings {
         }
     }
 
+    /// Refuses traces that would be written over what is read.
+    pub fn check_traces(&self) -> Result<(), Error> {
+        let Some(traces) = &self.traces else { return Ok(()) };
+        let read = |files: Files, case: &Case| {
+            let named = [&case.trace, &case.workload].into_iter().chain(&case.pelt_csv);
+            named.fold(files, |files, name| files.read(self.folder.join(name)))
+        };
+        let read = self.cases.iter().fold(Files::default(), read);
+        let written = self.cases.iter().map(|case| trace_of(traces, case));
+        read.each_written("--traces", written).check()
+    }
+
     /// Simulates and compares every case, on all cores; `done` is called after each.
     pub fn verify(&self, done: &(dyn Fn(&CaseReport) + Sync)) -> Vec<CaseReport> {
         let one = |case: &Case| {
@@ -184,7 +197,7 @@ impl Recordings {
         let Some(folder) = &self.traces else {
             return Simulator.run(spec, &mut [history]).map(drop).map_err(|e| e.to_string());
         };
-        let path = folder.join(format!("{}.txt", case.name));
+        let path = trace_of(folder, case);
         let mut trace = TraceFile::create(&path, None, Detail::Decisions, spec).map_err(|e| e.to_string())?;
         Simulator.run(spec, &mut [history, &mut trace]).map_err(|e| e.to_string())?;
         trace.finish().map_err(|e| e.to_string())
@@ -218,6 +231,11 @@ impl Recordings {
         }
         Ok((RunSpec { platform, workload, kernel, seed: 1, duration }, notes))
     }
+}
+
+/// Where the trace of a case goes.
+fn trace_of(folder: &Path, case: &Case) -> PathBuf {
+    folder.join(format!("{}.txt", case.name))
 }
 
 fn read(path: &Path) -> Result<String, Error> {
