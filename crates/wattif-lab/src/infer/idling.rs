@@ -3,7 +3,8 @@
 //! A trace shows when a CPU asked for a state and when it executed again. In between it draws the power of a busy CPU on its way in
 //! and on its way out. Both take as long as the platform says, and a state that several CPUs share is reached only while all of them
 //! sleep as deep: so the way in and out is that of the state that could be reached then. Of CPUs that leave such a state together the
-//! first takes its whole way out; the others began theirs when another CPU woke a thread for them, or half-way if nobody did.
+//! first, for which a thread was woken before all others, takes its whole way out; the others began theirs when another CPU woke a thread for
+//! them, or half-way if nobody did.
 //!
 //! Before its first event a CPU sleeps if that event ends a sleep or takes over from idle; in what is not known, the shallowest state
 //! is taken. One without any event is offline or asleep all along: it counts as in its deepest state. One that switches but has no
@@ -221,11 +222,16 @@ impl Sleeps<'_> {
         };
         let state = (0..=s.asked).rev().find(reached).unwrap_or(0);
         let scope = self.scope(cpu, state);
-        // Of those that leave a state of many at one time the first woke up.
-        let follows =
-            scope != Scope::Cpu && self.mates_in(cpu, scope).iter().any(|m| *m < cpu && self.leaves(*m, scope, s.left));
+        // Of those that leave a state of many at one time the first woke up: who was woken before all others, or, if nobody was, the first.
+        let rank = |cpu: CpuId, woken: Option<u64>| (woken.is_none(), woken, cpu);
+        let before =
+            |m: &CpuId| self.leaves(*m, scope, s.left).is_some_and(|mate| rank(*m, mate.woken) < rank(cpu, s.woken));
+        let follows = scope != Scope::Cpu && self.mates_in(cpu, scope).iter().any(before);
         let own = (0..=state).rev().find(|&i| self.scope(cpu, i) == Scope::Cpu).filter(|_| follows);
-        let asked = s.woken.map(|at| (at + self.platform.costs.ipi_ns).max(out(state))).filter(|at| *at <= s.left);
+        // The interrupt is sent when the wake-up is done, and on its way then.
+        let costs = &self.platform.costs;
+        let comes = |at: u64| at.saturating_add(costs.wakeup_ns + costs.ipi_ns);
+        let asked = s.woken.map(|at| comes(at).max(out(state))).filter(|at| *at <= s.left);
         let half = |own: usize| out(state) + (out(own) - out(state).min(out(own))) / 2;
         (inside, own.map_or(out(state), |own| asked.unwrap_or(half(own))))
     }
@@ -234,11 +240,11 @@ impl Sleeps<'_> {
         &self.mates[cpu.at()][usize::from(scope == Scope::Cluster)]
     }
 
-    /// Does a sleep of that scope end at this time?
-    fn leaves(&self, cpu: CpuId, scope: Scope, left: u64) -> bool {
+    /// The sleep of that scope that ends at this time.
+    fn leaves(&self, cpu: CpuId, scope: Scope, left: u64) -> Option<&Sleep> {
         let sleeps = &self.cpus[cpu.at()];
         let at = sleeps.partition_point(|s| s.left < left);
-        sleeps.get(at).is_some_and(|s| s.left == left && self.scope(cpu, s.asked) as u8 >= scope as u8)
+        sleeps.get(at).filter(|s| s.left == left && self.scope(cpu, s.asked) as u8 >= scope as u8)
     }
 
     /// Do all that share this state with a CPU sleep as deep at `at`, or leave it with that CPU?
