@@ -98,10 +98,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let last_group = w.groups.len() as u32 - 1;
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
-    let mut bound = super::affinity::companions(seen.clone(), &machine);
     let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
-    super::affinity::kin(&mut bound, seen.clone(), kind, &machine);
-    super::affinity::outvoted(&mut bound, seen, kind);
+    let bound = super::affinity::bound(seen, kind, &machine);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| {
