@@ -326,29 +326,34 @@ fn sleeps(steps: &[Step], alike: bool) -> Vec<bool> {
 
 /// Sleeps of equal length, or of a few lengths, between wake-ups at unequal distances: relative sleeps.
 fn sleeps_relatively(steps: &[Step]) -> bool {
-    let (lengths, intervals) = timers(steps);
+    let (lengths, intervals) = timers(steps, None);
     are_relative(&lengths, &intervals)
 }
 
-/// Threads of one kind that are forked one after another and sleep too seldom to tell anything alone: together they sleep relatively.
+/// Threads of one kind that are forked one after another and sleep too seldom to tell anything alone: together they sleep relatively. The
+/// timer of one that sleeps once would count from its birth.
 fn sleep_alike(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> BTreeSet<Pid> {
     let mut all: BTreeMap<&String, Vec<Pid>> = BTreeMap::new();
-    let seldom = |t: &Thread| t.parent.is_some() && timers(&t.steps).0.len() < MIN_SLEEPS;
+    let seldom = |t: &Thread| t.parent.is_some() && timers(&t.steps, None).0.len() < MIN_SLEEPS;
     threads.iter().filter(|(_, t)| seldom(t)).for_each(|(pid, _)| all.entry(&kinds[pid]).or_default().push(*pid));
     let together = |pids: &Vec<Pid>| {
-        let (lengths, intervals): (Vec<_>, Vec<_>) = pids.iter().map(|pid| timers(&threads[pid].steps)).unzip();
+        let of = |pid: &Pid| timers(&threads[pid].steps, Some(threads[pid].born));
+        let (lengths, intervals): (Vec<_>, Vec<_>) = pids.iter().map(of).unzip();
         are_relative(&lengths.concat(), &intervals.concat())
     };
     all.into_values().filter(together).flatten().collect()
 }
 
-/// How long it slept for each of its timers, and from each expiry to the next, ns.
-fn timers(steps: &[Step]) -> (Vec<f64>, Vec<f64>) {
+/// How long it slept for each of its timers, and from each expiry to the next, or from its birth to the only one, ns.
+fn timers(steps: &[Step], born: Option<u64>) -> (Vec<f64>, Vec<f64>) {
     let sleeps = steps.iter().filter_map(|s| match s {
         Step::Timer { until, since } if *since > 0 => Some(((until - since) as f64, *until as f64)),
         _ => None,
     });
-    let (lengths, expiries): (Vec<f64>, Vec<f64>) = sleeps.unzip();
+    let (lengths, mut expiries): (Vec<f64>, Vec<f64>) = sleeps.unzip();
+    if let ([_], Some(born)) = (&expiries[..], born) {
+        expiries.insert(0, born as f64);
+    }
     (lengths, expiries.windows(2).map(|w| w[1] - w[0]).collect())
 }
 
@@ -637,25 +642,27 @@ mod tests {
         assert!(!sleeps_relatively(&asleep((0..60).map(|i| (1_000, unlike(i * i))))), "any length");
     }
 
-    /// Children that sleep twice each, between work of any length; and some that wait for a beat.
+    /// Children that sleep three times, or once, between work of any length; and some that wait for a beat since their births.
     #[test]
     fn sleeps_of_children_together() {
-        let threads = |sleep: &dyn Fn(u64) -> u64| -> BTreeMap<Pid, Thread> {
+        let threads = |times: u64, sleep: &dyn Fn(u64) -> u64| -> BTreeMap<Pid, Thread> {
             let child = |pid: u64| {
                 let turn = |i: u64| {
                     let work = 500 + (pid * 7 + i) * 7_919 % 1_500;
                     (work, sleep(work))
                 };
                 let mut t = Thread::new(120);
-                (t.steps, t.parent) = (asleep((0..3).map(turn)), Some(Pid(1)));
+                (t.steps, t.parent, t.born) = (asleep((0..times).map(turn)), Some(Pid(1)), MS);
                 (Pid(pid as u32), t)
             };
             (2..12).map(child).collect()
         };
         let kinds: BTreeMap<Pid, String> = (2..12).map(|pid| (Pid(pid), "child".into())).collect();
-        assert_eq!(sleep_alike(&threads(&|_| 2_500), &kinds).len(), 10);
-        assert!(sleep_alike(&threads(&|work| 4_000 - work), &kinds).is_empty());
-        let mut two = threads(&|_| 2_500);
+        for times in [1, 3] {
+            assert_eq!(sleep_alike(&threads(times, &|_| 2_500), &kinds).len(), 10, "{times}");
+            assert!(sleep_alike(&threads(times, &|work| 4_000 - work), &kinds).is_empty(), "{times}");
+        }
+        let mut two = threads(3, &|_| 2_500);
         two.retain(|pid, _| pid.0 < 4);
         assert!(sleep_alike(&two, &kinds).is_empty(), "six tell nothing");
     }
