@@ -4,7 +4,7 @@
 //! with its own, without a pause. Whoever asks as many times whenever it works shows what is missing: where it woke fewer and no thread of
 //! the pool waited, the rest was hidden. The stretches in which threads of the pool were busy then hold the work of more than one request.
 
-use super::joins::{Waits, insert, kind_of_wait, token_waits, within};
+use super::joins::{Place, Waits, insert, kind_of_wait, token_waits, within};
 use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,16 +70,16 @@ fn ask_pool(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize 
         return 0;
     }
     let first = *pool.first().expect("a pool has threads");
-    let mut inserts: BTreeMap<Pid, Vec<(usize, Step)>> = BTreeMap::new();
+    let mut inserts: BTreeMap<Pid, Vec<(Place, Step)>> = BTreeMap::new();
     for (by, before, at) in &asked {
-        inserts.entry(*by).or_default().push((*before, Step::Post { to: first, at: *at }));
+        inserts.entry(*by).or_default().push(((*before, 0), Step::Post { to: first, at: *at }));
     }
     for job in jobs.iter().filter(|j| !j.hidden.is_empty()) {
         let work = Step::Work(job.units_each().max(1));
         threads.get_mut(&job.pid).expect("it has jobs").steps[job.step] = work.clone();
         let of = inserts.entry(job.pid).or_default();
         for &(by, since) in &job.hidden {
-            of.extend([Step::Token { by, since, at: since }, work.clone()].map(|s| (job.step + 1, s)));
+            of.extend([Step::Token { by, since, at: since }, work.clone()].map(|s| ((job.step + 1, 0), s)));
         }
     }
     for (pid, of) in inserts {
