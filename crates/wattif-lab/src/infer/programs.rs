@@ -44,8 +44,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let joined = super::joins::join(&mut threads, &kinds);
     let clients = servers::serve(&mut threads, &kinds, options.counted);
     let families = super::pools::families(recording, &threads);
-    let pools = super::pools::pools(&threads, |pid| &families[&pid]);
-    let hidden = super::requests::ask(&mut threads, &pools);
+    let mut pools = super::pools::pools(&mut threads, |pid| &families[&pid]);
+    let asked = super::requests::ask(&mut threads, &mut pools);
     let sleep_alike = sleep_alike(&threads, &kinds);
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid));
     let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);
@@ -68,6 +68,11 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         barriers: barriers.keys().copied().zip(0..).collect(),
         mutexes: mutexes.iter().copied().zip(0..).collect(),
         spaces: channels.spaces.keys().copied().zip(0..).collect(),
+        shared: pools
+            .iter()
+            .filter_map(|(pid, first)| Some((*pid, asked.semaphores.iter().position(|of| of == first)?)))
+            .map(|(pid, nth)| (pid, (channels.spaces.len() + nth) as u32))
+            .collect(),
         index,
     };
     let mut w = Workload {
@@ -91,6 +96,12 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             .spaces
             .iter()
             .map(|(pid, initial)| SemaphoreSpec::new(format!("space of {}-{pid}", recording.comm(*pid)), *initial))
+            .chain(
+                asked
+                    .semaphores
+                    .iter()
+                    .map(|pid| SemaphoreSpec::new(format!("asks {}-{pid}", recording.comm(*pid)), 0)),
+            )
             .collect(),
         groups: groups(recording),
         ..Workload::default()
@@ -155,7 +166,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if !pools.is_empty() {
         out.notes.push(format!("{} threads taken as pools: whoever of them waits takes the next request", pools.len()));
     }
-    if hidden > 0 {
+    if asked.hidden > 0 {
+        let hidden = asked.hidden;
         out.notes.push(format!("{hidden} requests put in for which no thread of a pool was free"));
     }
     if !barriers.is_empty() {
@@ -388,6 +400,8 @@ struct Programs<'a> {
     conds: BTreeMap<Pid, u32>,
     /// Semaphores, by whose buffer's space they count.
     spaces: BTreeMap<Pid, u32>,
+    /// Semaphores that threads of a pool take their requests from.
+    shared: BTreeMap<Pid, u32>,
     sleep_alike: BTreeSet<Pid>,
     calibration: u64,
     /// Names of tasks whose late threads start again from now.
@@ -468,13 +482,15 @@ impl Programs<'_> {
                 Step::Device { ns, .. } => Op::Device { device: 0, service: Amount::Fixed(ns) },
                 Step::Interrupt { ns, .. } => Op::Device { device: 1, service: Amount::Fixed(ns) },
                 Step::Sleep { ns, .. } => Op::Sleep(Amount::Fixed(ns)),
-                Step::Token { .. } => match self.conds.get(&pid) {
-                    Some(&cond) => Op::Wait { cond, mutex: None },
-                    None => Op::Get(self.queues[&Queue::Wakes(pid)]),
+                Step::Token { .. } => match (self.conds.get(&pid), self.shared.get(&pid)) {
+                    (Some(&cond), _) => Op::Wait { cond, mutex: None },
+                    (_, Some(&semaphore)) => Op::SemWait(semaphore),
+                    _ => Op::Get(self.queues[&Queue::Wakes(pid)]),
                 },
-                Step::Post { to, .. } => match self.conds.get(&to) {
-                    Some(&cond) => Op::Broadcast(cond),
-                    None => Op::Put { queue: self.queues[&Queue::Wakes(to)], forward: false },
+                Step::Post { to, .. } => match (self.conds.get(&to), self.shared.get(&to)) {
+                    (Some(&cond), _) => Op::Broadcast(cond),
+                    (_, Some(&semaphore)) => Op::SemPost(semaphore),
+                    _ => Op::Put { queue: self.queues[&Queue::Wakes(to)], forward: false },
                 },
                 Step::Get(queue) => Op::Get(self.queues[&queue]),
                 Step::Put(queue) => Op::Put { queue: self.queues[&queue], forward: false },
