@@ -22,7 +22,10 @@ fn platform(toml: &str) -> wattif_model::platform::Platform {
 #[test]
 fn a_board() {
     let imported = dtb::import(&blob("board"), "board", None);
-    let expected = ["CPUs without the status `okay` are left out, and the numbers of others go on: `cpu@102`"];
+    let expected = [
+        "CPUs without the status `okay` are left out, and the numbers of others go on: `cpu@102`",
+        "CPUs 0-1: 1 operating points are for boost, which is off (turbo-mode); they were left out",
+    ];
     assert_eq!(messages(&imported), expected);
     let p = platform(&imported.toml.unwrap());
     assert_eq!((p.nr_cpus(), p.domains.len(), p.clusters.len()), (4, 2, 2));

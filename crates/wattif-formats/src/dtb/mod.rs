@@ -381,15 +381,20 @@ fn energy_model(cpus: &[u32], opps: &mut [Opp], coefficient: Option<u32>, findin
     }
 }
 
-/// Which of its speed bins a chip is, and which revision, its driver finds out.
+/// Which of its speed bins a chip is, and which revision, its driver finds out; boost is somebody's choice.
 fn choices(cpus: &[u32], table: &Node, findings: &mut Vec<Diagnostic>) {
-    let points = || table.children.iter().filter(|n| n.enabled() && !n.has("turbo-mode")).take(256);
+    let enabled = || table.children.iter().filter(|n| n.enabled());
+    let points = || enabled().filter(|n| !n.has("turbo-mode")).take(256);
     let mut note = |message: String| {
         findings.push(Diagnostic::note("dtb::N01", 0..0, format!("CPUs {}: {message}", list(cpus))));
     };
     let hardware = points().filter(|n| n.has("opp-supported-hw")).count();
     if hardware > 0 {
         note(format!("{hardware} operating points are for some revisions only (opp-supported-hw); all were taken"));
+    }
+    let turbo = enabled().filter(|n| n.has("turbo-mode")).count();
+    if turbo > 0 {
+        note(format!("{turbo} operating points are for boost, which is off (turbo-mode); they were left out"));
     }
     let bins: BTreeSet<&str> = points().filter_map(speed_bin).collect();
     if !bins.is_empty() {

@@ -7,7 +7,8 @@
 //! Of two threads of one CPU only the one that waits tells. The other one, which met it again and again, either of them woken while the
 //! other ran, and never left, is bound to the same CPU (`companions`). Threads of one kind have their CPUs together (`kin`): what one of
 //! them is bound to, and what more of them than it has CPUs never left. Of threads of one kind, some of which stay and more of which
-//! roam, none is bound.
+//! roam, none is bound (`outvoted`), and with them goes who shared a CPU with them. A thread that preempts at most of its wake-ups, on CPUs
+//! that others are bound to, is bound to those as well (`squeezed_in`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::{Cpu, Platform};
@@ -44,6 +45,8 @@ const KIN_SIGNS: u64 = 50;
 const KIN_SIGNS_OF: u64 = 100;
 /// Instead, so often each was switched in on CPUs from which placement by energy takes free threads.
 const KIN_TIMES: u32 = 200;
+/// CPUs need about as high a clock as the loudest, if they lack one part in so many.
+const ABOUT_OF: u64 = 4;
 /// So many different sets of idle CPUs are kept of a thread.
 const KINDS: usize = 64;
 /// Who computes for so long on a small CPU while a larger one is idle would have been moved there; so long together means that it may not.
@@ -134,8 +137,9 @@ pub struct Machine {
     /// CPUs on which no scheduler leaves a thread waiting while another one is idle: one of the same capacity, and any.
     pub beside_equal: CpuSet,
     pub beside_any: CpuSet,
-    /// CPUs from which energy-aware placement takes threads, so that their domain's clock can be slower.
+    /// CPUs from which energy-aware placement takes threads, so that their domain's clock can be slower; and the capacity that each needs.
     pub relieved: CpuSet,
+    pub wanted: Vec<u64>,
     /// Its CPUs differ, and it has an energy model.
     pub by_energy: bool,
     /// CPUs of one capacity, and CPUs that share a cache.
@@ -162,6 +166,7 @@ impl Machine {
             beside_any: unless(platform.is_asymmetric()),
             by_energy: packs,
             relieved: cpus().filter(|c| packs && !util.is_empty() && is_loud(platform, util, *c)).collect(),
+            wanted: util.iter().map(|util| wanted(*util)).collect(),
             kinds: sets(&|c| c.capacity),
             caches: sets(&|c| c.llc),
         }
@@ -170,6 +175,16 @@ impl Machine {
     /// Are these half of the CPUs of one kind, or less?
     fn is_part(&self, cpus: &CpuSet) -> bool {
         self.kinds.iter().any(|kind| cpus.is_subset(kind) && 2 * cpus.len() <= kind.len())
+    }
+
+    /// Would placement by energy take threads from these CPUs? Another one that needs about as high a clock leaves nothing to be saved.
+    fn relieves(&self, cpus: &CpuSet) -> bool {
+        let wanted = |c: CpuId| self.wanted.get(c.at()).copied().unwrap_or(0);
+        let own = cpus.iter().map(wanted).max().unwrap_or(0);
+        let kinds = self.kinds.iter().filter(|kind| kind.intersects(cpus));
+        let mut others = kinds.flat_map(CpuSet::iter).filter(|c| self.relieved.contains(*c) && !cpus.contains(*c));
+        let loud = |c: CpuId| self.beside_equal.contains(c) || self.relieved.contains(c);
+        cpus.iter().all(loud) && others.all(|c| ABOUT_OF * wanted(c) < (ABOUT_OF - 1) * own)
     }
 
     /// Would a wake-up of a thread with these CPUs have found `cpu`? Among CPUs of one kind it looks at those with the same cache.
@@ -183,10 +198,15 @@ impl Machine {
 /// Does this CPU make its domain's clock run faster than the two slowest, while another one of the domain hardly needs it?
 fn is_loud(platform: &Platform, util: &[u64], cpu: CpuId) -> bool {
     let domain = &platform.domains[platform.cpus[cpu.at()].domain.at()];
-    let wanted = |c: CpuId| util[c.at()] + util[c.at()] / 4; // schedutil's headroom
+    let wanted = |c: CpuId| wanted(util[c.at()]);
     let slow = domain.opps.get(1).map_or(u64::MAX, |opp| opp.capacity.into());
     let loudest = domain.cpus.iter().map(wanted).max().unwrap_or(0);
     wanted(cpu) > slow && 2 * wanted(cpu) >= loudest && domain.cpus.iter().any(|c| wanted(c) <= slow)
+}
+
+/// Utilisation with schedutil's headroom.
+fn wanted(util: u64) -> u64 {
+    util + util / 4
 }
 
 impl Evidence {
@@ -268,8 +288,8 @@ impl Evidence {
         let waits = self.equal.waits(machine);
         let squeezed = waits.squeezes >= SQUEEZES.max(self.times / SQUEEZED_OF) && self.keeps_to(&self.equal, machine);
         let at = &self.equal.seen_since;
-        let relieved = || at.iter().all(|c| machine.beside_equal.contains(c) || machine.relieved.contains(c));
-        if squeezed && at.is_subset(&machine.beside_equal) || binds(&self.equal) && relieved() {
+        let full = at.is_subset(&machine.beside_equal);
+        if squeezed && full || binds(&self.equal) && (full || machine.relieves(at)) {
             return Some(self.equal.seen_since.clone());
         }
         if binds(&self.any) && self.any.seen_since.is_subset(&machine.beside_any) {
@@ -304,36 +324,94 @@ impl Evidence {
         let often = if machine.beside_equal.contains(cpu) { MEETINGS } else { MEETINGS_PACKED };
         (self.meetings >= often).then_some(cpu)
     }
+
+    /// It ran on none but these CPUs, and was woken there while another thread ran most of the times, beside idle ones that are none of them.
+    fn is_squeezed_in(&self, cpus: &CpuSet, machine: &Machine) -> bool {
+        let squeezes = self.equal.outside(cpus, machine).squeezes;
+        squeezes >= SQUEEZES.max(self.times / 2)
+            && self.seen_on.is_subset(cpus)
+            && cpus.is_subset(&machine.beside_equal)
+    }
 }
 
-/// CPUs of all threads: what each of them tells, and whose CPU a bound one of them shares.
-pub fn companions<'a>(
+/// CPUs of the threads that are bound: by what each tells itself, by its kind, or by those whose CPUs it shares.
+pub fn bound<'a, 'k>(
     threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)> + Clone,
+    kind: impl Fn(Pid) -> &'k str,
     machine: &Machine,
 ) -> BTreeMap<Pid, CpuSet> {
-    let (mut all, mut alone) = (BTreeMap::new(), CpuSet::default());
-    for (pid, seen, comm) in threads.clone() {
-        let Some(cpus) = seen.cpus(comm, machine) else { continue };
-        // Each CPU has its kernel threads.
-        if cpus.len() == 1 && seen.named(comm).is_none() {
-            cpus.iter().for_each(|cpu| alone.insert(cpu));
+    let own = |(pid, seen, comm): (Pid, &Evidence, &str)| Some((pid, seen.cpus(comm, machine)?));
+    let mut firm: BTreeMap<Pid, CpuSet> = threads.clone().filter_map(own).collect();
+    let mut all = firm.clone();
+    companions(&mut all, threads.clone(), machine);
+    kin(&mut all, threads.clone(), &kind, machine);
+    kin(&mut firm, threads.clone(), &kind, machine);
+    loop {
+        outvoted(&mut all, threads.clone(), &kind);
+        firm.retain(|pid, _| all.contains_key(pid));
+        let alone = alone(&firm, threads.clone());
+        let left = |(pid, seen, _): &(Pid, &Evidence, &str)| {
+            all.contains_key(pid)
+                && !firm.contains_key(pid)
+                && seen.met_on(machine).is_some_and(|cpu| !alone.contains(cpu))
+        };
+        let left: Vec<Pid> = threads.clone().filter(left).map(|t| t.0).collect();
+        if left.is_empty() {
+            break;
         }
-        all.insert(pid, cpus);
+        left.iter().for_each(|pid| drop(all.remove(pid)));
     }
-    for (pid, seen, _) in threads {
-        if let Some(cpu) = seen.met_on(machine).filter(|cpu| alone.contains(*cpu) && !all.contains_key(&pid)) {
-            all.insert(pid, CpuSet::one(cpu));
-        }
+    if squeezed_in(&mut all, threads.clone(), machine) {
+        outvoted(&mut all, threads, kind);
     }
     all
 }
 
-/// Threads of one kind run one program, which mostly binds them together: to the CPUs that one is bound to, if most of the kind keep to them,
-/// or to those that all of them keep to, though they are more than these CPUs.
-pub fn kin<'a>(
+/// CPUs that threads are bound to alone, but for the kernel's threads, which each CPU has.
+fn alone<'a>(bound: &BTreeMap<Pid, CpuSet>, threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>) -> CpuSet {
+    let own = |(pid, seen, comm): (Pid, &Evidence, &str)| bound.get(&pid).filter(|_| seen.named(comm).is_none());
+    threads.filter_map(own).filter(|cpus| cpus.len() == 1).flat_map(CpuSet::iter).collect()
+}
+
+/// Who shares the CPU of a thread that is bound to it.
+fn companions<'a>(
+    bound: &mut BTreeMap<Pid, CpuSet>,
+    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)> + Clone,
+    machine: &Machine,
+) {
+    let alone = alone(bound, threads.clone());
+    for (pid, seen, _) in threads {
+        if let Some(cpu) = seen.met_on(machine).filter(|cpu| alone.contains(*cpu)) {
+            bound.entry(pid).or_insert_with(|| CpuSet::one(cpu));
+        }
+    }
+}
+
+/// Who mostly preempts others on a set of CPUs that threads are bound to, and never left it, has that set, too. Is there any?
+fn squeezed_in<'a>(
     bound: &mut BTreeMap<Pid, CpuSet>,
     threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
-    kind: impl Fn(Pid) -> &'a str,
+    machine: &Machine,
+) -> bool {
+    let mut sets: BTreeMap<Vec<CpuId>, usize> = BTreeMap::new();
+    bound.values().filter(|set| set.len() > 1).for_each(|set| *sets.entry(set.iter().collect()).or_default() += 1);
+    let mut sets: Vec<(usize, CpuSet)> = sets.into_iter().map(|(set, n)| (n, set.into_iter().collect())).collect();
+    sets.sort_by_key(|set| std::cmp::Reverse(set.0));
+    let before = bound.len();
+    for (pid, seen, _) in threads {
+        if let Some((_, set)) = sets.iter().find(|(_, set)| seen.is_squeezed_in(set, machine)) {
+            bound.entry(pid).or_insert_with(|| set.clone());
+        }
+    }
+    bound.len() > before
+}
+
+/// Threads of one kind run one program, which mostly binds them together: to the CPUs that one is bound to, if most of the kind keep to them,
+/// or to those that all of them keep to, though they are more than these CPUs.
+fn kin<'a, 'k>(
+    bound: &mut BTreeMap<Pid, CpuSet>,
+    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
+    kind: impl Fn(Pid) -> &'k str,
     machine: &Machine,
 ) {
     let mut kinds: BTreeMap<&str, Vec<(Pid, &Evidence)>> = BTreeMap::new();
@@ -371,10 +449,10 @@ fn keep_to(all: &[(Pid, &Evidence)], cpus: &CpuSet, machine: &Machine) -> bool {
 }
 
 /// Takes those back of whose kind more roam than stay, but for the kernel's threads of a CPU.
-pub fn outvoted<'a>(
+fn outvoted<'a, 'k>(
     bound: &mut BTreeMap<Pid, CpuSet>,
     threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
-    kind: impl Fn(Pid) -> &'a str,
+    kind: impl Fn(Pid) -> &'k str,
 ) {
     let mut votes: BTreeMap<&str, (Vec<Pid>, usize)> = BTreeMap::new();
     for (pid, seen, _) in threads.filter(|(_, seen, comm)| seen.named(comm).is_none()) {
@@ -571,27 +649,32 @@ mod tests {
         runs(&mut gone, CpuId(2), 0, cpus(&[]), false);
         let (waits, preempts, once, packed) = (of(40, 4 * MS), of(30, 5_000), of(3, 5_000), of(60, 5_000));
         let threads = [(1, &waits), (2, &preempts), (3, &once), (4, &gone)].map(|(pid, e)| (Pid(pid), e, "t"));
-        let bound = |threads: &[(Pid, &Evidence, &'static str)], full| -> Vec<u32> {
-            companions(threads.iter().copied(), &machine(full)).keys().map(|pid| pid.0).collect()
+        let kind = |pid: Pid| ["a", "b", "c", "d"][pid.0 as usize % 4];
+        let bound_of = |threads: &[(Pid, &Evidence, &'static str)], full| -> Vec<u32> {
+            bound(threads.iter().copied(), kind, &machine(full)).keys().map(|pid| pid.0).collect()
         };
-        assert_eq!(bound(&threads, true), [1, 2]);
-        assert_eq!(bound(&threads[1..], true), [0; 0], "nobody is bound there");
+        assert_eq!(bound_of(&threads, true), [1, 2]);
+        assert_eq!(bound_of(&threads[1..], true), [0; 0], "nobody is bound there");
         let voted = |roaming: u32| {
             let all = threads.iter().copied().chain((10..10 + roaming).map(|pid| (Pid(pid), &gone, "t")));
-            let mut bound = companions(all.clone(), &machine(true));
-            outvoted(&mut bound, all, |_| "t");
-            bound.len()
+            bound(all, |_| "t", &machine(true)).len()
         };
         assert_eq!((voted(1), voted(2)), (2, 0), "one of its kind has gone elsewhere already");
+        // The thread that waits is of the kind of those that roam, the one that preempts it is not.
+        let freed = |roaming: u32| {
+            let all = threads[..2].iter().copied().chain((10..10 + roaming).map(|pid| (Pid(pid), &gone, "t")));
+            bound(all, |pid| if pid.0 == 2 { "own" } else { "t" }, &machine(true)).len()
+        };
+        assert_eq!((freed(1), freed(2)), (2, 0), "nobody is bound there any more");
         let kthread = (Pid(9), &once, "kworker/1:0");
-        assert_eq!(bound(&[threads[1], kthread], true), [9], "each CPU has its kernel threads");
+        assert_eq!(bound_of(&[threads[1], kthread], true), [9], "each CPU has its kernel threads");
         // A real-time thread that waits is bound, although placement by energy packs the fair ones.
         let idle = cpus(&[0, 2]);
         let mut e = Evidence::default();
         let beside = Beside { idle: &idle, equal: &idle, met: true, urgent: true, busy_ns: 0 };
         (0..10).for_each(|_| e.runs(CpuId(1), 4 * MS, &beside));
         let threads = [(1, &e), (2, &preempts), (3, &packed)].map(|(pid, e)| (Pid(pid), e, "t"));
-        assert_eq!(bound(&threads, false), [1, 3]);
+        assert_eq!(bound_of(&threads, false), [1, 3]);
     }
 
     /// Half of its long waits are beside its own CPUs, or beside none.
@@ -674,6 +757,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cpu_that_makes_the_clock_fast() {
+        let mut e = Evidence::default();
+        (0..40).for_each(|_| runs(&mut e, CpuId(1), 4 * MS, cpus(&[3]), false));
+        let of = |relieved: &[u32], other: u64| {
+            let wanted = vec![10, 400, other, 10, 10, 400];
+            e.cpus("t", &Machine { relieved: cpus(relieved), wanted, ..machine(false) })
+        };
+        assert_eq!(of(&[], 10), None);
+        assert_eq!(of(&[1, 5], 10), Some(cpus(&[1])), "it would have been taken away");
+        assert_eq!(of(&[1, 2], 290), Some(cpus(&[1])));
+        assert_eq!(of(&[1, 2], 310), None, "that saves nothing while another is about as busy");
+    }
+
+    #[test]
     fn who_moves_often_between_some_cpus() {
         let mut e = Evidence::default();
         (0..4).for_each(|i| runs(&mut e, CpuId(i % 2), MS, cpus(&[3]), false));
@@ -692,11 +789,8 @@ mod tests {
             e
         };
         let bound = |all: &[&Evidence], full| -> Vec<CpuSet> {
-            let all = || all.iter().zip(1..).map(|(e, pid)| (Pid(pid), *e, "worker"));
-            let mut bound = companions(all(), &machine(full));
-            kin(&mut bound, all(), |_| "worker", &machine(full));
-            outvoted(&mut bound, all(), |_| "worker");
-            bound.into_values().collect()
+            let all = all.iter().zip(1..).map(|(e, pid)| (Pid(pid), *e, "worker"));
+            bound(all, |_| "worker", &machine(full)).into_values().collect()
         };
         let (some, few, none) = (moves(20), moves(14), moves(0));
         assert_eq!(bound(&[&some, &some, &none], true), [], "40 moves");
@@ -739,6 +833,31 @@ mod tests {
         (0..40).for_each(|i| runs(&mut own, CpuId(i % 2), 4 * MS, cpus(&[3]), false));
         assert_eq!(bound(&[&own, &none], true), vec![cpus(&[0, 1]); 2]);
         assert_eq!(bound(&[&own, &none, &elsewhere, &elsewhere], true), [], "half of them roam");
+    }
+
+    /// One that preempts others on two CPUs beside an idle third, and seldom moves.
+    #[test]
+    fn who_preempts_on_the_cpus_of_others() {
+        let of = |times: u32| {
+            let mut e = Evidence::default();
+            (0..times).for_each(|i| runs(&mut e, CpuId(i / 60), 5_000, cpus(&[1 - i / 60, 3]), true));
+            e
+        };
+        let mut waits = Evidence::default();
+        (0..40).for_each(|i| runs(&mut waits, CpuId(i % 2), 4 * MS, cpus(&[3]), false));
+        let (urgent, seldom) = (of(120), of(49));
+        let mut mostly_alone = of(120);
+        (0..200).for_each(|_| runs(&mut mostly_alone, CpuId(0), 0, cpus(&[]), false));
+        let mut elsewhere = of(120);
+        runs(&mut elsewhere, CpuId(2), 0, cpus(&[]), false);
+        let threads = |all: &[usize], full| {
+            let evidence = [&waits, &urgent, &seldom, &mostly_alone, &elsewhere];
+            let all = all.iter().map(|i| (Pid(*i as u32), evidence[*i], "t")).collect::<Vec<_>>();
+            bound(all.into_iter(), |pid| ["a", "b", "c", "d", "e"][pid.0 as usize], &machine(full))
+        };
+        assert_eq!(threads(&[0, 1, 2, 3, 4], true), [0, 1].map(|pid| (Pid(pid), cpus(&[0, 1]))).into());
+        assert_eq!(threads(&[1], true), BTreeMap::new(), "nobody is bound there");
+        assert_eq!(threads(&[0, 1], false), BTreeMap::new(), "placement by energy packs");
     }
 
     #[test]

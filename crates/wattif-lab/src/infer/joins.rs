@@ -2,7 +2,9 @@
 //!
 //! Workers that wake a collector at the end of their work leave no event where the collector is busy, or waits for something else.
 //! Whether they always wake it shows where it waits for a thread at that time: then a wake-up that is not there was not asked for. If there
-//! is hardly ever one missing, those that could not be seen are put in, and the collector takes them before its next wait.
+//! is hardly ever one missing, those that could not be seen are put in, and the collector takes them before its next wait. A collector that
+//! has asked the worker, and else waits for the reply so much work later, takes it there: whoever is preempted by the thread that it asks does
+//! not wait for it, and on a busy machine that may be the rule.
 //!
 //! Unless they were lost: who does one job for each wake-up, and blocks after it although it was woken again meanwhile, waits for a
 //! condition, which nobody keeps for it.
@@ -18,7 +20,7 @@ const MIN_SEEN: usize = 8;
 const REFUSED_OF: usize = 20;
 /// Of so many one is hidden at least; otherwise wake-ups say all.
 const HIDDEN_OF: usize = 50;
-/// For each that is seen so many may be hidden: who is seen to be woken once in a while hands a lock over, say.
+/// For each that is seen so many may be hidden, unless they are replies: who is seen to be woken once in a while hands a lock over, say.
 const HIDDEN_MOST: usize = 4;
 
 /// So many of 100 jobs of a thread are alike, within one part in so many of their median; one of twice the work is two.
@@ -33,6 +35,15 @@ pub(super) struct Joined {
     pub hidden: usize,
     /// Threads whose wake-ups are lost while they are busy.
     pub forgetful: BTreeSet<Pid>,
+}
+
+/// A wake-up that was not seen: of whom by whom, before which of the waker's steps, when, and where it is taken, if it is a reply.
+struct Hidden {
+    by: Pid,
+    to: Pid,
+    before: usize,
+    at: u64,
+    reply: Option<Place>,
 }
 
 /// Names of the workers, what they waited for before and after their work, and the collector.
@@ -74,46 +85,110 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         .map(|(pid, t)| (*pid, token_waits(&t.steps)))
         .filter(|(_, waits)| waits.len() >= MIN_SEEN)
         .collect();
-    let joins: Vec<(Pid, Seen)> = seen(threads, kinds, &waits)
+    let few = |s: &Seen| s.hidden.len() <= HIDDEN_MOST * s.posted;
+    let joins: Vec<(Pid, Seen, Vec<Option<Place>>)> = seen(threads, kinds, &waits)
         .into_iter()
-        .map(|((.., to), s)| (to, s))
         .filter(|(_, s)| s.posted >= MIN_SEEN && s.refused * REFUSED_OF <= s.posted)
-        .filter(|(_, s)| s.hidden.len() * HIDDEN_OF > s.posted && s.hidden.len() <= HIDDEN_MOST * s.posted)
+        .filter(|(_, s)| s.hidden.len() * HIDDEN_OF > s.posted)
+        .map(|((kind, _, to), s)| (to, replies(&threads[&to].steps, &s.hidden, |by| kinds[&by] == kind), s))
+        .filter(|(_, replies, s)| {
+            few(s) || replies.iter().flatten().count() * REFUSED_OF >= (REFUSED_OF - 1) * replies.len()
+        })
+        .map(|(to, replies, s)| (to, s, replies))
         .collect();
-    let due: BTreeSet<Pid> = joins.iter().filter(|(_, s)| s.is_one_job()).map(|(to, _)| *to).collect();
-    let hidden: Vec<(Pid, Pid, usize, u64)> = joins
+    let due: BTreeSet<Pid> = joins.iter().filter(|(_, s, _)| s.is_one_job()).map(|(to, ..)| *to).collect();
+    let hidden: Vec<Hidden> = joins
         .into_iter()
-        .flat_map(|(to, s)| s.hidden.into_iter().map(move |(by, before, at)| (by, to, before, at)))
+        .flat_map(|(to, s, replies)| {
+            let of = s.hidden.into_iter().zip(replies);
+            of.map(move |((by, before, at), reply)| Hidden { by, to, before, at, reply })
+        })
         .collect();
     let mut while_busy: BTreeMap<Pid, Vec<u64>> = BTreeMap::new();
-    hidden.iter().for_each(|&(_, to, _, at)| while_busy.entry(to).or_default().push(at));
+    // A reply that was lost would be waited for in vain.
+    let lost = hidden.iter().filter(|h| h.reply.is_none());
+    lost.for_each(|h| while_busy.entry(h.to).or_default().push(h.at));
     let by_one = |to: &Pid| {
-        let wakers: BTreeSet<&String> = hidden.iter().filter(|h| h.1 == *to).map(|h| &kinds[&h.0]).collect();
+        let wakers: BTreeSet<&String> = hidden.iter().filter(|h| h.to == *to).map(|h| &kinds[&h.by]).collect();
         let mut waits = threads[to].steps.iter().filter(|s| s.waits());
         wakers.len() == 1 && waits.all(|s| matches!(s, Step::Token { by, .. } if wakers.contains(&kinds[by])))
     };
     while_busy.retain(|to, at| due.contains(to) && by_one(to) && forgets(&threads[to].steps, at));
     let forgetful: BTreeSet<Pid> = while_busy.into_keys().collect();
-    let mut inserts: BTreeMap<Pid, Vec<(usize, Step)>> = BTreeMap::new();
+    let mut inserts: BTreeMap<Pid, Vec<(Place, Step)>> = BTreeMap::new();
     let mut blocked: BTreeMap<Pid, Vec<(usize, u64)>> = BTreeMap::new();
     let mut kept = 0;
-    for &(by, to, before, at) in &hidden {
+    for &Hidden { by, to, before, at, reply } in &hidden {
+        let post = ((before, 0), Step::Post { to, at });
         if forgetful.contains(&to) {
-            inserts.entry(by).or_default().push((before, Step::Post { to, at }));
+            inserts.entry(by).or_default().push(post);
             continue;
         }
         kept += 1;
-        // The first of its waits that began later.
+        // Where it waits for a reply, or the first of its waits that began later.
         let waits = blocked.entry(to).or_insert_with(|| blocks(&threads[&to].steps));
-        if let Some(&(next, _)) = waits.get(waits.partition_point(|(_, since)| *since <= at)) {
-            inserts.entry(by).or_default().push((before, Step::Post { to, at }));
-            inserts.entry(to).or_default().push((next, Step::Token { by, since: at, at }));
+        let next = waits.get(waits.partition_point(|(_, since)| *since <= at)).map(|(next, _)| (*next, 0));
+        if let Some(place) = reply.or(next) {
+            inserts.entry(by).or_default().push(post);
+            inserts.entry(to).or_default().push((place, Step::Token { by, since: at, at }));
         }
     }
     for (pid, of) in inserts {
         insert(&mut threads.get_mut(&pid).expect("it has steps").steps, of);
     }
     Joined { hidden: kept, forgetful }
+}
+
+/// Where the collector takes each of these hidden wake-ups, if it asks for them: so much work behind a request as those that it waits for come
+/// after theirs.
+fn replies(steps: &[Step], hidden: &[(Pid, usize, u64)], of_kind: impl Fn(Pid) -> bool) -> Vec<Option<Place>> {
+    // Requests: whom, when and where.
+    let mut asked: BTreeMap<Pid, Vec<(u64, usize)>> = BTreeMap::new();
+    let (mut open, mut units): (BTreeMap<Pid, u64>, u64) = (BTreeMap::new(), 0);
+    let (mut seen, mut after) = (0, Vec::new());
+    for (i, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Work(more) => units += more,
+            Step::Post { to, at } if of_kind(to) => {
+                asked.entry(to).or_default().push((at, i));
+                open.insert(to, units);
+            }
+            Step::Token { by, .. } if of_kind(by) => {
+                seen += 1;
+                after.extend(open.get(&by).map(|before| units - before));
+            }
+            _ => {}
+        }
+        if step.waits() {
+            open.clear();
+        }
+    }
+    if seen * (REFUSED_OF - 1) > after.len() * REFUSED_OF {
+        return vec![None; hidden.len()];
+    }
+    let Some(usual) = median(&mut after) else { return vec![None; hidden.len()] };
+    let mut taken: BTreeSet<usize> = BTreeSet::new();
+    let place = |&(by, _, at): &(Pid, usize, u64)| {
+        let of = asked.get(&by)?;
+        let (_, request) = of[of.partition_point(|(then, _)| *then <= at).checked_sub(1)?];
+        let wait = (request..steps.len()).find(|i| steps[*i].waits()).unwrap_or(steps.len());
+        // It did not sleep before the reply was there.
+        let awake = steps.get(wait).is_none_or(|s| s.blocked_since().is_some_and(|since| since >= at));
+        (awake && taken.insert(request)).then(|| behind(steps, request, wait, usual))
+    };
+    hidden.iter().map(place).collect()
+}
+
+/// So much work behind a step, and before another one.
+fn behind(steps: &[Step], step: usize, end: usize, mut units: u64) -> Place {
+    for (i, s) in steps.iter().enumerate().take(end).skip(step + 1) {
+        match *s {
+            Step::Work(more) if units < more => return (i, units),
+            Step::Work(more) => units -= more,
+            _ => {}
+        }
+    }
+    (end, 0)
 }
 
 /// Does a thread that does one job for each wake-up, and waits for nothing else, do no more where it was woken again at these times, in the
@@ -139,14 +214,24 @@ fn forgets(steps: &[Step], again: &[u64]) -> bool {
     lost.len() >= MIN_SEEN && lost.len() >= LOST_MOST * kept.len()
 }
 
-/// Puts steps in, each before the one of a number; those of one number in their order.
-pub(super) fn insert(steps: &mut Vec<Step>, mut of: Vec<(usize, Step)>) {
+/// A place among steps: before the one of a number, or after so much of its work.
+pub(super) type Place = (usize, u64);
+
+/// Puts steps in; those of one place in their order.
+pub(super) fn insert(steps: &mut Vec<Step>, mut of: Vec<(Place, Step)>) {
     of.sort_by_key(|i| i.0);
     let mut out = Vec::with_capacity(steps.len() + of.len());
     let mut of = of.into_iter().peekable();
     for (i, step) in std::mem::take(steps).into_iter().enumerate() {
-        out.extend(std::iter::from_fn(|| of.next_if(|(before, _)| *before == i)).map(|(_, step)| step));
-        out.push(step);
+        let mut done = 0;
+        while let Some(((_, at), put)) = of.next_if(|((before, _), _)| *before == i) {
+            if at > done {
+                out.push(Step::Work(at - done));
+                done = at;
+            }
+            out.push(put);
+        }
+        out.push(if let Step::Work(units) = step { Step::Work(units - done) } else { step });
     }
     out.extend(of.map(|(_, step)| step));
     *steps = out;
@@ -313,6 +398,46 @@ mod tests {
         let (kept, lost) = (joined(true), joined(false));
         assert_eq!((kept.hidden, kept.forgetful.len()), (20, 0));
         assert_eq!((lost.hidden, lost.forgetful), (0, BTreeSet::from([collector])));
+    }
+
+    /// A client asks a server each 100 µs, works for 3 more and waits for it; but for each fourth time it is preempted by the server, which is done
+    /// before the client waits. `asks` is how often of these it asks.
+    fn asked(asks: impl Fn(u64) -> bool) -> (usize, BTreeMap<Pid, Thread>) {
+        let (server, client) = (Pid(2), Pid(3));
+        let mut all: BTreeMap<Pid, Thread> = [server, client].map(|pid| (pid, Thread::new(120))).into();
+        for r in 1..200u64 {
+            let (begin, at, done) = (r * 100_000, r * 100_000 + 20_000, r * 100_000 + 50_000);
+            let seen = r.is_multiple_of(10);
+            let own = [Step::Timer { until: begin, since: begin - 20_000 }, Step::Work(20)];
+            let of = &mut all.get_mut(&client).unwrap().steps;
+            of.extend(own);
+            of.extend(asks(r).then_some(Step::Post { to: server, at }));
+            of.push(Step::Work(if seen { 3 } else { 33 }));
+            of.extend(
+                seen.then_some([Step::Token { by: server, since: at + 3_000, at: done }, Step::Work(30)])
+                    .into_iter()
+                    .flatten(),
+            );
+            let of = &mut all.get_mut(&server).unwrap().steps;
+            of.extend([Step::Token { by: client, since: at - 50_000, at }, Step::Work(30)]);
+            of.extend(seen.then_some(Step::Post { to: client, at: done }));
+        }
+        let kinds = BTreeMap::from([(server, "server".to_string()), (client, "client".to_string())]);
+        (join(&mut all, &kinds).hidden, all)
+    }
+
+    #[test]
+    fn a_reply_that_nobody_slept_for() {
+        let (hidden, threads) = asked(|_| true);
+        assert_eq!(hidden, 179, "many more than are seen");
+        let steps = &threads[&Pid(3)].steps;
+        let tokens: Vec<usize> = (0..steps.len()).filter(|i| matches!(steps[*i], Step::Token { .. })).collect();
+        assert_eq!(tokens.len(), 198);
+        let is_there = |i: &usize| {
+            steps[i - 1] == Step::Work(3) && matches!(steps[i - 2], Step::Post { .. }) && steps[i + 1] == Step::Work(30)
+        };
+        assert!(tokens.iter().all(is_there), "so much work behind what it asks");
+        assert_eq!(asked(|r| r.is_multiple_of(10)).0, 0, "it has not asked for them");
     }
 
     #[test]

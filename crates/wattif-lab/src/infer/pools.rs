@@ -4,7 +4,9 @@
 //! Whoever waits takes the next request: to which thread of the pool a wake-up went was chance, and a replay in which that thread is
 //! still busy would have given it to another. A pool shows by its wake-ups: threads of one name that only others wake, now this, now
 //! that one. If what they wake comes back to them, by way of others, each could have a part of its own instead, as at a join. It is a pool
-//! if those are woken first that have waited longest, and these are now this, now that one, too.
+//! if those are woken first that have waited longest, and these are now this, now that one, too. What comes back to a thread that hardly ever
+//! waits for it is left out: space in a queue that is seldom full, say. Two threads are taken for a pool until their work is looked at
+//! (`requests.rs`).
 
 use super::joins::token_waits;
 use super::play::tasks;
@@ -15,10 +17,14 @@ use wattif_model::Pid;
 use wattif_model::trace::Recording;
 
 /// Fewer threads, or fewer wake-ups of each in the mean, are no pool.
-const MIN_THREADS: usize = 3;
+const MIN_THREADS: usize = 2;
 const MIN_WAKEUPS: usize = 8;
-/// A waker that prefers a thread so many times above its share has a reason to.
+/// A waker wakes so many of them, if there are as many.
+const ANY: usize = 3;
+/// A waker that prefers a thread so many times above its share, or for more than three quarters of all, has a reason to.
 const PREFERENCE: usize = 2;
+/// One in so many of a thread's waits is ended by a pool that it hardly waits for, at most.
+const SELDOM_OF: usize = 20;
 /// One in so many is woken out of turn at most, where several wait.
 const OUT_OF_TURN_OF: usize = 20;
 /// So many of 100 wake-ups are followed by that of the same thread at most: more are an order.
@@ -46,9 +52,10 @@ fn stem(name: &str) -> Option<&str> {
 }
 
 /// The first thread of its pool, for each thread that is in one, by what threads of a pool share.
-pub(super) fn pools<F: Ord>(threads: &BTreeMap<Pid, Thread>, family: impl Fn(Pid) -> F) -> BTreeMap<Pid, Pid> {
+/// Their wake-ups of threads that hardly ever wait for them are left out of `threads`.
+pub(super) fn pools<F: Ord>(threads: &mut BTreeMap<Pid, Thread>, family: impl Fn(Pid) -> F) -> BTreeMap<Pid, Pid> {
     let mut by_name: BTreeMap<F, Vec<Pid>> = BTreeMap::new();
-    for (pid, t) in threads {
+    for (pid, t) in threads.iter() {
         if only_asked(&t.steps) {
             by_name.entry(family(*pid)).or_default().push(*pid);
         }
@@ -56,10 +63,14 @@ pub(super) fn pools<F: Ord>(threads: &BTreeMap<Pid, Thread>, family: impl Fn(Pid
     let mut all = BTreeMap::new();
     for members in by_name.into_values().filter(|m| m.len() >= MIN_THREADS) {
         let set: BTreeSet<Pid> = members.iter().copied().collect();
-        if threads.iter().all(|(pid, t)| wakes_any(&t.steps, &set, set.contains(pid)))
-            && posts_to(threads, &set) >= MIN_WAKEUPS * set.len()
-            && (!closes_a_cycle(threads, &set) || !answers(threads, &set) && takes_turns(threads, &set))
+        if !threads.iter().all(|(pid, t)| wakes_any(&t.steps, &set, set.contains(pid)))
+            || posts_to(threads, &set) < MIN_WAKEUPS * set.len()
         {
+            continue;
+        }
+        let seldom = if set.len() > MIN_THREADS { seldom(threads, &set) } else { BTreeSet::new() };
+        if !closes_a_cycle(threads, &set, &seldom) || !answers(threads, &set) && takes_turns(threads, &set) {
+            leave_out(threads, &set, &seldom);
             all.extend(members.iter().map(|m| (*m, members[0])));
         }
     }
@@ -91,13 +102,41 @@ fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -> bool {
     }
     let all: usize = counts.values().sum();
     let most = counts.values().max().copied().unwrap_or(0);
-    all == 0 || !is_member && counts.len() >= MIN_THREADS && most * pool.len() <= PREFERENCE * all.max(pool.len())
+    let prefers = |times: usize, of: usize| most * of > times * all.max(pool.len());
+    let none = !prefers(PREFERENCE, pool.len()) && !prefers(3, 4);
+    all == 0 || !is_member && counts.len() >= pool.len().min(ANY) && none
 }
 
-/// Does what the members wake come back to them?
-fn closes_a_cycle(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
+/// Threads that wake a pool and hardly ever wait for it.
+fn seldom(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> BTreeSet<Pid> {
+    let by_pool = |s: &&Step| waker(s).is_some_and(|by| pool.contains(&by));
+    let hardly = |pid: &Pid| {
+        let steps = &threads[pid].steps;
+        let ended = steps.iter().filter(by_pool).count();
+        ended > 0 && ended * SELDOM_OF < steps.iter().filter(|s| s.waits()).count()
+    };
+    wakers(threads, pool).into_iter().filter(|pid| threads.contains_key(pid)).filter(hardly).collect()
+}
+
+/// Wake-ups of these by the pool, and their waits for it.
+fn leave_out(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom: &BTreeSet<Pid>) {
+    for (pid, t) in threads {
+        let is_seldom = seldom.contains(pid);
+        let in_pool = pool.contains(pid);
+        t.steps.retain(|s| match *s {
+            Step::Post { to, .. } => !(in_pool && seldom.contains(&to)),
+            Step::Token { by, .. } => !(is_seldom && pool.contains(&by)),
+            _ => true,
+        });
+    }
+}
+
+/// Does what the members wake come back to them, but for those that seldom wait?
+fn closes_a_cycle(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom: &BTreeSet<Pid>) -> bool {
     let wakes = |pid: Pid| {
-        threads[&pid].steps.iter().filter_map(|s| if let Step::Post { to, .. } = *s { Some(to) } else { None })
+        let in_pool = pool.contains(&pid);
+        let to = |s: &Step| if let Step::Post { to, .. } = *s { Some(to) } else { None };
+        threads[&pid].steps.iter().filter_map(to).filter(move |to| !(in_pool && seldom.contains(to)))
     };
     let mut new: Vec<Pid> = pool.iter().copied().collect();
     let mut seen = BTreeSet::new();
@@ -116,8 +155,12 @@ fn closes_a_cycle(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool
 
 /// Do the members wake who wakes them?
 fn answers(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
-    let wakers: BTreeSet<Pid> = pool.iter().flat_map(|pid| &threads[pid].steps).filter_map(waker).collect();
+    let wakers = wakers(threads, pool);
     pool.iter().flat_map(|pid| &threads[pid].steps).any(|s| matches!(s, Step::Post { to, .. } if wakers.contains(to)))
+}
+
+fn wakers(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> BTreeSet<Pid> {
+    pool.iter().flat_map(|pid| &threads[pid].steps).filter_map(waker).collect()
 }
 
 fn waker(step: &Step) -> Option<Pid> {
@@ -174,7 +217,7 @@ mod tests {
             );
         }
         threads.get_mut(&Pid(2)).unwrap().steps.extend(extra);
-        pools(&threads, |pid| if pid.0 == 1 { "net" } else { "worker" }).len()
+        pools(&mut threads, |pid| if pid.0 == 1 { "net" } else { "worker" }).len()
     }
 
     #[test]
@@ -199,7 +242,7 @@ mod tests {
             }
             threads.get_mut(&Pid(5)).unwrap().steps.push(Step::Post { to: Pid(1), at: at + 2_000_000 });
         }
-        pools(&threads, |pid| if pid.0 == 1 || pid.0 == 5 { "other" } else { "worker" }).len()
+        pools(&mut threads, |pid| if pid.0 == 1 || pid.0 == 5 { "other" } else { "worker" }).len()
     }
 
     #[test]
@@ -211,11 +254,43 @@ mod tests {
         assert_eq!(at_a_join(by_chance, by_chance), 0, "others are first");
     }
 
+    /// Who asks three workers in turn, and waits for one of them each so many times.
+    fn waits_now_and_then(each: u64) -> (usize, Vec<Step>, Vec<Step>) {
+        let mut threads: BTreeMap<Pid, Thread> = (1..5).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        for i in 1..100u64 {
+            let (at, worker) = (i * 1_000, Pid(2 + (i % 3) as u32));
+            let waits = i.is_multiple_of(each);
+            let asker = &mut threads.get_mut(&Pid(1)).unwrap().steps;
+            asker.push(Step::Sleep { ns: 500, since: at - 600 });
+            asker.extend(waits.then_some(Step::Token { by: worker, since: at - 90, at: at - 50 }));
+            asker.push(Step::Post { to: worker, at });
+            let job = [Step::Token { by: Pid(1), since: at - 900, at }, Step::Work(9)];
+            let of = &mut threads.get_mut(&worker).unwrap().steps;
+            of.extend(waits.then_some(Step::Post { to: Pid(1), at: at - 50 }));
+            of.extend(job);
+        }
+        let found = pools(&mut threads, |pid| if pid.0 == 1 { "other" } else { "worker" }).len();
+        let of = |pid: u32| threads[&Pid(pid)].steps.clone();
+        (found, of(1), [of(2), of(3), of(4)].concat())
+    }
+
+    #[test]
+    fn who_hardly_waits_for_its_pool() {
+        let (found, asker, pool) = waits_now_and_then(40);
+        assert_eq!(found, 3);
+        assert!(!asker.iter().any(|s| matches!(s, Step::Token { .. })));
+        assert!(!pool.iter().any(|s| matches!(s, Step::Post { .. })));
+        let (found, asker, pool) = waits_now_and_then(9);
+        assert_eq!(found, 0);
+        assert!(asker.iter().any(|s| matches!(s, Step::Token { .. })));
+        assert!(pool.iter().any(|s| matches!(s, Step::Post { .. })));
+    }
+
     #[test]
     fn whoever_waits_takes_it() {
         let in_turn: Vec<u32> = (0..60).map(|i| 2 + i % 3).collect();
         assert_eq!(found(&in_turn, None), 3);
-        assert_eq!(found(&in_turn, Some(Step::Timer { until: 5, since: 3 })), 0, "only two are left");
+        assert_eq!(found(&in_turn, Some(Step::Timer { until: 5, since: 3 })), 2, "only two are left");
         assert_eq!(found(&in_turn, Some(Step::Post { to: Pid(3), at: 0 })), 0, "they wake each other");
         assert_eq!(found(&in_turn[..15], None), 0, "too few to tell");
         let one_client_each: Vec<u32> = (0..60).map(|i| if i < 58 { 2 } else { 1 + i % 3 }).collect();

@@ -44,8 +44,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let joined = super::joins::join(&mut threads, &kinds);
     let clients = servers::serve(&mut threads, &kinds, options.counted);
     let families = super::pools::families(recording, &threads);
-    let pools = super::pools::pools(&threads, |pid| &families[&pid]);
-    let hidden = super::requests::ask(&mut threads, &pools);
+    let mut pools = super::pools::pools(&mut threads, |pid| &families[&pid]);
+    let asked = super::requests::ask(&mut threads, &mut pools);
     let sleep_alike = sleep_alike(&threads, &kinds);
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid));
     let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);
@@ -68,6 +68,11 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         barriers: barriers.keys().copied().zip(0..).collect(),
         mutexes: mutexes.iter().copied().zip(0..).collect(),
         spaces: channels.spaces.keys().copied().zip(0..).collect(),
+        shared: pools
+            .iter()
+            .filter_map(|(pid, first)| Some((*pid, asked.semaphores.iter().position(|of| of == first)?)))
+            .map(|(pid, nth)| (pid, (channels.spaces.len() + nth) as u32))
+            .collect(),
         index,
     };
     let mut w = Workload {
@@ -91,6 +96,12 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             .spaces
             .iter()
             .map(|(pid, initial)| SemaphoreSpec::new(format!("space of {}-{pid}", recording.comm(*pid)), *initial))
+            .chain(
+                asked
+                    .semaphores
+                    .iter()
+                    .map(|pid| SemaphoreSpec::new(format!("asks {}-{pid}", recording.comm(*pid)), 0)),
+            )
             .collect(),
         groups: groups(recording),
         ..Workload::default()
@@ -98,10 +109,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let last_group = w.groups.len() as u32 - 1;
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
-    let mut bound = super::affinity::companions(seen.clone(), &machine);
     let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
-    super::affinity::kin(&mut bound, seen.clone(), kind, &machine);
-    super::affinity::outvoted(&mut bound, seen, kind);
+    let bound = super::affinity::bound(seen, kind, &machine);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| {
@@ -157,7 +166,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     if !pools.is_empty() {
         out.notes.push(format!("{} threads taken as pools: whoever of them waits takes the next request", pools.len()));
     }
-    if hidden > 0 {
+    if asked.hidden > 0 {
+        let hidden = asked.hidden;
         out.notes.push(format!("{hidden} requests put in for which no thread of a pool was free"));
     }
     if !barriers.is_empty() {
@@ -328,29 +338,34 @@ fn sleeps(steps: &[Step], alike: bool) -> Vec<bool> {
 
 /// Sleeps of equal length, or of a few lengths, between wake-ups at unequal distances: relative sleeps.
 fn sleeps_relatively(steps: &[Step]) -> bool {
-    let (lengths, intervals) = timers(steps);
+    let (lengths, intervals) = timers(steps, None);
     are_relative(&lengths, &intervals)
 }
 
-/// Threads of one kind that are forked one after another and sleep too seldom to tell anything alone: together they sleep relatively.
+/// Threads of one kind that are forked one after another and sleep too seldom to tell anything alone: together they sleep relatively. The
+/// timer of one that sleeps once would count from its birth.
 fn sleep_alike(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> BTreeSet<Pid> {
     let mut all: BTreeMap<&String, Vec<Pid>> = BTreeMap::new();
-    let seldom = |t: &Thread| t.parent.is_some() && timers(&t.steps).0.len() < MIN_SLEEPS;
+    let seldom = |t: &Thread| t.parent.is_some() && timers(&t.steps, None).0.len() < MIN_SLEEPS;
     threads.iter().filter(|(_, t)| seldom(t)).for_each(|(pid, _)| all.entry(&kinds[pid]).or_default().push(*pid));
     let together = |pids: &Vec<Pid>| {
-        let (lengths, intervals): (Vec<_>, Vec<_>) = pids.iter().map(|pid| timers(&threads[pid].steps)).unzip();
+        let of = |pid: &Pid| timers(&threads[pid].steps, Some(threads[pid].born));
+        let (lengths, intervals): (Vec<_>, Vec<_>) = pids.iter().map(of).unzip();
         are_relative(&lengths.concat(), &intervals.concat())
     };
     all.into_values().filter(together).flatten().collect()
 }
 
-/// How long it slept for each of its timers, and from each expiry to the next, ns.
-fn timers(steps: &[Step]) -> (Vec<f64>, Vec<f64>) {
+/// How long it slept for each of its timers, and from each expiry to the next, or from its birth to the only one, ns.
+fn timers(steps: &[Step], born: Option<u64>) -> (Vec<f64>, Vec<f64>) {
     let sleeps = steps.iter().filter_map(|s| match s {
         Step::Timer { until, since } if *since > 0 => Some(((until - since) as f64, *until as f64)),
         _ => None,
     });
-    let (lengths, expiries): (Vec<f64>, Vec<f64>) = sleeps.unzip();
+    let (lengths, mut expiries): (Vec<f64>, Vec<f64>) = sleeps.unzip();
+    if let ([_], Some(born)) = (&expiries[..], born) {
+        expiries.insert(0, born as f64);
+    }
     (lengths, expiries.windows(2).map(|w| w[1] - w[0]).collect())
 }
 
@@ -385,6 +400,8 @@ struct Programs<'a> {
     conds: BTreeMap<Pid, u32>,
     /// Semaphores, by whose buffer's space they count.
     spaces: BTreeMap<Pid, u32>,
+    /// Semaphores that threads of a pool take their requests from.
+    shared: BTreeMap<Pid, u32>,
     sleep_alike: BTreeSet<Pid>,
     calibration: u64,
     /// Names of tasks whose late threads start again from now.
@@ -465,13 +482,15 @@ impl Programs<'_> {
                 Step::Device { ns, .. } => Op::Device { device: 0, service: Amount::Fixed(ns) },
                 Step::Interrupt { ns, .. } => Op::Device { device: 1, service: Amount::Fixed(ns) },
                 Step::Sleep { ns, .. } => Op::Sleep(Amount::Fixed(ns)),
-                Step::Token { .. } => match self.conds.get(&pid) {
-                    Some(&cond) => Op::Wait { cond, mutex: None },
-                    None => Op::Get(self.queues[&Queue::Wakes(pid)]),
+                Step::Token { .. } => match (self.conds.get(&pid), self.shared.get(&pid)) {
+                    (Some(&cond), _) => Op::Wait { cond, mutex: None },
+                    (_, Some(&semaphore)) => Op::SemWait(semaphore),
+                    _ => Op::Get(self.queues[&Queue::Wakes(pid)]),
                 },
-                Step::Post { to, .. } => match self.conds.get(&to) {
-                    Some(&cond) => Op::Broadcast(cond),
-                    None => Op::Put { queue: self.queues[&Queue::Wakes(to)], forward: false },
+                Step::Post { to, .. } => match (self.conds.get(&to), self.shared.get(&to)) {
+                    (Some(&cond), _) => Op::Broadcast(cond),
+                    (_, Some(&semaphore)) => Op::SemPost(semaphore),
+                    _ => Op::Put { queue: self.queues[&Queue::Wakes(to)], forward: false },
                 },
                 Step::Get(queue) => Op::Get(self.queues[&queue]),
                 Step::Put(queue) => Op::Put { queue: self.queues[&queue], forward: false },
@@ -639,25 +658,27 @@ mod tests {
         assert!(!sleeps_relatively(&asleep((0..60).map(|i| (1_000, unlike(i * i))))), "any length");
     }
 
-    /// Children that sleep twice each, between work of any length; and some that wait for a beat.
+    /// Children that sleep three times, or once, between work of any length; and some that wait for a beat since their births.
     #[test]
     fn sleeps_of_children_together() {
-        let threads = |sleep: &dyn Fn(u64) -> u64| -> BTreeMap<Pid, Thread> {
+        let threads = |times: u64, sleep: &dyn Fn(u64) -> u64| -> BTreeMap<Pid, Thread> {
             let child = |pid: u64| {
                 let turn = |i: u64| {
                     let work = 500 + (pid * 7 + i) * 7_919 % 1_500;
                     (work, sleep(work))
                 };
                 let mut t = Thread::new(120);
-                (t.steps, t.parent) = (asleep((0..3).map(turn)), Some(Pid(1)));
+                (t.steps, t.parent, t.born) = (asleep((0..times).map(turn)), Some(Pid(1)), MS);
                 (Pid(pid as u32), t)
             };
             (2..12).map(child).collect()
         };
         let kinds: BTreeMap<Pid, String> = (2..12).map(|pid| (Pid(pid), "child".into())).collect();
-        assert_eq!(sleep_alike(&threads(&|_| 2_500), &kinds).len(), 10);
-        assert!(sleep_alike(&threads(&|work| 4_000 - work), &kinds).is_empty());
-        let mut two = threads(&|_| 2_500);
+        for times in [1, 3] {
+            assert_eq!(sleep_alike(&threads(times, &|_| 2_500), &kinds).len(), 10, "{times}");
+            assert!(sleep_alike(&threads(times, &|work| 4_000 - work), &kinds).is_empty(), "{times}");
+        }
+        let mut two = threads(3, &|_| 2_500);
         two.retain(|pid, _| pid.0 < 4);
         assert!(sleep_alike(&two, &kinds).is_empty(), "six tell nothing");
     }

@@ -1,10 +1,17 @@
 //! Requests that a pool had no thread free for.
 //!
 //! A thread that asks a pool while all its threads are busy wakes nobody, so there is no event; one of them takes the request when it is done
-//! with its own, without a pause. Whoever asks as many times whenever it works shows what is missing: where it woke fewer and no thread of
-//! the pool waited, the rest was hidden. The stretches in which threads of the pool were busy then hold the work of more than one request.
+//! with its own, without a pause. The stretches in which threads of the pool were busy then hold the work of more than one request.
+//!
+//! Where requests are all the same work, stretches are whole multiples of it, and tell how many there were. If these are as many as when
+//! each asker had always asked for as much as it once did, or all for the same number, what is missing is put in, and each request has
+//! its part of a stretch. Else whoever asks as many times whenever it works shows what is missing: where it woke fewer and no thread of the
+//! pool waited, the rest was hidden.
+//!
+//! A stretch with next to no work is a wake-up in vain: another thread, which was running, had taken the request. Where there are some, they
+//! share a semaphore: a wake-up does not say who has the request. Else it does.
 
-use super::joins::{Waits, insert, kind_of_wait, token_waits, within};
+use super::joins::{Place, Waits, insert, kind_of_wait, token_waits, within};
 use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +22,42 @@ const MIN_SEEN: usize = 8;
 /// In one of so many it asks for less, at most, although somebody waited; and in one of so many at least some requests are hidden.
 const REFUSED_OF: usize = 20;
 const HIDDEN_OF: usize = 50;
+/// Threads of the smallest pools.
+const PAIR: usize = 2;
 /// A stretch with hidden requests has so much of the work of as many others, percent: else they were not served.
 const SERVED_PCT: u64 = 70;
 /// One of so many ends sooner after the last request than that takes.
 const UNHEARD_OF: usize = 10;
+/// The work of a request is that of most stretches, or one part in up to so many of it: the largest of which all stretches but one in so many
+/// are whole multiples, to one part in so many.
+const UNITS: u64 = 6;
+const ODD_OF: usize = 50;
+const PART: u64 = 8;
+/// So many requests tell whether they are as many as were asked for: to one in so many.
+const MIN_SERVED: usize = 50;
+const AGREE_OF: usize = 50;
+
+/// What was put in.
+#[derive(Default)]
+pub(super) struct Asked {
+    pub hidden: usize,
+    /// Pools, by their first threads, that take requests from a semaphore.
+    pub semaphores: BTreeSet<Pid>,
+}
+
+/// A stretch of a thread's work in which it asks a pool, or could have done.
+struct Asks {
+    by: Pid,
+    /// Kinds of the waits around it.
+    between: Waits,
+    /// How often it asks.
+    count: usize,
+    /// Before which step more requests belong, and from when until when that may have been.
+    before: usize,
+    at: u64,
+    until: u64,
+    work: u64,
+}
 
 /// A stretch of a thread's work that asked a pool for less than usual.
 struct Short {
@@ -41,19 +80,177 @@ struct Job {
     hidden: Vec<(Pid, u64)>,
 }
 
-/// Puts hidden requests in: where they are asked, and where they are taken. How many.
-pub(super) fn ask(threads: &mut BTreeMap<Pid, Thread>, pools: &BTreeMap<Pid, Pid>) -> usize {
+/// Puts hidden requests in: where they are asked, and where they are taken. Two threads that do not show by their work that they share
+/// requests are no pool after all.
+pub(super) fn ask(threads: &mut BTreeMap<Pid, Thread>, pools: &mut BTreeMap<Pid, Pid>) -> Asked {
     let mut members: BTreeMap<Pid, BTreeSet<Pid>> = BTreeMap::new();
     pools.iter().for_each(|(pid, pool)| members.entry(*pool).or_default().extend([*pid]));
-    members.values().map(|pool| ask_pool(threads, pool)).sum()
+    let mut all = Asked::default();
+    for (first, pool) in members {
+        match ask_alike(threads, &pool) {
+            Some((hidden, semaphore)) => {
+                all.hidden += hidden;
+                all.semaphores.extend(semaphore.then_some(first));
+            }
+            None if pool.len() > PAIR => all.hidden += ask_pool(threads, &pool),
+            None => pools.retain(|_, of| *of != first),
+        }
+    }
+    all
 }
 
+/// The same for a pool whose requests are all the same work, as many as were asked for: how many, and are there wake-ups in vain? `None` where
+/// that is not so.
+fn ask_alike(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> Option<(usize, bool)> {
+    let stretches: Vec<u64> = pool.iter().flat_map(|pid| self::stretches(&threads[pid].steps)).collect();
+    let all = asked(threads, pool);
+    let unit = unit(&stretches)?;
+    let served: u64 = stretches.iter().map(|work| requests(*work, unit)).sum();
+    let usual = usual(&all, served as usize, pool.len())?;
+    let waits = waits(threads, pool);
+    let usual = |a: &Asks| usual.get(&(a.by, a.between)).copied().unwrap_or(0);
+    let missing = |a: &Asks| usual(a).saturating_sub(a.count);
+    let short: Vec<&Asks> = all.iter().filter(|a| missing(a) > 0).collect();
+    let refused = short.iter().filter(|a| waits(a.at) && waits(a.until)).count();
+    // Of two threads, hidden requests alone tell that they share them.
+    let of = if pool.len() > PAIR { all.iter().filter(|a| usual(a) > 0).count() } else { short.len() };
+    if refused * REFUSED_OF > of || pool.len() <= PAIR && short.len() < MIN_SEEN {
+        return None;
+    }
+    let vain = stretches.iter().filter(|work| requests(**work, unit) == 0).count();
+    let semaphore = vain >= MIN_SEEN;
+    let first = *pool.first().expect("a pool has threads");
+    let hidden = short.iter().map(|a| missing(a)).sum();
+    let mut inserts: BTreeMap<Pid, Vec<(Place, Step)>> = BTreeMap::new();
+    for a in short {
+        let post = ((a.before, 0), Step::Post { to: first, at: a.at });
+        inserts.entry(a.by).or_default().extend(vec![post; missing(a)]);
+    }
+    for (pid, of) in inserts {
+        insert(&mut threads.get_mut(&pid).expect("it has steps").steps, of);
+    }
+    for pid in pool {
+        let steps = &mut threads.get_mut(pid).expect("it has steps").steps;
+        *steps = taking(steps, unit, semaphore);
+    }
+    Some((hidden, semaphore))
+}
+
+/// Does a thread of the pool wait at a time?
+fn waits(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> impl Fn(u64) -> bool + use<> {
+    let free: Vec<Vec<(u64, u64)>> = pool.iter().map(|pid| token_waits(&threads[pid].steps)).collect();
+    move |now| free.iter().any(|f| within(f, now, |wait| *wait).is_some())
+}
+
+/// Work of a pool's thread from each wait to the next.
+fn stretches(steps: &[Step]) -> Vec<u64> {
+    steps.split(|s| matches!(s, Step::Token { .. })).skip(1).map(work).collect()
+}
+
+fn work(steps: &[Step]) -> u64 {
+    steps.iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
+}
+
+/// The work of one request, if stretches are whole multiples of it.
+fn unit(stretches: &[u64]) -> Option<u64> {
+    let mut sorted = stretches.to_vec();
+    sorted.sort_unstable();
+    // The length at which most work was done.
+    let alike = |begin: usize| begin..sorted.partition_point(|work| *work <= sorted[begin] + sorted[begin] / PART);
+    let most = (0..sorted.len()).map(alike).max_by_key(|range| sorted[range.clone()].iter().sum::<u64>())?;
+    let usual = sorted[most.start + most.len() / 2];
+    let unit = (1..=UNITS).map(|n| usual / n).find(|unit| are_multiples(&sorted, *unit))?;
+    // Of all of them together it is known more exactly.
+    let n = sorted.iter().map(|work| requests(*work, unit));
+    let some = sorted.iter().zip(n).filter(|(_, n)| *n > 0);
+    let (work, n) = some.fold((0, 0), |sum, (work, n)| (sum.0 + work, sum.1 + n));
+    Some(work / n)
+}
+
+fn are_multiples(stretches: &[u64], unit: u64) -> bool {
+    let some = stretches.iter().filter(|work| **work > unit / PART).count();
+    let odd = |work: &&u64| work.abs_diff(requests(**work, unit) * unit) > unit / PART;
+    unit >= PART && stretches.iter().filter(odd).count() * ODD_OF <= some
+}
+
+/// So many requests make this work.
+fn requests(work: u64, unit: u64) -> u64 {
+    (work + unit / 2) / unit
+}
+
+/// How often each asker asks in a stretch between such waits, if that makes as many requests as were served, but for those that are `open` at
+/// the end: as often as it did, or all of them as often.
+fn usual(all: &[Asks], served: usize, open: usize) -> Option<BTreeMap<(Pid, Waits), usize>> {
+    let mut counts: BTreeMap<(Pid, Waits), Vec<usize>> = BTreeMap::new();
+    all.iter().for_each(|a| counts.entry((a.by, a.between)).or_default().push(a.count));
+    let most = |(class, mut counts): (_, Vec<usize>)| {
+        counts.sort_unstable();
+        // Who is late may have several turns in one.
+        let most = counts[counts.len() - 1 - counts.len() / AGREE_OF];
+        (*counts.last()? > 0).then_some((class, (counts.len(), most.max(1))))
+    };
+    let most: BTreeMap<(Pid, Waits), (usize, usize)> = counts.into_iter().filter_map(most).collect();
+    let n: usize = most.values().map(|of| of.0).sum();
+    let agree = |asked: usize| asked >= MIN_SERVED && asked.abs_diff(served) <= open.max(asked / AGREE_OF);
+    if agree(most.values().map(|(n, count)| n * count).sum()) {
+        return Some(most.into_iter().map(|(class, (_, count))| (class, count)).collect());
+    }
+    let each = (served + n / 2).checked_div(n)?;
+    let all_alike = agree(n * each) && most.values().all(|of| of.1 <= each);
+    all_alike.then(|| most.into_keys().map(|class| (class, each)).collect())
+}
+
+/// The steps of a thread that takes requests of such work one by one; without its wake-ups in vain, where these are `left_out`.
+fn taking(steps: &[Step], unit: u64, left_out: bool) -> Vec<Step> {
+    let mut out = Vec::with_capacity(steps.len() + 8);
+    let tokens: Vec<usize> = (0..steps.len()).filter(|i| matches!(steps[*i], Step::Token { .. })).collect();
+    out.extend_from_slice(&steps[..tokens.first().copied().unwrap_or(steps.len())]);
+    let ends = tokens.iter().skip(1).copied().chain([steps.len()]);
+    for (&token, end) in tokens.iter().zip(ends) {
+        let job = &steps[token + 1..end];
+        let requests = requests(work(job), unit);
+        // The last one may be cut off by the end of the trace.
+        if requests == 0 && left_out && end < steps.len() && job.iter().all(|s| matches!(s, Step::Work(_))) {
+            continue;
+        }
+        out.push(steps[token].clone());
+        let until = steps.get(end).and_then(Step::blocked_since);
+        cut(job, requests.max(1), &steps[token], until, &mut out);
+    }
+    out
+}
+
+/// A stretch that lasts until that time, with a wait that is over at once before each but the first of its requests.
+fn cut(job: &[Step], requests: u64, first: &Step, until: Option<u64>, out: &mut Vec<Step>) {
+    let Step::Token { by, at: from, .. } = *first else { return };
+    let each = work(job) / requests;
+    let (mut done, mut n) = (0, 1);
+    for step in job {
+        let Step::Work(mut left) = *step else {
+            out.push(step.clone());
+            continue;
+        };
+        // A request ends where the thread wakes somebody thereabouts.
+        while n < requests && n * each + each / PART < done + left {
+            let before = (n * each).saturating_sub(done);
+            if before > each / PART {
+                out.push(Step::Work(before));
+                (left, done) = (left - before, done + before);
+            }
+            let at = from + until.unwrap_or(from).saturating_sub(from) / requests * n;
+            out.push(Step::Token { by, since: at, at });
+            n += 1;
+        }
+        out.push(Step::Work(left));
+        done += left;
+    }
+}
+
+/// The same where whoever asks does it as often as it usually does. How many.
 fn ask_pool(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize {
     let mut jobs: Vec<Vec<Job>> = pool.iter().map(|pid| self::jobs(*pid, &threads[pid].steps)).collect();
-    let free: Vec<Vec<(u64, u64)>> = pool.iter().map(|pid| token_waits(&threads[pid].steps)).collect();
-    let waits = |now: u64| free.iter().any(|f| within(f, now, |wait| *wait).is_some());
-    let askers = threads.iter().filter(|(pid, _)| !pool.contains(pid));
-    let short: Vec<Short> = askers.flat_map(|(pid, t)| short(*pid, &t.steps, pool, &waits)).collect();
+    let waits = waits(threads, pool);
+    let short = short(&self::asked(threads, pool), &waits);
     let mut asked: Vec<(Pid, usize, u64)> = Vec::new();
     for s in &short {
         // Whose job is longest has more than one in it.
@@ -70,16 +267,16 @@ fn ask_pool(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize 
         return 0;
     }
     let first = *pool.first().expect("a pool has threads");
-    let mut inserts: BTreeMap<Pid, Vec<(usize, Step)>> = BTreeMap::new();
+    let mut inserts: BTreeMap<Pid, Vec<(Place, Step)>> = BTreeMap::new();
     for (by, before, at) in &asked {
-        inserts.entry(*by).or_default().push((*before, Step::Post { to: first, at: *at }));
+        inserts.entry(*by).or_default().push(((*before, 0), Step::Post { to: first, at: *at }));
     }
     for job in jobs.iter().filter(|j| !j.hidden.is_empty()) {
         let work = Step::Work(job.units_each().max(1));
         threads.get_mut(&job.pid).expect("it has jobs").steps[job.step] = work.clone();
         let of = inserts.entry(job.pid).or_default();
         for &(by, since) in &job.hidden {
-            of.extend([Step::Token { by, since, at: since }, work.clone()].map(|s| (job.step + 1, s)));
+            of.extend([Step::Token { by, since, at: since }, work.clone()].map(|s| ((job.step + 1, 0), s)));
         }
     }
     for (pid, of) in inserts {
@@ -125,50 +322,62 @@ fn jobs(pid: Pid, steps: &[Step]) -> Vec<Job> {
     all
 }
 
-/// Where a thread asked the pool for less than it does else, and nobody of the pool waited.
-fn short(by: Pid, steps: &[Step], pool: &BTreeSet<Pid>, waits: &impl Fn(u64) -> bool) -> Vec<Short> {
-    // Kinds of the waits around it; how often it asks, and where and when the last time.
-    let mut stretches: Vec<(Waits, usize, usize, u64)> = Vec::new();
+/// All stretches in which a thread works as those in which it asks the pool.
+fn asked(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> Vec<Asks> {
+    let askers = threads.iter().filter(|(pid, _)| !pool.contains(pid));
+    askers.flat_map(|(pid, t)| asks(*pid, &t.steps, pool)).collect()
+}
+
+fn asks(by: Pid, steps: &[Step], pool: &BTreeSet<Pid>) -> Vec<Asks> {
+    let mut all = Vec::new();
     // Does it work before it asks?
     let (mut late, mut asks) = (0, 0);
     let mut begun: Option<(u8, usize, u64)> = None;
-    let (mut count, mut last) = (0, None);
-    let mut worked = false;
+    let (mut count, mut last, mut work) = (0, None, 0u64);
     for (i, step) in steps.iter().enumerate() {
-        match step {
-            Step::Post { to, at } if pool.contains(to) => {
-                (asks, late) = (asks + usize::from(count == 0), late + usize::from(count == 0 && worked));
-                (count, last) = (count + 1, Some((i + 1, *at)));
+        match *step {
+            Step::Post { to, at } if pool.contains(&to) => {
+                (asks, late) = (asks + usize::from(count == 0), late + usize::from(count == 0 && work > 0));
+                (count, last) = (count + 1, Some((i + 1, at)));
             }
-            Step::Work(_) | Step::Spin(_) => worked = true,
+            Step::Work(units) | Step::Spin(units) => work += units,
             _ => {}
         }
         if let Some(kind) = kind_of_wait(step) {
-            if let (Some((before, begin, from)), Some(at)) = (begun, step.blocked_since()) {
-                let (place, at) = last.take().unwrap_or(if 2 * late > asks { (i, at) } else { (begin, from) });
-                stretches.push(([before, kind], count, place, at));
+            if let (Some((kind_before, begin, from)), Some(since)) = (begun, step.blocked_since()) {
+                let (before, at) = last.take().unwrap_or(if 2 * late > asks { (i, since) } else { (begin, from) });
+                all.push(Asks { by, between: [kind_before, kind], count, before, at, until: since, work });
             }
             begun = step.woken_at().map(|at| (kind, i + 1, at));
-            (count, worked, last) = (0, false, None);
+            (count, work, last) = (0, 0, None);
         }
     }
-    let mut all = Vec::new();
-    let kinds: BTreeSet<Waits> = stretches.iter().map(|s| s.0).collect();
+    // Who has hardly worked has nothing to ask.
+    let mut asking: Vec<u64> = all.iter().filter(|a| a.count > 0).map(|a| a.work).collect();
+    let usual = median(&mut asking).unwrap_or(0);
+    all.retain(|a| a.count > 0 || 2 * a.work >= usual);
+    all
+}
+
+/// Where a thread asked the pool for less than it does else, and nobody of the pool waited.
+fn short(all: &[Asks], waits: &impl Fn(u64) -> bool) -> Vec<Short> {
+    let mut out = Vec::new();
+    let kinds: BTreeSet<(Pid, Waits)> = all.iter().map(|a| (a.by, a.between)).collect();
     for kind in kinds {
-        let of: Vec<_> = stretches.iter().filter(|s| s.0 == kind).collect();
-        let usual = of.iter().map(|s| s.1).max().unwrap_or(0);
-        let whole = of.iter().filter(|s| s.1 == usual).count();
+        let of: Vec<&Asks> = all.iter().filter(|a| (a.by, a.between) == kind).collect();
+        let usual = of.iter().map(|a| a.count).max().unwrap_or(0);
+        let whole = of.iter().filter(|a| a.count == usual).count();
         if usual == 0 || whole < MIN_SEEN || whole * 2 < of.len() {
             continue;
         }
-        let less = || of.iter().filter(|s| s.1 < usual);
-        let refused = less().filter(|s| waits(s.3)).count();
+        let less = || of.iter().filter(|a| a.count < usual);
+        let refused = less().filter(|a| waits(a.at)).count();
         if refused * REFUSED_OF <= of.len() && less().count() * HIDDEN_OF > of.len() {
-            let hidden = less().filter(|s| !waits(s.3));
-            all.extend(hidden.map(|s| Short { by, before: s.2, at: s.3, missing: usual - s.1 }));
+            let hidden = less().filter(|a| !waits(a.at));
+            out.extend(hidden.map(|a| Short { by: a.by, before: a.before, at: a.at, missing: usual - a.count }));
         }
     }
-    all
+    out
 }
 
 #[cfg(test)]
@@ -207,7 +416,7 @@ mod tests {
 
     fn asked(long: u64, lost: bool) -> (usize, usize, usize) {
         let mut threads = threads(long, lost);
-        let hidden = ask(&mut threads, &POOL.map(|pid| (pid, POOL[0])).into());
+        let hidden = ask(&mut threads, &mut POOL.map(|pid| (pid, POOL[0])).into()).hidden;
         let posts = threads[&ASKER].steps.iter().filter(|s| matches!(s, Step::Post { .. })).count();
         let takes = |pid: &Pid| threads[pid].steps.iter().filter(|s| matches!(s, Step::Token { .. })).count();
         (hidden, posts, POOL.iter().map(takes).sum())
@@ -224,5 +433,87 @@ mod tests {
     #[test]
     fn what_was_lost() {
         assert_eq!(asked(120, true).0, 0, "who is busy does the work of one");
+    }
+
+    /// Threads that take requests of 30 µs of work each from a semaphore: an asker puts `n` there every 100 µs. Of each ten, the last is
+    /// taken by a thread that is busy with another, though one has been woken for it.
+    fn shared(n: u64, pool: &[Pid]) -> BTreeMap<Pid, Thread> {
+        let mut all: BTreeMap<Pid, Thread> = [ASKER].iter().chain(pool).map(|p| (*p, Thread::new(120))).collect();
+        // When each is done.
+        let mut done: BTreeMap<Pid, u64> = pool.iter().map(|pid| (*pid, 0)).collect();
+        let mut nth = 0;
+        for at in (1..200u64).map(|r| r * 100_000) {
+            let steps = &mut all.get_mut(&ASKER).unwrap().steps;
+            steps.extend([Step::Timer { until: at, since: at - 50_000 }, Step::Work(20)]);
+            let mut posts = Vec::new();
+            for _ in 0..n {
+                nth += 1;
+                let (pid, idle) = done.iter().map(|d| (*d.0, *d.1)).min_by_key(|d| d.1).unwrap();
+                // Who is busy with a request, and done with it first.
+                let of = done.iter().map(|d| (*d.0, *d.1)).filter(|d| d.1 > at + 1_000).min_by_key(|d| d.1);
+                let wakes = idle <= at;
+                posts.extend(wakes.then_some(Step::Post { to: pid, at }));
+                let vain = wakes && of.is_some() && nth % 10 == 0;
+                if wakes {
+                    let token = Step::Token { by: ASKER, since: idle, at };
+                    all.get_mut(&pid).unwrap().steps.extend([token, Step::Work(if vain { 1 } else { 30 })]);
+                    done.insert(pid, at + if vain { 1_000 } else { 30_000 });
+                }
+                if !wakes || vain {
+                    let taker = of.expect("it is busy").0;
+                    let Some(Step::Work(units)) = all.get_mut(&taker).unwrap().steps.last_mut() else { panic!("busy") };
+                    *units += 30;
+                    *done.get_mut(&taker).unwrap() += 30_000;
+                }
+            }
+            all.get_mut(&ASKER).unwrap().steps.extend(posts);
+        }
+        all
+    }
+
+    fn count(threads: &BTreeMap<Pid, Thread>, is: impl Fn(&Step) -> bool) -> usize {
+        threads.values().flat_map(|t| &t.steps).filter(|s| is(s)).count()
+    }
+
+    #[test]
+    fn requests_of_the_same_work() {
+        for n in [4, 7] {
+            let mut threads = shared(n, &POOL);
+            let posts = |threads: &_| count(threads, |s| matches!(s, Step::Post { .. }));
+            let seen = posts(&threads);
+            let asked = ask(&mut threads, &mut POOL.map(|pid| (pid, POOL[0])).into());
+            assert_eq!(asked.hidden, posts(&threads) - seen, "{n}");
+            assert!(posts(&threads) > 198 * n as usize, "{n}: but for what the end cuts off, {}", posts(&threads));
+            assert_eq!(asked.semaphores.len(), 1, "some are woken in vain");
+            let takes = count(&threads, |s| matches!(s, Step::Token { .. }));
+            assert_eq!((takes, count(&threads, |s| *s == Step::Work(1))), (199 * n as usize, 0), "{n}");
+        }
+    }
+
+    #[test]
+    fn two_threads_that_share_requests() {
+        let two = &POOL[..2];
+        let pools = || two.iter().map(|pid| (*pid, POOL[0])).collect::<BTreeMap<Pid, Pid>>();
+        let (mut busy, mut of_busy) = (shared(5, two), pools());
+        assert!(ask(&mut busy, &mut of_busy).hidden > 100);
+        assert_eq!(of_busy.len(), 2);
+        let (mut idle, mut of_idle) = (shared(1, two), pools());
+        assert_eq!((ask(&mut idle, &mut of_idle).hidden, of_idle.len()), (0, 0), "each may have its own");
+    }
+
+    #[test]
+    fn a_request_ends_where_its_thread_wakes_another() {
+        let (token, post) = (Step::Token { by: ASKER, since: 1, at: 1_000 }, Step::Post { to: Pid(9), at: 1_700 });
+        let work = |units: u64| Step::Work(units);
+        let job =
+            [token.clone(), work(690), post.clone(), work(1_410), Step::Token { by: ASKER, since: 3_100, at: 4_000 }];
+        let is = |s: &Step| match s {
+            Step::Token { since, .. } => *since,
+            Step::Work(units) => *units,
+            _ => 0,
+        };
+        let taken: Vec<u64> = taking(&job, 700, true).iter().map(is).collect();
+        assert_eq!(taken, [1, 690, 0, 1_700, 710, 2_400, 700, 3_100]);
+        assert_eq!(taking(&[token.clone(), work(5), token.clone(), work(700)], 700, true), [token, work(700)]);
     }
 }
