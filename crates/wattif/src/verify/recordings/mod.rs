@@ -413,3 +413,24 @@ fn history_of(trace: &str) -> Result<History, String> {
     let recording = read.recording.ok_or_else(|| format!("{:?}", read.diagnostics))?;
     Ok(History::of(&recording))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_are_not_written_over_recordings() {
+        let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/cases.json");
+        let mut recordings = Recordings::open(&cases).unwrap();
+        recordings.cases.truncate(1);
+        let folder = tempfile::tempdir().unwrap();
+        let case = &mut recordings.cases[0];
+        case.trace = format!("{}.txt", case.name);
+        fs::write(folder.path().join(&case.trace), "").unwrap();
+        (recordings.folder, recordings.traces) = (folder.path().into(), Some(folder.path().join(".")));
+        let why = recordings.check_traces().unwrap_err().to_string();
+        assert!(why.starts_with("--traces ") && why.contains("which this command reads"), "{why}");
+        recordings.traces = Some(folder.path().join("traces"));
+        recordings.check_traces().unwrap();
+    }
+}
