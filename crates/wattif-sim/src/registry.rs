@@ -177,21 +177,46 @@ impl Policy {
     }
 }
 
+/// Something that is wrong with a kernel profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Tunables of which another value would do, as paths: the refused one, and what limits it.
+    pub tunables: Vec<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Refusal {
+    fn new(tunables: &[&str], message: String) -> Refusal {
+        Refusal { tunables: tunables.iter().map(|path| (*path).to_string()).collect(), message }
+    }
+    /// All of them in one text.
+    pub fn join(all: &[Refusal], between: &str) -> String {
+        all.iter().map(|r| r.message.as_str()).collect::<Vec<_>>().join(between)
+    }
+}
+
 /// What is wrong with a kernel profile: unknown policies, tunables, features, values.
-pub fn check(kernel: &KernelSpec) -> Vec<String> {
+pub fn check(kernel: &KernelSpec) -> Vec<Refusal> {
     let mut wrong = Vec::new();
+    let unknown = |message| Refusal::new(&[], message);
     for (slot, name) in &kernel.policies {
         match policy(name) {
             Some(p) if p.slot == *slot && p.selectable => {}
-            _ => wrong.push(format!("`{name}` is no policy of kind {}; there are: {}", slot.name(), names(*slot))),
+            _ => wrong.push(unknown(format!(
+                "`{name}` is no policy of kind {}; there are: {}",
+                slot.name(),
+                names(*slot)
+            ))),
         }
     }
-    wrong.extend(kernel.tunables.iter().filter_map(|(path, value)| check_tunable(path, value)));
+    let of_tunable = |(path, value): (&String, &Value)| Some(Refusal::new(&[path], check_tunable(path, value)?));
+    wrong.extend(kernel.tunables.iter().filter_map(of_tunable));
     wrong.extend(crossed_thresholds(kernel));
     wrong.extend(rt_budget_beyond(kernel));
     wrong.extend(fair_server_beyond(kernel));
     for name in kernel.features.keys().filter(|n| !Features::ALL.iter().any(|(f, _)| f == n)) {
-        wrong.push(format!("there is no scheduler feature `{name}`"));
+        wrong.push(unknown(format!("there is no scheduler feature `{name}`")));
     }
     wrong
 }
@@ -229,37 +254,42 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
 }
 
 /// Conservative thresholds that the kernel refuses: the lower one must be below the upper one.
-fn crossed_thresholds(kernel: &KernelSpec) -> Option<String> {
+fn crossed_thresholds(kernel: &KernelSpec) -> Option<Refusal> {
     let t = Tunables::of(kernel, "conservative");
     let (down, up) = (t.maybe_int::<u64>("down_threshold")?, t.maybe_int::<u64>("up_threshold")?);
-    (down >= up)
-        .then(|| format!("`conservative.down_threshold` takes less than `up_threshold`, which is {up}, not `{down}`"))
+    let refused =
+        || format!("`conservative.down_threshold` takes less than `up_threshold`, which is {up}, not `{down}`");
+    (down >= up).then(|| Refusal::new(&["conservative.down_threshold", "conservative.up_threshold"], refused()))
 }
 
 /// A real-time budget that the kernel refuses: more than its period.
-fn rt_budget_beyond(kernel: &KernelSpec) -> Option<String> {
+fn rt_budget_beyond(kernel: &KernelSpec) -> Option<Refusal> {
     let t = Tunables::of(kernel, "rt");
     let (runtime, period) = (t.maybe_int::<u64>("sched_rt_runtime_us")?, t.maybe_int::<u64>("sched_rt_period_us")?);
-    (runtime > period).then(|| {
+    let refused = || {
         format!(
             "`rt.sched_rt_runtime_us` takes at most `sched_rt_period_us`, which is {period}, or -1, not `{runtime}`"
         )
-    })
+    };
+    (runtime > period).then(|| Refusal::new(&["rt.sched_rt_runtime_us", "rt.sched_rt_period_us"], refused()))
 }
 
 /// A fair server that the kernel refuses when it is set: more than its period, or than deadline tasks may have.
-fn fair_server_beyond(kernel: &KernelSpec) -> Option<String> {
-    const SERVER: [&str; 2] = ["fair_server_runtime_us", "fair_server_period_us"];
+fn fair_server_beyond(kernel: &KernelSpec) -> Option<Refusal> {
+    const RUNTIME: &str = "deadline.fair_server_runtime_us";
+    const PERIOD: &str = "deadline.fair_server_period_us";
     let t = Tunables::of(kernel, "deadline");
-    let set = SERVER.iter().any(|name| kernel.tunables.contains_key(&format!("deadline.{name}")));
+    let set = [RUNTIME, PERIOD].iter().any(|path| kernel.tunables.contains_key(*path));
     if !set || t.text("generation") != "6.12" {
         return None;
     }
-    let (runtime, period) = (t.maybe_int::<u64>(SERVER[0])?, t.maybe_int::<u64>(SERVER[1])?);
-    let refused =
-        |most: String| Some(format!("`deadline.fair_server_runtime_us` takes at most {most}, not `{runtime}`"));
+    let (runtime, period) =
+        (t.maybe_int::<u64>("fair_server_runtime_us")?, t.maybe_int::<u64>("fair_server_period_us")?);
+    let refused = |limit: &str, most: String| {
+        Some(Refusal::new(&[RUNTIME, limit], format!("`{RUNTIME}` takes at most {most}, not `{runtime}`")))
+    };
     if runtime > period {
-        return refused(format!("`fair_server_period_us`, which is {period}"));
+        return refused(PERIOD, format!("`fair_server_period_us`, which is {period}"));
     }
     let rt = Tunables::of(kernel, "rt");
     let (limit, of) = (rt.maybe_int::<u64>("sched_rt_runtime_us")?, rt.maybe_int::<u64>("sched_rt_period_us")?);
@@ -267,7 +297,10 @@ fn fair_server_beyond(kernel: &KernelSpec) -> Option<String> {
         return None;
     }
     let most = u128::from(period) * u128::from(limit) / u128::from(of.max(1));
-    refused(format!("{most}, the share of its period that `rt.sched_rt_runtime_us` leaves to deadline tasks"))
+    refused(
+        "rt.sched_rt_runtime_us",
+        format!("{most}, the share of its period that `rt.sched_rt_runtime_us` leaves to deadline tasks"),
+    )
 }
 
 /// Such as `1..=49` among the values of a tunable.
@@ -323,7 +356,7 @@ pub(crate) struct Built {
 pub(crate) fn build(spec: &RunSpec) -> Result<Built, RunError> {
     let wrong = check(&spec.kernel);
     if !wrong.is_empty() {
-        return Err(RunError::Kernel(wrong.join("\n")));
+        return Err(RunError::Kernel(Refusal::join(&wrong, "\n")));
     }
     let (kernel, platform) = (&spec.kernel, &spec.platform);
     spec.check()?;
@@ -1155,7 +1188,7 @@ mod tests {
         let mut kernel = KernelSpec::default();
         kernel.policies.extend(policies.iter().map(|&(slot, name)| (slot, name.to_string())));
         kernel.tunables.extend(tunables.iter().map(|&(path, value)| (path.into(), Value::Text(value.into()))));
-        assert_eq!(check(&kernel), [""; 0]);
+        assert_eq!(check(&kernel), []);
         kernel
     }
 
@@ -1173,7 +1206,7 @@ mod tests {
         let wrong = |set: &[(&str, &str)]| {
             let mut kernel = KernelSpec::default();
             kernel.tunables.extend(set.iter().map(|&(path, value)| (path.into(), Value::Text(value.into()))));
-            check(&kernel).join("; ")
+            Refusal::join(&check(&kernel), "; ")
         };
         let (rt, rt_period) = ("rt.sched_rt_runtime_us", "rt.sched_rt_period_us");
         let (server, period) = ("deadline.fair_server_runtime_us", "deadline.fair_server_period_us");

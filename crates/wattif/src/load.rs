@@ -17,7 +17,7 @@ use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::Workload;
 use wattif_model::workload::models::{self, Model, Param};
 use wattif_model::{CpuId, Ns};
-use wattif_sim::registry;
+use wattif_sim::registry::{self, Refusal};
 use wattif_sim::sched::features::Features;
 use wattif_sim::sched::placement::cpu_util;
 
@@ -83,9 +83,9 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
         // A setting may also have put right what the file says.
         let wrong = registry::check(kernel);
         let valid = wrong.is_empty();
-        for message in wrong {
-            let setting = by_settings.iter().find(|(m, _)| *m == message).map(|(_, setting)| setting.as_str());
-            parsed.diagnostics.push(unregistered(&source.text, message, setting));
+        for refusal in wrong {
+            let setting = by_settings.iter().find(|(r, _)| *r == refusal).map(|(_, setting)| setting.as_str());
+            parsed.diagnostics.push(unregistered(&source.text, refusal.message, setting));
         }
         // What a setting changes can be said of a valid kernel only.
         let set = settings.kernel.iter().filter(|_| valid);
@@ -99,7 +99,7 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
     if parsed.kernel.is_none() {
         // What the registry has to say of the rest, so that all mistakes show at once.
         let wrong = registry::check(&parsed.own);
-        parsed.diagnostics.extend(wrong.into_iter().map(|message| unregistered(&source.text, message, None)));
+        parsed.diagnostics.extend(wrong.into_iter().map(|refusal| unregistered(&source.text, refusal.message, None)));
         for d in parsed.diagnostics.iter_mut().filter(|d| d.code == "kernel::E09") {
             d.help = Some(no_such_parent(parsed.inherits.as_deref().unwrap_or_default(), &source.name));
         }
@@ -179,7 +179,7 @@ pub fn adjusted(mut kernel: KernelSpec, settings: &Settings) -> Result<KernelSpe
     }
     match registry::check(&kernel).as_slice() {
         [] => Ok(kernel),
-        wrong => Err(Error::Usage(wrong.join("; "))),
+        wrong => Err(Error::Usage(Refusal::join(wrong, "; "))),
     }
 }
 

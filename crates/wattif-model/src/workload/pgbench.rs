@@ -4,7 +4,8 @@
 //! alternate strictly. The UPDATE of the branch takes the lock of its row until the transaction has ended, so with few
 //! branches (`scale`) the clients queue up there. END waits until the log is on disk: one flush serves all that have come
 //! before it (group commit). The client polls its socket, so that the answer wakes it as by a thread that is about to sleep
-//! (`WF_SYNC`); the server waits in epoll, which until 6.12 does not say so. A transaction's latency is from BEGIN until the answer to END (mark `transaction`).
+//! (`WF_SYNC`); the server waits in epoll, which until 6.12 does not say so. A transaction's latency is from BEGIN until the
+//! answer to END (mark `transaction`).
 
 use super::dist::Dist;
 use super::forever;

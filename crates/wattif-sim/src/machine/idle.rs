@@ -20,6 +20,13 @@ pub struct Sleep {
     pub woken: u64,
 }
 
+impl Sleep {
+    /// Has an interrupt asked for its end?
+    pub fn is_over(&self) -> bool {
+        self.woken != u64::MAX
+    }
+}
+
 /// Stages of a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -50,7 +57,7 @@ impl Machine {
 
     /// An interrupt for a sleeping CPU: when it will execute again; `None` if another has asked for that already.
     pub fn wake(&mut self, cpu: CpuId, now: u64) -> Option<u64> {
-        let sleep = self.cpus[cpu.at()].sleep.filter(|s| s.woken == u64::MAX)?;
+        let sleep = self.cpus[cpu.at()].sleep.filter(|s| !s.is_over())?;
         let from = match sleep.phase {
             Phase::Entering(until) => until,
             Phase::Asleep | Phase::Leaving(..) => now,

@@ -123,7 +123,7 @@ impl Kernel<'_, '_> {
         match self.m.cpus[cpu.at()].sleep {
             None => self.kick_at(cpu, at),
             // It is on its way out and will see what there is.
-            Some(sleep) if sleep.woken != u64::MAX => {}
+            Some(sleep) if sleep.is_over() => {}
             Some(_) if at <= self.s.now => self.wake_cpu(cpu),
             Some(_) => self.arm_first(Source::Ipi(cpu), at),
         }

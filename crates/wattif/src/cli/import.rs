@@ -203,10 +203,8 @@ pub(super) fn kernel_of(mut facts: sysfs::KernelFacts) -> sysfs::Imported {
     let findings = &mut facts.findings;
     facts.tunables.retain(|(slot, name, _)| {
         let path = path(slot, name);
-        let of_policy = format!("`{}", path.trim_end_matches(name));
-        let about = |why: &&String| why.starts_with(&of_policy) && why.contains(&format!("`{name}`"));
-        let names = |why: &&String| why.contains(&format!("`{path}`")) || about(why);
-        let refused = unreadable.next().flatten().or_else(|| wrong.iter().find(names).cloned());
+        let of_it = wrong.iter().find(|refusal| refusal.tunables.contains(&path));
+        let refused = unreadable.next().flatten().or_else(|| Some(of_it?.message.clone()));
         findings.extend(refused.iter().map(|why| Diagnostic::warning("sysfs::W01", 0..0, format!("{why}: left out"))));
         refused.is_none()
     });

@@ -192,7 +192,7 @@ impl CfsBandwidth {
 #[doc(alias = "__account_cfs_rq_runtime")]
 #[inline(never)]
 pub(super) fn account_cfs_rq_runtime(s: &mut Sched, q: usize, delta_exec: u64) {
-    let expired = s.bandwidth_slices_expire && is_of_a_past_period(s, q);
+    let expired = has_expired(s, q);
     let runtime = &mut s.cfs[q].runtime;
     runtime.remaining -= delta_exec as i64;
     if expired {
@@ -209,26 +209,30 @@ pub(super) fn account_cfs_rq_runtime(s: &mut Sched, q: usize, delta_exec: u64) {
     }
 }
 
-/// Was the pool refilled since the queue drew from it (`expire_cfs_rq_runtime`)?
-fn is_of_a_past_period(s: &mut Sched, q: usize) -> bool {
-    s.cfs[q].runtime.drew_after != pool(s, q).refills
+/// Is what the queue drew void, because the pool was refilled since (`expire_cfs_rq_runtime`)?
+fn has_expired(s: &mut Sched, q: usize) -> bool {
+    s.bandwidth_slices_expire && s.cfs[q].runtime.drew_after != pool(s, q).refills
+}
+
+/// Gives the queue so much of its pool, or what is left in it; how much.
+fn draw(s: &mut Sched, q: usize, wanted: u64) -> u64 {
+    let pool = pool(s, q);
+    let amount = wanted.min(pool.runtime);
+    pool.runtime -= amount;
+    let refills = pool.refills;
+    let runtime = &mut s.cfs[q].runtime;
+    (runtime.remaining, runtime.drew_after) = (runtime.remaining + amount as i64, refills);
+    amount
 }
 
 /// Draws what is owed and `target` more from the pool, or what is left in it. True if the queue may run then.
 fn assign_cfs_rq_runtime(s: &mut Sched, q: usize, target: u64) -> bool {
     start_cfs_bandwidth(s, q);
     let min_amount = (target as i64 - s.cfs[q].runtime.remaining) as u64;
-    let pool = pool(s, q);
-    let amount = min_amount.min(pool.runtime);
-    if amount > 0 {
-        pool.runtime -= amount;
-        pool.idle = false;
+    if draw(s, q, min_amount) > 0 {
+        pool(s, q).idle = false;
     }
-    let refills = pool.refills;
-    let runtime = &mut s.cfs[q].runtime;
-    runtime.remaining += amount as i64;
-    runtime.drew_after = refills;
-    runtime.remaining > 0
+    s.cfs[q].runtime.remaining > 0
 }
 
 /// The group runs: so does its period timer.
@@ -251,7 +255,7 @@ pub(super) fn return_cfs_rq_runtime(s: &mut Sched, q: usize) {
     if slack <= 0 {
         return;
     }
-    let expired = s.bandwidth_slices_expire && is_of_a_past_period(s, q);
+    let expired = has_expired(s, q);
     s.cfs[q].runtime.remaining -= slack;
     if expired {
         return;
@@ -487,12 +491,8 @@ fn distribute_cfs_runtime<F: Fair + ?Sized>(f: &F, s: &mut Sched, group: u32) {
     for _ in 0..pool_of(s, group).throttled_cfs_rq.len() {
         let Some(q) = pool_of(s, group).throttled_cfs_rq.first().copied() else { return };
         let owed = (1 - s.cfs[q].runtime.remaining) as u64;
-        let pool = pool_of(s, group);
-        let amount = owed.min(pool.runtime);
-        pool.runtime -= amount;
-        let (empty, refills) = (pool.runtime == 0, pool.refills);
-        s.cfs[q].runtime.remaining += amount as i64;
-        s.cfs[q].runtime.drew_after = refills;
+        draw(s, q, owed);
+        let empty = pool_of(s, group).runtime == 0;
         if s.cfs[q].runtime.remaining > 0 {
             unthrottle_cfs_rq(f, s, q);
         }

@@ -20,8 +20,8 @@
 //!    leftmost by more than `wakeup_granularity_ns` of its own virtual time.
 //!
 //! Tick:
-//! 4. The slice is the entity's part by weight of `sched_latency_ns` (`nr_latency` runnable or fewer) or of `n · min_granularity_ns`; since
-//!    5.13 at least `min_granularity_ns` (BASE_SLICE), and `n` is the CPU's tasks, not the queue's entities (ALT_PERIOD).
+//! 4. The slice is the entity's part by weight of `sched_latency_ns` (`nr_latency` runnable or fewer) or of
+//!    `n · min_granularity_ns`; since 5.13 at least `min_granularity_ns` (BASE_SLICE), and `n` is the CPU's tasks, not the queue's entities (ALT_PERIOD).
 //! 5. Preempt when it is used up, or, after `min_granularity_ns`, when the leftmost is a whole slice behind.
 //!
 //! Wake-up:

@@ -274,15 +274,18 @@ fn sched_rt_runtime_exceeded(s: &mut Sched, cpu: CpuId, b: RtBandwidth) {
     }
     balance_runtime(s, cpu, b.period_ns);
     let rq = &mut s.rqs[cpu.at()];
-    if rq.rt.rt_time > rq.rt.rt_runtime && b.runtime_ns == 0 {
+    if rq.rt.rt_time <= rq.rt.rt_runtime {
+        return;
+    }
+    if b.runtime_ns == 0 {
         // It would never be replenished: none are throttled.
         rq.rt.rt_time = 0;
-    } else if rq.rt.rt_time > rq.rt.rt_runtime {
-        rq.rt.throttled = true;
-        rq.nr_running -= rq.rt.rt_nr_running;
-        rq.need_resched = true;
-        rq.util_changed = true;
+        return;
     }
+    rq.rt.throttled = true;
+    rq.nr_running -= rq.rt.rt_nr_running;
+    rq.need_resched = true;
+    rq.util_changed = true;
 }
 
 /// RT_RUNTIME_SHARE: a CPU in need takes its part of what each other one has left, up to the whole period.

@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use wattif_model::kernel::{KernelSpec, Slot, Value};
-use wattif_sim::registry;
+use wattif_sim::registry::{self, Refusal};
 use wattif_sim::sched::features::Features;
 
 /// Kernels by name.
@@ -77,7 +77,7 @@ pub fn profile(case: &Case, kernels: &Kernels, nr_cpus: usize, hz: u32) -> Resul
     }
     governors(&mut kernel, case)?;
     let wrong = registry::check(&kernel);
-    if wrong.is_empty() { Ok((kernel, left)) } else { Err(wrong.join("; ")) }
+    if wrong.is_empty() { Ok((kernel, left)) } else { Err(Refusal::join(&wrong, "; ")) }
 }
 
 /// Switches on and off what the kernel's list says (`NO_X`: off).
