@@ -3,8 +3,8 @@
 //! A trace shows when a CPU asked for a state and when it executed again. In between it draws the power of a busy CPU on its way in
 //! and on its way out. Both take as long as the platform says, and a state that several CPUs share is reached only while all of them
 //! sleep as deep: so the way in and out is that of the state that could be reached then. Of CPUs that leave such a state together the
-//! first, for which a thread was woken before all others, takes its whole way out; the others began theirs when another CPU woke a thread for
-//! them, or half-way if nobody did.
+//! one that woke up first takes its whole way out; the others began theirs when another CPU woke a thread for them, or half-way if nobody
+//! did.
 //!
 //! Before its first event a CPU sleeps if that event ends a sleep or takes over from idle; in what is not known, the shallowest state
 //! is taken. One without any event is offline or asleep all along: it counts as in its deepest state. One that switches but has no
@@ -222,15 +222,18 @@ impl Sleeps<'_> {
         };
         let state = (0..=s.asked).rev().find(reached).unwrap_or(0);
         let scope = self.scope(cpu, state);
-        // Of those that leave a state of many at one time the first woke up: who was woken before all others, or, if nobody was, the first.
-        let rank = |cpu: CpuId, woken: Option<u64>| (woken.is_none(), woken, cpu);
+        // The interrupt is sent when the wake-up is done, and on its way then.
+        let costs = &self.platform.costs;
+        let comes = |at: u64| at.saturating_add(costs.wakeup_ns + costs.ipi_ns);
+        // Of those that leave a state of many at one time one woke up first: who was woken before all others and early enough for the
+        // whole way out; else who was woken by nobody, but by a timer of its own; else who was woken least late.
+        let rank = |cpu: CpuId, woken: Option<u64>| {
+            (woken.map_or(1, |at| if comes(at) <= out(state) { 0 } else { 2 }), woken, cpu)
+        };
         let before =
             |m: &CpuId| self.leaves(*m, scope, s.left).is_some_and(|mate| rank(*m, mate.woken) < rank(cpu, s.woken));
         let follows = scope != Scope::Cpu && self.mates_in(cpu, scope).iter().any(before);
         let own = (0..=state).rev().find(|&i| self.scope(cpu, i) == Scope::Cpu).filter(|_| follows);
-        // The interrupt is sent when the wake-up is done, and on its way then.
-        let costs = &self.platform.costs;
-        let comes = |at: u64| at.saturating_add(costs.wakeup_ns + costs.ipi_ns);
         let asked = s.woken.map(|at| comes(at).max(out(state))).filter(|at| *at <= s.left);
         let half = |own: usize| out(state) + (out(own) - out(state).min(out(own))) / 2;
         (inside, own.map_or(out(state), |own| asked.unwrap_or(half(own))))
@@ -335,6 +338,7 @@ mod tests {
     /// A state of the cluster that takes 300 ns to enter and 700 to leave; the other one takes 10 and 20.
     fn shared() -> Platform {
         let mut platform = testbed::platform();
+        (platform.costs.wakeup_ns, platform.costs.ipi_ns) = (100, 50);
         for cluster in &mut platform.clusters {
             cluster.idle[1].scope = Scope::Cluster;
             (cluster.idle[0].actual.entry_ns, cluster.idle[0].actual.exit_ns) = (10, 20);
@@ -368,10 +372,14 @@ mod tests {
         assert_eq!(levels(&at_once, 1), [(400, Idle(1)), (4_640, Busy)], "it followed, and waited for the power");
         let mut asked = at_once;
         asked[3].asked = Some(Ns(4_500));
-        let ipi = shared().costs.ipi_ns;
-        assert_eq!(levels(&asked, 1), [(400, Idle(1)), (4_500 + ipi, Busy)], "somebody woke a thread for it");
+        let comes = shared().costs.wakeup_ns + shared().costs.ipi_ns;
+        assert_eq!(levels(&asked, 1), [(400, Idle(1)), (4_500 + comes, Busy)], "somebody woke a thread for it");
+        assert_eq!(levels(&asked, 0), levels(&at_once, 0), "too late to be the first");
         asked[3].asked = Some(Ns(4_000));
-        assert_eq!(levels(&asked, 1), [(400, Idle(1)), (4_300, Busy)], "not before the first");
+        assert_eq!(levels(&asked, 1), [(400, Idle(1)), (4_300, Busy)], "it was the first");
+        assert_eq!(levels(&asked, 0), [(10, Idle(1)), (4_640, Busy)]);
+        asked[2].asked = Some(Ns(4_100));
+        assert_eq!(levels(&asked, 0), [(10, Idle(1)), (4_300, Busy)], "not before the first");
         let short = [told(0, 0, 0), told(25, 0, Event::IDLE_EXIT)];
         assert_eq!(levels(&short, 0), [], "it turned back on its way in");
         let cluster = powers(&both, &shared()).into_iter().filter(|p| matches!(p.2, Event::ClusterPower { .. }));
