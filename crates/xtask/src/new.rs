@@ -22,6 +22,7 @@ struct Kind {
 }
 
 const REGISTRY: &str = "crates/wattif-sim/src/registry.rs";
+const BUILD: &str = "crates/wattif-sim/src/registry/build.rs";
 const CPUIDLE: &str = "crates/wattif-sim/src/cpuidle/mod.rs";
 const CPUFREQ: &str = "crates/wattif-sim/src/cpufreq/mod.rs";
 
@@ -59,7 +60,7 @@ static KINDS: &[Kind] = &[
                 line: "    policy!(\"@name@\", Cpufreq, true, \"cpufreq/@name@.rs\", &[]),",
             },
             Insertion {
-                file: REGISTRY,
+                file: BUILD,
                 after: "fn build_cpufreq(",
                 before: "    match name {",
                 line: "        \"@name@\" => Box::new(cpufreq::@name@::@Type@::new()),",

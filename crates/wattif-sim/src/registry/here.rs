@@ -1,7 +1,8 @@
 //! Settings that change nothing on a platform or for a workload, whatever the kernel makes of them: what they are about is not
 //! there. Where a tunable is about something that a workload may lack, [`not_in_workload`] has a line for it.
 
-use super::{Policy, Tunables, asks_for, no_eas, policy, without_effect};
+use super::notes::{asks_for, no_eas};
+use super::{Policy, Tunables, policy, without_effect};
 use crate::cpuidle;
 use crate::sched::schedtune;
 use wattif_model::CpuId;

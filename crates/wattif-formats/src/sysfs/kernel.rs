@@ -1,0 +1,562 @@
+//! A kernel profile of what a kernel says of its configuration, its scheduler features and its tunables.
+
+use super::platform::{Clock, clocks};
+use super::{CPU, Files, Imported, number, online};
+use crate::machine::list;
+use crate::words::quoted;
+use std::fmt::Write as _;
+use wattif_model::check::Diagnostic;
+use wattif_model::kernel::version;
+
+/// What a kernel says of itself: any of its configuration, its scheduler features, its release.
+#[derive(Clone, Debug, Default)]
+pub struct KernelFacts {
+    /// `.config`, `/proc/config.gz` unpacked or `/boot/config-*`.
+    pub config: Option<String>,
+    /// `/sys/kernel/debug/sched/features`.
+    pub features: Option<String>,
+    /// `uname -r`.
+    pub release: Option<String>,
+    /// Governors in use, where they were captured.
+    pub cpufreq: Option<String>,
+    /// See `cpufreq`.
+    pub cpuidle: Option<String>,
+    /// Tunables that were captured: slot and policy, name in a profile, value as TOML.
+    pub tunables: Vec<(&'static str, &'static str, String)>,
+    /// `proc/sys/kernel/sched_energy_aware`.
+    pub energy_aware: Option<bool>,
+    /// `proc/sys/kernel/sched_autogroup_enabled`.
+    pub autogroup: Option<bool>,
+    /// Of what was captured: what a profile cannot say.
+    pub findings: Vec<Diagnostic>,
+}
+
+/// Where kernels keep their tunables, and what they are called in a profile. Of two places the first that exists counts.
+const TUNABLES: &[(&str, &str, &[&str])] = &[
+    ("class.eevdf", "base_slice_ns", &["sys/kernel/debug/sched/base_slice_ns"]),
+    ("class.eevdf", "bandwidth_slice_us", &["proc/sys/kernel/sched_cfs_bandwidth_slice_us"]),
+    ("class.cfs", "sched_latency_ns", &["sys/kernel/debug/sched/latency_ns", "proc/sys/kernel/sched_latency_ns"]),
+    (
+        "class.cfs",
+        "min_granularity_ns",
+        &["sys/kernel/debug/sched/min_granularity_ns", "proc/sys/kernel/sched_min_granularity_ns"],
+    ),
+    ("class.cfs", "idle_min_granularity_ns", &["sys/kernel/debug/sched/idle_min_granularity_ns"]),
+    (
+        "class.cfs",
+        "wakeup_granularity_ns",
+        &["sys/kernel/debug/sched/wakeup_granularity_ns", "proc/sys/kernel/sched_wakeup_granularity_ns"],
+    ),
+    ("class.cfs", "bandwidth_slice_us", &["proc/sys/kernel/sched_cfs_bandwidth_slice_us"]),
+    ("class.rt", "sched_rt_runtime_us", &["proc/sys/kernel/sched_rt_runtime_us"]),
+    ("class.rt", "sched_rt_period_us", &["proc/sys/kernel/sched_rt_period_us"]),
+    ("class.rt", "sched_rr_timeslice_ms", &["proc/sys/kernel/sched_rr_timeslice_ms"]),
+    (
+        "balance.load_balance",
+        "migration_cost_ns",
+        &["sys/kernel/debug/sched/migration_cost_ns", "proc/sys/kernel/sched_migration_cost_ns"],
+    ),
+    ("balance.load_balance", "nr_migrate", &["sys/kernel/debug/sched/nr_migrate", "proc/sys/kernel/sched_nr_migrate"]),
+    ("class.deadline", "sched_deadline_period_min_us", &["proc/sys/kernel/sched_deadline_period_min_us"]),
+    ("class.deadline", "sched_deadline_period_max_us", &["proc/sys/kernel/sched_deadline_period_max_us"]),
+];
+
+/// Tunables of governors: the governor, name in a profile, name of the file. They are in one folder for all clocks, or in one
+/// of each.
+const OF_GOVERNORS: &[(&str, &str, &str)] = &[
+    ("cpufreq.schedutil", "rate_limit_us", "schedutil/rate_limit_us"),
+    ("cpufreq.schedutil", "up_rate_limit_us", "schedutil/up_rate_limit_us"),
+    ("cpufreq.schedutil", "down_rate_limit_us", "schedutil/down_rate_limit_us"),
+    ("cpufreq.schedutil", "hispeed_freq_khz", "schedutil/hispeed_freq"),
+    ("cpufreq.ondemand", "sampling_rate_us", "ondemand/sampling_rate"),
+    ("cpufreq.ondemand", "up_threshold", "ondemand/up_threshold"),
+    ("cpufreq.ondemand", "sampling_down_factor", "ondemand/sampling_down_factor"),
+    ("cpufreq.conservative", "sampling_rate_us", "conservative/sampling_rate"),
+    ("cpufreq.conservative", "up_threshold", "conservative/up_threshold"),
+    ("cpufreq.conservative", "down_threshold", "conservative/down_threshold"),
+    ("cpufreq.conservative", "freq_step_pct", "conservative/freq_step"),
+    ("cpufreq.conservative", "sampling_down_factor", "conservative/sampling_down_factor"),
+    ("cpufreq.interactive", "hispeed_freq_khz", "interactive/hispeed_freq"),
+    ("cpufreq.interactive", "go_hispeed_load", "interactive/go_hispeed_load"),
+    ("cpufreq.interactive", "above_hispeed_delay_us", "interactive/above_hispeed_delay"),
+    ("cpufreq.interactive", "target_loads", "interactive/target_loads"),
+    ("cpufreq.interactive", "min_sample_time_us", "interactive/min_sample_time"),
+    ("cpufreq.interactive", "timer_rate_us", "interactive/timer_rate"),
+    ("cpufreq.interactive", "boost", "interactive/boost"),
+    ("cpufreq.interactive", "boostpulse_duration_us", "interactive/boostpulse_duration"),
+    ("cpufreq.userspace", "setspeed_khz", "scaling_setspeed"),
+];
+
+/// A captured value as TOML: a number, -1 where there is no limit, or steps such as `85 1000000:90`.
+fn value(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text == "-1" || text.parse::<u64>().is_ok_and(|n| n <= i64::MAX as u64) {
+        return Some(text.into());
+    }
+    let steps = text.contains(':') && text.chars().all(|c| c.is_ascii_digit() || ": ".contains(c));
+    steps.then(|| format!("\"{text}\""))
+}
+
+/// Of what clocks say each for its CPUs, that of most CPUs, of as many that of the first; that they differ is told.
+fn of_most(what: &str, told: &[(String, &[u32])], findings: &mut Vec<Diagnostic>) -> Option<String> {
+    let mut values: Vec<(&str, Vec<u32>)> = Vec::new();
+    for (value, cpus) in told {
+        match values.iter_mut().find(|(v, _)| v == value) {
+            Some((_, of)) => of.extend_from_slice(cpus),
+            None => values.push((value, cpus.to_vec())),
+        }
+    }
+    let most = values.iter().rev().max_by_key(|(_, cpus)| cpus.len())?.0;
+    if values.len() > 1 {
+        let one =
+            |(value, cpus): &(&str, Vec<u32>)| format!("{} on CPUs {}", quoted(value.trim_matches('"')), list(cpus));
+        let all = values.iter().map(one).collect::<Vec<_>>().join(", ");
+        let message =
+            format!("{what} differs: {all}; a profile has one: {}, that of most CPUs", quoted(most.trim_matches('"')));
+        findings.push(Diagnostic::warning("sysfs::W04", 0..0, message));
+    }
+    Some(most.into())
+}
+
+/// What can be read of the tunables, those of a governor from clocks that are `used` with it.
+fn tunables(
+    files: Files<'_>,
+    clocks: &[Clock],
+    used: &[Option<String>],
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<(&'static str, &'static str, String)> {
+    let mut out = Vec::new();
+    let read = |path: &str, findings: &mut Vec<Diagnostic>| {
+        let text = files(path).filter(|text| !text.starts_with('<'))?; // <unsupported>
+        let value = value(&text);
+        if value.is_none() {
+            let message = format!("{path}: {} is left out", quoted(text.trim()));
+            findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+        }
+        value
+    };
+    for (slot, name, paths) in TUNABLES {
+        let value = paths.iter().find_map(|path| read(path, findings));
+        out.extend(value.map(|value| (*slot, *name, value)));
+    }
+    for (name, file) in [("fair_server_runtime_us", "runtime"), ("fair_server_period_us", "period")] {
+        let ns = number(files, &format!("sys/kernel/debug/sched/fair_server/cpu0/{file}"));
+        out.extend(ns.map(|ns| ("class.deadline", name, (ns / 1_000).to_string())));
+    }
+    for (slot, name, file) in OF_GOVERNORS {
+        let governor = slot.trim_start_matches("cpufreq.");
+        let mut told = Vec::new();
+        let with = |used: &&Option<String>| used.as_deref().is_none_or(|used| used == governor);
+        for (clock, _) in clocks.iter().zip(used).filter(|(_, used)| with(used)) {
+            let value = read(&format!("{}/{file}", clock.dir), findings);
+            told.extend(value.map(|value| (value, &clock.cpus[..])));
+        }
+        let of_all = read(&format!("{CPU}/cpufreq/{file}"), findings);
+        let value = of_all.or_else(|| of_most(file, &told, findings));
+        out.extend(value.map(|value| (*slot, *name, value)));
+    }
+    out
+}
+
+/// `uname -r`.
+pub(super) fn release(files: Files<'_>) -> Option<String> {
+    let version = || files("proc/version")?.strip_prefix("Linux version ")?.split(' ').next().map(String::from);
+    files("proc/sys/kernel/osrelease").map(|r| r.trim().to_string()).or_else(version)
+}
+
+/// The configuration of a kernel of this release.
+pub(super) fn config(files: Files<'_>, release: Option<&str>) -> Option<String> {
+    let places = ["proc/config.gz", "boot/config-*", "lib/modules/*/config", "proc/config"];
+    places.iter().find_map(|path| match release {
+        Some(r) if !r.contains('/') => files(&path.replace('*', r)),
+        _ => files(path),
+    })
+}
+
+fn switched_on(config: &str, option: &str) -> bool {
+    config.lines().any(|l| l.trim().strip_suffix("=y") == Some(option))
+}
+
+/// Ticks a second. Of 250 a configuration says both HZ_250=y and HZ=250; a part of one, either.
+pub(super) fn ticks(config: &str) -> Option<i64> {
+    let hz = config.lines().find_map(|l| l.trim().strip_prefix("CONFIG_HZ=")?.parse().ok());
+    let hz = hz.or([100, 250, 300, 1000].into_iter().find(|hz| switched_on(config, &format!("CONFIG_HZ_{hz}"))));
+    hz.filter(|hz| crate::kernel_toml::HZ.contains(hz))
+}
+
+/// Limits of utilisation clamps for the whole system, and what holds here. Kernels begin with 1024 in each.
+const CLAMPS: [(&str, &str); 3] = [
+    ("sched_util_clamp_min", "a thread may ask for any `util_min`"),
+    ("sched_util_clamp_max", "a thread may ask for any `util_max`"),
+    ("sched_util_clamp_min_rt_default", "real-time threads run at full speed unless they ask for less"),
+];
+
+/// Those of them that a capture sets, which no profile can say.
+fn clamps(files: Files<'_>) -> impl Iterator<Item = Diagnostic> {
+    let set = move |name: &str| number(files, &format!("proc/sys/kernel/{name}")).filter(|value| *value != 1024);
+    CLAMPS.iter().filter_map(move |(name, instead)| {
+        let message = format!("{name} = {}: not simulated; {instead}, as with 1024", set(name)?);
+        Some(Diagnostic::warning("sysfs::W03", 0..0, message))
+    })
+}
+
+impl KernelFacts {
+    /// From a live machine or a capture.
+    pub fn of(files: Files<'_>) -> KernelFacts {
+        let release = release(files);
+        let line = |path: &str| files(path).map(|t| t.trim().to_string());
+        let governor = |clock: &Clock| line(&format!("{}/scaling_governor", clock.dir));
+        let clocks = clocks(files, &online(files).unwrap_or(vec![0]));
+        let used: Vec<Option<String>> = clocks.iter().map(governor).collect();
+        let told: Vec<_> = clocks.iter().zip(&used).filter_map(|(c, g)| Some((g.clone()?, &c.cpus[..]))).collect();
+        let mut findings: Vec<Diagnostic> = clamps(files).collect();
+        KernelFacts {
+            config: config(files, release.as_deref()),
+            features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
+            release,
+            cpufreq: of_most("the cpufreq governor", &told, &mut findings),
+            cpuidle: line(&format!("{CPU}/cpuidle/current_governor")),
+            tunables: tunables(files, &clocks, &used, &mut findings),
+            energy_aware: number(files, "proc/sys/kernel/sched_energy_aware").map(|n| n != 0),
+            autogroup: number(files, "proc/sys/kernel/sched_autogroup_enabled").map(|n| n != 0),
+            findings,
+        }
+    }
+    /// From one file: a configuration or a list of features.
+    pub fn from_text(text: &str) -> KernelFacts {
+        let features = !text.contains("CONFIG_")
+            && text.split_whitespace().take(3).all(|w| w.chars().all(|c| c.is_ascii_uppercase() || c == '_'));
+        match features {
+            true => KernelFacts { features: Some(text.into()), ..KernelFacts::default() },
+            false => KernelFacts { config: Some(text.into()), ..KernelFacts::default() },
+        }
+    }
+    /// Version, by the release or the configuration's first lines.
+    pub fn version(&self) -> Option<String> {
+        let of_config = || {
+            let head = self.config.as_ref()?.lines().take(5).find(|l| l.contains("Kernel Configuration"))?;
+            head.split_whitespace().find(|w| w.starts_with(|c: char| c.is_ascii_digit())).map(String::from)
+        };
+        self.release.clone().or_else(of_config)
+    }
+    /// Is an option built in?
+    fn has(&self, option: &str) -> bool {
+        self.config.as_ref().is_some_and(|c| switched_on(c, option))
+    }
+    /// Energy-aware placement is switched off, or left out when the kernel was built.
+    fn without_eas(&self) -> bool {
+        let left_out = "# CONFIG_ENERGY_MODEL is not set";
+        self.energy_aware == Some(false)
+            || self.config.as_ref().is_some_and(|c| c.lines().any(|l| l.trim() == left_out))
+    }
+}
+
+/// The governors in use, or else those that the configuration makes the default.
+fn governors(facts: &KernelFacts, findings: &mut Vec<Diagnostic>) -> String {
+    let default = |prefix: &str, of: &[&str]| {
+        let found = of.iter().find(|g| facts.has(&format!("{prefix}_{}", g.to_uppercase())));
+        found.map(|g| g.to_string())
+    };
+    let cpufreq = ["schedutil", "ondemand", "conservative", "performance", "powersave", "userspace", "interactive"];
+    // By rating, as the kernel picks among those built in: menu 20, teo 19, ladder 10 (25 where ticks never stop), haltpoll 9.
+    let mut cpuidle = ["menu", "teo", "ladder", "haltpoll"];
+    if facts.has("CONFIG_HZ_PERIODIC") {
+        cpuidle = ["ladder", "menu", "teo", "haltpoll"];
+    }
+    let in_use = [
+        ("cpufreq", facts.cpufreq.clone().or_else(|| default("CONFIG_CPU_FREQ_DEFAULT_GOV", &cpufreq)), &cpufreq[..]),
+        ("cpuidle", facts.cpuidle.clone().or_else(|| default("CONFIG_CPU_IDLE_GOV", &cpuidle)), &cpuidle[..]),
+    ];
+    let mut policies = String::new();
+    for (slot, governor, known) in in_use {
+        match governor {
+            Some(g) if known.contains(&g.as_str()) => drop(writeln!(policies, "{slot} = \"{g}\"")),
+            Some(g) => {
+                let message = format!("{slot} governor {}: not simulated; the parent's is used", quoted(&g));
+                findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+            }
+            None => {}
+        }
+    }
+    policies
+}
+
+/// What kernels are built with that changes figures and that no profile can ask for.
+const NOT_SIMULATED: [(&str, &str); 4] = [
+    ("CONFIG_PREEMPT_RT", "interrupts are no threads here, and locks of the kernel do not sleep"),
+    ("CONFIG_HZ_PERIODIC", "ticks of idle CPUs stop here"),
+    ("CONFIG_NO_HZ_FULL", "ticks of busy CPUs never stop here, as without `nohz_full=` on the command line"),
+    (AUTOGROUP, "threads of a session are no group here, as with sched_autogroup_enabled = 0"),
+];
+const AUTOGROUP: &str = "CONFIG_SCHED_AUTOGROUP";
+
+fn not_simulated(facts: &KernelFacts) -> impl Iterator<Item = Diagnostic> {
+    NOT_SIMULATED
+        .iter()
+        .filter(|(option, _)| facts.has(option) && !(*option == AUTOGROUP && facts.autogroup == Some(false)))
+        .map(|(option, instead)| Diagnostic::warning("sysfs::W03", 0..0, format!("{option}: not simulated; {instead}")))
+}
+
+/// A kernel profile that inherits from `parent` and sets what is known. `features` are those the simulator has.
+pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) -> Imported {
+    let mut out = Imported::default();
+    out.diagnostics.extend(not_known(facts, parent));
+    let policies = governors(facts, &mut out.diagnostics);
+    out.diagnostics.extend(facts.findings.iter().cloned());
+    out.diagnostics.extend(not_simulated(facts));
+    let mut set = String::new();
+    for word in facts.features.as_deref().unwrap_or_default().split_whitespace().take(200) {
+        let (name, on) = word.strip_prefix("NO_").map_or((word, true), |n| (n, false));
+        match features.contains(&name) {
+            true => drop(writeln!(set, "{name} = {on}")),
+            false => out.diagnostics.push(Diagnostic::note(
+                "sysfs::N01",
+                0..0,
+                format!("scheduler feature {}: not simulated", quoted(name)),
+            )),
+        }
+    }
+    let hz = facts.config.as_deref().and_then(ticks);
+    let eas = facts.energy_aware.is_some() || facts.without_eas();
+    let told = facts.version().is_some() || hz.is_some() || !facts.tunables.is_empty() || eas;
+    if !told && policies.is_empty() && set.is_empty() {
+        let message = "nothing of a kernel is recognised here: no version, no option and no feature that is simulated";
+        let help = "name a configuration (/proc/config.gz, /boot/config-RELEASE), a list of scheduler features \
+            (/sys/kernel/debug/sched/features), or --sysfs / or a capture of it";
+        out.diagnostics = vec![Diagnostic::error("sysfs::E02", 0..0, message).help(help)];
+        return out;
+    }
+    let version = facts.version().unwrap_or_else(|| "unknown".into());
+    let version: String =
+        version.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_+".contains(*c)).take(64).collect();
+    let mut text = format!("# Linux {version}, as captured; what is not set here is as in {parent}.\n");
+    let _ =
+        writeln!(text, "name     = \"{name}\"\ntitle    = \"Linux {version}, as captured\"\ninherits = \"{parent}\"");
+    if let Some(hz) = hz {
+        let _ = writeln!(text, "hz       = {hz}");
+    }
+    if !policies.is_empty() {
+        let _ = write!(text, "\n[policies]\n{policies}");
+    }
+    if !set.is_empty() {
+        let _ = write!(text, "\n[features]\n{set}");
+    }
+    if facts.without_eas() {
+        let _ = writeln!(text, "\n[placement.eas]\ngeneration = \"off\"");
+    }
+    let mut last = "";
+    for (slot, name, value) in &facts.tunables {
+        if *slot != last {
+            let _ = writeln!(text, "\n[{slot}]");
+            last = slot;
+        }
+        let _ = writeln!(text, "{name} = {value}");
+    }
+    out.toml = Some(text);
+    out
+}
+
+/// What a profile takes from its parent because the kernel did not tell.
+fn not_known(facts: &KernelFacts, parent: &str) -> Vec<Diagnostic> {
+    let warning = |code, message| Diagnostic::warning(code, 0..0, message);
+    let mut out = Vec::new();
+    let of_parent = parent.strip_prefix("linux-").and_then(version);
+    match facts.version().as_deref().map(version) {
+        Some(Some((major, minor))) if of_parent.is_some_and(|p| p != (major, minor)) => {
+            let why =
+                if of_parent > Some((major, minor)) { "there is none before it" } else { "the last one before it" };
+            let message = format!(
+                "no profile of Linux {major}.{minor}: {parent} is taken ({why}), and what changed between them is as there"
+            );
+            out.push(warning("sysfs::W02", message));
+        }
+        Some(Some(_)) => {}
+        _ => out.push(warning("sysfs::W02", format!("no kernel version is told: taken as {parent}"))),
+    }
+    if facts.config.is_none() {
+        let message = format!(
+            "no configuration (proc/config.gz, boot/config-RELEASE): HZ and what is built in are as in {parent}"
+        );
+        out.push(warning("sysfs::W01", message));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text_of;
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn a_kernel_without_a_profile() {
+        let told = |release: &str, parent| {
+            let facts = KernelFacts { release: Some(release.into()), ..KernelFacts::default() };
+            kernel(&facts, "k", parent, &[]).diagnostics.swap_remove(0).message
+        };
+        let check = |release, parent, what: &str| assert!(told(release, parent).contains(what), "{release}");
+        check("4.19.113", "linux-4.10", "no profile of Linux 4.19: linux-4.10 is taken (the last one before it)");
+        check("2.6.32", "linux-3.13", "linux-3.13 is taken (there is none before it)");
+    }
+
+    #[test]
+    fn a_kernel() {
+        let facts = KernelFacts {
+            config: Some(
+                "# Linux/arm64 6.1.0 Kernel Configuration\nCONFIG_CPU_IDLE_GOV_TEO=y\nCONFIG_HZ_1000=y\n".into(),
+            ),
+            features: Some("GENTLE_FAIR_SLEEPERS NO_SIS_PROP WHATEVER".into()),
+            ..KernelFacts::of(&|path| match path {
+                "proc/sys/kernel/sched_latency_ns" => Some("18000000\n".into()),
+                "sys/kernel/debug/sched/wakeup_granularity_ns" => Some("3000000\n".into()),
+                "sys/devices/system/cpu/cpufreq/schedutil/rate_limit_us" => Some("2000\n".into()),
+                "sys/kernel/debug/sched/nr_migrate" => Some("many\n".into()),
+                _ => None,
+            })
+        };
+        assert_eq!(facts.version().as_deref(), Some("6.1.0"));
+        let out = kernel(&facts, "mine", "linux-6.1", &["GENTLE_FAIR_SLEEPERS", "SIS_PROP"]);
+        let text = out.toml.unwrap();
+        let class = "[class.cfs]\nsched_latency_ns = 18000000\nwakeup_granularity_ns = 3000000\n";
+        let cpufreq = "[cpufreq.schedutil]\nrate_limit_us = 2000\n";
+        for part in
+            ["inherits = \"linux-6.1\"", "hz       = 1000", "cpuidle = \"teo\"", "SIS_PROP = false", class, cpufreq]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("nr_migrate"));
+        assert_eq!(out.diagnostics.len(), 2);
+        assert!(out.diagnostics[0].message.ends_with("nr_migrate: `many` is left out"), "{:?}", out.diagnostics);
+    }
+
+    #[test]
+    fn clamps_of_the_system_are_told() {
+        let said = |values: [&'static str; 3]| {
+            let at = |path: &str| CLAMPS.iter().position(|(name, _)| path == format!("proc/sys/kernel/{name}"));
+            let facts = KernelFacts::of(&|path| at(path).map(|i| values[i].into()));
+            facts.findings.into_iter().map(|d| (d.code, d.message)).collect::<Vec<_>>()
+        };
+        assert_eq!(said(["1024\n"; 3]), []);
+        let told = said(["1024", "512\n", "0"]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|(code, _)| *code == "sysfs::W03"));
+        assert!(told[0].1.starts_with("sched_util_clamp_max = 512: not simulated; "), "{told:?}");
+        assert!(told[1].1.starts_with("sched_util_clamp_min_rt_default = 0: not simulated; real-time"), "{told:?}");
+    }
+
+    /// Two clocks of two and four CPUs, each set in its own way.
+    #[test]
+    fn clocks_that_are_set_differently() {
+        let with = |governors: [&'static str; 2]| {
+            let files = move |path: &str| -> Option<String> {
+                let text = match path {
+                    "proc/sys/kernel/osrelease" => "6.1.0",
+                    "proc/sys/kernel/sched_rt_runtime_us" => "-1\n",
+                    "proc/sys/kernel/sched_autogroup_enabled" => "1",
+                    "proc/config" => "CONFIG_HZ=250\nCONFIG_SCHED_AUTOGROUP=y\n",
+                    "sys/kernel/debug/sched/fair_server/cpu0/runtime" => "50000000",
+                    _ => match path.strip_prefix("sys/devices/system/cpu/")? {
+                        "online" => "0-5",
+                        "cpufreq/policy0/related_cpus" => "0 1",
+                        "cpufreq/policy2/related_cpus" => "2 3 4 5",
+                        "cpufreq/policy0/scaling_governor" => governors[0],
+                        "cpufreq/policy2/scaling_governor" => governors[1],
+                        "cpufreq/policy0/interactive/target_loads" => "80",
+                        "cpufreq/policy2/interactive/target_loads" => "85 1000000:90\n",
+                        // Of the hardware, not of the governor.
+                        "cpufreq/policy0/boost" => "1",
+                        "cpufreq/policy0/schedutil/rate_limit_us" => "500",
+                        "cpufreq/conservative/freq_step" => "10",
+                        "cpufreq/policy0/scaling_setspeed" => "<unsupported>",
+                        _ => return None,
+                    },
+                };
+                Some(text.into())
+            };
+            let out = kernel(&KernelFacts::of(&files), "mine", "linux-6.1", &[]);
+            (out.toml.unwrap(), out.diagnostics.iter().map(|d| d.message.clone()).collect::<Vec<_>>())
+        };
+        let (text, said) = with(["interactive", "interactive"]);
+        for part in [
+            "cpufreq = \"interactive\"",
+            "[class.rt]\nsched_rt_runtime_us = -1\n",
+            "[class.deadline]\nfair_server_runtime_us = 50000\n",
+            "[cpufreq.conservative]\nfreq_step_pct = 10\n",
+            "[cpufreq.interactive]\ntarget_loads = \"85 1000000:90\"\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("boost") && !text.contains("setspeed"), "{text}");
+        assert!(said[0].starts_with("interactive/target_loads differs: `80` on CPUs 0-1, "), "{said:?}");
+        assert!(said[1].starts_with("CONFIG_SCHED_AUTOGROUP: not simulated") && said.len() == 2, "{said:?}");
+        let (text, said) = with(["schedutil", "performance"]);
+        assert!(text.contains("cpufreq = \"performance\"") && text.contains("rate_limit_us = 500"), "{text}");
+        let differs = "the cpufreq governor differs: `schedutil` on CPUs 0-1, `performance` on CPUs 2-5; a profile has \
+            one: `performance`, that of most CPUs";
+        assert_eq!(said[0], differs);
+    }
+
+    #[test]
+    fn what_is_no_kernel() {
+        for text in ["", "x\n", "# wattif\n\nWhat-if analysis of Linux.", "CONFIG_FOO=y\n", "ONE TWO"] {
+            let out = kernel(&KernelFacts::from_text(text), "mine", "linux-6.12", &["PLACE_LAG"]);
+            assert!(out.toml.is_none() && out.diagnostics.len() == 1, "{text}: {:?}", out.diagnostics);
+            assert_eq!(out.diagnostics[0].code, "sysfs::E02", "{text}");
+        }
+        let told = |text: &str| {
+            let out = kernel(&KernelFacts::from_text(text), "mine", "linux-6.12", &["PLACE_LAG"]);
+            assert!(out.toml.is_some(), "{text}: {:?}", out.diagnostics);
+            out.diagnostics.iter().map(|d| format!("{} {}", d.code, d.message)).collect::<Vec<_>>().join("\n")
+        };
+        assert!(told("# Linux/x86 6.18.44 Kernel Configuration\n").contains("no profile of Linux 6.18: linux-6.12"));
+        assert_eq!(told("# Linux/x86 6.12.1 Kernel Configuration\n"), "");
+        let of_200 = kernel(&KernelFacts::from_text("CONFIG_HZ_200=y\nCONFIG_HZ=200\n"), "mine", "linux-6.12", &[]);
+        assert!(of_200.toml.unwrap().contains("hz       = 200\n"));
+        assert!(told("CONFIG_HZ_250=y\n").contains("no kernel version is told: taken as linux-6.12"));
+        assert!(told("NO_PLACE_LAG").contains("no configuration"));
+    }
+
+    #[test]
+    fn facts_of_a_kernel_that_a_profile_lacks_words_for() {
+        let options = "CONFIG_PREEMPT_RT=y\nCONFIG_HZ_PERIODIC=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_CPU_IDLE_GOV_MENU=y\n\
+            CONFIG_CPU_IDLE_GOV_LADDER=y\n";
+        let files = |idle: Option<&'static str>| {
+            KernelFacts::of(&move |path| match path {
+                "proc/sys/kernel/osrelease" => Some("6.12.1\n".into()),
+                "proc/sys/kernel/sched_energy_aware" => Some("0\n".into()),
+                "proc/config" => Some(options.into()),
+                "sys/devices/system/cpu/cpuidle/current_governor" => idle.map(String::from),
+                _ => None,
+            })
+        };
+        let out = kernel(&files(Some("qcom-lpm\n")), "mine", "linux-6.12", &[]);
+        let said: Vec<&str> = out.diagnostics.iter().filter_map(|d| d.message.split([':', ';']).next()).collect();
+        let options = ["CONFIG_PREEMPT_RT", "CONFIG_HZ_PERIODIC", "CONFIG_NO_HZ_FULL"];
+        assert_eq!(said, [&["cpuidle governor `qcom-lpm`"][..], &options].concat());
+        let text = out.toml.unwrap();
+        assert!(text.contains("[placement.eas]\ngeneration = \"off\"\n") && !text.contains("cpuidle"), "{text}");
+        let text = kernel(&files(None), "mine", "linux-6.12", &[]).toml.unwrap();
+        assert!(text.contains("cpuidle = \"ladder\""), "{text}");
+    }
+
+    #[test]
+    fn a_configuration_in_proc() {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        io::Write::write_all(&mut packed, b"CONFIG_HZ_300=y\n").unwrap();
+        let packed = packed.finish().unwrap();
+        let with = |at: &'static str| {
+            let packed = packed.clone();
+            KernelFacts::of(&move |path| match path {
+                "proc/sys/kernel/osrelease" => Some("6.12.1\n".into()),
+                _ => (path == at).then(|| text_of(&packed).unwrap()),
+            })
+        };
+        for at in ["proc/config.gz", "boot/config-6.12.1", "lib/modules/6.12.1/config", "proc/config"] {
+            let out = kernel(&with(at), "mine", "linux-6.12", &[]);
+            assert!(out.toml.unwrap().contains("hz       = 300") && out.diagnostics.is_empty(), "{at}");
+        }
+        let out = kernel(&with("elsewhere"), "mine", "linux-6.12", &[]);
+        assert!(out.diagnostics[0].message.contains("HZ"), "{:?}", out.diagnostics);
+        assert!(text_of(&packed[..packed.len() - 9]).is_err() && text_of(b"\xff").is_err());
+    }
+}

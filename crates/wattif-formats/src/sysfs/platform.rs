@@ -1,0 +1,652 @@
+//! A platform of what a machine says of its CPUs, clocks and idle states.
+
+use super::kernel::{config, release, ticks};
+use super::{CPU, Files, Imported, NODE, cpus_in, number, online};
+use crate::machine::{self, Cluster, Domain, Idle, Machine, Opp, list, scope_by_name, wfi};
+use crate::platform_toml::MAX_US;
+use std::collections::{BTreeMap, BTreeSet};
+use wattif_model::check::Diagnostic;
+use wattif_model::kernel::version;
+use wattif_model::platform::CPUIDLE_STATE_MAX;
+
+/// A platform of the machine below the root.
+pub fn platform(files: Files<'_>, name: &str) -> Imported {
+    let mut out = Imported::default();
+    let Some(cpus) = online(files) else {
+        let message = format!("no CPU list in {CPU}/online or present");
+        out.diagnostics.push(
+            Diagnostic::error("sysfs::E01", 0..0, message)
+                .help("name the root of a machine or of a capture that holds sys/devices/system/cpu"),
+        );
+        return out;
+    };
+    // Logical CPUs are numbered from 0 without gaps in a platform.
+    let place: BTreeMap<u32, u32> = cpus.iter().copied().zip(0..).collect();
+    out.diagnostics.extend(offline(files, &cpus));
+    let placed = |of: Vec<u32>| -> Vec<u32> { of.iter().filter_map(|c| place.get(c).copied()).collect() };
+    let model = files("sys/firmware/devicetree/base/model").or(files("sys/class/dmi/id/product_name"));
+    let mut machine = Machine {
+        name: name.into(),
+        title: model.map_or_else(|| name.into(), |m| m.trim_matches(['\0', '\n', ' ']).to_string()),
+        source: "its /sys".into(),
+        hz: config(files, release(files).as_deref()).and_then(|config| ticks(&config)),
+        ..Machine::default()
+    };
+    let group = |file: &str| {
+        let of = |cpu: u32| cpus_in(files, &format!("{CPU}/cpu{cpu}/{file}")).map(placed).unwrap_or_default();
+        grouped(&cpus, &place, of)
+    };
+    machine.cores = group("topology/thread_siblings_list");
+    machine.packages = group("topology/package_cpus_list");
+    if machine.packages.iter().all(|p| p.len() == 1) {
+        machine.packages = group("topology/core_siblings_list");
+    }
+    if machine.packages.iter().all(|p| p.len() == 1) && cpus.len() > 1 {
+        machine.packages = Vec::new();
+    }
+    machine.nodes = nodes(files, &place, &mut out.diagnostics);
+    if machine.nodes.len() == 1 && machine.packages.len() <= 1 {
+        machine.nodes = Vec::new();
+    }
+    machine.llc = last_caches(files, &cpus, &place);
+    machine.l2 = group("topology/cluster_cpus_list");
+    // Kernels before 5.16 call the clusters of cpu-map packages.
+    let told = machine.l2.iter().any(|c| c.len() > 1);
+    let sleepers = if told { machine.l2.clone() } else { machine.packages.clone() };
+    if !between(&machine.cores, &machine.l2, &machine.llc) {
+        machine.l2 = Vec::new();
+    }
+    let clocks = clocks(files, &cpus);
+    machine.domains = domains(files, &clocks, &place, &mut out.diagnostics);
+    out.diagnostics.extend(limits(files, &clocks, &place));
+    machine.clusters = clusters(files, &cpus, &place, &sleepers);
+    if !machine.domains.iter().all(|d| d.opps.iter().all(|o| o.uw.is_some())) {
+        let message = "no energy model (sys/kernel/debug/energy_model): no energy is reported";
+        out.diagnostics.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+        machine.trust.push("power: the machine gave none".into());
+    } else {
+        machine.trust.push("power: the machine's own energy model, dynamic power of busy CPUs only".into());
+    }
+    machine.trust.push("idle: latencies as advertised; what the hardware does is not known".into());
+    machine.trust.push("costs and noise estimated".into());
+    if !out.diagnostics.iter().any(Diagnostic::is_error) {
+        out.toml = Some(machine.to_toml());
+    }
+    out
+}
+
+/// CPUs that are there and switched off are no part of the platform.
+fn offline(files: Files<'_>, online: &[u32]) -> Option<Diagnostic> {
+    let off: Vec<u32> = cpus_in(files, &format!("{CPU}/present"))?;
+    let off: Vec<u32> = off.into_iter().filter(|c| online.binary_search(c).is_err()).collect();
+    if off.is_empty() {
+        return None;
+    }
+    let renumbered = online.iter().zip(0..).find(|(cpu, place)| *cpu != place);
+    let renumbered = renumbered.map(|(cpu, place)| {
+        format!("; CPU {cpu} becomes CPU {place} and so on: traces of this machine have the old numbers")
+    });
+    let message = format!("CPUs {} are offline and left out{}", list(&off), renumbered.unwrap_or_default());
+    let help = "to have all of them: echo 1 > /sys/devices/system/cpu/cpuN/online for each, then import again";
+    Some(Diagnostic::warning("sysfs::W01", 0..0, message).help(help))
+}
+
+/// Is every part of `middle` within one of `large`, one of them larger than its part of `small` and smaller than that?
+fn between(small: &[Vec<u32>], middle: &[Vec<u32>], large: &[Vec<u32>]) -> bool {
+    let around = |part: &Vec<u32>| large.iter().find(|l| part.iter().all(|c| l.contains(c)));
+    let of = |cpu: u32| small.iter().find(|s| s.contains(&cpu)).map_or(1, Vec::len);
+    let real = |part: &Vec<u32>| part.len() > of(part[0]) && around(part).is_some_and(|l| l.len() > part.len());
+    middle.iter().all(|part| around(part).is_some()) && middle.iter().any(real)
+}
+
+/// CPUs of each NUMA node that has some; none where the kernel does not give every CPU its node.
+fn nodes(files: Files<'_>, place: &BTreeMap<u32, u32>, findings: &mut Vec<Diagnostic>) -> Vec<Vec<u32>> {
+    let known = ["online", "possible"].iter().find_map(|f| cpus_in(files, &format!("{NODE}/{f}"))).unwrap_or_default();
+    let mut nodes = Vec::new();
+    let mut distances = BTreeSet::new();
+    for node in known {
+        let cpus = cpus_in(files, &format!("{NODE}/node{node}/cpulist")).unwrap_or_default();
+        let cpus: Vec<u32> = cpus.iter().filter_map(|c| place.get(c).copied()).collect();
+        if !cpus.is_empty() {
+            let told = files(&format!("{NODE}/node{node}/distance")).unwrap_or_default();
+            distances.extend(told.split_whitespace().filter_map(|d| d.parse::<u32>().ok()));
+            nodes.push(cpus);
+        }
+    }
+    let all: BTreeSet<u32> = nodes.iter().flatten().copied().collect();
+    if all.len() != place.len() || nodes.iter().map(Vec::len).sum::<usize>() != all.len() {
+        return Vec::new();
+    }
+    // The least is that of a node to itself.
+    if distances.len() > 2 {
+        let told: Vec<String> = distances.iter().skip(1).map(u32::to_string).collect();
+        let message = format!("NUMA nodes are {} apart: here all are equally far from each other", told.join(", "));
+        findings.push(Diagnostic::note("sysfs::N04", 0..0, message));
+    }
+    nodes
+}
+
+fn last_caches(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>) -> Vec<Vec<u32>> {
+    grouped(cpus, place, |cpu| {
+        let caches = (0..8).filter_map(|i| {
+            let dir = format!("{CPU}/cpu{cpu}/cache/index{i}");
+            let level = number(files, &format!("{dir}/level"))?;
+            Some((level, cpus_in(files, &format!("{dir}/shared_cpu_list"))?))
+        });
+        let shared = caches.max_by_key(|c| c.0).map_or_else(|| cpus.to_vec(), |c| c.1);
+        shared.iter().filter_map(|c| place.get(c).copied()).collect()
+    })
+}
+
+/// Groups of CPUs by what each says of its own; asked once a group, and no CPU is in two, whatever the files say.
+fn grouped(cpus: &[u32], place: &BTreeMap<u32, u32>, of: impl Fn(u32) -> Vec<u32>) -> Vec<Vec<u32>> {
+    let mut groups = Vec::new();
+    let mut seen = vec![false; cpus.len()];
+    for cpu in cpus {
+        let own = place[cpu];
+        if seen[own as usize] {
+            continue;
+        }
+        let mut group: Vec<u32> = of(*cpu).into_iter().filter(|c| !seen[*c as usize]).collect();
+        if !group.contains(&own) {
+            group.push(own);
+        }
+        group.iter().for_each(|c| seen[*c as usize] = true);
+        groups.push(group);
+    }
+    groups
+}
+
+/// CPUs of one clock, and the folder that tells of it.
+pub(super) struct Clock {
+    pub(super) dir: String,
+    pub(super) cpus: Vec<u32>,
+    /// All that the folder names, also those that are offline.
+    related: Vec<u32>,
+}
+
+/// The clocks of `cpus`, by their first CPU. No CPU has two, whatever the files say.
+pub(super) fn clocks(files: Files<'_>, cpus: &[u32]) -> Vec<Clock> {
+    let mut left: BTreeSet<u32> = cpus.iter().copied().collect();
+    let mut out = Vec::new();
+    while let Some(cpu) = left.pop_first() {
+        let policy = format!("{CPU}/cpufreq/policy{cpu}");
+        let own = format!("{CPU}/cpu{cpu}/cpufreq");
+        let told = ["related_cpus", "scaling_governor"].iter().any(|f| files(&format!("{policy}/{f}")).is_some());
+        let dir = if told { policy } else { own };
+        let related = files(&format!("{dir}/related_cpus")).unwrap_or_default();
+        let related: Vec<u32> = related.split_whitespace().filter_map(|c| c.parse().ok()).collect();
+        let mut of: Vec<u32> = related.iter().copied().filter(|c| left.remove(c)).collect();
+        of.push(cpu);
+        of.sort_unstable();
+        out.push(Clock { dir, cpus: of, related });
+    }
+    out
+}
+
+fn domains(
+    files: Files<'_>,
+    clocks: &[Clock],
+    place: &BTreeMap<u32, u32>,
+    findings: &mut Vec<Diagnostic>,
+) -> Vec<Domain> {
+    let mut out: Vec<Domain> = Vec::new();
+    for Clock { dir, cpus, related } in clocks {
+        let (cpu, of) = (cpus[0], cpus.iter().map(|c| place[c]).collect::<Vec<u32>>());
+        let khz = frequencies(files, dir, &list(&of), findings);
+        // An energy model bears the name of the CPU that was its clock's first, which may be offline since.
+        let power = |khz| cpus.iter().chain(related).find_map(|cpu| power(files, *cpu, khz));
+        let opps = khz.into_iter().map(|khz| Opp { khz, uv: None, uw: power(khz) }).collect();
+        let capacity = number(files, &format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024);
+        let ns = number(files, &format!("{dir}/cpuinfo_transition_latency")).filter(|n| *n < 1_000_000_000);
+        out.push(Domain {
+            cpus: of,
+            core: "unknown".into(),
+            capacity: capacity as u32,
+            transition_us: (ns.unwrap_or(50_000) / 1_000).clamp(1, 100_000),
+            transition_assumed: ns.is_none(),
+            opps,
+        });
+    }
+    microwatts(files, &mut out, findings);
+    findings.extend(out.iter_mut().filter_map(|d| d.drop_absurd_powers("sysfs::W01")));
+    out
+}
+
+/// What CPUs `of` one clock can run at, ascending, kHz; at least one.
+fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnostic>) -> Vec<u64> {
+    let mut warn = |message: String| findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+    let words = |text: String| text.split_whitespace().filter_map(|k| k.parse().ok()).collect::<Vec<u64>>();
+    let listed = |file: &str| files(&format!("{dir}/{file}")).map(words).unwrap_or_default();
+    let mut khz = listed("scaling_available_frequencies");
+    if khz.is_empty() {
+        let stats = files(&format!("{dir}/stats/time_in_state")).unwrap_or_default();
+        khz.extend(stats.lines().filter_map(|l| l.split_whitespace().next()?.parse::<u64>().ok()));
+    }
+    let end = |file: &str| number(files, &format!("{dir}/{file}"));
+    if khz.is_empty() {
+        khz.extend(["cpuinfo_min_freq", "cpuinfo_max_freq"].into_iter().filter_map(end));
+        if !khz.is_empty() {
+            warn(format!("CPUs {of}: no list of frequencies; only the lowest and the highest are used"));
+        }
+    }
+    // The kernel's own maximum counts boost frequencies when boost is on.
+    let boost = number(files, &format!("{dir}/boost")).or(number(files, &format!("{CPU}/cpufreq/boost")));
+    let top = end("cpuinfo_max_freq").unwrap_or(0);
+    let (on, off): (Vec<u64>, Vec<u64>) =
+        listed("scaling_boost_frequencies").into_iter().partition(|k| boost == Some(1) || *k <= top);
+    khz.extend(on);
+    khz.retain(|k| (1..=u64::from(u32::MAX)).contains(k));
+    khz.sort_unstable();
+    khz.dedup();
+    if khz.is_empty() {
+        warn(format!("CPUs {of}: no frequencies in {dir}; taken as one of 1 GHz"));
+        khz.push(1_000_000);
+    }
+    if !off.is_empty() {
+        let off: Vec<String> = off.iter().take(5).map(u64::to_string).collect();
+        let message = format!("CPUs {of}: boost is off; {} kHz left out", off.join(", "));
+        findings.push(Diagnostic::note("sysfs::N02", 0..0, message));
+    }
+    khz
+}
+
+/// Clocks that are kept below their highest frequency, or above their lowest: settings, which are no part of a platform.
+fn limits(files: Files<'_>, clocks: &[Clock], place: &BTreeMap<u32, u32>) -> Vec<Diagnostic> {
+    let mut kept: BTreeMap<(&str, u64), Vec<u32>> = BTreeMap::new();
+    for Clock { dir, cpus, .. } in clocks {
+        for (limit, end) in [("scaling_max_freq", "cpuinfo_max_freq"), ("scaling_min_freq", "cpuinfo_min_freq")] {
+            let [set, free] = [limit, end].map(|file| number(files, &format!("{dir}/{file}")));
+            if let (Some(set), true) = (set, free.is_some() && set != free) {
+                kept.entry((limit, set)).or_default().extend(cpus.iter().map(|c| place[c]));
+            }
+        }
+    }
+    let told = |((limit, khz), cpus): (&(&str, u64), &Vec<u32>)| {
+        let message =
+            format!("CPUs {}: {limit} is {khz} kHz, a setting: the platform keeps all operating points", list(cpus));
+        let help = "to have the limit, take the others out of the platform file";
+        Diagnostic::note("sysfs::N03", 0..0, message).help(help)
+    };
+    kept.iter().map(told).collect()
+}
+
+/// From the energy model in debugfs, in the kernel's unit.
+fn power(files: Files<'_>, cpu: u32, khz: u64) -> Option<u64> {
+    number(files, &format!("sys/kernel/debug/energy_model/cpu{cpu}/ps:{khz}/power")).filter(|p| *p > 0)
+}
+
+/// Energy models are in milliwatts before Linux 5.19, in microwatts since: all of a kernel in one of them. Without a release
+/// the greatest power tells: no CPU that has an energy model draws less than 10 mW at its top, none 10 W.
+fn microwatts(files: Files<'_>, domains: &mut [Domain], findings: &mut Vec<Diagnostic>) {
+    let powers = || domains.iter().flat_map(|d| &d.opps).filter_map(|o| o.uw);
+    let Some(greatest) = powers().max() else { return };
+    let release = release(files);
+    let told = release.as_deref().and_then(version);
+    let milli = told.map_or(greatest < 10_000, |version| version < (5, 19));
+    if told.is_none() {
+        let unit = if milli { "milliwatts, as before Linux 5.19" } else { "microwatts, as since Linux 5.19" };
+        let message = format!("no kernel release is told: the energy model is taken for {unit}");
+        let help = "add proc/sys/kernel/osrelease or proc/version to the capture";
+        findings.push(Diagnostic::warning("sysfs::W01", 0..0, message).help(help));
+    }
+    if milli {
+        domains.iter_mut().flat_map(|d| &mut d.opps).for_each(|o| o.uw = o.uw.map(|mw| mw.saturating_mul(1_000)));
+    }
+}
+
+/// CPUs of the same states; where one is of the whole cluster, also of the same list of `sleepers`.
+fn clusters(files: Files<'_>, cpus: &[u32], place: &BTreeMap<u32, u32>, sleepers: &[Vec<u32>]) -> Vec<Cluster> {
+    machine::clusters(cpus.iter().map(|&cpu| {
+        let mut idle: Vec<Idle> = (0..CPUIDLE_STATE_MAX as u32).map_while(|s| state(files, cpu, s)).collect();
+        if idle.is_empty() {
+            idle.push(wfi());
+        }
+        let together = idle.iter().any(|s| s.scope == "cluster");
+        let of = sleepers.iter().position(|l| l.contains(&place[&cpu])).filter(|_| together);
+        (place[&cpu], of, idle)
+    }))
+}
+
+fn state(files: Files<'_>, cpu: u32, index: u32) -> Option<Idle> {
+    let dir = format!("{CPU}/cpu{cpu}/cpuidle/state{index}");
+    let name = files(&format!("{dir}/name"))?;
+    // CPUIDLE_NAME_LEN, with the zero at its end.
+    let name = match name.trim().chars().take(15).collect::<String>() {
+        empty if empty.is_empty() => format!("state{index}"),
+        name => name,
+    };
+    let us = |file: &str| number(files, &format!("{dir}/{file}")).map(|us| us.min(MAX_US));
+    let exit_us = us("latency").unwrap_or(1);
+    let residency_us = us("residency").unwrap_or(exit_us.saturating_mul(2).min(MAX_US));
+    let disabled = number(files, &format!("{dir}/disable")).is_some_and(|d| d != 0);
+    // What `cpuidle_poll_state_init` and the POWER drivers call the state that spins.
+    let polling = index == 0 && matches!(name.as_str(), "POLL" | "snooze");
+    Some(Idle {
+        scope: scope_by_name(&name),
+        name,
+        exit_us,
+        residency_us,
+        actual_entry_us: 0,
+        actual_exit_us: exit_us,
+        polling,
+        disabled,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_machine() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                "present" => "0-3",
+                "cpu0/cpu_capacity" => "400",
+                "cpufreq/policy0/related_cpus" => "0 1",
+                "cpufreq/policy2/related_cpus" => "2 3",
+                "cpufreq/policy0/scaling_available_frequencies" => "500000 1000000 ",
+                "cpufreq/policy2/scaling_available_frequencies" => "800000 2000000 ",
+                "cpu0/cpuidle/state0/name" | "cpu1/cpuidle/state0/name" => "WFI\n",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let imported = platform(&files, "board");
+        let toml = imported.toml.expect("a platform");
+        let parsed = crate::platform_toml::parse(&toml, &Default::default());
+        let p = parsed.platform.unwrap_or_else(|| panic!("{:?}\n{toml}", parsed.diagnostics));
+        assert_eq!((p.nr_cpus(), p.cpus[0].capacity, p.cpus[2].capacity, p.domains.len()), (4, 400, 1024, 2));
+        assert_eq!(p.domains[1].opps[1].khz, 2_000_000);
+        assert!(platform(&|_| None, "x").toml.is_none());
+    }
+
+    #[test]
+    fn one_unit_for_an_energy_model() {
+        let with = |release: Option<&'static str>, powers: [&'static str; 3]| {
+            let files = move |path: &str| -> Option<String> {
+                let text = match path {
+                    "proc/sys/kernel/osrelease" => release?,
+                    "sys/devices/system/cpu/present" => "0",
+                    "sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies" => "300000 600000 1800000",
+                    "sys/kernel/debug/energy_model/cpu0/ps:300000/power" => powers[0],
+                    "sys/kernel/debug/energy_model/cpu0/ps:600000/power" => powers[1],
+                    "sys/kernel/debug/energy_model/cpu0/ps:1800000/power" => powers[2],
+                    _ => return None,
+                };
+                Some(text.into())
+            };
+            let imported = platform(&files, "board");
+            let guessed = imported.diagnostics.iter().any(|d| d.message.contains("no kernel release"));
+            let parsed = crate::platform_toml::parse(&imported.toml.expect("a platform"), &Default::default());
+            (parsed.platform.expect("it is valid").domains[0].power.busy_uw.clone(), guessed)
+        };
+        let micro = ["5250", "12600", "61000"];
+        assert_eq!(with(Some("6.6.30-android15"), micro), (vec![5_250, 12_600, 61_000], false));
+        assert_eq!(with(Some("5.19.0"), micro), (vec![5_250, 12_600, 61_000], false));
+        assert_eq!(with(Some("5.15.1\n"), ["5", "12", "12000"]), (vec![5_000, 12_000, 12_000_000], false));
+        assert_eq!(with(None, micro), (vec![5_250, 12_600, 61_000], true));
+        assert_eq!(with(None, ["5", "12", "61"]), (vec![5_000, 12_000, 61_000], true));
+    }
+
+    #[test]
+    fn the_energy_model_of_a_clock_whose_first_cpu_is_offline() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path {
+                "proc/sys/kernel/osrelease" => "6.6.30",
+                "sys/devices/system/cpu/present" => "0-1",
+                "sys/devices/system/cpu/online" => "1",
+                "sys/devices/system/cpu/cpu1/cpufreq/related_cpus" => "0 1",
+                "sys/devices/system/cpu/cpu1/cpufreq/scaling_available_frequencies" => "300000",
+                "sys/kernel/debug/energy_model/cpu0/ps:300000/power" => "5250",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let parsed = crate::platform_toml::parse(&platform(&files, "board").toml.unwrap(), &Default::default());
+        assert_eq!(parsed.platform.expect("it is valid").domains[0].power.busy_uw, [5_250]);
+    }
+
+    #[test]
+    fn a_power_that_no_cpu_has() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path {
+                "proc/sys/kernel/osrelease" => "6.6.30",
+                "sys/devices/system/cpu/present" => "0",
+                "sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies" => "300000",
+                "sys/kernel/debug/energy_model/cpu0/ps:300000/power" => "5250000000",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let imported = platform(&files, "board");
+        assert!(
+            imported.diagnostics.iter().any(|d| d.message.contains("5250000000 µW at an operating point is no power"))
+        );
+        let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
+        assert!(parsed.platform.is_some(), "{:?}", parsed.diagnostics);
+    }
+
+    #[test]
+    fn a_state_that_polls() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                "present" => "0",
+                "cpu0/cpuidle/state0/name" => "POLL\n",
+                "cpu0/cpuidle/state0/latency" | "cpu0/cpuidle/state0/residency" => "0\n",
+                "cpu0/cpuidle/state1/name" => "C1\n",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let parsed = crate::platform_toml::parse(&platform(&files, "pc").toml.unwrap(), &Default::default());
+        let idle = &parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics)).clusters[0].idle;
+        assert_eq!(idle.iter().map(|s| s.polling).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn clusters_of_the_scheduler() {
+        // Eight CPUs of one last-level cache; the kernel says who shares the level below.
+        let machine = |low: &'static str, high: &'static str| {
+            let files = move |path: &str| -> Option<String> {
+                let path = path.strip_prefix("sys/devices/system/cpu/")?;
+                let (cpu, file) = path.split_once('/').unwrap_or(("", path));
+                let low_half = cpu.strip_prefix("cpu").and_then(|n| n.parse::<u32>().ok()).is_some_and(|n| n < 4);
+                let text = match file {
+                    "present" => "0-7",
+                    "topology/cluster_cpus_list" => {
+                        if low_half {
+                            low
+                        } else {
+                            high
+                        }
+                    }
+                    "cache/index0/level" => "3",
+                    "cache/index0/shared_cpu_list" => "0-7",
+                    "related_cpus" => "0-7",
+                    "scaling_available_frequencies" => "1000000 2000000",
+                    _ => return None,
+                };
+                Some(text.into())
+            };
+            platform(&files, "board").toml.expect("a platform")
+        };
+        assert!(machine("0-3", "4-7").contains("l2 = [\"0-3\", \"4-7\"]"), "{}", machine("0-3", "4-7"));
+        let parsed = crate::platform_toml::parse(&machine("0-3", "4-7"), &Default::default());
+        assert_eq!(parsed.platform.expect("it is valid").cpus[5].l2, Some(1));
+        assert!(!machine("0-7", "0-7").contains("l2 ="), "a cluster as large as its cache is none");
+    }
+
+    /// Ticks of the platform are those of the configuration; a guess is marked.
+    #[test]
+    fn ticks_of_a_platform() {
+        let hz = |config: Option<&'static str>| {
+            let out = platform(
+                &|path| match path {
+                    "sys/devices/system/cpu/online" => Some("0\n".into()),
+                    "proc/config" => config.map(String::from),
+                    _ => None,
+                },
+                "m",
+            );
+            let text = out.toml.unwrap();
+            text.lines().find(|l| l.starts_with("hz ")).unwrap().to_string()
+        };
+        assert_eq!(hz(Some("CONFIG_HZ_1000=y\n")), "hz    = 1000");
+        assert_eq!(hz(Some("CONFIG_HZ=300\n")), "hz    = 300");
+        for none in [None, Some("CONFIG_SMP=y\n"), Some("CONFIG_HZ=0\n")] {
+            assert_eq!(hz(none), "hz    = 250  # assumed: nothing tells it");
+        }
+    }
+
+    #[test]
+    fn nodes_and_limits() {
+        let with = |nodes: [&'static str; 2], packages: [&'static str; 2]| {
+            let files = move |path: &str| -> Option<String> {
+                if let Some(path) = path.strip_prefix("sys/devices/system/node/") {
+                    let text = match path {
+                        "online" => "0-2",
+                        "node0/cpulist" => nodes[0],
+                        "node1/cpulist" => nodes[1],
+                        "node2/cpulist" => "\n", // memory alone
+                        "node0/distance" | "node1/distance" => "10 21 12",
+                        _ => return None,
+                    };
+                    return Some(text.into());
+                }
+                let path = path.strip_prefix("sys/devices/system/cpu/")?;
+                let (cpu, file) = path.split_once('/').unwrap_or(("", path));
+                Some(match (cpu, file) {
+                    (_, "online") => "0-3".into(),
+                    ("cpu0" | "cpu1", "topology/package_cpus_list") => packages[0].into(),
+                    (_, "topology/package_cpus_list") => packages[1].into(),
+                    ("cpu0" | "cpu1", "cache/index0/shared_cpu_list") => "0-1".into(),
+                    (_, "cache/index0/shared_cpu_list") => "2-3".into(),
+                    (_, "cache/index0/level") => "3".into(),
+                    (_, "cpufreq/cpuinfo_min_freq" | "cpufreq/scaling_min_freq") => "800000".into(),
+                    (_, "cpufreq/cpuinfo_max_freq") => "3500000".into(),
+                    ("cpu3", "cpufreq/scaling_max_freq") => "2000000".into(),
+                    (_, "cpufreq/scaling_max_freq") => "3500000".into(),
+                    _ => return None,
+                })
+            };
+            let imported = platform(&files, "server");
+            let toml = imported.toml.unwrap();
+            let parsed = crate::platform_toml::parse(&toml, &Default::default());
+            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}\n{toml}", parsed.diagnostics));
+            let notes: Vec<&str> = imported.diagnostics.iter().map(|d| d.code).collect();
+            let limit = "CPUs 3: scaling_max_freq is 2000000 kHz";
+            assert!(imported.diagnostics.iter().any(|d| d.message.starts_with(limit)), "{:?}", imported.diagnostics);
+            assert!(toml.matches("khz = 3500000").count() == 4, "a limit takes no operating point away");
+            (p.cpus.iter().map(|c| c.node).collect::<Vec<_>>(), notes.contains(&"sysfs::N04"))
+        };
+        let (one, two) = (["0-3"; 2], ["0-1", "2-3"]);
+        assert_eq!(with(two, one), (vec![0, 0, 1, 1], true), "several nodes of a package");
+        assert_eq!(with(two, two).0, [0, 0, 1, 1]);
+        assert_eq!(with(["0-3", ""], two).0, [0; 4], "one node of several packages");
+        assert_eq!(with(["0-1", ""], two).0, [0, 0, 1, 1], "without all CPUs it is not believed: by package");
+    }
+
+    #[test]
+    fn boost_frequencies() {
+        let with = |boost: Option<&'static str>, top: Option<&'static str>| {
+            let imported = platform(
+                &move |path| match path.strip_prefix("sys/devices/system/cpu/")? {
+                    "present" => Some("0".into()),
+                    "cpu0/cpufreq/scaling_available_frequencies" => Some("600000 1800000".into()),
+                    "cpu0/cpufreq/scaling_boost_frequencies" => Some("2000000 ".into()),
+                    "cpu0/cpufreq/cpuinfo_max_freq" => top.map(String::from),
+                    "cpufreq/boost" => boost.map(String::from),
+                    _ => None,
+                },
+                "board",
+            );
+            let off = imported.diagnostics.iter().any(|d| d.message == "CPUs 0: boost is off; 2000000 kHz left out");
+            (imported.toml.unwrap().contains("khz = 2000000"), off)
+        };
+        assert_eq!(with(Some("1"), None), (true, false));
+        assert_eq!(with(None, Some("2000000")), (true, false));
+        assert_eq!(with(Some("0"), Some("1800000")), (false, true));
+    }
+
+    #[test]
+    fn states_of_clusters() {
+        let with = |list: &'static str| {
+            let files = move |path: &str| -> Option<String> {
+                let (cpu, file) =
+                    path.strip_prefix("sys/devices/system/cpu/")?.split_once('/').unwrap_or(("", "present"));
+                Some(match (cpu, file) {
+                    ("", _) => "0-3".into(),
+                    ("cpu0" | "cpu1", of) if of == list || of == "cache/index0/shared_cpu_list" => "0-1".into(),
+                    (_, of) if of == list || of == "cache/index0/shared_cpu_list" => "2-3".into(),
+                    (_, "cache/index0/level") => "2".into(),
+                    (_, "cpuidle/state0/name") => "WFI".into(),
+                    (_, "cpuidle/state1/name") => "cluster-sleep-0".into(),
+                    _ => return None,
+                })
+            };
+            platform(&files, "board").toml.unwrap()
+        };
+        for list in ["topology/cluster_cpus_list", "topology/core_siblings_list"] {
+            let parsed = crate::platform_toml::parse(&with(list), &Default::default());
+            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+            assert_eq!(p.clusters.iter().map(|c| c.cpus.to_string()).collect::<Vec<_>>(), ["0-1", "2-3"], "{list}");
+            assert_eq!(p.clusters[0].idle[1].scope, wattif_model::platform::Scope::Cluster);
+        }
+    }
+
+    #[test]
+    fn states_without_sense_give_a_platform_all_the_same() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                "present" => "0".into(),
+                "cpu0/cpuidle/state0/name" => "\n".into(),
+                "cpu0/cpuidle/state1/name" => "x".repeat(300),
+                "cpu0/cpuidle/state1/latency" => "99999999999".into(),
+                _ => return None,
+            };
+            Some(text)
+        };
+        let parsed = crate::platform_toml::parse(&platform(&files, "board").toml.unwrap(), &Default::default());
+        let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+        let names: Vec<&str> = p.clusters[0].idle.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["state0", "x".repeat(15).as_str()]);
+    }
+
+    #[test]
+    fn cpus_and_states_that_are_switched_off() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                "present" => "0-3",
+                "online" => "0,2",
+                "cpu0/cpu_capacity" | "cpu2/cpu_capacity" => "400",
+                "cpu0/cpuidle/state0/name" | "cpu2/cpuidle/state0/name" => "WFI",
+                "cpu0/cpuidle/state1/name" | "cpu2/cpuidle/state1/name" => "deep",
+                "cpu0/cpuidle/state1/disable" => "1\n",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let imported = platform(&files, "board");
+        let off = &imported.diagnostics[0].message;
+        assert!(off.starts_with("CPUs 1,3 are offline and left out; CPU 2 becomes CPU 1"), "{off}");
+        let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
+        let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+        assert_eq!(p.cpus.iter().map(|c| c.capacity).collect::<Vec<_>>(), [400, 400]);
+        let disabled: Vec<Vec<bool>> = p.clusters.iter().map(|c| c.idle.iter().map(|s| s.disabled).collect()).collect();
+        assert_eq!(disabled, [[false, true], [false, false]]);
+    }
+
+    #[test]
+    fn lists_that_disagree() {
+        let place: BTreeMap<u32, u32> = (0..4).map(|c| (c, c)).collect();
+        let all = [0, 1, 2, 3];
+        assert_eq!(grouped(&all, &place, |_| vec![0, 1]), [vec![0, 1], vec![2], vec![3]]);
+        assert_eq!(grouped(&all, &place, |c| vec![c, 3]), [vec![0, 3], vec![1], vec![2]]);
+        // Thousands of CPUs that all name all others: each is asked once at most.
+        let many: Vec<u32> = (0..4000).collect();
+        let place: BTreeMap<u32, u32> = many.iter().map(|c| (*c, *c)).collect();
+        assert_eq!(grouped(&many, &place, |_| many.clone()).len(), 1);
+    }
+}
