@@ -101,11 +101,9 @@ fn walt_cpu_util(w: &WaltSystem, rq: &Rq) -> u64 {
 pub fn cpu_util_cum(s: &Sched, cpu: CpuId, pid: Pid) -> u64 {
     let plain = cpu_util_without(s, cpu, pid);
     let Some(w) = &s.walt else { return plain };
-    let (rq, p) = (&w.rqs[cpu.at()], &w.tasks[pid.at()]);
-    // It slept there in this window, so it is in the sum.
-    let slept = p.last_sleep_ts > 0 && p.last_sleep_ts >= rq.window_start;
-    let demand = rq.cum_window_demand.saturating_sub(if slept && s.tasks[pid.at()].cpu == cpu { p.demand } else { 0 });
-    plain.max((demand * 1024 / w.walt.window_ns).min(u64::from(s.rqs[cpu.at()].cpu_capacity_orig)))
+    let asleep = (s.tasks[pid.at()].cpu == cpu).then(|| &w.tasks[pid.at()]);
+    let util = w.walt.cpu_util_cum(&w.rqs[cpu.at()], s.now, asleep);
+    plain.max(util.min(u64::from(s.rqs[cpu.at()].cpu_capacity_orig)))
 }
 
 /// `cpu_util_without`: the same as if the task had never run there.

@@ -491,12 +491,29 @@ impl Walt {
     /// Utilisation of a CPU in its last complete window, 0..=1024: what the frequency governor reads. A CPU that has been idle
     /// since has not rolled over; the reader does it for it.
     pub fn cpu_util_freq(&self, rq: &WaltRq, now: u64) -> u64 {
-        let busy = match now.saturating_sub(rq.window_start) / self.window_ns {
+        let busy = match self.elapsed(rq, now) {
             0 => rq.prev_runnable_sum,
             1 => rq.curr_runnable_sum,
             _ => 0,
         };
         (busy * 1024 / self.window_ns).min(1024)
+    }
+
+    /// Windows that have ended since the CPU last rolled: one that stays idle rolls at its next event, and until then the reader
+    /// does it for it.
+    pub fn elapsed(&self, rq: &WaltRq, now: u64) -> u64 {
+        now.saturating_sub(rq.window_start) / self.window_ns
+    }
+
+    /// Utilisation of a CPU by the demand of all that ran or will run there in the window of `now`, 0.. (may exceed 1024);
+    /// without `asleep`, a task of that CPU that sleeps.
+    pub fn cpu_util_cum(&self, rq: &WaltRq, now: u64, asleep: Option<&WaltTask>) -> u64 {
+        let ended = self.elapsed(rq, now);
+        let demand = if ended == 0 { rq.cum_window_demand } else { rq.cumulative_runnable_avg };
+        let window_start = rq.window_start + ended * self.window_ns;
+        // Who slept before this window is not in the sum.
+        let own = asleep.filter(|p| p.last_sleep_ts > 0 && p.last_sleep_ts >= window_start).map_or(0, |p| p.demand);
+        demand.saturating_sub(own) * 1024 / self.window_ns
     }
 
     /// Utilisation of a CPU by its queued tasks' demand, 0.. (may exceed 1024): what placement reads.
@@ -556,6 +573,24 @@ mod tests {
             w.update(&mut idle, &mut rq, waits, Event::IrqUpdate(0), 5 * MS, 1024);
             w.update(&mut idle, &mut rq, waits, Event::TaskUpdate, 8 * MS, 1024);
             assert_eq!(rq.curr_runnable_sum, busy_ms * MS, "{io_is_busy}");
+        }
+    }
+
+    /// Runs 6 ms and sleeps; nothing happens on its CPU afterwards.
+    #[test]
+    fn a_window_that_ended_has_no_demand() {
+        let w = walt(10);
+        let (mut p, mut rq) = (w.new_task(), WaltRq::default());
+        w.update(&mut p, &mut rq, Who::default(), Event::TaskWake, MS, 1024);
+        w.enqueue(&mut p, &mut rq, false);
+        w.update(&mut p, &mut rq, running(), Event::PutPrevTask, 7 * MS, 1024);
+        w.dequeue(&mut p, &mut rq, true);
+        p.last_sleep_ts = 7 * MS;
+        let util = w.cpu_util_cum(&rq, 8 * MS, None);
+        assert_eq!(util, p.demand * 1024 / (10 * MS));
+        assert!(util > 0 && w.cpu_util_cum(&rq, 8 * MS, Some(&p)) == 0);
+        for now in [10, 11, 10_000] {
+            assert_eq!((w.cpu_util_cum(&rq, now * MS, None), w.cpu_util_cum(&rq, now * MS, Some(&p))), (0, 0));
         }
     }
 

@@ -409,7 +409,7 @@ impl QtiSystem {
         if detects && x.ed_task.is_some() {
             return 1024;
         }
-        let top = match elapsed(w, rq, now) {
+        let top = match w.elapsed(rq, now) {
             0 => x.prev_top.top(w.window_ns),
             1 => x.curr_top.top(w.window_ns),
             _ => 0,
@@ -420,7 +420,7 @@ impl QtiSystem {
     /// What the governor of this variant reads besides.
     pub fn window_load(&self, w: &Walt, rq: &WaltRq, cpu: CpuId, now: u64) -> WindowLoad {
         let x = &self.rqs[cpu.at()];
-        let nl = match elapsed(w, rq, now) {
+        let nl = match w.elapsed(rq, now) {
             0 => x.nt_prev,
             1 => x.nt_curr,
             _ => 0,
@@ -428,11 +428,6 @@ impl QtiSystem {
         let util = |load: u64| (load * 1024 / w.window_ns).min(1024);
         WindowLoad { window: now / w.window_ns, moves: self.moves, nl: util(nl), pl: util(x.pred_demands_sum) }
     }
-}
-
-/// Windows that have ended since the CPU last rolled: the reader rolls for it.
-fn elapsed(w: &Walt, rq: &WaltRq, now: u64) -> u64 {
-    now.saturating_sub(rq.window_start) / w.window_ns
 }
 
 impl QtiTask {
