@@ -246,7 +246,7 @@ pub struct Noise {
     pub start_spread_ns: u64,
     /// Background threads.
     pub housekeeping: Vec<Housekeeping>,
-    /// Interrupts that wake no thread, on every CPU.
+    /// Interrupts that no thread of a workload waits for, on every CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<Interrupts>,
     /// Where the figures come from.
@@ -266,8 +266,8 @@ pub struct Housekeeping {
     pub work_ns: u64,
 }
 
-/// Interrupts of devices, of firmware and of other CPUs that wake no thread. No timer announces them, so no idle governor sees
-/// them coming.
+/// Interrupts of devices, of firmware and of other CPUs that no thread of a workload waits for. No timer announces them, so no idle
+/// governor sees them coming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interrupts {
     /// Mean time between them on a CPU, exponential, ns.
@@ -278,6 +278,14 @@ pub struct Interrupts {
     pub burst: u32,
     /// Mean time between these, exponential, ns.
     pub burst_gap_ns: u64,
+    /// So many of a million leave work to the first background thread that is pinned to the CPU: it does what it would have done
+    /// when its timer is due at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wakes_ppm: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// How powers are to be read.

@@ -176,7 +176,7 @@ fn machines_that_are_none_are_refused() {
         (
             |s| {
                 s.platform.noise.interrupts =
-                    Some(Interrupts { interval_ns: 100_000, work_ns: 0, burst: 1, burst_gap_ns: 0 })
+                    Some(Interrupts { interval_ns: 100_000, work_ns: 0, burst: 1, burst_gap_ns: 0, wakes_ppm: 0 })
             },
             "noise: interrupts: burst_gap_ns 0 is not in 1..=1000000000000",
         ),
@@ -497,7 +497,7 @@ fn nothing_shifts_a_random_stream() {
     let kind = Housekeeping { name, per_cpu: true, interval_ns: 900_000, work_ns: 90_000 };
     noisy.platform.noise.housekeeping.push(kind);
     noisy.platform.noise.interrupts =
-        Some(Interrupts { interval_ns: 1_000_000, work_ns: 5_000, burst: 2, burst_gap_ns: 20_000 });
+        Some(Interrupts { interval_ns: 1_000_000, work_ns: 5_000, burst: 2, burst_gap_ns: 20_000, wakes_ppm: 0 });
     noisy.platform.noise.irq_jitter_ns += 1000;
     assert_eq!(work(&noisy), alone, "with more in the background");
 }

@@ -204,6 +204,7 @@ fn interrupts(mut table: Table, report: &mut Report) -> Interrupts {
         work_ns: need_time(&mut table, "work", report),
         burst: table.int("burst", 0..=platform::MAX_BURST.into(), report).unwrap_or(0) as u32,
         burst_gap_ns: time(&mut table, "burst_gap", report).unwrap_or(0),
+        wakes_ppm: table.int("wakes_ppm", 0..=1_000_000, report).unwrap_or(0) as u32,
     };
     if interrupts.burst > 0 && interrupts.burst_gap_ns == 0 {
         report.error(CODES.range, table.span.clone(), "a burst needs `burst_gap_us` of at least 1");
@@ -211,6 +212,6 @@ fn interrupts(mut table: Table, report: &mut Report) -> Interrupts {
     if interrupts.interval_ns < platform::MIN_INTERVAL_NS {
         report.error(CODES.range, table.span.clone(), "interrupts more often than every 100 µs");
     }
-    table.finish(&["interval_ms", "work_us", "burst", "burst_gap_us"], report);
+    table.finish(&["interval_ms", "work_us", "burst", "burst_gap_us", "wakes_ppm"], report);
     interrupts
 }

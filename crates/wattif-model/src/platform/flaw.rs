@@ -172,7 +172,8 @@ impl Noise {
         range("interval_ns", i.interval_ns, MIN_INTERVAL_NS..=MAX_NS).map_err(of)?;
         range("work_ns", i.work_ns, 0..=MAX_NS).map_err(of)?;
         range("burst", i.burst, 0..=MAX_BURST).map_err(of)?;
-        range("burst_gap_ns", i.burst_gap_ns, u64::from(i.burst > 0)..=MAX_NS).map_err(of)
+        range("burst_gap_ns", i.burst_gap_ns, u64::from(i.burst > 0)..=MAX_NS).map_err(of)?;
+        range("wakes_ppm", i.wakes_ppm, 0..=1_000_000).map_err(of)
     }
 }
 

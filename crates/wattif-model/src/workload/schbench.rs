@@ -83,7 +83,8 @@ fn worker(m: u32, workers: u64, ops: Vec<Op>) -> TaskSpec {
 }
 
 fn messenger(p: &Params, posted: u32, release: u32) -> Vec<Op> {
-    let all = [Op::Put { queue: release, forward: false }, Op::Drain { from: posted, to: release, forward: false }];
+    // The one it was woken for waits with the others: all get the time at which it began to wake them.
+    let all = [Op::Put { queue: posted, forward: false }, Op::Drain { from: posted, to: release, forward: false }];
     let mut ops = vec![Op::Get(posted)];
     if p.word("era") == "2020" {
         let lo = p.int("sleep_us") * 1000;

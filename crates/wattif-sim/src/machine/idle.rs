@@ -114,6 +114,12 @@ impl Machine {
         !self.prescient && self.cpus[cpu.at()].sleep.is_some_and(|s| self.states(cpu)[s.state].polling)
     }
 
+    /// Is the CPU asleep in a state that an interrupt has to end before it is handled? One that polls executes, handles it, and goes
+    /// on polling unless a thread is to run (`poll_idle`).
+    pub fn must_wake(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.at()].sleep.is_some_and(|s| s.phase != Phase::Asleep || !self.is_polling(cpu))
+    }
+
     /// The state whose power a CPU draws that has asked for `state`: a state of the core needs all its hardware threads.
     /// States of a cluster count for the cluster's own power.
     pub fn powered(&self, cpu: CpuId, state: usize) -> usize {

@@ -23,7 +23,7 @@ use crate::engine::rng::Rng;
 use crate::machine::cpu::Segment;
 use crate::machine::timer::TimerKind;
 use crate::simulation::{Kernel, Source};
-use wattif_model::trace::{Event, Interest, Placement, PrevState};
+use wattif_model::trace::{Event, IdleCause, Interest, Placement, PrevState};
 use wattif_model::{CpuId, DomainId, Ns, Pid};
 
 /// The idle task.
@@ -52,6 +52,8 @@ pub struct CpuContext {
     pub tick_pending: bool,
     /// Devices have served requests and are to be handled on the way out.
     pub device_pending: bool,
+    /// The interrupt that gave a polling CPU a thread to run.
+    pub polled: Option<IdleCause>,
     /// The CPU that a change of affinity made here sent a task to last.
     pub distribute_cpu_mask_prev: CpuId,
     /// Asked to balance for CPUs whose tick is stopped (`nohz_flags`).
@@ -64,7 +66,7 @@ pub struct CpuContext {
     pub idle_rng: Rng,
     /// Random numbers of the balancer (`sched_rng`).
     pub balance_rng: Rng,
-    /// A tick has ended the sleep before this turn of the idle loop (`got_idle_tick`).
+    /// A tick came in the sleep before this turn of the idle loop (`got_idle_tick`).
     pub got_idle_tick: bool,
     /// Idle states that are switched off, a bit each.
     pub disable_mask: u32,
@@ -99,6 +101,7 @@ impl CpuContext {
             in_irq: false,
             tick_pending: false,
             device_pending: false,
+            polled: None,
             distribute_cpu_mask_prev: CpuId(0),
             nohz_balance: None,
             stop: super::stop::Stopper::default(),
@@ -120,24 +123,28 @@ impl Kernel<'_, '_> {
 
     /// The interrupt of a CPU's high-resolution timers.
     pub(crate) fn timer_interrupt(&mut self, cpu: CpuId) {
-        if self.m.cpus[cpu.at()].sleep.is_some() {
+        if self.m.must_wake(cpu) {
             return self.wake_cpu(cpu);
         }
         self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
         self.expire_timers(cpu);
+        self.note_polled(cpu, IdleCause::Timer);
         self.irq_exit(cpu);
     }
 
     /// The tick (`tick_nohz_handler`, `sched_tick`).
     pub(crate) fn tick(&mut self, cpu: CpuId) {
         self.arm(Source::Tick(cpu), self.next_tick(self.s.now));
-        if self.m.cpus[cpu.at()].sleep.is_some() {
+        if self.m.must_wake(cpu) {
             self.cpus[cpu.at()].tick_pending = true;
             return self.wake_cpu(cpu);
         }
         self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
+        self.cpus[cpu.at()].got_idle_tick |= self.m.is_polling(cpu);
         self.sched_tick(cpu);
+        self.note_polled(cpu, IdleCause::Tick);
         self.expire_timers(cpu);
+        self.note_polled(cpu, IdleCause::Timer);
         self.irq_exit(cpu);
     }
 
@@ -183,7 +190,7 @@ impl Kernel<'_, '_> {
 
     // ---- interrupts ----------------------------------------------------------------------------------------------
 
-    /// An interrupt begins on an awake CPU.
+    /// An interrupt begins on a CPU that is awake, or polls.
     pub(crate) fn irq_enter(&mut self, cpu: CpuId, cost_ns: u64) {
         self.m.account(cpu, self.s.now);
         let mean = self.m.platform.noise.irq_jitter_ns;
@@ -239,6 +246,9 @@ impl Kernel<'_, '_> {
     /// After a handler that took `cost` on an awake CPU.
     fn finish_handler(&mut self, cpu: CpuId, cost: u64) {
         let now = self.s.now;
+        if self.m.is_polling(cpu) {
+            return;
+        }
         let rq = &self.s.rqs[cpu.at()];
         if rq.curr != IDLE {
             self.m.cpus[cpu.at()].stall_ns += cost;

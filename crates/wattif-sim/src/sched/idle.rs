@@ -158,8 +158,18 @@ impl Kernel<'_, '_> {
         }
     }
 
+    /// What an interrupt of this kind did to a CPU that polls: polling ends if a thread is to run.
+    pub(crate) fn note_polled(&mut self, cpu: CpuId, kind: IdleCause) {
+        if self.m.is_polling(cpu) && self.s.rqs[cpu.at()].need_resched {
+            self.cpus[cpu.at()].polled.get_or_insert(kind);
+        }
+    }
+
     /// The polling state gives up: the idle loop turns again.
     fn poll_time_limit(&mut self, cpu: CpuId) {
+        if self.cpus[cpu.at()].polled.is_some() {
+            return self.wake_cpu(cpu);
+        }
         self.end_sleep(cpu, true, false);
         self.do_idle(cpu);
     }
@@ -172,8 +182,9 @@ impl Kernel<'_, '_> {
         let rq = &mut self.s.rqs[cpu.at()];
         (rq.idle_state, rq.idle_exit_latency_ns) = (None, 0);
         let woken = sleep.woken.min(now);
+        let polled = self.cpus[cpu.at()].polled.take();
         if self.out.wants(Interest::IDLE) {
-            let cause = self.wake_cause(cpu, poll_time_limit, got_tick, woken);
+            let cause = polled.unwrap_or_else(|| self.wake_cause(cpu, poll_time_limit, got_tick, woken));
             let (length_ns, late_ns) = (woken - sleep.began, now - woken);
             let period = IdlePeriod { state: sleep.state as u8, cause, length_ns, late_ns };
             self.out.tell(now, cpu, Interest::IDLE, Event::IdlePeriod(period));
@@ -185,6 +196,8 @@ impl Kernel<'_, '_> {
         self.judge_sleep(cpu, sleep.state, residency_ns);
         let entered = Some(sleep.state);
         let poll_time_limit = poll_time_limit && self.s.polling_is_told;
+        self.cpus[cpu.at()].got_idle_tick |= got_tick;
+        let got_tick = self.cpus[cpu.at()].got_idle_tick;
         self.cpuidle.reflect(cpu, &IdleSleep { entered, residency_ns, poll_time_limit, got_tick, clock_ns: now });
     }
 
@@ -209,11 +222,11 @@ impl Kernel<'_, '_> {
         self.disarm(Source::Ipi(cpu));
         let pending_tick = std::mem::take(&mut self.cpus[cpu.at()].tick_pending);
         self.end_sleep(cpu, false, pending_tick);
-        self.cpus[cpu.at()].got_idle_tick = pending_tick;
         let irq = pending_tick || self.m.timers.next(cpu).is_some_and(|t| t <= now);
         let cost = if irq { self.m.platform.costs.timer_irq_ns } else { 0 };
         let stray = self.strays.get_mut(cpu.at()).map_or(0, |stray| std::mem::take(&mut stray.pending_ns));
         self.irq_enter(cpu, cost + stray);
+        self.stray_handled(cpu);
         if pending_tick {
             self.sched_tick(cpu);
         }

@@ -10,7 +10,7 @@ use crate::machine::program::{Boost, Effects, Fork, Step};
 use crate::machine::timer::TimerKind;
 use crate::simulation::{Kernel, Source};
 use wattif_model::run::RunError;
-use wattif_model::trace::{Event, Interest};
+use wattif_model::trace::{Event, IdleCause, Interest};
 use wattif_model::workload::Policy;
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
@@ -75,12 +75,13 @@ impl Kernel<'_, '_> {
     #[inline(never)]
     pub(crate) fn device_interrupt(&mut self) {
         let cpu = CpuId(0);
-        if self.m.cpus[cpu.at()].sleep.is_some() {
+        if self.m.must_wake(cpu) {
             self.cpus[cpu.at()].device_pending = true;
             return self.wake_cpu(cpu);
         }
         self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
         self.devices_done(cpu);
+        self.note_polled(cpu, IdleCause::Device);
         self.irq_exit(cpu);
     }
 
