@@ -49,10 +49,14 @@ pub const MAX_OPS_WITHOUT_TIME: u32 = 100_000;
 /// Hardly any: less than so many ns for each of them. On a machine a round of a loop takes longer than that to look at the clock.
 pub const LEAST_NS_PER_OP: u64 = 50;
 
+/// Turns that all threads may take at one time, for each of them and on top of [`MAX_OPS_WITHOUT_TIME`].
+pub const MAX_TURNS_AT_ONE_TIME: u64 = 100;
+
 /// What the simulator says when a run cannot be completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunError {
-    /// A thread went through more than [`MAX_OPS_WITHOUT_TIME`] events and consumed less than [`LEAST_NS_PER_OP`] for each.
+    /// A thread went through more than [`MAX_OPS_WITHOUT_TIME`] events and consumed less than [`LEAST_NS_PER_OP`] for each; or threads
+    /// that wake one another did together what takes no time, [`MAX_TURNS_AT_ONE_TIME`].
     NoProgress {
         /// Name of the thread.
         thread: String,

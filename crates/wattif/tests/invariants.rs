@@ -305,6 +305,109 @@ fn a_polling_state_is_entered_before_it_polls() {
     assert_eq!(lasted(1000), limit.iter().map(|ns| ns + 1000).collect());
 }
 
+/// Polls that an interrupt of the CPU itself ended, and those of them for which no thread came (it may run elsewhere by now),
+/// nor ran.
+#[derive(Default)]
+struct Interrupted {
+    came: BTreeSet<CpuId>,
+    ended: BTreeSet<CpuId>,
+    polls: usize,
+    for_nobody: usize,
+}
+
+impl Observer for Interrupted {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, _: Ns, cpu: CpuId, event: &Event) {
+        match event {
+            Event::SchedWakeup { target_cpu, .. } => _ = self.came.insert(*target_cpu),
+            Event::SchedMigrateTask { dest_cpu, .. } => _ = self.came.insert(*dest_cpu),
+            Event::IdlePeriod(p) if matches!(p.cause, IdleCause::Timer | IdleCause::Tick | IdleCause::Device) => {
+                self.polls += 1;
+                self.ended.insert(cpu);
+            }
+            Event::SchedSwitch { .. } => _ = self.ended.remove(&cpu),
+            Event::CpuIdle { state } if *state != Event::IDLE_EXIT => {
+                let (came, ended) = (self.came.remove(&cpu), self.ended.remove(&cpu));
+                self.for_nobody += usize::from(ended && !came);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn polling_outlasts_interrupts_that_wake_nobody() {
+    let mut spec = spec("core_i7_2600k", "linux-6.12", MIXED, 1);
+    // So none but the polling state is entered.
+    spec.kernel.tunables.insert("pm_qos.cpu_latency_us".into(), Value::Int(0));
+    spec.platform.noise.interrupts =
+        Some(Interrupts { interval_ns: 200_000, work_ns: 2_000, burst: 0, burst_gap_ns: 0, wakes_ppm: 0 });
+    let mut seen = Interrupted::default();
+    Simulator.run(&spec, &mut [&mut seen]).unwrap();
+    assert!(seen.polls > 20 && seen.for_nobody == 0, "{} of {} polls", seen.for_nobody, seen.polls);
+}
+
+#[test]
+fn interrupts_leave_work_to_the_first_thread_of_their_cpu() {
+    let activations = |wakes_ppm: u32| {
+        let mut spec = spec("hikey620", "linux-6.12", r#"{ "tasks": { "t": { "sleep": 100000 } } }"#, 1);
+        let name = |name: &str, per_cpu| Housekeeping {
+            name: name.into(),
+            per_cpu,
+            interval_ns: 1_000_000_000_000,
+            work_ns: 9_000,
+        };
+        spec.platform.noise.housekeeping = vec![name("daemon", false), name("kworker", true), name("second", true)];
+        spec.platform.noise.interrupts =
+            Some(Interrupts { interval_ns: 10_000_000, work_ns: 2_000, burst: 0, burst_gap_ns: 0, wakes_ppm });
+        let spec = RunSpec { duration: Ns::from_ms(1000), ..spec };
+        let tasks = run(&spec, &mut []).unwrap().report.tasks;
+        let of = |name: &str| {
+            let own = tasks.iter().filter(|t| t.task.split('/').next() == Some(name));
+            own.map(|t| t.activations).sum::<u64>()
+        };
+        (of("daemon"), of("kworker"), of("second"))
+    };
+    let (none, half) = (activations(0), activations(500_000));
+    assert_eq!((none.0, none.2), (half.0, half.2), "no other thread");
+    // Half of 800, each for a thread that hardly ever runs.
+    let more = half.1 - none.1;
+    assert!((340..=460).contains(&more), "{more}");
+}
+
+/// What governors and placement remember of a CPU is asked for again when its signals change: debug builds compare.
+#[test]
+fn signals_change_with_their_version() {
+    let clamps_later = r#"{ "global": { "duration": 1 }, "tasks": {
+        "t": { "instance": 2, "loop": -1, "util_min": 18, "delay": 109592, "run": 200, "sleep": 800 } } }"#;
+    let throttled = r#"{ "global": { "duration": 1 }, "groups": { "/a": { "cpu.max": "8000 20000" } }, "tasks": {
+        "g": { "instance": 4, "taskgroup": "/a/b", "loop": -1, "run": 700, "sleep": 900 },
+        "u": { "instance": 5, "loop": -1, "run": 300, "sleep": 1300 } } }"#;
+    for (platform, kernel) in [("hikey960", "linux-6.12"), ("pixel6", "linux-6.1"), ("pixel6", "android-6.6")] {
+        for workload in [clamps_later, throttled] {
+            let spec = RunSpec { duration: Ns::from_ms(1000), ..spec(platform, kernel, workload, 2) };
+            Simulator.run(&spec, &mut []).unwrap();
+        }
+    }
+}
+
+/// Threads that wake one another without end while no time passes, each far from its own limit.
+#[test]
+fn many_threads_cannot_stop_the_time() {
+    let round =
+        r#"{ "global": { "duration": 1 }, "tasks": { "t": { "instance": 1000, "loop": -1, "barrier": "b" } } }"#;
+    let mut spec = spec("hikey620", "linux-6.12", round, 1);
+    interrupts_take_no_time(&mut spec);
+    let costs = &mut spec.platform.costs;
+    (costs.context_switch_ns, costs.migration_ns, costs.migration_llc_ns) = (0, 0, 0);
+    let states = spec.platform.clusters.iter_mut().flat_map(|c| &mut c.idle);
+    states.for_each(|s| (s.actual.entry_ns, s.actual.exit_ns) = (0, 0));
+    let why = Simulator.run(&spec, &mut []).unwrap_err();
+    assert!(matches!(why, wattif_model::run::RunError::NoProgress { .. }), "{why}");
+}
+
 /// When a thread got a CPU, µs.
 #[derive(Default)]
 struct Ran(Vec<(CpuId, u64)>);
@@ -528,7 +631,7 @@ fn task(i: usize, (n, kind, run, rest, policy, nice): (u32, u32, u32, u32, u32, 
             r#""policy": "SCHED_DEADLINE", "dl-runtime": 140, "dl-deadline": {0}, "dl-period": {0}"#,
             4000 + rest
         ),
-        5 => format!(r#""util_min": {}, "util_max": 700"#, (nice + 10) * 20),
+        5 => format!(r#""util_min": {}, "util_max": 700, "delay": {run}"#, (nice + 10) * 20),
         _ => format!(r#""priority": {nice}"#),
     };
     let body = match kind {
@@ -705,7 +808,7 @@ fn an_interrupt_that_is_on_its_way_wakes_nobody_yet() {
 #[test]
 fn the_way_into_a_state_is_busy() {
     for governor in ["haltpoll", "menu", "teo"] {
-        let mut spec = sleepy("hikey620", "server", &[("cpuidle", governor)], 2);
+        let mut spec = sleepy("hikey620", "schbench", &[("cpuidle", governor)], 2);
         for cluster in &mut spec.platform.clusters {
             cluster.idle.truncate(2);
             (cluster.idle[0].polling, cluster.idle[1].actual.entry_ns) = (true, 20_000);

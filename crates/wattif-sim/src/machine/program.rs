@@ -20,7 +20,7 @@ use crate::engine::rng::{Rng, SequenceState};
 use code::{Code, Instr};
 use wattif_model::Pid;
 use wattif_model::ids::CpuSet;
-use wattif_model::run::{LEAST_NS_PER_OP, MAX_OPS_WITHOUT_TIME, RunError};
+use wattif_model::run::{LEAST_NS_PER_OP, MAX_OPS_WITHOUT_TIME, MAX_TURNS_AT_ONE_TIME, RunError};
 use wattif_model::trace::Event;
 use wattif_model::units::{CAPACITY_SCALE, Ns};
 use wattif_model::workload::{Amount, Op, Policy, SchedAttr, TaskSpec, Workload};
@@ -310,6 +310,8 @@ pub struct Programs {
     positions: Positions,
     /// What a thread asked a device for last, by pid.
     requests: Vec<Request>,
+    /// Turns of threads at one time.
+    turns: (Ns, u64),
     failure: Option<RunError>,
 }
 
@@ -325,6 +327,7 @@ impl Programs {
             threads: vec![None],
             positions: Positions::new(1),
             requests: vec![Request::default()],
+            turns: (Ns::ZERO, 0),
             served: IndexedHeap::default(),
             started: 0,
             t_zero: Ns::ZERO,
@@ -420,6 +423,11 @@ impl Programs {
         assert!(thread.waiting.is_none() && thread.pending != Pending::Dead, "resumed a blocked or ended thread");
         if now.since(thread.ops_since) >= LEAST_NS_PER_OP * u64::from(thread.ops) {
             (thread.ops_since, thread.ops) = (now, 0);
+        }
+        self.turns = (now, if self.turns.0 == now { self.turns.1 + 1 } else { 0 });
+        if self.turns.1 > u64::from(MAX_OPS_WITHOUT_TIME) + MAX_TURNS_AT_ONE_TIME * self.threads.len() as u64 {
+            let thread = self.thread(pid).name.clone();
+            return self.fail(RunError::NoProgress { thread, at: now });
         }
         if let Some(step) = self.complete(pid, now, out) {
             return step;

@@ -268,7 +268,10 @@ impl Kernel<'_, '_> {
             let task = &mut self.s.tasks[pid.at()];
             task.uclamp_req.0 = attr.util_min.map(u32::from).or(task.uclamp_req.0);
             task.uclamp_req.1 = attr.util_max.map(u32::from).or(task.uclamp_req.1);
-            self.s.rd.uclamp_used |= attr.util_min.is_some() || attr.util_max.is_some();
+            let asks = attr.util_min.is_some() || attr.util_max.is_some();
+            if asks && !std::mem::replace(&mut self.s.rd.uclamp_used, true) {
+                self.s.all_signals_change();
+            }
         }
         uclamp_update(&mut self.s, pid);
         if attr.policy.is_fair() {

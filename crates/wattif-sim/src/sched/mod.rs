@@ -142,6 +142,11 @@ impl Sched {
         self.touched[cpu.at() / 64] |= 1 << (cpu.at() % 64);
     }
 
+    /// Something changed that the signals of every CPU hold, see [`Sched::signal_versions`].
+    pub(crate) fn all_signals_change(&mut self) {
+        self.signal_versions.iter_mut().for_each(|v| *v += 1);
+    }
+
     /// A machine of equal CPUs at full speed, without topology and tasks but the idle one: for tests of classes.
     pub fn bare(nr_cpus: usize, tick_ns: u64) -> Sched {
         let rq = |c| Rq {

@@ -181,7 +181,7 @@ impl Sched {
     pub(crate) fn touch(&mut self) {
         if let Some(tune) = &mut self.schedtune {
             tune.boosted_until = self.now + tune.touch_ns;
-            self.signal_versions.iter_mut().for_each(|v| *v += 1);
+            self.all_signals_change();
         }
     }
 }

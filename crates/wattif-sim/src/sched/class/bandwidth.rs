@@ -378,6 +378,7 @@ impl Below {
 fn leave_hierarchy<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize) {
     let mut below = Below::of(&s.cfs[q]);
     let (cpu, mut i, mut counting_only) = (s.cfs[q].cpu, s.cfs[q].se, false);
+    s.signal_versions[cpu.at()] += 1;
     while i != NONE {
         let above = s.se[i].cfs_rq;
         if !s.se[i].on_rq {
