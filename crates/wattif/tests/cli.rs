@@ -871,6 +871,17 @@ fn run_files_are_compared_and_explained() {
     assert!(err(&done(&["explain", &a, &b])).contains("does not have its spec.hash"));
     std::fs::write(&b, &text[..text.len() / 2]).unwrap();
     assert!(err(&done(&["explain", &a, &b])).contains("not JSON"));
+    // With its right hash, but of no machine that could be.
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["spec"]["content"]["platform"]["cpus"][1]["domain"] = 64.into();
+    let content: wattif_model::run::RunSpec = serde_json::from_value(json["spec"]["content"].clone()).unwrap();
+    json["spec"]["hash"] = content.hash().into();
+    std::fs::write(&b, json.to_string()).unwrap();
+    for args in [&["explain", &b, &b][..], &["compare", &b, &b, "--seeds", "1"]] {
+        let o = done(args);
+        assert_eq!(o.status.code(), Some(2), "{}", err(&o));
+        assert!(err(&o).contains("its spec.content is no run: "), "{}", err(&o));
+    }
 }
 
 #[test]
