@@ -59,7 +59,8 @@ impl Kernel<'_, '_> {
     pub(crate) fn start_interrupts(&mut self) {
         for cpu in (0..self.strays.len() as u32).map(CpuId) {
             let of_cpu = |pid: &Pid| self.s.tasks[pid.at()].cpus == CpuSet::one(cpu);
-            let background = |pid: &Pid| self.programs.contains(*pid) && !self.programs.is_own(self.programs.task(*pid));
+            let background =
+                |pid: &Pid| self.programs.contains(*pid) && !self.programs.is_own(self.programs.task(*pid));
             let mut all = (1..self.s.tasks.len() as u32).map(Pid);
             self.strays[cpu.at()].thread = all.find(|pid| background(pid) && of_cpu(pid));
             self.arm_stray(cpu);
