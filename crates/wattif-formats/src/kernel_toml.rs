@@ -139,6 +139,8 @@ fn slot(name: &str) -> Option<Slot> {
 #[derive(Debug, Default)]
 struct Layer {
     inherits: Option<String>,
+    /// Where it says that.
+    inherits_at: Span,
     spec: KernelSpec,
     places: BTreeMap<String, Span>,
 }
@@ -158,25 +160,32 @@ impl Layer {
 
 /// Follow `inherits` to the root of the chain; false when it is not reached.
 fn ancestors(layers: &mut Vec<Layer>, parent: &dyn Fn(&str) -> Option<String>, report: &mut Report) -> bool {
-    let mut seen = vec![layers[0].spec.name.clone()];
+    // The names of files, as `inherits` has them.
+    let mut seen: Vec<String> = Vec::new();
+    let at = layers[0].inherits_at.clone();
     while let Some(name) = layers.last().and_then(|l| l.inherits.clone()) {
-        if seen.contains(&name) {
-            report.error("kernel::E07", 0..0, format!("{} inherits from itself: {}", quoted(&name), seen.join(" → ")));
+        if let Some(first) = seen.iter().position(|s| *s == name) {
+            let round = [&seen[first..], &[name.clone()]].concat().join(" → ");
+            report.error("kernel::E07", at, format!("{} inherits from itself: {round}", quoted(&name)));
             return false;
         }
         if layers.len() >= MAX_DEPTH {
-            report.error("kernel::E07", 0..0, format!("more than {MAX_DEPTH} generations of `inherits`"));
+            report.error("kernel::E07", at, format!("more than {MAX_DEPTH} generations of `inherits`"));
             return false;
         }
         let Some(text) = parent(&name) else {
-            report.error("kernel::E09", 0..0, format!("inherits {}: there is no such profile", quoted(&name)));
+            report.error("kernel::E09", at, format!("inherits {}: there is no such profile", quoted(&name)));
             return false;
         };
         let mut own = Report::new(CODES);
         layers.push(layer(&text, &mut own));
+        let unread = own.unread;
         for d in own.into_diagnostics() {
             let message = format!("in the parent {}: {}", quoted(&name), d.message);
             report.push(Diagnostic { span: 0..0, message, ..d });
+        }
+        if unread {
+            return false;
         }
         seen.push(name);
     }
@@ -191,6 +200,7 @@ fn layer(text: &str, report: &mut Report) -> Layer {
         spec.name = name.text("name", report).unwrap_or_default().to_string();
     }
     spec.title = root.text("title", report).unwrap_or_default();
+    let inherits_at = root.entries.get("inherits").map(|(_, node)| node.span.clone()).unwrap_or_default();
     let inherits = root.text("inherits", report);
     spec.hz = root.int("hz", HZ, report).map(|hz| hz as u32);
     policies(root.table("policies", report), &mut spec, report);
@@ -205,7 +215,7 @@ fn layer(text: &str, report: &mut Report) -> Layer {
     let known = ["name", "title", "inherits", "hz", "policies", "features"];
     let slots = Slot::ALL.map(Slot::name);
     root.finish(&[&known[..], &slots[..]].concat(), report);
-    Layer { inherits, spec, places }
+    Layer { inherits, inherits_at, spec, places }
 }
 
 fn policies(mut table: Table, spec: &mut KernelSpec, report: &mut Report) {
@@ -299,6 +309,7 @@ mod tests {
             "base" => Some(BASE.into()),
             "loop" => Some("name = 'loop'\ninherits = 'loop2'".into()),
             "loop2" => Some("name = 'loop2'\ninherits = 'loop'".into()),
+            "self" => Some("name = 'self'\ninherits = 'self'".into()),
             "bad" => Some("name = 5".into()),
             _ => None,
         }
@@ -314,6 +325,28 @@ mod tests {
             (Err(expected), None) => assert_eq!(codes.join(" "), expected, "{:#?}", parsed.diagnostics),
             (_, kernel) => panic!("{kernel:?} {:#?}", parsed.diagnostics),
         }
+    }
+
+    #[test]
+    fn mistakes_of_inheritance_have_a_place() {
+        for (name, part) in [
+            ("loop", "`loop` inherits from itself: loop → loop2 → loop"),
+            ("self", "`self` inherits from itself: self → self"),
+            ("nobody", "inherits `nobody`: there is no such profile"),
+        ] {
+            let text = format!("name = 'loop2'\ninherits = '{name}'");
+            let found = parse(&text, &parents).diagnostics;
+            assert_eq!((found.len(), found[0].message.as_str()), (1, part), "{found:?}");
+            assert_eq!(&text[found[0].span.clone()], format!("'{name}'"));
+        }
+    }
+
+    #[test]
+    fn a_text_over_the_limit_is_one_mistake() {
+        let long = "#".repeat(toml_tree::MAX_BYTES + 1);
+        check(&long, Err("E02"));
+        let of_parent = parse("name = 'x'\ninherits = 'long'", &|_| Some(long.clone())).diagnostics;
+        assert_eq!(of_parent.iter().map(|d| d.code).collect::<Vec<_>>(), ["kernel::E02"]);
     }
 
     #[test]

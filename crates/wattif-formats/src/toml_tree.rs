@@ -55,6 +55,8 @@ pub(crate) struct Codes {
 pub(crate) struct Report {
     pub codes: Codes,
     pub list: Vec<Diagnostic>,
+    /// The text is beyond a limit: why is all there is to say.
+    pub unread: bool,
 }
 
 /// Most diagnostics kept.
@@ -62,12 +64,12 @@ const MAX_DIAGNOSTICS: usize = 200;
 
 impl Report {
     pub fn new(codes: Codes) -> Report {
-        Report { codes, list: Vec::new() }
+        Report { codes, list: Vec::new(), unread: false }
     }
     /// What has been said is not said again: several elements may stand at one place.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         let room = self.list.len() < MAX_DIAGNOSTICS || diagnostic.is_error() && !self.has_errors();
-        if room && !self.list.contains(&diagnostic) {
+        if room && !self.unread && !self.list.contains(&diagnostic) {
             self.list.push(diagnostic);
         }
     }
@@ -87,11 +89,13 @@ impl Report {
 pub(crate) fn parse(text: &str, report: &mut Report) -> Table {
     if text.len() > MAX_BYTES {
         report.error(report.codes.limit, 0..0, format!("the file has {} bytes; the limit is {MAX_BYTES}", text.len()));
+        report.unread = true;
         return Table::default();
     }
     if let Some(at) = deep_key(text) {
         let message = format!("a line with more than {MAX_DOTS} dots");
         report.error(report.codes.limit, at..at, message);
+        report.unread = true;
         return Table::default();
     }
     let (table, errors) = DeTable::parse_recoverable(text);

@@ -1,13 +1,15 @@
 //! Entries of the gallery: reading one, and running what it plans.
 
 use crate::data;
-use crate::error::{Error, Findings};
+use crate::error::{Error, Findings, nearest};
 use crate::load;
 use crate::run::{Done, run_all};
 use crate::settings::Settings;
+use std::collections::BTreeSet;
 use std::path::Path;
 use wattif_formats::rtapp::Dialect;
 use wattif_lab::experiment::{Arm, Experiment, Overrides, Plan, Results, Variant};
+use wattif_lab::metrics::offered;
 use wattif_model::Ns;
 use wattif_model::run::RunSpec;
 
@@ -95,12 +97,26 @@ impl Entry {
 
     /// The specs of a plan, arm by arm, seed by seed.
     pub fn specs(&self, plan: &Plan) -> Result<Vec<RunSpec>, Error> {
+        self.unless_variants()?;
         let mut specs = Vec::with_capacity(plan.arms.len() * plan.seeds.len());
         for arm in &plan.arms {
             let spec = self.spec(arm)?;
             specs.extend(plan.seeds.iter().map(|&seed| RunSpec { seed, ..spec.clone() }));
         }
         Ok(specs)
+    }
+
+    /// Refuses a variant that cannot be run on any of the platforms, whether a row uses it or not.
+    fn unless_variants(&self) -> Result<(), Error> {
+        let e = &self.experiment;
+        let on = |name: &str, platform: &str| {
+            self.spec(&e.resolve(name, platform, &Overrides::new()).map_err(Error::Usage)?).map(drop)
+        };
+        let mut variants = e.variants.keys();
+        variants.try_for_each(|name| {
+            let first = on(name, &e.platforms[0]);
+            first.or_else(|why| e.platforms[1..].iter().find_map(|p| on(name, p).ok()).ok_or(why))
+        })
     }
 
     /// Run all of a plan on all cores; `done` is called after each run.
@@ -111,6 +127,42 @@ impl Entry {
             let reports = outcomes.by_ref().take(plan.seeds.len()).map(|o| o.report).collect();
             results.insert(arm.clone(), reports);
         }
+        self.unless_figures(&results)?;
         Ok(results)
     }
+
+    /// Refuses what no run has: a task that there is not, a metric of something that there is not.
+    fn unless_figures(&self, results: &Results) -> Result<(), Error> {
+        let lacks = |(metric, task): &(&str, Option<&str>)| results.all().all(|r| r.metric(metric, *task).is_none());
+        let figures = self.experiment.figures();
+        let Some(&(metric, task)) = figures.iter().find(|figure| lacks(figure)) else { return Ok(()) };
+        let tasks: BTreeSet<&str> = results.all().flat_map(|r| &r.by_task).map(|t| t.task.as_str()).collect();
+        let (what, near) = match task {
+            Some(task) if !tasks.contains(task) => (format!("task `{task}`"), nearest(task, tasks)),
+            Some(task) => (format!("metric `{metric}` of one task, here `{task}`"), Vec::new()),
+            None => (format!("metric `{metric}`"), near_figures(metric, results, tasks)),
+        };
+        let near = near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let help = if near.is_empty() { String::new() } else { format!("; did you mean {near}?") };
+        Err(Error::Usage(format!("{}: no run has the {what}{help}", self.experiment.name)))
+    }
+}
+
+/// Figures of these runs that a metric's name may stand for.
+fn near_figures(metric: &str, results: &Results, tasks: BTreeSet<&str>) -> Vec<String> {
+    const MOST: usize = 64; // of each kind
+    let marks: BTreeSet<&str> = results
+        .all()
+        .flat_map(|r| r.metrics.throughput.keys().chain(r.metrics.frames.keys()))
+        .map(String::as_str)
+        .collect();
+    let groups: BTreeSet<&str> = results.all().flat_map(|r| &r.groups).map(|g| g.path.as_str()).collect();
+    let of = |name: String, what: &str, there: &BTreeSet<&str>| match name.contains(what) {
+        true => there.iter().take(MOST).map(|one| name.replace(what, one)).collect(),
+        false => vec![name],
+    };
+    let names = offered().into_iter().flat_map(|name| of(name, "<mark>", &marks));
+    let names = names.flat_map(|name| of(name, "<task>", &tasks)).flat_map(|name| of(name, "<group>", &groups));
+    let names: Vec<String> = names.filter(|n| results.all().any(|r| r.metric(n, None).is_some())).collect();
+    nearest(metric, names.iter().map(String::as_str))
 }

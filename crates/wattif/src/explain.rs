@@ -231,6 +231,7 @@ pub fn run_file(path: &str) -> Result<(RunSpec, String), Error> {
         let why = "its spec.content does not have its spec.hash: it was edited, or written by another version";
         return Err(refused(0..0, why.into(), "run it again with `wattif run … --json`"));
     }
+    spec.check().map_err(|e| refused(0..0, format!("its spec.content is no run: {e}"), HELP))?;
     Ok((spec, json["digest"].as_str().unwrap_or_default().to_string()))
 }
 

@@ -101,20 +101,23 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
         let wrong = registry::check(&parsed.own);
         parsed.diagnostics.extend(wrong.into_iter().map(|refusal| unregistered(&source.text, refusal.message, None)));
         for d in parsed.diagnostics.iter_mut().filter(|d| d.code == "kernel::E09") {
-            d.help = Some(no_such_parent(parsed.inherits.as_deref().unwrap_or_default(), &source.name));
+            let there = |name: &str| parent(name).is_some();
+            d.help = Some(no_such_parent(parsed.inherits.as_deref().unwrap_or_default(), &source.name, there));
         }
     }
     loaded(source, parsed.kernel, parsed.diagnostics)
 }
 
 /// What to do about a parent that is neither beside the file nor built in.
-fn no_such_parent(parent: &str, file: &str) -> String {
+fn no_such_parent(parent: &str, file: &str, there: impl Fn(&str) -> bool) -> String {
     let name = parent.trim_end_matches(".toml");
-    if Path::new(file).file_stem().is_some_and(|stem| stem == name) {
+    if Path::new(file).with_extension("").ends_with(name) {
         return "that is this file itself; name another one beside it, or a built-in one: `wattif list kernels`".into();
     }
-    if name != parent {
-        return format!("a parent is named without `.toml`: inherits = \"{name}\"");
+    let last = name.rsplit('/').next().unwrap_or_default();
+    if let Some(works) = [name, last].into_iter().find(|other| *other != parent && there(other)) {
+        let without = if works == name { "`.toml`" } else { "its folder and `.toml`" };
+        return format!("a parent is named without {without}: inherits = \"{works}\"");
     }
     match nearest(parent, Collection::Kernels.names()).as_slice() {
         [] => "name a file beside this one, without `.toml`, or a built-in one: `wattif list kernels`".into(),
@@ -516,6 +519,10 @@ mod tests {
         };
         assert!(help("k.toml").starts_with("that is this file itself"));
         assert_eq!(help("linux-6.12.toml"), "a parent is named without `.toml`: inherits = \"linux-6.12\"");
+        assert_eq!(
+            help("kernels/linux-6.12.toml"),
+            "a parent is named without its folder and `.toml`: inherits = \"linux-6.12\""
+        );
         assert!(help("linux-6.13").ends_with("like it: linux-3.13, linux-6.1, linux-6.12"));
         assert!(help("zzzzzzzzzzzzzz").ends_with("`wattif list kernels`"));
     }

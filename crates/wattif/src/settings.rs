@@ -107,7 +107,8 @@ fn decimal(text: &str, unit: u64) -> Option<u64> {
     let part = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? };
     let scale = 10u64.pow(fraction.len() as u32);
     let part = u128::from(part) * u128::from(unit) / u128::from(scale);
-    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(part as u64)
+    // Digits, of which there may be too many: longer than any limit.
+    Some(whole.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(unit).saturating_add(part as u64))
 }
 
 #[cfg(test)]
@@ -120,6 +121,9 @@ mod tests {
         assert_eq!(good, [5_000_000_000, 2_500_000, 7_777_000, 60_000_000_000, 10_000_000_000, 1]);
         for bad in ["0s", "5 parsecs", "", "-1s", "1..2s", "999999999999h", "8000000000s", ".s"] {
             assert!(duration_ns(bad).is_err(), "{bad}");
+        }
+        for long in ["99999999999s", "99999999999999999999999h", "605000s"] {
+            assert!(duration_ns(long).unwrap_err().contains("longer than the limit of 7 days"), "{long}");
         }
     }
 

@@ -871,6 +871,17 @@ fn run_files_are_compared_and_explained() {
     assert!(err(&done(&["explain", &a, &b])).contains("does not have its spec.hash"));
     std::fs::write(&b, &text[..text.len() / 2]).unwrap();
     assert!(err(&done(&["explain", &a, &b])).contains("not JSON"));
+    // With its right hash, but of no machine that could be.
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["spec"]["content"]["platform"]["cpus"][1]["domain"] = 64.into();
+    let content: wattif_model::run::RunSpec = serde_json::from_value(json["spec"]["content"].clone()).unwrap();
+    json["spec"]["hash"] = content.hash().into();
+    std::fs::write(&b, json.to_string()).unwrap();
+    for args in [&["explain", &b, &b][..], &["compare", &b, &b, "--seeds", "1"]] {
+        let o = done(args);
+        assert_eq!(o.status.code(), Some(2), "{}", err(&o));
+        assert!(err(&o).contains("its spec.content is no run: "), "{}", err(&o));
+    }
 }
 
 #[test]
@@ -1405,9 +1416,69 @@ fn settings_without_effect_are_told() {
         ("schedutil.up_rate_limit_us=1", "only generation 4.9"),
         ("teo.intervals=128", "cpuidle is menu"),
         ("cfs.bandwidth_slice_us=1000", "the workload limits no group"),
+        ("cpu_util.boost=uclamp-aware", "is as h2 here"),
     ] {
         let o = run_small(&["--set", setting]);
         assert!(o.status.success() && err(&o).contains(why), "{setting}: {}", err(&o));
     }
     assert!(!err(&run_small(&["--set", "pelt.half_life_ms=16"])).contains("changes nothing"));
+    let android = |set: &[&str]| {
+        let args = ["run", "jankbench", "-p", "hikey960", "-k", "android-4.9-walt", "--duration", "10ms"];
+        err(&done(&[&args[..], &set.iter().flat_map(|s| ["--set", s]).collect::<Vec<_>>()].concat()))
+    };
+    let (boosted, none) = ("walt_qti.early_detection=boosted", "schedtune.boost_pct=0");
+    let untouched = ["schedtune.touch_boost_pct=0", "schedtune.top_app_boost_pct=0", none, boosted];
+    assert!(android(&untouched).contains("schedtune boosts nobody"), "{}", android(&untouched));
+    assert!(!android(&["schedtune.boost_pct=10", boosted]).contains("schedtune boosts nobody"));
+    let touch = |boost: &str| android(&["schedtune.touch_boost_pct=20", &format!("schedtune.boost_pct={boost}")]);
+    assert!(touch("20").contains("what a touch boosts has a boost of 20 already"), "{}", touch("20"));
+    assert!(!touch("10").contains("already"));
+}
+
+/// A figure, a task, an arm or a variant that there is not is no missed row.
+#[test]
+fn experiments_that_ask_for_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = r#"{"tasks": {"worker": {"loop": -1, "run": 1000, "sleep": 1000}}}"#;
+    std::fs::write(dir.path().join("w.json"), load).unwrap();
+    let repro = |metric: &str, threads: &str, variants: &str| {
+        let toml = format!(
+            "question = 'q'\nsource = 's'\nplatform = 'hikey620'\nworkload = 'w.json'\nduration = '20ms'\nseeds = 1\n\
+             kernels = ['linux-5.3', 'linux-6.12']\n{variants}\n[[result]]\nid = '1'\nmetric = '{metric}'\n{threads}\n\
+             class = 'S'\npublished = {{ 'linux-5.3' = 1.0 }}\n"
+        );
+        std::fs::write(dir.path().join("experiment.toml"), toml).unwrap();
+        let o = done(&["repro", &dir.path().display().to_string()]);
+        (o.status.code(), err(&o))
+    };
+    assert_eq!(repro("tasks.worker.runtime_s", "", "[variants]\nv = { cpuidle = 'teo' }").0, Some(0));
+    for (metric, threads, variants, why) in [
+        ("wu_lat_us.meen", "", "", "no metric is called `wu_lat_us.meen`"),
+        (
+            "tasks.worke.runtime_s",
+            "",
+            "",
+            "no run has the metric `tasks.worke.runtime_s`; did you mean `tasks.worker.runtime_s`",
+        ),
+        ("runtime_s", "threads = 'worke'", "", "no run has the task `worke`; did you mean `worker`?"),
+        ("energy.total", "threads = 'worker'", "", "metric `energy.total` of one task"),
+        ("runtime_s", "", "[variants]\n'linux-5.3' = { cpuidle = 'teo' }", "called `linux-5.3`"),
+        ("runtime_s", "", "[variants]\nv = { cpuidle = 'teoo' }", "`teoo` is no policy of kind cpuidle"),
+    ] {
+        let (code, said) = repro(metric, threads, variants);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(why), "{why}: {said}");
+    }
+    for args in [
+        &["sweep", "server", "--axis", "cpuidle=menu,teo", "--pareto", "wu_lat_us.meen,energy.total"][..],
+        &["bisect", "linux-5.3", "linux-5.6", "server", "--metric", "wu_lat_us.meen"],
+        &["compare", "server", "-k", "linux-5.3", "-k", "linux-5.6", "--until", "wu_lat_us.meen=1%"],
+    ] {
+        let o = done(args);
+        assert_eq!(o.status.code(), Some(2), "{}", err(&o));
+        assert!(err(&o).contains("wu_lat_us.mean"), "{}", err(&o));
+    }
+    let powerless = ["compare", "server", "-p", "guest_x86_2cpu", "-k", "linux-5.3", "-k", "linux-5.6", "--seeds", "1"];
+    let o = done(&[&powerless[..], &["--duration", "10ms", "--fail-if", "energy.total > +2%"]].concat());
+    assert!(err(&o).contains("nothing is known of the powers of platform guest_x86_2cpu"), "{}", err(&o));
 }

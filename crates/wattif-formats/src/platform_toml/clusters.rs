@@ -76,11 +76,14 @@ fn check_states(idle: &[IdleState], span: &std::ops::Range<usize>, report: &mut 
     }
     if let Some(state) = idle.iter().skip(1).find(|s| s.polling) {
         let found = warning("platform::W04", format!("idle state {} polls but is not the first", quoted(&state.name)));
-        report.push(found.help("governors know a polling state only as the first; it draws power as if busy"));
+        report.push(found.help("governors know a polling state only as the first; this one polls all the same, at the power written for it"));
     }
     if idle.iter().all(|s| s.disabled) {
+        // haltpoll does not look.
+        let halts = idle.get(1).map(|s| format!(", haltpoll also on {}", quoted(&s.name))).unwrap_or_default();
         let first = quoted(&idle[0].name);
-        let found = warning("platform::W05", format!("all idle states are disabled: governors fall back on {first}"));
+        let message = format!("all idle states are disabled: governors fall back on {first}{halts}");
+        let found = warning("platform::W05", message);
         report.push(found.help("leave one enabled"));
     }
 }

@@ -43,6 +43,7 @@ fn regular(mut table: Table, key: &str, nr: Option<usize>, report: &mut Report) 
         Some(nr) => nr as u32,
         None => table.need("of", report)?.int("of", 1..=MAX, report)? as u32,
     };
+    let said = report.list.len();
     let every = table.int("every", 1..=MAX, report).map(|n| n as u32);
     let stride = table.int("stride", 1..=MAX, report).map(|n| n as u32);
     let span = table.span.clone();
@@ -51,6 +52,8 @@ fn regular(mut table: Table, key: &str, nr: Option<usize>, report: &mut Report) 
     match (every, stride) {
         (Some(n), None) => Some((0..nr).step_by(n as usize).map(|lo| set(&mut (lo..(lo + n).min(nr)))).collect()),
         (None, Some(n)) => Some((0..n.min(nr)).map(|lo| set(&mut (lo..nr).step_by(n as usize))).collect()),
+        // One that could not be read has been told.
+        (None, None) if report.list.len() > said => None,
         _ => {
             report.error(CODES.missing, span, format!("`{key}` needs either `every` or `stride`"));
             None

@@ -3,8 +3,9 @@
 use super::clusters::{self, Placed};
 use super::domains::{self, Domain};
 use super::{CODES, CONTRADICTION, cpulist};
-use crate::toml_tree::{Report, Table};
+use crate::toml_tree::{Report, Span, Table};
 use crate::words::quoted;
+use std::collections::BTreeMap;
 use wattif_model::check::Diagnostic;
 use wattif_model::platform::{self, Costs, Cpu, Housekeeping, Interrupts, Noise};
 use wattif_model::{ClusterId, CpuId, DomainId};
@@ -57,6 +58,13 @@ pub(super) fn cpus(
     let nr = domains::check(domains, report);
     clusters::check(clusters, nr, report);
     let each: Vec<u32> = (0..nr as u32).collect();
+    let topology_span = topology.span.clone();
+    let places: BTreeMap<String, Span> =
+        topology.entries.iter().map(|(key, (_, node))| (key.clone(), node.span.clone())).collect();
+    // Of two parts that contradict each other, the inner one is the mistake, where it is written.
+    let at = |inner: &str, outer: &str| {
+        places.get(inner).or(places.get(outer)).cloned().unwrap_or_else(|| topology_span.clone())
+    };
     let mut partition = |key, report: &mut Report| partition(&mut topology, key, (nr, told), report);
     let core = partition("core", report).unwrap_or(each);
     let llc = partition("llc", report).unwrap_or_else(|| vec![0; nr]);
@@ -64,13 +72,13 @@ pub(super) fn cpus(
     let node = partition("node", report).unwrap_or_else(|| package.clone());
     let l2 = partition("l2", report);
     topology.finish(&["core", "l2", "llc", "package", "node"], report);
-    nested(&core, &llc, "core", "last-level cache", report);
+    nested((&core, "core"), (&llc, "last-level cache"), at("core", "llc"), report);
     if let Some(l2) = &l2 {
-        nested(&core, l2, "core", "cache `l2`", report);
-        nested(l2, &llc, "cache `l2`", "last-level cache", report);
+        nested((&core, "core"), (l2, "cache `l2`"), at("core", "l2"), report);
+        nested((l2, "cache `l2`"), (&llc, "last-level cache"), at("l2", "llc"), report);
     }
-    nested(&llc, &package, "last-level cache", "package", report);
-    nested(&core, &node, "core", "node", report);
+    nested((&llc, "last-level cache"), (&package, "package"), at("llc", "package"), report);
+    nested((&core, "core"), (&node, "node"), at("core", "node"), report);
     if nr == 0 || report.has_errors() {
         return None;
     }
@@ -99,7 +107,9 @@ pub(super) fn cpus(
 fn partition(table: &mut Table, key: &str, (nr, told): (usize, bool), report: &mut Report) -> Option<Vec<u32>> {
     let node = table.take(key)?;
     let span = node.span.clone();
+    let said = report.list.len();
     let parts = cpulist::parts(node, key, Some(nr), report);
+    let read = report.list.len() == said;
     let mut of = vec![u32::MAX; nr];
     for (part, set) in parts.iter().enumerate() {
         for cpu in set.iter() {
@@ -116,17 +126,19 @@ fn partition(table: &mut Table, key: &str, (nr, told): (usize, bool), report: &m
         }
     }
     if let Some(cpu) = of.iter().position(|p| *p == u32::MAX) {
-        report.error(CONTRADICTION, span, format!("`{key}` does not name CPU {cpu}"));
+        if read {
+            report.error(CONTRADICTION, span, format!("`{key}` does not name CPU {cpu}"));
+        }
         return None;
     }
     Some(of)
 }
 
-fn nested(inner: &[u32], outer: &[u32], what: &str, of: &str, report: &mut Report) {
-    let mut seen = std::collections::BTreeMap::new();
+fn nested((inner, what): (&[u32], &str), (outer, of): (&[u32], &str), at: Span, report: &mut Report) {
+    let mut seen = BTreeMap::new();
     for (i, o) in inner.iter().zip(outer) {
         if *seen.entry(i).or_insert(o) != o {
-            report.error(CONTRADICTION, 0..0, format!("a {what} lies in two of the {of}s"));
+            report.error(CONTRADICTION, at, format!("a {what} lies in two of the {of}s"));
             return;
         }
     }
@@ -134,13 +146,14 @@ fn nested(inner: &[u32], outer: &[u32], what: &str, of: &str, report: &mut Repor
 
 /// Throughput by number of busy threads; as many entries as a core has threads.
 pub(super) fn smt_share(root: &mut Table, cpus: &[Cpu], report: &mut Report) -> Vec<u32> {
-    let mut threads = std::collections::BTreeMap::new();
+    let mut threads = BTreeMap::new();
     cpus.iter().for_each(|c| *threads.entry(c.core).or_insert(0usize) += 1);
     let most = threads.values().copied().max().unwrap_or(1);
-    let span = root.span.clone();
+    let mut span = root.span.clone();
     let share: Vec<u32> = match root.take("smt_share") {
         None => vec![1024],
         Some(node) => {
+            span = node.span.clone();
             let items = node.array("smt_share", report);
             items.iter().filter_map(|n| n.int("smt_share", 1..=1024, report)).map(|v| v as u32).collect()
         }
@@ -183,34 +196,40 @@ pub(super) fn noise(mut table: Table, report: &mut Report) -> Noise {
     noise
 }
 
+/// How often something happens; of a time that could not be read nothing more is said.
+fn interval(table: &mut Table, what: &str, report: &mut Report) -> u64 {
+    let said = report.list.len();
+    let ns = need_time(table, "interval", report);
+    if ns < platform::MIN_INTERVAL_NS && report.list.len() == said {
+        report.error(CODES.range, table.span.clone(), format!("{what} more often than every 100 µs"));
+    }
+    ns
+}
+
 fn housekeeping(mut table: Table, report: &mut Report) -> Housekeeping {
     let name = table.need("name", report).and_then(|n| n.text("name", report).map(String::from)).unwrap_or_default();
     let thread = Housekeeping {
         name,
         per_cpu: table.boolean("per_cpu", report).unwrap_or(false),
-        interval_ns: need_time(&mut table, "interval", report),
+        interval_ns: interval(&mut table, "housekeeping", report),
         work_ns: need_time(&mut table, "work", report),
     };
-    if thread.interval_ns < platform::MIN_INTERVAL_NS {
-        report.error(CODES.range, table.span.clone(), "housekeeping more often than every 100 µs");
-    }
     table.finish(&["name", "per_cpu", "interval_ms", "work_us"], report);
     thread
 }
 
 fn interrupts(mut table: Table, report: &mut Report) -> Interrupts {
+    let interval_ns = interval(&mut table, "interrupts", report);
+    let said = report.list.len();
     let interrupts = Interrupts {
-        interval_ns: need_time(&mut table, "interval", report),
+        interval_ns,
         work_ns: need_time(&mut table, "work", report),
         burst: table.int("burst", 0..=platform::MAX_BURST.into(), report).unwrap_or(0) as u32,
         burst_gap_ns: time(&mut table, "burst_gap", report).unwrap_or(0),
         wakes_ppm: table.int("wakes_ppm", 0..=1_000_000, report).unwrap_or(0) as u32,
     };
-    if interrupts.burst > 0 && interrupts.burst_gap_ns == 0 {
+    if interrupts.burst > 0 && interrupts.burst_gap_ns == 0 && report.list.len() == said {
         report.error(CODES.range, table.span.clone(), "a burst needs `burst_gap_us` of at least 1");
-    }
-    if interrupts.interval_ns < platform::MIN_INTERVAL_NS {
-        report.error(CODES.range, table.span.clone(), "interrupts more often than every 100 µs");
     }
     table.finish(&["interval_ms", "work_us", "burst", "burst_gap_us", "wakes_ppm"], report);
     interrupts

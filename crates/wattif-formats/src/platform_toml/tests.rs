@@ -337,3 +337,35 @@ fn a_server_in_few_lines() {
     assert_eq!((p.nr_cpus(), p.domains.len(), p.clusters.len()), (64, 32, 1));
     assert_eq!((p.cpus[33].core, p.cpus[33].domain.0, p.smt_share), (1, 1, vec![1024, 620]));
 }
+
+/// What a text is told, and where: the code, the piece of the text, the message.
+fn told(text: &str) -> Vec<(String, String, String)> {
+    let found = parse(text, &Options::default()).diagnostics;
+    found.iter().map(|d| (d.code.into(), text[d.span.clone()].into(), d.message.clone())).collect()
+}
+
+#[test]
+fn contradictions_have_a_place() {
+    let llc = "llc = [\"0-1\", \"2-3\"]";
+    let with = |more: &str| told(&BOARD.replace(llc, &format!("{llc}\n{more}")));
+    for (more, place, part) in [
+        ("package = [\"0\", \"1-3\"]", "[\"0-1\", \"2-3\"]", "a last-level cache lies in two of the packages"),
+        ("core = [\"0\", \"1-2\", \"3\"]", "[\"0\", \"1-2\", \"3\"]", "a core lies in two of the last-level caches"),
+    ] {
+        let found = with(more);
+        assert_eq!((found[0].1.as_str(), found[0].2.as_str()), (place, part), "{found:?}");
+    }
+    let share = told(&BOARD.replace("[1024]", "[1024, 600]"));
+    assert_eq!((share[0].0.as_str(), share[0].1.as_str()), ("platform::E07", "[1024, 600]"), "{share:?}");
+}
+
+#[test]
+fn what_could_not_be_read_has_no_further_mistakes() {
+    check("interval_ms = 50", "interval_ms = 99999999999", "E05");
+    check("interval_ms = 50", "interval_ms = 0", "E05");
+    check("llc = [\"0-1\", \"2-3\"]", "llc = { every = 0 }", "E05");
+    check("llc = [\"0-1\", \"2-3\"]", "llc = {}", "E03");
+    let long = format!("#{}\n", "#".repeat(crate::toml_tree::MAX_BYTES));
+    let found = parse(&long, &Options::default()).diagnostics;
+    assert_eq!(found.iter().map(|d| d.code).collect::<Vec<_>>(), ["platform::E02"]);
+}

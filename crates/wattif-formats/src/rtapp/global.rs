@@ -91,8 +91,10 @@ impl Global {
 fn duration(m: &Member, report: &mut Report) -> Option<Ns> {
     let s = values::int(m, -1..=MAX_DURATION_S, report)?;
     if s == 0 {
-        let message = "duration 0 means no limit: until all threads end";
-        report.warning("rtapp::W17", m.value.span.clone(), message);
+        let message = "duration 0 means no limit to rt-app: until all threads end";
+        report
+            .warning("rtapp::W17", m.value.span.clone(), message)
+            .help("a run ends then too, or else after 10 s; --duration says when");
     }
     u64::try_from(s).ok().filter(|s| *s > 0).map(Ns::from_s)
 }

@@ -82,7 +82,8 @@ impl Context<'_> {
         for m in tasks {
             if m.name.len() > MAX_NAME {
                 let message = format!("the task name {} has over {MAX_NAME} bytes", quoted(&m.name));
-                self.report.error("rtapp::E02", m.name_span.clone(), message);
+                let help = "give it a shorter name; the kernel keeps 15 bytes of a thread's";
+                self.report.error("rtapp::E02", m.name_span.clone(), message).help(help);
                 continue;
             }
             let members = values::object(&m.name, &m.value, &mut self.report);

@@ -480,6 +480,16 @@ fn keys_that_surprise() {
     task_lints(r#""policy": "SCHED_FIFO", "runtime": 700, "phases": {"p": {"run": 5, "sleep": 3}}"#, "W06");
     task_lints(r#""policy": "SCHED_DEADLINE", "runtime": 700, "period": 9000, "phases": {"p": {"run": 5}}"#, "");
     lints(r#"{"global": {"duration": 0}, "tasks": {"a": {"run": 1}}}"#, "W17");
+    let long = "a".repeat(256);
+    for (text, help) in [
+        (r#"{"global": {"duration": 0}, "tasks": {"a": {"run": 1}}}"#.to_string(), "after 10 s"),
+        (format!(r#"{{"tasks": {{"{long}": {{"run": 1}}}}}}"#), "shorter name"),
+        (r#"{"tasks": {"a": {"dl-runtime": 1000000000000, "run": 1}}}"#.into(), "a slice of at most 100000"),
+        (r#"{"tasks": {"a": {"run": 1000000000000}}}"#.into(), "as several events"),
+    ] {
+        let found = parse(&text, "w", &Options::default()).diagnostics;
+        assert!(found.iter().any(|d| d.help.as_ref().is_some_and(|h| h.contains(help))), "{help}: {found:?}");
+    }
 }
 
 #[test]

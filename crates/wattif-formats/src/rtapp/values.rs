@@ -84,9 +84,14 @@ pub(super) fn us(member: &Member, report: &mut Report) -> Option<u64> {
     if us > RTAPP_MAX {
         let message =
             format!("{} = {us}: rt-app takes it for {RTAPP_MAX}, where its integers end", quoted(&member.name));
-        report
-            .warning("rtapp::W23", member.value.span.clone(), message)
-            .help("more than 35 minutes: write it as several events, or as a loop");
+        // What the kernel is asked for is no event that could be split.
+        let help = match member.name.as_str() {
+            "dl-runtime" | "dl-period" | "dl-deadline" => {
+                "more than 35 minutes: the kernel takes a period of at most 4194304 µs, and a slice of at most 100000"
+            }
+            _ => "more than 35 minutes: write it as several events, or as a loop",
+        };
+        report.warning("rtapp::W23", member.value.span.clone(), message).help(help);
     }
     Some(us as u64)
 }

@@ -18,6 +18,10 @@ use wattif_model::kernel::Value;
 const MAX_SEEDS: u64 = 100_000;
 
 type Table<T> = BTreeMap<String, T>;
+/// By arm.
+type Published<T> = BTreeMap<Spanned<String>, T>;
+/// Names of arms.
+type Arms = Vec<Spanned<String>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,9 +36,9 @@ struct RawExperiment {
     duration: Option<Spanned<String>>,
     seeds: Spanned<u64>,
     kernels: Spanned<Vec<String>>,
-    ratio: Option<Spanned<[String; 2]>>,
+    ratio: Option<[Spanned<String>; 2]>,
     #[serde(default)]
-    variants: Table<Table<Spanned<toml::Value>>>,
+    variants: BTreeMap<Spanned<String>, Table<Spanned<toml::Value>>>,
     #[serde(default)]
     result: Vec<RawRow>,
     #[serde(default)]
@@ -64,7 +68,7 @@ struct RawCorrelation {
     x: Spanned<String>,
     y: Spanned<String>,
     /// Arms of one load, or lists of them, one for each load.
-    arms: RawLoads,
+    arms: Spanned<RawLoads>,
     platforms: Option<Vec<String>>,
 }
 
@@ -82,17 +86,17 @@ struct RawRow {
     metric: Spanned<String>,
     threads: Option<String>,
     #[serde(default)]
-    published: Table<f64>,
+    published: Published<f64>,
     published_ratio: Option<f64>,
     #[serde(default)]
     over: Over,
     class: Class,
-    ratio: Option<[String; 2]>,
+    ratio: Option<[Spanned<String>; 2]>,
     holds: Option<Spanned<String>>,
     counter: Option<RawCounter>,
     #[serde(default)]
     counters: Vec<RawCounter>,
-    arms: Option<Vec<String>>,
+    arms: Option<Arms>,
     platforms: Option<Vec<String>>,
     note: Option<String>,
     #[serde(default)]
@@ -106,7 +110,7 @@ struct RawCounter {
     set: Table<Spanned<toml::Value>>,
     holds: Spanned<String>,
     metric: Option<Spanned<String>>,
-    ratio: Option<[String; 2]>,
+    ratio: Option<[Spanned<String>; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -116,8 +120,8 @@ struct RawTable {
     metrics: Spanned<Vec<String>>,
     threads: Option<String>,
     #[serde(default)]
-    published: Table<Vec<f64>>,
-    arms: Option<Vec<String>>,
+    published: Published<Vec<f64>>,
+    arms: Option<Arms>,
     platforms: Option<Vec<String>>,
     #[serde(default)]
     full: bool,
@@ -129,8 +133,8 @@ struct RawHistogram {
     title: Spanned<String>,
     threads: Option<String>,
     #[serde(default)]
-    published: Table<Vec<f64>>,
-    arms: Option<Vec<String>>,
+    published: Published<Vec<f64>>,
+    arms: Option<Arms>,
 }
 
 #[derive(Deserialize)]
@@ -146,7 +150,7 @@ struct RawPlot {
     log_y: bool,
     #[serde(default)]
     front: bool,
-    arms: Option<Vec<String>>,
+    arms: Option<Arms>,
     platforms: Option<Vec<String>>,
 }
 
@@ -200,13 +204,10 @@ impl Reader {
         self.top(&raw);
         for (name, keys) in raw.variants {
             let variant = self.variant(keys);
-            self.frame.variants.insert(name, variant);
+            self.named(&name);
+            self.frame.variants.insert(name.into_inner(), variant);
         }
-        let ratio = raw.ratio.map(|r| {
-            let span = r.span();
-            r.get_ref().iter().for_each(|arm| self.arm(arm, &span));
-            r.into_inner()
-        });
+        let ratio = raw.ratio.map(|pair| self.pair(pair));
         for row in raw.result {
             let full = row.full;
             let row = self.row(row, ratio.as_ref());
@@ -248,16 +249,28 @@ impl Reader {
         let at = raw.title.span();
         self.metric(&raw.x);
         self.metric(&raw.y);
-        let loads = match raw.arms {
+        let arms_at = raw.arms.span();
+        let loads = match raw.arms.into_inner() {
             RawLoads::One(arms) => vec![arms],
             RawLoads::Several(loads) => loads,
         };
+        loads.iter().flatten().for_each(|arm| self.arm(arm, &arms_at));
         CorrelationSpec {
-            loads: loads.into_iter().map(|arms| self.shown(Some(arms), Vec::new(), &at)).collect(),
+            loads,
             platforms: self.platforms(raw.platforms, &at),
             title: raw.title.into_inner(),
             x: raw.x.into_inner(),
             y: raw.y.into_inner(),
+        }
+    }
+
+    /// As an arm, a name is a kernel's first, and `+` joins several.
+    fn named(&mut self, variant: &Spanned<String>) {
+        let name = variant.get_ref();
+        if self.frame.kernels.contains(name) || name.contains('+') || name.trim() != name || name.is_empty() {
+            let message = format!("no arm can mean a variant called `{name}`");
+            let help = "give it a name that is no kernel's and has no `+` and no space around it";
+            self.wrong.push(Diagnostic::error("experiment::E06", variant.span(), message).help(help));
         }
     }
 
@@ -319,26 +332,24 @@ impl Reader {
             let message = format!("result `{}` of class {:?} needs `holds`", raw.id.get_ref(), raw.class);
             self.error("experiment::E02", at.clone(), message);
         }
+        let published = self.published(raw.published);
         let holds = raw.holds.and_then(|h| self.holds(h));
         let counters: Vec<CounterSpec> =
             raw.counter.into_iter().chain(raw.counters).filter_map(|c| self.counter(c)).collect();
-        let ratio = raw.ratio.or(shared.cloned()).or_else(|| self.usual_ratio(&raw.published));
-        let mut named: Vec<String> = raw.published.keys().cloned().collect();
+        let ratio = raw.ratio.map(|pair| self.pair(pair));
+        let ratio = ratio.or(shared.cloned()).or_else(|| self.usual_ratio(&published));
+        let mut named: Vec<String> = published.keys().cloned().collect();
         named.extend(holds.iter().flat_map(|h| h.arms()).map(str::to_owned));
         let uses_ratio = holds.as_ref().is_some_and(Expr::uses_ratio) || raw.published_ratio.is_some();
         named.extend(ratio.iter().filter(|_| uses_ratio).flatten().cloned());
-        let counter_arms = counters
-            .iter()
-            .flat_map(|c| c.ratio.iter().flatten().cloned().chain(c.holds.arms().into_iter().map(str::to_owned)));
-        counter_arms.chain(ratio.iter().flatten().cloned()).for_each(|arm| self.arm(&arm, &at));
         RowSpec {
-            arms: self.shown(raw.arms, named, &at),
+            arms: self.shown(raw.arms, named),
             platforms: self.platforms(raw.platforms, &at),
             id: raw.id.into_inner(),
             metric: raw.metric.into_inner(),
             threads: raw.threads,
             over: raw.over,
-            published: raw.published,
+            published,
             published_ratio: raw.published_ratio,
             class: raw.class,
             ratio,
@@ -372,7 +383,7 @@ impl Reader {
             what: raw.what.unwrap_or_else(written),
             holds: self.holds(raw.holds)?,
             metric: raw.metric.map(Spanned::into_inner),
-            ratio: raw.ratio,
+            ratio: raw.ratio.map(|pair| self.pair(pair)),
             set,
         })
     }
@@ -381,25 +392,27 @@ impl Reader {
         let at = raw.title.span();
         let metrics_at = raw.metrics.span();
         raw.metrics.get_ref().iter().for_each(|m| self.metric_named(m, metrics_at.clone()));
-        self.lengths(&raw.published, raw.metrics.get_ref().len(), &at);
+        let published = self.published(raw.published);
+        self.lengths(&published, raw.metrics.get_ref().len(), &at);
         TableSpec {
-            arms: self.shown(raw.arms, raw.published.keys().cloned().collect(), &at),
+            arms: self.shown(raw.arms, published.keys().cloned().collect()),
             title: raw.title.into_inner(),
             metrics: raw.metrics.into_inner(),
             platforms: self.platforms(raw.platforms, &at),
             threads: raw.threads,
-            published: raw.published,
+            published,
         }
     }
 
     fn histogram(&mut self, raw: RawHistogram) -> HistogramSpec {
         let at = raw.title.span();
-        self.lengths(&raw.published, BINS, &at);
+        let published = self.published(raw.published);
+        self.lengths(&published, BINS, &at);
         HistogramSpec {
-            arms: self.shown(raw.arms, raw.published.keys().cloned().collect(), &at),
+            arms: self.shown(raw.arms, published.keys().cloned().collect()),
             title: raw.title.into_inner(),
             threads: raw.threads,
-            published: raw.published,
+            published,
         }
     }
 
@@ -424,7 +437,7 @@ impl Reader {
         self.metric(&raw.x);
         self.metric(&raw.y);
         PlotSpec {
-            arms: self.shown(raw.arms, Vec::new(), &at),
+            arms: self.shown(raw.arms, Vec::new()),
             platforms: self.platforms(raw.platforms, &at),
             front: raw.front,
             name: raw.name.into_inner(),
@@ -436,10 +449,9 @@ impl Reader {
     }
 
     /// Arms to show: those listed; else all kernels, when one of them or nothing is named, then the others named.
-    fn shown(&mut self, listed: Option<Vec<String>>, named: Vec<String>, at: &Range<usize>) -> Vec<String> {
-        named.iter().chain(listed.iter().flatten()).for_each(|arm| self.arm(arm, at));
+    fn shown(&mut self, listed: Option<Arms>, named: Vec<String>) -> Vec<String> {
         if let Some(listed) = listed {
-            return listed;
+            return listed.into_iter().map(|arm| self.arm_at(arm)).collect();
         }
         let kernels = &self.frame.kernels;
         let any_kernel = named.is_empty() || named.iter().any(|n| kernels.contains(n));
@@ -465,6 +477,19 @@ impl Reader {
         listed
     }
 
+    fn published<T>(&mut self, of: Published<T>) -> Table<T> {
+        of.into_iter().map(|(arm, value)| (self.arm_at(arm), value)).collect()
+    }
+
+    fn pair(&mut self, of: [Spanned<String>; 2]) -> [String; 2] {
+        of.map(|arm| self.arm_at(arm))
+    }
+
+    fn arm_at(&mut self, arm: Spanned<String>) -> String {
+        self.arm(arm.get_ref(), &arm.span());
+        arm.into_inner()
+    }
+
     fn arm(&mut self, arm: &str, at: &Range<usize>) {
         if let Err(why) = self.frame.resolve(arm, "", &Overrides::new())
             && !self.wrong.iter().any(|d| d.span == *at && d.message == why)
@@ -488,6 +513,11 @@ impl Reader {
         match Expr::parse(text.get_ref()) {
             Ok(expr) => {
                 expr.metrics().into_iter().for_each(|m| self.metric_named(m, span.clone()));
+                for arm in expr.arms() {
+                    // The span of the value begins with its quote.
+                    let at = text.get_ref().find(arm).map_or(span.start, |at| span.start + 1 + at).min(span.end);
+                    self.arm(arm, &(at..(at + arm.len()).min(span.end)));
+                }
                 Some(expr)
             }
             Err(e) => {
@@ -569,7 +599,10 @@ arms = ["linux-5.3", "no_hogs"]
         check("wu_lat_us.mean", "wu_lat.mean", "experiment::E08", "wu_lat.mean", "no metric");
         check("question", "qestion", "experiment::E01", "qestion", "unknown field `qestion`");
         check("id        = \"3.5\"", "id = \"3.1\"", "experiment::E06", "3.1", "twice");
-        check("\"no_hogs\" = 104.358", "\"no_hog\" = 104.358", "experiment::E03", "3.5", "`no_hog`");
+        check("\"no_hogs\" = 104.358", "\"no_hog\" = 104.358", "experiment::E03", "= 104.358", "`no_hog`");
+        check("simulated('no_hogs')", "simulated('no_hog')", "experiment::E03", "simulated", "`no_hog`");
+        let of_a_kernel = "\"linux-5.4\" = { duration = \"1s\" }\nno_hogs = {";
+        check("no_hogs = {", of_a_kernel, "experiment::E06", "duration = \"1s\"", "called `linux-5.4`");
         check("instance\" = 0 }", "instance\" = 0.5 }", "experiment::E05", "0.5", "float");
         let shorter = "instance\" = 0, duration = \"2 parsecs\" }";
         check("instance\" = 0 }", shorter, "experiment::E04", "parsecs", "not a duration");

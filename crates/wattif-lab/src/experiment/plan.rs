@@ -64,6 +64,20 @@ impl Experiment {
         }
     }
 
+    /// Every figure it asks its runs for: a metric, and the task whose threads count.
+    pub fn figures(&self) -> BTreeSet<(&str, Option<&str>)> {
+        let rows = self.rows.iter().flat_map(|row| {
+            let counters = row.counters.iter().flat_map(|c| c.metric.as_deref().into_iter().chain(c.holds.metrics()));
+            let conditions = row.holds.iter().flat_map(|h| h.metrics()).chain(counters);
+            conditions.chain([row.metric.as_str()]).map(|metric| (metric, row.threads.as_deref()))
+        });
+        let tables = self.tables.iter().flat_map(|t| t.metrics.iter().map(|m| (m.as_str(), t.threads.as_deref())));
+        let plots = self.plots.iter().flat_map(|p| [&p.x, &p.y]).map(|(m, of)| (m.as_str(), of.as_deref()));
+        let correlations = self.correlations.iter().flat_map(|c| [(c.x.as_str(), None), (c.y.as_str(), None)]);
+        let histograms = self.histograms.iter().map(|h| ("wu_lat_us.count", h.threads.as_deref()));
+        rows.chain(tables).chain(plots).chain(correlations).chain(histograms).collect()
+    }
+
     /// What an arm's name stands for: `KERNEL`, `VARIANT`, `KERNEL+VARIANT` or more variants, later settings winning;
     /// `set` on top of all.
     pub fn resolve(&self, name: &str, platform: &str, set: &Overrides) -> Result<Arm, String> {
@@ -109,6 +123,16 @@ mod tests {
         let without = plan.arms.iter().filter(|a| !a.set.is_empty());
         let kernels: Vec<&str> = without.map(|a| a.kernel.as_str()).collect();
         assert_eq!(kernels, ["linux-5.3", "linux-5.4", "linux-5.3", "linux-5.4"]);
+    }
+
+    #[test]
+    fn every_figure_is_asked_for_once() {
+        let of = |threads| ["count", "max", "mean", "min"].map(|stat| (format!("wu_lat_us.{stat}"), threads));
+        let expect: Vec<_> = of(Some("cfs_thread")).into_iter().chain([("wu_lat_us.mean".into(), None)]).collect();
+        let e = experiment();
+        let mut found: Vec<_> = e.figures().into_iter().map(|(m, of)| (m.to_string(), of)).collect();
+        found.sort_by_key(|(metric, of)| (of.is_none(), metric.clone()));
+        assert_eq!(found, expect);
     }
 
     #[test]

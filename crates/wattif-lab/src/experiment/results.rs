@@ -17,6 +17,10 @@ impl Results {
     pub fn reports(&self, arm: &Arm) -> &[RunReport] {
         self.0.get(arm).map_or(&[], Vec::as_slice)
     }
+    /// The reports of all arms.
+    pub fn all(&self) -> impl Iterator<Item = &RunReport> {
+        self.0.values().flatten()
+    }
     /// A figure of each seed; `None` when a run lacks it or there is no run.
     pub fn values(&self, arm: &Arm, metric: &str, threads: Option<&str>) -> Option<Vec<f64>> {
         let values: Option<Vec<f64>> = self.reports(arm).iter().map(|r| r.metric(metric, threads)).collect();

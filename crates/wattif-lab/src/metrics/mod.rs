@@ -34,7 +34,7 @@ pub use groups::{CgroupReport, Groups};
 pub use idle::IdleAccuracy;
 pub use latency::{BINS, Histogram, Latency, WakeupLatency, WuLat};
 pub use loops::RtappLoops;
-pub use names::{Better, MetricInfo, better, info, is_neutral, list};
+pub use names::{Better, MetricInfo, better, info, is_neutral, list, offered};
 pub use oracle::{IdleWakeups, Oracle, OracleReport};
 pub use report::{Deadlock, GroupReport, MarkRate, RunMetrics, RunReport, TaskReport};
 pub use signals::{FollowReport, Signals, SignalsReport};

@@ -1,5 +1,6 @@
 //! The names of metrics, as experiments, `--fail-if` and tables use them.
 
+use super::Summary;
 use serde::Serialize;
 
 /// Which way is good?
@@ -19,7 +20,7 @@ impl Better {
     }
 }
 
-/// A metric, or a family of them: `<…>` in the name stands for any text.
+/// A metric, or a family of them: `<stat>` in the name stands for one of [`Summary::FIELDS`], any other `<…>` for any text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MetricInfo {
     /// Such as `wu_lat_us.mean`.
@@ -173,13 +174,23 @@ pub fn is_neutral(name: &str) -> bool {
     info(name).is_some_and(|m| m.neutral)
 }
 
-/// Does `name` fit `pattern`? `<…>` takes any text that is not empty, dots included.
+/// All names to offer in place of one that nothing has: families with `<stat>` by each of these.
+pub fn offered() -> Vec<String> {
+    let each = |m: &MetricInfo| match m.name.contains("<stat>") {
+        true => Summary::FIELDS.iter().map(|stat| m.name.replace("<stat>", stat)).collect(),
+        false => vec![m.name.to_string()],
+    };
+    METRICS.iter().flat_map(each).collect()
+}
+
+/// Does `name` fit `pattern`? `<stat>` takes one of [`Summary::FIELDS`], any other `<…>` any text that is not empty, dots included.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((literal, rest)) = pattern.split_once('<') else { return pattern == name };
     let Some(name) = name.strip_prefix(literal) else { return false };
-    let after = rest.split_once('>').map_or("", |(_, after)| after);
+    let (what, after) = rest.split_once('>').unwrap_or((rest, ""));
+    let takes = |text: &str| what != "stat" || Summary::FIELDS.contains(&text);
     let ends = name.char_indices().skip(1).map(|(i, _)| i).chain([name.len()]);
-    !name.is_empty() && ends.into_iter().any(|i| matches(after, &name[i..]))
+    !name.is_empty() && ends.into_iter().any(|i| takes(&name[..i]) && matches(after, &name[i..]))
 }
 
 #[cfg(test)]
@@ -195,13 +206,15 @@ mod tests {
             ("tasks.x.wu_lat_us.count", "tasks.<task>.wu_lat_us.count"),
             ("throughput.µ", "throughput.<mark>"),
             ("energy.cpus.3", "energy.cpus.<cpu>"),
+            ("frames.a.b.p999", "frames.<mark>.<stat>"),
         ] {
             assert_eq!(info(name).map(|m| m.name), Some(pattern), "{name}");
         }
         assert_eq!(["runtime_s", "tasks.a.b.cpu_share", "domains.0.khz_mean", "slices"].map(is_neutral), [true; 4]);
         assert_eq!(["tasks.a.work_s", "energy.total", "wu_lat_us.p99", "no_such"].map(is_neutral), [false; 4]);
-        for name in ["wu_lat_us", "wu_lat_us.", "tasks..runtime_s", "latency", ""] {
+        for name in ["wu_lat_us", "wu_lat_us.", "wu_lat_us.meen", "frames.a.p99.x", "tasks..runtime_s", "latency", ""] {
             assert_eq!(info(name), None, "{name}");
         }
+        assert!(offered().contains(&"wu_lat_us.mean".to_string()));
     }
 }

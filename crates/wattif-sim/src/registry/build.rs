@@ -104,7 +104,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
     s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(spec, tick_ns));
-    s.schedtune = build_schedtune(kernel, &groups);
+    s.schedtune = build_schedtune(kernel, &groups.iter().map(|g| g.path.as_str()).collect::<Vec<_>>());
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
     s.polling_is_told = cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), platform);
@@ -156,7 +156,7 @@ pub(super) fn hears_slices(kernel: &KernelSpec) -> bool {
     chosen(kernel, Slot::Class) == "eevdf" && Tunables::of(kernel, "eevdf").on("custom_slice")
 }
 
-fn build_schedtune(kernel: &KernelSpec, groups: &[TaskGroup]) -> Option<Schedtune> {
+pub(super) fn build_schedtune(kernel: &KernelSpec, paths: &[&str]) -> Option<Schedtune> {
     let t = Tunables::of(kernel, "schedtune");
     let all = schedtune::Group {
         boost_pct: t.text("boost_pct").parse().expect("checked before"),
@@ -168,13 +168,12 @@ fn build_schedtune(kernel: &KernelSpec, groups: &[TaskGroup]) -> Option<Schedtun
         prefer_idle: t.text(&format!("{name}_prefer_idle")).parse().unwrap_or(all.prefer_idle),
         touched: false,
     };
-    let paths: Vec<&str> = groups.iter().map(|g| g.path.as_str()).collect();
     let first = if schedtune::names_groups(paths.iter().copied()) { group("root") } else { all };
     let set = [first, group("top_app"), group("foreground"), group("background")];
     let tune = Schedtune {
         touch_boost_pct: t.int("touch_boost_pct"),
         touch_ns: t.int::<u64>("touch_ms") * 1_000_000,
-        ..Schedtune::new(set, &paths)
+        ..Schedtune::new(set, paths)
     };
     tune.is_used().then_some(tune)
 }

@@ -1,13 +1,15 @@
 //! Settings that change nothing on a platform or for a workload, whatever the kernel makes of them: what they are about is not
 //! there. Where a tunable is about something that a workload may lack, [`not_in_workload`] has a line for it.
 
+use super::build::build_schedtune;
 use super::notes::{asks_for, no_eas};
 use super::{Policy, Tunables, policy, without_effect};
 use crate::cpuidle;
-use crate::sched::schedtune;
+use crate::sched::schedtune::{self, Group};
 use wattif_model::CpuId;
 use wattif_model::platform::IdleState;
 use wattif_model::run::RunSpec;
+use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::{Op, Policy as SchedPolicy, Workload};
 
 /// Why a setting changes nothing here, if so; `None` also where [`without_effect`] says it of the kernel alone.
@@ -19,9 +21,12 @@ pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
     }
     let why = not_on_platform(spec, p, tunable)
         .or_else(|| not_in_workload(&spec.workload, p, tunable))
-        .or_else(|| for_deadline_alone(spec, p, tunable));
+        .or_else(|| for_deadline_alone(spec, p, tunable))
+        .or_else(|| without_boost(spec, p, tunable));
     let idle = why.map(|why| format!("{path} changes nothing here: {why}"));
-    idle.or_else(|| beyond_the_highest(spec, p, tunable)).or_else(|| below_every_state(spec, p))
+    idle.or_else(|| beyond_the_highest(spec, p, tunable))
+        .or_else(|| below_every_state(spec, p))
+        .or_else(|| as_h2(spec, p, tunable))
 }
 
 fn not_on_platform(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
@@ -67,6 +72,47 @@ fn for_deadline_alone(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<Strin
     let limits = Tunables::of(&spec.kernel, "rt").text("generation") == "6.1";
     let why = "rt.generation is 6.12, where only deadline tasks are limited, and the workload has none";
     (about && !limits && !asks_for(spec, |attr| attr.policy == SchedPolicy::Deadline)).then(|| why.to_string())
+}
+
+/// What waits for a boost of schedtune's that never comes, and the boost of a touch that is below the one in force.
+fn without_boost(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
+    let paths: Vec<&str> = ["/"].into_iter().chain(spec.workload.groups.iter().map(|g| g.path.as_str())).collect();
+    let tune = build_schedtune(&spec.kernel, &paths).unwrap_or_default();
+    let touches = spec.workload.tasks.iter().any(|t| t.program.ops.contains(&Op::Touch));
+    let by_touch = |g: &Group| touches && g.touched && tune.touch_ns > 0 && tune.touch_boost_pct > g.boost_pct;
+    match (p.name, tunable) {
+        ("walt_qti", "early_detection") => {
+            let boosted = Tunables::of(&spec.kernel, "walt_qti").text(tunable) == "boosted";
+            let none = !tune.groups.iter().any(|g| g.boost_pct > 0 || by_touch(g) && tune.touch_boost_pct > 0);
+            (boosted && none).then(|| "schedtune boosts nobody".into())
+        }
+        ("schedtune", "touch_boost_pct") if tune.touch_boost_pct > 0 => {
+            let least = tune.groups.iter().filter(|g| g.touched).map(|g| g.boost_pct).min()?;
+            (least >= tune.touch_boost_pct).then(|| format!("what a touch boosts has a boost of {least} already"))
+        }
+        _ => None,
+    }
+}
+
+/// A scheme that heeds who is held down, where nobody is.
+fn as_h2(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
+    let t = (p.name == "cpu_util").then(|| Tunables::of(&spec.kernel, p.name))?;
+    if t.text(tunable) != "uclamp-aware" {
+        return None;
+    }
+    let threads = asks_for(spec, |attr| attr.util_max.is_some_and(|max| u64::from(max) < CAPACITY_SCALE));
+    let groups = spec.workload.groups.iter().any(|g| u64::from(g.uclamp_max) < CAPACITY_SCALE);
+    let held = match t.text("uclamp").as_str() {
+        "off" => false,
+        "5.3" => threads,
+        _ => threads || groups,
+    };
+    let why = || {
+        format!(
+            "cpu_util.{tunable} = uclamp-aware is as h2 here: no thread has util_max and no group cpu.uclamp.max that counts"
+        )
+    };
+    (!held).then(why)
 }
 
 /// A frequency that no domain has.

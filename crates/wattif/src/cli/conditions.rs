@@ -54,7 +54,12 @@ impl FailIf {
         let row = row.filter(|r| r.per_kernel.iter().all(|e| e.mean.is_some()));
         let Some(row) = row else {
             let why = format!("no run has the metric `{}`", self.metric);
-            let help = "metrics of marks, deadlines and tasks need a workload that has them".to_string();
+            let power = metrics::info(&self.metric).is_some_and(|m| ["J", "W"].contains(&m.unit));
+            let platform = comparison.spec["platform"].as_str().unwrap_or_default();
+            let help = match power || self.metric.contains("energy") {
+                true => format!("nothing is known of the powers of platform {platform}: it has no energies"),
+                false => "metrics of marks, deadlines and tasks need a workload that has them".to_string(),
+            };
             return Err(refused("--fail-if", &self.text, 0..self.metric.len(), why, help));
         };
         let found = (1..comparison.kernels.len()).filter_map(|k| {
@@ -138,7 +143,7 @@ fn unknown_metric(name: &str) -> String {
 }
 
 fn near_metrics(name: &str) -> String {
-    match nearest(name, metrics::list().iter().map(|m| m.name)) {
+    match nearest(name, metrics::offered().iter().map(String::as_str)) {
         near if near.is_empty() => "`wattif list metrics` prints all".into(),
         near => format!("did you mean {}? `wattif list metrics` prints all", near.join(", ")),
     }
@@ -175,6 +180,7 @@ mod tests {
         let fails = |text: &str| FailIf::parse(text).map(|_| ());
         refuses(fails("energy.total"), &["--fail-if", "neither > nor <"]);
         refuses(fails("energy.totl > 2%"), &["no metric `energy.totl`", "did you mean energy.total"]);
+        refuses(fails("wu_lat_us.meen > 2%"), &["no metric `wu_lat_us.meen`", "did you mean wu_lat_us.mean"]);
         refuses(fails("energy.total > 2"), &["`2` is no change in per cent", "[--fail-if:1:16]"]);
         assert_eq!(Until::parse("ci=1%").unwrap(), Until { metric: None, limit: 0.01 });
         let until = |text: &str| Until::parse(text).map(|_| ());

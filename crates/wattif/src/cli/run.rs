@@ -25,7 +25,7 @@ use wattif_model::trace::Observer;
 Examples:
   wattif run app.json
   wattif run app.json -p hikey620 -k linux-5.6 --duration 5s
-  wattif run app.json --set cpufreq=performance --set teo.generation=5.6
+  wattif run app.json --set cpuidle=teo --set teo.generation=5.6
   wattif run openmp:schedule=static,workers=4 -p tc2
   wattif run app.json --trace trace.txt --trace-detail decisions
   wattif run app.json --trace run.pftrace --trace-detail full      for ui.perfetto.dev

@@ -78,8 +78,8 @@ impl Error {
     pub fn unless_metrics<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<(), Error> {
         match names.into_iter().find(|name| metrics::info(name).is_none()) {
             Some(name) => {
-                let known = metrics::list().iter().map(|m| m.name);
-                Err(Error::unknown("metric", name, known, "wattif list metrics"))
+                let known = metrics::offered();
+                Err(Error::unknown("metric", name, known.iter().map(String::as_str), "wattif list metrics"))
             }
             None => Ok(()),
         }
