@@ -97,26 +97,12 @@ impl Entry {
 
     /// The specs of a plan, arm by arm, seed by seed.
     pub fn specs(&self, plan: &Plan) -> Result<Vec<RunSpec>, Error> {
-        self.unless_variants()?;
         let mut specs = Vec::with_capacity(plan.arms.len() * plan.seeds.len());
         for arm in &plan.arms {
             let spec = self.spec(arm)?;
             specs.extend(plan.seeds.iter().map(|&seed| RunSpec { seed, ..spec.clone() }));
         }
         Ok(specs)
-    }
-
-    /// Refuses a variant that cannot be run on any of the platforms, whether a row uses it or not.
-    fn unless_variants(&self) -> Result<(), Error> {
-        let e = &self.experiment;
-        let on = |name: &str, platform: &str| {
-            self.spec(&e.resolve(name, platform, &Overrides::new()).map_err(Error::Usage)?).map(drop)
-        };
-        let mut variants = e.variants.keys();
-        variants.try_for_each(|name| {
-            let first = on(name, &e.platforms[0]);
-            first.or_else(|why| e.platforms[1..].iter().find_map(|p| on(name, p).ok()).ok_or(why))
-        })
     }
 
     /// Run all of a plan on all cores; `done` is called after each run.

@@ -422,7 +422,8 @@ impl<'a> Server<'a> {
             [Queue::Requests, Queue::Batch, Queue::Replies].map(|queue| queue(self.pids.0, self.pids.1));
         match answers {
             Answers::Counted => out.extend(vec![Step::Put(replies); n]),
-            Answers::All => out.extend([Step::Put(replies), Step::Drain { from: requests, to: replies }]),
+            // The one it was woken for is put back: all are answered at one time.
+            Answers::All => out.extend([Step::Put(requests), Step::Drain { from: requests, to: replies }]),
             Answers::Batch => out.push(Step::Drain { from: batch, to: replies }),
         }
     }

@@ -582,7 +582,7 @@ mod tests {
         let w = walt(10);
         let (mut p, mut rq) = (w.new_task(), WaltRq::default());
         w.update(&mut p, &mut rq, Who::default(), Event::TaskWake, MS, 1024);
-        w.enqueue(&mut p, &mut rq, false);
+        w.enqueue(&mut p, &mut rq, true);
         w.update(&mut p, &mut rq, running(), Event::PutPrevTask, 7 * MS, 1024);
         w.dequeue(&mut p, &mut rq, true);
         p.last_sleep_ts = 7 * MS;
