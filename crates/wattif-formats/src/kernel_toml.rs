@@ -165,7 +165,7 @@ fn ancestors(layers: &mut Vec<Layer>, parent: &dyn Fn(&str) -> Option<String>, r
     let at = layers[0].inherits_at.clone();
     while let Some(name) = layers.last().and_then(|l| l.inherits.clone()) {
         if let Some(first) = seen.iter().position(|s| *s == name) {
-            let round = [&seen[first..], &[name.clone()]].concat().join(" → ");
+            let round = [&seen[first..], std::slice::from_ref(&name)].concat().join(" → ");
             report.error("kernel::E07", at, format!("{} inherits from itself: {round}", quoted(&name)));
             return false;
         }
