@@ -5,7 +5,7 @@ use super::{Tunables, chosen, policy};
 use crate::sched::placement::cpu_util::Boost;
 use wattif_model::kernel::{KernelSpec, Slot};
 
-/// Why setting this changes nothing under a kernel that [`check`] finds nothing wrong with, if so: another policy stands in
+/// Why setting this changes nothing under a kernel that [`check`](super::check) finds nothing wrong with, if so: another policy stands in
 /// its slot, another generation of it, or nobody reads it.
 pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
     let (name, tunable) = path.rsplit_once('.')?;

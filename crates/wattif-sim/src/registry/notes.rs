@@ -16,7 +16,7 @@ use wattif_model::platform::IdleState;
 use wattif_model::run::RunSpec;
 use wattif_model::workload::{Op, Policy as SchedPolicy, SchedAttr};
 
-/// What a kernel that [`check`] finds nothing wrong with makes of its settings on a platform, and of what a workload asks
+/// What a kernel that [`check`](super::check) finds nothing wrong with makes of its settings on a platform, and of what a workload asks
 /// for, that a user may not expect.
 pub fn notes(spec: &RunSpec) -> Vec<String> {
     let mut notes = window_notes(spec);
