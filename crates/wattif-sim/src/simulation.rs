@@ -101,7 +101,7 @@ pub struct Kernel<'o, 'p> {
     slot: u32,
     /// What each CPU is doing in the kernel.
     pub(crate) cpus: Vec<CpuContext>,
-    /// Interrupts that wake no thread, of each CPU; none on machines without them.
+    /// Interrupts that no thread of a workload waits for, of each CPU; none on machines without them.
     pub(crate) strays: Vec<Stray>,
     pub(crate) out: Out<'o, 'p>,
     pub(crate) error: Option<RunError>,
