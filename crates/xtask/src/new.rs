@@ -148,7 +148,7 @@ mod tests {
     /// A copy of the files that kinds add lines to.
     fn copy() -> std::path::PathBuf {
         let to = std::env::temp_dir().join(format!("wattif-xtask-new-{}", std::process::id()));
-        for file in [REGISTRY, CPUIDLE, CPUFREQ, "kernels/linux-6.12.toml"] {
+        for file in [REGISTRY, BUILD, CPUIDLE, CPUFREQ, "kernels/linux-6.12.toml"] {
             fs::create_dir_all(to.join(file).parent().unwrap()).unwrap();
             fs::copy(root().join(file), to.join(file)).unwrap();
         }
