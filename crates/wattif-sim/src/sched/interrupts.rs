@@ -9,7 +9,7 @@ use crate::sched::task::State;
 use crate::simulation::{Kernel, Source};
 use wattif_model::platform::Interrupts;
 use wattif_model::trace::IdleCause;
-use wattif_model::{CpuId, CpuSet, Pid};
+use wattif_model::{CpuId, Pid};
 
 /// Those of one CPU.
 #[derive(Debug)]
@@ -44,9 +44,7 @@ impl Stray {
             }
         }
     }
-}
 
-impl Stray {
     /// Does this one leave work?
     fn draw_work(&mut self, of: &Interrupts) {
         if of.wakes_ppm > 0 {
@@ -57,14 +55,15 @@ impl Stray {
 
 impl Kernel<'_, '_> {
     pub(crate) fn start_interrupts(&mut self) {
-        for cpu in (0..self.strays.len() as u32).map(CpuId) {
-            let of_cpu = |pid: &Pid| self.s.tasks[pid.at()].cpus == CpuSet::one(cpu);
-            let background =
-                |pid: &Pid| self.programs.contains(*pid) && !self.programs.is_own(self.programs.task(*pid));
-            let mut all = (1..self.s.tasks.len() as u32).map(Pid);
-            self.strays[cpu.at()].thread = all.find(|pid| background(pid) && of_cpu(pid));
-            self.arm_stray(cpu);
+        for pid in (1..self.s.tasks.len() as u32).map(Pid) {
+            let background = self.programs.contains(pid) && !self.programs.is_own(self.programs.task(pid));
+            let cpus = &self.s.tasks[pid.at()].cpus;
+            let home = cpus.min().filter(|_| background && cpus.len() == 1);
+            if let Some(stray) = home.and_then(|cpu| self.strays.get_mut(cpu.at())) {
+                stray.thread.get_or_insert(pid);
+            }
         }
+        (0..self.strays.len() as u32).for_each(|cpu| self.arm_stray(CpuId(cpu)));
     }
 
     fn arm_stray(&mut self, cpu: CpuId) {
