@@ -243,24 +243,28 @@ type Due = u128;
 const DISARMED: Due = Due::MAX;
 /// Entries that play for one place: four of 16 bytes are a cache line.
 const FANOUT: usize = 4;
+/// The place of the winner. Those before it do not exist, so that groups begin at multiples of [`FANOUT`].
+const WINNER: usize = FANOUT - 1;
 /// No slot: nothing to play again.
 const NO_SLOT: u32 = u32::MAX;
 
 /// Slots armed for points in time; see the module.
 ///
-/// A tournament in one array, like a heap: the least entry of group `g` plays for entry `(g - 1) % 4` of group `(g - 1) / 4`, the
-/// slots are the last level, and the winner of group 0 is the next event. Arming a slot that does not become the first of
-/// its group, which is the usual case, touches nothing else. A popped slot leaves its path stale, because it is often armed
-/// again at once; the path is played again when the next event is asked for: 4 entries per level, three levels for 8 CPUs,
-/// seven for 1024.
+/// A tournament in one array, like a heap: the least of entries `4n`, `4n + 1` … plays in place `n + 2`, the slots are the last
+/// level, and the winner is the next event. Arming a slot that does not become the first of its group, which is the usual
+/// case, touches nothing else. A popped slot leaves its path stale, because it is often armed again at once; the path is
+/// played again when the next event is asked for: 4 entries per level, three levels for 8 CPUs, seven for 1024.
+///
+/// One event stands in front of the tournament: half of all are armed to be the next, such as the end of a handler, and never
+/// play. It gives way to an earlier one.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
-    groups: Vec<[Due; FANOUT]>,
-    /// The least of group 0.
-    winner: Due,
-    /// The group of slot 0.
+    entries: Vec<Due>,
+    /// The entry of slot 0.
     first: usize,
     slots: usize,
+    /// Armed outside the tournament; its slot's entry is disarmed.
+    front: Due,
     /// The slot popped last, if its path is stale.
     popped: u32,
     /// When it was due, ns: nothing is due before it.
@@ -271,14 +275,13 @@ pub struct EventQueue {
 impl EventQueue {
     /// Slots `0..n`, none of them armed.
     pub fn with_slots(n: usize) -> EventQueue {
-        assert!(n <= Positions::MAX_ELEMENTS, "at most {} slots", Positions::MAX_ELEMENTS);
-        let (mut first, mut width) = (0, 1);
-        while width * FANOUT < n {
-            first = first * FANOUT + 1;
-            width *= FANOUT;
+        assert!(n < Positions::MAX_ELEMENTS, "at most {} slots", Positions::MAX_ELEMENTS - 1);
+        let (mut first, mut width) = (FANOUT, FANOUT);
+        while width < n {
+            (first, width) = (first + width, width * FANOUT);
         }
-        let groups = vec![[DISARMED; FANOUT]; first + n.max(1).div_ceil(FANOUT)];
-        EventQueue { groups, winner: DISARMED, first, slots: n, popped: NO_SLOT, now: 0, armings: 0 }
+        let entries = vec![DISARMED; first + n.max(1).next_multiple_of(FANOUT)];
+        EventQueue { entries, first, slots: n, front: DISARMED, popped: NO_SLOT, now: 0, armings: 0 }
     }
 
     /// Arm `slot` for `at`, in place of what it was armed for; not before the event popped last. The end of time counts as a
@@ -290,13 +293,36 @@ impl EventQueue {
         assert!(self.armings != 0, "the arming counter wrapped");
         assert!(at.0 >= self.now, "time does not run backwards");
         let at = at.0.min(u64::MAX - 1);
-        self.set(slot, Due::from(at) << 64 | Due::from(self.armings | u64::from(slot)));
+        let due = Due::from(at) << 64 | Due::from(self.armings | u64::from(slot));
+        if slot_of(self.front) == slot {
+            self.front = due;
+        } else if due < self.front {
+            self.set_front(slot, due);
+        } else {
+            self.set(slot, due);
+        }
+    }
+
+    /// Whoever was in front plays in the tournament from now on.
+    #[inline]
+    fn set_front(&mut self, slot: u32, due: Due) {
+        let before = std::mem::replace(&mut self.front, due);
+        if time_of(self.entries[self.entry(slot)]).is_some() {
+            self.set(slot, DISARMED);
+        }
+        if time_of(before).is_some() {
+            self.set(slot_of(before), before);
+        }
     }
 
     /// Disarm `slot`; false when it was not armed.
     #[inline]
     pub fn cancel(&mut self, slot: u32) -> bool {
-        let armed = self.is_armed(slot);
+        if slot_of(self.front) == slot {
+            self.front = DISARMED;
+            return true;
+        }
+        let armed = time_of(self.entries[self.entry(slot)]).is_some();
         if armed {
             self.set(slot, DISARMED);
         }
@@ -312,10 +338,16 @@ impl EventQueue {
     /// The next event before `end`; its slot is disarmed.
     #[inline]
     pub fn pop_before(&mut self, end: Ns) -> Option<(Ns, u32)> {
-        let next = self.peek().filter(|&(at, _)| at < end)?;
-        *self.entry(next.1) = DISARMED;
-        (self.now, self.popped) = (next.0.0, next.1);
-        Some(next)
+        let (at, slot) = self.peek().filter(|&(at, _)| at < end)?;
+        self.now = at.0;
+        if slot_of(self.front) == slot {
+            self.front = DISARMED;
+        } else {
+            let entry = self.entry(slot);
+            self.entries[entry] = DISARMED;
+            self.popped = slot;
+        }
+        Some((at, slot))
     }
 
     /// The next event, left in place.
@@ -323,9 +355,10 @@ impl EventQueue {
     pub fn peek(&mut self) -> Option<(Ns, u32)> {
         if self.popped != NO_SLOT {
             let slot = std::mem::replace(&mut self.popped, NO_SLOT);
-            self.replay(self.group_of(slot));
+            self.replay(self.entry(slot));
         }
-        time_of(self.winner).map(|at| (at, slot_of(self.winner)))
+        let next = self.entries[WINNER].min(self.front);
+        time_of(next).map(|at| (at, slot_of(next)))
     }
 
     /// Is the slot armed?
@@ -337,7 +370,7 @@ impl EventQueue {
     /// When the slot will fire, if it is armed.
     #[inline]
     pub fn time_of(&self, slot: u32) -> Option<Ns> {
-        time_of(self.groups[self.group_of(slot)][slot as usize % FANOUT])
+        time_of(if slot_of(self.front) == slot { self.front } else { self.entries[self.entry(slot)] })
     }
 
     /// Slots that exist.
@@ -346,61 +379,48 @@ impl EventQueue {
     }
 
     #[inline]
-    fn group_of(&self, slot: u32) -> usize {
-        self.first + slot as usize / FANOUT
-    }
-
-    #[inline]
-    fn entry(&mut self, slot: u32) -> &mut Due {
-        let group = self.group_of(slot);
-        &mut self.groups[group][slot as usize % FANOUT]
-    }
-
-    /// What the winner of a group plays for.
-    #[inline]
-    fn place(&mut self, group: usize) -> &mut Due {
-        match group.checked_sub(1) {
-            Some(at) => &mut self.groups[at / FANOUT][at % FANOUT],
-            None => &mut self.winner,
-        }
+    fn entry(&self, slot: u32) -> usize {
+        self.first + slot as usize
     }
 
     #[inline]
     fn set(&mut self, slot: u32, due: Due) {
-        *self.entry(slot) = due;
+        let mut entry = self.entry(slot);
+        self.entries[entry] = due;
         if slot == self.popped {
             return;
         }
-        let mut group = self.group_of(slot);
-        loop {
-            let best = self.place(group);
+        while entry > WINNER {
+            let place = place_of(entry);
+            let best = &mut self.entries[place];
             if due < *best {
                 *best = due;
             } else if slot_of(*best) == slot && time_of(*best).is_some() {
                 // It won here and is due later than before: somebody else may win now.
-                return self.replay(group);
+                return self.replay(entry);
             } else {
                 return;
             }
-            if group == 0 {
-                return;
-            }
-            group = (group - 1) / FANOUT;
+            entry = place;
         }
     }
 
-    /// Finds the winners of a group and of those above it.
+    /// Finds the winner of an entry's group and those above it.
     #[inline]
-    fn replay(&mut self, mut group: usize) {
-        loop {
-            let least = least_of(&self.groups[group]);
-            *self.place(group) = least;
-            if group == 0 {
-                return;
-            }
-            group = (group - 1) / FANOUT;
+    fn replay(&mut self, mut entry: usize) {
+        while entry > WINNER {
+            let group = self.entries[entry - entry % FANOUT..].first_chunk().expect("groups are whole");
+            let place = place_of(entry);
+            self.entries[place] = least_of(group);
+            entry = place;
         }
     }
+}
+
+/// Where the winner of an entry's group plays.
+#[inline]
+fn place_of(entry: usize) -> usize {
+    entry / FANOUT + WINNER - 1
 }
 
 /// Half of the entry tells; comparing the whole would wait for both halves to be written.
