@@ -289,19 +289,12 @@ impl Schedutil {
         let ages = self.tunables.generation.is_4_9();
         // Capacities in a domain are equal as a rule; only the older generations mind if not.
         let by_capacity = self.tunables.generation != Generation::V6_12;
-        // The CPU that asks for most; the first of equals.
-        let (mut loudest, mut most, mut most_capacity) = (0, 0, 1);
         // Lent out for the loop.
         let mut cpus = std::mem::take(&mut self.cpus);
-        for (i, c) in cpus.iter_mut().enumerate() {
-            if ages || !c.is_fresh(versions) {
-                self.decide_cpu(c, now_ns, versions, view);
-            }
-            let capacity = if by_capacity { c.inputs.capacity } else { 1 };
-            if c.util * most_capacity > most * capacity {
-                (loudest, most, most_capacity) = (i, c.util, capacity);
-            }
+        for c in cpus.iter_mut().filter(|c| ages || !c.is_fresh(versions)) {
+            self.decide_cpu(c, now_ns, versions, view);
         }
+        let loudest = loudest(&cpus, by_capacity);
         self.cpus = cpus;
         debug_assert!(self.cpus.iter().all(|c| !c.is_fresh(versions) || c.inputs == Inputs::of(&view.signals(c.cpu))));
         let of = if self.tunables.generation == Generation::V6_12 { at } else { loudest };
@@ -342,6 +335,7 @@ impl Schedutil {
 
     /// Brings what a CPU asks for up to date.
     #[doc(alias = "sugov_get_util")]
+    #[inline(never)]
     fn decide_cpu(&self, c: &mut SugovCpu, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
         let tick_ns = self.policy.tick_ns;
         let generation = self.tunables.generation;
@@ -488,6 +482,23 @@ impl Schedutil {
         let limit_ns = limit_us.map_or(self.freq_update_delay_ns, |us| us * 1000);
         now_ns.saturating_sub(self.last_freq_update_time) >= limit_ns
     }
+}
+
+/// The CPU that asks for most, of its capacity if that counts; the first of equals.
+fn loudest(cpus: &[SugovCpu], by_capacity: bool) -> usize {
+    let (mut loudest, mut most, mut most_capacity) = (0, 0, 1);
+    for (i, c) in cpus.iter().enumerate() {
+        let capacity = if by_capacity { c.inputs.capacity } else { 1 };
+        // Equal as a rule.
+        let more = match capacity == most_capacity {
+            true => c.util > most,
+            false => c.util * most_capacity > most * capacity,
+        };
+        if more {
+            (loudest, most, most_capacity) = (i, c.util, capacity);
+        }
+    }
+    loudest
 }
 
 /// Generation `4.9-qti`: the mean clock of the last window (`avg_cap`), and what the present one adds up to.

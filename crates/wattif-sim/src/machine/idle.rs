@@ -12,6 +12,8 @@ use wattif_model::{CpuId, Pid};
 pub struct Sleep {
     /// State asked for.
     pub state: usize,
+    /// In that state it polls: it sees new work without an interrupt.
+    pub polls: bool,
     /// Where on the way it is.
     pub phase: Phase,
     /// When it began, ns.
@@ -45,7 +47,8 @@ impl Machine {
         let entry_ns = self.states(cpu)[self.reachable(cpu, state)].actual.entry_ns;
         let reached = now + entry_ns;
         let phase = if reached > now { Phase::Entering(reached) } else { Phase::Asleep };
-        self.cpus[cpu.at()].sleep = Some(Sleep { state, phase, began: now, woken: u64::MAX });
+        let polls = self.states(cpu)[state].polling && !self.prescient;
+        self.cpus[cpu.at()].sleep = Some(Sleep { state, polls, phase, began: now, woken: u64::MAX });
         reached
     }
 
@@ -111,13 +114,13 @@ impl Machine {
 
     /// Is the CPU asleep in a polling state, where it sees new work without an interrupt?
     pub fn is_polling(&self, cpu: CpuId) -> bool {
-        !self.prescient && self.cpus[cpu.at()].sleep.is_some_and(|s| self.states(cpu)[s.state].polling)
+        self.cpus[cpu.at()].sleep.is_some_and(|s| s.polls)
     }
 
     /// Is the CPU asleep in a state that an interrupt has to end before it is handled? One that polls executes, handles it, and goes
     /// on polling unless a thread is to run (`poll_idle`).
     pub fn must_wake(&self, cpu: CpuId) -> bool {
-        self.cpus[cpu.at()].sleep.is_some_and(|s| s.phase != Phase::Asleep || !self.is_polling(cpu))
+        self.cpus[cpu.at()].sleep.is_some_and(|s| s.phase != Phase::Asleep || !s.polls)
     }
 
     /// The state whose power a CPU draws that has asked for `state`: a state of the core needs all its hardware threads.

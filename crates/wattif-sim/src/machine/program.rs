@@ -18,6 +18,7 @@ use super::resources::{Rank, Resources};
 use crate::engine::queue::{IndexedHeap, Positions};
 use crate::engine::rng::{Rng, SequenceState};
 use code::{Code, Instr};
+use std::rc::Rc;
 use wattif_model::Pid;
 use wattif_model::ids::CpuSet;
 use wattif_model::run::{LEAST_NS_PER_OP, MAX_OPS_WITHOUT_TIME, MAX_TURNS_AT_ONE_TIME, RunError};
@@ -433,11 +434,8 @@ impl Programs {
             return step;
         }
         let task = self.thread(pid).task as usize;
-        // Lent out for the loop: ops change everything but the code.
-        let code = std::mem::take(&mut self.code[task].instrs);
-        let step = self.run_ops(&code, pid, now, out);
-        self.code[task].instrs = code;
-        step
+        let code = Rc::clone(&self.code[task].instrs);
+        self.run_ops(&code, pid, now, out)
     }
 
     fn run_ops(&mut self, code: &[Instr], pid: Pid, now: Ns, out: &mut Effects) -> Step {

@@ -101,6 +101,9 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     let util_est = Tunables::of(kernel, "util_est").text("generation");
     let mut s = Sched::bare(platform.nr_cpus(), tick_ns);
     s.topology = build_topology(kernel, platform, balancer);
+    if !balance::has_many_llcs(&s) {
+        s.touched.clear();
+    }
     s.features = features;
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
     s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(spec, tick_ns));

@@ -49,7 +49,7 @@ pub struct Sched {
     /// went, ticks.
     pub signal_versions: Vec<u64>,
     /// CPUs whose run queue may have changed since the balancer last looked (a bit each): every operation on a run queue
-    /// first brings its clock up to date, which marks it.
+    /// first brings its clock up to date, which marks it. Empty where the balancer does not ask.
     pub touched: Vec<u64>,
     /// Fair queues, `group * nr_cpus + cpu`; the first `nr_cpus` are the root queues, so that a CPU's is `cfs[cpu]`.
     pub cfs: Vec<CfsRq>,
@@ -139,7 +139,9 @@ impl Sched {
     /// Notes that a CPU's run queue is about to change, see [`Sched::touched`].
     #[inline]
     pub(crate) fn mark_touched(&mut self, cpu: CpuId) {
-        self.touched[cpu.at() / 64] |= 1 << (cpu.at() % 64);
+        if let Some(word) = self.touched.get_mut(cpu.at() / 64) {
+            *word |= 1 << (cpu.at() % 64);
+        }
     }
 
     /// Something changed that the signals of every CPU hold, see [`Sched::signal_versions`].

@@ -1,13 +1,15 @@
 //! A program, checked and prepared: every index is in range, every loop matched, and the state an op keeps per thread has its
 //! place.
 
+use std::rc::Rc;
 use wattif_model::workload::dist::Dist;
 use wattif_model::workload::{Amount, Op, TaskSpec, Workload};
 
 /// A prepared program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
-    pub instrs: Vec<Instr>,
+    /// Shared, so that who executes them can borrow everything else.
+    pub instrs: Rc<[Instr]>,
     /// Loop counters a thread needs.
     pub loops: usize,
     /// Timers of its own a thread needs.
@@ -31,6 +33,7 @@ impl Code {
     pub fn new(task: &TaskSpec, workload: &Workload) -> Result<Code, String> {
         let ops = &task.program.ops;
         let mut code = Code { sequences: 1, ..Code::default() };
+        let mut instrs: Vec<Instr> = Vec::with_capacity(ops.len());
         let mut own_timers: Vec<u32> = Vec::new();
         if task.group as usize >= workload.groups.len().max(1) {
             return Err(format!("task `{}`: group {} does not exist", task.name, task.group));
@@ -39,14 +42,14 @@ impl Code {
             check(op, pc, ops, workload).map_err(|why| format!("task `{}`, op {pc}: {why}", task.name))?;
             let local = match *op {
                 Op::Loop { .. } => next(&mut code.loops),
-                Op::LoopEnd { begin } => code.instrs[begin as usize].local,
+                Op::LoopEnd { begin } => instrs[begin as usize].local,
                 Op::Timer { timer, .. } | Op::Anchor { timer, .. } => own(&mut own_timers, timer),
                 _ => 0,
             };
             let sequence = if has_sequence(op) { next(&mut code.sequences) } else { 0 };
-            code.instrs.push(Instr { op: op.clone(), local, sequence });
+            instrs.push(Instr { op: op.clone(), local, sequence });
         }
-        code.timers = own_timers.len();
+        (code.instrs, code.timers) = (instrs.into(), own_timers.len());
         Ok(code)
     }
 }

@@ -86,6 +86,7 @@ mod sums;
 
 pub(super) use detach::list_queue;
 pub use nohz::Kick;
+pub(crate) use sums::has_many_llcs;
 
 use super::load::cpu_load::{cpu_util_cfs, task_fits_cpu, task_h_load, util_fits_cpu};
 use super::placement::cpu_util::Boost;

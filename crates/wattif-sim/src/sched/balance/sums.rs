@@ -100,11 +100,15 @@ pub(super) struct Kept {
     llcs: Vec<Sums>,
 }
 
+/// Does the machine have enough caches to keep sums of? Only then [`Sched::touched`] counts.
+pub(crate) fn has_many_llcs(s: &View) -> bool {
+    s.topology.llc_range.len() >= LEAST_LLCS
+}
+
 impl FairBalancer {
     /// Does this pass use what is kept? Only where groups consist of whole caches and every CPU counts.
     pub(super) fn keeps_sums(&self, s: &View, env: &Env) -> bool {
-        let many = s.topology.llc_range.len() >= LEAST_LLCS;
-        many && env.sd(s).level >= Level::Pkg && env.looks_at_all() && !self.eas && s.walt.is_none()
+        has_many_llcs(s) && env.sd(s).level >= Level::Pkg && env.looks_at_all() && !self.eas && s.walt.is_none()
     }
 
     /// Brings what is kept up to date, but for the cache of the balancing CPU.
