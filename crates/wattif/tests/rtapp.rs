@@ -503,10 +503,10 @@ fn a_wake_up_preempts_before_the_next_event() {
         };
         case(&format!("{}, {}", fifo("low", 10, low), fifo("high", 20, high))).run()
     };
-    let ends = |seen: &Seen| (seen.of("low").end.map(|at| at / US), seen.of("high").end.map(|at| at / US));
+    let ends = |seen: &Seen| ["low", "high"].map(|task| seen.of(task).log.last().map(|line| line.at / US));
     let post = |then: &str| pair(&format!(r#""loop": 1, "run": 100, "sem_post": "s", {then}"#), WAITS);
     const WAITS: &str = r#""loop": 1, "sem_wait": "s", "run": 3000"#;
-    assert_eq!(ends(&post(r#""sleep": 1000, "run": 500"#)), (Some(4_600), Some(3_100)), "it sleeps when it is back");
+    assert_eq!(ends(&post(r#""sleep": 1000, "run": 500"#)), [Some(4_600), Some(3_100)], "it sleeps when it is back");
     assert_eq!(post(r#""timer": { "ref": "t", "period": 1000 }"#).of("low").log[0].slack, -2_100 * US as i64);
     near(post(r#""runtime": 2000"#).of("low").end.unwrap(), 5_100 * US, 40 * US);
     let lock = r#""lock": "m", "run": 2000, "unlock": "m""#;
@@ -514,16 +514,16 @@ fn a_wake_up_preempts_before_the_next_event() {
         &format!(r#""loop": 1, "run": 100, "sem_post": "s", {lock}"#),
         &format!(r#""loop": 1, "sem_wait": "s", {lock}"#),
     );
-    assert_eq!(ends(&seen), (Some(4_100), Some(2_100)), "the mutex is free for the one woken");
+    assert_eq!(ends(&seen), [Some(4_100), Some(2_100)], "the mutex is free for the one woken");
     let seen = pair(
         r#""loop": 3, "run": 1000, "resume": "high", "suspend": """#,
         r#""loop": 3, "suspend": "", "run": 1000, "resume": "low""#,
     );
-    assert_eq!((ends(&seen), seen.deadlock.len()), ((None, None), 2), "nobody is suspended yet: the resume is lost");
+    assert_eq!((ends(&seen), seen.deadlock.len()), ([None, Some(2_000)], 2), "nobody is suspended yet: the resume is lost");
     let phases = r#""loop": 1, "phases": { "a": { "loop": 1, "priority": 20, "run": 5000 },
         "b": { "loop": 1, "priority": 5, "sleep": 1000, "run": 500 } }"#;
     let seen = pair(phases, r#""loop": 1, "sleep": 1000, "run": 3000"#);
-    assert_eq!(ends(&seen), (Some(9_500), Some(8_000)), "so does a lower priority");
+    assert_eq!(ends(&seen), [Some(9_500), Some(8_000)], "so does a lower priority");
 }
 
 #[test]
@@ -609,6 +609,18 @@ fn fifo_preempts_other_and_runs_to_its_end() {
     .run();
     assert_eq!(seen.of("f").slices.iter().map(|s| (s.0 / MS, s.1 / MS)).next_back(), Some((10, 17)));
     assert_eq!(seen.of("hog").ran_in(10 * MS, 17 * MS), 0);
+}
+
+#[test]
+fn a_thread_is_of_sched_other_when_it_ends() {
+    let seen = case(
+        r#""a": {"policy": "SCHED_FIFO", "priority": 20, "cpus": [0], "loop": 1, "run": 3000},
+           "b": {"policy": "SCHED_FIFO", "priority": 10, "cpus": [0], "loop": 1, "run": 5000}"#,
+    )
+    .run();
+    // It has done its work, and lets the other finish before it is gone.
+    let done = seen.of("b").log[0].at;
+    assert!(done >= 8 * MS && seen.of("a").end >= Some(done), "{:?}", seen.of("a"));
 }
 
 #[test]

@@ -31,8 +31,50 @@ pub(super) enum Passes {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     pub ops: Vec<Op>,
+    /// By op: rt-app's number of the event it stands for; 0 where another op of the event has it.
+    pub kinds: Vec<u8>,
     pub passes: Passes,
     pub count: usize,
+}
+
+impl Event {
+    /// rt-app's number of it, as it counts in 2026.
+    fn number(self, m: &Member) -> u8 {
+        let text = |key: &str| match &m.value.value {
+            Json::Object(inner) => match &values::find(inner, key)?.value.value {
+                Json::Text(text) => Some(text.as_str()),
+                _ => None,
+            },
+            _ => None,
+        };
+        match self {
+            Event::Wait => 2,
+            Event::Signal => 3,
+            Event::Broad => 4,
+            Event::Sleep => 5,
+            Event::Run => 6,
+            Event::Sync => 7,
+            Event::Lock => 8,
+            Event::Unlock => 9,
+            Event::Timer if text("ref").is_some_and(|name| name.starts_with("unique")) => 11,
+            Event::Timer => 10,
+            Event::Suspend => 12,
+            Event::Resume => 13,
+            Event::Mem => 14,
+            Event::Memrun => match text("type") {
+                Some("write") => 15,
+                Some("read") => 16,
+                _ => 17,
+            },
+            Event::Iorun => 18,
+            Event::Runtime => 19,
+            Event::Yield => 20,
+            Event::Barrier => 21,
+            Event::Fork => 22,
+            Event::SemWait => 23,
+            Event::SemPost => 24,
+        }
+    }
 }
 
 impl Context<'_> {
@@ -46,7 +88,10 @@ impl Context<'_> {
             let found = self.event(task, event, m, &mut events.ops);
             // A refused event is not also blamed for a loop without time.
             events.passes = events.passes.max(found.as_ref().map_or(Passes::Time, |(_, passes)| *passes));
+            let number = found.is_some().then(|| event.number(m));
             events.ops.extend(found.map(|(op, _)| op));
+            events.kinds.extend(number);
+            events.kinds.resize(events.ops.len(), 0);
         }
         if events.count == 0 {
             events.passes = Passes::Time;

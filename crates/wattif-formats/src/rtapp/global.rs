@@ -39,6 +39,8 @@ pub struct Logs {
     pub ftrace: Vec<String>,
     /// Phases of each task, in order, for these lines; 0 where the only loop is that of the only phase.
     pub phases: Vec<u32>,
+    /// By task, phase and op: rt-app's number of the event that the op stands for; 0 where another op of the event has it.
+    pub kinds: Vec<Vec<Vec<u8>>>,
 }
 
 impl Default for Global {

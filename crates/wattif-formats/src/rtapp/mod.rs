@@ -225,6 +225,7 @@ fn interpret(root: &json::Node, name: &str, options: &Options, mut report: Repor
     }
     if !logs.ftrace.is_empty() {
         logs.phases = std::mem::take(&mut context.phases);
+        logs.kinds = std::mem::take(&mut context.kinds);
     }
     context.resources.fill(&mut workload);
     context.resources.lint(&context.forked, options.dialect, &mut context.report);
@@ -243,6 +244,7 @@ impl<'a> Context<'a> {
             task_index: Default::default(),
             forked: Default::default(),
             phases: Default::default(),
+            kinds: Default::default(),
             locks: Default::default(),
             kept_locked: Default::default(),
             unlocked: Default::default(),

@@ -37,16 +37,20 @@ pub(super) struct State {
 
 impl Context<'_> {
     /// The task object itself is the only phase; its attributes are those of the thread.
-    pub(super) fn single(&mut self, task: &Task<'_>) -> Program {
+    pub(super) fn single(&mut self, task: &Task<'_>, state: &State) -> Program {
         let count = self.count(task.members, None);
         self.phases.push(0);
         let events = self.events(task, task.members);
+        self.kinds.push(vec![events.kinds.clone()]);
         self.lint_events(&events, task.name, &task.name_span);
         lint_loop(events.passes, count, &task.name_span, &mut self.report);
         let (keys, span) = (Keys::default(), task.name_span.clone());
         let phase = Phase { count, keys, cpus: None, group: None, events, span };
         let mut ops = Vec::new();
         emit(&mut ops, &phase, &[]);
+        if count.is_some() {
+            end(&mut ops, state);
+        }
         Program { ops }
     }
 
@@ -77,6 +81,7 @@ impl Context<'_> {
         self.phases.push(if members.len() == 1 && count == Some(1) { 0 } else { members.len() as u32 });
         let (mut attr, mut group) = (start.attr, Context::names_group(task.members));
         let phases: Vec<Phase> = members.iter().map(|m| self.phase(task, m, &mut attr, &mut group)).collect();
+        self.kinds.push(phases.iter().map(|p| p.events.kinds.clone()).collect());
         self.lint_phases(task, &phases, count);
         if count.is_none_or(|n| n > 1) && phases.iter().all(|p| p.count.is_some()) {
             self.second_pass(&phases, start.attr, attr);
@@ -170,7 +175,7 @@ fn rounds(phases: &[Phase], passes: Option<u64>) -> Option<u64> {
 }
 
 fn program(phases: &[Phase], count: Option<u64>, start: State, cpus: Option<CpuSet>) -> Program {
-    let mut state = start;
+    let mut state = start.clone();
     let first = attributes(phases, &mut state, &cpus);
     let later = attributes(phases, &mut state, &cpus);
     let mut ops = Vec::new();
@@ -182,7 +187,22 @@ fn program(phases: &[Phase], count: Option<u64>, start: State, cpus: Option<CpuS
     if rest != Some(0) {
         repeat(&mut ops, rest, |ops| emit_all(ops, phases, &later));
     }
+    if count.is_some() && phases.iter().all(|p| p.count.is_some()) {
+        end(&mut ops, if count == Some(0) { &start } else { &state });
+    }
     Program { ops }
+}
+
+/// A thread of rt-app goes back to SCHED_OTHER and to the root group before it ends, so that a real-time thread lets others run.
+fn end(ops: &mut Vec<Op>, state: &State) {
+    let State { attr, group } = state;
+    if attr.policy != Policy::Normal {
+        let nice = if attr.policy.is_fair() { attr.nice } else { 0 };
+        ops.push(Op::SetAttr(SchedAttr { nice, ..SchedAttr::default() }));
+    }
+    if *group != 0 {
+        ops.push(Op::SetGroup(0));
+    }
 }
 
 /// The ops that set each phase's attributes in one pass.

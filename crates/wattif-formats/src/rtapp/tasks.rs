@@ -26,6 +26,8 @@ pub(super) struct Context<'a> {
     pub forked: BTreeSet<u32>,
     /// Phases of each task so far, see [`super::Logs::phases`].
     pub phases: Vec<u32>,
+    /// See [`Logs::kinds`](super::Logs::kinds).
+    pub kinds: Vec<Vec<Vec<u8>>>,
     /// Mutexes of the task being read.
     pub locks: Locks,
     /// Where tasks lock mutexes that they do not unlock, and what any task unlocks.
@@ -129,9 +131,10 @@ impl Context<'_> {
         let group = self.group(task.members, &attr);
         let delay = values::find(task.members, "delay").and_then(|m| values::us(m, &mut self.report)).unwrap_or(0);
         let group = group.unwrap_or(0);
+        let state = State { attr, group };
         let program = match phases {
-            Some(phases) => self.phases(task, phases, State { attr, group }, cpus.clone()),
-            None => self.single(task),
+            Some(phases) => self.phases(task, phases, state, cpus.clone()),
+            None => self.single(task, &state),
         };
         self.lint_locks();
         TaskSpec {

@@ -218,7 +218,7 @@ fn a_phase_with_a_priority_keeps_the_policy_of_its_first_execution() {
         r#""loop": 3,"#,
         r#""priority": -5"#,
         fifo,
-        "loop(3 ..9) SCHED_OTHER:-5:0 < run 1 > SCHED_FIFO:0:10 < run 2 > end(0)",
+        "loop(3 ..9) SCHED_OTHER:-5:0 < run 1 > SCHED_FIFO:0:10 < run 2 > end(0) SCHED_OTHER:0:0",
     );
     check(
         r#""policy": "SCHED_FIFO", "priority": 7,"#,
@@ -241,7 +241,7 @@ fn a_phase_with_a_priority_keeps_the_policy_of_its_first_execution() {
         w.tasks[0].program.ops.iter().filter_map(slice).collect::<Vec<_>>()
     };
     assert_eq!(slices(r#""dl-runtime": 5000"#), [4, 5, 5, 5], "a slice stays");
-    assert_eq!(slices(fifo), [4, 0, 0, 0], "but not beyond a change of policy");
+    assert_eq!(slices(fifo), [4, 0, 0, 0, 0], "but not beyond a change of policy");
 }
 
 #[test]
@@ -359,7 +359,18 @@ fn groups_and_globals() {
     assert_eq!(w.duration.unwrap().0, 5_000_000_000);
     assert_eq!((w.tasks[0].attr.policy.name(), w.pi_enabled, w.tasks[0].delay.0), ("SCHED_IDLE", true, 30_000));
     assert_eq!((w.tasks[0].group, w.groups[1].path.as_str()), (1, "/bg"));
-    assert_eq!(show(&w.tasks[0].program.ops), "< run 1 > group 0 < run 1 >");
+    assert_eq!(show(&w.tasks[0].program.ops), "< run 1 > group 0 < run 1 > SCHED_OTHER:0:0");
+}
+
+#[test]
+fn a_thread_goes_back_before_it_ends() {
+    check(r#"{"tasks": {"a": {"policy": "SCHED_FIFO", "loop": 1, "run": 1}}}"#, "< run 1 > SCHED_OTHER:0:0");
+    let grouped = r#""policy": "SCHED_BATCH", "priority": 4, "taskgroup": "/bg""#;
+    check(
+        &format!(r#"{{"tasks": {{"a": {{{grouped}, "loop": 2, "phases": {{"p": {{"run": 1}}}}}}}}}}"#),
+        "loop(2 ..4) < run 1 > end(0) SCHED_OTHER:4:0 group 0",
+    );
+    check(r#"{"tasks": {"a": {"policy": "SCHED_FIFO", "run": 1}}}"#, "loop(∞ ..4) < run 1 > end(0)");
 }
 
 #[test]
@@ -595,7 +606,7 @@ fn overrides_reach_the_program() {
     let set = [("tasks.a.run", "9"), ("tasks.a.policy", "SCHED_IDLE"), ("global.duration", "2")];
     let set = set.map(|(p, v)| (p.to_string(), v.to_string())).to_vec();
     let w = parse(text, "t", &Options { set, ..Options::default() }).workload.unwrap();
-    assert_eq!(show(&w.tasks[0].program.ops), "< run 9 >");
+    assert_eq!(show(&w.tasks[0].program.ops), "< run 9 > SCHED_OTHER:0:0");
     assert_eq!((w.tasks[0].attr.policy.name(), w.duration.unwrap().0), ("SCHED_IDLE", 2_000_000_000));
     let missing = Options { set: vec![("tasks.b.run".into(), "1".into())], ..Options::default() };
     assert_eq!(parse(text, "t", &missing).diagnostics[0].code, "rtapp::E15");

@@ -9,8 +9,7 @@
 //! | `event` | `rtapp_event: id=` (its place in the phase) `type=` (as rt-app numbers them in 2026) `desc=` (its word) |
 //! | `stats` | `rtapp_stats: period=` `run=` `wu_lat=` `slack=` `c_period=` `c_run=`, µs |
 //!
-//! What the reader makes one op of says the first of its words: `mem`, `iorun` and `memrun` are `mem`, and a `sync` is a `signal`
-//! and a `wait`. There is no thread `rt-app`: its lines are those of whoever runs on the first CPU then.
+//! There is no thread `rt-app`: its lines are those of whoever runs on the first CPU then.
 
 use crate::rtapp::Logs;
 use std::collections::BTreeMap;
@@ -34,7 +33,8 @@ enum Step {
     End,
     Event {
         id: u32,
-        kind: (u8, &'static str),
+        /// rt-app's number of it.
+        kind: u8,
     },
 }
 
@@ -66,7 +66,9 @@ impl Markers {
     /// Of a run of this workload, whose file says this; `None` where it asks for no lines.
     pub fn of(workload: &Workload, logs: &Logs) -> Option<Markers> {
         let phases = logs.phases.iter().copied().chain(std::iter::repeat(0));
-        let tasks = workload.tasks.iter().zip(phases).map(|(t, n)| (t.name.clone(), steps(t, n, workload))).collect();
+        let kinds = logs.kinds.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
+        let tasks = workload.tasks.iter().zip(phases).zip(kinds);
+        let tasks = tasks.map(|((t, n), kinds)| (t.name.clone(), steps(t, n, kinds))).collect();
         let asked = logs.ftrace.clone();
         (!asked.is_empty()).then_some(Markers { asked, tasks, threads: BTreeMap::new(), begun: false })
     }
@@ -148,8 +150,8 @@ impl Markers {
                 lines.extend(looped.then(|| place.line("start")));
             }
             Some(Step::End) => lines.extend(looped.then(|| place.line("end"))),
-            Some(Step::Event { id, kind: (number, word) }) if event => {
-                lines.push(format!("rtapp_event: id={id} type={number} desc={word}"));
+            Some(Step::Event { id, kind }) if event => {
+                lines.push(format!("rtapp_event: id={id} type={kind} desc={}", word(kind)));
             }
             _ => {}
         }
@@ -179,11 +181,12 @@ impl Place {
     }
 }
 
-/// What each op of a task means. `phases`: how many its file names, 0 where all rounds are those of one phase. A first pass may be
-/// written out before the others, so that there can be more beginnings than phases.
-fn steps(task: &TaskSpec, phases: u32, workload: &Workload) -> Vec<Option<Step>> {
+/// What each op of a task means. `phases`: how many its file names, 0 where all rounds are those of one phase; `kinds`: the numbers
+/// of their events. A first pass may be written out before the others, so that there can be more beginnings than phases.
+fn steps(task: &TaskSpec, phases: u32, kinds: &[Vec<u8>]) -> Vec<Option<Step>> {
     let ops = &task.program.ops;
     let (mut begun, mut depth, mut id) = (0, 0, 0);
+    let mut left = [].iter();
     let step = |(i, op): (usize, &Op)| match op {
         Op::Loop { .. } => {
             depth += 1;
@@ -194,13 +197,14 @@ fn steps(task: &TaskSpec, phases: u32, workload: &Workload) -> Vec<Option<Step>>
             None
         }
         Op::PhaseBegin => {
-            id = 0;
-            begun += 1;
+            let phase = begun % phases.max(1);
+            (begun, id) = (begun + 1, 0);
+            left = kinds.get(phase as usize).map_or(&[][..], Vec::as_slice).iter();
             let again = if phases == 1 { (depth < 2).then_some(false) } else { Some(true) };
-            Some(Step::Begin { phase: (begun - 1) % phases.max(1), again })
+            Some(Step::Begin { phase, again })
         }
         Op::PhaseEnd { .. } => Some(Step::End),
-        op => kind(op, workload).map(|kind| {
+        _ => left.next().filter(|&&kind| kind != 0).map(|&kind| {
             id += 1;
             Step::Event { id: id - 1, kind }
         }),
@@ -208,31 +212,14 @@ fn steps(task: &TaskSpec, phases: u32, workload: &Workload) -> Vec<Option<Step>>
     ops.iter().enumerate().map(step).collect()
 }
 
-/// rt-app's number of an event, and its word.
-fn kind(op: &Op, workload: &Workload) -> Option<(u8, &'static str)> {
-    let is_task =
-        |c: u32| workload.conds.get(c as usize).is_some_and(|c| workload.tasks.iter().any(|t| t.name == c.name));
-    let shared = |t: u32| workload.timers.get(t as usize).is_none_or(|t| t.shared);
-    Some(match *op {
-        Op::Wait { mutex: Some(_), .. } => (2, "wait"),
-        Op::Signal(_) => (3, "signal"),
-        Op::Broadcast(c) if !is_task(c) => (4, "broad"),
-        Op::Sleep(_) => (5, "sleep"),
-        Op::Run(_) => (6, "run"),
-        Op::Lock(_) => (8, "lock"),
-        Op::Unlock(_) => (9, "unlock"),
-        Op::Timer { timer, .. } => (if shared(timer) { 10 } else { 11 }, "timer"),
-        Op::Wait { mutex: None, .. } => (12, "suspend"),
-        Op::Broadcast(_) => (13, "resume"),
-        Op::RunInsensitive(_) => (14, "mem"),
-        Op::Spin { .. } => (19, "runtime"),
-        Op::Yield => (20, "yield"),
-        Op::Barrier(_) => (21, "barrier"),
-        Op::Fork(_) => (22, "fork"),
-        Op::SemWait(_) => (23, "sem_wait"),
-        Op::SemPost(_) => (24, "sem_post"),
-        _ => return None,
-    })
+/// The word of rt-app's number of an event.
+fn word(kind: u8) -> &'static str {
+    const WORDS: [&str; 24] = [
+        "mutex", "wait", "signal", "broad", "sleep", "run", "sync", "lock", "unlock", "timer", "timer", "suspend",
+        "resume", "mem", "memrun", "memrun", "memrun", "iorun", "runtime", "yield", "barrier", "fork", "sem_wait",
+        "sem_post",
+    ];
+    usize::from(kind).checked_sub(1).and_then(|at| WORDS.get(at)).copied().unwrap_or("unknown")
 }
 
 #[cfg(test)]
@@ -301,6 +288,16 @@ mod tests {
         let expect =
             ["id=0 type=6 desc=run", "id=1 type=11 desc=timer", "id=2 type=8 desc=lock", "id=3 type=9 desc=unlock"];
         assert_eq!(lines(task, "event", 9), expect.map(|e| format!("rtapp_event: {e}")));
+        // A sync is two ops and one event; what touches memory is one op, of several kinds.
+        let chase = r#"{"type": "chase", "size": 4096, "count": 9}"#;
+        let task = format!(
+            r#"{{"loop": 1, "phases": {{"p": {{"lock": "m", "sync": {{"ref": "c", "mutex": "m"}}, "unlock": "m"}},
+            "q": {{"loop": 2, "mem": 9, "memrun": {chase}, "iorun": 9}}}}}}"#
+        );
+        let mut expect = vec!["id=0 type=8 desc=lock", "id=1 type=7 desc=sync", "id=2 type=9 desc=unlock"];
+        let memory = ["id=0 type=14 desc=mem", "id=1 type=17 desc=memrun", "id=2 type=18 desc=iorun"];
+        expect.extend(memory.iter().chain(&memory));
+        assert_eq!(lines(&task, "event", 19), expect.iter().map(|e| format!("rtapp_event: {e}")).collect::<Vec<_>>());
         let lines = lines(r#"{"loop": 1, "sleep": 1}"#, "main,task", 9);
         assert_eq!(lines, ["rtapp_main: event=start", "rtapp_main: event=clock_ref data=0", "rtapp_task: event=start"]);
     }

@@ -195,7 +195,8 @@ impl<'w> Writer<'w> {
         let mut out = Keys::default();
         out.insert("instance", task.instances);
         // A program that is one loop is a task's.
-        let mut steps = self.steps(&task.program.ops, 0, task.program.ops.len());
+        let ops = before_end(&task.program.ops);
+        let mut steps = self.steps(ops, 0, ops.len());
         let rounds = match steps.as_mut_slice() {
             [Step::Loop(count, body)] if task.startup.0 == 0 => {
                 let (count, body) = (*count, std::mem::take(body));
@@ -643,6 +644,15 @@ fn written_out<'w>(steps: &[Step<'w>]) -> Vec<&'w Op> {
     let mut ops = Vec::new();
     append(steps, &mut ops);
     ops
+}
+
+/// Without the way back to SCHED_OTHER and to the root group, which a thread of rt-app goes by itself before it ends.
+fn before_end(ops: &[Op]) -> &[Op] {
+    let ops = ops.strip_suffix(&[Op::SetGroup(0)]).unwrap_or(ops);
+    match ops {
+        [before @ .., Op::SetAttr(attr)] if (SchedAttr { nice: 0, ..*attr }) == SchedAttr::default() => before,
+        _ => ops,
+    }
 }
 
 fn is_attribute(op: &Op) -> bool {
