@@ -519,7 +519,11 @@ fn a_wake_up_preempts_before_the_next_event() {
         r#""loop": 3, "run": 1000, "resume": "high", "suspend": """#,
         r#""loop": 3, "suspend": "", "run": 1000, "resume": "low""#,
     );
-    assert_eq!((ends(&seen), seen.deadlock.len()), ([None, Some(2_000)], 2), "nobody is suspended yet: the resume is lost");
+    assert_eq!(
+        (ends(&seen), seen.deadlock.len()),
+        ([None, Some(2_000)], 2),
+        "nobody is suspended yet: the resume is lost"
+    );
     let phases = r#""loop": 1, "phases": { "a": { "loop": 1, "priority": 20, "run": 5000 },
         "b": { "loop": 1, "priority": 5, "sleep": 1000, "run": 500 } }"#;
     let seen = pair(phases, r#""loop": 1, "sleep": 1000, "run": 3000"#);
