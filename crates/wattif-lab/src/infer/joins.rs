@@ -26,6 +26,8 @@ const HIDDEN_MOST: usize = 4;
 /// So many of 100 jobs of a thread are alike, within one part in so many of their median; one of twice the work is two.
 const ALIKE_OF_100: usize = 80;
 const ALIKE_PART: u64 = 4;
+/// As little work is the same as none: 20 µs of the largest CPU, units.
+const LITTLE: u64 = 20_000 << 10;
 /// For each wake-up that may have been kept so many were lost.
 const LOST_MOST: usize = 9;
 
@@ -70,7 +72,11 @@ impl Seen {
 
 /// Are most jobs as much work as is usual?
 fn are_alike(work: &[u64], usual: u64) -> bool {
-    let alike = work.iter().filter(|work| work.abs_diff(usual) <= usual / ALIKE_PART).count();
+    are_within(work, usual, usual / ALIKE_PART)
+}
+
+fn are_within(work: &[u64], usual: u64, off: u64) -> bool {
+    let alike = work.iter().filter(|work| work.abs_diff(usual) <= off).count();
     alike * 100 >= work.len() * ALIKE_OF_100
 }
 
@@ -85,12 +91,12 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         .map(|(pid, t)| (*pid, token_waits(&t.steps)))
         .filter(|(_, waits)| waits.len() >= MIN_SEEN)
         .collect();
-    let few = |s: &Seen| s.hidden.len() <= HIDDEN_MOST * s.posted;
+    let few = |s: &Seen| s.hidden.len() <= HIDDEN_MOST * s.posted && s.hidden.len() * HIDDEN_OF > s.posted;
     let joins: Vec<(Pid, Seen, Vec<Option<Place>>)> = seen(threads, kinds, &waits)
         .into_iter()
         .filter(|(_, s)| s.posted >= MIN_SEEN && s.refused * REFUSED_OF <= s.posted)
-        .filter(|(_, s)| s.hidden.len() * HIDDEN_OF > s.posted)
-        .map(|((kind, _, to), s)| (to, replies(&threads[&to].steps, &s.hidden, |by| kinds[&by] == kind), s))
+        .filter(|(_, s)| !s.hidden.is_empty())
+        .map(|((kind, _, to), s)| (to, replies(threads, to, &s.hidden, |by| kinds[&by] == kind), s))
         .filter(|(_, replies, s)| {
             few(s) || replies.iter().flatten().count() * REFUSED_OF >= (REFUSED_OF - 1) * replies.len()
         })
@@ -140,12 +146,21 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
 }
 
 /// Where the collector takes each of these hidden wake-ups, if it asks for them: so much work behind a request as those that it waits for come
-/// after theirs.
-fn replies(steps: &[Step], hidden: &[(Pid, usize, u64)], of_kind: impl Fn(Pid) -> bool) -> Vec<Option<Place>> {
+/// after theirs, or, where that is now this much and now that, before it waits for anything or asks again. A request to a worker that was busy
+/// then is hidden itself.
+fn replies(
+    threads: &BTreeMap<Pid, Thread>,
+    to: Pid,
+    hidden: &[(Pid, usize, u64)],
+    of_kind: impl Fn(Pid) -> bool,
+) -> Vec<Option<Place>> {
+    let steps = &threads[&to].steps;
+    let workers = threads.iter().filter(|(pid, _)| of_kind(**pid));
+    let waits: BTreeMap<Pid, Vec<(u64, u64)>> = workers.map(|(pid, t)| (*pid, token_waits(&t.steps))).collect();
     // Requests: whom, when and where.
     let mut asked: BTreeMap<Pid, Vec<(u64, usize)>> = BTreeMap::new();
     let (mut open, mut units): (BTreeMap<Pid, u64>, u64) = (BTreeMap::new(), 0);
-    let (mut seen, mut after) = (0, Vec::new());
+    let (mut unasked, mut after, mut woken) = (0, Vec::new(), 0);
     for (i, step) in steps.iter().enumerate() {
         match *step {
             Step::Work(more) => units += more,
@@ -153,28 +168,39 @@ fn replies(steps: &[Step], hidden: &[(Pid, usize, u64)], of_kind: impl Fn(Pid) -
                 asked.entry(to).or_default().push((at, i));
                 open.insert(to, units);
             }
-            Step::Token { by, .. } if of_kind(by) => {
-                seen += 1;
-                after.extend(open.get(&by).map(|before| units - before));
-            }
+            Step::Token { by, since, .. } if of_kind(by) => match open.get(&by) {
+                Some(before) => after.push(units - before),
+                None => {
+                    let slept = within(&waits[&by], since, |wait| *wait).map(|i| waits[&by][i].0);
+                    unasked += usize::from(slept.is_some_and(|since| since <= woken));
+                }
+            },
             _ => {}
         }
         if step.waits() {
             open.clear();
+            woken = step.woken_at().unwrap_or(woken);
         }
     }
-    if seen * (REFUSED_OF - 1) > after.len() * REFUSED_OF {
+    if after.len() < MIN_SEEN || unasked * (REFUSED_OF - 1) > after.len() {
         return vec![None; hidden.len()];
     }
     let Some(usual) = median(&mut after) else { return vec![None; hidden.len()] };
+    let off = (usual / ALIKE_PART).max(LITTLE);
+    let is_usual = are_within(&after, usual, off);
     let mut taken: BTreeSet<usize> = BTreeSet::new();
     let place = |&(by, _, at): &(Pid, usize, u64)| {
         let of = asked.get(&by)?;
-        let (_, request) = of[of.partition_point(|(then, _)| *then <= at).checked_sub(1)?];
+        let last = of.partition_point(|(then, _)| *then <= at).checked_sub(1)?;
+        let request = of[last].1;
         let wait = (request..steps.len()).find(|i| steps[*i].waits()).unwrap_or(steps.len());
         // It did not sleep before the reply was there.
         let awake = steps.get(wait).is_none_or(|s| s.blocked_since().is_some_and(|since| since >= at));
-        (awake && taken.insert(request)).then(|| behind(steps, request, wait, usual))
+        let end = of.get(last + 1).map_or(wait, |next| wait.min(next.1));
+        let work = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
+        let at_the_end = !is_usual || steps[request..end].iter().map(work).sum::<u64>() <= usual + off;
+        let place = || if at_the_end { (end, 0) } else { behind(steps, request, end, usual) };
+        (awake && taken.insert(request)).then(place)
     };
     hidden.iter().map(place).collect()
 }
@@ -400,26 +426,28 @@ mod tests {
         assert_eq!((lost.hidden, lost.forgetful), (0, BTreeSet::from([collector])));
     }
 
-    /// A client asks a server each 100 µs, works for 3 more and waits for it; but for each fourth time it is preempted by the server, which is done
-    /// before the client waits. `asks` is how often of these it asks.
-    fn asked(asks: impl Fn(u64) -> bool) -> (usize, BTreeMap<Pid, Thread>) {
+    const US: u64 = 1_000_000;
+
+    /// A client asks a server each 100 µs, works for 3 more (or so long) and waits for it; but for each tenth time it is preempted by the
+    /// server, which is done before the client waits. `asks` is how often of these it asks.
+    fn asked(asks: impl Fn(u64) -> bool, works: impl Fn(u64) -> u64) -> (usize, BTreeMap<Pid, Thread>) {
         let (server, client) = (Pid(2), Pid(3));
         let mut all: BTreeMap<Pid, Thread> = [server, client].map(|pid| (pid, Thread::new(120))).into();
         for r in 1..200u64 {
             let (begin, at, done) = (r * 100_000, r * 100_000 + 20_000, r * 100_000 + 50_000);
             let seen = r.is_multiple_of(10);
-            let own = [Step::Timer { until: begin, since: begin - 20_000 }, Step::Work(20)];
+            let own = [Step::Timer { until: begin, since: begin - 20_000 }, Step::Work(20 * US)];
             let of = &mut all.get_mut(&client).unwrap().steps;
             of.extend(own);
             of.extend(asks(r).then_some(Step::Post { to: server, at }));
-            of.push(Step::Work(if seen { 3 } else { 33 }));
+            of.push(Step::Work(if seen { works(r) } else { works(r) + 30 } * US));
             of.extend(
-                seen.then_some([Step::Token { by: server, since: at + 3_000, at: done }, Step::Work(30)])
+                seen.then_some([Step::Token { by: server, since: at + 3_000, at: done }, Step::Work(30 * US)])
                     .into_iter()
                     .flatten(),
             );
             let of = &mut all.get_mut(&server).unwrap().steps;
-            of.extend([Step::Token { by: client, since: at - 50_000, at }, Step::Work(30)]);
+            of.extend([Step::Token { by: client, since: at - 50_000, at }, Step::Work(30 * US)]);
             of.extend(seen.then_some(Step::Post { to: client, at: done }));
         }
         let kinds = BTreeMap::from([(server, "server".to_string()), (client, "client".to_string())]);
@@ -428,16 +456,50 @@ mod tests {
 
     #[test]
     fn a_reply_that_nobody_slept_for() {
-        let (hidden, threads) = asked(|_| true);
+        let (hidden, threads) = asked(|_| true, |_| 3);
         assert_eq!(hidden, 179, "many more than are seen");
         let steps = &threads[&Pid(3)].steps;
         let tokens: Vec<usize> = (0..steps.len()).filter(|i| matches!(steps[*i], Step::Token { .. })).collect();
         assert_eq!(tokens.len(), 198);
         let is_there = |i: &usize| {
-            steps[i - 1] == Step::Work(3) && matches!(steps[i - 2], Step::Post { .. }) && steps[i + 1] == Step::Work(30)
+            steps[i - 1] == Step::Work(3 * US)
+                && matches!(steps[i - 2], Step::Post { .. })
+                && steps[i + 1] == Step::Work(30 * US)
         };
         assert!(tokens.iter().all(is_there), "so much work behind what it asks");
-        assert_eq!(asked(|r| r.is_multiple_of(10)).0, 0, "it has not asked for them");
+        assert_eq!(asked(|r| r.is_multiple_of(10), |_| 3).0, 0, "it has not asked for them");
+        let (hidden, threads) = asked(|_| true, |r| 10 + r / 10 * 37 % 90);
+        let steps = &threads[&Pid(3)].steps;
+        let next = steps.windows(2).filter(|w| matches!(w, [Step::Token { .. }, Step::Timer { .. }]));
+        assert_eq!((hidden, next.count()), (179, 179), "where it waits next, if it is now here and now there");
+    }
+
+    /// Two threads that hand work to each other: first each sleeps for the other's, then one of them always preempts the other that wakes it,
+    /// and then the other one does.
+    #[test]
+    fn replies_on_both_sides() {
+        let (a, b) = (Pid(2), Pid(3));
+        let mut all: BTreeMap<Pid, Thread> = [a, b].map(|pid| (pid, Thread::new(120))).into();
+        for r in 1..100u64 {
+            // The first one of a round works from its beginning, the other one from then on; which of them sleeps.
+            let (begin, half, sleeps) = (r * 100, r * 100 + 50, if r < 20 { [true, true] } else { [r >= 60, r < 60] });
+            for (i, (pid, other, at)) in [(a, b, begin), (b, a, half)].into_iter().enumerate() {
+                let of = &mut all.get_mut(&pid).unwrap().steps;
+                of.extend(sleeps[i].then_some(Step::Token { by: other, since: at - 49, at }));
+                of.push(Step::Work(40 * US));
+                of.extend(sleeps[1 - i].then_some(Step::Post { to: other, at: at + 50 }));
+            }
+        }
+        let kinds = BTreeMap::from([(a, "a".to_string()), (b, "b".to_string())]);
+        join(&mut all, &kinds);
+        for (pid, other) in [(a, b), (b, a)] {
+            let steps = &all[&pid].steps;
+            let is = |s: &Step| matches!(s, Step::Token { by, .. } if *by == other);
+            let turns = steps.windows(3).filter(|w| {
+                is(&w[0]) && w[1] == Step::Work(40 * US) && matches!(w[2], Step::Post { to, .. } if to == other)
+            });
+            assert!(turns.count() >= 96, "{pid}: {steps:?}");
+        }
     }
 
     #[test]
