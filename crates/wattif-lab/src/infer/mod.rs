@@ -13,6 +13,7 @@ mod channels;
 mod exits;
 mod idling;
 mod joins;
+mod laps;
 mod memory;
 mod mutexes;
 mod periods;

@@ -32,6 +32,9 @@ const EXPECTED_OF: u128 = 2;
 /// A turn that takes locks more often is not believed.
 const MAX_PLACES: usize = 4;
 
+/// Where a turn of a thread ends that goes from one lock to the next (`laps.rs`).
+const LAP_END: Step = Step::Passed { period: 0 };
+
 /// A place in the programs of a thread: between two waits of these kinds, the so-manyth time that it takes a lock.
 type Place = (Pid, Waits, usize);
 
@@ -309,8 +312,9 @@ fn late_turns(thread: &Thread, members: &BTreeSet<Pid>) -> (Vec<Step>, Beat) {
     let mut steps = thread.steps.clone();
     let for_itself = |s: &Step| s.waits() && !matches!(s, Step::Token { by, .. } if members.contains(by));
     let beat = thread.beat.and(periods::reveal_among(&mut steps, thread.birth(), for_itself));
+    super::laps::cut(&mut steps, &LAP_END, MAX_PLACES, |s| is_wait(s, members), |s| is_release(s, members));
     for i in 0..steps.len() {
-        if matches!(steps[i], Step::Passed { .. }) {
+        if matches!(steps[i], Step::Passed { .. }) && steps[i] != LAP_END {
             settle(&mut steps, i, members);
         }
     }
@@ -356,7 +360,10 @@ fn turns(steps: &[Step], members: &BTreeSet<Pid>) -> Vec<Turn> {
     let new =
         |first: usize, began| Turn { between: None, steps: first..first, began, sections: Vec::new(), stray: false };
     let (mut turn, mut before, mut done) = (new(0, 0), None, 0u64);
+    // When it was last seen to do something.
+    let mut seen = 0;
     for (i, step) in steps.iter().enumerate() {
+        seen = if let Step::Post { at, .. } = *step { at } else { step.woken_at().unwrap_or(seen) };
         match *step {
             Step::Token { by, .. } if members.contains(&by) => turn.wait(i, done),
             Step::Post { to, at } if members.contains(&to) => turn.release(Release { step: i, at, after: done }),
@@ -366,7 +373,7 @@ fn turns(steps: &[Step], members: &BTreeSet<Pid>) -> Vec<Turn> {
                 let kind = kind_of_wait(step).unwrap_or(TIMER);
                 turn.steps.end = i;
                 turn.between = before.map(|before| [before, kind]);
-                let began = step.woken_at().unwrap_or(turn.began);
+                let began = step.woken_at().unwrap_or(if *step == LAP_END { seen } else { turn.began });
                 all.push(std::mem::replace(&mut turn, new(i + 1, began)));
                 (before, done) = (Some(kind), 0);
             }
@@ -468,7 +475,7 @@ fn locking(steps: Vec<Step>, turns: &[Turn], locks: &BTreeMap<Place, Pid>) -> Ve
     let mut out = Vec::with_capacity(steps.len() + 2 * turns.len());
     for turn in turns {
         put(&steps, turn, &spans(&steps, turn, &usual, locks), &mut out);
-        out.extend(steps.get(turn.steps.end).cloned());
+        out.extend(steps.get(turn.steps.end).filter(|s| **s != LAP_END).cloned());
     }
     out
 }
@@ -553,6 +560,8 @@ mod tests {
     #[derive(Clone, Copy)]
     enum Op {
         Work(u64),
+        /// The same, but others have the CPU for a part of the time.
+        Disturbed(u64),
         Lock(usize),
         Unlock(usize),
         /// And somewhat more, or one would come late for ever.
@@ -576,6 +585,10 @@ mod tests {
                 Work(us) => {
                     steps[i].push(Step::Work(us * US));
                     now[i] += us * 1000;
+                }
+                Disturbed(us) => {
+                    steps[i].push(Step::Work(us * US));
+                    now[i] += (us + step * step * 7919 % 1201) * 1000;
                 }
                 Lock(lock) => {
                     let users = locks.entry(lock).or_default();
@@ -676,6 +689,31 @@ mod tests {
             let locked = t.steps.windows(4).filter(|w| *w == whole).count();
             assert!(jobs - 2 <= locked && locked <= jobs, "{locked} of {jobs}");
         }
+    }
+
+    #[test]
+    fn who_waits_for_nothing_else() {
+        let [a, b, c] = [900, 1150, 1320].map(|before| [Disturbed(before), Lock(0), Work(400), Unlock(0)]);
+        let mut threads = simulate(&[&a, &b, &c], 6000);
+        let waits =
+            |threads: &BTreeMap<Pid, Thread>| threads.values().map(|t| count(&t.steps, Step::waits)).sum::<usize>();
+        let (before, seen) = (work(&threads), waits(&threads));
+        assert_eq!(exclude(&mut threads), BTreeSet::from([Pid(1)]));
+        assert_eq!(work(&threads), before, "work is kept");
+        assert!(none_waits_for_another(&threads) && waits(&threads) > 2 * seen);
+        for (t, before) in threads.values().zip([900, 1150, 1320]) {
+            let whole = [Step::Work(before * US), Step::Lock(Pid(1)), Step::Work(400 * US), Step::Unlock(Pid(1))];
+            let laps = t.steps.windows(4).filter(|w| *w == whole).count();
+            let all = count(&t.steps, |s| *s == Step::Lock(Pid(1)));
+            assert!(laps + 2 >= all && all > 400, "{laps} of {all}");
+        }
+        // Each time it does something else before.
+        let mut threads = simulate(&[&a, &b, &c], 6000);
+        for t in threads.values_mut() {
+            let work = t.steps.iter_mut().filter_map(|s| if let Step::Work(units) = s { Some(units) } else { None });
+            work.enumerate().for_each(|(i, units)| *units += i as u64 * 7919 % 1501 * US);
+        }
+        assert!(exclude(&mut threads).is_empty());
     }
 
     #[test]
