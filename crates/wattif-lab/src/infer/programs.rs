@@ -526,8 +526,10 @@ impl Programs<'_> {
             }
             State::Sleeping { .. } | State::Unknown => {}
         }
-        // It lives on beyond the end of the trace; where a late job moves all later ones, a kernel under which none is late gets farther.
-        if !absolute && t.beats_on(self.end) {
+        // It lives on beyond the end of the trace: who is late then gets farther under a kernel that makes it less late, and so does anyone
+        // whose late jobs move all later ones.
+        let awake = matches!(t.state, State::Running | State::Runnable { .. });
+        if (!absolute || awake) && t.beats_on(self.end) {
             let begin = ops.len();
             let timer = Op::Timer { timer: 0, period: Amount::Fixed(t.beat.period), absolute };
             ops.extend([Op::Loop { count: None, end: 0 }, timer]);

@@ -212,7 +212,7 @@ pub fn rest(steps: &[Step], stretch: u64, trace: u64) -> Rest {
     for step in steps {
         match step {
             Step::Work(units) => *stretches.last_mut().expect("never empty") += units,
-            s if s.waits() => stretches.push(0),
+            s if s.waits() || matches!(s, Step::Passed { .. }) => stretches.push(0),
             _ => {}
         }
     }
@@ -287,6 +287,8 @@ mod tests {
         check(&[timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(4)], Rest::Units(6));
         check(&[timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(30)], Rest::Units(0));
         check(&[timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(50)], Rest::Endless);
+        let passed = Step::Passed { period: 1 };
+        check(&[timer(1), Step::Work(10), passed.clone(), Step::Work(10), passed, Step::Work(4)], Rest::Units(6));
         let burst = [timer(1), Step::Work(10), timer(2), Step::Work(10), timer(3), Step::Work(50)];
         assert_eq!(rest(&[timer(1), Step::Work(900)], 99, 1_000), Rest::Units(900), "it had just begun");
         assert_eq!(rest(&burst, 99, 1_000), Rest::Units(50));

@@ -918,6 +918,38 @@ mod tests {
     }
 
     #[test]
+    fn who_is_late_at_the_end_goes_on() {
+        const MS: u64 = 1_000_000;
+        let goes_on = |last: u64| {
+            let job = |i: u64, ms: u64| {
+                let at = 10 * i * MS;
+                [
+                    (at, testbed::waking(7)),
+                    (at, switch(0, 7, PrevState::Running)),
+                    (at + ms * MS, switch(7, 0, PrevState::Sleeping)),
+                ]
+            };
+            let mut events: Vec<(u64, Event)> = (1..30).flat_map(|i| job(i, 2)).chain(job(30, last)).collect();
+            events.retain(|e| e.0 < 315 * MS);
+            events.push((315 * MS, testbed::waking(8)));
+            let ops = tasks(0, events).swap_remove(0).program.ops;
+            let [
+                ..,
+                Op::Loop { .. },
+                Op::Timer { absolute: true, ref period, .. },
+                Op::Run(_),
+                Op::LoopEnd { .. },
+                Op::Sleep(_),
+            ] = ops[..]
+            else {
+                return None;
+            };
+            Some(period.clone())
+        };
+        assert_eq!((goes_on(2), goes_on(20)), (None, Some(Amount::Fixed(10 * MS))));
+    }
+
+    #[test]
     fn touches_come_back() {
         const MS: u64 = 1_000_000;
         let events = [
