@@ -13,6 +13,7 @@ mod channels;
 mod exits;
 mod idling;
 mod joins;
+mod kin;
 mod laps;
 mod memory;
 mod mutexes;

@@ -53,6 +53,8 @@ const ABOUT_OF: usize = 4;
 const BORN_OF: u64 = 10;
 /// More jobs at once are not believed.
 const MAX_JOBS: u64 = 64;
+/// Work tells the number of jobs to one part in so many.
+const AHEAD_OF: u64 = 20;
 
 impl Beat {
     /// Together with what was revealed later in the same steps.
@@ -183,12 +185,46 @@ pub fn reveal_among(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&St
     if steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Timer { .. })) {
         beat.work = usual;
     }
+    cut(steps, born, &mut beat, |steps, ns| multiple(steps, ns, period, usual, &waits));
+    beat
+}
+
+/// The same for a thread of this beat that was late nearly always, from its beginning until the end of the trace. Who did more jobs than there
+/// were periods is none.
+pub fn late_all_along(steps: &mut Vec<Step>, birth: Option<u64>, from_to: (u64, u64), mut beat: Beat) -> Beat {
+    let (usual, period) = (beat.work, beat.period);
+    let jobs = |work: u64| ((work + usual / 2) / usual).max(1);
+    let (mut work, mut last) = (0u64, from_to.0);
+    let mut late = |until: u64, work: u64| {
+        let ns = until.saturating_sub(std::mem::replace(&mut last, until));
+        jobs(work).saturating_mul(period) <= ns + ns / AHEAD_OF + period
+    };
+    for step in steps.iter() {
+        match *step {
+            Step::Work(units) => work += units,
+            Step::Timer { until, .. } if late(until, std::mem::take(&mut work)) => {}
+            _ => return Beat::default(),
+        }
+    }
+    if !late(from_to.1, work) {
+        return Beat::default();
+    }
+    let last = steps.iter().rposition(|s| !s.is_busy()).map_or(0, |last| last + 1);
+    let unfinished = steps.split_off(last);
+    cut(steps, birth, &mut beat, |steps, _| Some(jobs(total(steps))));
+    split(&unfinished, jobs(total(&unfinished)), period, steps);
+    beat
+}
+
+/// Puts passed timers where a stretch, from one expiry to another so long after, has several jobs.
+fn cut(steps: &mut Vec<Step>, born: Option<u64>, beat: &mut Beat, several: impl Fn(&[Step], u64) -> Option<u64>) {
+    let period = beat.period;
     let mut stretches: Vec<(usize, u64, Option<Stretch>)> = Vec::new();
     let (mut begin, mut last) = (0, born);
     for i in 0..steps.len() {
         let Step::Timer { until, since } = steps[i] else { continue };
         let found = last.and_then(|last: u64| {
-            let jobs = multiple(&steps[begin..i], until.saturating_sub(last), period, usual, &waits)?;
+            let jobs = several(&steps[begin..i], until.saturating_sub(last))?;
             Some(Stretch { jobs, awake_ns: since.saturating_sub(last) })
         });
         stretches.push((i, until, found));
@@ -213,11 +249,10 @@ pub fn reveal_among(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&St
     }
     out.extend_from_slice(&steps[begin..]);
     *steps = out;
-    beat
 }
 
 /// How far from a multiple of the period still counts as one.
-fn slop(period: u64) -> u64 {
+pub(super) fn slop(period: u64) -> u64 {
     (period / 100).max(60_000).min(period / 4)
 }
 
@@ -297,7 +332,8 @@ fn usual_work(intervals: &[(u64, u64)], period: u64) -> Option<u64> {
     (alike * 100 >= work.len() * EQUAL_OF_100).then_some(median)
 }
 
-fn is_about(work: u64, expected: u64) -> bool {
+/// Is this about as much work?
+pub(super) fn is_about(work: u64, expected: u64) -> bool {
     work.abs_diff(expected) <= expected / 100 * EQUAL_PCT
 }
 

@@ -604,7 +604,8 @@ impl Thread {
             if let Step::Timer { until, since } = *s { Some((until, until.saturating_sub(since))) } else { None }
         };
         let mut timers = self.steps.iter().filter_map(timer);
-        let Some((first, _)) = timers.next() else { return false };
+        // Without any, it was late all along.
+        let first = timers.next().map_or(end, |first| first.0);
         let pauses: u64 = timers.map(|t| t.1).filter(too_long).sum();
         let stopped = matches!(self.state, State::Sleeping { since, .. } if too_long(&end.saturating_sub(since)));
         self.beat.work > 0 && !stopped && 2 * pauses <= end.saturating_sub(first)

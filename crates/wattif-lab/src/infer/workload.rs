@@ -755,6 +755,7 @@ impl Inference<'_> {
             let birth = t.birth();
             t.beat = periods::reveal(&mut t.steps, birth);
         }
+        super::kin::always_late(&mut self.threads, &kinds, end);
     }
 }
 
