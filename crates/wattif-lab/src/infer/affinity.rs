@@ -149,11 +149,13 @@ pub struct Machine {
 
 impl Machine {
     /// `full`: has this CPU been busy for most of the trace? Energy-aware placement packs threads on those that have room left, where
-    /// there is an energy model. Without one, a thread is left on a CPU of another capacity only.
+    /// there is an energy model. Without one, a thread is left on a CPU of another capacity only. Where one CPU is overutilized, placement
+    /// by energy has no say on any.
     ///
     /// `util`: mean utilisation by CPU, where the placement compares energies; empty where that is not known.
     pub fn of(platform: &Platform, full: impl Fn(CpuId) -> bool, util: &[u64]) -> Machine {
         let packs = platform.is_asymmetric() && platform.has_energy_model();
+        let overutilized = platform.cpus.iter().zip(util).any(|(cpu, util)| wanted(*util) > u64::from(cpu.capacity));
         let cpus = || (0..platform.nr_cpus() as u32).map(CpuId);
         let unless = |room: bool| cpus().filter(|c| !room || full(*c)).collect();
         let sets = |of: &dyn Fn(&Cpu) -> u32| {
@@ -162,7 +164,7 @@ impl Machine {
             sets.into_values().collect()
         };
         Machine {
-            beside_equal: unless(packs),
+            beside_equal: unless(packs && !overutilized),
             beside_any: unless(platform.is_asymmetric()),
             by_energy: packs,
             relieved: cpus().filter(|c| packs && !util.is_empty() && is_loud(platform, util, *c)).collect(),
@@ -910,10 +912,11 @@ mod tests {
         use wattif_model::platform::PowerTable;
         let mut platform = crate::metrics::testbed::platform();
         platform.cpus.iter_mut().for_each(|c| c.capacity = 1024);
-        let none = |platform: &Platform| {
-            let m = Machine::of(platform, |_| false, &[]);
+        let none_of = |platform: &Platform, util: &[u64]| {
+            let m = Machine::of(platform, |_| false, util);
             (m.beside_equal.is_empty(), m.beside_any.is_empty())
         };
+        let none = |platform: &Platform| none_of(platform, &[]);
         assert_eq!(none(&platform), (false, false), "equal CPUs");
         platform.cpus[0].capacity /= 2;
         platform.domains.iter_mut().for_each(|d| d.power = PowerTable::default());
@@ -922,6 +925,8 @@ mod tests {
             d.power.busy_uw = vec![1; d.opps.len()];
         }
         assert_eq!(none(&platform), (true, true));
+        assert_eq!(none_of(&platform, &[409, 0, 0, 0]), (true, true), "as much as fits on a CPU of 512");
+        assert_eq!(none_of(&platform, &[411, 0, 0, 0]), (false, true), "one is overutilized, and the machine with it");
     }
 
     #[test]
