@@ -7,7 +7,8 @@
 //! Of two threads of one CPU only the one that waits tells. The other one, which met it again and again, either of them woken while the
 //! other ran, and never left, is bound to the same CPU (`companions`). Threads of one kind have their CPUs together (`kin`): what one of
 //! them is bound to, and what more of them than it has CPUs never left. Of threads of one kind, some of which stay and more of which
-//! roam, none is bound (`outvoted`), and with them goes who shared a CPU with them. A thread that preempts at most of its wake-ups, on CPUs
+//! roam, none is bound (`outvoted`), and with them goes who shared a CPU with them. Who waits beside idle CPUs outside a set that others are
+//! bound to, but beside none within it, has that set (`together`). A thread that preempts at most of its wake-ups, on CPUs
 //! that others are bound to, is bound to those as well (`squeezed_in`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -320,6 +321,22 @@ impl Evidence {
             || (snubs >= MANY_SNUBS && self.settled >= MANY_MOVES * n && few())
     }
 
+    /// It ran on none but these CPUs, and waited often and long beside idle ones that are none of them, but not beside idle ones of them.
+    fn is_kept_on(&self, cpus: &CpuSet, machine: &Machine) -> bool {
+        let (mut inside, mut outside) = (0, Waits::default());
+        for (idle, waits) in &self.any.waits {
+            match idle.iter().any(|c| cpus.contains(*c)) {
+                true => inside += waits.snubs,
+                false => outside.add(waits),
+            }
+        }
+        self.seen_on.is_subset(cpus)
+            && self.seen_on.is_subset(&machine.beside_any)
+            && inside < SNUBS
+            && outside.snubs >= SNUBS
+            && outside.waited_ns >= WAITED_NS
+    }
+
     /// The CPU on which it has met others so often that it would have gone elsewhere, if a thread is bound there.
     fn met_on(&self, machine: &Machine) -> Option<CpuId> {
         let cpu = self.last?;
@@ -344,6 +361,7 @@ pub fn bound<'a, 'k>(
 ) -> BTreeMap<Pid, CpuSet> {
     let own = |(pid, seen, comm): (Pid, &Evidence, &str)| Some((pid, seen.cpus(comm, machine)?));
     let mut firm: BTreeMap<Pid, CpuSet> = threads.clone().filter_map(own).collect();
+    together(&mut firm, threads.clone(), machine);
     let mut all = firm.clone();
     companions(&mut all, threads.clone(), machine);
     kin(&mut all, threads.clone(), &kind, machine);
@@ -389,16 +407,39 @@ fn companions<'a>(
     }
 }
 
+/// Sets of several CPUs that threads are bound to, and how many are; first those of most.
+fn sets(bound: &BTreeMap<Pid, CpuSet>) -> Vec<(usize, CpuSet)> {
+    let mut sets: BTreeMap<Vec<CpuId>, usize> = BTreeMap::new();
+    bound.values().filter(|set| set.len() > 1).for_each(|set| *sets.entry(set.iter().collect()).or_default() += 1);
+    let mut sets: Vec<(usize, CpuSet)> = sets.into_iter().map(|(set, n)| (n, set.into_iter().collect())).collect();
+    sets.sort_by_key(|set| std::cmp::Reverse(set.0));
+    sets
+}
+
+/// Where several threads are bound to a set of CPUs, so is who is kept on them. That it stayed on a part of them says nothing while all are busy.
+fn together<'a>(
+    bound: &mut BTreeMap<Pid, CpuSet>,
+    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
+    machine: &Machine,
+) {
+    let mut sets = sets(bound);
+    sets.retain(|(n, _)| *n > 1);
+    for (pid, seen, _) in threads.filter(|(_, seen, comm)| seen.named(comm).is_none()) {
+        let own = bound.get(&pid);
+        let mut wider = sets.iter().filter(|(_, set)| own.is_none_or(|own| own.is_subset(set)));
+        if let Some((_, set)) = wider.find(|(_, set)| seen.is_kept_on(set, machine)) {
+            bound.insert(pid, set.clone());
+        }
+    }
+}
+
 /// Who mostly preempts others on a set of CPUs that threads are bound to, and never left it, has that set, too. Is there any?
 fn squeezed_in<'a>(
     bound: &mut BTreeMap<Pid, CpuSet>,
     threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
     machine: &Machine,
 ) -> bool {
-    let mut sets: BTreeMap<Vec<CpuId>, usize> = BTreeMap::new();
-    bound.values().filter(|set| set.len() > 1).for_each(|set| *sets.entry(set.iter().collect()).or_default() += 1);
-    let mut sets: Vec<(usize, CpuSet)> = sets.into_iter().map(|(set, n)| (n, set.into_iter().collect())).collect();
-    sets.sort_by_key(|set| std::cmp::Reverse(set.0));
+    let sets = sets(bound);
     let before = bound.len();
     for (pid, seen, _) in threads {
         if let Some((_, set)) = sets.iter().find(|(_, set)| seen.is_squeezed_in(set, machine)) {
@@ -835,6 +876,26 @@ mod tests {
         (0..40).for_each(|i| runs(&mut own, CpuId(i % 2), 4 * MS, cpus(&[3]), false));
         assert_eq!(bound(&[&own, &none], true), vec![cpus(&[0, 1]); 2]);
         assert_eq!(bound(&[&own, &none, &elsewhere, &elsewhere], true), [], "half of them roam");
+    }
+
+    /// Two threads that are bound to two CPUs, and one that stays on one of these: idle is a third CPU, or the other one of the two.
+    #[test]
+    fn who_waits_where_several_are_bound() {
+        let of = |on: &[u32], idle: u32| {
+            let mut e = Evidence::default();
+            (0..40).for_each(|i| runs(&mut e, CpuId(on[i % on.len()]), 4 * MS, cpus(&[idle]), false));
+            e
+        };
+        let (wide, outside, inside, never) = (of(&[0, 1], 3), of(&[0], 3), of(&[0], 1), Evidence::default());
+        let bound_of = |all: &[&Evidence], full| {
+            let threads = all.iter().zip(0..).map(|(e, pid)| (Pid(pid), *e, "t"));
+            bound(threads, |pid| ["a", "b", "c", "d"][pid.0 as usize], &machine(full)).into_values().collect::<Vec<_>>()
+        };
+        let both = cpus(&[0, 1]);
+        assert_eq!(bound_of(&[&wide, &wide, &outside], true), vec![both.clone(); 3]);
+        assert_eq!(bound_of(&[&wide, &wide, &never], true), vec![both.clone(); 2], "it does not wait");
+        assert_eq!(bound_of(&[&wide, &wide, &inside], true), [both.clone(), both.clone(), cpus(&[0])]);
+        assert_eq!(bound_of(&[&wide, &outside], true), [both, cpus(&[0])], "one is not several");
     }
 
     /// One that preempts others on two CPUs beside an idle third, and seldom moves.
