@@ -63,6 +63,9 @@ impl RtappLogs {
     /// Begin logs of a run of `spec` in `folder`, which is made if it is not there; `logs`: what the workload's file says of them.
     pub fn create(folder: &Path, spec: &RunSpec, logs: &Logs) -> Result<RtappLogs, Error> {
         let failed = |e| Error::file(folder, e);
+        if folder.exists() && !folder.is_dir() {
+            return Err(failed(std::io::ErrorKind::NotADirectory.into()));
+        }
         fs::create_dir_all(folder).map_err(failed)?;
         let priority = |attr: &wattif_model::workload::SchedAttr| match attr.policy {
             Policy::Fifo | Policy::Rr => i32::from(attr.rt_priority),

@@ -97,6 +97,7 @@ pub const LINTS: &[Lint] = &[
     lint("rtapp::N02", "unknown key, ignored as rt-app does"),
     lint("rtapp::N03", "accepted here, refused by rt-app"),
     lint("rtapp::N04", "accepted here, ignored by rt-app"),
+    lint("rtapp::N05", "more findings than are shown"),
 ];
 
 /// Most diagnostics kept; a hostile file could cause one a key.
@@ -173,10 +174,14 @@ impl Report {
             d.help = Some(next.to_string()).filter(|next| !next.is_empty());
         }
         self.list.sort_by_key(|d| (d.span.start, std::cmp::Reverse(d.severity)));
+        // A value that is read as two things is wrong once.
+        self.list.dedup();
         if self.dropped > 0 {
-            let severity = if self.errors > 0 { Severity::Error } else { Severity::Warning };
             let message = format!("{} more findings are not shown", self.dropped);
-            self.list.push(Diagnostic { severity, ..Diagnostic::error("rtapp::E02", 0..0, message) });
+            self.list.push(match self.errors {
+                0 => Diagnostic::note("rtapp::N05", 0..0, message),
+                _ => Diagnostic::error("rtapp::E02", 0..0, message),
+            });
         }
         self.list
     }

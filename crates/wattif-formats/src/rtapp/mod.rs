@@ -58,6 +58,7 @@
 //! | `N02` | unknown key, ignored as rt-app does |
 //! | `N03` | accepted here, refused by rt-app |
 //! | `N04` | accepted here, ignored by rt-app |
+//! | `N05` | more findings than are shown |
 
 mod events;
 mod global;

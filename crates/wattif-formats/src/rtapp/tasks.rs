@@ -210,6 +210,9 @@ impl Context<'_> {
     }
 
     pub(super) fn membind(&mut self, m: &Member) {
+        if matches!(m.value.value, Json::Null) {
+            return;
+        }
         values::integers(m, &mut self.report);
         let message = "`nodes_membind`: memory placement is not simulated";
         self.report.note("rtapp::N01", m.name_span.clone(), message);

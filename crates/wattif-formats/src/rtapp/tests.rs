@@ -551,6 +551,13 @@ fn wrong_values() {
     task_lints(r#""run": 1.5"#, "E04");
     task_lints(r#""run": 1, "nodes_membind": "0""#, "E04");
     task_lints(r#""run": 1, "nodes_membind": [0, "1"]"#, "E04");
+    task_lints(r#""run": 1, "nodes_membind": null"#, "");
+    let twice = parse(r#"{"tasks": {"a": {"runtime": -1, "sleep": 10}}}"#, "t", &Options::default());
+    assert_eq!(
+        twice.diagnostics.iter().filter(|d| d.code == "rtapp::E05").count(),
+        1,
+        "an event and a slice: one mistake"
+    );
     task_lints(r#""phases": {"p": {"run": 1, "nodes_membind": 0}}"#, "E04");
     task_lints(r#""run": "5""#, "E04");
     task_lints(r#""run": 99999999999999999999999"#, "E05");

@@ -79,8 +79,9 @@ impl Markers {
 
     /// What it must hear of.
     pub fn interest(&self) -> Interest {
-        let steps = ["task", "loop", "event"].iter().any(|c| self.wants(c));
-        if steps { Interest::PROGRAM.and(Interest::STEPS) } else { Interest::PROGRAM }
+        let steps = ["loop", "event"].iter().any(|c| self.wants(c));
+        let interest = Interest::PROGRAM.and(Interest::SCHED);
+        if steps { interest.and(Interest::STEPS) } else { interest }
     }
 
     /// A thread exists.
@@ -121,6 +122,14 @@ impl Markers {
         lines
     }
 
+    /// The lines behind this event: a thread that runs for the first time begins, before its delay.
+    pub fn after(&mut self, event: &Event) -> Option<String> {
+        let Event::SchedSwitch { next_pid, .. } = event else { return None };
+        let place = self.threads.get_mut(next_pid).filter(|place| !place.started)?;
+        place.started = true;
+        self.wants("task").then(|| "rtapp_task: event=start".into())
+    }
+
     /// The run is over.
     pub fn end(&self) -> Vec<String> {
         let cut = self.threads.values().any(|place| !place.ended);
@@ -136,12 +145,9 @@ impl Markers {
     }
 
     fn step(&mut self, pid: Pid, op: u32) -> Vec<String> {
-        let [task, looped, event] = ["task", "loop", "event"].map(|c| self.wants(c));
+        let [looped, event] = ["loop", "event"].map(|c| self.wants(c));
         let Some(place) = self.threads.get_mut(&pid) else { return Vec::new() };
         let mut lines = Vec::new();
-        if !std::mem::replace(&mut place.started, true) && task {
-            lines.push("rtapp_task: event=start".to_string());
-        }
         let step = self.tasks.get(&place.task).and_then(|steps| *steps.get(op as usize)?);
         match step {
             Some(Step::Enter) => place.entered = true,
@@ -226,7 +232,7 @@ fn word(kind: u8) -> &'static str {
 mod tests {
     use super::*;
     use crate::rtapp::{Options, parse};
-    use wattif_model::trace::Asked;
+    use wattif_model::trace::{Asked, PrevState};
 
     /// The only one of task `a`.
     fn thread() -> ThreadInfo {
@@ -299,7 +305,24 @@ mod tests {
         expect.extend(memory.iter().chain(&memory));
         assert_eq!(lines(&task, "event", 19), expect.iter().map(|e| format!("rtapp_event: {e}")).collect::<Vec<_>>());
         let lines = lines(r#"{"loop": 1, "sleep": 1}"#, "main,task", 9);
-        assert_eq!(lines, ["rtapp_main: event=start", "rtapp_main: event=clock_ref data=0", "rtapp_task: event=start"]);
+        assert_eq!(lines, ["rtapp_main: event=start", "rtapp_main: event=clock_ref data=0"]);
+    }
+
+    #[test]
+    fn a_thread_begins_when_it_runs_first() {
+        let workload = Workload { tasks: vec![TaskSpec::new("a", vec![])], ..Workload::default() };
+        let logs = Logs { ftrace: vec!["task".into()], ..Logs::default() };
+        let mut markers = Markers::of(&workload, &logs).unwrap();
+        markers.thread(&thread());
+        let switch = |next_pid| Event::SchedSwitch {
+            prev_pid: Pid(0),
+            prev_prio: 120,
+            prev_state: PrevState::Running,
+            next_pid,
+            next_prio: 120,
+        };
+        let begun: Vec<_> = [Pid(2), Pid(1), Pid(1)].map(|pid| markers.after(&switch(pid)).is_some()).into();
+        assert_eq!(begun, [false, true, false], "before its first step, and once");
     }
 
     #[test]

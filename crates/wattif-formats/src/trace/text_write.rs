@@ -201,6 +201,9 @@ impl<W: Write> Observer for TextTrace<W> {
         if self.failed.is_none() {
             let marked = self.about.lines(at, event);
             self.failed = self.mark(at, cpu, marked).and_then(|()| self.write(at, cpu, event)).err();
+            if let Some(line) = self.about.line_after(event) {
+                self.failed = self.failed.take().or(self.mark(at, cpu, vec![line]).err());
+            }
         }
     }
     fn finish(&mut self, end: Ns) {

@@ -92,6 +92,11 @@ impl About {
         self.markers.as_mut().map_or_else(Vec::new, |m| m.event(at, event))
     }
 
+    /// The one behind it.
+    pub(crate) fn line_after(&mut self, event: &Event) -> Option<String> {
+        self.markers.as_mut()?.after(event)
+    }
+
     /// Its lines at the end of the run.
     pub(crate) fn last_lines(&self) -> Vec<String> {
         self.markers.as_ref().map_or_else(Vec::new, Markers::end)

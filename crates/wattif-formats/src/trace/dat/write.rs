@@ -331,6 +331,9 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
         if self.failed.is_none() {
             let marked = self.about.lines(at, event);
             self.failed = self.mark(at.0, cpu.0, &marked).and_then(|()| self.write(at, cpu, event)).err();
+            if let Some(line) = self.about.line_after(event) {
+                self.failed = self.failed.take().or(self.mark(at.0, cpu.0, &[line]).err());
+            }
         }
     }
     fn finish(&mut self, end: Ns) {
