@@ -48,13 +48,15 @@
 //!
 //! 6.14: as 6.12 with fewer and other counters. The sum of all events is one decaying counter; a sleep that a safety net
 //! ended counts as endless; intercepts before the tick are counted apart (`tick_intercepts`, 6.14: those *not* before the
-//! tick, a slip that 6.19 mends); `short_idles` counts sleeps below 15 µs. In step 2 the descent takes the shallowest
-//! enabled state it reaches where none has over half; with the tick stopped it ends at states of a tick or more. In step 3
-//! the timer is not asked for only where half of all sleeps were short, or the latency limit is below 7.5 µs.
+//! tick, a slip that 6.19 mends); `short_idles` counts sleeps below 15 µs, measured as in step 1, and those that did not
+//! outlast the exit latency of their state. In step 3 the timer is not asked for only where half of all sleeps were short, or
+//! the latency limit is below 7.5 µs. In step 4, with the tick stopped, it goes shallower only to a residency of a tick or more.
 //!
-//! 6.19: as 6.14 with the slip mended. A counter below 8, which an eighth no longer lessens, becomes 0. A sleep that the tick
-//! ended counts by its length; but if such sleeps are more than two thirds of all (`tick_wakeups`), as a hit of the deepest
-//! state, so that the tick is stopped next time.
+//! 6.19: as 6.14 with the slip mended. The sum of all events is again that of the decayed bins, and this one. A counter below
+//! 8, which an eighth no longer lessens, becomes 0. In step 2 the descent takes the shallowest enabled state it reaches where
+//! none has over half; with the tick stopped it ends at states of a tick or more, and step 4 asks no more. A sleep that the tick
+//! ended, however far the timer was, counts by its length; but if such sleeps are more than two thirds of all
+//! (`tick_wakeups`), as a hit of the deepest state, so that the tick is stopped next time.
 //!
 //! 2026 (7.0): as 6.19, and the search of step 2 ends no deeper than the state with most intercepts. Example:
 //! intercepts 5, 3, 3 (times 1024), total 12. From the deep end 3 + 3 is over half of 11: 6.19 takes state 1, though

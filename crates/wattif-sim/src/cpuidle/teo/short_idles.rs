@@ -5,7 +5,7 @@ use super::super::{
     CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, RESIDENCY_THRESHOLD_NS, SleepLength,
     StateTable, is_disabled, list, settle_tick,
 };
-use super::bins::{Bins, Candidate, bins_of, deepest};
+use super::bins::{Bin, Bins, Candidate, Reason, bins_of, deepest, descend};
 use super::{DECAY_SHIFT, PULSE, Sleep, teo_time_ok};
 use wattif_model::ids::CpuId;
 
@@ -46,14 +46,15 @@ impl Teo614 {
 }
 
 /// What ended the last sleep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Wakeup {
-    #[default]
-    Event,
-    /// The tick, although the next timer was further away than one.
-    Tick,
-    /// A safety net: the sleep might have lasted to the timer.
-    SafetyNet,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wakeup {
+    /// A safety net: the sleep might have lasted to the timer. The limit of a poll; in 6.14 also the tick, if the next timer was
+    /// further away than one.
+    #[doc(alias = "artificial_wakeup")]
+    pub safety_net: bool,
+    /// Since 6.19: the tick, whatever else did.
+    #[doc(alias = "tick_wakeup")]
+    pub tick: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -87,12 +88,9 @@ impl IdleGovernor for Teo614 {
     fn reflect(&mut self, cpu: CpuId, sleep: &IdleSleep) {
         let data = &mut self.cpus[cpu.at()];
         let tick_matters = data.sleep.sleep_length_ns as i64 > self.tick_ns;
-        data.wakeup = match sleep.got_tick && tick_matters {
-            _ if sleep.poll_time_limit => Wakeup::SafetyNet,
-            true if self.era >= Era::Linux619 => Wakeup::Tick,
-            true => Wakeup::SafetyNet,
-            false => Wakeup::Event,
-        };
+        let tick = sleep.got_tick && self.era >= Era::Linux619;
+        let safety_net = sleep.poll_time_limit || (sleep.got_tick && !tick && tick_matters);
+        data.wakeup = Wakeup { safety_net, tick };
         data.sleep.reflect(sleep, tick_matters);
     }
 
@@ -106,14 +104,16 @@ impl IdleGovernor for Teo614 {
 impl ShortIdles {
     pub(super) fn teo_update(&mut self, entered: usize, era: Era, tick_ns: i64) {
         let sleep_length_ns = self.sleep.sleep_length_ns as i64;
-        let measured_ns = self.sleep.measured_ns(&self.states, entered, self.wakeup == Wakeup::SafetyNet);
-        self.decay(era);
-        self.total += PULSE;
-        if measured_ns < RESIDENCY_THRESHOLD_NS as u64 {
+        let measured_ns = self.sleep.measured_ns(&self.states, entered, self.wakeup.safety_net);
+        let in_bins = self.decay(era);
+        self.total = PULSE + if era == Era::Linux614 { era.decayed(self.total) } else { in_bins };
+        // A sleep that did not outlast the way out of its state was short, however long that way is.
+        let woken_on_entry = self.sleep.last_residency_ns < self.states[entered].exit_latency_ns as u64;
+        if !self.wakeup.safety_net && (woken_on_entry || measured_ns < RESIDENCY_THRESHOLD_NS as u64) {
             self.short_idles += PULSE;
         }
         let (idx_timer, idx_duration) = bins_of(&self.states, sleep_length_ns, measured_ns);
-        if self.wakeup == Wakeup::Tick {
+        if self.wakeup.tick {
             self.tick_wakeups += PULSE;
             if let Some(bin) = self.bin_of_tick_wakeup(idx_timer, era) {
                 self.bins[bin].hits += PULSE;
@@ -136,13 +136,16 @@ impl ShortIdles {
         }
     }
 
-    fn decay(&mut self, era: Era) {
-        for bin in &mut self.bins[..self.states.len()] {
-            (bin.hits, bin.intercepts) = (era.decayed(bin.hits), era.decayed(bin.intercepts));
-        }
-        for metric in [&mut self.total, &mut self.tick_intercepts, &mut self.tick_wakeups, &mut self.short_idles] {
+    /// Decays all but the total; returns the sum of what is left in the bins.
+    fn decay(&mut self, era: Era) -> u32 {
+        for metric in [&mut self.tick_intercepts, &mut self.tick_wakeups, &mut self.short_idles] {
             *metric = era.decayed(*metric);
         }
+        let decay = |bin: &mut Bin| {
+            (bin.hits, bin.intercepts) = (era.decayed(bin.hits), era.decayed(bin.intercepts));
+            bin.hits + bin.intercepts
+        };
+        self.bins[..self.states.len()].iter_mut().map(decay).sum()
     }
 
     /// The bin in which a wake-up by the tick is a hit: the deepest, if the tick is what wakes this CPU, so that it may be
@@ -169,8 +172,16 @@ impl ShortIdles {
             let duration_ns = self.states[idx].target_residency_ns;
             return settle_tick(&self.states, view, tick_ns, (idx, idx), duration_ns, (tick_ns / 2, tick_ns / 2));
         }
-        if 2 * c.intercepts > self.total.saturating_sub(c.hits) {
-            idx = self.descend(&c, view, era, tick_ns);
+        let bearable = |i: usize| teo_time_ok(self.states[i].target_residency_ns, view.tick_stopped(), tick_ns);
+        // The counter of 6.14 rounds once where the bins round one by one, so it may fall short of their hits; the kernel's
+        // unsigned difference is then huge.
+        if 2 * c.intercepts > self.total.wrapping_sub(c.hits) {
+            idx = match era {
+                Era::Linux614 => {
+                    descend(&self.bins, &c, disabled, Reason { intercepts: true, recent: false }, bearable)
+                }
+                _ => self.descend(&c, view, era, tick_ns),
+            };
         }
         idx = idx.min(c.constraint_idx);
         let shallow = idx == 0 || self.states[idx].target_residency_ns < RESIDENCY_THRESHOLD_NS;
@@ -183,7 +194,11 @@ impl ShortIdles {
             return keep_tick(0, duration_ns);
         }
         if self.states[idx].target_residency_ns > duration_ns {
-            idx = self.states.find_shallower_state(disabled, idx, duration_ns);
+            let shallower = self.states.find_shallower_state(disabled, idx, duration_ns);
+            let bearable = teo_time_ok(self.states[shallower].target_residency_ns, view.tick_stopped(), tick_ns);
+            if bearable || era >= Era::Linux619 {
+                idx = shallower;
+            }
         }
         if self.states[idx].target_residency_ns < tick_ns && self.mostly_before_the_tick(era) {
             duration_ns = tick_ns / 2;
@@ -198,8 +213,8 @@ impl ShortIdles {
         }
     }
 
-    /// The deepest state below the candidate that would have been right for over half of the early wake-ups, or the
-    /// shallowest that is bearable.
+    /// Since 6.19: the deepest state below the candidate that would have been right for over half of the early wake-ups, or
+    /// the shallowest that is bearable.
     fn descend(&self, c: &Candidate, view: &dyn IdleView, era: Era, tick_ns: i64) -> usize {
         let bearable = |i: &usize| teo_time_ok(self.states[*i].target_residency_ns, view.tick_stopped(), tick_ns);
         let min_idx = (c.idx0..c.idx).find(bearable).unwrap_or(c.idx);

@@ -144,15 +144,20 @@ fn the_timer_is_asked_for_unless_sleeps_are_short() {
     assert_eq!([queries(5), queries(100)], [0, 1]);
 }
 
+const EVENT: Wakeup = Wakeup { safety_net: false, tick: false };
+const TICK: Wakeup = Wakeup { safety_net: false, tick: true };
+const SAFETY_NET: Wakeup = Wakeup { safety_net: true, tick: false };
+const ERAS: [Era; 3] = [Era::Linux614, Era::Linux619, Era::Linux2026];
+
 /// All sums are of pulses that decay together, so the running total never falls below any of them.
 #[test]
 fn the_running_total_bounds_its_parts() {
-    for era in [Era::Linux614, Era::Linux619, Era::Linux2026] {
+    for era in ERAS {
         let mut data = short_idles(&[(0, 0), (2, 2), (10, 20), (133, 40_000)]);
         for step in 0..1000u64 {
             let span = [3_000, 900_000, 20_000_000][(step * step % 7 % 3) as usize];
             data.sleep = Sleep { sleep_length_ns: 60_000_000, last_residency_ns: span, ..data.sleep };
-            data.wakeup = if step % 5 == 0 { Wakeup::Tick } else { Wakeup::Event };
+            data.wakeup = if step % 5 == 0 { TICK } else { EVENT };
             data.teo_update((step % 4) as usize, era, TICK_NS as i64);
             assert!(data.short_idles.max(data.tick_intercepts).max(data.tick_wakeups) <= data.total);
         }
@@ -165,11 +170,16 @@ fn short_idles(table: &[(i64, i64)]) -> ShortIdles {
 }
 
 /// The bins after one sleep in `state`, with a timer 60 ms away.
-fn learned(mut data: ShortIdles, era: Era, state: usize, wakeup: Wakeup, us: u64) -> Vec<(u32, u32)> {
+fn learned(data: ShortIdles, era: Era, state: usize, wakeup: Wakeup, us: u64) -> Vec<(u32, u32)> {
+    let data = updated(data, era, state, wakeup, us);
+    data.bins[..data.states.len()].iter().map(|b| (b.hits, b.intercepts)).collect()
+}
+
+fn updated(mut data: ShortIdles, era: Era, state: usize, wakeup: Wakeup, us: u64) -> ShortIdles {
     data.sleep = Sleep { sleep_length_ns: 60_000_000, last_residency_ns: us * 1000, ..data.sleep };
     data.wakeup = wakeup;
     data.teo_update(state, era, TICK_NS as i64);
-    data.bins[..data.states.len()].iter().map(|b| (b.hits, b.intercepts)).collect()
+    data
 }
 
 const HALT_AND_DEEP: [(i64, i64); 2] = [(1, 1), (100, 5_000)];
@@ -180,7 +190,7 @@ fn small_counters_are_forgotten_since_6_19() {
     let left = |era| {
         let mut data = short_idles(&HALT_AND_DEEP);
         data.bins[1] = bin(7, 8);
-        learned(data, era, 0, Wakeup::Event, 100)[1]
+        learned(data, era, 0, EVENT, 100)[1]
     };
     assert_eq!([left(Era::Linux614), left(Era::Linux619), left(Era::Linux2026)], [(7, 7), (0, 7), (0, 7)]);
 }
@@ -190,12 +200,99 @@ fn small_counters_are_forgotten_since_6_19() {
 #[test]
 fn where_the_tick_dominates_its_wakeups_are_hits_of_the_deepest_state() {
     let after = |tick_wakeups| {
-        let data = ShortIdles { total: 8 * PULSE, tick_wakeups, ..short_idles(&HALT_AND_DEEP) };
-        learned(data, Era::Linux619, 0, Wakeup::Tick, 4_000)
+        let data = ShortIdles { tick_wakeups, ..eight_events(&HALT_AND_DEEP) };
+        learned(data, Era::Linux619, 0, TICK, 4_000)
     };
     // Of 7 + 1 pulses, 16/3 are two thirds.
-    assert_eq!(after(4 * PULSE), [(0, PULSE), (0, 0)]);
-    assert_eq!(after(5 * PULSE), [(0, 0), (PULSE, 0)]);
+    assert_eq!(after(4 * PULSE), [(7 * PULSE, PULSE), (0, 0)]);
+    assert_eq!(after(5 * PULSE), [(7 * PULSE, 0), (PULSE, 0)]);
+}
+
+/// As if state 0 had been right eight times, which leaves seven after the next sleep.
+fn eight_events(table: &[(i64, i64)]) -> ShortIdles {
+    let mut data = ShortIdles { total: 8 * PULSE, ..short_idles(table) };
+    data.bins[0] = bin(8 * PULSE, 0);
+    data
+}
+
+/// A sleep that did not outlast its exit latency is short, however long it was, unless a safety net ended it.
+#[test]
+fn a_sleep_within_its_exit_latency_is_short() {
+    for era in ERAS {
+        let short = |wakeup, us| updated(short_idles(&[(1, 1), (133, 600)]), era, 1, wakeup, us).short_idles;
+        assert_eq!([short(EVENT, 132), short(EVENT, 133), short(SAFETY_NET, 132)], [PULSE, 0, 0], "{era:?}");
+        let shallow = |us| updated(short_idles(&[(1, 1), (133, 600)]), era, 0, EVENT, us).short_idles;
+        assert_eq!([shallow(15), shallow(16)], [PULSE, 0], "{era:?}: 15 µs");
+    }
+}
+
+/// 6.14 takes the tick for a safety net if the timer was more than one away; later it is counted whatever was known, also
+/// beside the limit of a poll.
+#[test]
+fn every_tick_counts_since_6_19() {
+    let ticks = |generation, timer_ns, poll_time_limit| {
+        let mut teo = new(generation, &HALT_AND_DEEP);
+        let chosen = teo.select(CPU, &mut FakeView::timer_in(timer_ns));
+        teo.reflect(CPU, &IdleSleep { got_tick: true, poll_time_limit, ..slept(chosen.state, 3_000, 3_000) });
+        teo.select(CPU, &mut FakeView::timer_in(timer_ns));
+        teo.debug_state(CPU).split('|').nth(3).and_then(|n| n.parse::<u32>().ok()).expect("tick_wakeups")
+    };
+    for timer_ns in [1_000_000, 60_000_000] {
+        for limit in [false, true] {
+            let counted = ["6.14", "6.19", "2026"].map(|generation| ticks(generation, timer_ns, limit));
+            assert_eq!(counted, [0, PULSE, PULSE], "timer {timer_ns} ns, poll limit {limit}");
+        }
+    }
+}
+
+/// A tick wake-up that counted as a hit of the deepest state before its own was added is in the bins, and so in the sum.
+#[test]
+fn the_total_is_the_bins_since_6_19() {
+    let total = |era| {
+        let mut data = short_idles(&HALT_AND_DEEP);
+        (data.bins[0], data.bins[1], data.total) = (bin(4, 9), bin(1024, 0), 8192);
+        updated(data, era, 0, EVENT, 100).total - PULSE
+    };
+    // 9 − 1 and 1024 − 128; 4 is forgotten.
+    assert_eq!(ERAS.map(total), [8192 - 1024, 904, 904]);
+}
+
+/// Where it is the bin of a state that is off that brings the intercepts over half, 6.14 takes the last state passed, or keeps the
+/// candidate if it has passed none; later the descent goes on.
+#[test]
+fn above_a_state_that_is_off_6_14_ends_its_descent() {
+    let state = |era, table: &[(i64, i64)], disable_mask| {
+        let mut data = short_idles(table);
+        (data.bins[1], data.total) = (bin(0, 8 * PULSE), 8 * PULSE);
+        let mut view = FakeView { disable_mask, ..FakeView::timer_in(60_000_000) };
+        data.choose(&mut view, era, TICK_NS as i64).state
+    };
+    let four = [(1, 1), (10, 20), (50, 200), (100, 5_000)];
+    assert_eq!(ERAS.map(|era| state(era, &four, 0)), [1, 1, 1]);
+    assert_eq!(ERAS.map(|era| state(era, &four, 2)), [2, 0, 0]);
+    assert_eq!(ERAS.map(|era| state(era, &four[..3], 2)), [2, 0, 0]);
+}
+
+/// Each bin rounds up what an eighth leaves of it, the one counter of 6.14 once for all: it may be less than the hits below the
+/// candidate, and the difference is unsigned.
+#[test]
+fn a_total_below_its_hits_is_no_reason_to_go_down_in_6_14() {
+    let mut data = short_idles(&[(1, 1), (950, 1_000), (1_500, 2_700)]);
+    data.bins[..3].copy_from_slice(&[bin(4370, 10), bin(3824, 7), bin(7, 0)]);
+    data.total = 8192;
+    assert_eq!(data.choose(&mut FakeView::timer_in(2_131_624), Era::Linux614, TICK_NS as i64).state, 1);
+}
+
+/// With the tick stopped, a timer that is sooner than the residency of the choice leads 6.14 to a shallower state only if
+/// that lasts a tick.
+#[test]
+fn a_stopped_tick_keeps_6_14_deep_before_a_near_timer() {
+    let state = |era, tick_stopped| {
+        let mut view = FakeView { tick_stopped, ..FakeView::timer_in(1_000_000) };
+        short_idles(&[(1, 1), (10, 20), (100, 5_000)]).choose(&mut view, era, TICK_NS as i64).state
+    };
+    assert_eq!(ERAS.map(|era| state(era, false)), [1, 1, 1]);
+    assert_eq!(ERAS.map(|era| state(era, true)), [2, 1, 1]);
 }
 
 /// Then the tick is stopped in the end, on a machine whose shallow state keeps it.
@@ -219,10 +316,10 @@ fn a_cpu_that_only_the_tick_wakes_gets_rid_of_it() {
 #[test]
 fn a_tick_is_no_intercept_since_2026() {
     let after = |era, tick_intercepts| {
-        let data = ShortIdles { total: 8 * PULSE, tick_intercepts, ..short_idles(&HALT_AND_DEEP) };
-        learned(data, era, 0, Wakeup::Tick, 4_000)
+        let data = ShortIdles { tick_intercepts, ..eight_events(&HALT_AND_DEEP) };
+        learned(data, era, 0, TICK, 4_000)
     };
-    let (hit, intercept) = (vec![(0, 0), (PULSE, 0)], vec![(0, PULSE), (0, 0)]);
+    let (hit, intercept) = (vec![(7 * PULSE, 0), (PULSE, 0)], vec![(7 * PULSE, PULSE), (0, 0)]);
     assert_eq!([after(Era::Linux619, 0), after(Era::Linux2026, 0)], [intercept.clone(), hit]);
     assert_eq!(after(Era::Linux2026, 7 * PULSE), intercept);
 }
@@ -230,7 +327,7 @@ fn a_tick_is_no_intercept_since_2026() {
 /// 2026: the bin of the deepest state has no end, so that any long sleep was a hit of any later timer.
 #[test]
 fn a_hit_ends_near_the_timer_since_2026() {
-    let after = |era, us| learned(short_idles(&HALT_AND_DEEP), era, 1, Wakeup::Event, us)[1];
+    let after = |era, us| learned(short_idles(&HALT_AND_DEEP), era, 1, EVENT, us)[1];
     assert_eq!(after(Era::Linux619, 6_000), (PULSE, 0));
     assert_eq!(after(Era::Linux2026, 6_000), (0, PULSE));
     assert_eq!(after(Era::Linux2026, 60_001), (PULSE, 0));
