@@ -47,7 +47,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "sampling_rate_us",
         default: "auto",
         allowed: &["auto", "1..=4294967295"],
-        doc: "time between samples, µs; auto: what the driver says",
+        doc: "time between samples, µs; auto: what the driver says, at least two ticks",
     },
     Tunable {
         name: "up_threshold",
