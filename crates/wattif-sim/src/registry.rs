@@ -37,6 +37,8 @@ pub struct Tunable {
 impl Tunable {
     /// In place of the values allowed: one that depends on the frequency.
     pub const PAIRS: &'static str = "a number, then kHz:number with ascending frequencies";
+    /// The same with numbers that are not 0.
+    pub const PAIRS_FROM_1: &'static str = "a number from 1 on, then kHz:number with ascending frequencies";
 }
 
 /// What one of the words of a tunable stands for; the values are in the order of the words.
@@ -199,7 +201,6 @@ pub fn needs_foresight(kernel: &KernelSpec) -> bool {
 mod tests {
     use super::check::range;
     use super::*;
-    use crate::cpufreq::interactive;
 
     #[test]
     fn tunables_say_what_they_take() {
@@ -209,7 +210,7 @@ mod tests {
             // The default is of its kind too: among the words, within a range, or a word that stands for no number.
             let number: Option<i64> = t.default.parse().ok();
             let within = t.allowed.iter().filter_map(|a| range(a)).any(|r| number.is_some_and(|n| r.contains(&n)));
-            let steps = t.allowed.contains(&Tunable::PAIRS) && interactive::Steps::parse(t.default).is_some();
+            let steps = check::pairs(t).is_some_and(|(_, parse)| parse(t.default).is_some());
             let same = t.default == "same";
             assert!(within || steps || same || t.allowed.contains(&t.default), "{path}");
         }

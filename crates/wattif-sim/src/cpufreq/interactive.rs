@@ -13,7 +13,8 @@
 //!
 //! # Decision
 //! Each CPU for itself, at a utilisation update at least `timer_rate_us` after its last look:
-//! 1. Adjusted load := busy time × `cur` / time × 100; load := that / `cur`, per cent.
+//! 1. Adjusted load := sum of (busy time × the frequency it ran at) / time × 100; load := that / `cur`, per cent. Another CPU
+//!    of the domain may have changed the frequency in between.
 //! 2. Wanted speed by load: the lowest frequency at which the load would not exceed the `target_loads` of that frequency.
 //! 3. Load ≥ `go_hispeed_load`, or boosted: at least `hispeed_freq`, and exactly that from below it. Otherwise from below
 //!    `hispeed_freq` at most that.
@@ -30,7 +31,7 @@
 //! for 80 ms, then 500.
 //!
 //! # State and cost
-//! Six numbers per CPU, and the times of the pulses. An update that is not due costs one comparison.
+//! Eight numbers per CPU, and the times of the pulses. An update that is not due costs one comparison.
 //!
 //! # Where it fails
 //! It knows the CPU, not the task: a task that moves takes no history along, and the new CPU starts low. Each spike of
@@ -69,7 +70,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "target_loads",
         default: "90",
-        allowed: &[Tunable::PAIRS],
+        allowed: &[Tunable::PAIRS_FROM_1],
         doc: "load not to be exceeded, per cent; `85 1000000:90`: 90 % from 1 GHz on",
     },
     Tunable {
@@ -104,7 +105,7 @@ pub const TUNABLES: &[Tunable] = &[
 pub struct Steps(Vec<(u32, u64)>);
 
 impl Steps {
-    /// `value [kHz:value …]`, frequencies ascending; values from 1 on.
+    /// `value [kHz:value …]`, frequencies ascending.
     pub fn parse(text: &str) -> Option<Steps> {
         let mut words = text.split_whitespace();
         let mut steps = vec![(0, words.next()?.parse().ok()?)];
@@ -113,7 +114,11 @@ impl Steps {
             steps.push((khz.parse().ok()?, value.parse().ok()?));
         }
         let ascends = steps.windows(2).all(|w| w[0].0 < w[1].0);
-        (ascends && steps.iter().all(|s| s.1 > 0)).then_some(Steps(steps))
+        ascends.then_some(Steps(steps))
+    }
+    /// The same with values from 1 on: what is divided by.
+    pub fn parse_from_1(text: &str) -> Option<Steps> {
+        Steps::parse(text).filter(|steps| steps.0.iter().all(|s| s.1 > 0))
     }
     fn at(&self, khz: u32) -> u64 {
         self.0.iter().rev().find(|s| s.0 <= khz).map_or(1, |s| s.1)
@@ -164,11 +169,24 @@ impl Default for Tunables {
 struct Cpu {
     id: CpuId,
     looked_at: u64,
+    /// Busy time since then × the frequency it ran at, as of the last sum.
+    #[doc(alias = "cputime_speedadj")]
+    busy_khz_us: u64,
+    summed_at: u64,
     idle_us: u64,
     target_freq: u32,
     floor_freq: u32,
     floor_validate_time: u64,
     hispeed_validate_time: u64,
+}
+
+impl Cpu {
+    /// Sums the busy time since the last sum, which ran at `khz`.
+    fn update_load(&mut self, now: u64, idle_us: u64, khz: u32) {
+        let busy = (now - self.summed_at).saturating_sub(idle_us - self.idle_us);
+        self.busy_khz_us += busy * u64::from(khz);
+        (self.summed_at, self.idle_us) = (now, idle_us);
+    }
 }
 
 /// The governor of one domain.
@@ -231,12 +249,11 @@ impl Interactive {
     /// `cpufreq_interactive_timer`: what CPU number `i` wants now.
     #[doc(alias = "cpufreq_interactive_timer")]
     fn look(&mut self, i: usize, now: u64, idle_us: u64) {
-        let c = &mut self.cpus[i];
-        let elapsed = now - c.looked_at;
-        let busy = elapsed.saturating_sub(idle_us - c.idle_us);
-        (c.looked_at, c.idle_us) = (now, idle_us);
         let (cur, hispeed) = (self.policy.cur, self.hispeed_freq());
-        let loadadjfreq = busy * u64::from(cur) / elapsed.max(1) * 100;
+        let c = &mut self.cpus[i];
+        c.update_load(now, idle_us, cur);
+        let loadadjfreq = c.busy_khz_us / (now - c.looked_at).max(1) * 100;
+        (c.looked_at, c.busy_khz_us) = (now, 0);
         self.load = loadadjfreq / u64::from(cur.max(1));
         let boosted = self.tunables.boost || now < self.boost_until;
         let by_load = self.choose_freq(loadadjfreq);
@@ -279,11 +296,17 @@ impl Interactive {
     }
 
     /// The highest wish of a CPU becomes the domain's frequency.
-    fn speed_change(&mut self, now: u64) -> Option<u32> {
+    fn speed_change(&mut self, now: u64, view: &dyn FreqView) -> Option<u32> {
         self.prev_khz = self.policy.cur;
         let wish = self.cpus.iter().map(|c| c.target_freq).max()?;
         let khz = self.policy.driver_target(wish, Relation::H)?;
-        self.cpus.iter_mut().filter(|c| c.target_freq < khz).for_each(|c| c.hispeed_validate_time = now);
+        for c in &mut self.cpus {
+            // What was busy until now ran at the old frequency.
+            c.update_load(now, view.idle_time_us(c.id), self.prev_khz);
+            if c.target_freq < khz {
+                c.hispeed_validate_time = now;
+            }
+        }
         Some(khz)
     }
 }
@@ -294,6 +317,8 @@ impl FreqGovernor for Interactive {
         let fresh = |&id: &CpuId| Cpu {
             id,
             looked_at: now,
+            busy_khz_us: 0,
+            summed_at: now,
             idle_us: view.idle_time_us(id),
             target_freq: policy.cur,
             floor_freq: policy.cur,
@@ -317,7 +342,7 @@ impl FreqGovernor for Interactive {
         if due {
             self.look(i, now, view.idle_time_us(cpu));
         }
-        if due || pulse { self.speed_change(now) } else { None }
+        if due || pulse { self.speed_change(now, view) } else { None }
     }
 
     fn limits(&mut self, min_khz: u32, max_khz: u32) -> Option<u32> {
@@ -393,12 +418,29 @@ mod tests {
         check(pulses, &idle);
     }
 
+    /// CPU 0 raises the frequency from 500 to 800 MHz at 20 ms; CPU 1 looks at 25: four fifths of its time ran at 500.
+    #[test]
+    fn busy_time_counts_at_the_frequency_it_ran_at() {
+        let (mut g, view) = (Interactive::new(at_800()), Fixed::default());
+        g.start(policy(2), 0, &view);
+        let mut load_at = |us: u64, cpu| {
+            g.update_util(us * 1000, CpuId(cpu), UpdateFlags::default(), &view);
+            (g.policy().cur, g.load)
+        };
+        assert_eq!(load_at(20_000, 0), (800_000, 100));
+        assert_eq!(load_at(25_000, 1), (800_000, (4 * 500 + 800) / 5 * 100 / 800));
+    }
+
     #[test]
     fn steps_by_frequency() {
         let steps = Steps::parse("85 800000:90 1000000:99").unwrap();
         assert_eq!([500_000, 800_000, 999_999, 1_000_000].map(|khz| steps.at(khz)), [85, 90, 90, 99]);
-        for wrong in ["", "x", "85 90", "85 800000:", "85 800000:90 700000:95", "0", "90 500000:0"] {
+        for wrong in ["", "x", "85 90", "85 800000:", "85 800000:90 700000:95"] {
             assert_eq!(Steps::parse(wrong), None, "{wrong}");
+        }
+        // No delay is one, no target load is none.
+        for zero in ["0", "90 500000:0"] {
+            assert!(Steps::parse(zero).is_some() && Steps::parse_from_1(zero).is_none(), "{zero}");
         }
     }
 }

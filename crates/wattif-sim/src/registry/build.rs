@@ -450,7 +450,7 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
             hispeed_freq_khz: t.maybe_int("hispeed_freq_khz"),
             go_hispeed_load: t.int("go_hispeed_load"),
             above_hispeed_delay_us: parsed(&t, "above_hispeed_delay_us", interactive::Steps::parse),
-            target_loads: parsed(&t, "target_loads", interactive::Steps::parse),
+            target_loads: parsed(&t, "target_loads", interactive::Steps::parse_from_1),
             min_sample_time_us: t.int("min_sample_time_us"),
             timer_rate_us: t.int("timer_rate_us"),
             boost: t.text("boost") == "1",

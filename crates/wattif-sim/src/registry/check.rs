@@ -71,15 +71,22 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
     let number = text.parse().ok().filter(|n: &i64| n.to_string() == text);
     let in_range = |a: &&str| range(a).zip(number).is_some_and(|(r, n)| r.contains(&n));
     // Written out, a range is no word of its own.
-    let is_word = |a: &&str| *a == text && range(a).is_none() && *a != Tunable::PAIRS;
+    let is_word = |a: &&str| *a == text && range(a).is_none() && pairs(known).is_none_or(|(kind, _)| *a != kind);
     if text == known.default || known.allowed.iter().any(|a| is_word(a) || in_range(a)) {
         return None;
     }
-    if known.allowed.contains(&Tunable::PAIRS) {
-        let ok = interactive::Steps::parse(&text).is_some();
-        return (!ok).then(|| format!("`{path}` takes {}, such as `85 1000000:90`, not `{text}`", Tunable::PAIRS));
+    if let Some((kind, parse)) = pairs(known) {
+        let refusal = || format!("`{path}` takes {kind}, such as `85 1000000:90`, not `{text}`");
+        return parse(&text).is_none().then(refusal);
     }
     Some(format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ").replace("..=", " to ")))
+}
+
+/// Of a tunable that depends on the frequency, what it takes and its reader.
+pub(super) fn pairs(tunable: &Tunable) -> Option<(&'static str, fn(&str) -> Option<interactive::Steps>)> {
+    let kind = |kind| tunable.allowed.contains(&kind).then_some(kind);
+    let any = kind(Tunable::PAIRS).map(|kind| (kind, interactive::Steps::parse as fn(&str) -> _));
+    any.or_else(|| Some((kind(Tunable::PAIRS_FROM_1)?, interactive::Steps::parse_from_1)))
 }
 
 /// Conservative thresholds that the kernel refuses: the lower one must be below the upper one.
