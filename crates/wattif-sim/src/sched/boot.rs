@@ -19,9 +19,9 @@ use wattif_model::trace::{Asked, DlParams, ThreadInfo};
 use wattif_model::workload::{Op, Policy, SchedAttr, TaskSpec};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
-/// What helps a thread that may run nowhere.
+/// What helps a thread that may run nowhere; it may come from a file or from a model.
 pub(crate) const OTHER_CPUS: &str =
-    "  give it CPUs that the platform has (`cpus` in the workload file), or take a platform with more";
+    "  give it CPUs that the platform has (`cpus` in a workload file, `cpu` of a model), or take a platform with more";
 
 /// Background of a recorded machine that is bound to CPUs this one does not have: without them there is none of it.
 pub(crate) fn is_elsewhere(task: &TaskSpec, nr_cpus: usize) -> bool {
