@@ -34,6 +34,7 @@ use wattif_model::workload::dist::Dist;
 use wattif_model::workload::{Amount, Chunk, GroupSpec, Op, Policy, SchedAttr, TaskSpec, Workload};
 use wattif_model::{CpuSet, Ns};
 
+const SECOND: u64 = 1_000_000_000;
 /// Longer work and sleeps stand for "until the end", µs.
 const FOREVER_US: u64 = 1_000_000_000;
 /// A counter of more than this is never emptied.
@@ -71,7 +72,16 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
     let tasks = workload.tasks.iter().zip(writer.names.clone());
     let mut tasks: Vec<_> = tasks.map(|(task, name)| (name, Node::Map(writer.task(task)))).collect();
     writer.lost.extend(barriers::apart(&mut tasks, &workload.barriers).map(Cow::from));
-    let duration = workload.duration.map_or(-1, |d| i64::try_from(d.0.div_ceil(1_000_000_000)).unwrap_or(-1));
+    let duration = workload.duration.map_or(-1, |d| i64::try_from(d.0.div_ceil(SECOND)).unwrap_or(-1));
+    if let Some(d) = workload.duration.filter(|d| d.0 % SECOND > 0) {
+        let said = format!("`duration` is in whole seconds: {} became {duration}", d.0 as f64 / SECOND as f64);
+        writer.lost.insert(said.into());
+    }
+    if workload.follow_signals {
+        let said = "that the scheduler's signals are to be followed has no word in rt-app: the file's runs have no figures \
+                    `signals.…`";
+        writer.lost.insert(said.into());
+    }
     let mut global = json!({ "duration": duration, "default_policy": "SCHED_OTHER" });
     let mut say = |key: &str, value: Option<Value>| value.map(|value| global[key] = value);
     say("calibration", calibration_cpu.map(|cpu| format!("CPU{cpu}").into()));
@@ -490,7 +500,13 @@ impl<'w> Writer<'w> {
     fn us(&mut self, amount: &Amount) -> u64 {
         match self.ns(amount) {
             0 if matches!(amount, Amount::Fixed(_)) => 0,
-            ns => (ns.saturating_add(500) / 1_000).max(1),
+            ns => {
+                let us = (ns.saturating_add(500) / 1_000).max(1);
+                if us.saturating_mul(1_000).abs_diff(ns) >= ns.div_ceil(100) {
+                    self.lost.insert("times are in whole µs: the rounding changed some by 1 % or more".into());
+                }
+                us
+            }
         }
     }
 

@@ -284,6 +284,30 @@ fn memory_comes_back_as_it_was() {
     assert_eq!(hour["runtime0"], json!(FOREVER_US), "longer than rt-app's integers count bytes");
 }
 
+/// 151 ns becomes 1 µs and 49.5 µs becomes 50; 50.5 becomes 51, which is less than 1 %. Of nothing there is nothing to round.
+#[test]
+fn coarse_rounding_is_told() {
+    let said = |ns| {
+        let tasks = vec![TaskSpec::new("t", vec![Op::Run(Amount::Fixed(ns)), Op::Sleep(Amount::Fixed(ns))])];
+        write(&Workload { tasks, ..Workload::default() }, None, &Logs::default()).1
+    };
+    for (ns, told) in [(151, true), (49_500, true), (50_500, false), (5_000, false), (0, false)] {
+        assert_eq!(said(ns).len(), usize::from(told), "{ns}: {:?}", said(ns));
+        assert!(said(ns).iter().all(|l| l.contains("whole µs")));
+    }
+}
+
+#[test]
+fn a_rounded_duration_and_unfollowed_signals_are_told() {
+    let params = [("busy_ms", "100"), ("from_ms", "10"), ("to_ms", "10")].map(|(k, v)| (k.to_string(), v.to_string()));
+    let workload = MODELS.iter().find(|m| m.name == "step_response").unwrap().workload(&params).unwrap();
+    let lost = write(&workload, None, &Logs::default()).1;
+    let has = |what: &str| lost.iter().any(|l| l.contains(what));
+    assert!(has("whole seconds: 0.31 became 1") && has("`signals.…`"), "{lost:?}");
+    let whole = Workload { duration: Some(Ns(2_000_000_000)), follow_signals: false, ..workload };
+    assert_eq!(write(&whole, None, &Logs::default()).1, Vec::<String>::new());
+}
+
 #[test]
 fn what_a_file_calls_otherwise_is_told() {
     let workload = MODELS.iter().find(|m| m.name == "jankbench").unwrap().workload(&[]).unwrap();
