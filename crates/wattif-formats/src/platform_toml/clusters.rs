@@ -64,7 +64,7 @@ fn check_states(idle: &[IdleState], span: &std::ops::Range<usize>, report: &mut 
             std::cmp::Ordering::Equal => {
                 let message = format!("idle states {a} and {b} pay off after the same time");
                 let found = Diagnostic::note("platform::N01", span.clone(), message);
-                report.push(found.help("governors then skip the first of them; leave it out or say how they differ"));
+                report.push(found.help("menu and teo then skip the first of them, ladder and the oracle do not; leave it out or say how they differ"));
             }
             std::cmp::Ordering::Less => {}
         }

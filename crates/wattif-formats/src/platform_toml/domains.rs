@@ -205,7 +205,8 @@ fn check_busy(found: &[(Option<u32>, Opp, Span)], unit: PowerUnit, power: &Power
         report.push(found.help("the kernel refuses such an energy model; energy comes out too low"));
     }
     let least = |uw: u64| if unit == PowerUnit::Measured { uw - uw / 4 } else { uw };
-    if let Some(w) = points.windows(2).find(|w| w[1].0 < least(w[0].0)) {
+    // Points out of order are told as such.
+    if let Some(w) = points.windows(2).find(|w| w[0].1.khz < w[1].1.khz && w[1].0 < least(w[0].0)) {
         let (slow, fast) = (w[0].1, w[1].1);
         let message = format!("a busy CPU draws less at {} kHz than at {} kHz", fast.khz, slow.khz);
         let found = Diagnostic::warning("platform::W07", w[1].2.clone(), message);

@@ -216,6 +216,11 @@ fn mistakes() {
     check(&BOARD[costs..end], "", "E03");
     check("uw = 10 }", "uw = 0 }", "W06");
     check("uw = 10 }", "uw = 40 }", "W07");
+    check(
+        "{ khz = 500, uv = 700_000, uw = 10 }, { khz = 1000, uw = 30 }",
+        "{ khz = 1000, uw = 30 }, { khz = 500, uw = 10 }",
+        "E07",
+    );
     check("cpus = \"0-1\"", "cpus = []", "E05");
     check("name = \"off\"", "name = \"WFI\"", "W08");
     check("residency_us = 2000", "residency_us = -1", "E05");
