@@ -493,14 +493,24 @@ fn published_definitions_decode_perfetto() {
         return skip("the PyPI package perfetto 0.59.1 cannot be installed here");
     };
     let dir = tempfile::tempdir().unwrap();
-    let (wrote, path) = written(dir.path(), "a.pftrace", Detail::Full, &spec(60));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/decode_perfetto.py");
-    let out = Command::new(python).arg(script).arg(&path).output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let text = String::from_utf8(out.stdout).unwrap();
-    let count = |name: &str| {
+    let decoded = |path: &Path| {
+        let out = Command::new(&python).arg(&script).arg(path).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let of = |text: &str, name: &str| {
         text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok()).unwrap_or(0)
     };
+    // Its frames overlap.
+    let mut video = spec(500);
+    video.workload =
+        load::workload("video", &video.platform, Dialect::Workgen, &Settings::default()).unwrap().value.workload;
+    let (wrote, path) = written(dir.path(), "v.pftrace", Detail::Decisions, &video);
+    assert_eq!(of(&decoded(&path), "TYPE_SLICE_BEGIN"), wrote.counts()["wattif_mark"]);
+    let (wrote, path) = written(dir.path(), "a.pftrace", Detail::Full, &spec(60));
+    let text = decoded(&path);
+    let count = |name: &str| of(&text, name);
     for (name, n) in wrote.counts().into_iter().filter(|(n, _)| n.starts_with("sched_") || *n == "cpu_frequency") {
         assert_eq!(count(name), n, "{name}");
     }

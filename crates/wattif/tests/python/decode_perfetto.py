@@ -24,11 +24,24 @@ except ImportError:  # protobuf before 4.21
     UnknownFields = lambda message: message.UnknownFields()  # noqa: E731
 
 
+def matched(events, track):
+    """The file holds a slice's begin and end together. Readers sort a track's events by time and let an end close what
+    began last: this must be the same slice."""
+    wrote = sorted((begin[0], end[0]) for begin, end in zip(events[::2], events[1::2]))
+    stack, shown = [], []
+    for at, begins in sorted(events, key=lambda event: event[0]):
+        if begins:
+            stack.append(at)
+        else:
+            shown.append((stack.pop(), at))
+    assert not stack and sorted(shown) == wrote, f"slices of {track!r} overlap"
+
+
 def main(path):
     with open(path, "rb") as file:
         trace = pb.Trace.FromString(file.read())
     counts = Counter()
-    names, annotations, tracks, begun = {}, {}, {}, set()
+    names, annotations, tracks, begun, slices = {}, {}, {}, set(), {}
     for packet in trace.packet:
         no_unknown(packet, "packet")
         for entry in packet.interned_data.event_names:
@@ -48,6 +61,8 @@ def main(path):
                 counts["decision " + names[event.name_iid]] += 1
             else:
                 counts[kind] += 1
+                if kind in ("TYPE_SLICE_BEGIN", "TYPE_SLICE_END"):
+                    slices.setdefault(event.track_uuid, []).append((packet.timestamp, kind == "TYPE_SLICE_BEGIN"))
         bundle = packet.ftrace_events
         for event in bundle.event:
             counts[event.WhichOneof("event")] += 1
@@ -64,6 +79,8 @@ def main(path):
         assert all(i < len(compact.intern_table) for i in indices)
         counts["sched_switch"] += switches
         counts["sched_waking"] += len(compact.waking_timestamp)
+    for uuid, events in slices.items():
+        matched(events, tracks[uuid])
     for name, count in sorted(counts.items()):
         print(name, count)
 

@@ -12,7 +12,7 @@ use super::{GROUP, KTHREADD, POLICY, PRINT, TOUCH};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Result, Write};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Interest, Observer, PowerLevel, Recording, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, PowerLevel, PrevState, Recording, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Bytes of events after which a CPU's bundle is written.
@@ -41,10 +41,14 @@ mod track {
     pub const TASK_UTIL: u64 = 13 << 32;
     pub const TASK_DEMAND: u64 = 14 << 32;
     pub const WEIGHTS: u64 = 15 << 32;
-    /// Mark number times 2^32 on top, plus the pid.
+    /// Mark or device number times 2^32 on top, plus the pid, plus the lane.
     pub const FRAMES: u64 = 1 << 48;
     pub const DEVICES: u64 = 2 << 48;
+    pub const LANE: u64 = 1 << 50;
 }
+
+/// Slices of one name that may be open at once; further ones count as of the last lane.
+const LANES: usize = 1 << 12;
 
 /// Names of annotations, interned by their place.
 const ANNOTATIONS: &[&str] = &[
@@ -128,6 +132,14 @@ struct Meter {
     shown: u64,
 }
 
+impl Meter {
+    /// All draw what they drew.
+    fn until(&mut self, at: u64) {
+        self.energy += u128::from(self.total_uw) * u128::from(at - self.since);
+        self.since = at;
+    }
+}
+
 /// Writes packets to `out`.
 pub struct PerfettoTrace<W> {
     out: W,
@@ -142,6 +154,8 @@ pub struct PerfettoTrace<W> {
     /// First thread of each task of one policy and group, in the workload or not: its process.
     processes: BTreeMap<(String, String, bool), u32>,
     tracks: BTreeSet<u64>,
+    /// By the first of the tracks of slices that may overlap: when the last slice of each ends.
+    lanes: BTreeMap<u64, Vec<u64>>,
     meter: Meter,
     failed: Option<std::io::Error>,
 }
@@ -160,6 +174,7 @@ impl<W: Write> PerfettoTrace<W> {
             platform: None,
             processes: BTreeMap::new(),
             tracks: BTreeSet::new(),
+            lanes: BTreeMap::new(),
             meter: Meter::default(),
             failed: None,
         }
@@ -346,7 +361,10 @@ impl<W: Write> PerfettoTrace<W> {
 
     fn write(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
         match *event {
-            Event::SchedSwitch { .. } => self.switch(at, cpu, event),
+            Event::SchedSwitch { prev_pid, prev_state, .. } => {
+                self.switch(at, cpu, event)?;
+                if prev_state == PrevState::Dead { self.gone(at, prev_pid) } else { Ok(()) }
+            }
             Event::SchedWaking { pid, prio, target_cpu, in_irq } => {
                 let PerfettoTrace { bundles, names, .. } = self;
                 let b = &mut bundles[cpu.at()];
@@ -439,6 +457,17 @@ impl<W: Write> PerfettoTrace<W> {
         self.counter(at, track, value.into())
     }
 
+    /// The signals of a thread end with it.
+    fn gone(&mut self, at: u64, pid: Pid) -> Result<()> {
+        for base in [track::TASK_UTIL, track::TASK_DEMAND] {
+            let uuid = base + u64::from(pid.0);
+            if self.shown.remove(&uuid).is_some_and(|shown| shown != 0) {
+                self.counter(at, uuid, 0.0)?;
+            }
+        }
+        Ok(())
+    }
+
     fn switch(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
         let Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio } = *event else { return Ok(()) };
         let PerfettoTrace { bundles, names, current, .. } = self;
@@ -517,9 +546,8 @@ impl<W: Write> PerfettoTrace<W> {
             (true, PowerLevel::Busy) => table.cluster_busy(opp),
             (true, PowerLevel::Idle(s)) => table.cluster_idle(s.into(), opp),
         };
+        self.meter.until(at);
         let m = &mut self.meter;
-        m.energy += u128::from(m.total_uw) * u128::from(at - m.since);
-        m.since = at;
         let slot = if cluster { &mut m.clusters[place] } else { &mut m.cpus[place] };
         m.total_uw = m.total_uw - slot.1 + uw;
         let changed = slot.1 != uw;
@@ -533,12 +561,20 @@ impl<W: Write> PerfettoTrace<W> {
             let track = self.track(base + place as u64, || name, Some("mW"))?;
             self.counter(at, track, uw as f64 / 1e3)?;
         }
-        if due {
-            self.meter.shown = at;
-            let track = self.track(track::ENERGY, || "energy".into(), Some("mJ"))?;
-            self.counter(at, track, energy as f64 / 1e12)?;
-        }
-        Ok(())
+        if due { self.energy(at, energy) } else { Ok(()) }
+    }
+
+    fn energy(&mut self, at: u64, energy: u128) -> Result<()> {
+        self.meter.shown = at;
+        let track = self.track(track::ENERGY, || "energy".into(), Some("mJ"))?;
+        self.counter(at, track, energy as f64 / 1e12)
+    }
+
+    /// What was drawn since it was last shown.
+    fn last_energy(&mut self, end: u64) -> Result<()> {
+        self.meter.until(end.max(self.meter.since));
+        let Meter { energy, shown, .. } = self.meter;
+        if energy > 0 && shown < end { self.energy(end, energy) } else { Ok(()) }
     }
 
     fn signals(&mut self, at: u64, cpu: u32, values: [u32; 3]) -> Result<()> {
@@ -553,7 +589,7 @@ impl<W: Write> PerfettoTrace<W> {
         Ok(())
     }
 
-    /// From its beginning to now, on a track of its thread.
+    /// From its beginning to now, on a track of its thread: of pipelined ones, slices overlap.
     fn frame(&mut self, at: u64, pid: Pid, mark: u32, began: u64) -> Result<()> {
         let name = self.about.marks.get(mark as usize).cloned().unwrap_or_else(|| format!("mark {mark}"));
         let uuid = track::FRAMES + (u64::from(mark as u16) << 32) + u64::from(pid.0);
@@ -569,9 +605,16 @@ impl<W: Write> PerfettoTrace<W> {
         self.slice(uuid, &format!("{name} for {comm}"), &comm, at.saturating_sub(service)..at)
     }
 
+    /// On the first track of this name that is free by then. Readers sort by time and let an end close whatever began last, so
+    /// slices of one track must not overlap; tracks of one name are shown as one.
     fn slice(&mut self, uuid: u64, on: &str, name: &str, time: std::ops::Range<u64>) -> Result<()> {
-        let track = self.track(uuid, || on.to_owned(), None)?;
-        for (at, kind) in [(time.start.min(time.end), 1), (time.end, 2)] {
+        let began = time.start.min(time.end);
+        let lanes = self.lanes.entry(uuid).or_default();
+        let free = lanes.iter().position(|end| *end <= began).unwrap_or(lanes.len()).min(LANES - 1);
+        lanes.resize(lanes.len().max(free + 1), 0);
+        lanes[free] = time.end;
+        let track = self.track(uuid + track::LANE * free as u64, || on.to_owned(), None)?;
+        for (at, kind) in [(began, 1), (time.end, 2)] {
             let mut event = Message::default();
             event.number(9, kind).number(11, track);
             if kind == 1 {
@@ -718,6 +761,9 @@ impl<W: Write> Observer for PerfettoTrace<W> {
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         self.guarded(|t| t.write(at.0, cpu, event));
     }
+    fn finish(&mut self, end: Ns) {
+        self.guarded(|t| t.last_energy(end.0));
+    }
 }
 
 impl<W: Write> TraceWriter for PerfettoTrace<W> {
@@ -735,5 +781,92 @@ impl<W: Write> TraceWriter for PerfettoTrace<W> {
             Some(e) => Err(e),
             None => self.out.flush(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto::fields;
+    use super::*;
+
+    /// Events of tracks in the order of the file: stamp, type, track, whole number.
+    fn track_events(trace: &[u8]) -> Vec<(u64, u64, u64, u64)> {
+        let number = |m: &[u8], field| fields(m).find(|(f, _)| *f == field).map_or(0, |(_, v)| v.number());
+        let packets = fields(trace).filter(|(field, _)| *field == 1).map(|(_, packet)| packet.bytes());
+        let events = packets.filter_map(|packet| {
+            let event = fields(packet).find(|(field, _)| *field == 11).map(|(_, v)| v.bytes())?;
+            Some((number(packet, 8), number(event, 9), number(event, 11), number(event, 30)))
+        });
+        events.collect()
+    }
+
+    fn written(events: &[(u64, Event)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut trace = PerfettoTrace::new(&mut out, Detail::Full, About::default());
+        for (at, event) in events {
+            trace.event(Ns(*at), CpuId(0), event);
+        }
+        trace.close().unwrap();
+        out
+    }
+
+    /// A buffer lets the next frame begin before the one before has ended.
+    #[test]
+    fn frames_that_overlap_keep_their_lengths() {
+        let frame = |began_ns, at| (at, Event::Mark { pid: Pid(7), mark: 0, began_ns });
+        let frames = [(10, 30), (20, 40), (30, 50), (35, 60), (36, 61), (60, 70), (90, 80)];
+        let mut events = track_events(&written(&frames.map(|(began, at)| frame(began, at))));
+        events.sort_by_key(|e| e.0);
+        let (mut open, mut shown) = (BTreeMap::<u64, Vec<u64>>::new(), Vec::new());
+        for (at, kind, track, _) in events {
+            let open = open.entry(track).or_default();
+            match kind {
+                1 => open.push(at),
+                _ => shown.push((open.pop().expect("it began"), at)),
+            }
+            assert!(open.len() <= 1, "slices of track {track} overlap");
+        }
+        shown.sort();
+        assert_eq!(shown, [(10, 30), (20, 40), (30, 50), (35, 60), (36, 61), (60, 70), (80, 80)]);
+        assert_eq!(open.len(), 4, "a track that is free is used again");
+    }
+
+    /// Counters hold their last value until the next: energy until the end, a thread's signal until it dies.
+    #[test]
+    fn counters_end() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../platforms/hikey620.toml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let platform = crate::platform_toml::parse(&text, &Default::default()).platform.expect("it is valid");
+        let signal = |pid, util_avg| Event::PeltSe { pid: Pid(pid), util_avg, runnable_avg: 0, load_avg: 0 };
+        let leaves = |pid, prev_state| Event::SchedSwitch {
+            prev_pid: Pid(pid),
+            prev_prio: 120,
+            prev_state,
+            next_pid: Pid(0),
+            next_prio: 120,
+        };
+        let mut out = Vec::new();
+        let mut trace = PerfettoTrace::new(&mut out, Detail::Full, About::default());
+        trace.start(&platform);
+        let ms = 1_000_000;
+        for (at, event) in [
+            (0, Event::CpuPower { level: PowerLevel::Busy }),
+            (2 * ms, signal(7, 300)),
+            (2 * ms, signal(8, 200)),
+            (3 * ms, Event::CpuPower { level: PowerLevel::Idle(0) }),
+            (3 * ms, leaves(7, PrevState::Sleeping)),
+            (4 * ms, leaves(8, PrevState::Dead)),
+            (4 * ms, leaves(9, PrevState::Dead)),
+        ] {
+            trace.event(Ns(at), CpuId(0), &event);
+        }
+        trace.finish(Ns(9 * ms));
+        trace.close().unwrap();
+        let events = track_events(&out);
+        let of = |track: u64| events.iter().filter(|e| e.2 == track).map(|e| (e.0 / ms, e.3)).collect::<Vec<_>>();
+        assert_eq!(of(track::TASK_UTIL + 7), [(2, 300)]);
+        assert_eq!(of(track::TASK_UTIL + 8), [(2, 200), (4, 0)]);
+        assert!(of(track::TASK_UTIL + 9).is_empty());
+        assert_eq!(of(track::ENERGY).iter().map(|e| e.0).collect::<Vec<_>>(), [3, 9]);
     }
 }
