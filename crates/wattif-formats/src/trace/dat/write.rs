@@ -11,8 +11,9 @@ use super::header::{GROUPS, MARKS, OURS};
 use super::page::{MISSED_EVENTS, MISSED_STORED};
 use std::collections::BTreeMap;
 use std::io::{Result, SeekFrom, Write};
+use wattif_model::kernel::version;
 use wattif_model::platform::Platform;
-use wattif_model::trace::{BalanceKind, Event, Interest, Observer, PlacementReason, Recording, ThreadInfo};
+use wattif_model::trace::{BalanceKind, Event, Interest, Observer, PlacementReason, PrevState, Recording, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 const PAGE: usize = 4096;
@@ -48,6 +49,8 @@ pub struct DatTrace<W, S> {
     threads: BTreeMap<u32, ThreadInfo>,
     current: Vec<Pid>,
     domains: Vec<Vec<u32>>,
+    /// States of threads as the kernel prints them.
+    states: &'static States,
     /// Gaps of the recording that pages have still to tell, one each, and the events lost in them.
     gaps: u64,
     lost: u64,
@@ -57,10 +60,12 @@ pub struct DatTrace<W, S> {
 impl<W: Write, S: Scratch> DatTrace<W, S> {
     /// Begin a trace.
     pub fn new(out: W, scratch: S, detail: Detail, about: About) -> DatTrace<W, S> {
+        let states = states(about.release());
         DatTrace {
             out,
             scratch,
             about,
+            states,
             detail,
             pages: Vec::new(),
             aside: Vec::new(),
@@ -180,6 +185,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             Kind::Idle => n[1] = cpu.0.into(),
             Kind::IdleMiss => n[0] = cpu.0.into(),
             Kind::CfsThrottle | Kind::CfsUnthrottle => n[1] = cpu.0.into(),
+            Kind::Switch if n[2] == kinds::state_bits(PrevState::Dead) => n[2] = self.states.dead,
             _ => {}
         }
         for &(pid, prio) in kinds::prios(kind) {
@@ -260,7 +266,7 @@ impl<W: Write, S: Scratch> DatTrace<W, S> {
             let rows: Vec<&Row> = ROWS.iter().filter(|r| system_of(r) == Some(system)).collect();
             h.extend_from_slice(&(rows.len() as u32).to_le_bytes());
             for row in rows {
-                section(&mut h, b"", &format_text(row));
+                section(&mut h, b"", &format_text(row, self.states));
             }
         }
         h.extend_from_slice(&0u32.to_le_bytes()); // kallsyms
@@ -438,7 +444,7 @@ fn begin_format(name: &str, id: u16) -> String {
     text + "\n"
 }
 
-fn format_text(row: &Row) -> String {
+fn format_text(row: &Row, states: &States) -> String {
     let mut text = begin_format(row.name, id_of(row.kind));
     let mut offset = 8;
     for f in shape(row) {
@@ -453,12 +459,12 @@ fn format_text(row: &Row) -> String {
         text += &format!("\tfield:{declaration};\toffset:{offset};\tsize:{};\tsigned:{signed};\n", f.size);
         offset += f.size;
     }
-    text + "\nprint fmt: " + &print_format(row) + "\n"
+    text + "\nprint fmt: " + &print_format(row, states) + "\n"
 }
 
-fn print_format(row: &Row) -> String {
+fn print_format(row: &Row, states: &States) -> String {
     match row.kind {
-        Kind::Switch => SWITCH_PRINT.into(),
+        Kind::Switch => states.print(),
         Kind::Waking | Kind::Wakeup | Kind::WakeupNew => {
             r#""comm=%s pid=%d prio=%d target_cpu=%03d", REC->comm, REC->pid, REC->prio, REC->target_cpu"#.into()
         }
@@ -497,8 +503,87 @@ fn words(kind: Kind, field: &str) -> Vec<&'static str> {
     }
 }
 
-/// As kernels since 4.14 print it.
-const SWITCH_PRINT: &str = r#""prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s ==> next_comm=%s next_pid=%d next_prio=%d", REC->prev_comm, REC->prev_pid, REC->prev_prio, (REC->prev_state & 0xff) ? __print_flags(REC->prev_state & 0xff, "|", { 0x01, "S" }, { 0x02, "D" }, { 0x04, "T" }, { 0x08, "t" }, { 0x10, "X" }, { 0x20, "Z" }, { 0x40, "P" }, { 0x80, "I" }) : "R", REC->prev_state & 0x100 ? "+" : "", REC->next_comm, REC->next_pid, REC->next_prio"#;
+/// How a kernel prints the state of who leaves a CPU: bits and letters, and the bit of a thread that was preempted.
+#[derive(Debug)]
+struct States {
+    letters: &'static [(u32, &'static str)],
+    preempted: u32,
+    /// The number of a thread that has died.
+    dead: i64,
+}
+
+/// States of `task_struct` until Linux 4.13 (with `NOLOAD` since 4.2), of the tracepoint alone since 4.14.
+static STATES: [((u32, u32), States); 3] = [
+    (
+        (4, 14),
+        States {
+            letters: &[(1, "S"), (2, "D"), (4, "T"), (8, "t"), (16, "X"), (32, "Z"), (64, "P"), (128, "I")],
+            preempted: 0x100,
+            dead: 0x10,
+        },
+    ),
+    (
+        (4, 2),
+        States {
+            letters: &[
+                (1, "S"),
+                (2, "D"),
+                (4, "T"),
+                (8, "t"),
+                (16, "Z"),
+                (32, "X"),
+                (64, "x"),
+                (128, "K"),
+                (256, "W"),
+                (512, "P"),
+                (1024, "N"),
+            ],
+            preempted: 0x800,
+            dead: 0x40,
+        },
+    ),
+    (
+        (0, 0),
+        States {
+            letters: &[
+                (1, "S"),
+                (2, "D"),
+                (4, "T"),
+                (8, "t"),
+                (16, "Z"),
+                (32, "X"),
+                (64, "x"),
+                (128, "K"),
+                (256, "W"),
+                (512, "P"),
+            ],
+            preempted: 0x400,
+            dead: 0x40,
+        },
+    ),
+];
+
+/// Those of a release, or of a profile of it; of an unknown one the last.
+fn states(release: &str) -> &'static States {
+    let release = release.strip_prefix("android-").unwrap_or(release);
+    let version = version(release).unwrap_or((u32::MAX, 0));
+    STATES.iter().find(|(since, _)| version >= *since).map(|(_, states)| states).expect("the last is of all others")
+}
+
+impl States {
+    fn print(&self) -> String {
+        let mask = format!("{:#x}", self.preempted - 1);
+        let letters: Vec<String> =
+            self.letters.iter().map(|(bit, letter)| format!("{{ {bit:#04x}, \"{letter}\" }}")).collect();
+        let flags = format!("__print_flags(REC->prev_state & {mask}, \"|\", {})", letters.join(", "));
+        let state = format!("(REC->prev_state & {mask}) ? {flags} : \"R\"");
+        let preempted = format!("REC->prev_state & {:#x} ? \"+\" : \"\"", self.preempted);
+        let form = "prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s ==> next_comm=%s next_pid=%d next_prio=%d";
+        let (prev, next) =
+            ("REC->prev_comm, REC->prev_pid, REC->prev_prio", "REC->next_comm, REC->next_pid, REC->next_prio");
+        format!("\"{form}\", {prev}, {state}, {preempted}, {next}")
+    }
+}
 
 const HEADER_PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
     \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
@@ -513,3 +598,35 @@ const HEADER_EVENT: &str = "# compressed entry header\n\
     \ttime_extend : type == 30\n\
     \ttime_stamp : type == 31\n\
     \tdata max type_len  == 28\n";
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::kinds::state_bits;
+    use super::super::layout;
+    use super::*;
+
+    /// What is written for a state is read as that state, by the letters of the release.
+    #[test]
+    fn states_of_releases() {
+        let row = kinds::row_of(Kind::Switch);
+        for (release, dead, first, absent) in [
+            ("3.13", 0x40, "{ 0x10, \"Z\" }", "\"N\""),
+            ("android-4.9-walt", 0x40, "{ 0x400, \"N\" }", "\"I\""),
+            ("4.13.7", 0x40, "{ 0x200, \"P\" }", "\"I\""),
+            ("4.14", 0x10, "{ 0x40, \"P\" }", "\"x\""),
+            ("6.12", 0x10, "{ 0x80, \"I\" }", "\"x\""),
+            ("", 0x10, "{ 0x80, \"I\" }", "\"x\""),
+        ] {
+            let states = states(release);
+            let text = format_text(row, states);
+            assert!(text.contains(first) && !text.contains(absent) && states.dead == dead, "{release}: {text}");
+            let plan = layout::Plan::new(&layout::parse(text.as_bytes()).unwrap()).unwrap();
+            let mut record = [0; 128];
+            let place = plan.ints[2].expect("prev_state").offset;
+            record[place..place + 8].copy_from_slice(&states.dead.to_le_bytes());
+            assert_eq!(plan.numbers(&record, false)[2], state_bits(PrevState::Dead), "{release}");
+        }
+        assert_eq!(states("4.13").print().matches("0x7ff").count(), 2);
+        assert!(states("4.13").print().contains("REC->prev_state & 0x800 ? \"+\""));
+    }
+}
