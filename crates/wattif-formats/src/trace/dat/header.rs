@@ -147,7 +147,7 @@ impl Header {
     pub fn common(&self) -> Common {
         let of = |name: &str, offset, size, signed| {
             let known = self.formats.iter().find_map(|f| f.field(name));
-            known.unwrap_or(Field { offset, size, signed, dynamic: false })
+            known.unwrap_or(Field { offset, size, signed, dynamic: None })
         };
         Common {
             kind: of("common_type", 0, 2, false),

@@ -11,8 +11,17 @@ pub(super) struct Field {
     pub offset: usize,
     pub size: usize,
     pub signed: bool,
-    /// `__data_loc`: the field says where in the record the data are.
-    pub dynamic: bool,
+    /// The field says where the data are.
+    pub dynamic: Option<Base>,
+}
+
+/// What the place of data is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// `__data_loc`.
+    Record,
+    /// `__rel_loc`: the end of the field.
+    Field,
 }
 
 impl Field {
@@ -32,9 +41,10 @@ impl Field {
     }
     /// Its text, up to the first zero byte.
     pub fn text<'a>(&self, record: &'a [u8], big: bool) -> &'a [u8] {
-        let (offset, size) = if self.dynamic {
-            let place = Field { size: 4, signed: false, dynamic: false, ..*self }.int(record, big) as usize;
-            (place & 0xffff, place >> 16)
+        let (offset, size) = if let Some(from) = self.dynamic {
+            let place = Field { size: 4, signed: false, dynamic: None, ..*self }.int(record, big) as usize;
+            let base = if from == Base::Field { self.offset + 4 } else { 0 };
+            (base + (place & 0xffff), place >> 16)
         } else {
             (self.offset, self.size)
         };
@@ -91,12 +101,10 @@ pub(super) fn field(line: &[u8]) -> Option<(String, Field)> {
         None => declaration,
     };
     let name = bare.rsplit(|b| b.is_ascii_whitespace() || *b == b'*' || *b == b']').next()?;
-    let mut f = Field {
-        offset: 0,
-        size: 0,
-        signed: false,
-        dynamic: trim(declaration).starts_with(b"__data_loc") || trim(declaration).starts_with(b"__rel_loc"),
-    };
+    let begins = |with: &[u8]| trim(declaration).starts_with(with);
+    let relative = || begins(b"__rel_loc").then_some(Base::Field);
+    let dynamic = begins(b"__data_loc").then_some(Base::Record).or_else(relative);
+    let mut f = Field { offset: 0, size: 0, signed: false, dynamic };
     for part in parts {
         let Some(colon) = part.iter().position(|&b| b == b':') else { continue };
         let value = number(trim(&part[colon + 1..])).unwrap_or(0);
@@ -214,8 +222,28 @@ mod tests {
     fn fields() {
         let f = parse(SWITCH.as_bytes()).unwrap();
         assert_eq!((f.name.as_str(), f.id, f.fields.len()), ("sched_switch", 310, 4));
-        assert_eq!(f.field("prev_comm").unwrap(), Field { offset: 8, size: 16, signed: false, dynamic: false });
-        assert!(f.field("x|what").unwrap().dynamic && f.field("prev_pid").unwrap().signed);
+        assert_eq!(f.field("prev_comm").unwrap(), Field { offset: 8, size: 16, signed: false, dynamic: None });
+        assert_eq!(f.field("x|what").unwrap().dynamic, Some(Base::Record));
+        assert!(f.field("prev_pid").unwrap().signed);
+    }
+
+    /// `comm` behind a field of eight bytes: the one counts from the beginning of the record, the other from where it ends.
+    #[test]
+    fn texts_of_any_length() {
+        let check = |kind: &str, from: Base, offset: u32, expect: &str| {
+            let line = format!("field:{kind} char[] comm;\toffset:8;\tsize:4;\tsigned:0;");
+            let (name, f) = field(line.as_bytes()).unwrap();
+            assert_eq!((name.as_str(), f.dynamic), ("comm", Some(from)), "{kind}");
+            for big in [false, true] {
+                let place = 5 << 16 | offset;
+                let word = if big { place.to_be_bytes() } else { place.to_le_bytes() };
+                let record = [&[0; 8][..], &word, &[1; 8], b"job\0x"].concat();
+                assert_eq!(String::from_utf8_lossy(f.text(&record, big)), expect, "{kind} {offset}");
+            }
+        };
+        check("__data_loc", Base::Record, 20, "job");
+        check("__rel_loc", Base::Field, 8, "job");
+        check("__rel_loc", Base::Field, 0xffff, "");
     }
 
     #[test]
@@ -238,7 +266,7 @@ mod tests {
 
     #[test]
     fn numbers_in_both_orders() {
-        let f = |size, signed| Field { offset: 0, size, signed, dynamic: false };
+        let f = |size, signed| Field { offset: 0, size, signed, dynamic: None };
         assert_eq!((f(2, true).int(&[0xff, 0xfe], false), f(2, false).int(&[0x01, 0x02], true)), (-257, 0x102));
         assert_eq!(f(8, false).int(&[1, 2], false), 0, "a short record");
     }
