@@ -271,9 +271,11 @@ fn limits(files: Files<'_>, clocks: &[Clock], place: &BTreeMap<u32, u32>) -> Vec
     kept.iter().map(told).collect()
 }
 
-/// From the energy model in debugfs, in the kernel's unit.
+/// From the energy model in debugfs, in the kernel's unit. Domains and their points were called `pd0` and `cs:` until Linux 5.8.
 fn power(files: Files<'_>, cpu: u32, khz: u64) -> Option<u64> {
-    number(files, &format!("sys/kernel/debug/energy_model/cpu{cpu}/ps:{khz}/power")).filter(|p| *p > 0)
+    let places = [format!("cpu{cpu}/ps:{khz}"), format!("pd{cpu}/cs:{khz}")];
+    let of = |place: &String| number(files, &format!("sys/kernel/debug/energy_model/{place}/power"));
+    places.iter().find_map(of).filter(|p| *p > 0)
 }
 
 /// Energy models are in milliwatts before Linux 5.19, in microwatts since: all of a kernel in one of them. Without a release
@@ -391,6 +393,30 @@ mod tests {
     }
 
     #[test]
+    #[test]
+    fn the_energy_model_of_old_kernels() {
+        let files = |path: &str| -> Option<String> {
+            let text = match path {
+                "proc/sys/kernel/osrelease" => "5.4.86-android12",
+                "sys/devices/system/cpu/present" => "0-1",
+                "sys/devices/system/cpu/cpu0/cpufreq/related_cpus" => "0 1",
+                "sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies" => "300000 600000",
+                "sys/kernel/debug/energy_model/pd0/cs:300000/power" => "5",
+                "sys/kernel/debug/energy_model/pd0/cs:600000/power" => "12",
+                _ => return None,
+            };
+            Some(text.into())
+        };
+        let imported = platform(&files, "board");
+        assert!(
+            imported.diagnostics.iter().all(|d| !d.message.contains("no energy model")),
+            "{:?}",
+            imported.diagnostics
+        );
+        let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
+        assert_eq!(parsed.platform.expect("it is valid").domains[0].power.busy_uw, [5_000, 12_000]);
+    }
+
     fn the_energy_model_of_a_clock_whose_first_cpu_is_offline() {
         let files = |path: &str| -> Option<String> {
             let text = match path {
