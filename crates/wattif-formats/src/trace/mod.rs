@@ -12,6 +12,7 @@
 //! | `trace::W03` | events of impossible CPUs |
 //! | `trace::W04` | the file is truncated or damaged: what follows is lost |
 //! | `trace::W05` | stamps may not be ns |
+//! | `trace::W06` | most lines of a text are not understood |
 //! | `trace::N01` | events of other kinds were skipped |
 //! | `trace::N02` | lines that are no events |
 //! | `trace::N03` | several buffers of a file: read together, or with stamps of other clocks and not read |

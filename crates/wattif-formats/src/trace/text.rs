@@ -21,7 +21,7 @@ const STRANGE_SHOWN: u32 = 5;
 
 /// Read all lines; the first is line `first` of the file.
 pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
-    let (mut strange, mut whole) = (0u32, false);
+    let (mut events, mut strange, mut whole) = (0u32, 0u32, false);
     for (number, line) in text.split(|&b| b == b'\n').enumerate() {
         let line = trim_line(line);
         if is_mute(line) {
@@ -30,6 +30,7 @@ pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
         }
         if let Some(event) = Line::parse(line) {
             whole |= event.whole;
+            events += 1;
             event.read(builder);
         } else if !header(line, builder) {
             strange += 1;
@@ -43,7 +44,11 @@ pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
     if whole {
         builder.not_ns("stamps are whole numbers");
     }
-    if strange > STRANGE_SHOWN {
+    if strange > events.max(STRANGE_SHOWN) {
+        let message = format!("{strange} lines are not understood, which is most of them: {events} are events");
+        let help = "write it as ftrace text, or `perf script -F comm,tid,cpu,time,event,trace`";
+        builder.say(Diagnostic::warning("trace::W06", 0..0, message).help(help));
+    } else if strange > STRANGE_SHOWN {
         let message = format!("{} more lines are not events", strange - STRANGE_SHOWN);
         builder.say(Diagnostic::note("trace::N02", 0..0, message));
     }
@@ -368,7 +373,9 @@ fn who(prefix: &[u8]) -> Option<(&[u8], i64, Option<i64>, bool)> {
     let digits = prefix.iter().rev().take_while(|b| b.is_ascii_digit()).count();
     let start = prefix.len() - digits;
     let pid = number(&prefix[start..])?;
-    match prefix[..start].last()? {
+    // perf without comm, which pads short ids alone.
+    let Some(before) = prefix[..start].last() else { return Some((b"", pid, None, true)) };
+    match before {
         b'-' if start >= 2 || start == 1 => Some((trim(&prefix[..start - 1]), pid, tgid, false)),
         b' ' | b'\t' => Some((trim(&prefix[..start]), pid, None, true)),
         b'/' => {
@@ -799,6 +806,36 @@ mod tests {
                 one(&format!("init 1 [000] 1.0: sched:x:\n{who} [000]   100.014020: sched:sched_switch: {switch}\n"));
             assert_eq!((r.comm(Pid(1)), r.records[0].current), ("init", None), "{who}");
         }
+    }
+
+    #[test]
+    fn perf_without_names() {
+        for line in ["29888 [000]", "   18 [000]", "29888/29889 [000]"] {
+            let pid = if line.contains("18") {
+                18
+            } else if line.contains('/') {
+                29_889
+            } else {
+                29_888
+            };
+            let waking = Event::SchedWaking { pid: Pid(7), prio: 120, target_cpu: CpuId(1), in_irq: false };
+            let fields = "sched:sched_waking: comm=a pid=7 prio=120 target_cpu=001";
+            check(&format!("{line} 52393.779656:       {fields}"), 52_393_779_656_000, 0, pid, waking);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood() {
+        let event = "app-5 [001] 2.0: sched_waking: comm=b pid=6 prio=120 target_cpu=001\n";
+        let said = |strange: usize| {
+            let mut b = Builder::default();
+            read((event.repeat(7) + &"5 on CPU 1\n".repeat(strange)).as_bytes(), 1, &mut b);
+            let last = b.finish("text").1.pop().expect("it says something");
+            (last.code, last.message)
+        };
+        assert_eq!(said(7), ("trace::N02", "2 more lines are not events".into()));
+        let most = "8 lines are not understood, which is most of them: 7 are events";
+        assert_eq!(said(8), ("trace::W06", most.into()));
     }
 
     #[test]
