@@ -84,6 +84,11 @@ pub fn read(bytes: &[u8]) -> Read {
 type Refused = Box<Diagnostic>;
 
 fn dispatch(bytes: &[u8], builder: &mut Builder) -> Result<String, Refused> {
+    // What is packed may be stored as it is, and then reads as text. A text has no such bytes.
+    let binary = |head: &[u8]| head.iter().any(|b| *b < b'\t');
+    if let Some(packed) = packed(bytes).filter(|_| binary(&bytes[..bytes.len().min(64)])) {
+        return Err(packed);
+    }
     match sniff(bytes) {
         Some(Format::Text) => {
             text::read(bytes, 1, builder);
@@ -130,14 +135,19 @@ const PACKED: [(&[u8], &str, &str); 4] = [
     (b"7z\xbc\xaf\x27\x1c", "7-Zip", "7z x FILE"),
 ];
 
+fn packed(bytes: &[u8]) -> Option<Refused> {
+    let (_, name, tool) = PACKED.iter().find(|(magic, ..)| bytes.starts_with(magic))?;
+    let help = format!("unpack it first: {tool}; gzip and zstd are taken off here");
+    Some(Box::new(Diagnostic::error("trace::E01", 0..0, format!("packed with {name}")).help(help)))
+}
+
 fn unknown(bytes: &[u8]) -> Refused {
     let message = match bytes.len() {
         0 => "the file is empty".into(),
         n => format!("{n} bytes in no known trace format"),
     };
-    if let Some((_, name, tool)) = PACKED.iter().find(|(magic, ..)| bytes.starts_with(magic)) {
-        let help = format!("unpack it first: {tool}; gzip and zstd are taken off here");
-        return Box::new(Diagnostic::error("trace::E01", 0..0, format!("packed with {name}")).help(help));
+    if let Some(packed) = packed(bytes) {
+        return packed;
     }
     if bytes.starts_with(b"PAR1") || bytes.starts_with(b"ARROW1") {
         let message = "a Parquet or Arrow table: they are written for data frames and not read back";
@@ -191,6 +201,10 @@ mod tests {
             (said(b"BZh91AY").message, said(b"PK\x03\x04..").message),
             ("packed with bzip2".into(), "packed with zip".into())
         );
+        // Not compressed, but put away.
+        let stored = [b"PK\x03\x04\x0a\0\0\0\0\0trace.txt".as_slice(), EVENT.repeat(50).as_bytes()].concat();
+        assert_eq!(said(&stored).message, "packed with zip");
+        check(format!("BZh91AY-101{}", &EVENT[11..]).as_bytes(), "ftrace text", 1, "");
     }
 
     #[test]
