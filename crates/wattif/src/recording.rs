@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use wattif_formats::archive::{self, Archive};
-use wattif_formats::trace;
+use wattif_formats::trace::{self, Read, Unpacked};
 use wattif_lab::infer::{self, Missing};
 use wattif_lab::metrics::{GroupReport, Metrics, RunReport};
 use wattif_lab::stats::{bca_mean, mean};
@@ -53,12 +53,16 @@ pub fn load(name: &str) -> Result<LoadedTrace, Error> {
             std::fs::read(path).map_err(|e| Error::file(path, e))?
         }
     };
-    let mut archive = Archive { trace: &bytes, ..Archive::default() };
-    if archive::is_archive(&bytes) {
-        let refused = |d| Error::Input(Findings { name: name.into(), text: "".into(), diagnostics: vec![d] });
-        archive = archive::read(&bytes).map_err(refused)?;
-    }
-    let read = trace::read(archive.trace);
+    let refused = |d| Error::Input(Findings { name: name.into(), text: "".into(), diagnostics: vec![d] });
+    let unpacked = Unpacked::of(&bytes).map_err(refused)?;
+    let mut archive = Archive::default();
+    let read = if archive::is_archive(&unpacked.bytes) {
+        archive = archive::read(&unpacked.bytes).map_err(refused)?;
+        let read = trace::read(archive.trace);
+        Read { diagnostics: [unpacked.diagnostics, read.diagnostics].concat(), ..read }
+    } else {
+        unpacked.read()
+    };
     let findings = Findings { name: name.into(), text: "".into(), diagnostics: read.diagnostics };
     let member = |of: &str, text: Option<&str>| text.map(|t| Source { name: format!("{name}/{of}"), text: t.into() });
     match read.recording {

@@ -37,6 +37,7 @@ mod wrap;
 mod writer;
 
 use build::Builder;
+use std::borrow::Cow;
 use wattif_model::check::Diagnostic;
 use wattif_model::trace::Recording;
 
@@ -65,17 +66,43 @@ enum Format {
 
 /// Read a trace in whatever format; gzip and zstd around it are taken off.
 pub fn read(bytes: &[u8]) -> Read {
-    let mut builder = Builder::default();
-    let done = wrap::unwrap(bytes, &mut builder).and_then(|bytes| dispatch(&wrap::utf8(bytes), &mut builder));
-    match done {
-        Ok(format) => {
-            let (recording, diagnostics) = builder.finish(format);
-            Read { recording: Some(recording), diagnostics }
-        }
-        Err(error) => {
-            let mut diagnostics = std::mem::take(&mut builder.findings);
-            diagnostics.insert(0, *error);
-            Read { recording: None, diagnostics }
+    match Unpacked::of(bytes) {
+        Ok(unpacked) => unpacked.read(),
+        Err(error) => Read { recording: None, diagnostics: vec![error] },
+    }
+}
+
+/// What gzip or zstd was taken off, if it was in one of them.
+#[derive(Clone, Debug)]
+pub struct Unpacked<'a> {
+    /// What was in it.
+    pub bytes: Cow<'a, [u8]>,
+    /// What there is to say about that.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Unpacked<'_> {
+    /// Takes off what is around a file.
+    pub fn of(bytes: &[u8]) -> Result<Unpacked<'_>, Diagnostic> {
+        let mut builder = Builder::default();
+        let bytes = wrap::unwrap(bytes, &mut builder).map_err(|error| *error)?;
+        Ok(Unpacked { bytes, diagnostics: builder.findings })
+    }
+
+    /// The trace that this is.
+    pub fn read(self) -> Read {
+        let mut builder = Builder::default();
+        builder.findings.extend(self.diagnostics);
+        match dispatch(&wrap::utf8(self.bytes), &mut builder) {
+            Ok(format) => {
+                let (recording, diagnostics) = builder.finish(format);
+                Read { recording: Some(recording), diagnostics }
+            }
+            Err(error) => {
+                let mut diagnostics = std::mem::take(&mut builder.findings);
+                diagnostics.insert(0, *error);
+                Read { recording: None, diagnostics }
+            }
         }
     }
 }
