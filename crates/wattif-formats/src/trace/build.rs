@@ -2,6 +2,7 @@
 
 use super::kinds::{INTS, Kind, Row, prios, since};
 use super::lives::{self, Deadlines, RENAMED, Renamed};
+use super::stamps::{SILENCE_NS, Stamps};
 use super::told::{self, Groups};
 use crate::words::quoted;
 use std::collections::HashMap;
@@ -48,6 +49,7 @@ pub(super) struct Builder {
     /// How far before all others the first stamp was, and the time that they span.
     early: Option<(Ns, Ns)>,
     last: u64,
+    stamps: Stamps,
     flags: bool,
     /// Nesting of interrupt events by CPU.
     in_irq: Vec<u32>,
@@ -183,8 +185,9 @@ impl Builder {
         }
     }
 
-    /// Stamps that go back in a stream that should ascend are counted.
+    /// The next stamp of a stream, of an event that is kept or not. Those that go back where they should ascend are counted.
     pub fn ascending(&mut self, at: u64) {
+        self.stamps.see(at);
         self.backwards += u64::from(at < self.last);
         self.last = at;
     }
@@ -383,7 +386,10 @@ impl Builder {
             }
         }
         recording.nr_cpus = recording.nr_cpus.max(cpus).min(CpuSet::MAX_CPUS);
-        recording.end = recording.records.last().map_or(Ns::ZERO, |r| r.at);
+        if let Some(last) = recording.records.last() {
+            let stamps = std::mem::take(&mut self.stamps);
+            recording.end = since(zero, stamps.last_after(zero + last.at.0)).max(last.at);
+        }
         recording.has_irq_flags = self.flags;
         for (pid, comm) in std::mem::take(&mut self.full_names) {
             if let Some(thread) = recording.threads.get_mut(&pid) {
@@ -471,10 +477,8 @@ fn in_order(records: &mut Vec<Record>) {
     *records = keys.into_iter().map(|(_, i)| records[i as usize]).collect();
 }
 
-/// Between events of one trace there is no hour of silence: stamps beyond one are damaged, or of another time. Those that the middle
-/// event is not among are dropped. How many.
+/// Stamps with silence before or after them. Those that the middle event is not among are dropped. How many.
 fn drop_strays(records: &mut Vec<Record>) -> u64 {
-    const SILENCE_NS: u64 = 3_600_000_000_000;
     let (before, middle) = (records.len(), records.len() / 2);
     let silence = |i: &usize| records[*i].at.since(records[*i - 1].at) > SILENCE_NS;
     let begin = (1..=middle).rev().take_while(|_| before > 0).find(silence).unwrap_or(0);

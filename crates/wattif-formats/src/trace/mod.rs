@@ -30,6 +30,7 @@ mod lives;
 pub mod markers;
 mod names;
 pub mod perfetto;
+mod stamps;
 mod text;
 pub mod text_write;
 mod told;

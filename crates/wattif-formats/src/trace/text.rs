@@ -838,6 +838,20 @@ mod tests {
         assert_eq!(said(8), ("trace::W06", most.into()));
     }
 
+    /// The trace goes on when the last event that is kept has come.
+    #[test]
+    fn until_the_last_stamp() {
+        let line = |at: &str, event: &str| format!("a-5 [001] {at}: {event}: comm=b pid=6 prio=120 target_cpu=001\n");
+        let end = |last: &str| {
+            let all = [line("2.0", "sched_waking"), line("2.5", "sched_waking"), line(last, "vendor_event")];
+            let r = one(&all.concat());
+            (r.end.0, r.records.len())
+        };
+        assert_eq!(end("3.25"), (1_250_000_000, 2));
+        assert_eq!(end("2.25"), (500_000_000, 2));
+        assert_eq!(end("9999.0"), (500_000_000, 2), "of another time");
+    }
+
     #[test]
     fn lines_that_are_no_events() {
         let mut b = Builder::default();
