@@ -1,13 +1,14 @@
 //! What all readers fill: events in the order of the file, names, what was skipped and what was lost.
 
-use super::kinds::{INTS, Kind, Row, prios, since};
+use super::kinds::{self, INTS, Kind, Row, prios, since};
 use super::lives::{self, Deadlines, RENAMED, Renamed};
 use super::stamps::{SILENCE_NS, Stamps};
 use super::told::{self, Groups};
 use crate::words::quoted;
 use std::collections::HashMap;
 use wattif_model::check::Diagnostic;
-use wattif_model::trace::{Event, Record, Recorded, RecordedThread, Recording};
+use wattif_model::kernel::version;
+use wattif_model::trace::{Event, PrevState, Record, Recorded, RecordedThread, Recording};
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
 /// Distinct names of unknown events that are counted one by one; the rest together.
@@ -53,6 +54,8 @@ pub(super) struct Builder {
     flags: bool,
     /// Nesting of interrupt events by CPU.
     in_irq: Vec<u32>,
+    /// Places among the records, as yet in the order of the file, of switches whose raw state may be "parked".
+    parked: Vec<usize>,
 }
 
 /// What can be the number of a thread.
@@ -128,6 +131,9 @@ impl Builder {
         };
         let cpu = named.filter(|&c| (0..CpuSet::MAX_CPUS as i64).contains(&c)).map_or(place.cpu, |c| c as u32);
         let current = place.current.map(Pid);
+        if kind == Kind::Switch && kinds::may_be_parked(ints[2]) {
+            self.parked.push(self.recording.records.len());
+        }
         if self.buffer != 0 || !self.of_buffer.is_empty() {
             self.of_buffer.resize(self.recording.records.len(), 0);
             self.of_buffer.push(self.buffer);
@@ -235,8 +241,21 @@ impl Builder {
             self.comm(pid, comm);
         }
     }
+    /// Threads that were parked, or had died: the release of the kernel, which may stand behind its events, says which.
+    fn settle_parked(&mut self) {
+        let parked = std::mem::take(&mut self.parked);
+        if !self.recording.release.as_deref().and_then(version).is_some_and(|v| v >= kinds::PARKED_SINCE) {
+            return;
+        }
+        for i in parked {
+            if let Recorded::Event(Event::SchedSwitch { prev_state, .. }) = &mut self.recording.records[i].event {
+                *prev_state = PrevState::Sleeping;
+            }
+        }
+    }
     /// Who runs, for records that do not say it: whoever was switched in last. Wake-ups while nobody runs come from interrupts.
     pub fn fill_current(&mut self) {
+        self.settle_parked();
         in_order(&mut self.recording.records);
         let cpus = self.recording.records.iter().map(|r| r.cpu.at() + 1).max().unwrap_or(0);
         let mut running: Vec<Option<Pid>> = vec![None; cpus];
@@ -363,6 +382,7 @@ impl Builder {
     pub fn finish(mut self, format: impl Into<String>) -> (Recording, Vec<Diagnostic>) {
         let Builder { ref mut recording, .. } = self;
         recording.format = format.into();
+        self.settle_parked();
         self.one_buffer_each();
         let Builder { ref mut recording, .. } = self;
         in_order(&mut recording.records);

@@ -171,6 +171,10 @@ pub(super) const TASK_INTERRUPTIBLE: i64 = 1;
 const TASK_UNINTERRUPTIBLE: i64 = 2;
 const EXIT_DEAD: i64 = 0x10;
 const EXIT_ZOMBIE: i64 = 0x20;
+/// "Parked" since [`PARKED_SINCE`], TASK_DEAD before.
+const PARKED: i64 = 0x40;
+/// The first kernel whose tracepoint has states of its own, not those of `task_struct`.
+pub(super) const PARKED_SINCE: (u32, u32) = (4, 14);
 
 /// The number a state has in `sched_switch`.
 pub(super) const fn state_bits(state: PrevState) -> i64 {
@@ -182,11 +186,17 @@ pub(super) const fn state_bits(state: PrevState) -> i64 {
     }
 }
 
-/// What a raw `prev_state` stands for. Bit 0x40 is TASK_DEAD of old kernels and "parked" of new ones; a file that prints
-/// letters says which, and [`letter_bits`] keeps them apart. All higher bits say how the thread was preempted.
+/// Does a raw `prev_state` stand for a dead thread of an old kernel, or a parked one of a new kernel?
+pub(super) const fn may_be_parked(bits: i64) -> bool {
+    bits & PARKED != 0 && bits & (EXIT_DEAD | EXIT_ZOMBIE | TASK_UNINTERRUPTIBLE) == 0
+}
+
+/// What a raw `prev_state` stands for. Bit 0x40 is TASK_DEAD of old kernels and "parked" of new ones: a file that prints
+/// letters says which, and [`letter_bits`] keeps them apart; so does the release, and [`may_be_parked`] is what it decides on. All
+/// higher bits say how the thread was preempted.
 pub(super) const fn state(bits: i64) -> PrevState {
     let low = bits & 0xff;
-    if low & (EXIT_DEAD | EXIT_ZOMBIE | 0x40) != 0 {
+    if low & (EXIT_DEAD | EXIT_ZOMBIE | PARKED) != 0 {
         PrevState::Dead
     } else if low & TASK_UNINTERRUPTIBLE != 0 {
         PrevState::DiskSleep

@@ -852,6 +852,21 @@ mod tests {
         assert_eq!(end("9999.0"), (500_000_000, 2), "of another time");
     }
 
+    /// 0x40 is a dead thread before Linux 4.14.
+    #[test]
+    fn raw_states_by_release() {
+        let raw = "prev_comm=a prev_pid=5 prev_prio=120 prev_state=64 next_comm=b next_pid=6 next_prio=120";
+        let line = format!("a-5 [001] 2.0: sched_switch: {raw}\n");
+        for (release, state) in [
+            ("", PrevState::Dead),
+            ("# os release : 4.9.270-perf\n", PrevState::Dead),
+            ("# os release : 4.14.190\n", PrevState::Sleeping),
+            ("# os release : 6.1.75-android14\n", PrevState::Sleeping),
+        ] {
+            check(&format!("{release}{line}"), 2_000_000_000, 1, 5, switch(5, state, 6));
+        }
+    }
+
     #[test]
     fn lines_that_are_no_events() {
         let mut b = Builder::default();

@@ -551,6 +551,23 @@ mod tests {
         assert_eq!(name(&[listed, one(0, 3_000, "new"), one(1, 2_000, "old")]), "new");
     }
 
+    /// The release may stand behind the events.
+    #[test]
+    fn parked_or_dead() {
+        let state = |release: &str, bits: u8| {
+            let events = switches(|m| m.bytes(1, &[9, 1]).bytes(2, &[0, bits]).bytes(3, &[5, 0]).bytes(4, &[120; 2]));
+            let system = message(|m| m.message(1, &message(|m| m.text(3, release))));
+            let r = read_packets(&[events, message(|m| m.message(packet::SYSTEM_INFO, &system))]);
+            match r.records[1].event {
+                Recorded::Event(Event::SchedSwitch { prev_state, .. }) => prev_state,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(state("6.1.75-android14", 0x40), PrevState::Sleeping);
+        assert_eq!(state("4.9.270", 0x40), PrevState::Dead);
+        assert_eq!(state("6.1.75-android14", 0x10), PrevState::Dead);
+    }
+
     #[test]
     fn losses_that_are_told() {
         let events = || switches(|m| m.bytes(1, &[9]).bytes(2, &[0]).bytes(3, &[1]).bytes(4, &[120]));
