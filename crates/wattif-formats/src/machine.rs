@@ -13,6 +13,8 @@ pub(crate) struct Machine {
     pub source: String,
     /// Ticks a second, where anything tells them.
     pub hz: Option<i64>,
+    /// The kernel's numbers of its CPUs, where it has others.
+    pub kernel_cpus: Vec<u32>,
     pub domains: Vec<Domain>,
     pub clusters: Vec<Cluster>,
     /// Lists of CPUs.
@@ -106,6 +108,13 @@ impl Machine {
             Some(hz) => writeln!(out, "hz    = {hz}"),
             None => writeln!(out, "hz    = 250  # assumed: nothing tells it"),
         };
+        if !self.kernel_cpus.is_empty() {
+            let _ = writeln!(
+                out,
+                "kernel_cpus = \"{}\"  # of CPUs 0, 1, … here: traces have these numbers",
+                list(&self.kernel_cpus)
+            );
+        }
         let lines: Vec<String> = self.trust.iter().map(|t| format!("  {},\n", text(t))).collect();
         let _ = writeln!(out, "trust = [\n{}]", lines.concat());
         if self.cores.iter().any(|c| c.len() > 1) {

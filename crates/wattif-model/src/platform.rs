@@ -69,6 +69,10 @@ pub struct Platform {
     /// The kernel is not told that capacities differ and takes every CPU for 1024, as on hybrid x86 machines.
     #[serde(default, skip_serializing_if = "is_default")]
     pub capacity_untold: bool,
+    /// The kernel's numbers of its CPUs, in order, where they are not 0, 1, …: others are offline. Traces of the machine have these,
+    /// and nothing else reads them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kernel_cpus: CpuSet,
 }
 
 /// A logical CPU.

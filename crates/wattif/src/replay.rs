@@ -14,7 +14,7 @@ use wattif_lab::metrics::RunReport;
 use wattif_model::kernel::KernelSpec;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
-use wattif_model::trace::{Event, Record, Recorded, Recording};
+use wattif_model::trace::{Event, Recording};
 use wattif_model::workload::Policy;
 use wattif_model::{Ns, Pid};
 
@@ -62,8 +62,9 @@ pub struct Looked {
 
 /// Read a trace and its figures; without a platform, CPUs are taken as equal.
 pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Result<Looked, Error> {
-    let loaded = recording::load(name)?;
+    let mut loaded = recording::load(name)?;
     let known = platform.is_some() || loaded.platform.is_some();
+    let of = platform;
     let platform = match (platform, &loaded.platform) {
         (Some(name), _) => load::platform(name, settings)?.value,
         (None, Some(own)) => load::platform_of(own.clone(), settings)?.value,
@@ -75,6 +76,15 @@ pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Resul
             }
         },
     };
+    let own = loaded.platform.is_some() && of.is_none();
+    let placed = loaded.recording.renumber(&platform.kernel_cpus);
+    if own && !placed && !platform.kernel_cpus.is_empty() {
+        let (cpus, kernel_cpus) = (loaded.recording.cpus(), &platform.kernel_cpus);
+        return Err(Error::Usage(format!(
+            "the events of {name} are of CPUs {cpus}, or name others; its platform has CPUs {kernel_cpus} of that kernel: some came \
+             or went while it was recorded"
+        )));
+    }
     let cpus = cpus_of(&loaded.recording);
     if cpus > platform.nr_cpus() {
         return Err(Error::Usage(format!(
@@ -87,13 +97,9 @@ pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Resul
     Ok(Looked { loaded, platform, known, report, missing })
 }
 
-/// One more than the highest CPU with events; files also count those that were offline.
+/// One more than the highest CPU with events.
 pub(crate) fn cpus_of(recording: &Recording) -> usize {
-    let highest = |r: &Record| match r.event {
-        Recorded::CpuFrequency { cpu, .. } => r.cpu.max(cpu).at() + 1,
-        _ => r.cpu.at() + 1,
-    };
-    recording.records.iter().map(highest).max().unwrap_or(0)
+    recording.cpus().iter().last().map_or(0, |cpu| cpu.at() + 1)
 }
 
 /// A trace under other kernels.
@@ -363,7 +369,7 @@ impl Looked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattif_model::trace::{Event, RecordedThread};
+    use wattif_model::trace::{Event, Record, Recorded, RecordedThread};
     use wattif_model::{CpuId, Pid};
 
     #[test]

@@ -701,6 +701,65 @@ fn energy_of_a_recording_is_that_of_the_run() {
     }
 }
 
+/// A machine with a CPU that is offline: its traces have the kernel's numbers, a platform counts without gaps. Packed by gzip as well.
+#[test]
+fn an_archive_of_a_machine_with_a_hole() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = [("online", "0,2-3"), ("present", "0-3"), ("cpu0/cpu_capacity", "400")];
+    let files = files.into_iter().map(|(name, text)| (name.to_string(), text));
+    for (name, text) in files.chain([2, 3].map(|cpu| (format!("cpu{cpu}/cpu_capacity"), "1024"))) {
+        let path = dir.path().join("m/sys/devices/system/cpu").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let wattif = |args: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_wattif")).current_dir(dir.path()).args(args).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+    };
+    let (_, platform, said) = wattif(&["import", "platform", "--sysfs", "m"]);
+    assert!(platform.contains("kernel_cpus = \"0,2-3\""), "{platform}");
+    assert!(said.contains("CPUs 1 are offline and left out; CPU 2 becomes CPU 1"), "{said}");
+    let switch = |cpu: u32, at: &str, prev: u32, next: u32| {
+        format!(
+            "x-{prev} [00{cpu}] d..2. {at}: sched_switch: prev_comm=x prev_pid={prev} prev_prio=120 prev_state=S ==> \
+             next_comm=x next_pid={next} next_prio=120\n"
+        )
+    };
+    let trace = |cpu| switch(cpu, "1.0", 0, 7) + &switch(cpu, "1.4", 7, 0) + &switch(0, "1.5", 0, 8);
+    let archive = |cpu: u32| {
+        let (text, trace) = (platform.as_bytes(), trace(cpu));
+        let member = |name: &str, bytes: &[u8], last: bool| {
+            let size = bytes.len() as u64;
+            [&archive::header(name, size)[..], bytes, &archive::padding(size, last)].concat()
+        };
+        [member("platform.toml", text, false), member("trace.txt", trace.as_bytes(), true)].concat()
+    };
+    std::fs::write(dir.path().join("p.toml"), &platform).unwrap();
+    std::fs::write(dir.path().join("t.txt"), trace(3)).unwrap();
+    std::fs::write(dir.path().join("a.tar"), archive(3)).unwrap();
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gz, &archive(3)).unwrap();
+    std::fs::write(dir.path().join("a.tar.gz"), gz.finish().unwrap()).unwrap();
+    for args in [&["a.tar"][..], &["a.tar.gz"], &["t.txt", "-p", "p.toml"]] {
+        let (code, json, said) = wattif(&[&["replay", "--as-recorded", "--json"], args].concat());
+        assert_eq!(code, Some(0), "{args:?}: {said}");
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let thread = json["tasks"].as_array().unwrap().iter().find(|t| t["pid"] == 7).unwrap();
+        let seconds = |v: &serde_json::Value| (v.as_f64().unwrap() * 10.0).round() / 10.0;
+        assert_eq!((json["recording"]["cpus"].as_u64(), seconds(&thread["runtime_s"])), (Some(3), 0.4), "{args:?}");
+        // At the speed of a large CPU.
+        assert_eq!(seconds(&thread["work_s"]), 0.4, "{args:?}");
+    }
+    // What came or went meanwhile has no place.
+    std::fs::write(dir.path().join("b.tar"), archive(1)).unwrap();
+    let (code, _, said) = wattif(&["replay", "--as-recorded", "b.tar"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("the events of b.tar are of CPUs 0-1, or name others; its platform has CPUs 0,2-3"),
+        "{said}"
+    );
+}
+
 #[test]
 fn interest_of_tracepoints_has_no_decisions() {
     assert!(!Detail::Tracepoints.interest().wants(Interest::DECISIONS));

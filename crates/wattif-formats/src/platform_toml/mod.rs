@@ -3,6 +3,7 @@
 //! ```toml
 //! name = "board"                    # title, hz (250), timer_slack_us (50), calibration_cpu (0), trust: optional
 //! capacity_untold = false           # true: the kernel takes every CPU for 1024 (hybrid x86)
+//! kernel_cpus = "0-3,6-9"           # the kernel's numbers of CPUs 0, 1, … here, as traces have them; default: the same
 //! smt_share = [1024, 640]           # throughput of each of 1, 2, … busy threads of a core, 1024ths; default [1024]
 //!
 //! [power]                           # absent: unknown, no energy is reported
@@ -129,6 +130,7 @@ const ROOT: &[&str] = &[
     "calibration_cpu",
     "smt_share",
     "capacity_untold",
+    "kernel_cpus",
     "trust",
     "power",
     "topology",
@@ -197,6 +199,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
     let cpus = machine::cpus(&domains, &clusters, root.table("topology", report), report)?;
     let calibration = root.int("calibration_cpu", 0..=cpus.len() as i64 - 1, report).unwrap_or(0);
     let capacity_untold = root.boolean("capacity_untold", report).unwrap_or(false);
+    let kernel_cpus = kernel_cpus(&mut root, cpus.len(), report);
     let timer_slack_ns = machine::time(&mut root, "timer_slack", report).unwrap_or(50_000);
     let platform = Platform {
         name,
@@ -210,12 +213,24 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
         calibration_cpu: CpuId(calibration as u32),
         trust: machine::texts(&mut root, "trust", report),
         capacity_untold,
+        kernel_cpus,
         domains: domains.into_iter().map(|d| d.domain).collect(),
         clusters: clusters.into_iter().map(|c| c.cluster).collect(),
         cpus,
     };
     root.finish(ROOT, report);
     Some(platform)
+}
+
+/// A number for each CPU; none where all are the same.
+fn kernel_cpus(root: &mut Table, nr_cpus: usize, report: &mut Report) -> CpuSet {
+    let Some(node) = root.take("kernel_cpus") else { return CpuSet::default() };
+    let Some(numbers) = cpulist::read(&node, report) else { return CpuSet::default() };
+    if numbers.len() != nr_cpus {
+        let message = format!("kernel_cpus are {numbers}, which is {}: the platform has {nr_cpus} CPUs", numbers.len());
+        report.error(CONTRADICTION, node.span, message);
+    }
+    if numbers == CpuSet::first(nr_cpus) { CpuSet::default() } else { numbers }
 }
 
 fn power(mut table: Table, report: &mut Report) -> PowerModel {

@@ -114,6 +114,18 @@ fn clusters_and_preferences() {
     check("core = \"big\"", "priority = -1", "E05");
 }
 
+/// Of a machine with CPUs that are offline.
+#[test]
+fn numbers_of_the_kernel() {
+    let with = |list: &str| BOARD.replace("smt_share", &format!("kernel_cpus = {list}\nsmt_share"));
+    let numbers = |list: &str| read(&with(list), &[]).kernel_cpus.to_string();
+    assert_eq!(numbers("\"0,2-3,9\""), "0,2-3,9");
+    assert_eq!(read(&with("\"0-3\""), &[]), read(BOARD, &[]), "the same numbers are no news");
+    check("smt_share", "kernel_cpus = \"0,2\"\nsmt_share", "E07");
+    check("smt_share", "kernel_cpus = \"0,0,2-3\"\nsmt_share", "E07");
+    check("smt_share", "kernel_cpus = \"none\"\nsmt_share", "E05");
+}
+
 /// Found behind the setting, not at the line of the file that it replaces.
 #[test]
 fn overrides_are_named_by_what_they_bring_about() {

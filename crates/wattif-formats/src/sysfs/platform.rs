@@ -29,6 +29,7 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
         name: name.into(),
         title: model.map_or_else(|| name.into(), |m| m.trim_matches(['\0', '\n', ' ']).to_string()),
         source: "its /sys".into(),
+        kernel_cpus: if place.iter().any(|(cpu, place)| cpu != place) { cpus.clone() } else { Vec::new() },
         hz: config(files, release(files).as_deref()).and_then(|config| ticks(&config)),
         ..Machine::default()
     };
@@ -393,7 +394,6 @@ mod tests {
     }
 
     #[test]
-    #[test]
     fn the_energy_model_of_old_kernels() {
         let files = |path: &str| -> Option<String> {
             let text = match path {
@@ -417,6 +417,7 @@ mod tests {
         assert_eq!(parsed.platform.expect("it is valid").domains[0].power.busy_uw, [5_000, 12_000]);
     }
 
+    #[test]
     fn the_energy_model_of_a_clock_whose_first_cpu_is_offline() {
         let files = |path: &str| -> Option<String> {
             let text = match path {
@@ -660,6 +661,7 @@ mod tests {
         let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
         let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
         assert_eq!(p.cpus.iter().map(|c| c.capacity).collect::<Vec<_>>(), [400, 400]);
+        assert_eq!(p.kernel_cpus.to_string(), "0,2");
         let disabled: Vec<Vec<bool>> = p.clusters.iter().map(|c| c.idle.iter().map(|s| s.disabled).collect()).collect();
         assert_eq!(disabled, [[false, true], [false, false]]);
     }

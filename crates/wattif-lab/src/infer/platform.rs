@@ -60,6 +60,7 @@ pub fn platform(recording: &Recording) -> Platform {
         timer_slack_ns: 50_000,
         calibration_cpu: CpuId(0),
         capacity_untold: false,
+        kernel_cpus: CpuSet::default(),
         trust: vec![
             "made from the trace: CPUs taken as equal, one cluster, frequencies and idle states as seen".into(),
             "a platform of the machine (-p) is needed for capacities, latencies of idle states and energy".into(),

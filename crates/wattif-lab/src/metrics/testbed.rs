@@ -37,6 +37,7 @@ pub fn platform() -> Platform {
         calibration_cpu: CpuId(0),
         trust: vec![],
         capacity_untold: false,
+        kernel_cpus: CpuSet::default(),
     }
 }
 

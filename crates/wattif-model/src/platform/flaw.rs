@@ -23,6 +23,9 @@ impl Platform {
         self.topology()?;
         each("domain", &self.domains, |d| self.domain(d))?;
         each("cluster", &self.clusters, cluster)?;
+        if !self.kernel_cpus.is_empty() && self.kernel_cpus.len() != self.nr_cpus() {
+            return Err(format!("kernel_cpus are {}, and there are {} CPUs", self.kernel_cpus, self.nr_cpus()));
+        }
         range("calibration_cpu", self.calibration_cpu.at(), 0..=self.nr_cpus() - 1)?;
         range("hz", self.hz, HZ)?;
         range("number of smt_share", self.smt_share.len(), 1..=CpuSet::MAX_CPUS)?;

@@ -343,6 +343,19 @@ pub enum Event {
 }
 
 impl Event {
+    /// The CPUs that it names.
+    pub(super) fn cpus_mut(&mut self) -> [Option<&mut CpuId>; 4] {
+        match self {
+            Event::SchedWaking { target_cpu, .. }
+            | Event::SchedWakeup { target_cpu, .. }
+            | Event::SchedWakeupNew { target_cpu, .. } => [Some(target_cpu), None, None, None],
+            Event::SchedMigrateTask { orig_cpu, dest_cpu, .. } => [Some(orig_cpu), Some(dest_cpu), None, None],
+            Event::Placement(p) => [&mut p.prev_cpu, &mut p.this_cpu, &mut p.target, &mut p.cpu].map(Some),
+            Event::Balance(b) => [Some(&mut b.dst_cpu), Some(&mut b.src_cpu), None, None],
+            _ => [None, None, None, None],
+        }
+    }
+
     /// `state` of a `cpu_idle` exit.
     pub const IDLE_EXIT: u32 = u32::MAX;
 }

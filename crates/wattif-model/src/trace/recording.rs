@@ -126,12 +126,55 @@ impl Recording {
         }
         counts
     }
+    /// CPUs with events; files also count those that were offline.
+    pub fn cpus(&self) -> CpuSet {
+        let mut cpus = CpuSet::default();
+        for r in &self.records {
+            cpus.insert(r.cpu);
+            if let Recorded::CpuFrequency { cpu, .. } = r.event {
+                cpus.insert(cpu);
+            }
+        }
+        cpus
+    }
+    /// Gives each CPU its place among `numbers` for its number. Nothing changes where events are of, or name, a CPU that is not
+    /// among them: whether it is so.
+    pub fn renumber(&mut self, numbers: &CpuSet) -> bool {
+        let Some(last) = numbers.iter().last() else { return false };
+        let mut places = vec![None; last.at() + 1];
+        numbers.iter().zip(0..).for_each(|(number, place)| places[number.at()] = Some(CpuId(place)));
+        let place = |cpu: CpuId| places.get(cpu.at()).copied().flatten();
+        if !self
+            .records
+            .iter()
+            .all(|r| Record::cpus_mut(&mut r.clone()).into_iter().flatten().all(|c| place(*c).is_some()))
+        {
+            return false;
+        }
+        for cpu in self.records.iter_mut().flat_map(Record::cpus_mut).flatten() {
+            *cpu = place(*cpu).unwrap_or(*cpu);
+        }
+        self.nr_cpus = numbers.len();
+        true
+    }
     /// Name of a thread.
     pub fn comm(&self, pid: Pid) -> &str {
         match pid.0 {
             0 => "<idle>",
             _ => self.threads.get(&pid.0).map_or("<...>", |t| t.comm.as_str()),
         }
+    }
+}
+
+impl Record {
+    /// That it is of, and those that it names.
+    fn cpus_mut(&mut self) -> [Option<&mut CpuId>; 5] {
+        let [a, b, c, d] = match &mut self.event {
+            Recorded::Event(event) => event.cpus_mut(),
+            Recorded::CpuFrequency { cpu, .. } => [Some(cpu), None, None, None],
+            Recorded::Irq { .. } => [None, None, None, None],
+        };
+        [Some(&mut self.cpu), a, b, c, d]
     }
 }
 
@@ -254,5 +297,33 @@ impl Observer for Recorder {
     }
     fn finish(&mut self, end: Ns) {
         self.recording.end = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_numbers_of_cpus() {
+        let record = |cpu, event| Record { at: Ns(1), cpu: CpuId(cpu), current: None, event };
+        let moved = |orig, dest| {
+            let (orig_cpu, dest_cpu) = (CpuId(orig), CpuId(dest));
+            Recorded::Event(Event::SchedMigrateTask { pid: Pid(7), prio: 120, orig_cpu, dest_cpu })
+        };
+        let clock = |cpu| Recorded::CpuFrequency { cpu: CpuId(cpu), khz: 1 };
+        let of = |records| Recording { nr_cpus: 10, records, ..Recording::default() };
+        let numbers: CpuSet = [0, 2, 9].map(CpuId).into_iter().collect();
+        let mut r = of(vec![record(2, moved(9, 0)), record(0, clock(9))]);
+        assert_eq!(r.cpus(), numbers);
+        assert!(r.renumber(&numbers));
+        let expect = of(vec![record(1, moved(2, 0)), record(0, clock(2))]);
+        assert_eq!(r, Recording { nr_cpus: 3, ..expect });
+        for other in [record(1, moved(0, 2)), record(0, moved(0, 1)), record(0, clock(64)), record(300, clock(0))] {
+            let mut r = of(vec![record(2, clock(2)), other]);
+            let before = r.clone();
+            assert!(!r.renumber(&numbers) && r == before, "{other:?}");
+        }
+        assert!(!of(vec![]).renumber(&CpuSet::default()));
     }
 }

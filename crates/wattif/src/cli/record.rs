@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wattif_formats::{archive, platform_toml, sysfs};
+use wattif_model::CpuSet;
 use wattif_model::check::Severity;
 use wattif_model::trace::Recording;
 
@@ -97,7 +98,7 @@ fn is_of_here(name: &str, recording: &Recording, platform: Option<&str>) -> bool
         release: super::import::below(Path::new("/"), "proc/sys/kernel/osrelease"),
         // Since Linux 6.1.
         machine: super::import::below(Path::new("/"), "proc/sys/kernel/arch"),
-        cpus: platform.map(|p| p.nr_cpus()),
+        cpus: platform.map(|p| if p.kernel_cpus.is_empty() { CpuSet::first(p.nr_cpus()) } else { p.kernel_cpus }),
     };
     let other = here.other(recording);
     if !other.is_empty() {
@@ -115,7 +116,8 @@ fn is_of_here(name: &str, recording: &Recording, platform: Option<&str>) -> bool
 struct Here {
     release: Option<String>,
     machine: Option<String>,
-    cpus: Option<usize>,
+    /// As the kernel numbers them.
+    cpus: Option<CpuSet>,
 }
 
 impl Here {
@@ -136,14 +138,15 @@ impl Here {
         }
         // A trace.dat counts all CPUs, other traces those with events.
         let counted = of.format.starts_with("trace.dat").then_some(of.nr_cpus);
-        match self.cpus {
-            Some(nr) if cpus_of(of) > nr => {
-                all.push(format!("it has events of {} CPUs, this machine has {nr}", cpus_of(of)));
-            }
-            Some(nr) if counted.is_some_and(|of| of < nr) => {
-                all.push(format!("its machine has {} CPUs, this one has {nr}", of.nr_cpus));
-            }
-            _ => {}
+        let Some(here) = &self.cpus else { return all };
+        let seen = of.cpus();
+        if seen.iter().any(|cpu| !here.contains(cpu)) {
+            all.push(match *here == CpuSet::first(here.len()) {
+                true => format!("it has events of {} CPUs, this machine has {}", cpus_of(of), here.len()),
+                false => format!("it has events of CPUs {seen}, this machine has CPUs {here}"),
+            });
+        } else if counted.is_some_and(|of| of < here.len()) {
+            all.push(format!("its machine has {} CPUs, this one has {}", of.nr_cpus, here.len()));
         }
         all
     }
@@ -245,4 +248,26 @@ fn pack(
     std::io::copy(&mut from, &mut file).map_err(failed)?;
     file.write_all(&archive::padding(size, true)).map_err(failed)?;
     file.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CPUs that are offline have no events, and a platform is without them.
+    #[test]
+    fn cpus_of_another_machine() {
+        use wattif_model::trace::{Record, Recorded};
+        use wattif_model::{CpuId, Ns};
+        let set = |cpus: &[u32]| cpus.iter().map(|cpu| CpuId(*cpu)).collect::<CpuSet>();
+        let other = |here: &[u32], seen: &[u32]| {
+            let of =
+                |cpu: &u32| Record { at: Ns(1), cpu: CpuId(*cpu), current: None, event: Recorded::Irq { enter: true } };
+            let recording = Recording { records: seen.iter().map(of).collect(), ..Recording::default() };
+            Here { release: None, machine: None, cpus: Some(set(here)) }.other(&recording).join("; ")
+        };
+        assert_eq!(other(&[0, 2, 3], &[0, 3]), "");
+        assert_eq!(other(&[0, 2, 3], &[0, 1]), "it has events of CPUs 0-1, this machine has CPUs 0,2-3");
+        assert_eq!(other(&[0, 1, 2], &[0, 3]), "it has events of 4 CPUs, this machine has 3");
+    }
 }

@@ -131,6 +131,7 @@ fn platform(facts: &Facts) -> Result<Platform, String> {
         calibration_cpu: CpuId(fastest as u32),
         trust: vec!["the machine is defined, not measured; path lengths are means of the recordings".into()],
         capacity_untold: false,
+        kernel_cpus: CpuSet::default(),
         cpus,
     })
 }
