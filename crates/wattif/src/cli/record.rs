@@ -32,6 +32,9 @@ const EVENTS: [&str; 13] = [
     "power:cpu_idle_miss",
 ];
 
+/// Buffer per CPU unless another is asked for, kB.
+const BUFFER_KB: u32 = 20_000;
+
 /// Record a command on this Linux machine with trace-cmd: one archive of the trace, the platform and the kernel profile, which
 /// `wattif replay` takes.
 #[derive(Debug, clap::Args)]
@@ -48,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "TRACE", conflicts_with = "command")]
     trace: Option<String>,
     /// Buffer per CPU, kB.
-    #[arg(long, value_name = "KB", default_value_t = 20_000)]
+    #[arg(long, value_name = "KB", default_value_t = BUFFER_KB)]
     buffer_kb: u32,
     /// The command and its arguments.
     #[arg(required_unless_present = "trace", last = true, value_name = "COMMAND")]
@@ -172,7 +175,7 @@ fn record(args: &Args, folder: &Path) -> Result<PathBuf, Error> {
             return Err(Error::Usage(format!(
                 "trace-cmd is not installed; install it and try again:\n  apt-get install trace-cmd    (Debian, Ubuntu)\n  \
                  dnf install trace-cmd        (Fedora)\n{}",
-                by_hand(args, &words(Path::new("trace.dat")))
+                Tracing::here().instead(args, &words(Path::new("trace.dat")))
             )));
         }
         Err(e) => return Err(Error::file("trace-cmd", e)),
@@ -183,31 +186,60 @@ fn record(args: &Args, folder: &Path) -> Result<PathBuf, Error> {
         true => output::note(&format!("warning: trace-cmd ended with {done}; its trace is taken")),
         false => {
             let said = if done.success() { "wrote no trace" } else { "could not record" };
-            let by_hand = by_hand(args, &words(Path::new("trace.dat")));
-            return Err(Error::Usage(format!("trace-cmd {said} ({done})\n{by_hand}")));
+            let instead = Tracing::here().instead(args, &words(Path::new("trace.dat")));
+            return Err(Error::Usage(format!("trace-cmd {said} ({done})\n{instead}")));
         }
     }
     Ok(trace)
 }
 
-/// What to run where this process may not.
-fn by_hand(args: &Args, words: &[String]) -> String {
-    let quoted: Vec<String> = words.iter().map(|w| quote(w)).collect();
-    let installed = Command::new("trace-cmd").arg("--version").output().is_ok();
-    let refused = |e: std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
-    let may_not = File::options().write(true).open("/sys/kernel/tracing/tracing_on").is_err_and(refused);
-    let why = match (Path::new("/sys/kernel/tracing").exists(), root()) {
-        (false, _) => {
-            "there is no /sys/kernel/tracing here: a kernel with CONFIG_FTRACE is needed, outside of containers"
+/// Whether this process may trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tracing {
+    /// There is nothing to trace with.
+    Absent,
+    /// Root may not, as in a container.
+    Refused,
+    /// It is for root alone.
+    ForRoot,
+    /// As far as it shows.
+    Allowed,
+}
+
+impl Tracing {
+    fn here() -> Tracing {
+        let refused = |e: std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
+        let may_not = || File::options().write(true).open("/sys/kernel/tracing/tracing_on").is_err_and(refused);
+        match Path::new("/sys/kernel/tracing").exists() {
+            false => Tracing::Absent,
+            true if !root() => Tracing::ForRoot,
+            true if may_not() => Tracing::Refused,
+            true => Tracing::Allowed,
         }
-        (true, true) if installed && may_not => {
-            "root of a container may not trace: run this as root on the machine itself"
-        }
-        (true, true) => "or by hand:",
-        (true, false) => "or by hand, as tracing is for root:",
-    };
-    let archive = quote(&args.output.display().to_string());
-    format!("{why}\n  sudo trace-cmd {}\n  wattif record -o {archive} --trace trace.dat", quoted.join(" "))
+    }
+
+    /// What to run instead.
+    fn instead(self, args: &Args, words: &[String]) -> String {
+        let quoted = |words: &[String]| words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ");
+        let archive = quote(&args.output.display().to_string());
+        let why = match self {
+            Tracing::Absent => {
+                "there is no /sys/kernel/tracing here: a kernel with CONFIG_FTRACE is needed, outside of containers"
+                    .into()
+            }
+            Tracing::Refused => "root of a container may not trace: run this as root on the machine itself".into(),
+            Tracing::ForRoot => {
+                let buffer = match args.buffer_kb {
+                    BUFFER_KB => String::new(),
+                    kb => format!(" --buffer-kb {kb}"),
+                };
+                let command = quoted(&args.command);
+                format!("tracing is for root:\n  sudo wattif record -o {archive}{buffer} -- {command}\nor by hand:")
+            }
+            Tracing::Allowed => "to record by hand:".into(),
+        };
+        format!("{why}\n  sudo trace-cmd {}\n  wattif record -o {archive} --trace trace.dat", quoted(words))
+    }
 }
 
 fn root() -> bool {
@@ -269,5 +301,28 @@ mod tests {
         assert_eq!(other(&[0, 2, 3], &[0, 3]), "");
         assert_eq!(other(&[0, 2, 3], &[0, 1]), "it has events of CPUs 0-1, this machine has CPUs 0,2-3");
         assert_eq!(other(&[0, 1, 2], &[0, 3]), "it has events of 4 CPUs, this machine has 3");
+    }
+
+    #[test]
+    fn what_to_run_instead() {
+        let args = |buffer_kb| Args {
+            output: "a run.tar".into(),
+            trace: None,
+            buffer_kb,
+            command: ["sleep", "1 s"].map(String::from).into(),
+        };
+        let words = ["record", "-o", "trace.dat", "sleep", "1 s"].map(String::from);
+        let told = |tracing: Tracing| tracing.instead(&args(BUFFER_KB), &words);
+        let by_hand =
+            "\n  sudo trace-cmd record -o trace.dat sleep '1 s'\n  wattif record -o 'a run.tar' --trace trace.dat";
+        let all = [Tracing::Absent, Tracing::Refused, Tracing::ForRoot, Tracing::Allowed].map(told);
+        for told in &all {
+            assert!(told.ends_with(by_hand) && !told.starts_with("or"), "{told}");
+        }
+        assert_eq!(all[3].strip_suffix(by_hand), Some("to record by hand:"));
+        let sudo = "tracing is for root:\n  sudo wattif record -o 'a run.tar' -- sleep '1 s'\nor by hand:";
+        assert_eq!(all[2].strip_suffix(by_hand), Some(sudo));
+        let larger = Tracing::ForRoot.instead(&args(40_000), &words);
+        assert!(larger.contains("-o 'a run.tar' --buffer-kb 40000 -- sleep"), "{larger}");
     }
 }
