@@ -234,7 +234,7 @@ enum Figure {
 
 fn figure(report: &RunReport, figure: Figure) -> f64 {
     match figure {
-        Figure::Slices => report.metrics.slices as f64,
+        Figure::Slices => report.metrics.slices.unwrap() as f64,
         Figure::Residency(state) => {
             let s: f64 =
                 report.cpus.iter().flat_map(|c| &c.idle).filter(|i| i.name == state).map(|i| i.residency_s).sum();

@@ -216,7 +216,7 @@ pub(super) mod tests {
     pub fn report(mean: f64) -> RunReport {
         let mut r = RunReport::default();
         r.metrics.wu_lat_us = Summary { count: 10, mean, p99: 2.0 * mean, max: 3.0 * mean, ..Summary::default() };
-        r.metrics.migrations = 7;
+        (r.metrics.migrations, r.metrics.slices) = (Some(7), Some(0));
         r
     }
 
@@ -273,7 +273,7 @@ pub(super) mod tests {
     fn verdicts() {
         let of = |mean: f64, slices| {
             let mut r = report(mean);
-            r.metrics.slices = slices;
+            r.metrics.slices = Some(slices);
             r
         };
         let runs: [Vec<RunReport>; 2] = [100, 200].map(|slices| {

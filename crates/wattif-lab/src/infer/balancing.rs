@@ -30,7 +30,7 @@ mod tests {
             let recording = Recording { records: events.iter().map(record).collect(), ..Recording::default() };
             let mut metrics = Metrics::for_trace(&testbed::platform(), &[]);
             super::super::play(&recording, &testbed::platform(), &mut metrics);
-            let b = metrics.into_report().metrics.balance;
+            let b = metrics.into_report().metrics.balance.expect("it is there");
             (b.passes, b.moved, b.cost_s.is_some(), no_passes(&recording).is_some())
         };
         assert_eq!(figures(&[testbed::waking(7)]), (None, None, false, true));

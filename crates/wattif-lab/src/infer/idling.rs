@@ -36,7 +36,7 @@ pub(super) struct First {
     pub(super) asleep: Option<bool>,
     pub(super) until: Ns,
     /// It has `cpu_idle` events.
-    told: bool,
+    pub(super) told: bool,
 }
 
 /// How each CPU of `platform` begins.

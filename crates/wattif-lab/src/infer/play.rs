@@ -30,6 +30,9 @@ impl Missing {
     }
 }
 
+/// Figures of idle periods that no tracepoint of the kernel tells enough for.
+const ENDED: &str = "idle_wakeups, oracle";
+
 /// What `recording` cannot say on `platform`.
 pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool) -> Vec<Missing> {
     let counts = recording.counts();
@@ -41,18 +44,17 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
         }
     };
     let none = !has("sched_switch");
-    say(none, "run times, CPU shares, slices, wake-up latency", "no sched_switch events", false);
+    say(none, "run times, CPU shares, slices, balance, wake-up latency", "no sched_switch events", false);
+    let moves = has("sched_migrate_task");
+    say(none && !moves, "migrations", "no sched_migrate_task or sched_switch events", false);
     let wakeups = has("sched_wakeup");
     say(!none && !has("sched_waking") && wakeups, "wake-up latency", "no sched_waking events: from sched_wakeup", true);
     say(!none && !has("sched_waking") && !wakeups, "wake-up latency", "no sched_waking events", false);
     say(!wakeups && has("sched_waking"), "activations", "no sched_wakeup events: from sched_waking", true);
     say(!none && !has("sched_waking") && !wakeups, "activations", "no sched_wakeup events", false);
-    say(
-        !none && !has("sched_migrate_task"),
-        "migrations",
-        "no sched_migrate_task events: from where threads run",
-        true,
-    );
+    let woken = has("sched_waking") || wakeups;
+    say(!none && !woken, "balance", "no sched_waking or sched_wakeup events: threads count when they run", true);
+    say(!none && !moves, "migrations", "no sched_migrate_task events: from where threads run", true);
     let idle = has("cpu_idle");
     say(!idle, "residencies of idle states, idle accuracy", "no cpu_idle events", false);
     say(idle && !platform_known, "idle accuracy", "the idle states' target residencies are not known (-p)", false);
@@ -62,7 +64,14 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     say(!frequency, "frequencies", "no cpu_frequency events", false);
     let power = platform.power.unit != PowerUnit::Unknown;
     say(!power, "energy", "the platform has no powers (-p)", false);
-    say(power && !(idle && frequency), "energy", "no cpu_idle or cpu_frequency events", false);
+    let absent = match (idle, frequency) {
+        (false, false) => "no cpu_idle and no cpu_frequency events",
+        (false, true) => "no cpu_idle events",
+        (true, _) => "no cpu_frequency events",
+    };
+    say(power && !(idle && frequency), "energy", absent, false);
+    let periods = recording.records.iter().any(|r| matches!(r.event(), Some(Event::IdlePeriod(_))));
+    say(!periods, ENDED, "no events of what ended idle periods, and when", false);
     say(!has("wattif_rtapp_stats"), "wu_lat (rt-app's own log)", "no program events in the trace", false);
     if frequency && !platform_known {
         all.extend(unlike::untold(recording, platform).map(|cpus| {
@@ -90,8 +99,23 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
             let why = format!("how CPUs {before} slept before their first event is not in the trace: as in state 0");
             taken("residencies of idle states", why);
         }
+        let idles = runs_idle(recording);
+        let untold: CpuSet = cpus(&|f| f.asleep.is_some() && !f.told).iter_and(&idles).collect();
+        if !untold.is_empty() {
+            let why = format!("no cpu_idle events of CPUs {untold}: taken as in state 0 while they run nothing");
+            taken("residencies of idle states", why);
+        }
     }
     all
+}
+
+/// CPUs that switch to or from idle.
+fn runs_idle(recording: &Recording) -> CpuSet {
+    let idle = |r: &&Record| match r.event() {
+        Some(Event::SchedSwitch { prev_pid, next_pid, .. }) => prev_pid.0 == 0 || next_pid.0 == 0,
+        _ => false,
+    };
+    recording.records.iter().filter(idle).map(|r| r.cpu).collect()
 }
 
 /// Sleeps before the first event that take more than one in so many parts of the trace are spoken of.
@@ -117,12 +141,12 @@ pub fn blank(report: &mut RunReport, missing: &[Missing]) {
             }
             f if f.starts_with("residencies") => {
                 report.metrics.idle_accuracy = None;
-                report.metrics.idle_wakeups = None;
-                report.metrics.oracle = None;
                 report.cpus.clear();
             }
+            ENDED => (report.metrics.idle_wakeups, report.metrics.oracle) = (None, None),
+            "migrations" => report.metrics.migrations = None,
             f if f.starts_with("run times") => {
-                (report.metrics.slices, report.metrics.migrations) = (0, 0);
+                (report.metrics.slices, report.metrics.balance) = (None, None);
                 report.metrics.wakeup_latency_us = Default::default();
                 report.tasks.clear();
                 report.by_task.clear();
@@ -425,6 +449,74 @@ mod tests {
         let moves: Vec<_> = moves.into_iter().filter(|e| e.name() == "sched_migrate_task").collect();
         let first = Event::SchedMigrateTask { pid: Pid(7), prio: 120, orig_cpu: CpuId(0), dest_cpu: CpuId(1) };
         assert_eq!(moves, [first], "it ran when the trace began");
+    }
+
+    /// What a recording cannot say is not a number, and is named.
+    #[test]
+    fn figures_without_their_events() {
+        let figures = |r: &Recording| {
+            let platform = testbed::platform();
+            let (mut report, all) = (report(r), missing(r, &platform, true));
+            blank(&mut report, &all);
+            let named = |name: &str| {
+                all.iter()
+                    .filter(|m| m.figures.split(", ").any(|f| f == name))
+                    .map(|m| m.derived)
+                    .collect::<Vec<bool>>()
+            };
+            let m = report.metrics;
+            (m.slices, m.migrations, m.balance.is_some(), ["slices", "migrations", "balance"].map(named))
+        };
+        let switches =
+            [(10, 0, testbed::switch(0, 7, PrevState::Running)), (50, 0, testbed::switch(7, 0, PrevState::Sleeping))];
+        let (waking, moved) = (
+            (5, 0, testbed::waking(7)),
+            (7, 0, Event::SchedMigrateTask { pid: Pid(7), prio: 120, orig_cpu: CpuId(1), dest_cpu: CpuId(0) }),
+        );
+        let none = Vec::<bool>::new;
+        let told = |all: &[(u64, u32, Event)]| figures(&recording(all));
+        assert_eq!(told(&[waking]), (None, None, false, [vec![false], vec![false], vec![false]]));
+        assert_eq!(told(&[waking, moved]), (None, Some(1), false, [vec![false], none(), vec![false]]));
+        assert_eq!(told(&switches), (Some(1), Some(0), true, [none(), vec![true], vec![true]]));
+        let all = [waking, moved, switches[0], switches[1]];
+        assert_eq!(told(&all), (Some(1), Some(1), true, [none(), none(), none()]));
+        for figures in [&recording(&all), &recording(&switches)] {
+            let why = why(figures, "idle_wakeups, oracle");
+            assert_eq!(why, ["no events of what ended idle periods, and when"]);
+        }
+    }
+
+    #[test]
+    fn energy_names_the_events_that_are_absent() {
+        let with = |idle: bool, frequency: bool| {
+            let mut r =
+                recording(&[(5, 0, testbed::waking(7)), (6, 0, testbed::waking(7)), (7, 0, testbed::waking(7))]);
+            if idle {
+                r.records[1].event = Recorded::Event(testbed::idle(0));
+            }
+            if frequency {
+                r.records[2].event = Recorded::CpuFrequency { cpu: CpuId(0), khz: 1_500_000 };
+            }
+            why(&r, "energy")
+        };
+        assert_eq!(with(false, false), ["no cpu_idle and no cpu_frequency events"]);
+        assert_eq!(with(false, true), ["no cpu_idle events"]);
+        assert_eq!(with(true, false), ["no cpu_frequency events"]);
+        assert!(with(true, true).is_empty());
+    }
+
+    #[test]
+    fn cpus_without_cpu_idle() {
+        let r = recording(&[
+            (5, 0, testbed::idle(0)),
+            (5, 1, testbed::switch(0, 8, PrevState::Running)),
+            (5, 2, testbed::switch(9, 10, PrevState::Running)),
+            (9, 1, testbed::switch(8, 0, PrevState::Sleeping)),
+            (10, 2, testbed::switch(10, 9, PrevState::Running)),
+        ]);
+        let why = why(&r, "residencies of idle states");
+        let told = "no cpu_idle events of CPUs 1: taken as in state 0 while they run nothing";
+        assert!(why.iter().any(|w| w == told) && why.iter().any(|w| w.contains("no events of CPUs 3")), "{why:?}");
     }
 
     #[test]

@@ -21,8 +21,8 @@ impl RunReport {
     fn whole(&self, name: &str) -> Option<f64> {
         let m = &self.metrics;
         match name {
-            "slices" => return Some(m.slices as f64),
-            "migrations" => return Some(m.migrations as f64),
+            "slices" => return m.slices.map(|n| n as f64),
+            "migrations" => return m.migrations.map(|n| n as f64),
             "power_mean" => return m.power_mean,
             "duration_s" => return Some(m.duration_s),
             "runtime_s" | "cpu_share" | "work_s" | "activations" => return self.sum_of_workload(name),
@@ -48,7 +48,7 @@ impl RunReport {
             "balance" => self.balance(rest),
             "clusters" => {
                 let (cluster, _) = rest.split_once('.').filter(|(_, what)| *what == "runnable")?;
-                m.balance.runnable.get(cluster.parse::<usize>().ok()?).copied()
+                m.balance.as_ref()?.runnable.get(cluster.parse::<usize>().ok()?).copied()
             }
             "domains" => self.domains(rest),
             "signals" => match rest.split_once('.')? {
@@ -176,7 +176,7 @@ impl RunReport {
     }
 
     fn balance(&self, rest: &str) -> Option<f64> {
-        let b = &self.metrics.balance;
+        let b = self.metrics.balance.as_ref()?;
         match rest {
             "spread" => Some(b.spread),
             "wasted_s" => Some(b.wasted_s),
@@ -332,7 +332,7 @@ mod tests {
         let mark = r.metrics.frames.get_mut("request").expect("it is in the sample");
         (mark.pace, mark.stages) = (Some(pace), [("a".into(), StageReport { run_us: 1.0, wait_us: 2.0 })].into());
         (r.domains[1].ramp_up_ms, r.domains[1].ramp_down_ms) = (Some(1.0), Some(1.0));
-        let balance = &mut r.metrics.balance;
+        let balance = r.metrics.balance.as_mut().expect("a run has it");
         (balance.passes, balance.moved, balance.cost_s) = (Some(16), Some(3), Some(0.1));
         let follow = FollowReport { rise_ms: Some(145.0), fall_ms: Some(111.5) };
         r.metrics.signals = Some(SignalsReport { util_avg: follow, ..SignalsReport::default() });

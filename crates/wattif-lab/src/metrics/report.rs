@@ -57,10 +57,10 @@ impl Deadlock {
 pub struct RunMetrics {
     /// Length of the run, s.
     pub duration_s: f64,
-    /// Switches to a thread (not to idle).
-    pub slices: u64,
+    /// Switches to a thread (not to idle); `None`, as all that may be, where a recording does not tell them.
+    pub slices: Option<u64>,
     /// Moves of a thread to another CPU.
-    pub migrations: u64,
+    pub migrations: Option<u64>,
     /// `sched_waking` until switched in.
     pub wakeup_latency_us: Summary,
     /// As rt-app logs it.
@@ -87,7 +87,7 @@ pub struct RunMetrics {
     pub throughput: BTreeMap<String, MarkRate>,
     /// How the work was spread over the CPUs.
     #[serde(default)]
-    pub balance: BalanceReport,
+    pub balance: Option<BalanceReport>,
     /// How fast signals follow; `None` for a workload that does not ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signals: Option<SignalsReport>,
@@ -190,8 +190,8 @@ impl Metrics {
         let (wu_lat, wu_lat_hist) = self.wu_lat.overall();
         RunMetrics {
             duration_s,
-            slices: self.tasks.slices(),
-            migrations: self.tasks.migrations(),
+            slices: Some(self.tasks.slices()),
+            migrations: Some(self.tasks.migrations()),
             wakeup_latency_us: self.wakeup.0.overall().0.summary_us(),
             wu_lat_us: wu_lat.summary_us(),
             wu_lat_hist: *wu_lat_hist,
@@ -199,7 +199,7 @@ impl Metrics {
             power_mean,
             idle_accuracy: IdleAccuracy::of(cpus),
             frames: self.by_mark(MarkReport::of),
-            balance: self.balance.report(self.end),
+            balance: Some(self.balance.report(self.end)),
             signals: self.signals.report(),
             idle_wakeups: self.oracle.wakeups(),
             oracle: self.oracle.report(),
@@ -361,7 +361,7 @@ pub(super) mod tests {
     #[test]
     fn report_of_a_small_run() {
         let r = sample();
-        assert_eq!((r.metrics.duration_s, r.metrics.slices), (0.01, 2));
+        assert_eq!((r.metrics.duration_s, r.metrics.slices), (0.01, Some(2)));
         assert_eq!((r.metrics.wakeup_latency_us.max, r.metrics.wu_lat_us.max), (2.0, 2.0));
         assert_eq!(r.metrics.idle_accuracy.unwrap().above_pct, 100.0);
         assert_eq!(

@@ -65,7 +65,8 @@ pub fn recorded(spec: &RunSpec, recording: &Recording, analysed: &RunReport) -> 
     infer::play(recording, &spec.platform, &mut timeline);
     let mut figures = collector.figures(analysed);
     figures.energy = figures.energy.filter(|_| analysed.metrics.energy.is_some());
-    let summary = RunSummary { slices: analysed.metrics.slices, end: recording.end, ..RunSummary::default() };
+    let summary =
+        RunSummary { slices: analysed.metrics.slices.unwrap_or(0), end: recording.end, ..RunSummary::default() };
     let outcome = Outcome { summary, report: analysed.clone(), wall_s: 0.0 };
     let mut spec = spec.clone();
     spec.kernel.name = "recorded".into();

@@ -200,7 +200,8 @@ mod tests {
     use wattif_lab::metrics::RunMetrics;
 
     fn finished(hash: &str, slices: u64) -> Finished {
-        let report = RunReport { metrics: RunMetrics { slices, ..RunMetrics::default() }, ..RunReport::default() };
+        let report =
+            RunReport { metrics: RunMetrics { slices: Some(slices), ..RunMetrics::default() }, ..RunReport::default() };
         Finished::new(hash.into(), "d".into(), &report).unwrap()
     }
 
@@ -223,7 +224,7 @@ mod tests {
         store.insert(&finished("x", 6)).unwrap();
         let other = Store::open(&path).unwrap();
         other.insert(&finished("y", 7)).unwrap();
-        assert_eq!((store.len().unwrap(), store.report("x").unwrap().metrics.slices), (2, 5));
+        assert_eq!((store.len().unwrap(), store.report("x").unwrap().metrics.slices), (2, Some(5)));
         let known = store.known(&["x".into(), "y".into(), "z".into()]).unwrap();
         assert_eq!(known.into_iter().collect::<Vec<_>>(), ["x", "y"]);
         assert!(store.report("z").unwrap_err().to_string().contains("no result of run z"));
@@ -292,6 +293,6 @@ mod tests {
         let big = |i: u64| Finished { hash: format!("big{i}"), digest: "d".into(), report: vec![7; 9000] };
         let why = (0..20).find_map(|i| store.insert(&big(i)).err()).expect("it gets full").to_string();
         assert!(why.contains("the disk is full") && why.contains("same command again"), "{why}");
-        assert_eq!(store.report("x").unwrap().metrics.slices, 5);
+        assert_eq!(store.report("x").unwrap().metrics.slices, Some(5));
     }
 }
