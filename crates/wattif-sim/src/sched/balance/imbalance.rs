@@ -1,7 +1,7 @@
 //! How much to move, since 5.5: `calculate_imbalance`.
 //!
-//! Misfit, imbalanced and SMT groups give one task. Our group has room: an overloaded group beyond the cache gives
-//! utilisation up to our spare capacity; otherwise half the difference in running tasks (single CPUs, or when the
+//! Misfit, imbalanced and SMT groups give one task. Our group has room: an overloaded group beyond the cache (before 5.10
+//! any) gives utilisation up to our spare capacity; otherwise half the difference in running tasks (single CPUs, or when the
 //! level below asks to spread) or in idle CPUs. Our group is full too: load, as much as brings both to the domain's average.
 
 use super::Generation;
@@ -28,7 +28,8 @@ pub(super) fn calculate_imbalance(s: &View, env: &mut Env, sds: &mut SdStats, ge
 /// Use the room of our group without filling it and without emptying the other.
 fn spare(s: &View, env: &Env, sds: &SdStats, generation: Generation) -> (Migration, i64) {
     let (sd, local, busiest) = (env.sd(s), &sds.local, &sds.busiest);
-    if busiest.group_type > GroupType::FullyBusy && !sd.share_llc {
+    // Since 5.10 tasks are counted within a cache: there utilisation would leave a CPU idle beside a waiting task.
+    if busiest.group_type > GroupType::FullyBusy && (generation < Generation::V6_1 || !sd.share_llc) {
         let room = local.group_capacity.saturating_sub(local.group_util);
         // No room by utilisation, but this CPU is idle and somebody waits there.
         return if env.is_idle() && room == 0 { (Migration::Task, 1) } else { (Migration::Util, room as i64) };

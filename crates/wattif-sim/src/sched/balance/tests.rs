@@ -422,6 +422,18 @@ fn load_is_moved_towards_the_average() {
 }
 
 #[test]
+fn within_a_cache_tasks_are_counted_since_5_10() {
+    let (util, task) = ((Migration::Util, 1024), (Migration::Task, 1));
+    for (generation, expect) in [(Generation::V5_6, util), (Generation::V6_1, task), (Generation::V6_12, task)] {
+        let (mut toy, mut b) = (smp(2), FairBalancer::new(generation));
+        toy.spawn_on([0, 0]);
+        let mut env = Env::new(&toy.s, CpuId(1), 0, IdleType::Idle);
+        assert_eq!(b.find_busiest_group(&mut toy.s, &mut env), Some(0), "{generation:?}");
+        assert_eq!((env.migration, env.imbalance), expect, "{generation:?}");
+    }
+}
+
+#[test]
 fn energy_aware_systems_balance_only_when_overutilised() {
     let (mut toy, mut b) = (smp(2), FairBalancer::default());
     b.eas = true;
