@@ -148,7 +148,8 @@ mod tests {
     use wattif_model::platform::Cpu;
     use wattif_model::trace::BalanceKind;
 
-    const ALL: [Generation; 4] = [Generation::V5_4, Generation::V5_6, Generation::V6_1, Generation::V6_12];
+    const ALL: [Generation; 5] =
+        [Generation::V5_4, Generation::V5_6, Generation::V5_7, Generation::V6_1, Generation::V6_12];
 
     /// CPUs of one cache with a priority each.
     fn favoured(priorities: &[u32]) -> Vec<Cpu> {

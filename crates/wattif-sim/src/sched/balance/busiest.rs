@@ -267,8 +267,10 @@ impl FairBalancer {
                         best.consider_scaled(cpu, load, u64::from(s.rqs[cpu.at()].cpu_capacity));
                     }
                 }
-                // One task would have to stay anyway.
-                Migration::Util if nr_running > 1 => best.consider(cpu, self.util(s, cpu)),
+                // One task would have to stay anyway, which 5.6 only finds out when it tries.
+                Migration::Util if nr_running > 1 || self.generation < Generation::V5_7 => {
+                    best.consider(cpu, self.util(s, cpu))
+                }
                 Migration::Util => {}
                 Migration::Task => best.consider(cpu, u64::from(nr_running)),
                 Migration::Misfit => best.consider(cpu, s.rqs[cpu.at()].misfit_task_load),

@@ -54,7 +54,7 @@ impl FairBalancer {
                     return false;
                 }
                 let relaxed =
-                    self.generation == Generation::V5_6 && failed > s.topology.domains[sd.domain].cache_nice_tries;
+                    self.generation < Generation::V6_1 && failed > s.topology.domains[sd.domain].cache_nice_tries;
                 let compared = if self.generation >= Generation::V6_1 { load >> failed.min(63) } else { load / 2 };
                 if compared as i64 > env.imbalance && !relaxed {
                     return false;

@@ -29,7 +29,7 @@
 //!
 //! One pass (`load_balance`):
 //! 1. Find the busiest group. Generation `5.4`: by load over capacity. Later ones: by class, from has_spare
-//!    over fully_busy, misfit_task, smt_balance, imbalanced to overloaded; see `busiest`.
+//!    over fully_busy, misfit_task, smt_balance, imbalanced to overloaded; see `busiest`. That tasks wait counts in the class since 5.7.
 //!    Where the platform states an order of preference (`asym_packing`), an idle CPU of higher priority empties groups of
 //!    lower. Where cores share a cache below the last level (`cluster`), those clusters are the groups of the cache's domain,
 //!    and tasks are spread over them first.
@@ -68,7 +68,7 @@
 //! There are no vectors for balancing: it is from knowledge of the kernel's behaviour, with unit tests.
 //!
 //! # Source
-//! Linux 5.4, 5.6, 6.1, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
+//! Linux 5.4, 5.6, 5.7, 6.1, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
 //! (`sched_balance_domains`), `newidle_balance` (`sched_balance_newidle`), `nohz_balancer_kick`, `_nohz_idle_balance`.
 //! SCHED_IDLE: commit 323af6deaf70 (5.6).
 
@@ -192,7 +192,9 @@ pub enum Generation {
     V5_4,
     /// `5.6`: groups by class; SCHED_IDLE CPUs are not busy.
     V5_6,
-    /// `6.1`: runnable time counts, active balance only for tasks, limits relax with failures.
+    /// `5.7`: runnable time counts in the classes of groups.
+    V5_7,
+    /// `6.1`: tasks are counted within a cache, active balance only for tasks, limits relax with failures.
     V6_1,
     /// `6.12`: cores, SMT groups.
     #[default]
@@ -206,11 +208,12 @@ impl Generation {
     }
 
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 4] = ["5.4", "5.6", "6.1", "6.12"];
+    pub const NAMES: [&'static str; 5] = ["5.4", "5.6", "5.7", "6.1", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        meant(Generation::NAMES, [Generation::V5_4, Generation::V5_6, Generation::V6_1, Generation::V6_12], name)
+        use Generation::{V5_4, V5_6, V5_7, V6_1, V6_12};
+        meant(Generation::NAMES, [V5_4, V5_6, V5_7, V6_1, V6_12], name)
     }
 }
 

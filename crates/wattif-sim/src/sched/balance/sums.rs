@@ -49,7 +49,7 @@ impl Sums {
             load: if generation.is_by_load() { cpu_runnable_load(s, cpu) } else { cfs.avg.load_avg },
             util: cpu_util_of(s, rq, cfs),
             // Runnable time counts since 5.7.
-            runnable: if generation >= Generation::V6_1 { cfs.avg.runnable_avg } else { 0 },
+            runnable: if generation >= Generation::V5_7 { cfs.avg.runnable_avg } else { 0 },
             nr_running: rq.nr_running,
             h_nr_running: cfs.h_nr_running,
             idle_cpus: u32::from(rq.nr_running == 0 && rq.curr == IDLE),

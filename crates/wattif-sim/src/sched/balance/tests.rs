@@ -11,7 +11,8 @@ use crate::sched::toy::Toy;
 use wattif_model::CpuSet;
 use wattif_model::trace::BalanceKind;
 
-const ALL: [Generation; 4] = [Generation::V5_4, Generation::V5_6, Generation::V6_1, Generation::V6_12];
+const ALL: [Generation; 5] =
+    [Generation::V5_4, Generation::V5_6, Generation::V5_7, Generation::V6_1, Generation::V6_12];
 
 fn smp(n: u32) -> Toy {
     Toy::new(&cpus(n, |c| (c, 0, 0, 1024)))
@@ -424,12 +425,40 @@ fn load_is_moved_towards_the_average() {
 #[test]
 fn within_a_cache_tasks_are_counted_since_5_10() {
     let (util, task) = ((Migration::Util, 1024), (Migration::Task, 1));
-    for (generation, expect) in [(Generation::V5_6, util), (Generation::V6_1, task), (Generation::V6_12, task)] {
+    for generation in ALL.into_iter().filter(|g| !g.is_by_load()) {
+        let expect = if generation < Generation::V6_1 { util } else { task };
         let (mut toy, mut b) = (smp(2), FairBalancer::new(generation));
         toy.spawn_on([0, 0]);
         let mut env = Env::new(&toy.s, CpuId(1), 0, IdleType::Idle);
         assert_eq!(b.find_busiest_group(&mut toy.s, &mut env), Some(0), "{generation:?}");
         assert_eq!((env.migration, env.imbalance), expect, "{generation:?}");
+    }
+}
+
+#[test]
+fn runnable_time_overloads_a_group_since_5_7() {
+    for generation in ALL.into_iter().filter(|g| !g.is_by_load()) {
+        // CPU 0 has two tasks that use a third of it and wait two thirds.
+        let (mut toy, b) = (smp(2), FairBalancer::new(generation));
+        toy.spawn_on([0, 0]);
+        (toy.s.cfs[0].avg.util_avg, toy.s.cfs[0].avg.runnable_avg) = (340, 2048);
+        let env = Env::new(&toy.s, CpuId(1), 0, IdleType::Idle);
+        let class = b.update_sg_lb_stats(&toy.s, &env, &GroupStats::default(), 0, &mut false).group_type;
+        let expect = if generation < Generation::V5_7 { GroupType::HasSpare } else { GroupType::Overloaded };
+        assert_eq!(class, expect, "{generation:?}");
+    }
+}
+
+#[test]
+fn a_pull_by_utilisation_leaves_single_tasks_alone_since_5_7() {
+    for (generation, expect) in [(Generation::V5_6, 1), (Generation::V5_7, 0), (Generation::V6_12, 0)] {
+        // CPU 0 runs two light tasks, CPU 1 a single heavy one.
+        let (mut toy, b) = (Toy::new(&cpus(4, |c| (c, c / 2, 0, 1024))), FairBalancer::new(generation));
+        toy.spawn_on([0, 0, 1]);
+        toy.s.cfs[0].avg.util_avg = 600;
+        let mut env = Env::new(&toy.s, CpuId(2), 1, IdleType::Idle);
+        env.migration = Migration::Util;
+        assert_eq!(b.find_busiest_queue(&toy.s, &env, 0), Some(CpuId(expect)), "{generation:?}");
     }
 }
 
