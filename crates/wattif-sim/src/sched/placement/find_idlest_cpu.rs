@@ -15,9 +15,11 @@
 //!
 //! # Decision
 //! From the highest domain down, seen from `cpu` (at first the forking CPU):
-//! 1. `find_idlest_group`, generation `group` (5.5+): classify every group with an allowed CPU; a group of a lower class
-//!    than the local one wins; within a class: has_spare → more idle CPUs, then less utilisation; fully busy, overloaded →
-//!    smaller average load, by more than `imbalance_pct`; misfit → larger capacity. Nothing better: stay, one level down.
+//! 1. `find_idlest_group`, generations `5.6`, `5.7` and `group` (6.1+): classify every group with an allowed CPU; a group of
+//!    a lower class than the local one wins; within a class: has_spare → more idle CPUs, then (`group`) less utilisation;
+//!    fully busy, overloaded → smaller average load, by more than `imbalance_pct`; misfit → larger capacity. Nothing better:
+//!    stay, one level down. Between nodes with spare room, `group`: stay while few tasks run here (`imb_numa_nr`) and the
+//!    difference is small; before: while a CPU is idle here. In `5.6` runnable time does not count in the class.
 //! 2. Generation `load` (5.4 and before): spare capacity first (except for fork): stay if this group has more than half
 //!    of the task's utilisation to spare and about as much as the best; else the group with most spare capacity if that
 //!    suffices; else the group with the least runnable load, or, where those are close, the least load average.
@@ -46,7 +48,7 @@
 //! `wakeup_6.12` (500). The search for the group is from knowledge of the kernel's behaviour, without vectors.
 //!
 //! # Source
-//! Linux 3.13, 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour): `find_idlest_cpu` (`sched_balance_find_dst_cpu`),
+//! Linux 3.13, 5.4, 5.6.4, 5.7, 6.1, 6.12.117 `kernel/sched/fair.c` (behaviour): `find_idlest_cpu` (`sched_balance_find_dst_cpu`),
 //! `find_idlest_group`, `find_idlest_group_cpu`, `update_sg_wakeup_stats`, `update_pick_idlest`. The `sched_idle` steps:
 //! commits 3c29e651e16d (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026).
 
@@ -69,7 +71,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "group",
         allowed: &Generation::NAMES,
-        doc: "choice of the group: by load alone (3.13), by spare capacity and load (4.10 to 5.4) or by class (5.5 and later)",
+        doc: "choice of the group: by load alone (3.13), by spare capacity and load (4.10 to 5.4) or by class, as in 5.6, 5.7, or 6.1 and later (group)",
     },
     Tunable {
         name: "sched_idle",
@@ -86,18 +88,23 @@ pub enum Generation {
     V3_13,
     /// `load`: 4.10 to 5.4.
     Load,
-    /// `group`: since 5.5.
+    /// `5.6`: by class of group; with an idle CPU the task stays on its node.
+    V5_6,
+    /// `5.7`: runnable time counts in the classes.
+    V5_7,
+    /// `group`: 6.1 and later; of groups with as many idle CPUs the less used one, and nodes may differ a little.
     #[default]
     Group,
 }
 
 impl Generation {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 3] = ["3.13", "load", "group"];
+    pub const NAMES: [&'static str; 5] = ["3.13", "load", "5.6", "5.7", "group"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        meant(Generation::NAMES, [Generation::V3_13, Generation::Load, Generation::Group], name)
+        use Generation::{Group, Load, V3_13, V5_6, V5_7};
+        meant(Generation::NAMES, [V3_13, Load, V5_6, V5_7, Group], name)
     }
 }
 
@@ -139,7 +146,7 @@ impl FindIdlestCpu {
             let group = match self.generation {
                 Generation::V3_13 => find_idlest_group_3_13(s, sd, local, req.pid),
                 Generation::Load => find_idlest_group_by_load(s, sd, local, req.pid, req.kind == Kind::Fork),
-                Generation::Group => find_idlest_group(s, sd, local, req.pid),
+                generation => find_idlest_group(s, sd, local, req.pid, generation),
             };
             let Some(group) = group else { continue };
             found = self.find_idlest_group_cpu(s, &sd.groups[group], req.pid, cpu);
@@ -190,7 +197,7 @@ impl FindIdlestCpu {
     fn load(&self, s: &View, cpu: CpuId) -> u64 {
         match self.generation {
             Generation::V3_13 | Generation::Load => cpu_runnable_load(s, cpu),
-            Generation::Group => cpu_load(s, cpu),
+            Generation::V5_6 | Generation::V5_7 | Generation::Group => cpu_load(s, cpu),
         }
     }
 }
@@ -230,17 +237,17 @@ fn groups_from(sd: &Domain, local: usize) -> impl Iterator<Item = (usize, &Group
 
 /// `find_idlest_group` since 5.5: a group with more room than the local one, if there is one.
 #[doc(alias = "sched_balance_find_dst_group")]
-fn find_idlest_group(s: &View, sd: &Domain, local: usize, pid: Pid) -> Option<usize> {
+fn find_idlest_group(s: &View, sd: &Domain, local: usize, pid: Pid, generation: Generation) -> Option<usize> {
     let mut here: Option<GroupStats> = None;
     let mut idlest: Option<(usize, GroupStats)> = None;
     for (g, group) in groups_from(sd, local) {
         if !group.cpus.intersects(&s.tasks[pid.at()].cpus) {
             continue;
         }
-        let sgs = update_sg_wakeup_stats(s, sd, group, pid);
+        let sgs = update_sg_wakeup_stats(s, sd, group, pid, generation);
         if g == local {
             here = Some(sgs);
-        } else if update_pick_idlest(sd, idlest.as_ref(), group, &sgs) {
+        } else if update_pick_idlest(sd, idlest.as_ref(), group, &sgs, generation) {
             idlest = Some((g, sgs));
         }
     }
@@ -249,13 +256,23 @@ fn find_idlest_group(s: &View, sd: &Domain, local: usize, pid: Pid) -> Option<us
     let better = match here.group_type.cmp(&there.group_type) {
         std::cmp::Ordering::Less => false,
         std::cmp::Ordering::Greater => true,
-        std::cmp::Ordering::Equal => worth_leaving(s, sd, (&here, &sd.groups[local]), (&there, &sd.groups[g]), pid),
+        std::cmp::Ordering::Equal => {
+            let (local, idlest) = ((&here, &sd.groups[local]), (&there, &sd.groups[g]));
+            worth_leaving(s, sd, local, idlest, pid, generation)
+        }
     };
     better.then_some(g)
 }
 
 /// Of two groups of the same class: is the other one better by enough?
-fn worth_leaving(s: &View, sd: &Domain, local: (&GroupStats, &Group), idlest: (&GroupStats, &Group), pid: Pid) -> bool {
+fn worth_leaving(
+    s: &View,
+    sd: &Domain,
+    local: (&GroupStats, &Group),
+    idlest: (&GroupStats, &Group),
+    pid: Pid,
+    generation: Generation,
+) -> bool {
     let (here, there) = (local.0, idlest.0);
     match here.group_type {
         GroupType::Overloaded | GroupType::FullyBusy => {
@@ -267,13 +284,16 @@ fn worth_leaving(s: &View, sd: &Domain, local: (&GroupStats, &Group), idlest: (&
         GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => false,
         GroupType::MisfitTask => local.1.max_capacity < idlest.1.max_capacity,
         GroupType::HasSpare => {
-            let stays = sd.numa && {
-                let allowed = local.1.cpus.iter_and(&s.tasks[pid.at()].cpus).count() as u32;
-                let imb_numa_nr = sd.imb_numa_nr.min(allowed);
-                adjust_numa_imbalance(here.idle_cpus.abs_diff(there.idle_cpus), here.sum_nr_running + 1, imb_numa_nr)
-                    == 0
+            let stays = || match generation {
+                Generation::Group => {
+                    let allowed = local.1.cpus.iter_and(&s.tasks[pid.at()].cpus).count() as u32;
+                    let difference = here.idle_cpus.abs_diff(there.idle_cpus);
+                    adjust_numa_imbalance(difference, here.sum_nr_running + 1, sd.imb_numa_nr.min(allowed)) == 0
+                }
+                // Close to its waker as long as there is an idle CPU; periodic balancing sees to the rest.
+                _ => here.idle_cpus > 0,
             };
-            !stays && here.idle_cpus < there.idle_cpus
+            here.idle_cpus < there.idle_cpus && !(sd.numa && stays())
         }
     }
 }
@@ -284,7 +304,7 @@ pub(crate) fn adjust_numa_imbalance(imbalance: u32, dst_running: u32, imb_numa_n
     if dst_running > imb_numa_nr || imbalance > 2 { imbalance } else { 0 }
 }
 
-fn update_sg_wakeup_stats(s: &View, sd: &Domain, group: &Group, pid: Pid) -> GroupStats {
+fn update_sg_wakeup_stats(s: &View, sd: &Domain, group: &Group, pid: Pid, generation: Generation) -> GroupStats {
     let mut sgs = GroupStats { group_capacity: group.capacity, group_weight: group.weight, ..GroupStats::default() };
     let mut fits = false;
     let own_cpu = s.tasks[pid.at()].cpu;
@@ -307,6 +327,9 @@ fn update_sg_wakeup_stats(s: &View, sd: &Domain, group: &Group, pid: Pid) -> Gro
         sgs.idle_cpus += u32::from(nr_running == 0 && (rq.curr == Pid(0) || rq.curr == pid));
         fits = fits || sd.asym_cpucapacity && task_fits_cpu(s, pid, cpu);
     }
+    if generation < Generation::V5_7 {
+        sgs.group_runnable = 0;
+    }
     sgs.group_misfit_task_load = u64::from(sd.asym_cpucapacity && !fits);
     sgs.group_type = group_classify(sd.imbalance_pct, group, &sgs);
     if matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
@@ -316,7 +339,13 @@ fn update_sg_wakeup_stats(s: &View, sd: &Domain, group: &Group, pid: Pid) -> Gro
 }
 
 /// `update_pick_idlest`: does this group replace the idlest so far?
-fn update_pick_idlest(sd: &Domain, idlest: Option<&(usize, GroupStats)>, group: &Group, sgs: &GroupStats) -> bool {
+fn update_pick_idlest(
+    sd: &Domain,
+    idlest: Option<&(usize, GroupStats)>,
+    group: &Group,
+    sgs: &GroupStats,
+    generation: Generation,
+) -> bool {
     // The search starts from an overloaded group of unbounded load.
     let start =
         GroupStats { avg_load: u64::from(u32::MAX), group_type: GroupType::Overloaded, ..GroupStats::default() };
@@ -329,7 +358,9 @@ fn update_pick_idlest(sd: &Domain, idlest: Option<&(usize, GroupStats)>, group: 
         GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => false,
         GroupType::MisfitTask => idlest.is_none_or(|i| sd.groups[i.0].max_capacity < group.max_capacity),
         GroupType::HasSpare => {
-            sgs.idle_cpus > best.idle_cpus || (sgs.idle_cpus == best.idle_cpus && best.group_util > sgs.group_util)
+            // Of groups with as many idle CPUs the less used one, since 5.9; before, the first.
+            let less_used = generation == Generation::Group && best.group_util > sgs.group_util;
+            sgs.idle_cpus > best.idle_cpus || (sgs.idle_cpus == best.idle_cpus && less_used)
         }
     }
 }

@@ -62,7 +62,8 @@ fn a_sync_wakeup_by_a_lone_waker_stays_with_it() {
 
 #[test]
 fn a_new_task_goes_to_the_emptier_cluster_and_the_shallowest_cpu() {
-    for generation in [find_idlest_cpu::Generation::Load, find_idlest_cpu::Generation::Group] {
+    use find_idlest_cpu::Generation;
+    for generation in [Generation::Load, Generation::V5_6, Generation::V5_7, Generation::Group] {
         let mut toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
         let mut policy = SelectTaskRqFair::default();
         policy.find_idlest_cpu.generation = generation;
@@ -76,8 +77,8 @@ fn a_new_task_goes_to_the_emptier_cluster_and_the_shallowest_cpu() {
             // By load: a new task leaves even CPU 6, for "no less loaded" is enough; another one stays in its cluster,
             // which has a CPU with all its capacity to spare.
             let expect = match (generation, kind) {
-                (find_idlest_cpu::Generation::Load, Kind::Fork) => 7,
-                (find_idlest_cpu::Generation::Load, _) => 1,
+                (Generation::Load, Kind::Fork) => 7,
+                (Generation::Load, _) => 1,
                 _ => 6,
             };
             assert_eq!(cpu_and_reason(choice), (expect, PlacementReason::Idlest), "{generation:?} {kind:?}");
@@ -85,6 +86,52 @@ fn a_new_task_goes_to_the_emptier_cluster_and_the_shallowest_cpu() {
         toy.pin(child, CpuSet::first(4));
         let choice = place(&mut toy, &mut policy, child, 0, Kind::Fork);
         assert!(choice.cpu == CpuId(1) || choice.cpu == CpuId(3), "{generation:?}: {choice:?}");
+    }
+}
+
+/// Where a new task goes that CPU 0 forks.
+fn forked(toy: &mut Toy, generation: find_idlest_cpu::Generation) -> u32 {
+    let mut policy = SelectTaskRqFair::default();
+    policy.find_idlest_cpu.generation = generation;
+    toy.s.rqs.iter_mut().for_each(|rq| rq.idle_stamp = 1);
+    let child = toy.sleeper(0);
+    place(toy, &mut policy, child, 0, Kind::Fork).cpu.0
+}
+
+#[test]
+fn a_new_task_stays_on_a_node_with_an_idle_cpu_until_5_10() {
+    use find_idlest_cpu::Generation;
+    for (generation, node) in [(Generation::V5_6, 0), (Generation::V5_7, 0), (Generation::Group, 1)] {
+        let mut toy = Toy::new(&cpus(16, |c| (c, c / 8, c / 8, 1024)));
+        toy.spawn_on(0..7);
+        assert_eq!(forked(&mut toy, generation) / 8, node, "{generation:?}: one CPU of eight is idle");
+        toy.spawn(7);
+        assert_eq!(forked(&mut toy, generation) / 8, 1, "{generation:?}: none is");
+    }
+}
+
+#[test]
+fn of_groups_with_as_many_idle_cpus_the_less_used_one_since_5_9() {
+    use find_idlest_cpu::Generation;
+    for (generation, group) in [(Generation::V5_6, 1), (Generation::V5_7, 1), (Generation::Group, 2)] {
+        let mut toy = Toy::new(&cpus(12, |c| (c, c / 4, 0, 1024)));
+        toy.spawn_on([0, 1, 4, 8]);
+        toy.s.cfs[8].avg.util_avg = 100;
+        assert_eq!(forked(&mut toy, generation) / 4, group, "{generation:?}");
+    }
+}
+
+#[test]
+fn waiting_makes_a_group_unfit_for_a_new_task_since_5_7() {
+    use find_idlest_cpu::Generation;
+    for (generation, group) in [(Generation::V5_6, 0), (Generation::V5_7, 1), (Generation::Group, 1)] {
+        // As many tasks as CPUs in each group: in the first they use little, but wait.
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, 1024)));
+        toy.spawn_on(0..4);
+        (0..4).for_each(|c| toy.s.cfs[c].avg.util_avg = 300);
+        (2..4).for_each(|c| toy.s.cfs[c].avg.runnable_avg = 300);
+        (0..2).for_each(|c| toy.s.cfs[c].avg.runnable_avg = 2000);
+        assert_eq!(forked(&mut toy, generation) / 2, group, "{generation:?}");
     }
 }
 
