@@ -2,7 +2,8 @@
 //!
 //! Misfit, imbalanced and SMT groups give one task. Our group has room: an overloaded group beyond the cache (before 5.10
 //! any) gives utilisation up to our spare capacity; otherwise half the difference in running tasks (single CPUs, or when the
-//! level below asks to spread) or in idle CPUs. Our group is full too: load, as much as brings both to the domain's average.
+//! level below asks to spread) or in idle CPUs; between nodes none while few tasks run here (until 5.10: two there). Our
+//! group is full too: load, as much as brings both to the domain's average.
 
 use super::Generation;
 use super::Migration;
@@ -40,7 +41,13 @@ fn spare(s: &View, env: &Env, sds: &SdStats, generation: Generation) -> (Migrati
         local.idle_cpus.saturating_sub(busiest.idle_cpus)
     };
     if sd.numa {
-        difference = adjust_numa_imbalance(difference, local.sum_nr_running + 1, sd.imb_numa_nr);
+        difference = if generation >= Generation::V6_1 {
+            adjust_numa_imbalance(difference, local.sum_nr_running + 1, sd.imb_numa_nr)
+        } else if busiest.sum_nr_running <= 2 {
+            0 // A pair may communicate (until 5.10).
+        } else {
+            difference
+        };
     }
     (Migration::Task, i64::from(difference >> 1))
 }

@@ -463,6 +463,24 @@ fn a_pull_by_utilisation_leaves_single_tasks_alone_since_5_7() {
 }
 
 #[test]
+fn how_many_tasks_may_stay_on_a_node() {
+    // Of nodes of 32 CPUs: tasks in the busiest, tasks here, and what is to move. imb_numa_nr is 4.
+    for (there, here, until_5_10, since_5_18) in [(2, 0, 0, 0), (3, 0, 1, 1), (5, 3, 1, 0), (6, 4, 1, 1)] {
+        let (old, new) = (until_5_10, since_5_18);
+        for (generation, expect) in [(Generation::V5_6, old), (Generation::V5_7, old), (Generation::V6_1, new)] {
+            let mut toy = Toy::new(&cpus(64, |c| (c, c / 8, c / 32, 1024)));
+            toy.spawn_on((0..there).chain(32..32 + here));
+            let mut b = FairBalancer::new(generation);
+            let level = toy.s.rqs[63].sd.len() - 1;
+            let mut env = Env::new(&toy.s, CpuId(63), level, IdleType::Idle);
+            let mut sds = b.update_sd_lb_stats(&mut toy.s, &env);
+            imbalance::calculate_imbalance(&toy.s, &mut env, &mut sds, generation);
+            assert_eq!((env.migration, env.imbalance), (Migration::Task, expect), "{generation:?}: {there} and {here}");
+        }
+    }
+}
+
+#[test]
 fn energy_aware_systems_balance_only_when_overutilised() {
     let (mut toy, mut b) = (smp(2), FairBalancer::default());
     b.eas = true;
