@@ -497,12 +497,16 @@ impl Topology {
 
     /// A node may have one task more per last-level cache, or for an eighth of its CPUs when it has one cache.
     fn imb_numa_nr(&self, level: Level, weight: u32, child: Option<usize>) -> u32 {
-        let Some(child) = child.map(|c| &self.domains[c]) else { return 0 };
+        let Some(child) = child.map(|c| &self.domains[c]) else { return u32::from(level == Level::Numa) };
         if level < Level::Pkg {
             return 0;
         }
         if !child.share_llc {
             return child.imb_numa_nr;
+        }
+        if level == Level::Numa {
+            // The node's own domain, on which the kernel counts caches, is gone: it spans one.
+            return (child.weight >> 3).max(1);
         }
         let nr_llcs = weight / child.weight;
         if nr_llcs == 1 { (weight >> 3).max(1) } else { nr_llcs.max(1) }
@@ -653,6 +657,16 @@ pub(crate) mod tests {
         assert_eq!(old.domains[0].busy_factor, 32);
         let numa = old.of_cpu[0][1];
         assert_eq!((old.domains[numa].numa, old.domains[numa].imb_numa_nr), (true, 2));
+    }
+
+    #[test]
+    fn a_node_may_have_more_tasks_by_its_caches() {
+        // CPUs of a node, those of a cache, and what a node may have more than another.
+        for (node, llc, expect) in [(64, 64, 8), (16, 16, 2), (4, 4, 1), (1, 1, 1), (64, 16, 4), (32, 4, 8)] {
+            let t = Topology::of_cpus(&cpus(2 * node, |c| (c, c / llc, c / node, 1024)), DomainParams::SINCE_5_10);
+            let numa = &t.domains[*t.of_cpu[0].last().expect("there are nodes")];
+            assert_eq!((numa.numa, numa.imb_numa_nr), (true, expect), "{node} CPUs, {llc} of a cache");
+        }
     }
 
     #[test]
