@@ -1,7 +1,7 @@
 //! The numbered lints of the rt-app reader, and the list a reading fills.
 
 use super::json::Span;
-use wattif_model::check::{Diagnostic, Severity};
+use wattif_model::check::Diagnostic;
 
 /// A numbered finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -244,7 +244,7 @@ impl Builder {
     /// Threads that were parked, or had died: the release of the kernel, which may stand behind its events, says which.
     fn settle_parked(&mut self) {
         let parked = std::mem::take(&mut self.parked);
-        if !self.recording.release.as_deref().and_then(version).is_some_and(|v| v >= kinds::PARKED_SINCE) {
+        if self.recording.release.as_deref().and_then(version).is_none_or(|v| v < kinds::PARKED_SINCE) {
             return;
         }
         for i in parked {

@@ -82,10 +82,12 @@ fn check_tunable(path: &str, value: &Value) -> Option<String> {
     Some(format!("`{path}` takes one of {}, not `{text}`", known.allowed.join(", ").replace("..=", " to ")))
 }
 
+type ParseSteps = fn(&str) -> Option<interactive::Steps>;
+
 /// Of a tunable that depends on the frequency, what it takes and its reader.
-pub(super) fn pairs(tunable: &Tunable) -> Option<(&'static str, fn(&str) -> Option<interactive::Steps>)> {
+pub(super) fn pairs(tunable: &Tunable) -> Option<(&'static str, ParseSteps)> {
     let kind = |kind| tunable.allowed.contains(&kind).then_some(kind);
-    let any = kind(Tunable::PAIRS).map(|kind| (kind, interactive::Steps::parse as fn(&str) -> _));
+    let any = kind(Tunable::PAIRS).map(|kind| (kind, interactive::Steps::parse as ParseSteps));
     any.or_else(|| Some((kind(Tunable::PAIRS_FROM_1)?, interactive::Steps::parse_from_1)))
 }
 
