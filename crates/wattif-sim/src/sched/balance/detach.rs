@@ -117,7 +117,9 @@ impl FairBalancer {
 
     /// `task_hot`: did it run so recently that its data is still in the cache?
     fn task_hot(&self, s: &View, pid: Pid, env: &Env) -> bool {
-        if s.task_has_idle_policy(pid) || s.topology.domains[env.domain].share_cpucapacity {
+        // Threads of a core share all its caches; that this makes no task hot is known since 5.10.
+        let same_core = s.topology.domains[env.domain].share_cpucapacity && self.generation >= Generation::V6_1;
+        if s.task_has_idle_policy(pid) || same_core {
             return false;
         }
         let se = &s.se[s.se_of(pid)];

@@ -154,6 +154,20 @@ fn hot_tasks_stay_until_passes_fail() {
 }
 
 #[test]
+fn no_task_is_hot_between_threads_of_a_core_since_5_10() {
+    for generation in ALL {
+        let (mut toy, mut b) = (Toy::new(&cpus(2, |_| (0, 0, 0, 1024))), FairBalancer::new(generation));
+        toy.spawn(0);
+        let waiting = toy.spawn(0);
+        let se = toy.s.se_of(waiting);
+        toy.s.se[se].exec_start = toy.s.now;
+        b.periodic(&mut toy, CpuId(1), true);
+        let moved = toy.s.tasks[waiting.at()].cpu == CpuId(1);
+        assert_eq!(moved, generation >= Generation::V6_1, "{generation:?}");
+    }
+}
+
+#[test]
 fn tasks_of_sched_idle_are_never_hot() {
     let (mut toy, mut b) = (smp(2), FairBalancer::default());
     toy.spawn(0);
