@@ -97,7 +97,8 @@ fn does_not_read(kernel: &KernelSpec, consumer: &str) -> Option<String> {
         "balance" if balance != "load_balance" => Some(format!("balance is {balance}")),
         "balance" => {
             let has = generation("load_balance");
-            (has != "6.12").then(|| format!("only load_balance of generation 6.12 reads it, this is {has}"))
+            let reads = matches!(has.as_str(), "6.6" | "6.12");
+            (!reads).then(|| format!("only load_balance of generation 6.6 and later reads it, this is {has}"))
         }
         _ if cpufreq != "schedutil" => Some(format!("cpufreq is {cpufreq}")),
         "eas" => {

@@ -30,7 +30,7 @@ fn sched_use_asym_prio(s: &View, sd: &Domain, cpu: CpuId) -> bool {
 /// `sched_asym`: should `dst` have what runs on `src`?
 fn sched_asym(s: &View, sd: &Domain, dst: CpuId, src: CpuId, generation: Generation) -> bool {
     let usable = match generation {
-        Generation::V6_12 => sched_use_asym_prio(s, sd, dst),
+        Generation::V6_6 | Generation::V6_12 => sched_use_asym_prio(s, sd, dst),
         _ => sd.asym_packing,
     };
     usable && sched_asym_prefer(s, dst, src)
@@ -48,7 +48,7 @@ impl FairBalancer {
         let (here, there) = (is_smt(&sd.groups[env.local_group]), is_smt(group));
         let busy = sgs.group_weight - sgs.idle_cpus;
         match self.generation {
-            Generation::V6_12 => better && !(there && busy != 1),
+            Generation::V6_6 | Generation::V6_12 => better && !(there && busy != 1),
             Generation::V6_1 if here || there => smt_can_pull(better, here, there, busy, local),
             _ => better,
         }
@@ -61,7 +61,7 @@ impl FairBalancer {
             return false;
         }
         let better = sched_asym_prefer(s, env.dst_cpu, env.src_cpu);
-        if self.generation < Generation::V6_12 {
+        if self.generation < Generation::V6_6 {
             return better;
         }
         // A whole core also relieves one of several busy threads, whatever their priority.
@@ -103,7 +103,7 @@ pub(super) fn is_lower(s: &View, sd: &Domain, sds: &SdStats, g: usize, generatio
     let Some(busiest) = sds.busiest_group.map(|b| sd.groups[b].asym_prefer_cpu) else { return true };
     let candidate = sd.groups[g].asym_prefer_cpu;
     match generation {
-        Generation::V6_12 => sched_asym_prefer(s, busiest, candidate),
+        Generation::V6_6 | Generation::V6_12 => sched_asym_prefer(s, busiest, candidate),
         _ => !sched_asym_prefer(s, candidate, busiest),
     }
 }
@@ -148,8 +148,8 @@ mod tests {
     use wattif_model::platform::Cpu;
     use wattif_model::trace::BalanceKind;
 
-    const ALL: [Generation; 5] =
-        [Generation::V5_4, Generation::V5_6, Generation::V5_7, Generation::V6_1, Generation::V6_12];
+    const ALL: [Generation; 6] =
+        [Generation::V5_4, Generation::V5_6, Generation::V5_7, Generation::V6_1, Generation::V6_6, Generation::V6_12];
 
     /// CPUs of one cache with a priority each.
     fn favoured(priorities: &[u32]) -> Vec<Cpu> {
@@ -228,13 +228,13 @@ mod tests {
     #[test]
     fn threads_of_a_core_share_its_worth() {
         // A whole core of higher priority takes the only task of a lower one, in every generation that knows cores.
-        for generation in [Generation::V6_1, Generation::V6_12] {
+        for generation in [Generation::V6_1, Generation::V6_6, Generation::V6_12] {
             let mut toy = Toy::new(&cores());
             toy.spawn(0);
             assert_eq!(pass(&mut toy, generation, 2), [CpuId(0)], "{generation:?}");
         }
         // Its second thread, beside a busy one: no.
-        for generation in [Generation::V6_1, Generation::V6_12] {
+        for generation in [Generation::V6_1, Generation::V6_6, Generation::V6_12] {
             let mut toy = Toy::new(&cores());
             toy.spawn_on([0, 2]);
             assert_eq!(pass(&mut toy, generation, 3), [], "{generation:?}");

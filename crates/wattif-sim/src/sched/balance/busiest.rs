@@ -64,7 +64,7 @@ impl FairBalancer {
             Generation::V5_4 => !stays && by_load::is_imbalanced(s, env, &mut sds),
             // Since 6.3 a misfit task is helped although the rest of the system is not overutilised.
             generation => {
-                let misfit = generation == Generation::V6_12 && sds.busiest.group_type == GroupType::MisfitTask;
+                let misfit = generation >= Generation::V6_6 && sds.busiest.group_type == GroupType::MisfitTask;
                 (misfit || !stays) && self.is_imbalanced(s, env, &mut sds)
             }
         };
@@ -203,7 +203,7 @@ impl FairBalancer {
             _ => {}
         }
         sgs.group_asym_packing = !local && self.wants_all(s, env, local_stats, group, &sgs);
-        let smt = self.generation == Generation::V6_12 && !local && env.is_idle();
+        let smt = self.generation >= Generation::V6_6 && !local && env.is_idle();
         sgs.group_smt_balance = smt && is_smt(group) && sgs.sum_h_nr_running > 1;
         sgs.group_type = group_classify(sd.imbalance_pct, group, &sgs);
         if sgs.group_type == GroupType::Overloaded {
@@ -291,7 +291,7 @@ impl FairBalancer {
     /// `cpu_util_cfs_boost` since 6.5: waiting counts too.
     pub(super) fn util(&self, s: &View, cpu: CpuId) -> u64 {
         match self.generation {
-            Generation::V6_12 => cpu_util(&EasView::signals(s, cpu), None, self.boost),
+            Generation::V6_6 | Generation::V6_12 => cpu_util(&EasView::signals(s, cpu), None, self.boost),
             _ => cpu_util_cfs(s, cpu),
         }
     }
@@ -356,11 +356,11 @@ fn update_sd_pick_busiest(
         GroupType::AsymPacking => return is_lower(s, sd, sds, g, generation),
         GroupType::MisfitTask => return sgs.group_misfit_task_load > busiest.group_misfit_task_load,
         GroupType::SmtBalance if sgs.idle_cpus != 0 || busiest.idle_cpus != 0 => more_running,
-        GroupType::SmtBalance | GroupType::FullyBusy if generation == Generation::V6_12 => !busiest_is_smt,
+        GroupType::SmtBalance | GroupType::FullyBusy if generation >= Generation::V6_6 => !busiest_is_smt,
         GroupType::SmtBalance | GroupType::FullyBusy => sgs.avg_load > busiest.avg_load,
         // A core that serves one task is left alone; a group of whole cores is preferred to it.
         GroupType::HasSpare
-            if generation == Generation::V6_12 && sds.busiest_group.is_some() && busiest_is_smt != is_smt(group) =>
+            if generation >= Generation::V6_6 && sds.busiest_group.is_some() && busiest_is_smt != is_smt(group) =>
         {
             return !(is_smt(group) && sgs.sum_h_nr_running <= 1);
         }

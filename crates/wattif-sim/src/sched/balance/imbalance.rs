@@ -71,7 +71,7 @@ fn load(sds: &mut SdStats) -> i64 {
 /// `sibling_imbalance`: tasks that the busiest group has more, per core (6.6+).
 pub(super) fn sibling_imbalance(s: &View, env: &Env, sds: &SdStats, generation: Generation) -> u32 {
     let (local, busiest) = (&sds.local, &sds.busiest);
-    if generation < Generation::V6_12 {
+    if generation < Generation::V6_6 {
         return busiest.sum_nr_running.saturating_sub(local.sum_nr_running);
     }
     if !env.is_idle() || busiest.sum_nr_running == 0 {

@@ -306,7 +306,7 @@ impl FairBalancer {
         }
         let sd = env.sd(s);
         let group = &sd.groups[env.local_group];
-        let by_core = self.generation == Generation::V6_12 && !sd.share_cpucapacity && s.topology.has_smt;
+        let by_core = self.generation >= Generation::V6_6 && !sd.share_cpucapacity && s.topology.has_smt;
         let mut on_busy_core = None;
         for cpu in group.cpus.iter().filter(|&c| s.idle_cpu(c)) {
             if !by_core || s.topology.smt[cpu.at()].iter().all(|c| s.idle_cpu(c)) {

@@ -40,9 +40,9 @@
 //!    at most 32. Attach them here.
 //! 5. Tasks that only other CPUs of this group may take: go on for those. All of that CPU's tasks pinned: start again
 //!    without it.
-//! 6. Nothing moved: count a failure (not when newly idle), and for a misfit task, a CPU that lost much of its capacity,
+//! 6. Nothing moved: count a failure (not when newly idle; since 6.10 not for a misfit task either), and for a misfit task, a CPU that lost much of its capacity,
 //!    or more than `cache_nice_tries` + 2 failures ask for active balance.
-//! 7. The interval: back to the shortest after an imbalance, doubled after balance.
+//! 7. The interval: back to the shortest after an imbalance, doubled after balance (since 6.10 not by a pass for a misfit task).
 //!
 //! `nohz`: a busy CPU's tick kicks an idle CPU without tick (the first) when it has two tasks, lost capacity, has a
 //! misfit task, or shares its cache with another busy CPU; that CPU then balances for all idle ones. A kick may also ask
@@ -68,7 +68,7 @@
 //! There are no vectors for balancing: it is from knowledge of the kernel's behaviour, with unit tests.
 //!
 //! # Source
-//! Linux 5.4, 5.6, 5.7, 6.1, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
+//! Linux 5.4, 5.6, 5.7, 6.1, 6.6, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
 //! (`sched_balance_domains`), `newidle_balance` (`sched_balance_newidle`), `nohz_balancer_kick`, `_nohz_idle_balance`.
 //! SCHED_IDLE: commit 323af6deaf70 (5.6).
 
@@ -196,7 +196,9 @@ pub enum Generation {
     V5_7,
     /// `6.1`: tasks are counted within a cache, active balance only for tasks, limits relax with failures.
     V6_1,
-    /// `6.12`: cores, SMT groups.
+    /// `6.6`: cores, SMT groups; misfit tasks are helped although the machine is not overutilised.
+    V6_6,
+    /// `6.12`: a pass for a misfit task is no failure and does not lengthen the interval.
     #[default]
     V6_12,
 }
@@ -208,12 +210,12 @@ impl Generation {
     }
 
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 5] = ["5.4", "5.6", "5.7", "6.1", "6.12"];
+    pub const NAMES: [&'static str; 6] = ["5.4", "5.6", "5.7", "6.1", "6.6", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        use Generation::{V5_4, V5_6, V5_7, V6_1, V6_12};
-        meant(Generation::NAMES, [V5_4, V5_6, V5_7, V6_1, V6_12], name)
+        use Generation::{V5_4, V5_6, V5_7, V6_1, V6_6, V6_12};
+        meant(Generation::NAMES, [V5_4, V5_6, V5_7, V6_1, V6_6, V6_12], name)
     }
 }
 

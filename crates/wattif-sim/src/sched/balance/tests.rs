@@ -11,8 +11,8 @@ use crate::sched::toy::Toy;
 use wattif_model::CpuSet;
 use wattif_model::trace::BalanceKind;
 
-const ALL: [Generation; 5] =
-    [Generation::V5_4, Generation::V5_6, Generation::V5_7, Generation::V6_1, Generation::V6_12];
+const ALL: [Generation; 6] =
+    [Generation::V5_4, Generation::V5_6, Generation::V5_7, Generation::V6_1, Generation::V6_6, Generation::V6_12];
 
 fn smp(n: u32) -> Toy {
     Toy::new(&cpus(n, |c| (c, 0, 0, 1024)))
@@ -217,6 +217,34 @@ fn a_misfit_task_is_pushed_to_a_bigger_cpu() {
         // And it does not come back.
         passes(&mut toy, &mut b, 0, true, 20);
         assert_eq!(toy.nr_running(), [0, 0, 1, 0], "{generation:?}");
+    }
+}
+
+#[test]
+fn a_pass_for_a_misfit_task_is_no_failure_since_6_10() {
+    for (generation, failed) in [(Generation::V6_1, 1), (Generation::V6_6, 1), (Generation::V6_12, 0)] {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
+        let mut b = FairBalancer::new(generation);
+        let pid = toy.spawn(0);
+        update_misfit_status(&mut toy.s, CpuId(0), Some(pid));
+        passes(&mut toy, &mut b, 2, true, 1);
+        let sd = &toy.s.rqs[2].sd[1];
+        assert_eq!((toy.kicks.len(), sd.nr_balance_failed), (1, failed), "{generation:?}");
+    }
+}
+
+#[test]
+fn a_misfit_task_that_may_not_come_lengthens_the_interval_until_6_9() {
+    for (generation, times) in [(Generation::V6_6, 2), (Generation::V6_12, 1)] {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
+        let mut b = FairBalancer::new(generation);
+        let pid = toy.spawn(0);
+        toy.pin(pid, [0, 1, 3].map(CpuId).into_iter().collect());
+        update_misfit_status(&mut toy.s, CpuId(0), Some(pid));
+        let before = toy.s.rqs[2].sd[1].balance_interval_ms;
+        passes(&mut toy, &mut b, 2, true, 1);
+        let after = toy.s.rqs[2].sd[1].balance_interval_ms;
+        assert_eq!((toy.kicks.len(), after), (0, times * before), "{generation:?}");
     }
 }
 
