@@ -502,12 +502,13 @@ fn published_definitions_decode_perfetto() {
     let of = |text: &str, name: &str| {
         text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok()).unwrap_or(0)
     };
-    // Its frames overlap.
+    // Its frames overlap; devices have slices as well.
     let mut video = spec(500);
     video.workload =
         load::workload("video", &video.platform, Dialect::Workgen, &Settings::default()).unwrap().value.workload;
     let (wrote, path) = written(dir.path(), "v.pftrace", Detail::Decisions, &video);
-    assert_eq!(of(&decoded(&path), "TYPE_SLICE_BEGIN"), wrote.counts()["wattif_mark"]);
+    let slices = wrote.counts()["wattif_mark"] + wrote.counts()["wattif_device_done"];
+    assert_eq!(of(&decoded(&path), "TYPE_SLICE_BEGIN"), slices);
     let (wrote, path) = written(dir.path(), "a.pftrace", Detail::Full, &spec(60));
     let text = decoded(&path);
     let count = |name: &str| of(&text, name);
