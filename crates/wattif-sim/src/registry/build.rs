@@ -36,7 +36,7 @@ use crate::sched::placement::{
 use crate::sched::rq::CfsRq;
 use crate::sched::schedtune::{self, Schedtune};
 use crate::sched::task::{SchedEntity, TaskGroup};
-use crate::sched::topology::{Asym, DomainParams, Topology};
+use crate::sched::topology::{Asym, DomainParams, Misfit, Topology};
 use crate::sched::uclamp::{Clamped, group_clamps};
 use wattif_model::kernel::{KernelSpec, Slot};
 use wattif_model::platform::{HZ, Platform};
@@ -240,10 +240,15 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
     let before_5_10 = t.text("generation").starts_with("5.");
     let params = if before_5_10 { DomainParams::BEFORE_5_10 } else { DomainParams::SINCE_5_10 };
     let asym = parsed(&t, "asym_capacity", Asym::parse);
+    let misfit = match balancer.generation {
+        balance::Generation::V6_12 => Misfit::Helpable,
+        balance::Generation::V6_6 | balance::Generation::V6_1 => Misfit::Movable,
+        _ => Misfit::Any,
+    };
     let (clusters, asym_packing) = (t.on("cluster"), t.on("asym_packing"));
     let mut cpus = platform.cpus.clone();
     (0..).zip(&mut cpus).for_each(|(i, cpu)| cpu.capacity = platform.told_capacity(CpuId(i)));
-    Topology::of_cpus(&cpus, DomainParams { asym, clusters, asym_packing, ..params })
+    Topology::of_cpus(&cpus, DomainParams { asym, misfit, clusters, asym_packing, ..params })
 }
 
 /// `sched_rr_timeslice_ms`; 0 stands for the default.

@@ -41,6 +41,8 @@ pub struct DomainParams {
     pub spreads_from: Level,
     /// What the kernel makes of different capacities.
     pub asym: Asym,
+    /// Which of the tasks that do not fit their CPU are misfit tasks.
+    pub misfit: Misfit,
     /// Are there domains of clusters (`CONFIG_SCHED_CLUSTER`, 5.16)?
     pub clusters: bool,
     /// Does the order of preference between CPUs count (`SD_ASYM_PACKING`; 4.10)?
@@ -55,6 +57,7 @@ impl DomainParams {
         interval_ms: Some((1, 4)),
         spreads_from: Level::Pkg,
         asym: Asym::Off,
+        misfit: Misfit::Any,
         clusters: false,
         asym_packing: false,
     };
@@ -65,12 +68,29 @@ impl DomainParams {
         interval_ms: None,
         spreads_from: Level::Smt,
         asym: Asym::Misfit,
+        misfit: Misfit::Any,
         clusters: true,
         asym_packing: true,
     };
     /// Kernels since 5.10.
-    pub const SINCE_5_10: DomainParams =
-        DomainParams { imbalance_pct: [110, 117, 117, 117, 117], busy_factor: 16, ..DomainParams::BEFORE_5_10 };
+    pub const SINCE_5_10: DomainParams = DomainParams {
+        imbalance_pct: [110, 117, 117, 117, 117],
+        busy_factor: 16,
+        misfit: Misfit::Helpable,
+        ..DomainParams::BEFORE_5_10
+    };
+}
+
+/// Which tasks that do not fit their CPU a kernel calls misfit (`update_misfit_status`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Misfit {
+    /// All.
+    Any,
+    /// Those that may run on more than one CPU (5.12).
+    Movable,
+    /// Those that may run on a CPU of more capacity (6.10).
+    #[default]
+    Helpable,
 }
 
 /// What a kernel makes of CPUs of different capacity.
@@ -258,6 +278,8 @@ pub struct Topology {
     pub has_asym: bool,
     /// And tasks that do not fit their CPU are moved to a bigger one?
     pub has_misfit: bool,
+    /// And which are that?
+    pub misfit: Misfit,
     /// The largest `capacity_orig` (`rd->max_cpu_capacity`).
     pub max_cpu_capacity: u32,
 }
@@ -292,6 +314,7 @@ impl Topology {
             priority: cpus.iter().map(|c| c.priority).collect(),
             smt: partition(cpus, |c| (c.package, c.core)),
             llc_id: vec![0; n],
+            misfit: params.misfit,
             max_cpu_capacity: cpus.iter().map(|c| c.capacity).max().unwrap_or(0),
             ..Topology::default()
         };

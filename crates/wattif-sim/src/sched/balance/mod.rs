@@ -13,7 +13,7 @@
 //! | load, `runnable_avg`, utilisation of a CPU | load; 0..=1024 | load tracker | PELT updates |
 //! | `nr_running`, `h_nr_running`, idle | count | run queues | – |
 //! | `capacity_of` | 1..=1024 | what real-time, deadline and interrupts leave of the CPU | here |
-//! | `misfit_task_load` | load, 0: none | run queue, see [`update_misfit_status`] | tick, pick |
+//! | `misfit_task_load` | load, 0: none | run queue: of the running task, if it does not fit its CPU and (5.12) may run on another, (6.10) on a bigger one | tick, pick |
 //! | `avg_idle` | ns | run queue | idle exit |
 //! | `nr_balance_failed`, `balance_interval` | count; ms | per CPU and domain | here |
 //! | `exec_start` | ns | task: when it last ran | class |
@@ -90,6 +90,7 @@ pub(crate) use sums::has_many_llcs;
 
 use super::load::cpu_load::{cpu_util_cfs, task_fits_cpu, task_h_load, util_fits_cpu};
 use super::placement::cpu_util::Boost;
+use super::topology::Misfit;
 use super::{Sched, View};
 use crate::registry::{Tunable, meant};
 use crate::sched::load::cpu_load::Fit;
@@ -301,7 +302,7 @@ pub(crate) enum Migration {
     Misfit,
 }
 
-/// `update_misfit_status`: remembers that the running task does not fit its CPU; `core` calls it for the picked task, at
+/// `update_misfit_status`: remembers that the running task does not fit its CPU, see [`Misfit`]; `core` calls it for the picked task, at
 /// the tick, and with `None` when the CPU goes idle.
 #[inline]
 pub fn update_misfit_status(s: &mut Sched, cpu: CpuId, running: Option<Pid>) {
@@ -320,10 +321,11 @@ fn set_misfit_status(s: &mut Sched, cpu: CpuId, running: Option<Pid>) {
 fn is_misfit(s: &View, cpu: CpuId, pid: Pid) -> bool {
     let p = &s.tasks[pid.at()];
     let capacity = |c: CpuId| s.rqs[c.at()].cpu_capacity_orig;
-    let here = capacity(cpu);
-    p.nr_cpus_allowed > 1
+    let bigger = || p.cpus.iter().any(|c| c.at() < s.nr_cpus() && capacity(c) > capacity(cpu));
+    let rule = s.topology.misfit;
+    (p.nr_cpus_allowed > 1 || rule == Misfit::Any)
         && !task_fits_cpu(s, pid, cpu)
-        && p.cpus.iter().any(|c| c.at() < s.nr_cpus() && capacity(c) > here)
+        && (rule < Misfit::Helpable || bigger())
 }
 
 /// `cpu_overutilized`: the CPU's utilisation does not fit it, clamps included.

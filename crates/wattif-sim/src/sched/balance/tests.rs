@@ -5,8 +5,8 @@ use super::capacity::{scale_rt_capacity, update_idle_cpu_scan};
 use super::group_stats::{GroupStats, GroupType};
 use super::load_balance::Env;
 use super::*;
-use crate::sched::topology::NewidleStats;
 use crate::sched::topology::tests::cpus;
+use crate::sched::topology::{DomainParams, NewidleStats};
 use crate::sched::toy::Toy;
 use wattif_model::CpuSet;
 use wattif_model::trace::BalanceKind;
@@ -250,18 +250,28 @@ fn a_misfit_task_that_may_not_come_lengthens_the_interval_until_6_9() {
 
 #[test]
 fn misfit_status_follows_the_task() {
-    let mut toy = Toy::new(&cpus(2, |c| (c, 0, 0, [400, 1024][c as usize])));
-    let pid = toy.spawn(0);
-    let status = |toy: &mut Toy, cpu: u32, p| {
-        update_misfit_status(&mut toy.s, CpuId(cpu), p);
-        toy.s.rqs[cpu as usize].misfit_task_load
-    };
     // 1024 · 1024 / 1025: the task's share of the load, rounded down.
-    assert_eq!(status(&mut toy, 0, Some(pid)), 1023);
-    assert_eq!(status(&mut toy, 0, None), 0);
-    assert_eq!(status(&mut toy, 1, Some(pid)), 0, "there is no bigger CPU");
-    toy.pin(pid, CpuSet::one(CpuId(0)));
-    assert_eq!(status(&mut toy, 0, Some(pid)), 0, "it may not leave");
+    const LOAD: u64 = 1023;
+    // Where it is misfit by era: on the small CPU, on the big one, held to the small one, to two of them.
+    for (misfit, expect) in [
+        (Misfit::Any, [LOAD, LOAD, LOAD, LOAD]),
+        (Misfit::Movable, [LOAD, LOAD, 0, LOAD]),
+        (Misfit::Helpable, [LOAD, 0, 0, 0]),
+    ] {
+        let params = DomainParams { misfit, ..DomainParams::SINCE_5_10 };
+        let mut toy = Toy::with_params(&cpus(3, |c| (c, 0, 0, [400, 400, 600][c as usize])), params);
+        let pid = toy.spawn(0);
+        let status = |toy: &mut Toy, cpu: u32, p| {
+            update_misfit_status(&mut toy.s, CpuId(cpu), p);
+            toy.s.rqs[cpu as usize].misfit_task_load
+        };
+        let free = [status(&mut toy, 0, Some(pid)), status(&mut toy, 2, Some(pid))];
+        assert_eq!(status(&mut toy, 0, None), 0, "{misfit:?}");
+        toy.pin(pid, CpuSet::one(CpuId(0)));
+        let pinned = status(&mut toy, 0, Some(pid));
+        toy.pin(pid, CpuSet::first(2));
+        assert_eq!([free[0], free[1], pinned, status(&mut toy, 0, Some(pid))], expect, "{misfit:?}");
+    }
 }
 
 #[test]
