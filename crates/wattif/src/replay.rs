@@ -64,7 +64,7 @@ pub struct Looked {
 pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Result<Looked, Error> {
     let mut loaded = recording::load(name)?;
     let known = platform.is_some() || loaded.platform.is_some();
-    let of = platform;
+    let own = platform.is_none() && loaded.platform.is_some();
     let platform = match (platform, &loaded.platform) {
         (Some(name), _) => load::platform(name, settings)?.value,
         (None, Some(own)) => load::platform_of(own.clone(), settings)?.value,
@@ -76,7 +76,6 @@ pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Resul
             }
         },
     };
-    let own = loaded.platform.is_some() && of.is_none();
     let placed = loaded.recording.renumber(&platform.kernel_cpus);
     if own && !placed && !platform.kernel_cpus.is_empty() {
         let (cpus, kernel_cpus) = (loaded.recording.cpus(), &platform.kernel_cpus);

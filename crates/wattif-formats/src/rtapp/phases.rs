@@ -40,8 +40,8 @@ impl Context<'_> {
     pub(super) fn single(&mut self, task: &Task<'_>, state: &State) -> Program {
         let count = self.count(task.members, None);
         self.phases.push(0);
-        let events = self.events(task, task.members);
-        self.kinds.push(vec![events.kinds.clone()]);
+        let mut events = self.events(task, task.members);
+        self.kinds.push(vec![std::mem::take(&mut events.kinds)]);
         self.lint_events(&events, task.name, &task.name_span);
         lint_loop(events.passes, count, &task.name_span, &mut self.report);
         let (keys, span) = (Keys::default(), task.name_span.clone());
@@ -80,8 +80,8 @@ impl Context<'_> {
         let count = self.passes(task);
         self.phases.push(if members.len() == 1 && count == Some(1) { 0 } else { members.len() as u32 });
         let (mut attr, mut group) = (start.attr, Context::names_group(task.members));
-        let phases: Vec<Phase> = members.iter().map(|m| self.phase(task, m, &mut attr, &mut group)).collect();
-        self.kinds.push(phases.iter().map(|p| p.events.kinds.clone()).collect());
+        let mut phases: Vec<Phase> = members.iter().map(|m| self.phase(task, m, &mut attr, &mut group)).collect();
+        self.kinds.push(phases.iter_mut().map(|p| std::mem::take(&mut p.events.kinds)).collect());
         self.lint_phases(task, &phases, count);
         if count.is_none_or(|n| n > 1) && phases.iter().all(|p| p.count.is_some()) {
             self.second_pass(&phases, start.attr, attr);

@@ -122,8 +122,8 @@ impl Markers {
         lines
     }
 
-    /// The lines behind this event: a thread that runs for the first time begins, before its delay.
-    pub fn after(&mut self, event: &Event) -> Option<String> {
+    /// The line behind this event: a thread that runs for the first time begins, before its delay.
+    pub fn behind(&mut self, event: &Event) -> Option<String> {
         let Event::SchedSwitch { next_pid, .. } = event else { return None };
         let place = self.threads.get_mut(next_pid).filter(|place| !place.started)?;
         place.started = true;
@@ -240,6 +240,13 @@ mod tests {
         ThreadInfo { pid, comm, task, policy, workload: true, group: 0, dl: None, asked: Asked::default() }
     }
 
+    /// Of a task `a` that does nothing; no category, no lines.
+    fn idle(category: &str) -> Option<Markers> {
+        let workload = Workload { tasks: vec![TaskSpec::new("a", vec![])], ..Workload::default() };
+        let ftrace = Some(category).filter(|c| !c.is_empty()).map(String::from).into_iter().collect();
+        Markers::of(&workload, &Logs { ftrace, ..Logs::default() })
+    }
+
     /// The lines of a thread whose program takes these steps, as the machine does.
     fn lines(task: &str, categories: &str, rounds: usize) -> Vec<String> {
         let text = format!(r#"{{"global": {{"ftrace": "{categories}"}}, "tasks": {{"a": {task}}}}}"#);
@@ -310,9 +317,7 @@ mod tests {
 
     #[test]
     fn a_thread_begins_when_it_runs_first() {
-        let workload = Workload { tasks: vec![TaskSpec::new("a", vec![])], ..Workload::default() };
-        let logs = Logs { ftrace: vec!["task".into()], ..Logs::default() };
-        let mut markers = Markers::of(&workload, &logs).unwrap();
+        let mut markers = idle("task").unwrap();
         markers.thread(&thread());
         let switch = |next_pid| Event::SchedSwitch {
             prev_pid: Pid(0),
@@ -321,21 +326,19 @@ mod tests {
             next_pid,
             next_prio: 120,
         };
-        let begun: Vec<_> = [Pid(2), Pid(1), Pid(1)].map(|pid| markers.after(&switch(pid)).is_some()).into();
+        let begun: Vec<_> = [Pid(2), Pid(1), Pid(1)].map(|pid| markers.behind(&switch(pid)).is_some()).into();
         assert_eq!(begun, [false, true, false], "before its first step, and once");
     }
 
     #[test]
     fn figures_are_in_us() {
-        let workload = Workload { tasks: vec![TaskSpec::new("a", vec![])], ..Workload::default() };
-        let logs = Logs { ftrace: vec!["stats".into()], ..Logs::default() };
-        let mut markers = Markers::of(&workload, &logs).unwrap();
+        let mut markers = idle("stats").unwrap();
         markers.thread(&thread());
         let (wu_lat_ns, run_ns, period_ns, slack_ns) = (5_000, 1_000_000, 9_000_999, -7_500);
         markers.event(Ns(0), &Event::RtappStats { pid: Pid(1), wu_lat_ns, run_ns, period_ns, slack_ns });
         let configured = Event::RtappConfigured { pid: Pid(1), c_duration_us: 1_000, c_period_us: 8_000 };
         let line = "rtapp_stats: period=9000 run=1000 wu_lat=5 slack=-7 c_period=8000 c_run=1000";
         assert_eq!(markers.event(Ns(0), &configured), [line]);
-        assert!(Markers::of(&workload, &Logs::default()).is_none() && markers.end().is_empty());
+        assert!(idle("").is_none() && markers.end().is_empty());
     }
 }

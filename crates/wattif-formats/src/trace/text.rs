@@ -810,14 +810,7 @@ mod tests {
 
     #[test]
     fn perf_without_names() {
-        for line in ["29888 [000]", "   18 [000]", "29888/29889 [000]"] {
-            let pid = if line.contains("18") {
-                18
-            } else if line.contains('/') {
-                29_889
-            } else {
-                29_888
-            };
+        for (line, pid) in [("29888 [000]", 29_888), ("   18 [000]", 18), ("29888/29889 [000]", 29_889)] {
             let waking = Event::SchedWaking { pid: Pid(7), prio: 120, target_cpu: CpuId(1), in_irq: false };
             let fields = "sched:sched_waking: comm=a pid=7 prio=120 target_cpu=001";
             check(&format!("{line} 52393.779656:       {fields}"), 52_393_779_656_000, 0, pid, waking);

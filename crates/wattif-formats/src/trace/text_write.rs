@@ -70,7 +70,7 @@ impl<W: Write> TextTrace<W> {
     }
 
     /// What threads write into `trace_marker`.
-    fn mark(&mut self, at: Ns, cpu: CpuId, lines: Vec<String>) -> Result<()> {
+    fn mark(&mut self, at: Ns, cpu: CpuId, lines: &[String]) -> Result<()> {
         lines.iter().try_for_each(|line| self.line(at, cpu, false, "tracing_mark_write", line))
     }
 
@@ -200,16 +200,15 @@ impl<W: Write> Observer for TextTrace<W> {
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         if self.failed.is_none() {
             let marked = self.about.lines(at, event);
-            self.failed = self.mark(at, cpu, marked).and_then(|()| self.write(at, cpu, event)).err();
-            if let Some(line) = self.about.line_after(event) {
-                self.failed = self.failed.take().or(self.mark(at, cpu, vec![line]).err());
-            }
+            let behind = self.about.line_behind(event);
+            let written = self.mark(at, cpu, &marked).and_then(|()| self.write(at, cpu, event));
+            self.failed = written.and_then(|()| self.mark(at, cpu, behind.as_slice())).err();
         }
     }
     fn finish(&mut self, end: Ns) {
         let marked = self.about.last_lines();
         if self.failed.is_none() {
-            self.failed = self.mark(end, CpuId(0), marked).err();
+            self.failed = self.mark(end, CpuId(0), &marked).err();
         }
     }
 }

@@ -92,9 +92,9 @@ impl About {
         self.markers.as_mut().map_or_else(Vec::new, |m| m.event(at, event))
     }
 
-    /// The one behind it.
-    pub(crate) fn line_after(&mut self, event: &Event) -> Option<String> {
-        self.markers.as_mut()?.after(event)
+    /// The one that stands behind the event.
+    pub(crate) fn line_behind(&mut self, event: &Event) -> Option<String> {
+        self.markers.as_mut()?.behind(event)
     }
 
     /// Its lines at the end of the run.

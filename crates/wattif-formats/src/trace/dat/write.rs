@@ -336,10 +336,9 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         if self.failed.is_none() {
             let marked = self.about.lines(at, event);
-            self.failed = self.mark(at.0, cpu.0, &marked).and_then(|()| self.write(at, cpu, event)).err();
-            if let Some(line) = self.about.line_after(event) {
-                self.failed = self.failed.take().or(self.mark(at.0, cpu.0, &[line]).err());
-            }
+            let behind = self.about.line_behind(event);
+            let written = self.mark(at.0, cpu.0, &marked).and_then(|()| self.write(at, cpu, event));
+            self.failed = written.and_then(|()| self.mark(at.0, cpu.0, behind.as_slice())).err();
         }
     }
     fn finish(&mut self, end: Ns) {
@@ -503,64 +502,38 @@ fn words(kind: Kind, field: &str) -> Vec<&'static str> {
     }
 }
 
-/// How a kernel prints the state of who leaves a CPU: bits and letters, and the bit of a thread that was preempted.
+/// How a kernel prints the state of who leaves a CPU: bits and letters. The bit behind the last is of a thread that was preempted.
 #[derive(Debug)]
 struct States {
     letters: &'static [(u32, &'static str)],
-    preempted: u32,
     /// The number of a thread that has died.
     dead: i64,
 }
 
-/// States of `task_struct` until Linux 4.13 (with `NOLOAD` since 4.2), of the tracepoint alone since 4.14.
+/// Of `task_struct`, until Linux 4.13; the last one since 4.2.
+const TASK_STATES: &[(u32, &str)] = &[
+    (1, "S"),
+    (2, "D"),
+    (4, "T"),
+    (8, "t"),
+    (16, "Z"),
+    (32, "X"),
+    (64, "x"),
+    (128, "K"),
+    (256, "W"),
+    (512, "P"),
+    (1024, "N"),
+];
+
+/// Of the tracepoint alone, since 4.14.
+const TRACED_STATES: &[(u32, &str)] =
+    &[(1, "S"), (2, "D"), (4, "T"), (8, "t"), (16, "X"), (32, "Z"), (64, "P"), (128, "I")];
+
+/// By the first release that has them.
 static STATES: [((u32, u32), States); 3] = [
-    (
-        (4, 14),
-        States {
-            letters: &[(1, "S"), (2, "D"), (4, "T"), (8, "t"), (16, "X"), (32, "Z"), (64, "P"), (128, "I")],
-            preempted: 0x100,
-            dead: 0x10,
-        },
-    ),
-    (
-        (4, 2),
-        States {
-            letters: &[
-                (1, "S"),
-                (2, "D"),
-                (4, "T"),
-                (8, "t"),
-                (16, "Z"),
-                (32, "X"),
-                (64, "x"),
-                (128, "K"),
-                (256, "W"),
-                (512, "P"),
-                (1024, "N"),
-            ],
-            preempted: 0x800,
-            dead: 0x40,
-        },
-    ),
-    (
-        (0, 0),
-        States {
-            letters: &[
-                (1, "S"),
-                (2, "D"),
-                (4, "T"),
-                (8, "t"),
-                (16, "Z"),
-                (32, "X"),
-                (64, "x"),
-                (128, "K"),
-                (256, "W"),
-                (512, "P"),
-            ],
-            preempted: 0x400,
-            dead: 0x40,
-        },
-    ),
+    ((4, 14), States { letters: TRACED_STATES, dead: 0x10 }),
+    ((4, 2), States { letters: TASK_STATES, dead: 0x40 }),
+    ((0, 0), States { letters: TASK_STATES.split_last().expect("there are some").1, dead: 0x40 }),
 ];
 
 /// Those of a release, or of a profile of it; of an unknown one the last.
@@ -572,12 +545,13 @@ fn states(release: &str) -> &'static States {
 
 impl States {
     fn print(&self) -> String {
-        let mask = format!("{:#x}", self.preempted - 1);
+        let preempted = 1 << self.letters.len();
+        let mask = format!("{:#x}", preempted - 1);
         let letters: Vec<String> =
             self.letters.iter().map(|(bit, letter)| format!("{{ {bit:#04x}, \"{letter}\" }}")).collect();
         let flags = format!("__print_flags(REC->prev_state & {mask}, \"|\", {})", letters.join(", "));
         let state = format!("(REC->prev_state & {mask}) ? {flags} : \"R\"");
-        let preempted = format!("REC->prev_state & {:#x} ? \"+\" : \"\"", self.preempted);
+        let preempted = format!("REC->prev_state & {preempted:#x} ? \"+\" : \"\"");
         let form = "prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s%s ==> next_comm=%s next_pid=%d next_prio=%d";
         let (prev, next) =
             ("REC->prev_comm, REC->prev_pid, REC->prev_prio", "REC->next_comm, REC->next_pid, REC->next_prio");
