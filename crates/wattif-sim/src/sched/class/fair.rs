@@ -94,7 +94,9 @@ impl Update {
 
 // ---- load tracking -------------------------------------------------------------------------------------------------
 
-/// Ages an entity and its queue to now, and attaches or detaches a migrating task.
+/// Ages an entity and its queue to now, and attaches or detaches a migrating task. It stands once: in every place that calls it, it would
+/// push other code out of the instruction cache.
+#[inline(never)]
 pub(super) fn update_load_avg(s: &mut Sched, q: usize, i: usize, flags: Update) {
     let (cfs, se) = (&mut s.cfs[q], &mut s.se[i]);
     let rq = &s.rqs[cfs.cpu.at()];
