@@ -291,10 +291,26 @@ impl Schedutil {
         let by_capacity = self.tunables.generation != Generation::V6_12;
         // Lent out for the loop.
         let mut cpus = std::mem::take(&mut self.cpus);
-        for c in cpus.iter_mut().filter(|c| ages || !c.is_fresh(versions)) {
-            self.decide_cpu(c, now_ns, versions, view);
+        // Whoever asked for most still does, unless it now asks for less: then all are looked at. Generation `4.9` writes down
+        // what CPUs ask for between decisions.
+        let (mut most, mut fell) = (self.loudest, ages);
+        for i in 0..cpus.len() {
+            if !ages && cpus[i].is_fresh(versions) {
+                continue;
+            }
+            let before = cpus[i].util;
+            self.decide_cpu(&mut cpus[i], now_ns, versions, view);
+            if i == most {
+                fell |= cpus[i].util < before;
+            } else if match i < most {
+                true => !cpus[most].is_louder(&cpus[i], by_capacity), // the first of equals
+                false => cpus[i].is_louder(&cpus[most], by_capacity),
+            } {
+                most = i;
+            }
         }
-        let loudest = loudest(&cpus, by_capacity);
+        debug_assert!(fell || most == loudest(&cpus, by_capacity), "somebody else asks for more");
+        let loudest = if fell { loudest(&cpus, by_capacity) } else { most };
         self.cpus = cpus;
         debug_assert!(self.cpus.iter().all(|c| !c.is_fresh(versions) || c.inputs == Inputs::of(&view.signals(c.cpu))));
         let of = if self.tunables.generation == Generation::V6_12 { at } else { loudest };
@@ -486,19 +502,7 @@ impl Schedutil {
 
 /// The CPU that asks for most, of its capacity if that counts; the first of equals.
 fn loudest(cpus: &[SugovCpu], by_capacity: bool) -> usize {
-    let (mut loudest, mut most, mut most_capacity) = (0, 0, 1);
-    for (i, c) in cpus.iter().enumerate() {
-        let capacity = if by_capacity { c.inputs.capacity } else { 1 };
-        // Equal as a rule.
-        let more = match capacity == most_capacity {
-            true => c.util > most,
-            false => c.util * most_capacity > most * capacity,
-        };
-        if more {
-            (loudest, most, most_capacity) = (i, c.util, capacity);
-        }
-    }
-    loudest
+    (1..cpus.len()).fold(0, |most, i| if cpus[i].is_louder(&cpus[most], by_capacity) { i } else { most })
 }
 
 /// Generation `4.9-qti`: the mean clock of the last window (`avg_cap`), and what the present one adds up to.
@@ -536,6 +540,16 @@ impl SugovCpu {
     fn is_fresh(&self, versions: &[u64]) -> bool {
         // Versions count from 1: one that was not known is never met.
         versions.get(self.cpu.at()) == Some(&self.version) && self.iowait_boost == 0
+    }
+
+    /// Does it ask for more than the other, of its capacity if that counts?
+    #[inline]
+    fn is_louder(&self, than: &SugovCpu, by_capacity: bool) -> bool {
+        // Capacities are equal as a rule.
+        match !by_capacity || self.inputs.capacity == than.inputs.capacity {
+            true => self.util > than.util,
+            false => self.util * than.inputs.capacity > than.util * self.inputs.capacity,
+        }
     }
 
     /// Drops a boost that is older than a tick; true if it was. `boost`: it is renewed in the same breath.
