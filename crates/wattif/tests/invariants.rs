@@ -1123,6 +1123,25 @@ fn idle_settings_that_nobody_heeds_are_told() {
 }
 
 #[test]
+fn what_clamps_do_needs_clamps_and_capacities_that_differ() {
+    use wattif_sim::registry::without_effect_here;
+    let told = |platform, task: &str, group: &str, uclamp: &str| {
+        let text = format!(
+            r#"{{ "tasks": {{ "a": {{ "taskgroup": "/g", {task} "run": 2000, "sleep": 9000 }} }},
+                "groups": {{ "/g": {{ {group} }} }} }}"#
+        );
+        let spec = under(platform, "linux-6.12", &text, &["cpu_util.uclamp_fits=5.3", uclamp]);
+        without_effect_here(&spec, "cpu_util.uclamp_fits").is_some()
+    };
+    let (thread, group) = (r#""util_min": 900,"#, r#""cpu.uclamp.min": 90"#);
+    let all = "cpu_util.uclamp=5.4";
+    assert!(told("hikey960", "", "", all) && told("hikey620", thread, "", all));
+    assert!(!told("hikey960", thread, "", all) && !told("hikey960", "", group, all));
+    let threads = "cpu_util.uclamp=5.3";
+    assert!(!told("hikey960", thread, group, threads) && told("hikey960", "", group, threads));
+}
+
+#[test]
 fn the_placement_of_4_9_needs_powers_and_mainlines_needs_capacities_that_differ() {
     use wattif_sim::registry::{notes, without_effect_here};
     // Little enough that no CPU is overutilized.

@@ -10,7 +10,7 @@ use wattif::settings::Settings;
 use wattif_formats::rtapp::Dialect;
 use wattif_model::platform::Platform;
 use wattif_model::run::{Blocked, RunSpec};
-use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, PlacementReason, PrevState, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
 const US: u64 = 1_000;
@@ -27,6 +27,8 @@ struct Thread {
     log: Vec<Line>,
     /// Priorities shown when it was switched in.
     prios: Vec<u8>,
+    /// Why it was placed where it was.
+    placed: Vec<PlacementReason>,
     woken: u32,
     end: Option<u64>,
 }
@@ -95,6 +97,7 @@ impl Observer for Watch {
                 }
             }
             Event::SchedWakeup { pid, .. } => self.thread_of(pid).woken += 1,
+            Event::Placement(p) => self.thread_of(p.pid).placed.push(p.reason),
             Event::CpuFrequency { khz, .. } => self.khz.push((at.0, khz)),
             Event::RtappStats { pid, wu_lat_ns, run_ns, period_ns, slack_ns } => {
                 let line = Line { at: at.0, run: run_ns, period: period_ns, wu_lat: wu_lat_ns, slack: slack_ns };
@@ -851,6 +854,70 @@ fn util_clamps_act_on_placement() {
     };
     assert!(on_big("") < 0.2, "a small task stays little: {}", on_big(""));
     assert!(on_big(r#""util_min": 1024,"#) > 0.9, "a boosted one does not: {}", on_big(r#""util_min": 1024,"#));
+}
+
+/// Kernels that have clamps.
+const CLAMPING: [&str; 7] =
+    ["linux-5.3", "linux-5.4", "linux-5.6", "linux-5.7", "linux-6.1", "linux-6.6", "linux-6.12"];
+
+/// The part of a task's time from `from_ms` on that it spent on CPU `first` and those after it.
+fn from_cpu(seen: &Seen, task: &str, first: u32, from_ms: u64) -> f64 {
+    let t = seen.of(task);
+    let from = from_ms * MS;
+    let big: u64 = t.slices.iter().filter(|s| s.2 >= first).map(|s| s.1.saturating_sub(s.0.max(from))).sum();
+    big as f64 / t.ran_in(from, u64::MAX) as f64
+}
+
+#[test]
+fn a_boosted_task_stays_on_a_little_cpu_until_5_5() {
+    let boosted = r#""a": { "util_min": 700, "run": 1000, "timer": { "ref": "unique", "period": 16000 } }"#;
+    for kernel in CLAMPING {
+        let seen = case(boosted).platform("hikey960").kernel(kernel).set("cpufreq=schedutil").ms(1000).run();
+        let (big, since) = (from_cpu(&seen, "a", 4, 100), kernel >= "linux-5.6");
+        assert!(if since { big > 0.9 } else { big < 0.1 }, "{kernel}: {big}");
+    }
+}
+
+#[test]
+fn a_hog_that_is_held_down_is_a_misfit_until_5_5() {
+    let hog = r#""a": { "util_max": 200, "phases": {
+        "begin": { "cpus": [1], "loop": 1, "run": 50000 },
+        "free": { "cpus": [0, 1, 2, 3, 4, 5, 6, 7], "loop": 1, "run": 10000000 } } }"#;
+    for kernel in CLAMPING {
+        let seen = case(hog).platform("hikey960").kernel(kernel).set("cpufreq=schedutil").ms(1000).run();
+        let (big, since) = (from_cpu(&seen, "a", 4, 300), kernel >= "linux-5.6");
+        assert!(if since { big < 0.1 } else { big > 0.9 }, "{kernel}: {big}");
+    }
+}
+
+#[test]
+fn a_hog_that_is_held_down_overutilises_its_cpu_until_6_1() {
+    let tasks = r#""a": { "util_max": 200, "cpus": [0], "run": 1000000 },
+        "b": { "instance": 4, "run": 3000, "timer": { "ref": "unique", "period": 16000 } }"#;
+    for kernel in CLAMPING {
+        let seen = case(tasks).platform("hikey960").kernel(kernel).set("cpufreq=schedutil").ms(1000).run();
+        let b = seen.all("b");
+        let by_energy = b.iter().flat_map(|t| &t.placed).filter(|&&r| r == PlacementReason::Energy).count();
+        let all: usize = b.iter().map(|t| t.placed.len()).sum();
+        // The first wake-ups come before the hog's utilisation has grown. Stable 6.1 has the rule of 6.2.
+        let since = kernel >= "linux-6.1";
+        let share = by_energy as f64 / all as f64;
+        assert!(if since { share > 0.6 } else { share < 0.4 }, "{kernel}: {by_energy} of {all}");
+    }
+}
+
+#[test]
+fn without_energy_awareness_a_boosted_task_finds_a_big_cpu_since_5_6() {
+    let boosted = r#""a": { "util_min": 700, "phases": {
+        "begin": { "cpus": [1], "loop": 30, "run": 1000, "timer": { "ref": "unique", "period": 16000 } },
+        "free": { "cpus": [0, 1, 2, 3, 4, 5, 6, 7], "loop": 90, "run": 1000, "timer": { "ref": "unique", "period": 16000 } } } }"#;
+    for (platform, first) in [("hikey960", 4), ("pixel6", 6)] {
+        for kernel in CLAMPING {
+            let seen = case(boosted).platform(platform).kernel(kernel).ms(1500).run();
+            let (big, since) = (from_cpu(&seen, "a", first, 600), kernel >= "linux-5.6");
+            assert!(if since { big > 0.9 } else { big < 0.1 }, "{platform} {kernel}: {big}");
+        }
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ use crate::sched::rq::CfsRq;
 use crate::sched::schedtune::{self, Schedtune};
 use crate::sched::task::{SchedEntity, TaskGroup};
 use crate::sched::topology::{Asym, DomainParams, Misfit, Topology};
-use crate::sched::uclamp::{Clamped, group_clamps};
+use crate::sched::uclamp::{Clamped, Fits, group_clamps};
 use wattif_model::kernel::{KernelSpec, Slot};
 use wattif_model::platform::{HZ, Platform};
 use wattif_model::run::{RunError, RunSpec};
@@ -115,7 +115,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.groups = groups;
     s.rd.energy_aware = balancer.eas;
     s.rd.energy_aware_4_9 = s.rd.energy_aware && Tunables::of(kernel, "eas").text("generation") == "4.9";
-    s.clamped = clamped(kernel);
+    (s.clamped, s.uclamp_fits) = (clamped(kernel), uclamp_fits(kernel));
     s.rd.uclamp_used = s.clamped >= Clamped::Groups && clamps_groups(spec);
     let class = Tunables::of(kernel, chosen(kernel, Slot::Class));
     s.bandwidth_slice_ns = class.int::<u64>("bandwidth_slice_us") * 1000;
@@ -142,6 +142,10 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
 /// Whose clamps are heard.
 pub(super) fn clamped(kernel: &KernelSpec) -> Clamped {
     parsed(&Tunables::of(kernel, "cpu_util"), "uclamp", Clamped::parse)
+}
+
+fn uclamp_fits(kernel: &KernelSpec) -> Fits {
+    parsed(&Tunables::of(kernel, "cpu_util"), "uclamp_fits", Fits::parse)
 }
 
 /// May groups have this? What came with EEVDF, or after it, is not asked for here.
@@ -398,7 +402,8 @@ pub(super) fn build_eas(kernel: &KernelSpec, platform: &Platform) -> Option<Box<
         return Some(Box::new(FindBestTarget::of_platform(platform)?));
     }
     let generation = parsed(&t, "generation", energy_model::Generation::parse);
-    Some(Box::new(eas::Eas::of_platform(eas::Tunables { generation, boost: boost_of(kernel, "eas") }, platform)?))
+    let tunables = eas::Tunables { generation, boost: boost_of(kernel, "eas"), uclamp_fits: uclamp_fits(kernel) };
+    Some(Box::new(eas::Eas::of_platform(tunables, platform)?))
 }
 
 /// The energy model of a domain, where cpufreq skips the states that it marks as inefficient (since 5.16): on machines whose

@@ -78,6 +78,7 @@ fn cpu_util_without_effect(kernel: &KernelSpec, tunable: &str) -> Option<String>
     };
     match tunable {
         "uclamp" => None,
+        "uclamp_fits" => (t.text("uclamp") == "off").then(|| "nobody's clamps are heard, uclamp is off".to_string()),
         "gate_pct" => (!in_use(|b| matches!(b, Boost::RelGate(_)))).then(|| "no scheme in use is rel-gate".to_string()),
         "delay_us" => (!in_use(|b| matches!(b, Boost::ResponseTime { .. })))
             .then(|| "no scheme in use is response-time".to_string()),
@@ -191,7 +192,8 @@ mod tests {
         };
         let walt = [(Slot::Load, "walt")];
         let slow = [(Slot::Cpufreq, "performance")];
-        let idle: [(&[_], Vec<_>, &str); 22] = [
+        let idle: [(&[_], Vec<_>, &str); 23] = [
+            (&[], vec![("cpu_util.uclamp", "off")], "cpu_util.uclamp_fits"),
             (&[], vec![("select_idle_sibling.scan", "prop")], "features.SIS_UTIL"),
             (&[], vec![], "features.RT_RUNTIME_SHARE"),
             (&[], vec![("deadline.generation", "6.1")], "deadline.fair_server_runtime_us"),
@@ -221,7 +223,8 @@ mod tests {
                 "{path} of {policies:?} {tunables:?}"
             );
         }
-        let at_work: [(&[_], Vec<_>, &str); 13] = [
+        let at_work: [(&[_], Vec<_>, &str); 14] = [
+            (&[], vec![("cpu_util.uclamp", "5.3")], "cpu_util.uclamp_fits"),
             (&[], vec![], "features.SIS_UTIL"),
             (&[], vec![("rt.generation", "6.1")], "features.RT_RUNTIME_SHARE"),
             (&[], vec![], "deadline.fair_server_runtime_us"),

@@ -1,11 +1,12 @@
 //! Settings that change nothing on a platform or for a workload, whatever the kernel makes of them: what they are about is not
 //! there. Where a tunable is about something that a workload may lack, [`not_in_workload`] has a line for it.
 
-use super::build::build_schedtune;
+use super::build::{build_schedtune, clamped, clamps_groups};
 use super::notes::{asks_for, no_eas};
 use super::{Policy, Tunables, policy, without_effect};
 use crate::cpuidle;
 use crate::sched::schedtune::{self, Group};
+use crate::sched::uclamp::Clamped;
 use wattif_model::CpuId;
 use wattif_model::platform::IdleState;
 use wattif_model::run::RunSpec;
@@ -22,6 +23,7 @@ pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
     let why = not_on_platform(spec, p, tunable)
         .or_else(|| not_in_workload(&spec.workload, p, tunable))
         .or_else(|| for_deadline_alone(spec, p, tunable))
+        .or_else(|| without_clamps(spec, p, tunable))
         .or_else(|| without_boost(spec, p, tunable));
     let idle = why.map(|why| format!("{path} changes nothing here: {why}"));
     idle.or_else(|| beyond_the_highest(spec, p, tunable))
@@ -36,6 +38,9 @@ fn not_on_platform(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> 
     let mut cpus = (0..spec.platform.nr_cpus() as u32).map(CpuId);
     if (p.name, tunable) == ("default_idle", "tick") && cpus.all(|cpu| spec.platform.idle_states(cpu).len() > 1) {
         return Some("every CPU has several idle states, and then the governor decides".into());
+    }
+    if (p.name, tunable) == ("cpu_util", "uclamp_fits") && !spec.platform.is_asymmetric() {
+        return Some("all CPUs have the same capacity".into());
     }
     let about_eas = matches!((p.name, tunable), ("eas", "generation") | ("cpu_util", "eas"));
     // What a profile of 4.9 asks for is in the notes of every run.
@@ -72,6 +77,14 @@ fn for_deadline_alone(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<Strin
     let limits = Tunables::of(&spec.kernel, "rt").text("generation") == "6.1";
     let why = "rt.generation is 6.12, where only deadline tasks are limited, and the workload has none";
     (about && !limits && !asks_for(spec, |attr| attr.policy == SchedPolicy::Deadline)).then(|| why.to_string())
+}
+
+/// What clamps do, where nobody has any that count.
+fn without_clamps(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
+    let about = (p.name, tunable) == ("cpu_util", "uclamp_fits");
+    let groups = clamped(&spec.kernel) >= Clamped::Groups && clamps_groups(spec);
+    let none = !groups && !asks_for(spec, |attr| attr.util_min.is_some() || attr.util_max.is_some());
+    (about && none).then(|| "no thread has util_min or util_max, and no group clamps that count".into())
 }
 
 /// What waits for a boost of schedtune's that never comes, and the boost of a touch that is below the one in force.

@@ -85,6 +85,8 @@ pub struct Sched {
     pub custom_slice: bool,
     /// Whose clamps are heard.
     pub clamped: uclamp::Clamped,
+    /// Whether clamps count where a task or a CPU's utilisation is to fit.
+    pub uclamp_fits: uclamp::Fits,
     /// Real-time tasks on a CPU from which on one that waits there is pushed and pulled (`rt_rq->overloaded`): 2 until 6.6.
     /// Since 6.7 one that waits and may move will do, be it the only one.
     pub rt_overload: u32,
@@ -184,6 +186,7 @@ impl Sched {
             bandwidth_slices_expire: false,
             custom_slice: true,
             clamped: uclamp::Clamped::Groups,
+            uclamp_fits: uclamp::Fits::default(),
             rt_overload: 1,
             rt_capacity_aware: true,
             dl_capacity_aware: true,

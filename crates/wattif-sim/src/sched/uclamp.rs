@@ -33,6 +33,28 @@ impl Clamped {
     }
 }
 
+/// What clamps do to whether a CPU is large enough (`cpu_util.uclamp_fits`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fits {
+    /// `5.3`: nothing, they act on frequency alone.
+    V5_3,
+    /// `5.6`: a task's utilisation within its clamps must fit, with the usual headroom; a CPU's is taken as it is.
+    V5_6,
+    /// `6.2`: `util_fits_cpu`, of tasks and CPUs.
+    #[default]
+    V6_2,
+}
+
+impl Fits {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["5.3", "5.6", "6.2"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Fits> {
+        meant(Fits::NAMES, [Fits::V5_3, Fits::V5_6, Fits::V6_2], name)
+    }
+}
+
 /// `UCLAMP_BUCKETS`: the kernel's default configuration.
 const BUCKETS: usize = 5;
 /// Width of a bucket, `DIV_ROUND_CLOSEST(1024, BUCKETS)`.

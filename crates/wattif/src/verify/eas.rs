@@ -9,6 +9,7 @@ use wattif_sim::cpufreq::CpuSignals;
 use wattif_sim::sched::placement::cpu_util::{TaskSignals, cpu_bw_dl};
 use wattif_sim::sched::placement::eas::{Eas, EasTask, EasView, PerfDomain, Tunables, fit_with_task, task_clamps};
 use wattif_sim::sched::placement::energy_model::{EmPerfDomain, Generation};
+use wattif_sim::sched::uclamp::Fits;
 
 /// `em_*`.
 pub const EM: Kind = Kind { name: "em", stem: "em_", kernels: &Generation::NAMES, check: em };
@@ -270,7 +271,9 @@ impl FeecLine {
 fn feec(file: &VectorFile, kernel: &str) -> Result<Tally, VectorError> {
     let (era, boost) = era_of(kernel);
     let generation = Generation::parse(era).expect("a generation of the kind");
-    let tunables = Tunables { generation, boost };
+    // 6.1.192 has the rule of 6.2.
+    let uclamp_fits = if generation == Generation::V5_6 { Fits::V5_6 } else { Fits::V6_2 };
+    let tunables = Tunables { generation, boost, uclamp_fits };
     let mut tally = Tally::default();
     for_each_line(file, |line, text, case: FeecLine| {
         case.plausible(line)?;

@@ -13,7 +13,7 @@
 //! | load, `runnable_avg`, utilisation of a CPU | load; 0..=1024 | load tracker | PELT updates |
 //! | `nr_running`, `h_nr_running`, idle | count | run queues | – |
 //! | `capacity_of` | 1..=1024 | what real-time, deadline and interrupts leave of the CPU | here |
-//! | `misfit_task_load` | load, 0: none | run queue: of the running task, if it does not fit its CPU and (5.12) may run on another, (6.10) on a bigger one | tick, pick |
+//! | `misfit_task_load` | load, 0: none | run queue: of the running task, if it does not fit its CPU (`cpu_util.uclamp_fits`) and (5.12) may run on another, (6.10) on a bigger one | tick, pick |
 //! | `avg_idle` | ns | run queue | idle exit |
 //! | `nr_balance_failed`, `balance_interval` | count; ms | per CPU and domain | here |
 //! | `exec_start` | ns | task: when it last ran | class |
@@ -88,9 +88,10 @@ pub(super) use detach::list_queue;
 pub use nohz::Kick;
 pub(crate) use sums::has_many_llcs;
 
-use super::load::cpu_load::{cpu_util_cfs, task_fits_cpu, task_h_load, util_fits_cpu};
+use super::load::cpu_load::{cpu_util_cfs, fits_capacity, task_fits_cpu, task_h_load, util_fits_cpu};
 use super::placement::cpu_util::Boost;
 use super::topology::Misfit;
+use super::uclamp::Fits;
 use super::{Sched, View};
 use crate::registry::{Tunable, meant};
 use crate::sched::load::cpu_load::Fit;
@@ -328,10 +329,13 @@ fn is_misfit(s: &View, cpu: CpuId, pid: Pid) -> bool {
         && (rule < Misfit::Helpable || bigger())
 }
 
-/// `cpu_overutilized`: the CPU's utilisation does not fit it, clamps included.
+/// `cpu_overutilized`: the CPU's utilisation does not fit it, since 6.2 with its clamps.
 pub fn cpu_overutilized(s: &View, cpu: CpuId) -> bool {
-    let rq = &s.rqs[cpu.at()];
-    util_fits_cpu(s, cpu_util_cfs(s, cpu), u64::from(rq.uclamp_min), u64::from(rq.uclamp_max), cpu) == Fit::No
+    let (rq, util) = (&s.rqs[cpu.at()], cpu_util_cfs(s, cpu));
+    if s.uclamp_fits < Fits::V6_2 {
+        return !fits_capacity(util, u64::from(rq.cpu_capacity));
+    }
+    util_fits_cpu(s, util, u64::from(rq.uclamp_min), u64::from(rq.uclamp_max), cpu) == Fit::No
 }
 
 /// Now, cut to the tick.

@@ -274,6 +274,40 @@ fn misfit_status_follows_the_task() {
     }
 }
 
+/// A hog that is held down, and a small task that is boosted, each on a CPU of 400 of its own.
+fn clamped() -> (Toy, [Pid; 2]) {
+    let mut toy = Toy::new(&cpus(3, |c| (c, 0, 0, [400, 400, 1024][c as usize])));
+    let pids = [(1024, 0, 200), (50, 700, 1024)].map(|(util, min, max)| {
+        let pid = toy.spawn(toy.s.tasks.len() as u32 - 1);
+        let (se, cpu) = (toy.s.se_of(pid), toy.s.tasks[pid.at()].cpu.at());
+        (toy.s.se[se].avg.util_avg, toy.s.cfs[cpu].avg.util_avg) = (util, util);
+        (toy.s.tasks[pid.at()].uclamp_min, toy.s.tasks[pid.at()].uclamp_max) = (min, max);
+        (toy.s.rqs[cpu].uclamp_min, toy.s.rqs[cpu].uclamp_max) = (min, max);
+        pid
+    });
+    toy.s.rd.uclamp_used = true;
+    (toy, pids)
+}
+
+#[test]
+fn clamps_make_misfits_since_5_6_and_overutilised_cpus_since_6_2() {
+    let (mut toy, pids) = clamped();
+    let cpus = [CpuId(0), CpuId(1)];
+    for (era, misfit, overutilized) in [
+        (Fits::V5_3, [true, false], [true, false]),
+        (Fits::V5_6, [false, true], [true, false]),
+        // A minimum that is missed overutilises nothing.
+        (Fits::V6_2, [false, true], [false, false]),
+    ] {
+        toy.s.uclamp_fits = era;
+        let is_misfit = [0, 1].map(|i| {
+            update_misfit_status(&mut toy.s, cpus[i], Some(pids[i]));
+            toy.s.rqs[i].misfit_task_load > 0
+        });
+        assert_eq!((is_misfit, cpus.map(|c| cpu_overutilized(&toy.s, c))), (misfit, overutilized), "{era:?}");
+    }
+}
+
 #[test]
 fn clusters_that_ask_for_it_share_the_tasks() {
     // Four tasks, one per CPU of a cluster, the other idle: two of them are pushed over.

@@ -5,6 +5,7 @@
 use super::walt::WaltSystem;
 use crate::sched::rq::{CfsRq, Rq};
 use crate::sched::task::{NONE, OnRq};
+use crate::sched::uclamp::Fits;
 use crate::sched::{Sched, View};
 use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::{CpuId, Pid};
@@ -175,13 +176,19 @@ pub enum Fit {
     No,
 }
 
+impl From<bool> for Fit {
+    fn from(fits: bool) -> Fit {
+        if fits { Fit::Yes } else { Fit::No }
+    }
+}
+
 /// `util_fits_cpu`: a utilisation with clamps on a CPU.
 pub fn util_fits_cpu(s: &View, util: u64, uclamp_min: u64, uclamp_max: u64, cpu: CpuId) -> Fit {
     let rq = &s.rqs[cpu.at()];
     let capacity_orig = u64::from(rq.cpu_capacity_orig);
     let mut fits = fits_capacity(util, u64::from(rq.cpu_capacity));
     if !s.rd.uclamp_used {
-        return if fits { Fit::Yes } else { Fit::No };
+        return fits.into();
     }
     // A task that is held down by its maximum fits where the maximum does; on the biggest CPU 1024 holds nothing down.
     let unlimited = capacity_orig == CAPACITY_SCALE && uclamp_max == CAPACITY_SCALE;
@@ -194,13 +201,25 @@ pub fn util_fits_cpu(s: &View, util: u64, uclamp_min: u64, uclamp_max: u64, cpu:
     }
 }
 
-/// [`util_fits_cpu`] of a task's utilisation and clamps.
+/// `uclamp_task_util`: a task's utilisation within its clamps; `5.3`: as it is.
+pub fn uclamp_task_util(s: &View, pid: Pid) -> u64 {
+    let (util, p) = (task_util_est(s, pid), &s.tasks[pid.at()]);
+    if !s.rd.uclamp_used || s.uclamp_fits == Fits::V5_3 {
+        return util;
+    }
+    util.max(u64::from(p.uclamp_min)).min(u64::from(p.uclamp_max))
+}
+
+/// Does a task with its clamps fit a CPU, by the rule of the kernel ([`Fits`])?
 pub fn task_fit(s: &View, pid: Pid, cpu: CpuId) -> Fit {
+    if s.uclamp_fits < Fits::V6_2 {
+        return fits_capacity(uclamp_task_util(s, pid), u64::from(s.rqs[cpu.at()].cpu_capacity)).into();
+    }
     let p = &s.tasks[pid.at()];
     util_fits_cpu(s, task_util_est(s, pid), u64::from(p.uclamp_min), u64::from(p.uclamp_max), cpu)
 }
 
-/// `task_fits_cpu`: fits, clamps included.
+/// `task_fits_cpu`: [`task_fit`] in every respect.
 #[inline]
 #[doc(alias = "task_fits_capacity")]
 pub fn task_fits_cpu(s: &View, pid: Pid, cpu: CpuId) -> bool {
@@ -212,5 +231,48 @@ impl Sched {
     #[inline]
     pub fn task_has_idle_policy(&self, pid: Pid) -> bool {
         self.tasks[pid.at()].policy == wattif_model::workload::Policy::Idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::topology::tests::cpus;
+    use crate::sched::toy::Toy;
+
+    /// How a task of this utilisation and these clamps fits CPUs of 462 and of 1024, by era.
+    fn fits(util: u64, clamps: (u32, u32), used: bool) -> [[Fit; 2]; 3] {
+        let mut toy = Toy::new(&cpus(2, |c| (c, 0, 0, [462, 1024][c as usize])));
+        let pid = toy.sleeper(0);
+        let se = toy.s.se_of(pid);
+        toy.s.se[se].avg.util_avg = util;
+        (toy.s.tasks[pid.at()].uclamp_min, toy.s.tasks[pid.at()].uclamp_max) = clamps;
+        toy.s.rd.uclamp_used = used;
+        [Fits::V5_3, Fits::V5_6, Fits::V6_2].map(|era| {
+            toy.s.uclamp_fits = era;
+            [0, 1].map(|cpu| task_fit(&toy.s, pid, CpuId(cpu)))
+        })
+    }
+
+    #[test]
+    fn what_clamps_do_to_whether_a_task_fits_depends_on_the_era() {
+        use Fit::{No, NotUclampMin, Yes};
+        const LITTLE: [Fit; 2] = [Yes, Yes];
+        const BIG: [Fit; 2] = [No, Yes];
+        const NONE: (u32, u32) = (0, 1024);
+        for (util, clamps, expect) in [
+            (60, NONE, [LITTLE, LITTLE, LITTLE]),
+            (440, NONE, [BIG, BIG, BIG]),
+            (60, (700, 1024), [LITTLE, BIG, [NotUclampMin, Yes]]),
+            // With the headroom nothing satisfies it; since 6.2 it has none.
+            (60, (1024, 1024), [LITTLE, [No, No], [NotUclampMin, Yes]]),
+            (440, (0, 200), [BIG, LITTLE, LITTLE]),
+            (440, (0, 400), [BIG, BIG, LITTLE]),
+            (1000, NONE, [[No, No], [No, No], [No, No]]),
+        ] {
+            assert_eq!(fits(util, clamps, true), expect, "{util} {clamps:?}");
+            let unused = fits(util, clamps, false);
+            assert_eq!(unused, [expect[0]; 3], "{util} {clamps:?}, nobody uses clamps");
+        }
     }
 }

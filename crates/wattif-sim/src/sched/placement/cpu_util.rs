@@ -36,6 +36,19 @@
 //! Each consumer (`schedutil`, `eas` for the frequency it expects, `balance` for the source of a pull by utilisation) may use a
 //! scheme of its own.
 //!
+//! Whether a CPU is large enough is asked by wake-ups, energy-aware placement and the balancer (misfit tasks, overutilised CPUs).
+//! What clamps do to the answer is `uclamp_fits`; u of a task is its `task_util_est`, c is `capacity_of`:
+//!
+//! | `uclamp_fits` | a task fits | energy-aware placement: a CPU fits | a CPU is overutilised |
+//! |---|---|---|---|
+//! | `5.3` | 5/4 · u < c | 5/4 · u < c, u with the task on it | 5/4 · u ≥ c |
+//! | `5.6` | the same, u within its clamps | the same, u within the clamps of both | 5/4 · u ≥ c |
+//! | `6.2` | 5/4 · u < c or `uclamp_max` ≤ `capacity`, and `uclamp_min` ≤ what limits leave of `capacity`, unless u is more | the same, of both | neither 5/4 · u < c nor `uclamp_max` ≤ `capacity` |
+//!
+//! In `6.2` a `uclamp_max` of 1024 on the biggest CPUs holds nothing down, and where only `uclamp_min` is missed, the
+//! CPU is second choice. Little CPUs of 462: a task of 60 with `uclamp_min` 700 fits them in `5.3` alone; one of 440 with
+//! `uclamp_max` 200 in all but `5.3`; with `uclamp_max` 400 in `6.2` alone.
+//!
 //! Worked example: three tasks of 100 that wait for each other have `util_avg` 300 and `runnable_avg` 600. Without boost
 //! u = 300; with `h1` or `h2` 600. Looked at without one of them (util 100, runnable 200): 200; `h1` 500; `h2` 400.
 //!
@@ -61,10 +74,11 @@
 //! (`effective_cpu_util`), `cpufreq_schedutil.c`. `h1`: commit 7d0583cf9ec7 (June 2023) as in 6.5; `h2`: commit 29922fdfc2a4
 //! (June 2026), in 6.12.97 and later. `wait` and `response-time`: "sched/fair/schedutil: Better manage system response time"
 //! (RFC, 20 August 2024); `uclamp-aware`: an idea of November 2023; `rel-gate`: ours, after the gate of `util_est`.
+//! `uclamp_fits`: commits a7008c07a568 and 1d42509e475c (5.6), 48d5e9daa8b7 (6.2) and those after it; they are in 6.1.192 too.
 
 use crate::registry::Tunable;
 use crate::sched::load::pelt::{At, Pelt, SchedAvg};
-use crate::sched::uclamp::Clamped;
+use crate::sched::uclamp::{Clamped, Fits};
 use wattif_model::units::CAPACITY_SCALE;
 
 /// Schemes, and that of all consumers.
@@ -97,6 +111,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "5.4",
         allowed: &Clamped::NAMES,
         doc: "whose utilisation clamps are heard: off: nobody's (5.2 and before); 5.3: threads'; 5.4: those of groups too",
+    },
+    Tunable {
+        name: "uclamp_fits",
+        default: "6.2",
+        allowed: &Fits::NAMES,
+        doc: "clamps and whether a CPU is large enough: 5.3: not asked; 5.6: a task's clamped utilisation must fit; 6.2: util_fits_cpu, also of CPUs (and in stable 6.1)",
     },
     Tunable {
         name: "gate_pct",

@@ -18,7 +18,8 @@
 //! # Decision
 //! 1. Overutilized: no decision. A task without utilisation or minimum clamp: the previous CPU.
 //! 2. Per domain: u := `cpu_util` of each allowed CPU with the task on it (no boost). It fits when u × 1.25 < `capacity_of`, or
-//!    its maximum clamp says so; it fits *badly* when the minimum clamp wants more than the CPU has.
+//!    its maximum clamp says so; it fits *badly* when the minimum clamp wants more than the CPU has. That is
+//!    `cpu_util.uclamp_fits` of 6.2; before, see there.
 //! 3. Candidate: of the CPUs that fit best the one with most spare capacity, other than the previous CPU and with more to
 //!    spare than it.
 //! 4. ΔE := energy with the task there − energy without it, at the frequency the busiest CPU of the domain asks for
@@ -54,6 +55,7 @@ use super::cpu_util::{
 };
 use super::energy_model::{EmPerfDomain, Generation};
 use crate::registry::Tunable;
+use crate::sched::uclamp::Fits;
 use wattif_model::ids::{CpuId, CpuSet, DomainId};
 use wattif_model::platform::Platform;
 use wattif_model::units::CAPACITY_SCALE;
@@ -106,6 +108,8 @@ pub struct Tunables {
     pub generation: Generation,
     /// `cpu_util.boost` for the frequency a domain would run at.
     pub boost: Boost,
+    /// What clamps do to whether a CPU is large enough.
+    pub uclamp_fits: Fits,
 }
 
 /// CPUs that change frequency together, with their model (`struct perf_domain`).
@@ -147,6 +151,10 @@ pub enum Fit {
 pub struct Clamps {
     min: u64,
     max: u64,
+}
+
+impl Clamps {
+    const NONE: Clamps = Clamps { min: 0, max: CAPACITY_SCALE };
 }
 
 /// A CPU as it was when it was last read.
@@ -228,7 +236,7 @@ impl Eas {
     fn find(&mut self, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) -> CpuId {
         let prev_cpu = task.prev_cpu;
         let at_prev = view.signals(prev_cpu);
-        let clamps = task_clamps(task, &at_prev);
+        let clamps = self.tunables.task_clamps(task, &at_prev);
         if task.signals.task_util_est() == 0 && clamps.min == 0 {
             return prev_cpu;
         }
@@ -286,7 +294,7 @@ impl Eas {
             if !task.allowed.contains(cpu) {
                 continue;
             }
-            let (util, fit) = fit_with_task(cpu, signals, task, &mut clamps, view);
+            let (util, fit) = self.tunables.fit(cpu, signals, task, &mut clamps, view);
             let spare = view.capacity_of(cpu).saturating_sub(util);
             if fit == Fit::No {
                 continue;
@@ -366,7 +374,8 @@ impl Eas {
     fn find_5_6(&mut self, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) -> CpuId {
         let (mut prev_delta, mut best_delta, mut base_energy) = (u64::MAX, u64::MAX, 0u64);
         let mut best = task.prev_cpu;
-        if task.signals.task_util_est() == 0 {
+        let clamps = self.tunables.task_clamps(task, &view.signals(task.prev_cpu));
+        if task.signals.task_util_est() == 0 && clamps.min == 0 {
             return task.prev_cpu;
         }
         for pd in 0..self.pds.len() {
@@ -376,7 +385,7 @@ impl Eas {
             self.enter(pd, task, view);
             let base = self.compute_energy(pd, task, None);
             base_energy = base_energy.wrapping_add(base);
-            let (prev_fits, candidate) = self.candidates_5_6(pd, task, view);
+            let (prev_fits, candidate) = self.candidates_5_6(pd, task, clamps, view);
             // Unsigned as in the kernel: an increase below zero would wrap to a huge one.
             if prev_fits {
                 prev_delta = self.compute_energy(pd, task, Some(task.prev_cpu)).wrapping_sub(base);
@@ -394,20 +403,25 @@ impl Eas {
     }
 
     /// Does the previous CPU fit, and which CPU of the domain that fits, it included, has most spare capacity?
-    fn candidates_5_6(&self, pd: usize, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) -> (bool, Option<CpuId>) {
+    fn candidates_5_6(
+        &self,
+        pd: usize,
+        task: &EasTask<'_>,
+        mut clamps: Clamps,
+        view: &(impl EasView + ?Sized),
+    ) -> (bool, Option<CpuId>) {
         let (mut prev_fits, mut best, mut max_spare_cap) = (false, None, 0);
         for &PdCpu { cpu, ref signals, .. } in &self.cpus[pd] {
             if !task.allowed.contains(cpu) {
                 continue;
             }
-            let capacity = view.capacity_of(cpu);
-            let util = cpu_util(signals, Some(moving(task, cpu, Some(cpu))), Boost::Off);
-            if !fits_capacity(uclamp_rq_util_with(signals, util, Some(&task.signals)), capacity) {
+            let (util, fit) = self.tunables.fit(cpu, signals, task, &mut clamps, view);
+            if fit != Fit::Well {
                 continue;
             }
             prev_fits |= cpu == task.prev_cpu;
             // A maximum clamp lets a task fit that leaves less than nothing; unsigned, that is most of all.
-            let spare = capacity.wrapping_sub(util);
+            let spare = view.capacity_of(cpu).wrapping_sub(util);
             if spare > max_spare_cap {
                 (max_spare_cap, best) = (spare, Some(cpu));
             }
@@ -417,6 +431,30 @@ impl Eas {
 }
 
 impl Tunables {
+    /// Clamps of the task alone, where they are looked at on their own (6.2).
+    fn task_clamps(&self, task: &EasTask<'_>, signals: &CpuSignals) -> Clamps {
+        if self.uclamp_fits == Fits::V6_2 { task_clamps(task, signals) } else { Clamps::NONE }
+    }
+
+    /// [`fit_with_task`]; before 6.2 the utilisation must fit, and since 5.6 it is that within the clamps of both.
+    fn fit(
+        &self,
+        cpu: CpuId,
+        signals: &CpuSignals,
+        task: &EasTask<'_>,
+        clamps: &mut Clamps,
+        view: &(impl EasView + ?Sized),
+    ) -> (u64, Fit) {
+        if self.uclamp_fits == Fits::V6_2 {
+            return fit_with_task(cpu, signals, task, clamps, view);
+        }
+        let util = cpu_util(signals, Some(moving(task, cpu, Some(cpu))), Boost::Off);
+        let heeded = self.uclamp_fits == Fits::V5_6;
+        let wanted = if heeded { uclamp_rq_util_with(signals, util, Some(&task.signals)) } else { util };
+        let fits = fits_capacity(wanted, view.capacity_of(cpu));
+        (util, if fits { Fit::Well } else { Fit::No })
+    }
+
     /// What a CPU adds to the busy time of its domain and the performance it asks for, when the task runs on `dst`.
     #[doc(alias = "eenv_pd_max_util")]
     fn needs(&self, signals: &CpuSignals, task: &EasTask<'_>, cpu: CpuId, dst: Option<CpuId>) -> (u64, u64) {
@@ -460,7 +498,7 @@ pub fn task_clamps(task: &EasTask<'_>, signals: &CpuSignals) -> Clamps {
     if signals.uclamp_used {
         Clamps { min: task.signals.uclamp_min, max: task.signals.uclamp_max }
     } else {
-        Clamps { min: 0, max: CAPACITY_SCALE }
+        Clamps::NONE
     }
 }
 
@@ -508,12 +546,20 @@ mod tests {
         prev: CpuId,
         task_util: u64,
         overutilized: bool,
+        uclamp_used: bool,
     }
 
     impl EasView for Idle {
         fn signals(&self, cpu: CpuId) -> CpuSignals {
             let util_avg = if cpu == self.prev { self.task_util } else { 0 };
-            CpuSignals { util_avg, uclamp_max: 1024, capacity: self.capacity_of(cpu), ..CpuSignals::default() }
+            CpuSignals {
+                util_avg,
+                uclamp_max: 1024,
+                uclamp_used: self.uclamp_used,
+                uclamp_idle: true,
+                capacity: self.capacity_of(cpu),
+                ..CpuSignals::default()
+            }
         }
         fn capacity_of(&self, cpu: CpuId) -> u64 {
             if cpu.0 < 2 { 400 } else { 1024 }
@@ -524,15 +570,19 @@ mod tests {
     }
 
     fn place(generation: Generation, util: u64, overutilized: bool) -> Option<u32> {
+        let signals = TaskSignals { util_avg: util, uclamp_max: 1024, ..TaskSignals::default() };
+        let tunables = Tunables { generation, ..Tunables::default() };
+        place_with(tunables, signals, Idle { prev: CpuId(2), task_util: util, overutilized, uclamp_used: false })
+    }
+
+    fn place_with(tunables: Tunables, signals: TaskSignals, view: Idle) -> Option<u32> {
+        let generation = tunables.generation;
         let pd = |mask, capacity, cost| PerfDomain {
             cpus: CpuSet::from_mask(mask),
             em: EmPerfDomain::new(generation, capacity, &[(1_000_000, cost * capacity / 10)], false),
         };
-        let mut eas =
-            Eas::new(Tunables { generation, boost: Boost::Off }, vec![pd(0b1100, 1024, 500), pd(0b11, 400, 200)]);
-        let signals = TaskSignals { util_avg: util, uclamp_max: 1024, ..TaskSignals::default() };
-        let view = Idle { prev: CpuId(2), task_util: util, overutilized };
-        let task = EasTask { signals, prev_cpu: CpuId(2), counted: true, allowed: &CpuSet::first(4) };
+        let mut eas = Eas::new(tunables, vec![pd(0b1100, 1024, 500), pd(0b11, 400, 200)]);
+        let task = EasTask { signals, prev_cpu: view.prev, counted: true, allowed: &CpuSet::first(4) };
         eas.find_energy_efficient_cpu(&task, &view).map(|c| c.0)
     }
 
@@ -546,6 +596,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn clamps_decide_which_cpus_fit_since_5_6() {
+        const LITTLE: u32 = 0;
+        const BIG: u32 = 2;
+        // (utilisation, clamps), where it goes by era; its last CPU is big.
+        for (util, (uclamp_min, uclamp_max), expect) in [
+            (100, (0, 1024), [LITTLE, LITTLE, LITTLE]),
+            (100, (700, 1024), [LITTLE, BIG, BIG]),
+            (390, (0, 200), [BIG, LITTLE, LITTLE]),
+            (390, (0, 380), [BIG, BIG, LITTLE]),
+            (0, (700, 1024), [BIG, BIG, BIG]),
+        ] {
+            for generation in [Generation::V5_6, Generation::V6_1, Generation::V6_12] {
+                let got = [Fits::V5_3, Fits::V5_6, Fits::V6_2].map(|uclamp_fits| {
+                    let signals = TaskSignals { util_avg: util, uclamp_min, uclamp_max, ..TaskSignals::default() };
+                    let view = Idle { prev: CpuId(2), task_util: util, overutilized: false, uclamp_used: true };
+                    let tunables = Tunables { generation, uclamp_fits, ..Tunables::default() };
+                    place_with(tunables, signals, view)
+                });
+                assert_eq!(got, expect.map(Some), "{generation:?} {util} {uclamp_min} {uclamp_max}");
+            }
+        }
+    }
+
     /// A task of 100 on an idle CPU 0, the others idle too: what the CPU has with it and without it, by whether it is part of it.
     #[test]
     fn a_task_that_is_no_part_of_its_cpu_is_added_there_and_taken_off_nowhere() {
@@ -553,7 +627,7 @@ mod tests {
             let signals = TaskSignals { util_avg: 100, uclamp_max: 1024, ..TaskSignals::default() };
             let task = EasTask { signals, prev_cpu: CpuId(0), counted, allowed: &CpuSet::first(4) };
             let util_avg = if counted { 100 } else { 60 };
-            let view = Idle { prev: CpuId(0), task_util: util_avg, overutilized: false };
+            let view = Idle { prev: CpuId(0), task_util: util_avg, overutilized: false, uclamp_used: false };
             let at_prev = view.signals(CpuId(0));
             let (with, _) = fit_with_task(CpuId(0), &at_prev, &task, &mut task_clamps(&task, &at_prev), &view);
             assert_eq!(with, rest + 100);

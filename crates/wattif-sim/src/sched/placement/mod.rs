@@ -16,7 +16,7 @@
 //! 1. Only one CPU is allowed: that one.
 //! 2. Wake-up: record who woke whom; if energy-aware placement is there and the system is not overutilised, and it
 //!    answers, take that. An affine wake-up is wanted unless `wake_wide`, or this CPU is not allowed (before 5.7 also
-//!    unless the task's need is too far from the capacity of both CPUs, `wake_cap`).
+//!    unless the task's need, from 5.6 on within its clamps, is too far from the capacity of both CPUs, `wake_cap`).
 //! 3. Walk the domains of this CPU upward. The first that holds the previous CPU, if an affine wake-up is wanted:
 //!    `wake_affine` names the target. Otherwise the highest domain that balances this kind of placement is remembered.
 //! 4. A domain was remembered: `find_idlest_cpu` from it. Else, for a wake-up: `select_idle_sibling` of the target.
@@ -48,7 +48,7 @@ pub mod find_idlest_cpu;
 pub mod select_idle_sibling;
 pub mod wake_affine;
 
-use super::load::cpu_load::{fits_capacity, task_util_est};
+use super::load::cpu_load::{fits_capacity, uclamp_task_util};
 use super::{Sched, View};
 use crate::registry::Tunable;
 use find_idlest_cpu::FindIdlestCpu;
@@ -253,7 +253,7 @@ fn wake_cap(s: &mut Sched, req: &Request, sync_entity_load_avg: SyncLoad<'_>) ->
         return false;
     }
     sync_entity_load_avg(s, req.pid);
-    !fits_capacity(task_util_est(s, req.pid), u64::from(min_cap))
+    !fits_capacity(uclamp_task_util(s, req.pid), u64::from(min_cap))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 //!
 //! # Decision
 //! "Idle" below includes sched-idle CPUs where `sched_idle` says so (table). On machines with different capacities
-//! (since 5.16) a candidate of the steps 1 to 4 must also fit the task.
+//! (since 5.16) a candidate of the steps 1 to 4 must also fit the task; what its clamps do to that is `cpu_util.uclamp_fits`.
 //! 1. The target is idle: take it.
 //! 2. The previous CPU shares the cache and is idle: take it.
 //! 3. The waker is a per-CPU kernel thread, alone on the task's previous CPU: take that, the thread is about to sleep.
@@ -69,9 +69,7 @@
 
 use super::{Choice, Request, SyncLoad};
 use crate::registry::{Tunable, meant};
-use crate::sched::load::cpu_load::{
-    Fit, fits_capacity, get_actual_cpu_capacity, task_fit, task_fits_cpu, task_util_est,
-};
+use crate::sched::load::cpu_load::{Fit, get_actual_cpu_capacity, task_fit, task_fits_cpu};
 use crate::sched::{Sched, View};
 use wattif_model::trace::PlacementReason;
 use wattif_model::{CpuId, CpuSet, Pid};
@@ -82,7 +80,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "6.12",
         allowed: &Generation::NAMES,
-        doc: "order of the steps in this kernel",
+        doc: "order of the steps in this kernel; 6.12: as 6.1",
     },
     Tunable {
         name: "sched_idle",
@@ -159,7 +157,7 @@ pub enum Generation {
     V5_7,
     /// `6.1`: one pass for cores and CPUs, fit is checked everywhere.
     V6_1,
-    /// `6.12`: as 6.1, clamps included.
+    /// `6.12`: the same steps.
     #[default]
     V6_12,
 }
@@ -564,7 +562,7 @@ impl SelectIdleSibling {
             if !self.sched_idle.idle(s, cpu, pid) {
                 continue;
             }
-            let (fit, capacity) = match self.fit(s, pid, cpu) {
+            let (fit, capacity) = match task_fit(s, pid, cpu) {
                 Fit::Yes => return Some(cpu),
                 Fit::NotUclampMin => (Fit::NotUclampMin, get_actual_cpu_capacity(s, cpu)),
                 Fit::No => (Fit::No, u64::from(s.rqs[cpu.at()].cpu_capacity)),
@@ -576,22 +574,10 @@ impl SelectIdleSibling {
         best.map(|b| b.2)
     }
 
-    fn fit(&self, s: &View, pid: Pid, cpu: CpuId) -> Fit {
-        if self.generation == Generation::V6_12 {
-            return task_fit(s, pid, cpu);
-        }
-        let fits = fits_capacity(task_util_est(s, pid), u64::from(s.rqs[cpu.at()].cpu_capacity));
-        if fits { Fit::Yes } else { Fit::No }
-    }
-
     /// `asym_fits_cpu`: fits, or capacities do not differ, or the kernel does not ask.
     fn asym_fits_cpu(&self, s: &View, pid: Pid, cpu: CpuId) -> bool {
-        match self.generation {
-            _ if !s.topology.has_asym => true,
-            Generation::V6_12 => task_fits_cpu(s, pid, cpu),
-            Generation::V6_1 => self.fit(s, pid, cpu) == Fit::Yes,
-            _ => true,
-        }
+        let asks = s.topology.has_asym && self.generation >= Generation::V6_1;
+        !asks || task_fits_cpu(s, pid, cpu)
     }
 
     /// Good enough to end a scan.

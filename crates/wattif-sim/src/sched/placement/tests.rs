@@ -5,6 +5,7 @@ use super::*;
 use crate::sched::topology::tests::cpus;
 use crate::sched::topology::{DomainParams, Group};
 use crate::sched::toy::Toy;
+use crate::sched::uclamp::Fits;
 use wattif_model::CpuSet;
 
 fn smp(n: u32) -> Toy {
@@ -318,6 +319,39 @@ fn before_5_7_a_task_too_big_for_both_takes_the_slow_path() {
     assert_eq!(cpu_and_reason(place(&mut toy, &mut policy, task, 0, WAKEUP)), (4, PlacementReason::Idlest));
     toy.s.se[se].avg.util_avg = 100;
     assert_eq!(place(&mut toy, &mut policy, task, 0, WAKEUP).cpu, CpuId(0));
+}
+
+#[test]
+fn a_boosted_task_wakes_up_on_a_big_cpu_since_5_6() {
+    let mut toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, if c < 4 { 400 } else { 1024 })));
+    let task = toy.sleeper(0);
+    let se = toy.s.se_of(task);
+    toy.s.se[se].avg.util_avg = 100;
+    toy.s.tasks[task.at()].uclamp_min = 700;
+    toy.spawn(1);
+    (4..8).for_each(|c| toy.s.rqs[c].idle_stamp = 10 - c as u64);
+    toy.s.rd.uclamp_used = true;
+    let mut ask = |generation, fits| {
+        toy.s.uclamp_fits = fits;
+        let before_5_7 = generation < Generation::V5_7;
+        let mut policy = SelectTaskRqFair { before_5_7, ..SelectTaskRqFair::default() };
+        policy.select_idle_sibling.generation = generation;
+        let choice = place(&mut toy, &mut policy, task, 0, WAKEUP);
+        (choice.cpu >= CpuId(4), choice.reason)
+    };
+    use PlacementReason::{IdleCapacity, Idlest, TargetIdle};
+    for (generation, heeded, unheeded) in [
+        (Generation::V5_4, Idlest, TargetIdle),
+        (Generation::V5_6, Idlest, TargetIdle),
+        (Generation::V5_7, IdleCapacity, IdleCapacity),
+        (Generation::V6_1, IdleCapacity, TargetIdle),
+        (Generation::V6_12, IdleCapacity, TargetIdle),
+    ] {
+        assert_eq!(ask(generation, Fits::V5_3), (false, unheeded), "{generation:?}");
+        for fits in [Fits::V5_6, Fits::V6_2] {
+            assert_eq!(ask(generation, fits), (true, heeded), "{generation:?} {fits:?}");
+        }
+    }
 }
 
 #[test]
