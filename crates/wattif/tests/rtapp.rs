@@ -570,6 +570,20 @@ fn yield_lets_equals_run() {
     assert!(fair(r#", "yield": """#) < MS && fair("") > 2 * MS, "{} {}", fair(r#", "yield": """#), fair(""));
 }
 
+/// Before 6.19 and its backports a yield moves the deadline and nothing else: the virtual time stays, and with it the share.
+#[test]
+fn yield_forfeits_the_slice_in_todays_kernels_only() {
+    let tasks = r#""yielder": { "cpus": [0], "run": 100, "yield": "" }, "hog": { "cpus": [0], "run": 10000 }"#;
+    let share_pct = |of: Case| of.ms(2000).run().of("yielder").ran() / (20 * MS);
+    for kernel in ["linux-6.6", "android-6.6"] {
+        let share = share_pct(case(tasks).kernel(kernel));
+        assert!((48..=52).contains(&share), "{kernel}: {share} %");
+        let forfeits = share_pct(case(tasks).kernel(kernel).set("eevdf.forfeit_on_yield=true"));
+        assert!(forfeits < 15, "{kernel}: {forfeits} %");
+    }
+    assert!(share_pct(case(tasks)) < 15, "linux-6.12");
+}
+
 #[test]
 fn fork_creates_threads() {
     let seen = case(

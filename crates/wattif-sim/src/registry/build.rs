@@ -349,6 +349,7 @@ fn build_class(kernel: &KernelSpec, nr_cpus: usize) -> Box<dyn SchedClass> {
         let t = Tunables::of(kernel, name);
         let mut eevdf = Eevdf::new(t.int("normalized_base_slice_ns"), nr_cpus);
         eevdf.base_slice_ns = t.maybe_int("base_slice_ns").unwrap_or(eevdf.base_slice_ns);
+        eevdf.forfeit_on_yield = t.on("forfeit_on_yield");
         Box::new(eevdf)
     }
 }

@@ -264,7 +264,7 @@ fn eevdf_unit(file: &VectorFile, _: &str) -> Result<Tally, VectorError> {
 type EevdfResults = ((Vec<u8>, i64, u64, i64, u64, Vec<i64>), (u64, u64, u64), (u64, u64));
 
 fn run_eevdf_case(case: &EevdfCase) -> EevdfResults {
-    let class = Eevdf { base_slice_ns: case.base_slice };
+    let class = Eevdf { base_slice_ns: case.base_slice, ..Eevdf::new(0, 1) };
     let mut s = Sched::bare(1, 4_000_000);
     s.cfs[0].zero_vruntime = case.zero_vruntime;
     let mut ents = Vec::new();
@@ -371,7 +371,7 @@ impl Script {
         let eevdf = kernel != "6.1";
         let class: Box<dyn SchedClass> = match eevdf {
             false => Box::new(Cfs::scaled(seq.granularity_factor)),
-            true => Box::new(Eevdf { base_slice_ns: 700_000 * seq.granularity_factor }),
+            true => Box::new(Eevdf { base_slice_ns: 700_000 * seq.granularity_factor, ..Eevdf::new(0, 1) }),
         };
         s.util_est = Generation::by_name(kernel).expect("of every kernel with a fair class");
         for (rq, &cap) in s.rqs.iter_mut().zip(&seq.cpu_cap) {

@@ -33,6 +33,10 @@
 //! 8. An eligible wakee with a shorter slice and an earlier deadline (whatever its deadline if the running entity is not
 //!    eligible) cancels that one's protection (PREEMPT_SHORT). Preempt if the pick is then the wakee.
 //!
+//! `sched_yield`:
+//! 9. The virtual time of an eligible entity becomes its deadline, and that moves by a slice: it waits until the others have
+//!    run as far. `forfeit_on_yield` off: the deadline alone moves, which takes protection but no time.
+//!
 //! Worked example, base slice 0.7 ms: A runs with 0.3 ms of its slice left, B wakes with lag 0. B is eligible, and its
 //! deadline is V + 0.7 ms, but A is protected and runs 0.3 ms more; with a slice of 0.1 ms B would preempt at once.
 //!
@@ -84,6 +88,12 @@ pub const TUNABLES: &[Tunable] = &[
         doc: "a fair task may ask for a slice of its own (sched_setattr, 6.12)",
     },
     Tunable {
+        name: "forfeit_on_yield",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "sched_yield gives up the rest of the slice (6.19 and its backports); false: it only moves the deadline",
+    },
+    Tunable {
         name: "bandwidth_slice_us",
         default: "5000",
         allowed: &["1..=60000000"],
@@ -102,12 +112,15 @@ pub const TUNABLES: &[Tunable] = &[
 pub struct Eevdf {
     /// Slice of a task that did not ask for one, ns.
     pub base_slice_ns: u64,
+    /// `sched_yield` gives up the rest of the slice, instead of asking for the next one early.
+    pub forfeit_on_yield: bool,
 }
 
 impl Eevdf {
     /// The slice of a machine of one CPU times the factor 1 + log2(number of CPUs, at most 8).
     pub fn new(normalized_base_slice_ns: u64, nr_cpus: usize) -> Eevdf {
-        Eevdf { base_slice_ns: normalized_base_slice_ns * u64::from(1 + nr_cpus.clamp(1, 8).ilog2()) }
+        let base_slice_ns = normalized_base_slice_ns * u64::from(1 + nr_cpus.clamp(1, 8).ilog2());
+        Eevdf { base_slice_ns, forfeit_on_yield: true }
     }
 
     /// Where an entity joins: with the lag it left with, and a deadline one slice later.
@@ -627,8 +640,12 @@ impl SchedClass for Eevdf {
         fair::clear_buddies(s, i);
         let q = s.se[i].cfs_rq;
         self.update_curr_entity(s, q);
-        // It forfeits the rest of its slice, if it is one it may use.
-        if entity_eligible(s, q, i) {
+        if !self.forfeit_on_yield {
+            // Its turn comes a slice later, but its virtual time is its own: among the eligible it may soon be first again.
+            let se = &mut s.se[i];
+            se.deadline = se.deadline.wrapping_add(calc_delta_fair(se.slice, se));
+        } else if entity_eligible(s, q, i) {
+            // It forfeits the rest of its slice, if it is one it may use.
             s.se[i].vruntime = s.se[i].deadline;
             self.update_deadline(s, q, i);
         }
