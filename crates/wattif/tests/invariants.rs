@@ -1247,6 +1247,35 @@ fn what_came_later_than_the_kernel_is_told() {
 }
 
 #[test]
+fn sampling_governors_sample_as_often_as_the_kernel_did() {
+    use wattif_sim::registry::without_effect;
+    let text = r#"{ "global": { "duration": 2 }, "tasks": { "b": { "run": 3000, "timer": { "ref": "t", "period": 10000 } } } }"#;
+    // A transition takes 300 µs.
+    for (kernel, period_us) in [
+        ("linux-3.13", 300_000),
+        ("android-4.9", 300_000),
+        ("linux-4.10", 300_000),
+        ("linux-4.20", 10_000),
+        ("linux-5.6", 10_000),
+        ("linux-6.6", 10_000),
+        ("linux-6.12", 2_000),
+    ] {
+        for governor in ["ondemand", "conservative"] {
+            let run = |rate: &str| {
+                let rate = format!("{governor}.sampling_rate_us={rate}");
+                under("hikey960", kernel, text, &[&format!("cpufreq={governor}"), &rate, "hz=1000"])
+            };
+            let (own, told) = (run("auto"), run(&period_us.to_string()));
+            assert_eq!(digest(&own), digest(&told), "{kernel} {governor}");
+            assert_ne!(digest(&own), digest(&run("5000")), "{kernel} {governor}");
+            let generation = format!("{governor}.generation");
+            let unread = [&own, &told].map(|run| without_effect(&run.kernel, &generation).is_some());
+            assert_eq!(unread, [false, true], "{kernel} {governor}");
+        }
+    }
+}
+
+#[test]
 fn waiting_for_a_disk_keeps_the_clock_up_where_io_is_busy() {
     let transitions = |set: &[&str]| {
         let mut spec = sleepy("sdm835", "androbench:test=sequential_write", &[], 1);

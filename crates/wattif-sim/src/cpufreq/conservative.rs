@@ -20,6 +20,8 @@
 //! 4. Load > `up_threshold`: up one step, at most to `max`; the highest frequency at or below it.
 //! 5. Else, at every `sampling_down_factor`-th sample, load < `down_threshold`: down one step; the lowest frequency at or above.
 //!
+//! `sampling_rate_us` where nobody sets it: as in ondemand, but at least 20 ticks until 4.13.
+//!
 //! Worked example, 500, 800 and 1000 MHz, step 50 MHz, at 500: loads of 90, 90, … % raise the wish to 550, 600, …; the sixth
 //! makes it 800 and the frequency changes. Then 10 %: the wish is 750, still 800 MHz.
 //!
@@ -30,14 +32,14 @@
 //! From half speed to full speed it takes ten samples with the default step of 5 % of `max`: bursts end before it gets there.
 //!
 //! # Differences from the kernel
-//! Bit-exact with the rows of `dbs_governors_6.12` for this governor. The decision is taken by a worker thread of the CPU
-//! that found the sample due (`kworker/N:1`), when it gets that CPU. `ignore_nice_load` is 0. The condition on load in step
-//! 3 is of 2026 and its stable backports.
+//! Bit-exact with the rows of `dbs_governors_6.12` for this governor, which set `sampling_rate_us`. The decision is
+//! taken by a worker thread of the CPU that found the sample due (`kworker/N:1`), when it gets that CPU. `ignore_nice_load`
+//! is 0. The condition on load in step 3 is of 2026 and its stable backports.
 //!
 //! # Source
 //! Linux 6.12.117 `drivers/cpufreq/cpufreq_conservative.c`, `cpufreq_governor.c` (behaviour).
 
-use super::cpufreq_governor::{Dbs, DbsTunables, NO_IDLE_PERIODS};
+use super::cpufreq_governor::{Dbs, DbsTunables, GENERATION, Generation, NO_IDLE_PERIODS, SAMPLING_RATE_US};
 use super::freq_table::Relation;
 use super::{CpufreqPolicy, FreqGovernor, FreqView};
 use crate::registry::Tunable;
@@ -45,12 +47,8 @@ use wattif_model::trace::FrequencyChoice;
 
 /// Tunables of this policy.
 pub const TUNABLES: &[Tunable] = &[
-    Tunable {
-        name: "sampling_rate_us",
-        default: "auto",
-        allowed: &["auto", "1..=4294967295"],
-        doc: "time between samples, µs; auto: what the driver says, at least two ticks",
-    },
+    GENERATION,
+    SAMPLING_RATE_US,
     Tunable {
         name: "up_threshold",
         default: "80",
@@ -77,6 +75,9 @@ pub const TUNABLES: &[Tunable] = &[
     },
 ];
 
+/// Least time between samples until 4.13, ticks: twice (`MIN_SAMPLING_RATE_RATIO`) the ten that a load needs.
+const MIN_SAMPLING_TICKS: u64 = 20;
+
 /// Tunables; the default is the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
@@ -90,7 +91,12 @@ pub struct Tunables {
 
 impl Default for Tunables {
     fn default() -> Tunables {
-        let dbs = DbsTunables { sampling_rate_us: None, up_threshold: 80, sampling_down_factor: 1 };
+        let dbs = DbsTunables {
+            generation: Generation::V6_12,
+            sampling_rate_us: None,
+            up_threshold: 80,
+            sampling_down_factor: 1,
+        };
         Tunables { dbs, down_threshold: 20, freq_step_pct: 5 }
     }
 }
@@ -188,7 +194,8 @@ impl FreqGovernor for Conservative {
     fn start(&mut self, policy: CpufreqPolicy, now_ns: u64, view: &dyn FreqView) -> Option<u32> {
         self.requested_freq = policy.cur;
         self.down_skip = 0;
-        self.dbs = Dbs::start(policy, &self.tunables.dbs, now_ns, view);
+        let min_us = MIN_SAMPLING_TICKS * policy.tick_ns / 1000;
+        self.dbs = Dbs::start(policy, &self.tunables.dbs, min_us, now_ns, view);
         None
     }
 

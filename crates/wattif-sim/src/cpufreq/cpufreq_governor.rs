@@ -5,16 +5,69 @@
 //! Who finds a sample due does not take it: a worker thread of the executing CPU does ([`crate::sched::worker`]).
 
 use super::{CpufreqPolicy, FreqView, choice_without_inputs};
+use crate::registry::Tunable;
 use wattif_model::ids::CpuId;
 use wattif_model::trace::FrequencyChoice;
 
 /// `idle_periods` when no CPU was idle for long.
 pub const NO_IDLE_PERIODS: u32 = u32::MAX;
 
+/// The rule for the time between samples where nobody sets it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Generation {
+    /// Until 4.13: a thousand times the transition latency, however long that is, and at least what the governor says.
+    V3_13,
+    /// 4.14 to 6.8: the driver's rate limit as it was then, at least two ticks.
+    V4_14,
+    /// Since 6.12: the driver's rate limit, at least two ticks.
+    #[default]
+    V6_12,
+}
+
+impl Generation {
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Generation> {
+        Some(match name {
+            "3.13" => Generation::V3_13,
+            "4.14" => Generation::V4_14,
+            "6.12" => Generation::V6_12,
+            _ => return None,
+        })
+    }
+
+    /// The default time between samples, µs; `min_us`: the least that the governor took until 4.13 (`min_sampling_rate`).
+    fn sampling_rate_us(self, policy: &CpufreqPolicy, min_us: u64) -> u64 {
+        let two_ticks = 2 * policy.tick_ns / 1000;
+        match self {
+            Generation::V3_13 => min_us.max(1000 * (policy.transition_latency_ns / 1000).max(1)),
+            Generation::V4_14 => two_ticks.max(policy.transition_delay_us_6_1()),
+            Generation::V6_12 => two_ticks.max(policy.transition_delay_us()),
+        }
+    }
+}
+
+/// `generation` of both governors.
+pub const GENERATION: Tunable = Tunable {
+    name: "generation",
+    default: "6.12",
+    allowed: &["3.13", "4.14", "6.12"],
+    doc: "auto of sampling_rate_us: 1000 × the transition latency (3.13), at most 10 ms (4.14), or 1.5 × (6.12)",
+};
+
+/// `sampling_rate_us` of both governors.
+pub const SAMPLING_RATE_US: Tunable = Tunable {
+    name: "sampling_rate_us",
+    default: "auto",
+    allowed: &["auto", "1..=4294967295"],
+    doc: "time between samples, µs; auto: by the driver's transition latency, as generation says",
+};
+
 /// Tunables of both governors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DbsTunables {
-    /// Time between samples, µs, at least 1; `None`: the driver's rate limit, at least two ticks.
+    /// Whose time between samples.
+    pub generation: Generation,
+    /// Time between samples, µs, at least 1; `None`: as the generation says.
     pub sampling_rate_us: Option<u32>,
     /// Load above which the frequency rises, per cent.
     pub up_threshold: u32,
@@ -48,10 +101,10 @@ pub struct Dbs {
 }
 
 impl Dbs {
-    /// `cpufreq_dbs_governor_start`: load counts from now.
+    /// `cpufreq_dbs_governor_start`: load counts from now. `min_us`: see [`Generation`].
     #[doc(alias = "cpufreq_dbs_governor_start")]
-    pub fn start(policy: CpufreqPolicy, tunables: &DbsTunables, now_ns: u64, view: &dyn FreqView) -> Dbs {
-        let default_rate = || policy.transition_delay_us().max(2 * policy.tick_ns / 1000) as u32;
+    pub fn start(policy: CpufreqPolicy, tunables: &DbsTunables, min_us: u64, now_ns: u64, view: &dyn FreqView) -> Dbs {
+        let default_rate = || tunables.generation.sampling_rate_us(&policy, min_us) as u32;
         let sampling_rate_us = tunables.sampling_rate_us.unwrap_or_else(default_rate);
         let fresh = |&cpu: &CpuId| CpuDbs {
             cpu,
@@ -148,5 +201,43 @@ impl CpuDbs {
         }
         self.prev_load = load;
         (load, load, idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Fixed, policy};
+    use super::super::{FreqGovernor, conservative, ondemand};
+    use super::*;
+
+    /// Time between samples of ondemand and conservative, ms, with a transition latency and a tick.
+    fn periods(generation: Generation, latency_us: u64, tick_ns: u64) -> [f64; 2] {
+        let policy = CpufreqPolicy { transition_latency_ns: latency_us * 1000, tick_ns, ..policy(1) };
+        let mut ondemand = ondemand::Tunables::default();
+        let mut conservative = conservative::Tunables::default();
+        (ondemand.dbs.generation, conservative.dbs.generation) = (generation, generation);
+        let governors: [Box<dyn FreqGovernor>; 2] =
+            [Box::new(ondemand::Ondemand::new(ondemand)), Box::new(conservative::Conservative::new(conservative))];
+        governors.map(|mut g| {
+            g.start(policy.clone(), 0, &Fixed::default());
+            g.sampling_interval_ns().expect("they sample") as f64 / 1e6
+        })
+    }
+
+    #[test]
+    fn time_between_samples_by_era() {
+        let (fast, slow) = (1_000_000, 4_000_000);
+        for (latency_us, tick_ns, v3_13, v4_14, v6_12) in [
+            (300, fast, [300.0, 300.0], 10.0, 2.0),
+            (300, slow, [300.0, 300.0], 10.0, 8.0),
+            (5, fast, [10.0, 20.0], 5.0, 2.0),
+            (20, slow, [20.0, 80.0], 10.0, 8.0),
+            (20_000, slow, [20_000.0, 20_000.0], 10.0, 30.0),
+            (0, slow, [10.0, 80.0], 8.0, 8.0),
+        ] {
+            assert_eq!(periods(Generation::V3_13, latency_us, tick_ns), v3_13, "3.13, {latency_us} µs");
+            assert_eq!(periods(Generation::V4_14, latency_us, tick_ns), [v4_14; 2], "4.14, {latency_us} µs");
+            assert_eq!(periods(Generation::V6_12, latency_us, tick_ns), [v6_12; 2], "6.12, {latency_us} µs");
+        }
     }
 }

@@ -152,7 +152,7 @@ impl CpufreqPolicy {
         }
     }
 
-    /// Rate limit of the driver in µs by the rule of 6.9 and later (`cpufreq_policy_transition_delay_us`).
+    /// Rate limit of the driver in µs by the rule of 6.12 and later (`cpufreq_policy_transition_delay_us`).
     #[doc(alias = "cpufreq_policy_transition_delay_us")]
     pub fn transition_delay_us(&self) -> u64 {
         match (self.transition_delay_us, self.transition_latency_ns / 1000) {
@@ -162,7 +162,8 @@ impl CpufreqPolicy {
         }
     }
 
-    /// The same before 6.9: a thousand times the latency, at most 10 ms.
+    /// The same from 4.14 to 6.8: a thousand times the latency, at most 10 ms. (6.9 to 6.11, which no profile stands for, had 2 ms
+    /// or the latency, whichever is more, in the place of 10 ms.)
     #[doc(alias = "cpufreq_policy_transition_delay_us")]
     pub fn transition_delay_us_6_1(&self) -> u64 {
         match (self.transition_delay_us, self.transition_latency_ns / 1000) {

@@ -17,6 +17,9 @@
 //! 2. Load > `up_threshold`: `max`; if it was below, the next sample comes only after `sampling_down_factor` periods.
 //! 3. Otherwise `cpuinfo_min` + load × (`cpuinfo_max` − `cpuinfo_min`) / 100, the closest frequency of the table.
 //!
+//! `sampling_rate_us` where nobody sets it: until 4.13 1000 × the transition latency, at least 10 ms. From 4.14 on what the
+//! driver sets, else 1000 × the latency, at most 10 ms (until 6.8), or 1.5 × the latency (since 6.12); at least two ticks.
+//!
 //! Worked example, 500, 800 and 1000 MHz, 10 ms: 9.7 ms busy → 97 % → 1000 MHz. Then 4.5 ms busy → 45 % → 725 → 800 MHz.
 //! Then 12 ms later, 1 ms busy → 8 % → 540 → 500 MHz.
 //!
@@ -28,14 +31,14 @@
 //! alternates with the sampling period makes the frequency alternate one period late.
 //!
 //! # Differences from the kernel
-//! Bit-exact with the rows of `dbs_governors_6.12` for this governor. The decision is taken by a worker thread of the CPU
-//! that found the sample due (`kworker/N:1`), when it gets that CPU. `powersave_bias`, `ignore_nice_load` and `io_is_busy`
-//! are 0.
+//! Bit-exact with the rows of `dbs_governors_6.12` for this governor, which set `sampling_rate_us`. The decision is
+//! taken by a worker thread of the CPU that found the sample due (`kworker/N:1`), when it gets that CPU. `powersave_bias`,
+//! `ignore_nice_load` and `io_is_busy` are 0.
 //!
 //! # Source
 //! Linux 6.12.117 `drivers/cpufreq/cpufreq_ondemand.c`, `cpufreq_governor.c` (behaviour).
 
-use super::cpufreq_governor::{Dbs, DbsTunables};
+use super::cpufreq_governor::{Dbs, DbsTunables, GENERATION, Generation, SAMPLING_RATE_US};
 use super::freq_table::Relation;
 use super::{CpufreqPolicy, FreqGovernor, FreqView};
 use crate::registry::Tunable;
@@ -43,12 +46,8 @@ use wattif_model::trace::FrequencyChoice;
 
 /// Tunables of this policy.
 pub const TUNABLES: &[Tunable] = &[
-    Tunable {
-        name: "sampling_rate_us",
-        default: "auto",
-        allowed: &["auto", "1..=4294967295"],
-        doc: "time between samples, µs; auto: what the driver says, at least two ticks",
-    },
+    GENERATION,
+    SAMPLING_RATE_US,
     Tunable {
         name: "up_threshold",
         default: "95",
@@ -63,6 +62,10 @@ pub const TUNABLES: &[Tunable] = &[
     },
 ];
 
+/// Least time between samples until 4.13, µs, of a kernel whose idle CPUs have no tick.
+#[doc(alias = "MICRO_FREQUENCY_MIN_SAMPLE_RATE")]
+const MIN_SAMPLING_RATE_US: u64 = 10_000;
+
 /// Tunables; the default is the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
@@ -72,7 +75,14 @@ pub struct Tunables {
 
 impl Default for Tunables {
     fn default() -> Tunables {
-        Tunables { dbs: DbsTunables { sampling_rate_us: None, up_threshold: 95, sampling_down_factor: 1 } }
+        Tunables {
+            dbs: DbsTunables {
+                generation: Generation::V6_12,
+                sampling_rate_us: None,
+                up_threshold: 95,
+                sampling_down_factor: 1,
+            },
+        }
     }
 }
 
@@ -116,7 +126,7 @@ impl Ondemand {
 
 impl FreqGovernor for Ondemand {
     fn start(&mut self, policy: CpufreqPolicy, now_ns: u64, view: &dyn FreqView) -> Option<u32> {
-        self.dbs = Dbs::start(policy, &self.tunables.dbs, now_ns, view);
+        self.dbs = Dbs::start(policy, &self.tunables.dbs, MIN_SAMPLING_RATE_US, now_ns, view);
         None
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Refusal, Tunables, check, chosen};
 use crate::cpufreq::conservative::{self, Conservative};
-use crate::cpufreq::cpufreq_governor::DbsTunables;
+use crate::cpufreq::cpufreq_governor::{self, DbsTunables};
 use crate::cpufreq::interactive::{self, Interactive};
 use crate::cpufreq::ondemand::{self, Ondemand};
 use crate::cpufreq::schedutil::{self, Schedutil};
@@ -486,6 +486,7 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
 /// What the sampling governors share.
 fn dbs_tunables(t: &Tunables<'_>) -> DbsTunables {
     DbsTunables {
+        generation: parsed(t, "generation", cpufreq_governor::Generation::parse),
         sampling_rate_us: t.maybe_int("sampling_rate_us"),
         up_threshold: t.int("up_threshold"),
         sampling_down_factor: t.int("sampling_down_factor"),

@@ -40,6 +40,10 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
             let both = ["up_rate_limit_us", "down_rate_limit_us"].iter().all(|l| t.maybe_int::<u64>(l).is_some());
             both.then(|| "up_rate_limit_us and down_rate_limit_us are set".to_string())
         }
+        ("ondemand" | "conservative", "generation") => {
+            let set = Tunables::of(kernel, p.name).maybe_int::<u64>("sampling_rate_us").is_some();
+            set.then(|| "sampling_rate_us is set".to_string())
+        }
         ("eas", "generation") if generation("eas") != "off" && !wants_eas(kernel) => {
             let stands = chosen(kernel, Slot::Cpufreq);
             return Some(format!("{path} is as off: energy-aware placement needs schedutil, cpufreq is {stands}"));

@@ -4,7 +4,7 @@ use super::{Csv, Kind, Row, Tally, VectorError, VectorFile, json_line};
 use serde::Deserialize;
 use wattif_model::ids::CpuId;
 use wattif_sim::cpufreq::conservative::{self, Conservative};
-use wattif_sim::cpufreq::cpufreq_governor::{Dbs, DbsTunables};
+use wattif_sim::cpufreq::cpufreq_governor::{self, Dbs, DbsTunables};
 use wattif_sim::cpufreq::freq_table::{ENTRY_INVALID, FreqEntry, FreqTable, Relation};
 use wattif_sim::cpufreq::ondemand::{self, Ondemand};
 use wattif_sim::cpufreq::schedutil::{Generation, Schedutil, Tunables};
@@ -308,6 +308,7 @@ enum Sampler {
 impl Sampler {
     fn new(row: &Row<'_, '_>) -> Result<Sampler, VectorError> {
         let dbs = DbsTunables {
+            generation: cpufreq_governor::Generation::V6_12,
             sampling_rate_us: Some(row.num("sampling_rate_us")?),
             up_threshold: row.num("up_threshold")?,
             sampling_down_factor: row.num("sampling_down_factor")?,
