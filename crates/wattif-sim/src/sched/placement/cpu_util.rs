@@ -104,7 +104,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "balance",
         default: "same",
         allowed: OWN,
-        doc: "what a pull by utilisation compares CPUs by, where the balancer's generation is 6.12; same: boost",
+        doc: "what a pull by utilisation compares CPUs by, where the balancer's generation is 6.6 or 6.12 (6.5); same: boost",
     },
     Tunable {
         name: "uclamp",
