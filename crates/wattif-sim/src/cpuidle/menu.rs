@@ -9,11 +9,11 @@
 //! # Signals
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
-//! | `sleep_length`, `delta_tick` | ns | the CPU's timers, without and with tick | per call; 6.12: if it matters |
+//! | `sleep_length`, `delta_tick` | ns | the CPU's timers, without and with tick | per call; from 6.6 on if it matters |
 //! | `last_residency` | ns | the idle loop, measured | when the CPU wakes |
 //! | `correction_factor[bucket]` | 0..=8192 is 0..=1 | learned | one bucket per sleep |
 //! | `intervals` | 8 × µs, `u32` | learned | one per sleep |
-//! | `nr_iowait` | tasks | run queue | per call, 6.1 only |
+//! | `nr_iowait` | tasks | run queue | per call, 6.1 and 6.6 |
 //! | `latency_req` | ns | PM QoS of the run | per call |
 //!
 //! # Decision
@@ -22,12 +22,13 @@
 //!    factor by an eighth towards slept/expected (towards 1 from 50 ms on) and note the time in `intervals`.
 //! 2. Typical interval: the mean of `intervals` (those below 36 minutes) if the deviation is ≤ 20 µs, or below a sixth
 //!    of the mean of at least six; otherwise discard the longest and try again, as long as more than six are left.
-//! 3. 6.12: a typical interval ≤ 15 µs with the tick running is the prediction, and timers are not asked. Otherwise
-//!    (6.1: always) predict min(typical, sleep length × factor of its bucket). With the tick stopped, a prediction
-//!    below a tick is replaced by the sleep length: being wrong would last long.
-//! 4. 6.1: the tolerated exit latency is at most prediction / (1 + 10 × tasks in I/O).
+//! 3. 6.6, and 6.12 with the tick running: a typical interval ≤ 15 µs is the prediction, and timers are not asked; the
+//!    next one is taken to be endlessly far. Otherwise (6.1: always) predict min(typical, sleep length × factor of its
+//!    bucket). With the tick stopped, a prediction below a tick is replaced by the sleep length: being wrong would last
+//!    long. In 6.6 that may be the endless one.
+//! 4. 6.1 and 6.6, with the tick running: the tolerated exit latency is at most prediction / (1 + 10 × tasks in I/O).
 //! 5. Deepest enabled state with residency ≤ prediction and exit latency ≤ limit. Polling gives way to the next enabled
-//!    state if its residency is before the timer and (6.1) its exit latency within the limit, or (6.12) its exit
+//!    state if its residency is before the timer and (6.1 and 6.6) its exit latency within the limit, or (6.12) its exit
 //!    latency within the prediction and its residency below 15 µs.
 //! 6. Keep the tick if the state polls or the prediction is below a tick, and then no state whose residency exceeds the
 //!    time to the next tick.
@@ -37,20 +38,23 @@
 //! kept.
 //!
 //! # State and cost
-//! 6 (6.1: 12) factors, 8 intervals and the last expectation per CPU. O(states + 3 × 8) per decision and, in 6.1, one
-//! timer query; 6.12 saves the query on CPUs that wake every few microseconds.
+//! 6 (6.1 and 6.6: 12) factors, 8 intervals and the last expectation per CPU. O(states + 3 × 8) per decision and, in 6.1,
+//! one timer query; 6.6 and 6.12 save the query on CPUs that wake every few microseconds.
 //!
 //! # Where it fails
 //! Factors mix all causes of early wake-ups, so two alternating rhythms average to a sleep that never happens. Outliers
-//! are forgiven only when long: two short sleeps among six equal ones hide the rhythm. The 6.1 latency limit keeps a
-//! CPU with a task in I/O shallow however long the device takes.
+//! are forgiven only when long: two short sleeps among six equal ones hide the rhythm. The latency limit of 6.1 and 6.6
+//! keeps a CPU with a task in I/O shallow however long the device takes. 6.6 sends a CPU in a fast rhythm whose tick is
+//! stopped to the deepest state, the next timer being unknown.
 //!
 //! # Differences from the kernel
-//! None known: bit-exact with `idle_menu-6.12` and `idle_menu-6.1` (5,760 rows each). As in the kernel, no timer at all
-//! (`KTIME_MAX`) overflows the product with the factor and predicts 0.
+//! None known where vectors exist: bit-exact with `idle_menu-6.12` and `idle_menu-6.1` (5,760 rows each). As in the kernel,
+//! no timer at all (`KTIME_MAX`) overflows the product with the factor and predicts 0. FIDELITY(menu-without-vectors): 6.6
+//! follows the description of its patch.
 //!
 //! # Source
-//! Linux 6.12.117 and 6.1.192 `drivers/cpuidle/governors/menu.c` (behaviour; vectors of that code).
+//! Linux 6.12.117 and 6.1.192 `drivers/cpuidle/governors/menu.c` (behaviour; vectors of that code). R. J. Wysocki,
+//! "cpuidle: menu: Skip tick_nohz_get_sleep_length() call in some cases", commit 5484e31bbbff (6.6).
 
 use super::{
     CpuidleState, IdleGovernor, IdleSelection, IdleSleep, IdleView, KTIME_MAX, RESIDENCY_THRESHOLD_NS, SleepLength,
@@ -62,8 +66,8 @@ use wattif_model::ids::CpuId;
 pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "6.12",
-    allowed: &["6.1", "6.12"],
-    doc: "the governor of this kernel; 6.1 counts I/O waiters and always asks for the next timer",
+    allowed: &["6.1", "6.6", "6.12"],
+    doc: "the governor of this kernel; 6.1 and 6.6 count I/O waiters, and 6.1 always asks for the next timer",
 }];
 
 /// Buckets of the timer distance: below 10 µs, 100 µs, 1 ms, 10 ms, 100 ms, and above.
@@ -80,6 +84,7 @@ const MAX_INTERESTING: u64 = 50_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Generation {
     V6_1,
+    V6_6,
     V6_12,
 }
 
@@ -119,6 +124,7 @@ struct Prediction {
 pub fn build(generation: &str, nr_cpus: usize, tick_ns: u64) -> Option<Box<dyn IdleGovernor>> {
     let generation = match generation {
         "6.1" => Generation::V6_1,
+        "6.6" => Generation::V6_6,
         "6.12" | "" => Generation::V6_12,
         _ => return None,
     };
@@ -136,10 +142,10 @@ impl IdleGovernor for Menu {
     #[doc(alias = "menu_select")]
     fn select(&mut self, cpu: CpuId, view: &mut dyn IdleView) -> IdleSelection {
         let data = &mut self.cpus[cpu.at()];
-        data.learn(self.tick_ns as u64);
+        data.learn(self.generation, self.tick_ns as u64);
         let prediction = match self.generation {
             Generation::V6_1 => data.predict_6_1(view, self.tick_ns),
-            Generation::V6_12 => data.predict_6_12(view, self.tick_ns),
+            Generation::V6_6 | Generation::V6_12 => data.predict_6_6(self.generation, view, self.tick_ns),
         };
         match prediction {
             Some(prediction) => data.choose(self.generation, self.tick_ns, view, prediction),
@@ -161,7 +167,7 @@ impl IdleGovernor for Menu {
 
     fn debug_state(&self, cpu: CpuId) -> String {
         let data = &self.cpus[cpu.at()];
-        let buckets = if self.generation == Generation::V6_1 { 2 * BUCKETS } else { BUCKETS };
+        let buckets = if self.generation == Generation::V6_12 { BUCKETS } else { 2 * BUCKETS };
         let factors = list(data.correction_factor[..buckets].iter().map(u32::to_string));
         let intervals = list(data.intervals.iter().map(u32::to_string));
         format!("{}|{}|{factors}|{intervals}", data.next_timer_ns, data.bucket)
@@ -169,11 +175,11 @@ impl IdleGovernor for Menu {
 }
 
 impl MenuDevice {
-    fn learn(&mut self, tick_ns: u64) {
+    fn learn(&mut self, generation: Generation, tick_ns: u64) {
         match self.sleep.take() {
             Some(sleep) => self.menu_update(&sleep, tick_ns),
-            // The driver refused the state: nothing older may look like a rhythm.
-            None if self.last_residency_ns == 0 => self.push_interval(u32::MAX),
+            // The driver refused the state: nothing older may look like a rhythm. A rule of 2025 and its backports.
+            None if self.last_residency_ns == 0 && generation != Generation::V6_6 => self.push_interval(u32::MAX),
             None => {}
         }
     }
@@ -230,35 +236,39 @@ impl MenuDevice {
                 predicted_ns = self.next_timer_ns as i64;
             }
         } else {
-            let performance_multiplier = 1 + 10 * i64::from(nr_iowaiters);
-            latency_req_ns = latency_req_ns.min(predicted_ns / performance_multiplier);
+            latency_req_ns = latency_req_ns.min(predicted_ns / performance_multiplier(nr_iowaiters));
         }
         Some(Prediction { predicted_ns, delta_tick_ns, latency_req_ns })
     }
 
     /// `None`: state 0 will do.
-    fn predict_6_12(&mut self, view: &mut dyn IdleView, tick_ns: i64) -> Option<Prediction> {
+    fn predict_6_6(&mut self, generation: Generation, view: &mut dyn IdleView, tick_ns: i64) -> Option<Prediction> {
         let mut predicted_ns = i64::from(self.typical_interval(|_, max| max == 0)) * NSEC_PER_USEC as i64;
-        let delta_tick_ns;
         let tick_stopped = view.tick_stopped();
-        if predicted_ns > RESIDENCY_THRESHOLD_NS || tick_stopped {
-            delta_tick_ns = self.query_timer(view, 0);
+        let of_6_12 = generation == Generation::V6_12;
+        let nr_iowaiters = if of_6_12 { 0 } else { view.nr_iowait() };
+        let delta_tick_ns = if predicted_ns > RESIDENCY_THRESHOLD_NS || (of_6_12 && tick_stopped) {
+            let delta_tick_ns = self.query_timer(view, nr_iowaiters);
             predicted_ns = predicted_ns.min(i64::from(self.corrected_timer_us()) * NSEC_PER_USEC as i64);
-            if tick_stopped && predicted_ns < tick_ns {
-                predicted_ns = self.next_timer_ns as i64;
-            }
+            delta_tick_ns
         } else {
             // Nobody asked: take the next timer as far away and the tick as half a period away.
             self.next_timer_ns = KTIME_MAX as u64;
-            self.bucket = BUCKETS - 1;
-            delta_tick_ns = tick_ns / 2;
+            self.bucket = which_bucket(self.next_timer_ns, nr_iowaiters);
+            tick_ns / 2
+        };
+        let mut latency_req_ns = view.latency_req_ns();
+        if self.shallowest_will_do(view, latency_req_ns) {
+            return None;
         }
-        let latency_req_ns = view.latency_req_ns();
-        (!self.shallowest_will_do(view, latency_req_ns)).then_some(Prediction {
-            predicted_ns,
-            delta_tick_ns,
-            latency_req_ns,
-        })
+        if tick_stopped {
+            if predicted_ns < tick_ns {
+                predicted_ns = self.next_timer_ns as i64;
+            }
+        } else if !of_6_12 {
+            latency_req_ns = latency_req_ns.min(predicted_ns / performance_multiplier(nr_iowaiters));
+        }
+        Some(Prediction { predicted_ns, delta_tick_ns, latency_req_ns })
     }
 
     /// Notes the time to the next timer and its bucket; returns the time to the next event including the tick.
@@ -363,11 +373,16 @@ impl MenuDevice {
     fn beats_polling(&self, generation: Generation, s: &CpuidleState, predicted_ns: i64, latency_req_ns: i64) -> bool {
         let before_timer = s.target_residency_ns as u64 <= self.next_timer_ns;
         let cheap = match generation {
-            Generation::V6_1 => s.exit_latency_ns <= latency_req_ns,
+            Generation::V6_1 | Generation::V6_6 => s.exit_latency_ns <= latency_req_ns,
             Generation::V6_12 => s.exit_latency_ns <= predicted_ns && s.target_residency_ns < RESIDENCY_THRESHOLD_NS,
         };
         before_timer && cheap
     }
+}
+
+/// How many times its exit latency a sleep must last.
+fn performance_multiplier(nr_iowaiters: u32) -> i64 {
+    1 + 10 * i64::from(nr_iowaiters)
 }
 
 fn which_bucket(duration_ns: u64, nr_iowaiters: u32) -> usize {
@@ -419,7 +434,7 @@ mod tests {
 
     #[test]
     fn the_manuals_worked_example() {
-        for generation in ["6.1", "6.12"] {
+        for generation in ["6.1", "6.6", "6.12"] {
             let mut menu = after_sleeps(generation, &[18, 20, 19, 18, 20, 19, 18, 19]);
             let chosen = menu.select(CPU, &mut FakeView::timer_in(60_000_000));
             assert_eq!((chosen.state, chosen.stop_tick, chosen.predicted_ns), (0, false, 18_000), "{generation}");
@@ -431,11 +446,49 @@ mod tests {
 
     #[test]
     fn only_the_old_generation_asks_for_timers_in_a_fast_rhythm() {
-        for (generation, queries) in [("6.1", 1), ("6.12", 0)] {
+        for (generation, queries) in [("6.1", 1), ("6.6", 0), ("6.12", 0)] {
             let mut view = FakeView::timer_in(60_000_000);
             after_sleeps(generation, &[5; 8]).select(CPU, &mut view);
             assert_eq!(view.queries, queries, "{generation}");
         }
+    }
+
+    #[test]
+    fn in_a_fast_rhythm_6_6_asks_no_timer_with_the_tick_stopped_either() {
+        let stopped = |generation| {
+            let mut view = FakeView { tick_stopped: true, ..FakeView::timer_in(300_000) };
+            let chosen = after_sleeps(generation, &[5; 8]).select(CPU, &mut view);
+            (view.queries, chosen.state, chosen.predicted_ns)
+        };
+        assert_eq!(stopped("6.12"), (1, 1, 300_000), "the timer is before the deepest state's residency");
+        assert_eq!(stopped("6.6"), (0, 2, KTIME_MAX), "as if no timer came");
+    }
+
+    #[test]
+    fn waiters_for_devices_limit_the_exit_latency_until_6_11() {
+        let irregular = [100, 50_000, 900, 59_000, 4_000, 20_000, 300, 35_000];
+        let state = |generation, nr_iowait| {
+            let mut view = FakeView { nr_iowait, ..FakeView::timer_in(1_400_000) };
+            after_sleeps(generation, &irregular).select(CPU, &mut view).state
+        };
+        // 1.4 ms / 11 is below the 133 µs of the deepest state.
+        assert_eq!(["6.1", "6.6", "6.12"].map(|of| state(of, 0)), [2, 2, 2]);
+        assert_eq!(["6.1", "6.6", "6.12"].map(|of| state(of, 1)), [1, 1, 2]);
+    }
+
+    /// 6.6 leaves polling as 6.1 does: whatever the residency of the next state, if its latency is allowed.
+    #[test]
+    fn polling_gives_way_as_in_6_1() {
+        let state = |generation| {
+            let mut menu = build(generation, 1, 4_000_000).expect("a known generation");
+            menu.enable(CPU, &states(&[(0, 0), (10, 40), (133, 600)]));
+            for _ in 0..8 {
+                menu.select(CPU, &mut FakeView::timer_in(60_000_000));
+                menu.reflect(CPU, &slept(0, 20_000, 0));
+            }
+            menu.select(CPU, &mut FakeView::timer_in(60_000_000)).state
+        };
+        assert_eq!(["6.1", "6.6", "6.12"].map(state), [1, 1, 0]);
     }
 
     #[test]

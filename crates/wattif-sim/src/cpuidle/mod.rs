@@ -260,6 +260,7 @@ pub(crate) mod testing {
         pub sleep: SleepLength,
         pub random: u32,
         pub cpu_util: u64,
+        pub nr_iowait: u32,
         pub queries: u32,
     }
 
@@ -275,6 +276,7 @@ pub(crate) mod testing {
                 sleep,
                 random: 0,
                 cpu_util: 0,
+                nr_iowait: 0,
                 queries: 0,
             }
         }
@@ -294,7 +296,7 @@ pub(crate) mod testing {
             self.tick_stopped
         }
         fn nr_iowait(&self) -> u32 {
-            0
+            self.nr_iowait
         }
         fn cpu_util(&self) -> (u64, u64) {
             (self.cpu_util, 1024)
