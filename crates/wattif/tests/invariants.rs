@@ -306,6 +306,53 @@ fn a_polling_state_is_entered_before_it_polls() {
     assert_eq!(lasted(1000), limit.iter().map(|ns| ns + 1000).collect());
 }
 
+/// How often the idle loop turned again because of the tick, and because of the limit of polling; and what kept the tick.
+#[derive(Default)]
+struct Turns {
+    ticks: usize,
+    limits: usize,
+    kept: usize,
+}
+
+impl Observer for Turns {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, _: Ns, _: CpuId, event: &Event) {
+        match event {
+            Event::IdlePeriod(IdlePeriod { cause: IdleCause::Tick, .. }) => self.ticks += 1,
+            Event::IdlePeriod(IdlePeriod { cause: IdleCause::PollLimit, .. }) => self.limits += 1,
+            Event::Idle(choice) => self.kept += usize::from(!choice.stop_tick),
+            _ => {}
+        }
+    }
+}
+
+/// Up to 4.16 it was stopped before anybody was asked, and polling had no limit.
+#[test]
+fn no_tick_ends_a_sleep_of_old_kernels_and_polling_has_no_limit() {
+    let turns = |platform: &str, kernel: &str| {
+        let mut spec = spec(platform, kernel, MIXED, 1);
+        if platform == "core_i7_2600k" {
+            // So none but the polling state is entered.
+            spec.kernel.tunables.insert("pm_qos.cpu_latency_us".into(), Value::Int(0));
+        }
+        let mut turns = Turns::default();
+        Simulator.run(&spec, &mut [&mut turns]).unwrap();
+        turns
+    };
+    for kernel in ["linux-3.13", "linux-4.10", "android-4.9", "android-4.9-walt"] {
+        let turns = turns("sdm835", kernel);
+        assert_eq!((turns.ticks, turns.kept), (0, 0), "{kernel}");
+    }
+    for kernel in ["linux-4.20", "linux-5.3"] {
+        let turns = turns("sdm835", kernel);
+        assert!(turns.ticks > 10 && turns.kept > 10, "{kernel}: {} ticks, {} kept", turns.ticks, turns.kept);
+    }
+    let limits = ["linux-3.13", "linux-4.10", "linux-4.20"].map(|kernel| turns("core_i7_2600k", kernel).limits > 0);
+    assert_eq!(limits, [false, false, true]);
+}
+
 /// Polls that an interrupt of the CPU itself ended, and those of them for which no thread came (it may run elsewhere by now),
 /// nor ran.
 #[derive(Default)]
@@ -1115,11 +1162,18 @@ fn idle_settings_that_nobody_heeds_are_told() {
     assert_eq!([limit("haltpoll", "0"), limit("haltpoll", "50"), limit("haltpoll", "none")], [false, true, false]);
     assert_eq!([limit("menu", "50"), limit("ladder", "50")], [false, false]);
     let tick = |states: usize| {
-        let mut spec = under("power9_2s16c", "linux-6.12", MIXED, &["default_idle.tick=governor"]);
+        let mut spec = under("power9_2s16c", "linux-6.12", MIXED, &["default_idle.tick=after-tick"]);
         spec.platform.clusters.iter_mut().for_each(|c| c.idle.truncate(states));
         without_effect_here(&spec, "default_idle.tick").is_some()
     };
     assert_eq!([tick(7), tick(2), tick(1)], [true, true, false]);
+    let old = |platform: &str, tunable: &str| {
+        let set = ["default_idle.tick=upfront", "default_idle.polls=endless"];
+        without_effect_here(&under(platform, "linux-6.12", MIXED, &set), tunable).is_some()
+    };
+    assert!(!old("sdm835", "default_idle.tick"), "it is stopped whatever the governor says");
+    let polls = ["sdm835", "power9_2s16c", "core_i7_2600k"].map(|p| old(p, "default_idle.polls"));
+    assert_eq!(polls, [true, true, false], "nothing polls, or the driver has its own limit");
 }
 
 #[test]

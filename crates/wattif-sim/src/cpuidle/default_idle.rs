@@ -1,9 +1,10 @@
-//! Idle without a choice: what a CPU does that has one idle state, or no driver that knows of more.
+//! The idle loop's own rules: the tick of a CPU without work, where the idle governor has no say in it, and how long it polls.
 //!
 //! # Idea
-//! Nobody has to be asked which state to enter. What remains is the tick: stopping it and starting it again costs something,
-//! so it should be stopped only for sleeps that last. A CPU that its own tick woke up, and that has still nothing to do,
-//! slept through to a tick once and will probably do so again.
+//! Stopping the tick and starting it again costs something, so it should be stopped only for sleeps that last. Since 4.17 the
+//! governor says whether this one will; before, the tick was stopped before anybody was asked. Where there is one idle state nobody
+//! has to be asked which to enter. A CPU that its own tick woke up, and that has still nothing to do, slept through to a tick
+//! once and will probably do so again.
 //!
 //! # Signals
 //! | name | unit, range | source | updated |
@@ -13,10 +14,15 @@
 //! | the tick is stopped | yes, no | the idle loop | – |
 //!
 //! # Decision
-//! For a CPU with one idle state:
-//! 1. `governor`: the tick is stopped as the idle governor says, which means always.
-//! 2. `after-tick`: the tick stays stopped if it is; otherwise it is stopped if it was what ended the sleep before, and kept if
-//!    the CPU has only just become idle or something else woke it.
+//! The tick (`tick`):
+//! 1. `governor`: it is stopped as the idle governor says, which for a CPU with one idle state means always.
+//! 2. `after-tick`: as `governor` where there are several states. With one, it stays stopped if it is; otherwise it is stopped if it
+//!    was what ended the sleep before, and kept if the CPU has only just become idle or something else woke it.
+//! 3. `upfront`: it is stopped whenever the CPU becomes idle, and then the governor is asked. It knows of no tick: none is due before
+//!    the next timer, and its rules for a tick that is stopped, which are younger, do not apply.
+//!
+//! Polling (`polls`): `limited`, until a time has passed that depends on the states, and the loop turns again; `endless`, until a
+//! thread is to run.
 //!
 //! Worked example, 250 Hz: a thread runs from 0.2 to 3.2 ms of every 10 ms. At 3.2 ms its CPU goes idle with the tick on; at 4 ms
 //! the tick comes, balances load and ages utilisation, and is stopped; at 10.2 ms the thread wakes up and the tick goes on.
@@ -25,25 +31,40 @@
 //! One bit per CPU.
 //!
 //! # Where it fails
+//! `upfront`: a CPU that sleeps for 100 µs pays for its tick as one that sleeps for a second, and one that entered too shallow a state
+//! stays in it until its next timer. `endless`: one that polls where it should have slept does so for as long.
 //! A thread with short sleeps of a fixed length never sees its CPU's tick stop, or sees one superfluous tick for every sleep.
 //!
 //! # Differences from the kernel
-//! A driver with one state and no driver at all are one case here. Before this rule the kernel stopped the tick at once without a
+//! A driver with one state and no driver at all are one case here. Before `after-tick` the kernel stopped the tick at once without a
 //! driver, and with one it did what the governor said.
+//!
+//! `upfront`: in the kernel the tick stays if a timer of the timer wheel is due within one (timers of high resolution do not count),
+//! or if RCU needs it; no thread here has such a timer. The driver of POWER ends its `snooze` itself, since 4.2: `polls` is not heeded
+//! where the platform has that state.
 //!
 //! # Source
 //! Linux, `kernel/sched/idle.c` as of 2026 and its stable releases 6.1.192 and 6.12.117 (behaviour, as their traces show it:
-//! every sleep of a thread's CPU is followed by exactly one tick): `idle_call_stop_or_retain_tick`.
+//! every sleep of a thread's CPU is followed by exactly one tick): `idle_call_stop_or_retain_tick`. `upfront`, `endless`: before commits
+//! ed98c3491998, 554c8aa8ecad and 612f1a22f067 (2018, Linux 4.17).
 
 use crate::registry::Tunable;
 
 /// Tunables of this policy.
-pub const TUNABLES: &[Tunable] = &[Tunable {
-    name: "tick",
-    default: "governor",
-    allowed: &["governor", "after-tick"],
-    doc: "when a CPU with one idle state stops its tick: as the governor says, or when a tick has woken it",
-}];
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        name: "tick",
+        default: "governor",
+        allowed: &["governor", "after-tick", "upfront"],
+        doc: "when an idle CPU stops its tick: as the governor says; if it has one idle state, when a tick has woken it; or before the governor is asked (up to 4.16)",
+    },
+    Tunable {
+        name: "polls",
+        default: "limited",
+        allowed: &["limited", "endless"],
+        doc: "for how long a CPU polls: until a limit, or until a thread is to run (up to 4.16)",
+    },
+];
 
 /// The rule of [the module](self).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +74,8 @@ pub enum DefaultIdle {
     Governor,
     /// Only when a tick has ended the sleep before.
     AfterTick,
+    /// Always, and before the governor is asked.
+    Upfront,
 }
 
 impl DefaultIdle {
@@ -61,6 +84,7 @@ impl DefaultIdle {
         match name {
             "governor" => Some(DefaultIdle::Governor),
             "after-tick" => Some(DefaultIdle::AfterTick),
+            "upfront" => Some(DefaultIdle::Upfront),
             _ => None,
         }
     }
@@ -70,6 +94,7 @@ impl DefaultIdle {
     #[inline]
     pub fn stop_tick(self, wish: bool, nr_states: usize, got_idle_tick: bool, tick_stopped: bool) -> bool {
         match self {
+            DefaultIdle::Upfront => true,
             DefaultIdle::AfterTick if nr_states == 1 => got_idle_tick || tick_stopped,
             _ => wish,
         }
@@ -79,6 +104,12 @@ impl DefaultIdle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn upfront_heeds_no_wish() {
+        let rule = DefaultIdle::parse("upfront").unwrap();
+        assert!([1, 3].into_iter().all(|nr_states| rule.stop_tick(false, nr_states, false, false)));
+    }
 
     #[test]
     fn one_tick_is_kept() {

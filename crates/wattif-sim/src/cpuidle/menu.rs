@@ -50,7 +50,8 @@
 //! # Differences from the kernel
 //! None known where vectors exist: bit-exact with `idle_menu-6.12` and `idle_menu-6.1` (5,760 rows each). As in the kernel,
 //! no timer at all (`KTIME_MAX`) overflows the product with the factor and predicts 0. FIDELITY(menu-without-vectors): 6.6
-//! follows the description of its patch.
+//! follows the description of its patch. FIDELITY(menu-before-4.20): profiles of older kernels use `6.1`, told of no tick where
+//! `default_idle.tick` is `upfront`; the load of the CPU in the limit of step 4 is left out.
 //!
 //! # Source
 //! Linux 6.12.117 and 6.1.192 `drivers/cpuidle/governors/menu.c` (behaviour; vectors of that code). R. J. Wysocki,

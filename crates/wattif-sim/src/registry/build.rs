@@ -110,6 +110,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.schedtune = build_schedtune(kernel, &groups.iter().map(|g| g.path.as_str()).collect::<Vec<_>>());
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
+    s.polls_endlessly = polls_endlessly(kernel, platform);
     s.polling_is_told = cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), platform);
     s.affinity_distributes = Tunables::of(kernel, "select_task_rq_fair").text("affinity") == "next";
     s.groups = groups;
@@ -137,6 +138,11 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     init_groups(&mut s);
     init_bandwidth(&mut s, kernel);
     s
+}
+
+/// Do CPUs that poll do so until a thread is to run? The driver of POWER has a limit of its own.
+fn polls_endlessly(kernel: &KernelSpec, platform: &Platform) -> bool {
+    Tunables::of(kernel, "default_idle").text("polls") == "endless" && !cpuidle::powernv::has_snooze(platform)
 }
 
 /// Whose clamps are heard.

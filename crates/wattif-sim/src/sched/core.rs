@@ -70,7 +70,7 @@ pub struct CpuContext {
     pub got_idle_tick: bool,
     /// Idle states that are switched off, a bit each.
     pub disable_mask: u32,
-    /// For how long its polling state polls, if the governor does not say otherwise, ns.
+    /// For how long its polling state polls, if the governor does not say otherwise, ns; `u64::MAX`: without end.
     pub poll_time_ns: u64,
     /// Idle time so far, ns.
     pub idle_ns: u64,

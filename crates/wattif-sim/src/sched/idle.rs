@@ -1,10 +1,11 @@
 //! The idle loop (`kernel/sched/idle.c`, `tick-sched.c`): what a CPU does without a thread.
 //!
-//! Ask the idle governor, stop or keep the tick as it says, let the machine sleep. An interrupt wakes the machine, after the
+//! Ask the idle governor, stop or keep the tick as it says (up to 4.16: stop it, then ask), let the machine sleep. An interrupt wakes the machine, after the
 //! state's actual exit latency; then the pending interrupts are handled and `schedule()` looks for work; if there is
 //! none, the loop turns again.
 
 use super::view::IdleQuery;
+use crate::cpuidle::default_idle::DefaultIdle;
 use crate::cpuidle::{IdleSelection, IdleSleep};
 use crate::machine::idle::Phase;
 use crate::simulation::{Kernel, Source};
@@ -17,6 +18,9 @@ impl Kernel<'_, '_> {
     pub(crate) fn do_idle(&mut self, cpu: CpuId) {
         let now = self.s.now;
         self.s.rqs[cpu.at()].idle_calls += 1;
+        if self.s.default_idle == DefaultIdle::Upfront {
+            self.tick_nohz(cpu, true);
+        }
         let selection = self.cpuidle_select(cpu);
         self.tick_nohz(cpu, selection.stop_tick);
         let states = self.m.platform.idle_states(cpu);
@@ -44,7 +48,9 @@ impl Kernel<'_, '_> {
             self.leave_in_time(cpu);
         } else if self.m.platform.idle_states(cpu)[state].polling {
             let limit = self.poll_limit(cpu);
-            self.arm(Source::Kick(cpu), self.s.now + limit);
+            if limit < u64::MAX {
+                self.arm(Source::Kick(cpu), self.s.now + limit);
+            }
         }
     }
 
@@ -61,7 +67,7 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// How long the polling state polls before the idle loop looks again, ns.
+    /// How long the polling state polls before the idle loop looks again, ns; `u64::MAX`: until a thread is to run.
     fn poll_limit(&mut self, cpu: CpuId) -> u64 {
         self.cpuidle.poll_limit_ns(cpu, self.cpus[cpu.at()].poll_time_ns).max(1)
     }
@@ -71,10 +77,13 @@ impl Kernel<'_, '_> {
         let (rq, cfs) = (&self.s.rqs[cpu.at()], &self.s.cfs[cpu.at()]);
         let util = cfs.avg.util_avg + rq.avg_rt.util_avg + rq.avg_dl.util_avg;
         let capacity = u64::from(rq.cpu_capacity_orig);
+        let (rule, stopped) = (self.s.default_idle, rq.tick_stopped);
+        // Governors of that age never hear of the tick, and meet none.
+        let upfront = rule == DefaultIdle::Upfront;
         let mut view = IdleQuery {
             now: self.s.now,
-            next_tick: next_tick.unwrap_or_else(|| self.next_tick(self.s.now)),
-            tick_stopped: self.s.rqs[cpu.at()].tick_stopped,
+            next_tick: (!upfront).then(|| next_tick.unwrap_or_else(|| self.next_tick(self.s.now))),
+            tick_stopped: stopped && !upfront,
             next_timer: self.m.timers.next(cpu),
             nr_iowait: self.s.rqs[cpu.at()].nr_iowait,
             disable_mask: self.cpus[cpu.at()].disable_mask,
@@ -88,7 +97,6 @@ impl Kernel<'_, '_> {
         let mut selection = self.cpuidle.select(cpu, &mut view);
         let asked = view.asked;
         let got_idle_tick = std::mem::take(&mut self.cpus[cpu.at()].got_idle_tick);
-        let (rule, stopped) = (self.s.default_idle, self.s.rqs[cpu.at()].tick_stopped);
         let nr_states = self.m.platform.idle_states(cpu).len();
         selection.stop_tick = rule.stop_tick(selection.stop_tick, nr_states, got_idle_tick, stopped);
         if self.out.wants(Interest::DECISIONS) {

@@ -69,8 +69,10 @@ pub struct Sched {
     pub schedtune: Option<schedtune::Schedtune>,
     /// Longest exit latency that idle states may advertise, ns (`cpuidle_governor_latency_req`).
     pub latency_req_ns: i64,
-    /// What idling does where there is one state.
+    /// When an idle CPU stops its tick.
     pub default_idle: crate::cpuidle::default_idle::DefaultIdle,
+    /// A CPU that polls does so until a thread is to run.
+    pub polls_endlessly: bool,
     /// Idle governors know which state polls ([`crate::cpuidle::powernv`]).
     pub polling_is_told: bool,
     /// Threads that must leave their CPU go to the next of those they may use, not each to the first.
@@ -179,6 +181,7 @@ impl Sched {
             schedtune: None,
             latency_req_ns: crate::cpuidle::NO_LATENCY_LIMIT,
             default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
+            polls_endlessly: false,
             polling_is_told: true,
             affinity_distributes: true,
             tick_ns,

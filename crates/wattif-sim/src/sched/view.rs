@@ -91,7 +91,8 @@ impl Sched {
 /// What an idle governor may ask.
 pub(crate) struct IdleQuery<'a> {
     pub now: u64,
-    pub next_tick: u64,
+    /// `None`: no tick comes before the next timer.
+    pub next_tick: Option<u64>,
     pub tick_stopped: bool,
     pub next_timer: Option<u64>,
     pub nr_iowait: u32,
@@ -133,8 +134,8 @@ impl IdleView for IdleQuery<'_> {
     fn sleep_length(&mut self) -> SleepLength {
         let until = |at: u64| at as i64 - self.now as i64;
         let sleep_length_ns = self.next_timer.map_or(MAX_DEFERMENT_NS, until);
-        let delta_tick_ns =
-            if self.tick_stopped { sleep_length_ns } else { sleep_length_ns.min(until(self.next_tick)) };
+        let next_tick = self.next_tick.filter(|_| !self.tick_stopped);
+        let delta_tick_ns = next_tick.map_or(sleep_length_ns, |at| sleep_length_ns.min(until(at)));
         self.asked = Some(sleep_length_ns);
         SleepLength { sleep_length_ns, delta_tick_ns }
     }
