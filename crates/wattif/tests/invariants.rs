@@ -1103,6 +1103,51 @@ fn background_of_cpus_that_are_not_there_is_left_out() {
     assert!(refused.contains("may run on no CPU of this platform, which has 2\n  give it CPUs"), "{refused}");
 }
 
+/// How long after each wake-up of a thread the clock was first decided upon by an update of its CPU, ns.
+struct HeardAfter {
+    pid: Pid,
+    cpu: CpuId,
+    woken: Option<Ns>,
+    after_ns: Vec<u64>,
+}
+
+impl Observer for HeardAfter {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match event {
+            Event::SchedWaking { pid, .. } if *pid == self.pid => self.woken = Some(at),
+            Event::Frequency(_) if cpu == self.cpu => {
+                self.after_ns.extend(self.woken.take().map(|woken| at.0 - woken.0));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// In 4.9 a queue that another CPU of its cache changed tells the governor nothing; since 4.14 it does.
+#[test]
+fn schedutil_of_4_9_hears_of_a_wake_up_by_a_cpu_of_the_same_cache_later() {
+    let at_once = |kernel: &str, waker: u32| {
+        let waker = format!(
+            r#""waker": {{ "cpus": [{waker}], "loop": -1, "run": 50, "resume": "wakee", "timer": {{ "ref": "t", "period": 60000 }} }}"#
+        );
+        let wakee = r#""wakee": { "cpus": [5], "loop": -1, "suspend": "wakee", "run": 30000 }"#;
+        // Slows the cluster down while that sleeps.
+        let other = r#""other": { "cpus": [6], "loop": -1, "run": 50, "timer": { "ref": "o", "period": 5000 } }"#;
+        let spec = spec("sdm835", kernel, &format!(r#"{{ "tasks": {{ {waker}, {wakee}, {other} }} }}"#), 1);
+        let spec = RunSpec { duration: Ns::from_ms(3_000), ..spec };
+        let mut heard = HeardAfter { pid: Pid(2), cpu: CpuId(5), woken: None, after_ns: Vec::new() };
+        Simulator.run(&spec, &mut [&mut heard]).expect("runs");
+        assert!(heard.after_ns.len() > 30, "{kernel}: {} decisions", heard.after_ns.len());
+        heard.after_ns.iter().filter(|ns| **ns == 0).count()
+    };
+    assert_eq!(at_once("android-4.9", 4), 0, "the tick tells");
+    assert!(at_once("android-4.9", 0) > 20, "a wake-up from another cluster is put on the CPU's list");
+    assert!(at_once("linux-5.3", 4) > 10);
+}
+
 #[test]
 fn windows_that_are_not_whole_ticks_are_told() {
     let notes = |ms: &str| wattif_sim::registry::notes(&walt(MIXED, &[&format!("walt.window_ms={ms}")]));

@@ -186,10 +186,11 @@ pub trait FreqGovernor {
         if self.sample_due(now_ns) { self.sample(now_ns, view) } else { None }
     }
 
-    /// Does it want every update of a busy CPU's signals, not only those that changed them, and none that another CPU makes?
-    /// Until 4.14 `cfs_rq_util_change` was called so; a governor of that age takes a CPU of which it hears nothing for a
-    /// tick for asleep.
-    fn hears_every_update(&self) -> bool {
+    /// Does it hear only of what a CPU does to its own queue? Until 4.14 `cfs_rq_util_change` was silent about the queues of other CPUs;
+    /// the next update that such a CPU makes itself tells. A governor of that age takes a CPU of which it hears nothing for a
+    /// tick for asleep, so here it hears of every update of a busy one. FIDELITY(hears-every-update): in the kernel only of those at
+    /// which averages changed.
+    fn hears_own_updates_only(&self) -> bool {
         false
     }
 

@@ -29,10 +29,10 @@
 //! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
 //!
 //! `4.9` (Android) differs: limits of their own for rises and falls, a CPU counts with what it asked for at its own last
-//! update, and not at all when that is a tick ago (so it hears of every update of a busy CPU, also of one that changes
-//! nothing, and of none that others make for it), a boost for I/O is 1024 at once, u is WALT's last window where that tracks
-//! load (and a busy CPU may be slowed down then), and a schedtune boost adds its margin. A change that its limit refuses is
-//! asked for again at the next update, also if raw is the same.
+//! update, and not at all when that is a tick ago (so it hears of every update of a busy CPU, and of none that others make
+//! for it, such as a wake-up by a CPU of the same cache: the next tick tells), a boost for I/O is 1024 at once, u is WALT's
+//! last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds its margin. A
+//! change that its limit refuses is asked for again at the next update, also if raw is the same.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
 //! 750 → 732,421 → 800 MHz. 300 µs later util is 200: not due with the default of 1 ms. At the next update after that:
@@ -618,7 +618,7 @@ impl FreqGovernor for Schedutil {
         None
     }
 
-    fn hears_every_update(&self) -> bool {
+    fn hears_own_updates_only(&self) -> bool {
         self.tunables.generation.is_4_9()
     }
 

@@ -93,7 +93,7 @@ impl Transaction for Pass<'_, '_, '_> {
         self.kernel.update_rq_clock(cpu);
         fair::update_blocked_averages(&mut self.kernel.s, cpu);
         // Until 4.14 cfs_rq_util_change was silent about other CPUs.
-        if cpu == self.cpu || !self.kernel.cpufreq_hears_all {
+        if cpu == self.cpu || !self.kernel.cpufreq_hears_own {
             self.kernel.cpufreq_update(cpu, crate::cpufreq::UpdateFlags::default());
         } else {
             self.kernel.s.rqs[cpu.at()].util_changed = false;

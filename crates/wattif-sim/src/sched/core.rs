@@ -316,7 +316,8 @@ impl Kernel<'_, '_> {
             class!(self, pid).migrate_task_rq(&mut self.s, pid, cpu);
             self.set_task_cpu(pid, this_cpu, cpu);
         }
-        self.activate(pid, cpu, Enqueue { wakeup: true, migrated: cpu != prev_cpu, ..Enqueue::default() }, iowait);
+        let flags = Enqueue { wakeup: true, migrated: cpu != prev_cpu, ..Enqueue::default() };
+        self.activate(pid, cpu, this_cpu, flags, iowait);
         self.update_avg_idle(cpu);
         self.check_preempt(pid, cpu, this_cpu, false);
         self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu, in_irq });
@@ -327,7 +328,7 @@ impl Kernel<'_, '_> {
     #[inline(never)]
     fn ttwu_runnable(&mut self, pid: Pid, this_cpu: CpuId) {
         let (cpu, prio) = (self.s.tasks[pid.at()].cpu, self.prio(pid));
-        self.activate(pid, cpu, Enqueue { wakeup: true, delayed: true, ..Enqueue::default() }, false);
+        self.activate(pid, cpu, this_cpu, Enqueue { wakeup: true, delayed: true, ..Enqueue::default() }, false);
         self.check_preempt(pid, cpu, this_cpu, false);
         let in_irq = self.cpus[this_cpu.at()].in_irq;
         self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu, in_irq });
@@ -345,7 +346,7 @@ impl Kernel<'_, '_> {
         fair::set_task_rq(&mut self.s, pid, cpu);
         self.update_rq_clock(cpu);
         class!(self, pid).task_fork(&mut self.s, pid);
-        self.activate(pid, cpu, Enqueue { initial: true, ..Enqueue::default() }, false);
+        self.activate(pid, cpu, this_cpu, Enqueue { initial: true, ..Enqueue::default() }, false);
         self.walt_update(cpu, pid, walt::Event::TaskWake);
         self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
         self.check_preempt(pid, cpu, this_cpu, true);
@@ -395,16 +396,28 @@ impl Kernel<'_, '_> {
         near.or(allowed.min()).expect("a task may run somewhere")
     }
 
-    /// Puts a task on the queue of `cpu` (`activate_task`, `ttwu_do_activate`).
-    pub(crate) fn activate(&mut self, pid: Pid, cpu: CpuId, flags: Enqueue, iowait: bool) {
+    /// Puts a task on the queue of `cpu` (`activate_task`, `ttwu_do_activate`); `from` executes that.
+    pub(crate) fn activate(&mut self, pid: Pid, cpu: CpuId, from: CpuId, flags: Enqueue, iowait: bool) {
         self.update_rq_clock(cpu);
         self.enqueue_task(cpu, pid, flags);
         self.s.tasks[pid.at()].on_rq = OnRq::Queued;
         self.s.list_move(pid);
         // add_nr_running: somebody has a task to give away.
         self.s.rd.overloaded |= self.s.rqs[cpu.at()].nr_running >= 2;
-        self.cpufreq_update(cpu, UpdateFlags { iowait });
+        if self.hears_enqueue(cpu, from, flags.wakeup) {
+            self.cpufreq_update(cpu, UpdateFlags { iowait });
+        } else {
+            self.s.rqs[cpu.at()].util_changed = false;
+        }
         self.tell_signals(cpu, pid);
+    }
+
+    /// Does the governor hear of what `from` put on the queue of `cpu`? See [`crate::cpufreq::FreqGovernor::hears_own_updates_only`]. A
+    /// wake-up to another cache is the target's own: it takes the task from its list (`TTWU_QUEUE`).
+    #[inline]
+    fn hears_enqueue(&self, cpu: CpuId, from: CpuId, wakeup: bool) -> bool {
+        let listed = || wakeup && self.s.features.ttwu_queue && !self.s.topology.cpus_share_cache(from, cpu);
+        !self.cpufreq_hears_own || cpu == from || listed()
     }
 
     /// `enqueue_task`: the class queues it, and its clamps count, unless it sleeps and was only moved.
@@ -523,6 +536,10 @@ impl Kernel<'_, '_> {
             next_prio: self.prio(next),
         };
         self.s.rqs[cpu.at()].curr = next;
+        // What others put on the queue is heard of here at the earliest, and if a period has passed since.
+        if self.cpufreq_hears_own && next != IDLE && self.s.rqs[cpu.at()].util_changed {
+            self.cpufreq_update(cpu, UpdateFlags::default());
+        }
         self.trace_sched(cpu, event);
         self.tell_signals(cpu, prev);
         if prev == IDLE {
@@ -725,7 +742,7 @@ impl Kernel<'_, '_> {
     pub(crate) fn cpufreq_update(&mut self, cpu: CpuId, flags: UpdateFlags) {
         let changed = std::mem::take(&mut self.s.rqs[cpu.at()].util_changed);
         let busy = || self.s.rqs[cpu.at()].curr != IDLE;
-        if changed || self.cpufreq_hears_all && busy() || flags.iowait {
+        if changed || self.cpufreq_hears_own && busy() || flags.iowait {
             self.cpufreq_update_util(cpu, flags);
         }
     }

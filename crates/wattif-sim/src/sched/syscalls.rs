@@ -342,13 +342,14 @@ impl Kernel<'_, '_> {
         self.update_rq_clock(src);
         self.s.tasks[pid.at()].on_rq = OnRq::Migrating;
         self.dequeue_task(src, pid, Dequeue::default());
+        self.s.rqs[src.at()].util_changed &= src == from || !self.cpufreq_hears_own;
         class!(self, pid).migrate_task_rq(&mut self.s, pid, dest);
         self.set_task_cpu(pid, from, dest);
     }
 
     /// `attach_task`: onto the queue of the CPU it is on its way to.
     pub(crate) fn attach_task(&mut self, pid: Pid, dest: CpuId, from: CpuId) {
-        self.activate(pid, dest, Enqueue::default(), false);
+        self.activate(pid, dest, from, Enqueue::default(), false);
         self.check_preempt(pid, dest, from, false);
     }
 
