@@ -4,7 +4,7 @@ mod laws;
 
 use laws::Laws;
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif::data::{Collection, Source};
 use wattif::load;
 use wattif::run::{Simulator, run, run_all};
@@ -1146,6 +1146,53 @@ fn schedutil_of_4_9_hears_of_a_wake_up_by_a_cpu_of_the_same_cache_later() {
     assert_eq!(at_once("android-4.9", 4), 0, "the tick tells");
     assert!(at_once("android-4.9", 0) > 20, "a wake-up from another cluster is put on the CPU's list");
     assert!(at_once("linux-5.3", 4) > 10);
+}
+
+/// The first utilisation of each thread that is told, with its CPU, and the least of a CPU from a time on.
+#[derive(Default)]
+struct Utilisation {
+    first: BTreeMap<Pid, (CpuId, u32)>,
+    from: Ns,
+    least: BTreeMap<CpuId, u32>,
+}
+
+impl Observer for Utilisation {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match *event {
+            Event::PeltSe { pid, util_avg, .. } => {
+                self.first.entry(pid).or_insert((cpu, util_avg));
+            }
+            Event::PeltCfs { util_avg, .. } if at >= self.from => {
+                let least = self.least.entry(cpu).or_insert(util_avg);
+                *least = util_avg.min(*least);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn utilisation(kernel: &str, text: &str, set: &[&str]) -> Utilisation {
+    let spec = RunSpec { duration: Ns::from_ms(1_000), ..under("sdm835", kernel, text, set) };
+    let mut seen = Utilisation { from: Ns::from_ms(800), ..Utilisation::default() };
+    Simulator.run(&spec, &mut [&mut seen]).expect("runs");
+    seen
+}
+
+#[test]
+fn a_new_task_on_a_little_cpu_begins_with_more_before_4_19() {
+    let first = |kernel: &str| {
+        let seen = utilisation(kernel, MIXED, &[]).first;
+        seen.values().filter(|(cpu, _)| cpu.0 < 4).map(|(_, util)| *util).max().expect("some begin there")
+    };
+    for kernel in ["linux-4.10", "android-4.9", "android-4.9-walt"] {
+        assert!(first(kernel) > 450, "{kernel}: {}", first(kernel));
+    }
+    for kernel in ["linux-4.20", "linux-5.3"] {
+        assert!(first(kernel) < 300, "{kernel}: {}", first(kernel));
+    }
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     pelt.unscaled = pelt_tunables.text("generation") == "unscaled";
     pelt.scaled = pelt.unscaled || pelt_tunables.text("generation") == "scaled";
     pelt.migrate_lag = pelt_tunables.on("migrate_lag");
-    pelt.post_init = if pelt_tunables.text("post_init") == "6.1" { PostInit::V6_1 } else { PostInit::V6_12 };
+    pelt.post_init = parsed(&pelt_tunables, "post_init", PostInit::parse);
     let util_est = Tunables::of(kernel, "util_est").text("generation");
     let mut s = Sched::bare(platform.nr_cpus(), tick_ns);
     s.topology = build_topology(kernel, platform, balancer);

@@ -45,7 +45,7 @@
 //! # Source
 //! Linux 6.12.117 `kernel/sched/pelt.c`, `pelt.h` (behaviour; vectors of 6.1.192 and 6.12.117).
 
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use crate::sched::rq::{CfsRq, Removed, Rq};
 
 /// Tunables of this policy.
@@ -65,8 +65,8 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "post_init",
         default: "6.12",
-        allowed: &["6.1", "6.12"],
-        doc: "rule for the first utilisation of a new task",
+        allowed: &PostInit::NAMES,
+        doc: "rule for the first utilisation of a new task: up to 4.18 from what the largest CPU would have left, up to 6.9, since",
     },
     Tunable {
         name: "migrate_lag",
@@ -139,11 +139,23 @@ impl Decay {
 /// How new tasks get their first utilisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PostInit {
+    /// Until 4.18: as in 6.1, but at most half of what a CPU of capacity 1024 would have left, however large this one is.
+    V4_9,
     /// Until 6.9: the weight enters 1024 times too large, so the cap nearly always decides.
     V6_1,
     /// Since 6.10.
     #[default]
     V6_12,
+}
+
+impl PostInit {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["4.9", "6.1", "6.12"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<PostInit> {
+        meant(PostInit::NAMES, [PostInit::V4_9, PostInit::V6_1, PostInit::V6_12], name)
+    }
 }
 
 /// A load tracker's constants: half-life and generation.
@@ -422,10 +434,11 @@ impl Pelt {
     /// First utilisation of a new task: half of what the CPU has left, or its share by weight of what the CPU uses.
     #[doc(alias = "post_init_entity_util_avg")]
     pub fn post_init_util(&self, se: &mut SchedAvg, weight: u64, cfs: &SchedAvg, cpu_capacity_orig: u32) {
+        let largest = if self.post_init == PostInit::V4_9 { 1024 } else { i64::from(cpu_capacity_orig) };
         // C: signed, truncated towards zero.
-        let cap = (i64::from(cpu_capacity_orig) - cfs.util_avg as i64) / 2;
+        let cap = (largest - cfs.util_avg as i64) / 2;
         if cap > 0 {
-            let w = if self.post_init == PostInit::V6_1 { weight << 10 } else { weight };
+            let w = if self.post_init == PostInit::V6_12 { weight } else { weight << 10 };
             let share = cfs.util_avg.wrapping_mul(w) / (cfs.load_avg + 1);
             se.util_avg = if cfs.util_avg == 0 { cap as u64 } else { share.min(cap as u64) };
         }
@@ -605,6 +618,21 @@ mod tests {
         };
         let at = rq.pelt_at();
         assert_eq!((at.freq, at.cpu), (1024, 1024));
+    }
+
+    #[test]
+    fn a_new_task_begins_with_half_of_what_is_left() {
+        let check = |post_init, util, capacity, expect| {
+            let (pelt, mut se) = (Pelt { post_init, ..Pelt::default() }, SchedAvg::default());
+            let cfs = SchedAvg { util_avg: util, load_avg: 1024, ..SchedAvg::default() };
+            pelt.post_init_util(&mut se, 1024, &cfs, capacity);
+            assert_eq!(se.util_avg, expect, "{post_init:?}, {util} of {capacity}");
+        };
+        check(PostInit::V4_9, 0, 400, 512);
+        check(PostInit::V4_9, 200, 400, 412);
+        check(PostInit::V6_1, 0, 400, 200);
+        check(PostInit::V6_1, 200, 400, 100);
+        check(PostInit::V6_12, 50, 400, 49);
     }
 
     /// `scaled` is bounded by the present capacity, `clock_pelt` is not.
