@@ -1196,6 +1196,18 @@ fn a_new_task_on_a_little_cpu_begins_with_more_before_4_19() {
 }
 
 #[test]
+fn the_utilisation_of_a_busy_cpu_wavers_before_4_13() {
+    let text = r#"{ "tasks": { "hog": { "cpus": [5], "loop": -1, "run": 10000 } } }"#;
+    let least = |kernel: &str| utilisation(kernel, text, &["cpufreq=performance"]).least[&CpuId(5)];
+    for kernel in ["linux-4.10", "android-4.9"] {
+        assert!((990..1015).contains(&least(kernel)), "{kernel}: {}", least(kernel));
+    }
+    for kernel in ["linux-4.20", "linux-5.0"] {
+        assert!(least(kernel) > 1015, "{kernel}: {}", least(kernel));
+    }
+}
+
+#[test]
 fn windows_that_are_not_whole_ticks_are_told() {
     let notes = |ms: &str| wattif_sim::registry::notes(&walt(MIXED, &[&format!("walt.window_ms={ms}")]));
     assert_eq!(notes("10"), [""; 0]);

@@ -96,6 +96,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     let mut pelt = Pelt::with_half_life(pelt_tunables.int("half_life_ms")).expect("the registry allows 8, 16 and 32");
     pelt.unscaled = pelt_tunables.text("generation") == "unscaled";
     pelt.scaled = pelt.unscaled || pelt_tunables.text("generation") == "scaled";
+    pelt.by_max = pelt.scaled && !pelt.unscaled && pelt_tunables.text("divider") == "max";
     pelt.migrate_lag = pelt_tunables.on("migrate_lag");
     pelt.post_init = parsed(&pelt_tunables, "post_init", PostInit::parse);
     let util_est = Tunables::of(kernel, "util_est").text("generation");

@@ -20,14 +20,16 @@
 //! 1. `delta = (now − last_update_time) / 1024 ns`; nothing when 0, and the remainder is kept for the next call.
 //! 2. Every sum loses `y^P`, P the number of period boundaries crossed.
 //! 3. The elapsed time is added: the end of the old period decayed, the whole periods as a closed form, the start of the new.
-//! 4. If a boundary was crossed, `avg = sum / (LOAD_AVG_MAX − 1024 + period_contrib)`.
+//! 4. If a boundary was crossed, `avg = sum / (LOAD_AVG_MAX − 1024 + period_contrib)`: what the sum can be by now. With `divider`
+//!    `max`, `sum / LOAD_AVG_MAX`.
 //!
 //! Worked example, half-life 32: a task that always runs at full speed has 512 after 32 periods (33.6 ms) and 95 % after 138.3
 //! periods: 138 ms if a period is taken for 1 ms, as folklore does, and 145.0 ms of wall time.
 //!
 //! `generation` decides how speed enters. `clock_pelt` (5.1 and later): the clock of a busy CPU advances by Δ · speed; when the
 //! CPU becomes idle it jumps to wall time, unless the CPU was saturated, so utilisation can exceed the present capacity.
-//! `scaled` (4.4–5.0): decay in wall time, the contribution × speed, so utilisation is bounded by the present capacity.
+//! `scaled` (4.4–5.0): decay in wall time, the contribution × speed, so utilisation is bounded by the present capacity. Up to 4.12
+//! `divider` was `max`: a task that always runs moves between 98 and 100 % with the part of the period that has passed.
 //! `unscaled` (3.8–4.3): wall time and no speed: a second on a slow CPU counts as much as one on a fast CPU.
 //!
 //! # State and cost
@@ -39,8 +41,9 @@
 //!
 //! # Differences from the kernel
 //! None known for `clock_pelt`: bit-exact with `pelt_*` (12,905 rows, half-lives 8, 16, 32). `scaled` follows the
-//! description of 4.4–5.0; FIDELITY(pelt-scaled): no vectors of such a kernel exist here, and its weighted runnable load
-//! (`runnable_load_avg`, until 5.6) is not tracked. Hardware pressure is not modelled.
+//! description of 4.4–5.0; FIDELITY(pelt-scaled): no vectors of such a kernel exist here, its weighted runnable load
+//! (`runnable_load_avg`, until 5.6) is not tracked, and a task that joins a queue has its sums rebuilt for it, which came with 4.15.
+//! Hardware pressure is not modelled.
 //!
 //! # Source
 //! Linux 6.12.117 `kernel/sched/pelt.c`, `pelt.h` (behaviour; vectors of 6.1.192 and 6.12.117).
@@ -55,6 +58,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "clock_pelt",
         allowed: &["clock_pelt", "scaled", "unscaled"],
         doc: "clock_pelt: time is scaled (5.1 and later); scaled: contributions are (4.4 to 5.0); unscaled: speed is ignored (3.8 to 4.3)",
+    },
+    Tunable {
+        name: "divider",
+        default: "elapsed",
+        allowed: &["elapsed", "max"],
+        doc: "generation scaled: an average is its sum by what that can be by now (4.13 and later), or by LOAD_AVG_MAX (4.4 to 4.12)",
     },
     Tunable {
         name: "half_life_ms",
@@ -169,6 +178,8 @@ pub struct Pelt {
     pub scaled: bool,
     /// Speed does not enter: with `scaled`, generation `unscaled` (3.8–4.3).
     pub unscaled: bool,
+    /// Averages are sums by `LOAD_AVG_MAX` (4.4–4.12).
+    pub by_max: bool,
     /// A task that wakes on another CPU is aged by the estimated time its idle CPU's clock missed (6.0 and later).
     pub migrate_lag: bool,
     /// First utilisation of a new task.
@@ -183,6 +194,7 @@ impl Default for Pelt {
             load_avg_max: 47742,
             scaled: false,
             unscaled: false,
+            by_max: false,
             migrate_lag: true,
             post_init: PostInit::V6_12,
         }
@@ -239,7 +251,7 @@ impl Pelt {
     /// What a sum is divided by to get an average (`get_pelt_divider`).
     #[inline]
     pub fn divider(&self, avg: &SchedAvg) -> u32 {
-        self.min_divider() + avg.period_contrib
+        if self.by_max { self.load_avg_max } else { self.min_divider() + avg.period_contrib }
     }
 
     /// `y^n`, for all that decays by as much.
@@ -644,6 +656,27 @@ mod tests {
             pelt.update(At { now: (1 << 30) + ms * 1_000_000, freq: 512, cpu: 512 }, &mut sa, 1, 1, true);
         }
         assert!((250..=256).contains(&sa.util_avg), "{}", sa.util_avg);
+    }
+
+    #[test]
+    fn what_the_sum_is_divided_by() {
+        let always_running = |by_max| {
+            let pelt = Pelt { scaled: true, by_max, ..Pelt::default() };
+            let mut sa = SchedAvg { last_update_time: 1 << 30, ..SchedAvg::default() };
+            let mut seen = Vec::new();
+            for n in 1..400 {
+                // A quarter of a period later each time.
+                pelt.update(At::full_speed((1 << 30) + n * (1 << 20) + n % 4 * (1 << 18)), &mut sa, 1, 1, true);
+                seen.push(sa.util_avg);
+            }
+            let settled = &seen[300..];
+            (*settled.iter().min().expect("some"), *settled.iter().max().expect("some"))
+        };
+        let (least, most) = always_running(false);
+        assert!((1022..=1024).contains(&least) && (1022..=1024).contains(&most), "{least} to {most}");
+        // 1024 · (47742 − 1024 + contrib) / 47742, contrib 0 to 768.
+        let (least, most) = always_running(true);
+        assert!((1000..=1002).contains(&least) && (1016..=1019).contains(&most), "{least} to {most}");
     }
 
     fn busy_rq() -> Rq {
