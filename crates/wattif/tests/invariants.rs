@@ -1207,6 +1207,53 @@ fn the_utilisation_of_a_busy_cpu_wavers_before_4_13() {
     }
 }
 
+/// By which rules wake-ups were placed, and how many went from a big CPU (4 to 7) to the waker's little one.
+#[derive(Default)]
+struct Placements {
+    recent: usize,
+    pulled: usize,
+    total: usize,
+}
+
+impl Observer for Placements {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, _: Ns, _: CpuId, event: &Event) {
+        if let Event::Placement(p) = event {
+            self.total += 1;
+            self.recent += usize::from(p.reason == PlacementReason::RecentIdle);
+            self.pulled += usize::from(p.prev_cpu.0 >= 4 && p.target == p.this_cpu && p.this_cpu.0 < 4);
+        }
+    }
+}
+
+/// In 4.10 a task weighs what it needs, in 3.13 what it may take; and no task goes where it was before.
+#[test]
+fn a_light_task_leaves_a_busy_big_cpu_since_4_3() {
+    let text = r#"{ "tasks": {
+        "waker": { "cpus": [0], "loop": -1, "run": 20, "resume": "wakee", "timer": { "ref": "t", "period": 1000 } },
+        "wakee": { "loop": 1, "phases": {
+            "big": { "cpus": [4], "loop": 100, "suspend": "wakee", "run": 50 },
+            "any": { "cpus": [0, 4], "loop": 1000, "suspend": "wakee", "run": 50 } } },
+        "hog": { "cpus": [4], "loop": -1, "run": 1000000 } } }"#;
+    let placed = |set: &[&str]| {
+        let set = [&["eas.generation=off", "select_task_rq_fair.before_5_7=false"], set].concat();
+        let mut seen = Placements::default();
+        Simulator.run(&under("sdm835", "linux-4.10", text, &set), &mut [&mut seen]).expect("runs");
+        seen
+    };
+    let (old, new) = (placed(&["wake_affine.generation=3.13"]), placed(&[]));
+    assert!(old.pulled == 0 && new.pulled > 0, "{} and {} of {}", old.pulled, new.pulled, new.total);
+    let recent = |kernel: &str| {
+        let mut seen = Placements::default();
+        Simulator.run(&spec("hikey620", kernel, MIXED, 1), &mut [&mut seen]).expect("runs");
+        seen.recent > 0
+    };
+    let kernels = ["linux-4.10", "android-4.9", "linux-4.20", "linux-5.3"];
+    assert_eq!(kernels.map(recent), [false, false, true, true]);
+}
+
 #[test]
 fn windows_that_are_not_whole_ticks_are_told() {
     let notes = |ms: &str| wattif_sim::registry::notes(&walt(MIXED, &[&format!("walt.window_ms={ms}")]));

@@ -383,6 +383,7 @@ fn build_placement(kernel: &KernelSpec, platform: &Platform) -> SelectTaskRqFair
     p.select_idle_sibling.generation = parsed(&sis, "generation", select_idle_sibling::Generation::parse);
     p.select_idle_sibling.sched_idle = parsed(&sis, "sched_idle", SchedIdle::parse);
     p.select_idle_sibling.scan = parsed(&sis, "scan", Scan::parse);
+    p.select_idle_sibling.recent = sis.on("recent");
     p.select_idle_sibling.cluster = sis.on("cluster");
     p.find_idlest_cpu.generation = parsed(&idlest, "generation", find_idlest_cpu::Generation::parse);
     p.find_idlest_cpu.sched_idle = parsed(&idlest, "sched_idle", SchedIdle::parse);

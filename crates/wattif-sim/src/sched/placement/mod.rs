@@ -216,6 +216,7 @@ impl SelectTaskRqFair {
                 }
                 let loads = || match self.wake_affine.generation {
                     wake_affine::Generation::V3_13 => TaskLoads::weights_of(s, req.pid, req.this_cpu),
+                    wake_affine::Generation::V4_10 => TaskLoads::averages_of(s, req.pid, req.this_cpu),
                     _ => TaskLoads::of(s, req.pid, req.this_cpu),
                 };
                 let (this, prev) = (req.this_cpu, req.prev_cpu);

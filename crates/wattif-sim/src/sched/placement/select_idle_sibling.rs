@@ -21,8 +21,8 @@
 //! 1. The target is idle: take it.
 //! 2. The previous CPU shares the cache and is idle: take it.
 //! 3. The waker is a per-CPU kernel thread, alone on the task's previous CPU: take that, the thread is about to sleep.
-//! 4. `recent_used_cpu` shares the cache, is allowed and idle: take it. (Since 5.16 it becomes the previous CPU in any
-//!    case, before only when it is taken.)
+//! 4. With `recent` (4.16), `recent_used_cpu` shares the cache, is allowed and idle: take it. (Since 5.16 it becomes the previous
+//!    CPU in any case, before only when it is taken.)
 //! 5. Different capacities (5.7+, then before step 1): of all CPUs, from the target on, the first idle one that fits; else
 //!    the idle one that misses only `uclamp_min`, else the one with most capacity; none idle: the target.
 //! 6. SMT: when no core is known to be idle, an idle sibling of the previous CPU (5.6: last, of the target).
@@ -93,6 +93,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "util",
         allowed: &Scan::NAMES,
         doc: "how many CPUs the scan looks at: all or none by average idle time (4.8 to 4.10), so many by it (4.13), by utilisation (6.0), all",
+    },
+    Tunable {
+        name: "recent",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "the CPU that the task used before its previous one is a candidate (4.16)",
     },
     Tunable {
         name: "cluster",
@@ -206,6 +212,8 @@ pub struct SelectIdleSibling {
     pub sched_idle: SchedIdle,
     /// Limit of the scan.
     pub scan: Scan,
+    /// `recent_used_cpu` is a candidate.
+    pub recent: bool,
     /// Clusters count, where there are any.
     pub cluster: bool,
     /// `avg` and `prop`: what looking at one CPU costs, ns (estimated).
@@ -231,6 +239,7 @@ impl SelectIdleSibling {
             generation,
             sched_idle,
             scan,
+            recent: true,
             cluster: true,
             scan_ns_per_cpu: 30,
             seen: Vec::new(),
@@ -254,6 +263,7 @@ impl SelectIdleSibling {
         // 5.7 to 5.9 looked for capacity before anything else.
         let found = match self.generation {
             Generation::V3_13 => self.near(s, req, target),
+            _ if !self.recent => self.near(s, req, target),
             Generation::V5_7 if s.topology.has_asym => None,
             _ => self.near(s, req, target).or_else(|| self.recent(s, req, target)),
         };

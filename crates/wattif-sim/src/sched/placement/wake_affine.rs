@@ -29,6 +29,8 @@
 //!
 //! Generation `3.13` knows neither feature: this CPU, if its load (minus the waker's weight if sync) is 0, or with the
 //! task's weight within step 5's comparison of the previous CPU's, or if both loads together are less than one task here.
+//! `4.10` neither: as `3.13`, but the tasks weigh their `load_avg`, the last clause is gone, and a CPU without load is compared like
+//! any other, by capacity alone: an idle CPU that is much smaller than the previous one does not pull.
 //!
 //! `wake_wide`: with a ≥ b the `wakee_flips` of waker and wakee and n the CPUs of the cache: b ≥ n and a ≥ b·n.
 //!
@@ -45,11 +47,11 @@
 //! # Differences from the kernel
 //! None known in the arithmetic: bit-exact with the columns `wake_affine`, `wake_affine_sync`, `wake_affine_idle`,
 //! `wake_wide_*` and `current_flips_after_record` of `wakeup_5.6` (400 rows), `wakeup_5.6_no_sched_idle` (400) and
-//! `wakeup_6.12` (500). FIDELITY(effective-load): `3.13` ignores groups, whose share the kernel estimated here. Up to 5.4
+//! `wakeup_6.12` (500). FIDELITY(effective-load): `3.13` and `4.10` ignore groups, whose share the kernel estimated here. Up to 5.4
 //! the compared load is that of runnable tasks only, see `cpu_runnable_load`.
 //!
 //! # Source
-//! Linux 3.13, 5.6.4 and 6.12.117 `kernel/sched/fair.c` (behaviour).
+//! Linux 3.13, 4.10, 5.6.4 and 6.12.117 `kernel/sched/fair.c` (behaviour).
 
 use crate::registry::{Tunable, meant};
 use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, task_h_load};
@@ -65,6 +67,8 @@ pub const TUNABLES: &[Tunable] =
 pub enum Generation {
     /// `3.13`: loads and weights, idleness does not count.
     V3_13,
+    /// `4.10`: loads alone, also of a CPU without any (4.3 to 4.12).
+    V4_10,
     /// `5.4`: compares runnable load.
     V5_4,
     /// `5.6`: compares load with blocked tasks.
@@ -78,12 +82,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 5] = ["3.13", "5.4", "5.6", "5.11", "6.12"];
+    pub const NAMES: [&'static str; 6] = ["3.13", "4.10", "5.4", "5.6", "5.11", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
         use Generation::*;
-        meant(Generation::NAMES, [V3_13, V5_4, V5_6, V5_11, V6_12], name)
+        meant(Generation::NAMES, [V3_13, V4_10, V5_4, V5_6, V5_11, V6_12], name)
     }
 }
 
@@ -146,8 +150,9 @@ impl WakeAffine {
         prev: CpuId,
         sync: bool,
     ) -> CpuId {
-        if self.generation == Generation::V3_13 {
-            return if affine_3_13(s, imbalance_pct, loads(), this, prev, sync) { this } else { prev };
+        if self.generation <= Generation::V4_10 {
+            let affine = if self.generation == Generation::V3_13 { affine_3_13 } else { affine_4_10 };
+            return if affine(s, imbalance_pct, loads(), this, prev, sync) { this } else { prev };
         }
         let mut target = None;
         if s.features.wa_idle {
@@ -252,7 +257,22 @@ fn affine_3_13(s: &View, imbalance_pct: u32, weights: TaskLoads, this: CpuId, pr
     here <= there && here + there <= per_task.unwrap_or(0)
 }
 
-/// `task_h_load` of the two tasks of a wake-up; their weights in 3.13.
+/// `wake_affine` of 4.3 to 4.12: is this CPU's load with the task within the tolerated imbalance of the previous one's? Without load
+/// here capacities are compared.
+#[inline(never)]
+fn affine_4_10(s: &View, imbalance_pct: u32, loads: TaskLoads, this: CpuId, prev: CpuId, sync: bool) -> bool {
+    let capacity = |cpu: CpuId| i64::from(s.rqs[cpu.at()].cpu_capacity);
+    let leaves = if sync { loads.current as i64 } else { 0 };
+    let here = cpu_runnable_load(s, this) as i64 - leaves;
+    let scale = 100 + i64::from((imbalance_pct - 100) / 2);
+    let (with_task, there) = match here > 0 {
+        true => (here + loads.task as i64, cpu_runnable_load(s, prev) as i64),
+        false => (1, 1),
+    };
+    100 * capacity(prev) * with_task <= scale * capacity(this) * there
+}
+
+/// `task_h_load` of the two tasks of a wake-up; their weights in 3.13, their `load_avg` in 4.10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLoads {
     /// The woken task.
@@ -265,6 +285,12 @@ impl TaskLoads {
     /// Of a task that is woken by who runs on `this_cpu`.
     pub fn of(s: &View, pid: Pid, this_cpu: CpuId) -> TaskLoads {
         TaskLoads { task: task_h_load(s, pid), current: task_h_load(s, s.rqs[this_cpu.at()].curr) }
+    }
+
+    /// Their `load_avg`.
+    pub fn averages_of(s: &View, pid: Pid, this_cpu: CpuId) -> TaskLoads {
+        let load = |pid: Pid| if pid == Pid(0) { 0 } else { s.se[s.se_of(pid)].avg.load_avg };
+        TaskLoads { task: load(pid), current: load(s.rqs[this_cpu.at()].curr) }
     }
 
     /// Their weights.
@@ -295,5 +321,25 @@ mod tests {
         check(&[0], false, 1); // 100 · 2048 > 112 · 0, and 1024 > 0
         check(&[0, 1, 1], false, 0); // 100 · 2048 ≤ 112 · 2048
         check(&[0, 0, 1, 1], false, 1); // 100 · 3072 > 112 · 2048
+    }
+
+    #[test]
+    fn rules_of_4_10() {
+        let check = |spawned: &[u32], capacities: [u32; 2], loads: TaskLoads, sync, expect: u32| {
+            let mut toy = Toy::new(&cpus(2, |c| (c, 0, 0, capacities[c as usize])));
+            toy.spawn_on(spawned.iter().copied());
+            let policy = WakeAffine::new(Generation::V4_10);
+            let got = policy.wake_affine(&toy.s, 125, || loads, CpuId(0), CpuId(1), sync);
+            assert_eq!(got, CpuId(expect), "{spawned:?} {capacities:?} {sync}");
+        };
+        let (light, full) = (TaskLoads { task: 100, current: 1024 }, TaskLoads { task: 1024, current: 1024 });
+        let equal = [1024, 1024];
+        check(&[], equal, full, false, 0); // 100 ≤ 112
+        check(&[1], [400, 1024], full, false, 1); // without load here: 100 · 1024 > 112 · 400
+        check(&[1], [400, 1024], full, true, 1);
+        check(&[], [1024, 400], full, false, 0);
+        check(&[0], equal, full, true, 0); // the waker is about to leave
+        check(&[0, 1], equal, light, false, 0); // 100 · 1124 ≤ 112 · 1024
+        check(&[0, 1], equal, full, false, 1); // 100 · 2048 > 112 · 1024
     }
 }
