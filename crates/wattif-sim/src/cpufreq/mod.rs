@@ -257,9 +257,17 @@ pub(crate) mod tests {
         pub idle_calls: u64,
         pub idle_time_us: u64,
         pub windows: bool,
+        pub boost_pct: i32,
+        pub load: Option<WindowLoad>,
     }
 
     impl FreqView for Fixed {
+        fn schedtune_boost_pct(&self, _: CpuId) -> i32 {
+            self.boost_pct
+        }
+        fn window_load(&self, _: CpuId) -> Option<WindowLoad> {
+            self.load
+        }
         fn tracks_windows(&self) -> bool {
             self.windows
         }

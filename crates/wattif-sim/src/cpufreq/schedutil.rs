@@ -385,10 +385,6 @@ impl Schedutil {
         let signals = view.signals(c.cpu);
         (c.inputs, c.version) = (Inputs::of(&signals), version);
         let cfs = cpu_util(&signals, None, self.tunables.boost);
-        let cfs = match self.tunables.generation {
-            Generation::V4_9Qti => self.with_window_load(c.cpu, cfs, signals.capacity, view),
-            _ => cfs,
-        };
         // In 4.9 whoever decides adds the boost.
         let boost = match self.tunables.generation {
             Generation::V4_9 => 0,
@@ -404,7 +400,11 @@ impl Schedutil {
                 c.bw_min = signals.bw_dl;
                 let classes = signals.rt_nr_running > 0 || signals.bw_dl > 0;
                 let boosted = boosted(cfs, view.schedtune_boost_pct(c.cpu)).min(signals.capacity);
-                c.util = if classes { signals.capacity } else { boosted.max(boost) };
+                c.util = match self.tunables.generation {
+                    _ if classes => signals.capacity,
+                    Generation::V4_9Qti => self.with_window_load(c.cpu, boosted, boost, signals.capacity, view),
+                    _ => boosted.max(boost),
+                };
                 c.asked = c.util;
             }
             Generation::V6_1 => {
@@ -417,19 +417,21 @@ impl Schedutil {
         }
     }
 
-    /// `sugov_walt_adjust`: what the vendor's governor makes of a CPU's utilisation.
+    /// `sugov_walt_adjust`: what the vendor's governor makes of a CPU's utilisation, which a schedtune boost has raised, and its
+    /// boost for I/O. No boost raises what it adds.
     #[doc(alias = "sugov_walt_adjust")]
     #[inline(never)]
-    fn with_window_load(&self, cpu: CpuId, util: u64, capacity: u64, view: &dyn FreqView) -> u64 {
-        let Some(load) = view.window_load(cpu) else { return util };
+    fn with_window_load(&self, cpu: CpuId, util: u64, iowait: u64, capacity: u64, view: &dyn FreqView) -> u64 {
+        let asked = util.max(iowait);
+        let Some(load) = view.window_load(cpu) else { return asked };
         let highest = u64::from(self.policy.cpuinfo_max);
         let at = |khz: u64| capacity * khz / highest;
         let hiload = util > 0 && util >= at(self.clock.khz) * HILOAD_PCT / 100;
         let hispeed = at(self.tunables.hispeed_freq_khz.unwrap_or(highest * 6 / 10)) * HISPEED_LOAD_PCT / 100;
         let raised = match hiload {
             true if load.nl >= util * NEW_LOAD_PCT / 100 => capacity,
-            true if !self.moved => util.max(hispeed),
-            _ => util,
+            true if !self.moved => asked.max(hispeed),
+            _ => asked,
         };
         raised.max(load.pl).min(capacity)
     }
@@ -671,6 +673,7 @@ impl FreqGovernor for Schedutil {
 mod tests {
     use super::super::tests::{Fixed, policy};
     use super::*;
+    use crate::sched::load::walt_qti::WindowLoad;
 
     const NONE: UpdateFlags = UpdateFlags { iowait: false };
 
@@ -709,6 +712,26 @@ mod tests {
             at(10, 700);
             assert_eq!(at(40, 200), then, "never idle; windows: {windows}");
         }
+    }
+
+    #[test]
+    fn a_boost_raises_what_the_vendor_looks_at_and_not_what_it_adds() {
+        let util = |boost_pct, util_avg, nl, pl| {
+            let mut g = started(Generation::V4_9Qti, 1);
+            let load = Some(WindowLoad { window: 1, moves: 0, nl, pl });
+            let view = Fixed { boost_pct, load, windows: true, ..busy(util_avg) };
+            g.update_util(100_000_000, CpuId(0), NONE, &view);
+            g.cpus()[0].util
+        };
+        assert_eq!(util(0, 100, 0, 0), 100, "500 MHz carry it");
+        assert_eq!(util(40, 50, 0, 0), boosted(50, 40));
+        assert_eq!(util(40, 0, 0, 300), boosted(0, 40), "the prediction is a maximum");
+        assert_eq!(util(40, 0, 0, 600), 600, "and is not boosted");
+        // The high frequency is 600 MHz, of which 80 % are 491 of 1024.
+        assert_eq!(boosted(86, 40), 461, "90 % of the 512 that 500 MHz are: hardly carried");
+        assert_eq!(util(40, 86, 0, 0), 491, "nor is the floor");
+        assert_eq!(util(40, 86, 70, 0), 491, "70 are most of 86, not of 461");
+        assert_eq!(util(40, 86, 350, 0), 1024);
     }
 
     #[test]
