@@ -57,7 +57,8 @@ pub struct PaceReport {
     /// Vsyncs at which a unit was due and none came, each once however many units were late. A unit is due a period after it
     /// began, or after the one before it was shown, whichever is later: pauses are not missed, and of units that overlap (more
     /// buffers) only the first one's longer way counts. One that comes before its turn waits for the next vsync, two periods at
-    /// most. A mark without janks is not due for its own beginning: after a pause its first unit misses nothing.
+    /// most. A mark without janks is not due for its own beginning: after a pause its first unit misses nothing. Counted up to the last
+    /// unit that ended: one that never does misses nothing.
     pub missed: u64,
     /// Units per second, mean over the whole seconds of the run; `None` for a run without one.
     pub fps: Option<f64>,
@@ -318,6 +319,13 @@ mod tests {
             f.event(Ns(at), CpuId(0), &Event::Mark { pid: Pid(1), mark: 0, began_ns: began });
         }
         MarkReport::of(f.marks().next().unwrap().1).pace.unwrap().missed
+    }
+
+    #[test]
+    fn what_is_missed_after_the_last_unit_is_not_counted() {
+        let ended = [(0, 8), (10, 18)];
+        assert_eq!(missed(&ended), 0, "whatever long after them the run ends");
+        assert_eq!(missed(&[&ended[..], &[(20, 58)]].concat()), 3);
     }
 
     #[test]

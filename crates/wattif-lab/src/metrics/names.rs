@@ -94,7 +94,7 @@ const METRICS: &[MetricInfo] = &[
     lower("frames.<mark>.p25", "µs", false, "A quarter of the units of work with this mark took at most this."),
     lower("frames.<mark>.p75", "µs", false, "Three quarters of them took at most this."),
     lower("frames.<mark>.jank_pct", "%", false, "Janks as JankBench counts them: longer than a vsync period, at 60 Hz than the benchmark's 16 ms; after such a one only longer than two, until one is in time. Of the first mark with a period: later ones are the same frames further down the pipeline."),
-    lower("frames.<mark>.missed", "", false, "Vsyncs at which a unit of work with this mark was due and none came, each once: a period after it began or after the one before it was shown, whichever is later. Of marks with a period."),
+    lower("frames.<mark>.missed", "", false, "Vsyncs at which a unit of work with this mark was due and none came, each once: a period after it began or after the one before it was shown, whichever is later. They are counted up to the last unit that ended: what is missed after it is not. Of marks with a period."),
     higher("frames.<mark>.fps", "1/s", false, "Units of work with this mark per second, mean over the whole seconds of the run; none for a run without one. Of marks with a period."),
     lower("frames.<mark>.fps_stddev", "1/s", false, "Its standard deviation over these seconds (n − 1); none for fewer than two. Of marks with a period."),
     lower("frames.<mark>.energy", "J", false, "energy.total by the number of units of work with this mark."),
