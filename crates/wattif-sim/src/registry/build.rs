@@ -435,6 +435,9 @@ fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result
         let cores = t.on("cores");
         balancer.power = cpu_power::CpuPower { original: build_powers(&t, platform)?, cores };
     }
+    if name != "cpu_power" {
+        balancer.blocked_kicks = t.text("blocked") == "kicks";
+    }
     balancer.migration_cost_ns = t.int("migration_cost_ns");
     balancer.nr_migrate = t.int("nr_migrate");
     balancer.eas = eas;

@@ -46,7 +46,9 @@
 //!
 //! `nohz`: a busy CPU's tick kicks an idle CPU without tick (the first) when it has two tasks, lost capacity, has a
 //! misfit task, or shares its cache with another busy CPU; that CPU then balances for all idle ones. A kick may also ask
-//! only to decay blocked load (every 32 ms) or, since 5.15, to see when balancing is due after a CPU has stopped its tick.
+//! only to decay blocked load (every 32 ms; a CPU on its way into idle does so too) or, since 5.15, to see when balancing is due
+//! after a CPU has stopped its tick. With `blocked` `passes` (up to 4.16, and `cpu_power`) neither is there: what tasks left on a CPU
+//! that sleeps without tick stands until a pass balances for it.
 //!
 //! Worked example: two CPUs, two always-runnable tasks on CPU 0, CPU 1 goes idle. Group {0} has 2 tasks on 1 CPU and
 //! more runnable time than capacity: overloaded; group {1} has spare room; the domain shares its cache, so tasks are
@@ -124,6 +126,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "misfit",
         allowed: &["off", "wakeup", "misfit"],
         doc: "different capacities: unknown (before 4.10), known to wake-ups (4.10), misfit tasks are moved (4.20)",
+    },
+    Tunable {
+        name: "blocked",
+        default: "kicks",
+        allowed: &["kicks", "passes"],
+        doc: "what tasks left on CPUs that sleep without tick decays by kicks of its own (4.17), or where a pass balances for them",
     },
     Tunable {
         name: "asym_packing",
@@ -232,6 +240,8 @@ pub struct FairBalancer {
     pub nr_migrate: u32,
     /// `CONFIG_PREEMPTION`: a newly-idle pass takes one task only.
     pub preemption: bool,
+    /// Blocked load of CPUs without tick decays between passes, too (4.17 and later).
+    pub blocked_kicks: bool,
     /// Energy-aware scheduling is on: no balancing unless overutilised.
     pub eas: bool,
     /// `cpu_util_cfs_boost`: how a pull by utilisation counts waiting (6.5+).
@@ -265,6 +275,7 @@ impl FairBalancer {
             migration_cost_ns: 500_000,
             nr_migrate: 32,
             preemption: true,
+            blocked_kicks: generation != Generation::V3_13,
             eas: false,
             boost: Boost::H2,
             pass_cost_ns: 0,

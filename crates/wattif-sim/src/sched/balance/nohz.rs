@@ -90,9 +90,9 @@ impl LoadBalancer for FairBalancer {
         }
         let now = jiffies_ns(s);
         let balance = now >= self.nohz.next_balance && self.needs_help(s, cpu);
-        let stats = balance || (self.nohz.has_blocked && now > self.nohz.next_blocked);
+        let stats = self.blocked_kicks && (balance || (self.nohz.has_blocked && now > self.nohz.next_blocked));
         let next = self.nohz.needs_update;
-        if !stats && !next {
+        if !balance && !stats && !next {
             return None;
         }
         if self.generation < Generation::V6_1 {
@@ -177,6 +177,9 @@ impl FairBalancer {
             left |= kick.stats && self.update_nohz_stats(txn, cpu);
             if kick.balance && now >= txn.view().rqs[cpu.at()].next_balance {
                 txn.update_rq_clock(cpu);
+                if !self.blocked_kicks {
+                    self.decay_blocked(txn, cpu);
+                }
                 self.rebalance_domains(txn, cpu, IdleType::Idle);
             }
             next_balance = next_balance.min(txn.view().rqs[cpu.at()].next_balance);
@@ -208,7 +211,7 @@ impl FairBalancer {
     fn nohz_newidle_balance(&mut self, txn: &mut dyn Transaction, cpu: CpuId) {
         let s = txn.view();
         let soon_back = s.rqs[cpu.at()].avg_idle < self.migration_cost_ns;
-        if soon_back || !self.nohz.has_blocked || jiffies_ns(s) < self.nohz.next_blocked {
+        if !self.blocked_kicks || soon_back || !self.nohz.has_blocked || jiffies_ns(s) < self.nohz.next_blocked {
             return;
         }
         self.nohz.running = true;

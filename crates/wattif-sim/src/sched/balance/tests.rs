@@ -415,6 +415,21 @@ fn a_busy_cpu_kicks_an_idle_one_that_serves_all() {
 }
 
 #[test]
+fn blocked_load_waits_for_a_pass_before_4_17() {
+    let (mut toy, mut b) = (smp(4), FairBalancer::new(Generation::V5_4));
+    b.blocked_kicks = false;
+    toy.spawn(0);
+    (1..4).for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
+    toy.advance(100);
+    assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)), None, "one task needs no help");
+    toy.spawn(0);
+    let kick = b.nohz_balancer_kick(&toy.s, CpuId(0)).expect("two tasks wait");
+    assert_eq!(kick, Kick { target: CpuId(1), balance: true, stats: false, next: false });
+    b.nohz_idle_balance(&mut toy, kick);
+    assert_eq!(toy.nr_running()[0], 1);
+}
+
+#[test]
 fn one_busy_cpu_needs_no_help_but_two_in_a_cache_do() {
     let (mut toy, mut b) = (smp(4), FairBalancer::default());
     toy.spawn(0);
