@@ -76,7 +76,7 @@ fn check_states(idle: &[IdleState], span: &std::ops::Range<usize>, report: &mut 
     }
     if let Some(state) = idle.iter().skip(1).find(|s| s.polling) {
         let found = warning("platform::W04", format!("idle state {} polls but is not the first", quoted(&state.name)));
-        report.push(found.help("governors know a polling state only as the first; this one polls all the same, at the power written for it"));
+        report.push(found.help("ladder and haltpoll know a polling state only as the first, menu and teo keep the tick in any; it polls at the power written for it under each"));
     }
     if idle.iter().all(|s| s.disabled) {
         // haltpoll does not look.

@@ -210,6 +210,9 @@ fn mistakes() {
     check("residency_us = 2000", "residency_us = 1", "N01");
     check("name = \"off\",", "name = \"off\", polling = true,", "W04");
     check("name = \"WFI\",", "name = \"WFI\", polling = true, disabled = true,", "");
+    let late = parse(&BOARD.replace("name = \"off\",", "name = \"off\", polling = true,"), &Options::default());
+    let help = late.diagnostics[0].help.as_deref().unwrap_or_default();
+    assert!(help.starts_with("ladder and haltpoll know a polling state only as the first, menu and teo"), "{help}");
     check("interval_ms = 50", "interval_us = 1", "E05");
     let interrupts = |of: &str, codes: &str| check("[noise]", &format!("[noise]\ninterrupts = {{ {of} }}"), codes);
     interrupts("interval_ms = 40, work_us = 8", "");
