@@ -1081,6 +1081,14 @@ fn what_a_governor_does_not_hear_is_told() {
     let weighted = told("teo_weighted", "WFI");
     assert!(weighted[0].ends_with("it may enter a disabled one") && weighted.len() == 1, "{weighted:?}");
     assert_eq!((told("teo_weighted", "*"), told("teo", "WFI")), (vec![], vec![]));
+    // Before 6.2 ladder is not told that `snooze` polls, and begins with it.
+    let told = |snooze, off: &str| {
+        let off = format!("platform.clusters.*.idle.{off}.disabled");
+        let set = [("cpuidle", "ladder"), ("powernv.snooze", snooze), (off.as_str(), "true")];
+        wattif_sim::registry::notes(&sleepy("power9_2s16c", "server", &set, 1)).len()
+    };
+    assert_eq!([told("sleep", "snooze"), told("sleep", "stop0_lite")], [1, 0]);
+    assert_eq!([told("polling", "snooze"), told("polling", "stop0_lite")], [0, 1]);
 }
 
 /// What a machine of eight CPUs did, on one of two.

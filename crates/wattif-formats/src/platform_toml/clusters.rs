@@ -79,12 +79,22 @@ fn check_states(idle: &[IdleState], span: &std::ops::Range<usize>, report: &mut 
         report.push(found.help("ladder and haltpoll know a polling state only as the first, menu and teo keep the tick in any; it polls at the power written for it under each"));
     }
     if idle.iter().all(|s| s.disabled) {
-        // haltpoll does not look.
-        let halts = idle.get(1).map(|s| format!(", haltpoll also on {}", quoted(&s.name))).unwrap_or_default();
-        let first = quoted(&idle[0].name);
-        let message = format!("all idle states are disabled: governors fall back on {first}{halts}");
+        let message = format!("all idle states are disabled: governors fall back on {}", fallbacks(idle));
         let found = warning("platform::W05", message);
         report.push(found.help("leave one enabled"));
+    }
+}
+
+/// What governors enter where no state is enabled: the first; ladder begins above one that it is told to poll, and haltpoll does
+/// not look.
+fn fallbacks(idle: &[IdleState]) -> String {
+    let first = quoted(&idle[0].name);
+    let Some(second) = idle.get(1).map(|s| quoted(&s.name)) else { return first };
+    match (idle[0].polling, idle[0].name.as_str()) {
+        (false, _) => format!("{first}, haltpoll also on {second}"),
+        // Its driver does not say before that it polls.
+        (true, "snooze") => format!("{first}, ladder since 6.2 on {second}, haltpoll on both"),
+        (true, _) => format!("{first}, ladder on {second}, haltpoll on both"),
     }
 }
 

@@ -188,6 +188,23 @@ fn all_idle_states_disabled() {
     assert_eq!(parsed.diagnostics.iter().map(|d| d.code).collect::<Vec<_>>(), ["platform::W05"]);
 }
 
+/// Whoever polls first: ladder does not count that state.
+#[test]
+fn what_is_entered_where_all_are_disabled() {
+    let told = |from: &str, to: &str| {
+        let set = vec![("clusters.*.idle.*.disabled".to_string(), "true".to_string())];
+        let text = if from.is_empty() { BOARD.to_string() } else { BOARD.replace(from, to) };
+        let message = &parse(&text, &Options { set }).diagnostics[0].message;
+        message.split_once("true: ").expect("by a setting").1.to_string()
+    };
+    let entered = |what: &str| format!("all idle states are disabled: governors fall back on {what}");
+    let first = "name = \"WFI\",";
+    assert_eq!(told("", ""), entered("`WFI`, haltpoll also on `off`"));
+    let polls = |name: &str| told(first, &format!("name = \"{name}\", polling = true,"));
+    assert_eq!(polls("POLL"), entered("`POLL`, ladder on `off`, haltpoll on both"));
+    assert_eq!(polls("snooze"), entered("`snooze`, ladder since 6.2 on `off`, haltpoll on both"));
+}
+
 #[test]
 fn mistakes() {
     check("name = \"board\"", "", "E03");

@@ -11,7 +11,7 @@ use crate::sched::load::walt_qti;
 use crate::sched::uclamp::Clamped;
 use std::collections::BTreeMap;
 use wattif_model::CpuSet;
-use wattif_model::kernel::{KernelSpec, Slot};
+use wattif_model::kernel::Slot;
 use wattif_model::platform::IdleState;
 use wattif_model::run::RunSpec;
 use wattif_model::workload::{Op, Policy as SchedPolicy, SchedAttr};
@@ -106,7 +106,7 @@ fn disabled_notes(spec: &RunSpec) -> Vec<String> {
     let governor = chosen(&spec.kernel, Slot::Cpuidle);
     let mut notes: Vec<String> = Vec::new();
     for states in spec.platform.clusters.iter().map(|c| &c.idle[..]) {
-        for note in disabled_notes_of(&spec.kernel, governor, states) {
+        for note in disabled_notes_of(spec, governor, states) {
             if !notes.contains(&note) {
                 notes.push(note);
             }
@@ -117,10 +117,12 @@ fn disabled_notes(spec: &RunSpec) -> Vec<String> {
 
 /// Some governors do not look; the posted weighted teo looks and may then take the wrong one. That governors fall back on
 /// the first state where all are disabled is what the check of a platform says.
-fn disabled_notes_of(kernel: &KernelSpec, governor: &str, states: &[IdleState]) -> Vec<String> {
+fn disabled_notes_of(spec: &RunSpec, governor: &str, states: &[IdleState]) -> Vec<String> {
+    let kernel = &spec.kernel;
+    let told = || cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), &spec.platform);
     let blind = match governor {
         "haltpoll" => &states[..states.len().min(2)],
-        "ladder" => std::slice::from_ref(&states[usize::from(states[0].polling && states.len() > 1)]),
+        "ladder" => std::slice::from_ref(&states[usize::from(states[0].polling && states.len() > 1 && told())]),
         _ => &[],
     };
     let told = |s: &IdleState| {
