@@ -125,6 +125,7 @@ pub static POLICIES: &[Policy] = &[
     policy!("haltpoll", Cpuidle, true, "cpuidle/haltpoll.rs", cpuidle::haltpoll::TUNABLES),
     policy!("default_idle", Cpuidle, false, "cpuidle/default_idle.rs", cpuidle::default_idle::TUNABLES),
     policy!("pm_qos", Cpuidle, false, "cpuidle/pm_qos.rs", cpuidle::pm_qos::TUNABLES),
+    policy!("poll_state", Cpuidle, false, "cpuidle/poll_state.rs", cpuidle::poll_state::TUNABLES),
     policy!("powernv", Cpuidle, false, "cpuidle/powernv.rs", cpuidle::powernv::TUNABLES),
 ];
 

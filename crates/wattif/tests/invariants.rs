@@ -353,6 +353,30 @@ fn no_tick_ends_a_sleep_of_old_kernels_and_polling_has_no_limit() {
     assert_eq!(limits, [false, false, true]);
 }
 
+/// The first state's residency until 5.10, the last's in 5.4, the first of 10 µs since; the driver of POWER has a rule of its own,
+/// and so has haltpoll.
+#[test]
+fn how_long_a_cpu_polls_is_the_kernels() {
+    use wattif_sim::registry::{without_effect, without_effect_here};
+    let lasted_us = |platform: &str, kernel: &str| {
+        let polls = &mut Polls::default();
+        let spec = under(platform, kernel, MIXED, &["cpuidle=menu", "pm_qos.cpu_latency_us=0"]);
+        let spec = RunSpec { duration: Ns::from_ms(20), ..spec };
+        Simulator.run(&spec, &mut [polls]).unwrap();
+        polls.lasted_ns.iter().map(|ns| ns / 1000).collect::<Vec<_>>()
+    };
+    let kernels = ["linux-5.3", "linux-5.4", "linux-5.6", "linux-5.7", "linux-6.1", "linux-6.12"];
+    let polls = |platform| kernels.map(|kernel| lasted_us(platform, kernel));
+    assert_eq!(polls("core_i7_2600k"), [2, 345, 2, 2, 20, 20].map(|us| vec![us]));
+    assert_eq!(polls("power9_2s16c"), [10; 6].map(|us| vec![us]));
+    let path = "poll_state.generation";
+    let here = |platform| without_effect_here(&under(platform, "linux-6.12", MIXED, &[]), path).is_some();
+    assert_eq!(["xeon_icx", "power9_2s16c", "hikey960"].map(here), [false, true, true]);
+    let idle = |set: &[&str]| without_effect(&under("xeon_icx", "linux-6.12", MIXED, set).kernel, path).is_some();
+    assert_eq!(["menu", "haltpoll", "oracle"].map(|g| idle(&[&format!("cpuidle={g}")])), [false, true, true]);
+    assert!(!idle(&["cpuidle=haltpoll", "pm_qos.cpu_latency_us=0"]));
+}
+
 /// Polls that an interrupt of the CPU itself ended, and those of them for which no thread came (it may run elsewhere by now),
 /// nor ran.
 #[derive(Default)]

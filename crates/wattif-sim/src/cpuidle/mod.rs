@@ -11,6 +11,7 @@ pub mod ladder;
 pub mod menu;
 pub mod oracle;
 pub mod pm_qos;
+pub mod poll_state;
 pub mod powernv;
 pub mod teo;
 pub mod teo_weighted;
@@ -110,14 +111,6 @@ impl StateTable {
             }
         }
         found
-    }
-
-    /// How long the polling state may poll, ns: the residency of the first enabled state worth it, 10 µs..=tick/16.
-    pub fn cpuidle_poll_time(&self, disable_mask: u32, tick_ns: u64) -> u64 {
-        const CPUIDLE_POLL_MIN: i64 = 10_000;
-        let poll_max = tick_ns / 16;
-        let worth_it = |i: &usize| !is_disabled(disable_mask, *i) && self[*i].target_residency_ns >= CPUIDLE_POLL_MIN;
-        (1..self.len()).find(worth_it).map_or(poll_max, |i| poll_max.min(self[i].target_residency_ns as u64))
     }
 }
 
@@ -230,7 +223,7 @@ pub trait IdleGovernor: Send {
     /// Learn what came of the last `select`; called after every one, with `entered: None` when the driver refused.
     fn reflect(&mut self, cpu: CpuId, sleep: &IdleSleep);
     /// For how long the polling state shall poll, ns, where the idle loop would poll for `poll_time_ns`
-    /// ([`StateTable::cpuidle_poll_time`]).
+    /// ([`poll_state::Generation::cpuidle_poll_time`]).
     fn poll_limit_ns(&mut self, _cpu: CpuId, poll_time_ns: u64) -> u64 {
         poll_time_ns
     }
@@ -343,14 +336,6 @@ mod tests {
         check(0b0100, 3, 100, 1);
         check(0, 3, -1, 0);
         check(0b0111, 3, 100, 3);
-    }
-
-    #[test]
-    fn poll_time_is_the_residency_of_the_first_state_worth_it() {
-        let table = StateTable::new(&states(&[(0, 0), (2, 2), (10, 20), (133, 600)]));
-        assert_eq!(table.cpuidle_poll_time(0, 4_000_000), 20_000);
-        assert_eq!(table.cpuidle_poll_time(0b100, 4_000_000), 250_000);
-        assert_eq!(table.cpuidle_poll_time(0b1100, 1_000_000), 62_500);
     }
 
     #[test]

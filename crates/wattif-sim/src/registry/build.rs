@@ -112,6 +112,9 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
     s.polls_endlessly = polls_endlessly(kernel, platform);
+    if !cpuidle::powernv::has_snooze(platform) {
+        s.poll_time = parsed(&Tunables::of(kernel, "poll_state"), "generation", cpuidle::poll_state::Generation::parse);
+    }
     s.polling_is_told = cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), platform);
     s.affinity_distributes = Tunables::of(kernel, "select_task_rq_fair").text("affinity") == "next";
     s.groups = groups;

@@ -49,6 +49,7 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
             return Some(format!("{path} is as off: energy-aware placement needs schedutil, cpufreq is {stands}"));
         }
         ("cpu_util", _) => cpu_util_without_effect(kernel, tunable),
+        ("poll_state", _) => polling_without_effect(kernel),
         ("pm_qos", "cpu_latency_us") => latency_limit_without_effect(kernel),
         _ => None,
     };
@@ -58,6 +59,17 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
         (!has.starts_with(only)).then(|| format!("only generation {only} has it, this is {has}"))
     };
     why.or_else(other).map(|why| format!("{path} changes nothing: {why}"))
+}
+
+/// Why nobody asks how long to poll, if so.
+fn polling_without_effect(kernel: &KernelSpec) -> Option<String> {
+    let limit: Option<u64> = Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us");
+    match chosen(kernel, Slot::Cpuidle) {
+        "oracle" => Some("cpuidle is oracle, which knows when to stop".into()),
+        // Where waking up may take no time it polls before it has a limit.
+        "haltpoll" if limit != Some(0) => Some("cpuidle is haltpoll, which has a limit of its own".into()),
+        _ => None,
+    }
 }
 
 /// Why no idle governor heeds the latency limit, if so.

@@ -35,6 +35,13 @@ fn not_on_platform(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> 
     if p.name == "powernv" && !cpuidle::powernv::has_snooze(&spec.platform) {
         return Some("the platform has no idle state `snooze`".into());
     }
+    if p.name == "poll_state" {
+        if cpuidle::powernv::has_snooze(&spec.platform) {
+            return Some("`snooze` polls as its own driver says".into());
+        }
+        let polls = spec.platform.clusters.iter().flat_map(|c| &c.idle).any(|s| s.polling);
+        return (!polls).then(|| "the platform has no idle state that polls".into());
+    }
     let mut cpus = (0..spec.platform.nr_cpus() as u32).map(CpuId);
     let after_tick = || Tunables::of(&spec.kernel, "default_idle").text("tick") == "after-tick";
     let several = |cpu| spec.platform.idle_states(cpu).len() > 1;

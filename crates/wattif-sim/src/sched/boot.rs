@@ -7,7 +7,7 @@ use super::core::IDLE;
 use super::task::{SchedEntity, State, Task};
 use super::uclamp::{Clamped, uclamp_update};
 use crate::cpufreq::CpufreqPolicy;
-use crate::cpuidle::{CpuidleState, StateTable};
+use crate::cpuidle::CpuidleState;
 use crate::engine::rng::Rng;
 use crate::machine::program::Fork;
 use crate::machine::timer::TimerKind;
@@ -76,7 +76,7 @@ impl Kernel<'_, '_> {
         context.disable_mask = mask;
         context.poll_time_ns = match self.s.polls_endlessly {
             true => u64::MAX,
-            false => StateTable::new(&states).cpuidle_poll_time(mask, self.s.tick_ns),
+            false => self.s.poll_time.cpuidle_poll_time(&states, mask, self.s.tick_ns),
         };
         states.iter_mut().for_each(|s| s.polling &= self.s.polling_is_told);
         self.cpuidle.enable(cpu, &states);

@@ -73,6 +73,8 @@ pub struct Sched {
     pub default_idle: crate::cpuidle::default_idle::DefaultIdle,
     /// A CPU that polls does so until a thread is to run.
     pub polls_endlessly: bool,
+    /// How long a CPU polls.
+    pub poll_time: crate::cpuidle::poll_state::Generation,
     /// Idle governors know which state polls ([`crate::cpuidle::powernv`]).
     pub polling_is_told: bool,
     /// Threads that must leave their CPU go to the next of those they may use, not each to the first.
@@ -182,6 +184,7 @@ impl Sched {
             latency_req_ns: crate::cpuidle::NO_LATENCY_LIMIT,
             default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
             polls_endlessly: false,
+            poll_time: crate::cpuidle::poll_state::Generation::default(),
             polling_is_told: true,
             affinity_distributes: true,
             tick_ns,

@@ -3,8 +3,8 @@
 use super::{Csv, Kind, Row, Tally, VectorError, VectorFile};
 use wattif_model::ids::CpuId;
 use wattif_sim::cpuidle::{
-    CpuidleState, IdleGovernor, IdleSleep, IdleView, SleepLength, StateTable, build, haltpoll, menu, teo, teo_weighted,
-    tick_nsec,
+    CpuidleState, IdleGovernor, IdleSleep, IdleView, SleepLength, StateTable, build, haltpoll, menu, poll_state, teo,
+    teo_weighted, tick_nsec,
 };
 
 /// `idle_haltpoll-*`.
@@ -153,7 +153,11 @@ impl Machine {
         let entered = entered.flatten();
         // A state that the driver demoted to polling has no time limit.
         if chosen == 0 && entered == Some(0) && self.states[0].polling {
-            let poll_time_ns = self.states.cpuidle_poll_time(row.num("disable_mask")?, self.tick_ns);
+            let poll_time_ns = poll_state::Generation::default().cpuidle_poll_time(
+                &self.states,
+                row.num("disable_mask")?,
+                self.tick_ns,
+            );
             self.governor.poll_limit_ns(CPU, poll_time_ns);
         }
         self.governor.reflect(

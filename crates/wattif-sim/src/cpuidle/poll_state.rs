@@ -1,0 +1,128 @@
+//! The polling state: for how long a CPU spins before the idle loop looks again.
+//!
+//! # Idea
+//! A CPU that expects work at once does not sleep but looks for it in a loop. If none comes, sleeping would have been better, so
+//! after a while the loop ends and the idle governor is asked again, and told that this was a poll in vain. How long that is
+//! follows from the state that would have been entered instead.
+//!
+//! # Signals
+//! | name | unit, range | source | updated |
+//! |---|---|---|---|
+//! | `target_residency` | ns | idle states after the first, as advertised | constant |
+//! | disabled states | bit mask | the platform | constant |
+//! | `TICK_NSEC` | ns | tick rate of the kernel | constant |
+//!
+//! # Decision
+//! Only states that are enabled count, and never the first.
+//! 1. `5.11`: the residency of the first state of 10 µs or more, at most a sixteenth of a tick; that where there is none.
+//! 2. `5.3`: the residency of the first state, whatever it is; a tick where there is none.
+//! 3. `5.4`: the residency of the last state; a tick where there is none.
+//!
+//! Worked example, states of 0, 2, 20 and 600 µs at 250 Hz: `5.11` polls for 20 µs, `5.3` for 2 µs, `5.4` for 600 µs. With the
+//! third state disabled `5.11` polls for 250 µs.
+//!
+//! # State and cost
+//! One number per CPU, computed at boot.
+//!
+//! # Where it fails
+//! `5.3`: where the first state pays off at once, polls are too short to meet anything. `5.4`: a CPU polls for as long as its
+//! deepest sleep would have to last.
+//!
+//! # Differences from the kernel
+//! FIDELITY(poll-clock): a poll ends at its limit to the nanosecond, and lasts 1 µs at least; the kernel looks at the clock once
+//! in 200 turns of its loop, which take 1 to 10 µs. 4.17 to 4.19 poll for a sixteenth of a tick, and 4.20 as released for as
+//! many ns as a tick has µs where it should for a tick; both are `5.3` here. `haltpoll` has a limit of its own, and so has the
+//! driver of POWER for `snooze`, which is that of `5.11` here, see `powernv`.
+//!
+//! # Source
+//! Linux, `drivers/cpuidle/cpuidle.c` and `poll_state.c` (behaviour): `cpuidle_poll_time`. Commits 259231a04561 "cpuidle: add
+//! poll_limit_ns to cpuidle_device structure" (5.4), "cpuidle: use first valid target residency as poll time" (5.5 and stable 5.4),
+//! "cpuidle: Select polling interval based on a c-state with a longer target residency" (5.11).
+
+use super::{CpuidleState, is_disabled};
+use crate::registry::Tunable;
+
+/// Tunables of this policy.
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "generation",
+    default: "5.11",
+    allowed: &["5.3", "5.4", "5.11"],
+    doc: "how long a CPU polls: as the first enabled state asks (5.3, 5.5 to 5.10), the last (5.4 as released), or the first of 10 µs (5.11)",
+}];
+
+/// As many turns of the loop as the kernel makes before it looks at the clock take at least so long, ns.
+const POLL_IDLE_RELAX_NS: u64 = 1_000;
+const CPUIDLE_POLL_MIN: i64 = 10_000;
+
+/// The rule of [the module](self).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Generation {
+    /// The first enabled state's.
+    V5_3,
+    /// The last enabled state's.
+    V5_4,
+    /// The first enabled one's that is worth it.
+    #[default]
+    V5_11,
+}
+
+impl Generation {
+    /// By its name.
+    pub fn parse(name: &str) -> Option<Generation> {
+        match name {
+            "5.3" => Some(Generation::V5_3),
+            "5.4" => Some(Generation::V5_4),
+            "5.11" => Some(Generation::V5_11),
+            _ => None,
+        }
+    }
+
+    /// How long the polling state may poll, ns.
+    pub fn cpuidle_poll_time(self, states: &[CpuidleState], disable_mask: u32, tick_ns: u64) -> u64 {
+        let poll_max = tick_ns / 16;
+        let mut enabled = (1..states.len()).filter(|i| !is_disabled(disable_mask, *i)).map(|i| &states[i]);
+        let residency = |s: &CpuidleState| s.target_residency_ns as u64;
+        let limit_ns = match self {
+            Generation::V5_3 => enabled.next().map_or(tick_ns, residency),
+            Generation::V5_4 => enabled.next_back().map_or(tick_ns, residency),
+            Generation::V5_11 => enabled
+                .find(|s| s.target_residency_ns >= CPUIDLE_POLL_MIN)
+                .map_or(poll_max, |s| poll_max.min(residency(s))),
+        };
+        limit_ns.max(POLL_IDLE_RELAX_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::states;
+    use super::*;
+
+    /// For how long each generation polls, µs, in the order of the list.
+    #[track_caller]
+    fn check(us: &[(i64, i64)], disable_mask: u32, tick_ns: u64, expect_us: [u64; 3]) {
+        let polls =
+            |name| Generation::parse(name).expect("listed").cpuidle_poll_time(&states(us), disable_mask, tick_ns);
+        let polls: Vec<u64> = TUNABLES[0].allowed.iter().copied().map(polls).collect();
+        assert_eq!(polls, expect_us.map(|us| us * 1000));
+    }
+
+    #[test]
+    fn the_manuals_worked_example() {
+        let table = [(0, 0), (2, 2), (10, 20), (133, 600)];
+        check(&table, 0, 4_000_000, [2, 600, 20]);
+        check(&table, 0b100, 4_000_000, [2, 600, 250]);
+        check(&table, 0b1010, 4_000_000, [20, 20, 20]);
+    }
+
+    #[test]
+    fn where_no_other_state_is_enabled() {
+        check(&[(0, 0), (2, 2)], 0b10, 4_000_000, [4000, 4000, 250]);
+        check(&[(0, 0)], 0, 1_600_000, [1600, 1600, 100]);
+    }
+
+    #[test]
+    fn no_poll_is_shorter_than_a_look_at_the_clock() {
+        check(&[(0, 0), (0, 0)], 0, 4_000_000, [1, 1, 250]);
+    }
+}
