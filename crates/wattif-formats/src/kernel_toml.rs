@@ -14,7 +14,8 @@
 //! [features]                      # by the kernel's name
 //! SIS_PROP = true
 //! ```
-//! Which policies and tunables exist is the registry's knowledge, not this reader's. Codes: `kernel::E01` syntax · `E02`
+//! A kernel whose profiles name no `cpuidle` has the governor that the platform's driver prefers, or else the kernel's default; every
+//! other slot is named, here or by a parent. Which policies and tunables exist is the registry's knowledge, not this reader's. Codes: `kernel::E01` syntax · `E02`
 //! limit · `E03` missing key · `E04` wrong type · `E05` range · `E06` unknown key · `E07` inheritance · `E08` override ·
 //! `E09` unknown parent.
 
@@ -45,7 +46,7 @@ const CODES: Codes = Codes {
 /// What came of a reading.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
-    /// The resolved profile, when there is no error.
+    /// The resolved profile, when there is no error; it may name no idle governor.
     pub kernel: Option<KernelSpec>,
     /// What could be read of the profile itself, without what it inherits: for what else is wrong with it.
     pub own: KernelSpec,
@@ -276,7 +277,8 @@ fn tunable(name: &str, node: Node, report: &mut Report) -> Option<Value> {
 }
 
 fn missing_slots(kernel: &KernelSpec, report: &mut Report) {
-    for slot in Slot::ALL.into_iter().filter(|s| !kernel.policies.contains_key(s)) {
+    let named = |slot: &Slot| *slot == Slot::Cpuidle || kernel.policies.contains_key(slot);
+    for slot in Slot::ALL.into_iter().filter(|slot| !named(slot)) {
         let message = format!("no policy for `{}`, neither here nor inherited", slot.name());
         report.push(
             Diagnostic::error(CODES.missing, 0..0, message).help(format!("add `{} = …` to [policies]", slot.name())),
@@ -371,7 +373,7 @@ mod tests {
         check("name = 'x'\ninherits = 'base'\nplacment = 5\n[features]\nA = 1", Err("E06 E04"));
         check("name = 'x'\ninherits = 'base'\n[class.cfs]\nx = 1.5\n[cpuidle]\nmenu = 3", Err("E04 E04"));
         check("name = 'x'\ninherits = 'base'\n[", Err("E01"));
-        check("name = 'x'\ninherits = 'bad'", Err("E04 E03 E03 E03 E03 E03 E03"));
+        check("name = 'x'\ninherits = 'bad'", Err("E04 E03 E03 E03 E03 E03"));
     }
 
     #[test]

@@ -73,6 +73,10 @@ pub struct Platform {
     /// and nothing else reads them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kernel_cpus: CpuSet,
+    /// The governor that its idle driver prefers (`cpuidle_driver.governor`). Who puts a kernel on the platform names that one in the
+    /// kernel where nobody names another; a run does not look here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpuidle_governor: Option<String>,
 }
 
 /// A logical CPU.

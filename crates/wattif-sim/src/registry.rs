@@ -19,6 +19,7 @@ pub use notes::notes;
 use crate::sched::balance::{self, cpu_power};
 use crate::{cpufreq, cpuidle};
 use wattif_model::kernel::{KernelSpec, Slot, Value};
+use wattif_model::platform::Platform;
 use wattif_model::workload::models::manual;
 
 /// A tunable of a policy.
@@ -123,6 +124,7 @@ pub static POLICIES: &[Policy] = &[
     policy!("teo_weighted", Cpuidle, true, "cpuidle/teo_weighted.rs", cpuidle::teo_weighted::TUNABLES),
     policy!("ladder", Cpuidle, true, "cpuidle/ladder.rs", cpuidle::ladder::TUNABLES),
     policy!("haltpoll", Cpuidle, true, "cpuidle/haltpoll.rs", cpuidle::haltpoll::TUNABLES),
+    policy!("cpuidle_driver", Cpuidle, false, "cpuidle/cpuidle_driver.rs", cpuidle::cpuidle_driver::TUNABLES),
     policy!("default_idle", Cpuidle, false, "cpuidle/default_idle.rs", cpuidle::default_idle::TUNABLES),
     policy!("pm_qos", Cpuidle, false, "cpuidle/pm_qos.rs", cpuidle::pm_qos::TUNABLES),
     policy!("poll_state", Cpuidle, false, "cpuidle/poll_state.rs", cpuidle::poll_state::TUNABLES),
@@ -180,17 +182,29 @@ impl<'a> Tunables<'a> {
     }
 }
 
-/// The policy in a slot; profiles are checked, so there is one.
-fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
-    let default = match slot {
+/// The policy in a slot where nobody names one.
+pub const fn default_policy(slot: Slot) -> &'static str {
+    match slot {
         Slot::Class => "eevdf",
         Slot::Load => "pelt",
         Slot::Placement => "select_task_rq_fair",
         Slot::Balance => "load_balance",
         Slot::Cpufreq => "schedutil",
         Slot::Cpuidle => "menu",
-    };
-    kernel.policies.get(&slot).map_or(default, String::as_str)
+    }
+}
+
+/// The policy in a slot; profiles are checked, so there is one.
+fn chosen(kernel: &KernelSpec, slot: Slot) -> &str {
+    kernel.policies.get(&slot).map_or(default_policy(slot), String::as_str)
+}
+
+/// The idle governor that the platform's driver prefers, if this kernel heeds that ([`cpuidle::cpuidle_driver`]); for where nobody
+/// names one.
+#[doc(alias = "cpuidle_register_driver")]
+pub fn preferred_governor<'a>(kernel: &KernelSpec, platform: &'a Platform) -> Option<&'a str> {
+    let heeded = Tunables::of(kernel, "cpuidle_driver").text("governor") == "preferred";
+    platform.cpuidle_governor.as_deref().filter(|_| heeded)
 }
 
 /// Does the idle governor need a first pass that finds out the future?

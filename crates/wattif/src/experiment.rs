@@ -44,7 +44,7 @@ impl Entry {
         let mut settings = Settings::default();
         arm.set.iter().for_each(|(path, value)| settings.add(path, &value.to_string()));
         let mut platform = load::platform(&arm.platform, &settings)?.value;
-        let kernel = load::kernel(&arm.kernel, &settings)?.value;
+        let kernel = load::kernel_for(&arm.kernel, Some(&platform), &settings)?.value;
         let read = match load::named_model(&arm.workload) {
             Some(_) => load::workload(&arm.workload, &platform, self.dialect()?, &settings)?,
             None => {

@@ -59,12 +59,23 @@ pub fn platform_of(source: Source, settings: &Settings) -> Result<Loaded<Platfor
 }
 
 /// A kernel profile: a built-in name or a path. Parents (`inherits`) are looked up beside the file, then among the built-in ones.
+/// As [`kernel_for`] a platform whose idle driver prefers no governor.
 pub fn kernel(name: &str, settings: &Settings) -> Result<Loaded<KernelSpec>, Error> {
-    kernel_of(Collection::Kernels.resolve(name)?, settings)
+    kernel_for(name, None, settings)
 }
 
-/// A kernel profile of a text.
-pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpec>, Error> {
+/// A kernel profile for a platform: where neither profiles nor settings name an idle governor, it has the one that the platform's
+/// driver prefers, if the kernel heeds that.
+pub fn kernel_for(name: &str, platform: Option<&Platform>, settings: &Settings) -> Result<Loaded<KernelSpec>, Error> {
+    kernel_of(Collection::Kernels.resolve(name)?, platform, settings)
+}
+
+/// A kernel profile of a text, for a platform.
+pub fn kernel_of(
+    source: Source,
+    platform: Option<&Platform>,
+    settings: &Settings,
+) -> Result<Loaded<KernelSpec>, Error> {
     let folder = Path::new(&source.name).parent().map(Path::to_path_buf).unwrap_or_default();
     let parent = |name: &str| {
         let beside = data::read(&folder.join(format!("{name}.toml")).display().to_string()).ok();
@@ -80,6 +91,7 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
             by_settings.extend(fresh.iter().map(|m| (m.clone(), format!("--set {path}={value}: "))));
             known.extend(fresh);
         }
+        parsed.diagnostics.extend(name_governor(kernel, platform, settings));
         // A setting may also have put right what the file says.
         let wrong = registry::check(kernel);
         let valid = wrong.is_empty();
@@ -106,6 +118,24 @@ pub fn kernel_of(source: Source, settings: &Settings) -> Result<Loaded<KernelSpe
         }
     }
     loaded(source, parsed.kernel, parsed.diagnostics)
+}
+
+/// Names the idle governor where nobody has, and tells if that is not what the kernel has elsewhere.
+fn name_governor(kernel: &mut KernelSpec, platform: Option<&Platform>, settings: &Settings) -> Option<Diagnostic> {
+    let note = |why| Some(Diagnostic::note("kernel::N01", 0..0, why));
+    if kernel.policies.contains_key(&Slot::Cpuidle) {
+        let set = |(path, _): &&(String, String)| path.ends_with("cpuidle_driver.governor");
+        let (path, _) = settings.kernel.iter().find(set)?;
+        return note(format!("--set {path} changes nothing: cpuidle is named, and then no driver is asked"));
+    }
+    let default = registry::default_policy(Slot::Cpuidle);
+    let preferred = platform.and_then(|p| Some((registry::preferred_governor(kernel, p)?, &p.name)));
+    let governor = preferred.map_or(default, |(governor, _)| governor);
+    kernel.policies.insert(Slot::Cpuidle, governor.into());
+    let (_, platform) = preferred.filter(|_| governor != default)?;
+    note(format!(
+        "cpuidle is {governor}, which the idle driver of {platform} prefers; --set cpuidle={default} names another"
+    ))
 }
 
 /// What to do about a parent that is neither beside the file nor built in.
@@ -382,7 +412,7 @@ impl Asked {
     /// What is to be run, and what there is to say about its inputs.
     pub fn spec(&self) -> Result<(RunSpec, Vec<Findings>), Error> {
         let platform = platform(&self.platform, &self.settings)?;
-        let mut kernel = kernel(&self.kernel, &self.settings)?;
+        let mut kernel = kernel_for(&self.kernel, Some(&platform.value), &self.settings)?;
         let read = workload(&self.workload, &platform.value, self.dialect, &self.settings)?;
         let duration = self.duration.unwrap_or_else(|| default_duration(&read.value.workload));
         let mut spec = RunSpec {
@@ -514,7 +544,7 @@ mod tests {
     fn a_parent_that_there_is_not() {
         let help = |inherits: &str| {
             let source = Source { name: "/tmp/k.toml".into(), text: format!("inherits = '{inherits}'").into() };
-            let Err(Error::Input(found)) = kernel_of(source, &Settings::default()) else { panic!("is refused") };
+            let Err(Error::Input(found)) = kernel_of(source, None, &Settings::default()) else { panic!("is refused") };
             found.diagnostics.iter().find(|d| d.code == "kernel::E09").and_then(|d| d.help.clone()).unwrap()
         };
         assert!(help("k.toml").starts_with("that is this file itself"));
@@ -534,7 +564,7 @@ mod tests {
         let notes = |text: &str, set: &[&str]| {
             let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
             let source = Source { name: "k.toml".into(), text: text.into() };
-            let found = kernel_of(source, &Settings::parse(&set).unwrap()).unwrap().findings;
+            let found = kernel_of(source, None, &Settings::parse(&set).unwrap()).unwrap().findings;
             let of = |d: &Diagnostic| (d.message.clone(), text[d.span.clone()].to_string());
             found.diagnostics.iter().map(of).collect::<Vec<_>>()
         };
@@ -552,6 +582,41 @@ mod tests {
             let source = Collection::Kernels.built_in(name).unwrap();
             assert!(notes(&source.text, &[]).is_empty(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_idle_driver_of_a_guest_prefers_haltpoll() {
+        let platform = |name: &str, set: &Settings| platform(name, set).unwrap().value;
+        let governor = |on: &str, kernel: &str, set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
+            let settings = Settings::parse(&set).unwrap();
+            let loaded = kernel_for(kernel, Some(&platform(on, &settings)), &settings).unwrap();
+            let told = loaded.findings.diagnostics.iter().map(|d| d.message.clone()).collect::<String>();
+            (loaded.value.policies[&Slot::Cpuidle].clone(), told)
+        };
+        let quiet = |name: &str| (name.to_string(), String::new());
+        for kernel in ["linux-5.4", "linux-5.6", "linux-6.12", "android-6.6"] {
+            let (name, told) = governor("vm_8vcpu", kernel, &[]);
+            assert_eq!(name, "haltpoll", "{kernel}");
+            assert!(told.starts_with("cpuidle is haltpoll, which the idle driver of vm_8vcpu prefers"), "{told}");
+            assert_eq!(governor("vm_8vcpu", kernel, &["cpuidle=menu"]), quiet("menu"));
+            assert_eq!(governor("vm_8vcpu", kernel, &["cpuidle_driver.governor=ignored"]), quiet("menu"));
+            assert_eq!(governor("hikey960", kernel, &[]), quiet("menu"));
+        }
+        for kernel in ["linux-5.3", "linux-3.13", "android-4.9"] {
+            assert_eq!(governor("vm_8vcpu", kernel, &[]), quiet("menu"));
+        }
+        assert_eq!(governor("hikey960", "linux-6.6", &["platform.cpuidle.governor=teo"]).0, "teo");
+        let (name, told) = governor("vm_8vcpu", "linux-6.6", &["cpuidle=teo", "cpuidle_driver.governor=ignored"]);
+        assert!(name == "teo" && told.contains("changes nothing: cpuidle is named"), "{told}");
+        // A profile that names one is a command line that does.
+        let named = |cpuidle: &str| {
+            let text = format!("name = 'mine'\ninherits = 'linux-6.12'\n{cpuidle}");
+            let source = Source { name: "mine.toml".into(), text: text.into() };
+            let guest = platform("vm_8vcpu", &Settings::default());
+            kernel_of(source, Some(&guest), &Settings::default()).unwrap().value.policies[&Slot::Cpuidle].clone()
+        };
+        assert_eq!([named(""), named("policies.cpuidle = 'menu'")], ["haltpoll", "menu"]);
     }
 
     #[test]

@@ -181,7 +181,7 @@ pub fn replay(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<
         reports.iter_mut().for_each(|r| looked.leave_out(r));
         Ok((spec, reports))
     };
-    let Own { name: recorded, kernel, settings } = recorded_kernel(question, &looked.loaded)?;
+    let Own { name: recorded, kernel, settings } = recorded_kernel(question, &looked)?;
     if question.recorded_kernel.is_none() && looked.loaded.kernel.is_none() {
         let release = looked.loaded.recording.release.as_deref();
         inferred.notes.extend(release.and_then(|release| other_release(release, &recorded)));
@@ -192,7 +192,7 @@ pub fn replay(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<
     let runs = question
         .kernels
         .iter()
-        .map(|k| of_kernel(load::kernel(k, &question.settings)?.value))
+        .map(|k| of_kernel(load::kernel_for(k, Some(&platform), &question.settings)?.value))
         .collect::<Result<Vec<_>, _>>()?;
     let comparison = (!runs.is_empty()).then(|| compare(&runs, &looked));
     let trace = question.trace.clone();
@@ -235,7 +235,7 @@ pub fn warnings(looked: &Looked) -> Vec<String> {
 /// The kernel in an archive is not the one that the trace is of: somebody packed a trace of another machine.
 fn other_kernel(loaded: &LoadedTrace) -> Option<String> {
     let release = loaded.recording.release.as_deref()?;
-    let kernel = load::kernel_of(loaded.kernel.clone()?, &Settings::default()).ok()?.value;
+    let kernel = load::kernel_of(loaded.kernel.clone()?, None, &Settings::default()).ok()?.value;
     let captured = kernel.title.strip_prefix("Linux ")?.strip_suffix(", as captured")?;
     (captured != release && captured != "unknown").then(|| {
         format!(
@@ -256,9 +256,10 @@ struct Own {
 /// The kernel that was recorded: as told, as an archive says, as the release in the trace says, or else the first of the others.
 /// Settings change a kernel that is called by its name wherever the name stands: where the recorded one is what the others are
 /// compared with, it has them too. One that was named as the recorded one, and that of an archive, is taken as it is.
-fn recorded_kernel(question: &Question, loaded: &LoadedTrace) -> Result<Own, Error> {
+fn recorded_kernel(question: &Question, looked: &Looked) -> Result<Own, Error> {
+    let (loaded, platform) = (&looked.loaded, Some(&looked.platform));
     if let (None, Some(own)) = (&question.recorded_kernel, &loaded.kernel) {
-        let kernel = load::kernel_of(own.clone(), &Settings::default())?.value;
+        let kernel = load::kernel_of(own.clone(), platform, &Settings::default())?.value;
         return Ok(Own { name: kernel.name.clone(), kernel, settings: Settings::default() });
     }
     let (name, settings) = match &question.recorded_kernel {
@@ -269,7 +270,7 @@ fn recorded_kernel(question: &Question, loaded: &LoadedTrace) -> Result<Own, Err
             (name, if first { question.settings.clone() } else { Settings::default() })
         }
     };
-    let kernel = load::kernel(&name, &settings)?.value;
+    let kernel = load::kernel_for(&name, platform, &settings)?.value;
     Ok(Own { name, kernel, settings })
 }
 

@@ -84,6 +84,22 @@ fn no_drawings_are_no_folder() {
     assert!(!dir.exists());
 }
 
+/// A run tells whose choice the idle governor was, and names it.
+#[test]
+fn a_guest_runs_the_governor_of_its_driver() {
+    let cpuidle = |more: &[&str]| {
+        let o = done(&[&["run", "pgbench", "-p", "vm_8vcpu", "--duration", "20ms", "--json"], more].concat());
+        let run: serde_json::Value = serde_json::from_str(&out(&o)).unwrap();
+        let named = run["spec"]["content"]["kernel"]["policies"]["cpuidle"].as_str().unwrap().to_string();
+        (named, err(&o).contains("which the idle driver of vm_8vcpu prefers"))
+    };
+    assert_eq!(cpuidle(&[]), ("haltpoll".to_string(), true));
+    assert_eq!(cpuidle(&["--set", "cpuidle=menu"]), ("menu".to_string(), false));
+    assert_eq!(cpuidle(&["-k", "linux-5.3"]), ("menu".to_string(), false));
+    let set = "cpuidle_driver.governor=ignored";
+    assert!(err(&done(&["run", "hogs", "--duration", "5ms", "--set", set])).contains("prefers no governor"));
+}
+
 /// Before 6.2 nobody tells haltpoll that a poll reached its limit: after its first time no CPU halts again.
 #[test]
 fn snooze_before_6_2() {

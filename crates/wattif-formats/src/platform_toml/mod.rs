@@ -4,6 +4,7 @@
 //! name = "board"                    # title, hz (250), timer_slack_us (50), calibration_cpu (0), trust: optional
 //! capacity_untold = false           # true: the kernel takes every CPU for 1024 (hybrid x86)
 //! kernel_cpus = "0-3,6-9"           # the kernel's numbers of CPUs 0, 1, … here, as traces have them; default: the same
+//! cpuidle = { governor = "haltpoll" } # the governor that the idle driver prefers; default: none
 //! smt_share = [1024, 640]           # throughput of each of 1, 2, … busy threads of a core, 1024ths; default [1024]
 //!
 //! [power]                           # absent: unknown, no energy is reported
@@ -131,6 +132,7 @@ const ROOT: &[&str] = &[
     "smt_share",
     "capacity_untold",
     "kernel_cpus",
+    "cpuidle",
     "trust",
     "power",
     "topology",
@@ -214,6 +216,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
         trust: machine::texts(&mut root, "trust", report),
         capacity_untold,
         kernel_cpus,
+        cpuidle_governor: cpuidle_governor(root.table("cpuidle", report), report),
         domains: domains.into_iter().map(|d| d.domain).collect(),
         clusters: clusters.into_iter().map(|c| c.cluster).collect(),
         cpus,
@@ -231,6 +234,18 @@ fn kernel_cpus(root: &mut Table, nr_cpus: usize, report: &mut Report) -> CpuSet 
         report.error(CONTRADICTION, node.span, message);
     }
     if numbers == CpuSet::first(nr_cpus) { CpuSet::default() } else { numbers }
+}
+
+/// What an idle driver prefers is a governor of the kernel's.
+fn cpuidle_governor(mut table: Table, report: &mut Report) -> Option<String> {
+    const GOVERNORS: [&str; 4] = ["menu", "teo", "ladder", "haltpoll"];
+    let governor = table.text("governor", report);
+    if let Some(unknown) = governor.as_deref().filter(|g| !GOVERNORS.contains(g)) {
+        let message = format!("unknown idle governor {}: {}", quoted(unknown), GOVERNORS.join(", "));
+        report.error(CODES.range, table.span.clone(), message);
+    }
+    table.finish(&["governor"], report);
+    governor
 }
 
 fn power(mut table: Table, report: &mut Report) -> PowerModel {

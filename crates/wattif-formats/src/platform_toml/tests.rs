@@ -181,6 +181,16 @@ fn powers_that_are_missing_are_told_once() {
 }
 
 #[test]
+fn what_the_idle_driver_prefers() {
+    let with = |governor: &str| BOARD.replace("[costs]", &format!("[cpuidle]\n{governor}\n[costs]"));
+    assert_eq!(read(BOARD, &[]).cpuidle_governor, None);
+    assert_eq!(read(&with("governor = \"haltpoll\""), &[]).cpuidle_governor.as_deref(), Some("haltpoll"));
+    assert_eq!(read(BOARD, &[("cpuidle.governor", "teo")]).cpuidle_governor.as_deref(), Some("teo"));
+    check("[costs]", "[cpuidle]\ngovernor = \"oracle\"\n[costs]", "E05");
+    check("[costs]", "[cpuidle]\ngovener = \"menu\"\n[costs]", "E06");
+}
+
+#[test]
 fn all_idle_states_disabled() {
     let set = vec![("clusters.*.idle.*.disabled".to_string(), "true".to_string())];
     let parsed = parse(BOARD, &Options { set });

@@ -61,6 +61,7 @@ pub fn platform(recording: &Recording) -> Platform {
         calibration_cpu: CpuId(0),
         capacity_untold: false,
         kernel_cpus: CpuSet::default(),
+        cpuidle_governor: None,
         trust: vec![
             "made from the trace: CPUs taken as equal, one cluster, frequencies and idle states as seen".into(),
             "a platform of the machine (-p) is needed for capacities, latencies of idle states and energy".into(),

@@ -38,6 +38,7 @@ pub fn platform() -> Platform {
         trust: vec![],
         capacity_untold: false,
         kernel_cpus: CpuSet::default(),
+        cpuidle_governor: None,
     }
 }
 

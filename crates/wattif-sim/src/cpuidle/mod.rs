@@ -5,6 +5,7 @@
 //! know of the kernel it reads through [`IdleView`], where the time to the next timer is a query of its own because it
 //! is the expensive one, and whether a governor asks is part of its behaviour.
 
+pub mod cpuidle_driver;
 pub mod default_idle;
 pub mod haltpoll;
 pub mod ladder;

@@ -35,6 +35,9 @@ fn not_on_platform(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> 
     if p.name == "powernv" && !cpuidle::powernv::has_snooze(&spec.platform) {
         return Some("the platform has no idle state `snooze`".into());
     }
+    if p.name == "cpuidle_driver" && spec.platform.cpuidle_governor.is_none() {
+        return Some("the platform's idle driver prefers no governor".into());
+    }
     if p.name == "poll_state" {
         if cpuidle::powernv::has_snooze(&spec.platform) {
             return Some("`snooze` polls as its own driver says".into());

@@ -103,7 +103,8 @@ impl Inputs {
         let platform = load::platform(platform, &settings);
         let machine = platform.as_ref().map_or(usize::MAX.into(), |p| load::Machine::from(&p.value));
         let workload = load::workload(name, machine, self.dialect, &settings);
-        let kernels: Vec<_> = kernels.iter().map(|k| load::kernel(k, &settings)).collect();
+        let there = platform.as_ref().ok().map(|p| &p.value);
+        let kernels: Vec<_> = kernels.iter().map(|k| load::kernel_for(k, there, &settings)).collect();
         let failures = platform.is_err() as usize + workload.is_err() as usize;
         if failures + kernels.iter().filter(|k| k.is_err()).count() > 1 {
             return Err(all_errors(

@@ -221,7 +221,7 @@ impl Wanted {
         let mut specs = Vec::new();
         for kernel in &self.kernels {
             let kernel = match kernel {
-                Given::Name(name) => load::kernel(name, &settings)?.value,
+                Given::Name(name) => load::kernel_for(name, Some(&platform), &settings)?.value,
                 Given::Of(run) => load::adjusted(run.read()?.kernel, &settings)?,
                 Given::Text(_) => return Err(Error::Usage("a kernel is a name here".into())),
             };
