@@ -168,6 +168,22 @@ pub(super) fn check_powers(domains: &[Domain], clusters: &[Placed], unit: PowerU
             return;
         }
     }
+    let apart =
+        |d: &&Domain| clusters.iter().filter(|c| c.cluster.cpus.iter_and(&d.domain.cpus).next().is_some()).count();
+    let draws = |d: &&Domain| cluster_powers(d).iter().any(|uw| *uw != Some(0));
+    if unit == PowerUnit::Measured
+        && let Some(d) = domains.iter().find(|d| apart(d) > 1 && draws(d))
+    {
+        let message = format!(
+            "`static_uw` is drawn once, and CPUs {} of the domain are in {} clusters",
+            d.domain.cpus,
+            apart(&d)
+        );
+        let found = Diagnostic::error(CONTRADICTION, d.span.clone(), message);
+        report
+            .push(found.help("give the CPUs of each [[cluster]] a [[domain]], or those of the domain one [[cluster]]"));
+        return;
+    }
     let keys = match unit {
         PowerUnit::EasCosts => ["idle_core", "idle_cluster"],
         _ => ["idle_uw", "static_states"],

@@ -326,6 +326,25 @@ fn three_vocabularies() {
     assert_eq!((p.cluster_busy(1), p.cluster_idle(0, 1), p.cluster_idle(1, 1)), (7, 7, 0));
 }
 
+/// A domain's static power is one, and so is the cluster it is counted with.
+#[test]
+fn static_power_is_of_one_cluster() {
+    let measured = BOARD
+        .replace("energy_model", "measured")
+        .replace("uw = 10 }", "active_uw = 10, static_uw = 5, idle_uw = [3, 0] }")
+        .replace("uw = 30 }", "active_uw = 30, static_uw = 7, idle_uw = [4, 0] }")
+        .replace("uw = 90 }", "active_uw = 90, static_uw = 9, idle_uw = [6, 1] }");
+    let apart = measured.replace("cpus = [\"0-1\", \"2-3\"]", "cpus = [\"0\", \"1\", \"2-3\"]");
+    assert_ne!(apart, measured);
+    let found = parse(&apart, &Options::default()).diagnostics;
+    assert!(
+        found.iter().any(|d| d.code == "platform::E07" && d.message.contains("CPUs 0-1 of the domain are in 2")),
+        "{found:?}"
+    );
+    let powerless = apart.replace("static_uw = 5", "static_uw = 0").replace("static_uw = 7", "static_uw = 0");
+    assert!(parse(&powerless, &Options::default()).platform.is_some());
+}
+
 #[test]
 fn powers_by_idle_state_fit_the_states() {
     let measured = BOARD
