@@ -263,6 +263,8 @@ impl Context<'_> {
     fn timer(&mut self, task: &Task<'_>, m: &Member) -> Option<(Op, u64)> {
         let inner = self.inner(m, &["ref", "period", "mode"])?;
         let name = self.reference(inner, "ref");
+        // Before the period, of which a mistake ends it.
+        let absolute = self.absolute(inner);
         let period = match values::find(inner, "period") {
             Some(p) => values::us(p, &mut self.report)?,
             None => 0,
@@ -270,7 +272,6 @@ impl Context<'_> {
         if period == 0 {
             self.report.warning("rtapp::W16", m.name_span.clone(), "a timer without period never sleeps");
         }
-        let absolute = self.absolute(inner);
         let (timer, uses) = self.resources.timers.intern(&name);
         uses.shared = !name.starts_with("unique");
         uses.users.insert(task.index, task.instances as u64);

@@ -4,10 +4,11 @@
 //! without a value are found. The result is an owned tree with the span of every value, which `--set` can patch.
 
 use super::lints::Report;
-use super::syntax;
+use super::{json_c, syntax};
 use crate::words::quoted;
 use jsonc_parser::ast;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use std::borrow::Cow;
 use std::ops::Range;
 
 pub(super) type Span = Range<usize>;
@@ -18,6 +19,17 @@ pub const MAX_BYTES: usize = 64 << 20;
 pub const MAX_DEPTH: usize = 64;
 /// Most values in one file.
 pub const MAX_VALUES: usize = 1_000_000;
+
+/// Who reads a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// rt-app's json-c, and nothing before it.
+    RtApp,
+    /// rt-app after its pre-processor, which completes a `suspend` without a value.
+    Workgen,
+    /// An override.
+    Value,
+}
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +63,7 @@ impl Json {
         match self {
             Json::Null => "null",
             Json::Bool(_) => "a boolean",
-            Json::Number(n) if n.contains(['.', 'e', 'E']) => "a float",
+            Json::Number(n) if n.contains(['.', 'e', 'E', 'N', 'I']) => "a float",
             Json::Number(_) => "an integer",
             Json::Text(_) => "a string",
             Json::Array(_) => "an array",
@@ -66,8 +78,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 pub(super) const EXAMPLE: &str = r#"the smallest workload: { "tasks": { "a": { "run": 1000, "sleep": 9000 } } }"#;
 
 /// Parse `text`; `None` when it is not JSON, with the reason in `report`.
-/// `bare_suspend`: is a `suspend` key without value accepted?
-pub(super) fn parse(text: &str, bare_suspend: bool, report: &mut Report) -> Option<Node> {
+pub(super) fn parse(text: &str, reader: Reader, report: &mut Report) -> Option<Node> {
     if text.len() > MAX_BYTES {
         report.error(
             "rtapp::E02",
@@ -76,17 +87,29 @@ pub(super) fn parse(text: &str, bare_suspend: bool, report: &mut Report) -> Opti
         );
         return None;
     }
-    if let Some(rest) = text.strip_prefix(BYTE_ORDER_MARK) {
-        report.note("rtapp::N03", 0..BYTE_ORDER_MARK.len_utf8(), "a byte order mark: rt-app takes it for a mistake");
-        // Blanks in its place: every span stays where it is.
-        return parse(&format!("{:1$}{rest}", "", BYTE_ORDER_MARK.len_utf8()), bare_suspend, report);
+    let mark = 0..BYTE_ORDER_MARK.len_utf8();
+    if reader == Reader::RtApp && text.starts_with(BYTE_ORDER_MARK) {
+        let message = "a byte order mark, which rt-app takes for a mistake";
+        report.error("rtapp::E01", mark, message).help("save the file without it; the other dialects skip it");
+        return None;
     }
+    if let Some(rest) = text.strip_prefix(BYTE_ORDER_MARK) {
+        report.note("rtapp::N03", mark, "a byte order mark: rt-app takes it for a mistake");
+        // Blanks in its place: every span stays where it is.
+        return parse(&format!("{:1$}{rest}", "", BYTE_ORDER_MARK.len_utf8()), reader, report);
+    }
+    let adapted = match reader {
+        Reader::RtApp => json_c::adapt(text, report)?,
+        _ => Cow::Borrowed(text),
+    };
+    let text = &*adapted;
+    let options = lenient(reader);
     let bare = scan(text, report)?;
     for key in &bare {
-        bare_key(text, key, bare_suspend, report);
+        bare_key(text, key, reader == Reader::Workgen, report);
     }
     let (patched, inserted) = complete(text, &bare);
-    match parse_to_ast(&patched, &CollectOptions::default(), &lenient()) {
+    match parse_to_ast(&patched, &CollectOptions::default(), &options) {
         Ok(parsed) => match parsed.value {
             Some(value) => Some(convert(value, &inserted)),
             None => {
@@ -95,7 +118,7 @@ pub(super) fn parse(text: &str, bare_suspend: bool, report: &mut Report) -> Opti
             }
         },
         Err(_) => {
-            for m in syntax::mistakes(patched, &lenient()) {
+            for m in syntax::mistakes(patched, &options) {
                 let span = unshift(m.span.start, &inserted)..unshift(m.span.end, &inserted);
                 report.error("rtapp::E01", span, m.message).help(m.next);
             }
@@ -107,7 +130,7 @@ pub(super) fn parse(text: &str, bare_suspend: bool, report: &mut Report) -> Opti
 /// A value on its own: JSON, or a bare word taken as a string.
 pub(super) fn parse_value(text: &str, span: Span) -> Node {
     let mut ignored = Report::default();
-    let node = parse(text, false, &mut ignored).unwrap_or(Node { span: 0..0, value: Json::Text(text.into()) });
+    let node = parse(text, Reader::Value, &mut ignored).unwrap_or(Node { span: 0..0, value: Json::Text(text.into()) });
     respan(node, &span)
 }
 
@@ -125,8 +148,10 @@ fn respan(node: Node, span: &Span) -> Node {
     Node { span: span.clone(), value }
 }
 
-/// What json-c accepts beyond the standard when not strict, and nothing else.
-pub(super) fn lenient() -> ParseOptions {
+/// What json-c accepts beyond the standard when not strict. Numbers that only it takes are those of rt-app alone, where
+/// [`json_c`] has looked at them.
+pub(super) fn lenient(reader: Reader) -> ParseOptions {
+    let json_c = reader == Reader::RtApp;
     ParseOptions {
         allow_comments: true,
         allow_loose_object_property_names: false,
@@ -135,8 +160,8 @@ pub(super) fn lenient() -> ParseOptions {
         allow_single_quoted_strings: true,
         allow_hexadecimal_numbers: false,
         allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_non_finite_numbers: false,
+        allow_bare_decimal_point_numbers: json_c,
+        allow_non_finite_numbers: json_c,
         allow_extended_string_escapes: false,
     }
 }
@@ -199,7 +224,7 @@ fn scan(text: &str, report: &mut Report) -> Option<Vec<Span>> {
 }
 
 /// End of the string, comment or single byte that begins at `at`.
-fn token_end(bytes: &[u8], at: usize) -> usize {
+pub(super) fn token_end(bytes: &[u8], at: usize) -> usize {
     let find = |from: usize, end: &[u8]| {
         let rest = bytes.get(from..).unwrap_or(&[]);
         rest.windows(end.len()).position(|w| w == end).map_or(bytes.len(), |p| from + p + end.len())
@@ -284,7 +309,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expect: &str) {
         let mut report = Report::default();
-        let parsed = parse(text, true, &mut report);
+        let parsed = parse(text, Reader::Workgen, &mut report);
         let shown = match &parsed {
             Some(node) => show(node),
             None => report.into_diagnostics().iter().map(|d| d.code).collect::<Vec<_>>().join(" "),
@@ -320,10 +345,34 @@ mod tests {
         check(&format!("[{}1]", "1,".repeat(MAX_VALUES + 1)), "rtapp::E02");
     }
 
+    /// As json-c reads it, and the others do not.
+    #[test]
+    fn rt_app_alone() {
+        let read = |text: &str, reader| {
+            let mut report = Report::default();
+            let node = parse(text, reader, &mut report);
+            node.map_or_else(|| report.into_diagnostics()[0].code.to_string(), |node| show(&node))
+        };
+        for (text, expect) in [
+            ("{'a': TRUE, 'b': 007, 'c': 1e, 'd': -infinity} x", "{a=true b=7 c=1. d=-Infinity}"),
+            (r#"{"\ud800": 1000.}"#, "{\u{fffd}=1000.}"),
+        ] {
+            assert_eq!(read(text, Reader::RtApp), expect);
+            assert_eq!(read(text, Reader::Workgen), "rtapp::E01");
+        }
+        for text in ["\u{feff}{}", "{}\u{b}//", "{\u{c}}"] {
+            assert_eq!(read(text, Reader::Workgen), "{}");
+        }
+        assert_eq!(read("\u{feff}{}", Reader::RtApp), "rtapp::E01");
+        assert_eq!(read("{\u{c}}", Reader::RtApp), "rtapp::E01");
+        let nan = parse("[nan]", Reader::RtApp, &mut Report::default()).unwrap();
+        assert!(matches!(&nan.value, Json::Array(items) if items[0].value.kind() == "a float"));
+    }
+
     #[test]
     fn spans_are_those_of_the_original() {
         let text = r#"{"suspend", "suspend" , "run": 5}"#;
-        let node = parse(text, true, &mut Report::default()).unwrap();
+        let node = parse(text, Reader::Workgen, &mut Report::default()).unwrap();
         let Json::Object(members) = node.value else { panic!("an object") };
         assert_eq!(&text[members[1].name_span.clone()], "\"suspend\"");
         assert_eq!(&text[members[2].value.span.clone()], "5");

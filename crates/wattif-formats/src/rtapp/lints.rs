@@ -93,6 +93,7 @@ pub const LINTS: &[Lint] = &[
     lint("rtapp::W21", "positions of a `memrun` chase that are no power of two"),
     lint("rtapp::W22", "phase with another than a fair policy while the thread is in a taskgroup: rt-app refuses it"),
     lint("rtapp::W23", "time above 2147483647 µs: rt-app's integers end there"),
+    lint("rtapp::W24", "text behind the end of the root object: rt-app never reads it"),
     lint("rtapp::N01", "accepted, without meaning in a simulation"),
     lint("rtapp::N02", "unknown key, ignored as rt-app does"),
     lint("rtapp::N03", "accepted here, refused by rt-app"),

@@ -54,6 +54,7 @@
 //! | `W21` | positions of a `memrun` chase that are no power of two |
 //! | `W22` | phase with another than a fair policy while the thread is in a taskgroup: rt-app refuses it |
 //! | `W23` | time above 2147483647 µs: rt-app's integers end there |
+//! | `W24` | text behind the end of the root object: rt-app never reads it |
 //! | `N01` | accepted, without meaning in a simulation |
 //! | `N02` | unknown key, ignored as rt-app does |
 //! | `N03` | accepted here, refused by rt-app |
@@ -64,6 +65,7 @@ mod events;
 mod global;
 mod groups;
 mod json;
+mod json_c;
 mod keys;
 mod lints;
 pub mod memory;
@@ -85,6 +87,7 @@ pub use values::MAX_US;
 pub use write::write;
 
 use global::Global;
+use json::Reader;
 use lints::Report;
 use tasks::Context;
 use values::Holds;
@@ -166,15 +169,20 @@ pub struct Parsed {
 /// Read an rt-app file. `name` becomes the workload's.
 pub fn parse(text: &str, name: &str, options: &Options) -> Parsed {
     let mut report = Report::default();
-    let Some(mut root) = json::parse(text, options.dialect != Dialect::RtApp, &mut report) else {
+    let collapse = options.dialect == Dialect::RtApp;
+    let reader = if collapse { Reader::RtApp } else { Reader::Workgen };
+    let Some(mut root) = json::parse(text, reader, &mut report) else {
         return Parsed { diagnostics: report.into_diagnostics(), ..Parsed::default() };
     };
+    if !collapse {
+        values::rename_tasks(&mut root, &mut report);
+    }
     // What an override puts in stands beyond the text.
     let beyond = text.len() + 1;
     for (i, (path, value)) in options.set.iter().enumerate() {
         overrides::apply(&mut root, path, value, &(beyond + i..beyond + i), &mut report);
     }
-    values::repeated(&mut root, Holds::Root, options.dialect == Dialect::RtApp, &mut report);
+    values::repeated(&mut root, Holds::Root, collapse, &mut report);
     let mut parsed = interpret(&root, name, options, report);
     for d in parsed.diagnostics.iter_mut().filter(|d| d.span.start >= beyond) {
         let (path, value) = &options.set[d.span.start - beyond];

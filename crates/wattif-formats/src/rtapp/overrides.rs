@@ -164,7 +164,7 @@ mod tests {
         let text =
             r#"{"tasks": {"idle_thread": {"instance": 5, "run": 1}, "b": {"phases": {"p": {"run": 2}}, "cpus": [1]}}}"#;
         let mut report = Report::default();
-        let mut root = super::super::json::parse(text, true, &mut report).unwrap();
+        let mut root = super::super::json::parse(text, super::super::json::Reader::Workgen, &mut report).unwrap();
         apply(&mut root, path, value, &(0..0), &mut report);
         match expect {
             Ok(piece) => assert!(format!("{root:?}").contains(piece), "{root:?}"),

@@ -117,7 +117,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expect: &[(usize, &str)]) {
-        let options = super::super::json::lenient();
+        let options = super::super::json::lenient(super::super::json::Reader::Workgen);
         let found = mistakes(text.to_string(), &options);
         let places: Vec<(usize, &str)> =
             found.iter().map(|m| (m.span.start, m.message.strip_prefix("not JSON: ").unwrap())).collect();
@@ -149,7 +149,10 @@ mod tests {
 
     #[test]
     fn many_are_bounded() {
-        let found = mistakes(format!("[{}]", "x, ".repeat(100)), &super::super::json::lenient());
+        let found = mistakes(
+            format!("[{}]", "x, ".repeat(100)),
+            &super::super::json::lenient(super::super::json::Reader::Workgen),
+        );
         assert_eq!(found.len(), MOST);
     }
 }

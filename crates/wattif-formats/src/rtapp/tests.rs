@@ -432,6 +432,14 @@ fn repeated_phases_and_tasks() {
     check(r#"{"tasks": {"a": {"loop": 1, "phases": {"p": {"run": 1}, "p": {"run": 2}}}}}"#, "< run 1 > < run 2 >");
     let w = workload(r#"{"tasks": {"a": {"run": 1}, "a": {"run": 2}, "a1": {"run": 3}}}"#);
     assert_eq!(w.tasks.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["a", "a2", "a1"]);
+    // By these names overrides know them.
+    let set = vec![("tasks.a2.run".to_string(), "7".to_string()), ("tasks.a.run".to_string(), "5".to_string())];
+    let text = r#"{"tasks": {"a": {"run": 1}, "a": {"run": 2}, "a1": {"run": 3}}}"#;
+    let w = parse(text, "test", &Options { set, ..options(Dialect::Workgen) }).workload.unwrap();
+    let runs: Vec<String> = w.tasks.iter().map(|t| show(&t.program.ops)).collect();
+    for (shown, run) in runs.iter().zip(["run 5 ", "run 7 ", "run 3 "]) {
+        assert!(shown.contains(run), "{runs:?}");
+    }
     task_lints(r#""loop": 1, "run": 1, "loop": 2"#, "W02");
     for (members, help) in [
         (r#""a": {"loop": 1, "run": 1, "loop": 2}"#, "only one of them counts: delete the other"),

@@ -129,7 +129,7 @@ pub(super) enum Holds {
 }
 
 /// Resolve repeated keys. `collapse`: exactly as json-c (first place, last value); otherwise every event, phase and
-/// task is kept, as after rt-app's pre-processor.
+/// task is kept, as after rt-app's pre-processor; tasks then have names of their own already.
 pub(super) fn repeated(node: &mut Node, holds: Holds, collapse: bool, report: &mut Report) {
     let members = match &mut node.value {
         Json::Object(members) => members,
@@ -137,8 +137,7 @@ pub(super) fn repeated(node: &mut Node, holds: Holds, collapse: bool, report: &m
         _ => return,
     };
     match holds {
-        Holds::Tasks if !collapse => rename(members, report),
-        Holds::Phases if !collapse => {}
+        Holds::Tasks | Holds::Phases if !collapse => {}
         _ => merge(members, holds, collapse, report),
     }
     for m in members.iter_mut() {
@@ -180,6 +179,16 @@ fn merge(members: &mut Vec<Member>, holds: Holds, collapse: bool, report: &mut R
         }
     }
     *members = kept;
+}
+
+/// Gives each task a name of its own, by which overrides know it too, as rt-app's pre-processor does.
+pub(super) fn rename_tasks(root: &mut Node, report: &mut Report) {
+    if let Json::Object(members) = &mut root.value
+        && let Some(tasks) = members.iter_mut().rev().find(|m| m.name == "tasks")
+        && let Json::Object(tasks) = &mut tasks.value.value
+    {
+        rename(tasks, report);
+    }
 }
 
 fn rename(members: &mut [Member], report: &mut Report) {
