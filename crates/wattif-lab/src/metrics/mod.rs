@@ -16,6 +16,7 @@ mod loops;
 mod names;
 mod oracle;
 pub(crate) mod pids;
+mod policies;
 mod report;
 mod signals;
 mod tasks;
@@ -41,7 +42,7 @@ pub use signals::{FollowReport, Signals, SignalsReport};
 pub use tasks::{TaskTotals, Tasks};
 pub use throughput::Throughput;
 
-use std::collections::BTreeMap;
+use policies::Policies;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
@@ -62,8 +63,7 @@ pub struct Metrics {
     oracle: Oracle,
     groups: Groups,
     signals: Signals,
-    /// Of tasks whose program changes its policy: which it goes through, in order.
-    policies: BTreeMap<String, String>,
+    policies: Policies,
     end: Ns,
 }
 
@@ -74,9 +74,7 @@ impl Metrics {
         let devices: Vec<_> = spec.workload.devices.iter().map(|d| d.name.clone()).collect();
         let frames = Frames::new(&spec.workload.marks, &spec.workload.mark_periods, &devices);
         let signals = Signals::new(spec.workload.follow_signals);
-        let policies = spec.workload.tasks.iter().map(|t| (t, tasks::policies(t)));
-        let changed = policies.filter(|(t, told)| !told.is_empty() && told != t.attr.policy.name());
-        let policies = changed.map(|(t, told)| (t.name.clone(), told)).collect();
+        let policies = Policies::new(&spec.workload.tasks);
         let balance = Balance::of_run(&spec.platform);
         let of_platform = Metrics::for_trace(&spec.platform, &spec.workload.marks);
         Metrics { balance, groups, frames, signals, policies, ..of_platform }
@@ -97,7 +95,7 @@ impl Metrics {
             oracle: Oracle::new(platform),
             groups: Groups::default(),
             signals: Signals::default(),
-            policies: BTreeMap::new(),
+            policies: Policies::default(),
             end: Ns::ZERO,
         }
     }
@@ -112,7 +110,8 @@ impl Observer for Metrics {
             .and(Interest::PROGRAM)
             .and(Interest::BALANCE)
             .and(Interest::GROUPS);
-        if self.signals.any() { all.and(Interest::SIGNALS) } else { all }
+        let all = if self.signals.any() { all.and(Interest::SIGNALS) } else { all };
+        if self.policies.any() { all.and(Interest::STEPS) } else { all }
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         self.wakeup.thread(thread);
@@ -121,6 +120,7 @@ impl Observer for Metrics {
         self.deadlines.thread(thread);
         self.throughput.thread(thread);
         self.balance.thread(thread);
+        self.policies.thread(thread);
         if self.signals.any() {
             self.signals.thread(thread);
         }
@@ -174,6 +174,7 @@ impl Observer for Metrics {
             Event::CgroupAttachTask { .. } | Event::CfsUnthrottle { .. } | Event::CfsPeriod { .. } => {
                 self.groups.event(at, cpu, event);
             }
+            Event::ProgramStep { .. } => self.policies.event(event),
             Event::DeadlineJob { .. } => self.deadlines.event(at, cpu, event),
             Event::Mark { .. } | Event::DeviceDone { .. } => self.frames.event(at, cpu, event),
             _ => {}

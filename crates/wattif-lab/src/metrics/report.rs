@@ -246,10 +246,9 @@ impl Metrics {
         }
     }
 
-    /// As its program says of the priorities with which it ran, else the one it began with.
+    /// Those that its program went through, else the one it began with.
     fn policy(&self, t: &TaskTotals) -> String {
-        let told = self.policies.get(&t.info.task).filter(|_| t.info.workload).map(|all| t.had(all));
-        told.filter(|had| !had.is_empty()).unwrap_or_else(|| t.info.policy.to_owned())
+        self.policies.of(t.info.pid).unwrap_or_else(|| t.info.policy.to_owned())
     }
 
     /// Tasks in the order of their first thread.

@@ -2,7 +2,6 @@
 
 use super::pids::PidTable;
 use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
-use wattif_model::workload::{Op, Policy, TaskSpec};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Totals of one thread.
@@ -16,31 +15,6 @@ pub struct TaskTotals {
     pub activations: u64,
     /// Moves to another CPU.
     pub migrations: u64,
-    /// It ran with a fair, and with a real-time or deadline thread's priority.
-    pub ran_as: [bool; 2],
-}
-
-impl TaskTotals {
-    /// Of the policies that its program names, those with which it ran.
-    pub fn had(&self, policies: &str) -> String {
-        let fair = |name: &str| Policy::by_name(name).is_some_and(Policy::is_fair);
-        let had = |name: &&str| self.ran_as[usize::from(!fair(name))];
-        policies.split(", ").filter(had).collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// The policies under which a task's program does something, in order: `SCHED_OTHER, SCHED_FIFO`.
-pub(super) fn policies(task: &TaskSpec) -> String {
-    let (mut now, mut names) = (task.attr.policy.name(), Vec::new());
-    for op in &task.program.ops {
-        match op {
-            Op::SetAttr(attr) => now = attr.policy.name(),
-            Op::Loop { .. } | Op::SetAffinity(_) | Op::SetGroup(_) => {}
-            _ if names.contains(&now) => {}
-            _ => names.push(now),
-        }
-    }
-    names.join(", ")
 }
 
 #[derive(Clone, Debug)]
@@ -97,19 +71,16 @@ impl Tasks {
             thread.totals.runtime_ns += ns;
         }
     }
-    /// Its priority may be another than when it came: a program changes its policy while it runs.
-    fn left(&mut self, pid: Pid, prio: u8, state: PrevState) {
+    fn left(&mut self, pid: Pid, state: PrevState) {
         if let Some(thread) = self.threads.get_mut(pid) {
             thread.on_cpu = false;
-            thread.totals.ran_as[usize::from(prio < 100)] = true;
             thread.early &= state.sleeps();
         }
     }
-    fn came(&mut self, pid: Pid, prio: u8) {
+    fn came(&mut self, pid: Pid) {
         if let Some(thread) = self.threads.get_mut(pid) {
             thread.on_cpu = true;
             thread.totals.activations += u64::from(std::mem::take(&mut thread.early));
-            thread.totals.ran_as[usize::from(prio < 100)] = true;
         }
     }
     fn woken(&mut self, pid: Pid) {
@@ -125,17 +96,16 @@ impl Observer for Tasks {
         Interest::SCHED
     }
     fn thread(&mut self, thread: &ThreadInfo) {
-        let totals =
-            || TaskTotals { info: thread.clone(), runtime_ns: 0, activations: 0, migrations: 0, ran_as: [false; 2] };
+        let totals = || TaskTotals { info: thread.clone(), runtime_ns: 0, activations: 0, migrations: 0 };
         let new = || Thread { totals: totals(), on_cpu: false, early: false };
         self.threads.entry(thread.pid, new).totals.info.clone_from(thread);
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
-            Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio } => {
+            Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
                 self.switched(at, cpu, prev_pid, next_pid);
-                self.left(prev_pid, prev_prio, prev_state);
-                self.came(next_pid, next_prio);
+                self.left(prev_pid, prev_state);
+                self.came(next_pid);
             }
             Event::SchedWakeup { pid, .. } | Event::SchedWakeupNew { pid, .. } => self.woken(pid),
             Event::SchedMigrateTask { pid, .. } => {
@@ -160,7 +130,6 @@ mod tests {
     use super::super::testbed::*;
     use super::*;
     use wattif_model::trace::PrevState::*;
-    use wattif_model::workload::{Amount, Policy, SchedAttr};
 
     #[test]
     fn runtime_counts() {
@@ -199,35 +168,6 @@ mod tests {
         assert_eq!(activations(&[out(Running), back]), 1);
         assert_eq!(activations(&[out(Sleeping), back]), 2, "it was on its way out");
         assert_eq!(activations(&[out(Sleeping), (70, 0, wakeup(1)), back]), 2);
-    }
-
-    #[test]
-    fn a_program_may_change_its_policy() {
-        let run = || Op::Run(Amount::Fixed(1));
-        let set = |policy| Op::SetAttr(SchedAttr { policy, ..SchedAttr::default() });
-        let of = |ops: &[Op]| policies(&TaskSpec::new("a", ops.to_vec()));
-        assert_eq!(of(&[run()]), "SCHED_OTHER");
-        assert_eq!(of(&[run(), set(Policy::Fifo), run(), set(Policy::Normal), run()]), "SCHED_OTHER, SCHED_FIFO");
-        assert_eq!(of(&[Op::Loop { count: None, end: 9 }, set(Policy::Fifo), Op::PhaseBegin, run()]), "SCHED_FIFO");
-    }
-
-    #[test]
-    fn a_policy_may_change_on_a_cpu() {
-        let ran = |came: u8, left: u8| {
-            let mut t = Tasks::new(1);
-            t.thread(&thread(1, "a"));
-            let switch = |prev, prev_prio, next, next_prio| Event::SchedSwitch {
-                prev_pid: Pid(prev),
-                prev_prio,
-                prev_state: Sleeping,
-                next_pid: Pid(next),
-                next_prio,
-            };
-            play(&mut t, &[(10, 0, switch(0, 120, 1, came)), (20, 0, switch(1, left, 0, 120))]);
-            t.threads().next().unwrap().had("SCHED_OTHER, SCHED_FIFO")
-        };
-        assert_eq!([ran(120, 120), ran(69, 69)], ["SCHED_OTHER", "SCHED_FIFO"]);
-        assert_eq!([ran(69, 120), ran(120, 69)], ["SCHED_OTHER, SCHED_FIFO"; 2]);
     }
 
     #[test]
