@@ -108,6 +108,12 @@ pub fn steers(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
+/// How long a run is: what is asked for, and of a workload that ends by itself only the most.
+pub fn told_length(ends_by_itself: bool, seconds: f64) -> String {
+    let until = if ends_by_itself { "until it ends, at most " } else { "" };
+    format!("{until}{} s", cell(seconds))
+}
+
 /// A name from outside as it fits into a line.
 pub fn one_line(text: String) -> String {
     let escaped = |c: char| match c {

@@ -56,13 +56,15 @@ impl Runs {
         named: &[String],
     ) -> Comparison {
         let kernels = names(specs);
-        let mut names = headline_metrics(&self.reports);
+        let mut names = headline_metrics(&self.reports, specs[0].workload.ends_by_itself());
         for name in named {
             if !names.contains(name) {
                 names.push(name.clone());
             }
         }
-        fold(self.spec_json(specs, set, seeds), &kernels, &names, &self.reports)
+        let cut = |(spec, of): (&RunSpec, &Vec<RunReport>)| of.iter().filter(|r| r.is_cut(spec)).count();
+        let unfinished = specs.iter().zip(&self.reports).map(cut).collect();
+        Comparison { unfinished, ..fold(self.spec_json(specs, set, seeds), &kernels, &names, &self.reports) }
     }
 
     fn spec_json(&self, specs: &[RunSpec], set: BTreeMap<String, String>, seeds: &[u64]) -> serde_json::Value {

@@ -296,7 +296,7 @@ fn compare(runs: &[(RunSpec, Vec<RunReport>)], looked: &Looked) -> Comparison {
         "duration_s": runs[0].0.duration.as_s_f64(),
         "trust": text::trust_lines(&looked.platform),
     });
-    fold(spec, &kernels, &headline_metrics(&reports), &reports)
+    fold(spec, &kernels, &headline_metrics(&reports, false), &reports)
 }
 
 impl Replayed {

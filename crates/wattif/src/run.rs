@@ -14,6 +14,7 @@ use wattif_lab::metrics::{
 use wattif_model::check::Diagnostic;
 use wattif_model::run::{Blocked, RunError, RunSpec, RunSummary, Runner};
 use wattif_model::trace::{Event, Interest, Observer};
+use wattif_model::workload::Workload;
 use wattif_model::{CpuId, Ns};
 use wattif_sim::engine::digest::Digest;
 use wattif_sim::simulation::{Injected, simulate, simulate_with};
@@ -65,11 +66,12 @@ impl Observer for Record {
 
 /// So many seeds, from `first` on.
 pub fn seeds(first: u64, count: u64) -> Result<Vec<u64>, Error> {
-    match first.checked_add(count) {
-        Some(end) => Ok((first..end).collect()),
+    let Some(more) = count.checked_sub(1) else { return Ok(Vec::new()) };
+    match first.checked_add(more) {
+        Some(last) => Ok((first..=last).collect()),
         None => Err(Error::Usage(format!(
             "{count} seeds from {first} on go beyond the last one, {}: take a lower --seed",
-            u64::MAX - 1
+            u64::MAX
         ))),
     }
 }
@@ -277,12 +279,35 @@ impl<'a> SpecJson<'a> {
 }
 
 /// That the end of the run came before that of a workload that ends by itself, whose figures are then those of a part.
-pub fn unfinished(spec: &RunSpec, summary: &RunSummary) -> Option<Findings> {
-    let cut = spec.workload.ends_by_itself() && summary.end == spec.duration && summary.deadlock.is_empty();
-    let length_s = wattif_lab::table::cell(spec.duration.as_s_f64());
-    let message = format!("not finished: threads were still running after {length_s} s (--duration)");
-    let note = || Diagnostic::note("run::N01", 0..0, message);
-    cut.then(|| Findings { name: spec.workload.name.clone(), text: "".into(), diagnostics: vec![note()] })
+pub fn unfinished(spec: &RunSpec, report: &RunReport) -> Option<Findings> {
+    report.is_cut(spec).then(|| notes_of(&spec.workload, vec![not_finished(spec.duration)]))
+}
+
+/// The same of kernels, or of points of a sweep: name, how many of so many runs were cut off, and after how long.
+pub fn all_unfinished(
+    workload: &Workload,
+    of: impl IntoIterator<Item = (String, usize, Ns)>,
+    runs: usize,
+) -> Option<Findings> {
+    const SHOWN: usize = 8;
+    let cut: Vec<(String, usize, Ns)> = of.into_iter().filter(|(_, cut, _)| *cut > 0).collect();
+    let share = |cut: usize| if runs > 1 { format!(" ({cut} of {runs} runs)") } else { String::new() };
+    let told = |(name, cut, length): &(String, usize, Ns)| format!("{name}{}: {}", share(*cut), not_finished(*length));
+    let mut all: Vec<String> = cut.iter().take(SHOWN).map(told).collect();
+    if cut.len() > SHOWN {
+        all.push(format!("not finished: runs of {} more", cut.len() - SHOWN));
+    }
+    (!all.is_empty()).then(|| notes_of(workload, all))
+}
+
+fn not_finished(length: Ns) -> String {
+    let length_s = wattif_lab::table::cell(length.as_s_f64());
+    format!("not finished: threads were still running after {length_s} s (--duration)")
+}
+
+fn notes_of(workload: &Workload, messages: Vec<String>) -> Findings {
+    let diagnostics = messages.into_iter().map(|m| Diagnostic::note("run::N01", 0..0, m)).collect();
+    Findings { name: workload.name.clone(), text: "".into(), diagnostics }
 }
 
 /// Findings of the inputs as JSON.

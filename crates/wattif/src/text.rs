@@ -1,10 +1,11 @@
 //! What a run says, for people: aligned tables under one line that names everything that was used.
 
+use crate::error::Findings;
 use crate::run::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use wattif_lab::metrics::{Deadlock, DomainReport, RunReport, Summary};
-use wattif_lab::table::{Align, Table, cell, one_line};
+use wattif_lab::table::{Align, Table, cell, one_line, told_length};
 use wattif_model::platform::{Platform, PowerUnit};
 use wattif_model::run::{Blocked, RunSpec};
 
@@ -62,13 +63,18 @@ fn sections(platform: &Platform, report: &RunReport, planned_s: Option<f64>, dea
 /// The lines that name platform, kernel, workload, duration, seeds and overrides.
 pub fn used(spec: &RunSpec, set: &BTreeMap<String, String>, seeds: &str) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "workload  {}: {} s, {seeds}", spec.workload.name, cell(spec.duration.as_s_f64()));
+    let _ = writeln!(out, "workload  {}: {}, {seeds}", spec.workload.name, length(spec));
     let _ = writeln!(out, "platform  {}: {}", spec.platform.name, spec.platform.title);
     let _ = writeln!(out, "kernel    {}: {}", spec.kernel.name, spec.kernel.title);
     for (path, value) in set {
         let _ = writeln!(out, "set       {path} = {value}");
     }
     out
+}
+
+/// How long it is run.
+pub fn length(spec: &RunSpec) -> String {
+    told_length(spec.workload.ends_by_itself(), spec.duration.as_s_f64())
 }
 
 /// How long it took; a note, for it differs every time.
@@ -392,6 +398,12 @@ fn energy(platform: &Platform, report: &RunReport) -> String {
     out
 }
 
+/// That these kernels have no such figure, which others have.
+pub fn lack(kernels: &[&str], metric: &str) -> String {
+    let has = if kernels.len() == 1 { "has" } else { "have" };
+    format!("{} {has} no `{metric}`", kernels.join(" and "))
+}
+
 /// Of each kernel of a comparison or point of a sweep, with so many seeds: which threads wait for ever, and for whom. Empty where
 /// none do.
 pub fn deadlocks<'a>(of: impl IntoIterator<Item = (String, Option<&'a Deadlock>)>, seeds: usize) -> String {
@@ -411,6 +423,12 @@ pub fn deadlocks<'a>(of: impl IntoIterator<Item = (String, Option<&'a Deadlock>)
 /// The part of a page that holds them, if there are any.
 pub fn deadlock_section(told: &str) -> String {
     if told.is_empty() { String::new() } else { format!("\nBlocked for ever at the end\n{}", indented(told)) }
+}
+
+/// The part of a page that says whose runs are a part of their work.
+pub fn unfinished_section(cut: &Findings) -> String {
+    let lines: String = cut.messages().map(|message| one_line(message) + "\n").collect();
+    format!("\nFigures of a part of the work\n{}", indented(&lines))
 }
 
 /// [`deadlocks`] for stderr.

@@ -981,16 +981,17 @@ fn seeds_end_where_numbers_do() {
         &compare,
         &["explain", "linux-5.3", "linux-5.6", file],
         &["bisect", "linux-5.3", "linux-5.6", file],
-        &sweep,
+        &[&sweep[..], &["--seeds", "2"]].concat(),
         &tune,
     ] {
         let o = done(&[verb, &["--duration", "20ms", "--seed", "18446744073709551615"]].concat());
         assert_eq!((o.status.code(), out(&o)), (Some(2), String::new()), "{verb:?}");
-        assert!(err(&o).contains("take a lower --seed"), "{verb:?}: {}", err(&o));
+        assert!(err(&o).contains("the last one, 18446744073709551615: take a lower --seed"), "{verb:?}: {}", err(&o));
     }
-    let last =
-        done(&[&compare[..], &["--seeds", "2", "--duration", "20ms", "--seed", "18446744073709551613"]].concat());
-    assert_eq!(last.status.code(), Some(0), "{}", err(&last));
+    for (seeds, first) in [("2", "18446744073709551614"), ("1", "18446744073709551615")] {
+        let last = done(&[&compare[..], &["--seeds", seeds, "--duration", "20ms", "--seed", first]].concat());
+        assert_eq!(last.status.code(), Some(0), "{}", err(&last));
+    }
 }
 
 /// `export` and back is the same run: what the file says of calibration and logs is kept.

@@ -174,6 +174,51 @@ fn a_deadlock_is_told_of_kernels_and_points() {
     assert_eq!(object(&[&kernels[..], &on, &["--json"]].concat(), lone)["deadlock"], json!([null, null]));
 }
 
+/// Of a workload that ends by itself the time it takes is what is asked for, and runs that were cut off say so.
+#[test]
+fn work_that_ends_is_timed_and_runs_that_are_cut_are_told() {
+    let store = tempfile::tempdir().unwrap();
+    let path = |name: &str| store.path().join(name).to_str().unwrap().to_string();
+    std::fs::write(path("job.json"), r#"{ "tasks": { "j": { "instance": 9, "loop": 1, "run": 20000 } } }"#).unwrap();
+    let (file, runs) = (path("job.json"), path("s.sqlite"));
+    let on = ["-p", "hikey620", "--seeds", "2"];
+    let kernels = ["compare", &file, "-k", "linux-5.3", "-k", "linux-6.12"];
+    let sweep = ["sweep", &file, "--axis", "cpuidle=menu,teo", "--store", &runs];
+    let cut = ["--duration", "10ms"];
+    let told = |args: &[&str]| {
+        let o = wattif(args, "");
+        [o.stdout, o.stderr].map(|text| String::from_utf8_lossy(&text).into_owned())
+    };
+    let found = object(&[&kernels[..], &on, &["--json"]].concat(), "");
+    assert_eq!((&found["metrics"][0]["name"], &found["unfinished"]), (&json!("duration_s"), &json!([0, 0])));
+    let [page, notes] = told(&[&kernels[..], &on].concat());
+    assert!(page.starts_with("workload  job: until it ends, at most 10 s, seeds 1 to 2\n"), "{page}");
+    assert!(!page.contains("ot finished") && !notes.contains("N01"), "{page}{notes}");
+    for (args, names) in [(&kernels[..], ["linux-5.3", "linux-6.12"]), (&sweep[..], ["cpuidle=menu", "cpuidle=teo"])] {
+        let [page, notes] = told(&[args, &on, &cut].concat());
+        for name in names {
+            let cut = format!("{name} (2 of 2 runs)");
+            assert!(page.contains(&cut) && notes.contains(&format!("{cut}: not finished: ")), "{page}{notes}");
+        }
+        assert!(notes.contains("run::N01"), "{notes}");
+    }
+    let found = object(&[&kernels[..], &on, &cut, &["--json"]].concat(), "");
+    assert_eq!(found["unfinished"], json!([2, 2]));
+    let found = object(&[&sweep[..], &on, &cut, &["--json"]].concat(), "");
+    assert_eq!(found["points"][0]["unfinished"], 2);
+    let [page, _] = told(&[&kernels[..], &on, &cut, &["--markdown"]].concat());
+    assert!(page.contains("of a part of the work: linux-5.3 (2 of 2 runs), linux-6.12 (2 of 2 runs)."), "{page}");
+}
+
+/// No thread at all is nothing that goes on.
+#[test]
+fn no_thread_is_not_unfinished() {
+    let none = r#"{ "tasks": { "a": { "instance": 0, "loop": 1, "run": 1000 } } }"#;
+    let o = wattif(&["run", "-", "-p", "guest_x86_2cpu", "--duration", "20ms"], none);
+    let text = String::from_utf8_lossy(&o.stderr).into_owned() + &String::from_utf8_lossy(&o.stdout);
+    assert!(!text.contains("not finished") && !text.contains("until it ends"), "{text}");
+}
+
 #[test]
 fn a_sweep_says_what_was_used() {
     let store = tempfile::tempdir().unwrap();

@@ -92,8 +92,8 @@ fn no_arm_ends_before_its_work() {
         for arm in entry.experiment.plan().arms {
             let spec = entry.spec(&arm).expect("an arm is valid");
             if spec.workload.ends_by_itself() {
-                let summary = run(&spec, &mut []).expect("an arm runs").summary;
-                assert!(unfinished(&spec, &summary).is_none(), "{name}: {arm:?}");
+                let report = run(&spec, &mut []).expect("an arm runs").report;
+                assert!(unfinished(&spec, &report).is_none(), "{name}: {arm:?}");
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::metrics::energy::in_energy;
 use crate::metrics::{Better, Deadlock, RunReport, better, info, is_neutral};
 use crate::stats::{bca_mean, cohens_dz, holm, mean, paired_ratio};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// `schema` of a comparison.
 pub const SCHEMA: &str = "wattif.compare/1";
@@ -23,6 +24,8 @@ pub struct Comparison {
     pub metrics: Vec<MetricRow>,
     /// Per kernel, in the order of `kernels`: threads blocked for ever; `None`: in no run.
     pub deadlock: Vec<Option<Deadlock>>,
+    /// Per kernel: so many of its runs were cut off before their work was done; the caller's, by [`RunReport::is_cut`].
+    pub unfinished: Vec<usize>,
 }
 
 /// What is said of a difference that chance does not explain.
@@ -122,7 +125,8 @@ pub fn fold(
     let mut metrics: Vec<MetricRow> = names.iter().map(|name| row(name.as_ref(), runs)).collect();
     correct(&mut metrics);
     let deadlock = runs.iter().map(|of| Deadlock::of(of)).collect();
-    Comparison { schema: SCHEMA, spec, kernels: kernels.to_vec(), seeds, metrics, deadlock }
+    let unfinished = vec![0; runs.len()];
+    Comparison { schema: SCHEMA, spec, kernels: kernels.to_vec(), seeds, metrics, deadlock, unfinished }
 }
 
 fn row(name: &str, runs: &[Vec<RunReport>]) -> MetricRow {
@@ -171,9 +175,10 @@ fn correct(metrics: &mut [MetricRow]) {
     }
 }
 
-/// The metrics a comparison shows when none are named: those of the workload's own marks, then those of a fixed
-/// selection that every run has, then the work of each task.
-pub fn headline_metrics(runs: &[Vec<RunReport>]) -> Vec<String> {
+/// The metrics a comparison shows when none are named: the time it took, of a workload that ends by itself; those of the
+/// workload's own marks, then those of a fixed selection, then the work of each task. Each that some run has: that a kernel has
+/// no such figure is a finding.
+pub fn headline_metrics(runs: &[Vec<RunReport>], ends_by_itself: bool) -> Vec<String> {
     const FIXED: [&str; 17] = [
         "wu_lat_us.count",
         "wu_lat_us.mean",
@@ -193,18 +198,29 @@ pub fn headline_metrics(runs: &[Vec<RunReport>]) -> Vec<String> {
         "slices",
         "domains.transitions",
     ];
-    let Some(one) = runs.iter().flatten().next() else { return Vec::new() };
-    let mut names: Vec<String> = Vec::new();
-    for (mark, report) in &one.metrics.frames {
-        let paced: &[&str] = if report.pace.is_some() { &["fps", "jank_pct", "energy"] } else { &[] };
+    let all = || runs.iter().flatten();
+    let mut names: Vec<String> = Vec::from_iter(ends_by_itself.then(|| "duration_s".into()));
+    // A mark that some runs do not reach, or a pace that some do not have, is one all the same.
+    let mut marks: BTreeMap<&String, bool> = BTreeMap::new();
+    for (mark, report) in all().flat_map(|r| &r.metrics.frames) {
+        *marks.entry(mark).or_default() |= report.pace.is_some();
+    }
+    for (mark, paced) in marks {
+        let paced: &[&str] = if paced { &["fps", "jank_pct", "energy"] } else { &[] };
         names.extend(["mean", "p50", "p99"].iter().chain(paced).map(|stat| format!("frames.{mark}.{stat}")));
         names.push(format!("throughput.{mark}"));
     }
     names.extend(FIXED.map(String::from));
-    names.extend(one.by_task.iter().filter(|g| g.workload).map(|g| format!("tasks.{}.work_s", g.task)));
+    let mut tasks: Vec<&String> = Vec::new();
+    for group in all().flat_map(|r| &r.by_task).filter(|g| g.workload) {
+        if !tasks.contains(&&group.task) {
+            tasks.push(&group.task);
+        }
+    }
+    names.extend(tasks.iter().map(|task| format!("tasks.{task}.work_s")));
     // A log that is empty everywhere has a count of 0 that says nothing.
     let said = |name: &str, r: &RunReport| r.metric(name, None).filter(|v| !(name == "wu_lat_us.count" && *v == 0.0));
-    names.retain(|name| runs.iter().flatten().all(|r| said(name, r).is_some()));
+    names.retain(|name| all().any(|r| said(name, r).is_some()));
     names
 }
 
@@ -224,7 +240,7 @@ pub(super) mod tests {
         let slow: Vec<RunReport> = [1000., 1100., 900., 1050., 1150., 980.].map(report).into();
         let fast: Vec<RunReport> = [100., 112., 91., 103., 117., 99.].map(report).into();
         let runs = [slow, fast];
-        let names = headline_metrics(&runs);
+        let names = headline_metrics(&runs, false);
         fold(serde_json::json!({"platform": "bed"}), &["linux-5.3".into(), "linux-5.4".into()], &names, &runs)
     }
 
@@ -291,6 +307,24 @@ pub(super) mod tests {
             let text = c.to_text();
             assert!(text.lines().filter(|l| l.ends_with(said[0])).count() == 1 && text.contains(said[2]), "{text}");
         }
+    }
+
+    /// Of a kernel under which nobody woke up, the rows of waking up say so; its length comes first where that is the question.
+    #[test]
+    fn a_figure_that_one_kernel_lacks_is_a_row() {
+        let woke: Vec<RunReport> = (0..6).map(|i| report(100.0 + f64::from(i))).collect();
+        let silent = vec![RunReport { metrics: Default::default(), ..report(1.0) }; 6];
+        let runs = [woke, silent];
+        let names = headline_metrics(&runs, true);
+        assert_eq!(names[..3], ["duration_s", "wu_lat_us.count", "wu_lat_us.mean"]);
+        assert_eq!(headline_metrics(&runs, false)[0], "wu_lat_us.count");
+        let c = fold(serde_json::Value::Null, &["a".into(), "b".into()], &names, &runs);
+        let mean = c.metrics.iter().find(|m| m.name == "wu_lat_us.mean").unwrap();
+        assert_eq!(mean.per_kernel[0].mean, Some(102.5));
+        assert_eq!((mean.per_kernel[1], mean.ratio_to_first[1]), (Estimate::default(), RatioRow::default()));
+        let row = c.to_text().lines().skip_while(|l| !l.starts_with("wu_lat_us.mean")).nth(1).map(String::from);
+        assert_eq!(row.unwrap().split_whitespace().collect::<Vec<_>>(), ["b", "–", "–", "–", "–", "–", "–"]);
+        assert!(serde_json::to_value(&c).unwrap()["metrics"][2]["per_kernel"][1]["mean"].is_null());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::fold::{Comparison, MetricRow, Verdict};
 use crate::stats::FEWEST;
-use crate::table::{Align, Table, cell, interval, number, p_value};
+use crate::table::{Align, Table, cell, interval, number, one_line, p_value};
 
 impl Comparison {
     /// For a terminal.
@@ -56,12 +56,24 @@ impl Comparison {
         let n = self.seeds;
         let what = "mean over paired seeds; 95 % BCa bootstrap intervals; p of a paired sign-flip permutation, \
                     Holm-corrected over the table; effect: Cohen's d of the paired differences";
-        format!("{n} {}: {what}{}.\n", if n == 1 { "seed" } else { "seeds" }, self.too_few())
+        format!("{n} {}: {what}{}.\n{}", if n == 1 { "seed" } else { "seeds" }, self.too_few(), self.cut())
+    }
+
+    /// Whose runs are a part of their work.
+    fn cut(&self) -> String {
+        let n = self.seeds;
+        let of = self.kernels.iter().zip(&self.unfinished).filter(|(_, cut)| **cut > 0);
+        let told: Vec<String> =
+            of.map(|(name, cut)| format!("{} ({cut} of {n} runs)", one_line(name.clone()))).collect();
+        match told.is_empty() {
+            true => String::new(),
+            false => format!("Not finished, so that its figures are of a part of the work: {}.\n", told.join(", ")),
+        }
     }
 
     /// The smallest p of n paired signs is 2^(1−n), which the correction multiplies by the number of ratios.
     fn too_few(&self) -> String {
-        let ratios = self.metrics.len() * self.kernels.len().saturating_sub(1);
+        let ratios = self.metrics.iter().flat_map(|m| &m.ratio_to_first[1..]).filter(|r| r.p.is_some()).count();
         let smallest = |n: usize| 0.5f64.powi(n as i32 - 1) * ratios as f64;
         match self.seeds {
             0 | 1 => ". One seed says nothing about chance: use --seeds".into(),
@@ -90,5 +102,15 @@ mod tests {
         assert!(lines[mean + 1].contains("linux-5.4") && column(lines[mean]) > 0, "{text}");
         assert!(text.contains("6 seeds:") && text.lines().all(|l| l == l.trim_end()));
         assert!(comparison().to_markdown().contains("| wu_lat_us.mean | µs | linux-5.3 | 1030 |"));
+    }
+
+    #[test]
+    fn runs_that_were_cut_are_told() {
+        let mut c = comparison();
+        assert!(!c.to_text().contains("Not finished"));
+        c.unfinished = vec![0, 4];
+        for shown in [c.to_text(), c.to_markdown()] {
+            assert!(shown.ends_with("of a part of the work: linux-5.4 (4 of 6 runs).\n"), "{shown}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wattif_model::run::Blocked;
+use wattif_model::run::{Blocked, RunSpec};
 use wattif_model::trace::EnergyTotals;
 
 /// Everything measured in one run; serialises as the contract asks.
@@ -41,6 +41,14 @@ pub struct Deadlock {
     pub runs: usize,
     /// Those of the first of these runs.
     pub blocked: Vec<Blocked>,
+}
+
+impl RunReport {
+    /// Did the end of the run of `spec` come before that of a workload that ends by itself? Its figures are then those of a part.
+    pub fn is_cut(&self, spec: &RunSpec) -> bool {
+        let whole = self.metrics.duration_s < spec.duration.as_s_f64();
+        spec.workload.ends_by_itself() && !whole && self.deadlock.is_empty()
+    }
 }
 
 impl Deadlock {

@@ -230,7 +230,7 @@ fn idle(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
 
 /// The ratios of a comparison to its first kernel.
 pub fn ratios(title: &str, comparison: &Comparison) -> Result<String, String> {
-    let known = |m: &&crate::compare::MetricRow| m.ratio_to_first.iter().all(|r| r.value.is_some());
+    let known = |m: &&crate::compare::MetricRow| m.ratio_to_first.iter().skip(1).any(|r| r.value.is_some());
     let rows: Vec<_> = comparison.metrics.iter().filter(known).collect();
     let (Some(first), 2..) = (comparison.kernels.first(), comparison.kernels.len()) else {
         return Err("there is one kernel, and nothing to compare it with".into());

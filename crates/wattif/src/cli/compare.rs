@@ -6,16 +6,17 @@ use super::plots::{self, PlotArg};
 use super::report::{self, ReportArg, command};
 use super::{Exit, output};
 use crate::compare::{self, Runs};
-use crate::error::{Error, Look, printable};
+use crate::error::{Error, Findings, Look, printable};
 use crate::explain::{run_file, same_inputs};
 use crate::files::Files;
 use crate::new_file::{alone_on_stdout, is_stdout};
-use crate::run::seeds;
+use crate::run::{all_unfinished, seeds};
 use crate::{data, experiment, load, tables, text};
 use std::path::PathBuf;
 use wattif_lab::compare::Comparison;
 use wattif_lab::report::ratios;
 use wattif_model::Ns;
+use wattif_model::check::Severity;
 use wattif_model::run::RunSpec;
 
 /// Compare kernels on one workload: paired seeds, common random numbers, confidence intervals.
@@ -101,6 +102,9 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         (_, markdown) => output::page(&page(&loaded, &seeds, &comparison, markdown))?,
     }
     output::note(&printable(&text::deadlock_warnings(&deadlocks(&comparison))));
+    if let Some(cut) = unfinished(&loaded.specs, &comparison) {
+        output::note(&cut.render(look, Severity::Note));
+    }
     let mut exit = Exit::Done;
     for condition in &fail_if {
         for found in condition.holds(&comparison)? {
@@ -120,6 +124,7 @@ fn pictures(args: &Args, loaded: &Loaded, seeds: &[u64], comparison: &Comparison
         let inputs = report::inputs(&args.inputs, &args.kernel, loaded, seeds.len() as u64);
         let mut page = report::of_comparison(comparison, &sides, loaded, inputs)?;
         page.notes.extend(published_elsewhere(&args.workload));
+        page.notes.extend(unfinished(&loaded.specs, comparison).iter().flat_map(Findings::messages));
         report::write(path, page, sides)?;
     }
     Ok(())
@@ -226,6 +231,13 @@ fn page(loaded: &Loaded, seeds: &[u64], comparison: &Comparison, markdown: bool)
     let used = compare::used(comparison, &loaded.specs, &loaded.settings.to_map(), seeds);
     let blocked = text::deadlock_section(&deadlocks(comparison));
     format!("{used}\n{}", comparison.to_text()) + &blocked + &text::trust_section("it", &loaded.specs[0].platform)
+}
+
+/// Kernels whose runs were cut off.
+fn unfinished(specs: &[RunSpec], comparison: &Comparison) -> Option<Findings> {
+    let of = comparison.kernels.iter().zip(&comparison.unfinished).zip(specs);
+    let of = of.map(|((name, cut), spec)| (name.clone(), *cut, spec.duration));
+    all_unfinished(&specs[0].workload, of, comparison.seeds)
 }
 
 /// Kernels under which threads wait for ever.

@@ -1,6 +1,7 @@
 //! `compare --fail-if 'energy.total > +2%'` and `--until ci=1%`: what they say, and whether it holds.
 
 use crate::error::{Error, Findings, nearest};
+use crate::text;
 use wattif_lab::compare::{Comparison, MetricRow};
 use wattif_lab::metrics;
 use wattif_model::check::Diagnostic;
@@ -51,16 +52,26 @@ impl FailIf {
     /// interval, the ratio does. Names of the kernels, with what was found.
     pub fn holds(&self, comparison: &Comparison) -> Result<Vec<String>, Error> {
         let row = comparison.metrics.iter().find(|m| m.name == self.metric);
-        let row = row.filter(|r| r.per_kernel.iter().all(|e| e.mean.is_some()));
-        let Some(row) = row else {
-            let why = format!("no run has the metric `{}`", self.metric);
-            let power = metrics::info(&self.metric).is_some_and(|m| ["J", "W"].contains(&m.unit));
-            let platform = comparison.spec["platform"].as_str().unwrap_or_default();
-            let help = match power || self.metric.contains("energy") {
-                true => format!("nothing is known of the powers of platform {platform}: it has no energies"),
-                false => "metrics of marks, deadlines and tasks need a workload that has them".to_string(),
-            };
-            return Err(refused("--fail-if", &self.text, 0..self.metric.len(), why, help));
+        let lacks = |k: &usize| row.is_none_or(|r| r.per_kernel[*k].mean.is_none());
+        let lacking: Vec<&str> =
+            (0..comparison.kernels.len()).filter(lacks).map(|k| comparison.kernels[k].as_str()).collect();
+        let refuse = |why, help| Err(refused("--fail-if", &self.text, 0..self.metric.len(), why, help));
+        let row = match (row, lacking.as_slice()) {
+            (Some(row), []) => row,
+            (Some(_), some) if some.len() < comparison.kernels.len() => {
+                let (why, help) =
+                    (text::lack(some, &self.metric), "without the figure in each of its runs no change can be told");
+                return refuse(why, help.to_string());
+            }
+            _ => {
+                let power = metrics::info(&self.metric).is_some_and(|m| ["J", "W"].contains(&m.unit));
+                let platform = comparison.spec["platform"].as_str().unwrap_or_default();
+                let help = match power || self.metric.contains("energy") {
+                    true => format!("nothing is known of the powers of platform {platform}: it has no energies"),
+                    false => "metrics of marks, deadlines and tasks need a workload that has them".to_string(),
+                };
+                return refuse(format!("no kernel has the metric `{}` in each of its runs", self.metric), help);
+            }
         };
         let found = (1..comparison.kernels.len()).filter_map(|k| {
             let [lo, hi] = interval(row, k);
@@ -164,12 +175,48 @@ fn refused(option: &str, text: &str, span: std::ops::Range<usize>, why: String, 
 mod tests {
     use super::*;
     use crate::error::Look;
+    use wattif_lab::compare::fold;
+    use wattif_lab::metrics::{RunReport, Summary};
 
     /// Parts of what a bad expression is answered with.
     #[track_caller]
     fn refuses(result: Result<(), Error>, parts: &[&str]) {
         let shown = result.expect_err("is refused").render(Look { color: false, width: 100 });
         parts.iter().for_each(|p| assert!(shown.contains(p), "{p} is missing in\n{shown}"));
+    }
+
+    /// Under each kernel so many wake-ups of this mean, in each of four runs.
+    fn comparison(kernels: [(&str, u64); 3]) -> Comparison {
+        let report = |i: u64, count: u64| {
+            let mut r = RunReport::default();
+            if count > 0 {
+                r.metrics.wakeup_latency_us = Summary { count, mean: 100.0 + i as f64, ..Summary::default() };
+            }
+            r
+        };
+        let runs = kernels.map(|(_, count)| (0..4).map(|i| report(i, count)).collect::<Vec<_>>());
+        let names = kernels.map(|(name, _)| name.to_string());
+        fold(serde_json::Value::Null, &names, &["wakeup_latency_us.mean"], &runs)
+    }
+
+    #[test]
+    fn a_kernel_without_the_figure_is_named() {
+        let holds = |kernels| FailIf::parse("wakeup_latency_us.mean > +2%").unwrap().holds(&comparison(kernels));
+        assert_eq!(holds([("a", 9), ("b", 9), ("c", 9)]).unwrap(), [""; 0]);
+        let refused = |kernels| holds(kernels).map(|_| ());
+        refuses(refused([("a", 9), ("b", 0), ("c", 9)]), &["b has no `wakeup_latency_us.mean`"]);
+        refuses(refused([("a", 0), ("b", 9), ("c", 0)]), &["a and c have no `wakeup_latency_us.mean`"]);
+        refuses(refused([("a", 0), ("b", 0), ("c", 0)]), &["no kernel has the metric `wakeup_latency_us.mean`"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_not_sure() {
+        let until = |text: &str| Until::parse(text).unwrap();
+        let (all, some) = (comparison([("a", 9), ("b", 9), ("c", 9)]), comparison([("a", 9), ("b", 0), ("c", 9)]));
+        for text in ["ci=50%", "wakeup_latency_us.mean=50%"] {
+            assert_eq!(until(text).widest(&all), None);
+            assert_eq!(until(text).widest(&some), Some(("wakeup_latency_us.mean".into(), f64::INFINITY)));
+        }
     }
 
     #[test]

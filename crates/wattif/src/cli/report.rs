@@ -2,17 +2,17 @@
 
 use super::inputs::{Inputs, Loaded};
 use super::output;
-use crate::error::Error;
+use crate::error::{Error, Findings};
 use crate::explain::{self, Reruns};
 use crate::files::Files;
 use crate::new_file::ending_in;
 use crate::report::{self, Report, Side, page};
+use crate::run::unfinished;
 use crate::{bug, text};
 use clap::builder::TypedValueParser;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
-use wattif_lab::table::cell;
 use wattif_model::Ns;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
@@ -82,9 +82,11 @@ pub fn of_run(side: &Side, loaded: &Loaded, inputs: report::Inputs) -> Report {
     let spec = &side.spec;
     let (workload, platform, kernel) = (&spec.workload.name, &spec.platform.name, &spec.kernel.name);
     let mut report = Report::new("run", format!("{workload} on {platform}: {kernel}"));
-    let length = cell(spec.duration.as_s_f64());
-    report.question = format!("What does {workload} do on {platform} under {kernel}, for {length} s?");
+    let length = text::length(spec);
+    let length = if spec.workload.ends_by_itself() { length } else { format!("for {length}") };
+    report.question = format!("What does {workload} do on {platform} under {kernel}, {length}?");
     report.answer = report::sentences(side);
+    report.notes.extend(unfinished(spec, &side.outcome.report).iter().flat_map(Findings::messages));
     report.inputs = inputs;
     report.trust = trust(&spec.platform);
     report.sides = vec![side.json(&loaded.settings.to_map(), &loaded.findings)];
@@ -103,9 +105,9 @@ pub fn of_comparison(
     let (workload, platform) = (&spec.workload.name, &spec.platform.name);
     let mut report = Report::new("compare", format!("{workload} on {platform}: {}", names.join(", ")));
     report.question = format!(
-        "What changes for {workload} on {platform} between {}, over {} s and {} paired seeds?",
+        "What changes for {workload} on {platform} between {}, {} and {} paired seeds?",
         names.join(" and "),
-        cell(spec.duration.as_s_f64()),
+        if spec.workload.ends_by_itself() { text::length(spec) + "," } else { format!("over {}", text::length(spec)) },
         comparison.seeds
     );
     report.set_comparison(comparison);

@@ -136,7 +136,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         report::write(path, report::of_run(&side, &loaded, inputs), vec![side])?;
     }
     let set = loaded.settings.to_map();
-    let unfinished = unfinished(spec, &outcome.summary);
+    let unfinished = unfinished(spec, &outcome.report);
     match args.json {
         true => {
             let findings: Vec<_> = loaded.findings.iter().chain(&unfinished).cloned().collect();

@@ -5,9 +5,10 @@ use super::plots::PlotArg;
 use super::report::{self, ReportArg};
 use super::swept::Swept;
 use super::{Exit, output};
-use crate::error::{Error, Look, printable};
+use crate::error::{Error, Findings, Look, printable};
 use crate::new_file::{alone_on_stdout, is_stdout};
 use crate::report::Report;
+use crate::run::all_unfinished;
 use crate::sweep::{Figure, Row, Store, Sweep, Table as Found, run_local};
 use crate::{tables, text};
 use clap::ValueEnum;
@@ -118,10 +119,12 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         output::note(&format!("note: no run has a figure `{name}`"));
     }
     let across = across(args, front.as_ref());
+    let cut = unfinished(&plan, &table);
     args.plots.write(&[], Some(("sweep", &|_| drawing(args, &table, across.as_ref()))))?;
     if let Some(path) = &args.page.report {
         let mut page = picture(args, &table);
         page.sweep_across = across.map(Vec::from).unwrap_or_default();
+        page.notes.extend(cut.iter().flat_map(Findings::messages));
         report::write(path, page, Vec::new())?;
     }
     if let Some(path) = &args.arrow {
@@ -130,9 +133,12 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     match args.json {
         _ if args.arrow.as_deref().is_some_and(is_stdout) => {}
         true => output::json(&table)?,
-        false => output::page(&page(&plan, &table, &shown, front.is_some()))?,
+        false => output::page(&page(&plan, &table, &shown, front.is_some(), cut.as_ref()))?,
     }
     output::note(&printable(&text::deadlock_warnings(&deadlocks(&table))));
+    if let Some(cut) = &cut {
+        output::note(&cut.render(look, Severity::Note));
+    }
     Ok(Exit::Done)
 }
 
@@ -212,12 +218,21 @@ fn pair(text: &str) -> Result<[String; 2], Error> {
 }
 
 /// Points at which threads wait for ever.
-fn deadlocks(found: &Found) -> String {
-    let name = |row: &Row| found.axes.iter().map(|a| format!("{a}={}", row.axes[a])).collect::<Vec<_>>().join(" ");
-    text::deadlocks(found.points.iter().map(|row| (name(row), row.deadlock.as_ref())), found.seeds.len())
+fn name(found: &Found, row: &Row) -> String {
+    found.axes.iter().map(|a| format!("{a}={}", row.axes[a])).collect::<Vec<_>>().join(" ")
 }
 
-fn page(plan: &Sweep, found: &Found, metrics: &[String], front: bool) -> String {
+fn deadlocks(found: &Found) -> String {
+    text::deadlocks(found.points.iter().map(|row| (name(found, row), row.deadlock.as_ref())), found.seeds.len())
+}
+
+/// Points whose runs were cut off.
+fn unfinished(plan: &Sweep, found: &Found) -> Option<Findings> {
+    let of = found.points.iter().zip(&plan.specs).map(|(row, spec)| (name(found, row), row.unfinished, spec.duration));
+    all_unfinished(&plan.specs[0].workload, of, found.seeds.len())
+}
+
+fn page(plan: &Sweep, found: &Found, metrics: &[String], front: bool, cut: Option<&Findings>) -> String {
     let left = found.axes.iter().map(|name| (name.clone(), Align::Left));
     let named = |m: &String| match found.units[m].as_str() {
         "" => m.clone(),
@@ -235,7 +250,8 @@ fn page(plan: &Sweep, found: &Found, metrics: &[String], front: bool) -> String 
     if (2..FEWEST).contains(&found.seeds.len()) {
         out += &format!("\n{} seeds are too few for an interval: use --seeds {FEWEST} or more\n", found.seeds.len());
     }
-    out + &text::deadlock_section(&deadlocks(found)) + &plan.trust()
+    let cut = cut.map_or(String::new(), text::unfinished_section);
+    out + &text::deadlock_section(&deadlocks(found)) + &cut + &plan.trust()
 }
 
 fn cells(found: &Found, row: &Row, metrics: &[String]) -> Vec<String> {

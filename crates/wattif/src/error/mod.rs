@@ -96,6 +96,10 @@ impl Findings {
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
+    /// What is said, without where.
+    pub fn messages(&self) -> impl Iterator<Item = String> + '_ {
+        self.diagnostics.iter().map(|d| d.message.clone())
+    }
 }
 
 /// A text from outside as a terminal may show it: characters that could steer it stand as escapes.

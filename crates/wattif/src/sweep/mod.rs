@@ -21,7 +21,7 @@ use wattif_formats::rtapp::Dialect;
 use wattif_lab::metrics::{self, Deadlock, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_lab::sweep::{Axis, Point, Sampling, pareto, points};
-use wattif_lab::table::cell;
+use wattif_lab::table::told_length;
 use wattif_model::Ns;
 use wattif_model::run::RunSpec;
 
@@ -60,7 +60,7 @@ pub struct Sweep {
     /// Their values.
     pub points: Vec<Point>,
     /// A run per point, with the first seed.
-    specs: Vec<RunSpec>,
+    pub(crate) specs: Vec<RunSpec>,
     /// Settings of all points.
     set: BTreeMap<String, String>,
     /// Seeds of every point.
@@ -237,7 +237,9 @@ impl Sweep {
         for ((point, spec), reports) in self.points.iter().zip(&self.specs).zip(self.reports(store)?) {
             let axes = self.axes.iter().cloned().zip(point.iter().cloned()).collect();
             let metrics = names.iter().map(|name| (name.clone(), Figure::of(name, &reports))).collect();
-            rows.push(Row { axes, hash: spec.hash(), metrics, front: false, deadlock: Deadlock::of(&reports) });
+            let unfinished = reports.iter().filter(|r| r.is_cut(spec)).count();
+            let deadlock = Deadlock::of(&reports);
+            rows.push(Row { axes, hash: spec.hash(), metrics, front: false, deadlock, unfinished });
         }
         if let Some(of) = front {
             self.check_front(of)?;
@@ -286,8 +288,8 @@ impl Sweep {
     /// The lines that name what was swept: workload, platforms, kernels, settings.
     pub fn used(&self) -> String {
         let first = &self.specs[0];
-        let duration =
-            self.duration().map_or("as long as each point says".into(), |d| format!("{} s", cell(d.as_s_f64())));
+        let ends = self.specs.iter().all(|s| s.workload.ends_by_itself());
+        let duration = self.duration().map_or("as long as each point says".into(), |d| told_length(ends, d.as_s_f64()));
         let mut out = format!("workload  {}: {duration}, {}\n", first.workload.name, text::seeds(&self.seeds));
         for s in self.each(|s| &s.platform.name) {
             out += &format!("platform  {}: {}\n", s.platform.name, s.platform.title);
@@ -355,6 +357,8 @@ pub struct Row {
     pub front: bool,
     /// Threads blocked for ever; `None`: in no run.
     pub deadlock: Option<Deadlock>,
+    /// So many of its runs were cut off before their work was done.
+    pub unfinished: usize,
 }
 
 /// A metric over the seeds of a point.
