@@ -403,13 +403,13 @@ def explain(
     duration: str | float | None = ...,
     set: Mapping[str, Setting] | None = ...,
     seeds: int = ...,
-    rerun: str | float = ...,
+    rerun: str | float | None = ...,
     metrics: str | Sequence[str] = ...,
     dialect: Dialect = ...,
 ) -> Explanation: ...
 @overload
 def explain(
-    workload: Run, a: Run, *, seeds: int = ..., rerun: str | float = ..., metrics: str | Sequence[str] = ...
+    workload: Run, a: Run, *, seeds: int = ..., rerun: str | float | None = ..., metrics: str | Sequence[str] = ...
 ) -> Explanation: ...
 def explain(
     workload: str | Run,
@@ -420,7 +420,7 @@ def explain(
     duration: str | float | None = None,
     set: Mapping[str, Setting] | None = None,
     seeds: int = 8,
-    rerun: str | float = "1s",
+    rerun: str | float | None = None,
     metrics: str | Sequence[str] = ("energy.total", "wakeup_latency_us.mean"),
     dialect: Dialect = "workgen",
 ) -> Explanation:
@@ -432,7 +432,8 @@ def explain(
         workload, platform, seed, duration, set, dialect: as of `run`; or a finished run, and nothing of the others.
         a, b: names of kernels; or ``a`` the other run, and no ``b``.
         seeds: of the reruns in which parts of the kernel are exchanged one by one, 0 (none) or more.
-        rerun: simulated time of each of them, ``"500ms"`` or seconds.
+        rerun: simulated time of each of them at most, ``"500ms"`` or seconds; None: a second, or until the work is done where the
+            workload ends by itself and both runs did.
         metrics: what is shared out among the parts, by their paths.
 
     Raises:
@@ -453,7 +454,7 @@ def explain(
         specs = [_wattif.spec(asked, kernel) for kernel in (a, b)]
     else:
         raise TypeError("explain(workload, kernel, other kernel), or explain(run, other run)")
-    return Explanation(_wattif.explain(specs, seeds, length(rerun) or "1s", shown))
+    return Explanation(_wattif.explain(specs, seeds, length(rerun), shown))
 
 
 class Replay(_Object):

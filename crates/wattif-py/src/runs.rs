@@ -14,7 +14,7 @@ use wattif::load::with_parameters;
 use wattif::replay::{Question, look_at, policy_of_thread};
 use wattif::run::{Outcome, RunJson, run_with};
 use wattif::tables::{self, RunTables, with_views};
-use wattif::{Error, Ns, RunSpec};
+use wattif::{Error, RunSpec};
 use wattif_model::kernel::Slot;
 use wattif_sim::cpufreq::FreqGovernor;
 use wattif_sim::cpuidle::IdleGovernor;
@@ -151,15 +151,16 @@ pub fn compare(
 
 /// `wattif.explain/1`, and the same as text.
 #[pyfunction]
+#[pyo3(signature = (specs, seeds, rerun, metrics))]
 pub fn explain(
     py: Python<'_>,
     specs: [String; 2],
     seeds: u64,
-    rerun: &str,
+    rerun: Option<&str>,
     metrics: Vec<String>,
 ) -> PyResult<(String, String)> {
     let specs = alike(&specs)?;
-    let reruns = Reruns { seeds, duration: length(Some(rerun))?.unwrap_or(Ns::ZERO), metrics };
+    let reruns = Reruns { seeds, duration: length(rerun)?, metrics };
     let (stop, flag) = flags();
     let found = interruptible(py, &stop, move || {
         explain_runs([&specs[0], &specs[1]], &reruns, &|| !flag.load(Ordering::Relaxed))

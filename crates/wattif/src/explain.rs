@@ -11,6 +11,7 @@ use wattif_lab::explain::{
     Waits, combinations, parting, switches,
 };
 use wattif_lab::metrics::RunReport;
+use wattif_lab::table::cell;
 use wattif_model::Ns;
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::{KernelSpec, Slot};
@@ -24,10 +25,43 @@ use wattif_sim::sched::features::Features;
 pub struct Reruns {
     /// So many seeds, from that of the runs on; 0: none.
     pub seeds: u64,
-    /// At most this long each.
-    pub duration: Ns,
+    /// At most this long each. `None`: until the work is done, where the workload ends by itself and that was before the end of both
+    /// runs; a second elsewhere.
+    pub duration: Option<Ns>,
     /// Which metrics.
     pub metrics: Vec<String>,
+}
+
+impl Reruns {
+    /// None are made.
+    pub fn none() -> Reruns {
+        Reruns { seeds: 0, duration: None, metrics: Vec::new() }
+    }
+
+    /// How long they are, where the work of both runs was `done`: other seeds and mixes may take longer than these two did.
+    fn length(&self, spec: &RunSpec, done: bool) -> Ns {
+        const SHORT: Ns = Ns(1_000_000_000);
+        self.duration.unwrap_or(if done { spec.duration } else { SHORT }).min(spec.duration)
+    }
+}
+
+/// A walk from one profile to another.
+#[derive(Clone, Debug)]
+pub struct Bisected {
+    /// Of each metric that all runs have.
+    pub found: Vec<Bisection>,
+    /// How long each run is at most.
+    pub length: Ns,
+    /// Metrics that runs lack, and runs that were cut off.
+    pub notes: Vec<String>,
+}
+
+/// Runs of mixed profiles.
+struct Mixed {
+    /// Reports, `[profile][seed]`.
+    reports: Vec<Vec<RunReport>>,
+    /// What is to be known of them.
+    notes: Vec<String>,
 }
 
 /// Explain two runs of the same workload on the same platform. `done` is called with the runs made and the runs in all.
@@ -35,7 +69,7 @@ pub fn explain(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<
     same_inputs(specs[0], specs[1])?;
     run::seeds(specs[0].seed, reruns.seeds)?; // refused before anything is run
     let (a, b) = rayon::join(|| listen(specs[0]), || listen(specs[1]));
-    let ((found_a, decided_a), (found_b, decided_b)) = (a?, b?);
+    let ((found_a, decided_a, report_a), (found_b, decided_b, report_b)) = (a?, b?);
     let mut explanation = Explanation::new(specs, [&found_a, &found_b]);
     if let Some(stretch) = decided_a.first_difference(&decided_b)
         && let Some((parting, names)) = part(specs, stretch)?
@@ -43,10 +77,15 @@ pub fn explain(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<
         explanation.set_first(specs, &parting, &names);
     }
     if reruns.seeds > 0 && explanation.a.digest != explanation.b.digest {
-        let duration = reruns.duration.min(specs[0].duration);
-        explanation.shares_of = Some((reruns.seeds, duration.as_s_f64()));
-        match shares(specs, reruns, done) {
-            Ok(shares) => explanation.shares = shares,
+        let reports = [&report_a, &report_b];
+        let length = reruns.length(specs[0], reports.iter().all(|r| was_done(specs[0], r)));
+        explanation.shares_of = Some((reruns.seeds, length.as_s_f64()));
+        match shares(specs, reruns, length, done) {
+            Ok((shares, notes)) => {
+                explanation.notes = notes;
+                explanation.notes.extend(shares.iter().filter_map(|s| other_way(s, reports)));
+                explanation.shares = shares;
+            }
             Err(Error::Run(why)) => explanation.shares_note = Some(why.to_string()),
             Err(other) => return Err(other),
         }
@@ -56,16 +95,41 @@ pub fn explain(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<
     Ok(explanation)
 }
 
+/// Did the workload end by itself?
+fn was_done(spec: &RunSpec, report: &RunReport) -> bool {
+    spec.workload.ends_by_itself() && report.metrics.duration_s < spec.duration.as_s_f64()
+}
+
+/// That shares are of a difference that goes the other way than that of the two runs.
+fn other_way(shares: &Shares, reports: [&RunReport; 2]) -> Option<String> {
+    let [a, b] = reports.map(|r| r.metric(&shares.metric, None));
+    let told = b? - a?;
+    (told * shares.difference < 0.0).then(|| {
+        let way = |d: f64| format!("{}{}", if d > 0.0 { "+" } else { "−" }, cell(d.abs()));
+        let (metric, told, shared) = (&shares.metric, way(told), way(shares.difference));
+        format!(
+            "{metric} differs by {shared} in these runs, and by {told} in the two above: it is shared out the other way"
+        )
+    })
+}
+
 /// One side, with everybody who listens.
-fn listen(spec: &RunSpec) -> Result<(Found, Decisions), Error> {
+fn listen(spec: &RunSpec) -> Result<(Found, Decisions, RunReport), Error> {
     let mut energy = EnergyBy::new(&spec.platform);
     let mut waits = Waits::new(&spec.platform, &spec.workload.groups);
     let mut decisions = Decisions::new(spec.duration);
-    let summary = Simulator.run(spec, &mut [&mut energy, &mut waits, &mut decisions])?;
+    let run::Outcome { summary, report, .. } = run::run(spec, &mut [&mut energy, &mut waits, &mut decisions])?;
     let energy = energy.split();
     assert_eq!(energy.total(), summary.energy.total(), "the split sums to the machine's own integral");
-    let found = Found { digest: summary.digest, slices: summary.slices, energy, waits: waits.split() };
-    Ok((found, decisions))
+    let found = Found {
+        digest: summary.digest,
+        slices: summary.slices,
+        energy,
+        waits: waits.split(),
+        end_s: summary.end.as_s_f64(),
+        unfinished: report.is_cut(spec),
+    };
+    Ok((found, decisions, report))
 }
 
 /// The decisions of a stretch, and who the threads are.
@@ -103,12 +167,6 @@ pub(crate) fn view() -> KernelView<'static> {
     KernelView { slot_of: &slot_of, default_of: &default_of }
 }
 
-/// The same run under another profile, cut to the length of reruns.
-fn under(spec: &RunSpec, kernel: &KernelSpec, seed: u64, reruns: &Reruns) -> RunSpec {
-    let duration = reruns.duration.min(spec.duration);
-    RunSpec { kernel: kernel.clone(), seed, duration, ..spec.clone() }
-}
-
 /// Profiles that do something of their own, and which of these each profile is.
 fn distinct(kernels: &[KernelSpec]) -> (Vec<&KernelSpec>, Vec<usize>) {
     let does = |k: &KernelSpec| (k.policies.clone(), k.tunables.clone(), k.features.clone());
@@ -128,44 +186,91 @@ pub fn share_runs(a: &KernelSpec, b: &KernelSpec, reruns: &Reruns) -> u64 {
     distinct(&combinations(&view(), a, b).1).0.len() as u64 * reruns.seeds
 }
 
-/// Reports of all profiles on all seeds, `[profile][seed]`; profiles that do the same are run once.
-fn reports(
-    spec: &RunSpec,
-    kernels: &[KernelSpec],
-    reruns: &Reruns,
-    done: Done<'_>,
-) -> Result<Vec<Vec<RunReport>>, Error> {
+/// All profiles on all seeds, each run cut to `length`; profiles that do the same are run once.
+fn mixed(spec: &RunSpec, kernels: &[KernelSpec], reruns: &Reruns, length: Ns, done: Done<'_>) -> Result<Mixed, Error> {
     let (unique, index) = distinct(kernels);
     let seeds = run::seeds(spec.seed, reruns.seeds)?;
     let jobs: Vec<(usize, u64)> = (0..unique.len()).flat_map(|k| seeds.iter().map(move |&s| (k, s))).collect();
     let gate = Gate::new(done);
+    let short = RunSpec { duration: length, ..spec.clone() };
     let one = |&(k, seed): &(usize, u64)| {
-        gate.pass(|| run::run(&under(spec, unique[k], seed, reruns), &mut []).map(|o| o.report))
+        let mix = RunSpec { kernel: unique[k].clone(), seed, ..short.clone() };
+        gate.pass(|| run::run(&mix, &mut []).map(|o| o.report))
     };
     let all: Vec<RunReport> = jobs.par_iter().map(one).collect::<Result<_, Error>>()?;
-    Ok(index.into_iter().map(|k| all[k * seeds.len()..(k + 1) * seeds.len()].to_vec()).collect())
+    let reports: Vec<Vec<RunReport>> =
+        index.into_iter().map(|k| all[k * seeds.len()..(k + 1) * seeds.len()].to_vec()).collect();
+    let cut = all.iter().filter(|r| r.is_cut(&short)).count();
+    let told = || {
+        let (all, option) = (all.len(), if length < spec.duration { "--rerun" } else { "--duration" });
+        let length = cell(length.as_s_f64());
+        format!(
+            "{cut} of {all} runs were not finished after {length} s ({option}): their figures are of a part of the work"
+        )
+    };
+    Ok(Mixed { reports, notes: (cut > 0).then(told).into_iter().collect() })
 }
 
-/// A metric of every report, `[profile][seed]`; `None` where one has no such figure.
-fn figures(reports: &[Vec<RunReport>], metric: &str) -> Option<Vec<Vec<f64>>> {
-    reports.iter().map(|of| of.iter().map(|r| r.metric(metric, None)).collect()).collect()
+impl Mixed {
+    /// A metric of every report, `[profile][seed]`; where one has no such figure, which of the two `kernels`, the first and the
+    /// profile at `last`, are without.
+    fn figures(&self, metric: &str, kernels: [&str; 2], last: usize) -> Result<Vec<Vec<f64>>, String> {
+        let of = |k: usize| self.reports[k].iter().map(|r| r.metric(metric, None)).collect::<Option<Vec<f64>>>();
+        let all: Vec<Option<Vec<f64>>> = (0..self.reports.len()).map(of).collect();
+        if all.iter().all(Option::is_none) {
+            return Err(format!("these runs have no `{metric}`"));
+        }
+        let lacking: Vec<&str> =
+            [0, last].into_iter().zip(kernels).filter(|(k, _)| all[*k].is_none()).map(|(_, name)| name).collect();
+        let told = || text::lack(if lacking.is_empty() { &["a mix of both"] } else { &lacking }, metric);
+        all.into_iter().collect::<Option<_>>().ok_or_else(told)
+    }
+
+    /// What `of` makes of every metric that all runs have; the others become notes.
+    fn each<T>(
+        mut self,
+        metrics: &[String],
+        [a, b]: [&RunSpec; 2],
+        last: usize,
+        of: impl Fn(&str, Vec<Vec<f64>>) -> T,
+    ) -> (Vec<T>, Vec<String>) {
+        let mut made = Vec::new();
+        for metric in metrics {
+            match self.figures(metric, [&a.kernel.name, &b.kernel.name], last) {
+                Ok(values) => made.push(of(metric, values)),
+                Err(lacking) => self.notes.push(lacking),
+            }
+        }
+        (made, self.notes)
+    }
 }
 
-fn shares(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<Vec<Shares>, Error> {
+/// Shares of every metric, and what is to be known of them.
+fn shares(
+    specs: [&RunSpec; 2],
+    reruns: &Reruns,
+    length: Ns,
+    done: Done<'_>,
+) -> Result<(Vec<Shares>, Vec<String>), Error> {
     let (parts, kernels) = combinations(&view(), &specs[0].kernel, &specs[1].kernel);
-    let reports = reports(specs[0], &kernels, reruns, done)?;
-    let of = |metric: &String| {
-        let by_kernel = figures(&reports, metric)?;
+    let mixed = mixed(specs[0], &kernels, reruns, length, done)?;
+    let of = |metric: &str, by_kernel: Vec<Vec<f64>>| {
         let by_seed: Vec<Vec<f64>> =
             (0..reruns.seeds as usize).map(|s| by_kernel.iter().map(|values| values[s]).collect()).collect();
-        Some(Shares::of(metric, &parts, &by_seed))
+        Shares::of(metric, &parts, &by_seed)
     };
-    Ok(reruns.metrics.iter().filter_map(of).collect())
+    Ok(mixed.each(&reruns.metrics, specs, kernels.len() - 1, of))
 }
 
 /// Walk from one profile to the other, a switch at a time; the walk of each metric that the runs have.
-pub fn bisect(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<Vec<Bisection>, Error> {
+pub fn bisect(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<Bisected, Error> {
     same_inputs(specs[0], specs[1])?;
+    let whole = || -> Result<bool, Error> {
+        let (a, b) = rayon::join(|| run::run(specs[0], &mut []), || run::run(specs[1], &mut []));
+        Ok(was_done(specs[0], &a?.report) && was_done(specs[1], &b?.report))
+    };
+    let open = reruns.duration.is_none() && specs[0].workload.ends_by_itself();
+    let length = reruns.length(specs[0], open && whole()?);
     let (a, b) = (&specs[0].kernel, &specs[1].kernel);
     let found: Vec<Switch> = switches(&view(), a, b);
     let mut kernels = vec![a.clone()];
@@ -179,13 +284,13 @@ pub fn bisect(specs: [&RunSpec; 2], reruns: &Reruns, done: Done<'_>) -> Result<V
         switch.apply(&mut alone);
         kernels.push(alone);
     }
-    let reports = reports(specs[0], &kernels, reruns, done)?;
-    let of = |metric: &String| {
-        let values = figures(&reports, metric)?;
+    let mixed = mixed(specs[0], &kernels, reruns, length, done)?;
+    let of = |metric: &str, values: Vec<Vec<f64>>| {
         let (walk, alone) = values.split_at(found.len() + 1);
-        Some(Bisection::of(metric, &found, walk, alone))
+        Bisection::of(metric, &found, walk, alone)
     };
-    Ok(reruns.metrics.iter().filter_map(of).collect())
+    let (found, notes) = mixed.each(&reruns.metrics, specs, found.len(), of);
+    Ok(Bisected { found, length, notes })
 }
 
 /// How many runs [`bisect`] makes at most.
@@ -252,7 +357,7 @@ mod tests {
 
     fn reruns(seeds: u64) -> Reruns {
         let metrics = ["energy.total", "wakeup_latency_us.mean", "frames.nobody.mean"].map(String::from).into();
-        Reruns { seeds, duration: Ns::from_ms(60), metrics }
+        Reruns { seeds, duration: Some(Ns::from_ms(60)), metrics }
     }
 
     #[test]
@@ -285,17 +390,56 @@ mod tests {
         let (a, b) = (spec("linux-5.3", &[]), spec("linux-5.3", &["cpufreq=performance", "cpuidle=teo"]));
         let e = explain([&a, &b], &reruns(3), &|| true).unwrap();
         assert_eq!(e.shares.len(), 2, "the third metric exists in no run");
+        assert_eq!(e.notes[0], "these runs have no `frames.nobody.mean`");
         for s in &e.shares {
             assert_eq!(s.shares.len(), 3);
             let sum: f64 = s.shares.iter().map(|s| s.value).sum();
             assert!((sum - s.difference).abs() < 1e-9 * s.difference.abs().max(1.0), "{s:?}");
             assert_eq!(s.shares[0].value, 0.0, "placement is the same in both");
         }
-        let steps = bisect([&a, &b], &reruns(3), &|| true).unwrap();
+        let steps = bisect([&a, &b], &reruns(3), &|| true).unwrap().found;
         let names: Vec<&str> = steps[0].steps.iter().map(|s| s.switch.as_str()).collect();
         assert_eq!(names, ["cpufreq: schedutil → performance", "cpuidle: menu → teo"]);
         assert!((steps[0].difference - e.shares[0].difference).abs() < 1e-9);
         assert!(steps[0].steps[0].carries);
+    }
+
+    /// Reruns take as long as the work does, unless it is said how long they are; what was cut, and what goes the other way, is told.
+    #[test]
+    fn reruns_of_work_that_ends() {
+        let long = RunSpec { duration: Ns::from_ms(5000), ..spec("linux-5.3", &[]) };
+        let length = |duration, done| Reruns { duration, ..reruns(2) }.length(&long, done);
+        assert_eq!([length(None, true), length(None, false)], [Ns::from_ms(5000), Ns::from_ms(1000)]);
+        assert_eq!(
+            [length(Some(Ns::from_ms(60)), true), length(Some(Ns(u64::MAX)), false)],
+            [60, 5000].map(Ns::from_ms)
+        );
+        let settings = Settings::default();
+        let read = load::workload("hackbench:groups=1,loops=20", &long.platform, Dialect::Workgen, &settings);
+        let a = RunSpec { workload: read.unwrap().value.workload, ..long };
+        let b = RunSpec { kernel: spec("linux-5.3", &["cpufreq=performance"]).kernel, ..a.clone() };
+        let of = |duration| explain([&a, &b], &Reruns { duration, ..reruns(2) }, &|| true).unwrap();
+        let whole = of(None);
+        assert_eq!(whole.shares_of, Some((2, 5.0)));
+        assert!(!whole.notes.iter().any(|n| n.contains("not finished")), "{:?}", whole.notes);
+        assert!(whole.summary[0].starts_with("Time: "), "{:?}", whole.summary);
+        let cut = of(Some(Ns::from_ms(1)));
+        assert!(cut.notes[0].contains("4 of 4 runs were not finished after 0.001000 s"), "{:?}", cut.notes);
+        let walk = bisect([&a, &b], &Reruns { duration: None, ..reruns(1) }, &|| true).unwrap();
+        assert_eq!(walk.length, a.duration);
+    }
+
+    #[test]
+    fn shares_of_the_other_way_are_told() {
+        let report = |migrations| {
+            let mut r = RunReport::default();
+            r.metrics.migrations = Some(migrations);
+            r
+        };
+        let shares = Shares::of("migrations", &[], &[vec![5.0]]);
+        let told = |difference| other_way(&Shares { difference, ..shares.clone() }, [&report(10), &report(30)]);
+        assert_eq!(told(2.0), None);
+        assert!(told(-4.0).unwrap().starts_with("migrations differs by −4 in these runs, and by +20 in the two above"));
     }
 
     #[test]

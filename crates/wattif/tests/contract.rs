@@ -208,6 +208,22 @@ fn work_that_ends_is_timed_and_runs_that_are_cut_are_told() {
     assert_eq!(found["points"][0]["unfinished"], 2);
     let [page, _] = told(&[&kernels[..], &on, &cut, &["--markdown"]].concat());
     assert!(page.contains("of a part of the work: linux-5.3 (2 of 2 runs), linux-6.12 (2 of 2 runs)."), "{page}");
+    // The same of two runs, none of whose threads ever woke up; reruns are as long as the work.
+    let explain = ["explain", "linux-5.3", "linux-6.12", &file, "-p", "hikey620", "--seeds", "1"];
+    let found = object(&[&explain[..], &["--json"]].concat(), "");
+    assert_eq!(found["latency"]["mean_us"], json!([null, null]));
+    assert_eq!(
+        (&found["shares_of"], &found["notes"][0]),
+        (&json!([1, 10.0]), &json!("these runs have no `wakeup_latency_us.mean`"))
+    );
+    assert!(found["latency"]["bins"].as_array().unwrap().iter().all(|b| b["per_wakeup_us"].is_null()), "{found}");
+    assert!(found["a"]["end_s"].as_f64().unwrap() < 0.5 && found["a"]["unfinished"] == false, "{found}");
+    let [page, notes] = told(&[&explain[..], &cut].concat());
+    assert!(page.contains("\nTime: more than 0.01000 to more than 0.01000 s (not finished).\n"), "{page}");
+    assert!(
+        page.contains("none, for 0 wake-ups came to run") && notes.contains("linux-5.3: not finished: "),
+        "{page}{notes}"
+    );
 }
 
 /// No thread at all is nothing that goes on.

@@ -11,7 +11,7 @@ fn sides(name: &str, arms: [&str; 2], ms: u64) -> [RunSpec; 2] {
 
 fn reruns(ms: u64) -> Reruns {
     let metrics = ["energy.total", "wakeup_latency_us.mean"].map(String::from).into();
-    Reruns { seeds: 4, duration: Ns::from_ms(ms), metrics }
+    Reruns { seeds: 4, duration: Some(Ns::from_ms(ms)), metrics }
 }
 
 fn explained(name: &str, arms: [&str; 2], ms: [u64; 2]) -> Explanation {
@@ -65,7 +65,7 @@ fn the_boost_is_one_switch() {
     let most = e.latency.bins.iter().max_by_key(|b| b.difference_ns).unwrap();
     assert_eq!(most.cause, "frequency too low");
     let [a, b] = sides("revert_boost", ["android-6.6", "off"], 1000);
-    let walked = bisect([&a, &b], &reruns(1000), &|| true).unwrap();
+    let walked = bisect([&a, &b], &reruns(1000), &|| true).unwrap().found;
     let carriers: Vec<&str> = walked[0].steps.iter().filter(|s| s.carries).map(|s| s.switch.as_str()).collect();
     assert_eq!(carriers, ["cpu_util.boost: h1 → off"]);
 }

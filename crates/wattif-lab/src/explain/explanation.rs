@@ -24,6 +24,10 @@ pub struct Findings {
     pub energy: EnergySplit,
     /// Of [`super::Waits`].
     pub waits: WaitSplit,
+    /// When it ended, s.
+    pub end_s: f64,
+    /// It was cut off before its work was done, [`crate::metrics::RunReport::is_cut`].
+    pub unfinished: bool,
 }
 
 /// One of the two runs.
@@ -35,6 +39,10 @@ pub struct Side {
     pub hash: String,
     /// Digest of its events.
     pub digest: String,
+    /// When it ended, s.
+    pub end_s: f64,
+    /// It was cut off before the work of a workload that ends by itself was done.
+    pub unfinished: bool,
 }
 
 /// The first decision that differs.
@@ -95,17 +103,17 @@ pub struct Bin {
     pub b_ns: u64,
     /// B − A.
     pub difference_ns: i128,
-    /// Difference of the means per wake-up, µs.
-    pub per_wakeup_us: f64,
+    /// Difference of the means per wake-up, µs; `None` where a side has no wake-up that came to run.
+    pub per_wakeup_us: Option<f64>,
 }
 
 /// The difference in wake-up latency.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitDelta {
-    /// Wake-ups of A and of B.
+    /// Wake-ups of A and of B that came to run.
     pub count: [u64; 2],
-    /// Mean latency, µs.
-    pub mean_us: [f64; 2],
+    /// Mean latency, µs; `None`: of no wake-up.
+    pub mean_us: [Option<f64>; 2],
     /// Sum of B less sum of A, exactly; the bins sum to it.
     pub difference_ns: i128,
     /// Every cause, in the stated order.
@@ -125,8 +133,10 @@ pub struct Explanation {
     pub platform: String,
     /// Seed of both.
     pub seed: u64,
-    /// Length of both, s.
+    /// Length of both, s; of a workload that ends by itself the most.
     pub duration_s: f64,
+    /// The workload ends when its work is done.
+    pub ends_by_itself: bool,
     /// The baseline.
     pub a: Side,
     /// The variant.
@@ -143,6 +153,8 @@ pub struct Explanation {
     pub shares_of: Option<(u64, f64)>,
     /// Why there are no shares, where a mixed profile cannot run.
     pub shares_note: Option<String>,
+    /// What is to be known of the shares: figures that are missing, runs that were cut off, another difference than that of the two.
+    pub notes: Vec<String>,
     /// Ten sentences at most, each with its number.
     pub summary: Vec<String>,
     /// What of the platform is measured, estimated or calibrated; the caller's.
@@ -156,6 +168,8 @@ impl Explanation {
             kernel: specs[i].kernel.name.clone(),
             hash: specs[i].hash(),
             digest: found[i].digest.clone(),
+            end_s: found[i].end_s,
+            unfinished: found[i].unfinished,
         };
         let spec = specs[0];
         Explanation {
@@ -164,6 +178,7 @@ impl Explanation {
             platform: spec.platform.name.clone(),
             seed: spec.seed,
             duration_s: spec.duration.as_s_f64(),
+            ends_by_itself: spec.workload.ends_by_itself(),
             a: side(0),
             b: side(1),
             first: None,
@@ -172,6 +187,7 @@ impl Explanation {
             shares: Vec::new(),
             shares_of: None,
             shares_note: None,
+            notes: Vec::new(),
             summary: Vec::new(),
             trust: Vec::new(),
         }
@@ -252,10 +268,10 @@ fn latency(a: &WaitSplit, b: &WaitSplit) -> WaitDelta {
             causes.insert(causes.len() - 2, cause); // among those it waited behind
         }
     }
-    let per = |ns: u64, count: u64| if count == 0 { 0.0 } else { ns as f64 / count as f64 / 1e3 };
+    let per = |ns: u64, count: u64| (count > 0).then(|| ns as f64 / count as f64 / 1e3);
     let bin = |cause: String| {
         let (a_ns, b_ns) = (in_a.get(&cause).copied().unwrap_or(0), in_b.get(&cause).copied().unwrap_or(0));
-        let per_wakeup_us = per(b_ns, b.count) - per(a_ns, a.count);
+        let per_wakeup_us = per(b_ns, b.count).zip(per(a_ns, a.count)).map(|(b, a)| b - a);
         Bin { cause, a_ns, b_ns, difference_ns: i128::from(b_ns) - i128::from(a_ns), per_wakeup_us }
     };
     WaitDelta {
@@ -306,7 +322,16 @@ pub(super) mod tests {
         let causes: Vec<&str> = d.bins.iter().map(|b| b.cause.as_str()).collect();
         assert_eq!(causes, ["throttling", "idle exit", "frequency too low", "behind hog", "migration", "path"]);
         assert_eq!(d.bins.iter().map(|b| b.difference_ns).sum::<i128>(), d.difference_ns);
-        assert_eq!((d.difference_ns, d.mean_us), (-70, [0.011, 0.008]));
-        assert!((d.bins.iter().map(|b| b.per_wakeup_us).sum::<f64>() - (0.008 - 0.011)).abs() < 1e-12);
+        assert_eq!((d.difference_ns, d.mean_us), (-70, [Some(0.011), Some(0.008)]));
+        assert!((d.bins.iter().filter_map(|b| b.per_wakeup_us).sum::<f64>() - (0.008 - 0.011)).abs() < 1e-12);
+    }
+
+    /// Nobody who was woken came to run: that is no latency of 0.
+    #[test]
+    fn no_wake_up_has_no_mean() {
+        let a = WaitSplit { count: 10, path: 10, ..WaitSplit::default() };
+        let d = latency(&a, &WaitSplit::default());
+        assert_eq!((d.count, d.mean_us), ([10, 0], [Some(0.001), None]));
+        assert!(d.bins.iter().all(|b| b.per_wakeup_us.is_none()));
     }
 }

@@ -1,10 +1,10 @@
 //! An explanation and a bisection as text.
 
-use super::explanation::{Explanation, First, Row};
+use super::explanation::{Bin, Explanation, First, Row, Side};
 use super::shares::Shares;
 use super::switches::Bisection;
 use crate::stats::FEWEST;
-use crate::table::{Align, Table, cell, interval, number};
+use crate::table::{Align, Table, cell, interval, number, told_length};
 use std::fmt::Write as _;
 
 /// Rows shown of a long split; all are in the JSON.
@@ -17,13 +17,33 @@ impl Explanation {
         if self.a.digest == self.b.digest {
             lines.push(format!("Both runs are the same event for event: digest {}.", short(&self.a.digest)));
         }
+        lines.extend(self.time_sentence());
         lines.extend(self.energy_sentences());
         lines.extend(self.latency_sentences());
         lines.extend(self.first.as_ref().map(|f| first_sentence(f, [&self.a.kernel, &self.b.kernel])));
-        let of = self.shares_of.map_or(String::new(), |(n, s)| format!("{n} seeds of {} s{}", cell(s), few(n)));
+        let of = self.shares_of.map_or(String::new(), |(n, _)| self.reruns() + few(n));
         lines.extend(self.shares.iter().take(2).filter_map(|s| share_sentence(s, &of)));
         lines.truncate(10);
         self.summary = lines;
+    }
+
+    /// How long the work took, which is what a workload that ends by itself is about.
+    fn time_sentence(&self) -> Option<String> {
+        let told = |s: &Side| format!("{}{}", if s.unfinished { "more than " } else { "" }, cell(s.end_s));
+        let change = match self.a.unfinished || self.b.unfinished {
+            true => "not finished".to_string(),
+            false => percent(self.a.end_s, self.b.end_s),
+        };
+        self.ends_by_itself.then(|| format!("Time: {} to {} s ({change}).", told(&self.a), told(&self.b)))
+    }
+
+    /// The runs behind the shares.
+    fn reruns(&self) -> String {
+        let (n, s) = self.shares_of.unwrap_or_default();
+        match self.ends_by_itself && s == self.duration_s {
+            true => format!("{n} seeds, each until it ends"),
+            false => format!("{n} seeds of {} s", cell(s)),
+        }
     }
 
     fn energy_sentences(&self) -> Vec<String> {
@@ -47,19 +67,23 @@ impl Explanation {
 
     fn latency_sentences(&self) -> Vec<String> {
         let l = &self.latency;
-        let [a, b] = l.mean_us;
-        let mut lines = vec![format!(
-            "Wake-up latency: {} to {} µs on average ({}), of {} and {} wake-ups.",
-            cell(a),
-            cell(b),
-            percent(a, b),
-            l.count[0],
-            l.count[1]
-        )];
-        let mut bins: Vec<_> = l.bins.iter().filter(|b| b.per_wakeup_us != 0.0).collect();
-        bins.sort_by(|x, y| y.per_wakeup_us.abs().total_cmp(&x.per_wakeup_us.abs()));
-        let named: Vec<String> =
-            bins.iter().take(3).map(|b| format!("{} {} µs", b.cause, signed(b.per_wakeup_us))).collect();
+        let [n_a, n_b] = l.count;
+        let only = |mean: f64, n: u64, side: &str, none: &str| {
+            format!("Wake-up latency: {} µs on average of {n} wake-ups in {side}; in {none} 0 came to run.", cell(mean))
+        };
+        let mut lines = vec![match l.mean_us {
+            [Some(a), Some(b)] => {
+                let (change, a, b) = (percent(a, b), cell(a), cell(b));
+                format!("Wake-up latency: {a} to {b} µs on average ({change}), of {n_a} and {n_b} wake-ups.")
+            }
+            [Some(a), None] => only(a, n_a, "A", "B"),
+            [None, Some(b)] => only(b, n_b, "B", "A"),
+            [None, None] => "Wake-up latency: none, for 0 wake-ups came to run in A and in B.".to_string(),
+        }];
+        let of = |b: &Bin| Some((b.cause.clone(), b.per_wakeup_us.filter(|us| *us != 0.0)?));
+        let mut bins: Vec<(String, f64)> = l.bins.iter().filter_map(of).collect();
+        bins.sort_by(|x, y| y.1.abs().total_cmp(&x.1.abs()));
+        let named: Vec<String> = bins.iter().take(3).map(|(cause, us)| format!("{cause} {} µs", signed(*us))).collect();
         if !named.is_empty() {
             lines.push(format!("Per wake-up that is {}.", named.join(", ")));
         }
@@ -69,11 +93,11 @@ impl Explanation {
     /// For a terminal.
     pub fn to_text(&self) -> String {
         let mut out = format!(
-            "{} on {}, seed {}, {} s: {} (A) and {} (B)\n\n",
+            "{} on {}, seed {}, {}: {} (A) and {} (B)\n\n",
             self.workload,
             self.platform,
             self.seed,
-            cell(self.duration_s),
+            told_length(self.ends_by_itself, self.duration_s),
             self.a.kernel,
             self.b.kernel
         );
@@ -96,12 +120,11 @@ impl Explanation {
         out += "\nWake-up latency by cause (each waiting nanosecond in the first bin that holds)\n";
         out += &self.waits();
         for shares in &self.shares {
-            let (n, s) = self.shares_of.unwrap_or_default();
             let _ = writeln!(
                 out,
-                "\nWhich part carries it: {}, {n} seeds of {} s, difference {} {}",
+                "\nWhich part carries it: {}, {}, difference {} {}",
                 shares.metric,
-                cell(s),
+                self.reruns(),
                 signed(shares.difference),
                 interval(shares.ci95)
             );
@@ -109,6 +132,10 @@ impl Explanation {
         }
         if let Some(note) = &self.shares_note {
             let _ = writeln!(out, "\nNo shares: {note}");
+        }
+        if !self.notes.is_empty() {
+            out += "\nOf these shares\n";
+            self.notes.iter().for_each(|line| out += &format!("  {line}\n"));
         }
         if !self.trust.is_empty() {
             out += "\nHow far to trust it\n";
@@ -123,14 +150,16 @@ impl Explanation {
             [("cause", Left), ("A ms", Right), ("B ms", Right), ("B − A ms", Right), ("per wake-up µs", Right)];
         let mut table = Table::new(columns);
         let ms = |ns: f64| cell(ns / 1e6);
+        let per = |us: Option<f64>| us.map_or("–".into(), signed);
         for b in &self.latency.bins {
             let difference = signed(b.difference_ns as f64 / 1e6);
-            table.row([b.cause.clone(), ms(b.a_ns as f64), ms(b.b_ns as f64), difference, signed(b.per_wakeup_us)]);
+            table.row([b.cause.clone(), ms(b.a_ns as f64), ms(b.b_ns as f64), difference, per(b.per_wakeup_us)]);
         }
         let l = &self.latency;
-        let sum = |f: fn(&super::explanation::Bin) -> u64| ms(l.bins.iter().map(f).sum::<u64>() as f64);
+        let sum = |f: fn(&Bin) -> u64| ms(l.bins.iter().map(f).sum::<u64>() as f64);
         let whole = signed(l.difference_ns as f64 / 1e6);
-        table.row(["all".to_string(), sum(|b| b.a_ns), sum(|b| b.b_ns), whole, signed(l.mean_us[1] - l.mean_us[0])]);
+        let mean = l.mean_us[1].zip(l.mean_us[0]).map(|(b, a)| b - a);
+        table.row(["all".to_string(), sum(|b| b.a_ns), sum(|b| b.b_ns), whole, per(mean)]);
         let [a, b] = l.before_waking_ns;
         let beside = signed((b as f64 - a as f64) / 1e6);
         table.row(["beside: idle exit before waking".to_string(), ms(a as f64), ms(b as f64), beside]);

@@ -4,9 +4,12 @@ use super::explain::RerunArgs;
 use super::inputs::Inputs;
 use super::{Exit, output};
 use crate::error::{Error, Look};
+use crate::explain::Bisected;
 use crate::{explain, text};
 use wattif_lab::explain::Bisection;
 use wattif_lab::stats::FEWEST;
+use wattif_lab::table::cell;
+use wattif_model::Ns;
 use wattif_model::run::RunSpec;
 
 /// Say which switch of two kernel profiles carries a difference: from A to B one switch at a time.
@@ -45,12 +48,9 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     }
     let specs = args.inputs.sides([&args.a, &args.b], &args.workload, look)?;
     let bar = output::bar(explain::bisect_runs(&specs[0].kernel, &specs[1].kernel, &reruns), "simulating");
-    let found = explain::bisect([&specs[0], &specs[1]], &reruns, &output::step(&bar))?;
+    let Bisected { found, length, notes } = explain::bisect([&specs[0], &specs[1]], &reruns, &output::step(&bar))?;
     bar.finish_and_clear();
-    if let Some(missing) = reruns.metrics.iter().find(|m| !found.iter().any(|f| f.metric == **m)) {
-        output::note(&format!("note: these runs have no {missing}"));
-    }
-    let seconds = reruns.duration.min(specs[0].duration).as_s_f64();
+    notes.iter().for_each(|note| output::note(&format!("note: {note}")));
     match args.json {
         true => output::json(&serde_json::json!({
             "schema": "wattif.bisect/1",
@@ -59,24 +59,26 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
             "kernels": [specs[0].kernel.name, specs[1].kernel.name],
             "hashes": [specs[0].hash(), specs[1].hash()],
             "seeds": reruns.seeds,
-            "duration_s": seconds,
+            "duration_s": length.as_s_f64(),
             "trust": text::trust_lines(&specs[0].platform),
             "metrics": found,
+            "notes": notes,
         }))?,
-        false => output::page(&page(&specs[0], args, seconds, &found))?,
+        false => output::page(&page(&specs[0], args, length, &found))?,
     }
     Ok(Exit::Done)
 }
 
-fn page(spec: &RunSpec, args: &Args, seconds: f64, found: &[Bisection]) -> String {
+fn page(spec: &RunSpec, args: &Args, length: Ns, found: &[Bisection]) -> String {
+    let whole = spec.workload.ends_by_itself() && length == spec.duration;
     let mut out = format!(
-        "{} on {}: from {} (A) to {} (B) one switch at a time; {} seeds of {} s{}\n",
+        "{} on {}: from {} (A) to {} (B) one switch at a time; {} seeds{}{}\n",
         spec.workload.name,
         spec.platform.name,
         args.a,
         args.b,
         args.reruns.seeds,
-        wattif_lab::table::cell(seconds),
+        if whole { ", each until it ends".into() } else { format!(" of {} s", cell(length.as_s_f64())) },
         if args.reruns.seeds < FEWEST as u64 { ", too few for intervals" } else { "" }
     );
     match found.first() {

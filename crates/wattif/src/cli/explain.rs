@@ -5,10 +5,13 @@ use super::{Exit, output};
 use crate::error::{Error, Look};
 use crate::explain::{Reruns, run_file};
 use crate::markdown::without_links;
+use crate::run::all_unfinished;
 use crate::settings::duration_ns;
 use crate::{explain, markdown, topics};
 use serde_json::{Value, json};
 use wattif_lab::table::{Align, Table};
+use wattif_model::Ns;
+use wattif_model::check::Severity;
 use wattif_model::workload::models::{MODELS, Model, Param, model, shared, shared_names};
 use wattif_sim::registry::{POLICIES, Policy, Tunable, policy};
 
@@ -47,9 +50,9 @@ pub struct RerunArgs {
     /// Seeds of the runs that tell which part carries a difference; 0: none are made.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole(0..=10_000))]
     pub seeds: u64,
-    /// Length of these runs at most.
-    #[arg(long, value_name = "TIME", value_parser = duration_ns, default_value = "1s")]
-    pub rerun: u64,
+    /// Length of these runs at most; by default 1 s, or until work that ends by itself is done.
+    #[arg(long, value_name = "TIME", value_parser = duration_ns)]
+    pub rerun: Option<u64>,
     /// Metric whose difference is shared out; repeatable.
     #[arg(long, value_name = "METRIC", default_values = ["energy.total", "wakeup_latency_us.mean"])]
     pub metric: Vec<String>,
@@ -59,7 +62,7 @@ impl RerunArgs {
     /// Refuses metrics that do not exist.
     pub fn checked(&self) -> Result<Reruns, Error> {
         Error::unless_metrics(&self.metric)?;
-        Ok(Reruns { seeds: self.seeds, duration: wattif_model::Ns(self.rerun), metrics: self.metric.clone() })
+        Ok(Reruns { seeds: self.seeds, duration: self.rerun.map(Ns), metrics: self.metric.clone() })
     }
 }
 
@@ -76,7 +79,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
                 )));
             }
             let ((a, digest_a), (b, digest_b)) = (run_file(a)?, run_file(b)?);
-            return print(args, [&a, &b], &reruns, [&digest_a, &digest_b]);
+            return print(args, [&a, &b], &reruns, [&digest_a, &digest_b], look);
         }
         [a, b, workload] => {
             let [a, b] = args.inputs.sides([a, b], workload, look)?;
@@ -84,7 +87,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         }
         _ => unreachable!("clap takes three at most"),
     };
-    print(args, [&a, &b], &reruns, ["", ""])
+    print(args, [&a, &b], &reruns, ["", ""], look)
 }
 
 /// `recorded`: the digests that run files say, to be held against those of the runs made now.
@@ -93,6 +96,7 @@ fn print(
     specs: [&wattif_model::run::RunSpec; 2],
     reruns: &Reruns,
     recorded: [&str; 2],
+    look: Look,
 ) -> Result<Exit, Error> {
     let bar = output::bar(explain::share_runs(&specs[0].kernel, &specs[1].kernel, reruns), "simulating");
     let explanation = explain::explain(specs, reruns, &output::step(&bar))?;
@@ -108,6 +112,11 @@ fn print(
     match args.json {
         true => output::json(&explanation)?,
         false => output::page(&explanation.to_text())?,
+    }
+    let cut =
+        [&explanation.a, &explanation.b].map(|s| (s.kernel.clone(), usize::from(s.unfinished), specs[0].duration));
+    if let Some(cut) = all_unfinished(&specs[0].workload, cut, 1) {
+        output::note(&cut.render(look, Severity::Note));
     }
     Ok(Exit::Done)
 }

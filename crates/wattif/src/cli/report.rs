@@ -13,7 +13,6 @@ use clap::builder::TypedValueParser;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use wattif_lab::compare::Comparison;
-use wattif_model::Ns;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 
@@ -130,8 +129,7 @@ pub fn add_sides(report: &mut Report, sides: &[Side], loaded: &Loaded) -> Result
     if let [a, b, ..] = simulated[..]
         && explain::same_inputs(a, b).is_ok()
     {
-        let none = Reruns { seeds: 0, duration: Ns::ZERO, metrics: Vec::new() };
-        report.set_explanation(&explain::explain([a, b], &none, &|| true)?);
+        report.set_explanation(&explain::explain([a, b], &Reruns::none(), &|| true)?);
     }
     Ok(())
 }

@@ -296,8 +296,7 @@ fn compare(specs: &[RunSpec], seeds: u64, progress: &dyn Fn(f64)) -> Result<Valu
 
 fn explained(specs: &[RunSpec]) -> Result<Value, Error> {
     let [a, b] = specs else { return Err(Error::Usage("an explanation is of two runs".into())) };
-    let none = explain::Reruns { seeds: 0, duration: Ns::ZERO, metrics: Vec::new() };
-    let explanation = explain::explain([a, b], &none, &|| true)?;
+    let explanation = explain::explain([a, b], &explain::Reruns::none(), &|| true)?;
     Ok(json!({ "summary": explanation.summary, "first": explanation.first }))
 }
 
