@@ -4,6 +4,7 @@ use super::platform::{Clock, clocks};
 use super::{CPU, Files, Imported, number, online};
 use crate::machine::list;
 use crate::words::quoted;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::version;
@@ -118,6 +119,73 @@ fn of_most(what: &str, told: &[(String, &[u32])], findings: &mut Vec<Diagnostic>
     Some(most.into())
 }
 
+/// Drivers that choose frequencies on their own. What they call `powersave` follows the load; the governor of that name does not.
+const OWN_POLICY: [&str; 3] = ["intel_pstate", "amd-pstate-epp", "amd_pstate_epp"];
+
+/// Who chooses the frequency of a clock. A driver's own `powersave` is none of the governors, and is called by the driver too.
+fn governor(files: Files<'_>, clock: &Clock) -> Option<String> {
+    let line = |file: &str| files(&format!("{}/{file}", clock.dir)).map(|text| text.trim().to_string());
+    let governor = line("scaling_governor")?;
+    let driver = line("scaling_driver").unwrap_or_else(|| "unknown".into());
+    // All that such drivers offer, in these words and this order.
+    let own = line("scaling_available_governors").is_some_and(|all| all == "performance powersave");
+    Some(match governor == "powersave" && (own || OWN_POLICY.contains(&driver.as_str())) {
+        true => format!("powersave of the driver {driver}"),
+        false => governor,
+    })
+}
+
+/// The idle governor, by the file it has had since Linux 5.8 and on some before, or by the other of those.
+fn cpuidle(files: Files<'_>) -> Option<String> {
+    let line = |file: &str| files(&format!("{CPU}/cpuidle/{file}")).map(|text| text.trim().to_string());
+    line("current_governor").or_else(|| line("current_governor_ro"))
+}
+
+/// Settings of governors that no profile has, below the folder of a clock, of all clocks or of a module: whose, where, what it
+/// is here.
+const FIXED: &[(&str, &str, &str)] = &[
+    ("ondemand", "ondemand/ignore_nice_load", "0"),
+    ("ondemand", "ondemand/powersave_bias", "0"),
+    ("ondemand", "ondemand/io_is_busy", "0"),
+    ("conservative", "conservative/ignore_nice_load", "0"),
+    ("interactive", "interactive/io_is_busy", "0"),
+];
+
+/// The same of the module `haltpoll`.
+const HALTPOLL: [(&str, &str); 5] = [
+    ("guest_halt_poll_ns", "200000"),
+    ("guest_halt_poll_grow", "2"),
+    ("guest_halt_poll_shrink", "2"),
+    ("guest_halt_poll_grow_start", "50000"),
+    ("guest_halt_poll_allow_shrink", "Y"),
+];
+
+/// Those that differ from what is simulated, each once.
+fn unlike_here(files: Files<'_>, clocks: &[Clock], used: &[Option<String>]) -> Vec<Diagnostic> {
+    let mut found: Vec<(&str, String, &str)> = Vec::new();
+    let mut look = |name, path: String, here| {
+        let value = files(&path).map(|text| text.trim().to_string());
+        found.extend(value.filter(|v| v != here && !v.is_empty()).map(|value| (name, value, here)));
+    };
+    for (governor, file, here) in FIXED {
+        let with = |used: &Option<String>| used.as_deref().is_none_or(|used| used == *governor);
+        let dirs = clocks.iter().zip(used).filter(|(_, used)| with(used)).map(|(clock, _)| clock.dir.as_str());
+        let of_all = format!("{CPU}/cpufreq");
+        dirs.chain([of_all.as_str()]).for_each(|dir| look(file, format!("{dir}/{file}"), here));
+    }
+    if cpuidle(files).is_none_or(|governor| governor == "haltpoll") {
+        HALTPOLL.iter().for_each(|(name, here)| look(name, format!("sys/module/haltpoll/parameters/{name}"), here));
+    }
+    let mut seen = BTreeSet::new();
+    let once = found.into_iter().filter(|(name, value, _)| seen.insert((*name, value.clone())));
+    let told = |(name, value, here): (&str, String, &str)| {
+        let message =
+            format!("{name} = {}: not simulated; here it is {here}", value.chars().take(40).collect::<String>());
+        Diagnostic::warning("sysfs::W03", 0..0, message)
+    };
+    once.map(told).collect()
+}
+
 /// What can be read of the tunables, those of a governor from clocks that are `used` with it.
 fn tunables(
     files: Files<'_>,
@@ -204,18 +272,16 @@ impl KernelFacts {
     /// From a live machine or a capture.
     pub fn of(files: Files<'_>) -> KernelFacts {
         let release = release(files);
-        let line = |path: &str| files(path).map(|t| t.trim().to_string());
-        let governor = |clock: &Clock| line(&format!("{}/scaling_governor", clock.dir));
         let clocks = clocks(files, &online(files).unwrap_or(vec![0]));
-        let used: Vec<Option<String>> = clocks.iter().map(governor).collect();
+        let used: Vec<Option<String>> = clocks.iter().map(|clock| governor(files, clock)).collect();
         let told: Vec<_> = clocks.iter().zip(&used).filter_map(|(c, g)| Some((g.clone()?, &c.cpus[..]))).collect();
-        let mut findings: Vec<Diagnostic> = clamps(files).collect();
+        let mut findings: Vec<Diagnostic> = clamps(files).chain(unlike_here(files, &clocks, &used)).collect();
         KernelFacts {
             config: config(files, release.as_deref()),
             features: files("sys/kernel/debug/sched/features").or(files("sys/kernel/debug/sched_features")),
             release,
             cpufreq: of_most("the cpufreq governor", &told, &mut findings),
-            cpuidle: line(&format!("{CPU}/cpuidle/current_governor")),
+            cpuidle: cpuidle(files),
             tunables: tunables(files, &clocks, &used, &mut findings),
             energy_aware: number(files, "proc/sys/kernel/sched_energy_aware").map(|n| n != 0),
             autogroup: number(files, "proc/sys/kernel/sched_autogroup_enabled").map(|n| n != 0),
@@ -494,6 +560,87 @@ mod tests {
         let differs = "the cpufreq governor differs: `schedutil` on CPUs 0-1, `performance` on CPUs 2-5; a profile has \
             one: `performance`, that of most CPUs";
         assert_eq!(said[0], differs);
+    }
+
+    fn said(out: &Imported) -> Vec<(&'static str, &str)> {
+        out.diagnostics.iter().map(|d| (d.code, d.message.as_str())).collect()
+    }
+
+    /// A driver that chooses on its own calls that `powersave`; the governor of this name stands still.
+    #[test]
+    fn powersave_of_a_driver() {
+        let with = |driver: Option<&'static str>, all: &'static str, governor: &'static str| {
+            let files = move |path: &str| -> Option<String> {
+                Some(match path.strip_prefix("sys/devices/system/cpu/") {
+                    None if path == "proc/sys/kernel/osrelease" => "6.12.5\n".into(),
+                    None if path == "proc/config" => "CONFIG_HZ=250\nCONFIG_CPU_FREQ_DEFAULT_GOV_SCHEDUTIL=y\n".into(),
+                    Some("cpufreq/policy0/scaling_driver") => format!("{}\n", driver?),
+                    Some("cpufreq/policy0/scaling_available_governors") => format!("{all}\n"),
+                    Some("cpufreq/policy0/scaling_governor") => format!("{governor}\n"),
+                    _ => return None,
+                })
+            };
+            let out = kernel(&KernelFacts::of(&files), "mine", "linux-6.12", &[]);
+            let text = out.toml.clone().unwrap();
+            let set = text.lines().find_map(|l| l.strip_prefix("cpufreq = ")).map(String::from);
+            (set, said(&out).iter().map(|(code, said)| format!("{code} {said}")).collect::<Vec<_>>().join("\n"))
+        };
+        let two = "performance powersave";
+        let warned = |driver: &str| {
+            format!(
+                "sysfs::W01 cpufreq governor `powersave of the driver {driver}`: not simulated; the parent's is used"
+            )
+        };
+        for driver in ["intel_pstate", "amd-pstate-epp", "amd_pstate_epp"] {
+            assert_eq!(with(Some(driver), two, "powersave"), (None, warned(driver)));
+            assert_eq!(with(Some(driver), "", "powersave"), (None, warned(driver)));
+        }
+        assert_eq!(with(None, two, "powersave"), (None, warned("unknown")));
+        let of_generic = (Some("\"powersave\"".into()), String::new());
+        assert_eq!(with(Some("intel_cpufreq"), "schedutil performance powersave", "powersave"), of_generic);
+        assert_eq!(with(Some("intel_pstate"), two, "performance").0.as_deref(), Some("\"performance\""));
+    }
+
+    #[test]
+    fn the_idle_governor_of_old_kernels() {
+        let with = |files: &[(&str, &str)]| {
+            let of = |path: &str| files.iter().find(|(name, _)| path.ends_with(name)).map(|f| format!("{}\n", f.1));
+            KernelFacts::of(&|path| path.starts_with("sys/devices/system/cpu/cpuidle/").then(|| of(path)).flatten())
+                .cpuidle
+        };
+        assert_eq!(with(&[("/current_governor_ro", "teo")]).as_deref(), Some("teo"));
+        assert_eq!(with(&[("/current_governor_ro", "teo"), ("/current_governor", "menu")]).as_deref(), Some("menu"));
+        assert_eq!(with(&[]), None);
+    }
+
+    #[test]
+    fn settings_of_governors_that_no_profile_has() {
+        let with = |cpufreq: &'static str, cpuidle: &'static str, set: &[(&str, &str)]| {
+            let files = |path: &str| -> Option<String> {
+                Some(match path.strip_prefix("sys/devices/system/cpu/") {
+                    Some("online") => "0-1".into(),
+                    Some("cpuidle/current_governor") => cpuidle.into(),
+                    Some("cpufreq/policy0/scaling_governor" | "cpufreq/policy1/scaling_governor") => cpufreq.into(),
+                    _ => set.iter().find(|(file, _)| path.ends_with(file))?.1.into(),
+                })
+            };
+            let told = KernelFacts::of(&files).findings.into_iter().map(|d| format!("{} {}", d.code, d.message));
+            told.collect::<Vec<_>>()
+        };
+        let of_dbs =
+            [("ondemand/ignore_nice_load", "1\n"), ("ondemand/powersave_bias", "100"), ("ondemand/io_is_busy", "0")];
+        let told = [
+            "sysfs::W03 ondemand/ignore_nice_load = 1: not simulated; here it is 0",
+            "sysfs::W03 ondemand/powersave_bias = 100: not simulated; here it is 0",
+        ];
+        assert_eq!(with("ondemand", "menu", &of_dbs), told, "each once, whatever number of clocks have it");
+        let of_halt = [("parameters/guest_halt_poll_ns", "50000"), ("parameters/guest_halt_poll_allow_shrink", "N\n")];
+        let told = [
+            "sysfs::W03 guest_halt_poll_ns = 50000: not simulated; here it is 200000",
+            "sysfs::W03 guest_halt_poll_allow_shrink = N: not simulated; here it is Y",
+        ];
+        assert_eq!(with("schedutil", "haltpoll", &of_halt), told);
+        assert!(with("schedutil", "menu", &of_halt).is_empty(), "nobody uses it");
     }
 
     #[test]
