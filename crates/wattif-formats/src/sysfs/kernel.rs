@@ -309,11 +309,27 @@ impl KernelFacts {
     fn has(&self, option: &str) -> bool {
         self.config.as_ref().is_some_and(|c| switched_on(c, option))
     }
+    /// Is an option left out, in so many words? One that depends on another left out is not mentioned at all.
+    fn lacks(&self, option: &str) -> bool {
+        let line = format!("# {option} is not set");
+        self.config.as_ref().is_some_and(|c| c.lines().any(|l| l.trim() == line))
+    }
     /// Energy-aware placement is switched off, or left out when the kernel was built.
     fn without_eas(&self) -> bool {
-        let left_out = "# CONFIG_ENERGY_MODEL is not set";
-        self.energy_aware == Some(false)
-            || self.config.as_ref().is_some_and(|c| c.lines().any(|l| l.trim() == left_out))
+        self.energy_aware == Some(false) || self.lacks("CONFIG_ENERGY_MODEL")
+    }
+    /// Tunables that switches and options stand for.
+    fn switched(&self) -> Vec<(&'static str, &'static str, String)> {
+        // CONFIG_UCLAMP_TASK depends on schedutil.
+        let clamps = ["CONFIG_UCLAMP_TASK", "CONFIG_CPU_FREQ_GOV_SCHEDUTIL", "CONFIG_CPU_FREQ"];
+        let of_threads = self.has("CONFIG_UCLAMP_TASK") && self.lacks("CONFIG_UCLAMP_TASK_GROUP");
+        let set = [
+            (self.without_eas(), "placement.eas", "generation", "\"off\""),
+            (clamps.iter().any(|option| self.lacks(option)), "placement.cpu_util", "uclamp", "\"off\""),
+            (of_threads, "placement.cpu_util", "uclamp", "\"5.3\""),
+            (self.lacks("CONFIG_SCHED_CLUSTER"), "balance.load_balance", "cluster", "false"),
+        ];
+        set.into_iter().filter(|s| s.0).map(|(_, slot, name, value)| (slot, name, value.to_string())).collect()
     }
 }
 
@@ -356,11 +372,23 @@ const NOT_SIMULATED: [(&str, &str); 4] = [
 ];
 const AUTOGROUP: &str = "CONFIG_SCHED_AUTOGROUP";
 
+/// What kernels are built without, while it is here.
+const SIMULATED: [(&str, &str); 6] = [
+    ("CONFIG_SCHED_MC", "CPUs that share a cache have a scheduling domain here"),
+    ("CONFIG_SCHED_SMT", "threads of a core have a scheduling domain here"),
+    ("CONFIG_FAIR_GROUP_SCHED", "groups have shares here, where the workload names any"),
+    ("CONFIG_CFS_BANDWIDTH", "limits of groups hold here, where the workload states any"),
+    ("CONFIG_CPU_IDLE", "the parent's idle governor chooses among all states of the platform here"),
+    ("CONFIG_CPU_FREQ", "the parent's frequency governor sets the clocks here"),
+];
+
 fn not_simulated(facts: &KernelFacts) -> impl Iterator<Item = Diagnostic> {
-    NOT_SIMULATED
-        .iter()
-        .filter(|(option, _)| facts.has(option) && !(*option == AUTOGROUP && facts.autogroup == Some(false)))
-        .map(|(option, instead)| Diagnostic::warning("sysfs::W03", 0..0, format!("{option}: not simulated; {instead}")))
+    let warn = |message| Diagnostic::warning("sysfs::W03", 0..0, message);
+    let has = |option: &str| facts.has(option) && !(option == AUTOGROUP && facts.autogroup == Some(false));
+    let has = NOT_SIMULATED.iter().filter(move |(option, _)| has(option));
+    let lacks = SIMULATED.iter().filter(|(option, _)| facts.lacks(option));
+    has.map(move |(option, instead)| warn(format!("{option}: not simulated; {instead}")))
+        .chain(lacks.map(move |(option, here)| warn(format!("{option} is not set: not simulated; {here}"))))
 }
 
 /// A kernel profile that inherits from `parent` and sets what is known. `features` are those the simulator has.
@@ -383,8 +411,8 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
         }
     }
     let hz = facts.config.as_deref().and_then(ticks);
-    let eas = facts.energy_aware.is_some() || facts.without_eas();
-    let told = facts.version().is_some() || hz.is_some() || !facts.tunables.is_empty() || eas;
+    let tunables = [facts.switched(), facts.tunables.clone()].concat();
+    let told = facts.version().is_some() || hz.is_some() || !tunables.is_empty() || facts.energy_aware.is_some();
     if !told && policies.is_empty() && set.is_empty() {
         let message = "nothing of a kernel is recognised here: no version, no option and no feature that is simulated";
         let help = "name a configuration (/proc/config.gz, /boot/config-RELEASE), a list of scheduler features \
@@ -407,16 +435,12 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
     if !set.is_empty() {
         let _ = write!(text, "\n[features]\n{set}");
     }
-    if facts.without_eas() {
-        let _ = writeln!(text, "\n[placement.eas]\ngeneration = \"off\"");
-    }
-    let mut last = "";
-    for (slot, name, value) in &facts.tunables {
-        if *slot != last {
-            let _ = writeln!(text, "\n[{slot}]");
-            last = slot;
+    let slots: Vec<&str> = tunables.iter().map(|(slot, ..)| *slot).collect();
+    for (i, slot) in slots.iter().enumerate().filter(|(i, slot)| !slots[..*i].contains(slot)) {
+        let _ = writeln!(text, "\n[{slot}]");
+        for (_, name, value) in tunables[i..].iter().filter(|(of, ..)| of == slot) {
+            let _ = writeln!(text, "{name} = {value}");
         }
-        let _ = writeln!(text, "{name} = {value}");
     }
     out.toml = Some(text);
     out
@@ -611,6 +635,35 @@ mod tests {
         assert_eq!(with(&[("/current_governor_ro", "teo")]).as_deref(), Some("teo"));
         assert_eq!(with(&[("/current_governor_ro", "teo"), ("/current_governor", "menu")]).as_deref(), Some("menu"));
         assert_eq!(with(&[]), None);
+    }
+
+    /// What an option that is left out takes away is left out of the profile, or told.
+    #[test]
+    fn options_that_are_left_out() {
+        let with = |lines: &[&str]| {
+            let config = format!("# Linux/arm64 6.12.5 Kernel Configuration\n{}\n", lines.join("\n"));
+            let tunables = vec![("balance.load_balance", "nr_migrate", "8".to_string())];
+            let facts = KernelFacts { tunables, ..KernelFacts::from_text(&config) };
+            let out = kernel(&facts, "mine", "linux-6.12", &[]);
+            let said = said(&out).iter().map(|(code, said)| format!("{code} {said}")).collect::<Vec<_>>();
+            (out.toml.unwrap(), said)
+        };
+        let (text, told) = with(&["CONFIG_UCLAMP_TASK=y", "CONFIG_UCLAMP_TASK_GROUP=y", "CONFIG_SCHED_CLUSTER=y"]);
+        assert!(!text.contains("uclamp") && !text.contains("cluster") && told.is_empty(), "{text}{told:?}");
+        for left_out in ["UCLAMP_TASK", "CPU_FREQ_GOV_SCHEDUTIL", "CPU_FREQ"] {
+            let (text, _) = with(&[&format!("# CONFIG_{left_out} is not set")]);
+            assert!(text.contains("[placement.cpu_util]\nuclamp = \"off\"\n"), "{left_out}: {text}");
+        }
+        let (text, _) = with(&["CONFIG_UCLAMP_TASK=y", "# CONFIG_UCLAMP_TASK_GROUP is not set"]);
+        assert!(text.contains("[placement.cpu_util]\nuclamp = \"5.3\"\n"), "{text}");
+        let (text, told) = with(&["# CONFIG_SCHED_CLUSTER is not set", "# CONFIG_ENERGY_MODEL is not set"]);
+        assert!(text.contains("[balance.load_balance]\ncluster = false\nnr_migrate = 8\n"), "one table: {text}");
+        assert!(text.contains("[placement.eas]\ngeneration = \"off\"\n") && told.is_empty(), "{text}{told:?}");
+        for (option, _) in SIMULATED {
+            let (_, told) = with(&[&format!("# {option} is not set")]);
+            let begins = format!("sysfs::W03 {option} is not set: not simulated; ");
+            assert!(told.len() == 1 && told[0].starts_with(&begins), "{told:?}");
+        }
     }
 
     #[test]
