@@ -15,6 +15,8 @@ pub(crate) struct Machine {
     pub hz: Option<i64>,
     /// The kernel's numbers of its CPUs, where it has others.
     pub kernel_cpus: Vec<u32>,
+    /// The kernel takes all CPUs for equally fast.
+    pub capacity_untold: bool,
     pub domains: Vec<Domain>,
     pub clusters: Vec<Cluster>,
     /// Lists of CPUs.
@@ -114,6 +116,9 @@ impl Machine {
                 "kernel_cpus = \"{}\"  # of CPUs 0, 1, … here: traces have these numbers",
                 list(&self.kernel_cpus)
             );
+        }
+        if self.capacity_untold {
+            let _ = writeln!(out, "capacity_untold = true  # the kernel takes every CPU for 1024");
         }
         let lines: Vec<String> = self.trust.iter().map(|t| format!("  {},\n", text(t))).collect();
         let _ = writeln!(out, "trust = [\n{}]", lines.concat());

@@ -330,7 +330,7 @@ fn domains(
             findings.push(without_opps(&of, first, unread));
         }
         let latency_ns = v1_latency(first.node).max(latency_ns);
-        let transition_us = if latency_ns == 0 { TRANSITION_US } else { (latency_ns / 1_000).clamp(1, 100_000) };
+        let transition_us = if latency_ns == 0 { TRANSITION_US } else { (latency_ns / 1_000).min(100_000) };
         let core = first.core.clone();
         let mut domain =
             Domain { cpus: of, core, capacity: 1024, transition_us, transition_assumed: latency_ns == 0, opps };

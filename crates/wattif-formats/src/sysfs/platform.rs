@@ -59,6 +59,7 @@ pub fn platform(files: Files<'_>, name: &str) -> Imported {
     }
     let clocks = clocks(files, &cpus);
     machine.domains = domains(files, &clocks, &place, &mut out.diagnostics);
+    machine.capacity_untold = capacities(files, &clocks, &mut machine.domains, &mut out.diagnostics);
     out.diagnostics.extend(limits(files, &clocks, &place));
     machine.clusters = clusters(files, &cpus, &place, &sleepers);
     if !machine.domains.iter().all(|d| d.opps.iter().all(|o| o.uw.is_some())) {
@@ -194,17 +195,23 @@ fn domains(
     let mut out: Vec<Domain> = Vec::new();
     for Clock { dir, cpus, related } in clocks {
         let (cpu, of) = (cpus[0], cpus.iter().map(|c| place[c]).collect::<Vec<u32>>());
-        let khz = frequencies(files, dir, &list(&of), findings);
+        let mut khz = frequencies(files, dir, &list(&of), findings);
+        if khz.is_empty() {
+            let message = format!("CPUs {}: no frequencies in {dir}; taken as one of 1 GHz", list(&of));
+            findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+            khz.push(NO_KHZ);
+        }
         // An energy model bears the name of the CPU that was its clock's first, which may be offline since.
         let power = |khz| cpus.iter().chain(related).find_map(|cpu| power(files, *cpu, khz));
         let opps = khz.into_iter().map(|khz| Opp { khz, uv: None, uw: power(khz) }).collect();
-        let capacity = number(files, &format!("{CPU}/cpu{cpu}/cpu_capacity")).unwrap_or(1024).clamp(1, 1024);
+        let capacity = capacity(files, cpu).unwrap_or(1024).clamp(1, 1024);
+        // CPUFREQ_ETERNAL is 4 s: the driver does not know. Less than 1 µs is 0, and the kernel goes by its own delay then.
         let ns = number(files, &format!("{dir}/cpuinfo_transition_latency")).filter(|n| *n < 1_000_000_000);
         out.push(Domain {
             cpus: of,
             core: "unknown".into(),
             capacity: capacity as u32,
-            transition_us: (ns.unwrap_or(50_000) / 1_000).clamp(1, 100_000),
+            transition_us: (ns.unwrap_or(50_000) / 1_000).min(100_000),
             transition_assumed: ns.is_none(),
             opps,
         });
@@ -214,7 +221,40 @@ fn domains(
     out
 }
 
-/// What CPUs `of` one clock can run at, ascending, kHz; at least one.
+/// Of a clock that tells no frequency.
+const NO_KHZ: u64 = 1_000_000;
+
+fn capacity(files: Files<'_>, cpu: u32) -> Option<u64> {
+    number(files, &format!("{CPU}/cpu{cpu}/cpu_capacity"))
+}
+
+/// Where the kernel has no capacities, CPUs are as fast as their highest frequencies: whether they differ.
+fn capacities(files: Files<'_>, clocks: &[Clock], domains: &mut [Domain], findings: &mut Vec<Diagnostic>) -> bool {
+    let top = |d: &Domain| d.opps.last().map_or(0, |o| o.khz);
+    let most = domains.iter().map(top).max().unwrap_or(0);
+    let told = clocks.iter().any(|clock| clock.cpus.iter().any(|cpu| capacity(files, *cpu).is_some()));
+    let unclear = domains.iter().any(|d| d.opps.len() == 1 && top(d) == NO_KHZ);
+    if told || unclear || domains.iter().all(|d| top(d) == most) {
+        return false;
+    }
+    let mut by_capacity: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for d in domains {
+        d.capacity = (top(d) * 1024 / most).clamp(1, 1024) as u32;
+        by_capacity.entry(d.capacity).or_default().extend(&d.cpus);
+    }
+    let each: Vec<String> =
+        by_capacity.iter().map(|(capacity, cpus)| format!("{capacity} of CPUs {}", list(cpus))).collect();
+    let message = format!(
+        "no cpu_capacity: the kernel takes all CPUs for 1024, here they are as fast as their highest frequency ({})",
+        each.join(", ")
+    );
+    let help =
+        "cores may also differ in what they do in a cycle: set `capacity` in the platform file to what was measured";
+    findings.push(Diagnostic::warning("sysfs::W01", 0..0, message).help(help));
+    true
+}
+
+/// What CPUs `of` one clock can run at, ascending, kHz.
 fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnostic>) -> Vec<u64> {
     let mut warn = |message: String| findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
     let words = |text: String| text.split_whitespace().filter_map(|k| k.parse().ok()).collect::<Vec<u64>>();
@@ -240,10 +280,6 @@ fn frequencies(files: Files<'_>, dir: &str, of: &str, findings: &mut Vec<Diagnos
     khz.retain(|k| (1..=u64::from(u32::MAX)).contains(k));
     khz.sort_unstable();
     khz.dedup();
-    if khz.is_empty() {
-        warn(format!("CPUs {of}: no frequencies in {dir}; taken as one of 1 GHz"));
-        khz.push(1_000_000);
-    }
     if !off.is_empty() {
         let off: Vec<String> = off.iter().take(5).map(u64::to_string).collect();
         let message = format!("CPUs {of}: boost is off; {} kHz left out", off.join(", "));
@@ -363,6 +399,61 @@ mod tests {
         assert_eq!((p.nr_cpus(), p.cpus[0].capacity, p.cpus[2].capacity, p.domains.len()), (4, 400, 1024, 2));
         assert_eq!(p.domains[1].opps[1].khz, 2_000_000);
         assert!(platform(&|_| None, "x").toml.is_none());
+    }
+
+    /// Without cpu_capacity the kernel takes unlike CPUs for equals; they are not.
+    #[test]
+    fn capacities_that_the_kernel_does_not_know() {
+        let with = |tops: [&'static str; 2], capacity: Option<&'static str>| {
+            let files = move |path: &str| -> Option<String> {
+                let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                    "present" => "0-3",
+                    "cpu2/cpu_capacity" => capacity?,
+                    "cpufreq/policy0/related_cpus" => "0 1",
+                    "cpufreq/policy2/related_cpus" => "2 3",
+                    "cpufreq/policy0/scaling_available_frequencies" => tops[0],
+                    "cpufreq/policy2/scaling_available_frequencies" => tops[1],
+                    _ => return None,
+                };
+                Some(text.into())
+            };
+            let imported = platform(&files, "board");
+            let told = imported.diagnostics.iter().find(|d| d.message.contains("cpu_capacity"));
+            let told = told.map(|d| format!("{} {}", d.code, d.message));
+            let parsed = crate::platform_toml::parse(&imported.toml.unwrap(), &Default::default());
+            let p = parsed.platform.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+            (p.cpus.iter().map(|c| c.capacity).collect::<Vec<_>>(), p.capacity_untold, told)
+        };
+        let message = "sysfs::W01 no cpu_capacity: the kernel takes all CPUs for 1024, here they are as fast as their \
+            highest frequency (585 of CPUs 0-1, 1024 of CPUs 2-3)";
+        let unlike = ["800000 2000000", "800000 3500000"];
+        assert_eq!(with(unlike, None), (vec![585, 585, 1024, 1024], true, Some(message.into())));
+        assert_eq!(with(unlike, Some("1024")), (vec![1024; 4], false, None));
+        assert_eq!(with([unlike[1]; 2], None), (vec![1024; 4], false, None));
+        assert_eq!(with(["", unlike[1]], None), (vec![1024; 4], false, None), "what a clock reaches is not known");
+    }
+
+    #[test]
+    fn the_latency_of_a_change_of_frequency() {
+        let with = |ns: &'static str| {
+            let files = move |path: &str| {
+                let text = match path.strip_prefix("sys/devices/system/cpu/")? {
+                    "present" => "0",
+                    "cpu0/cpufreq/scaling_available_frequencies" => "300000",
+                    "cpu0/cpufreq/cpuinfo_transition_latency" => ns,
+                    _ => return None,
+                };
+                Some(text.to_string())
+            };
+            let toml = platform(&files, "board").toml.unwrap();
+            let parsed = crate::platform_toml::parse(&toml, &Default::default());
+            let told = !toml.contains("  # assumed: nothing tells it\nopps");
+            (parsed.platform.expect("it is valid").domains[0].transition_latency_ns, told)
+        };
+        assert_eq!(with("0\n"), (0, true), "not 1 µs, which would be a limit of 1 µs for governors");
+        assert_eq!(with("999"), (0, true));
+        assert_eq!(with("61999"), (61_000, true));
+        assert_eq!(with("4294967295"), (50_000, false), "CPUFREQ_ETERNAL: not known");
     }
 
     #[test]
