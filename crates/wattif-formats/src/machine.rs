@@ -207,6 +207,26 @@ pub(crate) fn wfi() -> Idle {
     }
 }
 
+/// Is every part of `middle` within one of `large`, one of them larger than its part of `small` and smaller than that?
+pub(crate) fn between(small: &[Vec<u32>], middle: &[Vec<u32>], large: &[Vec<u32>]) -> bool {
+    let around = |part: &Vec<u32>| large.iter().find(|l| part.iter().all(|c| l.contains(c)));
+    let of = |cpu: u32| small.iter().find(|s| s.contains(&cpu)).map_or(1, Vec::len);
+    let real = |part: &Vec<u32>| part.len() > of(part[0]) && around(part).is_some_and(|l| l.len() > part.len());
+    middle.iter().all(|part| around(part).is_some()) && middle.iter().any(real)
+}
+
+/// CPUs 0, 1, … by what each is of, in the order of their first.
+pub(crate) fn alike<K: PartialEq>(of: impl Iterator<Item = K>) -> Vec<Vec<u32>> {
+    let mut groups: Vec<(K, Vec<u32>)> = Vec::new();
+    for (cpu, key) in (0..).zip(of) {
+        match groups.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, group)) => group.push(cpu),
+            None => groups.push((key, vec![cpu])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
 /// CPUs of the same states and the same `K` are a cluster.
 pub(crate) fn clusters<K: PartialEq>(cpus: impl Iterator<Item = (u32, K, Vec<Idle>)>) -> Vec<Cluster> {
     let mut out: Vec<(K, Cluster)> = Vec::new();

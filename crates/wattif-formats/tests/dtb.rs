@@ -23,7 +23,7 @@ fn platform(toml: &str) -> wattif_model::platform::Platform {
 fn a_board() {
     let imported = dtb::import(&blob("board"), "board", None);
     let expected = [
-        "CPUs without the status `okay` are left out, and the numbers of others go on: `cpu@102`",
+        "CPUs that the kernel does not start, by their status, are left out, and the numbers of others go on: `cpu@102`",
         "CPUs 0-1: 1 operating points are for boost, which is off (turbo-mode); they were left out",
     ];
     assert_eq!(messages(&imported), expected);
@@ -143,6 +143,35 @@ fn who_sleeps_together_is_told_by_power_domains() {
     assert_eq!(p.clusters[0].idle[2].scope, wattif_model::platform::Scope::Cluster);
 }
 
+/// Two sockets of two clusters, a NUMA node each and no caches; CPUs that firmware has not started, and one that failed.
+#[test]
+fn sockets_nodes_and_clusters() {
+    let imported = dtb::import(&blob("sockets"), "sockets", None);
+    let expected = [
+        "CPUs that the kernel does not start, by their status, are left out, and the numbers of others go on: `cpu@300`",
+        "CPUs without the status `okay` are taken, as the kernel starts them: `cpu@202`, `cpu@203`",
+    ];
+    assert_eq!(messages(&imported)[..2], expected);
+    let toml = imported.toml.unwrap();
+    let p = platform(&toml);
+    let each = |of: &dyn Fn(&wattif_model::platform::Cpu) -> u32| p.cpus.iter().map(of).collect::<Vec<_>>();
+    let (halves, quarters) = ([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 2, 2, 3, 3]);
+    assert_eq!(each(&|c| c.package), halves, "{toml}");
+    assert_eq!(each(&|c| c.node), halves);
+    assert_eq!(each(&|c| c.llc), halves, "without caches the CPUs of a socket share one");
+    assert_eq!(each(&|c| c.l2.unwrap()), quarters, "clusters of cpu-map are those of the scheduler");
+}
+
+#[test]
+fn riscv_starts_what_is_available() {
+    // A node for some CPUs only is none.
+    let imported = dtb::import(&blob("riscv"), "riscv", None);
+    let left =
+        "CPUs that the kernel does not start, by their status, are left out, and the numbers of others go on: `cpu@0`";
+    assert_eq!(messages(&imported)[..2], [left, "CPUs 1 have no numa-node-id: NUMA nodes left out"]);
+    assert_eq!(platform(&imported.toml.unwrap()).nr_cpus(), 2);
+}
+
 #[test]
 fn overlays() {
     let firmware = blob("firmware");
@@ -199,7 +228,7 @@ fn a_board_of_scmi() {
     let scmi = blob("scmi");
     let imported = dtb::import(&scmi, "scmi", None);
     let expected = [
-        "CPUs without the status `okay` are left out, and the numbers of others go on: `cpu@200`",
+        "CPUs that the kernel does not start, by their status, are left out, and the numbers of others go on: `cpu@200`",
         "CPUs 0-1 (oryon): no operating points in the devicetree (the firmware gives them)",
         "CPUs 2-3 (oryon): no operating points in the devicetree (the firmware gives them)",
         "idle states `cpu-off`, `cpu-sleep` are not in the order of min-residency-us: kept as the kernel counts them in traces",
@@ -218,7 +247,10 @@ fn a_board_of_scmi() {
 
 #[test]
 fn damage_is_survived() {
-    let blob = blob("board");
+    ["board", "sockets"].map(blob).into_iter().for_each(survives);
+}
+
+fn survives(blob: Vec<u8>) {
     for n in 0..blob.len() {
         std::hint::black_box(dtb::import(&blob[..n], "x", None));
     }

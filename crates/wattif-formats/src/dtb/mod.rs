@@ -18,7 +18,7 @@
 mod fdt;
 mod idle;
 
-use crate::machine::{Domain, Machine, Opp, list};
+use crate::machine::{Domain, Machine, Opp, alike, between, list};
 use crate::platform_toml::{MAX_KHZ, MAX_UV, Overlay};
 use crate::words::quoted;
 use fdt::Node;
@@ -62,7 +62,7 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
         out.diagnostics.push(Diagnostic::error("dtb::E02", 0..0, "the devicetree has no enabled CPUs under /cpus"));
         return out;
     }
-    out.diagnostics.extend(disabled(&root));
+    out.diagnostics.extend(started(&root));
     let unread = Unread::of(&root);
     unread.tell(&mut out.diagnostics);
     let (overlay, mistakes) = overlay.map(Overlay::read).unwrap_or_default();
@@ -79,9 +79,7 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
     machine.domains = domains(&cpus, &clocks, &handles, &overlay, &unread, &mut out.diagnostics);
     capacities(&cpus, &mut machine.domains, &mut out.diagnostics);
     machine.clusters = idle::clusters(&cpus, &map.cluster, &handles, &mut out.diagnostics);
-    machine.llc = caches(&cpus, &handles);
-    machine.cores = map.cores;
-    nest(&mut machine);
+    topology(&mut machine, &root, &cpus, map, &handles, &mut out.diagnostics);
     powers(&mut machine, &unread, &mut out.diagnostics);
     if machine.clusters.iter().all(|c| c.idle.len() == 1) {
         let why = match unread.idle_tables.is_empty() {
@@ -108,13 +106,26 @@ fn cpu_nodes(root: &Node) -> impl Iterator<Item = &Node> {
     root.child("cpus").into_iter().flat_map(|all| &all.children).filter(is_cpu)
 }
 
-fn disabled(root: &Node) -> Option<Diagnostic> {
-    let off: Vec<String> = cpu_nodes(root).filter(|n| !n.enabled()).map(|n| quoted(&n.name)).collect();
-    let more = if off.len() > 5 { ", …" } else { "" };
-    let names = off[..off.len().min(5)].join(", ");
-    let message =
-        format!("CPUs without the status `okay` are left out, and the numbers of others go on: {names}{more}");
-    (!off.is_empty()).then(|| Diagnostic::note("dtb::N01", 0..0, message))
+/// Does the kernel start a CPU? On Arm and elsewhere `disabled` only means that it is not yet running, and CPUs that failed are
+/// left out (`of_get_next_cpu_node`); RISC-V and POWER want them available.
+fn starts(cpu: &Node) -> bool {
+    if cpu.texts("compatible").iter().any(|c| c == "riscv") || cpu.has(THREADS) {
+        return cpu.enabled();
+    }
+    cpu.text("status").is_none_or(|status| status != "fail" && !status.starts_with("fail-"))
+}
+
+/// What is made of CPUs whose status is another than `okay`.
+fn started(root: &Node) -> Vec<Diagnostic> {
+    let told = |of: &dyn Fn(&Node) -> bool, what: &str| {
+        let names: Vec<String> = cpu_nodes(root).filter(|n| !n.enabled() && of(n)).map(|n| quoted(&n.name)).collect();
+        let more = if names.len() > 5 { ", …" } else { "" };
+        let message = format!("CPUs {what}: {}{more}", names[..names.len().min(5)].join(", "));
+        (!names.is_empty()).then(|| Diagnostic::note("dtb::N01", 0..0, message))
+    };
+    let out = "that the kernel does not start, by their status, are left out, and the numbers of others go on";
+    let taken = "without the status `okay` are taken, as the kernel starts them";
+    told(&|n| !starts(n), out).into_iter().chain(told(&|n| starts(n), taken)).collect()
 }
 
 fn cpus(root: &Node) -> Vec<Cpu<'_>> {
@@ -122,14 +133,17 @@ fn cpus(root: &Node) -> Vec<Cpu<'_>> {
         let compatible = n.text("compatible").unwrap_or_else(|| "unknown".into());
         compatible.split(',').next_back().unwrap_or("unknown").to_string()
     };
-    let enabled = cpu_nodes(root).filter(|n| n.enabled());
-    let threads = enabled.flat_map(|node| std::iter::repeat_n(node, hardware_threads(node))).take(4096);
+    let started = cpu_nodes(root).filter(|n| starts(n));
+    let threads = started.flat_map(|node| std::iter::repeat_n(node, hardware_threads(node))).take(4096);
     threads.map(|node| Cpu { node, core: core(node), dmips: node.u32("capacity-dmips-mhz") }).collect()
 }
 
+/// Threads of a core of POWER.
+const THREADS: &str = "ibm,ppc-interrupt-server#s";
+
 /// Of POWER one node is a core, which lists its threads.
 fn hardware_threads(core: &Node) -> usize {
-    core.cells("ibm,ppc-interrupt-server#s").map_or(1, |threads| threads.len().clamp(1, MAX_THREADS))
+    core.cells(THREADS).map_or(1, |threads| threads.len().clamp(1, MAX_THREADS))
 }
 
 /// More hardware threads than a core has.
@@ -185,25 +199,28 @@ fn any(node: &Node, is: &dyn Fn(&Node) -> bool) -> bool {
 
 // ---- the CPU map -------------------------------------------------------------------------------------------------------
 
-/// Clusters and cores by `cpu-map`; without one, each CPU is a core.
+/// Sockets, clusters and cores by `cpu-map`; without one, each CPU is a core.
 #[derive(Default)]
 struct Map {
     /// Cluster of each CPU.
     cluster: Vec<usize>,
+    /// Socket of each CPU, from 1; 0: in none.
+    socket: Vec<usize>,
     cores: Vec<Vec<u32>>,
     mapped: BTreeSet<u32>,
     twice: BTreeSet<u32>,
+    clusters: usize,
+    sockets: usize,
 }
 
 impl Map {
     fn read(root: &Node, cpus: &[Cpu<'_>], handles: &Handles<'_>, findings: &mut Vec<Diagnostic>) -> Map {
-        let mut map = Map { cluster: vec![0; cpus.len()], ..Map::default() };
+        let mut map = Map { cluster: vec![0; cpus.len()], socket: vec![0; cpus.len()], ..Map::default() };
         let by_node: BTreeMap<*const Node, u32> =
             cpus.iter().zip(0..).map(|(c, i)| (std::ptr::from_ref(c.node), i)).collect();
-        let mut next = 0;
         let top = root.child("cpus").and_then(|c| c.child("cpu-map"));
         if let Some(top) = top {
-            map.walk(top, &mut next, handles, &by_node);
+            map.walk(top, 0, handles, &by_node);
         }
         let twice = Vec::from_iter(std::mem::take(&mut map.twice));
         let left: Vec<u32> = (0..cpus.len() as u32).filter(|c| !map.mapped.contains(c)).collect();
@@ -214,6 +231,9 @@ impl Map {
                 findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
             }
         }
+        if map.sockets > 0 {
+            map.socket.iter_mut().for_each(|socket| *socket = (*socket).max(1));
+        }
         // Threads of one node are one core.
         let same = |a: &u32, b: &u32| std::ptr::eq(cpus[*a as usize].node, cpus[*b as usize].node);
         map.cores.extend(left.chunk_by(same).map(<[u32]>::to_vec));
@@ -221,11 +241,11 @@ impl Map {
     }
 
     /// Nested clusters count as their innermost.
-    fn walk(&mut self, node: &Node, next: &mut usize, handles: &Handles<'_>, by_node: &BTreeMap<*const Node, u32>) {
+    fn walk(&mut self, node: &Node, socket: usize, handles: &Handles<'_>, by_node: &BTreeMap<*const Node, u32>) {
         let cores: Vec<&Node> = node.children.iter().filter(|c| c.name.starts_with("core")).collect();
         if !cores.is_empty() {
-            let cluster = *next;
-            *next += 1;
+            let cluster = self.clusters;
+            self.clusters += 1;
             for core in cores {
                 let cpu_of = |n: &Node| {
                     let cpu = n.u32("cpu").and_then(|h| handles.get(&h))?;
@@ -234,16 +254,86 @@ impl Map {
                 let threads = core.children.iter().filter(|t| t.name.starts_with("thread"));
                 let mut threads: Vec<u32> = cpu_of(core).into_iter().chain(threads.filter_map(cpu_of)).collect();
                 self.twice.extend(threads.extract_if(.., |t| !self.mapped.insert(*t)));
-                threads.iter().for_each(|&t| self.cluster[t as usize] = cluster);
+                for &thread in &threads {
+                    (self.cluster[thread as usize], self.socket[thread as usize]) = (cluster, socket);
+                }
                 if !threads.is_empty() {
                     self.cores.push(threads);
                 }
             }
         }
-        let inner = node.children.iter().filter(|c| c.name.starts_with("cluster") || c.name.starts_with("socket"));
-        inner.for_each(|c| self.walk(c, next, handles, by_node));
+        for inner in &node.children {
+            if inner.name.starts_with("socket") {
+                self.sockets += 1;
+                self.walk(inner, self.sockets, handles, by_node);
+            } else if inner.name.starts_with("cluster") {
+                self.walk(inner, socket, handles, by_node);
+            }
+        }
     }
 }
+
+/// Cores, sockets, nodes, caches and clusters of the scheduler, each within the next larger one.
+fn topology(
+    machine: &mut Machine,
+    root: &Node,
+    cpus: &[Cpu<'_>],
+    map: Map,
+    handles: &Handles<'_>,
+    findings: &mut Vec<Diagnostic>,
+) {
+    let split = |core: &Vec<u32>, of: &dyn Fn(u32) -> Option<u32>| core.iter().any(|c| of(*c) != of(core[0]));
+    let mut node = nodes(root, cpus, findings);
+    if map.cores.iter().any(|core| split(core, &|c| node[c as usize])) {
+        findings.push(Diagnostic::warning(
+            "dtb::W01",
+            0..0,
+            "threads of a core are of several NUMA nodes: nodes left out",
+        ));
+        node.fill(None);
+    }
+    let mut cache: Vec<Option<u32>> = cpus.iter().map(|c| last_cache(c, handles)).collect();
+    // Threads of a core share their cache.
+    if map.cores.iter().any(|core| split(core, &|c| cache[c as usize])) {
+        cache.fill(None);
+    }
+    // No cache is of two sockets; what the devicetree says nothing of is all that a socket has, and a node.
+    machine.llc = alike(cache.iter().zip(&map.socket).zip(&node));
+    let several = |groups: Vec<Vec<u32>>| if groups.len() > 1 { groups } else { Vec::new() };
+    machine.packages = several(alike(map.socket.iter()));
+    machine.nodes = several(alike(node.iter()));
+    machine.cores = map.cores;
+    let clusters = alike(map.cluster.iter());
+    if between(&machine.cores, &clusters, &machine.llc) {
+        machine.l2 = clusters;
+    }
+}
+
+/// The NUMA node of each CPU; none of any where it is not told of all.
+fn nodes(root: &Node, cpus: &[Cpu<'_>], findings: &mut Vec<Diagnostic>) -> Vec<Option<u32>> {
+    // As `of_node_to_nid` looks for it.
+    let outer = root.child("cpus").and_then(|c| c.u32(NODE)).or(root.u32(NODE));
+    let nodes: Vec<Option<u32>> = cpus.iter().map(|c| c.node.u32(NODE).or(outer)).collect();
+    let without: Vec<u32> = (0..).zip(&nodes).filter(|(_, node)| node.is_none()).map(|(cpu, _)| cpu).collect();
+    if without.len() == nodes.len() {
+        return nodes;
+    }
+    if !without.is_empty() {
+        let message = format!("CPUs {} have no {NODE}: NUMA nodes left out", list(&without));
+        findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
+        return vec![None; cpus.len()];
+    }
+    let matrix = root.child("distance-map").and_then(|map| map.cells("distance-matrix")).unwrap_or_default();
+    let apart: BTreeSet<u32> = matrix.chunks_exact(3).filter(|d| d[0] != d[1]).map(|d| d[2]).collect();
+    if apart.len() > 1 {
+        let told: Vec<String> = apart.iter().take(8).map(u32::to_string).collect();
+        let message = format!("NUMA nodes are {} apart: here all are equally far from each other", told.join(", "));
+        findings.push(Diagnostic::warning("dtb::W02", 0..0, message));
+    }
+    nodes
+}
+
+const NODE: &str = "numa-node-id";
 
 // ---- clocks ------------------------------------------------------------------------------------------------------------
 
@@ -511,31 +601,12 @@ fn powers(machine: &mut Machine, unread: &Unread, findings: &mut Vec<Diagnostic>
 
 // ---- caches ------------------------------------------------------------------------------------------------------------
 
-/// CPUs with the same last cache; all of them where the devicetree says nothing.
-fn caches(cpus: &[Cpu<'_>], handles: &Handles<'_>) -> Vec<Vec<u32>> {
-    let last = |cpu: &Cpu<'_>| {
-        let mut handle = cpu.node.u32("next-level-cache").or(cpu.node.u32("l2-cache"))?;
-        for _ in 0..8 {
-            let next = handles.get(&handle).and_then(|n| n.u32("next-level-cache").or(n.u32("l3-cache")));
-            handle = next.unwrap_or(handle);
-        }
-        Some(handle)
-    };
-    let mut groups: Vec<(Option<u32>, Vec<u32>)> = Vec::new();
-    for (i, cpu) in cpus.iter().enumerate() {
-        let key = last(cpu);
-        match groups.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, of)) => of.push(i as u32),
-            None => groups.push((key, vec![i as u32])),
-        }
+/// The last cache of a CPU, by its phandle.
+fn last_cache(cpu: &Cpu<'_>, handles: &Handles<'_>) -> Option<u32> {
+    let mut handle = cpu.node.u32("next-level-cache").or(cpu.node.u32("l2-cache"))?;
+    for _ in 0..8 {
+        let next = handles.get(&handle).and_then(|n| n.u32("next-level-cache").or(n.u32("l3-cache")));
+        handle = next.unwrap_or(handle);
     }
-    groups.into_iter().map(|(_, of)| of).collect()
-}
-
-/// Threads of a core share their cache.
-fn nest(machine: &mut Machine) {
-    let split = |core: &Vec<u32>| machine.llc.iter().filter(|l| core.iter().any(|c| l.contains(c))).count() > 1;
-    if machine.cores.iter().any(split) {
-        machine.llc = vec![(0..machine.cores.iter().map(Vec::len).sum::<usize>() as u32).collect()];
-    }
+    Some(handle)
 }

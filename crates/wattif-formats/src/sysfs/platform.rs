@@ -2,7 +2,7 @@
 
 use super::kernel::{config, release, ticks};
 use super::{CPU, Files, Imported, NODE, cpus_in, number, online};
-use crate::machine::{self, Cluster, Domain, Idle, Machine, Opp, list, scope_by_name, wfi};
+use crate::machine::{self, Cluster, Domain, Idle, Machine, Opp, between, list, scope_by_name, wfi};
 use crate::platform_toml::MAX_US;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::check::Diagnostic;
@@ -91,14 +91,6 @@ fn offline(files: Files<'_>, online: &[u32]) -> Option<Diagnostic> {
     let message = format!("CPUs {} are offline and left out{}", list(&off), renumbered.unwrap_or_default());
     let help = "to have all of them: echo 1 > /sys/devices/system/cpu/cpuN/online for each, then import again";
     Some(Diagnostic::warning("sysfs::W01", 0..0, message).help(help))
-}
-
-/// Is every part of `middle` within one of `large`, one of them larger than its part of `small` and smaller than that?
-fn between(small: &[Vec<u32>], middle: &[Vec<u32>], large: &[Vec<u32>]) -> bool {
-    let around = |part: &Vec<u32>| large.iter().find(|l| part.iter().all(|c| l.contains(c)));
-    let of = |cpu: u32| small.iter().find(|s| s.contains(&cpu)).map_or(1, Vec::len);
-    let real = |part: &Vec<u32>| part.len() > of(part[0]) && around(part).is_some_and(|l| l.len() > part.len());
-    middle.iter().all(|part| around(part).is_some()) && middle.iter().any(real)
 }
 
 /// CPUs of each NUMA node that has some; none where the kernel does not give every CPU its node.
