@@ -11,7 +11,7 @@ use super::proto::Message;
 use super::{GROUP, KTHREADD, POLICY, PRINT, TOUCH};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Result, Write};
-use wattif_model::platform::Platform;
+use wattif_model::platform::{Platform, PowerModel, PowerUnit};
 use wattif_model::trace::{Event, Interest, Observer, PowerLevel, PrevState, Recording, ThreadInfo};
 use wattif_model::{CpuId, Ns, Pid};
 
@@ -137,6 +137,29 @@ impl Meter {
     fn until(&mut self, at: u64) {
         self.energy += u128::from(self.total_uw) * u128::from(at - self.since);
         self.since = at;
+    }
+}
+
+/// What powers and energies of a platform are shown in: watts only where its powers are sourced.
+#[derive(Clone, Copy)]
+struct Units {
+    power: &'static str,
+    energy: &'static str,
+    /// µW of one of `power`; the other is that for a second.
+    uw: f64,
+}
+
+impl Units {
+    /// As metrics have them, but for watts and joules, which are small here.
+    fn of(power: &PowerModel) -> Option<Units> {
+        let (power, energy, uw) = match (power.unit, power.sourced) {
+            (PowerUnit::Unknown, _) => return None,
+            // One abstract unit is kept as 1000.
+            (PowerUnit::EasCosts, _) => ("cost", "cost*s", 1e3),
+            (_, true) => ("mW", "mJ", 1e3),
+            (_, false) => ("relative", "relative", 1e6),
+        };
+        Some(Units { power, energy, uw })
     }
 }
 
@@ -553,28 +576,33 @@ impl<W: Write> PerfettoTrace<W> {
         let changed = slot.1 != uw;
         *slot = (level, uw);
         let (energy, due) = (m.energy, at - m.shown >= 1_000_000);
+        let Some(units) = Units::of(&platform.power) else { return Ok(()) };
         if changed {
             let (base, name) = match cluster {
                 true => (track::CLUSTER_POWER, format!("power of cluster {place}")),
                 false => (track::POWER, format!("power of CPU {place}")),
             };
-            let track = self.track(base + place as u64, || name, Some("mW"))?;
-            self.counter(at, track, uw as f64 / 1e3)?;
+            let track = self.track(base + place as u64, || name, Some(units.power))?;
+            self.counter(at, track, uw as f64 / units.uw)?;
         }
-        if due { self.energy(at, energy) } else { Ok(()) }
+        if due { self.energy(at, energy, units) } else { Ok(()) }
     }
 
-    fn energy(&mut self, at: u64, energy: u128) -> Result<()> {
+    fn energy(&mut self, at: u64, energy: u128, units: Units) -> Result<()> {
         self.meter.shown = at;
-        let track = self.track(track::ENERGY, || "energy".into(), Some("mJ"))?;
-        self.counter(at, track, energy as f64 / 1e12)
+        let track = self.track(track::ENERGY, || "energy".into(), Some(units.energy))?;
+        self.counter(at, track, energy as f64 / (units.uw * 1e9))
     }
 
     /// What was drawn since it was last shown.
     fn last_energy(&mut self, end: u64) -> Result<()> {
         self.meter.until(end.max(self.meter.since));
         let Meter { energy, shown, .. } = self.meter;
-        if energy > 0 && shown < end { self.energy(end, energy) } else { Ok(()) }
+        let units = self.platform.as_ref().and_then(|p| Units::of(&p.power));
+        match units.filter(|_| energy > 0 && shown < end) {
+            Some(units) => self.energy(end, energy, units),
+            None => Ok(()),
+        }
     }
 
     fn signals(&mut self, at: u64, cpu: u32, values: [u32; 3]) -> Result<()> {
@@ -868,5 +896,31 @@ mod tests {
         assert_eq!(of(track::TASK_UTIL + 8), [(2, 200), (4, 0)]);
         assert!(of(track::TASK_UTIL + 9).is_empty());
         assert_eq!(of(track::ENERGY).iter().map(|e| e.0).collect::<Vec<_>>(), [3, 9]);
+    }
+
+    /// Watts are of platforms whose powers are sourced; where none are known there is no counter of them.
+    #[test]
+    fn units_of_powers() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../platforms/hikey620.toml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let platform = crate::platform_toml::parse(&text, &Default::default()).platform.expect("it is valid");
+        let units = |unit, sourced| {
+            let platform = Platform { power: PowerModel { unit, sourced, ..platform.power }, ..platform.clone() };
+            let mut out = Vec::new();
+            let mut trace = PerfettoTrace::new(&mut out, Detail::Full, About::default());
+            trace.start(&platform);
+            let idle = PowerLevel::Idle(0);
+            trace.event(Ns(0), CpuId(0), &Event::CpuPower { level: PowerLevel::Busy });
+            trace.event(Ns(3_000_000), CpuId(0), &Event::CpuPower { level: idle });
+            trace.finish(Ns(9_000_000));
+            trace.close().unwrap();
+            let has = |text: &str| out.windows(text.len()).any(|w| w == text.as_bytes());
+            let energy = track_events(&out).iter().filter(|e| e.2 == track::ENERGY).count();
+            (["mW", "mJ", "cost", "cost*s", "relative"].map(has), energy)
+        };
+        assert_eq!(units(PowerUnit::Measured, true), ([true, true, false, false, false], 2));
+        assert_eq!(units(PowerUnit::EasCosts, true), ([false, false, true, true, false], 2));
+        assert_eq!(units(PowerUnit::EnergyModel, false), ([false, false, false, false, true], 2));
+        assert_eq!(units(PowerUnit::Unknown, false), ([false; 5], 0));
     }
 }
