@@ -87,8 +87,9 @@ pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunR
     let told = recording.marks.iter().cloned();
     let marks: Vec<String> = told.chain((0..64).map(|i| format!("mark{i}")).skip(recording.marks.len())).collect();
     let mut metrics = Metrics::for_trace(platform, &marks);
-    infer::play(recording, platform, &mut metrics);
+    let untold = infer::play(recording, platform, &mut metrics);
     let mut report = metrics.into_report();
+    untold.take_out(&mut report);
     report.metrics.frames.retain(|_, f| f.duration_us.count > 0);
     report.metrics.throughput.retain(|_, t| t.count > 0);
     infer::blank(&mut report, &missing);

@@ -6,12 +6,13 @@
 //! one that woke up first takes its whole way out; the others began theirs when another CPU woke a thread for them, or half-way if nobody
 //! did.
 //!
-//! Before its first event a CPU sleeps if that event ends a sleep or takes over from idle; in what is not known, the shallowest state
-//! is taken. One without any event is offline or asleep all along: it counts as in its deepest state. One that switches but has no
-//! `cpu_idle` events sleeps while idle runs. A sleep whose end was lost ends when a thread comes.
+//! Before its first event a CPU sleeps if that event ends a sleep or takes over from idle. One without any event is offline or asleep
+//! all along. One that switches but has no `cpu_idle` events sleeps while idle runs. In what state is not known of any of these: the
+//! one is taken that the length of the sleep, as far as the trace has it, would have made right. That is what a governor strives for,
+//! and such sleeps are in no count of sleeps, right or wrong. A sleep whose end was lost ends when a thread comes.
 
 use std::collections::BTreeMap;
-use wattif_model::platform::{Platform, Scope};
+use wattif_model::platform::{IdleState, Platform, Scope};
 use wattif_model::trace::{Event, PowerLevel, Record, Recorded};
 use wattif_model::{ClusterId, CpuId, CpuSet, Ns, Pid};
 
@@ -61,8 +62,14 @@ pub(super) fn firsts(records: &[Record], platform: &Platform) -> Vec<First> {
     firsts
 }
 
+/// The deepest state that pays off in so many ns, of those that are enabled.
+fn right(states: &[IdleState], ns: u64) -> u32 {
+    let pays = |state: &&(u32, &IdleState)| !state.1.disabled && state.1.advertised.residency_ns <= ns;
+    (0..).zip(states).collect::<Vec<_>>().iter().rfind(pays).map_or(0, |(i, _)| *i)
+}
+
 /// All sleeps of all CPUs in the order of the records; none where no CPU tells of any.
-pub(super) fn idling(records: &[Record], platform: &Platform) -> Vec<Idling> {
+pub(super) fn idling(records: &[Record], platform: &Platform, end: Ns) -> Vec<Idling> {
     let mut firsts = firsts(records, platform);
     if !firsts.iter().any(|f| f.told) {
         return Vec::new();
@@ -70,12 +77,9 @@ pub(super) fn idling(records: &[Record], platform: &Platform) -> Vec<Idling> {
     let deepest = |cpu| (platform.idle_states(cpu).len() as u32).saturating_sub(1);
     let mut all = Vec::new();
     for (cpu, first) in (0..).map(CpuId).zip(&firsts) {
-        let state = match first.asleep {
-            Some(true) => 0,
-            None => deepest(cpu),
-            Some(false) => continue,
-        };
-        all.push(Idling { record: None, at: Ns::ZERO, cpu, state, told: false, asked: None });
+        if first.asleep != Some(false) {
+            all.push(Idling { record: None, at: Ns::ZERO, cpu, state: 0, told: false, asked: None });
+        }
     }
     let asked_by_others = asked_by_others(records, platform.nr_cpus());
     let mut since = vec![Ns::ZERO; platform.nr_cpus()];
@@ -106,6 +110,13 @@ pub(super) fn idling(records: &[Record], platform: &Platform) -> Vec<Idling> {
         let first = all_asked.get(all_asked.partition_point(|at| *at <= since));
         let asked = first.copied().filter(|at| state == Event::IDLE_EXIT && *at <= r.at);
         all.push(Idling { record: Some(i), at: r.at, cpu: r.cpu, state, told, asked });
+    }
+    let mut until = vec![end; platform.nr_cpus()];
+    for i in all.iter_mut().rev() {
+        let until = std::mem::replace(&mut until[i.cpu.at()], i.at);
+        if !i.told && i.state != Event::IDLE_EXIT {
+            i.state = right(platform.idle_states(i.cpu), until.since(i.at));
+        }
     }
     all
 }
@@ -396,7 +407,7 @@ mod tests {
             record(91, 0, 0, testbed::idle(0)),
         ];
         let of = |records: &[Record]| {
-            let all = idling(records, &testbed::platform()).into_iter();
+            let all = idling(records, &testbed::platform(), Ns(100)).into_iter();
             all.filter(|i| i.cpu == CpuId(0)).map(|i| (i.at.0, i.state)).collect::<Vec<_>>()
         };
         let sleeps = [(10, 1), (20, Event::IDLE_EXIT), (91, 0)];
@@ -417,23 +428,25 @@ mod tests {
             record(60, 2, 0, switch(0, 9)),
             record(90, 2, 9, switch(9, 0)),
         ];
-        let asleep: Vec<_> = firsts(&records, &testbed::platform()).iter().map(|f| f.asleep).collect();
+        let mut platform = testbed::platform();
+        platform.clusters.iter_mut().for_each(|c| c.idle[1].advertised.residency_ns = 50);
+        let asleep: Vec<_> = firsts(&records, &platform).iter().map(|f| f.asleep).collect();
         assert_eq!(asleep, [Some(true), Some(false), Some(true), None]);
-        let all = idling(&records, &testbed::platform());
+        let all = idling(&records, &platform, Ns(100));
         let of = |cpu| all.iter().filter(|i| i.cpu == CpuId(cpu)).map(|i| (i.at.0, i.state)).collect::<Vec<_>>();
         assert_eq!(of(0), [(0, 0), (20, Event::IDLE_EXIT)]);
         assert_eq!(of(1), [(50, 1)]);
-        assert_eq!(of(2), [(0, 0), (60, Event::IDLE_EXIT), (90, 0)], "by its switches");
+        assert_eq!(of(2), [(0, 1), (60, Event::IDLE_EXIT), (90, 0)], "by its switches; the state that fits each time");
         assert_eq!(of(3), [(0, 1)], "no events at all");
         assert_eq!(all.iter().filter_map(|i| i.asked).count(), 0, "nobody woke them");
         let mut asked = records.to_vec();
         asked.insert(0, record(12, 1, 8, testbed::wakeup(7)));
         asked.insert(0, record(11, 1, 8, testbed::waking(7)));
         let first =
-            |cpu| idling(&asked, &testbed::platform()).iter().rfind(|i| i.cpu == CpuId(cpu)).and_then(|i| i.asked);
+            |cpu| idling(&asked, &platform, Ns(100)).iter().rfind(|i| i.cpu == CpuId(cpu)).and_then(|i| i.asked);
         assert_eq!([first(0), first(2)], [Some(Ns(11)), None], "another CPU woke its thread");
         let without: Vec<Record> =
             records.into_iter().filter(|r| !matches!(r.event(), Some(Event::CpuIdle { .. }))).collect();
-        assert_eq!(idling(&without, &testbed::platform()), [], "the recorder left them out");
+        assert_eq!(idling(&without, &platform, Ns(100)), [], "the recorder left them out");
     }
 }

@@ -36,6 +36,6 @@ mod workload;
 pub use background::{background, background_told};
 pub use balancing::no_passes;
 pub use platform::platform;
-pub use play::{Missing, blank, missing, normalised, play, seen as priorities};
+pub use play::{Missing, Untold, blank, missing, normalised, play, seen as priorities};
 pub use programs::{has_policy, is_named};
 pub use workload::{Inferred, Options, workload};

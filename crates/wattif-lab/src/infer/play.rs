@@ -3,7 +3,7 @@
 use super::background::background;
 use super::idling::{First, Idling, firsts, idling, powers};
 use super::unlike::{self, first_opps, nearest};
-use crate::metrics::RunReport;
+use crate::metrics::{IdleAccuracy, RunReport};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use wattif_model::platform::{IdleState, Platform, PowerUnit};
@@ -62,6 +62,7 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     say(judged, "idle accuracy", "no cpu_idle_miss events: from the platform's target residencies", true);
     let frequency = has("cpu_frequency");
     say(!frequency, "frequencies", "no cpu_frequency events", false);
+    say(!none && !frequency, "work", "no cpu_frequency events: as if at the highest frequency", true);
     let power = platform.power.unit != PowerUnit::Unknown;
     say(!power, "energy", "the platform has no powers (-p)", false);
     let absent = match (idle, frequency) {
@@ -74,10 +75,13 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     say(!periods, ENDED, "no events of what ended idle periods, and when", false);
     say(!has("wattif_rtapp_stats"), "wu_lat (rt-app's own log)", "no program events in the trace", false);
     if frequency && !platform_known {
-        all.extend(unlike::untold(recording, platform).map(|cpus| {
+        for cpus in unlike::untold(recording, platform) {
             let why = format!("no cpu_frequency events of CPUs {cpus}");
-            Missing { cpus, ..Missing::of_all("frequencies", why, false) }
-        }));
+            if !none {
+                all.push(Missing::of_all("work", format!("{why}: as if at their highest frequency"), true));
+            }
+            all.push(Missing { cpus, ..Missing::of_all("frequencies", why, false) });
+        }
     }
     let mut taken = |figures, why: String| all.push(Missing::of_all(figures, why, true));
     if frequency {
@@ -91,18 +95,23 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
         };
         let silent = cpus(&|f| f.asleep.is_none());
         if !silent.is_empty() {
-            let why = format!("no events of CPUs {silent}: taken as in their deepest idle state, they may be offline");
+            let why =
+                format!("no events of CPUs {silent}: taken as asleep in the state that fits, they may be offline");
             taken("residencies of idle states", why);
         }
         let before = cpus(&|f| f.asleep == Some(true) && f.until.0 > recording.end.0 / LATE);
         if !before.is_empty() {
-            let why = format!("how CPUs {before} slept before their first event is not in the trace: as in state 0");
+            let why = format!(
+                "how CPUs {before} slept before their first event is not in the trace: as in the state that fits that time"
+            );
             taken("residencies of idle states", why);
         }
         let idles = runs_idle(recording);
         let untold: CpuSet = cpus(&|f| f.asleep.is_some() && !f.told).iter_and(&idles).collect();
         if !untold.is_empty() {
-            let why = format!("no cpu_idle events of CPUs {untold}: taken as in state 0 while they run nothing");
+            let why = format!(
+                "no cpu_idle events of CPUs {untold}: taken as asleep while they run nothing, in the state that fits each time"
+            );
             taken("residencies of idle states", why);
         }
     }
@@ -221,8 +230,24 @@ fn policy(recording: &Recording, pid: Pid, prio: u8) -> &'static str {
     told.unwrap_or(if prio < 100 { "SCHED_FIFO" } else { "SCHED_OTHER" })
 }
 
+/// Sleeps that ended and whose state no event tells, by CPU and by the state they were taken for. Observers hear of them as of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Untold(BTreeMap<(CpuId, u32), u64>);
+
+impl Untold {
+    /// Takes them out of the counts of sleeps: nobody knows whether they were right.
+    pub fn take_out(&self, report: &mut RunReport) {
+        for (&(cpu, state), n) in &self.0 {
+            if let Some(state) = report.cpus.get_mut(cpu.at()).and_then(|c| c.idle.get_mut(state as usize)) {
+                state.usage = state.usage.saturating_sub(*n);
+            }
+        }
+        report.metrics.idle_accuracy = IdleAccuracy::of(&report.cpus);
+    }
+}
+
 /// Feed a recording to `out` as if `platform` ran it. CPUs beyond the platform are left out.
-pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) {
+pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) -> Untold {
     let recording = normalised(recording);
     out.start(platform);
     let (background, task) = (background(&recording), tasks(&recording));
@@ -242,7 +267,7 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
     let counts = recording.counts();
     let mut player = Player::new(platform, &counts);
     player.clocks(&recording, out);
-    let sleeps = idling(&recording.records, platform);
+    let sleeps = idling(&recording.records, platform, recording.end);
     let mut powers = powers(&sleeps, platform).into_iter().peekable();
     let mut sleeps = sleeps.into_iter().peekable();
     while let Some(sleep) = sleeps.next_if(|s| s.record.is_none()) {
@@ -261,6 +286,7 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
     }
     powers.filter(|p| p.0 <= recording.end).for_each(|(at, cpu, event)| out.event(at, cpu, &event));
     out.finish(recording.end);
+    player.untold
 }
 
 /// The task of a thread. Our own files call the threads of a task `task-index`, a forked one `task-index-` and four digits; other files
@@ -285,7 +311,11 @@ fn unnumbered(comm: &str) -> String {
 struct Player<'a> {
     platform: &'a Platform,
     opp: Vec<Option<usize>>,
-    idle: Vec<Option<(u32, Ns)>>,
+    /// The sleep of each CPU: its state, since when, is it told?
+    idle: Vec<Option<(u32, Ns, bool)>>,
+    /// The last sleep of each CPU was one of these.
+    unknown: Vec<bool>,
+    untold: Untold,
     /// Sleeps are judged here, since the trace does not.
     judge: bool,
     /// Threads that are being woken have been woken: the trace says no more.
@@ -298,6 +328,8 @@ impl<'a> Player<'a> {
             platform,
             opp: vec![None; platform.domains.len()],
             idle: vec![None; platform.nr_cpus()],
+            unknown: vec![false; platform.nr_cpus()],
+            untold: Untold::default(),
             judge: !counts.contains_key("cpu_idle_miss"),
             wakes: !counts.contains_key("sched_wakeup"),
         }
@@ -319,6 +351,7 @@ impl<'a> Player<'a> {
             Recorded::CpuFrequency { cpu, khz } => self.frequency(r.at, cpu, khz, out),
             // Told from `Idling`.
             Recorded::Event(Event::CpuIdle { .. }) => {}
+            Recorded::Event(Event::CpuIdleMiss { .. }) if self.unknown.get(r.cpu.at()) == Some(&true) => {}
             // These name groups and marks of a workload, which a recording does not have.
             Recorded::Event(
                 Event::CgroupAttachTask { .. }
@@ -349,9 +382,13 @@ impl<'a> Player<'a> {
         let &Idling { at, cpu, state, told, .. } = sleep;
         out.event(at, cpu, &Event::CpuIdle { state });
         let before = self.idle[cpu.at()].take();
+        self.unknown[cpu.at()] = before.is_some_and(|(.., told)| !told);
+        if let Some((left, ..)) = before.filter(|(.., told)| !told) {
+            *self.untold.0.entry((cpu, left)).or_default() += 1;
+        }
         if state != Event::IDLE_EXIT {
-            self.idle[cpu.at()] = Some((state, at)).filter(|_| told);
-        } else if let Some((left, since)) = before.filter(|_| self.judge) {
+            self.idle[cpu.at()] = Some((state, at, told));
+        } else if let Some((left, since, _)) = before.filter(|(.., told)| *told && self.judge) {
             self.judge(sleep, left, at.since(since), out);
         }
     }
@@ -382,8 +419,10 @@ mod tests {
     }
     fn report(recording: &Recording) -> RunReport {
         let mut metrics = Metrics::for_trace(&testbed::platform(), &[]);
-        play(recording, &testbed::platform(), &mut metrics);
-        metrics.into_report()
+        let untold = play(recording, &testbed::platform(), &mut metrics);
+        let mut report = metrics.into_report();
+        untold.take_out(&mut report);
+        report
     }
     fn why(recording: &Recording, figures: &str) -> Vec<String> {
         let all = missing(recording, &testbed::platform(), true).into_iter();
@@ -405,6 +444,33 @@ mod tests {
         assert!(why[0].contains("no events of CPUs 2-3") && why[1].contains("CPUs 0 slept before"), "{why:?}");
     }
 
+    /// A sleep whose state nobody told is neither right nor wrong, whatever the trace says of it afterwards.
+    #[test]
+    fn sleeps_of_unknown_states_are_not_counted() {
+        let with = |told: bool| {
+            let mut events = vec![
+                (500, 0, testbed::idle(Event::IDLE_EXIT)),
+                (500, 0, testbed::switch(0, 7, PrevState::Running)),
+                (600, 0, testbed::switch(7, 0, PrevState::Sleeping)),
+                (600, 1, testbed::switch(0, 8, PrevState::Running)),
+                (700, 1, testbed::switch(8, 0, PrevState::Sleeping)),
+                (800, 1, testbed::switch(0, 8, PrevState::Running)),
+            ];
+            if told {
+                events.insert(1, (500, 0, Event::CpuIdleMiss { state: 1, below: false }));
+                events.extend([(800, 0, testbed::idle(0)), (801, 0, testbed::idle(Event::IDLE_EXIT))]);
+                events.push((802, 0, Event::CpuIdleMiss { state: 0, below: true }));
+            }
+            let report = report(&recording(&events));
+            let of = |cpu: usize| report.cpus[cpu].idle.iter().map(|s| (s.usage, s.above, s.below)).collect::<Vec<_>>();
+            let accuracy = report.metrics.idle_accuracy.map(|a| (a.correct_pct, a.below_pct));
+            (of(0), of(1), accuracy)
+        };
+        let none = vec![(0, 0, 0); 2];
+        assert_eq!(with(false), (none.clone(), none.clone(), None));
+        assert_eq!(with(true), (vec![(1, 0, 1), (0, 0, 0)], none, Some((0.0, 100.0))));
+    }
+
     #[test]
     fn a_clock_that_nothing_tells_is_not_made_up() {
         let mut r = recording(&[(10, 0, testbed::waking(7)), (90, 3, testbed::idle(0))]);
@@ -416,6 +482,8 @@ mod tests {
         let own = |m: &&Missing| !m.cpus.is_empty();
         let said: Vec<&str> = all.iter().filter(own).map(|m| m.why.as_ref()).collect();
         assert_eq!(said, ["no cpu_frequency events of CPUs 0-2"]);
+        let work: Vec<_> = all.iter().filter(|m| m.figures == "work").collect();
+        assert!(work.is_empty(), "no thread ran: {work:?}");
         blank(&mut report, &all);
         let told: Vec<(&str, bool)> =
             report.domains.iter().map(|d| (d.cpus.as_str(), !d.freq_residency.is_empty())).collect();
@@ -486,6 +554,29 @@ mod tests {
         }
     }
 
+    /// Work is CPU time weighted by speed: without frequencies it is of another kind, and that is said.
+    #[test]
+    fn work_without_frequencies() {
+        let mut r = recording(&[
+            (10, 0, testbed::switch(0, 7, PrevState::Running)),
+            (50, 0, testbed::switch(7, 0, PrevState::Sleeping)),
+            (60, 0, testbed::waking(7)),
+        ]);
+        let told = |r: &Recording, platform: &Platform, known| {
+            let work = missing(r, platform, known).into_iter().filter(|m| m.figures == "work");
+            work.map(|m| (m.why.into_owned(), m.derived)).collect::<Vec<_>>()
+        };
+        let platform = testbed::platform();
+        assert_eq!(
+            told(&r, &platform, true),
+            [("no cpu_frequency events: as if at the highest frequency".into(), true)]
+        );
+        r.records[2].event = Recorded::CpuFrequency { cpu: CpuId(3), khz: 1_500_000 };
+        assert!(told(&r, &platform, true).is_empty());
+        let some = "no cpu_frequency events of CPUs 0-2: as if at their highest frequency";
+        assert_eq!(told(&r, &crate::infer::platform(&r), false), [(some.into(), true)]);
+    }
+
     #[test]
     fn energy_names_the_events_that_are_absent() {
         let with = |idle: bool, frequency: bool| {
@@ -515,7 +606,8 @@ mod tests {
             (10, 2, testbed::switch(10, 9, PrevState::Running)),
         ]);
         let why = why(&r, "residencies of idle states");
-        let told = "no cpu_idle events of CPUs 1: taken as in state 0 while they run nothing";
+        let told =
+            "no cpu_idle events of CPUs 1: taken as asleep while they run nothing, in the state that fits each time";
         assert!(why.iter().any(|w| w == told) && why.iter().any(|w| w.contains("no events of CPUs 3")), "{why:?}");
     }
 
