@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::RunReport;
+use wattif_model::check::Diagnostic;
 use wattif_model::kernel::KernelSpec;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
@@ -92,8 +93,22 @@ pub fn look_at(name: &str, platform: Option<&str>, settings: &Settings) -> Resul
             platform.nr_cpus()
         )));
     }
+    loaded.findings.diagnostics.extend(fewer_cpus(&loaded.recording, &platform));
     let (report, missing) = recording::analyse(&loaded.recording, &platform, known);
     Ok(Looked { loaded, platform, known, report, missing })
+}
+
+/// The file says that its machine has fewer CPUs than the platform: it may be another, or some are offline.
+fn fewer_cpus(recording: &Recording, platform: &Platform) -> Option<Diagnostic> {
+    let (here, there) = (recording.nr_cpus, platform.nr_cpus());
+    (recording.cpus_told && here < there).then(|| {
+        let message = format!(
+            "the trace is of a machine of {here} CPUs, platform {} has {there}: CPUs {here}-{} are taken as asleep all along",
+            platform.name,
+            there - 1
+        );
+        Diagnostic::warning("trace::W07", 0..0, message).help("name the machine it was recorded on (-p)")
+    })
 }
 
 /// One more than the highest CPU with events.
@@ -387,6 +402,19 @@ mod tests {
         assert!(check("app=SCHED_FIFO").unwrap_err().contains("app has priority 120, which is that of a fair thread"));
         assert!(check("rt=SCHED_IDLE").unwrap_err().contains("priority 89, which is that of a real-time thread"));
         assert!(check("nobody=SCHED_IDLE").is_err());
+    }
+
+    #[test]
+    fn a_platform_of_more_cpus() {
+        let platform = load::platform("hikey620", &Settings::default()).unwrap().value;
+        let told = |nr_cpus, cpus_told| {
+            let recording = Recording { nr_cpus, cpus_told, ..Recording::default() };
+            fewer_cpus(&recording, &platform).map(|d| d.message)
+        };
+        let message =
+            "the trace is of a machine of 4 CPUs, platform hikey620 has 8: CPUs 4-7 are taken as asleep all along";
+        assert_eq!(told(4, true).as_deref(), Some(message));
+        assert_eq!((told(8, true), told(4, false)), (None, None), "silent CPUs are none that are not there");
     }
 
     #[test]

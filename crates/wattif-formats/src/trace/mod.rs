@@ -13,6 +13,7 @@
 //! | `trace::W04` | the file is truncated or damaged: what follows is lost |
 //! | `trace::W05` | stamps may not be ns |
 //! | `trace::W06` | most lines of a text are not understood |
+//! | `trace::W07` | the machine of the trace has fewer CPUs than the platform it is read for |
 //! | `trace::N01` | events of other kinds were skipped |
 //! | `trace::N02` | lines that are no events |
 //! | `trace::N03` | several buffers of a file: read together, or with stamps of other clocks and not read |

@@ -103,8 +103,7 @@ fn comment(line: &[u8], builder: &mut Builder) {
         return builder.mark(name);
     }
     if let Some(rest) = line.strip_prefix(b"# nrcpus online : ") {
-        builder.recording.nr_cpus = number(trim(rest)).map_or(0, |n| n.clamp(0, 4096)) as usize;
-        return;
+        return told_cpus(number(trim(rest)).and_then(|n| n.try_into().ok()), builder);
     }
     if let Some(rest) = line.strip_prefix(RELEASE.as_bytes()) {
         let release = trim(rest);
@@ -126,8 +125,13 @@ fn comment(line: &[u8], builder: &mut Builder) {
     {
         builder.lost(Some(written - kept));
     }
-    if let Some(Ok(n @ 1..=4096)) = words.next().and_then(|w| w.strip_prefix("#P:")).map(str::parse) {
-        builder.recording.nr_cpus = n;
+    told_cpus(words.next().and_then(|w| w.strip_prefix("#P:")?.parse().ok()), builder);
+}
+
+/// How many CPUs there are.
+fn told_cpus(n: Option<usize>, builder: &mut Builder) {
+    if let Some(n @ 1..=4096) = n {
+        (builder.recording.nr_cpus, builder.recording.cpus_told) = (n, true);
     }
 }
 
@@ -136,9 +140,7 @@ fn header(line: &[u8], builder: &mut Builder) -> bool {
     let text = String::from_utf8_lossy(line);
     let text = text.trim();
     if let Some(cpus) = text.strip_prefix("cpus=") {
-        if let Ok(n @ 1..=4096) = cpus.parse::<usize>() {
-            builder.recording.nr_cpus = n;
-        }
+        told_cpus(cpus.parse().ok(), builder);
         return true;
     }
     // The kernel's "CPU:2 [LOST 123 EVENTS]", trace-cmd's "CPU:2 [123 EVENTS DROPPED]", "CPU:2 [EVENTS DROPPED]"
@@ -788,12 +790,13 @@ mod tests {
             assert_eq!((r.lost_gaps, r.lost_events, r.unknown.len()), (gaps, lost, 0), "{text}");
             r
         };
-        assert_eq!(check("CPU:1 [123 EVENTS DROPPED]\n", 1, 123).nr_cpus, 2);
+        let named = check("CPU:1 [123 EVENTS DROPPED]\n", 1, 123);
+        assert_eq!((named.nr_cpus, named.cpus_told), (2, false));
         assert_eq!(check("##### CPU 5 buffer started ####\nCPU:99999 [LOST 1 EVENTS]\n", 1, 1).nr_cpus, 6);
         check("CPU:1 [EVENTS DROPPED]\n", 1, 0);
         check("swapper     0 [000]   100.020020: PERF_RECORD_LOST lost 5\n", 1, 5);
         let r = check("# tracer: nop\n#\n# entries-in-buffer/entries-written: 23/5023   #P:8\n#\n", 1, 5000);
-        assert_eq!(r.nr_cpus, 8);
+        assert_eq!((r.nr_cpus, r.cpus_told), (8, true));
         check("# entries-in-buffer/entries-written: 23/23   #P:8\n# entries-in-buffer/entries-written:\n", 0, 0);
     }
 

@@ -15,6 +15,8 @@ pub struct Recording {
     pub format: String,
     /// CPUs: as the file says, or one more than the highest seen.
     pub nr_cpus: usize,
+    /// The file says how many there are.
+    pub cpus_told: bool,
     /// Clock of the stamps where the file names it, such as `local`, `boot`.
     pub clock: Option<String>,
     /// The stamp that is time 0 here: that of the first event.
@@ -265,6 +267,7 @@ impl Observer for Recorder {
     fn start(&mut self, platform: &Platform) {
         self.recording.format = "simulation".into();
         self.recording.nr_cpus = platform.nr_cpus();
+        self.recording.cpus_told = true;
         self.recording.has_irq_flags = true;
         self.domains = platform.domains.iter().map(|d| d.cpus.clone()).collect();
         self.current = vec![Pid(0); platform.nr_cpus()];

@@ -85,6 +85,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         }
     }
     builder.recording.nr_cpus = header.nr_cpus.max(nr_cpus);
+    builder.recording.cpus_told = header.nr_cpus > 0;
     builder.recording.clock.clone_from(&header.clock);
     if let Some(clock) = header.clock.as_deref().filter(|c| header.tsc.is_none() && COUNTERS.contains(c)) {
         builder.not_ns(&format!("the clock of the stamps is {clock}"));

@@ -303,7 +303,10 @@ impl Reader<'_> {
                     self.builder.recording.machine = text(4).map(super::build::printable);
                 }
                 4 => self.ours = value.bytes().starts_with(OURS.as_bytes()),
-                8 => self.builder.recording.nr_cpus = (value.number() as usize).min(4096),
+                8 => {
+                    let n = (value.number() as usize).min(4096);
+                    (self.builder.recording.nr_cpus, self.builder.recording.cpus_told) = (n, n > 0);
+                }
                 _ => {}
             }
         }
