@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::{Cpu, Platform};
+use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::{CpuId, CpuSet, Pid};
 
 /// Waiting as long while another CPU is idle means that it may not go there.
@@ -46,8 +47,8 @@ const KIN_SIGNS: u64 = 50;
 const KIN_SIGNS_OF: u64 = 100;
 /// Instead, so often each was switched in on CPUs from which placement by energy takes free threads.
 const KIN_TIMES: u32 = 200;
-/// CPUs need about as high a clock as the loudest, if they lack one part in so many.
-const ABOUT_OF: u64 = 4;
+/// Placement by energy moves a thread if that saves one part in so many.
+const SAVES_OF: u64 = 16;
 /// So many different sets of idle CPUs are kept of a thread.
 const KINDS: usize = 64;
 /// Who computes for so long on a small CPU while a larger one is idle would have been moved there; so long together means that it may not.
@@ -138,9 +139,12 @@ pub struct Machine {
     /// CPUs on which no scheduler leaves a thread waiting while another one is idle: one of the same capacity, and any.
     pub beside_equal: CpuSet,
     pub beside_any: CpuSet,
-    /// CPUs from which energy-aware placement takes threads, so that their domain's clock can be slower; and the capacity that each needs.
+    /// CPUs from which energy-aware placement takes threads, so that their domain's clock can be slower; and what work costs at the clock that
+    /// each needs.
     pub relieved: CpuSet,
-    pub wanted: Vec<u64>,
+    pub costs: Vec<u64>,
+    /// CPUs whose domain's clock makes work dearer than that of another domain, which has a CPU with room at its own.
+    pub dear: CpuSet,
     /// Its CPUs differ, and it has an energy model.
     pub by_energy: bool,
     /// CPUs of one capacity, and CPUs that share a cache.
@@ -169,7 +173,8 @@ impl Machine {
             beside_any: unless(platform.is_asymmetric()),
             by_energy: packs,
             relieved: cpus().filter(|c| packs && !util.is_empty() && is_loud(platform, util, *c)).collect(),
-            wanted: util.iter().map(|util| wanted(*util)).collect(),
+            dear: cpus().filter(|c| packs && !util.is_empty() && is_dear(platform, util, *c)).collect(),
+            costs: cpus().zip(util).map(|(cpu, util)| cost(platform, cpu, wanted(*util))).collect(),
             kinds: sets(&|c| c.capacity),
             caches: sets(&|c| c.llc),
         }
@@ -180,14 +185,14 @@ impl Machine {
         self.kinds.iter().any(|kind| cpus.is_subset(kind) && 2 * cpus.len() <= kind.len())
     }
 
-    /// Would placement by energy take threads from these CPUs? Another one that needs about as high a clock leaves nothing to be saved.
+    /// Would placement by energy take threads from these CPUs? Another one whose clock is about as dear leaves nothing to be saved.
     fn relieves(&self, cpus: &CpuSet) -> bool {
-        let wanted = |c: CpuId| self.wanted.get(c.at()).copied().unwrap_or(0);
-        let own = cpus.iter().map(wanted).max().unwrap_or(0);
+        let cost = |c: CpuId| self.costs.get(c.at()).copied().unwrap_or(0);
+        let own = cpus.iter().map(cost).max().unwrap_or(0);
         let kinds = self.kinds.iter().filter(|kind| kind.intersects(cpus));
         let mut others = kinds.flat_map(CpuSet::iter).filter(|c| self.relieved.contains(*c) && !cpus.contains(*c));
         let loud = |c: CpuId| self.beside_equal.contains(c) || self.relieved.contains(c);
-        cpus.iter().all(loud) && others.all(|c| ABOUT_OF * wanted(c) < (ABOUT_OF - 1) * own)
+        cpus.iter().all(loud) && others.all(|c| saves(own, cost(c)))
     }
 
     /// Would a wake-up of a thread with these CPUs have found `cpu`? Among CPUs of one kind it looks at those with the same cache.
@@ -198,13 +203,44 @@ impl Machine {
     }
 }
 
-/// Does this CPU make its domain's clock run faster than the two slowest, while another one of the domain hardly needs it?
+/// Does this CPU make its domain's clock dearer than another one of the domain needs it, and about as fast as any needs it?
 fn is_loud(platform: &Platform, util: &[u64], cpu: CpuId) -> bool {
     let domain = &platform.domains[platform.cpus[cpu.at()].domain.at()];
     let wanted = |c: CpuId| wanted(util[c.at()]);
-    let slow = domain.opps.get(1).map_or(u64::MAX, |opp| opp.capacity.into());
+    let cost = |c: CpuId| cost(platform, c, wanted(c));
     let loudest = domain.cpus.iter().map(wanted).max().unwrap_or(0);
-    wanted(cpu) > slow && 2 * wanted(cpu) >= loudest && domain.cpus.iter().any(|c| wanted(c) <= slow)
+    2 * wanted(cpu) >= loudest && domain.cpus.iter().any(|c| saves(cost(cpu), cost(c)))
+}
+
+/// Does work cost more at the clock of this CPU's domain than in another domain, one of whose CPUs is half idle at the clock it has?
+fn is_dear(platform: &Platform, util: &[u64], cpu: CpuId) -> bool {
+    let domain = |c: CpuId| platform.cpus[c.at()].domain;
+    let loudest =
+        |c: CpuId| platform.domains[domain(c).at()].cpus.iter().map(|c| wanted(util[c.at()])).max().unwrap_or(0);
+    let own = cost(platform, cpu, loudest(cpu));
+    let has_room = |c: &CpuId| 2 * wanted(util[c.at()]) <= u64::from(opp(platform, *c, loudest(*c)).1);
+    let others = (0..util.len() as u32).map(CpuId).filter(|c| domain(*c) != domain(cpu));
+    others.filter(has_room).any(|c| saves(own, cost(platform, c, loudest(c))))
+}
+
+/// Would placement by energy go from this cost to that?
+fn saves(from: u64, to: u64) -> bool {
+    SAVES_OF * to <= (SAVES_OF - 1) * from
+}
+
+/// The slowest clock of this CPU that has so much capacity, or its fastest, and what it has.
+fn opp(platform: &Platform, cpu: CpuId, wanted: u64) -> (usize, u32) {
+    let opps = &platform.domains[platform.cpus[cpu.at()].domain.at()].opps;
+    let fits = opps.iter().position(|opp| u64::from(opp.capacity) >= wanted);
+    let opp = fits.unwrap_or(opps.len().saturating_sub(1));
+    (opp, opps.get(opp).map_or(1, |opp| opp.capacity.max(1)))
+}
+
+/// What a unit of work costs at that clock.
+fn cost(platform: &Platform, cpu: CpuId, wanted: u64) -> u64 {
+    let (opp, capacity) = opp(platform, cpu, wanted);
+    let power = &platform.domains[platform.cpus[cpu.at()].domain.at()].power;
+    power.busy(opp).saturating_mul(CAPACITY_SCALE) / u64::from(capacity)
 }
 
 /// Utilisation with schedutil's headroom.
@@ -292,7 +328,8 @@ impl Evidence {
         let squeezed = waits.squeezes >= SQUEEZES.max(self.times / SQUEEZED_OF) && self.keeps_to(&self.equal, machine);
         let at = &self.equal.seen_since;
         let full = at.is_subset(&machine.beside_equal);
-        if squeezed && full || binds(&self.equal) && (full || machine.relieves(at)) {
+        let leaves = full || at.is_subset(&machine.dear);
+        if squeezed && leaves || binds(&self.equal) && (leaves || machine.relieves(at)) {
             return Some(self.equal.seen_since.clone());
         }
         if binds(&self.any) && self.any.seen_since.is_subset(&machine.beside_any) {
@@ -804,13 +841,13 @@ mod tests {
         let mut e = Evidence::default();
         (0..40).for_each(|_| runs(&mut e, CpuId(1), 4 * MS, cpus(&[3]), false));
         let of = |relieved: &[u32], other: u64| {
-            let wanted = vec![10, 400, other, 10, 10, 400];
-            e.cpus("t", &Machine { relieved: cpus(relieved), wanted, ..machine(false) })
+            let costs = vec![10, 400, other, 10, 10, 400];
+            e.cpus("t", &Machine { relieved: cpus(relieved), costs, ..machine(false) })
         };
         assert_eq!(of(&[], 10), None);
         assert_eq!(of(&[1, 5], 10), Some(cpus(&[1])), "it would have been taken away");
-        assert_eq!(of(&[1, 2], 290), Some(cpus(&[1])));
-        assert_eq!(of(&[1, 2], 310), None, "that saves nothing while another is about as busy");
+        assert_eq!(of(&[1, 2], 375), Some(cpus(&[1])));
+        assert_eq!(of(&[1, 2], 376), None, "that saves nothing while another keeps the clock about as dear");
     }
 
     #[test]
@@ -957,14 +994,18 @@ mod tests {
         for d in &mut platform.domains {
             let opp = |capacity| wattif_model::platform::Opp { capacity, ..d.opps[0].clone() };
             d.opps = vec![opp(100), opp(200), opp(400)];
-            d.power.busy_uw = vec![1; 3];
+            // For a unit of work as much at 100 and at 200.
+            d.power.busy_uw = vec![100, 200, 800];
         }
         platform.cpus[0].capacity = 512;
         platform.cpus[1].capacity = 512;
         let relieved = |util: &[u64]| Machine::of(&platform, |_| false, util).relieved;
         assert_eq!(relieved(&[300, 10, 0, 0]), cpus(&[0]));
-        assert_eq!(relieved(&[150, 10, 0, 0]), cpus(&[]), "200 of 200");
+        assert_eq!(relieved(&[150, 10, 0, 0]), cpus(&[]), "200 of 200 is no dearer");
         assert_eq!(relieved(&[300, 200, 0, 0]), cpus(&[]), "no room beside it");
+        let dear = |util: &[u64]| Machine::of(&platform, |_| false, util).dear;
+        assert_eq!(dear(&[300, 10, 40, 40]), cpus(&[0, 1]), "the other domain is half idle at 100");
+        assert_eq!(dear(&[300, 10, 50, 50]), cpus(&[]), "it is not");
         assert_eq!(relieved(&[]), cpus(&[]), "Android's placement may pack");
     }
 
