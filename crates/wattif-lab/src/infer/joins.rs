@@ -2,8 +2,9 @@
 //!
 //! Workers that wake a collector at the end of their work leave no event where the collector is busy, or waits for something else.
 //! Whether they always wake it shows where it waits for a thread at that time: then a wake-up that is not there was not asked for. If there
-//! is hardly ever one missing, those that could not be seen are put in, and the collector takes them before its next wait. A collector that
-//! has asked the worker, and else waits for the reply so much work later, takes it there: whoever is preempted by the thread that it asks does
+//! is hardly ever one missing, those that could not be seen are put in, and the collector takes them where it takes those that are seen: if
+//! it goes so much work from such a wait before it waits for the worker, it does as well where the worker was done by then, else
+//! before its next wait. A collector that has asked the worker, and else waits for the reply so much work later, takes it there: whoever is preempted by the thread that it asks does
 //! not wait for it, and on a busy machine that may be the rule.
 //!
 //! Unless they were lost: who does one job for each wake-up, and blocks after it although it was woken again meanwhile, waits for a
@@ -123,6 +124,7 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
     let forgetful: BTreeSet<Pid> = while_busy.into_keys().collect();
     let mut inserts: BTreeMap<Pid, Vec<(Place, Step)>> = BTreeMap::new();
     let mut blocked: BTreeMap<Pid, Vec<(usize, u64)>> = BTreeMap::new();
+    let mut collects: BTreeMap<Pid, Collects<'_>> = BTreeMap::new();
     let mut kept = 0;
     for &Hidden { by, to, before, at, reply } in &hidden {
         let post = ((before, 0), Step::Post { to, at });
@@ -133,8 +135,10 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         kept += 1;
         // Where it waits for a reply, or the first of its waits that began later.
         let waits = blocked.entry(to).or_insert_with(|| blocks(&threads[&to].steps));
-        let next = waits.get(waits.partition_point(|(_, since)| *since <= at)).map(|(next, _)| (*next, 0));
-        if let Some(place) = reply.or(next) {
+        let next = waits.get(waits.partition_point(|(_, since)| *since <= at)).map(|(next, _)| *next);
+        let collects = collects.entry(to).or_insert_with(|| Collects::of(&threads[&to].steps, kinds));
+        let place = || Some(collects.place(&threads[&to].steps, next?, &kinds[&by], at));
+        if let Some(place) = reply.or_else(place) {
             inserts.entry(by).or_default().push(post);
             inserts.entry(to).or_default().push((place, Step::Token { by, since: at, at }));
         }
@@ -203,6 +207,76 @@ fn replies(
         (awake && taken.insert(request)).then(place)
     };
     hidden.iter().map(place).collect()
+}
+
+/// From which wait to which: what kind of wait or thread ended it, and the kind of thread that is waited for.
+type Way<'a> = (Ended<'a>, &'a str);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Ended<'a> {
+    By(&'a str),
+    Kind(u8),
+}
+
+/// How a collector comes from one wait to the next, while it wakes nobody: so much work before it waits for a thread of a kind.
+struct Collects<'a> {
+    kinds: &'a BTreeMap<Pid, String>,
+    usual: BTreeMap<Way<'a>, u64>,
+    /// Of each stretch into which tokens were put: how far they got, and behind what the last one is.
+    reached: BTreeMap<usize, (u64, Ended<'a>)>,
+}
+
+impl<'a> Collects<'a> {
+    fn of(steps: &[Step], kinds: &'a BTreeMap<Pid, String>) -> Collects<'a> {
+        let mut ways: BTreeMap<Way<'_>, Vec<u64>> = BTreeMap::new();
+        let (mut from, mut units) = (None, 0u64);
+        for step in steps {
+            match *step {
+                Step::Work(more) => units += more,
+                Step::Post { .. } => from = None,
+                _ => {}
+            }
+            if step.waits() {
+                if let (Some(from), Step::Token { by, .. }) = (from, step) {
+                    ways.entry((from, kinds[by].as_str())).or_default().push(units);
+                }
+                (from, units) = (ended(step, kinds), 0);
+            }
+        }
+        let usual = |(way, mut all): (Way<'a>, Vec<u64>)| {
+            let usual = median(&mut all).filter(|_| all.len() >= MIN_SEEN)?;
+            are_within(&all, usual, (usual / ALIKE_PART).max(LITTLE)).then_some((way, usual))
+        };
+        Collects { kinds, usual: ways.into_iter().filter_map(usual).collect(), reached: BTreeMap::new() }
+    }
+
+    /// Where it takes a token of a thread of this kind that was put at that time, before it waits at step `next`.
+    fn place(&mut self, steps: &[Step], next: usize, kind: &'a str, at: u64) -> Place {
+        let last = steps[..next].iter().rposition(Step::waits);
+        let Some((last, from)) = last.and_then(|last| Some((last, ended(&steps[last], self.kinds)?))) else {
+            return (next, 0);
+        };
+        // Whoever it wakes meanwhile may be asked for it.
+        let end = (last + 1..next).find(|i| matches!(steps[*i], Step::Post { .. })).unwrap_or(next);
+        let is_early =
+            steps[end].blocked_since().is_some() || matches!(steps[end], Step::Post { at: then, .. } if at <= then);
+        let (done, from) = self.reached.get(&last).copied().unwrap_or((0, from));
+        match self.usual.get(&(from, kind)).filter(|_| is_early) {
+            Some(usual) => {
+                self.reached.insert(last, (done + usual, Ended::By(kind)));
+                behind(steps, last, end, done + usual)
+            }
+            None => (next, 0),
+        }
+    }
+}
+
+/// What ended a wait.
+fn ended<'a>(step: &Step, kinds: &'a BTreeMap<Pid, String>) -> Option<Ended<'a>> {
+    match step {
+        Step::Token { by, .. } => Some(Ended::By(&kinds[by])),
+        step => kind_of_wait(step).map(Ended::Kind),
+    }
 }
 
 /// So much work behind a step, and before another one.
@@ -500,6 +574,37 @@ mod tests {
             });
             assert!(turns.count() >= 96, "{pid}: {steps:?}");
         }
+    }
+
+    /// Three workers are done one after another, and a collector waits for all of them before it works; in each tenth round it has its
+    /// CPU only when all are done.
+    #[test]
+    fn all_are_collected_before_it_works() {
+        let (workers, collector) = ([Pid(2), Pid(3), Pid(4)], Pid(5));
+        let mut all: BTreeMap<Pid, Thread> = (2..6).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        for r in 1..100u64 {
+            let (begin, is_late) = (r * 1_000_000, r.is_multiple_of(10));
+            let mut tokens = Vec::new();
+            let mut since = begin - 50_000;
+            for (pid, at) in workers.into_iter().zip([100_000, 200_000, 300_000].map(|after| begin + after)) {
+                let is_seen = pid == workers[0] || !is_late;
+                let of = &mut all.get_mut(&pid).unwrap().steps;
+                of.extend([Step::Timer { until: begin, since: begin - 500_000 }, Step::Work(50 * US)]);
+                of.extend(is_seen.then_some(Step::Post { to: collector, at }));
+                tokens.extend(is_seen.then_some(Step::Token { by: pid, since, at }));
+                since = at + 2_000;
+            }
+            let timer = Step::Timer { until: begin + 900_000, since: begin + 600_000 };
+            let of = &mut all.get_mut(&collector).unwrap().steps;
+            of.extend(tokens.into_iter().chain([Step::Work(300 * US), timer, Step::Work(40 * US)]));
+        }
+        let kind = |pid: u32| (Pid(pid), if pid == 5 { "collector" } else { "worker" }.to_string());
+        assert_eq!(join(&mut all, &(2..6).map(kind).collect()).hidden, 18);
+        let steps = &all[&collector].steps;
+        let is_round = |w: &&[Step]| {
+            w[..3].iter().all(|s| matches!(s, Step::Token { .. })) && w[3] == Step::Work(300 * US) && w[4].waits()
+        };
+        assert_eq!(steps.windows(5).filter(is_round).count(), 99, "{steps:?}");
     }
 
     #[test]
