@@ -1,4 +1,4 @@
-//! The idle loop's own rules: the tick of a CPU without work, where the idle governor has no say in it, and how long it polls.
+//! The idle loop's own rule: the tick of a CPU without work, where the idle governor has no say in it.
 //!
 //! # Idea
 //! Stopping the tick and starting it again costs something, so it should be stopped only for sleeps that last. Since 4.17 the
@@ -21,9 +21,6 @@
 //! 3. `upfront`: it is stopped whenever the CPU becomes idle, and then the governor is asked. It knows of no tick: none is due before
 //!    the next timer, and its rules for a tick that is stopped, which are younger, do not apply.
 //!
-//! Polling (`polls`): `limited`, until a time has passed that depends on the states, and the loop turns again; `endless`, until a
-//! thread is to run.
-//!
 //! Worked example, 250 Hz: a thread runs from 0.2 to 3.2 ms of every 10 ms. At 3.2 ms its CPU goes idle with the tick on; at 4 ms
 //! the tick comes, balances load and ages utilisation, and is stopped; at 10.2 ms the thread wakes up and the tick goes on.
 //!
@@ -32,7 +29,7 @@
 //!
 //! # Where it fails
 //! `upfront`: a CPU that sleeps for 100 µs pays for its tick as one that sleeps for a second, and one that entered too shallow a state
-//! stays in it until its next timer. `endless`: one that polls where it should have slept does so for as long.
+//! stays in it until its next timer.
 //! A thread with short sleeps of a fixed length never sees its CPU's tick stop, or sees one superfluous tick for every sleep.
 //!
 //! # Differences from the kernel
@@ -40,31 +37,22 @@
 //! driver, and with one it did what the governor said.
 //!
 //! `upfront`: in the kernel the tick stays if a timer of the timer wheel is due within one (timers of high resolution do not count),
-//! or if RCU needs it; no thread here has such a timer. The driver of POWER ends its `snooze` itself, since 4.2: `polls` is not heeded
-//! where the platform has that state.
+//! or if RCU needs it; no thread here has such a timer.
 //!
 //! # Source
 //! Linux, `kernel/sched/idle.c` as of 2026 and its stable releases 6.1.192 and 6.12.117 (behaviour, as their traces show it:
-//! every sleep of a thread's CPU is followed by exactly one tick): `idle_call_stop_or_retain_tick`. `upfront`, `endless`: before commits
-//! ed98c3491998, 554c8aa8ecad and 612f1a22f067 (2018, Linux 4.17).
+//! every sleep of a thread's CPU is followed by exactly one tick): `idle_call_stop_or_retain_tick`. `upfront`: before commits
+//! ed98c3491998 and 554c8aa8ecad (2018, Linux 4.17).
 
 use crate::registry::Tunable;
 
 /// Tunables of this policy.
-pub const TUNABLES: &[Tunable] = &[
-    Tunable {
-        name: "tick",
-        default: "governor",
-        allowed: &["governor", "after-tick", "upfront"],
-        doc: "when an idle CPU stops its tick: as the governor says; if it has one idle state, when a tick has woken it; or before the governor is asked (up to 4.16)",
-    },
-    Tunable {
-        name: "polls",
-        default: "limited",
-        allowed: &["limited", "endless"],
-        doc: "for how long a CPU polls: until a limit, or until a thread is to run (up to 4.16)",
-    },
-];
+pub const TUNABLES: &[Tunable] = &[Tunable {
+    name: "tick",
+    default: "governor",
+    allowed: &["governor", "after-tick", "upfront"],
+    doc: "when an idle CPU stops its tick: as the governor says; if it has one idle state, when a tick has woken it; or before the governor is asked (up to 4.16)",
+}];
 
 /// The rule of [the module](self).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,6 +17,7 @@
 //! 1. `5.11`: the residency of the first state of 10 µs or more, at most a sixteenth of a tick; that where there is none.
 //! 2. `5.3`: the residency of the first state, whatever it is; a tick where there is none.
 //! 3. `5.4`: the residency of the last state; a tick where there is none.
+//! 4. `3.13`: without a limit, until a thread is to run.
 //!
 //! Worked example, states of 0, 2, 20 and 600 µs at 250 Hz: `5.11` polls for 20 µs, `5.3` for 2 µs, `5.4` for 600 µs. With the
 //! third state disabled `5.11` polls for 250 µs.
@@ -26,7 +27,7 @@
 //!
 //! # Where it fails
 //! `5.3`: where the first state pays off at once, polls are too short to meet anything. `5.4`: a CPU polls for as long as its
-//! deepest sleep would have to last.
+//! deepest sleep would have to last. `3.13`: one that polls where it should have slept does so until its next timer.
 //!
 //! # Differences from the kernel
 //! FIDELITY(poll-clock): a poll ends at its limit to the nanosecond, and lasts 1 µs at least; the kernel looks at the clock once
@@ -37,7 +38,8 @@
 //! # Source
 //! Linux, `drivers/cpuidle/cpuidle.c` and `poll_state.c` (behaviour): `cpuidle_poll_time`. Commits 259231a04561 "cpuidle: add
 //! poll_limit_ns to cpuidle_device structure" (5.4), "cpuidle: use first valid target residency as poll time" (5.5 and stable 5.4),
-//! "cpuidle: Select polling interval based on a c-state with a longer target residency" (5.11).
+//! "cpuidle: Select polling interval based on a c-state with a longer target residency" (5.11). `3.13`: before commit 612f1a22f067
+//! "cpuidle: poll_state: Add time limit to poll_idle()" (4.17).
 
 use super::{CpuidleState, is_disabled};
 use crate::registry::Tunable;
@@ -46,8 +48,8 @@ use crate::registry::Tunable;
 pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "5.11",
-    allowed: &["5.3", "5.4", "5.11"],
-    doc: "how long a CPU polls: as the first enabled state asks (5.3, 5.5 to 5.10), the last (5.4 as released), or the first of 10 µs (5.11)",
+    allowed: &["3.13", "5.3", "5.4", "5.11"],
+    doc: "how long a CPU polls: until a thread is to run (3.13 to 4.16), as the first enabled state asks (5.3, 5.5 to 5.10), the last (5.4 as released), or the first of 10 µs (5.11)",
 }];
 
 /// As many turns of the loop as the kernel makes before it looks at the clock take at least so long, ns.
@@ -57,6 +59,8 @@ const CPUIDLE_POLL_MIN: i64 = 10_000;
 /// The rule of [the module](self).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Generation {
+    /// Until a thread is to run.
+    V3_13,
     /// The first enabled state's.
     V5_3,
     /// The last enabled state's.
@@ -70,6 +74,7 @@ impl Generation {
     /// By its name.
     pub fn parse(name: &str) -> Option<Generation> {
         match name {
+            "3.13" => Some(Generation::V3_13),
             "5.3" => Some(Generation::V5_3),
             "5.4" => Some(Generation::V5_4),
             "5.11" => Some(Generation::V5_11),
@@ -83,6 +88,7 @@ impl Generation {
         let mut enabled = (1..states.len()).filter(|i| !is_disabled(disable_mask, *i)).map(|i| &states[i]);
         let residency = |s: &CpuidleState| s.target_residency_ns as u64;
         let limit_ns = match self {
+            Generation::V3_13 => u64::MAX,
             Generation::V5_3 => enabled.next().map_or(tick_ns, residency),
             Generation::V5_4 => enabled.next_back().map_or(tick_ns, residency),
             Generation::V5_11 => enabled
@@ -98,12 +104,12 @@ mod tests {
     use super::super::testing::states;
     use super::*;
 
-    /// For how long each generation polls, µs, in the order of the list.
+    /// For how long each generation that has a limit polls, µs, in the order of the list.
     #[track_caller]
     fn check(us: &[(i64, i64)], disable_mask: u32, tick_ns: u64, expect_us: [u64; 3]) {
         let polls =
             |name| Generation::parse(name).expect("listed").cpuidle_poll_time(&states(us), disable_mask, tick_ns);
-        let polls: Vec<u64> = TUNABLES[0].allowed.iter().copied().map(polls).collect();
+        let polls: Vec<u64> = TUNABLES[0].allowed[1..].iter().copied().map(polls).collect();
         assert_eq!(polls, expect_us.map(|us| us * 1000));
     }
 
@@ -113,6 +119,11 @@ mod tests {
         check(&table, 0, 4_000_000, [2, 600, 20]);
         check(&table, 0b100, 4_000_000, [2, 600, 250]);
         check(&table, 0b1010, 4_000_000, [20, 20, 20]);
+    }
+
+    #[test]
+    fn the_oldest_has_no_limit() {
+        assert_eq!(Generation::V3_13.cpuidle_poll_time(&states(&[(0, 0), (2, 2)]), 0, 4_000_000), u64::MAX);
     }
 
     #[test]

@@ -111,7 +111,6 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.schedtune = build_schedtune(kernel, &groups.iter().map(|g| g.path.as_str()).collect::<Vec<_>>());
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
-    s.polls_endlessly = polls_endlessly(kernel, platform);
     if !cpuidle::powernv::has_snooze(platform) {
         s.poll_time = parsed(&Tunables::of(kernel, "poll_state"), "generation", cpuidle::poll_state::Generation::parse);
     }
@@ -142,11 +141,6 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     init_groups(&mut s);
     init_bandwidth(&mut s, kernel);
     s
-}
-
-/// Do CPUs that poll do so until a thread is to run? The driver of POWER has a limit of its own.
-fn polls_endlessly(kernel: &KernelSpec, platform: &Platform) -> bool {
-    Tunables::of(kernel, "default_idle").text("polls") == "endless" && !cpuidle::powernv::has_snooze(platform)
 }
 
 /// Whose clamps are heard.

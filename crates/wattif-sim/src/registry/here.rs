@@ -54,23 +54,11 @@ fn not_on_platform(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> 
     if (p.name, tunable) == ("cpu_util", "uclamp_fits") && !spec.platform.is_asymmetric() {
         return Some("all CPUs have the same capacity".into());
     }
-    if (p.name, tunable) == ("default_idle", "polls") {
-        return no_endless_polls(spec);
-    }
     let about_eas = matches!((p.name, tunable), ("eas", "generation") | ("cpu_util", "eas"));
     // What a profile of 4.9 asks for is in the notes of every run.
     let told = Tunables::of(&spec.kernel, "eas").text("generation") == "4.9";
     let why = (about_eas && !told).then(|| no_eas(spec)).flatten()?;
     Some(format!("no energy-aware placement, {why}"))
-}
-
-/// Why the limit of polling makes no difference, if so.
-fn no_endless_polls(spec: &RunSpec) -> Option<String> {
-    let polls = spec.platform.clusters.iter().flat_map(|c| &c.idle).any(|s| s.polling);
-    if cpuidle::powernv::has_snooze(&spec.platform) {
-        return Some("the driver of POWER ends `snooze` itself".into());
-    }
-    (!polls).then(|| "no idle state of the platform polls".into())
 }
 
 fn not_in_workload(workload: &Workload, p: &Policy, tunable: &str) -> Option<String> {

@@ -74,10 +74,7 @@ impl Kernel<'_, '_> {
         let mask = known.iter().enumerate().fold(0, |mask, (i, s)| mask | u32::from(s.disabled) << i);
         let context = &mut self.cpus[cpu.at()];
         context.disable_mask = mask;
-        context.poll_time_ns = match self.s.polls_endlessly {
-            true => u64::MAX,
-            false => self.s.poll_time.cpuidle_poll_time(&states, mask, self.s.tick_ns),
-        };
+        context.poll_time_ns = self.s.poll_time.cpuidle_poll_time(&states, mask, self.s.tick_ns);
         states.iter_mut().for_each(|s| s.polling &= self.s.polling_is_told);
         self.cpuidle.enable(cpu, &states);
     }

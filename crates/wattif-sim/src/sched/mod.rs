@@ -71,8 +71,6 @@ pub struct Sched {
     pub latency_req_ns: i64,
     /// When an idle CPU stops its tick.
     pub default_idle: crate::cpuidle::default_idle::DefaultIdle,
-    /// A CPU that polls does so until a thread is to run.
-    pub polls_endlessly: bool,
     /// How long a CPU polls.
     pub poll_time: crate::cpuidle::poll_state::Generation,
     /// Idle governors know which state polls ([`crate::cpuidle::powernv`]).
@@ -183,7 +181,6 @@ impl Sched {
             schedtune: None,
             latency_req_ns: crate::cpuidle::NO_LATENCY_LIMIT,
             default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
-            polls_endlessly: false,
             poll_time: crate::cpuidle::poll_state::Generation::default(),
             polling_is_told: true,
             affinity_distributes: true,
