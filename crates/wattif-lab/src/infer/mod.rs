@@ -27,6 +27,7 @@ mod rounds;
 mod sched_idle;
 mod servers;
 mod spins;
+mod steals;
 mod steps;
 mod ticks;
 mod unlike;

@@ -52,15 +52,24 @@ fn stem(name: &str) -> Option<&str> {
 }
 
 /// The first thread of its pool, for each thread that is in one, by what threads of a pool share.
-/// Their wake-ups of threads that hardly ever wait for them are left out of `threads`.
-pub(super) fn pools<F: Ord>(threads: &mut BTreeMap<Pid, Thread>, family: impl Fn(Pid) -> F) -> BTreeMap<Pid, Pid> {
+/// Their wake-ups of threads that hardly ever wait for them are left out of `threads`. Pools that are `known` (`steals.rs`) are pools.
+pub(super) fn pools<F: Ord>(
+    threads: &mut BTreeMap<Pid, Thread>,
+    family: impl Fn(Pid) -> F,
+    known: &BTreeMap<Pid, Pid>,
+) -> BTreeMap<Pid, Pid> {
     let mut by_name: BTreeMap<F, Vec<Pid>> = BTreeMap::new();
     for (pid, t) in threads.iter() {
-        if only_asked(&t.steps) {
+        if only_asked(&t.steps) && !known.contains_key(pid) {
             by_name.entry(family(*pid)).or_default().push(*pid);
         }
     }
-    let mut all = BTreeMap::new();
+    let mut all = known.clone();
+    for first in known.values().collect::<BTreeSet<_>>() {
+        let set: BTreeSet<Pid> = known.iter().filter(|(_, of)| *of == first).map(|(pid, _)| *pid).collect();
+        let seldom = seldom(threads, &set);
+        leave_out(threads, &set, &seldom);
+    }
     for members in by_name.into_values().filter(|m| m.len() >= MIN_THREADS) {
         let set: BTreeSet<Pid> = members.iter().copied().collect();
         if !threads.iter().all(|(pid, t)| wakes_any(&t.steps, &set, set.contains(pid)))
@@ -78,7 +87,7 @@ pub(super) fn pools<F: Ord>(threads: &mut BTreeMap<Pid, Thread>, family: impl Fn
 }
 
 /// It works when another thread wakes it, and never for another reason. What it sets for itself, it sets once.
-fn only_asked(steps: &[Step]) -> bool {
+pub(super) fn only_asked(steps: &[Step]) -> bool {
     let of_itself = steps.iter().filter(|s| matches!(s, Step::Attr(_) | Step::Bind(_))).count();
     let waits = steps.iter().filter(|s| s.waits()).count();
     let tokens = steps.iter().filter(|s| matches!(s, Step::Token { .. })).count();
@@ -108,7 +117,7 @@ fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -> bool {
 }
 
 /// Threads that wake a pool and hardly ever wait for it.
-fn seldom(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> BTreeSet<Pid> {
+pub(super) fn seldom(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> BTreeSet<Pid> {
     let by_pool = |s: &&Step| waker(s).is_some_and(|by| pool.contains(&by));
     let hardly = |pid: &Pid| {
         let steps = &threads[pid].steps;
@@ -217,7 +226,7 @@ mod tests {
             );
         }
         threads.get_mut(&Pid(2)).unwrap().steps.extend(extra);
-        pools(&mut threads, |pid| if pid.0 == 1 { "net" } else { "worker" }).len()
+        pools(&mut threads, |pid| if pid.0 == 1 { "net" } else { "worker" }, &BTreeMap::new()).len()
     }
 
     #[test]
@@ -242,7 +251,7 @@ mod tests {
             }
             threads.get_mut(&Pid(5)).unwrap().steps.push(Step::Post { to: Pid(1), at: at + 2_000_000 });
         }
-        pools(&mut threads, |pid| if pid.0 == 1 || pid.0 == 5 { "other" } else { "worker" }).len()
+        pools(&mut threads, |pid| if pid.0 == 1 || pid.0 == 5 { "other" } else { "worker" }, &BTreeMap::new()).len()
     }
 
     #[test]
@@ -269,7 +278,7 @@ mod tests {
             of.extend(waits.then_some(Step::Post { to: Pid(1), at: at - 50 }));
             of.extend(job);
         }
-        let found = pools(&mut threads, |pid| if pid.0 == 1 { "other" } else { "worker" }).len();
+        let found = pools(&mut threads, |pid| if pid.0 == 1 { "other" } else { "worker" }, &BTreeMap::new()).len();
         let of = |pid: u32| threads[&Pid(pid)].steps.clone();
         (found, of(1), [of(2), of(3), of(4)].concat())
     }

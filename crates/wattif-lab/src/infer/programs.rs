@@ -41,11 +41,12 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let mutexes = super::mutexes::exclude(&mut threads);
     let locks = servers::contended(&mut threads, &kinds);
     let channels = super::channels::messages(&mut threads, &kinds, recording, platform);
-    let joined = super::joins::join(&mut threads, &kinds);
-    let clients = servers::serve(&mut threads, &kinds, options.counted);
     let families = super::pools::families(recording, &threads);
-    let mut pools = super::pools::pools(&mut threads, |pid| &families[&pid]);
-    let asked = super::requests::ask(&mut threads, &mut pools);
+    let steal = super::steals::steal(&mut threads, |pid| &families[&pid]);
+    let joined = super::joins::join(&mut threads, &kinds);
+    let clients = servers::serve(&mut threads, &kinds, &steal, options.counted);
+    let mut pools = super::pools::pools(&mut threads, |pid| &families[&pid], &steal);
+    let asked = super::requests::ask(&mut threads, &mut pools, &steal);
     let sleep_alike = sleep_alike(&threads, &kinds);
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid));
     let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);

@@ -81,18 +81,24 @@ struct Job {
 }
 
 /// Puts hidden requests in: where they are asked, and where they are taken. Two threads that do not show by their work that they share
-/// requests are no pool after all.
-pub(super) fn ask(threads: &mut BTreeMap<Pid, Thread>, pools: &mut BTreeMap<Pid, Pid>) -> Asked {
+/// requests are no pool after all. Of those that are `known` (`steals.rs`) wake-ups in vain are left out already.
+pub(super) fn ask(
+    threads: &mut BTreeMap<Pid, Thread>,
+    pools: &mut BTreeMap<Pid, Pid>,
+    known: &BTreeMap<Pid, Pid>,
+) -> Asked {
     let mut members: BTreeMap<Pid, BTreeSet<Pid>> = BTreeMap::new();
     pools.iter().for_each(|(pid, pool)| members.entry(*pool).or_default().extend([*pid]));
     let mut all = Asked::default();
     for (first, pool) in members {
+        let steals = known.contains_key(&first);
+        all.semaphores.extend(steals.then_some(first));
         match ask_alike(threads, &pool) {
             Some((hidden, semaphore)) => {
                 all.hidden += hidden;
                 all.semaphores.extend(semaphore.then_some(first));
             }
-            None if pool.len() > PAIR => all.hidden += ask_pool(threads, &pool),
+            None if steals || pool.len() > PAIR => all.hidden += ask_pool(threads, &pool),
             None => pools.retain(|_, of| *of != first),
         }
     }
@@ -143,16 +149,16 @@ fn waits(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> impl Fn(u64) 
 }
 
 /// Work of a pool's thread from each wait to the next.
-fn stretches(steps: &[Step]) -> Vec<u64> {
+pub(super) fn stretches(steps: &[Step]) -> Vec<u64> {
     steps.split(|s| matches!(s, Step::Token { .. })).skip(1).map(work).collect()
 }
 
-fn work(steps: &[Step]) -> u64 {
+pub(super) fn work(steps: &[Step]) -> u64 {
     steps.iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
 }
 
 /// The work of one request, if stretches are whole multiples of it.
-fn unit(stretches: &[u64]) -> Option<u64> {
+pub(super) fn unit(stretches: &[u64]) -> Option<u64> {
     let mut sorted = stretches.to_vec();
     sorted.sort_unstable();
     // The length at which most work was done.
@@ -174,7 +180,7 @@ fn are_multiples(stretches: &[u64], unit: u64) -> bool {
 }
 
 /// So many requests make this work.
-fn requests(work: u64, unit: u64) -> u64 {
+pub(super) fn requests(work: u64, unit: u64) -> u64 {
     (work + unit / 2) / unit
 }
 
@@ -201,7 +207,7 @@ fn usual(all: &[Asks], served: usize, open: usize) -> Option<BTreeMap<(Pid, Wait
 }
 
 /// The steps of a thread that takes requests of such work one by one; without its wake-ups in vain, where these are `left_out`.
-fn taking(steps: &[Step], unit: u64, left_out: bool) -> Vec<Step> {
+pub(super) fn taking(steps: &[Step], unit: u64, left_out: bool) -> Vec<Step> {
     let mut out = Vec::with_capacity(steps.len() + 8);
     let tokens: Vec<usize> = (0..steps.len()).filter(|i| matches!(steps[*i], Step::Token { .. })).collect();
     out.extend_from_slice(&steps[..tokens.first().copied().unwrap_or(steps.len())]);
@@ -416,7 +422,7 @@ mod tests {
 
     fn asked(long: u64, lost: bool) -> (usize, usize, usize) {
         let mut threads = threads(long, lost);
-        let hidden = ask(&mut threads, &mut POOL.map(|pid| (pid, POOL[0])).into()).hidden;
+        let hidden = ask(&mut threads, &mut POOL.map(|pid| (pid, POOL[0])).into(), &BTreeMap::new()).hidden;
         let posts = threads[&ASKER].steps.iter().filter(|s| matches!(s, Step::Post { .. })).count();
         let takes = |pid: &Pid| threads[pid].steps.iter().filter(|s| matches!(s, Step::Token { .. })).count();
         (hidden, posts, POOL.iter().map(takes).sum())
@@ -481,7 +487,7 @@ mod tests {
             let mut threads = shared(n, &POOL);
             let posts = |threads: &_| count(threads, |s| matches!(s, Step::Post { .. }));
             let seen = posts(&threads);
-            let asked = ask(&mut threads, &mut POOL.map(|pid| (pid, POOL[0])).into());
+            let asked = ask(&mut threads, &mut POOL.map(|pid| (pid, POOL[0])).into(), &BTreeMap::new());
             assert_eq!(asked.hidden, posts(&threads) - seen, "{n}");
             assert!(posts(&threads) > 198 * n as usize, "{n}: but for what the end cuts off, {}", posts(&threads));
             assert_eq!(asked.semaphores.len(), 1, "some are woken in vain");
@@ -495,10 +501,14 @@ mod tests {
         let two = &POOL[..2];
         let pools = || two.iter().map(|pid| (*pid, POOL[0])).collect::<BTreeMap<Pid, Pid>>();
         let (mut busy, mut of_busy) = (shared(5, two), pools());
-        assert!(ask(&mut busy, &mut of_busy).hidden > 100);
+        assert!(ask(&mut busy, &mut of_busy, &BTreeMap::new()).hidden > 100);
         assert_eq!(of_busy.len(), 2);
         let (mut idle, mut of_idle) = (shared(1, two), pools());
-        assert_eq!((ask(&mut idle, &mut of_idle).hidden, of_idle.len()), (0, 0), "each may have its own");
+        assert_eq!(
+            (ask(&mut idle, &mut of_idle, &BTreeMap::new()).hidden, of_idle.len()),
+            (0, 0),
+            "each may have its own"
+        );
     }
 
     #[test]

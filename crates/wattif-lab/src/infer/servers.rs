@@ -61,10 +61,17 @@ enum Answers {
 
 /// Makes servers of threads and clients of others. How many clients.
 /// Clients of one kind are alike: whoever of them waits may have the answer. `counted`: servers answer as many at once as they did.
-pub(super) fn serve(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>, counted: bool) -> usize {
+/// Threads of `pools` are asked, and are nobody's clients.
+pub(super) fn serve(
+    threads: &mut BTreeMap<Pid, Thread>,
+    kinds: &BTreeMap<Pid, String>,
+    pools: &BTreeMap<Pid, Pid>,
+    counted: bool,
+) -> usize {
     let mut clients = 0;
     for _ in 0..MAX_SERVERS {
-        let found = look(threads, kinds);
+        let mut found = look(threads, kinds);
+        found.retain(|_, f| !f.clients.iter().any(|pid| pools.contains_key(pid)));
         let servers = found.into_iter().filter(|((pid, _), f)| {
             f.may_be_server() && (f.seen * SEEN_OF >= f.seen + f.hidden || commits_groups(threads, *pid, &f.clients))
         });
@@ -495,7 +502,7 @@ mod tests {
         let mut threads = committers(120);
         let asked: usize = [2, 3].iter().map(|c| waits_for(&threads[&Pid(*c)].steps, SERVER).len()).sum();
         let kinds = named(|pid| if pid == SERVER { "writer".into() } else { format!("client{}", pid.0) });
-        assert_eq!(serve(&mut threads, &kinds, false), 2);
+        assert_eq!(serve(&mut threads, &kinds, &BTreeMap::new(), false), 2);
         let queue = |of: fn(Pid, Pid) -> Queue| of(SERVER, Pid(2));
         let count = |pid: u32, step: Step| threads[&Pid(pid)].steps.iter().filter(|s| **s == step).count();
         let (puts, gets) = (Step::Put(queue(Queue::Requests)), Step::Get(queue(Queue::Replies)));
@@ -550,7 +557,7 @@ mod tests {
             let found = look(&threads, &kinds);
             let of = &found[&(SERVER, "client")];
             assert!(of.may_be_server() && of.seen * SEEN_OF < of.hidden, "{} of {}", of.seen, of.hidden);
-            assert_eq!(serve(&mut threads, &kinds, false), if commits_groups { 3 } else { 0 });
+            assert_eq!(serve(&mut threads, &kinds, &BTreeMap::new(), false), if commits_groups { 3 } else { 0 });
             let closed = |s: &&Step| matches!(s, Step::Drain { to: Queue::Batch(..), .. });
             assert_eq!(threads[&SERVER].steps.iter().any(|s| closed(&s)), commits_groups);
         }
@@ -559,7 +566,12 @@ mod tests {
     #[test]
     fn as_many_as_there_were() {
         let mut threads = committers(120);
-        serve(&mut threads, &named(|pid| if pid == SERVER { "writer".into() } else { "client".into() }), true);
+        serve(
+            &mut threads,
+            &named(|pid| if pid == SERVER { "writer".into() } else { "client".into() }),
+            &BTreeMap::new(),
+            true,
+        );
         let count = |is: fn(&Step) -> bool| threads[&SERVER].steps.iter().filter(|s| is(s)).count();
         assert_eq!(count(|s| matches!(s, Step::Drain { .. })), 0);
         assert_eq!(count(|s| matches!(s, Step::Get(_))), count(|s| matches!(s, Step::Put(_))));
@@ -570,7 +582,7 @@ mod tests {
         let mut threads = committers(120);
         threads.remove(&Pid(3));
         let before = threads[&SERVER].steps.clone();
-        assert_eq!(serve(&mut threads, &named(|_| "any".into()), false), 0);
+        assert_eq!(serve(&mut threads, &named(|_| "any".into()), &BTreeMap::new(), false), 0);
         assert_eq!(threads[&SERVER].steps, before);
     }
 
