@@ -168,11 +168,8 @@ fn replying(steps: &[Step], to: Pid) -> Vec<Step> {
                 out.extend((!replied).then_some(Step::Post { to, at }));
                 replied = false;
             }
-            Step::Post { to: other, .. } if other == to => {
-                if std::mem::replace(&mut replied, true) {
-                    continue;
-                }
-            }
+            Step::Post { to: other, .. } if other == to && replied => continue,
+            Step::Post { to: other, .. } if other == to => replied = true,
             _ => {}
         }
         out.push(step.clone());
