@@ -1395,7 +1395,7 @@ fn values_that_a_tunable_does_not_take() {
 fn only_the_top_application_is_boosted() {
     let util = |group: &str| -> u64 {
         let load = format!(
-            r#"{{ "global": {{ "duration": 1 }}, "tasks": {{ "a": {{ {group} "run": 2000, "timer": {{ "ref": "u", "period": 20000 }} }} }} }}"#
+            r#"{{ "global": {{ "duration": 1 }}, "tasks": {{ "a": {{ {group} "run": 8000, "timer": {{ "ref": "u", "period": 20000 }} }} }} }}"#
         );
         let path = std::env::temp_dir().join(format!("wattif_boosted_{}.txt", std::process::id()));
         let args = [

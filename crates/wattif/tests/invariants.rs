@@ -1351,11 +1351,11 @@ fn idle_settings_that_nobody_heeds_are_told() {
     };
     assert_eq!([tick(7), tick(2), tick(1)], [true, true, false]);
     let old = |platform: &str, tunable: &str| {
-        let set = ["default_idle.tick=upfront", "default_idle.polls=endless"];
+        let set = ["default_idle.tick=upfront", "poll_state.generation=3.13"];
         without_effect_here(&under(platform, "linux-6.12", MIXED, &set), tunable).is_some()
     };
     assert!(!old("sdm835", "default_idle.tick"), "it is stopped whatever the governor says");
-    let polls = ["sdm835", "power9_2s16c", "core_i7_2600k"].map(|p| old(p, "default_idle.polls"));
+    let polls = ["sdm835", "power9_2s16c", "core_i7_2600k"].map(|p| old(p, "poll_state.generation"));
     assert_eq!(polls, [true, true, false], "nothing polls, or the driver has its own limit");
 }
 
@@ -1416,7 +1416,8 @@ fn slices_that_threads_ask_for_are_heard_since_6_12() {
         )
     };
     for kernel in ["linux-6.1", "linux-6.6", "android-6.6", "linux-6.12"] {
-        let run = |slice| spec("hikey960", kernel, &text(slice), 1);
+        // One menu for all: asking for a slice is a call that puts the thread on its queue anew, and the first sleeps decide when.
+        let run = |slice| under("hikey960", kernel, &text(slice), &["menu.generation=6.1"]);
         let heard = kernel == "linux-6.12";
         assert_eq!(digest(&run(100)) != digest(&run(0)), heard, "{kernel}");
         let told = wattif_sim::registry::notes(&run(100)).iter().any(|n| n.contains("dl-runtime"));
