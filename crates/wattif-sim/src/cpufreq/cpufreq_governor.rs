@@ -5,7 +5,7 @@
 //! Who finds a sample due does not take it: a worker thread of the executing CPU does ([`crate::sched::worker`]).
 
 use super::{CpufreqPolicy, FreqView, choice_without_inputs};
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use wattif_model::ids::CpuId;
 use wattif_model::trace::FrequencyChoice;
 
@@ -25,14 +25,12 @@ pub enum Generation {
 }
 
 impl Generation {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["3.13", "4.14", "6.12"];
+
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        Some(match name {
-            "3.13" => Generation::V3_13,
-            "4.14" => Generation::V4_14,
-            "6.12" => Generation::V6_12,
-            _ => return None,
-        })
+        meant(Generation::NAMES, [Generation::V3_13, Generation::V4_14, Generation::V6_12], name)
     }
 
     /// The default time between samples, µs; `min_us`: the least that the governor took until 4.13 (`min_sampling_rate`).
@@ -50,7 +48,7 @@ impl Generation {
 pub const GENERATION: Tunable = Tunable {
     name: "generation",
     default: "6.12",
-    allowed: &["3.13", "4.14", "6.12"],
+    allowed: &Generation::NAMES,
     doc: "auto of sampling_rate_us: 1000 × the transition latency (3.13), at most 10 ms (4.14), or 1.5 × (6.12)",
 };
 

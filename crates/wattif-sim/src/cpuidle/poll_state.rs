@@ -42,13 +42,13 @@
 //! "cpuidle: poll_state: Add time limit to poll_idle()" (4.17).
 
 use super::{CpuidleState, is_disabled};
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 
 /// Tunables of this policy.
 pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "5.11",
-    allowed: &["3.13", "5.3", "5.4", "5.11"],
+    allowed: &Generation::NAMES,
     doc: "how long a CPU polls: until a thread is to run (3.13 to 4.16), as the first enabled state asks (5.3, 5.5 to 5.10), the last (5.4 as released), or the first of 10 µs (5.11)",
 }];
 
@@ -71,15 +71,13 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// By its name.
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 4] = ["3.13", "5.3", "5.4", "5.11"];
+
+    /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        match name {
-            "3.13" => Some(Generation::V3_13),
-            "5.3" => Some(Generation::V5_3),
-            "5.4" => Some(Generation::V5_4),
-            "5.11" => Some(Generation::V5_11),
-            _ => None,
-        }
+        use Generation::{V3_13, V5_3, V5_4, V5_11};
+        meant(Generation::NAMES, [V3_13, V5_3, V5_4, V5_11], name)
     }
 
     /// How long the polling state may poll, ns.
@@ -109,7 +107,7 @@ mod tests {
     fn check(us: &[(i64, i64)], disable_mask: u32, tick_ns: u64, expect_us: [u64; 3]) {
         let polls =
             |name| Generation::parse(name).expect("listed").cpuidle_poll_time(&states(us), disable_mask, tick_ns);
-        let polls: Vec<u64> = TUNABLES[0].allowed[1..].iter().copied().map(polls).collect();
+        let polls: Vec<u64> = Generation::NAMES[1..].iter().copied().map(polls).collect();
         assert_eq!(polls, expect_us.map(|us| us * 1000));
     }
 

@@ -217,11 +217,12 @@ fn pair(text: &str) -> Result<[String; 2], Error> {
     Ok([a.trim().to_string(), b.trim().to_string()])
 }
 
-/// Points at which threads wait for ever.
+/// A point by its values.
 fn name(found: &Found, row: &Row) -> String {
     found.axes.iter().map(|a| format!("{a}={}", row.axes[a])).collect::<Vec<_>>().join(" ")
 }
 
+/// Points at which threads wait for ever.
 fn deadlocks(found: &Found) -> String {
     text::deadlocks(found.points.iter().map(|row| (name(found, row), row.deadlock.as_ref())), found.seeds.len())
 }
