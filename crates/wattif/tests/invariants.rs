@@ -1416,8 +1416,7 @@ fn slices_that_threads_ask_for_are_heard_since_6_12() {
         )
     };
     for kernel in ["linux-6.1", "linux-6.6", "android-6.6", "linux-6.12"] {
-        // One menu for all: asking for a slice is a call that puts the thread on its queue anew, and the first sleeps decide when.
-        let run = |slice| under("hikey960", kernel, &text(slice), &["menu.generation=6.1"]);
+        let run = |slice| under("hikey960", kernel, &text(slice), &[]);
         let heard = kernel == "linux-6.12";
         assert_eq!(digest(&run(100)) != digest(&run(0)), heard, "{kernel}");
         let told = wattif_sim::registry::notes(&run(100)).iter().any(|n| n.contains("dl-runtime"));

@@ -193,6 +193,13 @@ impl Kernel<'_, '_> {
             self.error = Some(refused);
             return;
         }
+        // What was asked for is nothing to this kernel, a slice before 6.12: it returns early.
+        let task = &self.s.tasks[pid.at()];
+        let clamps = (attr.util_min.map(u32::from), attr.util_max.map(u32::from));
+        let same = (attr.policy, attr.nice, clamps) == (task.policy, task.nice, task.uclamp_req);
+        if same && attr.policy.is_fair() && !self.s.custom_slice {
+            return;
+        }
         self.change(pid, cpu, OnRq::Queued, |kernel| {
             kernel.apply_attr(pid, &attr);
             // What is lent to it stays (`rt_effective_prio`).
