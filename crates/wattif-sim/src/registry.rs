@@ -103,6 +103,7 @@ pub static POLICIES: &[Policy] = &[
         "sched/placement/wake_affine.rs",
         crate::sched::placement::wake_affine::TUNABLES
     ),
+    policy!("ttwu_queue", Placement, false, "sched/ttwu_queue.rs", crate::sched::ttwu_queue::TUNABLES),
     policy!("cpu_util", Placement, false, "sched/placement/cpu_util.rs", crate::sched::placement::cpu_util::TUNABLES),
     policy!("find_best_target", Placement, false, "sched/placement/find_best_target.rs", &[]),
     policy!("schedtune", Placement, false, "sched/schedtune.rs", crate::sched::schedtune::TUNABLES),

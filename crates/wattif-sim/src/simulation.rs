@@ -132,7 +132,7 @@ pub enum Source {
     Timer(CpuId),
     /// Awake: `schedule()` is due. Asleep: the way in or out is done.
     Kick(CpuId),
-    /// Asleep: an interrupt comes from another CPU.
+    /// An interrupt comes from another CPU: it is asleep, or is to queue a thread.
     Ipi(CpuId),
     /// A clock reaches its new frequency.
     Clock(DomainId),
@@ -296,7 +296,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
                 Source::Tick(cpu) => self.tick(cpu),
                 Source::Timer(cpu) => self.timer_interrupt(cpu),
                 Source::Kick(cpu) => self.kick(cpu),
-                Source::Ipi(cpu) => self.wake_cpu(cpu),
+                Source::Ipi(cpu) => self.ipi(cpu),
                 Source::Clock(domain) => self.clock_changed(domain),
                 Source::Devices => self.device_interrupt(),
                 Source::Stray(cpu) => self.stray_interrupt(cpu),

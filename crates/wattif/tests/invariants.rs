@@ -838,7 +838,7 @@ impl Observer for Arrivals {
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match event {
-            Event::SchedWakeup { target_cpu: CpuId(1), .. } if cpu != CpuId(1) => self.sent = Some(at),
+            Event::Placement(p) if p.cpu == CpuId(1) && cpu != CpuId(1) => self.sent = Some(at),
             Event::CpuPower { level: PowerLevel::Busy } if cpu == CpuId(1) => {
                 self.on_the_way.extend(self.sent.take().map(|sent| at.since(sent)));
             }
@@ -1135,11 +1135,12 @@ fn background_of_cpus_that_are_not_there_is_left_out() {
     assert!(refused.contains("may run on no CPU of this platform, which has 2\n  give it CPUs"), "{refused}");
 }
 
-/// How long after each wake-up of a thread the clock was first decided upon by an update of its CPU, ns.
+/// How long after a thread was queued the clock was first decided upon by an update of its CPU, ns.
 struct HeardAfter {
     pid: Pid,
     cpu: CpuId,
-    woken: Option<Ns>,
+    decided: Ns,
+    queued: Option<Ns>,
     after_ns: Vec<u64>,
 }
 
@@ -1149,9 +1150,12 @@ impl Observer for HeardAfter {
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match event {
-            Event::SchedWaking { pid, .. } if *pid == self.pid => self.woken = Some(at),
+            // The decision comes first where the queueing is heard of.
+            Event::SchedWakeup { pid, .. } if *pid == self.pid && self.decided == at => self.after_ns.push(0),
+            Event::SchedWakeup { pid, .. } if *pid == self.pid => self.queued = Some(at),
             Event::Frequency(_) if cpu == self.cpu => {
-                self.after_ns.extend(self.woken.take().map(|woken| at.0 - woken.0));
+                self.decided = at;
+                self.after_ns.extend(self.queued.take().map(|queued| at.0 - queued.0));
             }
             _ => {}
         }
@@ -1170,13 +1174,13 @@ fn schedutil_of_4_9_hears_of_a_wake_up_by_a_cpu_of_the_same_cache_later() {
         let other = r#""other": { "cpus": [6], "loop": -1, "run": 50, "timer": { "ref": "o", "period": 5000 } }"#;
         let spec = spec("sdm835", kernel, &format!(r#"{{ "tasks": {{ {waker}, {wakee}, {other} }} }}"#), 1);
         let spec = RunSpec { duration: Ns::from_ms(3_000), ..spec };
-        let mut heard = HeardAfter { pid: Pid(2), cpu: CpuId(5), woken: None, after_ns: Vec::new() };
+        let mut heard = HeardAfter { pid: Pid(2), cpu: CpuId(5), decided: Ns(0), queued: None, after_ns: Vec::new() };
         Simulator.run(&spec, &mut [&mut heard]).expect("runs");
         assert!(heard.after_ns.len() > 30, "{kernel}: {} decisions", heard.after_ns.len());
         heard.after_ns.iter().filter(|ns| **ns == 0).count()
     };
     assert_eq!(at_once("android-4.9", 4), 0, "the tick tells");
-    assert!(at_once("android-4.9", 0) > 20, "a wake-up from another cluster is put on the CPU's list");
+    assert!(at_once("android-4.9", 0) > 20, "a thread woken from another cluster is queued by the CPU itself");
     assert!(at_once("linux-5.3", 4) > 10);
 }
 
@@ -1602,4 +1606,46 @@ fn sleep_is_no_demand_where_the_dequeue_is_delayed() {
         let awake = seen.awake_ns * 1024 / 2_000_000_000;
         assert!(demand.abs_diff(awake) * 10 < awake, "{delayed}: {demand}, runnable for {awake}");
     }
+}
+
+/// When each sleep that the tick ended had been ended.
+#[derive(Default)]
+struct Ticked {
+    at: Vec<u64>,
+    others: usize,
+}
+
+impl Observer for Ticked {
+    fn interest(&self) -> Interest {
+        Interest::IDLE
+    }
+    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+        match event {
+            Event::IdlePeriod(p) if p.cause == IdleCause::Tick => self.at.push(at.0 - p.late_ns),
+            Event::IdlePeriod(_) => self.others += 1,
+            _ => {}
+        }
+    }
+}
+
+/// What comes while a CPU is on its way out of its sleep, such as a tick, has not woken it.
+#[test]
+fn the_first_request_ends_a_sleep() {
+    let text = r#"{ "tasks": {
+        "a": { "cpus": [0], "loop": -1, "run": 70, "resume": "b", "timer": { "ref": "t", "period": 1700 } },
+        "b": { "cpus": [1], "loop": -1, "suspend": "b", "run": 30 } } }"#;
+    let mut spec = under("hikey960", "linux-6.12", text, &["cpuidle=teo"]);
+    // The way out takes half a tick.
+    for cluster in &mut spec.platform.clusters {
+        for state in cluster.idle.iter_mut().skip(1) {
+            state.actual.exit_ns = 2_000_000;
+        }
+    }
+    spec.duration = Ns::from_ms(4000);
+    let mut ticked = Ticked::default();
+    Simulator.run(&spec, &mut [&mut ticked]).expect("runs");
+    let tick_ns = 1_000_000_000 / u64::from(spec.platform.hz);
+    assert!(ticked.at.len() > 50 && ticked.others > 500, "{} {}", ticked.at.len(), ticked.others);
+    let off = ticked.at.iter().filter(|at| *at % tick_ns != ticked.at[0] % tick_ns).count();
+    assert_eq!(off, 0, "of {}", ticked.at.len());
 }

@@ -385,7 +385,10 @@ impl Weighted {
             s.exit_latency_ns <= latency_req_ns && s.target_residency_ns as u64 <= draft.sleep_length_ns
         };
         let deepest = self.teo.states.iter().rposition(fits).unwrap_or(0).max(draft.idx);
-        let (row, disabled) = (&self.weights[draft.idx], view.disable_mask());
+        // A deeper state may be quicker to leave.
+        let too_long = |mask, (i, s)| if i == draft.idx || fits(s) { mask } else { mask | 1u32 << i };
+        let disabled = self.teo.states.iter().enumerate().fold(view.disable_mask(), too_long);
+        let row = &self.weights[draft.idx];
         let picked = if rules.tuning.argmax {
             heaviest(row, disabled, deepest)
         } else {
@@ -516,6 +519,7 @@ fn walk_v1(rnd: u32, sum: u32, cumulative: &[u32]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::NO_LATENCY_LIMIT;
     use super::super::testing::{FakeView, slept, states};
     use super::*;
 
@@ -560,6 +564,34 @@ mod tests {
             (heaviest(&row, 0, 3), heaviest(&row, 0, 1), heaviest(&row, 0b0100, 3)),
             (Some(2), Some(0), Some(3))
         );
+    }
+
+    /// A state that is shallower than the deepest one within the limits, but takes longer to leave or to pay for itself.
+    #[test]
+    fn the_ideal_draw_is_of_states_within_the_limits_alone() {
+        let table = StateTable::new(&states(&[(0, 0), (2, 2), (500, 600), (100, 20)]));
+        let rules = rules(Semantics::Ideal, Tuning::default());
+        let mut data = Weighted {
+            teo: EarlyHits::new(8, 4_000_000),
+            weights: [[FULL / 4; CPUIDLE_STATE_MAX]; CPUIDLE_STATE_MAX],
+            misses: Default::default(),
+            aged_ns: Default::default(),
+            learned: None,
+        };
+        data.teo.enable(&table);
+        let mut drawn = |latency_req_ns: i64, sleep_length_ns: i64| {
+            let draw = |random| {
+                let mut view = FakeView { random, latency_req_ns, ..FakeView::timer_in(sleep_length_ns) };
+                let sleep_length_ns = sleep_length_ns as u64;
+                let mut draft = Draft { idx: 1, duration_ns: 0, sleep_length_ns, delta_tick_ns: 0 };
+                data.draw_ideal(&rules, &mut view, &mut draft);
+                draft.idx
+            };
+            (0..64u32).map(|i| draw(i << 26)).collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(drawn(NO_LATENCY_LIMIT, 10_000_000), [0, 1, 2, 3]);
+        assert_eq!(drawn(200_000, 10_000_000), [0, 1, 3], "500 us are too long");
+        assert_eq!(drawn(NO_LATENCY_LIMIT, 300_000), [0, 1, 3], "the timer comes too early");
     }
 
     #[test]

@@ -37,6 +37,7 @@ use crate::sched::rq::CfsRq;
 use crate::sched::schedtune::{self, Schedtune};
 use crate::sched::task::{SchedEntity, TaskGroup};
 use crate::sched::topology::{Asym, DomainParams, Misfit, Topology};
+use crate::sched::ttwu_queue;
 use crate::sched::uclamp::{Clamped, Fits, group_clamps};
 use wattif_model::kernel::{KernelSpec, Slot};
 use wattif_model::platform::{HZ, Platform};
@@ -110,6 +111,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(spec, tick_ns));
     s.schedtune = build_schedtune(kernel, &groups.iter().map(|g| g.path.as_str()).collect::<Vec<_>>());
     s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
+    s.ttwu_queue = parsed(&Tunables::of(kernel, "ttwu_queue"), "generation", ttwu_queue::Generation::parse);
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
     if !cpuidle::powernv::has_snooze(platform) {
         s.poll_time = parsed(&Tunables::of(kernel, "poll_state"), "generation", cpuidle::poll_state::Generation::parse);

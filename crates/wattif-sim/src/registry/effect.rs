@@ -153,7 +153,6 @@ fn feature_without_effect(kernel: &KernelSpec, name: &str) -> Option<String> {
             "select_idle_sibling.scan says how far to scan, and not by utilisation"
         }
         "RT_RUNTIME_SHARE" if rt_bandwidth(kernel).is_none() => "the real-time class has no limit here to share",
-        "TTWU_QUEUE" => "a waker puts the task on the other CPU's queue itself here",
         _ => return None,
     };
     Some(idle.to_string())
@@ -208,13 +207,12 @@ mod tests {
         };
         let walt = [(Slot::Load, "walt")];
         let slow = [(Slot::Cpufreq, "performance")];
-        let idle: [(&[_], Vec<_>, &str); 23] = [
+        let idle: [(&[_], Vec<_>, &str); 22] = [
             (&[], vec![("cpu_util.uclamp", "off")], "cpu_util.uclamp_fits"),
             (&[], vec![("select_idle_sibling.scan", "prop")], "features.SIS_UTIL"),
             (&[], vec![], "features.RT_RUNTIME_SHARE"),
             (&[], vec![("deadline.generation", "6.1")], "deadline.fair_server_runtime_us"),
             (&[], vec![("deadline.generation", "6.6")], "deadline.fair_server_period_us"),
-            (&[], vec![], "features.TTWU_QUEUE"),
             (&walt, android.clone(), "walt_qti.predicted_demand"),
             (&walt, android.clone(), "walt_qti.new_task_load"),
             (&walt, android.clone(), "features.UTIL_EST"),

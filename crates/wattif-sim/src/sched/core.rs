@@ -17,6 +17,7 @@ use super::class::{Dequeue, Enqueue, dl_placement, dl_server, fair, rt};
 use super::load::{pelt, walt};
 use super::placement::{Kind, Request};
 use super::task::{OnRq, State};
+use super::ttwu_queue::Wakeup;
 use super::uclamp;
 use crate::cpufreq::UpdateFlags;
 use crate::engine::rng::Rng;
@@ -52,10 +53,12 @@ pub struct CpuContext {
     pub tick_pending: bool,
     /// Devices have served requests and are to be handled on the way out.
     pub device_pending: bool,
-    /// The interrupt that gave a polling CPU a thread to run.
-    pub polled: Option<IdleCause>,
+    /// The interrupt that ended its sleep, or gave it a thread to run while it polled.
+    pub woken_by: Option<IdleCause>,
     /// The CPU that a change of affinity made here sent a task to last.
     pub distribute_cpu_mask_prev: CpuId,
+    /// Threads that others have woken and this CPU is to queue (`rq->wake_list`).
+    pub wake_list: Vec<Wakeup>,
     /// Asked to balance for CPUs whose tick is stopped (`nohz_flags`).
     pub nohz_balance: Option<super::balance::Kick>,
     /// The stopper of this CPU.
@@ -101,8 +104,9 @@ impl CpuContext {
             in_irq: false,
             tick_pending: false,
             device_pending: false,
-            polled: None,
+            woken_by: None,
             distribute_cpu_mask_prev: CpuId(0),
+            wake_list: Vec::new(),
             nohz_balance: None,
             stop: super::stop::Stopper::default(),
             irq_rng,
@@ -124,7 +128,7 @@ impl Kernel<'_, '_> {
     /// The interrupt of a CPU's high-resolution timers.
     pub(crate) fn timer_interrupt(&mut self, cpu: CpuId) {
         if self.m.must_wake(cpu) {
-            return self.wake_cpu(cpu);
+            return self.wake_cpu(cpu, IdleCause::Timer);
         }
         self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
         self.expire_timers(cpu);
@@ -137,7 +141,7 @@ impl Kernel<'_, '_> {
         self.arm(Source::Tick(cpu), self.next_tick(self.s.now));
         if self.m.must_wake(cpu) {
             self.cpus[cpu.at()].tick_pending = true;
-            return self.wake_cpu(cpu);
+            return self.wake_cpu(cpu, IdleCause::Tick);
         }
         self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
         self.cpus[cpu.at()].got_idle_tick |= self.m.is_polling(cpu);
@@ -154,6 +158,9 @@ impl Kernel<'_, '_> {
             return self.idle_phase_done(cpu);
         }
         self.m.account(cpu, self.s.now);
+        if self.s.rqs[cpu.at()].curr == IDLE {
+            self.sched_ttwu_pending(cpu);
+        }
         self.schedule(cpu);
     }
 
@@ -281,6 +288,11 @@ impl Kernel<'_, '_> {
         if cpu == from && self.m.cpus[cpu.at()].sleep.is_none() {
             return;
         }
+        self.send_ipi(cpu, from);
+    }
+
+    /// `from` interrupts another CPU; one that polls needs no interrupt.
+    pub(crate) fn send_ipi(&mut self, cpu: CpuId, from: CpuId) {
         let sent = self.s.now + self.cpus[from.at()].cost_ns;
         let polling = self.m.is_polling(cpu);
         self.interrupt_at(cpu, if polling { sent } else { sent + self.m.platform.costs.ipi_ns });
@@ -316,12 +328,7 @@ impl Kernel<'_, '_> {
             class!(self, pid).migrate_task_rq(&mut self.s, pid, cpu);
             self.set_task_cpu(pid, this_cpu, cpu);
         }
-        let flags = Enqueue { wakeup: true, migrated: cpu != prev_cpu, ..Enqueue::default() };
-        self.activate(pid, cpu, this_cpu, flags, iowait);
-        self.update_avg_idle(cpu);
-        self.check_preempt(pid, cpu, this_cpu, false);
-        self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu, in_irq });
-        self.task_woken(pid, cpu, this_cpu);
+        self.ttwu_queue(Wakeup { pid, migrated: cpu != prev_cpu, iowait }, cpu, this_cpu);
     }
 
     /// Still queued: EEVDF delayed its dequeue.
@@ -404,20 +411,13 @@ impl Kernel<'_, '_> {
         self.s.list_move(pid);
         // add_nr_running: somebody has a task to give away.
         self.s.rd.overloaded |= self.s.rqs[cpu.at()].nr_running >= 2;
-        if self.hears_enqueue(cpu, from, flags.wakeup) {
+        // Of what another CPU does some do not hear, see `FreqGovernor::hears_own_updates_only`.
+        if cpu == from || !self.cpufreq_hears_own {
             self.cpufreq_update(cpu, UpdateFlags { iowait });
         } else {
             self.s.rqs[cpu.at()].util_changed = false;
         }
         self.tell_signals(cpu, pid);
-    }
-
-    /// Does the governor hear of what `from` put on the queue of `cpu`? See [`crate::cpufreq::FreqGovernor::hears_own_updates_only`]. A
-    /// wake-up to another cache is the target's own: it takes the task from its list (`TTWU_QUEUE`).
-    #[inline]
-    fn hears_enqueue(&self, cpu: CpuId, from: CpuId, wakeup: bool) -> bool {
-        let listed = || wakeup && self.s.features.ttwu_queue && !self.s.topology.cpus_share_cache(from, cpu);
-        !self.cpufreq_hears_own || cpu == from || listed()
     }
 
     /// `enqueue_task`: the class queues it, and its clamps count, unless it sleeps and was only moved.
@@ -480,7 +480,7 @@ impl Kernel<'_, '_> {
 
     /// A wake-up ends an idle period, which counts into the CPU's mean idle time. A task that balancing pulls does not:
     /// its CPU has not been idle, and would soon look too busy to balance at all.
-    fn update_avg_idle(&mut self, cpu: CpuId) {
+    pub(crate) fn update_avg_idle(&mut self, cpu: CpuId) {
         let rq = &mut self.s.rqs[cpu.at()];
         if rq.idle_stamp != 0 {
             let delta = rq.clock - rq.idle_stamp;
@@ -751,7 +751,7 @@ impl Kernel<'_, '_> {
     fn cpufreq_update_util(&mut self, cpu: CpuId, flags: UpdateFlags) {
         let domain = self.m.platform.cpus[cpu.at()].domain;
         if self.workers.exist() {
-            return self.sample_when_due(cpu, domain);
+            return self.sample_when_due(domain);
         }
         let view = super::view::Signals { s: &self.s, cpus: &self.cpus };
         let now = self.s.now;

@@ -77,6 +77,6 @@ features! {
     rt_runtime_share = "RT_RUNTIME_SHARE": false;
     /// Deadline tasks are throttled when their budget ends, not at the tick after that.
     hrtick_dl = "HRTICK_DL": false;
-    /// Wake-ups to another cache domain are queued by IPI. FIDELITY(ttwu-queue): here the waker queues the task itself.
+    /// A CPU of another cache, and since 6.0 an idle one, queues a woken thread itself, see [`super::ttwu_queue`].
     ttwu_queue = "TTWU_QUEUE": true;
 }

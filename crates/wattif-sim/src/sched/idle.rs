@@ -74,9 +74,7 @@ impl Kernel<'_, '_> {
 
     fn cpuidle_select(&mut self, cpu: CpuId) -> IdleSelection {
         let next_tick = self.queue.time_of(self.slots.of(Source::Tick(cpu))).map(|t| t.0);
-        let (rq, cfs) = (&self.s.rqs[cpu.at()], &self.s.cfs[cpu.at()]);
-        let util = cfs.avg.util_avg + rq.avg_rt.util_avg + rq.avg_dl.util_avg;
-        let capacity = u64::from(rq.cpu_capacity_orig);
+        let rq = &self.s.rqs[cpu.at()];
         let (rule, stopped) = (self.s.default_idle, rq.tick_stopped);
         // Governors of that age never hear of the tick, and meet none.
         let upfront = rule == DefaultIdle::Upfront;
@@ -85,10 +83,11 @@ impl Kernel<'_, '_> {
             next_tick: (!upfront).then(|| next_tick.unwrap_or_else(|| self.next_tick(self.s.now))),
             tick_stopped: stopped && !upfront,
             next_timer: self.m.timers.next(cpu),
-            nr_iowait: self.s.rqs[cpu.at()].nr_iowait,
+            nr_iowait: rq.nr_iowait,
             disable_mask: self.cpus[cpu.at()].disable_mask,
             latency_req_ns: self.s.latency_req_ns,
-            cpu_util: (util.min(capacity), capacity),
+            rq,
+            util_avg: self.s.cfs[cpu.at()].avg.util_avg,
             opp: self.m.clocks[self.m.platform.cpus[cpu.at()].domain.at()].opp,
             idle_length_ns: self.foresight.as_mut().and_then(|f| f.next(cpu)),
             rng: &mut self.cpus[cpu.at()].idle_rng,
@@ -129,16 +128,18 @@ impl Kernel<'_, '_> {
     /// Another CPU's interrupt reaches this one at `at`: it wakes a sleeping one, and `schedule()` is due on one that is awake.
     pub(crate) fn interrupt_at(&mut self, cpu: CpuId, at: u64) {
         match self.m.cpus[cpu.at()].sleep {
+            None if self.s.rqs[cpu.at()].ttwu_pending => self.arm_first(Source::Ipi(cpu), at),
             None => self.kick_at(cpu, at),
             // It is on its way out and will see what there is.
             Some(sleep) if sleep.is_over() => {}
-            Some(_) if at <= self.s.now => self.wake_cpu(cpu),
+            Some(_) if at <= self.s.now => self.wake_cpu(cpu, IdleCause::Ipi),
             Some(_) => self.arm_first(Source::Ipi(cpu), at),
         }
     }
 
-    /// An interrupt for a sleeping CPU.
-    pub(crate) fn wake_cpu(&mut self, cpu: CpuId) {
+    /// An interrupt for a sleeping CPU; what comes while it is on its way out did not wake it.
+    pub(crate) fn wake_cpu(&mut self, cpu: CpuId, cause: IdleCause) {
+        self.cpus[cpu.at()].woken_by.get_or_insert(cause);
         if let Some(ready) = self.m.wake(cpu, self.s.now) {
             self.arm(Source::Kick(cpu), ready);
             self.draws_busy(cpu);
@@ -169,14 +170,14 @@ impl Kernel<'_, '_> {
     /// What an interrupt of this kind did to a CPU that polls: polling ends if a thread is to run.
     pub(crate) fn note_polled(&mut self, cpu: CpuId, kind: IdleCause) {
         if self.m.is_polling(cpu) && self.s.rqs[cpu.at()].need_resched {
-            self.cpus[cpu.at()].polled.get_or_insert(kind);
+            self.cpus[cpu.at()].woken_by.get_or_insert(kind);
         }
     }
 
     /// The polling state gives up: the idle loop turns again.
     fn poll_time_limit(&mut self, cpu: CpuId) {
-        if self.cpus[cpu.at()].polled.is_some() {
-            return self.wake_cpu(cpu);
+        if let Some(cause) = self.cpus[cpu.at()].woken_by {
+            return self.wake_cpu(cpu, cause);
         }
         self.end_sleep(cpu, true, false);
         self.do_idle(cpu);
@@ -190,9 +191,9 @@ impl Kernel<'_, '_> {
         let rq = &mut self.s.rqs[cpu.at()];
         (rq.idle_state, rq.idle_exit_latency_ns) = (None, 0);
         let woken = sleep.woken.min(now);
-        let polled = self.cpus[cpu.at()].polled.take();
+        let woken_by = self.cpus[cpu.at()].woken_by.take();
         if self.out.wants(Interest::IDLE) {
-            let cause = polled.unwrap_or_else(|| self.wake_cause(cpu, poll_time_limit, got_tick, woken));
+            let cause = self.wake_cause(cpu, poll_time_limit, woken_by, woken);
             let (length_ns, late_ns) = (woken - sleep.began, now - woken);
             let period = IdlePeriod { state: sleep.state as u8, cause, length_ns, late_ns };
             self.out.tell(now, cpu, Interest::IDLE, Event::IdlePeriod(period));
@@ -209,24 +210,21 @@ impl Kernel<'_, '_> {
         self.cpuidle.reflect(cpu, &IdleSleep { entered, residency_ns, poll_time_limit, got_tick, clock_ns: now });
     }
 
-    fn wake_cause(&self, cpu: CpuId, poll_time_limit: bool, got_tick: bool, woken: u64) -> IdleCause {
+    /// The first request that came; a timer where it and others came at once.
+    fn wake_cause(&self, cpu: CpuId, poll_time_limit: bool, woken_by: Option<IdleCause>, woken: u64) -> IdleCause {
         if poll_time_limit {
             IdleCause::PollLimit
         } else if self.m.timers.next(cpu).is_some_and(|at| at <= woken) {
             IdleCause::Timer
-        } else if got_tick {
-            IdleCause::Tick
-        } else if self.cpus[cpu.at()].device_pending || self.strays.get(cpu.at()).is_some_and(|s| s.pending_ns > 0) {
-            IdleCause::Device
         } else {
-            IdleCause::Ipi
+            woken_by.unwrap_or(IdleCause::Ipi)
         }
     }
 
     /// The CPU executes again: account the sleep, handle what is pending, look for work.
     fn wakes_up(&mut self, cpu: CpuId) {
         let now = self.s.now;
-        // One on its way finds the CPU awake, which sees what it was for.
+        // One on its way finds the CPU awake, which has seen what it was for.
         self.disarm(Source::Ipi(cpu));
         let pending_tick = std::mem::take(&mut self.cpus[cpu.at()].tick_pending);
         self.end_sleep(cpu, false, pending_tick);
@@ -234,6 +232,7 @@ impl Kernel<'_, '_> {
         let cost = if irq { self.m.platform.costs.timer_irq_ns } else { 0 };
         let stray = self.strays.get_mut(cpu.at()).map_or(0, |stray| std::mem::take(&mut stray.pending_ns));
         self.irq_enter(cpu, cost + stray);
+        self.sched_ttwu_pending(cpu);
         self.stray_handled(cpu);
         if pending_tick {
             self.sched_tick(cpu);

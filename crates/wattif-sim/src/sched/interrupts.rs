@@ -81,7 +81,7 @@ impl Kernel<'_, '_> {
         self.arm_stray(cpu);
         if self.m.must_wake(cpu) {
             self.strays[cpu.at()].pending_ns += work_ns;
-            return self.wake_cpu(cpu);
+            return self.wake_cpu(cpu, IdleCause::Device);
         }
         self.irq_enter(cpu, work_ns);
         self.stray_handled(cpu);

@@ -23,6 +23,7 @@ pub mod task;
 pub mod topology;
 #[cfg(test)]
 pub(crate) mod toy;
+pub mod ttwu_queue;
 pub mod uclamp;
 pub mod view;
 pub mod windows;
@@ -69,6 +70,8 @@ pub struct Sched {
     pub schedtune: Option<schedtune::Schedtune>,
     /// Longest exit latency that idle states may advertise, ns (`cpuidle_governor_latency_req`).
     pub latency_req_ns: i64,
+    /// Whose woken threads a CPU queues itself.
+    pub ttwu_queue: ttwu_queue::Generation,
     /// When an idle CPU stops its tick.
     pub default_idle: crate::cpuidle::default_idle::DefaultIdle,
     /// How long a CPU polls.
@@ -180,6 +183,7 @@ impl Sched {
             walt: None,
             schedtune: None,
             latency_req_ns: crate::cpuidle::NO_LATENCY_LIMIT,
+            ttwu_queue: ttwu_queue::Generation::default(),
             default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
             poll_time: crate::cpuidle::poll_state::Generation::default(),
             polling_is_told: true,
@@ -244,11 +248,11 @@ impl Sched {
         self.nr_list_moves += 1;
         self.tasks[pid.at()].group_node = self.nr_list_moves;
     }
-    /// `idle_cpu()`: the idle task runs, nothing is queued.
+    /// `idle_cpu()`: the idle task runs, nothing is queued, nor about to be.
     #[inline]
     pub fn idle_cpu(&self, cpu: CpuId) -> bool {
         let rq = &self.rqs[cpu.at()];
-        rq.curr == Pid(0) && rq.nr_running == 0
+        rq.curr == Pid(0) && rq.nr_running == 0 && !rq.ttwu_pending
     }
     /// `available_idle_cpu()`: idle (no vCPU preemption is modelled).
     #[inline]

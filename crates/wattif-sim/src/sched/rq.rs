@@ -41,6 +41,8 @@ pub struct Rq {
     pub curr: Pid,
     /// Runnable tasks of all classes, the running one included.
     pub nr_running: u32,
+    /// Threads are on the CPU's wake list, see [`super::ttwu_queue`].
+    pub ttwu_pending: bool,
     /// `TIF_NEED_RESCHED` of the running task.
     pub need_resched: bool,
     /// A fair queue's utilisation changed: `core` calls the frequency governor at the end of the operation.

@@ -77,7 +77,7 @@ impl Kernel<'_, '_> {
         let cpu = CpuId(0);
         if self.m.must_wake(cpu) {
             self.cpus[cpu.at()].device_pending = true;
-            return self.wake_cpu(cpu);
+            return self.wake_cpu(cpu, IdleCause::Device);
         }
         self.irq_enter(cpu, self.m.platform.costs.timer_irq_ns);
         self.devices_done(cpu);

@@ -7,9 +7,10 @@ use crate::cpuidle::{IdleView, SleepLength};
 use crate::engine::rng::Rng;
 use crate::sched::load::cpu_load::{stored_util_est, task_util};
 use crate::sched::load::walt_qti::{QtiSystem, WindowLoad};
-use crate::sched::placement::cpu_util::{TaskSignals, cpu_bw_dl};
+use crate::sched::placement::cpu_util::{TaskSignals, cpu_bw_dl, sched_cpu_util};
 use crate::sched::placement::eas::{Eas, EasTask, EasView};
 use crate::sched::placement::{EnergyAware, Request, SyncLoad};
+use crate::sched::rq::Rq;
 use wattif_model::CpuId;
 
 /// Without any timer the clock source still has to be read before it wraps (`timekeeping_max_deferment`): a quarter
@@ -98,7 +99,8 @@ pub(crate) struct IdleQuery<'a> {
     pub nr_iowait: u32,
     pub disable_mask: u32,
     pub latency_req_ns: i64,
-    pub cpu_util: (u64, u64),
+    pub rq: &'a Rq,
+    pub util_avg: u64,
     pub opp: usize,
     pub idle_length_ns: Option<u64>,
     pub rng: &'a mut Rng,
@@ -123,7 +125,9 @@ impl IdleView for IdleQuery<'_> {
         self.nr_iowait
     }
     fn cpu_util(&self) -> (u64, u64) {
-        self.cpu_util
+        let (rq, cap) = (self.rq, u64::from(self.rq.cpu_capacity_orig));
+        let util = self.util_avg + rq.avg_rt.util_avg + rq.avg_dl.util_avg;
+        (sched_cpu_util(util, rq.avg_irq.util_avg, cap), cap)
     }
     fn opp(&self) -> usize {
         self.opp
@@ -185,5 +189,38 @@ impl EnergyAware for Eas {
         let counted = s.walt.is_none();
         let task = EasTask { signals, prev_cpu: req.prev_cpu, counted, allowed: &task.cpus };
         Eas::find_energy_efficient_cpu(self, &task, s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_that_handles_interrupts_is_utilised() {
+        let mut rq = Rq { cpu_capacity_orig: 1000, ..Rq::default() };
+        (rq.avg_rt.util_avg, rq.avg_irq.util_avg) = (20, 100);
+        let mut rng = Rng::stream(1, "view");
+        let mut util = |rq: &Rq, util_avg: u64| {
+            let view = IdleQuery {
+                now: 0,
+                next_tick: None,
+                tick_stopped: false,
+                next_timer: None,
+                nr_iowait: 0,
+                disable_mask: 0,
+                latency_req_ns: 0,
+                rq,
+                util_avg,
+                opp: 0,
+                idle_length_ns: None,
+                rng: &mut rng,
+                asked: None,
+            };
+            view.cpu_util()
+        };
+        assert_eq!(util(&rq, 180), (100 + 200 * 900 / 1000, 1000), "of what interrupts leave, and they");
+        rq.avg_irq.util_avg = 1000;
+        assert_eq!(util(&rq, 0), (1000, 1000));
     }
 }

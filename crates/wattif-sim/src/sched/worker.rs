@@ -5,7 +5,6 @@
 //! the sample when it gets the CPU. Until it has, nobody else asks for one. Without such a governor there are no workers,
 //! and nothing is checked.
 
-use super::core::IDLE;
 use super::task::State;
 use crate::machine::cpu::Segment;
 use crate::simulation::Kernel;
@@ -70,7 +69,7 @@ impl Kernel<'_, '_> {
 
     /// `dbs_update_util_handler`: the utilisation of `cpu` changed; a sample that is due is asked for on the CPU that executes.
     #[doc(alias = "dbs_update_util_handler")]
-    pub(crate) fn sample_when_due(&mut self, cpu: CpuId, domain: DomainId) {
+    pub(crate) fn sample_when_due(&mut self, domain: DomainId) {
         let here = self.executing();
         // The queue's clock is read where the handler has come to: so a tick on a busy CPU and one on an idle CPU differ.
         let clock = self.s.now + self.cpus[here.at()].cost_ns;
@@ -78,11 +77,7 @@ impl Kernel<'_, '_> {
             return;
         }
         self.workers.in_progress[domain.at()] = true;
-        let rq = &self.s.rqs[cpu.at()];
-        // A wake-up is finished by an idle CPU itself (`ttwu_queue_wakelist`).
-        let woken = rq.curr == IDLE && rq.nr_running > 0;
-        let by = if woken { cpu } else { here };
-        self.workers.raised.push((by, domain));
+        self.workers.raised.push((here, domain));
     }
 
     /// `dbs_irq_work`: what was raised is queued to the workers, woken on `from`.

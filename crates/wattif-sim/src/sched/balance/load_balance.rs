@@ -3,7 +3,7 @@
 use super::capacity::check_cpu_capacity;
 use super::{FairBalancer, Generation, IdleType, Migration, Transaction, hz, jiffies_ns};
 use crate::sched::topology::Domain;
-use crate::sched::{Sched, View};
+use crate::sched::{Sched, View, ttwu_queue};
 use wattif_model::trace::{BalanceChoice, BalanceKind, BalancePass};
 use wattif_model::{CpuId, Pid};
 
@@ -126,6 +126,11 @@ fn throw_dice(txn: &mut dyn Transaction, cpu: CpuId, level: usize) -> Option<u32
         return None;
     }
     Some((1024 + weight / 2) / weight)
+}
+
+/// Threads are about to be queued, none has to be looked for; since 5.8.
+fn has_wake_list(s: &View, cpu: CpuId) -> bool {
+    s.ttwu_queue >= ttwu_queue::Generation::V6_0 && s.rqs[cpu.at()].ttwu_pending
 }
 
 /// `update_newidle_cost`: the maximum, which decays by 1 % a second.
@@ -302,7 +307,8 @@ impl FairBalancer {
     /// `should_we_balance`: of a group's CPUs one balances.
     fn should_we_balance(&self, s: &View, env: &Env) -> bool {
         if env.idle == IdleType::NewlyIdle {
-            return s.rqs[env.dst_cpu.at()].nr_running == 0;
+            let rq = &s.rqs[env.dst_cpu.at()];
+            return rq.nr_running == 0 && !has_wake_list(s, env.dst_cpu);
         }
         let sd = env.sd(s);
         let group = &sd.groups[env.local_group];
@@ -421,6 +427,9 @@ impl FairBalancer {
     pub(super) fn newidle_balance(&mut self, txn: &mut dyn Transaction, cpu: CpuId) -> u32 {
         let s = txn.state();
         super::update_misfit_status(s, cpu, None);
+        if has_wake_list(s, cpu) {
+            return 0;
+        }
         let rq = &mut s.rqs[cpu.at()];
         rq.idle_stamp = rq.clock;
         let mut next_balance = jiffies_ns(s) + hz(s) * s.tick_ns;

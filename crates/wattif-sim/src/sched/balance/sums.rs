@@ -7,7 +7,6 @@
 use super::capacity::check_cpu_capacity;
 use super::load_balance::Env;
 use super::{FairBalancer, Generation};
-use crate::sched::core::IDLE;
 use crate::sched::load::cpu_load::{cpu_runnable_load, cpu_util_of};
 use crate::sched::topology::{Group, Level};
 use crate::sched::{Sched, View};
@@ -52,7 +51,7 @@ impl Sums {
             runnable: if generation >= Generation::V5_7 { cfs.avg.runnable_avg } else { 0 },
             nr_running: rq.nr_running,
             h_nr_running: cfs.h_nr_running,
-            idle_cpus: u32::from(rq.nr_running == 0 && rq.curr == IDLE),
+            idle_cpus: u32::from(s.idle_cpu(cpu)),
             crowded: u32::from(rq.nr_running > 1),
             misfits: 0,
         }

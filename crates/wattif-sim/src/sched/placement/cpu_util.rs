@@ -351,6 +351,11 @@ pub fn effective_cpu_util(cpu: &CpuSignals, util_cfs: u64) -> Effective {
     Effective { util: with_irq(util_cfs + cpu.util_rt + cpu.util_dl, irq, cap), min, max }
 }
 
+/// `sched_cpu_util` of a CPU without clamps that matter: `util` of all classes, with what interrupts take.
+pub fn sched_cpu_util(util: u64, irq: u64, cap: u64) -> u64 {
+    if irq >= cap { cap } else { with_irq(util, irq, cap) }
+}
+
 fn with_irq(util: u64, irq: u64, cap: u64) -> u64 {
     if util >= cap { cap } else { (scale_irq_capacity(util, irq, cap) + irq).min(cap) }
 }

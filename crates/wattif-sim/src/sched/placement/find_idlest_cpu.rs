@@ -324,7 +324,8 @@ fn update_sg_wakeup_stats(s: &View, sd: &Domain, group: &Group, pid: Pid, genera
         sgs.sum_h_nr_running += cfs.h_nr_running.saturating_sub(own);
         let nr_running = rq.nr_running.saturating_sub(own);
         sgs.sum_nr_running += nr_running;
-        sgs.idle_cpus += u32::from(nr_running == 0 && (rq.curr == Pid(0) || rq.curr == pid));
+        let idle = nr_running == 0 && !rq.ttwu_pending && (rq.curr == Pid(0) || rq.curr == pid);
+        sgs.idle_cpus += u32::from(idle);
         fits = fits || sd.asym_cpucapacity && task_fits_cpu(s, pid, cpu);
     }
     if generation < Generation::V5_7 {
