@@ -274,7 +274,7 @@ fn cpu_and_flags(rest: &[u8]) -> Option<(u32, Option<bool>, &[u8])> {
     let flags = &rest[digits.min(word)..word];
     let irq = match flags.strip_prefix(b"-") {
         Some(raw) if raw.starts_with(b"0x") => Some(number(raw)? & IN_IRQ != 0),
-        _ if (4..=6).contains(&flags.len()) && is_flags(flags) => irq(flags),
+        _ if (4..=RT_FLAGS).contains(&flags.len()) && is_flags(flags) => irq(flags),
         _ => return None,
     };
     let cpu = number(&rest[..digits]).filter(|_| digits <= 5)? as u32;
@@ -284,14 +284,19 @@ fn cpu_and_flags(rest: &[u8]) -> Option<(u32, Option<bool>, &[u8])> {
 /// Of `common_flags`: in a hard or a soft interrupt.
 const IN_IRQ: i64 = 0x18;
 
+/// So many flags PREEMPT_RT prints before mainline has it, and no other kernel does: it has need-resched-lazy after need-resched, and
+/// preempt-lazy-depth after the preempt depth.
+const RT_FLAGS: usize = 7;
+
 /// irqs-off, need-resched, hard or soft interrupt, preempt depth, migrate-disable.
 fn is_flags(word: &[u8]) -> bool {
     word.iter().all(|b| matches!(b, b'.' | b'd' | b'D' | b'X' | b'b' | b'B' | b'N' | b'n' | b'p' | b'L' | b'l' | b'h' | b'H' | b'z' | b'Z' | b's' | b'a'..=b'f' | b'0'..=b'9'))
 }
 
-/// Third flag: `h` hard, `s` soft, `H` hard in soft, `z`, `Z` NMI, `.` none.
+/// Third flag, PREEMPT_RT's fourth: `h` hard, `s` soft, `H` hard in soft, `z`, `Z` NMI, `.` none.
 fn irq(flags: &[u8]) -> Option<bool> {
-    flags.get(2).map(|f| matches!(f, b'h' | b'H' | b's' | b'z' | b'Z'))
+    let place = if flags.len() == RT_FLAGS { 3 } else { 2 };
+    flags.get(place).map(|f| matches!(f, b'h' | b'H' | b's' | b'z' | b'Z'))
 }
 
 /// The column of flags, where a line has one.
@@ -638,6 +643,14 @@ mod tests {
             assert_eq!((r.records[0].cpu, r.comm(Pid(1))), (CpuId(4), "a-b"));
             let waking = Event::SchedWaking { pid: Pid(2), prio: 120, target_cpu: CpuId(1), in_irq: irq };
             assert_eq!(r.records[0].event, Recorded::Event(waking), "{flags}");
+        }
+        // PREEMPT_RT's seven, of which the fourth is the interrupt; mainline's five.
+        for (flags, irq) in [("dn.h2..", true), ("d..h3..", true), ("d...2..", false), ("d.h3.", true)] {
+            for place in [format!("[004] {flags}"), format!(" 4{flags}")] {
+                let r = one(&format!("a-b-1  {place} 5.000000: sched_waking: comm=b pid=2 prio=120 target_cpu=1\n"));
+                let waking = Event::SchedWaking { pid: Pid(2), prio: 120, target_cpu: CpuId(1), in_irq: irq };
+                assert_eq!((r.records[0].cpu, r.records[0].event), (CpuId(4), Recorded::Event(waking)), "{place}");
+            }
         }
         let r = one("a-1 [004] ...1 5.0: sched_waking: comm=b pid=2 prio=120 target_cpu=001\n");
         assert!(matches!(r.records[0].event, Recorded::Event(Event::SchedWaking { in_irq: false, .. })));
