@@ -5,7 +5,7 @@ use super::lives::{self, Deadlines, RENAMED, Renamed};
 use super::stamps::{SILENCE_NS, Stamps};
 use super::told::{self, Groups};
 use crate::words::quoted;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::version;
 use wattif_model::trace::{Event, PrevState, Record, Recorded, RecordedThread, Recording};
@@ -49,6 +49,10 @@ pub(super) struct Builder {
     strays: u64,
     /// How far before all others the first stamp was, and the time that they span.
     early: Option<(Ns, Ns)>,
+    /// From when on the file holds what happened on a CPU, where it says so.
+    begins: BTreeMap<u32, Begins>,
+    /// The CPU whose buffer begins with the next event, as a text says.
+    pub started: Option<u32>,
     last: u64,
     stamps: Stamps,
     flags: bool,
@@ -57,6 +61,17 @@ pub(super) struct Builder {
     /// Places among the records, as yet in the order of the file, of switches whose raw state may be "parked".
     parked: Vec<usize>,
 }
+
+/// When the buffer of a CPU begins.
+#[derive(Clone, Copy)]
+struct Begins {
+    at: u64,
+    /// Otherwise the CPU may just have been silent before.
+    sure: bool,
+}
+
+/// A CPU that sleeps at its first event, and has not one event for so many of the CPU that has most, did not overwrite any: it was silent.
+const SILENT_OF: usize = 4;
 
 /// What can be the number of a thread.
 fn thread_id(pid: i64) -> Option<u32> {
@@ -361,6 +376,44 @@ impl Builder {
         r.lost_gaps = r.lost_gaps.max(lost.len() as u64);
         r.lost_events = lost.iter().fold(r.lost_events, |all, n| all.saturating_add(*n));
     }
+    /// The buffer of a CPU begins: of what happened there before, the file does not tell. A text says so of each CPU where any buffer
+    /// overran, which is not `sure`.
+    pub fn begins(&mut self, cpu: u32, at: u64, sure: bool) {
+        if (cpu as usize) < CpuSet::MAX_CPUS {
+            self.begins.entry(cpu).or_insert(Begins { at, sure });
+        }
+    }
+    /// Before the last buffer begins, some CPUs are not seen: whoever is switched out there first would have run all the while. The recording
+    /// begins where all of them do.
+    fn begin_together(&mut self) {
+        let begins = std::mem::take(&mut self.begins);
+        let records = &mut self.recording.records;
+        let mut counts: BTreeMap<CpuId, usize> = BTreeMap::new();
+        let mut silent: BTreeMap<CpuId, bool> = BTreeMap::new();
+        for r in records.iter().take_while(|_| !begins.is_empty()) {
+            *counts.entry(r.cpu).or_default() += 1;
+            silent.entry(r.cpu).or_insert_with(|| sleeps_before(r));
+        }
+        let most = counts.values().copied().max().unwrap_or(0);
+        let was_silent = |cpu: &u32| {
+            let cpu = CpuId(*cpu);
+            counts.get(&cpu).copied().unwrap_or(0) < most / SILENT_OF && silent.get(&cpu) != Some(&false)
+        };
+        let late = begins.iter().filter(|(cpu, begins)| begins.sure || !was_silent(cpu));
+        let Some((cpu, at)) = late.map(|(cpu, begins)| (*cpu, begins.at)).max_by_key(|(_, at)| *at) else { return };
+        let out = records.partition_point(|r| r.at.0 < at);
+        let [Some(first), Some(last)] = [records.first(), records.last()].map(|r| r.map(|r| r.at.0)) else { return };
+        if out == 0 || out == records.len() {
+            return;
+        }
+        let [left_out, all] = [at - first, last - first].map(|ns| ns as f64 / 1e9);
+        records.drain(..out);
+        let message = format!(
+            "the buffers of the CPUs begin one after another, that of CPU {cpu} last: the first {left_out:.3} s of {all:.3} s are left out, {out} events"
+        );
+        let help = "record for a shorter time or with larger buffers: trace-cmd record -b 20000";
+        self.say(Diagnostic::warning("trace::W08", 0..0, message).help(help));
+    }
     /// Something to say about the file.
     pub fn say(&mut self, finding: Diagnostic) {
         if self.findings.len() < FINDINGS {
@@ -388,6 +441,10 @@ impl Builder {
         in_order(&mut recording.records);
         self.strays = drop_strays(&mut recording.records);
         self.early = drop_early(&mut recording.records);
+        if self.buffers.len() < 2 {
+            self.begin_together();
+        }
+        let Builder { ref mut recording, .. } = self;
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
         recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
         recording.groups = std::mem::take(&mut self.groups).into_specs();
@@ -484,6 +541,15 @@ impl Builder {
             let help = "record power:cpu_frequency as well";
             self.say(Diagnostic::note("trace::N04", 0..0, message).help(help));
         }
+    }
+}
+
+/// This is the first record of a CPU: does it say that nobody ran there before?
+fn sleeps_before(r: &Record) -> bool {
+    match r.event {
+        Recorded::Event(Event::SchedSwitch { prev_pid, .. }) => prev_pid == Pid(0),
+        Recorded::Event(Event::CpuIdle { .. }) => true,
+        _ => r.current == Some(Pid(0)),
     }
 }
 

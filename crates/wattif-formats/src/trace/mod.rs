@@ -14,6 +14,7 @@
 //! | `trace::W05` | stamps may not be ns |
 //! | `trace::W06` | most lines of a text are not understood |
 //! | `trace::W07` | the machine of the trace has fewer CPUs than the platform it is read for |
+//! | `trace::W08` | the buffers of the CPUs begin one after another: what is before the last of them is left out |
 //! | `trace::N01` | events of other kinds were skipped |
 //! | `trace::N02` | lines that are no events |
 //! | `trace::N03` | several buffers of a file: read together, or with stamps of other clocks and not read |
@@ -191,7 +192,7 @@ fn unknown(bytes: &[u8]) -> Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattif_model::trace::{Asked, DlParams, Event, IdleWeights, PrevState, ThreadInfo};
+    use wattif_model::trace::{Asked, DlParams, Event, IdleWeights, Observer, PrevState, ThreadInfo};
     use wattif_model::workload::GroupSpec;
     use wattif_model::{CpuId, Ns, Pid};
 
@@ -258,6 +259,34 @@ mod tests {
              <script class=\"trace-data\">{EVENT}so\n</script>"
         );
         check(page.as_bytes(), "systrace html", 2, "line 5: not an event: `what`; line 8: not an event: `so`");
+    }
+
+    /// CPU 0 from the beginning and CPU 1 for the last tenth, in pages before which events are missed. Ours know only how many.
+    #[test]
+    fn first_pages_that_miss_events() {
+        let board = crate::sysfs::platform(&|path| path.ends_with("cpu/present").then(|| "0-1".into()), "board");
+        let parsed = crate::platform_toml::parse(&board.toml.expect("a platform"), &Default::default());
+        let mut bytes = Vec::new();
+        let scratch = std::io::Cursor::new(Vec::new());
+        let mut writer = dat::write::DatTrace::new(&mut bytes, scratch, Detail::Tracepoints, About::default());
+        writer.start(&parsed.platform.expect("a platform"));
+        writer.recorded(&Recording { lost_gaps: 2, ..Recording::default() });
+        for k in 0..=20 {
+            let waking = Event::SchedWaking { pid: Pid(5), prio: 120, target_cpu: CpuId(0), in_irq: false };
+            writer.event(Ns(k * 1_000_000), CpuId(u32::from(k >= 18)), &waking);
+        }
+        writer.close().unwrap();
+        let read = |bytes: &[u8]| {
+            let read = read(bytes);
+            let said: Vec<_> = read.diagnostics.iter().filter(|d| d.code == "trace::W08").collect();
+            (read.recording.unwrap().records.len(), said.len())
+        };
+        assert_eq!(read(&bytes), (21, 0));
+        // The option of ours, which holds no thread here, becomes one that nobody knows.
+        let ours = b"FW\0\0\0\0";
+        let at = bytes.windows(ours.len()).position(|w| w == ours).expect("our option");
+        bytes[at..at + 2].copy_from_slice(b"??");
+        assert_eq!(read(&bytes), (3, 1));
     }
 
     const BUDGET: DlParams = DlParams { runtime: Ns(4_000_000), deadline: Ns(8_000_000), period: Ns(10_000_000) };

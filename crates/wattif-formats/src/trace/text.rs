@@ -32,6 +32,9 @@ pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
             whole |= event.whole;
             events += 1;
             event.read(builder);
+            if let Some(cpu) = builder.started.take_if(|cpu| *cpu == event.place.cpu) {
+                builder.begins(cpu, event.place.at, false);
+            }
         } else if !header(line, builder) {
             strange += 1;
             if strange <= STRANGE_SHOWN {
@@ -97,7 +100,8 @@ fn comment(line: &[u8], builder: &mut Builder) {
         return builder.group(group);
     }
     if let Some(cpu) = line.strip_prefix(b"##### CPU ") {
-        return names_cpu(&String::from_utf8_lossy(cpu), builder);
+        builder.started = names_cpu(&String::from_utf8_lossy(cpu), builder);
+        return;
     }
     if let Some(name) = line.strip_prefix(MARK.as_bytes()) {
         return builder.mark(name);
@@ -154,11 +158,11 @@ fn header(line: &[u8], builder: &mut Builder) -> bool {
 }
 
 /// There is a CPU of the number that this begins with, whether events of it are left or not.
-fn names_cpu(text: &str, builder: &mut Builder) {
+fn names_cpu(text: &str, builder: &mut Builder) -> Option<u32> {
     let digits = &text[..text.bytes().take_while(u8::is_ascii_digit).count()];
-    if let Ok(cpu @ 0..4096) = digits.parse::<usize>() {
-        builder.recording.nr_cpus = builder.recording.nr_cpus.max(cpu + 1);
-    }
+    let cpu = digits.parse::<u32>().ok().filter(|cpu| *cpu < 4096)?;
+    builder.recording.nr_cpus = builder.recording.nr_cpus.max(cpu as usize + 1);
+    Some(cpu)
 }
 
 fn is_header(line: &[u8]) -> bool {
@@ -811,6 +815,35 @@ mod tests {
         let r = check("# tracer: nop\n#\n# entries-in-buffer/entries-written: 23/5023   #P:8\n#\n", 1, 5000);
         assert_eq!((r.nr_cpus, r.cpus_told), (8, true));
         check("# entries-in-buffer/entries-written: 23/23   #P:8\n# entries-in-buffer/entries-written:\n", 0, 0);
+    }
+
+    /// CPU 0 from the beginning, CPU 1 from 9 s on, of 10.
+    #[test]
+    fn buffers_that_begin_one_after_another() {
+        let line = |at: u64, cpu: u64, prev: &str| {
+            let switch = format!("prev_comm=a prev_pid={prev} prev_prio=120 prev_state=S ==> next_comm=b next_pid=6");
+            format!("a-{prev} [00{cpu}] d..2. {}.{:03}: sched_switch: {switch} next_prio=120\n", at / 1_000, at % 1_000)
+        };
+        let read = |marker: &str, prev: &str, busy: bool| {
+            let early = (1..900).map(|k| line(k * 10, 0, "5"));
+            let late =
+                (900..=1_000).map(|k| line(k * 10, u64::from(k % 2 == 0 || busy), if k == 900 { prev } else { "7" }));
+            let (early, late): (String, String) = (early.collect(), late.collect());
+            let mut b = Builder::default();
+            super::read([&line(0, 0, "5"), &early, marker, &late].concat().as_bytes(), 1, &mut b);
+            let (r, said) = b.finish("text");
+            let said: Vec<_> = said.into_iter().filter(|d| d.code == "trace::W08").map(|d| d.message).collect();
+            (r.records.len(), r.zero_ns, said)
+        };
+        let marker = "##### CPU 1 buffer started ####\n";
+        let whole = (1_001, 0, vec![]);
+        assert_eq!(read("", "7", true), whole);
+        let (n, zero_ns, said) = read(marker, "7", true);
+        assert_eq!((n, zero_ns), (101, 9_000_000_000));
+        let told = "the buffers of the CPUs begin one after another, that of CPU 1 last: the first 9.000 s of 10.000 s are left out, 900 events";
+        assert_eq!(said, [told]);
+        assert_eq!(read(marker, "0", false), whole, "it slept, and has few events: it was silent");
+        assert_eq!(read("##### CPU 0 buffer started ####\n", "7", true), whole, "of another CPU than the next event's");
     }
 
     #[test]

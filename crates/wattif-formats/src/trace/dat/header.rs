@@ -82,6 +82,8 @@ pub(super) struct Header {
     pub release: Option<String>,
     pub machine: Option<String>,
     pub tsc: Option<Tsc>,
+    /// Of our writer, which knows how many gaps there were and not where.
+    pub ours: bool,
     /// It ends before what says where each CPU's events lie.
     pub cut: bool,
 }
@@ -410,7 +412,10 @@ impl Header {
                 let mut tsc = || Some(Tsc { mult: o.u32()?, shift: o.u32()?, offset: o.u64()? });
                 self.tsc = tsc().filter(|t| t.mult > 0);
             }
-            OURS => data.split(|&b| b == b'\n').for_each(|line| builder.thread(line)),
+            OURS => {
+                self.ours = true;
+                data.split(|&b| b == b'\n').for_each(|line| builder.thread(line));
+            }
             GROUPS => data.split(|&b| b == b'\n').for_each(|line| builder.group(line)),
             MARKS => data
                 .strip_suffix(b"\n")

@@ -70,11 +70,16 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         builder.buffer(buffer.name.as_bytes());
         for cpu in 0..buffer.cpus.len() {
             let (id, data) = cpu_data(bytes, buffer, cpu, &header, &mut total, builder)?;
+            let mut is_first = true;
             for chunk in data.chunks(buffer.page_size.unwrap_or(header.page_size)) {
                 let Some(page) = Page::new(chunk, layout) else { continue };
                 if let Missed::Events(n) = page.missed {
                     builder.lost(n);
+                    if is_first && !header.ours {
+                        builder.begins(id, header.tsc.map_or(page.stamp, |t| t.ns(page.stamp)), true);
+                    }
                 }
+                is_first = false;
                 for (time, record) in page {
                     let at = header.tsc.map_or(time, |t| t.ns(time));
                     builder.ascending(at);

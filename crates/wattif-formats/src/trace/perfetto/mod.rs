@@ -96,6 +96,8 @@ struct Reader<'b> {
     known: Vec<Option<Known>>,
     /// Who runs on a CPU since the last compact switch, and with what priority.
     running: Vec<Option<(i64, i64)>>,
+    /// CPUs with a bundle of events.
+    bundles: Vec<bool>,
     /// By CPU: the stamp of the first event that says who runs, and who that is.
     first: Vec<Option<(u64, u32)>>,
     /// CPUs of which no event says who ran before the first switch: a thread has no name, or they are taken as idle.
@@ -141,6 +143,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         ours: false,
         known,
         running,
+        bundles: vec![false; CpuSet::MAX_CPUS],
         first: vec![None; CpuSet::MAX_CPUS],
         nameless: BTreeSet::new(),
         assumed_idle: BTreeSet::new(),
@@ -317,6 +320,14 @@ impl Reader<'_> {
     fn bundle(&mut self, bytes: &[u8]) {
         let cpu = fields(bytes).find(|(f, _)| *f == 1).map_or(0, |(_, v)| v.number() as u32);
         self.builder.new_stream();
+        if let Some(seen) = self.bundles.get_mut(cpu as usize).filter(|seen| !**seen) {
+            *seen = true;
+            // The end of the one before it, which the trace's own buffer has overwritten or no one has read.
+            if let Some((_, end)) = fields(bytes).find(|(f, _)| matches!(f, 9 | 10)).filter(|(_, end)| end.number() > 0)
+            {
+                self.builder.begins(cpu, end.number(), true);
+            }
+        }
         for (field, value) in fields(bytes) {
             match field {
                 2 => self.event(cpu, value.bytes()),
@@ -502,6 +513,30 @@ mod tests {
             (1..=4).fold(m, |m, pid| m.number(3, pid)).text(5, "a")
         })]);
         assert_eq!((whole.records.len(), &parts), (4, &whole));
+    }
+
+    /// As of the buffer of a long trace: what is left of CPU 1 begins later.
+    #[test]
+    fn bundles_that_begin_one_after_another() {
+        let packet = |cpu: u64, at: u64, before: Option<(u32, u64)>| {
+            let waking = message(|m| m.text(1, "a").number(2, 5).number(3, 120).number(5, 0));
+            let event = message(|m| m.number(1, at).number(2, 7).message(20, &waking));
+            let bundle = message(|m| {
+                let m = m.number(1, cpu).message(2, &event);
+                before.iter().fold(m, |m, (field, end)| m.number(*field, *end))
+            });
+            message(|m| m.message(1, &bundle).number(10, 7))
+        };
+        let read = |of_0, of_1| {
+            let later = (0..5).map(|k| packet(k % 2, 200 + k, Some((10, 199 + k))));
+            let packets = [packet(0, 100, of_0), packet(0, 150, Some((10, 100))), packet(1, 190, of_1)].into_iter();
+            let r = read_packets(&packets.chain(later).collect::<Vec<_>>());
+            (r.records.len(), r.zero_ns)
+        };
+        assert_eq!(read(None, None), (8, 100), "written before it was told");
+        assert_eq!(read(Some((10, 90)), Some((10, 90))), (8, 100), "nothing happened there");
+        assert_eq!(read(Some((10, 90)), Some((10, 180))), (6, 190));
+        assert_eq!(read(Some((9, 90)), Some((9, 180))), (6, 190), "its name before v47");
     }
 
     #[test]
