@@ -6,7 +6,7 @@ use crate::metrics::pids::PidTable;
 use std::collections::BTreeMap;
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, Interest, Observer, PowerLevel, ThreadInfo};
-use wattif_model::{CpuId, Fj, Ns};
+use wattif_model::{CpuId, Fj, Ns, Pid};
 
 /// Which meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,6 +143,11 @@ impl<'p> EnergyBy<'p> {
         self.tasks[meter.task] += fj;
     }
 
+    fn switch(&mut self, at: Ns, cpu: usize, next: Pid) {
+        self.flush(at, cpu, false);
+        self.cpus[cpu].task = self.threads.get(next).copied().unwrap_or(IDLE);
+    }
+
     fn set_opp(&mut self, at: Ns, domain: usize, opp: usize) {
         for c in 0..self.cpus.len() {
             if self.cpus[c].domain == domain {
@@ -173,6 +178,11 @@ impl Observer for EnergyBy<'_> {
         });
         *self.threads.entry(thread.pid, || index) = index;
     }
+    fn ran_before(&mut self, cpu: CpuId, pid: Pid) {
+        if cpu.at() < self.cpus.len() {
+            self.switch(Ns::ZERO, cpu.at(), pid);
+        }
+    }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::CpuPower { level } if cpu.at() < self.cpus.len() => {
@@ -186,10 +196,7 @@ impl Observer for EnergyBy<'_> {
             Event::CpuFrequency { domain, opp, .. } if domain.at() < self.opps.len() => {
                 self.set_opp(at, domain.at(), opp as usize);
             }
-            Event::SchedSwitch { next_pid, .. } if cpu.at() < self.cpus.len() => {
-                self.flush(at, cpu.at(), false);
-                self.cpus[cpu.at()].task = self.threads.get(next_pid).copied().unwrap_or(IDLE);
-            }
+            Event::SchedSwitch { next_pid, .. } if cpu.at() < self.cpus.len() => self.switch(at, cpu.at(), next_pid),
             _ => {}
         }
     }

@@ -200,7 +200,35 @@ pub fn normalised(recording: &Recording) -> Cow<'_, Recording> {
     Cow::Owned(whole)
 }
 
-/// Threads that events name, with the priority they had first.
+/// Who is on each CPU before the first event: whom its first switch switches out. A CPU without any switch runs all along whom its
+/// records name, where switches are recorded at all and these do not contradict each other.
+pub(super) fn who_runs_at_first(recording: &Recording) -> BTreeMap<CpuId, Pid> {
+    let mut switched: BTreeMap<CpuId, Pid> = BTreeMap::new();
+    let mut current: BTreeMap<CpuId, Option<Pid>> = BTreeMap::new();
+    for r in &recording.records {
+        match (r.event(), r.current) {
+            (Some(Event::SchedSwitch { prev_pid, .. }), _) => _ = switched.entry(r.cpu).or_insert(*prev_pid),
+            // These are of the CPU that they name, whoever writes them.
+            (Some(Event::CpuIdle { .. } | Event::CpuIdleMiss { .. }), _) | (_, None) => {}
+            (_, Some(pid)) => {
+                let one = current.entry(r.cpu).or_insert(Some(pid));
+                *one = one.filter(|other| *other == pid);
+            }
+        }
+    }
+    if !switched.is_empty() {
+        for (cpu, pid) in current.into_iter().filter_map(|(cpu, pid)| Some((cpu, pid?))) {
+            switched.entry(cpu).or_insert(pid);
+        }
+    }
+    switched.retain(|_, pid| pid.0 != 0);
+    switched
+}
+
+/// The priority of a thread that no event tells of: nice 0.
+const UNTOLD_PRIO: u8 = 120;
+
+/// Threads that events name, and those that run all along, with the priority they had first.
 pub fn seen(recording: &Recording) -> BTreeMap<Pid, u8> {
     let mut all = BTreeMap::new();
     for r in &recording.records {
@@ -220,6 +248,7 @@ pub fn seen(recording: &Recording) -> BTreeMap<Pid, u8> {
             _ => {}
         }
     }
+    who_runs_at_first(recording).into_values().for_each(|pid| _ = all.entry(pid).or_insert(UNTOLD_PRIO));
     all.remove(&Pid(0));
     all
 }
@@ -267,6 +296,9 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
     let counts = recording.counts();
     let mut player = Player::new(platform, &counts);
     player.clocks(&recording, out);
+    for (cpu, pid) in who_runs_at_first(&recording).into_iter().filter(|(cpu, _)| cpu.at() < platform.nr_cpus()) {
+        out.ran_before(cpu, pid);
+    }
     let sleeps = idling(&recording.records, platform, recording.end);
     let mut powers = powers(&sleeps, platform).into_iter().peekable();
     let mut sleeps = sleeps.into_iter().peekable();
@@ -469,6 +501,38 @@ mod tests {
         let none = vec![(0, 0, 0); 2];
         assert_eq!(with(false), (none.clone(), none.clone(), None));
         assert_eq!(with(true), (vec![(1, 0, 1), (0, 0, 0)], none, Some((0.0, 100.0))));
+    }
+
+    /// Its CPU has no switch, but all records there name it.
+    #[test]
+    fn a_thread_that_runs_all_along() {
+        let waking = |pid| Event::SchedWaking { pid: Pid(pid), prio: 120, target_cpu: CpuId(1), in_irq: false };
+        let mut r = recording(&[
+            (10, 0, waking(7)),
+            (20, 1, testbed::switch(0, 7, PrevState::Running)),
+            (50, 1, testbed::switch(7, 0, PrevState::Sleeping)),
+            (90, 0, waking(7)),
+            (100, 0, waking(9)),
+        ]);
+        let hog = |r: &Recording| report(r).tasks.iter().find(|t| t.pid == 5).map(|t| (t.cpu_share, t.work_s > 0.0));
+        assert_eq!(hog(&r), None, "nothing says who wrote it");
+        r.records.iter_mut().filter(|r| r.cpu == CpuId(0)).for_each(|r| r.current = Some(Pid(5)));
+        r.has_irq_flags = true;
+        assert_eq!(hog(&r), Some((1.0, true)));
+        let inferred = crate::infer::workload(&r, &testbed::platform(), "a", &Default::default());
+        assert_eq!(inferred.workload.tasks.len(), 3);
+        assert!(
+            inferred.notes[0].contains(" 0 waits end by timers and devices, 3 by another thread"),
+            "{:?}",
+            inferred.notes
+        );
+        let balance = report(&r).metrics.balance.unwrap();
+        assert!(balance.runnable[0] > 1.0, "{balance:?}");
+        r.records[3].current = Some(Pid(6));
+        assert_eq!(hog(&r), None, "whom to believe?");
+        (r.records[3].current, r.records[1].event) = (Some(Pid(5)), Recorded::Irq { enter: true });
+        r.records[2].event = Recorded::Irq { enter: true };
+        assert_eq!(hog(&r), None, "switches are not recorded");
     }
 
     #[test]

@@ -27,7 +27,7 @@ use super::affinity::{Beside, Evidence, STRANDED_NS};
 use super::binds::{Binds, Execs};
 use super::exits::Sleeps;
 use super::periods::{self, Beat};
-use super::play::{normalised, seen};
+use super::play::{normalised, seen, who_runs_at_first};
 use super::programs::{self, programs};
 use super::spins::Piece;
 use super::steps::{self, Step};
@@ -322,19 +322,14 @@ fn siblings(platform: &Platform) -> Vec<Vec<CpuId>> {
 }
 
 impl Inference<'_> {
-    /// Whoever is switched out first on a CPU ran there from the beginning.
+    /// Who is on a CPU when the trace begins.
     fn who_runs_at_first(&mut self, recording: &Recording) {
-        let mut known = vec![false; self.running.len()];
-        for r in &recording.records {
-            if let Some(&Event::SchedSwitch { prev_pid, .. }) = r.event()
-                && let Some(known) = known.get_mut(r.cpu.at()).filter(|k| !**k)
-            {
-                *known = true;
-                self.running[r.cpu.at()].0 = prev_pid;
-                self.idle_since[r.cpu.at()] = (prev_pid.0 == 0).then_some(0);
-                if let Some(t) = self.threads.get_mut(&prev_pid) {
-                    (t.state, t.cpu, t.stays_since) = (State::Running, Some(r.cpu), Some(0));
-                }
+        let n = self.running.len();
+        for (cpu, pid) in who_runs_at_first(recording).into_iter().filter(|(cpu, _)| cpu.at() < n) {
+            self.running[cpu.at()].0 = pid;
+            self.idle_since[cpu.at()] = None;
+            if let Some(t) = self.threads.get_mut(&pid) {
+                (t.state, t.cpu, t.stays_since) = (State::Running, Some(cpu), Some(0));
             }
         }
     }

@@ -150,6 +150,9 @@ impl Observer for Balance {
     fn thread(&mut self, thread: &ThreadInfo) {
         self.threads.entry(thread.pid, || Thread { workload: thread.workload, on: None });
     }
+    fn ran_before(&mut self, cpu: CpuId, pid: Pid) {
+        self.place(Ns::ZERO, pid, Some(cpu.at()));
+    }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedWakeup { pid, target_cpu, .. } | Event::SchedWakeupNew { pid, target_cpu, .. } => {
@@ -213,6 +216,17 @@ mod tests {
         // A second of 3 − 0 with two waiting, one of 1 − 0.
         assert_eq!((r.spread, r.wasted_s), (2.0, 2.0));
         assert_eq!(r.runnable, [2.0, 0.5]);
+    }
+
+    #[test]
+    fn who_ran_before_is_runnable_from_the_beginning() {
+        let mut b = Balance::new(&platform());
+        b.thread(&thread(1, "a"));
+        b.ran_before(CpuId(0), Pid(1));
+        play(&mut b, &[(5, 0, switch(1, 0, Sleeping))]);
+        b.finish(Ns(10));
+        let r = b.report(Ns(10));
+        assert_eq!((r.spread, r.runnable), (0.5, vec![0.5, 0.0]));
     }
 
     #[test]

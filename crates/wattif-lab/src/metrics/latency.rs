@@ -101,13 +101,16 @@ impl Observer for WakeupLatency {
     fn thread(&mut self, thread: &ThreadInfo) {
         self.0.announce(thread);
     }
+    fn ran_before(&mut self, _cpu: CpuId, pid: Pid) {
+        self.0.threads.get_mut(pid).into_iter().for_each(|t| t.on_cpu = true);
+    }
     fn event(&mut self, at: Ns, _cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedWaking { pid, .. } => self.waking(at, pid),
             Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
                 if let Some(prev) = self.0.threads.get_mut(prev_pid) {
                     prev.on_cpu = false;
-                    // A thread that runs since before the first event was taken for one that waits.
+                    // A thread of which the trace lost how it came was taken for one that waits.
                     prev.early = prev.woken.take().or(prev.early).filter(|_| prev_state.sleeps());
                 }
                 self.switched_in(at, next_pid);

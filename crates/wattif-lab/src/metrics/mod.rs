@@ -46,7 +46,7 @@ use policies::Policies;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
-use wattif_model::{CpuId, Ns};
+use wattif_model::{CpuId, Ns, Pid};
 
 /// All metrics of a run. Give it to the runner as an observer, then ask for the report.
 pub struct Metrics {
@@ -124,6 +124,12 @@ impl Observer for Metrics {
         if self.signals.any() {
             self.signals.thread(thread);
         }
+    }
+    fn ran_before(&mut self, cpu: CpuId, pid: Pid) {
+        self.wakeup.ran_before(cpu, pid);
+        self.tasks.ran_before(cpu, pid);
+        self.throughput.ran_before(cpu, pid);
+        self.balance.ran_before(cpu, pid);
     }
     /// Events go only to those who look at them.
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {

@@ -27,8 +27,8 @@ struct Thread {
 
 #[derive(Clone, Copy, Debug)]
 struct OnCpu {
-    /// Who runs since `since`; `None` until the first switch names the one that ran from the beginning.
-    pid: Option<Pid>,
+    /// Who runs since `since`.
+    pid: Pid,
     since: Ns,
 }
 
@@ -44,7 +44,7 @@ pub struct Tasks {
 impl Tasks {
     /// For a machine of so many CPUs.
     pub fn new(nr_cpus: usize) -> Tasks {
-        let idle = OnCpu { pid: None, since: Ns::ZERO };
+        let idle = OnCpu { pid: Pid(0), since: Ns::ZERO };
         Tasks { threads: PidTable::default(), on_cpu: vec![idle; nr_cpus], slices: 0, migrations: 0 }
     }
     /// Switches to a thread (not to idle).
@@ -63,7 +63,7 @@ impl Tasks {
     fn switched(&mut self, at: Ns, cpu: CpuId, prev: Pid, next: Pid) {
         self.slices += u64::from(next.0 != 0);
         let Some(slot) = self.on_cpu.get_mut(cpu.at()) else { return };
-        let since = std::mem::replace(slot, OnCpu { pid: Some(next), since: at }).since;
+        let since = std::mem::replace(slot, OnCpu { pid: next, since: at }).since;
         self.ran(prev, at.since(since));
     }
     fn ran(&mut self, pid: Pid, ns: u64) {
@@ -100,6 +100,12 @@ impl Observer for Tasks {
         let new = || Thread { totals: totals(), on_cpu: false, early: false };
         self.threads.entry(thread.pid, new).totals.info.clone_from(thread);
     }
+    /// It came before anything was counted.
+    fn ran_before(&mut self, cpu: CpuId, pid: Pid) {
+        let Some(slot) = self.on_cpu.get_mut(cpu.at()) else { return };
+        slot.pid = pid;
+        self.came(pid);
+    }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
@@ -120,7 +126,7 @@ impl Observer for Tasks {
         for cpu in 0..self.on_cpu.len() {
             let OnCpu { pid, since } = self.on_cpu[cpu];
             self.on_cpu[cpu].since = end;
-            self.ran(pid.unwrap_or_default(), end.since(since));
+            self.ran(pid, end.since(since));
         }
     }
 }
@@ -174,8 +180,26 @@ mod tests {
     fn a_trace_may_begin_while_a_thread_runs() {
         let mut t = Tasks::new(1);
         t.thread(&thread(5, "a"));
+        t.ran_before(CpuId(0), Pid(5));
         play(&mut t, &[(30, 0, switch(5, 0, Sleeping)), (31, 7, switch(5, 0, Sleeping))]);
         t.finish(Ns(100));
         assert_eq!(t.threads().next().unwrap().runtime_ns, 30, "a CPU that does not exist is ignored");
+    }
+
+    #[test]
+    fn who_ran_before_was_not_woken_and_is_not_a_slice() {
+        let mut t = Tasks::new(1);
+        t.thread(&thread(1, "a"));
+        t.ran_before(CpuId(0), Pid(1));
+        t.ran_before(CpuId(7), Pid(1));
+        play(&mut t, &[(10, 0, wakeup(1)), (50, 0, switch(1, 0, Running)), (60, 0, switch(0, 1, Running))]);
+        t.finish(Ns(100));
+        let totals = t.threads().next().unwrap();
+        assert_eq!((totals.runtime_ns, totals.activations, t.slices()), (90, 0, 1));
+        let mut t = Tasks::new(1);
+        t.thread(&thread(1, "a"));
+        t.ran_before(CpuId(0), Pid(1));
+        t.finish(Ns(100));
+        assert_eq!((t.threads().next().unwrap().runtime_ns, t.slices()), (100, 0), "no switch at all");
     }
 }

@@ -114,6 +114,11 @@ impl Observer for Throughput {
     fn thread(&mut self, thread: &ThreadInfo) {
         self.threads.entry(thread.pid, || 0);
     }
+    fn ran_before(&mut self, cpu: CpuId, pid: Pid) {
+        if cpu.at() < self.on_cpu.len() {
+            self.switch(Ns::ZERO, cpu.at(), Pid(0), pid);
+        }
+    }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedSwitch { prev_pid, next_pid, .. } if cpu.at() < self.on_cpu.len() => {
@@ -153,6 +158,30 @@ mod tests {
         t.finish(Ns(3 * s));
         // A quarter, a half, and on the big CPU at its lowest point again a half.
         assert_eq!(t.work_s(Pid(1)), 1.25);
+    }
+    /// As if it had been switched in at time 0, at each change of a clock and with each neighbour.
+    #[test]
+    fn who_ran_before() {
+        let mut p = platform();
+        (p.cpus[1].package, p.cpus[1].core) = (p.cpus[0].package, p.cpus[0].core);
+        p.smt_share = vec![1024, 768];
+        let s = 1_000_000_000;
+        let work = |before: bool| {
+            let mut t = Throughput::new(&p);
+            ["a", "b"].iter().zip(1..).for_each(|(name, pid)| t.thread(&thread(pid, name)));
+            for pid in 1..=2 {
+                match before {
+                    true => t.ran_before(CpuId(pid - 1), Pid(pid)),
+                    false => t.event(Ns(0), CpuId(pid - 1), &switch(0, pid, Running)),
+                }
+            }
+            t.ran_before(CpuId(9), Pid(1));
+            play(&mut t, &[(s, 0, frequency(0, 1)), (2 * s, 1, switch(2, 0, Sleeping)), (4 * s, 0, frequency(0, 0))]);
+            t.finish(Ns(5 * s));
+            (t.work_s(Pid(1)), t.work_s(Pid(2)))
+        };
+        assert_eq!(work(true), work(false));
+        assert_eq!(work(true), (0.1875 + 0.375 + 1.0 + 0.25, 0.1875 + 0.375));
     }
     /// CPUs 0 and 1 are threads of a core, which give three quarters each when both are busy.
     #[test]

@@ -275,6 +275,12 @@ impl Observer for Collector<'_> {
             self.threads.insert(thread.pid, thread.comm.clone());
         }
     }
+    fn ran_before(&mut self, cpu: CpuId, pid: Pid) {
+        self.energy.ran_before(cpu, pid);
+        if let Some(running) = self.running.get_mut(cpu.at()) {
+            *running = pid;
+        }
+    }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedWaking { pid, .. } if self.threads.contains_key(&pid) && !self.running.contains(&pid) => {

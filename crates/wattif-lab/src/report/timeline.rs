@@ -312,6 +312,11 @@ impl Observer for Timeline {
             self.add(Thread { pid: t.pid.0, name: t.comm.clone(), task: t.task.clone(), workload: t.workload });
         }
     }
+    fn ran_before(&mut self, cpu: CpuId, pid: Pid) {
+        if cpu.at() < self.lanes.len() {
+            self.switch(0, cpu.at(), PrevState::Running, pid);
+        }
+    }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         if cpu.at() >= self.lanes.len() {
             return;

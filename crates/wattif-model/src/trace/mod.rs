@@ -117,6 +117,8 @@ pub trait Observer {
     fn start(&mut self, _platform: &Platform) {}
     /// A thread exists from now on.
     fn thread(&mut self, _thread: &ThreadInfo) {}
+    /// A thread has been on `cpu` since before time 0, where a recording begins: no event says that it was switched in.
+    fn ran_before(&mut self, _cpu: CpuId, _pid: Pid) {}
     /// Something happened at `at` on `cpu`.
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event);
     /// The run ended.
