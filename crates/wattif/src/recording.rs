@@ -13,8 +13,9 @@ use std::sync::atomic::AtomicBool;
 use wattif_formats::archive::{self, Archive};
 use wattif_formats::trace::{self, Read, Unpacked};
 use wattif_lab::infer::{self, Missing};
-use wattif_lab::metrics::{GroupReport, Metrics, RunReport};
+use wattif_lab::metrics::{CpuReport, GroupReport, Metrics, RunReport};
 use wattif_lab::stats::{bca_mean, mean};
+use wattif_model::CpuId;
 use wattif_model::kernel::version;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
@@ -147,8 +148,12 @@ pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Miss
             add(format!("CPU share of {}", g.task), "%", |r| (0.05 * r).max(1.0), &share);
         }
     }
+    // What is taken in place of events says nothing of the simulation.
+    let without =
+        |what: &'static str| missing.iter().filter(move |m| !m.cpus.is_empty() && m.figures.starts_with(what));
     if !none("frequencies") {
-        for d in 0..recorded.domains.len() {
+        let told = |d: &usize| without("frequencies").all(|m| m.cpus.to_string() != recorded.domains[*d].cpus);
+        for d in (0..recorded.domains.len()).filter(told) {
             let mhz = |r: &RunReport| {
                 let d = r.domains.get(d)?;
                 let total: f64 = d.freq_residency.iter().map(|f| f.s).sum();
@@ -159,7 +164,9 @@ pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Miss
         }
     }
     if !none("residencies") {
-        let names: BTreeSet<&str> = recorded.cpus.iter().flat_map(|c| &c.idle).map(|i| i.name.as_str()).collect();
+        let told = |c: &&CpuReport| without("residencies").all(|m| !m.cpus.contains(CpuId(c.cpu)));
+        let cpus = recorded.cpus.iter().filter(told);
+        let names: BTreeSet<&str> = cpus.flat_map(|c| &c.idle).map(|i| i.name.as_str()).collect();
         for name in names {
             let share = |r: &RunReport| {
                 let all = r.cpus.len() as f64 * r.metrics.duration_s;
@@ -260,6 +267,54 @@ mod tests {
             Recording { nr_cpus: 1, marks: vec!["request".into()], records, end: Ns(9_000), ..Recording::default() };
         let (report, _) = analyse(&recording, &infer::platform(&recording), false);
         assert_eq!(Vec::from_iter(report.metrics.frames.keys()), ["request"]);
+    }
+
+    /// CPUs 2 and 3 are of a domain of their own, sleep in a state of their own, and have no event.
+    #[test]
+    fn what_no_event_tells_is_not_judged() {
+        use wattif_lab::metrics::{DomainReport, FreqResidency, IdleReport};
+        let state =
+            |cpu: u32, name: &str| IdleReport { name: name.into(), residency_s: f64::from(cpu), ..Default::default() };
+        let cpu = |cpu| CpuReport {
+            cpu,
+            idle: vec![state(cpu, "wfi"), state(cpu, if cpu < 2 { "off" } else { "big" })],
+            ..Default::default()
+        };
+        let domain = |cpus: &str| DomainReport {
+            cpus: cpus.into(),
+            freq_residency: vec![FreqResidency { khz: 1_000, s: 1.0 }],
+            transitions: 0,
+            ramp_up_ms: None,
+            ramp_down_ms: None,
+        };
+        let mut report = RunReport {
+            cpus: (0..4).map(cpu).collect(),
+            domains: ["0-1", "2-3"].map(domain).into(),
+            ..Default::default()
+        };
+        report.metrics.duration_s = 10.0;
+        let missing = |figures, why: &str, cpus: &[u32]| Missing {
+            figures,
+            why: String::from(why).into(),
+            derived: true,
+            cpus: cpus.iter().map(|c| CpuId(*c)).collect(),
+        };
+        let judged = |missing: &[Missing]| {
+            let all = self_check(&report, std::slice::from_ref(&report), missing).into_iter().map(|c| c.figure);
+            all.filter(|f| f.contains("frequency") || f.contains("residency")).collect::<Vec<_>>()
+        };
+        let all = [
+            "mean frequency of CPUs 0-1",
+            "mean frequency of CPUs 2-3",
+            "residency of big",
+            "residency of off",
+            "residency of wfi",
+        ];
+        let some = [missing("frequencies", "of some", &[]), missing("residencies of idle states", "of some", &[])];
+        assert_eq!(judged(&some), all);
+        let silent = [missing("frequencies", "none", &[2, 3]), missing("residencies of idle states", "none", &[2, 3])];
+        assert_eq!(judged(&silent), [all[0], all[3], all[4]]);
+        assert_eq!(judged(&[missing("residencies of idle states", "none", &[3])]), all, "CPU 2 has events");
     }
 
     #[test]

@@ -234,7 +234,7 @@ pub fn warnings(looked: &Looked) -> Vec<String> {
             all.push(format!("the trace has no {event} events: {why}"));
         }
     }
-    for m in looked.missing.iter().filter(|m| !m.cpus.is_empty()) {
+    for m in looked.missing.iter().filter(|m| !m.derived && !m.cpus.is_empty()) {
         all.push(format!("{}: work is counted as if they ran at their highest frequency", m.why));
     }
     if recording.lost_gaps > 0 {

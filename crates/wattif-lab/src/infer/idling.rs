@@ -9,8 +9,10 @@
 //! Before its first event a CPU sleeps if that event ends a sleep or takes over from idle. One without any event is offline or asleep
 //! all along. One that switches but has no `cpu_idle` events sleeps while idle runs. In what state is not known of any of these: the
 //! one is taken that the length of the sleep, as far as the trace has it, would have made right. That is what a governor strives for,
-//! and such sleeps are in no count of sleeps, right or wrong. A sleep whose end was lost ends when a thread comes.
+//! and such sleeps are in no count of sleeps, right or wrong. A sleep whose end was lost ends when a thread comes. One whose begin was
+//! lost shows by its end, or by a silence of more than a tick while idle runs: a CPU that executes has ticks, one that is offline none.
 
+use super::ticks;
 use std::collections::BTreeMap;
 use wattif_model::platform::{IdleState, Platform, Scope};
 use wattif_model::trace::{Event, PowerLevel, Record, Recorded};
@@ -43,12 +45,14 @@ pub(super) struct First {
 /// How each CPU of `platform` begins.
 pub(super) fn firsts(records: &[Record], platform: &Platform) -> Vec<First> {
     let mut firsts = vec![First::default(); platform.nr_cpus()];
+    let mut silent = silent_until_asleep(records, platform);
     for r in records {
         let Some(first) = firsts.get_mut(r.cpu.at()) else { continue };
+        let silent = std::mem::take(&mut silent[r.cpu.at()]);
         let asleep = match r.event() {
             Some(Event::CpuIdle { state }) => {
                 first.told = true;
-                *state == Event::IDLE_EXIT
+                *state == Event::IDLE_EXIT || silent
             }
             Some(Event::SchedSwitch { prev_pid, .. }) => prev_pid.0 == 0,
             // Whoever writes runs; idle may have been interrupted.
@@ -60,6 +64,85 @@ pub(super) fn firsts(records: &[Record], platform: &Platform) -> Vec<First> {
         }
     }
     firsts
+}
+
+/// By CPU: its first event is the begin of a sleep, late, and no switch to idle is before it. Nobody ran there.
+fn silent_until_asleep(records: &[Record], platform: &Platform) -> Vec<bool> {
+    let tick_ns = ticks::length(platform);
+    let mut silent: Vec<Option<bool>> = vec![None; platform.nr_cpus()];
+    let mut switched = vec![false; platform.nr_cpus()];
+    for r in records.iter().filter(|r| r.cpu.at() < platform.nr_cpus()) {
+        let (cpu, event) = (r.cpu.at(), r.event());
+        let late = r.at.0 > tick_ns && matches!(event, Some(Event::CpuIdle { state }) if *state != Event::IDLE_EXIT);
+        let silent = silent[cpu].get_or_insert(late);
+        if let Some(Event::SchedSwitch { prev_pid, .. }) = event
+            && !std::mem::replace(&mut switched[cpu], true)
+        {
+            *silent &= prev_pid.0 == 0;
+        }
+    }
+    let recorded = switched.contains(&true);
+    silent.into_iter().map(|silent| recorded && silent == Some(true)).collect()
+}
+
+/// A time in which idle runs on a CPU, and sleeps, though no event tells when that began.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Unsaid {
+    /// The last record of the CPU before it.
+    record: usize,
+    pub(super) cpu: CpuId,
+    from: Ns,
+    until: Ns,
+}
+
+impl Unsaid {
+    pub(super) fn ns(&self) -> u64 {
+        self.until.since(self.from)
+    }
+}
+
+/// What is known of a CPU at its last record.
+#[derive(Clone, Copy, Debug, Default)]
+struct Now {
+    record: usize,
+    at: Ns,
+    asleep: bool,
+    /// Idle runs and is awake; `Some(true)`: it has come just now.
+    idle: Option<bool>,
+}
+
+/// All of them, of CPUs that tell of their sleeps otherwise, in the order of their records.
+pub(super) fn unsaid(records: &[Record], firsts: &[First], tick_ns: u64, end: Ns) -> Vec<Unsaid> {
+    let mut all = Vec::new();
+    let mut cpus: Vec<Now> = vec![Now::default(); firsts.len()];
+    for (i, r) in records.iter().enumerate() {
+        let Some(now) = cpus.get_mut(r.cpu.at()).filter(|_| firsts[r.cpu.at()].told) else { continue };
+        let before = *now;
+        (now.record, now.at) = (i, r.at);
+        // The end of a sleep says that there was one; two of them in a row are also one that is told twice.
+        let mut certain = false;
+        match r.event() {
+            Some(Event::CpuIdle { state: Event::IDLE_EXIT }) => {
+                certain = before.idle == Some(true);
+                (now.asleep, now.idle) = (false, (before.asleep || before.idle.is_some()).then_some(false));
+            }
+            Some(Event::CpuIdle { .. }) => (now.asleep, now.idle) = (true, None),
+            Some(Event::SchedSwitch { prev_pid: Pid(0), .. }) => (now.asleep, now.idle) = (false, None),
+            // Some formats do not keep the order of events of one stamp.
+            Some(Event::SchedSwitch { next_pid: Pid(0), .. }) => now.idle = (!before.asleep).then_some(true),
+            _ => {}
+        }
+        if before.idle.is_some() && (certain || r.at.since(before.at) > tick_ns) {
+            all.push(Unsaid { record: before.record, cpu: r.cpu, from: before.at, until: r.at });
+        }
+    }
+    for (now, cpu) in cpus.iter().zip((0..).map(CpuId)) {
+        if now.idle.is_some() && end.since(now.at) > tick_ns {
+            all.push(Unsaid { record: now.record, cpu, from: now.at, until: end });
+        }
+    }
+    all.sort_by_key(|u| u.record);
+    all
 }
 
 /// The deepest state that pays off in so many ns, of those that are enabled.
@@ -81,6 +164,7 @@ pub(super) fn idling(records: &[Record], platform: &Platform, end: Ns) -> Vec<Id
             all.push(Idling { record: None, at: Ns::ZERO, cpu, state: 0, told: false, asked: None });
         }
     }
+    let mut unsaid = unsaid(records, &firsts, ticks::length(platform), end).into_iter().peekable();
     let asked_by_others = asked_by_others(records, platform.nr_cpus());
     let mut since = vec![Ns::ZERO; platform.nr_cpus()];
     // Asleep, by its own events; and when a thread was last seen to end a sleep.
@@ -88,28 +172,31 @@ pub(super) fn idling(records: &[Record], platform: &Platform, end: Ns) -> Vec<Id
     let mut ended: Vec<Option<Ns>> = vec![None; platform.nr_cpus()];
     for (i, r) in records.iter().enumerate() {
         let Some(first) = firsts.get_mut(r.cpu.at()) else { continue };
-        let (state, told) = match r.event {
+        let change = match r.event {
             // Some formats do not keep the order of events of one stamp.
-            Recorded::Event(Event::CpuIdle { state: Event::IDLE_EXIT }) if ended[r.cpu.at()] == Some(r.at) => continue,
+            Recorded::Event(Event::CpuIdle { state: Event::IDLE_EXIT }) if ended[r.cpu.at()] == Some(r.at) => None,
             // A state the platform does not have is taken as its deepest.
-            Recorded::Event(Event::CpuIdle { state: Event::IDLE_EXIT }) => (Event::IDLE_EXIT, true),
-            Recorded::Event(Event::CpuIdle { state }) => (state.min(deepest(r.cpu)), true),
+            Recorded::Event(Event::CpuIdle { state: Event::IDLE_EXIT }) => Some((Event::IDLE_EXIT, true)),
+            Recorded::Event(Event::CpuIdle { state }) => Some((state.min(deepest(r.cpu)), true)),
             Recorded::Event(Event::SchedSwitch { prev_pid: Pid(0), .. })
                 if !first.told || first.asleep == Some(true) || asleep[r.cpu.at()] =>
             {
                 ended[r.cpu.at()] = Some(r.at);
-                (Event::IDLE_EXIT, false)
+                Some((Event::IDLE_EXIT, false))
             }
-            Recorded::Event(Event::SchedSwitch { next_pid: Pid(0), .. }) if !first.told => (0, false),
-            _ => continue,
+            Recorded::Event(Event::SchedSwitch { next_pid: Pid(0), .. }) if !first.told => Some((0, false)),
+            _ => None,
         };
-        first.asleep = None;
-        asleep[r.cpu.at()] = told && state != Event::IDLE_EXIT;
-        let since = std::mem::replace(&mut since[r.cpu.at()], r.at);
-        let all_asked = &asked_by_others[r.cpu.at()];
-        let first = all_asked.get(all_asked.partition_point(|at| *at <= since));
-        let asked = first.copied().filter(|at| state == Event::IDLE_EXIT && *at <= r.at);
-        all.push(Idling { record: Some(i), at: r.at, cpu: r.cpu, state, told, asked });
+        let begins = unsaid.next_if(|u| u.record == i).map(|_| (0, false));
+        for (state, told) in change.into_iter().chain(begins) {
+            first.asleep = None;
+            asleep[r.cpu.at()] = (told || begins.is_some()) && state != Event::IDLE_EXIT;
+            let since = std::mem::replace(&mut since[r.cpu.at()], r.at);
+            let all_asked = &asked_by_others[r.cpu.at()];
+            let first = all_asked.get(all_asked.partition_point(|at| *at <= since));
+            let asked = first.copied().filter(|at| state == Event::IDLE_EXIT && *at <= r.at);
+            all.push(Idling { record: Some(i), at: r.at, cpu: r.cpu, state, told, asked });
+        }
     }
     let mut until = vec![end; platform.nr_cpus()];
     for i in all.iter_mut().rev() {
@@ -414,6 +501,65 @@ mod tests {
         assert_eq!(of(&records), sleeps);
         records.insert(2, record(20, 0, 0, testbed::idle(Event::IDLE_EXIT)));
         assert_eq!(of(&records), sleeps, "it was not lost, but comes after the switch");
+    }
+
+    /// CPU 0 sleeps as told but for a second in which it is silent; CPU 1 goes offline; CPU 2 comes late.
+    #[test]
+    fn a_lost_begin_of_a_sleep() {
+        let switch = |prev, next| testbed::switch(prev, next, wattif_model::trace::PrevState::Sleeping);
+        let exit = testbed::idle(Event::IDLE_EXIT);
+        const S: u64 = 1_000_000_000;
+        let all = |events: &[(u64, u32, Event)]| {
+            let records: Vec<_> = events.iter().map(|e| record(e.0, e.1, 0, e.2)).collect();
+            let all = idling(&records, &testbed::platform(), Ns(4 * S)).into_iter().filter(|i| i.cpu != CpuId(3));
+            let all: Vec<_> = all.map(|i| (i.at.0, i.cpu.0, i.state, i.told)).collect();
+            let unsaid = unsaid(&records, &firsts(&records, &testbed::platform()), 4_000_000, Ns(4 * S));
+            (all, unsaid.iter().map(|u| (u.cpu.0, u.ns())).collect::<Vec<_>>())
+        };
+        let deep = testbed::platform().clusters[0].idle.len() as u32 - 1;
+        let events = [
+            (0, 0, switch(7, 0)),
+            (1, 1, switch(8, 0)),
+            (2, 1, testbed::idle(0)),
+            (S, 0, exit),
+            (S + 1, 1, exit),
+            (S + 2, 1, switch(0, 8)),
+            (S + 3, 1, switch(8, 0)),
+            (2 * S, 2, testbed::idle(1)),
+            (2 * S + 1, 2, exit),
+            (2 * S + 2, 2, switch(0, 9)),
+        ];
+        let expect = vec![
+            (0, 2, deep, false),
+            (0, 0, deep, false),
+            (2, 1, 0, true),
+            (S, 0, Event::IDLE_EXIT, true),
+            (S, 0, deep, false),
+            (S + 1, 1, Event::IDLE_EXIT, true),
+            (S + 3, 1, deep, false),
+            (2 * S, 2, 1, true),
+            (2 * S + 1, 2, Event::IDLE_EXIT, true),
+        ];
+        assert_eq!(all(&events), (expect, vec![(0, S), (0, 3 * S), (1, 3 * S - 3)]));
+        // Back online, with a thread or asleep; or with an interrupt that a silence was before.
+        for back in [switch(0, 8), testbed::idle(1), testbed::waking(8)] {
+            let events = [&events[..7], &[(2 * S, 1, back), (2 * S + 1, 1, switch(0, 8))]].concat();
+            assert!(all(&events).1.contains(&(1, S - 3)), "{back:?}");
+            let end = all(&events).0.into_iter().rfind(|i| i.1 == 1);
+            assert_eq!(
+                end.map(|i| (i.0, i.2)),
+                Some(match back {
+                    Event::SchedSwitch { .. } => (2 * S, Event::IDLE_EXIT),
+                    _ => (2 * S + 1, Event::IDLE_EXIT),
+                })
+            );
+        }
+        // Awake for less than a tick, and an end that is told twice.
+        let short = [(0, 0, switch(7, 0)), (9, 0, switch(0, 7)), (10, 0, switch(7, 0)), (11, 0, testbed::idle(0))];
+        let twice = [&short[..], &[(20, 0, exit), (21, 0, exit), (22, 0, switch(0, 7))]].concat();
+        assert_eq!(all(&twice).1, []);
+        let early = [&short[..1], &[(9, 0, exit), (10, 0, switch(0, 7))]].concat();
+        assert_eq!(all(&early).1, [(0, 9)], "an end is enough");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! A recording as the events of a run, for the same metrics.
 
 use super::background::background;
-use super::idling::{First, Idling, firsts, idling, powers};
+use super::idling::{First, Idling, firsts, idling, powers, unsaid};
+use super::ticks;
 use super::unlike::{self, first_opps, nearest};
 use crate::metrics::{IdleAccuracy, RunReport};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::{IdleState, Platform, PowerUnit};
 use wattif_model::trace::{Event, Observer, Record, Recorded, Recording, ThreadInfo};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
@@ -19,7 +20,7 @@ pub struct Missing {
     pub why: Cow<'static, str>,
     /// Derived from other events instead; otherwise there are none.
     pub derived: bool,
-    /// Only of these CPUs; empty: of all.
+    /// Only of these CPUs, of which the trace has no such event at all; empty: of all, or of some at times.
     #[serde(skip)]
     pub cpus: CpuSet,
 }
@@ -30,6 +31,8 @@ impl Missing {
     }
 }
 
+/// Figures of the states that CPUs sleep in.
+const RESIDENCIES: &str = "residencies of idle states";
 /// Figures of idle periods that no tracepoint of the kernel tells enough for.
 const ENDED: &str = "idle_wakeups, oracle";
 
@@ -83,12 +86,15 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
             all.push(Missing { cpus, ..Missing::of_all("frequencies", why, false) });
         }
     }
-    let mut taken = |figures, why: String| all.push(Missing::of_all(figures, why, true));
+    all.extend(run_unseen(recording).into_iter().map(|why| Missing::of_all("CPU shares", why, true)));
     if frequency {
-        unlike::frequencies(recording, platform).into_iter().for_each(|why| taken("frequencies", why));
+        let mut of = |(cpus, why)| all.push(Missing { cpus, ..Missing::of_all("frequencies", why, true) });
+        unlike::frequencies(recording, platform).into_iter().for_each(&mut of);
     }
+    let mut taken = |cpus, why: String| all.push(Missing { cpus, ..Missing::of_all(RESIDENCIES, why, true) });
+    let some = CpuSet::default;
     if idle {
-        unlike::states(recording, platform).into_iter().for_each(|why| taken("residencies of idle states", why));
+        unlike::states(recording, platform).into_iter().for_each(|why| taken(some(), why));
         let firsts = firsts(&recording.records, platform);
         let cpus = |of: &dyn Fn(&First) -> bool| {
             (0..).map(CpuId).zip(&firsts).filter(|(_, f)| of(f)).map(|(cpu, _)| cpu).collect::<CpuSet>()
@@ -97,14 +103,29 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
         if !silent.is_empty() {
             let why =
                 format!("no events of CPUs {silent}: taken as asleep in the state that fits, they may be offline");
-            taken("residencies of idle states", why);
+            taken(silent, why);
         }
         let before = cpus(&|f| f.asleep == Some(true) && f.until.0 > recording.end.0 / LATE);
         if !before.is_empty() {
             let why = format!(
                 "how CPUs {before} slept before their first event is not in the trace: as in the state that fits that time"
             );
-            taken("residencies of idle states", why);
+            taken(some(), why);
+        }
+        let unsaid = unsaid(&recording.records, &firsts, ticks::length(platform), recording.end);
+        let mut quiet: BTreeMap<CpuId, (u64, u64)> = BTreeMap::new();
+        for u in &unsaid {
+            let (all, longest) = quiet.entry(u.cpu).or_default();
+            (*all, *longest) = (*all + u.ns(), u.ns().max(*longest));
+        }
+        quiet.retain(|_, (all, _)| *all > recording.end.0 / LATE);
+        if let Some(longest) = quiet.values().map(|(_, longest)| *longest).max() {
+            let cpus: CpuSet = quiet.into_keys().collect();
+            let why = format!(
+                "no events of CPUs {cpus} while they run nothing, for up to {:.3} s: taken as asleep in the state that fits each time, they may be offline",
+                Ns(longest).as_s_f64()
+            );
+            taken(some(), why);
         }
         let idles = runs_idle(recording);
         let untold: CpuSet = cpus(&|f| f.asleep.is_some() && !f.told).iter_and(&idles).collect();
@@ -112,11 +133,36 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
             let why = format!(
                 "no cpu_idle events of CPUs {untold}: taken as asleep while they run nothing, in the state that fits each time"
             );
-            taken("residencies of idle states", why);
+            taken(some(), why);
         }
     }
     all
 }
+
+/// CPUs that are taken as running one thread until their first event, where that is late: the trace may just not tell of them before.
+fn run_unseen(recording: &Recording) -> Option<String> {
+    let mut firsts: BTreeMap<CpuId, Ns> = BTreeMap::new();
+    for r in &recording.records {
+        firsts.entry(r.cpu).or_insert(r.at);
+    }
+    let late = |cpu: &CpuId| firsts.get(cpu).filter(|at| at.0 > recording.end.0 / UNSEEN);
+    let run: BTreeMap<CpuId, Pid> =
+        who_runs_at_first(recording).into_iter().filter(|(cpu, _)| late(cpu).is_some()).collect();
+    let last = run.keys().filter_map(late).max()?.as_s_f64();
+    let cpus: CpuSet = run.keys().copied().collect();
+    let names: BTreeSet<&str> = run.values().map(|pid| recording.comm(*pid)).collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    if names.len() > NAMED {
+        names.splice(NAMED.., ["…"]);
+    }
+    let names = names.join(", ");
+    Some(format!("CPUs {cpus} are taken as running {names} until their first events, the last of them at {last:.3} s"))
+}
+
+/// Names of threads that are told.
+const NAMED: usize = 4;
+/// Runs that no event tells of are spoken of where they take more than one in so many parts of the trace.
+const UNSEEN: u64 = 10;
 
 /// CPUs that switch to or from idle.
 fn runs_idle(recording: &Recording) -> CpuSet {
@@ -310,11 +356,15 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
             out.event(at, cpu, &event);
         }
         // Idle ends before a thread comes, and begins when the last one has gone.
-        let change = sleeps.next_if(|s| s.record == Some(i));
-        let (ends, begins) = (|s: &&Idling| s.state == Event::IDLE_EXIT, |s: &&Idling| s.state != Event::IDLE_EXIT);
-        change.iter().filter(ends).for_each(|s| player.idle(s, out));
+        let mut begins = None;
+        while let Some(change) = sleeps.next_if(|s| s.record == Some(i)) {
+            match change.state {
+                Event::IDLE_EXIT => player.idle(&change, out),
+                _ => begins = Some(change),
+            }
+        }
         player.record(r, out);
-        change.iter().filter(begins).for_each(|s| player.idle(s, out));
+        begins.iter().for_each(|s| player.idle(s, out));
     }
     powers.filter(|p| p.0 <= recording.end).for_each(|(at, cpu, event)| out.event(at, cpu, &event));
     out.finish(recording.end);
@@ -543,7 +593,7 @@ mod tests {
         let mut metrics = Metrics::for_trace(&platform, &[]);
         play(&r, &platform, &mut metrics);
         let (mut report, all) = (metrics.into_report(), missing(&r, &platform, false));
-        let own = |m: &&Missing| !m.cpus.is_empty();
+        let own = |m: &&Missing| !m.derived && !m.cpus.is_empty();
         let said: Vec<&str> = all.iter().filter(own).map(|m| m.why.as_ref()).collect();
         assert_eq!(said, ["no cpu_frequency events of CPUs 0-2"]);
         let work: Vec<_> = all.iter().filter(|m| m.figures == "work").collect();
@@ -552,7 +602,10 @@ mod tests {
         let told: Vec<(&str, bool)> =
             report.domains.iter().map(|d| (d.cpus.as_str(), !d.freq_residency.is_empty())).collect();
         assert_eq!(told, [("0-2", false), ("3", true)]);
-        assert!(missing(&r, &testbed::platform(), true).iter().all(|m| m.cpus.is_empty()), "its clocks are known");
+        assert!(
+            missing(&r, &testbed::platform(), true).iter().all(|m| m.derived || m.cpus.is_empty()),
+            "its clocks are known"
+        );
     }
 
     #[test]
@@ -658,6 +711,41 @@ mod tests {
         assert_eq!(with(false, true), ["no cpu_idle events"]);
         assert_eq!(with(true, false), ["no cpu_frequency events"]);
         assert!(with(true, true).is_empty());
+    }
+
+    #[test]
+    fn a_cpu_that_runs_unseen() {
+        let mut r = recording(&[
+            (0, 0, testbed::switch(0, 8, PrevState::Running)),
+            (10, 1, testbed::switch(7, 0, PrevState::Sleeping)),
+            (500, 2, testbed::switch(7, 0, PrevState::Sleeping)),
+            (500, 3, testbed::switch(0, 8, PrevState::Running)),
+            (1_000, 1, testbed::switch(0, 7, PrevState::Running)),
+        ]);
+        r.threads.entry(7).or_default().comm = "app".into();
+        let told = "CPUs 2 are taken as running app until their first events, the last of them at 0.000 s";
+        assert_eq!(why(&r, "CPU shares"), [told]);
+        r.records.remove(2);
+        assert_eq!(why(&r, "CPU shares"), [""; 0]);
+    }
+
+    #[test]
+    fn cpus_that_are_silent_while_idle() {
+        const S: u64 = 1_000_000_000;
+        let r = recording(&[
+            (0, 0, testbed::switch(7, 0, PrevState::Sleeping)),
+            (1, 0, testbed::idle(1)),
+            (5, 1, testbed::switch(8, 0, PrevState::Sleeping)),
+            (S, 1, testbed::switch(0, 8, PrevState::Running)),
+            (S + 1, 1, testbed::switch(8, 0, PrevState::Sleeping)),
+            (S + 2, 1, testbed::idle(0)),
+        ]);
+        let why = why(&r, "residencies of idle states");
+        let told = "no events of CPUs 1 while they run nothing, for up to 1.000 s: taken as asleep in the state that fits each time, they may be offline";
+        assert!(why.iter().any(|w| w == told), "{why:?}");
+        let report = report(&r);
+        let cpu = &report.cpus[1];
+        assert!(cpu.busy_s < 1e-6 && cpu.idle.iter().all(|s| s.usage == 0), "{cpu:?}");
     }
 
     #[test]

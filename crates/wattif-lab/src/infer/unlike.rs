@@ -49,21 +49,25 @@ pub(super) fn first_opps(recording: &Recording, platform: &Platform) -> Vec<usiz
     told_since(recording, platform).into_iter().enumerate().map(first).collect()
 }
 
-/// What frequencies are taken for.
-pub(super) fn frequencies(recording: &Recording, platform: &Platform) -> Vec<String> {
-    let mut all = Vec::new();
+/// What frequencies are taken for; of domains without any event, with their CPUs.
+pub(super) fn frequencies(recording: &Recording, platform: &Platform) -> Vec<(CpuSet, String)> {
+    let mut all: Vec<(CpuSet, String)> = Vec::new();
     let since = told_since(recording, platform);
     for (d, since) in platform.domains.iter().zip(&since).filter(|(d, _)| d.opps.len() > 1) {
         let (low, high) = (d.opps[0].khz / 1000, d.opps[d.opps.len() - 1].khz / 1000);
         match since {
             None => {
-                all.push(format!("no cpu_frequency events of CPUs {}: taken as at {high} MHz, their highest", d.cpus))
+                let why = format!("no cpu_frequency events of CPUs {}: taken as at {high} MHz, their highest", d.cpus);
+                all.push((d.cpus.clone(), why));
             }
-            Some(at) if at.0 > recording.end.0 / LATE => all.push(format!(
-                "CPUs {} are taken as at {low} MHz, their lowest, until their first cpu_frequency event at {:.3} s",
-                d.cpus,
-                at.as_s_f64()
-            )),
+            Some(at) if at.0 > recording.end.0 / LATE => {
+                let why = format!(
+                    "CPUs {} are taken as at {low} MHz, their lowest, until their first cpu_frequency event at {:.3} s",
+                    d.cpus,
+                    at.as_s_f64()
+                );
+                all.push((CpuSet::default(), why));
+            }
             Some(_) => {}
         }
     }
@@ -92,7 +96,8 @@ pub(super) fn frequencies(recording: &Recording, platform: &Platform) -> Vec<Str
         if let Some(more @ 1..) = own.len().checked_sub(NAMED) {
             named.push(format!("{more} more"));
         }
-        all.push(format!("{} has other frequencies for CPUs {}: taken {}", platform.name, d.cpus, named.join(", ")));
+        let why = format!("{} has other frequencies for CPUs {}: taken {}", platform.name, d.cpus, named.join(", "));
+        all.push((CpuSet::default(), why));
     }
     all
 }
@@ -145,8 +150,10 @@ mod tests {
         assert_eq!(first_opps(&r, &platform), [0, 1]);
         let said = frequencies(&r, &platform);
         assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].contains("CPUs 0-1") && said[0].contains("lowest, until"), "{said:?}");
-        assert!(said[1].contains("of CPUs 2-3") && said[1].contains("highest"), "{said:?}");
+        assert!(said[0].1.contains("CPUs 0-1") && said[0].1.contains("lowest, until"), "{said:?}");
+        assert!(said[1].1.contains("of CPUs 2-3") && said[1].1.contains("highest"), "{said:?}");
+        let cpus: Vec<String> = said.iter().map(|(cpus, _)| cpus.to_string()).collect();
+        assert_eq!(cpus, ["", "2-3"]);
     }
 
     #[test]
@@ -158,7 +165,7 @@ mod tests {
         let r = recording(&[&events[..], &[(2, 3, idle(Event::IDLE_EXIT)), (3, 3, idle(1))]].concat());
         let said = frequencies(&r, &platform);
         assert_eq!(said.len(), 1, "a rounded frequency is the machine's: {said:?}");
-        assert!(said[0].contains("CPUs 2-3: taken 9000 MHz (1 event) as"), "{said:?}");
+        assert!(said[0].1.contains("CPUs 2-3: taken 9000 MHz (1 event) as"), "{said:?}");
         assert_eq!(states(&r, &platform), ["bed has no idle state 7 for CPUs 3: 1 event taken as off"]);
     }
 }

@@ -202,7 +202,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     }
     inference.finish(&recording);
     let mut inferred = programs(inference, &recording, name, options);
-    inferred.notes.extend(unlike::frequencies(&recording, platform));
+    inferred.notes.extend(unlike::frequencies(&recording, platform).into_iter().map(|(_, why)| why));
     inferred.notes.extend(unlike::states(&recording, platform));
     inferred
 }
