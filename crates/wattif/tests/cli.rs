@@ -151,6 +151,27 @@ fn a_dash_is_standard_output() {
     assert!(!folder.path().join("-").exists());
 }
 
+/// A file that kernels of both fair classes have is read for the one that the profile has.
+#[test]
+fn an_imported_kernel_has_one_fair_class() {
+    let folder = tempfile::tempdir().unwrap();
+    let proc = folder.path().join("proc/sys/kernel");
+    std::fs::create_dir_all(&proc).unwrap();
+    std::fs::write(proc.join("sched_cfs_bandwidth_slice_us"), "4000\n").unwrap();
+    std::fs::write(proc.join("sched_latency_ns"), "18000000\n").unwrap();
+    for (release, own, other) in
+        [("5.15.0-91-generic", "[class.cfs]", "[class.eevdf]"), ("6.6.31", "[class.eevdf]", "[class.cfs]")]
+    {
+        std::fs::write(proc.join("osrelease"), release).unwrap();
+        let o = wattif(&["import", "kernel", "--sysfs", ".", "-o", "-"]).current_dir(folder.path()).output().unwrap();
+        let (text, said) = (out(&o), err(&o));
+        assert!(text.contains(own) && text.contains("bandwidth_slice_us = 4000"), "{release}: {text}{said}");
+        assert!(!text.contains(other), "{release}: {text}");
+        let left_out = "sched_latency_ns is of class.cfs, which linux-6.6 does not have: left out";
+        assert_eq!(said.contains(left_out), own == "[class.eevdf]", "{release}: {said}");
+    }
+}
+
 /// What is read stays, and of two results none is written over the other.
 #[test]
 fn no_file_is_read_and_written_or_written_twice() {

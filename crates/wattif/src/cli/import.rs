@@ -5,6 +5,7 @@ use super::{Exit, output};
 use crate::data::{self, Collection};
 use crate::error::{Error, Findings, Look};
 use crate::files::Files;
+use crate::load;
 use crate::recording::profile_of;
 use crate::replay::{check_policies, warnings};
 use crate::settings::Settings;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use wattif_formats::{dtb, kernel_toml, rtapp, sysfs};
 use wattif_lab::infer;
 use wattif_model::check::{Diagnostic, Severity};
-use wattif_model::kernel::KernelSpec;
+use wattif_model::kernel::{KernelSpec, Slot};
 use wattif_model::workload::Policy;
 use wattif_sim::registry;
 use wattif_sim::sched::features::Features;
@@ -191,6 +192,7 @@ pub(super) fn kernel_of(mut facts: sysfs::KernelFacts) -> sysfs::Imported {
     let version = facts.version().unwrap_or_default();
     let parent = profile_of(&version, &names).unwrap_or("linux-6.12").to_string();
     let features: Vec<&str> = Features::ALL.iter().map(|(name, _)| *name).collect();
+    keep_class(&mut facts, &parent);
     // Some values are limits of others: all are judged together.
     let path = |slot: &str, name: &str| format!("{}.{name}", slot.rsplit('.').next().unwrap_or(slot));
     let mut all = KernelSpec::default();
@@ -209,6 +211,21 @@ pub(super) fn kernel_of(mut facts: sysfs::KernelFacts) -> sysfs::Imported {
         refused.is_none()
     });
     sysfs::kernel(&facts, "captured", &parent, &features)
+}
+
+/// Without tunables of a fair class that the parent does not have: a kernel has one of them, and some of its files are of both.
+fn keep_class(facts: &mut sysfs::KernelFacts, parent: &str) {
+    const FAIR: [&str; 2] = ["class.cfs", "class.eevdf"];
+    let Ok(profile) = load::kernel(parent, &Settings::default()) else { return };
+    let class = profile.value.policies.get(&Slot::Class).map_or(registry::default_policy(Slot::Class), String::as_str);
+    let is_other = |slot: &str| FAIR.contains(&slot) && slot.strip_prefix("class.") != Some(class);
+    let (kept, others): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut facts.tunables).into_iter().partition(|(slot, ..)| !is_other(slot));
+    for (slot, name, _) in others.iter().filter(|(_, name, _)| !kept.iter().any(|(_, own, _)| own == name)) {
+        let message = format!("{name} is of {slot}, which {parent} does not have: left out");
+        facts.findings.push(Diagnostic::warning("sysfs::W01", 0..0, message));
+    }
+    facts.tunables = kept;
 }
 
 /// A file below the root of a machine or capture, unpacked; never more than a little of it.
