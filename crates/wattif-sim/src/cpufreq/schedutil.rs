@@ -28,6 +28,8 @@
 //!    above raw.
 //! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
 //!
+//! `5.3` (up to 5.17) is `6.1` but for clamps: step 6 does not ask for them, and a boost for I/O exceeds them.
+//!
 //! `4.9` (Android) differs: limits of their own for rises and falls, a CPU counts with what it asked for at its own last
 //! update, and not at all when that is a tick ago (so it hears of every update of a busy CPU, and of none that others make
 //! for it, such as a wake-up by a CPU of the same cache: the next tick tells), a boost for I/O is 1024 at once, u is WALT's
@@ -54,7 +56,8 @@
 //! `cpu_util.boost`, which that kernel did not have: leave it off for that kernel.
 //!
 //! # Source
-//! Linux 6.12.117 and 6.1.192 `kernel/sched/cpufreq_schedutil.c` (behaviour; vectors of the kernel's own code).
+//! Linux 6.12.117 and 6.1.192 `kernel/sched/cpufreq_schedutil.c` (behaviour; vectors of the kernel's own code). Commits
+//! 7a17e1db1265 and d37aee9018e6 (5.18) end generation `5.3`.
 
 use super::{CpuSignals, CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
 use crate::registry::{Tunable, meant};
@@ -73,7 +76,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "6.12",
         allowed: &Generation::NAMES,
-        doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom (up to 6.7); or headroom before clamps",
+        doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom (up to 6.7), which neither the busy filter nor a boost for I/O knows (5.3, up to 5.17) or both do (6.1); or headroom before clamps",
     },
     Tunable {
         name: "rate_limit_us",
@@ -111,7 +114,7 @@ const NEW_LOAD_PCT: u64 = 75;
 const IOWAIT_BOOST_MIN: u64 = CAPACITY_SCALE / 8;
 
 /// Eras of the governor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
     /// Android's 4.9: limits of their own for rises and falls, CPUs that slept for a tick do not count, a boost for I/O is
     /// the maximum at once.
@@ -119,6 +122,8 @@ pub enum Generation {
     /// The vendor's on top of it: decides once per window of WALT and when a task changes its cluster; a CPU that its frequency
     /// hardly carries goes to a high one at once, to the highest if the load is of new tasks; predictions count.
     V4_9Qti,
+    /// Up to 5.17: as `6.1`, but a clamp does not slow a busy CPU down, nor limit a boost for I/O.
+    V5_3,
     /// Up to 6.7: clamps before headroom.
     V6_1,
     /// 6.8 and later: headroom before clamps, `freq_ref`.
@@ -128,11 +133,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable `generation`.
-    pub const NAMES: [&'static str; 4] = ["4.9", "4.9-qti", "6.1", "6.12"];
+    pub const NAMES: [&'static str; 5] = ["4.9", "4.9-qti", "5.3", "6.1", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        meant(Generation::NAMES, [Generation::V4_9, Generation::V4_9Qti, Generation::V6_1, Generation::V6_12], name)
+        use Generation::{V4_9, V4_9Qti, V5_3, V6_1, V6_12};
+        meant(Generation::NAMES, [V4_9, V4_9Qti, V5_3, V6_1, V6_12], name)
     }
 
     /// Android's of 4.9, the vendor's included.
@@ -161,11 +167,11 @@ pub struct Tunables {
 pub struct SugovCpu {
     /// Which.
     pub cpu: CpuId,
-    /// Performance last computed, 1024ths; without headroom in generation `6.1`.
+    /// Performance last computed, 1024ths; without headroom before generation `6.12`.
     pub util: u64,
     /// Generation `4.9`: the same as it was at the CPU's own last update, without a boost for I/O.
     asked: u64,
-    /// What the last decision granted beyond utilisation: least performance (`6.12`) or deadline bandwidth (`6.1`).
+    /// What the last decision granted beyond utilisation: least performance (`6.12`) or deadline bandwidth (before).
     #[doc(alias = "bw_dl")]
     pub bw_min: u64,
     /// Boost for I/O, 0 or 128..=1024.
@@ -334,13 +340,13 @@ impl Schedutil {
     }
 
     /// The CPU is busy, so that the utilisation of a task that came or went a moment ago must not slow it down.
-    /// Not evaluated, and the count not saved, while a clamp holds the CPU down, or where 4.9 tracks windows: a window's load
-    /// falls only when the window was less busy.
+    /// Not evaluated, and the count not saved, while a clamp holds the CPU down (5.18), or where 4.9 tracks windows: a window's
+    /// load falls only when the window was less busy.
     #[doc(alias = "sugov_cpu_is_busy")]
     fn hold_freq(&mut self, view: &dyn FreqView) -> bool {
-        if self.tunables.generation.is_4_9() && view.tracks_windows()
-            || uclamp_rq_is_capped(&view.signals(self.cpus[0].cpu))
-        {
+        let generation = self.tunables.generation;
+        let capped = || generation >= Generation::V6_1 && uclamp_rq_is_capped(&view.signals(self.cpus[0].cpu));
+        if generation.is_4_9() && view.tracks_windows() || capped() {
             return false;
         }
         let idle_calls = view.idle_calls(self.cpus[0].cpu);
@@ -407,12 +413,11 @@ impl Schedutil {
                 };
                 c.asked = c.util;
             }
-            Generation::V6_1 => {
+            Generation::V5_3 | Generation::V6_1 => {
                 c.bw_min = signals.bw_dl;
-                c.util = effective_cpu_util_6_1(&signals, cfs, UtilType::Frequency, None);
-                if boost > 0 {
-                    c.util = c.util.max(uclamp_rq_util_with(&signals, boost, None));
-                }
+                let clamped = boost > 0 && self.tunables.generation == Generation::V6_1;
+                let boost = if clamped { uclamp_rq_util_with(&signals, boost, None) } else { boost };
+                c.util = effective_cpu_util_6_1(&signals, cfs, UtilType::Frequency, None).max(boost);
             }
         }
     }
@@ -456,10 +461,8 @@ impl Schedutil {
             Generation::V6_12 if p.freq_ref != 0 => (p.freq_ref, util),
             Generation::V6_12 if p.freq_invariant => (p.cpuinfo_max, util),
             Generation::V6_12 => (p.cur + (p.cur >> 2), util),
-            Generation::V4_9 | Generation::V4_9Qti | Generation::V6_1 if p.freq_invariant => {
-                (p.cpuinfo_max, map_util_perf(util))
-            }
-            Generation::V4_9 | Generation::V4_9Qti | Generation::V6_1 => (p.cur, map_util_perf(util)),
+            _ if p.freq_invariant => (p.cpuinfo_max, map_util_perf(util)),
+            _ => (p.cur, map_util_perf(util)),
         };
         let raw = (u64::from(reference) * util / capacity) as u32; // C: unsigned long cut to unsigned int
         if raw == self.cached_raw_freq && !self.need_freq_update {
@@ -601,7 +604,7 @@ impl FreqGovernor for Schedutil {
         let mut fresh = Schedutil::new(self.tunables);
         let delay_us = self.tunables.rate_limit_us.unwrap_or_else(|| match self.tunables.generation {
             Generation::V6_12 => policy.transition_delay_us(),
-            Generation::V4_9 | Generation::V4_9Qti | Generation::V6_1 => policy.transition_delay_us_6_1(),
+            _ => policy.transition_delay_us_6_1(),
         });
         let shortest = |us: u64| match self.tunables.up_down_rate_limit_us {
             (up, down) if self.tunables.generation.is_4_9() => up.unwrap_or(us).min(down.unwrap_or(us)),
@@ -711,6 +714,26 @@ mod tests {
                 |ms: u64, util| g.update_util(ms * 1_000_000, CpuId(0), NONE, &Fixed { windows, ..busy(util) });
             at(10, 700);
             assert_eq!(at(40, 200), then, "never idle; windows: {windows}");
+        }
+    }
+
+    #[test]
+    fn clamps_slow_a_busy_cpu_and_limit_a_boost_since_5_18() {
+        let under = |uclamp_max, util| {
+            let mut view = busy(util);
+            (view.signals.uclamp_used, view.signals.uclamp_max) = (true, uclamp_max);
+            view
+        };
+        for (generation, then, boosted) in [
+            (Generation::V5_3, None, 128),
+            (Generation::V6_1, Some(500_000), 100),
+            (Generation::V6_12, Some(500_000), 100),
+        ] {
+            let mut g = started(generation, 1);
+            g.update_util(10_000_000, CpuId(0), NONE, &under(1024, 900));
+            assert_eq!(g.update_util(20_000_000, CpuId(0), NONE, &under(100, 900)), then, "{generation:?}");
+            g.update_util(30_000_000, CpuId(0), UpdateFlags { iowait: true }, &under(100, 50));
+            assert_eq!(g.cpus()[0].util, boosted, "{generation:?}");
         }
     }
 
