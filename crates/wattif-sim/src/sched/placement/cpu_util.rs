@@ -45,6 +45,9 @@
 //! | `5.6` | the same, u within its clamps | the same, u within the clamps of both | 5/4 · u ≥ c |
 //! | `6.2` | 5/4 · u < c or `uclamp_max` ≤ `capacity`, and `uclamp_min` ≤ what limits leave of `capacity`, unless u is more | the same, of both | neither 5/4 · u < c nor `uclamp_max` ≤ `capacity` |
 //!
+//! A queue that is idle keeps the `uclamp_max` of its last task. Before `6.2` (until 5.13) it counts beside that of the task which
+//! would come, so a CPU whose last task was free does not let a clamped one fit; since then the task's own counts alone.
+//!
 //! In `6.2` a `uclamp_max` of 1024 on the biggest CPUs holds nothing down, and where only `uclamp_min` is missed, the
 //! CPU is second choice. Little CPUs of 462: a task of 60 with `uclamp_min` 700 fits them in `5.3` alone; one of 440 with
 //! `uclamp_max` 200 in all but `5.3`; with `uclamp_max` 400 in `6.2` alone.
@@ -74,7 +77,8 @@
 //! (`effective_cpu_util`), `cpufreq_schedutil.c`. `h1`: commit 7d0583cf9ec7 (June 2023) as in 6.5; `h2`: commit 29922fdfc2a4
 //! (June 2026), in 6.12.97 and later. `wait` and `response-time`: "sched/fair/schedutil: Better manage system response time"
 //! (RFC, 20 August 2024); `uclamp-aware`: an idea of November 2023; `rel-gate`: ours, after the gate of `util_est`.
-//! `uclamp_fits`: commits a7008c07a568 and 1d42509e475c (5.6), 48d5e9daa8b7 (6.2) and those after it; they are in 6.1.192 too.
+//! `uclamp_fits`: commits a7008c07a568 and 1d42509e475c (5.6), 48d5e9daa8b7 (6.2) and those after it; they are in 6.1.192 too;
+//! 3e1493f46390 (5.14) for the clamp of an idle queue.
 
 use crate::registry::Tunable;
 use crate::sched::load::pelt::{At, Pelt, SchedAvg};

@@ -322,11 +322,11 @@ impl Eas {
             let lasting = c.cpu != task.prev_cpu && !task.signals.queued;
             let version = view.version(c.cpu).filter(|_| lasting).unwrap_or(0);
             if version != 0 && version == c.version {
-                debug_assert_eq!(c.signals, view.signals(c.cpu), "signals change with their version");
+                debug_assert_eq!(c.signals, self.tunables.signals(c.cpu, view), "signals change with their version");
                 continue;
             }
             c.version = version;
-            c.signals = view.signals(c.cpu);
+            c.signals = self.tunables.signals(c.cpu, view);
             (c.busy, c.perf) = self.tunables.needs(&c.signals, task, c.cpu, None);
         }
     }
@@ -431,6 +431,12 @@ impl Eas {
 }
 
 impl Tunables {
+    /// A CPU's signals. Before 5.14 the clamp that is left on an idle queue counts as if its task was still runnable.
+    fn signals(&self, cpu: CpuId, view: &(impl EasView + ?Sized)) -> CpuSignals {
+        let signals = view.signals(cpu);
+        CpuSignals { uclamp_idle: signals.uclamp_idle && self.uclamp_fits == Fits::V6_2, ..signals }
+    }
+
     /// Clamps of the task alone, where they are looked at on their own (6.2).
     fn task_clamps(&self, task: &EasTask<'_>, signals: &CpuSignals) -> Clamps {
         if self.uclamp_fits == Fits::V6_2 { task_clamps(task, signals) } else { Clamps::NONE }
@@ -547,6 +553,8 @@ mod tests {
         task_util: u64,
         overutilized: bool,
         uclamp_used: bool,
+        /// What the last task left on every queue.
+        uclamp_max: u64,
     }
 
     impl EasView for Idle {
@@ -554,7 +562,7 @@ mod tests {
             let util_avg = if cpu == self.prev { self.task_util } else { 0 };
             CpuSignals {
                 util_avg,
-                uclamp_max: 1024,
+                uclamp_max: self.uclamp_max,
                 uclamp_used: self.uclamp_used,
                 uclamp_idle: true,
                 capacity: self.capacity_of(cpu),
@@ -572,7 +580,8 @@ mod tests {
     fn place(generation: Generation, util: u64, overutilized: bool) -> Option<u32> {
         let signals = TaskSignals { util_avg: util, uclamp_max: 1024, ..TaskSignals::default() };
         let tunables = Tunables { generation, ..Tunables::default() };
-        place_with(tunables, signals, Idle { prev: CpuId(2), task_util: util, overutilized, uclamp_used: false })
+        let view = Idle { prev: CpuId(2), task_util: util, overutilized, uclamp_used: false, uclamp_max: 1024 };
+        place_with(tunables, signals, view)
     }
 
     fn place_with(tunables: Tunables, signals: TaskSignals, view: Idle) -> Option<u32> {
@@ -600,22 +609,24 @@ mod tests {
     fn clamps_decide_which_cpus_fit_since_5_6() {
         const LITTLE: u32 = 0;
         const BIG: u32 = 2;
-        // (utilisation, clamps), where it goes by era; its last CPU is big.
-        for (util, (uclamp_min, uclamp_max), expect) in [
-            (100, (0, 1024), [LITTLE, LITTLE, LITTLE]),
-            (100, (700, 1024), [LITTLE, BIG, BIG]),
-            (390, (0, 200), [BIG, LITTLE, LITTLE]),
-            (390, (0, 380), [BIG, BIG, LITTLE]),
-            (0, (700, 1024), [BIG, BIG, BIG]),
+        // (utilisation, clamps), the clamp left on the idle queues, where it goes by era; its last CPU is big.
+        for (util, (uclamp_min, uclamp_max), left, expect) in [
+            (100, (0, 1024), 1024, [LITTLE, LITTLE, LITTLE]),
+            (100, (700, 1024), 1024, [LITTLE, BIG, BIG]),
+            (390, (0, 200), 200, [BIG, LITTLE, LITTLE]),
+            (390, (0, 200), 1024, [BIG, BIG, LITTLE]),
+            (390, (0, 380), 200, [BIG, BIG, LITTLE]),
+            (0, (700, 1024), 1024, [BIG, BIG, BIG]),
         ] {
             for generation in [Generation::V5_6, Generation::V6_1, Generation::V6_12] {
                 let got = [Fits::V5_3, Fits::V5_6, Fits::V6_2].map(|uclamp_fits| {
                     let signals = TaskSignals { util_avg: util, uclamp_min, uclamp_max, ..TaskSignals::default() };
-                    let view = Idle { prev: CpuId(2), task_util: util, overutilized: false, uclamp_used: true };
+                    let (prev, overutilized, uclamp_used) = (CpuId(2), false, true);
+                    let view = Idle { prev, task_util: util, overutilized, uclamp_used, uclamp_max: left };
                     let tunables = Tunables { generation, uclamp_fits, ..Tunables::default() };
                     place_with(tunables, signals, view)
                 });
-                assert_eq!(got, expect.map(Some), "{generation:?} {util} {uclamp_min} {uclamp_max}");
+                assert_eq!(got, expect.map(Some), "{generation:?} {util} {uclamp_min} {uclamp_max} {left}");
             }
         }
     }
@@ -627,7 +638,8 @@ mod tests {
             let signals = TaskSignals { util_avg: 100, uclamp_max: 1024, ..TaskSignals::default() };
             let task = EasTask { signals, prev_cpu: CpuId(0), counted, allowed: &CpuSet::first(4) };
             let util_avg = if counted { 100 } else { 60 };
-            let view = Idle { prev: CpuId(0), task_util: util_avg, overutilized: false, uclamp_used: false };
+            let (prev, overutilized, uclamp_used) = (CpuId(0), false, false);
+            let view = Idle { prev, task_util: util_avg, overutilized, uclamp_used, uclamp_max: 1024 };
             let at_prev = view.signals(CpuId(0));
             let (with, _) = fit_with_task(CpuId(0), &at_prev, &task, &mut task_clamps(&task, &at_prev), &view);
             assert_eq!(with, rest + 100);
