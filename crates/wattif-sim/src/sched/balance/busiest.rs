@@ -62,9 +62,9 @@ impl FairBalancer {
         let found = match self.generation {
             Generation::V3_13 => cpu_power::is_imbalanced(env, env.sd(s).imbalance_pct, &mut sds),
             Generation::V5_4 => !stays && by_load::is_imbalanced(s, env, &mut sds),
-            // Since 6.3 a misfit task is helped although the rest of the system is not overutilised.
+            // Since 6.2 (e5ed0550c04c, in 6.1.192 too) a misfit task is helped although the rest of the system is not overutilised.
             generation => {
-                let misfit = generation >= Generation::V6_6 && sds.busiest.group_type == GroupType::MisfitTask;
+                let misfit = generation >= Generation::V6_1 && sds.busiest.group_type == GroupType::MisfitTask;
                 (misfit || !stays) && self.is_imbalanced(s, env, &mut sds)
             }
         };

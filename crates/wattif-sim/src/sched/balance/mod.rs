@@ -72,7 +72,7 @@
 //! # Source
 //! Linux 5.4, 5.6, 5.7, 6.1, 6.6, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
 //! (`sched_balance_domains`), `newidle_balance` (`sched_balance_newidle`), `nohz_balancer_kick`, `_nohz_idle_balance`.
-//! SCHED_IDLE: commit 323af6deaf70 (5.6).
+//! SCHED_IDLE: commit 323af6deaf70 (5.6). Misfit tasks of a machine that is not overutilised: commit e5ed0550c04c (6.2).
 
 mod asym_packing;
 mod busiest;
@@ -204,9 +204,10 @@ pub enum Generation {
     V5_6,
     /// `5.7`: runnable time counts in the classes of groups.
     V5_7,
-    /// `6.1`: tasks are counted within a cache, active balance only for tasks, limits relax with failures.
+    /// `6.1`: tasks are counted within a cache, active balance only for tasks, limits relax with failures; misfit tasks are helped
+    /// although the machine is not overutilised (6.2, in 6.1.192 too).
     V6_1,
-    /// `6.6`: cores, SMT groups; misfit tasks are helped although the machine is not overutilised.
+    /// `6.6`: cores, SMT groups.
     V6_6,
     /// `6.12`: a pass for a misfit task is no failure and does not lengthen the interval.
     #[default]

@@ -221,6 +221,23 @@ fn a_misfit_task_is_pushed_to_a_bigger_cpu() {
 }
 
 #[test]
+fn a_misfit_task_is_helped_although_the_machine_is_not_overutilised_since_6_2() {
+    for generation in ALL {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
+        let mut b = FairBalancer::new(generation);
+        b.eas = true;
+        let pid = toy.sleeper(0);
+        let se = toy.s.se_of(pid);
+        toy.s.se[se].avg.util_avg = 100;
+        toy.attach(pid, CpuId(0));
+        toy.s.rqs[0].misfit_task_load = 1024; // its uclamp_min is beyond the CPU
+        passes(&mut toy, &mut b, 2, true, 1);
+        let helped = generation >= Generation::V6_1;
+        assert_eq!((toy.kicks.len(), toy.s.rd.overutilized), (usize::from(helped), false), "{generation:?}");
+    }
+}
+
+#[test]
 fn a_pass_for_a_misfit_task_is_no_failure_since_6_10() {
     for (generation, failed) in [(Generation::V6_1, 1), (Generation::V6_6, 1), (Generation::V6_12, 0)] {
         let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
