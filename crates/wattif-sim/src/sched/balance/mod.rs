@@ -45,7 +45,8 @@
 //! 7. The interval: back to the shortest after an imbalance, doubled after balance (since 6.10 not by a pass for a misfit task).
 //!
 //! `nohz`: a busy CPU's tick kicks an idle CPU without tick (the first) when it has two tasks, lost capacity, has a
-//! misfit task, or shares its cache with another busy CPU; that CPU then balances for all idle ones. A kick may also ask
+//! misfit task, or shares its cache with another busy CPU (the energy-aware 4.9: when it is overutilised by several tasks, or has one
+//! that does not fit, alone); that CPU then balances for all idle ones. A kick may also ask
 //! only to decay blocked load (every 32 ms; a CPU on its way into idle does so too) or, since 5.15, to see when balancing is due
 //! after a CPU has stopped its tick. With `blocked` `passes` (up to 4.16, and `cpu_power`) neither is there: what tasks left on a CPU
 //! that sleeps without tick stands until a pass balances for it.

@@ -2,7 +2,8 @@
 
 use super::capacity::check_cpu_capacity;
 use super::load_balance::msecs_to_jiffies;
-use super::{FairBalancer, Generation, IdleType, LoadBalancer, Transaction, hz, jiffies_ns};
+use super::{FairBalancer, Generation, IdleType, LoadBalancer, Transaction, cpu_overutilized, hz, jiffies_ns};
+use crate::sched::load::cpu_load::fits_capacity;
 use crate::sched::{Sched, View};
 use wattif_model::{CpuId, CpuSet};
 
@@ -132,6 +133,9 @@ impl FairBalancer {
     /// Is there something on a busy CPU that an idle one should take?
     fn needs_help(&self, s: &View, cpu: CpuId) -> bool {
         let rq = &s.rqs[cpu.at()];
+        if s.rd.energy_aware_4_9 {
+            return self.needs_help_4_9(s, cpu);
+        }
         let pct = rq.sd.first().map(|sd| s.topology.domains[sd.domain].imbalance_pct);
         let reduced = |cpu| pct.is_some_and(|pct| check_cpu_capacity(s, cpu, pct));
         if rq.nr_running >= 2 || (s.cfs[cpu.at()].h_nr_running >= 1 && reduced(cpu)) {
@@ -151,6 +155,14 @@ impl FairBalancer {
         // nr_busy_cpus: a CPU that woke up is idle to it until its first tick.
         let llc = &s.topology.llc_span[s.topology.llc_id[cpu.at()] as usize];
         llc.iter().filter(|&c| !self.nohz.in_mask(c)).nth(1).is_some()
+    }
+
+    /// The same under the energy-aware 4.9: too much for one CPU, or a task that needs a bigger one (`rq->misfit_task`, which only
+    /// CPUs of much less than the largest capacity have).
+    fn needs_help_4_9(&self, s: &View, cpu: CpuId) -> bool {
+        let rq = &s.rqs[cpu.at()];
+        let weak = fits_capacity(u64::from(rq.cpu_capacity), u64::from(s.topology.max_cpu_capacity));
+        (rq.nr_running >= 2 && cpu_overutilized(s, cpu)) || (rq.misfit_task_load > 0 && weak)
     }
 
     /// `_nohz_idle_balance`: the kicked CPU looks after all that sleep without tick, itself last, so that what it pulls for

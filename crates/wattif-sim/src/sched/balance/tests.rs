@@ -461,6 +461,29 @@ fn one_busy_cpu_needs_no_help_but_two_in_a_cache_do() {
 }
 
 #[test]
+fn under_the_energy_aware_4_9_only_too_much_work_kicks_an_idle_cpu() {
+    let kicks = |cpu: u32, util: u64, nr: usize, misfit: u64, energy_aware: bool| {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
+        let mut b = FairBalancer::new(Generation::V5_4);
+        (b.blocked_kicks, toy.s.rd.energy_aware_4_9) = (false, energy_aware);
+        for _ in 0..nr {
+            let pid = toy.sleeper(cpu);
+            let se = toy.s.se_of(pid);
+            toy.s.se[se].avg.util_avg = util;
+            toy.attach(pid, CpuId(cpu));
+        }
+        toy.s.rqs[cpu as usize].misfit_task_load = misfit;
+        (0..4).filter(|c| *c != cpu).for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
+        b.nohz_balancer_kick(&toy.s, CpuId(cpu)).is_some()
+    };
+    assert_eq!([true, false].map(|eas| kicks(0, 100, 2, 0, eas)), [false, true], "both fit");
+    assert!(kicks(0, 200, 2, 0, true), "they need more than 80 % of it");
+    assert!(!kicks(0, 390, 1, 0, true), "one alone");
+    assert!(kicks(0, 100, 1, 1024, true));
+    assert!(!kicks(2, 900, 1, 1024, true), "there is none bigger");
+}
+
+#[test]
 fn scan_limit_falls_to_nothing_at_85_percent() {
     let mut toy = smp(8);
     let mut nr = |util: u64| {
