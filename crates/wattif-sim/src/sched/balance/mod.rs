@@ -46,7 +46,8 @@
 //!
 //! `nohz`: a busy CPU's tick kicks an idle CPU without tick (the first) when it has two tasks, lost capacity, has a
 //! misfit task, or shares its cache with another busy CPU (the energy-aware 4.9: when it is overutilised by several tasks, or has one
-//! that does not fit, alone); that CPU then balances for all idle ones. A kick may also ask
+//! that does not fit, alone; where capacities differ, with `asym_kick` `5.2` a busy cache is no reason, and a misfit task only on a
+//! CPU that is not of the biggest or lost much of its capacity); that CPU then balances for all idle ones. A kick may also ask
 //! only to decay blocked load (every 32 ms; a CPU on its way into idle does so too) or, since 5.15, to see when balancing is due
 //! after a CPU has stopped its tick. With `blocked` `passes` (up to 4.16, and `cpu_power`) neither is there: what tasks left on a CPU
 //! that sleeps without tick stands until a pass balances for it.
@@ -73,7 +74,7 @@
 //! # Source
 //! Linux 5.4, 5.6, 5.7, 6.1, 6.6, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
 //! (`sched_balance_domains`), `newidle_balance` (`sched_balance_newidle`), `nohz_balancer_kick`, `_nohz_idle_balance`.
-//! SCHED_IDLE: commit 323af6deaf70 (5.6). Misfit tasks of a machine that is not overutilised: commit e5ed0550c04c (6.2).
+//! `asym_kick`: commits b9a7b8831600 and a0fe2cf086ae (5.2). SCHED_IDLE: commit 323af6deaf70 (5.6). Misfit tasks of a machine that is not overutilised: commit e5ed0550c04c (6.2).
 
 mod asym_packing;
 mod busiest;
@@ -127,6 +128,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "misfit",
         allowed: &["off", "wakeup", "misfit"],
         doc: "different capacities: unknown (before 4.10), known to wake-ups (4.10), misfit tasks are moved (4.20)",
+    },
+    Tunable {
+        name: "asym_kick",
+        default: "5.2",
+        allowed: &["4.10", "5.2"],
+        doc: "which busy CPUs of different capacity interrupt an idle one: 4.10: as of equal ones, and all with a misfit task; 5.2: not for a busy cache, and not for a task that no CPU would help",
     },
     Tunable {
         name: "blocked",
@@ -244,6 +251,8 @@ pub struct FairBalancer {
     pub preemption: bool,
     /// Blocked load of CPUs without tick decays between passes, too (4.17 and later).
     pub blocked_kicks: bool,
+    /// CPUs of different capacity do not kick for a busy cache or a misfit task that none would help (5.2 and later).
+    pub asym_kicks: bool,
     /// Energy-aware scheduling is on: no balancing unless overutilised.
     pub eas: bool,
     /// `cpu_util_cfs_boost`: how a pull by utilisation counts waiting (6.5+).
@@ -278,6 +287,7 @@ impl FairBalancer {
             nr_migrate: 32,
             preemption: true,
             blocked_kicks: generation != Generation::V3_13,
+            asym_kicks: true,
             eas: false,
             boost: Boost::H2,
             pass_cost_ns: 0,

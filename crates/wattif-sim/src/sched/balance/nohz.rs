@@ -144,7 +144,11 @@ impl FairBalancer {
         if self.better_cpu_sleeps(s, cpu, |c| self.nohz.in_mask(c)) {
             return true;
         }
-        if s.topology.sd_asym[cpu.at()].is_some() {
+        if !self.asym_kicks {
+            if rq.misfit_task_load > 0 {
+                return true;
+            }
+        } else if s.topology.sd_asym[cpu.at()].is_some() {
             let weak = rq.cpu_capacity_orig < s.topology.max_cpu_capacity;
             // Where capacities differ the caches need not be used evenly.
             return rq.misfit_task_load > 0 && (weak || reduced(cpu));

@@ -461,6 +461,24 @@ fn one_busy_cpu_needs_no_help_but_two_in_a_cache_do() {
 }
 
 #[test]
+fn unequal_cpus_kick_for_a_busy_cache_and_every_misfit_task_until_5_1() {
+    let kicks = |asym_kicks, busy: &[u32], misfit: Option<usize>| {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
+        let mut b = FairBalancer { asym_kicks, ..FairBalancer::new(Generation::V5_4) };
+        b.blocked_kicks = false;
+        toy.spawn_on(busy.iter().copied());
+        misfit.into_iter().for_each(|c| toy.s.rqs[c].misfit_task_load = 1024);
+        (0..4).filter(|c| !busy.contains(c)).for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
+        b.nohz_balancer_kick(&toy.s, CpuId(busy[0])).is_some()
+    };
+    let both = |busy: &[u32], misfit| [false, true].map(|asym_kicks| kicks(asym_kicks, busy, misfit));
+    assert_eq!(both(&[0, 1], None), [true, false], "two in a cache");
+    assert_eq!(both(&[2], Some(2)), [true, false], "a misfit task of the biggest CPU");
+    assert_eq!(both(&[0], Some(0)), [true, true]);
+    assert_eq!(both(&[0], None), [false, false]);
+}
+
+#[test]
 fn under_the_energy_aware_4_9_only_too_much_work_kicks_an_idle_cpu() {
     let kicks = |cpu: u32, util: u64, nr: usize, misfit: u64, energy_aware: bool| {
         let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
