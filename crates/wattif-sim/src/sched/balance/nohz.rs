@@ -138,7 +138,9 @@ impl FairBalancer {
         }
         let pct = rq.sd.first().map(|sd| s.topology.domains[sd.domain].imbalance_pct);
         let reduced = |cpu| pct.is_some_and(|pct| check_cpu_capacity(s, cpu, pct));
-        if rq.nr_running >= 2 || (s.cfs[cpu.at()].h_nr_running >= 1 && reduced(cpu)) {
+        // Since 4.1 a fair task on a CPU that others reduced.
+        let squeezed = || self.generation > Generation::V3_13 && s.cfs[cpu.at()].h_nr_running >= 1 && reduced(cpu);
+        if rq.nr_running >= 2 || squeezed() {
             return true;
         }
         if self.better_cpu_sleeps(s, cpu, |c| self.nohz.in_mask(c)) {
@@ -153,7 +155,9 @@ impl FairBalancer {
             // Where capacities differ the caches need not be used evenly.
             return rq.misfit_task_load > 0 && (weak || reduced(cpu));
         }
-        if s.topology.sd_llc[cpu.at()].is_none() {
+        // In 3.13 the count belongs to the domain above the cache (`sd_busy`).
+        let above = || s.topology.of_cpu[cpu.at()].iter().any(|&d| !s.topology.domains[d].share_llc);
+        if s.topology.sd_llc[cpu.at()].is_none() || (self.generation == Generation::V3_13 && !above()) {
             return false;
         }
         // nr_busy_cpus: a CPU that woke up is idle to it until its first tick.

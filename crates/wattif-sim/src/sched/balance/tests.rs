@@ -502,6 +502,33 @@ fn under_the_energy_aware_4_9_only_too_much_work_kicks_an_idle_cpu() {
 }
 
 #[test]
+fn busy_caches_count_in_3_13_where_there_are_several() {
+    for (generation, one_cache) in [(Generation::V3_13, false), (Generation::V5_4, true)] {
+        for (caches, expect) in [(1, one_cache), (2, true)] {
+            let mut toy = Toy::new(&cpus(4, |c| (c, c * caches / 4, 0, 1024)));
+            let mut b = FairBalancer::new(generation);
+            b.blocked_kicks = false;
+            toy.spawn_on([0, 1]);
+            [2, 3].into_iter().for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
+            let kick = b.nohz_balancer_kick(&toy.s, CpuId(0));
+            assert_eq!(kick.is_some(), expect, "{generation:?}, {caches}");
+        }
+    }
+}
+
+#[test]
+fn a_cpu_that_others_reduced_kicks_since_4_1() {
+    for (generation, expect) in [(Generation::V3_13, false), (Generation::V5_4, true)] {
+        let (mut toy, mut b) = (smp(4), FairBalancer::new(generation));
+        b.blocked_kicks = false;
+        toy.spawn(0);
+        toy.s.rqs[0].cpu_capacity = 500;
+        (1..4).for_each(|c| b.nohz_balance_enter_idle(&mut toy.s, CpuId(c)));
+        assert_eq!(b.nohz_balancer_kick(&toy.s, CpuId(0)).is_some(), expect, "{generation:?}");
+    }
+}
+
+#[test]
 fn scan_limit_falls_to_nothing_at_85_percent() {
     let mut toy = smp(8);
     let mut nr = |util: u64| {
