@@ -28,7 +28,8 @@
 //!    above raw.
 //! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
 //!
-//! `5.3` (up to 5.17) is `6.1` but for clamps: step 6 does not ask for them, and a boost for I/O exceeds them.
+//! `5.3` (up to 5.17) is `6.1` but for clamps: step 6 does not ask for them, and a boost for I/O exceeds them. In `4.20` (up to
+//! 5.1) a boost is a frequency besides: it begins at the domain's `min`, and ends below it.
 //!
 //! `4.9` (Android) differs: limits of their own for rises and falls, a CPU counts with what it asked for at its own last
 //! update, and not at all when that is a tick ago (so it hears of every update of a busy CPU, and of none that others make
@@ -57,7 +58,7 @@
 //!
 //! # Source
 //! Linux 6.12.117 and 6.1.192 `kernel/sched/cpufreq_schedutil.c` (behaviour; vectors of the kernel's own code). Commits
-//! 7a17e1db1265 and d37aee9018e6 (5.18) end generation `5.3`.
+//! 7a17e1db1265 and d37aee9018e6 (5.18) end generation `5.3`, "cpufreq: schedutil: Simplify iowait boosting" (5.2) ends `4.20`.
 
 use super::{CpuSignals, CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
 use crate::registry::{Tunable, meant};
@@ -76,7 +77,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "6.12",
         allowed: &Generation::NAMES,
-        doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom (up to 6.7), which neither the busy filter nor a boost for I/O knows (5.3, up to 5.17) or both do (6.1); or headroom before clamps",
+        doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom (up to 6.7), which neither the busy filter nor a boost for I/O knows (5.3, up to 5.17; 4.20, up to 5.1: and the boost begins at the lowest frequency) or both do (6.1); or headroom before clamps",
     },
     Tunable {
         name: "rate_limit_us",
@@ -111,6 +112,7 @@ const HISPEED_LOAD_PCT: u64 = 80;
 /// Share of new tasks in the load from which the highest frequency is due, percent.
 const NEW_LOAD_PCT: u64 = 75;
 
+/// Where a boost for I/O begins, and below which it ends, since 5.2.
 const IOWAIT_BOOST_MIN: u64 = CAPACITY_SCALE / 8;
 
 /// Eras of the governor.
@@ -122,6 +124,8 @@ pub enum Generation {
     /// The vendor's on top of it: decides once per window of WALT and when a task changes its cluster; a CPU that its frequency
     /// hardly carries goes to a high one at once, to the highest if the load is of new tasks; predictions count.
     V4_9Qti,
+    /// Up to 5.1: as `5.3`, but a boost for I/O begins at the domain's lowest frequency.
+    V4_20,
     /// Up to 5.17: as `6.1`, but a clamp does not slow a busy CPU down, nor limit a boost for I/O.
     V5_3,
     /// Up to 6.7: clamps before headroom.
@@ -133,12 +137,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable `generation`.
-    pub const NAMES: [&'static str; 5] = ["4.9", "4.9-qti", "5.3", "6.1", "6.12"];
+    pub const NAMES: [&'static str; 6] = ["4.9", "4.9-qti", "4.20", "5.3", "6.1", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        use Generation::{V4_9, V4_9Qti, V5_3, V6_1, V6_12};
-        meant(Generation::NAMES, [V4_9, V4_9Qti, V5_3, V6_1, V6_12], name)
+        use Generation::{V4_9, V4_9Qti, V4_20, V5_3, V6_1, V6_12};
+        meant(Generation::NAMES, [V4_9, V4_9Qti, V4_20, V5_3, V6_1, V6_12], name)
     }
 
     /// Android's of 4.9, the vendor's included.
@@ -174,7 +178,7 @@ pub struct SugovCpu {
     /// What the last decision granted beyond utilisation: least performance (`6.12`) or deadline bandwidth (before).
     #[doc(alias = "bw_dl")]
     pub bw_min: u64,
-    /// Boost for I/O, 0 or 128..=1024.
+    /// Boost for I/O, 0 or 128..=1024 (`4.20`: from the domain's lowest frequency on).
     pub iowait_boost: u64,
     /// It was requested since the last decision.
     pub iowait_boost_pending: bool,
@@ -272,6 +276,16 @@ impl Schedutil {
         self.need_freq_update
     }
 
+    /// Where a boost for I/O begins, and below which it ends.
+    fn iowait_boost_min(&self) -> u64 {
+        let CpufreqPolicy { min, cpuinfo_max, .. } = self.policy;
+        match self.tunables.generation {
+            Generation::V4_20 if min < cpuinfo_max => CAPACITY_SCALE * u64::from(min) / u64::from(cpuinfo_max),
+            Generation::V4_20 => CAPACITY_SCALE,
+            _ => IOWAIT_BOOST_MIN,
+        }
+    }
+
     fn slot(&self, cpu: CpuId) -> usize {
         self.slots[cpu.at() - self.cpus[0].cpu.at()] as usize
     }
@@ -367,7 +381,7 @@ impl Schedutil {
             c.inputs = Inputs::of(&view.signals(c.cpu));
         } else if generation == Generation::V4_9 && c.version > 0 {
             // As it was when it was last heard of: what others did to its queue since then comes with its next update.
-            c.util = c.asked.max(c.iowait_apply(now_ns, tick_ns, c.inputs.capacity));
+            c.util = c.asked.max(c.iowait_apply(now_ns, tick_ns, self.iowait_boost_min(), c.inputs.capacity));
         } else if !c.is_fresh(versions) {
             let version = versions.get(c.cpu.at()).copied().unwrap_or(0);
             self.compute_util(c, now_ns, version, view);
@@ -394,7 +408,7 @@ impl Schedutil {
         // In 4.9 whoever decides adds the boost.
         let boost = match self.tunables.generation {
             Generation::V4_9 => 0,
-            _ => c.iowait_apply(now_ns, self.policy.tick_ns, signals.capacity),
+            _ => c.iowait_apply(now_ns, self.policy.tick_ns, self.iowait_boost_min(), signals.capacity),
         };
         match self.tunables.generation {
             Generation::V6_12 => {
@@ -413,7 +427,7 @@ impl Schedutil {
                 };
                 c.asked = c.util;
             }
-            Generation::V5_3 | Generation::V6_1 => {
+            Generation::V4_20 | Generation::V5_3 | Generation::V6_1 => {
                 c.bw_min = signals.bw_dl;
                 let clamped = boost > 0 && self.tunables.generation == Generation::V6_1;
                 let boost = if clamped { uclamp_rq_util_with(&signals, boost, None) } else { boost };
@@ -559,36 +573,36 @@ impl SugovCpu {
 
     /// Drops a boost that is older than a tick; true if it was. `boost`: it is renewed in the same breath.
     #[doc(alias = "sugov_iowait_reset")]
-    fn iowait_reset(&mut self, now_ns: u64, tick_ns: u64, boost: bool) -> bool {
+    fn iowait_reset(&mut self, now_ns: u64, tick_ns: u64, min: u64, boost: bool) -> bool {
         if now_ns.wrapping_sub(self.last_update) as i64 <= tick_ns as i64 {
             return false;
         }
-        self.iowait_boost = if boost { IOWAIT_BOOST_MIN } else { 0 };
+        self.iowait_boost = if boost { min } else { 0 };
         self.iowait_boost_pending = boost;
         true
     }
 
     /// Takes note of a request; the boost grows once per decision however many there are.
     #[doc(alias = "sugov_iowait_boost")]
-    fn iowait_boost(&mut self, now_ns: u64, tick_ns: u64, requested: bool) {
-        if self.iowait_boost > 0 && self.iowait_reset(now_ns, tick_ns, requested) {
+    fn iowait_boost(&mut self, now_ns: u64, tick_ns: u64, min: u64, requested: bool) {
+        if self.iowait_boost > 0 && self.iowait_reset(now_ns, tick_ns, min, requested) {
             return;
         }
         if requested && !self.iowait_boost_pending {
             self.iowait_boost_pending = true;
-            self.iowait_boost = (self.iowait_boost * 2).clamp(IOWAIT_BOOST_MIN, CAPACITY_SCALE);
+            self.iowait_boost = (self.iowait_boost * 2).clamp(min, CAPACITY_SCALE);
         }
     }
 
     /// The boost as utilisation. One that was not requested since the last decision is halved.
     #[doc(alias = "sugov_iowait_apply")]
-    fn iowait_apply(&mut self, now_ns: u64, tick_ns: u64, capacity: u64) -> u64 {
-        if self.iowait_boost == 0 || self.iowait_reset(now_ns, tick_ns, false) {
+    fn iowait_apply(&mut self, now_ns: u64, tick_ns: u64, min: u64, capacity: u64) -> u64 {
+        if self.iowait_boost == 0 || self.iowait_reset(now_ns, tick_ns, min, false) {
             return 0;
         }
         if !self.iowait_boost_pending {
             self.iowait_boost >>= 1;
-            if self.iowait_boost < IOWAIT_BOOST_MIN {
+            if self.iowait_boost < min {
                 self.iowait_boost = 0;
                 return 0;
             }
@@ -629,12 +643,12 @@ impl FreqGovernor for Schedutil {
 
     fn update_util(&mut self, now_ns: u64, cpu: CpuId, flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
         let i = self.slot(cpu);
-        let tick_ns = self.policy.tick_ns;
+        let (tick_ns, min) = (self.policy.tick_ns, self.iowait_boost_min());
         let c = &mut self.cpus[i];
         if self.tunables.generation.is_4_9() && flags.iowait {
             (c.iowait_boost, c.iowait_boost_pending) = (CAPACITY_SCALE, true);
         } else {
-            c.iowait_boost(now_ns, tick_ns, flags.iowait);
+            c.iowait_boost(now_ns, tick_ns, min, flags.iowait);
         }
         c.last_update = now_ns;
         if view.bw_dl(cpu) > c.bw_min {
@@ -828,15 +842,21 @@ mod tests {
 
     #[test]
     fn iowait_boost_doubles_and_fades() {
-        let mut c = SugovCpu::default();
-        let seen: Vec<u64> = (1..=5)
-            .map(|ms| {
-                c.iowait_boost(ms * 1_000_000, 4_000_000, ms < 4);
-                c.last_update = ms * 1_000_000;
-                c.iowait_apply(ms * 1_000_000, 4_000_000, 512)
-            })
-            .collect();
-        assert_eq!(seen, [64, 128, 256, 128, 64]);
+        // Until 5.1 it begins at the domain's lowest frequency, 500 of 1000 MHz.
+        for (generation, expect) in
+            [(Generation::V4_20, [256, 512, 512, 256, 0]), (Generation::V5_3, [64, 128, 256, 128, 64])]
+        {
+            let min = started(generation, 1).iowait_boost_min();
+            let mut c = SugovCpu::default();
+            let seen: Vec<u64> = (1..=5)
+                .map(|ms| {
+                    c.iowait_boost(ms * 1_000_000, 4_000_000, min, ms < 4);
+                    c.last_update = ms * 1_000_000;
+                    c.iowait_apply(ms * 1_000_000, 4_000_000, min, 512)
+                })
+                .collect();
+            assert_eq!(seen, expect, "{generation:?}");
+        }
     }
 
     #[test]
