@@ -19,7 +19,7 @@ use crate::sched::class::deadline::Deadline;
 use crate::sched::class::dl_bandwidth::Reclaim;
 use crate::sched::class::eevdf::Eevdf;
 use crate::sched::class::fair::init_groups;
-use crate::sched::class::rt::{Rt, RtBandwidth};
+use crate::sched::class::rt::{CapacityAware, Rt, RtBandwidth};
 use crate::sched::features::Features;
 use crate::sched::load::pelt::{Pelt, PostInit};
 use crate::sched::load::util_est;
@@ -291,7 +291,7 @@ fn build_deadline(kernel: &KernelSpec) -> Deadline {
 fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
     let (rt, dl) = (Tunables::of(kernel, "rt"), Tunables::of(kernel, "deadline"));
     s.rt_overload = if rt.text("generation") == "6.1" { 2 } else { 1 };
-    s.rt_capacity_aware = rt.on("capacity_aware");
+    s.rt_capacity_aware = parsed(&rt, "capacity_aware", CapacityAware::parse);
     s.dl_capacity_aware = dl.on("capacity_aware");
     s.rd.dl_bw = global_rt_bandwidth(kernel);
     s.rd.rt_bandwidth = rt_bandwidth(kernel);

@@ -96,7 +96,7 @@ pub struct Sched {
     /// Since 6.7 one that waits and may move will do, be it the only one.
     pub rt_overload: u32,
     /// Real-time tasks look for CPUs that are large enough.
-    pub rt_capacity_aware: bool,
+    pub rt_capacity_aware: class::rt::CapacityAware,
     /// Deadline tasks are admitted to capacities, and look for CPUs that are fast enough.
     pub dl_capacity_aware: bool,
     /// Least time between two updates of a group's load by one queue, ns.
@@ -195,7 +195,7 @@ impl Sched {
             clamped: uclamp::Clamped::Groups,
             uclamp_fits: uclamp::Fits::default(),
             rt_overload: 1,
-            rt_capacity_aware: true,
+            rt_capacity_aware: class::rt::CapacityAware::default(),
             dl_capacity_aware: true,
             tg_load_avg_limit_ns: 1_000_000,
             bandwidth_notes: Vec::new(),

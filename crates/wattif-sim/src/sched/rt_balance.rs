@@ -3,7 +3,7 @@
 //! `class/rt.rs` and `class/dl_placement.rs`.
 
 use super::Hrtimer;
-use super::class::rt::{self, Push};
+use super::class::rt::{self, CapacityAware, Push};
 use super::class::{deadline, dl_bandwidth, dl_placement, dl_server};
 use super::core::{ClassId, IDLE};
 use super::task::OnRq;
@@ -21,6 +21,11 @@ impl Kernel<'_, '_> {
         let class = self.class_id(pid);
         if class <= ClassId::Fair || self.s.rqs[cpu.at()].need_resched {
             return;
+        }
+        // 5.6 pushes for a task that is too large as well, not only for one that has to wait.
+        let strict = self.s.rt_capacity_aware == CapacityAware::V5_6;
+        if class == ClassId::Rt && strict && !rt::rt_task_fits_capacity(&self.s, pid, cpu) {
+            return self.push_rt_tasks(cpu, from);
         }
         let (task, curr) = (&self.s.tasks[pid.at()], &self.s.tasks[self.s.rqs[cpu.at()].curr.at()]);
         if task.nr_cpus_allowed < 2 || curr.pid == IDLE || curr.pid == pid {

@@ -21,7 +21,8 @@
 //!    preempted or sleeping task keeps the rest of its quantum.
 //! 4. Placement of a wakee: the CPU it was on, unless a real-time task runs there that it does not preempt or that may not
 //!    move; then one of the CPUs with the least urgent work ([`find_lowest_rq`]). With `capacity_aware` (5.6) a CPU smaller than
-//!    the task's `uclamp_min` is left too, and one that is not is preferred.
+//!    the task's `uclamp_min` is left too, and one that is not is preferred. In `5.6` it goes nowhere if all that it could have are
+//!    smaller, no smaller one pulls it, and a wakee on a smaller one has its CPU push; since `5.7` size is a wish.
 //! 5. A CPU where a real-time task has to wait pushes it, after each wake-up and switch, to a CPU where it may run at once
 //!    ([`push_rt_task`]); a CPU whose real-time task leaves, or becomes less urgent, pulls the most urgent one that waits
 //!    elsewhere ([`pull_rt_task`]). `sched/rt_balance.rs` says when. Until 6.6 only where two real-time tasks are queued on the
@@ -47,11 +48,11 @@
 //! CPU to the next, each of which pushes. No vectors exist.
 //!
 //! # Source
-//! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour); commits 804d402fb6f6 (5.6) for `capacity_aware`, 612f769edd06
-//! (6.7) for what is pulled.
+//! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour); commits 804d402fb6f6 (5.6) for `capacity_aware` and those of
+//! 5.7 that soften it (d9cb236b9429, 98ca645f8243, d94a9df49069), 612f769edd06 (6.7) for what is pulled.
 
 use super::{Dequeue, Enqueue, SchedClass};
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use crate::sched::load::pelt;
 use crate::sched::placement::{Choice, Request};
 use crate::sched::rq::Rq;
@@ -71,9 +72,9 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         name: "capacity_aware",
-        default: "true",
-        allowed: &["true", "false"],
-        doc: "a wakee looks for a CPU of at least its uclamp_min, all of it unless it asks for less (5.6)",
+        default: "5.7",
+        allowed: &CapacityAware::NAMES,
+        doc: "a wakee looks for a CPU of at least its uclamp_min, all of it unless it asks for less (5.6); 5.6: if there is none, no other will do; 5.7: one that is too small will",
     },
     Tunable {
         name: "sched_rt_runtime_us",
@@ -94,6 +95,28 @@ pub const TUNABLES: &[Tunable] = &[
         doc: "quantum of SCHED_RR, ms; 0: 100 ms, as in the kernel",
     },
 ];
+
+/// `rt.capacity_aware`: what the size of CPUs is to real-time tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CapacityAware {
+    /// `false`: nothing, until 5.5.
+    Off,
+    /// `5.6`: a CPU that is smaller than the task's `uclamp_min` is out of the question.
+    V5_6,
+    /// `5.7`: one that is not is preferred.
+    #[default]
+    V5_7,
+}
+
+impl CapacityAware {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["false", "5.6", "5.7"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<CapacityAware> {
+        meant(CapacityAware::NAMES, [CapacityAware::Off, CapacityAware::V5_6, CapacityAware::V5_7], name)
+    }
+}
 
 /// The class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,7 +272,7 @@ fn preempts(s: &Sched, pid: Pid, curr: Pid) -> bool {
 /// Equal priorities: the one that can run nowhere else goes first, if the running one can.
 fn check_preempt_equal_prio(s: &mut Sched, cpu: CpuId, pid: Pid) {
     let curr = s.rqs[cpu.at()].curr;
-    if cpupri_find(s, curr).is_empty() || !cpupri_find(s, pid).is_empty() {
+    if cpupri_find(s, curr, |_| true).is_empty() || !cpupri_find(s, pid, |_| true).is_empty() {
         return;
     }
     requeue_task_rt(s, cpu, pid, true);
@@ -362,22 +385,24 @@ fn cpupri(rq: &Rq) -> u8 {
 }
 
 /// `rt_task_fits_capacity`; before 5.6 nobody asked.
-fn rt_task_fits_capacity(s: &Sched, pid: Pid, cpu: CpuId) -> bool {
+pub fn rt_task_fits_capacity(s: &Sched, pid: Pid, cpu: CpuId) -> bool {
     let task = &s.tasks[pid.at()];
-    !s.rt_capacity_aware || s.rqs[cpu.at()].cpu_capacity_orig >= task.uclamp_min.min(task.uclamp_max)
+    s.rt_capacity_aware == CapacityAware::Off
+        || s.rqs[cpu.at()].cpu_capacity_orig >= task.uclamp_min.min(task.uclamp_max)
 }
 
-/// `cpupri_find_fitness`: the CPUs of the lowest level at which some CPU is below the task and large enough for it; large
+/// `cpupri_find_fitness`: the CPUs of the lowest level at which some CPU is below the task and large enough for it; since 5.7 large
 /// enough or not if there is none. Empty: it would have to wait everywhere.
-fn cpupri_find(s: &Sched, pid: Pid) -> CpuSet {
+fn cpupri_find(s: &Sched, pid: Pid, fits: impl Fn(CpuId) -> bool) -> CpuSet {
     let task = &s.tasks[pid.at()];
     let mut found = CpuSet::default();
     if task.nr_cpus_allowed == 1 {
         return found;
     }
     let below = || task.cpus.iter().filter(|&c| c.at() < s.rqs.len() && cpupri(&s.rqs[c.at()]) < 99 - task.prio);
-    let key = |c: CpuId| (!rt_task_fits_capacity(s, pid, c), cpupri(&s.rqs[c.at()]));
-    if let Some(best) = below().map(key).min() {
+    let key = |c: CpuId| (!fits(c), cpupri(&s.rqs[c.at()]));
+    let strict = s.rt_capacity_aware == CapacityAware::V5_6;
+    if let Some(best) = below().map(key).min().filter(|best| !best.0 || !strict) {
         // Without one that fits, the level alone counts.
         let same = |c: &CpuId| if best.0 { key(*c).1 == best.1 } else { key(*c) == best };
         below().filter(same).for_each(|c| found.insert(c));
@@ -388,7 +413,7 @@ fn cpupri_find(s: &Sched, pid: Pid) -> CpuSet {
 /// `find_lowest_rq`: of the CPUs with the least urgent work the one the task is on, else the one that asks, else one that
 /// is near, in turn.
 pub fn find_lowest_rq(s: &mut Sched, pid: Pid, this_cpu: CpuId) -> Option<CpuId> {
-    let lowest = cpupri_find(s, pid);
+    let lowest = cpupri_find(s, pid, |c| rt_task_fits_capacity(s, pid, c));
     nearest(s, pid, this_cpu, &lowest)
 }
 
@@ -452,7 +477,8 @@ pub fn pull_rt_task(s: &Sched, cpu: CpuId, from: CpuId) -> Option<Pid> {
     if from == cpu || src.rt.rt_nr_running < s.rt_overload {
         return None;
     }
-    let mine = |p: Pid| is_pushable(s, from, p) && s.tasks[p.at()].cpus.contains(cpu);
+    let fits = |p| s.rt_capacity_aware != CapacityAware::V5_6 || rt_task_fits_capacity(s, p, cpu);
+    let mine = |p: Pid| is_pushable(s, from, p) && s.tasks[p.at()].cpus.contains(cpu) && fits(p);
     let (prio, _, pid) = src.rt.queue.iter().copied().find(|e| mine(e.2))?;
     let runs_next = src.curr == Pid(0) || prio < s.tasks[src.curr.at()].prio;
     (prio < highest_prio(&s.rqs[cpu.at()]) && !runs_next).then_some(pid)
@@ -545,7 +571,8 @@ mod tests {
 
     #[test]
     fn a_wakee_leaves_a_small_cpu_since_5_6() {
-        for (aware, expect) in [(false, 0), (true, 1)] {
+        use CapacityAware::{Off, V5_6, V5_7};
+        for (aware, expect) in [(Off, 0), (V5_6, 1), (V5_7, 1)] {
             let mut s = Sched::bare(2, 4_000_000);
             (s.rt_capacity_aware, s.rqs[0].cpu_capacity_orig) = (aware, 462);
             let pid = rt_task(&mut s, Policy::Fifo, 50, 0);
@@ -553,7 +580,23 @@ mod tests {
             (s.tasks[pid.at()].uclamp_min, s.tasks[pid.at()].uclamp_max) = (1024, 1024);
             let kind = Kind::Wakeup { sync: false };
             let req = Request { pid, prev_cpu: CpuId(0), this_cpu: CpuId(0), kind, in_irq: false };
-            assert_eq!(select_task_rq(&mut s, &req).cpu, CpuId(expect), "{aware}");
+            assert_eq!(select_task_rq(&mut s, &req).cpu, CpuId(expect), "{aware:?}");
+        }
+    }
+
+    #[test]
+    fn in_5_6_a_cpu_that_is_too_small_is_no_way_out() {
+        use CapacityAware::{Off, V5_6, V5_7};
+        for (aware, moves) in [(Off, true), (V5_6, false), (V5_7, true)] {
+            let mut s = Sched::bare(2, 4_000_000);
+            s.rt_capacity_aware = aware;
+            rt_task(&mut s, Policy::Fifo, 50, 0);
+            run(&mut s, 0);
+            let waiter = rt_task(&mut s, Policy::Fifo, 10, 0);
+            s.rqs[1].cpu_capacity_orig = 462;
+            (s.tasks[waiter.at()].uclamp_min, s.tasks[waiter.at()].uclamp_max) = (1024, 1024);
+            assert_eq!(push_rt_task(&mut s, CpuId(0), CpuId(0)) != Push::Nothing, moves, "{aware:?}");
+            assert_eq!(pull_rt_task(&s, CpuId(1), CpuId(0)).is_some(), moves, "{aware:?}");
         }
     }
 
