@@ -33,7 +33,7 @@ use crate::sched::placement::{
     EnergyAware, SelectTaskRqFair, WakeupPlacement, eas, energy_model, find_idlest_cpu, select_idle_sibling,
     wake_affine,
 };
-use crate::sched::rq::CfsRq;
+use crate::sched::rq::{CfsRq, Distribute};
 use crate::sched::schedtune::{self, Schedtune};
 use crate::sched::task::{SchedEntity, TaskGroup};
 use crate::sched::topology::{Asym, DomainParams, Misfit, Topology};
@@ -117,7 +117,7 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
         s.poll_time = parsed(&Tunables::of(kernel, "poll_state"), "generation", cpuidle::poll_state::Generation::parse);
     }
     s.polling_is_told = cpuidle::powernv::polling_is_told(&Tunables::of(kernel, "powernv").text("snooze"), platform);
-    s.affinity_distributes = Tunables::of(kernel, "select_task_rq_fair").text("affinity") == "next";
+    s.distribute = parsed(&Tunables::of(kernel, "select_task_rq_fair"), "affinity", Distribute::parse);
     s.groups = groups;
     s.rd.energy_aware = balancer.eas;
     s.rd.energy_aware_4_9 = s.rd.energy_aware && Tunables::of(kernel, "eas").text("generation") == "4.9";

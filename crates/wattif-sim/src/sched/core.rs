@@ -55,8 +55,6 @@ pub struct CpuContext {
     pub device_pending: bool,
     /// The interrupt that ended its sleep, or gave it a thread to run while it polled.
     pub woken_by: Option<IdleCause>,
-    /// The CPU that a change of affinity made here sent a task to last.
-    pub distribute_cpu_mask_prev: CpuId,
     /// Threads that others have woken and this CPU is to queue (`rq->wake_list`).
     pub wake_list: Vec<Wakeup>,
     /// Asked to balance for CPUs whose tick is stopped (`nohz_flags`).
@@ -105,7 +103,6 @@ impl CpuContext {
             tick_pending: false,
             device_pending: false,
             woken_by: None,
-            distribute_cpu_mask_prev: CpuId(0),
             wake_list: Vec::new(),
             nohz_balance: None,
             stop: super::stop::Stopper::default(),

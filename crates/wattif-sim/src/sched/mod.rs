@@ -78,8 +78,8 @@ pub struct Sched {
     pub poll_time: crate::cpuidle::poll_state::Generation,
     /// Idle governors know which state polls ([`crate::cpuidle::powernv`]).
     pub polling_is_told: bool,
-    /// Threads that must leave their CPU go to the next of those they may use, not each to the first.
-    pub affinity_distributes: bool,
+    /// Who takes turns where one of several CPUs will do.
+    pub distribute: rq::Distribute,
     /// Length of a tick, ns.
     pub tick_ns: u64,
     /// Run time that a limited group's queue draws at once, ns (`sched_cfs_bandwidth_slice_us`).
@@ -187,7 +187,7 @@ impl Sched {
             default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
             poll_time: crate::cpuidle::poll_state::Generation::default(),
             polling_is_told: true,
-            affinity_distributes: true,
+            distribute: rq::Distribute::default(),
             tick_ns,
             bandwidth_slice_ns: 5_000_000,
             bandwidth_slices_expire: false,

@@ -1,12 +1,14 @@
 //! Run queues (`struct rq`, `struct cfs_rq`, …): plain state; the classes and `core` hold the behaviour.
 
+use super::Sched;
 use super::class::bandwidth::CfsRqRuntime;
 use super::class::rt::RtBandwidth;
 use super::class::timeline::{SortedVec, Timeline};
 use super::load::pelt::{Pelt, SchedAvg};
 use super::task::NONE;
 use super::uclamp::UclampRq;
-use wattif_model::{CpuId, Pid};
+use crate::registry::meant;
+use wattif_model::{CpuId, CpuSet, Pid};
 
 /// The run queue of a CPU.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +53,7 @@ pub struct Rq {
     pub rt: RtRq,
     /// Deadline queue.
     pub dl: DlRq,
-    /// CPU that this CPU found last when it looked for one of several, in turn.
+    /// CPU that this CPU found last when it looked for one of several, in turn; see [`cpumask_any`].
     pub distribute_cpu_mask_prev: u32,
     /// Utilisation by real-time tasks.
     pub avg_rt: SchedAvg,
@@ -249,6 +251,42 @@ pub struct DlRq {
     pub extra_bw: i64,
     /// Serves fair tasks that starve.
     pub server: super::class::dl_server::FairServer,
+}
+
+/// Who takes turns where one of several CPUs will do (`select_task_rq_fair.affinity`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distribute {
+    /// `off`: nobody; each takes the first, until 5.6.
+    Off,
+    /// `5.7`: changes of affinity.
+    Affinity,
+    /// `5.11`: and real-time and deadline tasks that are pushed.
+    #[default]
+    Pushes,
+}
+
+impl Distribute {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["off", "5.7", "5.11"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Distribute> {
+        meant(Distribute::NAMES, [Distribute::Off, Distribute::Affinity, Distribute::Pushes], name)
+    }
+}
+
+/// One of several CPUs, however busy they are: the first; or where these take turns (`since`) the one after that which `this_cpu`
+/// found last, round and round, so that many do not all go to one.
+#[doc(alias = "cpumask_any_distribute")]
+#[doc(alias = "cpumask_any_and_distribute")]
+pub fn cpumask_any(s: &mut Sched, this_cpu: CpuId, mask: &CpuSet, since: Distribute) -> Option<CpuId> {
+    if s.distribute < since {
+        return mask.min();
+    }
+    let prev = &mut s.rqs[this_cpu.at()].distribute_cpu_mask_prev;
+    let next = mask.iter().find(|c| c.0 > *prev).or_else(|| mask.min())?;
+    *prev = next.0;
+    Some(next)
 }
 
 /// `struct root_domain`.

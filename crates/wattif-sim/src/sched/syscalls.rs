@@ -3,6 +3,7 @@
 use super::boot::{OTHER_CPUS, is_elsewhere};
 use super::class::{Dequeue, Enqueue, dl_bandwidth, fair};
 use super::core::{ClassId, IDLE, class};
+use super::rq::{Distribute, cpumask_any};
 use super::stop::Work;
 use super::task::{OnRq, State};
 use crate::machine::cpu::Segment;
@@ -316,16 +317,10 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// Where a task goes that may run on these CPUs from now on, however busy they are: to the first of them; since 5.7
-    /// (`cpumask_any_and_distribute`) to the one behind that which `cpu` chose last, so that many do not all go to one.
+    /// Where a task goes that may run on these CPUs from now on, however busy they are.
     fn cpumask_any_and(&mut self, cpu: CpuId, allowed: &CpuSet) -> CpuId {
-        let first = allowed.min().expect("a task may run somewhere");
-        if !self.s.affinity_distributes {
-            return first;
-        }
-        let prev = &mut self.cpus[cpu.at()].distribute_cpu_mask_prev;
-        *prev = allowed.iter().find(|c| *c > *prev).unwrap_or(first);
-        *prev
+        let any = cpumask_any(&mut self.s, cpu, allowed, Distribute::Affinity);
+        any.expect("a task may run somewhere")
     }
 
     /// `migration_cpu_stop`: the stopper of `cpu` moves a queued task where it was told to, if the task may be there.

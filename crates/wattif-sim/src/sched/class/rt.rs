@@ -26,7 +26,8 @@
 //! 5. A CPU where a real-time task has to wait pushes it, after each wake-up and switch, to a CPU where it may run at once
 //!    ([`push_rt_task`]); a CPU whose real-time task leaves, or becomes less urgent, pulls the most urgent one that waits
 //!    elsewhere ([`pull_rt_task`]). `sched/rt_balance.rs` says when. Until 6.6 only where two real-time tasks are queued on the
-//!    CPU it comes from; since 6.7 (`generation = "6.12"`) also one that waits behind a deadline task.
+//!    CPU it comes from; since 6.7 (`generation = "6.12"`) also one that waits behind a deadline task. Of CPUs that are equally
+//!    near it takes the first, since 5.11 each in turn (`select_task_rq_fair.affinity`).
 //! 6. `generation = "6.1"`: of every `sched_rt_period_us` the class gets `sched_rt_runtime_us` on a CPU, even if nobody else
 //!    wants the rest; deadline tasks use it up too. What it ran too long, up to a tick, is taken off the next period. With
 //!    the feature RT_RUNTIME_SHARE (on until 5.9) a CPU borrows from the others first. `"6.12"`: no such limit; fair tasks that
@@ -49,13 +50,14 @@
 //!
 //! # Source
 //! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour); commits 804d402fb6f6 (5.6) for `capacity_aware` and those of
-//! 5.7 that soften it (d9cb236b9429, 98ca645f8243, d94a9df49069), 612f769edd06 (6.7) for what is pulled.
+//! 5.7 that soften it (d9cb236b9429, 98ca645f8243, d94a9df49069), 612f769edd06 (6.7) for what is pulled,
+//! 14e292f8d453 (5.11) for taking turns.
 
 use super::{Dequeue, Enqueue, SchedClass};
 use crate::registry::{Tunable, meant};
 use crate::sched::load::pelt;
 use crate::sched::placement::{Choice, Request};
-use crate::sched::rq::Rq;
+use crate::sched::rq::{Distribute, Rq, cpumask_any};
 use crate::sched::task::OnRq;
 use crate::sched::{Hrtimer, Sched};
 use wattif_model::trace::PlacementReason;
@@ -411,13 +413,13 @@ fn cpupri_find(s: &Sched, pid: Pid, fits: impl Fn(CpuId) -> bool) -> CpuSet {
 }
 
 /// `find_lowest_rq`: of the CPUs with the least urgent work the one the task is on, else the one that asks, else one that
-/// is near, in turn.
+/// is near; since 5.11 in turn.
 pub fn find_lowest_rq(s: &mut Sched, pid: Pid, this_cpu: CpuId) -> Option<CpuId> {
     let lowest = cpupri_find(s, pid, |c| rt_task_fits_capacity(s, pid, c));
     nearest(s, pid, this_cpu, &lowest)
 }
 
-/// The task's own CPU, else level by level upwards from there: this CPU, or the next of the level in turn.
+/// The task's own CPU, else level by level upwards from there: this CPU, or one of the level, see [`cpumask_any`].
 pub(super) fn nearest(s: &mut Sched, pid: Pid, this_cpu: CpuId, mask: &CpuSet) -> Option<CpuId> {
     let cpu = s.tasks[pid.at()].cpu;
     if mask.is_empty() || mask.contains(cpu) {
@@ -431,19 +433,11 @@ pub(super) fn nearest(s: &mut Sched, pid: Pid, this_cpu: CpuId, mask: &CpuSet) -
             return Some(this_cpu);
         }
         let near = mask.and(span);
-        if let Some(best) = any_distribute(s, this_cpu, &near) {
+        if let Some(best) = cpumask_any(s, this_cpu, &near, Distribute::Pushes) {
             return Some(best);
         }
     }
-    if mask.contains(this_cpu) { Some(this_cpu) } else { any_distribute(s, this_cpu, mask) }
-}
-
-/// `cpumask_any_distribute`: the CPU after the one this CPU found last time, round and round.
-fn any_distribute(s: &mut Sched, this_cpu: CpuId, mask: &CpuSet) -> Option<CpuId> {
-    let prev = &mut s.rqs[this_cpu.at()].distribute_cpu_mask_prev;
-    let next = mask.iter().find(|c| c.0 > *prev).or_else(|| mask.min())?;
-    *prev = next.0;
-    Some(next)
+    if mask.contains(this_cpu) { Some(this_cpu) } else { cpumask_any(s, this_cpu, mask, Distribute::Pushes) }
 }
 
 /// What a push is to do.
@@ -581,6 +575,23 @@ mod tests {
             let kind = Kind::Wakeup { sync: false };
             let req = Request { pid, prev_cpu: CpuId(0), this_cpu: CpuId(0), kind, in_irq: false };
             assert_eq!(select_task_rq(&mut s, &req).cpu, CpuId(expect), "{aware:?}");
+        }
+    }
+
+    #[test]
+    fn pushes_take_turns_since_5_11_and_share_them_with_changes_of_affinity() {
+        use Distribute::{Affinity, Off, Pushes};
+        for (distribute, expect) in [(Off, [1, 1, 1]), (Affinity, [1, 1, 2]), (Pushes, [2, 3, 1])] {
+            let mut s = Sched::bare(4, 4_000_000);
+            s.distribute = distribute;
+            rt_task(&mut s, Policy::Fifo, 50, 0);
+            run(&mut s, 0);
+            let waiter = rt_task(&mut s, Policy::Fifo, 10, 0);
+            s.rqs[0].distribute_cpu_mask_prev = 1;
+            let found = [0; 2].map(|_| find_lowest_rq(&mut s, waiter, CpuId(0)));
+            let others = [1, 2, 3].map(CpuId).into_iter().collect();
+            let moved = cpumask_any(&mut s, CpuId(0), &others, Affinity);
+            assert_eq!([found[0], found[1], moved], expect.map(|c| Some(CpuId(c))), "{distribute:?}");
         }
     }
 

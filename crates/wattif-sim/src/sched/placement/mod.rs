@@ -49,6 +49,7 @@ pub mod select_idle_sibling;
 pub mod wake_affine;
 
 use super::load::cpu_load::{fits_capacity, uclamp_task_util};
+use super::rq::Distribute;
 use super::{Sched, View};
 use crate::registry::Tunable;
 use find_idlest_cpu::FindIdlestCpu;
@@ -67,9 +68,9 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         name: "affinity",
-        default: "next",
-        allowed: &["first", "next"],
-        doc: "where a thread goes whose CPUs change under it: to the first of the new ones; since 5.7 to the next after the last choice",
+        default: "5.11",
+        allowed: &Distribute::NAMES,
+        doc: "where a thread goes whose CPUs change under it: off: to the first of the new ones; 5.7: to the next after the last choice; 5.11: and so does a real-time or deadline thread that is pushed",
     },
 ];
 
