@@ -64,7 +64,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "before_5_7",
         default: "false",
         allowed: &["true", "false"],
-        doc: "rules before 5.7: wake_cap, and recent_used_cpu of the waker",
+        doc: "rule before 5.7: a task that is too big for both CPUs takes the slow path (wake_cap)",
     },
     Tunable {
         name: "affinity",
@@ -153,8 +153,7 @@ pub struct SelectTaskRqFair {
     pub find_idlest_cpu: FindIdlestCpu,
     /// Something idle nearby.
     pub select_idle_sibling: SelectIdleSibling,
-    /// Kernels before 5.7: a task too big for both CPUs takes the slow path (`wake_cap`, `SD_BALANCE_WAKE`), and an
-    /// affine wake-up makes this CPU the waker's `recent_used_cpu`.
+    /// Kernels before 5.7: a task too big for both CPUs takes the slow path (`wake_cap`, `SD_BALANCE_WAKE`).
     pub before_5_7: bool,
     /// Energy-aware placement (`eas`), if the kernel has it.
     pub eas: Option<Box<dyn EnergyAware>>,
@@ -181,7 +180,7 @@ impl WakeupPlacement for SelectTaskRqFair {
             (None, Kind::Wakeup { .. }) => self.select_idle_sibling.select(s, req, target, sync_entity_load_avg),
             (None, _) => Choice { cpu: target, reason: PlacementReason::Target, target, scanned: 0 },
         };
-        if self.before_5_7 && want_affine && domain.is_none() {
+        if self.select_idle_sibling.marks_waker() && want_affine && domain.is_none() {
             let curr = s.rqs[req.this_cpu.at()].curr;
             s.tasks[curr.at()].recent_used_cpu = req.this_cpu;
         }

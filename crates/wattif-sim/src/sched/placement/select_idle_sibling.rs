@@ -22,7 +22,8 @@
 //! 2. The previous CPU shares the cache and is idle: take it.
 //! 3. The waker is a per-CPU kernel thread, alone on the task's previous CPU: take that, the thread is about to sleep.
 //! 4. With `recent` (4.16), `recent_used_cpu` shares the cache, is allowed and idle: take it. (Since 5.16 it becomes the previous
-//!    CPU in any case, before only when it is taken.)
+//!    CPU in any case, before only when it is taken; and until then the waker's becomes the CPU it runs on, where the wake-up was
+//!    affine.)
 //! 5. Different capacities (5.7+, then before step 1): of all CPUs, from the target on, the first idle one that fits; else
 //!    the idle one that misses only `uclamp_min`, else the one with most capacity; none idle: the target.
 //! 6. SMT: when no core is known to be idle, an idle sibling of the previous CPU (5.6: last, of the target).
@@ -65,7 +66,7 @@
 //!
 //! # Source
 //! Linux 3.13, 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour). Commit 10e2f1acd010 (4.8) for `avg`; 3c29e651e16d
-//! (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026) for `sched_idle`.
+//! (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026) for `sched_idle`; 32e839dda3ba (4.16) and 89aafd67f28c (5.16) for `recent`.
 
 use super::{Choice, Request, SyncLoad};
 use crate::registry::{Tunable, meant};
@@ -246,6 +247,11 @@ impl SelectIdleSibling {
             farther: None,
             scanned: 0,
         }
+    }
+
+    /// An affine wake-up makes this CPU the waker's `recent_used_cpu` (4.16 to 5.15).
+    pub(super) fn marks_waker(&self) -> bool {
+        self.recent && (Generation::V5_4..Generation::V6_1).contains(&self.generation)
     }
 
     /// `select_idle_sibling`: an idle CPU near `target`, or `target`.

@@ -307,6 +307,24 @@ fn a_big_task_finds_a_big_cpu() {
 }
 
 #[test]
+fn an_affine_wakeup_marks_the_cpu_of_its_waker_from_4_16_to_5_15() {
+    for (generation, recent, expect) in [
+        (Generation::V3_13, true, 0), // never had it, whatever the tunable says
+        (Generation::V5_4, false, 0),
+        (Generation::V5_4, true, 1),
+        (Generation::V5_7, true, 1),
+        (Generation::V6_1, true, 0),
+    ] {
+        let mut toy = smp(4);
+        let (waker, task) = (toy.spawn(1), toy.sleeper(2));
+        let mut policy = SelectTaskRqFair::default();
+        (policy.select_idle_sibling.generation, policy.select_idle_sibling.recent) = (generation, recent);
+        place(&mut toy, &mut policy, task, 1, WAKEUP);
+        assert_eq!(toy.s.tasks[waker.at()].recent_used_cpu, CpuId(expect), "{generation:?} {recent}");
+    }
+}
+
+#[test]
 fn before_5_7_a_task_too_big_for_both_takes_the_slow_path() {
     let mut toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, if c < 4 { 400 } else { 1024 })));
     let task = toy.sleeper(0);
