@@ -35,7 +35,8 @@
 //! update, and not at all when that is a tick ago (so it hears of every update of a busy CPU, and of none that others make
 //! for it, such as a wake-up by a CPU of the same cache: the next tick tells), a boost for I/O is 1024 at once, u is WALT's
 //! last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds its margin. A
-//! change that its limit refuses is asked for again at the next update, also if raw is the same.
+//! change that its limit refuses is asked for again at the next update, also if raw is the same. A real-time or deadline task gets
+//! the highest frequency, in `4.9-qti` what it uses.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
 //! 750 → 732,421 → 800 MHz. 300 µs later util is 200: not due with the default of 1 ms. At the next update after that:
@@ -418,10 +419,12 @@ impl Schedutil {
             }
             Generation::V4_9 | Generation::V4_9Qti => {
                 c.bw_min = signals.bw_dl;
+                // The vendor's clears the flag of real-time and deadline tasks: they count with what they use.
                 let classes = signals.rt_nr_running > 0 || signals.bw_dl > 0;
+                let everything = classes && self.tunables.generation == Generation::V4_9;
                 let boosted = boosted(cfs, view.schedtune_boost_pct(c.cpu)).min(signals.capacity);
                 c.util = match self.tunables.generation {
-                    _ if classes => signals.capacity,
+                    _ if everything => signals.capacity,
                     Generation::V4_9Qti => self.with_window_load(c.cpu, boosted, boost, signals.capacity, view),
                     _ => boosted.max(boost),
                 };
@@ -769,6 +772,17 @@ mod tests {
         assert_eq!(util(40, 86, 0, 0), 491, "nor is the floor");
         assert_eq!(util(40, 86, 70, 0), 491, "70 are most of 86, not of 461");
         assert_eq!(util(40, 86, 350, 0), 1024);
+    }
+
+    #[test]
+    fn real_time_tasks_get_everything_but_not_from_the_vendor() {
+        for (generation, expect) in [(Generation::V4_9, 1024), (Generation::V4_9Qti, 100)] {
+            let mut g = started(generation, 1);
+            let mut view = busy(100);
+            view.signals.rt_nr_running = 1;
+            g.update_util(100_000_000, CpuId(0), NONE, &Fixed { windows: true, ..view });
+            assert_eq!(g.cpus()[0].util, expect, "{generation:?}");
+        }
     }
 
     #[test]
