@@ -98,7 +98,7 @@ pub enum Misfit {
 pub enum Asym {
     /// `off`: nothing (before 4.10).
     Off,
-    /// `wakeup`: `SD_ASYM_CPUCAPACITY`; wake-ups look at it, and full groups of more capacity are not pulled from (4.10).
+    /// `wakeup`: `SD_ASYM_CPUCAPACITY`; wake-ups look at it (4.9), and full groups of more capacity are not pulled from (4.10).
     Wakeup,
     /// `misfit`: and balancing moves tasks that do not fit their CPU (4.20).
     #[default]
