@@ -12,7 +12,7 @@
 //! | `task_h_load` | load | load tracker, waker and wakee | PELT updates |
 //! | `capacity_of` | 1..=1024 | run queues | load balance |
 //! | `imbalance_pct` | percent | the domain that holds both CPUs | never |
-//! | `wakee_flips` | count | both tasks | `record_wakee`; halved when a second has passed |
+//! | `wakee_flips` | count | both tasks | `record_wakee`; halved when a second has passed (`3.13`: 0) |
 //!
 //! # Decision
 //! `wake_affine_idle` (feature `WA_IDLE`):
@@ -32,7 +32,8 @@
 //! `4.10` neither: as `3.13`, but the tasks weigh their `load_avg`, the last clause is gone, and a CPU without load is compared like
 //! any other, by capacity alone: an idle CPU that is much smaller than the previous one does not pull.
 //!
-//! `wake_wide`: with a ≥ b the `wakee_flips` of waker and wakee and n the CPUs of the cache: b ≥ n and a ≥ b·n.
+//! `wake_wide`: with a ≥ b the `wakee_flips` of waker and wakee and n the CPUs of the cache: b ≥ n and a ≥ b·n. Generation `3.13`: a
+//! those of the waker, b of the wakee, whichever is more, and b > n and a > b·n.
 //!
 //! Worked example: equal capacities, imbalance_pct 117, loads 500 here and 1600 there, the task's load 400, not sync:
 //! (500+400)·100 = 90000 < (1600−400)·108 = 129600 → this CPU.
@@ -51,7 +52,8 @@
 //! the compared load is that of runnable tasks only, see `cpu_runnable_load`.
 //!
 //! # Source
-//! Linux 3.13, 4.10, 5.6.4 and 6.12.117 `kernel/sched/fair.c` (behaviour).
+//! Linux 3.13, 4.10, 5.6.4 and 6.12.117 `kernel/sched/fair.c` (behaviour). Commits 096aa33863a5 (3.16) and 63b0e9edceec (4.3) end
+//! `wake_wide` of 3.13.
 
 use crate::registry::{Tunable, meant};
 use crate::sched::load::cpu_load::{cpu_load, cpu_runnable_load, task_h_load};
@@ -121,7 +123,7 @@ impl WakeAffine {
     pub fn record_wakee(&mut self, s: &mut Sched, this_cpu: CpuId, pid: Pid) {
         let mut w = self.waker(s, this_cpu);
         if s.jiffies(s.now) > s.jiffies(w.decay_ts) + s.hz {
-            w.flips >>= 1;
+            w.flips = if self.generation == Generation::V3_13 { 0 } else { w.flips >> 1 };
             w.decay_ts = s.now;
         }
         if w.last_wakee != pid {
@@ -134,9 +136,13 @@ impl WakeAffine {
     /// `wake_wide`: do waker and wakee have too many partners for one cache?
     pub fn wake_wide(&self, s: &View, this_cpu: CpuId, pid: Pid) -> bool {
         let (waker, wakee) = (self.waker(s, this_cpu).flips, s.tasks[pid.at()].wakee_flips);
-        let (master, slave) = (waker.max(wakee), waker.min(wakee));
         let factor = s.topology.llc_size[this_cpu.at()];
-        slave >= factor && u64::from(master) >= u64::from(slave) * u64::from(factor)
+        let times = |flips: u32| u64::from(flips) * u64::from(factor);
+        if self.generation == Generation::V3_13 {
+            return wakee > factor && u64::from(waker) > times(wakee);
+        }
+        let (master, slave) = (waker.max(wakee), waker.min(wakee));
+        slave >= factor && u64::from(master) >= times(slave)
     }
 
     /// `wake_affine`: this CPU or the previous one. `imbalance_pct` is that of a domain that holds both; `loads` is
@@ -321,6 +327,26 @@ mod tests {
         check(&[0], false, 1); // 100 · 2048 > 112 · 0, and 1024 > 0
         check(&[0, 1, 1], false, 0); // 100 · 2048 ≤ 112 · 2048
         check(&[0, 0, 1, 1], false, 1); // 100 · 3072 > 112 · 2048
+    }
+
+    #[test]
+    fn only_a_waker_with_many_more_partners_is_wide_in_3_13_and_a_second_forgets_them() {
+        for (generation, expect, left) in
+            [(Generation::V3_13, [false, true, false], 1), (Generation::V4_10, [true, true, true], 6)]
+        {
+            let mut toy = Toy::new(&cpus(4, |c| (c, 0, 0, 1024)));
+            let (waker, wakee) = (toy.spawn(0), toy.sleeper(1));
+            let mut policy = WakeAffine::new(generation);
+            let got = [(16, 4), (21, 5), (5, 21)].map(|(a, b)| {
+                (toy.s.tasks[waker.at()].wakee_flips, toy.s.tasks[wakee.at()].wakee_flips) = (a, b);
+                policy.wake_wide(&toy.s, CpuId(0), wakee)
+            });
+            assert_eq!(got, expect, "{generation:?}");
+            toy.s.tasks[waker.at()].wakee_flips = 10;
+            toy.advance(1_000);
+            policy.record_wakee(&mut toy.s, CpuId(0), wakee);
+            assert_eq!(toy.s.tasks[waker.at()].wakee_flips, left, "{generation:?}");
+        }
     }
 
     #[test]
