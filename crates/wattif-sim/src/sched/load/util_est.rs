@@ -14,9 +14,9 @@
 //! # Decision
 //! At a dequeue to sleep, unless PELT has not moved since the last estimate (the flag). Kernels before 6.12 take the sample when
 //! the task has left the queue, with what it ran until now in `util_avg`; 6.12 takes it first, up to a tick older:
-//! 1. An increase counts at once (5.5 and later; 4.17 averages it too).
+//! 1. An increase counts at once (5.5 and later; 4.17 and 5.1 average it too).
 //! 2. A decrease of less than 10 (1 %) changes nothing.
-//! 3. More than the CPU's capacity: the CPU had no idle time, the sample says nothing.
+//! 3. More than the CPU's capacity (5.1 and later): the CPU had no idle time, the sample says nothing.
 //! 4. 6.12: `util_avg + 10 < runnable_avg`: the task waited for others; keep the estimate.
 //! 5. Otherwise the estimate moves by a quarter of the difference.
 //!
@@ -29,12 +29,13 @@
 //! One long activation sets the estimate for all short ones that follow, for several sleeps.
 //!
 //! # Differences from the kernel
-//! None known: bit-exact with `util_est_6.1` and `util_est_6.12` (1,500 rows each). Generations 4.17 and 5.5 follow the
+//! None known: bit-exact with `util_est_6.1` and `util_est_6.12` (1,500 rows each). Generations 4.17, 5.1 and 5.5 follow the
 //! description. `generation` 6.12 stands for the rules of 6.8 and later; 6.8 to 6.11, which have these rules and sample as
 //! kernels before, have no name. `util_est` is the word with the flag; 6.1 and earlier have `util_est_ewma` beside it.
 //!
 //! # Source
-//! Linux 6.1.192, 6.12.117 `kernel/sched/fair.c` (`util_est_enqueue`, `util_est_dequeue`, `util_est_update`).
+//! Linux 6.1.192, 6.12.117 `kernel/sched/fair.c` (`util_est_enqueue`, `util_est_dequeue`, `util_est_update`). Commit 10a35e6812aa
+//! (5.1) for samples above the capacity.
 
 use super::pelt::SchedAvg;
 use crate::registry::Tunable;
@@ -43,7 +44,7 @@ use crate::registry::Tunable;
 pub const TUNABLES: &[Tunable] = &[Tunable {
     name: "generation",
     default: "6.12",
-    allowed: &["4.17", "5.5", "6.1", "6.12"],
+    allowed: &["4.17", "5.1", "5.5", "6.1", "6.12"],
     doc: "rules of this kernel; 6.12: those of 6.8 and later",
 }];
 
@@ -52,6 +53,8 @@ pub const TUNABLES: &[Tunable] = &[Tunable {
 pub enum Generation {
     /// First version: increases are averaged like decreases.
     V4_17,
+    /// A sample above the CPU's capacity says nothing.
+    V5_1,
     /// FASTUP: increases count at once. The flag is bit 0.
     V5_5,
     /// 5.13 to 6.7: the flag is bit 31; a stale `enqueued` is rewritten.
@@ -65,10 +68,11 @@ pub enum Generation {
 const UTIL_EST_MARGIN: i64 = 1024 / 100;
 
 impl Generation {
-    /// By name: `4.17`, `5.5`, `6.1`, `6.12`.
+    /// By name: `4.17`, `5.1`, `5.5`, `6.1`, `6.12`.
     pub fn by_name(name: &str) -> Option<Generation> {
         Some(match name {
             "4.17" => Generation::V4_17,
+            "5.1" => Generation::V5_1,
             "5.5" => Generation::V5_5,
             "6.1" => Generation::V6_1,
             "6.12" => Generation::V6_12,
@@ -80,7 +84,7 @@ impl Generation {
     #[inline]
     pub fn flag(self) -> u32 {
         match self {
-            Generation::V4_17 | Generation::V5_5 => 1,
+            Generation::V4_17 | Generation::V5_1 | Generation::V5_5 => 1,
             Generation::V6_1 | Generation::V6_12 => 1 << 31,
         }
     }
@@ -103,7 +107,7 @@ impl Generation {
     pub fn estimate(self, avg: &SchedAvg) -> u32 {
         match self {
             // Bit 0 is part of the value in these kernels: never 0, always odd.
-            Generation::V4_17 | Generation::V5_5 => avg.util_est.max(avg.util_est_ewma) | 1,
+            Generation::V4_17 | Generation::V5_1 | Generation::V5_5 => avg.util_est.max(avg.util_est_ewma) | 1,
             Generation::V6_1 => avg.util_est_ewma.max(avg.util_est & !self.flag()),
             Generation::V6_12 => avg.util_est & !self.flag(),
         }
@@ -161,7 +165,7 @@ impl Generation {
         let legacy = self.flag() == 1;
         let sample = if legacy { avg.util_avg as u32 | 1 } else { avg.util_avg as u32 };
         let mut ewma = avg.util_est_ewma;
-        if self != Generation::V4_17 && ewma < sample {
+        if !matches!(self, Generation::V4_17 | Generation::V5_1) && ewma < sample {
             ewma = sample;
         } else {
             let diff = i64::from(sample) - i64::from(ewma);
@@ -169,7 +173,7 @@ impl Generation {
                 if legacy || (old - i64::from(sample)).abs() < UTIL_EST_MARGIN {
                     return;
                 }
-            } else if avg.util_avg as u32 > cap {
+            } else if self != Generation::V4_17 && avg.util_avg as u32 > cap {
                 return;
             } else {
                 // C: unsigned, the sum cannot be negative since |diff| <= ewma.
@@ -205,6 +209,15 @@ mod tests {
         check(Generation::V6_1, 400, 200, 300, 350);
         // The first version averages a rise too, but the last sample itself counts as well.
         check(Generation::V4_17, 100, 400, 400, 401);
+    }
+
+    #[test]
+    fn a_sample_above_the_capacity_says_nothing_since_5_1() {
+        for (generation, expect) in [(Generation::V4_17, 501), (Generation::V5_1, 401), (Generation::V5_5, 501)] {
+            let mut a = SchedAvg { util_est: 400, util_est_ewma: 400, util_avg: 500, ..SchedAvg::default() };
+            generation.update(&mut a, true, 462);
+            assert_eq!(generation.estimate(&a), expect, "{generation:?}");
+        }
     }
 
     #[test]
