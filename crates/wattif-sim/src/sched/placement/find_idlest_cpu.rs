@@ -71,7 +71,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "group",
         allowed: &Generation::NAMES,
-        doc: "choice of the group: by load alone (3.13), by spare capacity and load (4.10 to 5.4) or by class, as in 5.6, 5.7, or 6.1 and later (group)",
+        doc: "choice of the group: by load alone (3.13), by spare capacity and load (4.10, and load: 4.16 to 5.4) or by class, as in 5.6, 5.7, or 6.1 and later (group)",
     },
     Tunable {
         name: "sched_idle",
@@ -86,7 +86,9 @@ pub const TUNABLES: &[Tunable] = &[
 pub enum Generation {
     /// `3.13`: load alone, and a CPU's idle state does not matter.
     V3_13,
-    /// `load`: 4.10 to 5.4.
+    /// `4.10`: as `load`, but what other classes take of a CPU is not missing from its spare capacity.
+    V4_10,
+    /// `load`: 4.16 to 5.4.
     Load,
     /// `5.6`: by class of group; with an idle CPU the task stays on its node.
     V5_6,
@@ -99,12 +101,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 5] = ["3.13", "load", "5.6", "5.7", "group"];
+    pub const NAMES: [&'static str; 6] = ["3.13", "4.10", "load", "5.6", "5.7", "group"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
-        use Generation::{Group, Load, V3_13, V5_6, V5_7};
-        meant(Generation::NAMES, [V3_13, Load, V5_6, V5_7, Group], name)
+        use Generation::{Group, Load, V3_13, V4_10, V5_6, V5_7};
+        meant(Generation::NAMES, [V3_13, V4_10, Load, V5_6, V5_7, Group], name)
     }
 }
 
@@ -145,7 +147,10 @@ impl FindIdlestCpu {
             let local = s.topology.local_group[cpu.at()][l];
             let group = match self.generation {
                 Generation::V3_13 => find_idlest_group_3_13(s, sd, local, req.pid),
-                Generation::Load => find_idlest_group_by_load(s, sd, local, req.pid, req.kind == Kind::Fork),
+                Generation::V4_10 | Generation::Load => {
+                    let original = self.generation == Generation::V4_10;
+                    find_idlest_group_by_load(s, sd, local, req.pid, req.kind == Kind::Fork, original)
+                }
                 generation => find_idlest_group(s, sd, local, req.pid, generation),
             };
             let Some(group) = group else { continue };
@@ -196,7 +201,7 @@ impl FindIdlestCpu {
 
     fn load(&self, s: &View, cpu: CpuId) -> u64 {
         match self.generation {
-            Generation::V3_13 | Generation::Load => cpu_runnable_load(s, cpu),
+            Generation::V3_13 | Generation::V4_10 | Generation::Load => cpu_runnable_load(s, cpu),
             Generation::V5_6 | Generation::V5_7 | Generation::Group => cpu_load(s, cpu),
         }
     }
@@ -366,8 +371,15 @@ fn update_pick_idlest(
     }
 }
 
-/// `find_idlest_group` up to 5.4: by spare capacity, else by load.
-fn find_idlest_group_by_load(s: &View, sd: &Domain, local: usize, pid: Pid, fork: bool) -> Option<usize> {
+/// `find_idlest_group` up to 5.4: by spare capacity, else by load. `original`: what other classes take counts as spare.
+fn find_idlest_group_by_load(
+    s: &View,
+    sd: &Domain,
+    local: usize,
+    pid: Pid,
+    fork: bool,
+    original: bool,
+) -> Option<usize> {
     let pct = u64::from(sd.imbalance_pct);
     let (scale, imbalance) = (100 + (pct - 100) / 2, 1024 * (pct - 100) / 100);
     let mut here = Loads { runnable: u64::MAX, avg: u64::MAX, spare: 0 };
@@ -377,7 +389,7 @@ fn find_idlest_group_by_load(s: &View, sd: &Domain, local: usize, pid: Pid, fork
         if !group.cpus.intersects(&s.tasks[pid.at()].cpus) {
             continue;
         }
-        let loads = Loads::of(s, group, pid);
+        let loads = Loads::of(s, group, pid, original);
         if g == local {
             here = loads;
             continue;
@@ -449,9 +461,14 @@ struct Loads {
 }
 
 impl Loads {
-    fn of(s: &View, group: &Group, pid: Pid) -> Loads {
+    fn of(s: &View, group: &Group, pid: Pid, original: bool) -> Loads {
         let capacity = group.capacity.max(1);
-        let spare = |cpu: CpuId| u64::from(s.rqs[cpu.at()].cpu_capacity).saturating_sub(cpu_util_without(s, cpu, pid));
+        // capacity_spare_wake
+        let spare = |cpu: CpuId| {
+            let rq = &s.rqs[cpu.at()];
+            let all = u64::from(if original { rq.cpu_capacity_orig } else { rq.cpu_capacity });
+            all.saturating_sub(cpu_util_without(s, cpu, pid))
+        };
         Loads {
             runnable: group.cpus.iter().map(|c| cpu_runnable_load(s, c)).sum::<u64>() * 1024 / capacity,
             avg: group.cpus.iter().map(|c| cpu_load(s, c)).sum::<u64>() * 1024 / capacity,

@@ -90,6 +90,21 @@ fn a_new_task_goes_to_the_emptier_cluster_and_the_shallowest_cpu() {
     }
 }
 
+#[test]
+fn what_other_classes_take_is_not_spare_since_4_16() {
+    use find_idlest_cpu::Generation;
+    for (generation, expect) in [(Generation::V4_10, 0), (Generation::Load, 2)] {
+        let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, 1024)));
+        toy.s.rqs.iter_mut().for_each(|rq| rq.idle_stamp = 1);
+        [0, 1].into_iter().for_each(|c: usize| toy.s.rqs[c].cpu_capacity = 300);
+        let task = toy.sleeper(0);
+        let mut policy = SelectTaskRqFair::default();
+        policy.find_idlest_cpu.generation = generation;
+        let cpu = place(&mut toy, &mut policy, task, 0, Kind::Exec).cpu.0;
+        assert_eq!(cpu / 2 * 2, expect, "{generation:?}");
+    }
+}
+
 /// Where a new task goes that CPU 0 forks.
 fn forked(toy: &mut Toy, generation: find_idlest_cpu::Generation) -> u32 {
     let mut policy = SelectTaskRqFair::default();
