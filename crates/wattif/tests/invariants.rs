@@ -1648,4 +1648,42 @@ fn the_first_request_ends_a_sleep() {
     assert!(ticked.at.len() > 50 && ticked.others > 500, "{} {}", ticked.at.len(), ticked.others);
     let off = ticked.at.iter().filter(|at| *at % tick_ns != ticked.at[0] % tick_ns).count();
     assert_eq!(off, 0, "of {}", ticked.at.len());
+
+#[test]
+fn profiles_have_the_rules_of_their_releases() {
+    let value = |kernel: &str, path: &str| {
+        let spec = load::kernel(kernel, &Settings::default()).unwrap().value;
+        let (policy, tunable) = path.split_once('.').unwrap();
+        let policy = POLICIES.iter().find(|p| p.name == policy).expect("a policy");
+        let default = policy.tunable(tunable).expect("its tunable").default;
+        spec.tunables.get(path).map_or(default.to_string(), Value::to_string)
+    };
+    // From each profile on, in the order of releases: 4.10, 4.20, 5.0, 5.3, 5.4, 5.6, 5.7, 6.1, 6.6, 6.12.
+    let releases = ["4.10", "4.20", "5.0", "5.3", "5.4", "5.6", "5.7", "6.1", "6.6", "6.12"];
+    let rules: [(&str, &[(&str, &str)]); 8] = [
+        (
+            "schedutil.generation",
+            &[("4.10", "5.3"), ("4.20", "4.20"), ("5.3", "5.3"), ("6.1", "6.1"), ("6.12", "6.12")],
+        ),
+        ("load_balance.asym_kick", &[("4.10", "4.10"), ("5.3", "5.2")]),
+        (
+            "find_idlest_cpu.generation",
+            &[("4.10", "4.10"), ("4.20", "load"), ("5.6", "5.6"), ("5.7", "5.7"), ("6.1", "group")],
+        ),
+        ("util_est.generation", &[("4.20", "4.17"), ("5.3", "5.1"), ("5.6", "5.5"), ("6.1", "6.1"), ("6.12", "6.12")]),
+        ("rt.capacity_aware", &[("4.10", "false"), ("5.6", "5.6"), ("5.7", "5.7")]),
+        ("select_task_rq_fair.affinity", &[("4.10", "off"), ("5.7", "5.7"), ("6.1", "5.11")]),
+        ("select_task_rq_fair.before_5_7", &[("4.10", "true"), ("5.7", "false")]),
+        ("select_idle_sibling.recent", &[("4.10", "false"), ("4.20", "true")]),
+    ];
+    for (path, since) in rules {
+        let mut expect = None;
+        for release in releases {
+            expect = since.iter().find(|(first, _)| *first == release).map(|(_, value)| *value).or(expect);
+            let got = value(&format!("linux-{release}"), path);
+            assert!(expect.is_none_or(|expect| expect == got), "{path} of {release}: {got}, expected {expect:?}");
+        }
+    }
+    assert_eq!(value("linux-3.13", "select_idle_sibling.recent"), "false");
+    assert_eq!(value("android-4.9", "load_balance.asym_kick"), "4.10");
 }
