@@ -78,7 +78,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "6.12",
         allowed: &Generation::NAMES,
-        doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom (up to 6.7), which neither the busy filter nor a boost for I/O knows (5.3, up to 5.17; 4.20, up to 5.1: and the boost begins at the lowest frequency) or both do (6.1); or headroom before clamps",
+        doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom: 4.20 (up to 5.1: a boost for I/O begins at the lowest frequency), 5.3 (up to 5.17: clamps do not slow busy CPUs or limit boosts), 6.1 (up to 6.7); 6.12: headroom before clamps",
     },
     Tunable {
         name: "rate_limit_us",

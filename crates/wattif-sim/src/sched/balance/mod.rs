@@ -127,7 +127,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "asym_capacity",
         default: "misfit",
         allowed: &["off", "wakeup", "misfit"],
-        doc: "different capacities: unknown (before 4.10), known to wake-ups (4.10), misfit tasks are moved (4.20)",
+        doc: "different capacities: unknown (before 4.9), known to wake-ups (4.9) and where a group is full (4.10), misfit tasks are moved (4.20)",
     },
     Tunable {
         name: "asym_kick",
