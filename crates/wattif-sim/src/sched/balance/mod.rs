@@ -74,7 +74,8 @@
 //! # Source
 //! Linux 5.4, 5.6, 5.7, 6.1, 6.6, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
 //! (`sched_balance_domains`), `newidle_balance` (`sched_balance_newidle`), `nohz_balancer_kick`, `_nohz_idle_balance`.
-//! `asym_kick`: commits b9a7b8831600 and a0fe2cf086ae (5.2). SCHED_IDLE: commit 323af6deaf70 (5.6). Misfit tasks of a machine that is not overutilised: commit e5ed0550c04c (6.2).
+//! `asym_kick`: commits b9a7b8831600 and a0fe2cf086ae (5.2). SCHED_IDLE: commit 323af6deaf70 (5.6). Misfit tasks of a machine that is
+//! not overutilised: commit e5ed0550c04c (6.2).
 
 mod asym_packing;
 mod busiest;
