@@ -1648,6 +1648,7 @@ fn the_first_request_ends_a_sleep() {
     assert!(ticked.at.len() > 50 && ticked.others > 500, "{} {}", ticked.at.len(), ticked.others);
     let off = ticked.at.iter().filter(|at| *at % tick_ns != ticked.at[0] % tick_ns).count();
     assert_eq!(off, 0, "of {}", ticked.at.len());
+}
 
 #[test]
 fn profiles_have_the_rules_of_their_releases() {
