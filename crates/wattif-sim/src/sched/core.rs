@@ -453,7 +453,7 @@ impl Kernel<'_, '_> {
             uclamp::uclamp_rq_dec(&mut self.s, cpu, pid);
         }
         self.s.signal_versions[cpu.at()] += 1;
-        self.walt_dequeue(cpu, pid, flags.sleep);
+        self.walt_dequeue(cpu, pid, flags.sleep && !flags.delayed);
         let gone = class!(self, pid).dequeue_task(&mut self.s, cpu, pid, flags);
         if self.s.rqs[cpu.at()].dl.server.active && self.s.cfs[cpu.at()].h_nr_running == 0 {
             dl_server::dl_server_stop(&mut self.s, cpu);

@@ -212,10 +212,19 @@ impl Kernel<'_, '_> {
 
     /// Priority inheritance: the owner of a mutex runs at the better of its own priority and that of its first waiter.
     fn rt_mutex_setprio(&mut self, boost: Boost, from: CpuId) {
-        let task = &self.s.tasks[boost.pid.at()];
-        if self.inherited(boost.pid, boost.donor) != (task.prio, task.dl.boosted_by) {
-            self.change(boost.pid, from, OnRq::Queued, |kernel| kernel.inherit(boost.pid, boost.donor));
+        let (pid, donor) = (boost.pid, boost.donor);
+        let task = &self.s.tasks[pid.at()];
+        let cpu = task.cpu;
+        let (prio, boosted_by) = self.inherited(pid, donor);
+        if (prio, boosted_by) == (task.prio, task.dl.boosted_by) {
+            return;
         }
+        // One whose dequeue is delayed sleeps. It is on no queue of its next class; until then it is of the fair one.
+        if prio < 100 && self.s.se[self.s.se_of(pid)].sched_delayed {
+            self.update_rq_clock(cpu);
+            self.dequeue_task(cpu, pid, Dequeue { sleep: true, delayed: true, ..Dequeue::default() });
+        }
+        self.change(pid, from, OnRq::Queued, |kernel| kernel.inherit(pid, donor));
     }
 
     fn inherit(&mut self, pid: Pid, donor: Option<Pid>) {

@@ -1,0 +1,146 @@
+//! What the scheduling classes do to threads, seen from outside: sleeps, ends, budgets, nice values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use wattif::data::Source;
+use wattif::load;
+use wattif::run::Simulator;
+use wattif::settings::Settings;
+use wattif_formats::rtapp::Dialect;
+use wattif_model::run::{RunSpec, Runner};
+use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
+use wattif_model::{CpuId, Ns, Pid};
+
+const MS: u64 = 1_000_000;
+
+/// One CPU of one frequency at 250 Hz, on which nothing but work takes time.
+const ONE: &str = r#"
+name = "one"
+title = "one CPU"
+hz = 250
+timer_slack_us = 0
+trust = ["test"]
+[power]
+unit = "unknown"
+[topology]
+llc = ["0-0"]
+[[domain]]
+cpus = "0"
+core = "x"
+capacity = 1024
+transition_us = 0
+opps = [{ khz = 1_000_000 }]
+[[cluster]]
+cpus = ["0"]
+idle = [{ name = "C1", scope = "cpu", advertised = { exit_us = 0, residency_us = 1 }, actual = { entry_us = 0, exit_us = 0 } }]
+[costs]
+context_switch_ns = 0
+wakeup_ns = 0
+ipi_ns = 0
+timer_irq_ns = 0
+tick_ns = 0
+migration_ns = 0
+migration_llc_ns = 0
+source = "test"
+[noise]
+irq_jitter_us = 0
+work_ppm = 0
+start_spread_us = 0
+source = "test"
+"#;
+
+/// Switches of a run, and what else the tests ask for.
+#[derive(Default)]
+struct Seen {
+    names: BTreeMap<Pid, String>,
+    /// When, who left and why, and who came.
+    switches: Vec<(u64, Pid, PrevState, Pid)>,
+    ended: BTreeSet<Pid>,
+    migrations_of_the_dead: u32,
+    /// When, and the load of CPU 0.
+    loads: Vec<(u64, u64)>,
+}
+
+impl Observer for Seen {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn thread(&mut self, info: &ThreadInfo) {
+        self.names.insert(info.pid, info.name.clone());
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match *event {
+            Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
+                self.switches.push((at.0, prev_pid, prev_state, next_pid));
+            }
+            Event::SchedProcessExit { pid, .. } => drop(self.ended.insert(pid)),
+            Event::SchedMigrateTask { pid, .. } => self.migrations_of_the_dead += u32::from(self.ended.contains(&pid)),
+            Event::PeltCfs { load_avg, .. } if cpu == CpuId(0) => self.loads.push((at.0, load_avg.into())),
+            _ => {}
+        }
+    }
+}
+
+impl Seen {
+    fn pid(&self, task: &str) -> Pid {
+        let of = |n: &str| n.rsplit_once('-').map_or(n, |(t, _)| t) == task;
+        *self.names.iter().find(|(_, n)| of(n)).expect("such a thread").0
+    }
+
+    /// How long the shortest sleep of a thread was, until it ran again.
+    fn shortest_sleep(&self, task: &str) -> u64 {
+        let (pid, mut since, mut shortest) = (self.pid(task), None, u64::MAX);
+        for &(at, prev, why, next) in &self.switches {
+            if prev == pid {
+                since = (why == PrevState::Sleeping).then_some(at);
+            }
+            if let Some(since) = since.filter(|_| next == pid) {
+                shortest = shortest.min(at - since);
+            }
+        }
+        shortest
+    }
+
+    /// From when to when a thread ran.
+    fn spans(&self, task: &str) -> Vec<(u64, u64)> {
+        let (pid, mut began, mut spans) = (self.pid(task), 0, Vec::new());
+        for &(at, prev, _, next) in &self.switches {
+            if prev == pid {
+                spans.push((began, at));
+            }
+            if next == pid {
+                began = at;
+            }
+        }
+        spans
+    }
+}
+
+/// A run on a built-in platform, or on [`ONE`].
+fn seen(platform: Option<&str>, kernel: &str, text: &str, ms: u64) -> Seen {
+    let none = Settings::default();
+    let one = || load::platform_of(Source { name: "one.toml".into(), text: ONE.into() }, &none);
+    let platform = platform.map_or_else(one, |p| load::platform(p, &none)).expect("valid").value;
+    let source = Source { name: "test.json".into(), text: text.into() };
+    let workload = load::parse_workload(source, platform.nr_cpus(), Dialect::RtApp, &none).expect("valid");
+    let kernel = load::kernel(kernel, &none).expect("built in").value;
+    let duration = Ns::from_ms(ms);
+    let spec = RunSpec { platform, workload: workload.value.workload, kernel, seed: 1, duration };
+    let mut seen = Seen::default();
+    Simulator.run(&spec, &mut [&mut seen]).expect("runs");
+    seen
+}
+
+/// The owner of a lock sleeps with it; the dequeue is delayed where it has run too much. A waiter of the real-time class then lends it
+/// its priority.
+#[test]
+fn a_boost_does_not_wake_a_sleeping_owner() {
+    let text = r#"{ "global": { "pi_enabled": true }, "tasks": {
+        "hog": { "run": 100000 },
+        "own": { "lock": "m", "run": 3000, "sleep": 40000, "run2": 1000, "unlock": "m", "sleep2": 10000 },
+        "rt":  { "policy": "SCHED_FIFO", "priority": 20, "delay": 3100, "loop": 1000, "lock": "m", "run": 200,
+                 "unlock": "m", "timer": { "ref": "unique", "period": 5000 } } } }"#;
+    for kernel in ["linux-6.1", "linux-6.6", "linux-6.12"] {
+        let sleep = seen(None, kernel, text, 2000).shortest_sleep("own");
+        assert!(sleep >= 10 * MS, "{kernel}: {sleep} ns");
+    }
+}
