@@ -144,3 +144,17 @@ fn a_boost_does_not_wake_a_sleeping_owner() {
         assert!(sleep >= 10 * MS, "{kernel}: {sleep} ns");
     }
 }
+
+/// Threads that end when they have run too much leave their queue at once all the same.
+#[test]
+fn who_has_ended_is_not_balanced() {
+    let text = r#"{ "tasks": {
+        "hog": { "instance": 10, "run": 100000 },
+        "par": { "loop": 100000, "fork": "kid", "run": 500, "sleep": 4000 },
+        "kid": { "instance": 0, "loop": 1, "run": 2300 } } }"#;
+    for kernel in ["linux-6.6", "linux-6.12"] {
+        let seen = seen(Some("hikey620"), kernel, text, 2000);
+        assert!(seen.ended.len() > 100, "{kernel}: {}", seen.ended.len());
+        assert_eq!(seen.migrations_of_the_dead, 0, "{kernel}");
+    }
+}

@@ -685,7 +685,9 @@ impl Kernel<'_, '_> {
             (task.in_iowait, task.iowait_cpu) = (true, cpu);
             self.s.rqs[cpu.at()].nr_iowait += 1;
         }
-        if self.dequeue_task(cpu, pid, Dequeue { sleep: true, ..Dequeue::default() }) {
+        // is_special_task_state: nobody will wake it.
+        let special = state == State::Dead;
+        if self.dequeue_task(cpu, pid, Dequeue { sleep: true, special, ..Dequeue::default() }) {
             self.s.tasks[pid.at()].on_rq = OnRq::No;
         }
         self.cpufreq_update(cpu, UpdateFlags::default());

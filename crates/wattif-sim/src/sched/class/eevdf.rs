@@ -210,7 +210,7 @@ impl Eevdf {
                 }
             }
             flags.sleep = true;
-            flags.delayed = false;
+            (flags.delayed, flags.special) = (false, false);
         }
         if !throttled {
             s.rqs[cpu.at()].nr_running -= count.queued;
