@@ -158,3 +158,17 @@ fn who_has_ended_is_not_balanced() {
         assert_eq!(seen.migrations_of_the_dead, 0, "{kernel}");
     }
 }
+
+/// Two groups fall asleep one after the other, and nothing is left that runs: what the last one delayed is dequeued all the same.
+#[test]
+fn the_load_of_groups_that_sleep_decays() {
+    let text = r#"{ "tasks": {
+        "x": { "taskgroup": "/a", "loop": 1, "run": 5000, "sleep": 10000000 },
+        "y": { "taskgroup": "/b", "loop": 1, "run": 5300, "sleep": 10000000 },
+        "z": { "loop": 1, "delay": 3000000, "run": 15000 } } }"#;
+    for kernel in ["linux-6.6", "linux-6.12"] {
+        let seen = seen(None, kernel, text, 3100);
+        let (_, load) = *seen.loads.iter().find(|(at, _)| *at > 3000 * MS).expect("a tick");
+        assert!(load < 500, "{kernel}: {load}");
+    }
+}

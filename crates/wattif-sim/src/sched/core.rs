@@ -604,7 +604,8 @@ impl Kernel<'_, '_> {
 
     fn pick_task(&mut self, cpu: CpuId) -> Pid {
         let rq = &self.s.rqs[cpu.at()];
-        if rq.nr_running == 0 {
+        // A group whose dequeue was delayed counts no tasks; the pick takes it off.
+        if rq.nr_running == 0 && self.s.cfs[cpu.at()].nr_queued == 0 {
             return IDLE;
         }
         if self.cpus[cpu.at()].stop.runnable {
