@@ -188,12 +188,12 @@ impl Eevdf {
                 }
                 counting_only = true;
                 slice = self.min_slice(s, q);
-                // Delayed group: it stays queued, the task below it left.
+                // Delayed group: it stays queued, with the least slice there; the task below it left.
             }
             if counting_only {
                 fair::update_above(self, s, q, i);
                 s.se[i].slice = slice;
-                slice = self.min_slice(s, q);
+                slice = self.slice_above(s, q);
             }
             count.leave(s, q);
             if s.cfs[q].runtime.throttled {
@@ -204,7 +204,7 @@ impl Eevdf {
             i = s.se[i].parent;
             if !counting_only && s.cfs[q].load_weight != 0 {
                 counting_only = true;
-                slice = self.min_slice(s, q);
+                slice = self.slice_above(s, q);
                 if task_sleep && !throttled_hierarchy(s, q) {
                     fair::set_buddy(s, i, |c| &mut c.next);
                 }
@@ -290,11 +290,13 @@ impl Eevdf {
         }
     }
 
-    /// Smallest slice on a queue, for its group's entity.
+    /// Smallest slice on a queue, for its group's entity; a root queue has none.
+    fn slice_above(&self, s: &Sched, q: usize) -> u64 {
+        if s.cfs[q].se == NONE { 0 } else { self.min_slice(s, q) }
+    }
+
+    /// Smallest slice on a queue (`cfs_rq_min_slice`).
     fn min_slice(&self, s: &Sched, q: usize) -> u64 {
-        if s.cfs[q].se == NONE {
-            return 0;
-        }
         let cfs = &s.cfs[q];
         let curr = (cfs.curr != NONE && s.se[cfs.curr].on_rq).then_some(cfs.curr);
         let queued = cfs.tree.iter().map(|n| n.se).chain(curr);
@@ -605,7 +607,7 @@ impl SchedClass for Eevdf {
                 self.enqueue_entity(s, q, i, flags);
                 flags = Enqueue { wakeup: true, ..Enqueue::default() };
             }
-            slice = self.min_slice(s, q);
+            slice = self.slice_above(s, q);
             count.join(s, q);
             if s.cfs[q].runtime.throttled {
                 return;

@@ -252,6 +252,32 @@ fn counts_hold_over_sleeps_and_wakes_in_groups() {
     });
 }
 
+/// A group whose last task sleeps before the group has paid stays queued, with the least slice of those around it: at the root too.
+#[test]
+fn a_delayed_group_takes_the_least_slice_around_it() {
+    let class = Eevdf::new(700_000, 1);
+    let mut m = Machine { s: grouped(1, &[(0, 1024, false)]), class: &class };
+    let other = m.new_task(0, 0, Policy::Normal, 0);
+    let at = m.s.se_of(other);
+    (m.s.se[at].slice, m.s.se[at].custom_slice) = (300_000, true);
+    let sleeper = m.new_task(0, 1, Policy::Normal, 0);
+    let group = m.s.cfs[m.s.cfs_of(1, CpuId(0))].se;
+    for _ in 0..100 {
+        m.run(1);
+        if m.s.rqs[0].curr != sleeper {
+            continue;
+        }
+        m.s.now += 3 * MS;
+        m.block(0);
+        if m.s.se[group].sched_delayed {
+            assert_eq!(m.s.se[group].slice, 300_000);
+            return;
+        }
+        m.wake(sleeper);
+    }
+    panic!("the group always has paid");
+}
+
 #[test]
 fn load_leaves_with_a_task_that_moves() {
     both(|class| {
