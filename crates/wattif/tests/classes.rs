@@ -172,3 +172,19 @@ fn the_load_of_groups_that_sleep_decays() {
         assert!(load < 500, "{kernel}: {load}");
     }
 }
+
+/// A thread that wakes with credit and changes its nice value loses the credit: as `sched_setattr` takes it off its queue, the queue's
+/// clock goes on without it.
+#[test]
+fn a_new_nice_value_costs_the_credit_of_a_sleep() {
+    let text = r#"{ "tasks": {
+        "hog": { "run": 100000 },
+        "t":   { "phases": {
+            "a": { "priority": 0, "run": 100, "sleep": 29300, "run2": 100 },
+            "b": { "priority": -5, "run": 100000 } } } } }"#;
+    for kernel in ["linux-5.6", "linux-6.1"] {
+        let spans = seen(None, kernel, text, 100).spans("t");
+        // From 29.4 ms to the first tick after its slice of 4.5 ms; with the credit it is still behind the other there.
+        assert_eq!(spans[1], (29_400_000, 36 * MS), "{kernel}: {spans:?}");
+    }
+}

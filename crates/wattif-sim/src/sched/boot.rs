@@ -250,11 +250,7 @@ impl Kernel<'_, '_> {
         debug_assert_ne!(pid, IDLE);
         let task = &mut self.s.tasks[pid.at()];
         (task.policy, task.nice, task.rt_priority) = (attr.policy, attr.nice, attr.rt_priority);
-        task.normal_prio = match attr.policy {
-            Policy::Deadline => 0,
-            Policy::Fifo | Policy::Rr => 99 - attr.rt_priority.min(99),
-            _ => (120 + i16::from(attr.nice)) as u8,
-        };
+        task.normal_prio = normal_prio(attr);
         task.prio = task.normal_prio;
         if attr.policy == Policy::Deadline {
             let dl = &mut task.dl;
@@ -281,5 +277,14 @@ impl Kernel<'_, '_> {
             let slice = if self.s.custom_slice { attr.runtime.0 } else { 0 };
             (se.custom_slice, se.slice) = (slice != 0, if slice == 0 { 0 } else { slice.clamp(100_000, 100_000_000) });
         }
+    }
+}
+
+/// The priority of a task with these attributes that inherits none (`__normal_prio`).
+pub(super) fn normal_prio(attr: &SchedAttr) -> u8 {
+    match attr.policy {
+        Policy::Deadline => 0,
+        Policy::Fifo | Policy::Rr => 99 - attr.rt_priority.min(99),
+        _ => (120 + i16::from(attr.nice)) as u8,
     }
 }

@@ -1,6 +1,6 @@
 //! What threads ask for: to sleep, to wait, to wake others, to change their attributes, to create threads, to end.
 
-use super::boot::{OTHER_CPUS, is_elsewhere};
+use super::boot::{OTHER_CPUS, is_elsewhere, normal_prio};
 use super::class::{Dequeue, Enqueue, dl_bandwidth, fair};
 use super::core::{ClassId, IDLE, class};
 use super::rq::{Distribute, cpumask_any};
@@ -201,10 +201,12 @@ impl Kernel<'_, '_> {
         if same && attr.policy.is_fair() && !self.s.custom_slice {
             return;
         }
-        self.change(pid, cpu, OnRq::Queued, |kernel| {
+        let (donor, normal) = (self.programs.donor(pid), normal_prio(&attr));
+        let prio = donor.map_or(normal, |d| normal.min(self.s.tasks[d.at()].prio));
+        let moved = prio != self.s.tasks[pid.at()].prio;
+        self.change(pid, cpu, (OnRq::Queued, moved), |kernel| {
             kernel.apply_attr(pid, &attr);
             // What is lent to it stays (`rt_effective_prio`).
-            let donor = kernel.programs.donor(pid);
             kernel.inherit(pid, donor);
             kernel.fair.reweight_task(&mut kernel.s, pid);
         });
@@ -214,9 +216,9 @@ impl Kernel<'_, '_> {
     fn rt_mutex_setprio(&mut self, boost: Boost, from: CpuId) {
         let (pid, donor) = (boost.pid, boost.donor);
         let task = &self.s.tasks[pid.at()];
-        let cpu = task.cpu;
+        let (cpu, old_prio) = (task.cpu, task.prio);
         let (prio, boosted_by) = self.inherited(pid, donor);
-        if (prio, boosted_by) == (task.prio, task.dl.boosted_by) {
+        if (prio, boosted_by) == (old_prio, task.dl.boosted_by) {
             return;
         }
         // One whose dequeue is delayed sleeps. It is on no queue of its next class; until then it is of the fair one.
@@ -224,7 +226,7 @@ impl Kernel<'_, '_> {
             self.update_rq_clock(cpu);
             self.dequeue_task(cpu, pid, Dequeue { sleep: true, delayed: true, ..Dequeue::default() });
         }
-        self.change(pid, from, OnRq::Queued, |kernel| kernel.inherit(pid, donor));
+        self.change(pid, from, (OnRq::Queued, prio != old_prio), |kernel| kernel.inherit(pid, donor));
     }
 
     fn inherit(&mut self, pid: Pid, donor: Option<Pid>) {
@@ -247,8 +249,9 @@ impl Kernel<'_, '_> {
     /// Takes a task off its queue, lets `change` change what decides about its place, and puts it back
     /// (`sched_change_begin` … `sched_change_end`).
     ///
-    /// `meanwhile` is what the task's load tracking sees: `Queued` keeps it where it is, `Migrating` takes it off too.
-    fn change(&mut self, pid: Pid, from: CpuId, meanwhile: OnRq, change: impl FnOnce(&mut Self)) {
+    /// `meanwhile` is what the task's load tracking sees: `Queued` keeps it where it is, `Migrating` takes it off too. `moved`: its
+    /// priority or group is what changes.
+    fn change(&mut self, pid: Pid, from: CpuId, (meanwhile, moved): (OnRq, bool), change: impl FnOnce(&mut Self)) {
         let cpu = self.s.tasks[pid.at()].cpu;
         self.update_rq_clock(cpu);
         let queued = self.s.tasks[pid.at()].on_rq == OnRq::Queued;
@@ -256,7 +259,7 @@ impl Kernel<'_, '_> {
         let (old_class, old_prio) = (self.class_id(pid), self.prio(pid));
         if queued {
             self.s.tasks[pid.at()].on_rq = meanwhile;
-            self.dequeue_task(cpu, pid, Dequeue { save: true, ..Dequeue::default() });
+            self.dequeue_task(cpu, pid, Dequeue { save: true, moved, ..Dequeue::default() });
         }
         if running {
             class!(self, pid).put_prev_task(&mut self.s, cpu, pid);
@@ -370,7 +373,7 @@ impl Kernel<'_, '_> {
         if self.s.tasks[pid.at()].group == group {
             return;
         }
-        self.change(pid, cpu, OnRq::Migrating, |kernel| {
+        self.change(pid, cpu, (OnRq::Migrating, true), |kernel| {
             kernel.fair.migrate_task_rq(&mut kernel.s, pid, cpu);
             kernel.s.tasks[pid.at()].group = group;
             super::uclamp::uclamp_update(&mut kernel.s, pid);

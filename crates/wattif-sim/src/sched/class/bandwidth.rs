@@ -389,7 +389,7 @@ fn leave_hierarchy<F: Fair + ?Sized>(f: &F, s: &mut Sched, q: usize) {
             fair::se_update_runnable(s, i);
         } else {
             let delayed = s.se[i].sched_delayed;
-            f.dequeue_entity(s, above, i, Dequeue { sleep: true, special: true, delayed, save: false });
+            f.dequeue_entity(s, above, i, Dequeue { sleep: true, special: true, delayed, ..Dequeue::default() });
         }
         below.seen_from_above(s, s.se[i].my_q);
         let cfs = &mut s.cfs[above];

@@ -376,7 +376,7 @@ impl Fair for Cfs {
         }
         fair::left(s, q);
         fair::update_cfs_group(self, s, i);
-        if !flags.save {
+        if !flags.save || flags.moved {
             update_min_vruntime(s, q);
         }
         true

@@ -45,6 +45,8 @@ pub struct Dequeue {
     pub sleep: bool,
     /// Temporary, for a change of attributes.
     pub save: bool,
+    /// And with another place in the queue afterwards (`DEQUEUE_MOVE`): its priority or group is what changes.
+    pub moved: bool,
     /// EEVDF: complete a delayed dequeue.
     pub delayed: bool,
     /// EEVDF: do not delay it.
