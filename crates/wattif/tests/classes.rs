@@ -173,6 +173,22 @@ fn the_load_of_groups_that_sleep_decays() {
     }
 }
 
+/// The more urgent of two real-time threads begins just before the budget is used up, which is then noticed where it goes to sleep.
+#[test]
+fn real_time_threads_are_throttled_at_a_switch_too() {
+    let text = r#"{ "tasks": {
+        "lo": { "policy": "SCHED_FIFO", "priority": 10, "run": 1000000 },
+        "hi": { "policy": "SCHED_FIFO", "priority": 20, "loop": 1, "phases": {
+            "p0": { "run": 100, "timer": { "ref": "unique", "period": 950700 } },
+            "p1": { "loop": 10000, "run": 60000, "timer": { "ref": "unique", "period": 1000000 } } } },
+        "h": { "run": 1000000 } } }"#;
+    for kernel in ["linux-5.6", "linux-6.1", "linux-6.6"] {
+        let spans = seen(None, kernel, text, 1100).spans("h");
+        // 950.7 ms + 0.1 ms of the first job of `hi`: `lo` has run the rest.
+        assert_eq!(spans.first(), Some(&(950_700_000, 1000 * MS)), "{kernel}: {spans:?}");
+    }
+}
+
 /// A thread that wakes with credit and changes its nice value loses the credit: as `sched_setattr` takes it off its queue, the queue's
 /// clock goes on without it.
 #[test]

@@ -589,6 +589,10 @@ impl Kernel<'_, '_> {
     fn pick_next_task(&mut self, cpu: CpuId) -> Pid {
         let prev = self.s.rqs[cpu.at()].curr;
         self.balance_dl_rt(cpu, prev);
+        if self.s.rd.rt_bandwidth.is_some() && self.class_id(prev) == ClassId::Rt {
+            // It is put before the pick: what it ran may have used up the budget of all.
+            self.rt.update_curr(&mut self.s, cpu);
+        }
         if self.s.rqs[cpu.at()].dl.server.active && self.class_id(prev) == ClassId::Fair {
             dl_server::dl_server_update(&mut self.s, cpu);
         }

@@ -294,7 +294,12 @@ fn requeue_task_rt(s: &mut Sched, cpu: CpuId, pid: Pid, head: bool) {
 
 /// Throttles the class on a CPU that used up its budget of this period.
 fn sched_rt_runtime_exceeded(s: &mut Sched, cpu: CpuId, b: RtBandwidth) {
-    if s.rqs[cpu.at()].rt.throttled || s.rqs[cpu.at()].rt.rt_runtime >= b.period_ns {
+    let rq = &mut s.rqs[cpu.at()];
+    if rq.rt.throttled {
+        rq.need_resched = true;
+        return;
+    }
+    if rq.rt.rt_runtime >= b.period_ns {
         return;
     }
     balance_runtime(s, cpu, b.period_ns);
