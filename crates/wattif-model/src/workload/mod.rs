@@ -357,6 +357,7 @@ impl Policy {
 }
 
 /// Weight of each nice value from −20, unscaled: 10 % of CPU time per step (`sched_prio_to_weight`).
+#[doc(alias = "sched_prio_to_weight")]
 #[rustfmt::skip]
 pub const SCHED_PRIO_TO_WEIGHT: [u32; 40] = [
     88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
