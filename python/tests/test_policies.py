@@ -36,6 +36,20 @@ def test_an_idle_governor():
     assert run["spec"]["hash"] != wattif.run("server", **HERE)["spec"]["hash"]
 
 
+def test_a_governor_brings_its_own_kernel(tmp_path):
+    """Nothing is left of the one that it replaces: one name of a run, one digest."""
+
+    def run(cpufreq):
+        profile = tmp_path / "k.toml"
+        profile.write_text(f'name = "k"\ntitle = "k"\ninherits = "linux-6.12"\n[policies]\ncpufreq = "{cpufreq}"\n')
+        found = wattif.run(
+            "sleepers", platform="hikey960", kernel=str(profile), duration="100ms", set={"cpufreq": "full"}
+        )
+        return found["spec"]["hash"], found["digest"]
+
+    assert run("schedutil") == run("performance")
+
+
 def test_the_hash_of_a_governor_is_that_of_all_it_inherits():
     """Of the same name, so that nothing but the code tells them apart."""
 

@@ -20,6 +20,7 @@ use crate::sched::interrupts::Stray;
 use crate::sched::placement::WakeupPlacement;
 use crate::sched::worker::Workers;
 use std::borrow::Cow;
+use wattif_model::kernel::Slot;
 use wattif_model::platform::Platform;
 use wattif_model::run::{RunError, RunSpec, RunSummary};
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
@@ -49,24 +50,33 @@ pub fn simulate_with(
     injected: Injected<'_>,
     observers: &mut [&mut dyn Observer],
 ) -> Result<RunSummary, RunError> {
-    let foresight = registry::needs_foresight(&spec.kernel).then(|| look_ahead(spec)).transpose()?;
-    let mut kernel = Kernel::new(spec, observers)?;
+    let spec = &*injected.stand_ins(spec);
+    let foresight = registry::needs_foresight(&spec.kernel).then(|| look_ahead(spec, injected.cpufreq)).transpose()?;
+    let mut kernel = Kernel::new(spec, injected, observers)?;
     (kernel.m.prescient, kernel.foresight) = (foresight.is_some(), foresight);
-    if let Some(governor) = injected.cpuidle {
-        kernel.cpuidle = governor;
-    }
-    if let Some(make) = injected.cpufreq {
-        kernel.cpufreq.iter_mut().for_each(|governor| *governor = make());
-    }
     kernel.boot(&spec.kernel)?;
     kernel.run(spec.duration.0)?;
     Ok(kernel.finish())
 }
 
+impl Injected<'_> {
+    /// The run with names of the registry where policies are injected: what the profile names there is not in this kernel, and
+    /// decides nothing in it, neither energy-aware placement, which asks for schedutil, nor the oracle's first pass.
+    fn stand_ins<'s>(&self, spec: &'s RunSpec) -> Cow<'s, RunSpec> {
+        let freq = self.cpufreq.map(|_| (Slot::Cpufreq, "performance"));
+        let idle = self.cpuidle.as_ref().map(|_| (Slot::Cpuidle, "ladder"));
+        let mut spec = Cow::Borrowed(spec);
+        for (slot, name) in freq.into_iter().chain(idle) {
+            spec.to_mut().kernel.policies.insert(slot, name.into());
+        }
+        spec
+    }
+}
+
 /// The length of every sleep of a run whose sleeps cost no time. The run that knows them is the same run: it chooses states
 /// by them, and no choice costs time there either.
-fn look_ahead(spec: &RunSpec) -> Result<Foresight, RunError> {
-    let mut kernel = Kernel::new(spec, &mut [])?;
+fn look_ahead(spec: &RunSpec, cpufreq: Option<&dyn Fn() -> Box<dyn FreqGovernor>>) -> Result<Foresight, RunError> {
+    let mut kernel = Kernel::new(spec, Injected { cpuidle: None, cpufreq }, &mut [])?;
     (kernel.m.prescient, kernel.foresight) = (true, Some(Foresight::recording(spec.platform.nr_cpus())));
     kernel.boot(&spec.kernel)?;
     kernel.run(spec.duration.0)?;
@@ -233,8 +243,15 @@ impl<'o, 'p> Out<'o, 'p> {
 }
 
 impl<'o, 'p> Kernel<'o, 'p> {
-    fn new(spec: &RunSpec, observers: &'o mut [&'p mut dyn Observer]) -> Result<Kernel<'o, 'p>, RunError> {
-        let built = registry::build(spec)?;
+    fn new(
+        spec: &RunSpec,
+        injected: Injected<'_>,
+        observers: &'o mut [&'p mut dyn Observer],
+    ) -> Result<Kernel<'o, 'p>, RunError> {
+        let mut built = registry::build(spec)?;
+        if let Some(make) = injected.cpufreq {
+            built.cpufreq.iter_mut().for_each(|governor| *governor = make());
+        }
         let platform = &match spec.workload.is_recorded() {
             true => Cow::Owned(spec.platform.without_background()),
             false => Cow::Borrowed(&spec.platform),
@@ -268,7 +285,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             balancer: Some(built.balancer),
             cpufreq_hears_own: built.cpufreq.iter().any(|g| g.hears_own_updates_only()),
             cpufreq: built.cpufreq,
-            cpuidle: built.cpuidle,
+            cpuidle: injected.cpuidle.unwrap_or(built.cpuidle),
             foresight: None,
             workers: Workers::default(),
             slot: 0,
