@@ -69,3 +69,16 @@ fn rows_are_sorted_unique_and_complete() {
         assert!(what.len() > 20 && why.len() > 20, "{id} says too little");
     }
 }
+
+/// The sections "Differences from the kernel" of the manuals say that there are none, or name the row.
+#[test]
+fn manuals_name_the_rows_of_their_differences() {
+    let none = ["None known", "Bit-exact", "No kernel has it"];
+    for policy in wattif_sim::registry::POLICIES {
+        let manual = policy.manual();
+        let (_, section) = manual.split_once("# Differences from the kernel\n").expect(policy.name);
+        let section = section.split("\n# ").next().expect("there is a first part");
+        let named = ids(section).next().is_some() || none.iter().any(|n| section.trim_start().starts_with(n));
+        assert!(named, "{}: no FIDELITY(id) in {section}", policy.name);
+    }
+}

@@ -51,8 +51,9 @@
 //! repeat. `runnable_avg` doubles the request of tasks that wait for each other. In a shared domain the loudest CPU rules.
 //!
 //! # Differences from the kernel
-//! Bit-exact with `schedutil_6.12`, `schedutil_6.12` without boost and `schedutil_6.1` (1,920 rows each). The switch is
-//! always the driver's fast switch, so no kthread is involved, and only CPUs of the domain update it.
+//! Bit-exact with `schedutil_6.12`, `schedutil_6.12` without boost and `schedutil_6.1` (1,920 rows each).
+//! FIDELITY(schedutil-fast-switch): the switch is always the driver's fast switch, so no kthread is involved, and only CPUs of the
+//! domain update it.
 //! Generation `4.9` follows published behaviour, no vectors of it exist; boosts are those of `schedtune`.
 //! `sugov_update_single_perf` (drivers that take a performance level) is not modelled. Generation `6.1` also honours
 //! `cpu_util.boost`, which that kernel did not have: leave it off for that kernel.

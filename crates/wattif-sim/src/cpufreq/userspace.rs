@@ -23,7 +23,7 @@
 //! It does not follow load.
 //!
 //! # Differences from the kernel
-//! The speed is set once, by the tunable. The table search is bit-exact with `freq_table` (1,000 rows).
+//! Bit-exact in the search of the table (`freq_table`, 1,000 rows). The speed is set once, by the tunable.
 //!
 //! # Source
 //! Linux 6.12 `drivers/cpufreq/cpufreq_userspace.c` (behaviour).

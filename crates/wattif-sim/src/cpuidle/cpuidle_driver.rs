@@ -26,7 +26,7 @@
 //! A driver prefers a governor for all workloads.
 //!
 //! # Differences from the kernel
-//! Rating: of kernels built with other governors alone, a profile says which. Drivers register before the run; writing
+//! None known in the choice. Rating: of kernels built with other governors alone, a profile says which. Drivers register before the run; writing
 //! `current_governor` later, as some distributions do, is naming one.
 //!
 //! # Source

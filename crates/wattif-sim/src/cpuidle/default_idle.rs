@@ -33,10 +33,10 @@
 //! A thread with short sleeps of a fixed length never sees its CPU's tick stop, or sees one superfluous tick for every sleep.
 //!
 //! # Differences from the kernel
-//! A driver with one state and no driver at all are one case here. Before `after-tick` the kernel stopped the tick at once without a
+//! FIDELITY(idle-drivers): a driver with one state and no driver at all are one case here. Before `after-tick` the kernel stopped the tick at once without a
 //! driver, and with one it did what the governor said.
 //!
-//! `upfront`: in the kernel the tick stays if a timer of the timer wheel is due within one (timers of high resolution do not count),
+//! FIDELITY(tick-upfront): in the kernel the tick stays if a timer of the timer wheel is due within one (timers of high resolution do not count),
 //! or if RCU needs it; no thread here has such a timer.
 //!
 //! # Source

@@ -35,7 +35,7 @@
 //! given run see the metrics `oracle.*`.
 //!
 //! # Differences from the kernel
-//! There is no such governor. It is never late, so that no latency limit (`pm_qos`) binds it. Nothing else of the run is
+//! No kernel has it. It is never late, so that no latency limit (`pm_qos`) binds it. Nothing else of the run is
 //! prescient: placement, clocks and timers are as ever, but for placement every state is as quick to leave as any other.
 //!
 //! # Source

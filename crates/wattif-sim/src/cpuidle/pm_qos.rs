@@ -26,7 +26,7 @@
 //! firmware, which may be wrong tenfold.
 //!
 //! # Differences from the kernel
-//! One limit for a whole run. The kernel has further ones per CPU (`pm_qos_resume_latency_us`) and takes the smaller.
+//! FIDELITY(pm-qos-cpu): one limit for a whole run. The kernel has further ones per CPU (`pm_qos_resume_latency_us`) and takes the smaller.
 //!
 //! # Source
 //! Linux 6.12 `kernel/power/qos.c`, `drivers/cpuidle/governor.c` (behaviour): `cpuidle_governor_latency_req`.

@@ -31,7 +31,7 @@
 //!
 //! # Differences from the kernel
 //! FIDELITY(poll-clock): a poll ends at its limit to the nanosecond, and lasts 1 µs at least; the kernel looks at the clock once
-//! in 200 turns of its loop, which take 1 to 10 µs. 4.17 to 4.19 poll for a sixteenth of a tick, and 4.20 as released for as
+//! in 200 turns of its loop, which take 1 to 10 µs. FIDELITY(poll-4.17): 4.17 to 4.19 poll for a sixteenth of a tick, and 4.20 as released for as
 //! many ns as a tick has µs where it should for a tick; both are `5.3` here. `haltpoll` has a limit of its own, and so has the
 //! driver of POWER for `snooze`, which is that of `5.11` here, see `powernv`.
 //!

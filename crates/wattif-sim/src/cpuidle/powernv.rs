@@ -30,7 +30,7 @@
 //! `haltpoll`, which sleeps after a poll in vain, never hears of one and polls for ever.
 //!
 //! # Differences from the kernel
-//! The driver is taken from the name of the state, `snooze`. Its limit is that of the kernel's own polling state since 5.11: the first
+//! FIDELITY(idle-drivers): the driver is taken from the name of the state, `snooze`. Its limit is that of the kernel's own polling state since 5.11: the first
 //! residency of 10 µs or more, at most a sixteenth of a tick; on POWER the residency of the next state, whatever it is.
 //!
 //! # Source

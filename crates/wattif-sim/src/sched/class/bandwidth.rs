@@ -38,7 +38,7 @@
 //! # Differences from the kernel
 //! FIDELITY(bandwidth-vectors): by the kernel's rules, without vectors of it. FIDELITY(bandwidth-async): queues of other CPUs
 //! join at once when the timer fires; since 6.4 the kernel lets each of those CPUs do it, an interrupt later.
-//! A thread that moves to a group that is throttled waits at once; up to 5.6 the kernel let it run until it slept.
+//! FIDELITY(bandwidth-move): a thread that moves to a group that is throttled waits at once; up to 5.6 the kernel let it run until it slept.
 //! FIDELITY(bandwidth-timer): the period timer runs on the CPU whose queue started it, not on the CPU of the waker.
 //!
 //! # Source

@@ -40,7 +40,7 @@
 //! it needed before, also when that was long ago and something else.
 //!
 //! # Differences from the kernel
-//! The window clock is the simulation's. What the vendor's later kernels add is in `walt_qti`.
+//! FIDELITY(walt-clock): the window clock is the simulation's. No vectors exist. What the vendor's later kernels add is in `walt_qti`.
 //!
 //! # Source
 //! Android common kernel 4.9, `kernel/sched/walt.c`; S. Muckle, "WALT vs PELT: redux" (2017).

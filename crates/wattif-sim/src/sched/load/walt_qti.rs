@@ -42,13 +42,14 @@
 //! A prediction from ten buckets forgets slowly: a task that has changed for good is predicted as it was for tens of windows.
 //!
 //! # Differences from the kernel
-//! What a task leaves behind on other CPUs of a cluster is subtracted at once when it leaves the cluster, not when their windows
-//! roll. Each window of several that close together is a hit of its own. When a window closes, the kernel predicts from that
-//! window's bucket on, before it counts there; here it is from the new window's on, afterwards. The display's rate is what the
-//! workload draws for; it does not change during a run. The kernel interrupts all CPUs when the first of them closes a window, and asks
-//! every governor; here each asks at the first event of its own CPUs in the new window, so that a cluster that is idle keeps its clock until
-//! something wakes up there. Coming out of idle counts as demand as with the mainline part; work is scaled by the capacity at the present
-//! frequency, not by a cycle counter and an efficiency per cluster. Rotation of big tasks and colocation are missing.
+//! FIDELITY(walt-qti-windows): what a task leaves behind on other CPUs of a cluster is subtracted at once when it leaves the cluster, not
+//! when their windows roll. Each window of several that close together is a hit of its own. When a window closes, the kernel predicts
+//! from that window's bucket on, before it counts there; here it is from the new window's on, afterwards.
+//! FIDELITY(walt-qti-roll): the kernel interrupts all CPUs when the first of them closes a window, and asks every governor; here each asks
+//! at the first event of its own CPUs in the new window, so that a cluster that is idle keeps its clock until something wakes up there.
+//! FIDELITY(walt-qti-missing): coming out of idle counts as demand as with the mainline part; work is scaled by the capacity at the present
+//! frequency, not by a cycle counter and an efficiency per cluster; the display's rate is what the workload draws for and does not change
+//! during a run; rotation of big tasks and colocation are missing.
 //!
 //! # Source
 //! Public kernels of Snapdragon phones (4.14, 4.19), `kernel/sched/walt.c`.
