@@ -49,6 +49,7 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
             return Some(format!("{path} is as off: energy-aware placement needs schedutil, cpufreq is {stands}"));
         }
         ("cpu_util", _) => cpu_util_without_effect(kernel, tunable),
+        ("deadline", "known") => Some("deadline threads are simulated either way, it only decides about a note".into()),
         ("poll_state", _) => polling_without_effect(kernel),
         ("pm_qos", "cpu_latency_us") => latency_limit_without_effect(kernel),
         _ => None,
@@ -207,7 +208,8 @@ mod tests {
         };
         let walt = [(Slot::Load, "walt")];
         let slow = [(Slot::Cpufreq, "performance")];
-        let idle: [(&[_], Vec<_>, &str); 22] = [
+        let idle: [(&[_], Vec<_>, &str); 23] = [
+            (&[], vec![("deadline.known", "false")], "deadline.known"),
             (&[], vec![("cpu_util.uclamp", "off")], "cpu_util.uclamp_fits"),
             (&[], vec![("select_idle_sibling.scan", "prop")], "features.SIS_UTIL"),
             (&[], vec![], "features.RT_RUNTIME_SHARE"),
