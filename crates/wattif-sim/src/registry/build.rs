@@ -21,7 +21,7 @@ use crate::sched::class::eevdf::Eevdf;
 use crate::sched::class::fair::init_groups;
 use crate::sched::class::rt::{CapacityAware, Rt, RtBandwidth};
 use crate::sched::features::Features;
-use crate::sched::load::pelt::{Pelt, PostInit};
+use crate::sched::load::pelt::{self, Pelt, PostInit};
 use crate::sched::load::util_est;
 use crate::sched::load::walt::{self, Walt, WaltSystem};
 use crate::sched::load::walt_qti::{self, QtiSystem};
@@ -95,9 +95,10 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     }
     let pelt_tunables = Tunables::of(kernel, "pelt");
     let mut pelt = Pelt::with_half_life(pelt_tunables.int("half_life_ms")).expect("the registry allows 8, 16 and 32");
-    pelt.unscaled = pelt_tunables.text("generation") == "unscaled";
-    pelt.scaled = pelt.unscaled || pelt_tunables.text("generation") == "scaled";
-    pelt.by_max = pelt.scaled && !pelt.unscaled && pelt_tunables.text("divider") == "max";
+    pelt.generation = parsed(&pelt_tunables, "generation", pelt::Generation::parse);
+    if pelt_tunables.text("divider") == "max" {
+        pelt.generation = pelt.generation.by_max();
+    }
     pelt.migrate_lag = pelt_tunables.on("migrate_lag");
     pelt.post_init = parsed(&pelt_tunables, "post_init", PostInit::parse);
     let util_est = Tunables::of(kernel, "util_est").text("generation");
@@ -247,7 +248,7 @@ fn build_topology(kernel: &KernelSpec, platform: &Platform, balancer: &FairBalan
         return Topology::of_cpus(&cpus, DomainParams::V3_13);
     }
     let t = Tunables::of(kernel, "load_balance");
-    let before_5_10 = t.text("generation").starts_with("5.");
+    let before_5_10 = balancer.generation < balance::Generation::V6_1;
     let params = if before_5_10 { DomainParams::BEFORE_5_10 } else { DomainParams::SINCE_5_10 };
     let asym = parsed(&t, "asym_capacity", Asym::parse);
     let misfit = match balancer.generation {

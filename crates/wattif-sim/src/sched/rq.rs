@@ -35,7 +35,7 @@ pub struct Rq {
     pub cpu_capacity_orig: u32,
     /// `capacity_of`: what is left for fair tasks.
     pub cpu_capacity: u32,
-    /// Capacity lost to a cap on frequency (`hw_load_avg`, `cpufreq_get_pressure`).
+    /// Capacity lost to a cap on frequency (`hw_load_avg`, `cpufreq_get_pressure`); 0 in a run, recorded decisions have others.
     pub hw_pressure: u32,
     /// `arch_scale_freq_capacity`: current frequency over the highest, × 1024.
     pub freq_cap: u32,

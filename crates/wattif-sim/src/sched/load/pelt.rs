@@ -56,7 +56,7 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "clock_pelt",
-        allowed: &["clock_pelt", "scaled", "unscaled"],
+        allowed: &Generation::NAMES,
         doc: "clock_pelt: time is scaled (5.1 and later); scaled: contributions are (4.4 to 5.0); unscaled: speed is ignored (3.8 to 4.3)",
     },
     Tunable {
@@ -167,6 +167,40 @@ impl PostInit {
     }
 }
 
+/// How speed enters the averages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// `clock_pelt`: time is scaled (5.1 and later).
+    ClockPelt,
+    /// `scaled`: contributions are (4.4 to 5.0).
+    Scaled,
+    /// The same, and averages are sums by `LOAD_AVG_MAX` (4.4 to 4.12).
+    ScaledByMax,
+    /// `unscaled`: not at all (3.8 to 4.3).
+    Unscaled,
+}
+
+impl Generation {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["clock_pelt", "scaled", "unscaled"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Generation> {
+        meant(Generation::NAMES, [Generation::ClockPelt, Generation::Scaled, Generation::Unscaled], name)
+    }
+
+    /// With the divider of 4.4 to 4.12, which only `scaled` has.
+    pub fn by_max(self) -> Generation {
+        if self == Generation::Scaled { Generation::ScaledByMax } else { self }
+    }
+
+    /// Contributions are scaled, not time.
+    #[inline]
+    fn is_scaled(self) -> bool {
+        matches!(self, Generation::Scaled | Generation::ScaledByMax)
+    }
+}
+
 /// A load tracker's constants: half-life and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pelt {
@@ -174,12 +208,8 @@ pub struct Pelt {
     shift: u32,
     /// `LOAD_AVG_MAX`: the sum of an endless contribution of 1024 per period.
     pub load_avg_max: u32,
-    /// Generation `scaled` (4.4–5.0) or `unscaled` instead of `clock_pelt`.
-    pub scaled: bool,
-    /// Speed does not enter: with `scaled`, generation `unscaled` (3.8–4.3).
-    pub unscaled: bool,
-    /// Averages are sums by `LOAD_AVG_MAX` (4.4–4.12).
-    pub by_max: bool,
+    /// Era.
+    pub generation: Generation,
     /// A task that wakes on another CPU is aged by the estimated time its idle CPU's clock missed (6.0 and later).
     pub migrate_lag: bool,
     /// First utilisation of a new task.
@@ -192,9 +222,7 @@ impl Default for Pelt {
         Pelt {
             shift: 5,
             load_avg_max: 47742,
-            scaled: false,
-            unscaled: false,
-            by_max: false,
+            generation: Generation::ClockPelt,
             migrate_lag: true,
             post_init: PostInit::V6_12,
         }
@@ -251,7 +279,10 @@ impl Pelt {
     /// What a sum is divided by to get an average (`get_pelt_divider`).
     #[inline]
     pub fn divider(&self, avg: &SchedAvg) -> u32 {
-        if self.by_max { self.load_avg_max } else { self.min_divider() + avg.period_contrib }
+        match self.generation {
+            Generation::ScaledByMax => self.load_avg_max,
+            _ => self.min_divider() + avg.period_contrib,
+        }
     }
 
     /// `y^n`, for all that decays by as much.
@@ -323,7 +354,7 @@ impl Pelt {
             return periods != 0;
         }
         let mut util_scale = 1024;
-        if self.scaled {
+        if self.generation.is_scaled() {
             contrib = ((u64::from(contrib) * u64::from(at.freq)) >> 10) as u32;
             util_scale = at.cpu;
         }
@@ -474,14 +505,14 @@ impl Rq {
     /// What a PELT update on this CPU needs.
     #[inline]
     pub fn pelt_at(&self) -> At {
-        if !self.pelt.scaled {
+        match self.pelt.generation {
             // Speed is in the clock.
-            return At::full_speed(self.rq_clock_pelt());
+            Generation::ClockPelt => At::full_speed(self.rq_clock_pelt()),
+            Generation::Unscaled => At::full_speed(self.clock_task),
+            Generation::Scaled | Generation::ScaledByMax => {
+                At { now: self.clock_task, freq: self.freq_cap, cpu: self.cpu_capacity_orig }
+            }
         }
-        if self.pelt.unscaled {
-            return At::full_speed(self.clock_task);
-        }
-        At { now: self.clock_task, freq: self.freq_cap, cpu: self.cpu_capacity_orig }
     }
 }
 
@@ -539,7 +570,7 @@ pub fn update_idle_rq_clock_pelt(rq: &mut Rq, cfs: &CfsRq) {
 pub fn update_irq_load_avg(rq: &mut Rq, running: u64) -> u32 {
     // The reverse order of the clock's.
     let running = cap_scale(cap_scale(running, rq.freq_cap), rq.cpu_capacity_orig);
-    let pelt = Pelt { scaled: false, ..rq.pelt };
+    let pelt = rq.pelt;
     let before = At::full_speed(rq.clock.wrapping_sub(running));
     let mut ret = u32::from(pelt.update_load_sum(before, &mut rq.avg_irq, 0, 0, false));
     ret += u32::from(pelt.update_load_sum(At::full_speed(rq.clock), &mut rq.avg_irq, 1, 1, true));
@@ -623,7 +654,7 @@ mod tests {
     #[test]
     fn unscaled_ignores_speed() {
         let rq = Rq {
-            pelt: Pelt { scaled: true, unscaled: true, ..Pelt::default() },
+            pelt: Pelt { generation: Generation::Unscaled, ..Pelt::default() },
             freq_cap: 512,
             cpu_capacity_orig: 400,
             ..Rq::default()
@@ -650,7 +681,7 @@ mod tests {
     /// `scaled` is bounded by the present capacity, `clock_pelt` is not.
     #[test]
     fn scaled_saturates_at_the_capacity() {
-        let pelt = Pelt { scaled: true, ..Pelt::default() };
+        let pelt = Pelt { generation: Generation::Scaled, ..Pelt::default() };
         let mut sa = SchedAvg { last_update_time: 1 << 30, ..SchedAvg::default() };
         for ms in 1..1000 {
             pelt.update(At { now: (1 << 30) + ms * 1_000_000, freq: 512, cpu: 512 }, &mut sa, 1, 1, true);
@@ -660,8 +691,8 @@ mod tests {
 
     #[test]
     fn what_the_sum_is_divided_by() {
-        let always_running = |by_max| {
-            let pelt = Pelt { scaled: true, by_max, ..Pelt::default() };
+        let always_running = |generation| {
+            let pelt = Pelt { generation, ..Pelt::default() };
             let mut sa = SchedAvg { last_update_time: 1 << 30, ..SchedAvg::default() };
             let mut seen = Vec::new();
             for n in 1..400 {
@@ -672,10 +703,10 @@ mod tests {
             let settled = &seen[300..];
             (*settled.iter().min().expect("some"), *settled.iter().max().expect("some"))
         };
-        let (least, most) = always_running(false);
+        let (least, most) = always_running(Generation::Scaled);
         assert!((1022..=1024).contains(&least) && (1022..=1024).contains(&most), "{least} to {most}");
         // 1024 · (47742 − 1024 + contrib) / 47742, contrib 0 to 768.
-        let (least, most) = always_running(true);
+        let (least, most) = always_running(Generation::Scaled.by_max());
         assert!((1000..=1002).contains(&least) && (1016..=1019).contains(&most), "{least} to {most}");
     }
 
