@@ -94,17 +94,27 @@ pub fn trust(platform: &Platform) -> String {
     trust_lines(platform).iter().map(|l| format!("- {l}\n")).collect()
 }
 
-/// The same, line by line.
+/// The same, line by line: each part once, where the platform speaks of it too.
 pub fn trust_lines(platform: &Platform) -> Vec<String> {
-    let mut lines: Vec<String> = platform.trust.clone();
+    // The sources of both come below.
+    let alone = |line: &String| match line.strip_prefix("costs and noise estimated") {
+        Some(rest) => rest.strip_prefix(", ").map(|rest| format!("costs and noise: {rest}")),
+        None => Some(line.clone()),
+    };
+    let mut lines: Vec<String> = platform.trust.iter().filter_map(alone).collect();
     lines.push(format!("costs: {}", platform.costs.source));
     lines.push(format!("noise: {}", platform.noise.source));
-    lines.push(match (platform.power.unit, platform.power.sourced) {
-        (PowerUnit::Unknown, _) => "power: nothing is known, no energy is reported".into(),
-        (PowerUnit::EasCosts, _) => "power: abstract units of an EAS table; only ratios mean something".into(),
-        (_, true) => "power: sourced, absolute figures".into(),
-        (_, false) => "power: estimated; only ratios mean something".into(),
-    });
+    let (power, so) = match (platform.power.unit, platform.power.sourced) {
+        (PowerUnit::Unknown, _) => ("nothing is known", "no energy is reported"),
+        (PowerUnit::EasCosts, _) => ("abstract units of an EAS table", "only ratios mean something"),
+        (_, true) => ("sourced", "absolute figures"),
+        (_, false) => ("estimated", "only ratios mean something"),
+    };
+    match lines.iter_mut().find(|l| l.starts_with("power:") || l.contains(so)) {
+        Some(own) if own.contains(so) || own.contains("relative") => {}
+        Some(own) => *own += &format!("; {so}"),
+        None => lines.push(format!("power: {power}; {so}")),
+    }
     lines
 }
 
@@ -474,6 +484,22 @@ fn deadlock(blocked: &[Blocked]) -> String {
 mod tests {
     use super::*;
     use wattif_lab::metrics::TaskReport;
+
+    #[test]
+    fn trust_is_told_once() {
+        for name in crate::data::Collection::Platforms.names() {
+            let platform = crate::load::platform(name, &crate::Settings::default()).unwrap().value;
+            let lines = trust_lines(&platform);
+            let about = |what: &str| lines.iter().filter(|l| l.starts_with(what)).count();
+            assert_eq!(
+                (about("costs: "), about("noise: "), about("costs and noise estimated")),
+                (1, 1, 0),
+                "{lines:?}"
+            );
+            let power = |l: &&String| l.starts_with("power:") || l.contains("no energy");
+            assert_eq!(lines.iter().filter(power).count(), 1, "{lines:?}");
+        }
+    }
 
     #[test]
     fn policies_by_task() {
