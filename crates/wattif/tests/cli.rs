@@ -1185,6 +1185,27 @@ fn lists_manuals_completions() {
         assert!(!items.is_empty(), "{kind}");
         assert!(items.iter().all(|i| i["name"] != "" && i["about"] != ""), "{kind}: {items:?}");
     }
+    let item = |kind: &str, name: &str| -> serde_json::Value {
+        let json: serde_json::Value = serde_json::from_slice(&done(&["list", kind, "--json"]).stdout).unwrap();
+        json["items"].as_array().unwrap().iter().find(|i| i["name"] == name).unwrap().clone()
+    };
+    for (name, slot, selectable) in [("teo", "cpuidle", true), ("eas", "placement", false)] {
+        let policy = item("policies", name);
+        assert_eq!((policy["slot"].as_str(), policy["selectable"].as_bool()), (Some(slot), Some(selectable)), "{name}");
+    }
+    for (name, unit, better, neutral) in [("wu_lat_us.<stat>", "µs", "lower", false), ("migrations", "", "lower", true)]
+    {
+        let metric = item("metrics", name);
+        assert_eq!(
+            (&metric["unit"], &metric["better"], &metric["neutral"]),
+            (&unit.into(), &better.into(), &neutral.into())
+        );
+    }
+    let metrics = out(&done(&["list", "metrics"]));
+    assert!(
+        metrics.lines().any(|l| l.starts_with("wu_lat_us.<stat>") && l.contains("µs") && l.contains("lower")),
+        "{metrics}"
+    );
     let formats = out(&done(&["list", "formats"]));
     for name in ["Parquet", "Arrow", "SVG", "HTML report", "recording archive", "wattif.sweep/1", "wattif.manual/1"] {
         assert!(formats.contains(name), "{name}: {formats}");

@@ -7,7 +7,7 @@ use crate::experiment;
 use clap::ValueEnum;
 use serde::Serialize;
 use wattif_formats::{kernel_toml, platform_toml};
-use wattif_lab::metrics;
+use wattif_lab::metrics::{self, Better, MetricInfo};
 use wattif_lab::table::{Align, Table};
 use wattif_model::kernel::{KernelSpec, Value};
 use wattif_model::platform::{Platform, PowerUnit};
@@ -46,10 +46,25 @@ enum Kind {
 }
 
 /// One thing with a line about it.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Item {
     name: String,
     about: String,
+    /// Of a policy: where it goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot: Option<&'static str>,
+    /// Of a policy: it fills the slot by its name; otherwise it is a step that every kernel has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selectable: Option<bool>,
+    /// Of a metric; empty for plain counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'static str>,
+    /// Of a metric: which way is good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    better: Option<Better>,
+    /// Of a metric: neither way is good in itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    neutral: Option<bool>,
     /// Of an experiment: where it runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     platforms: Vec<String>,
@@ -110,7 +125,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         Kind::Platforms => ("platforms", built_in(Collection::Platforms).into_iter().map(complete).collect()),
         Kind::Kernels => ("kernels", built_in(Collection::Kernels).into_iter().map(derived).collect()),
         Kind::Policies => ("policies", policies()),
-        Kind::Metrics => ("metrics", metrics::list().iter().map(|m| item(m.name, m.doc)).collect()),
+        Kind::Metrics => ("metrics", metrics::list().iter().map(measured).collect()),
         Kind::Workloads => ("workloads", workloads()),
         Kind::Experiments => ("experiments", experiments()?),
         Kind::Formats => ("formats", FORMATS.iter().map(|(n, a)| item(*n, *a)).collect()),
@@ -123,14 +138,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
 }
 
 fn item(name: impl Into<String>, about: impl Into<String>) -> Item {
-    Item {
-        name: name.into(),
-        about: about.into(),
-        platforms: Vec::new(),
-        lacks: Vec::new(),
-        inherits: None,
-        changes: Vec::new(),
-    }
+    Item { name: name.into(), about: about.into(), ..Item::default() }
 }
 
 fn built_in(collection: Collection) -> Vec<Item> {
@@ -196,7 +204,21 @@ fn default_of(path: &str) -> String {
 
 fn policies() -> Vec<Item> {
     let about = |p: &Policy| format!("{}{}: {}", p.slot.name(), if p.selectable { "" } else { " step" }, p.summary());
-    POLICIES.iter().map(|p| item(p.name, about(p))).collect()
+    let of = |p: &Policy| Item { slot: Some(p.slot.name()), selectable: Some(p.selectable), ..item(p.name, about(p)) };
+    POLICIES.iter().map(of).collect()
+}
+
+fn measured(m: &MetricInfo) -> Item {
+    Item { unit: Some(m.unit), better: Some(m.better), neutral: Some(m.neutral), ..item(m.name, m.doc) }
+}
+
+/// Which way is good, in a table.
+fn better(i: &Item) -> &'static str {
+    match (i.neutral, i.better) {
+        (Some(false), Some(Better::Lower)) => "lower",
+        (Some(false), Some(Better::Higher)) => "higher",
+        _ => "",
+    }
 }
 
 fn workloads() -> Vec<Item> {
@@ -220,10 +242,19 @@ fn experiments() -> Result<Vec<Item>, Error> {
 fn text(items: &[Item]) -> String {
     let placed = items.iter().any(|i| !i.platforms.is_empty());
     let lacking = items.iter().any(|i| !i.lacks.is_empty());
-    let columns = [("name", true), ("platforms", placed), ("about", true), ("lacks", lacking)];
+    let metrics = items.iter().any(|i| i.unit.is_some());
+    let columns = [
+        ("name", true),
+        ("unit", metrics),
+        ("better", metrics),
+        ("platforms", placed),
+        ("about", true),
+        ("lacks", lacking),
+    ];
     let mut table = Table::new(columns.iter().filter(|(_, shown)| *shown).map(|(c, _)| (*c, Align::Left)));
     for i in items {
-        let cells = [i.name.clone(), i.platforms.join(", "), i.about.clone(), i.lacks.join("; ")];
+        let (unit, better) = (i.unit.unwrap_or_default().to_string(), better(i).to_string());
+        let cells = [i.name.clone(), unit, better, i.platforms.join(", "), i.about.clone(), i.lacks.join("; ")];
         table.row(cells.into_iter().zip(columns).filter(|(_, (_, shown))| *shown).map(|(cell, _)| cell));
     }
     let mut out = table.to_text();
