@@ -133,7 +133,7 @@ fn escape_cell(text: &str) -> String {
     text.trim().replace('\\', "\\\\").replace('|', "\\|").replace(['\n', '\r'], " ")
 }
 
-/// A number with `digits` significant digits: `1117`, `104.4`, `0.09195`, `1.2e-7`; `–` for what is not a number.
+/// A number with `digits` significant digits: `1235`, `103.3`, `0.01875`, `1.2e-7`; `–` for what is not a number.
 pub fn number(value: f64, digits: usize) -> String {
     if value.is_nan() {
         return "–".into();
@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn digits() {
-        let got: Vec<String> = [1116.68, 104.358, 0.09195, 5095.0, 1.23e-7, 0.0, f64::NAN].map(cell).into();
-        assert_eq!(got, ["1117", "104.4", "0.09195", "5095", "1.230e-7", "0", "–"]);
+        let got: Vec<String> = [1234.56, 103.27, 0.01875, 5000.0, 1.23e-7, 0.0, f64::NAN].map(cell).into();
+        assert_eq!(got, ["1235", "103.3", "0.01875", "5000", "1.230e-7", "0", "–"]);
         assert_eq!([p_value(0.0001), p_value(0.0123)], ["<0.001", "0.012"]);
         assert_eq!(interval(Some([1.0, 2.5])), "[1, 2.500]");
     }

@@ -592,7 +592,7 @@ mod tests {
             self.simulated(arm, metric).map(|v| [v * 0.9, v * 1.1])
         }
         fn published(&self, arm: &str) -> Option<f64> {
-            (arm == "linux-5.4").then_some(102.683)
+            (arm == "linux-5.4").then_some(101.5)
         }
         fn ratio(&self) -> Option<f64> {
             Some(0.1)

@@ -21,7 +21,7 @@ no_hogs = { "workload.tasks.idle_thread.instance" = 0 }
 id        = "3.1"
 metric    = "wu_lat_us.mean"
 threads   = "cfs_thread"
-published = { "linux-5.3" = 1116.68, "linux-5.4" = 102.683 }
+published = { "linux-5.3" = 1234.56, "linux-5.4" = 101.5 }
 class     = "Q"
 holds     = "ratio <= 1/5 and 50 <= simulated('linux-5.4') <= 200"
 counter   = { what = "no hogs", set = { "workload.tasks.idle_thread.instance" = 0 }, holds = "0.95 <= ratio <= 1.05" }
@@ -30,7 +30,7 @@ counter   = { what = "no hogs", set = { "workload.tasks.idle_thread.instance" = 
 id        = "3.5"
 metric    = "wu_lat_us.count"
 threads   = "cfs_thread"
-published = { "no_hogs" = 104.358 }
+published = { "no_hogs" = 103.25 }
 class     = "S"
 platforms = ["hikey620"]
 holds     = "simulated('no_hogs') > 1"
@@ -39,12 +39,12 @@ holds     = "simulated('no_hogs') > 1"
 title     = "Wake-up latency as rt-app logs it"
 metrics   = ["wu_lat_us.min", "wu_lat_us.max"]
 threads   = "cfs_thread"
-published = { "linux-5.3" = [0, 67664], "linux-5.4" = [0, nan] }
+published = { "linux-5.3" = [0, 4321], "linux-5.4" = [0, nan] }
 
 [[histogram]]
 title     = "Histogram in steps of 100 us"
 threads   = "cfs_thread"
-published = { "no_hogs" = [3688,1253,149,22,nan,nan,nan,nan,nan,nan,17] }
+published = { "no_hogs" = [4000,900,80,13,nan,nan,nan,nan,nan,nan,7] }
 
 [[plot]]
 name      = "latency"
