@@ -3,6 +3,14 @@
 //! [`play`] feeds a recording to any observer of a run, so that recorded and simulated figures come from the same code;
 //! [`missing`] says which figures it cannot give. [`platform`] makes a machine of what a trace shows. [`workload`] makes programs:
 //! work, waits and why they end, so that another kernel or machine can be asked.
+//!
+//! The inference decides by thresholds: how often something has to be seen to be a habit, how much alike is alike. They are constants
+//! beside what reads them, most of them round numbers that were set by hand. What holds them are replays of which the truth is known
+//! (`crates/wattif/tests/replay.rs`): programs are simulated, written as traces, inferred and simulated again, with other noise and under
+//! another kernel. There wake-up latencies and energy have to come back within 5 %, shares of a CPU within a point, and a difference between
+//! kernels within 15 % and with its direction; `replay/judged.txt` names every figure that the seeds tell, so that none is lost unseen.
+//! Recordings of one program under two real kernels are held to the same. Patterns that no program there has are held by the
+//! unit tests of their files alone.
 
 mod affinity;
 mod background;
@@ -30,6 +38,7 @@ mod spins;
 mod steals;
 mod steps;
 mod ticks;
+mod told;
 mod unlike;
 mod wakers;
 mod workload;

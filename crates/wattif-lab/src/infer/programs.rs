@@ -1,13 +1,16 @@
 //! The programs of the threads of a recording: what each did, in the language of workloads.
 
 use super::affinity::Machine;
+use super::channels::Channels;
 use super::periods::{FAR, MIN_SLEEPS, missed};
+use super::requests;
 use super::servers;
 use super::steps::{self, Queue, Rest, Step};
+use super::told::Found;
 use super::workload::{Inference, Inferred, Options, State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Asked, DlParams, Event, Record, Recording};
+use wattif_model::trace::{Asked, DlParams, Recording};
 use wattif_model::workload::*;
 use wattif_model::{CpuSet, Ns, Pid};
 
@@ -33,7 +36,6 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     // Mainline's placement compares energies; Android's before took CPUs that were busy before idle ones.
     let util: Vec<u64> = if since_5 { worked.iter().map(|w| w / end).collect() } else { Vec::new() };
     let machine = Machine::of(platform, |cpu| 100 * busy_ns[cpu.at()] / end >= BUSY_PCT, &util);
-    let mut out = Inferred::default();
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
     let task_of = super::play::tasks(recording);
     let kinds = servers::kinds(&threads, &task_of);
@@ -46,7 +48,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let joined = super::joins::join(&mut threads, &kinds);
     let clients = servers::serve(&mut threads, &kinds, &steal, options.counted);
     let mut pools = super::pools::pools(&mut threads, |pid| &families[&pid], &steal);
-    let asked = super::requests::ask(&mut threads, &mut pools, &steal);
+    let asked = requests::ask(&mut threads, &mut pools, &steal);
     let sleep_alike = sleep_alike(&threads, &kinds);
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid));
     let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);
@@ -79,39 +81,17 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let mut w = Workload {
         name: name.into(),
         duration: Some(Ns(recording.end.0.saturating_add(delay))),
-        timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
-        devices: [("device", true), ("interrupt", false)]
-            .map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait })
-            .into(),
         queues: names(&programs.queues, recording),
-        conds: programs.conds.keys().map(|pid| Named { name: format!("{}-{pid}", recording.comm(*pid)) }).collect(),
-        barriers: barriers
-            .iter()
-            .map(|(pid, parties)| BarrierSpec {
-                name: format!("barrier {}-{pid}", recording.comm(*pid)),
-                parties: *parties,
-            })
-            .collect(),
-        mutexes: mutexes.iter().map(|pid| Named { name: format!("lock {}-{pid}", recording.comm(*pid)) }).collect(),
-        semaphores: channels
-            .spaces
-            .iter()
-            .map(|(pid, initial)| SemaphoreSpec::new(format!("space of {}-{pid}", recording.comm(*pid)), *initial))
-            .chain(
-                asked
-                    .semaphores
-                    .iter()
-                    .map(|pid| SemaphoreSpec::new(format!("asks {}-{pid}", recording.comm(*pid)), 0)),
-            )
-            .collect(),
         groups: groups(recording),
-        ..Workload::default()
+        ..objects(recording, &programs, &barriers, &channels, &asked)
     };
     let last_group = w.groups.len() as u32 - 1;
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
     let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
     let bound = super::affinity::bound(seen, kind, &machine);
+    let is_never_late =
+        |pid: &Pid, t: &Thread| t.beat.period > 0 && !background.contains(pid) && late[&task_of(*pid)] == (0, 0);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| {
@@ -154,83 +134,50 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             ..TaskSpec::new(task, ops)
         });
     }
-    let never_late = |(pid, t): &(&Pid, &Thread)| {
-        let of_its_kind = || late[&task_of(**pid)];
-        t.beat.period > 0 && !background.contains(pid) && of_its_kind() == (0, 0)
+    let found = Found {
+        recording,
+        threads: &threads,
+        background: &background,
+        give_way: &give_way,
+        never_late: threads.iter().filter(|(pid, t)| is_never_late(pid, t)).count(),
+        pools: pools.len(),
+        asked: &asked,
+        barriers: &barriers,
+        locks,
+        channels: &channels,
+        joined: &joined,
+        conds: programs.conds.len(),
+        clients,
+        waits: [timers, tokens],
+        pinned,
     };
-    let never_late = threads.iter().filter(never_late).count();
-    if never_late > 0 {
-        out.notes.push(format!(
-            "{never_late} periodic threads were never late: that late ones would catch up, instead of starting again from then, is a guess"
-        ));
+    Inferred { notes: found.told(), workload: w }
+}
+
+/// What the threads wait for and with, beside their queues.
+fn objects(
+    recording: &Recording,
+    programs: &Programs<'_>,
+    barriers: &BTreeMap<Pid, u32>,
+    channels: &Channels,
+    asked: &requests::Asked,
+) -> Workload {
+    let of = |what: &str, pid: &Pid| format!("{what}{}-{pid}", recording.comm(*pid));
+    let devices = [("device", true), ("interrupt", false)];
+    let spaces = channels.spaces.iter().map(|(pid, initial)| SemaphoreSpec::new(of("space of ", pid), *initial));
+    let asks = asked.semaphores.iter().map(|pid| SemaphoreSpec::new(of("asks ", pid), 0));
+    Workload {
+        timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
+        devices: devices.map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait }).into(),
+        conds: programs.conds.keys().map(|pid| Named { name: of("", pid) }).collect(),
+        barriers: barriers
+            .iter()
+            .map(|(pid, parties)| BarrierSpec { name: of("barrier ", pid), parties: *parties })
+            .collect(),
+        mutexes: programs.mutexes.keys().map(|pid| Named { name: of("lock ", pid) }).collect(),
+        semaphores: spaces.chain(asks).collect(),
+        ..Workload::default()
     }
-    if !pools.is_empty() {
-        out.notes.push(format!("{} threads taken as pools: whoever of them waits takes the next request", pools.len()));
-    }
-    if asked.hidden > 0 {
-        let hidden = asked.hidden;
-        out.notes.push(format!("{hidden} requests put in for which no thread of a pool was free"));
-    }
-    if !barriers.is_empty() {
-        let members: u32 = barriers.values().sum();
-        out.notes.push(format!("{members} threads taken as meeting at barriers: whoever comes last wakes the others"));
-    }
-    if !mutexes.is_empty() {
-        let taken = threads.values().filter(|t| t.steps.iter().any(|s| matches!(s, Step::Lock(_)))).count();
-        out.notes.push(format!(
-            "{taken} threads taken as sharing a lock: where one got it without waiting, it is put where it mostly waits"
-        ));
-    }
-    if locks > 0 {
-        out.notes.push(format!("{locks} waits for locks that threads of one name held: taken as long as they were"));
-    }
-    if channels.hidden > 0 {
-        out.notes.push(format!(
-            "{} threads taken as passing messages, all of them the same work: {} put in that were written while the reader was busy",
-            channels.sides.len(),
-            channels.hidden
-        ));
-    }
-    if !programs.conds.is_empty() {
-        out.notes.push(format!(
-            "{} threads taken as waiting for a condition: what wakes them while they are busy is lost",
-            programs.conds.len()
-        ));
-    }
-    if joined.hidden > 0 {
-        out.notes.push(format!(
-            "{} wake-ups of busy threads put in: their wakers never left one out that could be seen",
-            joined.hidden
-        ));
-    }
-    if clients > 0 {
-        out.notes.push(format!("{clients} threads taken as clients: some of their requests found the server busy"));
-    }
-    out.notes.extend(super::memory::told(&threads));
-    out.notes.extend(super::background::told(recording, &background, "background"));
-    out.notes.push(format!(
-        "{} threads; {timers} waits end by timers and devices, {tokens} by another thread; {pinned} threads taken as bound to CPUs",
-        threads.len()
-    ));
-    if !recording.has_irq_flags {
-        out.notes.push("records do not say which wake-ups come from interrupts: taken from who ran".into());
-    }
-    if !recording.tells_policies() {
-        out.notes.push("a trace shows priorities only: SCHED_BATCH looks like SCHED_OTHER, and so does SCHED_IDLE, SCHED_RR like SCHED_FIFO, where no other thread competed (--policy NAME=…)".into());
-        out.notes.extend(super::background::told(recording, &give_way, "SCHED_IDLE (no other waits while they run)"));
-    }
-    let real_time = |pid: &Pid| recording.threads.get(&pid.0).is_some_and(|t| t.policy_was_told());
-    let highest = |t: &Thread| t.first_prio == 0 || t.steps.contains(&Step::Attr(0));
-    let told = |pid: &Pid| recording.threads.get(&pid.0).is_some_and(|t| t.dl.is_some());
-    let highest = threads.iter().filter(|(pid, t)| highest(t) && !real_time(pid) && !told(pid)).count();
-    out.notes.extend(moved(recording));
-    if highest > 0 {
-        out.notes.push(format!(
-            "{highest} threads have the highest priority: taken as SCHED_FIFO 99; of SCHED_DEADLINE a trace tells neither budget nor period"
-        ));
-    }
-    out.workload = w;
-    out
 }
 
 /// Is `name` this thread's, or that of its task, whose threads are numbered?
@@ -295,18 +242,6 @@ fn groups(recording: &Recording) -> Vec<GroupSpec> {
         [] => vec![GroupSpec::root()],
         told => told.to_vec(),
     }
-}
-
-/// Threads that the file says to be in other groups later on.
-fn moved(recording: &Recording) -> Option<String> {
-    let begins = |pid: Pid| recording.threads.get(&pid.0).map_or(0, |t| t.group);
-    let moves = |r: &Record| match r.event() {
-        Some(&Event::CgroupAttachTask { pid, group }) => Some(pid).filter(|pid| group != begins(*pid)),
-        _ => None,
-    };
-    let moved: BTreeSet<Pid> = recording.records.iter().filter_map(moves).collect();
-    (!recording.groups.is_empty() && !moved.is_empty())
-        .then(|| format!("{} threads change their group: they stay in the one they began in", moved.len()))
 }
 
 /// The steps that are relative sleeps: all timers of a thread, as others of its kind tell or it does itself, or those of a phase of it.
@@ -517,19 +452,24 @@ impl Programs<'_> {
             ops.push(Op::LoopEnd { begin: first as u32 });
             return ops;
         }
-        match t.state {
-            State::Dead { .. } => return ops,
-            State::Running | State::Runnable { .. } => {
-                match steps::rest(&t.steps, self.end - t.awake.min(self.end), self.end) {
-                    Rest::Units(units) => ops.extend(work(units)),
-                    Rest::Endless => ops.push(Op::Run(Amount::Fixed(FOREVER_NS))),
-                }
+        if !matches!(t.state, State::Dead { .. }) {
+            self.beyond(t, absolute, expiry, slept.is_some(), &mut ops);
+        }
+        ops
+    }
+
+    /// How a thread that lives on goes on after its last step; its last timer counts from `expiry`.
+    fn beyond(&self, t: &Thread, absolute: bool, expiry: u64, slept: bool, ops: &mut Vec<Op>) {
+        let work = |units: u64| super::memory::ops(units / self.calibration, t.memory);
+        let awake = matches!(t.state, State::Running | State::Runnable { .. });
+        if awake {
+            match steps::rest(&t.steps, self.end - t.awake.min(self.end), self.end) {
+                Rest::Units(units) => ops.extend(work(units)),
+                Rest::Endless => ops.push(Op::Run(Amount::Fixed(FOREVER_NS))),
             }
-            State::Sleeping { .. } | State::Unknown => {}
         }
         // It lives on beyond the end of the trace: who is late then gets farther under a kernel that makes it less late, and so does anyone
         // whose late jobs move all later ones.
-        let awake = matches!(t.state, State::Running | State::Runnable { .. });
         if (!absolute || awake) && t.beats_on(self.end) {
             let begin = ops.len();
             let timer = Op::Timer { timer: 0, period: Amount::Fixed(t.beat.period), absolute };
@@ -539,7 +479,7 @@ impl Programs<'_> {
             ops.push(Op::LoopEnd { begin: begin as u32 });
         } else if let Some(usual) = steps::usual_interval(&t.steps) {
             // Governors look at the timer that comes next, also while the last one of the trace is over.
-            ops.push(match absolute && slept.is_none() {
+            ops.push(match absolute && !slept {
                 true => {
                     let period =
                         Amount::Fixed((self.end.saturating_add(self.delay + usual / 2)).saturating_sub(expiry));
@@ -549,8 +489,8 @@ impl Programs<'_> {
             });
         }
         ops.push(Op::Sleep(Amount::Fixed(FOREVER_NS)));
-        ops
     }
+
     /// The wait that the end of the trace cuts off, of a thread that only waits for times of given length: as long as they are in the middle.
     fn last_wait(&self, t: &Thread) -> Option<Op> {
         let State::Sleeping { since, .. } = t.state else { return None };
