@@ -11,6 +11,7 @@ use wattif_model::kernel::Value;
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{Event, IdleCause, IdlePeriod, Interest, Observer, PlacementReason, PrevState};
 use wattif_model::{CpuId, Ns, Pid};
+use wattif_sim::registry::POLICIES;
 
 /// How often the idle loop turned again because of the tick, and because of the limit of polling; and what kept the tick.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 mod runs;
 
-use runs::{MIXED, Polls, sleepy, spec};
+use runs::{MIXED, Polls, sleepy, spec, under};
 use std::collections::BTreeSet;
 use wattif::run::{Simulator, run};
 use wattif_model::kernel::Value;

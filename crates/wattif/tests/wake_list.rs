@@ -1,33 +1,22 @@
 //! Who queues a woken thread: the waker, or the CPU that it is to run on.
 
-use wattif::data::Source;
-use wattif::load;
+mod runs;
+
+use runs::under;
 use wattif::run::Simulator;
-use wattif::settings::Settings;
-use wattif_formats::rtapp::Dialect;
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{Event, Interest, Observer};
 use wattif_model::{CpuId, Ns, Pid};
 
 /// A waker on CPU 0, three threads that it wakes together every 20 ms; the machine has CPUs 0 to 3 and 4 to 7, two caches.
 fn spec(kernel: &str, set: &[&str], cpus: [u32; 3], hog: &str) -> RunSpec {
-    let thread =
-        |name: &str, cpu: u32| format!(r#""{name}": {{ "cpus": [{cpu}], "loop": -1, "barrier": "all", "run": 100 }}"#);
-    let [a, b, c] =
-        ["a", "b", "c"].into_iter().zip(cpus).map(|(n, cpu)| thread(n, cpu)).collect::<Vec<_>>().try_into().unwrap();
+    let [a, b, c] = cpus.map(|cpu| format!(r#"{{ "cpus": [{cpu}], "loop": -1, "barrier": "all", "run": 100 }}"#));
     let text = format!(
-        r#"{{ "tasks": {{ {a}, {b}, {c}, {hog}
+        r#"{{ "tasks": {{ "a": {a}, "b": {b}, "c": {c}, {hog}
             "waker": {{ "cpus": [0], "loop": -1, "run": 300, "barrier": "all",
                 "timer": {{ "ref": "t", "period": 20000, "mode": "absolute" }} }} }} }}"#
     );
-    let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
-    let none = Settings::default();
-    let platform = load::platform("hikey960", &none).expect("built in").value;
-    let source = Source { name: "wakes.json".into(), text: text.into() };
-    let workload =
-        load::parse_workload(source, platform.nr_cpus(), Dialect::Workgen, &none).expect("valid").value.workload;
-    let kernel = load::kernel(kernel, &Settings::parse(&set).unwrap()).expect("built in").value;
-    RunSpec { platform, workload, kernel, seed: 1, duration: Ns::from_ms(400) }
+    under("hikey960", kernel, &text, set)
 }
 
 /// What became of one wake-up.
@@ -86,7 +75,7 @@ fn wakes(spec: &RunSpec) -> Wakes {
     wakes
 }
 
-/// (CPU that queued it, share of its waits that it spent on no queue) of a thread, the same for all its wake-ups but the first.
+/// The CPU that queued a thread, the same for all its wake-ups but the first.
 fn by(wakes: &Wakes, pid: u32) -> u32 {
     let by: Vec<u32> = wakes.done.iter().filter(|w| w.pid == pid).map(|w| w.queued.1).skip(1).collect();
     assert!(by.windows(2).all(|w| w[0] == w[1]), "{by:?}");
@@ -149,14 +138,7 @@ fn threads_woken_together_are_packed_on_one_sleeping_cpu() {
         "waker": { "loop": -1, "run": 300, "barrier": "all",
             "timer": { "ref": "t", "period": 20000, "mode": "absolute" } } } }"#;
     let packed = |set: &[&str]| {
-        let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
-        let none = Settings::default();
-        let platform = load::platform("pixel6", &none).expect("built in").value;
-        let source = Source { name: "workers.json".into(), text: text.into() };
-        let workload = load::parse_workload(source, platform.nr_cpus(), Dialect::Workgen, &none).expect("valid");
-        let kernel = load::kernel("android-6.6", &Settings::parse(&set).unwrap()).expect("built in").value;
-        let duration = Ns::from_ms(2000);
-        let w = wakes(&RunSpec { platform, workload: workload.value.workload, kernel, seed: 1, duration });
+        let w = wakes(&RunSpec { duration: Ns::from_ms(2000), ..under("pixel6", "android-6.6", text, set) });
         w.placed.chunks_exact(3).skip(10).filter(|p| p[0] == p[1] && p[1] == p[2]).count()
     };
     let (listed, seen) = (packed(&[]), packed(&["ttwu_queue.generation=5.7"]));
