@@ -4,7 +4,7 @@
 //! with the one before. Writers wait where the reader's buffer is full. Of the messages of `hackbench` more than half leave no event.
 //!
 //! Where each message is as much work as any other, stretches of work are multiples of one length, for writers as for readers, and tell
-//! how many messages there were; that as many were written as read is the proof. To whom a hidden one went is not told: writers are taken to
+//! how many messages there were; that as many were written as read, and that they are the work that either side did, is the proof. To whom a hidden one went is not told: writers are taken to
 //! write to all of their readers in turn. What was on its way when a writer had to wait is the size of a buffer.
 
 use super::joins::{token_waits, within};
@@ -35,8 +35,9 @@ const FOR_ELSE_OF: usize = 8;
 const SPREAD: usize = 2;
 /// Its size is what it held the first times.
 const FIRST: usize = 8;
-/// Messages written and read differ by one in so many at most.
+/// Messages written and read differ by one in so many at most, and their work from what a side did by one part in so many.
 const UNEQUAL_OF: usize = 5;
+const MADE_OF: u64 = 20;
 /// For each that is seen, and each wait for space, so many may be hidden; and so many messages are put in at most.
 const HIDDEN_MOST: usize = 256;
 const MOST: usize = 2_000_000;
@@ -68,7 +69,11 @@ enum Item {
 impl Item {
     /// Messages in it.
     fn times(&self, of: u64) -> u64 {
-        if let Item::Work { units, .. } = *self { times(units, of) } else { 0 }
+        times(self.units(), of)
+    }
+
+    fn units(&self) -> u64 {
+        if let Item::Work { units, .. } = *self { units } else { 0 }
     }
 }
 
@@ -268,6 +273,8 @@ fn channel(
     };
     let targets: BTreeMap<&str, BTreeSet<Pid>> =
         woken_kinds.into_iter().map(|(kind, woken)| (kind, targets(&woken))).collect();
+    let work = |side: &BTreeMap<Pid, Vec<Item>>| side.values().flatten().fold(0u64, |n, i| n.saturating_add(i.units()));
+    let mut did = [work(&writers), work(&readers)];
     let mut channel = Channel {
         full,
         writers: writers.into_iter().map(|(pid, of)| (pid, written(of, of_write[&pid], ran(pid)))).collect(),
@@ -281,6 +288,7 @@ fn channel(
         let items = self::items(&threads[&pid], reading)?;
         let (n, missing) = (count(&items, usual), read.saturating_sub(channel.writes()));
         if n > 0 && n <= most && n as usize <= missing + missing / UNEQUAL_OF {
+            did[0] = items.iter().fold(did[0], |n, i| n.saturating_add(i.units()));
             channel.writers.insert(pid, written(items, usual, ran(pid)));
         }
     }
@@ -297,6 +305,9 @@ fn channel(
         return None;
     }
     channel.address(targets);
+    if channel.work().iter().zip(did).any(|(work, did)| work.abs_diff(did) > did / MADE_OF) {
+        return None;
+    }
     if !channel.full.is_empty() {
         let space = space(&channel.held(ran_of))?;
         // Who waits after each message waits for what became of it, unless more are on their way than there are writers.
@@ -562,6 +573,12 @@ impl Parts {
         self.of.iter().fold(0, |sum: usize, p| sum.saturating_add(n(p)))
     }
 
+    /// Its work if it has so many messages.
+    fn work(&self, messages: u64) -> u64 {
+        let kept = |p: &Part| if let Part::Keep(Step::Work(units)) = *p { units } else { 0 };
+        self.of.iter().fold(messages.saturating_mul(self.units), |sum, p| sum.saturating_add(kept(p)))
+    }
+
     /// Steps of a reader that reads all that was sent: nothing is left over, and nothing waited for that never comes.
     fn reader(self, pid: Pid, mut left: u64, frees: bool) -> Vec<Step> {
         let mut steps = Vec::new();
@@ -592,6 +609,22 @@ impl Parts {
 impl Channel {
     fn writes(&self) -> usize {
         self.writers.values().map(Parts::writes).sum()
+    }
+
+    /// The work of either side in a replay: a reader's reads all that it is sent.
+    fn work(&self) -> [u64; 2] {
+        let mut sent: BTreeMap<Pid, u64> = BTreeMap::new();
+        for part in self.writers.values().flat_map(|parts| &parts.of) {
+            if let Part::Write { to: Some(to), .. } = *part {
+                *sent.entry(to).or_default() += 1;
+            }
+        }
+        let write = self.writers.values().map(|parts| parts.work(parts.writes() as u64));
+        let read = |(pid, parts): (&Pid, &Parts)| {
+            let sent = sent.get(pid).copied().unwrap_or(0);
+            parts.work(sent.max(parts.reads() as u64))
+        };
+        [write.fold(0, u64::saturating_add), self.readers.iter().map(read).fold(0, u64::saturating_add)]
     }
 
     /// Are writers' waits for readers that they write to and that are busy then? Else they wait for what these do next, as in a pipeline.
@@ -910,6 +943,23 @@ mod tests {
             assert!(links > 30 && sides(&stages, &kinds).len() == 1);
             assert_eq!(found_of(&mut stages, &kinds).sides.len(), 0);
         }
+    }
+
+    /// Some writers wake a reader without having worked before: a message's work for each of their wake-ups is more than they did.
+    #[test]
+    fn messages_that_make_work() {
+        let mut threads = passing(3, 2, (10, 6), 1_000);
+        for (_, t) in threads.iter_mut().take(3) {
+            let wakes: Vec<usize> = (1..t.steps.len())
+                .filter(|i| t.steps[i - 1] == Step::Work(10) && matches!(t.steps[*i], Step::Post { .. }))
+                .collect();
+            for i in wakes.iter().rev().step_by(2) {
+                t.steps.remove(i - 1);
+            }
+        }
+        let before = work(&threads);
+        assert_eq!(found(&mut threads).sides.len(), 0);
+        assert_eq!(work(&threads), before);
     }
 
     #[test]
