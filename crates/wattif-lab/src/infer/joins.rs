@@ -83,12 +83,10 @@ fn are_within(work: &[u64], usual: u64, off: u64) -> bool {
 
 /// Puts hidden wake-ups of collectors in; those that were lost where they came from, since under another kernel they may not be.
 pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Joined {
-    let mut of_kind: BTreeMap<&str, usize> = BTreeMap::new();
-    kinds.values().for_each(|kind| *of_kind.entry(kind).or_default() += 1);
-    // Of several collectors nobody could tell which one was meant.
+    let several = several(threads, kinds);
     let waits: BTreeMap<Pid, Vec<(u64, u64)>> = threads
         .iter()
-        .filter(|(pid, _)| of_kind[kinds[pid].as_str()] == 1)
+        .filter(|(pid, _)| !several.contains(pid))
         .map(|(pid, t)| (*pid, token_waits(&t.steps)))
         .filter(|(_, waits)| waits.len() >= MIN_SEEN)
         .collect();
@@ -147,6 +145,21 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         insert(&mut threads.get_mut(&pid).expect("it has steps").steps, of);
     }
     Joined { hidden: kept, forgetful }
+}
+
+/// Threads of a kind of which threads of one kind wake several: nobody could tell which one was meant.
+fn several(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> BTreeSet<Pid> {
+    let mut woken: BTreeMap<(&str, &str), BTreeSet<Pid>> = BTreeMap::new();
+    for (pid, t) in threads {
+        for step in &t.steps {
+            if let Step::Post { to, .. } = step
+                && let Some(kind) = kinds.get(to)
+            {
+                woken.entry((&kinds[pid], kind)).or_default().insert(*to);
+            }
+        }
+    }
+    woken.into_values().filter(|of| of.len() > 1).flatten().collect()
 }
 
 /// Where the collector takes each of these hidden wake-ups, if it asks for them: so much work behind a request as those that it waits for come
@@ -436,6 +449,7 @@ fn each_stretch(threads: &BTreeMap<Pid, Thread>, mut f: impl FnMut(Pid, Waits, (
 
 #[cfg(test)]
 mod tests {
+    use super::super::servers;
     use super::*;
 
     /// A worker that is done every 100 µs, and a collector that works for 40 µs each time; every `late`-th time it is still busy then,
@@ -614,6 +628,54 @@ mod tests {
         let posts = threads[&Pid(2)].steps.iter().filter(|s| matches!(s, Step::Post { .. })).count();
         let tokens = threads[&Pid(3)].steps.iter().filter(|s| matches!(s, Step::Token { .. })).count();
         assert_eq!((posts, tokens), (99, 99));
+    }
+
+    /// Three numbered threads that wake one another in turn, the second and third busy with something else each tenth time.
+    #[test]
+    fn stages_of_one_name() {
+        let stages = [Pid(2), Pid(3), Pid(4)];
+        let joined = |names: [&str; 3]| {
+            let mut all: BTreeMap<Pid, Thread> = stages.map(|pid| (pid, Thread::new(120))).into();
+            let mut idle = [0; 3];
+            for r in 1..200u64 {
+                for (i, pid) in stages.into_iter().enumerate() {
+                    let (begin, is_late) =
+                        (r * 100_000 + i as u64 * 30_000, i > 0 && (r + i as u64).is_multiple_of(10));
+                    let own = Step::Device { ns: 20_000, since: begin - 10_000 };
+                    let of = &mut all.get_mut(&pid).unwrap().steps;
+                    of.push(match i {
+                        0 => Step::Timer { until: begin, since: begin - 69_000 },
+                        _ if is_late => own,
+                        _ => Step::Token { by: stages[i - 1], since: idle[i], at: begin },
+                    });
+                    of.push(Step::Work(30));
+                    idle[i] = begin + 30_000;
+                    let next_is_late = i < 2 && (r + i as u64 + 1).is_multiple_of(10);
+                    of.extend((i < 2 && !next_is_late).then(|| Step::Post { to: stages[i + 1], at: begin + 30_000 }));
+                }
+            }
+            let task = |pid: Pid| names[pid.0 as usize - 2].to_string();
+            let kinds = servers::apart(&all, &servers::kinds(&all, task), task);
+            join(&mut all, &kinds).hidden
+        };
+        let (named, numbered) = (joined(["in", "between", "out"]), joined(["s0", "s1", "s2"]));
+        assert!(named > 30 && named == numbered, "{named}, {numbered}");
+    }
+
+    #[test]
+    fn one_of_several_collectors() {
+        let second = Pid(4);
+        let kinds = |collector: &str| {
+            [(2, "worker"), (3, "collector"), (4, collector)].map(|(pid, kind)| (Pid(pid), kind.to_string())).into()
+        };
+        let twin = |wakes: bool| {
+            let mut threads = threads(10, 1000);
+            threads.insert(second, Thread::new(120));
+            let post = Step::Post { to: second, at: 9_950_000 };
+            threads.get_mut(&Pid(2)).unwrap().steps.extend(wakes.then_some(post));
+            join(&mut threads, &kinds("collector")).hidden
+        };
+        assert_eq!((twin(false), twin(true)), (9, 0), "another one of its kind that the worker wakes, or not");
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let channels = super::channels::messages(&mut threads, &kinds, recording, platform);
     let families = super::pools::families(recording, &threads);
     let steal = super::steals::steal(&mut threads, |pid| &families[&pid]);
-    let joined = super::joins::join(&mut threads, &kinds);
+    let stages = servers::apart(&threads, &kinds, &task_of);
+    let joined = super::joins::join(&mut threads, &stages);
     let clients = servers::serve(&mut threads, &kinds, &steal, options.counted);
     let mut pools = super::pools::pools(&mut threads, |pid| &families[&pid], &steal);
     let asked = requests::ask(&mut threads, &mut pools, &steal);

@@ -126,6 +126,26 @@ pub(super) fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> Strin
     threads.keys().map(kind).collect()
 }
 
+/// The same, but that threads of a kind are of one each, by their whole names, where those of other numbers are woken by them: stages of a pipeline.
+pub(super) fn apart(
+    threads: &BTreeMap<Pid, Thread>,
+    kinds: &BTreeMap<Pid, String>,
+    task: impl Fn(Pid) -> String,
+) -> BTreeMap<Pid, String> {
+    let names: BTreeMap<Pid, String> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
+    let mut wakes: BTreeMap<&str, usize> = BTreeMap::new();
+    for (pid, t) in threads {
+        let alike = |to: &Pid| kinds.get(to) == Some(&kinds[pid]) && names[to] != names[pid];
+        let posts = t.steps.iter().filter(|s| matches!(s, Step::Post { to, .. } if alike(to)));
+        *wakes.entry(&kinds[pid]).or_default() += posts.count();
+    }
+    let name = |(pid, kind): (&Pid, &String)| {
+        let is_apart = wakes[kind.as_str()] >= MIN_SEEN;
+        (*pid, if is_apart { &names[pid] } else { kind }.clone())
+    };
+    kinds.iter().filter(|(pid, _)| threads.contains_key(pid)).map(name).collect()
+}
+
 impl Found {
     fn may_be_server(&self) -> bool {
         let asked = self.seen + self.hidden;
