@@ -29,10 +29,13 @@ const SERVED_PCT: u64 = 70;
 /// One of so many ends sooner after the last request than that takes.
 const UNHEARD_OF: usize = 10;
 /// The work of a request is that of most stretches, or one part in up to so many of it: the largest of which all stretches but one in so many
-/// are whole multiples, to one part in so many.
+/// are whole multiples, to one part in so many. Where a stretch of very many requests has most of the work, it is looked for among the shorter
+/// ones, so many quarters of all, and stretches of up to so many requests tell, if they are three quarters of all.
 const UNITS: u64 = 6;
 const ODD_OF: usize = 50;
 const PART: u64 = 8;
+const QUARTERS: [usize; 3] = [3, 2, 1];
+const FEW: u64 = 8;
 /// So many requests tell whether they are as many as were asked for: to one in so many.
 const MIN_SERVED: usize = 50;
 const AGREE_OF: usize = 50;
@@ -110,9 +113,8 @@ pub(super) fn ask(
 fn ask_alike(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> Option<(usize, bool)> {
     let stretches: Vec<u64> = pool.iter().flat_map(|pid| self::stretches(&threads[pid].steps)).collect();
     let all = asked(threads, pool);
-    let unit = unit(&stretches)?;
-    let served: u64 = stretches.iter().map(|work| requests(*work, unit)).sum();
-    let usual = usual(&all, served as usize, pool.len())?;
+    let served = |unit: u64| stretches.iter().map(|work| requests(*work, unit)).sum::<u64>() as usize;
+    let (unit, usual) = units(&stretches).find_map(|unit| Some((unit, usual(&all, served(unit), pool.len())?)))?;
     let waits = waits(threads, pool);
     let usual = |a: &Asks| usual.get(&(a.by, a.between)).copied().unwrap_or(0);
     let missing = |a: &Asks| usual(a).saturating_sub(a.count);
@@ -159,16 +161,34 @@ pub(super) fn work(steps: &[Step]) -> u64 {
 
 /// The work of one request, if stretches are whole multiples of it.
 pub(super) fn unit(stretches: &[u64]) -> Option<u64> {
+    units(stretches).next()
+}
+
+/// What that may be, if it is not told by most of the work: as short stretches have it.
+fn units(stretches: &[u64]) -> impl Iterator<Item = u64> {
     let mut sorted = stretches.to_vec();
     sorted.sort_unstable();
+    let all = [(4, u64::MAX)].into_iter().chain(QUARTERS.map(|quarters| (quarters, FEW)));
+    let mut seen = BTreeSet::new();
+    all.filter_map(move |(quarters, most)| unit_among(&sorted, sorted.len() * quarters / 4, most))
+        .filter(move |unit| seen.insert(*unit))
+}
+
+/// The same, where most of the work of the first so many of these is done, if all of up to `most` requests are whole multiples.
+fn unit_among(sorted: &[u64], first: usize, most: u64) -> Option<u64> {
+    let of = &sorted[..first];
     // The length at which most work was done.
-    let alike = |begin: usize| begin..sorted.partition_point(|work| *work <= sorted[begin] + sorted[begin] / PART);
-    let most = (0..sorted.len()).map(alike).max_by_key(|range| sorted[range.clone()].iter().sum::<u64>())?;
-    let usual = sorted[most.start + most.len() / 2];
-    let unit = (1..=UNITS).map(|n| usual / n).find(|unit| are_multiples(&sorted, *unit))?;
+    let alike = |begin: usize| begin..of.partition_point(|work| *work <= of[begin] + of[begin] / PART);
+    let longest = (0..of.len()).map(alike).max_by_key(|range| of[range.clone()].iter().sum::<u64>())?;
+    let usual = of[longest.start + longest.len() / 2];
+    let is_told = |work: &&u64, unit: u64| requests(**work, unit) <= most;
+    let unit = (1..=UNITS).map(|n| usual / n).find(|unit| {
+        let told: Vec<u64> = sorted.iter().filter(|work| *unit > 0 && is_told(work, *unit)).copied().collect();
+        told.len() * 4 >= sorted.len() * 3 && are_multiples(&told, *unit)
+    })?;
     // Of all of them together it is known more exactly.
-    let n = sorted.iter().map(|work| requests(*work, unit));
-    let some = sorted.iter().zip(n).filter(|(_, n)| *n > 0);
+    let told = sorted.iter().filter(|work| is_told(work, unit)).map(|work| (*work, requests(*work, unit)));
+    let some = told.filter(|(_, n)| *n > 0);
     let (work, n) = some.fold((0, 0), |sum, (work, n)| (sum.0 + work, sum.1 + n));
     Some(work / n)
 }
@@ -176,7 +196,7 @@ pub(super) fn unit(stretches: &[u64]) -> Option<u64> {
 fn are_multiples(stretches: &[u64], unit: u64) -> bool {
     let some = stretches.iter().filter(|work| **work > unit / PART).count();
     let odd = |work: &&u64| work.abs_diff(requests(**work, unit) * unit) > unit / PART;
-    unit >= PART && stretches.iter().filter(odd).count() * ODD_OF <= some
+    unit >= PART && some >= MIN_SEEN && stretches.iter().filter(odd).count() * ODD_OF <= some
 }
 
 /// So many requests make this work.
@@ -509,6 +529,16 @@ mod tests {
             (0, 0),
             "each may have its own"
         );
+    }
+
+    #[test]
+    fn the_work_of_a_request_under_high_load() {
+        // One, two or three requests now and then, and once hundreds of them in one.
+        let few = (0..60u64).map(|i| (1 + i % 3) * 1_000 + i % 7 * 5);
+        let unit = |long: &[u64]| unit(&few.clone().chain(long.iter().copied()).collect::<Vec<u64>>());
+        let is_found = |unit: Option<u64>| unit.is_some_and(|unit| unit.abs_diff(1_005) <= 10);
+        assert!(is_found(unit(&[])) && is_found(unit(&[402_300])), "{:?}", unit(&[402_300]));
+        assert_eq!(unit(&[3_420; 10]), None, "some are no multiples");
     }
 
     #[test]
