@@ -7,6 +7,8 @@
 //! those it deals with. The time is the same for all of them: each token that was put from then on was taken from then on, so that
 //! rounds leave no token behind and lack none.
 //!
+//! A priority that a thread comes back to is no beginning: its rounds begin where it comes back to its first one.
+//!
 //! Threads that had ended or stopped before the trace did, and those with timers, do what was recorded. Whoever waits for such a thread until
 //! late is as bound to it; unless that thread wakes it now and then only, when it had hardly begun to wait: then it goes round without.
 
@@ -15,6 +17,8 @@ use super::workload::{State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
+/// A thread that has set its first priority so often comes back to it.
+const MIN_RETURNS: usize = 2;
 /// Who never waits goes round if it wakes others so often.
 const MIN_POSTS: usize = 8;
 /// One wait in so many may be ended by a thread that does not go round.
@@ -73,7 +77,7 @@ pub(super) fn rounds(
         let t = &threads[pid];
         let timeless =
             |s: &Step| matches!(s, Step::Get(_) | Step::Put(_) | Step::Drain { .. } | Step::Take(_) | Step::Free(_));
-        if *since > 0 && (t.steps.iter().any(timeless) || begin(&t.steps, *since).is_none()) {
+        if *since > 0 && (t.steps.iter().any(timeless) || begin(t, *since).is_none()) {
             *since = u64::MAX;
         }
     }
@@ -81,9 +85,9 @@ pub(super) fn rounds(
     since.retain(|_, since| *since < u64::MAX);
     leave_out(threads, &since);
     let first = |(pid, since): (&Pid, &u64)| {
-        let steps = &threads[pid].steps;
-        let begin = begin(steps, *since)?;
-        has_turns(&steps[begin..]).then_some((*pid, begin))
+        let t = &threads[pid];
+        let begin = begin(t, *since)?;
+        has_turns(&t.steps[begin..]).then_some((*pid, begin))
     };
     since.iter().filter_map(first).collect()
 }
@@ -99,10 +103,16 @@ fn steady(t: &Thread, asleep: &[bool], threads: &BTreeMap<Pid, Thread>, end: u64
     }
     let mut since = if t.born > end / EARLY_OF { t.born } else { 0 };
     let mut now = 1;
+    let returns = returns(t);
+    if returns {
+        let first = t.steps.iter().position(|s| *s == Step::Attr(t.first_prio)).unwrap_or(0);
+        since = t.steps[..first].iter().filter_map(time).fold(since.max(1), u64::max);
+    }
     for (step, asleep) in t.steps.iter().zip(asleep) {
         now = time(step).map_or(now, |at| now.max(at));
         match step {
             Step::Timer { .. } if !asleep => since = now,
+            Step::Attr(_) if returns => {}
             Step::Passed { .. } | Step::Attr(_) => since = now,
             Step::Fork(child) => since = now.max(threads.get(child).map_or(0, |child| child.born)),
             Step::Exit => return None,
@@ -110,6 +120,11 @@ fn steady(t: &Thread, asleep: &[bool], threads: &BTreeMap<Pid, Thread>, end: u64
         }
     }
     (since <= end / 2).then_some(since)
+}
+
+/// Does it set its first priority again and again?
+fn returns(t: &Thread) -> bool {
+    t.steps.iter().filter(|s| **s == Step::Attr(t.first_prio)).count() >= MIN_RETURNS
 }
 
 /// Does it work and wait, or wake others while it works?
@@ -186,16 +201,19 @@ fn together(since: &mut BTreeMap<Pid, u64>, links: &BTreeSet<(Pid, Pid)>) {
     }
 }
 
-/// The first step after a time, at which the thread holds no lock; `None` where it wakes others or is woken until then.
-fn begin(steps: &[Step], since: u64) -> Option<usize> {
+/// The first step after a time, at which the thread holds no lock, or comes back to its first priority; `None` where it wakes others or is
+/// woken until then.
+fn begin(t: &Thread, since: u64) -> Option<usize> {
     if since == 0 {
         return Some(0);
     }
-    let once = |s: &Step| time(s).is_some_and(|at| at <= since) || matches!(s, Step::Fork(_) | Step::Attr(_));
+    let (steps, returns) = (&t.steps, returns(t));
+    let sets = |s: &Step| matches!(s, Step::Attr(_)) && !returns;
+    let once = |s: &Step| time(s).is_some_and(|at| at <= since) || matches!(s, Step::Fork(_)) || sets(s);
     let mut begin = steps.iter().rposition(once).map_or(0, |last| last + 1);
     let held = |n: i64, s: &Step| n + i64::from(matches!(s, Step::Lock(_))) - i64::from(matches!(s, Step::Unlock(_)));
     let mut locks = steps[..begin].iter().fold(0, held);
-    while locks > 0 {
+    while locks > 0 || returns && steps.get(begin) != Some(&Step::Attr(t.first_prio)) {
         let step = steps.get(begin).filter(|s| !matches!(s, Step::Post { .. } | Step::Token { .. }))?;
         (locks, begin) = (held(locks, step), begin + 1);
     }
@@ -310,6 +328,18 @@ mod tests {
         let sleeper = |since: u64| BTreeMap::from([(PING, thread(turns(), State::Sleeping { since, disk: false }))]);
         assert_eq!(found(&mut sleeper(END - 5 * MS)), [(PING, 0)]);
         assert_eq!(found(&mut sleeper(500 * MS)), []);
+    }
+
+    #[test]
+    fn a_priority_that_comes_back() {
+        let turn = |i: u64| [Step::Work(1), Step::Sleep { ns: MS, since: i * 5 * MS }];
+        let attr = |i: u64| (i > 0 && i.is_multiple_of(20)).then(|| Step::Attr(if i % 40 == 0 { 120 } else { 135 }));
+        let begins = |from: u64| {
+            let steps = (from..199).flat_map(|i| attr(i).into_iter().chain(turn(i))).collect();
+            found(&mut BTreeMap::from([(PING, thread(steps, State::Running))]))
+        };
+        assert_eq!(begins(0), [(PING, 81)], "with the first return to what it began with");
+        assert_eq!(begins(150), [], "once in the second half is a change");
     }
 
     #[test]
