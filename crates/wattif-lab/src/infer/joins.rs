@@ -7,9 +7,12 @@
 //! before its next wait. A collector that has asked the worker, and else waits for the reply so much work later, takes it there: whoever is preempted by the thread that it asks does
 //! not wait for it, and on a busy machine that may be the rule.
 //!
+//! What is put in for one stage of a pipeline shows where the jobs of the next one end, which then lack wake-ups of their own.
+//!
 //! Unless they were lost: who does one job for each wake-up, and blocks after it although it was woken again meanwhile, waits for a
 //! condition, which nobody keeps for it.
 
+use super::requests::{stretches, unit};
 use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +35,11 @@ const LITTLE: u64 = 20_000 << 10;
 /// For each wake-up that may have been kept so many were lost.
 const LOST_MOST: usize = 9;
 
+/// Stages one behind another.
+const MAX_STAGES: usize = 16;
+
 /// What was found.
+#[derive(Default)]
 pub(super) struct Joined {
     /// Wake-ups put in that were kept.
     pub hidden: usize,
@@ -83,15 +90,26 @@ fn are_within(work: &[u64], usual: u64, off: u64) -> bool {
 
 /// Puts hidden wake-ups of collectors in; those that were lost where they came from, since under another kernel they may not be.
 pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Joined {
+    let mut all = Joined::default();
+    for _ in 0..MAX_STAGES {
+        let Some(found) = stage(threads, kinds) else { break };
+        all.forgetful.extend(found.forgetful);
+        all.hidden += found.hidden;
+    }
+    all
+}
+
+/// The same for the first stages that lack some, if there are any.
+fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Option<Joined> {
     let several = several(threads, kinds);
     let waits: BTreeMap<Pid, Vec<(u64, u64)>> = threads
         .iter()
         .filter(|(pid, _)| !several.contains(pid))
-        .map(|(pid, t)| (*pid, token_waits(&t.steps)))
+        .map(|(pid, t)| (*pid, in_order(token_waits(&t.steps))))
         .filter(|(_, waits)| waits.len() >= MIN_SEEN)
         .collect();
     let few = |s: &Seen| s.hidden.len() <= HIDDEN_MOST * s.posted && s.hidden.len() * HIDDEN_OF > s.posted;
-    let joins: Vec<(Pid, Seen, Vec<Option<Place>>)> = seen(threads, kinds, &waits)
+    let mut joins: Vec<(Pid, Seen, Vec<Option<Place>>)> = seen(threads, kinds, &waits)
         .into_iter()
         .filter(|(_, s)| s.posted >= MIN_SEEN && s.refused * REFUSED_OF <= s.posted)
         .filter(|(_, s)| !s.hidden.is_empty())
@@ -101,6 +119,18 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
         })
         .map(|(to, replies, s)| (to, s, replies))
         .collect();
+    // What nobody takes before the end of the trace stays hidden.
+    joins.retain(|(to, s, replies)| {
+        let last = blocks(&threads[to].steps).last().map_or(0, |last| last.1);
+        s.hidden.iter().zip(replies).any(|(hidden, reply)| reply.is_some() || hidden.2 < last)
+    });
+    let lack: BTreeSet<Pid> = joins.iter().map(|(to, ..)| *to).collect();
+    let is_first = |s: &Seen| !s.hidden.iter().any(|(by, ..)| lack.contains(by));
+    let is_any_first = joins.iter().any(|(_, s, _)| is_first(s));
+    joins.retain(|(_, s, _)| !is_any_first || is_first(s));
+    if joins.is_empty() {
+        return None;
+    }
     let due: BTreeSet<Pid> = joins.iter().filter(|(_, s, _)| s.is_one_job()).map(|(to, ..)| *to).collect();
     let hidden: Vec<Hidden> = joins
         .into_iter()
@@ -144,7 +174,7 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
     for (pid, of) in inserts {
         insert(&mut threads.get_mut(&pid).expect("it has steps").steps, of);
     }
-    Joined { hidden: kept, forgetful }
+    Some(Joined { hidden: kept, forgetful })
 }
 
 /// Threads of a kind of which threads of one kind wake several: nobody could tell which one was meant.
@@ -173,7 +203,8 @@ fn replies(
 ) -> Vec<Option<Place>> {
     let steps = &threads[&to].steps;
     let workers = threads.iter().filter(|(pid, _)| of_kind(**pid));
-    let waits: BTreeMap<Pid, Vec<(u64, u64)>> = workers.map(|(pid, t)| (*pid, token_waits(&t.steps))).collect();
+    let waits: BTreeMap<Pid, Vec<(u64, u64)>> =
+        workers.map(|(pid, t)| (*pid, in_order(token_waits(&t.steps)))).collect();
     // Requests: whom, when and where.
     let mut asked: BTreeMap<Pid, Vec<(u64, usize)>> = BTreeMap::new();
     let (mut open, mut units): (BTreeMap<Pid, u64>, u64) = (BTreeMap::new(), 0);
@@ -235,6 +266,8 @@ enum Ended<'a> {
 struct Collects<'a> {
     kinds: &'a BTreeMap<Pid, String>,
     usual: BTreeMap<Way<'a>, u64>,
+    /// The work of a job, for a thread that waits for those of one kind only and wakes others at the end of each.
+    job: Option<(&'a str, u64)>,
     /// Of each stretch into which tokens were put: how far they got, and behind what the last one is.
     reached: BTreeMap<usize, (u64, Ended<'a>)>,
 }
@@ -260,7 +293,8 @@ impl<'a> Collects<'a> {
             let usual = median(&mut all).filter(|_| all.len() >= MIN_SEEN)?;
             are_within(&all, usual, (usual / ALIKE_PART).max(LITTLE)).then_some((way, usual))
         };
-        Collects { kinds, usual: ways.into_iter().filter_map(usual).collect(), reached: BTreeMap::new() }
+        let usual = ways.into_iter().filter_map(usual).collect();
+        Collects { kinds, usual, job: job(steps, kinds), reached: BTreeMap::new() }
     }
 
     /// Where it takes a token of a thread of this kind that was put at that time, before it waits at step `next`.
@@ -269,6 +303,11 @@ impl<'a> Collects<'a> {
         let Some((last, from)) = last.and_then(|last| Some((last, ended(&steps[last], self.kinds)?))) else {
             return (next, 0);
         };
+        if let Some((_, units)) = self.job.filter(|job| job.0 == kind) {
+            let done = self.reached.get(&last).map_or(units, |(done, _)| done + units);
+            self.reached.insert(last, (done, from));
+            return behind_job(steps, last, next, done, units / ALIKE_PART);
+        }
         // Whoever it wakes meanwhile may be asked for it.
         let end = (last + 1..next).find(|i| matches!(steps[*i], Step::Post { .. })).unwrap_or(next);
         let is_early =
@@ -282,6 +321,31 @@ impl<'a> Collects<'a> {
             None => (next, 0),
         }
     }
+}
+
+/// Of whom a thread that waits for nobody else does jobs of equal work, and how much that is, if it wakes others meanwhile.
+fn job<'a>(steps: &[Step], kinds: &'a BTreeMap<Pid, String>) -> Option<(&'a str, u64)> {
+    let mut of: BTreeSet<&str> = BTreeSet::new();
+    for step in steps.iter().filter(|s| s.waits()) {
+        let Step::Token { by, .. } = step else { return None };
+        of.insert(kinds.get(by)?);
+    }
+    let posts = steps.iter().any(|s| matches!(s, Step::Post { .. }));
+    let units = unit(&stretches(steps)).filter(|_| posts && of.len() == 1)?;
+    of.pop_first().map(|kind| (kind, units))
+}
+
+/// Where so much of a stage's work is done, behind the wake-up that it ends with, if there is one about there.
+fn behind_job(steps: &[Step], step: usize, end: usize, units: u64, off: u64) -> Place {
+    let (mut done, mut place) = (0u64, None);
+    for (i, s) in steps.iter().enumerate().take(end).skip(step + 1) {
+        match s {
+            Step::Work(more) => done += more,
+            Step::Post { .. } if done.abs_diff(units) <= off => place = Some((i + 1, 0)),
+            _ => {}
+        }
+    }
+    place.unwrap_or_else(|| behind(steps, step, end, units))
 }
 
 /// What ended a wait.
@@ -363,6 +427,12 @@ fn blocks(steps: &[Step]) -> Vec<(usize, u64)> {
 /// From when until when a thread waited for another.
 pub(super) fn token_waits(steps: &[Step]) -> Vec<(u64, u64)> {
     steps.iter().filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((since, at)) } else { None }).collect()
+}
+
+/// Those that were put in are not.
+fn in_order(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    waits.sort_unstable();
+    waits
 }
 
 /// Which of these, in the order of their beginnings, a time is in.
@@ -660,6 +730,47 @@ mod tests {
         };
         let (named, numbered) = (joined(["in", "between", "out"]), joined(["s0", "s1", "s2"]));
         assert!(named > 30 && named == numbered, "{named}, {numbered}");
+    }
+
+    /// Three stages: the second is at times late by a job, and then has two in one stretch, of which the first ends while the third is busy.
+    #[test]
+    fn a_pipeline_that_is_late() {
+        let [first, second, third] = [Pid(2), Pid(3), Pid(4)];
+        let mut all: BTreeMap<Pid, Thread> = [first, second, third].map(|pid| (pid, Thread::new(120))).into();
+        let mut done = [0u64; 3];
+        for r in 1..200u64 {
+            let ready = r * 100_000;
+            // Each tenth job was preempted for a while.
+            let lengths =
+                [20_000, if r % 10 == 3 { 130_000 } else { 50_000 }, if r % 10 == 3 { 95_000 } else { 60_000 }];
+            let mut at = ready;
+            for (i, pid) in [first, second, third].into_iter().enumerate() {
+                let (since, starts) = (done[i], at.max(done[i]));
+                let of = &mut all.get_mut(&pid).unwrap().steps;
+                if i == 0 {
+                    of.push(Step::Timer { until: at, since });
+                } else if since < at {
+                    of.push(Step::Token { by: Pid(pid.0 - 1), since, at });
+                    all.get_mut(&Pid(pid.0 - 1)).unwrap().steps.push(Step::Post { to: pid, at });
+                }
+                let of = &mut all.get_mut(&pid).unwrap().steps;
+                match of.last_mut() {
+                    Some(Step::Work(units)) => *units += 5_000,
+                    _ => of.push(Step::Work(5_000)),
+                }
+                done[i] = starts + lengths[i];
+                at = done[i];
+            }
+        }
+        let kinds = [(first, "in"), (second, "between"), (third, "out")].map(|(pid, kind)| (pid, kind.to_string()));
+        assert!(join(&mut all, &kinds.into()).hidden > 20);
+        for pid in [second, third] {
+            let steps = &all[&pid].steps;
+            let jobs = steps.windows(2).filter(|w| matches!(w, [Step::Token { .. }, Step::Work(5_000)])).count();
+            assert!(jobs >= 197, "{pid}: {jobs} jobs");
+            let posts = all[&Pid(pid.0 - 1)].steps.iter().filter(|s| matches!(s, Step::Post { .. })).count();
+            assert!(posts >= 197, "{pid}: woken {posts} times");
+        }
     }
 
     #[test]
