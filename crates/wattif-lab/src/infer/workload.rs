@@ -739,11 +739,16 @@ impl Inference<'_> {
         let states = self.platform.clusters.iter().flat_map(|c| &c.idle);
         let longest_ns = states.map(|s| s.actual.entry_ns + s.actual.exit_ns).max().unwrap_or(0);
         for (pid, t) in &mut self.threads {
-            let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
             let (all, elsewhere) = irqs[&families[pid]];
+            let slack = slack_of(t, self.platform);
             steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
             steps::even_sleeps(&mut t.steps);
-            if periods::even_relative_sleeps(&mut t.steps, longest_ns + slack) {
+        }
+        let alike = sleep_alike(&self.threads, |pid| &families[&pid]);
+        for (pid, t) in &mut self.threads {
+            if periods::sleeps_relatively(&t.steps, alike.contains(&families[pid])) {
+                let slack = slack_of(t, self.platform);
+                periods::even_relative_sleeps(&mut t.steps, longest_ns + slack);
                 continue;
             }
             periods::even_expiries(&mut t.steps, longest_ns);
@@ -752,6 +757,20 @@ impl Inference<'_> {
         }
         super::kin::always_late(&mut self.threads, &kinds, end);
     }
+}
+
+fn slack_of(t: &Thread, platform: &Platform) -> u64 {
+    if t.prio >= 100 { platform.timer_slack_ns } else { 0 }
+}
+
+/// Families most of whose timers are of threads that tell that they sleep relatively.
+fn sleep_alike<F: Ord>(threads: &BTreeMap<Pid, Thread>, family: impl Fn(Pid) -> F) -> BTreeSet<F> {
+    let mut timers: BTreeMap<F, [usize; 2]> = BTreeMap::new();
+    for (pid, t) in threads {
+        let relative = periods::sleeps_relatively(&t.steps, false);
+        timers.entry(family(*pid)).or_default()[usize::from(relative)] += periods::slept(&t.steps).len();
+    }
+    timers.into_iter().filter(|(_, [other, relative])| relative > other).map(|(family, _)| family).collect()
 }
 
 #[cfg(test)]
