@@ -49,6 +49,8 @@ const ONE: f64 = 1024.0;
 /// One expiry in so many has to tell of the usual time; and other times are about as frequent, if they lack one in so many.
 const AGREE_OF: usize = 3;
 const ABOUT_OF: usize = 4;
+/// Lengths are alike within one part in so many of what still counts as the same.
+const ALIKE_PART: u64 = 4;
 /// A thread is born less than one part in so many of its period after the common start.
 const BORN_OF: u64 = 10;
 /// More jobs at once are not believed.
@@ -332,7 +334,15 @@ pub fn most_frequent(mut lengths: Vec<u64>, share: usize) -> Option<u64> {
     lengths.retain(|ns| *ns > 0);
     lengths.sort_unstable();
     let most = &lengths[densest(&lengths, |least| 2 * slop(least))];
-    (most.len() >= MIN_INTERVALS && most.len() * 100 >= lengths.len() * share).then(|| most[most.len() / 2])
+    (most.len() >= MIN_INTERVALS && most.len() * 100 >= lengths.len() * share).then(|| middle(most))
+}
+
+/// The median of some lengths, if two thirds of them are as long; else their mean: timers with slack expire now early, now late.
+fn middle(sorted: &[u64]) -> u64 {
+    let median = sorted[sorted.len() / 2];
+    let alike = sorted.iter().filter(|ns| ns.abs_diff(median) <= slop(median) / ALIKE_PART).count();
+    let mean = || sorted.iter().map(|ns| u128::from(*ns)).sum::<u128>() / sorted.len() as u128;
+    if alike * 3 > sorted.len() * 2 { median } else { mean() as u64 }
 }
 
 /// Work of a job that was in time, where such jobs are alike.
@@ -429,6 +439,20 @@ mod tests {
         assert_eq!(beat, Beat { period: 10 * MS, work: 2 * MS, caught_up: 1, started_again: 0 });
         let late = [timer(80), Step::Work(2 * MS), Step::Passed { period: 10 * MS }, Step::Work(2 * MS), timer(100)];
         assert_eq!(&steps[14..19], late);
+    }
+
+    /// Short timers that expire now in time, now as late as their slack lets them.
+    #[test]
+    fn slack_is_no_part_of_the_period() {
+        let mut steps: Vec<Step> = Vec::new();
+        let expiry = |i: u64| i * 2 * MS + i % 2 * 50_000;
+        for i in (1..=40).filter(|i| i % 10 != 5) {
+            steps.push(Step::Timer { until: expiry(i), since: expiry(i) - 1 });
+            steps.push(Step::Work(if i % 10 == 4 { 3_600_000 } else { 1_800_000 }));
+        }
+        let beat = reveal(&mut steps, None);
+        assert!(beat.period.abs_diff(2 * MS) <= 5_000, "{beat:?}");
+        assert_eq!((beat.caught_up, beat.started_again), (4, 0));
     }
 
     #[test]
