@@ -32,6 +32,9 @@ const IN_TIME_PART: u64 = 500;
 const LOOK_PART: u64 = 100;
 const LOOK_NS: std::ops::RangeInclusive<u64> = 10_000..=30_000;
 const UNLIKE_PART: u64 = 30;
+/// From one look at the clock to the next at full speed at most, ns.
+const ROUND_NS: u64 = 32_000;
+const FULL_SPEED: u64 = 1 << 10;
 /// So many threads speak for others of their kind.
 const KIN: usize = 2;
 /// One piece of so many is among the shorter ones.
@@ -86,7 +89,9 @@ fn loops(steps: &mut [Step], pieces: &[Piece], wall: u64) -> bool {
     let long: Vec<&Piece> = pieces.iter().filter(|p| p.wall >= MIN_NS).collect();
     // Whoever does not run when the time has passed is late, but does not compute then; what a wait for something else cuts off is
     // shorter, and other work.
-    let by_clock = |p: &&&Piece| p.wall + slop >= wall && p.on_cpu <= wall + slop.max(wall / UNLIKE_PART);
+    // It ends after the look at which the time has passed, and a look of a loop takes the longer the slower its CPU is.
+    let look = |p: &Piece| (ROUND_NS * FULL_SPEED / p.speed.max(1)).min(wall / 4);
+    let by_clock = |p: &&&Piece| p.wall + slop >= wall && p.on_cpu <= wall + look(p) + slop.max(wall / UNLIKE_PART);
     let looped: Vec<&Piece> = long.iter().filter(by_clock).copied().collect();
     if looped.len() * 100 < long.len() * NOT_BEFORE || looped.len() < MIN_PIECES {
         return false;
@@ -127,7 +132,7 @@ mod tests {
     /// Pieces of so much wall time and work.
     fn check(pieces: &[(u64, u64)], spins: usize) {
         let mut steps: Vec<Step> = pieces.iter().map(|p| Step::Work(p.1)).collect();
-        let piece = |(step, &(wall, on_cpu)): (usize, &(u64, u64))| Piece { step, wall, on_cpu, speed: 1 };
+        let piece = |(step, &(wall, on_cpu)): (usize, &(u64, u64))| Piece { step, wall, on_cpu, speed: FULL_SPEED };
         by_the_clock(&mut steps, &pieces.iter().enumerate().map(piece).collect::<Vec<_>>());
         assert_eq!(steps.iter().filter(|s| matches!(s, Step::Spin(_))).count(), spins, "{pieces:?}");
     }
@@ -140,7 +145,7 @@ mod tests {
             let mut t = Thread::new(120);
             for (step, (wall, on_cpu)) in pieces.enumerate() {
                 t.steps.push(Step::Work(on_cpu));
-                t.pieces.push(Piece { step, wall, on_cpu, speed: 1 });
+                t.pieces.push(Piece { step, wall, on_cpu, speed: FULL_SPEED });
             }
             t
         };
@@ -171,6 +176,25 @@ mod tests {
         check(&pieces(&late, 10), 0);
         // The clock rose with those that disturbed it.
         check(&pieces(&|i| (3 * MS + i * 1_000, 2 * MS - 100_000), 10), 0);
+    }
+
+    /// On a slow CPU some loops end at a late look.
+    #[test]
+    fn a_look_takes_long_where_the_clock_is_low() {
+        const MS: u64 = 1_000_000;
+        let spins = |speed: u64| {
+            let walls = (0..40).map(|i| match i % 5 {
+                0 | 1 => (2 * MS, MS),
+                4 => (2_240_000, 2_240_000),
+                _ => (2 * MS, 2 * MS),
+            });
+            let pieces: Vec<Piece> =
+                walls.enumerate().map(|(step, (wall, on_cpu))| Piece { step, wall, on_cpu, speed }).collect();
+            let mut steps: Vec<Step> = pieces.iter().map(|p| Step::Work(p.on_cpu * speed)).collect();
+            by_the_clock(&mut steps, &pieces);
+            steps.iter().filter(|s| matches!(s, Step::Spin(_))).count()
+        };
+        assert_eq!((spins(133), spins(FULL_SPEED)), (40, 0));
     }
 
     #[test]
