@@ -579,7 +579,7 @@ mod tests {
             learned: None,
         };
         data.teo.enable(&table);
-        let mut drawn = |latency_req_ns: i64, sleep_length_ns: i64| {
+        let drawn = |latency_req_ns: i64, sleep_length_ns: i64| {
             let draw = |random| {
                 let mut view = FakeView { random, latency_req_ns, ..FakeView::timer_in(sleep_length_ns) };
                 let sleep_length_ns = sleep_length_ns as u64;
