@@ -56,8 +56,8 @@ const OUT: &[(&str, usize, &[&str])] = &[
     ("6.1_sched_idle_8cpu_2s", 3, &["groups.cfs.wakeup_latency.mean_us", "groups.idle.wakeup_latency.p*_us"]),
     ("rr3", 2, &["threads.rr*.share_pct"]),
     ("pelt_per3_10", 2, &["pelt.per*_*.runnable_max", "pelt.per*_*.util_max"]),
-    ("pelt_3equal", 3, &["groups.eq.wakeup_latency.p*_us", "pelt.eq*.util_max"]),
-    ("pelt_migrate4", 3, &["pelt.mig*.runnable_max", "pelt.mig*.util_max"]),
+    ("pelt_3equal", 2, &["groups.eq.wakeup_latency.p*_us", "pelt.eq*.util_max"]),
+    ("pelt_migrate4", 2, &["pelt.mig*.runnable_max", "pelt.mig*.util_max"]),
     ("eas_step", 2, &["frequency.little.residency_pct.*"]),
     ("eas_ramp", 2, &["frequency.little.transitions", "log.ramp*.resp_mean_us"]),
     (
