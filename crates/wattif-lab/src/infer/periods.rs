@@ -128,38 +128,26 @@ fn lateness(expiries: &[u64], period: u64) -> Option<Vec<i64>> {
 }
 
 /// Are the sleeps of a few constant lengths, to the microsecond, and far more of them than of the distances between expiries, or far fewer
-/// not? Then the thread sleeps relatively, however regular the expiries are. `kin`: most threads of its program do, and so does one half of
-/// whose sleeps are of such lengths.
-pub fn sleeps_relatively(steps: &[Step], kin: bool) -> bool {
-    let timers = slept(steps);
-    let (constants, off) = exact(lengths(&timers));
+/// not? Then the thread sleeps relatively, however regular the expiries are, and a sleep that is at most `uncertain_ns` off is of the nearest
+/// of those lengths. Says whether it was so.
+pub fn even_relative_sleeps(steps: &mut [Step], uncertain_ns: u64) -> bool {
+    let timers: Vec<(usize, u64, u64)> = timers(steps).filter(|t| t.2 > 0).collect();
+    let (constants, off) = exact(timers.iter().map(|t| t.1.saturating_sub(t.2)).collect());
     let (_, beats_off) = exact(timers.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).collect());
     let (even, beats_even) = (timers.len() - off, timers.len().saturating_sub(1 + beats_off));
-    let told = beats_off > MORE * off || 2 * even >= timers.len() && (kin || even > MORE * beats_even);
-    !constants.is_empty() && told
-}
-
-/// A sleep of a thread that sleeps relatively and that is at most `uncertain_ns` off is of the nearest of those lengths.
-pub fn even_relative_sleeps(steps: &mut [Step], uncertain_ns: u64) {
-    let timers = slept(steps);
-    let (constants, _) = exact(lengths(&timers));
+    let told = beats_off > MORE * off || 2 * even >= timers.len() && even > MORE * beats_even;
+    if constants.is_empty() || !told {
+        return false;
+    }
     let next = timers.iter().skip(1).map(|t| t.2).chain([u64::MAX]);
     for (&(i, until, since), next) in timers.iter().zip(next) {
         let expiries = constants.iter().map(|constant| (since + constant, constant / 2));
-        let Some((even, half)) = expiries.min_by_key(|e| e.0.abs_diff(until)) else { return };
+        let (even, half) = expiries.min_by_key(|e| e.0.abs_diff(until)).expect("not empty");
         if until.abs_diff(even) <= uncertain_ns.min(half) && even <= next {
             steps[i] = Step::Timer { until: even, since };
         }
     }
-}
-
-/// Its timers for which it is known since when it slept.
-pub fn slept(steps: &[Step]) -> Vec<(usize, u64, u64)> {
-    timers(steps).filter(|t| t.2 > 0).collect()
-}
-
-fn lengths(timers: &[(usize, u64, u64)]) -> Vec<u64> {
-    timers.iter().map(|t| t.1.saturating_sub(t.2)).collect()
+    true
 }
 
 /// A few lengths that are frequent to the microsecond, and how many are of none of them.
@@ -419,14 +407,6 @@ mod tests {
     fn timer(ms: u64) -> Step {
         Step::Timer { until: ms * MS, since: ms * MS - 1 }
     }
-    /// Does it sleep relatively? Then its sleeps are made even.
-    fn evened(steps: &mut [Step], uncertain_ns: u64) -> bool {
-        let told = sleeps_relatively(steps, false);
-        if told {
-            even_relative_sleeps(steps, uncertain_ns);
-        }
-        told
-    }
     fn regular(ms: &[u64]) -> Vec<Step> {
         ms.iter().flat_map(|ms| [timer(*ms), Step::Work(2 * MS)]).collect()
     }
@@ -504,18 +484,17 @@ mod tests {
         };
         let mostly = |i: u64| if i % 6 == 5 { 3 * MS + i * 10_000 } else { 2 * MS };
         let (told, mut steps) = (program(&[], &mostly), program(&[(7, -200_000), (14, 90_000)], &mostly));
-        assert!(evened(&mut steps, 250_000) && steps == told);
+        assert!(even_relative_sleeps(&mut steps, 250_000) && steps == told);
         let mut steps = program(&[(7, -200_000), (14, 90_000)], &mostly);
         assert!(
-            evened(&mut steps, 100_000) && steps[15] != told[15] && steps[29] == told[29],
+            even_relative_sleeps(&mut steps, 100_000) && steps[15] != told[15] && steps[29] == told[29],
             "it is not so uncertain"
         );
         let mut same = program(&[], &|_| 2 * MS);
-        assert!(!evened(&mut same, 250_000), "the work is always the same: either may be constant");
-        assert!(sleeps_relatively(&same, true), "unless others of its program tell");
+        assert!(!even_relative_sleeps(&mut same, 250_000), "the work is always the same: either may be constant");
         let mut timed: Vec<Step> =
             (0..60).map(|i| Step::Timer { until: 10 * MS * i, since: 10 * MS * i - i * i % 7 * 100_000 }).collect();
-        assert!(!evened(&mut timed, 250_000));
+        assert!(!even_relative_sleeps(&mut timed, 250_000));
     }
 
     #[test]

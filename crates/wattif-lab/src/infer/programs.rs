@@ -7,7 +7,7 @@ use super::requests;
 use super::servers;
 use super::steps::{self, Queue, Rest, Step};
 use super::told::Found;
-use super::workload::{Inference, Inferred, Options, State, Thread};
+use super::workload::{Inference, Inferred, Options, Progress, State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Asked, DlParams, Recording};
@@ -358,8 +358,16 @@ struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// `bind`: after so many steps other than work it binds itself to these CPUs.
-    fn ops(&self, t: &Thread, pid: Pid, told: Told, comm: &str, task: &str, bind: Option<(u32, CpuSet)>) -> Vec<Op> {
+    /// `bind`: when it has come so far it binds itself to these CPUs.
+    fn ops(
+        &self,
+        t: &Thread,
+        pid: Pid,
+        told: Told,
+        comm: &str,
+        task: &str,
+        bind: Option<(Progress, CpuSet)>,
+    ) -> Vec<Op> {
         let round = self.rounds.get(&pid).copied();
         let mut bind = bind.filter(|_| round.is_none());
         let mut done = 0;
@@ -386,13 +394,18 @@ impl Programs<'_> {
             if round == Some(i) {
                 first = ops.len();
             }
-            if let Some((_, cpus)) = bind.take_if(|(after, _)| *after <= done) {
+            let mut before = 0;
+            if let Some((after, cpus)) = bind.take_if(|(after, _)| after.steps <= done) {
+                if let Step::Work(units) = *step {
+                    before = after.units.min(units);
+                    ops.extend((before > 0).then(|| work(before)).into_iter().flatten());
+                }
                 ops.push(Op::SetAffinity(Some(cpus)));
             }
             done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. }));
             let op = match *step {
                 Step::Work(units) => {
-                    ops.extend(work(units));
+                    ops.extend((units > before).then(|| work(units - before)).into_iter().flatten());
                     continue;
                 }
                 Step::Spin(ns) => Op::Spin { wall: Amount::Fixed(ns), chunk: SPIN_CHUNK_NS },
@@ -552,8 +565,8 @@ impl Thread {
         let stopped = matches!(self.state, State::Sleeping { since, .. } if too_long(&end.saturating_sub(since)));
         self.beat.work > 0 && !stopped && 2 * pauses <= end.saturating_sub(first)
     }
-    /// After how many steps other than work it was on one of these CPUs for good, if it was on others before.
-    fn bound_after(&self, cpus: &CpuSet) -> Option<u32> {
+    /// When it was on one of these CPUs for good, if it was on others before.
+    fn bound_after(&self, cpus: &CpuSet) -> Option<Progress> {
         let outside = self.ran.iter().rposition(|(_, cpu)| !cpus.contains(*cpu))?;
         self.ran.get(outside + 1).map(|(after, _)| *after)
     }

@@ -333,7 +333,9 @@ mod tests {
     #[test]
     fn a_priority_that_comes_back() {
         let turn = |i: u64| [Step::Work(1), Step::Sleep { ns: MS, since: i * 5 * MS }];
-        let attr = |i: u64| (i > 0 && i.is_multiple_of(20)).then(|| Step::Attr(if i % 40 == 0 { 120 } else { 135 }));
+        let attr = |i: u64| {
+            (i > 0 && i.is_multiple_of(20)).then_some(Step::Attr(if i.is_multiple_of(40) { 120 } else { 135 }))
+        };
         let begins = |from: u64| {
             let steps = (from..199).flat_map(|i| attr(i).into_iter().chain(turn(i))).collect();
             found(&mut BTreeMap::from([(PING, thread(steps, State::Running))]))

@@ -121,8 +121,8 @@ pub(super) struct Thread {
     /// Interrupts that woke it up, and those of them on other CPUs than its own.
     irqs: u32,
     irqs_elsewhere: u32,
-    /// Each time it was on another CPU than before: after how many steps other than work.
-    pub(super) ran: Vec<(u32, CpuId)>,
+    /// Each time it was on another CPU than before: how far it had come.
+    pub(super) ran: Vec<(Progress, CpuId)>,
     pub(super) where_it_runs: Evidence,
     pub(super) beat: Beat,
     /// Of its time at full speed, the part in which it waits for memory, 1/1000.
@@ -131,6 +131,13 @@ pub(super) struct Thread {
 
 /// Who yields has run for less, as a rule; the least slice of SCHED_RR is a tick.
 const TURN_NS: u64 = 1_000_000;
+/// How far a thread has come: steps other than work, and units of work since the last of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    pub steps: u32,
+    pub units: u64,
+}
+
 /// First moves between CPUs that are kept: a thread that binds itself does so soon.
 const MOVES: usize = 16;
 /// One interrupt in so many on another CPU than the thread's is a device's.
@@ -510,7 +517,7 @@ impl Inference<'_> {
         (t.woken, t.early) = (false, false);
         if t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu) {
             let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
-            t.ran.push((steps as u32, cpu));
+            t.ran.push((Progress { steps: steps as u32, units: t.work }, cpu));
         }
         let llc = |cpu: CpuId| self.platform.cpus[cpu.at()].llc;
         let refill_ns = match t.cpu.filter(|_| moved) {
@@ -739,16 +746,11 @@ impl Inference<'_> {
         let states = self.platform.clusters.iter().flat_map(|c| &c.idle);
         let longest_ns = states.map(|s| s.actual.entry_ns + s.actual.exit_ns).max().unwrap_or(0);
         for (pid, t) in &mut self.threads {
+            let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
             let (all, elsewhere) = irqs[&families[pid]];
-            let slack = slack_of(t, self.platform);
             steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
             steps::even_sleeps(&mut t.steps);
-        }
-        let alike = sleep_alike(&self.threads, |pid| &families[&pid]);
-        for (pid, t) in &mut self.threads {
-            if periods::sleeps_relatively(&t.steps, alike.contains(&families[pid])) {
-                let slack = slack_of(t, self.platform);
-                periods::even_relative_sleeps(&mut t.steps, longest_ns + slack);
+            if periods::even_relative_sleeps(&mut t.steps, longest_ns + slack) {
                 continue;
             }
             periods::even_expiries(&mut t.steps, longest_ns);
@@ -757,20 +759,6 @@ impl Inference<'_> {
         }
         super::kin::always_late(&mut self.threads, &kinds, end);
     }
-}
-
-fn slack_of(t: &Thread, platform: &Platform) -> u64 {
-    if t.prio >= 100 { platform.timer_slack_ns } else { 0 }
-}
-
-/// Families most of whose timers are of threads that tell that they sleep relatively.
-fn sleep_alike<F: Ord>(threads: &BTreeMap<Pid, Thread>, family: impl Fn(Pid) -> F) -> BTreeSet<F> {
-    let mut timers: BTreeMap<F, [usize; 2]> = BTreeMap::new();
-    for (pid, t) in threads {
-        let relative = periods::sleeps_relatively(&t.steps, false);
-        timers.entry(family(*pid)).or_default()[usize::from(relative)] += periods::slept(&t.steps).len();
-    }
-    timers.into_iter().filter(|(_, [other, relative])| relative > other).map(|(family, _)| family).collect()
 }
 
 #[cfg(test)]
