@@ -1,5 +1,8 @@
 //! What the scheduling classes do to threads, seen from outside: sleeps, ends, budgets, nice values.
 
+mod runs;
+
+use runs::NO_COSTS;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif::data::Source;
 use wattif::load;
@@ -32,20 +35,6 @@ opps = [{ khz = 1_000_000 }]
 [[cluster]]
 cpus = ["0"]
 idle = [{ name = "C1", scope = "cpu", advertised = { exit_us = 0, residency_us = 1 }, actual = { entry_us = 0, exit_us = 0 } }]
-[costs]
-context_switch_ns = 0
-wakeup_ns = 0
-ipi_ns = 0
-timer_irq_ns = 0
-tick_ns = 0
-migration_ns = 0
-migration_llc_ns = 0
-source = "test"
-[noise]
-irq_jitter_us = 0
-work_ppm = 0
-start_spread_us = 0
-source = "test"
 "#;
 
 /// Switches of a run, and what else the tests ask for.
@@ -118,7 +107,7 @@ impl Seen {
 /// A run on a built-in platform, or on [`ONE`].
 fn seen(platform: Option<&str>, kernel: &str, text: &str, ms: u64) -> Seen {
     let none = Settings::default();
-    let one = || load::platform_of(Source { name: "one.toml".into(), text: ONE.into() }, &none);
+    let one = || load::platform_of(Source { name: "one.toml".into(), text: [ONE, NO_COSTS].concat().into() }, &none);
     let platform = platform.map_or_else(one, |p| load::platform(p, &none)).expect("valid").value;
     let source = Source { name: "test.json".into(), text: text.into() };
     let workload = load::parse_workload(source, platform.nr_cpus(), Dialect::RtApp, &none).expect("valid");

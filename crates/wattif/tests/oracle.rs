@@ -2,7 +2,7 @@
 
 mod runs;
 
-use runs::{interrupts_take_no_time, policies, sleepy, spec};
+use runs::{NO_COSTS, interrupts_take_no_time, policies, sleepy, spec};
 use wattif::data::Source;
 use wattif::load;
 use wattif::run::run;
@@ -70,26 +70,12 @@ idle = [
   { name = "WFI", scope = "cpu", advertised = { exit_us = 1, residency_us = 1 }, actual = { entry_us = 0, exit_us = 0 } },
   { name = "deep", scope = "core", advertised = { exit_us = 100, residency_us = 300 }, actual = { entry_us = 100, exit_us = 100 } },
 ]
-[costs]
-context_switch_ns = 0
-wakeup_ns = 0
-ipi_ns = 0
-timer_irq_ns = 0
-tick_ns = 0
-migration_ns = 0
-migration_llc_ns = 0
-source = "none"
-[noise]
-irq_jitter_us = 0
-work_ppm = 0
-start_spread_us = 0
-source = "none"
 "#;
 
 /// A core draws its deep power only while both of its threads sleep, and whoever knew that needs the least.
 #[test]
 fn the_oracle_shares_a_core() {
-    let source = Source { name: "one_core.toml".into(), text: ONE_CORE.into() };
+    let source = Source { name: "one_core.toml".into(), text: [ONE_CORE, NO_COSTS].concat().into() };
     let platform = load::platform_of(source, &Settings::default()).expect("valid").value;
     for delay in [0, 300, 2500] {
         let text = format!(

@@ -385,6 +385,7 @@ impl Programs<'_> {
         let mut expiry = if anchor.is_some() { born } else { 0 };
         let mut late = false;
         let work = |units: u64| super::memory::ops(units / self.calibration, t.memory);
+        let part = |units: u64| (units > 0).then(|| work(units)).into_iter().flatten();
         let mut ops = Vec::with_capacity(t.steps.len() + 4);
         ops.extend(anchor);
         let mut first = ops.len();
@@ -398,14 +399,14 @@ impl Programs<'_> {
             if let Some((after, cpus)) = bind.take_if(|(after, _)| after.steps <= done) {
                 if let Step::Work(units) = *step {
                     before = after.units.min(units);
-                    ops.extend((before > 0).then(|| work(before)).into_iter().flatten());
+                    ops.extend(part(before));
                 }
                 ops.push(Op::SetAffinity(Some(cpus)));
             }
             done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. }));
             let op = match *step {
                 Step::Work(units) => {
-                    ops.extend((units > before).then(|| work(units - before)).into_iter().flatten());
+                    ops.extend(part(units - before));
                     continue;
                 }
                 Step::Spin(ns) => Op::Spin { wall: Amount::Fixed(ns), chunk: SPIN_CHUNK_NS },

@@ -5,7 +5,7 @@ use super::class::{Dequeue, Enqueue, dl_bandwidth, fair};
 use super::core::{ClassId, IDLE, class};
 use super::rq::{Distribute, cpumask_any};
 use super::stop::Work;
-use super::task::{OnRq, State};
+use super::task::{OnRq, State, Task};
 use crate::machine::cpu::Segment;
 use crate::machine::program::{Boost, Effects, Fork, Step};
 use crate::machine::timer::TimerKind;
@@ -201,12 +201,11 @@ impl Kernel<'_, '_> {
         if same && attr.policy.is_fair() && !self.s.custom_slice {
             return;
         }
-        let (donor, normal) = (self.programs.donor(pid), normal_prio(&attr));
-        let prio = donor.map_or(normal, |d| normal.min(self.s.tasks[d.at()].prio));
-        let moved = prio != self.s.tasks[pid.at()].prio;
-        self.change(pid, cpu, (OnRq::Queued, moved), |kernel| {
+        // What is lent to it stays.
+        let donor = self.programs.donor(pid);
+        let moved = self.rt_effective_prio(normal_prio(&attr), donor) != self.s.tasks[pid.at()].prio;
+        self.change(pid, cpu, OnRq::Queued, moved, |kernel| {
             kernel.apply_attr(pid, &attr);
-            // What is lent to it stays (`rt_effective_prio`).
             kernel.inherit(pid, donor);
             kernel.fair.reweight_task(&mut kernel.s, pid);
         });
@@ -226,7 +225,7 @@ impl Kernel<'_, '_> {
             self.update_rq_clock(cpu);
             self.dequeue_task(cpu, pid, Dequeue { sleep: true, delayed: true, ..Dequeue::default() });
         }
-        self.change(pid, from, (OnRq::Queued, prio != old_prio), |kernel| kernel.inherit(pid, donor));
+        self.change(pid, from, OnRq::Queued, prio != old_prio, |kernel| kernel.inherit(pid, donor));
     }
 
     fn inherit(&mut self, pid: Pid, donor: Option<Pid>) {
@@ -239,11 +238,17 @@ impl Kernel<'_, '_> {
     /// task itself and its deadline is the earlier one.
     fn inherited(&self, pid: Pid, donor: Option<Pid>) -> (u8, Pid) {
         let task = &self.s.tasks[pid.at()];
-        let Some(donor) = donor.map(|d| &self.s.tasks[d.at()]) else { return (task.normal_prio, IDLE) };
-        let prio = task.normal_prio.min(donor.prio);
-        let lends = donor.policy == Policy::Deadline
-            && (task.policy != Policy::Deadline || donor.dl.deadline < task.dl.deadline);
-        (prio, if lends { donor.pid } else { IDLE })
+        let prio = self.rt_effective_prio(task.normal_prio, donor);
+        let lends = |donor: &&Task| {
+            donor.policy == Policy::Deadline
+                && (task.policy != Policy::Deadline || donor.dl.deadline < task.dl.deadline)
+        };
+        let lender = donor.map(|d| &self.s.tasks[d.at()]).filter(lends);
+        (prio, lender.map_or(IDLE, |donor| donor.pid))
+    }
+
+    fn rt_effective_prio(&self, normal_prio: u8, donor: Option<Pid>) -> u8 {
+        donor.map_or(normal_prio, |d| normal_prio.min(self.s.tasks[d.at()].prio))
     }
 
     /// Takes a task off its queue, lets `change` change what decides about its place, and puts it back
@@ -251,7 +256,7 @@ impl Kernel<'_, '_> {
     ///
     /// `meanwhile` is what the task's load tracking sees: `Queued` keeps it where it is, `Migrating` takes it off too. `moved`: its
     /// priority or group is what changes.
-    fn change(&mut self, pid: Pid, from: CpuId, (meanwhile, moved): (OnRq, bool), change: impl FnOnce(&mut Self)) {
+    fn change(&mut self, pid: Pid, from: CpuId, meanwhile: OnRq, moved: bool, change: impl FnOnce(&mut Self)) {
         let cpu = self.s.tasks[pid.at()].cpu;
         self.update_rq_clock(cpu);
         let queued = self.s.tasks[pid.at()].on_rq == OnRq::Queued;
@@ -373,7 +378,7 @@ impl Kernel<'_, '_> {
         if self.s.tasks[pid.at()].group == group {
             return;
         }
-        self.change(pid, cpu, (OnRq::Migrating, true), |kernel| {
+        self.change(pid, cpu, OnRq::Migrating, true, |kernel| {
             kernel.fair.migrate_task_rq(&mut kernel.s, pid, cpu);
             kernel.s.tasks[pid.at()].group = group;
             super::uclamp::uclamp_update(&mut kernel.s, pid);

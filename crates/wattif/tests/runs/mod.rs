@@ -22,6 +22,24 @@ pub const MIXED: &str = r#"{ "tasks": {
     "locker":   { "instance": 2, "lock": "m", "run": 200, "unlock": "m", "sleep": 500 }
 }, "global": { "duration": 1 } }"#;
 
+/// The end of a platform on which nothing but work takes time.
+pub const NO_COSTS: &str = r#"
+[costs]
+context_switch_ns = 0
+wakeup_ns = 0
+ipi_ns = 0
+timer_irq_ns = 0
+tick_ns = 0
+migration_ns = 0
+migration_llc_ns = 0
+source = "none"
+[noise]
+irq_jitter_us = 0
+work_ppm = 0
+start_spread_us = 0
+source = "none"
+"#;
+
 pub fn spec(platform: &str, kernel: &str, text: &str, seed: u64) -> RunSpec {
     let none = Settings::default();
     let platform = load::platform(platform, &none).expect("built in").value;
@@ -79,15 +97,11 @@ pub fn interrupts_take_no_time(spec: &mut RunSpec) {
 
 /// `android-4.9-walt` on sdm835 under settings.
 pub fn walt(text: &str, set: &[&str]) -> RunSpec {
-    let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
-    let settings = Settings::parse(&set).unwrap();
-    let kernel = load::kernel("android-4.9-walt", &settings).unwrap().value;
-    RunSpec { kernel, duration: Ns::from_ms(1_500), ..spec("sdm835", "android-4.9-walt", text, 1) }
+    RunSpec { duration: Ns::from_ms(1_500), ..under("sdm835", "android-4.9-walt", text, set) }
 }
 
 /// A run of `kernel` under settings.
 pub fn under(platform: &str, kernel: &str, text: &str, set: &[&str]) -> RunSpec {
-    let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
-    let kernel_spec = load::kernel(kernel, &Settings::parse(&set).unwrap()).unwrap().value;
+    let kernel_spec = load::kernel(kernel, &Settings::parse(set).unwrap()).unwrap().value;
     RunSpec { kernel: kernel_spec, ..spec(platform, kernel, text, 1) }
 }
