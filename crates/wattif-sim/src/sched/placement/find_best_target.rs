@@ -15,20 +15,27 @@
 //! | interrupt load | flag | WALT | interrupts |
 //!
 //! # Decision
-//! 1. Some CPU is overutilised: not here, the ordinary path decides. A synchronous wake-up stays with its waker.
+//! 1. Some CPU is overutilised: not here, the ordinary path decides. Otherwise a task that forks or execs is placed here, too. A
+//!    synchronous wake-up stays with its waker.
 //! 2. boosted := task + boost · (1024 − task) / 100. Walk all CPUs cluster by cluster: first that of the biggest CPU if boosted,
 //!    else of the smallest (the lowest number of equals), then round the ring of clusters, which stand in order of their first
 //!    CPUs: {6-7}, {0-3}, {4-5} on a Pixel 6 if boosted. Within a cluster by number. Skipped is a CPU whose capacity boosted, or
 //!    its utilisation with the task, exceeds, and one under interrupt load.
-//! 3. `prefer_idle`: the first idle CPU; else the one with most room at its present frequency; backup: the least used.
-//! 4. Otherwise: of the busy ones those with room now, smaller first, then most spare capacity: target. Of the idle ones the
-//!    smaller, then the one in the shallower state: backup, or target without any other.
-//! 5. Boosted or `prefer_idle`, and the target is idle: take it. The previous CPU would be overutilised: take the target.
+//! 3. `prefer_idle`: the first idle CPU; else of those with room at their present frequency the one with most spare capacity;
+//!    backup: the least used.
+//! 4. Otherwise: of the busy ones those with room now, smaller first, then most room: target. Of the idle ones the first, or a
+//!    later one that is no larger and in a shallower state: backup, or target without any other. So a boosted task leaves the
+//!    big cluster only for a CPU that is awake sooner.
+//! 5. Boosted or `prefer_idle`, and the target is idle: take it. The target is the previous CPU: stay. With the task on top of
+//!    all that its utilisation says (in PELT's the task's own is still part of it; WALT adds the boosted task) the previous CPU
+//!    would be overutilised: take the target.
 //! 6. Energy of both places: Σ over CPUs and clusters of busy share · P(state for the largest utilisation) + the rest ·
-//!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again.
+//!    P(idle). Under WALT that state is for the demand of all that ran or will run in the window, also of what sleeps again. A
+//!    busy share is rounded up; a cluster's is the sum of its CPUs'. Idle is the shallowest state of today where the task stays
+//!    in the group; where it comes or goes, the deeper the less of the group is used.
 //!    Less than 1/64 of a difference is none. The target saves: take it; else the same for the backup; else stay. With a
 //!    boost a gain in capacity may pay for energy, by gains per decile of boost, and is welcome where it costs none; a negative
-//!    boost counts as the lowest decile. The target is the previous CPU: stay.
+//!    boost counts as the lowest decile.
 //!
 //! Worked example: a task of 100, two little CPUs of capacity 400 at half speed: one runs at 50, one idles. The busy one has
 //! room (150 ≤ 200): target. With a task of 160 it has not, and the idle one is taken: that is how demand that counts
@@ -43,8 +50,9 @@
 //!
 //! # Differences from the kernel
 //! Where there is a table of powers it is there, on machines of equal CPUs too; mainline's needs CPUs that differ. Not under SMT.
-//! FIDELITY(payoff-regions): the gains of the payoff regions are not checked against the kernel's code. Idle states:
-//! the shallowest for a CPU or cluster with utilisation, the deepest without. No vectors of this code exist.
+//! FIDELITY(payoff-regions): the gains of the payoff regions are not checked against the kernel's code. No vectors of this code
+//! exist. FIDELITY(packing): the trees of 2017 differ in step 4. Earlier ones ask whether a busy CPU has room at its present
+//! frequency, as here and as the report of that year explains its results; later ones only for spare capacity.
 //!
 //! # Source
 //! Android common kernel 4.9, `kernel/sched/fair.c` (`find_best_target`, `select_energy_cpu_brute`, `energy_diff`),
@@ -52,7 +60,7 @@
 
 use super::{EnergyAware, Kind, Request, SyncLoad};
 use crate::sched::Sched;
-use crate::sched::load::cpu_load::{cpu_util_cum, cpu_util_without, task_util, task_util_est};
+use crate::sched::load::cpu_load::{cpu_util_cfs, cpu_util_cum, cpu_util_without, task_util, task_util_est};
 use crate::sched::schedtune::boosted;
 use std::cmp::Reverse;
 use wattif_model::platform::{Cluster, FreqDomain, Platform, PowerTable};
@@ -131,50 +139,60 @@ impl FindBestTarget {
     fn find(&self, s: &Sched, pid: Pid, (boost_pct, prefer_idle): (i32, bool)) -> Found {
         let util = task_size(s, pid);
         let min_util = boosted(util, boost_pct);
-        let mut idle: Option<(CpuId, (u32, u64))> = None;
-        let mut active: Option<(CpuId, (u32, u64))> = None;
-        let mut least_used: Option<(CpuId, u64)> = None;
+        let (mut active, mut idle, mut least_used) = (None, None, None);
+        // What the best of each kind has shown so far, in whichever cluster: later CPUs are held against all of it.
+        let (mut active_size, mut most_spare) = (u64::MAX, 0);
+        let (mut idle_size, mut shallowest) = (u64::MAX, i32::MAX);
+        let (mut least_others, mut least_util) = (u64::MAX, u64::MAX);
         for &cpu in &self.walks[usize::from(boost_pct > 0)] {
             let rq = &s.rqs[cpu.at()];
             let orig = u64::from(rq.cpu_capacity_orig);
-            let new_util = min_util.max(cpu_util_without(s, cpu, pid) + util);
+            let others = cpu_util_without(s, cpu, pid);
+            let new_util = min_util.max(others + util);
             if !s.tasks[pid.at()].cpus.contains(cpu) || new_util > orig || high_irqload(s, cpu) {
                 continue;
             }
-            let capacity_curr = (orig * u64::from(rq.freq_cap)) >> 10;
-            if s.idle_cpu(cpu) {
-                if prefer_idle {
-                    return Found { target: Some(cpu), backup: None };
+            let spare = orig - new_util;
+            // At the present frequency.
+            let room = ((orig * u64::from(rq.freq_cap)) >> 10).saturating_sub(new_util);
+            match (s.idle_cpu(cpu), prefer_idle) {
+                (true, true) => return Found { target: Some(cpu), backup: None },
+                (true, false) => {
+                    // A CPU that is awake is shallower than any state.
+                    let state = rq.idle_state.map_or(-1, i32::from);
+                    if orig <= idle_size && state < shallowest {
+                        (idle, idle_size, shallowest) = (Some(cpu), orig, state);
+                    }
                 }
-                // Smaller first, then the shallower state.
-                let key = (rq.cpu_capacity_orig, u64::from(rq.idle_state.unwrap_or(0)));
-                if idle.is_none_or(|(_, best)| key < best) {
-                    idle = Some((cpu, key));
+                (false, true) => {
+                    if room > 0 && spare > most_spare {
+                        (active, most_spare) = (Some(cpu), spare);
+                    } else if active.is_none() && others <= least_others && new_util <= least_util {
+                        (least_used, least_others, least_util) = (Some(cpu), others, new_util);
+                    }
                 }
-            } else if capacity_curr > new_util {
-                // Smaller first (to `prefer_idle` sizes are equal), then most room.
-                let size = if prefer_idle { 0 } else { rq.cpu_capacity_orig };
-                let key = (size, u64::MAX - (capacity_curr - new_util));
-                if active.is_none_or(|(_, best)| key < best) {
-                    active = Some((cpu, key));
+                // Smaller first, then most room.
+                (false, false) if room > 0 && (orig < active_size || orig == active_size && room > most_spare) => {
+                    (active, active_size, most_spare) = (Some(cpu), orig, room);
                 }
-            } else if prefer_idle && least_used.is_none_or(|(_, least)| new_util < least) {
-                least_used = Some((cpu, new_util));
+                (false, false) => {}
             }
         }
-        let (active, idle, least_used) = (active.map(|a| a.0), idle.map(|i| i.0), least_used.map(|l| l.0));
         let backup = if prefer_idle { least_used } else { idle };
         match active {
-            Some(cpu) => Found { target: Some(cpu), backup },
+            Some(_) => Found { target: active, backup },
             None => Found { target: backup, backup: None },
         }
     }
 
     /// Power, µW, of the clusters of `prev` and `dst` if the task ran on `on`; and the capacity it would have there.
+    #[doc(alias = "sched_group_energy")]
     fn energy(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, on: CpuId) -> (u64, u64) {
-        let added = |cpu: CpuId| if cpu == on { task_size(s, pid) } else { 0 };
+        let size = task_size(s, pid);
+        let added = |cpu: CpuId| if cpu == on { size } else { 0 };
         let util_of = |cpu: CpuId| cpu_util_without(s, cpu, pid) + added(cpu);
         let peak_of = |cpu: CpuId| cpu_util_cum(s, cpu, pid) + added(cpu);
+        let moved = if on == prev { 0 } else { size };
         let (first, second) = (self.group_of[prev.at()], self.group_of[dst.at()]);
         let (mut energy, mut capacity) = (0, 0);
         for g in [Some(first), (second != first).then_some(second)].into_iter().flatten() {
@@ -182,18 +200,19 @@ impl FindBestTarget {
             let largest = group.domain.iter().map(peak_of).max().unwrap_or(0);
             let top = group.capacities.len() - 1;
             let state = group.capacities.iter().position(|&c| c >= largest).unwrap_or(top);
-            let norm = |util: u64| (util * 1024 / group.capacities[state].max(1)).min(1024);
-            let mix = |busy: u64, on: u64, off: u64| (busy * on + (1024 - busy) * off) >> 10;
-            let mut sum = 0;
+            // Rounded up, and at most the whole time.
+            let busy_part = |util: u64| (util << 10).div_ceil(group.capacities[state].max(1)).min(1024);
+            let mix = |part: u64, busy: u64, idle: u64| part * busy + (1024 - part) * idle;
+            let (mut sum, mut parts) = (0, 0);
             for cpu in group.cpus.iter() {
-                let util = util_of(cpu);
-                sum += util;
-                let idle = if util == 0 { group.deepest } else { 0 };
-                energy += mix(norm(util), group.power.busy(state), group.power.idle(idle, state));
+                let (part, idle) =
+                    (busy_part(util_of(cpu)), idle_row(s, [cpu].into_iter(), group.deepest, prev, dst, moved));
+                parts += part;
+                sum += mix(part, group.power.busy(state), group.power.idle(idle, state));
             }
-            let idle = if sum == 0 { group.deepest } else { 0 };
-            let (on_power, off_power) = (group.power.cluster_busy(state), group.power.cluster_idle(idle, state));
-            energy += mix(norm(sum), on_power, off_power);
+            let idle = idle_row(s, group.cpus.iter(), group.deepest, prev, dst, moved);
+            sum += mix(parts.min(1024), group.power.cluster_busy(state), group.power.cluster_idle(idle, state));
+            energy += sum >> 10;
             if group.cpus.contains(on) {
                 capacity = group.capacities[state];
             }
@@ -224,6 +243,38 @@ impl FindBestTarget {
     }
 }
 
+/// The idle state that idle CPUs of a group are taken to be in: the shallowest of today, or, where the task joins or leaves the
+/// group, the deeper the less all of it is used: not the deepest unless nothing is left.
+#[doc(alias = "group_idle_state")]
+fn idle_row(
+    s: &Sched,
+    cpus: impl Iterator<Item = CpuId> + Clone,
+    deepest: usize,
+    prev: CpuId,
+    dst: CpuId,
+    moved: u64,
+) -> usize {
+    // As the kernel counts: 0 is idle in no state, whose power is that of state 0.
+    let held = |cpu: CpuId| cpus.clone().any(|c| c == cpu);
+    let leaves = held(prev);
+    let index = if leaves == held(dst) {
+        let state = |c: CpuId| s.rqs[c.at()].idle_state.map_or(0, |state| usize::from(state) + 1);
+        cpus.clone().map(state).min().unwrap_or(0)
+    } else {
+        let util: u64 = cpus.clone().map(|c| cpu_util_cfs(s, c)).sum();
+        let util = if leaves { util.saturating_sub(moved) } else { util + moved };
+        let capacity = cpus.clone().map(|c| u64::from(s.rqs[c.at()].cpu_capacity)).max().unwrap_or(1).max(1);
+        match util {
+            0 => deepest + 1,
+            _ if util <= capacity * cpus.count() as u64 => {
+                deepest - (util as usize * deepest / capacity as usize).min(deepest)
+            }
+            _ => 0,
+        }
+    };
+    index.saturating_sub(1)
+}
+
 /// All CPUs, cluster by cluster round the ring from that of `start`.
 #[doc(alias = "sd_ea")]
 fn walk<'a>(clusters: impl Iterator<Item = &'a CpuSet>, start: CpuId) -> Vec<CpuId> {
@@ -240,6 +291,11 @@ fn tune(s: &Sched, pid: Pid) -> (i32, bool) {
     s.schedtune.as_ref().map_or((0, false), |t| (t.boost_pct(group, s.now), t.groups[group as usize].prefer_idle))
 }
 
+/// `boosted_task_util`: what a task is to be given room for.
+pub(super) fn boosted_task_util(s: &Sched, pid: Pid) -> u64 {
+    boosted(task_size(s, pid), tune(s, pid).0)
+}
+
 /// What a CPU's utilisation will rise by: the task's estimate counts where those of CPUs do.
 fn task_size(s: &Sched, pid: Pid) -> u64 {
     if s.features.util_est { task_util_est(s, pid) } else { task_util(s, pid) }
@@ -250,9 +306,15 @@ fn high_irqload(s: &Sched, cpu: CpuId) -> bool {
 }
 
 impl EnergyAware for FindBestTarget {
+    fn places_new_tasks(&self) -> bool {
+        true
+    }
+
     fn find_energy_efficient_cpu(&mut self, s: &mut Sched, req: &Request, sync: SyncLoad<'_>) -> Option<CpuId> {
-        sync(s, req.pid);
         let (pid, prev) = (req.pid, req.prev_cpu);
+        if req.kind != Kind::Fork {
+            sync(s, pid);
+        }
         let allowed = &s.tasks[pid.at()].cpus;
         if req.kind == (Kind::Wakeup { sync: true }) && allowed.contains(req.this_cpu) {
             return Some(req.this_cpu);
@@ -263,13 +325,15 @@ impl EnergyAware for FindBestTarget {
         if (tune.0 > 0 || tune.1) && s.idle_cpu(target) {
             return Some(target);
         }
-        let with_task = cpu_util_without(s, prev, pid) + task_size(s, pid);
-        let over = with_task * CAPACITY_MARGIN > u64::from(s.rqs[prev.at()].cpu_capacity_orig) * 1024;
-        if over || !allowed.contains(prev) {
-            return Some(target);
-        }
         if target == prev {
             return Some(prev);
+        }
+        // PELT's sum still has what the task left there, so that it counts twice.
+        let added = if s.walt.is_some() { boosted_task_util(s, pid) } else { task_size(s, pid) };
+        let with_task = cpu_util_cfs(s, prev) + added;
+        let over = with_task * CAPACITY_MARGIN > u64::from(s.rqs[prev.at()].cpu_capacity) * 1024;
+        if over || !allowed.contains(prev) {
+            return Some(target);
         }
         let better = [Some(target), found.backup].into_iter().flatten();
         let mut better = better.filter(|&c| c != prev && self.saves(s, pid, prev, c, tune.0));
@@ -357,6 +421,59 @@ mod tests {
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(1)));
         s.schedtune = tuned(50);
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(2)), "the first of equals");
+    }
+
+    /// CPU 0 runs the waker; whoever is idle is in `state`, CPU 1 in `little`.
+    fn asleep(s: &mut Sched, state: u8, little: Option<u8>) {
+        s.rqs.iter_mut().for_each(|rq| rq.idle_state = Some(state));
+        s.rqs[0].idle_state = None;
+        s.rqs[1].idle_state = little;
+    }
+
+    #[test]
+    fn a_boosted_task_leaves_the_big_ones_for_a_shallower_state_only() {
+        let (mut policy, mut s) = machine(300); // no room on CPU 0
+        let group = Group { boost_pct: 1, ..Group::default() };
+        s.schedtune = Some(Schedtune { groups: vec![group], ..Schedtune::default() });
+        for (little, expect) in [(Some(2), 2), (Some(1), 2), (Some(0), 1), (None, 1)] {
+            asleep(&mut s, 1, little);
+            assert_eq!(wake(&mut policy, &mut s), Some(CpuId(expect)), "{little:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_task_is_placed_by_energy_too() {
+        assert!(machine(100).0.places_new_tasks());
+    }
+
+    /// 500 of 1024 and a task of 330 that is part of it: 830 is more than 4/5, although 500 is not.
+    #[test]
+    fn what_the_task_left_on_its_cpu_counts_twice() {
+        for (left, expect) in [(460, 3), (500, 0)] {
+            let (mut policy, mut s) = machine(330);
+            s.rqs.iter_mut().for_each(|rq| (rq.cpu_capacity, rq.freq_cap) = (rq.cpu_capacity_orig, 1024));
+            s.cfs[3].avg.util_avg = left;
+            policy.groups[0].power.busy_uw = vec![20_000_000, 80_000_000];
+            assert_eq!(wake(&mut policy, &mut s), Some(CpuId(expect)), "{left}");
+        }
+    }
+
+    /// Two CPUs of capacity 400 and three states: where the task leaves, the group is idle the deeper the less is left.
+    #[test]
+    fn a_group_that_is_left_sleeps_deeper() {
+        let (_, mut s) = machine(100);
+        let cpus = || [0, 1].map(CpuId).into_iter();
+        s.rqs.iter_mut().for_each(|rq| rq.cpu_capacity = 400);
+        let row = |s: &Sched, moved, dst| idle_row(s, cpus(), 2, CpuId(0), CpuId(dst), moved);
+        // It stays in the group: CPU 0 is in no state, which counts as the first.
+        assert_eq!(row(&s, 50, 1), 0);
+        asleep(&mut s, 0, Some(1));
+        s.rqs[0].idle_state = Some(2);
+        assert_eq!(row(&s, 50, 1), 1, "the shallowest");
+        // 50 in all.
+        assert_eq!((row(&s, 50, 2), row(&s, 0, 2)), (2, 1), "the deepest when nothing is left");
+        s.cfs[1].avg.util_avg = 400;
+        assert_eq!((row(&s, 0, 2), idle_row(&s, cpus(), 2, CpuId(2), CpuId(0), 400)), (0, 0), "all is used");
     }
 
     /// Of three clusters the middle one comes last to a boosted task: the ring goes on with the first.

@@ -135,6 +135,10 @@ pub trait WakeupPlacement {
 
 /// Energy-aware placement, asked before everything else on a wake-up.
 pub trait EnergyAware {
+    /// Is it asked for tasks that fork or exec as well?
+    fn places_new_tasks(&self) -> bool {
+        false
+    }
     /// `find_energy_efficient_cpu`: `None` when it has no opinion. The task's load is not yet synced.
     fn find_energy_efficient_cpu(
         &mut self,
@@ -166,14 +170,14 @@ impl WakeupPlacement for SelectTaskRqFair {
             let cpu = p.cpus.min().expect("a task may run somewhere");
             return Choice { cpu, reason: PlacementReason::Pinned, target: cpu, scanned: 0 };
         }
-        let mut want_affine = false;
-        if let Kind::Wakeup { .. } = req.kind {
+        let wakes = matches!(req.kind, Kind::Wakeup { .. });
+        if wakes {
             self.wake_affine.record_wakee(s, req.this_cpu, req.pid);
-            if let Some(cpu) = self.energy_aware(s, req, sync_entity_load_avg) {
-                return Choice { cpu, reason: PlacementReason::Energy, target: req.prev_cpu, scanned: 0 };
-            }
-            want_affine = self.want_affine(s, req, sync_entity_load_avg);
         }
+        if let Some(cpu) = self.energy_aware(s, req, sync_entity_load_avg) {
+            return Choice { cpu, reason: PlacementReason::Energy, target: req.prev_cpu, scanned: 0 };
+        }
+        let want_affine = wakes && self.want_affine(s, req, sync_entity_load_avg);
         let (target, domain) = self.walk(s, req, want_affine);
         let choice = match (domain, req.kind) {
             (Some(level), _) => self.find_idlest_cpu.find(s, req, level, sync_entity_load_avg),
@@ -190,10 +194,12 @@ impl WakeupPlacement for SelectTaskRqFair {
 
 impl SelectTaskRqFair {
     fn energy_aware(&mut self, s: &mut Sched, req: &Request, sync_entity_load_avg: SyncLoad<'_>) -> Option<CpuId> {
-        if s.rd.overutilized {
+        let eas = self.eas.as_mut()?;
+        let asked = matches!(req.kind, Kind::Wakeup { .. }) || eas.places_new_tasks();
+        if s.rd.overutilized || !asked {
             return None;
         }
-        self.eas.as_mut()?.find_energy_efficient_cpu(s, req, sync_entity_load_avg)
+        eas.find_energy_efficient_cpu(s, req, sync_entity_load_avg)
     }
 
     fn want_affine(&self, s: &mut Sched, req: &Request, sync_entity_load_avg: SyncLoad<'_>) -> bool {
