@@ -37,6 +37,10 @@
 //! share it with the target; the scan of step 7 begins with the target's cluster; and before step 8 those of 2 and 4 that
 //! were idle are taken after all.
 //!
+//! Generation `4.9` (Android) has only this: from the cache's domain down, the target's group first, the idle CPU in the
+//! shallowest state that is no larger than the best so far and that the boosted task fits; the target at once if it is idle and
+//! its present frequency carries the task. A busy CPU, or one that is too small, ends the search in its group.
+//!
 //! Generation `3.13`: steps 1 and 2; then, from the cache's domain down, the first group whose CPUs are all idle and not
 //! the target: its first CPU that is allowed; else the target. Capacities do not count.
 //!
@@ -65,9 +69,10 @@
 //! there.
 //!
 //! # Source
-//! Linux 3.13, 5.4, 5.6.4, 6.12.117 `kernel/sched/fair.c` (behaviour). Commit 10e2f1acd010 (4.8) for `avg`; 3c29e651e16d
+//! Linux 3.13, 5.4, 5.6.4, 6.12.117 and Android's common 4.9 `kernel/sched/fair.c` (behaviour). Commit 10e2f1acd010 (4.8) for `avg`; 3c29e651e16d
 //! (5.4), 17346452b25b (5.6), fd54d81c2c0e (2026) for `sched_idle`; 32e839dda3ba (4.16) and 89aafd67f28c (5.16) for `recent`.
 
+use super::find_best_target::boosted_task_util;
 use super::{Choice, Request, SyncLoad};
 use crate::registry::{Tunable, meant};
 use crate::sched::load::cpu_load::{Fit, get_actual_cpu_capacity, task_fit, task_fits_cpu};
@@ -81,7 +86,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "6.12",
         allowed: &Generation::NAMES,
-        doc: "order of the steps in this kernel; 6.12: as 6.1",
+        doc: "order of the steps in this kernel; 4.9: Android's; 6.12: as 6.1",
     },
     Tunable {
         name: "sched_idle",
@@ -156,6 +161,8 @@ impl SchedIdle {
 pub enum Generation {
     /// `3.13`: a group of the cache whose CPUs are all idle, and no single CPU of another.
     V3_13,
+    /// `4.9` (Android): the CPU in the shallowest idle state.
+    V4_9,
     /// `5.4`: no rule for per-CPU kernel threads, capacities are not looked at.
     V5_4,
     /// `5.6`: with that rule.
@@ -171,12 +178,12 @@ pub enum Generation {
 
 impl Generation {
     /// The values of the tunable.
-    pub const NAMES: [&'static str; 6] = ["3.13", "5.4", "5.6", "5.7", "6.1", "6.12"];
+    pub const NAMES: [&'static str; 7] = ["3.13", "4.9", "5.4", "5.6", "5.7", "6.1", "6.12"];
 
     /// From the tunable's value.
     pub fn parse(name: &str) -> Option<Generation> {
         use Generation::*;
-        meant(Generation::NAMES, [V3_13, V5_4, V5_6, V5_7, V6_1, V6_12], name)
+        meant(Generation::NAMES, [V3_13, V4_9, V5_4, V5_6, V5_7, V6_1, V6_12], name)
     }
 }
 
@@ -268,6 +275,7 @@ impl SelectIdleSibling {
         (self.scanned, self.farther) = (0, None);
         // 5.7 to 5.9 looked for capacity before anything else.
         let found = match self.generation {
+            Generation::V4_9 => None,
             Generation::V3_13 => self.near(s, req, target),
             _ if !self.recent => self.near(s, req, target),
             Generation::V5_7 if s.topology.has_asym => None,
@@ -343,8 +351,13 @@ impl SelectIdleSibling {
             let found = self.select_idle_capacity(s, sd, req.pid, target);
             return found.map(|cpu| (cpu, PlacementReason::IdleCapacity));
         }
-        if self.generation == Generation::V3_13 {
-            return self.idle_group(s, req.pid, target).map(|cpu| (cpu, PlacementReason::IdleScan));
+        if self.generation < Generation::V5_4 {
+            let found = match self.generation {
+                Generation::V3_13 => self.idle_group(s, req.pid, target),
+                _ => self.shallowest_idle(s, req.pid, target),
+            };
+            return found
+                .map(|cpu| (cpu, if cpu == target { PlacementReason::TargetIdle } else { PlacementReason::IdleScan }));
         }
         let sd = s.topology.sd_llc[target.at()]?;
         if self.generation >= Generation::V6_1 {
@@ -367,20 +380,41 @@ impl SelectIdleSibling {
     #[inline(never)]
     fn idle_group(&mut self, s: &View, pid: Pid, target: CpuId) -> Option<CpuId> {
         let allowed = &s.tasks[pid.at()].cpus;
-        let domains = &s.topology.of_cpu[target.at()];
-        let shared = domains.iter().take_while(|&&d| s.topology.domains[d].share_llc).count();
-        for level in (0..shared).rev() {
-            let groups = &s.topology.domains[domains[level]].groups;
-            let local = s.topology.local_group[target.at()][level];
-            for group in (0..groups.len()).map(|i| &groups[(local + i) % groups.len()].cpus) {
-                self.scanned += 1;
-                let first = group.iter_and(allowed).next();
-                if first.is_some() && group.iter().all(|c| c != target && s.idle_cpu(c)) {
-                    return first;
-                }
+        for group in cache_groups(s, target) {
+            self.scanned += 1;
+            let first = group.iter_and(allowed).next();
+            if first.is_some() && group.iter().all(|c| c != target && s.idle_cpu(c)) {
+                return first;
             }
         }
         None
+    }
+
+    /// Android's of 4.9: from the cache down, the idle CPU in the shallowest state; the target at once, if it has room at its
+    /// present frequency.
+    #[doc(alias = "sched_cstate_aware")]
+    #[inline(never)]
+    fn shallowest_idle(&mut self, s: &View, pid: Pid, target: CpuId) -> Option<CpuId> {
+        let util = boosted_task_util(s, pid);
+        let mut best: Option<(CpuId, (u32, i32))> = None;
+        for group in cache_groups(s, target) {
+            for cpu in group.iter_and(&s.tasks[pid.at()].cpus) {
+                self.scanned += 1;
+                let rq = &s.rqs[cpu.at()];
+                let orig = rq.cpu_capacity_orig;
+                if util > u64::from(orig) || !s.idle_cpu(cpu) {
+                    break; // nor are the others of the group looked at
+                }
+                if cpu == target && util <= (u64::from(orig) * u64::from(rq.freq_cap)) >> 10 {
+                    return Some(target);
+                }
+                let state = rq.idle_state.map_or(-1, i32::from);
+                if best.is_none_or(|(_, (capacity, shallowest))| state < shallowest && orig <= capacity) {
+                    best = Some((cpu, (orig, state)));
+                }
+            }
+        }
+        best.map(|(cpu, _)| cpu)
     }
 
     /// Since 5.13: a sibling when no core is idle, then one scan.
@@ -647,4 +681,15 @@ pub fn update_idle_core(s: &mut Sched, cpu: CpuId) {
     if s.topology.smt[cpu.at()].iter().all(|c| c == cpu || s.available_idle_cpu(c)) {
         set_idle_cores(s, cpu, true);
     }
+}
+
+/// The groups of the domains within a CPU's cache, the widest domain first; in each the CPU's own group first.
+fn cache_groups<'a>(s: &'a View, cpu: CpuId) -> impl Iterator<Item = &'a CpuSet> {
+    let domains = &s.topology.of_cpu[cpu.at()];
+    let shared = domains.iter().take_while(|&&d| s.topology.domains[d].share_llc).count();
+    (0..shared).rev().flat_map(move |level| {
+        let groups = &s.topology.domains[domains[level]].groups;
+        let local = s.topology.local_group[cpu.at()][level];
+        (0..groups.len()).map(move |i| &groups[(local + i) % groups.len()].cpus)
+    })
 }
