@@ -35,8 +35,8 @@
 //! update, and not at all when that is a tick ago (so it hears of every update of a busy CPU, and of none that others make
 //! for it, such as a wake-up by a CPU of the same cache: the next tick tells), a boost for I/O is 1024 at once, u is WALT's
 //! last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds its margin. A
-//! change that its limit refuses is asked for again at the next update, also if raw is the same. A real-time or deadline task gets
-//! the highest frequency, in `4.9-qti` what it uses.
+//! change that its limit refuses is asked for again at the next update, also if raw is the same. A deadline task gets the highest
+//! frequency, in `4.9-qti` what it uses, as a real-time task does in both: `util_rt` is added, but to WALT, whose windows have it.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
 //! 750 → 732,421 → 800 MHz. 300 µs later util is 200: not due with the default of 1 ms. At the next update after that:
@@ -420,10 +420,11 @@ impl Schedutil {
             }
             Generation::V4_9 | Generation::V4_9Qti => {
                 c.bw_min = signals.bw_dl;
-                // The vendor's clears the flag of real-time and deadline tasks: they count with what they use.
-                let classes = signals.rt_nr_running > 0 || signals.bw_dl > 0;
-                let everything = classes && self.tunables.generation == Generation::V4_9;
-                let boosted = boosted(cfs, view.schedtune_boost_pct(c.cpu)).min(signals.capacity);
+                // A deadline task asks for everything, and the vendor's clears its flag. Real-time tasks count with what they
+                // use, which WALT's windows have already.
+                let everything = signals.bw_dl > 0 && self.tunables.generation == Generation::V4_9;
+                let rt = if view.tracks_windows() { 0 } else { signals.util_rt };
+                let boosted = (boosted(cfs, view.schedtune_boost_pct(c.cpu)) + rt).min(signals.capacity);
                 c.util = match self.tunables.generation {
                     _ if everything => signals.capacity,
                     Generation::V4_9Qti => self.with_window_load(c.cpu, boosted, boost, signals.capacity, view),
@@ -776,14 +777,17 @@ mod tests {
     }
 
     #[test]
-    fn real_time_tasks_get_everything_but_not_from_the_vendor() {
-        for (generation, expect) in [(Generation::V4_9, 1024), (Generation::V4_9Qti, 100)] {
+    fn real_time_tasks_get_what_they_use_and_deadline_tasks_everything() {
+        let util = |generation, windows, bw_dl| {
             let mut g = started(generation, 1);
             let mut view = busy(100);
-            view.signals.rt_nr_running = 1;
-            g.update_util(100_000_000, CpuId(0), NONE, &Fixed { windows: true, ..view });
-            assert_eq!(g.cpus()[0].util, expect, "{generation:?}");
-        }
+            (view.signals.rt_nr_running, view.signals.util_rt, view.signals.bw_dl) = (1, 30, bw_dl);
+            g.update_util(100_000_000, CpuId(0), NONE, &Fixed { windows, ..view });
+            g.cpus()[0].util
+        };
+        assert_eq!(util(Generation::V4_9, false, 0), 130);
+        assert_eq!(util(Generation::V4_9, true, 0), 100, "WALT's windows have it");
+        assert_eq!([Generation::V4_9, Generation::V4_9Qti].map(|g| util(g, true, 50)), [1024, 100]);
     }
 
     #[test]
