@@ -21,7 +21,8 @@
 //! 3. Until `touch_ms` after a touch the boost of `/top-app` is `touch_boost_pct`, if that is more; so it is for everything in a
 //!    workload that names no group.
 //! 4. Positive boost: margin := boost · (1024 − signal) / 100; negative: boost · signal / 100.
-//! 5. Boost of a CPU: the largest of the groups with runnable tasks there; not below 0.
+//! 5. Boost of a CPU: the largest of the groups with runnable tasks there; not below 0. Where a workload names groups, the
+//!    root's counts on every CPU.
 //!
 //! Worked example: a task of 100 shows 192 with a boost of 10 %, 562 with 50 %, and 50 with −50 %.
 //!
@@ -151,12 +152,13 @@ impl Schedtune {
         if g.touched && now < self.boosted_until { g.boost_pct.max(self.touch_boost_pct) } else { g.boost_pct }
     }
 
-    /// Boost of a CPU now, 0..=100 percent: the largest of the groups with runnable tasks.
+    /// Boost of a CPU now, 0..=100 percent: the largest of the groups with runnable tasks, and the root's in any case, unless
+    /// the root is all that the user sees.
     pub fn cpu_boost_pct(&self, s: &Sched, cpu: CpuId) -> i32 {
         let runnable = |g: u32| s.cfs[s.cfs_of(g, cpu)].h_nr_running;
         // A queue counts the tasks of the groups below it too; the root's own are what these leave.
         let below: u32 = (1..s.groups.len() as u32).filter(|&g| s.groups[g as usize].parent == 0).map(runnable).sum();
-        let own = runnable(0) > below || s.rqs[cpu.at()].rt.rt_nr_running > 0;
+        let own = !self.groups[0].touched || runnable(0) > below || s.rqs[cpu.at()].rt.rt_nr_running > 0;
         let groups = (0..self.groups.len() as u32).filter(|&g| if g == 0 { own } else { runnable(g) > 0 });
         groups.map(|g| self.boost_pct(g, s.now)).max().unwrap_or(0).max(0)
     }
@@ -237,5 +239,12 @@ mod tests {
         assert_eq!(t.cpu_boost_pct(&s, CpuId(0)), 0);
         s.cfs[0].h_nr_running = 1;
         assert_eq!((t.cpu_boost_pct(&s, CpuId(0)), t.cpu_boost_pct(&s, CpuId(1))), (5, 0));
+    }
+
+    #[test]
+    fn where_groups_are_named_the_root_boosts_every_cpu() {
+        let s = Sched::bare(2, 4_000_000);
+        let t = Schedtune { groups: tune(&["/", "/background"]).groups[..1].to_vec(), ..Schedtune::default() };
+        assert_eq!(t.cpu_boost_pct(&s, CpuId(0)), 5);
     }
 }
