@@ -560,6 +560,20 @@ mod tests {
             let waiter = rt_task(&mut s, Policy::Fifo, 10, 0);
             let deadline = spawn(&mut s, 0);
             (s.tasks[deadline.at()].policy, s.tasks[deadline.at()].prio) = (Policy::Deadline, 0);
+    #[test]
+    fn the_stopper_uses_no_real_time_budget_and_no_real_time_utilisation() {
+        let mut s = Sched::bare(2, 4_000_000);
+        s.rd.rt_bandwidth = Some(RtBandwidth { runtime_ns: 950_000_000, period_ns: 1_000_000_000 });
+        let moved = rt_task(&mut s, Policy::Fifo, 10, 0);
+        let stopper = spawn(&mut s, 0);
+        (s.tasks[stopper.at()].stopper, s.tasks[stopper.at()].prio) = (true, 0);
+        s.rqs[0].curr = stopper;
+        pelt::update_rq_clock(&mut s.rqs[0], 3_000_000_000);
+        RT.dequeue_task(&mut s, CpuId(0), moved, Dequeue::default());
+        crate::sched::class::fair::update_blocked_averages(&mut s, CpuId(0));
+        assert_eq!((s.rqs[0].rt.rt_time, s.rqs[0].rt.throttled, s.rqs[0].avg_rt.util_avg), (0, false, 0));
+    }
+
             s.rqs[0].curr = deadline;
             assert_eq!(s.rd.rto_count, count);
             assert_eq!(pull_rt_task(&s, CpuId(1), CpuId(0)), (overload == 1).then_some(waiter));
