@@ -266,6 +266,32 @@ fn a_misfit_task_that_may_not_come_lengthens_the_interval_until_6_9() {
 }
 
 #[test]
+fn active_balance_lengthens_the_interval_until_5_0_and_until_5_11_after_failures() {
+    use BackOff::{Always, Never, Tired};
+    for (back_off, misfit, tired) in [(Always, 2, 2), (Tired, 1, 2), (Never, 1, 1)] {
+        for (times, capacity) in [(misfit, 400), (tired, 1024)] {
+            let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { capacity } else { 1024 })));
+            let mut b = FairBalancer::new(Generation::V5_6);
+            b.back_off = back_off;
+            let pid = toy.spawn(0);
+            if capacity < 1024 {
+                update_misfit_status(&mut toy.s, CpuId(0), Some(pid));
+            } else {
+                // Affinity kept the level below from balancing, and passes have failed.
+                let sd = &mut toy.s.rqs[2].sd[1];
+                (sd.nr_balance_failed, sd.balance_interval_ms) = (10, 4);
+                let groups = &mut toy.s.topology.domains[sd.domain].groups;
+                groups.iter_mut().for_each(|g| g.imbalance = g.cpus.contains(CpuId(0)));
+            }
+            let before = toy.s.rqs[2].sd[1].balance_interval_ms;
+            passes(&mut toy, &mut b, 2, true, 1);
+            let after = toy.s.rqs[2].sd[1].balance_interval_ms;
+            assert_eq!((toy.kicks.len(), after), (1, times * before), "{back_off:?}, capacity {capacity}");
+        }
+    }
+}
+
+#[test]
 fn misfit_status_follows_the_task() {
     // 1024 · 1024 / 1025: the task's share of the load, rounded down.
     const LOAD: u64 = 1023;
