@@ -293,6 +293,7 @@ fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
     let (rt, dl) = (Tunables::of(kernel, "rt"), Tunables::of(kernel, "deadline"));
     s.rt_overload = if rt.text("generation") == "6.1" { 2 } else { 1 };
     s.rt_capacity_aware = parsed(&rt, "capacity_aware", CapacityAware::parse);
+    s.cpupri_higher = rt.on("cpupri_higher");
     s.dl_capacity_aware = dl.on("capacity_aware");
     s.rd.dl_bw = global_rt_bandwidth(kernel);
     s.rd.rt_bandwidth = rt_bandwidth(kernel);
