@@ -601,9 +601,8 @@ fn by_load_an_uneven_machine_moves_a_task_to_the_big_cpus() {
     assert_eq!((toy.nr_running(), toy.kicks.len()), (vec![1; 5], 0));
 }
 
-#[test]
-fn load_is_moved_towards_the_average() {
-    let toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+/// Our group, which is fully busy, and an overloaded one, with these loads.
+fn two_groups(local: u64, busiest: u64) -> SdStats {
     let group = |load: u64, group_type| GroupStats {
         group_load: load,
         avg_load: load * 1024 / 4096,
@@ -614,14 +613,39 @@ fn load_is_moved_towards_the_average() {
         group_type,
         ..GroupStats::default()
     };
-    let mut sds = SdStats {
-        local: group(4096, GroupType::FullyBusy),
+    SdStats {
+        local: group(local, GroupType::FullyBusy),
         busiest_group: Some(1),
-        busiest: group(12_288, GroupType::Overloaded),
-        total_load: 16_384,
+        busiest: group(busiest, GroupType::Overloaded),
+        total_load: local + busiest,
         total_capacity: 8192,
         ..SdStats::default()
+    }
+}
+
+#[test]
+fn who_has_more_load_than_the_busiest_pulls_until_5_6_and_who_has_more_than_the_average_until_6_2() {
+    let toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+    let imbalance = |sds: &SdStats, generation| {
+        let (mut sds, mut env) = (*sds, Env::new(&toy.s, CpuId(0), 1, IdleType::NotIdle));
+        imbalance::calculate_imbalance(&toy.s, &mut env, &mut sds, generation);
+        env.imbalance
     };
+    let more = two_groups(12_288, 4096);
+    // Both terms are below 0.
+    let [old, rest @ ..] = [Generation::V5_6, Generation::V5_7, Generation::V6_1].map(|g| imbalance(&more, g));
+    assert_eq!((old, rest), ((1 << 54) - 4096, [0, 0]));
+    // A third group, which is idle.
+    let mut above = two_groups(8192, 12_288);
+    above.total_capacity += 8192;
+    let [old @ .., new] = [Generation::V5_6, Generation::V5_7, Generation::V6_1].map(|g| imbalance(&above, g));
+    assert_eq!((old, new), ([7168; 2], 0));
+}
+
+#[test]
+fn load_is_moved_towards_the_average() {
+    let toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+    let mut sds = two_groups(4096, 12_288);
     let mut env = Env::new(&toy.s, CpuId(0), 1, IdleType::NotIdle);
     imbalance::calculate_imbalance(&toy.s, &mut env, &mut sds, Generation::V6_12);
     assert_eq!((env.migration, env.imbalance), (Migration::Load, 4096));
