@@ -99,6 +99,8 @@ pub struct Sched {
     pub rt_capacity_aware: class::rt::CapacityAware,
     /// Deadline work keeps real-time tasks away (`CPUPRI_HIGHER`).
     pub cpupri_higher: bool,
+    /// Rules of the deadline class.
+    pub dl_generation: class::deadline::Generation,
     /// Deadline tasks are admitted to capacities, and look for CPUs that are fast enough.
     pub dl_capacity_aware: bool,
     /// Least time between two updates of a group's load by one queue, ns.
@@ -199,6 +201,7 @@ impl Sched {
             rt_overload: 1,
             rt_capacity_aware: class::rt::CapacityAware::default(),
             cpupri_higher: true,
+            dl_generation: class::deadline::Generation::default(),
             dl_capacity_aware: true,
             tg_load_avg_limit_ns: 1_000_000,
             bandwidth_notes: Vec::new(),
