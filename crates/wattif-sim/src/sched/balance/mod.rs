@@ -67,7 +67,7 @@
 //!
 //! # Differences from the kernel
 //! FIDELITY(balance-cost): what a pass costs is not measured but estimated: the platform's wake-up path, and an eighth of it
-//! for each CPU of the domain.
+//! for each CPU of the domain. A newly-idle pass after which the CPU goes idle takes no time.
 //! FIDELITY(balance-softirq): a periodic pass looks and moves within the tick of its CPU.
 //! FIDELITY(numa-balancing): no preferred nodes, no `fbq_type`. FIDELITY(asym-packing): the SMT level has no priorities.
 //! There are no vectors for balancing: it is from knowledge of the kernel's behaviour, with unit tests.
