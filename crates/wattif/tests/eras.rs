@@ -464,17 +464,20 @@ fn profiles_have_the_rules_of_their_releases() {
     };
     // From each profile on, in the order of releases: 4.10, 4.20, 5.0, 5.3, 5.4, 5.6, 5.7, 6.1, 6.6, 6.12.
     let releases = ["4.10", "4.20", "5.0", "5.3", "5.4", "5.6", "5.7", "6.1", "6.6", "6.12"];
-    let rules: [(&str, &[(&str, &str)]); 8] = [
+    let rules: [(&str, &[(&str, &str)]); 11] = [
         (
             "schedutil.generation",
             &[("4.10", "5.3"), ("4.20", "4.20"), ("5.3", "5.3"), ("6.1", "6.1"), ("6.12", "6.12")],
         ),
         ("load_balance.asym_kick", &[("4.10", "4.10"), ("5.3", "5.2")]),
+        ("load_balance.back_off", &[("4.10", "always"), ("5.3", "tired"), ("6.1", "never")]),
+        ("deadline.generation", &[("4.10", "4.10"), ("4.20", "6.1"), ("6.6", "6.6"), ("6.12", "6.12")]),
         (
             "find_idlest_cpu.generation",
             &[("4.10", "4.10"), ("4.20", "load"), ("5.6", "5.6"), ("5.7", "5.7"), ("6.1", "group")],
         ),
         ("util_est.generation", &[("4.20", "4.17"), ("5.3", "5.1"), ("5.6", "5.5"), ("6.1", "6.1"), ("6.12", "6.12")]),
+        ("rt.cpupri_higher", &[("4.10", "false"), ("6.1", "true")]),
         ("rt.capacity_aware", &[("4.10", "false"), ("5.6", "5.6"), ("5.7", "5.7")]),
         ("select_task_rq_fair.affinity", &[("4.10", "off"), ("5.7", "5.7"), ("6.1", "5.11")]),
         ("select_task_rq_fair.before_5_7", &[("4.10", "true"), ("5.7", "false")]),
@@ -490,4 +493,6 @@ fn profiles_have_the_rules_of_their_releases() {
     }
     assert_eq!(value("linux-3.13", "select_idle_sibling.recent"), "false");
     assert_eq!(value("android-4.9", "load_balance.asym_kick"), "4.10");
+    assert_eq!(value("android-4.9-walt", "load_balance.back_off"), "always");
+    assert_eq!(["android-4.9", "linux-3.13"].map(|k| value(k, "deadline.generation")), ["4.10"; 2]);
 }

@@ -320,3 +320,29 @@ fn the_first_request_ends_a_sleep() {
     let off = ticked.at.iter().filter(|at| *at % tick_ns != ticked.at[0] % tick_ns).count();
     assert_eq!(off, 0, "of {}", ticked.at.len());
 }
+
+/// A CPU that is kicked while it handles an interrupt that woke nobody, here one of 0.3 ms of a deadline thread's zero-lag time.
+#[test]
+fn a_kick_reaches_an_idle_cpu_that_is_awake() {
+    for kernel in ["linux-5.6", "linux-6.1", "linux-6.12"] {
+        for delay_us in (33_600..34_600).step_by(100) {
+            let text = format!(
+                r#"{{ "tasks": {{
+                    "dl":  {{ "policy": "SCHED_DEADLINE", "dl-runtime": 1000, "dl-period": 10000, "cpus": [0],
+                              "delay": {delay_us}, "loop": 1, "run": 100 }},
+                    "hog": {{ "instance": 2, "phases": {{
+                        "a": {{ "loop": 1, "cpus": [7], "run": 30000 }},
+                        "b": {{ "loop": 1, "cpus": [0, 1, 2, 3, 4, 5, 6, 7], "run": 2000000 }} }} }} }} }}"#
+            );
+            let mut spec = under("hikey620", kernel, &text, &["cpufreq=performance"]);
+            // Nothing else may wake the CPU.
+            let noise = &mut spec.platform.noise;
+            (noise.irq_jitter_ns, noise.work_ppm, noise.start_spread_ns) = (0, 0, 0);
+            noise.housekeeping.clear();
+            spec.platform.costs.timer_irq_ns = 300_000;
+            let report = run(&spec, &mut []).expect("runs").report;
+            let busy_s: f64 = report.cpus.iter().map(|c| c.busy_s).sum();
+            assert!(busy_s > 0.65, "{kernel}, {delay_us} µs: the hogs had {busy_s} s in 0.4");
+        }
+    }
+}

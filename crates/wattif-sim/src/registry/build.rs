@@ -15,7 +15,7 @@ use crate::sched::balance::{self, FairBalancer, LoadBalancer, cpu_power};
 use crate::sched::class::SchedClass;
 use crate::sched::class::bandwidth::CfsBandwidth;
 use crate::sched::class::cfs::Cfs;
-use crate::sched::class::deadline::Deadline;
+use crate::sched::class::deadline::{self, Deadline};
 use crate::sched::class::dl_bandwidth::Reclaim;
 use crate::sched::class::eevdf::Eevdf;
 use crate::sched::class::fair::init_groups;
@@ -284,8 +284,11 @@ pub(super) fn rt_bandwidth(kernel: &KernelSpec) -> Option<RtBandwidth> {
 
 fn build_deadline(kernel: &KernelSpec) -> Deadline {
     let t = Tunables::of(kernel, "deadline");
-    let reclaim = Reclaim::new(t.text("generation") != "6.1", global_rt_bandwidth(kernel));
-    Deadline { reclaim: t.on("reclaim").then_some(reclaim) }
+    let generation = parsed(&t, "generation", deadline::Generation::parse);
+    let reclaim = Reclaim::new(generation >= deadline::Generation::V6_6, global_rt_bandwidth(kernel));
+    // The flag came with 4.13.
+    let heard = t.on("reclaim") && generation > deadline::Generation::V4_10;
+    Deadline { reclaim: heard.then_some(reclaim) }
 }
 
 /// What the real-time and deadline classes may use.
@@ -293,12 +296,14 @@ fn init_bandwidth(s: &mut Sched, kernel: &KernelSpec) {
     let (rt, dl) = (Tunables::of(kernel, "rt"), Tunables::of(kernel, "deadline"));
     s.rt_overload = if rt.text("generation") == "6.1" { 2 } else { 1 };
     s.rt_capacity_aware = parsed(&rt, "capacity_aware", CapacityAware::parse);
+    s.cpupri_higher = rt.on("cpupri_higher");
+    s.dl_generation = parsed(&dl, "generation", deadline::Generation::parse);
     s.dl_capacity_aware = dl.on("capacity_aware");
     s.rd.dl_bw = global_rt_bandwidth(kernel);
     s.rd.rt_bandwidth = rt_bandwidth(kernel);
     let us = |name| dl.int::<u64>(name) * 1000;
     s.rd.dl_period_ns = (us("sched_deadline_period_min_us"), us("sched_deadline_period_max_us"));
-    let has_server = dl.text("generation") == "6.12";
+    let has_server = s.dl_generation == deadline::Generation::V6_12;
     for rq in &mut s.rqs {
         rq.rt.rt_runtime = s.rd.rt_bandwidth.map_or(0, |b| b.runtime_ns);
         if has_server {
@@ -438,6 +443,7 @@ fn build_balancer(kernel: &KernelSpec, platform: &Platform, eas: bool) -> Result
     if name != "cpu_power" {
         balancer.blocked_kicks = t.text("blocked") == "kicks";
         balancer.asym_kicks = t.text("asym_kick") == "5.2";
+        balancer.back_off = parsed(&t, "back_off", balance::BackOff::parse);
     }
     balancer.migration_cost_ns = t.int("migration_cost_ns");
     balancer.nr_migrate = t.int("nr_migrate");

@@ -50,6 +50,9 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
         }
         ("cpu_util", _) => cpu_util_without_effect(kernel, tunable),
         ("deadline", "known") => Some("deadline threads are simulated either way, it only decides about a note".into()),
+        ("deadline", "reclaim") if generation("deadline") == "4.10" => {
+            Some("deadline.generation is 4.10, whose tasks cannot reclaim (4.13)".into())
+        }
         ("poll_state", _) => polling_without_effect(kernel),
         ("pm_qos", "cpu_latency_us") => latency_limit_without_effect(kernel),
         _ => None,
@@ -208,7 +211,8 @@ mod tests {
         };
         let walt = [(Slot::Load, "walt")];
         let slow = [(Slot::Cpufreq, "performance")];
-        let idle: [(&[_], Vec<_>, &str); 23] = [
+        let idle: [(&[_], Vec<_>, &str); 24] = [
+            (&[], vec![("deadline.generation", "4.10")], "deadline.reclaim"),
             (&[], vec![("deadline.known", "false")], "deadline.known"),
             (&[], vec![("cpu_util.uclamp", "off")], "cpu_util.uclamp_fits"),
             (&[], vec![("select_idle_sibling.scan", "prop")], "features.SIS_UTIL"),
@@ -239,7 +243,8 @@ mod tests {
                 "{path} of {policies:?} {tunables:?}"
             );
         }
-        let at_work: [(&[_], Vec<_>, &str); 14] = [
+        let at_work: [(&[_], Vec<_>, &str); 15] = [
+            (&[], vec![("deadline.generation", "6.1")], "deadline.reclaim"),
             (&[], vec![("cpu_util.uclamp", "5.3")], "cpu_util.uclamp_fits"),
             (&[], vec![], "features.SIS_UTIL"),
             (&[], vec![("rt.generation", "6.1")], "features.RT_RUNTIME_SHARE"),

@@ -6,7 +6,7 @@ use super::class::fair;
 use super::core::IDLE;
 use super::stop::Work;
 use super::{Sched, View};
-use crate::simulation::Kernel;
+use crate::simulation::{Kernel, Source};
 use wattif_model::trace::{BalanceChoice, BalancePass, Event, Interest};
 use wattif_model::{CpuId, Pid};
 
@@ -44,9 +44,15 @@ impl Kernel<'_, '_> {
         let target = kick.target;
         let pending = self.cpus[target.at()].nohz_balance;
         self.cpus[target.at()].nohz_balance = Some(pending.map_or(kick, |p| p.and(kick)));
-        if pending.is_none() && self.m.cpus[target.at()].sleep.is_some() {
-            let at = self.s.now + self.cpus[from.at()].cost_ns + self.m.platform.costs.ipi_ns;
+        if pending.is_some() {
+            return;
+        }
+        let at = self.s.now + self.cpus[from.at()].cost_ns + self.m.platform.costs.ipi_ns;
+        if self.m.cpus[target.at()].sleep.is_some() {
             self.interrupt_at(target, at);
+        } else {
+            // Idle, and still with the interrupt that woke it: this one comes after it.
+            self.arm_first(Source::Ipi(target), at);
         }
     }
 

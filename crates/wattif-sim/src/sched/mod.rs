@@ -97,6 +97,10 @@ pub struct Sched {
     pub rt_overload: u32,
     /// Real-time tasks look for CPUs that are large enough.
     pub rt_capacity_aware: class::rt::CapacityAware,
+    /// Deadline work keeps real-time tasks away (`CPUPRI_HIGHER`).
+    pub cpupri_higher: bool,
+    /// Rules of the deadline class.
+    pub dl_generation: class::deadline::Generation,
     /// Deadline tasks are admitted to capacities, and look for CPUs that are fast enough.
     pub dl_capacity_aware: bool,
     /// Least time between two updates of a group's load by one queue, ns.
@@ -196,6 +200,8 @@ impl Sched {
             uclamp_fits: uclamp::Fits::default(),
             rt_overload: 1,
             rt_capacity_aware: class::rt::CapacityAware::default(),
+            cpupri_higher: true,
+            dl_generation: class::deadline::Generation::default(),
             dl_capacity_aware: true,
             tg_load_avg_limit_ns: 1_000_000,
             bandwidth_notes: Vec::new(),

@@ -32,7 +32,7 @@ impl Kernel<'_, '_> {
             return;
         }
         let stays = curr.nr_cpus_allowed < 2;
-        if class == ClassId::Rt && (curr.is_dl() || (curr.is_rt() && (stays || curr.prio <= task.prio))) {
+        if class == ClassId::Rt && curr.prio < 100 && (stays || curr.prio <= task.prio) {
             self.push_rt_tasks(cpu, from);
         } else if class == ClassId::Deadline && curr.is_dl() && (stays || task.dl.deadline >= curr.dl.deadline) {
             self.push_dl_tasks(cpu, from);

@@ -107,10 +107,10 @@ impl Task {
     pub fn is_dl(&self) -> bool {
         self.policy == Policy::Deadline || self.dl.boosted_by != Pid(0)
     }
-    /// `rt_task()`, without deadline tasks: of the real-time class now.
+    /// Of the real-time class now (`sched_class == &rt_sched_class`); the stopper has such a priority and is not.
     #[inline]
     pub fn is_rt(&self) -> bool {
-        self.prio < 100 && !self.is_dl()
+        self.prio < 100 && !self.is_dl() && !self.stopper
     }
 }
 

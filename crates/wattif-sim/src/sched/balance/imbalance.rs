@@ -22,7 +22,7 @@ pub(super) fn calculate_imbalance(s: &View, env: &mut Env, sds: &mut SdStats, ge
         GroupType::AsymPacking => (Migration::Task, i64::from(sds.busiest.sum_h_nr_running)),
         GroupType::SmtBalance | GroupType::Imbalanced => (Migration::Task, 1),
         _ if sds.local.group_type == GroupType::HasSpare => spare(s, env, sds, generation),
-        _ => (Migration::Load, load(sds)),
+        _ => (Migration::Load, load(sds, generation)),
     };
 }
 
@@ -52,19 +52,21 @@ fn spare(s: &View, env: &Env, sds: &SdStats, generation: Generation) -> (Migrati
     (Migration::Task, i64::from(difference >> 1))
 }
 
-/// Both are, or will be, overloaded: towards the average, for neither beyond it.
-fn load(sds: &mut SdStats) -> i64 {
+/// Both are, or will be, overloaded: towards the average, for neither beyond it. A local group with more load than the busiest takes
+/// nothing since 5.7 (111688ca1c4a), one above the average since 6.3 (91dcf1e8068e, in 6.1.192 as well).
+fn load(sds: &mut SdStats, generation: Generation) -> i64 {
     let local = &mut sds.local;
     if local.group_type < GroupType::Overloaded {
         local.avg_load = local.group_load * 1024 / local.group_capacity.max(1);
         sds.avg_load = sds.total_load * 1024 / sds.total_capacity.max(1);
-        if local.avg_load >= sds.busiest.avg_load || local.avg_load >= sds.avg_load {
+        let more_than_busiest = generation >= Generation::V5_7 && local.avg_load >= sds.busiest.avg_load;
+        if more_than_busiest || (generation >= Generation::V6_1 && local.avg_load >= sds.avg_load) {
             return 0;
         }
     }
-    // Unsigned in the kernel: a busiest group below the average gives an enormous first term.
+    // Unsigned in the kernel: a busiest group below the average, or a local one above it, gives an enormous term.
     let above = sds.busiest.avg_load.wrapping_sub(sds.avg_load).wrapping_mul(sds.busiest.group_capacity);
-    let below = (sds.avg_load - local.avg_load) * local.group_capacity;
+    let below = sds.avg_load.wrapping_sub(local.avg_load).wrapping_mul(local.group_capacity);
     (above.min(below) / 1024) as i64
 }
 

@@ -1,7 +1,7 @@
 //! One pass over a domain, and when passes are due.
 
 use super::capacity::check_cpu_capacity;
-use super::{FairBalancer, Generation, IdleType, Migration, Transaction, hz, jiffies_ns};
+use super::{BackOff, FairBalancer, Generation, IdleType, Migration, Transaction, hz, jiffies_ns};
 use crate::sched::topology::Domain;
 use crate::sched::{Sched, View, ttwu_queue};
 use wattif_model::trace::{BalanceChoice, BalanceKind, BalancePass};
@@ -287,14 +287,18 @@ impl FairBalancer {
 
     /// `need_active_balance`.
     fn need_active_balance(&self, s: &View, env: &Env) -> bool {
+        let (sd, state) = (env.sd(s), &s.rqs[env.sd_cpu.at()].sd[env.level]);
+        let tired = state.nr_balance_failed > sd.cache_nice_tries + 2;
+        (tired && (self.generation < Generation::V6_1 || env.migration == Migration::Task))
+            || self.voluntary_active_balance(s, env)
+    }
+
+    /// `voluntary_active_balance`: without failures, too.
+    fn voluntary_active_balance(&self, s: &View, env: &Env) -> bool {
         if self.asym_active_balance(s, env) {
             return true;
         }
-        let (sd, state) = (env.sd(s), &s.rqs[env.sd_cpu.at()].sd[env.level]);
-        let tired = state.nr_balance_failed > sd.cache_nice_tries + 2;
-        if tired && (self.generation < Generation::V6_1 || env.migration == Migration::Task) {
-            return true;
-        }
+        let sd = env.sd(s);
         let capacity = |c: CpuId| u64::from(s.rqs[c.at()].cpu_capacity);
         let reduced = self.generation > Generation::V3_13
             && env.is_idle()
@@ -325,8 +329,12 @@ impl FairBalancer {
 
     /// What the outcome means for the next pass: interval, failures, the mark at the level above.
     fn settle(&self, txn: &mut dyn Transaction, env: &Env, outcome: Outcome) {
-        let unbalanced = matches!(outcome, Outcome::Unbalanced { .. });
-        let again = unbalanced && self.generation >= Generation::V6_1 && self.need_active_balance(txn.view(), env);
+        let again = matches!(outcome, Outcome::Unbalanced { active: true, .. })
+            && match self.back_off {
+                BackOff::Always => false,
+                BackOff::Tired => self.voluntary_active_balance(txn.view(), env),
+                BackOff::Never => self.need_active_balance(txn.view(), env),
+            };
         if outcome == Outcome::Balanced && !env.all_pinned {
             self.set_parent_imbalance(txn, env, false);
         }
@@ -345,8 +353,7 @@ impl FairBalancer {
             Outcome::Unbalanced { active, .. } => {
                 if !active || again {
                     sd.balance_interval_ms = min;
-                }
-                if active && self.generation < Generation::V6_1 && sd.balance_interval_ms < max {
+                } else if self.back_off != BackOff::Never && sd.balance_interval_ms < max {
                     sd.balance_interval_ms *= 2;
                 }
                 return;

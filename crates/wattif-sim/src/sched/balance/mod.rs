@@ -43,6 +43,7 @@
 //! 6. Nothing moved: count a failure (not when newly idle; since 6.10 not for a misfit task either), and for a misfit task, a CPU that lost much of its capacity,
 //!    or more than `cache_nice_tries` + 2 failures ask for active balance.
 //! 7. The interval: back to the shortest after an imbalance, doubled after balance (since 6.10 not by a pass for a misfit task).
+//!    Active balance doubles it too until 5.0, and from 5.1 to 5.11 where nothing but failures asked for it (`back_off`).
 //!
 //! `nohz`: a busy CPU's tick kicks an idle CPU without tick (the first) when it has two tasks, lost capacity, has a
 //! misfit task, or shares its cache with another busy CPU (the energy-aware 4.9: when it is overutilised by several tasks, or has one
@@ -66,7 +67,7 @@
 //!
 //! # Differences from the kernel
 //! FIDELITY(balance-cost): what a pass costs is not measured but estimated: the platform's wake-up path, and an eighth of it
-//! for each CPU of the domain.
+//! for each CPU of the domain. A newly-idle pass after which the CPU goes idle takes no time.
 //! FIDELITY(balance-softirq): a periodic pass looks and moves within the tick of its CPU.
 //! FIDELITY(numa-balancing): no preferred nodes, no `fbq_type`. FIDELITY(asym-packing): the SMT level has no priorities.
 //! There are no vectors for balancing: it is from knowledge of the kernel's behaviour, with unit tests.
@@ -74,7 +75,7 @@
 //! # Source
 //! Linux 5.4, 5.6, 5.7, 6.1, 6.6, 6.12 `kernel/sched/fair.c` (behaviour): `load_balance` (`sched_balance_rq`), `rebalance_domains`
 //! (`sched_balance_domains`), `newidle_balance` (`sched_balance_newidle`), `nohz_balancer_kick`, `_nohz_idle_balance`.
-//! `asym_kick`: commits b9a7b8831600 and a0fe2cf086ae (5.2). SCHED_IDLE: commit 323af6deaf70 (5.6). Misfit tasks of a machine that is
+//! `asym_kick`: commits b9a7b8831600 and a0fe2cf086ae (5.2). `back_off`: 46a745d90585 (5.1), e9b9734b7465 (5.12). SCHED_IDLE: commit 323af6deaf70 (5.6). Misfit tasks of a machine that is
 //! not overutilised: commit e5ed0550c04c (6.2).
 
 mod asym_packing;
@@ -135,6 +136,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "5.2",
         allowed: &["4.10", "5.2"],
         doc: "which busy CPUs of different capacity interrupt an idle one: 4.10: as of equal ones, and all with a misfit task; 5.2: not for a busy cache, and not for a task that no CPU would help",
+    },
+    Tunable {
+        name: "back_off",
+        default: "never",
+        allowed: &BackOff::NAMES,
+        doc: "which active balance doubles the interval: always: every one (until 5.0); tired: that of failed passes alone, not one for a misfit task, asymmetric packing or lost capacity (5.1); never: none (5.12)",
     },
     Tunable {
         name: "blocked",
@@ -239,6 +246,27 @@ impl Generation {
     }
 }
 
+/// `load_balance.back_off`: which active balance doubles the interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackOff {
+    /// Every one.
+    Always,
+    /// One that is asked for only because passes failed.
+    Tired,
+    /// None.
+    Never,
+}
+
+impl BackOff {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 3] = ["always", "tired", "never"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<BackOff> {
+        meant(BackOff::NAMES, [BackOff::Always, BackOff::Tired, BackOff::Never], name)
+    }
+}
+
 /// The kernel's load balancer.
 #[derive(Clone, Debug)]
 pub struct FairBalancer {
@@ -254,6 +282,8 @@ pub struct FairBalancer {
     pub blocked_kicks: bool,
     /// CPUs of different capacity do not kick for a busy cache or a misfit task that none would help (5.2 and later).
     pub asym_kicks: bool,
+    /// Which active balance doubles the interval.
+    pub back_off: BackOff,
     /// Energy-aware scheduling is on: no balancing unless overutilised.
     pub eas: bool,
     /// `cpu_util_cfs_boost`: how a pull by utilisation counts waiting (6.5+).
@@ -289,6 +319,7 @@ impl FairBalancer {
             preemption: true,
             blocked_kicks: generation != Generation::V3_13,
             asym_kicks: true,
+            back_off: if generation == Generation::V3_13 { BackOff::Always } else { BackOff::Never },
             eas: false,
             boost: Boost::H2,
             pass_cost_ns: 0,

@@ -266,6 +266,32 @@ fn a_misfit_task_that_may_not_come_lengthens_the_interval_until_6_9() {
 }
 
 #[test]
+fn active_balance_lengthens_the_interval_until_5_0_and_until_5_11_after_failures() {
+    use BackOff::{Always, Never, Tired};
+    for (back_off, misfit, tired) in [(Always, 2, 2), (Tired, 1, 2), (Never, 1, 1)] {
+        for (times, capacity) in [(misfit, 400), (tired, 1024)] {
+            let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { capacity } else { 1024 })));
+            let mut b = FairBalancer::new(Generation::V5_6);
+            b.back_off = back_off;
+            let pid = toy.spawn(0);
+            if capacity < 1024 {
+                update_misfit_status(&mut toy.s, CpuId(0), Some(pid));
+            } else {
+                // Affinity kept the level below from balancing, and passes have failed.
+                let sd = &mut toy.s.rqs[2].sd[1];
+                (sd.nr_balance_failed, sd.balance_interval_ms) = (10, 4);
+                let groups = &mut toy.s.topology.domains[sd.domain].groups;
+                groups.iter_mut().for_each(|g| g.imbalance = g.cpus.contains(CpuId(0)));
+            }
+            let before = toy.s.rqs[2].sd[1].balance_interval_ms;
+            passes(&mut toy, &mut b, 2, true, 1);
+            let after = toy.s.rqs[2].sd[1].balance_interval_ms;
+            assert_eq!((toy.kicks.len(), after), (1, times * before), "{back_off:?}, capacity {capacity}");
+        }
+    }
+}
+
+#[test]
 fn misfit_status_follows_the_task() {
     // 1024 · 1024 / 1025: the task's share of the load, rounded down.
     const LOAD: u64 = 1023;
@@ -575,9 +601,8 @@ fn by_load_an_uneven_machine_moves_a_task_to_the_big_cpus() {
     assert_eq!((toy.nr_running(), toy.kicks.len()), (vec![1; 5], 0));
 }
 
-#[test]
-fn load_is_moved_towards_the_average() {
-    let toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+/// Our group, which is fully busy, and an overloaded one, with these loads.
+fn two_groups(local: u64, busiest: u64) -> SdStats {
     let group = |load: u64, group_type| GroupStats {
         group_load: load,
         avg_load: load * 1024 / 4096,
@@ -588,14 +613,39 @@ fn load_is_moved_towards_the_average() {
         group_type,
         ..GroupStats::default()
     };
-    let mut sds = SdStats {
-        local: group(4096, GroupType::FullyBusy),
+    SdStats {
+        local: group(local, GroupType::FullyBusy),
         busiest_group: Some(1),
-        busiest: group(12_288, GroupType::Overloaded),
-        total_load: 16_384,
+        busiest: group(busiest, GroupType::Overloaded),
+        total_load: local + busiest,
         total_capacity: 8192,
         ..SdStats::default()
+    }
+}
+
+#[test]
+fn who_has_more_load_than_the_busiest_pulls_until_5_6_and_who_has_more_than_the_average_until_6_2() {
+    let toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+    let imbalance = |sds: &SdStats, generation| {
+        let (mut sds, mut env) = (*sds, Env::new(&toy.s, CpuId(0), 1, IdleType::NotIdle));
+        imbalance::calculate_imbalance(&toy.s, &mut env, &mut sds, generation);
+        env.imbalance
     };
+    let more = two_groups(12_288, 4096);
+    // Both terms are below 0.
+    let [old, rest @ ..] = [Generation::V5_6, Generation::V5_7, Generation::V6_1].map(|g| imbalance(&more, g));
+    assert_eq!((old, rest), ((1 << 54) - 4096, [0, 0]));
+    // A third group, which is idle.
+    let mut above = two_groups(8192, 12_288);
+    above.total_capacity += 8192;
+    let [old @ .., new] = [Generation::V5_6, Generation::V5_7, Generation::V6_1].map(|g| imbalance(&above, g));
+    assert_eq!((old, new), ([7168; 2], 0));
+}
+
+#[test]
+fn load_is_moved_towards_the_average() {
+    let toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, 1024)));
+    let mut sds = two_groups(4096, 12_288);
     let mut env = Env::new(&toy.s, CpuId(0), 1, IdleType::NotIdle);
     imbalance::calculate_imbalance(&toy.s, &mut env, &mut sds, Generation::V6_12);
     assert_eq!((env.migration, env.imbalance), (Migration::Load, 4096));

@@ -22,8 +22,9 @@
 //! 2. A wakee keeps deadline and budget if the deadline is ahead and the budget fits the time left
 //!    (`runtime / (deadline − now) ≤ dl_runtime / dl_deadline`). Otherwise both start anew: now + `dl_deadline`,
 //!    `dl_runtime`. With a deadline shorter than the period, a budget that does not fit is cut to what does (revised rule),
-//!    and who wakes up after the deadline but before the next period waits for that.
-//! 3. Running uses budget at the CPU's speed: a slow CPU uses less per ns. With `reclaim` it uses budget at the rate of the
+//!    and who wakes up after the deadline but before the next period waits for that. `generation = "4.10"` has neither rule:
+//!    `dl_period` stands for `dl_deadline` in the comparison, and a used-up budget is renewed at the deadline.
+//! 3. Running uses budget at the CPU's speed: a slow CPU uses less per ns; `"4.10"`: time is time. With `reclaim` it uses budget at the rate of the
 //!    bandwidth that is active instead (GRUB): what others do not use may be used, up to the admissible share.
 //! 4. Budget used up, noticed at a tick or a switch (with the feature HRTICK_DL at once): throttled until the next period
 //!    starts, then deadlines advance by periods until the overrun is paid. `sched_yield` gives up the rest of the budget.
@@ -58,12 +59,13 @@
 //! lends its parameters, not the one with the earliest deadline. No vectors exist.
 //!
 //! # Source
-//! Linux 6.1 and 6.12 `kernel/sched/deadline.c`, `cpudeadline.c` (behaviour); for `capacity_aware` the series of Dietmar
+//! Linux 6.1 and 6.12 `kernel/sched/deadline.c`, `cpudeadline.c` (behaviour); what `4.10` lacks came with df8eac8cafce, 5ac69d37784b,
+//! 2317d5f1c349 (4.12), 3effcb4247e7 (4.13) and 07881166a892 (4.16, budgets at the CPU's speed); for `capacity_aware` the series of Dietmar
 //! Eggemann and Luca Abeni of 2020 ("sched/deadline: Make DL capacity-aware", merged after 5.7).
 
 use super::dl_bandwidth::{self, Reclaim};
 use super::{Dequeue, Enqueue, SchedClass};
-use crate::registry::Tunable;
+use crate::registry::{Tunable, meant};
 use crate::sched::load::pelt;
 use crate::sched::task::{DlEntity, OnRq};
 use crate::sched::{Hrtimer, Sched};
@@ -74,8 +76,8 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "generation",
         default: "6.12",
-        allowed: &["6.1", "6.6", "6.12"],
-        doc: "6.1: the reclaiming equation until 6.4; 6.6: that of 6.5 and later; 6.12: with a fair server",
+        allowed: &Generation::NAMES,
+        doc: "4.10: budgets are wall time (until 4.15), and deadlines shorter than the period have no rules of their own (4.12, 4.13); 6.1: the reclaiming equation until 6.4; 6.6: that of 6.5 and later; 6.12: with a fair server",
     },
     Tunable {
         name: "known",
@@ -120,6 +122,31 @@ pub const TUNABLES: &[Tunable] = &[
         doc: "longest period a task may ask for, µs",
     },
 ];
+
+/// `deadline.generation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Generation {
+    /// `4.10`: budgets are wall time; a deadline shorter than the period is treated as if it were the period.
+    V4_10,
+    /// `6.1`: budgets are work, reclaiming as until 6.4.
+    V6_1,
+    /// `6.6`: reclaiming as since 6.5.
+    V6_6,
+    /// `6.12`: with a fair server.
+    #[default]
+    V6_12,
+}
+
+impl Generation {
+    /// The values of the tunable.
+    pub const NAMES: [&'static str; 4] = ["4.10", "6.1", "6.6", "6.12"];
+
+    /// From the tunable's value.
+    pub fn parse(name: &str) -> Option<Generation> {
+        use Generation::{V4_10, V6_1, V6_6, V6_12};
+        meant(Generation::NAMES, [V4_10, V6_1, V6_6, V6_12], name)
+    }
+}
 
 /// The class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -284,6 +311,7 @@ impl Deadline {
         let rq = &s.rqs[cpu.at()];
         match self.reclaim {
             Some(reclaim) => dl_bandwidth::grub_reclaim(&rq.dl, s.tasks[pid.at()].dl.dl_bw, reclaim, delta),
+            None if s.dl_generation == Generation::V4_10 => delta,
             // cap_scale, twice
             None => (((delta * u64::from(rq.freq_cap)) >> 10) * u64::from(rq.cpu_capacity_orig)) >> 10,
         }
@@ -333,13 +361,13 @@ fn enqueue_dl_entity(s: &mut Sched, cpu: CpuId, pid: Pid, flags: Enqueue) {
     if flags.wakeup || flags.initial {
         begin_job(&mut s.tasks[pid.at()].dl, now);
     }
-    let params = pi_of(s, pid);
+    let (params, generation) = (pi_of(s, pid), s.dl_generation);
     let dl = &mut s.tasks[pid.at()].dl;
     if dl.throttled && !flags.replenish {
         return; // the timer will queue it
     }
     if flags.wakeup {
-        update_dl_entity(dl, params, now);
+        update_dl_entity(dl, params, now, generation);
     } else if flags.replenish {
         replenish_dl_entity(dl, params, now);
     } else if (flags.restore || flags.initial) && (dl.deadline < now || dl.deadline == 0) {
@@ -388,9 +416,10 @@ fn next_period(dl: &DlEntity) -> u64 {
     (dl.deadline - dl.dl_deadline) + dl.dl_period
 }
 
-/// A timer for the next period; false if that has begun.
+/// A timer for the next period, in 4.10 for the deadline; false if that has begun, or is over.
 fn start_dl_timer(s: &mut Sched, cpu: CpuId, pid: Pid) -> bool {
-    let (at, now) = (next_period(&s.tasks[pid.at()].dl), s.rqs[cpu.at()].clock);
+    let (dl, now) = (&s.tasks[pid.at()].dl, s.rqs[cpu.at()].clock);
+    let at = if s.dl_generation == Generation::V4_10 { dl.deadline } else { next_period(dl) };
     if at < now {
         return false;
     }
@@ -398,10 +427,10 @@ fn start_dl_timer(s: &mut Sched, cpu: CpuId, pid: Pid) -> bool {
     true
 }
 
-/// Deadline shorter than the period: who comes after the one and before the other has had its turn.
+/// Deadline shorter than the period: who comes after the one and before the other has had its turn (4.12).
 fn check_constrained_dl(s: &mut Sched, cpu: CpuId, pid: Pid, now: u64) {
     let dl = &s.tasks[pid.at()].dl;
-    let implicit = dl.dl_deadline == dl.dl_period;
+    let implicit = dl.dl_deadline == dl.dl_period || s.dl_generation == Generation::V4_10;
     if dl.throttled || implicit || dl.is_boosted() || dl.deadline >= now || dl.deadline == 0 || next_period(dl) <= now {
         return;
     }
@@ -420,12 +449,15 @@ fn pi_of(s: &Sched, pid: Pid) -> Params {
 }
 
 /// A wakee goes on with what it has, if that harms nobody; else it starts a new period, or takes what does no harm.
-fn update_dl_entity(dl: &mut DlEntity, params: Params, now: u64) {
+fn update_dl_entity(dl: &mut DlEntity, params: Params, now: u64, generation: Generation) {
     let late = dl.deadline < now || dl.deadline == 0;
-    if !late && !dl_entity_overflow(dl, params, now) {
+    let old = generation == Generation::V4_10;
+    // 2317d5f1c349 (4.12): of the deadline, no longer of the period.
+    let share_of = if old { Params { deadline: params.period, ..params } } else { params };
+    if !late && !dl_entity_overflow(dl, share_of, now) {
         return;
     }
-    let implicit = dl.dl_deadline == dl.dl_period;
+    let implicit = dl.dl_deadline == dl.dl_period || old;
     if !implicit && !late && !dl.is_boosted() {
         // update_dl_revised_wakeup
         let laxity = dl.deadline - now;

@@ -107,6 +107,34 @@ fn a_spinner_gets_its_budget_in_every_period() {
 }
 
 #[test]
+fn a_budget_is_wall_time_until_4_15() {
+    for (generation, expect) in [(Generation::V4_10, 20), (Generation::V6_1, 40)] {
+        let mut s = Sched::bare(1, MS);
+        (s.dl_generation, s.rqs[0].freq_cap) = (generation, 512);
+        at(&mut s, 100 * MS);
+        let p = dl_task(&mut s, 2 * MS, 10 * MS);
+        schedule(&mut s);
+        assert_eq!(spin(&mut s, DL, p, 100), expect * MS, "{generation:?}");
+    }
+}
+
+#[test]
+fn a_used_up_budget_is_renewed_at_the_deadline_until_4_11() {
+    for (generation, expect) in [(Generation::V4_10, 105), (Generation::V6_1, 120)] {
+        let mut s = Sched::bare(1, MS);
+        s.dl_generation = generation;
+        at(&mut s, 100 * MS);
+        let p = sleeper(&mut s, 2 * MS, 5 * MS, 20 * MS);
+        wake(&mut s, p);
+        schedule(&mut s);
+        s.hrtimers.clear();
+        at(&mut s, 102 * MS);
+        DL.task_tick(&mut s, CPU, p);
+        assert_eq!(s.hrtimers.iter().find(|r| r.timer == Hrtimer::Replenish(p)).unwrap().at, Some(expect * MS));
+    }
+}
+
+#[test]
 fn the_earlier_deadline_preempts() {
     let mut s = Sched::bare(1, MS);
     at(&mut s, 100 * MS);
@@ -152,7 +180,7 @@ fn wake_up_rules() {
     fn check(mut dl: DlEntity, runtime: u64, deadline: u64, now: u64, expect: (u64, u64)) {
         (dl.runtime, dl.deadline) = (runtime as i64, deadline);
         let params = dl.params();
-        update_dl_entity(&mut dl, params, now);
+        update_dl_entity(&mut dl, params, now, Generation::default());
         assert_eq!((dl.runtime, dl.deadline), (expect.0 as i64, expect.1));
     }
     check(own, 0, 0, 100 * MS, (2 * MS, 110 * MS)); // the first time
@@ -163,21 +191,35 @@ fn wake_up_rules() {
     let constrained = DlEntity { dl_period: 40 * MS, ..own };
     let cut = (3 * MS * to_ratio(10, 2)) >> 20;
     check(constrained, MS, 110 * MS, 107 * MS, (cut, 110 * MS));
+    check(constrained, MS / 2, 110 * MS, 107 * MS, (MS / 2, 110 * MS)); // 0.5 ms of 3 fits 2 of 10
+    // In 4.10 it may not, as it does not fit 2 of 40, and all of it is renewed.
+    for runtime in [MS / 2, MS] {
+        let mut dl = DlEntity { runtime: runtime as i64, deadline: 110 * MS, ..constrained };
+        update_dl_entity(&mut dl, constrained.params(), 107 * MS, Generation::V4_10);
+        assert_eq!((dl.runtime, dl.deadline), (2 * MS as i64, 117 * MS));
+    }
 }
 
 #[test]
-fn who_comes_between_deadline_and_next_period_waits() {
-    let mut s = Sched::bare(1, MS);
-    at(&mut s, 100 * MS);
-    let p = sleeper(&mut s, 2 * MS, 5 * MS, 20 * MS);
-    wake(&mut s, p);
-    schedule(&mut s);
-    at(&mut s, 101 * MS);
-    DL.dequeue_task(&mut s, CPU, p, sleep());
-    (s.tasks[p.at()].on_rq, s.rqs[0].curr) = (OnRq::No, Pid(0));
-    at(&mut s, 110 * MS);
-    s.hrtimers.clear();
-    wake(&mut s, p);
+fn who_comes_between_deadline_and_next_period_waits_since_4_12() {
+    let comes = |generation| {
+        let mut s = Sched::bare(1, MS);
+        s.dl_generation = generation;
+        at(&mut s, 100 * MS);
+        let p = sleeper(&mut s, 2 * MS, 5 * MS, 20 * MS);
+        wake(&mut s, p);
+        schedule(&mut s);
+        at(&mut s, 101 * MS);
+        DL.dequeue_task(&mut s, CPU, p, sleep());
+        (s.tasks[p.at()].on_rq, s.rqs[0].curr) = (OnRq::No, Pid(0));
+        at(&mut s, 110 * MS);
+        s.hrtimers.clear();
+        wake(&mut s, p);
+        (s, p)
+    };
+    let (mut s, p) = comes(Generation::V4_10);
+    assert_eq!((schedule(&mut s), s.tasks[p.at()].dl.deadline), (p, 115 * MS));
+    let (mut s, p) = comes(Generation::V6_1);
     assert_eq!(schedule(&mut s), Pid(0));
     assert_eq!(s.hrtimers.iter().find(|r| r.timer == Hrtimer::Replenish(p)).unwrap().at, Some(120 * MS));
     at(&mut s, 120 * MS);

@@ -22,7 +22,8 @@
 //! 4. Placement of a wakee: the CPU it was on, unless a real-time task runs there that it does not preempt or that may not
 //!    move; then one of the CPUs with the least urgent work ([`find_lowest_rq`]). With `capacity_aware` (5.6) a CPU smaller than
 //!    the task's `uclamp_min` is left too, and one that is not is preferred. In `5.6` it goes nowhere if all that it could have are
-//!    smaller, no smaller one pulls it, and a wakee on a smaller one has its CPU push; since `5.7` size is a wish.
+//!    smaller, no smaller one pulls it, and a wakee on a smaller one has its CPU push; since `5.7` size is a wish. Deadline work
+//!    is the most urgent with `cpupri_higher` (5.11); before, a CPU that has no other is taken for one without real-time work.
 //! 5. A CPU where a real-time task has to wait pushes it, after each wake-up and switch, to a CPU where it may run at once
 //!    ([`push_rt_task`]); a CPU whose real-time task leaves, or becomes less urgent, pulls the most urgent one that waits
 //!    elsewhere ([`pull_rt_task`]). `sched/rt_balance.rs` says when. Until 6.6 only where two real-time tasks are queued on the
@@ -51,7 +52,7 @@
 //! # Source
 //! Linux 6.1 and 6.12 `kernel/sched/rt.c`, `cpupri.c` (behaviour); commits 804d402fb6f6 (5.6) for `capacity_aware` and those of
 //! 5.7 that soften it (d9cb236b9429, 98ca645f8243, d94a9df49069), 612f769edd06 (6.7) for what is pulled,
-//! 14e292f8d453 (5.11) for taking turns.
+//! 14e292f8d453 (5.11) for taking turns, b13772f81356 (5.11) for `cpupri_higher`.
 
 use super::{Dequeue, Enqueue, SchedClass};
 use crate::registry::{Tunable, meant};
@@ -77,6 +78,12 @@ pub const TUNABLES: &[Tunable] = &[
         default: "5.7",
         allowed: &CapacityAware::NAMES,
         doc: "a wakee looks for a CPU of at least its uclamp_min, all of it unless it asks for less (5.6); 5.6: if there is none, no other will do; 5.7: one that is too small will",
+    },
+    Tunable {
+        name: "cpupri_higher",
+        default: "true",
+        allowed: &["true", "false"],
+        doc: "no real-time task goes to a CPU with deadline work (5.11); false: without real-time work it is as good as any (CPUPRI_NORMAL)",
     },
     Tunable {
         name: "sched_rt_runtime_us",
@@ -386,9 +393,10 @@ fn highest_prio(rq: &Rq) -> u8 {
     rq.rt.queue.first().map_or(99, |e| e.0)
 }
 
-/// `cpupri`'s level of a CPU: 0 no real-time work, 1..=99 its highest priority, 100 deadline work.
-fn cpupri(rq: &Rq) -> u8 {
-    if rq.dl.dl_nr_running > 0 { 100 } else { 99 - highest_prio(rq) }
+/// `cpupri`'s level of a CPU: 0 no real-time work, 1..=99 its highest priority, 100 deadline work (`CPUPRI_HIGHER`).
+fn cpupri(s: &Sched, cpu: CpuId) -> u8 {
+    let rq = &s.rqs[cpu.at()];
+    if s.cpupri_higher && rq.dl.dl_nr_running > 0 { 100 } else { 99 - highest_prio(rq) }
 }
 
 /// `rt_task_fits_capacity`; before 5.6 nobody asked.
@@ -406,8 +414,8 @@ fn cpupri_find(s: &Sched, pid: Pid, fits: impl Fn(CpuId) -> bool) -> CpuSet {
     if task.nr_cpus_allowed == 1 {
         return found;
     }
-    let below = || task.cpus.iter().filter(|&c| c.at() < s.rqs.len() && cpupri(&s.rqs[c.at()]) < 99 - task.prio);
-    let key = |c: CpuId| (!fits(c), cpupri(&s.rqs[c.at()]));
+    let below = || task.cpus.iter().filter(|&c| c.at() < s.rqs.len() && cpupri(s, c) < 99 - task.prio);
+    let key = |c: CpuId| (!fits(c), cpupri(s, c));
     let strict = s.rt_capacity_aware == CapacityAware::V5_6;
     if let Some(best) = below().map(key).min().filter(|best| !best.0 || !strict) {
         // Without one that fits, the level alone counts.
@@ -553,6 +561,20 @@ mod tests {
     }
 
     #[test]
+    fn the_stopper_uses_no_real_time_budget_and_no_real_time_utilisation() {
+        let mut s = Sched::bare(2, 4_000_000);
+        s.rd.rt_bandwidth = Some(RtBandwidth { runtime_ns: 950_000_000, period_ns: 1_000_000_000 });
+        let moved = rt_task(&mut s, Policy::Fifo, 10, 0);
+        let stopper = spawn(&mut s, 0);
+        (s.tasks[stopper.at()].stopper, s.tasks[stopper.at()].prio) = (true, 0);
+        s.rqs[0].curr = stopper;
+        pelt::update_rq_clock(&mut s.rqs[0], 3_000_000_000);
+        RT.dequeue_task(&mut s, CpuId(0), moved, Dequeue::default());
+        crate::sched::class::fair::update_blocked_averages(&mut s, CpuId(0));
+        assert_eq!((s.rqs[0].rt.rt_time, s.rqs[0].rt.throttled, s.rqs[0].avg_rt.util_avg), (0, false, 0));
+    }
+
+    #[test]
     fn a_lone_task_behind_a_deadline_task_is_pulled_since_6_7() {
         for (overload, count) in [(2, 0), (1, 1)] {
             let mut s = Sched::bare(2, 4_000_000);
@@ -565,6 +587,19 @@ mod tests {
             assert_eq!(pull_rt_task(&s, CpuId(1), CpuId(0)), (overload == 1).then_some(waiter));
             RT.dequeue_task(&mut s, CpuId(0), waiter, Dequeue { sleep: true, ..Dequeue::default() });
             assert_eq!(s.rd.rto_count, 0);
+        }
+    }
+
+    #[test]
+    fn a_waiting_task_goes_to_a_cpu_with_deadline_work_until_5_10() {
+        for (higher, expect) in [(false, Some(CpuId(1))), (true, None)] {
+            let mut s = Sched::bare(2, 4_000_000);
+            s.cpupri_higher = higher;
+            rt_task(&mut s, Policy::Fifo, 50, 0);
+            run(&mut s, 0);
+            let waiter = rt_task(&mut s, Policy::Fifo, 10, 0);
+            s.rqs[1].dl.dl_nr_running = 1;
+            assert_eq!(find_lowest_rq(&mut s, waiter, CpuId(0)), expect);
         }
     }
 
