@@ -160,7 +160,7 @@ fn polling_in_vain_brings_no_timer_nearer() {
         let set = ["cpuidle=teo", "teo.generation=6.1", "pm_qos.cpu_latency_us=0"];
         let mut spec = under("core_i7_2600k", "linux-6.12", MIXED, &set);
         spec.duration = Ns::from_ms(100);
-        spec.platform.noise.interrupts = (interval_ns > 0).then(|| Interrupts {
+        spec.platform.noise.interrupts = (interval_ns > 0).then_some(Interrupts {
             interval_ns,
             work_ns: 1_000,
             burst: 0,
