@@ -3,7 +3,7 @@
 mod runs;
 
 use runs::{MIXED, Polls, sleepy, spec, under};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif::run::{Simulator, run};
 use wattif_model::kernel::Value;
 use wattif_model::platform::{Housekeeping, Interrupts};
@@ -113,6 +113,68 @@ fn polling_outlasts_interrupts_that_wake_nobody() {
     let mut seen = Interrupted::default();
     Simulator.run(&spec, &mut [&mut seen]).unwrap();
     assert!(seen.polls > 20 && seen.for_nobody == 0, "{} of {} polls", seen.for_nobody, seen.polls);
+}
+
+/// How far away the next timer was said to be after a poll that gave up, beside what was said before it: as far (nothing but
+/// the idle loop itself has turned), less by the whole poll, or something between.
+#[derive(Default)]
+struct AfterPolls {
+    /// By CPU: when the governor was last asked, what the timer was said to be, and whether a poll has given up since.
+    last: BTreeMap<CpuId, (u64, u64, bool)>,
+    as_far: usize,
+    less: usize,
+    between: usize,
+}
+
+impl Observer for AfterPolls {
+    fn interest(&self) -> Interest {
+        Interest::IDLE.and(Interest::DECISIONS)
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match event {
+            Event::IdlePeriod(p) => {
+                let gave_up = p.cause == IdleCause::PollLimit;
+                self.last.entry(cpu).and_modify(|last| last.2 = gave_up);
+            }
+            Event::Idle(choice) => {
+                let told_ns = choice.sleep_length_ns;
+                if let Some((asked, before_ns, true)) = self.last.insert(cpu, (at.0, told_ns, false)) {
+                    let passed = before_ns.saturating_sub(told_ns);
+                    match passed {
+                        0 => self.as_far += 1,
+                        ns if ns == at.0 - asked => self.less += 1,
+                        _ => self.between += 1,
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The kernel takes the time at which the CPU came to the idle loop for the present one.
+#[test]
+fn polling_in_vain_brings_no_timer_nearer() {
+    let after = |interval_ns: u64| {
+        // A governor that always asks, on CPUs that may only poll.
+        let set = ["cpuidle=teo", "teo.generation=6.1", "pm_qos.cpu_latency_us=0"];
+        let mut spec = under("core_i7_2600k", "linux-6.12", MIXED, &set);
+        spec.duration = Ns::from_ms(100);
+        spec.platform.noise.interrupts = (interval_ns > 0).then_some(Interrupts {
+            interval_ns,
+            work_ns: 1_000,
+            burst: 0,
+            burst_gap_ns: 0,
+            wakes_ppm: 0,
+        });
+        let mut seen = AfterPolls::default();
+        Simulator.run(&spec, &mut [&mut seen]).unwrap();
+        (seen.as_far, seen.less, seen.between)
+    };
+    let (as_far, less, _) = after(0);
+    assert!(as_far > 100 && less == 0, "{as_far} as far, {less} nearer by the poll");
+    let (_, less, between) = after(100_000);
+    assert!(between > 20 && less == 0, "{between} nearer since an interrupt, {less} by the whole poll");
 }
 
 #[test]

@@ -150,7 +150,8 @@ pub(crate) fn settle_tick(
     IdleSelection { state, stop_tick: false, predicted_ns: duration_ns }
 }
 
-/// Time to the next timer (`tick_nohz_get_sleep_length`).
+/// Time to the next timer (`tick_nohz_get_sleep_length`), from when the CPU came to the idle loop: after a poll that gave up, which
+/// no interrupt ends, that is longer ago than now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SleepLength {
     /// To the next timer if the tick were stopped, ns; negative when it is overdue, [`KTIME_MAX`] when there is none.

@@ -42,9 +42,16 @@
 //! 6.3-util: as 6.1, and a CPU whose utilisation exceeds 1/64 of its capacity takes the next shallower state that does not
 //! poll (of two states, the shallowest that does not poll, at once).
 //!
-//! 6.6 (6.5 to 6.10): steps 1 to 6 of 6.12, with three things of its forerunners: the last nine events also send it down in
+//! 6.6 (to 6.10): steps 1 to 6 of 6.12, with three things of its forerunners: the last nine events also send it down in
 //! step 2, as in 6.1; a utilised CPU takes one state shallower, as in 6.3-util, before step 3; and where step 2 ends at
-//! state 0 the timer is not asked for, so that the wake-up counts as an intercept even if a timer was the cause.
+//! state 0 the timer is not asked for, so that the wake-up counts as an intercept even if a timer was the cause. It counts
+//! the last nine with a slip: a sleep that lasts as long as a tick takes the event it is to replace off its bin but leaves it
+//! in place, to be taken off again nine events later, and the count, unsigned, falls below 0. From then on the last nine seem to
+//! be a reason to go down whatever they are, and hardly any state below the candidate to hold over half of them: step 2 ends where
+//! it began, and it is left to the later steps to find a shallower state. 6.11 counts them no more.
+//!
+//! 6.6 and 6.12 are those of the last stable kernels: as released, both went shallower in step 4, with the tick stopped, only to a
+//! residency of a tick or more.
 //!
 //! 6.14: as 6.12 with fewer and other counters. The sum of all events is one decaying counter; a sleep that a safety net
 //! ended counts as endless; intercepts before the tick are counted apart (`tick_intercepts`, 6.14: those *not* before the
@@ -63,7 +70,7 @@
 //! fewer sleeps ended in its bin than in that of state 0; 2026 takes state 0. A sleep is a hit only if it, measured as
 //! in step 1, also ended less than half an exit latency before the timer: in a wide bin others are far shorter. Sleeps
 //! that the tick ended are hits of the timer's state, unless two thirds of all events are intercepts before the tick,
-//! which is also what step 5 asks instead of 5/8.
+//! which is also what step 5 asks instead of 5/8 (there the sleep just counted is one of the events, here not yet).
 //!
 //! 5.6: each state has `hits`, `misses` (of the state that fits the timer) and `early_hits` (of a shallower one that
 //! fitted the sleep). If misses outweigh hits, take the state with most early hits. Then, if more than half of the last
@@ -91,7 +98,8 @@
 //! Linux 6.12.117, 6.1.192 and 5.6.4 `drivers/cpuidle/governors/teo.c` (behaviour; vectors of
 //! that code). K. Puchalski, "cpuidle: teo: Introduce util-awareness", linux-pm, January 2023 (6.3-util). R. J. Wysocki,
 //! linux-pm: "cpuidle: teo: Do not call tick_nohz_get_sleep_length() upfront", "… Skip tick_nohz_get_sleep_length() call in
-//! some cases", "… Gather statistics regarding whether or not to stop the tick" (6.5); "cpuidle: teo: Cleanups and very
+//! some cases", "… Gather statistics regarding whether or not to stop the tick" (6.6); C. Loehle, "cpuidle: teo: Remove recent
+//! intercepts metric", June 2024, on the slip of 6.6; R. J. Wysocki, "cpuidle: teo: Cleanups and very
 //! frequent wakeups handling update", January 2025 (6.14); "cpuidle: governors: teo: Fix tick_intercepts handling in
 //! teo_update()", "… Rework the handling of tick wakeups", "… Decay metrics below DECAY_SHIFT threshold", November 2025 (6.19);
 //! "… Refine intercepts-based idle state lookup", "… Adjust the classification of wakeup events", "… Avoid fake intercepts
@@ -121,7 +129,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "6.12",
         allowed: &["5.6", "5.14", "6.1", "6.3-util", "6.6", "6.12", "6.14", "6.19", "2026"],
-        doc: "the governor of this kernel; 5.14 decides as 6.1, 6.6 is that of 6.5 to 6.10, 2026 that of 7.0",
+        doc: "the governor of this kernel; 5.14 decides as 6.1, 6.6 is that of 6.6 to 6.10, 2026 that of 7.0",
     },
     Tunable {
         name: "intervals",

@@ -77,6 +77,9 @@ pub struct CpuContext {
     pub idle_ns: u64,
     /// Since when it is idle, ns.
     pub idle_since: u64,
+    /// When it last came to the idle loop, or an interrupt that left it there ended, ns: what the time to the next timer is
+    /// counted from (`idle_entrytime`).
+    pub idle_entry: u64,
 }
 
 /// Classes in order of precedence.
@@ -115,6 +118,7 @@ impl CpuContext {
             poll_time_ns: 0,
             idle_ns: 0,
             idle_since: 0,
+            idle_entry: 0,
         }
     }
 }
@@ -251,6 +255,7 @@ impl Kernel<'_, '_> {
     fn finish_handler(&mut self, cpu: CpuId, cost: u64) {
         let now = self.s.now;
         if self.m.is_polling(cpu) {
+            self.cpus[cpu.at()].idle_entry = now;
             return;
         }
         let rq = &self.s.rqs[cpu.at()];

@@ -14,8 +14,14 @@ use wattif_model::platform::IdleState;
 use wattif_model::trace::{Event, IdleCause, IdleChoice, IdlePeriod, Interest, PowerLevel};
 
 impl Kernel<'_, '_> {
-    /// One turn of the idle loop.
+    /// The CPU comes to the idle loop, from a thread or from an interrupt.
     pub(crate) fn do_idle(&mut self, cpu: CpuId) {
+        self.cpus[cpu.at()].idle_entry = self.s.now;
+        self.cpuidle_idle_call(cpu);
+    }
+
+    /// One turn of the idle loop.
+    fn cpuidle_idle_call(&mut self, cpu: CpuId) {
         let now = self.s.now;
         self.s.rqs[cpu.at()].idle_calls += 1;
         if self.s.default_idle == DefaultIdle::Upfront {
@@ -80,6 +86,7 @@ impl Kernel<'_, '_> {
         let upfront = rule == DefaultIdle::Upfront;
         let mut view = IdleQuery {
             now: self.s.now,
+            idle_entry: self.cpus[cpu.at()].idle_entry,
             next_tick: (!upfront).then(|| next_tick.unwrap_or_else(|| self.next_tick(self.s.now))),
             tick_stopped: stopped && !upfront,
             next_timer: self.m.timers.next(cpu),
@@ -174,13 +181,14 @@ impl Kernel<'_, '_> {
         }
     }
 
-    /// The polling state gives up: the idle loop turns again.
+    /// The polling state gives up: the idle loop turns again, and takes it for the time it was when it began
+    /// (`tick_nohz_get_sleep_length`).
     fn poll_time_limit(&mut self, cpu: CpuId) {
         if let Some(cause) = self.cpus[cpu.at()].woken_by {
             return self.wake_cpu(cpu, cause);
         }
         self.end_sleep(cpu, true, false);
-        self.do_idle(cpu);
+        self.cpuidle_idle_call(cpu);
     }
 
     /// Accounts a sleep, and tells the governor.

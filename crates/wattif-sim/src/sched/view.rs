@@ -92,6 +92,8 @@ impl Sched {
 /// What an idle governor may ask.
 pub(crate) struct IdleQuery<'a> {
     pub now: u64,
+    /// The time that sleeps are counted from: earlier than now after a poll that gave up.
+    pub idle_entry: u64,
     /// `None`: no tick comes before the next timer.
     pub next_tick: Option<u64>,
     pub tick_stopped: bool,
@@ -136,7 +138,7 @@ impl IdleView for IdleQuery<'_> {
         self.idle_length_ns
     }
     fn sleep_length(&mut self) -> SleepLength {
-        let until = |at: u64| at as i64 - self.now as i64;
+        let until = |at: u64| at as i64 - self.idle_entry as i64;
         let sleep_length_ns = self.next_timer.map_or(MAX_DEFERMENT_NS, until);
         let next_tick = self.next_tick.filter(|_| !self.tick_stopped);
         let delta_tick_ns = next_tick.map_or(sleep_length_ns, |at| sleep_length_ns.min(until(at)));
@@ -204,6 +206,7 @@ mod tests {
         let mut util = |rq: &Rq, util_avg: u64| {
             let view = IdleQuery {
                 now: 0,
+                idle_entry: 0,
                 next_tick: None,
                 tick_stopped: false,
                 next_timer: None,

@@ -1,6 +1,7 @@
 //! The bins that every generation of `teo` since 5.14 counts in, and the two searches over them.
 
 use super::super::{CPUIDLE_STATE_MAX, IdleView, StateTable, is_disabled};
+use super::recent::Outcome;
 use super::{DECAY_SHIFT, PULSE};
 
 /// What a CPU has learned of each of its states.
@@ -12,7 +13,7 @@ pub(super) type Bins = [Bin; CPUIDLE_STATE_MAX];
 pub(super) struct Bin {
     pub intercepts: u32,
     pub hits: u32,
-    /// Until 6.10: intercepts among the last events.
+    /// Until 6.10: intercepts among the last events; in 6.6 it falls below 0 and wraps, see [`super::recent::RecentEvents::push`].
     pub recent: u32,
 }
 
@@ -40,14 +41,14 @@ pub(super) fn bins_of(states: &StateTable, sleep_length_ns: i64, measured_ns: u6
     (idx_timer, idx_duration)
 }
 
-/// Counts a sleep that ended in the bin `idx_duration`: a hit if that is the timer's, else an intercept, whose bin is returned.
-pub(super) fn count(bins: &mut Bins, idx_timer: usize, idx_duration: usize) -> Option<usize> {
+/// Counts a sleep that ended in the bin `idx_duration`: a hit if that is the timer's, else an intercept.
+pub(super) fn count(bins: &mut Bins, idx_timer: usize, idx_duration: usize) -> Outcome {
     if idx_timer == idx_duration {
         bins[idx_timer].hits += PULSE;
-        return None;
+        return Outcome::Hit;
     }
     bins[idx_duration].intercepts += PULSE;
-    Some(idx_duration)
+    Outcome::Intercept(idx_duration)
 }
 
 /// The candidate state, and what happened in the bins below it.
@@ -76,7 +77,7 @@ pub(super) fn deepest(
         let i = i + 1;
         intercepts += pair[0].intercepts;
         hits += pair[0].hits;
-        recent += pair[0].recent;
+        recent = u32::wrapping_add(recent, pair[0].recent);
         if is_disabled(disabled, i) {
             continue;
         }
@@ -107,11 +108,12 @@ pub(super) fn descend(
     bearable: impl Fn(usize) -> bool,
 ) -> usize {
     let mut suitable = c.idx;
-    let (mut intercepts, mut recent) = (0, 0);
+    let (mut intercepts, mut recent) = (0, 0u32);
     for i in (0..c.idx).rev() {
         intercepts += bins[i].intercepts;
-        recent += bins[i].recent;
-        let enough = (!reason.intercepts || 2 * intercepts > c.intercepts) && (!reason.recent || 2 * recent > c.recent);
+        recent = recent.wrapping_add(bins[i].recent);
+        let enough = (!reason.intercepts || 2 * intercepts > c.intercepts)
+            && (!reason.recent || recent.wrapping_mul(2) > c.recent);
         let enabled = !is_disabled(disabled, i);
         if enough {
             return if enabled && bearable(i) { i } else { suitable };

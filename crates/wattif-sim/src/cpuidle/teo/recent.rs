@@ -13,6 +13,17 @@ use wattif_model::ids::CpuId;
 /// Events remembered one by one.
 pub(super) const NR_RECENT: usize = 9;
 
+/// What a sleep that ended was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It lasted to the timer.
+    Hit,
+    /// It ended in this bin, before the timer's.
+    Intercept(usize),
+    /// Since 6.6: it outlasted the tick.
+    TickHit,
+}
+
 /// The bins of the last events, in a ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecentEvents {
@@ -22,15 +33,22 @@ pub(super) struct RecentEvents {
 }
 
 impl RecentEvents {
-    /// Forgets the oldest event and remembers one that was an intercept in a bin, or a hit.
-    pub fn push(&mut self, bins: &mut Bins, intercept: Option<usize>) {
+    /// Takes the oldest event off its bin and puts a new one in its place. That of 6.6 takes it off but leaves it in place where the
+    /// tick was outlasted, so that it is taken off again nine events later: `recent`, unsigned, falls below 0 and is huge
+    /// from then on.
+    pub fn push(&mut self, bins: &mut Bins, outcome: Outcome) {
         let event = &mut self.intercepts[self.next_idx];
         self.next_idx = (self.next_idx + 1) % NR_RECENT;
-        if let Some(old) = std::mem::replace(event, intercept) {
-            bins[old].recent -= 1;
+        if let Some(old) = *event {
+            bins[old].recent = bins[old].recent.wrapping_sub(1);
         }
-        if let Some(new) = intercept {
-            bins[new].recent += 1;
+        match outcome {
+            Outcome::Hit => *event = None,
+            Outcome::Intercept(bin) => {
+                bins[bin].recent = bins[bin].recent.wrapping_add(1);
+                *event = Some(bin);
+            }
+            Outcome::TickHit => {}
         }
     }
 
@@ -99,8 +117,8 @@ impl Recent {
         let measured_ns = self.sleep.measured_ns(&self.states, entered, self.sleep.timer_wakeup());
         self.total = decay(&mut self.bins, &self.states) + PULSE;
         let (idx_timer, idx_duration) = bins_of(&self.states, sleep_length_ns, measured_ns);
-        let intercept = count(&mut self.bins, idx_timer, idx_duration);
-        self.events.push(&mut self.bins, intercept);
+        let outcome = count(&mut self.bins, idx_timer, idx_duration);
+        self.events.push(&mut self.bins, outcome);
     }
 
     /// The state, the first enabled one, and the time expected.

@@ -115,7 +115,7 @@ impl ShortIdles {
         let (idx_timer, idx_duration) = bins_of(&self.states, sleep_length_ns, measured_ns);
         if self.wakeup.tick {
             self.tick_wakeups += PULSE;
-            if let Some(bin) = self.bin_of_tick_wakeup(idx_timer, era) {
+            if let Some(bin) = self.bin_of_tick_wakeup(idx_timer, era, in_bins) {
                 self.bins[bin].hits += PULSE;
                 return;
             }
@@ -150,12 +150,13 @@ impl ShortIdles {
 
     /// The bin in which a wake-up by the tick is a hit: the deepest, if the tick is what wakes this CPU, so that it may be
     /// stopped next time. Since 2026 also the timer's, unless most events come before the tick: then this one would have,
-    /// had the tick not been first. Otherwise the wake-up counts as any other.
-    fn bin_of_tick_wakeup(&self, idx_timer: usize, era: Era) -> Option<usize> {
+    /// had the tick not been first; of events, only this question leaves the one out that is being counted (`in_bins`). Otherwise the
+    /// wake-up counts as any other.
+    fn bin_of_tick_wakeup(&self, idx_timer: usize, era: Era, in_bins: u32) -> Option<usize> {
         if 3 * self.tick_wakeups > 2 * self.total {
             return Some(self.states.len() - 1);
         }
-        (era >= Era::Linux2026 && 3 * self.tick_intercepts < 2 * self.total).then_some(idx_timer)
+        (era >= Era::Linux2026 && 3 * self.tick_intercepts < 2 * in_bins).then_some(idx_timer)
     }
 
     pub(super) fn choose(&mut self, view: &mut dyn IdleView, era: Era, tick_ns: i64) -> IdleSelection {
@@ -225,7 +226,7 @@ impl ShortIdles {
                 // The bin of the shallower of two equal states is empty.
                 return idx;
             }
-            start_idx = self.most_intercepts_below(c.idx);
+            start_idx = self.most_intercepts();
         }
         for i in (min_idx..c.idx).rev() {
             passed += self.bins[i].intercepts;
@@ -240,8 +241,8 @@ impl ShortIdles {
         idx
     }
 
-    /// Of states with equally many, the deepest.
-    fn most_intercepts_below(&self, idx: usize) -> usize {
-        (0..idx).max_by_key(|i| self.bins[*i].intercepts).unwrap_or(0)
+    /// Of all bins but the last, that of the candidate and of states that are off too; of equal ones, the deepest.
+    fn most_intercepts(&self) -> usize {
+        (0..self.states.len() - 1).max_by_key(|i| self.bins[*i].intercepts).unwrap_or(0)
     }
 }

@@ -136,6 +136,27 @@ fn recent_intercepts_send_6_6_down() {
     assert_eq!(state("6.6", &sleeps[..64]), 2, "four of nine");
 }
 
+/// A sleep that outlasts the tick takes the event of nine before off its bin and leaves it to be taken off again. The count of the
+/// recent events is huge from then on, whichever state is asked about, and no state below the candidate is ever found.
+#[test]
+fn after_long_sleeps_6_6_never_goes_down_again() {
+    let mut sleeps = vec![200; 9];
+    sleeps.extend([60_100; 9]);
+    let state = |generation, us: &[u64]| {
+        let mut teo = after_sleeps(generation, us);
+        let state = teo.select(CPU, &mut FakeView::timer_in(60_000_000)).state;
+        (state, teo.debug_state(CPU).split([';', '|']).nth(1).map(String::from).expect("bins of state 1"))
+    };
+    let recent = |us: &[u64]| state("6.6", us).1.rsplit(':').next().and_then(|n| n.parse::<u32>().ok());
+    assert_eq!(recent(&sleeps), Some(0), "each has been taken off once");
+    sleeps.push(60_100);
+    assert_eq!(recent(&sleeps), Some(u32::MAX));
+    sleeps.extend([200; 50]);
+    assert_eq!(recent(&sleeps), Some(u32::MAX));
+    let states = ["6.1", "6.3-util", "6.6", "6.12"].map(|generation| state(generation, &sleeps).0);
+    assert_eq!(states, [1, 1, 2, 1]);
+}
+
 /// 6.12 does not ask for the timer where it takes a shallow state beside a polling one; 6.14 asks unless most sleeps
 /// were short.
 #[test]
@@ -322,6 +343,8 @@ fn a_tick_is_no_intercept_since_2026() {
     let (hit, intercept) = (vec![(7 * PULSE, 0), (PULSE, 0)], vec![(7 * PULSE, PULSE), (0, 0)]);
     assert_eq!([after(Era::Linux619, 0), after(Era::Linux2026, 0)], [intercept.clone(), hit]);
     assert_eq!(after(Era::Linux2026, 7 * PULSE), intercept);
+    // An eighth less is 4778 and 4779: a third of two times the seven events before this one is 4778 2/3.
+    assert_eq!([5460, 5461].map(|n| after(Era::Linux2026, n) == intercept), [false, true]);
 }
 
 /// 2026: the bin of the deepest state has no end, so that any long sleep was a hit of any later timer.
@@ -349,6 +372,20 @@ fn the_search_starts_at_most_intercepts_since_2026() {
     assert_eq!(state(Era::Linux2026, &mut view), 1, "state 0 is off");
     view = FakeView { tick_stopped: true, ..FakeView::timer_in(60_000_000) };
     assert_eq!(state(Era::Linux2026, &mut view), 3, "no other lasts a tick");
+}
+
+/// Whoever is off still has a bin: where it, or the candidate's own, has most intercepts, the search starts as before 2026.
+#[test]
+fn with_the_deepest_state_off_the_candidates_bin_may_have_most_intercepts() {
+    let state = |own| {
+        let mut data = short_idles(&[(1, 1), (10, 20), (50, 200), (100, 1_000), (200, 2_000)]);
+        let intercepts = [5, 3, 3, own, 0];
+        data.bins.iter_mut().zip(intercepts).for_each(|(b, n)| *b = bin(0, n * PULSE));
+        data.total = intercepts.iter().sum::<u32>() * PULSE;
+        let mut view = FakeView { disable_mask: 1 << 4, ..FakeView::timer_in(60_000_000) };
+        data.choose(&mut view, Era::Linux2026, TICK_NS as i64).state
+    };
+    assert_eq!([4, 5, 6].map(state), [0, 1, 1]);
 }
 
 /// With the tick stopped; the shallower of two states of one residency has an empty bin.

@@ -5,6 +5,7 @@ use super::super::{
     StateTable, list, settle_tick,
 };
 use super::bins::{Bins, Reason, bins_of, count, decay, deepest, descend};
+use super::recent::Outcome;
 use super::{DECAY_SHIFT, PULSE, Sleep, teo_time_ok};
 use wattif_model::ids::CpuId;
 
@@ -68,8 +69,8 @@ impl TickHits {
         TickHits { states: StateTable::new(states), sleep: Sleep::at_boot(), ..TickHits::default() }
     }
 
-    /// Learns from the last sleep: the bin if it was an intercept.
-    pub(super) fn teo_update(&mut self, entered: usize, tick_ns: i64) -> Option<usize> {
+    /// Learns from the last sleep.
+    pub(super) fn teo_update(&mut self, entered: usize, tick_ns: i64) -> Outcome {
         let sleep_length_ns = self.sleep.sleep_length_ns as i64;
         let measured_ns = self.sleep.measured_ns(&self.states, entered, self.sleep.timer_wakeup());
         self.total = decay(&mut self.bins, &self.states) + PULSE;
@@ -83,7 +84,7 @@ impl TickHits {
                 idx_timer = last + 1;
                 if tick_ns as u64 <= measured_ns {
                     self.tick_hits += PULSE;
-                    return None;
+                    return Outcome::TickHit;
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Generation 6.6 (6.5 to 6.10): between [`super::recent`] and [`super::tick_hits`]. The candidate is chosen from the bins
+//! Generation 6.6 (to 6.10): between [`super::recent`] and [`super::tick_hits`]. The candidate is chosen from the bins
 //! alone, a busy CPU takes a shallower one, and the timer is asked for only if the candidate is deep.
 
 use super::super::{
@@ -39,8 +39,8 @@ impl IdleGovernor for Teo66 {
     fn select(&mut self, cpu: CpuId, view: &mut dyn IdleView) -> IdleSelection {
         let Utilized { hits, events } = &mut self.cpus[cpu.at()];
         if let Some(entered) = hits.sleep.last_state_idx.take() {
-            let intercept = hits.teo_update(entered, self.tick_ns);
-            events.push(&mut hits.bins, intercept);
+            let outcome = hits.teo_update(entered, self.tick_ns);
+            events.push(&mut hits.bins, outcome);
         }
         hits.sleep.begin_unasked(view.local_clock());
         choose(hits, view, self.tick_ns)
