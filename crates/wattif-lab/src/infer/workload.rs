@@ -97,8 +97,9 @@ pub(super) struct Thread {
     pub(super) pieces: Vec<Piece>,
     /// Since when it has not been blocked.
     pub(super) awake: u64,
-    /// Since when it has been busy on its CPU without a sleep.
+    /// Since when it has been busy on CPUs of one capacity with next to no sleep, and how long it slept, ns.
     stays_since: Option<u64>,
+    slept: u64,
     /// Kernel time of the present slice that is not the thread's work, ns.
     overhead: u64,
     cpu: Option<CpuId>,
@@ -148,6 +149,9 @@ const BUSY_PART: u64 = 20;
 const ANDROIDS_4: [u32; 4] = [4, 9, 14, 19];
 /// A thread of less utilisation (of 1024) may look like one without.
 const LEAST_UTIL: u64 = 2;
+/// Who sleeps for one part in so many is looked at as if it did not: its utilisation comes to 0.9 × 0.885 of its CPU's capacity in
+/// `STRANDED_NS`, which is just what no longer fits it.
+const DOZES_OF: u64 = 10;
 /// A CPU that is idle for less may be about to run something.
 const IDLE_NS: u64 = 100_000;
 pub(super) struct Inference<'a> {
@@ -242,6 +246,7 @@ impl Thread {
             pieces: Vec::new(),
             awake: 0,
             stays_since: None,
+            slept: 0,
             overhead: 0,
             cpu: None,
             parent: None,
@@ -265,6 +270,12 @@ impl Thread {
     /// When it was born, if the trace shows that.
     pub(super) fn birth(&self) -> Option<u64> {
         (self.is_new || self.parent.is_some()).then_some(self.born)
+    }
+    /// It is busy on CPUs of this capacity, since now if not before.
+    fn stays(&mut self, at: u64) {
+        if self.stays_since.is_none() {
+            (self.stays_since, self.slept) = (Some(at), 0);
+        }
     }
     fn push(&mut self, step: Step) {
         if self.work > 0 {
@@ -438,7 +449,6 @@ impl Inference<'_> {
             let turn = at.saturating_sub(t.entered.0) >= TURN_NS;
             t.takes_turns |= turn && state == PrevState::Running && t.prio < 100 && next_prio == t.prio;
             t.early &= state.sleeps();
-            t.stays_since = t.stays_since.filter(|_| !state.sleeps());
             t.state = match state {
                 PrevState::Running => State::Runnable { since: at },
                 PrevState::Sleeping => State::Sleeping { since: at, disk: false },
@@ -513,7 +523,11 @@ impl Inference<'_> {
                 t.where_it_runs.sent_from(from);
             }
         }
-        t.stays_since = t.stays_since.filter(|_| !moved).or(Some(at));
+        let kind = |cpu: CpuId| self.platform.told_capacity(cpu);
+        if t.cpu.is_some_and(|last| kind(last) != kind(cpu)) {
+            t.stays_since = None;
+        }
+        t.stays(at);
         (t.woken, t.early) = (false, false);
         if t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu) {
             let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
@@ -569,7 +583,8 @@ impl Inference<'_> {
         let all = (0..self.idle_since.len() as u32).map(CpuId);
         let larger = all.filter(|c| told(c) > told(&cpu) && idle(c)).collect();
         t.where_it_runs.strands(cpu, at - since, &larger);
-        t.stays_since = Some(at);
+        t.stays_since = None;
+        t.stays(at);
     }
 
     /// A fair thread is woken on `cpu` although all CPUs, this one too, have had next to nothing to do for long, and smaller ones are idle.
@@ -638,6 +653,8 @@ impl Inference<'_> {
         }
         let waker = waker.filter(|w| self.threads.contains_key(w) && *w != pid);
         let slack = self.platform.timer_slack_ns;
+        // From 5.0 on, a thread that does not fit its CPU is moved when it wakes and at every tick.
+        let may_doze = if self.since_5() { STRANDED_NS / DOZES_OF } else { 0 };
         let Some(t) = self.threads.get_mut(&pid) else { return };
         let (since, disk) = match t.state {
             State::Sleeping { since, disk } => (since, disk),
@@ -651,6 +668,8 @@ impl Inference<'_> {
             _ => return,
         };
         t.early = false;
+        t.slept += at.saturating_sub(since);
+        t.stays_since = t.stays_since.filter(|_| t.slept <= may_doze);
         let slack = if t.prio >= 100 { slack } else { 0 };
         if waker.is_none() && t.cpu.is_some() {
             t.irqs += 1;
@@ -841,6 +860,31 @@ mod tests {
         };
         assert_eq!(computes(0), Some(CpuSet::first(2)));
         assert_eq!(computes(2), None, "none is larger");
+    }
+
+    /// Its CPU and the next are small: it changes between them.
+    #[test]
+    fn who_hardly_sleeps_on_small_cpus() {
+        const MS: u64 = 1_000_000;
+        let naps = |release: &str, us: u64| {
+            let cycle = |i: u64| {
+                let (at, cpu) = (20 * i * MS, (i % 2) as u32);
+                [
+                    (at, cpu, testbed::waking(7)),
+                    (at, cpu, switch(0, 7, PrevState::Running)),
+                    (at + 20 * MS - us * 1_000, cpu, switch(7, 0, PrevState::Sleeping)),
+                ]
+            };
+            let record =
+                |(at, cpu, event)| Record { at: Ns(at), cpu: CpuId(cpu), current: None, event: Recorded::Event(event) };
+            let records: Vec<Record> = (1..=25).flat_map(cycle).map(record).collect();
+            let release = Some(release.into());
+            let recording = Recording { nr_cpus: 4, end: Ns(530 * MS), records, release, ..Recording::default() };
+            workload(&recording, &testbed::platform(), "a", &Options::default()).workload.tasks[0].cpus.clone()
+        };
+        assert_eq!(naps("6.12", 1_500), Some(CpuSet::first(2)));
+        assert_eq!(naps("6.12", 2_600), None, "it might fit");
+        assert_eq!(naps("4.20", 1_500), None, "nobody looked");
     }
 
     #[test]
