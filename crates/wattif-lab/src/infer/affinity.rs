@@ -6,7 +6,8 @@
 //!
 //! Of two threads of one CPU only the one that waits tells. The other one, which met it again and again, either of them woken while the
 //! other ran, and never left, is bound to the same CPU (`companions`). Threads of one kind have their CPUs together (`kin`): what one of
-//! them is bound to, and what more of them than it has CPUs never left. Of threads of one kind, some of which stay and more of which
+//! them is bound to (most, where that is one CPU), and what more of them than it has CPUs never left, if none of them waited beside idle
+//! ones of those. Of threads of one kind, some of which stay and more of which
 //! roam, none is bound (`outvoted`), and with them goes who shared a CPU with them. Who waits beside idle CPUs outside a set that others are
 //! bound to, but beside none within it, has that set (`together`). A thread that preempts at most of its wake-ups, on CPUs
 //! that others are bound to, is bound to those as well (`squeezed_in`).
@@ -45,7 +46,7 @@ const MEETINGS_PACKED: u32 = 50;
 /// waits; one in so many of the times that they were switched in.
 const KIN_SIGNS: u64 = 50;
 const KIN_SIGNS_OF: u64 = 100;
-/// Instead, so often each was switched in on CPUs from which placement by energy takes free threads.
+/// Instead, so often each was switched in on CPUs from which placement by energy takes free threads, or on CPUs of its own.
 const KIN_TIMES: u32 = 200;
 /// Placement by energy moves a thread if that saves one part in so many.
 const SAVES_OF: u64 = 16;
@@ -155,7 +156,7 @@ pub struct Machine {
 impl Machine {
     /// `full`: has this CPU been busy for most of the trace? Energy-aware placement packs threads on those that have room left, where
     /// there is an energy model. Without one, a thread is left on a CPU of another capacity only. Where one CPU is overutilized, placement
-    /// by energy has no say on any.
+    /// by energy has no say on any, and a large CPU that is idle takes threads from small ones.
     ///
     /// `util`: mean utilisation by CPU, where the placement compares energies; empty where that is not known.
     pub fn of(platform: &Platform, full: impl Fn(CpuId) -> bool, util: &[u64]) -> Machine {
@@ -170,7 +171,7 @@ impl Machine {
         };
         Machine {
             beside_equal: unless(packs && !overutilized),
-            beside_any: unless(platform.is_asymmetric()),
+            beside_any: unless(platform.is_asymmetric() && !(packs && overutilized)),
             by_energy: packs,
             relieved: cpus().filter(|c| packs && !util.is_empty() && is_loud(platform, util, *c)).collect(),
             dear: cpus().filter(|c| packs && !util.is_empty() && is_dear(platform, util, *c)).collect(),
@@ -374,6 +375,14 @@ impl Evidence {
             && outside.waited_ns >= WAITED_NS
     }
 
+    /// It waited beside idle ones of these CPUs, to which others of its kind are bound, while it is bound to its own.
+    fn is_kept_within(&self, own: &CpuSet, cpus: &CpuSet, machine: &Machine) -> bool {
+        let inside =
+            |idle: &Vec<CpuId>| idle.iter().any(|c| cpus.contains(*c) && !own.contains(*c) && machine.finds(own, *c));
+        let snubs: u64 = self.equal.waits.iter().filter(|(idle, _)| inside(idle)).map(|(_, waits)| waits.snubs).sum();
+        own.is_subset(&machine.beside_equal) && snubs >= SNUBS
+    }
+
     /// The CPU on which it has met others so often that it would have gone elsewhere, if a thread is bound there.
     fn met_on(&self, machine: &Machine) -> Option<CpuId> {
         let cpu = self.last?;
@@ -501,16 +510,31 @@ fn kin<'a, 'k>(
         // Where one was before it was bound says nothing.
         let own = |(pid, seen): &(Pid, &Evidence)| bound.get(pid).unwrap_or(&seen.seen_on).clone();
         let union: CpuSet = all.iter().flat_map(|thread| own(thread).iter().collect::<Vec<_>>()).collect();
-        if all.len() > union.len() && machine.is_part(&union) && keep_to(all, &union, machine) {
+        // Who waited beside an idle CPU of the others has its own, and so have they if each tells so itself and never came to another's.
+        let kept = |(pid, seen): &(Pid, &Evidence)| {
+            bound.get(pid).is_some_and(|own| seen.is_kept_within(own, &union, machine))
+        };
+        let alone = |(pid, seen): &(Pid, &Evidence)| {
+            seen.times >= KIN_TIMES
+                && bound.get(pid).is_some_and(|own| own.len() < union.len() && seen.seen_on.is_subset(own))
+        };
+        let apart = all.iter().any(kept) || all.iter().all(alone);
+        if !apart && all.len() > union.len() && machine.is_part(&union) && keep_to(all, &union, machine) {
             bound.extend(all.iter().map(|(pid, _)| (*pid, union.clone())));
             continue;
         }
         let sets: BTreeSet<Vec<CpuId>> =
             all.iter().filter_map(|(pid, _)| Some(bound.get(pid)?.iter().collect())).collect();
-        for set in sets.into_iter().filter(|set| set.len() > 1) {
+        for set in sets {
             let set: CpuSet = set.into_iter().collect();
             let keep = || all.iter().filter(|(_, seen)| seen.seen_on.is_subset(&set));
-            if 2 * keep().count() > all.len() {
+            // One CPU of many may be where another of the kind has its own.
+            let votes = if set.len() > 1 {
+                keep().count()
+            } else {
+                all.iter().filter(|(pid, _)| bound.get(pid) == Some(&set)).count()
+            };
+            if 2 * votes > all.len() {
                 keep().for_each(|(pid, _)| _ = bound.entry(*pid).or_insert_with(|| set.clone()));
             }
         }
@@ -908,6 +932,30 @@ mod tests {
         runs(&mut bound_later, CpuId(3), 0, cpus(&[]), false);
         (0..25).for_each(|_| runs(&mut bound_later, CpuId(0), 4 * MS, cpus(&[2]), false));
         assert_eq!(bound(&[&left, &left, &bound_later], true), vec![cpus(&[0]); 3]);
+        // One waited beside an idle CPU of the others: each has its own.
+        let apart = |cpu: u32, other: u32| {
+            let mut e = Evidence::default();
+            (0..40).for_each(|i| runs(&mut e, CpuId(cpu), MS, cpus(&[if i < 3 { other } else { 3 }]), false));
+            e
+        };
+        let (own, others) = (apart(0, 1), waits(1, 40));
+        let each = || vec![cpus(&[0]), cpus(&[1]), cpus(&[1])];
+        assert_eq!(bound(&[&own, &others, &others], true), each());
+        assert_eq!(bound(&[&waits(0, 40), &others, &others], true), vec![cpus(&[0, 1]); 3], "nothing says so");
+        let (own, others) = (waits(0, 200), waits(1, 200));
+        assert_eq!(bound(&[&own, &others, &others], true), each(), "by now they would have moved");
+        assert_eq!(bound(&[&own, &others, &few], true), vec![cpus(&[0, 1]); 3], "one has");
+        // One CPU, that most of them are bound to, where placement by energy packs.
+        let full = {
+            let (mut e, idle) = (Evidence::default(), cpus(&[3]));
+            let beside = Beside { idle: &idle, equal: &idle, met: false, urgent: false, busy_ns: 150 * MS };
+            (0..8).for_each(|_| e.runs(CpuId(1), 6 * MS, &beside));
+            e
+        };
+        let never = waits(1, 1);
+        assert_eq!(bound(&[&full, &full, &never], false), vec![cpus(&[1]); 3]);
+        assert_eq!(bound(&[&full, &never], false), vec![cpus(&[1])], "one of two is not most");
+        assert_eq!(bound(&[&full, &full, &elsewhere], false), vec![cpus(&[1]); 2], "it left");
         // What one of them is bound to.
         let mut own = Evidence::default();
         (0..40).for_each(|i| runs(&mut own, CpuId(i % 2), 4 * MS, cpus(&[3]), false));
@@ -1028,7 +1076,7 @@ mod tests {
         }
         assert_eq!(none(&platform), (true, true));
         assert_eq!(none_of(&platform, &[409, 0, 0, 0]), (true, true), "as much as fits on a CPU of 512");
-        assert_eq!(none_of(&platform, &[411, 0, 0, 0]), (false, true), "one is overutilized, and the machine with it");
+        assert_eq!(none_of(&platform, &[411, 0, 0, 0]), (false, false), "one is overutilized, and the machine with it");
     }
 
     #[test]

@@ -3,8 +3,12 @@
 //! Whoever comes last wakes all others, one after the other, and does not wait itself. Taken as it was recorded, the last would always be
 //! the last, and wait for nobody. So where three threads or more wake each other in such rounds, now this one all others, now that one,
 //! each of them comes to a barrier in each round, and who comes last is for the replay to say.
+//!
+//! Two threads that share a lock wake each other like that, too. But there most turns meet nobody, or one is woken and wakes the other in
+//! the same turn; and who waited for a lock works under it after that, while who comes to a barrier does the same afterwards, last or
+//! not. So two threads meet at a barrier where between two waits of its own each either waits for the other once or wakes it once.
 
-use super::steps::Step;
+use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -15,6 +19,9 @@ const MIN_ROUNDS: usize = 8;
 const STRAY_OF: usize = 20;
 /// Wake-ups of one round follow each other so soon, ns.
 const NEXT_NS: u64 = 50_000;
+/// After a barrier as much work is as much as another's but for one part in so many, or 20 µs of the largest CPU, units.
+const ALIKE_OF: u64 = 20;
+const ALIKE: u64 = 20_000 << 10;
 
 /// The steps of a thread with which it wakes all others, and when.
 struct Round {
@@ -47,8 +54,9 @@ pub(super) fn meet(threads: &mut BTreeMap<Pid, Thread>) -> BTreeMap<Pid, u32> {
     }
     let (mut parties, mut taken) = (BTreeMap::new(), BTreeSet::new());
     for (members, rounds) in groups {
-        if is_barrier(&posts, &members, &rounds) && members.is_disjoint(&taken) {
-            let first = *members.first().expect("more than two");
+        let is_one = is_barrier(&posts, &members, &rounds) && (members.len() > 2 || one_waits(threads, &members));
+        if is_one && members.is_disjoint(&taken) {
+            let first = *members.first().expect("two or more");
             parties.insert(first, members.len() as u32);
             rounds.into_iter().for_each(|round| round.comes_to(first, threads, &tokens));
             taken.extend(members);
@@ -86,7 +94,7 @@ fn rounds(by: Pid, steps: &[Step]) -> Vec<Round> {
 
 /// Do these threads wake each other in such rounds alone?
 fn is_barrier(posts: &Posts, members: &BTreeSet<Pid>, rounds: &[Round]) -> bool {
-    if members.len() < 3 || rounds.len() < MIN_ROUNDS || rounds.iter().all(|r| r.by == rounds[0].by) {
+    if rounds.len() < MIN_ROUNDS || rounds.iter().all(|r| r.by == rounds[0].by) {
         return false;
     }
     let among_of =
@@ -94,6 +102,33 @@ fn is_barrier(posts: &Posts, members: &BTreeSet<Pid>, rounds: &[Round]) -> bool 
     let among: usize = members.iter().filter_map(|m| posts.get(m)).map(among_of).sum::<usize>();
     let of_rounds = rounds.len() * (members.len() - 1);
     among.saturating_sub(of_rounds) * STRAY_OF <= among
+}
+
+/// Does one of the two wait for the other in each turn of both, and do they go on alike then?
+fn one_waits(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>) -> bool {
+    let fits = |pid: &Pid| {
+        let is_event = |s: &Step| match s {
+            Step::Token { by: other, .. } | Step::Post { to: other, .. } => members.contains(other),
+            _ => false,
+        };
+        let ends = |s: &Step| !is_event(s) && (s.waits() || matches!(s, Step::Passed { .. }));
+        let turns: Vec<&[Step]> = threads[pid].steps.split(ends).collect();
+        // The first and the last are no whole ones.
+        let turns = turns.get(1..turns.len() - 1).unwrap_or_default();
+        let (mut once, mut after) = (0, [Vec::new(), Vec::new()]);
+        for turn in turns {
+            let mut events = turn.iter().enumerate().filter(|(_, s)| is_event(s));
+            if let (Some((at, event)), None) = (events.next(), events.next()) {
+                let work = turn[at..].iter().map(|s| if let Step::Work(units) = *s { units } else { 0 }).sum::<u64>();
+                after[usize::from(event.waits())].push(work);
+                once += 1;
+            }
+        }
+        let [first, last] = after.each_mut().map(|works| median(works));
+        let alike = first.zip(last).is_some_and(|(a, b)| a.abs_diff(b) <= (a.max(b) / ALIKE_OF).max(ALIKE));
+        once >= MIN_ROUNDS && (turns.len() - once) * STRAY_OF <= turns.len() && alike
+    };
+    members.iter().all(fits)
 }
 
 impl Round {
@@ -152,6 +187,41 @@ mod tests {
         assert!(meet(&mut threads).is_empty());
         assert_eq!(barriers(&threads), [0; 3]);
         assert!(meet(&mut meeting(4, |round| 1 + round as u32 % 3)).is_empty(), "too few");
+    }
+
+    /// Two threads that sleep, work, meet, and work: who comes last does so `more`, as who has to take a lock then.
+    fn pair(rounds: u64, more: u64, stray: u64) -> BTreeMap<Pid, Thread> {
+        let mut threads: BTreeMap<Pid, Thread> = (1..3).map(|p| (Pid(p), Thread::new(120))).collect();
+        for round in 1..=rounds {
+            let (at, by) = (round * MS, Pid(1 + (round * round % 3 % 2) as u32));
+            let to = Pid(3 - by.0);
+            let sleep = Step::Sleep { ns: 9, since: at - 900 };
+            let wakes = [sleep.clone(), Step::Work(70 * ALIKE), Step::Post { to, at }, Step::Work(30 * ALIKE)];
+            let work = Step::Work(30 * ALIKE + more);
+            let woken = [sleep.clone(), Step::Work(70 * ALIKE), Step::Token { by, since: at - 9, at }, work];
+            threads.get_mut(&by).unwrap().steps.extend(wakes);
+            threads.get_mut(&to).unwrap().steps.extend(woken);
+            if round <= stray {
+                threads.get_mut(&to).unwrap().steps.extend([sleep, Step::Work(100 * ALIKE)]);
+            }
+        }
+        threads
+    }
+
+    #[test]
+    fn one_of_two_waits_each_time() {
+        let mut threads = pair(40, 0, 1);
+        assert_eq!(meet(&mut threads), BTreeMap::from([(Pid(1), 2)]));
+        assert_eq!(barriers(&threads), [40; 2]);
+        assert!(meet(&mut pair(40, 0, 9)).is_empty(), "in some turns nobody does, as with a lock");
+        assert!(meet(&mut pair(40, 3 * ALIKE, 0)).is_empty(), "the lock's section comes after the wait");
+        // A request and its answer.
+        let mut threads = pair(40, 0, 0);
+        for t in threads.values_mut() {
+            let turns: Vec<Step> = t.steps.iter().filter(|s| !matches!(s, Step::Sleep { .. })).cloned().collect();
+            t.steps = turns;
+        }
+        assert!(meet(&mut threads).is_empty(), "no turn of its own");
     }
 
     #[test]

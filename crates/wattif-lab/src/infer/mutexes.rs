@@ -110,6 +110,13 @@ pub(super) fn exclude(threads: &mut BTreeMap<Pid, Thread>) -> BTreeSet<Pid> {
             let thread = threads.get_mut(&pid).expect("a member");
             thread.steps = locking(steps, &group.turns[&pid], &locks);
             thread.beat = beat;
+            // Who waits for a lock lends its priority under any kernel.
+            thread.steps.retain(|s| !matches!(s, Step::Lent { by, .. } if members.contains(by)));
+        }
+    }
+    for step in threads.values_mut().flat_map(|t| &mut t.steps) {
+        if let Step::Lent { prio, .. } = *step {
+            *step = Step::Attr(prio);
         }
     }
     all
@@ -745,6 +752,21 @@ mod tests {
         let q = [Work(20), Lock(1), Work(500), Unlock(1), Sleep(900)];
         let mut threads = simulate(&[&p, &p, &q, &q], 12000);
         assert!(exclude(&mut threads).is_empty());
+    }
+
+    #[test]
+    fn a_lock_lends_priorities() {
+        let lent = |threads: &mut BTreeMap<Pid, Thread>, by: u32| {
+            let steps = &mut threads.get_mut(&Pid(1)).unwrap().steps;
+            steps.push(Step::Lent { prio: 69, by: Pid(by) });
+            exclude(threads);
+            let steps = &threads[&Pid(1)].steps;
+            [count(steps, |s| *s == Step::Attr(69)), count(steps, |s| matches!(s, Step::Lent { .. }))]
+        };
+        assert_eq!(lent(&mut exclusive(2000), 2), [0, 0]);
+        assert_eq!(lent(&mut exclusive(2000), 9), [1, 0], "it does not share the lock");
+        let mut threads = (1..3).map(|p| (Pid(p), Thread::new(120))).collect();
+        assert_eq!(lent(&mut threads, 2), [1, 0], "there is none");
     }
 
     #[test]

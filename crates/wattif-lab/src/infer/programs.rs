@@ -456,7 +456,7 @@ impl Programs<'_> {
                 Step::Fork(child) => Op::Fork(self.index[&child]),
                 Step::Touch => Op::Touch,
                 Step::Bind(nth) => Op::SetAffinity(Some(t.binds.cpus(nth, self.nr_cpus))),
-                Step::Attr(prio) => Op::SetAttr(attributes(prio, comm, told, self.options)),
+                Step::Attr(prio) | Step::Lent { prio, .. } => Op::SetAttr(attributes(prio, comm, told, self.options)),
                 Step::Exit => Op::Exit,
             };
             ops.push(op);

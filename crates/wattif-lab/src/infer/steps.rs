@@ -63,6 +63,11 @@ pub enum Step {
     /// Of the screen.
     Touch,
     Attr(u8),
+    /// Its priority is this one from now on, as another thread lends it its own, or not any more (`mutexes.rs`).
+    Lent {
+        prio: u8,
+        by: Pid,
+    },
     /// It sets its affinity, for the so-manyth time.
     Bind(usize),
     Exit,

@@ -14,6 +14,7 @@
 //! | nothing: a pool had no thread free when it was asked | a request, and its part of a longer stretch of work (`requests.rs`) |
 //! | the same, and threads wake all others of their group in turn | a barrier (`barriers.rs`) |
 //! | the same, both ways, by threads that were busy when the other began to wait | a lock (`mutexes.rs`) |
+//! | the priority of a thread that has just blocked, until that one is woken | a priority that is lent: nothing where a lock is found |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
 //! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock (`spins.rs`) |
 //! | pieces of work that are larger the faster the CPU was when they began | in part, waits for memory (`memory.rs`) |
@@ -87,6 +88,11 @@ pub(super) struct Thread {
     pub(super) steps: Vec<Step>,
     /// The first of them that waits.
     first_wait: Option<usize>,
+    /// Its priority may be lent, by the last of these in addition to those before; and it was.
+    lent: Vec<Loan>,
+    borrows: bool,
+    /// When its priority was seen last.
+    prio_seen: u64,
     /// Work since the last step, and when it began and went on last.
     work: u64,
     began: u64,
@@ -97,8 +103,9 @@ pub(super) struct Thread {
     pub(super) pieces: Vec<Piece>,
     /// Since when it has not been blocked.
     pub(super) awake: u64,
-    /// Since when it has been busy on its CPU without a sleep.
+    /// Since when it has been busy on CPUs of one capacity with next to no sleep, and how long it slept, ns.
     stays_since: Option<u64>,
+    slept: u64,
     /// Kernel time of the present slice that is not the thread's work, ns.
     overhead: u64,
     cpu: Option<CpuId>,
@@ -129,6 +136,17 @@ pub(super) struct Thread {
     pub(super) memory: u64,
 }
 
+/// A priority that a thread may have from another, who waits for a mutex that it holds.
+struct Loan {
+    by: Pid,
+    /// What it was before.
+    prio: u8,
+    /// The step that says so.
+    step: usize,
+    /// It woke the other one.
+    ends: bool,
+}
+
 /// Who yields has run for less, as a rule; the least slice of SCHED_RR is a tick.
 const TURN_NS: u64 = 1_000_000;
 /// How far a thread has come: steps other than work, and units of work since the last of them.
@@ -148,6 +166,9 @@ const BUSY_PART: u64 = 20;
 const ANDROIDS_4: [u32; 4] = [4, 9, 14, 19];
 /// A thread of less utilisation (of 1024) may look like one without.
 const LEAST_UTIL: u64 = 2;
+/// Who sleeps for one part in so many is looked at as if it did not: its utilisation comes to 0.9 × 0.885 of its CPU's capacity in
+/// `STRANDED_NS`, which is just what no longer fits it.
+const DOZES_OF: u64 = 10;
 /// A CPU that is idle for less may be about to run something.
 const IDLE_NS: u64 = 100_000;
 pub(super) struct Inference<'a> {
@@ -208,7 +229,9 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         inference.record(r.at.0, r.cpu, r.current, &r.event);
     }
     inference.finish(&recording);
+    let lends = inference.threads.values().any(|t| t.borrows);
     let mut inferred = programs(inference, &recording, name, options);
+    inferred.workload.pi_enabled = lends && !inferred.workload.mutexes.is_empty();
     inferred.notes.extend(unlike::frequencies(&recording, platform).into_iter().map(|(_, why)| why));
     inferred.notes.extend(unlike::states(&recording, platform));
     inferred
@@ -234,6 +257,9 @@ impl Thread {
             takes_turns: false,
             steps: Vec::new(),
             first_wait: None,
+            lent: Vec::new(),
+            borrows: false,
+            prio_seen: 0,
             work: 0,
             began: 0,
             last: 0,
@@ -242,6 +268,7 @@ impl Thread {
             pieces: Vec::new(),
             awake: 0,
             stays_since: None,
+            slept: 0,
             overhead: 0,
             cpu: None,
             parent: None,
@@ -265,6 +292,32 @@ impl Thread {
     /// When it was born, if the trace shows that.
     pub(super) fn birth(&self) -> Option<u64> {
         (self.is_new || self.parent.is_some()).then_some(self.born)
+    }
+    /// It is seen with this priority. Is it what it had, or had before others lent it theirs that it has woken since?
+    fn keeps_or_repays(&mut self, prio: u8) -> bool {
+        if prio == self.prio {
+            // What is lent ends with the wake-up.
+            self.lent.pop_if(|loan| loan.ends);
+            return true;
+        }
+        let first = self.lent.iter().rposition(|loan| loan.prio == prio);
+        let Some(first) = first.filter(|first| self.lent[*first..].iter().all(|loan| loan.ends)) else { return false };
+        for loan in self.lent.split_off(first) {
+            if let Some(step) = self.steps.get_mut(loan.step)
+                && let Step::Attr(lent) = *step
+            {
+                *step = Step::Lent { prio: lent, by: loan.by };
+            }
+            self.push(Step::Lent { prio: loan.prio, by: loan.by });
+        }
+        (self.prio, self.borrows) = (prio, true);
+        true
+    }
+    /// It is busy on CPUs of this capacity, since now if not before.
+    fn stays(&mut self, at: u64) {
+        if self.stays_since.is_none() {
+            (self.stays_since, self.slept) = (Some(at), 0);
+        }
     }
     fn push(&mut self, step: Step) {
         if self.work > 0 {
@@ -423,22 +476,35 @@ impl Inference<'_> {
         self.opp[domain] = nearest(opps, khz);
     }
 
+    /// Who may have lent `pid` this priority: one that has it and was blocked since `pid` was seen with a lower one.
+    fn lender(&self, pid: Pid, prio: u8) -> Option<Pid> {
+        let t = self.threads.get(&pid).filter(|t| prio < t.prio)?;
+        let blocked = |t: &Thread, after| matches!(t.state, State::Sleeping { since, .. } if since >= after);
+        let lends = |(_, other): &(&Pid, &Thread)| other.prio == prio && blocked(other, t.prio_seen);
+        self.threads.iter().find(lends).map(|(pid, _)| *pid)
+    }
+
     /// `prev` is switched out.
     fn leave(&mut self, at: u64, cpu: CpuId, (prev, prio): (Pid, u8), state: PrevState, (next, next_prio): (Pid, u8)) {
         self.account(cpu, at);
         self.strands(at, cpu, prev);
         let to_stopper = self.stoppers.contains(&next);
+        let lender = self.lender(prev, prio);
         if let Some(t) = self.threads.get_mut(&prev) {
             t.binds.leaves(to_stopper && state == PrevState::Running);
-            if prio != t.prio && t.sets_out() {
-                (t.first_prio, t.prio) = (prio, prio);
-            } else if prio < t.prio {
-                t.raised(prio);
+            let had = t.prio;
+            if !t.keeps_or_repays(prio) {
+                if t.sets_out() && lender.is_none() {
+                    (t.first_prio, t.prio) = (prio, prio);
+                } else if prio < had {
+                    t.raised(prio);
+                    t.lent.extend(lender.map(|by| Loan { by, prio: had, step: t.entered.1 - 1, ends: false }));
+                }
             }
+            t.prio_seen = at;
             let turn = at.saturating_sub(t.entered.0) >= TURN_NS;
             t.takes_turns |= turn && state == PrevState::Running && t.prio < 100 && next_prio == t.prio;
             t.early &= state.sleeps();
-            t.stays_since = t.stays_since.filter(|_| !state.sleeps());
             t.state = match state {
                 PrevState::Running => State::Runnable { since: at },
                 PrevState::Sleeping => State::Sleeping { since: at, disk: false },
@@ -491,6 +557,7 @@ impl Inference<'_> {
         self.idle_since[cpu.at()] = (next.0 == 0).then_some(at);
         let costs = &self.platform.costs;
         let mut companion = None;
+        let lender = self.lender(next, next_prio);
         let Some(t) = self.threads.get_mut(&next) else { return };
         match t.state {
             State::Unknown => t.born = at, // neither woken nor forked: it was waiting for a CPU
@@ -513,7 +580,11 @@ impl Inference<'_> {
                 t.where_it_runs.sent_from(from);
             }
         }
-        t.stays_since = t.stays_since.filter(|_| !moved).or(Some(at));
+        let kind = |cpu: CpuId| self.platform.told_capacity(cpu);
+        if t.cpu.is_some_and(|last| kind(last) != kind(cpu)) {
+            t.stays_since = None;
+        }
+        t.stays(at);
         (t.woken, t.early) = (false, false);
         if t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu) {
             let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
@@ -526,14 +597,19 @@ impl Inference<'_> {
             None => 0,
         };
         t.overhead = carried + costs.context_switch_ns + refill_ns;
-        if t.prio != next_prio {
-            t.prio = next_prio;
-            if t.had_set_out() {
+        if !t.keeps_or_repays(next_prio) {
+            let prio = std::mem::replace(&mut t.prio, next_prio);
+            if t.had_set_out() && lender.is_none() {
                 t.first_prio = next_prio;
             } else {
                 t.push(Step::Attr(next_prio));
             }
+            match lender {
+                Some(by) => t.lent.push(Loan { by, prio, step: t.steps.len() - 1, ends: false }),
+                None => t.lent.clear(),
+            }
         }
+        t.prio_seen = at;
         t.entered = (at, t.steps.len(), t.work);
         (t.state, t.cpu) = (State::Running, Some(cpu));
         if let Some(companion) = companion.and_then(|pid| self.threads.get_mut(&pid)) {
@@ -569,7 +645,8 @@ impl Inference<'_> {
         let all = (0..self.idle_since.len() as u32).map(CpuId);
         let larger = all.filter(|c| told(c) > told(&cpu) && idle(c)).collect();
         t.where_it_runs.strands(cpu, at - since, &larger);
-        t.stays_since = Some(at);
+        t.stays_since = None;
+        t.stays(at);
     }
 
     /// A fair thread is woken on `cpu` although all CPUs, this one too, have had next to nothing to do for long, and smaller ones are idle.
@@ -638,6 +715,8 @@ impl Inference<'_> {
         }
         let waker = waker.filter(|w| self.threads.contains_key(w) && *w != pid);
         let slack = self.platform.timer_slack_ns;
+        // From 5.0 on, a thread that does not fit its CPU is moved when it wakes and at every tick.
+        let may_doze = if self.since_5() { STRANDED_NS / DOZES_OF } else { 0 };
         let Some(t) = self.threads.get_mut(&pid) else { return };
         let (since, disk) = match t.state {
             State::Sleeping { since, disk } => (since, disk),
@@ -651,6 +730,8 @@ impl Inference<'_> {
             _ => return,
         };
         t.early = false;
+        t.slept += at.saturating_sub(since);
+        t.stays_since = t.stays_since.filter(|_| t.slept <= may_doze);
         let slack = if t.prio >= 100 { slack } else { 0 };
         if waker.is_none() && t.cpu.is_some() {
             t.irqs += 1;
@@ -665,7 +746,9 @@ impl Inference<'_> {
         });
         (t.state, t.woken, t.awake) = (State::Runnable { since: at }, true, at);
         if let Some(waker) = waker {
-            self.threads.get_mut(&waker).expect("checked above").push(Step::Post { to: pid, at });
+            let waker = self.threads.get_mut(&waker).expect("checked above");
+            waker.push(Step::Post { to: pid, at });
+            waker.lent.iter_mut().filter(|loan| loan.by == pid).for_each(|loan| loan.ends = true);
         }
         self.runnable(at, pid);
     }
@@ -841,6 +924,76 @@ mod tests {
         };
         assert_eq!(computes(0), Some(CpuSet::first(2)));
         assert_eq!(computes(2), None, "none is larger");
+    }
+
+    /// Its CPU and the next are small: it changes between them.
+    #[test]
+    fn who_hardly_sleeps_on_small_cpus() {
+        const MS: u64 = 1_000_000;
+        let naps = |release: &str, us: u64| {
+            let cycle = |i: u64| {
+                let (at, cpu) = (20 * i * MS, (i % 2) as u32);
+                [
+                    (at, cpu, testbed::waking(7)),
+                    (at, cpu, switch(0, 7, PrevState::Running)),
+                    (at + 20 * MS - us * 1_000, cpu, switch(7, 0, PrevState::Sleeping)),
+                ]
+            };
+            let record =
+                |(at, cpu, event)| Record { at: Ns(at), cpu: CpuId(cpu), current: None, event: Recorded::Event(event) };
+            let records: Vec<Record> = (1..=25).flat_map(cycle).map(record).collect();
+            let release = Some(release.into());
+            let recording = Recording { nr_cpus: 4, end: Ns(530 * MS), records, release, ..Recording::default() };
+            workload(&recording, &testbed::platform(), "a", &Options::default()).workload.tasks[0].cpus.clone()
+        };
+        assert_eq!(naps("6.12", 1_500), Some(CpuSet::first(2)));
+        assert_eq!(naps("6.12", 2_600), None, "it might fit");
+        assert_eq!(naps("4.20", 1_500), None, "nobody looked");
+    }
+
+    /// A real-time thread waits for a lock of a new fair one, which has its priority until it releases it.
+    #[test]
+    fn a_priority_that_is_lent_is_not_the_first() {
+        const MS: u64 = 1_000_000;
+        let to = |prev: (u32, u8), next: (u32, u8), prev_state| {
+            let (prev_pid, next_pid) = (Pid(prev.0), Pid(next.0));
+            Event::SchedSwitch { prev_pid, prev_prio: prev.1, prev_state, next_pid, next_prio: next.1 }
+        };
+        let woken = |pid, prio, in_irq| Event::SchedWaking { pid: Pid(pid), prio, target_cpu: CpuId(0), in_irq };
+        let (idle, fair, lent, urgent) = ((0, 120), (7, 120), (7, 69), (8, 69));
+        let cycle = |i: u64| {
+            let at = |us: u64| 10 * i * MS + us * 1_000;
+            [
+                (at(0), woken(7, 120, true)),
+                (at(0), to(idle, fair, PrevState::Running)),
+                (at(500), woken(8, 69, true)),
+                (at(500), to(fair, urgent, PrevState::Running)),
+                (at(600), to(urgent, lent, PrevState::Sleeping)),
+                (at(900), woken(8, 69, false)),
+                (at(900), to(fair, urgent, PrevState::Running)),
+                (at(1_100), to(urgent, fair, PrevState::Sleeping)),
+                (at(1_500), to(fair, idle, PrevState::Sleeping)),
+            ]
+        };
+        let new = Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(0) };
+        let fair = tasks(0, [(5 * MS, new)].into_iter().chain((1..20).flat_map(cycle)).collect()).swap_remove(0);
+        let sets = fair.program.ops.iter().filter(|op| matches!(op, Op::SetAttr { .. })).count();
+        assert_eq!((fair.attr.policy, sets), (Policy::Normal, 38), "no lock is found: as recorded");
+    }
+
+    #[test]
+    fn what_is_lent_ends_with_the_wake_up() {
+        let steps = |ends: bool, seen: &[u8]| {
+            let mut t = Thread::new(120);
+            t.push(Step::Attr(69));
+            (t.prio, t.lent) = (69, vec![Loan { by: Pid(8), prio: 120, step: 0, ends }]);
+            (seen.iter().map(|prio| t.keeps_or_repays(*prio)).collect::<Vec<_>>(), t.steps)
+        };
+        let lent = |prio| Step::Lent { prio, by: Pid(8) };
+        assert_eq!(steps(true, &[120]), (vec![true], vec![lent(69), lent(120)]));
+        assert_eq!(steps(false, &[69, 120]), (vec![true, false], vec![Step::Attr(69)]), "nobody was woken");
+        assert_eq!(steps(true, &[69, 120]), (vec![true, false], vec![Step::Attr(69)]), "it kept it");
+        assert_eq!(steps(true, &[110]), (vec![false], vec![Step::Attr(69)]));
     }
 
     #[test]

@@ -39,6 +39,8 @@ struct Thread {
     /// Woken while it ran, and it has not run on since: it was about to sleep, or that was for nothing.
     early: Option<Ns>,
     on_cpu: bool,
+    /// It was seen going out: when it is woken after that, it does wait.
+    left: bool,
 }
 
 /// Latencies by thread, by task and overall.
@@ -53,7 +55,8 @@ pub struct Latency {
 impl Latency {
     fn announce(&mut self, thread: &ThreadInfo) {
         let group = thread.workload.then(|| self.group(&thread.task));
-        let new = || Thread { group, values: Distribution::coarse(), woken: None, early: None, on_cpu: false };
+        let new =
+            || Thread { group, values: Distribution::coarse(), woken: None, early: None, on_cpu: false, left: false };
         self.threads.entry(thread.pid, new);
     }
     fn group(&mut self, task: &str) -> usize {
@@ -110,8 +113,10 @@ impl Observer for WakeupLatency {
             Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
                 if let Some(prev) = self.0.threads.get_mut(prev_pid) {
                     prev.on_cpu = false;
-                    // A thread of which the trace lost how it came was taken for one that waits.
-                    prev.early = prev.woken.take().or(prev.early).filter(|_| prev_state.sleeps());
+                    // A thread that the trace has shown at no CPU was taken for one that waits; of one that it has, when it came is lost.
+                    let woken = prev.woken.take().filter(|_| !prev.left);
+                    prev.early = woken.or(prev.early).filter(|_| prev_state.sleeps());
+                    prev.left = true;
                 }
                 self.switched_in(at, next_pid);
             }
@@ -243,6 +248,24 @@ mod tests {
         assert_eq!(latencies(&[early, out(PrevState::Running), back]), (0, 0), "it did not sleep");
         let later = (700, 0, waking(1));
         assert_eq!(latencies(&[early, out(PrevState::Sleeping), later, back]), (1, 200), "the first was for nothing");
+    }
+
+    #[test]
+    fn whose_switch_in_is_lost() {
+        let latencies = |events: &[(u64, u32, Event)]| {
+            let mut w = WakeupLatency::default();
+            w.thread(&thread(1, "a"));
+            play(&mut w, events);
+            let all = w.0.overall().0;
+            (all.count(), all.quantile(1.0))
+        };
+        let out = |at, cpu| (at, cpu, switch(1, 0, PrevState::Sleeping));
+        let back = (900, 1, switch(0, 1, PrevState::Running));
+        let lost = [(100, 0, waking(1)), out(200, 1), back];
+        assert_eq!(latencies(&lost), (1, 800), "it may have been there since before the trace");
+        assert_eq!(latencies(&[&[out(50, 0)], &lost[..]].concat()), (0, 0), "it was not");
+        let again = [lost[0], lost[1], (850, 0, waking(1)), back];
+        assert_eq!(latencies(&[&[out(50, 0)], &again[..]].concat()), (1, 50), "the next is a wake-up as any");
     }
 
     #[test]

@@ -23,6 +23,8 @@ struct Thread {
     on_cpu: bool,
     /// Woken while it ran: counts where it then sleeps and nothing else wakes it.
     early: bool,
+    /// It was on no CPU then: when it left its last, or was woken.
+    off: Ns,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,16 +66,18 @@ impl Tasks {
         self.slices += u64::from(next.0 != 0);
         let Some(slot) = self.on_cpu.get_mut(cpu.at()) else { return };
         let since = std::mem::replace(slot, OnCpu { pid: next, since: at }).since;
-        self.ran(prev, at.since(since));
+        // Where the trace lost how it came, it was not there before that.
+        let off = self.threads.get_mut(prev).map_or(Ns::ZERO, |t| t.off);
+        self.ran(prev, at.since(since.max(off)));
     }
     fn ran(&mut self, pid: Pid, ns: u64) {
         if let Some(thread) = self.threads.get_mut(pid) {
             thread.totals.runtime_ns += ns;
         }
     }
-    fn left(&mut self, pid: Pid, state: PrevState) {
+    fn left(&mut self, at: Ns, pid: Pid, state: PrevState) {
         if let Some(thread) = self.threads.get_mut(pid) {
-            thread.on_cpu = false;
+            (thread.on_cpu, thread.off) = (false, at);
             thread.early &= state.sleeps();
         }
     }
@@ -83,8 +87,9 @@ impl Tasks {
             thread.totals.activations += u64::from(std::mem::take(&mut thread.early));
         }
     }
-    fn woken(&mut self, pid: Pid) {
+    fn woken(&mut self, at: Ns, pid: Pid) {
         if let Some(thread) = self.threads.get_mut(pid) {
+            thread.off = if thread.on_cpu { thread.off } else { at };
             thread.totals.activations += u64::from(!thread.on_cpu);
             thread.early = thread.on_cpu;
         }
@@ -97,7 +102,7 @@ impl Observer for Tasks {
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         let totals = || TaskTotals { info: thread.clone(), runtime_ns: 0, activations: 0, migrations: 0 };
-        let new = || Thread { totals: totals(), on_cpu: false, early: false };
+        let new = || Thread { totals: totals(), on_cpu: false, early: false, off: Ns::ZERO };
         self.threads.entry(thread.pid, new).totals.info.clone_from(thread);
     }
     /// It came before anything was counted.
@@ -110,10 +115,10 @@ impl Observer for Tasks {
         match *event {
             Event::SchedSwitch { prev_pid, prev_state, next_pid, .. } => {
                 self.switched(at, cpu, prev_pid, next_pid);
-                self.left(prev_pid, prev_state);
+                self.left(at, prev_pid, prev_state);
                 self.came(next_pid);
             }
-            Event::SchedWakeup { pid, .. } | Event::SchedWakeupNew { pid, .. } => self.woken(pid),
+            Event::SchedWakeup { pid, .. } | Event::SchedWakeupNew { pid, .. } => self.woken(at, pid),
             Event::SchedMigrateTask { pid, .. } => {
                 self.migrations += 1;
                 self.threads.get_mut(pid).into_iter().for_each(|t| t.totals.migrations += 1);
@@ -201,5 +206,27 @@ mod tests {
         t.ran_before(CpuId(0), Pid(1));
         t.finish(Ns(100));
         assert_eq!((t.threads().next().unwrap().runtime_ns, t.slices()), (100, 0), "no switch at all");
+    }
+
+    #[test]
+    fn how_it_came_is_lost() {
+        let ran = |events: &[(u64, u32, Event)]| {
+            let mut t = Tasks::new(2);
+            t.thread(&thread(1, "a"));
+            play(&mut t, events);
+            t.threads().next().unwrap().runtime_ns
+        };
+        let leaves = |at, cpu| (at, cpu, switch(1, 0, Sleeping));
+        assert_eq!(
+            ran(&[leaves(50, 0), (70, 0, wakeup(1)), leaves(80, 1)]),
+            60,
+            "it was not on both since the beginning"
+        );
+        assert_eq!(ran(&[leaves(50, 0), leaves(80, 1)]), 80);
+        assert_eq!(
+            ran(&[(10, 0, switch(0, 1, Running)), (70, 0, wakeup(1)), leaves(80, 0)]),
+            70,
+            "woken while it runs"
+        );
     }
 }
