@@ -684,7 +684,7 @@ pub fn update_idle_core(s: &mut Sched, cpu: CpuId) {
 }
 
 /// The groups of the domains within a CPU's cache, the widest domain first; in each the CPU's own group first.
-fn cache_groups<'a>(s: &'a View, cpu: CpuId) -> impl Iterator<Item = &'a CpuSet> {
+fn cache_groups(s: &View, cpu: CpuId) -> impl Iterator<Item = &CpuSet> {
     let domains = &s.topology.of_cpu[cpu.at()];
     let shared = domains.iter().take_while(|&&d| s.topology.domains[d].share_llc).count();
     (0..shared).rev().flat_map(move |level| {
