@@ -1,5 +1,6 @@
 //! The explanations on the gallery's pages: which part carries each of the published effects, and that the splits are exact.
 
+use std::collections::BTreeMap;
 use wattif::explain::{Reruns, bisect, explain};
 use wattif::{Ns, RunSpec, experiment};
 use wattif_lab::explain::Explanation;
@@ -61,11 +62,23 @@ fn walt_is_load_tracking() {
 /// One tunable, in whatever part it is counted; what its absence costs is frequency.
 #[test]
 fn the_boost_is_one_switch() {
-    let e = explained("revert_boost", ["android-6.6", "off"], [2000, 1000]);
-    let most = e.latency.bins.iter().max_by_key(|b| b.difference_ns).unwrap();
-    assert_eq!(most.cause, "frequency too low");
+    // Threads that wait for one another may part by what one wake-up more or less begins: of one seed the sum says little.
+    let mut causes = BTreeMap::<String, i128>::new();
+    for seed in 1..=8 {
+        let arms = experiment::load("revert_boost").expect("valid").arms(
+            &["android-6.6", "off"],
+            None,
+            Some(Ns::from_ms(2000)),
+            seed,
+        );
+        let [a, b]: [RunSpec; 2] = arms.expect("arms of the entry").try_into().expect("two");
+        let e = explain([&a, &b], &Reruns::none(), &|| true).unwrap();
+        e.latency.bins.iter().for_each(|b| *causes.entry(b.cause.clone()).or_default() += b.difference_ns);
+    }
+    let most = causes.iter().max_by_key(|(_, ns)| **ns).unwrap();
+    assert_eq!(most.0, "frequency too low", "{causes:?}");
     let [a, b] = sides("revert_boost", ["android-6.6", "off"], 1000);
-    let walked = bisect([&a, &b], &reruns(1000), &|| true).unwrap().found;
+    let walked = bisect([&a, &b], &Reruns { seeds: 8, ..reruns(1000) }, &|| true).unwrap().found;
     let carriers: Vec<&str> = walked[0].steps.iter().filter(|s| s.carries).map(|s| s.switch.as_str()).collect();
     assert_eq!(carriers, ["cpu_util.boost: h1 → off"]);
 }
