@@ -54,7 +54,7 @@ const SAVES_OF: u64 = 16;
 const KINDS: usize = 64;
 /// Who computes for so long on a small CPU while a larger one is idle would have been moved there; so long together means that it may not.
 pub(super) const STRANDED_NS: u64 = 100_000_000;
-const STRANDED_FOR_NS: u64 = 3 * STRANDED_NS;
+pub(super) const STRANDED_FOR_NS: u64 = 3 * STRANDED_NS;
 /// So often it was woken on a large CPU of a calm machine.
 const LINGERS: u32 = 100;
 

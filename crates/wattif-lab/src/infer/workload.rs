@@ -24,7 +24,7 @@
 //! So pipes, futexes and binder become dependencies: another kernel or machine moves the wake-ups with the work. Where records do not
 //! say whether they come from an interrupt, `wakers.rs` guesses.
 
-use super::affinity::{Beside, Evidence, STRANDED_NS};
+use super::affinity::{Beside, Evidence, STRANDED_FOR_NS, STRANDED_NS};
 use super::binds::{Binds, Execs};
 use super::exits::Sleeps;
 use super::periods::{self, Beat};
@@ -166,8 +166,8 @@ const BUSY_PART: u64 = 20;
 const ANDROIDS_4: [u32; 4] = [4, 9, 14, 19];
 /// A thread of less utilisation (of 1024) may look like one without.
 const LEAST_UTIL: u64 = 2;
-/// Who sleeps for one part in so many is looked at as if it did not: its utilisation comes to 0.9 × 0.885 of its CPU's capacity in
-/// `STRANDED_NS`, which is just what no longer fits it.
+/// Who sleeps for one part in so many of `STRANDED_FOR_NS` is looked at as if it did not: its utilisation has come to 0.9 of its CPU's capacity,
+/// which no longer fits. In less time it may still be growing, the slower the slower the clock is.
 const DOZES_OF: u64 = 10;
 /// A CPU that is idle for less may be about to run something.
 const IDLE_NS: u64 = 100_000;
@@ -476,9 +476,9 @@ impl Inference<'_> {
         self.opp[domain] = nearest(opps, khz);
     }
 
-    /// Who may have lent `pid` this priority: one that has it and was blocked since `pid` was seen with a lower one.
+    /// Who may have lent `pid` this priority: one that has it and was blocked since `pid` was seen with a lower one. Fair threads lend none.
     fn lender(&self, pid: Pid, prio: u8) -> Option<Pid> {
-        let t = self.threads.get(&pid).filter(|t| prio < t.prio)?;
+        let t = self.threads.get(&pid).filter(|t| prio < t.prio && prio < 100)?;
         let blocked = |t: &Thread, after| matches!(t.state, State::Sleeping { since, .. } if since >= after);
         let lends = |(_, other): &(&Pid, &Thread)| other.prio == prio && blocked(other, t.prio_seen);
         self.threads.iter().find(lends).map(|(pid, _)| *pid)
@@ -635,7 +635,8 @@ impl Inference<'_> {
     fn strands(&mut self, at: u64, cpu: CpuId, pid: Pid) {
         let (long, since_5) = (|since: u64| since + STRANDED_NS <= at, self.since_5());
         let Some(t) = self.threads.get_mut(&pid).filter(|t| t.prio >= 100) else { return };
-        let Some(since) = t.stays_since.filter(|since| long(*since)) else { return };
+        let least = if t.slept > 0 { STRANDED_FOR_NS } else { STRANDED_NS };
+        let Some(since) = t.stays_since.filter(|since| since + least <= at) else { return };
         let told = |c: &CpuId| self.platform.told_capacity(*c);
         // Before 5.0, a thread may be left on a small CPU as long as a larger one is not all idle.
         let idle = |c: &CpuId| {
@@ -716,7 +717,7 @@ impl Inference<'_> {
         let waker = waker.filter(|w| self.threads.contains_key(w) && *w != pid);
         let slack = self.platform.timer_slack_ns;
         // From 5.0 on, a thread that does not fit its CPU is moved when it wakes and at every tick.
-        let may_doze = if self.since_5() { STRANDED_NS / DOZES_OF } else { 0 };
+        let may_doze = if self.since_5() { STRANDED_FOR_NS / DOZES_OF } else { 0 };
         let Some(t) = self.threads.get_mut(&pid) else { return };
         let (since, disk) = match t.state {
             State::Sleeping { since, disk } => (since, disk),
@@ -976,9 +977,19 @@ mod tests {
             ]
         };
         let new = Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(0) };
-        let fair = tasks(0, [(5 * MS, new)].into_iter().chain((1..20).flat_map(cycle)).collect()).swap_remove(0);
-        let sets = fair.program.ops.iter().filter(|op| matches!(op, Op::SetAttr { .. })).count();
-        assert_eq!((fair.attr.policy, sets), (Policy::Normal, 38), "no lock is found: as recorded");
+        let task = tasks(0, [(5 * MS, new)].into_iter().chain((1..20).flat_map(cycle)).collect()).swap_remove(0);
+        let sets = task.program.ops.iter().filter(|op| matches!(op, Op::SetAttr { .. })).count();
+        assert_eq!((task.attr.policy, sets), (Policy::Normal, 38), "no lock is found: as recorded");
+        let nice = 110;
+        let begins = [
+            (MS, Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(0) }),
+            (2 * MS, to(idle, fair, PrevState::Running)),
+            (3 * MS, to(fair, (8, nice), PrevState::Running)),
+            (4 * MS, to((8, nice), (7, nice), PrevState::Sleeping)),
+            (5 * MS, to((7, nice), idle, PrevState::Sleeping)),
+        ];
+        let task = tasks(0, begins.into()).swap_remove(0);
+        assert_eq!(task.attr.nice, -10, "a fair thread lends none: it began with that");
     }
 
     #[test]
