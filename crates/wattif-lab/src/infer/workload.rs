@@ -269,7 +269,8 @@ impl Thread {
     fn push(&mut self, step: Step) {
         if self.work > 0 {
             let (step, wall) = (self.steps.len(), self.last - self.began);
-            self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu, speed: self.first_speed });
+            let back = self.entered.0.saturating_sub(self.began);
+            self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu, speed: self.first_speed, back });
             self.steps.push(Step::Work(std::mem::take(&mut self.work)));
         }
         if step.waits() {
