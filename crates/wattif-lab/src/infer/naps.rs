@@ -21,7 +21,9 @@ const MORE: f64 = 2.0;
 /// Timers of one length that end between those of a grid become sleeps. Says whether there were some.
 pub(super) fn within_periods(steps: &mut [Step], uncertain_ns: u64) -> bool {
     let timers: Vec<(usize, u64, u64)> = timers(steps);
-    if timers.len() < 2 * MIN_NAPS {
+    // Of a timer every other expiry makes a grid as well.
+    let keep_time = || keep_time(steps, uncertain_ns, |_| false).1.iter().filter(|on| **on).count();
+    if timers.len() < 2 * MIN_NAPS || 2 * keep_time() > timers.len() {
         return false;
     }
     let mut lengths: Vec<u64> = timers.iter().map(|t| t.1 - t.2).collect();
@@ -147,6 +149,13 @@ mod tests {
         none(jobs(120, works, |i, _| i * 16 * MS + 6 * MS, grid), "two timers");
         none(jobs(120, works, |_, since| since + MS, |_, since| since + 9 * MS), "two sleeps and no timer");
         none(jobs(120, works, |i, since| since + MS + i * 5_557 % (3 * MS), grid), "sleeps of any length");
+        // Two lengths by turns, of which slack blurs the ends more.
+        let beat = |i: u64| i * 8 * MS + if i % 8 < 2 { 50_000 } else { 0 };
+        let steps = (1..240).flat_map(|i| {
+            let since = if i % 2 == 0 { beat(i) - 4 * MS } else { beat(i) - 3 * MS - blur(i * i) };
+            [Step::Work(MS), Step::Timer { until: beat(i), since }]
+        });
+        none(steps.collect(), "one timer, long work and short work by turns");
         let single = |i: u64| (i + 1) * 16 * MS + if i % 3 == 0 { 400_000 + blur(i) } else { 0 };
         let steps = (0..240).flat_map(|i| {
             let since = single(i) - if i % 3 == 0 { 10 * MS } else { 12 * MS - blur(i * i) };
