@@ -33,6 +33,12 @@ pub(super) struct Sleeps<'a> {
     cpus: Vec<Sleep>,
 }
 
+/// How long an interrupt waits at most for its CPU, which is on its way into a state.
+pub(super) fn longest(platform: &Platform) -> u64 {
+    let states = platform.clusters.iter().flat_map(|c| &c.idle);
+    states.map(|s| s.actual.entry_ns + s.actual.exit_ns).max().unwrap_or(0)
+}
+
 impl Sleeps<'_> {
     pub(super) fn new(platform: &Platform) -> Sleeps<'_> {
         Sleeps { platform, cpus: vec![Sleep::default(); platform.nr_cpus()] }

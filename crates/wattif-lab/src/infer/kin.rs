@@ -57,7 +57,7 @@ mod tests {
         late.steps = vec![Step::Work(81 * MS), Step::Timer { until: 200 * MS, since: 194 * MS }, Step::Work(401 * MS)];
         let is_passed = |s: &&Step| matches!(s, Step::Passed { period: PERIOD });
         for t in threads.values_mut() {
-            t.beat = periods::reveal(&mut t.steps, None);
+            t.beat = periods::reveal(&mut t.steps, None, Step::waits);
         }
         assert_eq!(threads[&Pid(3)].beat, Beat::default());
         let before = threads[&Pid(1)].steps.clone();

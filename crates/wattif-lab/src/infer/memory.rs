@@ -182,7 +182,7 @@ mod tests {
             let speed = if governed { before.clamp(200, FULL) } else { chance };
             let on_cpu = work * 1_000 * FULL / speed + memory * 1_000;
             t.steps.push(Step::Work(on_cpu * speed));
-            t.pieces.push(Piece { step, wall: on_cpu, on_cpu, speed });
+            t.pieces.push(Piece { step, wall: on_cpu, on_cpu, speed, back: 0 });
             before = (before + work) / 2;
         }
         t

@@ -318,7 +318,7 @@ fn named(mut sets: Vec<BTreeSet<Place>>) -> Option<BTreeMap<Place, Pid>> {
 fn late_turns(thread: &Thread, members: &BTreeSet<Pid>) -> (Vec<Step>, Beat) {
     let mut steps = thread.steps.clone();
     let for_itself = |s: &Step| s.waits() && !matches!(s, Step::Token { by, .. } if members.contains(by));
-    let beat = thread.beat.and(periods::reveal_among(&mut steps, thread.birth(), for_itself));
+    let beat = thread.beat.and(periods::reveal(&mut steps, thread.birth(), for_itself));
     super::laps::cut(&mut steps, &LAP_END, MAX_PLACES, |s| is_wait(s, members), |s| is_release(s, members));
     for i in 0..steps.len() {
         if matches!(steps[i], Step::Passed { .. }) && steps[i] != LAP_END {

@@ -37,6 +37,8 @@ const MIN_SHARE: usize = 30;
 /// Jobs of equal work: so many of 100, within so many percent of their median.
 const EQUAL_OF_100: usize = 70;
 const EQUAL_PCT: u64 = 20;
+/// More sizes are none.
+const SIZES: usize = 3;
 /// Threads with fewer tellable sleeps are taken as timed absolutely.
 pub const MIN_SLEEPS: usize = 8;
 /// Lengths of the sleeps of a program; so many of 100 sleeps tell them, and others are farther than this part from them.
@@ -72,8 +74,8 @@ impl Beat {
 
 /// When a timer expired is told from when its CPU had woken up, by what that took; how long exactly is not in a trace. A periodic thread's
 /// expiries that are one or more periods apart, but for at most `uncertain_ns`, are where most of them say.
-pub fn even_expiries(steps: &mut [Step], uncertain_ns: u64) {
-    let Some(period) = period(&intervals(steps, Step::waits)) else { return };
+pub fn even_expiries(steps: &mut [Step], uncertain_ns: u64, waits: impl Fn(&Step) -> bool) {
+    let Some(period) = period(&intervals(steps, waits)) else { return };
     let uncertain_ns = uncertain_ns.min(period / 4);
     let timers: Vec<(usize, u64, u64)> = timers(steps).collect();
     // It sleeps for its next timer after it has woken up for this one.
@@ -173,21 +175,22 @@ fn timers(steps: &[Step]) -> impl Iterator<Item = (usize, u64, u64)> {
 }
 
 /// Puts the passed timers into `steps`. The first timer counts from the thread's birth, where that was seen: clocks are low then,
-/// and first jobs late.
-pub fn reveal(steps: &mut Vec<Step>, born: Option<u64>) -> Beat {
-    reveal_among(steps, born, Step::waits)
-}
-
-/// The same where only some waits are the thread's own: the others come in the midst of a job. Where timers were revealed before, they stay.
-pub fn reveal_among(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&Step) -> bool) -> Beat {
+/// and first jobs late. Only what `waits` says is a wait of its own; other waits come in the midst of a job. Where timers were revealed before,
+/// they stay.
+pub fn reveal(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&Step) -> bool) -> Beat {
     let intervals = intervals(steps, &waits);
     let Some(period) = period(&intervals) else { return Beat::default() };
     let mut beat = Beat { period, ..Beat::default() };
-    let Some(usual) = usual_work(&intervals, period) else { return beat };
-    if steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Timer { .. })) {
+    let usual = usual_work(&intervals, period);
+    if let Some(usual) = usual.filter(|_| steps.iter().all(|s| matches!(s, Step::Work(_) | Step::Timer { .. }))) {
         beat.work = usual;
     }
-    cut(steps, born, &mut beat, |steps, ns| multiple(steps, ns, period, usual, &waits));
+    let sizes = match usual {
+        Some(usual) => vec![usual],
+        None => sizes(&intervals, period),
+    };
+    let around = around(&intervals, period, &sizes);
+    cut(steps, born, &mut beat, |i, steps, ns| multiple(steps, ns, period, around(i)?, &sizes, &waits));
     beat
 }
 
@@ -213,20 +216,25 @@ pub fn late_all_along(steps: &mut Vec<Step>, birth: Option<u64>, from_to: (u64, 
     }
     let last = steps.iter().rposition(|s| !s.is_busy()).map_or(0, |last| last + 1);
     let unfinished = steps.split_off(last);
-    cut(steps, birth, &mut beat, |steps, _| Some(jobs(total(steps))));
+    cut(steps, birth, &mut beat, |_, steps, _| Some(jobs(total(steps))));
     split(&unfinished, jobs(total(&unfinished)), period, steps);
     beat
 }
 
-/// Puts passed timers where a stretch, from one expiry to another so long after, has several jobs.
-fn cut(steps: &mut Vec<Step>, born: Option<u64>, beat: &mut Beat, several: impl Fn(&[Step], u64) -> Option<u64>) {
+/// Puts passed timers where a stretch, from one expiry to another so long after, at that step, has several jobs.
+fn cut(
+    steps: &mut Vec<Step>,
+    born: Option<u64>,
+    beat: &mut Beat,
+    several: impl Fn(usize, &[Step], u64) -> Option<u64>,
+) {
     let period = beat.period;
     let mut stretches: Vec<(usize, u64, Option<Stretch>)> = Vec::new();
     let (mut begin, mut last) = (0, born);
     for i in 0..steps.len() {
         let Step::Timer { until, since } = steps[i] else { continue };
         let found = last.and_then(|last: u64| {
-            let jobs = several(&steps[begin..i], until.saturating_sub(last))?;
+            let jobs = several(i, &steps[begin..i], until.saturating_sub(last))?;
             Some(Stretch { jobs, awake_ns: since.saturating_sub(last) })
         });
         stretches.push((i, until, found));
@@ -263,15 +271,15 @@ fn is_multiple(ns: u64, period: u64, uncertain: u64) -> bool {
     rest.min(period - rest) <= uncertain
 }
 
-/// Intervals between expiries, where nothing but a timer ended a wait in between.
-fn intervals(steps: &[Step], waits: impl Fn(&Step) -> bool) -> Vec<(u64, u64)> {
+/// From an expiry to the next, where nothing but a timer ended a wait in between: how long, the work, and the step that ends it.
+fn intervals(steps: &[Step], waits: impl Fn(&Step) -> bool) -> Vec<(u64, u64, usize)> {
     let mut all = Vec::new();
     let (mut last, mut work) = (None, 0u64);
-    for step in steps {
+    for (i, step) in steps.iter().enumerate() {
         match *step {
             Step::Timer { until, .. } => {
                 if let Some(last) = last {
-                    all.push((until - last, work));
+                    all.push((until - last, work, i));
                 }
                 (last, work) = (Some(until), 0);
             }
@@ -313,7 +321,7 @@ pub fn missed(mut values: Vec<f64>) -> f64 {
 }
 
 /// The interval that is most frequent.
-fn period(intervals: &[(u64, u64)]) -> Option<u64> {
+fn period(intervals: &[(u64, u64, usize)]) -> Option<u64> {
     most_frequent(intervals.iter().map(|i| i.0).collect(), MIN_SHARE)
 }
 
@@ -334,12 +342,48 @@ fn middle(sorted: &[u64]) -> u64 {
 }
 
 /// Work of a job that was in time, where such jobs are alike.
-fn usual_work(intervals: &[(u64, u64)], period: u64) -> Option<u64> {
-    let in_time = |&(ns, _): &(u64, u64)| ns.abs_diff(period) <= slop(period);
-    let mut work: Vec<u64> = intervals.iter().filter(|i| in_time(i)).map(|i| i.1).collect();
+fn usual_work(intervals: &[(u64, u64, usize)], period: u64) -> Option<u64> {
+    let mut work: Vec<u64> = in_time(intervals, period).map(|i| i.1).collect();
     let median = median(&mut work).filter(|w| *w > 0)?;
     let alike = work.iter().filter(|w| is_about(**w, median)).count();
     (alike * 100 >= work.len() * EQUAL_OF_100).then_some(median)
+}
+
+fn in_time(intervals: &[(u64, u64, usize)], period: u64) -> impl DoubleEndedIterator<Item = &(u64, u64, usize)> {
+    intervals.iter().filter(move |i| i.0.abs_diff(period) <= slop(period))
+}
+
+/// Works of jobs that were in time, where most of them are of a few sizes.
+fn sizes(intervals: &[(u64, u64, usize)], period: u64) -> Vec<u64> {
+    let mut work: Vec<u64> = in_time(intervals, period).map(|i| i.1).filter(|work| *work > 0).collect();
+    work.sort_unstable();
+    let (all, mut sizes) = (work.len(), Vec::new());
+    while sizes.len() < SIZES {
+        let alike = densest(&work, |least| least / 100 * 2 * EQUAL_PCT);
+        if alike.len() < MIN_INTERVALS.max(all / RARE) {
+            break;
+        }
+        sizes.push(work[alike.start + alike.len() / 2]);
+        work.drain(alike);
+    }
+    if (all - work.len()) * 100 < all * EQUAL_OF_100 {
+        sizes.clear();
+    }
+    sizes
+}
+
+/// The size of the jobs at a step: of phases each has its own. So it is that of the last job in time before it and of the next after
+/// it, if these are alike; at the ends of the trace that of the one there is.
+fn around(intervals: &[(u64, u64, usize)], period: u64, sizes: &[u64]) -> impl Fn(usize) -> Option<u64> {
+    let size = |work: u64| sizes.iter().copied().filter(|size| is_about(work, *size)).min_by_key(|s| s.abs_diff(work));
+    let seen: Vec<(usize, Option<u64>)> = in_time(intervals, period).map(|i| (i.2, size(i.1))).collect();
+    let only = if let [size] = *sizes { Some(size) } else { None };
+    move |i| {
+        let next = seen.partition_point(|s| s.0 < i);
+        let mut near = seen[next.saturating_sub(1)..seen.len().min(next + 1)].iter().map(|s| s.1);
+        let first = near.next().flatten();
+        only.or_else(|| first.filter(|_| near.all(|size| size == first)))
+    }
 }
 
 /// Is this about as much work?
@@ -361,13 +405,21 @@ impl Stretch {
     }
 }
 
-/// How many usual jobs make the work of a stretch of steps between two expiries, if it is several and clear.
-fn multiple(steps: &[Step], ns: u64, period: u64, usual: u64, waits: impl Fn(&Step) -> bool) -> Option<u64> {
+/// How many usual jobs make the work of a stretch of steps between two expiries, if it is several and clear, and not that of one of another
+/// size.
+fn multiple(
+    steps: &[Step],
+    ns: u64,
+    period: u64,
+    usual: u64,
+    sizes: &[u64],
+    waits: impl Fn(&Step) -> bool,
+) -> Option<u64> {
     let is_told = |s: &Step| waits(s) || matches!(s, Step::Passed { .. });
-    if ns <= period + slop(period) || steps.iter().any(is_told) {
+    let work = total(steps);
+    if ns <= period + slop(period) || steps.iter().any(is_told) || sizes.iter().any(|size| is_about(work, *size)) {
         return None;
     }
-    let work = total(steps);
     let jobs = (work + usual / 2) / usual;
     ((2..=MAX_JOBS).contains(&jobs) && work.abs_diff(jobs * usual) <= usual / 4).then_some(jobs)
 }
@@ -404,6 +456,9 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    fn reveal(steps: &mut Vec<Step>, born: Option<u64>) -> Beat {
+        super::reveal(steps, born, Step::waits)
+    }
     fn timer(ms: u64) -> Step {
         Step::Timer { until: ms * MS, since: ms * MS - 1 }
     }
@@ -435,6 +490,34 @@ mod tests {
         assert_eq!((beat.caught_up, beat.started_again), (4, 0));
     }
 
+    /// Phases of a lighter and a heavier job, of which now and then one is late.
+    #[test]
+    fn jobs_of_two_sizes() {
+        let work = |i: u64| if i / 20 % 2 == 0 { 2 * MS } else { 3 * MS };
+        let late = |i: u64| matches!(i, 7 | 33 | 52);
+        let mut steps = vec![timer(10)];
+        for i in 1..80u64 {
+            steps.push(Step::Work(work(i)));
+            steps.extend((!late(i)).then(|| timer(10 * (i + 1))));
+        }
+        assert_eq!(reveal(&mut steps, None).caught_up, 3);
+        let passed = |(i, s): (usize, &Step)| matches!(s, Step::Passed { .. }).then(|| steps[i - 1].clone());
+        let before: Vec<Step> = steps.iter().enumerate().filter_map(passed).collect();
+        assert_eq!(before, [2, 3, 2].map(|ms| Step::Work(ms * MS)));
+        // One of the other size is none of two jobs.
+        let mut steps = regular(&(1..40).map(|i| 10 * i).collect::<Vec<u64>>());
+        steps.iter_mut().skip(41).for_each(|s| {
+            if let Step::Work(units) = s {
+                *units = 4 * MS;
+            }
+        });
+        steps[11] = Step::Work(4 * MS);
+        steps.drain(12..14);
+        let n = steps.len();
+        reveal(&mut steps, None);
+        assert_eq!(steps.len(), n);
+    }
+
     #[test]
     fn one_that_starts_again() {
         let mut steps = regular(&[10, 20, 30, 40, 50, 60, 70]);
@@ -450,7 +533,7 @@ mod tests {
         let even = |us: &[u64], uncertain: u64| -> Vec<u64> {
             let timer = |us: &u64| Step::Timer { until: us * 1_000, since: us * 1_000 - 2 * MS };
             let mut steps: Vec<Step> = us.iter().flat_map(|us| [timer(us), Step::Work(2 * MS)]).collect();
-            super::even_expiries(&mut steps, uncertain);
+            super::even_expiries(&mut steps, uncertain, Step::waits);
             steps.iter().filter_map(Step::woken_at).map(|ns| ns / 1_000).collect()
         };
         let regular: Vec<u64> = (1..20).filter(|i| *i != 9).map(|i| 10_000 * i).collect();
@@ -516,7 +599,7 @@ mod tests {
                 at = until + random(400_000);
                 steps.extend([Step::Timer { until, since }, Step::Work(1 + random(2) * MS)]);
             }
-            even_expiries(&mut steps, 650_000);
+            even_expiries(&mut steps, 650_000, Step::waits);
             let order: Vec<u64> = steps
                 .iter()
                 .filter_map(|s| if let Step::Timer { until, since } = *s { Some([since, until]) } else { None })

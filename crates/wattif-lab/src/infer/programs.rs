@@ -2,6 +2,7 @@
 
 use super::affinity::Machine;
 use super::channels::Channels;
+use super::grids::keep_time;
 use super::periods::{FAR, MIN_SLEEPS, missed};
 use super::requests;
 use super::servers;
@@ -51,7 +52,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let mut pools = super::pools::pools(&mut threads, |pid| &families[&pid], &steal);
     let asked = requests::ask(&mut threads, &mut pools, &steal);
     let sleep_alike = sleep_alike(&threads, &kinds);
-    let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid));
+    let uncertain_ns = super::exits::longest(platform) + platform.timer_slack_ns;
+    let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid), uncertain_ns);
     let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);
     pools.keys().for_each(|pid| _ = rounds.entry(*pid).or_insert(0));
     let late = late_jobs(recording, &threads);
@@ -61,6 +63,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         calibration: full_speed(platform),
         starting_again: starting_again(&late),
         sleep_alike,
+        uncertain_ns,
         rounds,
         end: recording.end.0,
         nr_cpus: platform.nr_cpus(),
@@ -245,10 +248,14 @@ fn groups(recording: &Recording) -> Vec<GroupSpec> {
     }
 }
 
-/// The steps that are relative sleeps: all timers of a thread, as others of its kind tell or it does itself, or those of a phase of it.
-fn sleeps(steps: &[Step], alike: bool) -> Vec<bool> {
+/// The steps that are relative sleeps: all timers of a thread, as others of its kind tell or it does itself, or those of a phase of it. Not
+/// where most keep time to `uncertain_ns`.
+fn sleeps(steps: &[Step], alike: bool, uncertain_ns: u64) -> Vec<bool> {
     let timer = |s: &Step| matches!(s, Step::Timer { since: 1.., .. });
-    if alike || sleeps_relatively(steps) {
+    let (_, on_grid) = keep_time(steps, uncertain_ns, |_| false);
+    let keep_time = |of: &[usize]| 2 * of.iter().filter(|i| on_grid[**i]).count() > of.len();
+    let timers: Vec<usize> = (0..steps.len()).filter(|i| timer(&steps[*i])).collect();
+    if alike || !keep_time(&timers) && sleeps_relatively(steps) {
         return steps.iter().map(timer).collect();
     }
     let mut asleep = vec![false; steps.len()];
@@ -261,7 +268,8 @@ fn sleeps(steps: &[Step], alike: bool) -> Vec<bool> {
     for phase in waits.chunk_by(alike).filter(|phase| phase.len() >= MIN_SLEEPS) {
         let woken: Vec<u64> = phase.iter().filter_map(|i| steps[*i].woken_at()).collect();
         let intervals: Vec<f64> = woken.windows(2).map(|w| w[1].saturating_sub(w[0]) as f64).collect();
-        if spread(&intervals) > FAR && sleeps_relatively(&steps[phase[0]..=phase[phase.len() - 1]]) {
+        if !keep_time(phase) && spread(&intervals) > FAR && sleeps_relatively(&steps[phase[0]..=phase[phase.len() - 1]])
+        {
             phase.iter().for_each(|i| asleep[*i] = true);
         }
     }
@@ -340,6 +348,8 @@ struct Programs<'a> {
     /// Semaphores that threads of a pool take their requests from.
     shared: BTreeMap<Pid, u32>,
     sleep_alike: BTreeSet<Pid>,
+    /// By how much the expiry of a timer may seem late.
+    uncertain_ns: u64,
     calibration: u64,
     /// Names of tasks whose late threads start again from now.
     starting_again: BTreeSet<String>,
@@ -371,7 +381,7 @@ impl Programs<'_> {
         let round = self.rounds.get(&pid).copied();
         let mut bind = bind.filter(|_| round.is_none());
         let mut done = 0;
-        let asleep = sleeps(&t.steps, self.sleep_alike.contains(&pid));
+        let asleep = sleeps(&t.steps, self.sleep_alike.contains(&pid), self.uncertain_ns);
         let absolute = !self.starting_again.contains(task);
         // A forked thread's timers count from its birth, the others' from the common start. Its birth moves with what its parent does;
         // where that is against the tick does not.
@@ -650,7 +660,7 @@ mod tests {
         };
         let steps = asleep((0..80).map(turn));
         assert!(!sleeps_relatively(&steps));
-        let timers = steps.iter().zip(sleeps(&steps, false)).filter(|(s, _)| matches!(s, Step::Timer { .. }));
+        let timers = steps.iter().zip(sleeps(&steps, false, 100_000)).filter(|(s, _)| matches!(s, Step::Timer { .. }));
         let which: Vec<bool> = timers.map(|(_, asleep)| asleep).collect();
         assert_eq!(which, (0..80).map(|i| i / 20 % 2 == 1).collect::<Vec<_>>());
     }
@@ -668,6 +678,16 @@ mod tests {
         check(&|_| 500, "always the same");
     }
 
+    /// Slack that comes by turns leaves two lengths of sleeps to the microsecond, and three distances.
+    #[test]
+    fn a_blurred_period_is_no_sleep() {
+        let late = |i: u64| i % 2 * 50;
+        let turn = |i: u64| (1_500 + i % 3, 4_500 + late(i + 1) - late(i) - i % 3);
+        let steps = asleep((0..200).map(turn));
+        assert!(sleeps_relatively(&steps));
+        assert!(!sleeps(&steps, false, 100_000).contains(&true));
+    }
+
     #[test]
     fn who_stops_does_not_go_on() {
         let beats = |sleeps: &[u64], since: u64, end: u64| {
@@ -677,7 +697,7 @@ mod tests {
                     *units = MS;
                 }
             }
-            let beat = super::super::periods::reveal(&mut steps, None);
+            let beat = super::super::periods::reveal(&mut steps, None, Step::waits);
             assert_eq!(beat.work, MS);
             let state = State::Sleeping { since: since * MS, disk: false };
             let mut t = Thread::new(120);

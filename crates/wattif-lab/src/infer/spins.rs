@@ -16,6 +16,8 @@ pub struct Piece {
     pub wall: u64,
     pub on_cpu: u64,
     pub speed: u64,
+    /// From its beginning until it got a CPU for the last time, ns.
+    pub back: u64,
 }
 
 /// Shorter pieces are not judged, ns.
@@ -79,7 +81,9 @@ fn cut_short(pieces: &[Piece], wall: u64) -> bool {
         pieces.iter().filter(|p| p.wall >= MIN_NS).partition(|p| p.wall.saturating_sub(p.on_cpu) > slop);
     let Some(usual) = median(&mut calm.iter().map(|p| p.on_cpu).collect::<Vec<u64>>()) else { return false };
     let less: Vec<&&Piece> = disturbed.iter().filter(|p| p.on_cpu + slop <= usual).collect();
-    let in_time = less.iter().filter(|p| p.wall.abs_diff(wall) <= slop).count();
+    // Who gets a CPU back after its time has passed ends at its next look.
+    let at_once = |p: &Piece| p.back + slop >= wall && p.wall <= p.back + look(p, wall) + slop;
+    let in_time = less.iter().filter(|p| p.wall.abs_diff(wall) <= slop || at_once(p)).count();
     in_time >= MIN_PIECES && in_time * 100 >= disturbed.len() * UNLIKE && less.len() * 2 > disturbed.len()
 }
 
@@ -89,9 +93,8 @@ fn loops(steps: &mut [Step], pieces: &[Piece], wall: u64) -> bool {
     let long: Vec<&Piece> = pieces.iter().filter(|p| p.wall >= MIN_NS).collect();
     // Whoever does not run when the time has passed is late, but does not compute then; what a wait for something else cuts off is
     // shorter, and other work.
-    // It ends after the look at which the time has passed, and a look of a loop takes the longer the slower its CPU is.
-    let look = |p: &Piece| (ROUND_NS * FULL_SPEED / p.speed.max(1)).min(wall / 4);
-    let by_clock = |p: &&&Piece| p.wall + slop >= wall && p.on_cpu <= wall + look(p) + slop.max(wall / UNLIKE_PART);
+    let by_clock =
+        |p: &&&Piece| p.wall + slop >= wall && p.on_cpu <= wall + look(p, wall) + slop.max(wall / UNLIKE_PART);
     let looped: Vec<&Piece> = long.iter().filter(by_clock).copied().collect();
     if looped.len() * 100 < long.len() * NOT_BEFORE || looped.len() < MIN_PIECES {
         return false;
@@ -102,6 +105,11 @@ fn loops(steps: &mut [Step], pieces: &[Piece], wall: u64) -> bool {
         *last = Step::Spin(wall);
     }
     true
+}
+
+/// A loop ends after the look at which the time has passed, and a look takes the longer the slower its CPU is.
+fn look(p: &Piece, wall: u64) -> u64 {
+    (ROUND_NS * FULL_SPEED / p.speed.max(1)).min(wall / 4)
 }
 
 /// How far from its wall time a piece is in time.
@@ -132,7 +140,8 @@ mod tests {
     /// Pieces of so much wall time and work.
     fn check(pieces: &[(u64, u64)], spins: usize) {
         let mut steps: Vec<Step> = pieces.iter().map(|p| Step::Work(p.1)).collect();
-        let piece = |(step, &(wall, on_cpu)): (usize, &(u64, u64))| Piece { step, wall, on_cpu, speed: FULL_SPEED };
+        let piece =
+            |(step, &(wall, on_cpu)): (usize, &(u64, u64))| Piece { step, wall, on_cpu, speed: FULL_SPEED, back: 0 };
         by_the_clock(&mut steps, &pieces.iter().enumerate().map(piece).collect::<Vec<_>>());
         assert_eq!(steps.iter().filter(|s| matches!(s, Step::Spin(_))).count(), spins, "{pieces:?}");
     }
@@ -145,7 +154,7 @@ mod tests {
             let mut t = Thread::new(120);
             for (step, (wall, on_cpu)) in pieces.enumerate() {
                 t.steps.push(Step::Work(on_cpu));
-                t.pieces.push(Piece { step, wall, on_cpu, speed: FULL_SPEED });
+                t.pieces.push(Piece { step, wall, on_cpu, speed: FULL_SPEED, back: 0 });
             }
             t
         };
@@ -178,6 +187,27 @@ mod tests {
         check(&pieces(&|i| (3 * MS + i * 1_000, 2 * MS - 100_000), 10), 0);
     }
 
+    /// Whoever preempts it runs for longer than its time: it ends when it gets its CPU back. Work goes on then.
+    #[test]
+    fn preempted_beyond_its_time() {
+        const MS: u64 = 1_000_000;
+        let spins = |left: &dyn Fn(u64) -> u64| {
+            let piece = |i: u64| {
+                let (wall, on_cpu, back) = match i % 5 {
+                    0 => (4 * MS + i * 9_000 + left(i), 500_000 + i * 1_000 + left(i), 4 * MS + i * 9_000),
+                    _ => (2 * MS, 2 * MS, 0),
+                };
+                Piece { step: i as usize, wall, on_cpu, speed: FULL_SPEED, back }
+            };
+            let pieces: Vec<Piece> = (0..200).map(piece).collect();
+            let mut steps: Vec<Step> = pieces.iter().map(|p| Step::Work(p.on_cpu)).collect();
+            by_the_clock(&mut steps, &pieces);
+            steps.iter().filter(|s| matches!(s, Step::Spin(_))).count()
+        };
+        assert_eq!(spins(&|i| 1_000 + i * 100), 200);
+        assert_eq!(spins(&|i| 1_000 + i * 5_000), 0, "it works on");
+    }
+
     /// On a slow CPU some loops end at a late look.
     #[test]
     fn a_look_takes_long_where_the_clock_is_low() {
@@ -189,7 +219,7 @@ mod tests {
                 _ => (2 * MS, 2 * MS),
             });
             let pieces: Vec<Piece> =
-                walls.enumerate().map(|(step, (wall, on_cpu))| Piece { step, wall, on_cpu, speed }).collect();
+                walls.enumerate().map(|(step, (wall, on_cpu))| Piece { step, wall, on_cpu, speed, back: 0 }).collect();
             let mut steps: Vec<Step> = pieces.iter().map(|p| Step::Work(p.on_cpu * speed)).collect();
             by_the_clock(&mut steps, &pieces);
             steps.iter().filter(|s| matches!(s, Step::Spin(_))).count()

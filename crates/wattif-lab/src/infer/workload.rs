@@ -7,6 +7,7 @@
 //! |---|---|
 //! | woken in an interrupt, after `S` | sleep until that time (a timer), less the timer slack of fair threads |
 //! | the same, and its sleeps are of one or a few lengths while its wake-ups are at unlike distances | sleep so long |
+//! | the same, and without its sleeps of one length its wake-ups keep time | a timer, and sleeps within its period (`naps.rs`) |
 //! | woken in an interrupt, after a thread had woken it before, and at no period | a device, or a sleep of that length, from then on |
 //! | woken in an interrupt, after `D` | a device that takes as long as it took |
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
@@ -322,7 +323,8 @@ impl Thread {
     fn push(&mut self, step: Step) {
         if self.work > 0 {
             let (step, wall) = (self.steps.len(), self.last - self.began);
-            self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu, speed: self.first_speed });
+            let back = self.entered.0.saturating_sub(self.began);
+            self.pieces.push(Piece { step, wall, on_cpu: self.on_cpu, speed: self.first_speed, back });
             self.steps.push(Step::Work(std::mem::take(&mut self.work)));
         }
         if step.waits() {
@@ -827,19 +829,21 @@ impl Inference<'_> {
             let of = irqs.entry(&families[pid]).or_default();
             *of = (of.0 + t.irqs, of.1 + t.irqs_elsewhere);
         }
-        let states = self.platform.clusters.iter().flat_map(|c| &c.idle);
-        let longest_ns = states.map(|s| s.actual.entry_ns + s.actual.exit_ns).max().unwrap_or(0);
+        let longest_ns = super::exits::longest(self.platform);
         for (pid, t) in &mut self.threads {
             let slack = if t.prio >= 100 { self.platform.timer_slack_ns } else { 0 };
             let (all, elsewhere) = irqs[&families[pid]];
             steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
+            // Sleeps in the midst of a job are part of it.
+            let naps = super::naps::within_periods(&mut t.steps, longest_ns + slack);
+            let waits = |s: &Step| s.waits() && !(naps && matches!(s, Step::Sleep { .. }));
             steps::even_sleeps(&mut t.steps);
-            if periods::even_relative_sleeps(&mut t.steps, longest_ns + slack) {
+            if !naps && periods::even_relative_sleeps(&mut t.steps, longest_ns + slack) {
                 continue;
             }
-            periods::even_expiries(&mut t.steps, longest_ns);
+            periods::even_expiries(&mut t.steps, longest_ns, waits);
             let birth = t.birth();
-            t.beat = periods::reveal(&mut t.steps, birth);
+            t.beat = periods::reveal(&mut t.steps, birth, waits);
         }
         super::kin::always_late(&mut self.threads, &kinds, end);
     }
