@@ -156,7 +156,7 @@ mod tests {
             [Step::Work(MS), Step::Timer { until: beat(i), since }]
         });
         none(steps.collect(), "one timer, long work and short work by turns");
-        let single = |i: u64| (i + 1) * 16 * MS + if i % 3 == 0 { 400_000 + blur(i) } else { 0 };
+        let single = |i: u64| (i + 1) * 16 * MS + if i.is_multiple_of(3) { 400_000 + blur(i) } else { 0 };
         let steps = (0..240).flat_map(|i| {
             let since = single(i) - if i % 3 == 0 { 10 * MS } else { 12 * MS - blur(i * i) };
             [Step::Work(MS), Step::Timer { until: single(i), since }]

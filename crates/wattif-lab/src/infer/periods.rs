@@ -493,7 +493,7 @@ mod tests {
     /// Phases of a lighter and a heavier job, of which now and then one is late.
     #[test]
     fn jobs_of_two_sizes() {
-        let work = |i: u64| if i / 20 % 2 == 0 { 2 * MS } else { 3 * MS };
+        let work = |i: u64| if (i / 20).is_multiple_of(2) { 2 * MS } else { 3 * MS };
         let late = |i: u64| matches!(i, 7 | 33 | 52);
         let mut steps = vec![timer(10)];
         for i in 1..80u64 {
