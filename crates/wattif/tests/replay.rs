@@ -152,10 +152,9 @@ fn ratio(all: &[Runs], figure: &str, x: fn(&Runs) -> &RunReport, y: fn(&Runs) ->
     values.map(|v| mean(&v))
 }
 
-/// Figures that are out of their limits: a point or two of a backend's share, a worker's, and six hundredths of an energy where 160
-/// threads write to one another on eight CPUs. One that comes back in is to be taken off the list.
-const KNOWN_OFF: [&str; 3] = [
-    "pgbench on hikey960, linux-6.1 -> linux-6.12 : CPU share of postgres0 again",
+/// Figures that are out of their limits: a point of a worker's share, and six hundredths of an energy where 160 threads write to one
+/// another on eight CPUs. One that comes back in is to be taken off the list.
+const KNOWN_OFF: [&str; 2] = [
     "schbench on hikey620, linux-6.1 -> linux-6.12 : CPU share of worker4 again",
     "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : energy.total again",
 ];
