@@ -103,21 +103,26 @@ fn phases(run: &[Beat], period: u64, uncertain: f64) -> Option<Vec<f64>> {
     let square: f64 = nth.iter().map(|i| (i - x).powi(2)).sum();
     let exact = nth.iter().zip(&at).map(|(i, at)| (i - x) * (at - y)).sum::<f64>() / square.max(1.0);
     let mut phases: Vec<f64> = nth.iter().zip(&at).map(|(i, at)| at - y - (i - x) * exact).collect();
-    let usual = quantile(phases.clone(), 50);
+    let usual = quantile(&sorted(phases.clone()), 50);
     phases.iter_mut().for_each(|phase| *phase -= usual);
-    let (far, sleeps) = (spread(phases.clone()), spread(run.iter().map(|beat| beat.2 as f64).collect()));
+    let (far, sleeps) = (width(phases.clone()), width(run.iter().map(|beat| beat.2 as f64).collect()));
     (far <= uncertain && NO_WALK * far * far <= n * sleeps * sleeps).then_some(phases)
 }
 
 /// From the first tenth of some values to the last.
-pub(super) fn spread(values: Vec<f64>) -> f64 {
-    quantile(values.clone(), 90) - quantile(values, 10)
+pub(super) fn width(values: Vec<f64>) -> f64 {
+    let values = sorted(values);
+    quantile(&values, 90) - quantile(&values, 10)
+}
+
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values
 }
 
 /// So many of 100 values are no greater; 0 of none.
-fn quantile(mut values: Vec<f64>, of_100: usize) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) * of_100 / 100).copied().unwrap_or(0.0)
+fn quantile(sorted: &[f64], of_100: usize) -> f64 {
+    sorted.get(sorted.len().saturating_sub(1) * of_100 / 100).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! no one kind then: neither are they of a few lengths nor at equal distances. But without those of one length the others keep time, and those
 //! of that length are more alike than the times at which they end, since these also move with the work that is done before.
 
-use super::grids::{keep_time, spread};
+use super::grids::{keep_time, width};
 use super::periods::slop;
 use super::steps::{Step, densest};
 
@@ -84,7 +84,7 @@ fn naps(
     }
     // Those that would be a beat themselves leave a gap in the grid.
     let are_within = 2 * within > lengths.len() && lengths.len() >= MIN_NAPS.max(timers.len() / RARE);
-    (are_within && MORE * spread(lengths) <= spread(ends)).then_some(naps)
+    (are_within && MORE * width(lengths) <= width(ends)).then_some(naps)
 }
 
 /// Place, expiry and since when the thread slept, of each timer.

@@ -101,6 +101,19 @@ pub struct Rq {
     pub uclamp_idle: bool,
 }
 
+impl Rq {
+    /// `capacity_curr_of`: its capacity at its present frequency.
+    #[inline]
+    pub fn capacity_curr(&self) -> u64 {
+        (u64::from(self.cpu_capacity_orig) * u64::from(self.freq_cap)) >> 10
+    }
+    /// `idle_get_state_idx`: −1 in no state, which is shallower than any.
+    #[inline]
+    pub fn idle_state_idx(&self) -> i32 {
+        self.idle_state.map_or(-1, i32::from)
+    }
+}
+
 /// The fair queue of a group on a CPU.
 #[derive(Clone, Debug)]
 pub struct CfsRq {

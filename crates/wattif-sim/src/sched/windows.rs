@@ -27,7 +27,7 @@ impl Kernel<'_, '_> {
             current: rq.curr == pid,
             iowait: rq.nr_iowait > 0,
         };
-        let capacity_curr = (u64::from(rq.cpu_capacity_orig) * u64::from(rq.freq_cap)) >> 10;
+        let capacity_curr = rq.capacity_curr();
         let w = self.s.walt.as_mut().expect("looked at");
         let p = if pid == IDLE { &mut w.idle[cpu.at()] } else { &mut w.tasks[pid.at()] };
         let rq = &mut w.rqs[cpu.at()];

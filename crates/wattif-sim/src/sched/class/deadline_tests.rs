@@ -118,15 +118,21 @@ fn a_budget_is_wall_time_until_4_15() {
     }
 }
 
+/// One of 2 ms in 5, every 20, runs since 100 ms.
+fn constrained(generation: Generation) -> (Sched, Pid) {
+    let mut s = Sched::bare(1, MS);
+    s.dl_generation = generation;
+    at(&mut s, 100 * MS);
+    let p = sleeper(&mut s, 2 * MS, 5 * MS, 20 * MS);
+    wake(&mut s, p);
+    schedule(&mut s);
+    (s, p)
+}
+
 #[test]
 fn a_used_up_budget_is_renewed_at_the_deadline_until_4_11() {
     for (generation, expect) in [(Generation::V4_10, 105), (Generation::V6_1, 120)] {
-        let mut s = Sched::bare(1, MS);
-        s.dl_generation = generation;
-        at(&mut s, 100 * MS);
-        let p = sleeper(&mut s, 2 * MS, 5 * MS, 20 * MS);
-        wake(&mut s, p);
-        schedule(&mut s);
+        let (mut s, p) = constrained(generation);
         s.hrtimers.clear();
         at(&mut s, 102 * MS);
         DL.task_tick(&mut s, CPU, p);
@@ -203,12 +209,7 @@ fn wake_up_rules() {
 #[test]
 fn who_comes_between_deadline_and_next_period_waits_since_4_12() {
     let comes = |generation| {
-        let mut s = Sched::bare(1, MS);
-        s.dl_generation = generation;
-        at(&mut s, 100 * MS);
-        let p = sleeper(&mut s, 2 * MS, 5 * MS, 20 * MS);
-        wake(&mut s, p);
-        schedule(&mut s);
+        let (mut s, p) = constrained(generation);
         at(&mut s, 101 * MS);
         DL.dequeue_task(&mut s, CPU, p, sleep());
         (s.tasks[p.at()].on_rq, s.rqs[0].curr) = (OnRq::No, Pid(0));

@@ -154,12 +154,11 @@ impl FindBestTarget {
             }
             let spare = orig - new_util;
             // At the present frequency.
-            let room = ((orig * u64::from(rq.freq_cap)) >> 10).saturating_sub(new_util);
+            let room = rq.capacity_curr().saturating_sub(new_util);
             match (s.idle_cpu(cpu), prefer_idle) {
                 (true, true) => return Found { target: Some(cpu), backup: None },
                 (true, false) => {
-                    // A CPU that is awake is shallower than any state.
-                    let state = rq.idle_state.map_or(-1, i32::from);
+                    let state = rq.idle_state_idx();
                     if orig <= idle_size && state < shallowest {
                         (idle, idle_size, shallowest) = (Some(cpu), orig, state);
                     }
@@ -258,7 +257,7 @@ fn idle_row(
     let held = |cpu: CpuId| cpus.clone().any(|c| c == cpu);
     let leaves = held(prev);
     let index = if leaves == held(dst) {
-        let state = |c: CpuId| s.rqs[c.at()].idle_state.map_or(0, |state| usize::from(state) + 1);
+        let state = |c: CpuId| (s.rqs[c.at()].idle_state_idx() + 1) as usize;
         cpus.clone().map(state).min().unwrap_or(0)
     } else {
         let util: u64 = cpus.clone().map(|c| cpu_util_cfs(s, c)).sum();

@@ -405,10 +405,10 @@ impl SelectIdleSibling {
                 if util > u64::from(orig) || !s.idle_cpu(cpu) {
                     break; // nor are the others of the group looked at
                 }
-                if cpu == target && util <= (u64::from(orig) * u64::from(rq.freq_cap)) >> 10 {
+                if cpu == target && util <= rq.capacity_curr() {
                     return Some(target);
                 }
-                let state = rq.idle_state.map_or(-1, i32::from);
+                let state = rq.idle_state_idx();
                 if best.is_none_or(|(_, (capacity, shallowest))| state < shallowest && orig <= capacity) {
                     best = Some((cpu, (orig, state)));
                 }
