@@ -4,6 +4,8 @@ use super::Hrtimer;
 use super::class::dl_bandwidth::{self, to_ratio};
 use super::class::fair;
 use super::core::IDLE;
+use super::load::pelt::SchedAvg;
+use super::load::walt::WaltTask;
 use super::task::{SchedEntity, State, Task};
 use super::uclamp::{Clamped, uclamp_update};
 use crate::cpufreq::CpufreqPolicy;
@@ -79,8 +81,9 @@ impl Kernel<'_, '_> {
         self.cpuidle.enable(cpu, &states);
     }
 
-    /// The threads of the workload and the background threads of the platform, in order; a launcher on the first CPU, or a
-    /// timer where they have been, wakes each of them a little after the start, as far apart as the platform's noise says.
+    /// The threads of the workload, which are new, and the background threads of the platform, which have been there; a launcher on
+    /// the first CPU, or a timer where they have been, wakes each of them a little after the start, as far apart as the platform's
+    /// noise says.
     fn create_threads(&mut self) -> Result<(), RunError> {
         let spread = self.m.platform.noise.start_spread_ns;
         for task in 0..self.programs.nr_tasks() {
@@ -89,6 +92,9 @@ impl Kernel<'_, '_> {
             }
             for _ in 0..self.programs.spec(task).instances {
                 let pid = self.create_thread(task, None)?;
+                if !self.programs.is_own(task) {
+                    self.slept_long(pid);
+                }
                 let stream = self.programs.stream(pid);
                 let late = Rng::stream(self.seed, &format!("start/{stream}")).uniform(0, spread);
                 let late = late + self.programs.spec(task).start.0;
@@ -96,6 +102,20 @@ impl Kernel<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A created thread is none that is new: it sleeps since so long that nothing of its past counts, on the first CPU it may use.
+    fn slept_long(&mut self, pid: Pid) {
+        let task = &mut self.s.tasks[pid.at()];
+        task.state = State::Sleeping;
+        task.cpu = task.cpus.min().expect("a thread may run somewhere");
+        task.recent_used_cpu = task.cpu;
+        let (cpu, i) = (task.cpu, self.s.se_of(pid));
+        fair::set_task_rq(&mut self.s, pid, cpu);
+        self.s.se[i].avg = SchedAvg::default();
+        if let Some(w) = &mut self.s.walt {
+            w.tasks[pid.at()] = WaltTask::default();
+        }
     }
 
     /// Where the threads of this task were before the start, if they may run there.

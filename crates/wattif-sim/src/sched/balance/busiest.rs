@@ -61,7 +61,7 @@ impl FairBalancer {
         }
         let found = match self.generation {
             Generation::V3_13 => cpu_power::is_imbalanced(env, env.sd(s).imbalance_pct, &mut sds),
-            Generation::V5_4 => !stays && by_load::is_imbalanced(s, env, &mut sds),
+            Generation::V5_4 => !stays && by_load::is_imbalanced(s, env, &mut sds, self.idle_fill_room),
             // Since 6.2 (e5ed0550c04c, in 6.1.192 too) a misfit task is helped although the rest of the system is not overutilised.
             generation => {
                 let misfit = generation >= Generation::V6_1 && sds.busiest.group_type == GroupType::MisfitTask;

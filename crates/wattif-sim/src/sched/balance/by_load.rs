@@ -4,6 +4,11 @@
 //! imbalanced, misfit and others. Moved is what brings both groups to the domain's average, but not so much that the
 //! busiest gets idle CPUs; less than one task's mean load is rounded up to one task if the two groups would not just
 //! swap roles, or if more capacity gets used (`fix_small_imbalance`).
+//!
+//! By load a few tasks on small CPUs outweigh more on big ones, so that a small CPU would stay idle while tasks wait on the big
+//! ones. One that has become idle pulls all the same where its group has room and the other has none; since 4.15
+//! (583ffd99d765) any idle one does (`fills_room`). How much is still counted by load, which may say nothing; the phones'
+//! energy-aware 4.9 takes a task in that case.
 
 use super::asym_packing::picks_by_load;
 use super::busiest::SdStats;
@@ -80,14 +85,15 @@ pub(super) fn update_sd_pick_busiest(s: &View, env: &Env, sds: &SdStats, g: usiz
 
 /// The checks of `find_busiest_group`.
 #[inline(never)]
-pub(super) fn is_imbalanced(s: &View, env: &Env, sds: &mut SdStats) -> bool {
+pub(super) fn is_imbalanced(s: &View, env: &Env, sds: &mut SdStats, idle_fill_room: bool) -> bool {
     let (local, busiest) = (&sds.local, &sds.busiest);
     let pct = env.sd(s).imbalance_pct;
     if busiest.sum_h_nr_running == 0 {
         return false;
     }
     sds.avg_load = sds.total_load * 1024 / sds.total_capacity.max(1);
-    let fills_room = env.is_idle() && has_capacity(pct, local) && busiest.group_no_capacity;
+    let may_fill = env.idle == IdleType::NewlyIdle || env.idle == IdleType::Idle && idle_fill_room;
+    let fills_room = may_fill && has_capacity(pct, local) && busiest.group_no_capacity;
     if fills_room || matches!(busiest.group_type, GroupType::Imbalanced | GroupType::MisfitTask) {
         return true;
     }
@@ -111,6 +117,11 @@ pub(super) fn calculate_imbalance(s: &View, env: &mut Env, sds: &mut SdStats) {
     }
     let (local, busiest) = (&sds.local, &sds.busiest);
     if !misfit && (busiest.avg_load <= avg || local.avg_load >= avg) {
+        let has_spare = busiest.group_type == GroupType::Overloaded && local.group_type <= GroupType::MisfitTask;
+        if s.rd.energy_aware_4_9 && has_spare {
+            env.imbalance = busiest.load_per_task as i64;
+            return;
+        }
         env.imbalance = fix_small_imbalance(s, env, sds, 0) as i64;
         return;
     }

@@ -138,6 +138,12 @@ pub const TUNABLES: &[Tunable] = &[
         doc: "which busy CPUs of different capacity interrupt an idle one: 4.10: as of equal ones, and all with a misfit task; 5.2: not for a busy cache, and not for a task that no CPU would help",
     },
     Tunable {
+        name: "fills_room",
+        default: "idle",
+        allowed: &["newly_idle", "idle"],
+        doc: "by load: whose pull is not held back by even loads where its group has room and the other has none: a CPU that becomes idle (until 4.14), any idle one (4.15)",
+    },
+    Tunable {
         name: "back_off",
         default: "never",
         allowed: &BackOff::NAMES,
@@ -282,6 +288,8 @@ pub struct FairBalancer {
     pub blocked_kicks: bool,
     /// CPUs of different capacity do not kick for a busy cache or a misfit task that none would help (5.2 and later).
     pub asym_kicks: bool,
+    /// By load, any idle CPU fills its group's room, not only one that becomes idle (4.15 and later).
+    pub idle_fill_room: bool,
     /// Which active balance doubles the interval.
     pub back_off: BackOff,
     /// Energy-aware scheduling is on: no balancing unless overutilised.
@@ -319,6 +327,7 @@ impl FairBalancer {
             preemption: true,
             blocked_kicks: generation != Generation::V3_13,
             asym_kicks: true,
+            idle_fill_room: true,
             back_off: if generation == Generation::V3_13 { BackOff::Always } else { BackOff::Never },
             eas: false,
             boost: Boost::H2,

@@ -574,6 +574,26 @@ fn other_classes_and_interrupts_reduce_capacity() {
     assert_eq!(scale_rt_capacity(&toy.s, CpuId(0)), 1);
 }
 
+/// Five hogs on four big CPUs, three on four little ones: by load the little ones are the busier.
+#[test]
+fn by_load_an_idle_little_cpu_takes_what_waits_on_full_big_ones_by_era() {
+    let pulls = |idle_fill_room: bool, energy_aware: bool, newly_idle: bool| {
+        let mut toy = Toy::new(&cpus(8, |c| (c, c / 4, 0, if c < 4 { 400 } else { 1024 })));
+        let mut b = FairBalancer { idle_fill_room, ..FairBalancer::new(Generation::V5_4) };
+        toy.s.rd.energy_aware_4_9 = energy_aware;
+        toy.spawn_on([0, 1, 2, 4, 5, 6, 7, 7]);
+        toy.advance(1000);
+        let kind = if newly_idle { IdleType::NewlyIdle } else { IdleType::Idle };
+        let mut env = Env::new(&toy.s, CpuId(3), 1, kind);
+        b.find_busiest_group(&mut toy.s, &mut env).map(|g| (g, env.imbalance))
+    };
+    assert_eq!(pulls(false, true, true), Some((1, 1024)), "android-4.9, newly idle");
+    assert_eq!(pulls(false, true, false), None, "android-4.9, idle: loads are even");
+    assert_eq!(pulls(true, true, false), Some((1, 1024)), "since 4.15 it would");
+    // Elsewhere what moves is what makes more capacity used.
+    assert_eq!(pulls(true, false, false), pulls(false, false, true));
+}
+
 /// Five hogs on a 2 + 3 machine that says 1441 and 606: by load, a little CPU's task belongs on a big one.
 #[test]
 fn by_load_an_uneven_machine_moves_a_task_to_the_big_cpus() {
