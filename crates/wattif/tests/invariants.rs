@@ -382,6 +382,38 @@ fn nothing_shifts_a_random_stream() {
     assert_eq!(work(&noisy), alone, "with more in the background");
 }
 
+/// New threads, and the largest utilisation of any but the first.
+#[derive(Default)]
+struct Newcomers {
+    new: Vec<Pid>,
+    others: u32,
+}
+
+impl Observer for Newcomers {
+    fn interest(&self) -> Interest {
+        Interest::SCHED | Interest::SIGNALS
+    }
+    fn event(&mut self, _: Ns, _: CpuId, event: &Event) {
+        match *event {
+            Event::SchedWakeupNew { pid, .. } => self.new.push(pid),
+            Event::PeltSe { pid, util_avg, .. } if pid != Pid(1) => self.others = self.others.max(util_avg),
+            _ => {}
+        }
+    }
+}
+
+/// What runs on a machine beside the workload was there before: it wakes with averages that have decayed, and nobody places it as new.
+#[test]
+fn background_threads_are_not_new() {
+    for kernel in ["android-4.9", "linux-5.4", "linux-6.12"] {
+        let mut seen = Newcomers::default();
+        let spec = spec("sdm835", kernel, r#"{ "tasks": { "t": { "sleep": 300000 } } }"#, 1);
+        Simulator.run(&spec, &mut [&mut seen]).unwrap();
+        assert_eq!(seen.new, [Pid(1)], "{kernel}");
+        assert!((1..50).contains(&seen.others), "{kernel}: {}", seen.others);
+    }
+}
+
 /// Random runs. A case that fails is printed as a RunSpec.
 struct Case(RunSpec);
 

@@ -226,7 +226,9 @@ impl FairBalancer {
     fn misfit_load(&self, s: &View, env: &Env, cpu: CpuId, of: &Sums) -> u64 {
         let sd = env.sd(s);
         if sd.asym_cpucapacity {
-            return s.rqs[cpu.at()].misfit_task_load; // 0 where the kernel knows no misfit tasks
+            // 0 where the kernel knows no misfit tasks.
+            let counts = !s.rd.energy_aware_4_9 || cpu_overutilized(s, cpu);
+            return if counts { s.rqs[cpu.at()].misfit_task_load } else { 0 };
         }
         // Since 6.1: alone on a CPU that other classes reduced.
         let reduced = self.generation >= Generation::V6_1

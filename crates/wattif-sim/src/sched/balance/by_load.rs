@@ -7,8 +7,11 @@
 //!
 //! By load a few tasks on small CPUs outweigh more on big ones, so that a small CPU would stay idle while tasks wait on the big
 //! ones. One that has become idle pulls all the same where its group has room and the other has none; since 4.15
-//! (583ffd99d765) any idle one does (`fills_room`). How much is still counted by load, which may say nothing; the phones'
-//! energy-aware 4.9 takes a task in that case.
+//! (583ffd99d765) any idle one does (`fills_room`). How much is still counted by load, which may say nothing.
+//!
+//! The phones' energy-aware 4.9 knows unequal CPUs better: there it takes a task where the loads say nothing; an idle CPU pulls from
+//! a group of smaller CPUs that is not full; a misfit task is one that does not fit with its boost, counts where its CPU is
+//! overutilised, and is pushed, running, to a larger CPU that is not.
 
 use super::asym_packing::picks_by_load;
 use super::busiest::SdStats;
@@ -101,7 +104,11 @@ pub(super) fn is_imbalanced(s: &View, env: &Env, sds: &mut SdStats, idle_fill_ro
         return false;
     }
     if env.idle == IdleType::Idle {
-        return busiest.group_type == GroupType::Overloaded || local.idle_cpus > busiest.idle_cpus + 1;
+        let largest = |g: usize| env.sd(s).groups[g].max_capacity;
+        let is_smaller = |g| smaller(largest(g), largest(env.local_group));
+        let upward = s.rd.energy_aware_4_9 && sds.busiest_group.is_some_and(is_smaller);
+        let overloaded = busiest.group_type == GroupType::Overloaded;
+        return overloaded || local.idle_cpus > busiest.idle_cpus + 1 || upward;
     }
     100 * busiest.avg_load > u64::from(pct) * local.avg_load
 }

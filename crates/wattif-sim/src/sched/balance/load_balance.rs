@@ -1,7 +1,7 @@
 //! One pass over a domain, and when passes are due.
 
 use super::capacity::check_cpu_capacity;
-use super::{BackOff, FairBalancer, Generation, IdleType, Migration, Transaction, hz, jiffies_ns};
+use super::{BackOff, FairBalancer, Generation, IdleType, Migration, Transaction, cpu_overutilized, hz, jiffies_ns};
 use crate::sched::topology::Domain;
 use crate::sched::{Sched, View, ttwu_queue};
 use wattif_model::trace::{BalanceChoice, BalanceKind, BalancePass};
@@ -84,6 +84,16 @@ impl Env {
     pub(super) fn is_idle(&self) -> bool {
         self.idle != IdleType::NotIdle
     }
+}
+
+/// The energy-aware 4.9: one task alone is too much for its CPU, and not for this one, which is larger.
+fn is_worth_a_larger_cpu(s: &View, env: &Env) -> bool {
+    let (src, dst) = (&s.rqs[env.src_cpu.at()], &s.rqs[env.dst_cpu.at()]);
+    src.cpu_capacity < dst.cpu_capacity
+        && src.cpu_capacity_orig < dst.cpu_capacity_orig
+        && s.cfs[env.src_cpu.at()].h_nr_running == 1
+        && cpu_overutilized(s, env.src_cpu)
+        && !cpu_overutilized(s, env.dst_cpu)
 }
 
 /// How a pass ended.
@@ -305,7 +315,8 @@ impl FairBalancer {
             && s.cfs[env.src_cpu.at()].h_nr_running == 1
             && check_cpu_capacity(s, env.src_cpu, sd.imbalance_pct)
             && capacity(env.src_cpu) * u64::from(sd.imbalance_pct) < capacity(env.dst_cpu) * 100;
-        reduced || env.migration == Migration::Misfit
+        reduced
+            || if s.rd.energy_aware_4_9 { is_worth_a_larger_cpu(s, env) } else { env.migration == Migration::Misfit }
     }
 
     /// `should_we_balance`: of a group's CPUs one balances.

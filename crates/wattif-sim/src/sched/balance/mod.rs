@@ -96,6 +96,7 @@ pub(crate) use sums::has_many_llcs;
 
 use super::load::cpu_load::{cpu_util_cfs, fits_capacity, task_fits_cpu, task_h_load, util_fits_cpu};
 use super::placement::cpu_util::Boost;
+use super::placement::find_best_target::boosted_task_util;
 use super::topology::Misfit;
 use super::uclamp::Fits;
 use super::{Sched, View};
@@ -388,9 +389,18 @@ fn is_misfit(s: &View, cpu: CpuId, pid: Pid) -> bool {
     let capacity = |c: CpuId| s.rqs[c.at()].cpu_capacity_orig;
     let bigger = || p.cpus.iter().any(|c| c.at() < s.nr_cpus() && capacity(c) > capacity(cpu));
     let rule = s.topology.misfit;
-    (p.nr_cpus_allowed > 1 || rule == Misfit::Any)
-        && !task_fits_cpu(s, pid, cpu)
-        && (rule < Misfit::Helpable || bigger())
+    let fits = || if s.rd.energy_aware_4_9 { task_fits_max(s, pid, cpu) } else { task_fits_cpu(s, pid, cpu) };
+    (p.nr_cpus_allowed > 1 || rule == Misfit::Any) && !fits() && (rule < Misfit::Helpable || bigger())
+}
+
+/// The energy-aware 4.9: does it fit with its boost? Where there is nothing much larger, it does.
+fn task_fits_max(s: &View, pid: Pid, cpu: CpuId) -> bool {
+    !is_much_smaller(s, cpu) || fits_capacity(boosted_task_util(s, pid), u64::from(s.rqs[cpu.at()].cpu_capacity))
+}
+
+/// Of less than four fifths of the largest capacity.
+fn is_much_smaller(s: &View, cpu: CpuId) -> bool {
+    fits_capacity(u64::from(s.rqs[cpu.at()].cpu_capacity), u64::from(s.topology.max_cpu_capacity))
 }
 
 /// `cpu_overutilized`: the CPU's utilisation does not fit it, since 6.2 with its clamps.

@@ -2,8 +2,9 @@
 
 use super::capacity::check_cpu_capacity;
 use super::load_balance::msecs_to_jiffies;
-use super::{FairBalancer, Generation, IdleType, LoadBalancer, Transaction, cpu_overutilized, hz, jiffies_ns};
-use crate::sched::load::cpu_load::fits_capacity;
+use super::{
+    FairBalancer, Generation, IdleType, LoadBalancer, Transaction, cpu_overutilized, hz, is_much_smaller, jiffies_ns,
+};
 use crate::sched::{Sched, View};
 use wattif_model::{CpuId, CpuSet};
 
@@ -169,8 +170,7 @@ impl FairBalancer {
     /// CPUs of much less than the largest capacity have).
     fn needs_help_4_9(&self, s: &View, cpu: CpuId) -> bool {
         let rq = &s.rqs[cpu.at()];
-        let weak = fits_capacity(u64::from(rq.cpu_capacity), u64::from(s.topology.max_cpu_capacity));
-        (rq.nr_running >= 2 && cpu_overutilized(s, cpu)) || (rq.misfit_task_load > 0 && weak)
+        (rq.nr_running >= 2 && cpu_overutilized(s, cpu)) || (rq.misfit_task_load > 0 && is_much_smaller(s, cpu))
     }
 
     /// `_nohz_idle_balance`: the kicked CPU looks after all that sleep without tick, itself last, so that what it pulls for
