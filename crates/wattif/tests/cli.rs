@@ -1449,8 +1449,6 @@ fn only_the_top_application_is_boosted() {
             "android-4.9-walt",
             "--duration",
             "300ms",
-            "--set",
-            "platform.noise.housekeeping=[]", // it is boosted with a workload that names no group
             "--trace-detail",
             "decisions",
         ];

@@ -175,15 +175,13 @@ pub(super) fn build_schedtune(kernel: &KernelSpec, paths: &[&str]) -> Option<Sch
     let all = schedtune::Group {
         boost_pct: t.text("boost_pct").parse().expect("checked before"),
         prefer_idle: t.on("prefer_idle"),
-        touched: false,
     };
     let group = |name: &str| schedtune::Group {
         boost_pct: t.text(&format!("{name}_boost_pct")).parse().unwrap_or(all.boost_pct),
         prefer_idle: t.text(&format!("{name}_prefer_idle")).parse().unwrap_or(all.prefer_idle),
-        touched: false,
     };
-    let first = if schedtune::names_groups(paths.iter().copied()) { group("root") } else { all };
-    let set = [first, group("top_app"), group("foreground"), group("background")];
+    let top = if schedtune::names_groups(paths.iter().copied()) { group("top_app") } else { all };
+    let set = [group("root"), top, group("foreground"), group("background")];
     let tune = Schedtune {
         touch_boost_pct: t.int("touch_boost_pct"),
         touch_ns: t.int::<u64>("touch_ms") * 1_000_000,

@@ -5,7 +5,7 @@ use super::build::{build_schedtune, clamped, clamps_groups};
 use super::notes::{asks_for, no_eas};
 use super::{Policy, Tunables, policy, without_effect};
 use crate::cpuidle;
-use crate::sched::schedtune::{self, Group};
+use crate::sched::schedtune::{self, Group, Schedtune};
 use crate::sched::uclamp::Clamped;
 use wattif_model::CpuId;
 use wattif_model::platform::IdleState;
@@ -69,10 +69,8 @@ fn not_in_workload(workload: &Workload, p: &Policy, tunable: &str) -> Option<Str
             let touches = workload.tasks.iter().any(|t| t.program.ops.contains(&Op::Touch));
             (touches, "nobody touches the screen in this workload".into())
         }
-        ("schedtune", "root_boost_pct" | "root_prefer_idle") => {
-            let named = schedtune::names_groups(workload.groups.iter().map(|g| g.path.as_str()));
-            (named, "the workload has no group of schedtune's: all of it is what the user sees".into())
-        }
+        // The machine's own threads are in it, too, see `without_boost`.
+        ("schedtune", "root_boost_pct" | "root_prefer_idle") => return None,
         ("schedtune", _) => group().map(|g| (in_group(g), format!("the workload has no group /{g}")))?,
         ("walt", "io_is_busy") => (workload.devices.iter().any(|d| d.iowait), "the workload waits for no I/O".into()),
         (_, "bandwidth_slice_us" | "slice_expires") => {
@@ -104,15 +102,22 @@ fn without_boost(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
     let paths: Vec<&str> = ["/"].into_iter().chain(spec.workload.groups.iter().map(|g| g.path.as_str())).collect();
     let tune = build_schedtune(&spec.kernel, &paths).unwrap_or_default();
     let touches = spec.workload.tasks.iter().any(|t| t.program.ops.contains(&Op::Touch));
-    let by_touch = |g: &Group| touches && g.touched && tune.touch_ns > 0 && tune.touch_boost_pct > g.boost_pct;
+    let by_touch =
+        |i, g: &Group| touches && Schedtune::is_touched(i) && tune.touch_ns > 0 && tune.touch_boost_pct > g.boost_pct;
     match (p.name, tunable) {
         ("walt_qti", "early_detection") => {
             let boosted = Tunables::of(&spec.kernel, "walt_qti").text(tunable) == "boosted";
-            let none = !tune.groups.iter().any(|g| g.boost_pct > 0 || by_touch(g) && tune.touch_boost_pct > 0);
+            let none = !tune.used().any(|(i, g)| g.boost_pct > 0 || by_touch(i, &g) && tune.touch_boost_pct > 0);
             (boosted && none).then(|| "schedtune boosts nobody".into())
         }
+        ("schedtune", "root_boost_pct" | "root_prefer_idle") => {
+            let named = schedtune::names_groups(paths.iter().copied());
+            let nobody = !named && spec.platform.noise.housekeeping.is_empty();
+            let why = "the workload has no group of schedtune's: all of it is what the user sees; the platform has no threads of its own";
+            nobody.then(|| why.into())
+        }
         ("schedtune", "touch_boost_pct") if tune.touch_boost_pct > 0 => {
-            let least = tune.groups.iter().filter(|g| g.touched).map(|g| g.boost_pct).min()?;
+            let least = tune.used().find(|(i, _)| Schedtune::is_touched(*i))?.1.boost_pct;
             (least >= tune.touch_boost_pct).then(|| format!("what a touch boosts has a boost of {least} already"))
         }
         _ => None,
@@ -180,13 +185,9 @@ mod tests {
             not_in_workload(&workload, policy(name).unwrap(), tunable)
         };
         assert_eq!(why("video", &[], "schedtune.top_app_boost_pct").unwrap(), "the workload has no group /top-app");
-        for path in [
-            "schedtune.root_boost_pct",
-            "schedtune.background_prefer_idle",
-            "schedtune.touch_ms",
-            "walt.io_is_busy",
-            "cfs.bandwidth_slice_us",
-        ] {
+        for path in
+            ["schedtune.background_prefer_idle", "schedtune.touch_ms", "walt.io_is_busy", "cfs.bandwidth_slice_us"]
+        {
             assert!(why("video", &[], path).is_some(), "{path}");
         }
         for path in ["schedtune.boost_pct", "schedtune.prefer_idle", "walt.window_ms"] {

@@ -104,10 +104,11 @@ impl Kernel<'_, '_> {
         Ok(())
     }
 
-    /// A created thread is none that is new: it sleeps since so long that nothing of its past counts, on the first CPU it may use.
+    /// A created thread is one of the machine's own, not new: it sleeps since so long that nothing of its past counts, on the first CPU
+    /// it may use.
     fn slept_long(&mut self, pid: Pid) {
         let task = &mut self.s.tasks[pid.at()];
-        task.state = State::Sleeping;
+        (task.state, task.housekeeping) = (State::Sleeping, true);
         task.cpu = task.cpus.min().expect("a thread may run somewhere");
         task.recent_used_cpu = task.cpu;
         let (cpu, i) = (task.cpu, self.s.se_of(pid));

@@ -91,6 +91,8 @@ pub struct Rq {
     pub has_blocked_load: bool,
     /// Cost of a wake-up scan in the last-level cache, ns (EWMA).
     pub avg_scan_cost: u64,
+    /// Runnable fair tasks by group of schedtune's (`schedtune_cpu.boost_groups`).
+    pub schedtune_tasks: [u32; super::schedtune::NR_GROUPS],
     /// Clamps of the runnable tasks, by bucket; the next three are their result.
     pub uclamp: UclampRq,
     /// Maximum of `uclamp_min` over runnable tasks; 0 when none.

@@ -10,19 +10,18 @@
 //! | name | unit, range | source | updated |
 //! |---|---|---|---|
 //! | utilisation of task or CPU | 1024ths | load tracker | its updates |
-//! | runnable fair tasks of a group on a CPU | tasks | fair queues | enqueue, dequeue |
+//! | runnable fair tasks of a group on a CPU | tasks | `rq.schedtune_tasks` | enqueue, dequeue |
 //! | last touch | ns | workload | touch events |
 //!
 //! # Decision
 //! 1. A workload that names none of the groups `/top-app`, `/foreground`, `/background`, `/system-background` is what the
-//!    user sees, all of it, with what runs beside it: `boost_pct` and `prefer_idle`.
-//! 2. In one that names some, the group of a task is the first part of its group's path; any other, and the root, which has the
-//!    kernel's own threads, is `root`. A group without a value of its own has `boost_pct` and `prefer_idle`.
+//!    user sees, all of it: `boost_pct` and `prefer_idle`.
+//! 2. In one that names some, the group of a task is the first part of its group's path; any other is `root`. So are the machine's
+//!    own threads in any workload. A group without a value of its own has `boost_pct` and `prefer_idle`.
 //! 3. Until `touch_ms` after a touch the boost of `/top-app` is `touch_boost_pct`, if that is more; so it is for everything in a
 //!    workload that names no group.
 //! 4. Positive boost: margin := boost · (1024 − signal) / 100; negative: boost · signal / 100.
-//! 5. Boost of a CPU: the largest of the groups with runnable tasks there; not below 0. Where a workload names groups, the
-//!    root's counts on every CPU.
+//! 5. Boost of a CPU: the largest of the groups with runnable tasks there and of the root's; not below 0.
 //!
 //! Worked example: a task of 100 shows 192 with a boost of 10 %, 562 with 50 %, and 50 with −50 %.
 //!
@@ -41,8 +40,9 @@
 //! Redux", 2017.
 
 use super::Sched;
+use super::task::Task;
 use crate::registry::Tunable;
-use wattif_model::CpuId;
+use wattif_model::{CpuId, Pid};
 
 /// Boosts allowed, percent.
 const PCT: &[&str] = &["-100..=100", "same"];
@@ -105,6 +105,13 @@ pub fn first_part(path: &str) -> &str {
     path.trim_start_matches('/').split('/').next().unwrap_or("")
 }
 
+/// Groups of schedtune: the root, then [`GROUPS`].
+pub const NR_GROUPS: usize = 1 + GROUPS.len();
+/// The root, which has the machine's own threads.
+pub const ROOT: usize = 0;
+/// What the user sees.
+const TOP_APP: usize = 1;
+
 /// What is set for a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group {
@@ -112,15 +119,15 @@ pub struct Group {
     pub boost_pct: i32,
     /// The first idle CPU that fits.
     pub prefer_idle: bool,
-    /// A touch boosts it.
-    pub touched: bool,
 }
 
 /// The policy.
 #[derive(Clone, Debug, Default)]
 pub struct Schedtune {
-    /// By group of the workload; the root first.
-    pub groups: Vec<Group>,
+    /// The root, then [`GROUPS`].
+    pub groups: [Group; NR_GROUPS],
+    /// Index into `groups`, by group of the workload.
+    pub of: Vec<usize>,
     /// Boost after a touch, percent.
     pub touch_boost_pct: i32,
     /// For how long, ns.
@@ -130,15 +137,19 @@ pub struct Schedtune {
 }
 
 impl Schedtune {
-    /// Of these values for the root, then for [`GROUPS`], on the groups of a workload.
-    pub fn new(set: [Group; 4], paths: &[&str]) -> Schedtune {
-        let of = |path: &&str| GROUPS.iter().position(|g| *g == first_part(path)).map_or(0, |i| i + 1);
-        let touched = usize::from(names_groups(paths.iter().copied()));
-        let group = |path| {
-            let i = of(path);
-            Group { touched: i == touched, ..set[i] }
+    /// Of these values for the root, for [`GROUPS`], and on the groups of a workload.
+    pub fn new(groups: [Group; NR_GROUPS], paths: &[&str]) -> Schedtune {
+        let named = names_groups(paths.iter().copied());
+        let of = |path: &&str| match GROUPS.iter().position(|g| *g == first_part(path)) {
+            _ if !named => TOP_APP,
+            group => group.map_or(ROOT, |i| i + 1),
         };
-        Schedtune { groups: paths.iter().map(group).collect(), ..Schedtune::default() }
+        Schedtune { groups, of: paths.iter().map(of).collect(), ..Schedtune::default() }
+    }
+
+    /// The values of the groups that the workload's threads are in.
+    pub fn used(&self) -> impl Iterator<Item = (usize, Group)> {
+        (0..NR_GROUPS).filter(|g| self.of.contains(g)).map(|g| (g, self.groups[g]))
     }
 
     /// Does it change anything?
@@ -146,21 +157,30 @@ impl Schedtune {
         self.touch_boost_pct > 0 || self.groups.iter().any(|g| g.boost_pct != 0 || g.prefer_idle)
     }
 
-    /// Boost of the tasks of a group now, percent.
-    pub fn boost_pct(&self, group: u32, now: u64) -> i32 {
-        let g = &self.groups[group as usize];
-        if g.touched && now < self.boosted_until { g.boost_pct.max(self.touch_boost_pct) } else { g.boost_pct }
+    /// Does a touch boost this group?
+    pub fn is_touched(group: usize) -> bool {
+        group == TOP_APP
     }
 
-    /// Boost of a CPU now, 0..=100 percent: the largest of the groups with runnable tasks, and the root's in any case, unless
-    /// the root is all that the user sees.
-    pub fn cpu_boost_pct(&self, s: &Sched, cpu: CpuId) -> i32 {
-        let runnable = |g: u32| s.cfs[s.cfs_of(g, cpu)].h_nr_running;
-        // A queue counts the tasks of the groups below it too; the root's own are what these leave.
-        let below: u32 = (1..s.groups.len() as u32).filter(|&g| s.groups[g as usize].parent == 0).map(runnable).sum();
-        let own = !self.groups[0].touched || runnable(0) > below || s.rqs[cpu.at()].rt.rt_nr_running > 0;
-        let groups = (0..self.groups.len() as u32).filter(|&g| if g == 0 { own } else { runnable(g) > 0 });
-        groups.map(|g| self.boost_pct(g, s.now)).max().unwrap_or(0).max(0)
+    /// The group of a task.
+    pub fn group_of(&self, task: &Task) -> usize {
+        if task.housekeeping { ROOT } else { self.of[task.group as usize] }
+    }
+
+    /// Boost of the tasks of a group now, percent.
+    pub fn boost_pct(&self, group: usize, now: u64) -> i32 {
+        let boost_pct = self.groups[group].boost_pct;
+        if Schedtune::is_touched(group) && now < self.boosted_until {
+            boost_pct.max(self.touch_boost_pct)
+        } else {
+            boost_pct
+        }
+    }
+
+    /// Boost of a CPU with so many runnable tasks of each group now, 0..=100 percent: the largest of theirs and the root's.
+    pub fn cpu_boost_pct(&self, tasks: &[u32; NR_GROUPS], now: u64) -> i32 {
+        let counts = |&g: &usize| g == ROOT || tasks[g] > 0;
+        (0..NR_GROUPS).filter(counts).map(|g| self.boost_pct(g, now)).max().unwrap_or(0).max(0)
     }
 }
 
@@ -179,6 +199,17 @@ pub const fn boosted(signal: u64, boost_pct: i32) -> u64 {
 }
 
 impl Sched {
+    /// `schedtune_enqueue_task`, `schedtune_dequeue_task`: a fair task counts for its group where it is queued.
+    pub(crate) fn schedtune_queued(&mut self, cpu: CpuId, pid: Pid, queued: bool) {
+        let Some(tune) = &self.schedtune else { return };
+        let task = &mut self.tasks[pid.at()];
+        let group = if queued { task.policy.is_fair().then(|| tune.group_of(task)) } else { None };
+        let before = std::mem::replace(&mut task.schedtune_group, group);
+        let counts = &mut self.rqs[cpu.at()].schedtune_tasks;
+        before.into_iter().for_each(|g| counts[g] -= 1);
+        group.into_iter().for_each(|g| counts[g] += 1);
+    }
+
     /// The user touched the screen.
     pub(crate) fn touch(&mut self) {
         if let Some(tune) = &mut self.schedtune {
@@ -191,6 +222,7 @@ impl Sched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wattif_model::workload::Policy;
 
     #[test]
     fn boosts_as_documented() {
@@ -200,7 +232,7 @@ mod tests {
 
     fn tune(paths: &[&str]) -> Schedtune {
         let root = Group { boost_pct: 5, ..Group::default() };
-        let top = Group { boost_pct: 10, prefer_idle: true, ..Group::default() };
+        let top = Group { boost_pct: 10, prefer_idle: true };
         let background = Group { boost_pct: -50, ..Group::default() };
         let new = Schedtune::new([root, top, root, background], paths);
         Schedtune { touch_boost_pct: 50, touch_ns: 3_000_000_000, ..new }
@@ -209,7 +241,7 @@ mod tests {
     #[test]
     fn a_touch_boosts_the_top_application_for_a_while() {
         let mut t = tune(&["/", "/top-app/game", "/background", "/system"]);
-        let all = |t: &Schedtune, now| [0, 1, 2, 3].map(|g| t.boost_pct(g, now));
+        let all = |t: &Schedtune, now| [0, 1, 2, 3].map(|g| t.boost_pct(t.of[g], now));
         assert_eq!(all(&t, 0), [5, 10, -50, 5]);
         t.boosted_until = 3_000_000_000;
         assert_eq!(all(&t, 2_999_999_999), [5, 50, -50, 5]);
@@ -217,10 +249,15 @@ mod tests {
     }
 
     #[test]
-    fn without_groups_the_user_sees_everything() {
-        let mut t = tune(&["/"]);
+    fn without_groups_the_user_sees_everything_but_the_machines_own_threads() {
+        let mut t = tune(&["/", "/a"]);
         t.boosted_until = 1;
-        assert_eq!((t.boost_pct(0, 0), t.boost_pct(0, 1)), (50, 5));
+        let own = Task { housekeeping: true, ..Task::default() };
+        for (task, expect) in
+            [(Task::default(), [50, 10]), (Task { group: 1, ..Task::default() }, [50, 10]), (own, [5, 5])]
+        {
+            assert_eq!([0, 1].map(|now| t.boost_pct(t.group_of(&task), now)), expect);
+        }
     }
 
     #[test]
@@ -228,23 +265,27 @@ mod tests {
         for group in ["/background", "/system-background", "/foreground/x"] {
             let mut t = tune(&["/", group]);
             t.boosted_until = 1;
-            assert_eq!(t.boost_pct(0, 0), 5, "{group}");
+            assert_eq!(t.boost_pct(t.of[0], 0), 5, "{group}");
         }
     }
 
     #[test]
-    fn a_cpu_has_the_largest_boost_of_its_runnable_tasks() {
-        let mut s = Sched::bare(2, 4_000_000);
+    fn a_cpu_has_the_largest_boost_of_its_runnable_tasks_and_the_roots() {
         let t = tune(&["/"]);
-        assert_eq!(t.cpu_boost_pct(&s, CpuId(0)), 0);
-        s.cfs[0].h_nr_running = 1;
-        assert_eq!((t.cpu_boost_pct(&s, CpuId(0)), t.cpu_boost_pct(&s, CpuId(1))), (5, 0));
+        assert_eq!([[0; 4], [3, 0, 0, 2], [0, 1, 0, 1]].map(|tasks| t.cpu_boost_pct(&tasks, 0)), [5, 5, 10]);
     }
 
     #[test]
-    fn where_groups_are_named_the_root_boosts_every_cpu() {
-        let s = Sched::bare(2, 4_000_000);
-        let t = Schedtune { groups: tune(&["/", "/background"]).groups[..1].to_vec(), ..Schedtune::default() };
-        assert_eq!(t.cpu_boost_pct(&s, CpuId(0)), 5);
+    fn a_queued_task_counts_for_its_group_until_it_leaves() {
+        let mut s = Sched::bare(2, 4_000_000);
+        s.schedtune = Some(tune(&["/", "/background"]));
+        let fifo = Task { policy: Policy::Fifo, ..Task::default() };
+        s.tasks.extend([Task { group: 1, ..Task::default() }, fifo]);
+        [1, 2].into_iter().for_each(|pid| s.schedtune_queued(CpuId(1), Pid(pid), true));
+        assert_eq!([0, 1].map(|cpu| s.rqs[cpu].schedtune_tasks), [[0; 4], [0, 0, 0, 1]]);
+        // What moves it to another group meanwhile has to take it off the queue first; it leaves what it counted for.
+        s.tasks[1].group = 0;
+        [1, 2].into_iter().for_each(|pid| s.schedtune_queued(CpuId(1), Pid(pid), false));
+        assert_eq!(s.rqs[1].schedtune_tasks, [0; 4]);
     }
 }

@@ -72,6 +72,10 @@ pub struct Task {
     pub uclamp_req: (Option<u32>, Option<u32>),
     /// Its clamps count on its run queue now.
     pub uclamp_active: bool,
+    /// A background thread of the platform, no part of the workload.
+    pub housekeeping: bool,
+    /// The group of schedtune's that it counts for on its run queue now.
+    pub schedtune_group: Option<usize>,
     /// CPU used before the present one (`recent_used_cpu`).
     pub recent_used_cpu: CpuId,
     /// `wakee_flips`.

@@ -42,7 +42,7 @@ impl FreqView for Signals<'_> {
         if self.s.walt.is_some() { &[] } else { &self.s.signal_versions }
     }
     fn schedtune_boost_pct(&self, cpu: CpuId) -> i32 {
-        self.s.schedtune.as_ref().map_or(0, |t| t.cpu_boost_pct(self.s, cpu))
+        self.s.schedtune.as_ref().map_or(0, |t| t.cpu_boost_pct(&self.s.rqs[cpu.at()].schedtune_tasks, self.s.now))
     }
     fn window_load(&self, cpu: CpuId) -> Option<WindowLoad> {
         let w = self.s.walt.as_ref()?;

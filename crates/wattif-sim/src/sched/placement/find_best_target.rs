@@ -61,7 +61,7 @@
 use super::{EnergyAware, Kind, Request, SyncLoad};
 use crate::sched::Sched;
 use crate::sched::load::cpu_load::{cpu_util_cfs, cpu_util_cum, cpu_util_without, task_util, task_util_est};
-use crate::sched::schedtune::boosted;
+use crate::sched::schedtune::{Schedtune, boosted};
 use std::cmp::Reverse;
 use wattif_model::platform::{Cluster, FreqDomain, Platform, PowerTable};
 use wattif_model::{CpuId, CpuSet, Pid};
@@ -286,12 +286,15 @@ fn walk<'a>(clusters: impl Iterator<Item = &'a CpuSet>, start: CpuId) -> Vec<Cpu
 
 /// Boost and `prefer_idle` of a task.
 fn tune(s: &Sched, pid: Pid) -> (i32, bool) {
-    let group = s.tasks[pid.at()].group;
-    s.schedtune.as_ref().map_or((0, false), |t| (t.boost_pct(group, s.now), t.groups[group as usize].prefer_idle))
+    let of = |t: &Schedtune| {
+        let group = t.group_of(&s.tasks[pid.at()]);
+        (t.boost_pct(group, s.now), t.groups[group].prefer_idle)
+    };
+    s.schedtune.as_ref().map_or((0, false), of)
 }
 
 /// `boosted_task_util`: what a task is to be given room for.
-pub(super) fn boosted_task_util(s: &Sched, pid: Pid) -> u64 {
+pub(crate) fn boosted_task_util(s: &Sched, pid: Pid) -> u64 {
     boosted(task_size(s, pid), tune(s, pid).0)
 }
 
@@ -343,7 +346,7 @@ impl EnergyAware for FindBestTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::schedtune::{Group, Schedtune};
+    use crate::sched::schedtune::Group;
 
     /// CPUs 0 and 1 little (400), 2 and 3 big; half speed; CPU 0 runs at 50, the others idle.
     fn machine(task: u64) -> (FindBestTarget, Sched) {
@@ -412,10 +415,7 @@ mod tests {
     #[test]
     fn prefer_idle_takes_the_first_idle_one_and_a_boost_begins_with_the_big_ones() {
         let (mut policy, mut s) = machine(100);
-        let tuned = |boost_pct| {
-            let group = Group { boost_pct, prefer_idle: true, touched: false };
-            Some(Schedtune { groups: vec![group], ..Schedtune::default() })
-        };
+        let tuned = |boost_pct| Some(Schedtune::new([Group { boost_pct, prefer_idle: true }; 4], &["/"]));
         s.schedtune = tuned(0);
         assert_eq!(wake(&mut policy, &mut s), Some(CpuId(1)));
         s.schedtune = tuned(50);
@@ -432,8 +432,7 @@ mod tests {
     #[test]
     fn a_boosted_task_leaves_the_big_ones_for_a_shallower_state_only() {
         let (mut policy, mut s) = machine(300); // no room on CPU 0
-        let group = Group { boost_pct: 1, ..Group::default() };
-        s.schedtune = Some(Schedtune { groups: vec![group], ..Schedtune::default() });
+        s.schedtune = Some(Schedtune::new([Group { boost_pct: 1, prefer_idle: false }; 4], &["/"]));
         for (little, expect) in [(Some(2), 2), (Some(1), 2), (Some(0), 1), (None, 1)] {
             asleep(&mut s, 1, little);
             assert_eq!(wake(&mut policy, &mut s), Some(CpuId(expect)), "{little:?}");
