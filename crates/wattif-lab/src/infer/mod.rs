@@ -44,6 +44,7 @@ mod told;
 mod unlike;
 mod wakers;
 mod workload;
+mod yields;
 
 pub use background::{background, background_told};
 pub use balancing::no_passes;

@@ -413,7 +413,7 @@ impl Programs<'_> {
                 }
                 ops.push(Op::SetAffinity(Some(cpus)));
             }
-            done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. }));
+            done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. } | Step::Yield));
             let op = match *step {
                 Step::Work(units) => {
                     ops.extend(part(units - before));
@@ -464,6 +464,7 @@ impl Programs<'_> {
                 Step::Lock(of) => Op::Lock(self.mutexes[&of]),
                 Step::Unlock(of) => Op::Unlock(self.mutexes[&of]),
                 Step::Fork(child) => Op::Fork(self.index[&child]),
+                Step::Yield => Op::Yield,
                 Step::Touch => Op::Touch,
                 Step::Bind(nth) => Op::SetAffinity(Some(t.binds.cpus(nth, self.nr_cpus))),
                 Step::Attr(prio) | Step::Lent { prio, .. } => Op::SetAttr(attributes(prio, comm, told, self.options)),

@@ -82,6 +82,13 @@ impl Found<'_> {
                 "{n} periodic threads were never late: that late ones would catch up, instead of starting again from then, is a guess"
             ),
         );
+        let n = self.threads.values().filter(|t| t.steps.contains(&Step::Yield)).count();
+        say(
+            n,
+            format!(
+                "{n} threads taken as yielding after pieces of work of one length, also where no other thread was there to take the CPU"
+            ),
+        );
         let n = self.pools;
         say(n, format!("{n} threads taken as pools: whoever of them waits takes the next request"));
         say(hidden, format!("{hidden} requests put in for which no thread of a pool was free"));
