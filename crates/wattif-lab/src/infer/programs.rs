@@ -93,7 +93,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
     let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
-    let bound = super::affinity::bound(seen, kind, &machine);
+    let bound = super::affinity::bound(seen, kind, |pid| &families[&pid], &machine);
     let is_never_late =
         |pid: &Pid, t: &Thread| t.beat.period > 0 && !background.contains(pid) && late[&task_of(*pid)] == (0, 0);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
