@@ -19,6 +19,7 @@ mod barriers;
 mod binds;
 mod channels;
 mod exits;
+mod forks;
 mod grids;
 mod idling;
 mod joins;

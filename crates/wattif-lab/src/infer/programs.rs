@@ -46,6 +46,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let channels = super::channels::messages(&mut threads, &kinds, recording, platform);
     let families = super::pools::families(recording, &threads);
     let steal = super::steals::steal(&mut threads, |pid| &families[&pid]);
+    let reunited = super::forks::reunite(&mut threads);
     let stages = servers::apart(&threads, &kinds, &task_of);
     let joined = super::joins::join(&mut threads, &stages);
     let clients = servers::serve(&mut threads, &kinds, &steal, options.counted);
@@ -149,6 +150,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         barriers: &barriers,
         locks,
         channels: &channels,
+        reunited,
         joined: &joined,
         conds: programs.conds.len(),
         clients,

@@ -18,6 +18,7 @@
 //! | the same, both ways, by threads that were busy when the other began to wait | a lock (`mutexes.rs`) |
 //! | the priority of a thread that has just blocked, until that one is woken | a priority that is lent: nothing where a lock is found |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
+//! | nothing: a parent that waits for all children of a round was busy when one of them ended | a token, too (`forks.rs`) |
 //! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock (`spins.rs`) |
 //! | pieces of work that are larger the faster the CPU was when they began | in part, waits for memory (`memory.rs`) |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
