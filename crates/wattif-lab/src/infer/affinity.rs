@@ -10,7 +10,8 @@
 //! ones of those. Of threads of one kind, some of which stay and more of which
 //! roam, none is bound (`outvoted`), and with them goes who shared a CPU with them. Who waits beside idle CPUs outside a set that others are
 //! bound to, but beside none within it, has that set (`together`). A thread that preempts at most of its wake-ups, on CPUs
-//! that others are bound to, is bound to those as well (`squeezed_in`).
+//! that others are bound to, is bound to those as well (`squeezed_in`). Threads whose names differ by a number, as many as there are CPUs, each of
+//! which has one of these to itself and never leaves it although it finds others there, are bound one to each (`one_each`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::{Cpu, Platform};
@@ -48,6 +49,10 @@ const KIN_SIGNS: u64 = 50;
 const KIN_SIGNS_OF: u64 = 100;
 /// Instead, so often each was switched in on CPUs from which placement by energy takes free threads, or on CPUs of its own.
 const KIN_TIMES: u32 = 200;
+/// Where each of so many CPUs has a thread of its own, so many wake-ups of all of them while another ran there, beside an idle CPU with the same
+/// cache. Nearly each would have moved a free thread.
+const FEWEST_EACH: usize = 4;
+const SQUEEZES_EACH: u32 = 4;
 /// Placement by energy moves a thread if that saves one part in so many.
 const SAVES_OF: u64 = 16;
 /// So many different sets of idle CPUs are kept of a thread.
@@ -383,6 +388,13 @@ impl Evidence {
         own.is_subset(&machine.beside_equal) && snubs >= SNUBS
     }
 
+    /// How often it was woken while another thread ran, beside an idle CPU with the same cache, where a wake-up looks.
+    fn squeezes_within_cache(&self, machine: &Machine) -> u32 {
+        let caches = || machine.caches.iter().filter(|cache| cache.intersects(&self.seen_on));
+        let near = |idle: &Vec<CpuId>| idle.iter().any(|c| caches().any(|cache| cache.contains(*c)));
+        self.equal.waits.iter().filter(|(idle, _)| near(idle)).map(|(_, waits)| waits.squeezes).sum()
+    }
+
     /// The CPU on which it has met others so often that it would have gone elsewhere, if a thread is bound there.
     fn met_on(&self, machine: &Machine) -> Option<CpuId> {
         let cpu = self.last?;
@@ -399,14 +411,17 @@ impl Evidence {
     }
 }
 
-/// CPUs of the threads that are bound: by what each tells itself, by its kind, or by those whose CPUs it shares.
-pub fn bound<'a, 'k>(
+/// CPUs of the threads that are bound: by what each tells itself, by its kind, or by those whose CPUs it shares. Threads of a family may
+/// be numbered.
+pub fn bound<'a, 'k, F: Ord>(
     threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)> + Clone,
     kind: impl Fn(Pid) -> &'k str,
+    family: impl Fn(Pid) -> F,
     machine: &Machine,
 ) -> BTreeMap<Pid, CpuSet> {
     let own = |(pid, seen, comm): (Pid, &Evidence, &str)| Some((pid, seen.cpus(comm, machine)?));
     let mut firm: BTreeMap<Pid, CpuSet> = threads.clone().filter_map(own).collect();
+    firm.extend(one_each(threads.clone(), family, machine));
     together(&mut firm, threads.clone(), machine);
     let mut all = firm.clone();
     companions(&mut all, threads.clone(), machine);
@@ -431,6 +446,30 @@ pub fn bound<'a, 'k>(
         outvoted(&mut all, threads, kind);
     }
     all
+}
+
+/// Threads of families that have one thread on each CPU of the machine, or on each of one kind.
+fn one_each<'a, F: Ord>(
+    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
+    family: impl Fn(Pid) -> F,
+    machine: &Machine,
+) -> BTreeMap<Pid, CpuSet> {
+    let mut families: BTreeMap<F, Vec<(Pid, &Evidence)>> = BTreeMap::new();
+    let threads = threads.filter(|(_, seen, comm)| seen.named(comm).is_none());
+    threads.for_each(|(pid, seen, _)| families.entry(family(pid)).or_default().push((pid, seen)));
+    let all: CpuSet = machine.kinds.iter().flat_map(CpuSet::iter).collect();
+    let one_each = |family: &Vec<(Pid, &Evidence)>| {
+        let (n, on): (usize, CpuSet) =
+            (family.len(), family.iter().flat_map(|(_, seen)| seen.seen_on.iter()).collect());
+        let squeezes: u32 = family.iter().map(|(_, seen)| seen.squeezes_within_cache(machine)).sum();
+        n >= FEWEST_EACH
+            && n == on.len()
+            && family.iter().all(|(_, seen)| seen.seen_on.len() == 1)
+            && (on == all || machine.kinds.contains(&on))
+            && squeezes >= SQUEEZES_EACH
+    };
+    let own = |(pid, seen): (Pid, &Evidence)| (pid, seen.seen_on.clone());
+    families.into_values().filter(one_each).flatten().map(own).collect()
 }
 
 /// CPUs that threads are bound to alone, but for the kernel's threads, which each CPU has.
@@ -755,19 +794,19 @@ mod tests {
         let threads = [(1, &waits), (2, &preempts), (3, &once), (4, &gone)].map(|(pid, e)| (Pid(pid), e, "t"));
         let kind = |pid: Pid| ["a", "b", "c", "d"][pid.0 as usize % 4];
         let bound_of = |threads: &[(Pid, &Evidence, &'static str)], full| -> Vec<u32> {
-            bound(threads.iter().copied(), kind, &machine(full)).keys().map(|pid| pid.0).collect()
+            bound(threads.iter().copied(), kind, |pid| pid, &machine(full)).keys().map(|pid| pid.0).collect()
         };
         assert_eq!(bound_of(&threads, true), [1, 2]);
         assert_eq!(bound_of(&threads[1..], true), [0; 0], "nobody is bound there");
         let voted = |roaming: u32| {
             let all = threads.iter().copied().chain((10..10 + roaming).map(|pid| (Pid(pid), &gone, "t")));
-            bound(all, |_| "t", &machine(true)).len()
+            bound(all, |_| "t", |pid| pid, &machine(true)).len()
         };
         assert_eq!((voted(1), voted(2)), (2, 0), "one of its kind has gone elsewhere already");
         // The thread that waits is of the kind of those that roam, the one that preempts it is not.
         let freed = |roaming: u32| {
             let all = threads[..2].iter().copied().chain((10..10 + roaming).map(|pid| (Pid(pid), &gone, "t")));
-            bound(all, |pid| if pid.0 == 2 { "own" } else { "t" }, &machine(true)).len()
+            bound(all, |pid| if pid.0 == 2 { "own" } else { "t" }, |pid| pid, &machine(true)).len()
         };
         assert_eq!((freed(1), freed(2)), (2, 0), "nobody is bound there any more");
         let kthread = (Pid(9), &once, "kworker/1:0");
@@ -894,7 +933,7 @@ mod tests {
         };
         let bound = |all: &[&Evidence], full| -> Vec<CpuSet> {
             let all = all.iter().zip(1..).map(|(e, pid)| (Pid(pid), *e, "worker"));
-            bound(all, |_| "worker", &machine(full)).into_values().collect()
+            bound(all, |_| "worker", |pid| pid, &machine(full)).into_values().collect()
         };
         let (some, few, none) = (moves(20), moves(14), moves(0));
         assert_eq!(bound(&[&some, &some, &none], true), [], "40 moves");
@@ -974,13 +1013,49 @@ mod tests {
         let (wide, outside, inside, never) = (of(&[0, 1], 3), of(&[0], 3), of(&[0], 1), Evidence::default());
         let bound_of = |all: &[&Evidence], full| {
             let threads = all.iter().zip(0..).map(|(e, pid)| (Pid(pid), *e, "t"));
-            bound(threads, |pid| ["a", "b", "c", "d"][pid.0 as usize], &machine(full)).into_values().collect::<Vec<_>>()
+            bound(threads, |pid| ["a", "b", "c", "d"][pid.0 as usize], |pid| pid, &machine(full))
+                .into_values()
+                .collect::<Vec<_>>()
         };
         let both = cpus(&[0, 1]);
         assert_eq!(bound_of(&[&wide, &wide, &outside], true), vec![both.clone(); 3]);
         assert_eq!(bound_of(&[&wide, &wide, &never], true), vec![both.clone(); 2], "it does not wait");
         assert_eq!(bound_of(&[&wide, &wide, &inside], true), [both.clone(), both.clone(), cpus(&[0])]);
         assert_eq!(bound_of(&[&wide, &outside], true), [both, cpus(&[0])], "one is not several");
+    }
+
+    /// Workers that were woken on a CPU of their own each, where others ran.
+    #[test]
+    fn one_for_each_cpu() {
+        let of = |cpu: u32, squeezes: u32| {
+            let mut e = Evidence::default();
+            (0..100).for_each(|i| runs(&mut e, CpuId(cpu), 5_000, cpus(&[(cpu + 1) % 4]), i < squeezes));
+            e
+        };
+        let mut machine = machine(true);
+        machine.caches = vec![cpus(&[0, 1, 2, 3]), cpus(&[4, 5, 6, 7])];
+        let check = |all: &[Evidence], machine: &Machine, family: &dyn Fn(Pid) -> u32, n: usize, why: &str| {
+            let threads = all.iter().zip(0..).map(|(e, pid)| (Pid(pid), e, "w"));
+            let found = bound(threads, |pid| ["a", "b", "c", "d", "e"][pid.0 as usize], family, machine);
+            assert_eq!(found.len(), n, "{why}");
+            assert!(found.iter().all(|(pid, set)| *set == cpus(&[pid.0])));
+        };
+        let mut all: Vec<Evidence> = (0..4).map(|cpu| of(cpu, 1)).collect();
+        check(&all, &machine, &|_| 0, 4, "they found another there four times");
+        check(&all, &machine, &|pid| pid.0 / 2, 0, "of other programs");
+        check(&all[..3], &machine, &|_| 0, 0, "one CPU has none");
+        all.push(of(3, 9));
+        check(&all, &machine, &|_| 0, 0, "one CPU has two");
+        all[4] = of(4, 9);
+        check(&all, &machine, &|_| 0, 0, "nor are these all CPUs of a kind");
+        all.truncate(4);
+        let apart = Machine { caches: (0..8).map(|c| cpus(&[c])).collect(), ..machine.clone() };
+        check(&all, &apart, &|_| 0, 0, "a wake-up does not look farther than the cache");
+        all[3] = of(3, 0);
+        check(&all, &machine, &|_| 0, 0, "three times they might have stayed");
+        all[3] = of(3, 9);
+        runs(&mut all[3], CpuId(2), 0, cpus(&[]), false);
+        check(&all, &machine, &|_| 0, 0, "one was elsewhere");
     }
 
     /// One that preempts others on two CPUs beside an idle third, and seldom moves.
@@ -1001,7 +1076,7 @@ mod tests {
         let threads = |all: &[usize], full| {
             let evidence = [&waits, &urgent, &seldom, &mostly_alone, &elsewhere];
             let all = all.iter().map(|i| (Pid(*i as u32), evidence[*i], "t")).collect::<Vec<_>>();
-            bound(all.into_iter(), |pid| ["a", "b", "c", "d", "e"][pid.0 as usize], &machine(full))
+            bound(all.into_iter(), |pid| ["a", "b", "c", "d", "e"][pid.0 as usize], |pid| pid, &machine(full))
         };
         assert_eq!(threads(&[0, 1, 2, 3, 4], true), [0, 1].map(|pid| (Pid(pid), cpus(&[0, 1]))).into());
         assert_eq!(threads(&[1], true), BTreeMap::new(), "nobody is bound there");

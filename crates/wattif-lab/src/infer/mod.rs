@@ -19,6 +19,7 @@ mod barriers;
 mod binds;
 mod channels;
 mod exits;
+mod forks;
 mod grids;
 mod idling;
 mod joins;
@@ -44,6 +45,7 @@ mod told;
 mod unlike;
 mod wakers;
 mod workload;
+mod yields;
 
 pub use background::{background, background_told};
 pub use balancing::no_passes;

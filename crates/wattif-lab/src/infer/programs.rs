@@ -46,6 +46,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let channels = super::channels::messages(&mut threads, &kinds, recording, platform);
     let families = super::pools::families(recording, &threads);
     let steal = super::steals::steal(&mut threads, |pid| &families[&pid]);
+    let reunited = super::forks::reunite(&mut threads);
     let stages = servers::apart(&threads, &kinds, &task_of);
     let joined = super::joins::join(&mut threads, &stages);
     let clients = servers::serve(&mut threads, &kinds, &steal, options.counted);
@@ -93,7 +94,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
     let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
-    let bound = super::affinity::bound(seen, kind, &machine);
+    let bound = super::affinity::bound(seen, kind, |pid| &families[&pid], &machine);
     let is_never_late =
         |pid: &Pid, t: &Thread| t.beat.period > 0 && !background.contains(pid) && late[&task_of(*pid)] == (0, 0);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
@@ -149,6 +150,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         barriers: &barriers,
         locks,
         channels: &channels,
+        reunited,
         joined: &joined,
         conds: programs.conds.len(),
         clients,
@@ -413,7 +415,7 @@ impl Programs<'_> {
                 }
                 ops.push(Op::SetAffinity(Some(cpus)));
             }
-            done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. }));
+            done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. } | Step::Yield));
             let op = match *step {
                 Step::Work(units) => {
                     ops.extend(part(units - before));
@@ -464,6 +466,7 @@ impl Programs<'_> {
                 Step::Lock(of) => Op::Lock(self.mutexes[&of]),
                 Step::Unlock(of) => Op::Unlock(self.mutexes[&of]),
                 Step::Fork(child) => Op::Fork(self.index[&child]),
+                Step::Yield => Op::Yield,
                 Step::Touch => Op::Touch,
                 Step::Bind(nth) => Op::SetAffinity(Some(t.binds.cpus(nth, self.nr_cpus))),
                 Step::Attr(prio) | Step::Lent { prio, .. } => Op::SetAttr(attributes(prio, comm, told, self.options)),

@@ -19,7 +19,7 @@ use wattif_model::Pid;
 
 /// A thread that has set its first priority so often comes back to it.
 const MIN_RETURNS: usize = 2;
-/// Who never waits goes round if it wakes others so often.
+/// Who never waits goes round if it wakes others, or yields, so often.
 const MIN_POSTS: usize = 8;
 /// One wait in so many may be ended by a thread that does not go round.
 const STRAY_OF: usize = 20;
@@ -127,9 +127,9 @@ fn returns(t: &Thread) -> bool {
     t.steps.iter().filter(|s| **s == Step::Attr(t.first_prio)).count() >= MIN_RETURNS
 }
 
-/// Does it work and wait, or wake others while it works?
+/// Does it work and wait, or wake others or yield while it works?
 fn has_turns(steps: &[Step]) -> bool {
-    let posts = steps.iter().filter(|s| matches!(s, Step::Post { .. })).count();
+    let posts = steps.iter().filter(|s| matches!(s, Step::Post { .. } | Step::Yield)).count();
     steps.iter().any(Step::is_busy) && (steps.iter().any(Step::waits) || posts >= MIN_POSTS)
 }
 

@@ -60,6 +60,8 @@ pub enum Step {
     Lock(Pid),
     Unlock(Pid),
     Fork(Pid),
+    /// Gives up its CPU (`yields.rs`).
+    Yield,
     /// Of the screen.
     Touch,
     Attr(u8),

@@ -19,7 +19,7 @@ const MIN_SEEN: usize = 16;
 const OF_100: usize = 60;
 const PART: u64 = 50;
 /// Whoever is woken on a CPU preempts there within this time, ns.
-const WOKEN_NS: u64 = 200_000;
+pub(super) const WOKEN_NS: u64 = 200_000;
 
 /// From a tick to the next, ns.
 pub(super) fn length(platform: &Platform) -> u64 {

@@ -26,6 +26,8 @@ pub(super) struct Found<'a> {
     /// Waits for locks that threads of one name held.
     pub locks: usize,
     pub channels: &'a Channels,
+    /// Ends of children put in.
+    pub reunited: usize,
     pub joined: &'a Joined,
     /// Threads that wait for a condition.
     pub conds: usize,
@@ -82,6 +84,13 @@ impl Found<'_> {
                 "{n} periodic threads were never late: that late ones would catch up, instead of starting again from then, is a guess"
             ),
         );
+        let n = self.threads.values().filter(|t| t.steps.contains(&Step::Yield)).count();
+        say(
+            n,
+            format!(
+                "{n} threads taken as yielding after pieces of work of one length, also where no other thread was there to take the CPU"
+            ),
+        );
         let n = self.pools;
         say(n, format!("{n} threads taken as pools: whoever of them waits takes the next request"));
         say(hidden, format!("{hidden} requests put in for which no thread of a pool was free"));
@@ -106,6 +115,8 @@ impl Found<'_> {
         say(n, format!("{n} threads taken as waiting for a condition: what wakes them while they are busy is lost"));
         let n = joined.hidden;
         say(n, format!("{n} wake-ups of busy threads put in: their wakers never left one out that could be seen"));
+        let n = self.reunited;
+        say(n, format!("{n} ends of children put in that their parents did not have to wait for: they wait for all"));
         let n = self.clients;
         say(n, format!("{n} threads taken as clients: some of their requests found the server busy"));
         notes

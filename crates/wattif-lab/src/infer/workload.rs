@@ -9,6 +9,7 @@
 //! | the same, and its sleeps are of one or a few lengths while its wake-ups are at unlike distances | sleep so long |
 //! | the same, and without its sleeps of one length its wake-ups keep time | a timer, and sleeps within its period (`naps.rs`) |
 //! | woken in an interrupt, after a thread had woken it before, and at no period | a device, or a sleep of that length, from then on |
+//! | switched out although it could go on, at no tick and no wake-up, after pieces of one work | a yield (`yields.rs`) |
 //! | woken in an interrupt, after `D` | a device that takes as long as it took |
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
 //! | the same, of threads of one name, now this, now that one | a request for whichever of them waits (`pools.rs`) |
@@ -17,6 +18,7 @@
 //! | the same, both ways, by threads that were busy when the other began to wait | a lock (`mutexes.rs`) |
 //! | the priority of a thread that has just blocked, until that one is woken | a priority that is lent: nothing where a lock is found |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
+//! | nothing: a parent that waits for all children of a round was busy when one of them ended | a token, too (`forks.rs`) |
 //! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock (`spins.rs`) |
 //! | pieces of work that are larger the faster the CPU was when they began | in part, waits for memory (`memory.rs`) |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs |
@@ -33,8 +35,10 @@ use super::play::{normalised, seen, who_runs_at_first};
 use super::programs::{self, programs};
 use super::spins::Piece;
 use super::steps::{self, Step};
+use super::ticks;
 use super::unlike::{self, first_opps, nearest};
 use super::wakers::Wakers;
+use super::yields::Gave;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::kernel;
 use wattif_model::platform::Platform;
@@ -88,7 +92,7 @@ pub(super) struct Thread {
     pub(super) takes_turns: bool,
     pub(super) steps: Vec<Step>,
     /// The first of them that waits.
-    first_wait: Option<usize>,
+    pub(super) first_wait: Option<usize>,
     /// Its priority may be lent, by the last of these in addition to those before; and it was.
     lent: Vec<Loan>,
     borrows: bool,
@@ -122,6 +126,8 @@ pub(super) struct Thread {
     pub(super) binds: Binds,
     /// When it was switched in, and how many steps there were then and how much work.
     entered: (u64, usize, u64),
+    /// When it was switched out although it could go on, and nobody was woken there before.
+    pub(super) gave: Vec<Gave>,
     /// It waits since a wake-up, not since it was preempted.
     woken: bool,
     /// A thread woke it while it ran: it may have been on its way out.
@@ -182,6 +188,8 @@ pub(super) struct Inference<'a> {
     /// Since when each CPU is idle, and since when it was busy last.
     idle_since: Vec<Option<u64>>,
     busy_since: Vec<u64>,
+    /// When a thread was woken on each last.
+    woken: Vec<Option<u64>>,
     /// Since when each has been busy for no more than a small part of the time, and its busy time until then.
     quiet: Vec<(u64, u64)>,
     /// Hardware threads that share a core with each CPU.
@@ -211,6 +219,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         running: vec![(Pid(0), 0); n],
         idle_since: vec![Some(0); n],
         busy_since: vec![0; n],
+        woken: vec![None; n],
         quiet: vec![(0, 0); n],
         siblings: siblings(platform),
         busy_ns: vec![0; n],
@@ -280,6 +289,7 @@ impl Thread {
             ran_then: None,
             binds: Binds::default(),
             entered: (0, 0, 0),
+            gave: Vec::new(),
             woken: false,
             early: false,
             irqs: 0,
@@ -431,6 +441,15 @@ impl Inference<'_> {
     }
 
     fn record(&mut self, at: u64, cpu: CpuId, current: Option<Pid>, event: &Recorded) {
+        if let Recorded::Event(
+            Event::SchedWaking { target_cpu, .. }
+            | Event::SchedWakeup { target_cpu, .. }
+            | Event::SchedWakeupNew { target_cpu, .. },
+        ) = *event
+            && let Some(woken) = self.woken.get_mut(target_cpu.at())
+        {
+            *woken = Some(at);
+        }
         match *event {
             Recorded::CpuFrequency { cpu, khz } => self.frequency(at, cpu, khz),
             Recorded::Event(Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio }) => {
@@ -492,6 +511,8 @@ impl Inference<'_> {
         self.strands(at, cpu, prev);
         let to_stopper = self.stoppers.contains(&next);
         let lender = self.lender(prev, prio);
+        let woken = self.woken[cpu.at()].is_some_and(|woken| at <= woken.saturating_add(ticks::WOKEN_NS));
+        let in_turn = self.threads.get(&next).is_some_and(|t| matches!(t.state, State::Runnable { .. }) && !t.woken);
         if let Some(t) = self.threads.get_mut(&prev) {
             t.binds.leaves(to_stopper && state == PrevState::Running);
             let had = t.prio;
@@ -504,6 +525,11 @@ impl Inference<'_> {
                 }
             }
             t.prio_seen = at;
+            // Its equal comes.
+            let equal = prio == had && (next_prio == prio || prio.min(next_prio) >= 100);
+            if state == PrevState::Running && equal && next.0 != 0 && !woken && !to_stopper {
+                t.gave.push(Gave { step: t.steps.len(), units: t.work, at, in_turn });
+            }
             let turn = at.saturating_sub(t.entered.0) >= TURN_NS;
             t.takes_turns |= turn && state == PrevState::Running && t.prio < 100 && next_prio == t.prio;
             t.early &= state.sleeps();
@@ -815,6 +841,8 @@ impl Inference<'_> {
             }
         }
         let kinds = super::servers::kinds(&self.threads, super::play::tasks(recording));
+        // Threads that yield to each other look like loops of a clock.
+        super::yields::cut(&mut self.threads, &kinds, ticks::length(self.platform));
         // Messages of the same work look like rounds of a clock where they are long, and like waits for memory in between.
         let passing = super::channels::members(&self.threads, &kinds, recording, self.platform);
         let mut aside: BTreeMap<Pid, Thread> =
