@@ -391,7 +391,7 @@ struct Newcomers {
 
 impl Observer for Newcomers {
     fn interest(&self) -> Interest {
-        Interest::SCHED | Interest::SIGNALS
+        Interest::SCHED.and(Interest::SIGNALS)
     }
     fn event(&mut self, _: Ns, _: CpuId, event: &Event) {
         match *event {
