@@ -1449,6 +1449,8 @@ fn only_the_top_application_is_boosted() {
             "android-4.9-walt",
             "--duration",
             "300ms",
+            "--set",
+            "platform.noise.housekeeping=[]", // only what the thread asks for
             "--trace-detail",
             "decisions",
         ];

@@ -47,7 +47,7 @@ const fn case(workload: &'static str, platform: &'static str, a: &'static str, b
 const TEO: &[&str] = &["cpuidle=teo"];
 const PERFORMANCE: &[&str] = &["cpufreq=performance"];
 
-const CASES: [Case; 32] = [
+const CASES: [Case; 34] = [
     case("phone", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     Case { b_set: TEO, ..case("phone", "hikey960", "linux-6.12", "linux-6.12", 1_500) },
     case("sched_idle", "hikey620", "linux-5.3", "linux-5.6", 2_000),
@@ -78,6 +78,8 @@ const CASES: [Case; 32] = [
     case("replay/yields.json", "hikey620", "linux-6.12", "linux-6.1", 1_500),
     case("replay/workers.json", "core_i7_2600k", "linux-6.12", "linux-6.1", 2_000),
     case("replay/make.json", "hikey620", "linux-6.1", "linux-6.12", 2_000),
+    case("replay/held.json", "hikey960", "linux-6.1", "linux-6.12", 3_000),
+    case("replay/one_way.json", "rpi5", "linux-6.12", "linux-6.1", 3_000),
     case("phone", "rpi5", "linux-6.1", "linux-6.12", 1_500),
     case("../../../gallery/walt_vs_pelt/split.json", "hikey620", "linux-6.1", "linux-6.12", 500),
     case("../../../gallery/walt_vs_pelt/stop.json", "sdm835", "android-4.9", "android-4.9-walt", 3_000),

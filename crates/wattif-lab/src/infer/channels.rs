@@ -436,7 +436,7 @@ fn pieces(items: &[Item], posts_end: bool) -> Vec<u64> {
 
 /// When a thread was on a CPU: from when until when, and what it could do there, and before.
 #[derive(Default)]
-struct Ran(Vec<Span>);
+pub(super) struct Ran(Vec<Span>);
 
 static NEVER: Ran = Ran(Vec::new());
 
@@ -455,12 +455,12 @@ impl Span {
 }
 
 impl Ran {
-    fn add(&mut self, from: u64, until: u64, work: u64) {
+    pub(super) fn add(&mut self, from: u64, until: u64, work: u64) {
         let before = self.0.last().map_or(0, |s| s.after());
         self.0.push(Span { from, until: until.max(from), work, before });
     }
     /// What it could do until a time.
-    fn work(&self, at: u64) -> u64 {
+    pub(super) fn work(&self, at: u64) -> u64 {
         let Some(last) = self.0.partition_point(|s| s.from <= at).checked_sub(1).map(|i| self.0[i]) else { return 0 };
         let part = at.min(last.until).saturating_sub(last.from);
         let all = (last.until - last.from).max(1);
@@ -481,7 +481,7 @@ impl Ran {
     }
 }
 
-fn ran(recording: &Recording, platform: &Platform) -> BTreeMap<Pid, Ran> {
+pub(super) fn ran(recording: &Recording, platform: &Platform) -> BTreeMap<Pid, Ran> {
     let mut all: BTreeMap<Pid, Ran> = BTreeMap::new();
     let mut since = vec![0; platform.nr_cpus()];
     for r in &recording.records {

@@ -12,8 +12,11 @@
 //! - they wait as often as threads would that take it in every turn.
 //!
 //! Then who waits is for the replay to say. Where one got the lock without waiting, it takes it after so much of its work as it does when
-//! it waits, and holds it for as long.
+//! it waits, and holds it for as long. Waits of its own in which a thread holds the lock (`held.rs`) are in the midst of a turn. Threads of which
+//! one only ever waits for the other (`one_way.rs`) are held to the same; who never waits has taken the lock where the other first found it
+//! taken, and who never makes another wait has it until its turn is over.
 
+use super::channels::Ran;
 use super::joins::{TIMER, Waits, kind_of_wait};
 use super::periods::{self, Beat};
 use super::steps::{Step, median};
@@ -70,12 +73,13 @@ struct Release {
 }
 
 /// Work in the turns of one kind, units: before the lock where they waited for it; under it where that is seen, too; until its release
-/// where they had not waited.
+/// where they had not waited; and until another found that they had it.
 #[derive(Default)]
 struct Usual {
     before: Vec<u64>,
     under: Vec<u64>,
     until: Vec<u64>,
+    taken_at: Vec<u64>,
 }
 
 impl Usual {
@@ -87,31 +91,40 @@ impl Usual {
             None => self.until.extend(given),
         }
     }
-    /// Before the lock, and under it.
-    fn place(mut self) -> Option<(u64, u64)> {
+    /// Before the lock, and under it. Of a thread that never waits: it has had the lock for as long as others found it taken, the first of so
+    /// many at any times. Of one that never makes others wait: until its turn is over.
+    fn place(mut self, one_way: bool) -> Option<(u64, u64)> {
         let seen = |of: &mut Vec<u64>| if of.len() >= MIN_SEEN { median(of) } else { None };
         let until = seen(&mut self.until);
         // More work than a turn has up to the release: a late thread did another turn's before.
         self.before.retain(|before| until.is_none_or(|until| *before <= until));
-        let before = seen(&mut self.before)?;
-        let under = seen(&mut self.under).or(until.map(|until| until - before))?;
+        let Some(before) = seen(&mut self.before) else {
+            let (until, n) = (until.filter(|_| one_way)?, self.taken_at.len() as u64);
+            let first = self.taken_at.into_iter().min()?.min(until);
+            let before = first.saturating_sub((until - first) / n);
+            return Some((before, until - before));
+        };
+        let under = seen(&mut self.under).or(until.map(|until| until - before)).or(one_way.then_some(u64::MAX))?;
         Some((before, under))
     }
 }
 
-/// Puts locks in. A thread of those that share each, by which it is known.
-pub(super) fn exclude(threads: &mut BTreeMap<Pid, Thread>) -> BTreeSet<Pid> {
+/// Puts locks in. A thread of those that share each, by which it is known. `ran`: when the threads were on CPUs.
+pub(super) fn exclude(threads: &mut BTreeMap<Pid, Thread>, ran: impl FnOnce() -> BTreeMap<Pid, Ran>) -> BTreeSet<Pid> {
     let mut all = BTreeSet::new();
-    for members in groups(threads) {
-        let group = Group::of(threads, &members);
-        let Some(locks) = group.locks() else { continue };
-        all.extend(locks.values());
-        for (pid, (steps, beat)) in group.steps {
-            let thread = threads.get_mut(&pid).expect("a member");
-            thread.steps = locking(steps, &group.turns[&pid], &locks);
-            thread.beat = beat;
-            // Who waits for a lock lends its priority under any kernel.
-            thread.steps.retain(|s| !matches!(s, Step::Lent { by, .. } if members.contains(by)));
+    let wakes = wakes(threads);
+    let both_ways = |a: Pid, b: Pid| wakes.contains(&(a, b)) && wakes.contains(&(b, a));
+    let pairs = super::one_way::pairs(threads);
+    let ran = if pairs.is_empty() { BTreeMap::new() } else { ran() };
+    let share = |a: Pid, b: Pid| both_ways(a, b) || pairs.contains(&(a, b)) || pairs.contains(&(b, a));
+    for wide in groups(threads.keys().copied().collect(), share) {
+        let one_way = pairs.iter().filter(|(has, waits)| wide.contains(has) && wide.contains(waits));
+        let one_way: BTreeSet<Pid> = one_way.flat_map(|(has, waits)| [*has, *waits]).collect();
+        if let Some(locks) = take(threads, &wide, &one_way, &ran) {
+            all.extend(locks);
+        } else if !one_way.is_empty() {
+            let narrow = groups(wide, both_ways).into_iter();
+            all.extend(narrow.filter_map(|members| take(threads, &members, &BTreeSet::new(), &ran)).flatten());
         }
     }
     for step in threads.values_mut().flat_map(|t| &mut t.steps) {
@@ -122,22 +135,44 @@ pub(super) fn exclude(threads: &mut BTreeMap<Pid, Thread>) -> BTreeSet<Pid> {
     all
 }
 
-/// Threads that wake each other both ways, directly or by way of others of them.
-fn groups(threads: &BTreeMap<Pid, Thread>) -> Vec<BTreeSet<Pid>> {
+/// Puts locks in where these threads share some; they are returned.
+fn take(
+    threads: &mut BTreeMap<Pid, Thread>,
+    members: &BTreeSet<Pid>,
+    one_way: &BTreeSet<Pid>,
+    ran: &BTreeMap<Pid, Ran>,
+) -> Option<BTreeSet<Pid>> {
+    let group = Group::of(threads, members, one_way);
+    let locks = group.locks()?;
+    let mut usual = group.usual(&locks, ran);
+    for (pid, (steps, beat)) in group.steps {
+        let thread = threads.get_mut(&pid).expect("a member");
+        thread.steps = locking(steps, &group.turns[&pid], &usual.remove(&pid).unwrap_or_default(), &locks);
+        thread.beat = beat;
+        // Who waits for a lock lends its priority under any kernel.
+        thread.steps.retain(|s| !matches!(s, Step::Lent { by, .. } if members.contains(by)));
+    }
+    Some(locks.into_values().collect())
+}
+
+/// Who wakes whom.
+fn wakes(threads: &BTreeMap<Pid, Thread>) -> BTreeSet<(Pid, Pid)> {
     let posts = |(pid, t): (&Pid, &Thread)| {
         let pid = *pid;
         let to =
             t.steps.iter().filter_map(move |s| if let Step::Post { to, .. } = *s { Some((pid, to)) } else { None });
         to.collect::<Vec<_>>()
     };
-    let wakes: BTreeSet<(Pid, Pid)> = threads.iter().flat_map(posts).collect();
-    let mut left: BTreeSet<Pid> = threads.keys().copied().collect();
+    threads.iter().flat_map(posts).collect()
+}
+
+/// Threads that are linked, directly or by way of others of them.
+fn groups(mut left: BTreeSet<Pid>, are_linked: impl Fn(Pid, Pid) -> bool) -> Vec<BTreeSet<Pid>> {
     let mut all = Vec::new();
     while let Some(first) = left.pop_first() {
         let (mut members, mut new) = (BTreeSet::from([first]), vec![first]);
         while let Some(pid) = new.pop() {
-            let both_ways = |other: &Pid| wakes.contains(&(pid, *other)) && wakes.contains(&(*other, pid));
-            let found: Vec<Pid> = left.iter().copied().filter(both_ways).collect();
+            let found: Vec<Pid> = left.iter().copied().filter(|other| are_linked(pid, *other)).collect();
             left.retain(|other| !found.contains(other));
             members.extend(&found);
             new.extend(found);
@@ -153,18 +188,21 @@ fn groups(threads: &BTreeMap<Pid, Thread>) -> Vec<BTreeSet<Pid>> {
 struct Group {
     steps: BTreeMap<Pid, (Vec<Step>, Beat)>,
     turns: BTreeMap<Pid, Vec<Turn>>,
+    /// Those that may only ever wait for others of them, or hold them up (`one_way.rs`).
+    one_way: BTreeSet<Pid>,
 }
 
 impl Group {
-    fn of(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>) -> Group {
+    fn of(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>, one_way: &BTreeSet<Pid>) -> Group {
+        let held = super::held::waits(threads, members);
         let steps: BTreeMap<Pid, (Vec<Step>, Beat)> =
-            members.iter().map(|pid| (*pid, late_turns(&threads[pid], members))).collect();
+            members.iter().map(|pid| (*pid, late_turns(&threads[pid], members, &held[pid]))).collect();
         let turns = |(pid, (steps, _)): (&Pid, &(Vec<Step>, Beat))| {
-            let mut turns = turns(steps, members);
+            let mut turns = turns(steps, members, &held[pid]);
             find_places(*pid, &mut turns);
             (*pid, turns)
         };
-        Group { turns: steps.iter().map(turns).collect(), steps }
+        Group { turns: steps.iter().map(turns).collect(), steps, one_way: one_way.clone() }
     }
 
     fn sections(&self) -> impl Iterator<Item = (&Turn, &Section)> {
@@ -180,12 +218,13 @@ impl Group {
 
     /// The lock of each place, if all that these threads wake each other for looks like locks.
     fn locks(&self) -> Option<BTreeMap<Place, Pid>> {
-        let enough = |turns: &Vec<Turn>| {
+        let enough = |(pid, turns): (&Pid, &Vec<Turn>)| {
             let sections = || turns.iter().flat_map(|t| &t.sections);
-            let waits = sections().filter(|s| s.taken.is_some()).count();
-            waits >= MIN_SEEN && sections().filter(|s| s.wakes.is_some()).count() >= MIN_SEEN
+            let waits = sections().filter(|s| s.taken.is_some()).count() >= MIN_SEEN;
+            let releases = sections().filter(|s| s.wakes.is_some()).count() >= MIN_SEEN;
+            waits && releases || self.one_way.contains(pid) && (waits || releases)
         };
-        if !self.turns.values().all(enough) {
+        if !self.turns.iter().all(enough) {
             return None;
         }
         if self.may_be_nested() {
@@ -278,6 +317,39 @@ impl Group {
         n
     }
 
+    /// Where each thread takes and releases a lock, as usual: work of the turn before it, and under it.
+    fn usual(
+        &self,
+        locks: &BTreeMap<Place, Pid>,
+        ran: &BTreeMap<Pid, Ran>,
+    ) -> BTreeMap<Pid, BTreeMap<Place, (u64, u64)>> {
+        let mut usual: BTreeMap<Place, Usual> = BTreeMap::new();
+        // By who releases it and when: where, after how much work, and when the turn began.
+        let mut released: BTreeMap<(Pid, u64), (Place, u64, u64)> = BTreeMap::new();
+        for (turn, section) in self.sections().filter(|(t, _)| t.between.is_some()) {
+            // The others are of rare kinds.
+            if let Some(place) = section.place.filter(|place| Some(place.1) == turn.between) {
+                usual.entry(place).or_default().add(section);
+                released.extend(section.wakes.map(|w| ((place.0, w.at), (place, w.after, turn.began))));
+            }
+        }
+        for (place, section) in self.sections().filter_map(|(_, s)| Some((s.place?, s))) {
+            for (by, since, at) in self.waits(place.0, section) {
+                let of = released.get(&(by, at)).filter(|(other, ..)| locks.get(other) == locks.get(&place));
+                let Some(((place, after, began), ran)) = of.zip(ran.get(&by)) else { continue };
+                let [from, held, until] = [*began, since.max(*began), at].map(|at| u128::from(ran.work(at)));
+                let done = u128::from(*after) * (held - from) / (until - from).max(1);
+                usual.entry(*place).or_default().taken_at.push(done as u64);
+            }
+        }
+        let mut all: BTreeMap<Pid, BTreeMap<Place, (u64, u64)>> = BTreeMap::new();
+        for (place, usual) in usual {
+            let found = usual.place(self.one_way.contains(&place.0));
+            all.entry(place.0).or_default().extend(found.map(|found| (place, found)));
+        }
+        all
+    }
+
     /// Threads that take a lock now and then meet more rarely than threads that always do.
     fn waits_are_as_many(&self, locks: &BTreeMap<Place, Pid>, lock: Pid) -> bool {
         let of_it = |s: &Section| s.place.is_some_and(|place| locks.get(&place) == Some(&lock));
@@ -295,8 +367,10 @@ impl Group {
         };
         let of: Vec<u128> = self.turns.iter().map(taking).collect();
         let sum: u128 = of.iter().sum();
-        // A turn finds the lock taken as often as others hold it.
-        let expected: u128 = of.iter().map(|n| n * ((sum - n) * u128::from(held_ns)).min(span)).sum();
+        // A turn finds the lock taken as often as others hold it, unless its thread is always faster.
+        let waits = |turns: &Vec<Turn>| turns.iter().flat_map(|t| &t.sections).any(|s| of_it(s) && s.taken.is_some());
+        let of = of.into_iter().zip(self.turns.values().map(waits)).filter(|(_, waits)| *waits).map(|of| of.0);
+        let expected: u128 = of.map(|n| n * ((sum - n) * u128::from(held_ns)).min(span)).sum();
         (lengths.len() as u128 * EXPECTED_OF).saturating_mul(span) >= expected
     }
 }
@@ -315,9 +389,9 @@ fn named(mut sets: Vec<BTreeSet<Place>>) -> Option<BTreeMap<Place, Pid>> {
 }
 
 /// A thread's steps with the timers that had passed while it waited for others of the group, too.
-fn late_turns(thread: &Thread, members: &BTreeSet<Pid>) -> (Vec<Step>, Beat) {
-    let mut steps = thread.steps.clone();
-    let for_itself = |s: &Step| s.waits() && !matches!(s, Step::Token { by, .. } if members.contains(by));
+fn late_turns(thread: &Thread, members: &BTreeSet<Pid>, held: &BTreeSet<u64>) -> (Vec<Step>, Beat) {
+    let mut steps = without(&thread.steps, held);
+    let for_itself = |s: &Step| s.waits() && !is_wait(s, members) && !is_held(s, held);
     let beat = thread.beat.and(periods::reveal(&mut steps, thread.birth(), for_itself));
     super::laps::cut(&mut steps, &LAP_END, MAX_PLACES, |s| is_wait(s, members), |s| is_release(s, members));
     for i in 0..steps.len() {
@@ -326,6 +400,35 @@ fn late_turns(thread: &Thread, members: &BTreeSet<Pid>) -> (Vec<Step>, Beat) {
         }
     }
     (steps, beat)
+}
+
+/// Waits under a lock as sleeps, without which the others may keep time.
+fn without(steps: &[Step], held: &BTreeSet<u64>) -> Vec<Step> {
+    let mut steps = steps.to_vec();
+    if held.is_empty() {
+        return steps;
+    }
+    for step in &mut steps {
+        if let Step::Timer { until, since } = *step
+            && held.contains(&since)
+        {
+            *step = Step::Sleep { ns: until.saturating_sub(since), since };
+        }
+    }
+    let mut timers = steps.clone();
+    for step in &mut timers {
+        if let Step::Sleep { ns, since } = *step
+            && !held.contains(&since)
+        {
+            *step = Step::Timer { until: since + ns, since };
+        }
+    }
+    if periods::has_grid(&timers) { timers } else { steps }
+}
+
+/// Does it hold a lock while it waits there?
+fn is_held(step: &Step, held: &BTreeSet<u64>) -> bool {
+    !matches!(step, Step::Token { .. }) && step.blocked_since().is_some_and(|since| held.contains(&since))
 }
 
 /// By its work a timer is not found exactly: it comes after a release that is near, and before a wait that is.
@@ -362,7 +465,7 @@ fn is_release(step: &Step, members: &BTreeSet<Pid>) -> bool {
     matches!(step, Step::Post { to, .. } if members.contains(to))
 }
 
-fn turns(steps: &[Step], members: &BTreeSet<Pid>) -> Vec<Turn> {
+fn turns(steps: &[Step], members: &BTreeSet<Pid>, held: &BTreeSet<u64>) -> Vec<Turn> {
     let mut all = Vec::new();
     let new =
         |first: usize, began| Turn { between: None, steps: first..first, began, sections: Vec::new(), stray: false };
@@ -376,6 +479,7 @@ fn turns(steps: &[Step], members: &BTreeSet<Pid>) -> Vec<Turn> {
             Step::Post { to, at } if members.contains(&to) => turn.release(Release { step: i, at, after: done }),
             Step::Work(units) => done = done.saturating_add(units),
             // A timer that has passed begins a new turn, too; when, is not known.
+            _ if is_held(step, held) => {}
             _ if step.waits() || matches!(step, Step::Passed { .. }) => {
                 let kind = kind_of_wait(step).unwrap_or(TIMER);
                 turn.steps.end = i;
@@ -468,20 +572,15 @@ fn places(section: Section, marks: &Marks) -> Vec<(Section, usize)> {
 }
 
 /// The same steps with the locks in all turns of the kinds that take them.
-fn locking(steps: Vec<Step>, turns: &[Turn], locks: &BTreeMap<Place, Pid>) -> Vec<Step> {
-    let mut usual: BTreeMap<Place, Usual> = BTreeMap::new();
-    for turn in turns.iter().filter(|t| t.between.is_some()) {
-        for section in &turn.sections {
-            // The others are of rare kinds.
-            if let Some(place) = section.place.filter(|place| Some(place.1) == turn.between) {
-                usual.entry(place).or_default().add(section);
-            }
-        }
-    }
-    let usual: BTreeMap<Place, (u64, u64)> = usual.into_iter().filter_map(|(p, u)| Some((p, u.place()?))).collect();
+fn locking(
+    steps: Vec<Step>,
+    turns: &[Turn],
+    usual: &BTreeMap<Place, (u64, u64)>,
+    locks: &BTreeMap<Place, Pid>,
+) -> Vec<Step> {
     let mut out = Vec::with_capacity(steps.len() + 2 * turns.len());
     for turn in turns {
-        put(&steps, turn, &spans(&steps, turn, &usual, locks), &mut out);
+        put(&steps, turn, &spans(&steps, turn, usual, locks), &mut out);
         out.extend(steps.get(turn.steps.end).filter(|s| **s != LAP_END).cloned());
     }
     out
@@ -504,16 +603,17 @@ fn spans(
         let held = usual.get(&place).map_or(any, |(_, under)| *under);
         let given = section.wakes.map(|w| w.after);
         let taken = section.taken.or(given.map(|given| given.saturating_sub(held))).unwrap_or(0);
-        spans.push((taken, given.unwrap_or(taken + held), lock));
+        spans.push((taken, given.unwrap_or(taken.saturating_add(held)), lock));
     }
     let unseen = usual.iter().filter(|((_, kind, _), _)| Some(*kind) == turn.between);
     for (place, (before, under)) in unseen.filter(|(_, (before, _))| *before < all) {
         let seen = turn.sections.iter().any(|s| s.place == Some(*place));
-        let free = spans.iter().all(|(taken, given, _)| before + under <= *taken || *given <= *before);
+        let free = spans.iter().all(|(taken, given, _)| before.saturating_add(*under) <= *taken || *given <= *before);
         if let Some(lock) = locks.get(place).filter(|_| !seen && free) {
-            spans.push((*before, before + under, *lock));
+            spans.push((*before, before.saturating_add(*under), *lock));
         }
     }
+    cover(&mut spans, &steps[turn.steps.clone()]);
     spans.sort_unstable();
     // One after another, and within the turn.
     let mut end = 0;
@@ -525,6 +625,26 @@ fn spans(
         end = *given;
     }
     spans
+}
+
+/// Waits of its own in the midst of a turn are under the lock, also where that is taken just before, or released just after.
+fn cover(spans: &mut [(u64, u64, Pid)], turn: &[Step]) {
+    let mut done = 0u64;
+    for step in turn {
+        match *step {
+            Step::Work(units) => done += units,
+            Step::Token { .. } => {}
+            ref own if own.waits() => {
+                let near = |(taken, given, _): &&mut (u64, u64, Pid)| {
+                    *taken <= done + RETRY && done <= given.saturating_add(RETRY)
+                };
+                if let Some((taken, given, _)) = spans.iter_mut().find(near) {
+                    (*taken, *given) = ((*taken).min(done), (*given).max(done));
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// A turn's steps with locks where they are.
@@ -541,6 +661,12 @@ fn put(steps: &[Step], turn: &Turn, spans: &[(u64, u64, Pid)], out: &mut Vec<Ste
             continue;
         }
         let Step::Work(units) = *step else {
+            if step.waits() {
+                // Under the lock.
+                while let Some((_, mark)) = marks.next_if(|(at, mark)| *at <= done && matches!(mark, Step::Lock(_))) {
+                    out.push(mark);
+                }
+            }
             out.push(step.clone());
             continue;
         };
@@ -573,6 +699,8 @@ mod tests {
         Unlock(usize),
         /// And somewhat more, or one would come late for ever.
         Sleep(u64),
+        /// So long.
+        Nap(u64),
         /// Late, it starts again from now.
         Timer(u64),
     }
@@ -615,6 +743,10 @@ mod tests {
                     let ns = (us + step * step * 7919 % 1501) * 1000;
                     steps[i].push(Step::Sleep { ns, since: at });
                     now[i] += ns;
+                }
+                Nap(us) => {
+                    steps[i].push(Step::Sleep { ns: us * 1000, since: at });
+                    now[i] += us * 1000;
                 }
                 Timer(us) => {
                     expiry[i] += us * 1000;
@@ -661,7 +793,7 @@ mod tests {
         let (before, turns) = (work(&threads), threads.values().flat_map(|t| &t.steps).filter(|s| s.waits()));
         let turns = turns.filter(|s| matches!(s, Step::Sleep { .. })).count();
         assert!(threads.values().flat_map(|t| &t.steps).filter(|s| matches!(s, Step::Token { .. })).count() > 40);
-        assert_eq!(exclude(&mut threads), BTreeSet::from([Pid(1)]));
+        assert_eq!(exclude(&mut threads, BTreeMap::new), BTreeSet::from([Pid(1)]));
         assert_eq!(work(&threads), before, "work is kept");
         let steps = || threads.values().flat_map(|t| &t.steps);
         assert!(none_waits_for_another(&threads));
@@ -682,7 +814,7 @@ mod tests {
         let [a, b, c] = [3000, 3333, 3666].map(user);
         let mut threads = simulate(&[&a, &b, &c], 6000);
         let before = work(&threads);
-        assert_eq!(exclude(&mut threads), BTreeSet::from([Pid(1)]));
+        assert_eq!(exclude(&mut threads, BTreeMap::new), BTreeSet::from([Pid(1)]));
         assert_eq!(work(&threads), before, "work is kept");
         assert!(none_waits_for_another(&threads));
         let late: usize = threads.values().map(|t| count(&t.steps, |s| matches!(s, Step::Passed { .. }))).sum();
@@ -705,7 +837,7 @@ mod tests {
         let waits =
             |threads: &BTreeMap<Pid, Thread>| threads.values().map(|t| count(&t.steps, Step::waits)).sum::<usize>();
         let (before, seen) = (work(&threads), waits(&threads));
-        assert_eq!(exclude(&mut threads), BTreeSet::from([Pid(1)]));
+        assert_eq!(exclude(&mut threads, BTreeMap::new), BTreeSet::from([Pid(1)]));
         assert_eq!(work(&threads), before, "work is kept");
         assert!(none_waits_for_another(&threads) && waits(&threads) > 2 * seen);
         for (t, before) in threads.values().zip([900, 1150, 1320]) {
@@ -720,7 +852,7 @@ mod tests {
             let work = t.steps.iter_mut().filter_map(|s| if let Step::Work(units) = s { Some(units) } else { None });
             work.enumerate().for_each(|(i, units)| *units += i as u64 * 7919 % 1501 * US);
         }
-        assert!(exclude(&mut threads).is_empty());
+        assert!(exclude(&mut threads, BTreeMap::new).is_empty());
     }
 
     #[test]
@@ -728,7 +860,7 @@ mod tests {
         let p = [Work(50), Lock(0), Work(600), Unlock(0), Work(500), Lock(1), Work(400), Unlock(1), Sleep(700)];
         let q = [Work(20), Lock(1), Work(500), Unlock(1), Sleep(900)];
         let mut threads = simulate(&[&p, &p, &q, &q], 12000);
-        assert_eq!(exclude(&mut threads), BTreeSet::from([Pid(1), Pid(2)]));
+        assert_eq!(exclude(&mut threads, BTreeMap::new), BTreeSet::from([Pid(1), Pid(2)]));
         assert!(none_waits_for_another(&threads));
         let [a, b] = [1, 2].map(|lock| [Step::Lock(Pid(lock)), Step::Unlock(Pid(lock))]);
         for (pid, t) in &threads {
@@ -747,11 +879,78 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_is_held_across_a_sleep() {
+        let a = [Work(300), Lock(0), Work(200), Nap(500), Work(200), Unlock(0), Work(100), Sleep(1500)];
+        let b = [Work(450), Lock(0), Work(400), Unlock(0), Sleep(1300)];
+        // Nothing is done under the lock but to sleep.
+        let c = [Work(100), Lock(0), Nap(400), Unlock(0), Work(300), Sleep(2000)];
+        let mut threads = simulate(&[&a, &b, &c], 9000);
+        let before = work(&threads);
+        assert_eq!(exclude(&mut threads, BTreeMap::new), BTreeSet::from([Pid(1)]));
+        assert_eq!(work(&threads), before, "work is kept");
+        assert!(none_waits_for_another(&threads));
+        for (pid, naps, under) in [(Pid(1), 500, 200), (Pid(3), 400, 0)] {
+            let steps = &threads[&pid].steps;
+            let nap = |s: &Step| matches!(s, Step::Sleep { ns, .. } if *ns == naps * 1000);
+            let around = |i: usize| match (under, &steps[i.saturating_sub(2)..], &steps[i + 1..]) {
+                (0, [_, Step::Lock(_), ..], [Step::Unlock(_), ..]) => true,
+                (_, [Step::Lock(_), Step::Work(before), ..], [Step::Work(after), Step::Unlock(_), ..]) => {
+                    [before, after].iter().all(|units| **units == under * US)
+                }
+                _ => false,
+            };
+            let naps: Vec<usize> = (2..steps.len()).filter(|i| nap(&steps[*i])).collect();
+            let held = naps.iter().filter(|i| around(**i)).count();
+            assert!(held + 2 >= naps.len() && held > 100, "{pid}: {held} of {}", naps.len());
+        }
+    }
+
+    #[test]
+    fn who_never_waits_and_who_never_makes_wait() {
+        let h = [Nap(1100), Work(50), Lock(0), Work(2), Unlock(0), Work(3)];
+        let l = [Sleep(1000), Work(300), Lock(0), Work(900), Unlock(0), Work(200)];
+        let mut threads = simulate(&[&h, &l], 9000);
+        let waits = |pid: u32| count(&threads[&Pid(pid)].steps, |s| matches!(s, Step::Token { .. }));
+        assert!(waits(1) > 200 && waits(2) < MIN_SEEN, "{} {}", waits(1), waits(2));
+        let awake = |t: &Thread| {
+            let (mut ran, mut from) = (Ran::default(), 0);
+            for step in &t.steps {
+                if let Some((since, until)) = step.blocked_since().zip(step.woken_at()) {
+                    ran.add(from, since, since.saturating_sub(from));
+                    from = until;
+                }
+            }
+            ran
+        };
+        let ran: BTreeMap<Pid, Ran> = threads.iter().map(|(pid, t)| (*pid, awake(t))).collect();
+        let before = work(&threads);
+        assert_eq!(exclude(&mut threads, || ran), BTreeSet::from([Pid(1)]));
+        assert_eq!(work(&threads), before, "work is kept");
+        assert!(none_waits_for_another(&threads));
+        let [h, l] = [1, 2].map(|pid| &threads[&Pid(pid)].steps);
+        let locked = |steps: &[Step]| count(steps, |s| matches!(s, Step::Lock(_)));
+        let turns = |steps: &[Step]| count(steps, |s| matches!(s, Step::Sleep { .. }));
+        for steps in [h, l] {
+            assert!(locked(steps) + 2 >= turns(steps), "{} of {}", locked(steps), turns(steps));
+        }
+        // Work of each turn before the lock, under it and behind it.
+        let is_whole = |turn: &&[Step]| {
+            let parts = turn.split(|s| matches!(s, Step::Lock(_) | Step::Unlock(_)));
+            let work = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
+            let parts: Vec<u64> = parts.map(|part| part.iter().map(work).sum()).collect();
+            matches!(parts[..], [before, under, after]
+                if before.abs_diff(300 * US) <= 15 * US && before + under == 1_200 * US && after == 200 * US)
+        };
+        let found = l.split(|s| matches!(s, Step::Sleep { .. })).filter(is_whole).count();
+        assert!(found + 4 >= locked(l), "{found} of {}", locked(l));
+    }
+
+    #[test]
     fn one_lock_within_another_is_left_as_recorded() {
         let p = [Work(50), Lock(0), Work(300), Lock(1), Work(400), Unlock(1), Work(200), Unlock(0), Sleep(700)];
         let q = [Work(20), Lock(1), Work(500), Unlock(1), Sleep(900)];
         let mut threads = simulate(&[&p, &p, &q, &q], 12000);
-        assert!(exclude(&mut threads).is_empty());
+        assert!(exclude(&mut threads, BTreeMap::new).is_empty());
     }
 
     #[test]
@@ -759,7 +958,7 @@ mod tests {
         let lent = |threads: &mut BTreeMap<Pid, Thread>, by: u32| {
             let steps = &mut threads.get_mut(&Pid(1)).unwrap().steps;
             steps.push(Step::Lent { prio: 69, by: Pid(by) });
-            exclude(threads);
+            exclude(threads, BTreeMap::new);
             let steps = &threads[&Pid(1)].steps;
             [count(steps, |s| *s == Step::Attr(69)), count(steps, |s| matches!(s, Step::Lent { .. }))]
         };
@@ -781,7 +980,7 @@ mod tests {
             threads.get_mut(&Pid(2)).unwrap().steps.extend(answer);
             threads.get_mut(&Pid(2)).unwrap().steps.push(Step::Post { to: Pid(1), at: at + 500 });
         }
-        assert!(exclude(&mut threads).is_empty());
+        assert!(exclude(&mut threads, BTreeMap::new).is_empty());
     }
 
     #[test]
@@ -796,7 +995,7 @@ mod tests {
             let woken = [Step::Sleep { ns: 9, since: at - 900 }, Step::Token { by, since: at - 800, at: at + 5 }];
             threads.get_mut(&to).unwrap().steps.extend(woken);
         }
-        assert!(exclude(&mut threads).is_empty());
+        assert!(exclude(&mut threads, BTreeMap::new).is_empty());
     }
 
     #[test]
@@ -806,6 +1005,6 @@ mod tests {
             let end = 60 * 2_000_000;
             t.steps.extend((0..4000).flat_map(|i| [Step::Sleep { ns: 9, since: end + i * 9 }, Step::Work(900 * US)]));
         }
-        assert!(exclude(&mut threads).is_empty());
+        assert!(exclude(&mut threads, BTreeMap::new).is_empty());
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let task_of = super::play::tasks(recording);
     let kinds = servers::kinds(&threads, &task_of);
     let barriers = super::barriers::meet(&mut threads);
-    let mutexes = super::mutexes::exclude(&mut threads);
+    let mutexes = super::mutexes::exclude(&mut threads, || super::channels::ran(recording, platform));
     let locks = servers::contended(&mut threads, &kinds);
     let channels = super::channels::messages(&mut threads, &kinds, recording, platform);
     let families = super::pools::families(recording, &threads);

@@ -16,6 +16,8 @@
 //! | nothing: a pool had no thread free when it was asked | a request, and its part of a longer stretch of work (`requests.rs`) |
 //! | the same, and threads wake all others of their group in turn | a barrier (`barriers.rs`) |
 //! | the same, both ways, by threads that were busy when the other began to wait | a lock (`mutexes.rs`) |
+//! | the same, one way, where the other slept only when it was not waited for | a lock (`one_way.rs`) |
+//! | a sleep through which another waits for what the thread does next | a sleep under the lock (`held.rs`) |
 //! | the priority of a thread that has just blocked, until that one is woken | a priority that is lent: nothing where a lock is found |
 //! | `sched_process_fork` | a fork, after so much of the parent's work |
 //! | nothing: a parent that waits for all children of a round was busy when one of them ended | a token, too (`forks.rs`) |
