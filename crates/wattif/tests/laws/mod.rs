@@ -118,13 +118,12 @@ impl Observer for Laws {
     }
     fn thread(&mut self, info: &ThreadInfo) {
         // Stoppers and workers are created on their CPU, others get theirs with the first wake-up.
-        let cpu = |prefix| info.comm.strip_prefix(prefix)?.split(':').next()?.parse().ok().map(CpuId);
+        let cpu = |prefix| info.comm.strip_prefix(prefix)?.split([':', '-']).next()?.parse().ok().map(CpuId);
         let (stopper, worker) = (cpu("migration/"), cpu("kworker/"));
         // The machine's own threads sleep since long before the run, on the first CPU that they may use.
         let state = if info.workload { State::New } else { State::Asleep };
         let allowed = worker.map_or(self.allowed(&info.task), |cpu| Some(CpuSet::one(cpu)));
-        let first = allowed.as_ref().filter(|_| !info.workload).and_then(CpuSet::min);
-        let cpu = stopper.or(first).unwrap_or(CpuId(0));
+        let cpu = stopper.or(worker).unwrap_or(CpuId(0));
         let new = Thread { info: info.clone(), state, cpu, since: self.now, allowed };
         assert!(self.threads.insert(info.pid, new).is_none(), "pids are not used twice");
     }
