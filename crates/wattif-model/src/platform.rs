@@ -23,6 +23,8 @@ pub const MAX_UW: u64 = 1_000_000_000;
 pub const CPUIDLE_STATE_MAX: usize = 10;
 /// Ticks a second (`CONFIG_HZ`).
 pub const HZ: RangeInclusive<u32> = 24..=10_000;
+/// Sizes of a page, KiB; the first is that of most machines.
+pub const PAGE_KIB: [u32; 3] = [4, 16, 64];
 /// Highest preference of a CPU.
 pub const MAX_PRIORITY: u32 = 65_535;
 /// Clocks of a devicetree that `cpu_power` can be computed from, kHz.
@@ -62,6 +64,9 @@ pub struct Platform {
     pub power: PowerModel,
     /// Slack of timers of fair tasks, ns (the kernel's default is 50 µs).
     pub timer_slack_ns: u64,
+    /// Size of a page of memory, KiB: what a model of pipes asks. A run does not look here.
+    #[serde(default = "page_kib", skip_serializing_if = "is_page_kib")]
+    pub page_kib: u32,
     /// rt-app's `run` is in µs at this CPU's full speed.
     pub calibration_cpu: CpuId,
     /// What is measured, estimated or calibrated; shown with every result.
@@ -106,6 +111,15 @@ pub struct Cpu {
     /// where there is none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: u32,
+}
+
+/// That of most machines.
+const fn page_kib() -> u32 {
+    PAGE_KIB[0]
+}
+
+fn is_page_kib(kib: &u32) -> bool {
+    *kib == page_kib()
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -11,7 +11,7 @@ use wattif_formats::rtapp::{self, Dialect, Logs};
 use wattif_formats::{kernel_toml, platform_toml, workload_json};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::{KernelSpec, Slot};
-use wattif_model::platform::{Cpu, Platform};
+use wattif_model::platform::{Cpu, PAGE_KIB, Platform};
 use wattif_model::run::RunSpec;
 use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::Workload;
@@ -242,6 +242,8 @@ pub struct Machine {
     capacity: u64,
     /// That of the fastest CPU.
     fastest: u64,
+    /// Size of a page of memory.
+    page_kib: u64,
 }
 
 impl Machine {
@@ -255,7 +257,7 @@ impl Machine {
 /// So many CPUs, all like the calibration CPU.
 impl From<usize> for Machine {
     fn from(cpus: usize) -> Machine {
-        Machine { cpus, capacity: CAPACITY_SCALE, fastest: CAPACITY_SCALE }
+        Machine { cpus, capacity: CAPACITY_SCALE, fastest: CAPACITY_SCALE, page_kib: PAGE_KIB[0].into() }
     }
 }
 
@@ -267,6 +269,7 @@ impl From<&Platform> for Machine {
         let fastest = platform.cpus.iter().map(|c| u64::from(c.capacity)).max().unwrap_or(calibration);
         Machine {
             cpus: platform.nr_cpus(),
+            page_kib: platform.page_kib.into(),
             fastest: fastest * CAPACITY_SCALE / calibration,
             capacity: platform.cpus.iter().zip(platform.core_threads()).map(of).sum::<u64>() / unit,
         }
@@ -294,8 +297,8 @@ pub fn workload(
     }
 }
 
-/// A model is made for as many CPUs as there are, and as fast, unless a setting says otherwise; settings override its own
-/// parameters.
+/// A model is made for as many CPUs as there are, as fast, and with their pages, unless a setting says otherwise; settings override
+/// its own parameters.
 fn from_model(
     model: &Model,
     params: Vec<(String, String)>,
@@ -311,7 +314,7 @@ fn from_model(
     let asked: Vec<String> = set.iter().map(|(name, _)| name.clone()).collect();
     // Without a platform (its own error is shown) there is no number; with too many CPUs the model's limit holds.
     let cpus = if machine.cpus == usize::MAX { 8 } else { machine.cpus.min(1024) };
-    for (fact, value) in [("cpus", cpus as u64), ("capacity", machine.capacity)] {
+    for (fact, value) in [("cpus", cpus as u64), ("capacity", machine.capacity), ("page_kib", machine.page_kib)] {
         if model.params.iter().any(|p| p.name == fact) && !set.iter().any(|(name, _)| name == fact) {
             set.push((fact.into(), value.to_string()));
         }
@@ -620,6 +623,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_has_pages_of_the_platform() {
+        let holds = |platform_name: &str, name: &str| {
+            let platform = platform(platform_name, &Settings::default()).unwrap().value;
+            let read = workload(name, &platform, Dialect::Workgen, &Settings::default()).unwrap();
+            assert!(read.findings.diagnostics.is_empty());
+            read.value.workload.semaphores[0].initial
+        };
+        assert_eq!(holds("guest_x86_2cpu", "hackbench:via=pipes"), 16 * 40);
+        assert_eq!(holds("power9_2s16c", "hackbench:via=pipes"), 16 * 655);
+        assert_eq!(holds("power9_2s16c", "hackbench:via=pipes,page_kib=4"), 16 * 40);
+        assert_eq!(holds("power9_2s16c", "hackbench"), 278);
+    }
+
+    #[test]
     fn who_makes_a_parameter_meaningless() {
         for (name, idle, with) in [
             ("schbench:rps=100", "rps", "era=2020"),
@@ -629,6 +646,7 @@ mod tests {
             ("usecase:case=web,cpus=64", "cpus", "case=web"),
             ("hogs:cpus=64,tasks=2", "cpus", "tasks=2"),
             ("antutu:test=3d,cpus=3", "cpus", "test=3d"),
+            ("hackbench:page_kib=64", "page_kib", "via=sockets"),
         ] {
             let found = workload(name, 8, Dialect::Workgen, &Settings::default()).unwrap().findings.diagnostics;
             let model = name.split(':').next().unwrap();

@@ -151,6 +151,7 @@ fn machines_that_are_none_are_refused() {
             "noise: interrupts: burst_gap_ns 0 is not in 1..=1000000000000",
         ),
         (|s| s.platform.timer_slack_ns = u64::MAX, "timer_slack_ns"),
+        (|s| s.platform.page_kib = 8, "page_kib is 8, not one of [4, 16, 64]"),
         (|s| s.kernel.hz = Some(4_000_000_000), "4000000000 Hz; 24 to 10000 are possible"),
         (
             |s| drop(s.kernel.tunables.insert("ondemand.up_threshold".into(), Value::Text("1..=100".into()))),

@@ -1,7 +1,7 @@
 //! Platform files: TOML with the facts of a machine, read into a [`Platform`].
 //!
 //! ```toml
-//! name = "board"                    # title, hz (250), timer_slack_us (50), calibration_cpu (0), trust: optional
+//! name = "board"                    # title, hz (250), timer_slack_us (50), page_kib (4), calibration_cpu (0), trust: optional
 //! capacity_untold = false           # true: the kernel takes every CPU for 1024 (hybrid x86)
 //! kernel_cpus = "0-3,6-9"           # the kernel's numbers of CPUs 0, 1, … here, as traces have them; default: the same
 //! cpuidle = { governor = "haltpoll" } # the governor that the idle driver prefers; default: none
@@ -56,7 +56,7 @@ use crate::kernel_toml::HZ;
 use crate::toml_tree::{self, Codes, Node, Report, Table, Value};
 use crate::words::quoted;
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::{Platform, PowerModel, PowerUnit};
+use wattif_model::platform::{PAGE_KIB, Platform, PowerModel, PowerUnit};
 use wattif_model::{CpuId, CpuSet};
 
 const CODES: Codes = Codes {
@@ -128,6 +128,7 @@ const ROOT: &[&str] = &[
     "title",
     "hz",
     "timer_slack_us",
+    "page_kib",
     "calibration_cpu",
     "smt_share",
     "capacity_untold",
@@ -203,6 +204,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
     let capacity_untold = root.boolean("capacity_untold", report).unwrap_or(false);
     let kernel_cpus = kernel_cpus(&mut root, cpus.len(), report);
     let timer_slack_ns = machine::time(&mut root, "timer_slack", report).unwrap_or(50_000);
+    let page_kib = page_kib(&mut root, report);
     let platform = Platform {
         name,
         title,
@@ -212,6 +214,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
         noise: machine::noise(root.table("noise", report), report),
         power,
         timer_slack_ns,
+        page_kib,
         calibration_cpu: CpuId(calibration as u32),
         trust: machine::texts(&mut root, "trust", report),
         capacity_untold,
@@ -223,6 +226,17 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
     };
     root.finish(ROOT, report);
     Some(platform)
+}
+
+/// A size that some kernel has; 4 KiB where none is told.
+fn page_kib(root: &mut Table, report: &mut Report) -> u32 {
+    let Some(node) = root.take("page_kib") else { return PAGE_KIB[0] };
+    let kib = node.int("page_kib", 1..=64, report).unwrap_or(PAGE_KIB[0].into()) as u32;
+    if !PAGE_KIB.contains(&kib) {
+        let sizes = PAGE_KIB.map(|kib| kib.to_string()).join(", ");
+        report.error(CODES.range, node.span, format!("page_kib is one of {sizes}, not {kib}"));
+    }
+    kib
 }
 
 /// A number for each CPU; none where all are the same.

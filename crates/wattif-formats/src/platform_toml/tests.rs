@@ -191,6 +191,14 @@ fn what_the_idle_driver_prefers() {
 }
 
 #[test]
+fn the_size_of_a_page() {
+    assert_eq!((read(BOARD, &[]).page_kib, read(BOARD, &[("page_kib", "64")]).page_kib), (4, 64));
+    check("[costs]", "[costs]\npage_kib = 4", "E06");
+    check("name = \"board\"", "name = \"board\"\npage_kib = 8", "E05");
+    check("name = \"board\"", "name = \"board\"\npage_kib = 128", "E05");
+}
+
+#[test]
 fn all_idle_states_disabled() {
     let set = vec![("clusters.*.idle.*.disabled".to_string(), "true".to_string())];
     let parsed = parse(BOARD, &Options { set });

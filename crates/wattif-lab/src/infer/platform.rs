@@ -58,6 +58,7 @@ pub fn platform(recording: &Recording) -> Platform {
         },
         power: PowerModel { unit: PowerUnit::Unknown, base_uw: 0, sourced: false },
         timer_slack_ns: 50_000,
+        page_kib: 4,
         calibration_cpu: CpuId(0),
         capacity_untold: false,
         kernel_cpus: CpuSet::default(),

@@ -34,6 +34,7 @@ pub fn platform() -> Platform {
         },
         power: PowerModel { unit: PowerUnit::Measured, base_uw: 7, sourced: true },
         timer_slack_ns: 50_000,
+        page_kib: 4,
         calibration_cpu: CpuId(0),
         trust: vec![],
         capacity_untold: false,

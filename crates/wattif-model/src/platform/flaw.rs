@@ -36,6 +36,9 @@ impl Platform {
         self.costs.check().map_err(|why| format!("costs: {why}"))?;
         self.noise.check().map_err(|why| format!("noise: {why}"))?;
         range("timer_slack_ns", self.timer_slack_ns, 0..=MAX_NS)?;
+        if !PAGE_KIB.contains(&self.page_kib) {
+            return Err(format!("page_kib is {}, not one of {PAGE_KIB:?}", self.page_kib));
+        }
         range("base_uw", self.power.base_uw, 0..=self.power.unit.most())
     }
 

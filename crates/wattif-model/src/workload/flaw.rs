@@ -20,6 +20,9 @@ impl Workload {
             return Err(format!("a mark's period is {} ns; 1 to {} are possible", period.0, MAX_TIME.0));
         }
         self.check_groups()?;
+        for semaphore in &self.semaphores {
+            semaphore.check().map_err(|why| format!("semaphore `{}`: {why}", semaphore.name))?;
+        }
         for task in &self.tasks {
             let of_task = |why| format!("task `{}`: {why}", task.name);
             task.check().map_err(of_task)?;
@@ -86,6 +89,18 @@ impl GroupSpec {
     }
 }
 
+impl SemaphoreSpec {
+    /// Who waits for more than there can be is never woken.
+    fn check(&self) -> Result<(), String> {
+        match self.release {
+            Release::AllFrom(n) | Release::Lots(n) if !(1..=self.initial).contains(&n) => {
+                Err(format!("it releases {n}, and {} are all there are", self.initial))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl TaskSpec {
     fn check(&self) -> Result<(), String> {
         for (name, time) in [("start", self.start), ("startup", self.startup), ("delay", self.delay)] {
@@ -133,6 +148,10 @@ mod tests {
         assert_eq!(check(|w| w.tasks[0].instances = 65_537), "65537 threads; 65536 is the limit");
         let period = "a mark's period is 0 ns; 1 to 1000000000000000 are possible";
         assert_eq!(check(|w| w.mark_periods[1] = Some(Ns(0))), period);
+        let semaphore = |release| check(|w| w.semaphores.push(SemaphoreSpec { release, ..SemaphoreSpec::new("s", 8) }));
+        assert_eq!([Release::Each, Release::AllFrom(8), Release::Lots(1)].map(semaphore), ["", "", ""]);
+        assert_eq!(semaphore(Release::Lots(0)), "semaphore `s`: it releases 0, and 8 are all there are");
+        assert_eq!(semaphore(Release::AllFrom(9)), "semaphore `s`: it releases 9, and 8 are all there are");
         let start = format!("task `t`: its start is {} ns; 1000000000000000 is the limit", u64::MAX);
         assert_eq!(check(|w| w.tasks[0].start = Ns::MAX), start);
     }

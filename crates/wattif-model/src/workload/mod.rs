@@ -137,12 +137,35 @@ pub struct SemaphoreSpec {
     /// Its wake-ups are sync, see [`QueueSpec::sync`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sync: bool,
+    /// When posts count, and whom they wake.
+    #[serde(default, skip_serializing_if = "Release::is_each")]
+    pub release: Release,
 }
 
 impl SemaphoreSpec {
-    /// One whose wake-ups are not sync.
+    /// One whose wake-ups are not sync, and whose posts count one by one.
     pub fn new(name: impl Into<String>, initial: u32) -> SemaphoreSpec {
-        SemaphoreSpec { name: name.into(), initial, sync: false }
+        SemaphoreSpec { name: name.into(), initial, sync: false, release: Release::Each }
+    }
+}
+
+/// When posts to a semaphore count, and whom they wake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Release {
+    /// Each counts at once and wakes one that waits: a futex.
+    #[default]
+    Each,
+    /// Each counts at once. All that wait are woken when that makes at least so many: the space in a socket's buffer.
+    AllFrom(u32),
+    /// They count in lots of so many, the last one when nothing is taken any more: the pages of a pipe. One that waits is woken
+    /// when no whole lot was there before. It needs a whole one, and wakes the next if it leaves another.
+    Lots(u32),
+}
+
+impl Release {
+    /// Left out of the canonical text.
+    fn is_each(&self) -> bool {
+        *self == Release::Each
     }
 }
 

@@ -496,7 +496,7 @@ impl Programs {
             }
             Pending::Mutex(mutex) | Pending::Cond(Some(mutex)) => self.lock(pid, mutex, out),
             Pending::Cond(None) => None,
-            Pending::Semaphore(semaphore) => self.sem_wait(pid, semaphore),
+            Pending::Semaphore(semaphore) => self.sem_wait(pid, semaphore, true, out),
             Pending::Poll { got: true, .. } => None,
             Pending::Poll { queue, got: false } => Some(self.stop_polling(pid, queue)),
             Pending::Dead => unreachable!("checked by the caller"),
@@ -534,7 +534,7 @@ impl Programs {
             Op::Broadcast(cond) => self.broadcast(cond, out),
             Op::Barrier(barrier) => self.barrier(pid, barrier, out),
             Op::SemPost(semaphore) => self.sem_post(semaphore, out),
-            Op::SemWait(semaphore) => self.sem_wait(pid, semaphore),
+            Op::SemWait(semaphore) => self.sem_wait(pid, semaphore, false, out),
             Op::Put { queue, forward } => self.put(pid, queue, forward, now, out),
             Op::Get(queue) => self.get(pid, queue),
             Op::Drain { from, to, forward } => self.drain(from, to, forward, now, out),

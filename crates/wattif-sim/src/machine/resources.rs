@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use wattif_model::Pid;
 use wattif_model::units::Ns;
-use wattif_model::workload::{Chunk, Policy, SchedAttr, Workload};
+use wattif_model::workload::{Chunk, Policy, Release, SchedAttr, SemaphoreSpec, Workload};
 
 /// Rank of a thread in a queue of waiters: lower goes first, equals in order of arrival. As the kernel's futex queues,
 /// all fair threads rank the same, and real-time and deadline threads before them.
@@ -43,6 +43,14 @@ impl WaitQueue {
     pub fn first(&self) -> Option<(Rank, Pid)> {
         self.0.front().copied()
     }
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// Nobody?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
     /// Its rank changed: behind all of the new one. With the old rank it keeps its place.
     pub fn requeue(&mut self, rank: Rank, pid: Pid) {
         let at = self.0.iter().position(|&(_, p)| p == pid).expect("it waits here");
@@ -79,10 +87,56 @@ pub struct Barrier {
 pub struct Semaphore {
     /// Posts not yet taken.
     pub count: u64,
+    /// Posts of a lot that is not complete.
+    pub posted: u64,
+    /// What it had at the start: with so many, nothing is taken.
+    pub initial: u64,
+    /// When posts count, and whom they wake.
+    pub release: Release,
     /// Its wake-ups are sync.
     pub sync: bool,
     /// Who waits for one.
     pub waiters: WaitQueue,
+}
+
+impl Semaphore {
+    /// As at the start.
+    fn new(spec: &SemaphoreSpec) -> Semaphore {
+        let SemaphoreSpec { initial, sync, release, .. } = *spec;
+        Semaphore { count: initial.into(), initial: initial.into(), release, sync, ..Semaphore::default() }
+    }
+
+    /// One more; how many that wait are to be woken.
+    pub fn post(&mut self) -> usize {
+        self.posted += 1;
+        let all = self.waiters.len();
+        let wakes = match self.release {
+            Release::Each => all.min(1),
+            Release::AllFrom(least) if self.count + 1 >= least.into() => all,
+            Release::AllFrom(_) => 0,
+            Release::Lots(lot) if self.posted < lot.into() && self.count + self.posted < self.initial => return 0,
+            Release::Lots(lot) if self.count < lot.into() => all.min(1),
+            Release::Lots(_) => 0,
+        };
+        self.count += std::mem::take(&mut self.posted);
+        wakes
+    }
+
+    /// Takes one, if it can: one that was woken for a lot needs a whole one.
+    pub fn take(&mut self, woken: bool) -> bool {
+        let needs = match self.release {
+            Release::Lots(lot) if woken => lot.into(),
+            _ => 1,
+        };
+        let there = self.count >= needs;
+        self.count -= u64::from(there);
+        there
+    }
+
+    /// Is the next one to be woken by one that was woken itself, and has taken what it needed?
+    pub fn wakes_next(&self) -> bool {
+        matches!(self.release, Release::Lots(lot) if self.count >= lot.into())
+    }
 }
 
 /// Tokens with the time they were made. A token goes to a thread that spins for it, else to the first that sleeps, else
@@ -162,9 +216,7 @@ impl Resources {
             mutexes: vec![Mutex::default(); workload.mutexes.len()],
             conds: vec![WaitQueue::default(); workload.conds.len()],
             barriers: workload.barriers.iter().map(|b| Barrier { parties: b.parties, ..Barrier::default() }).collect(),
-            semaphores: (workload.semaphores.iter())
-                .map(|s| Semaphore { count: s.initial.into(), sync: s.sync, ..Semaphore::default() })
-                .collect(),
+            semaphores: workload.semaphores.iter().map(Semaphore::new).collect(),
             queues: (workload.queues.iter()).map(|q| TokenQueue { sync: q.sync, ..TokenQueue::default() }).collect(),
             devices: workload
                 .devices
@@ -198,6 +250,45 @@ mod tests {
         q.requeue(Rank::FAIR, Pid(1));
         let order: Vec<u32> = std::iter::from_fn(|| q.pop()).map(|p| p.0).collect();
         assert_eq!(order, [5, 4, 6, 1, 2, 3]);
+    }
+
+    /// Nothing is there, and three wait.
+    fn semaphore(initial: u32, release: Release) -> Semaphore {
+        let mut s = Semaphore::new(&SemaphoreSpec { release, ..SemaphoreSpec::new("s", initial) });
+        s.count = 0;
+        (1..=3).for_each(|pid| s.waiters.push(Rank::FAIR, Pid(pid)));
+        s
+    }
+
+    #[test]
+    fn a_low_water_mark_wakes_all() {
+        let mut s = semaphore(8, Release::AllFrom(6));
+        let woken: Vec<usize> = (0..7).map(|_| s.post()).collect();
+        assert_eq!((woken, s.count), (vec![0, 0, 0, 0, 0, 3, 3], 7));
+        // Who does not wait may take what is there below the mark.
+        s.count = 1;
+        assert!(s.take(false) && !s.take(true) && !s.wakes_next());
+    }
+
+    #[test]
+    fn lots_count_when_they_are_complete() {
+        let mut s = semaphore(8, Release::Lots(4));
+        let woken: Vec<(usize, u64)> = (0..7).map(|_| (s.post(), s.count)).collect();
+        // The second lot wakes nobody: a whole one was there.
+        assert_eq!(woken, [(0, 0), (0, 0), (0, 0), (1, 4), (0, 4), (0, 4), (0, 4)]);
+        assert!(s.take(true) && !s.wakes_next());
+        // What is left of a lot is for those who come, not for those who were woken.
+        assert!(!s.take(true) && s.take(false));
+        assert_eq!((s.post(), s.count), (1, 6));
+        assert!(s.take(true) && s.wakes_next());
+    }
+
+    #[test]
+    fn the_last_lot_counts_when_nothing_is_taken_any_more() {
+        let mut s = semaphore(8, Release::Lots(4));
+        (s.count, s.posted) = (5, 1);
+        assert_eq!((s.post(), s.count), (0, 5));
+        assert_eq!((s.post(), s.count, s.posted), (0, 8, 0));
     }
 
     #[test]

@@ -176,21 +176,28 @@ impl Programs {
 
     #[inline(never)]
     pub(super) fn sem_post(&mut self, semaphore: u32, out: &mut Effects) -> Option<Step> {
+        let wakes = self.resources.semaphores[semaphore as usize].post();
+        (0..wakes).for_each(|_| self.sem_wake(semaphore, out));
+        None
+    }
+
+    fn sem_wake(&mut self, semaphore: u32, out: &mut Effects) {
         let s = &mut self.resources.semaphores[semaphore as usize];
-        s.count += 1;
         let sync = s.sync;
         if let Some(pid) = s.waiters.pop() {
             self.wake_up(pid, sync, out);
         }
-        None
     }
 
+    /// Take one or wait for it; `woken`: it has waited and was woken.
     #[inline(never)]
-    pub(super) fn sem_wait(&mut self, pid: Pid, semaphore: u32) -> Option<Step> {
+    pub(super) fn sem_wait(&mut self, pid: Pid, semaphore: u32, woken: bool, out: &mut Effects) -> Option<Step> {
         let rank = self.rank(pid);
         let s = &mut self.resources.semaphores[semaphore as usize];
-        if s.count > 0 {
-            s.count -= 1;
+        if s.take(woken) {
+            if woken && s.wakes_next() {
+                self.sem_wake(semaphore, out);
+            }
             return None;
         }
         s.waiters.push(rank, pid);

@@ -4,7 +4,7 @@ use super::*;
 use wattif_model::ids::CpuId;
 use wattif_model::workload::dist::Dist;
 use wattif_model::workload::{
-    BarrierSpec, Chunk, CounterSpec, DeviceSpec, GroupSpec, Named, Policy, QueueSpec, SemaphoreSpec, TaskSpec,
+    BarrierSpec, Chunk, CounterSpec, DeviceSpec, GroupSpec, Named, Policy, QueueSpec, Release, SemaphoreSpec, TaskSpec,
     TimerSpec,
 };
 
@@ -561,6 +561,22 @@ fn a_woken_semaphore_waiter_competes() {
     w.at(0, 1);
     assert_eq!((w.at(1, 2), w.woken()), (work(2), vec![1])); // the poster took it back
     assert_eq!(w.at(2, 1), block(WaitReason::Semaphore(1)));
+}
+
+/// Of two that wait the first lot wakes one; the second lot came when one was there, and is passed on by who was woken.
+#[test]
+fn who_was_woken_for_a_lot_passes_the_next_on() {
+    let (wait, post) = (Op::SemWait(0), Op::SemPost(0));
+    let owner = [vec![wait.clone(); 4], vec![run(1)], vec![post; 4], vec![run(2)]].concat();
+    let waiter = [wait, run(3)];
+    let mut workload = workload(&[&waiter, &waiter, &owner]);
+    workload.semaphores[0] = SemaphoreSpec { release: Release::Lots(2), ..SemaphoreSpec::new("pages", 4) };
+    let mut w = World::of(&workload, SETUP);
+    assert_eq!(w.at(0, 3), work(1));
+    assert_eq!([w.at(0, 1), w.at(0, 2)], [block(WaitReason::Semaphore(0)); 2]);
+    assert_eq!((w.at(1, 3), w.woken()), (work(2), vec![1]));
+    assert_eq!((w.at(2, 1), w.woken()), (work(3), vec![2]));
+    assert_eq!((w.at(3, 2), w.woken()), (work(3), vec![]));
 }
 
 #[test]

@@ -128,6 +128,7 @@ fn platform(facts: &Facts) -> Result<Platform, String> {
         },
         power: PowerModel { unit: power_unit(facts), base_uw: 0, sourced: false },
         timer_slack_ns: facts.timer_slack_us * 1000,
+        page_kib: 4,
         calibration_cpu: CpuId(fastest as u32),
         trust: vec!["the machine is defined, not measured; path lengths are means of the recordings".into()],
         capacity_untold: false,
