@@ -77,7 +77,7 @@ pub struct ResultRow {
     pub tolerance: String,
     /// Does it hold? Counter-tests have verdicts of their own. What was not judged has not missed.
     pub ok: bool,
-    /// Was it judged? A condition on an interval is not where there are too few seeds for one.
+    /// Was it judged? A statement demands nothing, and a condition on an interval is not where there are too few seeds for one.
     pub judged: bool,
     /// The counter-test; where there are several, the first that failed, or the first.
     pub counter_test: Option<CounterFigure>,
@@ -87,7 +87,14 @@ pub struct ResultRow {
     pub notes: Vec<String>,
 }
 
+/// The tolerance of a row of which nothing is demanded.
+const STATEMENT: &str = "none: a statement";
+
 impl ResultRow {
+    /// Is nothing demanded of it? Then it neither holds nor misses.
+    pub fn is_statement(&self) -> bool {
+        self.tolerance == STATEMENT
+    }
     /// Of a sub-row: the id of the row it belongs to.
     fn plain_id(&self) -> Option<&str> {
         self.id.split_once('/').map(|(plain, _)| plain)
@@ -106,9 +113,9 @@ impl ResultRow {
             unit: String::new(),
             arms: Vec::new(),
             ratio: None,
-            tolerance: format!("every row of {id}/ holds"),
+            tolerance: STATEMENT.to_owned(),
             ok: true,
-            judged: true,
+            judged: false,
             counter_test: None,
             counter_tests: Vec::new(),
             notes: Vec::new(),
@@ -117,7 +124,14 @@ impl ResultRow {
     }
     fn fold(&mut self, below: &ResultRow) {
         self.ok &= below.ok;
-        self.judged &= below.judged;
+        match (self.is_statement(), below.is_statement()) {
+            (_, true) => {}
+            (true, false) => {
+                self.judged = below.judged;
+                self.tolerance = format!("every row of {}/ holds", self.id);
+            }
+            (false, false) => self.judged &= below.judged,
+        }
         // Its own further platforms are in its notes already.
         let own = below.id.strip_prefix(&self.id).is_some_and(|rest| rest.starts_with("/platform="));
         if !below.ok && !own {
@@ -216,7 +230,7 @@ impl Experiment {
             class: row.class,
             arms: row.arms.iter().map(|arm| scene.arm_figure(arm)).collect(),
             ratio: row.ratio.as_ref().filter(|_| shows_ratio(row)).map(|of| scene.ratio_figure(of)),
-            tolerance: row.holds.as_ref().map_or("none: a statement", Expr::text).to_owned(),
+            tolerance: row.holds.as_ref().map_or(STATEMENT, Expr::text).to_owned(),
             ok,
             judged,
             counter_test: counter_tests.iter().find(|c| !c.ok).or(counter_tests.first()).cloned(),
@@ -242,7 +256,7 @@ struct Verdict {
 /// Does it hold? What lacks a figure does not; what lacks no more than seeds for an interval is not judged.
 fn judge(holds: Option<&Expr>, scene: &Scene<'_>) -> Verdict {
     let (ok, judged, missing) = match holds.map(|h| h.eval(scene)) {
-        None => (true, true, None),
+        None => (true, false, None),
         Some(Ok(ok)) => (ok, true, None),
         Some(Err(Missing::Interval(_))) if scene.seeds() < FEWEST => {
             (true, false, Some(format!("not judged, no interval: it takes {FEWEST} seeds")))
@@ -462,6 +476,20 @@ mod tests {
         assert_eq!((row.ok, row.judged), (false, true), "this can be told from two");
         let row = of(4, "ratio_hi < 0", "ratio_hi > 0");
         assert_eq!((row.ok, row.judged), (false, true), "and this from four");
+    }
+
+    #[test]
+    fn a_statement_neither_holds_nor_misses() {
+        let mut e = experiment();
+        e.rows[0].holds = None;
+        let rows = e.evaluate(&results(&e));
+        let verdicts: Vec<_> = rows.iter().map(|r| (r.is_statement(), r.ok, r.judged)).collect();
+        assert_eq!(verdicts, [(true, true, false), (true, true, false), (false, true, true)]);
+        let under = |id: &str, row: &ResultRow| ResultRow { id: id.into(), ..row.clone() };
+        let given = vec![under("1/a", &rows[0]), under("2/a", &rows[0]), under("2/b", &rows[2])];
+        let folded = Repro::new(given).folded().results;
+        let plain = folded.iter().filter(|r| !r.id.contains('/'));
+        assert_eq!(plain.map(|r| (r.is_statement(), r.judged)).collect::<Vec<_>>(), [(true, false), (false, true)]);
     }
 
     #[test]

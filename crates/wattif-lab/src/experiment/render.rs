@@ -196,7 +196,8 @@ fn verdict(rows: &[ResultRow]) -> String {
         let not = if unjudged > 0 { format!(" ({unjudged} not judged)") } else { String::new() };
         (format!("{held} of {}", verdicts.len()), not)
     };
-    let (held, not) = share(rows.iter().map(|r| (r.ok, r.judged)).collect());
+    let demand = rows.iter().filter(|r| !r.is_statement());
+    let (held, not) = share(demand.map(|r| (r.ok, r.judged)).collect());
     let counters = rows.iter().flat_map(|r| &r.counter_tests);
     let (counters_held, counters_not) = share(counters.map(|c| (c.ok, c.judged)).collect());
     format!("{held} rows hold{not}, {counters_held} counter-tests{counters_not}\n")
@@ -240,6 +241,15 @@ mod tests {
         let head = text.lines().find(|l| l.starts_with("arm ")).unwrap();
         assert!(head.contains("wu_lat_us.max, µs") && !head.contains("published"), "{text}");
         assert!(text.lines().any(|l| l.starts_with("linux-5.4  ") && l.contains("306")), "{text}");
+    }
+
+    #[test]
+    fn a_statement_is_not_counted() {
+        let mut e = experiment();
+        e.rows[1].holds = None;
+        let r = results(&e);
+        let text = e.to_text(&e.evaluate(&r), &r);
+        assert!(text.contains("\n  –    none: a statement\n") && text.contains("2 of 2 rows hold, 2 of 2"), "{text}");
     }
 
     #[test]

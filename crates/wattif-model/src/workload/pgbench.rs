@@ -6,6 +6,11 @@
 //! before it (group commit). The client polls its socket, so that the answer wakes it as by a thread that is about to sleep
 //! (`WF_SYNC`); the server waits in epoll, which until 6.12 does not say so. A transaction's latency is from BEGIN until the
 //! answer to END (mark `transaction`).
+//!
+//! `threads` is the program's `-j`, whose own default is 1. A thread with several clients polls all their sockets and handles the
+//! answers in the order of their arrival: one queue of answers and one of requests, from which that server process takes the next
+//! that has waited longest, since it answered first. It does not see whose answer it has, so that there a transaction's latency is from the
+//! server's answer to the last END until that to this one. A client that pauses has a thread to itself.
 
 use super::dist::Dist;
 use super::forever;
@@ -21,6 +26,7 @@ pub const MODEL: Model = Model {
     title: "pgbench: clients and server processes in turn, row locks, group commit; transactions per second",
     params: &[
         number("clients", "8", (1, 1024), "clients, each with a server process of its own (-c)"),
+        number("threads", "1024", (1, 1024), "threads that serve the clients, no more than there are clients (-j)"),
         number("scale", "100", (1, 100_000), "branches: rows that all transactions update one of (-s)"),
         number(
             "statement_us",
@@ -73,13 +79,20 @@ fn build(p: &Params) -> Workload {
     let at = |branch| branches.binary_search(&branch).expect("it was drawn") as u32;
     let mut queues: Vec<QueueSpec> = ["commit", "batch", "committed"].map(QueueSpec::new).into();
     let mut tasks = vec![task("walwriter", 1, SchedAttr::default(), forever(flusher(p)))];
-    for c in 0..clients {
-        queues.extend([QueueSpec::new(format!("request{c}")), QueueSpec::sync(format!("reply{c}"))]);
-        let (request, reply) = (3 + 2 * c as u32, 4 + 2 * c as u32);
-        tasks.push(task(&format!("client{c}"), 1, SchedAttr::default(), forever(client(p, request, reply))));
-        let own = &drawn[(c * UNROLLED) as usize..][..UNROLLED as usize];
-        let backend = own.iter().flat_map(|&branch| transaction(p, request, reply, at(branch)));
-        tasks.push(task(&format!("postgres{c}"), 1, SchedAttr::default(), forever(backend.collect())));
+    let threads = if p.int("think_us") > 0 { clients } else { clients.min(p.int("threads")) };
+    let mut served = 0;
+    for t in 0..threads {
+        queues.extend([QueueSpec::new(format!("request{t}")), QueueSpec::sync(format!("reply{t}"))]);
+        let (request, reply) = (3 + 2 * t as u32, 4 + 2 * t as u32);
+        let share = (clients - served).div_ceil(threads - t);
+        let ops = if share == 1 { forever(client(p, request, reply)) } else { thread(p, request, reply, share) };
+        tasks.push(task(&format!("client{t}"), 1, SchedAttr::default(), ops));
+        for c in served..served + share {
+            let own = &drawn[(c * UNROLLED) as usize..][..UNROLLED as usize];
+            let backend = own.iter().flat_map(|&branch| transaction(p, request, reply, at(branch), share > 1));
+            tasks.push(task(&format!("postgres{c}"), 1, SchedAttr::default(), forever(backend.collect())));
+        }
+        served += share;
     }
     Workload {
         name: MODEL.name.into(),
@@ -118,7 +131,19 @@ fn client(p: &Params, request: u32, reply: u32) -> Vec<Op> {
     ops
 }
 
-fn transaction(p: &Params, request: u32, reply: u32, branch: u32) -> Vec<Op> {
+/// One that serves several clients: a first statement for each, then one for every answer.
+fn thread(p: &Params, request: u32, reply: u32, clients: u64) -> Vec<Op> {
+    let statement = || [work(p.int("client_us") * 1000), Op::Put { queue: request, forward: true }];
+    let mut ops: Vec<Op> = (0..clients).flat_map(|_| statement()).collect();
+    let begin = ops.len() as u32;
+    ops.extend([Op::Loop { count: None, end: begin + 4 }, Op::Get(reply)]);
+    ops.extend(statement());
+    ops.push(Op::LoopEnd { begin });
+    ops
+}
+
+/// `marks`: the server tells that a transaction has ended, for a thread that cannot.
+fn transaction(p: &Params, request: u32, reply: u32, branch: u32, marks: bool) -> Vec<Op> {
     let mut ops = Vec::new();
     for (statement, tenths) in STATEMENTS {
         ops.push(Op::Get(request));
@@ -128,8 +153,10 @@ fn transaction(p: &Params, request: u32, reply: u32, branch: u32) -> Vec<Op> {
         ops.push(work(p.int("statement_us") * 100 * tenths));
         if statement == Statement::End {
             ops.extend([Op::Put { queue: COMMIT, forward: true }, Op::Get(COMMITTED), Op::Unlock(branch)]);
+            ops.extend(marks.then_some(Op::Mark(0)));
         }
-        ops.push(Op::Put { queue: reply, forward: true });
+        // The stamp of the next transaction where nobody else can give one.
+        ops.push(Op::Put { queue: reply, forward: !(marks && statement == Statement::End) });
     }
     ops
 }
@@ -160,6 +187,27 @@ mod tests {
         assert_eq!(count(2, |op| matches!(op, Op::Unlock(_))), UNROLLED as usize);
         let sync = w.queues.iter().filter(|q| q.sync).map(|q| &q.name[..]);
         assert_eq!(sync.collect::<Vec<_>>(), ["reply0", "reply1", "reply2", "reply3"]);
+    }
+
+    /// As the program deals clients out to `-j` threads; one that serves several keeps a statement for each under way.
+    #[test]
+    fn threads_share_the_clients() {
+        let model = |set: &[(&str, &str)]| {
+            let set: Vec<(String, String)> = set.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            MODEL.workload_and_unread(&set).unwrap()
+        };
+        let (w, _) = model(&[("clients", "5"), ("threads", "2")]);
+        let names: Vec<&str> = w.tasks.iter().map(|t| &t.name[..]).collect();
+        let backends = ["client0", "postgres0", "postgres1", "postgres2", "client1", "postgres3", "postgres4"];
+        assert_eq!(names, [&["walwriter"][..], &backends].concat());
+        assert_eq!(w.queues.iter().filter(|q| q.sync).count(), 2);
+        let count = |t: usize, f: fn(&Op) -> bool| w.tasks[t].program.ops.iter().filter(|op| f(op)).count();
+        assert_eq!([1, 5].map(|t| count(t, |op| matches!(op, Op::Put { .. }))), [3 + 1, 2 + 1]);
+        assert_eq!([1, 2].map(|t| count(t, |op| matches!(op, Op::Mark(_)))), [0, UNROLLED as usize]);
+        let own = |set: &[(&str, &str)]| model(set).0 == model(&[]).0;
+        assert!(own(&[("threads", "8")]) && own(&[("threads", "9")]) && !own(&[("threads", "7")]));
+        let unread = model(&[("threads", "1"), ("think_us", "9")]).1;
+        assert_eq!(unread, ["threads"], "who pauses has a thread to itself");
     }
 
     #[test]

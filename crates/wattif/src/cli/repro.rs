@@ -186,9 +186,10 @@ fn page(entry: &Entry, plan: &Plan, rows: &[ResultRow], results: &Results) -> Re
 }
 
 fn verdict(repro: &Repro) -> String {
-    let missed: Vec<&str> = repro.results.iter().filter(|r| !r.ok).map(|r| r.id.as_str()).collect();
-    let unjudged = repro.results.iter().filter(|r| r.ok && !r.judged).count();
-    let of = repro.results.len();
+    let demand = || repro.results.iter().filter(|r| !r.is_statement());
+    let missed: Vec<&str> = demand().filter(|r| !r.ok).map(|r| r.id.as_str()).collect();
+    let unjudged = demand().filter(|r| r.ok && !r.judged).count();
+    let of = demand().count();
     let hold = of - missed.len() - unjudged;
     let not =
         if unjudged > 0 { format!("; {unjudged} not judged: too few seeds for intervals") } else { String::new() };
