@@ -529,7 +529,7 @@ mod tests {
             [("hikey620", 8, 1024, 1024), ("xeon_icx", 64, 640, 1024), ("rk3588", 8, 1832, 2641)]
         {
             let platform = platform(name, &Settings::default()).unwrap().value;
-            assert_eq!(Machine::from(&platform), Machine { cpus, capacity, fastest }, "{name}");
+            assert_eq!(Machine::from(&platform), Machine { cpus, capacity, fastest, page_kib: 4 }, "{name}");
         }
     }
 
