@@ -25,6 +25,7 @@ fn a_board() {
     let expected = [
         "CPUs that the kernel does not start, by their status, are left out, and the numbers of others go on: `cpu@102`",
         "CPUs 0-1: 1 operating points are for boost, which is off (turbo-mode); they were left out",
+        "power domain `power-domain-cluster` of CPUs 2-3: `cluster-off` become states that the idle governor of each CPU chooses",
     ];
     assert_eq!(messages(&imported), expected);
     let p = platform(&imported.toml.unwrap());
@@ -44,6 +45,50 @@ fn a_board() {
         "wakeup-latency-us goes first"
     );
     assert_eq!(p.cpus.iter().map(|c| c.llc).collect::<Vec<_>>(), [0, 0, 1, 1]);
+}
+
+/// The kernel reads them of CPUs that it comes by in cpu-map, and 32-bit Arm of all.
+#[test]
+fn capacities_by_the_cpu_map() {
+    /// The board with other words of the same length.
+    fn read(words: &[(&str, &str)]) -> (u32, String) {
+        let mut blob = blob("board");
+        for (old, new) in words {
+            let old = old.as_bytes();
+            let at: Vec<usize> = (0..blob.len() - old.len()).filter(|&i| blob[i..].starts_with(old)).collect();
+            assert!(!at.is_empty() && old.len() == new.len());
+            at.iter().for_each(|&i| blob[i..i + old.len()].copy_from_slice(new.as_bytes()));
+        }
+        let imported = dtb::import(&blob, "board", None);
+        let said = messages(&imported).into_iter().find(|m| m.contains("(1024)")).unwrap_or_default().to_string();
+        (platform(&imported.toml.unwrap()).cpus[0].capacity, said)
+    }
+    let own = 578 * 850 * 1024 / (1024 * 1100);
+    assert_eq!(read(&[]), (own, String::new()));
+    let equal = "all CPUs are taken as equal (1024), capacity-dmips-mhz is not used";
+    let check = |words: &[(&str, &str)], why: &str| assert_eq!(read(words), (1024, format!("{why}: {equal}")));
+    check(&[("cpu-map", "cpu-mop")], "there is no cpu-map, and the kernel reads the capacities of CPUs in it alone");
+    let gap =
+        |of: &str| format!("in cpu-map, where names are numbered without gaps, the kernel does not come by CPUs {of}");
+    check(&[("cluster1", "cluster2")], &gap("2-3"));
+    check(&[("core1", "core2")], &gap("1,3"));
+    check(&[("cluster1", "clusters"), ("cluster0", "socket00")], &gap("0-3"));
+    check(&[("cluster1", "socket00")], &gap("2-3"));
+    let arm32 = [("arm,cortex-a53", "arm,cortex-a15"), ("arm,cortex-a72", "arm,cortex-a17"), ("cpu-map", "cpu-mop")];
+    assert_eq!(read(&arm32), (own, String::new()));
+    let flat = dtb::import(&blob("map"), "map", None);
+    let why = format!("the kernel does not accept this cpu-map, as `core0` is in no cluster: {equal}");
+    assert!(messages(&flat).contains(&why.as_str()), "{:?}", messages(&flat));
+    assert_eq!(platform(&flat.toml.unwrap()).cpus[0].capacity, 1024);
+}
+
+/// By index, the CPU's own power domain goes first.
+#[test]
+fn idle_states_of_a_cpu_and_of_its_power_domain() {
+    let p = platform(&dtb::import(&blob("map"), "map", None).toml.unwrap());
+    let names = |c: usize| p.clusters[c].idle.iter().map(|s| s.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(names(0), ["WFI", "cpu-sleep", "cpu-off", "cpu-deep"]);
+    assert_eq!(names(1), ["WFI", "cpu-sleep", "cpu-deep", "cpu-deep"]);
 }
 
 #[test]
@@ -68,6 +113,7 @@ fn choices_and_what_is_not_there() {
         "CPUs 0-1: voltages depend on the speed bin; those of `opp-microvolt-L0` were taken",
         "CPUs 0-1: opp-microwatt of 1 operating points is not used, as the lowest has none: so does the kernel",
         "cpu-idle-states: no node has phandle 0x99; left out",
+        "power domain `power-domain` of CPUs 0-1: `all-off` become states that the idle governor of each CPU chooses",
     ];
     assert_eq!(messages(&imported), expected);
     let toml = imported.toml.unwrap();
@@ -127,6 +173,7 @@ fn who_sleeps_together_is_told_by_power_domains() {
     let imported = dtb::import(&blob("domains"), "domains", None);
     let expected = [
         "CPUs 0-1 share a clock and differ in capacity: CPU 0 has 303, CPU 1 has 640; all were taken for 303",
+        "power domain `power-domain-a` of CPUs 0-3: `cluster-off` become states that the idle governor of each CPU chooses",
         "power domain `power-domain-b` of CPUs 4-5: `mixed-off` left out, as the states of these CPUs differ, and those of a \
          cluster do not",
         "power domain `power-domain-system` of CPUs 0-5: `system-off` left out, as a platform has no level above its clusters",
@@ -211,6 +258,8 @@ fn a_board_with_oddities() {
         "CPUs 0 are more than once in cpu-map: the first place counts",
         "CPUs 1 are not in cpu-map: taken as cores of the first cluster",
         "CPUs 2-3: 1 operating points without a frequency were left out",
+        "in cpu-map, where names are numbered without gaps, the kernel does not come by CPUs 1: all CPUs are taken as equal \
+         (1024), capacity-dmips-mhz is not used",
         "1 idle states without min-residency-us, or without latencies, were left out: `cpu-sleep`",
     ];
     assert_eq!(messages(&imported), expected);
@@ -219,7 +268,7 @@ fn a_board_with_oddities() {
     assert_eq!(tops, [1_400_000, 1_800_000, 1_000_000], "version 2 goes first; version 1 is a clock of its own");
     assert_eq!(p.domains[0].opps.len(), 2);
     let capacity = |c: usize| (p.cpus[c].capacity, p.cpus[c].domain.0);
-    let expected = [(500 * 1400 / 1800, 0), (1024, 1), (1024 * 1000 / 1800, 2)];
+    let expected = [(1024, 0), (1024, 1), (1024, 2)];
     assert_eq!([capacity(1), capacity(3), capacity(5)], expected);
 }
 

@@ -87,7 +87,7 @@ pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunR
     missing.extend(infer::no_passes(recording));
     let told = recording.marks.iter().cloned();
     let marks: Vec<String> = told.chain((0..64).map(|i| format!("mark{i}")).skip(recording.marks.len())).collect();
-    let mut metrics = Metrics::for_trace(platform, &marks);
+    let mut metrics = Metrics::for_trace(platform, &marks).with_groups(platform.nr_cpus(), &recording.groups);
     let untold = infer::play(recording, platform, &mut metrics);
     let mut report = metrics.into_report();
     untold.take_out(&mut report);
@@ -221,17 +221,19 @@ pub fn stands_still(recorded: &RunReport, simulated: &[RunReport]) -> Option<Str
 }
 
 /// The last profile that is not newer than a kernel's release, the first of all where there is none: `6.12.30` → `linux-6.12`. Of Android's and the
-/// mainline's of one version it is the one that the release names: `6.6.30-android15` → `android-6.6`.
-pub fn profile_of<'a>(release: &str, names: &'a [String]) -> Option<&'a str> {
+/// mainline's of one version it is the one that the release names: `6.6.30-android15` → `android-6.6`. Is it Android's kernel? Where that is
+/// known, Android's profiles are for those alone.
+pub fn profile_of<'a>(release: &str, is_android: Option<bool>, names: &'a [String]) -> Option<&'a str> {
     if let Some(own) = names.iter().find(|n| *n == release) {
         return Some(own); // a trace of ours
     }
     let wanted = version(release)?;
+    let named = is_android.unwrap_or(release.contains("android"));
     let of = |name: &str| {
         let android = name.starts_with("android-");
         // Variants, such as `android-4.9-walt`, are nobody's default.
         let numbers = name.strip_prefix("linux-").or(name.strip_prefix("android-")).filter(|n| !n.contains('-'))?;
-        Some((version(numbers)?, android == release.contains("android")))
+        (!android || is_android != Some(false)).then_some((version(numbers)?, android == named))
     };
     let mut known: Vec<_> = names.iter().filter_map(|n| Some((of(n)?, n.as_str()))).collect();
     known.sort();
@@ -267,6 +269,52 @@ mod tests {
             Recording { nr_cpus: 1, marks: vec!["request".into()], records, end: Ns(9_000), ..Recording::default() };
         let (report, _) = analyse(&recording, &infer::platform(&recording), false);
         assert_eq!(Vec::from_iter(report.metrics.frames.keys()), ["request"]);
+    }
+
+    /// Figures of groups that the file tells of, as of a run; of numbers alone there are none, which is said.
+    #[test]
+    fn groups_have_their_figures() {
+        use wattif_model::trace::{Event, PrevState, Record, Recorded, RecordedThread};
+        use wattif_model::workload::GroupSpec;
+        use wattif_model::{CpuId, Ns, Pid};
+        let switch = |prev, next| Event::SchedSwitch {
+            prev_pid: Pid(prev),
+            prev_prio: 120,
+            prev_state: PrevState::Sleeping,
+            next_pid: Pid(next),
+            next_prio: 120,
+        };
+        let events = [
+            (1, switch(0, 7)),
+            (3, Event::CfsPeriod { group: 1, periods: 2, throttled: true, burst_ns: 0 }),
+            (5, switch(7, 0)),
+        ];
+        let record = |(ms, event)| {
+            let (at, event) = (Ns::from_ms(ms), Recorded::Event(event));
+            Record { at, cpu: CpuId(0), current: None, event }
+        };
+        let mut recording = Recording {
+            nr_cpus: 1,
+            records: events.map(record).into(),
+            end: Ns::from_ms(10),
+            groups: ["/", "/app"].map(GroupSpec::named).into(),
+            ..Recording::default()
+        };
+        recording.threads.insert(7, RecordedThread { group: 1, ..RecordedThread::default() });
+        let of = |recording: &Recording| {
+            let (report, missing) = analyse(recording, &infer::platform(recording), false);
+            (report.groups, missing.iter().any(|m| m.figures == "groups"))
+        };
+        let (groups, missing) = of(&recording);
+        assert_eq!((groups.len(), groups[0].path.as_str(), groups[0].nr_throttled, missing), (1, "/app", 2, false));
+        assert!((groups[0].cpu_share - 0.4).abs() < 1e-9, "{groups:?}");
+        let mut limited = recording.clone();
+        limited.groups[1].quota = Some(Ns::from_ms(5));
+        assert!(!of(&limited).1);
+        limited.records.remove(1);
+        assert_eq!(of(&limited), (vec![], true), "Perfetto has no such event");
+        recording.groups.clear();
+        assert_eq!(of(&recording), (vec![], true));
     }
 
     /// CPUs 2 and 3 are of a domain of their own, sleep in a state of their own, and have no event.
@@ -347,7 +395,7 @@ mod tests {
     #[test]
     fn profiles_of_releases() {
         let names: Vec<String> = ["linux-3.13", "linux-5.4", "linux-6.6", "linux-6.12"].map(String::from).into();
-        let check = |release: &str, expect| assert_eq!(profile_of(release, &names), expect, "{release}");
+        let check = |release: &str, expect| assert_eq!(profile_of(release, None, &names), expect, "{release}");
         check("6.12.117", Some("linux-6.12"));
         check("4.19.113-22067904", Some("linux-3.13"));
         check("6.8.0-45-generic", Some("linux-6.6"));
@@ -357,12 +405,21 @@ mod tests {
             ["android-4.9", "android-4.9-walt", "android-6.6", "linux-3.13", "linux-4.10", "linux-6.6"]
                 .map(String::from)
                 .into();
-        let check = |release: &str, expect| assert_eq!(profile_of(release, &names), Some(expect), "{release}");
+        let check = |release: &str, expect| assert_eq!(profile_of(release, None, &names), Some(expect), "{release}");
         check("4.9.270-perf", "android-4.9");
         check("6.6.30-android15-8-g1234567", "android-6.6");
         check("6.6.30-amd64", "linux-6.6");
         check("4.14.190", "linux-4.10");
         check("android-4.9-walt", "android-4.9-walt");
+        let known = |release: &str, android| profile_of(release, Some(android), &names).unwrap();
+        assert_eq!(
+            ["4.9.0-19-amd64", "4.10.1", "6.6.30"].map(|r| known(r, false)),
+            ["linux-3.13", "linux-4.10", "linux-6.6"]
+        );
+        assert_eq!(
+            ["4.9.118-perf", "4.10.1", "6.6.30-perf"].map(|r| known(r, true)),
+            ["android-4.9", "linux-4.10", "android-6.6"]
+        );
         assert_eq!(other_release("6.6.30-android15", "android-6.6"), None);
         let told = |release, profile| other_release(release, profile).unwrap();
         assert!(told("4.19.113", "linux-4.10").contains("4.19.113: linux-4.10 is taken, the last one before it"));

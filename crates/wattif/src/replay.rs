@@ -296,7 +296,10 @@ fn of_kernel_only(settings: &Settings) -> BTreeMap<String, String> {
 
 fn profile_of_release(question: &Question, recording: &Recording) -> Result<String, Error> {
     let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
-    let of_release = recording.release.as_deref().and_then(|r| profile_of(r, &names));
+    // No phone is an x86: where it is one, a 4.9 is not Android's.
+    let machine = recording.machine.as_deref().unwrap_or_default();
+    let mainline = |release: &str| machine.starts_with("x86") && !release.contains("android");
+    let of_release = recording.release.as_deref().and_then(|r| profile_of(r, mainline(r).then_some(false), &names));
     let first = question.kernels.first().map(String::as_str);
     of_release.or(first).map(String::from).ok_or_else(|| Error::Usage("name a kernel: -k linux-6.12".into()))
 }

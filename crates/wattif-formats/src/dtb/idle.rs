@@ -3,6 +3,8 @@
 //! Power domains are a tree: a CPU's own, that of its cluster, that of the system. A platform has one level of it: the CPUs of a
 //! `[[cluster]]`, whose states are alike. It is made of the innermost power domain that has states and several CPUs, whatever
 //! `cpu-map` calls a cluster; states that need more CPUs asleep than that, or unlike ones, are left out by name.
+//!
+//! FIDELITY(domain-states): the states of that power domain become states that a CPU's governor chooses.
 
 use super::fdt::Node;
 use super::{Cpu, Handles, power_domain};
@@ -38,6 +40,18 @@ pub(super) fn clusters(
         table.leave_out(&unlike, &mut left_out);
     }
     odd.tell(findings);
+    let chosen: BTreeMap<u32, &[Idle]> = tables.iter().filter_map(|t| Some((t.domain?, &t.shared[..]))).collect();
+    for (handle, states) in chosen {
+        let names: Vec<String> = states.iter().map(|s| quoted(&s.name)).collect();
+        let (domain, of) = (quoted(&handles[&handle].name), list(&members[&handle]));
+        let message = format!(
+            "power domain {domain} of CPUs {of}: {} become states that the idle governor of each CPU chooses",
+            names.join(", ")
+        );
+        let help = "in the kernel the domain's own governor does when the last CPU enters its deepest state, and cpu_idle events do not \
+                    have their numbers (FIDELITY.md, domain-states)";
+        findings.push(Diagnostic::warning("dtb::W02", 0..0, message).help(help));
+    }
     for (handle, (names, why)) in left_out {
         let names: Vec<String> = names.iter().take(5).map(|n| quoted(n)).collect();
         let (domain, of) = (quoted(&handles[&handle].name), list(&members[&handle]));
@@ -85,10 +99,18 @@ impl Table {
         odd: &mut Odd<'a>,
     ) -> Table {
         let mut table = Table { own: vec![wfi()], ..Table::default() };
-        let own = states(cpu.node, "cpu-idle-states", handles, odd).into_iter();
-        table.own.extend(own.map(|s| Idle { scope: scope_by_name(&s.name), ..s }));
+        // `of_get_cpu_state_node`: of one index the state of the CPU's own power domain goes first.
+        let mut chain = chain.iter().peekable();
+        let of_domain = match chain.next_if(|own| members[own].len() == 1) {
+            Some(own) => named(handles[own], "domain-idle-states"),
+            None => Vec::new(),
+        };
+        let of_cpu: Vec<u32> = named(cpu.node, "cpu-idle-states").into_iter().skip(of_domain.len()).collect();
+        table.own.extend(states(&of_domain, "domain-idle-states", handles, odd));
+        let of_cpu = states(&of_cpu, "cpu-idle-states", handles, odd).into_iter();
+        table.own.extend(of_cpu.map(|s| Idle { scope: scope_by_name(&s.name), ..s }));
         for &handle in chain {
-            let states = states(handles[&handle], "domain-idle-states", handles, odd);
+            let states = states(&named(handles[&handle], "domain-idle-states"), "domain-idle-states", handles, odd);
             match table.domain {
                 _ if states.is_empty() => {}
                 _ if members[&handle].len() == 1 => table.own.extend(states),
@@ -204,12 +226,17 @@ fn chain(cpu: &Node, handles: &Handles<'_>, odd: &mut Odd<'_>) -> Vec<u32> {
     chain
 }
 
+/// The phandles of a property.
+fn named(node: &Node, prop: &str) -> Vec<u32> {
+    node.cells(prop).unwrap_or_default().into_iter().take(CPUIDLE_STATE_MAX).collect()
+}
+
 /// The states that a property names; of a CPU alone, where nobody says more.
-fn states<'a>(node: &Node, prop: &'static str, handles: &Handles<'a>, odd: &mut Odd<'a>) -> Vec<Idle> {
+fn states<'a>(named: &[u32], prop: &'static str, handles: &Handles<'a>, odd: &mut Odd<'a>) -> Vec<Idle> {
     let mut found = Vec::new();
-    for handle in node.cells(prop).unwrap_or_default().into_iter().take(CPUIDLE_STATE_MAX) {
-        let Some(node) = handles.get(&handle).copied() else {
-            odd.dangling.entry(prop).or_default().insert(handle);
+    for handle in named {
+        let Some(node) = handles.get(handle).copied() else {
+            odd.dangling.entry(prop).or_default().insert(*handle);
             continue;
         };
         match state(node) {

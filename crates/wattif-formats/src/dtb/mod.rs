@@ -15,6 +15,7 @@
 //! | `dtb::W03` | it is there and is not read |
 //! | `dtb::N01` | the devicetree leaves a choice, and one was made |
 
+mod capacities;
 mod fdt;
 mod idle;
 
@@ -77,7 +78,7 @@ pub fn import(bytes: &[u8], name: &str, overlay: Option<&str>) -> Imported {
     let clocks = clocks(&cpus, &handles);
     out.overlay.extend(overlay.misplaced(&clocks));
     machine.domains = domains(&cpus, &clocks, &handles, &overlay, &unread, &mut out.diagnostics);
-    capacities(&cpus, &mut machine.domains, &mut out.diagnostics);
+    capacities::capacities(&root, &cpus, &handles, &mut machine.domains, &mut out.diagnostics);
     machine.clusters = idle::clusters(&cpus, &map.cluster, &handles, &mut out.diagnostics);
     topology(&mut machine, &root, &cpus, map, &handles, &mut out.diagnostics);
     powers(&mut machine, &unread, &mut out.diagnostics);
@@ -545,36 +546,6 @@ fn opps_v1(node: &Node) -> Option<Vec<Opp>> {
 
 fn v1_latency(node: &Node) -> u64 {
     node.u32("clock-latency").unwrap_or(0).into()
-}
-
-/// `topology_normalize_cpu_scale`: dmips × top frequency, the greatest is 1024; one missing property, and all are 1024.
-fn capacities(cpus: &[Cpu<'_>], domains: &mut [Domain], findings: &mut Vec<Diagnostic>) {
-    if let Some(without) = cpus.iter().position(|c| c.dmips.is_none()) {
-        if cpus.iter().any(|c| c.dmips.is_some()) || domains.len() > 1 {
-            let message = format!("CPU {without} has no capacity-dmips-mhz: the kernel takes all CPUs as equal (1024)");
-            findings.push(Diagnostic::warning("dtb::W01", 0..0, message));
-        }
-        return;
-    }
-    let top = |d: &Domain| d.opps.last().map_or(0, |o| o.khz);
-    let raw = |d: &Domain, cpu: u32| u64::from(cpus[cpu as usize].dmips.unwrap_or(0)) * top(d);
-    let max = domains.iter().flat_map(|d| d.cpus.iter().map(|&c| raw(d, c))).max().unwrap_or(0).max(1);
-    let scaled = |d: &Domain, cpu: u32| (raw(d, cpu) * 1024 / max).clamp(1, 1024) as u32;
-    for d in domains {
-        d.capacity = scaled(d, d.cpus[0]);
-        let Some(&other) = d.cpus.iter().find(|&&c| scaled(d, c) != d.capacity) else { continue };
-        let message = format!(
-            "CPUs {} share a clock and differ in capacity: CPU {} has {}, CPU {other} has {}; all were taken for {}",
-            list(&d.cpus),
-            d.cpus[0],
-            d.capacity,
-            scaled(d, other),
-            d.capacity
-        );
-        let help =
-            "CPUs of one [[domain]] have one capacity; the kernel refuses an energy model of unlike CPUs as well";
-        findings.push(Diagnostic::warning("dtb::W02", 0..0, message).help(help));
-    }
 }
 
 fn powers(machine: &mut Machine, unread: &Unread, findings: &mut Vec<Diagnostic>) {

@@ -28,6 +28,8 @@ pub struct KernelFacts {
     pub energy_aware: Option<bool>,
     /// `proc/sys/kernel/sched_autogroup_enabled`.
     pub autogroup: Option<bool>,
+    /// Are WALT's signals in use, where it is built in: `proc/sys/kernel/sched_use_walt_cpu_util`, `sched_use_walt_task_util`.
+    pub use_walt: [Option<bool>; 2],
     /// Of what was captured: what a profile cannot say.
     pub findings: Vec<Diagnostic>,
 }
@@ -268,6 +270,15 @@ fn clamps(files: Files<'_>) -> impl Iterator<Item = Diagnostic> {
     })
 }
 
+/// Whose utilisation WALT's is: that of CPUs, and of tasks.
+const USE_WALT: [&str; 2] = ["sched_use_walt_cpu_util", "sched_use_walt_task_util"];
+
+/// What Android's kernels are built with, of one age or the other.
+const ANDROIDS: [&str; 4] = ["CONFIG_ANDROID", "CONFIG_SCHED_TUNE", "CONFIG_SCHED_WALT", "CONFIG_ANDROID_VENDOR_HOOKS"];
+
+/// The feature of Android's kernels before 5.0 that switches energy-aware placement.
+const ENERGY_AWARE: &str = "ENERGY_AWARE";
+
 impl KernelFacts {
     /// From a live machine or a capture.
     pub fn of(files: Files<'_>) -> KernelFacts {
@@ -285,6 +296,7 @@ impl KernelFacts {
             tunables: tunables(files, &clocks, &used, &mut findings),
             energy_aware: number(files, "proc/sys/kernel/sched_energy_aware").map(|n| n != 0),
             autogroup: number(files, "proc/sys/kernel/sched_autogroup_enabled").map(|n| n != 0),
+            use_walt: USE_WALT.map(|name| number(files, &format!("proc/sys/kernel/{name}")).map(|n| n != 0)),
             findings,
         }
     }
@@ -305,6 +317,24 @@ impl KernelFacts {
         };
         self.release.clone().or_else(of_config)
     }
+    /// Is it Android's kernel? By its release, its options, or a machine that no phone is; `None` where nothing tells. Distributions for
+    /// x86 have binder as well.
+    pub fn android(&self) -> Option<bool> {
+        let release = self.version().unwrap_or_default();
+        let head = self.config.iter().flat_map(|c| c.lines().take(5)).find(|l| l.contains("Kernel Configuration"));
+        if release.contains("android") {
+            return Some(true);
+        }
+        if head.is_some_and(|l| l.contains("Linux/x86")) || ["amd64", "x86_64"].iter().any(|m| release.contains(m)) {
+            return Some(false);
+        }
+        self.config.as_ref().map(|_| ANDROIDS.iter().any(|option| self.has(option)))
+    }
+    /// Is load tracked in windows?
+    fn walt(&self) -> bool {
+        let module = |c: &String| c.lines().any(|l| l.trim() == "CONFIG_SCHED_WALT=m");
+        (self.has("CONFIG_SCHED_WALT") || self.config.as_ref().is_some_and(module)) && self.use_walt != [Some(false); 2]
+    }
     /// Is an option built in?
     fn has(&self, option: &str) -> bool {
         self.config.as_ref().is_some_and(|c| switched_on(c, option))
@@ -316,7 +346,9 @@ impl KernelFacts {
     }
     /// Energy-aware placement is switched off, or left out when the kernel was built.
     fn without_eas(&self) -> bool {
-        self.energy_aware == Some(false) || self.lacks("CONFIG_ENERGY_MODEL")
+        let words = || self.features.iter().flat_map(|text| text.split_whitespace());
+        let off = || words().any(|word| word.strip_prefix("NO_") == Some(ENERGY_AWARE));
+        self.energy_aware == Some(false) || self.lacks("CONFIG_ENERGY_MODEL") || off()
     }
     /// Tunables that switches and options stand for.
     fn switched(&self) -> Vec<(&'static str, &'static str, String)> {
@@ -363,6 +395,27 @@ fn governors(facts: &KernelFacts, findings: &mut Vec<Diagnostic>) -> String {
     policies
 }
 
+/// Windows instead of PELT: a policy of the one profile whose kernel has them.
+fn windows(facts: &KernelFacts, parent: &str, findings: &mut Vec<Diagnostic>) -> &'static str {
+    if !facts.walt() {
+        return "";
+    }
+    let mut warn = |message| findings.push(Diagnostic::warning("sysfs::W03", 0..0, message));
+    if parent != ANDROID_4_9 {
+        warn(format!(
+            "CONFIG_SCHED_WALT: not simulated as this kernel has it; load is tracked as in {parent} (`wattif explain walt`)"
+        ));
+        return "";
+    }
+    for (name, _) in USE_WALT.iter().zip(facts.use_walt).filter(|(_, on)| *on == Some(false)) {
+        warn(format!("{name} = 0: not simulated alone; WALT's utilisation is of CPUs and tasks here"));
+    }
+    "load = \"walt\"\n"
+}
+
+/// The profile whose kernel has WALT and the feature [`ENERGY_AWARE`].
+const ANDROID_4_9: &str = "android-4.9";
+
 /// What kernels are built with that changes figures and that no profile can ask for.
 const NOT_SIMULATED: [(&str, &str); 4] = [
     ("CONFIG_PREEMPT_RT", "interrupts are no threads here, and locks of the kernel do not sleep"),
@@ -395,7 +448,7 @@ fn not_simulated(facts: &KernelFacts) -> impl Iterator<Item = Diagnostic> {
 pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) -> Imported {
     let mut out = Imported::default();
     out.diagnostics.extend(not_known(facts, parent));
-    let policies = governors(facts, &mut out.diagnostics);
+    let policies = governors(facts, &mut out.diagnostics) + windows(facts, parent, &mut out.diagnostics);
     out.diagnostics.extend(facts.findings.iter().cloned());
     out.diagnostics.extend(not_simulated(facts));
     let mut set = String::new();
@@ -403,6 +456,7 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
         let (name, on) = word.strip_prefix("NO_").map_or((word, true), |n| (n, false));
         match features.contains(&name) {
             true => drop(writeln!(set, "{name} = {on}")),
+            false if name == ENERGY_AWARE && (!on || parent == ANDROID_4_9) => {} // generation of placement.eas
             false => out.diagnostics.push(Diagnostic::note(
                 "sysfs::N01",
                 0..0,
@@ -450,7 +504,7 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
 fn not_known(facts: &KernelFacts, parent: &str) -> Vec<Diagnostic> {
     let warning = |code, message| Diagnostic::warning(code, 0..0, message);
     let mut out = Vec::new();
-    let of_parent = parent.strip_prefix("linux-").and_then(version);
+    let of_parent = parent.split_once('-').and_then(|(_, numbers)| version(numbers));
     match facts.version().as_deref().map(version) {
         Some(Some((major, minor))) if of_parent.is_some_and(|p| p != (major, minor)) => {
             let why =
@@ -459,6 +513,12 @@ fn not_known(facts: &KernelFacts, parent: &str) -> Vec<Diagnostic> {
                 "no profile of Linux {major}.{minor}: {parent} is taken ({why}), and what changed between them is as there"
             );
             out.push(warning("sysfs::W02", message));
+        }
+        Some(Some((major, minor))) if parent.starts_with("android-") && facts.android().is_none() => {
+            out.push(warning(
+                "sysfs::W02",
+                format!("nothing tells whether this Linux {major}.{minor} is Android's: {parent} is taken"),
+            ));
         }
         Some(Some(_)) => {}
         _ => out.push(warning("sysfs::W02", format!("no kernel version is told: taken as {parent}"))),
@@ -517,6 +577,70 @@ mod tests {
         assert!(!text.contains("nr_migrate"));
         assert_eq!(out.diagnostics.len(), 2);
         assert!(out.diagnostics[0].message.ends_with("nr_migrate: `many` is left out"), "{:?}", out.diagnostics);
+    }
+
+    #[test]
+    fn android_or_not() {
+        let of = |config: Option<&str>, release: &str| {
+            let (config, release) = (config.map(String::from), Some(release.to_string()));
+            KernelFacts { config, release, ..KernelFacts::default() }.android()
+        };
+        let x86 = "# Linux/x86 4.9.210 Kernel Configuration\nCONFIG_ANDROID=y\n";
+        assert_eq!(of(Some(x86), "4.9.0-19"), Some(false));
+        assert_eq!(of(None, "4.9.0-19-amd64"), Some(false));
+        assert_eq!(of(Some("CONFIG_HZ=250\n"), "4.9.80-v7+"), Some(false));
+        for option in ANDROIDS {
+            assert_eq!(of(Some(&format!("CONFIG_HZ=250\n{option}=y\n")), "4.9.270-perf"), Some(true), "{option}");
+        }
+        assert_eq!((of(Some(x86), "6.6.30-android15"), of(None, "4.9.270-perf")), (Some(true), None));
+        let told = |release: &str, parent| {
+            let facts = KernelFacts { release: Some(release.into()), ..KernelFacts::default() };
+            kernel(&facts, "k", parent, &[]).diagnostics.swap_remove(0).message
+        };
+        assert_eq!(
+            told("4.9.270-perf", "android-4.9"),
+            "nothing tells whether this Linux 4.9 is Android's: android-4.9 is taken"
+        );
+        assert!(told("6.9.1-android16", "android-6.6").starts_with("no profile of Linux 6.9: android-6.6 is taken"));
+    }
+
+    #[test]
+    fn load_in_windows() {
+        let with = |walt: char, parent: &str, sysctls: [&'static str; 2]| {
+            let config = format!("# Linux/arm64 4.9.118 Kernel Configuration\nCONFIG_SCHED_WALT={walt}\n");
+            let facts = KernelFacts::of(&|path| match path {
+                "proc/config" => Some(config.clone()),
+                _ => USE_WALT.iter().position(|name| path.ends_with(name)).map(|i| sysctls[i].to_string()),
+            });
+            let out = kernel(&facts, "k", parent, &[]);
+            let told = out.diagnostics.iter().filter(|d| d.code == "sysfs::W03").map(|d| d.message.as_str());
+            let told = told.collect::<Vec<_>>().join("\n");
+            (out.toml.unwrap().contains("[policies]\nload = \"walt\"\n"), told)
+        };
+        assert_eq!(with('y', "android-4.9", [""; 2]), (true, String::new()));
+        assert_eq!(with('y', "android-4.9", ["1\n"; 2]), (true, String::new()));
+        assert_eq!(with('y', "android-4.9", ["0\n"; 2]), (false, String::new()));
+        let (on, told) = with('y', "android-4.9", ["1", "0"]);
+        assert!(on && told.starts_with("sched_use_walt_task_util = 0: not simulated alone"), "{told}");
+        for (walt, parent) in [('m', "linux-5.7"), ('y', "linux-4.10")] {
+            let (on, told) = with(walt, parent, [""; 2]);
+            assert!(!on && told.starts_with("CONFIG_SCHED_WALT: not simulated as this kernel has it"), "{told}");
+        }
+        assert_eq!(with('n', "linux-5.7", [""; 2]), (false, String::new()));
+    }
+
+    /// Of Android's kernels, before the sysctl.
+    #[test]
+    fn the_feature_that_switches_energy_aware_placement() {
+        let with = |feature: &str, parent| {
+            let facts = KernelFacts { release: Some("4.9.1-android".into()), ..KernelFacts::from_text(feature) };
+            let out = kernel(&facts, "k", parent, &[]);
+            let noted = out.diagnostics.iter().any(|d| d.message.contains("ENERGY_AWARE"));
+            (out.toml.unwrap().contains("[placement.eas]\ngeneration = \"off\"\n"), noted)
+        };
+        assert_eq!(with("NO_ENERGY_AWARE", "android-4.9"), (true, false));
+        assert_eq!(with("ENERGY_AWARE", "android-4.9"), (false, false));
+        assert_eq!(with("ENERGY_AWARE", "linux-4.10"), (false, true));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::words::quoted;
 use std::collections::{BTreeMap, HashMap};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::version;
-use wattif_model::trace::{Event, PrevState, Record, Recorded, RecordedThread, Recording};
+use wattif_model::trace::{Event, Record, Recorded, RecordedThread, Recording};
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
 /// Distinct names of unknown events that are counted one by one; the rest together.
@@ -256,15 +256,13 @@ impl Builder {
             self.comm(pid, comm);
         }
     }
-    /// Threads that were parked, or had died: the release of the kernel, which may stand behind its events, says which.
+    /// Threads that were parked, or had died, or were preempted: the release, which may stand behind the events, says which.
     fn settle_parked(&mut self) {
         let parked = std::mem::take(&mut self.parked);
-        if self.recording.release.as_deref().and_then(version).is_none_or(|v| v < kinds::PARKED_SINCE) {
-            return;
-        }
+        let Some(release) = self.recording.release.as_deref().and_then(version) else { return };
         for i in parked {
             if let Recorded::Event(Event::SchedSwitch { prev_state, .. }) = &mut self.recording.records[i].event {
-                *prev_state = PrevState::Sleeping;
+                *prev_state = kinds::settled(*prev_state, release);
             }
         }
     }
@@ -447,6 +445,7 @@ impl Builder {
         let Builder { ref mut recording, .. } = self;
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
         recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
+        self.groups.places_of(&mut recording.records);
         recording.groups = std::mem::take(&mut self.groups).into_specs();
         let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed, &self.deadlines);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);

@@ -171,10 +171,13 @@ pub(super) const TASK_INTERRUPTIBLE: i64 = 1;
 const TASK_UNINTERRUPTIBLE: i64 = 2;
 const EXIT_DEAD: i64 = 0x10;
 const EXIT_ZOMBIE: i64 = 0x20;
-/// "Parked" since [`PARKED_SINCE`], TASK_DEAD before.
+/// "Parked" since [`TRACED_SINCE`], TASK_DEAD before.
 const PARKED: i64 = 0x40;
 /// The first kernel whose tracepoint has states of its own, not those of `task_struct`.
-pub(super) const PARKED_SINCE: (u32, u32) = (4, 14);
+const TRACED_SINCE: (u32, u32) = (4, 14);
+/// TASK_PARKED of `task_struct` since [`TASK_PARKED_SINCE`]; before, TASK_STATE_MAX, which is of a preempted thread.
+const TASK_PARKED: i64 = 0x200;
+const TASK_PARKED_SINCE: (u32, u32) = (3, 9);
 
 /// The number a state has in `sched_switch`.
 pub(super) const fn state_bits(state: PrevState) -> i64 {
@@ -186,16 +189,29 @@ pub(super) const fn state_bits(state: PrevState) -> i64 {
     }
 }
 
-/// Does a raw `prev_state` stand for a dead thread of an old kernel, or a parked one of a new kernel?
+/// Does it depend on the release whether a raw `prev_state` is of a parked thread?
 pub(super) const fn may_be_parked(bits: i64) -> bool {
-    bits & PARKED != 0 && bits & (EXIT_DEAD | EXIT_ZOMBIE | TASK_UNINTERRUPTIBLE) == 0
+    let (traced, task) = (bits & 0xff, bits & TASK_PARKED);
+    match traced & PARKED {
+        0 => traced == 0 && task != 0,
+        _ => traced & (EXIT_DEAD | EXIT_ZOMBIE | TASK_UNINTERRUPTIBLE) == 0,
+    }
 }
 
-/// What a raw `prev_state` stands for. Bit 0x40 is TASK_DEAD of old kernels and "parked" of new ones: a file that prints
-/// letters says which, and [`letter_bits`] keeps them apart; so does the release, and [`may_be_parked`] is what it decides on. All
-/// higher bits say how the thread was preempted.
+/// What such a `prev_state`, which [`state`] takes for this, is of in a kernel of that release.
+pub(super) fn settled(taken: PrevState, release: (u32, u32)) -> PrevState {
+    match taken {
+        PrevState::Dead if release >= TRACED_SINCE => PrevState::Sleeping,
+        PrevState::Sleeping if release < TASK_PARKED_SINCE => PrevState::Running,
+        taken => taken,
+    }
+}
+
+/// What a raw `prev_state` stands for. Bit 0x40 is TASK_DEAD of old kernels and "parked" of new ones, 0x200 was "preempted" and then
+/// "parked": a file that prints letters says which, and [`letter_bits`] keeps them apart; so does the release, by which
+/// [`settled`] decides on what [`may_be_parked`]. All other high bits say how the thread was preempted.
 pub(super) const fn state(bits: i64) -> PrevState {
-    let low = bits & 0xff;
+    let low = bits & (0xff | TASK_PARKED);
     if low & (EXIT_DEAD | EXIT_ZOMBIE | PARKED) != 0 {
         PrevState::Dead
     } else if low & TASK_UNINTERRUPTIBLE != 0 {
@@ -589,5 +605,10 @@ mod tests {
         check("D|K", PrevState::DiskSleep);
         check("W", PrevState::Sleeping);
         assert_eq!((state(4096), state(0x100), state(64)), (PrevState::Running, PrevState::Running, PrevState::Dead));
+        assert_eq!(
+            (state(0x200), state(0x202), state(0x400)),
+            (PrevState::Sleeping, PrevState::DiskSleep, PrevState::Running)
+        );
+        assert_eq!([0x40, 0x200, 0x201, 0x42, 0x400].map(may_be_parked), [true, true, false, false, false]);
     }
 }

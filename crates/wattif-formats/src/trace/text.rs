@@ -64,7 +64,8 @@ pub(super) fn probe(text: &[u8]) -> (usize, usize) {
     lines.take(200).fold((0, 0), |(events, all), (event, _)| (events + usize::from(event), all + 1))
 }
 
-/// Blanks, comments, and the stacks of perf: a frame a line. An event of a thread with a long name may begin with `#` as well.
+/// Blanks, comments, and the stacks of perf: a frame a line. Where an event is of a thread with a long name, this may begin with `#`
+/// as well: where comments would, it is one if a blank is before it.
 fn is_mute(line: &[u8]) -> bool {
     match line {
         [] | [b'\t', ..] | [b'#'] | [b'#', b' ' | b'\t' | b'#', ..] => true,
@@ -894,17 +895,22 @@ mod tests {
         assert_eq!(end("9999.0"), (500_000_000, 2), "of another time");
     }
 
-    /// 0x40 is a dead thread before Linux 4.14.
+    /// 0x40 is a dead thread before Linux 4.14; 0x200 is a preempted one before Linux 3.9.
     #[test]
     fn raw_states_by_release() {
-        let raw = "prev_comm=a prev_pid=5 prev_prio=120 prev_state=64 next_comm=b next_pid=6 next_prio=120";
-        let line = format!("a-5 [001] 2.0: sched_switch: {raw}\n");
-        for (release, state) in [
-            ("", PrevState::Dead),
-            ("# os release : 4.9.270-perf\n", PrevState::Dead),
-            ("# os release : 4.14.190\n", PrevState::Sleeping),
-            ("# os release : 6.1.75-android14\n", PrevState::Sleeping),
+        for (release, raw, state) in [
+            ("", 0x40, PrevState::Dead),
+            ("# os release : 4.9.270-perf\n", 0x40, PrevState::Dead),
+            ("# os release : 4.14.190\n", 0x40, PrevState::Sleeping),
+            ("# os release : 6.1.75-android14\n", 0x40, PrevState::Sleeping),
+            ("", 0x200, PrevState::Sleeping),
+            ("# os release : 3.8.13\n", 0x200, PrevState::Running),
+            ("# os release : 3.8.13\n", 0x201, PrevState::Sleeping),
+            ("# os release : 4.9.270-perf\n", 0x200, PrevState::Sleeping),
+            ("# os release : 4.9.270-perf\n", 0x400, PrevState::Running),
         ] {
+            let raw = format!("prev_pid=5 prev_prio=120 prev_state={raw} next_comm=b next_pid=6 next_prio=120");
+            let line = format!("a-5 [001] 2.0: sched_switch: prev_comm=a {raw}\n");
             check(&format!("{release}{line}"), 2_000_000_000, 1, 5, switch(5, state, 6));
         }
     }

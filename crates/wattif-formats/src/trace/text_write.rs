@@ -66,7 +66,9 @@ impl<W: Write> TextTrace<W> {
             (true, false) => "..... ",
             (true, true) => "..h.. ",
         };
-        writeln!(self.out, "{name:>16}-{pid:<5} [{:03}] {flags}{s:>5}.{ns:09}: {event:<21} {fields}", cpu.0)
+        // The kernel's names have 15 bytes, and a blank before them. One that begins as a comment does needs it.
+        let blank = if name.starts_with('#') && name.chars().count() >= 16 { " " } else { "" };
+        writeln!(self.out, "{blank}{name:>16}-{pid:<5} [{:03}] {flags}{s:>5}.{ns:09}: {event:<21} {fields}", cpu.0)
     }
 
     /// What threads write into `trace_marker`.
@@ -281,6 +283,37 @@ mod tests {
     use wattif_model::trace::{Asked, Recorded};
     use wattif_model::workload::GroupSpec;
 
+    fn thread(pid: u32, comm: &str) -> ThreadInfo {
+        ThreadInfo {
+            pid: Pid(pid),
+            comm: comm.to_string(),
+            task: "a".to_string(),
+            policy: "SCHED_OTHER",
+            workload: true,
+            group: 0,
+            dl: None,
+            asked: Asked::default(),
+        }
+    }
+
+    /// Of 15 characters and of more, it is not taken for a comment.
+    #[test]
+    fn a_name_that_begins_as_a_comment_does_comes_back() {
+        for comm in ["# 15 characters", "# 16 characters.", "## two of them, and blanks", "#", "# µµµµµµµµµµµµµ"]
+        {
+            let mut text = Vec::new();
+            let mut trace = TextTrace::new(&mut text, Detail::Tracepoints, About::default());
+            trace.current = vec![Pid(7)];
+            trace.thread(&thread(7, comm));
+            trace.event(Ns(5_000), CpuId(0), &Event::CpuIdle { state: 1 });
+            trace.close().unwrap();
+            drop(trace);
+            let read = crate::trace::read(&text).recording.unwrap();
+            assert_eq!(read.records.len(), 1, "{}", String::from_utf8_lossy(&text));
+            assert_eq!((read.records[0].current, read.comm(Pid(7))), (Some(Pid(7)), comm));
+        }
+    }
+
     /// Written with the pid before the name, which may hold blanks, it comes back.
     #[test]
     fn a_change_of_group_comes_back() {
@@ -288,18 +321,7 @@ mod tests {
         let mut text = Vec::new();
         let mut trace = TextTrace::new(&mut text, Detail::Tracepoints, about);
         trace.current = vec![Pid(0)];
-        let (comm, task) = ("a b".to_string(), "a".to_string());
-        let policy = "SCHED_OTHER";
-        trace.thread(&ThreadInfo {
-            pid: Pid(7),
-            comm,
-            task,
-            policy,
-            workload: true,
-            group: 0,
-            dl: None,
-            asked: Asked::default(),
-        });
+        trace.thread(&thread(7, "a b"));
         let event = Event::CgroupAttachTask { pid: Pid(7), group: 1 };
         trace.event(Ns(5_000), CpuId(0), &event);
         trace.close().unwrap();

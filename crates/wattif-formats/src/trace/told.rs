@@ -12,7 +12,7 @@ use super::names::DEADLINE;
 use crate::cgroup;
 use std::collections::BTreeMap;
 use wattif_model::Ns;
-use wattif_model::trace::{Asked, DlParams, ThreadInfo};
+use wattif_model::trace::{Asked, DlParams, Event, Record, Recorded, ThreadInfo};
 use wattif_model::workload::{GroupSpec, Policy};
 
 /// Of a thread.
@@ -139,6 +139,20 @@ impl Groups {
     pub fn place(&self, number: u32) -> u32 {
         self.places.get(&number).copied().unwrap_or(0)
     }
+    /// Their places in events as well, where the file tells of any.
+    pub fn places_of(&self, records: &mut [Record]) {
+        for r in records.iter_mut().take_while(|_| !self.groups.is_empty()) {
+            if let Recorded::Event(
+                Event::CgroupAttachTask { group, .. }
+                | Event::CfsThrottle { group }
+                | Event::CfsUnthrottle { group, .. }
+                | Event::CfsPeriod { group, .. },
+            ) = &mut r.event
+            {
+                *group = self.place(*group);
+            }
+        }
+    }
     /// All of them; none where the file tells of none.
     pub fn into_specs(self) -> Vec<GroupSpec> {
         self.groups
@@ -224,6 +238,16 @@ mod tests {
             read.add(line.as_bytes());
         }
         assert_eq!((3..10).map(|n| read.place(n)).collect::<Vec<_>>(), [1, 0, 0, 0, 0, 0, 0]);
+        // Events have the numbers of the file.
+        let throttled = |group| Record {
+            at: Ns(1),
+            cpu: wattif_model::CpuId(0),
+            current: None,
+            event: Recorded::Event(Event::CfsThrottle { group }),
+        };
+        let mut records = [throttled(3), throttled(4)];
+        read.places_of(&mut records);
+        assert_eq!(records, [throttled(1), throttled(0)]);
         assert_eq!(read.into_specs(), [wrote[0].clone(), wrote[3].clone()]);
         for clamp in 0..=1024 {
             let mut g = GroupSpec::named("/a");

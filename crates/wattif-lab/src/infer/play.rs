@@ -33,6 +33,8 @@ impl Missing {
 
 /// Figures of the states that CPUs sleep in.
 const RESIDENCIES: &str = "residencies of idle states";
+/// Figures of groups.
+const GROUPS: &str = "groups";
 /// Figures of idle periods that no tracepoint of the kernel tells enough for.
 const ENDED: &str = "idle_wakeups, oracle";
 
@@ -58,6 +60,11 @@ pub fn missing(recording: &Recording, platform: &Platform, platform_known: bool)
     let woken = has("sched_waking") || wakeups;
     say(!none && !woken, "balance", "no sched_waking or sched_wakeup events: threads count when they run", true);
     say(!none && !moves, "migrations", "no sched_migrate_task events: from where threads run", true);
+    let of_groups = ["cgroup_attach_task", "wattif_cfs_throttle", "wattif_cfs_unthrottle", "wattif_cfs_period"];
+    let groups = recording.groups.is_empty() && of_groups.iter().any(|event| has(event));
+    say(groups, GROUPS, "groups are in events by their numbers alone, the file does not tell of them", false);
+    let limited = recording.groups.iter().any(|g| g.quota.is_some());
+    say(limited && !has("wattif_cfs_period"), GROUPS, "groups have limits, and no event tells of their periods", false);
     let idle = has("cpu_idle");
     say(!idle, "residencies of idle states, idle accuracy", "no cpu_idle events", false);
     say(idle && !platform_known, "idle accuracy", "the idle states' target residencies are not known (-p)", false);
@@ -200,11 +207,13 @@ pub fn blank(report: &mut RunReport, missing: &[Missing]) {
             }
             ENDED => (report.metrics.idle_wakeups, report.metrics.oracle) = (None, None),
             "migrations" => report.metrics.migrations = None,
+            GROUPS => report.groups.clear(),
             f if f.starts_with("run times") => {
                 (report.metrics.slices, report.metrics.balance) = (None, None);
                 report.metrics.wakeup_latency_us = Default::default();
                 report.tasks.clear();
                 report.by_task.clear();
+                report.groups.clear();
             }
             "wake-up latency" => report.metrics.wakeup_latency_us = Default::default(),
             _ => {}
@@ -341,6 +350,7 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
     }
     let counts = recording.counts();
     let mut player = Player::new(platform, &counts);
+    player.groups = !recording.groups.is_empty();
     player.clocks(&recording, out);
     for (cpu, pid) in who_runs_at_first(&recording).into_iter().filter(|(cpu, _)| cpu.at() < platform.nr_cpus()) {
         out.ran_before(cpu, pid);
@@ -402,6 +412,8 @@ struct Player<'a> {
     judge: bool,
     /// Threads that are being woken have been woken: the trace says no more.
     wakes: bool,
+    /// The numbers of groups mean something.
+    groups: bool,
 }
 
 impl<'a> Player<'a> {
@@ -414,6 +426,7 @@ impl<'a> Player<'a> {
             untold: Untold::default(),
             judge: !counts.contains_key("cpu_idle_miss"),
             wakes: !counts.contains_key("sched_wakeup"),
+            groups: false,
         }
     }
 
@@ -434,13 +447,12 @@ impl<'a> Player<'a> {
             // Told from `Idling`.
             Recorded::Event(Event::CpuIdle { .. }) => {}
             Recorded::Event(Event::CpuIdleMiss { .. }) if self.unknown.get(r.cpu.at()) == Some(&true) => {}
-            // These name groups and marks of a workload, which a recording does not have.
             Recorded::Event(
                 Event::CgroupAttachTask { .. }
                 | Event::CfsThrottle { .. }
                 | Event::CfsUnthrottle { .. }
                 | Event::CfsPeriod { .. },
-            ) => {}
+            ) if !self.groups => {}
             Recorded::Event(event) => {
                 out.event(r.at, r.cpu, &event);
                 if let (Event::SchedWaking { pid, prio, target_cpu, in_irq }, true) = (event, self.wakes) {

@@ -2,7 +2,7 @@
 
 use super::pids::PidTable;
 use serde::{Deserialize, Serialize};
-use wattif_model::trace::{Event, Interest, Observer};
+use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
 use wattif_model::workload::GroupSpec;
 use wattif_model::{CpuId, Ns, Pid};
 
@@ -95,6 +95,14 @@ impl Observer for Groups {
     fn interest(&self) -> Interest {
         Interest::SCHED.and(Interest::GROUPS)
     }
+    fn thread(&mut self, thread: &ThreadInfo) {
+        if (1..self.groups.len()).contains(&(thread.group as usize)) {
+            *self.of_thread.entry(thread.pid, || 0) = thread.group as usize;
+        }
+    }
+    fn ran_before(&mut self, cpu: CpuId, pid: Pid) {
+        self.on_cpu.get_mut(cpu.at()).into_iter().for_each(|c| c.0 = pid);
+    }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         let known = self.groups.len() as u32;
         match *event {
@@ -128,6 +136,19 @@ mod tests {
     use super::super::testbed::*;
     use super::*;
     use wattif_model::trace::PrevState::*;
+
+    /// A recording may begin with a thread on a CPU, and tells by its head which group it is in.
+    #[test]
+    fn who_is_in_a_group_from_the_beginning() {
+        let mut g = Groups::new(1, &["/", "/a"].map(GroupSpec::named));
+        for (pid, group) in [(1, 1), (2, 9)] {
+            g.thread(&ThreadInfo { group, ..thread(pid, "a") });
+        }
+        g.ran_before(CpuId(0), Pid(1));
+        play(&mut g, &[(40, 0, switch(1, 2, Running))]);
+        g.finish(Ns(100));
+        assert_eq!((g.rows(Ns(100))[0].runtime_s * 1e9).round(), 40.0);
+    }
 
     #[test]
     fn time_goes_to_the_groups_above_too() {

@@ -46,6 +46,7 @@ use policies::Policies;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Interest, Observer, ThreadInfo};
+use wattif_model::workload::GroupSpec;
 use wattif_model::{CpuId, Ns, Pid};
 
 /// All metrics of a run. Give it to the runner as an observer, then ask for the report.
@@ -99,6 +100,11 @@ impl Metrics {
             end: Ns::ZERO,
         }
     }
+    /// Of these groups as well, the root first.
+    pub fn with_groups(mut self, nr_cpus: usize, groups: &[GroupSpec]) -> Metrics {
+        self.groups = Groups::new(nr_cpus, groups);
+        self
+    }
 }
 
 impl Observer for Metrics {
@@ -121,6 +127,7 @@ impl Observer for Metrics {
         self.throughput.thread(thread);
         self.balance.thread(thread);
         self.policies.thread(thread);
+        self.groups.thread(thread);
         if self.signals.any() {
             self.signals.thread(thread);
         }
@@ -129,6 +136,7 @@ impl Observer for Metrics {
         self.wakeup.ran_before(cpu, pid);
         self.tasks.ran_before(cpu, pid);
         self.throughput.ran_before(cpu, pid);
+        self.groups.ran_before(cpu, pid);
         self.balance.ran_before(cpu, pid);
     }
     /// Events go only to those who look at them.

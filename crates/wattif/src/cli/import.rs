@@ -190,7 +190,7 @@ pub(super) fn machine(root: &std::path::Path) -> sysfs::Imported {
 pub(super) fn kernel_of(mut facts: sysfs::KernelFacts) -> sysfs::Imported {
     let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
     let version = facts.version().unwrap_or_default();
-    let parent = profile_of(&version, &names).unwrap_or("linux-6.12").to_string();
+    let parent = profile_of(&version, facts.android(), &names).unwrap_or("linux-6.12").to_string();
     let features: Vec<&str> = Features::ALL.iter().map(|(name, _)| *name).collect();
     keep_class(&mut facts, &parent);
     // Some values are limits of others: all are judged together.

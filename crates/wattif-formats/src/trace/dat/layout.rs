@@ -184,8 +184,8 @@ impl States {
         } else if bits & self.other != 0 {
             state_of(PrevState::Sleeping)
         } else {
-            // Not named, such as `I`: by the bits themselves, without the one that is ambiguous.
-            super::super::kinds::state_bits(state(bits & !0x40))
+            // Not named, such as `I`: by the bits themselves, without those that are ambiguous.
+            super::super::kinds::state_bits(state(bits & 0xbf))
         }
     }
 }
@@ -251,7 +251,7 @@ mod tests {
         let s = states(SWITCH).unwrap();
         let state = |bits| super::state(s.known(bits));
         assert_eq!(
-            (state(0), state(0x100), state(1), state(0x40), state(0x12)),
+            (state(0), state(0x200), state(1), state(0x40), state(0x12)),
             (PrevState::Running, PrevState::Running, PrevState::Sleeping, PrevState::Sleeping, PrevState::Dead)
         );
         // Before 4.14 there were more of them.

@@ -592,8 +592,10 @@ mod tests {
     /// The release may stand behind the events.
     #[test]
     fn parked_or_dead() {
-        let state = |release: &str, bits: u8| {
-            let events = switches(|m| m.bytes(1, &[9, 1]).bytes(2, &[0, bits]).bytes(3, &[5, 0]).bytes(4, &[120; 2]));
+        let state = |release: &str, bits: &[u8]| {
+            let events = switches(|m| {
+                m.bytes(1, &[9, 1]).bytes(2, &[&[0], bits].concat()).bytes(3, &[5, 0]).bytes(4, &[120; 2])
+            });
             let system = message(|m| m.message(1, &message(|m| m.text(3, release))));
             let r = read_packets(&[events, message(|m| m.message(packet::SYSTEM_INFO, &system))]);
             match r.records[1].event {
@@ -601,9 +603,12 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(state("6.1.75-android14", 0x40), PrevState::Sleeping);
-        assert_eq!(state("4.9.270", 0x40), PrevState::Dead);
-        assert_eq!(state("6.1.75-android14", 0x10), PrevState::Dead);
+        assert_eq!(state("6.1.75-android14", &[0x40]), PrevState::Sleeping);
+        assert_eq!(state("4.9.270", &[0x40]), PrevState::Dead);
+        assert_eq!(state("6.1.75-android14", &[0x10]), PrevState::Dead);
+        // A varint: 0x200.
+        assert_eq!(state("4.9.270", &[0x80, 4]), PrevState::Sleeping);
+        assert_eq!(state("3.4.0", &[0x80, 4]), PrevState::Running);
     }
 
     #[test]
