@@ -1088,10 +1088,11 @@ mod tests {
         );
     }
 
+    /// A thread with a period of 10 ms, which is preempted for two periods once and then catches up, or never was late.
     #[test]
     fn who_is_late_at_the_end_goes_on() {
         const MS: u64 = 1_000_000;
-        let goes_on = |last: u64| {
+        let goes_on = |was_late: bool, last: u64| {
             let job = |i: u64, ms: u64| {
                 let at = 10 * i * MS;
                 [
@@ -1100,24 +1101,33 @@ mod tests {
                     (at + ms * MS, switch(7, 0, PrevState::Sleeping)),
                 ]
             };
-            let mut events: Vec<(u64, Event)> = (1..30).flat_map(|i| job(i, 2)).chain(job(30, last)).collect();
+            let preempted = [
+                (150 * MS, testbed::waking(7)),
+                (150 * MS, switch(0, 7, PrevState::Running)),
+                (152 * MS, switch(7, 8, PrevState::Running)),
+                (162 * MS, switch(8, 7, PrevState::Sleeping)),
+                (164 * MS, switch(7, 0, PrevState::Sleeping)),
+            ];
+            let in_time = (1..30).filter(|i| !was_late || !matches!(i, 15 | 16)).flat_map(|i| job(i, 2));
+            let late = preempted.into_iter().filter(|_| was_late);
+            let mut events: Vec<(u64, Event)> = in_time.chain(late).chain(job(30, last)).collect();
             events.retain(|e| e.0 < 315 * MS);
             events.push((315 * MS, testbed::waking(8)));
+            events.sort_by_key(|e| e.0);
             let ops = tasks(0, events).swap_remove(0).program.ops;
-            let [
-                ..,
-                Op::Loop { .. },
-                Op::Timer { absolute: true, ref period, .. },
-                Op::Run(_),
-                Op::LoopEnd { .. },
-                Op::Sleep(_),
-            ] = ops[..]
+            let timer = |op: &Op| if let Op::Timer { absolute, .. } = op { Some(*absolute) } else { None };
+            let kinds: BTreeSet<bool> = ops.iter().filter_map(timer).collect();
+            assert_eq!(kinds, BTreeSet::from([was_late]), "absolute only if it caught up");
+            let [.., Op::Loop { .. }, Op::Timer { ref period, .. }, Op::Run(_), Op::LoopEnd { .. }, Op::Sleep(_)] =
+                ops[..]
             else {
                 return None;
             };
             Some(period.clone())
         };
-        assert_eq!((goes_on(2), goes_on(20)), (None, Some(Amount::Fixed(10 * MS))));
+        let beat = Some(Amount::Fixed(10 * MS));
+        assert_eq!((goes_on(true, 2), goes_on(true, 20)), (None, beat.clone()));
+        assert_eq!((goes_on(false, 2), goes_on(false, 20)), (beat.clone(), beat));
     }
 
     #[test]
