@@ -77,8 +77,8 @@ impl Seen {
         usual.is_some_and(|usual| self.work.iter().all(|work| are_alike(work, usual)))
     }
 
-    /// Whoever is woken, finds that it still has to wait, for the mutex of its condition, say, and has hardly worked, did no job: unless jobs that ended with
-    /// a wake-up are as little at times.
+    /// Whoever is woken and has to wait again, for the mutex of its condition, say, after hardly any work, did no job: unless jobs that end
+    /// with a wake-up are as little at times.
     fn leave_retries_out(&mut self) {
         let little = self.work[0].iter().filter(|work| **work <= LITTLE).count();
         if little * REFUSED_OF > self.posted {

@@ -597,8 +597,8 @@ fn starting_again(late: &BTreeMap<String, (u32, u32)>) -> BTreeSet<String> {
     late.iter().filter(|(_, (caught_up, again))| again > caught_up).map(|(task, _)| task.clone()).collect()
 }
 
-/// Do more of the workload's tasks that were late catch up than start again? So do those that never were; where nobody tells, they start again,
-/// which is what rt-app's threads do unless they are told otherwise.
+/// Do more of the workload's tasks that were late catch up than start again? So do those that never were; where nobody tells, they start
+/// again, which is what rt-app's threads do unless they are told otherwise.
 fn others_catch_up(late: &BTreeMap<String, (u32, u32)>, is_workload: impl Fn(&str) -> bool) -> bool {
     let of = late.iter().filter(|(task, _)| is_workload(task)).map(|(_, seen)| seen);
     let (mut catch_up, mut again) = (0, 0);
