@@ -76,6 +76,18 @@ impl Seen {
         let usual = median(&mut self.work[0].clone());
         usual.is_some_and(|usual| self.work.iter().all(|work| are_alike(work, usual)))
     }
+
+    /// Whoever is woken and has to wait again, for the mutex of its condition, say, after hardly any work, did no job: unless jobs that end
+    /// with a wake-up are as little at times.
+    fn leave_retries_out(&mut self) {
+        let little = self.work[0].iter().filter(|work| **work <= LITTLE).count();
+        if little * REFUSED_OF > self.posted {
+            return;
+        }
+        let mut work = self.work[1].iter();
+        self.hidden.retain(|_| work.next().is_some_and(|work| *work > LITTLE));
+        self.work[1].retain(|work| *work > LITTLE);
+    }
 }
 
 /// Are most jobs as much work as is usual?
@@ -472,11 +484,14 @@ fn seen<'a>(
             }
         }
     });
+    all.iter_mut().filter(|((_, between, _), _)| *between == [TOKEN; 2]).for_each(|(_, seen)| seen.leave_retries_out());
     all
 }
 
 /// The kind of a wait for a timer.
 pub(super) const TIMER: u8 = 0;
+/// That of a wait for another thread.
+const TOKEN: u8 = 3;
 
 /// Kinds of waits, one before and one after a stretch of work.
 pub(super) type Waits = [u8; 2];
@@ -486,7 +501,7 @@ pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
         Step::Timer { .. } => Some(TIMER),
         Step::Device { .. } | Step::Interrupt { .. } => Some(1),
         Step::Sleep { .. } => Some(2),
-        Step::Token { .. } => Some(3),
+        Step::Token { .. } => Some(TOKEN),
         Step::Get(_) => Some(4),
         Step::Barrier(_) => Some(5),
         _ => None,
@@ -658,6 +673,37 @@ mod tests {
             });
             assert!(turns.count() >= 96, "{pid}: {steps:?}");
         }
+    }
+
+    /// Two threads by turns, each of which wakes the other while it holds the lock that the other needs: now and then that one is fast, has
+    /// to wait once more, and the first one is still awake then.
+    #[test]
+    fn a_retry_is_no_job() {
+        let (a, b) = (Pid(2), Pid(3));
+        let found = |again_us: u64| {
+            let mut all: BTreeMap<Pid, Thread> = [a, b].map(|pid| (pid, Thread::new(120))).into();
+            let mut since = [0, 0];
+            for turn in 2..400u64 {
+                let (at, done) = (turn * 1_000_000, turn * 1_000_000 + 990_000);
+                let (i, j) = ((turn % 2) as usize, (1 - turn % 2) as usize);
+                let (pid, by) = ([a, b][i], [a, b][j]);
+                let of = &mut all.get_mut(&pid).unwrap().steps;
+                of.push(Step::Token { by, since: since[i], at });
+                if turn.is_multiple_of(5) {
+                    of.extend([Step::Work(again_us * US), Step::Token { by, since: at + 2_000, at: at + 5_000 }]);
+                    all.get_mut(&by).unwrap().steps.push(Step::Post { to: pid, at: at + 5_000 });
+                }
+                all.get_mut(&pid)
+                    .unwrap()
+                    .steps
+                    .extend([Step::Work(900 * US), Step::Post { to: by, at: done + 10_000 }]);
+                since[i] = done + 20_000;
+            }
+            let found = join(&mut all, &BTreeMap::from([(a, "a".to_string()), (b, "b".to_string())]));
+            found.hidden + found.forgetful.len()
+        };
+        assert_eq!(found(2), 0);
+        assert!(found(900) > 0, "that would be a job");
     }
 
     /// Three workers are done one after another, and a collector waits for all of them before it works; in each tenth round it has its

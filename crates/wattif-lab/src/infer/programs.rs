@@ -57,12 +57,23 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid), uncertain_ns);
     let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);
     pools.keys().for_each(|pid| _ = rounds.entry(*pid).or_insert(0));
-    let late = late_jobs(recording, &threads);
+    let background = super::background(recording);
+    let late = late_jobs(&threads, &task_of);
+    let is_never_late =
+        |pid: &Pid, t: &Thread| t.beat.period > 0 && !background.contains(pid) && late[&task_of(*pid)] == (0, 0);
+    let never_late: Vec<Pid> = threads.iter().filter(|(pid, t)| is_never_late(pid, t)).map(|(pid, _)| *pid).collect();
+    let mut starting_again = starting_again(&late);
+    let workload: BTreeSet<String> =
+        threads.keys().filter(|pid| !background.contains(pid)).map(|pid| task_of(*pid)).collect();
+    let others_catch_up = others_catch_up(&late, |task| workload.contains(task));
+    if !others_catch_up {
+        starting_again.extend(never_late.iter().map(|pid| task_of(*pid)));
+    }
     let ticks = super::ticks::delay(recording, platform);
     let delay = ticks.unwrap_or(0);
     let programs = Programs {
         calibration: full_speed(platform),
-        starting_again: starting_again(&late),
+        starting_again,
         sleep_alike,
         uncertain_ns,
         rounds,
@@ -91,12 +102,9 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         ..objects(recording, &programs, &barriers, &channels, &asked)
     };
     let last_group = w.groups.len() as u32 - 1;
-    let background = super::background(recording);
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
     let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
     let bound = super::affinity::bound(seen, kind, |pid| &families[&pid], &machine);
-    let is_never_late =
-        |pid: &Pid, t: &Thread| t.beat.period > 0 && !background.contains(pid) && late[&task_of(*pid)] == (0, 0);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| {
@@ -144,7 +152,8 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         threads: &threads,
         background: &background,
         give_way: &give_way,
-        never_late: threads.iter().filter(|(pid, t)| is_never_late(pid, t)).count(),
+        never_late: never_late.len(),
+        others_catch_up,
         pools: pools.len(),
         asked: &asked,
         barriers: &barriers,
@@ -591,10 +600,21 @@ fn starting_again(late: &BTreeMap<String, (u32, u32)>) -> BTreeSet<String> {
     late.iter().filter(|(_, (caught_up, again))| again > caught_up).map(|(task, _)| task.clone()).collect()
 }
 
+/// Do more of the workload's tasks that were late catch up than start again? So do those that never were; where nobody tells, they start
+/// again, which is what rt-app's threads do unless they are told otherwise.
+fn others_catch_up(late: &BTreeMap<String, (u32, u32)>, is_workload: impl Fn(&str) -> bool) -> bool {
+    let of = late.iter().filter(|(task, _)| is_workload(task)).map(|(_, seen)| seen);
+    let (mut catch_up, mut again) = (0, 0);
+    for (caught_up, started_again) in of {
+        catch_up += u32::from(caught_up > started_again);
+        again += u32::from(started_again > caught_up);
+    }
+    catch_up > again
+}
+
 /// By task, after how many late jobs its threads caught up, and started again.
-fn late_jobs(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeMap<String, (u32, u32)> {
+fn late_jobs(threads: &BTreeMap<Pid, Thread>, task_of: impl Fn(Pid) -> String) -> BTreeMap<String, (u32, u32)> {
     let mut seen: BTreeMap<String, (u32, u32)> = BTreeMap::new();
-    let task_of = super::play::tasks(recording);
     for (pid, t) in threads {
         let counts = seen.entry(task_of(*pid)).or_default();
         counts.0 += t.beat.caught_up;
@@ -618,6 +638,18 @@ mod tests {
             [Step::Work(work), Step::Timer { until: at, since }]
         };
         pieces.flat_map(&mut turn).collect()
+    }
+
+    #[test]
+    fn who_was_never_late_does_as_the_others() {
+        let catch_up = |seen: &[(&str, (u32, u32))]| {
+            let late = seen.iter().map(|(task, seen)| (task.to_string(), *seen)).collect();
+            others_catch_up(&late, |task| task != "daemon")
+        };
+        assert!(!catch_up(&[("a", (0, 0))]), "nobody tells");
+        assert!(catch_up(&[("a", (0, 0)), ("b", (3, 1))]));
+        assert!(!catch_up(&[("a", (0, 0)), ("b", (9, 1)), ("c", (0, 1))]), "one each");
+        assert!(!catch_up(&[("a", (0, 0)), ("daemon", (3, 1))]), "a daemon is another program");
     }
 
     #[test]

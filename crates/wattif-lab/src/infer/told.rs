@@ -18,6 +18,8 @@ pub(super) struct Found<'a> {
     pub give_way: &'a BTreeSet<Pid>,
     /// Periodic threads whose kind was late in no job.
     pub never_late: usize,
+    /// What they were taken to do: as most of those that were late, or else to start again from then.
+    pub others_catch_up: bool,
     /// Threads of pools.
     pub pools: usize,
     pub asked: &'a Asked,
@@ -78,12 +80,11 @@ impl Found<'_> {
             }
         };
         let n = self.never_late;
-        say(
-            n,
-            format!(
-                "{n} periodic threads were never late: that late ones would catch up, instead of starting again from then, is a guess"
-            ),
-        );
+        let would = match self.others_catch_up {
+            true => "catch up, as others do, instead of starting again from then",
+            false => "start again from then, instead of catching up",
+        };
+        say(n, format!("{n} periodic threads were never late: that late ones would {would}, is a guess"));
         let n = self.threads.values().filter(|t| t.steps.contains(&Step::Yield)).count();
         say(
             n,

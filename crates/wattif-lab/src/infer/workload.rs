@@ -871,7 +871,7 @@ impl Inference<'_> {
             if !naps && periods::even_relative_sleeps(&mut t.steps, longest_ns + slack) {
                 continue;
             }
-            periods::even_expiries(&mut t.steps, longest_ns, waits);
+            periods::even_expiries(&mut t.steps, longest_ns + slack, waits);
             let birth = t.birth();
             t.beat = periods::reveal(&mut t.steps, birth, waits);
         }
@@ -1118,10 +1118,11 @@ mod tests {
         );
     }
 
+    /// A thread with a period of 10 ms, which is preempted for two periods once and then catches up, or never was late.
     #[test]
     fn who_is_late_at_the_end_goes_on() {
         const MS: u64 = 1_000_000;
-        let goes_on = |last: u64| {
+        let goes_on = |was_late: bool, last: u64| {
             let job = |i: u64, ms: u64| {
                 let at = 10 * i * MS;
                 [
@@ -1130,24 +1131,48 @@ mod tests {
                     (at + ms * MS, switch(7, 0, PrevState::Sleeping)),
                 ]
             };
-            let mut events: Vec<(u64, Event)> = (1..30).flat_map(|i| job(i, 2)).chain(job(30, last)).collect();
+            let preempted = [
+                (150 * MS, testbed::waking(7)),
+                (150 * MS, switch(0, 7, PrevState::Running)),
+                (152 * MS, switch(7, 8, PrevState::Running)),
+                (162 * MS, switch(8, 7, PrevState::Sleeping)),
+                (164 * MS, switch(7, 0, PrevState::Sleeping)),
+            ];
+            let in_time = (1..30).filter(|i| !was_late || !matches!(i, 15 | 16)).flat_map(|i| job(i, 2));
+            let late = preempted.into_iter().filter(|_| was_late);
+            let mut events: Vec<(u64, Event)> = in_time.chain(late).chain(job(30, last)).collect();
             events.retain(|e| e.0 < 315 * MS);
             events.push((315 * MS, testbed::waking(8)));
+            events.sort_by_key(|e| e.0);
             let ops = tasks(0, events).swap_remove(0).program.ops;
-            let [
-                ..,
-                Op::Loop { .. },
-                Op::Timer { absolute: true, ref period, .. },
-                Op::Run(_),
-                Op::LoopEnd { .. },
-                Op::Sleep(_),
-            ] = ops[..]
+            let timer = |op: &Op| if let Op::Timer { absolute, .. } = op { Some(*absolute) } else { None };
+            let kinds: BTreeSet<bool> = ops.iter().filter_map(timer).collect();
+            assert_eq!(kinds, BTreeSet::from([was_late]), "absolute only if it caught up");
+            let [.., Op::Loop { .. }, Op::Timer { ref period, .. }, Op::Run(_), Op::LoopEnd { .. }, Op::Sleep(_)] =
+                ops[..]
             else {
                 return None;
             };
             Some(period.clone())
         };
-        assert_eq!((goes_on(2), goes_on(20)), (None, Some(Amount::Fixed(10 * MS))));
+        let beat = Some(Amount::Fixed(10 * MS));
+        assert_eq!((goes_on(true, 2), goes_on(true, 20)), (None, beat.clone()));
+        assert_eq!((goes_on(false, 2), goes_on(false, 20)), (beat.clone(), beat));
+    }
+
+    /// No CPU takes time to wake up; now and then the timer expires early in its slack, together with another one.
+    #[test]
+    fn slack_is_no_part_of_a_period() {
+        const MS: u64 = 1_000_000;
+        let job = |i: u64| {
+            let at = 8 * i * MS + [50, 50, 0, 50, 50, 50, 20][(i % 7) as usize] * 1_000;
+            let end = at + 2 * MS + i * 7_919 % 1_500 * 1_000;
+            [(at, testbed::waking(7)), (at, switch(0, 7, PrevState::Running)), (end, switch(7, 0, PrevState::Sleeping))]
+        };
+        let ops = tasks(0, (1..60).flat_map(job).collect()).swap_remove(0).program.ops;
+        let period = |op: &Op| if let Op::Timer { period: Amount::Fixed(ns), .. } = op { Some(*ns) } else { None };
+        let periods: Vec<u64> = ops.iter().filter_map(period).collect();
+        assert!(periods.len() >= 59 && periods.iter().all(|ns| ns.abs_diff(8 * MS) < 5_000), "{periods:?}");
     }
 
     #[test]
