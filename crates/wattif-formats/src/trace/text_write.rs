@@ -299,6 +299,7 @@ mod tests {
             group: 0,
             dl: None,
             asked: Asked::default(),
+            cpus: None,
         });
         let event = Event::CgroupAttachTask { pid: Pid(7), group: 1 };
         trace.event(Ns(5_000), CpuId(0), &event);

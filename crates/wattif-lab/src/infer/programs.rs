@@ -8,7 +8,7 @@ use super::requests;
 use super::servers;
 use super::steps::{self, Queue, Rest, Step};
 use super::told::Found;
-use super::workload::{Inference, Inferred, Options, Progress, State, Thread};
+use super::workload::{Inference, Inferred, Options, Progress, State, Thread, allowed};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Asked, DlParams, Recording};
@@ -111,8 +111,21 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         let roams = !t.binds.is_empty();
         let mut cpus = bound.get(pid).cloned().filter(|_| !roams);
         let mut bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
-        if bind.is_some() && !programs.rounds.contains_key(pid) {
-            cpus = None;
+        if let Some(told) = allowed(recording, *pid, programs.nr_cpus) {
+            match t.left {
+                // Since then it has others: those it is bound to, or all.
+                Some(left) => {
+                    let all = CpuSet::first(programs.nr_cpus);
+                    let now = cpus.take().filter(|cpus| t.bound_after(cpus).is_none_or(|since| since <= left));
+                    bind = Some((left, now.unwrap_or(all)));
+                }
+                None => cpus = cpus.map(|cpus| cpus.and(&told)).filter(|cpus| !cpus.is_empty()),
+            }
+            // Who goes round has those that it has in the end.
+            cpus = match (programs.rounds.contains_key(pid), &bind) {
+                (true, Some((_, last))) => Some(last.clone()),
+                _ => cpus.or(Some(told)),
+            };
         }
         let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
         let policy = told.or(seen_policy(*pid, t, &give_way));
