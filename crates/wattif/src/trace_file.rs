@@ -218,6 +218,7 @@ fn threads(recording: &Recording) -> Vec<ThreadInfo> {
             group: t.group,
             dl: t.dl,
             asked: t.asked,
+            cpus: t.cpus.clone(),
         };
         all.push((of != pid, info));
     }

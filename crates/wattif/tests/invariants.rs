@@ -308,6 +308,7 @@ fn laws_notice() {
             group: 0,
             dl: None,
             asked: Asked::default(),
+            cpus: None,
         });
         let play = || {
             events.iter().enumerate().for_each(|(at, event)| laws.event(Ns(at as u64), cpu, event));

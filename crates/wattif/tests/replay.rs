@@ -121,7 +121,9 @@ fn runs(case: &Case, seed: u64) -> Runs {
     let mut observers: [&mut dyn Observer; 1] = [&mut file];
     let report = run::run(&a, &mut observers).unwrap().report;
     file.finish().unwrap();
-    let recording = trace::read(&std::fs::read(&path).unwrap()).recording.unwrap();
+    let mut recording = trace::read(&std::fs::read(&path).unwrap()).recording.unwrap();
+    // As of a real machine, whose traces do not tell on which CPUs a thread may run.
+    recording.threads.values_mut().for_each(|t| t.cpus = None);
     let platform = a.platform.without_background();
     let inferred = infer::workload(&recording, &platform, "a", &infer::Options::default());
     // Other noise than the recording had.

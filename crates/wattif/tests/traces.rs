@@ -124,7 +124,7 @@ fn trace_dat_holds_every_event() {
     assert_eq!(read(&written(dir.path(), "a.dat.gz", Detail::Full, &spec(60)).1), got);
 }
 
-/// Groups with what their files hold, and what threads asked for (budgets, slices, clamps), are in the workload that is made of a trace.
+/// Groups with what their files hold, what threads asked for (budgets, slices, clamps), and their CPUs are in the workload that is made of a trace.
 #[test]
 fn groups_and_attributes_come_back() {
     const TWO: &str = r#"{ "tasks": {
@@ -132,6 +132,9 @@ fn groups_and_attributes_come_back() {
       "b": { "taskgroup": "/app", "loop": -1, "run": 700, "timer": { "ref": "unique", "period": 3000 } },
       "c": { "loop": -1, "run": 500, "timer": { "ref": "unique", "period": 5000 } },
       "slice": { "dl-runtime": 300, "loop": -1, "run": 400, "timer": { "ref": "unique", "period": 6000 } },
+      "one": { "cpus": [2], "loop": -1, "run": 400, "timer": { "ref": "unique", "period": 9000 } },
+      "four": { "cpus": [0, 1, 2, 5], "instance": 2, "dl-runtime": 500,
+                "loop": -1, "run": 300, "timer": { "ref": "unique", "period": 9000 } },
       "boost": { "util_min": 900, "loop": -1, "run": 400, "timer": { "ref": "unique", "period": 7000 } },
       "cap": { "policy": "SCHED_FIFO", "priority": 5, "util_min": 0, "util_max": 200,
                "loop": -1, "run": 400, "timer": { "ref": "unique", "period": 7000 } },
@@ -147,7 +150,7 @@ fn groups_and_attributes_come_back() {
         let got = read(&path);
         let by_path = |r: &Recording, groups: &[GroupSpec]| {
             let of = |t: &RecordedThread| groups.get(t.group as usize).map_or("/".to_string(), |g| g.path.clone());
-            r.threads.values().map(|t| (t.comm.clone(), of(t), t.dl, t.asked)).collect::<Vec<_>>()
+            r.threads.values().map(|t| (t.comm.clone(), of(t), t.dl, t.asked, t.cpus.clone())).collect::<Vec<_>>()
         };
         assert_eq!(by_path(&got, &got.groups), by_path(&wrote, &two.workload.groups), "{name}");
         let made = infer::workload(&got, &two.platform, name, &infer::Options::default());
@@ -162,6 +165,7 @@ fn groups_and_attributes_come_back() {
             assert_eq!(all.len() as u32, of.instances, "{name}");
             for t in all {
                 assert_eq!((path(&made, t), t.attr), (path(&two.workload, of), of.attr), "{name}: {}", of.name);
+                assert_eq!(t.cpus, of.cpus, "{name}: {}", of.name);
             }
         }
         // It is a workload that runs.

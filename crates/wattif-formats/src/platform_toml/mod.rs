@@ -92,7 +92,12 @@ pub struct Parsed {
 
 /// CPUs of a list such as `0-3,6`.
 pub(crate) fn cpus_of(list: &str) -> Option<Vec<u32>> {
-    Some(cpulist::parse(list)?.iter().map(|c| c.0).collect())
+    Some(cpuset(list)?.iter().map(|c| c.0).collect())
+}
+
+/// The same as a set.
+pub(crate) fn cpuset(list: &str) -> Option<CpuSet> {
+    cpulist::parse(list)
 }
 
 /// Read a platform file.

@@ -319,6 +319,7 @@ impl Builder {
             let told = told::thread(word);
             let thread = self.threads.entry(pid).or_default();
             (thread.policy, thread.dl, thread.asked, thread.group) = (told.policy, told.dl, told.asked, told.group);
+            thread.cpus = told.cpus;
         }
     }
     /// What our own files say of a group.
@@ -335,10 +336,12 @@ impl Builder {
     pub fn same_process(&mut self, pid: i64, tgid: i64) {
         self.tgid(pid, tgid);
         let (Some(pid), Some(tgid)) = (thread_id(pid), thread_id(tgid)) else { return };
-        if let Some(&RecordedThread { policy, housekeeping, dl, asked, group, .. }) = self.threads.get(&tgid) {
+        if let Some(RecordedThread { policy, housekeeping, dl, asked, group, cpus, .. }) =
+            self.threads.get(&tgid).cloned()
+        {
             let thread = self.threads.entry(pid).or_default();
             (thread.policy, thread.housekeeping) = (policy, housekeeping);
-            (thread.dl, thread.asked, thread.group) = (dl, asked, group);
+            (thread.dl, thread.asked, thread.group, thread.cpus) = (dl, asked, group, cpus);
         }
     }
 

@@ -237,7 +237,8 @@ mod tests {
     /// The only one of task `a`.
     fn thread() -> ThreadInfo {
         let (pid, comm, task, policy) = (Pid(1), "a-0".into(), "a".into(), "SCHED_OTHER");
-        ThreadInfo { pid, comm, task, policy, workload: true, group: 0, dl: None, asked: Asked::default() }
+        let asked = Asked::default();
+        ThreadInfo { pid, comm, task, policy, workload: true, group: 0, dl: None, asked, cpus: None }
     }
 
     /// Of a task `a` that does nothing; no category, no lines.

@@ -295,6 +295,10 @@ mod tests {
         ["sched_waking", "sched_wakeup", "sched_wakeup", "wattif_idle_weights", "sched_process_exec", "sched_switch"];
     const ASKED: Asked = Asked { slice: Ns(300_000), util_min: Some(0), util_max: Some(900) };
 
+    fn some_cpus() -> wattif_model::CpuSet {
+        [0, 1, 3].map(CpuId).into_iter().collect()
+    }
+
     /// What a writer makes of one wake-up from an interrupt and a row of weights in a recording, read again.
     fn again(write: impl Fn(&mut Vec<u8>, &dyn Fn(&mut dyn TraceWriter)), recording: &Recording) -> Recording {
         let board = crate::sysfs::platform(&|path| path.ends_with("cpu/present").then(|| "0-1".into()), "board");
@@ -314,12 +318,14 @@ mod tests {
                 group: 0,
                 dl,
                 asked: Asked::default(),
+                cpus: None,
             });
             writer.recorded(recording);
             for (pid, policy, workload) in [(5, "SCHED_IDLE", true), (6, "SCHED_OTHER", false), (8, "", true)] {
                 let (comm, task) = (format!("a task-{pid}"), "a task".into());
                 let (group, asked) = if pid == 5 { (2, ASKED) } else { (0, Asked::default()) };
-                writer.thread(&ThreadInfo { pid: Pid(pid), comm, task, policy, workload, group, dl: None, asked });
+                let (pid, cpus) = (Pid(pid), (pid == 5).then(some_cpus));
+                writer.thread(&ThreadInfo { pid, comm, task, policy, workload, group, dl: None, asked, cpus });
             }
             let waking = Event::SchedWaking { pid: Pid(5), prio: 120, target_cpu: CpuId(0), in_irq: true };
             writer.event(Ns(1_000), CpuId(1), &waking);
@@ -375,6 +381,8 @@ mod tests {
                 assert_eq!((&r.groups, of(5), of(6), of(7)), (&groups, (2, None), (0, None), (0, Some(BUDGET))));
                 let asked = [5, 6, 7].map(|pid| r.threads[&pid].asked);
                 assert_eq!(asked, [ASKED, Asked::default(), Asked::default()], "{}", r.format);
+                let cpus = [5, 6, 7].map(|pid| r.threads[&pid].cpus.clone());
+                assert_eq!(cpus, [Some(some_cpus()), None, None], "{}", r.format);
             }
             for r in [&all[0], &all[2]] {
                 assert_eq!(r.marks, about().marks, "{}", r.format);

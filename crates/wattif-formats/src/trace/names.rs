@@ -96,6 +96,7 @@ mod tests {
                 group,
                 dl,
                 asked: Asked::default(),
+                cpus: None,
             });
         }
         let prio = |pid, prio| names.prio(Pid(pid), prio);

@@ -293,6 +293,7 @@ mod tests {
             group: 0,
             dl: None,
             asked: Asked::default(),
+            cpus: None,
         }
     }
 

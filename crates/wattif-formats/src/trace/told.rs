@@ -6,24 +6,29 @@
 //! | `SCHED_OTHER@2` | also the group that the thread begins in, by its number |
 //! | `SCHED_DEADLINE:4000000/10000000/10000000` | also budget, deadline and period, ns |
 //! | `SCHED_OTHER:slice=300000,util_min=900,util_max=1024` | also a custom slice, ns, and clamps, each only where it was asked for |
+//! | `SCHED_OTHER:cpus=0-3,6` | also the CPUs that the thread may use when it begins, where they are not all; after all but the group |
 //! | `2 cpu.shares=512 cpu.max=20000,100000 /app` | a group: its number, what its files hold where it is not the default, its path |
 
 use super::names::DEADLINE;
-use crate::cgroup;
+use crate::{cgroup, platform_toml};
 use std::collections::BTreeMap;
-use wattif_model::Ns;
 use wattif_model::trace::{Asked, DlParams, Event, Record, Recorded, ThreadInfo};
 use wattif_model::workload::{GroupSpec, Policy};
+use wattif_model::{CpuSet, Ns};
 
 /// Of a thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub policy: Option<&'static str>,
     pub dl: Option<DlParams>,
     pub asked: Asked,
+    pub cpus: Option<CpuSet>,
     /// By its number in the file.
     pub group: u32,
 }
+
+/// Before the list of CPUs, which has commas of its own.
+const CPUS: &str = "cpus=";
 
 /// The word for a thread.
 pub(super) fn word(t: &ThreadInfo) -> String {
@@ -35,8 +40,9 @@ pub(super) fn word(t: &ThreadInfo) -> String {
         (slice != Ns::ZERO).then(|| format!("slice={}", slice.0)),
         util_min.map(|clamp| format!("util_min={clamp}")),
         util_max.map(|clamp| format!("util_max={clamp}")),
+        t.cpus.as_ref().map(|cpus| format!("{CPUS}{cpus}")),
     ];
-    for (said, mark) in said.into_iter().flatten().zip([":", ",", ",", ","]) {
+    for (said, mark) in said.into_iter().flatten().zip([":", ",", ",", ",", ","]) {
         word += mark;
         word += &said;
     }
@@ -53,8 +59,9 @@ pub(super) fn thread(word: &[u8]) -> Told {
     let (policy, said) = text.split_once(':').unwrap_or((text, ""));
     let policy = Policy::by_name(policy).map(Policy::name);
     let Ok(group) = group.parse() else { return Told::default() };
+    let (said, cpus) = said.split_once(CPUS).map_or((said, None), |(said, list)| (said, platform_toml::cpuset(list)));
     let dl = said.split(',').next().and_then(dl_params);
-    Told { policy, dl: dl.filter(|_| policy == Some(DEADLINE)), asked: asked(said), group }
+    Told { policy, dl: dl.filter(|_| policy == Some(DEADLINE)), asked: asked(said), cpus, group }
 }
 
 /// What `sched_setattr` would refuse counts as not said.
@@ -178,27 +185,46 @@ mod tests {
         };
         let asked = |slice, util_min, util_max| Asked { slice: Ns(slice), util_min, util_max };
         let nothing = Asked::default();
-        for (policy, dl, asked, group, expect) in [
-            ("SCHED_OTHER", None, nothing, 0, "SCHED_OTHER"),
-            ("SCHED_IDLE", None, nothing, 12, "SCHED_IDLE@12"),
-            (DEADLINE, dl(4_000_000, 8_000_000, 10_000_000), nothing, 1, "SCHED_DEADLINE:4000000/8000000/10000000@1"),
-            ("SCHED_BATCH", None, asked(300_000, None, None), 0, "SCHED_BATCH:slice=300000"),
+        for (policy, dl, asked, cpus, group, expect) in [
+            ("SCHED_OTHER", None, nothing, "", 0, "SCHED_OTHER"),
+            ("SCHED_IDLE", None, nothing, "", 12, "SCHED_IDLE@12"),
+            ("SCHED_OTHER", None, nothing, "2", 0, "SCHED_OTHER:cpus=2"),
+            ("SCHED_BATCH", None, asked(300_000, None, None), "0-3,6", 7, "SCHED_BATCH:slice=300000,cpus=0-3,6@7"),
+            (DEADLINE, dl(1_024, 2_000, 3_000), nothing, "0,64-66", 0, "SCHED_DEADLINE:1024/2000/3000,cpus=0,64-66"),
+            (
+                DEADLINE,
+                dl(4_000_000, 8_000_000, 10_000_000),
+                nothing,
+                "",
+                1,
+                "SCHED_DEADLINE:4000000/8000000/10000000@1",
+            ),
+            ("SCHED_BATCH", None, asked(300_000, None, None), "", 0, "SCHED_BATCH:slice=300000"),
             (
                 "SCHED_OTHER",
                 None,
                 asked(300_000, Some(900), Some(1024)),
+                "",
                 3,
                 "SCHED_OTHER:slice=300000,util_min=900,util_max=1024@3",
             ),
-            ("SCHED_FIFO", None, asked(0, Some(0), None), 0, "SCHED_FIFO:util_min=0"),
-            (DEADLINE, dl(1_024, 2_000, 3_000), asked(0, None, Some(7)), 0, "SCHED_DEADLINE:1024/2000/3000,util_max=7"),
+            ("SCHED_FIFO", None, asked(0, Some(0), None), "", 0, "SCHED_FIFO:util_min=0"),
+            (
+                DEADLINE,
+                dl(1_024, 2_000, 3_000),
+                asked(0, None, Some(7)),
+                "",
+                0,
+                "SCHED_DEADLINE:1024/2000/3000,util_max=7",
+            ),
         ] {
             let (comm, task) = ("a".into(), "a".into());
-            let t = ThreadInfo { pid: wattif_model::Pid(1), comm, task, policy, workload: true, group, dl, asked };
+            let (pid, cpus) = (wattif_model::Pid(1), platform_toml::cpuset(cpus));
+            let t = ThreadInfo { pid, comm, task, policy, workload: true, group, dl, asked, cpus: cpus.clone() };
             assert_eq!(word(&t), expect);
-            assert_eq!(thread(expect.as_bytes()), Told { policy: Some(policy), dl, asked, group });
+            assert_eq!(thread(expect.as_bytes()), Told { policy: Some(policy), dl, asked, cpus, group });
         }
-        // A budget of more than the deadline, of nothing, of a fair thread; a group that is no number.
+        // A budget of more than the deadline, of nothing, of a fair thread; no CPUs; a group that is no number.
         for (text, policy) in [
             ("SCHED_DEADLINE:9000000/8000000/10000000", Some(DEADLINE)),
             ("SCHED_DEADLINE:0/0/0", Some(DEADLINE)),
@@ -207,6 +233,9 @@ mod tests {
             ("SCHED_OTHER:slice=-1,util_min=1025,util_max=", Some("SCHED_OTHER")),
             ("SCHED_OTHER:util_min=900,util_max=800", Some("SCHED_OTHER")),
             ("SCHED_OTHER:slice=9223372036854775808", Some("SCHED_OTHER")),
+            ("SCHED_OTHER:cpus=", Some("SCHED_OTHER")),
+            ("SCHED_OTHER:cpus=3-1", Some("SCHED_OTHER")),
+            ("SCHED_OTHER:cpus=0,4096", Some("SCHED_OTHER")),
             ("SCHED_OTHER@x", None),
             ("nothing", None),
         ] {

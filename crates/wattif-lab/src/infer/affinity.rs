@@ -1,6 +1,7 @@
 //! CPUs that a thread may use, where a trace gives reason to think that it may not use all.
 //!
-//! A trace does not hold `sched_setaffinity`. What it shows is a thread that waits for its CPU although another is idle. Once may
+//! A trace does not hold `sched_setaffinity`. Our own files tell with which CPUs a thread begins: then only those count as idle here, until it
+//! is seen on others. What any trace shows is a thread that waits for its CPU although another is idle. Once may
 //! be the scheduler's choice; a balancer would mend it within some ticks. So a thread is taken as bound to the CPUs it ran on since
 //! when it happened often, or long, beside CPUs that it never ran on. Idle CPUs among its own are the scheduler's choice and say nothing.
 //!

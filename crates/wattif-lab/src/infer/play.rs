@@ -346,6 +346,7 @@ pub fn play(recording: &Recording, platform: &Platform, out: &mut dyn Observer) 
             group: recording.threads.get(&pid.0).map_or(0, |t| t.group),
             dl: recording.threads.get(&pid.0).and_then(|t| t.dl),
             asked: recording.threads.get(&pid.0).map(|t| t.asked).unwrap_or_default(),
+            cpus: recording.threads.get(&pid.0).and_then(|t| t.cpus.clone()),
         });
     }
     let counts = recording.counts();

@@ -8,7 +8,7 @@ use super::requests;
 use super::servers;
 use super::steps::{self, Queue, Rest, Step};
 use super::told::Found;
-use super::workload::{Inference, Inferred, Options, Progress, State, Thread};
+use super::workload::{Inference, Inferred, Options, Progress, State, Thread, allowed};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Asked, DlParams, Recording};
@@ -120,9 +120,23 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         let roams = !t.binds.is_empty();
         let mut cpus = bound.get(pid).cloned().filter(|_| !roams);
         let mut bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
+        let at_first = allowed(recording, *pid, programs.nr_cpus);
+        match (&at_first, t.left) {
+            // Since then it has others: those it is bound to, or all.
+            (Some(_), Some(left)) => {
+                let now = cpus.filter(|cpus| t.bound_after(cpus).is_none_or(|since| since <= left));
+                let now = now.unwrap_or_else(|| CpuSet::first(programs.nr_cpus));
+                bind = Some((left, now.clone()));
+                cpus = Some(now);
+            }
+            (Some(told), None) => cpus = cpus.map(|cpus| cpus.and(told)).filter(|cpus| !cpus.is_empty()),
+            (None, _) => {}
+        }
+        // Who goes round has those that it has in the end.
         if bind.is_some() && !programs.rounds.contains_key(pid) {
             cpus = None;
         }
+        cpus = cpus.or(at_first);
         let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
         let policy = told.or(seen_policy(*pid, t, &give_way));
         let told = Told { policy, asked: recording.threads.get(&pid.0).map(|t| t.asked).unwrap_or_default() };

@@ -126,6 +126,10 @@ pub(super) struct Thread {
     /// Who ran on its own CPU then.
     ran_then: Option<Pid>,
     pub(super) binds: Binds,
+    /// CPUs that the file says it may use, until it is seen to have others; and how far it had come when it was first on another one
+    /// without having set its affinity itself.
+    allowed: Option<CpuSet>,
+    pub(super) left: Option<Progress>,
     /// When it was switched in, and how many steps there were then and how much work.
     entered: (u64, usize, u64),
     /// When it was switched out although it could go on, and nobody was woken there before.
@@ -159,7 +163,7 @@ struct Loan {
 /// Who yields has run for less, as a rule; the least slice of SCHED_RR is a tick.
 const TURN_NS: u64 = 1_000_000;
 /// How far a thread has come: steps other than work, and units of work since the last of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Progress {
     pub steps: u32,
     pub units: u64,
@@ -236,6 +240,9 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         execs: Execs::of(&recording),
         stoppers: recording.threads.keys().map(|pid| Pid(*pid)).filter(|p| is_stopper(recording.comm(*p))).collect(),
     };
+    for (pid, t) in &mut inference.threads {
+        t.allowed = allowed(&recording, *pid, n);
+    }
     inference.who_runs_at_first(&recording);
     for r in recording.records.iter().filter(|r| r.cpu.at() < n) {
         inference.record(r.at.0, r.cpu, r.current, &r.event);
@@ -247,6 +254,13 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
     inferred.notes.extend(unlike::frequencies(&recording, platform).into_iter().map(|(_, why)| why));
     inferred.notes.extend(unlike::states(&recording, platform));
     inferred
+}
+
+/// CPUs of a machine of `n` that the file says a thread may use when it begins.
+pub(super) fn allowed(recording: &Recording, pid: Pid, n: usize) -> Option<CpuSet> {
+    let told = recording.threads.get(&pid.0)?.cpus.as_ref()?;
+    let all = CpuSet::first(n);
+    Some(told.and(&all)).filter(|cpus| !cpus.is_empty() && !all.is_subset(cpus))
 }
 
 /// The first two numbers of the kernel's release, where that is told.
@@ -290,6 +304,8 @@ impl Thread {
             busy_then: CpuSet::default(),
             ran_then: None,
             binds: Binds::default(),
+            allowed: None,
+            left: None,
             entered: (0, 0, 0),
             gave: Vec::new(),
             woken: false,
@@ -325,6 +341,10 @@ impl Thread {
         }
         (self.prio, self.borrows) = (prio, true);
         true
+    }
+    /// Of one whose CPUs are told the others say nothing.
+    fn may_use(&self, cpu: CpuId) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu))
     }
     /// It is busy on CPUs of this capacity, since now if not before.
     fn stays(&mut self, at: u64) {
@@ -604,6 +624,7 @@ impl Inference<'_> {
         if let Some((from, bind)) = t.binds.enters((next, at), cpu, &self.execs) {
             if let Some(nth) = bind {
                 t.push(Step::Bind(nth));
+                t.allowed = None;
             }
             // Nobody is executed where others run.
             if t.busy_then.contains(cpu) {
@@ -616,9 +637,15 @@ impl Inference<'_> {
         }
         t.stays(at);
         (t.woken, t.early) = (false, false);
-        if t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu) {
+        let left = t.allowed.take_if(|allowed| !allowed.contains(cpu)).is_some();
+        let moves = t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu);
+        if moves || left {
             let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
-            t.ran.push((Progress { steps: steps as u32, units: t.work }, cpu));
+            let progress = Progress { steps: steps as u32, units: t.work };
+            t.left = t.left.or(left.then_some(progress));
+            if moves {
+                t.ran.push((progress, cpu));
+            }
         }
         let llc = |cpu: CpuId| self.platform.cpus[cpu.at()].llc;
         let refill_ns = match t.cpu.filter(|_| moved) {
@@ -674,7 +701,7 @@ impl Inference<'_> {
             if since_5 { idle_since.is_some() && long(self.quiet[c.at()].0) } else { idle_since.is_some_and(long) }
         };
         let all = (0..self.idle_since.len() as u32).map(CpuId);
-        let larger = all.filter(|c| told(c) > told(&cpu) && idle(c)).collect();
+        let larger = all.filter(|c| t.may_use(*c)).filter(|c| told(c) > told(&cpu) && idle(c)).collect();
         t.where_it_runs.strands(cpu, at - since, &larger);
         t.stays_since = None;
         t.stays(at);
@@ -730,6 +757,7 @@ impl Inference<'_> {
             }
         }
         let t = self.threads.get_mut(&pid).expect("found above");
+        idle.retain(|then| t.may_use(then.0));
         (t.idle_then, t.busy_then) = (idle, busy);
         t.ran_then = t.cpu.map(|last| self.running[last.at()].0);
     }
@@ -959,6 +987,46 @@ mod tests {
         };
         assert_eq!(computes(0), Some(CpuSet::first(2)));
         assert_eq!(computes(2), None, "none is larger");
+    }
+
+    #[test]
+    fn cpus_that_are_told() {
+        const MS: u64 = 1_000_000;
+        // It runs on each of these CPUs for so long, 10 ms apart.
+        let runs = |cpus: &[u32], us: u64, told: Option<CpuSet>| {
+            let cycle = |(i, cpu): (u64, &u32)| {
+                let (at, cpu) = (10 * i * MS, *cpu);
+                [
+                    (at, cpu, testbed::waking(7)),
+                    (at, cpu, switch(0, 7, PrevState::Running)),
+                    (at + us * 1_000, cpu, switch(7, 0, PrevState::Sleeping)),
+                ]
+            };
+            let record =
+                |(at, cpu, event)| Record { at: Ns(at), cpu: CpuId(cpu), current: None, event: Recorded::Event(event) };
+            let records: Vec<Record> = (1..).zip(cpus).flat_map(cycle).map(record).collect();
+            let end = Ns(records.last().map_or(0, |r| r.at.0) + MS);
+            let thread = wattif_model::trace::RecordedThread { cpus: told, ..Default::default() };
+            let recording =
+                Recording { nr_cpus: 4, end, records, threads: [(7, thread)].into(), ..Recording::default() };
+            let task = workload(&recording, &testbed::platform(), "a", &Options::default()).workload.tasks.remove(0);
+            let binds = task.program.ops.iter().position(|op| matches!(op, Op::SetAffinity(_)));
+            (task.cpus, binds.map(|at| (at, task.program.ops[at].clone())))
+        };
+        let (one, all) = (|cpu| CpuSet::one(CpuId(cpu)), CpuSet::first(4));
+        assert_eq!(runs(&[1; 9], 900, None), (None, None));
+        assert_eq!(runs(&[1; 9], 900, Some(one(1))), (Some(one(1)), None));
+        assert_eq!(runs(&[1; 9], 900, Some(CpuSet::first(3))), (Some(CpuSet::first(3)), None), "it need not use all");
+        assert_eq!(runs(&[1; 9], 900, Some(all.clone())), (None, None));
+        assert_eq!(runs(&[1; 9], 900, Some(one(70))), (None, None), "of a larger machine");
+        // It computes on a small CPU, which tells of both small ones where nothing is told.
+        assert_eq!(runs(&[0], 400_000, None), (Some(CpuSet::first(2)), None));
+        assert_eq!(runs(&[0], 400_000, Some(one(0))), (Some(one(0)), None));
+        // It comes to another CPU: somebody gave it more.
+        let (cpus, binds) = runs(&[1, 1, 1, 2, 1, 2], 900, Some(one(1)));
+        let (at, op) = binds.expect("it has more CPUs later");
+        assert_eq!((cpus, op), (Some(one(1)), Op::SetAffinity(Some(all))));
+        assert!(at > 3, "not before its fourth job: {at}");
     }
 
     /// Its CPU and the next are small: it changes between them.

@@ -102,6 +102,7 @@ pub fn thread(pid: u32, task: &str) -> ThreadInfo {
         group: 0,
         dl: None,
         asked: Asked::default(),
+        cpus: None,
     }
 }
 

@@ -7,7 +7,7 @@ mod recording;
 pub use events::*;
 pub use recording::*;
 
-use crate::ids::{CpuId, Pid};
+use crate::ids::{CpuId, CpuSet, Pid};
 use crate::platform::Platform;
 use crate::units::{Fj, Ns};
 use crate::workload::{Policy, SchedAttr};
@@ -69,6 +69,8 @@ pub struct ThreadInfo {
     pub dl: Option<DlParams>,
     /// Of any policy.
     pub asked: Asked,
+    /// CPUs that it may use when it begins, of the workload's threads; `None`: all.
+    pub cpus: Option<CpuSet>,
 }
 
 /// What a thread asked for with `sched_setattr` beside policy and priority.

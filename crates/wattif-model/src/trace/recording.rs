@@ -63,6 +63,8 @@ pub struct RecordedThread {
     pub dl: Option<DlParams>,
     /// Slice and clamps, where the file says them (ours does).
     pub asked: Asked,
+    /// CPUs that it may use when it begins, where the file says them (ours does, where those are not all).
+    pub cpus: Option<CpuSet>,
 }
 
 impl RecordedThread {
@@ -155,6 +157,9 @@ impl Recording {
         }
         for cpu in self.records.iter_mut().flat_map(Record::cpus_mut).flatten() {
             *cpu = place(*cpu).unwrap_or(*cpu);
+        }
+        for cpus in self.threads.values_mut().filter_map(|t| t.cpus.as_mut()) {
+            *cpus = cpus.iter().filter_map(place).collect();
         }
         self.nr_cpus = numbers.len();
         true
@@ -281,6 +286,7 @@ impl Observer for Recorder {
             group: t.group,
             dl: t.dl,
             asked: t.asked,
+            cpus: t.cpus.clone(),
         };
         self.recording.threads.insert(t.pid.0, thread);
     }
@@ -322,6 +328,11 @@ mod tests {
         assert!(r.renumber(&numbers));
         let expect = of(vec![record(1, moved(2, 0)), record(0, clock(2))]);
         assert_eq!(r, Recording { nr_cpus: 3, ..expect });
+        let bound =
+            RecordedThread { cpus: Some([2, 5, 9].map(CpuId).into_iter().collect()), ..RecordedThread::default() };
+        let mut r = Recording { threads: [(7, bound)].into(), ..of(vec![]) };
+        assert!(r.renumber(&numbers));
+        assert_eq!(r.threads[&7].cpus.as_ref().map(CpuSet::to_string).as_deref(), Some("1-2"), "5 is offline");
         for other in [record(1, moved(0, 2)), record(0, moved(0, 1)), record(0, clock(64)), record(300, clock(0))] {
             let mut r = of(vec![record(2, clock(2)), other]);
             let before = r.clone();

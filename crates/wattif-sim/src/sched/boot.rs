@@ -142,6 +142,7 @@ impl Kernel<'_, '_> {
             let why = format!("thread `{thread}` may run on no CPU of this platform, which has {nr}\n{OTHER_CPUS}");
             return Err(RunError::Workload(why));
         }
+        let told = (!all.is_subset(&cpus)).then(|| cpus.clone());
         let home = fork.as_ref().map_or(CpuId(0), |f| self.s.tasks[f.parent.at()].cpu);
         self.add_task(pid, &attr, cpus, group, home)?;
         let workload = self.programs.is_own(task);
@@ -155,6 +156,7 @@ impl Kernel<'_, '_> {
             group,
             dl: DlParams::of(&self.programs.spec(task).attr),
             asked: Asked::of(&self.programs.spec(task).attr),
+            cpus: told,
         });
         if group != 0 {
             self.tell_attached(pid, home);
@@ -208,6 +210,7 @@ impl Kernel<'_, '_> {
                 group: 0,
                 dl: None,
                 asked: Asked::default(),
+                cpus: None, // its name tells
             };
             self.out.thread(&info);
         }

@@ -61,8 +61,9 @@ impl Kernel<'_, '_> {
             self.workers.workers.push(Worker { pid, work: VecDeque::new() });
             let (comm, task) = (format!("kworker/{cpu}:1"), "kworker".to_string());
             let policy = attr.policy.name();
-            let asked = Asked::default();
-            self.out.thread(&ThreadInfo { pid, comm, task, policy, workload: false, group: 0, dl: None, asked });
+            // Its name tells its CPU.
+            let (asked, cpus) = (Asked::default(), None);
+            self.out.thread(&ThreadInfo { pid, comm, task, policy, workload: false, group: 0, dl: None, asked, cpus });
         }
         Ok(())
     }

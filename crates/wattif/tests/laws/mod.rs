@@ -117,13 +117,13 @@ impl Observer for Laws {
         Interest::SCHED.and(Interest::IDLE)
     }
     fn thread(&mut self, info: &ThreadInfo) {
-        // Stoppers and workers are created on their CPU, others get theirs with the first wake-up.
-        let cpu = |prefix| info.comm.strip_prefix(prefix)?.split([':', '-']).next()?.parse().ok().map(CpuId);
-        let (stopper, worker) = (cpu("migration/"), cpu("kworker/"));
-        // The machine's own threads sleep since long before the run, on the first CPU that they may use.
+        // The machine's own threads sleep since long before the run, those of a CPU on that; others get theirs with the first wake-up.
+        let number = |(_, of): (&str, &str)| of.split([':', '-']).next()?.parse().ok().map(CpuId);
+        let own = info.comm.rsplit_once('/').filter(|_| !info.workload).and_then(number);
         let state = if info.workload { State::New } else { State::Asleep };
-        let allowed = worker.map_or(self.allowed(&info.task), |cpu| Some(CpuSet::one(cpu)));
-        let cpu = stopper.or(worker).unwrap_or(CpuId(0));
+        let is_stopper = info.comm.starts_with("migration/");
+        let allowed = own.filter(|_| !is_stopper).map_or(self.allowed(&info.task), |cpu| Some(CpuSet::one(cpu)));
+        let cpu = own.unwrap_or(CpuId(0));
         let new = Thread { info: info.clone(), state, cpu, since: self.now, allowed };
         assert!(self.threads.insert(info.pid, new).is_none(), "pids are not used twice");
     }

@@ -19,7 +19,8 @@ mod key {
     pub const KERNEL: &str = "wattif.kernel";
     pub const SPEC: &str = "wattif.spec";
     /// JSON: an array of objects with pid, comm, task, policy, workload; where they are not the root and not nothing, also group (its path) and
-    /// runtime_ns, deadline_ns, period_ns of SCHED_DEADLINE; where they were asked for, slice_ns, util_min, util_max.
+    /// runtime_ns, deadline_ns, period_ns of SCHED_DEADLINE; where they were asked for, slice_ns, util_min, util_max; where they are
+    /// not all, cpus, as `0-3,6`.
     pub const THREADS: &str = "wattif.threads";
     pub const CPUS: &str = "wattif.cpus";
     /// JSON: an object with events and gaps; of recordings that lost some.

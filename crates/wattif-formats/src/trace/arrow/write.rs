@@ -115,6 +115,9 @@ impl<W: Write + Send> TableTrace<W> {
                     all[key] = asked.into();
                 }
             }
+            if let Some(cpus) = &t.cpus {
+                all["cpus"] = cpus.to_string().into();
+            }
             all
         };
         let mut all = vec![
