@@ -440,7 +440,8 @@ fn logs_of_rt_app() {
     let expect: Vec<_> = recording.records.iter().filter_map(stats).collect();
     assert_eq!(rows.iter().map(|r| (r[5], r[3], r[10])).collect::<Vec<_>>(), expect);
     assert_eq!(rows.len(), 12, "a line per iteration");
-    assert!(rows.iter().all(|r| r[8] == 900 && r[9] == 4000 && r[2] > 880 && r[6] == r[4]), "{text}");
+    // 900 µs of a little CPU, of 462, are 406 of a big one.
+    assert!(rows.iter().all(|r| r[8] == 900 && r[9] == 4000 && r[2] > 400 && r[6] == r[4]), "{text}");
     assert_eq!(lines[2].len(), 4 + 3 * 9 + 3 * 16 + 4 * 11, "widths are rt-app's");
 }
 
