@@ -65,7 +65,9 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let mut starting_again = starting_again(&late);
     let workload: BTreeSet<String> =
         threads.keys().filter(|pid| !background.contains(pid)).map(|pid| task_of(*pid)).collect();
-    let others_catch_up = others_catch_up(&late, |task| workload.contains(task));
+    let mut ours = threads.keys().filter(|pid| !background.contains(pid)).map(|pid| recording.comm(*pid));
+    let unless_told = !ours.all(is_named_by_rt_app);
+    let others_catch_up = others_catch_up(&late, |task| workload.contains(task), unless_told);
     if !others_catch_up {
         starting_again.extend(never_late.iter().map(|pid| task_of(*pid)));
     }
@@ -614,16 +616,21 @@ fn starting_again(late: &BTreeMap<String, (u32, u32)>) -> BTreeSet<String> {
     late.iter().filter(|(_, (caught_up, again))| again > caught_up).map(|(task, _)| task.clone()).collect()
 }
 
-/// Do more of the workload's tasks that were late catch up than start again? So do those that never were; where nobody tells, they start
-/// again, which is what rt-app's threads do unless they are told otherwise.
-fn others_catch_up(late: &BTreeMap<String, (u32, u32)>, is_workload: impl Fn(&str) -> bool) -> bool {
+/// rt-app calls its threads `task-index`.
+fn is_named_by_rt_app(comm: &str) -> bool {
+    comm.rsplit_once('-').is_some_and(|(_, index)| index.parse::<u32>().is_ok())
+}
+
+/// Do more of the workload's tasks that were late catch up than start again? So do those that never were. Where nobody tells: rt-app's threads
+/// start again unless they are told otherwise; others wait for absolute times, as who keeps a beat does.
+fn others_catch_up(late: &BTreeMap<String, (u32, u32)>, is_workload: impl Fn(&str) -> bool, unless_told: bool) -> bool {
     let of = late.iter().filter(|(task, _)| is_workload(task)).map(|(_, seen)| seen);
     let (mut catch_up, mut again) = (0, 0);
     for (caught_up, started_again) in of {
         catch_up += u32::from(caught_up > started_again);
         again += u32::from(started_again > caught_up);
     }
-    catch_up > again
+    if catch_up == again { unless_told } else { catch_up > again }
 }
 
 /// By task, after how many late jobs its threads caught up, and started again.
@@ -658,12 +665,19 @@ mod tests {
     fn who_was_never_late_does_as_the_others() {
         let catch_up = |seen: &[(&str, (u32, u32))]| {
             let late = seen.iter().map(|(task, seen)| (task.to_string(), *seen)).collect();
-            others_catch_up(&late, |task| task != "daemon")
+            [false, true].map(|unless_told| others_catch_up(&late, |task| task != "daemon", unless_told))
         };
-        assert!(!catch_up(&[("a", (0, 0))]), "nobody tells");
-        assert!(catch_up(&[("a", (0, 0)), ("b", (3, 1))]));
-        assert!(!catch_up(&[("a", (0, 0)), ("b", (9, 1)), ("c", (0, 1))]), "one each");
-        assert!(!catch_up(&[("a", (0, 0)), ("daemon", (3, 1))]), "a daemon is another program");
+        assert_eq!(catch_up(&[("a", (0, 0))]), [false, true], "nobody tells");
+        assert_eq!(catch_up(&[("a", (0, 0)), ("b", (3, 1))]), [true; 2]);
+        assert_eq!(catch_up(&[("a", (0, 0)), ("b", (1, 3))]), [false; 2]);
+        assert_eq!(catch_up(&[("a", (0, 0)), ("b", (9, 1)), ("c", (0, 1))]), [false, true], "one each");
+        assert_eq!(catch_up(&[("a", (0, 0)), ("daemon", (3, 1))]), [false, true], "a daemon is another program");
+    }
+
+    #[test]
+    fn names_of_rt_app() {
+        let names = ["ui-0", "a-b-12", "ui-0-0003", "per1_5", "kworker/0:1", "-x", "7"];
+        assert_eq!(names.map(is_named_by_rt_app), [true, true, true, false, false, false, false]);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Found<'_> {
         };
         let n = self.never_late;
         let would = match self.others_catch_up {
-            true => "catch up, as others do, instead of starting again from then",
+            true => "catch up, instead of starting again from then",
             false => "start again from then, instead of catching up",
         };
         say(n, format!("{n} periodic threads were never late: that late ones would {would}, is a guess"));
