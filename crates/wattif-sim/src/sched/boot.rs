@@ -81,9 +81,9 @@ impl Kernel<'_, '_> {
         self.cpuidle.enable(cpu, &states);
     }
 
-    /// The threads of the workload, which are new, and the background threads of the platform, which have been there; a launcher on
-    /// the first CPU, or a timer where they have been, wakes each of them a little after the start, as far apart as the platform's
-    /// noise says.
+    /// The threads of the workload, which are new, and the background threads of the platform or of a recording, which have been there;
+    /// a launcher on the first CPU, or a timer where they have been, wakes each of them a little after the start, as far apart as the
+    /// platform's noise says.
     fn create_threads(&mut self) -> Result<(), RunError> {
         let spread = self.m.platform.noise.start_spread_ns;
         for task in 0..self.programs.nr_tasks() {
@@ -92,8 +92,8 @@ impl Kernel<'_, '_> {
             }
             for _ in 0..self.programs.spec(task).instances {
                 let pid = self.create_thread(task, None)?;
-                if !self.programs.is_own(task) {
-                    self.slept_long(pid);
+                if !self.programs.is_own(task) || self.programs.spec(task).background {
+                    self.slept_long(pid, self.prev_cpu(task));
                 }
                 let stream = self.programs.stream(pid);
                 let late = Rng::stream(self.seed, &format!("start/{stream}")).uniform(0, spread);
@@ -104,12 +104,12 @@ impl Kernel<'_, '_> {
         Ok(())
     }
 
-    /// A created thread is one of the machine's own, not new: it sleeps since so long that nothing of its past counts, on the first CPU
-    /// it may use.
-    fn slept_long(&mut self, pid: Pid) {
+    /// A created thread is one of the machine's own, not new: it sleeps since so long that nothing of its past counts, on the CPU where it
+    /// was, or the first it may use.
+    fn slept_long(&mut self, pid: Pid, prev_cpu: Option<CpuId>) {
         let task = &mut self.s.tasks[pid.at()];
         (task.state, task.housekeeping) = (State::Sleeping, true);
-        task.cpu = task.cpus.min().expect("a thread may run somewhere");
+        task.cpu = prev_cpu.or(task.cpus.min()).expect("a thread may run somewhere");
         task.recent_used_cpu = task.cpu;
         let (cpu, i) = (task.cpu, self.s.se_of(pid));
         fair::set_task_rq(&mut self.s, pid, cpu);
