@@ -76,7 +76,8 @@ def test_a_table_that_was_not_kept_says_how_to_keep_it(run):
         wattif.run("server", events=["sched_swich"], **HERE)
     more = wattif.run("server", events=["wattif_frequency", "wattif_placement"], **HERE)
     assert more.digest == run.digest
-    assert 0 < pl.DataFrame(more.df_frequency_decisions())["util_avg"].max() <= 1024
+    # A CPU's sum: for a moment beyond 1024, since threads bring theirs along.
+    assert 0 < pl.DataFrame(more.df_frequency_decisions())["util_avg"].max() < 2048
     assert len(more.df_event("wattif_placement")) > 0
 
 
