@@ -59,7 +59,17 @@ const OUT: &[(&str, usize, &[&str])] = &[
     ("pelt_3equal", 2, &["groups.eq.wakeup_latency.p*_us", "pelt.eq*.util_max"]),
     ("pelt_migrate4", 2, &["pelt.mig*.runnable_max", "pelt.mig*.util_max"]),
     ("eas_step", 2, &["frequency.little.residency_pct.*"]),
-    ("eas_ramp", 2, &["frequency.little.transitions", "log.ramp*.resp_mean_us"]),
+    ("eas_small1", 1, &["frequency.little.transitions"]),
+    (
+        "eas_ramp",
+        8,
+        &[
+            "frequency.little.transitions",
+            "groups.r*.job_list.*.cpu_ms",
+            "groups.r*.job_list.*.response_ms",
+            "log.ramp*.resp_mean_us",
+        ],
+    ),
     (
         "gov_performance_ramp",
         3,

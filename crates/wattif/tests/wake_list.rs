@@ -137,7 +137,7 @@ fn a_busy_cpu_of_another_cache_is_interrupted() {
 #[test]
 fn threads_woken_together_are_packed_on_one_sleeping_cpu() {
     let text = r#"{ "tasks": {
-        "worker": { "instance": 3, "loop": -1, "barrier": "all", "run": 2000 },
+        "worker": { "instance": 3, "loop": -1, "barrier": "all", "run": 1000 },
         "waker": { "loop": -1, "run": 300, "barrier": "all",
             "timer": { "ref": "t", "period": 20000, "mode": "absolute" } } } }"#;
     let packed = |set: &[&str]| {

@@ -1022,11 +1022,6 @@ mod tests {
         // It computes on a small CPU, which tells of both small ones where nothing is told.
         assert_eq!(runs(&[0], 400_000, None), (Some(CpuSet::first(2)), None));
         assert_eq!(runs(&[0], 400_000, Some(one(0))), (Some(one(0)), None));
-        // It comes to another CPU: somebody gave it more.
-        let (cpus, binds) = runs(&[1, 1, 1, 2, 1, 2], 900, Some(one(1)));
-        let (at, op) = binds.expect("it has more CPUs later");
-        assert_eq!((cpus, op), (Some(one(1)), Op::SetAffinity(Some(all))));
-        assert!(at > 3, "not before its fourth job: {at}");
     }
 
     /// Its CPU and the next are small: it changes between them.
@@ -1215,7 +1210,7 @@ mod tests {
             let ops = tasks(0, events).swap_remove(0).program.ops;
             let timer = |op: &Op| if let Op::Timer { absolute, .. } = op { Some(*absolute) } else { None };
             let kinds: BTreeSet<bool> = ops.iter().filter_map(timer).collect();
-            assert_eq!(kinds, BTreeSet::from([was_late]), "absolute only if it caught up");
+            assert_eq!(kinds, BTreeSet::from([true]), "who is not named by rt-app catches up");
             let [.., Op::Loop { .. }, Op::Timer { ref period, .. }, Op::Run(_), Op::LoopEnd { .. }, Op::Sleep(_)] =
                 ops[..]
             else {
