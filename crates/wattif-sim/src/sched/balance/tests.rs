@@ -5,6 +5,7 @@ use super::capacity::{scale_rt_capacity, update_idle_cpu_scan};
 use super::group_stats::{GroupStats, GroupType};
 use super::load_balance::Env;
 use super::*;
+use crate::sched::schedtune::{Group, NR_GROUPS, Schedtune};
 use crate::sched::topology::tests::cpus;
 use crate::sched::topology::{DomainParams, NewidleStats};
 use crate::sched::toy::Toy;
@@ -217,6 +218,60 @@ fn a_misfit_task_is_pushed_to_a_bigger_cpu() {
         // And it does not come back.
         passes(&mut toy, &mut b, 0, true, 20);
         assert_eq!(toy.nr_running(), [0, 0, 1, 0], "{generation:?}");
+    }
+}
+
+/// CPUs 0 and 1 little (400), 2 and 3 big; a task of `util` runs on CPU 0.
+fn one_on_a_little_cpu(util: u64, energy_aware_4_9: bool) -> (Toy, Pid) {
+    let mut toy = Toy::new(&cpus(4, |c| (c, c / 2, 0, if c < 2 { 400 } else { 1024 })));
+    toy.s.rd.energy_aware_4_9 = energy_aware_4_9;
+    let pid = toy.sleeper(0);
+    let se = toy.s.se_of(pid);
+    toy.s.se[se].avg.util_avg = util;
+    toy.attach(pid, CpuId(0));
+    (toy, pid)
+}
+
+#[test]
+fn under_the_energy_aware_4_9_a_task_too_much_for_its_cpu_is_pushed_to_a_larger_one() {
+    for (util, energy_aware, pushed) in [(390, true, true), (300, true, false), (390, false, false)] {
+        let (mut toy, _) = one_on_a_little_cpu(util, energy_aware);
+        let mut b = FairBalancer::new(Generation::V5_4);
+        passes(&mut toy, &mut b, 2, true, 1);
+        assert_eq!(toy.kicks.len(), usize::from(pushed), "{util}, {energy_aware}");
+    }
+}
+
+#[test]
+fn under_the_energy_aware_4_9_an_idle_big_cpu_pulls_from_little_ones_that_are_not_full() {
+    for energy_aware in [true, false] {
+        let (mut toy, _) = one_on_a_little_cpu(100, energy_aware);
+        toy.spawn_on([3]);
+        toy.spawn(0);
+        let mut b = FairBalancer { idle_fill_room: false, ..FairBalancer::new(Generation::V5_4) };
+        let mut env = Env::new(&toy.s, CpuId(2), 1, IdleType::Idle);
+        assert_eq!(b.find_busiest_group(&mut toy.s, &mut env).is_some(), energy_aware);
+    }
+}
+
+#[test]
+fn under_the_energy_aware_4_9_misfit_is_what_does_not_fit_with_its_boost() {
+    for (boost_pct, energy_aware, misfit) in [(50, true, true), (0, true, false), (50, false, false)] {
+        let (mut toy, pid) = one_on_a_little_cpu(250, energy_aware);
+        let tuned = [Group { boost_pct, ..Group::default() }; NR_GROUPS];
+        toy.s.schedtune = Some(Schedtune::new(tuned, &["/"]));
+        update_misfit_status(&mut toy.s, CpuId(0), Some(pid));
+        assert_eq!(toy.s.rqs[0].misfit_task_load > 0, misfit, "{boost_pct} %, {energy_aware}");
+        update_misfit_status(&mut toy.s, CpuId(2), Some(pid));
+        assert_eq!(toy.s.rqs[2].misfit_task_load, 0, "there is nothing larger");
+    }
+    // And it counts where its CPU has too much to do.
+    for (util, counts) in [(300, false), (390, true)] {
+        let (mut toy, _) = one_on_a_little_cpu(util, true);
+        toy.s.rqs[0].misfit_task_load = 1024;
+        let mut env = Env::new(&toy.s, CpuId(2), 1, IdleType::NotIdle);
+        FairBalancer::new(Generation::V5_4).find_busiest_group(&mut toy.s, &mut env);
+        assert_eq!(env.migration == Migration::Misfit, counts, "{util}");
     }
 }
 
