@@ -83,11 +83,7 @@ fn turns(steps: &[Step], other: Pid, under: &BTreeSet<u64>) -> (Vec<Turn>, Vec<u
     for step in steps {
         match *step {
             Step::Work(units) | Step::Spin(units) => work += units,
-            Step::Post { to, .. } if to == other => {
-                places.push(work);
-                deals = true;
-            }
-            Step::Token { by, .. } if by == other => {
+            Step::Post { to: with, .. } | Step::Token { by: with, .. } if with == other => {
                 places.push(work);
                 deals = true;
             }

@@ -59,14 +59,12 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     pools.keys().for_each(|pid| _ = rounds.entry(*pid).or_insert(0));
     let background = super::background(recording);
     let late = late_jobs(&threads, &task_of);
-    let is_never_late =
-        |pid: &Pid, t: &Thread| t.beat.period > 0 && !background.contains(pid) && late[&task_of(*pid)] == (0, 0);
-    let never_late: Vec<Pid> = threads.iter().filter(|(pid, t)| is_never_late(pid, t)).map(|(pid, _)| *pid).collect();
+    let ours: Vec<Pid> = threads.keys().filter(|pid| !background.contains(pid)).copied().collect();
+    let is_never_late = |pid: &Pid| threads[pid].beat.period > 0 && late[&task_of(*pid)] == (0, 0);
+    let never_late: Vec<Pid> = ours.iter().copied().filter(is_never_late).collect();
     let mut starting_again = starting_again(&late);
-    let workload: BTreeSet<String> =
-        threads.keys().filter(|pid| !background.contains(pid)).map(|pid| task_of(*pid)).collect();
-    let mut ours = threads.keys().filter(|pid| !background.contains(pid)).map(|pid| recording.comm(*pid));
-    let unless_told = !ours.all(is_named_by_rt_app);
+    let workload: BTreeSet<String> = ours.iter().map(|pid| task_of(*pid)).collect();
+    let unless_told = !ours.iter().all(|pid| is_named_by_rt_app(recording.comm(*pid)));
     let others_catch_up = others_catch_up(&late, |task| workload.contains(task), unless_told);
     if !others_catch_up {
         starting_again.extend(never_late.iter().map(|pid| task_of(*pid)));

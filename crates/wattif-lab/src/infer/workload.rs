@@ -992,14 +992,14 @@ mod tests {
     #[test]
     fn cpus_that_are_told() {
         const MS: u64 = 1_000_000;
-        // It runs on each of these CPUs for so long, 10 ms apart.
-        let runs = |cpus: &[u32], us: u64, told: Option<CpuSet>| {
+        // It runs on each of these CPUs for so long, and somewhat more each time, 10 ms apart.
+        let runs_unlike = |cpus: &[u32], us: u64, more: u64, told: Option<CpuSet>| {
             let cycle = |(i, cpu): (u64, &u32)| {
                 let (at, cpu) = (10 * i * MS, *cpu);
                 [
                     (at, cpu, testbed::waking(7)),
                     (at, cpu, switch(0, 7, PrevState::Running)),
-                    (at + us * 1_000, cpu, switch(7, 0, PrevState::Sleeping)),
+                    (at + (us + i * more) * 1_000, cpu, switch(7, 0, PrevState::Sleeping)),
                 ]
             };
             let record =
@@ -1013,6 +1013,7 @@ mod tests {
             let binds = task.program.ops.iter().position(|op| matches!(op, Op::SetAffinity(_)));
             (task.cpus, binds.map(|at| (at, task.program.ops[at].clone())))
         };
+        let runs = |cpus: &[u32], us: u64, told: Option<CpuSet>| runs_unlike(cpus, us, 0, told);
         let (one, all) = (|cpu| CpuSet::one(CpuId(cpu)), CpuSet::first(4));
         assert_eq!(runs(&[1; 9], 900, None), (None, None));
         assert_eq!(runs(&[1; 9], 900, Some(one(1))), (Some(one(1)), None));
@@ -1022,9 +1023,15 @@ mod tests {
         // It computes on a small CPU, which tells of both small ones where nothing is told.
         assert_eq!(runs(&[0], 400_000, None), (Some(CpuSet::first(2)), None));
         assert_eq!(runs(&[0], 400_000, Some(one(0))), (Some(one(0)), None));
+        // It comes to another CPU: somebody gave it more. Who goes round has those that it has in the end.
+        assert_eq!(runs(&[1, 1, 1, 2, 1, 2], 900, Some(one(1))), (Some(all.clone()), None));
+        let moves = [[1; 10], [2, 1, 2, 1, 2, 1, 2, 1, 2, 1]].concat();
+        let (cpus, binds) = runs_unlike(&moves, 900, 200, Some(one(1)));
+        let (at, op) = binds.expect("it has more CPUs later");
+        assert_eq!((cpus, op), (Some(one(1)), Op::SetAffinity(Some(all))));
+        assert!(at > 10, "not before its eleventh job: {at}");
     }
 
-    /// Its CPU and the next are small: it changes between them.
     #[test]
     fn who_hardly_sleeps_on_small_cpus() {
         const MS: u64 = 1_000_000;
