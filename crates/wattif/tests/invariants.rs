@@ -13,7 +13,7 @@ use wattif_lab::metrics::Cpus;
 use wattif_model::kernel::{Slot, Value};
 use wattif_model::platform::{DtClock, Housekeeping, Interrupts, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
-use wattif_model::trace::{Asked, Event, Interest, Observer, PrevState, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
 use wattif_model::workload::{Policy, SchedAttr};
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
@@ -299,17 +299,7 @@ fn laws_notice() {
     let lawful = |events: &[Event], end: Ns| {
         let mut laws = Laws::new(&spec);
         let (comm, task) = ("a-0".into(), "a".into());
-        laws.thread(&ThreadInfo {
-            pid,
-            comm,
-            task,
-            policy: "SCHED_OTHER",
-            workload: true,
-            group: 0,
-            dl: None,
-            asked: Asked::default(),
-            cpus: None,
-        });
+        laws.thread(&ThreadInfo { pid, comm, task, policy: "SCHED_OTHER", workload: true, ..ThreadInfo::default() });
         let play = || {
             events.iter().enumerate().for_each(|(at, event)| laws.event(Ns(at as u64), cpu, event));
             laws.finish(end);

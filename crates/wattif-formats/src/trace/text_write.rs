@@ -280,7 +280,7 @@ fn known(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wattif_model::trace::{Asked, Recorded};
+    use wattif_model::trace::Recorded;
     use wattif_model::workload::GroupSpec;
 
     fn thread(pid: u32, comm: &str) -> ThreadInfo {
@@ -290,10 +290,7 @@ mod tests {
             task: "a".to_string(),
             policy: "SCHED_OTHER",
             workload: true,
-            group: 0,
-            dl: None,
-            asked: Asked::default(),
-            cpus: None,
+            ..ThreadInfo::default()
         }
     }
 

@@ -1,7 +1,7 @@
 //! A small machine and short-hand events for the tests of this folder.
 
 use wattif_model::platform::*;
-use wattif_model::trace::{Asked, Event, Observer, PowerLevel, PrevState, ThreadInfo};
+use wattif_model::trace::{Event, Observer, PowerLevel, PrevState, ThreadInfo};
 use wattif_model::{ClusterId, CpuId, CpuSet, DomainId, Ns, Pid};
 
 /// Two clusters of two CPUs, a frequency domain each, two operating points and two idle states.
@@ -99,10 +99,7 @@ pub fn thread(pid: u32, task: &str) -> ThreadInfo {
         task: task.into(),
         policy: "SCHED_OTHER",
         workload: true,
-        group: 0,
-        dl: None,
-        asked: Asked::default(),
-        cpus: None,
+        ..ThreadInfo::default()
     }
 }
 

@@ -51,7 +51,7 @@ impl Interest {
 }
 
 /// A thread, as observers learn of it before its first event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadInfo {
     /// Its id.
     pub pid: Pid,

@@ -206,11 +206,7 @@ impl Kernel<'_, '_> {
                 comm: format!("migration/{cpu}"),
                 task: "migration".into(),
                 policy: Policy::Fifo.name(),
-                workload: false,
-                group: 0,
-                dl: None,
-                asked: Asked::default(),
-                cpus: None, // its name tells
+                ..ThreadInfo::default() // its name tells its CPU
             };
             self.out.thread(&info);
         }

@@ -72,7 +72,7 @@ pub struct Task {
     pub uclamp_req: (Option<u32>, Option<u32>),
     /// Its clamps count on its run queue now.
     pub uclamp_active: bool,
-    /// A background thread of the platform, no part of the workload.
+    /// One of the machine's own: a background thread of the platform or of a recording.
     pub housekeeping: bool,
     /// The group of schedtune's that it counts for on its run queue now.
     pub schedtune_group: Option<usize>,

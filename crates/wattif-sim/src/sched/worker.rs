@@ -10,7 +10,7 @@ use crate::machine::cpu::Segment;
 use crate::simulation::Kernel;
 use std::collections::VecDeque;
 use wattif_model::run::RunError;
-use wattif_model::trace::{Asked, ThreadInfo};
+use wattif_model::trace::ThreadInfo;
 use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::SchedAttr;
 use wattif_model::{CpuId, CpuSet, DomainId, Pid};
@@ -62,8 +62,7 @@ impl Kernel<'_, '_> {
             let (comm, task) = (format!("kworker/{cpu}:1"), "kworker".to_string());
             let policy = attr.policy.name();
             // Its name tells its CPU.
-            let (asked, cpus) = (Asked::default(), None);
-            self.out.thread(&ThreadInfo { pid, comm, task, policy, workload: false, group: 0, dl: None, asked, cpus });
+            self.out.thread(&ThreadInfo { pid, comm, task, policy, ..ThreadInfo::default() });
         }
         Ok(())
     }
