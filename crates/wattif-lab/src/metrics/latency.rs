@@ -39,8 +39,18 @@ struct Thread {
     /// Woken while it ran, and it has not run on since: it was about to sleep, or that was for nothing.
     early: Option<Ns>,
     on_cpu: bool,
-    /// It was seen going out: when it is woken after that, it does wait.
-    left: bool,
+    /// Since when, if that was seen.
+    came: Option<Ns>,
+    left: Left,
+}
+
+/// How a thread was last seen going out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Unseen,
+    /// It could run on: nothing can wake it.
+    Runnable,
+    Asleep,
 }
 
 /// Latencies by thread, by task and overall.
@@ -55,8 +65,15 @@ pub struct Latency {
 impl Latency {
     fn announce(&mut self, thread: &ThreadInfo) {
         let group = thread.workload.then(|| self.group(&thread.task));
-        let new =
-            || Thread { group, values: Distribution::coarse(), woken: None, early: None, on_cpu: false, left: false };
+        let new = || Thread {
+            group,
+            values: Distribution::coarse(),
+            woken: None,
+            early: None,
+            on_cpu: false,
+            came: None,
+            left: Left::Unseen,
+        };
         self.threads.entry(thread.pid, new);
     }
     fn group(&mut self, task: &str) -> usize {
@@ -114,9 +131,11 @@ impl Observer for WakeupLatency {
                 if let Some(prev) = self.0.threads.get_mut(prev_pid) {
                     prev.on_cpu = false;
                     // A thread that the trace has shown at no CPU was taken for one that waits; of one that it has, when it came is lost.
-                    let woken = prev.woken.take().filter(|_| !prev.left);
-                    prev.early = woken.or(prev.early).filter(|_| prev_state.sleeps());
-                    prev.left = true;
+                    let woken = prev.woken.take().filter(|_| prev.left == Left::Unseen);
+                    let came = prev.came.take();
+                    let leaves = |woken: &Ns| came.is_none_or(|came| at.since(*woken) <= woken.since(came));
+                    prev.early = woken.or(prev.early).filter(|_| prev_state.sleeps()).filter(leaves);
+                    prev.left = if prev_state.sleeps() { Left::Asleep } else { Left::Runnable };
                 }
                 self.switched_in(at, next_pid);
             }
@@ -126,18 +145,19 @@ impl Observer for WakeupLatency {
 }
 
 impl WakeupLatency {
-    /// Of several wake-ups before it runs, the first counts. One that comes while it still runs does if it then sleeps all the same
-    /// and nothing else wakes it: it was on its way out.
+    /// A thread that is woken is not woken again before it has run and slept: of two wake-ups the last counts, what was between is lost.
+    /// One that comes while it still runs counts if it then sleeps all the same and nothing else wakes it: it was on its way out. Nearer
+    /// to its coming in it is what woke it, by the clock of another CPU, which is ahead.
     fn waking(&mut self, at: Ns, pid: Pid) {
         match self.0.threads.get_mut(pid) {
             Some(t) if t.on_cpu => t.early = Some(at),
-            Some(t) => _ = t.woken.get_or_insert(at),
-            None => {}
+            Some(t) if t.left != Left::Runnable => t.woken = Some(at),
+            _ => {}
         }
     }
     fn switched_in(&mut self, at: Ns, pid: Pid) {
         let Some(next) = self.0.threads.get_mut(pid) else { return };
-        next.on_cpu = true;
+        (next.on_cpu, next.came) = (true, Some(at));
         let early = next.early.take();
         if let Some(woken) = next.woken.take().or(early) {
             self.0.record(pid, at.since(woken));
@@ -227,7 +247,11 @@ mod tests {
             ],
         );
         let (all, _) = w.0.overall();
-        assert_eq!((all.count(), all.quantile(1.0)), (1, 600), "woken while running and housekeeping do not count");
+        assert_eq!(
+            (all.count(), all.quantile(1.0)),
+            (1, 550),
+            "what was between two wake-ups is lost; woken while running and housekeeping do not count"
+        );
         assert_eq!(w.0.of_thread(Pid(1)).unwrap().count, 1);
         assert_eq!(w.0.of_thread(Pid(2)), None);
     }
@@ -250,15 +274,45 @@ mod tests {
         assert_eq!(latencies(&[early, out(PrevState::Sleeping), later, back]), (1, 200), "the first was for nothing");
     }
 
+    fn latencies(events: &[(u64, u32, Event)]) -> (u64, u64) {
+        let mut w = WakeupLatency::default();
+        w.thread(&thread(1, "a"));
+        play(&mut w, events);
+        let all = w.0.overall().0;
+        (all.count(), all.quantile(1.0))
+    }
+
+    #[test]
+    fn clocks_of_cpus_that_differ() {
+        // Woken on a CPU whose clock is ahead of that of its own: each time it seems to come before it is woken.
+        let period = |at| {
+            let (came, went) = (switch(0, 1, PrevState::Running), switch(1, 0, PrevState::Sleeping));
+            [(at, 1, came), (at + 10, 0, waking(1)), (at + 300, 1, went)]
+        };
+        let seen = [0, 5_000, 10_000].map(period).concat();
+        assert_eq!(latencies(&seen), (0, 0), "how long it waited is not known");
+        let late = (20_000, 1, switch(0, 1, PrevState::Running));
+        assert_eq!(
+            latencies(&[&seen[..], &[(19_900, 0, waking(1)), late]].concat()),
+            (1, 100),
+            "the next is a wake-up as any"
+        );
+    }
+
+    #[test]
+    fn who_can_run_on_is_not_woken() {
+        let out = |state| (100, 0, switch(1, 0, state));
+        let then = [(500, 0, waking(1)), (900, 0, switch(0, 1, PrevState::Running))];
+        assert_eq!(
+            latencies(&[&[out(PrevState::Running)], &then[..]].concat()),
+            (0, 0),
+            "preempted: on the queue all along"
+        );
+        assert_eq!(latencies(&[&[out(PrevState::Sleeping)], &then[..]].concat()), (1, 400));
+    }
+
     #[test]
     fn whose_switch_in_is_lost() {
-        let latencies = |events: &[(u64, u32, Event)]| {
-            let mut w = WakeupLatency::default();
-            w.thread(&thread(1, "a"));
-            play(&mut w, events);
-            let all = w.0.overall().0;
-            (all.count(), all.quantile(1.0))
-        };
         let out = |at, cpu| (at, cpu, switch(1, 0, PrevState::Sleeping));
         let back = (900, 1, switch(0, 1, PrevState::Running));
         let lost = [(100, 0, waking(1)), out(200, 1), back];

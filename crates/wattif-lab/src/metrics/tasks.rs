@@ -23,6 +23,8 @@ struct Thread {
     on_cpu: bool,
     /// Woken while it ran: counts where it then sleeps and nothing else wakes it.
     early: bool,
+    /// It left its CPU and could run on.
+    queued: bool,
     /// It was on no CPU then: when it left its last, or was woken.
     off: Ns,
 }
@@ -77,7 +79,7 @@ impl Tasks {
     }
     fn left(&mut self, at: Ns, pid: Pid, state: PrevState) {
         if let Some(thread) = self.threads.get_mut(pid) {
-            (thread.on_cpu, thread.off) = (false, at);
+            (thread.on_cpu, thread.off, thread.queued) = (false, at, !state.sleeps());
             thread.early &= state.sleeps();
         }
     }
@@ -90,7 +92,8 @@ impl Tasks {
     fn woken(&mut self, at: Ns, pid: Pid) {
         if let Some(thread) = self.threads.get_mut(pid) {
             thread.off = if thread.on_cpu { thread.off } else { at };
-            thread.totals.activations += u64::from(!thread.on_cpu);
+            // Who could run on is not woken.
+            thread.totals.activations += u64::from(!thread.on_cpu && !thread.queued);
             thread.early = thread.on_cpu;
         }
     }
@@ -102,7 +105,7 @@ impl Observer for Tasks {
     }
     fn thread(&mut self, thread: &ThreadInfo) {
         let totals = || TaskTotals { info: thread.clone(), runtime_ns: 0, activations: 0, migrations: 0 };
-        let new = || Thread { totals: totals(), on_cpu: false, early: false, off: Ns::ZERO };
+        let new = || Thread { totals: totals(), on_cpu: false, early: false, queued: false, off: Ns::ZERO };
         self.threads.entry(thread.pid, new).totals.info.clone_from(thread);
     }
     /// It came before anything was counted.
@@ -179,6 +182,7 @@ mod tests {
         assert_eq!(activations(&[out(Running), back]), 1);
         assert_eq!(activations(&[out(Sleeping), back]), 2, "it was on its way out");
         assert_eq!(activations(&[out(Sleeping), (70, 0, wakeup(1)), back]), 2);
+        assert_eq!(activations(&[out(Running), (70, 0, wakeup(1)), back]), 1, "it could run on");
     }
 
     #[test]
