@@ -12,8 +12,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use wattif_formats::archive::{self, Archive};
 use wattif_formats::trace::{self, Read, Unpacked};
+use wattif_lab::compare::Comparison;
 use wattif_lab::infer::{self, Missing};
-use wattif_lab::metrics::{CpuReport, GroupReport, Metrics, RunReport};
+use wattif_lab::metrics::{CpuReport, GroupReport, Metrics, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_model::CpuId;
 use wattif_model::kernel::version;
@@ -123,7 +124,12 @@ pub struct Check {
 }
 
 /// Compares what can be compared.
-pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Missing]) -> Vec<Check> {
+pub fn self_check(
+    recorded: &RunReport,
+    simulated: &[RunReport],
+    missing: &[Missing],
+    platform: &Platform,
+) -> Vec<Check> {
     let mut checks = Vec::new();
     let none = |what: &str| missing.iter().any(|m| !m.derived && m.cpus.is_empty() && m.figures.contains(what));
     let mut add = |figure: String, unit, tolerance: fn(f64) -> f64, of: &dyn Fn(&RunReport) -> Option<f64>| {
@@ -177,7 +183,29 @@ pub fn self_check(recorded: &RunReport, simulated: &[RunReport], missing: &[Miss
             add(format!("residency of {name}"), "%", |r| (0.15 * r).clamp(1.0, 5.0), &share);
         }
     }
+    // Energy is what clocks and residencies add up to; without the events of some CPU there is none to compare with.
+    if !missing.iter().any(|m| ["frequencies", "residencies"].iter().any(|of| m.figures.contains(of))) {
+        add("energy.total".into(), unit_on("energy.total", platform), |r| 0.1 * r, &|r| r.metric("energy.total", None));
+    }
     checks
+}
+
+/// What to say where a difference between kernels is smaller than that between the recording and its own simulation.
+pub fn below_error(checks: &[Check], comparison: &Comparison) -> Vec<String> {
+    let error = |c: &Check| (c.simulated / c.recorded - 1.0).abs();
+    let told = |c: &Check| {
+        let row = comparison.metrics.iter().find(|row| row.name == c.figure)?;
+        let error = Some(error(c)).filter(|e| !c.ok && e.is_finite())?;
+        let largest = row.ratio_to_first.iter().filter_map(|r| Some((r.value? - 1.0).abs())).fold(0.0, f64::max);
+        let [error, largest] = [error, largest].map(|x| 100.0 * x);
+        (largest > 0.0 && largest < error).then(|| {
+            format!(
+                "{}: the kernels differ by {largest:.1} %, the recording and its own simulation by {error:.1} %; its interval does not hold that",
+                c.figure
+            )
+        })
+    };
+    checks.iter().filter_map(told).collect()
 }
 
 /// What to say where the simulation of a recording leaves out much of its work: a thread whose wake-up never comes, and whoever
@@ -348,7 +376,9 @@ mod tests {
             cpus: cpus.iter().map(|c| CpuId(*c)).collect(),
         };
         let judged = |missing: &[Missing]| {
-            let all = self_check(&report, std::slice::from_ref(&report), missing).into_iter().map(|c| c.figure);
+            let platform = infer::platform(&Recording::default());
+            let all =
+                self_check(&report, std::slice::from_ref(&report), missing, &platform).into_iter().map(|c| c.figure);
             all.filter(|f| f.contains("frequency") || f.contains("residency")).collect::<Vec<_>>()
         };
         let all = [
@@ -363,6 +393,44 @@ mod tests {
         let silent = [missing("frequencies", "none", &[2, 3]), missing("residencies of idle states", "none", &[2, 3])];
         assert_eq!(judged(&silent), [all[0], all[3], all[4]]);
         assert_eq!(judged(&[missing("residencies of idle states", "none", &[3])]), all, "CPU 2 has events");
+    }
+
+    #[test]
+    fn what_is_below_the_error_of_the_replay_is_told() {
+        use wattif_lab::compare::{Estimate, MetricRow, RatioRow, SCHEMA};
+        use wattif_lab::metrics::Better;
+        let check = |simulated: f64| Check {
+            figure: "energy.total".into(),
+            unit: "J",
+            recorded: 100.0,
+            simulated,
+            ci95: None,
+            tolerance: 10.0,
+            ok: simulated <= 110.0,
+        };
+        let told = |simulated, value| {
+            let ratio_to_first = [Some(1.0), value].map(|value| RatioRow { value, ..RatioRow::default() }).into();
+            let row = MetricRow {
+                name: "energy.total".into(),
+                unit: "J".into(),
+                better: Better::Lower,
+                neutral: false,
+                per_kernel: vec![Estimate::default(); 2],
+                ratio_to_first,
+            };
+            let comparison = Comparison {
+                schema: SCHEMA,
+                spec: serde_json::Value::Null,
+                kernels: ["a", "b"].map(String::from).into(),
+                seeds: 1,
+                metrics: vec![row],
+                deadlock: Vec::new(),
+                unfinished: Vec::new(),
+            };
+            below_error(&[check(simulated)], &comparison).len()
+        };
+        assert_eq!([told(116.0, Some(1.05)), told(116.0, Some(0.8)), told(109.0, Some(1.05))], [1, 0, 0]);
+        assert_eq!([told(116.0, Some(1.0)), told(116.0, None)], [0, 0], "no difference is claimed");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
-use crate::recording::{self, Check, LoadedTrace, other_release, profile_of, replay_seeds, self_check, stands_still};
+use crate::recording::{
+    self, Check, LoadedTrace, below_error, other_release, profile_of, replay_seeds, self_check, stands_still,
+};
 use crate::settings::Settings;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -202,7 +204,7 @@ pub fn replay(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<
         inferred.notes.extend(release.and_then(|release| other_release(release, &recorded)));
     }
     let (own, reports) = of_kernel(kernel)?;
-    let checks = self_check(&looked.report, &reports, &looked.missing);
+    let checks = self_check(&looked.report, &reports, &looked.missing, &platform);
     inferred.notes.extend(stands_still(&looked.report, &reports));
     let runs = question
         .kernels
@@ -210,6 +212,7 @@ pub fn replay(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<
         .map(|k| of_kernel(load::kernel_for(k, Some(&platform), &question.settings)?.value))
         .collect::<Result<Vec<_>, _>>()?;
     let comparison = (!runs.is_empty()).then(|| compare(&runs, &looked));
+    inferred.notes.extend(comparison.iter().flat_map(|c| below_error(&checks, c)));
     let trace = question.trace.clone();
     let specs = runs.into_iter().map(|(spec, _)| spec).collect();
     let [recorded_set, set] = [&settings, &question.settings].map(of_kernel_only);
