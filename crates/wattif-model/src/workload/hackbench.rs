@@ -37,7 +37,7 @@ pub const MODEL: Model = Model {
             (0, 1_000_000),
             "work to write, and to read, a message; 0: 2500 for sockets, 1200 for pipes",
         ),
-        number("page_kib", "4", (4, 64), "size of a page, of which a pipe has 16; that of the platform unless set"),
+        word("page_kib", &["4", "16", "64"], "size of a page, of which a pipe has 16; that of the platform unless set"),
     ],
     source: include_str!("hackbench.rs"),
     build,
@@ -91,7 +91,8 @@ fn build(p: &Params) -> Workload {
             tasks.push(task(&format!("receiver{b}"), 1, SchedAttr::default(), read));
         }
     }
-    let (initial, release) = if sockets { socket() } else { pipe(p.int("page_kib") as u32) };
+    let (initial, release) =
+        if sockets { socket() } else { pipe(p.word("page_kib").parse().expect("one of its sizes")) };
     Workload {
         name: MODEL.name.into(),
         duration: None,

@@ -112,7 +112,8 @@ fn without_boost(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<String> {
         }
         ("schedtune", "root_boost_pct" | "root_prefer_idle") => {
             let named = schedtune::names_groups(paths.iter().copied());
-            let nobody = !named && spec.platform.noise.housekeeping.is_empty();
+            // Recorded threads of the machine are its own, too.
+            let nobody = !named && spec.platform.noise.housekeeping.is_empty() && !spec.workload.is_recorded();
             let why = "the workload has no group of schedtune's: all of it is what the user sees; the platform has no threads of its own";
             nobody.then(|| why.into())
         }
