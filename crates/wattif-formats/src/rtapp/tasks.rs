@@ -146,6 +146,7 @@ impl Context<'_> {
             attr,
             cpus,
             prev_cpu: None,
+            prev_util: 0,
             group,
             background: false,
             program,

@@ -12,6 +12,7 @@ use super::workload::{Inference, Inferred, Options, Progress, State, Thread, all
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Asked, DlParams, Recording};
+use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::*;
 use wattif_model::{CpuSet, Ns, Pid};
 
@@ -149,13 +150,15 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         pinned += usize::from(roams || cpus.is_some() || bind.is_some());
         let ops = programs.ops(t, *pid, told, &comm, &task, bind);
         let start = Ns(if t.parent.is_some() { 0 } else { t.born.saturating_add(delay) });
+        let is_old = t.parent.is_none() && !t.is_new;
         w.tasks.push(TaskSpec {
             instances: u32::from(t.parent.is_none()),
             start,
             attr,
             cpus,
             // A new one is placed by the kernel it runs under.
-            prev_cpu: t.ran.first().map(|first| first.1).filter(|_| t.parent.is_none() && !t.is_new),
+            prev_cpu: t.ran.first().map(|first| first.1).filter(|_| is_old),
+            prev_util: if is_old { utilisation(&t.steps, recording.end.0) } else { 0 },
             background: background.contains(pid),
             group: recording.threads.get(&pid.0).map_or(0, |t| t.group).min(last_group),
             ..TaskSpec::new(task, ops)
@@ -572,6 +575,17 @@ fn queues(threads: &BTreeMap<Pid, Thread>, wakes: impl Fn(Pid) -> u32) -> BTreeM
 
 fn asked(step: &Step) -> Option<(Pid, Pid)> {
     if let Step::Put(Queue::Requests(server, first)) = step { Some((*server, *first)) } else { None }
+}
+
+/// Mean utilisation of these steps in so many ns, 0..=1024.
+fn utilisation(steps: &[Step], ns: u64) -> u16 {
+    let work = |s: &Step| match s {
+        Step::Work(units) => *units,
+        Step::Spin(ns) => ns.saturating_mul(CAPACITY_SCALE),
+        _ => 0,
+    };
+    let all = steps.iter().map(work).fold(0, u64::saturating_add);
+    (all / ns.max(1)).min(CAPACITY_SCALE) as u16
 }
 
 fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording) -> Vec<QueueSpec> {

@@ -2,6 +2,7 @@
 //! where they are prepared to run, budgets of deadline tasks where the kernel checks them, by its tunables.
 
 use super::*;
+use crate::units::CAPACITY_SCALE;
 use std::collections::BTreeSet;
 
 impl Workload {
@@ -107,6 +108,9 @@ impl TaskSpec {
             if time > MAX_TIME {
                 return Err(format!("its {name} is {} ns; {} is the limit", time.0, MAX_TIME.0));
             }
+        }
+        if u64::from(self.prev_util) > CAPACITY_SCALE {
+            return Err(format!("its prev_util is {}: 0..=1024", self.prev_util));
         }
         self.attr.check()
     }

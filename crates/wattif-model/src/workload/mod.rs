@@ -289,6 +289,9 @@ pub struct TaskSpec {
     /// Its threads exist before the common start and ran on this CPU last: they are woken there, not placed as new ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prev_cpu: Option<CpuId>,
+    /// Utilisation of such threads at the start, 0..=1024.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub prev_util: u16,
     /// Group it starts in.
     pub group: u32,
     /// Background of a recorded machine: its threads run, and do not count as the workload's.
@@ -310,6 +313,7 @@ impl TaskSpec {
             attr: SchedAttr::default(),
             cpus: None,
             prev_cpu: None,
+            prev_util: 0,
             group: 0,
             background: false,
             program: Program { ops },
@@ -327,8 +331,8 @@ pub fn forever(body: Vec<Op>) -> Vec<Op> {
 }
 
 /// Left out of the canonical text.
-fn is_zero(time: &Ns) -> bool {
-    *time == Ns::ZERO
+fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Scheduling policy, by the kernel's names.

@@ -3,6 +3,7 @@
 use super::Hrtimer;
 use super::class::dl_bandwidth::{self, to_ratio};
 use super::class::fair;
+use super::class::weight::se_weight;
 use super::core::IDLE;
 use super::load::pelt::SchedAvg;
 use super::load::walt::WaltTask;
@@ -18,6 +19,7 @@ use crate::simulation::{Kernel, Source};
 use wattif_model::kernel::KernelSpec;
 use wattif_model::run::RunError;
 use wattif_model::trace::{Asked, DlParams, ThreadInfo};
+use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::workload::{Op, Policy, SchedAttr, TaskSpec};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
@@ -81,9 +83,9 @@ impl Kernel<'_, '_> {
         self.cpuidle.enable(cpu, &states);
     }
 
-    /// The threads of the workload, which are new, and the background threads of the platform or of a recording, which have been there;
-    /// a launcher on the first CPU, or a timer where they have been, wakes each of them a little after the start, as far apart as the
-    /// platform's noise says.
+    /// The threads of the workload, which are new, and those that have been there: background threads of the platform or of a recording,
+    /// and threads that a recording does not show as born. A launcher on the first CPU, or a timer where they have been, wakes each of
+    /// them a little after the start, as far apart as the platform's noise says.
     fn create_threads(&mut self) -> Result<(), RunError> {
         let spread = self.m.platform.noise.start_spread_ns;
         for task in 0..self.programs.nr_tasks() {
@@ -92,28 +94,33 @@ impl Kernel<'_, '_> {
             }
             for _ in 0..self.programs.spec(task).instances {
                 let pid = self.create_thread(task, None)?;
-                if !self.programs.is_own(task) || self.programs.spec(task).background {
-                    self.slept_long(pid, self.prev_cpu(task));
+                let prev_cpu = self.prev_cpu(task);
+                let machines = !self.programs.is_own(task) || self.programs.spec(task).background;
+                self.s.tasks[pid.at()].housekeeping = machines;
+                if machines || prev_cpu.is_some() {
+                    self.has_been(pid, prev_cpu, self.programs.spec(task).prev_util);
                 }
                 let stream = self.programs.stream(pid);
                 let late = Rng::stream(self.seed, &format!("start/{stream}")).uniform(0, spread);
                 let late = late + self.programs.spec(task).start.0;
-                self.m.timers.arm(self.prev_cpu(task).unwrap_or(CpuId(0)), pid, TimerKind::Sleep, late, late);
+                self.m.timers.arm(prev_cpu.unwrap_or(CpuId(0)), pid, TimerKind::Sleep, late, late);
             }
         }
         Ok(())
     }
 
-    /// A created thread is one of the machine's own, not new: it sleeps since so long that nothing of its past counts, on the CPU where it
-    /// was, or the first it may use.
-    fn slept_long(&mut self, pid: Pid, prev_cpu: Option<CpuId>) {
+    /// A created thread is not new: it sleeps on the CPU where it was, or the first it may use, and of its past no more counts than its
+    /// utilisation.
+    fn has_been(&mut self, pid: Pid, prev_cpu: Option<CpuId>, util: u16) {
         let task = &mut self.s.tasks[pid.at()];
-        (task.state, task.housekeeping) = (State::Sleeping, true);
+        task.state = State::Sleeping;
         task.cpu = prev_cpu.or(task.cpus.min()).expect("a thread may run somewhere");
         task.recent_used_cpu = task.cpu;
         let (cpu, i) = (task.cpu, self.s.se_of(pid));
         fair::set_task_rq(&mut self.s, pid, cpu);
-        self.s.se[i].avg = SchedAvg::default();
+        let load_avg = se_weight(&self.s.se[i]) * u64::from(util) / CAPACITY_SCALE;
+        let util_avg = u64::from(util);
+        self.s.se[i].avg = SchedAvg { util_avg, runnable_avg: util_avg, load_avg, ..SchedAvg::default() };
         if let Some(w) = &mut self.s.walt {
             w.tasks[pid.at()] = WaltTask::default();
         }

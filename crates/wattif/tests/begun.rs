@@ -1,0 +1,60 @@
+//! Threads that were there before the start, as a recording finds them: they are not new, and keep the utilisation they had.
+
+mod runs;
+
+use runs::under;
+use wattif::run::Simulator;
+use wattif_model::run::{RunSpec, Runner};
+use wattif_model::trace::{Event, Interest, Observer};
+use wattif_model::{CpuId, DomainId, Ns, Pid};
+
+/// Four threads with 300 µs of work every 20 ms, on small CPUs; each was on a CPU of its own with a utilisation, or is new.
+fn spec(before: Option<u16>) -> RunSpec {
+    let text = r#"{ "tasks": { "t": { "instance": 4, "loop": -1, "cpus": [0, 1, 2, 3], "run": 300,
+        "timer": { "ref": "unique", "period": 20000, "mode": "absolute" } } } }"#;
+    let mut spec = under("hikey960", "linux-6.12", text, &[]);
+    spec.platform.noise.housekeeping.clear();
+    for task in &mut spec.workload.tasks {
+        (task.prev_cpu, task.prev_util) = (before.map(|_| CpuId(2)), before.unwrap_or(0));
+    }
+    spec
+}
+
+/// Threads told as new, CPUs of the first wake-ups, and the highest clock of the small CPUs in the first 50 ms, MHz.
+#[derive(Debug, Default)]
+struct Seen {
+    new: u32,
+    woken_on: Vec<CpuId>,
+    most_mhz: u32,
+}
+
+impl Observer for Seen {
+    fn interest(&self) -> Interest {
+        Interest::ALL
+    }
+    fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
+        match *event {
+            Event::SchedWakeupNew { pid, .. } if (1..=4).contains(&pid.0) => self.new += 1,
+            Event::SchedWaking { pid, .. } if pid == Pid(1) && self.woken_on.is_empty() => self.woken_on.push(cpu),
+            Event::CpuFrequency { khz, domain: DomainId(0), .. } if at < Ns::from_ms(50) => {
+                self.most_mhz = self.most_mhz.max(khz / 1_000);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn seen(before: Option<u16>) -> Seen {
+    let mut seen = Seen::default();
+    Simulator.run(&spec(before), &mut [&mut seen]).unwrap();
+    seen
+}
+
+#[test]
+fn who_was_there_before_is_not_new() {
+    let (new, old, busy) = (seen(None), seen(Some(8)), seen(Some(400)));
+    assert_eq!((new.new, old.new, busy.new), (4, 0, 0));
+    assert_eq!(old.woken_on, [CpuId(2)], "its timer is where it was");
+    assert!(old.most_mhz < new.most_mhz, "a new thread counts half a CPU: {old:?} {new:?}");
+    assert!(old.most_mhz < busy.most_mhz, "what it did before counts: {old:?} {busy:?}");
+}
