@@ -20,11 +20,11 @@ fn spec(before: Option<u16>) -> RunSpec {
     spec
 }
 
-/// Threads told as new, CPUs of the first wake-ups, and the highest clock of the small CPUs in the first 50 ms, MHz.
+/// Threads told as new, the CPU on which the first of them began, and the highest clock of the small CPUs in the first 50 ms, MHz.
 #[derive(Debug, Default)]
 struct Seen {
     new: u32,
-    woken_on: Vec<CpuId>,
+    ran_on: Vec<CpuId>,
     most_mhz: u32,
 }
 
@@ -35,7 +35,7 @@ impl Observer for Seen {
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
         match *event {
             Event::SchedWakeupNew { pid, .. } if (1..=4).contains(&pid.0) => self.new += 1,
-            Event::SchedWaking { pid, .. } if pid == Pid(1) && self.woken_on.is_empty() => self.woken_on.push(cpu),
+            Event::SchedSwitch { next_pid: Pid(1), .. } if self.ran_on.is_empty() => self.ran_on.push(cpu),
             Event::CpuFrequency { khz, domain: DomainId(0), .. } if at < Ns::from_ms(50) => {
                 self.most_mhz = self.most_mhz.max(khz / 1_000);
             }
@@ -54,7 +54,7 @@ fn seen(before: Option<u16>) -> Seen {
 fn who_was_there_before_is_not_new() {
     let (new, old, busy) = (seen(None), seen(Some(8)), seen(Some(400)));
     assert_eq!((new.new, old.new, busy.new), (4, 0, 0));
-    assert_eq!(old.woken_on, [CpuId(2)], "its timer is where it was");
+    assert_eq!(old.ran_on, [CpuId(2)], "there it was");
     assert!(old.most_mhz < new.most_mhz, "a new thread counts half a CPU: {old:?} {new:?}");
     assert!(old.most_mhz < busy.most_mhz, "what it did before counts: {old:?} {busy:?}");
 }

@@ -8,7 +8,7 @@ use super::requests;
 use super::servers;
 use super::steps::{self, Queue, Rest, Step};
 use super::told::Found;
-use super::workload::{Inference, Inferred, Options, Progress, State, Thread, allowed};
+use super::workload::{AT_FIRST_NS, Inference, Inferred, Options, Progress, State, Thread, allowed};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Asked, DlParams, Recording};
@@ -158,7 +158,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             cpus,
             // A new one is placed by the kernel it runs under.
             prev_cpu: t.ran.first().map(|first| first.1).filter(|_| is_old),
-            prev_util: if is_old { utilisation(&t.steps, recording.end.0) } else { 0 },
+            prev_util: if is_old { utilisation(t, recording.end.0) } else { 0 },
             background: background.contains(pid),
             group: recording.threads.get(&pid.0).map_or(0, |t| t.group).min(last_group),
             ..TaskSpec::new(task, ops)
@@ -577,15 +577,17 @@ fn asked(step: &Step) -> Option<(Pid, Pid)> {
     if let Step::Put(Queue::Requests(server, first)) = step { Some((*server, *first)) } else { None }
 }
 
-/// Mean utilisation of these steps in so many ns, 0..=1024.
-fn utilisation(steps: &[Step], ns: u64) -> u16 {
+/// What a thread that was there before had been using, 0..=1024: as much as at first, but no more than on the whole. Who begins small
+/// and grows was small; a rare long job that happens to be the first says nothing of before.
+fn utilisation(t: &Thread, ns: u64) -> u16 {
     let work = |s: &Step| match s {
         Step::Work(units) => *units,
         Step::Spin(ns) => ns.saturating_mul(CAPACITY_SCALE),
         _ => 0,
     };
-    let all = steps.iter().map(work).fold(0, u64::saturating_add);
-    (all / ns.max(1)).min(CAPACITY_SCALE) as u16
+    let all = t.steps.iter().map(work).fold(0, u64::saturating_add) / ns.max(1);
+    let at_first = t.at_first / ns.clamp(1, AT_FIRST_NS);
+    all.min(at_first).min(CAPACITY_SCALE) as u16
 }
 
 fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording) -> Vec<QueueSpec> {

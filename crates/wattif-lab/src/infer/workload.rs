@@ -130,6 +130,8 @@ pub(super) struct Thread {
     /// without having set its affinity itself.
     allowed: Option<CpuSet>,
     pub(super) left: Option<Progress>,
+    /// Units of work until [`AT_FIRST_NS`].
+    pub(super) at_first: u64,
     /// When it was switched in, and how many steps there were then and how much work.
     entered: (u64, usize, u64),
     /// When it was switched out although it could go on, and nobody was woken there before.
@@ -171,6 +173,8 @@ pub(super) struct Progress {
 
 /// First moves between CPUs that are kept: a thread that binds itself does so soon.
 const MOVES: usize = 16;
+/// What a thread does until then says how busy it was before: four half-lives of PELT.
+pub(super) const AT_FIRST_NS: u64 = 128_000_000;
 /// One interrupt in so many on another CPU than the thread's is a device's.
 const DEVICE_OF: u32 = 5;
 /// A CPU counts as idle while it is busy for no more than one part in so many.
@@ -312,6 +316,7 @@ impl Thread {
             early: false,
             irqs: 0,
             irqs_elsewhere: 0,
+            at_first: 0,
             ran: Vec::new(),
             where_it_runs: Evidence::default(),
             beat: Beat::default(),
@@ -458,6 +463,8 @@ impl Inference<'_> {
             }
             t.last = now.max(t.began);
             t.on_cpu += wall - kernel;
+            let at_first = now.min(AT_FIRST_NS).saturating_sub(since);
+            t.at_first = t.at_first.saturating_add(at_first.saturating_mul(speed));
             t.work = t.work.saturating_add((wall - kernel).saturating_mul(speed));
         }
     }
@@ -1154,11 +1161,11 @@ mod tests {
                 (4 * MS, switch(7, 0, PrevState::Sleeping)),
             ];
             let task = &tasks(2, events.into())[0];
-            (task.prev_cpu, task.start.0 >= MS)
+            (task.prev_cpu, task.prev_util > 0, task.start.0 >= MS)
         };
         let new = Event::SchedWakeupNew { pid: Pid(7), prio: 120, target_cpu: CpuId(2) };
-        assert_eq!(begins(new), (None, true), "another kernel may take another CPU");
-        assert_eq!(begins(testbed::waking(7)), (Some(CpuId(2)), false), "it was there before");
+        assert_eq!(begins(new), (None, false, true), "another kernel may take another CPU");
+        assert_eq!(begins(testbed::waking(7)), (Some(CpuId(2)), true, false), "it was there before");
     }
 
     /// However much it does before its first wait, what a thread sets then is found at once: quadratic, this takes minutes.

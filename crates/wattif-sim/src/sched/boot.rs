@@ -109,11 +109,11 @@ impl Kernel<'_, '_> {
         Ok(())
     }
 
-    /// A created thread is not new: it sleeps on the CPU where it was, or the first it may use, and of its past no more counts than its
-    /// utilisation.
+    /// A created thread is not new: it sleeps on the first CPU it may use, or will be woken first where it was; of its past no more counts
+    /// than its utilisation.
     fn has_been(&mut self, pid: Pid, prev_cpu: Option<CpuId>, util: u16) {
         let task = &mut self.s.tasks[pid.at()];
-        task.state = State::Sleeping;
+        task.state = if prev_cpu.is_some() { State::New } else { State::Sleeping };
         task.cpu = prev_cpu.or(task.cpus.min()).expect("a thread may run somewhere");
         task.recent_used_cpu = task.cpu;
         let (cpu, i) = (task.cpu, self.s.se_of(pid));

@@ -228,7 +228,10 @@ impl Kernel<'_, '_> {
                 TimerKind::Cpu if pid == IDLE => self.sched_rt_period_timer(cpu),
                 TimerKind::Cpu => self.hrtick(cpu),
                 TimerKind::Sleep if self.s.tasks[pid.at()].state == State::New => {
-                    self.wake_up_new_task(pid, cpu, self.prev_cpu(self.programs.task(pid)));
+                    match self.prev_cpu(self.programs.task(pid)) {
+                        Some(there) => self.wake_up_there(pid, there, cpu),
+                        None => self.wake_up_new_task(pid, cpu),
+                    }
                 }
                 TimerKind::Sleep => self.try_to_wake_up(pid, cpu, false),
                 TimerKind::Replenish => self.replenish(pid, cpu),
@@ -343,13 +346,22 @@ impl Kernel<'_, '_> {
         self.trace_sched(this_cpu, Event::SchedWakeup { pid, prio, target_cpu: cpu, in_irq });
     }
 
-    /// `wake_up_new_task`: the first activation of a thread created on `this_cpu`.
-    ///
-    /// `prev_cpu`: it is no new one and was there.
+    /// The first wake-up of a thread that a recording found on this CPU.
     #[inline(never)]
-    pub(crate) fn wake_up_new_task(&mut self, pid: Pid, this_cpu: CpuId, prev_cpu: Option<CpuId>) {
+    fn wake_up_there(&mut self, pid: Pid, cpu: CpuId, this_cpu: CpuId) {
+        let (prio, in_irq) = (self.prio(pid), self.cpus[this_cpu.at()].in_irq);
+        self.trace_sched(this_cpu, Event::SchedWaking { pid, prio, target_cpu: cpu, in_irq });
+        self.cpus[this_cpu.at()].cost_ns += self.m.platform.costs.wakeup_ns;
         self.s.tasks[pid.at()].state = State::Running;
-        let cpu = prev_cpu.unwrap_or_else(|| self.select_task_rq(pid, this_cpu, Kind::Fork));
+        self.walt_wake(pid);
+        self.ttwu_queue(Wakeup { pid, migrated: false, iowait: false }, cpu, this_cpu);
+    }
+
+    /// `wake_up_new_task`: the first activation of a thread created on `this_cpu`.
+    #[inline(never)]
+    pub(crate) fn wake_up_new_task(&mut self, pid: Pid, this_cpu: CpuId) {
+        self.s.tasks[pid.at()].state = State::Running;
+        let cpu = self.select_task_rq(pid, this_cpu, Kind::Fork);
         let task = &mut self.s.tasks[pid.at()];
         (task.cpu, task.recent_used_cpu) = (cpu, cpu);
         fair::set_task_rq(&mut self.s, pid, cpu);

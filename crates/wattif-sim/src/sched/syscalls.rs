@@ -162,7 +162,7 @@ impl Kernel<'_, '_> {
         match self.create_thread(fork.task, Some(fork)) {
             Ok(child) => {
                 self.trace_sched(cpu, Event::SchedProcessFork { pid: parent, child_pid: child });
-                self.wake_up_new_task(child, cpu, None);
+                self.wake_up_new_task(child, cpu);
             }
             Err(error) => self.error = Some(error),
         }
