@@ -86,9 +86,8 @@ pub fn load(name: &str) -> Result<LoadedTrace, Error> {
 pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunReport, Vec<Missing>) {
     let mut missing = infer::missing(recording, platform, known);
     missing.extend(infer::no_passes(recording));
-    let told = recording.marks.iter().cloned();
-    let marks: Vec<String> = told.chain((0..64).map(|i| format!("mark{i}")).skip(recording.marks.len())).collect();
-    let mut metrics = Metrics::for_trace(platform, &marks).with_groups(platform.nr_cpus(), &recording.groups);
+    let mut metrics =
+        Metrics::for_trace(platform, &marks(recording)).with_groups(platform.nr_cpus(), &recording.groups);
     let untold = infer::play(recording, platform, &mut metrics);
     let mut report = metrics.into_report();
     untold.take_out(&mut report);
@@ -96,6 +95,12 @@ pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunR
     report.metrics.throughput.retain(|_, t| t.count > 0);
     infer::blank(&mut report, &missing);
     (report, missing)
+}
+
+/// Names of a recording's marks; those that have none are numbered.
+pub fn marks(recording: &Recording) -> Vec<String> {
+    let told = recording.marks.iter().cloned();
+    told.chain((0..64).map(|i| format!("mark{i}")).skip(recording.marks.len())).collect()
 }
 
 /// Reports of a spec with each of the seeds, on all cores, until `stop` is set.

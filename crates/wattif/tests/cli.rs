@@ -1263,10 +1263,8 @@ fn every_verb_draws_its_figures() {
     let two = ["-k", "linux-5.3", "-k", "linux-5.6", "--seeds", "2"];
     of(&[&["compare", "server"], &on[..], &two].concat(), &with(&["ratios", "answer"]));
     let replayed = ["replay", "r.dat", "-p", "hikey620"];
-    // A trace has no marks: there are no frames.
-    let of_trace: Vec<&str> = with(&["ratios", "x"]).into_iter().filter(|f| *f != "frames").collect();
-    of(&[&replayed[..], &two].concat(), &of_trace);
-    of(&[&replayed[..], &["--as-recorded"]].concat(), &["latency", "x", "idle", "timeline"]);
+    of(&[&replayed[..], &two].concat(), &with(&["ratios", "x"]));
+    of(&[&replayed[..], &["--as-recorded"]].concat(), &["latency", "x", "frames", "idle", "timeline"]);
     let axes = ["--axis", "cpuidle=menu,teo", "--axis", "cpufreq=schedutil,performance"];
     of(&[&["sweep", "server"], &on[..], &axes].concat(), &["sweep", "x"]);
     let entry = dir.path().join("entry");
@@ -1319,6 +1317,47 @@ arms = ["linux-5.3", "linux-5.6"]
         let o = wattif(args).current_dir(dir.path()).output().unwrap();
         assert_eq!(o.status.code(), Some(2), "{args:?}");
         assert!(err(&o).contains(why), "{args:?}: {}", err(&o));
+    }
+}
+
+/// What can never be drawn is refused before anything is run; where that shows only afterwards, the answer is there.
+#[test]
+fn a_drawing_that_fails_takes_no_answer_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = |args: &[&str]| {
+        let o = wattif(args).current_dir(dir.path()).output().unwrap();
+        let svg =
+            std::fs::read_dir(dir.path()).unwrap().flatten().any(|e| e.path().extension().is_some_and(|e| e == "svg"));
+        assert!(o.status.code() == Some(2) && !svg, "{args:?}: {}", err(&o));
+        o
+    };
+    std::fs::write(dir.path().join("a.json"), SMALL).unwrap();
+    let on = ["-p", "hikey620", "--duration", "3ms"];
+    let two = ["-k", "linux-5.3", "-k", "linux-5.6", "--seeds", "2"];
+    let guest = ["-p", "guest_x86_2cpu", "--duration", "1ms"];
+    let traced = wattif(&[&["run", "a.json", "--trace", "t.dat"], &on[..]].concat()).current_dir(dir.path()).output();
+    assert!(traced.unwrap().status.success());
+    for (args, why) in [
+        (&[&["run", "a.json"], &on[..], &["--plot", "frames.svg"]].concat(), "workload marks no frames"),
+        (&[&["run", "a.json"], &on[..], &["--plot", "sweep.svg"]].concat(), "no such figure here"),
+        (&[&["compare", "a.json"], &guest[..], &two, &["--plot", "r.svg", "--plot", "energy.svg"]].concat(), "powers"),
+        (&vec!["replay", "t.dat", "-k", "linux-5.6", "--plot", "frames.svg"], "the trace has no marks"),
+        (&vec!["replay", "t.dat", "-k", "linux-5.6", "--plot", "r.svg"], "there is one kernel"),
+        (&vec!["replay", "t.dat", "--as-recorded", "--plot", "energy.svg"], "powers are not known"),
+    ] {
+        let o = asked(args);
+        assert!(o.stdout.is_empty() && err(&o).contains(why), "{args:?}: {}{}", out(&o), err(&o));
+    }
+    let frames = ["--plot", "frames.svg"];
+    for (args, told) in [
+        ([&["run", "jankbench"], &on[..], &frames].concat(), "jankbench_list_view"),
+        ([&["run", "jankbench", "--json"], &on[..], &frames].concat(), "wattif.run/1"),
+        ([&["compare", "jankbench"], &on[..], &two, &frames].concat(), "linux-5.6"),
+        (vec!["replay", "t.dat", "-k", "linux-5.6", "--seeds", "1", "--plot", "no/latency.svg"], "Self-check"),
+        (vec!["replay", "t.dat", "--as-recorded", "--plot", "no/latency.svg"], "trace "),
+    ] {
+        let o = asked(&args);
+        assert!(out(&o).contains(told) && err(&o).contains(".svg: "), "{args:?}: {}{}", out(&o), err(&o));
     }
 }
 

@@ -5,6 +5,7 @@ use crate::compare::Comparison;
 use crate::experiment::ResultRow;
 use crate::metrics::{DomainReport, RunReport};
 use crate::plot::{self, Axis, BarSeries, Chart, Layer, Paint, Point, Series, Spread, Stack};
+use wattif_model::platform::{Platform, PowerUnit};
 
 /// Names of the figures that any run has, or says why not.
 pub const FIGURES: [&str; 6] = ["latency", "frames", "energy", "frequency", "idle", "timeline"];
@@ -36,6 +37,20 @@ pub fn draw(figure: &str, title: &str, runs: &[Shown<'_>]) -> Result<String, Str
         other => Err(format!("there is no figure `{other}`; there are {}", FIGURES.join(", "))),
     }
 }
+
+/// Why a figure has nothing to draw whatever comes out of the runs: of `kernels` on this platform, with or without marks.
+pub fn never(figure: &str, platform: &Platform, marks: bool, kernels: usize) -> Option<&'static str> {
+    match figure {
+        "energy" if platform.power.unit == PowerUnit::Unknown => Some(NO_POWERS),
+        "frames" if !marks => Some(NO_MARKS),
+        "ratios" if kernels < 2 => Some(ONE_KERNEL),
+        _ => None,
+    }
+}
+
+const NO_POWERS: &str = "the platform's powers are not known, so there is no energy";
+const NO_MARKS: &str = "the workload marks no frames, requests or stages";
+const ONE_KERNEL: &str = "there is one kernel, and nothing to compare it with";
 
 fn chart(title: &str, what: &str, desc: &str, x: &str, y: &str) -> Chart {
     Chart { title: format!("{title}: {what}"), desc: desc.into(), x: Axis::new(x), y: Axis::new(y) }
@@ -95,7 +110,7 @@ fn frames(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
 /// Why there is nothing to time, of a workload with these marks.
 fn untimed(marks: &[&String]) -> String {
     match marks {
-        [] => "the workload marks no frames, requests or stages".into(),
+        [] => NO_MARKS.into(),
         [mark] => format!("no `{mark}` was finished in so short a run"),
         [mark, ..] => format!("no `{mark}` was finished in so short a run, nor any other of {} marks", marks.len()),
     }
@@ -111,7 +126,7 @@ fn longest(some: &[(f64, f64)]) -> Option<&(f64, f64)> {
 /// A bar per run, a colour per place, stronger at higher frequency; what sleeping costs is hatched.
 fn energy(title: &str, runs: &[Shown<'_>]) -> Result<String, String> {
     let unit = runs.iter().find_map(|r| r.figures.energy.as_ref()).map(|e| e.unit.clone());
-    let unit = unit.ok_or("the platform's powers are not known, so there is no energy")?;
+    let unit = unit.ok_or(NO_POWERS)?;
     let unit = if unit == "relative" { "relative units".into() } else { unit };
     let chart = chart(title, "energy", "By place, operating point and idle state.", &unit, "");
     let rows = || runs.iter().flat_map(|r| r.figures.energy.iter().flat_map(|e| &e.rows));
@@ -233,7 +248,7 @@ pub fn ratios(title: &str, comparison: &Comparison) -> Result<String, String> {
     let known = |m: &&crate::compare::MetricRow| m.ratio_to_first.iter().skip(1).any(|r| r.value.is_some());
     let rows: Vec<_> = comparison.metrics.iter().filter(known).collect();
     let (Some(first), 2..) = (comparison.kernels.first(), comparison.kernels.len()) else {
-        return Err("there is one kernel, and nothing to compare it with".into());
+        return Err(ONE_KERNEL.into());
     };
     let chart = Chart {
         title: format!("{title}: ratio to {first}"),
@@ -352,7 +367,7 @@ mod tests {
             let marks: Vec<String> = marks.iter().map(|m| m.to_string()).collect();
             untimed(&marks.iter().collect::<Vec<_>>())
         };
-        assert_eq!(why(&[]), "the workload marks no frames, requests or stages");
+        assert_eq!(why(&[]), NO_MARKS);
         assert_eq!(why(&["part"]), "no `part` was finished in so short a run");
         assert!(why(&["part", "ux"]).ends_with("nor any other of 2 marks"));
     }

@@ -8,6 +8,6 @@ mod lanes;
 mod timeline;
 mod varint;
 
-pub use drawings::{FIGURES, Shown, Swept, draw, published, ratios, swept};
+pub use drawings::{FIGURES, Shown, Swept, draw, never, published, ratios, swept};
 pub use figures::{Collector, Curve, EnergyFigure, EnergyRow, Figures, FrameFigure, IdleStateFigure, Instant};
 pub use timeline::{Packed, Timeline};

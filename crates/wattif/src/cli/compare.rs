@@ -14,7 +14,7 @@ use crate::run::{all_unfinished, seeds};
 use crate::{data, experiment, load, tables, text};
 use std::path::PathBuf;
 use wattif_lab::compare::Comparison;
-use wattif_lab::report::ratios;
+use wattif_lab::report::{never, ratios};
 use wattif_model::Ns;
 use wattif_model::check::Severity;
 use wattif_model::run::RunSpec;
@@ -86,13 +86,15 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let fail_if: Vec<FailIf> = args.fail_if.iter().map(|text| FailIf::parse(text)).collect::<Result<_, _>>()?;
     let until = args.until.as_deref().map(Until::parse).transpose()?;
     let (loaded, seeds) = load(args, look)?;
+    let (first, kernels) = (&loaded.specs[0], loaded.specs.len());
+    let never = |figure: &str| never(figure, &first.platform, !first.workload.marks.is_empty(), kernels);
+    args.plots.check(Some("ratios"), never)?;
     let named: Vec<String> =
         fail_if.iter().map(|c| c.metric.clone()).chain(until.iter().flat_map(|u| u.metric.clone())).collect();
     let (comparison, seeds) = match &until {
         None => (compared(&loaded, &seeds, &named)?, seeds),
         Some(until) => sure(&loaded, &seeds, &named, until)?,
     };
-    pictures(args, &loaded, &seeds, &comparison)?;
     if let Some(path) = &args.arrow {
         tables::write(path, &tables::comparison(&comparison))?;
     }
@@ -105,6 +107,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     if let Some(cut) = unfinished(&loaded.specs, &comparison) {
         output::note(&cut.render(look, Severity::Note));
     }
+    pictures(args, &loaded, &seeds, &comparison)?;
     let mut exit = Exit::Done;
     for condition in &fail_if {
         for found in condition.holds(&comparison)? {

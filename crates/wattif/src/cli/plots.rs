@@ -54,20 +54,36 @@ impl PlotArg {
         stems.filter(move |(_, stem)| figure(stem).is_none_or(|f| f == own))
     }
 
+    /// Refuses before anything is run what cannot be drawn whatever comes out. `own` is the verb's own figure; `never` says of
+    /// a figure why there is nothing to draw.
+    pub fn check(&self, own: Option<&'static str>, never: impl Fn(&str) -> Option<&'static str>) -> Result<(), Error> {
+        for path in &self.plot {
+            let name = asked(&stem(path), own);
+            let known = own == Some(name) || FIGURES.contains(&name);
+            let why = if known { never(name).map(String::from) } else { Some(no_such(own)) };
+            why.map_or(Ok(()), |why| Err(refused(path, &why)))?;
+        }
+        Ok(())
+    }
+
     /// Write all files: figures of `runs`, and the verb's own.
     pub fn write(&self, runs: &[Side], own: Option<Own<'_>>) -> Result<(), Error> {
         for path in &self.plot {
             let stem = stem(path);
-            let name = figure(&stem).or(own.map(|o| o.0)).unwrap_or("latency");
+            let name = asked(&stem, own.map(|o| o.0));
             let svg = match own {
                 _ if FIGURES.contains(&name) => drawing(name, runs),
                 Some((figure, draw)) if figure == name => draw(&stem),
                 _ => Err(no_such(own.map(|o| o.0))),
             };
-            output::file(path, &svg.map_err(|why| Error::Usage(format!("--plot {}: {why}", path.display())))?)?;
+            output::file(path, &svg.map_err(|why| refused(path, &why))?)?;
         }
         Ok(())
     }
+}
+
+fn refused(path: &Path, why: &str) -> Error {
+    Error::Usage(format!("--plot {}: {why}", path.display()))
 }
 
 fn no_such(own: Option<&'static str>) -> String {
@@ -85,8 +101,16 @@ fn figure(stem: &str) -> Option<&'static str> {
     FIGURES.iter().chain(&OWN).find(asks).copied()
 }
 
+/// The figure that a file of this name is for.
+fn asked(stem: &str, own: Option<&'static str>) -> &'static str {
+    figure(stem).or(own).unwrap_or("latency")
+}
+
+/// Why a verb that shows no single run has no figure of one.
+pub const NO_SINGLE: &str = "no single run is shown here";
+
 fn drawing(figure: &str, runs: &[Side]) -> Result<String, String> {
-    let Some(first) = runs.first() else { return Err("no single run is shown here".into()) };
+    let Some(first) = runs.first() else { return Err(NO_SINGLE.into()) };
     fn of(s: &Side) -> Shown<'_> {
         Shown { kernel: &s.spec.kernel.name, report: &s.outcome.report, figures: &s.figures, timeline: &s.timeline }
     }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use wattif_lab::compare::Comparison;
 use wattif_lab::infer;
-use wattif_lab::report::ratios;
+use wattif_lab::report::{never, ratios};
 use wattif_lab::table::{Align, Table, cell, interval};
 use wattif_model::check::Severity;
 use wattif_model::kernel::KernelSpec;
@@ -90,10 +90,13 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let settings = Settings::parse(&args.set)?;
     check_settings(args, &settings)?;
     let looked = look_at(&args.trace, args.platform.as_deref(), &settings, look)?;
+    let compared = !args.as_recorded && !args.kernel.is_empty();
+    args.plots.check(compared.then_some("ratios"), |figure| not_in(&looked, args.kernel.len(), figure))?;
     if args.as_recorded || args.kernel.is_empty() && args.recorded_kernel.is_none() {
         if !args.as_recorded {
             output::note("no kernel was named (-k): only the figures of the recording itself");
         }
+        as_recorded(&looked, args.json)?;
         if args.page.report.is_some() || args.plots.any() {
             let spec = RunSpec {
                 platform: looked.platform.clone(),
@@ -104,19 +107,19 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
             };
             picture(args, &looked, spec, &[], looked.to_json(), None)?;
         }
-        return as_recorded(&looked, args.json);
+        return Ok(Exit::Done);
     }
     warnings(&looked).iter().for_each(|w| output::note(&format!("warning: {w}")));
     let replayed = replay(&question(args, settings)?, looked, &AtomicBool::new(false))?;
     replayed.inferred.notes.iter().for_each(|n| output::note(&format!("note: {n}")));
     let told = replayed.to_json();
-    if args.page.report.is_some() || args.plots.any() {
-        let Replayed { looked, own, specs, comparison, .. } = &replayed;
-        picture(args, looked, own.clone(), specs, told.clone(), comparison.as_ref())?;
-    }
     match args.json {
         true => output::json(&told)?,
         false => output::page(&page(&replayed))?,
+    }
+    if args.page.report.is_some() || args.plots.any() {
+        let Replayed { looked, own, specs, comparison, .. } = &replayed;
+        picture(args, looked, own.clone(), specs, told, comparison.as_ref())?;
     }
     Ok(Exit::Done)
 }
@@ -132,6 +135,16 @@ fn check_settings(args: &Args, settings: &Settings) -> Result<(), Error> {
             refuse("", set, "it is for the kernels to compare with, and none is named (-k)")
         }
         _ => Ok(()),
+    }
+}
+
+/// Why a figure of this recording beside `kernels` of its replays has nothing to draw.
+fn not_in(looked: &Looked, kernels: usize, figure: &str) -> Option<&'static str> {
+    match figure {
+        "frames" if looked.report.metrics.frames.is_empty() => {
+            Some("the trace has no marks of frames, requests or stages, and neither has what is replayed of it")
+        }
+        _ => never(figure, &looked.platform, true, kernels),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `wattif repro [NAME…]`.
 
 use super::inputs::{Loaded, whole};
-use super::plots::PlotArg;
+use super::plots::{NO_SINGLE, PlotArg};
 use super::report::{self, ReportArg};
 use super::{Exit, output};
 use crate::error::{Error, Look};
@@ -13,7 +13,7 @@ use crate::{data, load, text};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use wattif_lab::experiment::{Overrides, Plan, Plot, Repro, ResultRow, Results, Shown};
-use wattif_lab::report::published;
+use wattif_lab::report::{FIGURES, published};
 
 /// Run the experiments of the gallery: published numbers beside simulated ones, and the counter-tests.
 ///
@@ -98,16 +98,18 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
         output::file(&dir.join(format!("{}.svg", plot.name)), &plot.svg)?;
     }
     let repro = Repro { shown, ..Repro::new(rows) };
-    pictures(args, &entries, &repro, &drawn)?;
     match args.json {
         true => output::json(&repro.folded())?,
         false => output::data(&verdict(&repro))?,
     }
+    pictures(args, &entries, &repro, &drawn)?;
     Ok(if repro.ok() { Exit::Done } else { Exit::No })
 }
 
 /// Is there something to draw under every name? Said before the runs, which take long.
 fn check_drawings(figures: &PlotArg, entries: &[Entry]) -> Result<(), Error> {
+    let of_run = |figure: &str| FIGURES.contains(&figure) && entries.len() > 1;
+    figures.check(Some("published"), |figure| of_run(figure).then_some(NO_SINGLE))?;
     let all = || entries.iter().map(|e| &e.experiment);
     if all().flat_map(|e| &e.rows).any(|row| row.published.values().any(|v| *v > 0.0)) {
         return Ok(());

@@ -16,6 +16,7 @@ use clap::ValueEnum;
 use std::path::PathBuf;
 use wattif_formats::trace;
 use wattif_formats::trace::markers::Markers;
+use wattif_lab::report::never;
 use wattif_model::check::Severity;
 use wattif_model::trace::Observer;
 
@@ -101,6 +102,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     let format = args.trace.as_ref().map(|path| args.trace_format.map_or_else(|| named(path), Ok)).transpose()?;
     let loaded = args.inputs.load(&args.workload, std::slice::from_ref(&args.kernel), look)?;
     let spec = &loaded.specs[0];
+    args.plots.check(None, |figure| never(figure, &spec.platform, !spec.workload.marks.is_empty(), 1))?;
     let create = |(path, format): (&PathBuf, TraceFormat)| {
         let markers = Markers::of(&spec.workload, &loaded.logs);
         let about = trace::About { markers, ..trace::About::simulated(spec) };
@@ -130,11 +132,6 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     if let Some(logs) = logs {
         logs.finish()?;
     }
-    args.plots.write(side.as_slice(), None)?;
-    if let (Some(path), Some(side)) = (&args.page.report, side) {
-        let inputs = report::inputs(&args.inputs, std::slice::from_ref(&args.kernel), &loaded, 1);
-        report::write(path, report::of_run(&side, &loaded, inputs), vec![side])?;
-    }
     let set = loaded.settings.to_map();
     let unfinished = unfinished(spec, &outcome.report);
     match args.json {
@@ -151,5 +148,10 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         output::note(&f.render(look, Severity::Note));
     }
     output::note(&text::speed(spec, &outcome));
+    args.plots.write(side.as_slice(), None)?;
+    if let (Some(path), Some(side)) = (&args.page.report, side) {
+        let inputs = report::inputs(&args.inputs, std::slice::from_ref(&args.kernel), &loaded, 1);
+        report::write(path, report::of_run(&side, &loaded, inputs), vec![side])?;
+    }
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `wattif sweep WORKLOAD --axis name=values…`.
 
 use super::inputs::whole;
-use super::plots::PlotArg;
+use super::plots::{NO_SINGLE, PlotArg};
 use super::report::{self, ReportArg};
 use super::swept::Swept;
 use super::{Exit, output};
@@ -95,6 +95,11 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
         }
     }
     Error::unless_metrics(&shown)?;
+    let across = across(args, front.as_ref());
+    args.plots.check(Some("sweep"), |figure| match figure {
+        "sweep" => across.is_none().then_some(TWO_METRICS),
+        _ => Some(NO_SINGLE),
+    })?;
     let plan = args.swept.question(args.sampling(), args.seeds)?.plan()?;
     front.as_ref().map_or(Ok(()), |front| plan.check_front(front))?;
     for findings in plan.findings.iter().filter(|f| !f.diagnostics.is_empty()) {
@@ -118,15 +123,7 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     for name in shown.iter().filter(|name| table.points.iter().all(|p| p.metrics[*name].mean.is_none())) {
         output::note(&format!("note: no run has a figure `{name}`"));
     }
-    let across = across(args, front.as_ref());
     let cut = unfinished(&plan, &table);
-    args.plots.write(&[], Some(("sweep", &|_| drawing(args, &table, across.as_ref()))))?;
-    if let Some(path) = &args.page.report {
-        let mut page = picture(args, &table);
-        page.sweep_across = across.map(Vec::from).unwrap_or_default();
-        page.notes.extend(cut.iter().flat_map(Findings::messages));
-        report::write(path, page, Vec::new())?;
-    }
     if let Some(path) = &args.arrow {
         tables::write(path, &tables::sweep(&table))?;
     }
@@ -139,6 +136,13 @@ pub fn run(args: &Args, look: Look) -> Result<Exit, Error> {
     if let Some(cut) = &cut {
         output::note(&cut.render(look, Severity::Note));
     }
+    args.plots.write(&[], Some(("sweep", &|_| drawing(args, &table, across.as_ref()))))?;
+    if let Some(path) = &args.page.report {
+        let mut page = picture(args, &table);
+        page.sweep_across = across.map(Vec::from).unwrap_or_default();
+        page.notes.extend(cut.iter().flat_map(Findings::messages));
+        report::write(path, page, Vec::new())?;
+    }
     Ok(Exit::Done)
 }
 
@@ -148,9 +152,11 @@ fn across(args: &Args, front: Option<&[String; 2]>) -> Option<[String; 2]> {
     front.cloned().or_else(first)
 }
 
+const TWO_METRICS: &str = "it stands between two metrics: --metric A --metric B";
+
 /// Every point between two metrics.
 fn drawing(args: &Args, found: &Found, across: Option<&[String; 2]>) -> Result<String, String> {
-    let Some([x, y]) = across else { return Err("it stands between two metrics: --metric A --metric B".into()) };
+    let Some([x, y]) = across else { return Err(TWO_METRICS.into()) };
     let of = |row: &Row, name: &String| {
         row.metrics.get(name).map_or((f64::NAN, None), |f| (f.mean.unwrap_or(f64::NAN), f.ci95))
     };

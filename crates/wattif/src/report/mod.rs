@@ -8,6 +8,8 @@ pub mod lab;
 pub mod page;
 
 use crate::error::{Error, Findings};
+#[cfg(feature = "cli")]
+use crate::recording::marks;
 use crate::run::{Outcome, RunJson, run};
 use serde::Serialize;
 use serde_json::Value;
@@ -23,7 +25,7 @@ use wattif_model::run::RunSpec;
 use wattif_model::run::RunSummary;
 use wattif_model::trace::Observer;
 #[cfg(feature = "cli")]
-use wattif_model::trace::Recording;
+use wattif_model::{trace::Recording, workload::Workload};
 
 /// `schema` of the data in the page.
 pub const SCHEMA: &str = "wattif.report/1";
@@ -59,7 +61,13 @@ pub fn side(spec: &RunSpec, others: &mut [&mut dyn Observer]) -> Result<Side, Er
 /// A recording beside the runs of `spec`, which was made of it; `analysed` are its figures.
 #[cfg(feature = "cli")]
 pub fn recorded(spec: &RunSpec, recording: &Recording, analysed: &RunReport) -> Side {
-    let mut collector = Collector::new(spec);
+    let mut spec = spec.clone();
+    spec.kernel.name = "recorded".into();
+    spec.kernel.title = recording.release.clone().unwrap_or_else(|| recording.format.clone());
+    // What was made of a recording marks nothing; the recorded programs may have.
+    let workload = Workload { marks: marks(recording), ..Workload::default() };
+    let marked = RunSpec { workload, ..spec.clone() };
+    let mut collector = Collector::new(&marked);
     let mut timeline = Timeline::new(&spec.platform, recording.end);
     infer::play(recording, &spec.platform, &mut collector);
     infer::play(recording, &spec.platform, &mut timeline);
@@ -68,9 +76,6 @@ pub fn recorded(spec: &RunSpec, recording: &Recording, analysed: &RunReport) -> 
     let summary =
         RunSummary { slices: analysed.metrics.slices.unwrap_or(0), end: recording.end, ..RunSummary::default() };
     let outcome = Outcome { summary, report: analysed.clone(), wall_s: 0.0 };
-    let mut spec = spec.clone();
-    spec.kernel.name = "recorded".into();
-    spec.kernel.title = recording.release.clone().unwrap_or_else(|| recording.format.clone());
     Side { spec, outcome, figures, timeline, recorded: true }
 }
 
