@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -66,7 +66,7 @@ impl NewFile {
             Ok(found) if !found.is_file() && !found.is_dir() => {
                 Begun::Device(OpenOptions::new().write(true).open(&target).map_err(failed)?)
             }
-            _ => Begun::Temporary(NamedTempFile::new_in(folder_of(&target)).map_err(failed)?),
+            found => Begun::Temporary(beside(&target, found.ok()).map_err(failed)?),
         };
         let folder = match &begun {
             Begun::Temporary(_) => folder_of(&target).to_path_buf(),
@@ -91,8 +91,7 @@ impl NewFile {
     /// It is complete.
     pub fn finish(self) -> Result<(), Error> {
         if let Begun::Temporary(file) = self.begun {
-            let file = file.persist(&self.target).map_err(|e| Error::file(&self.path, e.error))?;
-            readable(&file);
+            file.persist(&self.target).map_err(|e| Error::file(&self.path, e.error))?;
         }
         Ok(())
     }
@@ -111,15 +110,20 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A temporary file is private; a result is as readable as any file the user makes.
-pub(crate) fn readable(file: &File) {
+/// A temporary file as readable as what it replaces, or where that is nothing as any file the user makes (umask).
+fn beside(target: &Path, replaced: Option<Metadata>) -> io::Result<NamedTempFile> {
+    let replaced = replaced.filter(Metadata::is_file);
+    let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
-    {
+    if replaced.is_none() {
         use std::os::unix::fs::PermissionsExt;
-        let _ = file.set_permissions(std::fs::Permissions::from_mode(0o644));
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    #[cfg(not(unix))]
-    let _ = file;
+    let file = builder.tempfile_in(folder_of(target))?;
+    if let Some(replaced) = replaced {
+        file.as_file().set_permissions(replaced.permissions())?;
+    }
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -14,9 +14,8 @@
 //! | `wu_lat` | latency of wake-ups by timers, from the nominal expiry until the thread reads the clock |
 
 use crate::error::Error;
-use crate::new_file::readable;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -92,9 +91,11 @@ impl RtappLogs {
             return Err(Error::file(&self.folder, e));
         }
         for log in self.threads.values() {
-            let written = self.scratch.path().join(&log.name);
-            readable(&File::open(&written).map_err(failed)?);
-            fs::rename(written, self.folder.join(&log.name)).map_err(failed)?;
+            let (written, target) = (self.scratch.path().join(&log.name), self.folder.join(&log.name));
+            if let Ok(replaced) = target.metadata() {
+                fs::set_permissions(&written, replaced.permissions()).map_err(failed)?;
+            }
+            fs::rename(written, target).map_err(failed)?;
         }
         Ok(())
     }

@@ -1361,6 +1361,33 @@ fn a_drawing_that_fails_takes_no_answer_with_it() {
     }
 }
 
+/// Results are new files as any, of which umask says who may read them; one that replaces another is as private as that was.
+#[test]
+#[cfg(unix)]
+fn results_are_no_more_readable_than_is_wished() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let wattif = env!("CARGO_BIN_EXE_wattif");
+    let run = "run hogs --duration 10ms --trace t.dat --plot idle.svg --report r.html --logs logs";
+    let script = format!("umask 027 && exec '{wattif}' {run}");
+    let made = |mode: u32| {
+        let o = Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+        assert!(o.status.success(), "{}", err(&o));
+        let logs = std::fs::read_dir(dir.path().join("logs")).unwrap().map(|e| e.unwrap().path());
+        let all: Vec<_> = ["t.dat", "idle.svg", "r.html"].map(|f| dir.path().join(f)).into_iter().chain(logs).collect();
+        assert!(all.len() > 3, "no logs");
+        for file in &all {
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, mode, "{}", file.display());
+        }
+        all
+    };
+    let mut files = made(0o640);
+    for mode in [0o600, 0o664] {
+        files.iter().for_each(|file| std::fs::set_permissions(file, PermissionsExt::from_mode(mode)).unwrap());
+        files = made(mode);
+    }
+}
+
 /// What is asked of a trace that does not have it, or of a format that is none, is refused.
 #[test]
 fn traces_that_cannot_answer() {
