@@ -1184,6 +1184,11 @@ fn lists_manuals_completions() {
         let items = json["items"].as_array().unwrap();
         assert!(!items.is_empty(), "{kind}");
         assert!(items.iter().all(|i| i["name"] != "" && i["about"] != ""), "{kind}: {items:?}");
+        // Lists stand also where they are empty, and only in what has them.
+        for (list, of) in [("lacks", "platforms"), ("platforms", "experiments"), ("changes", "kernels")] {
+            let missing = items.iter().find(|i| i[list].is_array() != (kind == of));
+            assert!(missing.is_none(), "{kind}: {list}: {missing:?}");
+        }
     }
     let item = |kind: &str, name: &str| -> serde_json::Value {
         let json: serde_json::Value = serde_json::from_slice(&done(&["list", kind, "--json"]).stdout).unwrap();

@@ -66,17 +66,17 @@ struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     neutral: Option<bool>,
     /// Of an experiment: where it runs.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    platforms: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    platforms: Option<Vec<String>>,
     /// Of a platform: what its file does not say, and what follows.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    lacks: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lacks: Option<Vec<&'static str>>,
     /// Of a kernel: the profile it is derived from.
     #[serde(skip_serializing_if = "Option::is_none")]
     inherits: Option<String>,
     /// Of a kernel: what is not as there; everything that is not a default where it inherits from none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    changes: Vec<Change>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Vec<Change>>,
 }
 
 /// One thing in which two kernels differ.
@@ -150,7 +150,7 @@ fn built_in(collection: Collection) -> Vec<Item> {
 fn complete(item: Item) -> Item {
     let text = Collection::Platforms.built_in(&item.name).map(|s| s.text).unwrap_or_default();
     let platform = platform_toml::parse(&text, &platform_toml::Options::default()).platform;
-    Item { lacks: platform.map(|p| lacks(&p)).unwrap_or_default(), ..item }
+    Item { lacks: Some(platform.map(|p| lacks(&p)).unwrap_or_default()), ..item }
 }
 
 fn lacks(platform: &Platform) -> Vec<&'static str> {
@@ -173,6 +173,7 @@ fn derived(item: Item) -> Item {
     let own = read(&item.name);
     let parent = own.inherits.as_deref().and_then(|name| read(name).kernel).unwrap_or_default();
     let changes = own.kernel.map(|kernel| changes(&parent, &kernel)).unwrap_or_default();
+    let changes = Some(changes);
     Item { inherits: own.inherits, changes, ..item }
 }
 
@@ -234,14 +235,14 @@ fn workloads() -> Vec<Item> {
 fn experiments() -> Result<Vec<Item>, Error> {
     let of = |name| {
         let e = experiment::load(name)?.experiment;
-        Ok(Item { platforms: e.platforms, ..item(e.name, e.question) })
+        Ok(Item { platforms: Some(e.platforms), ..item(e.name, e.question) })
     };
     data::experiments().into_iter().map(of).collect()
 }
 
 fn text(items: &[Item]) -> String {
-    let placed = items.iter().any(|i| !i.platforms.is_empty());
-    let lacking = items.iter().any(|i| !i.lacks.is_empty());
+    let placed = items.iter().any(|i| i.platforms.is_some());
+    let lacking = items.iter().any(|i| i.lacks.is_some());
     let metrics = items.iter().any(|i| i.unit.is_some());
     let columns = [
         ("name", true),
@@ -254,15 +255,17 @@ fn text(items: &[Item]) -> String {
     let mut table = Table::new(columns.iter().filter(|(_, shown)| *shown).map(|(c, _)| (*c, Align::Left)));
     for i in items {
         let (unit, better) = (i.unit.unwrap_or_default().to_string(), better(i).to_string());
-        let cells = [i.name.clone(), unit, better, i.platforms.join(", "), i.about.clone(), i.lacks.join("; ")];
+        let platforms = i.platforms.as_deref().unwrap_or_default().join(", ");
+        let lacks = i.lacks.as_deref().unwrap_or_default().join("; ");
+        let cells = [i.name.clone(), unit, better, platforms, i.about.clone(), lacks];
         table.row(cells.into_iter().zip(columns).filter(|(_, (_, shown))| *shown).map(|(cell, _)| cell));
     }
     let mut out = table.to_text();
-    for i in items.iter().filter(|i| !i.changes.is_empty()) {
+    for (i, changes) in items.iter().filter_map(|i| Some((i, i.changes.as_ref().filter(|c| !c.is_empty())?))) {
         let from = i.inherits.as_deref().unwrap_or("the defaults");
         out += &format!("\n{}, where it is not as {from}\n", i.name);
         let mut table = Table::new([("", Align::Left), (from, Align::Left), (i.name.as_str(), Align::Left)]);
-        i.changes.iter().for_each(|c| table.row([&c.what, &c.from, &c.to]));
+        changes.iter().for_each(|c| table.row([&c.what, &c.from, &c.to]));
         out += &crate::text::indented(&table.to_text());
     }
     out
