@@ -5,6 +5,10 @@
 //! first of each task one, the second the next. That is the same wherever all tasks come to theirs in one rhythm.
 //!
 //! Tasks that go round at different lengths, such as one and two places to a round, are repeated up to a common one.
+//!
+//! Threads made by fork are none of those that rt-app counts. Where one thread is there from the beginning, it gathers the others at each
+//! place: they post a semaphore and wait for another, it waits for as many posts as they are and then posts for each. With a
+//! single place to a round nobody could tell the posts of two rounds apart, and a fast thread might take those of a slow one.
 
 use super::{MOST, Node};
 use crate::words::quoted;
@@ -15,8 +19,9 @@ use wattif_model::workload::BarrierSpec;
 /// A task of the file.
 pub(super) type Task = (String, Node);
 
-/// Gives barriers that are named more than once to a thread a name for each time. What could not be said.
-pub(super) fn apart(tasks: &mut [Task], barriers: &[BarrierSpec]) -> Option<String> {
+/// Gives barriers that are named more than once to a thread a name for each time, and makes semaphores of those of forked threads.
+/// What could not be said.
+pub(super) fn apart(tasks: &mut [Task], barriers: &[BarrierSpec]) -> Vec<String> {
     let counts = counts(tasks);
     // A barrier waits for one thread at least.
     let counted = |b: &BarrierSpec| counts.get(&b.name).map_or(1, |n| (*n).max(1)) == u64::from(b.parties);
@@ -29,7 +34,7 @@ pub(super) fn apart(tasks: &mut [Task], barriers: &[BarrierSpec]) -> Option<Stri
         }
     }
     let mut taken: BTreeSet<String> = barriers.iter().map(|b| b.name.clone()).collect();
-    let mut lost = Vec::new();
+    let (mut gathered, mut lost) = (Vec::new(), Vec::new());
     for barrier in miscounted {
         let users = users(tasks, &barrier.name);
         if users.is_empty() {
@@ -37,17 +42,115 @@ pub(super) fn apart(tasks: &mut [Task], barriers: &[BarrierSpec]) -> Option<Stri
         }
         let rhythms: Vec<Rhythm> = users.iter().map(|at| rhythm(&tasks[*at].1, &barrier.name)).collect();
         let threads: u64 = users.iter().map(|at| number(&tasks[*at].1, "instance") as u64).sum();
-        match rhythms.windows(2).all(|w| w[0] == w[1]) && threads == u64::from(barrier.parties) {
-            true => number_places(tasks, &barrier.name, &mut taken),
-            false => {
+        let same = rhythms.windows(2).all(|w| w[0] == w[1]);
+        match gatherer(tasks, &users, barrier) {
+            _ if same && threads == u64::from(barrier.parties) => number_places(tasks, &barrier.name, &mut taken),
+            Some(one) if same => {
+                gather(tasks, barrier, &users, one);
+                gathered.push(quoted(&barrier.name));
+            }
+            _ => {
                 tasks.iter_mut().for_each(|task| leave_out(&mut task.1, &barrier.name));
                 lost.push(quoted(&barrier.name));
             }
         }
     }
-    let why = "barriers have no word in rt-app where threads come in different rhythms, are made by fork, or are not all \
-               waited for: left out";
-    (!lost.is_empty()).then(|| format!("{why}: {}", lost.join(", ")))
+    let told = [
+        ("rt-app's barriers do not count threads made by fork: one thread gathers them by semaphores", gathered),
+        (
+            "barriers have no word in rt-app where threads come in different rhythms, are made by fork and cannot be gathered, \
+             or are not all waited for: left out",
+            lost,
+        ),
+    ];
+    let told = told.into_iter().filter(|(_, of)| !of.is_empty());
+    told.map(|(what, of)| format!("{what}: {}", of.join(", "))).collect()
+}
+
+/// Of the tasks that come to a barrier the one that can gather the others: a single thread that nobody forks. `None` too where
+/// they come once a round, or more or fewer than the barrier waits for.
+fn gatherer(tasks: &[Task], users: &[usize], barrier: &BarrierSpec) -> Option<usize> {
+    let mut threads = 0;
+    let mut one = None;
+    for &at in users {
+        let (instances, forked) = (number(&tasks[at].1, "instance") as u64, forks(tasks, &tasks[at].0)?);
+        threads += instances + forked;
+        one = one.or((instances == 1 && forked == 0).then_some(at));
+    }
+    one.filter(|at| threads == u64::from(barrier.parties) && rhythm(&tasks[*at].1, &barrier.name).tells_rounds_apart())
+}
+
+/// How many threads of a task are forked; `None` where some are by threads that fork again and again, or are many or forked.
+fn forks(tasks: &[Task], forked: &str) -> Option<u64> {
+    let named = |node: &Node, task: &str| {
+        let all = phases(node).flat_map(|(_, phase)| entries(phase));
+        all.filter(|(key, value)| key.starts_with("fork") && matches!(value, Node::Value(v) if v == task)).count()
+            as u64
+    };
+    let once = |node: &Node| {
+        let again = |(_, phase): &(String, Node)| {
+            number(phase, "loop") != 1 && entries(phase).iter().any(|(key, _)| key.starts_with("fork"))
+        };
+        number(node, "instance") == 1 && number(node, "loop") == 1 && !phases(node).any(again)
+    };
+    let mut all = 0;
+    for (name, node) in tasks {
+        match named(node, forked) {
+            0 => {}
+            n if once(node) && tasks.iter().all(|(_, other)| named(other, name) == 0) => all += n,
+            _ => return None,
+        }
+    }
+    Some(all)
+}
+
+/// The places of a barrier as semaphores, two for each place of a round.
+fn gather(tasks: &mut [Task], barrier: &BarrierSpec, users: &[usize], gatherer: usize) {
+    let mut taken: BTreeSet<String> =
+        tasks.iter().flat_map(|(_, task)| phases(task)).flat_map(|(_, phase)| semaphores(phase)).collect();
+    let pairs: Vec<[String; 2]> = (1..=places(&tasks[gatherer].1, &barrier.name))
+        .map(|place| ["arrived", "go"].map(|what| free_name(&format!("{} {what}", barrier.name), place, &mut taken)))
+        .collect();
+    let others = barrier.parties as usize - 1;
+    for &at in users {
+        let mut left = pairs.iter();
+        let Some(Node::Map(phases)) = get_mut(&mut tasks[at].1, "phases") else { continue };
+        for (_, phase) in phases {
+            let Node::Map(keys) = phase else { continue };
+            let mut events = 0;
+            for (key, value) in std::mem::take(keys) {
+                let place = if names(&key, &value, &barrier.name) { left.next() } else { None };
+                let told: Vec<(&str, Value)> = match place {
+                    Some([arrived, go]) if at == gatherer => {
+                        let wait = vec![("sem_wait", arrived.as_str().into()); others];
+                        [wait, vec![("sem_post", go.as_str().into()); others]].concat()
+                    }
+                    Some([arrived, go]) => {
+                        vec![("sem_post", arrived.as_str().into()), ("sem_wait", go.as_str().into())]
+                    }
+                    None if super::super::keys::event(&key).is_none() => {
+                        keys.push((key, value));
+                        continue;
+                    }
+                    None => {
+                        let word = key.trim_end_matches(|c: char| c.is_ascii_digit());
+                        keys.push((format!("{word}{events}"), value));
+                        events += 1;
+                        continue;
+                    }
+                };
+                for (word, name) in told {
+                    keys.push((format!("{word}{events}"), Node::Value(name)));
+                    events += 1;
+                }
+            }
+        }
+    }
+}
+
+fn semaphores(phase: &Node) -> impl Iterator<Item = String> + '_ {
+    let of = entries(phase).iter().filter(|(key, _)| key.starts_with("sem_"));
+    of.filter_map(|(_, value)| if let Node::Value(Value::String(name)) = value { Some(name.clone()) } else { None })
 }
 
 /// The threads that rt-app waits for, by barrier.
@@ -107,6 +210,15 @@ fn repeat(task: &mut Node, times: usize) {
 struct Rhythm {
     rounds: i64,
     parts: Vec<(i64, usize)>,
+}
+
+impl Rhythm {
+    /// Does nobody come to a place twice without another in between?
+    fn tells_rounds_apart(&self) -> bool {
+        let places: usize = self.parts.iter().map(|(_, places)| places).sum();
+        let several = |(repeats, places): &(i64, usize)| *repeats == 1 || *places > 1;
+        self.parts.iter().all(several) && (self.rounds == 1 || places > 1)
+    }
 }
 
 fn rhythm(task: &Node, barrier: &str) -> Rhythm {

@@ -6,7 +6,7 @@
 //! | work that does not scale with frequency | `mem` of the bytes that take so long at 4 GB/s (estimated); `runtime` beyond half a second |
 //! | sleeps and timers; requests to devices | `sleep`, `timer`; `sleep` |
 //! | locks, conditions, semaphores | the same; a task `tokens` posts what semaphores begin with |
-//! | barriers | the same; one for each place of a program that comes to it in several |
+//! | barriers | the same; one for each place of a program that comes to it in several; semaphores where threads are forked |
 //! | tokens in queues | semaphores of the same name |
 //! | names | each once, cut to what leaves room for the numbers of threads: to 11 characters or fewer |
 //! | loops | of the task where one holds everything, else of phases; loops within loops are written out, and so are those with attributes that change within |
@@ -71,7 +71,7 @@ pub fn write(workload: &Workload, calibration_cpu: Option<u32>, logs: &Logs) -> 
     writer.lost.extend(said.map(Cow::from));
     let tasks = workload.tasks.iter().zip(writer.names.clone());
     let mut tasks: Vec<_> = tasks.map(|(task, name)| (name, Node::Map(writer.task(task)))).collect();
-    writer.lost.extend(barriers::apart(&mut tasks, &workload.barriers).map(Cow::from));
+    writer.lost.extend(barriers::apart(&mut tasks, &workload.barriers).into_iter().map(Cow::from));
     let duration = workload.duration.map_or(-1, |d| i64::try_from(d.0.div_ceil(SECOND)).unwrap_or(-1));
     if let Some(d) = workload.duration.filter(|d| d.0 % SECOND > 0) {
         let said = format!("`duration` is in whole seconds: {} became {duration}", d.0 as f64 / SECOND as f64);

@@ -406,11 +406,52 @@ fn barriers_without_a_common_rhythm_are_left_out() {
     left_out(meeting(2, vec![("a", 1, twice.clone()), ("b", 1, forever(vec![run(7), Op::Barrier(0)]))]));
     // Any two of three.
     left_out(meeting(2, vec![("a", 3, twice.clone())]));
-    // rt-app does not count threads made by fork.
-    let main = [vec![Op::Fork(1), Op::Fork(1)], twice.clone()].concat();
-    left_out(meeting(3, vec![("a", 1, main), ("b", 0, twice)]));
+    // rt-app does not count threads made by fork, and the semaphores of a single place would be those of every round.
+    let once = vec![run(7), Op::Barrier(0)];
+    left_out(meeting(3, vec![("a", 1, forks_two(once.clone())), ("b", 0, forever(once))]));
+    let part = |at| [Op::Loop { count: Some(5), end: at + 3 }, run(7), Op::Barrier(0), Op::LoopEnd { begin: at }];
+    let two_parts = |at| [part(at), part(at + 4)].concat();
+    let main = [vec![Op::Fork(1), Op::Fork(1)], two_parts(2)].concat();
+    left_out(meeting(3, vec![("a", 1, main), ("b", 0, two_parts(0))]));
+    // One that is waited for is not there.
+    left_out(meeting(4, vec![("a", 1, forks_two(twice.clone())), ("b", 0, forever(twice))]));
     // Nobody comes.
     assert!(write(&meeting(2, vec![("a", 1, vec![run(7)])]), None, &Logs::default()).1.is_empty());
+}
+
+/// Forks the second task twice, then does this for ever.
+fn forks_two(ops: Vec<Op>) -> Vec<Op> {
+    let mut all = vec![Op::Fork(1), Op::Fork(1), Op::Loop { count: None, end: 3 + ops.len() as u32 }];
+    all.extend(ops);
+    all.push(Op::LoopEnd { begin: 2 });
+    all
+}
+
+/// Threads made by fork are none of those a barrier of rt-app waits for.
+#[test]
+fn one_thread_gathers_those_that_are_forked() {
+    let round = || vec![run(7), Op::Barrier(0), run(1), Op::Barrier(0)];
+    let w = meeting(3, vec![("a", 1, forks_two(round())), ("b", 0, forever(round()))]);
+    let (text, lost) = write(&w, None, &Logs::default());
+    assert!(lost.len() == 1 && lost[0].ends_with("gathers them by semaphores: `b`"), "{lost:?}");
+    let file: Value = serde_json::from_str(&text).unwrap();
+    let events = |task: &str, phase: &str| -> Vec<(String, String)> {
+        let all = file["tasks"][task]["phases"][phase].as_object().unwrap();
+        let event = |(key, value): (&String, &Value)| (key.clone(), value.as_str().unwrap_or_default().to_string());
+        let mut all: Vec<_> = all.iter().filter(|(key, _)| *key != "loop").map(event).collect();
+        all.sort_by_key(|(key, _)| key.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap());
+        all
+    };
+    let pairs = |all: &[(&str, &str)]| all.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect::<Vec<_>>();
+    let (a1, a2, g1, g2) = ("b arrived 1", "b arrived 2", "b go 1", "b go 2");
+    let main = [("run0", ""), ("sem_wait1", a1), ("sem_wait2", a1), ("sem_post3", g1), ("sem_post4", g1), ("run5", "")];
+    let second = [("sem_wait6", a2), ("sem_wait7", a2), ("sem_post8", g2), ("sem_post9", g2)];
+    assert_eq!(events("a", "p1"), pairs(&[&main[..], &second].concat()));
+    let worker =
+        [("run0", ""), ("sem_post1", a1), ("sem_wait2", g1), ("run3", ""), ("sem_post4", a2), ("sem_wait5", g2)];
+    assert_eq!(events("b", "p0"), pairs(&worker));
+    let again = read_back(&w);
+    assert!(again.barriers.is_empty() && again.semaphores.len() == 4, "{:?}", again.semaphores);
 }
 
 #[test]
