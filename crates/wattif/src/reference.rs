@@ -113,6 +113,30 @@ fn models() -> String {
     out
 }
 
+/// Where figures stand in the JSON of a run.
+const PLACES: &str = "
+## In the JSON
+
+A name is what `--metric`, `--until`, `--fail-if` and experiments ask for; it is no path. `compare` and `sweep` have figures by their
+names. In `wattif.run/1` most stand under `.metrics` as they are called (`.metrics.energy.total`), and these elsewhere:
+
+| metric | path for jq |
+| --- | --- |
+| `frames.<mark>.<stat>` | `.metrics.frames[\"<mark>\"].duration_us.<stat>`; `p25`, `p75`, `energy`, `near_…_share` and `stages` beside `duration_us` |
+| `frames.<mark>.jank_pct`, `missed`, `fps`, `fps_stddev` | `.metrics.frames[\"<mark>\"].pace.jank_pct` and so on |
+| `throughput.<mark>` | `.metrics.throughput[\"<mark>\"].per_s` |
+| `hist.<bin>` | `.metrics.wu_lat_hist[<bin>]` |
+| `energy.cpus`, `energy.cpus.<cpu>` | `.metrics.energy.cpus \\| add`, `.metrics.energy.cpus[<cpu>]`; `clusters` alike |
+| `tasks.<task>.<metric>` | `.by_task[] \\| select(.task == \"<task>\")`, in it as above: `.runtime_s`, `.wakeup_latency_us.<stat>` |
+| `groups.<group>.<metric>` | `.groups[] \\| select(.path == \"<group>\")` |
+| `idle.<state>.…_pct`, `cpus.<cpu>.idle_…_pct` | of the counters `usage`, `above`, `below` in `.cpus[].idle[]` |
+| `idle.<state>.usage` | `[.cpus[].idle[] \\| select(.name == \"<state>\").usage] \\| add`; `residency_s` alike |
+| `cpus.busy_s`, `cpus.<cpu>.busy_s` | `[.cpus[].busy_s] \\| add`, `.cpus[<cpu>].busy_s` |
+| `clusters.<cluster>.runnable` | `.metrics.balance.runnable[<cluster>]` |
+| `domains.<domain>.transitions` | `.domains[<domain>].transitions`; `ramp_…_ms` alike; `khz_mean` is the mean of `freq_residency` |
+| `runtime_s`, `cpu_share`, `work_s`, `activations` | `[.by_task[] \\| select(.workload).runtime_s] \\| add` and so on |
+";
+
 fn metric_names() -> String {
     let mut table = words(["metric", "unit", "better", "of one task", "meaning"]);
     for m in metrics::list() {
@@ -129,5 +153,5 @@ fn metric_names() -> String {
     let mut out = page("Metrics");
     out += "Where neither way is better, a comparison says `more` or `less` of a change and judges nothing; in brackets is the way that\n";
     out += "`--pareto` and `--objective` look.\n\n";
-    out + &table.to_markdown()
+    out + &table.to_markdown() + PLACES
 }
