@@ -1,7 +1,7 @@
 //! Small SVG drawings: scatter and lines with error bars, cumulative distributions, bars. They read on light and dark
 //! pages alike and carry a title and a description for those who cannot see them.
 
-use crate::table::{number, steers};
+use crate::table::{number, steers, width};
 use std::fmt::Write;
 
 /// Colours that people with any colour vision tell apart (Okabe and Ito), of middle lightness for light and dark pages.
@@ -253,19 +253,31 @@ const MARGIN: f64 = 24.0;
 
 /// Left of the drawing there is room for its categories, up to a share of the width.
 fn room_for(categories: &[String], most: f64) -> f64 {
-    let longest = categories.iter().map(|c| c.chars().count()).max().unwrap_or(0);
+    let longest = categories.iter().map(|c| width(c)).max().unwrap_or(0);
     (MARGIN + LETTER * longest as f64).clamp(LEFT, WIDTH * most)
 }
 
 /// A category that is too long for the room left of the drawing, without its middle: what it begins and ends with tells it apart.
 fn fitting(category: &str, left: f64) -> String {
-    let letters: Vec<char> = category.chars().collect();
     let most = ((left - MARGIN + 0.5) / LETTER) as usize;
-    if letters.len() <= most {
+    if width(category) <= most {
         return category.to_string();
     }
-    let (begin, end) = (most / 2, most - most / 2 - 1);
-    letters[..begin].iter().chain(&['…']).chain(&letters[letters.len() - end..]).collect()
+    let end = first(category.chars().rev(), most - most / 2 - 1);
+    first(category.chars(), most / 2).chars().chain(['…']).chain(end.chars().rev()).collect()
+}
+
+/// As many letters as are not wider than `most`.
+fn first(letters: impl Iterator<Item = char>, most: usize) -> String {
+    let mut taken = String::new();
+    for letter in letters {
+        taken.push(letter);
+        if width(&taken) > most {
+            taken.pop();
+            break;
+        }
+    }
+    taken
 }
 
 /// The axis of values of a drawing whose rows are categories; the line at `origin` stands out.
@@ -522,7 +534,7 @@ fn legend_lines(legend: &[(String, Paint)]) -> Vec<Vec<(f64, &(String, Paint))>>
     let mut lines: Vec<Vec<(f64, &(String, Paint))>> = Vec::new();
     let mut x = f64::MAX;
     for entry in legend {
-        let width = 40.0 + 7.0 * entry.0.chars().count() as f64;
+        let width = 40.0 + 7.0 * width(&entry.0) as f64;
         if x + width > WIDTH {
             lines.push(Vec::new());
             x = LEFT;
@@ -534,7 +546,7 @@ fn legend_lines(legend: &[(String, Paint)]) -> Vec<Vec<(f64, &(String, Paint))>>
 }
 
 fn short(text: &str, most: usize) -> String {
-    if text.chars().count() <= most { text.to_string() } else { text.chars().take(most - 1).chain(['…']).collect() }
+    if width(text) <= most { text.to_string() } else { first(text.chars(), most - 1) + "…" }
 }
 
 fn draw_axes(svg: &mut String, chart: &Chart, x: Option<&Scale>, y: &Scale) {
@@ -642,7 +654,7 @@ fn draw_labels(svg: &mut String, series: &[Series], x: &Scale, y: &Scale) {
 
 /// Left, top, right, bottom. Widths of letters are the reader's; this is generous for most.
 fn label_box(cx: f64, cy: f64, &(dx, dy, ends): &(f64, f64, bool), label: &str) -> [f64; 4] {
-    let width = 7.5 * label.chars().count() as f64;
+    let width = 7.5 * width(label) as f64;
     let left = if ends { cx + dx - width } else { cx + dx };
     [left, cy + dy - 11.0, left + width, cy + dy + 3.0]
 }
@@ -828,8 +840,8 @@ mod tests {
             check(&svg);
             assert!(svg.contains(&format!(">{shown}<")), "{svg}");
         }
-        for (name, left) in [(long, 360.0), ("µ".repeat(80).as_str(), 324.0)] {
-            let widest = LETTER * fitting(name, left).chars().count() as f64;
+        for (name, left) in [(long, 360.0), ("µ".repeat(80).as_str(), 324.0), ("日本".repeat(40).as_str(), 324.0)] {
+            let widest = LETTER * width(&fitting(name, left)) as f64;
             assert!(widest <= left - 16.0, "{widest}");
         }
     }

@@ -1,5 +1,7 @@
 //! The one renderer of text tables, and how numbers are written in them.
 
+use unicode_width::UnicodeWidthStr;
+
 /// How the cells of a column line up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -124,9 +126,9 @@ pub fn one_line(text: String) -> String {
     if text.contains(steers) { text.chars().map(escaped).collect() } else { text }
 }
 
-/// Columns of a terminal a text takes: its characters (no double-width characters occur in names of ours).
-fn width(text: &str) -> usize {
-    text.chars().count()
+/// Columns of a terminal a text takes: names from outside may have wide characters, and some that stand above another.
+pub fn width(text: &str) -> usize {
+    text.width()
 }
 
 fn escape_cell(text: &str) -> String {
@@ -188,6 +190,16 @@ mod tests {
         let text =
             "what    µs  note\n----  ----  ----\nmean  1117\np99      9\na line that is wider than every column\n";
         assert_eq!(t.to_text(), text);
+    }
+
+    /// As a terminal shows them: two columns for a letter of Japanese, none for an accent that stands above another letter.
+    #[test]
+    fn wide_names_are_aligned() {
+        let mut t = Table::new([("name", Align::Left), ("n", Align::Right)]);
+        t.row(["日本", "1"]);
+        t.row(["e\u{301}a", "2"]);
+        t.row(["abcde", "3"]);
+        assert_eq!(t.to_text(), "name   n\n-----  -\n日本   1\ne\u{301}a     2\nabcde  3\n");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The Markdown of policy headers on a terminal: headings, wrapped paragraphs and lists, aligned tables.
 
 use crate::error::Look;
-use wattif_lab::table::{Align, Table};
+use wattif_lab::table::{Align, Table, width as columns};
 
 /// A heading.
 pub fn heading(text: &str, look: Look) -> String {
@@ -134,7 +134,7 @@ fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut line = format!("  {}", " ".repeat(lead));
     let mut empty = true;
     for word in text.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > width {
+        if !empty && columns(&line) + 1 + columns(word) > width {
             out += &format!("{}\n", line.trim_end());
             line = format!("  {}", " ".repeat(indent));
             empty = true;
