@@ -6,7 +6,7 @@
 //! it goes so much work from such a wait before it waits for the worker, it does as well where the worker was done by then, else
 //! before its next wait. A collector that has asked the worker, and else waits for the reply so much work later, takes it there: whoever is preempted by the thread that it asks does
 //! not wait for it, and on a busy machine that may be the rule. Of several collectors of one name nobody could tell which one was meant, unless
-//! each of the workers always wakes the same one: a client and its server.
+//! each of the workers has its own: a client and its server.
 //!
 //! What is put in for one stage of a pipeline shows where the jobs of the next one end, which then lack wake-ups of their own.
 //!
@@ -188,53 +188,34 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> 
     Some(Joined { hidden: kept, forgetful })
 }
 
-/// Whom a thread may have woken unseen, of those whom threads of its kind wake: of each kind the only one, or its own, where each wakes always the
-/// same one, as often as tells something. Else nobody could tell which one was meant.
-fn meant<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a BTreeMap<Pid, String>) -> BTreeMap<(&'a str, Pid), Meant> {
-    let mut woken: BTreeMap<(&str, &str), BTreeMap<Pid, BTreeMap<Pid, usize>>> = BTreeMap::new();
-    each_post(threads, kinds, |by, to| {
-        let of = woken.entry((&kinds[&by], &kinds[&to])).or_default();
-        *of.entry(by).or_default().entry(to).or_default() += 1;
-    });
-    let mut all: BTreeMap<(&str, Pid), Meant> = BTreeMap::new();
-    for ((kind, _), of) in woken {
-        let to: BTreeSet<Pid> = of.values().flat_map(|of| of.keys().copied()).collect();
-        if to.len() == 1 {
-            all.extend(to.into_iter().map(|to| ((kind, to), Meant::ByAll)));
-        } else if of.values().all(|of| of.len() == 1) {
-            for (by, (to, n)) in of.into_iter().flat_map(|(by, of)| of.into_iter().map(move |of| (by, of))) {
-                if n >= MIN_SEEN
-                    && let Meant::By(wakers) = all.entry((kind, to)).or_insert(Meant::By(BTreeSet::new()))
-                {
-                    wakers.insert(by);
-                }
+/// Whom threads of a kind may have woken unseen, and which of them if not any: of each other kind they wake one thread, or each its own and no
+/// other does, as often as tells something. Else nobody could tell which one was meant.
+fn meant<'a>(
+    threads: &BTreeMap<Pid, Thread>,
+    kinds: &'a BTreeMap<Pid, String>,
+) -> BTreeMap<(&'a str, Pid), Option<Pid>> {
+    let mut woken: BTreeMap<(&str, &str), BTreeMap<(Pid, Pid), usize>> = BTreeMap::new();
+    for (pid, t) in threads {
+        for step in &t.steps {
+            if let Step::Post { to, .. } = step
+                && let Some(kind) = kinds.get(to)
+            {
+                *woken.entry((&kinds[pid], kind)).or_default().entry((*pid, *to)).or_default() += 1;
             }
         }
     }
-    all
-}
-
-/// By whom of a kind.
-enum Meant {
-    ByAll,
-    By(BTreeSet<Pid>),
-}
-
-impl Meant {
-    fn is_by(&self, pid: Pid) -> bool {
-        match self {
-            Meant::ByAll => true,
-            Meant::By(wakers) => wakers.contains(&pid),
+    let mut all: BTreeMap<(&str, Pid), Option<Pid>> = BTreeMap::new();
+    for ((kind, _), pairs) in woken {
+        let to: BTreeSet<Pid> = pairs.keys().map(|(_, to)| *to).collect();
+        let by: BTreeSet<Pid> = pairs.keys().map(|(by, _)| *by).collect();
+        if to.len() == 1 {
+            all.extend(to.into_iter().map(|to| ((kind, to), None)));
+        } else if to.len() == pairs.len() && by.len() == pairs.len() {
+            let often = pairs.into_iter().filter(|(_, n)| *n >= MIN_SEEN);
+            all.extend(often.map(|((by, to), _)| ((kind, to), Some(by))));
         }
     }
-}
-
-/// Calls `f` for each wake-up of a thread that has a kind: who woke whom.
-fn each_post(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>, mut f: impl FnMut(Pid, Pid)) {
-    for (pid, t) in threads {
-        let posts = t.steps.iter().filter_map(|s| if let Step::Post { to, .. } = s { Some(*to) } else { None });
-        posts.filter(|to| kinds.contains_key(to)).for_each(|to| f(*pid, to));
-    }
+    all
 }
 
 /// Where the collector takes each of these hidden wake-ups, if it asks for them: so much work behind a request as those that it waits for come
@@ -494,7 +475,10 @@ fn seen<'a>(
     waits: &BTreeMap<Pid, Vec<(u64, u64)>>,
 ) -> BTreeMap<Join<'a>, Seen> {
     let meant = meant(threads, kinds);
-    let is_meant = |by: Pid, to: &Pid| meant.get(&(kinds[&by].as_str(), *to)).is_some_and(|meant| meant.is_by(by));
+    let is_meant = |by: Pid, to: &Pid| {
+        let own = meant.get(&(kinds[&by].as_str(), *to));
+        own.is_some_and(|own| own.is_none_or(|own| own == by))
+    };
     let mut all: BTreeMap<Join<'a>, Seen> = BTreeMap::new();
     each_stretch(threads, |pid, between, (_, _, work), posts| {
         for to in posts.iter().filter(|to| waits.contains_key(to) && is_meant(pid, to)) {
