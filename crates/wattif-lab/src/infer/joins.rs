@@ -188,13 +188,16 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> 
     Some(Joined { hidden: kept, forgetful })
 }
 
+/// Who woke whom how often.
+type Pairs = BTreeMap<(Pid, Pid), usize>;
+
 /// Whom threads of a kind may have woken unseen, and which of them if not any: of each other kind they wake one thread, or each its own and no
 /// other does, as often as tells something. Else nobody could tell which one was meant.
 fn meant<'a>(
     threads: &BTreeMap<Pid, Thread>,
     kinds: &'a BTreeMap<Pid, String>,
 ) -> BTreeMap<(&'a str, Pid), Option<Pid>> {
-    let mut woken: BTreeMap<(&str, &str), BTreeMap<(Pid, Pid), usize>> = BTreeMap::new();
+    let mut woken: BTreeMap<(&str, &str), Pairs> = BTreeMap::new();
     for (pid, t) in threads {
         for step in &t.steps {
             if let Step::Post { to, .. } = step
