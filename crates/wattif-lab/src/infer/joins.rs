@@ -5,7 +5,8 @@
 //! is hardly ever one missing, those that could not be seen are put in, and the collector takes them where it takes those that are seen: if
 //! it goes so much work from such a wait before it waits for the worker, it does as well where the worker was done by then, else
 //! before its next wait. A collector that has asked the worker, and else waits for the reply so much work later, takes it there: whoever is preempted by the thread that it asks does
-//! not wait for it, and on a busy machine that may be the rule.
+//! not wait for it, and on a busy machine that may be the rule. Of several collectors of one name nobody could tell which one was meant, unless
+//! each of the workers has its own: a client and its server.
 //!
 //! What is put in for one stage of a pipeline shows where the jobs of the next one end, which then lack wake-ups of their own.
 //!
@@ -113,10 +114,8 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
 
 /// The same for the first stages that lack some, if there are any.
 fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Option<Joined> {
-    let several = several(threads, kinds);
     let waits: BTreeMap<Pid, Vec<(u64, u64)>> = threads
         .iter()
-        .filter(|(pid, _)| !several.contains(pid))
         .map(|(pid, t)| (*pid, in_order(token_waits(&t.steps))))
         .filter(|(_, waits)| waits.len() >= MIN_SEEN)
         .collect();
@@ -189,19 +188,37 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> 
     Some(Joined { hidden: kept, forgetful })
 }
 
-/// Threads of a kind of which threads of one kind wake several: nobody could tell which one was meant.
-fn several(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> BTreeSet<Pid> {
-    let mut woken: BTreeMap<(&str, &str), BTreeSet<Pid>> = BTreeMap::new();
+/// Who woke whom how often.
+type Pairs = BTreeMap<(Pid, Pid), usize>;
+
+/// Whom threads of a kind may have woken unseen, and which of them if not any: of each other kind they wake one thread, or each its own and no
+/// other does, as often as tells something. Else nobody could tell which one was meant.
+fn meant<'a>(
+    threads: &BTreeMap<Pid, Thread>,
+    kinds: &'a BTreeMap<Pid, String>,
+) -> BTreeMap<(&'a str, Pid), Option<Pid>> {
+    let mut woken: BTreeMap<(&str, &str), Pairs> = BTreeMap::new();
     for (pid, t) in threads {
         for step in &t.steps {
             if let Step::Post { to, .. } = step
                 && let Some(kind) = kinds.get(to)
             {
-                woken.entry((&kinds[pid], kind)).or_default().insert(*to);
+                *woken.entry((&kinds[pid], kind)).or_default().entry((*pid, *to)).or_default() += 1;
             }
         }
     }
-    woken.into_values().filter(|of| of.len() > 1).flatten().collect()
+    let mut all: BTreeMap<(&str, Pid), Option<Pid>> = BTreeMap::new();
+    for ((kind, _), pairs) in woken {
+        let to: BTreeSet<Pid> = pairs.keys().map(|(_, to)| *to).collect();
+        let by: BTreeSet<Pid> = pairs.keys().map(|(by, _)| *by).collect();
+        if to.len() == 1 {
+            all.extend(to.into_iter().map(|to| ((kind, to), None)));
+        } else if to.len() == pairs.len() && by.len() == pairs.len() {
+            let often = pairs.into_iter().filter(|(_, n)| *n >= MIN_SEEN);
+            all.extend(often.map(|((by, to), _)| ((kind, to), Some(by))));
+        }
+    }
+    all
 }
 
 /// Where the collector takes each of these hidden wake-ups, if it asks for them: so much work behind a request as those that it waits for come
@@ -246,8 +263,9 @@ fn replies(
         return vec![None; hidden.len()];
     }
     let Some(usual) = median(&mut after) else { return vec![None; hidden.len()] };
-    let off = (usual / ALIKE_PART).max(LITTLE);
-    let is_usual = are_within(&after, usual, off);
+    let is_usual = are_within(&after, usual, (usual / ALIKE_PART).max(LITTLE));
+    after.sort_unstable();
+    let most = after[after.len() - 1 - after.len() / REFUSED_OF].max(usual + usual / ALIKE_PART);
     let mut taken: BTreeSet<usize> = BTreeSet::new();
     let place = |&(by, _, at): &(Pid, usize, u64)| {
         let of = asked.get(&by)?;
@@ -258,7 +276,7 @@ fn replies(
         let awake = steps.get(wait).is_none_or(|s| s.blocked_since().is_some_and(|since| since >= at));
         let end = of.get(last + 1).map_or(wait, |next| wait.min(next.1));
         let work = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
-        let at_the_end = !is_usual || steps[request..end].iter().map(work).sum::<u64>() <= usual + off;
+        let at_the_end = !is_usual || steps[request..end].iter().map(work).sum::<u64>() <= most;
         let place = || if at_the_end { (end, 0) } else { behind(steps, request, end, usual) };
         (awake && taken.insert(request)).then(place)
     };
@@ -459,9 +477,14 @@ fn seen<'a>(
     kinds: &'a BTreeMap<Pid, String>,
     waits: &BTreeMap<Pid, Vec<(u64, u64)>>,
 ) -> BTreeMap<Join<'a>, Seen> {
+    let meant = meant(threads, kinds);
+    let is_meant = |by: Pid, to: &Pid| {
+        let own = meant.get(&(kinds[&by].as_str(), *to));
+        own.is_some_and(|own| own.is_none_or(|own| own == by))
+    };
     let mut all: BTreeMap<Join<'a>, Seen> = BTreeMap::new();
     each_stretch(threads, |pid, between, (_, _, work), posts| {
-        for to in posts.iter().filter(|to| waits.contains_key(to)) {
+        for to in posts.iter().filter(|to| waits.contains_key(to) && is_meant(pid, to)) {
             let seen = all.entry((kinds[&pid].as_str(), between, *to)).or_default();
             seen.posted += 1;
             seen.work[0].push(work);
@@ -473,7 +496,8 @@ fn seen<'a>(
     }
     each_stretch(threads, |pid, between, (end, at, work), posts| {
         let kind = kinds[&pid].as_str();
-        for to in collectors.get(&(kind, between)).into_iter().flatten().filter(|to| !posts.contains(to)) {
+        let of = collectors.get(&(kind, between)).into_iter().flatten();
+        for to in of.filter(|to| !posts.contains(to) && is_meant(pid, to)) {
             let seen = all.get_mut(&(kind, between, *to)).expect("it has collectors");
             match within(&waits[to], at, |wait| *wait).is_some() {
                 true => seen.refused += 1,
@@ -704,6 +728,45 @@ mod tests {
         };
         assert_eq!(found(2), 0);
         assert!(found(900) > 0, "that would be a job");
+    }
+
+    /// Clients of one name, each with a server of its own that works for 10 µs for each request; each tenth finds it not yet asleep. Once in a
+    /// while the servers wait for a third thread.
+    #[test]
+    fn each_asks_its_own() {
+        let (pairs, writer) = ([(Pid(2), Pid(3)), (Pid(4), Pid(5))], Pid(6));
+        let mut all: BTreeMap<Pid, Thread> = (2..7).map(|pid| (Pid(pid), Thread::new(120))).collect();
+        let mut push = |pid: Pid, step: Step| all.get_mut(&pid).unwrap().steps.push(step);
+        for r in 1..200u64 {
+            for (client, server) in pairs {
+                let (at, is_hidden) = (r * 100_000, (r + u64::from(client.0)).is_multiple_of(10));
+                push(client, Step::Work(5 * US));
+                if !is_hidden {
+                    push(client, Step::Post { to: server, at });
+                    push(server, Step::Token { by: client, since: at - 60_000, at });
+                }
+                push(server, Step::Work(10 * US));
+                if r.is_multiple_of(25) {
+                    let since = at + 10_000 + u64::from(client.0);
+                    push(server, Step::Post { to: writer, at: since });
+                    push(writer, Step::Token { by: server, since: at - 2_400_000, at: since });
+                    push(writer, Step::Post { to: server, at: at + 19_000 });
+                    push(server, Step::Token { by: writer, since, at: at + 19_000 });
+                }
+                push(server, Step::Post { to: client, at: at + 20_000 });
+                push(client, Step::Token { by: server, since: at + 5_000, at: at + 20_000 });
+            }
+        }
+        let kind = |pid: u32| (Pid(pid), ["client", "server", "writer"][if pid == 6 { 2 } else { pid as usize % 2 }]);
+        let kinds = (2..7).map(kind).map(|(pid, kind)| (pid, kind.to_string())).collect();
+        assert_eq!(join(&mut all, &kinds).hidden, 40);
+        for (client, server) in pairs {
+            let steps = &all[&server].steps;
+            let asks = |s: &Step| matches!(*s, Step::Token { by, .. } if by == client);
+            let is_asked =
+                |w: &&[Step]| asks(&w[0]) && w[1] == Step::Work(10 * US) && matches!(w[2], Step::Post { .. });
+            assert_eq!(steps.windows(3).filter(is_asked).count(), 199, "{steps:?}");
+        }
     }
 
     /// Three workers are done one after another, and a collector waits for all of them before it works; in each tenth round it has its

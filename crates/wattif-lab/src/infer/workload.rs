@@ -136,6 +136,8 @@ pub(super) struct Thread {
     entered: (u64, usize, u64),
     /// When it was switched out although it could go on, and nobody was woken there before.
     pub(super) gave: Vec<Gave>,
+    /// How many steps there were each time it blocked while another waited for its CPU.
+    pub(super) beside: Vec<usize>,
     /// It waits since a wake-up, not since it was preempted.
     woken: bool,
     /// A thread woke it while it ran: it may have been on its way out.
@@ -312,6 +314,7 @@ impl Thread {
             left: None,
             entered: (0, 0, 0),
             gave: Vec::new(),
+            beside: Vec::new(),
             woken: false,
             early: false,
             irqs: 0,
@@ -541,7 +544,8 @@ impl Inference<'_> {
         let to_stopper = self.stoppers.contains(&next);
         let lender = self.lender(prev, prio);
         let woken = self.woken[cpu.at()].is_some_and(|woken| at <= woken.saturating_add(ticks::WOKEN_NS));
-        let in_turn = self.threads.get(&next).is_some_and(|t| matches!(t.state, State::Runnable { .. }) && !t.woken);
+        let waited = self.threads.get(&next).filter(|t| matches!(t.state, State::Runnable { .. }));
+        let (is_waited_for, in_turn) = (waited.is_some(), waited.is_some_and(|t| !t.woken));
         if let Some(t) = self.threads.get_mut(&prev) {
             t.binds.leaves(to_stopper && state == PrevState::Running);
             let had = t.prio;
@@ -555,9 +559,13 @@ impl Inference<'_> {
             }
             t.prio_seen = at;
             // Its equal comes.
-            let equal = prio == had && (next_prio == prio || prio.min(next_prio) >= 100);
+            let of_equal = next_prio == prio || prio.min(next_prio) >= 100;
+            let equal = prio == had && of_equal;
             if state == PrevState::Running && equal && next.0 != 0 && !woken && !to_stopper {
                 t.gave.push(Gave { step: t.steps.len(), units: t.work, at, in_turn });
+            }
+            if state.sleeps() && is_waited_for && of_equal && !woken {
+                t.beside.push(t.steps.len());
             }
             let turn = at.saturating_sub(t.entered.0) >= TURN_NS;
             t.takes_turns |= turn && state == PrevState::Running && t.prio < 100 && next_prio == t.prio;

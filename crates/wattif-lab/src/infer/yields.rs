@@ -6,6 +6,9 @@
 //! show, so that some pieces are a multiple of the others; and where somebody was woken shortly before it may have been a preemption. So all
 //! are put where the pieces end.
 //!
+//! Who yields before it waits is switched out when its work is all done: when it comes back it waits at once. No tick hits that moment again
+//! and again. If it did so nearly each time that another thread was waiting for its CPU then, it does so before each wait.
+//!
 //! Threads of one kind run one program: they are looked at together, and each for itself where that tells nothing.
 
 use super::steps::{Step, median};
@@ -40,19 +43,31 @@ const MOST: u64 = 16;
 const LIKE_PART: u64 = 25;
 const LIKE: u64 = 4_000 * CAPACITY_SCALE;
 const LIKE_MOST: u64 = 3;
+/// Of so many times that another waited, a thread blocks once at most without a yield, if it yields before each wait.
+const REFUSED_OF: usize = 20;
 
-/// Its work from a wait to the first yield, and from each to the next, where these are always the same.
+/// Its work from a wait to the first yield, and from each to the next, where these are always the same; and does it yield before each wait?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pieces {
     first: Option<u64>,
     again: Option<u64>,
+    last: bool,
 }
 
-/// What a thread did from one wait to the next: its steps, all its work, and what of that it had done when it was switched out.
+/// What a thread did from one wait to the next: its steps, all its work, what of that it had done when it was switched out, and whether another
+/// waited for its CPU when it blocked.
 struct Stretch {
     steps: std::ops::Range<usize>,
     work: u64,
     gave: Vec<u64>,
+    beside: bool,
+}
+
+impl Stretch {
+    /// It was switched out when all its work was done.
+    fn gave_at_the_end(&self) -> bool {
+        self.gave.last().is_some_and(|units| self.work > LIKE && units + LIKE >= self.work)
+    }
 }
 
 /// Puts in the yields of all threads that do so.
@@ -73,16 +88,24 @@ pub(super) fn cut(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, Str
 
 /// Of threads of one program, if they yield.
 fn pieces(threads: &[&Thread], tick_ns: u64) -> Option<Pieces> {
+    let stretches: Vec<Stretch> = threads.iter().flat_map(|t| stretches(t)).collect();
+    let last = yields_last(&stretches);
     let in_turn = threads.iter().flat_map(|t| &t.gave).filter(|gave| gave.in_turn);
     if !is_spread(in_turn.map(|gave| gave.at % tick_ns), tick_ns) {
-        return None;
+        return last.then_some(Pieces { first: None, again: None, last });
     }
-    let stretches: Vec<Stretch> = threads.iter().flat_map(|t| stretches(t)).collect();
     // The first one is cut off.
     let after_a_wait = stretches.iter().filter(|s| s.steps.start > 0);
     let first = unit(after_a_wait.filter_map(|s| s.gave.first().copied()).collect());
     let again = unit(stretches.iter().flat_map(|s| s.gave.windows(2).map(|w| w[1] - w[0])).collect());
-    (first.or(again)).map(|_| Pieces { first, again })
+    (last || first.or(again).is_some()).then_some(Pieces { first, again, last })
+}
+
+/// Do these yield before they wait, where it shows?
+fn yields_last(stretches: &[Stretch]) -> bool {
+    let seen = stretches.iter().filter(|s| s.gave_at_the_end()).count();
+    let refused = stretches.iter().filter(|s| s.work > LIKE && s.beside && !s.gave_at_the_end()).count();
+    seen >= MIN_SEEN && refused * REFUSED_OF <= seen
 }
 
 /// Are these times spread over a tick?
@@ -125,14 +148,17 @@ fn unit(mut pieces: Vec<u64>) -> Option<u64> {
 }
 
 fn stretches(t: &Thread) -> Vec<Stretch> {
-    let new = |begin| Stretch { steps: begin..begin, work: 0, gave: Vec::new() };
+    let new = |begin| Stretch { steps: begin..begin, work: 0, gave: Vec::new(), beside: false };
     let (mut all, mut now) = (Vec::new(), new(0));
-    let mut gave = t.gave.iter().peekable();
+    let (mut gave, mut beside) = (t.gave.iter().peekable(), t.beside.iter().peekable());
     // Beyond the last step it was about to wait.
     for i in 0..=t.steps.len() {
         let step = t.steps.get(i);
         while let Some(gave) = gave.next_if(|gave| gave.step <= i) {
             now.gave.push(now.work + gave.units);
+        }
+        while beside.next_if(|step| **step <= i).is_some() {
+            now.beside = true;
         }
         now.steps.end = i;
         match step {
@@ -146,7 +172,7 @@ fn stretches(t: &Thread) -> Vec<Stretch> {
 }
 
 /// Where a thread yields, by its work since the last wait: where it was switched out about then, or where it may not have shown.
-fn places(stretch: &Stretch, pieces: Pieces) -> Vec<u64> {
+fn places(stretch: &Stretch, waits: bool, pieces: Pieces) -> Vec<u64> {
     let (mut all, mut last, mut next) = (Vec::new(), 0, pieces.first.or(pieces.again));
     while let Some(units) = next.filter(|units| *units > 0) {
         let (place, slop) = (last + units, slop(units));
@@ -161,6 +187,9 @@ fn places(stretch: &Stretch, pieces: Pieces) -> Vec<u64> {
         all.push(last);
         next = pieces.again;
     }
+    if pieces.last && waits && stretch.work > LIKE && all.last().is_none_or(|last| last + LIKE < stretch.work) {
+        all.push(stretch.work);
+    }
     all
 }
 
@@ -169,7 +198,8 @@ fn put(t: &mut Thread, pieces: Pieces) {
     let stretches = stretches(t);
     let mut steps = Vec::with_capacity(t.steps.len() + t.gave.len());
     for stretch in &stretches {
-        let (mut done, mut places) = (0, places(stretch, pieces).into_iter().peekable());
+        let waits = t.steps.get(stretch.steps.end).is_some_and(Step::waits);
+        let (mut done, mut places) = (0, places(stretch, waits, pieces).into_iter().peekable());
         for step in &t.steps[stretch.steps.clone()] {
             let Step::Work(units) = *step else {
                 steps.push(step.clone());
@@ -253,6 +283,29 @@ mod tests {
         let steps = found(vec![thread(&pieces, 2, 1_317_007)]).swap_remove(0);
         let lap = [Step::Work(800 * US), Step::Yield, Step::Work(300 * US), Step::Sleep { ns: 1, since: 1 }];
         assert_eq!(steps, vec![lap; 50].concat());
+    }
+
+    /// Work of 500 µs, a yield and a sleep, over and over, each time at the same phase of a tick; in one of three another waits for the CPU.
+    #[test]
+    fn who_yields_before_it_sleeps() {
+        let thread = |yields: &dyn Fn(usize) -> bool| {
+            let mut t = Thread::new(120);
+            for i in 0..150 {
+                let (step, units) = (t.steps.len(), 500 * US);
+                if i % 3 == 0 {
+                    let gave = Gave { step, units, at: i as u64 * TICK_NS, in_turn: i % 2 == 0 };
+                    t.gave.extend(yields(i).then_some(gave));
+                    t.beside.push(step);
+                }
+                t.steps.extend([Step::Work(units), Step::Sleep { ns: 1, since: 1 }]);
+            }
+            t
+        };
+        let lap = [Step::Work(500 * US), Step::Yield, Step::Sleep { ns: 1, since: 1 }];
+        assert_eq!(found(vec![thread(&|_| true)]), [vec![lap; 150].concat()], "also where nobody waited");
+        let chance = thread(&|i| i % 5 > 0);
+        let before = chance.steps.clone();
+        assert_eq!(found(vec![chance]), [before], "another waited, and it blocked at once");
     }
 
     #[test]
