@@ -162,12 +162,7 @@ fn ratio(all: &[Runs], figure: &str, x: fn(&Runs) -> &RunReport, y: fn(&Runs) ->
 
 /// Figures that are out of their limits: a point of a worker's share, and six hundredths of an energy where 160 threads write to one
 /// another on eight CPUs. One that comes back in is to be taken off the list.
-const KNOWN_OFF: [&str; 4] = [
-    "pgbench on pixel6, linux-6.1 -> linux-6.12 : wakeup_latency_us.mean again",
-    "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : energy.total again",
-    "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : energy.total what if",
-    "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : CPU share of receiverN again",
-];
+const KNOWN_OFF: [&str; 1] = ["pgbench on pixel6, linux-6.1 -> linux-6.12 : wakeup_latency_us.mean again"];
 
 #[test]
 fn replays_are_what_the_programs_do() {
