@@ -1035,17 +1035,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_buffer_that_wakes_by_lots() {
-        let mut threads = passing_by(1, 1, (5, 8), 8, Release::AllFrom(3));
-        let before = work(&threads);
-        let found = found(&mut threads);
-        let buffer = Buffer { holds: 8, release: Release::AllFrom(3) };
-        assert!(buffer.is_sync());
-        assert_eq!(found.buffers, [(Pid(2), buffer)].into());
-        assert_eq!(work(&threads), before);
-    }
-
     /// Who wakes the other first to say that it may begin looks like a writer.
     #[test]
     fn a_buffer_whose_writer_waits_first() {
