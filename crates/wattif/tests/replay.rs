@@ -160,13 +160,8 @@ fn ratio(all: &[Runs], figure: &str, x: fn(&Runs) -> &RunReport, y: fn(&Runs) ->
     values.map(|v| mean(&v))
 }
 
-/// Figures that are out of their limits: a point of a worker's share, and six hundredths of an energy where 160 threads write to one
-/// another on eight CPUs. One that comes back in is to be taken off the list.
-const KNOWN_OFF: [&str; 3] = [
-    "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : energy.total again",
-    "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : energy.total what if",
-    "hackbench:groups=4 on hikey620, linux-6.1 -> linux-6.12 : CPU share of receiverN again",
-];
+/// Figures that are out of their limits. One that comes back in is to be taken off the list.
+const KNOWN_OFF: [&str; 0] = [];
 
 #[test]
 fn replays_are_what_the_programs_do() {

@@ -5,15 +5,19 @@
 //!
 //! Where each message is as much work as any other, stretches of work are multiples of one length, for writers as for readers, and tell
 //! how many messages there were; that as many were written as read, and that they are the work that either side did, is the proof. To whom a hidden one went is not told: writers are taken to
-//! write to all of their readers in turn. What was on its way when a writer had to wait is the size of a buffer.
+//! write to all of their readers in turn. What was on its way when a writer had to wait is the size of a buffer; when who waits is woken,
+//! `lots.rs` tells. A writer that is woken may wake the next.
 
 use super::joins::{token_waits, within};
+use super::lots::Wait;
 use super::steps::{Queue, Step, median};
 use super::workload::Thread;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Event, Recording};
+use wattif_model::workload::Release;
 
 /// Fewer wake-ups between two threads make no channel.
 const MIN_WAKEUPS: usize = 4;
@@ -29,6 +33,8 @@ const ONE_OF: [usize; 3] = [4, 12, 36];
 /// have taken it.
 const HIDDEN_OF: usize = 20;
 const PASSED_OVER_OF: usize = 32;
+/// One of so many wake-ups is of the waker's own side at most: a writer that leaves space wakes the next.
+const STRAY_OF: usize = 20;
 /// One of so many waits of writers may be for something else than space.
 const FOR_ELSE_OF: usize = 8;
 /// Between the quarters of what a full buffer held there is a factor of so much at most.
@@ -47,22 +53,48 @@ const MOST_ASKED: usize = 200_000_000;
 /// What was found.
 #[derive(Default)]
 pub(super) struct Channels {
-    /// How many messages a reader's buffer holds, where writers had to wait.
-    pub(super) spaces: BTreeMap<Pid, u32>,
+    /// Readers' buffers, where writers had to wait.
+    pub(super) buffers: BTreeMap<Pid, Buffer>,
     /// Threads that write or read, each with the first of its side: the two run one program.
     pub(super) sides: BTreeMap<Pid, Pid>,
     /// Messages that no event tells of.
     pub(super) hidden: usize,
 }
 
-/// Threads that wake each other across, and never on their own side: most likely the writers, then the readers.
+/// A reader's buffer: how many messages it holds, and when it wakes whom who waits for space.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Buffer {
+    pub(super) holds: u32,
+    pub(super) release: Release,
+}
+
+impl Buffer {
+    /// What wakes by lots is a socket or a pipe, and these wake their readers, too, as one who is about to sleep does.
+    pub(super) fn is_sync(self) -> bool {
+        self.release != Release::Each
+    }
+}
+
+/// Threads that wake each other across, and hardly ever on their own side: most likely the writers, then the readers.
 type Sides = [BTreeSet<Pid>; 2];
 
 /// A stretch of a thread's life.
 enum Item {
-    Work { units: u64, from: u64, until: u64 },
-    Post { to: Pid },
-    Token { by: Pid, since: u64 },
+    Work {
+        units: u64,
+        from: u64,
+        until: u64,
+    },
+    Post {
+        to: Pid,
+    },
+    /// Woken by one of the other side; or by its own, who had been woken by that one.
+    Token {
+        by: Pid,
+        since: u64,
+        at: u64,
+        by_own: bool,
+    },
     Other(Step),
 }
 
@@ -109,17 +141,30 @@ pub(super) fn messages(
 ) -> Channels {
     let channels = channels(threads, kinds, recording, platform);
     let kind = |c: &Channel| c.readers.first_key_value().map(|(pid, _)| &kinds[pid]);
-    let mut spaces: BTreeMap<Option<&String>, Vec<u32>> = BTreeMap::new();
-    for channel in &channels {
-        spaces.entry(kind(channel)).or_default().extend(channel.space);
+    // Buffers of one program are alike.
+    let mut of_kind: BTreeMap<Option<&String>, (Vec<usize>, Vec<Wait>)> = BTreeMap::new();
+    let mut each = Vec::new();
+    for mut channel in channels {
+        let kind = kind(&channel);
+        let (spaces, waits) = of_kind.entry(kind).or_default();
+        spaces.extend(channel.space);
+        waits.append(&mut channel.waits);
+        each.push((kind, channel));
     }
-    // Buffers of one program are of one size.
-    let spaces: BTreeMap<_, u32> =
-        spaces.into_iter().filter_map(|(kind, mut n)| Some((kind, median(&mut n)?))).collect();
+    let buffer = |(mut spaces, waits): (Vec<usize>, Vec<Wait>)| {
+        let (release, holds) = super::lots::release(&waits);
+        let holds = holds.or(median(&mut spaces))? as u32;
+        // It cannot be more than all.
+        let release = match release {
+            Release::AllFrom(n) => Release::AllFrom(n.min(holds)),
+            other => other,
+        };
+        Some(Buffer { holds, release })
+    };
+    let buffers: BTreeMap<_, Option<Buffer>> = of_kind.into_iter().map(|(kind, of)| (kind, buffer(of))).collect();
     let mut found = Channels::default();
-    for channel in channels {
-        let space = spaces.get(&kind(&channel)).copied();
-        channel.put_in(threads, space, &mut found);
+    for (kind, channel) in each {
+        channel.put_in(threads, buffers[&kind], &mut found);
     }
     found
 }
@@ -168,33 +213,51 @@ fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Vec<
             }
         }
     }
-    let mut beside: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
-    for ((a, b), _) in links.into_iter().filter(|(_, n)| *n >= MIN_WAKEUPS) {
-        beside.entry(a).or_default().push(b);
-        beside.entry(b).or_default().push(a);
-    }
-    let mut side: BTreeMap<Pid, bool> = BTreeMap::new();
-    let mut all: Vec<Sides> = Vec::new();
-    for first in beside.keys() {
-        if side.contains_key(first) {
-            continue;
-        }
-        let (mut of, mut new, mut apart) = ([BTreeSet::new(), BTreeSet::new()], vec![(*first, false)], true);
-        while let Some((pid, is)) = new.pop() {
-            match side.insert(pid, is) {
-                Some(was) => apart &= was == is,
-                None => {
-                    of[usize::from(is)].insert(pid);
-                    new.extend(beside[&pid].iter().map(|other| (*other, !is)));
-                }
+    // The strongest first, so that strays are found out.
+    let mut links: Vec<(usize, Pid, Pid)> =
+        links.into_iter().filter(|(_, n)| *n >= MIN_WAKEUPS).map(|((a, b), n)| (n, a, b)).collect();
+    links.sort_unstable_by_key(|(n, a, b)| (Reverse(*n), *a, *b));
+    let mut group_of: BTreeMap<Pid, usize> = BTreeMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for (n, a, b) in links {
+        let [first, second] = [a, b].map(|pid| {
+            *group_of.entry(pid).or_insert_with(|| {
+                groups.push(Group { of: [[pid].into(), BTreeSet::new()], links: 0, strays: 0 });
+                groups.len() - 1
+            })
+        });
+        let side = |group: usize, pid: Pid| usize::from(groups[group].of[1].contains(&pid));
+        let same = side(first, a) == side(second, b);
+        if first == second {
+            groups[first].strays += if same { n } else { 0 };
+        } else {
+            let Group { of, links, strays } = std::mem::take(&mut groups[second]);
+            let into = &mut groups[first];
+            (into.links, into.strays) = (into.links + links, into.strays + strays);
+            for (i, set) in of.into_iter().enumerate() {
+                group_of.extend(set.iter().map(|pid| (*pid, first)));
+                into.of[i ^ usize::from(same)].extend(set);
             }
         }
-        all.extend(apart.then_some(of));
+        groups[first].links += n;
     }
+    let side = groups.iter().flat_map(|g| (0..).zip(&g.of)).flat_map(|(i, set)| set.iter().map(move |p| (*p, i == 1)));
+    let side: BTreeMap<Pid, bool> = side.collect();
+    let apart = groups.into_iter().filter(|g| g.links > 0 && g.strays * STRAY_OF <= g.links);
+    let mut all: Vec<Sides> = apart.map(|g| g.of).collect();
+    all.sort_unstable_by_key(|[a, b]| a.first().min(b.first()).copied());
     join_in(threads, kinds, &side, &mut all);
     let waits = |side: &BTreeSet<Pid>| first_wait(threads, side);
     let readers_last = |[a, b]: Sides| if waits(&a) < waits(&b) { [b, a] } else { [a, b] };
     all.into_iter().map(readers_last).collect()
+}
+
+/// Threads that wake each other, and how often; of that, how often on their own side.
+#[derive(Default)]
+struct Group {
+    of: Sides,
+    links: usize,
+    strays: usize,
 }
 
 /// Threads of one kind with those of a side that wake each of the others only now and then.
@@ -209,15 +272,30 @@ fn join_in(
         Step::Token { by, .. } => Some(by),
         _ => None,
     };
-    for (pid, t) in threads.iter().filter(|(pid, _)| !placed.contains_key(pid)) {
-        let others: Vec<Pid> = t.steps.iter().filter_map(with).collect();
-        let Some(first) = others.first() else { continue };
-        for of in all.iter_mut() {
-            let side = if of[0].contains(first) { 0 } else { 1 };
-            let is_of_side = others.iter().all(|other| of[side].contains(other));
-            if is_of_side && of[1 - side].first().is_some_and(|other| kinds[other] == kinds[pid]) {
-                of[1 - side].insert(*pid);
+    let mut joined = BTreeSet::new();
+    loop {
+        let before = joined.len();
+        for (pid, t) in threads.iter().filter(|(pid, _)| !placed.contains_key(pid)) {
+            let others: Vec<Pid> = t.steps.iter().filter_map(with).collect();
+            if others.is_empty() || joined.contains(pid) {
+                continue;
             }
+            let seen = |side: &BTreeSet<Pid>| others.iter().filter(|other| side.contains(other)).count();
+            for of in all.iter_mut() {
+                let seen = of.each_ref().map(seen);
+                let kind = of.each_ref().map(|side| side.first().map(|first| &kinds[first]));
+                // It is told by whom it deals with more, else by what it is.
+                let across = |own: usize| seen[1 - own] > seen[own] || kind[0] != kind[1];
+                let own = (0..2).find(|own| across(*own) && kind[*own] == Some(&kinds[pid]));
+                if let Some(own) = own.filter(|_| seen[0] + seen[1] == others.len()) {
+                    of[own].insert(*pid);
+                    joined.insert(*pid);
+                    break;
+                }
+            }
+        }
+        if joined.len() == before {
+            return;
         }
     }
 }
@@ -227,14 +305,24 @@ fn first_wait(threads: &BTreeMap<Pid, Thread>, side: &BTreeSet<Pid>) -> u64 {
     side.iter().filter_map(|pid| Some(token_waits(&threads[pid].steps).first()?.0)).min().unwrap_or(u64::MAX)
 }
 
+/// A writer's wait for space in a reader's buffer.
+struct Full {
+    writer: Pid,
+    reader: Pid,
+    since: u64,
+    at: u64,
+    by_own: bool,
+}
+
 /// A channel with all of its messages.
 struct Channel {
     writers: BTreeMap<Pid, Parts>,
     readers: BTreeMap<Pid, Parts>,
-    /// Which writer began to wait for space of which reader, and when.
-    full: Vec<(Pid, Pid, u64)>,
-    /// Messages that a reader's buffer holds, where writers had to wait.
-    space: Option<u32>,
+    /// In the order in which they began.
+    full: Vec<Full>,
+    /// Messages that a reader's buffer holds, where writers had to wait, and these waits.
+    space: Option<usize>,
+    waits: Vec<Wait>,
     hidden: usize,
 }
 
@@ -247,15 +335,19 @@ fn channel(
 ) -> Option<Channel> {
     let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&NEVER);
     let items = |side: &BTreeSet<Pid>, other: &BTreeSet<Pid>| -> Option<BTreeMap<Pid, Vec<Item>>> {
-        side.iter().map(|pid| Some((*pid, items(&threads[pid], other)?))).collect()
+        let woken_by = |by, at| for_whom(threads, [side, other], by, at);
+        side.iter().map(|pid| Some((*pid, items(&threads[pid], [side, other], woken_by)?))).collect()
     };
     let (writers, readers) = (items(writing, reading)?, items(reading, writing)?);
     let (of_write, of_read) = (message_units(&writers, &[true])?, message_units(&readers, &[false, true])?);
     let full = writers.iter().flat_map(|(pid, items)| {
-        items.iter().filter_map(|i| if let Item::Token { by, since } = *i { Some((*pid, by, since)) } else { None })
+        items.iter().filter_map(|i| match *i {
+            Item::Token { by, since, at, by_own } => Some(Full { writer: *pid, reader: by, since, at, by_own }),
+            _ => None,
+        })
     });
-    let mut full: Vec<(Pid, Pid, u64)> = full.collect();
-    full.sort_by_key(|(_, _, at)| *at);
+    let mut full: Vec<Full> = full.collect();
+    full.sort_by_key(|full| full.since);
     let seen: usize = writers.values().flatten().filter(|i| matches!(i, Item::Post { .. })).count();
     let most = most.min(MOST_ASKED / reading.len().max(1));
     let most = most.min(HIDDEN_MOST.saturating_mul(seen + full.len())) as u64;
@@ -280,12 +372,13 @@ fn channel(
         writers: writers.into_iter().map(|(pid, of)| (pid, written(of, of_write[&pid], ran(pid)))).collect(),
         readers: readers.into_iter().map(|(pid, of)| (pid, read(of, of_read[&pid]))).collect(),
         space: None,
+        waits: Vec::new(),
         hidden: 0,
     };
     let read = channel.readers.values().fold(0usize, |sum, parts| sum.saturating_add(parts.reads()));
     let usual = median(&mut of_write.into_values().collect::<Vec<u64>>())?;
     for pid in unseen(threads, writing, kinds) {
-        let items = self::items(&threads[&pid], reading)?;
+        let items = self::items(&threads[&pid], [writing, reading], |_, _| None)?;
         let (n, missing) = (count(&items, usual), read.saturating_sub(channel.writes()));
         if n > 0 && n <= most && n as usize <= missing + missing / UNEQUAL_OF {
             did[0] = items.iter().fold(did[0], |n, i| n.saturating_add(i.units()));
@@ -309,12 +402,13 @@ fn channel(
         return None;
     }
     if !channel.full.is_empty() {
-        let space = space(&channel.held(ran_of))?;
+        channel.waits = channel.waits(ran_of);
+        let space = space(&channel.waits.iter().map(|wait| wait.held[0]).collect::<Vec<usize>>())?;
         // Who waits after each message waits for what became of it, unless more are on their way than there are writers.
         if channel.full.len() * 2 > written && space <= channel.writers.len() {
             return None;
         }
-        channel.space = Some(space as u32);
+        channel.space = Some(space);
     }
     Some(channel)
 }
@@ -342,7 +436,11 @@ fn unseen(threads: &BTreeMap<Pid, Thread>, writing: &BTreeSet<Pid>, kinds: &BTre
 }
 
 /// Work in one piece, and what a thread has to do with the other side; `None` if it looks at clocks.
-fn items(t: &Thread, other: &BTreeSet<Pid>) -> Option<Vec<Item>> {
+fn items(
+    t: &Thread,
+    [own, other]: [&BTreeSet<Pid>; 2],
+    woken_by: impl Fn(Pid, u64) -> Option<Pid>,
+) -> Option<Vec<Item>> {
     let mut all = Vec::new();
     let (mut work, mut now) = (0, 0);
     for step in &t.steps {
@@ -356,13 +454,19 @@ fn items(t: &Thread, other: &BTreeSet<Pid>) -> Option<Vec<Item>> {
             work = u64::saturating_add(work, *units);
             continue;
         }
+        if matches!(step, Step::Post { to, .. } if own.contains(to)) {
+            continue;
+        }
         if work > 0 {
             all.push(Item::Work { units: std::mem::take(&mut work), from: now, until });
         }
         all.push(match *step {
             Step::Spin(_) => return None,
             Step::Post { to, .. } if other.contains(&to) => Item::Post { to },
-            Step::Token { by, since, .. } if other.contains(&by) => Item::Token { by, since },
+            Step::Token { by, since, at } if other.contains(&by) => Item::Token { by, since, at, by_own: false },
+            Step::Token { by, since, at } if own.contains(&by) => {
+                Item::Token { by: woken_by(by, at)?, since, at, by_own: true }
+            }
             _ => Item::Other(step.clone()),
         });
         now = step.woken_at().unwrap_or(until).max(now);
@@ -371,6 +475,21 @@ fn items(t: &Thread, other: &BTreeSet<Pid>) -> Option<Vec<Item>> {
         all.push(Item::Work { units: work, from: now, until: u64::MAX });
     }
     Some(all)
+}
+
+/// Of which of the others one waited last that woke another of its own side: that one has waited for the same.
+fn for_whom(threads: &BTreeMap<Pid, Thread>, [own, other]: [&BTreeSet<Pid>; 2], by: Pid, at: u64) -> Option<Pid> {
+    let token = |s: &Step| if let Step::Token { by, at, .. } = *s { Some((by, at)) } else { None };
+    let mut last = (by, at);
+    for _ in own {
+        let steps = &threads[&last.0].steps;
+        let before = steps.iter().filter_map(token).take_while(|(_, then)| *then < last.1);
+        last = before.last()?;
+        if other.contains(&last.0) {
+            return Some(last.0);
+        }
+    }
+    None
 }
 
 fn woken(items: &[Item]) -> BTreeSet<Pid> {
@@ -633,7 +752,7 @@ impl Channel {
         targets: impl Fn(&Pid) -> &'a BTreeSet<Pid>,
         waits: impl Fn(&Pid, u64) -> bool,
     ) -> bool {
-        let not = |(pid, of, at): &&(Pid, Pid, u64)| !targets(pid).contains(of) || waits(of, *at);
+        let not = |full: &&Full| !targets(&full.writer).contains(&full.reader) || waits(&full.reader, full.since);
         self.full.iter().filter(not).count() * FOR_ELSE_OF <= self.full.len()
     }
 
@@ -673,8 +792,8 @@ impl Channel {
         }
     }
 
-    /// Messages on their way to a reader, each time a writer had to wait for it.
-    fn held(&self, ran: &BTreeMap<Pid, Ran>) -> Vec<usize> {
+    /// What was on its way to a reader, each time a writer had to wait for it.
+    fn waits(&self, ran: &BTreeMap<Pid, Ran>) -> Vec<Wait> {
         let mut begun: BTreeMap<Pid, Vec<u64>> = BTreeMap::new();
         for part in self.writers.values().flat_map(|parts| &parts.of) {
             if let Part::Write { to: Some(to), from, .. } = *part {
@@ -691,12 +810,15 @@ impl Channel {
         };
         let over: BTreeMap<Pid, Vec<u64>> = self.readers.iter().map(over).collect();
         let until = |times: &[u64], at: u64| times.partition_point(|time| *time <= at);
-        let held =
-            |(_, of, at): &(Pid, Pid, u64)| Some(until(begun.get(of)?, *at).saturating_sub(until(&over[of], *at)));
-        self.full.iter().filter_map(held).collect()
+        let wait = |&Full { reader, since, at, by_own, .. }: &Full| {
+            let (begun, over) = (begun.get(&reader)?, over.get(&reader)?);
+            let held = [since, at].map(|at| until(begun, at).saturating_sub(until(over, at)));
+            Some(Wait { reader, by_reader: !by_own, since, at, held, read: until(over, at) })
+        };
+        self.full.iter().filter_map(wait).collect()
     }
 
-    fn put_in(self, threads: &mut BTreeMap<Pid, Thread>, space: Option<u32>, found: &mut Channels) {
+    fn put_in(self, threads: &mut BTreeMap<Pid, Thread>, buffer: Option<Buffer>, found: &mut Channels) {
         for side in [&self.writers, &self.readers] {
             let first = side.first_key_value().map(|(first, _)| *first);
             found.sides.extend(side.keys().filter_map(|pid| Some((*pid, first?))));
@@ -713,7 +835,7 @@ impl Channel {
                 match part {
                     Part::Write { to: Some(to), .. } => {
                         *sent.entry(to).or_default() += 1;
-                        steps.extend(space.map(|_| Step::Take(to)));
+                        steps.extend(buffer.map(|_| Step::Take(to)));
                         steps.extend([Step::Work(units), Step::Put(Queue::Wakes(to))]);
                     }
                     Part::Keep(step) => steps.push(step),
@@ -724,8 +846,8 @@ impl Channel {
         }
         for (pid, parts) in self.readers {
             let left = sent.remove(&pid).unwrap_or(0);
-            found.spaces.extend(space.map(|n| (pid, n)));
-            replace(pid, parts.reader(pid, left, space.is_some()));
+            found.buffers.extend(buffer.map(|buffer| (pid, buffer)));
+            replace(pid, parts.reader(pid, left, buffer.is_some()));
         }
     }
 }
@@ -756,8 +878,18 @@ mod tests {
         }
     }
 
+    fn passing(writers: u32, readers: u32, work: (u64, u64), room: u64) -> BTreeMap<Pid, Thread> {
+        passing_by(writers, readers, work, room, Release::Each)
+    }
+
     /// Each of some threads writes to all of the others in turn, who have a CPU each and room for so many messages.
-    fn passing(writers: u32, readers: u32, (write, read): (u64, u64), room: u64) -> BTreeMap<Pid, Thread> {
+    fn passing_by(
+        writers: u32,
+        readers: u32,
+        (write, read): (u64, u64),
+        room: u64,
+        release: Release,
+    ) -> BTreeMap<Pid, Thread> {
         let all: Vec<Pid> = (1..=writers + readers).map(Pid).collect();
         let mut threads: BTreeMap<Pid, Thread> = all.iter().map(|pid| (*pid, Thread::new(120))).collect();
         let mut of: BTreeMap<Pid, Actor> = all.iter().map(|pid| (*pid, Actor::default())).collect();
@@ -809,13 +941,18 @@ mod tests {
                         (me.left, me.work) = (me.left - 1, me.work + 1);
                         if me.left == 0 {
                             *taken.get_mut(pid).unwrap() -= 1;
-                            let full = of.iter_mut().find(|(other, o)| {
+                            let full = of.iter_mut().filter(|(other, o)| {
                                 let to = (o.count + u64::from(other.0)) % u64::from(readers);
                                 other.0 <= writers && o.waits.is_some() && writers + 1 + to as u32 == pid.0
                             });
-                            if let Some((writer, o)) = full {
+                            let most = match release {
+                                Release::AllFrom(least) if room - taken[pid] >= least.into() => usize::MAX,
+                                Release::Each => 1,
+                                _ => 0,
+                            };
+                            for (writer, o) in full.take(most) {
                                 let since = o.waits.take().unwrap();
-                                me.event(t, Step::Post { to: *writer, at: now });
+                                me.event(threads.get_mut(pid).unwrap(), Step::Post { to: *writer, at: now });
                                 o.event(threads.get_mut(writer).unwrap(), Step::Token { by: *pid, since, at: now });
                             }
                         }
@@ -873,7 +1010,7 @@ mod tests {
         let mut threads = passing(3, 2, (10, 6), 1_000);
         let before = work(&threads);
         let found = found(&mut threads);
-        assert!(found.hidden > 20 && found.spaces.is_empty(), "{}", found.hidden);
+        assert!(found.hidden > 20 && found.buffers.is_empty(), "{}", found.hidden);
         assert_eq!(work(&threads), before);
         for (pid, t) in &threads {
             let gets = count(t, |s| *s == Step::Get(Queue::Wakes(*pid)));
@@ -890,7 +1027,7 @@ mod tests {
             let mut threads = passing(1, 1, (5, 8), room);
             let before = work(&threads);
             let found = found(&mut threads);
-            assert_eq!(found.spaces, [(Pid(2), room as u32)].into());
+            assert_eq!(found.buffers, [(Pid(2), Buffer { holds: room as u32, release: Release::Each })].into());
             assert_eq!(work(&threads), before);
             let [writer, reader] = [1, 2].map(|pid| &threads[&Pid(pid)]);
             assert_eq!(count(writer, |s| *s == Step::Take(Pid(2))), MESSAGES);
@@ -907,7 +1044,8 @@ mod tests {
             threads.get_mut(&writer).unwrap().steps.insert(0, Step::Token { by: reader, since: 0, at: 1 });
             threads.get_mut(&reader).unwrap().steps.insert(0, Step::Post { to: writer, at: 1 });
             assert_eq!(sides(&threads, &kinds(&threads))[0][1], [writer].into());
-            assert_eq!(found(&mut threads).spaces, [(reader, room as u32)].into());
+            let each = Buffer { holds: room as u32, release: Release::Each };
+            assert_eq!(found(&mut threads).buffers, [(reader, each)].into());
         }
     }
 

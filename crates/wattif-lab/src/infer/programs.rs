@@ -1,7 +1,7 @@
 //! The programs of the threads of a recording: what each did, in the language of workloads.
 
 use super::affinity::Machine;
-use super::channels::Channels;
+use super::channels::{Buffer, Channels};
 use super::grids::keep_time;
 use super::periods::{FAR, MIN_SLEEPS, missed};
 use super::requests;
@@ -87,18 +87,18 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         conds: joined.forgetful.iter().filter(|pid| !pools.contains_key(pid)).copied().zip(0..).collect(),
         barriers: barriers.keys().copied().zip(0..).collect(),
         mutexes: mutexes.iter().copied().zip(0..).collect(),
-        spaces: channels.spaces.keys().copied().zip(0..).collect(),
+        spaces: channels.buffers.keys().copied().zip(0..).collect(),
         shared: pools
             .iter()
             .filter_map(|(pid, first)| Some((*pid, asked.semaphores.iter().position(|of| of == first)?)))
-            .map(|(pid, nth)| (pid, (channels.spaces.len() + nth) as u32))
+            .map(|(pid, nth)| (pid, (channels.buffers.len() + nth) as u32))
             .collect(),
         index,
     };
     let mut w = Workload {
         name: name.into(),
         duration: Some(Ns(recording.end.0.saturating_add(delay))),
-        queues: names(&programs.queues, recording),
+        queues: names(&programs.queues, recording, &channels),
         groups: groups(recording),
         ..objects(recording, &programs, &barriers, &channels, &asked)
     };
@@ -196,7 +196,12 @@ fn objects(
 ) -> Workload {
     let of = |what: &str, pid: &Pid| format!("{what}{}-{pid}", recording.comm(*pid));
     let devices = [("device", true), ("interrupt", false)];
-    let spaces = channels.spaces.iter().map(|(pid, initial)| SemaphoreSpec::new(of("space of ", pid), *initial));
+    let space = |(pid, buffer): (&Pid, &Buffer)| SemaphoreSpec {
+        sync: buffer.is_sync(),
+        release: buffer.release,
+        ..SemaphoreSpec::new(of("space of ", pid), buffer.holds)
+    };
+    let spaces = channels.buffers.iter().map(space);
     let asks = asked.semaphores.iter().map(|pid| SemaphoreSpec::new(of("asks ", pid), 0));
     Workload {
         timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
@@ -590,12 +595,15 @@ fn utilisation(t: &Thread, ns: u64) -> u16 {
     all.min(at_first).min(CAPACITY_SCALE) as u16
 }
 
-fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording) -> Vec<QueueSpec> {
-    // FIDELITY(wakeup-sync): a trace does not say which wake-ups are sync.
+fn names(queues: &BTreeMap<Queue, u32>, recording: &Recording, channels: &Channels) -> Vec<QueueSpec> {
+    // FIDELITY(wakeup-sync): a trace does not say which wake-ups are sync, but for buffers that wake by lots.
     let of = |what: &str, pid: &Pid| QueueSpec::new(format!("{what} {}-{pid}", recording.comm(*pid)));
     // In the order of their numbers.
     let name = |queue: &Queue| match queue {
-        Queue::Wakes(pid) => of("wakes", pid),
+        Queue::Wakes(pid) => {
+            let sync = channels.buffers.get(pid).is_some_and(|buffer| buffer.is_sync());
+            QueueSpec { sync, ..of("wakes", pid) }
+        }
         Queue::Requests(pid, _) => of("asks", pid),
         Queue::Batch(pid, _) => of("batch of", pid),
         Queue::Replies(pid, _) => of("answers of", pid),

@@ -113,8 +113,9 @@ pub(super) struct Thread {
     /// Since when it has been busy on CPUs of one capacity with next to no sleep, and how long it slept, ns.
     stays_since: Option<u64>,
     slept: u64,
-    /// Kernel time of the present slice that is not the thread's work, ns.
+    /// Kernel time of the present slice that is not the thread's work, ns; and when a wake-up added to it last.
     overhead: u64,
+    woke_at: u64,
     cpu: Option<CpuId>,
     pub(super) parent: Option<Pid>,
     pub(super) born: u64,
@@ -302,6 +303,7 @@ impl Thread {
             stays_since: None,
             slept: 0,
             overhead: 0,
+            woke_at: 0,
             cpu: None,
             parent: None,
             born: 0,
@@ -591,10 +593,10 @@ impl Inference<'_> {
 
     /// `next` is switched in.
     fn enter(&mut self, at: u64, cpu: CpuId, prev: Pid, (next, next_prio): (Pid, u8)) {
-        // What it woke up last is paid for by who comes, unless it made room for that one.
+        // What it woke up last is paid for by who comes, unless it was stopped in the midst of that.
         let carried = self.threads.get_mut(&prev).map_or(0, |t| {
             let left = std::mem::take(&mut t.overhead);
-            if matches!(t.state, State::Runnable { .. }) { 0 } else { left }
+            if matches!(t.state, State::Runnable { .. }) && t.woke_at < at { 0 } else { left }
         });
         match self.threads.get_mut(&next) {
             Some(t @ Thread { state: State::Sleeping { .. }, early: true, .. }) => {
@@ -786,6 +788,7 @@ impl Inference<'_> {
         self.account(cpu, at);
         if let Some(t) = self.threads.get_mut(&current) {
             t.overhead += wakeup_ns + if waker.is_none() { irq_ns } else { 0 };
+            t.woke_at = at;
         }
         let waker = waker.filter(|w| self.threads.contains_key(w) && *w != pid);
         let slack = self.platform.timer_slack_ns;
@@ -971,6 +974,33 @@ mod tests {
         let ops = &inferred.workload.tasks[0].program.ops;
         assert_eq!(ops.iter().filter(|op| matches!(op, Op::Get(_))).count(), 20, "{ops:?}");
         assert!(!ops.iter().any(|op| matches!(op, Op::Timer { .. })), "{ops:?}");
+    }
+
+    /// Thread 7 wakes 8 on its CPU and makes room for it after so long; 8 works for 100 µs. Its work, in ns of a CPU of half the capacity.
+    fn work_of_who_preempts(after_ns: u64) -> u64 {
+        const US: u64 = 1_000;
+        let mut platform = testbed::platform();
+        (platform.costs.context_switch_ns, platform.costs.wakeup_ns) = (4 * US, 3 * US);
+        let events = [
+            (10 * US, testbed::waking(7)),
+            (10 * US, switch(0, 7, PrevState::Running)),
+            (500 * US, Event::SchedWaking { pid: Pid(8), prio: 120, target_cpu: CpuId(0), in_irq: false }),
+            (500 * US + after_ns, switch(7, 8, PrevState::Running)),
+            (600 * US + after_ns, switch(8, 0, PrevState::Sleeping)),
+        ];
+        let record = |(at, event)| Record { at: Ns(at), cpu: CpuId(2), current: None, event: Recorded::Event(event) };
+        let records = events.map(record).into();
+        let recording = Recording { nr_cpus: 4, end: Ns(700 * US), records, has_irq_flags: true, ..Default::default() };
+        let inferred = workload(&recording, &platform, "a", &Options::default());
+        let run = |op: &Op| if let Op::Run(Amount::Fixed(ns)) = *op { ns } else { 0 };
+        inferred.workload.tasks[1].program.ops.iter().map(run).sum()
+    }
+
+    #[test]
+    fn who_pays_for_a_wake_up() {
+        // At once: the switch comes first. Later, the waker has paid or will never have to.
+        assert_eq!(work_of_who_preempts(0), 2 * 93_000);
+        assert_eq!([1_000, 5_000].map(work_of_who_preempts), [2 * 96_000; 2]);
     }
 
     #[test]
