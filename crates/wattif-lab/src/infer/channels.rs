@@ -272,29 +272,32 @@ fn join_in(
         Step::Token { by, .. } => Some(by),
         _ => None,
     };
-    let mut joined = BTreeSet::new();
+    // Whom each deals with how often.
+    let mut left: Vec<(Pid, BTreeMap<Pid, usize>)> = Vec::new();
+    for (pid, t) in threads.iter().filter(|(pid, _)| !placed.contains_key(pid)) {
+        let mut others = BTreeMap::new();
+        t.steps.iter().filter_map(with).for_each(|other| *others.entry(other).or_default() += 1);
+        left.extend((!others.is_empty()).then_some((*pid, others)));
+    }
     loop {
-        let before = joined.len();
-        for (pid, t) in threads.iter().filter(|(pid, _)| !placed.contains_key(pid)) {
-            let others: Vec<Pid> = t.steps.iter().filter_map(with).collect();
-            if others.is_empty() || joined.contains(pid) {
-                continue;
-            }
-            let seen = |side: &BTreeSet<Pid>| others.iter().filter(|other| side.contains(other)).count();
+        let before = left.len();
+        left.retain(|(pid, others)| {
+            let count = |side: &BTreeSet<Pid>| others.iter().filter(|(o, _)| side.contains(o)).map(|(_, n)| n).sum();
+            let dealt: usize = others.values().sum();
             for of in all.iter_mut() {
-                let seen = of.each_ref().map(seen);
+                let seen: [usize; 2] = of.each_ref().map(count);
                 let kind = of.each_ref().map(|side| side.first().map(|first| &kinds[first]));
                 // It is told by whom it deals with more, else by what it is.
                 let across = |own: usize| seen[1 - own] > seen[own] || kind[0] != kind[1];
                 let own = (0..2).find(|own| across(*own) && kind[*own] == Some(&kinds[pid]));
-                if let Some(own) = own.filter(|_| seen[0] + seen[1] == others.len()) {
+                if let Some(own) = own.filter(|_| seen[0] + seen[1] == dealt) {
                     of[own].insert(*pid);
-                    joined.insert(*pid);
-                    break;
+                    return false;
                 }
             }
-        }
-        if joined.len() == before {
+            true
+        });
+        if left.len() == before {
             return;
         }
     }
@@ -335,7 +338,8 @@ fn channel(
 ) -> Option<Channel> {
     let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&NEVER);
     let items = |side: &BTreeSet<Pid>, other: &BTreeSet<Pid>| -> Option<BTreeMap<Pid, Vec<Item>>> {
-        let woken_by = |by, at| for_whom(threads, [side, other], by, at);
+        let tokens = side.iter().map(|pid| (*pid, tokens(&threads[pid]))).collect();
+        let woken_by = |by, at| for_whom(&tokens, other, by, at);
         side.iter().map(|pid| Some((*pid, items(&threads[pid], [side, other], woken_by)?))).collect()
     };
     let (writers, readers) = (items(writing, reading)?, items(reading, writing)?);
@@ -477,16 +481,19 @@ fn items(
     Some(all)
 }
 
+/// By whom a thread was woken, and when.
+fn tokens(t: &Thread) -> Vec<(u64, Pid)> {
+    t.steps.iter().filter_map(|s| if let Step::Token { by, at, .. } = *s { Some((at, by)) } else { None }).collect()
+}
+
 /// Of which of the others one waited last that woke another of its own side: that one has waited for the same.
-fn for_whom(threads: &BTreeMap<Pid, Thread>, [own, other]: [&BTreeSet<Pid>; 2], by: Pid, at: u64) -> Option<Pid> {
-    let token = |s: &Step| if let Step::Token { by, at, .. } = *s { Some((by, at)) } else { None };
-    let mut last = (by, at);
-    for _ in own {
-        let steps = &threads[&last.0].steps;
-        let before = steps.iter().filter_map(token).take_while(|(_, then)| *then < last.1);
-        last = before.last()?;
-        if other.contains(&last.0) {
-            return Some(last.0);
+fn for_whom(tokens: &BTreeMap<Pid, Vec<(u64, Pid)>>, other: &BTreeSet<Pid>, by: Pid, at: u64) -> Option<Pid> {
+    let mut last = (at, by);
+    for _ in tokens {
+        let of = tokens.get(&last.1)?;
+        last = *of[..of.partition_point(|(then, _)| *then < last.0)].last()?;
+        if other.contains(&last.1) {
+            return Some(last.1);
         }
     }
     None
@@ -876,6 +883,14 @@ mod tests {
             t.steps.extend((self.work > 0).then_some(Step::Work(std::mem::take(&mut self.work))));
             t.steps.push(step);
         }
+    }
+
+    #[test]
+    fn who_is_woken_by_its_own_side_waited_for_the_same() {
+        let tokens = [(Pid(2), vec![(10, Pid(9)), (40, Pid(8))]), (Pid(3), vec![(20, Pid(2))])].into();
+        let for_whom = |by, at| for_whom(&tokens, &[Pid(8), Pid(9)].into(), by, at);
+        assert_eq!([for_whom(Pid(3), 30), for_whom(Pid(2), 50)], [Some(Pid(9)), Some(Pid(8))]);
+        assert_eq!([for_whom(Pid(3), 20), for_whom(Pid(7), 50)], [None; 2], "not woken before, not of its side");
     }
 
     fn passing(writers: u32, readers: u32, work: (u64, u64), room: u64) -> BTreeMap<Pid, Thread> {
