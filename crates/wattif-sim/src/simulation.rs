@@ -117,8 +117,6 @@ pub struct Kernel<'o, 'p> {
     pub(crate) error: Option<RunError>,
     pub(crate) slices: u64,
     pub(crate) events: u64,
-    /// Threads of the workload that have not ended.
-    pub(crate) alive: u32,
     /// The run ends with the last thread of the workload.
     ends_with_threads: bool,
     pub(crate) seed: u64,
@@ -299,7 +297,6 @@ impl<'o, 'p> Kernel<'o, 'p> {
             error: None,
             slices: 0,
             events: 0,
-            alive: 0,
             seed: spec.seed,
         })
     }
@@ -328,7 +325,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             if self.error.is_some() {
                 return Err(self.error.take().expect("looked at"));
             }
-            if self.alive == 0 && self.ends_with_threads {
+            if self.ends_with_threads && self.programs.alive() == 0 {
                 return Ok(());
             }
         }

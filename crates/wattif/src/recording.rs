@@ -16,11 +16,12 @@ use wattif_lab::compare::Comparison;
 use wattif_lab::infer::{self, Missing};
 use wattif_lab::metrics::{CpuReport, GroupReport, Metrics, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
-use wattif_model::CpuId;
 use wattif_model::kernel::version;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::Recording;
+use wattif_model::workload::Workload;
+use wattif_model::{CpuId, Ns};
 
 /// A trace from a file, with what its reader had to say.
 #[derive(Clone, Debug)]
@@ -103,6 +104,13 @@ pub fn marks(recording: &Recording) -> Vec<String> {
     told.chain((0..64).map(|i| format!("mark{i}")).skip(recording.marks.len())).collect()
 }
 
+/// How long the workload of a recording is run: as long as that was, or, where it ends by itself, at most several times longer.
+pub fn length(workload: &Workload, recording: &Recording) -> Ns {
+    const SLOWER: u64 = 10;
+    let recorded = recording.end.0.max(1);
+    Ns(if workload.ends_by_itself() { recorded.saturating_mul(SLOWER) } else { recorded })
+}
+
 /// Reports of a spec with each of the seeds, on all cores, until `stop` is set.
 pub fn replay_seeds(spec: &RunSpec, seeds: &[u64], stop: &AtomicBool) -> Result<Vec<RunReport>, Error> {
     let one = |&seed: &u64| Ok(run_until(&RunSpec { seed, ..spec.clone() }, stop)?.report);
@@ -134,6 +142,7 @@ pub fn self_check(
     simulated: &[RunReport],
     missing: &[Missing],
     platform: &Platform,
+    ends_by_itself: bool,
 ) -> Vec<Check> {
     let mut checks = Vec::new();
     let none = |what: &str| missing.iter().any(|m| !m.derived && m.cpus.is_empty() && m.figures.contains(what));
@@ -158,6 +167,9 @@ pub fn self_check(
                 |r: &RunReport| r.by_task.iter().find(|x| x.task == g.task && x.workload).map(|x| 100.0 * x.cpu_share);
             add(format!("CPU share of {}", g.task), "%", |r| (0.05 * r).max(1.0), &share);
         }
+    }
+    if ends_by_itself {
+        add("duration_s".into(), "s", |r| 0.05 * r, &|r| Some(r.metrics.duration_s));
     }
     // What is taken in place of events says nothing of the simulation.
     let without =
@@ -382,8 +394,9 @@ mod tests {
         };
         let judged = |missing: &[Missing]| {
             let platform = infer::platform(&Recording::default());
-            let all =
-                self_check(&report, std::slice::from_ref(&report), missing, &platform).into_iter().map(|c| c.figure);
+            let all = self_check(&report, std::slice::from_ref(&report), missing, &platform, false)
+                .into_iter()
+                .map(|c| c.figure);
             all.filter(|f| f.contains("frequency") || f.contains("residency")).collect::<Vec<_>>()
         };
         let all = [

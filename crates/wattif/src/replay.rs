@@ -4,7 +4,7 @@ use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
 use crate::recording::{
-    self, Check, LoadedTrace, below_error, other_release, profile_of, replay_seeds, self_check, stands_still,
+    self, Check, LoadedTrace, below_error, length, other_release, profile_of, replay_seeds, self_check, stands_still,
 };
 use crate::settings::Settings;
 use crate::text;
@@ -13,13 +13,13 @@ use std::sync::atomic::AtomicBool;
 use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::RunReport;
+use wattif_model::Pid;
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::KernelSpec;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Recording};
-use wattif_model::workload::Policy;
-use wattif_model::{Ns, Pid};
+use wattif_model::workload::{Policy, Workload};
 
 /// What is asked of a trace.
 #[derive(Clone, Debug)]
@@ -186,37 +186,51 @@ pub fn replay(question: &Question, looked: Looked, stop: &AtomicBool) -> Result<
     let options = infer::Options { policies: question.policies.clone(), counted: false };
     let platform = looked.platform.without_background();
     let mut inferred = infer::workload(&looked.loaded.recording, &platform, &question.trace, &options);
-    let of_kernel = |kernel: KernelSpec| -> Result<(RunSpec, Vec<RunReport>), Error> {
-        let spec = RunSpec {
-            platform: platform.clone(),
-            workload: inferred.workload.clone(),
-            kernel,
-            seed: question.seeds.first().copied().unwrap_or(1),
-            duration: Ns(looked.loaded.recording.end.0.max(1)),
-        };
-        let mut reports = replay_seeds(&spec, &question.seeds, stop)?;
-        reports.iter_mut().for_each(|r| looked.leave_out(r));
-        Ok((spec, reports))
-    };
     let Own { name: recorded, kernel, settings } = recorded_kernel(question, &looked)?;
     if question.recorded_kernel.is_none() && looked.loaded.kernel.is_none() {
         let release = looked.loaded.recording.release.as_deref();
         inferred.notes.extend(release.and_then(|release| other_release(release, &recorded)));
     }
-    let (own, reports) = of_kernel(kernel)?;
-    let checks = self_check(&looked.report, &reports, &looked.missing, &platform);
+    let others = question.kernels.iter().map(|k| load::kernel_for(k, Some(&platform), &question.settings));
+    let kernels: Vec<KernelSpec> =
+        std::iter::once(Ok(kernel)).chain(others.map(|k| Ok(k?.value))).collect::<Result<_, Error>>()?;
+    let of_kernel = |kernel: &KernelSpec, workload: &Workload| {
+        let spec = RunSpec {
+            platform: platform.clone(),
+            workload: workload.clone(),
+            kernel: kernel.clone(),
+            seed: question.seeds.first().copied().unwrap_or(1),
+            duration: length(workload, &looked.loaded.recording),
+        };
+        let mut reports = replay_seeds(&spec, &question.seeds, stop)?;
+        reports.iter_mut().for_each(|r| looked.leave_out(r));
+        Ok((spec, reports))
+    };
+    let all = |workload: &Workload| kernels.iter().map(|k| of_kernel(k, workload)).collect::<Result<Vec<_>, Error>>();
+    let mut runs = all(&inferred.workload)?;
+    if inferred.workload.ends_by_itself() && !runs.iter().all(come_to_their_end) {
+        inferred.workload.duration = Some(looked.loaded.recording.end);
+        inferred.notes.push(NO_END.into());
+        runs = all(&inferred.workload)?;
+    }
+    let ends_by_itself = inferred.workload.ends_by_itself();
+    let (own, reports) = runs.remove(0);
+    let checks = self_check(&looked.report, &reports, &looked.missing, &platform, ends_by_itself);
     inferred.notes.extend(stands_still(&looked.report, &reports));
-    let runs = question
-        .kernels
-        .iter()
-        .map(|k| of_kernel(load::kernel_for(k, Some(&platform), &question.settings)?.value))
-        .collect::<Result<Vec<_>, _>>()?;
     let comparison = (!runs.is_empty()).then(|| compare(&runs, &looked));
     inferred.notes.extend(comparison.iter().flat_map(|c| below_error(&checks, c)));
     let trace = question.trace.clone();
     let specs = runs.into_iter().map(|(spec, _)| spec).collect();
     let [recorded_set, set] = [&settings, &question.settings].map(of_kernel_only);
     Ok(Replayed { trace, looked, inferred, recorded, recorded_set, set, own, specs, checks, comparison })
+}
+
+const NO_END: &str =
+    "the program ends in the trace, and does not in each of its simulations: all are as long as the trace";
+
+/// Is each of these runs over before its time is up?
+fn come_to_their_end((spec, reports): &(RunSpec, Vec<RunReport>)) -> bool {
+    reports.iter().all(|r| r.metrics.duration_s < spec.duration.as_s_f64())
 }
 
 /// What the replay would need and the trace lacks.
@@ -317,7 +331,7 @@ fn compare(runs: &[(RunSpec, Vec<RunReport>)], looked: &Looked) -> Comparison {
         "duration_s": runs[0].0.duration.as_s_f64(),
         "trust": text::trust_lines(&looked.platform),
     });
-    fold(spec, &kernels, &headline_metrics(&reports, false), &reports)
+    fold(spec, &kernels, &headline_metrics(&reports, runs[0].0.workload.ends_by_itself()), &reports)
 }
 
 impl Replayed {
@@ -391,7 +405,7 @@ impl Looked {
 mod tests {
     use super::*;
     use wattif_model::trace::{Event, Record, Recorded, RecordedThread};
-    use wattif_model::{CpuId, Pid};
+    use wattif_model::{CpuId, Ns, Pid};
 
     #[test]
     fn policies_go_with_priorities() {

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use wattif::recording::{analyse, replay_seeds};
+use wattif::recording::{analyse, length, replay_seeds};
 use wattif::trace_file::TraceFile;
 use wattif::{Dialect, Ns, RunSpec, Settings, load, run};
 use wattif_formats::trace::{self, Detail};
@@ -131,7 +131,7 @@ fn runs(case: &Case, seed: u64) -> Runs {
         platform: platform.clone(),
         workload: inferred.workload.clone(),
         seed: seed + 1_000,
-        duration: recording.end,
+        duration: length(&inferred.workload, &recording),
         ..kernel.clone()
     };
     Runs {
@@ -319,7 +319,7 @@ fn what_another_real_kernel_did() {
                     workload: inferred.workload.clone(),
                     kernel: load::kernel(name, &set).unwrap().value,
                     seed: 1,
-                    duration: recordings[from].end,
+                    duration: length(&inferred.workload, &recordings[from]),
                 };
                 let seeds: Vec<u64> = (1..=10).collect();
                 replay_seeds(&spec, &seeds, &AtomicBool::new(false)).unwrap()
@@ -358,12 +358,13 @@ fn latencies_of_real_recordings_come_back() {
     for name in ["x86_fifo_other", "x86_preempt_1_5"] {
         let recording = recorded(name);
         let truth = analyse(&recording, &platform, true).0.metrics.wakeup_latency_us.mean;
+        let workload = infer::workload(&recording, &bare, name, &infer::Options::default()).workload;
         let spec = RunSpec {
             platform: bare.clone(),
-            workload: infer::workload(&recording, &bare, name, &infer::Options::default()).workload,
+            duration: length(&workload, &recording),
+            workload,
             kernel: load::kernel("linux-6.12", &Settings::default()).unwrap().value,
             seed: 1,
-            duration: recording.end,
         };
         let reports = replay_seeds(&spec, &[1, 2, 3, 4], &AtomicBool::new(false)).unwrap();
         let means: Vec<f64> = reports.iter().map(|r| r.metrics.wakeup_latency_us.mean).collect();

@@ -22,6 +22,8 @@ const BUSY_PCT: u64 = 80;
 const SPIN_CHUNK_NS: u64 = 1_000;
 /// So many relative sleeps make one more that is of another length relative, too.
 const SLEEPS_OF: usize = 20;
+/// After the death of its last thread a recording of a program goes on for less than one of so many parts of its length.
+const TAIL_OF: u64 = 20;
 /// Work and sleeps without an end.
 const FOREVER_NS: u64 = 1_000_000_000_000_000;
 
@@ -95,9 +97,11 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             .collect(),
         index,
     };
+    let in_rounds = |pid: &Pid| programs.rounds.contains_key(pid);
+    let whole = ends_with(&threads, &ours, recording.end.0) && !ours.iter().any(in_rounds);
     let mut w = Workload {
         name: name.into(),
-        duration: Some(Ns(recording.end.0.saturating_add(delay))),
+        duration: (!whole).then(|| Ns(recording.end.0.saturating_add(delay))),
         queues: names(&programs.queues, recording, &channels),
         groups: groups(recording),
         ..objects(recording, &programs, &barriers, &channels, &asked)
@@ -215,6 +219,17 @@ fn objects(
         semaphores: spaces.chain(asks).collect(),
         ..Workload::default()
     }
+}
+
+/// Does the recording end because its threads do: none of them lives on, and the last one died shortly before? Then it is one of a
+/// whole program, which takes longer where it is slower.
+fn ends_with(threads: &BTreeMap<Pid, Thread>, ours: &[Pid], end: u64) -> bool {
+    let died = |pid: &Pid| match threads[pid].state {
+        State::Dead { since } => Some(since),
+        _ => None,
+    };
+    let last = ours.iter().map(died).try_fold(0, |last, at| Some(last.max(at?)));
+    last.is_some_and(|last| (end - last.min(end)) * TAIL_OF < end)
 }
 
 /// Is `name` this thread's, or that of its task, whose threads are numbered?

@@ -19,6 +19,8 @@ use wattif_model::Pid;
 
 /// Fewer stretches of work in which a thread asks tell nothing.
 const MIN_SEEN: usize = 8;
+/// It usually asks for as much as in one of so many, at least.
+const USUAL_OF: usize = 4;
 /// In one of so many it asks for less, at most, although somebody waited; and in one of so many at least some requests are hidden.
 const REFUSED_OF: usize = 20;
 const HIDDEN_OF: usize = 50;
@@ -385,22 +387,25 @@ fn asks(by: Pid, steps: &[Step], pool: &BTreeSet<Pid>) -> Vec<Asks> {
     all
 }
 
-/// Where a thread asked the pool for less than it does else, and nobody of the pool waited.
+/// Where a thread asked the pool for less than it does else, and nobody of the pool waited. Who is late may have several turns in one.
 fn short(all: &[Asks], waits: &impl Fn(u64) -> bool) -> Vec<Short> {
     let mut out = Vec::new();
     let kinds: BTreeSet<(Pid, Waits)> = all.iter().map(|a| (a.by, a.between)).collect();
     for kind in kinds {
         let of: Vec<&Asks> = all.iter().filter(|a| (a.by, a.between) == kind).collect();
-        let usual = of.iter().map(|a| a.count).max().unwrap_or(0);
-        let whole = of.iter().filter(|a| a.count == usual).count();
-        if usual == 0 || whole < MIN_SEEN || whole * 2 < of.len() {
+        let mut whole: BTreeMap<usize, usize> = BTreeMap::new();
+        of.iter().for_each(|a| *whole.entry(a.count).or_default() += 1);
+        let often = |count: &usize| whole[count] >= MIN_SEEN && whole[count] * USUAL_OF >= of.len();
+        let Some(usual) = whole.keys().copied().filter(often).max().filter(|usual| *usual > 0) else { continue };
+        if of.iter().filter(|a| a.count > usual).count() * REFUSED_OF > of.len() {
             continue;
         }
-        let less = || of.iter().filter(|a| a.count < usual);
+        let missing = |a: &Asks| a.count.max(1).next_multiple_of(usual) - a.count;
+        let less = || of.iter().filter(|a| missing(a) > 0);
         let refused = less().filter(|a| waits(a.at)).count();
         if refused * REFUSED_OF <= of.len() && less().count() * HIDDEN_OF > of.len() {
             let hidden = less().filter(|a| !waits(a.at));
-            out.extend(hidden.map(|a| Short { by: a.by, before: a.before, at: a.at, missing: usual - a.count }));
+            out.extend(hidden.map(|a| Short { by: a.by, before: a.before, at: a.at, missing: missing(a) }));
         }
     }
     out
@@ -459,6 +464,20 @@ mod tests {
     #[test]
     fn what_was_lost() {
         assert_eq!(asked(120, true).0, 0, "who is busy does the work of one");
+    }
+
+    #[test]
+    fn several_turns_in_one() {
+        let missing = |counts: &[(usize, usize)], waited: bool| -> usize {
+            let counts = counts.iter().flat_map(|(count, times)| vec![*count; *times]);
+            let asks = |count| Asks { by: ASKER, between: [0, 0], count, before: 0, at: 0, until: 0, work: 1 };
+            short(&counts.map(asks).collect::<Vec<_>>(), &|_: u64| waited).iter().map(|s| s.missing).sum()
+        };
+        let late = |times| [(6, 40), (5, 30), (4, 20), (12, times), (11, 1)];
+        assert_eq!(missing(&late(2), false), 30 + 2 * 20 + 1, "less than half of the turns are whole");
+        assert_eq!(missing(&late(20), false), 0, "it asks for more than six");
+        assert_eq!(missing(&late(2), true), 0, "somebody waited");
+        assert_eq!(missing(&[(6, 15), (5, 30), (4, 30)], false), 0, "it asks for less");
     }
 
     /// Threads that take requests of 30 µs of work each from a semaphore: an asker puts `n` there every 100 µs. Of each ten, the last is

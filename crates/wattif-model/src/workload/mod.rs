@@ -235,11 +235,12 @@ impl Workload {
     pub fn is_recorded(&self) -> bool {
         self.tasks.iter().any(|t| t.background)
     }
-    /// Is it over when its work is done: no length of its own, threads, and none that goes on for ever?
+    /// Is it over when its work is done: no length of its own, threads, and none that goes on for ever? Nobody waits for the background.
     pub fn ends_by_itself(&self) -> bool {
         let for_ever = |op: &Op| matches!(op, Op::Loop { count: None, .. });
-        let threads = self.tasks.iter().any(|t| t.instances > 0);
-        self.duration.is_none() && threads && !self.tasks.iter().any(|t| t.program.ops.iter().any(for_ever))
+        let tasks = || self.tasks.iter().filter(|t| !t.background);
+        let threads = tasks().any(|t| t.instances > 0);
+        self.duration.is_none() && threads && !tasks().any(|t| t.program.ops.iter().any(for_ever))
     }
 }
 

@@ -365,6 +365,11 @@ impl Programs {
         task < self.setup.own_tasks
     }
 
+    /// And not of the background of a recorded machine either?
+    pub fn is_workload(&self, task: u32) -> bool {
+        self.is_own(task) && !self.spec(task).background
+    }
+
     /// Threads so far that rt-app would have counted.
     fn own_threads(&self) -> u32 {
         self.created.iter().take(self.setup.own_tasks as usize).sum()
@@ -382,9 +387,10 @@ impl Programs {
         // By its place within its task: threads of other tasks, which its name counts, shift no draw.
         let stream = format!("{}/{}", spec.name, self.created[task as usize]);
         // A thread sleeps its delay as it was born and sets its attributes afterwards, as rt-app's do. Without a delay it is born where it
-        // will run, in the class that it will be in; but its weight, with which CFS would place it, is its parent's in any case.
+        // will run, in the class that it will be in; but its weight, with which CFS would place it, is its parent's in any case. One that
+        // has been there has them.
         let late = spec.delay.0 > 0 || spec.startup.0 > 0;
-        let born_fair = late || spec.attr.policy.is_fair();
+        let born_fair = late || spec.attr.policy.is_fair() && spec.prev_cpu.is_none();
         self.threads[pid.at()] = Some(Thread {
             task,
             pc: 0,
@@ -413,7 +419,23 @@ impl Programs {
         });
         self.started += 1;
         self.created[task as usize] += 1;
-        self.alive += 1;
+        self.alive += u32::from(self.is_workload(task));
+    }
+
+    /// Does its program begin with a wait that nothing can have ended at the start? Then it is in it already, if it has been there.
+    pub fn begins_with_wait(&self, pid: Pid) -> bool {
+        let thread = self.thread_ref(pid);
+        let later = |ns: &Amount| matches!(ns, Amount::Fixed(1..));
+        let instrs = &self.code[thread.task as usize].instrs;
+        let first = instrs.iter().map(|i| &i.op).find(|op| !matches!(op, Op::Loop { count: None, .. }));
+        thread.pending == Pending::Start
+            && thread.first_expiry == self.t_zero
+            && first.is_some_and(|op| match op {
+                Op::Sleep(ns) | Op::Timer { period: ns, .. } => later(ns),
+                Op::Get(queue) => self.resources.queues[*queue as usize].tokens.is_empty(),
+                Op::Device { .. } => true,
+                _ => false,
+            })
     }
 
     /// The thread's last step is finished and it has a CPU at `now`: what it does next.
@@ -754,7 +776,7 @@ impl Programs {
 
     fn exit(&mut self, pid: Pid) -> Step {
         self.thread(pid).pending = Pending::Dead;
-        self.alive -= 1;
+        self.alive -= u32::from(self.is_workload(self.task(pid)));
         Step::Exit
     }
 
@@ -885,7 +907,7 @@ impl Programs {
     pub fn group(&self, pid: Pid) -> u32 {
         self.thread_ref(pid).group
     }
-    /// Threads that have not ended.
+    /// Threads of the workload that have not ended.
     pub fn alive(&self) -> u32 {
         self.alive
     }

@@ -12,7 +12,7 @@ use super::uclamp::{Clamped, uclamp_update};
 use crate::cpufreq::CpufreqPolicy;
 use crate::cpuidle::CpuidleState;
 use crate::engine::rng::Rng;
-use crate::machine::program::Fork;
+use crate::machine::program::{Fork, Step};
 use crate::machine::timer::TimerKind;
 use crate::registry;
 use crate::simulation::{Kernel, Source};
@@ -95,10 +95,13 @@ impl Kernel<'_, '_> {
             for _ in 0..self.programs.spec(task).instances {
                 let pid = self.create_thread(task, None)?;
                 let prev_cpu = self.prev_cpu(task);
-                let machines = !self.programs.is_own(task) || self.programs.spec(task).background;
+                let machines = !self.programs.is_workload(task);
                 self.s.tasks[pid.at()].housekeeping = machines;
                 if machines || prev_cpu.is_some() {
                     self.has_been(pid, prev_cpu, self.programs.spec(task).prev_util);
+                }
+                if prev_cpu.is_some_and(|cpu| self.sleeps_already(pid, cpu)) {
+                    continue;
                 }
                 let stream = self.programs.stream(pid);
                 let late = Rng::stream(self.seed, &format!("start/{stream}")).uniform(0, spread);
@@ -124,6 +127,21 @@ impl Kernel<'_, '_> {
         if let Some(w) = &mut self.s.walt {
             w.tasks[pid.at()] = WaltTask::default();
         }
+    }
+
+    /// A thread that has been there and begins with a wait is in it: it went to sleep on this CPU before the start.
+    fn sleeps_already(&mut self, pid: Pid, cpu: CpuId) -> bool {
+        let starts = self.programs.spec(self.programs.task(pid)).start;
+        if starts.0 > 0 || !self.programs.begins_with_wait(pid) {
+            return false;
+        }
+        let step = self.programs.resume(pid, Ns(self.s.now), &mut self.effects);
+        self.apply_effects(cpu);
+        self.s.tasks[pid.at()].state = State::Sleeping;
+        if let Step::Sleep { until } = step {
+            self.arm_sleep(cpu, pid, until.0);
+        }
+        true
     }
 
     /// Where the threads of this task were before the start, if they may run there.
@@ -152,14 +170,12 @@ impl Kernel<'_, '_> {
         let told = (!all.is_subset(&cpus)).then(|| cpus.clone());
         let home = fork.as_ref().map_or(CpuId(0), |f| self.s.tasks[f.parent.at()].cpu);
         self.add_task(pid, &attr, cpus, group, home)?;
-        let workload = self.programs.is_own(task);
-        self.alive += u32::from(workload);
         self.out.thread(&ThreadInfo {
             pid,
             comm: self.programs.name(pid).to_string(),
             task: self.programs.spec(task).name.clone(),
             policy: self.programs.spec(task).attr.policy.name(),
-            workload: workload && !self.programs.spec(task).background,
+            workload: self.programs.is_workload(task),
             group,
             dl: DlParams::of(&self.programs.spec(task).attr),
             asked: Asked::of(&self.programs.spec(task).attr),

@@ -65,7 +65,7 @@ impl Kernel<'_, '_> {
     }
 
     /// A timer on this CPU ends the sleep; fair tasks allow it some slack.
-    fn arm_sleep(&mut self, cpu: CpuId, pid: Pid, until: u64) {
+    pub(crate) fn arm_sleep(&mut self, cpu: CpuId, pid: Pid, until: u64) {
         let slack = if self.class_id(pid) == ClassId::Fair { self.m.platform.timer_slack_ns } else { 0 };
         self.s.tasks[pid.at()].dl.next_release = Some(until);
         self.m.timers.arm(cpu, pid, TimerKind::Sleep, until, until.saturating_add(slack));
@@ -94,7 +94,7 @@ impl Kernel<'_, '_> {
     }
 
     #[inline]
-    fn apply_effects(&mut self, cpu: CpuId) {
+    pub(crate) fn apply_effects(&mut self, cpu: CpuId) {
         if !self.effects.is_empty() {
             self.apply_some_effects(cpu);
         }
@@ -179,9 +179,6 @@ impl Kernel<'_, '_> {
     fn exit(&mut self, cpu: CpuId, pid: Pid) {
         let prio = self.prio(pid);
         self.trace_sched(cpu, Event::SchedProcessExit { pid, prio });
-        if self.programs.is_own(self.programs.task(pid)) {
-            self.alive -= 1;
-        }
         self.block(cpu, pid, State::Dead);
     }
 
