@@ -335,14 +335,15 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
     are_relative(&lengths, &intervals)
 }
 
-/// Threads of one kind that are forked one after another and sleep too seldom to tell anything alone: together they sleep relatively. The
-/// timer of one that sleeps once would count from its birth.
+/// Threads of one kind that sleep too seldom to tell anything alone: together they sleep relatively. The timer of one that sleeps once
+/// would count from its birth.
 fn sleep_alike(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> BTreeSet<Pid> {
     let mut all: BTreeMap<&String, Vec<Pid>> = BTreeMap::new();
-    let seldom = |t: &Thread| t.parent.is_some() && timers(&t.steps, None).0.len() < MIN_SLEEPS;
+    let seldom = |t: &Thread| timers(&t.steps, None).0.len() < MIN_SLEEPS;
+    let born = |t: &Thread| Some(t.born).filter(|_| t.parent.is_some() || t.is_new);
     threads.iter().filter(|(_, t)| seldom(t)).for_each(|(pid, _)| all.entry(&kinds[pid]).or_default().push(*pid));
     let together = |pids: &Vec<Pid>| {
-        let of = |pid: &Pid| timers(&threads[pid].steps, Some(threads[pid].born));
+        let of = |pid: &Pid| timers(&threads[pid].steps, born(&threads[pid]));
         let (lengths, intervals): (Vec<_>, Vec<_>) = pids.iter().map(of).unzip();
         are_relative(&lengths.concat(), &intervals.concat())
     };
@@ -747,6 +748,12 @@ mod tests {
             assert_eq!(sleep_alike(&threads(times, &|_| 2_500), &kinds).len(), 10, "{times}");
             assert!(sleep_alike(&threads(times, &|work| 4_000 - work), &kinds).is_empty(), "{times}");
         }
+        let old = |times| {
+            let mut all = threads(times, &|_| 2_500);
+            all.values_mut().for_each(|t| t.parent = None);
+            sleep_alike(&all, &kinds).len()
+        };
+        assert_eq!([1, 3].map(old), [0, 10], "of those whose birth was not seen, one sleep tells nothing");
         let mut two = threads(3, &|_| 2_500);
         two.retain(|pid, _| pid.0 < 4);
         assert!(sleep_alike(&two, &kinds).is_empty(), "six tell nothing");

@@ -1187,6 +1187,33 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_program_ends_by_itself() {
+        const MS: u64 = 1_000_000;
+        let length = |dies: PrevState, other: bool, tail: u64| {
+            let new = |pid| Event::SchedWakeupNew { pid: Pid(pid), prio: 120, target_cpu: CpuId(0) };
+            let mut events = vec![
+                (MS, new(7)),
+                (MS, switch(0, 7, PrevState::Running)),
+                (3 * MS, new(8)),
+                (40 * MS, switch(7, if other { 8 } else { 0 }, dies)),
+            ];
+            events.extend(other.then_some((41 * MS, switch(8, 0, PrevState::Sleeping))));
+            let record =
+                |(at, event)| Record { at: Ns(at), cpu: CpuId(0), current: None, event: Recorded::Event(event) };
+            let (end, records) = (Ns(41 * MS + tail), events.into_iter().map(record).collect());
+            let mut recording = Recording { nr_cpus: 4, end, records, has_irq_flags: true, ..Recording::default() };
+            if !other {
+                recording.records.retain(|r| !matches!(r.event(), Some(Event::SchedWakeupNew { pid: Pid(8), .. })));
+            }
+            workload(&recording, &testbed::platform(), "a", &Options::default()).workload.duration
+        };
+        assert_eq!(length(PrevState::Dead, false, 0), None);
+        assert_eq!(length(PrevState::Sleeping, false, 0), Some(Ns(41 * MS)), "it is not dead");
+        assert_eq!(length(PrevState::Dead, true, 0), Some(Ns(41 * MS)), "another one lives on");
+        assert_eq!(length(PrevState::Dead, false, 9 * MS), Some(Ns(50 * MS)), "the recording goes on");
+    }
+
+    #[test]
     fn who_is_new_is_placed_anew() {
         const MS: u64 = 1_000_000;
         let begins = |first: Event| {
