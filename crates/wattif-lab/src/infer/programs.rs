@@ -153,8 +153,16 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         }
         pinned += usize::from(roams || cpus.is_some() || bind.is_some());
         let ops = programs.ops(t, *pid, told, &comm, &task, bind);
-        let start = Ns(if t.parent.is_some() { 0 } else { t.born.saturating_add(delay) });
+        // Of threads that are bound to a CPU each it is no timer of theirs: they were launched then.
+        let launched = t.launched.filter(|_| cpus.as_ref().is_some_and(|cpus| cpus.len() == 1));
         let is_old = t.parent.is_none() && !t.is_new;
+        // Who was in a wait is in it from the start.
+        let waits = is_old && t.steps.first().is_some_and(Step::waits);
+        let start = match launched {
+            Some(at) => Ns(at.saturating_add(delay)),
+            None if waits || t.parent.is_some() => Ns::ZERO,
+            None => Ns(t.born.saturating_add(delay)),
+        };
         w.tasks.push(TaskSpec {
             instances: u32::from(t.parent.is_none()),
             start,

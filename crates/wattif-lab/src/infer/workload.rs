@@ -121,6 +121,8 @@ pub(super) struct Thread {
     pub(super) born: u64,
     /// The trace shows how it began.
     pub(super) is_new: bool,
+    /// When the first CPU's interrupt woke it first, if that was at the beginning of the trace.
+    pub(super) launched: Option<u64>,
     /// When it became runnable: CPUs that had been idle for some time and how long they had been busy until then, and CPUs that ran a thread.
     idle_then: Vec<(CpuId, u64)>,
     busy_then: CpuSet,
@@ -165,6 +167,8 @@ struct Loan {
     ends: bool,
 }
 
+/// A simulation launches the threads of its machine within so long, ns.
+const LAUNCHED_NS: u64 = 1_000_000;
 /// Who yields has run for less, as a rule; the least slice of SCHED_RR is a tick.
 const TURN_NS: u64 = 1_000_000;
 /// How far a thread has come: steps other than work, and units of work since the last of them.
@@ -308,6 +312,7 @@ impl Thread {
             parent: None,
             born: 0,
             is_new: false,
+            launched: None,
             idle_then: Vec::new(),
             busy_then: CpuSet::default(),
             ran_then: None,
@@ -806,6 +811,8 @@ impl Inference<'_> {
             // Already woken.
             _ => return,
         };
+        let first = t.state == State::Unknown && waker.is_none() && at < LAUNCHED_NS;
+        t.launched = t.launched.or((first && cpu == CpuId(0)).then_some(at));
         t.early = false;
         t.slept += at.saturating_sub(since);
         t.stays_since = t.stays_since.filter(|_| t.slept <= may_doze);
@@ -1184,6 +1191,36 @@ mod tests {
         assert_eq!(wakes(2, "4.20.0", 10), None, "before mainline did, it may stay where it was");
         assert_eq!(wakes(2, "6.12", 1), None, "whoever has no utilisation may, too");
         assert_eq!(wakes(0, "6.12", 10), None, "none is smaller");
+    }
+
+    #[test]
+    fn who_is_bound_to_another_cpu_was_launched() {
+        const MS: u64 = 1_000_000;
+        let begins = |cpus: &[u32], by: u32, at: u64| {
+            let waking = Event::SchedWaking { pid: Pid(7), prio: 120, target_cpu: CpuId(2), in_irq: true };
+            let events = [
+                (at, by, waking),
+                (at, 2, switch(0, 7, PrevState::Running)),
+                (7 * MS, 2, switch(7, 0, PrevState::Sleeping)),
+            ];
+            let record =
+                |(at, cpu, event)| Record { at: Ns(at), cpu: CpuId(cpu), current: None, event: Recorded::Event(event) };
+            let cpus = Some(cpus.iter().map(|cpu| CpuId(*cpu)).collect());
+            let thread = wattif_model::trace::RecordedThread { comm: "daemon".into(), cpus, ..Default::default() };
+            let recording = Recording {
+                nr_cpus: 4,
+                end: Ns(8 * MS),
+                records: events.map(record).into(),
+                threads: [(7, thread)].into(),
+                has_irq_flags: true,
+                ..Recording::default()
+            };
+            workload(&recording, &testbed::platform(), "a", &Options::default()).workload.tasks[0].start
+        };
+        assert_eq!(begins(&[2], 0, MS / 8), Ns(MS / 8));
+        assert_eq!(begins(&[2], 2, MS / 8), Ns(0), "a timer of its own");
+        assert_eq!(begins(&[0, 1, 2, 3], 0, MS / 8), Ns(0), "it may have been there");
+        assert_eq!(begins(&[2], 0, 5 * MS), Ns(0), "a machine starts its threads together");
     }
 
     #[test]

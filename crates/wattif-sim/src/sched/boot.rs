@@ -84,8 +84,8 @@ impl Kernel<'_, '_> {
     }
 
     /// The threads of the workload, which are new, and those that have been there: background threads of the platform or of a recording,
-    /// and threads that a recording does not show as born. A launcher on the first CPU, or a timer where they have been, wakes each of
-    /// them a little after the start, as far apart as the platform's noise says.
+    /// and threads that a recording does not show as born. Each is woken a little after its start, as far apart as the platform's noise says:
+    /// by a launcher on the first CPU, or, who has been there and works at once, by a timer where it was.
     fn create_threads(&mut self) -> Result<(), RunError> {
         let spread = self.m.platform.noise.start_spread_ns;
         for task in 0..self.programs.nr_tasks() {
@@ -106,7 +106,8 @@ impl Kernel<'_, '_> {
                 let stream = self.programs.stream(pid);
                 let late = Rng::stream(self.seed, &format!("start/{stream}")).uniform(0, spread);
                 let late = late + self.programs.spec(task).start.0;
-                self.m.timers.arm(prev_cpu.unwrap_or(CpuId(0)), pid, TimerKind::Sleep, late, late);
+                let by = prev_cpu.filter(|_| !self.programs.begins_with_wait(pid)).unwrap_or(CpuId(0));
+                self.m.timers.arm(by, pid, TimerKind::Sleep, late, late);
             }
         }
         Ok(())
