@@ -138,6 +138,14 @@ impl Shape {
         page.bytes
     }
 
+    /// A page before which events were overwritten.
+    fn overwritten(self, stamp: u64, events: &[(u64, Vec<u8>)]) -> Vec<u8> {
+        let mut page = self.page(stamp, events);
+        let highest = if self.big { 8 + self.long - 4 } else { 8 + 3 };
+        page[highest] |= 0x80; // of the low four bytes
+        page
+    }
+
     fn header_info(self) -> Vec<u8> {
         let mut o = Out::new(self.big);
         o.text("header_page").block(self.header_page().as_bytes(), 8);
@@ -371,6 +379,39 @@ fn buffers_are_read_together() {
             assert_eq!(found, [(1_020, 0, wakes)]);
             assert_eq!(notes, ["buffer `sched` has stamps of another clock, `mono`: it is not read"]);
         }
+    }
+}
+
+/// CPU 1 is seen from 2000 on in the buffer that its switches are read from, whatever others hold; and all along where that is another.
+#[test]
+fn a_buffer_that_begins_late_among_others() {
+    for shape in SHAPES {
+        let (seven, eight) = (shape.switch(7, 8, b"seven"), shape.switch(8, 7, b"eight"));
+        let all = shape.page(1_000, &[(10, seven.clone()), (500, eight.clone()), (1_000, seven.clone())]);
+        let late = shape.overwritten(2_000, &[(5, eight.clone()), (5, seven)]);
+        let other = [(0, vec![0xee; 8])];
+        let unknown = [shape.page(2_200, &other), shape.overwritten(2_200, &other)];
+        let wakes = shape.page(1_200, &[(0, shape.waking(8, b"eight"))]);
+        let wakes_late = shape.overwritten(2_300, &[(0, shape.waking(8, b"eight"))]);
+        let begins = |buffers: &[Buffer<'_>]| {
+            let read = trace::read(&shape.buffers(buffers));
+            let told = read.diagnostics.iter().any(|d| d.code == "trace::W08");
+            (recording(read, &format!("{shape:?}")).zero_ns, told)
+        };
+        let main = [all.clone(), late.clone()];
+        assert_eq!(begins(&[("", "local", &main)]), (2_005, true), "{shape:?}");
+        assert_eq!(begins(&[("", "local", &main), ("dbg", "local", &unknown)]), (2_005, true), "{shape:?}");
+        for page in [&wakes, &wakes_late] {
+            let others = [wakes.clone(), page.clone()];
+            assert_eq!(begins(&[("", "local", &main), ("wakes", "local", &others)]), (2_005, true), "{shape:?}");
+        }
+        let whole = [all.clone(), all.clone()];
+        let others = [wakes, wakes_late];
+        assert_eq!(begins(&[("", "local", &whole), ("wakes", "local", &others)]), (1_010, false), "{shape:?}");
+        assert_eq!(begins(&[("", "local", &main), ("sched", "local", &whole)]), (1_010, false), "{shape:?}");
+        // Nor is anything known before where the switches of CPU 1 would be, if there are none.
+        let none = [all, shape.overwritten(2_100, &[(10, shape.waking(8, b"eight"))])];
+        assert_eq!(begins(&[("", "local", &none), ("dbg", "local", &unknown)]), (2_110, true), "{shape:?}");
     }
 }
 

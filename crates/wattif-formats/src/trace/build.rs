@@ -49,8 +49,8 @@ pub(super) struct Builder {
     strays: u64,
     /// How far before all others the first stamp was, and the time that they span.
     early: Option<(Ns, Ns)>,
-    /// From when on the file holds what happened on a CPU, where it says so.
-    begins: BTreeMap<u32, Begins>,
+    /// From when on a buffer of the file holds what happened on a CPU, where it says so.
+    begins: BTreeMap<(u32, u8), Begins>,
     /// The CPU whose buffer begins with the next event, as a text says.
     pub started: Option<u32>,
     last: u64,
@@ -173,10 +173,11 @@ impl Builder {
     }
 
     /// Several buffers may hold the same events, each with a stamp of its own. Of one kind of event on one CPU those of the buffer are
-    /// kept that holds most of them, of equal ones the first.
+    /// kept that holds most of them, of equal ones the first. From when on a CPU is seen, that of its switches says.
     fn one_buffer_each(&mut self) {
         let of_buffer = std::mem::take(&mut self.of_buffer);
         if of_buffer.is_empty() {
+            self.begins.retain(|(_, buffer), _| *buffer == 0); // no other has events
             return;
         }
         let records = &mut self.recording.records;
@@ -193,6 +194,12 @@ impl Builder {
             kept[&(r.cpu, r.event.name())] == of(i - 1)
         });
         let twice = before - records.len();
+        let switches: BTreeMap<CpuId, usize> =
+            kept.iter().filter(|(key, _)| key.1 == "sched_switch").map(|(key, buffer)| (key.0, *buffer)).collect();
+        self.begins.retain(|(cpu, buffer), _| match switches.get(&CpuId(*cpu)) {
+            Some(kept) => *kept == usize::from(*buffer),
+            None => switches.values().any(|kept| *kept == usize::from(*buffer)), // it may have overwritten them all
+        });
         let mut names: Vec<&str> = Vec::new();
         for (b, name) in self.buffers.iter().enumerate().filter(|(b, _)| held.values().any(|h| h[*b] > 0)) {
             names.push(if b == 0 { "the main one" } else { name });
@@ -381,7 +388,7 @@ impl Builder {
     /// overran, which is not `sure`.
     pub fn begins(&mut self, cpu: u32, at: u64, sure: bool) {
         if (cpu as usize) < CpuSet::MAX_CPUS {
-            self.begins.entry(cpu).or_insert(Begins { at, sure });
+            self.begins.entry((cpu, self.buffer)).or_insert(Begins { at, sure });
         }
     }
     /// Before the last buffer begins, some CPUs are not seen: whoever is switched out there first would have run all the while. The recording
@@ -400,8 +407,10 @@ impl Builder {
             let cpu = CpuId(*cpu);
             counts.get(&cpu).copied().unwrap_or(0) < most / SILENT_OF && silent.get(&cpu) != Some(&false)
         };
-        let late = begins.iter().filter(|(cpu, begins)| begins.sure || !was_silent(cpu));
-        let Some((cpu, at)) = late.map(|(cpu, begins)| (*cpu, begins.at)).max_by_key(|(_, at)| *at) else { return };
+        let late = begins.iter().filter(|((cpu, _), begins)| begins.sure || !was_silent(cpu));
+        let Some((cpu, at)) = late.map(|((cpu, _), begins)| (*cpu, begins.at)).max_by_key(|(_, at)| *at) else {
+            return;
+        };
         let out = records.partition_point(|r| r.at.0 < at);
         let [Some(first), Some(last)] = [records.first(), records.last()].map(|r| r.map(|r| r.at.0)) else { return };
         if out == 0 || out == records.len() {
@@ -442,9 +451,7 @@ impl Builder {
         in_order(&mut recording.records);
         self.strays = drop_strays(&mut recording.records);
         self.early = drop_early(&mut recording.records);
-        if self.buffers.len() < 2 {
-            self.begin_together();
-        }
+        self.begin_together();
         let Builder { ref mut recording, .. } = self;
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
         recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
