@@ -3,7 +3,8 @@
 
 use std::io::Write;
 use wattif_formats::trace::{self, Read};
-use wattif_model::trace::Recording;
+use wattif_model::CpuId;
+use wattif_model::trace::{Recorded, Recording};
 
 /// How a file is made.
 #[derive(Clone, Copy, Debug)]
@@ -675,4 +676,13 @@ fn a_single_stamp_long_before_the_others() {
     check(&[99_900_000_000], 50, 1_000_000, 51);
     check(&[5, 6], 50, 20_000_000, 52);
     check(&[5], 5, 20_000_000, 6);
+    // What it says of a clock still holds.
+    let frequency = "  a-7     [000] 1.000000000: cpu_frequency: state=500000 cpu_id=1\n";
+    let rest: String = (0..50).map(|i| line(100_000_000_000 + i * 20_000_000)).collect();
+    let read = trace::read([frequency, &rest].concat().as_bytes());
+    let said = "one stamp is 99.000 s before all others, which span 0.980 s: what its event tells is taken to hold when these begin";
+    assert_eq!(read.diagnostics.iter().map(|d| d.message.as_str()).collect::<Vec<_>>(), [said]);
+    let r = read.recording.unwrap();
+    let told = Recorded::CpuFrequency { cpu: CpuId(1), khz: 500_000 };
+    assert_eq!((r.records.len(), r.zero_ns, r.records[0].event), (51, 100_000_000_000, told));
 }

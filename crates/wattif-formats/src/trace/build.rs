@@ -47,8 +47,8 @@ pub(super) struct Builder {
     beyond: u64,
     backwards: u64,
     strays: u64,
-    /// How far before all others the first stamp was, and the time that they span.
-    early: Option<(Ns, Ns)>,
+    /// The one that was, if there was one.
+    early: Option<Early>,
     /// From when on a buffer of the file holds what happened on a CPU, where it says so.
     begins: BTreeMap<(u32, u8), Begins>,
     /// The CPU whose buffer begins with the next event, as a text says.
@@ -68,6 +68,15 @@ struct Begins {
     at: u64,
     /// Otherwise the CPU may just have been silent before.
     sure: bool,
+}
+
+/// An event long before all others.
+struct Early {
+    before: u64,
+    /// The time that the others span.
+    span: u64,
+    /// What it tells holds when they begin.
+    holds: bool,
 }
 
 /// A CPU that sleeps at its first event, and has not one event for so many of the CPU that has most, did not overwrite any: it was silent.
@@ -392,7 +401,7 @@ impl Builder {
         }
     }
     /// Before the last buffer begins, some CPUs are not seen: whoever is switched out there first would have run all the while. The recording
-    /// begins where all of them do.
+    /// begins where all of them do, with the clocks and the sleeps that were told before.
     fn begin_together(&mut self) {
         let begins = std::mem::take(&mut self.begins);
         let records = &mut self.recording.records;
@@ -417,7 +426,8 @@ impl Builder {
             return;
         }
         let [left_out, all] = [at - first, last - first].map(|ns| ns as f64 / 1e9);
-        records.drain(..out);
+        let holds = still_holds(&records[..out], records[out].at);
+        records.splice(..out, holds);
         let message = format!(
             "the buffers of the CPUs begin one after another, that of CPU {cpu} last: the first {left_out:.3} s of {all:.3} s are left out, {out} events"
         );
@@ -517,10 +527,13 @@ impl Builder {
                 format!("{} stamps are an hour or more from all others; these events were left out", self.strays);
             self.say(Diagnostic::warning("trace::W02", 0..0, message));
         }
-        if let Some((before, rest)) = self.early {
-            let [before, rest] = [before, rest].map(|t| t.0 as f64 / 1e9);
-            let message =
-                format!("one stamp is {before:.3} s before all others, which span {rest:.3} s: its event was left out");
+        if let Some(Early { before, span, holds }) = self.early {
+            let [before, span] = [before, span].map(|ns| ns as f64 / 1e9);
+            let its_event = match holds {
+                true => "what its event tells is taken to hold when these begin",
+                false => "its event was left out",
+            };
+            let message = format!("one stamp is {before:.3} s before all others, which span {span:.3} s: {its_event}");
             self.say(Diagnostic::warning("trace::W02", 0..0, message));
         }
         if self.beyond > 0 {
@@ -585,8 +598,8 @@ fn drop_strays(records: &mut Vec<Record>) -> u64 {
 
 /// A single event before a silence that is longer than all that follows has a damaged stamp, or is left over in a buffer from before:
 /// it would make the recording as long as the silence, with its CPU busy all the while. A machine is not silent for a second, and of a
-/// few events no one can tell. How far it is from the others, and how long they are.
-fn drop_early(records: &mut Vec<Record>) -> Option<(Ns, Ns)> {
+/// few events no one can tell.
+fn drop_early(records: &mut Vec<Record>) -> Option<Early> {
     const SILENCE_NS: u64 = 1_000_000_000;
     const FEW: usize = 10;
     let [first, rest @ ..] = records.as_slice() else { return None };
@@ -594,9 +607,33 @@ fn drop_early(records: &mut Vec<Record>) -> Option<(Ns, Ns)> {
     let (before, span) = (second.at.since(first.at), last.at.since(second.at));
     let is_stray = rest.len() >= FEW && before > SILENCE_NS && before > span;
     is_stray.then(|| {
-        records.remove(0);
-        (Ns(before), Ns(span))
+        let holds = still_holds(&records[..1], records[1].at);
+        let early = Early { before, span, holds: !holds.is_empty() };
+        records.splice(..1, holds);
+        early
     })
+}
+
+/// What these records, which are left out, tell of the time `at` after them: the clock of each CPU, and in which state one sleeps.
+fn still_holds(left_out: &[Record], at: Ns) -> Vec<Record> {
+    let mut running: BTreeMap<CpuId, Pid> = BTreeMap::new();
+    let (mut clocks, mut sleeps) = (BTreeMap::new(), BTreeMap::new());
+    for r in left_out {
+        match r.event {
+            Recorded::CpuFrequency { cpu, .. } => _ = clocks.insert(cpu, *r),
+            Recorded::Event(Event::CpuIdle { state: Event::IDLE_EXIT }) => _ = sleeps.remove(&r.cpu),
+            Recorded::Event(Event::CpuIdle { .. }) => _ = sleeps.insert(r.cpu, *r),
+            Recorded::Event(Event::SchedSwitch { next_pid, .. }) => {
+                running.insert(r.cpu, next_pid);
+                if next_pid != Pid(0) {
+                    sleeps.remove(&r.cpu); // its end was lost
+                }
+            }
+            _ => {}
+        }
+    }
+    let all = clocks.into_values().chain(sleeps.into_values());
+    all.map(|r| Record { at, current: running.get(&r.cpu).copied(), ..r }).collect()
 }
 
 /// Names from traces: no control characters, valid text.

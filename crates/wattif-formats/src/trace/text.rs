@@ -847,6 +847,40 @@ mod tests {
         assert_eq!(read("##### CPU 0 buffer started ####\n", "7", true), whole, "of another CPU than the next event's");
     }
 
+    /// CPU 2 sleeps in state 3 and runs at 500 MHz since 1 s, CPU 3 has woken up; of CPU 1 the file tells from 2 s on.
+    #[test]
+    fn clocks_and_sleeps_from_before_the_last_buffer() {
+        let line = |at: u64, cpu: u64, event: &str| format!("a-5 [00{cpu}] d..2. {at}.0: {event}\n");
+        let switch = |at: u64, cpu: u64, next: u32| {
+            line(
+                at,
+                cpu,
+                &format!(
+                    "sched_switch: prev_comm=a prev_pid=5 prev_prio=120 prev_state=S ==> next_comm=b next_pid={next} next_prio=120"
+                ),
+            )
+        };
+        let early = [
+            line(0, 2, "cpu_frequency: state=900000 cpu_id=2"),
+            line(0, 3, "cpu_idle: state=1 cpu_id=3"),
+            line(1, 0, "cpu_frequency: state=500000 cpu_id=2"),
+            switch(1, 2, 0),
+            line(1, 2, "cpu_idle: state=3 cpu_id=2"),
+            line(1, 3, "cpu_idle: state=4294967295 cpu_id=3"),
+            switch(1, 0, 6),
+            // Its end is lost.
+            line(1, 4, "cpu_idle: state=2 cpu_id=4"),
+            switch(1, 4, 6),
+        ];
+        let late = ["##### CPU 1 buffer started ####\n".into(), switch(2, 1, 6), switch(3, 1, 6)];
+        let r = one(&[early.concat(), late.concat()].concat());
+        let told: Vec<_> = r.records.iter().map(|r| (r.at.0 / 1_000_000_000, r.cpu.0, r.current, r.event)).collect();
+        let clock = Recorded::CpuFrequency { cpu: CpuId(2), khz: 500_000 };
+        let sleep = Recorded::Event(Event::CpuIdle { state: 3 });
+        assert_eq!(told[..2], [(0, 0, Some(Pid(6)), clock), (0, 2, Some(Pid(0)), sleep)]);
+        assert_eq!((r.zero_ns, told.len()), (2_000_000_000, 4));
+    }
+
     #[test]
     fn a_thread_that_is_gone_for_perf() {
         let switch =
