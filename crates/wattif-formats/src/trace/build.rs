@@ -5,10 +5,10 @@ use super::lives::{self, Deadlines, RENAMED, Renamed};
 use super::stamps::{SILENCE_NS, Stamps};
 use super::told::{self, Groups};
 use crate::words::quoted;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::version;
-use wattif_model::trace::{Event, Record, Recorded, RecordedThread, Recording};
+use wattif_model::trace::{Event, PrevState, Record, Recorded, RecordedThread, Recording};
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
 /// Distinct names of unknown events that are counted one by one; the rest together.
@@ -60,6 +60,8 @@ pub(super) struct Builder {
     in_irq: Vec<u32>,
     /// Places among the records, as yet in the order of the file, of switches whose raw state may be "parked".
     parked: Vec<usize>,
+    /// Who was taken as dead then, and when, of whom no release says that they had died.
+    may_live: BTreeSet<(u64, Pid)>,
 }
 
 /// When the buffer of a CPU begins.
@@ -274,11 +276,14 @@ impl Builder {
     }
     /// Threads that were parked, or had died, or were preempted: the release, which may stand behind the events, says which.
     fn settle_parked(&mut self) {
-        let parked = std::mem::take(&mut self.parked);
-        let Some(release) = self.recording.release.as_deref().and_then(version) else { return };
-        for i in parked {
-            if let Recorded::Event(Event::SchedSwitch { prev_state, .. }) = &mut self.recording.records[i].event {
+        let release = self.recording.release.as_deref().and_then(version);
+        for i in std::mem::take(&mut self.parked) {
+            let Record { at, event, .. } = &mut self.recording.records[i];
+            let Recorded::Event(Event::SchedSwitch { prev_pid, prev_state, .. }) = event else { continue };
+            if let Some(release) = release {
                 *prev_state = kinds::settled(*prev_state, release);
+            } else if *prev_state == PrevState::Dead {
+                self.may_live.insert((at.0, *prev_pid));
             }
         }
     }
@@ -467,7 +472,9 @@ impl Builder {
         recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
         self.groups.places_of(&mut recording.records);
         recording.groups = std::mem::take(&mut self.groups).into_specs();
-        let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed, &self.deadlines);
+        let begins = lives::begins(&recording.records, &self.may_live);
+        let again =
+            lives::split(&mut recording.records, &mut recording.threads, &begins, &self.renamed, &self.deadlines);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);
         let zero = recording.zero_ns;
         let mut cpus = 0;
