@@ -255,6 +255,13 @@ impl Builder {
         recent.0 = pid;
         recent.1.clone_from(&thread.comm);
     }
+    /// A thread has a name that begins with these characters, and is not told whole here.
+    pub fn comm_begins(&mut self, pid: i64, comm: &[u8]) {
+        let known = thread_id(pid).and_then(|pid| self.threads.get(&pid));
+        if !known.is_some_and(|t| t.comm.as_bytes().starts_with(comm)) {
+            self.comm(pid, comm);
+        }
+    }
     /// Is any thread known by name?
     pub fn has_names(&self) -> bool {
         !self.threads.is_empty()

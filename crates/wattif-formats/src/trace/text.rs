@@ -179,6 +179,8 @@ const NO_NAME: &[u8] = b"(no name)";
 /// One event, split.
 struct Line<'a> {
     comm: &'a [u8],
+    /// The name fills its column, which has no room for more.
+    is_cut: bool,
     pid: i64,
     tgid: Option<i64>,
     place: Place,
@@ -193,7 +195,7 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn parse(line: &'a [u8]) -> Option<Line<'a>> {
         let of = |(buffer, rest), parse: fn(&'a [u8]) -> Option<Line<'a>>| Some(Line { buffer, ..parse(rest)? });
-        of(without_buffer(line, 16), bracketed).or_else(|| of(without_buffer(line, 8), latency_format))
+        of(without_buffer(line, 16), bracketed).or_else(|| of(without_buffer(line, SHORT_NAME), latency_format))
     }
 
     fn read(&self, builder: &mut Builder) {
@@ -203,7 +205,10 @@ impl<'a> Line<'a> {
             builder.lost(lost);
             return;
         }
-        builder.comm(self.pid, self.comm);
+        match self.is_cut {
+            true => builder.comm_begins(self.pid, self.comm),
+            false => builder.comm(self.pid, self.comm),
+        }
         if let Some(tgid) = self.tgid {
             builder.tgid(self.pid, tgid);
         }
@@ -253,9 +258,12 @@ fn bracketed(line: &[u8]) -> Option<Line<'_>> {
         let Some((comm, pid, tgid, perf)) = who(&line[..open]) else { continue };
         let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq: flags.and_then(irq) };
         let (event, fields) = event(rest, perf)?;
-        return Some(Line { comm, pid, tgid, place, whole, buffer: &[], event, fields });
+        return Some(Line { comm, is_cut: false, pid, tgid, place, whole, buffer: &[], event, fields });
     }
 }
+
+/// Columns of a name in this form, from which longer ones are cut.
+const SHORT_NAME: usize = 8;
 
 /// `comm-pid 4d..2 time: event: fields`, CPU and flags in one word; raw, `4-0x11`.
 fn latency_format(line: &[u8]) -> Option<Line<'_>> {
@@ -269,7 +277,8 @@ fn latency_format(line: &[u8]) -> Option<Line<'_>> {
     let (_, Stamp { at, whole }, rest) = time(rest)?;
     let (event, fields) = event(rest, false)?;
     let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq };
-    Some(Line { comm: trim(&line[..dash]), pid, tgid: None, place, whole, buffer: &[], event, fields })
+    let is_cut = dash == SHORT_NAME && line[0] != b' ';
+    Some(Line { comm: trim(&line[..dash]), is_cut, pid, tgid: None, place, whole, buffer: &[], event, fields })
 }
 
 fn cpu_and_flags(rest: &[u8]) -> Option<(u32, Option<bool>, &[u8])> {
@@ -733,6 +742,27 @@ mod tests {
         assert_eq!(r.records.iter().map(|r| r.at.0).collect::<Vec<_>>(), [0, 1_000, 3_000]);
         let more = "events of 2 buffers are read together: the main one, sched; 1 of kinds that another holds more of on that CPU are left out";
         assert_eq!(said.iter().map(|d| d.message.as_str()).collect::<Vec<_>>(), [more]);
+    }
+
+    /// The first column has room for 8 characters there.
+    #[test]
+    fn names_that_are_cut() {
+        let named = |lines: &[(&str, &str)]| {
+            let line = |(before, after): &(&str, &str)| {
+                format!("{before:>8.8}-5       0d..2.  1.000000: sched_switch: {after}:5 [120] S ==> b:6 [120]\n")
+            };
+            let waking = |(before, _): &(&str, &str)| {
+                format!("{before:>8.8}-5       0d..2.  2.000000: sched_waking: comm=c pid=7 prio=120 target_cpu=0\n")
+            };
+            let all: String = lines.iter().map(line).chain(lines.last().map(waking)).collect();
+            one(&all).comm(Pid(5)).to_string()
+        };
+        assert_eq!(named(&[("surfaceflinger", "surfaceflinger")]), "surfaceflinger");
+        assert_eq!(named(&[("Binder: 1234", "Binder: 1234")]), "Binder: 1234", "cut at a blank");
+        assert_eq!(named(&[("kthreadd", "kthreadd")]), "kthreadd");
+        // A whole name is another one that the same letters begin.
+        assert_eq!(named(&[("sh2", "sh2"), ("sh", "sh2")]), "sh");
+        assert_eq!(named(&[("surfaceflinger", "surfaceflinger"), ("RenderThread", "RenderThread")]), "RenderThread");
     }
 
     #[test]
