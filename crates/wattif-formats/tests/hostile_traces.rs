@@ -3,7 +3,8 @@
 
 use std::io::Write;
 use wattif_formats::trace::{self, Read};
-use wattif_model::trace::Recording;
+use wattif_model::CpuId;
+use wattif_model::trace::{Recorded, Recording};
 
 /// How a file is made.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +137,14 @@ impl Shape {
         page.bytes.extend(data.bytes);
         page.bytes.resize(PAGE, 0);
         page.bytes
+    }
+
+    /// A page before which events were overwritten.
+    fn overwritten(self, stamp: u64, events: &[(u64, Vec<u8>)]) -> Vec<u8> {
+        let mut page = self.page(stamp, events);
+        let highest = if self.big { 8 + self.long - 4 } else { 8 + 3 };
+        page[highest] |= 0x80; // of the low four bytes
+        page
     }
 
     fn header_info(self) -> Vec<u8> {
@@ -371,6 +380,39 @@ fn buffers_are_read_together() {
             assert_eq!(found, [(1_020, 0, wakes)]);
             assert_eq!(notes, ["buffer `sched` has stamps of another clock, `mono`: it is not read"]);
         }
+    }
+}
+
+/// CPU 1 is seen from 2000 on in the buffer that its switches are read from, whatever others hold; and all along where that is another.
+#[test]
+fn a_buffer_that_begins_late_among_others() {
+    for shape in SHAPES {
+        let (seven, eight) = (shape.switch(7, 8, b"seven"), shape.switch(8, 7, b"eight"));
+        let all = shape.page(1_000, &[(10, seven.clone()), (500, eight.clone()), (1_000, seven.clone())]);
+        let late = shape.overwritten(2_000, &[(5, eight.clone()), (5, seven)]);
+        let other = [(0, vec![0xee; 8])];
+        let unknown = [shape.page(2_200, &other), shape.overwritten(2_200, &other)];
+        let wakes = shape.page(1_200, &[(0, shape.waking(8, b"eight"))]);
+        let wakes_late = shape.overwritten(2_300, &[(0, shape.waking(8, b"eight"))]);
+        let begins = |buffers: &[Buffer<'_>]| {
+            let read = trace::read(&shape.buffers(buffers));
+            let told = read.diagnostics.iter().any(|d| d.code == "trace::W08");
+            (recording(read, &format!("{shape:?}")).zero_ns, told)
+        };
+        let main = [all.clone(), late.clone()];
+        assert_eq!(begins(&[("", "local", &main)]), (2_005, true), "{shape:?}");
+        assert_eq!(begins(&[("", "local", &main), ("dbg", "local", &unknown)]), (2_005, true), "{shape:?}");
+        for page in [&wakes, &wakes_late] {
+            let others = [wakes.clone(), page.clone()];
+            assert_eq!(begins(&[("", "local", &main), ("wakes", "local", &others)]), (2_005, true), "{shape:?}");
+        }
+        let whole = [all.clone(), all.clone()];
+        let others = [wakes, wakes_late];
+        assert_eq!(begins(&[("", "local", &whole), ("wakes", "local", &others)]), (1_010, false), "{shape:?}");
+        assert_eq!(begins(&[("", "local", &main), ("sched", "local", &whole)]), (1_010, false), "{shape:?}");
+        // Nor is anything known before where the switches of CPU 1 would be, if there are none.
+        let none = [all, shape.overwritten(2_100, &[(10, shape.waking(8, b"eight"))])];
+        assert_eq!(begins(&[("", "local", &none), ("dbg", "local", &unknown)]), (2_110, true), "{shape:?}");
     }
 }
 
@@ -634,4 +676,13 @@ fn a_single_stamp_long_before_the_others() {
     check(&[99_900_000_000], 50, 1_000_000, 51);
     check(&[5, 6], 50, 20_000_000, 52);
     check(&[5], 5, 20_000_000, 6);
+    // What it says of a clock still holds.
+    let frequency = "  a-7     [000] 1.000000000: cpu_frequency: state=500000 cpu_id=1\n";
+    let rest: String = (0..50).map(|i| line(100_000_000_000 + i * 20_000_000)).collect();
+    let read = trace::read([frequency, &rest].concat().as_bytes());
+    let said = "one stamp is 99.000 s before all others, which span 0.980 s: what its event tells is taken to hold when these begin";
+    assert_eq!(read.diagnostics.iter().map(|d| d.message.as_str()).collect::<Vec<_>>(), [said]);
+    let r = read.recording.unwrap();
+    let told = Recorded::CpuFrequency { cpu: CpuId(1), khz: 500_000 };
+    assert_eq!((r.records.len(), r.zero_ns, r.records[0].event), (51, 100_000_000_000, told));
 }

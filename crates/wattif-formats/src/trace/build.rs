@@ -5,10 +5,10 @@ use super::lives::{self, Deadlines, RENAMED, Renamed};
 use super::stamps::{SILENCE_NS, Stamps};
 use super::told::{self, Groups};
 use crate::words::quoted;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wattif_model::check::Diagnostic;
 use wattif_model::kernel::version;
-use wattif_model::trace::{Event, Record, Recorded, RecordedThread, Recording};
+use wattif_model::trace::{Event, PrevState, Record, Recorded, RecordedThread, Recording};
 use wattif_model::{CpuId, CpuSet, Ns, Pid};
 
 /// Distinct names of unknown events that are counted one by one; the rest together.
@@ -47,10 +47,10 @@ pub(super) struct Builder {
     beyond: u64,
     backwards: u64,
     strays: u64,
-    /// How far before all others the first stamp was, and the time that they span.
-    early: Option<(Ns, Ns)>,
-    /// From when on the file holds what happened on a CPU, where it says so.
-    begins: BTreeMap<u32, Begins>,
+    /// The one that was, if there was one.
+    early: Option<Early>,
+    /// From when on a buffer of the file holds what happened on a CPU, where it says so.
+    begins: BTreeMap<(u32, u8), Begins>,
     /// The CPU whose buffer begins with the next event, as a text says.
     pub started: Option<u32>,
     last: u64,
@@ -60,6 +60,8 @@ pub(super) struct Builder {
     in_irq: Vec<u32>,
     /// Places among the records, as yet in the order of the file, of switches whose raw state may be "parked".
     parked: Vec<usize>,
+    /// Who was taken as dead then, and when, of whom no release says that they had died.
+    may_live: BTreeSet<(u64, Pid)>,
 }
 
 /// When the buffer of a CPU begins.
@@ -68,6 +70,15 @@ struct Begins {
     at: u64,
     /// Otherwise the CPU may just have been silent before.
     sure: bool,
+}
+
+/// An event long before all others.
+struct Early {
+    before: u64,
+    /// The time that the others span.
+    span: u64,
+    /// What it tells holds when they begin.
+    holds: bool,
 }
 
 /// A CPU that sleeps at its first event, and has not one event for so many of the CPU that has most, did not overwrite any: it was silent.
@@ -173,10 +184,11 @@ impl Builder {
     }
 
     /// Several buffers may hold the same events, each with a stamp of its own. Of one kind of event on one CPU those of the buffer are
-    /// kept that holds most of them, of equal ones the first.
+    /// kept that holds most of them, of equal ones the first. From when on a CPU is seen, that of its switches says.
     fn one_buffer_each(&mut self) {
         let of_buffer = std::mem::take(&mut self.of_buffer);
         if of_buffer.is_empty() {
+            self.begins.retain(|(_, buffer), _| *buffer == 0); // no other has events
             return;
         }
         let records = &mut self.recording.records;
@@ -193,6 +205,12 @@ impl Builder {
             kept[&(r.cpu, r.event.name())] == of(i - 1)
         });
         let twice = before - records.len();
+        let switches: BTreeMap<CpuId, usize> =
+            kept.iter().filter(|(key, _)| key.1 == "sched_switch").map(|(key, buffer)| (key.0, *buffer)).collect();
+        self.begins.retain(|(cpu, buffer), _| match switches.get(&CpuId(*cpu)) {
+            Some(kept) => *kept == usize::from(*buffer),
+            None => switches.values().any(|kept| *kept == usize::from(*buffer)), // it may have overwritten them all
+        });
         let mut names: Vec<&str> = Vec::new();
         for (b, name) in self.buffers.iter().enumerate().filter(|(b, _)| held.values().any(|h| h[*b] > 0)) {
             names.push(if b == 0 { "the main one" } else { name });
@@ -237,6 +255,13 @@ impl Builder {
         recent.0 = pid;
         recent.1.clone_from(&thread.comm);
     }
+    /// A thread has a name that begins with these characters, and is not told whole here.
+    pub fn comm_begins(&mut self, pid: i64, comm: &[u8]) {
+        let known = thread_id(pid).and_then(|pid| self.threads.get(&pid));
+        if !known.is_some_and(|t| t.comm.as_bytes().starts_with(comm)) {
+            self.comm(pid, comm);
+        }
+    }
     /// Is any thread known by name?
     pub fn has_names(&self) -> bool {
         !self.threads.is_empty()
@@ -258,11 +283,14 @@ impl Builder {
     }
     /// Threads that were parked, or had died, or were preempted: the release, which may stand behind the events, says which.
     fn settle_parked(&mut self) {
-        let parked = std::mem::take(&mut self.parked);
-        let Some(release) = self.recording.release.as_deref().and_then(version) else { return };
-        for i in parked {
-            if let Recorded::Event(Event::SchedSwitch { prev_state, .. }) = &mut self.recording.records[i].event {
+        let release = self.recording.release.as_deref().and_then(version);
+        for i in std::mem::take(&mut self.parked) {
+            let Record { at, event, .. } = &mut self.recording.records[i];
+            let Recorded::Event(Event::SchedSwitch { prev_pid, prev_state, .. }) = event else { continue };
+            if let Some(release) = release {
                 *prev_state = kinds::settled(*prev_state, release);
+            } else if *prev_state == PrevState::Dead {
+                self.may_live.insert((at.0, *prev_pid));
             }
         }
     }
@@ -381,11 +409,11 @@ impl Builder {
     /// overran, which is not `sure`.
     pub fn begins(&mut self, cpu: u32, at: u64, sure: bool) {
         if (cpu as usize) < CpuSet::MAX_CPUS {
-            self.begins.entry(cpu).or_insert(Begins { at, sure });
+            self.begins.entry((cpu, self.buffer)).or_insert(Begins { at, sure });
         }
     }
     /// Before the last buffer begins, some CPUs are not seen: whoever is switched out there first would have run all the while. The recording
-    /// begins where all of them do.
+    /// begins where all of them do, with the clocks and the sleeps that were told before.
     fn begin_together(&mut self) {
         let begins = std::mem::take(&mut self.begins);
         let records = &mut self.recording.records;
@@ -400,15 +428,18 @@ impl Builder {
             let cpu = CpuId(*cpu);
             counts.get(&cpu).copied().unwrap_or(0) < most / SILENT_OF && silent.get(&cpu) != Some(&false)
         };
-        let late = begins.iter().filter(|(cpu, begins)| begins.sure || !was_silent(cpu));
-        let Some((cpu, at)) = late.map(|(cpu, begins)| (*cpu, begins.at)).max_by_key(|(_, at)| *at) else { return };
+        let late = begins.iter().filter(|((cpu, _), begins)| begins.sure || !was_silent(cpu));
+        let Some((cpu, at)) = late.map(|((cpu, _), begins)| (*cpu, begins.at)).max_by_key(|(_, at)| *at) else {
+            return;
+        };
         let out = records.partition_point(|r| r.at.0 < at);
         let [Some(first), Some(last)] = [records.first(), records.last()].map(|r| r.map(|r| r.at.0)) else { return };
         if out == 0 || out == records.len() {
             return;
         }
         let [left_out, all] = [at - first, last - first].map(|ns| ns as f64 / 1e9);
-        records.drain(..out);
+        let holds = still_holds(&records[..out], records[out].at);
+        records.splice(..out, holds);
         let message = format!(
             "the buffers of the CPUs begin one after another, that of CPU {cpu} last: the first {left_out:.3} s of {all:.3} s are left out, {out} events"
         );
@@ -442,15 +473,15 @@ impl Builder {
         in_order(&mut recording.records);
         self.strays = drop_strays(&mut recording.records);
         self.early = drop_early(&mut recording.records);
-        if self.buffers.len() < 2 {
-            self.begin_together();
-        }
+        self.begin_together();
         let Builder { ref mut recording, .. } = self;
         recording.threads = std::mem::take(&mut self.threads).into_iter().collect();
         recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
         self.groups.places_of(&mut recording.records);
         recording.groups = std::mem::take(&mut self.groups).into_specs();
-        let again = lives::split(&mut recording.records, &mut recording.threads, &self.renamed, &self.deadlines);
+        let begins = lives::begins(&recording.records, &self.may_live);
+        let again =
+            lives::split(&mut recording.records, &mut recording.threads, &begins, &self.renamed, &self.deadlines);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);
         let zero = recording.zero_ns;
         let mut cpus = 0;
@@ -510,10 +541,13 @@ impl Builder {
                 format!("{} stamps are an hour or more from all others; these events were left out", self.strays);
             self.say(Diagnostic::warning("trace::W02", 0..0, message));
         }
-        if let Some((before, rest)) = self.early {
-            let [before, rest] = [before, rest].map(|t| t.0 as f64 / 1e9);
-            let message =
-                format!("one stamp is {before:.3} s before all others, which span {rest:.3} s: its event was left out");
+        if let Some(Early { before, span, holds }) = self.early {
+            let [before, span] = [before, span].map(|ns| ns as f64 / 1e9);
+            let its_event = match holds {
+                true => "what its event tells is taken to hold when these begin",
+                false => "its event was left out",
+            };
+            let message = format!("one stamp is {before:.3} s before all others, which span {span:.3} s: {its_event}");
             self.say(Diagnostic::warning("trace::W02", 0..0, message));
         }
         if self.beyond > 0 {
@@ -578,8 +612,8 @@ fn drop_strays(records: &mut Vec<Record>) -> u64 {
 
 /// A single event before a silence that is longer than all that follows has a damaged stamp, or is left over in a buffer from before:
 /// it would make the recording as long as the silence, with its CPU busy all the while. A machine is not silent for a second, and of a
-/// few events no one can tell. How far it is from the others, and how long they are.
-fn drop_early(records: &mut Vec<Record>) -> Option<(Ns, Ns)> {
+/// few events no one can tell.
+fn drop_early(records: &mut Vec<Record>) -> Option<Early> {
     const SILENCE_NS: u64 = 1_000_000_000;
     const FEW: usize = 10;
     let [first, rest @ ..] = records.as_slice() else { return None };
@@ -587,9 +621,33 @@ fn drop_early(records: &mut Vec<Record>) -> Option<(Ns, Ns)> {
     let (before, span) = (second.at.since(first.at), last.at.since(second.at));
     let is_stray = rest.len() >= FEW && before > SILENCE_NS && before > span;
     is_stray.then(|| {
-        records.remove(0);
-        (Ns(before), Ns(span))
+        let holds = still_holds(&records[..1], records[1].at);
+        let early = Early { before, span, holds: !holds.is_empty() };
+        records.splice(..1, holds);
+        early
     })
+}
+
+/// What these records, which are left out, tell of the time `at` after them: the clock of each CPU, and in which state one sleeps.
+fn still_holds(left_out: &[Record], at: Ns) -> Vec<Record> {
+    let mut running: BTreeMap<CpuId, Pid> = BTreeMap::new();
+    let (mut clocks, mut sleeps) = (BTreeMap::new(), BTreeMap::new());
+    for r in left_out {
+        match r.event {
+            Recorded::CpuFrequency { cpu, .. } => _ = clocks.insert(cpu, *r),
+            Recorded::Event(Event::CpuIdle { state: Event::IDLE_EXIT }) => _ = sleeps.remove(&r.cpu),
+            Recorded::Event(Event::CpuIdle { .. }) => _ = sleeps.insert(r.cpu, *r),
+            Recorded::Event(Event::SchedSwitch { next_pid, .. }) => {
+                running.insert(r.cpu, next_pid);
+                if next_pid != Pid(0) {
+                    sleeps.remove(&r.cpu); // its end was lost
+                }
+            }
+            _ => {}
+        }
+    }
+    let all = clocks.into_values().chain(sleeps.into_values());
+    all.map(|r| Record { at, current: running.get(&r.cpu).copied(), ..r }).collect()
 }
 
 /// Names from traces: no control characters, valid text.

@@ -208,7 +208,7 @@ pub(super) fn settled(taken: PrevState, release: (u32, u32)) -> PrevState {
 }
 
 /// What a raw `prev_state` stands for. Bit 0x40 is TASK_DEAD of old kernels and "parked" of new ones, 0x200 was "preempted" and then
-/// "parked": a file that prints letters says which, and [`letter_bits`] keeps them apart; so does the release, by which
+/// "parked": a file that prints the kernel's letters says which, and [`letter_bits`] keeps them apart; so does the release, by which
 /// [`settled`] decides on what [`may_be_parked`]. All other high bits say how the thread was preempted.
 pub(super) const fn state(bits: i64) -> PrevState {
     let low = bits & (0xff | TASK_PARKED);
@@ -223,12 +223,13 @@ pub(super) const fn state(bits: i64) -> PrevState {
     }
 }
 
-/// The bits for letters such as `R+`, `S`, `D|K`.
+/// The bits for letters such as `R+`, `S`, `D|K`. `x` is bit 0x40, dead, of old kernels; of new ones, tools that do not know it print it.
 pub(super) fn letter_bits(text: &[u8]) -> i64 {
     match text.first() {
         Some(b'R') => 0,
         Some(b'D') => TASK_UNINTERRUPTIBLE,
-        Some(b'X' | b'Z' | b'x') => EXIT_DEAD,
+        Some(b'X' | b'Z') => EXIT_DEAD,
+        Some(b'x') => PARKED,
         _ => TASK_INTERRUPTIBLE,
     }
 }
@@ -604,6 +605,9 @@ mod tests {
         check("R+", PrevState::Running);
         check("D|K", PrevState::DiskSleep);
         check("W", PrevState::Sleeping);
+        assert!(
+            !["X", "Z"].iter().any(|s| may_be_parked(letter_bits(s.as_bytes()))) && may_be_parked(letter_bits(b"x"))
+        );
         assert_eq!((state(4096), state(0x100), state(64)), (PrevState::Running, PrevState::Running, PrevState::Dead));
         assert_eq!(
             (state(0x200), state(0x202), state(0x400)),

@@ -2,10 +2,11 @@
 //! a pid is one thread, so that the later ones get numbers that the trace does not have.
 //!
 //! A thread has ended when it is switched out dead or says that it exits; who is then forked or woken for the first time under its
-//! pid is another. (A parked thread looks dead in some traces, and is switched in again.)
+//! pid is another. So is who is just woken or switched in, though the fork is not in the trace, if the death is certain: one that exits
+//! goes on until it is switched out dead, and a parked thread looks dead in some traces. An exec gives the pid of the leader, which has ended then, to another.
 
 use super::names::DEADLINE;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use wattif_model::Pid;
 use wattif_model::trace::{Event, Placement, PrevState, Record, Recorded, RecordedThread};
 
@@ -30,17 +31,17 @@ struct Life {
     own: u32,
 }
 
-/// Gives threads that have the pid of one that has ended pids of their own; the first of these, and how many. Records are in order.
+/// Gives threads that have the pid of one that has ended, and [begin](begins) there, pids of their own; the first of these, and how many.
 /// Threads without a policy that were seen with SCHED_DEADLINE's priority in their life have that one. All have the last name of
 /// their life: streams are read one after another, so that the last one read may be an early one.
 pub(super) fn split(
     records: &mut [Record],
     threads: &mut BTreeMap<u32, RecordedThread>,
+    begins: &[Begin],
     names: &[Renamed],
     deadlines: &Deadlines,
 ) -> Option<(u32, usize)> {
-    let begins = begins(records);
-    let lives = renumber(records, threads, &begins);
+    let lives = renumber(records, threads, begins);
     let none = Vec::new();
     // Where some were not kept, the last one read is the better guess for a thread alone.
     let all = names.len() < RENAMED;
@@ -111,36 +112,52 @@ fn processes(records: &mut [Record], threads: &mut BTreeMap<u32, RecordedThread>
 }
 
 /// Where the life of a thread begins whose pid another has had.
-struct Begin {
+pub(super) struct Begin {
     record: usize,
     pid: Pid,
     /// The end of the one before.
     after: u64,
 }
 
-/// All of them.
-fn begins(records: &[Record]) -> Vec<Begin> {
-    let (mut dead, mut all) = (HashMap::new(), Vec::new());
-    for (i, r) in records.iter().enumerate() {
-        match r.event() {
+/// All of them. Records are in order; of who was switched out dead at these stamps no one knows whether they were parked.
+pub(super) fn begins(records: &[Record], may_live: &BTreeSet<(u64, Pid)>) -> Vec<Begin> {
+    let (mut dead, mut exiting, mut all) = (HashMap::<Pid, End>::new(), HashSet::new(), Vec::new());
+    for (record, r) in records.iter().enumerate() {
+        let (pid, born) = match r.event() {
             Some(&Event::SchedSwitch { prev_pid, prev_state, next_pid, .. }) => {
                 if prev_state == PrevState::Dead {
-                    dead.insert(prev_pid, r.at.0);
+                    let certain = exiting.remove(&prev_pid) || !may_live.contains(&(r.at.0, prev_pid));
+                    dead.insert(prev_pid, End { at: r.at.0, certain });
                 }
-                if !dead.is_empty() {
-                    dead.remove(&next_pid);
-                }
+                (next_pid, false)
             }
             Some(&Event::SchedProcessExit { pid, .. }) => {
-                dead.insert(pid, r.at.0);
+                exiting.insert(pid);
+                dead.insert(pid, End { at: r.at.0, certain: false });
+                continue;
             }
-            Some(&(Event::SchedProcessFork { child_pid: pid, .. } | Event::SchedWakeupNew { pid, .. })) => {
-                all.extend(dead.remove(&pid).map(|after| Begin { record: i, pid, after }));
-            }
-            _ => {}
+            Some(&(Event::SchedProcessFork { child_pid: pid, .. } | Event::SchedWakeupNew { pid, .. })) => (pid, true),
+            Some(
+                &(Event::SchedWaking { pid, .. } | Event::SchedWakeup { pid, .. } | Event::SchedProcessExec { pid }),
+            ) => (pid, false),
+            _ => continue,
+        };
+        let Some(end) = dead.get(&pid) else { continue };
+        if born || end.certain {
+            all.push(Begin { record, pid, after: end.at });
+            dead.remove(&pid);
+            exiting.remove(&pid);
+        } else if matches!(r.event(), Some(Event::SchedSwitch { .. })) {
+            dead.remove(&pid);
         }
     }
     all
+}
+
+/// A thread has ended.
+struct End {
+    at: u64,
+    certain: bool,
 }
 
 /// Each has the last name that it got in its time.
@@ -241,11 +258,53 @@ beta-100 [000] 10.007200: sched_switch: beta:100 [120] S ==> swapper/0:0 [120]
         assert!(r.records.iter().any(|r| r.event() == Some(&woken)), "{:?}", r.records);
     }
 
+    /// The bit of a parked thread was that of a dead one before Linux 4.14; `x` is what older tools call it.
     #[test]
-    fn who_is_switched_in_again_was_parked() {
+    fn who_is_switched_in_again_may_have_been_parked() {
         let woken = "<idle>-0 [000] 10.0015: sched_switch: swapper/0:0 [120] R ==> alpha:100 [120]\n";
         let lines: Vec<&str> = USED_AGAIN.split_inclusive('\n').collect();
-        let (r, said) = read(&[lines[1], woken, lines[2], lines[3]].concat());
-        assert!(!r.threads.contains_key(&101) && said.is_empty(), "{said}");
+        let threads = |release: &str, raw: &str, exit: &str| {
+            let keyed = "prev_comm=alpha prev_pid=100 prev_prio=120 prev_state=RAW ==> next_comm=swapper/0 next_pid=0 next_prio=120";
+            let died = lines[1].replace("alpha:100 [120] Z ==> swapper/0:0 [120]", &keyed.replace("RAW", raw));
+            let (r, _) = read(&[release, exit, &died, woken, lines[2], lines[3]].concat());
+            r.threads.len() - 2 // besides sh and alpha
+        };
+        let [old, new] = ["# os release : 4.9.270-perf\n", "# os release : 5.10.0\n"];
+        for raw in ["64", "x"] {
+            assert_eq!([threads("", raw, ""), threads(new, raw, ""), threads(old, raw, "")], [0, 0, 1], "{raw}");
+            assert_eq!(threads("", raw, lines[0]), 1, "{raw}: it had said that it exits");
+        }
+        assert_eq!(["X", "Z", "16", "32"].map(|raw| threads("", raw, "")), [1; 4]);
+    }
+
+    /// Neither its fork nor its first wake-up is in the trace.
+    #[test]
+    fn who_is_woken_after_it_has_died_is_another() {
+        let waking = "<idle>-0 [000] 10.002000: sched_waking: comm=sh pid=100 prio=120 target_cpu=000\n";
+        let lines: Vec<&str> = USED_AGAIN.split_inclusive('\n').collect();
+        let wakeup = waking.replace("waking", "wakeup");
+        let exec = "sh-100 [001] 10.002000: sched_process_exec: filename=/bin/sh pid=100 old_pid=99\n";
+        for seen in [&[waking, lines[4]][..], &[&wakeup, lines[4]], &[lines[4]], &[exec]] {
+            let (r, said) = read(&[lines[1], &seen.concat(), lines[5]].concat());
+            let threads: Vec<(u32, &str)> = r.threads.iter().map(|(pid, t)| (*pid, t.comm.as_str())).collect();
+            assert_eq!(threads, [(100, "alpha"), (101, "beta")]);
+            assert!(said.contains("1 thread has the pid of one that had ended: 101 here"), "{said}");
+            let first = &r.records[1];
+            let of_second = super::pids(&mut first.event.clone()).into_iter().flatten().any(|pid| *pid == Pid(101));
+            assert!(of_second, "{first:?}");
+        }
+    }
+
+    /// On its way out it may be preempted and wait for a lock.
+    #[test]
+    fn who_exits_runs_until_it_is_dead() {
+        let lines: Vec<&str> = USED_AGAIN.split_inclusive('\n').collect();
+        let on_its_way = [
+            "alpha-100 [000] 10.000910: sched_switch: alpha:100 [120] D ==> swapper/0:0 [120]\n",
+            "<idle>-0 [000] 10.000920: sched_waking: comm=alpha pid=100 prio=120 target_cpu=000\n",
+            "<idle>-0 [000] 10.000930: sched_switch: swapper/0:0 [120] R ==> alpha:100 [120]\n",
+        ];
+        let (r, said) = read(&[lines[0], &on_its_way.concat(), lines[1]].concat());
+        assert_eq!((r.threads.len(), said.as_str()), (1, ""));
     }
 }

@@ -179,6 +179,8 @@ const NO_NAME: &[u8] = b"(no name)";
 /// One event, split.
 struct Line<'a> {
     comm: &'a [u8],
+    /// The name fills its column, which has no room for more.
+    is_cut: bool,
     pid: i64,
     tgid: Option<i64>,
     place: Place,
@@ -193,7 +195,7 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn parse(line: &'a [u8]) -> Option<Line<'a>> {
         let of = |(buffer, rest), parse: fn(&'a [u8]) -> Option<Line<'a>>| Some(Line { buffer, ..parse(rest)? });
-        of(without_buffer(line, 16), bracketed).or_else(|| of(without_buffer(line, 8), latency_format))
+        of(without_buffer(line, 16), bracketed).or_else(|| of(without_buffer(line, SHORT_NAME), latency_format))
     }
 
     fn read(&self, builder: &mut Builder) {
@@ -203,7 +205,10 @@ impl<'a> Line<'a> {
             builder.lost(lost);
             return;
         }
-        builder.comm(self.pid, self.comm);
+        match self.is_cut {
+            true => builder.comm_begins(self.pid, self.comm),
+            false => builder.comm(self.pid, self.comm),
+        }
         if let Some(tgid) = self.tgid {
             builder.tgid(self.pid, tgid);
         }
@@ -253,9 +258,12 @@ fn bracketed(line: &[u8]) -> Option<Line<'_>> {
         let Some((comm, pid, tgid, perf)) = who(&line[..open]) else { continue };
         let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq: flags.and_then(irq) };
         let (event, fields) = event(rest, perf)?;
-        return Some(Line { comm, pid, tgid, place, whole, buffer: &[], event, fields });
+        return Some(Line { comm, is_cut: false, pid, tgid, place, whole, buffer: &[], event, fields });
     }
 }
+
+/// Columns of a name in this form, from which longer ones are cut.
+const SHORT_NAME: usize = 8;
 
 /// `comm-pid 4d..2 time: event: fields`, CPU and flags in one word; raw, `4-0x11`.
 fn latency_format(line: &[u8]) -> Option<Line<'_>> {
@@ -269,7 +277,8 @@ fn latency_format(line: &[u8]) -> Option<Line<'_>> {
     let (_, Stamp { at, whole }, rest) = time(rest)?;
     let (event, fields) = event(rest, false)?;
     let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq };
-    Some(Line { comm: trim(&line[..dash]), pid, tgid: None, place, whole, buffer: &[], event, fields })
+    let is_cut = dash == SHORT_NAME && line[0] != b' ';
+    Some(Line { comm: trim(&line[..dash]), is_cut, pid, tgid: None, place, whole, buffer: &[], event, fields })
 }
 
 fn cpu_and_flags(rest: &[u8]) -> Option<(u32, Option<bool>, &[u8])> {
@@ -735,6 +744,27 @@ mod tests {
         assert_eq!(said.iter().map(|d| d.message.as_str()).collect::<Vec<_>>(), [more]);
     }
 
+    /// The first column has room for 8 characters there.
+    #[test]
+    fn names_that_are_cut() {
+        let named = |lines: &[(&str, &str)]| {
+            let line = |(before, after): &(&str, &str)| {
+                format!("{before:>8.8}-5       0d..2.  1.000000: sched_switch: {after}:5 [120] S ==> b:6 [120]\n")
+            };
+            let waking = |(before, _): &(&str, &str)| {
+                format!("{before:>8.8}-5       0d..2.  2.000000: sched_waking: comm=c pid=7 prio=120 target_cpu=0\n")
+            };
+            let all: String = lines.iter().map(line).chain(lines.last().map(waking)).collect();
+            one(&all).comm(Pid(5)).to_string()
+        };
+        assert_eq!(named(&[("surfaceflinger", "surfaceflinger")]), "surfaceflinger");
+        assert_eq!(named(&[("Binder: 1234", "Binder: 1234")]), "Binder: 1234", "cut at a blank");
+        assert_eq!(named(&[("kthreadd", "kthreadd")]), "kthreadd");
+        // A whole name is another one that the same letters begin.
+        assert_eq!(named(&[("sh2", "sh2"), ("sh", "sh2")]), "sh");
+        assert_eq!(named(&[("surfaceflinger", "surfaceflinger"), ("RenderThread", "RenderThread")]), "RenderThread");
+    }
+
     #[test]
     fn the_kernels_latency_format() {
         for (stamp, at) in [(" 100us :", 100_000), ("   0us!:", 0), ("12us+:", 12_000), ("7us:", 7_000)] {
@@ -845,6 +875,40 @@ mod tests {
         assert_eq!(said, [told]);
         assert_eq!(read(marker, "0", false), whole, "it slept, and has few events: it was silent");
         assert_eq!(read("##### CPU 0 buffer started ####\n", "7", true), whole, "of another CPU than the next event's");
+    }
+
+    /// CPU 2 sleeps in state 3 and runs at 500 MHz since 1 s, CPU 3 has woken up; of CPU 1 the file tells from 2 s on.
+    #[test]
+    fn clocks_and_sleeps_from_before_the_last_buffer() {
+        let line = |at: u64, cpu: u64, event: &str| format!("a-5 [00{cpu}] d..2. {at}.0: {event}\n");
+        let switch = |at: u64, cpu: u64, next: u32| {
+            line(
+                at,
+                cpu,
+                &format!(
+                    "sched_switch: prev_comm=a prev_pid=5 prev_prio=120 prev_state=S ==> next_comm=b next_pid={next} next_prio=120"
+                ),
+            )
+        };
+        let early = [
+            line(0, 2, "cpu_frequency: state=900000 cpu_id=2"),
+            line(0, 3, "cpu_idle: state=1 cpu_id=3"),
+            line(1, 0, "cpu_frequency: state=500000 cpu_id=2"),
+            switch(1, 2, 0),
+            line(1, 2, "cpu_idle: state=3 cpu_id=2"),
+            line(1, 3, "cpu_idle: state=4294967295 cpu_id=3"),
+            switch(1, 0, 6),
+            // Its end is lost.
+            line(1, 4, "cpu_idle: state=2 cpu_id=4"),
+            switch(1, 4, 6),
+        ];
+        let late = ["##### CPU 1 buffer started ####\n".into(), switch(2, 1, 6), switch(3, 1, 6)];
+        let r = one(&[early.concat(), late.concat()].concat());
+        let told: Vec<_> = r.records.iter().map(|r| (r.at.0 / 1_000_000_000, r.cpu.0, r.current, r.event)).collect();
+        let clock = Recorded::CpuFrequency { cpu: CpuId(2), khz: 500_000 };
+        let sleep = Recorded::Event(Event::CpuIdle { state: 3 });
+        assert_eq!(told[..2], [(0, 0, Some(Pid(6)), clock), (0, 2, Some(Pid(0)), sleep)]);
+        assert_eq!((r.zero_ns, told.len()), (2_000_000_000, 4));
     }
 
     #[test]

@@ -45,18 +45,17 @@ impl Buffer {
     }
 }
 
-/// From counts of the time-stamp counter to ns.
+/// From counts of the time-stamp counter to ns. The option has an offset as well, which trace-cmd does not use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tsc {
     mult: u32,
     shift: u32,
-    offset: u64,
 }
 
 impl Tsc {
     pub fn ns(&self, count: u64) -> u64 {
         let ns = (u128::from(count) * u128::from(self.mult)) >> self.shift.min(63);
-        u64::try_from(ns).unwrap_or(u64::MAX).saturating_sub(self.offset)
+        u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
 
@@ -409,7 +408,7 @@ impl Header {
             }
             8 => self.nr_cpus = o.u32().unwrap_or(0).min(MAX_CPUS) as usize,
             14 => {
-                let mut tsc = || Some(Tsc { mult: o.u32()?, shift: o.u32()?, offset: o.u64()? });
+                let mut tsc = || Some(Tsc { mult: o.u32()?, shift: o.u32()? });
                 self.tsc = tsc().filter(|t| t.mult > 0);
             }
             OURS => {
@@ -449,4 +448,25 @@ fn names(lines: &[u8], builder: &mut Builder) {
 fn text(bytes: &[u8]) -> String {
     let bytes = &bytes[..bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len()).min(256)];
     super::super::build::printable(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// trace-cmd keeps the offset of the option and makes no use of it: stamps of a machine that has been up for less than it are not all 0.
+    #[test]
+    fn counts_of_the_time_stamp_counter() {
+        let option = |mult: u32, shift: u32, offset: u64| {
+            let data = [&mult.to_le_bytes()[..], &shift.to_le_bytes(), &offset.to_le_bytes()].concat();
+            let mut header = Header::default();
+            header.option(14, &data, &mut Builder::default());
+            header.tsc
+        };
+        for offset in [0, 1_000, 1 << 62] {
+            let tsc = option(1_431_655_765, 32, offset).expect("a clock");
+            assert_eq!([3_000, 3_000_000_000_000].map(|count| tsc.ns(count)), [999, 999_999_999_767], "{offset}");
+        }
+        assert!(option(0, 32, 0).is_none());
+    }
 }
