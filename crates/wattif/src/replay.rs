@@ -3,9 +3,7 @@
 use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
-use crate::recording::{
-    self, Check, LoadedTrace, below_error, other_release, profile_of, replay_seeds, self_check, stands_still,
-};
+use crate::recording::{self, Check, LoadedTrace, below_error, other_release, replay_seeds, self_check, stands_still};
 use crate::settings::Settings;
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +12,7 @@ use wattif_lab::compare::{Comparison, fold, headline_metrics};
 use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::RunReport;
 use wattif_model::check::Diagnostic;
-use wattif_model::kernel::KernelSpec;
+use wattif_model::kernel::{KernelSpec, profile_of};
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Recording};
@@ -28,7 +26,7 @@ pub struct Question {
     pub trace: String,
     /// Profiles; the first is what the others are compared with.
     pub kernels: Vec<String>,
-    /// Profile of the kernel that was recorded; by default the last one not newer than its release, or the first.
+    /// Profile of the kernel that was recorded; by default the one that its release is taken for, or the first.
     pub recorded_kernel: Option<String>,
     /// Of runs of each kernel: their noise differs, the recorded work does not.
     pub seeds: Vec<u64>,
