@@ -43,6 +43,7 @@ mod servers;
 mod spins;
 mod steals;
 mod steps;
+mod throttled;
 mod ticks;
 mod told;
 mod unlike;
