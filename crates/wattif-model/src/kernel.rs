@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
+mod releases;
+
+pub use releases::{HOLDS, Release, profile_of, why};
+
 /// The first two numbers of a release, `6.12.30-android15`, or of what follows `linux-` in a profile's name.
 pub fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());

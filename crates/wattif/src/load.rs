@@ -560,6 +560,18 @@ mod tests {
         assert!(help("zzzzzzzzzzzzzz").ends_with("`wattif list kernels`"));
     }
 
+    /// Those that are named after a release.
+    #[test]
+    fn of_every_built_in_profile_is_said_what_it_holds_for() {
+        let names = Collection::Kernels.names();
+        let of_release = |name: &&&str| name.ends_with(|c: char| c.is_ascii_digit());
+        let mut own: Vec<&str> = names.iter().filter(of_release).copied().collect();
+        let mut told: Vec<&str> = wattif_model::kernel::HOLDS.iter().map(|(name, ..)| *name).collect();
+        own.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(own, told);
+    }
+
     #[test]
     fn what_a_users_profile_sets_without_effect_is_told_at_its_place() {
         let text = "name = 'k'\ninherits = 'linux-6.12'\n[load.walt]\nwindow_ms = 12\n[placement.eas]\ngeneration = '6.1'\n\

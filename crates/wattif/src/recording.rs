@@ -6,7 +6,6 @@ use crate::error::{Error, Findings};
 use crate::run::run_until;
 use rayon::prelude::*;
 use serde::Serialize;
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +15,7 @@ use wattif_lab::compare::Comparison;
 use wattif_lab::infer::{self, Missing};
 use wattif_lab::metrics::{CpuReport, GroupReport, Metrics, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
-use wattif_model::kernel::version;
+use wattif_model::kernel::why;
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::Recording;
@@ -265,39 +264,14 @@ pub fn stands_still(recorded: &RunReport, simulated: &[RunReport]) -> Option<Str
     Some(format!("the simulation does {} of the recorded work, so trust what follows only as far{who}", pct(whole)))
 }
 
-/// The last profile that is not newer than a kernel's release, the first of all where there is none: `6.12.30` → `linux-6.12`. Of Android's and the
-/// mainline's of one version it is the one that the release names: `6.6.30-android15` → `android-6.6`. Is it Android's kernel? Where that is
-/// known, Android's profiles are for those alone.
-pub fn profile_of<'a>(release: &str, is_android: Option<bool>, names: &'a [String]) -> Option<&'a str> {
-    if let Some(own) = names.iter().find(|n| *n == release) {
-        return Some(own); // a trace of ours
-    }
-    let wanted = version(release)?;
-    let named = is_android.unwrap_or(release.contains("android"));
-    let of = |name: &str| {
-        let android = name.starts_with("android-");
-        // Variants, such as `android-4.9-walt`, are nobody's default.
-        let numbers = name.strip_prefix("linux-").or(name.strip_prefix("android-")).filter(|n| !n.contains('-'))?;
-        (!android || is_android != Some(false)).then_some((version(numbers)?, android == named))
-    };
-    let mut known: Vec<_> = names.iter().filter_map(|n| Some((of(n)?, n.as_str()))).collect();
-    known.sort();
-    known.iter().rev().find(|((v, _), _)| *v <= wanted).or(known.first()).map(|(_, n)| *n)
-}
-
 /// What to say where the profile that a release is taken for is of another one.
 pub(crate) fn other_release(release: &str, profile: &str) -> Option<String> {
-    let numbers = profile.split_once('-')?.1;
-    let (wanted, taken) = (version(release)?, version(numbers)?);
-    let other = wanted != taken || release.contains("android") != profile.starts_with("android-");
-    let why = match taken.cmp(&wanted) {
-        Ordering::Less => ", the last one before it",
-        Ordering::Equal => "",
-        Ordering::Greater => ", as there is none before it",
+    let why = match why(release, profile) {
+        Some(why) => format!(", as {why}"),
+        None if release.contains("android") == profile.starts_with("android-") => return None,
+        None => String::new(),
     };
-    other.then(|| {
-        format!("there is no profile of the recorded kernel, {release}: {profile} is taken{why} (--recorded-kernel)")
-    })
+    Some(format!("there is no profile of the recorded kernel, {release}: {profile} is taken{why} (--recorded-kernel)"))
 }
 
 #[cfg(test)]
@@ -479,37 +453,16 @@ mod tests {
     }
 
     #[test]
-    fn profiles_of_releases() {
-        let names: Vec<String> = ["linux-3.13", "linux-5.4", "linux-6.6", "linux-6.12"].map(String::from).into();
-        let check = |release: &str, expect| assert_eq!(profile_of(release, None, &names), expect, "{release}");
-        check("6.12.117", Some("linux-6.12"));
-        check("4.19.113-22067904", Some("linux-3.13"));
-        check("6.8.0-45-generic", Some("linux-6.6"));
-        check("2.6.32", Some("linux-3.13"));
-        check("simulated", None);
-        let names: Vec<String> =
-            ["android-4.9", "android-4.9-walt", "android-6.6", "linux-3.13", "linux-4.10", "linux-6.6"]
-                .map(String::from)
-                .into();
-        let check = |release: &str, expect| assert_eq!(profile_of(release, None, &names), Some(expect), "{release}");
-        check("4.9.270-perf", "android-4.9");
-        check("6.6.30-android15-8-g1234567", "android-6.6");
-        check("6.6.30-amd64", "linux-6.6");
-        check("4.14.190", "linux-4.10");
-        check("android-4.9-walt", "android-4.9-walt");
-        let known = |release: &str, android| profile_of(release, Some(android), &names).unwrap();
-        assert_eq!(
-            ["4.9.0-19-amd64", "4.10.1", "6.6.30"].map(|r| known(r, false)),
-            ["linux-3.13", "linux-4.10", "linux-6.6"]
-        );
-        assert_eq!(
-            ["4.9.118-perf", "4.10.1", "6.6.30-perf"].map(|r| known(r, true)),
-            ["android-4.9", "linux-4.10", "android-6.6"]
-        );
+    fn a_profile_of_another_release() {
         assert_eq!(other_release("6.6.30-android15", "android-6.6"), None);
+        assert_eq!(other_release("linux-6.6", "linux-6.6"), None);
         let told = |release, profile| other_release(release, profile).unwrap();
-        assert!(told("4.19.113", "linux-4.10").contains("4.19.113: linux-4.10 is taken, the last one before it"));
-        assert!(told("2.6.32", "linux-3.13").contains("linux-3.13 is taken, as there is none before it"));
+        assert!(
+            told("4.9.0-19-amd64", "linux-4.10")
+                .contains("4.9.0-19-amd64: linux-4.10 is taken, as it holds from 4.4 (--")
+        );
+        assert!(told("4.14.190", "linux-4.10").contains("linux-4.10 is taken, as it is the last one before it (--"));
+        assert!(told("2.6.32", "linux-3.13").contains("linux-3.13 is taken, as there is none before it (--"));
         assert!(told("6.6.30-android15", "linux-6.6").contains("linux-6.6 is taken (--"));
     }
 }

@@ -4,7 +4,7 @@ use crate::data::Collection;
 use crate::error::{Error, Findings};
 use crate::load;
 use crate::recording::{
-    self, Check, LoadedTrace, below_error, length, other_release, profile_of, replay_seeds, self_check, stands_still,
+    self, Check, LoadedTrace, below_error, length, other_release, replay_seeds, self_check, stands_still,
 };
 use crate::settings::Settings;
 use crate::text;
@@ -15,7 +15,7 @@ use wattif_lab::infer::{self, Inferred, Missing};
 use wattif_lab::metrics::RunReport;
 use wattif_model::Pid;
 use wattif_model::check::Diagnostic;
-use wattif_model::kernel::KernelSpec;
+use wattif_model::kernel::{KernelSpec, profile_of};
 use wattif_model::platform::Platform;
 use wattif_model::run::RunSpec;
 use wattif_model::trace::{Event, Recording};
@@ -28,7 +28,7 @@ pub struct Question {
     pub trace: String,
     /// Profiles; the first is what the others are compared with.
     pub kernels: Vec<String>,
-    /// Profile of the kernel that was recorded; by default the last one not newer than its release, or the first.
+    /// Profile of the kernel that was recorded; by default the one that its release is taken for, or the first.
     pub recorded_kernel: Option<String>,
     /// Of runs of each kernel: their noise differs, the recorded work does not.
     pub seeds: Vec<u64>,
@@ -257,6 +257,7 @@ pub fn warnings(looked: &Looked) -> Vec<String> {
     if recording.lost_gaps > 0 {
         all.push(format!("events were lost in {} places: work and wake-ups in them are missing", recording.lost_gaps));
     }
+    all.extend(infer::skewed(recording));
     all.extend(other_kernel(&looked.loaded));
     if !looked.known {
         all.push("no platform was named (-p): all CPUs count as equal".into());
@@ -422,6 +423,39 @@ mod tests {
         assert!(check("app=SCHED_FIFO").unwrap_err().contains("app has priority 120, which is that of a fair thread"));
         assert!(check("rt=SCHED_IDLE").unwrap_err().contains("priority 89, which is that of a real-time thread"));
         assert!(check("nobody=SCHED_IDLE").is_err());
+    }
+
+    /// A thread runs on CPU 1 before CPU 0 wakes it.
+    #[test]
+    fn clocks_that_are_apart_are_told() {
+        use wattif_model::trace::PrevState;
+        let switch = |prev, next, prev_state| {
+            let (prev_pid, next_pid) = (Pid(prev), Pid(next));
+            Event::SchedSwitch { prev_pid, prev_prio: 120, prev_state, next_pid, next_prio: 120 }
+        };
+        let waking = Event::SchedWaking { pid: Pid(7), prio: 120, target_cpu: CpuId(1), in_irq: false };
+        let told = |woken_us| {
+            let mut records = vec![
+                (1, 1, switch(7, 0, PrevState::Sleeping)),
+                (50, 1, switch(0, 7, PrevState::Running)),
+                (woken_us, 0, waking),
+            ];
+            records.sort_by_key(|r| r.0);
+            let record = |(us, cpu, event)| Record {
+                at: Ns::from_us(us),
+                cpu: CpuId(cpu),
+                current: None,
+                event: Recorded::Event(event),
+            };
+            let recording =
+                Recording { nr_cpus: 2, records: records.into_iter().map(record).collect(), ..Recording::default() };
+            let platform = infer::platform(&recording);
+            let findings = Findings { name: "t".into(), text: "".into(), diagnostics: Vec::new() };
+            let loaded = LoadedTrace { recording, findings, platform: None, kernel: None };
+            let looked = Looked { loaded, platform, known: true, report: RunReport::default(), missing: Vec::new() };
+            warnings(&looked).iter().any(|w| w.contains("the clocks of the CPUs are apart"))
+        };
+        assert!(told(52) && !told(48));
     }
 
     #[test]

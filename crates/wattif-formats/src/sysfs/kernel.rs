@@ -7,7 +7,7 @@ use crate::words::quoted;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use wattif_model::check::Diagnostic;
-use wattif_model::kernel::version;
+use wattif_model::kernel::{version, why};
 
 /// What a kernel says of itself: any of its configuration, its scheduler features, its release.
 #[derive(Clone, Debug, Default)]
@@ -504,24 +504,22 @@ pub fn kernel(facts: &KernelFacts, name: &str, parent: &str, features: &[&str]) 
 fn not_known(facts: &KernelFacts, parent: &str) -> Vec<Diagnostic> {
     let warning = |code, message| Diagnostic::warning(code, 0..0, message);
     let mut out = Vec::new();
-    let of_parent = parent.split_once('-').and_then(|(_, numbers)| version(numbers));
-    match facts.version().as_deref().map(version) {
-        Some(Some((major, minor))) if of_parent.is_some_and(|p| p != (major, minor)) => {
-            let why =
-                if of_parent > Some((major, minor)) { "there is none before it" } else { "the last one before it" };
+    let release = facts.version().unwrap_or_default();
+    match (version(&release), why(&release, parent)) {
+        (Some((major, minor)), Some(why)) => {
             let message = format!(
                 "no profile of Linux {major}.{minor}: {parent} is taken ({why}), and what changed between them is as there"
             );
             out.push(warning("sysfs::W02", message));
         }
-        Some(Some((major, minor))) if parent.starts_with("android-") && facts.android().is_none() => {
+        (Some((major, minor)), None) if parent.starts_with("android-") && facts.android().is_none() => {
             out.push(warning(
                 "sysfs::W02",
                 format!("nothing tells whether this Linux {major}.{minor} is Android's: {parent} is taken"),
             ));
         }
-        Some(Some(_)) => {}
-        _ => out.push(warning("sysfs::W02", format!("no kernel version is told: taken as {parent}"))),
+        (Some(_), None) => {}
+        (None, _) => out.push(warning("sysfs::W02", format!("no kernel version is told: taken as {parent}"))),
     }
     if facts.config.is_none() {
         let message = format!(
@@ -545,7 +543,8 @@ mod tests {
             kernel(&facts, "k", parent, &[]).diagnostics.swap_remove(0).message
         };
         let check = |release, parent, what: &str| assert!(told(release, parent).contains(what), "{release}");
-        check("4.19.113", "linux-4.10", "no profile of Linux 4.19: linux-4.10 is taken (the last one before it)");
+        check("4.19.113", "linux-4.20", "no profile of Linux 4.19: linux-4.20 is taken (it holds from 4.16), and what");
+        check("4.14.190", "linux-4.10", "linux-4.10 is taken (it is the last one before it)");
         check("2.6.32", "linux-3.13", "linux-3.13 is taken (there is none before it)");
     }
 

@@ -63,6 +63,7 @@ impl Found<'_> {
             ));
         }
         notes.extend(moved(recording));
+        notes.extend(super::throttled::told(recording));
         notes.extend(self.highest());
         notes
     }

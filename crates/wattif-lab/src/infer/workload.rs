@@ -37,6 +37,7 @@ use super::play::{normalised, seen, who_runs_at_first};
 use super::programs::{self, programs};
 use super::spins::Piece;
 use super::steps::{self, Step};
+use super::throttled;
 use super::ticks;
 use super::unlike::{self, first_opps, nearest};
 use super::wakers::Wakers;
@@ -221,6 +222,8 @@ pub(super) struct Inference<'a> {
     pub(super) give_way: BTreeSet<Pid>,
     /// The threads that move others away.
     stoppers: BTreeSet<Pid>,
+    /// Who was throttled until when.
+    throttled: BTreeSet<(Pid, u64)>,
     execs: Execs,
 }
 
@@ -249,6 +252,7 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
             false => super::sched_idle::threads(&recording, n),
         },
         execs: Execs::of(&recording),
+        throttled: throttled::waits(&recording).iter().map(|wait| (wait.pid, wait.until.0)).collect(),
         stoppers: recording.threads.keys().map(|pid| Pid(*pid)).filter(|p| is_stopper(recording.comm(*p))).collect(),
     };
     for (pid, t) in &mut inference.threads {
@@ -616,7 +620,8 @@ impl Inference<'_> {
         }
         self.running[cpu.at()] = (next, at);
         self.lingers(at, cpu, next);
-        let (idle, equal) = self.idle_beside(next, cpu, at);
+        let throttled = self.throttled.contains(&(next, at));
+        let (idle, equal) = if throttled { Default::default() } else { self.idle_beside(next, cpu, at) };
         if prev.0 == 0 {
             self.busy_since[cpu.at()] = at;
         } else if next.0 == 0 {
@@ -637,7 +642,8 @@ impl Inference<'_> {
                 let (met, urgent) = (t.woken && t.busy_then.contains(cpu), t.prio < 100);
                 let busy_ns = since.saturating_sub(busy_since);
                 let beside = Beside { idle: &idle, equal: &equal, met, urgent, busy_ns };
-                t.where_it_runs.runs(cpu, at.saturating_sub(since), &beside);
+                let waited_ns = if throttled { 0 } else { at.saturating_sub(since) };
+                t.where_it_runs.runs(cpu, waited_ns, &beside);
                 companion = t.ran_then.filter(|_| beside.meets_on(cpu));
             }
             _ => {}
@@ -869,7 +875,9 @@ impl Inference<'_> {
     /// Threads that were preempted and still wait.
     fn waits_to_the_end(&mut self, end: u64) {
         let waits = |(pid, t): (&Pid, &Thread)| match (t.state, t.cpu) {
-            (State::Runnable { since }, Some(cpu)) if !t.woken => Some((*pid, cpu, since)),
+            (State::Runnable { since }, Some(cpu)) if !t.woken && !self.throttled.contains(&(*pid, end)) => {
+                Some((*pid, cpu, since))
+            }
             _ => None,
         };
         for (pid, cpu, since) in self.threads.iter().filter_map(waits).collect::<Vec<_>>() {
@@ -1366,5 +1374,21 @@ mod tests {
             events.push((at + 4 * MS, to(8, 7, PrevState::Sleeping, 120)));
         }
         assert_eq!(tasks(2, events)[0].cpus, None, "alone of the fair threads, it is let stay");
+    }
+
+    /// It comes back every 10 ms for 4, beside idle CPUs, and another one has the CPU in between, or nobody.
+    #[test]
+    fn whom_a_limit_keeps_from_running() {
+        const MS: u64 = 1_000_000;
+        let cpus = |other: u32| {
+            let mut events = vec![(MS, testbed::waking(7)), (MS, switch(0, 7, PrevState::Running))];
+            for at in (1..40).map(|i| 10 * i * MS) {
+                events.push((at - 6 * MS, switch(7, other, PrevState::Running)));
+                events.push((at, switch(other, 7, PrevState::Sleeping)));
+            }
+            tasks(2, events)[0].cpus.clone()
+        };
+        assert_eq!(cpus(8), Some(CpuSet::from_iter([CpuId(2)])));
+        assert_eq!(cpus(0), None, "it is throttled");
     }
 }

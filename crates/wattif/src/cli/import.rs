@@ -6,7 +6,6 @@ use crate::data::{self, Collection};
 use crate::error::{Error, Findings, Look};
 use crate::files::Files;
 use crate::load;
-use crate::recording::profile_of;
 use crate::replay::{check_policies, warnings};
 use crate::settings::Settings;
 use std::io::Read;
@@ -14,7 +13,7 @@ use std::path::PathBuf;
 use wattif_formats::{dtb, kernel_toml, rtapp, sysfs};
 use wattif_lab::infer;
 use wattif_model::check::{Diagnostic, Severity};
-use wattif_model::kernel::{KernelSpec, Slot};
+use wattif_model::kernel::{KernelSpec, Slot, profile_of};
 use wattif_model::workload::Policy;
 use wattif_sim::registry;
 use wattif_sim::sched::features::Features;
@@ -186,7 +185,7 @@ pub(super) fn machine(root: &std::path::Path) -> sysfs::Imported {
     sysfs::platform(&|path| below(root, path), "machine")
 }
 
-/// The profile of a captured kernel: the last one we have that is not newer, and what is known to differ.
+/// The profile of a captured kernel: the one that it is taken for, and what is known to differ.
 pub(super) fn kernel_of(mut facts: sysfs::KernelFacts) -> sysfs::Imported {
     let names: Vec<String> = Collection::Kernels.names().into_iter().map(String::from).collect();
     let version = facts.version().unwrap_or_default();

@@ -41,7 +41,7 @@ pub struct Args {
     /// Kernel profile; with several, the first is what the others are compared with.
     #[arg(short, long, value_name = "KERNEL")]
     kernel: Vec<String>,
-    /// Profile of the kernel that was recorded; by default the last one not newer than the release in the trace, or the first -k.
+    /// Profile of the kernel that was recorded; by default the one that the release in the trace is taken for, or the first -k.
     /// Named here, it is taken without what --set says.
     #[arg(long, value_name = "KERNEL")]
     recorded_kernel: Option<String>,
