@@ -16,7 +16,7 @@ use wattif_formats::trace::{About, Detail, TraceWriter};
 use wattif_lab::infer;
 use wattif_model::platform::{FreqDomain, Platform};
 use wattif_model::run::RunSpec;
-use wattif_model::trace::{Event, Interest, Observer, Recorded, Recording, ThreadInfo};
+use wattif_model::trace::{Event, Interest, Observer, Record, Recorded, Recording, ThreadInfo};
 use wattif_model::{CpuId, CpuSet, DomainId, Ns, Pid};
 
 /// Formats that are written.
@@ -173,13 +173,21 @@ pub fn play(recording: &Recording, to: &mut TraceFile) {
     for thread in threads(recording) {
         to.thread(&thread);
     }
-    let mut seen = vec![false; recording.nr_cpus];
-    for r in &recording.records {
-        if let (Some(pid), false) = (r.current, std::mem::replace(&mut seen[r.cpu.at()], true)) {
-            to.writer.runs(r.cpu, pid);
-        }
+    // These are of the CPU that they name, whoever writes them.
+    let by_another = |r: &Record| {
+        matches!(r.event(), Some(Event::CpuIdle { .. } | Event::CpuIdleMiss { .. })) && r.current != Some(Pid(0))
+    };
+    let mut first = vec![None; recording.nr_cpus];
+    for r in recording.records.iter().filter(|r| !by_another(r)) {
+        first[r.cpu.at()].get_or_insert(r.current);
+    }
+    for (cpu, current) in (0..).map(CpuId).zip(first) {
+        to.writer.runs(cpu, current.flatten());
     }
     for r in &recording.records {
+        if !by_another(r) {
+            to.writer.runs(r.cpu, r.current);
+        }
         let event = match r.event {
             Recorded::Event(Event::Mark { pid, mark, began_ns }) => {
                 Event::Mark { pid, mark, began_ns: began_ns + recording.zero_ns }

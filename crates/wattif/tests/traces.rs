@@ -6,7 +6,7 @@ use arrow_array::{Array, RecordBatch};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wattif::trace_file::{TraceFile, TraceFormat};
+use wattif::trace_file::{TraceFile, TraceFormat, play};
 use wattif::{Dialect, Ns, RunSpec, Runner, Settings, Simulator, load};
 use wattif_formats::archive;
 use wattif_formats::trace::arrow::EventTables;
@@ -407,6 +407,57 @@ fn exported_traces_hold_the_same() {
         last = export(&last, name);
         let got = read(&last);
         assert_eq!((got.lost_gaps, got.lost_events), (1, 5), "{name}");
+    }
+}
+
+/// Thread 400 runs between two switches that are lost, and CPU 1 says when CPU 0 sleeps.
+const UNSEEN: &str = "\
+  <idle>-0    [000] d..2. 10.000001: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=tick next_pid=301 next_prio=120
+    tick-301  [000] d..2. 10.000002: sched_switch: prev_comm=tick prev_pid=301 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+  <idle>-0    [001] d.h2. 10.000003: sched_waking: comm=once pid=300 prio=120 target_cpu=001
+  <idle>-0    [001] d..2. 10.000004: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=once next_pid=300 next_prio=120
+    once-300  [001] d..2. 10.000005: cpu_idle: state=1 cpu_id=0
+    once-300  [001] d..2. 10.000006: sched_waking: comm=tick pid=301 prio=120 target_cpu=000
+   waker-400  [001] d..2. 10.000007: sched_waking: comm=tick pid=301 prio=120 target_cpu=000
+   waker-400  [001] d..2. 10.000008: sched_switch: prev_comm=waker prev_pid=400 prev_prio=120 prev_state=S ==> next_comm=once next_pid=300 next_prio=120
+    once-300  [001] d..2. 10.000009: sched_waking: comm=tick pid=301 prio=120 target_cpu=000
+    once-300  [001] d..2. 10.000010: sched_switch: prev_comm=once prev_pid=300 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120
+  <idle>-0    [001] d..2. 10.000011: cpu_idle: state=1 cpu_id=1
+   waker-400  [001] d..2. 10.000012: sched_waking: comm=tick pid=301 prio=120 target_cpu=000
+";
+
+#[test]
+fn exported_traces_say_who_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let export = |recording: &Recording, name: &str| {
+        let path = dir.path().join(name);
+        let about = trace::About { recorded: true, ..Default::default() };
+        let mut file = TraceFile::with(&path, TraceFormat::of(&path), Detail::Tracepoints, about).unwrap();
+        play(recording, &mut file);
+        file.finish().unwrap();
+        path
+    };
+    let without: String = UNSEEN.split_inclusive('\n').filter(|line| !line.contains("sched_switch")).collect();
+    for (text, records) in [(UNSEEN, 12), (&without, 7)] {
+        let mut original = trace::read(text.as_bytes()).recording.unwrap();
+        assert_eq!(original.records.len(), records);
+        let whole = |recording: &Recording| {
+            let of = |r: &Record| (r.at, r.cpu, r.current.filter(|_| r.event.name() != "cpu_idle"), r.event);
+            recording.records.iter().map(of).collect::<Vec<_>>()
+        };
+        for name in ["a.txt", "a.dat", "a.pftrace"] {
+            let again = read(&export(&original, name));
+            assert_eq!(whole(&again), whole(&original), "{name}, {records} events");
+            let on_1 = |r: &&Record| r.event.name() == "cpu_idle" && r.cpu == CpuId(1);
+            assert!(again.records.iter().filter(on_1).all(|r| r.current == Some(Pid(0))), "{name}");
+        }
+        let nobody = original.records.len() - 1;
+        original.records[nobody].current = None;
+        for batch in tables(&export(&original, "a.parquet")) {
+            for (i, r) in original.records.iter().enumerate().filter(|(_, r)| r.event.name() != "cpu_idle") {
+                assert_eq!(TableRow(&batch, i).number("current_pid"), r.current.map(|pid| pid.0.into()), "{r:?}");
+            }
+        }
     }
 }
 

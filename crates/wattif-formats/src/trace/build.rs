@@ -1,7 +1,7 @@
 //! What all readers fill: events in the order of the file, names, what was skipped and what was lost.
 
 use super::kinds::{self, INTS, Kind, Row, prios, since};
-use super::lives::{self, Deadlines, RENAMED, Renamed};
+use super::lives::{self, Deadlines, Exec, RENAMED, Renamed};
 use super::stamps::{SILENCE_NS, Stamps};
 use super::told::{self, Groups};
 use crate::words::quoted;
@@ -36,6 +36,7 @@ pub(super) struct Builder {
     /// When a pid was seen with SCHED_DEADLINE's priority, and how many stamps these are.
     deadlines: Deadlines,
     seen_deadline: usize,
+    execs: Vec<Exec>,
     full_names: HashMap<u32, String>,
     groups: Groups,
     /// Buffers of the file that events are of, by name; the main one has none.
@@ -126,6 +127,12 @@ impl Builder {
         self.flags |= place.irq.is_some();
         for &(pid, _) in prios(kind).iter().filter(|(_, prio)| ints[*prio] < 0) {
             self.deadline(ints[pid]);
+        }
+        if kind == Kind::Exec
+            && let (Some(pid), Some(old)) =
+                (thread_id(ints[0]), thread_id(ints[1]).filter(|old| i64::from(*old) != ints[0]))
+        {
+            self.execs.push(Exec { at: place.at, pid, old });
         }
         let Some(event) = kind.event(&ints, in_irq) else { return };
         match event {
@@ -479,7 +486,7 @@ impl Builder {
         recording.threads.values_mut().for_each(|t| t.group = self.groups.place(t.group));
         self.groups.places_of(&mut recording.records);
         recording.groups = std::mem::take(&mut self.groups).into_specs();
-        let begins = lives::begins(&recording.records, &self.may_live);
+        let begins = lives::begins(&recording.records, &self.may_live, &self.execs);
         let again =
             lives::split(&mut recording.records, &mut recording.threads, &begins, &self.renamed, &self.deadlines);
         recording.zero_ns = recording.records.first().map_or(0, |r| r.at.0);

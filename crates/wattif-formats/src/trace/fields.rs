@@ -49,7 +49,7 @@ fn part<'a>(row: &Row, text: &'a [u8], ints: Range<usize>, which: usize, found: 
             (Some(n), _) => n,
             (None, "success") => 1,
             (None, name) if row.kind == Kind::IdleWeights && name != "entered" => -1,
-            (None, "clone_flags" | "util_est" | "target_cpu" | "cpu_id" | "orig_cpu" | "dest_cpu") => 0,
+            (None, "clone_flags" | "old_pid" | "util_est" | "target_cpu" | "cpu_id" | "orig_cpu" | "dest_cpu") => 0,
             (None, _) => return None,
         };
     }
@@ -212,7 +212,7 @@ mod tests {
         }
         // The number stands first.
         let fields = "pid=40 comm=x pid=7 clone_flags=3d0f00 oom_score_adj=0";
-        check("sched_process_exec", "filename=/bin/x pid=7 pid=40 old_pid=41", &[40], ["", ""]);
+        check("sched_process_exec", "filename=/bin/x pid=7 pid=40 old_pid=41", &[40, 41], ["", ""]);
         assert_eq!(by_key(kinds::find(b"task_newtask").unwrap(), fields.as_bytes()).map(|f| f.0[0]), Some(40));
     }
 }

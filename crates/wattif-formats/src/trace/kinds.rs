@@ -101,7 +101,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("task_newtask", Kind::NewTask, &["pid", "clone_flags"], &["comm"], &[0]),
     row("task_rename", Kind::Rename, &["pid"], &["newcomm"], &[0]),
-    row("sched_process_exec", Kind::Exec, &["pid"], NONE, &[]),
+    row("sched_process_exec", Kind::Exec, &["pid", "old_pid"], NONE, &[]),
     row("sched_process_exit", Kind::Exit, &["pid", "prio"], &["comm"], &[0]),
     row("cpu_idle_miss", Kind::IdleMiss, &["cpu_id", "state", "below|type"], NONE, &[]),
     row("irq_handler_entry", Kind::IrqEnter, NONE, NONE, &[]),
@@ -397,7 +397,7 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
             Kind::Fork
         }
         Event::SchedProcessExec { pid } => {
-            set(&[pid.0.into()]);
+            set(&[pid.0.into(), pid.0.into()]);
             Kind::Exec
         }
         Event::SchedProcessExit { pid, prio } => {

@@ -3,12 +3,15 @@
 //!
 //! A thread has ended when it is switched out dead or says that it exits; who is then forked or woken for the first time under its
 //! pid is another. So is who is just woken or switched in, though the fork is not in the trace, if the death is certain: one that exits
-//! goes on until it is switched out dead, and a parked thread looks dead in some traces. An exec gives the pid of the leader, which has ended then, to another.
+//! goes on until it is switched out dead, and a parked thread looks dead in some traces.
+//!
+//! The other way round, one thread may have two pids: who executes a program without being the first thread of its process gets the
+//! number of that one, which ends for it. It keeps the first of its pids here.
 
 use super::names::DEADLINE;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use wattif_model::Pid;
 use wattif_model::trace::{Event, Placement, PrevState, Record, Recorded, RecordedThread};
+use wattif_model::{Ns, Pid};
 
 /// So many changes of names are kept.
 pub(super) const RENAMED: usize = 1 << 20;
@@ -20,6 +23,13 @@ pub(super) struct Renamed {
     pub comm: String,
 }
 
+/// A thread has executed a program, and got another pid by that.
+pub(super) struct Exec {
+    pub at: u64,
+    pub pid: u32,
+    pub old: u32,
+}
+
 /// Stamps at which pids had SCHED_DEADLINE's priority.
 pub(super) type Deadlines = HashMap<u32, Vec<u64>>;
 
@@ -29,6 +39,8 @@ struct Life {
     after: u64,
     /// Its pid from here on.
     own: u32,
+    /// It lived before, under that pid alone.
+    goes_on: bool,
 }
 
 /// Gives threads that have the pid of one that has ended, and [begin](begins) there, pids of their own; the first of these, and how many.
@@ -48,7 +60,10 @@ pub(super) fn split(
     let mut names: Vec<&Renamed> = names.iter().filter(|n| all || lives.contains_key(&n.pid)).collect();
     names.sort_by_key(|n| (n.pid, n.at));
     let named: BTreeSet<u32> = names.iter().map(|n| n.pid).chain(lives.keys().copied()).collect();
-    for pid in named {
+    // Those last that give a name to one who lived before.
+    let goes_on = |pid: &u32| lives.get(pid).is_some_and(|lives| lives.iter().any(|life| life.goes_on));
+    let (last, first): (Vec<u32>, Vec<u32>) = named.into_iter().partition(goes_on);
+    for pid in first.into_iter().chain(last) {
         let own = names.partition_point(|n| n.pid < pid)..names.partition_point(|n| n.pid <= pid);
         name(threads, pid, lives.get(&pid).unwrap_or(&none), &names[own]);
     }
@@ -60,8 +75,8 @@ pub(super) fn split(
             threads.entry(own).or_default().policy.get_or_insert(DEADLINE);
         }
     }
-    let first = lives.values().flatten().map(|life| life.own).min()?;
-    Some((first, begins.len()))
+    let new = || lives.values().flatten().filter(|life| !life.goes_on).map(|life| life.own);
+    Some((new().min()?, new().count()))
 }
 
 /// New pids into the records; the later lives of each pid, in order.
@@ -78,13 +93,15 @@ fn renumber(
     for r in records.iter_mut() {
         pids(&mut r.event).into_iter().flatten().for_each(|pid| highest = highest.max(pid.0));
     }
-    let first = highest + 1;
     let mut now: HashMap<Pid, Pid> = HashMap::new();
-    let mut next = begins.iter().zip(first..).peekable();
+    let mut next = begins.iter().peekable();
     for (i, r) in records.iter_mut().enumerate() {
-        while let Some((begin, own)) = next.next_if(|(begin, _)| begin.record == i) {
-            now.insert(begin.pid, Pid(own));
-            lives.entry(begin.pid.0).or_default().push(Life { after: begin.after, own });
+        while let Some(begin) = next.next_if(|begin| begin.record == i) {
+            highest += u32::from(begin.was.is_none());
+            let own = begin.was.map_or(Pid(highest), |was| now.get(&was).copied().unwrap_or(was));
+            now.insert(begin.pid, own);
+            let life = Life { after: begin.after, own: own.0, goes_on: begin.was.is_some() };
+            lives.entry(begin.pid.0).or_default().push(life);
         }
         let of_event = pids(&mut r.event).into_iter().flatten();
         for pid in of_event.chain(&mut r.current) {
@@ -103,7 +120,8 @@ fn processes(records: &mut [Record], threads: &mut BTreeMap<u32, RecordedThread>
         let at = r.at.0;
         for pid in pids(&mut r.event).into_iter().flatten() {
             let Some(tgid) = unknown.remove(&pid.0) else { continue };
-            let life = lives[&tgid].iter().rev().find(|life| life.after < at);
+            // Who executes a program stays in its process.
+            let life = lives[&tgid].iter().rev().find(|life| life.after < at && !life.goes_on);
             if let (Some(life), Some(thread)) = (life, threads.get_mut(&pid.0)) {
                 thread.tgid = life.own;
             }
@@ -117,12 +135,46 @@ pub(super) struct Begin {
     pid: Pid,
     /// The end of the one before.
     after: u64,
+    /// Its pid until then, if it lived before.
+    was: Option<Pid>,
+}
+
+/// Where threads get another pid by an exec: behind the end of whose pid it was. The exec itself is told later, when the program is loaded.
+fn handed_over(records: &[Record], old: &HashMap<(Ns, Pid), Pid>) -> Vec<Begin> {
+    let (mut left, mut all) = (HashMap::new(), Vec::new());
+    for (i, r) in records.iter().enumerate().take_while(|_| !old.is_empty()) {
+        match r.event() {
+            Some(&Event::SchedSwitch { prev_pid, prev_state: PrevState::Dead, .. }) => {
+                left.insert(prev_pid, (i + 1, r.at.0));
+            }
+            Some(&(Event::SchedProcessFork { child_pid: pid, .. } | Event::SchedWakeupNew { pid, .. })) => {
+                left.remove(&pid);
+            }
+            Some(&Event::SchedProcessExec { pid }) => {
+                let Some(&was) = old.get(&(r.at, pid)) else { continue };
+                let (record, after) = left.remove(&pid).unwrap_or((i, r.at.0.saturating_sub(1)));
+                all.push(Begin { record, pid, after, was: Some(was) });
+            }
+            _ => {}
+        }
+    }
+    all.sort_by_key(|begin| begin.record);
+    all
 }
 
 /// All of them. Records are in order; of who was switched out dead at these stamps no one knows whether they were parked.
-pub(super) fn begins(records: &[Record], may_live: &BTreeSet<(u64, Pid)>) -> Vec<Begin> {
+pub(super) fn begins(records: &[Record], may_live: &BTreeSet<(u64, Pid)>, execs: &[Exec]) -> Vec<Begin> {
     let (mut dead, mut exiting, mut all) = (HashMap::<Pid, End>::new(), HashSet::new(), Vec::new());
+    let old: HashMap<(Ns, Pid), Pid> = execs.iter().map(|e| ((Ns(e.at), Pid(e.pid)), Pid(e.old))).collect();
+    let mut handed_over = handed_over(records, &old).into_iter().peekable();
     for (record, r) in records.iter().enumerate() {
+        while let Some(begin) = handed_over.next_if(|begin| begin.record == record) {
+            dead.remove(&begin.pid);
+            all.push(begin);
+        }
+        if let Some(&Event::SchedProcessExec { pid }) = r.event() {
+            dead.extend(old.get(&(r.at, pid)).map(|was| (*was, End { at: r.at.0, certain: true })));
+        }
         let (pid, born) = match r.event() {
             Some(&Event::SchedSwitch { prev_pid, prev_state, next_pid, .. }) => {
                 if prev_state == PrevState::Dead {
@@ -144,7 +196,7 @@ pub(super) fn begins(records: &[Record], may_live: &BTreeSet<(u64, Pid)>) -> Vec
         };
         let Some(end) = dead.get(&pid) else { continue };
         if born || end.certain {
-            all.push(Begin { record, pid, after: end.at });
+            all.push(Begin { record, pid, after: end.at, was: None });
             dead.remove(&pid);
             exiting.remove(&pid);
         } else if matches!(r.event(), Some(Event::SchedSwitch { .. })) {
@@ -166,10 +218,18 @@ fn name(threads: &mut BTreeMap<u32, RecordedThread>, pid: u32, later: &[Life], n
     let is_leader = known.tgid == pid;
     let ends = later.iter().map(|l| l.after).chain([u64::MAX]);
     let mut names = names.iter().peekable();
-    for (own, until) in [pid].into_iter().chain(later.iter().map(|l| l.own)).zip(ends) {
-        while let Some(told) = names.next_if(|n| n.at <= until) {
-            known.comm.clone_from(&told.comm);
+    let lives = [(pid, false)].into_iter().chain(later.iter().map(|l| (l.own, l.goes_on)));
+    for ((own, goes_on), until) in lives.zip(ends) {
+        let mut told = None;
+        while let Some(name) = names.next_if(|n| n.at <= until) {
+            told = Some(&name.comm);
         }
+        if goes_on {
+            let thread = threads.entry(own).or_default();
+            told.iter().for_each(|comm| thread.comm.clone_from(comm));
+            continue;
+        }
+        told.iter().for_each(|comm| known.comm.clone_from(comm));
         if is_leader {
             known.tgid = own;
         }
@@ -258,6 +318,66 @@ beta-100 [000] 10.007200: sched_switch: beta:100 [120] S ==> swapper/0:0 [120]
         assert!(r.records.iter().any(|r| r.event() == Some(&woken)), "{:?}", r.records);
     }
 
+    /// Thread 201 of process 200 executes a program: the first thread has to end, and 201 has its number from then on. It sleeps before the
+    /// program is loaded.
+    const EXECUTES: &str = "\
+java-200 [000] 10.000000: sched_switch: java:200 [120] S ==> swapper/0:0 [120]
+worker-201 [001] 10.001000: sched_waking: comm=java pid=200 prio=120 target_cpu=000
+<idle>-0 [000] 10.001010: sched_switch: swapper/0:0 [120] R ==> java:200 [120]
+worker-201 [001] 10.001020: sched_switch: worker:201 [120] D ==> swapper/1:0 [120]
+java-200 [000] 10.001040: sched_process_exit: comm=java pid=200 prio=120
+java-200 [000] 10.001050: sched_waking: comm=worker pid=201 prio=120 target_cpu=001
+java-200 [000] 10.001060: sched_switch: java:200 [120] Z ==> swapper/0:0 [120]
+<idle>-0 [001] 10.001070: sched_switch: swapper/1:0 [120] R ==> worker:201 [120]
+worker-200 [001] 10.001300: sched_switch: worker:200 [120] D ==> swapper/1:0 [120]
+<idle>-0 [000] 10.001400: sched_waking: comm=worker pid=200 prio=120 target_cpu=001
+<idle>-0 [001] 10.001410: sched_switch: swapper/1:0 [120] R ==> worker:200 [120]
+new-200 [001] 10.001500: sched_process_exec: filename=/bin/new pid=200 old_pid=201
+new-200 [001] 10.020000: sched_switch: new:200 [120] S ==> swapper/1:0 [120]
+";
+
+    #[test]
+    fn who_gets_the_pid_of_its_process_by_an_exec_goes_on() {
+        let threads = |r: &Recording| r.threads.iter().map(|(pid, t)| (*pid, t.comm.clone())).collect::<Vec<_>>();
+        let left = |r: &Recording| -> Vec<u32> {
+            let of = |r: &wattif_model::trace::Record| match r.event() {
+                Some(Event::SchedSwitch { prev_pid, .. }) if prev_pid.0 != 0 => Some((prev_pid.0, r.current)),
+                _ => None,
+            };
+            let all = r.records.iter().filter_map(of);
+            all.inspect(|(pid, current)| assert_eq!(*current, Some(Pid(*pid)))).map(|(pid, _)| pid).collect()
+        };
+        let named =
+            |names: &[(u32, &str)]| names.iter().map(|(pid, name)| (*pid, name.to_string())).collect::<Vec<_>>();
+        let (r, said) = read(EXECUTES);
+        assert_eq!((threads(&r), left(&r)), (named(&[(200, "java"), (201, "new")]), vec![200, 201, 200, 201, 201]));
+        assert!(said.is_empty(), "{said}");
+        let exec = Event::SchedProcessExec { pid: Pid(201) };
+        assert_eq!(r.records.iter().filter(|r| r.event() == Some(&exec)).count(), 1);
+        // Of a first thread, or where the file does not tell the old one, it is just one after the death of another.
+        for old in ["old_pid=200", ""] {
+            let (r, _) = read(&EXECUTES.replace("old_pid=201", old));
+            assert_eq!(left(&r), [200, 201, 200, 200, 202], "{old}");
+        }
+        // Where the end is lost, from the exec on.
+        let lost: String = EXECUTES.split_inclusive('\n').filter(|line| !line.contains("[120] Z")).collect();
+        let (r, _) = read(&lost);
+        assert_eq!((left(&r), r.comm(Pid(201))), (vec![200, 201, 200, 201], "new"));
+        // Either number may be another's afterwards.
+        let forks = "\
+new-200 [001] 10.021000: sched_process_fork: comm=new pid=200 child_comm=new child_pid=201
+new-200 [001] 10.022000: sched_switch: new:200 [120] X ==> swapper/1:0 [120]
+sh-7 [001] 10.023000: sched_process_fork: comm=sh pid=7 child_comm=sh child_pid=200
+sh-200 [001] 10.024000: sched_switch: sh:200 [120] S ==> swapper/1:0 [120]
+new-201 [001] 10.025000: sched_switch: new:201 [120] S ==> swapper/1:0 [120]
+";
+        let (r, said) = read(&[EXECUTES, forks].concat());
+        assert_eq!(left(&r)[5..], [201, 203, 202]);
+        assert!(said.contains("2 threads have the pids of ones that had ended: from 202 on here"), "{said}");
+        let all = [(7, "sh"), (200, "java"), (201, "new"), (202, "new"), (203, "sh")];
+        assert_eq!(threads(&r), named(&all));
+    }
+
     /// The bit of a parked thread was that of a dead one before Linux 4.14; `x` is what older tools call it.
     #[test]
     fn who_is_switched_in_again_may_have_been_parked() {
@@ -283,7 +403,7 @@ beta-100 [000] 10.007200: sched_switch: beta:100 [120] S ==> swapper/0:0 [120]
         let waking = "<idle>-0 [000] 10.002000: sched_waking: comm=sh pid=100 prio=120 target_cpu=000\n";
         let lines: Vec<&str> = USED_AGAIN.split_inclusive('\n').collect();
         let wakeup = waking.replace("waking", "wakeup");
-        let exec = "sh-100 [001] 10.002000: sched_process_exec: filename=/bin/sh pid=100 old_pid=99\n";
+        let exec = "sh-100 [001] 10.002000: sched_process_exec: filename=/bin/sh pid=100 old_pid=100\n";
         for seen in [&[waking, lines[4]][..], &[&wakeup, lines[4]], &[lines[4]], &[exec]] {
             let (r, said) = read(&[lines[1], &seen.concat(), lines[5]].concat());
             let threads: Vec<(u32, &str)> = r.threads.iter().map(|(pid, t)| (*pid, t.comm.as_str())).collect();

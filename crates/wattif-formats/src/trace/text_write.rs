@@ -216,8 +216,9 @@ impl<W: Write> Observer for TextTrace<W> {
 }
 
 impl<W: Write> TraceWriter for TextTrace<W> {
-    fn runs(&mut self, cpu: CpuId, pid: Pid) {
-        self.current[cpu.at()] = pid;
+    fn runs(&mut self, cpu: CpuId, pid: Option<Pid>) {
+        let current = &mut self.current[cpu.at()];
+        *current = pid.unwrap_or(*current); // there is no word for nobody knows
     }
     fn recorded(&mut self, recording: &Recording) {
         self.flags = recording.has_irq_flags;

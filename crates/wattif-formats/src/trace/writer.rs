@@ -12,8 +12,9 @@ use wattif_model::{CpuId, Pid};
 pub trait TraceWriter: Observer {
     /// The run is over: write what is left. The first error of the whole writing is told here.
     fn close(&mut self) -> Result<()>;
-    /// This thread ran on a CPU when the trace began; after [`Observer::start`], before the first event.
-    fn runs(&mut self, _cpu: CpuId, _pid: Pid) {}
+    /// This thread runs on a CPU, or nobody knows which, before the CPU's next event; after [`Observer::start`]. Else whoever was switched
+    /// in last does.
+    fn runs(&mut self, _cpu: CpuId, _pid: Option<Pid>) {}
     /// What is written is this recording, not a run: what it lost is told at the beginning, and nothing that it does not
     /// know. After [`Observer::start`], before the first event.
     fn recorded(&mut self, _recording: &Recording) {}

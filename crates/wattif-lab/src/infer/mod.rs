@@ -26,6 +26,7 @@ mod idling;
 mod joins;
 mod kin;
 mod laps;
+mod lost;
 mod lots;
 mod memory;
 mod mutexes;

@@ -144,7 +144,7 @@ pub(super) struct Thread {
     pub(super) beside: Vec<usize>,
     /// It waits since a wake-up, not since it was preempted.
     woken: bool,
-    /// A thread woke it while it ran: it may have been on its way out.
+    /// A thread woke it while it ran: it may have been on its way out. Or how it left is lost: it may not have slept.
     early: bool,
     /// Interrupts that woke it up, and those of them on other CPUs than its own.
     irqs: u32,
@@ -259,8 +259,16 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
         t.allowed = allowed(&recording, *pid, n);
     }
     inference.who_runs_at_first(&recording);
-    for r in recording.records.iter().filter(|r| r.cpu.at() < n) {
+    let mut lost = super::lost::ends(&recording).into_iter().peekable();
+    for (i, r) in recording.records.iter().enumerate() {
+        let is_last = lost.next_if_eq(&i).is_some();
+        if r.cpu.at() >= n {
+            continue;
+        }
         inference.record(r.at.0, r.cpu, r.current, &r.event);
+        if is_last {
+            inference.vanishes(r.at.0, r.cpu);
+        }
     }
     inference.finish(&recording);
     let lends = inference.threads.values().any(|t| t.borrows);
@@ -580,7 +588,7 @@ impl Inference<'_> {
             }
             let turn = at.saturating_sub(t.entered.0) >= TURN_NS;
             t.takes_turns |= turn && state == PrevState::Running && t.prio < 100 && next_prio == t.prio;
-            t.early &= state.sleeps();
+            t.early &= state.sleeps() && t.state == State::Running;
             t.state = match state {
                 PrevState::Running => State::Runnable { since: at },
                 PrevState::Sleeping => State::Sleeping { since: at, disk: false },
@@ -699,6 +707,17 @@ impl Inference<'_> {
         (t.state, t.cpu) = (State::Running, Some(cpu));
         if let Some(companion) = companion.and_then(|pid| self.threads.get_mut(&pid)) {
             companion.where_it_runs.meets(cpu);
+        }
+    }
+
+    /// Whoever runs on a CPU leaves it, and the switch is lost.
+    fn vanishes(&mut self, at: u64, cpu: CpuId) {
+        self.account(cpu, at);
+        self.siblings_until(cpu, at);
+        let (pid, _) = std::mem::replace(&mut self.running[cpu.at()], (Pid(0), at));
+        let here = |t: &&mut Thread| t.state == State::Running && t.cpu == Some(cpu);
+        if let Some(t) = self.threads.get_mut(&pid).filter(here) {
+            (t.state, t.early, t.stays_since) = (State::Sleeping { since: at, disk: false }, true, None);
         }
     }
 
@@ -989,6 +1008,37 @@ mod tests {
         let ops = &inferred.workload.tasks[0].program.ops;
         assert_eq!(ops.iter().filter(|op| matches!(op, Op::Get(_))).count(), 20, "{ops:?}");
         assert!(!ops.iter().any(|op| matches!(op, Op::Timer { .. })), "{ops:?}");
+    }
+
+    /// Thread 7 comes, and its CPU is idle 39 ms later: what it does, as far as it is not for ever.
+    fn after_a_loss(follows: &[(u64, Event)]) -> Vec<&'static str> {
+        const MS: u64 = 1_000_000;
+        let come = |pid| switch(0, pid, PrevState::Running);
+        let begins =
+            [(MS, testbed::waking(7)), (MS, come(7)), (40 * MS, come(8)), (41 * MS, switch(8, 0, PrevState::Sleeping))];
+        let ends = [(90 * MS, testbed::waking(8))];
+        let ops = tasks(0, [&begins[..], follows, &ends].concat()).swap_remove(0).program.ops;
+        let word = |op: &Op| match *op {
+            Op::Timer { .. } => "waits",
+            Op::Run(Amount::Fixed(ns)) if ns == 2 * MS => "works for 2 ms",
+            Op::Run(_) => "works",
+            Op::Sleep(_) => "sleeps",
+            _ => "something else",
+        };
+        ops.iter().map(word).collect()
+    }
+
+    #[test]
+    fn who_leaves_by_a_switch_that_is_lost() {
+        const MS: u64 = 1_000_000;
+        let woken = [(60 * MS, testbed::waking(7))];
+        let job = [(60 * MS, switch(0, 7, PrevState::Running)), (62 * MS, switch(7, 0, PrevState::Sleeping))];
+        assert_eq!(after_a_loss(&[]), ["waits", "sleeps"], "it does not compute on and on");
+        let twice = ["waits", "waits", "works for 2 ms", "waits", "sleeps"];
+        assert_eq!(after_a_loss(&[&woken[..], &job].concat()), twice);
+        assert_eq!(after_a_loss(&job), ["waits", "works for 2 ms", "sleeps"], "it may not have slept");
+        let unseen = [(50 * MS, switch(7, 0, PrevState::Sleeping))];
+        assert_eq!(after_a_loss(&[&unseen[..], &job].concat()), twice, "it slept");
     }
 
     /// Thread 7 wakes 8 on its CPU and makes room for it after so long; 8 works for 100 µs. Its work, in ns of a CPU of half the capacity.

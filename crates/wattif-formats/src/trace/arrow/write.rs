@@ -160,8 +160,8 @@ impl<W: Write + Send> Observer for TableTrace<W> {
 }
 
 impl<W: Write + Send> TraceWriter for TableTrace<W> {
-    fn runs(&mut self, cpu: CpuId, pid: Pid) {
-        self.context.current[cpu.at()] = Some(pid);
+    fn runs(&mut self, cpu: CpuId, pid: Option<Pid>) {
+        self.context.current[cpu.at()] = pid;
     }
     fn recorded(&mut self, recording: &Recording) {
         self.lost = (recording.lost_events, recording.lost_gaps);

@@ -142,7 +142,7 @@ impl Plan {
         let mut ints = [None; INTS];
         for (slot, names) in ints.iter_mut().zip(row.ints) {
             *slot = format.field(names);
-            let optional = matches!(*names, "success" | "clone_flags");
+            let optional = matches!(*names, "success" | "clone_flags" | "old_pid");
             if slot.is_none() && !optional {
                 return None;
             }

@@ -350,8 +350,9 @@ impl<W: Write, S: Scratch> Observer for DatTrace<W, S> {
 }
 
 impl<W: Write, S: Scratch> TraceWriter for DatTrace<W, S> {
-    fn runs(&mut self, cpu: CpuId, pid: Pid) {
-        self.current[cpu.at()] = pid;
+    fn runs(&mut self, cpu: CpuId, pid: Option<Pid>) {
+        let current = &mut self.current[cpu.at()];
+        *current = pid.unwrap_or(*current); // there is no word for nobody knows
     }
     fn recorded(&mut self, recording: &Recording) {
         (self.gaps, self.lost) = (recording.lost_gaps, recording.lost_events);

@@ -13,8 +13,8 @@ use super::{Refused, wrap};
 use proto::{Value, fields, packed};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use wattif_model::CpuSet;
 use wattif_model::check::Diagnostic;
+use wattif_model::{CpuSet, Pid};
 
 /// `kthreadd`, the parent of all threads of the kernel.
 const KTHREADD: u64 = 2;
@@ -57,7 +57,7 @@ const EVENTS: &[(u32, Kind, &[u32], &[u32])] = &[
     (114, Kind::WakeupNew, &[2, 3, 5, 4], &[1]),
     (235, Kind::NewTask, &[1, 3], &[2]),
     (236, Kind::Rename, &[1], &[3]),
-    (237, Kind::Exec, &[2], &[]),
+    (237, Kind::Exec, &[2, 3], &[]),
     (238, Kind::Exit, &[2, 4], &[1]),
     (239, Kind::Fork, &[2, 4], &[1, 3]),
     (491, Kind::Migrate, &[2, 3, 4, 5], &[1]),
@@ -103,6 +103,10 @@ struct Reader<'b> {
     /// CPUs of which no event says who ran before the first switch: a thread has no name, or they are taken as idle.
     nameless: BTreeSet<u32>,
     assumed_idle: BTreeSet<u32>,
+    /// CPUs whose buffer has lost events, and that have shown no switch since: the place of the first record after that.
+    lost: BTreeMap<u32, usize>,
+    /// There were some.
+    has_lost: bool,
     unknown: BTreeMap<u32, u64>,
     /// Sequences of packets that held events.
     sequences: BTreeSet<u64>,
@@ -147,6 +151,8 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         first: vec![None; CpuSet::MAX_CPUS],
         nameless: BTreeSet::new(),
         assumed_idle: BTreeSet::new(),
+        lost: BTreeMap::new(),
+        has_lost: false,
         unknown: BTreeMap::new(),
         sequences: BTreeSet::new(),
         overruns: BTreeMap::new(),
@@ -154,6 +160,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         limit: wrap::limit(bytes.len()),
     };
     reader.packets(bytes, true)?;
+    (0..CpuSet::MAX_CPUS as u32).for_each(|cpu| reader.shows_no_switch(cpu));
     reader.builder.lost_in_all(reader.overruns.values().map(|[begin, end]| end.saturating_sub(*begin)));
     reader.builder.fill_current();
     reader.who_ran_first();
@@ -328,10 +335,13 @@ impl Reader<'_> {
                 self.builder.begins(cpu, end.number(), true);
             }
         }
+        if fields(bytes).any(|(field, value)| field == 3 && value.number() != 0) {
+            self.builder.lost(None);
+            self.loses(cpu);
+        }
         for (field, value) in fields(bytes) {
             match field {
                 2 => self.event(cpu, value.bytes()),
-                3 if value.number() != 0 => self.builder.lost(None),
                 4 => self.compact(cpu, value.bytes()),
                 _ => {}
             }
@@ -376,10 +386,12 @@ impl Reader<'_> {
                 strs[i] = value.bytes();
             }
         }
-        if let (Kind::Switch, Some(running)) = (known.row.kind, self.running.get_mut(cpu as usize)) {
+        let row = known.row;
+        if let (Kind::Switch, Some(running)) = (row.kind, self.running.get_mut(cpu as usize)) {
             *running = Some((ints[3], ints[4]));
+            self.ran_since_loss(cpu, ints[0]);
         }
-        self.builder.row(known.row, place, &ints, &strs[..known.row.strs.len()]);
+        self.builder.row(row, place, &ints, &strs[..row.strs.len()]);
     }
 
     fn compact(&mut self, cpu: u32, bytes: &[u8]) {
@@ -435,6 +447,7 @@ impl Reader<'_> {
             }
             let ints = kinds::of([prev, prev_prio.unwrap_or(NICE_0), state, pid, prio]);
             self.builder.kind(Kind::Switch, Place { at, cpu, current, irq: None }, &ints);
+            self.ran_since_loss(cpu, prev);
         }
         if let Some(slot) = self.running.get_mut(cpu as usize) {
             *slot = running;
@@ -458,12 +471,36 @@ impl Reader<'_> {
         }
     }
 
+    /// Before what follows of a CPU its buffer has lost events: who runs there is not known any more.
+    fn loses(&mut self, cpu: u32) {
+        self.shows_no_switch(cpu);
+        let Some(running) = self.running.get_mut(cpu as usize).map(Option::take) else { return };
+        self.has_lost |= self.first[cpu as usize].take().is_some() || running.is_some();
+        if running.is_some() {
+            self.lost.insert(cpu, self.builder.recording.records.len());
+        }
+    }
+
+    /// From a loss to the next switch of a CPU it runs whom that one switches out.
+    fn ran_since_loss(&mut self, cpu: u32, pid: i64) {
+        let Some(from) = self.lost.remove(&cpu) else { return };
+        let of_cpu = self.builder.recording.records[from..].iter_mut().filter(|r| r.cpu.0 == cpu);
+        of_cpu.for_each(|r| r.current = r.current.or(u32::try_from(pid).ok().map(Pid)));
+    }
+
+    /// No switch follows: whom an event names, else somebody.
+    fn shows_no_switch(&mut self, cpu: u32) {
+        let named = self.first.get(cpu as usize).copied().flatten().map(|(_, pid)| pid.into());
+        self.ran_since_loss(cpu, named.unwrap_or(NAMELESS + i64::from(cpu)));
+    }
+
     fn who_ran_first(&mut self) {
         let (nameless, idle) = (&self.nameless, &self.assumed_idle);
+        let first = if self.has_lost { "first switch or the first one after a loss" } else { "first switch" };
         for (cpus, what) in [(nameless, "a thread without a name (<...>)"), (idle, "nobody, as far as it shows")] {
             if !cpus.is_empty() {
                 let cpus = crate::machine::list(&Vec::from_iter(cpus.iter().copied()));
-                let message = format!("before their first switch CPUs {cpus} ran {what}: no event says who");
+                let message = format!("before their {first} CPUs {cpus} ran {what}: no event says who");
                 self.builder.say(Diagnostic::note("trace::N06", 0..0, message));
             }
         }
@@ -587,6 +624,56 @@ mod tests {
         assert_eq!(name(&[one(0, 3_000, "prog"), one(0, 5_000, "new"), one(1, 1_000, "old")]), "new");
         assert_eq!(name(&[one(1, 1_000, "old"), one(0, 3_000, "new"), one(1, 3_000, "newer")]), "newer");
         assert_eq!(name(&[listed, one(0, 3_000, "new"), one(1, 2_000, "old")]), "new");
+    }
+
+    /// Thread 5 comes to CPU 0, then some of its events are lost.
+    #[test]
+    fn who_runs_after_a_loss() {
+        let comes = || switches(|m| m.bytes(1, &[9]).bytes(2, &[0]).bytes(3, &[5]).bytes(4, &[120]));
+        let read = |lost: u64, names: Option<u64>, leaves: Option<u64>| {
+            let idle = message(|m| m.number(1, 1).number(2, 0));
+            let event = names.map(|pid| message(|m| m.number(1, 28).number(2, pid).message(13, &idle)));
+            let compact = message(|m| {
+                leaves.iter().fold(&mut *m, |m, state| {
+                    m.bytes(1, &[30]).bytes(2, &[*state as u8]).bytes(3, &[7]).bytes(4, &[120])
+                });
+                m.bytes(7, &[20]).bytes(8, &[7]).bytes(9, &[0]).bytes(10, &[120]).bytes(11, &[0]).bytes(12, &[0])
+            });
+            let bundle = message(|m| {
+                event.iter().fold(m.number(1, 0), |m, e| m.message(2, e)).message(4, &compact).number(3, lost)
+            });
+            let r = read_packets(&[comes(), message(|m| m.message(1, &bundle).number(10, 7))]);
+            let waker = r.records.iter().find(|r| r.event.name() == "sched_waking").unwrap().current;
+            let last = r.records.last().unwrap();
+            let left =
+                if let Some(Event::SchedSwitch { prev_pid, .. }) = last.event() { Some(prev_pid.0) } else { None };
+            assert!(left.is_none() || last.current == left.map(Pid));
+            (waker.map(|pid| pid.0), left)
+        };
+        let nobody = NAMELESS as u32;
+        assert_eq!(read(0, None, Some(1)), (Some(5), Some(5)), "nothing is lost");
+        assert_eq!(read(1, Some(0), Some(0)), (Some(0), Some(0)));
+        assert_eq!(read(1, Some(6), Some(1)), (Some(6), Some(6)));
+        assert_eq!(read(1, None, Some(0)), (Some(0), Some(0)), "as far as it shows");
+        assert_eq!(read(1, None, Some(1)), (Some(nobody), Some(nobody)));
+        assert_eq!(read(1, Some(6), None), (Some(6), None));
+        assert_eq!(read(1, None, None), (Some(nobody), None));
+    }
+
+    /// The new leader of a process has another number from its exec on.
+    #[test]
+    fn an_exec_by_another_than_the_first_thread() {
+        let exec =
+            |old| message(|m| m.number(1, 12).number(2, 4).message(237, &message(|m| m.number(2, 4).number(3, old))));
+        let read = |old| {
+            let bundle = message(|m| m.number(1, 0).message(2, &exec(old)));
+            let r = read_packets(&[message(|m| m.message(1, &bundle))]);
+            (r.records[0].current, r.records[0].event)
+        };
+        for (old, is) in [(4, 4), (5, 5)] {
+            let event = Recorded::Event(Event::SchedProcessExec { pid: Pid(is) });
+            assert_eq!(read(old), (Some(Pid(is)), event), "{old}");
+        }
     }
 
     /// The release may stand behind the events.

@@ -98,8 +98,8 @@ struct Bundle {
     waking: [Message; 6],
     switched_at: u64,
     woken_at: u64,
-    /// A first switch has been written in full, so that compact ones have a predecessor.
-    begun: bool,
+    /// Whom the last switch brought. A compact one says that he leaves now, and of a compact wake-up readers take that he runs.
+    next: Option<Pid>,
 }
 
 impl Bundle {
@@ -172,7 +172,9 @@ pub struct PerfettoTrace<W> {
     /// Last value of the counters of threads.
     shown: BTreeMap<u64, u32>,
     names: Names,
-    current: Vec<Pid>,
+    current: Vec<Option<Pid>>,
+    /// What is written is no run.
+    recorded: bool,
     platform: Option<Platform>,
     /// First thread of each task of one policy and group, in the workload or not: its process.
     processes: BTreeMap<(String, String, bool), u32>,
@@ -194,6 +196,7 @@ impl<W: Write> PerfettoTrace<W> {
             shown: BTreeMap::new(),
             names: Names::default(),
             current: Vec::new(),
+            recorded: false,
             platform: None,
             processes: BTreeMap::new(),
             tracks: BTreeSet::new(),
@@ -362,7 +365,11 @@ impl<W: Write> PerfettoTrace<W> {
     /// `in_irq`: does it come from an interrupt, where that matters?
     fn flagged(&mut self, at: u64, cpu: CpuId, in_irq: Option<bool>, field: u32, inner: &Message) -> Result<()> {
         let mut event = Message::default();
-        event.number(1, at).number(2, self.current[cpu.at()].0.into()).message(field, inner);
+        event.number(1, at);
+        if let Some(pid) = self.current[cpu.at()] {
+            event.number(2, pid.0.into());
+        }
+        event.message(field, inner);
         if let Some(in_irq) = in_irq {
             event.number(5, if in_irq { HARDIRQ } else { 0 });
         }
@@ -389,6 +396,10 @@ impl<W: Write> PerfettoTrace<W> {
                 if prev_state == PrevState::Dead { self.gone(at, prev_pid) } else { Ok(()) }
             }
             Event::SchedWaking { pid, prio, target_cpu, in_irq } => {
+                let current = self.current[cpu.at()];
+                if self.recorded && current.is_some() && current != self.bundles[cpu.at()].next {
+                    return self.flagged(at, cpu, Some(in_irq), 20, &self.wakeup(pid, prio, target_cpu));
+                }
                 let PerfettoTrace { bundles, names, .. } = self;
                 let b = &mut bundles[cpu.at()];
                 let name = b.name(pid, names, cpu.0);
@@ -493,13 +504,17 @@ impl<W: Write> PerfettoTrace<W> {
 
     fn switch(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
         let Event::SchedSwitch { prev_pid, prev_prio, prev_state, next_pid, next_prio } = *event else { return Ok(()) };
+        let follows = self.bundles[cpu.at()].next.replace(next_pid) == Some(prev_pid);
+        // Of one bundle, readers take the switches in full for the first ones.
+        if !follows && !self.bundles[cpu.at()].switch[0].is_empty() {
+            self.flush(cpu.at())?;
+        }
         let PerfettoTrace { bundles, names, current, .. } = self;
         let (prev_prio, next_prio) = (names.prio(prev_pid, prev_prio) as u64, names.prio(next_pid, next_prio) as u64);
         let b = &mut bundles[cpu.at()];
-        current[cpu.at()] = next_pid;
+        current[cpu.at()] = Some(next_pid);
         let state = state_bits(prev_state) as u64;
-        if !b.begun {
-            b.begun = true;
+        if !follows {
             let mut m = Message::default();
             m.text(1, &names.comm(prev_pid, cpu.0)).number(2, prev_pid.0.into()).number(3, prev_prio);
             m.number(4, state).text(5, &names.comm(next_pid, cpu.0));
@@ -774,7 +789,7 @@ impl<W: Write> Observer for PerfettoTrace<W> {
     }
     fn start(&mut self, platform: &Platform) {
         let n = platform.nr_cpus();
-        self.current = vec![Pid(0); n];
+        self.current = vec![Some(Pid(0)); n];
         self.bundles = (0..n).map(|_| Bundle::default()).collect();
         self.meter.opps = vec![0; platform.domains.len()];
         self.meter.cpus = vec![(PowerLevel::Busy, 0); n];
@@ -795,10 +810,11 @@ impl<W: Write> Observer for PerfettoTrace<W> {
 }
 
 impl<W: Write> TraceWriter for PerfettoTrace<W> {
-    fn runs(&mut self, cpu: CpuId, pid: Pid) {
+    fn runs(&mut self, cpu: CpuId, pid: Option<Pid>) {
         self.current[cpu.at()] = pid;
     }
     fn recorded(&mut self, recording: &Recording) {
+        self.recorded = true;
         self.guarded(|t| t.losses(recording.lost_gaps, recording.lost_events));
     }
     fn close(&mut self) -> Result<()> {
