@@ -47,7 +47,7 @@ const fn case(workload: &'static str, platform: &'static str, a: &'static str, b
 const TEO: &[&str] = &["cpuidle=teo"];
 const PERFORMANCE: &[&str] = &["cpufreq=performance"];
 
-const CASES: [Case; 34] = [
+const CASES: [Case; 35] = [
     case("phone", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     Case { b_set: TEO, ..case("phone", "hikey960", "linux-6.12", "linux-6.12", 1_500) },
     case("sched_idle", "hikey620", "linux-5.3", "linux-5.6", 2_000),
@@ -77,6 +77,7 @@ const CASES: [Case; 34] = [
     case("replay/yields.json", "hikey620", "linux-6.1", "linux-6.12", 1_500),
     case("replay/yields.json", "hikey620", "linux-6.12", "linux-6.1", 1_500),
     case("replay/workers.json", "core_i7_2600k", "linux-6.12", "linux-6.1", 2_000),
+    case("replay/servers.json", "rpi5", "linux-6.1", "linux-6.12", 2_500),
     case("replay/make.json", "hikey620", "linux-6.1", "linux-6.12", 2_000),
     case("replay/held.json", "hikey960", "linux-6.1", "linux-6.12", 3_000),
     case("replay/one_way.json", "rpi5", "linux-6.12", "linux-6.1", 3_000),

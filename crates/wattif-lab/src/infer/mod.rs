@@ -40,6 +40,7 @@ mod requests;
 mod rounds;
 mod sched_idle;
 mod servers;
+mod shared;
 mod spins;
 mod steals;
 mod steps;
