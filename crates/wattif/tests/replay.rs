@@ -48,7 +48,7 @@ const TEO: &[&str] = &["cpuidle=teo"];
 const PERFORMANCE: &[&str] = &["cpufreq=performance"];
 const POWERSAVE: &[&str] = &["cpufreq=powersave"];
 
-const CASES: [Case; 35] = [
+const CASES: [Case; 36] = [
     case("phone", "hikey960", "linux-6.1", "linux-6.12", 1_500),
     Case { b_set: TEO, ..case("phone", "hikey960", "linux-6.12", "linux-6.12", 1_500) },
     case("sched_idle", "hikey620", "linux-5.3", "linux-5.6", 2_000),
@@ -78,6 +78,7 @@ const CASES: [Case; 35] = [
     case("replay/yields.json", "hikey620", "linux-6.1", "linux-6.12", 1_500),
     case("replay/yields.json", "hikey620", "linux-6.12", "linux-6.1", 1_500),
     case("replay/workers.json", "core_i7_2600k", "linux-6.12", "linux-6.1", 2_000),
+    case("replay/servers.json", "rpi5", "linux-6.1", "linux-6.12", 2_500),
     case("replay/make.json", "hikey620", "linux-6.1", "linux-6.12", 2_000),
     case("replay/held.json", "hikey960", "linux-6.1", "linux-6.12", 3_000),
     case("replay/one_way.json", "rpi5", "linux-6.12", "linux-6.1", 3_000),

@@ -41,6 +41,7 @@ mod requests;
 mod rounds;
 mod sched_idle;
 mod servers;
+mod shared;
 mod skew;
 mod spins;
 mod steals;

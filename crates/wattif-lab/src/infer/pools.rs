@@ -100,7 +100,7 @@ pub(super) fn only_asked(steps: &[Step]) -> bool {
 }
 
 /// A thread's wake-ups of a pool prefer none of its members; members do not wake each other.
-fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -> bool {
+pub(super) fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -> bool {
     let mut counts: BTreeMap<Pid, usize> = BTreeMap::new();
     for step in steps {
         if let Step::Post { to, .. } = step
@@ -177,7 +177,7 @@ fn waker(step: &Step) -> Option<Pid> {
 }
 
 /// Are those woken that have waited longest, and are these not always in the same order?
-fn takes_turns(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
+pub(super) fn takes_turns(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
     // When each wait began and ended, in the order in which they ended.
     let of = |pid: Pid| token_waits(&threads[&pid].steps).into_iter().map(move |(since, at)| (at, since, pid));
     let mut waits: Vec<(u64, u64, Pid)> = pool.iter().copied().flat_map(of).collect();

@@ -52,14 +52,15 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let reunited = super::forks::reunite(&mut threads);
     let stages = servers::apart(&threads, &kinds, &task_of);
     let joined = super::joins::join(&mut threads, &stages);
-    let clients = servers::serve(&mut threads, &kinds, &steal, options.counted);
+    let shared = super::shared::share(&mut threads, |pid| &families[&pid], &steal);
+    let clients = shared.clients + servers::serve(&mut threads, &kinds, &steal, options.counted);
     let mut pools = super::pools::pools(&mut threads, |pid| &families[&pid], &steal);
     let asked = requests::ask(&mut threads, &mut pools, &steal);
     let sleep_alike = sleep_alike(&threads, &kinds);
     let uncertain_ns = super::exits::longest(platform) + platform.timer_slack_ns;
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid), uncertain_ns);
     let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);
-    pools.keys().for_each(|pid| _ = rounds.entry(*pid).or_insert(0));
+    pools.keys().chain(&shared.servers).for_each(|pid| _ = rounds.entry(*pid).or_insert(0));
     let background = super::background(recording);
     let late = late_jobs(&threads, &task_of);
     let ours: Vec<Pid> = threads.keys().filter(|pid| !background.contains(pid)).copied().collect();
@@ -95,6 +96,10 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
             .filter_map(|(pid, first)| Some((*pid, asked.semaphores.iter().position(|of| of == first)?)))
             .map(|(pid, nth)| (pid, (channels.buffers.len() + nth) as u32))
             .collect(),
+        semaphores: {
+            let first = channels.buffers.len() + asked.semaphores.len();
+            shared.semaphores.iter().copied().zip(first as u32..).collect()
+        },
         index,
     };
     let in_rounds = |pid: &Pid| programs.rounds.contains_key(pid);
@@ -192,6 +197,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         joined: &joined,
         conds: programs.conds.len(),
         clients,
+        servers: shared.servers.len(),
         waits: [timers, tokens],
         pinned,
     };
@@ -215,6 +221,10 @@ fn objects(
     };
     let spaces = channels.buffers.iter().map(space);
     let asks = asked.semaphores.iter().map(|pid| SemaphoreSpec::new(of("asks ", pid), 0));
+    let of_queue = |queue: &Queue| match queue {
+        Queue::Replies(pid, _) => SemaphoreSpec::new(of("answers of ", pid), 0),
+        Queue::Wakes(pid) | Queue::Requests(pid, _) | Queue::Batch(pid, _) => SemaphoreSpec::new(of("asks ", pid), 0),
+    };
     Workload {
         timers: vec![TimerSpec { name: "recorded".into(), shared: false }],
         devices: devices.map(|(name, iowait)| DeviceSpec { name: name.into(), servers: u32::MAX, iowait }).into(),
@@ -224,7 +234,7 @@ fn objects(
             .map(|(pid, parties)| BarrierSpec { name: of("barrier ", pid), parties: *parties })
             .collect(),
         mutexes: programs.mutexes.keys().map(|pid| Named { name: of("lock ", pid) }).collect(),
-        semaphores: spaces.chain(asks).collect(),
+        semaphores: spaces.chain(asks).chain(programs.semaphores.keys().map(of_queue)).collect(),
         ..Workload::default()
     }
 }
@@ -404,6 +414,8 @@ struct Programs<'a> {
     spaces: BTreeMap<Pid, u32>,
     /// Semaphores that threads of a pool take their requests from.
     shared: BTreeMap<Pid, u32>,
+    /// Queues of servers that are semaphores.
+    semaphores: BTreeMap<Queue, u32>,
     sleep_alike: BTreeSet<Pid>,
     /// By how much the expiry of a timer may seem late.
     uncertain_ns: u64,
@@ -510,6 +522,8 @@ impl Programs<'_> {
                     (_, Some(&semaphore)) => Op::SemPost(semaphore),
                     _ => Op::Put { queue: self.queues[&Queue::Wakes(to)], forward: false },
                 },
+                Step::Get(queue) if self.semaphores.contains_key(&queue) => Op::SemWait(self.semaphores[&queue]),
+                Step::Put(queue) if self.semaphores.contains_key(&queue) => Op::SemPost(self.semaphores[&queue]),
                 Step::Get(queue) => Op::Get(self.queues[&queue]),
                 Step::Put(queue) => Op::Put { queue: self.queues[&queue], forward: false },
                 Step::Drain { from, to } => {

@@ -263,7 +263,7 @@ impl<'a> Server<'a> {
             at = (first..steps.len()).find(|i| steps[*i].waits()).unwrap_or(steps.len());
             server.bursts.push((first, at));
         }
-        let mut seen: Vec<(usize, u64)> = Vec::new();
+        let mut seen: Vec<Distance> = Vec::new();
         let mut begin = 0;
         for &(first, end) in &server.bursts {
             if let Some(i) = (begin..first).rfind(|i| server.is_request(&steps[*i])) {
@@ -271,11 +271,7 @@ impl<'a> Server<'a> {
             }
             begin = end;
         }
-        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-        seen.iter().for_each(|s| *counts.entry(s.0).or_default() += 1);
-        server.waits = counts.into_iter().max_by_key(|c| c.1).map_or(0, |c| c.0);
-        let mut units: Vec<u64> = seen.iter().filter(|s| s.0 == server.waits).map(|s| s.1).collect();
-        server.units = median(&mut units).unwrap_or(0);
+        (server.waits, server.units) = usual_distance(&seen);
         server
     }
 
@@ -465,8 +461,20 @@ fn place(cycle: &[Step], usual: (usize, u64), asked: u64) -> (usize, u64) {
     }
 }
 
+/// Waits and units of work.
+pub(super) type Distance = (usize, u64);
+
+/// As many waits as there are most often, and as much work as there is with so many.
+pub(super) fn usual_distance(seen: &[Distance]) -> Distance {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    seen.iter().for_each(|s| *counts.entry(s.0).or_default() += 1);
+    let waits = counts.into_iter().max_by_key(|c| c.1).map_or(0, |c| c.0);
+    let mut units: Vec<u64> = seen.iter().filter(|s| s.0 == waits).map(|s| s.1).collect();
+    (waits, median(&mut units).unwrap_or(0))
+}
+
 /// Waits, and units of work until the first of them.
-fn distance(steps: &[Step]) -> (usize, u64) {
+fn distance(steps: &[Step]) -> Distance {
     let until = steps.iter().position(Step::waits).unwrap_or(steps.len());
     let units = steps[..until].iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum();
     (steps.iter().filter(|s| s.waits()).count(), units)

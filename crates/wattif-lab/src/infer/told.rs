@@ -34,6 +34,8 @@ pub(super) struct Found<'a> {
     /// Threads that wait for a condition.
     pub conds: usize,
     pub clients: usize,
+    /// Threads that take requests of clients from one queue.
+    pub servers: usize,
     /// Waits that end by timers and devices, and by another thread.
     pub waits: [u64; 2],
     /// Threads bound to CPUs.
@@ -119,6 +121,8 @@ impl Found<'_> {
         say(n, format!("{n} wake-ups of busy threads put in: their wakers never left one out that could be seen"));
         let n = self.reunited;
         say(n, format!("{n} ends of children put in that their parents did not have to wait for: they wait for all"));
+        let n = self.servers;
+        say(n, format!("{n} threads taken as servers of one queue: whoever of them is free takes the next request"));
         let n = self.clients;
         say(n, format!("{n} threads taken as clients: some of their requests found the server busy"));
         notes

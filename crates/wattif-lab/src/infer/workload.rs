@@ -14,6 +14,7 @@
 //! | woken by a running thread | a token, which that thread puts after so much of its own work |
 //! | the same, of threads of one name, now this, now that one | a request for whichever of them waits (`pools.rs`) |
 //! | nothing: a pool had no thread free when it was asked | a request, and its part of a longer stretch of work (`requests.rs`) |
+//! | the same, by clients that wait for their answer, and none of the servers was free when another had to wait | a request for whichever is (`shared.rs`) |
 //! | the same, and threads wake all others of their group in turn | a barrier (`barriers.rs`) |
 //! | the same, both ways, by threads that were busy when the other began to wait | a lock (`mutexes.rs`) |
 //! | the same, one way, where the other slept only when it was not waited for | a lock (`one_way.rs`) |
