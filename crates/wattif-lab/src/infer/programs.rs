@@ -160,7 +160,7 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         let ops = programs.ops(t, *pid, told, &comm, &task, bind);
         // Of threads that are bound to a CPU each it is no timer of theirs: they were launched then.
         let launched = t.launched.filter(|_| cpus.as_ref().is_some_and(|cpus| cpus.len() == 1));
-        let is_old = t.parent.is_none() && !t.is_new;
+        let is_old = t.birth().is_none();
         // Who was in a wait is in it from the start.
         let waits = is_old && t.steps.first().is_some_and(Step::waits);
         let start = match launched {
@@ -358,10 +358,9 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
 fn sleep_alike(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> BTreeSet<Pid> {
     let mut all: BTreeMap<&String, Vec<Pid>> = BTreeMap::new();
     let seldom = |t: &Thread| timers(&t.steps, None).0.len() < MIN_SLEEPS;
-    let born = |t: &Thread| Some(t.born).filter(|_| t.parent.is_some() || t.is_new);
     threads.iter().filter(|(_, t)| seldom(t)).for_each(|(pid, _)| all.entry(&kinds[pid]).or_default().push(*pid));
     let together = |pids: &Vec<Pid>| {
-        let of = |pid: &Pid| timers(&threads[pid].steps, born(&threads[pid]));
+        let of = |pid: &Pid| timers(&threads[pid].steps, threads[pid].birth());
         let (lengths, intervals): (Vec<_>, Vec<_>) = pids.iter().map(of).unzip();
         are_relative(&lengths.concat(), &intervals.concat())
     };

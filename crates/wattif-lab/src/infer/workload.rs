@@ -400,12 +400,12 @@ impl Thread {
     /// It was born in the trace and has not waited yet: what it sets now it has from its beginning, as a thread of ours sets its attributes
     /// before all else.
     fn sets_out(&self) -> bool {
-        (self.is_new || self.parent.is_some()) && self.first_wait.is_none()
+        self.birth().is_some() && self.first_wait.is_none()
     }
     /// The same of a thread that is switched in: what it set before its first wait shows only now where a trace does not say with which
     /// priority somebody is switched out.
     fn had_set_out(&self) -> bool {
-        (self.is_new || self.parent.is_some()) && self.first_wait.is_none_or(|first| first + 1 == self.steps.len())
+        self.birth().is_some() && self.first_wait.is_none_or(|first| first + 1 == self.steps.len())
     }
     /// Its priority was raised since it was switched in. That is taken as the first it did then: those who waited did not get the CPU.
     fn raised(&mut self, prio: u8) {
