@@ -71,6 +71,7 @@ const OF_GOVERNORS: &[(&str, &str, &str)] = &[
     ("cpufreq.schedutil", "up_rate_limit_us", "schedutil/up_rate_limit_us"),
     ("cpufreq.schedutil", "down_rate_limit_us", "schedutil/down_rate_limit_us"),
     ("cpufreq.schedutil", "hispeed_freq_khz", "schedutil/hispeed_freq"),
+    ("cpufreq.schedutil", "iowait_boost_enable", "schedutil/iowait_boost_enable"),
     ("cpufreq.ondemand", "sampling_rate_us", "ondemand/sampling_rate"),
     ("cpufreq.ondemand", "up_threshold", "ondemand/up_threshold"),
     ("cpufreq.ondemand", "sampling_down_factor", "ondemand/sampling_down_factor"),

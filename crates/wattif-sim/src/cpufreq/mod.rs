@@ -172,6 +172,14 @@ impl CpufreqPolicy {
             (delay, _) => delay,
         }
     }
+
+    /// The same before 4.14: a thousand times the latency, however long that is; drivers had no word in it.
+    pub fn transition_delay_us_4_9(&self) -> u64 {
+        match self.transition_latency_ns / 1000 {
+            0 => 1000,
+            latency => latency * 1000,
+        }
+    }
 }
 
 /// A frequency governor of one domain. Every method that may decide returns the frequency to request, kHz.
@@ -290,6 +298,7 @@ pub(crate) mod tests {
         assert_eq!(both(with(700, 50_000)), (700, 700));
         assert_eq!(both(with(0, 50_000)), (75, 10_000));
         assert_eq!(both(with(0, 0)), (1000, 1000));
+        assert_eq!([50_000, 0].map(|latency| with(700, latency).transition_delay_us_4_9()), [50_000, 1000]);
     }
 
     #[test]

@@ -28,14 +28,15 @@
 //!    above raw.
 //! 6. A domain of one CPU that has not been idle since the last decision is not slowed down (unless `uclamp_max` holds it).
 //!
-//! `5.3` (up to 5.17) is `6.1` but for clamps: step 6 does not ask for them, and a boost for I/O exceeds them. In `4.20` (up to
-//! 5.1) a boost is a frequency besides: it begins at the domain's `min`, and ends below it.
+//! `5.3` (up to 5.13) is `6.1` but for clamps, which step 6 does not ask for (that until 5.17) and a boost for I/O exceeds, and for
+//! headroom: it is a quarter of `f_ref`, not of u, so that nothing of it is rounded off. In `4.20` (up to 5.1) a boost is a
+//! frequency besides: it begins at the domain's `min`, and ends below it. `4.9` has that headroom as well.
 //!
 //! `4.9` (Android) differs: limits of their own for rises and falls, a CPU counts with what it asked for at its own last
 //! update, and not at all when that is a tick ago (so it hears of every update of a busy CPU, and of none that others make
 //! for it, such as a wake-up by a CPU of the same cache: the next tick tells), a boost for I/O is 1024 at once, u is WALT's
-//! last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds its margin. A
-//! change that its limit refuses is asked for again at the next update, also if raw is the same. A deadline task gets the highest
+//! last window where that tracks load (and a busy CPU may be slowed down then), and a schedtune boost adds its margin. In
+//! `4.9-qti` the end of a window brings every CPU up to date, also one that sleeps. A change that its limit refuses is asked for again at the next update, also if raw is the same. A deadline task gets the highest
 //! frequency, in `4.9-qti` what it uses, as a real-time task does in both: `util_rt` is added, but to WALT, whose windows have it.
 //!
 //! Worked example, 500, 800 and 1000 MHz, capacity 1024: util 300 → 375 → raw 366,210 → 500 MHz. A burst makes it 600 →
@@ -60,7 +61,8 @@
 //!
 //! # Source
 //! Linux 6.12.117 and 6.1.192 `kernel/sched/cpufreq_schedutil.c` (behaviour; vectors of the kernel's own code). Commits
-//! 7a17e1db1265 and d37aee9018e6 (5.18) end generation `5.3`, "cpufreq: schedutil: Simplify iowait boosting" (5.2) ends `4.20`.
+//! 7a17e1db1265 and d37aee9018e6 (5.18) end the clamps of generation `5.3`, "sched/cpufreq: Consider reduced CPU capacity in energy
+//! calculation" (5.14) its headroom, "cpufreq: schedutil: Simplify iowait boosting" (5.2) ends `4.20`.
 
 use super::{CpuSignals, CpufreqPolicy, FreqGovernor, FreqView, UpdateFlags, choice_without_inputs};
 use crate::registry::{Tunable, meant};
@@ -79,7 +81,7 @@ pub const TUNABLES: &[Tunable] = &[
         name: "generation",
         default: "6.12",
         allowed: &Generation::NAMES,
-        doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom: 4.20 (up to 5.1: a boost for I/O begins at the lowest frequency), 5.3 (up to 5.17: clamps do not slow busy CPUs or limit boosts), 6.1 (up to 6.7); 6.12: headroom before clamps",
+        doc: "Android's of 4.9; the same with the vendor's additions (see walt_qti); clamps before headroom: 4.20 (up to 5.1: a boost for I/O begins at the lowest frequency), 5.3 (up to 5.13: clamps do not slow busy CPUs or limit boosts, headroom is not rounded), 6.1 (up to 6.7); 6.12: headroom before clamps",
     },
     Tunable {
         name: "rate_limit_us",
@@ -102,8 +104,14 @@ pub const TUNABLES: &[Tunable] = &[
     Tunable {
         name: "hispeed_freq_khz",
         default: "auto",
-        allowed: &["auto", "1000..=10000000"],
-        doc: "generation 4.9-qti: a CPU that its frequency hardly carries gets at least this one; auto: 60 % of the highest",
+        allowed: &["auto", "0", "1000..=10000000"],
+        doc: "generation 4.9-qti: a CPU that its frequency hardly carries gets at least this one; 0: no such step, as the governor begins; auto: 60 % of the highest, estimated: boards set it when they boot",
+    },
+    Tunable {
+        name: "iowait_boost_enable",
+        default: "auto",
+        allowed: &["auto", "0", "1"],
+        doc: "generation 4.9: waits for I/O raise the frequency; auto: 1, and 0 in 4.9-qti, as its source begins: boards differ",
     },
 ];
 
@@ -128,7 +136,7 @@ pub enum Generation {
     V4_9Qti,
     /// Up to 5.1: as `5.3`, but a boost for I/O begins at the domain's lowest frequency.
     V4_20,
-    /// Up to 5.17: as `6.1`, but a clamp does not slow a busy CPU down, nor limit a boost for I/O.
+    /// Up to 5.13: as `6.1`, but a clamp does not slow a busy CPU down, nor limit a boost for I/O; headroom is not rounded.
     V5_3,
     /// Up to 6.7: clamps before headroom.
     V6_1,
@@ -164,6 +172,8 @@ pub struct Tunables {
     pub up_down_rate_limit_us: (Option<u64>, Option<u64>),
     /// Generation `4.9-qti`: see its tunable; `None`: 60 % of the highest.
     pub hispeed_freq_khz: Option<u64>,
+    /// Generations `4.9` and `4.9-qti`: waits for I/O raise the frequency; `None`: in `4.9` only.
+    pub iowait_boost_enable: Option<bool>,
     /// `cpu_util.boost`.
     pub boost: Boost,
 }
@@ -377,7 +387,10 @@ impl Schedutil {
     fn decide_cpu(&self, c: &mut SugovCpu, now_ns: u64, versions: &[u64], view: &dyn FreqView) {
         let tick_ns = self.policy.tick_ns;
         let generation = self.tunables.generation;
-        if generation.is_4_9() && now_ns.saturating_sub(c.last_update) > tick_ns {
+        if generation == Generation::V4_9Qti && view.window_load(c.cpu).is_some() {
+            // The end of a window is heard by every CPU of the domain, also by one that sleeps.
+            self.compute_util(c, now_ns, 1, view);
+        } else if generation.is_4_9() && now_ns.saturating_sub(c.last_update) > tick_ns {
             // Nothing was heard of it for a tick: it sleeps, and what it needed does not count.
             (c.util, c.asked, c.bw_min, c.iowait_boost, c.version) = (0, 0, 0, 0, 0);
             c.inputs = Inputs::of(&view.signals(c.cpu));
@@ -476,12 +489,13 @@ impl Schedutil {
     #[inline]
     fn get_next_freq(&mut self, util: u64, capacity: u64) -> u32 {
         let p = &self.policy;
+        let reference = if p.freq_invariant { p.cpuinfo_max } else { p.cur };
         let (reference, util) = match self.tunables.generation {
             Generation::V6_12 if p.freq_ref != 0 => (p.freq_ref, util),
-            Generation::V6_12 if p.freq_invariant => (p.cpuinfo_max, util),
-            Generation::V6_12 => (p.cur + (p.cur >> 2), util),
-            _ if p.freq_invariant => (p.cpuinfo_max, map_util_perf(util)),
-            _ => (p.cur, map_util_perf(util)),
+            Generation::V6_12 if p.freq_invariant => (reference, util),
+            Generation::V6_1 => (reference, map_util_perf(util)),
+            // The quarter of the frequency, not of what is asked: until 5.13, and where it has no utilisation of its own.
+            _ => (reference + (reference >> 2), util),
         };
         let raw = (u64::from(reference) * util / capacity) as u32; // C: unsigned long cut to unsigned int
         if raw == self.cached_raw_freq && !self.need_freq_update {
@@ -623,6 +637,7 @@ impl FreqGovernor for Schedutil {
         let mut fresh = Schedutil::new(self.tunables);
         let delay_us = self.tunables.rate_limit_us.unwrap_or_else(|| match self.tunables.generation {
             Generation::V6_12 => policy.transition_delay_us(),
+            Generation::V4_9 | Generation::V4_9Qti => policy.transition_delay_us_4_9(),
             _ => policy.transition_delay_us_6_1(),
         });
         let shortest = |us: u64| match self.tunables.up_down_rate_limit_us {
@@ -649,11 +664,13 @@ impl FreqGovernor for Schedutil {
     fn update_util(&mut self, now_ns: u64, cpu: CpuId, flags: UpdateFlags, view: &dyn FreqView) -> Option<u32> {
         let i = self.slot(cpu);
         let (tick_ns, min) = (self.policy.tick_ns, self.iowait_boost_min());
+        let generation = self.tunables.generation;
+        let iowait = flags.iowait && self.tunables.iowait_boost_enable.unwrap_or(generation != Generation::V4_9Qti);
         let c = &mut self.cpus[i];
-        if self.tunables.generation.is_4_9() && flags.iowait {
+        if generation.is_4_9() && iowait {
             (c.iowait_boost, c.iowait_boost_pending) = (CAPACITY_SCALE, true);
         } else {
-            c.iowait_boost(now_ns, tick_ns, min, flags.iowait);
+            c.iowait_boost(now_ns, tick_ns, min, iowait);
         }
         c.last_update = now_ns;
         if view.bw_dl(cpu) > c.bw_min {
@@ -788,6 +805,60 @@ mod tests {
         assert_eq!(util(Generation::V4_9, false, 0), 130);
         assert_eq!(util(Generation::V4_9, true, 0), 100, "WALT's windows have it");
         assert_eq!([Generation::V4_9, Generation::V4_9Qti].map(|g| util(g, true, 50)), [1024, 100]);
+    }
+
+    #[test]
+    fn headroom_is_a_quarter_of_the_frequency_until_5_13_and_of_what_is_asked_since() {
+        let raw = |generation| {
+            let mut g = started(generation, 1);
+            g.update_util(10_000_000, CpuId(0), NONE, &busy(655));
+            g.cached_raw_freq()
+        };
+        for generation in [Generation::V4_9, Generation::V4_9Qti, Generation::V4_20, Generation::V5_3] {
+            assert_eq!(raw(generation), 1_250_000 * 655 / 1024, "{generation:?}");
+        }
+        for generation in [Generation::V6_1, Generation::V6_12] {
+            assert_eq!(raw(generation), 1_000_000 * (655 + 163) / 1024, "{generation:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_window_brings_sleeping_cpus_up_to_date_in_the_vendors() {
+        let util = |generation| {
+            let load = |window| Some(WindowLoad { window, moves: 0, nl: 0, pl: 0 });
+            let mut g = started(generation, 2);
+            let view = |window, util| Fixed { load: load(window), windows: true, ..busy(util) };
+            g.update_util(20_000_000, CpuId(1), NONE, &view(1, 300));
+            g.update_util(40_000_000, CpuId(0), NONE, &view(2, 400));
+            g.cpus()[1].util
+        };
+        assert_eq!((util(Generation::V4_9), util(Generation::V4_9Qti)), (0, 400));
+    }
+
+    #[test]
+    fn the_vendors_has_no_boost_for_io_and_no_high_frequency_unless_told() {
+        let util = |generation, iowait_boost_enable, hispeed_freq_khz, util_avg| {
+            let mut g =
+                Schedutil::new(Tunables { generation, iowait_boost_enable, hispeed_freq_khz, ..Tunables::default() });
+            g.start(policy(1), 0, &busy(0));
+            let load = Some(WindowLoad { window: 1, moves: 0, nl: 0, pl: 0 });
+            g.update_util(
+                10_000_000,
+                CpuId(0),
+                UpdateFlags { iowait: true },
+                &Fixed { load, windows: true, ..busy(util_avg) },
+            );
+            g.cpus()[0].util
+        };
+        for (generation, enable, then) in [
+            (Generation::V4_9, None, 1024),
+            (Generation::V4_9, Some(false), 50),
+            (Generation::V4_9Qti, None, 50),
+            (Generation::V4_9Qti, Some(true), 1024),
+        ] {
+            assert_eq!(util(generation, enable, None, 50), then, "{generation:?} {enable:?}");
+        }
+        assert_eq!([None, Some(0)].map(|khz| util(Generation::V4_9Qti, None, khz, 470)), [491, 470]);
     }
 
     #[test]

@@ -495,6 +495,7 @@ fn build_cpufreq(kernel: &KernelSpec) -> Box<dyn FreqGovernor> {
             rate_limit_us: t.maybe_int("rate_limit_us"),
             up_down_rate_limit_us: (t.maybe_int("up_rate_limit_us"), t.maybe_int("down_rate_limit_us")),
             hispeed_freq_khz: t.maybe_int("hispeed_freq_khz"),
+            iowait_boost_enable: t.maybe_int("iowait_boost_enable").map(|on: u64| on == 1),
             boost: boost_of(kernel, "schedutil"),
         })),
     }
