@@ -39,6 +39,7 @@ fn unknown_names_say_what_is_near() {
         (&["run", "x.json", "-p", "hikey62"][..], "`hikey620`", "wattif list platforms"),
         (&["run", "x.json", "-k", "linux-5.5"], "`linux-5.4`", "wattif list kernels"),
         (&["explain", "schedutl"], "`schedutil`", "wattif list policies"),
+        (&["explain", "schedutil.up_rate_limit"], "`schedutil.up_rate_limit_us`", "wattif list policies"),
         (&["repro", "sched_idle_placment"], "`sched_idle_placement`", "wattif list experiments"),
         (&["compare", "gallery/sched_idle_placment"], "`sched_idle_placement`", "wattif list experiments"),
         (&["compare", "servr"], "`server`", "wattif list workloads"),
@@ -1232,6 +1233,8 @@ fn lists_manuals_completions() {
         ("misfit", "load_balance (balance)"),
         ("energy_diff", "find_best_target (placement)"),
         ("overutilized", "eas (placement)"),
+        ("cpu_util.boost", "how waiting raises the utilisation"),
+        ("schedtune.touch_boost_pct", "schedtune.touch_boost_pct (tunable of schedtune)"),
         ("frames", "RenderThread"),
     ] {
         let o = done(&["explain", name]);

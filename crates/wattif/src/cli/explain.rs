@@ -30,6 +30,7 @@ Examples:
   wattif explain linux-5.6+teo linux-5.6+weighted gallery/weighted_idle_governor --duration 1s
   wattif explain teo                      the manual of a policy; `wattif list policies` prints all names
   wattif explain rel-gate                 what a scheme of cpu_util.boost fixes and costs
+  wattif explain schedtune.boost_pct      a tunable, before the manual of its policy
   wattif explain jankbench                that of a workload model, with its parameters and calibrated inputs")]
 pub struct Args {
     /// A policy or a workload model; two run files; two kernels and a workload; or two arms and their experiment, gallery/NAME.
@@ -165,27 +166,44 @@ fn page(name: &str, look: Look) -> Result<Page<'_>, Error> {
     policy_page(name, look)
 }
 
+/// The page of a policy, with what is to be said of a part or a tunable of it at its head.
 fn policy_page(name: &str, look: Look) -> Result<Page<'_>, Error> {
-    let part = topics::part(name);
+    let part = topics::part(name).map(|(policy, what)| (policy, "part", what.to_string()));
+    let part = part.or_else(|| tunable(name).map(|(policy, t)| (policy, "tunable", of_tunable(t))));
     let models = MODELS.iter().map(|m| m.name).chain(shared_names());
-    let names = POLICIES.iter().map(|p| p.name).chain(models).chain(topics::names());
+    let names = POLICIES.iter().map(|p| p.name).chain(models).chain(topics::names()).map(String::from);
+    let paths = POLICIES.iter().flat_map(|p| p.tunables.iter().map(|t| format!("{}.{}", p.name, t.name)));
+    let names: Vec<String> = if name.contains('.') { paths.collect() } else { names.collect() };
     let see = "wattif list policies, wattif list workloads";
-    let owner = part.map_or(name, |(policy, _)| policy);
-    let found = policy(owner).ok_or_else(|| Error::unknown("policy or workload model", name, names, see))?;
+    let owner = part.as_ref().map_or(name, |&(policy, ..)| policy);
+    let unknown = || Error::unknown("policy, tunable or workload model", name, names.iter().map(String::as_str), see);
+    let found = policy(owner).ok_or_else(unknown)?;
     let tunable = |t: &Tunable| json!({ "name": t.name, "default": t.default, "allowed": t.allowed, "about": t.doc });
     let own = without_links(&found.manual());
-    let mut text = part.map_or(String::new(), |(policy, what)| {
-        format!("{name} (part of {policy})\n\n{}\n", markdown::to_terminal(what, look))
+    let mut text = part.as_ref().map_or(String::new(), |(policy, kind, what)| {
+        format!("{name} ({kind} of {policy})\n\n{}\n", markdown::to_terminal(what, look))
     });
     text += &format!("{} ({})\n\n{}", found.name, found.slot.name(), markdown::to_terminal(&own, look));
     text += &tunables(found, look);
     Ok(Page {
         kind: found.slot.name(),
         name: owner,
-        manual: part.map_or(String::new(), |(_, what)| format!("{what}\n\n")) + &own,
+        manual: part.map_or(String::new(), |(.., what)| format!("{what}\n\n")) + &own,
         tunables: found.tunables.iter().map(tunable).collect(),
         text,
     })
+}
+
+/// The policy and its tunable that `--set POLICY.TUNABLE=VALUE` names.
+fn tunable(path: &str) -> Option<(&'static str, &'static Tunable)> {
+    let (owner, name) = path.split_once('.')?;
+    let found = policy(owner)?;
+    Some((found.name, found.tunable(name)?))
+}
+
+/// What a tunable does, as Markdown.
+fn of_tunable(t: &Tunable) -> String {
+    format!("{}.\n\nDefault: {}. Takes: {}.", t.doc.trim_end_matches('.'), t.default, t.allowed.join(", "))
 }
 
 fn model_manual(model: &Model, look: Look) -> String {
