@@ -85,6 +85,18 @@ fn settings_about_what_is_not_there_are_told() {
     for set in ["schedtune.boost_pct=5", "walt.window_ms=20", "schedutil.hispeed_freq_khz=1000000"] {
         assert_eq!(here(set), None, "{set}");
     }
+    let limit = "pm_qos.cpu_latency_us=950";
+    for (governor, told) in [
+        (["cpuidle=teo", "teo.generation=5.6"], Some("teo 5.6 enters cluster-sleep")),
+        (["cpuidle=teo", "teo.generation=6.12"], None),
+        (["cpuidle=teo_weighted", "teo_weighted.generation=v2"], Some("teo_weighted v2 enters cluster-sleep")),
+        (["cpuidle=teo_weighted", "teo_weighted.generation=ideal"], None),
+    ] {
+        let spec = under("hikey620", "linux-5.6", MIXED, &[governor[0], governor[1], limit]);
+        let note = without_effect_here(&spec, "pm_qos.cpu_latency_us");
+        assert_eq!(told.is_some(), note.is_some(), "{governor:?}: {note:?}");
+        assert!(note.unwrap_or_default().contains(told.unwrap_or_default()), "{governor:?}");
+    }
     let deadline =
         r#"{ "tasks": { "d": { "policy": "SCHED_DEADLINE", "dl-runtime": 900, "dl-period": 10000, "run": 100 } } }"#;
     for (kernel, text, told) in

@@ -3,11 +3,12 @@
 
 use super::build::{build_schedtune, clamped, clamps_groups};
 use super::notes::{asks_for, no_eas};
-use super::{Policy, Tunables, policy, without_effect};
+use super::{Policy, Tunables, chosen, policy, without_effect};
 use crate::cpuidle;
 use crate::sched::schedtune::{self, Group, Schedtune};
 use crate::sched::uclamp::Clamped;
 use wattif_model::CpuId;
+use wattif_model::kernel::Slot;
 use wattif_model::platform::IdleState;
 use wattif_model::run::RunSpec;
 use wattif_model::units::CAPACITY_SCALE;
@@ -28,6 +29,7 @@ pub fn without_effect_here(spec: &RunSpec, path: &str) -> Option<String> {
     let idle = why.map(|why| format!("{path} changes nothing here: {why}"));
     idle.or_else(|| beyond_the_highest(spec, p, tunable))
         .or_else(|| below_every_state(spec, p))
+        .or_else(|| beyond_the_limit(spec, p))
         .or_else(|| as_h2(spec, p, tunable))
 }
 
@@ -170,6 +172,32 @@ fn below_every_state(spec: &RunSpec, p: &Policy) -> Option<String> {
         "pm_qos.cpu_latency_us = {limit_us} is below every idle state of cpu{}, which enters {first} all the same",
         none.0
     ))
+}
+
+/// TEO of 5.6, and the posted governors made of it, take the first state beyond the latency limit for one within it.
+fn beyond_the_limit(spec: &RunSpec, p: &Policy) -> Option<String> {
+    let limit_us: u64 =
+        (p.name == "pm_qos").then(|| Tunables::of(&spec.kernel, p.name).maybe_int("cpu_latency_us")).flatten()?;
+    let governor = chosen(&spec.kernel, Slot::Cpuidle);
+    let generation = policy(governor)?.tunable("generation").map(|_| Tunables::of(&spec.kernel, governor))?;
+    let generation = generation.text("generation");
+    if !matches!((governor, generation.as_str()), ("teo", "5.6") | ("teo_weighted", "v1" | "v2")) {
+        return None;
+    }
+    let slow = |s: &&IdleState| !s.disabled && s.advertised.exit_ns > limit_us.saturating_mul(1_000);
+    let mut first: Vec<&str> = Vec::new();
+    for state in spec.platform.clusters.iter().filter_map(|c| c.idle.iter().find(slow)) {
+        if !first.contains(&state.name.as_str()) {
+            first.push(&state.name);
+        }
+    }
+    (!first.is_empty()).then(|| {
+        format!(
+            "pm_qos.cpu_latency_us = {limit_us} may be exceeded: {governor} {generation} enters {}, the first idle state beyond it, \
+             as in the kernel",
+            first.join(" and ")
+        )
+    })
 }
 
 #[cfg(test)]
