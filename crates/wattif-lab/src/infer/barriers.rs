@@ -8,7 +8,7 @@
 //! the same turn; and who waited for a lock works under it after that, while who comes to a barrier does the same afterwards, last or
 //! not. So two threads meet at a barrier where between two waits of its own each either waits for the other once or wakes it once.
 
-use super::steps::{Step, median};
+use super::steps::{Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -119,8 +119,7 @@ fn one_waits(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>) -> bool {
         for turn in turns {
             let mut events = turn.iter().enumerate().filter(|(_, s)| is_event(s));
             if let (Some((at, event)), None) = (events.next(), events.next()) {
-                let work = turn[at..].iter().map(|s| if let Step::Work(units) = *s { units } else { 0 }).sum::<u64>();
-                after[usize::from(event.waits())].push(work);
+                after[usize::from(event.waits())].push(work(&turn[at..]));
                 once += 1;
             }
         }
@@ -177,7 +176,7 @@ mod tests {
         assert_eq!(barriers(&threads), [20; 3]);
         let steps = || threads.values().flat_map(|t| &t.steps);
         assert!(!steps().any(|s| matches!(s, Step::Post { .. } | Step::Token { .. })));
-        let work: u64 = steps().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum();
+        let work: u64 = steps().map(Step::units).sum();
         assert_eq!(work, 20 * (7 + 7 + 4 + 4), "work is kept");
     }
 

@@ -862,6 +862,7 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::super::super::metrics::testbed;
+    use super::super::steps;
     use super::*;
     use wattif_model::trace::{PrevState, Record, Recorded};
     use wattif_model::{CpuId, Ns};
@@ -1016,8 +1017,7 @@ mod tests {
         t.steps.iter().filter(|s| f(s)).count() as u64
     }
     fn work(threads: &BTreeMap<Pid, Thread>) -> Vec<u64> {
-        let units = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
-        threads.values().map(|t| t.steps.iter().map(units).sum()).collect()
+        threads.values().map(|t| steps::work(&t.steps)).collect()
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! condition, which nobody keeps for it.
 
 use super::requests::{stretches, unit};
-use super::steps::{Step, median};
+use super::steps::{Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -275,8 +275,7 @@ fn replies(
         // It did not sleep before the reply was there.
         let awake = steps.get(wait).is_none_or(|s| s.blocked_since().is_some_and(|since| since >= at));
         let end = of.get(last + 1).map_or(wait, |next| wait.min(next.1));
-        let work = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
-        let at_the_end = !is_usual || steps[request..end].iter().map(work).sum::<u64>() <= most;
+        let at_the_end = !is_usual || work(&steps[request..end]) <= most;
         let place = || if at_the_end { (end, 0) } else { behind(steps, request, end, usual) };
         (awake && taken.insert(request)).then(place)
     };
@@ -538,9 +537,7 @@ fn each_stretch(threads: &BTreeMap<Pid, Thread>, mut f: impl FnMut(Pid, Waits, (
     for (pid, t) in threads {
         let (mut began, mut posts, mut work) = (None, Vec::new(), 0u64);
         for (i, step) in t.steps.iter().enumerate() {
-            if let Step::Work(units) = step {
-                work += units;
-            }
+            work += step.units();
             if let Step::Post { to, .. } = step {
                 posts.push(*to);
             }

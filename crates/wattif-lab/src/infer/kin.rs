@@ -33,7 +33,7 @@ fn agreed(beats: &[Beat]) -> Option<Beat> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::Step;
+    use super::super::steps::{Step, work};
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -65,8 +65,7 @@ mod tests {
         let late = &threads[&Pid(3)];
         assert_eq!((late.beat.period, late.beat.work), (PERIOD, 4 * MS));
         assert_eq!(late.steps.iter().filter(is_passed).count(), 99, "of a hundred jobs after the first timer");
-        let work: u64 = late.steps.iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum();
-        assert_eq!(work, 482 * MS, "work is neither made nor lost");
+        assert_eq!(work(&late.steps), 482 * MS, "work is neither made nor lost");
         assert_eq!(threads[&Pid(1)].steps, before);
 
         let check = |others: u64, work: u64, cut: bool, why: &str| {

@@ -19,7 +19,7 @@
 use super::channels::Ran;
 use super::joins::{TIMER, Waits, kind_of_wait};
 use super::periods::{self, Beat};
-use super::steps::{Step, median};
+use super::steps::{Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -593,8 +593,7 @@ fn spans(
     usual: &BTreeMap<Place, (u64, u64)>,
     locks: &BTreeMap<Place, Pid>,
 ) -> Vec<(u64, u64, Pid)> {
-    let work = |s: &Step| if let Step::Work(units) = *s { units } else { 0 };
-    let all: u64 = steps[turn.steps.clone()].iter().map(work).sum();
+    let all = work(&steps[turn.steps.clone()]);
     // For the first and the last turn, and those of rare kinds.
     let any = usual.values().next().map_or(0, |(_, under)| *under);
     let mut spans: Vec<(u64, u64, Pid)> = Vec::new();
@@ -784,7 +783,7 @@ mod tests {
     }
 
     fn work(threads: &BTreeMap<Pid, Thread>) -> u64 {
-        threads.values().flat_map(|t| &t.steps).map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
+        threads.values().map(|t| super::work(&t.steps)).sum()
     }
 
     #[test]
@@ -936,8 +935,7 @@ mod tests {
         // Work of each turn before the lock, under it and behind it.
         let is_whole = |turn: &&[Step]| {
             let parts = turn.split(|s| matches!(s, Step::Lock(_) | Step::Unlock(_)));
-            let work = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
-            let parts: Vec<u64> = parts.map(|part| part.iter().map(work).sum()).collect();
+            let parts: Vec<u64> = parts.map(super::work).collect();
             matches!(parts[..], [before, under, after]
                 if before.abs_diff(300 * US) <= 15 * US && before + under == 1_200 * US && after == 200 * US)
         };

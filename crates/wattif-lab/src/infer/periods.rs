@@ -9,7 +9,7 @@
 //! `clock_nanosleep` with the sum of periods), some start again from now (rt-app's default). The first expiry after a
 //! revealed job tells which.
 
-use super::steps::{Step, densest, median};
+use super::steps::{self, Step, densest, median, work};
 use std::collections::BTreeSet;
 
 /// How a thread's timer goes on.
@@ -216,8 +216,8 @@ pub fn late_all_along(steps: &mut Vec<Step>, birth: Option<u64>, from_to: (u64, 
     }
     let last = steps.iter().rposition(|s| !s.is_busy()).map_or(0, |last| last + 1);
     let unfinished = steps.split_off(last);
-    cut(steps, birth, &mut beat, |_, steps, _| Some(jobs(total(steps))));
-    split(&unfinished, jobs(total(&unfinished)), period, steps);
+    cut(steps, birth, &mut beat, |_, job, _| Some(jobs(steps::work(job))));
+    split(&unfinished, jobs(steps::work(&unfinished)), period, steps);
     beat
 }
 
@@ -416,7 +416,7 @@ fn multiple(
     waits: impl Fn(&Step) -> bool,
 ) -> Option<u64> {
     let is_told = |s: &Step| waits(s) || matches!(s, Step::Passed { .. });
-    let work = total(steps);
+    let work = work(steps);
     if ns <= period + slop(period) || steps.iter().any(is_told) || sizes.iter().any(|size| is_about(work, *size)) {
         return None;
     }
@@ -424,13 +424,9 @@ fn multiple(
     ((2..=MAX_JOBS).contains(&jobs) && work.abs_diff(jobs * usual) <= usual / 4).then_some(jobs)
 }
 
-fn total(steps: &[Step]) -> u64 {
-    steps.iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
-}
-
 /// Copies steps with `jobs - 1` passed timers at equal distances of work.
 fn split(steps: &[Step], jobs: u64, period: u64, out: &mut Vec<Step>) {
-    let each = total(steps) / jobs.max(1);
+    let each = work(steps) / jobs.max(1);
     let (mut left, mut passed) = (each, 1);
     for step in steps {
         let Step::Work(mut units) = *step else {
@@ -524,7 +520,7 @@ mod tests {
         steps.extend([timer(80), Step::Work(6 * MS), timer(124), Step::Work(2 * MS)]);
         assert_eq!(reveal(&mut steps, None), Beat { period: 10 * MS, work: 2 * MS, caught_up: 0, started_again: 1 });
         assert_eq!(steps.iter().filter(|s| matches!(s, Step::Passed { .. })).count(), 2);
-        let work: u64 = total(&steps);
+        let work = work(&steps);
         assert_eq!(work, (7 * 2 + 6 + 2) * MS, "work is neither made nor lost");
     }
 

@@ -12,7 +12,7 @@
 //! share a semaphore: a wake-up does not say who has the request. Else it does.
 
 use super::joins::{Place, Waits, insert, kind_of_wait, token_waits, within};
-use super::steps::{Step, median};
+use super::steps::{Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -155,10 +155,6 @@ fn waits(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> impl Fn(u64) 
 /// Work of a pool's thread from each wait to the next.
 pub(super) fn stretches(steps: &[Step]) -> Vec<u64> {
     steps.split(|s| matches!(s, Step::Token { .. })).skip(1).map(work).collect()
-}
-
-pub(super) fn work(steps: &[Step]) -> u64 {
-    steps.iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
 }
 
 /// The work of one request, if stretches are whole multiples of it.

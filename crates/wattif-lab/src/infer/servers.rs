@@ -10,7 +10,7 @@
 //! commit: who asks while the disk writes is served by the next write). A server that is nearly always busy is hardly ever woken. That it
 //! is one shows in its answers, if they are of this last kind: to all who waited when its own wait began, and to nobody who came later.
 
-use super::steps::{Queue, Step, median};
+use super::steps::{Queue, Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -476,8 +476,7 @@ pub(super) fn usual_distance(seen: &[Distance]) -> Distance {
 /// Waits, and units of work until the first of them.
 fn distance(steps: &[Step]) -> Distance {
     let until = steps.iter().position(Step::waits).unwrap_or(steps.len());
-    let units = steps[..until].iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum();
-    (steps.iter().filter(|s| s.waits()).count(), units)
+    (steps.iter().filter(|s| s.waits()).count(), work(&steps[..until]))
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@
 
 use super::joins::{Place, insert, token_waits, within};
 use super::pools::{takes_turns, wakes_any};
-use super::requests::{requests, stretches, taking, unit, work};
+use super::requests::{requests, stretches, taking, unit};
 use super::servers::{Distance, usual_distance};
-use super::steps::{Queue, Step, median};
+use super::steps::{Queue, Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -174,9 +174,7 @@ impl Group {
         let (mut from, mut units, mut open, mut answered) = (0, 0, false, false);
         for (i, step) in steps.iter().enumerate() {
             let (asks, is_answer) = (self.is_asked(step), self.is_answered(step));
-            if let Step::Work(more) = step {
-                units += more;
-            }
+            units += step.units();
             if !asks && !step.waits() {
                 continue;
             }

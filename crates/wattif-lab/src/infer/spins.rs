@@ -65,7 +65,7 @@ pub(super) fn spin(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
 fn by_the_clock(steps: &mut [Step], pieces: &[Piece]) -> Option<u64> {
     let wall = usual(pieces.iter().map(|p| p.wall).filter(|wall| *wall >= MIN_NS).collect())?;
     let in_time = |p: &&Piece| (MIN_NS.max(wall.saturating_sub(slop(wall)))..=wall + slop(wall)).contains(&p.wall);
-    let units = |p: &Piece| if let Step::Work(units) = steps[p.step] { units } else { 0 };
+    let units = |p: &Piece| steps[p.step].units();
     let mut in_time: Vec<u64> = pieces.iter().filter(in_time).map(units).collect();
     let work = median(&mut in_time)?;
     let unlike = in_time.iter().filter(|u| u.abs_diff(work) > work / UNLIKE_PART).count();

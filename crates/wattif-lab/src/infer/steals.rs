@@ -10,8 +10,8 @@
 
 use super::joins::within;
 use super::pools::{only_asked, seldom};
-use super::requests::{requests, stretches, taking, unit, work};
-use super::steps::{Step, median};
+use super::requests::{requests, stretches, taking, unit};
+use super::steps::{Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;

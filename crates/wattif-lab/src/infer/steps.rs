@@ -91,6 +91,10 @@ impl Step {
     pub fn is_busy(&self) -> bool {
         matches!(self, Step::Work(_) | Step::Spin(_))
     }
+    /// Its work, where it is one.
+    pub fn units(&self) -> u64 {
+        if let Step::Work(units) = *self { units } else { 0 }
+    }
     /// Does the thread block there?
     pub fn waits(&self) -> bool {
         self.blocked_since().is_some()
@@ -116,6 +120,11 @@ impl Step {
             _ => None,
         }
     }
+}
+
+/// The work of all of them.
+pub(super) fn work(steps: &[Step]) -> u64 {
+    steps.iter().map(Step::units).sum()
 }
 
 /// Whoever is woken by another thread and then by an interrupt asked for that interrupt, or sleeps from then on: under another kernel

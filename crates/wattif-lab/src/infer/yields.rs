@@ -226,6 +226,7 @@ fn put(t: &mut Thread, pieces: Pieces) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::steps::work;
     use super::*;
 
     const US: u64 = 1_000 * CAPACITY_SCALE;
@@ -259,10 +260,6 @@ mod tests {
 
     fn yields(steps: &[Step]) -> usize {
         steps.iter().filter(|s| **s == Step::Yield).count()
-    }
-
-    fn work(steps: &[Step]) -> u64 {
-        steps.iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
     }
 
     #[test]
