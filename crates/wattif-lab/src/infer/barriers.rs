@@ -107,10 +107,7 @@ fn is_barrier(posts: &Posts, members: &BTreeSet<Pid>, rounds: &[Round]) -> bool 
 /// Does one of the two wait for the other in each turn of both, and do they go on alike then?
 fn one_waits(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>) -> bool {
     let fits = |pid: &Pid| {
-        let is_event = |s: &Step| match s {
-            Step::Token { by: other, .. } | Step::Post { to: other, .. } => members.contains(other),
-            _ => false,
-        };
+        let is_event = |s: &Step| s.with().is_some_and(|other| members.contains(&other));
         let ends = |s: &Step| !is_event(s) && (s.waits() || matches!(s, Step::Passed { .. }));
         let turns: Vec<&[Step]> = threads[pid].steps.split(ends).collect();
         // The first and the last are no whole ones.

@@ -267,16 +267,11 @@ fn join_in(
     placed: &BTreeMap<Pid, bool>,
     all: &mut [Sides],
 ) {
-    let with = |s: &Step| match *s {
-        Step::Post { to, .. } => Some(to),
-        Step::Token { by, .. } => Some(by),
-        _ => None,
-    };
     // Whom each deals with how often.
     let mut left: Vec<(Pid, BTreeMap<Pid, usize>)> = Vec::new();
     for (pid, t) in threads.iter().filter(|(pid, _)| !placed.contains_key(pid)) {
         let mut others = BTreeMap::new();
-        t.steps.iter().filter_map(with).for_each(|other| *others.entry(other).or_default() += 1);
+        t.steps.iter().filter_map(Step::with).for_each(|other| *others.entry(other).or_default() += 1);
         left.extend((!others.is_empty()).then_some((*pid, others)));
     }
     loop {
@@ -433,7 +428,7 @@ fn space(held: &[usize]) -> Option<usize> {
 /// Threads of the writers' kind, in between or beside them, that wake nobody and that nobody wakes: all that they may have written was hidden.
 fn unseen(threads: &BTreeMap<Pid, Thread>, writing: &BTreeSet<Pid>, kinds: &BTreeMap<Pid, String>) -> Vec<Pid> {
     let (Some(first), Some(last)) = (writing.first(), writing.last()) else { return Vec::new() };
-    let is_silent = |t: &Thread| !t.steps.iter().any(|s| s.waits() || matches!(s, Step::Post { .. }));
+    let is_silent = |t: &Thread| !t.steps.iter().any(|s| s.waits() || s.wakes().is_some());
     let near = threads.range(Pid(first.0.saturating_sub(1))..=Pid(last.0.saturating_add(1)));
     let alike = near.filter(|(pid, t)| kinds[pid] == kinds[first] && is_silent(t));
     alike.map(|(pid, _)| *pid).filter(|pid| !writing.contains(pid)).collect()
@@ -458,7 +453,7 @@ fn items(
             work = u64::saturating_add(work, *units);
             continue;
         }
-        if matches!(step, Step::Post { to, .. } if own.contains(to)) {
+        if step.wakes().is_some_and(|to| own.contains(&to)) {
             continue;
         }
         if work > 0 {

@@ -84,7 +84,7 @@ fn silent(parent: Pid, rounds: &[Round], threads: &BTreeMap<Pid, Thread>) -> Opt
         let &(last, ..) = round.waits.last()?;
         for child in &round.children {
             let t = threads.get(child)?;
-            let tells = t.steps.iter().any(|s| matches!(s, Step::Post { to, .. } if *to == parent));
+            let tells = t.steps.iter().any(|s| s.wakes() == Some(parent));
             all += 1;
             let waited = |at: u64| round.waits.iter().any(|(_, since, until)| (*since..*until).contains(&at));
             match t.state {
@@ -131,7 +131,7 @@ mod tests {
         let mut all = threads(12, |i| if i % 2 == 0 { 4 } else { 11 });
         assert_eq!(reunite(&mut all), 11, "the last round is not over");
         let tokens = |pid: Pid| {
-            let of = |s: &&Step| matches!(s, Step::Token { by, .. } if *by == pid);
+            let of = |s: &&Step| s.woken_by() == Some(pid);
             all[&PARENT].steps.iter().filter(of).count()
         };
         for pid in (10..32).map(Pid) {

@@ -157,7 +157,7 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> 
     let by_one = |to: &Pid| {
         let wakers: BTreeSet<&String> = hidden.iter().filter(|h| h.to == *to).map(|h| &kinds[&h.by]).collect();
         let mut waits = threads[to].steps.iter().filter(|s| s.waits());
-        wakers.len() == 1 && waits.all(|s| matches!(s, Step::Token { by, .. } if wakers.contains(&kinds[by])))
+        wakers.len() == 1 && waits.all(|s| s.woken_by().is_some_and(|by| wakers.contains(&kinds[&by])))
     };
     while_busy.retain(|to, at| due.contains(to) && by_one(to) && forgets(&threads[to].steps, at));
     let forgetful: BTreeSet<Pid> = while_busy.into_keys().collect();
@@ -312,8 +312,8 @@ impl<'a> Collects<'a> {
                 _ => {}
             }
             if step.waits() {
-                if let (Some(from), Step::Token { by, .. }) = (from, step) {
-                    ways.entry((from, kinds[by].as_str())).or_default().push(units);
+                if let (Some(from), Some(by)) = (from, step.woken_by()) {
+                    ways.entry((from, kinds[&by].as_str())).or_default().push(units);
                 }
                 (from, units) = (ended(step, kinds), 0);
             }
@@ -338,7 +338,7 @@ impl<'a> Collects<'a> {
             return behind_job(steps, last, next, done, units / ALIKE_PART);
         }
         // Whoever it wakes meanwhile may be asked for it.
-        let end = (last + 1..next).find(|i| matches!(steps[*i], Step::Post { .. })).unwrap_or(next);
+        let end = (last + 1..next).find(|i| steps[*i].wakes().is_some()).unwrap_or(next);
         let is_early =
             steps[end].blocked_since().is_some() || matches!(steps[end], Step::Post { at: then, .. } if at <= then);
         let (done, from) = self.reached.get(&last).copied().unwrap_or((0, from));
@@ -356,10 +356,9 @@ impl<'a> Collects<'a> {
 fn job<'a>(steps: &[Step], kinds: &'a BTreeMap<Pid, String>) -> Option<(&'a str, u64)> {
     let mut of: BTreeSet<&str> = BTreeSet::new();
     for step in steps.iter().filter(|s| s.waits()) {
-        let Step::Token { by, .. } = step else { return None };
-        of.insert(kinds.get(by)?);
+        of.insert(kinds.get(&step.woken_by()?)?);
     }
-    let posts = steps.iter().any(|s| matches!(s, Step::Post { .. }));
+    let posts = steps.iter().any(|s| s.wakes().is_some());
     let units = unit(&stretches(steps)).filter(|_| posts && of.len() == 1)?;
     of.pop_first().map(|kind| (kind, units))
 }
@@ -379,9 +378,9 @@ fn behind_job(steps: &[Step], step: usize, end: usize, units: u64, off: u64) -> 
 
 /// What ended a wait.
 fn ended<'a>(step: &Step, kinds: &'a BTreeMap<Pid, String>) -> Option<Ended<'a>> {
-    match step {
-        Step::Token { by, .. } => Some(Ended::By(&kinds[by])),
-        step => kind_of_wait(step).map(Ended::Kind),
+    match step.woken_by() {
+        Some(by) => Some(Ended::By(&kinds[&by])),
+        None => kind_of_wait(step).map(Ended::Kind),
     }
 }
 
@@ -538,9 +537,7 @@ fn each_stretch(threads: &BTreeMap<Pid, Thread>, mut f: impl FnMut(Pid, Waits, (
         let (mut began, mut posts, mut work) = (None, Vec::new(), 0u64);
         for (i, step) in t.steps.iter().enumerate() {
             work += step.units();
-            if let Step::Post { to, .. } = step {
-                posts.push(*to);
-            }
+            posts.extend(step.wakes());
             if let Some(next) = kind_of_wait(step) {
                 if let (Some(began), Some(at)) = (began, step.blocked_since()) {
                     f(*pid, [began, next], (i, at, work), &posts);
@@ -688,10 +685,9 @@ mod tests {
         join(&mut all, &kinds);
         for (pid, other) in [(a, b), (b, a)] {
             let steps = &all[&pid].steps;
-            let is = |s: &Step| matches!(s, Step::Token { by, .. } if *by == other);
-            let turns = steps.windows(3).filter(|w| {
-                is(&w[0]) && w[1] == Step::Work(40 * US) && matches!(w[2], Step::Post { to, .. } if to == other)
-            });
+            let is = |s: &Step| s.woken_by() == Some(other);
+            let turns =
+                steps.windows(3).filter(|w| is(&w[0]) && w[1] == Step::Work(40 * US) && w[2].wakes() == Some(other));
             assert!(turns.count() >= 96, "{pid}: {steps:?}");
         }
     }
@@ -759,7 +755,7 @@ mod tests {
         assert_eq!(join(&mut all, &kinds).hidden, 40);
         for (client, server) in pairs {
             let steps = &all[&server].steps;
-            let asks = |s: &Step| matches!(*s, Step::Token { by, .. } if by == client);
+            let asks = |s: &Step| s.woken_by() == Some(client);
             let is_asked =
                 |w: &&[Step]| asks(&w[0]) && w[1] == Step::Work(10 * US) && matches!(w[2], Step::Post { .. });
             assert_eq!(steps.windows(3).filter(is_asked).count(), 199, "{steps:?}");

@@ -428,7 +428,7 @@ fn without(steps: &[Step], held: &BTreeSet<u64>) -> Vec<Step> {
 
 /// Does it hold a lock while it waits there?
 fn is_held(step: &Step, held: &BTreeSet<u64>) -> bool {
-    !matches!(step, Step::Token { .. }) && step.blocked_since().is_some_and(|since| held.contains(&since))
+    step.woken_by().is_none() && step.blocked_since().is_some_and(|since| held.contains(&since))
 }
 
 /// By its work a timer is not found exactly: it comes after a release that is near, and before a wait that is.
@@ -458,11 +458,11 @@ fn settle(steps: &mut [Step], passed: usize, members: &BTreeSet<Pid>) {
 }
 
 fn is_wait(step: &Step, members: &BTreeSet<Pid>) -> bool {
-    matches!(step, Step::Token { by, .. } if members.contains(by))
+    step.woken_by().is_some_and(|by| members.contains(&by))
 }
 
 fn is_release(step: &Step, members: &BTreeSet<Pid>) -> bool {
-    matches!(step, Step::Post { to, .. } if members.contains(to))
+    step.wakes().is_some_and(|to| members.contains(&to))
 }
 
 fn turns(steps: &[Step], members: &BTreeSet<Pid>, held: &BTreeSet<u64>) -> Vec<Turn> {
@@ -778,7 +778,7 @@ mod tests {
     }
 
     fn none_waits_for_another(threads: &BTreeMap<Pid, Thread>) -> bool {
-        let of_another = |s: &Step| matches!(s, Step::Post { .. } | Step::Token { .. });
+        let of_another = |s: &Step| s.with().is_some();
         !threads.values().flat_map(|t| &t.steps).any(of_another)
     }
 

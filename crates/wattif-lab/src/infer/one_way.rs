@@ -83,7 +83,7 @@ fn turns(steps: &[Step], other: Pid, under: &BTreeSet<u64>) -> (Vec<Turn>, Vec<u
     for step in steps {
         match *step {
             Step::Work(units) | Step::Spin(units) => work += units,
-            Step::Post { to: with, .. } | Step::Token { by: with, .. } if with == other => {
+            _ if step.with() == Some(other) => {
                 places.push(work);
                 deals = true;
             }

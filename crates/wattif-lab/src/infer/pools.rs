@@ -90,24 +90,18 @@ pub(super) fn pools<F: Ord>(
 pub(super) fn only_asked(steps: &[Step]) -> bool {
     let of_itself = steps.iter().filter(|s| matches!(s, Step::Attr(_) | Step::Bind(_))).count();
     let waits = steps.iter().filter(|s| s.waits()).count();
-    let tokens = steps.iter().filter(|s| matches!(s, Step::Token { .. })).count();
+    let tokens = steps.iter().filter(|s| s.woken_by().is_some()).count();
     tokens > 0
         && tokens == waits
         && of_itself <= 2
-        && steps
-            .iter()
-            .all(|s| s.is_busy() || matches!(s, Step::Token { .. } | Step::Post { .. } | Step::Attr(_) | Step::Bind(_)))
+        && steps.iter().all(|s| s.is_busy() || s.with().is_some() || matches!(s, Step::Attr(_) | Step::Bind(_)))
 }
 
 /// A thread's wake-ups of a pool prefer none of its members; members do not wake each other.
 pub(super) fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -> bool {
     let mut counts: BTreeMap<Pid, usize> = BTreeMap::new();
-    for step in steps {
-        if let Step::Post { to, .. } = step
-            && pool.contains(to)
-        {
-            *counts.entry(*to).or_default() += 1;
-        }
+    for to in steps.iter().filter_map(Step::wakes).filter(|to| pool.contains(to)) {
+        *counts.entry(to).or_default() += 1;
     }
     let all: usize = counts.values().sum();
     let most = counts.values().max().copied().unwrap_or(0);
@@ -118,7 +112,7 @@ pub(super) fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -
 
 /// Threads that wake a pool and hardly ever wait for it.
 pub(super) fn seldom(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> BTreeSet<Pid> {
-    let by_pool = |s: &&Step| waker(s).is_some_and(|by| pool.contains(&by));
+    let by_pool = |s: &&Step| s.woken_by().is_some_and(|by| pool.contains(&by));
     let hardly = |pid: &Pid| {
         let steps = &threads[pid].steps;
         let ended = steps.iter().filter(by_pool).count();
@@ -132,11 +126,9 @@ fn leave_out(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom: 
     for (pid, t) in threads {
         let is_seldom = seldom.contains(pid);
         let in_pool = pool.contains(pid);
-        t.steps.retain(|s| match *s {
-            Step::Post { to, .. } => !(in_pool && seldom.contains(&to)),
-            Step::Token { by, .. } => !(is_seldom && pool.contains(&by)),
-            _ => true,
-        });
+        let wakes = |s: &Step| in_pool && s.wakes().is_some_and(|to| seldom.contains(&to));
+        let waits = |s: &Step| is_seldom && s.woken_by().is_some_and(|by| pool.contains(&by));
+        t.steps.retain(|s| !wakes(s) && !waits(s));
     }
 }
 
@@ -144,8 +136,7 @@ fn leave_out(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom: 
 fn closes_a_cycle(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom: &BTreeSet<Pid>) -> bool {
     let wakes = |pid: Pid| {
         let in_pool = pool.contains(&pid);
-        let to = |s: &Step| if let Step::Post { to, .. } = *s { Some(to) } else { None };
-        threads[&pid].steps.iter().filter_map(to).filter(move |to| !(in_pool && seldom.contains(to)))
+        threads[&pid].steps.iter().filter_map(Step::wakes).filter(move |to| !(in_pool && seldom.contains(to)))
     };
     let mut new: Vec<Pid> = pool.iter().copied().collect();
     let mut seen = BTreeSet::new();
@@ -165,15 +156,11 @@ fn closes_a_cycle(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom:
 /// Do the members wake who wakes them?
 fn answers(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
     let wakers = wakers(threads, pool);
-    pool.iter().flat_map(|pid| &threads[pid].steps).any(|s| matches!(s, Step::Post { to, .. } if wakers.contains(to)))
+    pool.iter().flat_map(|pid| &threads[pid].steps).filter_map(Step::wakes).any(|to| wakers.contains(&to))
 }
 
 fn wakers(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> BTreeSet<Pid> {
-    pool.iter().flat_map(|pid| &threads[pid].steps).filter_map(waker).collect()
-}
-
-fn waker(step: &Step) -> Option<Pid> {
-    if let Step::Token { by, .. } = *step { Some(by) } else { None }
+    pool.iter().flat_map(|pid| &threads[pid].steps).filter_map(Step::woken_by).collect()
 }
 
 /// Are those woken that have waited longest, and are these not always in the same order?
@@ -201,8 +188,8 @@ pub(super) fn takes_turns(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>)
 }
 
 fn posts_to(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize {
-    let to_it = |s: &&Step| matches!(s, Step::Post { to, .. } if pool.contains(to));
-    threads.values().map(|t| t.steps.iter().filter(to_it).count()).sum()
+    let posts = threads.values().flat_map(|t| &t.steps).filter_map(Step::wakes);
+    posts.filter(|to| pool.contains(to)).count()
 }
 
 #[cfg(test)]

@@ -590,7 +590,7 @@ impl Programs<'_> {
     /// The wait that the end of the trace cuts off, of a thread that only waits for times of given length: as long as they are in the middle.
     fn last_wait(&self, t: &Thread) -> Option<Op> {
         let State::Sleeping { since, .. } = t.state else { return None };
-        let timed = |s: &&Step| !matches!(s, Step::Token { .. }) && s.woken_at().is_some();
+        let timed = |s: &&Step| s.woken_by().is_none() && s.woken_at().is_some();
         let waits: Vec<&Step> = t.steps.iter().filter(|s| s.waits()).collect();
         let length = |s: &&Step| s.woken_at().zip(s.blocked_since()).map(|(until, since)| until.saturating_sub(since));
         let mut lengths: Vec<u64> = waits.iter().filter_map(length).collect();

@@ -154,7 +154,7 @@ fn waits(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> impl Fn(u64) 
 
 /// Work of a pool's thread from each wait to the next.
 pub(super) fn stretches(steps: &[Step]) -> Vec<u64> {
-    steps.split(|s| matches!(s, Step::Token { .. })).skip(1).map(work).collect()
+    steps.split(|s| s.woken_by().is_some()).skip(1).map(work).collect()
 }
 
 /// The work of one request, if stretches are whole multiples of it.
@@ -227,7 +227,7 @@ fn usual(all: &[Asks], served: usize, open: usize) -> Option<BTreeMap<(Pid, Wait
 /// The steps of a thread that takes requests of such work one by one; without its wake-ups in vain, where these are `left_out`.
 pub(super) fn taking(steps: &[Step], unit: u64, left_out: bool) -> Vec<Step> {
     let mut out = Vec::with_capacity(steps.len() + 8);
-    let tokens: Vec<usize> = (0..steps.len()).filter(|i| matches!(steps[*i], Step::Token { .. })).collect();
+    let tokens: Vec<usize> = (0..steps.len()).filter(|i| steps[*i].woken_by().is_some()).collect();
     out.extend_from_slice(&steps[..tokens.first().copied().unwrap_or(steps.len())]);
     let ends = tokens.iter().skip(1).copied().chain([steps.len()]);
     for (&token, end) in tokens.iter().zip(ends) {
@@ -333,7 +333,7 @@ fn are_served(jobs: &[Job]) -> bool {
 /// The stretches of one piece of work after a request each.
 fn jobs(pid: Pid, steps: &[Step]) -> Vec<Job> {
     let mut all = Vec::new();
-    let tokens: Vec<usize> = (0..steps.len()).filter(|i| matches!(steps[*i], Step::Token { .. })).collect();
+    let tokens: Vec<usize> = (0..steps.len()).filter(|i| steps[*i].woken_by().is_some()).collect();
     for w in tokens.windows(2) {
         let (Step::Token { at: from, .. }, Step::Token { since: until, .. }) = (&steps[w[0]], &steps[w[1]]) else {
             continue;

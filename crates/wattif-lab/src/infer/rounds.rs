@@ -151,9 +151,8 @@ fn time(step: &Step) -> Option<u64> {
 fn waits(t: &Thread) -> BTreeMap<Option<Pid>, Waits> {
     let mut all: BTreeMap<Option<Pid>, Waits> = BTreeMap::new();
     for step in t.steps.iter().filter(|s| s.waits()) {
-        let by = if let Step::Token { by, .. } = *step { Some(by) } else { None };
         let (until, since) = (step.woken_at().unwrap_or(0), step.blocked_since().unwrap_or(0));
-        let w = all.entry(by).or_default();
+        let w = all.entry(step.woken_by()).or_default();
         *w = Waits { n: w.n + 1, longest: w.longest.max(until.saturating_sub(since)), last: w.last.max(until) };
     }
     all
@@ -214,7 +213,7 @@ fn begin(t: &Thread, since: u64) -> Option<usize> {
     let held = |n: i64, s: &Step| n + i64::from(matches!(s, Step::Lock(_))) - i64::from(matches!(s, Step::Unlock(_)));
     let mut locks = steps[..begin].iter().fold(0, held);
     while locks > 0 || returns && steps.get(begin) != Some(&Step::Attr(t.first_prio)) {
-        let step = steps.get(begin).filter(|s| !matches!(s, Step::Post { .. } | Step::Token { .. }))?;
+        let step = steps.get(begin).filter(|s| s.with().is_none())?;
         (locks, begin) = (held(locks, step), begin + 1);
     }
     Some(begin)

@@ -98,17 +98,15 @@ pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pi
     let mut chance: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
     for (pid, t) in threads.iter() {
         let mut by: BTreeMap<Pid, usize> = BTreeMap::new();
-        for step in &t.steps {
-            if let Step::Token { by: waker, .. } = *step {
-                *by.entry(waker).or_default() += 1;
-            }
+        for waker in t.steps.iter().filter_map(Step::woken_by) {
+            *by.entry(waker).or_default() += 1;
         }
         let all: usize = by.values().sum();
         let peers = by.into_iter().filter(|(waker, n)| kinds.get(waker) == kinds.get(pid) && n * CONTENDED_OF <= all);
         chance.extend(peers.map(|(waker, n)| ((waker, *pid), n)));
     }
     for (pid, t) in threads.iter_mut() {
-        t.steps.retain(|s| !matches!(*s, Step::Post { to, .. } if chance.contains_key(&(*pid, to))));
+        t.steps.retain(|s| s.wakes().is_none_or(|to| !chance.contains_key(&(*pid, to))));
         for step in &mut t.steps {
             if let Step::Token { by, since, at } = *step
                 && chance.contains_key(&(by, *pid))
@@ -136,7 +134,7 @@ pub(super) fn apart(
     let mut wakes: BTreeMap<&str, usize> = BTreeMap::new();
     for (pid, t) in threads {
         let alike = |to: &Pid| kinds.get(to) == Some(&kinds[pid]) && names[to] != names[pid];
-        let posts = t.steps.iter().filter(|s| matches!(s, Step::Post { to, .. } if alike(to)));
+        let posts = t.steps.iter().filter_map(Step::wakes).filter(alike);
         *wakes.entry(&kinds[pid]).or_default() += posts.count();
     }
     let name = |(pid, kind): (&Pid, &String)| {
@@ -178,8 +176,7 @@ fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a BTreeMap<Pid, String>) -
                     woke.insert(to);
                 }
                 _ if step.waits() => {
-                    let asked = if let Step::Token { by, .. } = *step { Some(by) } else { None };
-                    if let Some(by) = asked {
+                    if let Some(by) = step.woken_by() {
                         let found = all.entry((by, kind)).or_default();
                         found.clients.insert(*pid);
                         *(if woke.remove(&by) { &mut found.seen } else { &mut found.hidden }) += 1;
@@ -292,7 +289,7 @@ impl<'a> Server<'a> {
     }
 
     fn is_request(&self, step: &Step) -> bool {
-        self.requested(step).is_some()
+        step.woken_by().is_some_and(|by| self.clients.contains(&by))
     }
 
     /// Whom each burst answers, and when they asked.
@@ -385,7 +382,7 @@ impl<'a> Server<'a> {
         // Of those that are seen the last ones count; the rest is where the last one is, or where it usually is.
         let kept = &seen[seen.len().saturating_sub(n)..];
         let usual = kept.last().map_or_else(|| self.usual_place(cycle), |i| (*i, 0));
-        let is_kept = |p: &Pid| kept.iter().any(|i| matches!(&cycle[*i], Step::Token { by, .. } if by == p));
+        let is_kept = |p: &Pid| kept.iter().any(|i| cycle[*i].woken_by() == Some(*p));
         let mut hidden: Vec<u64> = asked.iter().filter(|(p, _)| !is_kept(p)).map(|(_, at)| *at).collect();
         hidden.sort_unstable();
         hidden.resize(n - kept.len(), 0);

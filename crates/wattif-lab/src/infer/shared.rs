@@ -146,19 +146,19 @@ impl Group {
     }
 
     fn is_asked(&self, step: &Step) -> bool {
-        matches!(step, Step::Post { to, .. } if self.servers.contains(to))
+        step.wakes().is_some_and(|to| self.servers.contains(&to))
     }
 
     fn is_answered(&self, step: &Step) -> bool {
-        matches!(step, Step::Token { by, .. } if self.servers.contains(by))
+        step.woken_by().is_some_and(|by| self.servers.contains(&by))
     }
 
     fn answers(&self, step: &Step) -> bool {
-        matches!(step, Step::Put(_)) || matches!(step, Step::Post { to, .. } if self.clients.contains(to))
+        matches!(step, Step::Put(_)) || step.wakes().is_some_and(|to| self.clients.contains(&to))
     }
 
     fn takes(&self, step: &Step) -> bool {
-        matches!(step, Step::Token { by, .. } if self.clients.contains(by))
+        step.woken_by().is_some_and(|by| self.clients.contains(&by))
     }
 
     /// By the first server and the first client.
@@ -527,7 +527,7 @@ mod tests {
             for step in [Step::Put(requests), Step::Get(requests), Step::Put(replies), Step::Get(replies)] {
                 assert_eq!(count(&all, std::slice::from_ref(&step)), served, "{step:?}");
             }
-            let left = |s: &Step| matches!(s, Step::Post { .. } | Step::Token { .. });
+            let left = |s: &Step| s.with().is_some();
             assert!(!all.values().any(|t| t.steps.iter().any(left)));
             // Each in its order: the work of a request is between it and its answer.
             for pid in SERVERS {

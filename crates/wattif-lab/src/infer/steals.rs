@@ -39,7 +39,7 @@ pub(super) fn steal<F: Ord>(threads: &mut BTreeMap<Pid, Thread>, family: impl Fn
     for pool in by_name.into_values().filter(|pool| pool.len() > 1) {
         let Some(unit) = steals(threads, &pool) else { continue };
         let seldom = seldom(threads, &pool);
-        let by_pool = |s: &Step| matches!(s, Step::Token { by, .. } if pool.contains(by));
+        let by_pool = |s: &Step| s.woken_by().is_some_and(|by| pool.contains(&by));
         let waits = threads.iter().filter(|(pid, t)| !seldom.contains(pid) && t.steps.iter().any(by_pool));
         let collectors: Vec<Pid> = waits.map(|t| *t.0).collect();
         let rounds = match collectors[..] {
@@ -81,7 +81,7 @@ struct Round {
 
 /// The rounds of whoever alone asks a pool, if it does not ask again before all is done.
 fn rounds(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, unit: u64, collector: Pid) -> Option<Vec<Round>> {
-    let asks = |t: &Thread| t.steps.iter().any(|s| matches!(s, Step::Post { to, .. } if pool.contains(to)));
+    let asks = |t: &Thread| t.steps.iter().filter_map(Step::wakes).any(|to| pool.contains(&to));
     if threads.iter().any(|(pid, t)| *pid != collector && asks(t)) {
         return None;
     }
@@ -124,13 +124,13 @@ fn rounds(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, unit: u64, coll
 /// The steps of the collector, which takes a reply for each request. Those that are not there come behind the last one of a round that is, or
 /// before it waits for anything else; requests that are not there, behind the last that is.
 fn collecting(steps: &[Step], pool: &BTreeSet<Pid>, rounds: &[Round]) -> Vec<Step> {
-    let is_reply = |s: &Step| matches!(s, Step::Token { by, .. } if pool.contains(by));
+    let is_reply = |s: &Step| s.woken_by().is_some_and(|by| pool.contains(&by));
     let mut out = steps[..rounds.first().map_or(0, |r| r.from)].to_vec();
     for (nth, round) in rounds.iter().enumerate() {
         let of = &steps[round.from..round.until];
         let place = of.iter().rposition(is_reply).map(|i| i + 1).or_else(|| of.iter().position(Step::waits));
         let place = place.unwrap_or(of.len());
-        let is_request = |s: &Step| matches!(s, Step::Post { to, .. } if pool.contains(to));
+        let is_request = |s: &Step| s.wakes().is_some_and(|to| pool.contains(&to));
         let asks = of.iter().rposition(is_request).map_or(0, |i| i + 1);
         let first = pool.first().copied().expect("a pool has threads");
         // The last round may be cut off by the end of the trace.
@@ -179,7 +179,7 @@ fn replying(steps: &[Step], to: Pid) -> Vec<Step> {
 
 /// The work of a request, if these threads take each other's.
 fn steals(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> Option<u64> {
-    let is_own = |s: &Step| matches!(s, Step::Token { by, .. } | Step::Post { to: by, .. } if pool.contains(by));
+    let is_own = |s: &Step| s.with().is_some_and(|other| pool.contains(&other));
     if pool.iter().any(|pid| threads[pid].steps.iter().any(is_own)) {
         return None;
     }

@@ -100,6 +100,18 @@ impl Step {
         self.blocked_since().is_some()
             || matches!(self, Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_))
     }
+    /// Who ends its wait, where that is a thread.
+    pub fn woken_by(&self) -> Option<Pid> {
+        if let Step::Token { by, .. } = *self { Some(by) } else { None }
+    }
+    /// Whom it wakes.
+    pub fn wakes(&self) -> Option<Pid> {
+        if let Step::Post { to, .. } = *self { Some(to) } else { None }
+    }
+    /// The other thread of a wake-up, on either side.
+    pub fn with(&self) -> Option<Pid> {
+        self.woken_by().or(self.wakes())
+    }
     /// When it was woken in the recording, or somewhat earlier.
     pub fn woken_at(&self) -> Option<u64> {
         match *self {
