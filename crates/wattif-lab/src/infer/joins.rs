@@ -14,7 +14,7 @@
 //! condition, which nobody keeps for it.
 
 use super::requests::{stretches, unit};
-use super::steps::{Step, median, work};
+use super::steps::{Place, Step, median, place_after, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -276,7 +276,7 @@ fn replies(
         let awake = steps.get(wait).is_none_or(|s| s.blocked_since().is_some_and(|since| since >= at));
         let end = of.get(last + 1).map_or(wait, |next| wait.min(next.1));
         let at_the_end = !is_usual || work(&steps[request..end]) <= most;
-        let place = || if at_the_end { (end, 0) } else { behind(steps, request, end, usual) };
+        let place = || if at_the_end { (end, 0) } else { place_after(steps, request + 1, end, usual) };
         (awake && taken.insert(request)).then(place)
     };
     hidden.iter().map(place).collect()
@@ -345,7 +345,7 @@ impl<'a> Collects<'a> {
         match self.usual.get(&(from, kind)).filter(|_| is_early) {
             Some(usual) => {
                 self.reached.insert(last, (done + usual, Ended::By(kind)));
-                behind(steps, last, end, done + usual)
+                place_after(steps, last + 1, end, done + usual)
             }
             None => (next, 0),
         }
@@ -373,7 +373,7 @@ fn behind_job(steps: &[Step], step: usize, end: usize, units: u64, off: u64) -> 
             _ => {}
         }
     }
-    place.unwrap_or_else(|| behind(steps, step, end, units))
+    place.unwrap_or_else(|| place_after(steps, step + 1, end, units))
 }
 
 /// What ended a wait.
@@ -382,18 +382,6 @@ fn ended<'a>(step: &Step, kinds: &'a BTreeMap<Pid, String>) -> Option<Ended<'a>>
         Some(by) => Some(Ended::By(&kinds[&by])),
         None => kind_of_wait(step).map(Ended::Kind),
     }
-}
-
-/// So much work behind a step, and before another one.
-fn behind(steps: &[Step], step: usize, end: usize, mut units: u64) -> Place {
-    for (i, s) in steps.iter().enumerate().take(end).skip(step + 1) {
-        match *s {
-            Step::Work(more) if units < more => return (i, units),
-            Step::Work(more) => units -= more,
-            _ => {}
-        }
-    }
-    (end, 0)
 }
 
 /// Does a thread that does one job for each wake-up, and waits for nothing else, do no more where it was woken again at these times, in the
@@ -418,9 +406,6 @@ fn forgets(steps: &[Step], again: &[u64]) -> bool {
     let (lost, kept): (Vec<u64>, Vec<u64>) = of.partition(|work| *work < usual + usual / 2);
     lost.len() >= MIN_SEEN && lost.len() >= LOST_MOST * kept.len()
 }
-
-/// A place among steps: before the one of a number, or after so much of its work.
-pub(super) type Place = (usize, u64);
 
 /// Puts steps in; those of one place in their order.
 pub(super) fn insert(steps: &mut Vec<Step>, mut of: Vec<(Place, Step)>) {

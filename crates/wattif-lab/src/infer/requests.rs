@@ -11,8 +11,8 @@
 //! A stretch with next to no work is a wake-up in vain: another thread, which was running, had taken the request. Where there are some, they
 //! share a semaphore: a wake-up does not say who has the request. Else it does.
 
-use super::joins::{Place, Waits, insert, kind_of_wait, token_waits, within};
-use super::steps::{Step, median, work};
+use super::joins::{Waits, insert, kind_of_wait, token_waits, within};
+use super::steps::{Place, Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;

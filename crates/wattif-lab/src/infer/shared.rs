@@ -11,11 +11,11 @@
 //!
 //! Whoever is woken, does next to nothing and waits again was woken in vain: one that was running had been quicker. That tells of a semaphore.
 
-use super::joins::{Place, insert, token_waits, within};
+use super::joins::{insert, token_waits, within};
 use super::pools::{takes_turns, wakes_any};
 use super::requests::{requests, stretches, taking, unit};
 use super::servers::{Distance, usual_distance};
-use super::steps::{Queue, Step, median, work};
+use super::steps::{Place, Queue, Step, median, place_after, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -236,14 +236,14 @@ impl Group {
                 (None, Some(wait)) => {
                     let first = (v.from..=wait).find(|i| self.is_answered(&steps[*i])).unwrap_or(wait);
                     let all = work(&steps[v.from..first]);
-                    after(steps, v.from, first, all.saturating_sub(until))
+                    place_after(steps, v.from, first, all.saturating_sub(until))
                 }
-                (None, None) => after(steps, v.from, v.end, before),
+                (None, None) => place_after(steps, v.from, v.end, before),
             };
             let reply = match (v.wait, v.ask) {
                 (Some(wait), _) => (wait, 0),
-                (None, Some(ask)) => after(steps, ask, v.end, until),
-                (None, None) => after(steps, v.from, v.end, before + until),
+                (None, Some(ask)) => place_after(steps, ask, v.end, until),
+                (None, None) => place_after(steps, v.from, v.end, before + until),
             };
             inserts.extend([(ask, Step::Put(requests)), (reply, Step::Get(replies))]);
         }
@@ -280,7 +280,7 @@ impl Group {
             |(token, end, _): &&(usize, usize, Option<usize>)| work(&steps[*token..*end]) + unit / PART >= usual;
         let unseen = jobs.iter().filter(|j| j.2.is_none()).filter(is_done);
         let put = Step::Put(self.queue(Queue::Replies));
-        let inserts = unseen.map(|(token, end, _)| (after(&steps, *token, *end, usual), put.clone())).collect();
+        let inserts = unseen.map(|(token, end, _)| (place_after(&steps, *token, *end, usual), put.clone())).collect();
         insert(&mut steps, inserts);
         steps
     }
@@ -416,19 +416,7 @@ fn usual_place(cycle: &[Step], (waits, units): Distance) -> Place {
     let mut begins = [0].into_iter().chain((0..cycle.len()).filter(|i| cycle[*i].waits()).map(|i| i + 1));
     let begin = begins.nth(waits).unwrap_or(cycle.len());
     let end = begins.next().map_or(cycle.len(), |next| next - 1);
-    after(cycle, begin, end, units)
-}
-
-/// After so much work of these steps, or behind all of them.
-fn after(steps: &[Step], begin: usize, end: usize, mut units: u64) -> Place {
-    for (i, step) in steps.iter().enumerate().take(end).skip(begin) {
-        match *step {
-            Step::Work(more) if units < more => return (i, units),
-            Step::Work(more) => units -= more,
-            _ => {}
-        }
-    }
-    (end, 0)
+    place_after(cycle, begin, end, units)
 }
 
 #[cfg(test)]

@@ -139,6 +139,21 @@ pub(super) fn work(steps: &[Step]) -> u64 {
     steps.iter().map(Step::units).sum()
 }
 
+/// A place among steps: before the one of a number, or after so much of its work.
+pub(super) type Place = (usize, u64);
+
+/// After so much work of the steps from `begin` on, or before `end`.
+pub(super) fn place_after(steps: &[Step], begin: usize, end: usize, mut units: u64) -> Place {
+    for (i, step) in steps.iter().enumerate().take(end).skip(begin) {
+        match *step {
+            Step::Work(more) if units < more => return (i, units),
+            Step::Work(more) => units -= more,
+            _ => {}
+        }
+    }
+    (end, 0)
+}
+
 /// Whoever is woken by another thread and then by an interrupt asked for that interrupt, or sleeps from then on: under another kernel
 /// the wait moves with the work before it. Unless its interrupts come at equal distances, whatever happens in between. Device:
 /// the interrupts come on other CPUs than the thread's, which its own timers never do; they have no slack, and idle governors do not
