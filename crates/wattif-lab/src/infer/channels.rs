@@ -9,6 +9,7 @@
 //! `lots.rs` tells. A writer that is woken may wake the next.
 
 use super::joins::{token_waits, within};
+use super::kin::wakes;
 use super::lots::Wait;
 use super::steps::{Queue, Step, median};
 use super::workload::Thread;
@@ -204,14 +205,8 @@ fn channels(
 /// Groups of threads that wake each other, where these fall into two sides. Readers mostly wait first: nothing is written yet.
 fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Vec<Sides> {
     let mut links: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
-    for (pid, t) in threads {
-        for step in &t.steps {
-            if let Step::Post { to, .. } = *step
-                && threads.contains_key(&to)
-            {
-                *links.entry((*pid.min(&to), *pid.max(&to))).or_default() += 1;
-            }
-        }
+    for ((by, to), n) in wakes(threads).into_iter().filter(|((_, to), _)| threads.contains_key(to)) {
+        *links.entry((by.min(to), by.max(to))).or_default() += n;
     }
     // The strongest first, so that strays are found out.
     let mut links: Vec<(usize, Pid, Pid)> =

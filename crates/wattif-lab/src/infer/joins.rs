@@ -13,6 +13,7 @@
 //! Unless they were lost: who does one job for each wake-up, and blocks after it although it was woken again meanwhile, waits for a
 //! condition, which nobody keeps for it.
 
+use super::kin::{Wakes, wakes};
 use super::requests::{stretches, unit};
 use super::steps::{Place, Step, median, place_after, work};
 use super::workload::Thread;
@@ -188,23 +189,16 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> 
     Some(Joined { hidden: kept, forgetful })
 }
 
-/// Who woke whom how often.
-type Pairs = BTreeMap<(Pid, Pid), usize>;
-
 /// Whom threads of a kind may have woken unseen, and which of them if not any: of each other kind they wake one thread, or each its own and no
 /// other does, as often as tells something. Else nobody could tell which one was meant.
 fn meant<'a>(
     threads: &BTreeMap<Pid, Thread>,
     kinds: &'a BTreeMap<Pid, String>,
 ) -> BTreeMap<(&'a str, Pid), Option<Pid>> {
-    let mut woken: BTreeMap<(&str, &str), Pairs> = BTreeMap::new();
-    for (pid, t) in threads {
-        for step in &t.steps {
-            if let Step::Post { to, .. } = step
-                && let Some(kind) = kinds.get(to)
-            {
-                *woken.entry((&kinds[pid], kind)).or_default().entry((*pid, *to)).or_default() += 1;
-            }
+    let mut woken: BTreeMap<(&str, &str), Wakes> = BTreeMap::new();
+    for ((by, to), n) in wakes(threads) {
+        if let Some(kind) = kinds.get(&to) {
+            woken.entry((&kinds[&by], kind)).or_default().insert((by, to), n);
         }
     }
     let mut all: BTreeMap<(&str, Pid), Option<Pid>> = BTreeMap::new();

@@ -4,9 +4,23 @@
 //! one, too.
 
 use super::periods::{self, Beat, slop};
+use super::steps::Step;
 use super::workload::Thread;
 use std::collections::BTreeMap;
 use wattif_model::Pid;
+
+/// Who wakes whom, how often.
+pub(super) type Wakes = BTreeMap<(Pid, Pid), usize>;
+
+pub(super) fn wakes(threads: &BTreeMap<Pid, Thread>) -> Wakes {
+    let mut all = Wakes::new();
+    for (pid, t) in threads {
+        for to in t.steps.iter().filter_map(Step::wakes) {
+            *all.entry((*pid, to)).or_default() += 1;
+        }
+    }
+    all
+}
 
 /// Fewer that have the same beat do not tell that of others.
 const MIN_KIN: usize = 2;
@@ -33,7 +47,7 @@ fn agreed(beats: &[Beat]) -> Option<Beat> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::steps::{Step, work};
+    use super::super::steps::work;
     use super::*;
 
     const MS: u64 = 1_000_000;

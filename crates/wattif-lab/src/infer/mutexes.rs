@@ -18,6 +18,7 @@
 
 use super::channels::Ran;
 use super::joins::{TIMER, Waits, kind_of_wait};
+use super::kin::wakes;
 use super::periods::{self, Beat};
 use super::steps::{Step, median, work};
 use super::workload::Thread;
@@ -113,7 +114,7 @@ impl Usual {
 pub(super) fn exclude(threads: &mut BTreeMap<Pid, Thread>, ran: impl FnOnce() -> BTreeMap<Pid, Ran>) -> BTreeSet<Pid> {
     let mut all = BTreeSet::new();
     let wakes = wakes(threads);
-    let both_ways = |a: Pid, b: Pid| wakes.contains(&(a, b)) && wakes.contains(&(b, a));
+    let both_ways = |a: Pid, b: Pid| wakes.contains_key(&(a, b)) && wakes.contains_key(&(b, a));
     let pairs = super::one_way::pairs(threads);
     let ran = if pairs.is_empty() { BTreeMap::new() } else { ran() };
     let share = |a: Pid, b: Pid| both_ways(a, b) || pairs.contains(&(a, b)) || pairs.contains(&(b, a));
@@ -153,17 +154,6 @@ fn take(
         thread.steps.retain(|s| !matches!(s, Step::Lent { by, .. } if members.contains(by)));
     }
     Some(locks.into_values().collect())
-}
-
-/// Who wakes whom.
-fn wakes(threads: &BTreeMap<Pid, Thread>) -> BTreeSet<(Pid, Pid)> {
-    let posts = |(pid, t): (&Pid, &Thread)| {
-        let pid = *pid;
-        let to =
-            t.steps.iter().filter_map(move |s| if let Step::Post { to, .. } = *s { Some((pid, to)) } else { None });
-        to.collect::<Vec<_>>()
-    };
-    threads.iter().flat_map(posts).collect()
 }
 
 /// Threads that are linked, directly or by way of others of them.

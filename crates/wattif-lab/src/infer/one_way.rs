@@ -10,6 +10,7 @@
 //!
 //! Where the other had a priority that was lent by the one, the first and the last are enough: only who holds a mutex has another's.
 
+use super::kin::wakes;
 use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,14 +39,7 @@ struct Turn {
 
 /// Who has a lock, and who waits for it.
 pub(super) fn pairs(threads: &BTreeMap<Pid, Thread>) -> BTreeSet<(Pid, Pid)> {
-    let mut wakes: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
-    for (pid, t) in threads {
-        for step in &t.steps {
-            if let Step::Post { to, .. } = *step {
-                *wakes.entry((*pid, to)).or_default() += 1;
-            }
-        }
-    }
+    let wakes = wakes(threads);
     let back = |(has, waits): (Pid, Pid)| wakes.get(&(waits, has)).copied().unwrap_or(0);
     let many = wakes.iter().filter(|(pair, n)| **n >= MIN_SEEN && back(**pair) * MORE <= **n).map(|(pair, _)| *pair);
     many.filter(|(has, waits)| threads.contains_key(waits) && share_a_lock(threads, *has, *waits)).collect()

@@ -12,6 +12,7 @@
 //! Whoever is woken, does next to nothing and waits again was woken in vain: one that was running had been quicker. That tells of a semaphore.
 
 use super::joins::{insert, token_waits, within};
+use super::kin::{Wakes, wakes};
 use super::pools::{takes_turns, wakes_any};
 use super::requests::{requests, stretches, taking, unit};
 use super::servers::{Distance, usual_distance};
@@ -78,9 +79,6 @@ struct Plan {
     vain: [usize; 2],
 }
 
-/// Who wakes whom, how often.
-type Pairs = BTreeMap<(Pid, Pid), usize>;
-
 /// Gives servers of one name, by `family`, one queue where they share it. Not those of pools that are `known` (`steals.rs`).
 pub(super) fn share<F: Ord>(
     threads: &mut BTreeMap<Pid, Thread>,
@@ -96,8 +94,8 @@ pub(super) fn share<F: Ord>(
     by_name.retain(|_, members| members.len() > 1);
     let mut all = Shared::default();
     for _ in 0..MAX_GROUPS {
-        let pairs = pairs(threads);
-        let groups = by_name.values().filter_map(|members| Group::of(threads, members, &pairs));
+        let wakes = wakes(threads);
+        let groups = by_name.values().filter_map(|members| Group::of(threads, members, &wakes));
         let plans = groups.filter_map(|group| Plan::of(threads, group));
         let Some(plan) = plans.max_by_key(|plan| plan.hidden) else { break };
         all.clients += plan.group.clients.len();
@@ -107,32 +105,20 @@ pub(super) fn share<F: Ord>(
     all
 }
 
-fn pairs(threads: &BTreeMap<Pid, Thread>) -> Pairs {
-    let mut all = Pairs::new();
-    for (pid, t) in threads {
-        for step in &t.steps {
-            if let Step::Post { to, .. } = *step {
-                *all.entry((*pid, to)).or_default() += 1;
-            }
-        }
-    }
-    all
-}
-
 impl Group {
     /// Those of `members` that serve clients, if they may be any of theirs.
-    fn of(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>, pairs: &Pairs) -> Option<Group> {
-        let asks: BTreeSet<Pid> = pairs.keys().filter(|(_, to)| members.contains(to)).map(|p| p.0).collect();
-        let answered: BTreeSet<Pid> = pairs.keys().filter(|(by, _)| members.contains(by)).map(|p| p.1).collect();
+    fn of(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>, wakes: &Wakes) -> Option<Group> {
+        let asks: BTreeSet<Pid> = wakes.keys().filter(|(_, to)| members.contains(to)).map(|p| p.0).collect();
+        let answered: BTreeSet<Pid> = wakes.keys().filter(|(by, _)| members.contains(by)).map(|p| p.1).collect();
         let clients: BTreeSet<Pid> = asks.intersection(&answered).copied().collect();
-        let asked = |pid: &Pid| clients.iter().any(|c| pairs.contains_key(&(*c, *pid)));
-        let answers = |pid: &Pid| clients.iter().any(|c| pairs.contains_key(&(*pid, *c)));
+        let asked = |pid: &Pid| clients.iter().any(|c| wakes.contains_key(&(*c, *pid)));
+        let answers = |pid: &Pid| clients.iter().any(|c| wakes.contains_key(&(*pid, *c)));
         let servers: BTreeSet<Pid> = members.iter().copied().filter(|pid| asked(pid) && answers(pid)).collect();
         if servers.len() < 2 || clients.len() < 2 || !servers.is_disjoint(&clients) {
             return None;
         }
         let mut woke: BTreeMap<Pid, usize> = BTreeMap::new();
-        pairs
+        wakes
             .iter()
             .filter(|((_, to), _)| servers.contains(to))
             .for_each(|((by, _), n)| *woke.entry(*by).or_default() += n);
