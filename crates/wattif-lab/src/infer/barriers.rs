@@ -8,7 +8,7 @@
 //! the same turn; and who waited for a lock works under it after that, while who comes to a barrier does the same afterwards, last or
 //! not. So two threads meet at a barrier where between two waits of its own each either waits for the other once or wakes it once.
 
-use super::steps::{Step, median, work};
+use super::steps::{LITTLE, Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -19,9 +19,8 @@ const MIN_ROUNDS: usize = 8;
 const STRAY_OF: usize = 20;
 /// Wake-ups of one round follow each other so soon, ns.
 const NEXT_NS: u64 = 50_000;
-/// After a barrier as much work is as much as another's but for one part in so many, or 20 µs of the largest CPU, units.
+/// After a barrier one does as much work as another but for one part in so many, or a little.
 const ALIKE_OF: u64 = 20;
-const ALIKE: u64 = 20_000 << 10;
 
 /// The steps of a thread with which it wakes all others, and when.
 struct Round {
@@ -121,7 +120,7 @@ fn one_waits(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>) -> bool {
             }
         }
         let [first, last] = after.each_mut().map(|works| median(works));
-        let alike = first.zip(last).is_some_and(|(a, b)| a.abs_diff(b) <= (a.max(b) / ALIKE_OF).max(ALIKE));
+        let alike = first.zip(last).is_some_and(|(a, b)| a.abs_diff(b) <= (a.max(b) / ALIKE_OF).max(LITTLE));
         once >= MIN_ROUNDS && (turns.len() - once) * STRAY_OF <= turns.len() && alike
     };
     members.iter().all(fits)
@@ -192,13 +191,13 @@ mod tests {
             let (at, by) = (round * MS, Pid(1 + (round * round % 3 % 2) as u32));
             let to = Pid(3 - by.0);
             let sleep = Step::Sleep { ns: 9, since: at - 900 };
-            let wakes = [sleep.clone(), Step::Work(70 * ALIKE), Step::Post { to, at }, Step::Work(30 * ALIKE)];
-            let work = Step::Work(30 * ALIKE + more);
-            let woken = [sleep.clone(), Step::Work(70 * ALIKE), Step::Token { by, since: at - 9, at }, work];
+            let wakes = [sleep.clone(), Step::Work(70 * LITTLE), Step::Post { to, at }, Step::Work(30 * LITTLE)];
+            let work = Step::Work(30 * LITTLE + more);
+            let woken = [sleep.clone(), Step::Work(70 * LITTLE), Step::Token { by, since: at - 9, at }, work];
             threads.get_mut(&by).unwrap().steps.extend(wakes);
             threads.get_mut(&to).unwrap().steps.extend(woken);
             if round <= stray {
-                threads.get_mut(&to).unwrap().steps.extend([sleep, Step::Work(100 * ALIKE)]);
+                threads.get_mut(&to).unwrap().steps.extend([sleep, Step::Work(100 * LITTLE)]);
             }
         }
         threads
@@ -210,7 +209,7 @@ mod tests {
         assert_eq!(meet(&mut threads), BTreeMap::from([(Pid(1), 2)]));
         assert_eq!(barriers(&threads), [40; 2]);
         assert!(meet(&mut pair(40, 0, 9)).is_empty(), "in some turns nobody does, as with a lock");
-        assert!(meet(&mut pair(40, 3 * ALIKE, 0)).is_empty(), "the lock's section comes after the wait");
+        assert!(meet(&mut pair(40, 3 * LITTLE, 0)).is_empty(), "the lock's section comes after the wait");
         // A request and its answer.
         let mut threads = pair(40, 0, 0);
         for t in threads.values_mut() {

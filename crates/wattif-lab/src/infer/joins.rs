@@ -15,7 +15,7 @@
 
 use super::kin::{Wakes, wakes};
 use super::requests::{stretches, unit};
-use super::steps::{Place, Step, median, place_after, work};
+use super::steps::{ALIKE_PART, LITTLE, Place, Step, are_within, median, place_after, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -28,12 +28,6 @@ const REFUSED_OF: usize = 20;
 const HIDDEN_OF: usize = 50;
 /// For each that is seen so many may be hidden, unless they are replies: who is seen to be woken once in a while hands a lock over, say.
 const HIDDEN_MOST: usize = 4;
-
-/// So many of 100 jobs of a thread are alike, within one part in so many of their median; one of twice the work is two.
-const ALIKE_OF_100: usize = 80;
-const ALIKE_PART: u64 = 4;
-/// As little work is the same as none: 20 µs of the largest CPU, units.
-const LITTLE: u64 = 20_000 << 10;
 /// For each wake-up that may have been kept so many were lost.
 const LOST_MOST: usize = 9;
 
@@ -95,11 +89,6 @@ impl Seen {
 /// Are most jobs as much work as is usual?
 fn are_alike(work: &[u64], usual: u64) -> bool {
     are_within(work, usual, usual / ALIKE_PART)
-}
-
-fn are_within(work: &[u64], usual: u64, off: u64) -> bool {
-    let alike = work.iter().filter(|work| work.abs_diff(usual) <= off).count();
-    alike * 100 >= work.len() * ALIKE_OF_100
 }
 
 /// Puts hidden wake-ups of collectors in; those that were lost where they came from, since under another kernel they may not be.

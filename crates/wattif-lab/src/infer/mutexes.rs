@@ -20,7 +20,7 @@ use super::channels::Ran;
 use super::joins::{TIMER, Waits, kind_of_wait};
 use super::kin::wakes;
 use super::periods::{self, Beat};
-use super::steps::{Step, median, work};
+use super::steps::{LITTLE, Step, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -29,8 +29,6 @@ use wattif_model::Pid;
 const MIN_SEEN: usize = 4;
 /// One in so many does not look like a lock's at most.
 const STRAY_OF: usize = 20;
-/// A thread that is woken and finds that another was faster waits again, after less work than this: 20 µs of the largest CPU, units.
-const RETRY: u64 = 20_000 << 10;
 /// Threads wait for the lock at least once where so many times are expected, if each took it every time.
 const EXPECTED_OF: u128 = 2;
 /// A turn that takes locks more often is not believed.
@@ -428,7 +426,7 @@ fn settle(steps: &mut [Step], passed: usize, members: &BTreeSet<Pid>) {
         all.take_while(|i| match steps[*i] {
             Step::Work(units) => {
                 work += units;
-                work <= RETRY
+                work <= LITTLE
             }
             ref other => !other.waits() && !matches!(other, Step::Passed { .. }) || is_wait(other, members),
         })
@@ -488,7 +486,7 @@ fn turns(steps: &[Step], members: &BTreeSet<Pid>, held: &BTreeSet<u64>) -> Vec<T
 
 impl Turn {
     fn wait(&mut self, step: usize, done: u64) {
-        let again = |s: &Section| s.wakes.is_none() && s.taken.is_some_and(|taken| done - taken <= RETRY);
+        let again = |s: &Section| s.wakes.is_none() && s.taken.is_some_and(|taken| done - taken <= LITTLE);
         if !self.sections.last().is_some_and(again) {
             self.sections.push(Section::default());
         }
@@ -625,7 +623,7 @@ fn cover(spans: &mut [(u64, u64, Pid)], turn: &[Step]) {
             Step::Token { .. } => {}
             ref own if own.waits() => {
                 let near = |(taken, given, _): &&mut (u64, u64, Pid)| {
-                    *taken <= done + RETRY && done <= given.saturating_add(RETRY)
+                    *taken <= done + LITTLE && done <= given.saturating_add(LITTLE)
                 };
                 if let Some((taken, given, _)) = spans.iter_mut().find(near) {
                     (*taken, *given) = ((*taken).min(done), (*given).max(done));

@@ -11,7 +11,7 @@
 //! Where the other had a priority that was lent by the one, the first and the last are enough: only who holds a mutex has another's.
 
 use super::kin::wakes;
-use super::steps::{Step, median};
+use super::steps::{ALIKE_PART, LITTLE, Step, are_within, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -24,10 +24,6 @@ const MORE: usize = 8;
 const STRAY_OF: usize = 20;
 /// Turns are whole multiples of those that meet if they are off by one part in so many of these at most.
 const OFF_OF: usize = 16;
-/// So many of 100 places in turns are alike: within one part in so many of their median, or 20 µs of the largest CPU, units.
-const ALIKE_OF_100: usize = 80;
-const ALIKE_PART: u64 = 4;
-const LITTLE: u64 = 20_000 << 10;
 
 /// From the end of a wait of its own to the beginning of the next.
 struct Turn {
@@ -95,9 +91,7 @@ fn turns(steps: &[Step], other: Pid, under: &BTreeSet<u64>) -> (Vec<Turn>, Vec<u
 }
 
 fn are_alike(mut places: Vec<u64>) -> bool {
-    let Some(usual) = median(&mut places) else { return false };
-    let alike = places.iter().filter(|at| at.abs_diff(usual) <= LITTLE.max(usual / ALIKE_PART)).count();
-    alike * 100 >= places.len() * ALIKE_OF_100
+    median(&mut places).is_some_and(|usual| are_within(&places, usual, (usual / ALIKE_PART).max(LITTLE)))
 }
 
 #[cfg(test)]

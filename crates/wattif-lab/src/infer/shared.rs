@@ -16,7 +16,7 @@ use super::kin::{Wakes, wakes};
 use super::pools::{takes_turns, wakes_any};
 use super::requests::{requests, stretches, taking, unit};
 use super::servers::{Distance, usual_distance};
-use super::steps::{Place, Queue, Step, median, place_after, work};
+use super::steps::{LITTLE, Place, Queue, Step, median, place_after, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -33,8 +33,6 @@ const MIN_TAKEN: usize = 50;
 const AGREE_OF: usize = 20;
 /// One in so many is woken in vain where they share a semaphore.
 const VAIN_OF: usize = 100;
-/// As little work is the same as none: 20 µs of the largest CPU, units.
-const LITTLE: u64 = 20_000 << 10;
 /// One of so many parts of a round may be missing.
 const PART: u64 = 8;
 /// Groups of servers looked for.

@@ -184,6 +184,20 @@ pub(super) fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     values.get(values.len() / 2).copied()
 }
 
+/// So many of 100 jobs of a thread, or places in its turns, are alike: within one part in so many of their median. One of twice the work is
+/// two.
+const ALIKE_OF_100: usize = 80;
+pub(super) const ALIKE_PART: u64 = 4;
+/// As little work is the same as none: 20 µs of the largest CPU, units. Who is woken, finds nothing to do, or that another was faster, and
+/// waits again does as much.
+pub(super) const LITTLE: u64 = 20_000 << 10;
+
+/// Are most of these as usual, but for so much?
+pub(super) fn are_within(work: &[u64], usual: u64, off: u64) -> bool {
+    let alike = work.iter().filter(|work| work.abs_diff(usual) <= off).count();
+    alike * 100 >= work.len() * ALIKE_OF_100
+}
+
 /// Where most values lie within a width of the least of them, which depends on it; of equally many the largest. They are sorted.
 pub(super) fn densest(sorted: &[u64], width: impl Fn(u64) -> u64) -> std::ops::Range<usize> {
     let (mut best, mut end) = (0..0, 0);
