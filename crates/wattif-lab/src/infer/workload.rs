@@ -69,9 +69,10 @@ pub struct Inferred {
     pub notes: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum State {
     /// Not seen yet: asleep since before the trace.
+    #[default]
     Unknown,
     Sleeping {
         since: u64,
@@ -87,6 +88,7 @@ pub(super) enum State {
     },
 }
 
+#[derive(Default)]
 pub(super) struct Thread {
     pub(super) state: State,
     /// At first, and now.
@@ -300,51 +302,7 @@ fn is_stopper(comm: &str) -> bool {
 
 impl Thread {
     pub(super) fn new(prio: u8) -> Thread {
-        Thread {
-            state: State::Unknown,
-            first_prio: prio,
-            prio,
-            takes_turns: false,
-            steps: Vec::new(),
-            first_wait: None,
-            lent: Vec::new(),
-            borrows: false,
-            prio_seen: 0,
-            work: 0,
-            began: 0,
-            last: 0,
-            on_cpu: 0,
-            first_speed: 0,
-            pieces: Vec::new(),
-            awake: 0,
-            stays_since: None,
-            slept: 0,
-            overhead: 0,
-            woke_at: 0,
-            cpu: None,
-            parent: None,
-            born: 0,
-            is_new: false,
-            launched: None,
-            idle_then: Vec::new(),
-            busy_then: CpuSet::default(),
-            ran_then: None,
-            binds: Binds::default(),
-            allowed: None,
-            left: None,
-            entered: (0, 0, 0),
-            gave: Vec::new(),
-            beside: Vec::new(),
-            woken: false,
-            early: false,
-            irqs: 0,
-            irqs_elsewhere: 0,
-            at_first: 0,
-            ran: Vec::new(),
-            where_it_runs: Evidence::default(),
-            beat: Beat::default(),
-            memory: 0,
-        }
+        Thread { first_prio: prio, prio, ..Thread::default() }
     }
     /// When it was born, if the trace shows that.
     pub(super) fn birth(&self) -> Option<u64> {
