@@ -8,16 +8,16 @@
 //! write to all of their readers in turn. What was on its way when a writer had to wait is the size of a buffer; when who waits is woken,
 //! `lots.rs` tells. A writer that is woken may wake the next.
 
-use super::joins::{token_waits, within};
 use super::kin::wakes;
 use super::lots::Wait;
-use super::steps::{Queue, Step, median};
+use super::ran::{NEVER, Ran, ran};
+use super::steps::{Queue, Step, median, token_waits, within};
 use super::workload::Thread;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Recording};
+use wattif_model::trace::Recording;
 use wattif_model::workload::Release;
 
 /// Fewer wake-ups between two threads make no channel.
@@ -545,67 +545,6 @@ fn pieces(items: &[Item], posts_end: bool) -> Vec<u64> {
                 all.extend((piece > 0).then_some(piece));
                 piece = 0;
             }
-        }
-    }
-    all
-}
-
-/// When a thread was on a CPU: from when until when, and what it could do there, and before.
-#[derive(Default)]
-pub(super) struct Ran(Vec<Span>);
-
-static NEVER: Ran = Ran(Vec::new());
-
-#[derive(Clone, Copy)]
-struct Span {
-    from: u64,
-    until: u64,
-    work: u64,
-    before: u64,
-}
-
-impl Span {
-    fn after(&self) -> u64 {
-        self.before.saturating_add(self.work)
-    }
-}
-
-impl Ran {
-    pub(super) fn add(&mut self, from: u64, until: u64, work: u64) {
-        let before = self.0.last().map_or(0, |s| s.after());
-        self.0.push(Span { from, until: until.max(from), work, before });
-    }
-    /// What it could do until a time.
-    pub(super) fn work(&self, at: u64) -> u64 {
-        let Some(last) = self.0.partition_point(|s| s.from <= at).checked_sub(1).map(|i| self.0[i]) else { return 0 };
-        let part = at.min(last.until).saturating_sub(last.from);
-        let all = (last.until - last.from).max(1);
-        last.before.saturating_add((u128::from(last.work) * u128::from(part) / u128::from(all)) as u64)
-    }
-    /// When it could have done so much.
-    fn when(&self, work: u64) -> Option<u64> {
-        let s = self.0.get(self.0.partition_point(|s| s.after() < work))?;
-        let part = u128::from(work.saturating_sub(s.before)) * u128::from(s.until - s.from);
-        Some(s.from + (part / u128::from(s.work.max(1))) as u64)
-    }
-    /// Between two times, when its work began and when each of `n` equal parts of it was done.
-    fn parts(&self, (from, until): (u64, u64), n: u64) -> impl Iterator<Item = u64> {
-        let first = self.work(from);
-        let all = u128::from(self.work(until).saturating_sub(first));
-        let done = move |i| first + (all * u128::from(i) / u128::from(n)) as u64;
-        (0..=n).map(move |i| self.when(done(i)).map_or(until, |at| at.clamp(from, until)))
-    }
-}
-
-pub(super) fn ran(recording: &Recording, platform: &Platform) -> BTreeMap<Pid, Ran> {
-    let mut all: BTreeMap<Pid, Ran> = BTreeMap::new();
-    let mut since = vec![0; platform.nr_cpus()];
-    for r in &recording.records {
-        if let (Some(&Event::SchedSwitch { prev_pid, .. }), Some(since)) = (r.event(), since.get_mut(r.cpu.at())) {
-            let ns = r.at.0.saturating_sub(*since).saturating_sub(platform.costs.context_switch_ns);
-            let work = ns.saturating_mul(platform.cpus[r.cpu.at()].capacity.into());
-            all.entry(prev_pid).or_default().add(*since, r.at.0, work);
-            *since = r.at.0;
         }
     }
     all

@@ -6,8 +6,7 @@
 //! before or the work after them tells the two sorts apart, each is of the sort that it is like. Else none is taken for one under a lock; nor
 //! where the thread has waited for another before each of them and wakes another after each: these hand something to each other.
 
-use super::joins::{TIMER, kind_of_wait};
-use super::steps::{Step, median};
+use super::steps::{Step, TIMER, kind_of_wait, median};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;

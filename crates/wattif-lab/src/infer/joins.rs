@@ -14,8 +14,11 @@
 //! condition, which nobody keeps for it.
 
 use super::kin::{Wakes, wakes};
-use super::requests::{stretches, unit};
-use super::steps::{ALIKE_PART, LITTLE, Place, Step, are_within, median, place_after, work};
+use super::steps::{
+    ALIKE_PART, LITTLE, Place, Step, TOKEN, Waits, are_within, insert, kind_of_wait, median, place_after, token_waits,
+    within, work,
+};
+use super::units::{stretches, unit};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -390,26 +393,6 @@ fn forgets(steps: &[Step], again: &[u64]) -> bool {
     lost.len() >= MIN_SEEN && lost.len() >= LOST_MOST * kept.len()
 }
 
-/// Puts steps in; those of one place in their order.
-pub(super) fn insert(steps: &mut Vec<Step>, mut of: Vec<(Place, Step)>) {
-    of.sort_by_key(|i| i.0);
-    let mut out = Vec::with_capacity(steps.len() + of.len());
-    let mut of = of.into_iter().peekable();
-    for (i, step) in std::mem::take(steps).into_iter().enumerate() {
-        let mut done = 0;
-        while let Some(((_, at), put)) = of.next_if(|((before, _), _)| *before == i) {
-            if at > done {
-                out.push(Step::Work(at - done));
-                done = at;
-            }
-            out.push(put);
-        }
-        out.push(if let Step::Work(units) = step { Step::Work(units - done) } else { step });
-    }
-    out.extend(of.map(|(_, step)| step));
-    *steps = out;
-}
-
 /// Which steps block, and the latest time at which one so far has begun to: ascending, whatever the stamps do.
 fn blocks(steps: &[Step]) -> Vec<(usize, u64)> {
     let mut latest = 0;
@@ -420,21 +403,10 @@ fn blocks(steps: &[Step]) -> Vec<(usize, u64)> {
     steps.iter().enumerate().filter_map(&mut at).collect()
 }
 
-/// From when until when a thread waited for another.
-pub(super) fn token_waits(steps: &[Step]) -> Vec<(u64, u64)> {
-    steps.iter().filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((since, at)) } else { None }).collect()
-}
-
 /// Those that were put in are not.
 fn in_order(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     waits.sort_unstable();
     waits
-}
-
-/// Which of these, in the order of their beginnings, a time is in.
-pub(super) fn within<T>(sorted: &[T], at: u64, span: impl Fn(&T) -> (u64, u64)) -> Option<usize> {
-    let last = sorted.partition_point(|x| span(x).0 <= at).checked_sub(1)?;
-    (at < span(&sorted[last]).1).then_some(last)
 }
 
 /// Every stretch of work between two waits: did it wake a collector, and could that have been seen?
@@ -478,26 +450,6 @@ fn seen<'a>(
     all
 }
 
-/// The kind of a wait for a timer.
-pub(super) const TIMER: u8 = 0;
-/// That of a wait for another thread.
-const TOKEN: u8 = 3;
-
-/// Kinds of waits, one before and one after a stretch of work.
-pub(super) type Waits = [u8; 2];
-
-pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
-    match step {
-        Step::Timer { .. } => Some(TIMER),
-        Step::Device { .. } | Step::Interrupt { .. } => Some(1),
-        Step::Sleep { .. } => Some(2),
-        Step::Token { .. } => Some(TOKEN),
-        Step::Get(_) => Some(4),
-        Step::Barrier(_) => Some(5),
-        _ => None,
-    }
-}
-
 /// Calls `f` for each stretch between two waits: the thread, their kinds, which step the second is and when it began, its work, and whom it
 /// woke.
 fn each_stretch(threads: &BTreeMap<Pid, Thread>, mut f: impl FnMut(Pid, Waits, (usize, u64, u64), &[Pid])) {
@@ -520,7 +472,7 @@ fn each_stretch(threads: &BTreeMap<Pid, Thread>, mut f: impl FnMut(Pid, Waits, (
 
 #[cfg(test)]
 mod tests {
-    use super::super::servers;
+    use super::super::kin;
     use super::*;
 
     /// A worker that is done every 100 µs, and a collector that works for 40 µs each time; every `late`-th time it is still busy then,
@@ -795,7 +747,7 @@ mod tests {
                 }
             }
             let task = |pid: Pid| names[pid.0 as usize - 2].to_string();
-            let kinds = servers::apart(&all, &servers::kinds(&all, task), task);
+            let kinds = kin::apart(&all, &kin::kinds(&all, task), task);
             join(&mut all, &kinds).hidden
         };
         let (named, numbered) = (joined(["in", "between", "out"]), joined(["s0", "s1", "s2"]));

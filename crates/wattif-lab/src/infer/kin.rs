@@ -1,13 +1,25 @@
-//! What threads of one name, which run one program, tell of each other.
+//! Threads that are alike, and what they tell of each other.
 //!
-//! A thread that never sleeps shows no period, and one that is late nearly always no job. Where others of its name have one beat, it has that
+//! Threads of one *kind* run one program: their names differ in numbers at their ends alone. A kind is asked what one of them does, where others
+//! show it: how long its pieces of work are, what it waits for, whom it answers. Threads of one *family* may stand in for each other:
+//! they have one name, or number the threads of their process behind one. A family is asked whether any of its threads may take what one of them
+//! got: a request, an interrupt, a CPU.
+//!
+//! A thread that never sleeps shows no period, and one that is late nearly always no job. Where others of its kind have one beat, it has that
 //! one, too.
 
 use super::periods::{self, Beat, slop};
+use super::play::tasks;
 use super::steps::Step;
 use super::workload::Thread;
 use std::collections::BTreeMap;
 use wattif_model::Pid;
+use wattif_model::trace::Recording;
+
+/// Fewer wake-ups among threads of a kind make no stages of them.
+const MIN_STAGED: usize = 5;
+/// Fewer that have the same beat do not tell that of others.
+const MIN_KIN: usize = 2;
 
 /// Who wakes whom, how often.
 pub(super) type Wakes = BTreeMap<(Pid, Pid), usize>;
@@ -22,8 +34,52 @@ pub(super) fn wakes(threads: &BTreeMap<Pid, Thread>) -> Wakes {
     all
 }
 
-/// Fewer that have the same beat do not tell that of others.
-const MIN_KIN: usize = 2;
+/// Names of threads, but for numbers at their ends.
+pub(super) fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> BTreeMap<Pid, String> {
+    let kind = |pid: &Pid| (*pid, task(*pid).trim_end_matches(|c: char| c.is_ascii_digit()).to_string());
+    threads.keys().map(kind).collect()
+}
+
+/// The same, but that threads of a kind are of one each, by their whole names, where those of other numbers are woken by them: stages of a pipeline.
+pub(super) fn apart(
+    threads: &BTreeMap<Pid, Thread>,
+    kinds: &BTreeMap<Pid, String>,
+    task: impl Fn(Pid) -> String,
+) -> BTreeMap<Pid, String> {
+    let names: BTreeMap<Pid, String> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
+    let mut wakes: BTreeMap<&str, usize> = BTreeMap::new();
+    for (pid, t) in threads {
+        let alike = |to: &Pid| kinds.get(to) == Some(&kinds[pid]) && names[to] != names[pid];
+        let posts = t.steps.iter().filter_map(Step::wakes).filter(alike);
+        *wakes.entry(&kinds[pid]).or_default() += posts.count();
+    }
+    let name = |(pid, kind): (&Pid, &String)| {
+        let is_apart = wakes[kind.as_str()] >= MIN_STAGED;
+        (*pid, if is_apart { &names[pid] } else { kind }.clone())
+    };
+    kinds.iter().filter(|(pid, _)| threads.contains_key(pid)).map(name).collect()
+}
+
+/// What threads of a pool share: their name, where others have it too; else the name without its number, and the process where it
+/// is known. Of `python3` and `python3` the number is no thread's.
+pub(super) fn families(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeMap<Pid, (String, u32)> {
+    let task = tasks(recording);
+    let names: Vec<(Pid, String)> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
+    let mut many: BTreeMap<&str, u32> = BTreeMap::new();
+    names.iter().for_each(|(_, name)| *many.entry(name).or_default() += 1);
+    let family = |(pid, name): &(Pid, String)| match stem(name).filter(|_| many[name.as_str()] == 1) {
+        Some(stem) => (*pid, (stem.into(), recording.threads.get(&pid.0).map_or(0, |t| t.tgid))),
+        None => (*pid, (name.clone(), 0)),
+    };
+    names.iter().map(family).collect()
+}
+
+/// A name without its last number and what joins it.
+fn stem(name: &str) -> Option<&str> {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let joined = stem.trim_end_matches(['-', '_', '/', ':', '#', ' ', '.']);
+    (stem != name && !joined.is_empty()).then_some(joined)
+}
 
 /// Cuts the work of threads without a beat into jobs, where others of their kind agree on one.
 pub(super) fn always_late(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>, end: u64) {
@@ -62,6 +118,12 @@ mod tests {
             (Pid(pid), t)
         };
         ((1..4).map(thread).collect(), (1..4).map(|pid| (Pid(pid), "job".to_string())).collect())
+    }
+
+    #[test]
+    fn names_without_their_number() {
+        let names = ["worker-12", "Binder:594_3", "pool-1-thread-3", "httpd", "42", "a 2"];
+        assert_eq!(names.map(stem), [Some("worker"), Some("Binder:594"), Some("pool-1-thread"), None, None, Some("a")]);
     }
 
     #[test]

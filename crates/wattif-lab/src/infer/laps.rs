@@ -4,8 +4,7 @@
 //! takes it: between those it may have got it without waiting and released it to nobody. If its work is that of whole laps (so much before the lock,
 //! and so much under it), its steps are cut where laps end.
 
-use super::joins::insert;
-use super::steps::{Step, place_after};
+use super::steps::{Step, insert, place_after};
 
 /// One stretch in so many is no whole number of laps at most, or shorter than those without any.
 const STRAY_OF: usize = 20;

@@ -16,11 +16,10 @@
 //! one only ever waits for the other (`one_way.rs`) are held to the same; who never waits has taken the lock where the other first found it
 //! taken, and who never makes another wait has it until its turn is over.
 
-use super::channels::Ran;
-use super::joins::{TIMER, Waits, kind_of_wait};
 use super::kin::wakes;
 use super::periods::{self, Beat};
-use super::steps::{LITTLE, Step, median, work};
+use super::ran::Ran;
+use super::steps::{LITTLE, Step, TIMER, Waits, kind_of_wait, median, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;

@@ -8,13 +8,10 @@
 //! waits for it is left out: space in a queue that is seldom full, say. Two threads are taken for a pool until their work is looked at
 //! (`requests.rs`).
 
-use super::joins::token_waits;
-use super::play::tasks;
-use super::steps::Step;
+use super::steps::{Step, token_waits};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
-use wattif_model::trace::Recording;
 
 /// Fewer threads, or fewer wake-ups of each in the mean, are no pool.
 const MIN_THREADS: usize = 2;
@@ -29,27 +26,6 @@ const SELDOM_OF: usize = 20;
 const OUT_OF_TURN_OF: usize = 20;
 /// So many of 100 wake-ups are followed by that of the same thread at most: more are an order.
 const SAME_NEXT_PCT: usize = 67;
-
-/// What threads of a pool share: their name, where others have it too; else the name without its number, and the process where it
-/// is known. Of `python3` and `python3` the number is no thread's.
-pub(super) fn families(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeMap<Pid, (String, u32)> {
-    let task = tasks(recording);
-    let names: Vec<(Pid, String)> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
-    let mut many: BTreeMap<&str, u32> = BTreeMap::new();
-    names.iter().for_each(|(_, name)| *many.entry(name).or_default() += 1);
-    let family = |(pid, name): &(Pid, String)| match stem(name).filter(|_| many[name.as_str()] == 1) {
-        Some(stem) => (*pid, (stem.into(), recording.threads.get(&pid.0).map_or(0, |t| t.tgid))),
-        None => (*pid, (name.clone(), 0)),
-    };
-    names.iter().map(family).collect()
-}
-
-/// A name without its last number and what joins it.
-fn stem(name: &str) -> Option<&str> {
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let joined = stem.trim_end_matches(['-', '_', '/', ':', '#', ' ', '.']);
-    (stem != name && !joined.is_empty()).then_some(joined)
-}
 
 /// The first thread of its pool, for each thread that is in one, by what threads of a pool share.
 /// Their wake-ups of threads that hardly ever wait for them are left out of `threads`. Pools that are `known` (`steals.rs`) are pools.
@@ -214,12 +190,6 @@ mod tests {
         }
         threads.get_mut(&Pid(2)).unwrap().steps.extend(extra);
         pools(&mut threads, |pid| if pid.0 == 1 { "net" } else { "worker" }, &BTreeMap::new()).len()
-    }
-
-    #[test]
-    fn names_without_their_number() {
-        let names = ["worker-12", "Binder:594_3", "pool-1-thread-3", "httpd", "42", "a 2"];
-        assert_eq!(names.map(stem), [Some("worker"), Some("Binder:594"), Some("pool-1-thread"), None, None, Some("a")]);
     }
 
     /// A thread wakes 2, 3 and 4 at once, again and again; they wake a collector, which wakes that thread. Each waits anew after 1 ms, in the

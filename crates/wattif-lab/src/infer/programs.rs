@@ -3,6 +3,7 @@
 use super::affinity::Machine;
 use super::channels::{Buffer, Channels};
 use super::grids::keep_time;
+use super::kin;
 use super::periods::{FAR, MIN_SLEEPS, missed};
 use super::requests;
 use super::servers;
@@ -42,15 +43,15 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let machine = Machine::of(platform, |cpu| 100 * busy_ns[cpu.at()] / end >= BUSY_PCT, &util);
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
     let task_of = super::play::tasks(recording);
-    let kinds = servers::kinds(&threads, &task_of);
+    let kinds = kin::kinds(&threads, &task_of);
     let barriers = super::barriers::meet(&mut threads);
-    let mutexes = super::mutexes::exclude(&mut threads, || super::channels::ran(recording, platform));
+    let mutexes = super::mutexes::exclude(&mut threads, || super::ran::ran(recording, platform));
     let locks = servers::contended(&mut threads, &kinds);
     let channels = super::channels::messages(&mut threads, &kinds, recording, platform);
-    let families = super::pools::families(recording, &threads);
+    let families = kin::families(recording, &threads);
     let steal = super::steals::steal(&mut threads, |pid| &families[&pid]);
     let reunited = super::forks::reunite(&mut threads);
-    let stages = servers::apart(&threads, &kinds, &task_of);
+    let stages = kin::apart(&threads, &kinds, &task_of);
     let joined = super::joins::join(&mut threads, &stages);
     let shared = super::shared::share(&mut threads, |pid| &families[&pid], &steal);
     let clients = shared.clients + servers::serve(&mut threads, &kinds, &steal, options.counted);

@@ -10,7 +10,7 @@
 //! commit: who asks while the disk writes is served by the next write). A server that is nearly always busy is hardly ever woken. That it
 //! is one shows in its answers, if they are of this last kind: to all who waited when its own wait began, and to nobody who came later.
 
-use super::steps::{Queue, Step, median, work};
+use super::steps::{Distance, Queue, Step, median, usual_distance, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -116,32 +116,6 @@ pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pi
         }
     }
     chance.values().sum()
-}
-
-/// Names of threads, but for numbers at their ends.
-pub(super) fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> BTreeMap<Pid, String> {
-    let kind = |pid: &Pid| (*pid, task(*pid).trim_end_matches(|c: char| c.is_ascii_digit()).to_string());
-    threads.keys().map(kind).collect()
-}
-
-/// The same, but that threads of a kind are of one each, by their whole names, where those of other numbers are woken by them: stages of a pipeline.
-pub(super) fn apart(
-    threads: &BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
-    task: impl Fn(Pid) -> String,
-) -> BTreeMap<Pid, String> {
-    let names: BTreeMap<Pid, String> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
-    let mut wakes: BTreeMap<&str, usize> = BTreeMap::new();
-    for (pid, t) in threads {
-        let alike = |to: &Pid| kinds.get(to) == Some(&kinds[pid]) && names[to] != names[pid];
-        let posts = t.steps.iter().filter_map(Step::wakes).filter(alike);
-        *wakes.entry(&kinds[pid]).or_default() += posts.count();
-    }
-    let name = |(pid, kind): (&Pid, &String)| {
-        let is_apart = wakes[kind.as_str()] >= MIN_SEEN;
-        (*pid, if is_apart { &names[pid] } else { kind }.clone())
-    };
-    kinds.iter().filter(|(pid, _)| threads.contains_key(pid)).map(name).collect()
 }
 
 impl Found {
@@ -458,18 +432,6 @@ fn place(cycle: &[Step], usual: (usize, u64), asked: u64) -> (usize, u64) {
     }
 }
 
-/// Waits and units of work.
-pub(super) type Distance = (usize, u64);
-
-/// As many waits as there are most often, and as much work as there is with so many.
-pub(super) fn usual_distance(seen: &[Distance]) -> Distance {
-    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    seen.iter().for_each(|s| *counts.entry(s.0).or_default() += 1);
-    let waits = counts.into_iter().max_by_key(|c| c.1).map_or(0, |c| c.0);
-    let mut units: Vec<u64> = seen.iter().filter(|s| s.0 == waits).map(|s| s.1).collect();
-    (waits, median(&mut units).unwrap_or(0))
-}
-
 /// Waits, and units of work until the first of them.
 fn distance(steps: &[Step]) -> Distance {
     let until = steps.iter().position(Step::waits).unwrap_or(steps.len());
@@ -478,6 +440,7 @@ fn distance(steps: &[Step]) -> Distance {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kin::kinds;
     use super::*;
 
     const SERVER: Pid = Pid(1);

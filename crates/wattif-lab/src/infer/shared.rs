@@ -11,12 +11,12 @@
 //!
 //! Whoever is woken, does next to nothing and waits again was woken in vain: one that was running had been quicker. That tells of a semaphore.
 
-use super::joins::{insert, token_waits, within};
 use super::kin::{Wakes, wakes};
 use super::pools::{takes_turns, wakes_any};
-use super::requests::{requests, stretches, taking, unit};
-use super::servers::{Distance, usual_distance};
-use super::steps::{LITTLE, Place, Queue, Step, median, place_after, work};
+use super::steps::{
+    Distance, LITTLE, Place, Queue, Step, insert, median, place_after, token_waits, usual_distance, within, work,
+};
+use super::units::{requests, stretches, taking, unit};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;

@@ -8,10 +8,9 @@
 //! Replies that nobody slept for are put in. Of another pool whose work comes back to those that ask it, it is not told who takes what,
 //! and it is left as it is.
 
-use super::joins::within;
 use super::pools::{only_asked, seldom};
-use super::requests::{requests, stretches, taking, unit};
-use super::steps::{Step, median, work};
+use super::steps::{Step, median, within, work};
+use super::units::{requests, stretches, taking, unit};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;

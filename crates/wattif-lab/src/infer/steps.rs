@@ -1,5 +1,6 @@
 //! What a thread did, step by step, and how it goes on beyond the end of the trace.
 
+use std::collections::BTreeMap;
 use wattif_model::Pid;
 
 /// One step of a thread.
@@ -152,6 +153,69 @@ pub(super) fn place_after(steps: &[Step], begin: usize, end: usize, mut units: u
         }
     }
     (end, 0)
+}
+
+/// Puts steps in; those of one place in their order.
+pub(super) fn insert(steps: &mut Vec<Step>, mut of: Vec<(Place, Step)>) {
+    of.sort_by_key(|i| i.0);
+    let mut out = Vec::with_capacity(steps.len() + of.len());
+    let mut of = of.into_iter().peekable();
+    for (i, step) in std::mem::take(steps).into_iter().enumerate() {
+        let mut done = 0;
+        while let Some(((_, at), put)) = of.next_if(|((before, _), _)| *before == i) {
+            if at > done {
+                out.push(Step::Work(at - done));
+                done = at;
+            }
+            out.push(put);
+        }
+        out.push(if let Step::Work(units) = step { Step::Work(units - done) } else { step });
+    }
+    out.extend(of.map(|(_, step)| step));
+    *steps = out;
+}
+
+/// Waits and units of work.
+pub(super) type Distance = (usize, u64);
+
+/// As many waits as there are most often, and as much work as there is with so many.
+pub(super) fn usual_distance(seen: &[Distance]) -> Distance {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    seen.iter().for_each(|s| *counts.entry(s.0).or_default() += 1);
+    let waits = counts.into_iter().max_by_key(|c| c.1).map_or(0, |c| c.0);
+    let mut units: Vec<u64> = seen.iter().filter(|s| s.0 == waits).map(|s| s.1).collect();
+    (waits, median(&mut units).unwrap_or(0))
+}
+
+/// The kind of a wait for a timer.
+pub(super) const TIMER: u8 = 0;
+/// That of a wait for another thread.
+pub(super) const TOKEN: u8 = 3;
+
+/// Kinds of waits, one before and one after a stretch of work.
+pub(super) type Waits = [u8; 2];
+
+pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
+    match step {
+        Step::Timer { .. } => Some(TIMER),
+        Step::Device { .. } | Step::Interrupt { .. } => Some(1),
+        Step::Sleep { .. } => Some(2),
+        Step::Token { .. } => Some(TOKEN),
+        Step::Get(_) => Some(4),
+        Step::Barrier(_) => Some(5),
+        _ => None,
+    }
+}
+
+/// From when until when a thread waited for another.
+pub(super) fn token_waits(steps: &[Step]) -> Vec<(u64, u64)> {
+    steps.iter().filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((since, at)) } else { None }).collect()
+}
+
+/// Which of these, in the order of their beginnings, a time is in.
+pub(super) fn within<T>(sorted: &[T], at: u64, span: impl Fn(&T) -> (u64, u64)) -> Option<usize> {
+    let last = sorted.partition_point(|x| span(x).0 <= at).checked_sub(1)?;
+    (at < span(&sorted[last]).1).then_some(last)
 }
 
 /// Whoever is woken by another thread and then by an interrupt asked for that interrupt, or sleeps from then on: under another kernel

@@ -881,7 +881,7 @@ impl Inference<'_> {
                 t.steps.push(Step::Work(std::mem::take(&mut t.work)));
             }
         }
-        let kinds = super::servers::kinds(&self.threads, super::play::tasks(recording));
+        let kinds = super::kin::kinds(&self.threads, super::play::tasks(recording));
         // Threads that yield to each other look like loops of a clock.
         super::yields::cut(&mut self.threads, &kinds, ticks::length(self.platform));
         // Messages of the same work look like rounds of a clock where they are long, and like waits for memory in between.
@@ -892,7 +892,7 @@ impl Inference<'_> {
         super::memory::wait(&mut self.threads, &kinds, programs::full_speed(self.platform));
         self.threads.append(&mut aside);
         // A thread on the CPU that serves its device looks like one with timers: others of its kind tell.
-        let families = super::pools::families(recording, &self.threads);
+        let families = super::kin::families(recording, &self.threads);
         let mut irqs: BTreeMap<_, (u32, u32)> = BTreeMap::new();
         for (pid, t) in &self.threads {
             let of = irqs.entry(&families[pid]).or_default();
