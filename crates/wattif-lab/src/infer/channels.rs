@@ -8,7 +8,7 @@
 //! write to all of their readers in turn. What was on its way when a writer had to wait is the size of a buffer; when who waits is woken,
 //! `lots.rs` tells. A writer that is woken may wake the next.
 
-use super::kin::wakes;
+use super::kin::{Kinds, wakes};
 use super::lots::Wait;
 use super::ran::{NEVER, Ran, ran};
 use super::steps::{Queue, Step, median, token_waits, within};
@@ -136,7 +136,7 @@ struct Parts {
 /// Finds channels, and says in their threads' steps what is written and read. `kinds`: what each thread is.
 pub(super) fn messages(
     threads: &mut BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
+    kinds: &Kinds,
     recording: &Recording,
     platform: &Platform,
 ) -> Channels {
@@ -173,7 +173,7 @@ pub(super) fn messages(
 /// Threads that pass messages through channels.
 pub(super) fn members(
     threads: &BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
+    kinds: &Kinds,
     recording: &Recording,
     platform: &Platform,
 ) -> BTreeSet<Pid> {
@@ -183,7 +183,7 @@ pub(super) fn members(
 
 fn channels(
     threads: &BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
+    kinds: &Kinds,
     recording: &Recording,
     platform: &Platform,
 ) -> Vec<Channel> {
@@ -203,7 +203,7 @@ fn channels(
 }
 
 /// Groups of threads that wake each other, where these fall into two sides. Readers mostly wait first: nothing is written yet.
-fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Vec<Sides> {
+fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds) -> Vec<Sides> {
     let mut links: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
     for ((by, to), n) in wakes(threads).into_iter().filter(|((_, to), _)| threads.contains_key(to)) {
         *links.entry((by.min(to), by.max(to))).or_default() += n;
@@ -256,12 +256,7 @@ struct Group {
 }
 
 /// Threads of one kind with those of a side that wake each of the others only now and then.
-fn join_in(
-    threads: &BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
-    placed: &BTreeMap<Pid, bool>,
-    all: &mut [Sides],
-) {
+fn join_in(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds, placed: &BTreeMap<Pid, bool>, all: &mut [Sides]) {
     // Whom each deals with how often.
     let mut left: Vec<(Pid, BTreeMap<Pid, usize>)> = Vec::new();
     for (pid, t) in threads.iter().filter(|(pid, _)| !placed.contains_key(pid)) {
@@ -322,7 +317,7 @@ struct Channel {
 fn channel(
     threads: &BTreeMap<Pid, Thread>,
     [writing, reading]: [&BTreeSet<Pid>; 2],
-    kinds: &BTreeMap<Pid, String>,
+    kinds: &Kinds,
     ran_of: &BTreeMap<Pid, Ran>,
     most: usize,
 ) -> Option<Channel> {
@@ -421,7 +416,7 @@ fn space(held: &[usize]) -> Option<usize> {
 }
 
 /// Threads of the writers' kind, in between or beside them, that wake nobody and that nobody wakes: all that they may have written was hidden.
-fn unseen(threads: &BTreeMap<Pid, Thread>, writing: &BTreeSet<Pid>, kinds: &BTreeMap<Pid, String>) -> Vec<Pid> {
+fn unseen(threads: &BTreeMap<Pid, Thread>, writing: &BTreeSet<Pid>, kinds: &Kinds) -> Vec<Pid> {
     let (Some(first), Some(last)) = (writing.first(), writing.last()) else { return Vec::new() };
     let is_silent = |t: &Thread| !t.steps.iter().any(|s| s.waits() || s.wakes().is_some());
     let near = threads.range(Pid(first.0.saturating_sub(1))..=Pid(last.0.saturating_add(1)));
@@ -914,7 +909,7 @@ mod tests {
     }
 
     /// Each thread has a CPU of its own, which it leaves when it waits.
-    fn found_of(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Channels {
+    fn found_of(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Channels {
         let mut records = Vec::new();
         for (pid, t) in threads.iter() {
             let switch = |at, prev: u32, next: u32| {

@@ -13,7 +13,7 @@
 //! Unless they were lost: who does one job for each wake-up, and blocks after it although it was woken again meanwhile, waits for a
 //! condition, which nobody keeps for it.
 
-use super::kin::{Wakes, wakes};
+use super::kin::{Kinds, Wakes, wakes};
 use super::steps::{
     ALIKE_PART, LITTLE, Place, Step, TOKEN, Waits, are_within, insert, kind_of_wait, median, place_after, token_waits,
     within, work,
@@ -95,7 +95,7 @@ fn are_alike(work: &[u64], usual: u64) -> bool {
 }
 
 /// Puts hidden wake-ups of collectors in; those that were lost where they came from, since under another kernel they may not be.
-pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Joined {
+pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Joined {
     let mut all = Joined::default();
     for _ in 0..MAX_STAGES {
         let Some(found) = stage(threads, kinds) else { break };
@@ -106,7 +106,7 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
 }
 
 /// The same for the first stages that lack some, if there are any.
-fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Option<Joined> {
+fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Option<Joined> {
     let waits: BTreeMap<Pid, Vec<(u64, u64)>> = threads
         .iter()
         .map(|(pid, t)| (*pid, in_order(token_waits(&t.steps))))
@@ -183,10 +183,7 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> 
 
 /// Whom threads of a kind may have woken unseen, and which of them if not any: of each other kind they wake one thread, or each its own and no
 /// other does, as often as tells something. Else nobody could tell which one was meant.
-fn meant<'a>(
-    threads: &BTreeMap<Pid, Thread>,
-    kinds: &'a BTreeMap<Pid, String>,
-) -> BTreeMap<(&'a str, Pid), Option<Pid>> {
+fn meant<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a Kinds) -> BTreeMap<(&'a str, Pid), Option<Pid>> {
     let mut woken: BTreeMap<(&str, &str), Wakes> = BTreeMap::new();
     for ((by, to), n) in wakes(threads) {
         if let Some(kind) = kinds.get(&to) {
@@ -279,7 +276,7 @@ enum Ended<'a> {
 
 /// How a collector comes from one wait to the next, while it wakes nobody: so much work before it waits for a thread of a kind.
 struct Collects<'a> {
-    kinds: &'a BTreeMap<Pid, String>,
+    kinds: &'a Kinds,
     usual: BTreeMap<Way<'a>, u64>,
     /// The work of a job, for a thread that waits for those of one kind only and wakes others at the end of each.
     job: Option<(&'a str, u64)>,
@@ -288,7 +285,7 @@ struct Collects<'a> {
 }
 
 impl<'a> Collects<'a> {
-    fn of(steps: &[Step], kinds: &'a BTreeMap<Pid, String>) -> Collects<'a> {
+    fn of(steps: &[Step], kinds: &'a Kinds) -> Collects<'a> {
         let mut ways: BTreeMap<Way<'_>, Vec<u64>> = BTreeMap::new();
         let (mut from, mut units) = (None, 0u64);
         for step in steps {
@@ -339,7 +336,7 @@ impl<'a> Collects<'a> {
 }
 
 /// Of whom a thread that waits for nobody else does jobs of equal work, and how much that is, if it wakes others meanwhile.
-fn job<'a>(steps: &[Step], kinds: &'a BTreeMap<Pid, String>) -> Option<(&'a str, u64)> {
+fn job<'a>(steps: &[Step], kinds: &'a Kinds) -> Option<(&'a str, u64)> {
     let mut of: BTreeSet<&str> = BTreeSet::new();
     for step in steps.iter().filter(|s| s.waits()) {
         of.insert(kinds.get(&step.woken_by()?)?);
@@ -363,7 +360,7 @@ fn behind_job(steps: &[Step], step: usize, end: usize, units: u64, off: u64) -> 
 }
 
 /// What ended a wait.
-fn ended<'a>(step: &Step, kinds: &'a BTreeMap<Pid, String>) -> Option<Ended<'a>> {
+fn ended<'a>(step: &Step, kinds: &'a Kinds) -> Option<Ended<'a>> {
     match step.woken_by() {
         Some(by) => Some(Ended::By(&kinds[&by])),
         None => kind_of_wait(step).map(Ended::Kind),
@@ -412,7 +409,7 @@ fn in_order(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 /// Every stretch of work between two waits: did it wake a collector, and could that have been seen?
 fn seen<'a>(
     threads: &BTreeMap<Pid, Thread>,
-    kinds: &'a BTreeMap<Pid, String>,
+    kinds: &'a Kinds,
     waits: &BTreeMap<Pid, Vec<(u64, u64)>>,
 ) -> BTreeMap<Join<'a>, Seen> {
     let meant = meant(threads, kinds);

@@ -21,6 +21,11 @@ const MIN_STAGED: usize = 5;
 /// Fewer that have the same beat do not tell that of others.
 const MIN_KIN: usize = 2;
 
+/// The kind of each thread.
+pub(super) type Kinds = BTreeMap<Pid, String>;
+/// The family of each thread: a name, and the process where others may have that.
+pub(super) type Families = BTreeMap<Pid, (String, u32)>;
+
 /// Who wakes whom, how often.
 pub(super) type Wakes = BTreeMap<(Pid, Pid), usize>;
 
@@ -35,17 +40,13 @@ pub(super) fn wakes(threads: &BTreeMap<Pid, Thread>) -> Wakes {
 }
 
 /// Names of threads, but for numbers at their ends.
-pub(super) fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> BTreeMap<Pid, String> {
+pub(super) fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> Kinds {
     let kind = |pid: &Pid| (*pid, task(*pid).trim_end_matches(|c: char| c.is_ascii_digit()).to_string());
     threads.keys().map(kind).collect()
 }
 
 /// The same, but that threads of a kind are of one each, by their whole names, where those of other numbers are woken by them: stages of a pipeline.
-pub(super) fn apart(
-    threads: &BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
-    task: impl Fn(Pid) -> String,
-) -> BTreeMap<Pid, String> {
+pub(super) fn apart(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds, task: impl Fn(Pid) -> String) -> Kinds {
     let names: BTreeMap<Pid, String> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
     let mut wakes: BTreeMap<&str, usize> = BTreeMap::new();
     for (pid, t) in threads {
@@ -62,7 +63,7 @@ pub(super) fn apart(
 
 /// What threads of a pool share: their name, where others have it too; else the name without its number, and the process where it
 /// is known. Of `python3` and `python3` the number is no thread's.
-pub(super) fn families(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeMap<Pid, (String, u32)> {
+pub(super) fn families(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> Families {
     let task = tasks(recording);
     let names: Vec<(Pid, String)> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
     let mut many: BTreeMap<&str, u32> = BTreeMap::new();
@@ -74,6 +75,12 @@ pub(super) fn families(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -
     names.iter().map(family).collect()
 }
 
+/// Families of these names.
+#[cfg(test)]
+pub(super) fn of_names(threads: &BTreeMap<Pid, Thread>, name: impl Fn(Pid) -> &'static str) -> Families {
+    threads.keys().map(|pid| (*pid, (name(*pid).into(), 0))).collect()
+}
+
 /// A name without its last number and what joins it.
 fn stem(name: &str) -> Option<&str> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -82,7 +89,7 @@ fn stem(name: &str) -> Option<&str> {
 }
 
 /// Cuts the work of threads without a beat into jobs, where others of their kind agree on one.
-pub(super) fn always_late(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>, end: u64) {
+pub(super) fn always_late(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds, end: u64) {
     let mut beats: BTreeMap<&str, Vec<Beat>> = BTreeMap::new();
     let known = threads.iter().filter(|(_, t)| t.beat.work > 0);
     known.for_each(|(pid, t)| beats.entry(&kinds[pid]).or_default().push(t.beat));
@@ -110,7 +117,7 @@ mod tests {
     const PERIOD: u64 = 10 * MS;
 
     /// Threads of one name that work for 4 of 10 ms.
-    fn threads() -> (BTreeMap<Pid, Thread>, BTreeMap<Pid, String>) {
+    fn threads() -> (BTreeMap<Pid, Thread>, Kinds) {
         let thread = |pid: u32| {
             let job = |i: u64| [Step::Timer { until: i * PERIOD, since: i * PERIOD - 6 * MS }, Step::Work(4 * MS)];
             let mut t = Thread::new(120);

@@ -8,6 +8,7 @@
 //! waits for it is left out: space in a queue that is seldom full, say. Two threads are taken for a pool until their work is looked at
 //! (`requests.rs`).
 
+use super::kin::Families;
 use super::steps::{Step, token_waits};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,15 +30,15 @@ const SAME_NEXT_PCT: usize = 67;
 
 /// The first thread of its pool, for each thread that is in one, by what threads of a pool share.
 /// Their wake-ups of threads that hardly ever wait for them are left out of `threads`. Pools that are `known` (`steals.rs`) are pools.
-pub(super) fn pools<F: Ord>(
+pub(super) fn pools(
     threads: &mut BTreeMap<Pid, Thread>,
-    family: impl Fn(Pid) -> F,
+    families: &Families,
     known: &BTreeMap<Pid, Pid>,
 ) -> BTreeMap<Pid, Pid> {
-    let mut by_name: BTreeMap<F, Vec<Pid>> = BTreeMap::new();
+    let mut by_name: BTreeMap<&(String, u32), Vec<Pid>> = BTreeMap::new();
     for (pid, t) in threads.iter() {
         if only_asked(&t.steps) && !known.contains_key(pid) {
-            by_name.entry(family(*pid)).or_default().push(*pid);
+            by_name.entry(&families[pid]).or_default().push(*pid);
         }
     }
     let mut all = known.clone();
@@ -170,6 +171,7 @@ fn posts_to(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kin::of_names;
     use super::*;
 
     /// A thread that wakes workers 2, 3 and 4 by `order`.
@@ -189,7 +191,8 @@ mod tests {
             );
         }
         threads.get_mut(&Pid(2)).unwrap().steps.extend(extra);
-        pools(&mut threads, |pid| if pid.0 == 1 { "net" } else { "worker" }, &BTreeMap::new()).len()
+        let families = of_names(&threads, |pid| if pid.0 == 1 { "net" } else { "worker" });
+        pools(&mut threads, &families, &BTreeMap::new()).len()
     }
 
     /// A thread wakes 2, 3 and 4 at once, again and again; they wake a collector, which wakes that thread. Each waits anew after 1 ms, in the
@@ -208,7 +211,8 @@ mod tests {
             }
             threads.get_mut(&Pid(5)).unwrap().steps.push(Step::Post { to: Pid(1), at: at + 2_000_000 });
         }
-        pools(&mut threads, |pid| if pid.0 == 1 || pid.0 == 5 { "other" } else { "worker" }, &BTreeMap::new()).len()
+        let families = of_names(&threads, |pid| if pid.0 == 1 || pid.0 == 5 { "other" } else { "worker" });
+        pools(&mut threads, &families, &BTreeMap::new()).len()
     }
 
     #[test]
@@ -235,7 +239,8 @@ mod tests {
             of.extend(waits.then_some(Step::Post { to: Pid(1), at: at - 50 }));
             of.extend(job);
         }
-        let found = pools(&mut threads, |pid| if pid.0 == 1 { "other" } else { "worker" }, &BTreeMap::new()).len();
+        let families = of_names(&threads, |pid| if pid.0 == 1 { "other" } else { "worker" });
+        let found = pools(&mut threads, &families, &BTreeMap::new()).len();
         let of = |pid: u32| threads[&Pid(pid)].steps.clone();
         (found, of(1), [of(2), of(3), of(4)].concat())
     }

@@ -3,7 +3,7 @@
 use super::affinity::Machine;
 use super::channels::{Buffer, Channels};
 use super::grids::keep_time;
-use super::kin;
+use super::kin::{self, Families, Kinds};
 use super::periods::{FAR, MIN_SLEEPS, missed};
 use super::requests;
 use super::servers;
@@ -34,7 +34,13 @@ pub(super) fn full_speed(platform: &Platform) -> u64 {
 }
 
 /// A workload of what was seen.
-pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &str, options: &Options) -> Inferred {
+pub(super) fn programs(
+    inference: Inference<'_>,
+    recording: &Recording,
+    (kinds, families): (&Kinds, &Families),
+    name: &str,
+    options: &Options,
+) -> Inferred {
     let since_5 = inference.since_5();
     let Inference { platform, mut threads, busy_ns, worked, give_way, .. } = inference;
     let end = recording.end.0.max(1);
@@ -43,21 +49,19 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
     let machine = Machine::of(platform, |cpu| 100 * busy_ns[cpu.at()] / end >= BUSY_PCT, &util);
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
     let task_of = super::play::tasks(recording);
-    let kinds = kin::kinds(&threads, &task_of);
     let barriers = super::barriers::meet(&mut threads);
     let mutexes = super::mutexes::exclude(&mut threads, || super::ran::ran(recording, platform));
-    let locks = servers::contended(&mut threads, &kinds);
-    let channels = super::channels::messages(&mut threads, &kinds, recording, platform);
-    let families = kin::families(recording, &threads);
-    let steal = super::steals::steal(&mut threads, |pid| &families[&pid]);
+    let locks = servers::contended(&mut threads, kinds);
+    let channels = super::channels::messages(&mut threads, kinds, recording, platform);
+    let steal = super::steals::steal(&mut threads, families);
     let reunited = super::forks::reunite(&mut threads);
-    let stages = kin::apart(&threads, &kinds, &task_of);
+    let stages = kin::apart(&threads, kinds, &task_of);
     let joined = super::joins::join(&mut threads, &stages);
-    let shared = super::shared::share(&mut threads, |pid| &families[&pid], &steal);
-    let clients = shared.clients + servers::serve(&mut threads, &kinds, &steal, options.counted);
-    let mut pools = super::pools::pools(&mut threads, |pid| &families[&pid], &steal);
+    let shared = super::shared::share(&mut threads, families, &steal);
+    let clients = shared.clients + servers::serve(&mut threads, kinds, &steal, options.counted);
+    let mut pools = super::pools::pools(&mut threads, families, &steal);
     let asked = requests::ask(&mut threads, &mut pools, &steal);
-    let sleep_alike = sleep_alike(&threads, &kinds);
+    let sleep_alike = sleep_alike(&threads, kinds);
     let uncertain_ns = super::exits::longest(platform) + platform.timer_slack_ns;
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid), uncertain_ns);
     let mut rounds = super::rounds::rounds(&mut threads, asleep, recording.end.0);
@@ -356,7 +360,7 @@ fn sleeps_relatively(steps: &[Step]) -> bool {
 
 /// Threads of one kind that sleep too seldom to tell anything alone: together they sleep relatively. The timer of one that sleeps once
 /// would count from its birth.
-fn sleep_alike(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> BTreeSet<Pid> {
+fn sleep_alike(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds) -> BTreeSet<Pid> {
     let mut all: BTreeMap<&String, Vec<Pid>> = BTreeMap::new();
     let seldom = |t: &Thread| timers(&t.steps, None).0.len() < MIN_SLEEPS;
     threads.iter().filter(|(_, t)| seldom(t)).for_each(|(pid, _)| all.entry(&kinds[pid]).or_default().push(*pid));

@@ -10,6 +10,7 @@
 //! commit: who asks while the disk writes is served by the next write). A server that is nearly always busy is hardly ever woken. That it
 //! is one shows in its answers, if they are of this last kind: to all who waited when its own wait began, and to nobody who came later.
 
+use super::kin::Kinds;
 use super::steps::{Distance, Queue, Step, median, usual_distance, work};
 use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +65,7 @@ enum Answers {
 /// Threads of `pools` are asked, and are nobody's clients.
 pub(super) fn serve(
     threads: &mut BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
+    kinds: &Kinds,
     pools: &BTreeMap<Pid, Pid>,
     counted: bool,
 ) -> usize {
@@ -94,7 +95,7 @@ pub(super) fn serve(
 
 /// Threads of one kind that wake each other now and then pass locks on: who had one when was chance. What another held up a thread
 /// stays, by its length; that it was this other does not.
-pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> usize {
+pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> usize {
     let mut chance: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
     for (pid, t) in threads.iter() {
         let mut by: BTreeMap<Pid, usize> = BTreeMap::new();
@@ -139,7 +140,7 @@ fn commits_groups(threads: &BTreeMap<Pid, Thread>, server: Pid, clients: &BTreeS
 }
 
 /// Who waits for whom, and whether it had woken it in the same stretch.
-fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a BTreeMap<Pid, String>) -> BTreeMap<(Pid, &'a str), Found> {
+fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a Kinds) -> BTreeMap<(Pid, &'a str), Found> {
     let mut all: BTreeMap<(Pid, &str), Found> = BTreeMap::new();
     for (pid, t) in threads {
         let kind = kinds[pid].as_str();

@@ -11,7 +11,7 @@
 //!
 //! Whoever is woken, does next to nothing and waits again was woken in vain: one that was running had been quicker. That tells of a semaphore.
 
-use super::kin::{Wakes, wakes};
+use super::kin::{Families, Wakes, wakes};
 use super::pools::{takes_turns, wakes_any};
 use super::steps::{
     Distance, LITTLE, Place, Queue, Step, insert, median, place_after, token_waits, usual_distance, within, work,
@@ -77,17 +77,13 @@ struct Plan {
     vain: [usize; 2],
 }
 
-/// Gives servers of one name, by `family`, one queue where they share it. Not those of pools that are `known` (`steals.rs`).
-pub(super) fn share<F: Ord>(
-    threads: &mut BTreeMap<Pid, Thread>,
-    family: impl Fn(Pid) -> F,
-    known: &BTreeMap<Pid, Pid>,
-) -> Shared {
-    let mut by_name: BTreeMap<F, BTreeSet<Pid>> = BTreeMap::new();
+/// Gives servers of one name, by their families, one queue where they share it. Not those of pools that are `known` (`steals.rs`).
+pub(super) fn share(threads: &mut BTreeMap<Pid, Thread>, families: &Families, known: &BTreeMap<Pid, Pid>) -> Shared {
+    let mut by_name: BTreeMap<&(String, u32), BTreeSet<Pid>> = BTreeMap::new();
     // A server goes round: what it does once, such as ending, would be done again.
     let goes_round = |t: &Thread| !t.steps.iter().any(|s| matches!(s, Step::Fork(_) | Step::Exit));
     for (pid, _) in threads.iter().filter(|(pid, t)| !known.contains_key(pid) && goes_round(t)) {
-        by_name.entry(family(*pid)).or_default().insert(*pid);
+        by_name.entry(&families[pid]).or_default().insert(*pid);
     }
     by_name.retain(|_, members| members.len() > 1);
     let mut all = Shared::default();
@@ -405,6 +401,7 @@ fn usual_place(cycle: &[Step], (waits, units): Distance) -> Place {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kin::of_names;
     use super::*;
 
     const SERVERS: [Pid; 2] = [Pid(1), Pid(2)];
@@ -479,8 +476,8 @@ mod tests {
         (all, served as usize)
     }
 
-    fn family(pid: Pid) -> bool {
-        pid < Pid(10)
+    fn family(pid: Pid) -> &'static str {
+        if pid < Pid(10) { "server" } else { "client" }
     }
 
     fn count(threads: &BTreeMap<Pid, Thread>, of: &[Step]) -> usize {
@@ -492,7 +489,8 @@ mod tests {
         for job in [|_| 300, |n| 100 + by_chance(n) % 400] {
             let (mut all, served) = threads(World { job, ..WORLD });
             let hidden = served - count_posts(&all);
-            let found = share(&mut all, family, &BTreeMap::new());
+            let families = of_names(&all, family);
+            let found = share(&mut all, &families, &BTreeMap::new());
             assert!(hidden > 50 && found.clients == 5 && found.servers == SERVERS.into(), "{hidden}");
             assert_eq!(found.semaphores, BTreeSet::new(), "nobody is woken in vain");
             let [requests, replies] = [Queue::Requests, Queue::Replies].map(|of| of(SERVERS[0], Pid(10)));
@@ -514,7 +512,7 @@ mod tests {
     }
 
     fn count_posts(threads: &BTreeMap<Pid, Thread>) -> usize {
-        let steps = threads.iter().filter(|(pid, _)| !family(**pid)).flat_map(|(_, t)| &t.steps);
+        let steps = threads.iter().filter(|(pid, _)| family(**pid) == "client").flat_map(|(_, t)| &t.steps);
         steps.filter(|s| matches!(s, Step::Post { .. })).count()
     }
 
@@ -523,7 +521,8 @@ mod tests {
         let is_shared = |w: World| {
             let (mut all, _) = threads(w);
             let before: Vec<Vec<Step>> = all.values().map(|t| t.steps.clone()).collect();
-            let found = share(&mut all, family, &BTreeMap::new());
+            let families = of_names(&all, family);
+            let found = share(&mut all, &families, &BTreeMap::new());
             assert_eq!(found.clients > 0, all.values().zip(&before).any(|(t, before)| t.steps != *before));
             found.clients > 0
         };

@@ -4,6 +4,7 @@
 //! it would have ended. So its pieces of work are of one wall time, whatever CPU time is in them. A few that were disturbed tell enough: work
 //! would have ended later, for as much CPU time as ever. Where nothing disturbs it, work and loop look alike, and it is taken for work.
 
+use super::kin::Kinds;
 use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ const SHORTER: usize = 10;
 
 /// Makes loops of pieces of work, where they are. Threads of one kind run one program: where some of them look at the clock, so do those
 /// that hardly ever had a CPU when their time was over.
-pub(super) fn spin(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) {
+pub(super) fn spin(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) {
     let mut walls: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     let mut others: Vec<Pid> = Vec::new();
     for (pid, t) in threads.iter_mut() {

@@ -8,6 +8,7 @@
 //! Replies that nobody slept for are put in. Of another pool whose work comes back to those that ask it, it is not told who takes what,
 //! and it is left as it is.
 
+use super::kin::Families;
 use super::pools::{only_asked, seldom};
 use super::steps::{Step, median, within, work};
 use super::units::{requests, stretches, taking, unit};
@@ -29,10 +30,10 @@ const ODD_OF: usize = 20;
 type Stretch = (u64, u64, u64);
 
 /// The first thread of its pool, for each thread of such pools, by what threads of a pool share. Their steps are cut.
-pub(super) fn steal<F: Ord>(threads: &mut BTreeMap<Pid, Thread>, family: impl Fn(Pid) -> F) -> BTreeMap<Pid, Pid> {
-    let mut by_name: BTreeMap<F, BTreeSet<Pid>> = BTreeMap::new();
+pub(super) fn steal(threads: &mut BTreeMap<Pid, Thread>, families: &Families) -> BTreeMap<Pid, Pid> {
+    let mut by_name: BTreeMap<&(String, u32), BTreeSet<Pid>> = BTreeMap::new();
     for (pid, _) in threads.iter().filter(|(_, t)| only_asked(&t.steps)) {
-        by_name.entry(family(*pid)).or_default().insert(*pid);
+        by_name.entry(&families[pid]).or_default().insert(*pid);
     }
     let mut all = BTreeMap::new();
     for pool in by_name.into_values().filter(|pool| pool.len() > 1) {
@@ -215,6 +216,7 @@ fn token((i, step): (usize, &Step)) -> Option<(usize, u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kin::of_names;
     use super::*;
 
     const ASKER: Pid = Pid(1);
@@ -249,10 +251,15 @@ mod tests {
         all
     }
 
+    fn families(threads: &BTreeMap<Pid, Thread>) -> Families {
+        of_names(threads, |pid| if pid == ASKER { "asker" } else { "worker" })
+    }
+
     #[test]
     fn one_does_the_work_of_both() {
         let mut all = threads(0);
-        let found = steal(&mut all, |pid| pid == ASKER);
+        let families = families(&all);
+        let found = steal(&mut all, &families);
         assert_eq!(found, POOL.map(|pid| (pid, POOL[0])).into());
         let jobs = POOL.map(|pid| {
             let steps = &all[&pid].steps;
@@ -276,7 +283,7 @@ mod tests {
     #[test]
     fn nobody_took_it() {
         let (mut all, before) = (threads(2), threads(2));
-        assert_eq!(steal(&mut all, |pid| pid == ASKER), BTreeMap::new());
+        assert_eq!(steal(&mut all, &families(&before)), BTreeMap::new());
         assert!([ASKER, POOL[0], POOL[1]].iter().all(|pid| all[pid].steps == before[pid].steps));
     }
 }

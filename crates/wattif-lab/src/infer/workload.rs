@@ -33,6 +33,7 @@
 use super::affinity::{Beside, Evidence, STRANDED_FOR_NS, STRANDED_NS};
 use super::binds::{Binds, Execs};
 use super::exits::Sleeps;
+use super::kin::{self, Families, Kinds};
 use super::periods::{self, Beat};
 use super::play::{normalised, seen, who_runs_at_first};
 use super::programs::{self, programs};
@@ -273,9 +274,11 @@ pub fn workload(recording: &Recording, platform: &Platform, name: &str, options:
             inference.vanishes(r.at.0, r.cpu);
         }
     }
-    inference.finish(&recording);
+    let kinds = kin::kinds(&inference.threads, super::play::tasks(&recording));
+    let families = kin::families(&recording, &inference.threads);
+    inference.finish(&recording, &kinds, &families);
     let lends = inference.threads.values().any(|t| t.borrows);
-    let mut inferred = programs(inference, &recording, name, options);
+    let mut inferred = programs(inference, &recording, (&kinds, &families), name, options);
     inferred.workload.pi_enabled = lends && !inferred.workload.mutexes.is_empty();
     inferred.notes.extend(unlike::frequencies(&recording, platform).into_iter().map(|(_, why)| why));
     inferred.notes.extend(unlike::states(&recording, platform));
@@ -868,7 +871,7 @@ impl Inference<'_> {
         }
     }
 
-    fn finish(&mut self, recording: &Recording) {
+    fn finish(&mut self, recording: &Recording, kinds: &Kinds, families: &Families) {
         let end = recording.end.0;
         for cpu in 0..self.running.len() as u32 {
             self.account(CpuId(cpu), end);
@@ -881,18 +884,16 @@ impl Inference<'_> {
                 t.steps.push(Step::Work(std::mem::take(&mut t.work)));
             }
         }
-        let kinds = super::kin::kinds(&self.threads, super::play::tasks(recording));
         // Threads that yield to each other look like loops of a clock.
-        super::yields::cut(&mut self.threads, &kinds, ticks::length(self.platform));
+        super::yields::cut(&mut self.threads, kinds, ticks::length(self.platform));
         // Messages of the same work look like rounds of a clock where they are long, and like waits for memory in between.
-        let passing = super::channels::members(&self.threads, &kinds, recording, self.platform);
+        let passing = super::channels::members(&self.threads, kinds, recording, self.platform);
         let mut aside: BTreeMap<Pid, Thread> =
             passing.iter().filter_map(|pid| self.threads.remove_entry(pid)).collect();
-        super::spins::spin(&mut self.threads, &kinds);
-        super::memory::wait(&mut self.threads, &kinds, programs::full_speed(self.platform));
+        super::spins::spin(&mut self.threads, kinds);
+        super::memory::wait(&mut self.threads, kinds, programs::full_speed(self.platform));
         self.threads.append(&mut aside);
         // A thread on the CPU that serves its device looks like one with timers: others of its kind tell.
-        let families = super::kin::families(recording, &self.threads);
         let mut irqs: BTreeMap<_, (u32, u32)> = BTreeMap::new();
         for (pid, t) in &self.threads {
             let of = irqs.entry(&families[pid]).or_default();
@@ -914,7 +915,7 @@ impl Inference<'_> {
             let birth = t.birth();
             t.beat = periods::reveal(&mut t.steps, birth, waits);
         }
-        super::kin::always_late(&mut self.threads, &kinds, end);
+        kin::always_late(&mut self.threads, kinds, end);
     }
 }
 

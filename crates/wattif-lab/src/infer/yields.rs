@@ -11,6 +11,7 @@
 //!
 //! Threads of one kind run one program: they are looked at together, and each for itself where that tells nothing.
 
+use super::kin::Kinds;
 use super::steps::{Step, median};
 use super::workload::Thread;
 use std::collections::BTreeMap;
@@ -71,7 +72,7 @@ impl Stretch {
 }
 
 /// Puts in the yields of all threads that do so.
-pub(super) fn cut(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>, tick_ns: u64) {
+pub(super) fn cut(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds, tick_ns: u64) {
     let mut by_kind: BTreeMap<&str, Vec<Pid>> = BTreeMap::new();
     threads.keys().for_each(|pid| by_kind.entry(&kinds[pid]).or_default().push(*pid));
     for pids in by_kind.into_values() {
