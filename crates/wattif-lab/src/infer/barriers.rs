@@ -9,7 +9,7 @@
 //! not. So two threads meet at a barrier where between two waits of its own each either waits for the other once or wakes it once.
 
 use super::steps::{LITTLE, Step, median, work};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

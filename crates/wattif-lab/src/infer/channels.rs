@@ -12,7 +12,7 @@ use super::kin::{Kinds, wakes};
 use super::lots::Wait;
 use super::ran::{NEVER, Ran, ran};
 use super::steps::{Queue, Step, median, token_waits, within};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;

@@ -6,7 +6,7 @@
 //! their ends, and it takes that before its last wait of the round.
 
 use super::steps::Step;
-use super::workload::{State, Thread};
+use super::thread::{State, Thread};
 use std::collections::BTreeMap;
 use wattif_model::Pid;
 

@@ -7,7 +7,7 @@
 //! where the thread has waited for another before each of them and wakes another after each: these hand something to each other.
 
 use super::steps::{Step, TIMER, kind_of_wait, median};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

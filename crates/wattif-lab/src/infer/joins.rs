@@ -18,8 +18,8 @@ use super::steps::{
     ALIKE_PART, LITTLE, Place, Step, TOKEN, Waits, are_within, insert, kind_of_wait, median, place_after, token_waits,
     within, work,
 };
+use super::thread::Thread;
 use super::units::{stretches, unit};
-use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

@@ -11,7 +11,7 @@
 use super::periods::{self, Beat, slop};
 use super::play::tasks;
 use super::steps::Step;
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::BTreeMap;
 use wattif_model::Pid;
 use wattif_model::trace::Recording;

@@ -20,7 +20,7 @@ use super::kin::wakes;
 use super::periods::{self, Beat};
 use super::ran::Ran;
 use super::steps::{LITTLE, Step, TIMER, Waits, kind_of_wait, median, work};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

@@ -12,7 +12,7 @@
 
 use super::kin::wakes;
 use super::steps::{ALIKE_PART, LITTLE, Step, are_within, median};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

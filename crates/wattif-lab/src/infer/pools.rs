@@ -10,7 +10,7 @@
 
 use super::kin::Families;
 use super::steps::{Step, token_waits};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

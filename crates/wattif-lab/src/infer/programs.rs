@@ -5,11 +5,13 @@ use super::channels::{Buffer, Channels};
 use super::grids::keep_time;
 use super::kin::{self, Families, Kinds};
 use super::periods::{FAR, MIN_SLEEPS, missed};
+use super::reader::{AT_FIRST_NS, Reader, allowed};
 use super::requests;
 use super::servers;
 use super::steps::{self, Queue, Rest, Step};
+use super::thread::{Progress, State, Thread};
 use super::told::Found;
-use super::workload::{AT_FIRST_NS, Inference, Inferred, Options, Progress, State, Thread, allowed};
+use super::workload::{Inferred, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::platform::Platform;
 use wattif_model::trace::{Asked, DlParams, Recording};
@@ -35,14 +37,14 @@ pub(super) fn full_speed(platform: &Platform) -> u64 {
 
 /// A workload of what was seen.
 pub(super) fn programs(
-    inference: Inference<'_>,
+    reader: Reader<'_>,
     recording: &Recording,
     (kinds, families): (&Kinds, &Families),
     name: &str,
     options: &Options,
 ) -> Inferred {
-    let since_5 = inference.since_5();
-    let Inference { platform, mut threads, busy_ns, worked, give_way, .. } = inference;
+    let since_5 = reader.since_5();
+    let Reader { platform, mut threads, busy_ns, worked, give_way, .. } = reader;
     let end = recording.end.0.max(1);
     // Mainline's placement compares energies; Android's before took CPUs that were busy before idle ones.
     let util: Vec<u64> = if since_5 { worked.iter().map(|w| w / end).collect() } else { Vec::new() };

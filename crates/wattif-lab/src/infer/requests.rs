@@ -12,8 +12,8 @@
 //! share a semaphore: a wake-up does not say who has the request. Else it does.
 
 use super::steps::{Place, Step, Waits, insert, kind_of_wait, median, token_waits, within};
+use super::thread::Thread;
 use super::units::{requests, stretches, taking, units};
-use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

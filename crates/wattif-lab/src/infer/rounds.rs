@@ -13,7 +13,7 @@
 //! late is as bound to it; unless that thread wakes it now and then only, when it had hardly begun to wait: then it goes round without.
 
 use super::steps::{Queue, Step};
-use super::workload::{State, Thread};
+use super::thread::{State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

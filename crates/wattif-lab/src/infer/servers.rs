@@ -12,7 +12,7 @@
 
 use super::kin::Kinds;
 use super::steps::{Distance, Queue, Step, median, usual_distance, work};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

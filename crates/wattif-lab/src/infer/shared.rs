@@ -16,8 +16,8 @@ use super::pools::{takes_turns, wakes_any};
 use super::steps::{
     Distance, LITTLE, Place, Queue, Step, insert, median, place_after, token_waits, usual_distance, within, work,
 };
+use super::thread::Thread;
 use super::units::{requests, stretches, taking, unit};
-use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

@@ -11,8 +11,8 @@
 use super::kin::Families;
 use super::pools::{only_asked, seldom};
 use super::steps::{Step, median, within, work};
+use super::thread::Thread;
 use super::units::{requests, stretches, taking, unit};
-use super::workload::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 

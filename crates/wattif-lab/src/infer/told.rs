@@ -4,7 +4,7 @@ use super::channels::Channels;
 use super::joins::Joined;
 use super::requests::Asked;
 use super::steps::Step;
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 use wattif_model::trace::{Event, Record, Recording};

@@ -13,7 +13,7 @@
 
 use super::kin::Kinds;
 use super::steps::{Step, median};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::BTreeMap;
 use wattif_model::Pid;
 use wattif_model::units::CAPACITY_SCALE;
