@@ -9,7 +9,7 @@ use super::binds::Execs;
 use super::exits::Sleeps;
 use super::play::{seen, who_runs_at_first};
 use super::steps::Step;
-use super::thread::{Loan, Progress, State, Thread};
+use super::thread::{State, Thread};
 use super::throttled;
 use super::ticks;
 use super::unlike::{first_opps, nearest};
@@ -26,8 +26,6 @@ use wattif_model::{CpuId, CpuSet, Pid};
 const LAUNCHED_NS: u64 = 1_000_000;
 /// Who yields has run for less, as a rule; the least slice of SCHED_RR is a tick.
 const TURN_NS: u64 = 1_000_000;
-/// First moves between CPUs that are kept: a thread that binds itself does so soon.
-const MOVES: usize = 16;
 /// What a thread does until then says how busy it was before: four half-lives of PELT.
 pub(super) const AT_FIRST_NS: u64 = 128_000_000;
 /// A CPU counts as idle while it is busy for no more than one part in so many.
@@ -292,14 +290,7 @@ impl<'a> Reader<'a> {
         if let Some(t) = self.threads.get_mut(&prev) {
             t.binds.leaves(to_stopper && state == PrevState::Running);
             let had = t.prio;
-            if !t.keeps_or_repays(prio) {
-                if t.sets_out() && lender.is_none() {
-                    (t.first_prio, t.prio) = (prio, prio);
-                } else if prio < had {
-                    t.raised(prio);
-                    t.lent.extend(lender.map(|by| Loan { by, prio: had, step: t.entered.1 - 1, ends: false }));
-                }
-            }
+            t.switched_out_with(prio, lender);
             t.prio_seen = at;
             // Its equal comes.
             let of_equal = next_prio == prio || prio.min(next_prio) >= 100;
@@ -371,16 +362,11 @@ impl<'a> Reader<'a> {
         match t.state {
             State::Unknown => t.born = at, // neither woken nor forked: it was waiting for a CPU
             State::Runnable { since } => {
-                let (met, urgent) = (t.woken && t.busy_then.contains(cpu), t.prio < 100);
-                let busy_ns = since.saturating_sub(busy_since);
-                let beside = Beside { idle: &idle, equal: &equal, met, urgent, busy_ns };
                 let waited_ns = if throttled { 0 } else { at.saturating_sub(since) };
-                t.where_it_runs.runs(cpu, waited_ns, &beside);
-                companion = t.ran_then.filter(|_| beside.meets_on(cpu));
+                companion = t.ran_beside(cpu, waited_ns, since.saturating_sub(busy_since), (&idle, &equal));
             }
             _ => {}
         }
-        let moved = t.cpu.is_some_and(|last| last != cpu);
         if let Some((from, bind)) = t.binds.enters((next, at), cpu, &self.execs) {
             if let Some(nth) = bind {
                 t.push(Step::Bind(nth));
@@ -397,35 +383,15 @@ impl<'a> Reader<'a> {
         }
         t.stays(at);
         (t.woken, t.early) = (false, false);
-        let left = t.allowed.take_if(|allowed| !allowed.contains(cpu)).is_some();
-        let moves = t.ran.len() < MOVES && t.ran.last().is_none_or(|last| last.1 != cpu);
-        if moves || left {
-            let steps = t.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
-            let progress = Progress { steps: steps as u32, units: t.work };
-            t.left = t.left.or(left.then_some(progress));
-            if moves {
-                t.ran.push((progress, cpu));
-            }
-        }
+        t.came_so_far(cpu);
         let llc = |cpu: CpuId| self.platform.cpus[cpu.at()].llc;
-        let refill_ns = match t.cpu.filter(|_| moved) {
+        let refill_ns = match t.cpu.filter(|last| *last != cpu) {
             Some(last) if llc(last) != llc(cpu) => costs.migration_llc_ns,
             Some(_) => costs.migration_ns,
             None => 0,
         };
         t.overhead = carried + costs.context_switch_ns + refill_ns;
-        if !t.keeps_or_repays(next_prio) {
-            let prio = std::mem::replace(&mut t.prio, next_prio);
-            if t.had_set_out() && lender.is_none() {
-                t.first_prio = next_prio;
-            } else {
-                t.push(Step::Attr(next_prio));
-            }
-            match lender {
-                Some(by) => t.lent.push(Loan { by, prio, step: t.steps.len() - 1, ends: false }),
-                None => t.lent.clear(),
-            }
-        }
+        t.switched_in_with(next_prio, lender);
         t.prio_seen = at;
         t.entered = (at, t.steps.len(), t.work);
         (t.state, t.cpu) = (State::Running, Some(cpu));

@@ -1,6 +1,6 @@
 //! What is known of a thread: its state while the trace is read, and what it did in the end.
 
-use super::affinity::Evidence;
+use super::affinity::{Beside, Evidence};
 use super::binds::Binds;
 use super::periods::Beat;
 use super::spins::Piece;
@@ -117,6 +117,9 @@ pub(super) struct Progress {
     pub units: u64,
 }
 
+/// First moves between CPUs that are kept: a thread that binds itself does so soon.
+const MOVES: usize = 16;
+
 impl Thread {
     pub(super) fn new(prio: u8) -> Thread {
         Thread { first_prio: prio, prio, ..Thread::default() }
@@ -126,7 +129,7 @@ impl Thread {
         (self.is_new || self.parent.is_some()).then_some(self.born)
     }
     /// It is seen with this priority. Is it what it had, or had before others lent it theirs that it has woken since?
-    pub(super) fn keeps_or_repays(&mut self, prio: u8) -> bool {
+    fn keeps_or_repays(&mut self, prio: u8) -> bool {
         if prio == self.prio {
             // What is lent ends with the wake-up.
             self.lent.pop_if(|loan| loan.ends);
@@ -172,18 +175,74 @@ impl Thread {
         self.first_wait = self.first_wait.map(|first| first + usize::from(first >= at));
         self.steps.insert(at, step);
     }
+    /// It gets a CPU that it has waited for, beside idle ones and those of them of the same capacity. Who ran on its own CPU when it began to,
+    /// if it meets that one's like here.
+    pub(super) fn ran_beside(
+        &mut self,
+        cpu: CpuId,
+        waited_ns: u64,
+        busy_ns: u64,
+        (idle, equal): (&CpuSet, &CpuSet),
+    ) -> Option<Pid> {
+        let (met, urgent) = (self.woken && self.busy_then.contains(cpu), self.prio < 100);
+        let beside = Beside { idle, equal, met, urgent, busy_ns };
+        self.where_it_runs.runs(cpu, waited_ns, &beside);
+        self.ran_then.filter(|_| beside.meets_on(cpu))
+    }
+    /// It is on this CPU now: how far it has come is noted, where it was on another one before or may not be here.
+    pub(super) fn came_so_far(&mut self, cpu: CpuId) {
+        let left = self.allowed.take_if(|allowed| !allowed.contains(cpu)).is_some();
+        let moves = self.ran.len() < MOVES && self.ran.last().is_none_or(|last| last.1 != cpu);
+        if moves || left {
+            let steps = self.steps.iter().filter(|s| !matches!(s, Step::Work(_))).count();
+            let progress = Progress { steps: steps as u32, units: self.work };
+            self.left = self.left.or(left.then_some(progress));
+            if moves {
+                self.ran.push((progress, cpu));
+            }
+        }
+    }
+    /// With this priority, which `lender` may have lent it since it was switched in.
+    pub(super) fn switched_out_with(&mut self, prio: u8, lender: Option<Pid>) {
+        let had = self.prio;
+        if self.keeps_or_repays(prio) {
+            return;
+        }
+        if self.sets_out() && lender.is_none() {
+            (self.first_prio, self.prio) = (prio, prio);
+        } else if prio < had {
+            self.raised(prio);
+            self.lent.extend(lender.map(|by| Loan { by, prio: had, step: self.entered.1 - 1, ends: false }));
+        }
+    }
+    /// The same since it was switched out.
+    pub(super) fn switched_in_with(&mut self, prio: u8, lender: Option<Pid>) {
+        if self.keeps_or_repays(prio) {
+            return;
+        }
+        let had = std::mem::replace(&mut self.prio, prio);
+        if self.had_set_out() && lender.is_none() {
+            self.first_prio = prio;
+        } else {
+            self.push(Step::Attr(prio));
+        }
+        match lender {
+            Some(by) => self.lent.push(Loan { by, prio: had, step: self.steps.len() - 1, ends: false }),
+            None => self.lent.clear(),
+        }
+    }
     /// It was born in the trace and has not waited yet: what it sets now it has from its beginning, as a thread of ours sets its attributes
     /// before all else.
-    pub(super) fn sets_out(&self) -> bool {
+    fn sets_out(&self) -> bool {
         self.birth().is_some() && self.first_wait.is_none()
     }
     /// The same of a thread that is switched in: what it set before its first wait shows only now where a trace does not say with which
     /// priority somebody is switched out.
-    pub(super) fn had_set_out(&self) -> bool {
+    fn had_set_out(&self) -> bool {
         self.birth().is_some() && self.first_wait.is_none_or(|first| first + 1 == self.steps.len())
     }
     /// Its priority was raised since it was switched in. That is taken as the first it did then: those who waited did not get the CPU.
-    pub(super) fn raised(&mut self, prio: u8) {
+    fn raised(&mut self, prio: u8) {
         let (at, n, before) = self.entered;
         let n = n.min(self.steps.len());
         let (attr, mut split) = (Step::Attr(prio), n);
