@@ -15,7 +15,7 @@
 //! | pieces of work of unlike CPU time end after one and the same wall time | a loop that looks at the clock | `spins.rs` |
 //! | pieces of work that are larger the faster the CPU was when they began | in part, waits for memory | `memory.rs` |
 //! | woken in an interrupt, after a thread had woken it before, and at no period | a device, or a sleep of that length, from then on | `steps.rs` |
-//! | its sleeps are of one or a few lengths while its wake-ups are at unlike distances | sleep so long | `programs.rs` |
+//! | its sleeps are of one or a few lengths while its wake-ups are at unlike distances | sleep so long | `relative_sleeps.rs` |
 //! | the same, and without its sleeps of one length its wake-ups keep time | a timer, and sleeps within its period | `naps.rs` |
 //! | nothing: a periodic thread was late and has two jobs in one stretch | a timer that has passed, between the jobs | `periods.rs` |
 //! | the same all along, where others of its kind show their jobs | the same | `kin.rs` |
@@ -78,6 +78,7 @@ mod pools;
 mod programs;
 mod ran;
 mod reader;
+mod relative_sleeps;
 mod requests;
 mod rounds;
 mod sched_idle;

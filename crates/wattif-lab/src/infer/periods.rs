@@ -9,7 +9,7 @@
 //! `clock_nanosleep` with the sum of periods), some start again from now (rt-app's default). The first expiry after a
 //! revealed job tells which.
 
-use super::steps::{self, Step, densest, median, work};
+use super::steps::{self, Step, densest, median, timers, work};
 use std::collections::BTreeSet;
 
 /// How a thread's timer goes on.
@@ -165,13 +165,6 @@ fn exact(mut lengths: Vec<u64>) -> (Vec<u64>, usize) {
         lengths.drain(alike);
     }
     (constants, lengths.len())
-}
-
-/// Place, expiry and since when the thread slept, of each timer.
-fn timers(steps: &[Step]) -> impl Iterator<Item = (usize, u64, u64)> {
-    let timer =
-        |(i, s): (usize, &Step)| if let Step::Timer { until, since } = *s { Some((i, until, since)) } else { None };
-    steps.iter().enumerate().filter_map(timer)
 }
 
 /// Puts the passed timers into `steps`. The first timer counts from the thread's birth, where that was seen: clocks are low then,

@@ -207,6 +207,13 @@ pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
     }
 }
 
+/// Place, expiry and since when the thread slept, of each timer.
+pub(super) fn timers(steps: &[Step]) -> impl Iterator<Item = (usize, u64, u64)> {
+    let timer =
+        |(i, s): (usize, &Step)| if let Step::Timer { until, since } = *s { Some((i, until, since)) } else { None };
+    steps.iter().enumerate().filter_map(timer)
+}
+
 /// From when until when a thread waited for another.
 pub(super) fn token_waits(steps: &[Step]) -> Vec<(u64, u64)> {
     steps.iter().filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((since, at)) } else { None }).collect()
