@@ -36,6 +36,7 @@
 //! | nothing: a pool had no thread free when it was asked | a request, and its part of a longer stretch of work | `requests.rs`, `units.rs` |
 //! | it does alike from some time on, and waits for nothing of a given time | it goes round | `rounds.rs` |
 //! | it waits for its CPU while others are idle | it is bound to that one | `affinity.rs`, `binds.rs` |
+//! | its expiries after a late job are on its grid, or not | it catches up, or starts again from then | `late_jobs.rs` |
 //! | it gives way to all others | `SCHED_IDLE` | `sched_idle.rs` |
 //! | it computes when the trace ends | the rest of its usual stretch, as much again, or more without an end | `steps.rs` |
 //!
@@ -65,6 +66,7 @@ mod idling;
 mod joins;
 mod kin;
 mod laps;
+mod late_jobs;
 mod lost;
 mod lots;
 mod memory;
