@@ -41,8 +41,8 @@
 //! | it computes when the trace ends | the rest of its usual stretch, as much again, or more without an end | `steps.rs` |
 //!
 //! So pipes, futexes and binder become dependencies: another kernel or machine moves the wake-ups with the work. Where records do not
-//! say whether they come from an interrupt, `wakers.rs` guesses. `workload.rs` goes through all of it, and `programs.rs` through what concerns
-//! several threads.
+//! say whether they come from an interrupt, `wakers.rs` guesses. `workload.rs` asks each thread first, `passes.rs` then what
+//! they do with each other, and `programs.rs` makes programs of it.
 //!
 //! The inference decides by thresholds: how often something has to be seen to be a habit, how much alike is alike. They are constants
 //! beside what reads them, most of them round numbers that were set by hand. What holds them are replays of which the truth is known
@@ -73,6 +73,7 @@ mod memory;
 mod mutexes;
 mod naps;
 mod one_way;
+mod passes;
 mod periods;
 mod platform;
 mod play;

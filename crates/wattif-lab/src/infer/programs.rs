@@ -2,12 +2,11 @@
 
 use super::affinity::Machine;
 use super::channels::{Buffer, Channels};
-use super::kin::{self, Families, Kinds};
+use super::kin::{Families, Kinds};
 use super::late_jobs::LateJobs;
+use super::passes::{Passes, passes};
 use super::reader::{AT_FIRST_NS, Reader, allowed};
 use super::relative_sleeps::{sleep_alike, sleeps};
-use super::requests;
-use super::servers;
 use super::steps::{self, Queue, Rest, Step};
 use super::thread::{Progress, State, Thread};
 use super::told::Found;
@@ -49,18 +48,8 @@ pub(super) fn programs(
     let machine = Machine::of(platform, |cpu| 100 * busy_ns[cpu.at()] / end >= BUSY_PCT, &util);
     let index: BTreeMap<Pid, u32> = threads.keys().zip(0..).map(|(pid, i)| (*pid, i)).collect();
     let task_of = super::play::tasks(recording);
-    let barriers = super::barriers::meet(&mut threads);
-    let mutexes = super::mutexes::exclude(&mut threads, || super::ran::ran(recording, platform));
-    let locks = servers::contended(&mut threads, kinds);
-    let channels = super::channels::messages(&mut threads, kinds, recording, platform);
-    let steal = super::steals::steal(&mut threads, families);
-    let reunited = super::forks::reunite(&mut threads);
-    let stages = kin::apart(&threads, kinds, &task_of);
-    let joined = super::joins::join(&mut threads, &stages);
-    let shared = super::shared::share(&mut threads, families, &steal);
-    let clients = shared.clients + servers::serve(&mut threads, kinds, &steal, options.counted);
-    let mut pools = super::pools::pools(&mut threads, families, &steal);
-    let asked = requests::ask(&mut threads, &mut pools, &steal);
+    let passes = passes(&mut threads, recording, platform, (kinds, families), options.counted);
+    let Passes { barriers, mutexes, channels, joined, shared, pools, asked, .. } = &passes;
     let sleep_alike = sleep_alike(&threads, kinds);
     let uncertain_ns = super::exits::longest(platform) + platform.timer_slack_ns;
     let asleep = |pid: Pid, steps: &[Step]| sleeps(steps, sleep_alike.contains(&pid), uncertain_ns);
@@ -68,18 +57,17 @@ pub(super) fn programs(
     pools.keys().chain(&shared.servers).for_each(|pid| _ = rounds.entry(*pid).or_insert(0));
     let background = super::background(recording);
     let ours: Vec<Pid> = threads.keys().filter(|pid| !background.contains(pid)).copied().collect();
-    let late = LateJobs::of(&threads, &ours, recording);
     let ticks = super::ticks::delay(recording, platform);
-    let delay = ticks.unwrap_or(0);
     let programs = Programs {
+        recording,
         calibration: full_speed(platform),
-        starting_again: late.starting_again,
+        late: LateJobs::of(&threads, &ours, recording),
         sleep_alike,
         uncertain_ns,
         rounds,
         end: recording.end.0,
         nr_cpus: platform.nr_cpus(),
-        delay,
+        delay: ticks.unwrap_or(0),
         grid: ticks.map_or(1, |_| super::ticks::length(platform)),
         options,
         queues: queues(&threads, |pid| index[pools.get(&pid).unwrap_or(&pid)]),
@@ -102,112 +90,40 @@ pub(super) fn programs(
     let whole = ends_with(&threads, &ours, recording.end.0) && !ours.iter().any(in_rounds);
     let mut w = Workload {
         name: name.into(),
-        duration: (!whole).then(|| Ns(recording.end.0.saturating_add(delay))),
-        queues: names(&programs.queues, recording, &channels),
+        duration: (!whole).then(|| Ns(recording.end.0.saturating_add(programs.delay))),
+        queues: names(&programs.queues, recording, channels),
         groups: groups(recording),
-        ..objects(recording, &programs, &barriers, &channels, &asked)
+        ..objects(recording, &programs, &passes)
     };
     let last_group = w.groups.len() as u32 - 1;
     let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
     let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
     let bound = super::affinity::bound(seen, kind, |pid| &families[&pid], &machine);
-    let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
+    let mut pinned = 0;
     for (pid, t) in &threads {
-        let by_thread = |s: &&Step| {
-            matches!(s, Step::Token { .. } | Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_))
-        };
-        let waits = t.steps.iter().filter(|s| s.waits()).count() as u64;
-        let taken = t.steps.iter().filter(by_thread).count() as u64;
-        timers += waits - taken;
-        tokens += taken;
-        let comm = recording.comm(*pid).to_string();
-        let task = task_of(*pid);
-        // Who sets its affinity again and again is bound each time.
-        let roams = !t.binds.is_empty();
-        let mut cpus = bound.get(pid).cloned().filter(|_| !roams);
-        let mut bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
-        let at_first = allowed(recording, *pid, programs.nr_cpus);
-        match (&at_first, t.left) {
-            // Since then it has others: those it is bound to, or all.
-            (Some(_), Some(left)) => {
-                let now = cpus.filter(|cpus| t.bound_after(cpus).is_none_or(|since| since <= left));
-                let now = now.unwrap_or_else(|| CpuSet::first(programs.nr_cpus));
-                bind = Some((left, now.clone()));
-                cpus = Some(now);
-            }
-            (Some(told), None) => cpus = cpus.map(|cpus| cpus.and(told)).filter(|cpus| !cpus.is_empty()),
-            (None, _) => {}
-        }
-        // Who goes round has those that it has in the end.
-        if bind.is_some() && !programs.rounds.contains_key(pid) {
-            cpus = None;
-        }
-        cpus = cpus.or(at_first);
-        let told = recording.threads.get(&pid.0).and_then(|t| t.policy);
-        let policy = told.or(seen_policy(*pid, t, &give_way));
-        let told = Told { policy, asked: recording.threads.get(&pid.0).map(|t| t.asked).unwrap_or_default() };
-        let asked = options.policies.iter().any(|(name, _)| is_named(&comm, name));
-        let attr = attributes(t.first_prio, &comm, told, options);
-        let attr = if asked { attr } else { of_deadline(recording, *pid, attr) };
-        if attr.policy == Policy::Deadline {
-            (cpus, bind) = (None, None); // the kernel admits it on all CPUs alone
-        }
-        pinned += usize::from(roams || cpus.is_some() || bind.is_some());
-        let ops = programs.ops(t, *pid, told, &comm, &task, bind);
-        // Of threads that are bound to a CPU each it is no timer of theirs: they were launched then.
-        let launched = t.launched.filter(|_| cpus.as_ref().is_some_and(|cpus| cpus.len() == 1));
-        let is_old = t.birth().is_none();
-        // Who was in a wait is in it from the start.
-        let waits = is_old && t.steps.first().is_some_and(Step::waits);
-        let start = match launched {
-            Some(at) => Ns(at.saturating_add(delay)),
-            None if waits || t.parent.is_some() => Ns::ZERO,
-            None => Ns(t.born.saturating_add(delay)),
-        };
-        w.tasks.push(TaskSpec {
-            instances: u32::from(t.parent.is_none()),
-            start,
-            attr,
-            cpus,
-            // A new one is placed by the kernel it runs under.
-            prev_cpu: t.ran.first().map(|first| first.1).filter(|_| is_old),
-            prev_util: if is_old { utilisation(t, recording.end.0) } else { 0 },
-            background: background.contains(pid),
-            group: recording.threads.get(&pid.0).map_or(0, |t| t.group).min(last_group),
-            ..TaskSpec::new(task, ops)
-        });
+        let policy = seen_policy(*pid, t, &give_way);
+        let (task, is_bound) = programs.task(*pid, t, task_of(*pid), policy, bound.get(pid));
+        pinned += usize::from(is_bound);
+        let told = recording.threads.get(&pid.0);
+        let (background, group) = (background.contains(pid), told.map_or(0, |t| t.group).min(last_group));
+        w.tasks.push(TaskSpec { background, group, ..task });
     }
     let found = Found {
         recording,
         threads: &threads,
         background: &background,
         give_way: &give_way,
-        never_late: late.never_late,
-        others_catch_up: late.others_catch_up,
-        pools: pools.len(),
-        asked: &asked,
-        barriers: &barriers,
-        locks,
-        channels: &channels,
-        reunited,
-        joined: &joined,
+        late: &programs.late,
+        passes: &passes,
         conds: programs.conds.len(),
-        clients,
-        servers: shared.servers.len(),
-        waits: [timers, tokens],
         pinned,
     };
     Inferred { notes: found.told(), workload: w }
 }
 
 /// What the threads wait for and with, beside their queues.
-fn objects(
-    recording: &Recording,
-    programs: &Programs<'_>,
-    barriers: &BTreeMap<Pid, u32>,
-    channels: &Channels,
-    asked: &requests::Asked,
-) -> Workload {
+fn objects(recording: &Recording, programs: &Programs<'_>, passes: &Passes) -> Workload {
+    let Passes { barriers, channels, asked, .. } = passes;
     let of = |what: &str, pid: &Pid| format!("{what}{}-{pid}", recording.comm(*pid));
     let devices = [("device", true), ("interrupt", false)];
     let space = |(pid, buffer): (&Pid, &Buffer)| SemaphoreSpec {
@@ -312,6 +228,7 @@ fn groups(recording: &Recording) -> Vec<GroupSpec> {
 
 /// What all threads of a recording need to become programs.
 struct Programs<'a> {
+    recording: &'a Recording,
     /// Of its task.
     index: BTreeMap<Pid, u32>,
     /// Threads of a pool have one queue of wake-ups.
@@ -330,8 +247,7 @@ struct Programs<'a> {
     /// By how much the expiry of a timer may seem late.
     uncertain_ns: u64,
     calibration: u64,
-    /// Names of tasks whose late threads start again from now.
-    starting_again: BTreeSet<String>,
+    late: LateJobs,
     /// From which of its steps on each thread goes round that may get farther than it did (`rounds.rs`). Threads of a pool always do: they may
     /// get more requests than they got.
     rounds: BTreeMap<Pid, usize>,
@@ -346,7 +262,80 @@ struct Programs<'a> {
     options: &'a Options,
 }
 
+/// How far a thread comes before it binds itself to other CPUs, and which.
+type Bind = (Progress, CpuSet);
+
 impl Programs<'_> {
+    /// The CPUs that a thread has from the start, and when it binds itself to others; it was seen `bound` to some.
+    fn cpus_of(&self, pid: Pid, t: &Thread, bound: Option<&CpuSet>) -> (Option<CpuSet>, Option<Bind>) {
+        let mut cpus = bound.cloned();
+        let mut bind = cpus.as_ref().and_then(|cpus| Some((t.bound_after(cpus)?, cpus.clone())));
+        let at_first = allowed(self.recording, pid, self.nr_cpus);
+        match (&at_first, t.left) {
+            // Since then it has others: those it is bound to, or all.
+            (Some(_), Some(left)) => {
+                let now = cpus.filter(|cpus| t.bound_after(cpus).is_none_or(|since| since <= left));
+                let now = now.unwrap_or_else(|| CpuSet::first(self.nr_cpus));
+                bind = Some((left, now.clone()));
+                cpus = Some(now);
+            }
+            (Some(told), None) => cpus = cpus.map(|cpus| cpus.and(told)).filter(|cpus| !cpus.is_empty()),
+            (None, _) => {}
+        }
+        // Who goes round has those that it has in the end.
+        if bind.is_some() && !self.rounds.contains_key(&pid) {
+            cpus = None;
+        }
+        (cpus.or(at_first), bind)
+    }
+
+    /// The program of a thread of this task, whose turns tell of a `policy` and which was seen `bound`; and is it bound to CPUs?
+    fn task(
+        &self,
+        pid: Pid,
+        t: &Thread,
+        task: String,
+        policy: Option<&'static str>,
+        bound: Option<&CpuSet>,
+    ) -> (TaskSpec, bool) {
+        let (recording, comm) = (self.recording, self.recording.comm(pid));
+        // Who sets its affinity again and again is bound each time.
+        let roams = !t.binds.is_empty();
+        let (mut cpus, mut bind) = self.cpus_of(pid, t, bound.filter(|_| !roams));
+        let told = recording.threads.get(&pid.0);
+        let told =
+            Told { policy: told.and_then(|t| t.policy).or(policy), asked: told.map(|t| t.asked).unwrap_or_default() };
+        let asked = self.options.policies.iter().any(|(name, _)| is_named(comm, name));
+        let attr = attributes(t.first_prio, comm, told, self.options);
+        let attr = if asked { attr } else { of_deadline(recording, pid, attr) };
+        if attr.policy == Policy::Deadline {
+            (cpus, bind) = (None, None); // the kernel admits it on all CPUs alone
+        }
+        let is_bound = roams || cpus.is_some() || bind.is_some();
+        let ops = self.ops(t, pid, told, comm, &task, bind);
+        // Of threads that are bound to a CPU each it is no timer of theirs: they were launched then.
+        let launched = t.launched.filter(|_| cpus.as_ref().is_some_and(|cpus| cpus.len() == 1));
+        let is_old = t.birth().is_none();
+        // Who was in a wait is in it from the start.
+        let waits = is_old && t.steps.first().is_some_and(Step::waits);
+        let start = match launched {
+            Some(at) => Ns(at.saturating_add(self.delay)),
+            None if waits || t.parent.is_some() => Ns::ZERO,
+            None => Ns(t.born.saturating_add(self.delay)),
+        };
+        let spec = TaskSpec {
+            instances: u32::from(t.parent.is_none()),
+            start,
+            attr,
+            cpus,
+            // A new one is placed by the kernel it runs under.
+            prev_cpu: t.ran.first().map(|first| first.1).filter(|_| is_old),
+            prev_util: if is_old { utilisation(t, self.end) } else { 0 },
+            ..TaskSpec::new(task, ops)
+        };
+        (spec, is_bound)
+    }
+
     /// `bind`: when it has come so far it binds itself to these CPUs.
     fn ops(
         &self,
@@ -361,7 +350,7 @@ impl Programs<'_> {
         let mut bind = bind.filter(|_| round.is_none());
         let mut done = 0;
         let asleep = sleeps(&t.steps, self.sleep_alike.contains(&pid), self.uncertain_ns);
-        let absolute = !self.starting_again.contains(task);
+        let absolute = !self.late.starting_again.contains(task);
         // A forked thread's timers count from its birth, the others' from the common start. Its birth moves with what its parent does;
         // where that is against the tick does not.
         let born = t.born.saturating_add(self.delay);
