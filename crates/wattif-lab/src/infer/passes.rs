@@ -46,13 +46,13 @@ pub(super) fn passes(
     let barriers = super::barriers::meet(threads);
     // Threads that meet wake each other both ways, as those do that share a lock.
     let mutexes = super::mutexes::exclude(threads, || super::ran::ran(recording, platform));
-    // A lock that is passed on now and then, among many other wake-ups, is no pattern, but it is none of the following either.
+    // What is left of locks, passed on now and then among many other wake-ups, was chance.
     let locks = servers::contended(threads, kinds);
     // Wake-ups within a side are strays here: those of locks are gone.
     let channels = super::channels::messages(threads, kinds, recording, platform);
     // Readers of messages only work when they are woken, as threads of a pool do.
     let steal = super::steals::steal(threads, families);
-    // These replies are told by the pool's own work. Children are workers whose ends tell which wake-ups are missing.
+    // Children are told by their forks, whatever is taken out before.
     let reunited = super::forks::reunite(threads);
     // A parent's children that woke it unseen would be workers that leave wake-ups out.
     let joined = super::joins::join(threads, &kin::apart(threads, kinds, tasks(recording)));

@@ -312,7 +312,7 @@ impl Programs<'_> {
             (cpus, bind) = (None, None); // the kernel admits it on all CPUs alone
         }
         let is_bound = roams || cpus.is_some() || bind.is_some();
-        let ops = self.ops(t, pid, told, comm, &task, bind);
+        let ops = self.ops(pid, t, told, &task, bind);
         // Of threads that are bound to a CPU each it is no timer of theirs: they were launched then.
         let launched = t.launched.filter(|_| cpus.as_ref().is_some_and(|cpus| cpus.len() == 1));
         let is_old = t.birth().is_none();
@@ -337,154 +337,38 @@ impl Programs<'_> {
     }
 
     /// `bind`: when it has come so far it binds itself to these CPUs.
-    fn ops(
-        &self,
-        t: &Thread,
-        pid: Pid,
-        told: Told,
-        comm: &str,
-        task: &str,
-        bind: Option<(Progress, CpuSet)>,
-    ) -> Vec<Op> {
+    fn ops(&self, pid: Pid, t: &Thread, told: Told, task: &str, bind: Option<Bind>) -> Vec<Op> {
         let round = self.rounds.get(&pid).copied();
         let mut bind = bind.filter(|_| round.is_none());
         let mut done = 0;
         let asleep = sleeps(&t.steps, self.sleep_alike.contains(&pid), self.uncertain_ns);
         let absolute = !self.late.starting_again.contains(task);
-        // A forked thread's timers count from its birth, the others' from the common start. Its birth moves with what its parent does;
-        // where that is against the tick does not.
-        let born = t.born.saturating_add(self.delay);
-        let counts = |(s, asleep): (&Step, &bool)| match s {
-            Step::Timer { .. } => !asleep,
-            s => matches!(s, Step::Passed { .. }),
-        };
-        let anchor = t.parent.is_some() && t.steps.iter().zip(&asleep).any(counts);
-        let anchor = anchor.then_some(Op::Anchor { timer: 0, period: self.grid, offset: born % self.grid });
-        let mut expiry = if anchor.is_some() { born } else { 0 };
-        let mut late = false;
-        let work = |units: u64| super::memory::ops(units / self.calibration, t.memory);
-        let part = |units: u64| (units > 0).then(|| work(units)).into_iter().flatten();
-        let mut ops = Vec::with_capacity(t.steps.len() + 4);
-        ops.extend(anchor);
-        let mut first = ops.len();
-        // When the last of a phase's sleeps ended: a timer that comes next counts from there.
-        let mut slept = None;
+        let mut writer = Writer::new(self, (pid, t), told, absolute, &asleep);
+        let mut first = writer.ops.len();
         for (i, (step, asleep)) in t.steps.iter().zip(&asleep).enumerate() {
             if round == Some(i) {
-                first = ops.len();
+                first = writer.ops.len();
             }
             let mut before = 0;
             if let Some((after, cpus)) = bind.take_if(|(after, _)| after.steps <= done) {
-                if let Step::Work(units) = *step {
-                    before = after.units.min(units);
-                    ops.extend(part(before));
-                }
-                ops.push(Op::SetAffinity(Some(cpus)));
+                before = after.units.min(step.units());
+                writer.work(before);
+                writer.ops.push(Op::SetAffinity(Some(cpus)));
             }
             done += u32::from(!matches!(step, Step::Work(_) | Step::Spin(_) | Step::Passed { .. } | Step::Yield));
-            let op = match *step {
-                Step::Work(units) => {
-                    ops.extend(part(units - before));
-                    continue;
-                }
-                Step::Spin(ns) => Op::Spin { wall: Amount::Fixed(ns), chunk: SPIN_CHUNK_NS },
-                Step::Timer { until, since } if *asleep => {
-                    slept = Some((until, ops.len() + 1));
-                    Op::Sleep(Amount::Fixed(until - since))
-                }
-                Step::Timer { until, .. } => {
-                    let until = until.saturating_add(self.delay);
-                    if let Some((woken, next)) = slept.take() {
-                        ops.insert(next, Op::Timer { timer: 0, period: Amount::Fixed(1), absolute: false });
-                        expiry = expiry.max(woken.saturating_add(self.delay));
-                    }
-                    let since_last = until.saturating_sub(expiry);
-                    let period = if std::mem::take(&mut late) && !absolute { t.beat.period } else { since_last };
-                    expiry = expiry.max(until);
-                    Op::Timer { timer: 0, period: Amount::Fixed(period), absolute }
-                }
-                Step::Passed { period } => {
-                    expiry += period;
-                    late = true;
-                    Op::Timer { timer: 0, period: Amount::Fixed(period), absolute }
-                }
-                Step::Device { ns, .. } => Op::Device { device: 0, service: Amount::Fixed(ns) },
-                Step::Interrupt { ns, .. } => Op::Device { device: 1, service: Amount::Fixed(ns) },
-                Step::Sleep { ns, .. } => Op::Sleep(Amount::Fixed(ns)),
-                Step::Token { .. } => match (self.conds.get(&pid), self.shared.get(&pid)) {
-                    (Some(&cond), _) => Op::Wait { cond, mutex: None },
-                    (_, Some(&semaphore)) => Op::SemWait(semaphore),
-                    _ => Op::Get(self.queues[&Queue::Wakes(pid)]),
-                },
-                Step::Post { to, .. } => match (self.conds.get(&to), self.shared.get(&to)) {
-                    (Some(&cond), _) => Op::Broadcast(cond),
-                    (_, Some(&semaphore)) => Op::SemPost(semaphore),
-                    _ => Op::Put { queue: self.queues[&Queue::Wakes(to)], forward: false },
-                },
-                Step::Get(queue) if self.semaphores.contains_key(&queue) => Op::SemWait(self.semaphores[&queue]),
-                Step::Put(queue) if self.semaphores.contains_key(&queue) => Op::SemPost(self.semaphores[&queue]),
-                Step::Get(queue) => Op::Get(self.queues[&queue]),
-                Step::Put(queue) => Op::Put { queue: self.queues[&queue], forward: false },
-                Step::Drain { from, to } => {
-                    Op::Drain { from: self.queues[&from], to: self.queues[&to], forward: false }
-                }
-                Step::Barrier(of) => Op::Barrier(self.barriers[&of]),
-                Step::Take(of) => Op::SemWait(self.spaces[&of]),
-                Step::Free(of) => Op::SemPost(self.spaces[&of]),
-                Step::Lock(of) => Op::Lock(self.mutexes[&of]),
-                Step::Unlock(of) => Op::Unlock(self.mutexes[&of]),
-                Step::Fork(child) => Op::Fork(self.index[&child]),
-                Step::Yield => Op::Yield,
-                Step::Touch => Op::Touch,
-                Step::Bind(nth) => Op::SetAffinity(Some(t.binds.cpus(nth, self.nr_cpus))),
-                Step::Attr(prio) | Step::Lent { prio, .. } => Op::SetAttr(attributes(prio, comm, told, self.options)),
-                Step::Exit => Op::Exit,
-            };
-            ops.push(op);
+            writer.step(step, *asleep, before);
         }
         if round.is_some() {
+            let mut ops = writer.ops;
             ops.extend(self.last_wait(t));
             ops.insert(first, Op::Loop { count: None, end: ops.len() as u32 + 1 });
             ops.push(Op::LoopEnd { begin: first as u32 });
             return ops;
         }
         if !matches!(t.state, State::Dead { .. }) {
-            self.beyond(t, absolute, expiry, slept.is_some(), &mut ops);
+            writer.beyond();
         }
-        ops
-    }
-
-    /// How a thread that lives on goes on after its last step; its last timer counts from `expiry`.
-    fn beyond(&self, t: &Thread, absolute: bool, expiry: u64, slept: bool, ops: &mut Vec<Op>) {
-        let work = |units: u64| super::memory::ops(units / self.calibration, t.memory);
-        let awake = matches!(t.state, State::Running | State::Runnable { .. });
-        if awake {
-            match steps::rest(&t.steps, self.end - t.awake.min(self.end), self.end) {
-                Rest::Units(units) => ops.extend(work(units)),
-                Rest::Endless => ops.push(Op::Run(Amount::Fixed(FOREVER_NS))),
-            }
-        }
-        // It lives on beyond the end of the trace: who is late then gets farther under a kernel that makes it less late, and so does anyone
-        // whose late jobs move all later ones.
-        if (!absolute || awake) && t.beats_on(self.end) {
-            let begin = ops.len();
-            let timer = Op::Timer { timer: 0, period: Amount::Fixed(t.beat.period), absolute };
-            ops.extend([Op::Loop { count: None, end: 0 }, timer]);
-            ops.extend(work(t.beat.work));
-            ops[begin] = Op::Loop { count: None, end: ops.len() as u32 };
-            ops.push(Op::LoopEnd { begin: begin as u32 });
-        } else if let Some(usual) = steps::usual_interval(&t.steps) {
-            // Governors look at the timer that comes next, also while the last one of the trace is over.
-            ops.push(match absolute && !slept {
-                true => {
-                    let period =
-                        Amount::Fixed((self.end.saturating_add(self.delay + usual / 2)).saturating_sub(expiry));
-                    Op::Timer { timer: 0, period, absolute }
-                }
-                false => Op::Sleep(Amount::Fixed(usual)),
-            });
-        }
-        ops.push(Op::Sleep(Amount::Fixed(FOREVER_NS)));
+        writer.ops
     }
 
     /// The wait that the end of the trace cuts off, of a thread that only waits for times of given length: as long as they are in the middle.
@@ -501,6 +385,160 @@ impl Programs<'_> {
             Step::Interrupt { .. } => Op::Device { device: 1, service: ns },
             _ => Op::Sleep(ns),
         })
+    }
+}
+
+/// Writes the program of a thread, step by step.
+struct Writer<'p> {
+    programs: &'p Programs<'p>,
+    pid: Pid,
+    t: &'p Thread,
+    told: Told,
+    /// Its timers stay on their grid when it is late.
+    absolute: bool,
+    ops: Vec<Op>,
+    /// When its timer expired last; and it had passed then.
+    expiry: u64,
+    late: bool,
+    /// When the last of a phase's sleeps ended, and the place behind it: a timer that comes next counts from there.
+    slept: Option<(u64, usize)>,
+}
+
+impl<'p> Writer<'p> {
+    /// `asleep`: which of its timers are relative sleeps.
+    fn new(
+        programs: &'p Programs<'p>,
+        (pid, t): (Pid, &'p Thread),
+        told: Told,
+        absolute: bool,
+        asleep: &[bool],
+    ) -> Writer<'p> {
+        let ops = Vec::with_capacity(t.steps.len() + 4);
+        let mut writer = Writer { programs, pid, t, told, absolute, ops, expiry: 0, late: false, slept: None };
+        // A forked thread's timers count from its birth, the others' from the common start. Its birth moves with what its parent does;
+        // where that is against the tick does not.
+        let counts = |(s, asleep): (&Step, &bool)| match s {
+            Step::Timer { .. } => !asleep,
+            s => matches!(s, Step::Passed { .. }),
+        };
+        if t.parent.is_some() && t.steps.iter().zip(asleep).any(counts) {
+            let born = t.born.saturating_add(programs.delay);
+            writer.ops.push(Op::Anchor { timer: 0, period: programs.grid, offset: born % programs.grid });
+            writer.expiry = born;
+        }
+        writer
+    }
+
+    /// What a piece of work is.
+    fn run(&self, units: u64) -> impl Iterator<Item = Op> + use<> {
+        super::memory::ops(units / self.programs.calibration, self.t.memory)
+    }
+
+    /// So much work, if it is any.
+    fn work(&mut self, units: u64) {
+        if units > 0 {
+            self.ops.extend(self.run(units));
+        }
+    }
+
+    /// A step, of whose work so much is `done`.
+    fn step(&mut self, step: &Step, asleep: bool, done: u64) {
+        let Programs { conds, shared, semaphores, queues, .. } = self.programs;
+        let op = match *step {
+            Step::Work(units) => return self.work(units - done),
+            Step::Spin(ns) => Op::Spin { wall: Amount::Fixed(ns), chunk: SPIN_CHUNK_NS },
+            Step::Timer { until, since } if asleep => {
+                self.slept = Some((until, self.ops.len() + 1));
+                Op::Sleep(Amount::Fixed(until - since))
+            }
+            Step::Timer { until, .. } => self.timer(until.saturating_add(self.programs.delay)),
+            Step::Passed { period } => self.passed(period),
+            Step::Device { ns, .. } => Op::Device { device: 0, service: Amount::Fixed(ns) },
+            Step::Interrupt { ns, .. } => Op::Device { device: 1, service: Amount::Fixed(ns) },
+            Step::Sleep { ns, .. } => Op::Sleep(Amount::Fixed(ns)),
+            Step::Token { .. } => match (conds.get(&self.pid), shared.get(&self.pid)) {
+                (Some(&cond), _) => Op::Wait { cond, mutex: None },
+                (_, Some(&semaphore)) => Op::SemWait(semaphore),
+                _ => Op::Get(queues[&Queue::Wakes(self.pid)]),
+            },
+            Step::Post { to, .. } => match (conds.get(&to), shared.get(&to)) {
+                (Some(&cond), _) => Op::Broadcast(cond),
+                (_, Some(&semaphore)) => Op::SemPost(semaphore),
+                _ => Op::Put { queue: queues[&Queue::Wakes(to)], forward: false },
+            },
+            Step::Get(queue) if semaphores.contains_key(&queue) => Op::SemWait(semaphores[&queue]),
+            Step::Put(queue) if semaphores.contains_key(&queue) => Op::SemPost(semaphores[&queue]),
+            Step::Get(queue) => Op::Get(queues[&queue]),
+            Step::Put(queue) => Op::Put { queue: queues[&queue], forward: false },
+            Step::Drain { from, to } => Op::Drain { from: queues[&from], to: queues[&to], forward: false },
+            Step::Barrier(of) => Op::Barrier(self.programs.barriers[&of]),
+            Step::Take(of) => Op::SemWait(self.programs.spaces[&of]),
+            Step::Free(of) => Op::SemPost(self.programs.spaces[&of]),
+            Step::Lock(of) => Op::Lock(self.programs.mutexes[&of]),
+            Step::Unlock(of) => Op::Unlock(self.programs.mutexes[&of]),
+            Step::Fork(child) => Op::Fork(self.programs.index[&child]),
+            Step::Yield => Op::Yield,
+            Step::Touch => Op::Touch,
+            Step::Bind(nth) => Op::SetAffinity(Some(self.t.binds.cpus(nth, self.programs.nr_cpus))),
+            Step::Attr(prio) | Step::Lent { prio, .. } => {
+                let comm = self.programs.recording.comm(self.pid);
+                Op::SetAttr(attributes(prio, comm, self.told, self.programs.options))
+            }
+            Step::Exit => Op::Exit,
+        };
+        self.ops.push(op);
+    }
+
+    /// Its timer, which expires then.
+    fn timer(&mut self, until: u64) -> Op {
+        if let Some((woken, next)) = self.slept.take() {
+            self.ops.insert(next, Op::Timer { timer: 0, period: Amount::Fixed(1), absolute: false });
+            self.expiry = self.expiry.max(woken.saturating_add(self.programs.delay));
+        }
+        let since_last = until.saturating_sub(self.expiry);
+        let late = std::mem::take(&mut self.late);
+        let period = if late && !self.absolute { self.t.beat.period } else { since_last };
+        self.expiry = self.expiry.max(until);
+        Op::Timer { timer: 0, period: Amount::Fixed(period), absolute: self.absolute }
+    }
+
+    /// Its timer, which had passed.
+    fn passed(&mut self, period: u64) -> Op {
+        self.expiry += period;
+        self.late = true;
+        Op::Timer { timer: 0, period: Amount::Fixed(period), absolute: self.absolute }
+    }
+
+    /// How a thread that lives on goes on after its last step.
+    fn beyond(&mut self) {
+        let (t, absolute, end) = (self.t, self.absolute, self.programs.end);
+        let awake = matches!(t.state, State::Running | State::Runnable { .. });
+        if awake {
+            match steps::rest(&t.steps, end - t.awake.min(end), end) {
+                Rest::Units(units) => self.ops.extend(self.run(units)),
+                Rest::Endless => self.ops.push(Op::Run(Amount::Fixed(FOREVER_NS))),
+            }
+        }
+        // It lives on beyond the end of the trace: who is late then gets farther under a kernel that makes it less late, and so does anyone
+        // whose late jobs move all later ones.
+        if (!absolute || awake) && t.beats_on(end) {
+            let begin = self.ops.len();
+            let timer = Op::Timer { timer: 0, period: Amount::Fixed(t.beat.period), absolute };
+            self.ops.extend([Op::Loop { count: None, end: 0 }, timer]);
+            self.ops.extend(self.run(t.beat.work));
+            self.ops[begin] = Op::Loop { count: None, end: self.ops.len() as u32 };
+            self.ops.push(Op::LoopEnd { begin: begin as u32 });
+        } else if let Some(usual) = steps::usual_interval(&t.steps) {
+            // Governors look at the timer that comes next, also while the last one of the trace is over.
+            self.ops.push(match absolute && self.slept.is_none() {
+                true => {
+                    let next = end.saturating_add(self.programs.delay + usual / 2);
+                    Op::Timer { timer: 0, period: Amount::Fixed(next.saturating_sub(self.expiry)), absolute }
+                }
+                false => Op::Sleep(Amount::Fixed(usual)),
+            });
+        }
+        self.ops.push(Op::Sleep(Amount::Fixed(FOREVER_NS)));
     }
 }
 
