@@ -316,77 +316,19 @@ struct Channel {
 
 fn channel(
     threads: &BTreeMap<Pid, Thread>,
-    [writing, reading]: [&BTreeSet<Pid>; 2],
+    sides: [&BTreeSet<Pid>; 2],
     kinds: &Kinds,
     ran_of: &BTreeMap<Pid, Ran>,
     most: usize,
 ) -> Option<Channel> {
-    let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&NEVER);
-    let items = |side: &BTreeSet<Pid>, other: &BTreeSet<Pid>| -> Option<BTreeMap<Pid, Vec<Item>>> {
-        let tokens = side.iter().map(|pid| (*pid, tokens(&threads[pid]))).collect();
-        let woken_by = |by, at| for_whom(&tokens, other, by, at);
-        side.iter().map(|pid| Some((*pid, items(&threads[pid], [side, other], woken_by)?))).collect()
-    };
-    let (writers, readers) = (items(writing, reading)?, items(reading, writing)?);
-    let (of_write, of_read) = (message_units(&writers, &[true])?, message_units(&readers, &[false, true])?);
-    let full = writers.iter().flat_map(|(pid, items)| {
-        items.iter().filter_map(|i| match *i {
-            Item::Token { by, since, at, by_own } => Some(Full { writer: *pid, reader: by, since, at, by_own }),
-            _ => None,
-        })
-    });
-    let mut full: Vec<Full> = full.collect();
-    full.sort_by_key(|full| full.since);
-    let seen: usize = writers.values().flatten().filter(|i| matches!(i, Item::Post { .. })).count();
-    let most = most.min(MOST_ASKED / reading.len().max(1));
-    let most = most.min(HIDDEN_MOST.saturating_mul(seen + full.len())) as u64;
-    let count = |of: &[Item], units| of.iter().fold(0u64, |n, i| n.saturating_add(i.times(units)));
-    if writers.iter().fold(0u64, |n, (pid, of)| n.saturating_add(count(of, of_write[pid]))) > most {
+    let mut found = Candidate::of_sides(threads, sides, kinds, ran_of, most)?;
+    found.add_unseen(threads, sides, ran_of)?;
+    if !found.is_one(threads, sides[1]) {
         return None;
     }
-    // What one is never seen to do another of its kind is, and to another of a kind.
-    let mut woken_kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (pid, items) in &writers {
-        woken_kinds.entry(&kinds[pid]).or_default().extend(woken(items).iter().map(|to| kinds[to].as_str()));
-    }
-    let targets = |kind: &BTreeSet<&str>| -> BTreeSet<Pid> {
-        reading.iter().filter(|to| kind.contains(kinds[*to].as_str())).copied().collect()
-    };
-    let targets: BTreeMap<&str, BTreeSet<Pid>> =
-        woken_kinds.into_iter().map(|(kind, woken)| (kind, targets(&woken))).collect();
-    let work = |side: &BTreeMap<Pid, Vec<Item>>| side.values().flatten().fold(0u64, |n, i| n.saturating_add(i.units()));
-    let mut did = [work(&writers), work(&readers)];
-    let mut channel = Channel {
-        full,
-        writers: writers.into_iter().map(|(pid, of)| (pid, written(of, of_write[&pid], ran(pid)))).collect(),
-        readers: readers.into_iter().map(|(pid, of)| (pid, read(of, of_read[&pid]))).collect(),
-        space: None,
-        waits: Vec::new(),
-        hidden: 0,
-    };
-    let read = channel.readers.values().fold(0usize, |sum, parts| sum.saturating_add(parts.reads()));
-    let usual = median(&mut of_write.into_values().collect::<Vec<u64>>())?;
-    for pid in unseen(threads, writing, kinds) {
-        let items = self::items(&threads[&pid], [writing, reading], |_, _| None)?;
-        let (n, missing) = (count(&items, usual), read.saturating_sub(channel.writes()));
-        if n > 0 && n <= most && n as usize <= missing + missing / UNEQUAL_OF {
-            did[0] = items.iter().fold(did[0], |n, i| n.saturating_add(i.units()));
-            channel.writers.insert(pid, written(items, usual, ran(pid)));
-        }
-    }
+    let Candidate { mut channel, did, targets, .. } = found;
     let written = channel.writes();
-    channel.hidden = written.saturating_sub(seen);
-    let equal = written.abs_diff(read) <= read.max(written) / UNEQUAL_OF;
-    let enough = channel.hidden * HIDDEN_OF >= written;
-    let targets = |pid: &Pid| &targets[kinds[pid].as_str()];
-    let waits: BTreeMap<Pid, Vec<(u64, u64)>> =
-        reading.iter().map(|pid| (*pid, token_waits(&threads[pid].steps))).collect();
-    let waits = |pid: &Pid, at: u64| within(&waits[pid], at, |wait| *wait).is_some();
-    let is_one = equal && enough && channel.waits_for_space(targets, waits) && channel.passes_over(targets, waits);
-    if !is_one {
-        return None;
-    }
-    channel.address(targets);
+    channel.address(|pid| &targets[kinds[pid].as_str()]);
     if channel.work().iter().zip(did).any(|(work, did)| work.abs_diff(did) > did / MADE_OF) {
         return None;
     }
@@ -400,6 +342,108 @@ fn channel(
         channel.space = Some(space);
     }
     Some(channel)
+}
+
+/// Two sides that may be a channel.
+struct Candidate<'a> {
+    channel: Channel,
+    kinds: &'a Kinds,
+    /// Messages that were seen, and how many there may be at most.
+    seen: usize,
+    most: u64,
+    /// The work of either side.
+    did: [u64; 2],
+    /// To whom threads of a kind write.
+    targets: BTreeMap<&'a str, BTreeSet<Pid>>,
+}
+
+impl<'a> Candidate<'a> {
+    /// Of who writes and who reads, if the work of either side is messages, and not too many.
+    fn of_sides(
+        threads: &BTreeMap<Pid, Thread>,
+        [writing, reading]: [&BTreeSet<Pid>; 2],
+        kinds: &'a Kinds,
+        ran_of: &BTreeMap<Pid, Ran>,
+        most: usize,
+    ) -> Option<Candidate<'a>> {
+        let items = |side: &BTreeSet<Pid>, other: &BTreeSet<Pid>| -> Option<BTreeMap<Pid, Vec<Item>>> {
+            let tokens = side.iter().map(|pid| (*pid, tokens(&threads[pid]))).collect();
+            let woken_by = |by, at| for_whom(&tokens, other, by, at);
+            side.iter().map(|pid| Some((*pid, items(&threads[pid], [side, other], woken_by)?))).collect()
+        };
+        let (writers, readers) = (items(writing, reading)?, items(reading, writing)?);
+        let (of_write, of_read) = (message_units(&writers, &[true])?, message_units(&readers, &[false, true])?);
+        let full = writers.iter().flat_map(|(pid, items)| {
+            items.iter().filter_map(|i| match *i {
+                Item::Token { by, since, at, by_own } => Some(Full { writer: *pid, reader: by, since, at, by_own }),
+                _ => None,
+            })
+        });
+        let mut full: Vec<Full> = full.collect();
+        full.sort_by_key(|full| full.since);
+        let seen: usize = writers.values().flatten().filter(|i| matches!(i, Item::Post { .. })).count();
+        let most = most.min(MOST_ASKED / reading.len().max(1));
+        let most = most.min(HIDDEN_MOST.saturating_mul(seen + full.len())) as u64;
+        if writers.iter().fold(0u64, |n, (pid, of)| n.saturating_add(messages_in(of, of_write[pid]))) > most {
+            return None;
+        }
+        // What one is never seen to do another of its kind is, and to another of a kind.
+        let mut woken_kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (pid, items) in &writers {
+            woken_kinds.entry(&kinds[pid]).or_default().extend(woken(items).iter().map(|to| kinds[to].as_str()));
+        }
+        let targets = |kind: &BTreeSet<&str>| -> BTreeSet<Pid> {
+            reading.iter().filter(|to| kind.contains(kinds[*to].as_str())).copied().collect()
+        };
+        let targets = woken_kinds.into_iter().map(|(kind, woken)| (kind, targets(&woken))).collect();
+        let work =
+            |side: &BTreeMap<Pid, Vec<Item>>| side.values().flatten().fold(0u64, |n, i| n.saturating_add(i.units()));
+        let did = [work(&writers), work(&readers)];
+        let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&NEVER);
+        let channel = Channel {
+            full,
+            writers: writers.into_iter().map(|(pid, of)| (pid, written(of, of_write[&pid], ran(pid)))).collect(),
+            readers: readers.into_iter().map(|(pid, of)| (pid, read(of, of_read[&pid]))).collect(),
+            space: None,
+            waits: Vec::new(),
+            hidden: 0,
+        };
+        Some(Candidate { channel, kinds, seen, most, did, targets })
+    }
+
+    /// Threads that may have written all that is missing; `None` if one of them looks at clocks.
+    fn add_unseen(
+        &mut self,
+        threads: &BTreeMap<Pid, Thread>,
+        [writing, reading]: [&BTreeSet<Pid>; 2],
+        ran_of: &BTreeMap<Pid, Ran>,
+    ) -> Option<()> {
+        let read = self.channel.reads();
+        let usual = median(&mut self.channel.writers.values().map(|parts| parts.units).collect::<Vec<u64>>())?;
+        for pid in unseen(threads, writing, self.kinds) {
+            let items = items(&threads[&pid], [writing, reading], |_, _| None)?;
+            let (n, missing) = (messages_in(&items, usual), read.saturating_sub(self.channel.writes()));
+            if n > 0 && n <= self.most && n as usize <= missing + missing / UNEQUAL_OF {
+                self.did[0] = items.iter().fold(self.did[0], |n, i| n.saturating_add(i.units()));
+                let ran = ran_of.get(&pid).unwrap_or(&NEVER);
+                self.channel.writers.insert(pid, written(items, usual, ran));
+            }
+        }
+        Some(())
+    }
+
+    /// Are as many messages written as read, some of them unseen, and do writers wait as they would for space, and no reader while there is one?
+    fn is_one(&mut self, threads: &BTreeMap<Pid, Thread>, reading: &BTreeSet<Pid>) -> bool {
+        let (written, read) = (self.channel.writes(), self.channel.reads());
+        self.channel.hidden = written.saturating_sub(self.seen);
+        let equal = written.abs_diff(read) <= read.max(written) / UNEQUAL_OF;
+        let enough = self.channel.hidden * HIDDEN_OF >= written;
+        let targets = |pid: &Pid| &self.targets[self.kinds[pid].as_str()];
+        let waits: BTreeMap<Pid, Vec<(u64, u64)>> =
+            reading.iter().map(|pid| (*pid, token_waits(&threads[pid].steps))).collect();
+        let waits = |pid: &Pid, at: u64| within(&waits[pid], at, |wait| *wait).is_some();
+        equal && enough && self.channel.waits_for_space(targets, waits) && self.channel.passes_over(targets, waits)
+    }
 }
 
 /// The size of a buffer, by what it held each time a writer waited: about the same. Of these the first tell most, as every miscount stays.
@@ -513,6 +557,11 @@ fn units_of(pieces: &BTreeMap<Pid, Vec<u64>>, part: usize) -> Option<BTreeMap<Pi
     };
     let alike = few.iter().filter(is_multiple).count();
     (few.len() >= MIN_PIECES && alike * 100 >= few.len() * ALIKE_PCT).then_some(units)
+}
+
+/// How many messages these hold.
+fn messages_in(items: &[Item], units: u64) -> u64 {
+    items.iter().fold(0u64, |n, i| n.saturating_add(i.times(units)))
 }
 
 /// How many messages a piece of work holds.
@@ -659,6 +708,10 @@ impl Parts {
 impl Channel {
     fn writes(&self) -> usize {
         self.writers.values().map(Parts::writes).sum()
+    }
+
+    fn reads(&self) -> usize {
+        self.readers.values().fold(0usize, |sum, parts| sum.saturating_add(parts.reads()))
     }
 
     /// The work of either side in a replay: a reader's reads all that it is sent.
