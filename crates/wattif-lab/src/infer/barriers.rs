@@ -8,15 +8,13 @@
 //! the same turn; and who waited for a lock works under it after that, while who comes to a barrier does the same afterwards, last or
 //! not. So two threads meet at a barrier where between two waits of its own each either waits for the other once or wakes it once.
 
-use super::steps::{LITTLE, Step, median, work};
+use super::steps::{LITTLE, STRAY_OF, Step, median, work};
 use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
 /// Fewer rounds tell nothing.
 const MIN_ROUNDS: usize = 8;
-/// One wake-up in so many, of those among such threads, belongs to no round at most.
-const STRAY_OF: usize = 20;
 /// Wake-ups of one round follow each other so soon, ns.
 const NEXT_NS: u64 = 50_000;
 /// After a barrier one does as much work as another but for one part in so many, or a little.
@@ -100,6 +98,7 @@ fn is_barrier(posts: &Posts, members: &BTreeSet<Pid>, rounds: &[Round]) -> bool 
         |to: &BTreeMap<Pid, usize>| to.iter().filter(|(pid, _)| members.contains(pid)).map(|(_, n)| n).sum::<usize>();
     let among: usize = members.iter().filter_map(|m| posts.get(m)).map(among_of).sum::<usize>();
     let of_rounds = rounds.len() * (members.len() - 1);
+    // The others belong to no round.
     among.saturating_sub(of_rounds) * STRAY_OF <= among
 }
 

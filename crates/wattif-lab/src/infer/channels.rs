@@ -11,7 +11,7 @@
 use super::kin::{Kinds, wakes};
 use super::lots::Wait;
 use super::ran::{NEVER, Ran, ran};
-use super::steps::{Queue, Step, median, token_waits, within};
+use super::steps::{Queue, STRAY_OF, Step, median, token_waits, within};
 use super::thread::Thread;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +34,6 @@ const ONE_OF: [usize; 3] = [4, 12, 36];
 /// have taken it.
 const HIDDEN_OF: usize = 20;
 const PASSED_OVER_OF: usize = 32;
-/// One of so many wake-ups is of the waker's own side at most: a writer that leaves space wakes the next.
-const STRAY_OF: usize = 20;
 /// One of so many waits of writers may be for something else than space.
 const FOR_ELSE_OF: usize = 8;
 /// Between the quarters of what a full buffer held there is a factor of so much at most.
@@ -238,6 +236,7 @@ fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds) -> Vec<Sides> {
     }
     let side = groups.iter().flat_map(|g| (0..).zip(&g.of)).flat_map(|(i, set)| set.iter().map(move |p| (*p, i == 1)));
     let side: BTreeMap<Pid, bool> = side.collect();
+    // A writer that leaves space may wake the next.
     let apart = groups.into_iter().filter(|g| g.links > 0 && g.strays * STRAY_OF <= g.links);
     let mut all: Vec<Sides> = apart.map(|g| g.of).collect();
     all.sort_unstable_by_key(|[a, b]| a.first().min(b.first()).copied());

@@ -5,15 +5,13 @@
 //! ones before all have ended, nor goes on waiting where one of them ends, those whose wake-ups could not be seen tell it, too: at
 //! their ends, and it takes that before its last wait of the round.
 
-use super::steps::Step;
+use super::steps::{STRAY_OF, Step};
 use super::thread::{State, Thread};
 use std::collections::BTreeMap;
 use wattif_model::Pid;
 
 /// Fewer rounds, or wake-ups that are seen, tell nothing.
 const MIN_ROUNDS: usize = 8;
-/// One child in so many may live on when the next round begins, or end without a wake-up while its parent waits.
-const STRAY_OF: usize = 20;
 
 /// From the first fork after a wait for children to the next such fork.
 #[derive(Default)]
@@ -90,6 +88,7 @@ fn silent(parent: Pid, rounds: &[Round], threads: &BTreeMap<Pid, Thread>) -> Opt
             match t.state {
                 _ if tells => told += 1,
                 State::Dead { since } if since < next.born && !waited(since) => silent.push((*child, last, since)),
+                // It lives on when the next round begins, or ends without a wake-up while its parent waits.
                 _ => stray += 1,
             }
         }

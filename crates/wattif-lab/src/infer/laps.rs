@@ -4,10 +4,8 @@
 //! takes it: between those it may have got it without waiting and released it to nobody. If its work is that of whole laps (so much before the lock,
 //! and so much under it), its steps are cut where laps end.
 
-use super::steps::{Step, insert, place_after};
+use super::steps::{STRAY_OF, Step, insert, place_after};
 
-/// One stretch in so many is no whole number of laps at most, or shorter than those without any.
-const STRAY_OF: usize = 20;
 /// Work that is off by one part in so many of a lap is whole laps.
 const OFF_OF: u64 = 10;
 /// Fewer stretches tell no lap.
@@ -51,6 +49,7 @@ impl Lap {
         let least = |first, second| {
             let mut work: Vec<u64> = stretches.iter().filter(|s| s.is(first, second)).map(|s| s.work).collect();
             work.sort_unstable();
+            // Shorter ones are strays.
             (work.len() >= MIN_SEEN).then(|| work[work.len() / STRAY_OF])
         };
         let lap = Lap { before: least(Mark::Release, Mark::Wait)?, under: least(Mark::Wait, Mark::Release)? };

@@ -19,15 +19,13 @@
 use super::kin::wakes;
 use super::periods::{self, Beat};
 use super::ran::Ran;
-use super::steps::{LITTLE, Step, TIMER, Waits, kind_of_wait, median, work};
+use super::steps::{LITTLE, STRAY_OF, Step, TIMER, Waits, kind_of_wait, median, work};
 use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
 /// Fewer waits of a thread, or fewer releases, tell nothing.
 const MIN_SEEN: usize = 4;
-/// One in so many does not look like a lock's at most.
-const STRAY_OF: usize = 20;
 /// Threads wait for the lock at least once where so many times are expected, if each took it every time.
 const EXPECTED_OF: u128 = 2;
 /// A turn that takes locks more often is not believed.

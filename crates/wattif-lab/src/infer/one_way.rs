@@ -11,7 +11,7 @@
 //! Where the other had a priority that was lent by the one, the first and the last are enough: only who holds a mutex has another's.
 
 use super::kin::wakes;
-use super::steps::{ALIKE_PART, LITTLE, Step, are_within, median};
+use super::steps::{ALIKE_PART, LITTLE, STRAY_OF, Step, are_within, median};
 use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -20,8 +20,6 @@ use wattif_model::Pid;
 const MIN_SEEN: usize = 8;
 /// For each that goes the other way there are so many.
 const MORE: usize = 8;
-/// One of so many is a stray at most.
-const STRAY_OF: usize = 20;
 /// Turns are whole multiples of those that meet if they are off by one part in so many of these at most.
 const OFF_OF: usize = 16;
 

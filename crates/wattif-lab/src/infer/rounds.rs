@@ -12,7 +12,7 @@
 //! Threads that had ended or stopped before the trace did, and those with timers, do what was recorded. Whoever waits for such a thread until
 //! late is as bound to it; unless that thread wakes it now and then only, when it had hardly begun to wait: then it goes round without.
 
-use super::steps::{Queue, Step};
+use super::steps::{Queue, STRAY_OF, Step};
 use super::thread::{State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
@@ -21,8 +21,6 @@ use wattif_model::Pid;
 const MIN_RETURNS: usize = 2;
 /// Who never waits goes round if it wakes others, or yields, so often.
 const MIN_POSTS: usize = 8;
-/// One wait in so many may be ended by a thread that does not go round.
-const STRAY_OF: usize = 20;
 /// Whoever is there in the first part of a trace of so many was there from the beginning.
 const EARLY_OF: u64 = 20;
 /// Of waits without a time it is known that they are shorter than one part in so many of the trace, or the thread has stopped.

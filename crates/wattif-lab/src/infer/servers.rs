@@ -20,7 +20,7 @@ use wattif_model::Pid;
 const MIN_SEEN: usize = 5;
 /// One in so many requests is seen at least, unless its answers tell as much; one wake-up in so many is no request at most.
 const SEEN_OF: usize = 20;
-const STRAY_OF: usize = 4;
+const NO_REQUEST_OF: usize = 4;
 /// One request in so many is hidden; otherwise wake-ups say all.
 const HIDDEN_OF: usize = 50;
 /// One wake-up in so many, by another thread of the kind, is a lock passed on at most.
@@ -125,7 +125,7 @@ impl Found {
         let stray: usize = self.clients.iter().filter_map(|c| self.stray.get(c)).sum();
         self.clients.len() > 1
             && self.seen >= MIN_SEEN
-            && stray * STRAY_OF <= self.seen
+            && stray * NO_REQUEST_OF <= self.seen
             && self.hidden >= (asked / HIDDEN_OF).max(2)
     }
 }

@@ -255,6 +255,8 @@ pub(super) fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     values.get(values.len() / 2).copied()
 }
 
+/// One in so many may be a stray: by chance, told wrongly, or cut off by an end of the trace. More are a habit.
+pub(super) const STRAY_OF: usize = 20;
 /// So many of 100 jobs of a thread, or places in its turns, are alike: within one part in so many of their median. One of twice the work is
 /// two.
 const ALIKE_OF_100: usize = 80;
