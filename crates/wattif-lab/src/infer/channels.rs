@@ -53,18 +53,18 @@ const MOST_ASKED: usize = 200_000_000;
 #[derive(Default)]
 pub(super) struct Channels {
     /// Readers' buffers, where writers had to wait.
-    pub(super) buffers: BTreeMap<Pid, Buffer>,
+    pub buffers: BTreeMap<Pid, Buffer>,
     /// Threads that write or read, each with the first of its side: the two run one program.
-    pub(super) sides: BTreeMap<Pid, Pid>,
+    pub sides: BTreeMap<Pid, Pid>,
     /// Messages that no event tells of.
-    pub(super) hidden: usize,
+    pub hidden: usize,
 }
 
 /// A reader's buffer: how many messages it holds, and when it wakes whom who waits for space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Buffer {
-    pub(super) holds: u32,
-    pub(super) release: Release,
+    pub holds: u32,
+    pub release: Release,
 }
 
 impl Buffer {

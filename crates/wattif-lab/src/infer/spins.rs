@@ -12,7 +12,7 @@ use wattif_model::Pid;
 
 /// A step of work: from its beginning to its end, and on CPUs, ns; the speed of the CPU on which it began, units per ns.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub(super) struct Piece {
     pub step: usize,
     pub wall: u64,
     pub on_cpu: u64,

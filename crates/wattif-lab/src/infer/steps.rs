@@ -5,7 +5,7 @@ use wattif_model::Pid;
 
 /// One step of a thread.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub(super) enum Step {
     /// Units: ns × capacity.
     Work(u64),
     /// Busy until so much wall time has passed, ns.
@@ -78,7 +78,7 @@ pub enum Step {
 
 /// A queue of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Queue {
+pub(super) enum Queue {
     /// Wake-ups of a thread.
     Wakes(Pid),
     /// What the clients of a server, of which this is the first, ask, those of them that it has begun with, and its answers.
@@ -89,32 +89,32 @@ pub enum Queue {
 
 impl Step {
     /// Does the thread compute there?
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         matches!(self, Step::Work(_) | Step::Spin(_))
     }
     /// Its work, where it is one.
-    pub fn units(&self) -> u64 {
+    pub(super) fn units(&self) -> u64 {
         if let Step::Work(units) = *self { units } else { 0 }
     }
     /// Does the thread block there?
-    pub fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.blocked_since().is_some()
             || matches!(self, Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_))
     }
     /// Who ends its wait, where that is a thread.
-    pub fn woken_by(&self) -> Option<Pid> {
+    pub(super) fn woken_by(&self) -> Option<Pid> {
         if let Step::Token { by, .. } = *self { Some(by) } else { None }
     }
     /// Whom it wakes.
-    pub fn wakes(&self) -> Option<Pid> {
+    pub(super) fn wakes(&self) -> Option<Pid> {
         if let Step::Post { to, .. } = *self { Some(to) } else { None }
     }
     /// The other thread of a wake-up, on either side.
-    pub fn with(&self) -> Option<Pid> {
+    pub(super) fn with(&self) -> Option<Pid> {
         self.woken_by().or(self.wakes())
     }
     /// When it was woken in the recording, or somewhat earlier.
-    pub fn woken_at(&self) -> Option<u64> {
+    pub(super) fn woken_at(&self) -> Option<u64> {
         match *self {
             Step::Timer { until, .. } => Some(until),
             Step::Device { ns, since } | Step::Interrupt { ns, since } | Step::Sleep { ns, since } => Some(since + ns),
@@ -123,7 +123,7 @@ impl Step {
         }
     }
     /// Since when it was blocked in the recording.
-    pub fn blocked_since(&self) -> Option<u64> {
+    pub(super) fn blocked_since(&self) -> Option<u64> {
         match *self {
             Step::Timer { since, .. }
             | Step::Device { since, .. }
@@ -229,7 +229,7 @@ pub(super) fn within<T>(sorted: &[T], at: u64, span: impl Fn(&T) -> (u64, u64)) 
 /// the wait moves with the work before it. Unless its interrupts come at equal distances, whatever happens in between. Device:
 /// the interrupts come on other CPUs than the thread's, which its own timers never do; they have no slack, and idle governors do not
 /// see them coming.
-pub fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
+pub(super) fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
     if super::periods::has_grid(steps) {
         return;
     }
@@ -292,7 +292,7 @@ const EVEN_PART: u64 = 50;
 
 /// A program that sleeps for a constant time shows other lengths where its CPU took long to wake up, by the state that an estimate says it
 /// was in: those near the constant are the constant.
-pub fn even_sleeps(steps: &mut [Step]) {
+pub(super) fn even_sleeps(steps: &mut [Step]) {
     let length = |s: &Step| if let Step::Sleep { ns, .. } = *s { Some(ns) } else { None };
     let mut all: Vec<u64> = steps.iter().filter_map(length).collect();
     let Some(usual) = median(&mut all).filter(|_| all.len() >= MIN_EVEN) else { return };
@@ -310,7 +310,7 @@ pub fn even_sleeps(steps: &mut [Step]) {
 }
 
 /// Mean distance of the timers of a thread that mostly waits for those.
-pub fn usual_interval(steps: &[Step]) -> Option<u64> {
+pub(super) fn usual_interval(steps: &[Step]) -> Option<u64> {
     let timed = |s: &&Step| matches!(s, Step::Timer { .. } | Step::Sleep { .. });
     let (n, all) = (steps.iter().filter(timed).count(), steps.iter().filter(|s| s.waits()).count());
     let mut expiries = steps.iter().filter(timed).filter_map(Step::woken_at);
@@ -320,7 +320,7 @@ pub fn usual_interval(steps: &[Step]) -> Option<u64> {
 
 /// What is left to do of the work that the end of a trace cuts off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub(super) enum Rest {
     /// So many units: it was in the middle of a stretch as it usually has.
     Units(u64),
     /// It computes on and on.
@@ -334,7 +334,7 @@ const ENDLESS: u64 = 4;
 const LONG_PART: u64 = 10;
 
 /// How the last stretch of a thread that was about to run at the end of its trace goes on. It takes part of that trace already.
-pub fn rest(steps: &[Step], stretch: u64, trace: u64) -> Rest {
+pub(super) fn rest(steps: &[Step], stretch: u64, trace: u64) -> Rest {
     if let Some(Step::Spin(_)) = steps.last() {
         return Rest::Units(0);
     }

@@ -25,7 +25,7 @@ pub(super) struct Found<'a> {
 
 impl Found<'_> {
     /// In sentences.
-    pub fn told(&self) -> Vec<String> {
+    pub(super) fn told(&self) -> Vec<String> {
         let mut notes = self.taken();
         let (recording, [timers, tokens], pinned) = (self.recording, self.waits(), self.pinned);
         notes.extend(super::memory::told(self.threads));
