@@ -8,20 +8,17 @@
 //! the same turn; and who waited for a lock works under it after that, while who comes to a barrier does the same afterwards, last or
 //! not. So two threads meet at a barrier where between two waits of its own each either waits for the other once or wakes it once.
 
-use super::steps::{Step, median};
-use super::workload::Thread;
+use super::steps::{LITTLE, STRAY_OF, Step, median, work};
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
 /// Fewer rounds tell nothing.
 const MIN_ROUNDS: usize = 8;
-/// One wake-up in so many, of those among such threads, belongs to no round at most.
-const STRAY_OF: usize = 20;
 /// Wake-ups of one round follow each other so soon, ns.
 const NEXT_NS: u64 = 50_000;
-/// After a barrier as much work is as much as another's but for one part in so many, or 20 µs of the largest CPU, units.
+/// After a barrier one does as much work as another but for one part in so many, or a little.
 const ALIKE_OF: u64 = 20;
-const ALIKE: u64 = 20_000 << 10;
 
 /// The steps of a thread with which it wakes all others, and when.
 struct Round {
@@ -101,16 +98,14 @@ fn is_barrier(posts: &Posts, members: &BTreeSet<Pid>, rounds: &[Round]) -> bool 
         |to: &BTreeMap<Pid, usize>| to.iter().filter(|(pid, _)| members.contains(pid)).map(|(_, n)| n).sum::<usize>();
     let among: usize = members.iter().filter_map(|m| posts.get(m)).map(among_of).sum::<usize>();
     let of_rounds = rounds.len() * (members.len() - 1);
+    // The others belong to no round.
     among.saturating_sub(of_rounds) * STRAY_OF <= among
 }
 
 /// Does one of the two wait for the other in each turn of both, and do they go on alike then?
 fn one_waits(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>) -> bool {
     let fits = |pid: &Pid| {
-        let is_event = |s: &Step| match s {
-            Step::Token { by: other, .. } | Step::Post { to: other, .. } => members.contains(other),
-            _ => false,
-        };
+        let is_event = |s: &Step| s.with().is_some_and(|other| members.contains(&other));
         let ends = |s: &Step| !is_event(s) && (s.waits() || matches!(s, Step::Passed { .. }));
         let turns: Vec<&[Step]> = threads[pid].steps.split(ends).collect();
         // The first and the last are no whole ones.
@@ -119,13 +114,12 @@ fn one_waits(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>) -> bool {
         for turn in turns {
             let mut events = turn.iter().enumerate().filter(|(_, s)| is_event(s));
             if let (Some((at, event)), None) = (events.next(), events.next()) {
-                let work = turn[at..].iter().map(|s| if let Step::Work(units) = *s { units } else { 0 }).sum::<u64>();
-                after[usize::from(event.waits())].push(work);
+                after[usize::from(event.waits())].push(work(&turn[at..]));
                 once += 1;
             }
         }
         let [first, last] = after.each_mut().map(|works| median(works));
-        let alike = first.zip(last).is_some_and(|(a, b)| a.abs_diff(b) <= (a.max(b) / ALIKE_OF).max(ALIKE));
+        let alike = first.zip(last).is_some_and(|(a, b)| a.abs_diff(b) <= (a.max(b) / ALIKE_OF).max(LITTLE));
         once >= MIN_ROUNDS && (turns.len() - once) * STRAY_OF <= turns.len() && alike
     };
     members.iter().all(fits)
@@ -177,7 +171,7 @@ mod tests {
         assert_eq!(barriers(&threads), [20; 3]);
         let steps = || threads.values().flat_map(|t| &t.steps);
         assert!(!steps().any(|s| matches!(s, Step::Post { .. } | Step::Token { .. })));
-        let work: u64 = steps().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum();
+        let work: u64 = steps().map(Step::units).sum();
         assert_eq!(work, 20 * (7 + 7 + 4 + 4), "work is kept");
     }
 
@@ -196,13 +190,13 @@ mod tests {
             let (at, by) = (round * MS, Pid(1 + (round * round % 3 % 2) as u32));
             let to = Pid(3 - by.0);
             let sleep = Step::Sleep { ns: 9, since: at - 900 };
-            let wakes = [sleep.clone(), Step::Work(70 * ALIKE), Step::Post { to, at }, Step::Work(30 * ALIKE)];
-            let work = Step::Work(30 * ALIKE + more);
-            let woken = [sleep.clone(), Step::Work(70 * ALIKE), Step::Token { by, since: at - 9, at }, work];
+            let wakes = [sleep.clone(), Step::Work(70 * LITTLE), Step::Post { to, at }, Step::Work(30 * LITTLE)];
+            let work = Step::Work(30 * LITTLE + more);
+            let woken = [sleep.clone(), Step::Work(70 * LITTLE), Step::Token { by, since: at - 9, at }, work];
             threads.get_mut(&by).unwrap().steps.extend(wakes);
             threads.get_mut(&to).unwrap().steps.extend(woken);
             if round <= stray {
-                threads.get_mut(&to).unwrap().steps.extend([sleep, Step::Work(100 * ALIKE)]);
+                threads.get_mut(&to).unwrap().steps.extend([sleep, Step::Work(100 * LITTLE)]);
             }
         }
         threads
@@ -214,7 +208,7 @@ mod tests {
         assert_eq!(meet(&mut threads), BTreeMap::from([(Pid(1), 2)]));
         assert_eq!(barriers(&threads), [40; 2]);
         assert!(meet(&mut pair(40, 0, 9)).is_empty(), "in some turns nobody does, as with a lock");
-        assert!(meet(&mut pair(40, 3 * ALIKE, 0)).is_empty(), "the lock's section comes after the wait");
+        assert!(meet(&mut pair(40, 3 * LITTLE, 0)).is_empty(), "the lock's section comes after the wait");
         // A request and its answer.
         let mut threads = pair(40, 0, 0);
         for t in threads.values_mut() {

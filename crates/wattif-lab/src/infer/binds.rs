@@ -18,11 +18,11 @@ const KNOWS: u32 = 20;
 
 /// When each thread executed another program for the last time; nobody did in a trace that does not tell of it.
 #[derive(Clone, Debug, Default)]
-pub struct Execs(BTreeMap<Pid, u64>);
+pub(super) struct Execs(BTreeMap<Pid, u64>);
 
 impl Execs {
     /// Of a recording.
-    pub fn of(recording: &Recording) -> Execs {
+    pub(super) fn of(recording: &Recording) -> Execs {
         let exec = |r: &Record| match r.event() {
             Some(Event::SchedProcessExec { pid }) => Some((*pid, r.at.0)),
             _ => None,
@@ -38,7 +38,7 @@ impl Execs {
 
 /// What one thread does of the kind.
 #[derive(Clone, Debug, Default)]
-pub struct Binds {
+pub(super) struct Binds {
     /// It is switched out on this CPU for the stopper that it woke itself.
     sent_from: Option<CpuId>,
     /// How often it went on elsewhere after that.
@@ -58,17 +58,22 @@ struct Bind {
 
 impl Binds {
     /// It wakes the stopper of its own CPU.
-    pub fn calls_stopper(&mut self, cpu: CpuId) {
+    pub(super) fn calls_stopper(&mut self, cpu: CpuId) {
         self.sent_from = Some(cpu);
     }
 
     /// It is switched out. `sent`: for a stopper, and it could go on.
-    pub fn leaves(&mut self, sent: bool) {
+    pub(super) fn leaves(&mut self, sent: bool) {
         self.sent_from = self.sent_from.filter(|_| sent);
     }
 
     /// It is switched in: the CPU it was sent away from, if it is on another one now, and the number of this binding, if it is one.
-    pub fn enters(&mut self, (pid, at): (Pid, u64), cpu: CpuId, execs: &Execs) -> Option<(CpuId, Option<usize>)> {
+    pub(super) fn enters(
+        &mut self,
+        (pid, at): (Pid, u64),
+        cpu: CpuId,
+        execs: &Execs,
+    ) -> Option<(CpuId, Option<usize>)> {
         let from = self.sent_from.take().filter(|from| *from != cpu);
         let sent = from.map(|from| {
             self.sends += 1;
@@ -86,12 +91,12 @@ impl Binds {
     }
 
     /// It never set its affinity.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.binds.is_empty()
     }
 
     /// The CPUs of a binding: where it ran, if it came to know them or goes from CPU to CPU; else all but the one that it left.
-    pub fn cpus(&self, nth: usize, nr_cpus: usize) -> CpuSet {
+    pub(super) fn cpus(&self, nth: usize, nr_cpus: usize) -> CpuSet {
         let bind = &self.binds[nth];
         match bind.runs >= KNOWS || self.sends >= ROAMS {
             true => bind.on.clone(),

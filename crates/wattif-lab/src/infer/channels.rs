@@ -8,15 +8,16 @@
 //! write to all of their readers in turn. What was on its way when a writer had to wait is the size of a buffer; when who waits is woken,
 //! `lots.rs` tells. A writer that is woken may wake the next.
 
-use super::joins::{token_waits, within};
+use super::kin::{Kinds, wakes};
 use super::lots::Wait;
-use super::steps::{Queue, Step, median};
-use super::workload::Thread;
+use super::ran::{NEVER, Ran, ran};
+use super::steps::{Queue, STRAY_OF, Step, median, token_waits, within};
+use super::thread::Thread;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 use wattif_model::platform::Platform;
-use wattif_model::trace::{Event, Recording};
+use wattif_model::trace::Recording;
 use wattif_model::workload::Release;
 
 /// Fewer wake-ups between two threads make no channel.
@@ -33,8 +34,6 @@ const ONE_OF: [usize; 3] = [4, 12, 36];
 /// have taken it.
 const HIDDEN_OF: usize = 20;
 const PASSED_OVER_OF: usize = 32;
-/// One of so many wake-ups is of the waker's own side at most: a writer that leaves space wakes the next.
-const STRAY_OF: usize = 20;
 /// One of so many waits of writers may be for something else than space.
 const FOR_ELSE_OF: usize = 8;
 /// Between the quarters of what a full buffer held there is a factor of so much at most.
@@ -54,18 +53,18 @@ const MOST_ASKED: usize = 200_000_000;
 #[derive(Default)]
 pub(super) struct Channels {
     /// Readers' buffers, where writers had to wait.
-    pub(super) buffers: BTreeMap<Pid, Buffer>,
+    pub buffers: BTreeMap<Pid, Buffer>,
     /// Threads that write or read, each with the first of its side: the two run one program.
-    pub(super) sides: BTreeMap<Pid, Pid>,
+    pub sides: BTreeMap<Pid, Pid>,
     /// Messages that no event tells of.
-    pub(super) hidden: usize,
+    pub hidden: usize,
 }
 
 /// A reader's buffer: how many messages it holds, and when it wakes whom who waits for space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Buffer {
-    pub(super) holds: u32,
-    pub(super) release: Release,
+    pub holds: u32,
+    pub release: Release,
 }
 
 impl Buffer {
@@ -135,7 +134,7 @@ struct Parts {
 /// Finds channels, and says in their threads' steps what is written and read. `kinds`: what each thread is.
 pub(super) fn messages(
     threads: &mut BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
+    kinds: &Kinds,
     recording: &Recording,
     platform: &Platform,
 ) -> Channels {
@@ -172,7 +171,7 @@ pub(super) fn messages(
 /// Threads that pass messages through channels.
 pub(super) fn members(
     threads: &BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
+    kinds: &Kinds,
     recording: &Recording,
     platform: &Platform,
 ) -> BTreeSet<Pid> {
@@ -182,7 +181,7 @@ pub(super) fn members(
 
 fn channels(
     threads: &BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
+    kinds: &Kinds,
     recording: &Recording,
     platform: &Platform,
 ) -> Vec<Channel> {
@@ -202,16 +201,10 @@ fn channels(
 }
 
 /// Groups of threads that wake each other, where these fall into two sides. Readers mostly wait first: nothing is written yet.
-fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Vec<Sides> {
+fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds) -> Vec<Sides> {
     let mut links: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
-    for (pid, t) in threads {
-        for step in &t.steps {
-            if let Step::Post { to, .. } = *step
-                && threads.contains_key(&to)
-            {
-                *links.entry((*pid.min(&to), *pid.max(&to))).or_default() += 1;
-            }
-        }
+    for ((by, to), n) in wakes(threads).into_iter().filter(|((_, to), _)| threads.contains_key(to)) {
+        *links.entry((by.min(to), by.max(to))).or_default() += n;
     }
     // The strongest first, so that strays are found out.
     let mut links: Vec<(usize, Pid, Pid)> =
@@ -243,6 +236,7 @@ fn sides(threads: &BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Vec<
     }
     let side = groups.iter().flat_map(|g| (0..).zip(&g.of)).flat_map(|(i, set)| set.iter().map(move |p| (*p, i == 1)));
     let side: BTreeMap<Pid, bool> = side.collect();
+    // A writer that leaves space may wake the next.
     let apart = groups.into_iter().filter(|g| g.links > 0 && g.strays * STRAY_OF <= g.links);
     let mut all: Vec<Sides> = apart.map(|g| g.of).collect();
     all.sort_unstable_by_key(|[a, b]| a.first().min(b.first()).copied());
@@ -261,22 +255,12 @@ struct Group {
 }
 
 /// Threads of one kind with those of a side that wake each of the others only now and then.
-fn join_in(
-    threads: &BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
-    placed: &BTreeMap<Pid, bool>,
-    all: &mut [Sides],
-) {
-    let with = |s: &Step| match *s {
-        Step::Post { to, .. } => Some(to),
-        Step::Token { by, .. } => Some(by),
-        _ => None,
-    };
+fn join_in(threads: &BTreeMap<Pid, Thread>, kinds: &Kinds, placed: &BTreeMap<Pid, bool>, all: &mut [Sides]) {
     // Whom each deals with how often.
     let mut left: Vec<(Pid, BTreeMap<Pid, usize>)> = Vec::new();
     for (pid, t) in threads.iter().filter(|(pid, _)| !placed.contains_key(pid)) {
         let mut others = BTreeMap::new();
-        t.steps.iter().filter_map(with).for_each(|other| *others.entry(other).or_default() += 1);
+        t.steps.iter().filter_map(Step::with).for_each(|other| *others.entry(other).or_default() += 1);
         left.extend((!others.is_empty()).then_some((*pid, others)));
     }
     loop {
@@ -331,77 +315,19 @@ struct Channel {
 
 fn channel(
     threads: &BTreeMap<Pid, Thread>,
-    [writing, reading]: [&BTreeSet<Pid>; 2],
-    kinds: &BTreeMap<Pid, String>,
+    sides: [&BTreeSet<Pid>; 2],
+    kinds: &Kinds,
     ran_of: &BTreeMap<Pid, Ran>,
     most: usize,
 ) -> Option<Channel> {
-    let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&NEVER);
-    let items = |side: &BTreeSet<Pid>, other: &BTreeSet<Pid>| -> Option<BTreeMap<Pid, Vec<Item>>> {
-        let tokens = side.iter().map(|pid| (*pid, tokens(&threads[pid]))).collect();
-        let woken_by = |by, at| for_whom(&tokens, other, by, at);
-        side.iter().map(|pid| Some((*pid, items(&threads[pid], [side, other], woken_by)?))).collect()
-    };
-    let (writers, readers) = (items(writing, reading)?, items(reading, writing)?);
-    let (of_write, of_read) = (message_units(&writers, &[true])?, message_units(&readers, &[false, true])?);
-    let full = writers.iter().flat_map(|(pid, items)| {
-        items.iter().filter_map(|i| match *i {
-            Item::Token { by, since, at, by_own } => Some(Full { writer: *pid, reader: by, since, at, by_own }),
-            _ => None,
-        })
-    });
-    let mut full: Vec<Full> = full.collect();
-    full.sort_by_key(|full| full.since);
-    let seen: usize = writers.values().flatten().filter(|i| matches!(i, Item::Post { .. })).count();
-    let most = most.min(MOST_ASKED / reading.len().max(1));
-    let most = most.min(HIDDEN_MOST.saturating_mul(seen + full.len())) as u64;
-    let count = |of: &[Item], units| of.iter().fold(0u64, |n, i| n.saturating_add(i.times(units)));
-    if writers.iter().fold(0u64, |n, (pid, of)| n.saturating_add(count(of, of_write[pid]))) > most {
+    let mut found = Candidate::of_sides(threads, sides, kinds, ran_of, most)?;
+    found.add_unseen(threads, sides, ran_of)?;
+    if !found.is_one(threads, sides[1]) {
         return None;
     }
-    // What one is never seen to do another of its kind is, and to another of a kind.
-    let mut woken_kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (pid, items) in &writers {
-        woken_kinds.entry(&kinds[pid]).or_default().extend(woken(items).iter().map(|to| kinds[to].as_str()));
-    }
-    let targets = |kind: &BTreeSet<&str>| -> BTreeSet<Pid> {
-        reading.iter().filter(|to| kind.contains(kinds[*to].as_str())).copied().collect()
-    };
-    let targets: BTreeMap<&str, BTreeSet<Pid>> =
-        woken_kinds.into_iter().map(|(kind, woken)| (kind, targets(&woken))).collect();
-    let work = |side: &BTreeMap<Pid, Vec<Item>>| side.values().flatten().fold(0u64, |n, i| n.saturating_add(i.units()));
-    let mut did = [work(&writers), work(&readers)];
-    let mut channel = Channel {
-        full,
-        writers: writers.into_iter().map(|(pid, of)| (pid, written(of, of_write[&pid], ran(pid)))).collect(),
-        readers: readers.into_iter().map(|(pid, of)| (pid, read(of, of_read[&pid]))).collect(),
-        space: None,
-        waits: Vec::new(),
-        hidden: 0,
-    };
-    let read = channel.readers.values().fold(0usize, |sum, parts| sum.saturating_add(parts.reads()));
-    let usual = median(&mut of_write.into_values().collect::<Vec<u64>>())?;
-    for pid in unseen(threads, writing, kinds) {
-        let items = self::items(&threads[&pid], [writing, reading], |_, _| None)?;
-        let (n, missing) = (count(&items, usual), read.saturating_sub(channel.writes()));
-        if n > 0 && n <= most && n as usize <= missing + missing / UNEQUAL_OF {
-            did[0] = items.iter().fold(did[0], |n, i| n.saturating_add(i.units()));
-            channel.writers.insert(pid, written(items, usual, ran(pid)));
-        }
-    }
+    let Candidate { mut channel, did, targets, .. } = found;
     let written = channel.writes();
-    channel.hidden = written.saturating_sub(seen);
-    let equal = written.abs_diff(read) <= read.max(written) / UNEQUAL_OF;
-    let enough = channel.hidden * HIDDEN_OF >= written;
-    let targets = |pid: &Pid| &targets[kinds[pid].as_str()];
-    let waits: BTreeMap<Pid, Vec<(u64, u64)>> =
-        reading.iter().map(|pid| (*pid, token_waits(&threads[pid].steps))).collect();
-    let waits = |pid: &Pid, at: u64| within(&waits[pid], at, |wait| *wait).is_some();
-    let is_one = equal && enough && channel.waits_for_space(targets, waits) && channel.passes_over(targets, waits);
-    if !is_one {
-        return None;
-    }
-    channel.address(targets);
+    channel.address(|pid| &targets[kinds[pid].as_str()]);
     if channel.work().iter().zip(did).any(|(work, did)| work.abs_diff(did) > did / MADE_OF) {
         return None;
     }
@@ -415,6 +341,108 @@ fn channel(
         channel.space = Some(space);
     }
     Some(channel)
+}
+
+/// Two sides that may be a channel.
+struct Candidate<'a> {
+    channel: Channel,
+    kinds: &'a Kinds,
+    /// Messages that were seen, and how many there may be at most.
+    seen: usize,
+    most: u64,
+    /// The work of either side.
+    did: [u64; 2],
+    /// To whom threads of a kind write.
+    targets: BTreeMap<&'a str, BTreeSet<Pid>>,
+}
+
+impl<'a> Candidate<'a> {
+    /// Of who writes and who reads, if the work of either side is messages, and not too many.
+    fn of_sides(
+        threads: &BTreeMap<Pid, Thread>,
+        [writing, reading]: [&BTreeSet<Pid>; 2],
+        kinds: &'a Kinds,
+        ran_of: &BTreeMap<Pid, Ran>,
+        most: usize,
+    ) -> Option<Candidate<'a>> {
+        let items = |side: &BTreeSet<Pid>, other: &BTreeSet<Pid>| -> Option<BTreeMap<Pid, Vec<Item>>> {
+            let tokens = side.iter().map(|pid| (*pid, tokens(&threads[pid]))).collect();
+            let woken_by = |by, at| for_whom(&tokens, other, by, at);
+            side.iter().map(|pid| Some((*pid, items(&threads[pid], [side, other], woken_by)?))).collect()
+        };
+        let (writers, readers) = (items(writing, reading)?, items(reading, writing)?);
+        let (of_write, of_read) = (message_units(&writers, &[true])?, message_units(&readers, &[false, true])?);
+        let full = writers.iter().flat_map(|(pid, items)| {
+            items.iter().filter_map(|i| match *i {
+                Item::Token { by, since, at, by_own } => Some(Full { writer: *pid, reader: by, since, at, by_own }),
+                _ => None,
+            })
+        });
+        let mut full: Vec<Full> = full.collect();
+        full.sort_by_key(|full| full.since);
+        let seen: usize = writers.values().flatten().filter(|i| matches!(i, Item::Post { .. })).count();
+        let most = most.min(MOST_ASKED / reading.len().max(1));
+        let most = most.min(HIDDEN_MOST.saturating_mul(seen + full.len())) as u64;
+        if writers.iter().fold(0u64, |n, (pid, of)| n.saturating_add(messages_in(of, of_write[pid]))) > most {
+            return None;
+        }
+        // What one is never seen to do another of its kind is, and to another of a kind.
+        let mut woken_kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (pid, items) in &writers {
+            woken_kinds.entry(&kinds[pid]).or_default().extend(woken(items).iter().map(|to| kinds[to].as_str()));
+        }
+        let targets = |kind: &BTreeSet<&str>| -> BTreeSet<Pid> {
+            reading.iter().filter(|to| kind.contains(kinds[*to].as_str())).copied().collect()
+        };
+        let targets = woken_kinds.into_iter().map(|(kind, woken)| (kind, targets(&woken))).collect();
+        let work =
+            |side: &BTreeMap<Pid, Vec<Item>>| side.values().flatten().fold(0u64, |n, i| n.saturating_add(i.units()));
+        let did = [work(&writers), work(&readers)];
+        let ran = |pid: Pid| ran_of.get(&pid).unwrap_or(&NEVER);
+        let channel = Channel {
+            full,
+            writers: writers.into_iter().map(|(pid, of)| (pid, written(of, of_write[&pid], ran(pid)))).collect(),
+            readers: readers.into_iter().map(|(pid, of)| (pid, read(of, of_read[&pid]))).collect(),
+            space: None,
+            waits: Vec::new(),
+            hidden: 0,
+        };
+        Some(Candidate { channel, kinds, seen, most, did, targets })
+    }
+
+    /// Threads that may have written all that is missing; `None` if one of them looks at clocks.
+    fn add_unseen(
+        &mut self,
+        threads: &BTreeMap<Pid, Thread>,
+        [writing, reading]: [&BTreeSet<Pid>; 2],
+        ran_of: &BTreeMap<Pid, Ran>,
+    ) -> Option<()> {
+        let read = self.channel.reads();
+        let usual = median(&mut self.channel.writers.values().map(|parts| parts.units).collect::<Vec<u64>>())?;
+        for pid in unseen(threads, writing, self.kinds) {
+            let items = items(&threads[&pid], [writing, reading], |_, _| None)?;
+            let (n, missing) = (messages_in(&items, usual), read.saturating_sub(self.channel.writes()));
+            if n > 0 && n <= self.most && n as usize <= missing + missing / UNEQUAL_OF {
+                self.did[0] = items.iter().fold(self.did[0], |n, i| n.saturating_add(i.units()));
+                let ran = ran_of.get(&pid).unwrap_or(&NEVER);
+                self.channel.writers.insert(pid, written(items, usual, ran));
+            }
+        }
+        Some(())
+    }
+
+    /// Are as many messages written as read, some of them unseen, and do writers wait as they would for space, and no reader while there is one?
+    fn is_one(&mut self, threads: &BTreeMap<Pid, Thread>, reading: &BTreeSet<Pid>) -> bool {
+        let (written, read) = (self.channel.writes(), self.channel.reads());
+        self.channel.hidden = written.saturating_sub(self.seen);
+        let equal = written.abs_diff(read) <= read.max(written) / UNEQUAL_OF;
+        let enough = self.channel.hidden * HIDDEN_OF >= written;
+        let targets = |pid: &Pid| &self.targets[self.kinds[pid].as_str()];
+        let waits: BTreeMap<Pid, Vec<(u64, u64)>> =
+            reading.iter().map(|pid| (*pid, token_waits(&threads[pid].steps))).collect();
+        let waits = |pid: &Pid, at: u64| within(&waits[pid], at, |wait| *wait).is_some();
+        equal && enough && self.channel.waits_for_space(targets, waits) && self.channel.passes_over(targets, waits)
+    }
 }
 
 /// The size of a buffer, by what it held each time a writer waited: about the same. Of these the first tell most, as every miscount stays.
@@ -431,9 +459,9 @@ fn space(held: &[usize]) -> Option<usize> {
 }
 
 /// Threads of the writers' kind, in between or beside them, that wake nobody and that nobody wakes: all that they may have written was hidden.
-fn unseen(threads: &BTreeMap<Pid, Thread>, writing: &BTreeSet<Pid>, kinds: &BTreeMap<Pid, String>) -> Vec<Pid> {
+fn unseen(threads: &BTreeMap<Pid, Thread>, writing: &BTreeSet<Pid>, kinds: &Kinds) -> Vec<Pid> {
     let (Some(first), Some(last)) = (writing.first(), writing.last()) else { return Vec::new() };
-    let is_silent = |t: &Thread| !t.steps.iter().any(|s| s.waits() || matches!(s, Step::Post { .. }));
+    let is_silent = |t: &Thread| !t.steps.iter().any(|s| s.waits() || s.wakes().is_some());
     let near = threads.range(Pid(first.0.saturating_sub(1))..=Pid(last.0.saturating_add(1)));
     let alike = near.filter(|(pid, t)| kinds[pid] == kinds[first] && is_silent(t));
     alike.map(|(pid, _)| *pid).filter(|pid| !writing.contains(pid)).collect()
@@ -458,7 +486,7 @@ fn items(
             work = u64::saturating_add(work, *units);
             continue;
         }
-        if matches!(step, Step::Post { to, .. } if own.contains(to)) {
+        if step.wakes().is_some_and(|to| own.contains(&to)) {
             continue;
         }
         if work > 0 {
@@ -530,6 +558,11 @@ fn units_of(pieces: &BTreeMap<Pid, Vec<u64>>, part: usize) -> Option<BTreeMap<Pi
     (few.len() >= MIN_PIECES && alike * 100 >= few.len() * ALIKE_PCT).then_some(units)
 }
 
+/// How many messages these hold.
+fn messages_in(items: &[Item], units: u64) -> u64 {
+    items.iter().fold(0u64, |n, i| n.saturating_add(i.times(units)))
+}
+
 /// How many messages a piece of work holds.
 fn times(units: u64, of: u64) -> u64 {
     units.saturating_add(of / 2) / of
@@ -555,67 +588,6 @@ fn pieces(items: &[Item], posts_end: bool) -> Vec<u64> {
                 all.extend((piece > 0).then_some(piece));
                 piece = 0;
             }
-        }
-    }
-    all
-}
-
-/// When a thread was on a CPU: from when until when, and what it could do there, and before.
-#[derive(Default)]
-pub(super) struct Ran(Vec<Span>);
-
-static NEVER: Ran = Ran(Vec::new());
-
-#[derive(Clone, Copy)]
-struct Span {
-    from: u64,
-    until: u64,
-    work: u64,
-    before: u64,
-}
-
-impl Span {
-    fn after(&self) -> u64 {
-        self.before.saturating_add(self.work)
-    }
-}
-
-impl Ran {
-    pub(super) fn add(&mut self, from: u64, until: u64, work: u64) {
-        let before = self.0.last().map_or(0, |s| s.after());
-        self.0.push(Span { from, until: until.max(from), work, before });
-    }
-    /// What it could do until a time.
-    pub(super) fn work(&self, at: u64) -> u64 {
-        let Some(last) = self.0.partition_point(|s| s.from <= at).checked_sub(1).map(|i| self.0[i]) else { return 0 };
-        let part = at.min(last.until).saturating_sub(last.from);
-        let all = (last.until - last.from).max(1);
-        last.before.saturating_add((u128::from(last.work) * u128::from(part) / u128::from(all)) as u64)
-    }
-    /// When it could have done so much.
-    fn when(&self, work: u64) -> Option<u64> {
-        let s = self.0.get(self.0.partition_point(|s| s.after() < work))?;
-        let part = u128::from(work.saturating_sub(s.before)) * u128::from(s.until - s.from);
-        Some(s.from + (part / u128::from(s.work.max(1))) as u64)
-    }
-    /// Between two times, when its work began and when each of `n` equal parts of it was done.
-    fn parts(&self, (from, until): (u64, u64), n: u64) -> impl Iterator<Item = u64> {
-        let first = self.work(from);
-        let all = u128::from(self.work(until).saturating_sub(first));
-        let done = move |i| first + (all * u128::from(i) / u128::from(n)) as u64;
-        (0..=n).map(move |i| self.when(done(i)).map_or(until, |at| at.clamp(from, until)))
-    }
-}
-
-pub(super) fn ran(recording: &Recording, platform: &Platform) -> BTreeMap<Pid, Ran> {
-    let mut all: BTreeMap<Pid, Ran> = BTreeMap::new();
-    let mut since = vec![0; platform.nr_cpus()];
-    for r in &recording.records {
-        if let (Some(&Event::SchedSwitch { prev_pid, .. }), Some(since)) = (r.event(), since.get_mut(r.cpu.at())) {
-            let ns = r.at.0.saturating_sub(*since).saturating_sub(platform.costs.context_switch_ns);
-            let work = ns.saturating_mul(platform.cpus[r.cpu.at()].capacity.into());
-            all.entry(prev_pid).or_default().add(*since, r.at.0, work);
-            *since = r.at.0;
         }
     }
     all
@@ -735,6 +707,10 @@ impl Parts {
 impl Channel {
     fn writes(&self) -> usize {
         self.writers.values().map(Parts::writes).sum()
+    }
+
+    fn reads(&self) -> usize {
+        self.readers.values().fold(0usize, |sum, parts| sum.saturating_add(parts.reads()))
     }
 
     /// The work of either side in a replay: a reader's reads all that it is sent.
@@ -862,6 +838,7 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::super::super::metrics::testbed;
+    use super::super::steps;
     use super::*;
     use wattif_model::trace::{PrevState, Record, Recorded};
     use wattif_model::{CpuId, Ns};
@@ -984,7 +961,7 @@ mod tests {
     }
 
     /// Each thread has a CPU of its own, which it leaves when it waits.
-    fn found_of(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Channels {
+    fn found_of(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Channels {
         let mut records = Vec::new();
         for (pid, t) in threads.iter() {
             let switch = |at, prev: u32, next: u32| {
@@ -1016,8 +993,7 @@ mod tests {
         t.steps.iter().filter(|s| f(s)).count() as u64
     }
     fn work(threads: &BTreeMap<Pid, Thread>) -> Vec<u64> {
-        let units = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
-        threads.values().map(|t| t.steps.iter().map(units).sum()).collect()
+        threads.values().map(|t| steps::work(&t.steps)).collect()
     }
 
     #[test]

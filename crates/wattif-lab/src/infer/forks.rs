@@ -5,15 +5,13 @@
 //! ones before all have ended, nor goes on waiting where one of them ends, those whose wake-ups could not be seen tell it, too: at
 //! their ends, and it takes that before its last wait of the round.
 
-use super::steps::Step;
-use super::workload::{State, Thread};
+use super::steps::{STRAY_OF, Step};
+use super::thread::{State, Thread};
 use std::collections::BTreeMap;
 use wattif_model::Pid;
 
 /// Fewer rounds, or wake-ups that are seen, tell nothing.
 const MIN_ROUNDS: usize = 8;
-/// One child in so many may live on when the next round begins, or end without a wake-up while its parent waits.
-const STRAY_OF: usize = 20;
 
 /// From the first fork after a wait for children to the next such fork.
 #[derive(Default)]
@@ -84,12 +82,13 @@ fn silent(parent: Pid, rounds: &[Round], threads: &BTreeMap<Pid, Thread>) -> Opt
         let &(last, ..) = round.waits.last()?;
         for child in &round.children {
             let t = threads.get(child)?;
-            let tells = t.steps.iter().any(|s| matches!(s, Step::Post { to, .. } if *to == parent));
+            let tells = t.steps.iter().any(|s| s.wakes() == Some(parent));
             all += 1;
             let waited = |at: u64| round.waits.iter().any(|(_, since, until)| (*since..*until).contains(&at));
             match t.state {
                 _ if tells => told += 1,
                 State::Dead { since } if since < next.born && !waited(since) => silent.push((*child, last, since)),
+                // It lives on when the next round begins, or ends without a wake-up while its parent waits.
                 _ => stray += 1,
             }
         }
@@ -131,7 +130,7 @@ mod tests {
         let mut all = threads(12, |i| if i % 2 == 0 { 4 } else { 11 });
         assert_eq!(reunite(&mut all), 11, "the last round is not over");
         let tokens = |pid: Pid| {
-            let of = |s: &&Step| matches!(s, Step::Token { by, .. } if *by == pid);
+            let of = |s: &&Step| s.woken_by() == Some(pid);
             all[&PARENT].steps.iter().filter(of).count()
         };
         for pid in (10..32).map(Pid) {

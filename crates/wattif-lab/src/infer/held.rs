@@ -6,16 +6,13 @@
 //! before or the work after them tells the two sorts apart, each is of the sort that it is like. Else none is taken for one under a lock; nor
 //! where the thread has waited for another before each of them and wakes another after each: these hand something to each other.
 
-use super::joins::{TIMER, kind_of_wait};
-use super::steps::{Step, median};
-use super::workload::Thread;
+use super::steps::{STRAY_OF, Step, TIMER, kind_of_wait, median};
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
 /// Fewer of a sort tell nothing.
 const MIN_SEEN: usize = 4;
-/// One of so many is of the other sort at most.
-const STRAY_OF: usize = 20;
 /// Between the sorts there is a gap: its width, as part of how far its two ends together are from what one sort usually is, 1/1000.
 const CLEAR: u128 = 100;
 

@@ -22,24 +22,24 @@ use wattif_model::{ClusterId, CpuId, CpuSet, Ns, Pid};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Idling {
     /// The record that tells it; `None`: it is so from the beginning.
-    pub(super) record: Option<usize>,
-    pub(super) at: Ns,
-    pub(super) cpu: CpuId,
-    pub(super) state: u32,
+    pub record: Option<usize>,
+    pub at: Ns,
+    pub cpu: CpuId,
+    pub state: u32,
     /// By a `cpu_idle` event.
-    pub(super) told: bool,
+    pub told: bool,
     /// Of the end of a sleep: when another CPU first woke a thread for this one.
-    pub(super) asked: Option<Ns>,
+    pub asked: Option<Ns>,
 }
 
 /// How a CPU begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct First {
     /// Asleep until the first event that tells, or not; `None`: nothing tells.
-    pub(super) asleep: Option<bool>,
-    pub(super) until: Ns,
+    pub asleep: Option<bool>,
+    pub until: Ns,
     /// It has `cpu_idle` events.
-    pub(super) told: bool,
+    pub told: bool,
 }
 
 /// How each CPU of `platform` begins.
@@ -90,7 +90,7 @@ fn silent_until_asleep(records: &[Record], platform: &Platform) -> Vec<bool> {
 pub(super) struct Unsaid {
     /// The last record of the CPU before it.
     record: usize,
-    pub(super) cpu: CpuId,
+    pub cpu: CpuId,
     from: Ns,
     until: Ns,
 }

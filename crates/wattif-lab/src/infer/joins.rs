@@ -13,9 +13,13 @@
 //! Unless they were lost: who does one job for each wake-up, and blocks after it although it was woken again meanwhile, waits for a
 //! condition, which nobody keeps for it.
 
-use super::requests::{stretches, unit};
-use super::steps::{Step, median};
-use super::workload::Thread;
+use super::kin::{Kinds, Wakes, wakes};
+use super::steps::{
+    ALIKE_PART, LITTLE, Place, Step, TOKEN, Waits, are_within, insert, kind_of_wait, median, place_after, token_waits,
+    within, work,
+};
+use super::thread::Thread;
+use super::units::{stretches, unit};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
@@ -27,12 +31,6 @@ const REFUSED_OF: usize = 20;
 const HIDDEN_OF: usize = 50;
 /// For each that is seen so many may be hidden, unless they are replies: who is seen to be woken once in a while hands a lock over, say.
 const HIDDEN_MOST: usize = 4;
-
-/// So many of 100 jobs of a thread are alike, within one part in so many of their median; one of twice the work is two.
-const ALIKE_OF_100: usize = 80;
-const ALIKE_PART: u64 = 4;
-/// As little work is the same as none: 20 µs of the largest CPU, units.
-const LITTLE: u64 = 20_000 << 10;
 /// For each wake-up that may have been kept so many were lost.
 const LOST_MOST: usize = 9;
 
@@ -96,13 +94,8 @@ fn are_alike(work: &[u64], usual: u64) -> bool {
     are_within(work, usual, usual / ALIKE_PART)
 }
 
-fn are_within(work: &[u64], usual: u64, off: u64) -> bool {
-    let alike = work.iter().filter(|work| work.abs_diff(usual) <= off).count();
-    alike * 100 >= work.len() * ALIKE_OF_100
-}
-
 /// Puts hidden wake-ups of collectors in; those that were lost where they came from, since under another kernel they may not be.
-pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Joined {
+pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Joined {
     let mut all = Joined::default();
     for _ in 0..MAX_STAGES {
         let Some(found) = stage(threads, kinds) else { break };
@@ -113,7 +106,7 @@ pub(super) fn join(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
 }
 
 /// The same for the first stages that lack some, if there are any.
-fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> Option<Joined> {
+fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> Option<Joined> {
     let waits: BTreeMap<Pid, Vec<(u64, u64)>> = threads
         .iter()
         .map(|(pid, t)| (*pid, in_order(token_waits(&t.steps))))
@@ -157,7 +150,7 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> 
     let by_one = |to: &Pid| {
         let wakers: BTreeSet<&String> = hidden.iter().filter(|h| h.to == *to).map(|h| &kinds[&h.by]).collect();
         let mut waits = threads[to].steps.iter().filter(|s| s.waits());
-        wakers.len() == 1 && waits.all(|s| matches!(s, Step::Token { by, .. } if wakers.contains(&kinds[by])))
+        wakers.len() == 1 && waits.all(|s| s.woken_by().is_some_and(|by| wakers.contains(&kinds[&by])))
     };
     while_busy.retain(|to, at| due.contains(to) && by_one(to) && forgets(&threads[to].steps, at));
     let forgetful: BTreeSet<Pid> = while_busy.into_keys().collect();
@@ -188,23 +181,13 @@ fn stage(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> 
     Some(Joined { hidden: kept, forgetful })
 }
 
-/// Who woke whom how often.
-type Pairs = BTreeMap<(Pid, Pid), usize>;
-
 /// Whom threads of a kind may have woken unseen, and which of them if not any: of each other kind they wake one thread, or each its own and no
 /// other does, as often as tells something. Else nobody could tell which one was meant.
-fn meant<'a>(
-    threads: &BTreeMap<Pid, Thread>,
-    kinds: &'a BTreeMap<Pid, String>,
-) -> BTreeMap<(&'a str, Pid), Option<Pid>> {
-    let mut woken: BTreeMap<(&str, &str), Pairs> = BTreeMap::new();
-    for (pid, t) in threads {
-        for step in &t.steps {
-            if let Step::Post { to, .. } = step
-                && let Some(kind) = kinds.get(to)
-            {
-                *woken.entry((&kinds[pid], kind)).or_default().entry((*pid, *to)).or_default() += 1;
-            }
+fn meant<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a Kinds) -> BTreeMap<(&'a str, Pid), Option<Pid>> {
+    let mut woken: BTreeMap<(&str, &str), Wakes> = BTreeMap::new();
+    for ((by, to), n) in wakes(threads) {
+        if let Some(kind) = kinds.get(&to) {
+            woken.entry((&kinds[&by], kind)).or_default().insert((by, to), n);
         }
     }
     let mut all: BTreeMap<(&str, Pid), Option<Pid>> = BTreeMap::new();
@@ -275,9 +258,8 @@ fn replies(
         // It did not sleep before the reply was there.
         let awake = steps.get(wait).is_none_or(|s| s.blocked_since().is_some_and(|since| since >= at));
         let end = of.get(last + 1).map_or(wait, |next| wait.min(next.1));
-        let work = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
-        let at_the_end = !is_usual || steps[request..end].iter().map(work).sum::<u64>() <= most;
-        let place = || if at_the_end { (end, 0) } else { behind(steps, request, end, usual) };
+        let at_the_end = !is_usual || work(&steps[request..end]) <= most;
+        let place = || if at_the_end { (end, 0) } else { place_after(steps, request + 1, end, usual) };
         (awake && taken.insert(request)).then(place)
     };
     hidden.iter().map(place).collect()
@@ -294,7 +276,7 @@ enum Ended<'a> {
 
 /// How a collector comes from one wait to the next, while it wakes nobody: so much work before it waits for a thread of a kind.
 struct Collects<'a> {
-    kinds: &'a BTreeMap<Pid, String>,
+    kinds: &'a Kinds,
     usual: BTreeMap<Way<'a>, u64>,
     /// The work of a job, for a thread that waits for those of one kind only and wakes others at the end of each.
     job: Option<(&'a str, u64)>,
@@ -303,7 +285,7 @@ struct Collects<'a> {
 }
 
 impl<'a> Collects<'a> {
-    fn of(steps: &[Step], kinds: &'a BTreeMap<Pid, String>) -> Collects<'a> {
+    fn of(steps: &[Step], kinds: &'a Kinds) -> Collects<'a> {
         let mut ways: BTreeMap<Way<'_>, Vec<u64>> = BTreeMap::new();
         let (mut from, mut units) = (None, 0u64);
         for step in steps {
@@ -313,8 +295,8 @@ impl<'a> Collects<'a> {
                 _ => {}
             }
             if step.waits() {
-                if let (Some(from), Step::Token { by, .. }) = (from, step) {
-                    ways.entry((from, kinds[by].as_str())).or_default().push(units);
+                if let (Some(from), Some(by)) = (from, step.woken_by()) {
+                    ways.entry((from, kinds[&by].as_str())).or_default().push(units);
                 }
                 (from, units) = (ended(step, kinds), 0);
             }
@@ -339,14 +321,14 @@ impl<'a> Collects<'a> {
             return behind_job(steps, last, next, done, units / ALIKE_PART);
         }
         // Whoever it wakes meanwhile may be asked for it.
-        let end = (last + 1..next).find(|i| matches!(steps[*i], Step::Post { .. })).unwrap_or(next);
+        let end = (last + 1..next).find(|i| steps[*i].wakes().is_some()).unwrap_or(next);
         let is_early =
             steps[end].blocked_since().is_some() || matches!(steps[end], Step::Post { at: then, .. } if at <= then);
         let (done, from) = self.reached.get(&last).copied().unwrap_or((0, from));
         match self.usual.get(&(from, kind)).filter(|_| is_early) {
             Some(usual) => {
                 self.reached.insert(last, (done + usual, Ended::By(kind)));
-                behind(steps, last, end, done + usual)
+                place_after(steps, last + 1, end, done + usual)
             }
             None => (next, 0),
         }
@@ -354,13 +336,12 @@ impl<'a> Collects<'a> {
 }
 
 /// Of whom a thread that waits for nobody else does jobs of equal work, and how much that is, if it wakes others meanwhile.
-fn job<'a>(steps: &[Step], kinds: &'a BTreeMap<Pid, String>) -> Option<(&'a str, u64)> {
+fn job<'a>(steps: &[Step], kinds: &'a Kinds) -> Option<(&'a str, u64)> {
     let mut of: BTreeSet<&str> = BTreeSet::new();
     for step in steps.iter().filter(|s| s.waits()) {
-        let Step::Token { by, .. } = step else { return None };
-        of.insert(kinds.get(by)?);
+        of.insert(kinds.get(&step.woken_by()?)?);
     }
-    let posts = steps.iter().any(|s| matches!(s, Step::Post { .. }));
+    let posts = steps.iter().any(|s| s.wakes().is_some());
     let units = unit(&stretches(steps)).filter(|_| posts && of.len() == 1)?;
     of.pop_first().map(|kind| (kind, units))
 }
@@ -375,27 +356,15 @@ fn behind_job(steps: &[Step], step: usize, end: usize, units: u64, off: u64) -> 
             _ => {}
         }
     }
-    place.unwrap_or_else(|| behind(steps, step, end, units))
+    place.unwrap_or_else(|| place_after(steps, step + 1, end, units))
 }
 
 /// What ended a wait.
-fn ended<'a>(step: &Step, kinds: &'a BTreeMap<Pid, String>) -> Option<Ended<'a>> {
-    match step {
-        Step::Token { by, .. } => Some(Ended::By(&kinds[by])),
-        step => kind_of_wait(step).map(Ended::Kind),
+fn ended<'a>(step: &Step, kinds: &'a Kinds) -> Option<Ended<'a>> {
+    match step.woken_by() {
+        Some(by) => Some(Ended::By(&kinds[&by])),
+        None => kind_of_wait(step).map(Ended::Kind),
     }
-}
-
-/// So much work behind a step, and before another one.
-fn behind(steps: &[Step], step: usize, end: usize, mut units: u64) -> Place {
-    for (i, s) in steps.iter().enumerate().take(end).skip(step + 1) {
-        match *s {
-            Step::Work(more) if units < more => return (i, units),
-            Step::Work(more) => units -= more,
-            _ => {}
-        }
-    }
-    (end, 0)
 }
 
 /// Does a thread that does one job for each wake-up, and waits for nothing else, do no more where it was woken again at these times, in the
@@ -421,29 +390,6 @@ fn forgets(steps: &[Step], again: &[u64]) -> bool {
     lost.len() >= MIN_SEEN && lost.len() >= LOST_MOST * kept.len()
 }
 
-/// A place among steps: before the one of a number, or after so much of its work.
-pub(super) type Place = (usize, u64);
-
-/// Puts steps in; those of one place in their order.
-pub(super) fn insert(steps: &mut Vec<Step>, mut of: Vec<(Place, Step)>) {
-    of.sort_by_key(|i| i.0);
-    let mut out = Vec::with_capacity(steps.len() + of.len());
-    let mut of = of.into_iter().peekable();
-    for (i, step) in std::mem::take(steps).into_iter().enumerate() {
-        let mut done = 0;
-        while let Some(((_, at), put)) = of.next_if(|((before, _), _)| *before == i) {
-            if at > done {
-                out.push(Step::Work(at - done));
-                done = at;
-            }
-            out.push(put);
-        }
-        out.push(if let Step::Work(units) = step { Step::Work(units - done) } else { step });
-    }
-    out.extend(of.map(|(_, step)| step));
-    *steps = out;
-}
-
 /// Which steps block, and the latest time at which one so far has begun to: ascending, whatever the stamps do.
 fn blocks(steps: &[Step]) -> Vec<(usize, u64)> {
     let mut latest = 0;
@@ -454,27 +400,16 @@ fn blocks(steps: &[Step]) -> Vec<(usize, u64)> {
     steps.iter().enumerate().filter_map(&mut at).collect()
 }
 
-/// From when until when a thread waited for another.
-pub(super) fn token_waits(steps: &[Step]) -> Vec<(u64, u64)> {
-    steps.iter().filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((since, at)) } else { None }).collect()
-}
-
 /// Those that were put in are not.
 fn in_order(mut waits: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     waits.sort_unstable();
     waits
 }
 
-/// Which of these, in the order of their beginnings, a time is in.
-pub(super) fn within<T>(sorted: &[T], at: u64, span: impl Fn(&T) -> (u64, u64)) -> Option<usize> {
-    let last = sorted.partition_point(|x| span(x).0 <= at).checked_sub(1)?;
-    (at < span(&sorted[last]).1).then_some(last)
-}
-
 /// Every stretch of work between two waits: did it wake a collector, and could that have been seen?
 fn seen<'a>(
     threads: &BTreeMap<Pid, Thread>,
-    kinds: &'a BTreeMap<Pid, String>,
+    kinds: &'a Kinds,
     waits: &BTreeMap<Pid, Vec<(u64, u64)>>,
 ) -> BTreeMap<Join<'a>, Seen> {
     let meant = meant(threads, kinds);
@@ -512,38 +447,14 @@ fn seen<'a>(
     all
 }
 
-/// The kind of a wait for a timer.
-pub(super) const TIMER: u8 = 0;
-/// That of a wait for another thread.
-const TOKEN: u8 = 3;
-
-/// Kinds of waits, one before and one after a stretch of work.
-pub(super) type Waits = [u8; 2];
-
-pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
-    match step {
-        Step::Timer { .. } => Some(TIMER),
-        Step::Device { .. } | Step::Interrupt { .. } => Some(1),
-        Step::Sleep { .. } => Some(2),
-        Step::Token { .. } => Some(TOKEN),
-        Step::Get(_) => Some(4),
-        Step::Barrier(_) => Some(5),
-        _ => None,
-    }
-}
-
 /// Calls `f` for each stretch between two waits: the thread, their kinds, which step the second is and when it began, its work, and whom it
 /// woke.
 fn each_stretch(threads: &BTreeMap<Pid, Thread>, mut f: impl FnMut(Pid, Waits, (usize, u64, u64), &[Pid])) {
     for (pid, t) in threads {
         let (mut began, mut posts, mut work) = (None, Vec::new(), 0u64);
         for (i, step) in t.steps.iter().enumerate() {
-            if let Step::Work(units) = step {
-                work += units;
-            }
-            if let Step::Post { to, .. } = step {
-                posts.push(*to);
-            }
+            work += step.units();
+            posts.extend(step.wakes());
             if let Some(next) = kind_of_wait(step) {
                 if let (Some(began), Some(at)) = (began, step.blocked_since()) {
                     f(*pid, [began, next], (i, at, work), &posts);
@@ -558,7 +469,7 @@ fn each_stretch(threads: &BTreeMap<Pid, Thread>, mut f: impl FnMut(Pid, Waits, (
 
 #[cfg(test)]
 mod tests {
-    use super::super::servers;
+    use super::super::kin;
     use super::*;
 
     /// A worker that is done every 100 µs, and a collector that works for 40 µs each time; every `late`-th time it is still busy then,
@@ -691,10 +602,9 @@ mod tests {
         join(&mut all, &kinds);
         for (pid, other) in [(a, b), (b, a)] {
             let steps = &all[&pid].steps;
-            let is = |s: &Step| matches!(s, Step::Token { by, .. } if *by == other);
-            let turns = steps.windows(3).filter(|w| {
-                is(&w[0]) && w[1] == Step::Work(40 * US) && matches!(w[2], Step::Post { to, .. } if to == other)
-            });
+            let is = |s: &Step| s.woken_by() == Some(other);
+            let turns =
+                steps.windows(3).filter(|w| is(&w[0]) && w[1] == Step::Work(40 * US) && w[2].wakes() == Some(other));
             assert!(turns.count() >= 96, "{pid}: {steps:?}");
         }
     }
@@ -762,7 +672,7 @@ mod tests {
         assert_eq!(join(&mut all, &kinds).hidden, 40);
         for (client, server) in pairs {
             let steps = &all[&server].steps;
-            let asks = |s: &Step| matches!(*s, Step::Token { by, .. } if by == client);
+            let asks = |s: &Step| s.woken_by() == Some(client);
             let is_asked =
                 |w: &&[Step]| asks(&w[0]) && w[1] == Step::Work(10 * US) && matches!(w[2], Step::Post { .. });
             assert_eq!(steps.windows(3).filter(is_asked).count(), 199, "{steps:?}");
@@ -834,7 +744,7 @@ mod tests {
                 }
             }
             let task = |pid: Pid| names[pid.0 as usize - 2].to_string();
-            let kinds = servers::apart(&all, &servers::kinds(&all, task), task);
+            let kinds = kin::apart(&all, &kin::kinds(&all, task), task);
             join(&mut all, &kinds).hidden
         };
         let (named, numbered) = (joined(["in", "between", "out"]), joined(["s0", "s1", "s2"]));

@@ -4,11 +4,8 @@
 //! takes it: between those it may have got it without waiting and released it to nobody. If its work is that of whole laps (so much before the lock,
 //! and so much under it), its steps are cut where laps end.
 
-use super::joins::{Place, insert};
-use super::steps::Step;
+use super::steps::{STRAY_OF, Step, insert, place_after};
 
-/// One stretch in so many is no whole number of laps at most, or shorter than those without any.
-const STRAY_OF: usize = 20;
 /// Work that is off by one part in so many of a lap is whole laps.
 const OFF_OF: u64 = 10;
 /// Fewer stretches tell no lap.
@@ -52,6 +49,7 @@ impl Lap {
         let least = |first, second| {
             let mut work: Vec<u64> = stretches.iter().filter(|s| s.is(first, second)).map(|s| s.work).collect();
             work.sort_unstable();
+            // Shorter ones are strays.
             (work.len() >= MIN_SEEN).then(|| work[work.len() / STRAY_OF])
         };
         let lap = Lap { before: least(Mark::Release, Mark::Wait)?, under: least(Mark::Wait, Mark::Release)? };
@@ -121,22 +119,11 @@ pub(super) fn cut(
     let Some(lap) = Lap::of(&stretches) else { return };
     let mut ends = Vec::new();
     for s in &stretches {
-        ends.extend(lap.ends(s).map(|units| (place(steps, s, units), end.clone())));
+        let place = |units| place_after(steps, s.steps.start, s.steps.end, units);
+        ends.extend(lap.ends(s).map(|units| (place(units), end.clone())));
         ends.extend((s.marks[1] == Mark::Release).then(|| ((s.steps.end + 1, 0), end.clone())));
     }
     insert(steps, ends);
-}
-
-/// So much work behind the beginning of a stretch.
-fn place(steps: &[Step], s: &Stretch, mut units: u64) -> Place {
-    for i in s.steps.clone() {
-        match steps[i] {
-            Step::Work(more) if units < more => return (i, units),
-            Step::Work(more) => units -= more,
-            _ => {}
-        }
-    }
-    (s.steps.end, 0)
 }
 
 fn stretches(steps: &[Step], waits: impl Fn(&Step) -> bool, releases: impl Fn(&Step) -> bool) -> Vec<Stretch> {

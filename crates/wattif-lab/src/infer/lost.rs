@@ -20,7 +20,7 @@ struct Runs {
 }
 
 /// Places among the records: whoever runs on the CPU of such a one leaves after it, by a switch that is lost. In order.
-pub fn ends(recording: &Recording) -> Vec<usize> {
+pub(super) fn ends(recording: &Recording) -> Vec<usize> {
     let records = &recording.records;
     let mut cpus: HashMap<CpuId, Runs> = HashMap::new();
     let mut on: HashMap<Pid, CpuId> = HashMap::new();

@@ -20,14 +20,14 @@ const FEW: usize = 2;
 /// A wait for space in a reader's buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Wait {
-    pub(super) reader: Pid,
+    pub reader: Pid,
     /// Else another writer did it, who left a lot.
-    pub(super) by_reader: bool,
-    pub(super) since: u64,
-    pub(super) at: u64,
+    pub by_reader: bool,
+    pub since: u64,
+    pub at: u64,
     /// Messages that were on their way when it began and when it ended, and that had been read by then.
-    pub(super) held: [usize; 2],
-    pub(super) read: usize,
+    pub held: [usize; 2],
+    pub read: usize,
 }
 
 /// What a reader wakes between two messages.

@@ -10,9 +10,10 @@
 //!
 //! Work of such a thread is counted by what it takes at full speed, so that jobs that are alike look alike.
 
+use super::kin::Kinds;
 use super::spins::Piece;
 use super::steps::Step;
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::BTreeMap;
 use wattif_model::Pid;
 use wattif_model::workload::{Amount, Op};
@@ -49,7 +50,7 @@ struct Sample {
 type Pair = (Sample, Sample);
 
 /// Finds the threads that wait for memory, and counts their work by what it takes at full speed. Threads of one kind run one program.
-pub(super) fn wait(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>, full: u64) {
+pub(super) fn wait(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds, full: u64) {
     let mut of_kind: BTreeMap<&str, Vec<Vec<Pair>>> = BTreeMap::new();
     for (pid, t) in threads.iter() {
         let pairs = of_kind.entry(&kinds[pid]).or_insert_with(|| vec![Vec::new(); DISTANCES]);

@@ -16,20 +16,16 @@
 //! one only ever waits for the other (`one_way.rs`) are held to the same; who never waits has taken the lock where the other first found it
 //! taken, and who never makes another wait has it until its turn is over.
 
-use super::channels::Ran;
-use super::joins::{TIMER, Waits, kind_of_wait};
+use super::kin::wakes;
 use super::periods::{self, Beat};
-use super::steps::{Step, median};
-use super::workload::Thread;
+use super::ran::Ran;
+use super::steps::{LITTLE, STRAY_OF, Step, TIMER, Waits, kind_of_wait, median, work};
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
 /// Fewer waits of a thread, or fewer releases, tell nothing.
 const MIN_SEEN: usize = 4;
-/// One in so many does not look like a lock's at most.
-const STRAY_OF: usize = 20;
-/// A thread that is woken and finds that another was faster waits again, after less work than this: 20 µs of the largest CPU, units.
-const RETRY: u64 = 20_000 << 10;
 /// Threads wait for the lock at least once where so many times are expected, if each took it every time.
 const EXPECTED_OF: u128 = 2;
 /// A turn that takes locks more often is not believed.
@@ -113,7 +109,7 @@ impl Usual {
 pub(super) fn exclude(threads: &mut BTreeMap<Pid, Thread>, ran: impl FnOnce() -> BTreeMap<Pid, Ran>) -> BTreeSet<Pid> {
     let mut all = BTreeSet::new();
     let wakes = wakes(threads);
-    let both_ways = |a: Pid, b: Pid| wakes.contains(&(a, b)) && wakes.contains(&(b, a));
+    let both_ways = |a: Pid, b: Pid| wakes.contains_key(&(a, b)) && wakes.contains_key(&(b, a));
     let pairs = super::one_way::pairs(threads);
     let ran = if pairs.is_empty() { BTreeMap::new() } else { ran() };
     let share = |a: Pid, b: Pid| both_ways(a, b) || pairs.contains(&(a, b)) || pairs.contains(&(b, a));
@@ -153,17 +149,6 @@ fn take(
         thread.steps.retain(|s| !matches!(s, Step::Lent { by, .. } if members.contains(by)));
     }
     Some(locks.into_values().collect())
-}
-
-/// Who wakes whom.
-fn wakes(threads: &BTreeMap<Pid, Thread>) -> BTreeSet<(Pid, Pid)> {
-    let posts = |(pid, t): (&Pid, &Thread)| {
-        let pid = *pid;
-        let to =
-            t.steps.iter().filter_map(move |s| if let Step::Post { to, .. } = *s { Some((pid, to)) } else { None });
-        to.collect::<Vec<_>>()
-    };
-    threads.iter().flat_map(posts).collect()
 }
 
 /// Threads that are linked, directly or by way of others of them.
@@ -428,7 +413,7 @@ fn without(steps: &[Step], held: &BTreeSet<u64>) -> Vec<Step> {
 
 /// Does it hold a lock while it waits there?
 fn is_held(step: &Step, held: &BTreeSet<u64>) -> bool {
-    !matches!(step, Step::Token { .. }) && step.blocked_since().is_some_and(|since| held.contains(&since))
+    step.woken_by().is_none() && step.blocked_since().is_some_and(|since| held.contains(&since))
 }
 
 /// By its work a timer is not found exactly: it comes after a release that is near, and before a wait that is.
@@ -438,7 +423,7 @@ fn settle(steps: &mut [Step], passed: usize, members: &BTreeSet<Pid>) {
         all.take_while(|i| match steps[*i] {
             Step::Work(units) => {
                 work += units;
-                work <= RETRY
+                work <= LITTLE
             }
             ref other => !other.waits() && !matches!(other, Step::Passed { .. }) || is_wait(other, members),
         })
@@ -458,11 +443,11 @@ fn settle(steps: &mut [Step], passed: usize, members: &BTreeSet<Pid>) {
 }
 
 fn is_wait(step: &Step, members: &BTreeSet<Pid>) -> bool {
-    matches!(step, Step::Token { by, .. } if members.contains(by))
+    step.woken_by().is_some_and(|by| members.contains(&by))
 }
 
 fn is_release(step: &Step, members: &BTreeSet<Pid>) -> bool {
-    matches!(step, Step::Post { to, .. } if members.contains(to))
+    step.wakes().is_some_and(|to| members.contains(&to))
 }
 
 fn turns(steps: &[Step], members: &BTreeSet<Pid>, held: &BTreeSet<u64>) -> Vec<Turn> {
@@ -498,7 +483,7 @@ fn turns(steps: &[Step], members: &BTreeSet<Pid>, held: &BTreeSet<u64>) -> Vec<T
 
 impl Turn {
     fn wait(&mut self, step: usize, done: u64) {
-        let again = |s: &Section| s.wakes.is_none() && s.taken.is_some_and(|taken| done - taken <= RETRY);
+        let again = |s: &Section| s.wakes.is_none() && s.taken.is_some_and(|taken| done - taken <= LITTLE);
         if !self.sections.last().is_some_and(again) {
             self.sections.push(Section::default());
         }
@@ -593,8 +578,7 @@ fn spans(
     usual: &BTreeMap<Place, (u64, u64)>,
     locks: &BTreeMap<Place, Pid>,
 ) -> Vec<(u64, u64, Pid)> {
-    let work = |s: &Step| if let Step::Work(units) = *s { units } else { 0 };
-    let all: u64 = steps[turn.steps.clone()].iter().map(work).sum();
+    let all = work(&steps[turn.steps.clone()]);
     // For the first and the last turn, and those of rare kinds.
     let any = usual.values().next().map_or(0, |(_, under)| *under);
     let mut spans: Vec<(u64, u64, Pid)> = Vec::new();
@@ -636,7 +620,7 @@ fn cover(spans: &mut [(u64, u64, Pid)], turn: &[Step]) {
             Step::Token { .. } => {}
             ref own if own.waits() => {
                 let near = |(taken, given, _): &&mut (u64, u64, Pid)| {
-                    *taken <= done + RETRY && done <= given.saturating_add(RETRY)
+                    *taken <= done + LITTLE && done <= given.saturating_add(LITTLE)
                 };
                 if let Some((taken, given, _)) = spans.iter_mut().find(near) {
                     (*taken, *given) = ((*taken).min(done), (*given).max(done));
@@ -779,12 +763,12 @@ mod tests {
     }
 
     fn none_waits_for_another(threads: &BTreeMap<Pid, Thread>) -> bool {
-        let of_another = |s: &Step| matches!(s, Step::Post { .. } | Step::Token { .. });
+        let of_another = |s: &Step| s.with().is_some();
         !threads.values().flat_map(|t| &t.steps).any(of_another)
     }
 
     fn work(threads: &BTreeMap<Pid, Thread>) -> u64 {
-        threads.values().flat_map(|t| &t.steps).map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
+        threads.values().map(|t| super::work(&t.steps)).sum()
     }
 
     #[test]
@@ -936,8 +920,7 @@ mod tests {
         // Work of each turn before the lock, under it and behind it.
         let is_whole = |turn: &&[Step]| {
             let parts = turn.split(|s| matches!(s, Step::Lock(_) | Step::Unlock(_)));
-            let work = |s: &Step| if let Step::Work(units) = s { *units } else { 0 };
-            let parts: Vec<u64> = parts.map(|part| part.iter().map(work).sum()).collect();
+            let parts: Vec<u64> = parts.map(super::work).collect();
             matches!(parts[..], [before, under, after]
                 if before.abs_diff(300 * US) <= 15 * US && before + under == 1_200 * US && after == 200 * US)
         };

@@ -6,7 +6,7 @@
 
 use super::grids::{keep_time, width};
 use super::periods::slop;
-use super::steps::{Step, densest};
+use super::steps::{Step, densest, timers};
 
 /// Fewer sleeps are no kind of their own, nor is less than one of so many.
 const MIN_NAPS: usize = 16;
@@ -20,7 +20,7 @@ const MORE: f64 = 2.0;
 
 /// Timers of one length that end between those of a grid become sleeps. Says whether there were some.
 pub(super) fn within_periods(steps: &mut [Step], uncertain_ns: u64) -> bool {
-    let timers: Vec<(usize, u64, u64)> = timers(steps);
+    let timers: Vec<(usize, u64, u64)> = timers(steps).filter(|t| t.2 > 0 && t.2 <= t.1).collect();
     // Of a timer every other expiry makes a grid as well.
     let keep_time = || keep_time(steps, uncertain_ns, |_| false).1.iter().filter(|on| **on).count();
     if timers.len() < 2 * MIN_NAPS || 2 * keep_time() > timers.len() {
@@ -85,15 +85,6 @@ fn naps(
     // Those that would be a beat themselves leave a gap in the grid.
     let are_within = 2 * within > lengths.len() && lengths.len() >= MIN_NAPS.max(timers.len() / RARE);
     (are_within && MORE * width(lengths) <= width(ends)).then_some(naps)
-}
-
-/// Place, expiry and since when the thread slept, of each timer.
-fn timers(steps: &[Step]) -> Vec<(usize, u64, u64)> {
-    let timer = |(i, s): (usize, &Step)| match *s {
-        Step::Timer { until, since } if since > 0 && since <= until => Some((i, until, since)),
-        _ => None,
-    };
-    steps.iter().enumerate().filter_map(timer).collect()
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@
 //!
 //! Where the other had a priority that was lent by the one, the first and the last are enough: only who holds a mutex has another's.
 
-use super::steps::{Step, median};
-use super::workload::Thread;
+use super::kin::wakes;
+use super::steps::{ALIKE_PART, LITTLE, STRAY_OF, Step, are_within, median};
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
@@ -19,14 +20,8 @@ use wattif_model::Pid;
 const MIN_SEEN: usize = 8;
 /// For each that goes the other way there are so many.
 const MORE: usize = 8;
-/// One of so many is a stray at most.
-const STRAY_OF: usize = 20;
 /// Turns are whole multiples of those that meet if they are off by one part in so many of these at most.
 const OFF_OF: usize = 16;
-/// So many of 100 places in turns are alike: within one part in so many of their median, or 20 µs of the largest CPU, units.
-const ALIKE_OF_100: usize = 80;
-const ALIKE_PART: u64 = 4;
-const LITTLE: u64 = 20_000 << 10;
 
 /// From the end of a wait of its own to the beginning of the next.
 struct Turn {
@@ -38,14 +33,7 @@ struct Turn {
 
 /// Who has a lock, and who waits for it.
 pub(super) fn pairs(threads: &BTreeMap<Pid, Thread>) -> BTreeSet<(Pid, Pid)> {
-    let mut wakes: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
-    for (pid, t) in threads {
-        for step in &t.steps {
-            if let Step::Post { to, .. } = *step {
-                *wakes.entry((*pid, to)).or_default() += 1;
-            }
-        }
-    }
+    let wakes = wakes(threads);
     let back = |(has, waits): (Pid, Pid)| wakes.get(&(waits, has)).copied().unwrap_or(0);
     let many = wakes.iter().filter(|(pair, n)| **n >= MIN_SEEN && back(**pair) * MORE <= **n).map(|(pair, _)| *pair);
     many.filter(|(has, waits)| threads.contains_key(waits) && share_a_lock(threads, *has, *waits)).collect()
@@ -83,7 +71,7 @@ fn turns(steps: &[Step], other: Pid, under: &BTreeSet<u64>) -> (Vec<Turn>, Vec<u
     for step in steps {
         match *step {
             Step::Work(units) | Step::Spin(units) => work += units,
-            Step::Post { to: with, .. } | Step::Token { by: with, .. } if with == other => {
+            _ if step.with() == Some(other) => {
                 places.push(work);
                 deals = true;
             }
@@ -101,9 +89,7 @@ fn turns(steps: &[Step], other: Pid, under: &BTreeSet<u64>) -> (Vec<Turn>, Vec<u
 }
 
 fn are_alike(mut places: Vec<u64>) -> bool {
-    let Some(usual) = median(&mut places) else { return false };
-    let alike = places.iter().filter(|at| at.abs_diff(usual) <= LITTLE.max(usual / ALIKE_PART)).count();
-    alike * 100 >= places.len() * ALIKE_OF_100
+    median(&mut places).is_some_and(|usual| are_within(&places, usual, (usual / ALIKE_PART).max(LITTLE)))
 }
 
 #[cfg(test)]

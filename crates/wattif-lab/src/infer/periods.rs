@@ -9,12 +9,12 @@
 //! `clock_nanosleep` with the sum of periods), some start again from now (rt-app's default). The first expiry after a
 //! revealed job tells which.
 
-use super::steps::{Step, densest, median};
+use super::steps::{self, Step, densest, median, timers, work};
 use std::collections::BTreeSet;
 
 /// How a thread's timer goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beat {
+pub(super) struct Beat {
     /// Period, ns; 0 where it has none.
     pub period: u64,
     /// Work of a job, units; 0 where jobs are not alike or do more than work.
@@ -40,11 +40,11 @@ const EQUAL_PCT: u64 = 20;
 /// More sizes are none.
 const SIZES: usize = 3;
 /// Threads with fewer tellable sleeps are taken as timed absolutely.
-pub const MIN_SLEEPS: usize = 8;
+pub(super) const MIN_SLEEPS: usize = 8;
 /// Lengths of the sleeps of a program; so many of 100 sleeps tell them, and others are farther than this part from them.
 const CONSTANTS: usize = 3;
 const OF_100: usize = 80;
-pub const FAR: f64 = 0.02;
+pub(super) const FAR: f64 = 0.02;
 /// Distances of so many lengths, half of all there are and more, tell a period to one part in so many of a ns.
 const LAGS: usize = 4;
 const ONE: f64 = 1024.0;
@@ -62,7 +62,7 @@ const AHEAD_OF: u64 = 20;
 
 impl Beat {
     /// Together with what was revealed later in the same steps.
-    pub fn and(self, later: Beat) -> Beat {
+    pub(super) fn and(self, later: Beat) -> Beat {
         Beat {
             period: if self.period > 0 { self.period } else { later.period },
             work: self.work,
@@ -74,7 +74,7 @@ impl Beat {
 
 /// When a timer expired is told from when its CPU had woken up, by what that took; how long exactly is not in a trace. A periodic thread's
 /// expiries that are one or more periods apart, but for at most `uncertain_ns`, are where most of them say.
-pub fn even_expiries(steps: &mut [Step], uncertain_ns: u64, waits: impl Fn(&Step) -> bool) {
+pub(super) fn even_expiries(steps: &mut [Step], uncertain_ns: u64, waits: impl Fn(&Step) -> bool) {
     let Some(period) = period(&intervals(steps, waits)) else { return };
     let uncertain_ns = uncertain_ns.min(period / 4);
     let timers: Vec<(usize, u64, u64)> = timers(steps).collect();
@@ -132,7 +132,7 @@ fn lateness(expiries: &[u64], period: u64) -> Option<Vec<i64>> {
 /// Are the sleeps of a few constant lengths, to the microsecond, and far more of them than of the distances between expiries, or far fewer
 /// not? Then the thread sleeps relatively, however regular the expiries are, and a sleep that is at most `uncertain_ns` off is of the nearest
 /// of those lengths. Says whether it was so.
-pub fn even_relative_sleeps(steps: &mut [Step], uncertain_ns: u64) -> bool {
+pub(super) fn even_relative_sleeps(steps: &mut [Step], uncertain_ns: u64) -> bool {
     let timers: Vec<(usize, u64, u64)> = timers(steps).filter(|t| t.2 > 0).collect();
     let (constants, off) = exact(timers.iter().map(|t| t.1.saturating_sub(t.2)).collect());
     let (_, beats_off) = exact(timers.windows(2).map(|w| w[1].1.saturating_sub(w[0].1)).collect());
@@ -167,17 +167,10 @@ fn exact(mut lengths: Vec<u64>) -> (Vec<u64>, usize) {
     (constants, lengths.len())
 }
 
-/// Place, expiry and since when the thread slept, of each timer.
-fn timers(steps: &[Step]) -> impl Iterator<Item = (usize, u64, u64)> {
-    let timer =
-        |(i, s): (usize, &Step)| if let Step::Timer { until, since } = *s { Some((i, until, since)) } else { None };
-    steps.iter().enumerate().filter_map(timer)
-}
-
 /// Puts the passed timers into `steps`. The first timer counts from the thread's birth, where that was seen: clocks are low then,
 /// and first jobs late. Only what `waits` says is a wait of its own; other waits come in the midst of a job. Where timers were revealed before,
 /// they stay.
-pub fn reveal(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&Step) -> bool) -> Beat {
+pub(super) fn reveal(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&Step) -> bool) -> Beat {
     let intervals = intervals(steps, &waits);
     let Some(period) = period(&intervals) else { return Beat::default() };
     let mut beat = Beat { period, ..Beat::default() };
@@ -196,7 +189,7 @@ pub fn reveal(steps: &mut Vec<Step>, born: Option<u64>, waits: impl Fn(&Step) ->
 
 /// The same for a thread of this beat that was late nearly always, from its beginning until the end of the trace. Who did more jobs than there
 /// were periods is none.
-pub fn late_all_along(steps: &mut Vec<Step>, birth: Option<u64>, from_to: (u64, u64), mut beat: Beat) -> Beat {
+pub(super) fn late_all_along(steps: &mut Vec<Step>, birth: Option<u64>, from_to: (u64, u64), mut beat: Beat) -> Beat {
     let (usual, period) = (beat.work, beat.period);
     let jobs = |work: u64| ((work + usual / 2) / usual).max(1);
     let (mut work, mut last) = (0u64, from_to.0);
@@ -216,8 +209,8 @@ pub fn late_all_along(steps: &mut Vec<Step>, birth: Option<u64>, from_to: (u64, 
     }
     let last = steps.iter().rposition(|s| !s.is_busy()).map_or(0, |last| last + 1);
     let unfinished = steps.split_off(last);
-    cut(steps, birth, &mut beat, |_, steps, _| Some(jobs(total(steps))));
-    split(&unfinished, jobs(total(&unfinished)), period, steps);
+    cut(steps, birth, &mut beat, |_, job, _| Some(jobs(steps::work(job))));
+    split(&unfinished, jobs(steps::work(&unfinished)), period, steps);
     beat
 }
 
@@ -292,7 +285,7 @@ fn intervals(steps: &[Step], waits: impl Fn(&Step) -> bool) -> Vec<(u64, u64, us
 }
 
 /// Do interrupts come at equal distances, whatever else ends waits in between? Not if that is only since sleeps are of equal length.
-pub fn has_grid(steps: &[Step]) -> bool {
+pub(super) fn has_grid(steps: &[Step]) -> bool {
     let timers: Vec<(u64, u64)> = timers(steps).map(|(_, until, since)| (until, until.saturating_sub(since))).collect();
     let beats: Vec<(u64, u64)> = timers.windows(2).map(|w| (w[1].0.saturating_sub(w[0].0), w[1].1)).collect();
     let Some(period) = most_frequent(beats.iter().map(|b| b.0).collect(), MIN_SHARE) else { return false };
@@ -302,7 +295,7 @@ pub fn has_grid(steps: &[Step]) -> bool {
 }
 
 /// How far values are from the nearest of a few constants, as part of it; those that are farthest left out.
-pub fn missed(mut values: Vec<f64>) -> f64 {
+pub(super) fn missed(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let (n, mut off) = (values.len(), Vec::new());
     for _ in 0..CONSTANTS {
@@ -326,7 +319,7 @@ fn period(intervals: &[(u64, u64, usize)]) -> Option<u64> {
 }
 
 /// The length that at least `share` of 100 have, more or less.
-pub fn most_frequent(mut lengths: Vec<u64>, share: usize) -> Option<u64> {
+pub(super) fn most_frequent(mut lengths: Vec<u64>, share: usize) -> Option<u64> {
     lengths.retain(|ns| *ns > 0);
     lengths.sort_unstable();
     let most = &lengths[densest(&lengths, |least| 2 * slop(least))];
@@ -416,7 +409,7 @@ fn multiple(
     waits: impl Fn(&Step) -> bool,
 ) -> Option<u64> {
     let is_told = |s: &Step| waits(s) || matches!(s, Step::Passed { .. });
-    let work = total(steps);
+    let work = work(steps);
     if ns <= period + slop(period) || steps.iter().any(is_told) || sizes.iter().any(|size| is_about(work, *size)) {
         return None;
     }
@@ -424,13 +417,9 @@ fn multiple(
     ((2..=MAX_JOBS).contains(&jobs) && work.abs_diff(jobs * usual) <= usual / 4).then_some(jobs)
 }
 
-fn total(steps: &[Step]) -> u64 {
-    steps.iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
-}
-
 /// Copies steps with `jobs - 1` passed timers at equal distances of work.
 fn split(steps: &[Step], jobs: u64, period: u64, out: &mut Vec<Step>) {
-    let each = total(steps) / jobs.max(1);
+    let each = work(steps) / jobs.max(1);
     let (mut left, mut passed) = (each, 1);
     for step in steps {
         let Step::Work(mut units) = *step else {
@@ -524,7 +513,7 @@ mod tests {
         steps.extend([timer(80), Step::Work(6 * MS), timer(124), Step::Work(2 * MS)]);
         assert_eq!(reveal(&mut steps, None), Beat { period: 10 * MS, work: 2 * MS, caught_up: 0, started_again: 1 });
         assert_eq!(steps.iter().filter(|s| matches!(s, Step::Passed { .. })).count(), 2);
-        let work: u64 = total(&steps);
+        let work = work(&steps);
         assert_eq!(work, (7 * 2 + 6 + 2) * MS, "work is neither made nor lost");
     }
 

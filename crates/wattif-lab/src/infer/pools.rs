@@ -8,13 +8,11 @@
 //! waits for it is left out: space in a queue that is seldom full, say. Two threads are taken for a pool until their work is looked at
 //! (`requests.rs`).
 
-use super::joins::token_waits;
-use super::play::tasks;
-use super::steps::Step;
-use super::workload::Thread;
+use super::kin::Families;
+use super::steps::{Step, token_waits};
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
-use wattif_model::trace::Recording;
 
 /// Fewer threads, or fewer wake-ups of each in the mean, are no pool.
 const MIN_THREADS: usize = 2;
@@ -30,38 +28,17 @@ const OUT_OF_TURN_OF: usize = 20;
 /// So many of 100 wake-ups are followed by that of the same thread at most: more are an order.
 const SAME_NEXT_PCT: usize = 67;
 
-/// What threads of a pool share: their name, where others have it too; else the name without its number, and the process where it
-/// is known. Of `python3` and `python3` the number is no thread's.
-pub(super) fn families(recording: &Recording, threads: &BTreeMap<Pid, Thread>) -> BTreeMap<Pid, (String, u32)> {
-    let task = tasks(recording);
-    let names: Vec<(Pid, String)> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
-    let mut many: BTreeMap<&str, u32> = BTreeMap::new();
-    names.iter().for_each(|(_, name)| *many.entry(name).or_default() += 1);
-    let family = |(pid, name): &(Pid, String)| match stem(name).filter(|_| many[name.as_str()] == 1) {
-        Some(stem) => (*pid, (stem.into(), recording.threads.get(&pid.0).map_or(0, |t| t.tgid))),
-        None => (*pid, (name.clone(), 0)),
-    };
-    names.iter().map(family).collect()
-}
-
-/// A name without its last number and what joins it.
-fn stem(name: &str) -> Option<&str> {
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let joined = stem.trim_end_matches(['-', '_', '/', ':', '#', ' ', '.']);
-    (stem != name && !joined.is_empty()).then_some(joined)
-}
-
 /// The first thread of its pool, for each thread that is in one, by what threads of a pool share.
 /// Their wake-ups of threads that hardly ever wait for them are left out of `threads`. Pools that are `known` (`steals.rs`) are pools.
-pub(super) fn pools<F: Ord>(
+pub(super) fn pools(
     threads: &mut BTreeMap<Pid, Thread>,
-    family: impl Fn(Pid) -> F,
+    families: &Families,
     known: &BTreeMap<Pid, Pid>,
 ) -> BTreeMap<Pid, Pid> {
-    let mut by_name: BTreeMap<F, Vec<Pid>> = BTreeMap::new();
+    let mut by_name: BTreeMap<&(String, u32), Vec<Pid>> = BTreeMap::new();
     for (pid, t) in threads.iter() {
         if only_asked(&t.steps) && !known.contains_key(pid) {
-            by_name.entry(family(*pid)).or_default().push(*pid);
+            by_name.entry(&families[pid]).or_default().push(*pid);
         }
     }
     let mut all = known.clone();
@@ -90,24 +67,18 @@ pub(super) fn pools<F: Ord>(
 pub(super) fn only_asked(steps: &[Step]) -> bool {
     let of_itself = steps.iter().filter(|s| matches!(s, Step::Attr(_) | Step::Bind(_))).count();
     let waits = steps.iter().filter(|s| s.waits()).count();
-    let tokens = steps.iter().filter(|s| matches!(s, Step::Token { .. })).count();
+    let tokens = steps.iter().filter(|s| s.woken_by().is_some()).count();
     tokens > 0
         && tokens == waits
         && of_itself <= 2
-        && steps
-            .iter()
-            .all(|s| s.is_busy() || matches!(s, Step::Token { .. } | Step::Post { .. } | Step::Attr(_) | Step::Bind(_)))
+        && steps.iter().all(|s| s.is_busy() || s.with().is_some() || matches!(s, Step::Attr(_) | Step::Bind(_)))
 }
 
 /// A thread's wake-ups of a pool prefer none of its members; members do not wake each other.
 pub(super) fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -> bool {
     let mut counts: BTreeMap<Pid, usize> = BTreeMap::new();
-    for step in steps {
-        if let Step::Post { to, .. } = step
-            && pool.contains(to)
-        {
-            *counts.entry(*to).or_default() += 1;
-        }
+    for to in steps.iter().filter_map(Step::wakes).filter(|to| pool.contains(to)) {
+        *counts.entry(to).or_default() += 1;
     }
     let all: usize = counts.values().sum();
     let most = counts.values().max().copied().unwrap_or(0);
@@ -118,7 +89,7 @@ pub(super) fn wakes_any(steps: &[Step], pool: &BTreeSet<Pid>, is_member: bool) -
 
 /// Threads that wake a pool and hardly ever wait for it.
 pub(super) fn seldom(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> BTreeSet<Pid> {
-    let by_pool = |s: &&Step| waker(s).is_some_and(|by| pool.contains(&by));
+    let by_pool = |s: &&Step| s.woken_by().is_some_and(|by| pool.contains(&by));
     let hardly = |pid: &Pid| {
         let steps = &threads[pid].steps;
         let ended = steps.iter().filter(by_pool).count();
@@ -132,11 +103,9 @@ fn leave_out(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom: 
     for (pid, t) in threads {
         let is_seldom = seldom.contains(pid);
         let in_pool = pool.contains(pid);
-        t.steps.retain(|s| match *s {
-            Step::Post { to, .. } => !(in_pool && seldom.contains(&to)),
-            Step::Token { by, .. } => !(is_seldom && pool.contains(&by)),
-            _ => true,
-        });
+        let wakes = |s: &Step| in_pool && s.wakes().is_some_and(|to| seldom.contains(&to));
+        let waits = |s: &Step| is_seldom && s.woken_by().is_some_and(|by| pool.contains(&by));
+        t.steps.retain(|s| !wakes(s) && !waits(s));
     }
 }
 
@@ -144,8 +113,7 @@ fn leave_out(threads: &mut BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom: 
 fn closes_a_cycle(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom: &BTreeSet<Pid>) -> bool {
     let wakes = |pid: Pid| {
         let in_pool = pool.contains(&pid);
-        let to = |s: &Step| if let Step::Post { to, .. } = *s { Some(to) } else { None };
-        threads[&pid].steps.iter().filter_map(to).filter(move |to| !(in_pool && seldom.contains(to)))
+        threads[&pid].steps.iter().filter_map(Step::wakes).filter(move |to| !(in_pool && seldom.contains(to)))
     };
     let mut new: Vec<Pid> = pool.iter().copied().collect();
     let mut seen = BTreeSet::new();
@@ -165,15 +133,11 @@ fn closes_a_cycle(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, seldom:
 /// Do the members wake who wakes them?
 fn answers(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> bool {
     let wakers = wakers(threads, pool);
-    pool.iter().flat_map(|pid| &threads[pid].steps).any(|s| matches!(s, Step::Post { to, .. } if wakers.contains(to)))
+    pool.iter().flat_map(|pid| &threads[pid].steps).filter_map(Step::wakes).any(|to| wakers.contains(&to))
 }
 
 fn wakers(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> BTreeSet<Pid> {
-    pool.iter().flat_map(|pid| &threads[pid].steps).filter_map(waker).collect()
-}
-
-fn waker(step: &Step) -> Option<Pid> {
-    if let Step::Token { by, .. } = *step { Some(by) } else { None }
+    pool.iter().flat_map(|pid| &threads[pid].steps).filter_map(Step::woken_by).collect()
 }
 
 /// Are those woken that have waited longest, and are these not always in the same order?
@@ -201,12 +165,13 @@ pub(super) fn takes_turns(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>)
 }
 
 fn posts_to(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> usize {
-    let to_it = |s: &&Step| matches!(s, Step::Post { to, .. } if pool.contains(to));
-    threads.values().map(|t| t.steps.iter().filter(to_it).count()).sum()
+    let posts = threads.values().flat_map(|t| &t.steps).filter_map(Step::wakes);
+    posts.filter(|to| pool.contains(to)).count()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::kin::of_names;
     use super::*;
 
     /// A thread that wakes workers 2, 3 and 4 by `order`.
@@ -226,13 +191,8 @@ mod tests {
             );
         }
         threads.get_mut(&Pid(2)).unwrap().steps.extend(extra);
-        pools(&mut threads, |pid| if pid.0 == 1 { "net" } else { "worker" }, &BTreeMap::new()).len()
-    }
-
-    #[test]
-    fn names_without_their_number() {
-        let names = ["worker-12", "Binder:594_3", "pool-1-thread-3", "httpd", "42", "a 2"];
-        assert_eq!(names.map(stem), [Some("worker"), Some("Binder:594"), Some("pool-1-thread"), None, None, Some("a")]);
+        let families = of_names(&threads, |pid| if pid.0 == 1 { "net" } else { "worker" });
+        pools(&mut threads, &families, &BTreeMap::new()).len()
     }
 
     /// A thread wakes 2, 3 and 4 at once, again and again; they wake a collector, which wakes that thread. Each waits anew after 1 ms, in the
@@ -251,7 +211,8 @@ mod tests {
             }
             threads.get_mut(&Pid(5)).unwrap().steps.push(Step::Post { to: Pid(1), at: at + 2_000_000 });
         }
-        pools(&mut threads, |pid| if pid.0 == 1 || pid.0 == 5 { "other" } else { "worker" }, &BTreeMap::new()).len()
+        let families = of_names(&threads, |pid| if pid.0 == 1 || pid.0 == 5 { "other" } else { "worker" });
+        pools(&mut threads, &families, &BTreeMap::new()).len()
     }
 
     #[test]
@@ -278,7 +239,8 @@ mod tests {
             of.extend(waits.then_some(Step::Post { to: Pid(1), at: at - 50 }));
             of.extend(job);
         }
-        let found = pools(&mut threads, |pid| if pid.0 == 1 { "other" } else { "worker" }, &BTreeMap::new()).len();
+        let families = of_names(&threads, |pid| if pid.0 == 1 { "other" } else { "worker" });
+        let found = pools(&mut threads, &families, &BTreeMap::new()).len();
         let of = |pid: u32| threads[&Pid(pid)].steps.clone();
         (found, of(1), [of(2), of(3), of(4)].concat())
     }

@@ -12,8 +12,8 @@
 //! Threads that had ended or stopped before the trace did, and those with timers, do what was recorded. Whoever waits for such a thread until
 //! late is as bound to it; unless that thread wakes it now and then only, when it had hardly begun to wait: then it goes round without.
 
-use super::steps::{Queue, Step};
-use super::workload::{State, Thread};
+use super::steps::{Queue, STRAY_OF, Step};
+use super::thread::{State, Thread};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
@@ -21,8 +21,6 @@ use wattif_model::Pid;
 const MIN_RETURNS: usize = 2;
 /// Who never waits goes round if it wakes others, or yields, so often.
 const MIN_POSTS: usize = 8;
-/// One wait in so many may be ended by a thread that does not go round.
-const STRAY_OF: usize = 20;
 /// Whoever is there in the first part of a trace of so many was there from the beginning.
 const EARLY_OF: u64 = 20;
 /// Of waits without a time it is known that they are shorter than one part in so many of the trace, or the thread has stopped.
@@ -151,9 +149,8 @@ fn time(step: &Step) -> Option<u64> {
 fn waits(t: &Thread) -> BTreeMap<Option<Pid>, Waits> {
     let mut all: BTreeMap<Option<Pid>, Waits> = BTreeMap::new();
     for step in t.steps.iter().filter(|s| s.waits()) {
-        let by = if let Step::Token { by, .. } = *step { Some(by) } else { None };
         let (until, since) = (step.woken_at().unwrap_or(0), step.blocked_since().unwrap_or(0));
-        let w = all.entry(by).or_default();
+        let w = all.entry(step.woken_by()).or_default();
         *w = Waits { n: w.n + 1, longest: w.longest.max(until.saturating_sub(since)), last: w.last.max(until) };
     }
     all
@@ -214,7 +211,7 @@ fn begin(t: &Thread, since: u64) -> Option<usize> {
     let held = |n: i64, s: &Step| n + i64::from(matches!(s, Step::Lock(_))) - i64::from(matches!(s, Step::Unlock(_)));
     let mut locks = steps[..begin].iter().fold(0, held);
     while locks > 0 || returns && steps.get(begin) != Some(&Step::Attr(t.first_prio)) {
-        let step = steps.get(begin).filter(|s| !matches!(s, Step::Post { .. } | Step::Token { .. }))?;
+        let step = steps.get(begin).filter(|s| s.with().is_none())?;
         (locks, begin) = (held(locks, step), begin + 1);
     }
     Some(begin)

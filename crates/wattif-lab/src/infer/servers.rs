@@ -10,8 +10,9 @@
 //! commit: who asks while the disk writes is served by the next write). A server that is nearly always busy is hardly ever woken. That it
 //! is one shows in its answers, if they are of this last kind: to all who waited when its own wait began, and to nobody who came later.
 
-use super::steps::{Queue, Step, median};
-use super::workload::Thread;
+use super::kin::Kinds;
+use super::steps::{Distance, Queue, Step, median, usual_distance, work};
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
@@ -19,7 +20,7 @@ use wattif_model::Pid;
 const MIN_SEEN: usize = 5;
 /// One in so many requests is seen at least, unless its answers tell as much; one wake-up in so many is no request at most.
 const SEEN_OF: usize = 20;
-const STRAY_OF: usize = 4;
+const NO_REQUEST_OF: usize = 4;
 /// One request in so many is hidden; otherwise wake-ups say all.
 const HIDDEN_OF: usize = 50;
 /// One wake-up in so many, by another thread of the kind, is a lock passed on at most.
@@ -64,7 +65,7 @@ enum Answers {
 /// Threads of `pools` are asked, and are nobody's clients.
 pub(super) fn serve(
     threads: &mut BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
+    kinds: &Kinds,
     pools: &BTreeMap<Pid, Pid>,
     counted: bool,
 ) -> usize {
@@ -94,21 +95,19 @@ pub(super) fn serve(
 
 /// Threads of one kind that wake each other now and then pass locks on: who had one when was chance. What another held up a thread
 /// stays, by its length; that it was this other does not.
-pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) -> usize {
+pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) -> usize {
     let mut chance: BTreeMap<(Pid, Pid), usize> = BTreeMap::new();
     for (pid, t) in threads.iter() {
         let mut by: BTreeMap<Pid, usize> = BTreeMap::new();
-        for step in &t.steps {
-            if let Step::Token { by: waker, .. } = *step {
-                *by.entry(waker).or_default() += 1;
-            }
+        for waker in t.steps.iter().filter_map(Step::woken_by) {
+            *by.entry(waker).or_default() += 1;
         }
         let all: usize = by.values().sum();
         let peers = by.into_iter().filter(|(waker, n)| kinds.get(waker) == kinds.get(pid) && n * CONTENDED_OF <= all);
         chance.extend(peers.map(|(waker, n)| ((waker, *pid), n)));
     }
     for (pid, t) in threads.iter_mut() {
-        t.steps.retain(|s| !matches!(*s, Step::Post { to, .. } if chance.contains_key(&(*pid, to))));
+        t.steps.retain(|s| s.wakes().is_none_or(|to| !chance.contains_key(&(*pid, to))));
         for step in &mut t.steps {
             if let Step::Token { by, since, at } = *step
                 && chance.contains_key(&(by, *pid))
@@ -120,39 +119,13 @@ pub(super) fn contended(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pi
     chance.values().sum()
 }
 
-/// Names of threads, but for numbers at their ends.
-pub(super) fn kinds(threads: &BTreeMap<Pid, Thread>, task: impl Fn(Pid) -> String) -> BTreeMap<Pid, String> {
-    let kind = |pid: &Pid| (*pid, task(*pid).trim_end_matches(|c: char| c.is_ascii_digit()).to_string());
-    threads.keys().map(kind).collect()
-}
-
-/// The same, but that threads of a kind are of one each, by their whole names, where those of other numbers are woken by them: stages of a pipeline.
-pub(super) fn apart(
-    threads: &BTreeMap<Pid, Thread>,
-    kinds: &BTreeMap<Pid, String>,
-    task: impl Fn(Pid) -> String,
-) -> BTreeMap<Pid, String> {
-    let names: BTreeMap<Pid, String> = threads.keys().map(|pid| (*pid, task(*pid))).collect();
-    let mut wakes: BTreeMap<&str, usize> = BTreeMap::new();
-    for (pid, t) in threads {
-        let alike = |to: &Pid| kinds.get(to) == Some(&kinds[pid]) && names[to] != names[pid];
-        let posts = t.steps.iter().filter(|s| matches!(s, Step::Post { to, .. } if alike(to)));
-        *wakes.entry(&kinds[pid]).or_default() += posts.count();
-    }
-    let name = |(pid, kind): (&Pid, &String)| {
-        let is_apart = wakes[kind.as_str()] >= MIN_SEEN;
-        (*pid, if is_apart { &names[pid] } else { kind }.clone())
-    };
-    kinds.iter().filter(|(pid, _)| threads.contains_key(pid)).map(name).collect()
-}
-
 impl Found {
     fn may_be_server(&self) -> bool {
         let asked = self.seen + self.hidden;
         let stray: usize = self.clients.iter().filter_map(|c| self.stray.get(c)).sum();
         self.clients.len() > 1
             && self.seen >= MIN_SEEN
-            && stray * STRAY_OF <= self.seen
+            && stray * NO_REQUEST_OF <= self.seen
             && self.hidden >= (asked / HIDDEN_OF).max(2)
     }
 }
@@ -167,7 +140,7 @@ fn commits_groups(threads: &BTreeMap<Pid, Thread>, server: Pid, clients: &BTreeS
 }
 
 /// Who waits for whom, and whether it had woken it in the same stretch.
-fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a BTreeMap<Pid, String>) -> BTreeMap<(Pid, &'a str), Found> {
+fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a Kinds) -> BTreeMap<(Pid, &'a str), Found> {
     let mut all: BTreeMap<(Pid, &str), Found> = BTreeMap::new();
     for (pid, t) in threads {
         let kind = kinds[pid].as_str();
@@ -178,8 +151,7 @@ fn look<'a>(threads: &BTreeMap<Pid, Thread>, kinds: &'a BTreeMap<Pid, String>) -
                     woke.insert(to);
                 }
                 _ if step.waits() => {
-                    let asked = if let Step::Token { by, .. } = *step { Some(by) } else { None };
-                    if let Some(by) = asked {
+                    if let Some(by) = step.woken_by() {
                         let found = all.entry((by, kind)).or_default();
                         found.clients.insert(*pid);
                         *(if woke.remove(&by) { &mut found.seen } else { &mut found.hidden }) += 1;
@@ -292,7 +264,7 @@ impl<'a> Server<'a> {
     }
 
     fn is_request(&self, step: &Step) -> bool {
-        self.requested(step).is_some()
+        step.woken_by().is_some_and(|by| self.clients.contains(&by))
     }
 
     /// Whom each burst answers, and when they asked.
@@ -385,7 +357,7 @@ impl<'a> Server<'a> {
         // Of those that are seen the last ones count; the rest is where the last one is, or where it usually is.
         let kept = &seen[seen.len().saturating_sub(n)..];
         let usual = kept.last().map_or_else(|| self.usual_place(cycle), |i| (*i, 0));
-        let is_kept = |p: &Pid| kept.iter().any(|i| matches!(&cycle[*i], Step::Token { by, .. } if by == p));
+        let is_kept = |p: &Pid| kept.iter().any(|i| cycle[*i].woken_by() == Some(*p));
         let mut hidden: Vec<u64> = asked.iter().filter(|(p, _)| !is_kept(p)).map(|(_, at)| *at).collect();
         hidden.sort_unstable();
         hidden.resize(n - kept.len(), 0);
@@ -461,27 +433,15 @@ fn place(cycle: &[Step], usual: (usize, u64), asked: u64) -> (usize, u64) {
     }
 }
 
-/// Waits and units of work.
-pub(super) type Distance = (usize, u64);
-
-/// As many waits as there are most often, and as much work as there is with so many.
-pub(super) fn usual_distance(seen: &[Distance]) -> Distance {
-    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    seen.iter().for_each(|s| *counts.entry(s.0).or_default() += 1);
-    let waits = counts.into_iter().max_by_key(|c| c.1).map_or(0, |c| c.0);
-    let mut units: Vec<u64> = seen.iter().filter(|s| s.0 == waits).map(|s| s.1).collect();
-    (waits, median(&mut units).unwrap_or(0))
-}
-
 /// Waits, and units of work until the first of them.
 fn distance(steps: &[Step]) -> Distance {
     let until = steps.iter().position(Step::waits).unwrap_or(steps.len());
-    let units = steps[..until].iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum();
-    (steps.iter().filter(|s| s.waits()).count(), units)
+    (steps.iter().filter(|s| s.waits()).count(), work(&steps[..until]))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::kin::kinds;
     use super::*;
 
     const SERVER: Pid = Pid(1);

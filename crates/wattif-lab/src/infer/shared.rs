@@ -11,12 +11,13 @@
 //!
 //! Whoever is woken, does next to nothing and waits again was woken in vain: one that was running had been quicker. That tells of a semaphore.
 
-use super::joins::{Place, insert, token_waits, within};
+use super::kin::{Families, Wakes, wakes};
 use super::pools::{takes_turns, wakes_any};
-use super::requests::{requests, stretches, taking, unit, work};
-use super::servers::{Distance, usual_distance};
-use super::steps::{Queue, Step, median};
-use super::workload::Thread;
+use super::steps::{
+    Distance, LITTLE, Place, Queue, Step, insert, median, place_after, token_waits, usual_distance, within, work,
+};
+use super::thread::Thread;
+use super::units::{requests, stretches, taking, unit};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
@@ -32,8 +33,6 @@ const MIN_TAKEN: usize = 50;
 const AGREE_OF: usize = 20;
 /// One in so many is woken in vain where they share a semaphore.
 const VAIN_OF: usize = 100;
-/// As little work is the same as none: 20 µs of the largest CPU, units.
-const LITTLE: u64 = 20_000 << 10;
 /// One of so many parts of a round may be missing.
 const PART: u64 = 8;
 /// Groups of servers looked for.
@@ -78,26 +77,19 @@ struct Plan {
     vain: [usize; 2],
 }
 
-/// Who wakes whom, how often.
-type Pairs = BTreeMap<(Pid, Pid), usize>;
-
-/// Gives servers of one name, by `family`, one queue where they share it. Not those of pools that are `known` (`steals.rs`).
-pub(super) fn share<F: Ord>(
-    threads: &mut BTreeMap<Pid, Thread>,
-    family: impl Fn(Pid) -> F,
-    known: &BTreeMap<Pid, Pid>,
-) -> Shared {
-    let mut by_name: BTreeMap<F, BTreeSet<Pid>> = BTreeMap::new();
+/// Gives servers of one name, by their families, one queue where they share it. Not those of pools that are `known` (`steals.rs`).
+pub(super) fn share(threads: &mut BTreeMap<Pid, Thread>, families: &Families, known: &BTreeMap<Pid, Pid>) -> Shared {
+    let mut by_name: BTreeMap<&(String, u32), BTreeSet<Pid>> = BTreeMap::new();
     // A server goes round: what it does once, such as ending, would be done again.
     let goes_round = |t: &Thread| !t.steps.iter().any(|s| matches!(s, Step::Fork(_) | Step::Exit));
     for (pid, _) in threads.iter().filter(|(pid, t)| !known.contains_key(pid) && goes_round(t)) {
-        by_name.entry(family(*pid)).or_default().insert(*pid);
+        by_name.entry(&families[pid]).or_default().insert(*pid);
     }
     by_name.retain(|_, members| members.len() > 1);
     let mut all = Shared::default();
     for _ in 0..MAX_GROUPS {
-        let pairs = pairs(threads);
-        let groups = by_name.values().filter_map(|members| Group::of(threads, members, &pairs));
+        let wakes = wakes(threads);
+        let groups = by_name.values().filter_map(|members| Group::of(threads, members, &wakes));
         let plans = groups.filter_map(|group| Plan::of(threads, group));
         let Some(plan) = plans.max_by_key(|plan| plan.hidden) else { break };
         all.clients += plan.group.clients.len();
@@ -107,32 +99,20 @@ pub(super) fn share<F: Ord>(
     all
 }
 
-fn pairs(threads: &BTreeMap<Pid, Thread>) -> Pairs {
-    let mut all = Pairs::new();
-    for (pid, t) in threads {
-        for step in &t.steps {
-            if let Step::Post { to, .. } = *step {
-                *all.entry((*pid, to)).or_default() += 1;
-            }
-        }
-    }
-    all
-}
-
 impl Group {
     /// Those of `members` that serve clients, if they may be any of theirs.
-    fn of(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>, pairs: &Pairs) -> Option<Group> {
-        let asks: BTreeSet<Pid> = pairs.keys().filter(|(_, to)| members.contains(to)).map(|p| p.0).collect();
-        let answered: BTreeSet<Pid> = pairs.keys().filter(|(by, _)| members.contains(by)).map(|p| p.1).collect();
+    fn of(threads: &BTreeMap<Pid, Thread>, members: &BTreeSet<Pid>, wakes: &Wakes) -> Option<Group> {
+        let asks: BTreeSet<Pid> = wakes.keys().filter(|(_, to)| members.contains(to)).map(|p| p.0).collect();
+        let answered: BTreeSet<Pid> = wakes.keys().filter(|(by, _)| members.contains(by)).map(|p| p.1).collect();
         let clients: BTreeSet<Pid> = asks.intersection(&answered).copied().collect();
-        let asked = |pid: &Pid| clients.iter().any(|c| pairs.contains_key(&(*c, *pid)));
-        let answers = |pid: &Pid| clients.iter().any(|c| pairs.contains_key(&(*pid, *c)));
+        let asked = |pid: &Pid| clients.iter().any(|c| wakes.contains_key(&(*c, *pid)));
+        let answers = |pid: &Pid| clients.iter().any(|c| wakes.contains_key(&(*pid, *c)));
         let servers: BTreeSet<Pid> = members.iter().copied().filter(|pid| asked(pid) && answers(pid)).collect();
         if servers.len() < 2 || clients.len() < 2 || !servers.is_disjoint(&clients) {
             return None;
         }
         let mut woke: BTreeMap<Pid, usize> = BTreeMap::new();
-        pairs
+        wakes
             .iter()
             .filter(|((_, to), _)| servers.contains(to))
             .for_each(|((by, _), n)| *woke.entry(*by).or_default() += n);
@@ -146,19 +126,19 @@ impl Group {
     }
 
     fn is_asked(&self, step: &Step) -> bool {
-        matches!(step, Step::Post { to, .. } if self.servers.contains(to))
+        step.wakes().is_some_and(|to| self.servers.contains(&to))
     }
 
     fn is_answered(&self, step: &Step) -> bool {
-        matches!(step, Step::Token { by, .. } if self.servers.contains(by))
+        step.woken_by().is_some_and(|by| self.servers.contains(&by))
     }
 
     fn answers(&self, step: &Step) -> bool {
-        matches!(step, Step::Put(_)) || matches!(step, Step::Post { to, .. } if self.clients.contains(to))
+        matches!(step, Step::Put(_)) || step.wakes().is_some_and(|to| self.clients.contains(&to))
     }
 
     fn takes(&self, step: &Step) -> bool {
-        matches!(step, Step::Token { by, .. } if self.clients.contains(by))
+        step.woken_by().is_some_and(|by| self.clients.contains(&by))
     }
 
     /// By the first server and the first client.
@@ -174,9 +154,7 @@ impl Group {
         let (mut from, mut units, mut open, mut answered) = (0, 0, false, false);
         for (i, step) in steps.iter().enumerate() {
             let (asks, is_answer) = (self.is_asked(step), self.is_answered(step));
-            if let Step::Work(more) = step {
-                units += more;
-            }
+            units += step.units();
             if !asks && !step.waits() {
                 continue;
             }
@@ -238,14 +216,14 @@ impl Group {
                 (None, Some(wait)) => {
                     let first = (v.from..=wait).find(|i| self.is_answered(&steps[*i])).unwrap_or(wait);
                     let all = work(&steps[v.from..first]);
-                    after(steps, v.from, first, all.saturating_sub(until))
+                    place_after(steps, v.from, first, all.saturating_sub(until))
                 }
-                (None, None) => after(steps, v.from, v.end, before),
+                (None, None) => place_after(steps, v.from, v.end, before),
             };
             let reply = match (v.wait, v.ask) {
                 (Some(wait), _) => (wait, 0),
-                (None, Some(ask)) => after(steps, ask, v.end, until),
-                (None, None) => after(steps, v.from, v.end, before + until),
+                (None, Some(ask)) => place_after(steps, ask, v.end, until),
+                (None, None) => place_after(steps, v.from, v.end, before + until),
             };
             inserts.extend([(ask, Step::Put(requests)), (reply, Step::Get(replies))]);
         }
@@ -282,7 +260,7 @@ impl Group {
             |(token, end, _): &&(usize, usize, Option<usize>)| work(&steps[*token..*end]) + unit / PART >= usual;
         let unseen = jobs.iter().filter(|j| j.2.is_none()).filter(is_done);
         let put = Step::Put(self.queue(Queue::Replies));
-        let inserts = unseen.map(|(token, end, _)| (after(&steps, *token, *end, usual), put.clone())).collect();
+        let inserts = unseen.map(|(token, end, _)| (place_after(&steps, *token, *end, usual), put.clone())).collect();
         insert(&mut steps, inserts);
         steps
     }
@@ -418,23 +396,12 @@ fn usual_place(cycle: &[Step], (waits, units): Distance) -> Place {
     let mut begins = [0].into_iter().chain((0..cycle.len()).filter(|i| cycle[*i].waits()).map(|i| i + 1));
     let begin = begins.nth(waits).unwrap_or(cycle.len());
     let end = begins.next().map_or(cycle.len(), |next| next - 1);
-    after(cycle, begin, end, units)
-}
-
-/// After so much work of these steps, or behind all of them.
-fn after(steps: &[Step], begin: usize, end: usize, mut units: u64) -> Place {
-    for (i, step) in steps.iter().enumerate().take(end).skip(begin) {
-        match *step {
-            Step::Work(more) if units < more => return (i, units),
-            Step::Work(more) => units -= more,
-            _ => {}
-        }
-    }
-    (end, 0)
+    place_after(cycle, begin, end, units)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::kin::of_names;
     use super::*;
 
     const SERVERS: [Pid; 2] = [Pid(1), Pid(2)];
@@ -509,8 +476,8 @@ mod tests {
         (all, served as usize)
     }
 
-    fn family(pid: Pid) -> bool {
-        pid < Pid(10)
+    fn family(pid: Pid) -> &'static str {
+        if pid < Pid(10) { "server" } else { "client" }
     }
 
     fn count(threads: &BTreeMap<Pid, Thread>, of: &[Step]) -> usize {
@@ -522,14 +489,15 @@ mod tests {
         for job in [|_| 300, |n| 100 + by_chance(n) % 400] {
             let (mut all, served) = threads(World { job, ..WORLD });
             let hidden = served - count_posts(&all);
-            let found = share(&mut all, family, &BTreeMap::new());
+            let families = of_names(&all, family);
+            let found = share(&mut all, &families, &BTreeMap::new());
             assert!(hidden > 50 && found.clients == 5 && found.servers == SERVERS.into(), "{hidden}");
             assert_eq!(found.semaphores, BTreeSet::new(), "nobody is woken in vain");
             let [requests, replies] = [Queue::Requests, Queue::Replies].map(|of| of(SERVERS[0], Pid(10)));
             for step in [Step::Put(requests), Step::Get(requests), Step::Put(replies), Step::Get(replies)] {
                 assert_eq!(count(&all, std::slice::from_ref(&step)), served, "{step:?}");
             }
-            let left = |s: &Step| matches!(s, Step::Post { .. } | Step::Token { .. });
+            let left = |s: &Step| s.with().is_some();
             assert!(!all.values().any(|t| t.steps.iter().any(left)));
             // Each in its order: the work of a request is between it and its answer.
             for pid in SERVERS {
@@ -544,7 +512,7 @@ mod tests {
     }
 
     fn count_posts(threads: &BTreeMap<Pid, Thread>) -> usize {
-        let steps = threads.iter().filter(|(pid, _)| !family(**pid)).flat_map(|(_, t)| &t.steps);
+        let steps = threads.iter().filter(|(pid, _)| family(**pid) == "client").flat_map(|(_, t)| &t.steps);
         steps.filter(|s| matches!(s, Step::Post { .. })).count()
     }
 
@@ -553,7 +521,8 @@ mod tests {
         let is_shared = |w: World| {
             let (mut all, _) = threads(w);
             let before: Vec<Vec<Step>> = all.values().map(|t| t.steps.clone()).collect();
-            let found = share(&mut all, family, &BTreeMap::new());
+            let families = of_names(&all, family);
+            let found = share(&mut all, &families, &BTreeMap::new());
             assert_eq!(found.clients > 0, all.values().zip(&before).any(|(t, before)| t.steps != *before));
             found.clients > 0
         };

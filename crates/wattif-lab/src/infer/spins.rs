@@ -4,14 +4,15 @@
 //! it would have ended. So its pieces of work are of one wall time, whatever CPU time is in them. A few that were disturbed tell enough: work
 //! would have ended later, for as much CPU time as ever. Where nothing disturbs it, work and loop look alike, and it is taken for work.
 
+use super::kin::Kinds;
 use super::steps::{Step, median};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::BTreeMap;
 use wattif_model::Pid;
 
 /// A step of work: from its beginning to its end, and on CPUs, ns; the speed of the CPU on which it began, units per ns.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub(super) struct Piece {
     pub step: usize,
     pub wall: u64,
     pub on_cpu: u64,
@@ -44,7 +45,7 @@ const SHORTER: usize = 10;
 
 /// Makes loops of pieces of work, where they are. Threads of one kind run one program: where some of them look at the clock, so do those
 /// that hardly ever had a CPU when their time was over.
-pub(super) fn spin(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>) {
+pub(super) fn spin(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds) {
     let mut walls: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     let mut others: Vec<Pid> = Vec::new();
     for (pid, t) in threads.iter_mut() {
@@ -65,7 +66,7 @@ pub(super) fn spin(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, St
 fn by_the_clock(steps: &mut [Step], pieces: &[Piece]) -> Option<u64> {
     let wall = usual(pieces.iter().map(|p| p.wall).filter(|wall| *wall >= MIN_NS).collect())?;
     let in_time = |p: &&Piece| (MIN_NS.max(wall.saturating_sub(slop(wall)))..=wall + slop(wall)).contains(&p.wall);
-    let units = |p: &Piece| if let Step::Work(units) = steps[p.step] { units } else { 0 };
+    let units = |p: &Piece| steps[p.step].units();
     let mut in_time: Vec<u64> = pieces.iter().filter(in_time).map(units).collect();
     let work = median(&mut in_time)?;
     let unlike = in_time.iter().filter(|u| u.abs_diff(work) > work / UNLIKE_PART).count();

@@ -8,11 +8,11 @@
 //! Replies that nobody slept for are put in. Of another pool whose work comes back to those that ask it, it is not told who takes what,
 //! and it is left as it is.
 
-use super::joins::within;
+use super::kin::Families;
 use super::pools::{only_asked, seldom};
-use super::requests::{requests, stretches, taking, unit, work};
-use super::steps::{Step, median};
-use super::workload::Thread;
+use super::steps::{Step, median, within, work};
+use super::thread::Thread;
+use super::units::{requests, stretches, taking, unit};
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 
@@ -30,16 +30,16 @@ const ODD_OF: usize = 20;
 type Stretch = (u64, u64, u64);
 
 /// The first thread of its pool, for each thread of such pools, by what threads of a pool share. Their steps are cut.
-pub(super) fn steal<F: Ord>(threads: &mut BTreeMap<Pid, Thread>, family: impl Fn(Pid) -> F) -> BTreeMap<Pid, Pid> {
-    let mut by_name: BTreeMap<F, BTreeSet<Pid>> = BTreeMap::new();
+pub(super) fn steal(threads: &mut BTreeMap<Pid, Thread>, families: &Families) -> BTreeMap<Pid, Pid> {
+    let mut by_name: BTreeMap<&(String, u32), BTreeSet<Pid>> = BTreeMap::new();
     for (pid, _) in threads.iter().filter(|(_, t)| only_asked(&t.steps)) {
-        by_name.entry(family(*pid)).or_default().insert(*pid);
+        by_name.entry(&families[pid]).or_default().insert(*pid);
     }
     let mut all = BTreeMap::new();
     for pool in by_name.into_values().filter(|pool| pool.len() > 1) {
         let Some(unit) = steals(threads, &pool) else { continue };
         let seldom = seldom(threads, &pool);
-        let by_pool = |s: &Step| matches!(s, Step::Token { by, .. } if pool.contains(by));
+        let by_pool = |s: &Step| s.woken_by().is_some_and(|by| pool.contains(&by));
         let waits = threads.iter().filter(|(pid, t)| !seldom.contains(pid) && t.steps.iter().any(by_pool));
         let collectors: Vec<Pid> = waits.map(|t| *t.0).collect();
         let rounds = match collectors[..] {
@@ -81,7 +81,7 @@ struct Round {
 
 /// The rounds of whoever alone asks a pool, if it does not ask again before all is done.
 fn rounds(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, unit: u64, collector: Pid) -> Option<Vec<Round>> {
-    let asks = |t: &Thread| t.steps.iter().any(|s| matches!(s, Step::Post { to, .. } if pool.contains(to)));
+    let asks = |t: &Thread| t.steps.iter().filter_map(Step::wakes).any(|to| pool.contains(&to));
     if threads.iter().any(|(pid, t)| *pid != collector && asks(t)) {
         return None;
     }
@@ -124,13 +124,13 @@ fn rounds(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>, unit: u64, coll
 /// The steps of the collector, which takes a reply for each request. Those that are not there come behind the last one of a round that is, or
 /// before it waits for anything else; requests that are not there, behind the last that is.
 fn collecting(steps: &[Step], pool: &BTreeSet<Pid>, rounds: &[Round]) -> Vec<Step> {
-    let is_reply = |s: &Step| matches!(s, Step::Token { by, .. } if pool.contains(by));
+    let is_reply = |s: &Step| s.woken_by().is_some_and(|by| pool.contains(&by));
     let mut out = steps[..rounds.first().map_or(0, |r| r.from)].to_vec();
     for (nth, round) in rounds.iter().enumerate() {
         let of = &steps[round.from..round.until];
         let place = of.iter().rposition(is_reply).map(|i| i + 1).or_else(|| of.iter().position(Step::waits));
         let place = place.unwrap_or(of.len());
-        let is_request = |s: &Step| matches!(s, Step::Post { to, .. } if pool.contains(to));
+        let is_request = |s: &Step| s.wakes().is_some_and(|to| pool.contains(&to));
         let asks = of.iter().rposition(is_request).map_or(0, |i| i + 1);
         let first = pool.first().copied().expect("a pool has threads");
         // The last round may be cut off by the end of the trace.
@@ -179,7 +179,7 @@ fn replying(steps: &[Step], to: Pid) -> Vec<Step> {
 
 /// The work of a request, if these threads take each other's.
 fn steals(threads: &BTreeMap<Pid, Thread>, pool: &BTreeSet<Pid>) -> Option<u64> {
-    let is_own = |s: &Step| matches!(s, Step::Token { by, .. } | Step::Post { to: by, .. } if pool.contains(by));
+    let is_own = |s: &Step| s.with().is_some_and(|other| pool.contains(&other));
     if pool.iter().any(|pid| threads[pid].steps.iter().any(is_own)) {
         return None;
     }
@@ -216,6 +216,7 @@ fn token((i, step): (usize, &Step)) -> Option<(usize, u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kin::of_names;
     use super::*;
 
     const ASKER: Pid = Pid(1);
@@ -250,10 +251,15 @@ mod tests {
         all
     }
 
+    fn families(threads: &BTreeMap<Pid, Thread>) -> Families {
+        of_names(threads, |pid| if pid == ASKER { "asker" } else { "worker" })
+    }
+
     #[test]
     fn one_does_the_work_of_both() {
         let mut all = threads(0);
-        let found = steal(&mut all, |pid| pid == ASKER);
+        let families = families(&all);
+        let found = steal(&mut all, &families);
         assert_eq!(found, POOL.map(|pid| (pid, POOL[0])).into());
         let jobs = POOL.map(|pid| {
             let steps = &all[&pid].steps;
@@ -277,7 +283,7 @@ mod tests {
     #[test]
     fn nobody_took_it() {
         let (mut all, before) = (threads(2), threads(2));
-        assert_eq!(steal(&mut all, |pid| pid == ASKER), BTreeMap::new());
+        assert_eq!(steal(&mut all, &families(&before)), BTreeMap::new());
         assert!([ASKER, POOL[0], POOL[1]].iter().all(|pid| all[pid].steps == before[pid].steps));
     }
 }

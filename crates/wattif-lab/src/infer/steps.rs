@@ -1,10 +1,11 @@
 //! What a thread did, step by step, and how it goes on beyond the end of the trace.
 
+use std::collections::BTreeMap;
 use wattif_model::Pid;
 
 /// One step of a thread.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub(super) enum Step {
     /// Units: ns × capacity.
     Work(u64),
     /// Busy until so much wall time has passed, ns.
@@ -77,7 +78,7 @@ pub enum Step {
 
 /// A queue of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Queue {
+pub(super) enum Queue {
     /// Wake-ups of a thread.
     Wakes(Pid),
     /// What the clients of a server, of which this is the first, ask, those of them that it has begun with, and its answers.
@@ -88,16 +89,32 @@ pub enum Queue {
 
 impl Step {
     /// Does the thread compute there?
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         matches!(self, Step::Work(_) | Step::Spin(_))
     }
+    /// Its work, where it is one.
+    pub(super) fn units(&self) -> u64 {
+        if let Step::Work(units) = *self { units } else { 0 }
+    }
     /// Does the thread block there?
-    pub fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.blocked_since().is_some()
             || matches!(self, Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_))
     }
+    /// Who ends its wait, where that is a thread.
+    pub(super) fn woken_by(&self) -> Option<Pid> {
+        if let Step::Token { by, .. } = *self { Some(by) } else { None }
+    }
+    /// Whom it wakes.
+    pub(super) fn wakes(&self) -> Option<Pid> {
+        if let Step::Post { to, .. } = *self { Some(to) } else { None }
+    }
+    /// The other thread of a wake-up, on either side.
+    pub(super) fn with(&self) -> Option<Pid> {
+        self.woken_by().or(self.wakes())
+    }
     /// When it was woken in the recording, or somewhat earlier.
-    pub fn woken_at(&self) -> Option<u64> {
+    pub(super) fn woken_at(&self) -> Option<u64> {
         match *self {
             Step::Timer { until, .. } => Some(until),
             Step::Device { ns, since } | Step::Interrupt { ns, since } | Step::Sleep { ns, since } => Some(since + ns),
@@ -106,7 +123,7 @@ impl Step {
         }
     }
     /// Since when it was blocked in the recording.
-    pub fn blocked_since(&self) -> Option<u64> {
+    pub(super) fn blocked_since(&self) -> Option<u64> {
         match *self {
             Step::Timer { since, .. }
             | Step::Device { since, .. }
@@ -118,11 +135,101 @@ impl Step {
     }
 }
 
+/// The work of all of them.
+pub(super) fn work(steps: &[Step]) -> u64 {
+    steps.iter().map(Step::units).sum()
+}
+
+/// A place among steps: before the one of a number, or after so much of its work.
+pub(super) type Place = (usize, u64);
+
+/// After so much work of the steps from `begin` on, or before `end`.
+pub(super) fn place_after(steps: &[Step], begin: usize, end: usize, mut units: u64) -> Place {
+    for (i, step) in steps.iter().enumerate().take(end).skip(begin) {
+        match *step {
+            Step::Work(more) if units < more => return (i, units),
+            Step::Work(more) => units -= more,
+            _ => {}
+        }
+    }
+    (end, 0)
+}
+
+/// Puts steps in; those of one place in their order.
+pub(super) fn insert(steps: &mut Vec<Step>, mut of: Vec<(Place, Step)>) {
+    of.sort_by_key(|i| i.0);
+    let mut out = Vec::with_capacity(steps.len() + of.len());
+    let mut of = of.into_iter().peekable();
+    for (i, step) in std::mem::take(steps).into_iter().enumerate() {
+        let mut done = 0;
+        while let Some(((_, at), put)) = of.next_if(|((before, _), _)| *before == i) {
+            if at > done {
+                out.push(Step::Work(at - done));
+                done = at;
+            }
+            out.push(put);
+        }
+        out.push(if let Step::Work(units) = step { Step::Work(units - done) } else { step });
+    }
+    out.extend(of.map(|(_, step)| step));
+    *steps = out;
+}
+
+/// Waits and units of work.
+pub(super) type Distance = (usize, u64);
+
+/// As many waits as there are most often, and as much work as there is with so many.
+pub(super) fn usual_distance(seen: &[Distance]) -> Distance {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    seen.iter().for_each(|s| *counts.entry(s.0).or_default() += 1);
+    let waits = counts.into_iter().max_by_key(|c| c.1).map_or(0, |c| c.0);
+    let mut units: Vec<u64> = seen.iter().filter(|s| s.0 == waits).map(|s| s.1).collect();
+    (waits, median(&mut units).unwrap_or(0))
+}
+
+/// The kind of a wait for a timer.
+pub(super) const TIMER: u8 = 0;
+/// That of a wait for another thread.
+pub(super) const TOKEN: u8 = 3;
+
+/// Kinds of waits, one before and one after a stretch of work.
+pub(super) type Waits = [u8; 2];
+
+pub(super) fn kind_of_wait(step: &Step) -> Option<u8> {
+    match step {
+        Step::Timer { .. } => Some(TIMER),
+        Step::Device { .. } | Step::Interrupt { .. } => Some(1),
+        Step::Sleep { .. } => Some(2),
+        Step::Token { .. } => Some(TOKEN),
+        Step::Get(_) => Some(4),
+        Step::Barrier(_) => Some(5),
+        _ => None,
+    }
+}
+
+/// Place, expiry and since when the thread slept, of each timer.
+pub(super) fn timers(steps: &[Step]) -> impl Iterator<Item = (usize, u64, u64)> {
+    let timer =
+        |(i, s): (usize, &Step)| if let Step::Timer { until, since } = *s { Some((i, until, since)) } else { None };
+    steps.iter().enumerate().filter_map(timer)
+}
+
+/// From when until when a thread waited for another.
+pub(super) fn token_waits(steps: &[Step]) -> Vec<(u64, u64)> {
+    steps.iter().filter_map(|s| if let Step::Token { since, at, .. } = *s { Some((since, at)) } else { None }).collect()
+}
+
+/// Which of these, in the order of their beginnings, a time is in.
+pub(super) fn within<T>(sorted: &[T], at: u64, span: impl Fn(&T) -> (u64, u64)) -> Option<usize> {
+    let last = sorted.partition_point(|x| span(x).0 <= at).checked_sub(1)?;
+    (at < span(&sorted[last]).1).then_some(last)
+}
+
 /// Whoever is woken by another thread and then by an interrupt asked for that interrupt, or sleeps from then on: under another kernel
 /// the wait moves with the work before it. Unless its interrupts come at equal distances, whatever happens in between. Device:
 /// the interrupts come on other CPUs than the thread's, which its own timers never do; they have no slack, and idle governors do not
 /// see them coming.
-pub fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
+pub(super) fn follow_causes(steps: &mut [Step], device: bool, slack: u64) {
     if super::periods::has_grid(steps) {
         return;
     }
@@ -148,6 +255,22 @@ pub(super) fn median<T: Copy + Ord>(values: &mut [T]) -> Option<T> {
     values.get(values.len() / 2).copied()
 }
 
+/// One in so many may be a stray: by chance, told wrongly, or cut off by an end of the trace. More are a habit.
+pub(super) const STRAY_OF: usize = 20;
+/// So many of 100 jobs of a thread, or places in its turns, are alike: within one part in so many of their median. One of twice the work is
+/// two.
+const ALIKE_OF_100: usize = 80;
+pub(super) const ALIKE_PART: u64 = 4;
+/// As little work is the same as none: 20 µs of the largest CPU, units. Who is woken, finds nothing to do, or that another was faster, and
+/// waits again does as much.
+pub(super) const LITTLE: u64 = 20_000 << 10;
+
+/// Are most of these as usual, but for so much?
+pub(super) fn are_within(work: &[u64], usual: u64, off: u64) -> bool {
+    let alike = work.iter().filter(|work| work.abs_diff(usual) <= off).count();
+    alike * 100 >= work.len() * ALIKE_OF_100
+}
+
 /// Where most values lie within a width of the least of them, which depends on it; of equally many the largest. They are sorted.
 pub(super) fn densest(sorted: &[u64], width: impl Fn(u64) -> u64) -> std::ops::Range<usize> {
     let (mut best, mut end) = (0..0, 0);
@@ -169,7 +292,7 @@ const EVEN_PART: u64 = 50;
 
 /// A program that sleeps for a constant time shows other lengths where its CPU took long to wake up, by the state that an estimate says it
 /// was in: those near the constant are the constant.
-pub fn even_sleeps(steps: &mut [Step]) {
+pub(super) fn even_sleeps(steps: &mut [Step]) {
     let length = |s: &Step| if let Step::Sleep { ns, .. } = *s { Some(ns) } else { None };
     let mut all: Vec<u64> = steps.iter().filter_map(length).collect();
     let Some(usual) = median(&mut all).filter(|_| all.len() >= MIN_EVEN) else { return };
@@ -187,7 +310,7 @@ pub fn even_sleeps(steps: &mut [Step]) {
 }
 
 /// Mean distance of the timers of a thread that mostly waits for those.
-pub fn usual_interval(steps: &[Step]) -> Option<u64> {
+pub(super) fn usual_interval(steps: &[Step]) -> Option<u64> {
     let timed = |s: &&Step| matches!(s, Step::Timer { .. } | Step::Sleep { .. });
     let (n, all) = (steps.iter().filter(timed).count(), steps.iter().filter(|s| s.waits()).count());
     let mut expiries = steps.iter().filter(timed).filter_map(Step::woken_at);
@@ -197,7 +320,7 @@ pub fn usual_interval(steps: &[Step]) -> Option<u64> {
 
 /// What is left to do of the work that the end of a trace cuts off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub(super) enum Rest {
     /// So many units: it was in the middle of a stretch as it usually has.
     Units(u64),
     /// It computes on and on.
@@ -211,7 +334,7 @@ const ENDLESS: u64 = 4;
 const LONG_PART: u64 = 10;
 
 /// How the last stretch of a thread that was about to run at the end of its trace goes on. It takes part of that trace already.
-pub fn rest(steps: &[Step], stretch: u64, trace: u64) -> Rest {
+pub(super) fn rest(steps: &[Step], stretch: u64, trace: u64) -> Rest {
     if let Some(Step::Spin(_)) = steps.last() {
         return Rest::Units(0);
     }

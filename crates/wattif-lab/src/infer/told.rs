@@ -1,10 +1,9 @@
 //! What is said of a workload made from a trace: what was assumed, and what could not be told.
 
-use super::channels::Channels;
-use super::joins::Joined;
-use super::requests::Asked;
+use super::late_jobs::LateJobs;
+use super::passes::Passes;
 use super::steps::Step;
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 use wattif_model::trace::{Event, Record, Recording};
@@ -16,37 +15,19 @@ pub(super) struct Found<'a> {
     pub background: &'a BTreeSet<Pid>,
     /// `SCHED_IDLE` threads.
     pub give_way: &'a BTreeSet<Pid>,
-    /// Periodic threads whose kind was late in no job.
-    pub never_late: usize,
-    /// What they were taken to do: as most of those that were late, or else to start again from then.
-    pub others_catch_up: bool,
-    /// Threads of pools.
-    pub pools: usize,
-    pub asked: &'a Asked,
-    /// How many threads meet at each.
-    pub barriers: &'a BTreeMap<Pid, u32>,
-    /// Waits for locks that threads of one name held.
-    pub locks: usize,
-    pub channels: &'a Channels,
-    /// Ends of children put in.
-    pub reunited: usize,
-    pub joined: &'a Joined,
+    pub late: &'a LateJobs,
+    pub passes: &'a Passes,
     /// Threads that wait for a condition.
     pub conds: usize,
-    pub clients: usize,
-    /// Threads that take requests of clients from one queue.
-    pub servers: usize,
-    /// Waits that end by timers and devices, and by another thread.
-    pub waits: [u64; 2],
     /// Threads bound to CPUs.
     pub pinned: usize,
 }
 
 impl Found<'_> {
     /// In sentences.
-    pub fn told(&self) -> Vec<String> {
+    pub(super) fn told(&self) -> Vec<String> {
         let mut notes = self.taken();
-        let (recording, [timers, tokens], pinned) = (self.recording, self.waits, self.pinned);
+        let (recording, [timers, tokens], pinned) = (self.recording, self.waits(), self.pinned);
         notes.extend(super::memory::told(self.threads));
         notes.extend(super::background::told(recording, self.background, "background"));
         notes.push(format!(
@@ -70,10 +51,20 @@ impl Found<'_> {
         notes
     }
 
+    /// Waits that end by timers and devices, and by another thread.
+    fn waits(&self) -> [usize; 2] {
+        let by_thread = |s: &&Step| {
+            matches!(s, Step::Token { .. } | Step::Get(_) | Step::Take(_) | Step::Barrier(_) | Step::Lock(_))
+        };
+        let steps = || self.threads.values().flat_map(|t| &t.steps);
+        let tokens = steps().filter(by_thread).count();
+        [steps().filter(|s| s.waits()).count() - tokens, tokens]
+    }
+
     /// What threads were taken for.
     fn taken(&self) -> Vec<String> {
-        let (channels, joined, hidden) = (self.channels, self.joined, self.asked.hidden);
-        let (sides, members) = (channels.sides.len(), self.barriers.values().sum::<u32>());
+        let Passes { channels, joined, barriers, .. } = self.passes;
+        let (hidden, sides, members) = (self.passes.asked.hidden, channels.sides.len(), barriers.values().sum::<u32>());
         let share = |t: &&Thread| t.steps.iter().any(|s| matches!(s, Step::Lock(_)));
         let sharing = self.threads.values().filter(share).count();
         let mut notes = Vec::new();
@@ -82,8 +73,8 @@ impl Found<'_> {
                 notes.push(note);
             }
         };
-        let n = self.never_late;
-        let would = match self.others_catch_up {
+        let n = self.late.never_late;
+        let would = match self.late.others_catch_up {
             true => "catch up, instead of starting again from then",
             false => "start again from then, instead of catching up",
         };
@@ -95,10 +86,10 @@ impl Found<'_> {
                 "{n} threads taken as yielding after pieces of work of one length, also where no other thread was there to take the CPU"
             ),
         );
-        let n = self.pools;
+        let n = self.passes.pools.len();
         say(n, format!("{n} threads taken as pools: whoever of them waits takes the next request"));
         say(hidden, format!("{hidden} requests put in for which no thread of a pool was free"));
-        let n = self.barriers.len();
+        let n = barriers.len();
         say(n, format!("{members} threads taken as meeting at barriers: whoever comes last wakes the others"));
         say(
             sharing,
@@ -106,7 +97,7 @@ impl Found<'_> {
                 "{sharing} threads taken as sharing a lock: where one got it without waiting, it is put where it mostly waits"
             ),
         );
-        let n = self.locks;
+        let n = self.passes.locks;
         say(n, format!("{n} waits for locks that threads of one name held: taken as long as they were"));
         let n = channels.hidden;
         say(
@@ -119,11 +110,11 @@ impl Found<'_> {
         say(n, format!("{n} threads taken as waiting for a condition: what wakes them while they are busy is lost"));
         let n = joined.hidden;
         say(n, format!("{n} wake-ups of busy threads put in: their wakers never left one out that could be seen"));
-        let n = self.reunited;
+        let n = self.passes.reunited;
         say(n, format!("{n} ends of children put in that their parents did not have to wait for: they wait for all"));
-        let n = self.servers;
+        let n = self.passes.shared.servers.len();
         say(n, format!("{n} threads taken as servers of one queue: whoever of them is free takes the next request"));
-        let n = self.clients;
+        let n = self.passes.clients;
         say(n, format!("{n} threads taken as clients: some of their requests found the server busy"));
         notes
     }

@@ -17,7 +17,7 @@ const REGULAR: usize = 50;
 const ONE_WAKER: usize = 60;
 
 /// What is known of wakers.
-pub struct Wakers {
+pub(super) struct Wakers {
     flags: bool,
     /// Woken by interrupts, whoever runs.
     interrupted: BTreeSet<Pid>,
@@ -46,7 +46,7 @@ impl Woken {
 
 impl Wakers {
     /// Looks through a recording.
-    pub fn of(recording: &Recording) -> Wakers {
+    pub(super) fn of(recording: &Recording) -> Wakers {
         let flags = recording.has_irq_flags;
         if flags {
             return Wakers { flags, interrupted: BTreeSet::new(), hogs: BTreeSet::new() };
@@ -82,7 +82,7 @@ impl Wakers {
     }
 
     /// Is it `waker`, who runs, that wakes `pid`?
-    pub fn wakes(&self, waker: Pid, pid: Pid) -> bool {
+    pub(super) fn wakes(&self, waker: Pid, pid: Pid) -> bool {
         waker.0 != 0 && (self.flags || !self.interrupted.contains(&pid) && !self.hogs.contains(&waker))
     }
 }

@@ -11,8 +11,9 @@
 //!
 //! Threads of one kind run one program: they are looked at together, and each for itself where that tells nothing.
 
+use super::kin::Kinds;
 use super::steps::{Step, median};
-use super::workload::Thread;
+use super::thread::Thread;
 use std::collections::BTreeMap;
 use wattif_model::Pid;
 use wattif_model::units::CAPACITY_SCALE;
@@ -71,7 +72,7 @@ impl Stretch {
 }
 
 /// Puts in the yields of all threads that do so.
-pub(super) fn cut(threads: &mut BTreeMap<Pid, Thread>, kinds: &BTreeMap<Pid, String>, tick_ns: u64) {
+pub(super) fn cut(threads: &mut BTreeMap<Pid, Thread>, kinds: &Kinds, tick_ns: u64) {
     let mut by_kind: BTreeMap<&str, Vec<Pid>> = BTreeMap::new();
     threads.keys().for_each(|pid| by_kind.entry(&kinds[pid]).or_default().push(*pid));
     for pids in by_kind.into_values() {
@@ -226,6 +227,7 @@ fn put(t: &mut Thread, pieces: Pieces) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::steps::work;
     use super::*;
 
     const US: u64 = 1_000 * CAPACITY_SCALE;
@@ -259,10 +261,6 @@ mod tests {
 
     fn yields(steps: &[Step]) -> usize {
         steps.iter().filter(|s| **s == Step::Yield).count()
-    }
-
-    fn work(steps: &[Step]) -> u64 {
-        steps.iter().map(|s| if let Step::Work(units) = s { *units } else { 0 }).sum()
     }
 
     #[test]
