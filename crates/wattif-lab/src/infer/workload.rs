@@ -9,7 +9,7 @@ use super::steps::{self, Step};
 use super::thread::Thread;
 use super::ticks;
 use super::unlike;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wattif_model::Pid;
 use wattif_model::platform::Platform;
 use wattif_model::trace::Recording;
@@ -35,6 +35,35 @@ pub struct Inferred {
 
 /// One interrupt in so many on another CPU than the thread's is a device's.
 const DEVICE_OF: u32 = 5;
+
+/// What wakes the threads of a family in interrupts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interrupts {
+    all: u32,
+    /// On another CPU than the thread's.
+    elsewhere: u32,
+    threads: u32,
+    /// Of these, interrupts come at equal distances.
+    even: u32,
+}
+
+impl Interrupts {
+    fn add(&mut self, t: &Thread, even: bool) {
+        self.all += t.irqs;
+        self.elsewhere += t.irqs_elsewhere;
+        self.threads += 1;
+        self.even += u32::from(even);
+    }
+
+    fn are_a_devices(&self) -> bool {
+        DEVICE_OF * self.elsewhere > self.all
+    }
+
+    /// Do they come at equal distances to most of the threads?
+    fn keep_time(&self) -> bool {
+        2 * self.even > self.threads
+    }
+}
 
 /// The workload behind a recording on a machine.
 pub fn workload(recording: &Recording, platform: &Platform, name: &str, options: &Options) -> Inferred {
@@ -67,17 +96,21 @@ fn finish(
     super::spins::spin(threads, kinds);
     super::memory::wait(threads, kinds, programs::full_speed(platform));
     threads.append(&mut aside);
-    // A thread on the CPU that serves its device looks like one with timers: others of its kind tell.
-    let mut irqs: BTreeMap<_, (u32, u32)> = BTreeMap::new();
-    for (pid, t) in threads.iter() {
-        let of = irqs.entry(&families[pid]).or_default();
-        *of = (of.0 + t.irqs, of.1 + t.irqs_elsewhere);
+    // A thread on the CPU that serves its device looks like one with timers: others of its kind tell. So do they where its interrupts keep
+    // time with another's, because they came together.
+    let grids: BTreeSet<Pid> =
+        threads.iter().filter(|(_, t)| periods::has_grid(&t.steps)).map(|(pid, _)| *pid).collect();
+    let mut of_family: BTreeMap<_, Interrupts> = BTreeMap::new();
+    for (pid, t) in threads.iter().filter(|(_, t)| t.irqs > 0) {
+        of_family.entry(&families[pid]).or_default().add(t, grids.contains(pid));
     }
     let longest_ns = super::exits::longest(platform);
     for (pid, t) in threads.iter_mut() {
         let slack = if t.prio >= 100 { platform.timer_slack_ns } else { 0 };
-        let (all, elsewhere) = irqs[&families[pid]];
-        steps::follow_causes(&mut t.steps, DEVICE_OF * elsewhere > all, slack);
+        let irqs = of_family.get(&families[pid]).copied().unwrap_or_default();
+        if !(if irqs.are_a_devices() { irqs.keep_time() } else { grids.contains(pid) }) {
+            steps::follow_causes(&mut t.steps, irqs.are_a_devices(), slack);
+        }
         // Sleeps in the midst of a job are part of it.
         let naps = super::naps::within_periods(&mut t.steps, longest_ns + slack);
         let waits = |s: &Step| s.waits() && !(naps && matches!(s, Step::Sleep { .. }));
@@ -96,7 +129,6 @@ fn finish(
 pub(super) mod tests {
     use super::super::super::metrics::testbed::{self, switch};
     use super::*;
-    use std::collections::BTreeSet;
     use wattif_model::trace::{Event, PrevState, Record, Recorded};
     use wattif_model::{CpuId, CpuSet, Ns};
 
@@ -107,6 +139,24 @@ pub(super) mod tests {
         let records = events.into_iter().map(record).collect();
         let recording = Recording { nr_cpus: 4, end, records, has_irq_flags: true, ..Recording::default() };
         workload(&recording, &testbed::platform(), "a", &Options::default()).workload.tasks
+    }
+
+    #[test]
+    fn interrupts_that_come_with_anothers_keep_no_time_of_their_own() {
+        let wake = |irqs_elsewhere| Thread { irqs: 10, irqs_elsewhere, ..Thread::default() };
+        let family = |even: &[bool]| {
+            let mut of = Interrupts::default();
+            even.iter().for_each(|&even| of.add(&wake(3), even));
+            of
+        };
+        assert!(family(&[false]).are_a_devices());
+        assert_eq!(
+            [&[true, false][..], &[true], &[true, true, false]].map(|e| family(e).keep_time()),
+            [false, true, true]
+        );
+        let mut timers = Interrupts::default();
+        timers.add(&wake(2), true);
+        assert!(!timers.are_a_devices());
     }
 
     #[test]
