@@ -35,7 +35,7 @@
 //! | threads of one name are woken, now this, now that one | a request for whichever of them waits | `pools.rs` |
 //! | nothing: a pool had no thread free when it was asked | a request, and its part of a longer stretch of work | `requests.rs`, `units.rs` |
 //! | it does alike from some time on, and waits for nothing of a given time | it goes round | `rounds.rs` |
-//! | it waits for its CPU while others are idle | it is bound to that one | `affinity.rs`, `binds.rs` |
+//! | it waits for its CPU while others are idle, and not offline | it is bound to that one | `affinity.rs`, `binds.rs`, `offline.rs` |
 //! | its expiries after a late job are on its grid, or not | it catches up, or starts again from then | `late_jobs.rs` |
 //! | it gives way to all others | `SCHED_IDLE` | `sched_idle.rs` |
 //! | it computes when the trace ends | the rest of its usual stretch, as much again, or more without an end | `steps.rs` |
@@ -72,6 +72,7 @@ mod lots;
 mod memory;
 mod mutexes;
 mod naps;
+mod offline;
 mod one_way;
 mod passes;
 mod periods;

@@ -7,6 +7,7 @@
 use super::affinity::{Beside, STRANDED_FOR_NS, STRANDED_NS};
 use super::binds::Execs;
 use super::exits::Sleeps;
+use super::offline::{Offline, is_offline, offline};
 use super::play::{seen, who_runs_at_first};
 use super::steps::Step;
 use super::thread::{State, Thread};
@@ -49,6 +50,7 @@ pub(super) struct Reader<'a> {
     running: Vec<(Pid, u64)>,
     /// Since when each CPU is idle, and since when it was busy last.
     idle_since: Vec<Option<u64>>,
+    pub offline: Vec<Offline>,
     busy_since: Vec<u64>,
     /// When a thread was woken on each last.
     woken: Vec<Option<u64>>,
@@ -109,6 +111,7 @@ impl<'a> Reader<'a> {
             version: version(recording),
             running: vec![(Pid(0), 0); n],
             idle_since: vec![Some(0); n],
+            offline: offline(recording),
             busy_since: vec![0; n],
             woken: vec![None; n],
             quiet: vec![(0, 0); n],
@@ -434,7 +437,7 @@ impl<'a> Reader<'a> {
         let told = |c: &CpuId| self.platform.told_capacity(*c);
         // Before 5.0, a thread may be left on a small CPU as long as a larger one is not all idle.
         let idle = |c: &CpuId| {
-            let idle_since = self.idle_since[c.at()];
+            let idle_since = self.idle_since[c.at()].filter(|_| !is_offline(&self.offline, *c, at));
             if since_5 { idle_since.is_some() && long(self.quiet[c.at()].0) } else { idle_since.is_some_and(long) }
         };
         let all = (0..self.idle_since.len() as u32).map(CpuId);
@@ -486,6 +489,7 @@ impl<'a> Reader<'a> {
         idle.clear();
         for (c, idle_since) in (0..).map(CpuId).zip(&self.idle_since) {
             match *idle_since {
+                Some(_) if is_offline(&self.offline, c, at) => {}
                 Some(since) if since + IDLE_NS <= at => idle.push((c, self.busy_until(c.at(), at))),
                 Some(_) => {}
                 // A wake-up may take a CPU that runs SCHED_IDLE threads for an idle one.
