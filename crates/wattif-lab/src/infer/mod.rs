@@ -33,6 +33,7 @@ mod mutexes;
 mod naps;
 mod one_way;
 mod periods;
+mod placement;
 mod platform;
 mod play;
 mod pools;

@@ -1,9 +1,9 @@
 //! The programs of the threads of a recording: what each did, in the language of workloads.
 
-use super::affinity::Machine;
 use super::channels::{Buffer, Channels};
 use super::grids::keep_time;
 use super::periods::{FAR, MIN_SLEEPS, missed};
+use super::placement::Machine;
 use super::requests;
 use super::servers;
 use super::steps::{self, Queue, Rest, Step};
