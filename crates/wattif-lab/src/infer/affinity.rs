@@ -249,16 +249,11 @@ impl Evidence {
 
     /// It ran on none but these CPUs, and waited often and long beside idle ones that are none of them, but not beside idle ones of them.
     fn is_kept_on(&self, cpus: &CpuSet, machine: &Machine) -> bool {
-        let (mut inside, mut outside) = (0, Waits::default());
-        for (idle, waits) in &self.any.waits {
-            match idle.iter().any(|c| cpus.contains(*c)) {
-                true => inside += waits.snubs,
-                false => outside.add(waits),
-            }
-        }
+        let within = |idle: &[CpuId]| idle.iter().any(|c| cpus.contains(*c));
+        let (inside, outside) = (self.any.sum(within), self.any.sum(|idle| !within(idle)));
         self.seen_on.is_subset(cpus)
             && self.seen_on.is_subset(&machine.beside_any)
-            && inside < SNUBS
+            && inside.snubs < SNUBS
             && outside.snubs >= SNUBS
             && outside.waited_ns >= WAITED_NS
     }
@@ -266,16 +261,14 @@ impl Evidence {
     /// It waited beside idle ones of these CPUs, to which others of its kind are bound, while it is bound to its own.
     fn is_kept_within(&self, own: &CpuSet, cpus: &CpuSet, machine: &Machine) -> bool {
         let inside =
-            |idle: &Vec<CpuId>| idle.iter().any(|c| cpus.contains(*c) && !own.contains(*c) && machine.finds(own, *c));
-        let snubs: u64 = self.equal.waits.iter().filter(|(idle, _)| inside(idle)).map(|(_, waits)| waits.snubs).sum();
-        own.is_subset(&machine.beside_equal) && snubs >= SNUBS
+            |idle: &[CpuId]| idle.iter().any(|c| cpus.contains(*c) && !own.contains(*c) && machine.finds(own, *c));
+        own.is_subset(&machine.beside_equal) && self.equal.sum(inside).snubs >= SNUBS
     }
 
     /// How often it was woken while another thread ran, beside an idle CPU with the same cache, where a wake-up looks.
     fn squeezes_within_cache(&self, machine: &Machine) -> u32 {
         let caches = || machine.caches.iter().filter(|cache| cache.intersects(&self.seen_on));
-        let near = |idle: &Vec<CpuId>| idle.iter().any(|c| caches().any(|cache| cache.contains(*c)));
-        self.equal.waits.iter().filter(|(idle, _)| near(idle)).map(|(_, waits)| waits.squeezes).sum()
+        self.equal.sum(|idle| idle.iter().any(|c| caches().any(|cache| cache.contains(*c)))).squeezes
     }
 
     /// The CPU on which it has met others so often that it would have gone elsewhere, if a thread is bound there.
@@ -530,29 +523,29 @@ impl PassedOver {
         }
     }
 
-    fn waits(&self, machine: &Machine) -> Waits {
+    /// Its waits beside idle CPUs that are such.
+    fn sum(&self, such: impl Fn(&[CpuId]) -> bool) -> Waits {
         let mut sum = Waits::default();
-        let found = |(idle, _): &(&Vec<CpuId>, &Waits)| idle.iter().any(|c| machine.finds(&self.seen_since, *c));
-        self.waits.iter().filter(found).for_each(|(_, waits)| sum.add(waits));
+        self.waits.iter().filter(|(idle, _)| such(idle)).for_each(|(_, waits)| sum.add(waits));
         sum
+    }
+
+    /// Those beside idle CPUs that it has not run on since, and would have found.
+    fn waits(&self, machine: &Machine) -> Waits {
+        self.outside(&self.seen_since, machine)
     }
 
     /// Those beside idle CPUs that are none of these.
     fn outside(&self, own: &CpuSet, machine: &Machine) -> Waits {
-        let mut sum = Waits::default();
-        let found = |idle: &Vec<CpuId>| idle.iter().any(|c| !own.contains(*c) && machine.finds(own, *c));
-        self.waits.iter().filter(|(idle, _)| found(idle)).for_each(|(_, waits)| sum.add(waits));
-        sum
+        self.sum(|idle| idle.iter().any(|c| !own.contains(*c) && machine.finds(own, *c)))
     }
 
     /// All CPUs of the kinds that it ran on, between which nothing need move it, and its waits beside others.
     fn of_other_kinds(&self, machine: &Machine) -> (CpuSet, Waits) {
         let kinds = machine.kinds.iter().filter(|k| k.intersects(&self.seen_since));
         let own: CpuSet = kinds.flat_map(CpuSet::iter).collect();
-        let mut sum = Waits::default();
-        let elsewhere = self.waits.iter().filter(|(idle, _)| !idle.iter().any(|c| own.contains(*c)));
-        elsewhere.for_each(|(_, waits)| sum.add(waits));
-        (own, sum)
+        let elsewhere = self.sum(|idle| !idle.iter().any(|c| own.contains(*c)));
+        (own, elsewhere)
     }
 
     /// It waited often and long for CPUs it stays on, beside idle ones it never ran on.
