@@ -1,5 +1,6 @@
 //! The programs of the threads of a recording: what each did, in the language of workloads.
 
+use super::affinity::Seen;
 use super::channels::{Buffer, Channels};
 use super::grids::keep_time;
 use super::periods::{FAR, MIN_SLEEPS, missed};
@@ -112,9 +113,14 @@ pub(super) fn programs(inference: Inference<'_>, recording: &Recording, name: &s
         ..objects(recording, &programs, &barriers, &channels, &asked)
     };
     let last_group = w.groups.len() as u32 - 1;
-    let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
-    let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
-    let bound = super::affinity::bound(seen, kind, |pid| &families[&pid], &machine);
+    let seen = threads.iter().map(|(pid, t)| Seen {
+        pid: *pid,
+        evidence: &t.where_it_runs,
+        comm: recording.comm(*pid),
+        kind: &kinds[channels.sides.get(pid).unwrap_or(pid)],
+        family: (&families[pid].0, families[pid].1),
+    });
+    let bound = super::affinity::bound(&seen.collect::<Vec<_>>(), &machine);
     let (mut timers, mut tokens, mut pinned) = (0u64, 0u64, 0);
     for (pid, t) in &threads {
         let by_thread = |s: &&Step| {
