@@ -14,7 +14,6 @@
 
 mod affinity;
 mod background;
-mod balancing;
 mod barriers;
 mod binds;
 mod channels;
@@ -29,6 +28,7 @@ mod laps;
 mod lost;
 mod lots;
 mod memory;
+mod missing;
 mod mutexes;
 mod naps;
 mod one_way;
@@ -56,9 +56,9 @@ mod workload;
 mod yields;
 
 pub use background::{background, background_told};
-pub use balancing::no_passes;
+pub use missing::{Figures, Missing, blank, missing};
 pub use platform::platform;
-pub use play::{Missing, Untold, blank, missing, normalised, play, seen as priorities};
+pub use play::{Untold, normalised, play, seen as priorities};
 pub use programs::{has_policy, is_named};
 pub use skew::skewed;
 pub use workload::{Inferred, Options, workload};
