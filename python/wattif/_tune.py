@@ -91,11 +91,23 @@ def tune(
         KeyboardInterrupt: after Ctrl-C; what was finished is kept.
     """
     chosen = seed_list(seeds)
-    unseen = [max(chosen) + 1 + i for i in range(held_out)]
     asked = inputs(workload, platform, chosen[0], duration, set, dialect)
     refuse_own(asked["set"], axes)
-    numbers = [trials, population, search_seed]
     texts, names = axis_texts(axes), words(objectives)
-    both = [chosen, unseen]
     with watched(progress) as tell:
-        return Tuned(_wattif.tune(asked, kernel, texts, names, numbers, both, str(store), conversation, tell))
+        return Tuned(
+            _wattif.tune(
+                asked,
+                kernel,
+                texts,
+                names,
+                trials=trials,
+                population=population,
+                search_seed=search_seed,
+                seeds=chosen,
+                held_out=held_out,
+                path=str(store),
+                search=conversation,
+                tell=tell,
+            )
+        )
