@@ -180,6 +180,8 @@ def test_tune_reports_seeds_it_never_saw(store):
     assert _wattif.stored(str(store)) == stored, "the same search is made of runs that are there"
     with pytest.raises(wattif.WattifError, match="rate_limit_us"):
         wattif.tune("server", {"schedutil.rate_limt_us": "1..5"}, store=store)
+    with pytest.raises(wattif.WattifError, match="5 seeds after 18446744073709551615 go beyond the last one"):
+        wattif.tune("server", axes, store=store, **{**asked, "seeds": [2**64 - 1]})
 
 
 def test_the_search_is_better_than_chance():

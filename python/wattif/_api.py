@@ -230,9 +230,9 @@ class Run(_Object):
 class Comparison(_Object):
     """``wattif.compare/1`` as a mapping; ``markdown`` is for a cover letter, with the specs and digests that reproduce it."""
 
-    def __init__(self, text: tuple[str, str, str, Table]) -> None:
-        self._data = json.loads(text[0])
-        _, self._shown, self.markdown, self._df = text
+    def __init__(self, raw: _wattif.RawComparison) -> None:
+        text, self._shown, self.markdown, self._df = raw
+        self._data = json.loads(text)
 
     def df(self) -> Table:
         """A row per metric and kernel: mean, interval, ratio to the first, p, effect, verdict."""
@@ -259,9 +259,9 @@ class Comparison(_Object):
 class Explanation(_Object):
     """``wattif.explain/1`` as a mapping."""
 
-    def __init__(self, text: tuple[str, str]) -> None:
-        self._data = json.loads(text[0])
-        self._shown = text[1]
+    def __init__(self, raw: _wattif.RawExplanation) -> None:
+        text, self._shown = raw
+        self._data = json.loads(text)
 
     @property
     def summary(self) -> list[str]:
@@ -460,9 +460,9 @@ def explain(
 class Replay(_Object):
     """``wattif.replay/1`` (or, where no kernel was named, ``wattif.recorded/1``) as a mapping."""
 
-    def __init__(self, text: tuple[str, str | None]) -> None:
-        self._data = json.loads(text[0])
-        self._shown = text[1]
+    def __init__(self, raw: _wattif.RawReplay) -> None:
+        text, self._shown = raw
+        self._data = json.loads(text)
 
     def _text(self) -> str:
         checks = self._data.get("self_check", {}).get("figures", [])

@@ -39,7 +39,13 @@ class IdleGovernor:
     ) -> int | tuple[int, bool]:
         """Index of the state to enter; or that, and whether the tick may be stopped (by default it may).
 
-        ``sleep_length_ns``: time to the next timer if the tick is stopped; ``delta_tick_ns``: if it is not.
+        Args:
+            cpu: the kernel's number of the CPU that goes idle.
+            sleep_length_ns: time to the next timer if the tick is stopped.
+            delta_tick_ns: if it is not.
+            latency_req_ns: the longest exit latency that is tolerated, 0 to 2 * 10**12 ns; 2**63 - 1: any. The same for all CPUs of a run:
+                ``set={"pm_qos.cpu_latency_us": …}``.
+            tick_stopped: the tick has been stopped earlier in this idle period: no next one ends the sleep, whatever is returned.
         """
         raise NotImplementedError
 
@@ -63,7 +69,7 @@ class CpufreqGovernor:
         _register("cpufreq", cls)
 
     def start(self, cpus: list[int], min_khz: int, max_khz: int) -> None:
-        """The domain's CPUs and limits; called once before all else."""
+        """The domain's CPUs, by the kernel's numbers, and limits; called once before all else."""
 
     def update(self, now_ns: int, cpu: int, signals: list[_wattif.CpuSignals]) -> int | None:
         """The utilisation of ``cpu`` may have changed: the frequency to ask for, kHz, or None. Called very often."""

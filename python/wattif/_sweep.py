@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _wattif
 from ._api import Dialect, Setting, inputs, seed_list, settings, table_html, words
@@ -33,7 +33,11 @@ class Sweep(Sequence[dict[str, Any]]):
         """A row per point, for Polars, pandas, DuckDB and pyarrow; axes as text."""
         return self._df
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
         return self._rows[index]
 
     def __len__(self) -> int:

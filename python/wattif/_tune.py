@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _wattif
 from ._api import Dialect, Setting, inputs, preformatted, seed_list, words
@@ -27,12 +27,17 @@ class Tuned(Sequence[dict[str, Any]]):
     def __init__(self, text: str) -> None:
         self.data = json.loads(text)
         self.baseline: dict[str, Any] = self.data["baseline"]
+        self._proposals: list[dict[str, Any]] = self.data["proposals"]
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.data["proposals"][index]
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        return self._proposals[index]
 
     def __len__(self) -> int:
-        return len(self.data["proposals"])
+        return len(self._proposals)
 
     def __repr__(self) -> str:
         objectives = self.data["objectives"]
@@ -91,11 +96,23 @@ def tune(
         KeyboardInterrupt: after Ctrl-C; what was finished is kept.
     """
     chosen = seed_list(seeds)
-    unseen = [max(chosen) + 1 + i for i in range(held_out)]
     asked = inputs(workload, platform, chosen[0], duration, set, dialect)
     refuse_own(asked["set"], axes)
-    numbers = [trials, population, search_seed]
     texts, names = axis_texts(axes), words(objectives)
-    both = [chosen, unseen]
     with watched(progress) as tell:
-        return Tuned(_wattif.tune(asked, kernel, texts, names, numbers, both, str(store), conversation, tell))
+        return Tuned(
+            _wattif.tune(
+                asked,
+                kernel,
+                texts,
+                names,
+                trials=trials,
+                population=population,
+                search_seed=search_seed,
+                seeds=chosen,
+                held_out=held_out,
+                path=str(store),
+                search=conversation,
+                tell=tell,
+            )
+        )

@@ -41,6 +41,11 @@ class RawRun:
     def table(self, name: str) -> Table | None: ...
     def names(self) -> list[str]: ...
 
+# Of the stub only: the object as JSON, the same as text; of a comparison also as Markdown and as a table.
+RawComparison = tuple[str, str, str, Table]
+RawExplanation = tuple[str, str]
+RawReplay = tuple[str, str | None]
+
 class Inputs(TypedDict):
     """Of the stub only: what a dict of inputs holds."""
 
@@ -70,8 +75,8 @@ def run(
 def spec(inputs: Inputs, kernel: str) -> str: ...
 def compare(
     specs: Sequence[str], set: dict[str, str], seeds: list[int], metrics: list[str], command: str
-) -> tuple[str, str, str, Table]: ...
-def explain(specs: Sequence[str], seeds: int, rerun: str | None, metrics: list[str]) -> tuple[str, str]: ...
+) -> RawComparison: ...
+def explain(specs: Sequence[str], seeds: int, rerun: str | None, metrics: list[str]) -> RawExplanation: ...
 def replay(
     trace: str,
     kernels: list[str],
@@ -80,14 +85,18 @@ def replay(
     seeds: list[int],
     set: dict[str, str],
     policies: list[str],
-) -> tuple[str, str | None]: ...
+) -> RawReplay: ...
 def tune(
     inputs: Inputs,
     kernel: str,
     axes: list[str],
     objectives: list[str],
-    numbers: Sequence[int],
-    seeds: Sequence[list[int]],
+    *,
+    trials: int,
+    population: int,
+    search_seed: int,
+    seeds: list[int],
+    held_out: int,
     path: str,
     search: Callable[[str], Generator[str, str, None]],
     tell: Tell | None,

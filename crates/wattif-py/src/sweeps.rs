@@ -109,22 +109,25 @@ impl Search for Conversation {
     }
 }
 
-/// `wattif.tune/1`. `numbers`: trials, population, seed of the search.
+/// `wattif.tune/1`; `held_out` is how many seeds beyond those of the trials.
 #[pyfunction]
+#[pyo3(signature = (inputs, kernel, axes, objectives, *, trials, population, search_seed, seeds, held_out, path, search, tell))]
 pub fn tune(
     py: Python<'_>,
     inputs: Inputs,
     kernel: &str,
     axes: Vec<String>,
     objectives: Vec<String>,
-    numbers: [u64; 3],
-    seeds: [Vec<u64>; 2],
+    trials: u64,
+    population: u64,
+    search_seed: u64,
+    seeds: Vec<u64>,
+    held_out: u64,
     path: String,
     search: Py<PyAny>,
     tell: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let [seeds, held_out] = seeds;
-    let [trials, population, search_seed] = numbers;
+    let held_out = Tuning::held_out(&seeds, held_out).map_err(told)?;
     let question = question(inputs, kernel, &axes, Sampling::Grid, seeds)?;
     let tuning = Tuning { question, objectives, trials, population, search_seed, held_out };
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();

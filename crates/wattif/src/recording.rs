@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use wattif_formats::archive::{self, Archive};
 use wattif_formats::trace::{self, Read, Unpacked};
 use wattif_lab::compare::Comparison;
-use wattif_lab::infer::{self, Missing};
+use wattif_lab::infer::{self, Figures, Missing};
 use wattif_lab::metrics::{CpuReport, GroupReport, Metrics, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_model::kernel::why;
@@ -84,8 +84,7 @@ pub fn load(name: &str) -> Result<LoadedTrace, Error> {
 
 /// The figures of a recording, from the same metrics as those of a run.
 pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunReport, Vec<Missing>) {
-    let mut missing = infer::missing(recording, platform, known);
-    missing.extend(infer::no_passes(recording));
+    let missing = infer::missing(recording, platform, known);
     let mut metrics =
         Metrics::for_trace(platform, &marks(recording)).with_groups(platform.nr_cpus(), &recording.groups);
     let untold = infer::play(recording, platform, &mut metrics);
@@ -144,7 +143,7 @@ pub fn self_check(
     ends_by_itself: bool,
 ) -> Vec<Check> {
     let mut checks = Vec::new();
-    let none = |what: &str| missing.iter().any(|m| !m.derived && m.cpus.is_empty() && m.figures.contains(what));
+    let none = |of: &[Figures]| missing.iter().any(|m| !m.derived && m.cpus.is_empty() && of.contains(&m.figures));
     let mut add = |figure: String, unit, tolerance: fn(f64) -> f64, of: &dyn Fn(&RunReport) -> Option<f64>| {
         let values: Vec<f64> = simulated.iter().filter_map(of).collect();
         let Some(recorded) = of(recorded).filter(|_| !values.is_empty()) else { return };
@@ -152,13 +151,13 @@ pub fn self_check(
         let ok = (simulated - recorded).abs() <= tolerance;
         checks.push(Check { figure, unit, recorded, simulated, ci95: bca_mean(&values), tolerance, ok });
     };
-    if !none("wake-up latency") {
+    if !none(&[Figures::Runs, Figures::WakeupLatency]) {
         for name in ["mean", "p50", "p90", "p99"] {
             let metric = format!("wakeup_latency_us.{name}");
             add(metric.clone(), "µs", |r| (0.15 * r).max(2.0), &|r| r.metric(&metric, None));
         }
     }
-    if !none("CPU shares") {
+    if !none(&[Figures::Runs, Figures::CpuShares]) {
         let mut tasks: Vec<_> = recorded.by_task.iter().filter(|g| g.workload && g.cpu_share > 0.005).collect();
         tasks.sort_by(|a, b| b.cpu_share.total_cmp(&a.cpu_share).then(a.task.cmp(&b.task)));
         for g in tasks.iter().take(8) {
@@ -171,10 +170,9 @@ pub fn self_check(
         add("duration_s".into(), "s", |r| 0.05 * r, &|r| Some(r.metrics.duration_s));
     }
     // What is taken in place of events says nothing of the simulation.
-    let without =
-        |what: &'static str| missing.iter().filter(move |m| !m.cpus.is_empty() && m.figures.starts_with(what));
-    if !none("frequencies") {
-        let told = |d: &usize| without("frequencies").all(|m| m.cpus.to_string() != recorded.domains[*d].cpus);
+    let without = |of: Figures| missing.iter().filter(move |m| !m.cpus.is_empty() && m.figures == of);
+    if !none(&[Figures::Frequencies]) {
+        let told = |d: &usize| without(Figures::Frequencies).all(|m| m.cpus.to_string() != recorded.domains[*d].cpus);
         for d in (0..recorded.domains.len()).filter(told) {
             let mhz = |r: &RunReport| {
                 let d = r.domains.get(d)?;
@@ -185,8 +183,8 @@ pub fn self_check(
             add(format!("mean frequency of CPUs {}", recorded.domains[d].cpus), "MHz", |r| 0.1 * r, &mhz);
         }
     }
-    if !none("residencies") {
-        let told = |c: &&CpuReport| without("residencies").all(|m| !m.cpus.contains(CpuId(c.cpu)));
+    if !none(&[Figures::Idle, Figures::Residencies]) {
+        let told = |c: &&CpuReport| without(Figures::Residencies).all(|m| !m.cpus.contains(CpuId(c.cpu)));
         let cpus = recorded.cpus.iter().filter(told);
         let names: BTreeSet<&str> = cpus.flat_map(|c| &c.idle).map(|i| i.name.as_str()).collect();
         for name in names {
@@ -200,7 +198,7 @@ pub fn self_check(
         }
     }
     // Energy is what clocks and residencies add up to; without the events of some CPU there is none to compare with.
-    if !missing.iter().any(|m| ["frequencies", "residencies"].iter().any(|of| m.figures.contains(of))) {
+    if !missing.iter().any(|m| matches!(m.figures, Figures::Frequencies | Figures::Idle | Figures::Residencies)) {
         add("energy.total".into(), unit_on("energy.total", platform), |r| 0.1 * r, &|r| r.metric("energy.total", None));
     }
     checks
@@ -322,7 +320,7 @@ mod tests {
         recording.threads.insert(7, RecordedThread { group: 1, ..RecordedThread::default() });
         let of = |recording: &Recording| {
             let (report, missing) = analyse(recording, &infer::platform(recording), false);
-            (report.groups, missing.iter().any(|m| m.figures == "groups"))
+            (report.groups, missing.iter().any(|m| m.figures == Figures::Groups))
         };
         let (groups, missing) = of(&recording);
         assert_eq!((groups.len(), groups[0].path.as_str(), groups[0].nr_throttled, missing), (1, "/app", 2, false));
@@ -380,11 +378,11 @@ mod tests {
             "residency of off",
             "residency of wfi",
         ];
-        let some = [missing("frequencies", "of some", &[]), missing("residencies of idle states", "of some", &[])];
+        let some = [missing(Figures::Frequencies, "of some", &[]), missing(Figures::Residencies, "of some", &[])];
         assert_eq!(judged(&some), all);
-        let silent = [missing("frequencies", "none", &[2, 3]), missing("residencies of idle states", "none", &[2, 3])];
+        let silent = [missing(Figures::Frequencies, "none", &[2, 3]), missing(Figures::Residencies, "none", &[2, 3])];
         assert_eq!(judged(&silent), [all[0], all[3], all[4]]);
-        assert_eq!(judged(&[missing("residencies of idle states", "none", &[3])]), all, "CPU 2 has events");
+        assert_eq!(judged(&[missing(Figures::Residencies, "none", &[3])]), all, "CPU 2 has events");
     }
 
     #[test]

@@ -105,6 +105,16 @@ pub struct RatioJson {
 }
 
 impl Tuning {
+    /// So many seeds that the trials do not have: those after the last of theirs.
+    pub fn held_out(seeds: &[u64], n: u64) -> Result<Vec<u64>, Error> {
+        let last = seeds.iter().max().copied().unwrap_or(0);
+        let beyond = || {
+            let why = format!("{n} seeds after {last} go beyond the last one, {}: take lower ones", u64::MAX);
+            Error::Usage(why)
+        };
+        (0..n).map(|i| last.checked_add(1 + i).ok_or_else(beyond)).collect()
+    }
+
     /// How many runs the trials take at most.
     pub fn runs(&self) -> usize {
         (self.trials as usize).saturating_mul(self.question.seeds.len())
@@ -349,6 +359,14 @@ mod tests {
         assert_eq!(tuned.baseline.ratio["energy.total"].value, Some(1.0));
         // 3 points on 2 seeds, baseline and proposal on 2 and 5, and on 5; settings that change nothing are no new runs.
         assert!(store.len().unwrap() <= 3 * 2 + 2 + 5 + 5);
+    }
+
+    #[test]
+    fn seeds_after_those_of_the_trials() {
+        assert_eq!(Tuning::held_out(&[7, 2], 3).unwrap(), [8, 9, 10]);
+        assert_eq!(Tuning::held_out(&[u64::MAX - 1], 1).unwrap(), [u64::MAX]);
+        let why = Tuning::held_out(&[u64::MAX - 1], 2).unwrap_err().to_string();
+        assert!(why.contains("2 seeds after 18446744073709551614 go beyond the last one"), "{why}");
     }
 
     #[test]

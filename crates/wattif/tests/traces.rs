@@ -11,7 +11,7 @@ use wattif::{Dialect, Ns, RunSpec, Runner, Settings, Simulator, load};
 use wattif_formats::archive;
 use wattif_formats::trace::arrow::EventTables;
 use wattif_formats::trace::{self, Detail};
-use wattif_lab::infer;
+use wattif_lab::infer::{self, Figures};
 use wattif_model::trace::{
     Event, FrequencyChoice, IdleChoice, Interest, Observer, PrevState, Record, Recorded, RecordedThread, Recorder,
     Recording,
@@ -724,7 +724,7 @@ fn figures_of_a_recording_are_those_of_the_run() {
     assert_eq!(recorded.metrics.wu_lat_us, ran.metrics.wu_lat_us);
     assert_eq!((recorded.metrics.slices, recorded.metrics.migrations), (ran.metrics.slices, ran.metrics.migrations));
     assert_eq!(recorded.metrics.idle_accuracy, ran.metrics.idle_accuracy);
-    let told: Vec<_> = missing.iter().map(|m| m.figures).collect();
+    let told: Vec<_> = missing.iter().map(|m| m.figures.label()).collect();
     assert_eq!(told, ["idle_wakeups, oracle", "balance.passes, moved, cost_s"]);
     // Kernels without the event: sleeps are judged here, by the same rule, also where states are switched off.
     let mut off = spec.clone();
@@ -737,7 +737,7 @@ fn figures_of_a_recording_are_those_of_the_run() {
     }
     let text = written(dir.path(), "a.pftrace", Detail::Tracepoints, &spec).1;
     let (_, missing) = wattif::recording::analyse(&read(&text), &spec.platform, true);
-    assert!(missing.iter().any(|m| m.figures.starts_with("wu_lat")), "{missing:?}");
+    assert!(missing.iter().any(|m| m.figures == Figures::RtappLog), "{missing:?}");
 }
 
 /// Ways into and out of idle states are busy: of a state of the CPU, of its core, of its cluster.

@@ -4,13 +4,13 @@
 //! measurement); they are in one place so that a platform with measured ones can replace them.
 
 /// `mem`: memset streams at 4 GB/s. Picoseconds per byte.
-pub const MEMSET_PS_PER_BYTE: u64 = 250;
+const MEMSET_PS_PER_BYTE: u64 = 250;
 /// `iorun`: one `write()` system call, ns. To `/dev/null` this is all there is.
-pub const WRITE_NS_PER_CALL: u64 = 500;
+const WRITE_NS_PER_CALL: u64 = 500;
 /// `iorun` to any other device: the copy into the page cache, picoseconds per byte.
-pub const WRITE_PS_PER_BYTE: u64 = 500;
+const WRITE_PS_PER_BYTE: u64 = 500;
 /// `memrun` read and write: one byte access of a sequential walk, prefetched. Picoseconds per access.
-pub const WALK_PS_PER_ACCESS: u64 = 1_000;
+const WALK_PS_PER_ACCESS: u64 = 1_000;
 /// `memrun` chase: one dependent load, ns, by footprint in bytes (up to and including).
 pub const CHASE_NS_BY_FOOTPRINT: [(u64, u64); 4] = [
     (32 << 10, 2),   // first-level cache

@@ -5,18 +5,21 @@
 //! be the scheduler's choice; a balancer would mend it within some ticks. So a thread is taken as bound to the CPUs it ran on since
 //! when it happened often, or long, beside CPUs that it never ran on. Idle CPUs among its own are the scheduler's choice and say nothing.
 //!
-//! Of two threads of one CPU only the one that waits tells. The other one, which met it again and again, either of them woken while the
-//! other ran, and never left, is bound to the same CPU (`companions`). Threads of one kind have their CPUs together (`kin`): what one of
-//! them is bound to (most, where that is one CPU), and what more of them than it has CPUs never left, if none of them waited beside idle
-//! ones of those. Of threads of one kind, some of which stay and more of which
-//! roam, none is bound (`outvoted`), and with them goes who shared a CPU with them. Who waits beside idle CPUs outside a set that others are
-//! bound to, but beside none within it, has that set (`together`). A thread that preempts at most of its wake-ups, on CPUs
-//! that others are bound to, is bound to those as well (`squeezed_in`). Threads whose names differ by a number, as many as there are CPUs, each of
-//! which has one of these to itself and never leaves it although it finds others there, are bound one to each (`one_each`).
+//! Then threads have a say in where others are bound (`bound`). The kernel's threads of a CPU, which their names bind, have none.
+//!
+//! - `one_each`: Threads whose names differ by a number, as many as there are CPUs, each of which has one of these to itself and never leaves
+//!   it although it finds others there, are bound one to each.
+//! - `together`: Who waits beside idle CPUs outside a set that others are bound to, but beside none within it, has that set.
+//! - `companions`: Of two threads of one CPU only the one that waits tells. The other one, which met it again and again, either of them woken
+//!   while the other ran, and never left, is bound to the same CPU.
+//! - `kin`: Threads of one kind have their CPUs together: what one of them is bound to (most, where that is one CPU), and what more of them
+//!   than it has CPUs never left, if none of them waited beside idle ones of those.
+//! - `outvoted`: Of threads of one kind, some of which stay and more of which roam, none is bound, and with them goes who shared a CPU with
+//!   them.
+//! - `squeezed_in`: A thread that preempts at most of its wake-ups, on CPUs that others are bound to, is bound to those as well.
 
+use super::placement::Machine;
 use std::collections::{BTreeMap, BTreeSet};
-use wattif_model::platform::{Cpu, Platform};
-use wattif_model::units::CAPACITY_SCALE;
 use wattif_model::{CpuId, CpuSet, Pid};
 
 /// Waiting as long while another CPU is idle means that it may not go there.
@@ -54,8 +57,6 @@ const KIN_TIMES: u32 = 200;
 /// cache. Nearly each would have moved a free thread.
 const FEWEST_EACH: usize = 4;
 const SQUEEZES_EACH: u32 = 4;
-/// Placement by energy moves a thread if that saves one part in so many.
-const SAVES_OF: u64 = 16;
 /// So many different sets of idle CPUs are kept of a thread.
 const KINDS: usize = 64;
 /// Who computes for so long on a small CPU while a larger one is idle would have been moved there; so long together means that it may not.
@@ -138,121 +139,6 @@ struct Waits {
     squeezes: u32,
     /// Moves to another CPU than one of those that were idle.
     sidesteps: u32,
-}
-
-/// What the machine leaves to its scheduler.
-#[derive(Clone, Debug, Default)]
-pub struct Machine {
-    /// CPUs on which no scheduler leaves a thread waiting while another one is idle: one of the same capacity, and any.
-    pub beside_equal: CpuSet,
-    pub beside_any: CpuSet,
-    /// CPUs from which energy-aware placement takes threads, so that their domain's clock can be slower; and what work costs at the clock that
-    /// each needs.
-    pub relieved: CpuSet,
-    pub costs: Vec<u64>,
-    /// CPUs whose domain's clock makes work dearer than that of another domain, which has a CPU with room at its own.
-    pub dear: CpuSet,
-    /// Its CPUs differ, and it has an energy model.
-    pub by_energy: bool,
-    /// CPUs of one capacity, and CPUs that share a cache.
-    pub kinds: Vec<CpuSet>,
-    pub caches: Vec<CpuSet>,
-}
-
-impl Machine {
-    /// `full`: has this CPU been busy for most of the trace? Energy-aware placement packs threads on those that have room left, where
-    /// there is an energy model. Without one, a thread is left on a CPU of another capacity only. Where one CPU is overutilized, placement
-    /// by energy has no say on any, and a large CPU that is idle takes threads from small ones.
-    ///
-    /// `util`: mean utilisation by CPU, where the placement compares energies; empty where that is not known.
-    pub fn of(platform: &Platform, full: impl Fn(CpuId) -> bool, util: &[u64]) -> Machine {
-        let packs = platform.is_asymmetric() && platform.has_energy_model();
-        let overutilized = platform.cpus.iter().zip(util).any(|(cpu, util)| wanted(*util) > u64::from(cpu.capacity));
-        let cpus = || (0..platform.nr_cpus() as u32).map(CpuId);
-        let unless = |room: bool| cpus().filter(|c| !room || full(*c)).collect();
-        let sets = |of: &dyn Fn(&Cpu) -> u32| {
-            let mut sets: BTreeMap<u32, CpuSet> = BTreeMap::new();
-            platform.cpus.iter().zip(0..).for_each(|(c, i)| sets.entry(of(c)).or_default().insert(CpuId(i)));
-            sets.into_values().collect()
-        };
-        Machine {
-            beside_equal: unless(packs && !overutilized),
-            beside_any: unless(platform.is_asymmetric() && !(packs && overutilized)),
-            by_energy: packs,
-            relieved: cpus().filter(|c| packs && !util.is_empty() && is_loud(platform, util, *c)).collect(),
-            dear: cpus().filter(|c| packs && !util.is_empty() && is_dear(platform, util, *c)).collect(),
-            costs: cpus().zip(util).map(|(cpu, util)| cost(platform, cpu, wanted(*util))).collect(),
-            kinds: sets(&|c| c.capacity),
-            caches: sets(&|c| c.llc),
-        }
-    }
-
-    /// Are these half of the CPUs of one kind, or less?
-    fn is_part(&self, cpus: &CpuSet) -> bool {
-        self.kinds.iter().any(|kind| cpus.is_subset(kind) && 2 * cpus.len() <= kind.len())
-    }
-
-    /// Would placement by energy take threads from these CPUs? Another one whose clock is about as dear leaves nothing to be saved.
-    fn relieves(&self, cpus: &CpuSet) -> bool {
-        let cost = |c: CpuId| self.costs.get(c.at()).copied().unwrap_or(0);
-        let own = cpus.iter().map(cost).max().unwrap_or(0);
-        let kinds = self.kinds.iter().filter(|kind| kind.intersects(cpus));
-        let mut others = kinds.flat_map(CpuSet::iter).filter(|c| self.relieved.contains(*c) && !cpus.contains(*c));
-        let loud = |c: CpuId| self.beside_equal.contains(c) || self.relieved.contains(c);
-        cpus.iter().all(loud) && others.all(|c| saves(own, cost(c)))
-    }
-
-    /// Would a wake-up of a thread with these CPUs have found `cpu`? Among CPUs of one kind it looks at those with the same cache.
-    fn finds(&self, own: &CpuSet, cpu: CpuId) -> bool {
-        let alike = || self.kinds.iter().any(|k| k.contains(cpu) && k.intersects(own));
-        let cache = self.caches.iter().find(|c| own.len() > 1 && own.is_subset(c));
-        cache.is_none_or(|cache| cache.contains(cpu) || !alike())
-    }
-}
-
-/// Does this CPU make its domain's clock dearer than another one of the domain needs it, and about as fast as any needs it?
-fn is_loud(platform: &Platform, util: &[u64], cpu: CpuId) -> bool {
-    let domain = &platform.domains[platform.cpus[cpu.at()].domain.at()];
-    let wanted = |c: CpuId| wanted(util[c.at()]);
-    let cost = |c: CpuId| cost(platform, c, wanted(c));
-    let loudest = domain.cpus.iter().map(wanted).max().unwrap_or(0);
-    2 * wanted(cpu) >= loudest && domain.cpus.iter().any(|c| saves(cost(cpu), cost(c)))
-}
-
-/// Does work cost more at the clock of this CPU's domain than in another domain, one of whose CPUs is half idle at the clock it has?
-fn is_dear(platform: &Platform, util: &[u64], cpu: CpuId) -> bool {
-    let domain = |c: CpuId| platform.cpus[c.at()].domain;
-    let loudest =
-        |c: CpuId| platform.domains[domain(c).at()].cpus.iter().map(|c| wanted(util[c.at()])).max().unwrap_or(0);
-    let own = cost(platform, cpu, loudest(cpu));
-    let has_room = |c: &CpuId| 2 * wanted(util[c.at()]) <= u64::from(opp(platform, *c, loudest(*c)).1);
-    let others = (0..util.len() as u32).map(CpuId).filter(|c| domain(*c) != domain(cpu));
-    others.filter(has_room).any(|c| saves(own, cost(platform, c, loudest(c))))
-}
-
-/// Would placement by energy go from this cost to that?
-fn saves(from: u64, to: u64) -> bool {
-    SAVES_OF * to <= (SAVES_OF - 1) * from
-}
-
-/// The slowest clock of this CPU that has so much capacity, or its fastest, and what it has.
-fn opp(platform: &Platform, cpu: CpuId, wanted: u64) -> (usize, u32) {
-    let opps = &platform.domains[platform.cpus[cpu.at()].domain.at()].opps;
-    let fits = opps.iter().position(|opp| u64::from(opp.capacity) >= wanted);
-    let opp = fits.unwrap_or(opps.len().saturating_sub(1));
-    (opp, opps.get(opp).map_or(1, |opp| opp.capacity.max(1)))
-}
-
-/// What a unit of work costs at that clock.
-fn cost(platform: &Platform, cpu: CpuId, wanted: u64) -> u64 {
-    let (opp, capacity) = opp(platform, cpu, wanted);
-    let power = &platform.domains[platform.cpus[cpu.at()].domain.at()].power;
-    power.busy(opp).saturating_mul(CAPACITY_SCALE) / u64::from(capacity)
-}
-
-/// Utilisation with schedutil's headroom.
-fn wanted(util: u64) -> u64 {
-    util + util / 4
 }
 
 impl Evidence {
@@ -367,16 +253,11 @@ impl Evidence {
 
     /// It ran on none but these CPUs, and waited often and long beside idle ones that are none of them, but not beside idle ones of them.
     fn is_kept_on(&self, cpus: &CpuSet, machine: &Machine) -> bool {
-        let (mut inside, mut outside) = (0, Waits::default());
-        for (idle, waits) in &self.any.waits {
-            match idle.iter().any(|c| cpus.contains(*c)) {
-                true => inside += waits.snubs,
-                false => outside.add(waits),
-            }
-        }
+        let within = |idle: &[CpuId]| idle.iter().any(|c| cpus.contains(*c));
+        let (inside, outside) = (self.any.sum(within), self.any.sum(|idle| !within(idle)));
         self.seen_on.is_subset(cpus)
             && self.seen_on.is_subset(&machine.beside_any)
-            && inside < SNUBS
+            && inside.snubs < SNUBS
             && outside.snubs >= SNUBS
             && outside.waited_ns >= WAITED_NS
     }
@@ -384,16 +265,14 @@ impl Evidence {
     /// It waited beside idle ones of these CPUs, to which others of its kind are bound, while it is bound to its own.
     fn is_kept_within(&self, own: &CpuSet, cpus: &CpuSet, machine: &Machine) -> bool {
         let inside =
-            |idle: &Vec<CpuId>| idle.iter().any(|c| cpus.contains(*c) && !own.contains(*c) && machine.finds(own, *c));
-        let snubs: u64 = self.equal.waits.iter().filter(|(idle, _)| inside(idle)).map(|(_, waits)| waits.snubs).sum();
-        own.is_subset(&machine.beside_equal) && snubs >= SNUBS
+            |idle: &[CpuId]| idle.iter().any(|c| cpus.contains(*c) && !own.contains(*c) && machine.finds(own, *c));
+        own.is_subset(&machine.beside_equal) && self.equal.sum(inside).snubs >= SNUBS
     }
 
     /// How often it was woken while another thread ran, beside an idle CPU with the same cache, where a wake-up looks.
     fn squeezes_within_cache(&self, machine: &Machine) -> u32 {
         let caches = || machine.caches.iter().filter(|cache| cache.intersects(&self.seen_on));
-        let near = |idle: &Vec<CpuId>| idle.iter().any(|c| caches().any(|cache| cache.contains(*c)));
-        self.equal.waits.iter().filter(|(idle, _)| near(idle)).map(|(_, waits)| waits.squeezes).sum()
+        self.equal.sum(|idle| idle.iter().any(|c| caches().any(|cache| cache.contains(*c)))).squeezes
     }
 
     /// The CPU on which it has met others so often that it would have gone elsewhere, if a thread is bound there.
@@ -412,83 +291,84 @@ impl Evidence {
     }
 }
 
-/// CPUs of the threads that are bound: by what each tells itself, by its kind, or by those whose CPUs it shares. Threads of a family may
-/// be numbered.
-pub fn bound<'a, 'k, F: Ord>(
-    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)> + Clone,
-    kind: impl Fn(Pid) -> &'k str,
-    family: impl Fn(Pid) -> F,
-    machine: &Machine,
-) -> BTreeMap<Pid, CpuSet> {
-    let own = |(pid, seen, comm): (Pid, &Evidence, &str)| Some((pid, seen.cpus(comm, machine)?));
-    let mut firm: BTreeMap<Pid, CpuSet> = threads.clone().filter_map(own).collect();
-    firm.extend(one_each(threads.clone(), family, machine));
-    together(&mut firm, threads.clone(), machine);
+/// A thread whose CPUs are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    pub pid: Pid,
+    pub evidence: &'a Evidence,
+    pub comm: &'a str,
+    /// Threads of one kind run one program.
+    pub kind: &'a str,
+    /// Threads of a family may be numbered.
+    pub family: (&'a str, u32),
+}
+
+/// CPUs of the threads that are bound: by what each tells itself, by its kind, or by those whose CPUs it shares.
+pub fn bound(threads: &[Seen<'_>], machine: &Machine) -> BTreeMap<Pid, CpuSet> {
+    let own = |t: &Seen<'_>| Some((t.pid, t.evidence.cpus(t.comm, machine)?));
+    let mut firm: BTreeMap<Pid, CpuSet> = threads.iter().filter_map(own).collect();
+    firm.extend(one_each(threads, machine));
+    together(&mut firm, threads, machine);
     let mut all = firm.clone();
-    companions(&mut all, threads.clone(), machine);
-    kin(&mut all, threads.clone(), &kind, machine);
-    kin(&mut firm, threads.clone(), &kind, machine);
+    companions(&mut all, threads, machine);
+    kin(&mut all, threads, machine);
+    kin(&mut firm, threads, machine);
     loop {
-        outvoted(&mut all, threads.clone(), &kind);
+        outvoted(&mut all, threads);
         firm.retain(|pid, _| all.contains_key(pid));
-        let alone = alone(&firm, threads.clone());
-        let left = |(pid, seen, _): &(Pid, &Evidence, &str)| {
-            all.contains_key(pid)
-                && !firm.contains_key(pid)
-                && seen.met_on(machine).is_some_and(|cpu| !alone.contains(cpu))
+        let alone = alone(&firm, threads);
+        let left = |t: &&Seen<'_>| {
+            all.contains_key(&t.pid)
+                && !firm.contains_key(&t.pid)
+                && t.evidence.met_on(machine).is_some_and(|cpu| !alone.contains(cpu))
         };
-        let left: Vec<Pid> = threads.clone().filter(left).map(|t| t.0).collect();
+        let left: Vec<Pid> = threads.iter().filter(left).map(|t| t.pid).collect();
         if left.is_empty() {
             break;
         }
         left.iter().for_each(|pid| drop(all.remove(pid)));
     }
-    if squeezed_in(&mut all, threads.clone(), machine) {
-        outvoted(&mut all, threads, kind);
+    if squeezed_in(&mut all, threads, machine) {
+        outvoted(&mut all, threads);
     }
     all
 }
 
+/// All but the kernel's threads, which each CPU has.
+fn unnamed<'a, 't>(threads: &'t [Seen<'a>]) -> impl Iterator<Item = &'t Seen<'a>> {
+    threads.iter().filter(|t| t.evidence.named(t.comm).is_none())
+}
+
 /// Threads of families that have one thread on each CPU of the machine, or on each of one kind.
-fn one_each<'a, F: Ord>(
-    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
-    family: impl Fn(Pid) -> F,
-    machine: &Machine,
-) -> BTreeMap<Pid, CpuSet> {
-    let mut families: BTreeMap<F, Vec<(Pid, &Evidence)>> = BTreeMap::new();
-    let threads = threads.filter(|(_, seen, comm)| seen.named(comm).is_none());
-    threads.for_each(|(pid, seen, _)| families.entry(family(pid)).or_default().push((pid, seen)));
+fn one_each(threads: &[Seen<'_>], machine: &Machine) -> BTreeMap<Pid, CpuSet> {
+    let mut families: BTreeMap<(&str, u32), Vec<&Seen<'_>>> = BTreeMap::new();
+    unnamed(threads).for_each(|t| families.entry(t.family).or_default().push(t));
     let all: CpuSet = machine.kinds.iter().flat_map(CpuSet::iter).collect();
-    let one_each = |family: &Vec<(Pid, &Evidence)>| {
-        let (n, on): (usize, CpuSet) =
-            (family.len(), family.iter().flat_map(|(_, seen)| seen.seen_on.iter()).collect());
-        let squeezes: u32 = family.iter().map(|(_, seen)| seen.squeezes_within_cache(machine)).sum();
+    let one_each = |family: &Vec<&Seen<'_>>| {
+        let (n, on): (usize, CpuSet) = (family.len(), family.iter().flat_map(|t| t.evidence.seen_on.iter()).collect());
+        let squeezes: u32 = family.iter().map(|t| t.evidence.squeezes_within_cache(machine)).sum();
         n >= FEWEST_EACH
             && n == on.len()
-            && family.iter().all(|(_, seen)| seen.seen_on.len() == 1)
+            && family.iter().all(|t| t.evidence.seen_on.len() == 1)
             && (on == all || machine.kinds.contains(&on))
             && squeezes >= SQUEEZES_EACH
     };
-    let own = |(pid, seen): (Pid, &Evidence)| (pid, seen.seen_on.clone());
+    let own = |t: &Seen<'_>| (t.pid, t.evidence.seen_on.clone());
     families.into_values().filter(one_each).flatten().map(own).collect()
 }
 
-/// CPUs that threads are bound to alone, but for the kernel's threads, which each CPU has.
-fn alone<'a>(bound: &BTreeMap<Pid, CpuSet>, threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>) -> CpuSet {
-    let own = |(pid, seen, comm): (Pid, &Evidence, &str)| bound.get(&pid).filter(|_| seen.named(comm).is_none());
-    threads.filter_map(own).filter(|cpus| cpus.len() == 1).flat_map(CpuSet::iter).collect()
+/// CPUs that threads are bound to alone.
+fn alone(bound: &BTreeMap<Pid, CpuSet>, threads: &[Seen<'_>]) -> CpuSet {
+    let own = unnamed(threads).filter_map(|t| bound.get(&t.pid));
+    own.filter(|cpus| cpus.len() == 1).flat_map(CpuSet::iter).collect()
 }
 
 /// Who shares the CPU of a thread that is bound to it.
-fn companions<'a>(
-    bound: &mut BTreeMap<Pid, CpuSet>,
-    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)> + Clone,
-    machine: &Machine,
-) {
-    let alone = alone(bound, threads.clone());
-    for (pid, seen, _) in threads {
-        if let Some(cpu) = seen.met_on(machine).filter(|cpu| alone.contains(*cpu)) {
-            bound.entry(pid).or_insert_with(|| CpuSet::one(cpu));
+fn companions(bound: &mut BTreeMap<Pid, CpuSet>, threads: &[Seen<'_>], machine: &Machine) {
+    let alone = alone(bound, threads);
+    for t in threads {
+        if let Some(cpu) = t.evidence.met_on(machine).filter(|cpu| alone.contains(*cpu)) {
+            bound.entry(t.pid).or_insert_with(|| CpuSet::one(cpu));
         }
     }
 }
@@ -503,33 +383,25 @@ fn sets(bound: &BTreeMap<Pid, CpuSet>) -> Vec<(usize, CpuSet)> {
 }
 
 /// Where several threads are bound to a set of CPUs, so is who is kept on them. That it stayed on a part of them says nothing while all are busy.
-fn together<'a>(
-    bound: &mut BTreeMap<Pid, CpuSet>,
-    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
-    machine: &Machine,
-) {
+fn together(bound: &mut BTreeMap<Pid, CpuSet>, threads: &[Seen<'_>], machine: &Machine) {
     let mut sets = sets(bound);
     sets.retain(|(n, _)| *n > 1);
-    for (pid, seen, _) in threads.filter(|(_, seen, comm)| seen.named(comm).is_none()) {
-        let own = bound.get(&pid);
+    for t in unnamed(threads) {
+        let own = bound.get(&t.pid);
         let mut wider = sets.iter().filter(|(_, set)| own.is_none_or(|own| own.is_subset(set)));
-        if let Some((_, set)) = wider.find(|(_, set)| seen.is_kept_on(set, machine)) {
-            bound.insert(pid, set.clone());
+        if let Some((_, set)) = wider.find(|(_, set)| t.evidence.is_kept_on(set, machine)) {
+            bound.insert(t.pid, set.clone());
         }
     }
 }
 
 /// Who mostly preempts others on a set of CPUs that threads are bound to, and never left it, has that set, too. Is there any?
-fn squeezed_in<'a>(
-    bound: &mut BTreeMap<Pid, CpuSet>,
-    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
-    machine: &Machine,
-) -> bool {
+fn squeezed_in(bound: &mut BTreeMap<Pid, CpuSet>, threads: &[Seen<'_>], machine: &Machine) -> bool {
     let sets = sets(bound);
     let before = bound.len();
-    for (pid, seen, _) in threads {
-        if let Some((_, set)) = sets.iter().find(|(_, set)| seen.is_squeezed_in(set, machine)) {
-            bound.entry(pid).or_insert_with(|| set.clone());
+    for t in threads {
+        if let Some((_, set)) = sets.iter().find(|(_, set)| t.evidence.is_squeezed_in(set, machine)) {
+            bound.entry(t.pid).or_insert_with(|| set.clone());
         }
     }
     bound.len() > before
@@ -537,73 +409,62 @@ fn squeezed_in<'a>(
 
 /// Threads of one kind run one program, which mostly binds them together: to the CPUs that one is bound to, if most of the kind keep to them,
 /// or to those that all of them keep to, though they are more than these CPUs.
-fn kin<'a, 'k>(
-    bound: &mut BTreeMap<Pid, CpuSet>,
-    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
-    kind: impl Fn(Pid) -> &'k str,
-    machine: &Machine,
-) {
-    let mut kinds: BTreeMap<&str, Vec<(Pid, &Evidence)>> = BTreeMap::new();
-    let threads = threads.filter(|(_, seen, comm)| seen.named(comm).is_none() && !seen.seen_on.is_empty());
-    threads.for_each(|(pid, seen, _)| kinds.entry(kind(pid)).or_default().push((pid, seen)));
+fn kin(bound: &mut BTreeMap<Pid, CpuSet>, threads: &[Seen<'_>], machine: &Machine) {
+    let mut kinds: BTreeMap<&str, Vec<&Seen<'_>>> = BTreeMap::new();
+    let threads = unnamed(threads).filter(|t| !t.evidence.seen_on.is_empty());
+    threads.for_each(|t| kinds.entry(t.kind).or_default().push(t));
     for all in kinds.values().filter(|all| all.len() > 1) {
         // Where one was before it was bound says nothing.
-        let own = |(pid, seen): &(Pid, &Evidence)| bound.get(pid).unwrap_or(&seen.seen_on).clone();
-        let union: CpuSet = all.iter().flat_map(|thread| own(thread).iter().collect::<Vec<_>>()).collect();
+        let own = |t: &&Seen<'_>| bound.get(&t.pid).unwrap_or(&t.evidence.seen_on).clone();
+        let union: CpuSet = all.iter().flat_map(|t| own(t).iter().collect::<Vec<_>>()).collect();
         // Who waited beside an idle CPU of the others has its own, and so have they if each tells so itself and never came to another's.
-        let kept = |(pid, seen): &(Pid, &Evidence)| {
-            bound.get(pid).is_some_and(|own| seen.is_kept_within(own, &union, machine))
-        };
-        let alone = |(pid, seen): &(Pid, &Evidence)| {
-            seen.times >= KIN_TIMES
-                && bound.get(pid).is_some_and(|own| own.len() < union.len() && seen.seen_on.is_subset(own))
+        let kept = |t: &&Seen<'_>| bound.get(&t.pid).is_some_and(|own| t.evidence.is_kept_within(own, &union, machine));
+        let alone = |t: &&Seen<'_>| {
+            let own = bound.get(&t.pid);
+            t.evidence.times >= KIN_TIMES
+                && own.is_some_and(|own| own.len() < union.len() && t.evidence.seen_on.is_subset(own))
         };
         let apart = all.iter().any(kept) || all.iter().all(alone);
         if !apart && all.len() > union.len() && machine.is_part(&union) && keep_to(all, &union, machine) {
-            bound.extend(all.iter().map(|(pid, _)| (*pid, union.clone())));
+            bound.extend(all.iter().map(|t| (t.pid, union.clone())));
             continue;
         }
-        let sets: BTreeSet<Vec<CpuId>> =
-            all.iter().filter_map(|(pid, _)| Some(bound.get(pid)?.iter().collect())).collect();
+        let sets: BTreeSet<Vec<CpuId>> = all.iter().filter_map(|t| Some(bound.get(&t.pid)?.iter().collect())).collect();
         for set in sets {
             let set: CpuSet = set.into_iter().collect();
-            let keep = || all.iter().filter(|(_, seen)| seen.seen_on.is_subset(&set));
+            let keep = || all.iter().filter(|t| t.evidence.seen_on.is_subset(&set));
             // One CPU of many may be where another of the kind has its own.
             let votes = if set.len() > 1 {
                 keep().count()
             } else {
-                all.iter().filter(|(pid, _)| bound.get(pid) == Some(&set)).count()
+                all.iter().filter(|t| bound.get(&t.pid) == Some(&set)).count()
             };
             if 2 * votes > all.len() {
-                keep().for_each(|(pid, _)| _ = bound.entry(*pid).or_insert_with(|| set.clone()));
+                keep().for_each(|t| _ = bound.entry(t.pid).or_insert_with(|| set.clone()));
             }
         }
     }
 }
 
 /// Did others than these CPUs, on which all threads of a kind run, lie idle when these moved and waited?
-fn keep_to(all: &[(Pid, &Evidence)], cpus: &CpuSet, machine: &Machine) -> bool {
-    let waits = all.iter().map(|(_, seen)| seen.equal.outside(cpus, machine));
+fn keep_to(all: &[&Seen<'_>], cpus: &CpuSet, machine: &Machine) -> bool {
+    let waits = all.iter().map(|t| t.evidence.equal.outside(cpus, machine));
     let packs = !cpus.is_subset(&machine.beside_equal);
     let signs: u64 = waits.map(|w| u64::from(w.sidesteps) + if packs { 0 } else { w.snubs }).sum();
-    let times: u64 = all.iter().map(|(_, seen)| u64::from(seen.times)).sum();
+    let times: u64 = all.iter().map(|t| u64::from(t.evidence.times)).sum();
     // Placement by energy would have taken them to others, and slowed the clock of all.
-    let relieved = cpus.is_subset(&machine.relieved) && all.iter().all(|(_, seen)| seen.times >= KIN_TIMES);
+    let relieved = cpus.is_subset(&machine.relieved) && all.iter().all(|t| t.evidence.times >= KIN_TIMES);
     relieved || signs >= KIN_SIGNS.max(times / KIN_SIGNS_OF)
 }
 
-/// Takes those back of whose kind more roam than stay, but for the kernel's threads of a CPU.
-fn outvoted<'a, 'k>(
-    bound: &mut BTreeMap<Pid, CpuSet>,
-    threads: impl Iterator<Item = (Pid, &'a Evidence, &'a str)>,
-    kind: impl Fn(Pid) -> &'k str,
-) {
+/// Takes those back of whose kind more roam than stay.
+fn outvoted(bound: &mut BTreeMap<Pid, CpuSet>, threads: &[Seen<'_>]) {
     let mut votes: BTreeMap<&str, (Vec<Pid>, usize)> = BTreeMap::new();
-    for (pid, seen, _) in threads.filter(|(_, seen, comm)| seen.named(comm).is_none()) {
-        let (stay, roam) = votes.entry(kind(pid)).or_default();
-        match bound.contains_key(&pid) {
-            true => stay.push(pid),
-            false => *roam += usize::from(seen.seen_on.len() > 1),
+    for t in unnamed(threads) {
+        let (stay, roam) = votes.entry(t.kind).or_default();
+        match bound.contains_key(&t.pid) {
+            true => stay.push(t.pid),
+            false => *roam += usize::from(t.evidence.seen_on.len() > 1),
         }
     }
     let outvoted = votes.into_values().filter(|(stay, roam)| *roam > stay.len());
@@ -648,29 +509,29 @@ impl PassedOver {
         }
     }
 
-    fn waits(&self, machine: &Machine) -> Waits {
+    /// Its waits beside idle CPUs that are such.
+    fn sum(&self, such: impl Fn(&[CpuId]) -> bool) -> Waits {
         let mut sum = Waits::default();
-        let found = |(idle, _): &(&Vec<CpuId>, &Waits)| idle.iter().any(|c| machine.finds(&self.seen_since, *c));
-        self.waits.iter().filter(found).for_each(|(_, waits)| sum.add(waits));
+        self.waits.iter().filter(|(idle, _)| such(idle)).for_each(|(_, waits)| sum.add(waits));
         sum
+    }
+
+    /// Those beside idle CPUs that it has not run on since, and would have found.
+    fn waits(&self, machine: &Machine) -> Waits {
+        self.outside(&self.seen_since, machine)
     }
 
     /// Those beside idle CPUs that are none of these.
     fn outside(&self, own: &CpuSet, machine: &Machine) -> Waits {
-        let mut sum = Waits::default();
-        let found = |idle: &Vec<CpuId>| idle.iter().any(|c| !own.contains(*c) && machine.finds(own, *c));
-        self.waits.iter().filter(|(idle, _)| found(idle)).for_each(|(_, waits)| sum.add(waits));
-        sum
+        self.sum(|idle| idle.iter().any(|c| !own.contains(*c) && machine.finds(own, *c)))
     }
 
     /// All CPUs of the kinds that it ran on, between which nothing need move it, and its waits beside others.
     fn of_other_kinds(&self, machine: &Machine) -> (CpuSet, Waits) {
         let kinds = machine.kinds.iter().filter(|k| k.intersects(&self.seen_since));
         let own: CpuSet = kinds.flat_map(CpuSet::iter).collect();
-        let mut sum = Waits::default();
-        let elsewhere = self.waits.iter().filter(|(idle, _)| !idle.iter().any(|c| own.contains(*c)));
-        elsewhere.for_each(|(_, waits)| sum.add(waits));
-        (own, sum)
+        let elsewhere = self.sum(|idle| !idle.iter().any(|c| own.contains(*c)));
+        (own, elsewhere)
     }
 
     /// It waited often and long for CPUs it stays on, beside idle ones it never ran on.
@@ -718,6 +579,12 @@ mod tests {
         let everywhere = if full { CpuSet::first(8) } else { CpuSet::default() };
         let kinds = vec![cpus(&[0, 1, 2, 3]), cpus(&[4, 5, 6, 7])];
         Machine { beside_equal: everywhere.clone(), beside_any: everywhere, kinds, ..Machine::default() }
+    }
+
+    /// A thread that is like no other.
+    fn seen(pid: u32, evidence: &Evidence) -> Seen<'_> {
+        let kind = &"abcdefghijklmn"[pid as usize..][..1];
+        Seen { pid: Pid(pid), evidence, comm: "t", kind, family: ("", pid) }
     }
 
     /// On CPUs of one kind.
@@ -792,33 +659,32 @@ mod tests {
         let mut gone = of(30, 5_000);
         runs(&mut gone, CpuId(2), 0, cpus(&[]), false);
         let (waits, preempts, once, packed) = (of(40, 4 * MS), of(30, 5_000), of(3, 5_000), of(60, 5_000));
-        let threads = [(1, &waits), (2, &preempts), (3, &once), (4, &gone)].map(|(pid, e)| (Pid(pid), e, "t"));
-        let kind = |pid: Pid| ["a", "b", "c", "d"][pid.0 as usize % 4];
-        let bound_of = |threads: &[(Pid, &Evidence, &'static str)], full| -> Vec<u32> {
-            bound(threads.iter().copied(), kind, |pid| pid, &machine(full)).keys().map(|pid| pid.0).collect()
+        let threads = [seen(1, &waits), seen(2, &preempts), seen(3, &once), seen(4, &gone)];
+        let bound_of = |threads: &[Seen<'_>], full| -> Vec<u32> {
+            bound(threads, &machine(full)).keys().map(|pid| pid.0).collect()
         };
         assert_eq!(bound_of(&threads, true), [1, 2]);
         assert_eq!(bound_of(&threads[1..], true), [0; 0], "nobody is bound there");
         let voted = |roaming: u32| {
-            let all = threads.iter().copied().chain((10..10 + roaming).map(|pid| (Pid(pid), &gone, "t")));
-            bound(all, |_| "t", |pid| pid, &machine(true)).len()
+            let all = threads.iter().copied().chain((10..10 + roaming).map(|pid| seen(pid, &gone)));
+            bound(&all.map(|t| Seen { kind: "t", ..t }).collect::<Vec<_>>(), &machine(true)).len()
         };
         assert_eq!((voted(1), voted(2)), (2, 0), "one of its kind has gone elsewhere already");
         // The thread that waits is of the kind of those that roam, the one that preempts it is not.
         let freed = |roaming: u32| {
-            let all = threads[..2].iter().copied().chain((10..10 + roaming).map(|pid| (Pid(pid), &gone, "t")));
-            bound(all, |pid| if pid.0 == 2 { "own" } else { "t" }, |pid| pid, &machine(true)).len()
+            let all = [threads[0]].into_iter().chain((10..10 + roaming).map(|pid| seen(pid, &gone)));
+            let all = all.map(|t| Seen { kind: "t", ..t }).chain([threads[1]]);
+            bound(&all.collect::<Vec<_>>(), &machine(true)).len()
         };
         assert_eq!((freed(1), freed(2)), (2, 0), "nobody is bound there any more");
-        let kthread = (Pid(9), &once, "kworker/1:0");
+        let kthread = Seen { comm: "kworker/1:0", ..seen(9, &once) };
         assert_eq!(bound_of(&[threads[1], kthread], true), [9], "each CPU has its kernel threads");
         // A real-time thread that waits is bound, although placement by energy packs the fair ones.
         let idle = cpus(&[0, 2]);
         let mut e = Evidence::default();
         let beside = Beside { idle: &idle, equal: &idle, met: true, urgent: true, busy_ns: 0 };
         (0..10).for_each(|_| e.runs(CpuId(1), 4 * MS, &beside));
-        let threads = [(1, &e), (2, &preempts), (3, &packed)].map(|(pid, e)| (Pid(pid), e, "t"));
-        assert_eq!(bound_of(&threads, false), [1, 3]);
+        assert_eq!(bound_of(&[seen(1, &e), seen(2, &preempts), seen(3, &packed)], false), [1, 3]);
     }
 
     /// Half of its long waits are beside its own CPUs, or beside none.
@@ -932,10 +798,11 @@ mod tests {
             (1..=times).for_each(|i| runs(&mut e, CpuId(i % 2), 5_000, cpus(&[i % 2, 3]), false));
             e
         };
-        let bound = |all: &[&Evidence], full| -> Vec<CpuSet> {
-            let all = all.iter().zip(1..).map(|(e, pid)| (Pid(pid), *e, "worker"));
-            bound(all, |_| "worker", |pid| pid, &machine(full)).into_values().collect()
-        };
+        fn workers<'a>(all: &[&'a Evidence]) -> Vec<Seen<'a>> {
+            all.iter().zip(1..).map(|(e, pid)| Seen { kind: "worker", ..seen(pid, e) }).collect()
+        }
+        let bound =
+            |all: &[&Evidence], full| -> Vec<CpuSet> { bound(&workers(all), &machine(full)).into_values().collect() };
         let (some, few, none) = (moves(20), moves(14), moves(0));
         assert_eq!(bound(&[&some, &some, &none], true), [], "40 moves");
         assert_eq!(bound(&[&some, &some, &few], true), vec![cpus(&[0, 1]); 3]);
@@ -961,9 +828,8 @@ mod tests {
         // They need not wait or move where placement by energy would have taken them elsewhere.
         let relieved = |times: u32| {
             let all = [waits(0, times), waits(1, times), waits(1, times)];
-            let all = || all.iter().zip(1..).map(|(e, pid)| (Pid(pid), e, "worker"));
             let (mut bound, relieved) = (BTreeMap::new(), Machine { relieved: cpus(&[0, 1]), ..machine(false) });
-            kin(&mut bound, all(), |_| "worker", &relieved);
+            kin(&mut bound, &workers(&all.each_ref()), &relieved);
             bound.len()
         };
         assert_eq!([relieved(200), relieved(199)], [3, 0]);
@@ -1013,10 +879,8 @@ mod tests {
         };
         let (wide, outside, inside, never) = (of(&[0, 1], 3), of(&[0], 3), of(&[0], 1), Evidence::default());
         let bound_of = |all: &[&Evidence], full| {
-            let threads = all.iter().zip(0..).map(|(e, pid)| (Pid(pid), *e, "t"));
-            bound(threads, |pid| ["a", "b", "c", "d"][pid.0 as usize], |pid| pid, &machine(full))
-                .into_values()
-                .collect::<Vec<_>>()
+            let threads: Vec<_> = all.iter().zip(0..).map(|(e, pid)| seen(pid, e)).collect();
+            bound(&threads, &machine(full)).into_values().collect::<Vec<_>>()
         };
         let both = cpus(&[0, 1]);
         assert_eq!(bound_of(&[&wide, &wide, &outside], true), vec![both.clone(); 3]);
@@ -1035,15 +899,15 @@ mod tests {
         };
         let mut machine = machine(true);
         machine.caches = vec![cpus(&[0, 1, 2, 3]), cpus(&[4, 5, 6, 7])];
-        let check = |all: &[Evidence], machine: &Machine, family: &dyn Fn(Pid) -> u32, n: usize, why: &str| {
-            let threads = all.iter().zip(0..).map(|(e, pid)| (Pid(pid), e, "w"));
-            let found = bound(threads, |pid| ["a", "b", "c", "d", "e"][pid.0 as usize], family, machine);
+        let check = |all: &[Evidence], machine: &Machine, family: &dyn Fn(u32) -> u32, n: usize, why: &str| {
+            let of = |(e, pid)| Seen { family: ("w", family(pid)), ..seen(pid, e) };
+            let found = bound(&all.iter().zip(0..).map(of).collect::<Vec<_>>(), machine);
             assert_eq!(found.len(), n, "{why}");
             assert!(found.iter().all(|(pid, set)| *set == cpus(&[pid.0])));
         };
         let mut all: Vec<Evidence> = (0..4).map(|cpu| of(cpu, 1)).collect();
         check(&all, &machine, &|_| 0, 4, "they found another there four times");
-        check(&all, &machine, &|pid| pid.0 / 2, 0, "of other programs");
+        check(&all, &machine, &|pid| pid / 2, 0, "of other programs");
         check(&all[..3], &machine, &|_| 0, 0, "one CPU has none");
         all.push(of(3, 9));
         check(&all, &machine, &|_| 0, 0, "one CPU has two");
@@ -1076,8 +940,8 @@ mod tests {
         runs(&mut elsewhere, CpuId(2), 0, cpus(&[]), false);
         let threads = |all: &[usize], full| {
             let evidence = [&waits, &urgent, &seldom, &mostly_alone, &elsewhere];
-            let all = all.iter().map(|i| (Pid(*i as u32), evidence[*i], "t")).collect::<Vec<_>>();
-            bound(all.into_iter(), |pid| ["a", "b", "c", "d", "e"][pid.0 as usize], |pid| pid, &machine(full))
+            let all = all.iter().map(|i| seen(*i as u32, evidence[*i])).collect::<Vec<_>>();
+            bound(&all, &machine(full))
         };
         assert_eq!(threads(&[0, 1, 2, 3, 4], true), [0, 1].map(|pid| (Pid(pid), cpus(&[0, 1]))).into());
         assert_eq!(threads(&[1], true), BTreeMap::new(), "nobody is bound there");
@@ -1110,49 +974,6 @@ mod tests {
         assert_eq!(bound(&e, true), Some(cpus(&[4, 5, 6, 7])));
         runs(&mut e, CpuId(2), 0, cpus(&[]), false);
         assert_eq!(bound(&e, true), None, "it may");
-    }
-
-    #[test]
-    fn what_a_slower_clock_relieves() {
-        let mut platform = crate::metrics::testbed::platform();
-        for d in &mut platform.domains {
-            let opp = |capacity| wattif_model::platform::Opp { capacity, ..d.opps[0].clone() };
-            d.opps = vec![opp(100), opp(200), opp(400)];
-            // For a unit of work as much at 100 and at 200.
-            d.power.busy_uw = vec![100, 200, 800];
-        }
-        platform.cpus[0].capacity = 512;
-        platform.cpus[1].capacity = 512;
-        let relieved = |util: &[u64]| Machine::of(&platform, |_| false, util).relieved;
-        assert_eq!(relieved(&[300, 10, 0, 0]), cpus(&[0]));
-        assert_eq!(relieved(&[150, 10, 0, 0]), cpus(&[]), "200 of 200 is no dearer");
-        assert_eq!(relieved(&[300, 200, 0, 0]), cpus(&[]), "no room beside it");
-        let dear = |util: &[u64]| Machine::of(&platform, |_| false, util).dear;
-        assert_eq!(dear(&[300, 10, 40, 40]), cpus(&[0, 1]), "the other domain is half idle at 100");
-        assert_eq!(dear(&[300, 10, 50, 50]), cpus(&[]), "it is not");
-        assert_eq!(relieved(&[]), cpus(&[]), "Android's placement may pack");
-    }
-
-    #[test]
-    fn who_may_pack() {
-        use wattif_model::platform::PowerTable;
-        let mut platform = crate::metrics::testbed::platform();
-        platform.cpus.iter_mut().for_each(|c| c.capacity = 1024);
-        let none_of = |platform: &Platform, util: &[u64]| {
-            let m = Machine::of(platform, |_| false, util);
-            (m.beside_equal.is_empty(), m.beside_any.is_empty())
-        };
-        let none = |platform: &Platform| none_of(platform, &[]);
-        assert_eq!(none(&platform), (false, false), "equal CPUs");
-        platform.cpus[0].capacity /= 2;
-        platform.domains.iter_mut().for_each(|d| d.power = PowerTable::default());
-        assert_eq!(none(&platform), (false, true), "without an energy model");
-        for d in &mut platform.domains {
-            d.power.busy_uw = vec![1; d.opps.len()];
-        }
-        assert_eq!(none(&platform), (true, true));
-        assert_eq!(none_of(&platform, &[409, 0, 0, 0]), (true, true), "as much as fits on a CPU of 512");
-        assert_eq!(none_of(&platform, &[411, 0, 0, 0]), (false, false), "one is overutilized, and the machine with it");
     }
 
     #[test]

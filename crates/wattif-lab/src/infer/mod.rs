@@ -54,7 +54,6 @@
 
 mod affinity;
 mod background;
-mod balancing;
 mod barriers;
 mod binds;
 mod channels;
@@ -70,12 +69,14 @@ mod late_jobs;
 mod lost;
 mod lots;
 mod memory;
+mod missing;
 mod mutexes;
 mod naps;
 mod offline;
 mod one_way;
 mod passes;
 mod periods;
+mod placement;
 mod platform;
 mod play;
 mod pools;
@@ -103,9 +104,9 @@ mod workload;
 mod yields;
 
 pub use background::{background, background_told};
-pub use balancing::no_passes;
+pub use missing::{Figures, Missing, blank, missing};
 pub use platform::platform;
-pub use play::{Missing, Untold, blank, missing, normalised, play, seen as priorities};
+pub use play::{Untold, normalised, play, seen as priorities};
 pub use programs::{has_policy, is_named};
 pub use skew::skewed;
 pub use workload::{Inferred, Options, workload};

@@ -1,10 +1,11 @@
 //! The programs of the threads of a recording: what each did, in the language of workloads.
 
-use super::affinity::Machine;
+use super::affinity::Seen;
 use super::channels::{Buffer, Channels};
 use super::kin::{Families, Kinds};
 use super::late_jobs::LateJobs;
 use super::passes::{Passes, passes};
+use super::placement::Machine;
 use super::reader::{AT_FIRST_NS, Reader, allowed};
 use super::relative_sleeps::{sleep_alike, sleeps};
 use super::steps::{self, Queue, Rest, Step};
@@ -96,9 +97,14 @@ pub(super) fn programs(
         ..objects(recording, &programs, &passes)
     };
     let last_group = w.groups.len() as u32 - 1;
-    let seen = threads.iter().map(|(pid, t)| (*pid, &t.where_it_runs, recording.comm(*pid)));
-    let kind = |pid: Pid| kinds[channels.sides.get(&pid).unwrap_or(&pid)].as_str();
-    let bound = super::affinity::bound(seen, kind, |pid| &families[&pid], &machine);
+    let seen = threads.iter().map(|(pid, t)| Seen {
+        pid: *pid,
+        evidence: &t.where_it_runs,
+        comm: recording.comm(*pid),
+        kind: &kinds[channels.sides.get(pid).unwrap_or(pid)],
+        family: (&families[pid].0, families[pid].1),
+    });
+    let bound = super::affinity::bound(&seen.collect::<Vec<_>>(), &machine);
     let mut pinned = 0;
     for (pid, t) in &threads {
         let policy = seen_policy(*pid, t, &give_way);

@@ -11,10 +11,10 @@ use wattif_model::{CpuSet, Ns};
 
 /// A frequency that is off by more is not one of the machine's, in so many parts of itself.
 const SAME_KHZ: u32 = 50;
-/// Without events for more than one in so many parts of the trace.
-const LATE: u64 = 100;
-/// Frequencies of a domain that are named.
-const NAMED: usize = 4;
+/// What is without events for more than one in so many parts of the trace is spoken of.
+pub(super) const LATE: u64 = 100;
+/// Of a list so many are named.
+pub(super) const NAMED: usize = 4;
 
 /// The operating point next to a frequency.
 pub(super) fn nearest(opps: &[Opp], khz: u32) -> usize {

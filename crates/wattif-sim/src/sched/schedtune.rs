@@ -185,7 +185,7 @@ impl Schedtune {
 }
 
 /// `schedtune_margin`: what a boost of −100..=100 percent adds to a signal of 0..=1024.
-pub const fn schedtune_margin(signal: u64, boost_pct: i32) -> i64 {
+const fn schedtune_margin(signal: u64, boost_pct: i32) -> i64 {
     if boost_pct >= 0 {
         return 1024u64.saturating_sub(signal) as i64 * boost_pct as i64 / 100;
     }

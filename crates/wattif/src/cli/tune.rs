@@ -4,7 +4,6 @@ use super::inputs::whole;
 use super::swept::Swept;
 use super::{Exit, output};
 use crate::error::{Error, Look};
-use crate::run::seeds;
 use crate::sweep::Store;
 use crate::tune::{Candidate, Optuna, Tuned, Tuning};
 use wattif_lab::sweep::Sampling;
@@ -63,14 +62,15 @@ pub fn run(args: &Args, _look: Look) -> Result<Exit, Error> {
 }
 
 fn tuning(args: &Args) -> Result<Tuning, Error> {
-    let all = seeds(args.swept.seed, args.seeds + args.held_out)?;
+    let question = args.swept.question(Sampling::Grid, args.seeds)?;
+    let held_out = Tuning::held_out(&question.seeds, args.held_out)?;
     Ok(Tuning {
-        question: args.swept.question(Sampling::Grid, args.seeds)?,
+        question,
         objectives: args.objective.clone(),
         trials: args.trials,
         population: args.population,
         search_seed: args.swept.seed,
-        held_out: all[args.seeds as usize..].to_vec(),
+        held_out,
     })
 }
 

@@ -18,7 +18,7 @@ use crate::sched::topology::{Domain, Group};
 use wattif_model::CpuId;
 
 /// `sched_asym_prefer`: is `a` better than `b`?
-pub(super) fn sched_asym_prefer(s: &View, a: CpuId, b: CpuId) -> bool {
+fn sched_asym_prefer(s: &View, a: CpuId, b: CpuId) -> bool {
     s.topology.priority[a.at()] > s.topology.priority[b.at()]
 }
 

@@ -89,7 +89,7 @@ pub fn group_has_capacity(imbalance_pct: u32, sgs: &GroupStats) -> bool {
 }
 
 /// `group_is_overloaded`: more tasks than CPUs, and they use more or wait longer than the tolerated imbalance.
-pub fn group_is_overloaded(imbalance_pct: u32, sgs: &GroupStats) -> bool {
+fn group_is_overloaded(imbalance_pct: u32, sgs: &GroupStats) -> bool {
     let pct = u64::from(imbalance_pct);
     sgs.sum_nr_running > sgs.group_weight
         && (sgs.group_capacity * 100 < sgs.group_util * pct || sgs.group_capacity * pct < sgs.group_runnable * 100)

@@ -234,7 +234,7 @@ impl Cfs {
     }
 
     /// Has the running entity used its slice, or fallen too far ahead?
-    pub fn check_preempt_tick(&self, s: &mut Sched, q: usize, i: usize) {
+    fn check_preempt_tick(&self, s: &mut Sched, q: usize, i: usize) {
         let cpu = s.cfs[q].cpu.at();
         let ideal = self.sched_slice(s, q, i);
         let se = &s.se[i];

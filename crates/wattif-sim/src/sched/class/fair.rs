@@ -495,7 +495,7 @@ fn sync_entity(s: &mut Sched, i: usize) {
 }
 
 /// A blocked task leaves its CPU: its averages are aged to its queue's last update and are taken off there later.
-pub(super) fn remove_entity_load_avg(s: &mut Sched, i: usize) {
+fn remove_entity_load_avg(s: &mut Sched, i: usize) {
     sync_entity(s, i);
     let se = &s.se[i];
     let cfs = &mut s.cfs[se.cfs_rq];

@@ -20,7 +20,7 @@
 //! 3. SCHED_RR: at the tick that ends the quantum (100 ms of ticks), to the end of its priority, if it is not alone there. A
 //!    preempted or sleeping task keeps the rest of its quantum.
 //! 4. Placement of a wakee: the CPU it was on, unless a real-time task runs there that it does not preempt or that may not
-//!    move; then one of the CPUs with the least urgent work ([`find_lowest_rq`]). With `capacity_aware` (5.6) a CPU smaller than
+//!    move; then one of the CPUs with the least urgent work (`find_lowest_rq`). With `capacity_aware` (5.6) a CPU smaller than
 //!    the task's `uclamp_min` is left too, and one that is not is preferred. In `5.6` it goes nowhere if all that it could have are
 //!    smaller, no smaller one pulls it, and a wakee on a smaller one has its CPU push; since `5.7` size is a wish. Deadline work
 //!    is the most urgent with `cpupri_higher` (5.11); before, a CPU that has no other is taken for one without real-time work.
@@ -427,7 +427,7 @@ fn cpupri_find(s: &Sched, pid: Pid, fits: impl Fn(CpuId) -> bool) -> CpuSet {
 
 /// `find_lowest_rq`: of the CPUs with the least urgent work the one the task is on, else the one that asks, else one that
 /// is near; since 5.11 in turn.
-pub fn find_lowest_rq(s: &mut Sched, pid: Pid, this_cpu: CpuId) -> Option<CpuId> {
+fn find_lowest_rq(s: &mut Sched, pid: Pid, this_cpu: CpuId) -> Option<CpuId> {
     let lowest = cpupri_find(s, pid, |c| rt_task_fits_capacity(s, pid, c));
     nearest(s, pid, this_cpu, &lowest)
 }
