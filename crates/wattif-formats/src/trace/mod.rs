@@ -21,6 +21,7 @@
 //! | `trace::N04` | frequencies may be in events that are not read |
 //! | `trace::N05` | threads that had one pid after each other |
 //! | `trace::N06` | who ran before the first switch of a CPU |
+//! | `trace::N07` | packets of other machines are left out |
 
 #[cfg(feature = "tables")]
 pub mod arrow;

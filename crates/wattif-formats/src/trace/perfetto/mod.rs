@@ -37,6 +37,7 @@ mod packet {
     pub const PREVIOUS_DROPPED: u32 = 42;
     pub const SYSTEM_INFO: u32 = 45;
     pub const COMPRESSED_PACKETS: u32 = 50;
+    pub const MACHINE: u32 = 98;
     pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
 }
 
@@ -92,6 +93,8 @@ struct Reader<'b> {
     builder: &'b mut Builder,
     /// The trace is one of ours, which say policies.
     ours: bool,
+    /// Packets of other machines, such as guests of this one: they have CPUs and threads of the same numbers.
+    of_others: u64,
     /// By field.
     known: Vec<Option<Known>>,
     /// Who runs on a CPU since the last compact switch, and with what priority.
@@ -145,6 +148,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     let mut reader = Reader {
         builder,
         ours: false,
+        of_others: 0,
         known,
         running,
         bundles: vec![false; CpuSet::MAX_CPUS],
@@ -164,6 +168,10 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     reader.builder.lost_in_all(reader.overruns.values().map(|[begin, end]| end.saturating_sub(*begin)));
     reader.builder.fill_current();
     reader.who_ran_first();
+    if reader.of_others > 0 {
+        let message = format!("{} packets of other machines are left out: the host alone is read", reader.of_others);
+        reader.builder.say(Diagnostic::note("trace::N07", 0..0, message));
+    }
     for (field, n) in std::mem::take(&mut reader.unknown) {
         let name = SKIPPED.iter().find(|s| s.0 == field).map_or(format!("ftrace event {field}"), |s| s.1.to_string());
         reader.builder.unknown_many(name.as_bytes(), n);
@@ -188,15 +196,26 @@ impl Reader<'_> {
     }
 
     fn packet(&mut self, bytes: &[u8], outermost: bool) -> Result<(), Refused> {
-        let (mut sequence, mut events, mut dropped) = (0, false, false);
+        let (mut sequence, mut machine, mut events, mut dropped) = (0, 0, false, false);
+        // These stand behind what they are about.
+        for (field, value) in fields(bytes) {
+            match field {
+                packet::SEQUENCE => sequence = value.number(),
+                packet::PREVIOUS_DROPPED => dropped = value.number() != 0,
+                packet::MACHINE => machine = value.number(),
+                _ => {}
+            }
+        }
+        if machine != 0 {
+            self.of_others += 1;
+            return Ok(());
+        }
         for (field, value) in fields(bytes) {
             match field {
                 packet::FTRACE_EVENTS => {
                     self.bundle(value.bytes());
                     events = true;
                 }
-                packet::SEQUENCE => sequence = value.number(),
-                packet::PREVIOUS_DROPPED => dropped = value.number() != 0,
                 packet::FTRACE_STATS => self.ftrace_stats(value.bytes()),
                 packet::PROCESS_TREE => self.process_tree(value.bytes()),
                 packet::SYSTEM_INFO => self.system_info(value.bytes()),
@@ -525,10 +544,13 @@ mod tests {
         m
     }
     fn read_packets(packets: &[Message]) -> Recording {
+        read_all(packets).0
+    }
+    fn read_all(packets: &[Message]) -> (Recording, Vec<Diagnostic>) {
         let trace = message(|m| packets.iter().fold(m, |m, p| m.message(1, p)));
         let mut builder = Builder::default();
         read(&trace.0, &mut builder).expect("it is one");
-        builder.finish("perfetto").0
+        builder.finish("perfetto")
     }
     /// A packet with the compact switches of CPU 0.
     fn switches(build: impl Fn(&mut Message) -> &mut Message) -> Message {
@@ -674,6 +696,23 @@ mod tests {
             let event = Recorded::Event(Event::SchedProcessExec { pid: Pid(is) });
             assert_eq!(read(old), (Some(Pid(is)), event), "{old}");
         }
+    }
+
+    #[test]
+    fn packets_of_other_machines() {
+        let of = |machine: u64, pid: u8| {
+            let packet = switches(|m| m.bytes(1, &[9]).bytes(2, &[1]).bytes(3, &[pid]).bytes(4, &[120]));
+            let system = message(|m| m.number(8, u64::from(pid)));
+            message(|m| {
+                m.0.extend(&packet.0);
+                let m = m.message(packet::SYSTEM_INFO, &system);
+                if machine == 0 { m } else { m.number(packet::MACHINE, machine) }
+            })
+        };
+        let (host, said) = read_all(&[of(0, 2), of(77, 8), of(78, 9)]);
+        assert_eq!(host, read_packets(&[of(0, 2)]));
+        let left_out: Vec<_> = said.iter().filter(|d| d.code == "trace::N07").map(|d| d.message.as_str()).collect();
+        assert_eq!(left_out, ["2 packets of other machines are left out: the host alone is read"]);
     }
 
     /// The release may stand behind the events.
