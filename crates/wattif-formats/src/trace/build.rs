@@ -21,6 +21,8 @@ const RECENT: usize = 256;
 const MARKS: usize = 256;
 /// Buffers that are told apart; further ones count as the last.
 const BUFFERS: usize = 64;
+/// What makes trace-cmd and the kernel stamp with a clock in ns.
+pub(super) const CLOCK_IN_NS: &str = "record with a clock in ns: trace-cmd record -C mono";
 /// Findings that are kept.
 const FINDINGS: usize = 200;
 
@@ -461,13 +463,10 @@ impl Builder {
     }
 
     /// The clock of the stamps may count anything.
-    pub fn not_ns(&mut self, why: &str) {
+    pub fn not_ns(&mut self, why: &str, help: &str) {
         let message =
             format!("{why}: taken as ns, which a counter or the cycles of a CPU are not; all times are then wrong");
-        self.say(
-            Diagnostic::warning("trace::W05", 0..0, message)
-                .help("record with a clock in ns: trace-cmd record -C mono"),
-        );
+        self.say(Diagnostic::warning("trace::W05", 0..0, message).help(help));
     }
 
     /// In order of time, time 0 at the first event.

@@ -11,7 +11,7 @@
 //! ```
 //! Names may hold spaces, dashes, brackets. Fields are `key=value`, or what trace-cmd's plugins print for `sched_*`.
 
-use super::build::{Builder, Place};
+use super::build::{Builder, CLOCK_IN_NS, Place};
 use super::fields::{by_key, starts_with_key};
 use super::kinds::{self, INTS, Kind, Row, letter_bits};
 use wattif_model::check::Diagnostic;
@@ -45,7 +45,7 @@ pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
         }
     }
     if whole {
-        builder.not_ns("stamps are whole numbers");
+        builder.not_ns("stamps are whole numbers", CLOCK_IN_NS);
     }
     if strange > events.max(STRANGE_SHOWN) {
         let message = format!("{strange} lines are not understood, which is most of them: {events} are events");

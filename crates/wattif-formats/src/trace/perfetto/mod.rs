@@ -86,6 +86,11 @@ const NAMELESS: i64 = 1 << 22;
 /// Priority of a thread of nice 0, and of the idle task.
 const NICE_0: i64 = 120;
 
+/// `FtraceClock`: one that Perfetto does not know.
+const CLOCK_UNKNOWN: u64 = 1;
+/// `FtraceParseStatus`: the rest of a page is empty, which kernels leave so at times. The others tell of a page that was not read.
+const ZERO_DATA_LENGTH: u64 = 12;
+
 /// Sequences that are told apart.
 const MAX_SEQUENCES: usize = 10_000;
 
@@ -110,6 +115,11 @@ struct Reader<'b> {
     lost: BTreeMap<u32, usize>,
     /// There were some.
     has_lost: bool,
+    /// Pages that Perfetto could not read: told where they would be, or of the whole.
+    errors: bool,
+    errors_in_all: bool,
+    /// Its clock is not known.
+    clock_unknown: bool,
     unknown: BTreeMap<u32, u64>,
     /// Sequences of packets that held events.
     sequences: BTreeSet<u64>,
@@ -157,6 +167,9 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         assumed_idle: BTreeSet::new(),
         lost: BTreeMap::new(),
         has_lost: false,
+        errors: false,
+        errors_in_all: false,
+        clock_unknown: false,
         unknown: BTreeMap::new(),
         sequences: BTreeSet::new(),
         overruns: BTreeMap::new(),
@@ -165,6 +178,13 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     };
     reader.packets(bytes, true)?;
     (0..CpuSet::MAX_CPUS as u32).for_each(|cpu| reader.shows_no_switch(cpu));
+    if reader.errors_in_all && !reader.errors {
+        reader.builder.lost(None);
+    }
+    if reader.clock_unknown {
+        let help = "record with a clock in ns: echo boot > /sys/kernel/tracing/trace_clock";
+        reader.builder.not_ns("Perfetto does not know the clock of the events", help);
+    }
     reader.builder.lost_in_all(reader.overruns.values().map(|[begin, end]| end.saturating_sub(*begin)));
     reader.builder.fill_current();
     reader.who_ran_first();
@@ -240,8 +260,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What the kernel's buffer lost since it was made, at the beginning (phase 1) and at the end of the trace.
+    /// What the kernel's buffer lost since it was made, at the beginning (phase 1) and at the end of the trace, and what of it Perfetto
+    /// could not read.
     fn ftrace_stats(&mut self, bytes: &[u8]) {
+        let errors = fields(bytes).filter(|(field, _)| *field == 9);
+        self.errors_in_all |= errors.map(|(_, status)| status.number()).any(|status| status != ZERO_DATA_LENGTH);
         let begin = fields(bytes).any(|(field, value)| field == 1 && value.number() == 1);
         for (_, cpu) in fields(bytes).filter(|(field, _)| *field == 2) {
             let of = |field| fields(cpu.bytes()).find(|(f, _)| *f == field).map_or(0, |(_, v)| v.number());
@@ -354,7 +377,20 @@ impl Reader<'_> {
                 self.builder.begins(cpu, end.number(), true);
             }
         }
-        if fields(bytes).any(|(field, value)| field == 3 && value.number() != 0) {
+        let mut lost = false;
+        for (field, value) in fields(bytes) {
+            match field {
+                3 => lost |= value.number() != 0,
+                5 => self.clock_unknown |= value.number() == CLOCK_UNKNOWN,
+                8 => {
+                    let status = fields(value.bytes()).find(|(f, _)| *f == 2).map_or(0, |(_, v)| v.number());
+                    let is_error = status != ZERO_DATA_LENGTH;
+                    (self.errors, lost) = (self.errors || is_error, lost || is_error);
+                }
+                _ => {}
+            }
+        }
+        if lost {
             self.builder.lost(None);
             self.loses(cpu);
         }
@@ -738,6 +774,29 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_is_not_read_may_hold_switches() {
+        let comes = |at, pid| switches(|m| m.bytes(1, &[at]).bytes(2, &[1]).bytes(3, &[pid]).bytes(4, &[120]));
+        let who = |status| {
+            let error = message(|m| m.number(2, status));
+            let error = message(|m| m.message(1, &message(|m| m.number(1, 0).message(8, &error))));
+            let r = read_packets(&[comes(9, 5), error, comes(20, 6)]);
+            r.records.last().unwrap().current
+        };
+        assert_eq!((who(ZERO_DATA_LENGTH), who(4)), (Some(Pid(5)), Some(Pid(NAMELESS as u32))));
+    }
+
+    #[test]
+    fn a_clock_that_perfetto_does_not_know() {
+        let said = |clock| {
+            let compact = message(|m| m.bytes(1, &[9]).bytes(2, &[0]).bytes(3, &[1]).bytes(4, &[120]));
+            let bundle = message(|m| m.number(1, 0).message(4, &compact).number(5, clock));
+            let packet = message(|m| m.message(1, &bundle));
+            read_all(&[packet.clone(), packet]).1.iter().filter(|d| d.code == "trace::W05").count()
+        };
+        assert_eq!([0, CLOCK_UNKNOWN, 2].map(said), [0, 1, 0]);
+    }
+
+    #[test]
     fn losses_that_are_told() {
         let events = || switches(|m| m.bytes(1, &[9]).bytes(2, &[0]).bytes(3, &[1]).bytes(4, &[120]));
         let stats = |phase, cpu, overrun, dropped| {
@@ -760,5 +819,15 @@ mod tests {
         check(&[stats(2, u64::MAX, 5, 0), stats(2, 1, u64::MAX, 7)], 1, u64::MAX);
         check(&[flagged(7, events()), flagged(8, events())], 0, 0);
         check(&[events(), flagged(7, events()), flagged(9, Message::default())], 1, 0);
+        let error = |status| {
+            let error = message(|m| m.number(1, 5).number(2, status));
+            message(|m| m.message(1, &message(|m| m.number(1, 0).message(8, &error))))
+        };
+        let errors =
+            |status| message(|m| m.message(packet::FTRACE_STATS, &message(|m| m.number(1, 2).number(9, status))));
+        check(&[error(4), events()], 1, 0);
+        check(&[error(4), events(), error(17), errors(4)], 2, 0);
+        check(&[events(), errors(4)], 1, 0);
+        check(&[error(ZERO_DATA_LENGTH), events(), errors(ZERO_DATA_LENGTH)], 0, 0);
     }
 }
