@@ -64,13 +64,17 @@ pub(super) fn probe(text: &[u8]) -> (usize, usize) {
     lines.take(200).fold((0, 0), |(events, all), (event, _)| (events + usize::from(event), all + 1))
 }
 
-/// Blanks, comments, and the stacks of perf: a frame a line. Where an event is of a thread with a long name, this may begin with `#`
-/// as well: where comments would, it is one if a blank is before it.
+/// Blanks, comments, and the stacks of perf and of the kernel (option `stacktrace`): a frame a line. Where an event is of a thread with a
+/// long name, this may begin with `#` as well: where comments would, it is one if a blank is before it.
 fn is_mute(line: &[u8]) -> bool {
     match line {
         [] | [b'\t', ..] | [b'#'] | [b'#', b' ' | b'\t' | b'#', ..] => true,
         [b'#', ..] => Line::parse(line).is_none(),
-        _ => line.iter().all(u8::is_ascii_whitespace),
+        _ => match trim_start(line) {
+            [] => true,
+            [b'=', b'>', b' ', ..] => Line::parse(line).is_none(),
+            _ => false,
+        },
     }
 }
 
@@ -985,6 +989,20 @@ mod tests {
         read(b"<!-- BEGIN TRACE -->\n  \t \n\tffff some_function+0x0\nwhat\n", 587, &mut b);
         let said: Vec<String> = b.findings.into_iter().map(|f| f.message).collect();
         assert_eq!(said, ["line 590: not an event: `what`"]);
+    }
+
+    /// As the kernel and as trace-cmd print them.
+    #[test]
+    fn stacks_of_the_kernel() {
+        let event = "app-5 [001] 2.0: sched_waking: comm=b pid=6 prio=120 target_cpu=001\n";
+        let frames = [" => schedule\n", "=> schedule (ffffffff81000000)\n"].map(|frame| frame.repeat(30)).concat();
+        let mut b = Builder::default();
+        read(format!("{event}app-5 [001] 2.0: <stack trace>\n{frames}").as_bytes(), 1, &mut b);
+        let said: Vec<_> = b.finish("text").1.into_iter().map(|f| f.message).collect();
+        assert_eq!(said, ["1 events of other kinds were skipped: `(no name)` 1"]);
+        assert_eq!(probe(format!("{}{event}", frames.repeat(10)).as_bytes()), (1, 1));
+        let named = event.replace("app", " => app");
+        assert_eq!(one(&named).comm(Pid(5)), "=> app");
     }
 
     #[test]

@@ -24,7 +24,9 @@ const OURS: &str = "wattif";
 const POLICY: &str = "--policy=";
 const GROUP: &str = "--group=";
 
-/// What programs tell, in `FtraceEvent`. Ours: a touch, as Android's would, an instant of a process.
+/// Events that Perfetto has no message for, in `FtraceEvent`: they have their names with them.
+const GENERIC: u32 = 327;
+/// What programs tell. Ours: a touch, as Android's would, an instant of a process.
 const PRINT: u32 = 3;
 const TOUCH: &str = "touch";
 
@@ -76,9 +78,11 @@ const EVENTS: &[(u32, Kind, &[u32], &[u32])] = &[
 const SKIPPED: &[(u32, &str)] = &[
     (PRINT, "print"),
     (12, "cpu_frequency_limits"),
+    (16, "clock_set_rate"),
     (26, "softirq_raise"),
     (240, "sched_process_free"),
     (243, "sched_process_wait"),
+    (322, "clk_set_rate"),
 ];
 
 /// The pid, with that of the CPU added, of a thread that no event names: PID_MAX_LIMIT, from which on the kernel gives none.
@@ -427,6 +431,9 @@ impl Reader<'_> {
             return self.builder.kind(Kind::Touch, place, &kinds::of([pid.into()]));
         }
         let Some(known) = self.known.get(field as usize).and_then(Option::as_ref) else {
+            if let Some((_, name)) = fields(value.bytes()).find(|(f, _)| (field, *f) == (GENERIC, 1)) {
+                return self.builder.unknown(name.bytes());
+            }
             *self.unknown.entry(field).or_insert(0) += 1;
             return;
         };
@@ -783,6 +790,19 @@ mod tests {
             r.records.last().unwrap().current
         };
         assert_eq!((who(ZERO_DATA_LENGTH), who(4)), (Some(Pid(5)), Some(Pid(NAMELESS as u32))));
+    }
+
+    #[test]
+    fn events_without_a_message_of_their_own() {
+        let said = |field, event: Message| {
+            let event = message(|m| m.number(1, 9).number(2, 5).message(field, &event));
+            let packet = message(|m| m.message(1, &message(|m| m.number(1, 0).message(2, &event))));
+            let said: Vec<_> = read_all(&[packet]).1.into_iter().map(|d| (d.code, d.message)).collect();
+            assert!(said[0].1.contains("clock_set_rate` 1"), "{said:?}");
+            said[1].0
+        };
+        assert_eq!(said(GENERIC, message(|m| m.text(1, "clock_set_rate"))), "trace::N04");
+        assert_eq!(said(16, Message::default()), "trace::N04");
     }
 
     #[test]
