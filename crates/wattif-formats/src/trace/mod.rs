@@ -22,6 +22,7 @@
 //! | `trace::N05` | threads that had one pid after each other |
 //! | `trace::N06` | who ran before the first switch of a CPU |
 //! | `trace::N07` | packets of other machines are left out |
+//! | `trace::N08` | the ids before events are those of processes |
 
 #[cfg(feature = "tables")]
 pub mod arrow;
