@@ -13,7 +13,7 @@ use wattif_formats::archive::{self, Archive};
 use wattif_formats::trace::{self, Read, Unpacked};
 use wattif_lab::compare::Comparison;
 use wattif_lab::infer::{self, Missing};
-use wattif_lab::metrics::{CpuReport, GroupReport, Metrics, RunReport, unit_on};
+use wattif_lab::metrics::{CpuReport, GroupReport, Leaving, Metrics, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_model::kernel::why;
 use wattif_model::platform::Platform;
@@ -88,7 +88,7 @@ pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunR
     missing.extend(infer::no_passes(recording));
     let mut metrics =
         Metrics::for_trace(platform, &marks(recording)).with_groups(platform.nr_cpus(), &recording.groups);
-    let untold = infer::play(recording, platform, &mut metrics);
+    let untold = infer::play(recording, platform, &mut Leaving::new(recording, &mut metrics));
     let mut report = metrics.into_report();
     untold.take_out(&mut report);
     report.metrics.frames.retain(|_, f| f.duration_us.count > 0);
