@@ -95,8 +95,8 @@ const CLOCK_UNKNOWN: u64 = 1;
 /// `FtraceParseStatus`: the rest of a page is empty, which kernels leave so at times. The others tell of a page that was not read.
 const ZERO_DATA_LENGTH: u64 = 12;
 
-/// Sequences that are told apart.
-const MAX_SEQUENCES: usize = 10_000;
+/// Sequences that are told apart; further ones count as the last.
+const MAX_SEQUENCES: usize = 64;
 
 struct Reader<'b> {
     builder: &'b mut Builder,
@@ -106,17 +106,9 @@ struct Reader<'b> {
     of_others: u64,
     /// By field.
     known: Vec<Option<Known>>,
-    /// Who runs on a CPU since the last compact switch, and with what priority.
-    running: Vec<Option<(i64, i64)>>,
-    /// CPUs with a bundle of events.
-    bundles: Vec<bool>,
-    /// By CPU: the stamp of the first event that says who runs, and who that is.
-    first: Vec<Option<(u64, u32)>>,
     /// CPUs of which no event says who ran before the first switch: a thread has no name, or they are taken as idle.
     nameless: BTreeSet<u32>,
     assumed_idle: BTreeSet<u32>,
-    /// CPUs whose buffer has lost events, and that have shown no switch since: the place of the first record after that.
-    lost: BTreeMap<u32, usize>,
     /// There were some.
     has_lost: bool,
     /// Pages that Perfetto could not read: told where they would be, or of the whole.
@@ -125,13 +117,36 @@ struct Reader<'b> {
     /// Its clock is not known.
     clock_unknown: bool,
     unknown: BTreeMap<u32, u64>,
-    /// Sequences of packets that held events.
-    sequences: BTreeSet<u64>,
+    /// Sequences of packets that held events, in the order they came; that of the packet.
+    sequences: Vec<Sequence>,
+    sequence: usize,
     /// By CPU: events that the kernel's buffer had lost at the beginning and at the end.
     overruns: BTreeMap<u64, [u64; 2]>,
     inflated: usize,
     /// So much it may become.
     limit: usize,
+}
+
+/// What is known by the packets of one sequence: one data source, which has events of all CPUs. Several may have the same events.
+#[derive(Default)]
+struct Sequence {
+    id: u64,
+    /// Who runs on a CPU since the last compact switch, and with what priority.
+    running: Vec<Option<(i64, i64)>>,
+    /// CPUs with a bundle of events; those with one since packets were dropped last.
+    bundles: Vec<bool>,
+    seen: BTreeSet<u32>,
+    /// By CPU: the stamp of the first event that says who runs, and who that is.
+    first: Vec<Option<(u64, u32)>>,
+    /// CPUs whose buffer has lost events, and that have shown no switch since: the place of the first record after that.
+    lost: BTreeMap<u32, usize>,
+}
+
+impl Sequence {
+    fn new(id: u64) -> Sequence {
+        let (running, first) = (vec![None; CpuSet::MAX_CPUS], vec![None; CpuSet::MAX_CPUS]);
+        Sequence { id, running, bundles: vec![false; CpuSet::MAX_CPUS], first, ..Sequence::default() }
+    }
 }
 
 /// Does it begin like one: a length-delimited packet with known wire types?
@@ -158,30 +173,29 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         known.resize_with(known.len().max(field as usize + 1), || None);
         known[field as usize] = Some(Known { row: row(kind), ints, strs });
     }
-    let running = vec![None; CpuSet::MAX_CPUS];
     let mut reader = Reader {
         builder,
         ours: false,
         of_others: 0,
         known,
-        running,
-        bundles: vec![false; CpuSet::MAX_CPUS],
-        first: vec![None; CpuSet::MAX_CPUS],
         nameless: BTreeSet::new(),
         assumed_idle: BTreeSet::new(),
-        lost: BTreeMap::new(),
         has_lost: false,
         errors: false,
         errors_in_all: false,
         clock_unknown: false,
         unknown: BTreeMap::new(),
-        sequences: BTreeSet::new(),
+        sequences: Vec::new(),
+        sequence: 0,
         overruns: BTreeMap::new(),
         inflated: bytes.len(),
         limit: wrap::limit(bytes.len()),
     };
     reader.packets(bytes, true)?;
-    (0..CpuSet::MAX_CPUS as u32).for_each(|cpu| reader.shows_no_switch(cpu));
+    for sequence in 0..reader.sequences.len() {
+        reader.sequence = sequence;
+        (0..CpuSet::MAX_CPUS as u32).for_each(|cpu| reader.shows_no_switch(cpu));
+    }
     if reader.errors_in_all && !reader.errors {
         reader.builder.lost(None);
     }
@@ -227,6 +241,7 @@ impl Reader<'_> {
                 packet::SEQUENCE => sequence = value.number(),
                 packet::PREVIOUS_DROPPED => dropped = value.number() != 0,
                 packet::MACHINE => machine = value.number(),
+                packet::FTRACE_EVENTS => events = true,
                 _ => {}
             }
         }
@@ -234,12 +249,19 @@ impl Reader<'_> {
             self.of_others += 1;
             return Ok(());
         }
+        let known = self.sequences.iter().position(|s| s.id == sequence);
+        // The first packet of a sequence has the flag too: nothing was before it.
+        if let Some(known) = known.filter(|_| dropped) {
+            self.sequence = known;
+            self.builder.lost(None);
+            std::mem::take(&mut self.now().seen).into_iter().for_each(|cpu| self.loses(cpu));
+        }
+        if events {
+            self.of_sequence(sequence, known);
+        }
         for (field, value) in fields(bytes) {
             match field {
-                packet::FTRACE_EVENTS => {
-                    self.bundle(value.bytes());
-                    events = true;
-                }
+                packet::FTRACE_EVENTS => self.bundle(value.bytes()),
                 packet::FTRACE_STATS => self.ftrace_stats(value.bytes()),
                 packet::PROCESS_TREE => self.process_tree(value.bytes()),
                 packet::SYSTEM_INFO => self.system_info(value.bytes()),
@@ -254,14 +276,23 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        // The first packet of a sequence has the flag too: nothing was before it.
-        if dropped && self.sequences.contains(&sequence) {
-            self.builder.lost(None);
-        }
-        if events && self.sequences.len() < MAX_SEQUENCES {
-            self.sequences.insert(sequence);
-        }
         Ok(())
+    }
+
+    /// The next events are of this sequence. Those of the first are of the main buffer.
+    fn of_sequence(&mut self, id: u64, known: Option<usize>) {
+        if known.is_none() && self.sequences.len() < MAX_SEQUENCES {
+            self.sequences.push(Sequence::new(id));
+        }
+        self.sequence = known.unwrap_or(self.sequences.len() - 1);
+        match self.sequence {
+            0 => self.builder.buffer(b""),
+            n => self.builder.buffer(format!("sequence {}", self.sequences[n].id).as_bytes()),
+        }
+    }
+
+    fn now(&mut self) -> &mut Sequence {
+        &mut self.sequences[self.sequence]
     }
 
     /// What the kernel's buffer lost since it was made, at the beginning (phase 1) and at the end of the trace, and what of it Perfetto
@@ -373,7 +404,8 @@ impl Reader<'_> {
     fn bundle(&mut self, bytes: &[u8]) {
         let cpu = fields(bytes).find(|(f, _)| *f == 1).map_or(0, |(_, v)| v.number() as u32);
         self.builder.new_stream();
-        if let Some(seen) = self.bundles.get_mut(cpu as usize).filter(|seen| !**seen) {
+        self.now().seen.insert(cpu);
+        if let Some(seen) = self.now().bundles.get_mut(cpu as usize).filter(|seen| !**seen) {
             *seen = true;
             // The end of the one before it, which the trace's own buffer has overwritten or no one has read.
             if let Some((_, end)) = fields(bytes).find(|(f, _)| matches!(f, 9 | 10)).filter(|(_, end)| end.number() > 0)
@@ -421,7 +453,7 @@ impl Reader<'_> {
         }
         let Some((field, value)) = found else { return };
         self.builder.ascending(place.at);
-        if let (Some(first), Some(pid)) = (self.first.get_mut(cpu as usize), place.current)
+        if let (Some(first), Some(pid)) = (self.now().first.get_mut(cpu as usize), place.current)
             && first.is_none_or(|(at, _)| place.at < at)
         {
             *first = Some((place.at, pid));
@@ -449,7 +481,7 @@ impl Reader<'_> {
             }
         }
         let row = known.row;
-        if let (Kind::Switch, Some(running)) = (row.kind, self.running.get_mut(cpu as usize)) {
+        if let (Kind::Switch, Some(running)) = (row.kind, self.sequences[self.sequence].running.get_mut(cpu as usize)) {
             *running = Some((ints[3], ints[4]));
             self.ran_since_loss(cpu, ints[0]);
         }
@@ -488,7 +520,7 @@ impl Reader<'_> {
             self.builder.kind(Kind::Waking, Place { at, cpu, current: None, irq }, &ints);
         }
         let (mut state, mut pid, mut prio, mut comm) = (packed(2), packed(3), packed(4), packed(6));
-        let mut running = self.running.get(cpu as usize).copied().flatten();
+        let mut running = self.now().running.get(cpu as usize).copied().flatten();
         let mut at = 0u64;
         self.builder.new_stream();
         for delta in packed(1) {
@@ -511,7 +543,7 @@ impl Reader<'_> {
             self.builder.kind(Kind::Switch, Place { at, cpu, current, irq: None }, &ints);
             self.ran_since_loss(cpu, prev);
         }
-        if let Some(slot) = self.running.get_mut(cpu as usize) {
+        if let Some(slot) = self.now().running.get_mut(cpu as usize) {
             *slot = running;
         }
     }
@@ -519,7 +551,7 @@ impl Reader<'_> {
     /// Who ran until the first compact switch of a CPU, which does not say it: whom an event before it names. Else the state of a
     /// thread that slept or was preempted is not 0, as that of the idle task always is.
     fn ran_first(&mut self, cpu: u32, at: u64, state: u64) -> i64 {
-        match self.first.get(cpu as usize) {
+        match self.now().first.get(cpu as usize) {
             None => 0,
             Some(Some((before, pid))) if *before <= at => (*pid).into(),
             _ if state != 0 => {
@@ -536,23 +568,25 @@ impl Reader<'_> {
     /// Before what follows of a CPU its buffer has lost events: who runs there is not known any more.
     fn loses(&mut self, cpu: u32) {
         self.shows_no_switch(cpu);
-        let Some(running) = self.running.get_mut(cpu as usize).map(Option::take) else { return };
-        self.has_lost |= self.first[cpu as usize].take().is_some() || running.is_some();
+        let records = self.builder.recording.records.len();
+        let of = &mut self.sequences[self.sequence];
+        let Some(running) = of.running.get_mut(cpu as usize).map(Option::take) else { return };
+        self.has_lost |= of.first[cpu as usize].take().is_some() || running.is_some();
         if running.is_some() {
-            self.lost.insert(cpu, self.builder.recording.records.len());
+            of.lost.insert(cpu, records);
         }
     }
 
     /// From a loss to the next switch of a CPU it runs whom that one switches out.
     fn ran_since_loss(&mut self, cpu: u32, pid: i64) {
-        let Some(from) = self.lost.remove(&cpu) else { return };
+        let Some(from) = self.now().lost.remove(&cpu) else { return };
         let of_cpu = self.builder.recording.records[from..].iter_mut().filter(|r| r.cpu.0 == cpu);
         of_cpu.for_each(|r| r.current = r.current.or(u32::try_from(pid).ok().map(Pid)));
     }
 
     /// No switch follows: whom an event names, else somebody.
     fn shows_no_switch(&mut self, cpu: u32) {
-        let named = self.first.get(cpu as usize).copied().flatten().map(|(_, pid)| pid.into());
+        let named = self.now().first.get(cpu as usize).copied().flatten().map(|(_, pid)| pid.into());
         self.ran_since_loss(cpu, named.unwrap_or(NAMELESS + i64::from(cpu)));
     }
 
@@ -785,7 +819,8 @@ mod tests {
         let comes = |at, pid| switches(|m| m.bytes(1, &[at]).bytes(2, &[1]).bytes(3, &[pid]).bytes(4, &[120]));
         let who = |status| {
             let error = message(|m| m.number(2, status));
-            let error = message(|m| m.message(1, &message(|m| m.number(1, 0).message(8, &error))));
+            let error =
+                message(|m| m.message(1, &message(|m| m.number(1, 0).message(8, &error))).number(packet::SEQUENCE, 7));
             let r = read_packets(&[comes(9, 5), error, comes(20, 6)]);
             r.records.last().unwrap().current
         };
@@ -803,6 +838,52 @@ mod tests {
         };
         assert_eq!(said(GENERIC, message(|m| m.text(1, "clock_set_rate"))), "trace::N04");
         assert_eq!(said(16, Message::default()), "trace::N04");
+    }
+
+    /// A packet with the compact switches of CPU 0 to these threads: of a sequence, after packets that were dropped or not.
+    fn of_sequence(id: u64, dropped: bool, switches: &[(u8, u8)]) -> Message {
+        let stamps = switches.iter().map(|s| s.0).scan(0, |before, at| Some(at - std::mem::replace(before, at)));
+        let (stamps, pids): (Vec<u8>, Vec<u8>) = (stamps.collect(), switches.iter().map(|s| s.1).collect());
+        let [state, prio] = [1, 120].map(|value| vec![value; pids.len()]);
+        let compact = message(|m| m.bytes(1, &stamps).bytes(2, &state).bytes(3, &pids).bytes(4, &prio));
+        let bundle = message(|m| m.number(1, 0).message(4, &compact));
+        message(|m| m.message(1, &bundle).number(packet::SEQUENCE, id).number(packet::PREVIOUS_DROPPED, dropped.into()))
+    }
+    /// When, who leaves, who comes.
+    fn switched(r: &Recording) -> Vec<(u64, u32, u32)> {
+        let all = r.records.iter().map(|r| match r.event() {
+            Some(Event::SchedSwitch { prev_pid, next_pid, .. }) => (r.at.0, prev_pid.0, next_pid.0),
+            other => panic!("{other:?}"),
+        });
+        all.collect()
+    }
+
+    /// As several data sources write them, which have the same events.
+    #[test]
+    fn several_sequences() {
+        let of = |id, switches: &[(u8, u8)]| of_sequence(id, false, switches);
+        let (one, more) = ([(9, 5), (12, 0)], [(15, 6)]);
+        let [whole] = [[of(3, &one), of(3, &more)]].map(|p| switched(&read_packets(&p)));
+        assert_eq!(whole.iter().map(|s| s.2).collect::<Vec<_>>(), [5, 0, 6]);
+        let (twice, said) = read_all(&[of(3, &one), of(8, &one[..1]), of(3, &more), of(8, &one[1..])]);
+        assert_eq!(switched(&twice), whole);
+        let told = "events of 2 buffers are read together: the main one, sequence 8; 2 of kinds that another holds more of on that CPU are left out";
+        assert_eq!(said.iter().filter(|d| d.code == "trace::N03").map(|d| &d.message[..]).collect::<Vec<_>>(), [told]);
+        // A source that was started again.
+        let later = switched(&read_packets(&[of(3, &more), of(8, &one)]));
+        assert_eq!(later.iter().map(|s| s.2).collect::<Vec<_>>(), [5, 0, 6]);
+    }
+
+    #[test]
+    fn dropped_packets_may_hold_switches() {
+        let nobody = NAMELESS as u32;
+        let read = |id, dropped| {
+            let packets = [of_sequence(7, false, &[(9, 5)]), of_sequence(id, dropped, &[(12, 6)])];
+            let r = read_packets(&packets);
+            (switched(&r)[1], r.lost_gaps)
+        };
+        assert_eq!((read(7, false), read(7, true)), (((3, 5, 6), 0), ((3, nobody, 6), 1)));
+        assert_eq!(read(8, true), ((3, nobody, 6), 0), "it begins");
     }
 
     #[test]
