@@ -387,6 +387,21 @@ mod tests {
         assert_eq!(judged(&[missing("residencies of idle states", "none", &[3])]), all, "CPU 2 has events");
     }
 
+    /// 2 ms on CPU 0 until that sleeps, 1 ms on CPU 1.
+    #[test]
+    fn a_thread_whose_switch_out_is_lost_is_on_one_cpu() {
+        let text = "<idle>-0 [000] 1.000000: sched_switch: swapper/0:0 [120] R ==> a:5 [120]\n\
+            CPU:0 [LOST 3 EVENTS]\n\
+            <idle>-0 [000] 1.002000: cpu_idle: state=1 cpu_id=0\n\
+            <idle>-0 [001] 1.010000: sched_switch: swapper/1:0 [120] R ==> a:5 [120]\n\
+            a-5 [001] 1.011000: sched_switch: a:5 [120] S ==> swapper/1:0 [120]\n\
+            <idle>-0 [001] 1.100000: cpu_idle: state=4294967295 cpu_id=1\n";
+        let recording = trace::read(text.as_bytes()).recording.expect("a trace");
+        let (report, _) = analyse(&recording, &infer::platform(&recording), false);
+        let ran: Vec<_> = report.by_task.iter().map(|g| (g.task.as_str(), g.runtime_s)).collect();
+        assert_eq!(ran, [("a", 0.003)]);
+    }
+
     #[test]
     fn what_is_below_the_error_of_the_replay_is_told() {
         use wattif_lab::compare::{Estimate, MetricRow, RatioRow, SCHEMA};
