@@ -13,7 +13,7 @@ use wattif_formats::archive::{self, Archive};
 use wattif_formats::trace::{self, Read, Unpacked};
 use wattif_lab::compare::Comparison;
 use wattif_lab::infer::{self, Figures, Missing};
-use wattif_lab::metrics::{CpuReport, GroupReport, Metrics, RunReport, unit_on};
+use wattif_lab::metrics::{CpuReport, GroupReport, Leaving, Metrics, RunReport, unit_on};
 use wattif_lab::stats::{bca_mean, mean};
 use wattif_model::kernel::why;
 use wattif_model::platform::Platform;
@@ -87,7 +87,7 @@ pub fn analyse(recording: &Recording, platform: &Platform, known: bool) -> (RunR
     let missing = infer::missing(recording, platform, known);
     let mut metrics =
         Metrics::for_trace(platform, &marks(recording)).with_groups(platform.nr_cpus(), &recording.groups);
-    let untold = infer::play(recording, platform, &mut metrics);
+    let untold = infer::play(recording, platform, &mut Leaving::new(recording, &mut metrics));
     let mut report = metrics.into_report();
     untold.take_out(&mut report);
     report.metrics.frames.retain(|_, f| f.duration_us.count > 0);
@@ -383,6 +383,21 @@ mod tests {
         let silent = [missing(Figures::Frequencies, "none", &[2, 3]), missing(Figures::Residencies, "none", &[2, 3])];
         assert_eq!(judged(&silent), [all[0], all[3], all[4]]);
         assert_eq!(judged(&[missing(Figures::Residencies, "none", &[3])]), all, "CPU 2 has events");
+    }
+
+    /// 2 ms on CPU 0 until that sleeps, 1 ms on CPU 1.
+    #[test]
+    fn a_thread_whose_switch_out_is_lost_is_on_one_cpu() {
+        let text = "<idle>-0 [000] 1.000000: sched_switch: swapper/0:0 [120] R ==> a:5 [120]\n\
+            CPU:0 [LOST 3 EVENTS]\n\
+            <idle>-0 [000] 1.002000: cpu_idle: state=1 cpu_id=0\n\
+            <idle>-0 [001] 1.010000: sched_switch: swapper/1:0 [120] R ==> a:5 [120]\n\
+            a-5 [001] 1.011000: sched_switch: a:5 [120] S ==> swapper/1:0 [120]\n\
+            <idle>-0 [001] 1.100000: cpu_idle: state=4294967295 cpu_id=1\n";
+        let recording = trace::read(text.as_bytes()).recording.expect("a trace");
+        let (report, _) = analyse(&recording, &infer::platform(&recording), false);
+        let ran: Vec<_> = report.by_task.iter().map(|g| (g.task.as_str(), g.runtime_s)).collect();
+        assert_eq!(ran, [("a", 0.003)]);
     }
 
     #[test]

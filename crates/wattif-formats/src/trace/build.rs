@@ -21,6 +21,8 @@ const RECENT: usize = 256;
 const MARKS: usize = 256;
 /// Buffers that are told apart; further ones count as the last.
 const BUFFERS: usize = 64;
+/// What makes trace-cmd and the kernel stamp with a clock in ns.
+pub(super) const CLOCK_IN_NS: &str = "record with a clock in ns: trace-cmd record -C mono";
 /// Findings that are kept.
 const FINDINGS: usize = 200;
 
@@ -71,6 +73,29 @@ struct Begins {
     at: u64,
     /// Otherwise the CPU may just have been silent before.
     sure: bool,
+}
+
+/// What a buffer holds of one kind of event on one CPU.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    many: u64,
+    from: Ns,
+    until: Ns,
+}
+
+/// The buffers that are kept of those that hold so much, by the time that they begin.
+fn stay(held: &[Held]) -> Vec<usize> {
+    let mut by_many: Vec<usize> = (0..held.len()).filter(|b| held[*b].many > 0).collect();
+    by_many.sort_by_key(|b| std::cmp::Reverse(held[*b].many));
+    let mut stay: Vec<usize> = Vec::new();
+    for b in by_many {
+        let apart = |other: &usize| held[b].until < held[*other].from || held[*other].until < held[b].from;
+        if stay.iter().all(apart) {
+            stay.push(b);
+        }
+    }
+    stay.sort_by_key(|b| held[*b].from);
+    stay
 }
 
 /// An event long before all others.
@@ -191,7 +216,8 @@ impl Builder {
     }
 
     /// Several buffers may hold the same events, each with a stamp of its own. Of one kind of event on one CPU those of the buffer are
-    /// kept that holds most of them, of equal ones the first. From when on a CPU is seen, that of its switches says.
+    /// kept that holds most of them, of equal ones the first, and those of buffers that hold nothing of its time. From when on a CPU is
+    /// seen, that of its switches says.
     fn one_buffer_each(&mut self) {
         let of_buffer = std::mem::take(&mut self.of_buffer);
         if of_buffer.is_empty() {
@@ -200,26 +226,28 @@ impl Builder {
         }
         let records = &mut self.recording.records;
         let of = |i: usize| usize::from(of_buffer.get(i).copied().unwrap_or(0));
-        let mut held: HashMap<(CpuId, &str), Vec<u64>> = HashMap::new();
+        let mut held: HashMap<(CpuId, &str), Vec<Held>> = HashMap::new();
         for (i, r) in records.iter().enumerate() {
-            held.entry((r.cpu, r.event.name())).or_insert_with(|| vec![0; self.buffers.len()])[of(i)] += 1;
+            let all = held.entry((r.cpu, r.event.name())).or_insert_with(|| vec![Held::default(); self.buffers.len()]);
+            let held = &mut all[of(i)];
+            let from = if held.many == 0 { r.at } else { held.from.min(r.at) };
+            *held = Held { many: held.many + 1, from, until: held.until.max(r.at) };
         }
-        let most = |held: &Vec<u64>| (0..held.len()).rev().max_by_key(|b| held[*b]).unwrap_or(0);
-        let kept: HashMap<(CpuId, &str), usize> = held.iter().map(|(key, held)| (*key, most(held))).collect();
+        let stays: HashMap<(CpuId, &str), Vec<usize>> = held.iter().map(|(key, held)| (*key, stay(held))).collect();
         let (mut i, before) = (0, records.len());
         records.retain(|r| {
             i += 1;
-            kept[&(r.cpu, r.event.name())] == of(i - 1)
+            stays[&(r.cpu, r.event.name())].contains(&of(i - 1))
         });
         let twice = before - records.len();
         let switches: BTreeMap<CpuId, usize> =
-            kept.iter().filter(|(key, _)| key.1 == "sched_switch").map(|(key, buffer)| (key.0, *buffer)).collect();
+            stays.iter().filter(|(key, _)| key.1 == "sched_switch").map(|(key, buffers)| (key.0, buffers[0])).collect();
         self.begins.retain(|(cpu, buffer), _| match switches.get(&CpuId(*cpu)) {
             Some(kept) => *kept == usize::from(*buffer),
             None => switches.values().any(|kept| *kept == usize::from(*buffer)), // it may have overwritten them all
         });
         let mut names: Vec<&str> = Vec::new();
-        for (b, name) in self.buffers.iter().enumerate().filter(|(b, _)| held.values().any(|h| h[*b] > 0)) {
+        for (b, name) in self.buffers.iter().enumerate().filter(|(b, _)| held.values().any(|h| h[*b].many > 0)) {
             names.push(if b == 0 { "the main one" } else { name });
         }
         let mut message = format!("events of {} buffers are read together: {}", names.len(), names.join(", "));
@@ -229,6 +257,9 @@ impl Builder {
         if names.len() > 1 {
             self.say(Diagnostic::note("trace::N03", 0..0, message));
         }
+        let begins = std::mem::take(&mut self.begins);
+        self.begins = begins.into_iter().map(|((cpu, _), begins)| ((cpu, 0), begins)).collect(); // of one buffer now
+        self.buffer = 0;
     }
 
     /// The next stamp of a stream, of an event that is kept or not. Those that go back where they should ascend are counted.
@@ -304,6 +335,7 @@ impl Builder {
     /// Who runs, for records that do not say it: whoever was switched in last. Wake-ups while nobody runs come from interrupts.
     pub fn fill_current(&mut self) {
         self.settle_parked();
+        self.one_buffer_each();
         in_order(&mut self.recording.records);
         let cpus = self.recording.records.iter().map(|r| r.cpu.at() + 1).max().unwrap_or(0);
         let mut running: Vec<Option<Pid>> = vec![None; cpus];
@@ -461,13 +493,10 @@ impl Builder {
     }
 
     /// The clock of the stamps may count anything.
-    pub fn not_ns(&mut self, why: &str) {
+    pub fn not_ns(&mut self, why: &str, help: &str) {
         let message =
             format!("{why}: taken as ns, which a counter or the cycles of a CPU are not; all times are then wrong");
-        self.say(
-            Diagnostic::warning("trace::W05", 0..0, message)
-                .help("record with a clock in ns: trace-cmd record -C mono"),
-        );
+        self.say(Diagnostic::warning("trace::W05", 0..0, message).help(help));
     }
 
     /// In order of time, time 0 at the first event.

@@ -21,6 +21,8 @@
 //! | `trace::N04` | frequencies may be in events that are not read |
 //! | `trace::N05` | threads that had one pid after each other |
 //! | `trace::N06` | who ran before the first switch of a CPU |
+//! | `trace::N07` | packets of other machines are left out |
+//! | `trace::N08` | the ids before events are those of processes |
 
 #[cfg(feature = "tables")]
 pub mod arrow;
@@ -259,6 +261,75 @@ mod tests {
              <script class=\"trace-data\">{EVENT}so\n</script>"
         );
         check(page.as_bytes(), "systrace html", 2, "line 5: not an event: `what`; line 8: not an event: `so`");
+    }
+
+    /// Quotes as they are, or escaped with the backslashes.
+    #[test]
+    fn pages_with_a_string() {
+        let page = |lines: &str, end: &str| {
+            let lines = lines.replace('\n', "\\n\\\n");
+            format!(
+                "<html><script>\n  if (linuxPerfData == \"\") {{}}\n  var linuxPerfData = \"\\\n{lines}{end}</script></html>"
+            )
+        };
+        let quoting = EVENT.replace("sched_waking: comm=b", "tracing_mark_write: B|12|query \"SELECT 1\"");
+        let lines = format!("{EVENT}{quoting}{EVENT}");
+        let skipped = "1 events of other kinds were skipped: `tracing_mark_write` 1";
+        for end in ["\";\n  var view;\n", "dummy 0.0: 0: parent_ts=0.0\\n\";\n", ""] {
+            let dummy = if end.starts_with('d') { "line 7: not an event: `dummy 0.0: 0: parent_ts=0.0`; " } else { "" };
+            check(page(&lines, end).as_bytes(), "systrace html", 2, &format!("{dummy}{skipped}"));
+            check(page(&lines, end).replace('\n', "\r\n").as_bytes(), "systrace html", 2, &format!("{dummy}{skipped}"));
+        }
+        let broken = page(&lines, "\";\n").replacen("=001\\n\\\n", "=001\n", 1);
+        let told = "the text of the trace ends in line 4; events that follow it are not read";
+        check(broken.as_bytes(), "systrace html", 1, told);
+        let named = EVENT.replace("app one-101", "x \"y\" z\\s-103");
+        let name = |page: String| read(page.as_bytes()).recording.unwrap().comm(Pid(103)).to_string();
+        let plain = page(&named, "\";\n");
+        assert_eq!(name(plain.clone()), "x \"y\" z\\s");
+        assert_eq!(name(plain.replace("x \"y\" z\\s", "x \\\"y\\\" z\\\\s")), "x \"y\" z\\s");
+    }
+
+    /// Text packed with gzip, in base64.
+    #[test]
+    fn pages_of_viewers() {
+        use std::io::Write;
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+        gzip.write_all(EVENT.repeat(3).as_bytes()).unwrap();
+        let packed = base64(&gzip.finish().unwrap());
+        for tags in [
+            ("<script id=\"viewer-data\" type=\"text/plain\">", "</script>"),
+            ("<script class=\"trace-data\" type=\"application/text\">", "</script>"),
+            ("<SCRIPT class='trace-data'>", "</SCRIPT >"),
+        ] {
+            for body in [&packed, &EVENT.repeat(3)] {
+                let page = format!("<html><script>x('trace-data')</script>{}\n{body}\n{}</html>", tags.0, tags.1);
+                check(page.as_bytes(), "systrace html", 3, "");
+            }
+        }
+        let cut = &packed[..packed.len() - 20];
+        let page = format!("<html><script id=\"viewer-data\">{cut}</script></html>");
+        assert!(read(page.as_bytes()).diagnostics.iter().any(|d| d.code == "trace::W04"));
+    }
+
+    fn base64(bytes: &[u8]) -> String {
+        let letter = |n: u32| match n & 63 {
+            n @ 0..26 => b'A' + n as u8,
+            n @ 26..52 => b'a' + n as u8 - 26,
+            n @ 52..62 => b'0' + n as u8 - 52,
+            62 => b'+',
+            _ => b'/',
+        };
+        let four = |three: &[u8]| {
+            let bits = (0..3).fold(0, |bits, i| bits << 8 | u32::from(three.get(i).copied().unwrap_or(0)));
+            let letters = [18, 12, 6, 0].map(|shift| char::from(letter(bits >> shift)));
+            letters
+                .into_iter()
+                .take(three.len() + 1)
+                .chain(std::iter::repeat_n('=', 3 - three.len()))
+                .collect::<String>()
+        };
+        bytes.chunks(3).map(four).collect()
     }
 
     /// CPU 0 from the beginning and CPU 1 for the last tenth, in pages before which events are missed. Ours know only how many.

@@ -11,7 +11,7 @@
 //! ```
 //! Names may hold spaces, dashes, brackets. Fields are `key=value`, or what trace-cmd's plugins print for `sched_*`.
 
-use super::build::{Builder, Place};
+use super::build::{Builder, CLOCK_IN_NS, Place};
 use super::fields::{by_key, starts_with_key};
 use super::kinds::{self, INTS, Kind, Row, letter_bits};
 use wattif_model::check::Diagnostic;
@@ -19,8 +19,16 @@ use wattif_model::check::Diagnostic;
 /// Lines that are neither events nor comments, told of with their number.
 const STRANGE_SHOWN: u32 = 5;
 
+/// How many lines tell whose ids they have, and how many of their switches.
+const IDS_LINES: usize = 20_000;
+const IDS_SWITCHES: usize = 1_000;
+/// So many switches away from another thread, and one in so many, are no accidents.
+const SEVERAL: usize = 3;
+const ONE_IN: usize = 100;
+
 /// Read all lines; the first is line `first` of the file.
 pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
+    let of_processes = has_process_ids(text);
     let (mut events, mut strange, mut whole) = (0u32, 0u32, false);
     for (number, line) in text.split(|&b| b == b'\n').enumerate() {
         let line = trim_line(line);
@@ -28,7 +36,10 @@ pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
             comment(line, builder);
             continue;
         }
-        if let Some(event) = Line::parse(line) {
+        if let Some(mut event) = Line::parse(line) {
+            if of_processes {
+                event.forget_id();
+            }
             whole |= event.whole;
             events += 1;
             event.read(builder);
@@ -44,8 +55,14 @@ pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
             }
         }
     }
+    if of_processes {
+        builder.fill_current();
+        let message = "the ids before the events are those of processes: who runs is taken from the switches";
+        let help = "write the ids of threads: `perf script -F comm,tid,cpu,time,event,trace`";
+        builder.say(Diagnostic::note("trace::N08", 0..0, message).help(help));
+    }
     if whole {
-        builder.not_ns("stamps are whole numbers");
+        builder.not_ns("stamps are whole numbers", CLOCK_IN_NS);
     }
     if strange > events.max(STRANGE_SHOWN) {
         let message = format!("{strange} lines are not understood, which is most of them: {events} are events");
@@ -64,13 +81,35 @@ pub(super) fn probe(text: &[u8]) -> (usize, usize) {
     lines.take(200).fold((0, 0), |(events, all), (event, _)| (events + usize::from(event), all + 1))
 }
 
-/// Blanks, comments, and the stacks of perf: a frame a line. Where an event is of a thread with a long name, this may begin with `#`
-/// as well: where comments would, it is one if a blank is before it.
+/// perf writes the id of the process, if that is all it was asked for: then switches away from threads have another number before them.
+fn has_process_ids(text: &[u8]) -> bool {
+    let (mut switches, mut others) = (0, 0);
+    for line in text.split(|&b| b == b'\n').take(IDS_LINES).map(trim_line).filter(|l| !is_mute(l)) {
+        let Some(line) = Line::parse(line) else { continue };
+        if !line.perf || line.tgid.is_some() || switches == IDS_SWITCHES {
+            break;
+        }
+        let row = kinds::find(line.event).filter(|row| row.kind == Kind::Switch);
+        let prev = row.and_then(|row| numbers(row, line.fields)).map_or(0, |(ints, _)| ints[0]);
+        if prev > 0 && line.pid >= 0 {
+            switches += 1;
+            others += usize::from(prev != line.pid);
+        }
+    }
+    others >= SEVERAL.max(switches / ONE_IN)
+}
+
+/// Blanks, comments, and the stacks of perf and of the kernel (option `stacktrace`): a frame a line. Where an event is of a thread with a
+/// long name, this may begin with `#` as well: where comments would, it is one if a blank is before it.
 fn is_mute(line: &[u8]) -> bool {
     match line {
         [] | [b'\t', ..] | [b'#'] | [b'#', b' ' | b'\t' | b'#', ..] => true,
         [b'#', ..] => Line::parse(line).is_none(),
-        _ => line.iter().all(u8::is_ascii_whitespace),
+        _ => match trim_start(line) {
+            [] => true,
+            [b'=', b'>', b' ', ..] => Line::parse(line).is_none(),
+            _ => false,
+        },
     }
 }
 
@@ -183,6 +222,8 @@ struct Line<'a> {
     is_cut: bool,
     pid: i64,
     tgid: Option<i64>,
+    /// It is perf's.
+    perf: bool,
     place: Place,
     /// Its stamp has no fraction.
     whole: bool,
@@ -219,6 +260,12 @@ impl<'a> Line<'a> {
             },
             None => builder.unknown(self.event),
         }
+    }
+
+    /// Its id is that of a process, which says nothing of the thread; idle alone is a process of its own.
+    fn forget_id(&mut self) {
+        self.comm = &[];
+        self.place.current = self.place.current.filter(|pid| *pid == 0);
     }
 
     /// perf's `PERF_RECORD_LOST lost 5`, which has no name before a colon.
@@ -258,7 +305,7 @@ fn bracketed(line: &[u8]) -> Option<Line<'_>> {
         let Some((comm, pid, tgid, perf)) = who(&line[..open]) else { continue };
         let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq: flags.and_then(irq) };
         let (event, fields) = event(rest, perf)?;
-        return Some(Line { comm, is_cut: false, pid, tgid, place, whole, buffer: &[], event, fields });
+        return Some(Line { comm, is_cut: false, pid, tgid, perf, place, whole, buffer: &[], event, fields });
     }
 }
 
@@ -278,7 +325,18 @@ fn latency_format(line: &[u8]) -> Option<Line<'_>> {
     let (event, fields) = event(rest, false)?;
     let place = Place { at, cpu, current: u32::try_from(pid).ok(), irq };
     let is_cut = dash == SHORT_NAME && line[0] != b' ';
-    Some(Line { comm: trim(&line[..dash]), is_cut, pid, tgid: None, place, whole, buffer: &[], event, fields })
+    Some(Line {
+        comm: trim(&line[..dash]),
+        is_cut,
+        pid,
+        tgid: None,
+        perf: false,
+        place,
+        whole,
+        buffer: &[],
+        event,
+        fields,
+    })
 }
 
 fn cpu_and_flags(rest: &[u8]) -> Option<(u32, Option<bool>, &[u8])> {
@@ -922,6 +980,40 @@ mod tests {
         }
     }
 
+    /// Thread 6 of process 5 wakes thread 7 of it.
+    #[test]
+    fn perf_with_the_ids_of_processes() {
+        let line = |id: u32, comm: &str, at: u32, event: &str| format!("{comm} {id} [000] 1.{at:06}: sched:{event}\n");
+        let switch = |at: u32, id: u32, prev: (&str, u32), next: (&str, u32)| {
+            let fields = format!(
+                "prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120",
+                prev.0, prev.1, next.0, next.1
+            );
+            line(id, prev.0, at, &format!("sched_switch: {fields}"))
+        };
+        let threads = [("swapper", 0), ("worker", 6), ("other", 7), ("main", 5)];
+        let read = |id: fn(u32) -> u32, rounds: u32| {
+            let round = |k: u32| {
+                let switches = (0..4).map(|i| {
+                    let (prev, next) = (threads[i], threads[(i + 1) % 4]);
+                    let at = k * 100 + i as u32 * 10;
+                    let waking = line(id(next.1), next.0, at + 5, "sched_waking: comm=x pid=9 prio=120 target_cpu=000");
+                    switch(at, id(prev.1), prev, next) + &waking
+                });
+                switches.collect::<String>()
+            };
+            let mut b = Builder::default();
+            super::read((0..rounds).map(round).collect::<String>().as_bytes(), 1, &mut b);
+            let (r, said) = b.finish("text");
+            (r, said.iter().filter(|d| d.code == "trace::N08").count())
+        };
+        let (of_threads, said) = read(|pid| pid, 4);
+        assert_eq!((said, of_threads.comm(Pid(5)), of_threads.comm(Pid(7))), (0, "main", "other"));
+        let process = |pid| if pid == 0 { 0 } else { 5 };
+        assert_eq!(read(process, 4), (of_threads, 1));
+        assert_eq!(read(process, 1).1, 0, "two switches may be accidents");
+    }
+
     #[test]
     fn perf_without_names() {
         for (line, pid) in [("29888 [000]", 29_888), ("   18 [000]", 18), ("29888/29889 [000]", 29_889)] {
@@ -985,6 +1077,20 @@ mod tests {
         read(b"<!-- BEGIN TRACE -->\n  \t \n\tffff some_function+0x0\nwhat\n", 587, &mut b);
         let said: Vec<String> = b.findings.into_iter().map(|f| f.message).collect();
         assert_eq!(said, ["line 590: not an event: `what`"]);
+    }
+
+    /// As the kernel and as trace-cmd print them.
+    #[test]
+    fn stacks_of_the_kernel() {
+        let event = "app-5 [001] 2.0: sched_waking: comm=b pid=6 prio=120 target_cpu=001\n";
+        let frames = [" => schedule\n", "=> schedule (ffffffff81000000)\n"].map(|frame| frame.repeat(30)).concat();
+        let mut b = Builder::default();
+        read(format!("{event}app-5 [001] 2.0: <stack trace>\n{frames}").as_bytes(), 1, &mut b);
+        let said: Vec<_> = b.finish("text").1.into_iter().map(|f| f.message).collect();
+        assert_eq!(said, ["1 events of other kinds were skipped: `(no name)` 1"]);
+        assert_eq!(probe(format!("{}{event}", frames.repeat(10)).as_bytes()), (1, 1));
+        let named = event.replace("app", " => app");
+        assert_eq!(one(&named).comm(Pid(5)), "=> app");
     }
 
     #[test]

@@ -108,41 +108,77 @@ pub(super) fn is_html(head: &[u8]) -> bool {
     start.starts_with("<!doctype html") || start.starts_with("<html")
 }
 
-/// The scripts with class `trace-data`, or the string `linuxPerfData`.
+/// The scripts with class `trace-data` or id `viewer-data`, or the string `linuxPerfData`.
 pub(super) fn html(page: &[u8], builder: &mut Builder) -> Result<(), Refused> {
     let mut found = 0;
     let mut from = 0;
     let mut place = Place { page, at: 0, line: 1 };
-    while let Some(at) = find(page, b"trace-data", from) {
+    while let Some(at) = tag(page, b"<script", from) {
+        let Some(open) = find(page, b">", at) else { break };
+        from = open;
         // Pages also look for these scripts by their class.
-        let before = &page[at.saturating_sub(256)..at];
-        let tag = memchr::memrchr2(b'<', b'>', before).map(|tag| &before[tag..]);
-        if !tag.is_some_and(|tag| tag.starts_with(b"<script")) {
-            from = at + 1;
+        if ["trace-data", "viewer-data"].iter().all(|name| find(&page[at..open], name.as_bytes(), 0).is_none()) {
             continue;
         }
-        let Some(open) = find(page, b">", at) else { break };
-        let end = find(page, b"</script>", open).unwrap_or(page.len());
-        found += usize::from(section(&page[open + 1..end], place.line(open + 1), builder)?);
-        from = end;
+        from = tag(page, b"</script", open).unwrap_or(page.len());
+        found += usize::from(section(&page[open + 1..from], place.line(open + 1), builder)?);
     }
     let mut from = 0;
     let mut place = Place { page, at: 0, line: 1 };
     while let Some(at) = find(page, b"linuxPerfData", from) {
         from = at + 1;
         let Some(quote) = page[at..].iter().take(40).position(|&b| b == b'"').map(|i| at + i + 1) else { continue };
-        // A quote alone ends the string; names may hold escaped ones.
-        let mut end = quote;
-        while end < page.len() && page[end] != b'"' {
-            end += if page[end] == b'\\' && page.get(end + 1) == Some(&b'"') { 2 } else { 1 };
+        let script = &page[quote..tag(page, b"</script", quote).unwrap_or(page.len())];
+        let body = &script[..end_of_string(script)];
+        let first = place.line(quote);
+        from = quote + body.len();
+        if !section(&without_escapes(body), first, builder)? {
+            continue;
         }
-        found += usize::from(section(&page[quote..end.min(page.len())], place.line(quote), builder)?);
-        from = end;
+        found += 1;
+        let (events, _) = text::probe(&script[body.len()..]);
+        if events > 0 {
+            let last = first + memchr::memchr_iter(b'\n', body).count();
+            let message = format!("the text of the trace ends in line {last}; events that follow it are not read");
+            builder.say(Diagnostic::warning("trace::W04", 0..0, message));
+        }
     }
     if found == 0 {
         return Err(refused("trace::E01", "an HTML page without a trace in it".into()));
     }
     Ok(())
+}
+
+/// Where this tag begins, in letters of any case.
+fn tag(page: &[u8], what: &[u8], from: usize) -> Option<usize> {
+    let is_it = |at: &usize| page[*at..].get(..what.len()).is_some_and(|tag| tag.eq_ignore_ascii_case(what));
+    memchr::memchr_iter(b'<', page.get(from..)?).map(|at| from + at).find(is_it)
+}
+
+/// Length of a JavaScript string that goes on from line to line. Some pages escape no quotes in it: the last line is the one without a
+/// backslash at its end.
+fn end_of_string(script: &[u8]) -> usize {
+    let goes_on = |at: &usize| script[..*at].strip_suffix(b"\r").unwrap_or(&script[..*at]).ends_with(b"\\");
+    let last = memchr::memchr_iter(b'\n', script).find(|at| !goes_on(at)).unwrap_or(script.len());
+    let begin = memchr::memrchr(b'\n', &script[..last]).map_or(0, |at| at + 1);
+    memchr::memrchr(b'"', &script[begin..last]).map_or(last, |at| begin + at)
+}
+
+/// Quotes and backslashes as they are, where the page has escaped all of them. Ends of lines stay.
+fn without_escapes(body: &[u8]) -> Cow<'_, [u8]> {
+    let (mut out, mut rest) = (Vec::new(), body);
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        let kept = match rest[at..] {
+            [b'\\', b'"' | b'\\', ..] => at,
+            [b'\\', b'n' | b'\r' | b'\n', ..] | [b'\\'] => at + 1,
+            _ => return Cow::Borrowed(body),
+        };
+        out.extend_from_slice(&rest[..kept]);
+        out.extend(rest.get(at + 1));
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    Cow::Owned(out)
 }
 
 /// Counts the lines of a page once.
@@ -161,7 +197,7 @@ impl Place<'_> {
     }
 }
 
-/// Text, or base64 of zlib of text; its first line is line `first` of the page.
+/// Text, or base64 of zlib or gzip of text; its first line is line `first` of the page.
 fn section(body: &[u8], first: usize, builder: &mut Builder) -> Result<bool, Refused> {
     let (events, _) = text::probe(body);
     if events > 0 {
@@ -169,10 +205,11 @@ fn section(body: &[u8], first: usize, builder: &mut Builder) -> Result<bool, Ref
         return Ok(true);
     }
     let packed = base64(body);
-    if packed.len() < 2 || packed[0] & 0x0f != 8 {
-        return Ok(false);
-    }
-    let whole = inflate(flate2::read::ZlibDecoder::new(&packed[..]), packed.len())?;
+    let whole = match packed[..] {
+        [0x1f, 0x8b, ..] => inflate(flate2::read::MultiGzDecoder::new(&packed[..]), packed.len()),
+        [method, _, ..] if method & 0x0f == 8 => inflate(flate2::read::ZlibDecoder::new(&packed[..]), packed.len()),
+        _ => return Ok(false),
+    }?;
     note_damage(&whole, builder);
     let (events, _) = text::probe(&whole.bytes);
     if events > 0 {

@@ -16,10 +16,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use wattif_lab::compare::Comparison;
 use wattif_lab::explain::Explanation;
+use wattif_lab::metrics::RunReport;
 use wattif_lab::report::{Collector, Figures, Timeline};
 use wattif_lab::table::cell;
 #[cfg(feature = "cli")]
-use wattif_lab::{infer, metrics::RunReport};
+use wattif_lab::{infer, metrics::Leaving};
 use wattif_model::run::RunSpec;
 #[cfg(feature = "cli")]
 use wattif_model::run::RunSummary;
@@ -69,8 +70,8 @@ pub fn recorded(spec: &RunSpec, recording: &Recording, analysed: &RunReport) -> 
     let marked = RunSpec { workload, ..spec.clone() };
     let mut collector = Collector::new(&marked);
     let mut timeline = Timeline::new(&spec.platform, recording.end);
-    infer::play(recording, &spec.platform, &mut collector);
-    infer::play(recording, &spec.platform, &mut timeline);
+    infer::play(recording, &spec.platform, &mut Leaving::new(recording, &mut collector));
+    infer::play(recording, &spec.platform, &mut Leaving::new(recording, &mut timeline));
     let mut figures = collector.figures(analysed);
     figures.energy = figures.energy.filter(|_| analysed.metrics.energy.is_some());
     let summary =

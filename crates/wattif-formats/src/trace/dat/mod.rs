@@ -10,7 +10,7 @@ mod page;
 mod salvage;
 pub mod write;
 
-use super::build::{Builder, Place};
+use super::build::{Builder, CLOCK_IN_NS, Place};
 use super::{Refused, wrap};
 use crate::words::quoted;
 use cursor::Cursor;
@@ -93,7 +93,7 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
     builder.recording.cpus_told = header.nr_cpus > 0;
     builder.recording.clock.clone_from(&header.clock);
     if let Some(clock) = header.clock.as_deref().filter(|c| header.tsc.is_none() && COUNTERS.contains(c)) {
-        builder.not_ns(&format!("the clock of the stamps is {clock}"));
+        builder.not_ns(&format!("the clock of the stamps is {clock}"), CLOCK_IN_NS);
     }
     builder.recording.release.clone_from(&header.release);
     builder.recording.machine.clone_from(&header.machine);

@@ -24,7 +24,9 @@ const OURS: &str = "wattif";
 const POLICY: &str = "--policy=";
 const GROUP: &str = "--group=";
 
-/// What programs tell, in `FtraceEvent`. Ours: a touch, as Android's would, an instant of a process.
+/// Events that Perfetto has no message for, in `FtraceEvent`: they have their names with them.
+const GENERIC: u32 = 327;
+/// What programs tell. Ours: a touch, as Android's would, an instant of a process.
 const PRINT: u32 = 3;
 const TOUCH: &str = "touch";
 
@@ -37,6 +39,7 @@ mod packet {
     pub const PREVIOUS_DROPPED: u32 = 42;
     pub const SYSTEM_INFO: u32 = 45;
     pub const COMPRESSED_PACKETS: u32 = 50;
+    pub const MACHINE: u32 = 98;
     pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
 }
 
@@ -75,9 +78,11 @@ const EVENTS: &[(u32, Kind, &[u32], &[u32])] = &[
 const SKIPPED: &[(u32, &str)] = &[
     (PRINT, "print"),
     (12, "cpu_frequency_limits"),
+    (16, "clock_set_rate"),
     (26, "softirq_raise"),
     (240, "sched_process_free"),
     (243, "sched_process_wait"),
+    (322, "clk_set_rate"),
 ];
 
 /// The pid, with that of the CPU added, of a thread that no event names: PID_MAX_LIMIT, from which on the kernel gives none.
@@ -85,36 +90,63 @@ const NAMELESS: i64 = 1 << 22;
 /// Priority of a thread of nice 0, and of the idle task.
 const NICE_0: i64 = 120;
 
-/// Sequences that are told apart.
-const MAX_SEQUENCES: usize = 10_000;
+/// `FtraceClock`: one that Perfetto does not know.
+const CLOCK_UNKNOWN: u64 = 1;
+/// `FtraceParseStatus`: the rest of a page is empty, which kernels leave so at times. The others tell of a page that was not read.
+const ZERO_DATA_LENGTH: u64 = 12;
+
+/// Sequences that are told apart; further ones count as the last.
+const MAX_SEQUENCES: usize = 64;
 
 struct Reader<'b> {
     builder: &'b mut Builder,
     /// The trace is one of ours, which say policies.
     ours: bool,
+    /// Packets of other machines, such as guests of this one: they have CPUs and threads of the same numbers.
+    of_others: u64,
     /// By field.
     known: Vec<Option<Known>>,
-    /// Who runs on a CPU since the last compact switch, and with what priority.
-    running: Vec<Option<(i64, i64)>>,
-    /// CPUs with a bundle of events.
-    bundles: Vec<bool>,
-    /// By CPU: the stamp of the first event that says who runs, and who that is.
-    first: Vec<Option<(u64, u32)>>,
     /// CPUs of which no event says who ran before the first switch: a thread has no name, or they are taken as idle.
     nameless: BTreeSet<u32>,
     assumed_idle: BTreeSet<u32>,
-    /// CPUs whose buffer has lost events, and that have shown no switch since: the place of the first record after that.
-    lost: BTreeMap<u32, usize>,
     /// There were some.
     has_lost: bool,
+    /// Pages that Perfetto could not read: told where they would be, or of the whole.
+    errors: bool,
+    errors_in_all: bool,
+    /// Its clock is not known.
+    clock_unknown: bool,
     unknown: BTreeMap<u32, u64>,
-    /// Sequences of packets that held events.
-    sequences: BTreeSet<u64>,
+    /// Sequences of packets that held events, in the order they came; that of the packet.
+    sequences: Vec<Sequence>,
+    sequence: usize,
     /// By CPU: events that the kernel's buffer had lost at the beginning and at the end.
     overruns: BTreeMap<u64, [u64; 2]>,
     inflated: usize,
     /// So much it may become.
     limit: usize,
+}
+
+/// What is known by the packets of one sequence: one data source, which has events of all CPUs. Several may have the same events.
+#[derive(Default)]
+struct Sequence {
+    id: u64,
+    /// Who runs on a CPU since the last compact switch, and with what priority.
+    running: Vec<Option<(i64, i64)>>,
+    /// CPUs with a bundle of events; those with one since packets were dropped last.
+    bundles: Vec<bool>,
+    seen: BTreeSet<u32>,
+    /// By CPU: the stamp of the first event that says who runs, and who that is.
+    first: Vec<Option<(u64, u32)>>,
+    /// CPUs whose buffer has lost events, and that have shown no switch since: the place of the first record after that.
+    lost: BTreeMap<u32, usize>,
+}
+
+impl Sequence {
+    fn new(id: u64) -> Sequence {
+        let (running, first) = (vec![None; CpuSet::MAX_CPUS], vec![None; CpuSet::MAX_CPUS]);
+        Sequence { id, running, bundles: vec![false; CpuSet::MAX_CPUS], first, ..Sequence::default() }
+    }
 }
 
 /// Does it begin like one: a length-delimited packet with known wire types?
@@ -141,29 +173,43 @@ pub(super) fn read(bytes: &[u8], builder: &mut Builder) -> Result<String, Refuse
         known.resize_with(known.len().max(field as usize + 1), || None);
         known[field as usize] = Some(Known { row: row(kind), ints, strs });
     }
-    let running = vec![None; CpuSet::MAX_CPUS];
     let mut reader = Reader {
         builder,
         ours: false,
+        of_others: 0,
         known,
-        running,
-        bundles: vec![false; CpuSet::MAX_CPUS],
-        first: vec![None; CpuSet::MAX_CPUS],
         nameless: BTreeSet::new(),
         assumed_idle: BTreeSet::new(),
-        lost: BTreeMap::new(),
         has_lost: false,
+        errors: false,
+        errors_in_all: false,
+        clock_unknown: false,
         unknown: BTreeMap::new(),
-        sequences: BTreeSet::new(),
+        sequences: Vec::new(),
+        sequence: 0,
         overruns: BTreeMap::new(),
         inflated: bytes.len(),
         limit: wrap::limit(bytes.len()),
     };
     reader.packets(bytes, true)?;
-    (0..CpuSet::MAX_CPUS as u32).for_each(|cpu| reader.shows_no_switch(cpu));
+    for sequence in 0..reader.sequences.len() {
+        reader.sequence = sequence;
+        (0..CpuSet::MAX_CPUS as u32).for_each(|cpu| reader.shows_no_switch(cpu));
+    }
+    if reader.errors_in_all && !reader.errors {
+        reader.builder.lost(None);
+    }
+    if reader.clock_unknown {
+        let help = "record with a clock in ns: echo boot > /sys/kernel/tracing/trace_clock";
+        reader.builder.not_ns("Perfetto does not know the clock of the events", help);
+    }
     reader.builder.lost_in_all(reader.overruns.values().map(|[begin, end]| end.saturating_sub(*begin)));
     reader.builder.fill_current();
     reader.who_ran_first();
+    if reader.of_others > 0 {
+        let message = format!("{} packets of other machines are left out: the host alone is read", reader.of_others);
+        reader.builder.say(Diagnostic::note("trace::N07", 0..0, message));
+    }
     for (field, n) in std::mem::take(&mut reader.unknown) {
         let name = SKIPPED.iter().find(|s| s.0 == field).map_or(format!("ftrace event {field}"), |s| s.1.to_string());
         reader.builder.unknown_many(name.as_bytes(), n);
@@ -188,15 +234,34 @@ impl Reader<'_> {
     }
 
     fn packet(&mut self, bytes: &[u8], outermost: bool) -> Result<(), Refused> {
-        let (mut sequence, mut events, mut dropped) = (0, false, false);
+        let (mut sequence, mut machine, mut events, mut dropped) = (0, 0, false, false);
+        // These stand behind what they are about.
         for (field, value) in fields(bytes) {
             match field {
-                packet::FTRACE_EVENTS => {
-                    self.bundle(value.bytes());
-                    events = true;
-                }
                 packet::SEQUENCE => sequence = value.number(),
                 packet::PREVIOUS_DROPPED => dropped = value.number() != 0,
+                packet::MACHINE => machine = value.number(),
+                packet::FTRACE_EVENTS => events = true,
+                _ => {}
+            }
+        }
+        if machine != 0 {
+            self.of_others += 1;
+            return Ok(());
+        }
+        let known = self.sequences.iter().position(|s| s.id == sequence);
+        // The first packet of a sequence has the flag too: nothing was before it.
+        if let Some(known) = known.filter(|_| dropped) {
+            self.sequence = known;
+            self.builder.lost(None);
+            std::mem::take(&mut self.now().seen).into_iter().for_each(|cpu| self.loses(cpu));
+        }
+        if events {
+            self.of_sequence(sequence, known);
+        }
+        for (field, value) in fields(bytes) {
+            match field {
+                packet::FTRACE_EVENTS => self.bundle(value.bytes()),
                 packet::FTRACE_STATS => self.ftrace_stats(value.bytes()),
                 packet::PROCESS_TREE => self.process_tree(value.bytes()),
                 packet::SYSTEM_INFO => self.system_info(value.bytes()),
@@ -211,18 +276,30 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        // The first packet of a sequence has the flag too: nothing was before it.
-        if dropped && self.sequences.contains(&sequence) {
-            self.builder.lost(None);
-        }
-        if events && self.sequences.len() < MAX_SEQUENCES {
-            self.sequences.insert(sequence);
-        }
         Ok(())
     }
 
-    /// What the kernel's buffer lost since it was made, at the beginning (phase 1) and at the end of the trace.
+    /// The next events are of this sequence. Those of the first are of the main buffer.
+    fn of_sequence(&mut self, id: u64, known: Option<usize>) {
+        if known.is_none() && self.sequences.len() < MAX_SEQUENCES {
+            self.sequences.push(Sequence::new(id));
+        }
+        self.sequence = known.unwrap_or(self.sequences.len() - 1);
+        match self.sequence {
+            0 => self.builder.buffer(b""),
+            n => self.builder.buffer(format!("sequence {}", self.sequences[n].id).as_bytes()),
+        }
+    }
+
+    fn now(&mut self) -> &mut Sequence {
+        &mut self.sequences[self.sequence]
+    }
+
+    /// What the kernel's buffer lost since it was made, at the beginning (phase 1) and at the end of the trace, and what of it Perfetto
+    /// could not read.
     fn ftrace_stats(&mut self, bytes: &[u8]) {
+        let errors = fields(bytes).filter(|(field, _)| *field == 9);
+        self.errors_in_all |= errors.map(|(_, status)| status.number()).any(|status| status != ZERO_DATA_LENGTH);
         let begin = fields(bytes).any(|(field, value)| field == 1 && value.number() == 1);
         for (_, cpu) in fields(bytes).filter(|(field, _)| *field == 2) {
             let of = |field| fields(cpu.bytes()).find(|(f, _)| *f == field).map_or(0, |(_, v)| v.number());
@@ -327,7 +404,8 @@ impl Reader<'_> {
     fn bundle(&mut self, bytes: &[u8]) {
         let cpu = fields(bytes).find(|(f, _)| *f == 1).map_or(0, |(_, v)| v.number() as u32);
         self.builder.new_stream();
-        if let Some(seen) = self.bundles.get_mut(cpu as usize).filter(|seen| !**seen) {
+        self.now().seen.insert(cpu);
+        if let Some(seen) = self.now().bundles.get_mut(cpu as usize).filter(|seen| !**seen) {
             *seen = true;
             // The end of the one before it, which the trace's own buffer has overwritten or no one has read.
             if let Some((_, end)) = fields(bytes).find(|(f, _)| matches!(f, 9 | 10)).filter(|(_, end)| end.number() > 0)
@@ -335,7 +413,20 @@ impl Reader<'_> {
                 self.builder.begins(cpu, end.number(), true);
             }
         }
-        if fields(bytes).any(|(field, value)| field == 3 && value.number() != 0) {
+        let mut lost = false;
+        for (field, value) in fields(bytes) {
+            match field {
+                3 => lost |= value.number() != 0,
+                5 => self.clock_unknown |= value.number() == CLOCK_UNKNOWN,
+                8 => {
+                    let status = fields(value.bytes()).find(|(f, _)| *f == 2).map_or(0, |(_, v)| v.number());
+                    let is_error = status != ZERO_DATA_LENGTH;
+                    (self.errors, lost) = (self.errors || is_error, lost || is_error);
+                }
+                _ => {}
+            }
+        }
+        if lost {
             self.builder.lost(None);
             self.loses(cpu);
         }
@@ -362,7 +453,7 @@ impl Reader<'_> {
         }
         let Some((field, value)) = found else { return };
         self.builder.ascending(place.at);
-        if let (Some(first), Some(pid)) = (self.first.get_mut(cpu as usize), place.current)
+        if let (Some(first), Some(pid)) = (self.now().first.get_mut(cpu as usize), place.current)
             && first.is_none_or(|(at, _)| place.at < at)
         {
             *first = Some((place.at, pid));
@@ -372,6 +463,9 @@ impl Reader<'_> {
             return self.builder.kind(Kind::Touch, place, &kinds::of([pid.into()]));
         }
         let Some(known) = self.known.get(field as usize).and_then(Option::as_ref) else {
+            if let Some((_, name)) = fields(value.bytes()).find(|(f, _)| (field, *f) == (GENERIC, 1)) {
+                return self.builder.unknown(name.bytes());
+            }
             *self.unknown.entry(field).or_insert(0) += 1;
             return;
         };
@@ -387,7 +481,7 @@ impl Reader<'_> {
             }
         }
         let row = known.row;
-        if let (Kind::Switch, Some(running)) = (row.kind, self.running.get_mut(cpu as usize)) {
+        if let (Kind::Switch, Some(running)) = (row.kind, self.sequences[self.sequence].running.get_mut(cpu as usize)) {
             *running = Some((ints[3], ints[4]));
             self.ran_since_loss(cpu, ints[0]);
         }
@@ -426,7 +520,7 @@ impl Reader<'_> {
             self.builder.kind(Kind::Waking, Place { at, cpu, current: None, irq }, &ints);
         }
         let (mut state, mut pid, mut prio, mut comm) = (packed(2), packed(3), packed(4), packed(6));
-        let mut running = self.running.get(cpu as usize).copied().flatten();
+        let mut running = self.now().running.get(cpu as usize).copied().flatten();
         let mut at = 0u64;
         self.builder.new_stream();
         for delta in packed(1) {
@@ -449,7 +543,7 @@ impl Reader<'_> {
             self.builder.kind(Kind::Switch, Place { at, cpu, current, irq: None }, &ints);
             self.ran_since_loss(cpu, prev);
         }
-        if let Some(slot) = self.running.get_mut(cpu as usize) {
+        if let Some(slot) = self.now().running.get_mut(cpu as usize) {
             *slot = running;
         }
     }
@@ -457,7 +551,7 @@ impl Reader<'_> {
     /// Who ran until the first compact switch of a CPU, which does not say it: whom an event before it names. Else the state of a
     /// thread that slept or was preempted is not 0, as that of the idle task always is.
     fn ran_first(&mut self, cpu: u32, at: u64, state: u64) -> i64 {
-        match self.first.get(cpu as usize) {
+        match self.now().first.get(cpu as usize) {
             None => 0,
             Some(Some((before, pid))) if *before <= at => (*pid).into(),
             _ if state != 0 => {
@@ -474,23 +568,25 @@ impl Reader<'_> {
     /// Before what follows of a CPU its buffer has lost events: who runs there is not known any more.
     fn loses(&mut self, cpu: u32) {
         self.shows_no_switch(cpu);
-        let Some(running) = self.running.get_mut(cpu as usize).map(Option::take) else { return };
-        self.has_lost |= self.first[cpu as usize].take().is_some() || running.is_some();
+        let records = self.builder.recording.records.len();
+        let of = &mut self.sequences[self.sequence];
+        let Some(running) = of.running.get_mut(cpu as usize).map(Option::take) else { return };
+        self.has_lost |= of.first[cpu as usize].take().is_some() || running.is_some();
         if running.is_some() {
-            self.lost.insert(cpu, self.builder.recording.records.len());
+            of.lost.insert(cpu, records);
         }
     }
 
     /// From a loss to the next switch of a CPU it runs whom that one switches out.
     fn ran_since_loss(&mut self, cpu: u32, pid: i64) {
-        let Some(from) = self.lost.remove(&cpu) else { return };
+        let Some(from) = self.now().lost.remove(&cpu) else { return };
         let of_cpu = self.builder.recording.records[from..].iter_mut().filter(|r| r.cpu.0 == cpu);
         of_cpu.for_each(|r| r.current = r.current.or(u32::try_from(pid).ok().map(Pid)));
     }
 
     /// No switch follows: whom an event names, else somebody.
     fn shows_no_switch(&mut self, cpu: u32) {
-        let named = self.first.get(cpu as usize).copied().flatten().map(|(_, pid)| pid.into());
+        let named = self.now().first.get(cpu as usize).copied().flatten().map(|(_, pid)| pid.into());
         self.ran_since_loss(cpu, named.unwrap_or(NAMELESS + i64::from(cpu)));
     }
 
@@ -525,10 +621,13 @@ mod tests {
         m
     }
     fn read_packets(packets: &[Message]) -> Recording {
+        read_all(packets).0
+    }
+    fn read_all(packets: &[Message]) -> (Recording, Vec<Diagnostic>) {
         let trace = message(|m| packets.iter().fold(m, |m, p| m.message(1, p)));
         let mut builder = Builder::default();
         read(&trace.0, &mut builder).expect("it is one");
-        builder.finish("perfetto").0
+        builder.finish("perfetto")
     }
     /// A packet with the compact switches of CPU 0.
     fn switches(build: impl Fn(&mut Message) -> &mut Message) -> Message {
@@ -676,6 +775,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn packets_of_other_machines() {
+        let of = |machine: u64, pid: u8| {
+            let packet = switches(|m| m.bytes(1, &[9]).bytes(2, &[1]).bytes(3, &[pid]).bytes(4, &[120]));
+            let system = message(|m| m.number(8, u64::from(pid)));
+            message(|m| {
+                m.0.extend(&packet.0);
+                let m = m.message(packet::SYSTEM_INFO, &system);
+                if machine == 0 { m } else { m.number(packet::MACHINE, machine) }
+            })
+        };
+        let (host, said) = read_all(&[of(0, 2), of(77, 8), of(78, 9)]);
+        assert_eq!(host, read_packets(&[of(0, 2)]));
+        let left_out: Vec<_> = said.iter().filter(|d| d.code == "trace::N07").map(|d| d.message.as_str()).collect();
+        assert_eq!(left_out, ["2 packets of other machines are left out: the host alone is read"]);
+    }
+
     /// The release may stand behind the events.
     #[test]
     fn parked_or_dead() {
@@ -696,6 +812,89 @@ mod tests {
         // A varint: 0x200.
         assert_eq!(state("4.9.270", &[0x80, 4]), PrevState::Sleeping);
         assert_eq!(state("3.4.0", &[0x80, 4]), PrevState::Running);
+    }
+
+    #[test]
+    fn a_page_that_is_not_read_may_hold_switches() {
+        let comes = |at, pid| switches(|m| m.bytes(1, &[at]).bytes(2, &[1]).bytes(3, &[pid]).bytes(4, &[120]));
+        let who = |status| {
+            let error = message(|m| m.number(2, status));
+            let error =
+                message(|m| m.message(1, &message(|m| m.number(1, 0).message(8, &error))).number(packet::SEQUENCE, 7));
+            let r = read_packets(&[comes(9, 5), error, comes(20, 6)]);
+            r.records.last().unwrap().current
+        };
+        assert_eq!((who(ZERO_DATA_LENGTH), who(4)), (Some(Pid(5)), Some(Pid(NAMELESS as u32))));
+    }
+
+    #[test]
+    fn events_without_a_message_of_their_own() {
+        let said = |field, event: Message| {
+            let event = message(|m| m.number(1, 9).number(2, 5).message(field, &event));
+            let packet = message(|m| m.message(1, &message(|m| m.number(1, 0).message(2, &event))));
+            let said: Vec<_> = read_all(&[packet]).1.into_iter().map(|d| (d.code, d.message)).collect();
+            assert!(said[0].1.contains("clock_set_rate` 1"), "{said:?}");
+            said[1].0
+        };
+        assert_eq!(said(GENERIC, message(|m| m.text(1, "clock_set_rate"))), "trace::N04");
+        assert_eq!(said(16, Message::default()), "trace::N04");
+    }
+
+    /// A packet with the compact switches of CPU 0 to these threads: of a sequence, after packets that were dropped or not.
+    fn of_sequence(id: u64, dropped: bool, switches: &[(u8, u8)]) -> Message {
+        let stamps = switches.iter().map(|s| s.0).scan(0, |before, at| Some(at - std::mem::replace(before, at)));
+        let (stamps, pids): (Vec<u8>, Vec<u8>) = (stamps.collect(), switches.iter().map(|s| s.1).collect());
+        let [state, prio] = [1, 120].map(|value| vec![value; pids.len()]);
+        let compact = message(|m| m.bytes(1, &stamps).bytes(2, &state).bytes(3, &pids).bytes(4, &prio));
+        let bundle = message(|m| m.number(1, 0).message(4, &compact));
+        message(|m| m.message(1, &bundle).number(packet::SEQUENCE, id).number(packet::PREVIOUS_DROPPED, dropped.into()))
+    }
+    /// When, who leaves, who comes.
+    fn switched(r: &Recording) -> Vec<(u64, u32, u32)> {
+        let all = r.records.iter().map(|r| match r.event() {
+            Some(Event::SchedSwitch { prev_pid, next_pid, .. }) => (r.at.0, prev_pid.0, next_pid.0),
+            other => panic!("{other:?}"),
+        });
+        all.collect()
+    }
+
+    /// As several data sources write them, which have the same events.
+    #[test]
+    fn several_sequences() {
+        let of = |id, switches: &[(u8, u8)]| of_sequence(id, false, switches);
+        let (one, more) = ([(9, 5), (12, 0)], [(15, 6)]);
+        let [whole] = [[of(3, &one), of(3, &more)]].map(|p| switched(&read_packets(&p)));
+        assert_eq!(whole.iter().map(|s| s.2).collect::<Vec<_>>(), [5, 0, 6]);
+        let (twice, said) = read_all(&[of(3, &one), of(8, &one[..1]), of(3, &more), of(8, &one[1..])]);
+        assert_eq!(switched(&twice), whole);
+        let told = "events of 2 buffers are read together: the main one, sequence 8; 2 of kinds that another holds more of on that CPU are left out";
+        assert_eq!(said.iter().filter(|d| d.code == "trace::N03").map(|d| &d.message[..]).collect::<Vec<_>>(), [told]);
+        // A source that was started again.
+        let later = switched(&read_packets(&[of(3, &more), of(8, &one)]));
+        assert_eq!(later.iter().map(|s| s.2).collect::<Vec<_>>(), [5, 0, 6]);
+    }
+
+    #[test]
+    fn dropped_packets_may_hold_switches() {
+        let nobody = NAMELESS as u32;
+        let read = |id, dropped| {
+            let packets = [of_sequence(7, false, &[(9, 5)]), of_sequence(id, dropped, &[(12, 6)])];
+            let r = read_packets(&packets);
+            (switched(&r)[1], r.lost_gaps)
+        };
+        assert_eq!((read(7, false), read(7, true)), (((3, 5, 6), 0), ((3, nobody, 6), 1)));
+        assert_eq!(read(8, true), ((3, nobody, 6), 0), "it begins");
+    }
+
+    #[test]
+    fn a_clock_that_perfetto_does_not_know() {
+        let said = |clock| {
+            let compact = message(|m| m.bytes(1, &[9]).bytes(2, &[0]).bytes(3, &[1]).bytes(4, &[120]));
+            let bundle = message(|m| m.number(1, 0).message(4, &compact).number(5, clock));
+            let packet = message(|m| m.message(1, &bundle));
+            read_all(&[packet.clone(), packet]).1.iter().filter(|d| d.code == "trace::W05").count()
+        };
+        assert_eq!([0, CLOCK_UNKNOWN, 2].map(said), [0, 1, 0]);
     }
 
     #[test]
@@ -721,5 +920,15 @@ mod tests {
         check(&[stats(2, u64::MAX, 5, 0), stats(2, 1, u64::MAX, 7)], 1, u64::MAX);
         check(&[flagged(7, events()), flagged(8, events())], 0, 0);
         check(&[events(), flagged(7, events()), flagged(9, Message::default())], 1, 0);
+        let error = |status| {
+            let error = message(|m| m.number(1, 5).number(2, status));
+            message(|m| m.message(1, &message(|m| m.number(1, 0).message(8, &error))))
+        };
+        let errors =
+            |status| message(|m| m.message(packet::FTRACE_STATS, &message(|m| m.number(1, 2).number(9, status))));
+        check(&[error(4), events()], 1, 0);
+        check(&[error(4), events(), error(17), errors(4)], 2, 0);
+        check(&[events(), errors(4)], 1, 0);
+        check(&[error(ZERO_DATA_LENGTH), events(), errors(ZERO_DATA_LENGTH)], 0, 0);
     }
 }
