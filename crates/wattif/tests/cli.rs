@@ -562,7 +562,7 @@ fn unknown_settings_say_what_is_near() {
         ("load=wlat", "did you mean walt?"),
         ("load=UTILEST", "`wattif list policies`"),
         ("cpuidle=too", "(built in): --set cpuidle=too"),
-        ("schedutil.hispeed_freq_khz=1", "takes one of auto, 1000 to 10000000, not `1`"),
+        ("schedutil.hispeed_freq_khz=1", "takes one of auto, 0, 1000 to 10000000, not `1`"),
         ("schedutil.hispeed_freq_khz=99999999", "not `99999999`"),
         ("schedutil.rate_limit_us=soon", "takes one of auto, 0 to 4294967295, not `soon`"),
         ("schedutil.rate_limit_us=-1", "takes one of auto, 0 to 4294967295, not `-1`"),
