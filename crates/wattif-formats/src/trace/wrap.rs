@@ -155,13 +155,23 @@ fn tag(page: &[u8], what: &[u8], from: usize) -> Option<usize> {
     memchr::memchr_iter(b'<', page.get(from..)?).map(|at| from + at).find(is_it)
 }
 
-/// Length of a JavaScript string that goes on from line to line. Some pages escape no quotes in it: the last line is the one without a
-/// backslash at its end.
+/// Length of a JavaScript string that goes on from line to line, if its first one does. Some pages escape no quotes in it, and some no ends of lines: its last
+/// line is the first one that ends in a quote, and in no backslash; without such a line it is all of the script.
 fn end_of_string(script: &[u8]) -> usize {
-    let goes_on = |at: &usize| script[..*at].strip_suffix(b"\r").unwrap_or(&script[..*at]).ends_with(b"\\");
-    let last = memchr::memchr_iter(b'\n', script).find(|at| !goes_on(at)).unwrap_or(script.len());
-    let begin = memchr::memrchr(b'\n', &script[..last]).map_or(0, |at| at + 1);
-    memchr::memrchr(b'"', &script[begin..last]).map_or(last, |at| begin + at)
+    let first = script.split(|&b| b == b'\n').next().unwrap_or_default();
+    if !first.trim_ascii_end().ends_with(b"\\") {
+        return memchr::memchr(b'"', first).unwrap_or(first.len()); // it is not one of several lines
+    }
+    let mut begin = 0;
+    for line in script.split_inclusive(|&b| b == b'\n') {
+        let statement = line.trim_ascii_end();
+        let text = statement.strip_suffix(b";").unwrap_or(statement).trim_ascii_end();
+        if let Some(text) = text.strip_suffix(b"\"") {
+            return begin + text.len();
+        }
+        begin += line.len();
+    }
+    script.len()
 }
 
 /// Quotes and backslashes as they are, where the page has escaped all of them. Ends of lines stay.
