@@ -77,10 +77,11 @@ impl Injected<'_> {
 /// by them, and no choice costs time there either.
 fn look_ahead(spec: &RunSpec, cpufreq: Option<&dyn Fn() -> Box<dyn FreqGovernor>>) -> Result<Foresight, RunError> {
     let mut kernel = Kernel::new(spec, Injected { cpuidle: None, cpufreq }, &mut [])?;
-    (kernel.m.prescient, kernel.foresight) = (true, Some(Foresight::recording(spec.platform.nr_cpus())));
+    let foresight = Foresight::recording(spec.platform.nr_cpus(), spec.platform.domains.len());
+    (kernel.m.prescient, kernel.foresight) = (true, Some(foresight));
     kernel.boot(&spec.kernel)?;
     kernel.run(spec.duration.0)?;
-    Ok(kernel.foresight.take().expect("it was given one").known())
+    Ok(kernel.foresight.take().expect("it was given one").known(&spec.platform))
 }
 
 /// The kernel under test on its machine, and everything a run needs.

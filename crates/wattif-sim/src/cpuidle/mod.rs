@@ -45,7 +45,7 @@ pub fn build(
         "haltpoll" => haltpoll::build(generation, nr_cpus, tick_ns),
         "ladder" => ladder::build(generation, nr_cpus, tick_ns),
         "menu" => menu::build(generation, nr_cpus, tick_ns),
-        "oracle" => oracle::build(generation, Vec::new(), nr_cpus),
+        "oracle" => oracle::build(generation),
         "teo" => teo::build(generation, intervals, nr_cpus, tick_ns),
         "teo_weighted" => {
             let tuning = teo_weighted::Tuning { intervals, ..teo_weighted::Tuning::default() };
@@ -176,12 +176,8 @@ pub trait IdleView {
     fn cpu_util(&self) -> (u64, u64) {
         (0, 1024)
     }
-    /// Operating point of the CPU's clock; only the oracle asks.
-    fn opp(&self) -> usize {
-        0
-    }
-    /// How long this sleep will last, ns: known to nobody but the oracle in its second pass.
-    fn idle_length_ns(&self) -> Option<u64> {
+    /// This sleep's length, and the state planned for it: known to nobody but the oracle in its second pass.
+    fn foreseen(&self) -> Option<oracle::Foreseen> {
         None
     }
     /// Time to the next timer: expensive, to be asked at most once and only when needed.

@@ -516,10 +516,6 @@ fn build_cpuidle(kernel: &KernelSpec, platform: &Platform, tick_ns: u64) -> Box<
     let name = chosen(kernel, Slot::Cpuidle);
     let t = Tunables::of(kernel, name);
     let generation = t.policy.tunable("generation").map_or(String::new(), |g| t.text(g.name));
-    if name == "oracle" {
-        let built = cpuidle::oracle::build(&generation, cpuidle::oracle::costs(platform), nr_cpus);
-        return built.expect("it has one generation");
-    }
     if name == "teo_weighted" {
         let built = cpuidle::teo_weighted::build(&generation, weighted_tuning(&t), nr_cpus, tick_ns);
         return built.expect("the registry allows only known generations");

@@ -803,6 +803,9 @@ impl Kernel<'_, '_> {
         let khz = opps[opp].khz;
         let freq_cap = (u64::from(khz) << 10) / u64::from(opps[opps.len() - 1].khz);
         self.m.energy.set_opp(&self.m.platform, domain, opp, now);
+        if let Some(foresight) = &mut self.foresight {
+            foresight.clock(domain, opp, Ns(now));
+        }
         for i in 0..cpus {
             self.walt_update_curr(self.cpufreq_cpus(domain)[i]);
         }

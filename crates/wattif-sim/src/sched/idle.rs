@@ -9,9 +9,9 @@ use crate::cpuidle::default_idle::DefaultIdle;
 use crate::cpuidle::{IdleSelection, IdleSleep};
 use crate::machine::idle::Phase;
 use crate::simulation::{Kernel, Source};
-use wattif_model::CpuId;
 use wattif_model::platform::IdleState;
 use wattif_model::trace::{Event, IdleCause, IdleChoice, IdlePeriod, Interest, PowerLevel};
+use wattif_model::{CpuId, Ns};
 
 impl Kernel<'_, '_> {
     /// The CPU comes to the idle loop, from a thread or from an interrupt.
@@ -65,7 +65,7 @@ impl Kernel<'_, '_> {
     #[inline(never)]
     fn leave_in_time(&mut self, cpu: CpuId) {
         let began = self.m.cpus[cpu.at()].sleep.map_or(0, |s| s.began);
-        let end = self.foresight.as_ref().and_then(|f| f.now(cpu)).map_or(u64::MAX, |ns| began + ns);
+        let end = self.foresight.as_ref().and_then(|f| f.now(cpu)).map_or(u64::MAX, |nap| began + nap.length_ns);
         match self.m.leave_in_time(cpu, end, self.s.now) {
             Some(at) if at < end => self.arm(Source::Kick(cpu), at),
             Some(_) => {}
@@ -95,8 +95,7 @@ impl Kernel<'_, '_> {
             latency_req_ns: self.s.latency_req_ns,
             rq,
             util_avg: self.s.cfs[cpu.at()].avg.util_avg,
-            opp: self.m.clocks[self.m.platform.cpus[cpu.at()].domain.at()].opp,
-            idle_length_ns: self.foresight.as_mut().and_then(|f| f.next(cpu)),
+            foreseen: self.foresight.as_mut().and_then(|f| f.begins(cpu, Ns(self.s.now))),
             rng: &mut self.cpus[cpu.at()].idle_rng,
             asked: None,
         };

@@ -3,6 +3,7 @@
 use super::Sched;
 use super::core::{CpuContext, IDLE};
 use crate::cpufreq::{CpuSignals, FreqView};
+use crate::cpuidle::oracle::Foreseen;
 use crate::cpuidle::{IdleView, SleepLength};
 use crate::engine::rng::Rng;
 use crate::sched::load::cpu_load::{stored_util_est, task_util};
@@ -103,8 +104,7 @@ pub(crate) struct IdleQuery<'a> {
     pub latency_req_ns: i64,
     pub rq: &'a Rq,
     pub util_avg: u64,
-    pub opp: usize,
-    pub idle_length_ns: Option<u64>,
+    pub foreseen: Option<Foreseen>,
     pub rng: &'a mut Rng,
     /// The sleep length, if it was asked for.
     pub asked: Option<i64>,
@@ -131,11 +131,8 @@ impl IdleView for IdleQuery<'_> {
         let util = self.util_avg + rq.avg_rt.util_avg + rq.avg_dl.util_avg;
         (sched_cpu_util(util, rq.avg_irq.util_avg, cap), cap)
     }
-    fn opp(&self) -> usize {
-        self.opp
-    }
-    fn idle_length_ns(&self) -> Option<u64> {
-        self.idle_length_ns
+    fn foreseen(&self) -> Option<Foreseen> {
+        self.foreseen
     }
     fn sleep_length(&mut self) -> SleepLength {
         let until = |at: u64| at as i64 - self.idle_entry as i64;
@@ -215,8 +212,7 @@ mod tests {
                 latency_req_ns: 0,
                 rq,
                 util_avg,
-                opp: 0,
-                idle_length_ns: None,
+                foreseen: None,
                 rng: &mut rng,
                 asked: None,
             };
