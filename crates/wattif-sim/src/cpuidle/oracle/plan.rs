@@ -9,6 +9,7 @@
 //! 1. Every sleep takes what is best for it alone: of equals the deepest.
 //! 2. For every spell and every state: would it pay, all in all, if those of its sleeps that are shallower took that state or a
 //!    deeper one, each the one that is best for it?
+//!    Sleeps of many spells are asked at the first of these alone, or time would grow with the square of their number.
 //! 3. For every sleep: is another state better, all in all?
 //! 4. Again from 2, until nothing pays.
 //!
@@ -19,6 +20,9 @@ use super::Nap;
 use std::ops::Range;
 use wattif_model::CpuId;
 use wattif_model::platform::{FreqDomain, IdleState, Platform, PowerTable, Scope};
+
+/// More spells in one sleep are many.
+const MANY_SPELLS: usize = 32;
 
 /// Chooses the states of all sleeps. `clocks`: for each domain when it came to which operating point.
 pub(super) fn plan(platform: &Platform, clocks: &[Vec<(u64, usize)>], naps: &mut [Vec<Nap>]) {
@@ -188,7 +192,9 @@ impl<'a> Planner<'a> {
         shallow.clear();
         let sleeps = self.groups[group].sleeps(spell);
         shallow.extend(sleeps.filter(|s| usize::from(self.naps[s.cpu][s.nap].state) < least));
-        if shallow.is_empty() {
+        let spells = |s: &Sleep| self.groups[group].during(&self.naps[s.cpu][s.nap]);
+        let asked = |spells: Range<usize>| spells.len() <= MANY_SPELLS || spells.start == spell;
+        if shallow.is_empty() || !shallow.iter().map(spells).all(asked) {
             return false;
         }
         let before = self.energy(shallow);
