@@ -120,7 +120,11 @@ impl<'a> Planner<'a> {
         for cluster in &platform.clusters {
             let cpus: Vec<usize> = cluster.cpus.iter().map(|c| c.at()).collect();
             let power = &platform.domains[planner.sites[cpus[0]].domain].power;
-            if planner.shares(&cpus, Scope::Cluster) || power.cluster_busy_uw.iter().any(|uw| *uw > 0) {
+            // A cluster that draws the same in whatever state leaves nothing to decide.
+            let differs =
+                |opp: usize| (0..cluster.idle.len()).any(|i| power.cluster_idle(i, opp) != power.cluster_busy(opp));
+            let nr_opps = platform.domains[planner.sites[cpus[0]].domain].opps.len();
+            if planner.shares(&cpus, Scope::Cluster) || (0..nr_opps).any(differs) {
                 planner.add_group(Scope::Cluster, cpus);
             }
         }
