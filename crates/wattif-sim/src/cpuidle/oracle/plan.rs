@@ -9,7 +9,7 @@
 //! 1. Every sleep takes what is best for it alone: of equals the deepest.
 //! 2. For every spell and every state: would it pay, all in all, if those of its sleeps that are shallower took that state or a
 //!    deeper one, each the one that is best for it?
-//!    Sleeps of many spells are asked at the first of these alone, or time would grow with the square of their number.
+//!    Sleeps of many spells are asked at some of these only, or time would grow with the square of their number.
 //! 3. For every sleep: is another state better, all in all?
 //! 4. Again from 2, until nothing pays.
 //!
@@ -21,7 +21,7 @@ use std::ops::Range;
 use wattif_model::CpuId;
 use wattif_model::platform::{FreqDomain, IdleState, Platform, PowerTable, Scope};
 
-/// More spells in one sleep are many.
+/// So often at most is a sleep asked together with others.
 const MANY_SPELLS: usize = 32;
 
 /// Chooses the states of all sleeps. `clocks`: for each domain when it came to which operating point.
@@ -197,7 +197,7 @@ impl<'a> Planner<'a> {
         let sleeps = self.groups[group].sleeps(spell);
         shallow.extend(sleeps.filter(|s| usize::from(self.naps[s.cpu][s.nap].state) < least));
         let spells = |s: &Sleep| self.groups[group].during(&self.naps[s.cpu][s.nap]);
-        let asked = |spells: Range<usize>| spells.len() <= MANY_SPELLS || spells.start == spell;
+        let asked = |spells: Range<usize>| (spell - spells.start).is_multiple_of(1 + spells.len() / MANY_SPELLS);
         if shallow.is_empty() || !shallow.iter().map(spells).all(asked) {
             return false;
         }
