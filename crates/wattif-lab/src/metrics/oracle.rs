@@ -6,18 +6,14 @@
 //! state's power in between. The state that was entered counts as enabled: some governors do not look, and where all are
 //! disabled the kernel falls back on the first. The oracle is never late. No governor can need less on the same period:
 //! whatever state it takes, it is busy while entering and, after the request, while leaving, which the oracle does within `L`.
-//! So the sum is a lower bound. Powers are those of the operating points during the period; entering and leaving cost what they cost least
-//! at any of these. What a cluster draws while all its CPUs are in idle periods is added, and to the least what it draws if the CPU that
-//! ends that time has had its say alone (`oracle/cluster.rs`).
+//! So the sum is a lower bound (of the CPUs' own energy; what a cluster saves when all its CPUs sleep is not in it). Powers are
+//! those of the operating points during the period; entering and leaving cost what they cost least at any of these.
 //!
 //! A state of the core or the cluster is reached, and left, at its own price where all others of its scope are in that or a deeper one
 //! at that moment, and at that of the deepest that they allow otherwise: the bound charges what the period charged. The state that the
-//! oracle would have taken, against which choices count as deeper or shallower, must fit with its own entry and exit; to what it needs
-//! comes what the cluster draws if the others are as deep. A state of
+//! oracle would have taken, against which choices count as deeper or shallower, must fit with its own entry and exit. A state of
 //! the core draws its power only while all other hardware threads of the core are in that or a deeper one; while the shallowest of theirs
 //! is another state of the core it draws that one's, and for the rest of the period that of the deepest state of the thread's own.
-
-mod cluster;
 
 use super::distribution::{Distribution, Summary};
 use serde::{Deserialize, Serialize};
@@ -28,8 +24,7 @@ use wattif_model::{CpuId, Fj, Ns, Uw};
 /// The distance to the oracle over all idle periods that ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OracleReport {
-    /// Energy of the CPUs in these periods and while leaving them, and of clusters while all their CPUs are in one, in the unit of
-    /// `energy`; `None` without powers of idle states.
+    /// Energy of the CPUs in these periods and while leaving them, in the unit of `energy`; `None` without powers of idle states.
     pub idle_energy: Option<f64>,
     /// The least that was possible.
     pub energy: Option<f64>,
@@ -102,10 +97,6 @@ struct Cpu {
     asleep: bool,
     /// How long of the present stretch the other hardware threads of the core slept how deep.
     depths: Depths,
-    /// What its cluster draws in each state in those parts of the period in which all its CPUs slept, fJ.
-    shared: [u128; CPUIDLE_STATE_MAX],
-    /// The part of the period that it ended.
-    ends: Option<cluster::Spell>,
 }
 
 /// By the shallowest state that one of the other hardware threads of the core is in (the first while one is awake): how long, ns.
@@ -141,8 +132,6 @@ pub struct Oracle {
     cores: Vec<Core>,
     /// The CPUs of each cluster that has states of its own; none of the others.
     clusters: Vec<Vec<CpuId>>,
-    /// By cluster: those that draw power of their own.
-    powered: Vec<Option<cluster::Cluster>>,
     tables: Vec<PowerTable>,
     opps: Vec<usize>,
     known: bool,
@@ -185,25 +174,13 @@ impl Oracle {
                 cluster,
                 asleep: false,
                 depths: Depths::default(),
-                shared: [0; CPUIDLE_STATE_MAX],
-                ends: None,
             }
-        };
-        let powered = |c: &Cluster| {
-            let cpus: Vec<usize> = c.cpus.iter().map(|cpu| cpu.at()).collect();
-            let domain = platform.cpus[*cpus.first()?].domain.at();
-            let power = &tables[domain];
-            // One that draws the same in whatever state leaves nothing to judge.
-            let differs = |opp: usize| (0..c.idle.len()).any(|i| power.cluster_idle(i, opp) != power.cluster_busy(opp));
-            let draws = (0..platform.domains[domain].opps.len()).any(differs);
-            draws.then(|| cluster::Cluster::new(cpus, domain, &c.idle))
         };
         let shared = |c: &Cluster| c.idle.iter().any(|s| s.scope == Scope::Cluster);
         let of_cluster = |c: &Cluster| if shared(c) { c.cpus.iter().collect() } else { Vec::new() };
         Oracle {
             cpus: (0..platform.nr_cpus() as u32).map(cpu).collect(),
             clusters: platform.clusters.iter().map(of_cluster).collect(),
-            powered: platform.clusters.iter().map(powered).collect(),
             cores: threads.into_iter().map(|cpus| Core { cpus, since: Ns::ZERO }).collect(),
             opps: vec![0; tables.len()],
             known: platform.power.unit.has_idle(),
@@ -258,7 +235,6 @@ impl Oracle {
         self.late.record(period.late_ns);
         self.cpus[cpu].account(at);
         if self.known {
-            self.judge_cluster(cpu, period);
             self.judge(at, cpu, period);
         }
         self.cpus[cpu].early.clear();
@@ -278,26 +254,6 @@ impl Oracle {
             self.best.resize(best + 1, 0);
         }
         self.best[best] += 1;
-    }
-
-    /// The first of a cluster's idle periods has ended.
-    fn judge_cluster(&mut self, cpu: usize, period: &IdlePeriod) {
-        let Some(cluster) = &mut self.powered[self.cpus[cpu].cluster] else { return };
-        let began = self.cpus[cpu].began;
-        let spell = cluster.ended(began, began + period.length_ns, &self.tables[cluster.domain]);
-        self.actual += spell.map_or(Fj(0), |spell| spell.energy);
-        self.cpus[cpu].ends = spell;
-        for &cpu in &cluster.cpus {
-            let drawn = spell.map_or([0; CPUIDLE_STATE_MAX], |spell| spell.by_state);
-            self.cpus[cpu].shared.iter_mut().zip(drawn).for_each(|(sum, energy)| *sum += energy);
-        }
-    }
-
-    /// The cluster of a CPU, if it draws power, accounted up to now.
-    fn cluster(&mut self, at: Ns, cluster: usize) -> Option<&mut cluster::Cluster> {
-        let cluster = self.powered.get_mut(cluster)?.as_mut()?;
-        cluster.account(at, &self.tables[cluster.domain], self.opps[cluster.domain]);
-        Some(cluster)
     }
 
     /// Counts how deep the threads of a core have slept by now.
@@ -328,15 +284,9 @@ impl Oracle {
     fn sleeps(&mut self, at: Ns, cpu: usize, state: Option<usize>) {
         self.together(at, self.cpus[cpu].core);
         let c = &mut self.cpus[cpu];
-        let was = std::mem::replace(&mut c.asleep, state.is_some());
+        c.asleep = state.is_some();
         if let Some(state) = state {
-            (c.state, c.depths, c.shared, c.ends) = (state, Depths::default(), Default::default(), None);
-        }
-        let at_cluster = c.cluster;
-        match (self.cluster(at, at_cluster), was, state) {
-            (Some(cluster), false, Some(_)) => cluster.falls_asleep(at),
-            (Some(cluster), true, None) => cluster.wakes_up(),
-            _ => {}
+            (c.state, c.depths) = (state, Depths::default());
         }
     }
 
@@ -380,11 +330,6 @@ impl Oracle {
         for cpu in 0..self.cpus.len() {
             if self.cpus[cpu].domain == domain && self.cpus[cpu].asleep {
                 self.next_stretch(at, cpu);
-            }
-        }
-        for i in 0..self.powered.len() {
-            if self.powered[i].as_ref().is_some_and(|c| c.domain == domain) {
-                self.cluster(at, i);
             }
         }
         let Some(table) = self.tables.get(domain) else { return };
@@ -457,11 +402,11 @@ impl Cpu {
     }
 
     /// The least energy for an idle period that was spent in `entered`; and the state that an oracle takes, which fits with its
-    /// own entry and exit: of equals the deepest, the shallowest where none fits.
+    /// own entry and exit: of equals the deepest, the shallowest where staying busy is best.
     fn least(&self, table: &PowerTable, entered: usize, length_ns: u64, out_ns: u64) -> (Fj, usize) {
-        let stay = self.busy(table, length_ns) + self.ends.map_or(0, |spell| spell.busy);
+        let stay = self.busy(table, length_ns);
         let available = || self.states.iter().filter(|s| s.enabled || s.index == entered);
-        let (mut least, mut best) = (stay, (u128::MAX, available().next().map_or(0, |s| s.index)));
+        let (mut least, mut best) = (stay, (stay, available().next().map_or(0, |s| s.index)));
         for s in available() {
             let out_ns = if s.index == entered { out_ns } else { u64::MAX };
             let (here, own) = (self.transit_ns(s, out_ns), s.entry_ns + s.exit_ns);
@@ -469,9 +414,8 @@ impl Cpu {
                 continue;
             }
             let sleep = self.sleep(table, s, length_ns);
-            let cluster = self.ends.and_then(|spell| spell.least.get(s.index).copied());
-            least = least.min(sleep.energy(here) + cluster.unwrap_or(0));
-            let energy = sleep.energy(own) + self.shared.get(s.index).unwrap_or(&0);
+            least = least.min(sleep.energy(here));
+            let energy = sleep.energy(own);
             if own <= length_ns && (energy < best.0 || energy == best.0 && s.index > best.1) {
                 best = (energy, s.index);
             }
@@ -575,11 +519,6 @@ impl Observer for Oracle {
                     None => self.cpus[cpu.at()].reached = None,
                 }
             }
-            Event::ClusterPower { cluster, level } => {
-                if let Some(cluster) = self.cluster(at, cluster.at()) {
-                    cluster.set_level(*level);
-                }
-            }
             Event::CpuPower { level } => self.set_level(at, cpu.at(), *level),
             Event::CpuFrequency { domain, opp, .. } => self.set_opp(at, domain.at(), *opp as usize),
             Event::IdlePeriod(period) => self.ended(at, cpu.at(), period),
@@ -600,8 +539,6 @@ mod tests {
         for d in &mut p.domains {
             d.power.busy_uw = vec![100_000; 2];
             d.power.idle_uw = vec![vec![10_000], vec![1_000]];
-            d.power.cluster_busy_uw.clear();
-            d.power.cluster_idle_uw.clear();
         }
         for c in &mut p.clusters {
             for (s, (entry_ns, exit_ns)) in c.idle.iter_mut().zip([(0, 0), (100_000, 100_000)]) {
@@ -639,35 +576,6 @@ mod tests {
         let r = o.report().unwrap();
         assert_eq!((r.same_pct, r.deeper_pct, r.shallower_pct), (Some(0.0), Some(50.0), Some(50.0)));
         assert_eq!((r.late_us.max, o.wakeups().unwrap().ipi_pct), (150.0, 100.0));
-    }
-
-    /// CPU 0 sleeps in the shallow state for 1 ms while CPU 1 is in the deep one: it keeps the cluster awake, which draws 40 mW.
-    #[test]
-    fn who_ends_the_sleep_of_the_cluster_answers_for_it() {
-        let us = 1_000;
-        let mut p = bed();
-        for d in &mut p.domains {
-            d.power.cluster_busy_uw = vec![40_000; 2];
-            d.power.cluster_idle_uw = vec![vec![40_000], vec![0]];
-        }
-        let mut o = Oracle::new(&p);
-        let asleep = |state| testbed::cpu_power(PowerLevel::Idle(state));
-        let level = PowerLevel::Idle(0);
-        let events = [
-            (0, 1, idle(1)),
-            (0, 1, asleep(1)),
-            (1_000 * us, 0, idle(0)),
-            (1_000 * us, 0, asleep(0)),
-            (1_000 * us, 0, Event::ClusterPower { cluster: wattif_model::ClusterId(0), level }),
-            (2_000 * us, 0, idle(Event::IDLE_EXIT)),
-            (2_000 * us, 0, period(0, 1_000 * us, 0)),
-        ];
-        play(&mut o, &events);
-        let fj = |uw: u128, us: u128| uw * us * 1000;
-        let (actual, least) = o.totals();
-        assert_eq!(actual.0, fj(10_000 + 40_000, 1_000));
-        assert_eq!(least.0, fj(100_000 + 40_000, 200) + fj(1_000, 800));
-        assert_eq!(o.report().unwrap().shallower_pct, Some(100.0));
     }
 
     /// CPUs 0 and 1 are threads of a core, whose second state is of the core. The other one is in it for 100 of the 400 µs of the first.
