@@ -426,7 +426,7 @@ impl Bill {
         let level = |row: usize, opp: usize| match row {
             0 => power.busy(opp),
             1 => power.cluster_busy(opp),
-            _ if row % 2 == 0 => power.idle(row / 2 - 1, opp),
+            _ if row.is_multiple_of(2) => power.idle(row / 2 - 1, opp),
             _ => power.cluster_idle(row / 2 - 1, opp),
         };
         let cost = |row: usize| {
