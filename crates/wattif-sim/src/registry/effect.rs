@@ -65,9 +65,14 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
     why.or_else(other).map(|why| format!("{path} changes nothing: {why}"))
 }
 
+/// The latency limit of the run, µs.
+pub(super) fn latency_limit_us(kernel: &KernelSpec) -> Option<u64> {
+    Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us")
+}
+
 /// Why nobody asks how long to poll, if so.
 fn polling_without_effect(kernel: &KernelSpec) -> Option<String> {
-    let limit: Option<u64> = Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us");
+    let limit = latency_limit_us(kernel);
     match chosen(kernel, Slot::Cpuidle) {
         "oracle" => Some("cpuidle is oracle, which knows when to stop".into()),
         // Where waking up may take no time it polls before it has a limit.
@@ -78,7 +83,7 @@ fn polling_without_effect(kernel: &KernelSpec) -> Option<String> {
 
 /// Why no idle governor heeds the latency limit, if so.
 fn latency_limit_without_effect(kernel: &KernelSpec) -> Option<String> {
-    let limit: u64 = Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us")?;
+    let limit = latency_limit_us(kernel)?;
     match chosen(kernel, Slot::Cpuidle) {
         "oracle" => Some("cpuidle is oracle, which never wakes up late: no limit binds it".into()),
         "haltpoll" if limit != 0 => Some("cpuidle is haltpoll, which only looks whether the limit is 0".into()),

@@ -2,6 +2,7 @@
 //! there. Where a tunable is about something that a workload may lack, [`not_in_workload`] has a line for it.
 
 use super::build::{build_schedtune, clamped, clamps_groups};
+use super::effect::latency_limit_us;
 use super::notes::{asks_for, no_eas};
 use super::{Policy, Tunables, chosen, policy, without_effect};
 use crate::cpuidle;
@@ -162,8 +163,7 @@ fn beyond_the_highest(spec: &RunSpec, p: &Policy, tunable: &str) -> Option<Strin
 
 /// A latency limit that every idle state of some CPU breaks.
 fn below_every_state(spec: &RunSpec, p: &Policy) -> Option<String> {
-    let limit_us: u64 =
-        (p.name == "pm_qos").then(|| Tunables::of(&spec.kernel, p.name).maybe_int("cpu_latency_us")).flatten()?;
+    let limit_us = latency_limit_us(&spec.kernel).filter(|_| p.name == "pm_qos")?;
     let allowed = |s: &IdleState| s.polling || s.advertised.exit_ns <= limit_us.saturating_mul(1_000);
     let mut cpus = (0..spec.platform.nr_cpus() as u32).map(CpuId);
     let none = cpus.find(|&cpu| !spec.platform.idle_states(cpu).iter().any(allowed))?;
@@ -176,12 +176,15 @@ fn below_every_state(spec: &RunSpec, p: &Policy) -> Option<String> {
 
 /// TEO of 5.6, and the posted governors made of it, take the first state beyond the latency limit for one within it.
 fn beyond_the_limit(spec: &RunSpec, p: &Policy) -> Option<String> {
-    let limit_us: u64 =
-        (p.name == "pm_qos").then(|| Tunables::of(&spec.kernel, p.name).maybe_int("cpu_latency_us")).flatten()?;
+    let limit_us = latency_limit_us(&spec.kernel).filter(|_| p.name == "pm_qos")?;
     let governor = chosen(&spec.kernel, Slot::Cpuidle);
-    let generation = policy(governor)?.tunable("generation").map(|_| Tunables::of(&spec.kernel, governor))?;
-    let generation = generation.text("generation");
-    if !matches!((governor, generation.as_str()), ("teo", "5.6") | ("teo_weighted", "v1" | "v2")) {
+    let passes_over: &[&str] = match governor {
+        "teo" => &["5.6"],
+        "teo_weighted" => &["v1", "v2"],
+        _ => return None,
+    };
+    let generation = Tunables::of(&spec.kernel, governor).text("generation");
+    if !passes_over.contains(&generation.as_str()) {
         return None;
     }
     let slow = |s: &&IdleState| !s.disabled && s.advertised.exit_ns > limit_us.saturating_mul(1_000);

@@ -237,7 +237,7 @@ impl<'a> Planner<'a> {
     }
 
     fn again(&mut self, cpu: usize, nap: usize) -> bool {
-        let (now, states) = (self.naps[cpu][nap].state, self.platform.idle_states(CpuId(cpu as u32)));
+        let (now, states) = (self.naps[cpu][nap].state, self.states(cpu));
         let mut best = (self.energy(&[Sleep { cpu, nap, other: 0 }]), now);
         for i in (0..states.len()).rev().filter(|&i| i != usize::from(now)) {
             if fits(&states[i], &self.naps[cpu][nap]) {
