@@ -572,6 +572,7 @@ fn published_definitions_decode_perfetto() {
         assert_eq!(count(name), n, "{name}");
     }
     for (ours, theirs) in [
+        ("wattif_energy_candidate", "decision energy candidate"),
         ("wattif_placement", "decision placement"),
         ("wattif_frequency", "decision frequency"),
         ("wattif_idle", "decision idle state"),

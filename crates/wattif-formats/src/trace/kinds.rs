@@ -4,8 +4,8 @@
 
 use wattif_model::platform::CPUIDLE_STATE_MAX;
 use wattif_model::trace::{
-    BalanceChoice, BalanceKind, Event, FrequencyChoice, IdleChoice, IdleWeights, Placement, PlacementReason, PrevState,
-    Recorded,
+    BalanceChoice, BalanceKind, EnergyCandidate, Event, FrequencyChoice, IdleChoice, IdleWeights, Placement,
+    PlacementReason, PrevState, Recorded,
 };
 use wattif_model::{CpuId, DomainId, Ns, Pid};
 
@@ -42,6 +42,7 @@ pub(super) enum Kind {
     CfsThrottle,
     CfsUnthrottle,
     CfsPeriod,
+    EnergyCandidate,
     Placement,
     Frequency,
     IdleChoice,
@@ -124,6 +125,13 @@ pub(super) const ROWS: &[Row] = &[
     row("wattif_mark", Kind::Mark, &["pid", "mark", "began_ns"], NONE, &[]),
     row("wattif_touch", Kind::Touch, &["pid"], NONE, &[]),
     row("wattif_device_done", Kind::DeviceDone, &["pid", "device", "queued_ns", "service_ns"], NONE, &[]),
+    row(
+        "wattif_energy_candidate",
+        Kind::EnergyCandidate,
+        &["pid", "candidate_cpu|cpu", "candidate_util|util", "capacity", "fits", "energy", "delta"],
+        NONE,
+        &[],
+    ),
     row(
         "wattif_placement",
         Kind::Placement,
@@ -312,6 +320,17 @@ impl Kind {
                 throttled: n[2] != 0,
                 burst_ns: n[3].max(0) as u64,
             },
+            Kind::EnergyCandidate => Event::EnergyCandidate {
+                pid: pid(n[0]),
+                candidate: EnergyCandidate {
+                    cpu: cpu(n[1]),
+                    util: word(n[2]),
+                    capacity: word(n[3]),
+                    fits: n[4] != 0,
+                    energy: n[5] as u64,
+                    delta: n[6],
+                },
+            },
             Kind::Placement => Event::Placement(Placement {
                 pid: pid(n[0]),
                 prev_cpu: cpu(n[1]),
@@ -460,6 +479,18 @@ pub(super) fn numbers(event: &Event) -> Option<(Kind, [i64; INTS])> {
             set(&[group.into(), periods.into(), throttled.into(), burst_ns as i64]);
             Kind::CfsPeriod
         }
+        Event::EnergyCandidate { pid, candidate: c } => {
+            set(&[
+                pid.0.into(),
+                c.cpu.0.into(),
+                c.util.into(),
+                c.capacity.into(),
+                c.fits.into(),
+                c.energy as i64,
+                c.delta,
+            ]);
+            Kind::EnergyCandidate
+        }
         Event::Placement(p) => {
             set(&[
                 p.pid.0.into(),
@@ -563,6 +594,17 @@ mod tests {
             Event::SchedProcessExit { pid: Pid(7), prio: 139 },
             Event::CpuIdle { state: Event::IDLE_EXIT },
             Event::CpuIdleMiss { state: 3, below: true },
+            Event::EnergyCandidate {
+                pid: Pid(7),
+                candidate: EnergyCandidate {
+                    cpu: CpuId(4),
+                    util: 300,
+                    capacity: 1000,
+                    fits: false,
+                    energy: u64::MAX,
+                    delta: -5,
+                },
+            },
             Event::Placement(p),
             Event::Idle(idle),
             Event::IdleWeights(IdleWeights { entered: 1, states: 3, weights: [5, 70, 25, 0, 0, 0, 0, 0, 0, 0] }),

@@ -260,6 +260,7 @@ fn pids(event: &mut Recorded) -> [Option<&mut Pid>; 2] {
         | Event::DeviceDone { pid, .. }
         | Event::CgroupAttachTask { pid, .. }
         | Event::DeadlineJob { pid, .. }
+        | Event::EnergyCandidate { pid, .. }
         | Event::Placement(Placement { pid, .. }) => [Some(pid), None],
         _ => [None, None],
     }

@@ -241,6 +241,10 @@ impl<W: Write> TraceWriter for TextTrace<W> {
 /// A decision with what the policy saw.
 fn decision(event: &Event) -> Option<String> {
     Some(match event {
+        Event::EnergyCandidate { pid, candidate: c } => format!(
+            "pid={pid} cpu={} util={} capacity={} fits={} energy={} delta={}",
+            c.cpu, c.util, c.capacity, c.fits, c.energy, c.delta
+        ),
         Event::Placement(p) => format!(
             "pid={} prev_cpu={} this_cpu={} target={} cpu={} reason={} scanned={} nr_running={}",
             p.pid,

@@ -4,7 +4,7 @@
 //! A run is long and the difference is usually near its beginning, so nothing is kept at first: [`Decisions`] makes a sum for
 //! each of many stretches of time. The first stretch whose sums differ is run again with a [`Recorder`].
 
-use wattif_model::trace::{Event, Interest, Observer, PlacementReason};
+use wattif_model::trace::{EnergyCandidate, Event, Interest, Observer, PlacementReason};
 use wattif_model::{CpuId, Ns};
 
 /// Stretches per run.
@@ -62,7 +62,7 @@ impl Observer for Decisions {
 }
 
 /// A decision, kept.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// When.
     pub at: Ns,
@@ -70,6 +70,8 @@ pub struct Decision {
     pub cpu: CpuId,
     /// With its inputs.
     pub event: Event,
+    /// What energy-aware placement weighed.
+    pub weighed: Vec<EnergyCandidate>,
 }
 
 impl Decision {
@@ -83,6 +85,15 @@ impl Decision {
     /// The rule or the inputs in words; `None` for what has none.
     pub fn because(&self) -> Option<String> {
         match self.event {
+            Event::Placement(p) if p.reason == PlacementReason::Energy => {
+                let each = self.weighed.iter().map(|c| {
+                    let (cpu, util, capacity) = (c.cpu, c.util, c.capacity);
+                    let badly = if c.fits { "" } else { ", less than its minimum clamp" };
+                    format!("; cpu{cpu} {:+} to {} (util {util} of {capacity}{badly})", c.delta, c.energy)
+                });
+                let each: String = each.collect();
+                Some(format!("{}: previous cpu{}{each}", reason(p.reason), p.prev_cpu))
+            }
             Event::Placement(p) => Some(format!(
                 "{}: previous cpu{}, target cpu{}, {} scanned, {} queued there",
                 reason(p.reason),
@@ -166,6 +177,9 @@ fn reason(reason: PlacementReason) -> &'static str {
         PlacementReason::LeastLoaded => "the least loaded CPU",
         PlacementReason::Energy => "the cheapest CPU",
         PlacementReason::Priority => "by priority",
+        PlacementReason::Unweighed => "the previous CPU, nothing to weigh",
+        PlacementReason::BestTarget => "the best target whatever the energy",
+        PlacementReason::Waker => "with its waker, which is about to sleep",
     }
 }
 
@@ -179,6 +193,8 @@ pub struct Recorder {
     from: Ns,
     /// In order.
     pub kept: Vec<Decision>,
+    /// For the placement that comes next.
+    weighed: Vec<EnergyCandidate>,
     /// Names of threads, by id.
     pub names: std::collections::BTreeMap<u32, String>,
 }
@@ -186,7 +202,8 @@ pub struct Recorder {
 impl Recorder {
     /// From this time on.
     pub fn from(from: Ns) -> Recorder {
-        Recorder { from, kept: Vec::new(), names: std::collections::BTreeMap::from([(0, "nobody".to_string())]) }
+        let names = std::collections::BTreeMap::from([(0, "nobody".to_string())]);
+        Recorder { from, kept: Vec::new(), weighed: Vec::new(), names }
     }
 }
 
@@ -198,14 +215,22 @@ impl Observer for Recorder {
         self.names.insert(thread.pid.0, thread.comm.clone());
     }
     fn event(&mut self, at: Ns, cpu: CpuId, event: &Event) {
-        if at >= self.from && outcome(cpu, event).is_some() {
-            self.kept.push(Decision { at, cpu, event: *event });
+        if at < self.from {
+            return;
+        }
+        match event {
+            Event::EnergyCandidate { candidate, .. } => self.weighed.push(*candidate),
+            _ if outcome(cpu, event).is_some() => {
+                let weighed = std::mem::take(&mut self.weighed);
+                self.kept.push(Decision { at, cpu, event: *event, weighed });
+            }
+            _ => {}
         }
     }
 }
 
 /// Where two runs part: what each decided. One side may decide nothing at that time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Parting {
     /// When.
     pub at: Ns,
@@ -218,8 +243,8 @@ pub fn parting(a: &[Decision], b: &[Decision]) -> Option<Parting> {
     let i = (0..a.len().max(b.len())).find(|&i| a.get(i).map(Decision::key) != b.get(i).map(Decision::key))?;
     let earlier = [a.get(i), b.get(i)].into_iter().flatten().min_by_key(|d| d.at)?;
     let same = |list: &[Decision]| {
-        let now = list[i.min(list.len())..].iter().take_while(|d| d.at == earlier.at);
-        now.copied().find(|d| d.subject() == earlier.subject())
+        let mut now = list[i.min(list.len())..].iter().take_while(|d| d.at == earlier.at);
+        now.find(|d| d.subject() == earlier.subject()).cloned()
     };
     Some(Parting { at: earlier.at, sides: [same(a), same(b)] })
 }
@@ -242,12 +267,12 @@ mod tests {
             runnable_avg: 600,
             iowait_boost: 0,
         };
-        Decision { at: Ns(at), cpu: CpuId(3), event: Event::Frequency(choice) }
+        Decision { at: Ns(at), cpu: CpuId(3), event: Event::Frequency(choice), weighed: Vec::new() }
     }
 
     fn sleeps(at: u64, state: u8) -> Decision {
         let choice = IdleChoice { state, stop_tick: true, predicted_ns: 5_000, sleep_length_ns: u64::MAX };
-        Decision { at: Ns(at), cpu: CpuId(1), event: Event::Idle(choice) }
+        Decision { at: Ns(at), cpu: CpuId(1), event: Event::Idle(choice), weighed: Vec::new() }
     }
 
     fn sums(list: &[Decision]) -> Decisions {
@@ -263,7 +288,7 @@ mod tests {
         assert_eq!(sums(&a).first_difference(&sums(&b)), Some((Ns(200), Ns(300))));
         assert_eq!(sums(&a).first_difference(&sums(&a)), None);
         let p = parting(&a, &b).unwrap();
-        assert_eq!((p.at, p.sides), (Ns(250), [Some(a[1]), Some(b[1])]));
+        assert_eq!((p.at, p.sides), (Ns(250), [Some(a[1].clone()), Some(b[1].clone())]));
         assert!(b[1].because().unwrap().starts_with("util 600 by runnable_avg of cpu3"));
         assert!(a[1].because().unwrap().starts_with("util 300 by util_avg of cpu3"));
     }
@@ -272,8 +297,8 @@ mod tests {
     fn one_side_may_decide_nothing() {
         let a = [sleeps(10, 0), sleeps(30, 0)];
         let b = [sleeps(10, 0), asks(20, 1, 1), sleeps(30, 0)];
-        assert_eq!(parting(&a, &b).unwrap(), Parting { at: Ns(20), sides: [None, Some(b[1])] });
-        assert_eq!(parting(&a, &a[..1]).unwrap().sides, [Some(a[1]), None]);
+        assert_eq!(parting(&a, &b).unwrap(), Parting { at: Ns(20), sides: [None, Some(b[1].clone())] });
+        assert_eq!(parting(&a, &a[..1]).unwrap().sides, [Some(a[1].clone()), None]);
         assert_eq!(parting(&a, &a), None);
     }
 

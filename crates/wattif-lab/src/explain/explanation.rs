@@ -197,7 +197,7 @@ impl Explanation {
     pub fn set_first(&mut self, specs: [&RunSpec; 2], parting: &Parting, names: &BTreeMap<u32, String>) {
         let name = |pid: u32| names.get(&pid).cloned().unwrap_or_else(|| format!("thread {pid}"));
         let side = |i: usize| {
-            parting.sides[i].map(|d: Decision| {
+            parting.sides[i].as_ref().map(|d: &Decision| {
                 let policy = specs[i].kernel.policies.get(&d.slot()).cloned().unwrap_or_else(|| d.slot().name().into());
                 [policy, d.what(&name), d.because().unwrap_or_default()]
             })

@@ -70,6 +70,7 @@ const WAKEUPS: &[&str] = &["sched_waking", "sched_wakeup", "sched_wakeup_new"];
 const MIGRATE: &[&str] = &["sched_migrate_task"];
 const FORK: &[&str] = &["sched_process_fork"];
 const PLACEMENT: &[&str] = &["wattif_placement"];
+const CANDIDATE: &[&str] = &["wattif_energy_candidate"];
 const FREQUENCY: &[&str] = &["wattif_frequency"];
 const IDLE: &[&str] = &["wattif_idle"];
 const BALANCE: &[&str] = &["wattif_balance"];
@@ -200,6 +201,30 @@ pub const COLUMNS: &[Column] = &[
     column("reason", Text, "", PLACEMENT, "By which rule."),
     column("scanned", Int32, "", PLACEMENT, "CPUs that the scan looked at."),
     column("nr_running", Int32, "", PLACEMENT, "Runnable tasks on the chosen CPU before."),
+    column(
+        "candidate_cpu",
+        Int32,
+        "",
+        CANDIDATE,
+        "CPU that energy-aware placement weighed; `wattif_placement` follows.",
+    ),
+    column("candidate_util", Int64, "of 1024", CANDIDATE, "Its utilisation with the task on it."),
+    column("capacity", Int64, "of 1024", CANDIDATE, "What it has for fair tasks."),
+    column("fits", Bool, "", CANDIDATE, "The task fits; false: but for its minimum clamp."),
+    column(
+        "energy",
+        Int64,
+        "of the model",
+        CANDIDATE,
+        "Energy of its domain without the task (Android's 4.9: power if the task stays, uW).",
+    ),
+    column(
+        "delta",
+        Int64,
+        "of the model",
+        CANDIDATE,
+        "What the task adds to it (Android's 4.9: what moving it there changes).",
+    ),
     column("domain", Int32, "", FREQUENCY, "Frequency domain."),
     column("next_khz", Int32, "kHz", FREQUENCY, "Frequency that is asked for."),
     column("prev_khz", Int32, "kHz", FREQUENCY, "Frequency before."),

@@ -321,6 +321,13 @@ pub enum Event {
     },
 
     // ---- decisions with their inputs -----------------------------------------------------------------------------
+    /// A CPU that energy-aware placement weighed; the [`Event::Placement`] it led to follows.
+    EnergyCandidate {
+        /// Who is placed.
+        pid: Pid,
+        /// The CPU.
+        candidate: EnergyCandidate,
+    },
     /// Wake-up, fork or exec placement.
     Placement(Placement),
     /// Frequency governor.
@@ -350,6 +357,7 @@ impl Event {
             | Event::SchedWakeup { target_cpu, .. }
             | Event::SchedWakeupNew { target_cpu, .. } => [Some(target_cpu), None, None, None],
             Event::SchedMigrateTask { orig_cpu, dest_cpu, .. } => [Some(orig_cpu), Some(dest_cpu), None, None],
+            Event::EnergyCandidate { candidate, .. } => [Some(&mut candidate.cpu), None, None, None],
             Event::Placement(p) => [&mut p.prev_cpu, &mut p.this_cpu, &mut p.target, &mut p.cpu].map(Some),
             Event::Balance(b) => [Some(&mut b.dst_cpu), Some(&mut b.src_cpu), None, None],
             _ => [None, None, None, None],
@@ -428,7 +436,33 @@ named! {
         Energy = "energy",
         /// Real-time or deadline placement.
         Priority = "priority",
+        /// Energy-aware: the previous CPU, without anything to weigh: the task has no utilisation, or another CPU that it
+        /// fits on was not found.
+        Unweighed = "unweighed",
+        /// `find_best_target`: its target, whatever the energy: idle and the task is boosted or prefers idle CPUs, or the
+        /// previous CPU is too small or not allowed.
+        BestTarget = "best_target",
+        /// `find_best_target`: with its waker, which is about to sleep.
+        Waker = "waker",
     }
+}
+
+/// A CPU that energy-aware placement weighed for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnergyCandidate {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Its utilisation with the task on it, 1024ths.
+    pub util: u32,
+    /// What it has for fair tasks, 1024ths.
+    pub capacity: u32,
+    /// The task fits; false: but for its minimum clamp.
+    pub fits: bool,
+    /// Energy of its frequency domain without the task, in the unit of the kernel's model. Android's 4.9: power of the clusters
+    /// concerned if the task stays, µW.
+    pub energy: u64,
+    /// What the task adds to it there. Android's 4.9: what moving it there changes.
+    pub delta: i64,
 }
 
 /// A placement with its inputs.

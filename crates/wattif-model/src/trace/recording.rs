@@ -228,6 +228,7 @@ impl Event {
             Event::Touch { .. } => "wattif_touch",
             Event::DeviceDone { .. } => "wattif_device_done",
             Event::DeadlineJob { .. } => "wattif_deadline_job",
+            Event::EnergyCandidate { .. } => "wattif_energy_candidate",
             Event::Placement(_) => "wattif_placement",
             Event::Frequency(_) => "wattif_frequency",
             Event::Idle(_) => "wattif_idle",

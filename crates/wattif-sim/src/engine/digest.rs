@@ -88,6 +88,7 @@ impl Digest {
             | Event::CfsUnthrottle { .. }
             | Event::CfsPeriod { .. }
             | Event::DeadlineJob { .. }
+            | Event::EnergyCandidate { .. }
             | Event::Placement(_)
             | Event::Frequency(_)
             | Event::Idle(_)

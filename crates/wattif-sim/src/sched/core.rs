@@ -24,7 +24,7 @@ use crate::engine::rng::Rng;
 use crate::machine::cpu::Segment;
 use crate::machine::timer::TimerKind;
 use crate::simulation::{Kernel, Source};
-use wattif_model::trace::{Event, IdleCause, Interest, Placement, PrevState};
+use wattif_model::trace::{Event, IdleCause, Interest, Placement, PlacementReason, PrevState};
 use wattif_model::{CpuId, DomainId, Ns, Pid};
 
 /// The idle task.
@@ -402,6 +402,12 @@ impl Kernel<'_, '_> {
                 scanned: choice.scanned,
                 nr_running,
             };
+            if choice.reason == PlacementReason::Energy {
+                for &candidate in self.placement.weighed() {
+                    let event = Event::EnergyCandidate { pid, candidate };
+                    self.out.tell(self.s.now, this_cpu, Interest::DECISIONS, event);
+                }
+            }
             self.out.tell(self.s.now, this_cpu, Interest::DECISIONS, Event::Placement(placement));
         }
         choice.cpu

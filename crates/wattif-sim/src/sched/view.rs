@@ -13,6 +13,7 @@ use crate::sched::placement::eas::{Eas, EasTask, EasView};
 use crate::sched::placement::{EnergyAware, Request, SyncLoad};
 use crate::sched::rq::Rq;
 use wattif_model::CpuId;
+use wattif_model::trace::{EnergyCandidate, PlacementReason};
 
 /// Without any timer the clock source still has to be read before it wraps (`timekeeping_max_deferment`): a quarter
 /// of an hour, as usual for a 56-bit counter of some MHz.
@@ -171,7 +172,12 @@ impl EasView for Sched {
 }
 
 impl EnergyAware for Eas {
-    fn find_energy_efficient_cpu(&mut self, s: &mut Sched, req: &Request, sync: SyncLoad<'_>) -> Option<CpuId> {
+    fn find_energy_efficient_cpu(
+        &mut self,
+        s: &mut Sched,
+        req: &Request,
+        sync: SyncLoad<'_>,
+    ) -> Option<(CpuId, PlacementReason)> {
         if s.rd.overutilized {
             return None;
         }
@@ -187,7 +193,13 @@ impl EnergyAware for Eas {
         };
         let counted = s.walt.is_none();
         let task = EasTask { signals, prev_cpu: req.prev_cpu, counted, allowed: &task.cpus };
-        Eas::find_energy_efficient_cpu(self, &task, s)
+        let cpu = Eas::find_energy_efficient_cpu(self, &task, s)?;
+        let weighed = !Eas::weighed(self).is_empty();
+        Some((cpu, if weighed { PlacementReason::Energy } else { PlacementReason::Unweighed }))
+    }
+
+    fn weighed(&self) -> &[EnergyCandidate] {
+        Eas::weighed(self)
     }
 }
 

@@ -137,9 +137,12 @@ fn detail(recording: &Recording) -> Detail {
 fn family(event: &str) -> Interest {
     match event {
         "pelt_cfs" | "pelt_se" | "wattif_walt_demand" => Interest::SIGNALS,
-        "wattif_placement" | "wattif_frequency" | "wattif_idle" | "wattif_idle_weights" | "wattif_balance" => {
-            Interest::DECISIONS
-        }
+        "wattif_energy_candidate"
+        | "wattif_placement"
+        | "wattif_frequency"
+        | "wattif_idle"
+        | "wattif_idle_weights"
+        | "wattif_balance" => Interest::DECISIONS,
         _ => Interest::SCHED,
     }
 }

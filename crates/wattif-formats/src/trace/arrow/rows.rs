@@ -339,9 +339,12 @@ fn family(event: &str) -> Interest {
     match event {
         "cpu_idle" | "cpu_idle_miss" | "tick_stop" => Interest::IDLE,
         "cpu_frequency" => Interest::FREQ,
-        "wattif_placement" | "wattif_frequency" | "wattif_idle" | "wattif_idle_weights" | "wattif_balance" => {
-            Interest::DECISIONS
-        }
+        "wattif_energy_candidate"
+        | "wattif_placement"
+        | "wattif_frequency"
+        | "wattif_idle"
+        | "wattif_idle_weights"
+        | "wattif_balance" => Interest::DECISIONS,
         "pelt_cfs" | "pelt_se" | "wattif_walt_demand" => Interest::SIGNALS,
         "wattif_cfs_throttle" | "wattif_cfs_unthrottle" | "wattif_cfs_period" | "cgroup_attach_task" => {
             Interest::GROUPS

@@ -77,10 +77,15 @@ const ANNOTATIONS: &[&str] = &[
     "imbalance",
     "comm",
     "weights",
+    "capacity",
+    "fits",
+    "energy",
+    "delta",
 ];
 
 /// Names of events, interned by their place.
-const NAMES: &[&str] = &["placement", "frequency", "idle state", "balance", "frame", "idle weights"];
+const NAMES: &[&str] =
+    &["placement", "frequency", "idle state", "balance", "frame", "idle weights", "energy candidate"];
 
 /// The number that stands for one of [`NAMES`].
 fn interned(name: &str) -> u64 {
@@ -316,6 +321,7 @@ impl<W: Write> PerfettoTrace<W> {
             annotation.number(1, iid);
             match value {
                 Arg::Number(n) => annotation.number(3, *n),
+                Arg::Signed(n) => annotation.signed(4, *n),
                 Arg::Flag(f) => annotation.number(2, (*f).into()),
                 Arg::Text(t) => annotation.text(6, t),
             };
@@ -463,9 +469,12 @@ impl<W: Write> PerfettoTrace<W> {
                 self.verbose(at, cpu, PRINT, &m)
             }
             Event::DeviceDone { pid, device, service_ns, .. } => self.served(at, pid, device, service_ns),
-            Event::Placement(_) | Event::Frequency(_) | Event::Idle(_) | Event::IdleWeights(_) | Event::Balance(_) => {
-                self.decided(at, cpu, event)
-            }
+            Event::EnergyCandidate { .. }
+            | Event::Placement(_)
+            | Event::Frequency(_)
+            | Event::Idle(_)
+            | Event::IdleWeights(_)
+            | Event::Balance(_) => self.decided(at, cpu, event),
             Event::PeltCfs { util_avg, runnable_avg, util_est, .. } => {
                 self.signals(at, cpu.0, [util_avg, runnable_avg, util_est])
             }
@@ -671,11 +680,27 @@ impl<W: Write> PerfettoTrace<W> {
     }
 
     fn decided(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
-        use Arg::{Flag, Number, Text};
+        use Arg::{Flag, Number, Signed, Text};
+        let placements =
+            |w: &mut Self| w.track(track::PLACEMENT + u64::from(cpu.0), || format!("placements by CPU {cpu}"), None);
         match event {
+            Event::EnergyCandidate { pid, candidate: c } => {
+                let track = placements(self)?;
+                let comm = self.names.comm(*pid, 0).into_owned();
+                let args = [
+                    ("comm", Text(&comm)),
+                    ("pid", Number(pid.0.into())),
+                    ("cpu", Number(c.cpu.0.into())),
+                    ("util", Number(c.util.into())),
+                    ("capacity", Number(c.capacity.into())),
+                    ("fits", Flag(c.fits)),
+                    ("energy", Number(c.energy)),
+                    ("delta", Signed(c.delta)),
+                ];
+                self.decision(at, track, "energy candidate", &args)
+            }
             Event::Placement(p) => {
-                let track =
-                    self.track(track::PLACEMENT + u64::from(cpu.0), || format!("placements by CPU {cpu}"), None)?;
+                let track = placements(self)?;
                 let comm = self.names.comm(p.pid, 0).into_owned();
                 let args = [
                     ("comm", Text(&comm)),
@@ -779,6 +804,7 @@ impl<W: Write> PerfettoTrace<W> {
 
 enum Arg<'a> {
     Number(u64),
+    Signed(i64),
     Flag(bool),
     Text(&'a str),
 }

@@ -32,7 +32,8 @@
 //! there (350 × 1.25 = 437) → big.
 //!
 //! # State and cost
-//! What was last read of each CPU, kept for as long as its signals are the same; nothing is allocated per decision.
+//! What was last read of each CPU, kept for as long as its signals are the same, and what was weighed, for a trace with
+//! decisions (`wattif_energy_candidate`); nothing is allocated per decision.
 //! O(CPUs + candidates × states).
 //!
 //! # Where it fails
@@ -58,6 +59,7 @@ use crate::registry::Tunable;
 use crate::sched::uclamp::Fits;
 use wattif_model::ids::{CpuId, CpuSet, DomainId};
 use wattif_model::platform::Platform;
+use wattif_model::trace::EnergyCandidate;
 use wattif_model::units::CAPACITY_SCALE;
 
 /// Tunables of this policy.
@@ -178,6 +180,8 @@ pub struct Eas {
     eenv: EnergyEnv,
     /// Of each domain.
     cpus: Vec<Vec<PdCpu>>,
+    /// What the last decision compared.
+    weighed: Vec<EnergyCandidate>,
 }
 
 struct Best {
@@ -187,9 +191,28 @@ struct Best {
     actual_cap: u64,
 }
 
+/// A CPU that the task fits on.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    cpu: CpuId,
+    /// With the task.
+    util: u64,
+    /// For fair tasks.
+    capacity: u64,
+    fit: Fit,
+}
+
+impl Candidate {
+    fn spare(&self) -> u64 {
+        self.capacity.saturating_sub(self.util)
+    }
+}
+
+/// Of one domain.
+#[derive(Default)]
 struct Candidates {
-    prev: Option<(u64, Fit)>,
-    other: Option<(u64, Fit, CpuId)>,
+    prev: Option<Candidate>,
+    other: Option<Candidate>,
 }
 
 impl Eas {
@@ -197,7 +220,9 @@ impl Eas {
     pub fn new(tunables: Tunables, pds: Vec<PerfDomain>) -> Eas {
         let unread = |cpu| PdCpu { cpu, version: 0, signals: CpuSignals::default(), busy: 0, perf: 0 };
         let cpus = pds.iter().map(|pd| pd.cpus.iter().map(unread).collect()).collect();
-        Eas { tunables, pds, eenv: EnergyEnv::default(), cpus }
+        // Of each domain at most the previous CPU and one more.
+        let weighed = Vec::with_capacity(pds.len() + 1);
+        Eas { tunables, pds, eenv: EnergyEnv::default(), cpus, weighed }
     }
 
     /// On a platform, or `None` where the kernel would not enable it: CPUs of equal capacity, SMT, or a domain whose powers
@@ -222,11 +247,17 @@ impl Eas {
         &self.pds
     }
 
+    /// The CPUs whose energy the last decision compared.
+    pub fn weighed(&self) -> &[EnergyCandidate] {
+        &self.weighed
+    }
+
     /// The CPU for a waking task, or `None`: the ordinary path decides.
     pub fn find_energy_efficient_cpu(&mut self, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) -> Option<CpuId> {
         if self.pds.is_empty() || view.overutilized() {
             return None;
         }
+        self.weighed.clear();
         Some(match self.tunables.generation {
             Generation::V5_6 => self.find_5_6(task, view),
             Generation::V6_1 | Generation::V6_12 => self.find(task, view),
@@ -245,8 +276,8 @@ impl Eas {
         for pd in 0..self.pds.len() {
             self.read(pd, task, view);
             let found = self.candidates(pd, task, clamps, view);
-            if let Some((_, fit)) = found.prev {
-                prev.fit = fit;
+            if let Some(c) = found.prev {
+                prev.fit = c.fit;
             }
             if found.prev.is_none() && found.other.is_none() {
                 continue; // also where every CPU is offline
@@ -254,26 +285,25 @@ impl Eas {
             self.prepare(pd, task, &at_prev, view);
             let base = self.compute_energy(pd, task, None);
             let actual_cap = self.eenv.cpu_cap;
-            if found.prev.is_some() {
+            if let Some(c) = found.prev {
                 // Less energy with the task than without: signals changed under us. Stay.
-                let Some(delta) = self.compute_energy(pd, task, Some(prev_cpu)).checked_sub(base) else {
-                    return prev_cpu;
-                };
+                let Some(delta) = self.weigh(pd, task, c, base).checked_sub(base) else { return prev_cpu };
                 prev = Best { delta, actual_cap, ..prev };
                 best.delta = best.delta.min(delta);
             }
-            let Some((spare, fit, cpu)) = found.other else { continue };
-            let worse = found.prev.is_some_and(|(prev_spare, _)| spare <= prev_spare)
+            let Some(c) = found.other else { continue };
+            let fit = c.fit;
+            let worse = found.prev.is_some_and(|prev| c.spare() <= prev.spare())
                 || fit < best.fit
                 || (fit == Fit::Badly && actual_cap <= best.actual_cap);
             if worse {
                 continue;
             }
-            let Some(delta) = self.compute_energy(pd, task, Some(cpu)).checked_sub(base) else { return prev_cpu };
+            let Some(delta) = self.weigh(pd, task, c, base).checked_sub(base) else { return prev_cpu };
             if fit == Fit::Well && best.fit == Fit::Well && delta >= best.delta {
                 continue;
             }
-            best = Best { delta, cpu, fit, actual_cap };
+            best = Best { delta, cpu: c.cpu, fit, actual_cap };
         }
         let better = best.fit > prev.fit
             || (best.fit == Fit::Well && best.delta < prev.delta)
@@ -289,19 +319,19 @@ impl Eas {
         mut clamps: Clamps,
         view: &(impl EasView + ?Sized),
     ) -> Candidates {
-        let mut found = Candidates { prev: None, other: None };
+        let mut found = Candidates::default();
         for &PdCpu { cpu, ref signals, .. } in &self.cpus[pd] {
             if !task.allowed.contains(cpu) {
                 continue;
             }
             let (util, fit) = self.tunables.fit(cpu, signals, task, &mut clamps, view);
-            let spare = view.capacity_of(cpu).saturating_sub(util);
+            let c = Candidate { cpu, util, capacity: view.capacity_of(cpu), fit };
             if fit == Fit::No {
                 continue;
             } else if cpu == task.prev_cpu {
-                found.prev = Some((spare, fit));
-            } else if found.other.is_none_or(|(most, best, _)| fit > best || (fit == best && spare > most)) {
-                found.other = Some((spare, fit, cpu));
+                found.prev = Some(c);
+            } else if found.other.is_none_or(|best| fit > best.fit || (fit == best.fit && c.spare() > best.spare())) {
+                found.other = Some(c);
             }
         }
         found
@@ -371,6 +401,20 @@ impl Eas {
         em.em_cpu_energy(max_util.min(e.cpu_cap), busy_time, e.cpu_cap)
     }
 
+    /// Energy of the domain last entered with the task on this CPU; `base` without it.
+    fn weigh(&mut self, pd: usize, task: &EasTask<'_>, c: Candidate, base: u64) -> u64 {
+        let energy = self.compute_energy(pd, task, Some(c.cpu));
+        self.weighed.push(EnergyCandidate {
+            cpu: c.cpu,
+            util: c.util as u32,
+            capacity: c.capacity as u32,
+            fits: c.fit == Fit::Well,
+            energy: base,
+            delta: energy.wrapping_sub(base) as i64,
+        });
+        energy
+    }
+
     fn find_5_6(&mut self, task: &EasTask<'_>, view: &(impl EasView + ?Sized)) -> CpuId {
         let (mut prev_delta, mut best_delta, mut base_energy) = (u64::MAX, u64::MAX, 0u64);
         let mut best = task.prev_cpu;
@@ -385,16 +429,16 @@ impl Eas {
             self.enter(pd, task, view);
             let base = self.compute_energy(pd, task, None);
             base_energy = base_energy.wrapping_add(base);
-            let (prev_fits, candidate) = self.candidates_5_6(pd, task, clamps, view);
+            let found = self.candidates_5_6(pd, task, clamps, view);
             // Unsigned as in the kernel: an increase below zero would wrap to a huge one.
-            if prev_fits {
-                prev_delta = self.compute_energy(pd, task, Some(task.prev_cpu)).wrapping_sub(base);
+            if let Some(c) = found.prev {
+                prev_delta = self.weigh(pd, task, c, base).wrapping_sub(base);
                 best_delta = best_delta.min(prev_delta);
             }
-            if let Some(cpu) = candidate.filter(|&c| c != task.prev_cpu) {
-                let delta = self.compute_energy(pd, task, Some(cpu)).wrapping_sub(base);
+            if let Some(c) = found.other {
+                let delta = self.weigh(pd, task, c, base).wrapping_sub(base);
                 if delta < best_delta {
-                    (best_delta, best) = (delta, cpu);
+                    (best_delta, best) = (delta, c.cpu);
                 }
             }
         }
@@ -402,15 +446,15 @@ impl Eas {
         if prev_delta == u64::MAX || saves { best } else { task.prev_cpu }
     }
 
-    /// Does the previous CPU fit, and which CPU of the domain that fits, it included, has most spare capacity?
+    /// The previous CPU if it fits, and the CPU of the domain that has most spare capacity, unless that is the previous one.
     fn candidates_5_6(
         &self,
         pd: usize,
         task: &EasTask<'_>,
         mut clamps: Clamps,
         view: &(impl EasView + ?Sized),
-    ) -> (bool, Option<CpuId>) {
-        let (mut prev_fits, mut best, mut max_spare_cap) = (false, None, 0);
+    ) -> Candidates {
+        let (mut found, mut max_spare_cap) = (Candidates::default(), 0);
         for &PdCpu { cpu, ref signals, .. } in &self.cpus[pd] {
             if !task.allowed.contains(cpu) {
                 continue;
@@ -419,14 +463,17 @@ impl Eas {
             if fit != Fit::Well {
                 continue;
             }
-            prev_fits |= cpu == task.prev_cpu;
+            let c = Candidate { cpu, util, capacity: view.capacity_of(cpu), fit };
+            if cpu == task.prev_cpu {
+                found.prev = Some(c);
+            }
             // A maximum clamp lets a task fit that leaves less than nothing; unsigned, that is most of all.
-            let spare = view.capacity_of(cpu).wrapping_sub(util);
+            let spare = c.capacity.wrapping_sub(util);
             if spare > max_spare_cap {
-                (max_spare_cap, best) = (spare, Some(cpu));
+                (max_spare_cap, found.other) = (spare, Some(c).filter(|c| c.cpu != task.prev_cpu));
             }
         }
-        (prev_fits, best)
+        found
     }
 }
 

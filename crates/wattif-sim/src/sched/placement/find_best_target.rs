@@ -42,7 +42,7 @@
 //! waiting spreads tasks.
 //!
 //! # State and cost
-//! Two orders of the CPUs. O(CPUs) for the walk, O(CPUs of two clusters) per computation.
+//! Two orders of the CPUs, and what was weighed, for a trace with decisions (`wattif_energy_candidate`). O(CPUs) for the walk, O(CPUs of two clusters) per computation.
 //!
 //! # Where it fails
 //! One target: a better CPU that the walk passed over is not considered. The frequency it assumes is the lowest that fits,
@@ -64,6 +64,7 @@ use crate::sched::load::cpu_load::{cpu_util_cfs, cpu_util_cum, cpu_util_without,
 use crate::sched::schedtune::{Schedtune, boosted};
 use std::cmp::Reverse;
 use wattif_model::platform::{Cluster, FreqDomain, Platform, PowerTable};
+use wattif_model::trace::{EnergyCandidate, PlacementReason};
 use wattif_model::{CpuId, CpuSet, Pid};
 
 /// A CPU is overutilised above 1024/1280 of its capacity.
@@ -92,6 +93,8 @@ pub struct FindBestTarget {
     walks: [Vec<CpuId>; 2],
     /// Power of the whole machine at full speed, µW, which energy differences are normalised by.
     max_power: u64,
+    /// What the last decision compared.
+    weighed: Vec<EnergyCandidate>,
 }
 
 /// What the walk found.
@@ -132,6 +135,7 @@ impl FindBestTarget {
             group_of: cpus().map(of).collect(),
             groups,
             walks,
+            weighed: Vec::with_capacity(2),
         })
     }
 
@@ -221,10 +225,18 @@ impl FindBestTarget {
 
     /// Is `dst` to be taken instead of `prev` (`energy_diff` below 0)?
     #[doc(alias = "energy_diff")]
-    fn saves(&self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, boost_pct: i32) -> bool {
+    fn saves(&mut self, s: &Sched, pid: Pid, prev: CpuId, dst: CpuId, boost_pct: i32) -> bool {
         let (before, cap_before) = self.energy(s, pid, prev, dst, prev);
         let (after, cap_after) = self.energy(s, pid, prev, dst, dst);
         let diff = after as i64 - before as i64;
+        self.weighed.push(EnergyCandidate {
+            cpu: dst,
+            util: (cpu_util_without(s, dst, pid) + task_size(s, pid)) as u32,
+            capacity: s.rqs[dst.at()].cpu_capacity_orig,
+            fits: true,
+            energy: before,
+            delta: diff,
+        });
         let diff = if diff.unsigned_abs() < before / 64 { 0 } else { diff };
         if boost_pct == 0 {
             return diff < 0;
@@ -312,34 +324,47 @@ impl EnergyAware for FindBestTarget {
         true
     }
 
-    fn find_energy_efficient_cpu(&mut self, s: &mut Sched, req: &Request, sync: SyncLoad<'_>) -> Option<CpuId> {
+    fn find_energy_efficient_cpu(
+        &mut self,
+        s: &mut Sched,
+        req: &Request,
+        sync: SyncLoad<'_>,
+    ) -> Option<(CpuId, PlacementReason)> {
+        use PlacementReason::{BestTarget, Energy, Unweighed, Waker};
         let (pid, prev) = (req.pid, req.prev_cpu);
         if req.kind != Kind::Fork {
             sync(s, pid);
         }
         let allowed = &s.tasks[pid.at()].cpus;
         if req.kind == (Kind::Wakeup { sync: true }) && allowed.contains(req.this_cpu) {
-            return Some(req.this_cpu);
+            return Some((req.this_cpu, Waker));
         }
         let tune = tune(s, pid);
         let found = self.find(s, pid, tune);
-        let Some(target) = found.target else { return Some(prev).filter(|&c| allowed.contains(c)) };
+        let stay = allowed.contains(prev).then_some((prev, Unweighed));
+        let Some(target) = found.target else { return stay };
         if (tune.0 > 0 || tune.1) && s.idle_cpu(target) {
-            return Some(target);
+            return Some((target, BestTarget));
         }
         if target == prev {
-            return Some(prev);
+            return stay;
         }
         // PELT's sum still has what the task left there, so that it counts twice.
         let added = if s.walt.is_some() { boosted_task_util(s, pid) } else { task_size(s, pid) };
         let with_task = cpu_util_cfs(s, prev) + added;
         let over = with_task * CAPACITY_MARGIN > u64::from(s.rqs[prev.at()].cpu_capacity) * 1024;
         if over || !allowed.contains(prev) {
-            return Some(target);
+            return Some((target, BestTarget));
         }
+        self.weighed.clear();
         let better = [Some(target), found.backup].into_iter().flatten();
         let mut better = better.filter(|&c| c != prev && self.saves(s, pid, prev, c, tune.0));
-        Some(better.next().unwrap_or(prev))
+        let cpu = better.next().unwrap_or(prev);
+        Some((cpu, Energy))
+    }
+
+    fn weighed(&self) -> &[EnergyCandidate] {
+        &self.weighed
     }
 }
 
@@ -384,13 +409,13 @@ mod tests {
         };
         let groups = vec![group(&[0, 1], 400, 100_000), group(&[2, 3], 1024, 800_000)];
         let walks = [0, 2].map(|start| walk(groups.iter().map(|g: &EnergyGroup| &g.cpus), CpuId(start)));
-        (FindBestTarget { groups, group_of: vec![0, 0, 1, 1], walks, max_power: 9_000_000 }, s)
+        (FindBestTarget { groups, group_of: vec![0, 0, 1, 1], walks, max_power: 9_000_000, weighed: Vec::new() }, s)
     }
 
     fn wake(policy: &mut FindBestTarget, s: &mut Sched) -> Option<CpuId> {
         let kind = Kind::Wakeup { sync: false };
         let req = Request { pid: Pid(1), prev_cpu: CpuId(3), this_cpu: CpuId(0), kind, in_irq: true };
-        policy.find_energy_efficient_cpu(s, &req, &|_, _| {})
+        policy.find_energy_efficient_cpu(s, &req, &|_, _| {}).map(|(cpu, _)| cpu)
     }
 
     #[test]
@@ -490,9 +515,9 @@ mod tests {
 
     #[test]
     fn a_negative_boost_pays_for_no_capacity() {
-        let (policy, s) = machine(100);
-        let saves = |boost_pct| policy.saves(&s, Pid(1), CpuId(0), CpuId(2), boost_pct);
-        assert_eq!([50, 5, -5, -50, -100].map(saves), [true, false, false, false, false]);
+        let (mut policy, s) = machine(100);
+        let mut saves = |boost_pct| policy.saves(&s, Pid(1), CpuId(0), CpuId(2), boost_pct);
+        assert_eq!([50, 5, -5, -50, -100].map(&mut saves), [true, false, false, false, false]);
     }
 
     #[test]
@@ -507,7 +532,7 @@ mod tests {
             before.0.abs_diff(after.0) < before.0 / 128 && after.1 > before.1
         });
         assert!(equal);
-        let saves = |boost_pct, from, to| policy.saves(&s, Pid(1), CpuId(from), CpuId(to), boost_pct);
+        let mut saves = |boost_pct, from, to| policy.saves(&s, Pid(1), CpuId(from), CpuId(to), boost_pct);
         assert_eq!([saves(0, 1, 2), saves(10, 1, 2), saves(10, 2, 1), saves(-10, 1, 2)], [false, true, false, false]);
     }
 

@@ -55,7 +55,7 @@ use crate::registry::Tunable;
 use find_idlest_cpu::FindIdlestCpu;
 use select_idle_sibling::SelectIdleSibling;
 use wake_affine::{TaskLoads, WakeAffine};
-use wattif_model::trace::PlacementReason;
+use wattif_model::trace::{EnergyCandidate, PlacementReason};
 use wattif_model::{CpuId, Pid};
 
 /// Tunables of this policy.
@@ -127,6 +127,10 @@ pub type SyncLoad<'a> = &'a dyn Fn(&mut Sched, Pid);
 pub trait WakeupPlacement {
     /// The CPU for a fair task.
     fn select_task_rq(&mut self, s: &mut Sched, req: &Request, sync_entity_load_avg: SyncLoad<'_>) -> Choice;
+    /// What energy-aware placement weighed, where that was the reason of the last choice.
+    fn weighed(&self) -> &[EnergyCandidate] {
+        &[]
+    }
     /// `update_idle_core`: the idle task was just picked on this CPU.
     fn update_idle_core(&mut self, s: &mut Sched, cpu: CpuId) {
         select_idle_sibling::update_idle_core(s, cpu);
@@ -139,13 +143,17 @@ pub trait EnergyAware {
     fn places_new_tasks(&self) -> bool {
         false
     }
-    /// `find_energy_efficient_cpu`: `None` when it has no opinion. The task's load is not yet synced.
+    /// `find_energy_efficient_cpu`: the CPU and by which rule; `None` when it has no opinion. The task's load is not yet synced.
     fn find_energy_efficient_cpu(
         &mut self,
         s: &mut Sched,
         req: &Request,
         sync_entity_load_avg: SyncLoad<'_>,
-    ) -> Option<CpuId>;
+    ) -> Option<(CpuId, PlacementReason)>;
+    /// The CPUs whose energy the last decision compared.
+    fn weighed(&self) -> &[EnergyCandidate] {
+        &[]
+    }
 }
 
 /// `select_task_rq_fair`.
@@ -174,8 +182,8 @@ impl WakeupPlacement for SelectTaskRqFair {
         if wakes {
             self.wake_affine.record_wakee(s, req.this_cpu, req.pid);
         }
-        if let Some(cpu) = self.energy_aware(s, req, sync_entity_load_avg) {
-            return Choice { cpu, reason: PlacementReason::Energy, target: req.prev_cpu, scanned: 0 };
+        if let Some((cpu, reason)) = self.energy_aware(s, req, sync_entity_load_avg) {
+            return Choice { cpu, reason, target: req.prev_cpu, scanned: 0 };
         }
         let want_affine = wakes && self.want_affine(s, req, sync_entity_load_avg);
         let (target, domain) = self.walk(s, req, want_affine);
@@ -190,10 +198,19 @@ impl WakeupPlacement for SelectTaskRqFair {
         }
         choice
     }
+
+    fn weighed(&self) -> &[EnergyCandidate] {
+        self.eas.as_ref().map_or(&[], |eas| eas.weighed())
+    }
 }
 
 impl SelectTaskRqFair {
-    fn energy_aware(&mut self, s: &mut Sched, req: &Request, sync_entity_load_avg: SyncLoad<'_>) -> Option<CpuId> {
+    fn energy_aware(
+        &mut self,
+        s: &mut Sched,
+        req: &Request,
+        sync_entity_load_avg: SyncLoad<'_>,
+    ) -> Option<(CpuId, PlacementReason)> {
         let eas = self.eas.as_mut()?;
         let asked = matches!(req.kind, Kind::Wakeup { .. }) || eas.places_new_tasks();
         if s.rd.overutilized || !asked {

@@ -391,8 +391,13 @@ fn a_boosted_task_wakes_up_on_a_big_cpu_since_5_6() {
 fn energy_aware_placement_is_asked_first_unless_overutilised() {
     struct Cheapest;
     impl EnergyAware for Cheapest {
-        fn find_energy_efficient_cpu(&mut self, _: &mut Sched, _: &Request, _: SyncLoad<'_>) -> Option<CpuId> {
-            Some(CpuId(3))
+        fn find_energy_efficient_cpu(
+            &mut self,
+            _: &mut Sched,
+            _: &Request,
+            _: SyncLoad<'_>,
+        ) -> Option<(CpuId, PlacementReason)> {
+            Some((CpuId(3), PlacementReason::Energy))
         }
     }
     let mut toy = smp(4);
