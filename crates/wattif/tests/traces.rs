@@ -572,13 +572,13 @@ fn published_definitions_decode_perfetto() {
         assert_eq!(count(name), n, "{name}");
     }
     for (ours, theirs) in [
-        ("wattif_energy_candidate", "decision energy candidate"),
         ("wattif_placement", "decision placement"),
         ("wattif_frequency", "decision frequency"),
         ("wattif_idle", "decision idle state"),
     ] {
         assert_eq!(count(theirs), wrote.counts()[ours], "{theirs}");
     }
+    assert_eq!(count("weighed"), wrote.counts()["wattif_energy_candidate"]);
     assert!(count("TYPE_COUNTER") > 0);
 }
 

@@ -56,9 +56,10 @@ def main(path):
             assert event.track_uuid in tracks, "an event on a track that was not announced"
             kind = event.Type.Name(event.type)
             if kind == "TYPE_INSTANT":
-                args = [annotations[a.name_iid] for a in event.debug_annotations]
+                args = {annotations[a.name_iid]: a for a in event.debug_annotations}
                 assert args, "a decision without inputs"
                 counts["decision " + names[event.name_iid]] += 1
+                counts["weighed"] += args["weighed"].string_value.count("cpu") if "weighed" in args else 0
             else:
                 counts[kind] += 1
                 if kind in ("TYPE_SLICE_BEGIN", "TYPE_SLICE_END"):

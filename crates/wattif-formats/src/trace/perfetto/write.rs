@@ -77,15 +77,11 @@ const ANNOTATIONS: &[&str] = &[
     "imbalance",
     "comm",
     "weights",
-    "capacity",
-    "fits",
-    "energy",
-    "delta",
+    "weighed",
 ];
 
 /// Names of events, interned by their place.
-const NAMES: &[&str] =
-    &["placement", "frequency", "idle state", "balance", "frame", "idle weights", "energy candidate"];
+const NAMES: &[&str] = &["placement", "frequency", "idle state", "balance", "frame", "idle weights"];
 
 /// The number that stands for one of [`NAMES`].
 fn interned(name: &str) -> u64 {
@@ -187,6 +183,8 @@ pub struct PerfettoTrace<W> {
     /// By the first of the tracks of slices that may overlap: when the last slice of each ends.
     lanes: BTreeMap<u64, Vec<u64>>,
     meter: Meter,
+    /// When, and what energy-aware placement weighed: part of the placement that follows.
+    weighed: (u64, String),
     failed: Option<std::io::Error>,
 }
 
@@ -207,6 +205,7 @@ impl<W: Write> PerfettoTrace<W> {
             tracks: BTreeSet::new(),
             lanes: BTreeMap::new(),
             meter: Meter::default(),
+            weighed: Default::default(),
             failed: None,
         }
     }
@@ -321,7 +320,6 @@ impl<W: Write> PerfettoTrace<W> {
             annotation.number(1, iid);
             match value {
                 Arg::Number(n) => annotation.number(3, *n),
-                Arg::Signed(n) => annotation.signed(4, *n),
                 Arg::Flag(f) => annotation.number(2, (*f).into()),
                 Arg::Text(t) => annotation.text(6, t),
             };
@@ -680,29 +678,25 @@ impl<W: Write> PerfettoTrace<W> {
     }
 
     fn decided(&mut self, at: u64, cpu: CpuId, event: &Event) -> Result<()> {
-        use Arg::{Flag, Number, Signed, Text};
-        let placements =
-            |w: &mut Self| w.track(track::PLACEMENT + u64::from(cpu.0), || format!("placements by CPU {cpu}"), None);
+        use Arg::{Flag, Number, Text};
         match event {
-            Event::EnergyCandidate { pid, candidate: c } => {
-                let track = placements(self)?;
-                let comm = self.names.comm(*pid, 0).into_owned();
-                let args = [
-                    ("comm", Text(&comm)),
-                    ("pid", Number(pid.0.into())),
-                    ("cpu", Number(c.cpu.0.into())),
-                    ("util", Number(c.util.into())),
-                    ("capacity", Number(c.capacity.into())),
-                    ("fits", Flag(c.fits)),
-                    ("energy", Number(c.energy)),
-                    ("delta", Signed(c.delta)),
-                ];
-                self.decision(at, track, "energy candidate", &args)
+            Event::EnergyCandidate { candidate: c, .. } => {
+                let badly = if c.fits { "" } else { " badly" };
+                let (util, capacity) = (c.util, c.capacity);
+                if std::mem::replace(&mut self.weighed.0, at) != at {
+                    self.weighed.1.clear();
+                }
+                let told = &mut self.weighed.1;
+                let and = if told.is_empty() { "" } else { "; " };
+                *told += &format!("{and}cpu{} {:+} to {} ({util}/{capacity}{badly})", c.cpu, c.delta, c.energy);
+                Ok(())
             }
             Event::Placement(p) => {
-                let track = placements(self)?;
+                let track =
+                    self.track(track::PLACEMENT + u64::from(cpu.0), || format!("placements by CPU {cpu}"), None)?;
                 let comm = self.names.comm(p.pid, 0).into_owned();
-                let args = [
+                let weighed = std::mem::take(&mut self.weighed.1);
+                let mut args = vec![
                     ("comm", Text(&comm)),
                     ("pid", Number(p.pid.0.into())),
                     ("cpu", Number(p.cpu.0.into())),
@@ -713,6 +707,9 @@ impl<W: Write> PerfettoTrace<W> {
                     ("scanned", Number(p.scanned.into())),
                     ("nr_running", Number(p.nr_running.into())),
                 ];
+                if !weighed.is_empty() {
+                    args.push(("weighed", Text(&weighed)));
+                }
                 self.decision(at, track, "placement", &args)
             }
             Event::Frequency(f) => {
@@ -804,7 +801,6 @@ impl<W: Write> PerfettoTrace<W> {
 
 enum Arg<'a> {
     Number(u64),
-    Signed(i64),
     Flag(bool),
     Text(&'a str),
 }
