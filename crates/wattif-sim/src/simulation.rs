@@ -143,6 +143,8 @@ pub enum Source {
     Kick(CpuId),
     /// An interrupt comes from another CPU: it is asleep, or is to queue a thread.
     Ipi(CpuId),
+    /// What the tick raised (`SCHED_SOFTIRQ`): load balancing.
+    Softirq(CpuId),
     /// A clock reaches its new frequency.
     Clock(DomainId),
     /// Devices have served requests.
@@ -152,7 +154,7 @@ pub enum Source {
 }
 
 impl Slots {
-    const PER_CPU: u32 = 5;
+    const PER_CPU: u32 = 6;
 
     /// The slot of a source.
     #[inline]
@@ -163,6 +165,7 @@ impl Slots {
             Source::Timer(c) => c.0 * Slots::PER_CPU + 2,
             Source::Kick(c) => c.0 * Slots::PER_CPU + 3,
             Source::Ipi(c) => c.0 * Slots::PER_CPU + 4,
+            Source::Softirq(c) => c.0 * Slots::PER_CPU + 5,
             Source::Clock(d) => self.nr_cpus * Slots::PER_CPU + d.0,
             Source::Devices => self.nr_cpus * Slots::PER_CPU + self.nr_domains,
             Source::Stray(c) => self.nr_cpus * Slots::PER_CPU + self.nr_domains + 1 + c.0,
@@ -185,7 +188,8 @@ impl Slots {
             1 => Source::Tick(cpu),
             2 => Source::Timer(cpu),
             3 => Source::Kick(cpu),
-            _ => Source::Ipi(cpu),
+            4 => Source::Ipi(cpu),
+            _ => Source::Softirq(cpu),
         }
     }
 }
@@ -312,6 +316,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
                 Source::Timer(cpu) => self.timer_interrupt(cpu),
                 Source::Kick(cpu) => self.kick(cpu),
                 Source::Ipi(cpu) => self.ipi(cpu),
+                Source::Softirq(cpu) => self.softirq(cpu),
                 Source::Clock(domain) => self.clock_changed(domain),
                 Source::Devices => self.device_interrupt(),
                 Source::Stray(cpu) => self.stray_interrupt(cpu),
@@ -361,6 +366,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             | Source::Timer(cpu)
             | Source::Kick(cpu)
             | Source::Ipi(cpu)
+            | Source::Softirq(cpu)
             | Source::Stray(cpu) => cpu,
             Source::Clock(_) | Source::Devices => CpuId(0),
         }

@@ -10,7 +10,8 @@ use wattif::settings::Settings;
 use wattif_model::kernel::Value;
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{
-    EnergyCandidate, Event, IdleCause, IdlePeriod, Interest, Observer, Placement, PlacementReason, PrevState,
+    BalanceChoice, BalanceKind, EnergyCandidate, Event, IdleCause, IdlePeriod, Interest, Observer, Placement,
+    PlacementReason, PrevState,
 };
 use wattif_model::{CpuId, Ns, Pid};
 use wattif_sim::registry::POLICIES;
@@ -416,12 +417,47 @@ fn of_thread(pid: u32, platform: &str, kernel: &str, text: &str, set: &[&str]) -
 #[test]
 fn a_wake_up_shows_at_once_that_a_cpu_is_overutilized() {
     let text = r#"{ "tasks": {
-        "a": { "cpus": [7], "loop": -1, "run": 7000, "timer": { "ref": "t1", "period": 20000 } },
-        "b": { "cpus": [7], "loop": -1, "run": 7000, "timer": { "ref": "t2", "period": 20000 } },
-        "s": { "delay": 500, "loop": -1, "run": 100, "timer": { "ref": "t3", "period": 20000 } } } }"#;
+        "a": { "cpus": [7], "loop": -1, "run": 7000, "timer": { "ref": "t1", "period": 24000 } },
+        "b": { "cpus": [7], "loop": -1, "run": 7000, "timer": { "ref": "t2", "period": 24000 } },
+        "s": { "delay": 500, "loop": -1, "run": 100, "timer": { "ref": "t3", "period": 24000 } } } }"#;
     let seen = of_thread(3, "sdm835", "linux-6.12", text, &[]).reasons;
     let by_energy = seen.iter().filter(|r| **r == PlacementReason::Energy).count();
     assert!(seen.len() > 50 && by_energy * 10 < seen.len(), "{by_energy} of {}", seen.len());
+}
+
+/// When, after the tick, periodic passes moved tasks.
+#[derive(Default)]
+struct Moves {
+    tick_ns: u64,
+    after_ns: Vec<u64>,
+}
+
+impl Observer for Moves {
+    fn interest(&self) -> Interest {
+        Interest::DECISIONS
+    }
+    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+        if let Event::Balance(BalanceChoice { kind: BalanceKind::Periodic, moved: 1.., .. }) = event {
+            self.after_ns.push(at.0 % self.tick_ns);
+        }
+    }
+}
+
+/// All CPUs tick at once. Who must give way at that tick has when another CPU comes to pull.
+#[test]
+fn periodic_passes_come_after_the_handlers_of_the_tick() {
+    let text = r#"{ "global": { "duration": 2 }, "tasks": {
+        "cfs": { "instance": 8, "run": 5333, "timer": { "ref": "unique", "period": 7777 } },
+        "idle": { "instance": 5, "policy": "SCHED_IDLE", "run": 3000 } } }"#;
+    for kernel in ["linux-5.3", "linux-6.12"] {
+        let spec = RunSpec { duration: Ns::from_s(2), ..spec("hikey620", kernel, text, 1) };
+        let costs = &spec.platform.costs;
+        let handler = costs.timer_irq_ns + costs.tick_ns;
+        let mut moves = Moves { tick_ns: 1_000_000_000 / u64::from(spec.platform.hz), ..Moves::default() };
+        Simulator.run(&spec, &mut [&mut moves]).expect("runs");
+        assert!(moves.after_ns.len() > 10, "{kernel}: {}", moves.after_ns.len());
+        assert!(moves.after_ns.iter().all(|&ns| ns > handler), "{kernel} {:?}", moves.after_ns);
+    }
 }
 
 /// Placements, each with what was told of it before.

@@ -36,13 +36,11 @@ fn the_figures_of_a_recorded_text_are_those_measured() {
 /// Figures that are out of their tolerance, by case; `*` stands for numbers, as in [`shape`]. What is known to be missing (see
 /// FIDELITY.md). One that begins to hold leaves this list.
 const OUT: &[(&str, usize, &[&str])] = &[
-    // 5 or 7 of them by chance, and with the phases that the guest's threads lend it, whose text is not here.
+    // 4 of them by chance, and with the phases that the guest's threads lend it, whose text is not here.
     (
         "sched_idle_8cpu",
-        11,
+        8,
         &[
-            "groups.cfs.share_pct",
-            "groups.cfs.switches",
             "groups.cfs.wakeup_latency.mean_us",
             "groups.cfs.wakeup_latency.p*_us",
             "groups.cfs.wakeup_latency.share_over_*us_pct",
@@ -50,7 +48,6 @@ const OUT: &[(&str, usize, &[&str])] = &[
             "groups.idle.jobs.work.mean_us",
             "groups.idle.share_pct",
             "groups.idle.wakeup_latency.p*_us",
-            "threads.cfs_thread-*.share_pct",
         ],
     ),
     ("6.1_sched_idle_8cpu_2s", 3, &["groups.cfs.wakeup_latency.mean_us", "groups.idle.wakeup_latency.p*_us"]),
@@ -62,7 +59,7 @@ const OUT: &[(&str, usize, &[&str])] = &[
     ("eas_small1", 1, &["frequency.little.transitions"]),
     (
         "eas_ramp",
-        8,
+        7,
         &[
             "frequency.little.transitions",
             "groups.r*.job_list.*.cpu_ms",
@@ -77,7 +74,7 @@ const OUT: &[(&str, usize, &[&str])] = &[
     ),
     (
         "gov_ondemand_ramp",
-        77,
+        82,
         &["frequency.little.residency_pct.*", "groups.r*.job_list.*.cpu_ms", "groups.r*.job_list.*.response_ms"],
     ),
     ("idle_teo_sleepers8", 1, &["groups.rs*.share_pct"]),

@@ -7,7 +7,7 @@ use super::core::IDLE;
 use super::stop::Work;
 use super::{Sched, View};
 use crate::simulation::{Kernel, Source};
-use wattif_model::trace::{BalanceChoice, BalancePass, Event, Interest};
+use wattif_model::trace::{BalanceChoice, BalancePass, Event, IdleCause, Interest};
 use wattif_model::{CpuId, Pid};
 
 /// A kernel while it balances, on the CPU that executes the pass.
@@ -23,20 +23,29 @@ impl Kernel<'_, '_> {
         self.s.rqs[cpu.at()].nr_running > 0
     }
 
-    /// At the tick: balance if it is time, and see whether an idle CPU should balance for others.
+    /// At the tick: see whether it is time to balance, and whether an idle CPU should balance for others.
     pub(crate) fn trigger_load_balance(&mut self, cpu: CpuId) {
         let rq = &self.s.rqs[cpu.at()];
-        let (idle, due) = (rq.curr == IDLE, self.s.now >= rq.next_balance);
+        let idle = rq.curr == IDLE;
+        self.cpus[cpu.at()].softirq_pending |= self.s.now >= rq.next_balance;
         if self.s.rd.energy_aware && !self.s.rd.overutilized {
             self.s.rd.overutilized = cpu_overutilized(&self.s, cpu);
-        }
-        if due {
-            self.balance(cpu, |balancer, pass| balancer.periodic(pass, cpu, idle));
         }
         let balancer = self.balancer.as_mut().expect("no pass is under way");
         if !idle && let Some(kick) = balancer.nohz_balancer_kick(&self.s, cpu) {
             self.kick_nohz(kick, cpu);
         }
+    }
+
+    /// `SCHED_SOFTIRQ`, which the tick raised. All CPUs tick together: those that had to switch have switched.
+    pub(crate) fn softirq(&mut self, cpu: CpuId) {
+        self.disarm(Source::Softirq(cpu));
+        self.m.account(cpu, self.s.now);
+        (self.cpus[cpu.at()].softirq_pending, self.cpus[cpu.at()].in_irq) = (false, true);
+        let idle = self.s.rqs[cpu.at()].curr == IDLE;
+        self.balance(cpu, |balancer, pass| balancer.periodic(pass, cpu, idle));
+        self.note_polled(cpu, IdleCause::Tick);
+        self.irq_exit(cpu);
     }
 
     /// Interrupts an idle CPU so that it balances for all that sleep without tick.

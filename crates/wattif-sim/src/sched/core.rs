@@ -59,6 +59,8 @@ pub struct CpuContext {
     pub wake_list: Vec<Wakeup>,
     /// Asked to balance for CPUs whose tick is stopped (`nohz_flags`).
     pub nohz_balance: Option<super::balance::Kick>,
+    /// Its tick found that it is time to balance: it does when the tick's handler is done.
+    pub softirq_pending: bool,
     /// The stopper of this CPU.
     pub stop: super::stop::Stopper,
     /// Jitter of interrupts.
@@ -108,6 +110,7 @@ impl CpuContext {
             woken_by: None,
             wake_list: Vec::new(),
             nohz_balance: None,
+            softirq_pending: false,
             stop: super::stop::Stopper::default(),
             irq_rng,
             idle_rng,
@@ -158,6 +161,9 @@ impl Kernel<'_, '_> {
         if self.m.cpus[cpu.at()].sleep.is_some() {
             return self.idle_phase_done(cpu);
         }
+        if self.cpus[cpu.at()].softirq_pending {
+            return self.softirq(cpu); // and then schedule()
+        }
         self.m.account(cpu, self.s.now);
         if self.s.rqs[cpu.at()].curr == IDLE {
             self.sched_ttwu_pending(cpu);
@@ -167,6 +173,9 @@ impl Kernel<'_, '_> {
 
     /// The running thread's step is done, or its switch: the program goes on.
     pub(crate) fn step(&mut self, cpu: CpuId) {
+        if self.cpus[cpu.at()].softirq_pending {
+            return self.softirq(cpu);
+        }
         self.m.account(cpu, self.s.now);
         let pid = self.s.rqs[cpu.at()].curr;
         debug_assert_ne!(pid, IDLE, "the idle task has no steps");
@@ -257,6 +266,11 @@ impl Kernel<'_, '_> {
     /// After a handler that took `cost` on an awake CPU.
     fn finish_handler(&mut self, cpu: CpuId, cost: u64) {
         let now = self.s.now;
+        let softirq = self.cpus[cpu.at()].softirq_pending;
+        if softirq {
+            // Before anything else runs, and after other CPUs whose handlers take as long have switched.
+            self.arm_first(Source::Softirq(cpu), now + cost + 1);
+        }
         if self.m.is_polling(cpu) {
             self.cpus[cpu.at()].idle_entry = now;
             return;
@@ -265,7 +279,7 @@ impl Kernel<'_, '_> {
         if rq.curr != IDLE {
             self.m.cpus[cpu.at()].stall_ns += cost;
         }
-        if rq.need_resched || rq.curr == IDLE {
+        if !softirq && (rq.need_resched || rq.curr == IDLE) {
             self.kick_at(cpu, now + cost);
         }
         if self.s.rqs[cpu.at()].curr != IDLE {

@@ -20,7 +20,8 @@
 //! | `rd.overloaded`, `rd.overutilized` | yes, no | root domain | enqueue, tick; here |
 //!
 //! # Decision
-//! *When.* `periodic`: at the tick after `next_balance`, for each domain whose interval is over: `balance_interval` ms,
+//! *When.* `periodic`: when the handler of the tick after `next_balance` is done (a softirq: CPUs that had to switch at the same
+//! tick have switched), for each domain whose interval is over: `balance_interval` ms,
 //! times `busy_factor` (16; 32 before 5.10) on a busy CPU, where since 5.6 one that runs only SCHED_IDLE tasks is not
 //! busy. `newidle`: if some CPU of the machine has a task to give away and `avg_idle` exceeds the cost of looking.
 //! With `NI_RANDOM` (6.19, and later stable releases of 6.1 and 6.12) dice decide on top of that, the odds being the share
@@ -68,7 +69,6 @@
 //! # Differences from the kernel
 //! FIDELITY(balance-cost): what a pass costs is not measured but estimated: the platform's wake-up path, and an eighth of it
 //! for each CPU of the domain. A newly-idle pass after which the CPU goes idle takes no time.
-//! FIDELITY(balance-softirq): a periodic pass looks and moves within the tick of its CPU.
 //! FIDELITY(numa-balancing): no preferred nodes, no `fbq_type`. FIDELITY(asym-packing): the SMT level has no priorities.
 //! There are no vectors for balancing: it is from knowledge of the kernel's behaviour, with unit tests.
 //!
