@@ -150,10 +150,9 @@ fn sniff(bytes: &[u8]) -> Option<Format> {
         return Some(Format::Json);
     }
     // Perfetto's first byte is that of an empty line; a text has no zeros.
-    let (events, lines) = text::probe(head);
     let headed = [&b"# tracer:"[..], b"cpus=", b"version = "].iter().any(|h| head.starts_with(h));
     let binary = head.first() == Some(&b'\n') && head.contains(&0);
-    if headed || events > 0 && events * 20 >= lines && !binary {
+    if headed || !binary && text::probe(head) {
         return Some(Format::Text);
     }
     perfetto::probe(head, bytes.len()).then_some(Format::Perfetto)
@@ -223,6 +222,12 @@ mod tests {
         check(&little, "ftrace text", 1, "");
         check(&units.iter().flat_map(|u| u.to_be_bytes()).collect::<Vec<u8>>(), "ftrace text", 1, "");
         assert!(read(&little[..3]).recording.is_none());
+        // What a phone logged, and then its trace; a log that has one such line is none.
+        let log = |lines| "07-23 12:00:01.123 I/ActivityManager( 1234): Start proc\n".repeat(lines);
+        let behind = read((log(1000) + &EVENT.repeat(200)).as_bytes());
+        assert_eq!(behind.recording.map(|r| (r.format, r.records.len())), Some(("ftrace text".into(), 200)));
+        assert!(read((log(1000) + EVENT + &log(1000)).as_bytes()).recording.is_none());
+        assert!(read((log(410) + EVENT).as_bytes()).recording.is_none());
     }
 
     #[test]

@@ -74,11 +74,17 @@ pub(super) fn read(text: &[u8], first: usize, builder: &mut Builder) {
     }
 }
 
-/// How many of the first lines are events, and how many should be: what sniffing asks.
-pub(super) fn probe(text: &[u8]) -> (usize, usize) {
+/// Is there a stretch with an event in every twentieth line? What another program printed may stand before it.
+pub(super) fn probe(text: &[u8]) -> bool {
+    const STRETCH: usize = 200;
+    const LINES: usize = 4000;
     let lines = text.split(|&b| b == b'\n').map(trim_line).filter(|l| !is_mute(l));
     let lines = lines.map(|l| (Line::parse(l).is_some(), l)).filter(|(event, l)| *event || !is_header(l));
-    lines.take(200).fold((0, 0), |(events, all), (event, _)| (events + usize::from(event), all + 1))
+    let events: Vec<bool> = lines.take(LINES).map(|(event, _)| event).collect();
+    let stretches = (0..events.len()).step_by(STRETCH / 2).map(|i| &events[i..events.len().min(i + STRETCH)]);
+    let whole = |(i, stretch): &(usize, &[bool])| *i == 0 || stretch.len() > STRETCH / 2;
+    let some = |of: &[bool]| of.contains(&true) && of.iter().filter(|event| **event).count() * 20 >= of.len();
+    stretches.enumerate().filter(whole).any(|(_, stretch)| some(stretch))
 }
 
 /// perf writes the id of the process, if that is all it was asked for: then switches away from threads have another number before them.
@@ -1088,7 +1094,7 @@ mod tests {
         read(format!("{event}app-5 [001] 2.0: <stack trace>\n{frames}").as_bytes(), 1, &mut b);
         let said: Vec<_> = b.finish("text").1.into_iter().map(|f| f.message).collect();
         assert_eq!(said, ["1 events of other kinds were skipped: `(no name)` 1"]);
-        assert_eq!(probe(format!("{}{event}", frames.repeat(10)).as_bytes()), (1, 1));
+        assert!(probe(format!("{}{event}", frames.repeat(10)).as_bytes()));
         let named = event.replace("app", " => app");
         assert_eq!(one(&named).comm(Pid(5)), "=> app");
     }

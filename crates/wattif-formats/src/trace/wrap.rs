@@ -136,8 +136,7 @@ pub(super) fn html(page: &[u8], builder: &mut Builder) -> Result<(), Refused> {
             continue;
         }
         found += 1;
-        let (events, _) = text::probe(&script[body.len()..]);
-        if events > 0 {
+        if text::probe(&script[body.len()..]) {
             let last = first + memchr::memchr_iter(b'\n', body).count();
             let message = format!("the text of the trace ends in line {last}; events that follow it are not read");
             builder.say(Diagnostic::warning("trace::W04", 0..0, message));
@@ -209,8 +208,7 @@ impl Place<'_> {
 
 /// Text, or base64 of zlib or gzip of text; its first line is line `first` of the page.
 fn section(body: &[u8], first: usize, builder: &mut Builder) -> Result<bool, Refused> {
-    let (events, _) = text::probe(body);
-    if events > 0 {
+    if text::probe(body) {
         text::read(body, first, builder);
         return Ok(true);
     }
@@ -221,11 +219,11 @@ fn section(body: &[u8], first: usize, builder: &mut Builder) -> Result<bool, Ref
         _ => return Ok(false),
     }?;
     note_damage(&whole, builder);
-    let (events, _) = text::probe(&whole.bytes);
-    if events > 0 {
+    let events = text::probe(&whole.bytes);
+    if events {
         text::read(&whole.bytes, 1, builder);
     }
-    Ok(events > 0)
+    Ok(events)
 }
 
 /// `TRACE:` and zlib: what `atrace -z` writes.
