@@ -268,8 +268,8 @@ impl Kernel<'_, '_> {
         let now = self.s.now;
         let softirq = self.cpus[cpu.at()].softirq_pending;
         if softirq {
-            // Before anything else runs, and after other CPUs whose handlers take as long have switched.
-            self.arm_first(Source::Softirq(cpu), now + cost + 1);
+            // Before anything else runs, and a moment after other CPUs whose handlers take as long have switched.
+            self.arm_first(Source::Softirq(cpu), now + cost + cost.min(1));
         }
         if self.m.is_polling(cpu) {
             self.cpus[cpu.at()].idle_entry = now;
