@@ -48,6 +48,25 @@ impl Interest {
     pub const fn wants(self, other: Interest) -> bool {
         self.0 & other.0 != 0
     }
+    /// The family that events of a name, such as `cpu_idle`, are in.
+    pub fn of(event: &str) -> Interest {
+        match event {
+            "cpu_idle" | "cpu_idle_miss" | "tick_stop" => Interest::IDLE,
+            "cpu_frequency" => Interest::FREQ,
+            "wattif_energy_candidate"
+            | "wattif_placement"
+            | "wattif_frequency"
+            | "wattif_idle"
+            | "wattif_idle_weights"
+            | "wattif_balance" => Interest::DECISIONS,
+            "pelt_cfs" | "pelt_se" | "wattif_walt_demand" => Interest::SIGNALS,
+            "wattif_cfs_throttle" | "wattif_cfs_unthrottle" | "wattif_cfs_period" | "cgroup_attach_task" => {
+                Interest::GROUPS
+            }
+            name if name.starts_with("wattif") => Interest::PROGRAM,
+            _ => Interest::SCHED,
+        }
+    }
 }
 
 /// A thread, as observers learn of it before its first event.

@@ -122,27 +122,13 @@ fn trace(args: &Args, look: Look) -> Result<Exit, Error> {
 
 /// As much as the recording holds.
 fn detail(recording: &Recording) -> Detail {
-    let has =
-        |interest: Interest| recording.records.iter().any(|r| r.event().is_some_and(|e| family(e.name()) == interest));
+    let events = || recording.records.iter().filter_map(|r| r.event());
+    let has = |interest: Interest| events().any(|e| Interest::of(e.name()) == interest);
     if has(Interest::SIGNALS) {
         Detail::Full
     } else if has(Interest::DECISIONS) {
         Detail::Decisions
     } else {
         Detail::Tracepoints
-    }
-}
-
-/// As far as details differ.
-fn family(event: &str) -> Interest {
-    match event {
-        "pelt_cfs" | "pelt_se" | "wattif_walt_demand" => Interest::SIGNALS,
-        "wattif_energy_candidate"
-        | "wattif_placement"
-        | "wattif_frequency"
-        | "wattif_idle"
-        | "wattif_idle_weights"
-        | "wattif_balance" => Interest::DECISIONS,
-        _ => Interest::SCHED,
     }
 }

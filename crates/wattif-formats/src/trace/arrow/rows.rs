@@ -325,7 +325,7 @@ impl EventTables {
         let rows = ROWS.iter().filter(|r| events.contains(&r.name));
         let table = |r: &Row| (r.name, Rows::new(&columns_of(r.name).collect::<Vec<_>>()));
         let tables: BTreeMap<_, _> = rows.map(table).collect();
-        let interest = tables.keys().fold(Interest::default(), |i, name| i.and(family(name)));
+        let interest = tables.keys().fold(Interest::default(), |i, name| i.and(Interest::of(name)));
         EventTables { interest, context: Context::new(marks), tables }
     }
     /// Event and table; after the run.
@@ -334,29 +334,9 @@ impl EventTables {
     }
 }
 
-/// The family of events that a name is in.
-fn family(event: &str) -> Interest {
-    match event {
-        "cpu_idle" | "cpu_idle_miss" | "tick_stop" => Interest::IDLE,
-        "cpu_frequency" => Interest::FREQ,
-        "wattif_energy_candidate"
-        | "wattif_placement"
-        | "wattif_frequency"
-        | "wattif_idle"
-        | "wattif_idle_weights"
-        | "wattif_balance" => Interest::DECISIONS,
-        "pelt_cfs" | "pelt_se" | "wattif_walt_demand" => Interest::SIGNALS,
-        "wattif_cfs_throttle" | "wattif_cfs_unthrottle" | "wattif_cfs_period" | "cgroup_attach_task" => {
-            Interest::GROUPS
-        }
-        name if name.starts_with("wattif") => Interest::PROGRAM,
-        _ => Interest::SCHED,
-    }
-}
-
 /// Columns of a table of all events of some families.
 pub(super) fn columns(interest: Interest) -> Vec<&'static Column> {
-    let wanted = |c: &&Column| c.events.is_empty() || c.events.iter().any(|e| interest.wants(family(e)));
+    let wanted = |c: &&Column| c.events.is_empty() || c.events.iter().any(|e| interest.wants(Interest::of(e)));
     COLUMNS.iter().filter(wanted).collect()
 }
 
