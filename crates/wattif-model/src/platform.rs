@@ -82,6 +82,21 @@ pub struct Platform {
     /// kernel where nobody names another; a run does not look here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpuidle_governor: Option<String>,
+    /// Drivers of devices that ask CPUs to wake up fast while the device works.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drivers: Vec<Driver>,
+}
+
+/// What a device's driver asks of CPUs: no idle state that takes longer to leave, from when the device begins to work until it has done
+/// nothing for a while (a CPU latency request of PM QoS). Of workloads without this device nothing is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Driver {
+    /// Name of the workload's device, such as `gpu`.
+    pub device: String,
+    /// Longest exit latency that idle states may advertise, ns; `None`: it asks for nothing.
+    pub cpu_latency_ns: Option<u64>,
+    /// The request ends this long after the last work, ns.
+    pub hold_ns: u64,
 }
 
 /// A logical CPU.

@@ -149,6 +149,8 @@ pub enum Source {
     Clock(DomainId),
     /// Devices have served requests.
     Devices,
+    /// A driver's latency request ends.
+    Latency,
     /// An interrupt that wakes no thread, on machines that have such.
     Stray(CpuId),
 }
@@ -168,7 +170,8 @@ impl Slots {
             Source::Softirq(c) => c.0 * Slots::PER_CPU + 5,
             Source::Clock(d) => self.nr_cpus * Slots::PER_CPU + d.0,
             Source::Devices => self.nr_cpus * Slots::PER_CPU + self.nr_domains,
-            Source::Stray(c) => self.nr_cpus * Slots::PER_CPU + self.nr_domains + 1 + c.0,
+            Source::Latency => self.nr_cpus * Slots::PER_CPU + self.nr_domains + 1,
+            Source::Stray(c) => self.nr_cpus * Slots::PER_CPU + self.nr_domains + 2 + c.0,
         }
     }
 
@@ -180,7 +183,8 @@ impl Slots {
             return match domain.checked_sub(self.nr_domains) {
                 None => Source::Clock(DomainId(domain)),
                 Some(0) => Source::Devices,
-                Some(after) => Source::Stray(CpuId(after - 1)),
+                Some(1) => Source::Latency,
+                Some(after) => Source::Stray(CpuId(after - 2)),
             };
         }
         match slot % Slots::PER_CPU {
@@ -272,7 +276,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
         };
         let slots = Slots { nr_cpus: platform.nr_cpus() as u32, nr_domains: platform.domains.len() as u32 };
         let strays = if platform.noise.interrupts.is_some() { platform.nr_cpus() } else { 0 };
-        let nr_slots = platform.nr_cpus() * Slots::PER_CPU as usize + platform.domains.len() + 1 + strays;
+        let nr_slots = platform.nr_cpus() * Slots::PER_CPU as usize + platform.domains.len() + 2 + strays;
         let mut machine = Machine::new(platform);
         machine.timers.add_groups(built.sched.groups.len());
         Ok(Kernel {
@@ -319,6 +323,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
                 Source::Softirq(cpu) => self.softirq(cpu),
                 Source::Clock(domain) => self.clock_changed(domain),
                 Source::Devices => self.device_interrupt(),
+                Source::Latency => self.update_cpu_latency(),
                 Source::Stray(cpu) => self.stray_interrupt(cpu),
             }
             if !self.s.bandwidth_notes.is_empty() {
@@ -368,7 +373,7 @@ impl<'o, 'p> Kernel<'o, 'p> {
             | Source::Ipi(cpu)
             | Source::Softirq(cpu)
             | Source::Stray(cpu) => cpu,
-            Source::Clock(_) | Source::Devices => CpuId(0),
+            Source::Clock(_) | Source::Devices | Source::Latency => CpuId(0),
         }
     }
 

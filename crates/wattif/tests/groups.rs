@@ -184,6 +184,28 @@ fn weights_share_all_cpus() {
     }
 }
 
+/// Where schedtune is, these groups are its own, and have no shares; one with a file of the cpu controller has.
+#[test]
+fn groups_of_schedtune_have_no_shares() {
+    let hogs = |top: &str| {
+        format!(
+            r#""a": {{ "cpus": [1], "taskgroup": "{top}", "run": 1000 }},
+            "b": {{ "instance": 3, "cpus": [1], "taskgroup": "/foreground/x", "run": 1000 }}"#
+        )
+    };
+    let share = |kernel: &str, top: &str, groups: &str| {
+        watch(&spec("guest_x86_2cpu", kernel, &hogs(top), groups, 4000)).share("a")
+    };
+    for kernel in ["android-4.9", "android-4.9-walt"] {
+        near(share(kernel, "/top-app", ""), 0.25, 0.01);
+        near(share(kernel, "/top-app", r#""/top-app": { "cpu.weight": 300 }"#), 0.5, 0.01);
+        near(share(kernel, "/other", ""), 0.25, 0.01);
+    }
+    for kernel in ["android-6.6", "linux-6.1"] {
+        near(share(kernel, "/top-app", ""), 0.5, 0.01);
+    }
+}
+
 #[test]
 fn nested_weights_multiply() {
     let hog = |name: &str, group: &str| format!(r#""{name}": {{ "cpus": [0], "taskgroup": "{group}", "run": 1000 }}"#);

@@ -9,6 +9,7 @@ use wattif_model::kernel::Value;
 use wattif_model::platform::{Housekeeping, Interrupts};
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{BalanceKind, Event, IdleCause, Interest, Observer, PowerLevel};
+use wattif_model::workload::models::model;
 use wattif_model::{CpuId, Ns, Pid};
 
 /// Newly-idle passes on a CPU whose idle task was running already.
@@ -407,4 +408,94 @@ fn a_kick_reaches_an_idle_cpu_that_is_awake() {
             assert!(busy_s > 0.65, "{kernel}, {delay_us} µs: the hogs had {busy_s} s in 0.4");
         }
     }
+}
+
+/// Entries into idle states, and when the GPU worked.
+#[derive(Default)]
+struct Gpu {
+    device: Option<u32>,
+    entered: Vec<(u64, u32)>,
+    worked: Vec<(u64, u64)>,
+}
+
+impl Observer for Gpu {
+    fn interest(&self) -> Interest {
+        Interest::IDLE.and(Interest::PROGRAM)
+    }
+    fn event(&mut self, at: Ns, _: CpuId, event: &Event) {
+        match *event {
+            Event::CpuIdle { state } if state != Event::IDLE_EXIT => self.entered.push((at.0, state)),
+            Event::DeviceDone { device, service_ns, .. } if self.device == Some(device) => {
+                self.worked.push((at.0 - service_ns, at.0));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Lists are flung, a second each; the driver of the GPU of this platform asks for 501 µs until 80 ms after the last frame.
+fn flung(governor: &[&str], set: impl Fn(&mut RunSpec)) -> Gpu {
+    let mut spec = under("sdm835", "android-4.9", MIXED, governor);
+    spec.workload = model("jankbench").unwrap().workload(&[]).unwrap();
+    spec.duration = Ns::from_ms(5_000);
+    set(&mut spec);
+    let device = spec.workload.devices.iter().position(|d| d.name == "gpu").map(|i| i as u32);
+    let mut seen = Gpu { device, ..Gpu::default() };
+    Simulator.run(&spec, &mut [&mut seen]).unwrap();
+    assert!(seen.worked.len() > 100, "{} frames", seen.worked.len());
+    seen
+}
+
+const DEEP: u32 = 2;
+const HOLD: u64 = 80_000_000;
+
+impl Gpu {
+    fn is_held(&self, at: u64) -> bool {
+        // An interrupt of the device is late when its CPU sleeps.
+        self.worked.iter().any(|&(begin, end)| at > begin + 6_000_000 && at < end + HOLD)
+    }
+    fn deep(&self) -> [usize; 2] {
+        let deep = || self.entered.iter().filter(|e| e.1 == DEEP);
+        let held = deep().filter(|e| self.is_held(e.0)).count();
+        [held, deep().count() - held]
+    }
+}
+
+#[test]
+fn no_deep_state_is_entered_while_the_gpu_works_nor_soon_after() {
+    // The teo of 5.6 takes the first state beyond a limit for one within it.
+    for governor in [&["cpuidle=menu"][..], &["cpuidle=teo", "teo.generation=6.12"], &["cpuidle=ladder"]] {
+        let [held, free] = flung(governor, |_| {}).deep();
+        assert!(held == 0 && free > 10, "{governor:?}: {held} and {free}");
+    }
+    let [held, _] = flung(&["cpuidle=menu"], |s| s.platform.drivers.clear()).deep();
+    assert!(held > 100, "{held}");
+    let [held, _] = flung(&["cpuidle=menu"], |s| s.platform.drivers[0].cpu_latency_ns = None).deep();
+    assert!(held > 100, "{held}");
+    // What knows the future is never late, so that nothing has to be asked of it.
+    let [held, _] = flung(&["cpuidle=oracle"], |_| {}).deep();
+    assert!(held > 100, "{held}");
+}
+
+/// They slept in a shallow state, and nothing else would have woken them.
+#[test]
+fn idle_cpus_choose_anew_when_the_limit_changes() {
+    let at_the_end = |set: &dyn Fn(&mut RunSpec)| {
+        let seen = flung(&["cpuidle=menu"], |s| {
+            s.platform.noise.housekeeping.clear();
+            set(s);
+        });
+        let ends = seen.worked.windows(2).filter(|w| w[1].0 > w[0].1 + HOLD).map(|w| w[0].1 + HOLD);
+        let ends: Vec<u64> = ends.collect();
+        assert!(ends.len() >= 2, "{ends:?}");
+        let soon =
+            |end: &u64| seen.entered.iter().filter(|e| e.1 == DEEP && (*end..end + 1_000_000).contains(&e.0)).count();
+        ends.iter().map(soon).collect::<Vec<_>>()
+    };
+    assert!(at_the_end(&|_| {}).iter().all(|n| *n >= 4), "{:?}", at_the_end(&|_| {}));
+    // Of a limit that forbids nothing nobody hears but by a way out and back in.
+    let wide = at_the_end(&|s| s.platform.drivers[0].cpu_latency_ns = Some(10_000_000));
+    assert!(wide.iter().all(|n| *n >= 4), "{wide:?}");
+    let none = at_the_end(&|s| s.platform.drivers.clear());
+    assert!(none.iter().all(|n| *n <= 2), "{none:?}");
 }

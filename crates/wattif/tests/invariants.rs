@@ -11,7 +11,7 @@ use wattif::data::Collection;
 use wattif::run::{Simulator, run, run_all};
 use wattif_lab::metrics::Cpus;
 use wattif_model::kernel::{Slot, Value};
-use wattif_model::platform::{DtClock, Housekeeping, Interrupts, PowerUnit};
+use wattif_model::platform::{Driver, DtClock, Housekeeping, Interrupts, PowerUnit};
 use wattif_model::run::{RunSpec, Runner};
 use wattif_model::trace::{Event, Interest, Observer, PrevState, ThreadInfo};
 use wattif_model::workload::{Policy, SchedAttr};
@@ -135,6 +135,10 @@ fn machines_that_are_none_are_refused() {
         (|s| s.platform.hz = 0, "hz 0 is not in 24..=10000"),
         (|s| s.platform.smt_share.clear(), "number of smt_share 0 is not in 1..=4096"),
         (|s| s.platform.kernel_cpus = CpuSet::one(CpuId(3)), "kernel_cpus are 3, and there are 8 CPUs"),
+        (
+            |s| s.platform.drivers = vec![Driver { device: "gpu".into(), cpu_latency_ns: None, hold_ns: u64::MAX }],
+            "driver 0: hold_ns 18446744073709551615 is not in 0..=1000000000000",
+        ),
         (|s| s.platform.smt_share[0] = 0, "smt_share 0: value 0 is not in 1..=1024"),
         (|s| s.platform.costs.tick_ns = u64::MAX, "costs: tick_ns 18446744073709551615 is not in 0..=1000000000000"),
         (|s| s.platform.noise.irq_jitter_ns = u64::MAX, "noise: irq_jitter_ns"),

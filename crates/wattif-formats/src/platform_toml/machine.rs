@@ -3,11 +3,11 @@
 use super::clusters::{self, Placed};
 use super::domains::{self, Domain};
 use super::{CODES, CONTRADICTION, cpulist};
-use crate::toml_tree::{Report, Span, Table};
+use crate::toml_tree::{Node, Report, Span, Table, Value};
 use crate::words::quoted;
 use std::collections::BTreeMap;
 use wattif_model::check::Diagnostic;
-use wattif_model::platform::{self, Costs, Cpu, Housekeeping, Interrupts, Noise};
+use wattif_model::platform::{self, Costs, Cpu, Driver, Housekeeping, Interrupts, Noise};
 use wattif_model::{ClusterId, CpuId, DomainId};
 
 /// Longest time in a platform file, ns.
@@ -181,6 +181,22 @@ pub(super) fn costs(root: &mut Table, report: &mut Report) -> Costs {
     let known: Vec<&str> = keys.iter().map(String::as_str).chain(["source"]).collect();
     table.finish(&known, report);
     Costs { context_switch_ns, wakeup_ns, ipi_ns, timer_irq_ns, tick_ns, migration_ns, migration_llc_ns, source }
+}
+
+/// What drivers ask of CPUs, by the name of the device.
+pub(super) fn drivers(table: Table, report: &mut Report) -> Vec<Driver> {
+    let driver = |(device, (_, node)): (String, (Span, Node))| {
+        let mut table = node.table(&device, report)?;
+        let word = table.entries.get("cpu_latency_us").map(|(_, node)| &node.value);
+        let cpu_latency_ns = match word {
+            Some(Value::Text(word)) if word == "none" => table.take("cpu_latency_us").and(None),
+            _ => Some(need_time(&mut table, "cpu_latency", report)),
+        };
+        let driver = Driver { device, cpu_latency_ns, hold_ns: need_time(&mut table, "hold", report) };
+        table.finish(&["cpu_latency_us", "hold_ms"], report);
+        Some(driver)
+    };
+    table.entries.into_iter().filter_map(driver).collect()
 }
 
 pub(super) fn noise(mut table: Table, report: &mut Report) -> Noise {

@@ -5,6 +5,7 @@
 //! capacity_untold = false           # true: the kernel takes every CPU for 1024 (hybrid x86)
 //! kernel_cpus = "0-3,6-9"           # the kernel's numbers of CPUs 0, 1, … here, as traces have them; default: the same
 //! cpuidle = { governor = "haltpoll" } # the governor that the idle driver prefers; default: none
+//! driver.gpu = { cpu_latency_us = 501, hold_ms = 80 } # no slower idle state while this device of a workload works, and so long after; or "none"
 //! smt_share = [1024, 640]           # throughput of each of 1, 2, … busy threads of a core, 1024ths; default [1024]
 //!
 //! [power]                           # absent: unknown, no energy is reported
@@ -139,6 +140,7 @@ const ROOT: &[&str] = &[
     "capacity_untold",
     "kernel_cpus",
     "cpuidle",
+    "driver",
     "trust",
     "power",
     "topology",
@@ -225,6 +227,7 @@ fn platform(mut root: Table, report: &mut Report) -> Option<Platform> {
         capacity_untold,
         kernel_cpus,
         cpuidle_governor: cpuidle_governor(root.table("cpuidle", report), report),
+        drivers: machine::drivers(root.table("driver", report), report),
         domains: domains.into_iter().map(|d| d.domain).collect(),
         clusters: clusters.into_iter().map(|c| c.cluster).collect(),
         cpus,

@@ -1,4 +1,5 @@
 use super::*;
+use wattif_model::platform::Driver;
 
 const BOARD: &str = r#"
 name = "board"
@@ -188,6 +189,22 @@ fn what_the_idle_driver_prefers() {
     assert_eq!(read(BOARD, &[("cpuidle.governor", "teo")]).cpuidle_governor.as_deref(), Some("teo"));
     check("[costs]", "[cpuidle]\ngovernor = \"oracle\"\n[costs]", "E05");
     check("[costs]", "[cpuidle]\ngovener = \"menu\"\n[costs]", "E06");
+}
+
+#[test]
+fn what_drivers_ask_of_cpus() {
+    let with = |driver: &str| BOARD.replace("[costs]", &format!("[driver.gpu]\n{driver}\n[costs]"));
+    let gpu = |cpu_latency_ns, hold_ns| vec![Driver { device: "gpu".into(), cpu_latency_ns, hold_ns }];
+    let asks = with("cpu_latency_us = 501\nhold_ms = 80");
+    assert_eq!(read(BOARD, &[]).drivers, []);
+    assert_eq!(read(&asks, &[]).drivers, gpu(Some(501_000), 80_000_000));
+    assert_eq!(read(&asks, &[("driver.gpu.cpu_latency_us", "none")]).drivers, gpu(None, 80_000_000));
+    assert_eq!(read(&asks, &[("driver.gpu.hold_ms", "0")]).drivers, gpu(Some(501_000), 0));
+    check("[costs]", "[driver.gpu]\ncpu_latency_us = 1\n[costs]", "E03");
+    check("[costs]", "[driver.gpu]\nhold_ms = 1\n[costs]", "E03");
+    check("[costs]", "[driver.gpu]\ncpu_latency_us = \"never\"\nhold_ms = 1\n[costs]", "E04");
+    check("[costs]", "[driver.gpu]\ncpu_latency_us = 1\nhold_ms = 1\nhald_ms = 1\n[costs]", "E06");
+    check("[costs]", "[driver]\ngpu = 1\n[costs]", "E04");
 }
 
 #[test]

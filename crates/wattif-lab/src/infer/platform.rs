@@ -63,6 +63,7 @@ pub fn platform(recording: &Recording) -> Platform {
         capacity_untold: false,
         kernel_cpus: CpuSet::default(),
         cpuidle_governor: None,
+        drivers: Vec::new(),
         trust: vec![
             "made from the trace: CPUs taken as equal, one cluster, frequencies and idle states as seen".into(),
             "a platform of the machine (-p) is needed for capacities, latencies of idle states and energy".into(),

@@ -40,6 +40,7 @@ pub fn platform() -> Platform {
         capacity_untold: false,
         kernel_cpus: CpuSet::default(),
         cpuidle_governor: None,
+        drivers: Vec::new(),
     }
 }
 

@@ -39,6 +39,10 @@ impl Platform {
         if !PAGE_KIB.contains(&self.page_kib) {
             return Err(format!("page_kib is {}, not one of {PAGE_KIB:?}", self.page_kib));
         }
+        each("driver", &self.drivers, |d| {
+            range("cpu_latency_ns", d.cpu_latency_ns.unwrap_or(0), 0..=MAX_NS)?;
+            range("hold_ns", d.hold_ns, 0..=MAX_NS)
+        })?;
         range("base_uw", self.power.base_uw, 0..=self.power.unit.most())
     }
 

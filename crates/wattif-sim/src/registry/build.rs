@@ -111,7 +111,8 @@ fn build_sched(spec: &RunSpec, groups: Vec<TaskGroup>, tick_ns: u64, balancer: &
     s.util_est = util_est::Generation::by_name(&util_est).expect("the registry allows only its generations");
     s.walt = (chosen(kernel, Slot::Load) == "walt").then(|| build_walt(spec, tick_ns));
     s.schedtune = build_schedtune(kernel, &groups.iter().map(|g| g.path.as_str()).collect::<Vec<_>>());
-    s.latency_req_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
+    let own_ns = cpuidle::pm_qos::latency_req_ns(Tunables::of(kernel, "pm_qos").maybe_int("cpu_latency_us"));
+    s.cpu_latency = cpuidle::pm_qos::CpuLatency::new(own_ns, &platform.drivers, &spec.workload.devices);
     s.ttwu_queue = parsed(&Tunables::of(kernel, "ttwu_queue"), "generation", ttwu_queue::Generation::parse);
     s.default_idle = parsed(&Tunables::of(kernel, "default_idle"), "tick", DefaultIdle::parse);
     if !cpuidle::powernv::has_snooze(platform) {
@@ -328,9 +329,22 @@ fn build_groups(run: &RunSpec) -> Vec<TaskGroup> {
         let above = groups[parent as usize].uclamp;
         let uclamp = if clamped(&run.kernel) >= Clamped::Groups { group_clamps(spec, above) } else { (0, 1024) };
         let idle = spec.idle && idles;
-        groups.push(TaskGroup { path, parent, shares, idle, bandwidth, uclamp, ..TaskGroup::root() });
+        let queues_of = schedtune_only(&run.kernel, spec).then(|| groups[parent as usize].queues_of.unwrap_or(parent));
+        groups.push(TaskGroup { path, parent, shares, idle, bandwidth, uclamp, queues_of, ..TaskGroup::root() });
     }
     groups
+}
+
+/// Is it a group of schedtune's alone, where the kernel has that? Android gave its groups to the cpu controller, where they have shares,
+/// when clamps took the place of schedtune. One that has anything of the cpu controller's is in both.
+fn schedtune_only(kernel: &KernelSpec, group: &GroupSpec) -> bool {
+    knows_schedtune(kernel) && schedtune::is_group(&group.path) && *group == GroupSpec::named(&group.path)
+}
+
+/// Does anybody ask schedtune under this kernel?
+pub(super) fn knows_schedtune(kernel: &KernelSpec) -> bool {
+    let generation = |of: &str| Tunables::of(kernel, of).text("generation");
+    generation("eas") == "4.9" || generation("schedutil").starts_with("4.9")
 }
 
 /// Since 6.4 the periods of groups begin at different times.

@@ -1,6 +1,6 @@
 //! Settings that change nothing under a kernel: another policy stands in their slot, another generation of it, or nobody reads them.
 
-use super::build::{boost_of, rt_bandwidth, wants_eas};
+use super::build::{boost_of, knows_schedtune, rt_bandwidth, wants_eas};
 use super::{Tunables, chosen, policy};
 use crate::sched::placement::cpu_util::Boost;
 use wattif_model::kernel::{KernelSpec, Slot};
@@ -30,8 +30,9 @@ pub fn without_effect(kernel: &KernelSpec, path: &str) -> Option<String> {
             let off = kernel.features.get("UTIL_EST") == Some(&false);
             off.then(|| "the feature UTIL_EST is off".to_string())
         }),
-        ("schedtune", _) => (generation("eas") != "4.9" && !generation("schedutil").starts_with("4.9"))
-            .then(|| "only kernels of generation 4.9 know schedtune".to_string()),
+        ("schedtune", _) => {
+            (!knows_schedtune(kernel)).then(|| "only kernels of generation 4.9 know schedtune".to_string())
+        }
         ("schedutil", "generation") if qti() && chosen(kernel, Slot::Load) != "walt" => {
             return Some(format!("{path} is as 4.9: load is {}", chosen(kernel, Slot::Load)));
         }

@@ -92,7 +92,7 @@ impl Kernel<'_, '_> {
             next_timer: self.m.timers.next(cpu),
             nr_iowait: rq.nr_iowait,
             disable_mask: self.cpus[cpu.at()].disable_mask,
-            latency_req_ns: self.s.latency_req_ns,
+            latency_req_ns: self.s.cpu_latency.target_ns,
             rq,
             util_avg: self.s.cfs[cpu.at()].avg.util_avg,
             foreseen: self.foresight.as_mut().and_then(|f| f.begins(cpu, Ns(self.s.now))),
@@ -140,6 +140,31 @@ impl Kernel<'_, '_> {
             Some(sleep) if sleep.is_over() => {}
             Some(_) if at <= self.s.now => self.wake_cpu(cpu, IdleCause::Ipi),
             Some(_) => self.arm_first(Source::Ipi(cpu), at),
+        }
+    }
+
+    /// `cpu_latency_qos_update_request` of drivers, as their devices work or not: if the limit changes, idle CPUs choose anew. One that is
+    /// never late has no limit.
+    #[inline(never)]
+    pub(crate) fn update_cpu_latency(&mut self) {
+        let (now, programs) = (self.s.now, &self.programs);
+        let changed = self.s.cpu_latency.update(now, |device| programs.device_works(device));
+        match self.s.cpu_latency.next_end() {
+            Some(end) => self.arm(Source::Latency, end),
+            None => self.disarm(Source::Latency),
+        }
+        if changed && !self.m.prescient {
+            self.wake_up_all_idle_cpus();
+        }
+    }
+
+    /// An interrupt for each CPU that is idle, or on its way there: the idle loop turns again.
+    fn wake_up_all_idle_cpus(&mut self) {
+        let at = self.s.now + self.m.platform.costs.ipi_ns;
+        for cpu in (0..self.s.nr_cpus() as u32).map(CpuId) {
+            if self.m.cpus[cpu.at()].sleep.is_some() {
+                self.interrupt_at(cpu, at);
+            }
         }
     }
 

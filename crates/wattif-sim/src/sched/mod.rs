@@ -68,8 +68,8 @@ pub struct Sched {
     pub walt: Option<load::walt::WaltSystem>,
     /// Boosts by group of tasks; `None` where nothing is boosted.
     pub schedtune: Option<schedtune::Schedtune>,
-    /// Longest exit latency that idle states may advertise, ns (`cpuidle_governor_latency_req`).
-    pub latency_req_ns: i64,
+    /// Requests for idle states that are left soon, and the limit that they make.
+    pub cpu_latency: crate::cpuidle::pm_qos::CpuLatency,
     /// Whose woken threads a CPU queues itself.
     pub ttwu_queue: ttwu_queue::Generation,
     /// When an idle CPU stops its tick.
@@ -186,7 +186,7 @@ impl Sched {
             util_est: load::util_est::Generation::default(),
             walt: None,
             schedtune: None,
-            latency_req_ns: crate::cpuidle::NO_LATENCY_LIMIT,
+            cpu_latency: crate::cpuidle::pm_qos::CpuLatency::default(),
             ttwu_queue: ttwu_queue::Generation::default(),
             default_idle: crate::cpuidle::default_idle::DefaultIdle::default(),
             poll_time: crate::cpuidle::poll_state::Generation::default(),
@@ -242,6 +242,11 @@ impl Sched {
     #[inline]
     pub fn task_of(&self, se: usize) -> Option<Pid> {
         se.checked_sub(self.groups.len() * self.rqs.len()).map(|p| Pid(p as u32))
+    }
+    /// The fair queue of a group's tasks on a CPU.
+    #[inline]
+    pub fn task_cfs_of(&self, group: u32, cpu: CpuId) -> usize {
+        self.cfs_of(self.groups[group as usize].queues_of.unwrap_or(group), cpu)
     }
     /// The fair queue of a group on a CPU.
     #[inline]

@@ -18,10 +18,12 @@
 //!    user sees, all of it: `boost_pct` and `prefer_idle`.
 //! 2. In one that names some, the group of a task is the first part of its group's path; any other is `root`. So are the machine's
 //!    own threads in any workload. A group without a value of its own has `boost_pct` and `prefer_idle`.
-//! 3. Until `touch_ms` after a touch the boost of `/top-app` is `touch_boost_pct`, if that is more; so it is for everything in a
+//! 3. These groups are schedtune's: they have no shares, and their threads compete as those of the group above (the root) do. One with a
+//!    file of the cpu controller (`cpu.weight`, `cpu.max` …) is a group there, too.
+//! 4. Until `touch_ms` after a touch the boost of `/top-app` is `touch_boost_pct`, if that is more; so it is for everything in a
 //!    workload that names no group.
-//! 4. Positive boost: margin := boost · (1024 − signal) / 100; negative: boost · signal / 100.
-//! 5. Boost of a CPU: the largest of the groups with runnable tasks there and of the root's; not below 0.
+//! 5. Positive boost: margin := boost · (1024 − signal) / 100; negative: boost · signal / 100.
+//! 6. Boost of a CPU: the largest of the groups with runnable tasks there and of the root's; not below 0.
 //!
 //! Worked example: a task of 100 shows 192 with a boost of 10 %, 562 with 50 %, and 50 with −50 %.
 //!
@@ -97,7 +99,12 @@ const SYSTEM_BACKGROUND: &str = "system-background";
 
 /// Does a workload with these groups say what is the top application and what is not?
 pub fn names_groups<'a>(mut paths: impl Iterator<Item = &'a str>) -> bool {
-    paths.any(|p| GROUPS.contains(&first_part(p)) || first_part(p) == SYSTEM_BACKGROUND)
+    paths.any(is_group)
+}
+
+/// Is this one of Android's groups, or below one?
+pub fn is_group(path: &str) -> bool {
+    GROUPS.contains(&first_part(path)) || first_part(path) == SYSTEM_BACKGROUND
 }
 
 /// Of a group's path the part that says which of [`GROUPS`] it is in.

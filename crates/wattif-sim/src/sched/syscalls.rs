@@ -141,6 +141,9 @@ impl Kernel<'_, '_> {
                 Some(at) => self.arm(Source::Devices, at.0.max(self.s.now)),
                 None => self.disarm(Source::Devices),
             }
+            if self.s.cpu_latency.has_drivers() {
+                self.update_cpu_latency();
+            }
         }
     }
 

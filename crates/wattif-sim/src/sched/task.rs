@@ -257,6 +257,8 @@ pub struct TaskGroup {
     pub bandwidth: Option<CfsBandwidth>,
     /// Effective `cpu.uclamp.min` and `cpu.uclamp.max`, 0..=1024.
     pub uclamp: (u32, u32),
+    /// The group on whose queues its tasks are, where it has none: a group of schedtune's, which has no shares.
+    pub queues_of: Option<u32>,
 }
 
 impl TaskGroup {
@@ -270,6 +272,7 @@ impl TaskGroup {
             load_avg: 0,
             bandwidth: None,
             uclamp: (1024, 1024),
+            queues_of: None,
         }
     }
 }

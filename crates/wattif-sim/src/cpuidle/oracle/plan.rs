@@ -533,6 +533,7 @@ pub(super) mod tests {
             capacity_untold: false,
             kernel_cpus: CpuSet::default(),
             cpuidle_governor: None,
+            drivers: Vec::new(),
         }
     }
 

@@ -307,6 +307,11 @@ impl Programs {
         out.devices_changed = true;
     }
 
+    /// Has the device something to do?
+    pub fn device_works(&self, device: u32) -> bool {
+        self.resources.devices[device as usize].busy > 0
+    }
+
     /// When the next request will have been served; `None` when no device is busy. [`Programs::devices_done`] is due then.
     pub fn next_completion(&self) -> Option<Ns> {
         self.served.peek().map(|(at, _)| Ns(at))

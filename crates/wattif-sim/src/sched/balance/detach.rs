@@ -81,7 +81,7 @@ impl FairBalancer {
     pub(super) fn can_migrate_task(&self, s: &View, pid: Pid, env: &mut Env) -> bool {
         let p = &s.tasks[pid.at()];
         // `throttled_lb_pair`: it would wait there for its group's next period.
-        let throttled = |cpu| throttled_hierarchy(s, s.cfs_of(p.group, cpu));
+        let throttled = |cpu| throttled_hierarchy(s, s.task_cfs_of(p.group, cpu));
         if throttled(env.src_cpu) || throttled(env.dst_cpu) {
             return false;
         }

@@ -448,7 +448,7 @@ pub fn init_groups(s: &mut Sched) {
 
 /// Ties a task's entity to the queue of its group on a CPU.
 pub fn set_task_rq(s: &mut Sched, pid: Pid, cpu: CpuId) {
-    let (i, q) = (s.se_of(pid), s.cfs_of(s.tasks[pid.at()].group, cpu));
+    let (i, q) = (s.se_of(pid), s.task_cfs_of(s.tasks[pid.at()].group, cpu));
     (s.se[i].cfs_rq, s.se[i].parent) = (q, s.cfs[q].se);
 }
 

@@ -134,6 +134,7 @@ fn platform(facts: &Facts) -> Result<Platform, String> {
         capacity_untold: false,
         kernel_cpus: CpuSet::default(),
         cpuidle_governor: None,
+        drivers: Vec::new(),
         cpus,
     })
 }
